@@ -1,0 +1,38 @@
+# Everything dtrain links, as imported targets. The user's choice wins (-DMPI_HOME=, -DTORCH_HOME=), then what
+# jobs/setup.sh installed into DTRAIN_DEPS, then the system.
+
+set(DTRAIN_VENV "${DTRAIN_DEPS}/venv")
+
+if(NOT MPI_HOME AND NOT MPI_CXX_COMPILER AND EXISTS "${DTRAIN_VENV}/bin/mpicxx")
+  set(MPI_HOME "${DTRAIN_VENV}")
+endif()
+set(MPI_CXX_SKIP_MPICXX ON)  # Open MPI 4.1 pulls in its C++ bindings otherwise
+find_package(MPI REQUIRED COMPONENTS CXX)
+
+set(HDF5_PREFER_PARALLEL OFF)
+find_package(HDF5 REQUIRED COMPONENTS C)
+find_package(LibTorch REQUIRED)
+find_package(Threads REQUIRED)
+find_package(fmt REQUIRED)
+find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(OpenSSL REQUIRED COMPONENTS Crypto)
+find_package(ZLIB REQUIRED)
+find_package(LibLZMA REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
+
+if(NOT DTRAIN_CUDA STREQUAL "OFF")
+  include(CheckLanguage)
+  check_language(CUDA)
+  if(CMAKE_CUDA_COMPILER)
+    set(CMAKE_CUDA_ARCHITECTURES 90 CACHE STRING "GPU architectures to build for")
+    set(CMAKE_CUDA_STANDARD 20)
+    enable_language(CUDA)
+    find_package(CUDAToolkit REQUIRED)
+    find_package(NCCL REQUIRED)
+    set(DTRAIN_WITH_CUDA ON)
+  elseif(DTRAIN_CUDA STREQUAL "ON")
+    message(FATAL_ERROR "DTRAIN_CUDA=ON but nvcc was not found; put it in PATH or use the preset release")
+  endif()
+endif()

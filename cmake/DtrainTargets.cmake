@@ -1,0 +1,86 @@
+# Helpers that keep every target alike: its layer, its warnings, its precompiled header, its test limits.
+
+set(DTRAIN_SANITIZE "" CACHE STRING "Sanitizers, e.g. address,undefined")
+
+find_program(DTRAIN_CCACHE ccache)
+if(DTRAIN_CCACHE)
+  # A fresh clone elsewhere still hits: paths below the source folder count as relative.
+  set(_ccache ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros
+    "CCACHE_BASEDIR=${CMAKE_SOURCE_DIR}" CCACHE_NOHASHDIR=1 ${DTRAIN_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${_ccache})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${_ccache})
+  set(CMAKE_CUDA_COMPILER_LAUNCHER ${_ccache})
+endif()
+
+# What every target of ours is compiled with; never exported.
+add_library(dtrain_options INTERFACE)
+target_compile_options(dtrain_options INTERFACE
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wno-sign-conversion>
+  $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers;-fpch-preprocess>
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${DTRAIN_WERROR}>>:-Werror>)
+target_compile_definitions(dtrain_options INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
+if(DTRAIN_SANITIZE)
+  target_compile_options(dtrain_options INTERFACE -fsanitize=${DTRAIN_SANITIZE} -fno-omit-frame-pointer)
+  target_link_options(dtrain_options INTERFACE -fsanitize=${DTRAIN_SANITIZE})
+endif()
+# DT_RPATH, not RUNPATH: LD_LIBRARY_PATH of a cluster must not swap libnccl or libmpi under us.
+target_link_options(dtrain_options INTERFACE -Wl,--disable-new-dtags)
+
+# The one precompiled header for LibTorch, shared by every target that asks with TORCH.
+add_library(dtrain_torch_pch OBJECT "${CMAKE_SOURCE_DIR}/cmake/torch_pch.cpp")
+target_precompile_headers(dtrain_torch_pch PRIVATE <torch/torch.h>)
+target_link_libraries(dtrain_torch_pch PRIVATE LibTorch::cpu dtrain_options)
+
+function(dtrain_use_torch target)
+  target_link_libraries(${target} PUBLIC LibTorch::cpu)
+  target_precompile_headers(${target} REUSE_FROM dtrain_torch_pch)
+endfunction()
+
+# dtrain_add_library(NAME [TORCH] SOURCES a.cpp ... PUBLIC targets ... PRIVATE targets ...)
+# One lib/ folder. PUBLIC: named in our headers; PRIVATE: used only in our .cpp files. The link line is the layer rule.
+function(dtrain_add_library name)
+  cmake_parse_arguments(ARG "TORCH" "" "SOURCES;PUBLIC;PRIVATE" ${ARGN})
+  add_library(dtrain_${name} STATIC ${ARG_SOURCES})
+  add_library(dtrain::${name} ALIAS dtrain_${name})
+  target_include_directories(dtrain_${name} PUBLIC
+    "$<BUILD_INTERFACE:${CMAKE_SOURCE_DIR}/lib>" "$<INSTALL_INTERFACE:include/dtrain>")
+  target_link_libraries(dtrain_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE} $<BUILD_INTERFACE:dtrain_options>)
+  set_target_properties(dtrain_${name} PROPERTIES EXPORT_NAME ${name})
+  if(ARG_TORCH)
+    dtrain_use_torch(dtrain_${name})
+  endif()
+  set_property(GLOBAL APPEND PROPERTY DTRAIN_LIBRARIES ${name})
+endfunction()
+
+# dtrain_add_test(NAME [TORCH] SOURCES ... LINK targets ... [NP 1 2 4] [TIMEOUT s] [LABELS ...] [FULL])
+# Without NP a plain GoogleTest program; with NP one CTest entry per rank count, each started by mpirun.
+# FULL: left out of the usual run, taken by tests/run.sh --full.
+function(dtrain_add_test name)
+  cmake_parse_arguments(ARG "TORCH;FULL" "TIMEOUT" "SOURCES;LINK;NP;LABELS" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 60)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE "${CMAKE_SOURCE_DIR}/tests")
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest GTest::gmock dtrain_options)
+  if(ARG_TORCH)
+    dtrain_use_torch(${name})
+  endif()
+  set(labels ${ARG_LABELS})
+  if(ARG_FULL)
+    list(APPEND labels full)
+  endif()
+  if(NOT ARG_NP)
+    target_link_libraries(${name} PRIVATE GTest::gtest_main)
+    add_test(NAME ${name} COMMAND ${name})
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "plain;${labels}")
+    return()
+  endif()
+  target_link_libraries(${name} PRIVATE dtrain_test_mpi_main)
+  foreach(np IN LISTS ARG_NP)
+    add_test(NAME ${name}.np${np} COMMAND
+      "${CMAKE_SOURCE_DIR}/tests/support/mpirun.sh" ${np} $<TARGET_FILE:${name}>)
+    set_tests_properties(${name}.np${np} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "np;${labels}" PROCESSORS 2
+      ENVIRONMENT "DTRAIN_MPIRUN=${MPIEXEC_EXECUTABLE}" SKIP_RETURN_CODE 77)
+  endforeach()
+endfunction()

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+
+#include "comm/queue.hpp"
+#include "comm/types.hpp"
+
+namespace dtrain::comm {
+
+/// Memory of one rank that the other ranks of its node can read: gradient buckets live here, so that an
+/// all_reduce in a node copies nothing in or out. Zero-filled, aligned to 64 bytes; may be plain memory
+/// where the group has one rank or no rank to share with.
+class SharedBuffer {
+ public:
+  virtual ~SharedBuffer() = default;
+  virtual void* data() = 0;
+  virtual std::size_t bytes() const = 0;
+};
+
+/// A set of ranks of the mesh and the collectives among them, over MPI or NCCL. Each call only puts an
+/// operation into the rank's queue and returns; the result is there once the handle is done. All ranks of
+/// the group make the same calls in the same order. Every all_reduce leaves the same bits on every rank.
+/// Buffers are borrowed until then. All calls throw Error for mismatched arguments at once; what goes wrong
+/// later (a dead peer, a limit passed) is thrown by Handle::wait().
+class Group {
+ public:
+  virtual ~Group() = default;
+  virtual const std::string& name() const = 0;  ///< `data`, `pipe`, `world`, ...
+  virtual int rank() const = 0;                 ///< In [0, size()).
+  virtual int size() const = 0;
+  virtual int world_rank_of(int group_rank) const = 0;
+
+  /// `bytes` of memory fit for this group's fastest all_reduce. Collective over the group, and blocking.
+  virtual std::unique_ptr<SharedBuffer> allocate(std::size_t bytes) = 0;
+
+  /// Element-wise reduction over all ranks, in place.
+  virtual Handle all_reduce(Buffer values, ReduceOp op, Algorithm algorithm = Algorithm::automatic) = 0;
+  /// `input` has n elements, cut as part_of(n, rank, size); `output` receives this rank's part, reduced.
+  virtual Handle reduce_scatter(Buffer input, Buffer output, ReduceOp op) = 0;
+  /// `output` has n elements, cut as part_of(n, rank, size); `input` is this rank's part.
+  virtual Handle all_gather(Buffer input, Buffer output) = 0;
+  /// Both have size() equal blocks; block i of `input` goes to rank i.
+  virtual Handle all_to_all(Buffer input, Buffer output) = 0;
+  virtual Handle broadcast(Buffer values, int root) = 0;
+  /// Point to point: matched in order per pair of ranks. A send and a receive may be in flight together.
+  virtual Handle send(Buffer values, int to) = 0;
+  virtual Handle receive(Buffer values, int from) = 0;
+  virtual Handle barrier() = 0;
+};
+
+}  // namespace dtrain::comm

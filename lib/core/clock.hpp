@@ -1,0 +1,17 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace dtrain {
+
+/// Nanoseconds of the machine's steady clock: for differences on one node only.
+std::int64_t steady_ns() noexcept;
+
+/// Seconds of the same clock.
+inline double steady_s() noexcept { return static_cast<double>(steady_ns()) * 1e-9; }
+
+/// The wall clock as `2026-11-21T06:05:00.123Z`, UTC, milliseconds.
+std::string utc_now();
+
+}  // namespace dtrain

@@ -1,0 +1,93 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/philox.hpp"
+
+namespace dtrain::models {
+
+/// What flows between two layers. Most layers take and give one tensor; a decoder also takes its target words.
+using Tensors = std::vector<at::Tensor>;
+using Shape = std::vector<std::int64_t>;
+
+enum class Mode { training, evaluation };
+
+/// All that a forward pass may depend on besides its inputs and parameters.
+struct Context {
+  Mode mode = Mode::training;
+  std::uint64_t seed = 1;
+  std::uint32_t step = 0;         ///< Counts from 1.
+  std::uint32_t micro_batch = 0;  ///< Index of the piece within the step.
+
+  /// The stream for a layer's dropout mask: no number depends on how many ranks there are.
+  kernels::RandomKey dropout_key(std::uint32_t layer) const {
+    return {seed, kernels::Purpose::dropout, step, micro_batch, layer};
+  }
+};
+
+/// How a parameter starts: PyTorch's default of its layer, unless a recipe says otherwise.
+struct Initialisation {
+  enum class Kind { zero, one, uniform, normal };
+  Kind kind = Kind::zero;
+  double scale = 0.0;  ///< Half-width of the uniform distribution, standard deviation of the normal one.
+};
+
+/// Which dim of a parameter may be cut over the tensor axis, and in what manner.
+enum class Slicing { none, column, row, vocabulary, heads, channels_out, channels_in };
+
+/// A trainable tensor. `value` is a leaf that requires gradients; parallel replaces its storage by a view into
+/// flat memory, so keep the Parameter, not a copy of the tensor.
+struct Parameter {
+  std::string name;  ///< PyTorch's state_dict name.
+  at::Tensor value;
+  Initialisation init;
+  Slicing slicing = Slicing::none;
+};
+
+/// State that is saved and agreed upon but not trained (BatchNorm's running statistics).
+struct Buffer {
+  std::string name;
+  at::Tensor value;
+};
+
+/// What one layer costs for a given input, forward only; backward costs twice that.
+struct Cost {
+  double flops = 0.0;             ///< Multiply and add count as two.
+  double parameter_bytes = 0.0;
+  double activation_bytes = 0.0;  ///< Kept for backward.
+};
+
+/// One place in a model's ordered list. A model can be cut between any two layers.
+class Layer {
+ public:
+  explicit Layer(std::string name) : name_(std::move(name)) {}
+  virtual ~Layer() = default;
+  Layer(const Layer&) = delete;
+  Layer& operator=(const Layer&) = delete;
+
+  const std::string& name() const { return name_; }
+  virtual Tensors forward(const Tensors& inputs, const Context& context) = 0;
+
+  /// Shapes after this layer for the given input shapes (dim 0 is the batch), without computing.
+  virtual std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const = 0;
+  virtual Cost cost(const std::vector<Shape>& inputs) const = 0;
+
+  std::vector<Parameter>& parameters() { return parameters_; }
+  std::vector<Buffer>& buffers() { return buffers_; }
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+  const std::vector<Buffer>& buffers() const { return buffers_; }
+
+ protected:
+  std::vector<Parameter> parameters_;
+  std::vector<Buffer> buffers_;
+
+ private:
+  std::string name_;
+};
+
+}  // namespace dtrain::models

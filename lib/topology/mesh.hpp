@@ -1,0 +1,55 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "topology/cluster.hpp"
+
+namespace dtrain::topology {
+
+enum class Axis { data, pipe, tensor };  ///< Slowest to fastest.
+
+/// How many ranks lie along each axis.
+struct MeshShape {
+  int data = 1;
+  int pipe = 1;
+  int tensor = 1;
+
+  int size() const { return data * pipe * tensor; }
+  int model_ranks() const { return pipe * tensor; }
+  std::string to_string() const;  ///< `data=4,pipe=2,tensor=1`.
+
+  /// Reads `data=4,pipe=2`; missing axes are 1, a missing data is `world_size` over the rest.
+  /// Throws Error (exit code 2) that names the numbers that would do.
+  static MeshShape parse(std::string_view text, int world_size);
+};
+
+struct MeshCoordinates {
+  int data = 0;
+  int pipe = 0;
+  int tensor = 0;
+};
+
+/// The ranks of a job arranged on data x pipe x tensor, so that tensor groups, then pipelines, stay inside a
+/// node whatever order the launcher gave.
+class Mesh {
+ public:
+  /// Orders the ranks by (node, NUMA node, GPU, rank) and deals them out, tensor fastest.
+  /// Throws Error when shape.size() is not cluster.world_size().
+  Mesh(const Cluster& cluster, MeshShape shape);
+
+  const MeshShape& shape() const { return shape_; }
+  MeshCoordinates coordinates(int rank) const;
+  int rank_at(MeshCoordinates where) const;
+
+  /// The ranks that differ from `rank` along `axis` only, in order of that coordinate; contains `rank`.
+  std::vector<int> group(int rank, Axis axis) const;
+
+ private:
+  MeshShape shape_;
+  std::vector<int> ordered_;   ///< position on the mesh -> rank
+  std::vector<int> position_;  ///< rank -> position on the mesh
+};
+
+}  // namespace dtrain::topology

@@ -1,0 +1,15 @@
+#!/usr/bin/env bash
+# mpirun.sh N PROGRAM [ARGS]: starts N ranks on this machine, however few cores it has and whoever runs it.
+set -euo pipefail
+ranks=$1
+shift
+export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
+mpirun=${DTRAIN_MPIRUN:-mpirun}
+if "$mpirun" --version 2>/dev/null | grep -q 'Open MPI) 5\|prterun'; then
+  oversubscribe=(--map-by :OVERSUBSCRIBE --bind-to none)
+else
+  oversubscribe=(--oversubscribe --bind-to none)
+fi
+exec "$mpirun" "${oversubscribe[@]}" -np "$ranks" ${DTRAIN_MPIRUN_FLAGS:-} "$@"
