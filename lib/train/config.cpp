@@ -1,0 +1,134 @@
+#include "train/config.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+#include "core/error.hpp"
+
+namespace dtrain::train {
+namespace {
+
+void check(bool good, std::string_view problem, std::string_view option, std::string_view advice) {
+  if (!good) throw usage_error(problem, option, advice);
+}
+
+void check_at_least(std::int64_t value, std::int64_t least, std::string_view option) {
+  if (value < least)
+    throw usage_error(fmt::format("{} is too small", value), option, fmt::format("use {} or more", least));
+}
+
+void check_finite(double value, std::string_view option) {
+  check(std::isfinite(value), fmt::format("{} is not a number to work with", value), option,
+        "use a finite one");
+}
+
+void check_not_negative(double value, std::string_view option) {
+  check_finite(value, option);
+  check(value >= 0.0, fmt::format("{} is negative", value), option, "use 0 or more");
+}
+
+template <std::size_t N>
+void check_one_of(const std::string& value, const std::array<std::string_view, N>& choices,
+                  std::string_view option) {
+  if (std::find(choices.begin(), choices.end(), value) != choices.end()) return;
+  throw usage_error(fmt::format("\"{}\" is not a value it takes", value), option,
+                    fmt::format("use one of {}", fmt::join(choices, ", ")));
+}
+
+constexpr std::array<std::string_view, 1> kStrategies = {"ddp"};
+constexpr std::array<std::string_view, 2> kPrecisions = {"fp32", "fp64"};
+constexpr std::array<std::string_view, 3> kDevices = {"auto", "cpu", "cuda"};
+constexpr std::array<std::string_view, 3> kOptimizers = {"sgd", "adam", "adamw"};
+constexpr std::array<std::string_view, 6> kSchedules = {"constant",  "step",   "cosine",
+                                                        "one_cycle", "linear", "wsd"};
+constexpr std::array<std::string_view, 3> kBackends = {"auto", "mpi", "nccl"};
+constexpr std::array<std::string_view, 5> kAllReduces = {"auto", "mpi", "ring", "tree", "hierarchical"};
+
+void validate_batch(const RunConfig& config) {
+  const BatchConfig& batch = config.batch;
+  check_at_least(batch.global_batch, 1, "--global-batch");
+  if (batch.micro_batches <= batch.global_batch)
+    return check_at_least(batch.micro_batches, 1, "--micro-batches");
+  if (config.given.contains("micro-batches")) {
+    throw usage_error(fmt::format("{} pieces of {} samples would leave some empty in every step",
+                                  batch.micro_batches, batch.global_batch),
+                      "--micro-batches",
+                      fmt::format("use at most {}, the --global-batch", batch.global_batch));
+  }
+  throw usage_error(
+      fmt::format("{} samples cannot feed {} data ranks", batch.global_batch, batch.micro_batches),
+      "--global-batch", fmt::format("use {} or more, or fewer ranks", batch.micro_batches));
+}
+
+void validate_optimizer(const OptimizerConfig& optimizer) {
+  check_one_of(optimizer.name, kOptimizers, "--optimizer");
+  check_not_negative(optimizer.learning_rate, "--learning-rate");
+  check_not_negative(optimizer.momentum, "--momentum");
+  check(optimizer.momentum < 1.0, fmt::format("{} would never forget", optimizer.momentum), "--momentum",
+        "use a value below 1");
+  check_not_negative(optimizer.weight_decay, "--weight-decay");
+  check_one_of(optimizer.schedule, kSchedules, "--schedule");
+  check_at_least(optimizer.warmup_steps, 0, "--warmup-steps");
+  check_not_negative(optimizer.grad_clip, "--grad-clip");
+}
+
+void validate_comm(const RunConfig& config) {
+  const CommConfig& comm = config.comm;
+  check_one_of(comm.backend, kBackends, "--comm-backend");
+  check(comm.backend != "nccl" || config.device != "cpu", "nccl moves memory of GPUs", "--comm-backend",
+        "use mpi with --device cpu");
+  check_one_of(comm.all_reduce, kAllReduces, "--all-reduce");
+  check_not_negative(comm.bucket_mb, "--bucket-mb");
+  check(comm.bucket_mb <= 4096.0, fmt::format("{} MiB is too large", comm.bucket_mb), "--bucket-mb",
+        "use 4096 or less");
+  check_finite(comm.watchdog_s, "--watchdog");
+  check(comm.watchdog_s > 0.0, fmt::format("{} seconds leave no time for a collective", comm.watchdog_s),
+        "--watchdog", "use a positive number of seconds");
+}
+
+void validate_output(const OutputConfig& output) {
+  check(!output.folder.empty(), "the folder for runs has no name", "--output", "give one, such as runs");
+  check(output.name.find('/') == std::string::npos && output.name != "." && output.name != "..",
+        fmt::format("\"{}\" is not the name of a folder", output.name), "--name",
+        "leave out slashes; --output says where it lies");
+  check_at_least(output.record_steps, 0, "--record-steps");
+}
+
+void validate_staging(const std::string& staging) {
+  const bool local = staging.starts_with("local=") && staging.size() > std::string_view("local=").size();
+  check(staging == "none" || staging == "memory" || local,
+        fmt::format("\"{}\" is not a value it takes", staging), "--staging", "use none, memory or local=DIR");
+}
+
+}  // namespace
+
+void RunConfig::resolve(int world_size) {
+  mesh_shape =
+      mesh.empty() ? topology::MeshShape{world_size, 1, 1} : topology::MeshShape::parse(mesh, world_size);
+  if (batch.micro_batches == 0 && !given.contains("micro-batches")) batch.micro_batches = mesh_shape.data;
+}
+
+void RunConfig::validate() const {
+  check(!model.name.empty(), "no model is named", "--model", "name one, such as mlp");
+  check(!data.dataset.empty(), "no dataset is named", "--dataset", "name one, such as synthetic");
+  validate_staging(data.staging);
+  check_one_of(strategy, kStrategies, "--strategy");
+  check(mesh_shape.model_ranks() == 1, "the axes pipe and tensor are not available in this version", "--mesh",
+        fmt::format("use data={}", mesh_shape.size()));
+  check_at_least(epochs, 1, "--epochs");
+  check_at_least(limit_steps, 0, "--limit-steps");
+  validate_batch(*this);
+  validate_optimizer(optimizer);
+  check_one_of(precision, kPrecisions, "--precision");
+  check_one_of(device, kDevices, "--device");
+  check_at_least(threads, 0, "--threads");
+  validate_comm(*this);
+  validate_output(output);
+}
+
+}  // namespace dtrain::train

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+
+#include "topology/mesh.hpp"
+
+namespace dtrain::train {
+
+/// What is trained.
+struct ModelConfig {
+  std::string name = "mlp";                    ///< A name of models::registry().
+  std::map<std::string, std::string> options;  ///< `--model-option KEY=VALUE`, unparsed.
+};
+
+/// What it is trained on, and where the shards are read from.
+struct DataConfig {
+  std::string dataset = "synthetic";  ///< `synthetic`, the name of a staged dataset, or a folder.
+  std::string root = "data/staged";   ///< Where named datasets lie.
+  std::string staging = "none";       ///< `none`, `memory` (one copy per node) or `local=DIR`.
+};
+
+/// How a step is cut.
+struct BatchConfig {
+  int global_batch = 0;   ///< Samples per step, over all ranks; by model.
+  int micro_batches = 0;  ///< Pieces per step, over all ranks; 0 until resolve(): then one per data rank.
+};
+
+/// The update. By model where the user gave nothing.
+struct OptimizerConfig {
+  std::string name = "adam";  ///< `sgd`, `adam` or `adamw`.
+  double learning_rate = 0.0;
+  double momentum = 0.0;  ///< Of sgd.
+  double weight_decay = 0.0;
+  std::string schedule = "constant";  ///< `constant`, `step`, `cosine`, `one_cycle`, `linear` or `wsd`.
+  int warmup_steps = 0;
+  double grad_clip = 0.0;  ///< Largest norm of the whole gradient; 0: no limit.
+};
+
+/// How ranks talk.
+struct CommConfig {
+  std::string backend = "auto";     ///< `auto`, `mpi` or `nccl`.
+  std::string all_reduce = "auto";  ///< `auto`, `mpi`, `ring`, `tree` or `hierarchical`.
+  double bucket_mb = 0.0;           ///< Size of a gradient bucket, in 2^20 bytes; 0: chosen.
+  double watchdog_s = 300.0;        ///< Seconds a collective may take before the run gives up.
+};
+
+/// What the run leaves behind, under `folder`/`name`.
+struct OutputConfig {
+  std::string folder = "runs";
+  std::string name;  ///< Never empty once the run has begun; rank 0 decides the default.
+  bool overwrite = false;
+  int record_steps = 1;  ///< Each Nth step is recorded: 1 all, 0 none.
+  bool trace = false;
+  bool tensorboard = false;
+  bool quiet = false;
+};
+
+/// All of a run's options. Filled in app/, resolved and validated once, and const from then on.
+struct RunConfig {
+  ModelConfig model;
+  DataConfig data;
+  BatchConfig batch;
+  OptimizerConfig optimizer;
+  CommConfig comm;
+  OutputConfig output;
+
+  std::string mesh;                ///< As given, e.g. `data=4`; empty: all ranks along data.
+  topology::MeshShape mesh_shape;  ///< What `mesh` means on this many ranks; set by resolve().
+  std::string strategy = "ddp";
+  int epochs = 0;                  ///< By model.
+  int limit_steps = 0;             ///< Steps after which the run ends, in all; 0: no limit.
+  std::string precision = "fp32";  ///< `fp32` or `fp64`.
+  std::string device = "auto";     ///< `auto`, `cpu` or `cuda`.
+  int threads = 0;                 ///< Per rank; 0: from the affinity mask.
+  std::uint64_t seed = 1;
+  bool dry_run = false;
+
+  /// Options that the user set, by flag or file, named as on the command line without dashes.
+  std::set<std::string> given;
+  std::string text;          ///< The effective configuration as TOML, for records; set by app.
+  std::string command_line;  ///< As typed, for records.
+
+  /// Fills what depends on the number of ranks: mesh_shape and micro_batches.
+  /// Throws Error (exit code 2) when the mesh does not fit.
+  void resolve(int world_size);
+
+  /// Throws Error (exit code 2), naming the option, at the first value that cannot work.
+  /// Purely local: every rank finds the same error.
+  void validate() const;
+};
+
+/// Takes what the user did not give from the model's recipe.
+/// Throws Error (exit code 2), listing the models there are, when the name is unknown.
+void resolve_recipe(RunConfig& config);
+
+}  // namespace dtrain::train

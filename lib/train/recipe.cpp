@@ -1,0 +1,23 @@
+#include "models/model.hpp"
+#include "train/config.hpp"
+
+namespace dtrain::train {
+
+void resolve_recipe(RunConfig& config) {
+  const models::Recipe& recipe = models::find_model(config.model.name).recipe;
+  const auto take = [&](const char* option, auto& value, const auto& by_model) {
+    if (!config.given.contains(option)) value = by_model;
+  };
+  take("epochs", config.epochs, recipe.epochs);
+  take("global-batch", config.batch.global_batch, recipe.global_batch);
+  OptimizerConfig& optimizer = config.optimizer;
+  take("optimizer", optimizer.name, recipe.optimizer);
+  take("learning-rate", optimizer.learning_rate, recipe.learning_rate);
+  take("momentum", optimizer.momentum, recipe.momentum);
+  take("weight-decay", optimizer.weight_decay, recipe.weight_decay);
+  take("schedule", optimizer.schedule, recipe.schedule);
+  take("warmup-steps", optimizer.warmup_steps, recipe.warmup_steps);
+  take("grad-clip", optimizer.grad_clip, recipe.grad_clip);
+}
+
+}  // namespace dtrain::train
