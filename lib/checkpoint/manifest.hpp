@@ -1,0 +1,71 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "core/slice.hpp"
+
+namespace dtrain::checkpoint {
+
+/// Where a run stood and what it was: enough to go on, or to refuse.
+struct CheckpointInfo {
+  std::int64_t step = 0;              ///< Updates done.
+  std::int64_t epoch = 0;             ///< Counts from 1.
+  std::int64_t position_samples = 0;  ///< Samples of that epoch already used, over all ranks.
+  std::string model;
+  std::string dataset;
+  std::uint64_t seed = 0;
+  int micro_batches = 0;
+  std::string config;  ///< The effective configuration as TOML.
+  std::string dtrain_version;
+};
+
+/// One file of a checkpoint as it was when it was whole.
+struct FileEntry {
+  std::string file;  ///< Relative to the checkpoint's folder.
+  std::int64_t bytes = 0;
+  std::string sha256;  ///< 64 hexadecimal digits.
+};
+
+/// Where a part of a tensor lies.
+struct SliceEntry {
+  std::string file;
+  std::vector<std::int64_t> offset;
+  std::vector<std::int64_t> shape;
+};
+
+/// A logical tensor of a checkpoint.
+struct TensorEntry {
+  std::string name;   ///< `model/NAME` or `optimizer/STATE/NAME`.
+  std::string dtype;  ///< `float32`, `float64`, `int32`, `int64`, ...
+  std::vector<std::int64_t> shape;
+  std::vector<SliceEntry> slices;
+
+  std::int64_t bytes() const;  ///< Of the whole tensor.
+};
+
+/// manifest.json: what a checkpoint consists of.
+struct Manifest {
+  CheckpointInfo info;
+  std::vector<FileEntry> files;
+  std::vector<TensorEntry> tensors;
+
+  /// Null when there is none of that name.
+  const TensorEntry* find(const std::string& name) const;
+};
+
+/// Bytes of one element. Throws Error (exit code 4) for a type that checkpoints do not have.
+std::int64_t element_bytes(const std::string& dtype);
+
+/// `step-00000500`.
+std::string step_folder(std::int64_t step);
+
+/// Writes manifest.json and then manifest.sha256 into `folder`, both synced. Throws Error (exit code 4).
+void write_manifest(const std::filesystem::path& folder, const Manifest& manifest);
+
+/// Checks manifest.sha256 first, then reads. Throws Error (exit code 4) naming the file at fault.
+Manifest read_manifest(const std::filesystem::path& folder);
+
+}  // namespace dtrain::checkpoint
