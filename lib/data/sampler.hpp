@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/slice.hpp"
+
+namespace dtrain::data {
+
+/// The order in which an epoch visits its samples.
+enum class Order {
+  shuffled,  ///< Training: a permutation drawn from Philox(seed, sampling, epoch).
+  identity,  ///< Evaluation: 0, 1, 2, ...
+};
+
+/// The permutation of [0, samples) that epoch `epoch` (from 1) visits: a pure function of its arguments, the
+/// same on every rank and after a resume. Fisher-Yates (Knuth, TAOCP 2, 3.4.2 P); 10 ms for 1e6 samples.
+std::vector<std::int64_t> epoch_order(std::int64_t samples, Order order, std::uint64_t seed,
+                                      std::int64_t epoch);
+
+/// Steps of an epoch: the last one may be smaller, none is dropped and none is padded.
+std::int64_t epoch_steps(std::int64_t samples, std::int64_t global_batch);
+
+/// Positions of the epoch's order that step `step` (from 0 within the epoch) covers.
+Range step_range(std::int64_t samples, std::int64_t global_batch, std::int64_t step);
+
+/// Positions of micro-batch `piece` of `pieces` of a step; may be empty.
+Range piece_range(Range step, std::int64_t piece, std::int64_t pieces);
+
+/// An order-free hash of sample ids: sums over ranks and steps add up (modulo 2^64) to the hash of the whole,
+/// so `/ranks/*/samples` proves that each sample was used exactly once.
+std::uint64_t sample_hash(std::span<const std::int64_t> ids);
+
+/// sample_hash of 0, 1, ..., samples - 1: what an epoch must come to.
+std::uint64_t epoch_hash(std::int64_t samples);
+
+/// One piece that a rank is to compute: what its loader must bring.
+struct PieceRequest {
+  std::int64_t step = 0;              ///< The caller's number of the step; handed back with the batch.
+  int micro_batch = 0;                ///< In [0, M).
+  std::vector<std::int64_t> samples;  ///< Ids; may be empty.
+};
+
+/// The pieces [mine.begin, mine.end) of every step in [first_step, end_step) of one epoch (from 0), in the
+/// order in which they are computed. PieceRequest::step is step_offset + the step within the epoch.
+std::vector<PieceRequest> epoch_requests(std::span<const std::int64_t> order, std::int64_t global_batch,
+                                         std::int64_t micro_batches, Range mine, Range steps,
+                                         std::int64_t step_offset);
+
+}  // namespace dtrain::data

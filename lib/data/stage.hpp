@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/dataset.hpp"
+#include "data/synthetic.hpp"
+
+namespace dtrain::data {
+
+/// `dtrain stage NAME --from PATH`.
+struct StageOptions {
+  std::string name;            ///< Becomes DATA_ROOT/NAME.
+  std::filesystem::path from;  ///< A folder or a file; unused for synthetic sets.
+  std::filesystem::path data_root = "data/staged";
+  std::string format;      ///< idx, hdf5, npy, synthetic; empty: recognised from content.
+  std::string inputs;      ///< HDF5: path of the dataset; npy: file name. Relative to `from`.
+  std::string targets;     ///< The same.
+  int shards = 0;          ///< Files per split; 0: one per 512 MiB.
+  std::uint64_t seed = 1;  ///< Of the split into train, validation and test, and of synthetic data.
+  bool overwrite = false;  ///< Replace a dataset of that name.
+
+  /// Throws usage_error (exit code 2) for a bad name, shards < 1 and the like.
+  void validate() const;
+};
+
+/// Called now and then with what is being done and how far that is, in [0, 1].
+using StageProgress = std::function<void(std::string_view what, double fraction)>;
+
+/// Reads the original files, splits them, and writes shards and dataset.json into DATA_ROOT/NAME.partial,
+/// which becomes DATA_ROOT/NAME by a rename at the very end and is removed if anything fails. Returns what
+/// dataset.json says. Throws data_error (exit code 3): missing, truncated or unknown files, counts that
+/// differ, a full disk, a name that exists.
+DatasetInfo stage(const StageOptions& options, const StageProgress& progress = {});
+
+/// The same for a synthetic set, whose original is a formula.
+DatasetInfo stage_synthetic(const StageOptions& options, const SyntheticSpec& spec,
+                            const StageProgress& progress = {});
+
+}  // namespace dtrain::data
