@@ -31,6 +31,7 @@ struct LossSums {
 /// A network as an ordered list of layers, and the loss at its end. Knows nothing of ranks.
 class Model {
  public:
+  /// Throws Error when two parameters share a name or (by a hash) a random stream.
   Model(std::string name, std::vector<std::unique_ptr<Layer>> layers);
   virtual ~Model() = default;
 
@@ -48,7 +49,12 @@ class Model {
   /// The loss of the last layer's outputs against `targets` [n].
   virtual LossSums loss(const Tensors& outputs, const at::Tensor& targets) const = 0;
 
-  /// Fills every parameter from Philox(seed, parameter name, element index): the same on every layout.
+  /// Gives every parameter and buffer fresh memory of this floating type on this device; values are lost, so
+  /// initialise() comes after it. make() leaves float on the CPU.
+  void to(at::ScalarType dtype, at::Device device);
+
+  /// Fills every parameter from Philox(seed, parameter name, element index): the same on every layout. Computed
+  /// in float and cast, so that fp32 and fp64 start alike.
   void initialise(std::uint64_t seed);
 
  private:

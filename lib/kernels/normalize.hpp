@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace dtrain::kernels {
+
+/// Bytes to network inputs: out = (byte / 255 - mean[c]) / deviation[c], to rounding.
+/// Shape: `bytes` and `out` [samples, channels, plane] (plane = H x W), `mean` and `deviation` [channels],
+/// of values in [0, 1]; both null: byte / 255.
+template <class T>
+void normalize_u8(T* out, const std::uint8_t* bytes, std::size_t samples, std::size_t channels,
+                  std::size_t plane, const float* mean, const float* deviation);
+
+extern template void normalize_u8<float>(float*, const std::uint8_t*, std::size_t, std::size_t, std::size_t,
+                                         const float*, const float*);
+extern template void normalize_u8<double>(double*, const std::uint8_t*, std::size_t, std::size_t, std::size_t,
+                                          const float*, const float*);
+
+}  // namespace dtrain::kernels

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstddef>
+
+namespace dtrain::kernels {
+
+/// SGD with momentum as PyTorch defines it (dampening 0): g = scale x gradient + weight_decay x p;
+/// m = momentum x m + g; p -= learning_rate x m.
+struct SgdUpdate {
+  double scale = 1.0;  ///< What the summed gradient is multiplied by: clip coefficient / weight of the step.
+  double learning_rate = 0.0;
+  double momentum = 0.0;
+  double weight_decay = 0.0;
+};
+
+/// Adam (Kingma and Ba 2015) or, with `decoupled`, AdamW (Loshchilov and Hutter 2019), in PyTorch's form:
+/// p -= learning_rate / bias1 x m / (sqrt(v / bias2) + eps).
+struct AdamUpdate {
+  enum class Decay { coupled, decoupled };
+  double scale = 1.0;
+  double learning_rate = 0.0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0.0;
+  Decay decay = Decay::coupled;
+  double bias1 = 1.0;  ///< 1 - beta1^step
+  double bias2 = 1.0;  ///< 1 - beta2^step
+};
+
+/// One pass over memory, gradients only read. All arrays [n], none overlapping; `momentum` may be null when
+/// update.momentum is 0.
+template <class T>
+void sgd_update(T* parameters, const T* gradients, T* momentum, std::size_t n, const SgdUpdate& update);
+template <class T>
+void adam_update(T* parameters, const T* gradients, T* exp_avg, T* exp_avg_sq, std::size_t n,
+                 const AdamUpdate& update);
+
+extern template void sgd_update<float>(float*, const float*, float*, std::size_t, const SgdUpdate&);
+extern template void sgd_update<double>(double*, const double*, double*, std::size_t, const SgdUpdate&);
+extern template void adam_update<float>(float*, const float*, float*, float*, std::size_t, const AdamUpdate&);
+extern template void adam_update<double>(double*, const double*, double*, double*, std::size_t,
+                                         const AdamUpdate&);
+
+}  // namespace dtrain::kernels

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace dtrain::optim {
+
+/// Which update rule, and its constants.
+struct OptimizerConfig {
+  std::string name = "adam";  ///< sgd, adam, adamw
+  double momentum = 0.0;      ///< sgd only, in [0, 1).
+  double weight_decay = 0.0;  ///< L2 term for sgd and adam, decoupled for adamw.
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+
+  /// Throws Error (exit code 2), naming the option, at the first value that cannot work.
+  void validate() const;
+};
+
+/// Elements [begin, end) of the flat buffer and the weight decay they get.
+struct ParameterRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  double weight_decay = 0.0;
+};
+
+/// A state tensor, flat and aligned with the parameters: `momentum_buffer`, `exp_avg` or `exp_avg_sq`.
+struct OptimizerState {
+  std::string name;
+  at::Tensor value;  ///< [count]; shares the optimizer's memory, so copying into it restores a checkpoint.
+};
+
+/// An update rule over flat memory. Holds the state of exactly the elements it was made for, which may be any
+/// slice of the model.
+class Optimizer {
+ public:
+  virtual ~Optimizer() = default;
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// One update in place. Shapes: `parameters`, `gradients` [count], contiguous, of the optimizer's dtype.
+  /// Gradients are sums over the step's samples and only read; `scale` (clip coefficient / weight of the
+  /// step) multiplies them on the way. `step` counts from 1. Elements outside all ranges (padding) are left
+  /// alone.
+  virtual void step(const at::Tensor& parameters, const at::Tensor& gradients, double scale,
+                    double learning_rate, std::int64_t step) = 0;
+
+  /// Empty for sgd without momentum.
+  const std::vector<OptimizerState>& state() const { return state_; }
+  std::int64_t state_bytes() const;
+
+ protected:
+  Optimizer() = default;
+  std::vector<OptimizerState> state_;
+};
+
+/// An optimizer for `count` elements of the given dtype and device, its state zero. Ranges must not overlap.
+/// Throws Error for a bad config or range.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::int64_t count,
+                                          std::vector<ParameterRange> ranges,
+                                          const at::TensorOptions& options);
+
+/// The same with one range over everything and config.weight_decay.
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::int64_t count,
+                                          const at::TensorOptions& options);
+
+}  // namespace dtrain::optim
