@@ -1,30 +1,22 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <memory>
 #include <string_view>
 
+#include "comm/operation.hpp"
 #include "core/span_sink.hpp"
 
 namespace dtrain::comm {
 
-/// One operation on its way: a state machine that never blocks.
-class Operation {
- public:
-  virtual ~Operation() = default;
-  /// Does what can be done without waiting; true once the operation is complete. Throws Error.
-  virtual bool advance() = 0;
-  virtual std::string_view name() const = 0;  ///< `all_reduce`, ... (a literal).
-};
-
+class Health;
 class Queue;
 
 /// A ticket for one operation. Copyable; outliving the queue is an error.
 class Handle {
  public:
   Handle() = default;  ///< Already done.
-  bool done() const;
+  bool done() const;   ///< Does not drive the queue.
   /// Drives the queue until this operation is complete. Throws Error when the operation failed, a peer died
   /// or the limit passed; then the queue is failed and every later wait throws the same.
   void wait() const;
@@ -34,6 +26,47 @@ class Handle {
   Handle(Queue* queue, std::uint64_t sequence) : queue_(queue), sequence_(sequence) {}
   Queue* queue_ = nullptr;
   std::uint64_t sequence_ = 0;
+};
+
+/// Who moves the queue on. inline_: gradient hooks and waits of the compute thread; the default on CPU ranks
+/// without a spare core. thread: a thread of its own; for a spare core or a GPU rank.
+enum class Drive { inline_, thread };
+
+struct QueueConfig {
+  Drive drive = Drive::inline_;
+  double timeout_s = 300;  ///< Longest from start to end of one operation; 0: no limit.
+  double spin_s = 0;       ///< Longest a wait may spin before it yields the core; 0 when cores are short.
+};
+
+/// The one ordered queue of communication of a rank. Thread-safe.
+class Queue {
+ public:
+  /// `health` tells when a peer is gone; both are borrowed and outlive the queue.
+  Queue(const QueueConfig& config, SpanSink& sink, Health& health);
+  ~Queue();  ///< Does not wait: what is not complete is abandoned.
+  Queue(const Queue&) = delete;
+  Queue& operator=(const Queue&) = delete;
+
+  /// Puts `operation` at the end and starts it if its lane is free. Throws Error when the queue has failed.
+  Handle submit(std::unique_ptr<Operation> operation);
+
+  /// Moves everything on that can move without waiting; cheap when nothing is in flight, nothing at all
+  /// where a thread drives. Throws Error as Handle::wait does.
+  void progress();
+
+  void drain();  ///< Waits for everything submitted so far. Throws Error.
+  bool idle() const;
+  bool failed() const;
+
+  /// Marks the queue failed: later calls throw `reason`. For whoever learns of a death elsewhere.
+  void fail(std::string_view reason);
+
+ private:
+  friend class Handle;
+  bool done(std::uint64_t sequence) const;
+  void wait(std::uint64_t sequence);
+  struct State;
+  std::unique_ptr<State> state_;
 };
 
 }  // namespace dtrain::comm

@@ -22,11 +22,16 @@ Algorithm parse_algorithm(std::string_view name);  ///< Throws Error (exit code 
 /// The type of an element, for the C++ types that have one of their own.
 template <typename T>
 constexpr DataType data_type_of() {
-  if constexpr (std::is_same_v<T, float>) return DataType::float32;
-  else if constexpr (std::is_same_v<T, double>) return DataType::float64;
-  else if constexpr (std::is_same_v<T, std::int32_t>) return DataType::int32;
-  else if constexpr (std::is_same_v<T, std::int64_t>) return DataType::int64;
-  else static_assert(sizeof(T) == 0, "use Buffer{data, count, type} for 16-bit types");
+  if constexpr (std::is_same_v<T, float>)
+    return DataType::float32;
+  else if constexpr (std::is_same_v<T, double>)
+    return DataType::float64;
+  else if constexpr (std::is_same_v<T, std::int32_t>)
+    return DataType::int32;
+  else if constexpr (std::is_same_v<T, std::int64_t>)
+    return DataType::int64;
+  else
+    static_assert(sizeof(T) == 0, "use Buffer{data, count, type} for 16-bit types");
 }
 
 /// Memory that an operation reads or writes: borrowed, and alive until the operation is done.

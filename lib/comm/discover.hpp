@@ -1,0 +1,35 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "topology/cluster.hpp"
+
+namespace dtrain::comm {
+
+/// The cores of this process's affinity mask, ascending.
+std::vector<int> affinity_mask();
+
+/// The NUMA node that holds all of `cpus`; -1 when they span several or the system does not say.
+int numa_node_of(const std::vector<int>& cpus);
+
+/// What only the caller knows of this rank's accelerator.
+struct LocalDevice {
+  int gpu = -1;      ///< Index on the node; -1 for the CPU.
+  std::string uuid;  ///< Of that GPU.
+};
+
+/// Asks MPI and the operating system where every rank runs. `cpus` is this rank's mask as read before any
+/// library could change it (affinity_mask() early in main). Collective over `world`; the same value on
+/// every rank. Throws Error, e.g. when two ranks claim one GPU.
+topology::Cluster discover_cluster(const Communicator& world, const std::vector<int>& cpus,
+                                   const LocalDevice& device = {});
+
+/// Throws Error (exit code 2) when the launcher started another number of ranks than it announced: srun
+/// without its MPI plugin starts N jobs of one rank. `announced_tasks` is SLURM_NTASKS where the launcher
+/// set it (app reads it), `step_tasks` SLURM_STEP_NUM_TASKS; nothing is checked without them.
+void check_launch(int world_size, std::optional<int> announced_tasks, std::optional<int> step_tasks = {});
+
+}  // namespace dtrain::comm

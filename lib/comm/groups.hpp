@@ -1,0 +1,61 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "comm/communicator.hpp"
+#include "comm/group.hpp"
+#include "comm/queue.hpp"
+#include "core/span_sink.hpp"
+#include "topology/cluster.hpp"
+#include "topology/mesh.hpp"
+
+namespace dtrain::comm {
+
+enum class Backend { automatic, mpi, nccl };
+Backend parse_backend(std::string_view name);  ///< auto, mpi, nccl. Throws Error (exit code 2).
+
+/// How this rank communicates.
+struct CommConfig {
+  Backend backend = Backend::automatic;         ///< automatic: nccl where every rank has a GPU of its own.
+  Algorithm all_reduce = Algorithm::automatic;  ///< Where a call does not choose itself.
+  Drive drive = Drive::inline_;                 ///< Who moves the queue on; see queue.hpp.
+  double timeout_s = 300;                       ///< Longest a started operation may take; 0: no limit.
+  int threads_per_rank = 1;                     ///< Compute threads: decides whether waits may spin.
+  bool recovery = false;                        ///< MpiEnvironment::can_recover().
+
+  void validate() const;  ///< Throws Error (exit code 2).
+};
+
+/// The queue of this rank and its groups on the mesh. Move-only; destroyed before MPI is finalised.
+class Groups {
+ public:
+  ~Groups();
+  Groups(Groups&&) noexcept;
+  Groups& operator=(Groups&&) noexcept;
+
+  Group& world();
+  Group& data();  ///< Ranks that differ along the data axis only.
+  Group& pipe();
+  Group& tensor();
+  Group& node();  ///< The ranks of this node.
+  bool is_leader() const;
+  Group& leaders();  ///< The first rank of each node. Throws Error where is_leader() is false.
+  Queue& queue();
+  const std::string& backend_name() const;  ///< `mpi` or `nccl 2.28.9 (/path/libnccl.so.2)`, for the log.
+
+ private:
+  friend Groups make_groups(const Communicator&, const topology::Cluster&, const topology::Mesh&,
+                            const CommConfig&, SpanSink&);
+  struct State;
+  explicit Groups(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+/// Makes all groups, in one order on every rank. Collective over `world`; `sink` outlives the result.
+/// `cluster` may invent nodes: ranks of one invented node must be able to share memory.
+Groups make_groups(const Communicator& world, const topology::Cluster& cluster, const topology::Mesh& mesh,
+                   const CommConfig& config, SpanSink& sink);
+
+}  // namespace dtrain::comm

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <string>
+
+namespace dtrain::comm {
+
+/// Whether a job can go on after a rank died. mpirun --with-ft ulfm sets OMPI_MCA_mpi_ft_enable=1 in the
+/// ranks' environment; app reads it, because nobody below app reads the environment.
+enum class Recovery { off, on };
+
+/// MPI from start to end: owns initialisation and finalisation. One per process, alive in main around
+/// everything else that touches MPI.
+class MpiEnvironment {
+ public:
+  /// Starts MPI with MPI_THREAD_MULTIPLE. Collective over the job. Throws Error when the library cannot.
+  MpiEnvironment(int& argc, char**& argv, Recovery recovery = Recovery::off);
+
+  /// Finalises, unless an exception unwinds: finalising would wait for ranks that wait for us.
+  ~MpiEnvironment();
+
+  MpiEnvironment(const MpiEnvironment&) = delete;
+  MpiEnvironment& operator=(const MpiEnvironment&) = delete;
+
+  int world_rank() const noexcept { return rank_; }
+  int world_size() const noexcept { return size_; }
+
+  /// True when ULFM is on and this library has its functions: peers see a death as an Error of their own
+  /// instead of being killed with it.
+  bool can_recover() const noexcept { return can_recover_; }
+
+  /// `Open MPI v5.0.11, ...`: one line for the start-up message and for results.h5.
+  static std::string library_version();
+
+  /// Ends all ranks at once, this one with `exit_code`. Where ULFM is on nobody but this rank is ended: the
+  /// others notice its death.
+  [[noreturn]] void abort(int exit_code) noexcept;
+
+  /// Ends this process without finalising, which hangs after a failure. Flushes standard streams.
+  [[noreturn]] static void exit_without_finalising(int exit_code) noexcept;
+
+ private:
+  int rank_ = 0;
+  int size_ = 1;
+  int exceptions_ = 0;
+  bool can_recover_ = false;
+};
+
+}  // namespace dtrain::comm
