@@ -1,0 +1,38 @@
+#include "parallel/agreement.hpp"
+
+#include <ATen/ATen.h>
+
+#include <array>
+#include <span>
+
+#include "kernels/hash.hpp"
+#include "parallel/data_types.hpp"
+
+namespace dtrain::parallel {
+
+void require_agreement(comm::Group& group, std::uint64_t value, const char* problem, const ErrorContext& context) {
+  // max(x) and max(~x): equal to x and ~x on every rank if and only if all gave the same x.
+  std::array<std::int64_t, 2> extremes = {static_cast<std::int64_t>(value), static_cast<std::int64_t>(~value)};
+  group.all_reduce(comm::Buffer::of(std::span<std::int64_t>(extremes)), comm::ReduceOp::max).wait();
+  const bool largest = extremes[0] == static_cast<std::int64_t>(value);
+  const bool smallest = extremes[1] == static_cast<std::int64_t>(~value);
+  // Ranks that see their own value as both extremes may still differ from others: ask everybody.
+  std::array<std::int64_t, 1> unequal = {largest && smallest ? 0 : 1};
+  group.all_reduce(comm::Buffer::of(std::span<std::int64_t>(unequal)), comm::ReduceOp::max).wait();
+  require(unequal[0] == 0, problem, context);
+}
+
+std::uint64_t hash_of(const at::Tensor& values) {
+  return kernels::hash_bytes(values.const_data_ptr(), static_cast<std::size_t>(values.nbytes()));
+}
+
+void broadcast_parameters(comm::Group& group, at::Tensor& values) {
+  if (group.size() == 1) return;
+  group
+      .broadcast({values.data_ptr(), static_cast<std::size_t>(values.numel()), data_type_of(values.scalar_type())}, 0)
+      .wait();
+  require_agreement(group, hash_of(values), "the ranks start with different parameters",
+                    {.subject = "parameters", .advice = "run `dtrain topology` to check the links between the nodes"});
+}
+
+}  // namespace dtrain::parallel

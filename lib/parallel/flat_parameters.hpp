@@ -1,0 +1,49 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/model.hpp"
+
+namespace dtrain::parallel {
+
+/// All trainable values of a model in one block of memory, last layer first: the order in which gradients
+/// become ready, so that a gradient bucket and an optimizer's range are plain sub-ranges.
+///
+/// The constructor moves every Parameter's value into the block (its storage becomes a view, strides kept) and
+/// converts it to `dtype`. Each parameter starts at a multiple of kAlignment elements; the gaps hold zeros.
+/// Must not outlive the model.
+class FlatParameters {
+ public:
+  static constexpr std::int64_t kAlignment = 64;  ///< Elements.
+
+  /// Where one parameter lies in the block.
+  struct Entry {
+    models::Parameter* parameter = nullptr;
+    std::int64_t offset = 0;  ///< Elements from the start of the block.
+    std::int64_t count = 0;   ///< Elements, the gap behind it not counted.
+  };
+
+  FlatParameters(models::Model& model, at::ScalarType dtype);
+
+  const std::vector<Entry>& entries() const { return entries_; }
+  std::int64_t size() const { return values_.numel(); }  ///< Elements, gaps included.
+  at::ScalarType dtype() const { return values_.scalar_type(); }
+  at::Tensor& values() { return values_; }               ///< [size()], no gradient.
+  const at::Tensor& values() const { return values_; }
+
+  /// The part of `flat` [size()] that belongs to `entry`, in the parameter's shape and strides.
+  static at::Tensor view(const at::Tensor& flat, const Entry& entry);
+
+  /// A 64-bit fingerprint of names, shapes and offsets: equal on all ranks, or their buckets do not match.
+  std::uint64_t layout_hash() const;
+
+ private:
+  std::vector<Entry> entries_;
+  at::Tensor values_;
+};
+
+}  // namespace dtrain::parallel

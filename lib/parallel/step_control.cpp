@@ -1,0 +1,29 @@
+#include "parallel/step_control.hpp"
+
+#include <span>
+
+namespace dtrain::parallel {
+
+StepControl::StepControl(comm::Group& group)
+    : group_(group), memory_(group.allocate(kFields * sizeof(double))) {}
+
+StepShare StepControl::agree(const StepShare& share) {
+  const std::span<double> message(static_cast<double*>(memory_->data()), kFields);
+  message[0] = share.loss;
+  message[1] = share.weight;
+  message[2] = share.correct;
+  message[3] = share.gradient_squares;
+  message[4] = share.non_finite;
+  message[5] = share.micro_batches;
+  message[6] = share.stop_requests;
+  group_.all_reduce(comm::Buffer::of(message), comm::ReduceOp::sum).wait();
+  return {.loss = message[0],
+          .weight = message[1],
+          .correct = message[2],
+          .gradient_squares = message[3],
+          .non_finite = message[4],
+          .micro_batches = message[5],
+          .stop_requests = message[6]};
+}
+
+}  // namespace dtrain::parallel
