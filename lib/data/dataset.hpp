@@ -10,6 +10,10 @@
 
 #include "data/source.hpp"
 
+namespace dtrain::h5 {
+class Library;
+}
+
 namespace dtrain::data {
 
 /// One HDF5 file of a split.
@@ -65,9 +69,10 @@ void write_dataset_info(const std::filesystem::path& folder, const DatasetInfo& 
 /// A dataset that can be trained on: staged files, or arrays in memory. Copies share the open files.
 class Dataset {
  public:
-  /// Opens a staged dataset. Reads dataset.json only; shards are opened by source().
-  /// Throws data_error when the folder or its dataset.json is missing or wrong.
-  static Dataset open(const std::filesystem::path& folder);
+  /// Opens a staged dataset. Reads dataset.json only; shards are opened by source(), under the lock of
+  /// `library`, which must outlive the dataset. Throws data_error when the folder or its dataset.json is
+  /// missing or wrong.
+  static Dataset open(const std::filesystem::path& folder, h5::Library& library);
 
   /// A dataset whose splits are already there, e.g. synthetic ones.
   Dataset(DatasetInfo info, std::map<std::string, std::shared_ptr<const SampleSource>> sources);
@@ -85,6 +90,7 @@ class Dataset {
   Dataset() = default;
   DatasetInfo info_;
   std::filesystem::path folder_;
+  h5::Library* library_ = nullptr;  // null for a dataset in memory
   std::shared_ptr<std::map<std::string, std::shared_ptr<const SampleSource>>> sources_;
 };
 

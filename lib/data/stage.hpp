@@ -35,10 +35,10 @@ using StageProgress = std::function<void(std::string_view what, double fraction)
 /// which becomes DATA_ROOT/NAME by a rename at the very end and is removed if anything fails. Returns what
 /// dataset.json says. Throws data_error (exit code 3): missing, truncated or unknown files, counts that
 /// differ, a full disk, a name that exists.
-DatasetInfo stage(const StageOptions& options, const StageProgress& progress = {});
+DatasetInfo stage(const StageOptions& options, h5::Library& library, const StageProgress& progress = {});
 
 /// The same for a synthetic set, whose original is a formula.
-DatasetInfo stage_synthetic(const StageOptions& options, const SyntheticSpec& spec,
+DatasetInfo stage_synthetic(const StageOptions& options, const SyntheticSpec& spec, h5::Library& library,
                             const StageProgress& progress = {});
 
 }  // namespace dtrain::data
