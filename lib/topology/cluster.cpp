@@ -1,0 +1,61 @@
+#include "topology/cluster.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace dtrain::topology {
+
+int Cluster::node_count() const {
+  int nodes = 0;
+  for (const RankPlace& place : ranks) nodes = std::max(nodes, place.node + 1);
+  return nodes;
+}
+
+int Cluster::local_size(int node) const {
+  return static_cast<int>(std::count_if(ranks.begin(), ranks.end(),
+                                        [node](const RankPlace& place) { return place.node == node; }));
+}
+
+double Cluster::cores_per_rank(int rank) const {
+  const int node = ranks.at(static_cast<std::size_t>(rank)).node;
+  std::set<int> cores;
+  for (const RankPlace& place : ranks) {
+    if (place.node == node) cores.insert(place.cpus.begin(), place.cpus.end());
+  }
+  const double usable = std::max<double>(1.0, static_cast<double>(cores.size()));
+  return usable / local_size(node);
+}
+
+void Cluster::validate() const {
+  std::map<std::pair<int, int>, int> owner_of_gpu;
+  std::set<std::pair<int, int>> local_ranks;
+  for (int rank = 0; rank < world_size(); ++rank) {
+    const RankPlace& place = ranks[static_cast<std::size_t>(rank)];
+    require(place.rank == rank, fmt::format("place {} claims to be rank {}", rank, place.rank),
+            {.subject = "cluster", .advice = "list the ranks in order"});
+    require(place.node >= 0 && local_size(place.node) > place.local_rank && place.local_rank >= 0 &&
+                local_ranks.emplace(place.node, place.local_rank).second,
+            fmt::format("rank {} cannot be local rank {} of node {}", rank, place.local_rank, place.node),
+            {.subject = "cluster", .advice = "number nodes and local ranks from 0 without gaps"});
+    if (place.gpu < 0) continue;
+    const auto [first, inserted] = owner_of_gpu.emplace(std::make_pair(place.node, place.gpu), rank);
+    require(inserted,
+            fmt::format("ranks {} and {} both claim GPU {} of {}", first->second, rank, place.gpu,
+                        place.hostname),
+            {.subject = "--device cuda",
+             .advice = "start at most one rank per GPU, or give each rank a GPU of its own",
+             .code = ExitCode::usage});
+  }
+  for (int node = 0; node < node_count(); ++node) {
+    require(local_size(node) > 0, fmt::format("node {} has no rank", node),
+            {.subject = "cluster", .advice = "number nodes from 0 without gaps"});
+  }
+}
+
+}  // namespace dtrain::topology

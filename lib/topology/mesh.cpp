@@ -1,0 +1,63 @@
+#include "topology/mesh.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <numeric>
+#include <tuple>
+
+#include "core/error.hpp"
+
+namespace dtrain::topology {
+
+Mesh::Mesh(const Cluster& cluster, MeshShape shape) : shape_(shape) {
+  const int world_size = cluster.world_size();
+  if (shape.data < 1 || shape.pipe < 1 || shape.tensor < 1 || shape.size() != world_size) {
+    throw usage_error(fmt::format("the mesh needs {} ranks but the job has {}", shape.size(), world_size),
+                      "--mesh " + shape.to_string(), "change --mesh, or start that many ranks");
+  }
+  ordered_.resize(static_cast<std::size_t>(world_size));
+  std::iota(ordered_.begin(), ordered_.end(), 0);
+  const auto place = [&cluster](int rank) {
+    const RankPlace& p = cluster.ranks[static_cast<std::size_t>(rank)];
+    return std::make_tuple(p.node, p.numa_node, p.gpu, rank);
+  };
+  std::sort(ordered_.begin(), ordered_.end(), [&place](int a, int b) { return place(a) < place(b); });
+  position_.resize(ordered_.size());
+  for (std::size_t position = 0; position < ordered_.size(); ++position) {
+    position_[static_cast<std::size_t>(ordered_[position])] = static_cast<int>(position);
+  }
+}
+
+MeshCoordinates Mesh::coordinates(int rank) const {
+  const int position = position_.at(static_cast<std::size_t>(rank));
+  return {.data = position / shape_.model_ranks(),
+          .pipe = position / shape_.tensor % shape_.pipe,
+          .tensor = position % shape_.tensor};
+}
+
+int Mesh::rank_at(MeshCoordinates where) const {
+  const int position = (where.data * shape_.pipe + where.pipe) * shape_.tensor + where.tensor;
+  return ordered_.at(static_cast<std::size_t>(position));
+}
+
+std::vector<int> Mesh::group(int rank, Axis axis) const {
+  MeshCoordinates where = coordinates(rank);
+  int MeshCoordinates::*along = &MeshCoordinates::data;
+  int extent = shape_.data;
+  if (axis == Axis::pipe) {
+    along = &MeshCoordinates::pipe;
+    extent = shape_.pipe;
+  } else if (axis == Axis::tensor) {
+    along = &MeshCoordinates::tensor;
+    extent = shape_.tensor;
+  }
+  std::vector<int> ranks;
+  for (int index = 0; index < extent; ++index) {
+    where.*along = index;
+    ranks.push_back(rank_at(where));
+  }
+  return ranks;
+}
+
+}  // namespace dtrain::topology
