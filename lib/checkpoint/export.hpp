@@ -10,6 +10,6 @@ namespace dtrain::checkpoint {
 /// .safetensors. What the file held before is replaced only when the new one is whole.
 /// Throws Error: exit code 2 for another ending, 4 when writing fails.
 /// Source: the safetensors format (8 bytes of header length, little-endian, JSON header, data).
-void export_model(const CheckpointReader& checkpoint, const std::filesystem::path& out);
+void export_model(const CheckpointReader& checkpoint, const std::filesystem::path& out, h5::Library& library);
 
 }  // namespace dtrain::checkpoint

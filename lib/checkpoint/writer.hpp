@@ -7,6 +7,10 @@
 #include "checkpoint/manifest.hpp"
 #include "core/slice.hpp"
 
+namespace dtrain::h5 {
+class Library;
+}
+
 namespace dtrain::checkpoint {
 
 /// Raw memory that holds a slice of a tensor, row-major and without gaps. Borrowed.
@@ -22,7 +26,7 @@ struct TensorRef {
 /// collective. Returns the folder. Throws Error (exit code 4), after removing what it had written, e.g. when
 /// the disk is full.
 std::filesystem::path save(const std::filesystem::path& checkpoints, const CheckpointInfo& info,
-                           std::span<const TensorRef> tensors);
+                           std::span<const TensorRef> tensors, h5::Library& library);
 
 /// Points `checkpoints`/best to the folder of `step`, in one rename. Throws Error (exit code 4).
 void mark_best(const std::filesystem::path& checkpoints, std::int64_t step);
