@@ -1,0 +1,39 @@
+# shellcheck shell=sh
+# To be sourced: `. jobs/env.sh`. Puts the right mpirun first in PATH, and sets what running as root and running more
+# ranks than cores need. Understood by bash, zsh and any POSIX shell (there: from the top of the checkout).
+
+if [ -n "${BASH_VERSION:-}" ]; then
+  # shellcheck disable=SC3028,SC3054  # bash only
+  _dtrain_file=${BASH_SOURCE[0]}
+elif [ -n "${ZSH_VERSION:-}" ]; then
+  eval '_dtrain_file=${(%):-%x}'
+else
+  _dtrain_file=./jobs/env.sh
+fi
+_dtrain_deps=${DTRAIN_DEPS:-$(cd "$(dirname "$_dtrain_file")/.." && pwd)/.deps}
+
+_dtrain_prepend() { # FOLDER: first in PATH, once
+  case "$PATH:" in
+    "$1":*) ;;
+    *) PATH=$1:$PATH ;;
+  esac
+}
+_dtrain_mpi=$(sed -n 's/^MPI_HOME=//p' "$_dtrain_deps/choices.env" 2>/dev/null)
+[ ! -d "$_dtrain_deps/system/usr/bin" ] || _dtrain_prepend "$_dtrain_deps/system/usr/bin"
+[ ! -d "$_dtrain_deps/venv/bin" ] || _dtrain_prepend "$_dtrain_deps/venv/bin"
+[ -z "$_dtrain_mpi" ] || _dtrain_prepend "$_dtrain_mpi/bin"
+export PATH
+command -v mpirun >/dev/null 2>&1 ||
+  echo "jobs/env.sh: no mpirun in $_dtrain_deps; run jobs/setup.sh, or set DTRAIN_DEPS" >&2
+
+if [ "$(id -u)" = 0 ]; then
+  export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
+fi
+# Outside a batch job more ranks than cores are welcome: they share the cores unbound.
+if [ -z "${SLURM_JOB_ID:-}" ] && [ -z "${PBS_JOBID:-}" ] && [ -z "${LSB_JOBID:-}" ]; then
+  export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+  export OMPI_MCA_rmaps_base_oversubscribe=1
+fi
+unset -f _dtrain_prepend
+unset _dtrain_file _dtrain_deps _dtrain_mpi

