@@ -1,0 +1,124 @@
+#include "h5/file.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace dtrain::h5 {
+namespace {
+
+// Locks fail or hang on some parallel file systems and would refuse a reader beside the writer.
+PropertyList file_access() {
+  PropertyList access(check_id(H5Pcreate(H5P_FILE_ACCESS), "HDF5 has no file access list", ""));
+  check(H5Pset_libver_bounds(access.id(), H5F_LIBVER_EARLIEST, H5F_LIBVER_LATEST), "HDF5 refuses the format",
+        "");
+  check(H5Pset_file_locking(access.id(), false, true), "HDF5 refuses to work without file locks", "");
+  return access;
+}
+
+PropertyList with_parents() {
+  PropertyList create(check_id(H5Pcreate(H5P_LINK_CREATE), "HDF5 has no link list", ""));
+  check(H5Pset_create_intermediate_group(create.id(), 1), "HDF5 refuses a link list", "");
+  return create;
+}
+
+std::string inside(hid_t location, const std::string& path) { return describe(location) + ":" + path; }
+
+herr_t add_name(hid_t /*group*/, const char* name, const H5L_info_t* /*info*/, void* list) {
+  static_cast<std::vector<std::string>*>(list)->emplace_back(name);
+  return 0;
+}
+
+}  // namespace
+
+File create_file(const std::string& path) {
+  const SilentErrors silent;
+  const PropertyList access = file_access();
+  return File(check_id(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.id()),
+                       "cannot be created as an HDF5 file", path));
+}
+
+File open_file(const std::string& path, Access access) {
+  const SilentErrors silent;
+  const PropertyList list = file_access();
+  const unsigned flags = access == Access::read ? H5F_ACC_RDONLY : H5F_ACC_RDWR;
+  return File(check_id(H5Fopen(path.c_str(), flags, list.id()), "cannot be opened as an HDF5 file", path));
+}
+
+void flush(const File& file) {
+  const SilentErrors silent;
+  check(H5Fflush(file.id(), H5F_SCOPE_LOCAL), "cannot be written", describe(file.id()));
+}
+
+std::uint64_t file_bytes(const File& file) {
+  const SilentErrors silent;
+  hsize_t bytes = 0;
+  check(H5Fget_filesize(file.id(), &bytes), "has no size", describe(file.id()));
+  return bytes;
+}
+
+Group create_group(hid_t location, const std::string& path) {
+  const SilentErrors silent;
+  const PropertyList links = with_parents();
+  return Group(check_id(H5Gcreate2(location, path.c_str(), links.id(), H5P_DEFAULT, H5P_DEFAULT),
+                        "group cannot be created", inside(location, path)));
+}
+
+Group open_group(hid_t location, const std::string& path) {
+  const SilentErrors silent;
+  return Group(
+      check_id(H5Gopen2(location, path.c_str(), H5P_DEFAULT), "group is missing", inside(location, path)));
+}
+
+bool exists(hid_t location, const std::string& path) {
+  const SilentErrors silent;
+  if (path == "/") return true;
+  for (std::size_t end = path.find('/', 1);; end = path.find('/', end + 1)) {
+    const std::string part = path.substr(0, end);  // each group above must exist, or HDF5 calls it an error
+    if (H5Lexists(location, part.c_str(), H5P_DEFAULT) <= 0) return false;
+    if (end == std::string::npos) break;
+  }
+  return H5Oexists_by_name(location, path.c_str(), H5P_DEFAULT) > 0;
+}
+
+std::vector<std::string> names(hid_t location, const std::string& path) {
+  const SilentErrors silent;
+  const Group group = open_group(location, path);
+  std::vector<std::string> list;
+  hsize_t position = 0;
+  check(H5Literate(group.id(), H5_INDEX_NAME, H5_ITER_INC, &position, add_name, &list),
+        "group cannot be listed", inside(location, path));
+  return list;
+}
+
+ObjectKind kind_of(hid_t location, const std::string& path) {
+  const SilentErrors silent;
+  const Object object(
+      check_id(H5Oopen(location, path.c_str(), H5P_DEFAULT), "object is missing", inside(location, path)));
+  switch (H5Iget_type(object.id())) {
+    case H5I_GROUP:
+      return ObjectKind::group;
+    case H5I_DATASET:
+      return ObjectKind::dataset;
+    default:
+      return ObjectKind::other;
+  }
+}
+
+void copy_object(hid_t from, const std::string& from_path, hid_t to, const std::string& to_path) {
+  const SilentErrors silent;
+  const PropertyList links = with_parents();
+  check(H5Ocopy(from, from_path.c_str(), to, to_path.c_str(), H5P_DEFAULT, links.id()),
+        "cannot be copied to " + inside(to, to_path), inside(from, from_path));
+}
+
+void link_external(hid_t location, const std::string& path, const std::string& file_name,
+                   const std::string& target) {
+  const SilentErrors silent;
+  const PropertyList links = with_parents();
+  check(
+      H5Lcreate_external(file_name.c_str(), target.c_str(), location, path.c_str(), links.id(), H5P_DEFAULT),
+      "link cannot be created", inside(location, path));
+}
+
+}  // namespace dtrain::h5

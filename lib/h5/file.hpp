@@ -1,0 +1,49 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "h5/handle.hpp"
+
+namespace dtrain::h5 {
+
+// Every function here and in attribute.hpp and dataset.hpp: the caller holds Library::lock(); throws Error
+// with file, object and HDF5's reason (exit code 1; the caller rethrows as data_error and the like).
+// `location` is the id() of a file or group; `path` is relative to it.
+
+enum class Access { read, write };  ///< write: read and change a file that exists.
+
+/// A new file, replacing one of that name: earliest format (readable after kill -9, by every HDF5), no locks.
+File create_file(const std::string& path);
+
+/// An existing file, without file locks, so that a file being written can be read.
+File open_file(const std::string& path, Access access);
+
+/// Hands everything to the operating system: readable after kill -9 from here on.
+void flush(const File& file);
+
+/// Bytes of the file as it is now, flushed or not.
+std::uint64_t file_bytes(const File& file);
+
+Group create_group(hid_t location, const std::string& path);  ///< With the groups above it.
+Group open_group(hid_t location, const std::string& path);
+
+/// Whether `path` (each part of it) leads to an object.
+bool exists(hid_t location, const std::string& path);
+
+/// Names of the links in the group `path`, ascending.
+std::vector<std::string> names(hid_t location, const std::string& path);
+
+enum class ObjectKind { group, dataset, other };
+ObjectKind kind_of(hid_t location, const std::string& path);
+
+/// Copies a group or dataset with all below it and all attributes, also between files.
+void copy_object(hid_t from, const std::string& from_path, hid_t to, const std::string& to_path);
+
+/// A link at `path` to the object `target` of another file; a relative `file_name` is taken from this file's
+/// folder.
+void link_external(hid_t location, const std::string& path, const std::string& file_name,
+                   const std::string& target);
+
+}  // namespace dtrain::h5

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <hdf5.h>
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "h5/handle.hpp"
+
+namespace dtrain::h5 {
+
+/// What the elements of a dataset are, whatever their byte order in the file.
+enum class ElementType {
+  int8,
+  uint8,
+  int16,
+  uint16,
+  int32,
+  uint32,
+  int64,
+  uint64,
+  float16,
+  float32,
+  float64,
+  string,
+  compound,
+  other
+};
+
+std::string_view element_name(ElementType type);  ///< `float32` and so on.
+std::size_t element_bytes(ElementType type);      ///< 0 for string, compound and other.
+
+/// The type in memory, owned by HDF5: not to be closed. Throws Error for float16, string, compound, other.
+hid_t native_type(ElementType type);
+
+/// The little-endian type in files (float16: IEEE half).
+Datatype file_type(ElementType type);
+
+/// A fixed-length UTF-8 string of `bytes` bytes, padded with zeros.
+Datatype string_type(std::size_t bytes);
+
+/// Of an HDF5 type that exists.
+ElementType element_type(hid_t type);
+
+/// ElementType of a C++ type.
+template <class T>
+constexpr ElementType element_of() {
+  if constexpr (std::same_as<T, std::int8_t>)
+    return ElementType::int8;
+  else if constexpr (std::same_as<T, std::uint8_t> || std::same_as<T, std::byte>)
+    return ElementType::uint8;
+  else if constexpr (std::same_as<T, std::int16_t>)
+    return ElementType::int16;
+  else if constexpr (std::same_as<T, std::uint16_t>)
+    return ElementType::uint16;
+  else if constexpr (std::same_as<T, std::int32_t>)
+    return ElementType::int32;
+  else if constexpr (std::same_as<T, std::uint32_t>)
+    return ElementType::uint32;
+  else if constexpr (std::same_as<T, std::int64_t>)
+    return ElementType::int64;
+  else if constexpr (std::same_as<T, std::uint64_t>)
+    return ElementType::uint64;
+  else if constexpr (std::same_as<T, float>)
+    return ElementType::float32;
+  else {
+    static_assert(std::same_as<T, double>, "no HDF5 type for this C++ type");
+    return ElementType::float64;
+  }
+}
+
+}  // namespace dtrain::h5
