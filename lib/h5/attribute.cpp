@@ -11,7 +11,11 @@
 namespace dtrain::h5 {
 namespace {
 
-std::string subject(hid_t object, const std::string& name) { return describe(object) + " attribute " + name; }
+std::string attribute_name(const std::string& name) { return "attribute " + name; }
+
+std::string subject(hid_t object, const std::string& name) {
+  return describe(object) + ":" + attribute_name(name);
+}
 
 Dataspace scalar_space() { return Dataspace(check_id(H5Screate(H5S_SCALAR), "HDF5 refuses a scalar", "")); }
 
@@ -22,16 +26,17 @@ Dataspace line_space(hsize_t n) {
 void write(hid_t object, const std::string& name, hid_t in_file, hid_t in_memory, const Dataspace& space,
            const void* values) {
   if (H5Aexists(object, name.c_str()) > 0) {
-    check(H5Adelete(object, name.c_str()), "cannot be replaced", subject(object, name));
+    check(H5Adelete(object, name.c_str()), "cannot be replaced", object, attribute_name(name));
   }
   const Attribute attribute(
       check_id(H5Acreate2(object, name.c_str(), in_file, space.id(), H5P_DEFAULT, H5P_DEFAULT),
-               "cannot be created", subject(object, name)));
-  check(H5Awrite(attribute.id(), in_memory, values), "cannot be written", subject(object, name));
+               "cannot be created", object, attribute_name(name)));
+  check(H5Awrite(attribute.id(), in_memory, values), "cannot be written", object, attribute_name(name));
 }
 
 Attribute open(hid_t object, const std::string& name) {
-  return Attribute(check_id(H5Aopen(object, name.c_str(), H5P_DEFAULT), "is missing", subject(object, name)));
+  return Attribute(
+      check_id(H5Aopen(object, name.c_str(), H5P_DEFAULT), "is missing", object, attribute_name(name)));
 }
 
 std::size_t count(const Attribute& attribute, const std::string& what) {
@@ -44,8 +49,8 @@ std::vector<T> read_numbers(hid_t object, const std::string& name) {
   const SilentErrors silent;
   const Attribute attribute = open(object, name);
   std::vector<T> values(count(attribute, subject(object, name)));
-  check(H5Aread(attribute.id(), native_type(element_of<T>()), values.data()), "is not a number",
-        subject(object, name));
+  check(H5Aread(attribute.id(), native_type(element_of<T>()), values.data()), "is not a number", object,
+        attribute_name(name));
   return values;
 }
 

@@ -14,11 +14,18 @@ herr_t keep_innermost(unsigned /*n*/, const H5E_error2_t* entry, void* text) {
   return 0;
 }
 
-[[noreturn]] void fail(std::string_view problem, const std::string& subject) {
-  std::string text(problem);
+std::string with_reason(std::string_view problem) {
   const std::string reason = last_error();
-  if (!reason.empty()) text += " (HDF5: " + reason + ")";
-  throw Error(text, {.subject = subject});
+  return reason.empty() ? std::string(problem) : std::string(problem) + " (HDF5: " + reason + ")";
+}
+
+[[noreturn]] void fail(std::string_view problem, const std::string& subject) {
+  throw Error(with_reason(problem), {.subject = subject});
+}
+
+[[noreturn]] void fail(std::string_view problem, hid_t object, const std::string& path) {
+  const std::string text = with_reason(problem);  // before describe(), which clears the reason
+  throw Error(text, {.subject = path.empty() ? describe(object) : describe(object) + ":" + path});
 }
 
 }  // namespace
@@ -51,6 +58,15 @@ std::string describe(hid_t object) {
 
 void check(herr_t result, std::string_view problem, const std::string& subject) {
   if (result < 0) fail(problem, subject);
+}
+
+void check(herr_t result, std::string_view problem, hid_t object, const std::string& path) {
+  if (result < 0) fail(problem, object, path);
+}
+
+hid_t check_id(hid_t id, std::string_view problem, hid_t object, const std::string& path) {
+  if (id < 0) fail(problem, object, path);
+  return id;
 }
 
 hid_t check_id(hid_t id, std::string_view problem, const std::string& subject) {

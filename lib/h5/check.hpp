@@ -30,8 +30,13 @@ std::string describe(hid_t object);
 /// Throws Error with `problem`, HDF5's reason and `subject` when `result` is negative.
 void check(herr_t result, std::string_view problem, const std::string& subject);
 
+/// The same about an open object, or about `path` below it. Its name is asked for only after a failure and
+/// after HDF5's reason was taken: every HDF5 call clears the reason of the one before.
+void check(herr_t result, std::string_view problem, hid_t object, const std::string& path = "");
+
 /// The same for a call that returns an identifier; gives it back.
 hid_t check_id(hid_t id, std::string_view problem, const std::string& subject);
+hid_t check_id(hid_t id, std::string_view problem, hid_t object, const std::string& path = "");
 
 /// What Handle does at its end: nothing for an invalid id; the first never throws.
 void close_quietly(herr_t (*close)(hid_t), hid_t id) noexcept;

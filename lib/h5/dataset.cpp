@@ -25,16 +25,15 @@ Dataset create(hid_t location, const std::string& path, hid_t type, const Datasp
   check(H5Pset_create_intermediate_group(links.id(), 1), "HDF5 refuses a link list", "");
   return Dataset(
       check_id(H5Dcreate2(location, path.c_str(), type, space.id(), links.id(), how.id(), H5P_DEFAULT),
-               "dataset cannot be created", describe(location) + ":" + path));
+               "dataset cannot be created", location, path));
 }
 
 Dataspace space_of(const Dataset& dataset) {
-  return Dataspace(check_id(H5Dget_space(dataset.id()), "has no shape", describe(dataset.id())));
+  return Dataspace(check_id(H5Dget_space(dataset.id()), "has no shape", dataset.id()));
 }
 
 PropertyList creation_of(const Dataset& dataset) {
-  return PropertyList(
-      check_id(H5Dget_create_plist(dataset.id()), "has no creation list", describe(dataset.id())));
+  return PropertyList(check_id(H5Dget_create_plist(dataset.id()), "has no creation list", dataset.id()));
 }
 
 Shape shape_of(const Dataspace& space) {
@@ -55,13 +54,12 @@ void move_slab(const Dataset& dataset, hid_t memory_type, const Shape& offset, c
   if (!extent.empty()) {
     const std::vector<hsize_t> start = dims_of(offset);
     const std::vector<hsize_t> count = dims_of(extent);
-    require(start.size() == count.size() &&
-                H5Sget_simple_extent_ndims(file.id()) == static_cast<int>(count.size()),
-            "a slab of another number of dims was asked for", {.subject = describe(dataset.id())});
+    const int dims = H5Sget_simple_extent_ndims(file.id());
+    if (start.size() != count.size() || dims != static_cast<int>(count.size())) throw slab_mismatch(dataset);
     check(H5Sselect_hyperslab(file.id(), H5S_SELECT_SET, start.data(), nullptr, count.data(), nullptr),
-          "has no such slab", describe(dataset.id()));
+          "has no such slab", dataset.id());
   }
-  check(transfer(dataset.id(), memory_type, memory.id(), file.id(), values), problem, describe(dataset.id()));
+  check(transfer(dataset.id(), memory_type, memory.id(), file.id(), values), problem, dataset.id());
 }
 
 herr_t write_values(hid_t dataset, hid_t type, hid_t memory, hid_t file, void* values) {
@@ -76,6 +74,10 @@ herr_t read_values(hid_t dataset, hid_t type, hid_t memory, hid_t file, void* va
 
 std::uint64_t element_count(const Shape& shape) {
   return std::accumulate(shape.begin(), shape.end(), std::uint64_t{1}, std::multiplies<>());
+}
+
+Error slab_mismatch(const Dataset& dataset) {
+  return Error("a slab's offset, extent and values do not fit together", {.subject = describe(dataset.id())});
 }
 
 Dataset create_chunked(hid_t location, const std::string& path, hid_t type, const Shape& shape,
@@ -108,15 +110,15 @@ Dataset create_contiguous(hid_t location, const std::string& path, hid_t type, c
 
 Dataset open_dataset(hid_t location, const std::string& path) {
   const SilentErrors silent;
-  return Dataset(check_id(H5Dopen2(location, path.c_str(), H5P_DEFAULT), "dataset is missing",
-                          describe(location) + ":" + path));
+  return Dataset(
+      check_id(H5Dopen2(location, path.c_str(), H5P_DEFAULT), "dataset is missing", location, path));
 }
 
 DatasetInfo info(const Dataset& dataset) {
   const SilentErrors silent;
   DatasetInfo result;
   result.shape = shape_of(space_of(dataset));
-  const Datatype type(check_id(H5Dget_type(dataset.id()), "has no type", describe(dataset.id())));
+  const Datatype type(check_id(H5Dget_type(dataset.id()), "has no type", dataset.id()));
   result.type = element_type(type.id());
   result.element_bytes = H5Tget_size(type.id());
   result.little_endian = H5Tget_order(type.id()) != H5T_ORDER_BE;
@@ -125,7 +127,7 @@ DatasetInfo info(const Dataset& dataset) {
   if (H5Pget_layout(list.id()) == H5D_CHUNKED) {
     std::vector<hsize_t> chunk(result.shape.size());
     check(H5Pget_chunk(list.id(), static_cast<int>(chunk.size()), chunk.data()), "has no chunk shape",
-          describe(dataset.id()));
+          dataset.id());
     result.chunk.assign(chunk.begin(), chunk.end());
   }
   for (int i = 0; i < H5Pget_nfilters(list.id()); ++i) {
@@ -147,7 +149,7 @@ std::uint64_t file_offset(const Dataset& dataset) {
 
 std::vector<ChunkPlace> chunk_places(const Dataset& dataset) {
   const SilentErrors silent;
-  const std::string subject = describe(dataset.id());
+  const hid_t subject = dataset.id();
   const Dataspace space = space_of(dataset);
   const std::size_t dims = shape_of(space).size();
   hsize_t chunks = 0;
@@ -173,7 +175,7 @@ void set_rows(const Dataset& dataset, std::uint64_t rows) {
   std::vector<hsize_t> dims = dims_of(shape_of(space_of(dataset)));
   require(!dims.empty(), "a scalar has no rows", {.subject = describe(dataset.id())});
   dims[0] = rows;
-  check(H5Dset_extent(dataset.id(), dims.data()), "cannot be extended", describe(dataset.id()));
+  check(H5Dset_extent(dataset.id(), dims.data()), "cannot be extended", dataset.id());
 }
 
 void write_slab(const Dataset& dataset, hid_t memory_type, const Shape& offset, const Shape& extent,

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/error.hpp"
 #include "h5/handle.hpp"
 #include "h5/types.hpp"
 
@@ -93,6 +94,9 @@ std::vector<std::string> read_strings(const Dataset& dataset);
 
 /// product(shape); 1 for a scalar.
 std::uint64_t element_count(const Shape& shape);
+
+/// What the typed functions throw when values and extent differ.
+Error slab_mismatch(const Dataset& dataset);
 
 }  // namespace dtrain::h5
 

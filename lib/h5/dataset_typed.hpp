@@ -2,22 +2,19 @@
 
 // The typed halves of h5/dataset.hpp; include that.
 
-#include "core/error.hpp"
 #include "h5/dataset.hpp"
 
 namespace dtrain::h5 {
 
 template <class T>
 void write_slab(const Dataset& dataset, const Shape& offset, const Shape& extent, std::span<const T> values) {
-  require(values.size() == element_count(extent), "values and extent of a slab differ",
-          {.subject = describe(dataset.id())});
+  if (values.size() != element_count(extent)) throw slab_mismatch(dataset);
   write_slab(dataset, native_type(element_of<T>()), offset, extent, values.data());
 }
 
 template <class T>
 void read_slab(const Dataset& dataset, const Shape& offset, const Shape& extent, std::span<T> values) {
-  require(values.size() == element_count(extent), "values and extent of a slab differ",
-          {.subject = describe(dataset.id())});
+  if (values.size() != element_count(extent)) throw slab_mismatch(dataset);
   read_slab(dataset, native_type(element_of<T>()), offset, extent, values.data());
 }
 

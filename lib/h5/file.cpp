@@ -22,8 +22,6 @@ PropertyList with_parents() {
   return create;
 }
 
-std::string inside(hid_t location, const std::string& path) { return describe(location) + ":" + path; }
-
 herr_t add_name(hid_t /*group*/, const char* name, const H5L_info_t* /*info*/, void* list) {
   static_cast<std::vector<std::string>*>(list)->emplace_back(name);
   return 0;
@@ -47,13 +45,13 @@ File open_file(const std::string& path, Access access) {
 
 void flush(const File& file) {
   const SilentErrors silent;
-  check(H5Fflush(file.id(), H5F_SCOPE_LOCAL), "cannot be written", describe(file.id()));
+  check(H5Fflush(file.id(), H5F_SCOPE_LOCAL), "cannot be written", file.id());
 }
 
 std::uint64_t file_bytes(const File& file) {
   const SilentErrors silent;
   hsize_t bytes = 0;
-  check(H5Fget_filesize(file.id(), &bytes), "has no size", describe(file.id()));
+  check(H5Fget_filesize(file.id(), &bytes), "has no size", file.id());
   return bytes;
 }
 
@@ -61,13 +59,12 @@ Group create_group(hid_t location, const std::string& path) {
   const SilentErrors silent;
   const PropertyList links = with_parents();
   return Group(check_id(H5Gcreate2(location, path.c_str(), links.id(), H5P_DEFAULT, H5P_DEFAULT),
-                        "group cannot be created", inside(location, path)));
+                        "group cannot be created", location, path));
 }
 
 Group open_group(hid_t location, const std::string& path) {
   const SilentErrors silent;
-  return Group(
-      check_id(H5Gopen2(location, path.c_str(), H5P_DEFAULT), "group is missing", inside(location, path)));
+  return Group(check_id(H5Gopen2(location, path.c_str(), H5P_DEFAULT), "group is missing", location, path));
 }
 
 bool exists(hid_t location, const std::string& path) {
@@ -87,14 +84,14 @@ std::vector<std::string> names(hid_t location, const std::string& path) {
   std::vector<std::string> list;
   hsize_t position = 0;
   check(H5Literate(group.id(), H5_INDEX_NAME, H5_ITER_INC, &position, add_name, &list),
-        "group cannot be listed", inside(location, path));
+        "group cannot be listed", location, path);
   return list;
 }
 
 ObjectKind kind_of(hid_t location, const std::string& path) {
   const SilentErrors silent;
   const Object object(
-      check_id(H5Oopen(location, path.c_str(), H5P_DEFAULT), "object is missing", inside(location, path)));
+      check_id(H5Oopen(location, path.c_str(), H5P_DEFAULT), "object is missing", location, path));
   switch (H5Iget_type(object.id())) {
     case H5I_GROUP:
       return ObjectKind::group;
@@ -109,7 +106,7 @@ void copy_object(hid_t from, const std::string& from_path, hid_t to, const std::
   const SilentErrors silent;
   const PropertyList links = with_parents();
   check(H5Ocopy(from, from_path.c_str(), to, to_path.c_str(), H5P_DEFAULT, links.id()),
-        "cannot be copied to " + inside(to, to_path), inside(from, from_path));
+        "cannot be copied to " + to_path, from, from_path);
 }
 
 void link_external(hid_t location, const std::string& path, const std::string& file_name,
@@ -118,7 +115,7 @@ void link_external(hid_t location, const std::string& path, const std::string& f
   const PropertyList links = with_parents();
   check(
       H5Lcreate_external(file_name.c_str(), target.c_str(), location, path.c_str(), links.id(), H5P_DEFAULT),
-      "link cannot be created", inside(location, path));
+      "link cannot be created", location, path);
 }
 
 }  // namespace dtrain::h5
