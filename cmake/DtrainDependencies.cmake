@@ -1,7 +1,21 @@
 # Everything dtrain links, as imported targets. The user's choice wins (-DMPI_HOME=, -DTORCH_HOME=), then what
-# jobs/setup.sh installed into DTRAIN_DEPS, then the system.
+# jobs/setup.sh installed into DTRAIN_DEPS or was told to take (choices.env there), then the system.
 
-set(DTRAIN_VENV "${DTRAIN_DEPS}/venv")
+file(REAL_PATH "${DTRAIN_DEPS}" _deps)  # .deps may be a link; clones that share its target have equal command lines
+set(DTRAIN_VENV "${_deps}/venv")
+if(EXISTS "${_deps}/choices.env")
+  file(STRINGS "${_deps}/choices.env" _choices REGEX "=.")
+  foreach(_choice IN LISTS _choices)
+    string(REGEX MATCH "^([A-Z_]+)=(.*)$" _match "${_choice}")
+    if(NOT ${CMAKE_MATCH_1})
+      set(${CMAKE_MATCH_1} "${CMAKE_MATCH_2}")
+    endif()
+  endforeach()
+endif()
+if(EXISTS "${_deps}/system/usr")  # Debian packages unpacked without root by setup.sh --from-bundle
+  list(APPEND CMAKE_PREFIX_PATH "${_deps}/system/usr")
+  set(ENV{PKG_CONFIG_SYSROOT_DIR} "${_deps}/system")
+endif()
 
 if(NOT MPI_HOME AND NOT MPI_CXX_COMPILER AND EXISTS "${DTRAIN_VENV}/bin/mpicxx")
   set(MPI_HOME "${DTRAIN_VENV}")
