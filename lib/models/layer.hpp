@@ -11,7 +11,8 @@
 
 namespace dtrain::models {
 
-/// What flows between two layers. Most layers take and give one tensor; a decoder also takes its target words.
+/// What flows between two layers. Most layers take and give one tensor; a decoder also takes its target
+/// words.
 using Tensors = std::vector<at::Tensor>;
 using Shape = std::vector<std::int64_t>;
 
@@ -40,8 +41,8 @@ struct Initialisation {
 /// Which dim of a parameter may be cut over the tensor axis, and in what manner.
 enum class Slicing { none, column, row, vocabulary, heads, channels_out, channels_in };
 
-/// A trainable tensor. `value` is a leaf that requires gradients; parallel replaces its storage by a view into
-/// flat memory, so keep the Parameter, not a copy of the tensor.
+/// A trainable tensor. `value` is a leaf that requires gradients; parallel replaces its storage by a view
+/// into flat memory, so keep the Parameter, not a copy of the tensor.
 struct Parameter {
   std::string name;  ///< PyTorch's state_dict name.
   at::Tensor value;
@@ -57,7 +58,7 @@ struct Buffer {
 
 /// What one layer costs for a given input, forward only; backward costs twice that.
 struct Cost {
-  double flops = 0.0;             ///< Multiply and add count as two.
+  double flops = 0.0;  ///< Multiply and add count as two.
   double parameter_bytes = 0.0;
   double activation_bytes = 0.0;  ///< Kept for backward.
 };

@@ -23,9 +23,10 @@ using ModelOptions = std::map<std::string, std::string>;
 
 /// Sums over one micro-batch: never means, so that pieces of any size add up.
 struct LossSums {
-  at::Tensor loss;     ///< Scalar in the graph: the sum of the samples' losses. backward() starts here.
-  at::Tensor correct;  ///< int64 scalar: rightly classified samples; undefined where a model has no such notion.
-  double weight = 0;   ///< Samples or target tokens that `loss` sums over.
+  at::Tensor loss;  ///< Scalar in the graph: the sum of the samples' losses. backward() starts here.
+  at::Tensor
+      correct;  ///< int64 scalar: rightly classified samples; undefined where a model has no such notion.
+  double weight = 0;  ///< Samples or target tokens that `loss` sums over.
 };
 
 /// A network as an ordered list of layers, and the loss at its end. Knows nothing of ranks.
@@ -53,8 +54,8 @@ class Model {
   /// initialise() comes after it. make() leaves float on the CPU.
   void to(at::ScalarType dtype, at::Device device);
 
-  /// Fills every parameter from Philox(seed, parameter name, element index): the same on every layout. Computed
-  /// in float and cast, so that fp32 and fp64 start alike.
+  /// Fills every parameter from Philox(seed, parameter name, element index): the same on every layout.
+  /// Computed in float and cast, so that fp32 and fp64 start alike.
   void initialise(std::uint64_t seed);
 
  private:
@@ -64,7 +65,7 @@ class Model {
 
 /// The default recipe of a model (DESIGN, models and their default recipes).
 struct Recipe {
-  std::string dataset;       ///< What the model is usually trained on.
+  std::string dataset;  ///< What the model is usually trained on.
   int epochs = 10;
   std::string optimizer = "adam";
   double learning_rate = 1e-3;
@@ -72,7 +73,7 @@ struct Recipe {
   double weight_decay = 0.0;
   std::string schedule = "constant";
   int warmup_steps = 0;
-  double grad_clip = 0.0;    ///< 0: none.
+  double grad_clip = 0.0;  ///< 0: none.
   int global_batch = 64;
   bool augment = false;
 };

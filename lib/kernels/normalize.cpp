@@ -1,0 +1,30 @@
+#include "kernels/normalize.hpp"
+
+#include "kernels/simd.hpp"
+
+namespace dtrain::kernels {
+
+template <class T>
+void normalize_u8(T* out, const std::uint8_t* bytes, std::size_t samples, std::size_t channels,
+                  std::size_t plane, const float* mean, const float* deviation) {
+  for (std::size_t sample = 0; sample < samples; ++sample) {
+    for (std::size_t channel = 0; channel < channels; ++channel) {
+      const double sigma = deviation == nullptr ? 1.0 : double{deviation[channel]};
+      const auto factor = static_cast<T>(1.0 / (255.0 * sigma));
+      const auto shift = static_cast<T>(mean == nullptr ? 0.0 : -double{mean[channel]} / sigma);
+      const std::size_t start = (sample * channels + channel) * plane;
+      T* to = out + start;
+      const std::uint8_t* from = bytes + start;
+      with_avx2([=]() DTRAIN_VECTOR_BODY {
+        for (std::size_t i = 0; i < plane; ++i) to[i] = static_cast<T>(from[i]) * factor + shift;
+      });
+    }
+  }
+}
+
+template void normalize_u8<float>(float*, const std::uint8_t*, std::size_t, std::size_t, std::size_t,
+                                  const float*, const float*);
+template void normalize_u8<double>(double*, const std::uint8_t*, std::size_t, std::size_t, std::size_t,
+                                   const float*, const float*);
+
+}  // namespace dtrain::kernels

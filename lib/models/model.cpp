@@ -1,0 +1,124 @@
+#include "models/model.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <map>
+
+#include "core/error.hpp"
+#include "kernels/fill.hpp"
+
+namespace dtrain::models {
+namespace {
+
+void fill_uniform(const at::Tensor& values, const kernels::RandomKey& key, float half_width) {
+  const auto n = static_cast<std::size_t>(values.numel());
+  if (values.scalar_type() == at::kDouble) {
+    kernels::fill_uniform(values.data_ptr<double>(), n, key, 0, -half_width, half_width);
+  } else {
+    kernels::fill_uniform(values.data_ptr<float>(), n, key, 0, -half_width, half_width);
+  }
+}
+
+void fill_normal(const at::Tensor& values, const kernels::RandomKey& key, float deviation) {
+  const auto n = static_cast<std::size_t>(values.numel());
+  if (values.scalar_type() == at::kDouble) {
+    kernels::fill_normal(values.data_ptr<double>(), n, key, 0, 0.0F, deviation);
+  } else {
+    kernels::fill_normal(values.data_ptr<float>(), n, key, 0, 0.0F, deviation);
+  }
+}
+
+/// A parameter's first values, in row-major order of its logical shape, on the CPU.
+at::Tensor initial_values(const Parameter& parameter, std::uint64_t seed) {
+  using Kind = Initialisation::Kind;
+  const auto type = parameter.value.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  at::Tensor values = at::empty(parameter.value.sizes(), at::TensorOptions().dtype(type));
+  const kernels::RandomKey key{seed, kernels::Purpose::initialisation, 0, 0,
+                               kernels::stream_of(parameter.name)};
+  switch (parameter.init.kind) {
+    case Kind::zero:
+      values.zero_();
+      break;
+    case Kind::one:
+      values.fill_(1);
+      break;
+    case Kind::uniform:
+      fill_uniform(values, key, static_cast<float>(parameter.init.scale));
+      break;
+    case Kind::normal:
+      fill_normal(values, key, static_cast<float>(parameter.init.scale));
+      break;
+  }
+  return values;
+}
+
+}  // namespace
+
+Model::Model(std::string name, std::vector<std::unique_ptr<Layer>> layers)
+    : name_(std::move(name)), layers_(std::move(layers)) {
+  std::map<std::uint32_t, std::string> streams;
+  for (const Parameter* parameter : parameters()) {
+    const auto [place, added] = streams.emplace(kernels::stream_of(parameter->name), parameter->name);
+    require(
+        added,
+        fmt::format("the parameters {} and {} would start with the same numbers", place->second,
+                    parameter->name),
+        {.subject = fmt::format("model {}", name_), .advice = "rename one of them", .code = ExitCode::usage});
+  }
+}
+
+std::vector<Parameter*> Model::parameters() {
+  std::vector<Parameter*> all;
+  for (auto& layer : layers_) {
+    for (auto& parameter : layer->parameters()) all.push_back(&parameter);
+  }
+  return all;
+}
+
+std::vector<Buffer*> Model::buffers() {
+  std::vector<Buffer*> all;
+  for (auto& layer : layers_) {
+    for (auto& buffer : layer->buffers()) all.push_back(&buffer);
+  }
+  return all;
+}
+
+std::int64_t Model::parameter_count() const {
+  std::int64_t count = 0;
+  for (const auto& layer : layers_) {
+    for (const auto& parameter : layer->parameters()) count += parameter.value.numel();
+  }
+  return count;
+}
+
+double Model::forward_flops(const Shape& sample) const {
+  Shape batch = {1};
+  batch.insert(batch.end(), sample.begin(), sample.end());
+  std::vector<Shape> shapes = {batch};
+  double flops = 0.0;
+  for (const auto& layer : layers_) {
+    flops += layer->cost(shapes).flops;
+    shapes = layer->output_shapes(shapes);
+  }
+  return flops;
+}
+
+void Model::to(at::ScalarType dtype, at::Device device) {
+  for (Parameter* parameter : parameters()) {
+    const auto options = at::TensorOptions().dtype(dtype).device(device);
+    parameter->value = at::empty(parameter->value.sizes(), options).set_requires_grad(true);
+  }
+  for (Buffer* buffer : buffers()) {
+    const bool floating = at::isFloatingType(buffer->value.scalar_type());
+    buffer->value = buffer->value.to(device, floating ? dtype : buffer->value.scalar_type());
+  }
+}
+
+void Model::initialise(std::uint64_t seed) {
+  const at::NoGradGuard no_grad;
+  for (Parameter* parameter : parameters()) parameter->value.copy_(initial_values(*parameter, seed));
+}
+
+}  // namespace dtrain::models

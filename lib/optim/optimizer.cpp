@@ -1,0 +1,175 @@
+#include "optim/optimizer.hpp"
+
+#include <ATen/ops/zeros.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "core/error.hpp"
+#include "kernels/update.hpp"
+
+namespace dtrain::optim {
+namespace {
+
+/// A rule applied range by range.
+class FlatOptimizer : public Optimizer {
+ public:
+  FlatOptimizer(OptimizerConfig config, std::int64_t count, std::vector<ParameterRange> ranges,
+                const at::TensorOptions& options)
+      : config_(std::move(config)),
+        count_(count),
+        ranges_(std::move(ranges)),
+        type_(c10::typeMetaToScalarType(options.dtype())) {
+    require(type_ == at::kFloat || type_ == at::kDouble, "optimizers update float or double parameters only",
+            {.subject = "--precision"});
+    require(options.device().is_cpu(), "optimizers update parameters in the CPU's memory only",
+            {.subject = "--device", .advice = "use --device cpu"});
+  }
+
+ protected:
+  void add_state(const std::string& name, const at::TensorOptions& options) {
+    state_.push_back({name, at::zeros({count_}, options.requires_grad(false))});
+  }
+
+  /// Calls `update(parameters, gradients, range)` for each range with pointers of the buffers' element type.
+  template <class Update>
+  void for_each_range(const at::Tensor& parameters, const at::Tensor& gradients, const Update& update) const {
+    check(parameters, "parameters");
+    check(gradients, "gradients");
+    for (const ParameterRange& range : ranges_) {
+      if (type_ == at::kDouble) {
+        update(static_cast<double*>(parameters.data_ptr()),
+               static_cast<const double*>(gradients.const_data_ptr()), range);
+      } else {
+        update(static_cast<float*>(parameters.data_ptr()),
+               static_cast<const float*>(gradients.const_data_ptr()), range);
+      }
+    }
+  }
+
+  template <class T>
+  T* state_at(std::size_t index, const ParameterRange& range) const {
+    return static_cast<T*>(state_[index].value.data_ptr()) + range.begin;
+  }
+
+  const OptimizerConfig config_;
+
+ private:
+  void check(const at::Tensor& flat, const char* what) const {
+    require(flat.scalar_type() == type_ && flat.is_contiguous() && flat.numel() == count_ && flat.is_cpu(),
+            fmt::format("the flat {} do not match what the optimizer was made for", what),
+            {.subject = fmt::format("optimizer {}", config_.name),
+             .advice = fmt::format("pass {} contiguous elements of its type, not {}", count_, flat.numel())});
+  }
+
+  const std::int64_t count_;
+  const std::vector<ParameterRange> ranges_;
+  const at::ScalarType type_;
+};
+
+class Sgd final : public FlatOptimizer {
+ public:
+  Sgd(const OptimizerConfig& config, std::int64_t count, std::vector<ParameterRange> ranges,
+      const at::TensorOptions& options)
+      : FlatOptimizer(config, count, std::move(ranges), options) {
+    if (config_.momentum != 0.0) add_state("momentum_buffer", options);
+  }
+
+  void step(const at::Tensor& parameters, const at::Tensor& gradients, double scale, double learning_rate,
+            std::int64_t /*step*/) override {
+    for_each_range(parameters, gradients,
+                   [&]<class T>(T* values, const T* sums, const ParameterRange& range) {
+                     T* momentum = state_.empty() ? nullptr : state_at<T>(0, range);
+                     kernels::sgd_update(values + range.begin, sums + range.begin, momentum,
+                                         static_cast<std::size_t>(range.end - range.begin),
+                                         {.scale = scale,
+                                          .learning_rate = learning_rate,
+                                          .momentum = config_.momentum,
+                                          .weight_decay = range.weight_decay});
+                   });
+  }
+};
+
+class Adam final : public FlatOptimizer {
+ public:
+  Adam(const OptimizerConfig& config, std::int64_t count, std::vector<ParameterRange> ranges,
+       const at::TensorOptions& options)
+      : FlatOptimizer(config, count, std::move(ranges), options) {
+    add_state("exp_avg", options);
+    add_state("exp_avg_sq", options);
+  }
+
+  void step(const at::Tensor& parameters, const at::Tensor& gradients, double scale, double learning_rate,
+            std::int64_t step) override {
+    using Decay = kernels::AdamUpdate::Decay;
+    const auto steps = static_cast<double>(step);
+    for_each_range(
+        parameters, gradients, [&]<class T>(T* values, const T* sums, const ParameterRange& range) {
+          kernels::adam_update(values + range.begin, sums + range.begin, state_at<T>(0, range),
+                               state_at<T>(1, range), static_cast<std::size_t>(range.end - range.begin),
+                               {.scale = scale,
+                                .learning_rate = learning_rate,
+                                .beta1 = config_.beta1,
+                                .beta2 = config_.beta2,
+                                .eps = config_.eps,
+                                .weight_decay = range.weight_decay,
+                                .decay = config_.name == "adamw" ? Decay::decoupled : Decay::coupled,
+                                .bias1 = 1.0 - std::pow(config_.beta1, steps),
+                                .bias2 = 1.0 - std::pow(config_.beta2, steps)});
+        });
+  }
+};
+
+void check_ranges(std::vector<ParameterRange> ranges, std::int64_t count) {
+  std::ranges::sort(ranges, {}, &ParameterRange::begin);
+  std::int64_t end = 0;
+  for (const ParameterRange& range : ranges) {
+    require(range.begin >= end && range.begin <= range.end && range.end <= count,
+            fmt::format("the parameter range [{}, {}) leaves [0, {}) or overlaps another", range.begin,
+                        range.end, count),
+            {.subject = "optimizer"});
+    end = range.end;
+  }
+}
+
+}  // namespace
+
+void OptimizerConfig::validate() const {
+  const auto usage = [](const char* option, const char* advice) {
+    return ErrorContext{.subject = option, .advice = advice, .code = ExitCode::usage};
+  };
+  require(name == "sgd" || name == "adam" || name == "adamw", fmt::format("there is no optimizer {}", name),
+          usage("--optimizer", "use sgd, adam or adamw"));
+  require(momentum >= 0.0 && momentum < 1.0, fmt::format("momentum {} is outside [0, 1)", momentum),
+          usage("--momentum", "use a number from 0 to below 1"));
+  require(weight_decay >= 0.0 && std::isfinite(weight_decay),
+          fmt::format("weight decay {} is not a number of at least 0", weight_decay),
+          usage("--weight-decay", "use 0 or a small positive number"));
+  require(beta1 >= 0.0 && beta1 < 1.0 && beta2 >= 0.0 && beta2 < 1.0 && eps > 0.0,
+          "Adam needs its betas in [0, 1) and a positive eps",
+          usage("--optimizer", "use 0.9, 0.999 and 1e-8"));
+}
+
+std::int64_t Optimizer::state_bytes() const {
+  std::int64_t bytes = 0;
+  for (const OptimizerState& state : state_) bytes += static_cast<std::int64_t>(state.value.nbytes());
+  return bytes;
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::int64_t count,
+                                          std::vector<ParameterRange> ranges,
+                                          const at::TensorOptions& options) {
+  config.validate();
+  check_ranges(ranges, count);
+  if (config.name == "sgd") return std::make_unique<Sgd>(config, count, std::move(ranges), options);
+  return std::make_unique<Adam>(config, count, std::move(ranges), options);
+}
+
+std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::int64_t count,
+                                          const at::TensorOptions& options) {
+  return make_optimizer(config, count, {{.begin = 0, .end = count, .weight_decay = config.weight_decay}},
+                        options);
+}
+
+}  // namespace dtrain::optim
