@@ -1,0 +1,81 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "h5/library.hpp"
+#include "record/rows.hpp"
+#include "record/run_folder.hpp"
+
+namespace dtrain::record {
+
+inline constexpr std::int64_t kResultsVersion =
+    1;  ///< A new one only when a field is removed or changes meaning.
+
+/// The root attributes of results.h5 that are known at the start.
+struct RunInfo {
+  std::string name;
+  std::string model;
+  std::string dataset;
+  std::string strategy;
+  std::string mesh;  ///< `data=4,pipe=1,tensor=1`.
+  std::int64_t world_size = 1;
+  std::string start_time_utc;
+  std::string dtrain_version;
+  std::string command_line;
+  std::string config;  ///< The effective configuration, TOML.
+};
+
+/// A column that a model adds to /epochs.
+struct ExtraColumn {
+  std::string name;
+  std::string units;
+};
+
+/// Rank 0's results.h5. Every change writes the whole file aside and renames it, so a reader finds a whole
+/// one at every moment.
+class ResultsWriter {
+ public:
+  /// Makes the run folder, results.h5 and `state` = running. Throws Error, exit code 2 when it cannot be
+  /// written.
+  ResultsWriter(h5::Library& library, std::string folder, RunInfo info, std::vector<ExtraColumn> extra = {});
+
+  /// Takes over the rows of /epochs up to and including `last_epoch` from the results.h5 of an earlier part
+  /// of this run, with its start_time_utc and topology of earlier generations dropped. For a resumed run;
+  /// call it first.
+  void continue_after(std::int64_t last_epoch);
+
+  void topology(std::vector<TopologyRow> rows);  ///< Replaces all rows; written with the next change.
+
+  /// Appends a row of /epochs and writes the file. `extra` has one value per extra column.
+  void epoch(const EpochRow& row, std::span<const double> extra = {});
+
+  /// The row of /test; writes the file.
+  void test(const TestRow& row);
+
+  /// Sets status and end_time_utc, copies the closed rank files in (links above 1 GiB in all), writes the
+  /// file and then `state`. All ranks have closed their recorders. Nothing else is called afterwards.
+  void finish(Status status);
+
+  const std::string& folder() const { return folder_; }
+
+ private:
+  void write(Status status, const std::string& end_time_utc);
+
+  h5::Library& library_;
+  std::string folder_;
+  RunInfo info_;
+  std::vector<ExtraColumn> extra_;
+  std::vector<TopologyRow> topology_;
+  std::vector<EpochRow> epochs_;
+  std::vector<double> epoch_extras_;  // [epochs, extra columns]
+  std::vector<TestRow> test_;
+};
+
+/// For a run that ended without saying so: copies or links its live rank files into results.h5 and sets the
+/// status to `incomplete`. The file `state` is left as it is. Throws Error when the folder cannot be written.
+void finish_interrupted(h5::Library& library, const std::string& folder);
+
+}  // namespace dtrain::record

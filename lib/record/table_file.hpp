@@ -1,0 +1,41 @@
+#pragma once
+
+#include <hdf5.h>
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "h5/handle.hpp"
+#include "record/rows.hpp"
+#include "record/run_reader.hpp"
+
+namespace dtrain::record {
+
+/// A 1-D chunked compound dataset with an attribute `units`, that rows are appended to. The caller holds the
+/// library's lock for every call, the destructor included.
+class TableFile {
+ public:
+  /// Makes the dataset, without rows. `row_bytes` is the distance between two rows in memory.
+  TableFile(hid_t location, const std::string& path, const std::vector<Column>& columns,
+            std::size_t row_bytes, std::uint64_t chunk_rows);
+
+  /// Appends `count` rows that lie `row_bytes` apart. Throws Error.
+  void append(const void* rows, std::size_t count);
+
+ private:
+  h5::Datatype memory_type_;
+  h5::Dataset dataset_;
+  std::uint64_t rows_ = 0;
+};
+
+template <class Row>
+TableFile make_table(hid_t location, const std::string& path, std::uint64_t chunk_rows) {
+  return TableFile(location, path, columns_of<Row>(), sizeof(Row), chunk_rows);
+}
+
+/// All rows of any compound dataset with number and string fields. Throws Error.
+Table read_table(hid_t location, const std::string& path);
+
+}  // namespace dtrain::record

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <cstdint>
+#include <cstdio>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/span_sink.hpp"
+
+namespace dtrain::record {
+
+/// One rank's part of the trace, `ranks/trace-00000.json`: one Chrome trace event a line. Rank 0 joins the
+/// parts at the end. pid is the rank, tid 0 the compute thread, 1 communication, 2 transfers. Any thread may
+/// call. Source: Trace Event Format, "Complete Events".
+class TraceWriter {
+ public:
+  /// `start_ns`: steady_ns() of this rank at the moment that is zero for all ranks (after a barrier), which
+  /// lines up nodes whose clocks differ. Throws Error (exit code 2) when the file cannot be made.
+  TraceWriter(const std::string& path, int rank, std::int64_t start_ns);
+  ~TraceWriter();  ///< close(), silently.
+  TraceWriter(const TraceWriter&) = delete;
+  TraceWriter& operator=(const TraceWriter&) = delete;
+
+  /// A span of the compute thread (an exclusive phase) or an operation beside it. `name` outlives the writer.
+  void span(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns);
+
+  /// Writes what is buffered and closes; later spans are dropped. Throws Error when the disk was full.
+  void close();
+
+ private:
+  struct Span {
+    std::string_view name;
+    std::int64_t start_ns;
+    std::int64_t end_ns;
+    Phase phase;
+  };
+  struct CloseFile {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  void write_spans();  // the caller holds mutex_
+
+  std::mutex mutex_;
+  std::vector<Span> spans_;  // never grows beyond what it reserved
+  std::string path_;
+  int rank_;
+  std::int64_t start_ns_;
+  bool failed_ = false;
+  std::unique_ptr<std::FILE, CloseFile> file_;
+};
+
+/// Joins the parts in `folder`/ranks to `folder`/trace.json and removes them. A part of a killed rank is
+/// taken up to its last whole line. Throws Error.
+void merge_traces(const std::string& folder);
+
+}  // namespace dtrain::record
