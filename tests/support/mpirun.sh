@@ -12,4 +12,5 @@ if "$mpirun" --version 2>/dev/null | grep -q 'Open MPI) 5\|prterun'; then
 else
   oversubscribe=(--oversubscribe --bind-to none)
 fi
+# shellcheck disable=SC2086  # the flags are words
 exec "$mpirun" "${oversubscribe[@]}" -np "$ranks" ${DTRAIN_MPIRUN_FLAGS:-} "$@"
