@@ -1,0 +1,80 @@
+#include "models/cnn.hpp"
+
+#include <fmt/format.h>
+
+#include "models/activation.hpp"
+#include "models/conv2d.hpp"
+#include "models/linear.hpp"
+#include "models/losses.hpp"
+#include "models/options.hpp"
+#include "models/reshape.hpp"
+#include "models/shape.hpp"
+
+namespace dtrain::models {
+namespace {
+
+constexpr std::int64_t kKernel = 5;
+constexpr std::int64_t kPool = 2;
+constexpr std::int64_t kSmallest = 16;  // leaves one pixel after both convolutions and pools
+
+class Cnn final : public Model {
+ public:
+  explicit Cnn(std::vector<std::unique_ptr<Layer>> layers) : Model("cnn", std::move(layers)) {}
+  LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
+    return cross_entropy_sums(outputs.at(0), targets);
+  }
+};
+
+std::int64_t extent_after_stage(std::int64_t extent) { return (extent - kKernel + 1) / kPool; }
+
+/// ReLU does not change which element of a window is largest, so it comes after the pool, on a quarter of
+/// them.
+void add_stage(std::vector<std::unique_ptr<Layer>>& layers, const std::string& number, std::int64_t in,
+               std::int64_t out) {
+  layers.push_back(std::make_unique<Conv2d>(
+      "conv" + number, Conv2d::Geometry{.in_channels = in, .out_channels = out, .kernel = kKernel}));
+  layers.push_back(std::make_unique<MaxPool2d>("pool" + number, kPool));
+  layers.push_back(
+      std::make_unique<Activation>("conv" + number + "_activation", Function::relu, Overwrite::input));
+}
+
+std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {
+  refuse_unknown("cnn", options, {});
+  const Shape& sample = facts.sample_shape;
+  if (sample.size() != 3 || sample[1] < kSmallest || sample[2] < kSmallest || facts.classes < 1) {
+    throw usage_error(
+        fmt::format("the model cnn takes images [C, H, W] of at least {} x {} with classes, not samples of "
+                    "shape {} with {} classes",
+                    kSmallest, kSmallest, shape_text(sample), facts.classes),
+        "--model cnn", "use --model mlp or another --dataset");
+  }
+  std::vector<std::unique_ptr<Layer>> layers;
+  add_stage(layers, "1", sample[0], 6);
+  add_stage(layers, "2", 6, 16);
+  layers.push_back(std::make_unique<Flatten>("flatten"));
+  const std::int64_t height = extent_after_stage(extent_after_stage(sample[1]));
+  const std::int64_t width = extent_after_stage(extent_after_stage(sample[2]));
+  layers.push_back(std::make_unique<Linear>("fc1", 16 * height * width, 120));
+  layers.push_back(std::make_unique<Activation>("fc1_activation", Function::relu, Overwrite::input));
+  layers.push_back(std::make_unique<Linear>("fc2", 120, 84));
+  layers.push_back(std::make_unique<Activation>("fc2_activation", Function::relu, Overwrite::input));
+  layers.push_back(std::make_unique<Linear>("fc3", 84, facts.classes));
+  return std::make_unique<Cnn>(std::move(layers));
+}
+
+}  // namespace
+
+Registration cnn() {
+  return {"cnn",
+          {.dataset = "cifar10",
+           .epochs = 20,
+           .optimizer = "sgd",
+           .learning_rate = 0.01,
+           .momentum = 0.9,
+           .weight_decay = 5e-4,
+           .schedule = "one_cycle",
+           .augment = true},
+          &make};
+}
+
+}  // namespace dtrain::models

@@ -1,0 +1,72 @@
+#include "models/dropout.hpp"
+
+#include <ATen/ops/empty_like.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "core/error.hpp"
+#include "kernels/dropout.hpp"
+#include "models/shape.hpp"
+
+namespace dtrain::models {
+namespace {
+
+at::Tensor masked(const at::Tensor& input, double probability, const kernels::RandomKey& key) {
+  require(input.is_cpu(), "dropout runs on the CPU only",
+          {.subject = "--device", .advice = "use --device cpu"});
+  const at::Tensor dense = input.contiguous();
+  at::Tensor output = at::empty_like(dense);
+  const kernels::LogicalSlice whole{.columns = static_cast<std::size_t>(dense.numel())};
+  if (dense.scalar_type() == at::kDouble) {
+    kernels::dropout(output.data_ptr<double>(), dense.const_data_ptr<double>(), whole, key, probability);
+  } else {
+    kernels::dropout(output.data_ptr<float>(), dense.const_data_ptr<float>(), whole, key, probability);
+  }
+  return output;
+}
+
+/// Keeps nothing but the key: backward draws the same mask again.
+class MaskedScale : public torch::autograd::Function<MaskedScale> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
+                            double probability, const kernels::RandomKey& key) {
+    context->saved_data["probability"] = probability;
+    context->saved_data["seed"] = static_cast<std::int64_t>(key.seed);
+    context->saved_data["purpose"] = static_cast<std::int64_t>(key.purpose);
+    context->saved_data["major"] = static_cast<std::int64_t>(key.major);
+    context->saved_data["minor"] = static_cast<std::int64_t>(key.minor);
+    context->saved_data["stream"] = static_cast<std::int64_t>(key.stream);
+    return masked(input, probability, key);
+  }
+
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
+                                               const torch::autograd::tensor_list& gradients) {
+    const auto number = [&](const char* name) { return context->saved_data[name].toInt(); };
+    const kernels::RandomKey key{
+        static_cast<std::uint64_t>(number("seed")), static_cast<kernels::Purpose>(number("purpose")),
+        static_cast<std::uint32_t>(number("major")), static_cast<std::uint32_t>(number("minor")),
+        static_cast<std::uint32_t>(number("stream"))};
+    return {masked(gradients[0], context->saved_data["probability"].toDouble(), key), at::Tensor(),
+            at::Tensor()};
+  }
+};
+
+}  // namespace
+
+Dropout::Dropout(const std::string& name, double probability) : Layer(name), probability_(probability) {
+  require(probability >= 0.0 && probability < 1.0, fmt::format("dropout {} is outside [0, 1)", probability),
+          {.subject = fmt::format("layer {}", name), .advice = "use 0 to below 1", .code = ExitCode::usage});
+}
+
+Tensors Dropout::forward(const Tensors& inputs, const Context& context) {
+  if (context.mode == Mode::evaluation || probability_ == 0.0) return {inputs.at(0)};
+  return {dropout(inputs.at(0), probability_, context.dropout_key(kernels::stream_of(name())))};
+}
+
+Cost Dropout::cost(const std::vector<Shape>& inputs) const { return {.flops = element_count(inputs.at(0))}; }
+
+at::Tensor dropout(const at::Tensor& input, double probability, const kernels::RandomKey& key) {
+  return MaskedScale::apply(input, probability, key);
+}
+
+}  // namespace dtrain::models

@@ -1,0 +1,27 @@
+#pragma once
+
+#include "models/layer.hpp"
+
+namespace dtrain::models {
+
+/// Zeroes elements with `probability` and scales the others by 1 / (1 - probability), in training only. The
+/// mask is a pure function of (seed, step, micro-batch, layer name, element index): see kernels/dropout.hpp.
+class Dropout final : public Layer {
+ public:
+  /// Throws Error (exit code 2) unless `probability` is in [0, 1).
+  Dropout(const std::string& name, double probability);
+
+  /// Any shape, float or double, on the CPU.
+  Tensors forward(const Tensors& inputs, const Context& context) override;
+  std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override { return inputs; }
+  Cost cost(const std::vector<Shape>& inputs) const override;
+
+ private:
+  double probability_;
+};
+
+/// The operation itself, for layers that drop inside (differentiable; the mask is computed again in
+/// backward).
+at::Tensor dropout(const at::Tensor& input, double probability, const kernels::RandomKey& key);
+
+}  // namespace dtrain::models

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "models/layer.hpp"
+
+namespace dtrain::models {
+
+/// y = x W^T + b over the last dim. Parameters NAME.weight [out, in] and NAME.bias [out], from
+/// U(-1/sqrt(in), 1/sqrt(in)), PyTorch's default.
+class Linear final : public Layer {
+ public:
+  Linear(const std::string& name, std::int64_t in_features, std::int64_t out_features,
+         Slicing slicing = Slicing::none);
+
+  /// [..., in] -> [..., out]. Throws Error (exit code 2) when the last dim is not `in`.
+  Tensors forward(const Tensors& inputs, const Context& context) override;
+  std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
+  Cost cost(const std::vector<Shape>& inputs) const override;
+
+ private:
+  std::int64_t in_features_;
+  std::int64_t out_features_;
+};
+
+}  // namespace dtrain::models

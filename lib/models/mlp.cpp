@@ -1,0 +1,64 @@
+#include "models/mlp.hpp"
+
+#include <fmt/format.h>
+
+#include "models/activation.hpp"
+#include "models/linear.hpp"
+#include "models/losses.hpp"
+#include "models/options.hpp"
+#include "models/reshape.hpp"
+#include "models/shape.hpp"
+
+namespace dtrain::models {
+namespace {
+
+class Mlp final : public Model {
+ public:
+  Mlp(std::vector<std::unique_ptr<Layer>> layers, Loss loss) : Model("mlp", std::move(layers)), loss_(loss) {}
+  LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
+    return loss_sums(loss_, outputs.at(0), targets);
+  }
+
+ private:
+  Loss loss_;
+};
+
+/// input_fc, then hidden_fc (hidden_fc1, hidden_fc2, ... when there are several), then output_fc.
+std::string layer_name(std::size_t index, std::size_t hidden_count) {
+  if (index == hidden_count) return "output_fc";
+  if (index == 0) return "input_fc";
+  return hidden_count == 2 ? "hidden_fc" : fmt::format("hidden_fc{}", index);
+}
+
+std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {
+  refuse_unknown("mlp", options, {"hidden", "activation"});
+  const Function function = function_of(option_or(options, "activation", "relu"));
+  const auto hidden = parse_sizes("hidden", option_or(options, "hidden", "250,100"));
+  if (facts.sample_shape.empty() || facts.vocabulary > 0) {
+    throw usage_error(
+        fmt::format(
+            "the model mlp takes images or table rows, not samples of shape {} with a vocabulary of {}",
+            shape_text(facts.sample_shape), facts.vocabulary),
+        "--model mlp", "use another --model or --dataset");
+  }
+  std::vector<std::unique_ptr<Layer>> layers;
+  layers.push_back(std::make_unique<Flatten>("flatten"));
+  auto features = static_cast<std::int64_t>(element_count(facts.sample_shape));
+  for (std::size_t i = 0; i < hidden.size(); ++i) {
+    const std::string name = layer_name(i, hidden.size());
+    layers.push_back(std::make_unique<Linear>(name, features, hidden[i]));
+    layers.push_back(std::make_unique<Activation>(name + "_activation", function, Overwrite::input));
+    features = hidden[i];
+  }
+  const std::int64_t outputs = facts.classes > 0 ? facts.classes : 1;
+  layers.push_back(std::make_unique<Linear>("output_fc", features, outputs));
+  return std::make_unique<Mlp>(std::move(layers), default_loss(facts));
+}
+
+}  // namespace
+
+Registration mlp() {
+  return {"mlp", {.dataset = "mnist", .epochs = 10, .optimizer = "adam", .learning_rate = 1e-3}, &make};
+}
+
+}  // namespace dtrain::models

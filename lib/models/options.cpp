@@ -1,0 +1,50 @@
+#include "models/options.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include "core/error.hpp"
+
+namespace dtrain::models {
+
+void refuse_unknown(const std::string& model, const ModelOptions& options,
+                    const std::vector<std::string>& known) {
+  for (const auto& [key, value] : options) {
+    if (std::ranges::find(known, key) != known.end()) continue;
+    const std::string advice =
+        known.empty() ? "leave it out: there are none" : fmt::format("use one of {}", fmt::join(known, ", "));
+    throw usage_error(fmt::format("the model {} has no option {}", model, key),
+                      fmt::format("--model-option {}={}", key, value), advice);
+  }
+}
+
+std::string option_or(const ModelOptions& options, const std::string& key, const std::string& fallback) {
+  const auto place = options.find(key);
+  return place == options.end() ? fallback : place->second;
+}
+
+std::vector<std::int64_t> parse_sizes(const std::string& key, const std::string& text) {
+  constexpr std::int64_t kLargest = 1 << 24;
+  std::vector<std::int64_t> sizes;
+  std::string_view rest = text;
+  while (!rest.empty()) {
+    std::int64_t size = 0;
+    const auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), size);
+    const auto used = static_cast<std::size_t>(end - rest.data());
+    const bool separated = used == rest.size() || (rest[used] == ',' && used + 1 < rest.size());
+    if (failure != std::errc() || !separated || size < 1 || size > kLargest) {
+      throw usage_error(fmt::format("{} is not a list of sizes", text),
+                        fmt::format("--model-option {}={}", key, text),
+                        "use positive numbers with commas between, such as 250,100");
+    }
+    sizes.push_back(size);
+    rest.remove_prefix(std::min(used + 1, rest.size()));
+  }
+  return sizes;
+}
+
+}  // namespace dtrain::models
