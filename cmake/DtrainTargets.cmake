@@ -18,6 +18,8 @@ target_compile_options(dtrain_options INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall;-Wextra;-Wpedantic;-Wshadow;-Wconversion;-Wno-sign-conversion>
   $<$<COMPILE_LANGUAGE:CXX>:-Wno-missing-field-initializers;-fpch-preprocess>
   $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<BOOL:${DTRAIN_WERROR}>>:-Werror>)
+# MPI's flags have -pthread; a precompiled header serves only files compiled with the same.
+target_compile_options(dtrain_options INTERFACE -pthread)
 target_compile_definitions(dtrain_options INTERFACE OMPI_SKIP_MPICXX MPICH_SKIP_MPICXX)
 if(DTRAIN_SANITIZE)
   target_compile_options(dtrain_options INTERFACE -fsanitize=${DTRAIN_SANITIZE} -fno-omit-frame-pointer)

@@ -10,16 +10,16 @@ namespace dtrain {
 /// Where the time of a step goes. The exclusive phases add up to the step; `communication` and `transfer`
 /// run beside them and overlap.
 enum class Phase : std::uint8_t {
-  data,                   ///< Waiting for the loader and preparing the batch.
+  data,  ///< Waiting for the loader and preparing the batch.
   forward,
   backward,
   exposed_communication,  ///< The compute thread drives or waits for communication.
   pipeline_idle,
   optimizer,
   checkpoint,
-  other,                  ///< What no one claimed.
-  communication,          ///< Overlapping: from start to end of each operation of the queue.
-  transfer,               ///< Overlapping: host to device copies.
+  other,          ///< What no one claimed.
+  communication,  ///< Overlapping: from start to end of each operation of the queue.
+  transfer,       ///< Overlapping: host to device copies.
 };
 inline constexpr std::size_t kPhases = 10;
 inline constexpr std::size_t kExclusivePhases = 8;  ///< The first ones.
@@ -27,8 +27,8 @@ inline constexpr std::size_t kExclusivePhases = 8;  ///< The first ones.
 /// The phase's name as the columns of results.h5 have it, without `_time_s`.
 constexpr std::string_view phase_name(Phase phase) {
   constexpr std::array<std::string_view, kPhases> kNames = {
-      "data",       "forward", "backward", "exposed_communication", "pipeline_idle", "optimizer",
-      "checkpoint", "other",   "communication", "transfer"};
+      "data",      "forward",    "backward", "exposed_communication", "pipeline_idle",
+      "optimizer", "checkpoint", "other",    "communication",         "transfer"};
   return kNames[static_cast<std::size_t>(phase)];
 }
 

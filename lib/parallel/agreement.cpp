@@ -5,14 +5,16 @@
 #include <array>
 #include <span>
 
-#include "kernels/hash.hpp"
+#include "kernels/reduce.hpp"
 #include "parallel/data_types.hpp"
 
 namespace dtrain::parallel {
 
-void require_agreement(comm::Group& group, std::uint64_t value, const char* problem, const ErrorContext& context) {
+void require_agreement(comm::Group& group, std::uint64_t value, const char* problem,
+                       const ErrorContext& context) {
   // max(x) and max(~x): equal to x and ~x on every rank if and only if all gave the same x.
-  std::array<std::int64_t, 2> extremes = {static_cast<std::int64_t>(value), static_cast<std::int64_t>(~value)};
+  std::array<std::int64_t, 2> extremes = {static_cast<std::int64_t>(value),
+                                          static_cast<std::int64_t>(~value)};
   group.all_reduce(comm::Buffer::of(std::span<std::int64_t>(extremes)), comm::ReduceOp::max).wait();
   const bool largest = extremes[0] == static_cast<std::int64_t>(value);
   const bool smallest = extremes[1] == static_cast<std::int64_t>(~value);
@@ -29,10 +31,13 @@ std::uint64_t hash_of(const at::Tensor& values) {
 void broadcast_parameters(comm::Group& group, at::Tensor& values) {
   if (group.size() == 1) return;
   group
-      .broadcast({values.data_ptr(), static_cast<std::size_t>(values.numel()), data_type_of(values.scalar_type())}, 0)
+      .broadcast(
+          {values.data_ptr(), static_cast<std::size_t>(values.numel()), data_type_of(values.scalar_type())},
+          0)
       .wait();
-  require_agreement(group, hash_of(values), "the ranks start with different parameters",
-                    {.subject = "parameters", .advice = "run `dtrain topology` to check the links between the nodes"});
+  require_agreement(
+      group, hash_of(values), "the ranks start with different parameters",
+      {.subject = "parameters", .advice = "run `dtrain topology` to check the links between the nodes"});
 }
 
 }  // namespace dtrain::parallel

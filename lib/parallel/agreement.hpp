@@ -10,7 +10,8 @@
 namespace dtrain::parallel {
 
 /// Throws Error with `problem` on every rank unless all ranks gave the same value. Collective and blocking.
-void require_agreement(comm::Group& group, std::uint64_t value, const char* problem, const ErrorContext& context);
+void require_agreement(comm::Group& group, std::uint64_t value, const char* problem,
+                       const ErrorContext& context);
 
 /// Gives every rank the values of the group's rank 0, then verifies by hash that all hold the same.
 /// values: [n], contiguous. Collective and blocking. Throws Error when a rank differs afterwards.

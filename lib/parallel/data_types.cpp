@@ -6,15 +6,23 @@ namespace dtrain::parallel {
 
 comm::DataType data_type_of(at::ScalarType type) {
   switch (type) {
-    case at::kFloat: return comm::DataType::float32;
-    case at::kDouble: return comm::DataType::float64;
-    case at::kBFloat16: return comm::DataType::bfloat16;
-    case at::kHalf: return comm::DataType::float16;
-    case at::kInt: return comm::DataType::int32;
-    case at::kLong: return comm::DataType::int64;
-    default: break;
+    case at::kFloat:
+      return comm::DataType::float32;
+    case at::kDouble:
+      return comm::DataType::float64;
+    case at::kBFloat16:
+      return comm::DataType::bfloat16;
+    case at::kHalf:
+      return comm::DataType::float16;
+    case at::kInt:
+      return comm::DataType::int32;
+    case at::kLong:
+      return comm::DataType::int64;
+    default:
+      break;
   }
-  throw Error("tensors of this type are not exchanged", {.subject = c10::toString(type), .advice = "convert it first"});
+  throw Error("tensors of this type are not exchanged",
+              {.subject = c10::toString(type), .advice = "convert it first"});
 }
 
 }  // namespace dtrain::parallel

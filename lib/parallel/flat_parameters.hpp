@@ -13,9 +13,9 @@ namespace dtrain::parallel {
 /// All trainable values of a model in one block of memory, last layer first: the order in which gradients
 /// become ready, so that a gradient bucket and an optimizer's range are plain sub-ranges.
 ///
-/// The constructor moves every Parameter's value into the block (its storage becomes a view, strides kept) and
-/// converts it to `dtype`. Each parameter starts at a multiple of kAlignment elements; the gaps hold zeros.
-/// Must not outlive the model.
+/// The constructor moves every Parameter's value into the block (its storage becomes a view, strides kept)
+/// and converts it to `dtype`. Each parameter starts at a multiple of kAlignment elements; the gaps hold
+/// zeros. Must not outlive the model.
 class FlatParameters {
  public:
   static constexpr std::int64_t kAlignment = 64;  ///< Elements.
@@ -32,7 +32,7 @@ class FlatParameters {
   const std::vector<Entry>& entries() const { return entries_; }
   std::int64_t size() const { return values_.numel(); }  ///< Elements, gaps included.
   at::ScalarType dtype() const { return values_.scalar_type(); }
-  at::Tensor& values() { return values_; }               ///< [size()], no gradient.
+  at::Tensor& values() { return values_; }  ///< [size()], no gradient.
   const at::Tensor& values() const { return values_; }
 
   /// The part of `flat` [size()] that belongs to `entry`, in the parameter's shape and strides.

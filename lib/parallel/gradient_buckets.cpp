@@ -34,7 +34,8 @@ GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group,
     : parameters_(parameters), group_(group), queue_(queue), algorithm_(config.algorithm) {
   const auto element_bytes = static_cast<std::int64_t>(c10::elementSize(parameters.dtype()));
   memory_ = group.allocate(static_cast<std::size_t>(parameters.size() * element_bytes));
-  gradients_ = at::from_blob(memory_->data(), {parameters.size()}, at::TensorOptions().dtype(parameters.dtype()));
+  gradients_ =
+      at::from_blob(memory_->data(), {parameters.size()}, at::TensorOptions().dtype(parameters.dtype()));
 
   const auto limit = config.bucket_bytes > 0 ? config.bucket_bytes : kDefaultBucketBytes;
   const auto& entries = parameters.entries();
@@ -48,11 +49,13 @@ GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group,
     views_.push_back(FlatParameters::view(gradients_, entries[i]));
   }
   received_.assign(entries.size(), 0);
-  require_agreement(group, parameters.layout_hash() ^ static_cast<std::uint64_t>(limit),
-                    "the ranks lay out the model's parameters differently",
-                    {.subject = "gradient buckets", .advice = "start the same binary and options on every rank"});
+  require_agreement(
+      group, parameters.layout_hash() ^ static_cast<std::uint64_t>(limit),
+      "the ranks lay out the model's parameters differently",
+      {.subject = "gradient buckets", .advice = "start the same binary and options on every rank"});
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    torch::autograd::impl::set_post_acc_grad_hooks(entries[i].parameter->value, std::make_unique<Hook>(*this, i));
+    torch::autograd::impl::set_post_acc_grad_hooks(entries[i].parameter->value,
+                                                   std::make_unique<Hook>(*this, i));
   }
 }
 
@@ -87,8 +90,9 @@ void GradientBuckets::on_gradient(std::size_t i) {
     gradient = view;
     received_[i] = 1;
   } else if (gradient.data_ptr() != view.data_ptr()) {
-    throw Error("a gradient has left its bucket", {.subject = parameters_.entries()[i].parameter->name,
-                                                   .advice = "nothing may replace .grad between two backward passes"});
+    throw Error("a gradient has left its bucket",
+                {.subject = parameters_.entries()[i].parameter->name,
+                 .advice = "nothing may replace .grad between two backward passes"});
   }
   if (backward_pass_ < backward_passes_) return;
   --buckets_[bucket_of_[i]].missing;

@@ -54,7 +54,7 @@ class GradientBuckets {
     std::int64_t begin = 0;  // elements of the flat gradient
     std::int64_t end = 0;
     int parameters = 0;
-    int missing = 0;         // gradients not yet complete in this step
+    int missing = 0;  // gradients not yet complete in this step
     comm::Handle handle;
   };
   void on_gradient(std::size_t entry);
@@ -66,11 +66,11 @@ class GradientBuckets {
   comm::Algorithm algorithm_;
   std::unique_ptr<comm::SharedBuffer> memory_;
   at::Tensor gradients_;
-  std::vector<at::Tensor> views_;         // per entry
-  std::vector<std::size_t> bucket_of_;    // per entry
-  std::vector<std::uint8_t> received_;    // per entry: has a gradient in this step
+  std::vector<at::Tensor> views_;       // per entry
+  std::vector<std::size_t> bucket_of_;  // per entry
+  std::vector<std::uint8_t> received_;  // per entry: has a gradient in this step
   std::vector<Bucket> buckets_;
-  std::size_t next_bucket_ = 0;           // the first one not issued
+  std::size_t next_bucket_ = 0;  // the first one not issued
   int backward_passes_ = 0;
   int backward_pass_ = 0;
 };

@@ -24,7 +24,8 @@ models::Tensors cut_graph(const models::Tensors& tensors) {
 SegmentWalk::SegmentWalk(models::Model& model, std::vector<std::size_t> cuts) : model_(model) {
   begins_.push_back(0);
   for (const auto cut : cuts) {
-    require(cut > begins_.back() && cut < model.layers().size(), "a model is cut before a layer it does not have",
+    require(cut > begins_.back() && cut < model.layers().size(),
+            "a model is cut before a layer it does not have",
             {.subject = model.name(), .advice = "cuts ascend, from 1 to the number of layers - 1"});
     begins_.push_back(cut);
   }

@@ -19,7 +19,8 @@ class SegmentWalk {
   models::Tensors forward(models::Tensors inputs, const models::Context& context);
 
   /// Differentiates `loss`, a scalar computed from forward()'s outputs, with respect to all parameters of the
-  /// walk, last segment first. Gradients arrive in each parameter's .grad (and its hooks fire) on this thread.
+  /// walk, last segment first. Gradients arrive in each parameter's .grad (and its hooks fire) on this
+  /// thread.
   void backward(const at::Tensor& loss);
 
   std::size_t segment_count() const { return begins_.size(); }

@@ -10,17 +10,18 @@ namespace dtrain::parallel {
 
 /// What the ranks tell one another at the end of a step, each its own share; all fields are summed.
 struct StepShare {
-  double loss = 0;               ///< Sum over this rank's samples.
-  double weight = 0;             ///< Samples or target tokens in it.
-  double correct = 0;            ///< Rightly classified samples.
-  double gradient_squares = 0;   ///< Sum of squares over the part of the agreed gradient this rank vouches for.
-  double non_finite = 0;         ///< NaN or infinite elements in that part.
-  double micro_batches = 0;      ///< Pieces this rank has computed.
-  double stop_requests = 0;      ///< 1 when this rank was asked to stop.
+  double loss = 0;     ///< Sum over this rank's samples.
+  double weight = 0;   ///< Samples or target tokens in it.
+  double correct = 0;  ///< Rightly classified samples.
+  double gradient_squares =
+      0;                     ///< Sum of squares over the part of the agreed gradient this rank vouches for.
+  double non_finite = 0;     ///< NaN or infinite elements in that part.
+  double micro_batches = 0;  ///< Pieces this rank has computed.
+  double stop_requests = 0;  ///< 1 when this rank was asked to stop.
 };
 
-/// The one small all_reduce that ends the communication of each step. No rank updates its parameters before it
-/// has completed: a step is applied by all or by none.
+/// The one small all_reduce that ends the communication of each step. No rank updates its parameters before
+/// it has completed: a step is applied by all or by none.
 class StepControl {
  public:
   /// Collective: allocates memory shared by the group.

@@ -22,7 +22,8 @@ std::string duration(double seconds) {
 }  // namespace
 
 std::string progress_text(const ProgressState& state) {
-  const double done = state.steps > 0 ? static_cast<double>(state.step) / static_cast<double>(state.steps) : 1.0;
+  const double done =
+      state.steps > 0 ? static_cast<double>(state.step) / static_cast<double>(state.steps) : 1.0;
   const auto filled = static_cast<std::size_t>(std::clamp(done, 0.0, 1.0) * kBarWidth);
   return fmt::format("epoch {}/{} [{}{}] {:3.0f} %  loss {:.4f}  {:.0f} samples/s  {} left", state.epoch,
                      state.epochs, std::string(filled, '#'), std::string(kBarWidth - filled, '.'), 100 * done,

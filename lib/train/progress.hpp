@@ -10,11 +10,11 @@ namespace dtrain::train {
 struct ProgressState {
   int epoch = 1;  ///< Counts from 1.
   int epochs = 1;
-  std::int64_t step = 0;          ///< Of this epoch, counts from 1.
-  std::int64_t steps = 1;         ///< In this epoch.
-  double loss = 0.0;              ///< Mean over the epoch so far.
+  std::int64_t step = 0;   ///< Of this epoch, counts from 1.
+  std::int64_t steps = 1;  ///< In this epoch.
+  double loss = 0.0;       ///< Mean over the epoch so far.
   double samples_per_s = 0.0;
-  double seconds_left = 0.0;      ///< Until the last epoch ends, evaluation not counted.
+  double seconds_left = 0.0;  ///< Until the last epoch ends, evaluation not counted.
 };
 
 /// `epoch 2/10 [####......] 45 %  loss 0.1234  12345 samples/s  0:03 left`; at most 100 columns.

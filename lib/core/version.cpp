@@ -1,0 +1,7 @@
+#include "core/version.hpp"
+
+namespace dtrain {
+
+std::string_view version() { return DTRAIN_VERSION; }
+
+}  // namespace dtrain

@@ -1,0 +1,65 @@
+#include "train/evaluation.hpp"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "core/clock.hpp"
+
+namespace dtrain::train {
+
+Scores scores_of(const parallel::StepShare& sums, std::int64_t samples, Scoring scoring) {
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  if (sums.weight == 0) return {.loss = nan, .accuracy = nan, .samples = samples};
+  return {.loss = sums.loss / sums.weight,
+          .accuracy = scoring == Scoring::loss_and_accuracy ? sums.correct / sums.weight : nan,
+          .samples = samples};
+}
+
+Evaluation::Evaluation(models::Model& model, const Preparation& preparation, data::Loader loader,
+                       std::int64_t samples, std::int64_t batch, Scoring scoring, comm::Group& group)
+    : model_(model),
+      preparation_(preparation),
+      loader_(std::move(loader)),
+      samples_(samples),
+      batch_(batch),
+      scoring_(scoring),
+      group_(group),
+      control_(group) {}
+
+EvaluationResult Evaluation::run() {
+  const double start_s = steady_s();
+  const at::NoGradGuard no_grad;
+  const auto mine = part_of(samples_, group_.rank(), group_.size());
+  std::vector<data::PieceRequest> requests;
+  for (auto first = mine.begin; first < mine.end; first += batch_) {
+    data::PieceRequest request{.step = first};
+    request.samples.resize(static_cast<std::size_t>(std::min(batch_, mine.end - first)));
+    std::iota(request.samples.begin(), request.samples.end(), first);
+    requests.push_back(std::move(request));
+  }
+  const auto batches = requests.size();
+  loader_.start(std::move(requests));
+
+  parallel::StepShare own;
+  const models::Context context{.mode = models::Mode::evaluation};
+  for (std::size_t i = 0; i < batches; ++i) {
+    const auto& batch = loader_.next();
+    auto flowing = preparation_.inputs(batch);
+    for (auto& layer : model_.layers()) flowing = layer->forward(flowing, context);
+    const auto sums = model_.loss(flowing, preparation_.targets(batch));
+    own.loss += sums.loss.item<double>();
+    own.weight += sums.weight;
+    if (sums.correct.defined()) own.correct += static_cast<double>(sums.correct.item<std::int64_t>());
+  }
+  const auto total = control_.agree(own);
+  return {.own = scores_of(own, mine.size(), scoring_),
+          .total = scores_of(total, samples_, scoring_),
+          .time_s = steady_s() - start_s};
+}
+
+}  // namespace dtrain::train

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "comm/group.hpp"
+#include "data/dataset.hpp"
+#include "data/loader.hpp"
+#include "models/model.hpp"
+#include "parallel/step_control.hpp"
+#include "train/preparation.hpp"
+
+namespace dtrain::train {
+
+/// Whether a model's outputs can be right or wrong, or only near or far.
+enum class Scoring { loss_and_accuracy, loss_only };
+
+/// Means over a split, each sample counted once.
+struct Scores {
+  double loss = 0;      ///< NaN when there was no sample.
+  double accuracy = 0;  ///< In [0, 1]; NaN where the model has no such notion.
+  std::int64_t samples = 0;
+};
+
+struct EvaluationResult {
+  Scores own;    ///< Of this rank's share.
+  Scores total;  ///< Of the whole split: the same on every rank.
+  double time_s = 0;
+};
+
+/// The model's loss and accuracy over a split. Rank r takes samples part_of(n, r, ranks): no padding, no
+/// duplicates, however uneven.
+class Evaluation {
+ public:
+  /// `samples`: in the split; `batch`: samples per forward pass.
+  Evaluation(models::Model& model, const Preparation& preparation, data::Loader loader, std::int64_t samples,
+             std::int64_t batch, Scoring scoring, comm::Group& group);
+
+  EvaluationResult run();  ///< Collective over the group.
+
+ private:
+  models::Model& model_;
+  const Preparation& preparation_;
+  data::Loader loader_;
+  std::int64_t samples_;
+  std::int64_t batch_;
+  Scoring scoring_;
+  comm::Group& group_;
+  parallel::StepControl control_;
+};
+
+/// Means from sums.
+Scores scores_of(const parallel::StepShare& sums, std::int64_t samples, Scoring scoring);
+
+}  // namespace dtrain::train

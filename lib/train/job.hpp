@@ -1,0 +1,44 @@
+#pragma once
+
+#include "comm/communicator.hpp"
+#include "comm/groups.hpp"
+#include "comm/mpi_environment.hpp"
+#include "core/span_sink.hpp"
+#include "data/source.hpp"
+#include "topology/cluster.hpp"
+#include "topology/mesh.hpp"
+#include "train/config.hpp"
+
+namespace dtrain::train {
+
+/// Where this run executes: its ranks, their places, the mesh over them, and the groups that communicate.
+/// Made once, in the same order on every rank.
+class Job {
+ public:
+  /// Collective over MPI_COMM_WORLD. Sets LibTorch's thread count, before any helper thread exists.
+  /// Throws Error when the ranks were started with different configurations, or the mesh does not fit.
+  Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sink);
+
+  comm::Communicator& world() { return world_; }
+  const topology::Cluster& cluster() const { return cluster_; }
+  const topology::Mesh& mesh() const { return mesh_; }
+  comm::Groups& groups() { return groups_; }
+  int rank() const { return world_.rank(); }
+  int threads() const { return threads_; }  ///< Compute threads of this rank.
+
+  /// True where a core is left for a helper thread such as the loader's.
+  bool has_spare_core() const;
+
+  /// The ranks of this node, for data. The team borrows this job.
+  data::NodeTeam team();
+
+ private:
+  comm::Communicator world_;
+  topology::Cluster cluster_;
+  int threads_;
+  topology::Mesh mesh_;
+  comm::Groups groups_;
+  std::string token_;
+};
+
+}  // namespace dtrain::train

@@ -1,0 +1,199 @@
+#include "train/run_outputs.hpp"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+
+#include <cmath>
+
+#include "checkpoint/writer.hpp"
+#include "core/clock.hpp"
+#include "core/version.hpp"
+#include "record/run_folder.hpp"
+
+namespace dtrain::train {
+namespace {
+
+std::int64_t peak_memory_bytes() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
+}
+
+void add(parallel::StepShare& sums, const parallel::StepShare& share) {
+  sums.loss += share.loss;
+  sums.weight += share.weight;
+  sums.correct += share.correct;
+  sums.micro_batches += share.micro_batches;
+}
+
+std::vector<record::TopologyRow> topology_rows(const topology::Cluster& cluster, const topology::Mesh& mesh) {
+  std::vector<record::TopologyRow> rows;
+  for (const auto& place : cluster.ranks) {
+    const auto at = mesh.coordinates(place.rank);
+    rows.push_back({.rank = place.rank,
+                    .node = place.node,
+                    .hostname = place.hostname,
+                    .local_rank = place.local_rank,
+                    .device = place.gpu < 0 ? std::string("cpu") : fmt::format("cuda:{}", place.gpu),
+                    .device_uuid = place.device_uuid,
+                    .numa_node = place.numa_node,
+                    .cpus = record::cpu_list(place.cpus),
+                    .data_index = at.data,
+                    .pipe_index = at.pipe,
+                    .tensor_index = at.tensor});
+  }
+  return rows;
+}
+
+record::RunInfo run_info(const RunConfig& config, Job& job, const Workload& workload) {
+  return {.name = config.output.name,
+          .model = config.model.name,
+          .dataset = workload.dataset.info().name,
+          .strategy = config.strategy,
+          .mesh = job.mesh().shape().to_string(),
+          .world_size = job.world().size(),
+          .start_time_utc = utc_now(),
+          .dtrain_version = std::string(version()),
+          .command_line = config.command_line,
+          .config = config.text};
+}
+
+}  // namespace
+
+std::string run_folder(const RunConfig& config) { return config.output.folder + "/" + config.output.name; }
+
+RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& workload, h5::Library& library,
+                       record::TraceWriter* trace, double start_s, const Log& log)
+    : config_(config),
+      job_(job),
+      library_(library),
+      trace_(trace),
+      log_(log),
+      folder_(run_folder(config)),
+      flops_per_sample_(workload.flops_per_sample),
+      scoring_(workload.scoring),
+      recorder_(library, {.path = record::rank_path(folder_, job.rank()),
+                          .rank = job.rank(),
+                          .step_every = config.output.record_steps,
+                          .start_s = start_s}) {
+  if (job.rank() != 0) return;
+  results_ = std::make_unique<record::ResultsWriter>(library, folder_, run_info(config, job, workload));
+  results_->topology(topology_rows(job.cluster(), job.mesh()));
+  if (config.output.tensorboard) {
+    tensorboard_ = std::make_unique<record::TensorBoardWriter>(record::tensorboard_folder(folder_));
+  }
+}
+
+void RunOutputs::step(std::int64_t step, int epoch, const StepOutcome& outcome, double learning_rate,
+                      const record::PhaseTotals& phases, EpochSums& sums) {
+  add(sums.own, outcome.own);
+  add(sums.total, outcome.total);
+  sums.phases += phases;
+  sums.learning_rate = learning_rate;
+  const auto& own = outcome.own;
+  recorder_.step({.step = step,
+                  .epoch = epoch,
+                  .loss = own.weight > 0 ? own.loss / own.weight : record::kNoValue,
+                  .weight = own.weight,
+                  .gradient_norm = outcome.gradient_norm,
+                  .learning_rate = learning_rate,
+                  .time_s = phases.wall_s,
+                  .phases = phases.times});
+}
+
+void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<EvaluationResult>& validation) {
+  const auto own = scores_of(sums.own, static_cast<std::int64_t>(sums.own.weight), scoring_);
+  const auto total = scores_of(sums.total, sums.samples, scoring_);
+  const Scores none{.loss = record::kNoValue, .accuracy = record::kNoValue};
+  const auto own_validation = validation ? validation->own : none;
+  const auto total_validation = validation ? validation->total : none;
+  const double validation_time_s = validation ? validation->time_s : 0;
+
+  recorder_.samples(epoch, sums.sample_hash);
+  recorder_.epoch({.epoch = epoch,
+                   .train_loss = own.loss,
+                   .train_accuracy = own.accuracy,
+                   .validation_loss = own_validation.loss,
+                   .validation_accuracy = own_validation.accuracy,
+                   .samples = own.samples,
+                   .train_time_s = sums.phases.wall_s,
+                   .validation_time_s = validation_time_s,
+                   .phases = sums.phases.times,
+                   .bytes_sent = sums.phases.bytes_sent,
+                   .bytes_received = sums.phases.bytes_received,
+                   .peak_memory_bytes = peak_memory_bytes()});
+  // An epoch takes as long as its slowest rank.
+  const double train_time_s = job_.world().max(sums.phases.wall_s);
+  const double longest_validation_s = job_.world().max(validation_time_s);
+  if (results_ == nullptr) return;
+
+  const double samples_per_s = static_cast<double>(sums.samples) / train_time_s;
+  results_->epoch({.epoch = epoch,
+                   .train_loss = total.loss,
+                   .train_accuracy = total.accuracy,
+                   .validation_loss = total_validation.loss,
+                   .validation_accuracy = total_validation.accuracy,
+                   .samples = sums.samples,
+                   .train_time_s = train_time_s,
+                   .validation_time_s = longest_validation_s,
+                   .samples_per_s = samples_per_s,
+                   .model_flops_per_s = samples_per_s * flops_per_sample_,
+                   .learning_rate = sums.learning_rate});
+  if (tensorboard_) {
+    tensorboard_->scalar("train/loss", epoch, total.loss);
+    tensorboard_->scalar("train/accuracy", epoch, total.accuracy);
+    tensorboard_->scalar("validation/loss", epoch, total_validation.loss);
+    tensorboard_->scalar("validation/accuracy", epoch, total_validation.accuracy);
+    tensorboard_->scalar("train/samples_per_s", epoch, samples_per_s);
+    tensorboard_->scalar("train/learning_rate", epoch, sums.learning_rate);
+    tensorboard_->flush();
+  }
+  std::string line = fmt::format("epoch {:>3}/{}  train loss {:.4f}", epoch, config_.epochs, total.loss);
+  if (scoring_ == Scoring::loss_and_accuracy) line += fmt::format(" accuracy {:.4f}", total.accuracy);
+  if (validation) line += fmt::format("  validation loss {:.4f}", total_validation.loss);
+  if (validation && scoring_ == Scoring::loss_and_accuracy) {
+    line += fmt::format(" accuracy {:.4f}", total_validation.accuracy);
+  }
+  log_.info(line + fmt::format("  {:.2f} s  {:.0f} samples/s", train_time_s, samples_per_s));
+}
+
+void RunOutputs::save_checkpoints(const SavedState& last, const SavedState& best) {
+  if (job_.rank() == 0) {
+    const double start_s = steady_s();
+    last.write(checkpoints(), library_);
+    if (best.info().step != last.info().step) best.write(checkpoints(), library_);
+    checkpoint::mark_best(checkpoints(), best.info().step);
+    recorder_.event("checkpoint", fmt::format("steps {} and {} (best) in {:.3f} s", last.info().step,
+                                              best.info().step, steady_s() - start_s));
+  }
+  job_.world().barrier();
+}
+
+void RunOutputs::test(const EvaluationResult& result, const checkpoint::CheckpointInfo& best) {
+  if (results_ == nullptr) return;
+  const auto folder = "checkpoints/" + checkpoint::step_folder(best.step);
+  results_->test({.loss = result.total.loss,
+                  .accuracy = result.total.accuracy,
+                  .samples = result.total.samples,
+                  .time_s = result.time_s,
+                  .checkpoint = folder});
+  std::string line = fmt::format("test       loss {:.4f}", result.total.loss);
+  if (scoring_ == Scoring::loss_and_accuracy) line += fmt::format(" accuracy {:.4f}", result.total.accuracy);
+  log_.info(line + fmt::format("  (epoch {}, {})", best.epoch, folder));
+}
+
+void RunOutputs::complete() {
+  recorder_.close();
+  if (trace_ != nullptr) trace_->close();
+  job_.world().barrier();  // all ranks' files are closed: they can be copied
+  if (results_ != nullptr) {
+    if (trace_ != nullptr) record::merge_traces(folder_);
+    results_->finish(record::Status::completed);
+    log_.info(fmt::format("results    {}", record::results_path(folder_)));
+  }
+  if (const auto problem = recorder_.problem(); !problem.empty())
+    log_.warn("recording stopped early: " + problem);
+  job_.world().barrier();
+}
+
+}  // namespace dtrain::train

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/log.hpp"
+#include "h5/library.hpp"
+#include "record/rank_recorder.hpp"
+#include "record/results_writer.hpp"
+#include "record/step_clock.hpp"
+#include "record/tensorboard_writer.hpp"
+#include "record/trace_writer.hpp"
+#include "train/config.hpp"
+#include "train/evaluation.hpp"
+#include "train/job.hpp"
+#include "train/saved_state.hpp"
+#include "train/training_step.hpp"
+#include "train/workload.hpp"
+
+namespace dtrain::train {
+
+/// What an epoch adds up to.
+struct EpochSums {
+  parallel::StepShare own;        ///< This rank's steps.
+  parallel::StepShare total;      ///< All ranks'.
+  record::PhaseTotals phases;     ///< This rank's time.
+  std::uint64_t sample_hash = 0;  ///< Of the samples this rank used.
+  std::int64_t samples = 0;       ///< Over all ranks.
+  double learning_rate = 0;       ///< Of the last step.
+};
+
+/// All that a run leaves in its folder: results.h5, this rank's live file, curves, trace, checkpoints; and
+/// the lines it prints. Rank 0 writes what belongs to the whole run.
+class RunOutputs {
+ public:
+  /// `start_s`: steady_s() at the run's start. `trace` may be null. Throws Error (exit code 2) when the
+  /// folder cannot be written.
+  RunOutputs(const RunConfig& config, Job& job, const Workload& workload, h5::Library& library,
+             record::TraceWriter* trace, double start_s, const Log& log);
+
+  /// After each step; adds it to `sums`.
+  void step(std::int64_t step, int epoch, const StepOutcome& outcome, double learning_rate,
+            const record::PhaseTotals& phases, EpochSums& sums);
+
+  /// After each epoch and its validation. Collective.
+  void epoch(int epoch, const EpochSums& sums, const std::optional<EvaluationResult>& validation);
+
+  /// Writes `last`, and `best` where it is another state, and points checkpoints/best. Collective.
+  void save_checkpoints(const SavedState& last, const SavedState& best);
+
+  void test(const EvaluationResult& result, const checkpoint::CheckpointInfo& best);
+
+  /// Closes everything; the run is complete. Collective.
+  void complete();
+
+ private:
+  std::string checkpoints() const { return folder_ + "/checkpoints"; }
+
+  const RunConfig& config_;
+  Job& job_;
+  h5::Library& library_;
+  record::TraceWriter* trace_;
+  const Log& log_;
+  std::string folder_;
+  double flops_per_sample_;
+  Scoring scoring_;
+  record::RankRecorder recorder_;
+  std::unique_ptr<record::ResultsWriter> results_;          // rank 0
+  std::unique_ptr<record::TensorBoardWriter> tensorboard_;  // rank 0, when asked for
+};
+
+/// `runs/NAME`.
+std::string run_folder(const RunConfig& config);
+
+}  // namespace dtrain::train

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "checkpoint/manifest.hpp"
+#include "checkpoint/reader.hpp"
+#include "h5/library.hpp"
+#include "models/model.hpp"
+#include "optim/optimizer.hpp"
+#include "parallel/flat_parameters.hpp"
+
+namespace dtrain::train {
+
+/// A copy of everything a checkpoint holds, taken between two steps: the run may go on while it is kept or
+/// written.
+class SavedState {
+ public:
+  SavedState(const parallel::FlatParameters& parameters, models::Model& model,
+             const optim::Optimizer& optimizer, checkpoint::CheckpointInfo info);
+
+  const checkpoint::CheckpointInfo& info() const { return info_; }
+
+  /// Writes it below `checkpoints` and returns its folder. Not collective. Throws Error (exit code 4).
+  std::filesystem::path write(const std::filesystem::path& checkpoints, h5::Library& library) const;
+
+  /// Gives the model the parameters and buffers of this copy.
+  void restore_model(models::Model& model) const;
+
+ private:
+  struct Named {
+    std::string group;  // model, optimizer/STATE
+    std::string name;
+    at::Tensor value;  // contiguous
+  };
+  checkpoint::CheckpointInfo info_;
+  std::vector<Named> tensors_;
+};
+
+/// Gives the model a checkpoint's parameters and buffers, converted to the model's dtype.
+/// Throws Error (exit code 4) naming the first tensor that is missing or of another shape.
+void load_model(const checkpoint::CheckpointReader& reader, models::Model& model);
+
+/// `float32`, ... as checkpoints name it.
+std::string dtype_name(at::ScalarType type);
+
+}  // namespace dtrain::train

@@ -1,0 +1,252 @@
+#include "train/trainer.hpp"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "core/clock.hpp"
+#include "core/version.hpp"
+#include "data/sampler.hpp"
+#include "optim/optimizer.hpp"
+#include "optim/schedule.hpp"
+#include "parallel/agreement.hpp"
+#include "parallel/pieces.hpp"
+#include "record/run_folder.hpp"
+#include "record/step_clock.hpp"
+#include "train/dry_run.hpp"
+#include "train/evaluation.hpp"
+#include "train/job.hpp"
+#include "train/progress.hpp"
+#include "train/run_outputs.hpp"
+#include "train/saved_state.hpp"
+#include "train/training_step.hpp"
+#include "train/workload.hpp"
+
+namespace dtrain::train {
+namespace {
+
+constexpr std::int64_t kEvaluationBatch = 256;
+
+data::LoaderOptions loader_options(const Job& job) {
+  return {.drive = job.has_spare_core() ? data::LoaderOptions::Drive::thread
+                                        : data::LoaderOptions::Drive::inline_call};
+}
+
+optim::OptimizerConfig optimizer_config(const OptimizerConfig& config) {
+  return {.name = config.name, .momentum = config.momentum, .weight_decay = config.weight_decay};
+}
+
+/// Algorithm 1 of the study: what run() does, step by step.
+class Trainer {
+ public:
+  struct Recording {
+    h5::Library& library;
+    record::StepClock& clock;
+    record::TraceWriter* trace;  // null: none
+    double start_s;              // steady_s() when the run began
+  };
+  Trainer(const RunConfig& config, Job& job, Workload& workload, const Recording& recording, const Log& log);
+
+  void train();
+
+ private:
+  void announce() const;
+  void train_epoch();
+  void show_progress(std::int64_t done_in_epoch, const parallel::StepShare& sums, double elapsed_s);
+  std::optional<EvaluationResult> evaluate(const std::string& split);
+  void keep_if_best(const std::optional<EvaluationResult>& validation);
+  SavedState copy_of_state();
+  void save_and_test();
+
+  const RunConfig& config_;
+  Job& job_;
+  Workload& workload_;
+  record::StepClock& clock_;
+  const Log& log_;
+
+  comm::Group& data_group_;
+  Preparation preparation_;
+  parallel::FlatParameters parameters_;
+  parallel::GradientBuckets buckets_;
+  parallel::StepControl control_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  TrainingStep training_step_;
+  data::Loader loader_;
+  parallel::Pieces pieces_;
+  optim::ScheduleConfig schedule_;
+  RunOutputs outputs_;
+  ProgressLine progress_;
+
+  std::int64_t total_steps_;
+  std::int64_t step_ = 0;  // updates done
+  int epoch_ = 0;          // the latest begun, from 1
+  std::optional<SavedState> best_;
+  double best_loss_ = std::numeric_limits<double>::infinity();
+};
+
+Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Recording& recording,
+                 const Log& log)
+    : config_(config),
+      job_(job),
+      workload_(workload),
+      clock_(recording.clock),
+      log_(log),
+      data_group_(job.groups().data()),
+      preparation_(workload.dataset.info(), config.precision == "fp64" ? at::kDouble : at::kFloat),
+      parameters_(*workload.model, config.precision == "fp64" ? at::kDouble : at::kFloat),
+      buckets_(parameters_, data_group_, job.groups().queue(),
+               {.bucket_bytes = static_cast<std::int64_t>(config.comm.bucket_mb * 1024 * 1024),
+                .algorithm = comm::parse_algorithm(config.comm.all_reduce)}),
+      control_(data_group_),
+      optimizer_(optim::make_optimizer(optimizer_config(config.optimizer), parameters_.size(),
+                                       parameters_.values().options())),
+      training_step_(
+          {*workload.model, parameters_, buckets_, control_, *optimizer_, preparation_, recording.clock},
+          config.seed, config.optimizer.grad_clip),
+      loader_(workload.dataset, "train", loader_options(job), workload.read),
+      pieces_{.samples = workload.dataset.info().samples("train"),
+              .global_batch = config.batch.global_batch,
+              .micro_batches = config.batch.micro_batches,
+              .data_ranks = data_group_.size()},
+      schedule_{.name = config.optimizer.schedule,
+                .learning_rate = config.optimizer.learning_rate,
+                .warmup_steps = config.optimizer.warmup_steps},
+      outputs_(config, job, workload, recording.library, recording.trace, recording.start_s, log),
+      progress_(stdout, job.rank() == 0 && !config.output.quiet ? ProgressLine::style_for(stdout)
+                                                                : ProgressLine::Style::none),
+      total_steps_(config.epochs * pieces_.steps()) {
+  if (config.limit_steps > 0) total_steps_ = std::min<std::int64_t>(total_steps_, config.limit_steps);
+  parallel::broadcast_parameters(data_group_, parameters_.values());
+}
+
+void Trainer::train() {
+  announce();
+  while (epoch_ < config_.epochs && step_ < total_steps_) {
+    ++epoch_;
+    train_epoch();
+  }
+  save_and_test();
+  outputs_.complete();
+}
+
+void Trainer::announce() const {
+  log_.info(fmt::format(
+      "dtrain {}: {} ({} parameters) on {}, {} samples, {} ranks, mesh {}, {} thread{} each, {}", version(),
+      config_.model.name, workload_.model->parameter_count(), workload_.dataset.info().name, pieces_.samples,
+      job_.world().size(), job_.mesh().shape().to_string(), job_.threads(), job_.threads() == 1 ? "" : "s",
+      job_.groups().backend_name()));
+}
+
+void Trainer::train_epoch() {
+  const auto first_step = (epoch_ - 1) * pieces_.steps();
+  const auto steps = std::min(pieces_.steps(), total_steps_ - first_step);
+  const auto order = data::epoch_order(pieces_.samples, data::Order::shuffled, config_.seed, epoch_);
+  const auto mine = pieces_.owned_by(data_group_.rank());
+  auto requests =
+      data::epoch_requests(order, pieces_.global_batch, pieces_.micro_batches, mine, {0, steps}, first_step);
+  std::erase_if(requests, [](const data::PieceRequest& request) { return request.samples.empty(); });
+
+  EpochSums sums;
+  for (const auto& request : requests) sums.sample_hash += data::sample_hash(request.samples);
+  std::vector<int> pieces_of_step(static_cast<std::size_t>(steps), 0);
+  for (const auto& request : requests) ++pieces_of_step[static_cast<std::size_t>(request.step - first_step)];
+  loader_.start(std::move(requests));
+
+  clock_.take();  // what happened between the epochs belongs to neither
+  const double start_s = steady_s();
+  for (std::int64_t s = 0; s < steps; ++s) {
+    const double rate = optim::learning_rate(schedule_, step_ + 1, total_steps_);
+    const auto outcome =
+        training_step_.run(step_ + 1, pieces_of_step[static_cast<std::size_t>(s)], loader_, rate);
+    ++step_;
+    outputs_.step(step_, epoch_, outcome, rate, clock_.take(), sums);
+    show_progress(s + 1, sums.total, steady_s() - start_s);
+  }
+  sums.samples = pieces_.step(steps - 1).end;
+
+  const auto validation = evaluate("validation");
+  progress_.clear();
+  outputs_.epoch(epoch_, sums, validation);
+  keep_if_best(validation);
+}
+
+void Trainer::show_progress(std::int64_t done_in_epoch, const parallel::StepShare& sums, double elapsed_s) {
+  if (!progress_.visible()) return;
+  const double step_s = elapsed_s / static_cast<double>(done_in_epoch);
+  const auto samples = pieces_.step(done_in_epoch - 1).end;
+  progress_.show({.epoch = epoch_,
+                  .epochs = config_.epochs,
+                  .step = done_in_epoch,
+                  .steps = pieces_.steps(),
+                  .loss = sums.loss / sums.weight,
+                  .samples_per_s = static_cast<double>(samples) / elapsed_s,
+                  .seconds_left = step_s * static_cast<double>(total_steps_ - step_)});
+}
+
+std::optional<EvaluationResult> Trainer::evaluate(const std::string& split) {
+  const auto samples = workload_.dataset.info().samples(split);
+  if (samples == 0) return std::nullopt;
+  Evaluation evaluation(*workload_.model, preparation_,
+                        data::Loader(workload_.dataset, split, loader_options(job_), workload_.read), samples,
+                        kEvaluationBatch, workload_.scoring, data_group_);
+  return evaluation.run();
+}
+
+SavedState Trainer::copy_of_state() {
+  return {parameters_,
+          *workload_.model,
+          *optimizer_,
+          {.step = step_,
+           .epoch = epoch_,
+           .position_samples = pieces_.step((step_ - 1) % pieces_.steps()).end,
+           .model = config_.model.name,
+           .dataset = workload_.dataset.info().name,
+           .seed = config_.seed,
+           .micro_batches = config_.batch.micro_batches,
+           .config = config_.text,
+           .dtrain_version = std::string(version())}};
+}
+
+// Without a validation split every epoch is the best so far. All ranks decide alike: the loss is agreed.
+void Trainer::keep_if_best(const std::optional<EvaluationResult>& validation) {
+  const double loss = validation ? validation->total.loss : -static_cast<double>(epoch_);
+  if (best_ && !(loss < best_loss_)) return;
+  best_loss_ = loss;
+  best_.emplace(copy_of_state());
+}
+
+void Trainer::save_and_test() {
+  outputs_.save_checkpoints(copy_of_state(), *best_);
+  best_->restore_model(*workload_.model);
+  if (const auto test = evaluate("test")) outputs_.test(*test, best_->info());
+}
+
+}  // namespace
+
+ExitCode run(const RunConfig& config, comm::MpiEnvironment& mpi, const Log& log) {
+  comm::Communicator::duplicate(MPI_COMM_WORLD).barrier();
+  const std::int64_t start_ns = steady_ns();  // one moment on all ranks, whatever their clocks say
+  h5::Library library;
+  if (!config.dry_run) record::create_run_folder(run_folder(config));
+  std::unique_ptr<record::TraceWriter> trace;
+  if (config.output.trace && !config.dry_run) {
+    trace = std::make_unique<record::TraceWriter>(
+        record::trace_part_path(run_folder(config), mpi.world_rank()), mpi.world_rank(), start_ns);
+  }
+  record::StepClock clock(trace.get());
+  Job job(config, mpi, clock);
+  auto workload = make_workload(config, job.team(), library);
+  if (config.dry_run) {
+    log.info(describe(config, job.cluster(), job.mesh(), workload));
+    return ExitCode::success;
+  }
+  Trainer(config, job, workload, {library, clock, trace.get(), static_cast<double>(start_ns) * 1e-9}, log)
+      .train();
+  return ExitCode::success;
+}
+
+}  // namespace dtrain::train

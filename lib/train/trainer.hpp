@@ -1,0 +1,16 @@
+#pragma once
+
+#include "comm/mpi_environment.hpp"
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "train/config.hpp"
+
+namespace dtrain::train {
+
+/// Trains a model as `config` says and leaves a run folder behind: set up, build the mesh, create the model,
+/// create the loader; per epoch train, evaluate, record; evaluate the best on the test split; clean up.
+/// `config` is resolved and validated, and the same on every rank. Collective over MPI_COMM_WORLD.
+/// Throws Error.
+ExitCode run(const RunConfig& config, comm::MpiEnvironment& mpi, const Log& log);
+
+}  // namespace dtrain::train

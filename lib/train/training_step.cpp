@@ -1,0 +1,99 @@
+#include "train/training_step.hpp"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "core/error.hpp"
+#include "kernels/reduce.hpp"
+#include "optim/schedule.hpp"
+
+namespace dtrain::train {
+namespace {
+
+kernels::SumOfSquares squares_of(const at::Tensor& values) {
+  const auto n = static_cast<std::size_t>(values.numel());
+  if (values.scalar_type() == at::kDouble) {
+    return kernels::sum_of_squares_and_nonfinite(values.const_data_ptr<double>(), n);
+  }
+  return kernels::sum_of_squares_and_nonfinite(values.const_data_ptr<float>(), n);
+}
+
+}  // namespace
+
+TrainingStep::TrainingStep(const Parts& parts, std::uint64_t seed, double grad_clip)
+    : parts_(parts), walk_(parts.model), seed_(seed), grad_clip_(grad_clip) {}
+
+void TrainingStep::compute_piece(const data::Batch& batch, std::int64_t step, parallel::StepShare& own) {
+  models::LossSums sums;
+  models::Tensors inputs;
+  at::Tensor targets;
+  {
+    const ScopedSpan span(parts_.sink, Phase::data, "prepare");
+    inputs = parts_.preparation.inputs(batch);
+    targets = parts_.preparation.targets(batch);
+  }
+  {
+    const ScopedSpan span(parts_.sink, Phase::forward, "forward");
+    const models::Context context{.mode = models::Mode::training,
+                                  .seed = seed_,
+                                  .step = static_cast<std::uint32_t>(step),
+                                  .micro_batch = static_cast<std::uint32_t>(batch.micro_batch)};
+    sums = parts_.model.loss(walk_.forward(std::move(inputs), context), targets);
+    own.loss += sums.loss.item<double>();
+    own.weight += sums.weight;
+    if (sums.correct.defined()) own.correct += static_cast<double>(sums.correct.item<std::int64_t>());
+  }
+  const ScopedSpan span(parts_.sink, Phase::backward, "backward");
+  parts_.buckets.begin_backward();
+  walk_.backward(sums.loss);
+}
+
+StepOutcome TrainingStep::run(std::int64_t step, int pieces, data::Loader& loader, double learning_rate) {
+  StepOutcome outcome;
+  parts_.buckets.begin_step(pieces);
+  for (int i = 0; i < pieces; ++i) {
+    const data::Batch* batch = nullptr;
+    {
+      const ScopedSpan span(parts_.sink, Phase::data, "load");
+      batch = &loader.next();
+    }
+    compute_piece(*batch, step, outcome.own);
+    ++outcome.own.micro_batches;
+  }
+  parts_.buckets.finish();
+
+  {
+    const ScopedSpan span(parts_.sink, Phase::optimizer, "norm");
+    const auto part = parts_.buckets.own_part();
+    const auto squares = squares_of(parts_.buckets.gradients().narrow(0, part.begin, part.size()));
+    outcome.own.gradient_squares = squares.sum;
+    outcome.own.non_finite = static_cast<double>(squares.non_finite);
+  }
+  outcome.total = parts_.control.agree(outcome.own);
+  const auto& total = outcome.total;
+  if (total.non_finite > 0 || !std::isfinite(total.loss)) report_non_finite(step, total);
+
+  const ScopedSpan span(parts_.sink, Phase::optimizer, "update");
+  outcome.gradient_norm = std::sqrt(total.gradient_squares) / total.weight;
+  const double scale = optim::clip_coefficient(outcome.gradient_norm, grad_clip_) / total.weight;
+  parts_.optimizer.step(parts_.parameters.values(), parts_.buckets.gradients(), scale, learning_rate, step);
+  return outcome;
+}
+
+void TrainingStep::report_non_finite(std::int64_t step, const parallel::StepShare& total) const {
+  // All ranks hold the same sums, so all find the same parameter.
+  std::string subject = fmt::format("step {}", step);
+  for (const auto& entry : parts_.parameters.entries()) {
+    const auto gradient = parts_.buckets.gradients().narrow(0, entry.offset, entry.count);
+    if (squares_of(gradient).non_finite == 0) continue;
+    subject += ", " + entry.parameter->name;
+    break;
+  }
+  throw Error(
+      total.non_finite > 0 ? "the gradient is not finite" : "the loss is not finite",
+      {.subject = subject, .advice = "lower --learning-rate, or limit the gradient with --grad-clip"});
+}
+
+}  // namespace dtrain::train

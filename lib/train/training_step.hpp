@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdint>
+
+#include "core/span_sink.hpp"
+#include "data/loader.hpp"
+#include "models/model.hpp"
+#include "optim/optimizer.hpp"
+#include "parallel/gradient_buckets.hpp"
+#include "parallel/segments.hpp"
+#include "parallel/step_control.hpp"
+#include "train/preparation.hpp"
+
+namespace dtrain::train {
+
+/// What one step came to.
+struct StepOutcome {
+  parallel::StepShare own;    ///< This rank's samples.
+  parallel::StepShare total;  ///< All ranks' samples: the same on every rank.
+  double gradient_norm = 0;   ///< Of the mean gradient, before clipping.
+};
+
+/// One optimizer update: this rank's micro-batches forward and back, the gradients summed over the ranks
+/// while backward runs, the control message, and then, on all ranks or on none, the update.
+class TrainingStep {
+ public:
+  struct Parts {
+    models::Model& model;
+    parallel::FlatParameters& parameters;
+    parallel::GradientBuckets& buckets;
+    parallel::StepControl& control;
+    optim::Optimizer& optimizer;
+    const Preparation& preparation;
+    SpanSink& sink;
+  };
+  /// `grad_clip`: largest norm of the whole mean gradient; 0: no limit.
+  TrainingStep(const Parts& parts, std::uint64_t seed, double grad_clip);
+
+  /// Takes `pieces` batches from `loader`. `step` counts from 1. Collective.
+  /// Throws Error when the loss or a gradient is not finite; no rank has updated then.
+  StepOutcome run(std::int64_t step, int pieces, data::Loader& loader, double learning_rate);
+
+ private:
+  void compute_piece(const data::Batch& batch, std::int64_t step, parallel::StepShare& own);
+  [[noreturn]] void report_non_finite(std::int64_t step, const parallel::StepShare& total) const;
+
+  Parts parts_;
+  parallel::SegmentWalk walk_;
+  std::uint64_t seed_;
+  double grad_clip_;
+};
+
+}  // namespace dtrain::train

@@ -1,0 +1,61 @@
+#include "train/workload.hpp"
+
+#include <string_view>
+#include <utility>
+
+#include "core/error.hpp"
+#include "data/staging.hpp"
+#include "data/synthetic.hpp"
+
+namespace dtrain::train {
+namespace {
+
+constexpr std::string_view kLocal = "local=";
+
+/// The synthetic dataset that stands for the one a model is usually trained on.
+data::SyntheticSpec synthetic_for(const models::Registration& model, std::uint64_t seed) {
+  data::SyntheticSpec spec{.seed = seed};
+  if (model.recipe.dataset == "cifar10") spec.shape = {3, 32, 32};
+  return spec;
+}
+
+data::Dataset open_dataset(const RunConfig& config, const data::NodeTeam& team, h5::Library& library) {
+  if (config.data.dataset == "synthetic") {
+    return data::synthetic_dataset(synthetic_for(models::find_model(config.model.name), config.seed));
+  }
+  auto dataset = data::Dataset::open(data::find_dataset(config.data.dataset, config.data.root), library);
+  if (config.data.staging.starts_with(kLocal)) {
+    return data::copy_to_local(dataset, config.data.staging.substr(kLocal.size()), team, library);
+  }
+  return dataset;
+}
+
+}  // namespace
+
+Workload make_workload(const RunConfig& config, const data::NodeTeam& team, h5::Library& library) {
+  auto dataset = open_dataset(config, team, library);
+  const auto& info = dataset.info();
+  const models::DatasetFacts facts{
+      .task = info.task,
+      .sample_shape = info.shape,
+      .classes = static_cast<std::int64_t>(info.classes.size()),
+      .vocabulary = info.tokenizer ? static_cast<std::int64_t>(info.tokenizer->vocabulary.size()) : 0};
+  require(
+      dataset.has_split("train"), "the dataset has no samples to train on",
+      {.subject = info.name, .advice = "stage it again from a source with samples", .code = ExitCode::data});
+  auto model = models::find_model(config.model.name).make(facts, config.model.options);
+  model->initialise(config.seed);
+  const double flops = 3 * model->forward_flops(info.shape);
+  data::ReadOptions read;
+  if (config.data.staging == "memory" && !dataset.folder().empty()) {
+    read.staging = data::ReadOptions::Staging::memory;
+    read.team = team;
+  }
+  return {.dataset = std::move(dataset),
+          .read = std::move(read),
+          .model = std::move(model),
+          .scoring = facts.classes > 0 ? Scoring::loss_and_accuracy : Scoring::loss_only,
+          .flops_per_sample = flops};
+}
+
+}  // namespace dtrain::train

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "data/dataset.hpp"
+#include "h5/library.hpp"
+#include "models/model.hpp"
+#include "train/config.hpp"
+#include "train/evaluation.hpp"
+
+namespace dtrain::train {
+
+/// A model and the dataset it is to be trained on, each fitted to the other.
+struct Workload {
+  data::Dataset dataset;
+  data::ReadOptions read;  ///< How its files are read (`--staging`).
+  std::unique_ptr<models::Model> model;
+  Scoring scoring = Scoring::loss_and_accuracy;
+  double flops_per_sample = 0;  ///< Of one training step: forward and twice that backward.
+};
+
+/// Opens or makes the dataset and builds the model for it, its parameters initialised from the seed. With
+/// `--staging memory|local=DIR` collective over `team`, the ranks of this node.
+/// Throws Error: exit code 2 when they do not fit each other, 3 for the dataset.
+Workload make_workload(const RunConfig& config, const data::NodeTeam& team, h5::Library& library);
+
+}  // namespace dtrain::train
