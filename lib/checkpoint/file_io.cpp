@@ -1,0 +1,91 @@
+#include "checkpoint/file_io.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace dtrain::checkpoint {
+namespace {
+
+[[noreturn]] void fail(const char* what, const std::filesystem::path& path, int code) {
+  const std::string problem = std::string(what) + " (" + std::generic_category().message(code) + ")";
+  const bool full = code == ENOSPC || code == EDQUOT;
+  throw checkpoint_error(
+      problem, path.string(),
+      full ? "free some space or name another --output" : "check the path and its permissions");
+}
+
+int flags_of(RawFile::Access access) {
+  switch (access) {
+    case RawFile::Access::read:
+      return O_RDONLY | O_CLOEXEC;
+    case RawFile::Access::change:
+      return O_RDWR | O_CLOEXEC;
+    case RawFile::Access::create:
+      break;
+  }
+  return O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC;
+}
+
+}  // namespace
+
+RawFile::RawFile(std::filesystem::path path, Access access)
+    : path_(std::move(path)), descriptor_(::open(path_.c_str(), flags_of(access), 0644)) {
+  if (descriptor_ < 0) fail("cannot be opened", path_, errno);
+}
+
+RawFile::~RawFile() { ::close(descriptor_); }
+
+std::int64_t RawFile::bytes() const {
+  struct stat facts = {};
+  if (fstat(descriptor_, &facts) != 0) fail("cannot be examined", path_, errno);
+  return facts.st_size;
+}
+
+void RawFile::read_at(std::int64_t offset, std::span<std::byte> out) const {
+  while (!out.empty()) {
+    const ssize_t n = pread(descriptor_, out.data(), out.size(), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) fail("cannot be read", path_, errno);
+    if (n == 0) throw checkpoint_error("ends too early", path_.string(), "take another checkpoint");
+    out = out.subspan(static_cast<std::size_t>(n));
+    offset += n;
+  }
+}
+
+void RawFile::write_at(std::int64_t offset, std::span<const std::byte> data) const {
+  while (!data.empty()) {
+    const ssize_t n = pwrite(descriptor_, data.data(), data.size(), offset);
+    if (n < 0 && errno == EINTR) continue;
+    if (n <= 0) fail("cannot be written", path_, n == 0 ? ENOSPC : errno);
+    data = data.subspan(static_cast<std::size_t>(n));
+    offset += n;
+  }
+}
+
+void RawFile::sync() const {
+  if (fsync(descriptor_) != 0) fail("cannot be synced", path_, errno);
+}
+
+void sync_folder(const std::filesystem::path& folder) {
+  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) fail("cannot be opened", folder, errno);
+  const int rc = fsync(descriptor);
+  const int code = errno;
+  ::close(descriptor);
+  if (rc != 0 && code != EINVAL) fail("cannot be synced", folder, code);  // EINVAL: a file system without it
+}
+
+void write_text(const std::filesystem::path& path, std::string_view text) {
+  const RawFile file(path, RawFile::Access::create);
+  file.write_at(0, std::as_bytes(std::span(text)));
+  file.sync();
+}
+
+}  // namespace dtrain::checkpoint

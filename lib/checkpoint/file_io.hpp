@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <filesystem>
+#include <span>
+#include <string_view>
+
+namespace dtrain::checkpoint {
+
+/// A file open for raw reading or writing. Move-free: made where it is used. Every call throws Error (exit
+/// code 4) naming the file; a full disk is called so.
+class RawFile {
+ public:
+  enum class Access { read, change, create };
+  RawFile(std::filesystem::path path, Access access);
+  ~RawFile();
+  RawFile(const RawFile&) = delete;
+  RawFile& operator=(const RawFile&) = delete;
+
+  std::int64_t bytes() const;
+  /// All of `out`; a file that is too short is an Error.
+  void read_at(std::int64_t offset, std::span<std::byte> out) const;
+  void write_at(std::int64_t offset, std::span<const std::byte> data) const;
+  void sync() const;  ///< Until the disk has it.
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_;
+};
+
+/// Makes the names in `folder` durable. Throws Error (exit code 4).
+void sync_folder(const std::filesystem::path& folder);
+
+/// Creates `path` with `text` and syncs it. Throws Error (exit code 4).
+void write_text(const std::filesystem::path& path, std::string_view text);
+
+}  // namespace dtrain::checkpoint

@@ -1,0 +1,162 @@
+#include "checkpoint/manifest.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <utility>
+
+#include "checkpoint/file_io.hpp"
+#include "checkpoint/sha256.hpp"
+#include "core/error.hpp"
+
+namespace dtrain::checkpoint {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kVersion = 1;
+constexpr const char* kFormat = "dtrain.checkpoint";
+constexpr const char* kTakeAnother = "take another checkpoint";
+
+Json to_json(const TensorEntry& tensor) {
+  Json slices = Json::array();
+  for (const auto& slice : tensor.slices) {
+    slices.push_back({{"file", slice.file}, {"offset", slice.offset}, {"shape", slice.shape}});
+  }
+  return {
+      {"name", tensor.name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"slices", std::move(slices)}};
+}
+
+Json to_json(const Manifest& manifest) {
+  const CheckpointInfo& info = manifest.info;
+  Json json = {{"format", kFormat},
+               {"version", kVersion},
+               {"step", info.step},
+               {"epoch", info.epoch},
+               {"position", {{"samples", info.position_samples}}},
+               {"model", info.model},
+               {"dataset", info.dataset},
+               {"seed", info.seed},
+               {"micro_batches", info.micro_batches},
+               {"config", info.config},
+               {"dtrain_version", info.dtrain_version},
+               {"files", Json::array()},
+               {"tensors", Json::array()}};
+  for (const auto& file : manifest.files) {
+    json["files"].push_back({{"file", file.file}, {"bytes", file.bytes}, {"sha256", file.sha256}});
+  }
+  for (const auto& tensor : manifest.tensors) json["tensors"].push_back(to_json(tensor));
+  return json;
+}
+
+/// A name that stays inside the checkpoint's folder.
+std::string plain_name(const Json& json) {
+  const auto name = json.get<std::string>();
+  const bool plain = !name.empty() && name.find('/') == std::string::npos && name != "." && name != "..";
+  if (!plain)
+    throw checkpoint_error(fmt::format("lists the file \"{}\"", name), "manifest.json", kTakeAnother);
+  return name;
+}
+
+Manifest from_json(const Json& json) {
+  Manifest manifest;
+  CheckpointInfo& info = manifest.info;
+  json.at("step").get_to(info.step);
+  json.at("epoch").get_to(info.epoch);
+  json.at("position").at("samples").get_to(info.position_samples);
+  json.at("model").get_to(info.model);
+  json.at("dataset").get_to(info.dataset);
+  json.at("seed").get_to(info.seed);
+  json.at("micro_batches").get_to(info.micro_batches);
+  json.at("config").get_to(info.config);
+  json.at("dtrain_version").get_to(info.dtrain_version);
+  for (const auto& file : json.at("files")) {
+    manifest.files.push_back({.file = plain_name(file.at("file")),
+                              .bytes = file.at("bytes").get<std::int64_t>(),
+                              .sha256 = file.at("sha256").get<std::string>()});
+  }
+  for (const auto& tensor : json.at("tensors")) {
+    TensorEntry entry;
+    tensor.at("name").get_to(entry.name);
+    tensor.at("dtype").get_to(entry.dtype);
+    tensor.at("shape").get_to(entry.shape);
+    for (const auto& slice : tensor.at("slices")) {
+      entry.slices.push_back({.file = plain_name(slice.at("file")),
+                              .offset = slice.at("offset").get<std::vector<std::int64_t>>(),
+                              .shape = slice.at("shape").get<std::vector<std::int64_t>>()});
+    }
+    manifest.tensors.push_back(std::move(entry));
+  }
+  return manifest;
+}
+
+std::string read_text(const std::filesystem::path& path) {
+  const RawFile file(path, RawFile::Access::read);
+  std::string text(static_cast<std::size_t>(file.bytes()), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
+void check_format(const Json& json, const std::string& file) {
+  if (json.at("format") != kFormat)
+    throw checkpoint_error("is not a checkpoint's manifest", file, kTakeAnother);
+  const auto version = json.at("version").get<int>();
+  if (version == kVersion) return;
+  throw checkpoint_error(fmt::format("has version {}, this dtrain reads {}", version, kVersion), file,
+                         "use the dtrain that wrote it");
+}
+
+}  // namespace
+
+std::int64_t TensorEntry::bytes() const {
+  return std::accumulate(shape.begin(), shape.end(), element_bytes(dtype), std::multiplies<>());
+}
+
+const TensorEntry* Manifest::find(const std::string& name) const {
+  const auto found =
+      std::find_if(tensors.begin(), tensors.end(), [&](const auto& entry) { return entry.name == name; });
+  return found == tensors.end() ? nullptr : &*found;
+}
+
+std::int64_t element_bytes(const std::string& dtype) {
+  if (dtype == "float64" || dtype == "int64") return 8;
+  if (dtype == "float32" || dtype == "int32") return 4;
+  if (dtype == "float16" || dtype == "int16") return 2;
+  if (dtype == "uint8" || dtype == "int8") return 1;
+  throw checkpoint_error("checkpoints have no tensors of this type", dtype, "use a dtrain that has them");
+}
+
+std::string step_folder(std::int64_t step) { return fmt::format("step-{:08}", step); }
+
+void write_manifest(const std::filesystem::path& folder, const Manifest& manifest) {
+  const std::string text = to_json(manifest).dump(1) + "\n";
+  write_text(folder / "manifest.json", text);
+  write_text(folder / "manifest.sha256", sha256_of(text) + "  manifest.json\n");
+}
+
+Manifest read_manifest(const std::filesystem::path& folder) {
+  const auto file = folder / "manifest.json";
+  if (!std::filesystem::exists(file) || !std::filesystem::exists(folder / "manifest.sha256")) {
+    throw checkpoint_error("is not a whole checkpoint: manifest.json or manifest.sha256 is missing",
+                           folder.string(), "name a folder such as runs/NAME/checkpoints/best");
+  }
+  const std::string text = read_text(file);
+  const std::string sum = read_text(folder / "manifest.sha256");
+  if (sum.substr(0, sum.find(' ')) != sha256_of(text)) {
+    throw checkpoint_error("is damaged: its SHA-256 is not that of manifest.sha256", file.string(),
+                           kTakeAnother);
+  }
+  try {
+    const Json json = Json::parse(text);
+    check_format(json, file.string());
+    return from_json(json);
+  } catch (const nlohmann::json::exception& error) {
+    throw checkpoint_error(fmt::format("cannot be understood ({})", error.what()), file.string(),
+                           kTakeAnother);
+  }
+}
+
+}  // namespace dtrain::checkpoint

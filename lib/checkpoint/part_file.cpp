@@ -1,0 +1,100 @@
+#include "checkpoint/part_file.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/file_io.hpp"
+#include "core/error.hpp"
+#include "h5/attribute.hpp"
+#include "h5/dataset.hpp"
+#include "h5/file.hpp"
+#include "h5/library.hpp"
+#include "h5/types.hpp"
+
+namespace dtrain::checkpoint {
+namespace {
+
+using h5::ElementType;
+
+ElementType element_type_of(const std::string& dtype) {
+  constexpr std::array kTypes = {ElementType::float32, ElementType::float64, ElementType::float16,
+                                 ElementType::int64,   ElementType::int32,   ElementType::int16,
+                                 ElementType::int8,    ElementType::uint8};
+  const auto found =
+      std::find_if(kTypes.begin(), kTypes.end(), [&](auto type) { return h5::element_name(type) == dtype; });
+  if (found != kTypes.end()) return *found;
+  throw checkpoint_error("checkpoints have no tensors of this type", dtype, "use a dtrain that has them");
+}
+
+std::span<const std::byte> bytes_of(const TensorRef& tensor) {
+  const std::int64_t bytes = tensor.slice.count() * element_bytes(tensor.dtype);
+  return {static_cast<const std::byte*>(tensor.data), static_cast<std::size_t>(bytes)};
+}
+
+h5::Shape unsigned_shape(const std::vector<std::int64_t>& shape) { return {shape.begin(), shape.end()}; }
+
+/// Where the data of each tensor goes; nothing for one without elements.
+using Places = std::vector<std::optional<std::uint64_t>>;
+
+Places lay_out(const std::filesystem::path& file, std::span<const TensorRef> tensors, h5::Library& library) {
+  Places places;
+  const auto lock = library.lock();
+  h5::File target = h5::create_file(file.string());
+  for (const TensorRef& tensor : tensors) {
+    const h5::Datatype type = h5::file_type(element_type_of(tensor.dtype));
+    const h5::Dataset dataset = h5::create_contiguous(target.id(), tensor.group + "/" + tensor.slice.name,
+                                                      type.id(), unsigned_shape(tensor.slice.extent));
+    h5::write_attribute(dataset.id(), "global_shape", tensor.slice.global_shape);
+    h5::write_attribute(dataset.id(), "offset", tensor.slice.offset);
+    places.push_back(tensor.slice.count() == 0 ? std::nullopt : std::optional(h5::file_offset(dataset)));
+  }
+  target.close();
+  return places;
+}
+
+/// HDF5's errors carry no exit code of ours.
+template <typename Action>
+auto as_checkpoint_error(const std::filesystem::path& file, Action action) {
+  try {
+    return action();
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::checkpoint) throw;
+    throw checkpoint_error(error.problem(), error.subject().empty() ? file.string() : error.subject(),
+                           error.advice().empty() ? "check the disk and the permissions" : error.advice());
+  }
+}
+
+}  // namespace
+
+void write_part(const std::filesystem::path& file, std::span<const TensorRef> tensors, h5::Library& library) {
+  for (const TensorRef& tensor : tensors) tensor.slice.validate();
+  const Places places = as_checkpoint_error(file, [&] { return lay_out(file, tensors, library); });
+  const RawFile raw(file, RawFile::Access::change);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (places[i]) raw.write_at(static_cast<std::int64_t>(*places[i]), bytes_of(tensors[i]));
+  }
+  raw.sync();
+}
+
+void read_part(const std::filesystem::path& file, const std::string& dataset, const std::string& dtype,
+               const std::vector<std::int64_t>& shape, std::span<std::byte> out, h5::Library& library) {
+  if (out.empty()) return;
+  const std::uint64_t place = as_checkpoint_error(file, [&] {
+    const auto lock = library.lock();
+    const h5::File source = h5::open_file(file.string(), h5::Access::read);
+    const h5::Dataset stored = h5::open_dataset(source.id(), dataset);
+    const h5::DatasetInfo facts = h5::info(stored);
+    if (facts.shape != unsigned_shape(shape) || facts.type != element_type_of(dtype)) {
+      throw checkpoint_error("has another shape or type than the manifest says",
+                             file.string() + ":/" + dataset, "take another checkpoint");
+    }
+    return h5::file_offset(stored);
+  });
+  RawFile(file, RawFile::Access::read).read_at(static_cast<std::int64_t>(place), out);
+}
+
+}  // namespace dtrain::checkpoint

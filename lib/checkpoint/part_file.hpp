@@ -1,0 +1,20 @@
+#pragma once
+
+#include <filesystem>
+#include <span>
+
+#include "checkpoint/writer.hpp"
+
+namespace dtrain::checkpoint {
+
+/// Writes one HDF5 file with `/GROUP/NAME` for each tensor, contiguous, with the attributes global_shape and
+/// offset, and syncs it. HDF5 only lays the file out; the data goes past it, so that its lock is held for
+/// moments. Throws Error (exit code 4).
+void write_part(const std::filesystem::path& file, std::span<const TensorRef> tensors, h5::Library& library);
+
+/// Fills `out` with the slice `dataset` (a path in the file), whose shape must be `shape`.
+/// Throws Error (exit code 4).
+void read_part(const std::filesystem::path& file, const std::string& dataset, const std::string& dtype,
+               const std::vector<std::int64_t>& shape, std::span<std::byte> out, h5::Library& library);
+
+}  // namespace dtrain::checkpoint

@@ -1,0 +1,90 @@
+#include "checkpoint/reader.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/part_file.hpp"
+#include "checkpoint/sha256.hpp"
+#include "core/error.hpp"
+#include "core/slice.hpp"
+
+namespace dtrain::checkpoint {
+namespace {
+
+constexpr const char* kTakeAnother = "take another checkpoint";
+
+void verify(const std::filesystem::path& folder, const FileEntry& entry) {
+  const auto path = folder / entry.file;
+  if (!std::filesystem::exists(path)) throw checkpoint_error("is missing", path.string(), kTakeAnother);
+  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(path));
+  if (bytes != entry.bytes) {
+    throw checkpoint_error(fmt::format("is damaged: {} bytes instead of {}", bytes, entry.bytes),
+                           path.string(), kTakeAnother);
+  }
+  if (sha256_of_file(path) != entry.sha256) {
+    throw checkpoint_error("is damaged: its SHA-256 is not that of the manifest", path.string(),
+                           kTakeAnother);
+  }
+}
+
+/// Copies a slice, row by row of its last dim, to its place in the whole tensor.
+void scatter(const Slice& slice, std::span<const std::byte> from, std::size_t item_bytes,
+             std::span<std::byte> to) {
+  const std::size_t dims = slice.extent.size();
+  const std::size_t row_bytes = static_cast<std::size_t>(slice.extent.back()) * item_bytes;
+  std::vector<std::int64_t> index(dims, 0);
+  for (std::size_t at = 0; at < from.size(); at += row_bytes) {
+    std::int64_t place = 0;
+    for (std::size_t d = 0; d < dims; ++d) place = place * slice.global_shape[d] + slice.offset[d] + index[d];
+    std::copy_n(from.data() + at, row_bytes, to.data() + static_cast<std::size_t>(place) * item_bytes);
+    for (std::size_t d = dims - 1; d-- > 0;) {  // the next row; the last dim stays 0
+      if (++index[d] < slice.extent[d]) break;
+      index[d] = 0;
+    }
+  }
+}
+
+}  // namespace
+
+CheckpointReader::CheckpointReader(std::filesystem::path folder, Manifest manifest, h5::Library& library)
+    : folder_(std::move(folder)), manifest_(std::move(manifest)), library_(&library) {}
+
+void CheckpointReader::read(const std::string& name, const std::string& dtype,
+                            std::span<std::byte> out) const {
+  const TensorEntry* tensor = manifest_.find(name);
+  const std::string subject = folder_.string() + ":" + name;
+  if (tensor == nullptr) throw checkpoint_error("there is no such tensor", subject, kTakeAnother);
+  if (tensor->dtype != dtype || tensor->bytes() != static_cast<std::int64_t>(out.size())) {
+    throw checkpoint_error(
+        fmt::format("holds {} of {} bytes, not {} of {}", tensor->dtype, tensor->bytes(), dtype, out.size()),
+        subject, "take a checkpoint of this model and precision");
+  }
+  const auto item_bytes = static_cast<std::size_t>(element_bytes(dtype));
+  std::size_t filled = 0;
+  for (const SliceEntry& entry : tensor->slices) {
+    const Slice slice{
+        .name = name, .global_shape = tensor->shape, .offset = entry.offset, .extent = entry.shape};
+    slice.validate();
+    const std::size_t bytes = static_cast<std::size_t>(slice.count()) * item_bytes;
+    filled += bytes;
+    if (slice.is_whole()) {
+      read_part(folder_ / entry.file, name, dtype, entry.shape, out, *library_);
+      continue;
+    }
+    std::vector<std::byte> part(bytes);
+    read_part(folder_ / entry.file, name, dtype, entry.shape, part, *library_);
+    scatter(slice, part, item_bytes, out);
+  }
+  if (filled != out.size()) throw checkpoint_error("its slices do not cover it once", subject, kTakeAnother);
+}
+
+CheckpointReader load(const std::filesystem::path& folder, h5::Library& library) {
+  Manifest manifest = read_manifest(folder);
+  for (const FileEntry& file : manifest.files) verify(folder, file);
+  return {folder, std::move(manifest), library};
+}
+
+}  // namespace dtrain::checkpoint
