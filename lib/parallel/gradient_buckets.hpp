@@ -6,6 +6,7 @@
 
 #include "comm/group.hpp"
 #include "comm/queue.hpp"
+#include "core/slice.hpp"
 #include "parallel/flat_parameters.hpp"
 
 namespace dtrain::parallel {
