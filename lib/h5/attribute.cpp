@@ -31,6 +31,7 @@ void write(hid_t object, const std::string& name, hid_t in_file, hid_t in_memory
   const Attribute attribute(
       check_id(H5Acreate2(object, name.c_str(), in_file, space.id(), H5P_DEFAULT, H5P_DEFAULT),
                "cannot be created", object, attribute_name(name)));
+  if (values == nullptr) return;  // of an empty vector, which HDF5 refuses to write
   check(H5Awrite(attribute.id(), in_memory, values), "cannot be written", object, attribute_name(name));
 }
 
@@ -49,6 +50,7 @@ std::vector<T> read_numbers(hid_t object, const std::string& name) {
   const SilentErrors silent;
   const Attribute attribute = open(object, name);
   std::vector<T> values(count(attribute, subject(object, name)));
+  if (values.empty()) return values;
   check(H5Aread(attribute.id(), native_type(element_of<T>()), values.data()), "is not a number", object,
         attribute_name(name));
   return values;

@@ -1,0 +1,163 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <fstream>
+#include <numeric>
+#include <span>
+
+#include "checkpoint/reader.hpp"
+#include "checkpoint/sha256.hpp"
+#include "checkpoint/support.hpp"
+#include "checkpoint/writer.hpp"
+#include "core/error.hpp"
+#include "h5/library.hpp"
+
+namespace dtrain::checkpoint {
+namespace {
+
+namespace fs = std::filesystem;
+using testing::HasSubstr;
+
+void flip_byte(const fs::path& file, std::int64_t at) {
+  std::fstream stream(file, std::ios::in | std::ios::out | std::ios::binary);
+  stream.seekg(at);
+  const char byte = static_cast<char>(stream.get());
+  stream.seekp(at);
+  stream.put(static_cast<char>(byte ^ 1));
+}
+
+/// What loading says, and that it says it with exit code 4.
+std::string refusal(const fs::path& folder, h5::Library& library) {
+  try {
+    load(folder, library);
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::checkpoint);
+    return error.what();
+  }
+  return "loaded";
+}
+
+template <typename T>
+std::vector<T> read(const CheckpointReader& reader, const std::string& name, const std::string& dtype,
+                    std::size_t n) {
+  std::vector<T> values(n);
+  reader.read(name, dtype, std::as_writable_bytes(std::span(values)));
+  return values;
+}
+
+class CheckpointTest : public testing::Test {
+ protected:
+  fs::path save_small() { return save(folder.path(), state.info, state.tensors(), library); }
+  TemporaryFolder folder;
+  h5::Library library;
+  SmallState state;
+};
+
+TEST_F(CheckpointTest, GivesBackWhatWasSaved) {
+  const auto target = save_small();
+  EXPECT_EQ(target.filename(), "step-00000500");
+  const auto reader = load(target, library);
+  EXPECT_EQ(reader.info().step, 500);
+  EXPECT_EQ(reader.info().epoch, 2);
+  EXPECT_EQ(reader.info().position_samples, 32000);
+  EXPECT_EQ(reader.info().model, "mlp");
+  EXPECT_EQ(reader.info().dataset, "mnist");
+  EXPECT_EQ(reader.info().seed, 7U);
+  EXPECT_EQ(reader.info().micro_batches, 8);
+  EXPECT_EQ(reader.info().config, "model = \"mlp\"\n");
+  EXPECT_EQ(read<float>(reader, "model/fc.weight", "float32", 6), state.weight);
+  EXPECT_EQ(read<double>(reader, "model/fc.bias", "float64", 2), state.bias);
+  EXPECT_EQ(read<std::int64_t>(reader, "model/bn.num_batches_tracked", "int64", 1),
+            std::vector<std::int64_t>{42});
+  EXPECT_EQ(read<float>(reader, "optimizer/exp_avg/fc.weight", "float32", 6), state.average);
+  EXPECT_EQ(read<float>(reader, "model/empty", "float32", 0), std::vector<float>{});
+}
+
+TEST_F(CheckpointTest, JoinsSlicesOfATensor) {
+  // Columns 0-1 and 2-4 of a [3, 5] tensor, each contiguous where it is held. One part cannot hold two slices
+  // of a name, so the second is saved on its own and the manifests are joined.
+  std::vector<float> whole(15);
+  std::iota(whole.begin(), whole.end(), 0.0F);
+  const std::vector<float> left = {0, 1, 5, 6, 10, 11};
+  const std::vector<float> right = {2, 3, 4, 7, 8, 9, 12, 13, 14};
+  const auto slice = [](std::int64_t offset, std::int64_t columns) {
+    return Slice{.name = "w", .global_shape = {3, 5}, .offset = {0, offset}, .extent = {3, columns}};
+  };
+  const std::vector<TensorRef> first = {{.slice = slice(0, 2), .data = left.data()}};
+  const std::vector<TensorRef> second = {{.slice = slice(2, 3), .data = right.data()}};
+  const auto target = save(folder.path() / "a", state.info, first, library);
+  const auto other = save(folder.path() / "b", state.info, second, library);
+  EXPECT_THROW(read<float>(load(target, library), "model/w", "float32", 15), Error);  // half of it is missing
+  fs::copy_file(other / "part-00000.h5", target / "part-00001.h5");
+  Manifest joined = read_manifest(target);
+  Manifest added = read_manifest(other);
+  added.files[0].file = added.tensors[0].slices[0].file = "part-00001.h5";
+  joined.files.push_back(added.files[0]);
+  joined.tensors[0].slices.push_back(added.tensors[0].slices[0]);
+  write_manifest(target, joined);
+  EXPECT_EQ(read<float>(load(target, library), "model/w", "float32", 15), whole);
+}
+
+TEST_F(CheckpointTest, NamesTheFileWithAFlippedByte) {
+  const auto target = save_small();
+  const auto bytes = static_cast<std::int64_t>(fs::file_size(target / "part-00000.h5"));
+  for (const std::int64_t at : {std::int64_t{0}, bytes / 2, bytes - 1}) {
+    flip_byte(target / "part-00000.h5", at);
+    EXPECT_THAT(refusal(target, library), HasSubstr("part-00000.h5: is damaged"));
+    flip_byte(target / "part-00000.h5", at);
+  }
+  flip_byte(target / "manifest.json", 20);
+  EXPECT_THAT(refusal(target, library), HasSubstr("manifest.json: is damaged"));
+  flip_byte(target / "manifest.json", 20);
+  EXPECT_EQ(refusal(target, library), "loaded");
+}
+
+TEST_F(CheckpointTest, NamesAFileThatIsShortOrMissing) {
+  const auto target = save_small();
+  fs::resize_file(target / "part-00000.h5", fs::file_size(target / "part-00000.h5") - 1);
+  EXPECT_THAT(refusal(target, library), HasSubstr("part-00000.h5: is damaged"));
+  fs::remove(target / "part-00000.h5");
+  EXPECT_THAT(refusal(target, library), HasSubstr("part-00000.h5: is missing"));
+  fs::remove(target / "manifest.sha256");
+  EXPECT_THAT(refusal(target, library), HasSubstr("is not a whole checkpoint"));
+}
+
+TEST_F(CheckpointTest, RefusesTheWrongTensorTypeOrSize) {
+  const auto reader = load(save_small(), library);
+  EXPECT_THROW(read<float>(reader, "model/fc.weights", "float32", 6), Error);
+  EXPECT_THROW(read<float>(reader, "model/fc.weight", "float32", 5), Error);
+  EXPECT_THROW(read<double>(reader, "model/fc.weight", "float64", 3), Error);
+}
+
+TEST_F(CheckpointTest, ReplacesAnOlderOneOfTheSameStepAndLeavesNothingElse) {
+  save_small();
+  state.weight[0] = 100.0F;
+  const auto target = save_small();
+  EXPECT_EQ(read<float>(load(target, library), "model/fc.weight", "float32", 6), state.weight);
+  EXPECT_EQ(std::distance(fs::directory_iterator(folder.path()), fs::directory_iterator()), 1);
+}
+
+TEST_F(CheckpointTest, LeavesNothingBehindWhenItFails) {
+  auto tensors = state.tensors();
+  tensors[1].slice.name = "fc.weight";  // a second one of that name cannot be created
+  EXPECT_THROW(save(folder.path(), state.info, tensors, library), Error);
+  EXPECT_TRUE(fs::is_empty(folder.path()));
+}
+
+TEST_F(CheckpointTest, BestPointsToTheStepLastMarked) {
+  save_small();
+  state.info.step = 750;
+  save_small();
+  mark_best(folder.path(), 500);
+  EXPECT_EQ(load(folder.path() / "best", library).info().step, 500);
+  mark_best(folder.path(), 750);
+  EXPECT_EQ(load(folder.path() / "best", library).info().step, 750);
+}
+
+TEST(Sha256Test, GivesThePublishedDigests) {  // FIPS 180-4, examples
+  EXPECT_EQ(sha256_of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
+  EXPECT_EQ(sha256_of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
+}
+
+}  // namespace
+}  // namespace dtrain::checkpoint
