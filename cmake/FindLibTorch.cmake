@@ -20,14 +20,14 @@ find_library(LibTorch_CUDA_LIBRARY torch_cuda PATHS "${TORCH_HOME}/lib" NO_DEFAU
 find_library(LibTorch_C10_CUDA_LIBRARY c10_cuda PATHS "${TORCH_HOME}/lib" NO_DEFAULT_PATH)
 mark_as_advanced(LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY LibTorch_CUDA_LIBRARY LibTorch_C10_CUDA_LIBRARY)
 
-if(EXISTS "${TORCH_HOME}/include/torch/version.h" OR EXISTS "${TORCH_HOME}/include/torch/headeronly/version.h")
-  foreach(_header torch/headeronly/version.h torch/version.h torch/csrc/api/include/torch/version.h)
-    if(EXISTS "${TORCH_HOME}/include/${_header}" AND NOT LibTorch_VERSION)
-      file(STRINGS "${TORCH_HOME}/include/${_header}" _line REGEX "#define TORCH_VERSION \"")
-      string(REGEX MATCH "[0-9]+\\.[0-9]+\\.[0-9]+" LibTorch_VERSION "${_line}")
+foreach(_header torch/headeronly/version.h torch/csrc/api/include/torch/version.h)  # the latter before 2.9
+  if(EXISTS "${TORCH_HOME}/include/${_header}" AND NOT LibTorch_VERSION)
+    file(READ "${TORCH_HOME}/include/${_header}" _text)
+    if(_text MATCHES "TORCH_VERSION_MAJOR ([0-9]+).*TORCH_VERSION_MINOR ([0-9]+).*TORCH_VERSION_PATCH ([0-9]+)")
+      set(LibTorch_VERSION "${CMAKE_MATCH_1}.${CMAKE_MATCH_2}.${CMAKE_MATCH_3}")
     endif()
-  endforeach()
-endif()
+  endif()
+endforeach()
 
 find_package_handle_standard_args(LibTorch
   REQUIRED_VARS LibTorch_CPU_LIBRARY LibTorch_C10_LIBRARY TORCH_HOME VERSION_VAR LibTorch_VERSION
