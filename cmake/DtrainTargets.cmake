@@ -36,6 +36,11 @@ target_link_libraries(dtrain_torch_pch PRIVATE LibTorch::cpu dtrain_options)
 function(dtrain_use_torch target)
   target_link_libraries(${target} PUBLIC LibTorch::cpu)
   target_precompile_headers(${target} REUSE_FROM dtrain_torch_pch)
+  get_target_property(type ${target} TYPE)
+  if(type STREQUAL "EXECUTABLE")  # otherwise -fPIE, for which the shared header would not do
+    set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
+    target_compile_options(${target} PRIVATE -fPIC)
+  endif()
 endfunction()
 
 # dtrain_add_library(NAME [TORCH] SOURCES a.cpp ... PUBLIC targets ... PRIVATE targets ...)
