@@ -1,0 +1,28 @@
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "h5/library.hpp"
+
+namespace dtrain::app {
+
+/// What `dtrain report RUN... [--compare] [--csv] [--follow]` asks for.
+struct ReportOptions {
+  std::vector<std::string> runs;  ///< Run folders, or their results.h5; at least one.
+  bool compare = false;           ///< One column per run instead of one report after the other.
+  bool csv = false;               ///< The rows of /epochs (with --compare: the summary), comma-separated.
+  bool follow = false;            ///< Prints new epochs as they come until the run has ended. One run only.
+  double follow_interval_s = 1;   ///< Between two looks.
+};
+
+/// Prints the report of finished, running and killed runs to `out`; text is at most 100 columns wide. Returns
+/// when everything is printed (with follow: when the run has ended or `stopped` says so, which may be empty).
+/// Throws Error: exit code 2 when an option does not fit or a folder is no run, 3 when a results file is
+/// damaged or of another version.
+void report(h5::Library& library, const ReportOptions& options, std::ostream& out,
+            const std::function<bool()>& stopped = {});
+
+}  // namespace dtrain::app
