@@ -36,6 +36,8 @@ target_link_libraries(dtrain_torch_pch PRIVATE LibTorch::cpu dtrain_options)
 function(dtrain_use_torch target)
   target_link_libraries(${target} PUBLIC LibTorch::cpu)
   target_precompile_headers(${target} REUSE_FROM dtrain_torch_pch)
+  # LibTorch's include folder has a newer fmt than the system's library; its headers do without a library.
+  target_compile_definitions(${target} PRIVATE FMT_HEADER_ONLY=1)
   get_target_property(type ${target} TYPE)
   if(type STREQUAL "EXECUTABLE")  # otherwise -fPIE, for which the shared header would not do
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
