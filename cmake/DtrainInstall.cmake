@@ -1,1 +1,29 @@
-# filled with the install rules
+# `cmake --install` gives a tree that can be moved: bin/dtrain, lib/*.a, include/dtrain/FOLDER/*.hpp, and what
+# find_package(dtrain) needs. LibTorch and MPI stay where they are; the program finds them by its RPATH.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/dtrain")
+
+get_property(_libraries GLOBAL PROPERTY DTRAIN_LIBRARIES)
+list(TRANSFORM _libraries PREPEND dtrain_)
+install(TARGETS ${_libraries} EXPORT dtrainTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+install(DIRECTORY lib/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/dtrain" FILES_MATCHING PATTERN "*.hpp")
+
+if(TARGET dtrain_app)
+  # The CUDA module is looked for beside the program's own libraries, LibTorch and MPI where they were at build time.
+  set_target_properties(dtrain_app PROPERTIES
+    INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}" INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS dtrain_app RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+endif()
+if(TARGET dtrain_cuda)
+  set_target_properties(dtrain_cuda PROPERTIES INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON)
+  install(TARGETS dtrain_cuda LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+endif()
+
+install(EXPORT dtrainTargets NAMESPACE dtrain:: DESTINATION "${_package_dir}")
+configure_package_config_file(cmake/dtrainConfig.cmake.in "${CMAKE_CURRENT_BINARY_DIR}/dtrainConfig.cmake"
+  INSTALL_DESTINATION "${_package_dir}")
+write_basic_package_version_file("${CMAKE_CURRENT_BINARY_DIR}/dtrainConfigVersion.cmake"
+  COMPATIBILITY SameMinorVersion)
+install(FILES "${CMAKE_CURRENT_BINARY_DIR}/dtrainConfig.cmake" "${CMAKE_CURRENT_BINARY_DIR}/dtrainConfigVersion.cmake"
+  cmake/FindLibTorch.cmake DESTINATION "${_package_dir}")

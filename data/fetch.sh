@@ -1,0 +1,86 @@
+#!/usr/bin/env bash
+# Gets the original files of a dataset, checks them, and stages them for dtrain. Files that are there already and
+# whole are kept; a dataset that is staged already is left alone. Exit codes as dtrain's: 2 usage, 3 data.
+set -euo pipefail
+here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+top=$(dirname "$here")
+
+names() { find "$here" -maxdepth 1 -name '*.recipe' -printf '%f\n' | sed 's/\.recipe$//' | sort | paste -sd' '; }
+usage() {
+  cat <<EOF
+usage: data/fetch.sh NAME [--mirror DIR] [--data-root DIR] [--raw-root DIR] [--no-stage]
+  NAME             one of: $(names)
+  --mirror DIR     take the files from DIR/NAME/ instead of the network
+  --data-root DIR  stage into DIR/NAME (default: data/staged)
+  --raw-root DIR   keep the original files in DIR/NAME (default: data/raw)
+  --no-stage       only get and check the original files
+EOF
+}
+fail() { printf 'fetch: %s\n' "$2" >&2; exit "$1"; }
+
+name='' mirror='' data_root=$top/data/staged raw_root=$top/data/raw stage=yes
+while (($#)); do
+  case $1 in
+    --mirror | --data-root | --raw-root)
+      [[ -n ${2:-} ]] || fail 2 "$1 needs a folder; see data/fetch.sh --help"
+      case $1 in --mirror) mirror=$2 ;; --data-root) data_root=$2 ;; --raw-root) raw_root=$2 ;; esac
+      shift 2 ;;
+    --no-stage) stage=no; shift ;;
+    --help | -h) usage; exit 0 ;;
+    -*) fail 2 "unknown option '$1'; see data/fetch.sh --help" ;;
+    *) [[ -z $name ]] || fail 2 "one dataset at a time, not '$name' and '$1'"; name=$1; shift ;;
+  esac
+done
+[[ -n $name ]] || { usage >&2; exit 2; }
+recipe=$here/$name.recipe
+[[ $name != */* && -r $recipe ]] || fail 3 "no recipe for the dataset '$name'; there are: $(names)"
+[[ -z $mirror || -d $mirror/$name ]] || fail 3 "$mirror/$name: no such folder; --mirror names the folder above $name"
+
+raw=$raw_root/$name
+mkdir -p "$raw" 2>/dev/null || fail 3 "cannot write to $raw; choose another --raw-root"
+part=''
+trap '[[ -z $part ]] || rm -f "$part"' EXIT
+
+matches() { [[ $(sha256sum <"$1" | cut -d' ' -f1) == "$2" ]]; }
+
+get() {  # FILE SHA256: into $raw, whole or not at all
+  local file=$1 sha256=$2 source sources=() wrong=''
+  if [[ -r $raw/$file ]] && matches "$raw/$file" "$sha256"; then return 0; fi
+  if [[ -n $mirror ]]; then
+    [[ -r $mirror/$name/$file ]] || fail 3 "$mirror/$name/$file: not there; put it there or leave --mirror out"
+    sources=("file://$(cd "$mirror/$name" && pwd)/$file")
+  else
+    mapfile -t sources < <(sed -n "s|^url \(.*\)|\1/$file|p" "$recipe")
+  fi
+  part=$raw/$file.part
+  for source in "${sources[@]}"; do
+    echo "fetch: $source"
+    curl --fail --silent --location --connect-timeout 20 --speed-limit 1000 --speed-time 30 --retry 2 \
+      --output "$part" "$source" || continue
+    if matches "$part" "$sha256"; then
+      mv "$part" "$raw/$file"
+      part=''
+      return 0
+    fi
+    wrong=$source
+  done
+  [[ -z $wrong ]] ||
+    fail 3 "$wrong: its SHA-256 is not that of data/$name.recipe; the copy is damaged or changed, take another with --mirror DIR"
+  fail 3 "cannot download $file of $name; check the network, or copy the files to DIR/$name/ and say --mirror DIR"
+}
+
+command -v curl >/dev/null || fail 2 "curl is missing; run jobs/setup.sh"
+while read -r sha256 file; do
+  get "$file" "$sha256"
+done < <(grep -E '^[0-9a-f]{64} ' "$recipe")
+echo "fetch: $name is complete and checked in $raw"
+[[ $stage == yes ]] || exit 0
+
+if [[ -e $data_root/$name/dataset.json ]]; then
+  echo "fetch: $data_root/$name is staged already; remove that folder to stage it again"
+  exit 0
+fi
+[[ -x $top/dtrain ]] || fail 2 "./dtrain is not built yet; run jobs/build.sh and call this again"
+# shellcheck source=jobs/env.sh
+. "$top/jobs/env.sh"
+"$top/dtrain" stage "$name" --from "$raw" --data-root "$data_root"

@@ -1,0 +1,25 @@
+#!/usr/bin/env bash
+# install_test.sh CMAKE BUILD_DIR SOURCE_DIR: installs, moves the tree, builds and runs a program against the moved
+# copy, and starts the moved dtrain with an empty environment.
+set -euo pipefail
+cmake=$1 build=$2 source=$3
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+"$cmake" --install "$build" --prefix "$scratch/first" >"$scratch/install.log" || { cat "$scratch/install.log"; exit 1; }
+mv "$scratch/first" "$scratch/moved"
+if grep -rlF "$scratch/first" "$scratch/moved"; then
+  echo "these installed files name the folder they were installed to" >&2
+  exit 1
+fi
+if grep -rlF "$build" "$scratch"/moved/lib*/cmake; then
+  echo "these package files name the build folder" >&2
+  exit 1
+fi
+
+"$cmake" -S "$source/consumer" -B "$scratch/build" -DCMAKE_PREFIX_PATH="$scratch/moved" -DCMAKE_BUILD_TYPE=Release
+"$cmake" --build "$scratch/build"
+answer=$("$scratch/build/consumer")
+[[ $answer == "mesh data=2,pipe=2,tensor=1" ]] || { echo "the program says: $answer" >&2; exit 1; }
+
+env -i "$scratch/moved/bin/dtrain" --version

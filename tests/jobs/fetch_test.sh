@@ -1,0 +1,44 @@
+#!/usr/bin/env bash
+# fetch_test.sh ROOT: data/fetch.sh takes whole files only, says in one sentence what is wrong, and leaves no halves.
+set -euo pipefail
+root=$1
+# shellcheck source=tests/jobs/check.sh
+. "$root/tests/jobs/check.sh"
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+
+# A copy of the script with a recipe of its own, so that the test needs neither network nor datasets.
+mkdir -p "$scratch/data" "$scratch/mirror/tiny" "$scratch/empty/tiny"
+cp "$root/data/fetch.sh" "$scratch/data"
+printf 'images\n' >"$scratch/mirror/tiny/images.gz"
+printf 'labels\n' >"$scratch/mirror/tiny/labels.gz"
+{
+  echo "url file://$scratch/nowhere"
+  (cd "$scratch/mirror/tiny" && sha256sum images.gz labels.gz | sed 's/  / /')
+} >"$scratch/data/tiny.recipe"
+fetch=("$scratch/data/fetch.sh" --raw-root "$scratch/raw")
+
+check 2 usage: "${fetch[@]}"
+check 2 "unknown option '--mirrors'" "${fetch[@]}" tiny --mirrors x
+check 2 "--mirror needs a folder" "${fetch[@]}" tiny --mirror
+check 3 "no recipe for the dataset 'nope'; there are: tiny" "${fetch[@]}" nope
+check 3 "no such folder" "${fetch[@]}" tiny --mirror "$scratch/nowhere"
+check 3 "images.gz: not there" "${fetch[@]}" tiny --mirror "$scratch/empty"
+check 3 "cannot download images.gz of tiny; check the network" "${fetch[@]}" tiny
+check 0 "tiny is complete and checked" "${fetch[@]}" tiny --mirror "$scratch/mirror" --no-stage
+rm -r "$scratch/mirror/tiny"
+check 0 "tiny is complete and checked" "${fetch[@]}" tiny --no-stage  # nothing is fetched twice
+check 2 "./dtrain is not built yet" "${fetch[@]}" tiny
+
+mkdir -p "$scratch/bad/tiny"
+printf 'imagEs\n' >"$scratch/bad/tiny/images.gz"
+check 3 "SHA-256 is not that of data/tiny.recipe" \
+  "$scratch/data/fetch.sh" tiny --raw-root "$scratch/other" --mirror "$scratch/bad"
+check 0 "0" sh -c "ls '$scratch/other/tiny' | wc -l"
+
+for recipe in "$root"/data/*.recipe; do
+  grep -qE '^url https?://' "$recipe" || { echo "FAILED: $recipe has no url"; failures=1; }
+  grep -qE '^[0-9a-f]{64} [^ ]+$' "$recipe" || { echo "FAILED: $recipe has no file"; failures=1; }
+  grep -qi '^# licence' "$recipe" || { echo "FAILED: $recipe does not state the licence"; failures=1; }
+done
+finish
