@@ -27,6 +27,10 @@ constexpr std::size_t element_bytes(ElementType type) {
   return 0;
 }
 
+/// What numbers of a type that is not accepted become: floats float32 and integers int64 where that is
+/// accepted, otherwise the first of `accepted`.
+ElementType conversion_for(bool floating, std::span<const ElementType> accepted);
+
 /// The product of `shape`; 1 for a scalar.
 std::int64_t element_count(std::span<const std::int64_t> shape);
 

@@ -1,0 +1,136 @@
+#include "data/npy.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <string>
+
+#include "core/error.hpp"
+#include "data/file_column.hpp"
+
+namespace dtrain::data {
+namespace {
+
+constexpr std::array<unsigned char, 6> kMagic = {0x93, 'N', 'U', 'M', 'P', 'Y'};
+
+struct NpyHeader {
+  std::string descr;  ///< E.g. `<f4`.
+  std::vector<std::int64_t> shape;
+  std::uint64_t data_offset = 0;
+};
+
+Error npy_error(std::string_view problem, const std::string& name) {
+  return data_error(problem, name, "write it with numpy.save from a C-ordered array of numbers");
+}
+
+/// The text between `key` and what follows it, in the header's Python dictionary.
+std::string after(const std::string& text, const std::string& key, const std::string& name) {
+  const std::size_t at = text.find("'" + key + "':");
+  if (at == std::string::npos) throw npy_error("has no " + key + " in its header", name);
+  return text.substr(text.find_first_not_of(' ', at + key.size() + 3));
+}
+
+NpyHeader read_header(const ReadOnlyFile& file) {
+  std::array<unsigned char, 12> start{};
+  if (file.bytes() < start.size()) throw npy_error("is truncated", file.name());
+  file.read(0, start.size(), start.data());
+  if (!std::equal(kMagic.begin(), kMagic.end(), start.begin()))
+    throw npy_error("is not a .npy file", file.name());
+  const bool first_version = start[6] == 1;
+  const std::size_t begin = first_version ? 10 : 12;
+  std::size_t length = start[8] | static_cast<std::size_t>(start[9]) << 8;
+  if (!first_version)
+    length |= static_cast<std::size_t>(start[10]) << 16 | static_cast<std::size_t>(start[11]) << 24;
+  if (begin + length > file.bytes()) throw npy_error("is truncated in its header", file.name());
+  std::string text(length, ' ');
+  file.read(begin, length, text.data());
+  NpyHeader header{.data_offset = begin + length};
+  const std::string descr = after(text, "descr", file.name());
+  if (descr.empty() || descr[0] != '\'') throw npy_error("holds records, not numbers", file.name());
+  header.descr = descr.substr(1, descr.find('\'', 1) - 1);
+  if (!after(text, "fortran_order", file.name()).starts_with("False"))
+    throw npy_error("is in Fortran order", file.name());
+  std::string dims = after(text, "shape", file.name());
+  dims = dims.substr(0, dims.find(')'));
+  for (std::size_t at = dims.find_first_of("0123456789"); at != std::string::npos;
+       at = dims.find_first_of("0123456789", at)) {
+    std::size_t digits = 0;
+    header.shape.push_back(std::stoll(dims.substr(at), &digits));
+    at += digits;
+  }
+  if (header.shape.empty()) throw npy_error("holds a single value, not an array", file.name());
+  return header;
+}
+
+std::optional<ElementType> stored_type(const std::string& descr) {
+  if (descr == "|u1") return ElementType::uint8;
+  if (descr == "<i4") return ElementType::int32;
+  if (descr == "<i8") return ElementType::int64;
+  if (descr == "<f4") return ElementType::float32;
+  return std::nullopt;
+}
+
+template <typename To, typename From>
+void convert_as(const std::vector<std::byte>& bytes, HostArray& out) {
+  const auto to = out.as<To>();
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    From value;
+    std::memcpy(&value, bytes.data() + i * sizeof(From), sizeof(From));
+    to[i] = static_cast<To>(value);
+  }
+}
+
+template <typename To>
+bool convert_to(const std::string& descr, const std::vector<std::byte>& bytes, HostArray& out) {
+  if (descr == "|b1" || descr == "|u1") return convert_as<To, std::uint8_t>(bytes, out), true;
+  if (descr == "|i1") return convert_as<To, std::int8_t>(bytes, out), true;
+  if (descr == "<i2") return convert_as<To, std::int16_t>(bytes, out), true;
+  if (descr == "<u2") return convert_as<To, std::uint16_t>(bytes, out), true;
+  if (descr == "<i4") return convert_as<To, std::int32_t>(bytes, out), true;
+  if (descr == "<u4") return convert_as<To, std::uint32_t>(bytes, out), true;
+  if (descr == "<i8") return convert_as<To, std::int64_t>(bytes, out), true;
+  if (descr == "<u8") return convert_as<To, std::uint64_t>(bytes, out), true;
+  if (descr == "<f4") return convert_as<To, float>(bytes, out), true;
+  if (descr == "<f8") return convert_as<To, double>(bytes, out), true;
+  return false;
+}
+
+}  // namespace
+
+bool is_npy(const std::filesystem::path& file) {
+  std::ifstream stream(file, std::ios::binary);
+  std::array<char, kMagic.size()> start{};
+  return stream.read(start.data(), start.size()) &&
+         std::memcmp(start.data(), kMagic.data(), kMagic.size()) == 0;
+}
+
+std::shared_ptr<const Column> open_npy(const std::filesystem::path& path,
+                                       const std::vector<ElementType>& accepted) {
+  const auto file = std::make_shared<const ReadOnlyFile>(path);
+  const NpyHeader header = read_header(*file);
+  const auto type = stored_type(header.descr);
+  const std::vector<std::int64_t> row_shape(header.shape.begin() + 1, header.shape.end());
+  const std::int64_t count = element_count(header.shape);
+  const std::size_t item = header.descr.size() == 3 ? static_cast<std::size_t>(header.descr[2] - '0') : 0;
+  if (header.data_offset + static_cast<std::uint64_t>(count) * item > file->bytes())
+    throw npy_error("is truncated", file->name());
+  if (count > 0 && type && std::find(accepted.begin(), accepted.end(), *type) != accepted.end()) {
+    StoredLayout layout{.rows_per_chunk = header.shape[0], .chunks = {{.file_offset = header.data_offset}}};
+    return std::make_shared<FileColumn>(file, "array", *type, row_shape, header.shape[0], std::move(layout),
+                                        FileColumn::Keep::nothing);
+  }
+  std::vector<std::byte> bytes(static_cast<std::size_t>(count) * item);
+  file->read(header.data_offset, bytes.size(), bytes.data());
+  HostArray array;
+  array.reset(accepted.front(), header.shape);
+  const bool known = accepted.front() == ElementType::int64
+                         ? convert_to<std::int64_t>(header.descr, bytes, array)
+                         : convert_to<float>(header.descr, bytes, array);
+  if (!known)
+    throw npy_error("holds numbers of type " + header.descr + ", which dtrain does not read", file->name());
+  return MemoryColumn::of(std::move(array));
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/column.hpp"
+#include "data/dataset.hpp"
+
+namespace dtrain::data {
+
+/// What a format's reader found, before it is split and written.
+struct Originals {
+  std::string task;
+  std::vector<std::string> classes;
+  std::vector<std::int64_t> shape;  ///< Of one sample; the columns may lack a channel dim of 1.
+  std::optional<TokenizerInfo> tokenizer;
+  /// Per split that the original has (at least train): the arrays of the task, in arrays_of_task's order.
+  std::map<std::string, std::vector<std::shared_ptr<const Column>>> splits;
+  std::vector<SourceInfo> sources;
+};
+
+/// Makes sense of one's own arrays: uint8 [n, C, H, W] or [n, H, W] and float32 [n, C, H, W] are images;
+/// float32 [n, F] and [n, T, F] and uint8 [n, F] (converted) are tables. int64 targets are classes, float32 a
+/// regression's values. Fills task, classes, shape and splits["train"]. Throws data_error naming `subject`.
+Originals from_arrays(std::shared_ptr<const Column> inputs, std::shared_ptr<const Column> targets,
+                      const std::string& subject);
+
+/// Class names "0", "1", ... up to the largest target. Throws data_error for a negative one or over a
+/// million.
+std::vector<std::string> classes_of(const std::vector<std::int64_t>& targets, const std::string& subject);
+
+/// Throws data_error unless both have as many rows.
+void require_same_count(const Column& inputs, const Column& targets, const std::string& inputs_name,
+                        const std::string& targets_name);
+
+}  // namespace dtrain::data

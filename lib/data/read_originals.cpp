@@ -1,0 +1,95 @@
+#include "data/read_originals.hpp"
+
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <system_error>
+
+#include "core/error.hpp"
+#include "data/idx.hpp"
+#include "data/npy.hpp"
+#include "data/sha256.hpp"
+#include "data/shard.hpp"
+
+namespace dtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<ElementType> kInputTypes = {ElementType::float32, ElementType::uint8};
+const std::vector<ElementType> kTargetTypes = {ElementType::int64, ElementType::float32};
+
+bool is_hdf5(const fs::path& file) {
+  constexpr std::array<char, 8> kMagic = {'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
+  std::ifstream stream(file, std::ios::binary);
+  std::array<char, 8> start{};
+  return stream.read(start.data(), start.size()) && start == kMagic;
+}
+
+std::string recognise(const StageOptions& options) {
+  if (!options.format.empty()) return options.format;
+  if (!fs::is_directory(options.from)) {
+    if (is_hdf5(options.from)) return "hdf5";
+    if (is_npy(options.from)) return "npy";
+    if (is_idx(options.from))
+      throw data_error("is one IDX file, but images and labels are needed", options.from.string(),
+                       "give the folder that holds both");
+    throw data_error("is not a file that dtrain recognises", options.from.string(),
+                     "give a folder of IDX files, an HDF5 file or .npy arrays");
+  }
+  if (!options.inputs.empty() && is_npy(options.from / options.inputs)) return "npy";
+  if (options.inputs.ends_with(".npy")) return "npy";  // missing or damaged: the reader says which
+  return "idx";
+}
+
+void require_both(const StageOptions& options, const char* example) {
+  if (options.inputs.empty()) throw usage_error("is needed for this format", "--inputs", example);
+  if (options.targets.empty()) throw usage_error("is needed for this format", "--targets", example);
+}
+
+Originals read_hdf5(const StageOptions& options, h5::Library& library) {
+  if (fs::is_directory(options.from))
+    throw usage_error("is a folder", "--from " + options.from.string(), "give the HDF5 file itself");
+  require_both(options, "name the arrays in the file, e.g. --inputs /x --targets /y");
+  const auto columns = open_columns(
+      options.from, {{options.inputs, kInputTypes}, {options.targets, kTargetTypes}}, library, {});
+  const std::string inputs_name = options.from.string() + ":" + options.inputs;
+  require_same_count(*columns[0], *columns[1], inputs_name, options.targets);
+  Originals found = from_arrays(columns[0], columns[1], inputs_name);
+  found.sources.push_back({options.from.filename().string(), sha256_of_file(options.from)});
+  return found;
+}
+
+Originals read_npy(StageOptions options) {
+  if (!fs::is_directory(options.from)) {  // the inputs themselves, the targets beside them
+    if (options.inputs.empty()) options.inputs = options.from.filename().string();
+    options.from = options.from.parent_path();
+  }
+  require_both(options, "name the files, e.g. --inputs x.npy --targets y.npy");
+  const fs::path inputs_file = options.from / options.inputs;
+  const fs::path targets_file = options.from / options.targets;
+  const auto inputs = open_npy(inputs_file, kInputTypes);
+  const auto targets = open_npy(targets_file, kTargetTypes);
+  require_same_count(*inputs, *targets, inputs_file.string(), targets_file.filename().string());
+  Originals found = from_arrays(inputs, targets, inputs_file.string());
+  for (const fs::path& file : {inputs_file, targets_file})
+    found.sources.push_back({file.filename().string(), sha256_of_file(file)});
+  return found;
+}
+
+}  // namespace
+
+Originals read_originals(const StageOptions& options, h5::Library& library) {
+  std::error_code ignored;
+  if (!fs::exists(options.from, ignored))
+    throw data_error("there is no such file or folder", "--from " + options.from.string(), "check the path");
+  const std::string format = recognise(options);
+  if (format == "hdf5") return read_hdf5(options, library);
+  if (format == "npy") return read_npy(options);
+  if (!fs::is_directory(options.from))
+    throw data_error("is not a folder", "--from " + options.from.string(),
+                     "give the folder that holds the IDX files of images and labels");
+  return read_idx_folder(options.from);
+}
+
+}  // namespace dtrain::data

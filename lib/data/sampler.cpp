@@ -1,0 +1,111 @@
+#include "data/sampler.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <numeric>
+
+#include "core/error.hpp"
+#include "kernels/philox.hpp"
+
+namespace dtrain::data {
+namespace {
+
+__extension__ typedef unsigned __int128 Wide;  // for the upper half of a 64-bit product
+
+/// Numbers of [0, bound) from one stream, made a buffer at a time.
+class Draws {
+ public:
+  explicit Draws(const kernels::RandomKey& key) : key_(key) {}
+
+  /// Multiplication instead of a remainder: the bias is below bound / 2^64.
+  std::int64_t below(std::int64_t bound) {
+    if (next_ == words_.size()) refill();
+    const std::uint64_t low = words_[next_];
+    const std::uint64_t high = words_[next_ + 1];
+    next_ += 2;
+    const Wide product = static_cast<Wide>((high << 32) | low) * static_cast<std::uint64_t>(bound);
+    return static_cast<std::int64_t>(product >> 64);
+  }
+
+ private:
+  void refill() {
+    kernels::philox_words(words_.data(), words_.size() / 4, key_, block_);
+    block_ += words_.size() / 4;
+    next_ = 0;
+  }
+  kernels::RandomKey key_;
+  std::uint64_t block_ = 0;
+  std::array<std::uint32_t, 1024> words_{};
+  std::size_t next_ = words_.size();
+};
+
+/// The finaliser of MurmurHash3 (Appleby, public domain): every bit of an id moves every bit of the sum.
+std::uint64_t mixed(std::int64_t id) {
+  std::uint64_t x = static_cast<std::uint64_t>(id) + 0x9E3779B97F4A7C15ULL;
+  x = (x ^ (x >> 33)) * 0xFF51AFD7ED558CCDULL;
+  x = (x ^ (x >> 33)) * 0xC4CEB9FE1A85EC53ULL;
+  return x ^ (x >> 33);
+}
+
+}  // namespace
+
+std::vector<std::int64_t> epoch_order(std::int64_t samples, Order order, std::uint64_t seed,
+                                      std::int64_t epoch) {
+  std::vector<std::int64_t> ids(static_cast<std::size_t>(samples));
+  std::iota(ids.begin(), ids.end(), std::int64_t{0});
+  if (order == Order::identity) return ids;
+  Draws draws({.seed = seed,
+               .purpose = kernels::Purpose::sampling,
+               .major = static_cast<std::uint32_t>(epoch),
+               .minor = 0,
+               .stream = kernels::stream_of("epoch_order")});
+  for (std::int64_t i = samples - 1; i > 0; --i) std::swap(ids[i], ids[draws.below(i + 1)]);
+  return ids;
+}
+
+std::int64_t epoch_steps(std::int64_t samples, std::int64_t global_batch) {
+  require(global_batch >= 1, "a step needs a sample", {.subject = "--global-batch", .code = ExitCode::usage});
+  return (samples + global_batch - 1) / global_batch;
+}
+
+Range step_range(std::int64_t samples, std::int64_t global_batch, std::int64_t step) {
+  return {std::min(step * global_batch, samples), std::min((step + 1) * global_batch, samples)};
+}
+
+Range piece_range(Range step, std::int64_t piece, std::int64_t pieces) {
+  const Range part = part_of(step.size(), piece, pieces);
+  return {step.begin + part.begin, step.begin + part.end};
+}
+
+std::uint64_t sample_hash(std::span<const std::int64_t> ids) {
+  std::uint64_t sum = 0;
+  for (const std::int64_t id : ids) sum += mixed(id);
+  return sum;
+}
+
+std::uint64_t epoch_hash(std::int64_t samples) {
+  std::uint64_t sum = 0;
+  for (std::int64_t id = 0; id < samples; ++id) sum += mixed(id);
+  return sum;
+}
+
+std::vector<PieceRequest> epoch_requests(std::span<const std::int64_t> order, std::int64_t global_batch,
+                                         std::int64_t micro_batches, Range mine, Range steps,
+                                         std::int64_t step_offset) {
+  std::vector<PieceRequest> requests;
+  requests.reserve(static_cast<std::size_t>(steps.size() * mine.size()));
+  const auto samples = static_cast<std::int64_t>(order.size());
+  for (std::int64_t step = steps.begin; step < steps.end; ++step) {
+    const Range whole = step_range(samples, global_batch, step);
+    for (std::int64_t piece = mine.begin; piece < mine.end; ++piece) {
+      const Range range = piece_range(whole, piece, micro_batches);
+      requests.push_back({.step = step_offset + step,
+                          .micro_batch = static_cast<int>(piece),
+                          .samples = {order.begin() + range.begin, order.begin() + range.end}});
+    }
+  }
+  return requests;
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,119 @@
+#include "data/shared_memory.hpp"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <new>
+#include <optional>
+
+#include "core/error.hpp"
+#include "core/slice.hpp"
+
+namespace dtrain::data {
+namespace {
+
+constexpr std::size_t kAlignment = 64;
+constexpr const char* kAdvice = "use --staging none, or give /dev/shm more room";
+
+std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+
+/// A mapping that all ranks of the team share.
+class Segment {
+ public:
+  /// The creating rank makes the name, the others open it.
+  Segment(const std::string& name, std::size_t bytes, bool creating) : bytes_(bytes) {
+    if (creating) ::shm_unlink(name.c_str());  // of a run that was killed
+    const int flags = creating ? O_RDWR | O_CREAT | O_EXCL : O_RDWR;
+    const int descriptor = ::shm_open(name.c_str(), flags, S_IRUSR | S_IWUSR);
+    // Reserved now: a page that cannot be had later would end the process with SIGBUS.
+    int reason = descriptor < 0 ? errno : 0;
+    if (reason == 0 && creating) reason = ::posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
+    if (reason == 0) {
+      data_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+      if (data_ == MAP_FAILED) reason = errno;
+    }
+    if (descriptor >= 0) ::close(descriptor);
+    if (reason != 0) {
+      data_ = nullptr;
+      if (creating) ::shm_unlink(name.c_str());
+      throw data_error("needs " + std::to_string(bytes >> 20) +
+                           " MiB of shared memory, which failed: " + std::strerror(reason),
+                       "--staging memory", kAdvice);
+    }
+  }
+  ~Segment() {
+    if (data_ != nullptr) ::munmap(data_, bytes_);
+  }
+  Segment(const Segment&) = delete;
+  Segment& operator=(const Segment&) = delete;
+
+  std::byte* data() const { return static_cast<std::byte*>(data_); }
+
+ private:
+  void* data_ = nullptr;
+  std::size_t bytes_;
+};
+
+void wait_for_all(const NodeTeam& team) {
+  if (team.barrier) team.barrier();
+}
+
+void fill_part(const Column& column, const NodeTeam& team, std::byte* out) {
+  const Range part = part_of(column.rows(), team.local_rank, team.local_size);
+  column.read(part.begin, part.size(), out + static_cast<std::size_t>(part.begin) * column.row_bytes());
+}
+
+}  // namespace
+
+std::vector<std::shared_ptr<const Column>> in_node_memory(
+    const std::vector<std::shared_ptr<const Column>>& columns, const std::string& name,
+    const NodeTeam& team) {
+  std::vector<std::size_t> begins;
+  std::size_t total = kAlignment;  // the first line counts the ranks that failed
+  for (const auto& column : columns) {
+    begins.push_back(total);
+    total += aligned(static_cast<std::size_t>(column->rows()) * column->row_bytes());
+  }
+  // Every rank reaches both barriers, whatever happens to it in between.
+  std::optional<Error> failure;
+  std::shared_ptr<Segment> segment;
+  const auto attempt = [&](auto&& action) {
+    try {
+      if (!failure) action();
+    } catch (const Error& error) {
+      failure = error;
+    }
+  };
+  const bool first = team.local_rank == 0;
+  if (first)
+    attempt([&] {
+      segment = std::make_shared<Segment>(name, total, true);
+      new (segment->data()) std::atomic<int>(0);
+    });
+  wait_for_all(team);
+  if (!first) attempt([&] { segment = std::make_shared<Segment>(name, total, false); });
+  attempt([&] {
+    for (std::size_t i = 0; i < columns.size(); ++i)
+      fill_part(*columns[i], team, segment->data() + begins[i]);
+  });
+  auto* failed = segment ? reinterpret_cast<std::atomic<int>*>(segment->data()) : nullptr;
+  if (failure && failed != nullptr) failed->fetch_add(1);
+  wait_for_all(team);
+  if (first) ::shm_unlink(name.c_str());
+  if (failure) throw *failure;
+  if (failed->load() > 0)
+    throw data_error("another rank of this node could not load its part", "--staging memory",
+                     "see that rank's message");
+  std::vector<std::shared_ptr<const Column>> shared;
+  for (std::size_t i = 0; i < columns.size(); ++i)
+    shared.push_back(std::make_shared<MemoryColumn>(columns[i]->type(), columns[i]->row_shape(),
+                                                    columns[i]->rows(), segment->data() + begins[i],
+                                                    segment));
+  return shared;
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,231 @@
+#include "data/stage.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <system_error>
+
+#include "core/error.hpp"
+#include "core/slice.hpp"
+#include "data/read_originals.hpp"
+#include "data/sample_sources.hpp"
+#include "data/selection.hpp"
+#include "data/sha256.hpp"
+#include "data/shard_writer.hpp"
+#include "data/split_plan.hpp"
+#include "data/statistics.hpp"
+#include "data/synthetic_columns.hpp"
+
+namespace dtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kShardBytes = std::size_t{512} << 20;
+constexpr std::array<const char*, 4> kFormats = {"idx", "hdf5", "npy", "synthetic"};
+
+Error disk_error(const std::string& subject, const std::error_code& code) {
+  return data_error("staging failed: " + code.message(), subject,
+                    "free some space or choose another --data-root");
+}
+
+/// DATA_ROOT/NAME.partial for as long as the dataset is not whole; removed unless it was committed.
+class PartialFolder {
+ public:
+  PartialFolder(const fs::path& data_root, const std::string& name)
+      : final_(data_root / name), partial_(data_root / (name + ".partial")) {
+    std::error_code code;
+    fs::remove_all(partial_, code);  // of a run that was killed
+    fs::create_directories(partial_, code);
+    if (code)
+      throw data_error("cannot be created: " + code.message(), partial_.string(),
+                       "choose another --data-root");
+  }
+  ~PartialFolder() {
+    std::error_code ignored;
+    if (!committed_) fs::remove_all(partial_, ignored);
+  }
+  PartialFolder(const PartialFolder&) = delete;
+  PartialFolder& operator=(const PartialFolder&) = delete;
+
+  const fs::path& path() const { return partial_; }
+
+  /// The dataset gets its name. What had that name is gone only when the new one is in place.
+  void commit() {
+    const fs::path replaced = final_.string() + ".replaced";
+    std::error_code code;
+    fs::remove_all(replaced, code);
+    if (fs::exists(final_)) fs::rename(final_, replaced, code);
+    if (!code) fs::rename(partial_, final_, code);
+    if (code) throw disk_error(final_.string(), code);
+    committed_ = true;
+    fs::remove_all(replaced, code);
+  }
+
+ private:
+  fs::path final_;
+  fs::path partial_;
+  bool committed_ = false;
+};
+
+/// The classes of train's samples, or nothing.
+std::vector<std::int64_t> strata_of(const Originals& originals) {
+  if (originals.classes.empty()) return {};
+  return read_whole<std::int64_t>(*originals.splits.at("train").back());
+}
+
+/// Bytes that the chosen samples take, without HDF5's own.
+std::size_t bytes_of(const std::vector<ShardArray>& arrays) {
+  std::size_t bytes = 0;
+  for (const ShardArray& array : arrays)
+    bytes +=
+        static_cast<std::size_t>(array.rows * element_count(array.row_shape)) * element_bytes(array.type);
+  return bytes;
+}
+
+/// Counts what was written over all splits.
+class Tally {
+ public:
+  Tally(const StageProgress& report, std::size_t total) : report_(report), total_(total) {}
+  void add(std::string_view what, std::size_t bytes) {
+    done_ += bytes;
+    if (report_)
+      report_(what, static_cast<double>(done_) / static_cast<double>(std::max<std::size_t>(total_, 1)));
+  }
+
+ private:
+  const StageProgress& report_;
+  std::size_t total_;
+  std::size_t done_ = 0;
+};
+
+/// Said before an hour of writing rather than after it.
+void require_room(const fs::path& folder, std::size_t bytes) {
+  std::error_code code;
+  const fs::space_info space = fs::space(folder, code);
+  if (code || space.available >= bytes) return;
+  throw data_error(fmt::format("the disk is full: {} MiB are needed and {} MiB are free", (bytes >> 20) + 1,
+                               space.available >> 20),
+                   folder.parent_path().string(), "free some space or choose another --data-root");
+}
+
+SplitInfo write_split(const StageOptions& options, const Originals& originals, const std::string& split,
+                      const SplitChoice& choice, const fs::path& folder, h5::Library& library, Tally& tally) {
+  const auto& columns = originals.splits.at(choice.from);
+  const auto samples = static_cast<std::int64_t>(choice.ids.size());
+  const std::size_t bytes = bytes_of(select_arrays(originals.task, columns, originals.shape, choice.ids));
+  const std::int64_t wanted = options.shards > 0
+                                  ? options.shards
+                                  : static_cast<std::int64_t>((bytes + kShardBytes - 1) / kShardBytes);
+  const std::int64_t shards = std::clamp<std::int64_t>(wanted, 1, std::max<std::int64_t>(samples, 1));
+  SplitInfo info{.samples = samples};
+  for (std::int64_t index = 0; index < shards; ++index) {
+    const Range part = part_of(samples, index, shards);
+    const std::span<const std::int64_t> ids(choice.ids.data() + part.begin,
+                                            static_cast<std::size_t>(part.size()));
+    const std::string name = shard_file_name(split, index, shards);
+    write_shard(folder / name,
+                {.dataset = options.name,
+                 .split = split,
+                 .shard_index = index,
+                 .shard_count = shards,
+                 .first_sample = part.begin,
+                 .sample_count = part.size()},
+                select_arrays(originals.task, columns, originals.shape, ids), library,
+                [&](std::size_t done) { tally.add("writing " + name, done); });
+    info.shards.push_back({name, part.size(), sha256_of_file(folder / name)});
+  }
+  return info;
+}
+
+DatasetInfo write_dataset(const StageOptions& options, const Originals& originals, h5::Library& library,
+                          const StageProgress& progress) {
+  std::map<std::string, std::int64_t> samples;
+  for (const auto& [split, columns] : originals.splits)
+    samples[split] = sample_count(originals.task, columns, originals.shape);
+  if (samples.at("train") < 1)
+    throw data_error("holds no training samples", options.from.string(), "give at least one");
+  const auto plan = plan_splits(samples, strata_of(originals), options.seed);
+
+  DatasetInfo info{.name = options.name,
+                   .task = originals.task,
+                   .classes = originals.classes,
+                   .shape = originals.shape,
+                   .tokenizer = originals.tokenizer,
+                   .seed = options.seed,
+                   .sources = originals.sources};
+  if (layout_of_task(info.task) == SampleLayout::dense) {
+    if (progress) progress("measuring mean and std", 0.0);
+    const auto statistics =
+        channel_statistics(*originals.splits.at("train")[0], originals.shape, plan.at("train").ids);
+    info.mean = statistics.mean;
+    info.std_dev = statistics.std_dev;
+  }
+
+  PartialFolder folder(options.data_root, options.name);
+  std::size_t total = 0;
+  for (const auto& [split, choice] : plan)
+    total += bytes_of(
+        select_arrays(originals.task, originals.splits.at(choice.from), originals.shape, choice.ids));
+  require_room(folder.path(), total);
+  Tally tally(progress, total);
+  for (const auto& [split, choice] : plan)
+    if (!choice.ids.empty())
+      info.splits[split] = write_split(options, originals, split, choice, folder.path(), library, tally);
+  write_dataset_info(folder.path(), info);
+  folder.commit();
+  return info;
+}
+
+void require_new_name(const StageOptions& options) {
+  std::error_code ignored;
+  const fs::path folder = options.data_root / options.name;
+  if (!options.overwrite && fs::exists(folder, ignored))
+    throw data_error("there is already a dataset of this name", folder.string(),
+                     "choose another name, or replace it with --overwrite");
+}
+
+}  // namespace
+
+void StageOptions::validate() const {
+  const bool plain = !name.empty() && name[0] != '.' && name.find('/') == std::string::npos &&
+                     !name.ends_with(".partial") && !name.ends_with(".replaced");
+  if (!plain)
+    throw usage_error("is no name for a dataset", "'" + name + "'", "use a plain folder name such as mnist");
+  if (shards < 0)
+    throw usage_error("is below 0", "--shards",
+                      "give the number of files per split, or 0 to let dtrain choose");
+  if (!format.empty() && std::find(kFormats.begin(), kFormats.end(), format) == kFormats.end())
+    throw usage_error("does not know '" + format + "'", "--format", "use idx, hdf5, npy or synthetic");
+  if (from.empty() && format != "synthetic")
+    throw usage_error("is missing", "--from", "give the file or folder to stage");
+}
+
+DatasetInfo stage(const StageOptions& options, h5::Library& library, const StageProgress& progress) {
+  options.validate();
+  if (options.format == "synthetic")
+    return stage_synthetic(options, {.seed = options.seed}, library, progress);
+  require_new_name(options);
+  try {
+    if (progress) progress("reading " + options.from.string(), 0.0);
+    return write_dataset(options, read_originals(options, library), library, progress);
+  } catch (const fs::filesystem_error& error) {
+    throw disk_error(error.path1().string(), error.code());
+  }
+}
+
+DatasetInfo stage_synthetic(const StageOptions& options, const SyntheticSpec& spec, h5::Library& library,
+                            const StageProgress& progress) {
+  StageOptions named = options;
+  named.format = "synthetic";
+  named.validate();
+  require_new_name(named);
+  try {
+    return write_dataset(named, synthetic_originals(spec), library, progress);
+  } catch (const fs::filesystem_error& error) {
+    throw disk_error(error.path1().string(), error.code());
+  }
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,73 @@
+#include "data/staging.hpp"
+
+#include <optional>
+#include <system_error>
+
+#include "core/error.hpp"
+#include "data/sha256.hpp"
+
+namespace dtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// One shard, under another name until it is known to be whole.
+void copy_shard(const fs::path& from, const fs::path& to, const ShardInfo& shard) {
+  const fs::path target = to / shard.file;
+  const fs::path aside = target.string() + ".partial";
+  fs::copy_file(from / shard.file, aside, fs::copy_options::overwrite_existing);
+  if (!shard.sha256.empty() && sha256_of_file(aside) != shard.sha256) {
+    fs::remove(aside);
+    throw data_error("does not have the SHA-256 that dataset.json gives", (from / shard.file).string(),
+                     "restore the file or stage the dataset again");
+  }
+  fs::rename(aside, target);
+}
+
+bool complete(const fs::path& copy, const fs::path& original) {
+  std::error_code ignored;
+  return fs::exists(copy / "dataset.json", ignored) &&
+         sha256_of_file(copy / "dataset.json") == sha256_of_file(original / "dataset.json");
+}
+
+/// dataset.json is copied last: a copy that has it is whole.
+void copy_dataset(const Dataset& dataset, const fs::path& copy) {
+  try {
+    fs::create_directories(copy);
+    if (complete(copy, dataset.folder())) return;
+    fs::remove(copy / "dataset.json");
+    for (const auto& [name, split] : dataset.info().splits)
+      for (const ShardInfo& shard : split.shards) copy_shard(dataset.folder(), copy, shard);
+    const fs::path aside = copy / "dataset.json.partial";
+    fs::copy_file(dataset.folder() / "dataset.json", aside, fs::copy_options::overwrite_existing);
+    fs::rename(aside, copy / "dataset.json");
+  } catch (const fs::filesystem_error& error) {
+    throw data_error("the node-local copy failed: " + error.code().message(), copy.string(),
+                     "free some space there, choose another folder, or use --staging none");
+  }
+}
+
+}  // namespace
+
+Dataset copy_to_local(const Dataset& dataset, const fs::path& directory, const NodeTeam& team,
+                      h5::Library& library) {
+  if (dataset.folder().empty()) return dataset;  // already in memory
+  // Two datasets of one name from two data roots get a folder each.
+  const std::string version = sha256_of_file(dataset.folder() / "dataset.json").substr(0, 12);
+  const fs::path copy = directory / (dataset.info().name + "-" + version);
+  std::optional<Error> failure;
+  if (team.local_rank == 0) {
+    try {
+      copy_dataset(dataset, copy);
+    } catch (const Error& error) {
+      failure = error;
+    }
+  }
+  if (team.barrier) team.barrier();
+  if (failure) throw *failure;
+  if (!complete(copy, dataset.folder()))
+    throw data_error("the node-local copy failed on another rank", copy.string(), "see that rank's message");
+  return Dataset::open(copy, library);
+}
+
+}  // namespace dtrain::data
