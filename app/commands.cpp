@@ -1,0 +1,49 @@
+#include "commands.hpp"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "suggestion.hpp"
+
+namespace dtrain::app {
+
+const std::vector<Command>& commands() {
+  static const std::vector<Command> kCommands = {
+      {"train", "train a network (also without a command)", train_command},
+      {"stage", "turn original files into shards", stage_command},
+      {"export", "write a checkpoint's weights as .h5 or .safetensors", export_command},
+      {"topology", "show where each rank runs and its place on the mesh", topology_command},
+      {"doctor", "show what dtrain found on this machine", doctor_command},
+  };
+  return kCommands;
+}
+
+Task print_task(std::string text) {
+  return {.alone =
+              [text = std::move(text)] {
+                std::fputs(text.c_str(), stdout);
+                return ExitCode::success;
+              },
+          .together = {}};
+}
+
+Task understand(int argc, const char* const* argv, const Environment& environment) {
+  Words words(argv + 1, argv + argc);
+  if (words.empty() || words.front().starts_with("-")) return train_command(words, environment);
+  const std::string name = words.front();
+  words.erase(words.begin());
+  std::vector<std::string> names;
+  for (const Command& command : commands()) {
+    if (command.name == name) return command.understand(words, environment);
+    names.push_back(command.name);
+  }
+  if (is_later_command(name))
+    throw usage_error("the command is not available in this version", name, "see dtrain --help");
+  const std::string meant = nearest(name, names);
+  throw usage_error("there is no such command", name,
+                    meant.empty() ? fmt::format("use one of {}", fmt::join(names, ", "))
+                                  : fmt::format("did you mean {}?", meant));
+}
+
+}  // namespace dtrain::app

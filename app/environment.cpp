@@ -1,0 +1,46 @@
+#include "environment.hpp"
+
+#include <unistd.h>
+
+#include <charconv>
+#include <cstdlib>
+#include <initializer_list>
+#include <string_view>
+
+namespace dtrain::app {
+namespace {
+
+std::optional<std::string> text_of(const char* name) {
+  const char* value = std::getenv(name);
+  if (value == nullptr || *value == '\0') return std::nullopt;
+  return value;
+}
+
+/// The first of `names` that holds a whole number.
+std::optional<int> number_of(std::initializer_list<const char*> names) {
+  for (const char* name : names) {
+    const auto text = text_of(name);
+    if (!text) continue;
+    int value = 0;
+    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+    if (error == std::errc() && end == text->data() + text->size()) return value;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Environment read_environment() {
+  Environment environment;
+  environment.slurm_job_id = text_of("SLURM_JOB_ID");
+  const auto mpirun_size = number_of({"OMPI_COMM_WORLD_SIZE"});  // PMIx under srun does not set it
+  if (!mpirun_size) environment.srun_tasks = number_of({"SLURM_STEP_NUM_TASKS"});
+  environment.launcher_rank = number_of({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"});
+  environment.launcher_size =
+      mpirun_size.value_or(environment.srun_tasks.value_or(number_of({"PMI_SIZE"}).value_or(1)));
+  environment.fault_tolerant = text_of("OMPI_MCA_mpi_ft_enable").value_or("") == "1";
+  environment.terminal = isatty(STDOUT_FILENO) == 1;
+  return environment;
+}
+
+}  // namespace dtrain::app

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+namespace dtrain::app {
+
+/// What the environment says, read once in main and handed down as a value.
+struct Environment {
+  std::optional<std::string> slurm_job_id;
+  std::optional<int> srun_tasks;     ///< SLURM_STEP_NUM_TASKS, where srun started this process itself.
+  std::optional<int> launcher_rank;  ///< Of mpirun or srun's PMI; none when started by hand.
+  int launcher_size = 1;             ///< Processes it started.
+  bool fault_tolerant = false;       ///< mpirun --with-ft ulfm.
+  bool terminal = false;             ///< Standard output is one.
+};
+
+Environment read_environment();
+
+}  // namespace dtrain::app

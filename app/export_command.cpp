@@ -1,0 +1,34 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+
+#include "checkpoint/export.hpp"
+#include "checkpoint/reader.hpp"
+#include "command_line.hpp"
+#include "commands.hpp"
+#include "h5/library.hpp"
+
+namespace dtrain::app {
+
+Task export_command(const Words& words, const Environment&) {
+  std::string folder;
+  std::string out;
+  Parser parser("export",
+                "Writes the weights of a checkpoint into one file, whole and under PyTorch's names.");
+  parser.add_option("CHECKPOINT", folder, "its folder, such as runs/NAME/checkpoints/best")->required();
+  parser.add_option("OUT", out, "the file to write: .h5 or .safetensors")->required();
+  if (const auto help = parse(parser, words)) return print_task(*help);
+  return {.alone =
+              [folder, out] {
+                h5::Library library;
+                const auto checkpoint = checkpoint::load(folder, library);
+                checkpoint::export_model(checkpoint, out, library);
+                fmt::print("{}: the weights of {} after step {}\n", out, checkpoint.info().model,
+                           checkpoint.info().step);
+                return ExitCode::success;
+              },
+          .together = {}};
+}
+
+}  // namespace dtrain::app

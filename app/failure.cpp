@@ -1,0 +1,86 @@
+#include "failure.hpp"
+
+#include <fmt/format.h>
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <iostream>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/clock.hpp"
+
+namespace dtrain::app {
+namespace {
+
+constexpr double kPatience_s = 3.0;          ///< For ranks that fail too, only a little later.
+constexpr unsigned kLongestFinalise_s = 15;  ///< A finalisation that hangs must not leave ranks running.
+
+/// What one rank says to the others at its end.
+struct LastWords {
+  int code = 0;
+  std::array<char, 1020> text = {};
+};
+
+bool wait_a_little(MPI_Request& request) {
+  const double end_s = steady_s() + kPatience_s;
+  int done = 0;
+  while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS) {
+    if (done != 0) return true;
+    if (steady_s() > end_s) return false;
+    usleep(1000);
+  }
+  return false;
+}
+
+/// Everybody's last words; empty when not all ranks came to say theirs.
+std::vector<LastWords> exchange(const LastWords& mine, const comm::Communicator& errors) {
+  std::vector<LastWords> all(static_cast<std::size_t>(errors.size()));
+  constexpr int kBytes = static_cast<int>(sizeof(LastWords));
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int rc =
+      MPI_Iallgather(&mine, kBytes, MPI_BYTE, all.data(), kBytes, MPI_BYTE, errors.handle(), &request);
+  if (rc != MPI_SUCCESS || !wait_a_little(request)) return {};
+  return all;
+}
+
+void print_once(const std::vector<LastWords>& all) {
+  std::set<std::string> printed;
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    const std::string text = all[rank].text.data();
+    if (!printed.insert(text).second) continue;
+    const bool alike =
+        std::all_of(all.begin(), all.end(), [&](const auto& other) { return text == other.text.data(); });
+    std::cerr << (alike ? "dtrain: " : fmt::format("dtrain: rank {}: ", rank)) << text << std::endl;
+  }
+}
+
+}  // namespace
+
+ExitCode exit_code(const std::exception& error) {
+  const auto* own = dynamic_cast<const Error*>(&error);
+  return own == nullptr ? ExitCode::failure : own->code();
+}
+
+int settle_failure(const std::exception& error, const comm::Communicator& errors, comm::MpiEnvironment& mpi) {
+  LastWords mine;
+  mine.code = static_cast<int>(exit_code(error));
+  std::strncpy(mine.text.data(), error.what(), mine.text.size() - 1);
+  const auto all = exchange(mine, errors);
+  if (all.empty()) {
+    std::cerr << "dtrain: rank " << mpi.world_rank() << ": " << error.what() << std::endl;
+    mpi.abort(mine.code);
+  }
+  if (errors.rank() == 0) print_once(all);
+  alarm(kLongestFinalise_s);
+  errors.barrier();  // no rank ends before the sentence is out: mpirun would kill the one that prints
+  int code = 0;
+  for (const LastWords& words : all) code = std::max(code, words.code);
+  return code;
+}
+
+}  // namespace dtrain::app

@@ -1,0 +1,66 @@
+#include <malloc.h>
+
+#include <exception>
+#include <iostream>
+#include <optional>
+
+#include "commands.hpp"
+#include "failure.hpp"
+
+namespace {
+
+using namespace dtrain;
+
+/// glibc would give the large blocks of a step back to the kernel and take their page faults again each time.
+void keep_freed_memory() {
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, 1 << 30);
+}
+
+int fail(const std::exception& error) {
+  std::cerr << "dtrain: " << error.what() << std::endl;
+  return static_cast<int>(app::exit_code(error));
+}
+
+/// Ends what one process does for all of them.
+int run_alone(const app::Task& task, const app::Environment& environment) {
+  if (environment.launcher_rank.value_or(0) != 0) return 0;
+  try {
+    return static_cast<int>(task.alone());
+  } catch (const std::exception& error) {
+    return fail(error);
+  }
+}
+
+int run_together(const app::Task& task, comm::MpiEnvironment& mpi) {
+  const auto errors = comm::Communicator::duplicate(MPI_COMM_WORLD);
+  try {
+    return static_cast<int>(task.together(mpi));
+  } catch (const std::exception& error) {
+    return app::settle_failure(error, errors, mpi);
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  keep_freed_memory();
+  const app::Environment environment = app::read_environment();
+  app::Task task;
+  try {
+    task = app::understand(argc, argv, environment);
+  } catch (const Error& error) {
+    if (environment.launcher_size == 1) return fail(error);
+    task.together = [error](comm::MpiEnvironment&) -> ExitCode {
+      throw error;
+    };  // all ranks see it; one says it
+  }
+  if (task.alone) return run_alone(task, environment);
+  try {
+    const auto recovery = environment.fault_tolerant ? comm::Recovery::on : comm::Recovery::off;
+    comm::MpiEnvironment mpi(argc, argv, recovery);
+    return run_together(task, mpi);
+  } catch (const std::exception& error) {
+    return fail(error);
+  }
+}

@@ -1,0 +1,96 @@
+#include "option_value.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <string_view>
+
+#include "core/error.hpp"
+
+namespace dtrain::app {
+namespace {
+
+template <typename T>
+void read_number(const std::string& text, const std::string& name, T& value, std::string_view kind,
+                 std::string_view example) {
+  const char* begin = text.data();
+  const char* end = begin + text.size();
+  if (begin != end && *begin == '+') ++begin;
+  const auto [stop, error] = std::from_chars(begin, end, value);
+  if (error == std::errc::result_out_of_range) {
+    throw usage_error(fmt::format("{} is out of range", text), "--" + name,
+                      fmt::format("use {}, such as {}", kind, example));
+  }
+  if (error != std::errc() || stop != end) {
+    throw usage_error(fmt::format("\"{}\" is not {}", text, kind), "--" + name,
+                      fmt::format("use one, such as {}", example));
+  }
+}
+
+}  // namespace
+
+void read_value(const std::string& text, const std::string& name, int& value) {
+  read_number(text, name, value, "a whole number", "8");
+}
+
+void read_value(const std::string& text, const std::string& name, std::uint64_t& value) {
+  read_number(text, name, value, "a whole number, 0 or more", "1");
+}
+
+void read_value(const std::string& text, const std::string& name, double& value) {
+  read_number(text, name, value, "a number", "0.01");
+}
+
+void read_value(const std::string& text, const std::string& name, bool& value) {
+  if (text != "true" && text != "false") {
+    throw usage_error(fmt::format("\"{}\" is neither true nor false", text), "--" + name, "use one of these");
+  }
+  value = text == "true";
+}
+
+void read_value(const std::string& text, const std::string&, std::string& value) { value = text; }
+
+void read_value(const std::string& text, const std::string& name, std::map<std::string, std::string>& value) {
+  const auto equals = text.find('=');
+  if (equals == std::string::npos || equals == 0) {
+    throw usage_error(fmt::format("\"{}\" has no key", text), "--" + name, "write KEY=VALUE");
+  }
+  value[text.substr(0, equals)] = text.substr(equals + 1);
+}
+
+std::string write_toml(int value) { return fmt::format("{}", value); }
+std::string write_toml(std::uint64_t value) { return fmt::format("{}", value); }
+std::string write_toml(bool value) { return value ? "true" : "false"; }
+
+std::string write_toml(double value) {
+  std::string text = fmt::format("{}", value);
+  if (text.find_first_not_of("-0123456789") == std::string::npos) text += ".0";
+  return text;
+}
+
+std::string write_toml(const std::string& value) {
+  if (value.empty()) return "";
+  std::string text = "\"";
+  for (const char letter : value) {
+    const auto code = static_cast<unsigned char>(letter);
+    if (letter == '"' || letter == '\\') {
+      text += '\\';
+      text += letter;
+    } else if (code < 0x20 || code == 0x7F) {
+      text += fmt::format("\\u{:04X}", code);
+    } else {
+      text += letter;
+    }
+  }
+  return text + '"';
+}
+
+std::string write_toml(const std::map<std::string, std::string>& value) {
+  std::string text;
+  for (const auto& [key, entry] : value) {
+    text += (text.empty() ? "" : ", ") + write_toml(key + "=" + entry);
+  }
+  return text.empty() ? "" : "[" + text + "]";
+}
+
+}  // namespace dtrain::app

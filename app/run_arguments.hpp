@@ -1,0 +1,21 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "task.hpp"
+#include "train/config.hpp"
+
+namespace dtrain::app {
+
+/// What the words behind `dtrain train` ask for.
+struct RunArguments {
+  train::RunConfig config;  ///< Flag before file before the model's recipe before default.
+  bool print_config = false;
+  std::optional<std::string> help;  ///< Set when it was asked for; the rest then means nothing.
+};
+
+/// Reads flags and the file that `--config` names. Throws Error (exit code 2).
+RunArguments read_run_arguments(const Words& words);
+
+}  // namespace dtrain::app

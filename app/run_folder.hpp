@@ -1,0 +1,35 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "environment.hpp"
+#include "train/config.hpp"
+
+namespace dtrain::app {
+
+/// MODEL-DATASET-JOB in Slurm, the same after a requeue; otherwise MODEL-DATASET-TIME (UTC).
+std::string default_name(const train::RunConfig& config, const Environment& environment);
+
+/// The folder of one run, seen by the one rank that prepares it. `state` in it is the one line that scripts
+/// go by: running, completed, preempted or failed.
+class RunFolder {
+ public:
+  explicit RunFolder(std::filesystem::path path) : path_(std::move(path)) {}
+
+  const std::filesystem::path& path() const { return path_; }
+
+  /// Makes the folder, with config.toml and the state `running`. With `overwrite` what a run leaves behind is
+  /// removed first, and nothing else. Throws Error (exit code 2): a finished or unfinished run of that name,
+  /// a folder that cannot be written.
+  void prepare(bool overwrite, const std::string& config_toml) const;
+
+  /// After a run that failed: marks it so, or, when it failed before it had results, removes what prepare()
+  /// wrote, so that the name is free for the next attempt. Does not throw.
+  void mark_failed() const noexcept;
+
+ private:
+  std::filesystem::path path_;
+};
+
+}  // namespace dtrain::app

@@ -1,0 +1,204 @@
+#include <fmt/format.h>
+
+#include <type_traits>
+#include <utility>
+
+#include "option.hpp"
+#include "option_value.hpp"
+
+namespace dtrain::app {
+namespace {
+
+using train::RunConfig;
+
+/// Binds an option to the member that `access` returns for a RunConfig, const or not. The help shows
+/// `fallback`, or where that is empty the member's own default.
+template <typename Access>
+Option declare_option(std::string group, std::string name, std::string argument, std::string help,
+                      std::string fallback, Access access) {
+  using Value = std::remove_cvref_t<decltype(access(std::declval<RunConfig&>()))>;
+  Option option;
+  if constexpr (std::is_same_v<Value, bool>) option.kind = Option::Kind::toggle;
+  if constexpr (std::is_same_v<Value, decltype(train::ModelConfig::options)>)
+    option.kind = Option::Kind::list;
+  if (fallback.empty()) {
+    const RunConfig defaults;
+    if constexpr (std::is_same_v<Value, std::string>) {
+      fallback = access(defaults);
+    } else if constexpr (std::is_same_v<Value, bool>) {
+      fallback = "off";
+    } else if constexpr (std::is_arithmetic_v<Value>) {
+      fallback = fmt::format("{}", access(defaults));
+    }
+  }
+  option.set = [name, access](RunConfig& config, const std::string& text) {
+    read_value(text, name, access(config));
+  };
+  option.toml = [access](const RunConfig& config) { return write_toml(access(config)); };
+  option.name = std::move(name);
+  option.argument = std::move(argument);
+  option.group = std::move(group);
+  option.help = std::move(help);
+  option.fallback = std::move(fallback);
+  return option;
+}
+
+/// `--record-steps` counts, but its ends have names.
+Option record_steps(const std::string& group) {
+  Option option;
+  option.name = "record-steps";
+  option.argument = "N|all|off";
+  option.group = group;
+  option.help = "record each Nth step";
+  option.fallback = "all";
+  option.set = [](RunConfig& config, const std::string& text) {
+    int& every = config.output.record_steps;
+    if (text == "all") {
+      every = 1;
+    } else if (text == "off") {
+      every = 0;
+    } else {
+      read_value(text, "record-steps", every);
+    }
+  };
+  option.toml = [](const RunConfig& config) {
+    const int every = config.output.record_steps;
+    if (every == 0) return std::string("\"off\"");
+    return every == 1 ? std::string("\"all\"") : write_toml(every);
+  };
+  return option;
+}
+
+std::vector<Option> declare() {
+  const std::string by_model = "by model";
+  std::vector<Option> all;
+  std::string group = "What is trained";
+  const auto add = [&](auto... parts) { all.push_back(declare_option(group, parts...)); };
+
+  add(
+      "model", "NAME", "the network", "", [](auto& c) -> auto& { return c.model.name; });
+  add(
+      "model-option", "KEY=VALUE", "an option of the model; may be repeated", "",
+      [](auto& c) -> auto& { return c.model.options; });
+  add(
+      "dataset", "NAME|FOLDER", "synthetic, or a staged dataset", "",
+      [](auto& c) -> auto& { return c.data.dataset; });
+  add(
+      "data-root", "FOLDER", "where staged datasets lie", "", [](auto& c) -> auto& { return c.data.root; });
+  add(
+      "staging", "none|memory|local=DIR", "copy the shards first: one per node, in memory or into DIR", "",
+      [](auto& c) -> auto& { return c.data.staging; });
+
+  group = "How the work is split";
+  add(
+      "mesh", "AXES", "ranks along each axis, such as data=4", "data=N",
+      [](auto& c) -> auto& { return c.mesh; });
+  add(
+      "strategy", "NAME", "how the copies agree: ddp", "", [](auto& c) -> auto& { return c.strategy; });
+  add(
+      "global-batch", "N", "samples per step, over all ranks", by_model,
+      [](auto& c) -> auto& { return c.batch.global_batch; });
+  add(
+      "micro-batches", "M", "pieces that a step is cut into; equal M gives equal results",
+      "one per data rank", [](auto& c) -> auto& { return c.batch.micro_batches; });
+
+  group = "How it is trained";
+  add(
+      "epochs", "N", "passes over the training data", by_model, [](auto& c) -> auto& { return c.epochs; });
+  add(
+      "limit-steps", "N", "end after N steps in all; 0: no limit", "",
+      [](auto& c) -> auto& { return c.limit_steps; });
+  add(
+      "optimizer", "NAME", "sgd, adam or adamw", by_model, [](auto& c) -> auto& { return c.optimizer.name; });
+  add(
+      "learning-rate", "R", "the highest rate of the schedule", by_model,
+      [](auto& c) -> auto& { return c.optimizer.learning_rate; });
+  add(
+      "momentum", "R", "of sgd", by_model, [](auto& c) -> auto& { return c.optimizer.momentum; });
+  add(
+      "weight-decay", "R", "pull of the weights towards 0", by_model,
+      [](auto& c) -> auto& { return c.optimizer.weight_decay; });
+  add(
+      "schedule", "NAME", "constant, step, cosine, one_cycle, linear or wsd", by_model,
+      [](auto& c) -> auto& { return c.optimizer.schedule; });
+  add(
+      "warmup-steps", "N", "steps over which the rate rises first", by_model,
+      [](auto& c) -> auto& { return c.optimizer.warmup_steps; });
+  add(
+      "grad-clip", "R", "largest norm of the gradient; 0: no limit", by_model,
+      [](auto& c) -> auto& { return c.optimizer.grad_clip; });
+  add(
+      "precision", "fp32|fp64", "type of weights and sums", "", [](auto& c) -> auto& { return c.precision; });
+  add(
+      "seed", "N", "start of all random numbers", "", [](auto& c) -> auto& { return c.seed; });
+
+  group = "Where it runs";
+  add(
+      "device", "auto|cpu|cuda", "what computes", "", [](auto& c) -> auto& { return c.device; });
+  add(
+      "threads", "N", "compute threads per rank; 0: from the affinity mask", "",
+      [](auto& c) -> auto& { return c.threads; });
+  add(
+      "comm-backend", "auto|mpi|nccl", "what carries the data between ranks", "",
+      [](auto& c) -> auto& { return c.comm.backend; });
+  add(
+      "all-reduce", "NAME", "auto, mpi, ring, tree or hierarchical", "",
+      [](auto& c) -> auto& { return c.comm.all_reduce; });
+  add(
+      "bucket-mb", "X", "MiB of gradients that travel together; 0: chosen", "",
+      [](auto& c) -> auto& { return c.comm.bucket_mb; });
+  add(
+      "watchdog", "S", "seconds that a collective may take", "",
+      [](auto& c) -> auto& { return c.comm.watchdog_s; });
+
+  group = "What it leaves behind";
+  add(
+      "output", "FOLDER", "where run folders are made", "", [](auto& c) -> auto& { return c.output.folder; });
+  add(
+      "name", "NAME", "the run's folder", "MODEL-DATASET-JOB or -TIME",
+      [](auto& c) -> auto& { return c.output.name; });
+  add(
+      "overwrite", "", "replace a run of that name", "", [](auto& c) -> auto& { return c.output.overwrite; });
+  all.push_back(record_steps(group));
+  add(
+      "trace", "", "write trace.json for Chrome's tracing or Perfetto", "",
+      [](auto& c) -> auto& { return c.output.trace; });
+  add(
+      "tensorboard", "", "write event files for TensorBoard", "",
+      [](auto& c) -> auto& { return c.output.tensorboard; });
+  add(
+      "quiet", "", "print nothing but errors", "", [](auto& c) -> auto& { return c.output.quiet; });
+  add(
+      "dry-run", "", "show placement, memory and the first batch's shapes, then exit", "",
+      [](auto& c) -> auto& { return c.dry_run; });
+  return all;
+}
+
+}  // namespace
+
+const std::vector<Option>& run_options() {
+  static const std::vector<Option> kOptions = declare();
+  return kOptions;
+}
+
+void apply(const Option& option, const std::string& text, train::RunConfig& config) {
+  option.set(config, text);
+  config.given.insert(option.name);
+}
+
+std::string to_toml(const train::RunConfig& config) {
+  std::string text;
+  std::string group;
+  for (const Option& option : run_options()) {
+    if (option.group != group) {
+      text += fmt::format("{}# {}\n", group.empty() ? "" : "\n", option.group);
+      group = option.group;
+    }
+    const std::string value = option.toml(config);
+    text += value.empty() ? fmt::format("# {} =  # {}\n", option.name, option.fallback)
+                          : fmt::format("{} = {}\n", option.name, value);
+  }
+  return text;
+}
+
+}  // namespace dtrain::app

@@ -1,0 +1,112 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <string>
+
+#include "command_line.hpp"
+#include "commands.hpp"
+#include "data/stage.hpp"
+#include "h5/library.hpp"
+#include "option_value.hpp"
+
+namespace dtrain::app {
+namespace {
+
+/// What the words say, before it is checked.
+struct StageWords {
+  data::StageOptions options;
+  data::SyntheticSpec synthetic;
+  std::string from;
+  std::string data_root = "data/staged";
+  std::string shards;
+  std::string seed;
+  std::string samples;
+};
+
+void bind(StageWords& words, Parser& parser) {
+  auto& options = words.options;
+  parser.add_option("NAME", options.name, "the dataset's name")->required();
+  parser.add_option("--from", words.from, "a folder or file: IDX (plain or gzip), HDF5 or .npy")
+      ->option_text("PATH");
+  parser.add_option("--format", options.format, "idx, hdf5, npy or synthetic [recognised from content]")
+      ->option_text("F");
+  parser.add_option("--inputs", options.inputs, "HDF5: path of the inputs; npy: their file")
+      ->option_text("/x");
+  parser.add_option("--targets", options.targets, "HDF5: path of the targets; npy: their file")
+      ->option_text("/y");
+  parser.add_option("--shards", words.shards, "files per split [one per 512 MiB]")->option_text("N");
+  parser.add_option("--seed", words.seed, "of the split into train, validation and test [1]")
+      ->option_text("N");
+  parser.add_option("--data-root", words.data_root, "where staged datasets lie [data/staged]")
+      ->option_text("FOLDER");
+  parser
+      .add_option("--task", words.synthetic.task,
+                  fmt::format("of a synthetic set: {} [image_classification]",
+                              fmt::join(data::synthetic_tasks(), ", ")))
+      ->option_text("NAME");
+  parser.add_option("--samples", words.samples, "of a synthetic set, to train on [8192]")->option_text("N");
+  parser.add_flag("--overwrite", options.overwrite, "replace a dataset of that name");
+}
+
+/// `words.options` and `words.synthetic` complete. Throws Error (exit code 2).
+void complete(StageWords& words) {
+  auto& options = words.options;
+  options.from = words.from;
+  options.data_root = words.data_root;
+  if (!words.seed.empty()) read_value(words.seed, "seed", options.seed);
+  if (!words.shards.empty()) {
+    read_value(words.shards, "shards", options.shards);
+    require(options.shards >= 1, fmt::format("{} is too small", options.shards),
+            {.subject = "--shards", .advice = "use 1 or more", .code = ExitCode::usage});
+  }
+  if (options.format != "synthetic") {
+    require(!words.from.empty(), "the original files are not named",
+            {.subject = "--from", .advice = "give their folder or file", .code = ExitCode::usage});
+    return;
+  }
+  words.synthetic.seed = options.seed;
+  int samples = static_cast<int>(words.synthetic.train_samples);
+  if (!words.samples.empty()) read_value(words.samples, "samples", samples);
+  require(samples >= 1, fmt::format("{} is too small", samples),
+          {.subject = "--samples", .advice = "use 1 or more", .code = ExitCode::usage});
+  words.synthetic.train_samples = samples;
+  words.synthetic.validate();
+}
+
+data::StageProgress progress_on(bool terminal) {
+  if (!terminal) return {};
+  return [](std::string_view what, double fraction) {
+    fmt::print("\r{:>4.0f} %  {:<50}", 100.0 * fraction, what);
+    std::fflush(stdout);
+  };
+}
+
+ExitCode stage(const StageWords& words, bool terminal) {
+  h5::Library library;
+  const auto progress = progress_on(terminal);
+  const auto info = words.options.format == "synthetic"
+                        ? data::stage_synthetic(words.options, words.synthetic, library, progress)
+                        : data::stage(words.options, library, progress);
+  if (terminal) fmt::print("\r{:<58}\r", "");
+  std::size_t files = 0;
+  for (const auto& [name, split] : info.splits) files += split.shards.size();
+  fmt::print("{}: train {}, validation {}, test {} samples in {} files\n",
+             (words.options.data_root / info.name).string(), info.samples("train"),
+             info.samples("validation"), info.samples("test"), files);
+  return ExitCode::success;
+}
+
+}  // namespace
+
+Task stage_command(const Words& words, const Environment& environment) {
+  StageWords given;
+  Parser parser("stage", "Turns original files into HDF5 shards and dataset.json below the data root.");
+  bind(given, parser);
+  if (const auto help = parse(parser, words)) return print_task(*help);
+  complete(given);
+  given.options.validate();
+  return {.alone = [given, terminal = environment.terminal] { return stage(given, terminal); },
+          .together = {}};
+}
+
+}  // namespace dtrain::app

@@ -1,0 +1,63 @@
+#include "suggestion.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <numeric>
+
+namespace dtrain::app {
+namespace {
+
+constexpr std::array<std::string_view, 33> kLaterOptions = {
+    "loss", "augment", "class-weights", "init-from", "init-skip", "pipeline", "virtual-stages", "exit-after",
+    "batch-norm", "recompute", "memory-limit", "compression", "balance", "reproducible", "checkpoint-every",
+    "keep", "resume", "on-failure", "spares", "replicate", "verify-every", "inject",
+    // of stage and topology
+    "tokenizer", "vocab-size", "min-frequency", "max-length", "target", "ignore", "site", "standardize",
+    "benchmark",
+    // of evaluate
+    "split", "predictions"};
+
+constexpr std::array<std::string_view, 3> kLaterCommands = {"evaluate", "generate", "plan"};
+
+/// Letters to insert, remove or replace (Levenshtein 1966), row by row.
+std::size_t edit_distance(std::string_view from, std::string_view to) {
+  std::vector<std::size_t> row(to.size() + 1);
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < from.size(); ++i) {
+    std::size_t diagonal = row[0];
+    row[0] = i + 1;
+    for (std::size_t j = 0; j < to.size(); ++j) {
+      const std::size_t replaced = diagonal + (from[i] == to[j] ? 0 : 1);
+      diagonal = row[j + 1];
+      row[j + 1] = std::min({replaced, row[j] + 1, row[j + 1] + 1});
+    }
+  }
+  return row.back();
+}
+
+}  // namespace
+
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  std::string best;
+  std::size_t best_distance = 2 + word.size() / 5;  // farther away it would be a guess
+  for (const auto& candidate : candidates) {
+    // A beginning is as good as a letter missing: `--batch` is no typing error but half a name.
+    const bool part = word.size() >= 3 && candidate.find(word) != std::string::npos;
+    const std::size_t distance = part ? 1 : edit_distance(word, candidate);
+    if (distance >= best_distance) continue;
+    best = candidate;
+    best_distance = distance;
+  }
+  return best;
+}
+
+bool is_later_option(std::string_view name) {
+  return std::find(kLaterOptions.begin(), kLaterOptions.end(), name) != kLaterOptions.end();
+}
+
+bool is_later_command(std::string_view name) {
+  return std::find(kLaterCommands.begin(), kLaterCommands.end(), name) != kLaterCommands.end();
+}
+
+}  // namespace dtrain::app

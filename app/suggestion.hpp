@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace dtrain::app {
+
+/// The candidate that `word` was probably meant to be; empty when none is near.
+std::string nearest(std::string_view word, const std::vector<std::string>& candidates);
+
+/// Whether DESIGN has the option `name` (without dashes) but this version does not.
+bool is_later_option(std::string_view name);
+
+/// The same for a command.
+bool is_later_command(std::string_view name);
+
+}  // namespace dtrain::app

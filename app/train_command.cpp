@@ -1,0 +1,99 @@
+#include <fmt/format.h>
+
+#include <string>
+#include <utility>
+
+#include "comm/communicator.hpp"
+#include "comm/discover.hpp"
+#include "commands.hpp"
+#include "core/log.hpp"
+#include "option.hpp"
+#include "record/run_folder.hpp"
+#include "run_arguments.hpp"
+#include "run_folder.hpp"
+#include "train/trainer.hpp"
+
+namespace dtrain::app {
+namespace {
+
+/// Does `action` on rank 0; its Error is thrown on every rank.
+template <typename Action>
+void on_first_rank(const comm::Communicator& world, Action action) {
+  std::string problem;
+  std::string subject;
+  std::string advice;
+  ExitCode code = ExitCode::success;
+  if (world.rank() == 0) {
+    try {
+      action();
+    } catch (const Error& error) {
+      problem = error.problem();
+      subject = error.subject();
+      advice = error.advice();
+      code = error.code();
+    }
+  }
+  problem = world.broadcast(problem, 0);
+  if (problem.empty()) return;
+  subject = world.broadcast(subject, 0);
+  advice = world.broadcast(advice, 0);
+  code = static_cast<ExitCode>(world.max(static_cast<std::int64_t>(code)));
+  throw Error(problem, {.subject = subject, .advice = advice, .code = code});
+}
+
+record::Status status_of(ExitCode code) {
+  if (code == ExitCode::success) return record::Status::completed;
+  return code == ExitCode::stopped ? record::Status::preempted : record::Status::failed;
+}
+
+/// The run's folder from its first state to its last. Only rank 0 writes the state of a run that went well.
+ExitCode run_in_folder(const train::RunConfig& config, comm::MpiEnvironment& mpi,
+                       const comm::Communicator& world, const Log& log) {
+  const RunFolder folder(std::filesystem::path(config.output.folder) / config.output.name);
+  on_first_rank(world, [&] { folder.prepare(config.output.overwrite, config.text); });
+  try {
+    const ExitCode code = train::run(config, mpi, log);
+    on_first_rank(world, [&] { record::write_state(folder.path().string(), status_of(code)); });
+    return code;
+  } catch (...) {
+    folder.mark_failed();  // whichever rank it was: the others may not come so far
+    throw;
+  }
+}
+
+ExitCode train_on(train::RunConfig config, const Environment& environment, comm::MpiEnvironment& mpi) {
+  comm::check_launch(mpi.world_size(), environment.srun_tasks);
+  config.resolve(mpi.world_size());
+  config.validate();
+  const auto world = comm::Communicator::duplicate(MPI_COMM_WORLD);
+  if (config.output.name.empty()) config.output.name = world.broadcast(default_name(config, environment), 0);
+  config.text = to_toml(config);
+  const Log log(mpi.world_rank(), config.output.quiet ? Log::Verbosity::quiet : Log::Verbosity::normal);
+  if (config.dry_run) return train::run(config, mpi, log);
+  return run_in_folder(config, mpi, world, log);
+}
+
+/// The file that would be in force; what depends on the number of ranks stays as it was given.
+Task print_config(const train::RunConfig& config) {
+  train::RunConfig on_one_rank = config;
+  on_one_rank.mesh.clear();
+  on_one_rank.resolve(1);
+  on_one_rank.validate();
+  train::RunConfig printed = config;
+  if (!config.given.contains("micro-batches")) printed.batch.micro_batches = 0;
+  return print_task(to_toml(printed));
+}
+
+}  // namespace
+
+Task train_command(const Words& words, const Environment& environment) {
+  RunArguments arguments = read_run_arguments(words);
+  if (arguments.help) return print_task(*arguments.help);
+  if (arguments.print_config) return print_config(arguments.config);
+  return {.alone = {},
+          .together = [config = std::move(arguments.config), environment](comm::MpiEnvironment& mpi) {
+            return train_on(config, environment, mpi);
+          }};
+}
+
+}  // namespace dtrain::app
