@@ -118,4 +118,9 @@ void link_external(hid_t location, const std::string& path, const std::string& f
       "link cannot be created", location, path);
 }
 
+void remove_link(hid_t location, const std::string& path) {
+  const SilentErrors silent;
+  check(H5Ldelete(location, path.c_str(), H5P_DEFAULT), "link cannot be removed", location, path);
+}
+
 }  // namespace dtrain::h5

@@ -46,4 +46,7 @@ void copy_object(hid_t from, const std::string& from_path, hid_t to, const std::
 void link_external(hid_t location, const std::string& path, const std::string& file_name,
                    const std::string& target);
 
+/// Removes the link `path`; the object behind it goes with its last link.
+void remove_link(hid_t location, const std::string& path);
+
 }  // namespace dtrain::h5

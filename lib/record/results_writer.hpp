@@ -42,11 +42,6 @@ class ResultsWriter {
   /// written.
   ResultsWriter(h5::Library& library, std::string folder, RunInfo info, std::vector<ExtraColumn> extra = {});
 
-  /// Takes over the rows of /epochs up to and including `last_epoch` from the results.h5 of an earlier part
-  /// of this run, with its start_time_utc and topology of earlier generations dropped. For a resumed run;
-  /// call it first.
-  void continue_after(std::int64_t last_epoch);
-
   void topology(std::vector<TopologyRow> rows);  ///< Replaces all rows; written with the next change.
 
   /// Appends a row of /epochs and writes the file. `extra` has one value per extra column.
@@ -56,7 +51,8 @@ class ResultsWriter {
   void test(const TestRow& row);
 
   /// Sets status and end_time_utc, copies the closed rank files in (links above 1 GiB in all), writes the
-  /// file and then `state`. All ranks have closed their recorders. Nothing else is called afterwards.
+  /// file and then `state`. All ranks have closed their recorders. Nothing else is called afterwards. Throws
+  /// Error when the disk is full; `state` is then left as it was.
   void finish(Status status);
 
   const std::string& folder() const { return folder_; }
@@ -74,8 +70,8 @@ class ResultsWriter {
   std::vector<TestRow> test_;
 };
 
-/// For a run that ended without saying so: copies or links its live rank files into results.h5 and sets the
-/// status to `incomplete`. The file `state` is left as it is. Throws Error when the folder cannot be written.
-void finish_interrupted(h5::Library& library, const std::string& folder);
+/// For a run that ended without merging: copies or links its live rank files into results.h5 and sets
+/// `status` there. The file `state` is left as it is. Throws Error when the folder cannot be written.
+void finish_interrupted(h5::Library& library, const std::string& folder, Status status);
 
 }  // namespace dtrain::record

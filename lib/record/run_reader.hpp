@@ -37,7 +37,8 @@ struct RankRecord {
 struct RunRecord {
   std::string folder;
   Status status = Status::running;
-  bool alive = false;  ///< Someone still writes: a process of this machine, or a file touched lately.
+  bool alive = false;   ///< Someone still writes: a process of this machine, or a file touched lately.
+  bool merged = false;  ///< results.h5 has the rows of the ranks itself.
   std::map<std::string, std::string> attributes;  ///< Root attributes as text.
   Table topology;
   Table epochs;

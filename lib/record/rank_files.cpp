@@ -1,0 +1,88 @@
+#include "record/rank_files.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <filesystem>
+#include <system_error>
+
+#include "core/error.hpp"
+#include "h5/attribute.hpp"
+#include "h5/file.hpp"
+#include "record/run_folder.hpp"
+
+namespace dtrain::record {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::uintmax_t kCopyLimitBytes = std::uintmax_t{1} << 30;
+
+std::uintmax_t total_bytes(const std::vector<RankFile>& files) {
+  std::uintmax_t bytes = 0;
+  for (const RankFile& file : files) {
+    std::error_code error;
+    const std::uintmax_t size = fs::file_size(file.path, error);
+    if (!error) bytes += size;
+  }
+  return bytes;
+}
+
+void remove_group(hid_t results, int rank) {
+  const h5::SilentErrors silent;
+  const std::string group = rank_group(rank);
+  // A link to a file that is gone is no object, but it is in the way.
+  if (H5Lexists(results, "/ranks", H5P_DEFAULT) > 0 && H5Lexists(results, group.c_str(), H5P_DEFAULT) > 0) {
+    h5::remove_link(results, group);
+  }
+}
+
+}  // namespace
+
+std::vector<RankFile> rank_files(const std::string& folder) {
+  constexpr std::string_view kPrefix = "rank-";
+  std::vector<RankFile> files;
+  std::error_code error;
+  for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(folder) / "ranks", error)) {
+    const std::string stem = entry.path().stem().string();
+    if (entry.path().extension() != ".h5" || !stem.starts_with(kPrefix)) continue;
+    int rank = -1;
+    const char* end = stem.data() + stem.size();
+    const auto parsed = std::from_chars(stem.data() + kPrefix.size(), end, rank);
+    if (parsed.ec == std::errc{} && parsed.ptr == end) files.push_back({rank, entry.path().string()});
+  }
+  std::sort(files.begin(), files.end(), [](const RankFile& a, const RankFile& b) { return a.rank < b.rank; });
+  return files;
+}
+
+void link_rank_file(hid_t results, int rank) {
+  h5::link_external(results, rank_group(rank), fmt::format("ranks/rank-{:05}.h5", rank), "/");
+}
+
+void gather_rank_files(h5::Library& library, const std::string& folder, hid_t results) {
+  const std::vector<RankFile> files = rank_files(folder);
+  const bool copy = total_bytes(files) <= kCopyLimitBytes;
+  std::string unreadable;
+  for (const RankFile& file : files) {
+    const auto lock = library.lock();
+    remove_group(results, file.rank);
+    if (!copy) {
+      link_rank_file(results, file.rank);
+      continue;
+    }
+    try {
+      const h5::File rank_file = h5::open_file(file.path, h5::Access::read);
+      h5::copy_object(rank_file.id(), "/", results, rank_group(file.rank));
+    } catch (const Error& error) {
+      unreadable += fmt::format("rank {}: {}\n", file.rank, error.what());
+      remove_group(results, file.rank);
+    }
+  }
+  if (unreadable.empty()) return;
+  const auto lock = library.lock();
+  h5::write_attribute(results, "unreadable_ranks", unreadable);
+}
+
+}  // namespace dtrain::record

@@ -1,0 +1,173 @@
+#include "record/rank_recorder.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <exception>
+#include <utility>
+
+#include "core/clock.hpp"
+#include "core/error.hpp"
+#include "h5/attribute.hpp"
+#include "h5/file.hpp"
+#include "record/table_file.hpp"
+
+namespace dtrain::record {
+namespace {
+
+constexpr std::uint64_t kStepRowsPerChunk = 512;  // 70 kB
+constexpr std::uint64_t kRowsPerChunk = 32;
+
+std::string this_host() {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return name.data();
+}
+
+h5::File create_rank_file(const std::string& path) {
+  try {
+    return h5::create_file(path);
+  } catch (const Error& error) {
+    throw usage_error(error.problem(), path, "name a folder that can be written with --output");
+  }
+}
+
+}  // namespace
+
+/// All objects are made at once: a file with nothing dirty but rows can be read after kill -9.
+struct RankRecorder::LiveFile {
+  h5::File file;
+  TableFile epochs;
+  TableFile steps;
+  TableFile events;
+  TableFile samples;
+
+  explicit LiveFile(const RankRecorderOptions& options)
+      : file(create_rank_file(options.path)),
+        epochs(make_table<RankEpochRow>(file.id(), "epochs", kRowsPerChunk)),
+        steps(make_table<StepRow>(file.id(), "steps", kStepRowsPerChunk)),
+        events(make_table<EventRow>(file.id(), "events", kRowsPerChunk)),
+        samples(make_table<SamplesRow>(file.id(), "samples", kRowsPerChunk)) {
+    h5::write_attribute(file.id(), "format", "dtrain.rank");
+    h5::write_attribute(file.id(), "version", 1);
+    h5::write_attribute(file.id(), "rank", options.rank);
+    h5::write_attribute(file.id(), "hostname", this_host());
+    h5::write_attribute(file.id(), "pid", static_cast<std::int64_t>(::getpid()));
+    h5::flush(file);
+  }
+
+  void append(const Rows& rows) {
+    steps.append(rows.steps.data(), rows.steps.size());
+    epochs.append(rows.epochs.data(), rows.epochs.size());
+    events.append(rows.events.data(), rows.events.size());
+    samples.append(rows.samples.data(), rows.samples.size());
+    h5::flush(file);
+  }
+};
+
+RankRecorder::RankRecorder(h5::Library& library, RankRecorderOptions options)
+    : library_(library), options_(std::move(options)) {
+  constexpr std::size_t kExpectedSteps = 4096;  // of a second; more only grow the vectors once
+  gathered_.steps.reserve(kExpectedSteps);
+  spare_.steps.reserve(kExpectedSteps);
+  {
+    const auto lock = library_.lock();
+    file_ = std::make_unique<LiveFile>(options_);
+  }
+  thread_ = std::thread([this] { run(); });
+}
+
+RankRecorder::~RankRecorder() {
+  try {
+    close();
+  } catch (const std::exception&) {  // who wants to know calls close()
+  }
+}
+
+void RankRecorder::step(const StepRow& row) {
+  if (options_.step_every == 0 || row.step % options_.step_every != 0) return;
+  const std::lock_guard guard(mutex_);
+  if (problem_.empty() && !stopping_) gathered_.steps.push_back(row);
+}
+
+void RankRecorder::epoch(const RankEpochRow& row) {
+  const std::lock_guard guard(mutex_);
+  if (problem_.empty() && !stopping_) gathered_.epochs.push_back(row);
+}
+
+void RankRecorder::event(std::string_view kind, std::string_view detail) {
+  const EventRow row{.time_s = steady_s() - options_.start_s, .kind = kind, .detail = detail};
+  const std::lock_guard guard(mutex_);
+  if (problem_.empty() && !stopping_) gathered_.events.push_back(row);
+}
+
+void RankRecorder::samples(std::int64_t epoch, std::uint64_t hash) {
+  const std::lock_guard guard(mutex_);
+  if (problem_.empty() && !stopping_) gathered_.samples.push_back({epoch, static_cast<std::int64_t>(hash)});
+}
+
+void RankRecorder::flush() { write_burst(Wait::for_lock); }
+
+void RankRecorder::close() {
+  if (thread_.joinable()) {
+    {
+      const std::lock_guard guard(mutex_);
+      stopping_ = true;
+    }
+    wake_.notify_all();
+    thread_.join();
+    write_burst(Wait::for_lock);
+  }
+  const std::lock_guard guard(file_mutex_);
+  if (file_ == nullptr) return;
+  const auto lock = library_.lock();
+  file_.reset();
+}
+
+std::string RankRecorder::problem() const {
+  const std::lock_guard guard(mutex_);
+  return problem_;
+}
+
+void RankRecorder::run() {
+  const std::chrono::duration<double> interval(options_.flush_interval_s);
+  std::unique_lock guard(mutex_);
+  while (!wake_.wait_for(guard, interval, [this] { return stopping_; })) {
+    guard.unlock();
+    write_burst(Wait::if_free);
+    touch();
+    guard.lock();
+  }
+}
+
+void RankRecorder::write_burst(Wait how) {
+  const std::lock_guard file_guard(file_mutex_);
+  if (file_ == nullptr) return;
+  const auto lock = how == Wait::for_lock ? library_.lock() : library_.try_lock();
+  if (!lock.owns_lock()) return;  // a checkpoint is being written: the next second will do
+  {
+    const std::lock_guard guard(mutex_);
+    if (gathered_.empty()) return;
+    std::swap(gathered_, spare_);
+  }
+  try {
+    file_->append(spare_);
+  } catch (const Error& error) {
+    const std::lock_guard guard(mutex_);
+    problem_ = error.what();
+    gathered_ = {};
+  }
+  if (!problem().empty()) file_.reset();  // a file whose write failed is not written again
+  spare_.steps.clear();
+  spare_.epochs.clear();
+  spare_.events.clear();
+  spare_.samples.clear();
+}
+
+// The file's time says that this rank lives, also when a step takes minutes.
+void RankRecorder::touch() const { ::utimensat(AT_FDCWD, options_.path.c_str(), nullptr, 0); }
+
+}  // namespace dtrain::record

@@ -1,0 +1,87 @@
+#include "record/run_folder.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <system_error>
+
+#include "core/error.hpp"
+
+namespace dtrain::record {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::array<std::string_view, 5> kStatusNames = {"running", "completed", "preempted", "failed",
+                                                          "incomplete"};
+
+std::string inside(const std::string& folder, std::string_view name) {
+  return (fs::path(folder) / name).string();
+}
+
+}  // namespace
+
+std::string_view status_name(Status status) { return kStatusNames[static_cast<std::size_t>(status)]; }
+
+std::optional<Status> parse_status(std::string_view name) {
+  for (std::size_t i = 0; i < kStatusNames.size(); ++i) {
+    if (kStatusNames[i] == name) return static_cast<Status>(i);
+  }
+  return std::nullopt;
+}
+
+std::string results_path(const std::string& folder) { return inside(folder, "results.h5"); }
+std::string rank_path(const std::string& folder, int rank) {
+  return inside(folder, fmt::format("ranks/rank-{:05}.h5", rank));
+}
+std::string trace_part_path(const std::string& folder, int rank) {
+  return inside(folder, fmt::format("ranks/trace-{:05}.json", rank));
+}
+std::string trace_path(const std::string& folder) { return inside(folder, "trace.json"); }
+std::string tensorboard_folder(const std::string& folder) { return inside(folder, "tensorboard"); }
+std::string rank_group(int rank) { return fmt::format("/ranks/{:05}", rank); }
+
+void create_run_folder(const std::string& folder) {
+  std::error_code error;
+  fs::create_directories(fs::path(folder) / "ranks", error);
+  if (!error && ::access(folder.c_str(), W_OK) != 0) error = std::error_code(errno, std::generic_category());
+  if (error) {
+    throw usage_error("the run folder cannot be written (" + error.message() + ")", folder,
+                      "name another place with --output, or get write permission for this one");
+  }
+}
+
+void write_state(const std::string& folder, Status status) {
+  replace_file(inside(folder, "state"), std::string(status_name(status)) + "\n");
+}
+
+std::optional<Status> read_state(const std::string& folder) {
+  std::ifstream file(inside(folder, "state"));
+  std::string line;
+  if (!std::getline(file, line)) return std::nullopt;
+  return parse_status(line);
+}
+
+void replace_file(const std::string& path, std::string_view text) {
+  const std::string aside = path + ".partial";
+  std::FILE* file = std::fopen(aside.c_str(), "wb");
+  bool written = file != nullptr;
+  if (file != nullptr) {
+    written = std::fwrite(text.data(), 1, text.size(), file) == text.size();
+    written = std::fclose(file) == 0 && written;
+  }
+  if (!written || std::rename(aside.c_str(), path.c_str()) != 0) {
+    const std::string reason = std::strerror(errno);
+    std::remove(aside.c_str());
+    throw Error("cannot be written (" + reason + ")",
+                {.subject = path, .advice = "free space or check permissions"});
+  }
+}
+
+}  // namespace dtrain::record

@@ -1,0 +1,147 @@
+#include "record/run_reader.hpp"
+
+#include <hdf5.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+
+#include "core/error.hpp"
+#include "h5/attribute.hpp"
+#include "h5/file.hpp"
+#include "record/rank_files.hpp"
+#include "record/results_writer.hpp"
+#include "record/table_file.hpp"
+
+namespace dtrain::record {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::chrono::seconds kSilence{60};  // a recorder touches its file every second
+
+constexpr std::array<const char*, 12> kTextAttributes = {
+    "name",           "model",        "dataset",        "strategy",     "mesh",   "status",
+    "start_time_utc", "end_time_utc", "dtrain_version", "command_line", "config", "unreadable_ranks"};
+
+bool touched_lately(const std::string& path) {
+  std::error_code error;
+  const fs::file_time_type written = fs::last_write_time(path, error);
+  return !error && fs::file_time_type::clock::now() - written < kSilence;
+}
+
+bool on_this_host(const std::string& hostname) {
+  std::array<char, 256> name{};
+  ::gethostname(name.data(), name.size() - 1);
+  return hostname == name.data();
+}
+
+// Whether the rank that writes `file` lives. Its process is looked for where it can be.
+bool writer_lives(const h5::File& file, const std::string& path) {
+  if (!touched_lately(path)) return false;
+  if (!h5::has_attribute(file.id(), "pid") ||
+      !on_this_host(h5::read_string_attribute(file.id(), "hostname"))) {
+    return true;
+  }
+  const auto pid = static_cast<pid_t>(h5::read_int_attribute(file.id(), "pid"));
+  return ::kill(pid, 0) == 0 || errno == EPERM;
+}
+
+RankRecord read_rank(hid_t group, int rank, Detail detail) {
+  RankRecord record;
+  record.rank = rank;
+  record.epochs = read_table(group, "epochs");
+  record.events = read_table(group, "events");
+  record.samples = read_table(group, "samples");
+  if (detail == Detail::steps) record.steps = read_table(group, "steps");
+  return record;
+}
+
+void check_version(const h5::File& file, const std::string& path) {
+  const bool ours = h5::has_attribute(file.id(), "format") && h5::has_attribute(file.id(), "version") &&
+                    h5::read_string_attribute(file.id(), "format") == "dtrain.results";
+  if (!ours) throw data_error("is no results file of dtrain", path, "name the folder of a run");
+  const std::int64_t version = h5::read_int_attribute(file.id(), "version");
+  if (version != kResultsVersion) {
+    throw data_error("has format version " + std::to_string(version) + ", but this dtrain reads version " +
+                         std::to_string(kResultsVersion),
+                     path, "read it with the dtrain that wrote it");
+  }
+}
+
+// Everything but the ranks.
+void read_results(const h5::File& file, const std::string& path, RunRecord& run) {
+  check_version(file, path);
+  for (const char* name : kTextAttributes) {
+    if (h5::has_attribute(file.id(), name)) run.attributes[name] = h5::read_string_attribute(file.id(), name);
+  }
+  run.attributes["world_size"] = std::to_string(h5::read_int_attribute(file.id(), "world_size"));
+  run.topology = read_table(file.id(), "topology");
+  run.epochs = read_table(file.id(), "epochs");
+  run.test = read_table(file.id(), "test");
+}
+
+void read_merged_ranks(const h5::File& file, RunRecord& run, Detail detail) {
+  if (!h5::exists(file.id(), "ranks")) return;
+  for (const std::string& name : h5::names(file.id(), "ranks")) {
+    int rank = 0;
+    if (std::from_chars(name.data(), name.data() + name.size(), rank).ec != std::errc{}) continue;
+    try {
+      const h5::Group group = h5::open_group(file.id(), rank_group(rank));
+      run.ranks.push_back(read_rank(group.id(), rank, detail));
+    } catch (const Error& error) {
+      run.unreadable.push_back("rank " + name + ": " + error.what());
+    }
+  }
+}
+
+void read_live_ranks(RunRecord& run, Detail detail) {
+  for (const RankFile& rank_file : rank_files(run.folder)) {
+    try {
+      const h5::File file = h5::open_file(rank_file.path, h5::Access::read);
+      run.alive = run.alive || writer_lives(file, rank_file.path);
+      run.ranks.push_back(read_rank(file.id(), rank_file.rank, detail));
+    } catch (const Error& error) {
+      run.unreadable.push_back("rank " + std::to_string(rank_file.rank) + ": " + error.what());
+    }
+  }
+}
+
+}  // namespace
+
+RunRecord read_run(h5::Library& library, const std::string& folder, Detail detail) {
+  RunRecord run;
+  run.folder = folder;
+  const std::string path = results_path(folder);
+  if (!fs::exists(path)) {
+    throw usage_error("is no run folder: it has no results.h5", folder,
+                      "name a folder that dtrain wrote below --output");
+  }
+  const auto lock = library.lock();
+  try {
+    const h5::File file = h5::open_file(path, h5::Access::read);
+    read_results(file, path, run);
+    const Status written = parse_status(run.attributes["status"]).value_or(Status::incomplete);
+    run.merged = written != Status::running;
+    if (run.merged) {
+      read_merged_ranks(file, run, detail);
+    } else {
+      read_live_ranks(run, detail);
+      if (run.ranks.empty()) run.alive = touched_lately(path);  // not yet begun
+    }
+    run.status = run.merged ? written : read_state(folder).value_or(Status::running);
+    if (run.status == Status::running && !run.alive) run.status = Status::incomplete;
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::data) throw;
+    throw data_error(error.problem(), error.subject().empty() ? path : error.subject(),
+                     "the file is damaged: take another copy of it");
+  }
+  return run;
+}
+
+}  // namespace dtrain::record
