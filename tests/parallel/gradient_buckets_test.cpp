@@ -1,0 +1,96 @@
+#include "parallel/gradient_buckets.hpp"
+
+#include <gtest/gtest.h>
+
+#include "job_of_test.hpp"
+#include "parallel/segments.hpp"
+#include "small_model.hpp"
+
+namespace dtrain::parallel {
+namespace {
+
+constexpr std::int64_t kSamples = 13;
+constexpr int kPieces = 5;
+
+/// The summed gradient of the whole batch, by plain autograd, laid out flat.
+at::Tensor reference() {
+  auto model = small_model();
+  FlatParameters parameters(*model, at::kDouble);
+  SegmentWalk walk(*model);
+  const auto batch = small_batch(kSamples);
+  walk.backward(model->loss(walk.forward({batch.inputs}, {}), batch.targets).loss);
+  auto flat = at::zeros_like(parameters.values());
+  for (const auto& entry : parameters.entries()) {
+    FlatParameters::view(flat, entry).copy_(entry.parameter->value.grad());
+  }
+  return flat;
+}
+
+/// One step on this rank's share of the pieces; a rank without pieces takes part with zeros.
+void run_step(models::Model& model, GradientBuckets& buckets, Range pieces) {
+  SegmentWalk walk(model);
+  const auto batch = small_batch(kSamples);
+  buckets.begin_step(static_cast<int>(pieces.size()));
+  for (auto k = pieces.begin; k < pieces.end; ++k) {
+    const auto part = part_of(kSamples, k, kPieces);
+    const auto outputs = walk.forward({batch.inputs.narrow(0, part.begin, part.size())}, {});
+    const auto loss = model.loss(outputs, batch.targets.narrow(0, part.begin, part.size())).loss;
+    buckets.begin_backward();
+    walk.backward(loss);
+  }
+  buckets.finish();
+}
+
+double gap(const at::Tensor& a, const at::Tensor& b) { return (a - b).abs().max().item<double>(); }
+
+TEST(GradientBucketsTest, SumsOverPiecesAndRanksEqualTheWholeBatchForEveryBucketSize) {
+  JobOfTest job;
+  const auto expected = reference();
+  for (const std::int64_t bucket_bytes : {0, 1, 1500}) {
+    auto model = small_model();
+    FlatParameters parameters(*model, at::kDouble);
+    GradientBuckets buckets(parameters, job.data(), job.queue(), {.bucket_bytes = bucket_bytes});
+    for (int step = 0; step < 3; ++step) {  // a second step must not see the first one's sums
+      run_step(*model, buckets, part_of(kPieces, job.rank(), job.data().size()));
+      EXPECT_LT(gap(buckets.gradients(), expected), 1e-12) << bucket_bytes << " bytes, step " << step;
+    }
+    if (bucket_bytes == 1) EXPECT_EQ(buckets.bucket_count(), parameters.entries().size());
+    if (bucket_bytes == 0) EXPECT_EQ(buckets.bucket_count(), 1U);
+  }
+}
+
+TEST(GradientBucketsTest, ARankWithoutPiecesStillTakesPart) {
+  JobOfTest job;
+  auto model = small_model();
+  FlatParameters parameters(*model, at::kDouble);
+  GradientBuckets buckets(parameters, job.data(), job.queue(), {.bucket_bytes = 1});
+  const bool last = job.rank() == job.data().size() - 1;
+  run_step(*model, buckets, last ? Range{0, kPieces} : Range{0, 0});
+  EXPECT_LT(gap(buckets.gradients(), reference()), 1e-12);
+}
+
+TEST(GradientBucketsTest, OwnPartsCoverTheGradientOnce) {
+  JobOfTest job;
+  auto model = small_model();
+  FlatParameters parameters(*model, at::kDouble);
+  GradientBuckets buckets(parameters, job.data(), job.queue(), {});
+  std::vector<double> covered(static_cast<std::size_t>(parameters.size()), 0.0);
+  const auto mine = buckets.own_part();
+  for (auto i = mine.begin; i < mine.end; ++i) covered[static_cast<std::size_t>(i)] = 1.0;
+  job.data().all_reduce(comm::Buffer::of(std::span<double>(covered)), comm::ReduceOp::sum).wait();
+  EXPECT_EQ(covered, std::vector<double>(covered.size(), 1.0));
+}
+
+TEST(GradientBucketsTest, RanksWithDifferentModelsAreRefusedOnEveryRank) {
+  JobOfTest job;
+  if (job.data().size() == 1) GTEST_SKIP() << "one rank cannot differ from itself";
+  const models::ModelOptions options = {{"hidden", job.rank() == 0 ? "16,8" : "8,16"}};
+  auto model = models::find_model("mlp").make(
+      {.task = "table_classification", .sample_shape = {12}, .classes = 3}, options);
+  model->initialise(7);
+  FlatParameters parameters(*model, at::kFloat);
+  EXPECT_THROW(GradientBuckets(parameters, job.data(), job.queue(), {}), Error);
+}
+
+}  // namespace
+}  // namespace dtrain::parallel

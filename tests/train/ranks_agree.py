@@ -1,0 +1,72 @@
+"""Data parallel training equals one rank: the same losses over 20 steps and the same weights at the end, at
+equal micro-batches, on 1, 2, 3 and 4 ranks, with a ragged last batch and micro-batches of uneven size.
+
+Tolerances: fp64 1e-9, fp32 1e-5, relative to the largest value: sums in another order, nothing else.
+"""
+
+import sys
+import tempfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from dtrain_run import run
+
+# 8192 synthetic samples in steps of 500: 17 steps, the last with 192 samples; 7 micro-batches of 71 or 72.
+COMMON = ["--global-batch", 500, "--micro-batches", 7, "--limit-steps", 20, "--epochs", 2, "--threads", 1,
+          "--optimizer", "sgd", "--momentum", 0.9, "--learning-rate", 0.05, "--schedule", "cosine", "--grad-clip", 1.0,
+          "--quiet"]
+
+
+def losses(results):
+    """The mean loss of each step over all ranks."""
+    total, weight = 0.0, 0.0
+    for rank in results["ranks"].values():
+        steps = rank["steps"][:]
+        loss = np.where(steps["weight"] > 0, steps["loss"], 0.0)
+        total = total + loss * steps["weight"]
+        weight = weight + steps["weight"]
+    return total / weight
+
+
+def weights(folder):
+    with h5py.File(folder / "checkpoints" / "step-00000020" / "part-00000.h5") as part:
+        found = {}
+        part["model"].visititems(
+            lambda name, item: found.update({name: item[:]}) if isinstance(item, h5py.Dataset) else None)
+        return found
+
+
+def train(binary, folder, model, precision, ranks):
+    name = f"{model}-{precision}-{ranks}"
+    run(binary, ranks, "--model", model, "--precision", precision, "--name", name, *COMMON, cwd=folder)
+    with h5py.File(folder / "runs" / name / "results.h5") as results:
+        order = sum(int(rank["samples"][0]["hash"]) % 2**64 for rank in results["ranks"].values()) % 2**64
+        epochs = results["epochs"][:]
+        return losses(results), epochs, order, weights(folder / "runs" / name)
+
+
+def main():
+    binary = sys.argv[1]
+    for model in ("mlp", "cnn"):
+        for precision, tolerance in (("fp64", 1e-9), ("fp32", 1e-5)):
+            with tempfile.TemporaryDirectory() as folder:
+                folder = Path(folder)
+                one, epochs_one, order_one, weights_one = train(binary, folder, model, precision, 1)
+                assert len(one) == 20, len(one)
+                assert one[-5:].mean() < 0.9 * one[:5].mean(), f"{model} does not learn: {one}"
+                for ranks in (2, 3, 4):
+                    many, epochs, order, weights_many = train(binary, folder, model, precision, ranks)
+                    loss_gap = np.max(np.abs(many - one)) / np.max(np.abs(one))
+                    weight_gap = max(np.max(np.abs(weights_many[k] - w)) / np.max(np.abs(w)) for k, w in weights_one.items())
+                    validation_gap = np.max(np.abs(epochs["validation_loss"] - epochs_one["validation_loss"]))
+                    print(f"{model} {precision} {ranks} ranks: loss {loss_gap:.1e}, weights {weight_gap:.1e}, "
+                          f"validation {validation_gap:.1e}")
+                    assert loss_gap <= tolerance and weight_gap <= tolerance and validation_gap <= tolerance
+                    assert weights_many.keys() == weights_one.keys()
+                    assert order == order_one, "the ranks did not use each sample exactly once"
+
+
+if __name__ == "__main__":
+    main()
