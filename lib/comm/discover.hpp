@@ -27,9 +27,9 @@ struct LocalDevice {
 topology::Cluster discover_cluster(const Communicator& world, const std::vector<int>& cpus,
                                    const LocalDevice& device = {});
 
-/// Throws Error (exit code 2) when the launcher started another number of ranks than it announced: srun
-/// without its MPI plugin starts N jobs of one rank. `announced_tasks` is SLURM_NTASKS where the launcher
-/// set it (app reads it), `step_tasks` SLURM_STEP_NUM_TASKS; nothing is checked without them.
-void check_launch(int world_size, std::optional<int> announced_tasks, std::optional<int> step_tasks = {});
+/// Throws Error (exit code 2) when srun without its MPI plugin started N jobs of one rank instead of one job
+/// of N. `announced_tasks` is SLURM_NTASKS, read by app, and given only where srun started this process
+/// itself: `mpirun -np 1` inside a larger allocation is no mistake.
+void check_launch(int world_size, std::optional<int> announced_tasks);
 
 }  // namespace dtrain::comm

@@ -31,8 +31,7 @@ class MpiEnvironment {
   /// `Open MPI v5.0.11, ...`: one line for the start-up message and for results.h5.
   static std::string library_version();
 
-  /// Ends all ranks at once, this one with `exit_code`. Where ULFM is on nobody but this rank is ended: the
-  /// others notice its death.
+  /// Ends all ranks of the job, this one with `exit_code`. Called while MPI is alive.
   [[noreturn]] void abort(int exit_code) noexcept;
 
   /// Ends this process without finalising, which hangs after a failure. Flushes standard streams.

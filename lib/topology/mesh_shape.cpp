@@ -36,7 +36,7 @@ class MeshParser {
   MeshShape finish() const {
     const long long pipe = pipe_ == 0 ? 1 : pipe_;
     const long long tensor = tensor_ == 0 ? 1 : tensor_;
-    const long long model = pipe * tensor;
+    const long long model = pipe * tensor;  // two ints fit
     if (model > world_size_ || world_size_ % model != 0) {
       throw usage_error(fmt::format("pipe x tensor = {} does not divide {}", model, ranks()), subject_,
                         fmt::format("let pipe x tensor be one of {}, or start another number of ranks",

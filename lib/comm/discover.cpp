@@ -1,0 +1,121 @@
+#include "comm/discover.hpp"
+
+#include <fmt/core.h>
+#include <fmt/ranges.h>
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <map>
+#include <sstream>
+
+#include "core/error.hpp"
+
+namespace dtrain::comm {
+namespace {
+
+std::string hostname() {
+  std::array<char, 256> name{};
+  return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("unknown");
+}
+
+/// Reads the kernel's `0-3,8,10-11`.
+std::vector<int> parse_cpu_list(const std::string& text) {
+  std::vector<int> cpus;
+  std::istringstream stream(text);
+  for (std::string item; std::getline(stream, item, ',');) {
+    int first = 0;
+    int last = 0;
+    const int fields = std::sscanf(item.c_str(), "%d-%d", &first, &last);
+    if (fields < 1) continue;
+    for (int cpu = first; cpu <= (fields == 2 ? last : first); ++cpu) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+/// The other fields travel as one line of text: `numa gpu uuid hostname cpu cpu ...`.
+std::string encode(const topology::RankPlace& place) {
+  return fmt::format("{} {} {} {} {}", place.numa_node, place.gpu,
+                     place.device_uuid.empty() ? "-" : place.device_uuid, place.hostname,
+                     fmt::join(place.cpus, " "));
+}
+
+topology::RankPlace decode(const std::string& line) {
+  topology::RankPlace place;
+  std::istringstream stream(line);
+  stream >> place.numa_node >> place.gpu >> place.device_uuid >> place.hostname;
+  if (place.device_uuid == "-") place.device_uuid.clear();
+  for (int cpu = 0; stream >> cpu;) place.cpus.push_back(cpu);
+  return place;
+}
+
+}  // namespace
+
+std::vector<int> affinity_mask() {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  std::vector<int> cpus;
+  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return cpus;
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+int numa_node_of(const std::vector<int>& cpus) {
+  const std::filesystem::path root = "/sys/devices/system/node";
+  std::error_code ignored;
+  for (const auto& entry : std::filesystem::directory_iterator(root, ignored)) {
+    const std::string name = entry.path().filename();
+    int node = 0;
+    if (std::sscanf(name.c_str(), "node%d", &node) != 1) continue;
+    std::ifstream file(entry.path() / "cpulist");
+    std::string text;
+    std::getline(file, text);
+    const std::vector<int> members = parse_cpu_list(text);
+    const bool all = !cpus.empty() && std::all_of(cpus.begin(), cpus.end(), [&members](int cpu) {
+      return std::find(members.begin(), members.end(), cpu) != members.end();
+    });
+    if (all) return node;
+  }
+  return -1;
+}
+
+topology::Cluster discover_cluster(const Communicator& world, const std::vector<int>& cpus,
+                                   const LocalDevice& device) {
+  topology::RankPlace mine;
+  mine.hostname = hostname();
+  mine.cpus = cpus;
+  mine.numa_node = numa_node_of(cpus);
+  mine.gpu = device.gpu;
+  mine.device_uuid = device.uuid;
+  // A node is known by its lowest world rank; hostnames would put two containers of one name together.
+  const Communicator local = world.split_by_shared_memory();
+  const std::vector<std::int64_t> lowest = world.all_gather(local.min(std::int64_t{world.rank()}));
+  const std::vector<std::int64_t> local_ranks = world.all_gather(std::int64_t{local.rank()});
+  const std::vector<std::string> lines = world.all_gather(encode(mine));
+  topology::Cluster cluster;
+  std::map<std::int64_t, int> node_of;
+  for (std::size_t rank = 0; rank < lines.size(); ++rank) {
+    topology::RankPlace place = decode(lines[rank]);
+    place.rank = static_cast<int>(rank);
+    place.node = node_of.emplace(lowest[rank], static_cast<int>(node_of.size())).first->second;
+    place.local_rank = static_cast<int>(local_ranks[rank]);
+    cluster.ranks.push_back(std::move(place));
+  }
+  cluster.validate();
+  return cluster;
+}
+
+void check_launch(int world_size, std::optional<int> announced_tasks) {
+  if (world_size > 1 || announced_tasks.value_or(1) <= 1) return;
+  throw usage_error(fmt::format("Slurm started {} tasks but MPI sees {} jobs of one rank", *announced_tasks,
+                                *announced_tasks),
+                    "launch", "use srun --mpi=pmix, or mpirun inside the allocation");
+}
+
+}  // namespace dtrain::comm

@@ -1,0 +1,126 @@
+#include "comm/groups.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "comm/health.hpp"
+#include "comm/mpi_group.hpp"
+#include "core/error.hpp"
+
+namespace dtrain::comm {
+namespace {
+
+constexpr double kLongestSpinS = 50e-6;
+
+std::vector<int> ranks_where(int world_size, const std::function<bool(int)>& condition) {
+  std::vector<int> ranks;
+  for (int rank = 0; rank < world_size; ++rank) {
+    if (condition(rank)) ranks.push_back(rank);
+  }
+  return ranks;
+}
+
+int index_of(const std::vector<int>& ranks, int rank) {
+  return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
+}
+
+/// Spinning helps only if no other compute thread of the node needs the core meanwhile.
+QueueConfig queue_config(const topology::Cluster& cluster, int rank, const CommConfig& config) {
+  const int threads = config.threads_per_rank + (config.drive == Drive::thread ? 1 : 0);
+  const bool cores_suffice = cluster.cores_per_rank(rank) >= threads;
+  return {.drive = config.drive, .timeout_s = config.timeout_s, .spin_s = cores_suffice ? kLongestSpinS : 0};
+}
+
+}  // namespace
+
+Backend parse_backend(std::string_view name) {
+  if (name == "auto") return Backend::automatic;
+  if (name == "mpi") return Backend::mpi;
+  if (name == "nccl") return Backend::nccl;
+  throw usage_error("there is no such backend", fmt::format("--comm-backend {}", name),
+                    "use one of auto, mpi, nccl");
+}
+
+void CommConfig::validate() const {
+  require(timeout_s >= 0, "a limit cannot be negative",
+          {.subject = "--watchdog", .advice = "give seconds, or 0 for no limit", .code = ExitCode::usage});
+  require(threads_per_rank >= 1, "a rank needs a thread",
+          {.subject = "--threads", .advice = "give at least 1", .code = ExitCode::usage});
+}
+
+struct Groups::State {
+  State(const Communicator& job, const topology::Cluster& cluster, const CommConfig& config, SpanSink& sink)
+      : world_comm(job.split(0, job.rank())),
+        node_comm(job.split(cluster.ranks.at(static_cast<std::size_t>(job.rank())).node, job.rank())),
+        health(world_comm, node_comm, config.recovery),
+        queue(queue_config(cluster, job.rank(), config), sink, health) {}
+
+  Communicator world_comm;
+  Communicator node_comm;
+  Health health;
+  std::unique_ptr<Group> world;
+  std::unique_ptr<Group> data;
+  std::unique_ptr<Group> pipe;
+  std::unique_ptr<Group> tensor;
+  std::unique_ptr<Group> node;
+  std::unique_ptr<Group> leaders;  ///< Empty where this rank leads no node.
+  std::string backend_name = "mpi";
+  Queue queue;  ///< Last: its operations use the groups.
+};
+
+Groups::Groups(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Groups::~Groups() = default;
+Groups::Groups(Groups&&) noexcept = default;
+Groups& Groups::operator=(Groups&&) noexcept = default;
+
+Group& Groups::world() { return *state_->world; }
+Group& Groups::data() { return *state_->data; }
+Group& Groups::pipe() { return *state_->pipe; }
+Group& Groups::tensor() { return *state_->tensor; }
+Group& Groups::node() { return *state_->node; }
+bool Groups::is_leader() const { return state_->leaders != nullptr; }
+Queue& Groups::queue() { return state_->queue; }
+const std::string& Groups::backend_name() const { return state_->backend_name; }
+
+Group& Groups::leaders() {
+  require(is_leader(), "this rank is not the first of its node",
+          {.subject = "group leaders", .advice = "ask is_leader() first"});
+  return *state_->leaders;
+}
+
+Groups make_groups(const Communicator& world, const topology::Cluster& cluster, const topology::Mesh& mesh,
+                   const CommConfig& config, SpanSink& sink) {
+  config.validate();
+  require(cluster.world_size() == world.size(), "the cluster has another number of ranks than the job",
+          {.subject = "make_groups", .advice = "discover the cluster with this communicator"});
+  const auto place = [&cluster](int rank) { return cluster.ranks[static_cast<std::size_t>(rank)]; };
+  const int me = world.rank();
+  auto state = std::make_unique<Groups::State>(world, cluster, config, sink);
+
+  // One order on every rank; the lowest member gives a group its color.
+  const auto make = [&](const char* name, const std::vector<int>& ranks) -> std::unique_ptr<Group> {
+    Communicator comm = world.split(ranks.front(), index_of(ranks, me));
+    std::vector<int> nodes;
+    for (const int rank : ranks) nodes.push_back(place(rank).node);
+    return std::make_unique<MpiGroup>(name, std::move(comm), ranks, nodes, config.all_reduce, state->queue);
+  };
+  state->world = make("world", ranks_where(world.size(), [](int) { return true; }));
+  state->data = make("data", mesh.group(me, topology::Axis::data));
+  state->pipe = make("pipe", mesh.group(me, topology::Axis::pipe));
+  state->tensor = make("tensor", mesh.group(me, topology::Axis::tensor));
+  state->node =
+      make("node", ranks_where(world.size(), [&](int rank) { return place(rank).node == place(me).node; }));
+  const bool leads = place(me).local_rank == 0;
+  auto leaders = make(
+      "leaders", ranks_where(world.size(), [&](int rank) { return (place(rank).local_rank == 0) == leads; }));
+  if (leads) state->leaders = std::move(leaders);
+  return Groups(std::move(state));
+}
+
+}  // namespace dtrain::comm

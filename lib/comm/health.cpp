@@ -1,0 +1,145 @@
+#include "comm/health.hpp"
+
+#include <dlfcn.h>
+#include <fmt/core.h>
+#include <pthread.h>
+
+#include <cerrno>
+#include <exception>
+#include <new>
+
+#include "comm/mpi_check.hpp"
+#include "core/clock.hpp"
+#include "core/error.hpp"
+
+namespace dtrain::comm {
+namespace {
+
+constexpr std::int64_t kNodeIntervalNs = 1'000'000;
+constexpr std::int64_t kJobIntervalNs = 10'000'000;
+constexpr std::int64_t kNobody = 0;  // of the failed word; otherwise +-(1 + world rank): + dead, - gave up
+
+using GetFailed = int (*)(MPI_Comm, MPI_Group*);
+using Revoke = int (*)(MPI_Comm);
+
+/// An extension of Open MPI 5, or nullptr: 4.1 has the same soname and none of them.
+template <typename Function>
+Function find_extension(const char* name) {
+  return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
+}
+
+}  // namespace
+
+struct alignas(64) Health::Line {
+  pthread_mutex_t alive;             ///< Robust; held by its rank for life.
+  std::atomic<std::int64_t> failed;  ///< Of local rank 0's line only.
+};
+
+Health::Line& Health::line(int local_rank) const {
+  return *reinterpret_cast<Line*>(memory_->part(local_rank));
+}
+
+Health::Health(const Communicator& world, const Communicator& local, bool recovery)
+    : world_(world), local_rank_(local.rank()) {
+  for (const std::int64_t rank : local.all_gather(std::int64_t{world.rank()})) {
+    world_ranks_.push_back(static_cast<int>(rank));
+  }
+  ask_mpi_ = recovery && find_extension<GetFailed>("MPIX_Comm_get_failed") != nullptr;
+  if (local.size() < 2) return;
+  memory_ = SharedMemory::create(local, sizeof(Line));
+  require(memory_.has_value(), "the ranks of this node cannot share memory",
+          {.subject = "/dev/shm", .advice = "make room there, or start with a larger --shm-size"});
+  Line& mine = *new (memory_->part(local_rank_)) Line;
+  mine.failed.store(kNobody);
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  const int made = pthread_mutex_init(&mine.alive, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+  const int locked = made == 0 ? pthread_mutex_lock(&mine.alive) : made;
+  const bool all_locked = local.min(std::int64_t{locked == 0 ? 1 : 0}) == 1;
+  require(all_locked, "a robust mutex could not be made",
+          {.subject = "/dev/shm", .advice = "use a Linux kernel"});
+}
+
+Health::~Health() {
+  if (!memory_) return;
+  if (std::uncaught_exceptions() > 0) report_failure();
+  // The kernel keeps a list of held robust mutexes: it must be off that list before the memory goes.
+  pthread_mutex_unlock(&line(local_rank_).alive);
+}
+
+void Health::check() {
+  const std::int64_t now_ns = steady_ns();
+  if (memory_ && now_ns >= next_node_check_ns_) {
+    next_node_check_ns_ = now_ns + kNodeIntervalNs;
+    check_node();
+  }
+  if (ask_mpi_ && now_ns >= next_job_check_ns_) {
+    next_job_check_ns_ = now_ns + kJobIntervalNs;
+    check_job();
+  }
+}
+
+void Health::check_node() {
+  const std::int64_t failed = line(0).failed.load(std::memory_order_acquire);
+  if (failed > kNobody) throw_lost(static_cast<int>(failed - 1));
+  if (failed < kNobody) {
+    throw Error(fmt::format("rank {} gave up", -failed - 1),
+                {.subject = "communication", .advice = "see its message", .code = ExitCode::lost_rank});
+  }
+  for (int peer = 0; peer < static_cast<int>(world_ranks_.size()); ++peer) {
+    if (peer == local_rank_) continue;
+    const int state = pthread_mutex_trylock(&line(peer).alive);
+    if (state == EBUSY) continue;
+    if (state == 0) {  // it has left in order, having done its part
+      pthread_mutex_unlock(&line(peer).alive);
+      continue;
+    }
+    if (state == EOWNERDEAD)
+      pthread_mutex_unlock(&line(peer).alive);  // not made consistent: stays dead for all
+    throw_lost(world_ranks_[static_cast<std::size_t>(peer)]);
+  }
+}
+
+void Health::check_job() {
+  // Without a call that makes MPI progress, get_failed reported nothing for seconds.
+  int flag = 0;
+  MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_.handle(), &flag, MPI_STATUS_IGNORE);
+  MPI_Group failed = MPI_GROUP_NULL;
+  if (find_extension<GetFailed>("MPIX_Comm_get_failed")(world_.handle(), &failed) != MPI_SUCCESS) return;
+  int count = 0;
+  MPI_Group_size(failed, &count);
+  int world_rank = 0;
+  if (count > 0) {
+    MPI_Group everyone = MPI_GROUP_NULL;
+    MPI_Comm_group(world_.handle(), &everyone);
+    const int first = 0;
+    MPI_Group_translate_ranks(failed, 1, &first, everyone, &world_rank);
+    MPI_Group_free(&everyone);
+  }
+  MPI_Group_free(&failed);
+  if (count > 0) throw_lost(world_rank);
+}
+
+void Health::report_failure(std::optional<int> dead_rank) noexcept {
+  if (memory_) {
+    std::int64_t expected = kNobody;
+    const std::int64_t word = dead_rank ? *dead_rank + 1 : -(world_.rank() + 1);
+    line(0).failed.compare_exchange_strong(expected, word);
+  }
+  if (!ask_mpi_) return;
+  const auto revoke = find_extension<Revoke>("MPIX_Comm_revoke");
+  if (revoke != nullptr) revoke(world_.handle());
+}
+
+void Health::throw_lost(int world_rank) {
+  report_failure(world_rank);
+  throw Error(fmt::format("rank {} is gone", world_rank),
+              {.subject = "communication",
+               .advice = "look at its own output, and start again from the newest checkpoint",
+               .code = ExitCode::lost_rank});
+}
+
+}  // namespace dtrain::comm

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "comm/shared_memory.hpp"
+
+namespace dtrain::comm {
+
+/// Who of the job is still there. On a node every rank holds a robust mutex in shared memory for as long as
+/// it lives; the kernel gives it away when its owner dies, so that a waiter's trylock tells death from
+/// slowness. Deaths on other nodes come from MPI, where ULFM is on. The first rank that sees or causes a
+/// failure sets a word that all others of its node find.
+/// Must be made, checked and destroyed with the making thread alive: the mutex belongs to that thread.
+class Health {
+ public:
+  /// `local` are the ranks that share memory with this one. Collective over both.
+  Health(const Communicator& world, const Communicator& local, bool recovery);
+  ~Health();
+  Health(const Health&) = delete;
+  Health& operator=(const Health&) = delete;
+
+  /// Throws Error (exit code 5) naming the rank that is gone or that reported a failure. Called from waits
+  /// at any rate: it limits its own cost.
+  void check();
+
+  /// Lets the other ranks know that this one cannot go on, or that `dead_rank` is gone.
+  void report_failure(std::optional<int> dead_rank = {}) noexcept;
+
+ private:
+  struct Line;
+  void check_node();
+  void check_job();
+  Line& line(int local_rank) const;
+  [[noreturn]] void throw_lost(int world_rank);
+
+  const Communicator& world_;
+  int local_rank_ = 0;
+  std::vector<int> world_ranks_;        ///< local rank -> world rank
+  std::optional<SharedMemory> memory_;  ///< one Line per local rank; empty where a node has one rank
+  bool ask_mpi_ = false;
+  std::int64_t next_node_check_ns_ = 0;
+  std::int64_t next_job_check_ns_ = 0;
+};
+
+}  // namespace dtrain::comm

@@ -1,0 +1,202 @@
+// All ranks of one node reduce through memory they share.
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+#include "comm/local_steps.hpp"
+#include "comm/reduce.hpp"
+#include "comm/slicing.hpp"
+#include "core/error.hpp"
+
+namespace dtrain::comm {
+namespace {
+
+// Up to here everyone reading everything is cheaper than a second barrier (measured on 2 and 4 ranks).
+constexpr std::size_t kSlotBytes = std::size_t{16} << 10;
+
+class LocalReduce : public Step {
+ public:
+  LocalReduce(Segment& segment, const Descriptor& mine, Buffer values, ReduceOp op, Target target,
+              const Label& where)
+      : segment_(segment), mine_(mine), values_(values), op_(op), target_(target), where_(where) {
+    const int n = segment.size();
+    const auto bytes = static_cast<std::int64_t>(values.bytes());
+    bytes_sent_ = 2 * bytes * (n - 1) / n;  // what any algorithm must move
+    bytes_received_ = bytes_sent_;
+  }
+
+  std::string missing() const override { return segment_.missing(); }
+
+ protected:
+  bool wants_result() const { return target_ == Target::everyone || segment_.rank() == 0; }
+
+  /// Every rank chose its way by where its own buffer lies, so all must have chosen alike.
+  void check_memory() const {
+    for (int peer = 0; peer < segment_.size(); ++peer) {
+      if ((segment_.descriptor(peer).allocation == 0) == (mine_.allocation == 0)) continue;
+      throw Error(fmt::format("rank {} and rank {} differ in using a buffer from allocate()",
+                              segment_.world_rank(segment_.rank()), segment_.world_rank(peer)),
+                  {.subject = where_.text(), .advice = "pass such a buffer on all ranks or on none"});
+    }
+  }
+
+  Segment& segment_;
+  Descriptor mine_;
+  Buffer values_;
+  ReduceOp op_;
+  Target target_;
+  Label where_;
+};
+
+/// Each rank copies its values into its slot; after one barrier each adds all slots in the same order.
+class SlotReduce final : public LocalReduce {
+ public:
+  using LocalReduce::LocalReduce;
+
+  bool advance() override {
+    if (!entered_) {
+      std::memcpy(segment_.staging(segment_.rank()), values_.data, values_.bytes());
+      segment_.enter(mine_);
+      entered_ = true;
+    }
+    if (!segment_.all_posted()) return false;
+    check_agreement(segment_, mine_, where_);
+    if (wants_result()) {
+      const std::span<void*> slots = segment_.pointers();
+      for (int peer = 0; peer < segment_.size(); ++peer)
+        slots[static_cast<std::size_t>(peer)] = segment_.staging(peer);
+      reduce_to(values_.data, slots, values_.count, values_.type, op_);
+    }
+    segment_.next_turn();
+    return true;
+  }
+
+ private:
+  bool entered_ = false;
+};
+
+/// Buffers from allocate(): between two barriers each rank reduces its slice of everybody's buffer in place.
+class InPlaceReduce final : public LocalReduce {
+ public:
+  using LocalReduce::LocalReduce;
+
+  bool advance() override {
+    if (state_ == State::before) {
+      segment_.enter(mine_);
+      state_ = State::entering;
+    }
+    if (!segment_.all_posted()) return false;
+    if (state_ == State::leaving) return true;
+    check_agreement(segment_, mine_, where_);
+    check_memory();
+    reduce_slice();
+    segment_.post();
+    state_ = State::leaving;
+    return segment_.all_posted();
+  }
+
+ private:
+  enum class State { before, entering, leaving };
+
+  void reduce_slice() {
+    const std::size_t size = size_of(values_.type);
+    const Range slice = aligned_part(values_.count, size, segment_.rank(), segment_.size());
+    const std::span<void*> buffers = segment_.pointers();
+    for (int peer = 0; peer < segment_.size(); ++peer) {
+      const Descriptor& theirs = segment_.descriptor(peer);
+      const auto id = static_cast<std::uint16_t>(theirs.allocation - 1);
+      buffers[static_cast<std::size_t>(peer)] =
+          segment_.address(id, peer, theirs.offset + static_cast<std::size_t>(slice.begin) * size);
+    }
+    if (target_ == Target::everyone) {
+      reduce_among(buffers, size_of_range(slice), values_.type, op_);
+    } else {
+      reduce_to(buffers[0], buffers, size_of_range(slice), values_.type, op_);
+    }
+  }
+
+  State state_ = State::before;
+};
+
+/// Ordinary memory: chunk after chunk is copied into the segment, reduced there by slices, and copied out.
+/// One barrier per chunk: between two of them a rank reduces its slice of chunk c, copies chunk c+1 in and
+/// chunk c-1 out.
+class StagedReduce final : public LocalReduce {
+ public:
+  using LocalReduce::LocalReduce;
+
+  bool advance() override {
+    if (!entered_) {
+      copy_in(0, 0);
+      segment_.enter(mine_);
+      entered_ = true;
+    }
+    while (segment_.all_posted()) {
+      if (chunk_ == 0) {
+        check_agreement(segment_, mine_, where_);
+        check_memory();
+      }
+      if (chunk_ == chunks()) {
+        copy_out(chunk_ - 1);
+        return true;
+      }
+      reduce_slice();
+      if (chunk_ + 1 < chunks()) copy_in(chunk_ + 1, 1);
+      if (chunk_ > 0) copy_out(chunk_ - 1);
+      segment_.next_turn();
+      segment_.post();
+      ++chunk_;
+    }
+    return false;
+  }
+
+ private:
+  std::size_t elements_per_chunk() const { return Segment::kChunkBytes / size_of(values_.type); }
+  std::size_t chunks() const { return (values_.count + elements_per_chunk() - 1) / elements_per_chunk(); }
+  std::size_t count_of(std::size_t chunk) const {
+    return std::min(elements_per_chunk(), values_.count - chunk * elements_per_chunk());
+  }
+  std::byte* values_at(std::size_t chunk) const {
+    return static_cast<std::byte*>(values_.data) + chunk * Segment::kChunkBytes;
+  }
+
+  void copy_in(std::size_t chunk, unsigned later) {
+    std::memcpy(segment_.staging(segment_.rank(), later), values_at(chunk),
+                count_of(chunk) * size_of(values_.type));
+  }
+  /// The half of the next chunk is the half of the one before.
+  void copy_out(std::size_t chunk) {
+    if (wants_result())
+      std::memcpy(values_at(chunk), segment_.result(1), count_of(chunk) * size_of(values_.type));
+  }
+  void reduce_slice() {
+    const std::size_t size = size_of(values_.type);
+    const Range slice = aligned_part(count_of(chunk_), size, segment_.rank(), segment_.size());
+    const std::size_t offset = static_cast<std::size_t>(slice.begin) * size;
+    const std::span<void*> inputs = segment_.pointers();
+    for (int peer = 0; peer < segment_.size(); ++peer) {
+      inputs[static_cast<std::size_t>(peer)] = segment_.staging(peer) + offset;
+    }
+    reduce_to(segment_.result() + offset, inputs, size_of_range(slice), values_.type, op_);
+  }
+
+  bool entered_ = false;
+  std::size_t chunk_ = 0;
+};
+
+}  // namespace
+
+std::unique_ptr<Step> make_local_reduce(Segment& segment, const Descriptor& mine, Buffer values, ReduceOp op,
+                                        Target target, const Label& where) {
+  if (values.bytes() <= kSlotBytes) {
+    return std::make_unique<SlotReduce>(segment, mine, values, op, target, where);
+  }
+  if (mine.allocation != 0) {
+    return std::make_unique<InPlaceReduce>(segment, mine, values, op, target, where);
+  }
+  return std::make_unique<StagedReduce>(segment, mine, values, op, target, where);
+}
+
+}  // namespace dtrain::comm

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include "comm/label.hpp"
+
+#include "comm/segment.hpp"
+#include "comm/step.hpp"
+#include "comm/types.hpp"
+
+namespace dtrain::comm {
+
+/// Who has the sums at the end of a reduction within a node.
+enum class Target { everyone, leader };  ///< The leader is local rank 0.
+
+/// Compares what all ranks of the segment say they do. Throws Error naming the rank that differs.
+void check_agreement(const Segment& segment, const Descriptor& mine, const Label& where);
+
+/// Element-wise reduction over the ranks of `segment`. Buffers from allocate() are reduced where they are,
+/// each rank its own slice of everybody's; others go through the segment in chunks; small ones are read by
+/// everyone at once. `where` names the operation in errors.
+std::unique_ptr<Step> make_local_reduce(Segment& segment, const Descriptor& mine, Buffer values, ReduceOp op,
+                                        Target target, const Label& where);
+
+/// The root's values to all ranks of `segment`. `descriptor` tells where the root's lie.
+std::unique_ptr<Step> make_local_broadcast(Segment& segment, const Descriptor& mine, Buffer values,
+                                           int local_root, const Label& where);
+
+/// Returns when all ranks of `segment` have come.
+std::unique_ptr<Step> make_local_barrier(Segment& segment, const Descriptor& mine, const Label& where);
+
+}  // namespace dtrain::comm

@@ -1,0 +1,247 @@
+#include "comm/mpi_group.hpp"
+
+#include <fmt/core.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <utility>
+
+#include "comm/group_arguments.hpp"
+#include "comm/group_operation.hpp"
+#include "comm/local_steps.hpp"
+#include "comm/plain_buffer.hpp"
+#include "core/error.hpp"
+
+namespace dtrain::comm {
+namespace {
+
+// Tags of collectives repeat long after their messages are gone; point-to-point messages are matched in
+// order.
+constexpr int kPointToPointTag = 1;
+constexpr int kFirstTag = 2;
+constexpr std::uint64_t kTags = 16384;
+
+// Below: 2 log2(n) messages of everything. Above: 2 (n-1) messages of an n-th.
+constexpr std::size_t kTreeBytes = std::size_t{32} << 10;
+
+/// Memory of this rank within its group's segment.
+class SegmentBuffer final : public SharedBuffer {
+ public:
+  SegmentBuffer(Segment& segment, std::uint16_t id, std::size_t bytes)
+      : segment_(segment), id_(id), bytes_(bytes) {}
+  ~SegmentBuffer() override { segment_.release(id_); }
+  void* data() override { return segment_.address(id_, segment_.rank()); }
+  std::size_t bytes() const override { return bytes_; }
+
+ private:
+  Segment& segment_;
+  std::uint16_t id_;
+  std::size_t bytes_;
+};
+
+class Nothing final : public Step {
+ public:
+  bool advance() override { return true; }
+};
+
+}  // namespace
+
+MpiGroup::MpiGroup(std::string name, Communicator ranks, std::vector<int> world_ranks,
+                   const std::vector<int>& nodes, Algorithm all_reduce, Queue& queue)
+    : name_(std::move(name)),
+      ranks_(std::move(ranks)),
+      world_ranks_(std::move(world_ranks)),
+      all_reduce_(all_reduce),
+      queue_(queue) {
+  std::map<int, std::vector<int>> members;  // node -> group ranks
+  for (int rank = 0; rank < size(); ++rank) members[nodes[static_cast<std::size_t>(rank)]].push_back(rank);
+  for (const auto& [node, group_ranks] : members) {
+    leaders_.push_back(group_ranks.front());
+    ring_order_.insert(ring_order_.end(), group_ranks.begin(), group_ranks.end());
+    nodes_share_ranks_ |= members.size() > 1 && group_ranks.size() > 1;
+  }
+  everyone_.resize(static_cast<std::size_t>(size()));
+  std::iota(everyone_.begin(), everyone_.end(), 0);
+  const int my_node = nodes[static_cast<std::size_t>(rank())];
+  local_.emplace(ranks_.split(my_node, rank()));
+  if (local_->size() < 2) return;
+  std::vector<int> local_world_ranks;
+  for (const int group_rank : members[my_node]) local_world_ranks.push_back(world_rank_of(group_rank));
+  segment_ = std::make_unique<Segment>(*local_, std::move(local_world_ranks));
+}
+
+std::unique_ptr<SharedBuffer> MpiGroup::allocate(std::size_t bytes) {
+  const auto wanted = static_cast<std::int64_t>(bytes);
+  require(ranks_.min(wanted) == ranks_.max(wanted), "the ranks ask for buffers of different sizes",
+          {.subject = fmt::format("allocate in group {}", name_),
+           .advice = "ask for the same size on all ranks"});
+  if (segment_) {
+    if (const auto id = segment_->allocate(*local_, bytes)) {
+      return std::make_unique<SegmentBuffer>(*segment_, *id, bytes);
+    }
+  }
+  return make_plain_buffer(bytes);
+}
+
+Label MpiGroup::next_label(std::string_view operation) { return {operation, name_, ++operations_}; }
+
+Channel MpiGroup::channel_of(const Label& label) const {
+  return {ranks_.handle(), kFirstTag + static_cast<int>(label.number % kTags)};
+}
+
+Handle MpiGroup::submit(const Label& label, std::unique_ptr<Step> step) {
+  return queue_.submit(std::make_unique<GroupOperation>(label, std::move(step), this));
+}
+
+Handle MpiGroup::submit(const Label& label, Steps steps) {
+  return queue_.submit(std::make_unique<GroupOperation>(label, std::move(steps), this));
+}
+
+Party MpiGroup::party(const std::vector<int>& ranks, const Channel& channel) const {
+  const auto self = std::find(ranks.begin(), ranks.end(), rank());
+  return {channel, ranks, static_cast<int>(self - ranks.begin())};
+}
+
+Descriptor MpiGroup::describe(OperationKind kind, const Buffer& values) const {
+  Descriptor mine;
+  mine.operation = static_cast<std::uint8_t>(kind);
+  mine.type = static_cast<std::uint8_t>(values.type);
+  mine.count = values.count;
+  if (segment_) segment_->locate(values.data, values.bytes(), mine);
+  return mine;
+}
+
+Algorithm MpiGroup::choose(const Buffer& values, Algorithm algorithm) const {
+  if (algorithm == Algorithm::automatic) algorithm = all_reduce_;
+  if (algorithm != Algorithm::automatic) return algorithm;
+  if (on_one_node() || nodes_share_ranks_) return Algorithm::hierarchical;
+  return values.bytes() <= kTreeBytes ? Algorithm::tree : Algorithm::ring;
+}
+
+void MpiGroup::add_all_reduce_among(Steps& steps, const std::vector<int>& ranks, const Channel& channel,
+                                    Buffer values, ReduceOp op, Algorithm algorithm) const {
+  if (algorithm == Algorithm::mpi) {
+    steps.push_back(make_mpi_all_reduce(channel, size(), values, op));
+  } else if (algorithm == Algorithm::tree) {
+    steps.push_back(make_tree_all_reduce(party(ranks, channel), values, op));
+  } else {
+    steps.push_back(make_ring_all_reduce(party(ranks, channel), values, op));
+  }
+}
+
+/// Within each node to its leader, among the leaders, and back.
+MpiGroup::Steps MpiGroup::hierarchical_steps(const Channel& channel, const Descriptor& mine, Buffer values,
+                                             ReduceOp op, const Label& label) {
+  Steps steps;
+  if (segment_) steps.push_back(make_local_reduce(*segment_, mine, values, op, Target::leader, label));
+  if (std::find(leaders_.begin(), leaders_.end(), rank()) != leaders_.end()) {
+    const Algorithm between = values.bytes() <= kTreeBytes ? Algorithm::tree : Algorithm::ring;
+    add_all_reduce_among(steps, leaders_, channel, values, op, between);
+  }
+  if (segment_) steps.push_back(make_local_broadcast(*segment_, mine, values, 0, label));
+  return steps;
+}
+
+Handle MpiGroup::all_reduce(Buffer values, ReduceOp op, Algorithm algorithm) {
+  check_arguments(*this, "all_reduce", values);
+  const Label label = next_label("all_reduce");
+  if (size() == 1) return submit(label, std::make_unique<Nothing>());
+  const Algorithm chosen = choose(values, algorithm);
+  Descriptor mine = describe(OperationKind::all_reduce, values);
+  mine.op = static_cast<std::uint8_t>(op);
+  mine.detail = static_cast<std::uint8_t>(chosen);
+  if (chosen == Algorithm::hierarchical && on_one_node()) {
+    return submit(label, make_local_reduce(*segment_, mine, values, op, Target::everyone, label));
+  }
+  const Channel channel = channel_of(label);
+  if (chosen == Algorithm::hierarchical) {
+    return submit(label, hierarchical_steps(channel, mine, values, op, label));
+  }
+  Steps steps;
+  if (segment_)
+    steps.push_back(make_local_barrier(*segment_, mine, label));  // tells a mismatch before data moves
+  add_all_reduce_among(steps, chosen == Algorithm::ring ? ring_order_ : everyone_, channel, values, op,
+                       chosen);
+  return submit(label, std::move(steps));
+}
+
+Handle MpiGroup::reduce_scatter(Buffer input, Buffer output, ReduceOp op) {
+  check_arguments(*this, "reduce_scatter", input, output);
+  require_part(*this, "reduce_scatter", input, output);
+  const Label label = next_label("reduce_scatter");
+  Descriptor mine = describe(OperationKind::reduce_scatter, input);
+  mine.op = static_cast<std::uint8_t>(op);
+  Steps steps;
+  if (segment_) steps.push_back(make_local_barrier(*segment_, mine, label));
+  steps.push_back(
+      make_reducing_exchange(party(everyone_, channel_of(label)), parts_of(input, size()), output, op));
+  return submit(label, std::move(steps));
+}
+
+Handle MpiGroup::all_gather(Buffer input, Buffer output) {
+  check_arguments(*this, "all_gather", input, output);
+  require_part(*this, "all_gather", output, input);
+  const Label label = next_label("all_gather");
+  Steps steps;
+  if (segment_) {
+    steps.push_back(make_local_barrier(*segment_, describe(OperationKind::all_gather, output), label));
+  }
+  std::vector<Buffer> outgoing(static_cast<std::size_t>(size()), input);
+  steps.push_back(
+      make_exchange(party(everyone_, channel_of(label)), std::move(outgoing), parts_of(output, size())));
+  return submit(label, std::move(steps));
+}
+
+Handle MpiGroup::all_to_all(Buffer input, Buffer output) {
+  check_arguments(*this, "all_to_all", input, output);
+  require_blocks(*this, input, output);
+  const Label label = next_label("all_to_all");
+  Steps steps;
+  if (segment_) {
+    steps.push_back(make_local_barrier(*segment_, describe(OperationKind::all_to_all, input), label));
+  }
+  steps.push_back(
+      make_exchange(party(everyone_, channel_of(label)), parts_of(input, size()), parts_of(output, size())));
+  return submit(label, std::move(steps));
+}
+
+Handle MpiGroup::broadcast(Buffer values, int root) {
+  check_arguments(*this, "broadcast", values);
+  require_peer(*this, "broadcast", root);
+  const Label label = next_label("broadcast");
+  if (size() == 1) return submit(label, std::make_unique<Nothing>());
+  Descriptor mine = describe(OperationKind::broadcast, values);
+  mine.root = static_cast<std::uint16_t>(root);
+  if (on_one_node()) return submit(label, make_local_broadcast(*segment_, mine, values, root, label));
+  std::vector<int> order = everyone_;
+  std::rotate(order.begin(), order.begin() + root, order.end());
+  return submit(label, make_tree_broadcast(party(order, channel_of(label)), values));
+}
+
+Handle MpiGroup::send(Buffer values, int to) {
+  check_arguments(*this, "send", values);
+  require_peer(*this, "send", to);
+  const Channel channel = {ranks_.handle(), kPointToPointTag};
+  return queue_.submit(
+      std::make_unique<GroupOperation>(next_label("send"), make_send(channel, values, to), nullptr));
+}
+
+Handle MpiGroup::receive(Buffer values, int from) {
+  check_arguments(*this, "receive", values);
+  require_peer(*this, "receive", from);
+  const Channel channel = {ranks_.handle(), kPointToPointTag};
+  return queue_.submit(
+      std::make_unique<GroupOperation>(next_label("receive"), make_receive(channel, values, from), nullptr));
+}
+
+Handle MpiGroup::barrier() {
+  const Label label = next_label("barrier");
+  if (size() == 1) return submit(label, std::make_unique<Nothing>());
+  if (on_one_node()) {
+    return submit(label, make_local_barrier(*segment_, describe(OperationKind::barrier, Buffer{}), label));
+  }
+  return submit(label, make_message_barrier(party(everyone_, channel_of(label))));
+}
+
+}  // namespace dtrain::comm

@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "comm/group.hpp"
+#include "comm/label.hpp"
+#include "comm/message_steps.hpp"
+#include "comm/queue.hpp"
+#include "comm/segment.hpp"
+
+namespace dtrain::comm {
+
+/// The collectives over MPI and, among ranks of one node, over shared memory.
+class MpiGroup final : public Group {
+ public:
+  /// `ranks` is this group's own communicator. `world_ranks` and `nodes` say, by group rank, who and where
+  /// they are. Collective over `ranks`. `queue` is borrowed.
+  MpiGroup(std::string name, Communicator ranks, std::vector<int> world_ranks, const std::vector<int>& nodes,
+           Algorithm all_reduce, Queue& queue);
+
+  const std::string& name() const override { return name_; }
+  int rank() const override { return ranks_.rank(); }
+  int size() const override { return ranks_.size(); }
+  int world_rank_of(int group_rank) const override {
+    return world_ranks_.at(static_cast<std::size_t>(group_rank));
+  }
+
+  std::unique_ptr<SharedBuffer> allocate(std::size_t bytes) override;
+  Handle all_reduce(Buffer values, ReduceOp op, Algorithm algorithm) override;
+  Handle reduce_scatter(Buffer input, Buffer output, ReduceOp op) override;
+  Handle all_gather(Buffer input, Buffer output) override;
+  Handle all_to_all(Buffer input, Buffer output) override;
+  Handle broadcast(Buffer values, int root) override;
+  Handle send(Buffer values, int to) override;
+  Handle receive(Buffer values, int from) override;
+  Handle barrier() override;
+
+ private:
+  using Steps = std::vector<std::unique_ptr<Step>>;
+
+  bool on_one_node() const { return segment_ && segment_->size() == size(); }
+  Algorithm choose(const Buffer& values, Algorithm algorithm) const;
+  void add_all_reduce_among(Steps& steps, const std::vector<int>& ranks, const Channel& channel,
+                            Buffer values, ReduceOp op, Algorithm algorithm) const;
+  Steps hierarchical_steps(const Channel& channel, const Descriptor& mine, Buffer values, ReduceOp op,
+                           const Label& label);
+  Party party(const std::vector<int>& ranks, const Channel& channel) const;
+  Descriptor describe(OperationKind kind, const Buffer& values) const;
+  Label next_label(std::string_view operation);
+  Channel channel_of(const Label& label) const;
+  Handle submit(const Label& label, Steps steps);
+  Handle submit(const Label& label, std::unique_ptr<Step> step);
+
+  std::string name_;
+  Communicator ranks_;
+  std::vector<int> world_ranks_;
+  std::vector<int> ring_order_;  ///< Group ranks, node after node: the ring crosses each link once.
+  std::vector<int> leaders_;     ///< The first group rank of each node, in ring order.
+  bool nodes_share_ranks_ =
+      false;  ///< Some node holds at least two of the group, and there are several nodes.
+  std::optional<Communicator> local_;
+  std::shared_ptr<Segment> segment_;  ///< Shared with its buffers.
+  std::vector<int> everyone_;
+  Algorithm all_reduce_;
+  Queue& queue_;
+  std::uint64_t operations_ = 0;
+};
+
+}  // namespace dtrain::comm

@@ -1,0 +1,272 @@
+#include "comm/queue.hpp"
+
+#include <fmt/core.h>
+#include <immintrin.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <condition_variable>
+#include <deque>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <vector>
+
+#include "comm/health.hpp"
+#include "core/clock.hpp"
+#include "core/error.hpp"
+
+namespace dtrain::comm {
+namespace {
+
+constexpr int kPollsPerClockRead = 16;
+
+struct Entry {
+  std::unique_ptr<Operation> operation;  ///< Empty once complete.
+  std::int64_t start_ns = 0;             ///< 0 until it was started.
+};
+
+}  // namespace
+
+struct Queue::State {
+  State(const QueueConfig& queue_config, SpanSink& span_sink, Health& peers)
+      : config(queue_config), sink(span_sink), health(peers) {}
+
+  bool done(std::uint64_t sequence) const {
+    return sequence < base || !entries[static_cast<std::size_t>(sequence - base)].operation;
+  }
+  void throw_if_failed() const {
+    if (failure) throw Error(*failure);
+  }
+  bool advance(Entry& entry);
+  bool advance_all();
+  void drop_completed();
+  void complete(Entry& entry);
+  void record_failure(const Error& error) noexcept;
+  void check_limits();
+  void wait_inline(std::uint64_t sequence);
+  void run_thread();
+
+  const QueueConfig config;
+  SpanSink& sink;
+  Health& health;
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  std::deque<Entry> entries;
+  std::uint64_t base = 0;  ///< Sequence number of entries.front().
+  std::vector<const void*> busy_lanes;
+  std::optional<Error> failure;
+  bool stop = false;
+  std::thread driver;
+};
+
+/// One attempt; true when the operation completed in it. A failure fails the whole queue.
+bool Queue::State::advance(Entry& entry) {
+  if (entry.start_ns == 0) entry.start_ns = steady_ns();
+  try {
+    if (!entry.operation->advance()) return false;
+  } catch (const Error& error) {
+    record_failure(error);
+    throw Error(*failure);
+  }
+  complete(entry);
+  return true;
+}
+
+void Queue::State::complete(Entry& entry) {
+  sink.overlapped(Phase::communication, entry.operation->name(), entry.start_ns, steady_ns());
+  const std::int64_t sent = entry.operation->bytes_sent();
+  const std::int64_t received = entry.operation->bytes_received();
+  if (sent != 0 || received != 0) sink.moved(sent, received);
+  entry.operation.reset();
+}
+
+/// Moves on whatever may run: of each lane its first incomplete operation. True if any completed.
+bool Queue::State::advance_all() {
+  bool completed = false;
+  busy_lanes.clear();
+  for (Entry& entry : entries) {
+    if (!entry.operation) continue;
+    const void* lane = entry.operation->lane();
+    if (lane != nullptr && std::find(busy_lanes.begin(), busy_lanes.end(), lane) != busy_lanes.end())
+      continue;
+    if (advance(entry)) {
+      completed = true;
+    } else if (lane != nullptr) {
+      busy_lanes.push_back(lane);
+    }
+  }
+  drop_completed();
+  return completed;
+}
+
+void Queue::State::drop_completed() {
+  while (!entries.empty() && !entries.front().operation) {
+    entries.pop_front();
+    ++base;
+  }
+}
+
+void Queue::State::record_failure(const Error& error) noexcept {
+  if (!failure) failure.emplace(error);
+  health.report_failure();
+  changed.notify_all();
+}
+
+/// Throws when a peer is gone or an operation takes longer than allowed.
+void Queue::State::check_limits() {
+  try {
+    health.check();
+    if (config.timeout_s <= 0) return;
+    const std::int64_t oldest_start = steady_ns() - static_cast<std::int64_t>(config.timeout_s * 1e9);
+    for (const Entry& entry : entries) {
+      if (!entry.operation || entry.start_ns == 0 || entry.start_ns > oldest_start) continue;
+      const std::string missing = entry.operation->missing();
+      throw Error(fmt::format("not complete after {} s; {}", config.timeout_s,
+                              missing.empty() ? std::string("a peer has not answered") : missing),
+                  {.subject = entry.operation->describe(),
+                   .advice = "look at what those ranks do, or raise --watchdog",
+                   .code = ExitCode::lost_rank});
+    }
+  } catch (const Error& error) {
+    record_failure(error);
+    throw;
+  }
+}
+
+/// Polls without yielding for a moment where cores are plenty, then leaves the core to others between polls.
+void Queue::State::wait_inline(std::uint64_t sequence) {
+  const std::int64_t spin_ns = static_cast<std::int64_t>(config.spin_s * 1e9);
+  std::int64_t spin_until_ns = spin_ns > 0 ? steady_ns() + spin_ns : 0;
+  for (int polls = 1; !done(sequence); ++polls) {
+    if (advance_all()) {
+      if (spin_ns > 0) spin_until_ns = steady_ns() + spin_ns;
+      continue;
+    }
+    if (spin_until_ns != 0) {
+      _mm_pause();
+      if (polls % kPollsPerClockRead == 0 && steady_ns() > spin_until_ns) spin_until_ns = 0;
+      continue;
+    }
+    check_limits();
+    ::sched_yield();
+  }
+}
+
+void Queue::State::run_thread() {
+  std::unique_lock lock(mutex);
+  while (!stop) {
+    if (failure || entries.empty()) {
+      changed.wait(lock);
+      continue;
+    }
+    try {
+      if (advance_all()) {
+        changed.notify_all();
+      } else {
+        check_limits();
+      }
+    } catch (const Error&) {
+      continue;  // recorded; those who wait throw it
+    }
+    lock.unlock();
+    ::sched_yield();
+    lock.lock();
+  }
+}
+
+Queue::Queue(const QueueConfig& config, SpanSink& sink, Health& health)
+    : state_(std::make_unique<State>(config, sink, health)) {
+  if (config.drive == Drive::thread)
+    state_->driver = std::thread([state = state_.get()] { state->run_thread(); });
+}
+
+Queue::~Queue() {
+  {
+    const std::lock_guard lock(state_->mutex);
+    state_->stop = true;
+  }
+  state_->changed.notify_all();
+  if (state_->driver.joinable()) state_->driver.join();
+}
+
+Handle Queue::submit(std::unique_ptr<Operation> operation) {
+  State& state = *state_;
+  const std::lock_guard lock(state.mutex);
+  state.throw_if_failed();
+  const std::uint64_t sequence = state.base + state.entries.size();
+  const void* lane = operation->lane();
+  const bool lane_is_busy =
+      lane != nullptr && std::any_of(state.entries.begin(), state.entries.end(), [lane](const Entry& entry) {
+        return entry.operation && entry.operation->lane() == lane;
+      });
+  state.entries.push_back({std::move(operation), 0});
+  if (state.config.drive == Drive::thread) {
+    state.changed.notify_all();
+  } else if (!lane_is_busy && state.advance(state.entries.back())) {
+    state.drop_completed();
+  }
+  return Handle(this, sequence);
+}
+
+void Queue::progress() {
+  State& state = *state_;
+  const std::lock_guard lock(state.mutex);
+  state.throw_if_failed();
+  if (state.config.drive == Drive::thread || state.entries.empty()) return;
+  const ScopedSpan span(state.sink, Phase::exposed_communication, "progress");
+  if (!state.advance_all()) state.check_limits();
+}
+
+void Queue::wait(std::uint64_t sequence) {
+  State& state = *state_;
+  std::unique_lock lock(state.mutex);
+  if (state.done(sequence)) return;
+  state.throw_if_failed();
+  const ScopedSpan span(state.sink, Phase::exposed_communication, "wait");
+  if (state.config.drive == Drive::inline_) {
+    state.wait_inline(sequence);
+    return;
+  }
+  state.changed.wait(lock, [&] { return state.failure || state.done(sequence); });
+  if (!state.done(sequence)) state.throw_if_failed();
+}
+
+void Queue::drain() {
+  std::unique_lock lock(state_->mutex);
+  const std::uint64_t first = state_->base;
+  const std::uint64_t last = first + state_->entries.size();
+  lock.unlock();
+  for (std::uint64_t sequence = first; sequence < last; ++sequence) wait(sequence);
+}
+
+bool Queue::idle() const {
+  const std::lock_guard lock(state_->mutex);
+  return std::none_of(state_->entries.begin(), state_->entries.end(),
+                      [](const Entry& entry) { return entry.operation != nullptr; });
+}
+
+bool Queue::failed() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->failure.has_value();
+}
+
+void Queue::fail(std::string_view reason) {
+  const std::lock_guard lock(state_->mutex);
+  state_->record_failure(
+      Error(reason,
+            {.subject = "communication", .advice = "see the earlier message", .code = ExitCode::lost_rank}));
+}
+
+bool Queue::done(std::uint64_t sequence) const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->done(sequence);
+}
+
+bool Handle::done() const { return queue_ == nullptr || queue_->done(sequence_); }
+
+void Handle::wait() const {
+  if (queue_ != nullptr) queue_->wait(sequence_);
+}
+
+}  // namespace dtrain::comm

@@ -1,0 +1,25 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace dtrain::comm {
+
+/// A part of an operation: a state machine that never blocks. An all_reduce over nodes is three of them.
+class Step {
+ public:
+  virtual ~Step() = default;
+  /// Does what can be done without waiting; true once complete, and not called again. Throws Error.
+  virtual bool advance() = 0;
+  /// Which ranks have not arrived, as far as this rank can know.
+  virtual std::string missing() const { return {}; }
+
+  std::int64_t bytes_sent() const { return bytes_sent_; }
+  std::int64_t bytes_received() const { return bytes_received_; }
+
+ protected:
+  std::int64_t bytes_sent_ = 0;
+  std::int64_t bytes_received_ = 0;
+};
+
+}  // namespace dtrain::comm

@@ -1,0 +1,57 @@
+#include "topology/cluster.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+#include "topology/invented_cluster.hpp"
+
+namespace dtrain::topology {
+namespace {
+
+using testing::HasSubstr;
+
+TEST(ClusterTest, CountsNodesAndRanksOfSixtyFourNodes) {
+  const Cluster cluster = invent_cluster(64, 8, random_order(512, 1));
+  EXPECT_NO_THROW(cluster.validate());
+  EXPECT_EQ(cluster.world_size(), 512);
+  EXPECT_EQ(cluster.node_count(), 64);
+  for (int node = 0; node < 64; ++node) EXPECT_EQ(cluster.local_size(node), 8);
+}
+
+TEST(ClusterTest, SharesCoresOfOverlappingMasksEvenly) {
+  Cluster cluster = invent_cluster(1, 4, block_order(4));
+  EXPECT_DOUBLE_EQ(cluster.cores_per_rank(0), 1.0);
+  for (RankPlace& place : cluster.ranks) place.cpus = {0, 1};
+  EXPECT_DOUBLE_EQ(cluster.cores_per_rank(3), 0.5);
+}
+
+TEST(ClusterTest, NamesBothRanksThatClaimOneGpu) {
+  Cluster cluster = invent_cluster(2, 2, block_order(4));
+  cluster.ranks[2].gpu = 0;
+  cluster.ranks[0].gpu = 0;  // another node: fine
+  EXPECT_NO_THROW(cluster.validate());
+  cluster.ranks[3].gpu = 0;
+  try {
+    cluster.validate();
+    FAIL() << "two ranks share a GPU";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_THAT(error.what(), HasSubstr("ranks 2 and 3 both claim GPU 0 of node1"));
+  }
+}
+
+TEST(ClusterTest, RefusesGapsAndWrongOrder) {
+  Cluster gap = invent_cluster(2, 2, block_order(4));
+  gap.ranks[2].node = gap.ranks[3].node = 2;
+  EXPECT_THROW(gap.validate(), Error);
+  Cluster swapped = invent_cluster(2, 2, block_order(4));
+  swapped.ranks[0].rank = 1;
+  EXPECT_THROW(swapped.validate(), Error);
+  Cluster twice = invent_cluster(2, 2, block_order(4));
+  twice.ranks[1].local_rank = 0;
+  EXPECT_THROW(twice.validate(), Error);
+}
+
+}  // namespace
+}  // namespace dtrain::topology
