@@ -1,5 +1,7 @@
 #include "data/synthetic.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/error.hpp"
@@ -57,7 +59,7 @@ Originals synthetic_originals(const SyntheticSpec& spec) {
   if (layout_of_task(spec.task) != SampleLayout::dense) {
     TokenizerInfo tokenizer{.kind = "synthetic", .vocabulary = {"<pad>", "<unk>", "<start>", "<end>"}};
     for (std::int64_t id = 4; id < spec.vocabulary; ++id)
-      tokenizer.vocabulary.push_back("w" + std::to_string(id));
+      tokenizer.vocabulary.push_back(fmt::format("w{}", id));
     if (spec.task == "translation") tokenizer.target_vocabulary = tokenizer.vocabulary;
     made.tokenizer = std::move(tokenizer);
   }

@@ -1,0 +1,122 @@
+#include "data/sampler.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "core/error.hpp"
+
+namespace dtrain::data {
+namespace {
+
+std::vector<std::int64_t> sorted(std::vector<std::int64_t> values) {
+  std::sort(values.begin(), values.end());
+  return values;
+}
+
+std::vector<std::int64_t> counted(std::int64_t n) {
+  std::vector<std::int64_t> values(static_cast<std::size_t>(n));
+  std::iota(values.begin(), values.end(), std::int64_t{0});
+  return values;
+}
+
+TEST(SamplerTest, AShuffledEpochVisitsEachSampleOnce) {
+  for (const std::int64_t n : {0, 1, 2, 3, 1000, 54001})
+    EXPECT_EQ(sorted(epoch_order(n, Order::shuffled, 7, 3)), counted(n)) << n;
+}
+
+TEST(SamplerTest, TheOrderIsAFunctionOfSeedAndEpochAlone) {
+  const auto order = epoch_order(1000, Order::shuffled, 7, 3);
+  EXPECT_EQ(order, epoch_order(1000, Order::shuffled, 7, 3));
+  EXPECT_NE(order, epoch_order(1000, Order::shuffled, 7, 4));
+  EXPECT_NE(order, epoch_order(1000, Order::shuffled, 8, 3));
+}
+
+TEST(SamplerTest, EvaluationKeepsTheStoredOrder) {
+  EXPECT_EQ(epoch_order(100, Order::identity, 7, 3), counted(100));
+}
+
+TEST(SamplerTest, EveryPlaceIsAboutAsLikelyForASample) {
+  // Sample 0 over 8000 epochs of 8 samples: 1000 expected per place, standard deviation 30.
+  std::vector<int> places(8, 0);
+  for (std::int64_t epoch = 1; epoch <= 8000; ++epoch) {
+    const auto order = epoch_order(8, Order::shuffled, 1, epoch);
+    ++places[std::find(order.begin(), order.end(), 0) - order.begin()];
+  }
+  for (const int count : places) EXPECT_NEAR(count, 1000, 150);
+}
+
+TEST(SamplerTest, TheLastStepIsKeptAndNotPadded) {
+  EXPECT_EQ(epoch_steps(130, 64), 3);
+  EXPECT_EQ(epoch_steps(128, 64), 2);
+  EXPECT_EQ(epoch_steps(0, 64), 0);
+  EXPECT_EQ(step_range(130, 64, 2).begin, 128);
+  EXPECT_EQ(step_range(130, 64, 2).end, 130);
+}
+
+TEST(SamplerTest, ABatchOfNothingIsRefusedByTheNameOfItsOption) {
+  try {
+    epoch_steps(10, 0);
+    FAIL();
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_EQ(error.subject(), "--global-batch");
+  }
+}
+
+TEST(SamplerTest, PiecesCoverAStepInOrderWhateverTheirNumber) {
+  const Range step = step_range(130, 64, 2);  // two samples
+  for (const std::int64_t pieces : {1, 2, 3, 8}) {
+    std::int64_t next = step.begin;
+    for (std::int64_t k = 0; k < pieces; ++k) {
+      const Range piece = piece_range(step, k, pieces);
+      EXPECT_EQ(piece.begin, next);
+      EXPECT_EQ(piece.end - step.begin, (k + 1) * 2 / pieces);
+      next = piece.end;
+    }
+    EXPECT_EQ(next, step.end);
+  }
+}
+
+TEST(SamplerTest, RanksTogetherUseEachSampleOnceHoweverManyThereAre) {
+  const std::int64_t n = 1003;
+  const auto order = epoch_order(n, Order::shuffled, 5, 1);
+  const std::int64_t pieces = 8;
+  for (const std::int64_t ranks : {1, 2, 3, 4, 8}) {
+    std::vector<std::int64_t> used;
+    std::uint64_t hash = 0;
+    for (std::int64_t rank = 0; rank < ranks; ++rank) {
+      const Range mine = part_of(pieces, rank, ranks);
+      for (const auto& request : epoch_requests(order, 64, pieces, mine, {0, epoch_steps(n, 64)}, 100)) {
+        EXPECT_GE(request.step, 100);
+        EXPECT_GE(request.micro_batch, mine.begin);
+        EXPECT_LT(request.micro_batch, mine.end);
+        used.insert(used.end(), request.samples.begin(), request.samples.end());
+        hash += sample_hash(request.samples);
+      }
+    }
+    EXPECT_EQ(sorted(used), counted(n)) << ranks << " ranks";
+    EXPECT_EQ(hash, epoch_hash(n)) << ranks << " ranks";
+  }
+}
+
+TEST(SamplerTest, APieceHoldsTheSameSamplesOnAnyNumberOfRanks) {
+  const auto order = epoch_order(130, Order::shuffled, 5, 1);
+  const auto alone = epoch_requests(order, 64, 4, {0, 4}, {0, 3}, 0);
+  const auto second = epoch_requests(order, 64, 4, {2, 4}, {0, 3}, 0);  // the second of two ranks
+  ASSERT_EQ(alone.size(), 12);
+  ASSERT_EQ(second.size(), 6);
+  for (std::size_t step = 0; step < 3; ++step)
+    for (std::size_t piece = 0; piece < 2; ++piece)
+      EXPECT_EQ(second[step * 2 + piece].samples, alone[step * 4 + 2 + piece].samples);
+}
+
+TEST(SamplerTest, TheHashSeesADuplicateThatReplacesAnother) {
+  EXPECT_EQ(sample_hash(std::vector<std::int64_t>{1, 2, 3}), sample_hash(std::vector<std::int64_t>{3, 1, 2}));
+  EXPECT_NE(sample_hash(std::vector<std::int64_t>{1, 2, 3}), sample_hash(std::vector<std::int64_t>{2, 2, 2}));
+  EXPECT_NE(sample_hash(std::vector<std::int64_t>{0, 3}), sample_hash(std::vector<std::int64_t>{1, 2}));
+}
+
+}  // namespace
+}  // namespace dtrain::data

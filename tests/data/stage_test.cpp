@@ -1,0 +1,351 @@
+#include "data/stage.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstring>
+#include <set>
+
+#include "data/folder.hpp"
+#include "data/loader.hpp"
+#include "data/sha256.hpp"
+#include "data/shard_writer.hpp"
+#include "h5/library.hpp"
+
+namespace dtrain::data {
+namespace {
+
+using testing::error_of;
+using ::testing::HasSubstr;
+using testing::idx_bytes;
+using testing::TemporaryFolder;
+using testing::write_bytes;
+
+/// Pixel of image `i`: says which image it is.
+int pixel(std::size_t element) { return static_cast<int>((element / 16 * 7 + element % 16) % 256); }
+
+/// 200 training and 30 test images of 4 x 4, ten classes.
+void write_digits(const std::filesystem::path& folder, int train = 200, int labels = 200) {
+  std::filesystem::create_directories(folder);
+  write_bytes(folder / "train-images-idx3-ubyte", idx_bytes({train, 4, 4}, pixel));
+  write_bytes(folder / "train-labels-idx1-ubyte", idx_bytes({labels}, [](std::size_t i) { return i % 10; }));
+  write_bytes(folder / "t10k-images-idx3-ubyte", idx_bytes({30, 4, 4}, pixel));
+  write_bytes(folder / "t10k-labels-idx1-ubyte", idx_bytes({30}, [](std::size_t i) { return i % 10; }));
+}
+
+class StageTest : public ::testing::Test {
+ protected:
+  StageOptions options() const {
+    return {.name = "digits", .from = folder / "original", .data_root = folder / "staged"};
+  }
+  /// What staging ends with; also asserts that no dataset is left, whole or half.
+  Error refusal(const StageOptions& given) {
+    Error error = error_of([&] { stage(given, library); });
+    EXPECT_FALSE(std::filesystem::exists(given.data_root / given.name / "dataset.json"));
+    EXPECT_FALSE(std::filesystem::exists(given.data_root / (given.name + ".partial")));
+    return error;
+  }
+  void expect_data_error(const Error& error, const std::string& words) {
+    EXPECT_EQ(error.code(), ExitCode::data);
+    EXPECT_THAT(error.what(), HasSubstr(words));
+    EXPECT_FALSE(error.advice().empty());
+  }
+
+  TemporaryFolder folder;
+  h5::Library library;
+};
+
+TEST_F(StageTest, IdxGivesTheContractsSplitsAndStatistics) {
+  write_digits(folder / "original");
+  const DatasetInfo info = stage(options(), library);
+  EXPECT_EQ(info.task, "image_classification");
+  EXPECT_EQ(info.classes.size(), 10);
+  EXPECT_EQ(info.shape, (std::vector<std::int64_t>{1, 4, 4}));
+  EXPECT_EQ(info.samples("train"), 180);
+  EXPECT_EQ(info.samples("validation"), 20);
+  EXPECT_EQ(info.samples("test"), 30);
+  ASSERT_EQ(info.sources.size(), 4);
+
+  // The same numbers from the file, and statistics that agree with a plain computation over train.
+  const Dataset dataset = Dataset::open(folder / "staged" / "digits", library);
+  EXPECT_EQ(dataset.info().mean, info.mean);
+  EXPECT_EQ(dataset.info().sources[0].sha256, info.sources[0].sha256);
+  HostArray inputs;
+  HostArray targets;
+  const auto ids = epoch_order(180, Order::identity, 0, 0);
+  dataset.source("train")->gather(ids, inputs, targets);
+  EXPECT_EQ(inputs.shape(), (std::vector<std::int64_t>{180, 1, 4, 4}));
+  double sum = 0;
+  double squares = 0;
+  for (const std::uint8_t byte : inputs.as<std::uint8_t>()) {
+    sum += byte / 255.0;
+    squares += byte / 255.0 * (byte / 255.0);
+  }
+  const double n = 180 * 16;
+  EXPECT_NEAR(info.mean[0], sum / n, 1e-12);
+  EXPECT_NEAR(info.std_dev[0], std::sqrt(squares / n - sum / n * (sum / n)), 1e-12);
+}
+
+TEST_F(StageTest, TheTenthSetAsideIsStratifiedSeededAndDisjoint) {
+  write_digits(folder / "original");
+  stage(options(), library);
+  const Dataset dataset = Dataset::open(folder / "staged" / "digits", library);
+  std::multiset<std::string> images;
+  std::vector<int> per_class(10, 0);
+  for (const auto& [split, count] : {std::pair{"train", 180}, {"validation", 20}}) {
+    HostArray inputs;
+    HostArray targets;
+    dataset.source(split)->gather(epoch_order(count, Order::identity, 0, 0), inputs, targets);
+    for (int i = 0; i < count; ++i) {
+      const auto* image = inputs.as<char>().data() + i * 16;
+      images.emplace(image, image + 16);
+      if (split == std::string("validation")) ++per_class[targets.as<std::int64_t>()[i]];
+    }
+  }
+  EXPECT_THAT(per_class, ::testing::Each(2));
+  std::multiset<std::string> originals;
+  for (int i = 0; i < 200; ++i) {
+    std::string image;
+    for (int k = 0; k < 16; ++k) image += static_cast<char>(pixel(static_cast<std::size_t>(i * 16 + k)));
+    originals.insert(image);
+  }
+  EXPECT_EQ(images, originals);
+
+  StageOptions other = options();
+  other.name = "other";
+  other.seed = 2;
+  stage(other, library);
+  EXPECT_NE(sha256_of_file(folder / "staged/other/validation-00000-of-00001.h5"),
+            sha256_of_file(folder / "staged/digits/validation-00000-of-00001.h5"));
+}
+
+TEST_F(StageTest, ManyShardsHoldWhatOneHolds) {
+  write_digits(folder / "original");
+  stage(options(), library);
+  StageOptions cut = options();
+  cut.name = "cut";
+  cut.shards = 7;
+  const DatasetInfo info = stage(cut, library);
+  EXPECT_EQ(info.splits.at("train").shards.size(), 7);
+  EXPECT_EQ(info.splits.at("train").shards[1].file, "train-00001-of-00007.h5");
+  const auto ids = epoch_order(180, Order::shuffled, 3, 1);
+  HostArray whole;
+  HostArray pieces;
+  HostArray targets;
+  Dataset::open(folder / "staged/digits", library).source("train")->gather(ids, whole, targets);
+  Dataset::open(folder / "staged/cut", library).source("train")->gather(ids, pieces, targets);
+  EXPECT_TRUE(std::ranges::equal(whole.as<std::uint8_t>(), pieces.as<std::uint8_t>()));
+}
+
+TEST_F(StageTest, WithoutATestSplitTwentyPerCentAreSetAside) {
+  write_digits(folder / "original");
+  std::filesystem::remove(folder / "original/t10k-images-idx3-ubyte");
+  std::filesystem::remove(folder / "original/t10k-labels-idx1-ubyte");
+  const DatasetInfo info = stage(options(), library);
+  EXPECT_EQ(info.samples("train"), 160);
+  EXPECT_EQ(info.samples("validation"), 20);
+  EXPECT_EQ(info.samples("test"), 20);
+}
+
+TEST_F(StageTest, AMissingSourceIsNamed) {
+  StageOptions given = options();
+  given.from = folder / "nowhere";
+  expect_data_error(refusal(given), "nowhere: there is no such file or folder");
+}
+
+TEST_F(StageTest, MissingLabelsAreNamed) {
+  write_digits(folder / "original");
+  std::filesystem::remove(folder / "original/train-labels-idx1-ubyte");
+  expect_data_error(refusal(options()), "has no labels beside train-images-idx3-ubyte");
+}
+
+TEST_F(StageTest, AFolderWithoutIdxFilesIsRefused) {
+  std::filesystem::create_directories(folder / "original");
+  write_bytes(folder / "original/readme.txt", "hello");
+  expect_data_error(refusal(options()), "holds no IDX files");
+}
+
+TEST_F(StageTest, ATruncatedFileIsNamedWithWhatItLacks) {
+  write_digits(folder / "original");
+  std::filesystem::resize_file(folder / "original/train-images-idx3-ubyte", 1000);
+  expect_data_error(
+      refusal(options()),
+      "train-images-idx3-ubyte: is truncated: its header promises 3200 bytes of values, it has 984");
+}
+
+TEST_F(StageTest, AFileCutInItsHeaderIsRefused) {
+  write_digits(folder / "original");
+  std::filesystem::resize_file(folder / "original/train-images-idx3-ubyte", 10);
+  expect_data_error(refusal(options()), "truncated in its header");
+}
+
+TEST_F(StageTest, AFileThatIsLongerThanItsHeaderSaysIsRefused) {
+  write_digits(folder / "original");
+  std::ofstream(folder / "original/train-labels-idx1-ubyte", std::ios::app) << "x";
+  expect_data_error(refusal(options()), "train-labels-idx1-ubyte: is longer");
+}
+
+TEST_F(StageTest, AFileThatIsNotIdxIsRefused) {
+  write_digits(folder / "original");
+  write_bytes(folder / "original/train-images-idx3-ubyte", "<html>404 Not Found</html>");
+  expect_data_error(refusal(options()), "train-images-idx3-ubyte: is not an IDX file");
+}
+
+TEST_F(StageTest, CountsThatDifferAreRefusedWithBothNames) {
+  write_digits(folder / "original", 200, 199);
+  const Error error = refusal(options());
+  expect_data_error(error, "train-images-idx3-ubyte: holds 200 samples but train-labels-idx1-ubyte has 199");
+}
+
+TEST_F(StageTest, AHeaderThatPromisesTheMoonAsksForNoMemory) {
+  write_digits(folder / "original");
+  std::string bytes = testing::read_bytes(folder / "original/train-images-idx3-ubyte");
+  for (const std::size_t at : {4, 8, 12}) bytes[at] = 127;
+  write_bytes(folder / "original/train-images-idx3-ubyte", bytes);
+  expect_data_error(refusal(options()), "is truncated");
+}
+
+TEST_F(StageTest, AnExistingNameIsKeptUnlessOverwriteIsAsked) {
+  write_digits(folder / "original");
+  stage(options(), library);
+  const std::string before = testing::read_bytes(folder / "staged/digits/dataset.json");
+  StageOptions again = options();
+  again.seed = 9;
+  const Error error = error_of([&] { stage(again, library); });
+  expect_data_error(error, "there is already a dataset of this name");
+  EXPECT_EQ(testing::read_bytes(folder / "staged/digits/dataset.json"), before);
+  again.overwrite = true;
+  stage(again, library);
+  EXPECT_EQ(Dataset::open(folder / "staged/digits", library).info().seed, 9);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "staged"), {}), 1);
+}
+
+TEST_F(StageTest, WhatAKilledRunLeftIsReplacedAndNeverOpened) {
+  write_digits(folder / "original");
+  std::filesystem::create_directories(folder / "staged/digits.partial");
+  write_bytes(folder / "staged/digits.partial/train-00000-of-00009.h5", "half");
+  EXPECT_THAT(error_of([&] { find_dataset("digits", folder / "staged"); }).what(),
+              HasSubstr("no such dataset"));
+  stage(options(), library);
+  EXPECT_FALSE(std::filesystem::exists(folder / "staged/digits/train-00000-of-00009.h5"));
+}
+
+TEST_F(StageTest, AFolderWithoutDatasetJsonIsNoDataset) {
+  write_digits(folder / "original");
+  stage(options(), library);
+  std::filesystem::remove(folder / "staged/digits/dataset.json");
+  const Error error = error_of([&] { Dataset::open(folder / "staged/digits", library); });
+  expect_data_error(error, "digits: has no dataset.json");
+}
+
+TEST_F(StageTest, DatasetJsonIsCheckedFieldByField) {
+  write_digits(folder / "original");
+  stage(options(), library);
+  const auto file = folder / "staged/digits/dataset.json";
+  const std::string good = testing::read_bytes(file);
+  const std::vector<std::array<std::string, 3>> cases = {
+      {"\"dtrain.dataset\"", "\"other\"", "another format"},
+      {"\"version\": 1", "\"version\": 2", "version 2"},
+      {"\"task\": \"image", "\"task\": \"mirage", "unknown task"},
+      {"\"samples\": 180", "\"samples\": 181", "181 samples"},
+      {"\"shape\"", "\"shapes\"", "no field shape"},
+      {"\"train-0", "\"../train-0", "not a plain file name"},
+      {"{", "", "is not JSON"},
+  };
+  for (const auto& [from, to, words] : cases) {
+    std::string bad = good;
+    bad.replace(bad.find(from), from.size(), to);
+    write_bytes(file, bad);
+    const Error error = error_of([&] { Dataset::open(folder / "staged/digits", library); });
+    expect_data_error(error, words);
+    EXPECT_THAT(error.what(), HasSubstr("dataset.json"));
+  }
+}
+
+TEST_F(StageTest, AFlippedByteInAShardIsFoundAtItsFirstRead) {
+  write_digits(folder / "original");
+  stage(options(), library);
+  const auto file = folder / "staged/digits/train-00000-of-00001.h5";
+  std::string bytes = testing::read_bytes(file);
+  std::string image;  // one of train's, to find the place in the file
+  {
+    HostArray inputs;
+    HostArray targets;
+    Dataset::open(folder / "staged/digits", library)
+        .source("train")
+        ->gather(std::vector<std::int64_t>{100}, inputs, targets);
+    image.assign(static_cast<const char*>(inputs.data()), 16);
+  }
+  const std::size_t at = bytes.find(image);
+  ASSERT_NE(at, std::string::npos);
+  bytes[at + 3] = static_cast<char>(bytes[at + 3] ^ 16);
+  write_bytes(file, bytes);
+  for (const std::size_t cache : {std::size_t{0}, std::size_t{1} << 20}) {
+    const auto source =
+        Dataset::open(folder / "staged/digits", library).source("train", {.cache_bytes = cache});
+    HostArray inputs;
+    HostArray targets;
+    const Error error = error_of([&] { source->gather(std::vector<std::int64_t>{0}, inputs, targets); });
+    expect_data_error(error, "train-00000-of-00001.h5: is damaged: chunk 0 of dataset /inputs");
+  }
+}
+
+TEST_F(StageTest, ATruncatedShardIsRefusedWhenItIsOpened) {
+  write_digits(folder / "original");
+  stage(options(), library);
+  const auto file = folder / "staged/digits/train-00000-of-00001.h5";
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) / 2);
+  const Error error = error_of([&] { Dataset::open(folder / "staged/digits", library).source("train"); });
+  expect_data_error(error, "train-00000-of-00001.h5");
+}
+
+TEST_F(StageTest, AShardOfAnotherSplitIsRefused) {
+  write_digits(folder / "original");
+  stage(options(), library);
+  std::filesystem::copy_file(folder / "staged/digits/test-00000-of-00001.h5",
+                             folder / "staged/digits/train-00000-of-00001.h5",
+                             std::filesystem::copy_options::overwrite_existing);
+  const Error error = error_of([&] { Dataset::open(folder / "staged/digits", library).source("train"); });
+  expect_data_error(error, "belongs to split 'test'");
+}
+
+TEST_F(StageTest, UnusableNamesAreUsageErrors) {
+  for (const char* name : {"", "a/b", "..", "x.partial"}) {
+    StageOptions given = options();
+    given.name = name;
+    EXPECT_EQ(error_of([&] { given.validate(); }).code(), ExitCode::usage) << name;
+  }
+}
+
+TEST_F(StageTest, EverySyntheticTaskSurvivesTheWayThroughFiles) {
+  for (const std::string& task : synthetic_tasks()) {
+    const SyntheticSpec spec{
+        .task = task, .train_samples = 300, .validation_samples = 40, .test_samples = 50, .seed = 3};
+    StageOptions given{.name = task, .data_root = folder / "staged", .shards = 3};
+    const DatasetInfo info = stage_synthetic(given, spec, library);
+    EXPECT_EQ(info.samples("train"), 300) << task;
+    const Dataset staged = Dataset::open(folder / "staged" / task, library);
+    const Dataset made = synthetic_dataset(spec);
+    EXPECT_EQ(staged.info().shape, made.info().shape) << task;
+    EXPECT_EQ(staged.info().classes, made.info().classes) << task;
+    EXPECT_EQ(staged.info().tokenizer.has_value(), made.info().tokenizer.has_value()) << task;
+    for (const char* split : {"train", "validation", "test"}) {
+      const std::int64_t n = info.samples(split);
+      const auto ids = epoch_order(n, Order::shuffled, 1, 1);
+      std::array<HostArray, 4> arrays;
+      staged.source(split)->gather(ids, arrays[0], arrays[1]);
+      made.source(split)->gather(ids, arrays[2], arrays[3]);
+      for (const std::size_t k : {0, 1}) {
+        EXPECT_EQ(arrays[k].shape(), arrays[k + 2].shape()) << task;
+        ASSERT_EQ(arrays[k].bytes(), arrays[k + 2].bytes()) << task;
+        EXPECT_EQ(std::memcmp(arrays[k].data(), arrays[k + 2].data(), arrays[k].bytes()), 0) << task << split;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dtrain::data
