@@ -1,0 +1,146 @@
+#include "record/rank_recorder.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <filesystem>
+#include <thread>
+
+#include "core/clock.hpp"
+#include "core/error.hpp"
+#include "h5/file.hpp"
+#include "record/run_folder.hpp"
+#include "record/table_file.hpp"
+#include "support/scratch_folder.hpp"
+
+namespace dtrain::record {
+namespace {
+
+class RankRecorderTest : public testing::Test {
+ protected:
+  RankRecorderTest() { create_run_folder(folder_.path()); }
+
+  RankRecorderOptions options() const {
+    return {.path = rank_path(folder_.path(), 0), .flush_interval_s = 3600, .start_s = steady_s()};
+  }
+
+  Table read(const std::string& name) {
+    const auto lock = library_.lock();
+    const h5::File file = h5::open_file(options().path, h5::Access::read);
+    return read_table(file.id(), name);
+  }
+
+  h5::Library library_;
+  test::ScratchFolder folder_;
+};
+
+TEST_F(RankRecorderTest, EverythingIsThereFromTheStart) {
+  const RankRecorder recorder(library_, options());
+  EXPECT_EQ(read("steps").rows, 0U);
+  EXPECT_EQ(read("epochs").order.front(), "epoch");
+  EXPECT_EQ(read("events").order, (std::vector<std::string>{"time_s", "kind", "detail"}));
+  EXPECT_EQ(read("samples").order, (std::vector<std::string>{"epoch", "hash"}));
+}
+
+TEST_F(RankRecorderTest, RowsAreReadableAfterAFlushWhileRecordingGoesOn) {
+  RankRecorder recorder(library_, options());
+  recorder.step({.step = 1, .epoch = 1, .loss = 2.5, .weight = 64});
+  recorder.flush();
+  recorder.step({.step = 2, .epoch = 1, .loss = 2.25, .weight = 64});
+  const Table steps = read("steps");
+  ASSERT_EQ(steps.rows, 1U);
+  EXPECT_EQ(steps.column("loss"), std::vector<double>{2.5});
+  recorder.event("recovery", "rank 3 left");
+  recorder.samples(1, ~std::uint64_t{0});
+  recorder.epoch({.epoch = 1, .samples = 128});
+  recorder.close();
+  EXPECT_EQ(read("steps").rows, 2U);
+  EXPECT_EQ(read("epochs").column("samples"), std::vector<double>{128});
+  EXPECT_EQ(read("samples").column("hash"), std::vector<double>{-1});
+  const Table events = read("events");
+  EXPECT_EQ(events.texts.at("kind"), std::vector<std::string>{"recovery"});
+  EXPECT_GE(events.column("time_s")[0], 0);
+}
+
+TEST_F(RankRecorderTest, OnlyEachNthStepIsKept) {
+  RankRecorderOptions some = options();
+  some.step_every = 10;
+  RankRecorder recorder(library_, some);
+  for (std::int64_t step = 1; step <= 35; ++step) recorder.step({.step = step});
+  recorder.close();
+  EXPECT_EQ(read("steps").column("step"), (std::vector<double>{10, 20, 30}));
+}
+
+TEST_F(RankRecorderTest, NoStepIsKeptWhenRecordingThemIsOff) {
+  RankRecorderOptions none = options();
+  none.step_every = 0;
+  RankRecorder recorder(library_, none);
+  recorder.step({.step = 1});
+  recorder.close();
+  EXPECT_EQ(read("steps").rows, 0U);
+}
+
+TEST_F(RankRecorderTest, AThreadOfItsOwnWritesWhatWasGathered) {
+  RankRecorderOptions often = options();
+  often.flush_interval_s = 0.001;
+  RankRecorder recorder(library_, often);
+  recorder.step({.step = 1});
+  std::size_t rows = 0;
+  while (rows == 0) {  // the test's time limit ends this if it never happens
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    rows = read("steps").rows;
+  }
+  EXPECT_EQ(rows, 1U);
+}
+
+TEST_F(RankRecorderTest, RowsAreGatheredWhileTheLibraryIsBusy) {
+  RankRecorderOptions often = options();
+  often.flush_interval_s = 0.001;
+  RankRecorder recorder(library_, often);
+  constexpr std::int64_t kSteps = 5000;
+  {
+    const auto lock = library_.lock();  // a checkpoint is being written
+    for (std::int64_t step = 1; step <= kSteps; ++step) recorder.step({.step = step});
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  }
+  recorder.close();
+  const Table steps = read("steps");
+  ASSERT_EQ(steps.rows, static_cast<std::size_t>(kSteps));
+  for (std::int64_t step = 1; step <= kSteps; ++step) {
+    ASSERT_EQ(steps.column("step")[static_cast<std::size_t>(step - 1)], static_cast<double>(step));
+  }
+}
+
+TEST_F(RankRecorderTest, RowsAfterCloseAreDropped) {
+  RankRecorder recorder(library_, options());
+  recorder.close();
+  recorder.step({.step = 1});
+  recorder.flush();
+  recorder.close();
+  EXPECT_EQ(read("steps").rows, 0U);
+}
+
+TEST_F(RankRecorderTest, APlaceThatCannotBeWrittenIsAUsageErrorThatNamesTheFile) {
+  RankRecorderOptions nowhere = options();
+  nowhere.path = folder_.file("none/rank-00000.h5");
+  try {
+    const RankRecorder recorder(library_, nowhere);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_EQ(error.subject(), nowhere.path);
+    EXPECT_NE(error.advice().find("--output"), std::string::npos);
+  }
+}
+
+TEST_F(RankRecorderTest, AFullDiskEndsTheRecordingAndNotTheRun) {
+  if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "this system has no /dev/full";
+  RankRecorderOptions full = options();
+  std::filesystem::create_symlink("/dev/full", folder_.file("full.h5"));
+  full.path = folder_.file("full.h5");
+  // HDF5 sees that no byte can be written, at the latest when the first flush comes.
+  EXPECT_THROW({ const RankRecorder recorder(library_, full); }, Error);
+}
+
+}  // namespace
+}  // namespace dtrain::record

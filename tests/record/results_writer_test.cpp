@@ -1,0 +1,209 @@
+#include "record/results_writer.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+
+#include "core/error.hpp"
+#include "h5/attribute.hpp"
+#include "h5/file.hpp"
+#include "record/rank_recorder.hpp"
+#include "record/run_reader.hpp"
+#include "support/scratch_folder.hpp"
+
+namespace dtrain::record {
+namespace {
+
+namespace fs = std::filesystem;
+
+class ResultsWriterTest : public testing::Test {
+ protected:
+  RunInfo info() const {
+    return {.name = "mlp-synthetic",
+            .model = "mlp",
+            .dataset = "synthetic",
+            .strategy = "ddp",
+            .mesh = "data=2,pipe=1,tensor=1",
+            .world_size = 2,
+            .start_time_utc = "2026-11-21T06:00:00.000Z",
+            .dtrain_version = "0.1.0",
+            .command_line = "dtrain --epochs 2",
+            .config = "epochs = 2\n"};
+  }
+
+  std::unique_ptr<RankRecorder> recorder(int rank) {
+    return std::make_unique<RankRecorder>(
+        library_, RankRecorderOptions{.path = rank_path(run_, rank), .rank = rank, .flush_interval_s = 3600});
+  }
+
+  RunRecord read() { return read_run(library_, run_, Detail::steps); }
+
+  h5::Library library_;
+  test::ScratchFolder folder_;
+  std::string run_ = folder_.file("runs/mlp");
+};
+
+TEST_F(ResultsWriterTest, ARunIsReadableFromItsFirstMomentToItsEnd) {
+  ResultsWriter results(library_, run_, info(), {{"validation_loss_free_running", "1"}});
+  EXPECT_EQ(read_state(run_), Status::running);
+  EXPECT_EQ(read().status, Status::running) << "nothing was recorded yet";
+
+  auto first = recorder(0);
+  auto second = recorder(1);
+  second->step({.step = 1, .epoch = 1, .loss = 0.5});
+  second->flush();
+  results.topology({{.rank = 0, .hostname = "n0"}, {.rank = 1, .hostname = "n0", .data_index = 1}});
+  results.epoch({.epoch = 1, .train_loss = 0.75, .samples = 100}, std::vector<double>{0.125});
+  RunRecord running = read();
+  EXPECT_TRUE(running.alive);
+  EXPECT_EQ(running.status, Status::running);
+  EXPECT_EQ(running.epochs.column("validation_loss_free_running"), std::vector<double>{0.125});
+  ASSERT_EQ(running.ranks.size(), 2U);
+  EXPECT_EQ(running.ranks[1].steps.rows, 1U);
+  EXPECT_EQ(running.topology.texts.at("hostname"), (std::vector<std::string>{"n0", "n0"}));
+
+  results.test({.loss = 0.25, .accuracy = 0.5, .samples = 10, .checkpoint = "checkpoints/best"});
+  first->close();
+  second->close();
+  results.finish(Status::completed);
+  EXPECT_EQ(read_state(run_), Status::completed);
+  fs::remove_all(run_ + "/ranks");  // everything is in results.h5 now
+  const RunRecord done = read();
+  EXPECT_EQ(done.status, Status::completed);
+  EXPECT_TRUE(done.merged);
+  ASSERT_EQ(done.ranks.size(), 2U);
+  EXPECT_EQ(done.ranks[1].steps.column("loss"), std::vector<double>{0.5});
+  EXPECT_EQ(done.test.texts.at("split"), std::vector<std::string>{"test"});
+  EXPECT_EQ(done.attributes.at("config"), "epochs = 2\n");
+  EXPECT_FALSE(done.attributes.at("end_time_utc").empty());
+}
+
+TEST_F(ResultsWriterTest, NothingIsLeftAside) {
+  ResultsWriter results(library_, run_, info());
+  results.epoch({.epoch = 1});
+  results.finish(Status::completed);
+  std::vector<std::string> names;
+  for (const auto& entry : fs::directory_iterator(run_)) names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  EXPECT_EQ(names, (std::vector<std::string>{"ranks", "results.h5", "state"}));
+}
+
+TEST_F(ResultsWriterTest, AnEpochWithoutTheModelsOwnColumnsIsRefused) {
+  ResultsWriter results(library_, run_, info(), {{"extra", "1"}});
+  EXPECT_THROW(results.epoch({.epoch = 1}), Error);
+}
+
+TEST_F(ResultsWriterTest, AKilledRunIsIncompleteAndCanBeFinished) {
+  {
+    ResultsWriter results(library_, run_, info());
+    auto first = recorder(0);
+    first->step({.step = 1, .loss = 0.5});
+    first->flush();
+  }
+  // The process that wrote the file is gone, and so is a later one of that number.
+  {
+    const auto lock = library_.lock();
+    const h5::File file = h5::open_file(rank_path(run_, 0), h5::Access::write);
+    h5::write_attribute(file.id(), "pid", std::int64_t{1} << 30);
+  }
+  const RunRecord killed = read();
+  EXPECT_EQ(killed.status, Status::incomplete);
+  EXPECT_FALSE(killed.merged);
+  ASSERT_EQ(killed.ranks.size(), 1U) << "the other rank never began";
+  finish_interrupted(library_, run_, Status::incomplete);
+  fs::remove_all(run_ + "/ranks");
+  const RunRecord finished = read();
+  EXPECT_TRUE(finished.merged);
+  EXPECT_EQ(finished.status, Status::incomplete);
+  ASSERT_EQ(finished.ranks.size(), 1U);
+  EXPECT_EQ(finished.ranks[0].steps.rows, 1U);
+  EXPECT_EQ(read_state(run_), Status::running) << "only the run itself writes its state";
+}
+
+TEST_F(ResultsWriterTest, ABrokenRankFileIsLeftOutAndNamed) {
+  ResultsWriter results(library_, run_, info());
+  auto first = recorder(0);
+  first->close();
+  std::ofstream(rank_path(run_, 1)) << "no HDF5 file, though it has the name of one and some length";
+  results.finish(Status::completed);
+  const RunRecord done = read();
+  EXPECT_EQ(done.ranks.size(), 1U);
+  EXPECT_NE(done.attributes.at("unreadable_ranks").find("rank 1"), std::string::npos);
+}
+
+TEST_F(ResultsWriterTest, AResultsFileOfAnotherVersionIsRefusedWithARemedy) {
+  { ResultsWriter results(library_, run_, info()); }
+  {
+    const auto lock = library_.lock();
+    const h5::File file = h5::open_file(results_path(run_), h5::Access::write);
+    h5::write_attribute(file.id(), "version", 999);
+  }
+  try {
+    read();
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data);
+    EXPECT_NE(std::string(error.what()).find("version 999"), std::string::npos) << error.what();
+    EXPECT_FALSE(error.advice().empty());
+  }
+}
+
+TEST_F(ResultsWriterTest, AFolderWithoutResultsIsNoRun) {
+  try {
+    read();
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_EQ(error.subject(), run_);
+  }
+}
+
+TEST_F(ResultsWriterTest, ADamagedResultsFileIsADataError) {
+  { ResultsWriter results(library_, run_, info()); }
+  fs::resize_file(results_path(run_), 300);
+  try {
+    read();
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data);
+  }
+}
+
+TEST_F(ResultsWriterTest, AnOutputFolderThatCannotBeMadeIsAUsageErrorThatNamesIt) {
+  std::ofstream(folder_.file("runs")) << "a file where a folder is wanted";
+  try {
+    const ResultsWriter results(library_, run_, info());
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_EQ(error.subject(), run_);
+    EXPECT_NE(error.advice().find("--output"), std::string::npos);
+  }
+}
+
+TEST_F(ResultsWriterTest, AReadOnlyOutputFolderIsAUsageError) {
+  if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
+  fs::create_directories(folder_.file("runs"));
+  ::chmod(folder_.file("runs").c_str(), 0500);
+  EXPECT_THROW(create_run_folder(run_), Error);
+  ::chmod(folder_.file("runs").c_str(), 0700);
+}
+
+TEST(RunFolderTest, StateIsOneWordOnOneLine) {
+  const test::ScratchFolder folder;
+  EXPECT_EQ(read_state(folder.path()), std::nullopt);
+  for (const Status status : {Status::running, Status::completed, Status::preempted, Status::failed}) {
+    write_state(folder.path(), status);
+    EXPECT_EQ(read_state(folder.path()), status);
+    std::ifstream in(folder.file("state"));
+    const std::string text((std::istreambuf_iterator<char>(in)), {});
+    EXPECT_EQ(text, std::string(status_name(status)) + "\n");
+  }
+}
+
+}  // namespace
+}  // namespace dtrain::record
