@@ -68,6 +68,10 @@ class Loader::Impl {
     batch.step = request_.step;
     batch.micro_batch = request_.micro_batch;
     std::swap(batch.samples, request_.samples);
+    for (const std::int64_t id : batch.samples)
+      if (id < 0 || id >= source_->samples())
+        throw Error("there is no sample " + std::to_string(id),
+                    {.subject = "the loader", .advice = "report this as a bug"});
     source_->gather(batch.samples, batch.inputs, batch.targets);
     return true;
   }

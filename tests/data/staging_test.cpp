@@ -1,0 +1,136 @@
+#include "data/staging.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <barrier>
+#include <thread>
+
+#include "data/folder.hpp"
+#include "data/sampler.hpp"
+#include "data/stage.hpp"
+#include "h5/library.hpp"
+
+namespace dtrain::data {
+namespace {
+
+using testing::error_of;
+using ::testing::HasSubstr;
+using testing::TemporaryFolder;
+
+constexpr int kRanks = 3;
+
+/// Runs `action` as each rank of one node: threads stand in for processes.
+template <typename Action>
+void as_node(const std::string& token, Action action) {
+  std::barrier meeting(kRanks);
+  std::vector<std::thread> ranks;
+  for (int rank = 0; rank < kRanks; ++rank)
+    ranks.emplace_back([&, rank] {
+      action(NodeTeam{.local_rank = rank, .local_size = kRanks, .token = token, .barrier = [&] {
+                        meeting.arrive_and_wait();
+                      }});
+    });
+  for (std::thread& rank : ranks) rank.join();
+}
+
+std::vector<std::uint8_t> all_inputs(const Dataset& dataset, const ReadOptions& options) {
+  HostArray inputs;
+  HostArray targets;
+  const auto ids = epoch_order(dataset.info().samples("train"), Order::shuffled, 1, 1);
+  dataset.source("train", options)->gather(ids, inputs, targets);
+  const auto bytes = inputs.as<std::uint8_t>();
+  return {bytes.begin(), bytes.end()};
+}
+
+class StagingTest : public ::testing::Test {
+ protected:
+  StagingTest() {
+    stage_synthetic({.name = "images", .data_root = folder.path(), .shards = 2},
+                    {.shape = {1, 8, 8}, .train_samples = 500, .validation_samples = 50, .test_samples = 50},
+                    library);
+    token = folder.path().filename().string();
+  }
+  TemporaryFolder folder;
+  h5::Library library;
+  std::string token;
+};
+
+std::ptrdiff_t entries(const std::filesystem::path& path) {
+  return std::distance(std::filesystem::directory_iterator(path), {});
+}
+
+TEST_F(StagingTest, OneCopyPerNodeHoldsWhatTheFilesHold) {
+  const auto expected = all_inputs(Dataset::open(folder / "images", library), {});
+  std::array<bool, kRanks> equal{};
+  as_node(token, [&](const NodeTeam& team) {
+    const Dataset dataset = Dataset::open(folder / "images", library);
+    equal[team.local_rank] =
+        all_inputs(dataset, {.staging = ReadOptions::Staging::memory, .team = team}) == expected;
+  });
+  EXPECT_THAT(equal, ::testing::Each(true));
+  for (const auto& entry : std::filesystem::directory_iterator("/dev/shm"))
+    EXPECT_THAT(entry.path().string(), ::testing::Not(HasSubstr(token)));
+}
+
+TEST_F(StagingTest, DamageMakesEveryRankOfTheNodeThrow) {
+  const auto file = folder / "images/train-00001-of-00002.h5";
+  std::string bytes = testing::read_bytes(file);
+  bytes[bytes.size() - 100] = static_cast<char>(bytes[bytes.size() - 100] ^ 1);
+  // The last bytes of the file are the targets' or the inputs' chunk: either is checked.
+  testing::write_bytes(file, bytes);
+  std::array<std::string, kRanks> words;
+  as_node(token, [&](const NodeTeam& team) {
+    const Dataset dataset = Dataset::open(folder / "images", library);
+    words[team.local_rank] =
+        error_of([&] {
+          dataset.source("train", {.staging = ReadOptions::Staging::memory, .team = team});
+        }).what();
+  });
+  EXPECT_THAT(words, ::testing::Contains(HasSubstr("is damaged")));
+}
+
+TEST_F(StagingTest, TheLocalCopyIsMadeOnceAndUsedAgain) {
+  const auto local = folder / "local";
+  const auto expected = all_inputs(Dataset::open(folder / "images", library), {});
+  std::array<bool, kRanks> equal{};
+  std::filesystem::file_time_type first{};
+  for (int round = 0; round < 2; ++round) {
+    as_node(token, [&](const NodeTeam& team) {
+      const Dataset dataset = copy_to_local(Dataset::open(folder / "images", library), local, team, library);
+      equal[team.local_rank] = dataset.folder().parent_path() == local && all_inputs(dataset, {}) == expected;
+    });
+    EXPECT_THAT(equal, ::testing::Each(true));
+    ASSERT_EQ(entries(local), 1);
+    const auto copy = std::filesystem::directory_iterator(local)->path();
+    const auto written = std::filesystem::last_write_time(copy / "train-00000-of-00002.h5");
+    if (round == 1) {
+      EXPECT_EQ(written, first);
+    }
+    first = written;
+  }
+}
+
+TEST_F(StagingTest, AHalfMadeLocalCopyIsMadeAgain) {
+  const auto local = folder / "local";
+  const Dataset dataset = Dataset::open(folder / "images", library);
+  const auto copy = copy_to_local(dataset, local, {}, library).folder();
+  std::filesystem::remove(copy / "dataset.json");
+  testing::write_bytes(copy / "train-00000-of-00002.h5", "half");
+  EXPECT_EQ(all_inputs(copy_to_local(dataset, local, {}, library), {}), all_inputs(dataset, {}));
+}
+
+TEST_F(StagingTest, AShardThatIsNotTheOneInDatasetJsonIsNotCopied) {
+  const auto file = folder / "images/train-00001-of-00002.h5";
+  std::string bytes = testing::read_bytes(file);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  testing::write_bytes(file, bytes);
+  const Dataset dataset = Dataset::open(folder / "images", library);
+  const Error error = error_of([&] { copy_to_local(dataset, folder / "local", {}, library); });
+  EXPECT_EQ(error.code(), ExitCode::data);
+  EXPECT_THAT(error.what(), HasSubstr("train-00001-of-00002.h5: does not have the SHA-256"));
+}
+
+}  // namespace
+}  // namespace dtrain::data
