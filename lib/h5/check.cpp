@@ -14,8 +14,17 @@ herr_t keep_innermost(unsigned /*n*/, const H5E_error2_t* entry, void* text) {
   return 0;
 }
 
+/// Of `file write failed: time = ..., error message = 'No space left on device', ...` the system's words.
+std::string system_words(const std::string& reason) {
+  constexpr std::string_view kBefore = "error message = '";
+  const std::size_t at = reason.find(kBefore);
+  if (at == std::string::npos) return reason;
+  const std::size_t begin = at + kBefore.size();
+  return reason.substr(begin, reason.find('\'', begin) - begin);
+}
+
 std::string with_reason(std::string_view problem) {
-  const std::string reason = last_error();
+  const std::string reason = system_words(last_error());
   return reason.empty() ? std::string(problem) : std::string(problem) + " (HDF5: " + reason + ")";
 }
 

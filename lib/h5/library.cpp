@@ -7,6 +7,9 @@
 namespace dtrain::h5 {
 
 Library::Library() {
+  // At exit HDF5 would close what a full disk left open, which ends in a segmentation fault. Handles have
+  // owners.
+  H5dont_atexit();
   require(H5open() >= 0, "the HDF5 library does not start", {.advice = "reinstall libhdf5"});
   unsigned major = 0;
   unsigned minor = 0;
