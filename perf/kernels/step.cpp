@@ -1,5 +1,6 @@
 // Microseconds per training step of one rank without communication: forward, backward, gathering the
 // gradients in flat memory, update. dtrain_perf_step [steps]; one thread.
+#include <time.h>
 #include <torch/torch.h>
 
 #include <algorithm>
@@ -8,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "core/clock.hpp"
 #include "models/model.hpp"
 #include "optim/optimizer.hpp"
 
@@ -29,6 +29,12 @@ struct Times {
   double update_us;
   double total_us;
 };
+
+double thread_s() {
+  timespec time{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+  return static_cast<double>(time.tv_sec) + 1e-9 * static_cast<double>(time.tv_nsec);
+}
 
 /// Parameters as views into flat memory, as parallel lays them out.
 at::Tensor flatten(models::Model& model) {
@@ -61,13 +67,13 @@ Times median_step(const Case& what, int steps) {
   std::vector<Times> times;
   for (int step = 1; step <= steps; ++step) {
     const models::Context context{.step = static_cast<std::uint32_t>(step)};
-    const double start = steady_s();
+    const double start = thread_s();
     models::Tensors values = {input};
     for (auto& layer : model->layers()) values = layer->forward(values, context);
     const models::LossSums sums = model->loss(values, targets);
-    const double forward = steady_s();
+    const double forward = thread_s();
     sums.loss.backward();
-    const double backward = steady_s();
+    const double backward = thread_s();
     std::int64_t offset = 0;
     for (models::Parameter* parameter : model->parameters()) {
       const std::int64_t count = parameter->value.numel();
@@ -75,9 +81,9 @@ Times median_step(const Case& what, int steps) {
       parameter->value.mutable_grad().reset();
       offset += count;
     }
-    const double gathered = steady_s();
+    const double gathered = thread_s();
     optimizer->step(flat, gradients, 1.0 / static_cast<double>(what.batch), recipe.learning_rate, step);
-    const double end = steady_s();
+    const double end = thread_s();
     times.push_back({1e6 * (forward - start), 1e6 * (backward - forward), 1e6 * (gathered - backward),
                      1e6 * (end - gathered), 1e6 * (end - start)});
   }

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+namespace dtrain::models {
+
+/// Whether small_linear is the faster way: one thread, a dense float or double matrix in the CPU's memory,
+/// small enough to stay in its caches, and a processor with FMA.
+bool fits_small_linear(const at::Tensor& input, const at::Tensor& weight);
+
+/// input W^T + bias as one node of the graph, on dtrain's own kernels: for matrices of a few hundred columns
+/// LibTorch spends as long on the way to its kernels and in packing as on the product.
+/// Shapes: `input` [n, in], `weight` [out, in], `bias` [out]. Not differentiable twice.
+at::Tensor small_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
+
+}  // namespace dtrain::models
