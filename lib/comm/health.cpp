@@ -82,13 +82,23 @@ void Health::check() {
   }
 }
 
+void Health::check_deaths() {
+  if (memory_) check_mutexes();
+  if (ask_mpi_) check_job();
+}
+
 void Health::check_node() {
+  check_mutexes();
   const std::int64_t failed = line(0).failed.load(std::memory_order_acquire);
-  if (failed > kNobody) throw_lost(static_cast<int>(failed - 1));
-  if (failed < kNobody) {
+  if (failed < kNobody && failed != -(world_.rank() + 1)) {
     throw Error(fmt::format("rank {} gave up", -failed - 1),
                 {.subject = "communication", .advice = "see its message", .code = ExitCode::lost_rank});
   }
+}
+
+void Health::check_mutexes() {
+  const std::int64_t failed = line(0).failed.load(std::memory_order_acquire);
+  if (failed > kNobody) throw_lost(static_cast<int>(failed - 1));
   for (int peer = 0; peer < static_cast<int>(world_ranks_.size()); ++peer) {
     if (peer == local_rank_) continue;
     const int state = pthread_mutex_trylock(&line(peer).alive);

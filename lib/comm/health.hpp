@@ -28,6 +28,7 @@ class Health {
   /// Throws Error (exit code 5) naming the rank that is gone or that reported a failure. Called from waits
   /// at any rate: it limits its own cost.
   void check();
+  void check_deaths();  ///< Only who is gone, and without the limit: after something went wrong.
 
   /// Lets the other ranks know that this one cannot go on, or that `dead_rank` is gone.
   void report_failure(std::optional<int> dead_rank = {}) noexcept;
@@ -35,6 +36,7 @@ class Health {
  private:
   struct Line;
   void check_node();
+  void check_mutexes();
   void check_job();
   Line& line(int local_rank) const;
   [[noreturn]] void throw_lost(int world_rank);

@@ -28,14 +28,14 @@ constexpr std::size_t kTreeBytes = std::size_t{32} << 10;
 /// Memory of this rank within its group's segment.
 class SegmentBuffer final : public SharedBuffer {
  public:
-  SegmentBuffer(Segment& segment, std::uint16_t id, std::size_t bytes)
-      : segment_(segment), id_(id), bytes_(bytes) {}
-  ~SegmentBuffer() override { segment_.release(id_); }
-  void* data() override { return segment_.address(id_, segment_.rank()); }
+  SegmentBuffer(std::shared_ptr<Segment> segment, std::uint16_t id, std::size_t bytes)
+      : segment_(std::move(segment)), id_(id), bytes_(bytes) {}
+  ~SegmentBuffer() override { segment_->release(id_); }
+  void* data() override { return segment_->address(id_, segment_->rank()); }
   std::size_t bytes() const override { return bytes_; }
 
  private:
-  Segment& segment_;
+  std::shared_ptr<Segment> segment_;
   std::uint16_t id_;
   std::size_t bytes_;
 };
@@ -68,7 +68,7 @@ MpiGroup::MpiGroup(std::string name, Communicator ranks, std::vector<int> world_
   if (local_->size() < 2) return;
   std::vector<int> local_world_ranks;
   for (const int group_rank : members[my_node]) local_world_ranks.push_back(world_rank_of(group_rank));
-  segment_ = std::make_unique<Segment>(*local_, std::move(local_world_ranks));
+  segment_ = std::make_shared<Segment>(*local_, std::move(local_world_ranks));
 }
 
 std::unique_ptr<SharedBuffer> MpiGroup::allocate(std::size_t bytes) {
@@ -78,7 +78,7 @@ std::unique_ptr<SharedBuffer> MpiGroup::allocate(std::size_t bytes) {
            .advice = "ask for the same size on all ranks"});
   if (segment_) {
     if (const auto id = segment_->allocate(*local_, bytes)) {
-      return std::make_unique<SegmentBuffer>(*segment_, *id, bytes);
+      return std::make_unique<SegmentBuffer>(segment_, *id, bytes);
     }
   }
   return make_plain_buffer(bytes);

@@ -42,7 +42,9 @@ struct Queue::State {
   bool advance_all();
   void drop_completed();
   void complete(Entry& entry);
+  [[noreturn]] void fail_by(const Error& error);
   void record_failure(const Error& error) noexcept;
+
   void check_limits();
   void wait_inline(std::uint64_t sequence);
   void run_thread();
@@ -66,8 +68,7 @@ bool Queue::State::advance(Entry& entry) {
   try {
     if (!entry.operation->advance()) return false;
   } catch (const Error& error) {
-    record_failure(error);
-    throw Error(*failure);
+    fail_by(error);
   }
   complete(entry);
   return true;
@@ -105,6 +106,17 @@ void Queue::State::drop_completed() {
     entries.pop_front();
     ++base;
   }
+}
+
+/// A death that explains the error is told instead of it.
+void Queue::State::fail_by(const Error& error) {
+  try {
+    health.check_deaths();
+    record_failure(error);
+  } catch (const Error& cause) {
+    record_failure(cause);
+  }
+  throw Error(*failure);
 }
 
 void Queue::State::record_failure(const Error& error) noexcept {

@@ -1,0 +1,125 @@
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "comm/job.hpp"
+#include "core/slice.hpp"
+
+namespace dtrain::comm {
+namespace {
+
+class CollectivesTest : public testing::TestWithParam<int> {
+ protected:
+  CollectivesTest() : job_(GetParam() <= Communicator::duplicate(MPI_COMM_WORLD).size() ? GetParam() : 1) {}
+  Group& world() { return job_.groups.world(); }
+  int rank() const { return job_.rank(); }
+  int size() const { return job_.size(); }
+  Job job_;
+};
+
+TEST_P(CollectivesTest, BroadcastGivesTheRootsValues) {
+  for (int root = 0; root < size(); ++root) {
+    for (const std::size_t count : {0U, 1U, 10007U, 700001U}) {
+      std::vector<std::int32_t> values(count);
+      if (rank() == root) std::iota(values.begin(), values.end(), root);
+      world().broadcast(Buffer::of(std::span(values)), root).wait();
+      std::vector<std::int32_t> wanted(count);
+      std::iota(wanted.begin(), wanted.end(), root);
+      EXPECT_EQ(values, wanted) << "root " << root;
+    }
+  }
+}
+
+TEST_P(CollectivesTest, BroadcastFromASharedBufferReachesOrdinaryOnes) {
+  constexpr std::size_t kCount = 100'003;
+  const auto shared = world().allocate(kCount * sizeof(double));
+  std::vector<double> ordinary(kCount);
+  const int root = size() - 1;
+  auto* const values = rank() == root ? static_cast<double*>(shared->data()) : ordinary.data();
+  if (rank() == root) std::iota(values, values + kCount, 0.5);
+  world().broadcast({values, kCount, DataType::float64}, root).wait();
+  EXPECT_EQ(values[kCount - 1], static_cast<double>(kCount) - 0.5);
+}
+
+TEST_P(CollectivesTest, ReduceScatterGivesEachRankItsPart) {
+  for (const std::size_t count : {0U, 1U, 2U, 10007U, 400001U}) {
+    std::vector<double> input(count);
+    for (std::size_t i = 0; i < count; ++i) input[i] = static_cast<double>(i) + rank();
+    const Range mine = part_of(static_cast<std::int64_t>(count), rank(), size());
+    std::vector<double> output(static_cast<std::size_t>(mine.size()));
+    world().reduce_scatter(Buffer::of(std::span(input)), Buffer::of(std::span(output)), ReduceOp::sum).wait();
+    for (std::size_t i = 0; i < output.size(); ++i) {
+      const auto index = static_cast<double>(mine.begin) + static_cast<double>(i);
+      ASSERT_EQ(output[i], index * size() + size() * (size() - 1) / 2.0);
+    }
+  }
+}
+
+TEST_P(CollectivesTest, AllGatherJoinsTheParts) {
+  for (const std::size_t count : {0U, 1U, 2U, 10007U, 400001U}) {
+    const Range mine = part_of(static_cast<std::int64_t>(count), rank(), size());
+    std::vector<std::int64_t> output(count, -1);
+    std::vector<std::int64_t> input(static_cast<std::size_t>(mine.size()));
+    std::iota(input.begin(), input.end(), mine.begin);
+    world().all_gather(Buffer::of(std::span(input)), Buffer::of(std::span(output))).wait();
+    std::vector<std::int64_t> wanted(count);
+    std::iota(wanted.begin(), wanted.end(), 0);
+    EXPECT_EQ(output, wanted);
+    // In place: the part already lies where it belongs.
+    const Buffer part = {output.data() + mine.begin, input.size(), DataType::int64};
+    world().all_gather(part, Buffer::of(std::span(output))).wait();
+    EXPECT_EQ(output, wanted);
+  }
+}
+
+TEST_P(CollectivesTest, AllToAllTransposesBlocks) {
+  for (const std::size_t block : {0U, 1U, 1009U, 100003U}) {
+    const auto n = static_cast<std::size_t>(size());
+    std::vector<float> input(block * n);
+    std::vector<float> output(block * n, -1);
+    for (std::size_t i = 0; i < input.size(); ++i)
+      input[i] = static_cast<float>(rank() * 100 + static_cast<int>(i / block));
+    world().all_to_all(Buffer::of(std::span(input)), Buffer::of(std::span(output))).wait();
+    for (std::size_t i = 0; i < output.size(); ++i)
+      ASSERT_EQ(output[i], static_cast<float>(i / block * 100) + static_cast<float>(rank()));
+  }
+}
+
+TEST_P(CollectivesTest, SendsAndReceivesCrossWithoutDeadlock) {
+  if (size() == 1) GTEST_SKIP() << "nobody to send to";
+  const int next = (rank() + 1) % size();
+  const int previous = (rank() + size() - 1) % size();
+  constexpr std::size_t kLarge = 1 << 20;  // beyond any eager limit
+  std::vector<float> out(kLarge, static_cast<float>(rank()));
+  std::vector<float> second(10, static_cast<float>(rank() + 100));
+  std::vector<float> in(kLarge);
+  std::vector<float> in_second(10);
+  const Handle sent = world().send(Buffer::of(std::span(out)), next);
+  const Handle sent_second = world().send(Buffer::of(std::span(second)), next);
+  const Handle came = world().receive(Buffer::of(std::span(in)), previous);
+  world().receive(Buffer::of(std::span(in_second)), previous).wait();
+  came.wait();
+  sent.wait();
+  sent_second.wait();
+  EXPECT_EQ(in[kLarge - 1], static_cast<float>(previous));
+  EXPECT_EQ(in_second[9], static_cast<float>(previous + 100));
+}
+
+TEST_P(CollectivesTest, BarrierWaitsForEveryRank) {
+  for (int late = 0; late < size(); ++late) {
+    const Handle passed = rank() == late ? Handle() : world().barrier();
+    if (rank() != late) {
+      job_.groups.queue().progress();
+      EXPECT_EQ(passed.done(), size() == 1);
+    }
+    job_.world.barrier();
+    if (rank() == late) world().barrier().wait();
+    passed.wait();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(OnNodes, CollectivesTest, testing::Values(1, 2, 3));
+
+}  // namespace
+}  // namespace dtrain::comm

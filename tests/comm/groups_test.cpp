@@ -1,0 +1,84 @@
+#include "comm/groups.hpp"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "comm/job.hpp"
+#include "core/error.hpp"
+
+namespace dtrain::comm {
+namespace {
+
+float sum_over(Group& group, float value) {
+  std::vector<float> values(1000, value);
+  group.all_reduce(Buffer::of(std::span(values)), ReduceOp::sum).wait();
+  return values[999];
+}
+
+topology::MeshShape square_mesh(int size) {
+  if (size == 8) return {.data = 2, .pipe = 2, .tensor = 2};
+  if (size == 4) return {.data = 2, .pipe = 2};
+  return {.data = size};
+}
+
+TEST(GroupsTest, FollowTheMesh) {
+  const int size = Communicator::duplicate(MPI_COMM_WORLD).size();
+  Job job(1, {}, square_mesh(size));
+  const topology::Mesh mesh(job.cluster, square_mesh(size));
+  const auto expected = [&](topology::Axis axis) {
+    float sum = 0;
+    for (const int rank : mesh.group(job.rank(), axis)) sum += static_cast<float>(1 << rank);
+    return sum;
+  };
+  const auto mine = static_cast<float>(1 << job.rank());
+  EXPECT_EQ(sum_over(job.groups.data(), mine), expected(topology::Axis::data));
+  EXPECT_EQ(sum_over(job.groups.pipe(), mine), expected(topology::Axis::pipe));
+  EXPECT_EQ(sum_over(job.groups.tensor(), mine), expected(topology::Axis::tensor));
+  EXPECT_EQ(sum_over(job.groups.world(), mine), static_cast<float>((1 << size) - 1));
+  EXPECT_EQ(job.groups.data().name(), "data");
+  EXPECT_EQ(job.groups.data().world_rank_of(job.groups.data().rank()), job.rank());
+}
+
+TEST(GroupsTest, LeadersAreTheFirstOfEachNode) {
+  const int size = Communicator::duplicate(MPI_COMM_WORLD).size();
+  const int nodes = size >= 2 ? 2 : 1;
+  Job job(nodes);
+  const topology::RankPlace& place = job.cluster.ranks[static_cast<std::size_t>(job.rank())];
+  EXPECT_EQ(job.groups.is_leader(), place.local_rank == 0);
+  EXPECT_EQ(job.groups.node().size(), job.cluster.local_size(place.node));
+  if (job.groups.is_leader()) {
+    EXPECT_EQ(job.groups.leaders().size(), nodes);
+    EXPECT_EQ(sum_over(job.groups.leaders(), 1), static_cast<float>(nodes));
+  } else {
+    EXPECT_THROW(job.groups.leaders(), Error);
+  }
+  EXPECT_EQ(sum_over(job.groups.world(), 1), static_cast<float>(size));
+}
+
+/// Groups whose operations are in flight together, waited for in another order on each rank.
+TEST(GroupsTest, OperationsOfDifferentGroupsDoNotWaitForOneAnother) {
+  const int size = Communicator::duplicate(MPI_COMM_WORLD).size();
+  for (const Drive drive : {Drive::inline_, Drive::thread}) {
+    Job job(size >= 4 ? 2 : 1, {.drive = drive}, square_mesh(size));
+    for (int round = 0; round < 20; ++round) {
+      std::vector<std::vector<float>> values(3, std::vector<float>(3000, 1));
+      Group* const groups[] = {&job.groups.data(), &job.groups.pipe(), &job.groups.world()};
+      std::vector<Handle> handles;
+      for (std::size_t g = 0; g < 3; ++g) {
+        handles.push_back(groups[g]->all_reduce(Buffer::of(std::span(values[g])), ReduceOp::sum));
+      }
+      for (std::size_t g = 0; g < 3; ++g) handles[(g + static_cast<std::size_t>(job.rank())) % 3].wait();
+      for (std::size_t g = 0; g < 3; ++g) EXPECT_EQ(values[g][2999], static_cast<float>(groups[g]->size()));
+    }
+  }
+}
+
+TEST(GroupsTest, RefusesANegativeLimit) {
+  EXPECT_THROW(Job(1, {.timeout_s = -1}), Error);
+  EXPECT_THROW(parse_backend("gloo"), Error);
+  EXPECT_EQ(parse_backend("nccl"), Backend::nccl);
+}
+
+}  // namespace
+}  // namespace dtrain::comm

@@ -1,0 +1,139 @@
+#include "comm/queue.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "comm/health.hpp"
+#include "core/error.hpp"
+
+namespace dtrain::comm {
+namespace {
+
+/// Completes once it has been tried `polls` times; writes its name into `finished`.
+class Counted final : public Operation {
+ public:
+  Counted(std::string label, int polls, const void* lane, std::vector<std::string>& finished)
+      : label_(std::move(label)), polls_(polls), lane_(lane), finished_(finished) {
+    bytes_sent_ = 10;
+  }
+  bool advance() override {
+    if (--polls_ > 0) return false;
+    if (label_ == "bad") throw Error("it broke", {.subject = "test"});
+    finished_.push_back(label_);
+    return true;
+  }
+  std::string_view name() const override { return "counted"; }
+  const void* lane() const override { return lane_; }
+
+ private:
+  std::string label_;
+  int polls_;
+  const void* lane_;
+  std::vector<std::string>& finished_;
+};
+
+class Spans final : public SpanSink {
+ public:
+  void enter(Phase phase, std::string_view) override {
+    exposed += phase == Phase::exposed_communication ? 1 : 0;
+  }
+  void leave() override { ++left; }
+  void overlapped(Phase phase, std::string_view, std::int64_t start_ns, std::int64_t end_ns) override {
+    operations += phase == Phase::communication && end_ns >= start_ns ? 1 : 0;
+  }
+  void moved(std::int64_t sent, std::int64_t) override { bytes += sent; }
+  int exposed = 0;
+  int left = 0;
+  int operations = 0;
+  std::int64_t bytes = 0;
+};
+
+class QueueTest : public testing::TestWithParam<Drive> {
+ protected:
+  QueueTest() : world_(Communicator::duplicate(MPI_COMM_WORLD)), health_(world_, world_, false) {}
+  std::unique_ptr<Operation> counted(std::string label, int polls, const void* lane) {
+    return std::make_unique<Counted>(std::move(label), polls, lane, finished_);
+  }
+  Communicator world_;
+  Health health_;
+  Spans spans_;
+  std::vector<std::string> finished_;
+};
+
+TEST_P(QueueTest, KeepsTheOrderOfALaneAndLetsLanesPass) {
+  const int lane = 0;
+  const int other = 0;
+  {
+    Queue queue({.drive = GetParam()}, spans_, health_);
+    const Handle slow = queue.submit(counted("slow", 50, &lane));
+    const Handle behind = queue.submit(counted("behind", 1, &lane));
+    const Handle quick = queue.submit(counted("quick", 2, &other));
+    behind.wait();
+    EXPECT_TRUE(slow.done());
+    quick.wait();
+    slow.wait();
+    EXPECT_TRUE(queue.idle());
+  }
+  EXPECT_EQ(finished_, (std::vector<std::string>{"quick", "slow", "behind"}));
+  EXPECT_EQ(spans_.operations, 3);
+  EXPECT_EQ(spans_.bytes, 30);
+  EXPECT_EQ(spans_.exposed, spans_.left);
+}
+
+TEST_P(QueueTest, DrainWaitsForAll) {
+  Queue queue({.drive = GetParam()}, spans_, health_);
+  const int lane = 0;
+  for (int k = 0; k < 10; ++k) queue.submit(counted("x", 3, k % 2 == 0 ? &lane : nullptr));
+  queue.drain();
+  EXPECT_EQ(finished_.size(), 10U);
+  EXPECT_NO_THROW(Handle().wait());
+  EXPECT_TRUE(Handle().done());
+}
+
+TEST_P(QueueTest, OneFailureFailsAllThatFollows) {
+  Queue queue({.drive = GetParam()}, spans_, health_);
+  const int lane = 0;
+  const Handle bad = queue.submit(counted("bad", 5, &lane));
+  EXPECT_THROW(bad.wait(), Error);
+  EXPECT_TRUE(queue.failed());
+  EXPECT_THROW(bad.wait(), Error);
+  EXPECT_THROW(queue.progress(), Error);
+  EXPECT_THROW(queue.submit(counted("later", 1, nullptr)), Error);
+  EXPECT_TRUE(finished_.empty());
+  world_.barrier();
+}
+
+TEST_P(QueueTest, ALimitEndsTheWait) {
+  Queue queue({.drive = GetParam(), .timeout_s = 0.05}, spans_, health_);
+  const Handle endless = queue.submit(counted("endless", 2'000'000'000, nullptr));
+  EXPECT_THROW(endless.wait(), Error);
+  world_.barrier();
+}
+
+TEST(QueueSpanTest, TheComputeThreadIsChargedOnlyForRealWork) {
+  const auto world = Communicator::duplicate(MPI_COMM_WORLD);
+  Health health(world, world, false);
+  Spans spans;
+  std::vector<std::string> finished;
+  Queue queue({}, spans, health);
+  queue.progress();
+  Handle().wait();
+  EXPECT_EQ(spans.exposed, 0);
+  const Handle handle = queue.submit(std::make_unique<Counted>("x", 10, nullptr, finished));
+  handle.wait();
+  EXPECT_EQ(spans.exposed, 1);
+  handle.wait();
+  EXPECT_EQ(spans.exposed, 1);
+  world.barrier();
+}
+
+INSTANTIATE_TEST_SUITE_P(Drives, QueueTest, testing::Values(Drive::inline_, Drive::thread),
+                         [](const auto& param) {
+                           return param.param == Drive::thread ? "thread" : "inline";
+                         });
+
+}  // namespace
+}  // namespace dtrain::comm
