@@ -12,7 +12,7 @@ namespace dtrain::app {
 /// What `dtrain report RUN... [--compare] [--csv] [--follow]` asks for.
 struct ReportOptions {
   std::vector<std::string> runs;  ///< Run folders, or their results.h5; at least one.
-  bool compare = false;           ///< One column per run instead of one report after the other.
+  bool compare = false;           ///< One line per run instead of one report after the other.
   bool csv = false;               ///< The rows of /epochs (with --compare: the summary), comma-separated.
   bool follow = false;            ///< Prints new epochs as they come until the run has ended. One run only.
   double follow_interval_s = 1;   ///< Between two looks.

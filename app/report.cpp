@@ -1,0 +1,104 @@
+#include "report.hpp"
+
+#include <chrono>
+#include <filesystem>
+#include <ostream>
+#include <thread>
+#include <vector>
+
+#include "core/error.hpp"
+#include "record/results_writer.hpp"
+#include "record/run_reader.hpp"
+#include "report_text.hpp"
+
+namespace dtrain::app {
+namespace {
+
+namespace fs = std::filesystem;
+using record::Detail;
+using record::RunRecord;
+using record::Status;
+
+// `runs/mlp` for runs/mlp, runs/mlp/ and runs/mlp/results.h5.
+std::string folder_of(const std::string& run) {
+  fs::path path(run);
+  if (path.filename() == "results.h5") path = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  if (path.filename().empty()) path = path.parent_path();
+  if (!fs::is_directory(path)) {
+    throw usage_error("there is no such folder", run, "name the folder of a run, OUTPUT/NAME");
+  }
+  return path.string();
+}
+
+// The rank files of a run that could not do it itself are gathered now. Where the folder cannot be written
+// they are read in place every time.
+void gather(h5::Library& library, const RunRecord& run) {
+  if (run.merged || run.status == Status::running || run.alive) return;
+  try {
+    record::finish_interrupted(library, run.folder, run.status);
+  } catch (const Error&) {
+  }
+}
+
+ReportedRun load(h5::Library& library, const std::string& folder) {
+  ReportedRun run;
+  run.record = record::read_run(library, folder, Detail::epochs);
+  // Where epochs do not tell how far it came, the steps do.
+  if (run.record.status != Status::completed) run.record = record::read_run(library, folder, Detail::steps);
+  gather(library, run.record);
+  run.summary = summarize(run.record);
+  return run;
+}
+
+void follow(h5::Library& library, const std::string& folder, double interval_s, std::ostream& out,
+            const std::function<bool()>& stopped) {
+  ReportedRun run = load(library, folder);
+  print_heading(run, out);
+  out << '\n';
+  std::size_t printed = 0;
+  for (;; run = load(library, folder)) {
+    if (run.record.epochs.rows > printed) {
+      print_epochs(run.record.epochs, printed, out);
+      printed = run.record.epochs.rows;
+      out.flush();
+    }
+    if (run.record.status != Status::running || (stopped && stopped())) break;
+    std::this_thread::sleep_for(std::chrono::duration<double>(interval_s));
+  }
+  out << '\n';
+  print_run(run, out);
+}
+
+}  // namespace
+
+void report(h5::Library& library, const ReportOptions& options, std::ostream& out,
+            const std::function<bool()>& stopped) {
+  if (options.runs.empty()) {
+    throw usage_error("no run is named", "dtrain report", "name one or more run folders, OUTPUT/NAME");
+  }
+  std::vector<std::string> folders;
+  for (const std::string& run : options.runs) folders.push_back(folder_of(run));
+  if (options.follow) {
+    const bool alone = folders.size() == 1 && !options.csv && !options.compare;
+    if (!alone)
+      throw usage_error("follows one run, as text", "--follow", "leave --csv, --compare and other runs out");
+    follow(library, folders.front(), options.follow_interval_s, out, stopped);
+    return;
+  }
+  std::vector<ReportedRun> runs;
+  for (const std::string& folder : folders) runs.push_back(load(library, folder));
+  if (options.csv) {
+    (options.compare ? print_comparison_csv : print_epochs_csv)(runs, out);
+    return;
+  }
+  if (options.compare) {
+    print_comparison(runs, out);
+    return;
+  }
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    if (i > 0) out << "\n\n";
+    print_run(runs[i], out);
+  }
+}
+
+}  // namespace dtrain::app

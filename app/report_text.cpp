@@ -1,0 +1,245 @@
+#include "report_text.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <ostream>
+#include <utility>
+
+#include "report_table.hpp"
+
+namespace dtrain::app {
+namespace {
+
+using record::Status;
+using record::Table;
+using Align = TextTable::Align;
+
+std::string attribute(const ReportedRun& run, const std::string& name) {
+  const auto found = run.record.attributes.find(name);
+  return found == run.record.attributes.end() || found->second.empty() ? "-" : found->second;
+}
+
+double value_at(const Table& table, const std::string& column, std::size_t row) {
+  return table.has(column) ? table.column(column)[row] : std::nan("");
+}
+
+std::string plural(double n, const std::string& thing) {
+  return fmt::format("{:.0f} {}{}", n, thing, n == 1 ? "" : "s");
+}
+
+std::string status_line(const ReportedRun& run) {
+  switch (run.record.status) {
+    case Status::running:
+      return "running";
+    case Status::completed:
+      return "completed";
+    case Status::preempted:
+      return "preempted: stopped on request, can be resumed";
+    case Status::failed:
+      return "failed: what was recorded is shown";
+    case Status::incomplete:
+      break;
+  }
+  return "incomplete: it ended without saying so; rows up to its last flush are shown";
+}
+
+TextTable::Headings headings_for(std::size_t first) {
+  return first == 0 ? TextTable::Headings::shown : TextTable::Headings::hidden;
+}
+
+// Columns that the model added to those every run has.
+void print_own_columns(const Table& epochs, std::size_t first, std::ostream& out) {
+  const auto last_common = std::find(epochs.order.begin(), epochs.order.end(), "learning_rate");
+  if (last_common == epochs.order.end() || last_common + 1 == epochs.order.end()) return;
+  const std::vector<std::string> own(last_common + 1, epochs.order.end());
+  std::vector<TextTable::Heading> headings = {{"epoch"}};
+  for (const std::string& name : own) headings.push_back({clipped(name, 40)});
+  TextTable table(std::move(headings));
+  for (std::size_t i = first; i < epochs.rows; ++i) {
+    std::vector<std::string> cells = {grouped_text(value_at(epochs, "epoch", i))};
+    for (const std::string& name : own) cells.push_back(short_text(value_at(epochs, name, i)));
+    table.row(std::move(cells));
+  }
+  table.print(out, headings_for(first));
+}
+
+std::string bar(double share, std::size_t width) {
+  const double filled = std::round(std::clamp(share, 0.0, 1.0) * static_cast<double>(width));
+  return std::string(static_cast<std::size_t>(filled), '#');
+}
+
+}  // namespace
+
+void print_heading(const ReportedRun& run, std::ostream& out) {
+  out << clipped(run.summary.name, kReportWidth) << '\n';
+  const auto line = [&out](const char* what, const std::string& text) {
+    out << fmt::format("  {:<10}{}\n", what, clipped(text, kReportWidth - 12));
+  };
+  line("status", status_line(run));
+  line("model", attribute(run, "model") + " on " + attribute(run, "dataset"));
+  std::string ranks = plural(run.summary.ranks, "rank");
+  if (run.summary.nodes > 0) ranks += " on " + plural(run.summary.nodes, "node");
+  line("layout", fmt::format("{}, {}, {}", ranks, attribute(run, "mesh"), attribute(run, "strategy")));
+  line("started", attribute(run, "start_time_utc"));
+  if (attribute(run, "end_time_utc") != "-") line("ended", attribute(run, "end_time_utc"));
+  line("dtrain", attribute(run, "dtrain_version"));
+  for (const std::string& problem : run.record.unreadable) line("left out", problem);
+  if (attribute(run, "unreadable_ranks") != "-") line("left out", attribute(run, "unreadable_ranks"));
+}
+
+void print_epochs(const Table& epochs, std::size_t first, std::ostream& out) {
+  TextTable table({{"epoch"},
+                   {"train loss"},
+                   {"acc.", Align::right, 6},
+                   {"valid. loss"},
+                   {"acc.", Align::right, 6},
+                   {"samples", Align::right, 9},
+                   {"train s"},
+                   {"samples/s"},
+                   {"FLOP/s"},
+                   {"rate", Align::right, 7}});
+  for (std::size_t i = first; i < epochs.rows; ++i) {
+    const auto at = [&](const char* column) { return value_at(epochs, column, i); };
+    table.row({grouped_text(at("epoch")), short_text(at("train_loss")), fixed_text(at("train_accuracy"), 4),
+               short_text(at("validation_loss")), fixed_text(at("validation_accuracy"), 4),
+               grouped_text(at("samples")), seconds_text(at("train_time_s")),
+               grouped_text(at("samples_per_s")), si_text(at("model_flops_per_s")),
+               short_text(at("learning_rate"))});
+  }
+  table.print(out, headings_for(first));
+  print_own_columns(epochs, first, out);
+}
+
+void print_test(const Table& test, std::ostream& out) {
+  for (std::size_t i = 0; i < test.rows; ++i) {
+    std::string line = fmt::format("test  loss {}", short_text(value_at(test, "loss", i)));
+    const double accuracy = value_at(test, "accuracy", i);
+    if (!std::isnan(accuracy)) line += fmt::format(", accuracy {:.4f}", accuracy);
+    line += fmt::format(", {} samples in {} s", grouped_text(value_at(test, "samples", i)),
+                        seconds_text(value_at(test, "time_s", i)));
+    if (test.has("checkpoint")) line += ", " + test.texts.at("checkpoint")[i];
+    out << clipped(line, kReportWidth) << '\n';
+  }
+}
+
+void print_ranks(const ReportedRun& run, std::ostream& out) {
+  if (run.summary.by_rank.empty()) return;
+  const bool steps = std::any_of(run.summary.by_rank.begin(), run.summary.by_rank.end(),
+                                 [](const RankSummary& rank) { return rank.last_step > 0; });
+  std::vector<TextTable::Heading> headings = {{"rank"},
+                                              {"host", Align::left},
+                                              {"device", Align::left},
+                                              {"samples"},
+                                              {"train s"},
+                                              {"own s"},
+                                              {"valid. s"},
+                                              {"sent"},
+                                              {"received"},
+                                              {"peak memory"}};
+  if (steps) headings.push_back({"last step"});
+  TextTable table(std::move(headings));
+  for (const RankSummary& rank : run.summary.by_rank) {
+    table.row({std::to_string(rank.rank), clipped(rank.hostname, 16), clipped(rank.device, 7),
+               grouped_text(rank.samples), seconds_text(rank.train_time_s), seconds_text(rank.own_time_s()),
+               seconds_text(rank.validation_time_s), bytes_text(rank.bytes_sent),
+               bytes_text(rank.bytes_received), bytes_text(rank.peak_memory_bytes),
+               grouped_text(rank.last_step)});
+  }
+  out << "ranks (own s: training without waiting for others)\n";
+  table.print(out);
+}
+
+void print_phases(const ReportedRun& run, std::ostream& out) {
+  const RunSummary& summary = run.summary;
+  if (summary.by_rank.empty() || !(summary.mean_train_time_s > 0)) return;
+  TextTable table({{"", Align::left}, {"mean s"}, {"least s"}, {"most s"}, {"share"}, {"", Align::left}});
+  for (std::size_t i = 0; i < kPhases; ++i) {
+    const double mean_s = summary.mean_phase_s[i];
+    if (mean_s <= 0) continue;
+    const auto [least, most] = std::minmax_element(
+        summary.by_rank.begin(), summary.by_rank.end(),
+        [i](const RankSummary& a, const RankSummary& b) { return a.phase_s[i] < b.phase_s[i]; });
+    const double share = mean_s / summary.mean_train_time_s;
+    std::string name(phase_name(static_cast<Phase>(i)));
+    std::replace(name.begin(), name.end(), '_', ' ');
+    table.row({name, seconds_text(mean_s), seconds_text(least->phase_s[i]), seconds_text(most->phase_s[i]),
+               percent_text(share), i < kExclusivePhases ? bar(share, 40) : "(beside the others)"});
+  }
+  out << fmt::format("where time went (mean over ranks, {} s of training)\n",
+                     seconds_text(summary.mean_train_time_s));
+  table.print(out);
+}
+
+void print_slow_ranks(const ReportedRun& run, std::ostream& out) {
+  const RunSummary& summary = run.summary;
+  if (summary.by_rank.size() < 2) return;
+  for (const SlowRank& rank : summary.slow) {
+    const std::string where = rank.hostname.empty() ? "" : " (" + rank.hostname + ")";
+    out << clipped(
+               fmt::format("rank {}{} is slower than the median by {:.0f} %: {} s of its own against {} s",
+                           rank.rank, where, 100 * rank.over_median, seconds_text(rank.own_time_s),
+                           seconds_text(summary.median_own_time_s)),
+               kReportWidth)
+        << '\n';
+  }
+  if (summary.slow.empty()) {
+    out << "no rank is slower than the median by more than 10 %\n";
+    return;
+  }
+  out << fmt::format("cost: the others waited about {} s for rank {}, {} of training\n",
+                     seconds_text(summary.lost_s), summary.slow.front().rank,
+                     percent_text(summary.lost_s / summary.mean_train_time_s));
+}
+
+void print_events(const ReportedRun& run, std::ostream& out) {
+  struct Event {
+    double time_s;
+    int rank;
+    std::string text;
+  };
+  constexpr std::size_t kShown = 10;
+  std::vector<Event> events;
+  for (const record::RankRecord& rank : run.record.ranks) {
+    for (std::size_t i = 0; i < rank.events.rows; ++i) {
+      events.push_back({rank.events.column("time_s")[i], rank.rank,
+                        rank.events.texts.at("kind")[i] + ": " + rank.events.texts.at("detail")[i]});
+    }
+  }
+  if (events.empty()) return;
+  std::stable_sort(events.begin(), events.end(),
+                   [](const Event& a, const Event& b) { return a.time_s < b.time_s; });
+  const std::size_t first = events.size() > kShown ? events.size() - kShown : 0;
+  out << (first > 0 ? fmt::format("events (the last {} of {})\n", kShown, events.size()) : "events\n");
+  for (std::size_t i = first; i < events.size(); ++i) {
+    out << clipped(fmt::format("  {:>8} s  rank {}  {}", seconds_text(events[i].time_s), events[i].rank,
+                               events[i].text),
+                   kReportWidth)
+        << '\n';
+  }
+}
+
+void print_run(const ReportedRun& run, std::ostream& out) {
+  print_heading(run, out);
+  out << '\n';
+  if (run.record.epochs.rows > 0) {
+    print_epochs(run.record.epochs, 0, out);
+  } else {
+    out << "no epoch has ended\n";
+  }
+  print_test(run.record.test, out);
+  if (run.summary.train_time_s > 0) {
+    out << fmt::format("all   {} samples in {} s of training: {} samples/s, {}FLOP/s\n",
+                       grouped_text(run.summary.samples), seconds_text(run.summary.train_time_s),
+                       grouped_text(run.summary.samples_per_s), si_text(run.summary.flops_per_s));
+  }
+  out << '\n';
+  print_ranks(run, out);
+  out << '\n';
+  print_phases(run, out);
+  print_slow_ranks(run, out);
+  print_events(run, out);
+}
+
+}  // namespace dtrain::app
