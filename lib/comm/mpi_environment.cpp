@@ -5,9 +5,11 @@
 #include <unistd.h>
 
 #include <array>
+#include <chrono>
 #include <cstdio>
 #include <exception>
 #include <iostream>
+#include <thread>
 
 #include "comm/mpi_check.hpp"
 #include "core/error.hpp"
@@ -50,9 +52,19 @@ void MpiEnvironment::abort(int exit_code) noexcept {
   ::_exit(exit_code);
 }
 
-void MpiEnvironment::exit_without_finalising(int exit_code) noexcept {
+void MpiEnvironment::exit_after_lost_rank(int exit_code) noexcept {
+  if (!can_recover_) abort(exit_code);
   std::fflush(nullptr);
   std::cout.flush();
+  // A survivor that hangs elsewhere must not keep the others.
+  std::thread([exit_code] {
+    std::this_thread::sleep_for(std::chrono::seconds(5));
+    ::_exit(exit_code);
+  }).detach();
+  using Shrink = int (*)(MPI_Comm, MPI_Comm*);
+  const auto shrink = reinterpret_cast<Shrink>(dlsym(RTLD_DEFAULT, "MPIX_Comm_shrink"));
+  MPI_Comm survivors = MPI_COMM_NULL;
+  if (shrink(MPI_COMM_WORLD, &survivors) == MPI_SUCCESS) MPI_Barrier(survivors);
   ::_exit(exit_code);
 }
 

@@ -34,8 +34,10 @@ class MpiEnvironment {
   /// Ends all ranks of the job, this one with `exit_code`. Called while MPI is alive.
   [[noreturn]] void abort(int exit_code) noexcept;
 
-  /// Ends this process without finalising, which hangs after a failure. Flushes standard streams.
-  [[noreturn]] static void exit_without_finalising(int exit_code) noexcept;
+  /// Ends this process after a rank was lost: MPI_Finalize would hang, and the launcher ends everyone at the
+  /// first exit code that is not 0. So the survivors meet once more, for at most 5 s, before each exits with
+  /// `exit_code`. Without ULFM it is abort(). Flushes standard streams.
+  [[noreturn]] void exit_after_lost_rank(int exit_code) noexcept;
 
  private:
   int rank_ = 0;
