@@ -23,8 +23,7 @@ void refuse(const CLI::App& parser, const Words& extras) {
   const auto begin = name.find_first_not_of('-');
   const std::string bare = begin == std::string::npos ? "" : name.substr(begin);
   if (is_later_option(bare)) {
-    throw Error("is not available in this version",
-                {.subject = name, .advice = "leave it out", .code = ExitCode::usage});
+    throw usage_error(fmt::format("{} is not available in this version", name), "", "leave it out");
   }
   std::vector<std::string> names;
   for (const CLI::Option* option : parser.get_options()) {

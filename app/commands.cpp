@@ -12,6 +12,7 @@ const std::vector<Command>& commands() {
   static const std::vector<Command> kCommands = {
       {"train", "train a network (also without a command)", train_command},
       {"stage", "turn original files into shards", stage_command},
+      {"report", "show what runs measured", report_command},
       {"export", "write a checkpoint's weights as .h5 or .safetensors", export_command},
       {"topology", "show where each rank runs and its place on the mesh", topology_command},
       {"doctor", "show what dtrain found on this machine", doctor_command},
@@ -39,7 +40,8 @@ Task understand(int argc, const char* const* argv, const Environment& environmen
     names.push_back(command.name);
   }
   if (is_later_command(name))
-    throw usage_error("the command is not available in this version", name, "see dtrain --help");
+    throw usage_error(fmt::format("{} is not available in this version", name), "",
+                      "see dtrain --help for what is");
   const std::string meant = nearest(name, names);
   throw usage_error("there is no such command", name,
                     meant.empty() ? fmt::format("use one of {}", fmt::join(names, ", "))

@@ -92,7 +92,8 @@ std::string command_list() {
 }  // namespace
 
 RunArguments read_run_arguments(const Words& words) {
-  Parser parser("[train]", "Trains a network on all ranks that mpirun or srun starts.");
+  Parser parser("train",
+                "Trains a network on all ranks that mpirun or srun starts. The word train may be left out.");
   std::string file;
   RunArguments arguments;
   std::deque<Given> all;

@@ -195,7 +195,8 @@ std::string to_toml(const train::RunConfig& config) {
       group = option.group;
     }
     const std::string value = option.toml(config);
-    text += value.empty() ? fmt::format("# {} =  # {}\n", option.name, option.fallback)
+    text += value.empty() ? fmt::format("# {} =  # {}\n", option.name,
+                                        option.fallback.empty() ? option.argument : option.fallback)
                           : fmt::format("{} = {}\n", option.name, value);
   }
   return text;

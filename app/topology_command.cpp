@@ -28,8 +28,8 @@ std::string ranges(const std::vector<int>& numbers) {
 }
 
 void print_table(const topology::Cluster& cluster, const topology::Mesh& mesh) {
-  std::string text = fmt::format("{} ranks on {} nodes, mesh {}\n", cluster.world_size(),
-                                 cluster.node_count(), mesh.shape().to_string());
+  std::string text = fmt::format("ranks {}, nodes {}, mesh {}\n", cluster.world_size(), cluster.node_count(),
+                                 mesh.shape().to_string());
   text += fmt::format("{:>5} {:>5} {:>6} {:>5} {:>4} {:>5} {:>5} {:>7}  {:<16} {}\n", "rank", "node", "local",
                       "numa", "gpu", "data", "pipe", "tensor", "hostname", "cores");
   for (const auto& place : cluster.ranks) {

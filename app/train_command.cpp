@@ -66,8 +66,8 @@ ExitCode train_on(train::RunConfig config, const Environment& environment, comm:
   config.resolve(mpi.world_size());
   config.validate();
   const auto world = comm::Communicator::duplicate(MPI_COMM_WORLD);
+  config.text = to_toml(config);  // before the default name: fed back, the file makes a run of its own
   if (config.output.name.empty()) config.output.name = world.broadcast(default_name(config, environment), 0);
-  config.text = to_toml(config);
   const Log log(mpi.world_rank(), config.output.quiet ? Log::Verbosity::quiet : Log::Verbosity::normal);
   if (config.dry_run) return train::run(config, mpi, log);
   return run_in_folder(config, mpi, world, log);
@@ -88,6 +88,7 @@ Task print_config(const train::RunConfig& config) {
 
 Task train_command(const Words& words, const Environment& environment) {
   RunArguments arguments = read_run_arguments(words);
+  arguments.config.command_line = fmt::format("dtrain {}", fmt::join(words, " "));
   if (arguments.help) return print_task(*arguments.help);
   if (arguments.print_config) return print_config(arguments.config);
   return {.alone = {},

@@ -1,0 +1,27 @@
+#include <iostream>
+
+#include "command_line.hpp"
+#include "commands.hpp"
+#include "h5/library.hpp"
+#include "report.hpp"
+
+namespace dtrain::app {
+
+Task report_command(const Words& words, const Environment&) {
+  ReportOptions options;
+  Parser parser("report", "Prints what runs measured: epochs, ranks, where the time went.");
+  parser.add_option("RUN", options.runs, "run folders, such as runs/NAME")->required();
+  parser.add_flag("--compare", options.compare, "one column per run");
+  parser.add_flag("--csv", options.csv, "comma-separated rows");
+  parser.add_flag("--follow", options.follow, "print new epochs until the run has ended");
+  if (const auto help = parse(parser, words)) return print_task(*help);
+  return {.alone =
+              [options] {
+                h5::Library library;
+                report(library, options, std::cout);
+                return ExitCode::success;
+              },
+          .together = {}};
+}
+
+}  // namespace dtrain::app
