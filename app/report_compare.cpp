@@ -13,7 +13,7 @@ namespace {
 using record::Table;
 using Align = TextTable::Align;
 
-constexpr std::size_t kNameWidth = 22;
+constexpr std::size_t kNameWidth = 18;
 constexpr std::size_t kColumnsOfCurves = 6;  // as many runs fit side by side
 
 // Exposed communication and waiting for a pipeline's neighbours: what more ranks cost.
@@ -80,25 +80,24 @@ void print_comparison(const std::vector<ReportedRun>& runs, std::ostream& out) {
                    {"status", Align::left},
                    {"ranks"},
                    {"epochs"},
-                   {"train s"},
                    {"samples/s"},
                    {"ratio"},
                    {"FLOP/s"},
                    {"waiting"},
-                   {"valid. loss"},
+                   {"best loss"},
                    {"acc."}});
   const double first = runs.empty() ? 1 : runs.front().summary.samples_per_s;
   for (const ReportedRun& run : runs) {
     const RunSummary& summary = run.summary;
     table.row({clipped(summary.name, kNameWidth), std::string(record::status_name(run.record.status)),
                std::to_string(summary.ranks), grouped_text(summary.epochs),
-               seconds_text(summary.train_time_s), grouped_text(summary.samples_per_s),
-               fixed_text(summary.samples_per_s / first, 2), si_text(summary.flops_per_s),
-               percent_text(waiting_share(summary)), fixed_text(summary.best_validation_loss, 4),
-               fixed_text(summary.best_validation_accuracy, 4)});
+               grouped_text(summary.samples_per_s), fixed_text(summary.samples_per_s / first, 2),
+               si_text(summary.flops_per_s), percent_text(waiting_share(summary)),
+               short_text(summary.best_validation_loss), fixed_text(summary.best_validation_accuracy, 4)});
   }
   table.print(out);
-  out << "  ratio: samples/s over the first run's; waiting: exposed communication and idle pipelines\n\n";
+  out << "  ratio: samples/s over the first run's; waiting: exposed communication and idle pipelines;\n"
+         "  best loss and acc.: of validation\n\n";
   print_curves(runs, out);
 }
 

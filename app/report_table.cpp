@@ -48,10 +48,13 @@ std::string fixed_text(double value, int decimals) {
 
 std::string grouped_text(double value) {
   if (std::isnan(value)) return "-";
-  std::string digits = fmt::format("{:.0f}", value);
-  const std::size_t first = digits.starts_with('-') ? 1 : 0;
-  for (std::size_t at = digits.size(); at > first + 3;) digits.insert(at -= 3, ",");
-  return digits;
+  const std::string digits = fmt::format("{:.0f}", std::abs(value));
+  std::string grouped(std::signbit(value) ? "-" : "");
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    if (i > 0 && (digits.size() - i) % 3 == 0) grouped.push_back(',');
+    grouped.push_back(digits[i]);
+  }
+  return grouped;
 }
 
 std::string si_text(double value) {
@@ -75,7 +78,7 @@ std::string percent_text(double share) {
 }
 
 std::string seconds_text(double seconds) {
-  const int decimals = seconds < 10 ? 3 : seconds < 100 ? 2 : 1;
+  const int decimals = seconds < 10 ? 3 : seconds < 100 ? 2 : seconds < 10000 ? 1 : 0;
   return fixed_text(seconds, decimals);
 }
 

@@ -65,6 +65,9 @@ void print_own_columns(const Table& epochs, std::size_t first, std::ostream& out
   table.print(out, headings_for(first));
 }
 
+// Three significant digits: a small one in scientific notation is still narrow.
+std::string rate_text(double rate) { return std::isnan(rate) ? "-" : fmt::format("{:.3g}", rate); }
+
 std::string bar(double share, std::size_t width) {
   const double filled = std::round(std::clamp(share, 0.0, 1.0) * static_cast<double>(width));
   return std::string(static_cast<std::size_t>(filled), '#');
@@ -106,7 +109,7 @@ void print_epochs(const Table& epochs, std::size_t first, std::ostream& out) {
                short_text(at("validation_loss")), fixed_text(at("validation_accuracy"), 4),
                grouped_text(at("samples")), seconds_text(at("train_time_s")),
                grouped_text(at("samples_per_s")), si_text(at("model_flops_per_s")),
-               short_text(at("learning_rate"))});
+               rate_text(at("learning_rate"))});
   }
   table.print(out, headings_for(first));
   print_own_columns(epochs, first, out);

@@ -1,0 +1,342 @@
+#include "report.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <thread>
+
+#include "core/error.hpp"
+#include "h5/attribute.hpp"
+#include "h5/file.hpp"
+#include "record/rank_recorder.hpp"
+#include "record/results_writer.hpp"
+#include "report_table.hpp"
+#include "support/scratch_folder.hpp"
+
+namespace dtrain::app {
+namespace {
+
+using record::PhaseTimes;
+using record::RankRecorder;
+using record::ResultsWriter;
+using record::Status;
+using testing::HasSubstr;
+using testing::Not;
+
+constexpr int kRanks = 4;
+constexpr int kSlowRank = 2;
+
+// A run of four ranks, one of which takes 13 s for what the others do in 10.
+class ConstructedRun {
+ public:
+  ConstructedRun(h5::Library& library, const std::string& folder, double speed = 1)
+      : folder_(folder), speed_(speed), results_(library, folder, info(folder)) {
+    std::vector<record::TopologyRow> topology;
+    for (int rank = 0; rank < kRanks; ++rank) {
+      recorders_.push_back(std::make_unique<RankRecorder>(
+          library, record::RankRecorderOptions{
+                       .path = record::rank_path(folder, rank), .rank = rank, .flush_interval_s = 3600}));
+      topology.push_back({.rank = rank,
+                          .node = rank / 2,
+                          .hostname = "node-" + std::to_string(rank / 2),
+                          .device = "cpu",
+                          .data_index = rank});
+    }
+    results_.topology(std::move(topology));
+  }
+
+  void steps(std::int64_t first, std::int64_t last) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      for (std::int64_t step = first; step <= last; ++step) {
+        recorders_[rank]->step(
+            {.step = step, .epoch = 1, .loss = 0.5, .weight = 16, .time_s = 1, .phases = phases(rank, 1)});
+      }
+      recorders_[rank]->flush();
+    }
+  }
+
+  void epoch(std::int64_t epoch) {
+    for (int rank = 0; rank < kRanks; ++rank) {
+      recorders_[rank]->epoch({.epoch = epoch,
+                               .train_loss = 0.5,
+                               .samples = 1000,
+                               .train_time_s = 14 / speed_,
+                               .phases = phases(rank, 14 / speed_),
+                               .bytes_sent = 1 << 20,
+                               .bytes_received = 1 << 20,
+                               .peak_memory_bytes = 300 << 20});
+      recorders_[rank]->flush();
+    }
+    results_.epoch({.epoch = epoch,
+                    .train_loss = 0.5,
+                    .train_accuracy = 0.75,
+                    .validation_loss = 0.25,
+                    .validation_accuracy = 0.875,
+                    .samples = 4000,
+                    .train_time_s = 14 / speed_,
+                    .validation_time_s = 1,
+                    .samples_per_s = 4000 / 14.0 * speed_,
+                    .model_flops_per_s = 2.5e9,
+                    .learning_rate = 1.23456e-5});
+  }
+
+  void event(int rank, const std::string& kind, const std::string& detail) {
+    recorders_[rank]->event(kind, detail);
+  }
+
+  void finish(Status status) {
+    results_.test(
+        {.loss = 0.2, .accuracy = 0.9, .samples = 500, .time_s = 0.5, .checkpoint = "checkpoints/best"});
+    for (const auto& recorder : recorders_) recorder->close();
+    results_.finish(status);
+  }
+
+ private:
+  static record::RunInfo info(const std::string& folder) {
+    return {.name = std::filesystem::path(folder).filename().string(),
+            .model = "mlp",
+            .dataset = "mnist",
+            .strategy = "ddp",
+            .mesh = "data=4,pipe=1,tensor=1",
+            .world_size = kRanks,
+            .start_time_utc = "2026-11-21T06:00:00.000Z",
+            .dtrain_version = "0.1.0"};
+  }
+
+  // Of 14 s a rank waits what it does not work.
+  static PhaseTimes phases(int rank, double wall_s) {
+    const double part = wall_s / 14;
+    const double own = rank == kSlowRank ? 13 : 10;
+    return {.data_time_s = part,
+            .forward_time_s = (own - 6) * part,
+            .backward_time_s = 5 * part,
+            .communication_time_s = 2 * part,
+            .exposed_communication_time_s = (14 - own) * part};
+  }
+
+  std::string folder_;
+  double speed_;
+  ResultsWriter results_;
+  std::vector<std::unique_ptr<RankRecorder>> recorders_;
+};
+
+class ReportTest : public testing::Test {
+ protected:
+  std::string text_of(ReportOptions options) {
+    std::ostringstream out;
+    report(library_, options, out);
+    return out.str();
+  }
+
+  // As if the process that wrote it were gone.
+  void forget_writers(const std::string& run) {
+    const auto lock = library_.lock();
+    for (int rank = 0; rank < kRanks; ++rank) {
+      const h5::File file = h5::open_file(record::rank_path(run, rank), h5::Access::write);
+      h5::write_attribute(file.id(), "pid", std::int64_t{1} << 30);
+    }
+  }
+
+  static void expect_narrow(const std::string& text) {
+    std::istringstream lines(text);
+    for (std::string line; std::getline(lines, line);) EXPECT_LE(text_width(line), kReportWidth) << line;
+  }
+
+  h5::Library library_;
+  test::ScratchFolder folder_;
+  std::string run_ = folder_.file("run-a");
+};
+
+TEST_F(ReportTest, AFinishedRunNamesItsSlowRankAndWhatItCost) {
+  ConstructedRun run(library_, run_);
+  run.epoch(1);
+  run.epoch(2);
+  run.event(1, "checkpoint", "step 2");
+  run.finish(Status::completed);
+  const std::string text = text_of({.runs = {run_}});
+  EXPECT_THAT(text, HasSubstr("status    completed"));
+  EXPECT_THAT(text, HasSubstr("4 ranks on 2 nodes"));
+  EXPECT_THAT(
+      text,
+      HasSubstr("rank 2 (node-1) is slower than the median by 30 %: 26.00 s of its own against 20.00 s"));
+  EXPECT_THAT(text, HasSubstr("the others waited about 6.000 s for rank 2, 21.4 % of training"));
+  EXPECT_THAT(text, Not(HasSubstr("rank 1 (")));
+  EXPECT_THAT(text, HasSubstr("8,000 samples in 28.00 s of training: 286 samples/s, 2.5 GFLOP/s"));
+  EXPECT_THAT(text, HasSubstr("test  loss 0.2, accuracy 0.9000, 500 samples"));
+  EXPECT_THAT(text, HasSubstr("checkpoint: step 2"));
+  EXPECT_THAT(text, HasSubstr("exposed communication"));
+  EXPECT_THAT(text, HasSubstr("1.23e-05"));
+  expect_narrow(text);
+  EXPECT_EQ(text_of({.runs = {run_ + "/results.h5"}}), text) << "the file stands for its folder";
+  EXPECT_EQ(text_of({.runs = {run_ + "/"}}), text);
+}
+
+TEST_F(ReportTest, ARunningRunIsReportedWhileItIsWritten) {
+  ConstructedRun run(library_, run_);
+  run.steps(1, 3);
+  EXPECT_THAT(text_of({.runs = {run_}}), HasSubstr("no epoch has ended"));
+  run.epoch(1);
+  const std::string text = text_of({.runs = {run_}});
+  EXPECT_THAT(text, HasSubstr("status    running"));
+  EXPECT_THAT(text, HasSubstr("last step"));
+  expect_narrow(text);
+}
+
+TEST_F(ReportTest, AKilledRunIsReportedAsIncompleteAndItsRanksAreGathered) {
+  {
+    ConstructedRun run(library_, run_);
+    run.steps(1, 7);
+  }
+  forget_writers(run_);
+  const std::string first = text_of({.runs = {run_}});
+  EXPECT_THAT(first, HasSubstr("status    incomplete"));
+  EXPECT_THAT(first, HasSubstr("no epoch has ended"));
+  EXPECT_THAT(first, HasSubstr("is slower than the median")) << "of steps, where there are no epochs";
+  expect_narrow(first);
+  std::filesystem::remove_all(run_ + "/ranks");
+  EXPECT_EQ(text_of({.runs = {run_}}), first) << "results.h5 has all of it now";
+}
+
+TEST_F(ReportTest, AKilledRunInAFolderThatCannotBeWrittenIsReadInPlace) {
+  {
+    ConstructedRun run(library_, run_);
+    run.epoch(1);
+  }
+  forget_writers(run_);
+  std::filesystem::create_directory(run_ + "/results.h5.partial");  // nothing can be put aside there
+  std::ofstream(run_ + "/results.h5.partial/in-the-way");
+  EXPECT_THAT(text_of({.runs = {run_}}), HasSubstr("status    incomplete"));
+  EXPECT_THAT(text_of({.runs = {run_}}), HasSubstr("is slower than the median"));
+}
+
+TEST_F(ReportTest, CsvHasTheColumnsOfTheFile) {
+  ConstructedRun run(library_, run_);
+  run.epoch(1);
+  run.finish(Status::completed);
+  std::istringstream lines(text_of({.runs = {run_}, .csv = true}));
+  std::string header;
+  std::string row;
+  std::string more;
+  std::getline(lines, header);
+  std::getline(lines, row);
+  EXPECT_EQ(header,
+            "run,epoch,train_loss,train_accuracy,validation_loss,validation_accuracy,samples,train_time_s,"
+            "validation_time_s,samples_per_s,model_flops_per_s,learning_rate");
+  EXPECT_THAT(row, HasSubstr("run-a,1,0.5,0.75,0.25,0.875,4000,14,1,"));
+  EXPECT_FALSE(std::getline(lines, more)) << more;
+}
+
+TEST_F(ReportTest, RunsAreComparedWithTheFirst) {
+  for (const auto& [name, speed] : {std::pair{"one", 1.0}, std::pair{"two, faster", 2.0}}) {
+    ConstructedRun run(library_, folder_.file(name), speed);
+    run.epoch(1);
+    run.finish(Status::completed);
+  }
+  const std::vector<std::string> runs = {folder_.file("one"), folder_.file("two, faster")};
+  const std::string text = text_of({.runs = runs, .compare = true});
+  EXPECT_THAT(text, testing::ContainsRegex("one +completed +4 +1 +286 +1.00"));
+  EXPECT_THAT(text, testing::ContainsRegex("two, faster +completed +4 +1 +571 +2.00"));
+  EXPECT_THAT(text, HasSubstr("validation accuracy by epoch"));
+  expect_narrow(text);
+  const std::string csv = text_of({.runs = runs, .compare = true, .csv = true});
+  EXPECT_THAT(
+      csv, HasSubstr("\n\"two, faster\",completed,mlp,mnist,ddp,\"data=4,pipe=1,tensor=1\",4,2,1,4000,7,"));
+}
+
+TEST_F(ReportTest, FollowingPrintsEachEpochOnceAndEndsWithTheRun) {
+  ConstructedRun run(library_, run_);
+  run.epoch(1);
+  std::ostringstream out;
+  std::thread follower(
+      [&] { report(library_, {.runs = {run_}, .follow = true, .follow_interval_s = 0.005}, out); });
+  run.epoch(2);
+  run.epoch(3);
+  run.finish(Status::completed);
+  follower.join();
+  const std::string text = out.str();
+  const std::string followed = text.substr(0, text.find("status    completed"));
+  std::size_t rows = 0;
+  for (std::size_t at = followed.find("4,000"); at != std::string::npos; at = followed.find("4,000", at + 1))
+    ++rows;
+  EXPECT_EQ(rows, 3U) << text;
+  EXPECT_EQ(followed.find("train loss"), followed.rfind("train loss")) << "headings once";
+  EXPECT_THAT(text, HasSubstr("status    completed"));
+  expect_narrow(text);
+}
+
+TEST_F(ReportTest, BigNumbersStillFit) {
+  ResultsWriter results(library_, run_,
+                        {.name = std::string(300, 'n'),
+                         .model = "gpt",
+                         .dataset = std::string(200, 'd'),
+                         .strategy = "ddp",
+                         .mesh = "data=1024,pipe=1,tensor=1",
+                         .world_size = 1024});
+  results.epoch({.epoch = 1000,
+                 .train_loss = 1.23456e-10,
+                 .train_accuracy = 1,
+                 .validation_loss = 123456.7,
+                 .validation_accuracy = 1,
+                 .samples = 999'999'999,
+                 .train_time_s = 123456.7,
+                 .samples_per_s = 9'999'999,
+                 .model_flops_per_s = 9.87e17,
+                 .learning_rate = 1.234e-05});
+  results.finish(Status::completed);
+  expect_narrow(text_of({.runs = {run_}}));
+  expect_narrow(text_of({.runs = {run_, run_, run_, run_, run_, run_, run_}, .compare = true}));
+}
+
+TEST_F(ReportTest, AResultsFileOfAnotherVersionIsADataErrorWithARemedy) {
+  { ConstructedRun run(library_, run_); }
+  {
+    const auto lock = library_.lock();
+    h5::write_attribute(h5::open_file(record::results_path(run_), h5::Access::write).id(), "version", 2);
+  }
+  try {
+    text_of({.runs = {run_}});
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::data);
+    EXPECT_THAT(error.subject(), HasSubstr("results.h5"));
+    EXPECT_THAT(error.what(), HasSubstr("version 2"));
+    EXPECT_FALSE(error.advice().empty());
+  }
+}
+
+TEST_F(ReportTest, WhatIsNoRunIsAUsageError) {
+  std::filesystem::create_directory(folder_.file("empty"));
+  for (const std::string& run : {folder_.file("none"), folder_.file("empty")}) {
+    try {
+      text_of({.runs = {run}});
+      FAIL() << "no error for " << run;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      EXPECT_EQ(error.subject(), run);
+      EXPECT_FALSE(error.advice().empty());
+    }
+  }
+  EXPECT_THROW(text_of({.runs = {}}), Error);
+  EXPECT_THROW(text_of({.runs = {folder_.path()}, .csv = true, .follow = true}), Error);
+}
+
+TEST(ReportTableTest, NumbersReadWell) {
+  EXPECT_EQ(grouped_text(1234567), "1,234,567");
+  EXPECT_EQ(grouped_text(-1234), "-1,234");
+  EXPECT_EQ(grouped_text(999), "999");
+  EXPECT_EQ(si_text(58.44e9), "58.4 G");
+  EXPECT_EQ(si_text(999.6), "1 k");
+  EXPECT_EQ(bytes_text(3 << 20), "3.0 MiB");
+  EXPECT_EQ(bytes_text(12), "12 B");
+  EXPECT_EQ(percent_text(0.2604), "26.0 %");
+  EXPECT_EQ(fixed_text(record::kNoValue, 2), "-");
+  EXPECT_EQ(clipped("größer", 6), "größer");
+  EXPECT_EQ(clipped("größeres", 6), "grö...");
+}
+
+}  // namespace
+}  // namespace dtrain::app
