@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <map>
 #include <ostream>
 #include <thread>
 #include <vector>
@@ -50,6 +51,15 @@ ReportedRun load(h5::Library& library, const std::string& folder) {
   return run;
 }
 
+// Runs of one name are told apart by their folders.
+void name_apart(std::vector<ReportedRun>& runs) {
+  std::map<std::string, int> count;
+  for (const ReportedRun& run : runs) ++count[run.summary.name];
+  for (ReportedRun& run : runs) {
+    if (count[run.summary.name] > 1) run.summary.name = run.record.folder;
+  }
+}
+
 void follow(h5::Library& library, const std::string& folder, double interval_s, std::ostream& out,
             const std::function<bool()>& stopped) {
   ReportedRun run = load(library, folder);
@@ -87,6 +97,7 @@ void report(h5::Library& library, const ReportOptions& options, std::ostream& ou
   }
   std::vector<ReportedRun> runs;
   for (const std::string& folder : folders) runs.push_back(load(library, folder));
+  name_apart(runs);
   if (options.csv) {
     (options.compare ? print_comparison_csv : print_epochs_csv)(runs, out);
     return;

@@ -90,10 +90,10 @@ void print_comparison(const std::vector<ReportedRun>& runs, std::ostream& out) {
   for (const ReportedRun& run : runs) {
     const RunSummary& summary = run.summary;
     table.row({clipped(summary.name, kNameWidth), std::string(record::status_name(run.record.status)),
-               std::to_string(summary.ranks), grouped_text(summary.epochs),
-               grouped_text(summary.samples_per_s), fixed_text(summary.samples_per_s / first, 2),
-               si_text(summary.flops_per_s), percent_text(waiting_share(summary)),
-               short_text(summary.best_validation_loss), fixed_text(summary.best_validation_accuracy, 4)});
+               std::to_string(summary.ranks), grouped_text(summary.epochs), speed_text(summary.samples_per_s),
+               fixed_text(summary.samples_per_s / first, 2), si_text(summary.flops_per_s),
+               percent_text(waiting_share(summary)), short_text(summary.best_validation_loss),
+               fixed_text(summary.best_validation_accuracy, 4)});
   }
   table.print(out);
   out << "  ratio: samples/s over the first run's; waiting: exposed communication and idle pipelines;\n"

@@ -57,6 +57,8 @@ std::string grouped_text(double value) {
   return grouped;
 }
 
+std::string speed_text(double per_s) { return per_s < 100 ? fixed_text(per_s, 1) : grouped_text(per_s); }
+
 std::string si_text(double value) {
   constexpr std::array<const char*, 6> kPrefixes = {"", "k", "M", "G", "T", "P"};
   if (std::isnan(value)) return "-";

@@ -38,6 +38,7 @@ inline constexpr std::size_t kReportWidth = 100;  ///< No line of a report is wi
 // How numbers look in a report. NaN, for "no such notion", is `-`.
 std::string fixed_text(double value, int decimals);  ///< `0.4523`
 std::string grouped_text(double value);              ///< `54,000`
+std::string speed_text(double per_s);                ///< `43,760`, and `21.3` below a hundred
 std::string si_text(double value);                   ///< `58.4 G`, to be followed by a unit
 std::string bytes_text(double bytes);                ///< `1.2 GiB`
 std::string percent_text(double share);              ///< `26.0 %` for 0.26

@@ -107,9 +107,8 @@ void print_epochs(const Table& epochs, std::size_t first, std::ostream& out) {
     const auto at = [&](const char* column) { return value_at(epochs, column, i); };
     table.row({grouped_text(at("epoch")), short_text(at("train_loss")), fixed_text(at("train_accuracy"), 4),
                short_text(at("validation_loss")), fixed_text(at("validation_accuracy"), 4),
-               grouped_text(at("samples")), seconds_text(at("train_time_s")),
-               grouped_text(at("samples_per_s")), si_text(at("model_flops_per_s")),
-               rate_text(at("learning_rate"))});
+               grouped_text(at("samples")), seconds_text(at("train_time_s")), speed_text(at("samples_per_s")),
+               si_text(at("model_flops_per_s")), rate_text(at("learning_rate"))});
   }
   table.print(out, headings_for(first));
   print_own_columns(epochs, first, out);
@@ -214,7 +213,8 @@ void print_events(const ReportedRun& run, std::ostream& out) {
   std::stable_sort(events.begin(), events.end(),
                    [](const Event& a, const Event& b) { return a.time_s < b.time_s; });
   const std::size_t first = events.size() > kShown ? events.size() - kShown : 0;
-  out << (first > 0 ? fmt::format("events (the last {} of {})\n", kShown, events.size()) : "events\n");
+  out << '\n'
+      << (first > 0 ? fmt::format("events (the last {} of {})\n", kShown, events.size()) : "events\n");
   for (std::size_t i = first; i < events.size(); ++i) {
     out << clipped(fmt::format("  {:>8} s  rank {}  {}", seconds_text(events[i].time_s), events[i].rank,
                                events[i].text),
@@ -235,7 +235,7 @@ void print_run(const ReportedRun& run, std::ostream& out) {
   if (run.summary.train_time_s > 0) {
     out << fmt::format("all   {} samples in {} s of training: {} samples/s, {}FLOP/s\n",
                        grouped_text(run.summary.samples), seconds_text(run.summary.train_time_s),
-                       grouped_text(run.summary.samples_per_s), si_text(run.summary.flops_per_s));
+                       speed_text(run.summary.samples_per_s), si_text(run.summary.flops_per_s));
   }
   out << '\n';
   print_ranks(run, out);

@@ -288,6 +288,8 @@ TEST_F(ReportTest, BigNumbersStillFit) {
                  .learning_rate = 1.234e-05});
   results.finish(Status::completed);
   expect_narrow(text_of({.runs = {run_}}));
+  EXPECT_THAT(text_of({.runs = {run_, run_}, .csv = true}), HasSubstr("\n" + run_ + ",1000,"))
+      << "two runs of one name are told apart by their folders";
   expect_narrow(text_of({.runs = {run_, run_, run_, run_, run_, run_, run_}, .compare = true}));
 }
 
