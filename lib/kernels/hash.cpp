@@ -10,8 +10,10 @@ namespace {
 constexpr std::size_t kLanes = 4;                    // independent chains, so that multiplications overlap
 constexpr std::uint64_t kOdd = 0x9E3779B97F4A7C15U;  // 2^64 over the golden ratio
 
+/// The word is multiplied before it meets the lane, otherwise a change of its top bit could be undone by one
+/// bit of the lane's next word.
 std::uint64_t absorb(std::uint64_t lane, std::uint64_t word) {
-  return std::rotl((lane ^ word) * kOdd, 29) + 0x632BE59BD9B4E019U;
+  return std::rotl(lane + word * 0xD6E8FEB86659FD93U, 31) * kOdd;
 }
 
 /// The finaliser of SplitMix64 (Steele, Lea and Flood 2014): every input bit reaches every output bit.

@@ -1,0 +1,54 @@
+#include "kernels/max_pool.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+namespace dtrain::kernels {
+namespace {
+
+TEST(MaxPoolTest, TakesTheLargestOfEachWindowAndSendsItsGradientBack) {
+  for (const PoolSize& size : {PoolSize{2, 4, 28}, {3, 5, 7}, {1, 2, 2}, {2, 14, 37}}) {
+    const std::size_t rows = size.height / 2;
+    const std::size_t columns = size.width / 2;
+    std::vector<float> input(size.planes * size.height * size.width);
+    for (std::size_t i = 0; i < input.size(); ++i)
+      input[i] = std::floor(8.0F * std::sin(static_cast<float>(i * i)));
+    std::vector<float> out(size.planes * rows * columns);
+    std::vector<std::uint8_t> which(out.size());
+    max_pool_2x2(out.data(), which.data(), input.data(), size);
+    std::vector<float> gradient(out.size());
+    for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] = static_cast<float>(i + 1);
+    std::vector<float> expected(input.size());
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const std::size_t corner =
+          (i / (rows * columns) * size.height + i / columns % rows * 2) * size.width + i % columns * 2;
+      std::size_t best = corner;
+      for (const std::size_t other : {corner + 1, corner + size.width, corner + size.width + 1}) {
+        if (input[other] > input[best]) best = other;
+      }
+      EXPECT_EQ(out[i], input[best]);
+      expected[best] = gradient[i];
+    }
+    std::vector<float> back(input.size(), -1.0F);
+    max_pool_2x2_backward(back.data(), gradient.data(), which.data(), size);
+    EXPECT_EQ(back, expected);
+  }
+}
+
+TEST(MaxPoolTest, NotANumberWins) {
+  for (std::size_t place = 0; place < 4; ++place) {
+    std::vector<double> input = {1, 2, 3, 4};
+    input[place] = std::numeric_limits<double>::quiet_NaN();
+    double out = 0.0;
+    std::uint8_t which = 9;
+    max_pool_2x2(&out, &which, input.data(), {1, 2, 2});
+    EXPECT_TRUE(std::isnan(out)) << place;
+    EXPECT_EQ(which, place);
+  }
+}
+
+}  // namespace
+}  // namespace dtrain::kernels

@@ -1,0 +1,80 @@
+#include "kernels/small_gemm.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+namespace dtrain::kernels {
+namespace {
+
+template <class T>
+std::vector<T> wave(std::size_t n, double pitch) {
+  std::vector<T> values(n);
+  for (std::size_t i = 0; i < n; ++i) values[i] = static_cast<T>(std::sin(pitch * static_cast<double>(i)));
+  return values;
+}
+
+template <class T>
+class SmallGemmTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (!has_small_gemm()) GTEST_SKIP() << "this processor has no AVX2 with FMA";
+  }
+};
+using Types = testing::Types<float, double>;
+TYPED_TEST_SUITE(SmallGemmTest, Types);
+
+TYPED_TEST(SmallGemmTest, ProductsOfRaggedExtentsEqualTheDefinition) {
+  using T = TypeParam;
+  const double tolerance = sizeof(T) == 4 ? 1e-5 : 1e-13;
+  for (const GemmSize& size :
+       {GemmSize{1, 1, 1}, {4, 3, 8}, {5, 7, 13}, {33, 25, 50}, {8, 24, 16}, {7, 10, 0}}) {
+    const auto left = wave<T>(size.rows * size.depth, 0.7);
+    const auto right = wave<T>(size.columns * size.depth, 1.3);
+    const auto bias = wave<T>(size.columns, 2.1);
+    std::vector<T> out(size.rows * size.columns + 1, T{99});
+    multiply_transposed(out.data(), left.data(), right.data(), bias.data(), size);
+    std::vector<T> transposed(size.rows * size.columns + 1, T{99});
+    multiply(transposed.data(), left.data(), 1, size.rows, right.data(), size);
+    for (std::size_t r = 0; r < size.rows; ++r) {
+      for (std::size_t c = 0; c < size.columns; ++c) {
+        double dot = static_cast<double>(bias[c]);
+        double outer = 0.0;
+        for (std::size_t d = 0; d < size.depth; ++d) {
+          dot += double{left[r * size.depth + d]} * double{right[c * size.depth + d]};
+          outer += double{left[d * size.rows + r]} * double{right[d * size.columns + c]};
+        }
+        EXPECT_NEAR(out[r * size.columns + c], dot, tolerance);
+        EXPECT_NEAR(transposed[r * size.columns + c], outer, tolerance);
+      }
+    }
+    EXPECT_EQ(out.back(), T{99});  // nothing written behind the end
+    EXPECT_EQ(transposed.back(), T{99});
+  }
+}
+
+TYPED_TEST(SmallGemmTest, ARowsBitsDoNotDependOnTheOthers) {
+  using T = TypeParam;
+  const GemmSize all{11, 10, 37};
+  const auto left = wave<T>(all.rows * all.depth, 0.7);
+  const auto right = wave<T>(all.columns * all.depth, 1.3);
+  std::vector<T> whole(all.rows * all.columns);
+  multiply_transposed<T>(whole.data(), left.data(), right.data(), nullptr, all);
+  for (std::size_t r = 0; r < all.rows; ++r) {
+    std::vector<T> row(all.columns);
+    multiply_transposed<T>(row.data(), left.data() + r * all.depth, right.data(), nullptr,
+                           {1, all.columns, all.depth});
+    for (std::size_t c = 0; c < all.columns; ++c) EXPECT_EQ(row[c], whole[r * all.columns + c]);
+  }
+}
+
+TYPED_TEST(SmallGemmTest, ColumnSumsAddTheRows) {
+  const std::vector<TypeParam> matrix = {1, 2, 3, 10, 20, 30};
+  std::vector<TypeParam> sums(3, TypeParam{-1});
+  column_sums(sums.data(), matrix.data(), 2, 3);
+  EXPECT_EQ(sums, (std::vector<TypeParam>{11, 22, 33}));
+}
+
+}  // namespace
+}  // namespace dtrain::kernels
