@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "data/rows_in_memory.hpp"
+
 namespace dtrain::data {
 
 Column::Column(ElementType type, std::vector<std::int64_t> row_shape, std::int64_t rows)
@@ -38,10 +40,8 @@ void MemoryColumn::read(std::int64_t first, std::int64_t count, std::byte* out) 
 
 void MemoryColumn::gather(std::span<const std::int64_t> rows, std::byte* out) const {
   const std::size_t bytes = row_bytes();
-  for (const std::int64_t row : rows) {
-    std::memcpy(out, data_ + static_cast<std::size_t>(row) * bytes, bytes);
-    out += bytes;
-  }
+  copy_rows(rows, bytes, out,
+            [&](std::int64_t row) { return data_ + static_cast<std::size_t>(row) * bytes; });
 }
 
 std::shared_ptr<const Column> JoinedColumn::of(std::vector<std::shared_ptr<const Column>> parts) {

@@ -12,6 +12,7 @@
 
 #include "core/error.hpp"
 #include "data/fletcher32.hpp"
+#include "data/rows_in_memory.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -71,7 +72,8 @@ FileColumn::FileColumn(std::shared_ptr<const ReadOnlyFile> file, std::string arr
       array_(std::move(array)),
       layout_(std::move(layout)),
       chunk_bytes_(static_cast<std::size_t>(layout_.rows_per_chunk) * row_bytes()),
-      ready_(layout_.chunks.size()) {
+      ready_(layout_.chunks.size()),
+      unread_chunks_(layout_.chunks.size()) {
   for (std::size_t chunk = 0; chunk < layout_.chunks.size(); ++chunk) {
     const StoredChunk& stored = layout_.chunks[chunk];
     const std::size_t bytes =
@@ -81,8 +83,10 @@ FileColumn::FileColumn(std::shared_ptr<const ReadOnlyFile> file, std::string arr
             {.subject = file_->name(), .advice = kRestore, .code = ExitCode::data});
     ready_[chunk].store(!stored.checked && keep == Keep::nothing, std::memory_order_relaxed);
   }
-  if (keep == Keep::memory)
+  if (keep == Keep::memory) {
     memory_.reset(ElementType::uint8, {rows * static_cast<std::int64_t>(row_bytes())});
+    kept_ = static_cast<std::byte*>(memory_.data());
+  }
 }
 
 std::int64_t FileColumn::rows_in(std::int64_t chunk) const {
@@ -102,10 +106,16 @@ void FileColumn::read(std::int64_t first, std::int64_t count, std::byte* out) co
 }
 
 void FileColumn::gather(std::span<const std::int64_t> rows, std::byte* out) const {
+  const std::size_t bytes = row_bytes();
+  if (kept_ != nullptr && unread_chunks_.load(std::memory_order_acquire) == 0) {
+    copy_rows(rows, bytes, out,
+              [&](std::int64_t row) { return kept_ + static_cast<std::size_t>(row) * bytes; });
+    return;
+  }
   for (const std::int64_t row : rows) {
     const std::int64_t chunk = row / layout_.rows_per_chunk;
     read_chunk_part(chunk, row - chunk * layout_.rows_per_chunk, 1, out);
-    out += row_bytes();
+    out += bytes;
   }
 }
 
@@ -150,6 +160,7 @@ void FileColumn::admit(std::int64_t chunk, std::int64_t first, std::int64_t coun
   std::memcpy(out, whole + static_cast<std::size_t>(first) * row_bytes(),
               static_cast<std::size_t>(count) * row_bytes());
   ready_[chunk].store(true, std::memory_order_release);
+  unread_chunks_.fetch_sub(1, std::memory_order_release);
 }
 
 void FileColumn::verify(std::int64_t chunk, std::span<const std::byte> bytes,

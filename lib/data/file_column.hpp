@@ -72,11 +72,12 @@ class FileColumn final : public Column {
   std::shared_ptr<const ReadOnlyFile> file_;
   std::string array_;
   StoredLayout layout_;
-  std::size_t chunk_bytes_;                       // of a full chunk
-  mutable std::vector<std::atomic<bool>> ready_;  // verified (and, if kept, in memory_)
-  mutable std::mutex admission_;                  // one first touch at a time
-  HostArray memory_;                              // [rows * row_bytes] with Keep::memory
-  std::byte* kept_ = nullptr;                     // its data, or null
+  std::size_t chunk_bytes_;                         // of a full chunk
+  mutable std::vector<std::atomic<bool>> ready_;    // verified (and, if kept, in memory_)
+  mutable std::atomic<std::size_t> unread_chunks_;  // not yet in memory_, with Keep::memory
+  mutable std::mutex admission_;                    // one first touch at a time
+  HostArray memory_;                                // [rows * row_bytes] with Keep::memory
+  std::byte* kept_ = nullptr;                       // its data, or null
 };
 
 }  // namespace dtrain::data
