@@ -52,13 +52,25 @@ bool writer_lives(const h5::File& file, const std::string& path) {
   return ::kill(pid, 0) == 0 || errno == EPERM;
 }
 
+// Of a burst that was cut by a kill the last rows can be zeros; steps and epochs count from 1.
+Table without_cut_rows(Table table, const std::string& counter) {
+  const auto found = table.numbers.find(counter);
+  if (found == table.numbers.end()) return table;
+  std::size_t rows = table.rows;
+  while (rows > 0 && found->second[rows - 1] == 0) --rows;
+  table.rows = rows;
+  for (auto& [name, values] : table.numbers) values.resize(rows);
+  for (auto& [name, values] : table.texts) values.resize(rows);
+  return table;
+}
+
 RankRecord read_rank(hid_t group, int rank, Detail detail) {
   RankRecord record;
   record.rank = rank;
-  record.epochs = read_table(group, "epochs");
+  record.epochs = without_cut_rows(read_table(group, "epochs"), "epoch");
   record.events = read_table(group, "events");
-  record.samples = read_table(group, "samples");
-  if (detail == Detail::steps) record.steps = read_table(group, "steps");
+  record.samples = without_cut_rows(read_table(group, "samples"), "epoch");
+  if (detail == Detail::steps) record.steps = without_cut_rows(read_table(group, "steps"), "step");
   return record;
 }
 

@@ -124,6 +124,17 @@ TEST_F(ResultsWriterTest, AKilledRunIsIncompleteAndCanBeFinished) {
   EXPECT_EQ(read_state(run_), Status::running) << "only the run itself writes its state";
 }
 
+TEST_F(ResultsWriterTest, ZerosOfABurstThatWasCutAreLeftOut) {
+  ResultsWriter results(library_, run_, info());
+  auto first = recorder(0);
+  for (const std::int64_t step : {1, 2, 0, 0}) first->step({.step = step});
+  first->close();
+  const RunRecord run = read();
+  EXPECT_EQ(run.ranks.at(0).steps.rows, 2U);
+  EXPECT_EQ(run.ranks.at(0).steps.column("step"), (std::vector<double>{1, 2}));
+  EXPECT_EQ(run.ranks.at(0).steps.column("loss").size(), 2U);
+}
+
 TEST_F(ResultsWriterTest, ABrokenRankFileIsLeftOutAndNamed) {
   ResultsWriter results(library_, run_, info());
   auto first = recorder(0);
