@@ -70,9 +70,11 @@ int settle_failure(const std::exception& error, const comm::Communicator& errors
   LastWords mine;
   mine.code = static_cast<int>(exit_code(error));
   std::strncpy(mine.text.data(), error.what(), mine.text.size() - 1);
-  const auto all = exchange(mine, errors);
+  const bool lost_rank = mine.code == static_cast<int>(ExitCode::lost_rank);
+  const auto all = lost_rank ? std::vector<LastWords>() : exchange(mine, errors);
   if (all.empty()) {
     std::cerr << "dtrain: rank " << mpi.world_rank() << ": " << error.what() << std::endl;
+    if (lost_rank) mpi.exit_after_lost_rank(mine.code);
     mpi.abort(mine.code);
   }
   if (errors.rank() == 0) print_once(all);

@@ -101,6 +101,10 @@ std::vector<Option> declare() {
   add(
       "micro-batches", "M", "pieces that a step is cut into; equal M gives equal results",
       "one per data rank", [](auto& c) -> auto& { return c.batch.micro_batches; });
+  // Not written while it is open, so that a file made for any number of ranks can be fed back.
+  all.back().toml = [](const RunConfig& c) {
+    return c.batch.micro_batches == 0 ? std::string() : write_toml(c.batch.micro_batches);
+  };
 
   group = "How it is trained";
   add(

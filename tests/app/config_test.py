@@ -1,0 +1,99 @@
+"""--print-config, --config, --help: one declaration, so that they agree."""
+import re
+import tomllib
+import unittest
+
+from program import ProgramTest
+
+BUILT = """model model-option dataset data-root staging mesh strategy epochs limit-steps global-batch micro-batches
+optimizer learning-rate momentum weight-decay schedule warmup-steps grad-clip precision device threads comm-backend
+all-reduce bucket-mb watchdog seed output name overwrite record-steps trace tensorboard quiet dry-run""".split()
+LATER = """loss augment class-weights init-from init-skip pipeline virtual-stages exit-after batch-norm recompute
+memory-limit compression balance reproducible checkpoint-every keep resume on-failure spares replicate verify-every
+inject""".split()
+# A value that is not the default for every option.
+OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "dataset": "a \"quoted\" \\ name", "data-root": "/d",
+         "staging": "local=/scratch/a,b", "mesh": "data=2,pipe=1", "strategy": "ddp", "epochs": 7, "limit-steps": 9,
+         "global-batch": 48, "micro-batches": 6, "optimizer": "adamw", "learning-rate": 3e-05, "momentum": 0.25,
+         "weight-decay": 0.125, "schedule": "wsd", "warmup-steps": 5, "grad-clip": 2.0, "precision": "fp64",
+         "device": "cpu", "threads": 3, "comm-backend": "mpi", "all-reduce": "ring", "bucket-mb": 1.5,
+         "watchdog": 20.0, "seed": 18446744073709551615, "output": "out", "name": "mine", "overwrite": True,
+         "record-steps": 10, "trace": True, "tensorboard": True, "quiet": True, "dry-run": True}
+
+
+def flags(values):
+    words = []
+    for key, value in values.items():
+        if value is True:
+            words.append("--" + key)
+            continue
+        for item in value if isinstance(value, list) else [value]:
+            words += ["--" + key, str(item)]
+    return words
+
+
+class ConfigTest(ProgramTest):
+    def printed(self, *arguments):
+        text = self.succeed(*arguments, "--print-config")
+        return text, tomllib.loads(text)
+
+    def test_defaults_come_from_the_model(self):
+        _, mlp = self.printed()
+        self.assertEqual((mlp["model"], mlp["dataset"], mlp["epochs"], mlp["optimizer"]), ("mlp", "synthetic", 10, "adam"))
+        self.assertEqual((mlp["global-batch"], mlp["learning-rate"], mlp["schedule"]), (64, 0.001, "constant"))
+        _, cnn = self.printed("--model", "cnn")
+        self.assertEqual((cnn["epochs"], cnn["optimizer"], cnn["momentum"]), (20, "sgd", 0.9))
+        self.assertEqual((cnn["learning-rate"], cnn["weight-decay"], cnn["schedule"]), (0.01, 5e-4, "one_cycle"))
+
+    def test_flag_before_file_before_model_before_default(self):
+        file = self.write("a.toml", "model = \"cnn\"\nepochs = 3\nlearning-rate = 0.5\n")
+        _, config = self.printed("--config", file, "--epochs", "4")
+        self.assertEqual(config["epochs"], 4)            # flag
+        self.assertEqual(config["learning-rate"], 0.5)   # file
+        self.assertEqual(config["momentum"], 0.9)        # the model that the file names
+        self.assertEqual(config["precision"], "fp32")    # default
+        _, config = self.printed("--config", file, "--model", "mlp")
+        self.assertEqual((config["momentum"], config["epochs"]), (0.0, 3))
+
+    def test_flag_can_take_back_a_switch_of_the_file(self):
+        file = self.write("a.toml", "trace = true\n")
+        self.assertIs(self.printed("--config", file)[1]["trace"], True)
+        self.assertIs(self.printed("--config", file, "--trace=false")[1]["trace"], False)
+
+    def test_last_of_repeated_flags_counts_and_lists_add_up(self):
+        _, config = self.printed("--epochs", "3", "--epochs", "4", "--model-option", "b=2", "--model-option", "a=1")
+        self.assertEqual((config["epochs"], config["model-option"]), (4, ["a=1", "b=2"]))
+
+    def test_printed_file_fed_back_prints_the_same(self):
+        for arguments in ([], ["--model", "cnn", "--name", "x"], flags(OTHER)):
+            text, _ = self.printed(*arguments)
+            again, _ = self.printed("--config", self.write("fed.toml", text))
+            self.assertEqual(text, again)
+
+    def test_every_option_reaches_the_file_and_comes_back(self):
+        self.assertEqual(sorted(OTHER), sorted(BUILT), "a value for every option")
+        self.assertEqual(self.printed(*flags(OTHER))[1], OTHER)
+
+    def test_help_lists_what_is_built_and_nothing_else(self):
+        listed = re.findall(r"^  (?:-\w,)?--([\w-]+)", self.succeed("--help"), re.MULTILINE)
+        self.assertEqual(sorted(listed), sorted(BUILT + ["help", "config", "print-config", "version"]))
+        self.assertFalse(set(listed) & set(LATER))
+
+    def test_help_and_version_need_no_mpi(self):
+        broken = {"OMPI_MCA_pml": "none-of-these", "OMPI_MCA_btl": "none-of-these"}  # MPI_Init fails with these
+        self.assertRegex(self.succeed("--version", environment=broken), r"^dtrain \d+\.\d+\.\d+\n$")
+        self.assertIn("--learning-rate", self.succeed("train", "--help", environment=broken))
+        for command in ("stage", "report", "export", "topology", "doctor"):
+            self.assertIn("Usage: dtrain " + command, self.succeed(command, "--help", environment=broken))
+
+    def test_files_of_jobs_configs_are_understood(self):
+        import pathlib
+        files = sorted(pathlib.Path(__file__).parents[2].glob("jobs/configs/*.toml"))
+        self.assertTrue(files)
+        for file in files:
+            with self.subTest(file=file.name):
+                self.printed("--config", file)
+
+
+if __name__ == "__main__":
+    unittest.main()

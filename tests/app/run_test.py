@@ -1,0 +1,142 @@
+"""Whole runs: the folder they leave, its checkpoints, exports, and bad input met on the way."""
+import hashlib
+import json
+import re
+import shutil
+import struct
+import unittest
+
+import h5py
+import numpy as np
+from program import SHORT, ProgramTest
+
+
+def flip_byte(path, at):
+    with open(path, "r+b") as file:
+        file.seek(at)
+        byte = file.read(1)[0]
+        file.seek(at)
+        file.write(bytes([byte ^ 1]))
+
+
+class RunTest(ProgramTest):
+    def train(self, *arguments, ranks=2):
+        return self.succeed(*SHORT, "--name", "mine", *arguments, ranks=ranks)
+
+    def checkpoint(self):
+        return self.folder / "runs/mine/checkpoints/best"
+
+    def test_leaves_a_completed_run_whose_name_is_taken(self):
+        self.train()
+        run = self.folder / "runs/mine"
+        self.assertEqual((run / "state").read_text(), "completed\n")
+        with h5py.File(run / "results.h5") as results:
+            self.assertEqual(results.attrs["status"], b"completed")
+            self.assertIn("model = \"mlp\"", results.attrs["config"].decode())
+            self.assertIn("--limit-steps 4", results.attrs["command_line"].decode())
+        before = hashlib.sha256((run / "results.h5").read_bytes()).digest()
+        self.refuse(2, ["runs/mine", "finished", "--overwrite"], *SHORT, "--name", "mine", ranks=2)
+        self.assertEqual(hashlib.sha256((run / "results.h5").read_bytes()).digest(), before)
+        note = self.write("runs/mine/notes.txt", "x")
+        self.train("--overwrite", "--seed", "2")
+        self.assertTrue(note.exists(), "only what a run leaves is replaced")
+        self.assertNotEqual(hashlib.sha256((run / "results.h5").read_bytes()).digest(), before)
+
+    def test_name_follows_the_slurm_job(self):
+        self.succeed(*SHORT, ranks=1, environment={"SLURM_JOB_ID": "4711"})
+        self.assertTrue((self.folder / "runs/mlp-synthetic-4711/state").exists())
+        self.succeed(*SHORT, ranks=2)
+        names = [path.name for path in (self.folder / "runs").iterdir()]
+        self.assertTrue(any(re.fullmatch(r"mlp-synthetic-\d{8}-\d{6}", name) for name in names), names)
+
+    def test_checkpoint_is_whole_and_exports_equal_it(self):
+        self.train()
+        folder = self.checkpoint()
+        manifest = json.loads((folder / "manifest.json").read_text())
+        self.assertEqual((manifest["step"], manifest["model"], manifest["dataset"]), (4, "mlp", "synthetic"))
+        for entry in manifest["files"]:
+            self.assertEqual(hashlib.sha256((folder / entry["file"]).read_bytes()).hexdigest(), entry["sha256"])
+        self.succeed("export", folder, "out.h5")
+        self.succeed("export", folder, "out.safetensors")
+        data = (self.folder / "out.safetensors").read_bytes()
+        length = struct.unpack("<Q", data[:8])[0]
+        header = json.loads(data[8:8 + length])
+        with h5py.File(folder / "part-00000.h5") as part, h5py.File(self.folder / "out.h5") as out:
+            names = list(part["model"])
+            self.assertIn("input_fc.weight", names)
+            self.assertEqual(list(out["model"]), names)
+            for name in names:
+                weights = part["model"][name][()]
+                self.assertTrue(np.isfinite(weights).all() and weights.std() > 0)
+                np.testing.assert_array_equal(out["model"][name][()], weights)
+                begin, end = header[name]["data_offsets"]
+                flat = np.frombuffer(data[8 + length + begin:8 + length + end], np.float32)
+                np.testing.assert_array_equal(flat.reshape(header[name]["shape"]), weights)
+
+    def test_export_refuses_damage_and_nonsense(self):
+        self.train(ranks=1)
+        folder = self.checkpoint()
+        self.refuse(2, ["out.txt", ".safetensors"], "export", folder, "out.txt")
+        self.refuse(4, ["runs", "manifest.json"], "export", "runs", "out.h5")
+        part = folder / "part-00000.h5"
+        flip_byte(part, part.stat().st_size // 2)
+        self.refuse(4, ["part-00000.h5", "damaged"], "export", folder, "out.h5")
+        self.assertFalse((self.folder / "out.h5").exists())
+
+    def test_missing_dataset_leaves_the_name_free(self):
+        arguments = [*SHORT, "--dataset", "absent", "--name", "mine"]
+        self.refuse(3, ["absent"], *arguments, ranks=2)
+        self.assertFalse((self.folder / "runs/mine").exists())
+        (self.folder / "half").mkdir()
+        self.refuse(3, ["dataset.json"], *SHORT, "--dataset", "./half", ranks=2)
+
+    def test_staged_dataset_trains_until_a_byte_flips(self):
+        self.succeed("stage", "small", "--format", "synthetic", "--samples", "512")
+        self.train("--dataset", "small")
+        shard = self.folder / "data/staged/small/train-00000-of-00001.h5"
+        with h5py.File(shard) as file:
+            inputs = file["inputs"]
+            places = [inputs.id.get_chunk_info(i).byte_offset for i in range(inputs.id.get_num_chunks())]
+        for place in places:
+            flip_byte(shard, place + 5)
+        sentence = self.refuse(3, ["train-00000-of-00001.h5"], *SHORT, "--dataset", "small", "--name", "other", ranks=2)
+        self.assertIn("dtrain:", sentence)
+
+    def test_staging_refuses_bad_originals(self):
+        self.refuse(3, ["absent"], "stage", "x", "--from", "absent")
+        (self.folder / "raw").mkdir()
+        self.write("raw/train-images-idx3-ubyte", "this is no IDX file")
+        self.refuse(3, ["raw"], "stage", "x", "--from", "raw")
+        self.assertFalse((self.folder / "data/staged/x").exists())
+
+    def test_report_reads_the_run_and_refuses_another_version(self):
+        self.train()
+        self.assertIn("mine", self.succeed("report", "runs/mine"))
+        self.refuse(2, ["absent"], "report", "absent")
+        shutil.copytree(self.folder / "runs/mine", self.folder / "runs/later")
+        with h5py.File(self.folder / "runs/later/results.h5", "r+") as results:
+            results.attrs["version"] = 99
+        self.refuse(3, ["results.h5", "99"], "report", "runs/later")
+
+    def test_dry_run_leaves_nothing(self):
+        text = self.succeed("--dry-run", "--model", "cnn", ranks=2)
+        self.assertIn("data=2", text)
+        self.assertFalse((self.folder / "runs").exists())
+
+    def test_topology_shows_every_rank_once(self):
+        lines = self.succeed("topology", "--mesh", "data=3", ranks=3).splitlines()
+        self.assertIn("data=3,pipe=1,tensor=1", lines[0])
+        self.assertEqual([line.split()[0] for line in lines[2:]], ["0", "1", "2"])
+        self.refuse(2, ["--mesh data=2", "3"], "topology", "--mesh", "data=2", ranks=3)
+
+    def test_doctor_names_what_is_wrong(self):
+        text = self.succeed("doctor")
+        for word in ("LibTorch", "Open MPI", "HDF5", "CUDA module", "cores", "shared memory", "recovery"):
+            self.assertIn(word, text)
+        done = self.run_program("doctor", "--output", "/proc/runs")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("PROBLEM: /proc is not writable", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()

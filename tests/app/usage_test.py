@@ -1,0 +1,120 @@
+"""Bad input on the command line and in the configuration file: its exit code, one sentence, no rank left."""
+import os
+import unittest
+
+from program import SHORT, ProgramTest
+
+
+class UsageTest(ProgramTest):
+    def test_mesh_that_does_not_fit_the_ranks(self):
+        self.refuse(2, ["--mesh data=3", "4"], "--mesh", "data=3", ranks=4)
+
+    def test_mesh_with_an_axis_of_later_versions(self):
+        self.refuse(2, ["--mesh", "pipe", "not available in this version"], "--mesh", "data=1,pipe=2", ranks=2)
+
+    def test_batch_without_samples(self):
+        self.refuse(2, ["--global-batch", "use 1 or more"], "--global-batch", "0", ranks=2)
+
+    def test_negative_epochs(self):
+        self.refuse(2, ["--epochs", "-1", "use 1 or more"], "--epochs", "-1", ranks=2)
+
+    def test_learning_rate_that_is_no_number(self):
+        self.refuse(2, ["--learning-rate", "nan", "finite"], "--learning-rate", "nan", ranks=2)
+
+    def test_more_micro_batches_than_samples(self):
+        self.refuse(2, ["--micro-batches", "at most 4"], "--global-batch", "4", "--micro-batches", "8", ranks=2)
+
+    def test_fewer_samples_than_data_ranks(self):
+        self.refuse(2, ["--global-batch", "3 samples", "use 4 or more"], "--global-batch", "3", ranks=4)
+
+    def test_values_out_of_range(self):
+        for option, value in [("--momentum", "1"), ("--momentum", "-0.1"), ("--weight-decay", "inf"),
+                              ("--grad-clip", "-1"), ("--warmup-steps", "-1"), ("--limit-steps", "-2"),
+                              ("--threads", "-1"), ("--watchdog", "0"), ("--bucket-mb", "-1"),
+                              ("--seed", "-1"), ("--epochs", "1.5"), ("--epochs", "99999999999"),
+                              ("--epochs", "many"), ("--record-steps", "some"), ("--precision", "fp8"),
+                              ("--optimizer", "lion"), ("--schedule", "square"), ("--strategy", "zero1"),
+                              ("--device", "tpu"), ("--all-reduce", "magic"), ("--comm-backend", "gloo"),
+                              ("--staging", "disk"), ("--name", "a/b"), ("--model-option", "hidden")]:
+            with self.subTest(option=option, value=value):
+                self.refuse(2, [option], option, value, "--print-config")
+
+    def test_unknown_model(self):
+        self.refuse(2, ["resnet999", "mlp"], "--model", "resnet999", ranks=2)
+
+    def test_mistyped_option(self):
+        self.refuse(2, ["--lerning-rate", "did you mean --learning-rate?"], "--lerning-rate", "0.1", ranks=2)
+
+    def test_option_like_no_other(self):
+        self.refuse(2, ["--frobnicate", "--help"], "--frobnicate", "1")
+
+    def test_option_of_later_versions(self):
+        for option in ("--pipeline", "--resume", "--reproducible", "--compression"):
+            with self.subTest(option=option):
+                self.refuse(2, [option + " is not available in this version"], option, "x")
+        self.refuse(2, ["--inject is not available in this version"], "--inject=nan", ranks=2)
+
+    def test_option_without_its_value(self):
+        self.refuse(2, ["--epochs", "has no value"], "--epochs")
+
+    def test_word_too_many(self):
+        self.refuse(2, ["extra", "too many"], "train", "extra")
+
+    def test_unknown_command(self):
+        self.refuse(2, ["trian", "did you mean train?"], "trian")
+        self.refuse(2, ["generate is not available in this version"], "generate", "x")
+
+    def test_unknown_key_in_the_file(self):
+        file = self.write("bad.toml", "model = \"mlp\"\nepoch = 3\n")
+        self.refuse(2, [str(file), "no key epoch", "did you mean epochs?"], "--config", file, ranks=2)
+
+    def test_key_of_later_versions_in_the_file(self):
+        file = self.write("bad.toml", "pipeline = \"gpipe\"\n")
+        self.refuse(2, [str(file), "pipeline is not available in this version"], "--config", file)
+
+    def test_file_that_is_no_toml(self):
+        file = self.write("bad.toml", "model = \"mlp\"\nepochs 3\n")
+        self.refuse(2, [str(file), "line 2"], "--config", file, ranks=2)
+
+    def test_table_in_the_file(self):
+        file = self.write("bad.toml", "[train]\nepochs = 3\n")
+        self.refuse(2, [str(file), "train"], "--config", file)
+
+    def test_bad_value_in_the_file(self):
+        file = self.write("bad.toml", "epochs = \"many\"\n")
+        self.refuse(2, [str(file), "epochs", "whole number"], "--config", file)
+
+    def test_list_for_a_single_value_in_the_file(self):
+        file = self.write("bad.toml", "epochs = [1, 2]\n")
+        self.refuse(2, [str(file), "epochs", "one value"], "--config", file)
+
+    def test_file_that_is_not_there(self):
+        self.refuse(2, ["absent.toml", "cannot be read"], "--config", "absent.toml", ranks=2)
+
+    def test_output_that_cannot_be_written(self):
+        output = "/sys/runs"  # no one may make folders there, root included
+        if os.geteuid() != 0:
+            output = self.folder / "read-only"
+            output.mkdir(mode=0o555)
+        self.refuse(2, [str(output), "cannot be written", "--output"], *SHORT, "--output", output, ranks=2)
+
+    def test_output_that_is_a_file(self):
+        self.refuse(2, ["taken", "--output"], *SHORT, "--output", self.write("taken", "x"), ranks=2)
+
+    def test_folder_that_is_not_empty(self):
+        (self.folder / "runs/mine").mkdir(parents=True)
+        keep = self.write("runs/mine/notes.txt", "x")
+        self.refuse(2, ["runs/mine", "not empty", "--overwrite"], *SHORT, "--name", "mine", ranks=2)
+        self.assertTrue(keep.exists())
+
+    def test_unfinished_run(self):
+        (self.folder / "runs/mine").mkdir(parents=True)
+        self.write("runs/mine/state", "running\n")
+        self.refuse(2, ["runs/mine", "running", "--overwrite"], *SHORT, "--name", "mine", ranks=2)
+
+    def test_srun_that_started_singletons(self):
+        self.refuse(2, ["4"], *SHORT, environment={"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0"})
+
+
+if __name__ == "__main__":
+    unittest.main()
