@@ -1,6 +1,7 @@
 #include "train/config.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
@@ -40,6 +41,7 @@ void check_one_of(const std::string& value, const std::array<std::string_view, N
                     fmt::format("use one of {}", fmt::join(choices, ", ")));
 }
 
+constexpr std::uint64_t kLargestSeed = std::numeric_limits<std::int64_t>::max();
 constexpr std::array<std::string_view, 1> kStrategies = {"ddp"};
 constexpr std::array<std::string_view, 2> kPrecisions = {"fp32", "fp64"};
 constexpr std::array<std::string_view, 3> kDevices = {"auto", "cpu", "cuda"};
@@ -127,6 +129,8 @@ void RunConfig::validate() const {
   check_one_of(precision, kPrecisions, "--precision");
   check_one_of(device, kDevices, "--device");
   check_at_least(threads, 0, "--threads");
+  check(seed <= kLargestSeed, fmt::format("{} is too large", seed), "--seed",
+        fmt::format("use {} or less, the largest integer of TOML", kLargestSeed));
   validate_comm(*this);
   validate_output(output);
 }

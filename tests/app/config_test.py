@@ -17,7 +17,7 @@ OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "dataset": "a \"qu
          "global-batch": 48, "micro-batches": 6, "optimizer": "adamw", "learning-rate": 3e-05, "momentum": 0.25,
          "weight-decay": 0.125, "schedule": "wsd", "warmup-steps": 5, "grad-clip": 2.0, "precision": "fp64",
          "device": "cpu", "threads": 3, "comm-backend": "mpi", "all-reduce": "ring", "bucket-mb": 1.5,
-         "watchdog": 20.0, "seed": 18446744073709551615, "output": "out", "name": "mine", "overwrite": True,
+         "watchdog": 20.0, "seed": 9223372036854775807, "output": "out", "name": "mine", "overwrite": True,
          "record-steps": 10, "trace": True, "tensorboard": True, "quiet": True, "dry-run": True}
 
 

@@ -31,7 +31,7 @@ class UsageTest(ProgramTest):
         for option, value in [("--momentum", "1"), ("--momentum", "-0.1"), ("--weight-decay", "inf"),
                               ("--grad-clip", "-1"), ("--warmup-steps", "-1"), ("--limit-steps", "-2"),
                               ("--threads", "-1"), ("--watchdog", "0"), ("--bucket-mb", "-1"),
-                              ("--seed", "-1"), ("--epochs", "1.5"), ("--epochs", "99999999999"),
+                              ("--seed", "-1"), ("--seed", "9223372036854775808"), ("--epochs", "1.5"), ("--epochs", "99999999999"),
                               ("--epochs", "many"), ("--record-steps", "some"), ("--precision", "fp8"),
                               ("--optimizer", "lion"), ("--schedule", "square"), ("--strategy", "zero1"),
                               ("--device", "tpu"), ("--all-reduce", "magic"), ("--comm-backend", "gloo"),
