@@ -1,5 +1,6 @@
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <hdf5.h>
 #include <link.h>
 #include <sys/statvfs.h>
