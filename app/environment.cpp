@@ -1,11 +1,14 @@
 #include "environment.hpp"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <charconv>
 #include <cstdlib>
+#include <filesystem>
 #include <initializer_list>
 #include <string_view>
+#include <system_error>
 
 namespace dtrain::app {
 namespace {
@@ -28,6 +31,14 @@ std::optional<int> number_of(std::initializer_list<const char*> names) {
   return std::nullopt;
 }
 
+/// mpirun gives each rank a terminal of its own, whatever mpirun itself writes to: ask the parent's output
+/// too.
+bool parent_writes_to_terminal() {
+  std::error_code failed;
+  const auto target = std::filesystem::read_symlink(fmt::format("/proc/{}/fd/1", getppid()), failed).string();
+  return !failed && (target.starts_with("/dev/pts/") || target.starts_with("/dev/tty"));
+}
+
 }  // namespace
 
 Environment read_environment() {
@@ -36,10 +47,14 @@ Environment read_environment() {
   const auto mpirun_size = number_of({"OMPI_COMM_WORLD_SIZE"});  // PMIx under srun does not set it
   if (!mpirun_size) environment.srun_tasks = number_of({"SLURM_STEP_NUM_TASKS"});
   environment.launcher_rank = number_of({"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK"});
+  if (!environment.launcher_rank && environment.srun_tasks) {
+    environment.launcher_rank = number_of({"SLURM_PROCID"});  // srun without PMI
+  }
   environment.launcher_size =
       mpirun_size.value_or(environment.srun_tasks.value_or(number_of({"PMI_SIZE"}).value_or(1)));
   environment.fault_tolerant = text_of("OMPI_MCA_mpi_ft_enable").value_or("") == "1";
-  environment.terminal = isatty(STDOUT_FILENO) == 1;
+  environment.terminal =
+      isatty(STDOUT_FILENO) == 1 && (!environment.launcher_rank || parent_writes_to_terminal());
   return environment;
 }
 
