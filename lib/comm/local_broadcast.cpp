@@ -89,7 +89,7 @@ class LocalBroadcast final : public Step {
 
   /// The root writes the next chunk while the others read this one.
   bool advance_chunk() {
-    const bool last = (chunk_ + 1) * Segment::kChunkBytes >= values_.bytes();
+    const bool last = (chunk_ + 1) * segment_.chunk_bytes() >= values_.bytes();
     if (is_root()) {
       if (!last) copy_chunk(chunk_ + 1, 1);
     } else {
@@ -102,14 +102,14 @@ class LocalBroadcast final : public Step {
   }
 
   void copy_chunk(std::size_t chunk, unsigned later) {
-    const std::size_t offset = chunk * Segment::kChunkBytes;
-    const std::size_t bytes = std::min(Segment::kChunkBytes, values_.bytes() - offset);
+    const std::size_t offset = chunk * segment_.chunk_bytes();
+    const std::size_t bytes = std::min(segment_.chunk_bytes(), values_.bytes() - offset);
     if (bytes == 0) return;
     std::byte* const values = static_cast<std::byte*>(values_.data) + offset;
     if (is_root()) {
-      std::memcpy(segment_.result(later), values, bytes);
+      std::memcpy(segment_.staging(root_, later), values, bytes);
     } else {
-      std::memcpy(values, segment_.result(later), bytes);
+      std::memcpy(values, segment_.staging(root_, later), bytes);
     }
   }
 

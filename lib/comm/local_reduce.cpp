@@ -13,8 +13,10 @@
 namespace dtrain::comm {
 namespace {
 
-// Up to here everyone reading everything is cheaper than a second barrier (measured on 2 and 4 ranks).
+// Up to here everyone reading everything is cheaper than a second barrier (measured on 2 and 4 ranks); of
+// buffers from allocate(), which need no copy, only less is.
 constexpr std::size_t kSlotBytes = std::size_t{16} << 10;
+constexpr std::size_t kSharedSlotBytes = 512;
 
 class LocalReduce : public Step {
  public:
@@ -63,6 +65,7 @@ class SlotReduce final : public LocalReduce {
     }
     if (!segment_.all_posted()) return false;
     check_agreement(segment_, mine_, where_);
+    if (values_.bytes() > kSharedSlotBytes) check_memory();
     if (wants_result()) {
       const std::span<void*> slots = segment_.pointers();
       for (int peer = 0; peer < segment_.size(); ++peer)
@@ -153,13 +156,13 @@ class StagedReduce final : public LocalReduce {
   }
 
  private:
-  std::size_t elements_per_chunk() const { return Segment::kChunkBytes / size_of(values_.type); }
+  std::size_t elements_per_chunk() const { return segment_.chunk_bytes() / size_of(values_.type); }
   std::size_t chunks() const { return (values_.count + elements_per_chunk() - 1) / elements_per_chunk(); }
   std::size_t count_of(std::size_t chunk) const {
     return std::min(elements_per_chunk(), values_.count - chunk * elements_per_chunk());
   }
   std::byte* values_at(std::size_t chunk) const {
-    return static_cast<std::byte*>(values_.data) + chunk * Segment::kChunkBytes;
+    return static_cast<std::byte*>(values_.data) + chunk * segment_.chunk_bytes();
   }
 
   void copy_in(std::size_t chunk, unsigned later) {
@@ -168,19 +171,28 @@ class StagedReduce final : public LocalReduce {
   }
   /// The half of the next chunk is the half of the one before.
   void copy_out(std::size_t chunk) {
-    if (wants_result())
-      std::memcpy(values_at(chunk), segment_.result(1), count_of(chunk) * size_of(values_.type));
+    if (!wants_result()) return;
+    for (int peer = 0; peer < segment_.size(); ++peer) {
+      const Range slice = slice_of(chunk, peer);
+      std::memcpy(values_at(chunk) + offset_of(slice), segment_.result(peer, 1),
+                  size_of_range(slice) * element_bytes());
+    }
   }
   void reduce_slice() {
-    const std::size_t size = size_of(values_.type);
-    const Range slice = aligned_part(count_of(chunk_), size, segment_.rank(), segment_.size());
-    const std::size_t offset = static_cast<std::size_t>(slice.begin) * size;
+    const Range slice = slice_of(chunk_, segment_.rank());
     const std::span<void*> inputs = segment_.pointers();
     for (int peer = 0; peer < segment_.size(); ++peer) {
-      inputs[static_cast<std::size_t>(peer)] = segment_.staging(peer) + offset;
+      inputs[static_cast<std::size_t>(peer)] = segment_.staging(peer) + offset_of(slice);
     }
-    reduce_to(segment_.result() + offset, inputs, size_of_range(slice), values_.type, op_);
+    reduce_to(segment_.result(segment_.rank()), inputs, size_of_range(slice), values_.type, op_);
   }
+  Range slice_of(std::size_t chunk, int local_rank) const {
+    return aligned_part(count_of(chunk), element_bytes(), local_rank, segment_.size());
+  }
+  std::size_t offset_of(const Range& slice) const {
+    return static_cast<std::size_t>(slice.begin) * element_bytes();
+  }
+  std::size_t element_bytes() const { return size_of(values_.type); }
 
   bool entered_ = false;
   std::size_t chunk_ = 0;
@@ -190,7 +202,8 @@ class StagedReduce final : public LocalReduce {
 
 std::unique_ptr<Step> make_local_reduce(Segment& segment, const Descriptor& mine, Buffer values, ReduceOp op,
                                         Target target, const Label& where) {
-  if (values.bytes() <= kSlotBytes) {
+  const std::size_t slot_bytes = std::min(kSlotBytes, segment.chunk_bytes());
+  if (values.bytes() <= (mine.allocation != 0 ? kSharedSlotBytes : slot_bytes)) {
     return std::make_unique<SlotReduce>(segment, mine, values, op, target, where);
   }
   if (mine.allocation != 0) {

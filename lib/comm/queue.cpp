@@ -35,6 +35,11 @@ struct Queue::State {
   bool done(std::uint64_t sequence) const {
     return sequence < base || !entries[static_cast<std::size_t>(sequence - base)].operation;
   }
+  /// Where no thread drives, one thread at a time uses the queue: a lock would cost a tenth of a small
+  /// all_reduce.
+  std::unique_lock<std::mutex> lock() const {
+    return config.drive == Drive::thread ? std::unique_lock(mutex) : std::unique_lock(mutex, std::defer_lock);
+  }
   void throw_if_failed() const {
     if (failure) throw Error(*failure);
   }
@@ -149,15 +154,16 @@ void Queue::State::check_limits() {
 /// Polls without yielding for a moment where cores are plenty, then leaves the core to others between polls.
 void Queue::State::wait_inline(std::uint64_t sequence) {
   const std::int64_t spin_ns = static_cast<std::int64_t>(config.spin_s * 1e9);
-  std::int64_t spin_until_ns = spin_ns > 0 ? steady_ns() + spin_ns : 0;
+  std::int64_t spin_until_ns = 0;  // read late: short waits end before
+  bool spins = spin_ns > 0;
   for (int polls = 1; !done(sequence); ++polls) {
-    if (advance_all()) {
-      if (spin_ns > 0) spin_until_ns = steady_ns() + spin_ns;
-      continue;
-    }
-    if (spin_until_ns != 0) {
-      _mm_pause();
-      if (polls % kPollsPerClockRead == 0 && steady_ns() > spin_until_ns) spin_until_ns = 0;
+    if (advance_all()) continue;
+    if (spins) {
+      _mm_pause();  // also keeps the polls from slowing the write they wait for
+      if (polls % kPollsPerClockRead != 0) continue;
+      const std::int64_t now_ns = steady_ns();
+      if (spin_until_ns == 0) spin_until_ns = now_ns + spin_ns;
+      spins = now_ns < spin_until_ns;
       continue;
     }
     check_limits();
@@ -195,7 +201,7 @@ Queue::Queue(const QueueConfig& config, SpanSink& sink, Health& health)
 
 Queue::~Queue() {
   {
-    const std::lock_guard lock(state_->mutex);
+    const std::unique_lock lock = state_->lock();
     state_->stop = true;
   }
   state_->changed.notify_all();
@@ -204,7 +210,7 @@ Queue::~Queue() {
 
 Handle Queue::submit(std::unique_ptr<Operation> operation) {
   State& state = *state_;
-  const std::lock_guard lock(state.mutex);
+  const std::unique_lock lock = state.lock();
   state.throw_if_failed();
   const std::uint64_t sequence = state.base + state.entries.size();
   const void* lane = operation->lane();
@@ -223,7 +229,7 @@ Handle Queue::submit(std::unique_ptr<Operation> operation) {
 
 void Queue::progress() {
   State& state = *state_;
-  const std::lock_guard lock(state.mutex);
+  const std::unique_lock lock = state.lock();
   state.throw_if_failed();
   if (state.config.drive == Drive::thread || state.entries.empty()) return;
   const ScopedSpan span(state.sink, Phase::exposed_communication, "progress");
@@ -232,7 +238,7 @@ void Queue::progress() {
 
 void Queue::wait(std::uint64_t sequence) {
   State& state = *state_;
-  std::unique_lock lock(state.mutex);
+  std::unique_lock lock = state.lock();
   if (state.done(sequence)) return;
   state.throw_if_failed();
   const ScopedSpan span(state.sink, Phase::exposed_communication, "wait");
@@ -245,33 +251,36 @@ void Queue::wait(std::uint64_t sequence) {
 }
 
 void Queue::drain() {
-  std::unique_lock lock(state_->mutex);
-  const std::uint64_t first = state_->base;
-  const std::uint64_t last = first + state_->entries.size();
-  lock.unlock();
+  std::uint64_t first = 0;
+  std::uint64_t last = 0;
+  {
+    const std::unique_lock lock = state_->lock();
+    first = state_->base;
+    last = first + state_->entries.size();
+  }
   for (std::uint64_t sequence = first; sequence < last; ++sequence) wait(sequence);
 }
 
 bool Queue::idle() const {
-  const std::lock_guard lock(state_->mutex);
+  const std::unique_lock lock = state_->lock();
   return std::none_of(state_->entries.begin(), state_->entries.end(),
                       [](const Entry& entry) { return entry.operation != nullptr; });
 }
 
 bool Queue::failed() const {
-  const std::lock_guard lock(state_->mutex);
+  const std::unique_lock lock = state_->lock();
   return state_->failure.has_value();
 }
 
 void Queue::fail(std::string_view reason) {
-  const std::lock_guard lock(state_->mutex);
+  const std::unique_lock lock = state_->lock();
   state_->record_failure(
       Error(reason,
             {.subject = "communication", .advice = "see the earlier message", .code = ExitCode::lost_rank}));
 }
 
 bool Queue::done(std::uint64_t sequence) const {
-  const std::lock_guard lock(state_->mutex);
+  const std::unique_lock lock = state_->lock();
   return state_->done(sequence);
 }
 

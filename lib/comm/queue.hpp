@@ -38,7 +38,8 @@ struct QueueConfig {
   double spin_s = 0;       ///< Longest a wait may spin before it yields the core; 0 when cores are short.
 };
 
-/// The one ordered queue of communication of a rank. Thread-safe.
+/// The one ordered queue of communication of a rank. Thread-safe where a thread drives it; with inline_ one
+/// thread at a time uses it, which gradient hooks of CPU ranks do.
 class Queue {
  public:
   /// `health` tells when a peer is gone; both are borrowed and outlive the queue.

@@ -42,8 +42,6 @@ enum class OperationKind : std::uint8_t {
 /// Each step of an operation ends with post(); a rank may go on once all have posted as often as it has.
 class Segment {
  public:
-  static constexpr std::size_t kChunkBytes = std::size_t{256} << 10;
-
   /// Collective over `local`. Throws Error when the ranks cannot share memory.
   Segment(const Communicator& local, std::vector<int> world_ranks);
 
@@ -65,8 +63,10 @@ class Segment {
   /// Staging alternates between two halves. An operation finds the current half free, and leaves the turn at
   /// a half it did not use last: slow ranks may still read the other.
   void next_turn() { turn_ ^= 1U; }
-  std::byte* staging(int local_rank, unsigned later = 0) const;  ///< kChunkBytes of that rank.
-  std::byte* result(unsigned later = 0) const;                   ///< kChunkBytes that all share.
+  std::size_t chunk_bytes() const { return chunk_bytes_; }
+  std::byte* staging(int local_rank, unsigned later = 0) const;  ///< chunk_bytes() of that rank.
+  std::byte* result(int local_rank,
+                    unsigned later = 0) const;  ///< That rank's aligned_part of a reduced chunk.
 
   /// `bytes` for each rank that all can read. Collective and blocking. Id, or nothing without room.
   std::optional<std::uint16_t> allocate(const Communicator& local, std::size_t bytes);
@@ -88,6 +88,7 @@ class Segment {
   Line& line(int local_rank) const;
 
   int rank_;
+  std::size_t chunk_bytes_;
   std::vector<int> world_ranks_;
   SharedMemory memory_;
   std::uint64_t posted_ = 0;

@@ -1,6 +1,6 @@
 // Times all_reduce: every algorithm of dtrain beside MPI_Allreduce, in rounds that take turns, so that a busy
 // moment of the machine hits all alike. Prints one CSV line per size, contender and round.
-//   all_reduce_bench [--rounds 7] [--sizes 4096,262144,...] [--seconds 0.1] [--nodes 1]
+//   all_reduce_bench [--rounds 7] [--sizes 4096,262144,...] [--seconds 0.1] [--nodes 1] [--only auto]
 #include <fmt/core.h>
 #include <mpi.h>
 
@@ -28,6 +28,7 @@ using namespace dtrain;
 struct Settings {
   int rounds = 7;
   double seconds = 0.1;  ///< Of one contender in one round.
+  std::string only;      ///< One contender by name; empty: all.
   int nodes = 1;         ///< Invented ones: ranks of different ones exchange messages.
   std::vector<std::size_t> sizes = {4096, 262144, std::size_t{4} << 20, std::size_t{36} << 20};
 };
@@ -39,6 +40,7 @@ Settings read_settings(int argc, char** argv) {
     const std::string value = argv[i + 1];
     if (name == "--rounds") settings.rounds = std::stoi(value);
     if (name == "--seconds") settings.seconds = std::stod(value);
+    if (name == "--only") settings.only = value;
     if (name == "--nodes") settings.nodes = std::stoi(value);
     if (name != "--sizes") continue;
     settings.sizes.clear();
@@ -47,6 +49,8 @@ Settings read_settings(int argc, char** argv) {
   }
   return settings;
 }
+
+enum class Mode { repeated, refilled };
 
 struct Contender {
   std::string name;
@@ -64,26 +68,30 @@ class Bench {
     shared_ = groups_.world().allocate(bytes);
     ordinary_.assign(count, 0.0F);
     std::vector<Contender> contenders = make_contenders(count);
-    std::vector<std::int64_t> iterations;
-    for (const Contender& contender : contenders) {
-      check(contender, count);
-      iterations.push_back(agreed_iterations(contender));
-    }
-    for (int round = 0; round < settings_.rounds; ++round) {
-      for (std::size_t k = 0; k < contenders.size(); ++k) {
-        const double seconds = time_once(contenders[k], iterations[k]);
-        const double n = world_.size();
-        const double bus_gb_s = 2 * (n - 1) / n * static_cast<double>(bytes) / seconds * 1e-9;
-        if (world_.rank() == 0) {
-          fmt::print("{},{},{},{},{},{},{:.4f},{:.3f}\n", bytes, contenders[k].name, world_.size(),
-                     settings_.nodes, round, iterations[k], seconds * 1e6, bus_gb_s);
-        }
-      }
-    }
+    for (const Contender& contender : contenders) check(contender, count);
+    for (const Mode mode : {Mode::repeated, Mode::refilled}) run_rounds(contenders, mode, count);
     groups_.world().barrier().wait();  // nobody frees what a neighbour still reads
   }
 
  private:
+  void run_rounds(const std::vector<Contender>& contenders, Mode mode, std::size_t count) {
+    std::vector<std::int64_t> iterations;
+    for (const Contender& contender : contenders)
+      iterations.push_back(agreed_iterations(contender, mode, count));
+    const std::size_t bytes = count * sizeof(float);
+    const double n = world_.size();
+    for (int round = 0; round < settings_.rounds; ++round) {
+      for (std::size_t k = 0; k < contenders.size(); ++k) {
+        const double seconds = time_once(contenders[k], mode, count, iterations[k]);
+        const double bus_gb_s = 2 * (n - 1) / n * static_cast<double>(bytes) / seconds * 1e-9;
+        if (world_.rank() != 0) continue;
+        fmt::print("{},{},{},{},{},{},{},{:.4f},{:.3f}\n", bytes, contenders[k].name,
+                   mode == Mode::repeated ? "repeated" : "refilled", world_.size(), settings_.nodes, round,
+                   iterations[k], seconds * 1e6, bus_gb_s);
+      }
+    }
+  }
+
   std::vector<Contender> make_contenders(std::size_t count) {
     const auto shared = [this] { return static_cast<float*>(shared_->data()); };
     const auto ordinary = [this] { return ordinary_.data(); };
@@ -109,6 +117,8 @@ class Bench {
     add("hierarchical_plain", ordinary, comm::Algorithm::hierarchical);
     add("hierarchical", shared, comm::Algorithm::hierarchical);
     add("auto", shared, comm::Algorithm::automatic);
+    std::erase_if(contenders,
+                  [this](const Contender& c) { return !settings_.only.empty() && c.name != settings_.only; });
     return contenders;
   }
 
@@ -130,17 +140,31 @@ class Bench {
     groups_.world().barrier().wait();
   }
 
-  double time_once(const Contender& contender, std::int64_t iterations) {
+  /// Seconds per operation, the slowest rank's. Repeated: one after another on the same values, as
+  /// benchmarks of MPI do; caches then hold what each rank reads. Refilled: each rank has just written all of
+  /// its buffer, as backward does with gradients.
+  double time_once(const Contender& contender, Mode mode, std::size_t count, std::int64_t iterations) {
     for (int warm_up = 0; warm_up < 2; ++warm_up) contender.all_reduce();
     groups_.world().barrier().wait();
-    const double start_s = steady_s();
-    for (std::int64_t i = 0; i < iterations; ++i) contender.all_reduce();
-    return world_.max(steady_s() - start_s) / static_cast<double>(iterations);
+    double seconds = 0;
+    if (mode == Mode::repeated) {
+      const double start_s = steady_s();
+      for (std::int64_t i = 0; i < iterations; ++i) contender.all_reduce();
+      seconds = steady_s() - start_s;
+    }
+    for (std::int64_t i = 0; mode == Mode::refilled && i < iterations; ++i) {
+      std::fill_n(contender.values(), count, static_cast<float>(i % 8));
+      groups_.world().barrier().wait();
+      const double start_s = steady_s();
+      contender.all_reduce();
+      seconds += steady_s() - start_s;
+    }
+    return world_.max(seconds) / static_cast<double>(iterations);
   }
 
   /// The same number on every rank, for about `seconds` a round.
-  std::int64_t agreed_iterations(const Contender& contender) {
-    const double estimate_s = time_once(contender, 3);
+  std::int64_t agreed_iterations(const Contender& contender, Mode mode, std::size_t count) {
+    const double estimate_s = time_once(contender, mode, count, 3);
     const auto wanted = static_cast<std::int64_t>(settings_.seconds / std::max(estimate_s, 1e-7));
     return world_.max(std::clamp<std::int64_t>(wanted, 3, 200'000));
   }
@@ -188,7 +212,7 @@ int main(int argc, char** argv) {
       library = library.substr(0, library.find(','));
       fmt::print("# machine: {}, {} cores in rank 0's mask, load {} at the start, {}, {}\n", processor(),
                  cluster.ranks[0].cpus.size(), load(), library, utc_now());
-      fmt::print("bytes,contender,ranks,nodes,round,iterations,microseconds,bus_gb_per_s\n");
+      fmt::print("bytes,contender,mode,ranks,nodes,round,iterations,microseconds,bus_gb_per_s\n");
     }
     Bench bench(world, groups, settings);
     for (const std::size_t bytes : settings.sizes) bench.run_size(bytes);
