@@ -12,7 +12,7 @@ struct Environment {
   std::optional<int> launcher_rank;  ///< Of mpirun or srun's PMI; none when started by hand.
   int launcher_size = 1;             ///< Processes it started.
   bool fault_tolerant = false;       ///< mpirun --with-ft ulfm.
-  bool terminal = false;             ///< Standard output is one.
+  bool terminal = false;             ///< A person sees standard output as it is written.
 };
 
 Environment read_environment();

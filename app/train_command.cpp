@@ -67,6 +67,7 @@ ExitCode train_on(train::RunConfig config, const Environment& environment, comm:
   config.resolve(mpi.world_size());
   config.validate();
   const auto world = comm::Communicator::duplicate(MPI_COMM_WORLD);
+  config.output.terminal = environment.terminal;
   config.text = to_toml(config);  // before the default name: fed back, the file makes a run of its own
   if (config.output.name.empty()) config.output.name = world.broadcast(default_name(config, environment), 0);
   const Log log(mpi.world_rank(), config.output.quiet ? Log::Verbosity::quiet : Log::Verbosity::normal);

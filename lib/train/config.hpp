@@ -56,6 +56,7 @@ struct OutputConfig {
   bool trace = false;
   bool tensorboard = false;
   bool quiet = false;
+  bool terminal = false;  ///< A person watches: draw a progress line. Set by app.
 };
 
 /// All of a run's options. Filled in app/, resolved and validated once, and const from then on.

@@ -1,7 +1,6 @@
 #include "train/progress.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 
@@ -28,10 +27,6 @@ std::string progress_text(const ProgressState& state) {
   return fmt::format("epoch {}/{} [{}{}] {:3.0f} %  loss {:.4f}  {:.0f} samples/s  {} left", state.epoch,
                      state.epochs, std::string(filled, '#'), std::string(kBarWidth - filled, '.'), 100 * done,
                      state.loss, state.samples_per_s, duration(state.seconds_left));
-}
-
-ProgressLine::Style ProgressLine::style_for(std::FILE* out) {
-  return isatty(fileno(out)) != 0 ? Style::in_place : Style::none;
 }
 
 void ProgressLine::show(const ProgressState& state) {

@@ -20,14 +20,11 @@ struct ProgressState {
 /// `epoch 2/10 [####......] 45 %  loss 0.1234  12345 samples/s  0:03 left`; at most 100 columns.
 std::string progress_text(const ProgressState& state);
 
-/// The line on rank 0's terminal, redrawn in place at most ten times a second. Where standard output is no
-/// terminal nothing is drawn: plain lines per epoch say it all.
+/// The line on rank 0's terminal, redrawn in place at most ten times a second. Where no terminal is watched
+/// nothing is drawn: plain lines per epoch say it all.
 class ProgressLine {
  public:
   enum class Style { in_place, none };
-  /// The style fit for `out`: in place on a terminal.
-  static Style style_for(std::FILE* out);
-
   ProgressLine(std::FILE* out, Style style) : out_(out), style_(style) {}
   void show(const ProgressState& state);
   void clear();  ///< Before another line is printed.

@@ -116,8 +116,9 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
                 .learning_rate = config.optimizer.learning_rate,
                 .warmup_steps = config.optimizer.warmup_steps},
       outputs_(config, job, workload, recording.library, recording.trace, recording.start_s, log),
-      progress_(stdout, job.rank() == 0 && !config.output.quiet ? ProgressLine::style_for(stdout)
-                                                                : ProgressLine::Style::none),
+      progress_(stdout, job.rank() == 0 && config.output.terminal && !config.output.quiet
+                            ? ProgressLine::Style::in_place
+                            : ProgressLine::Style::none),
       total_steps_(config.epochs * pieces_.steps()) {
   if (config.limit_steps > 0) total_steps_ = std::min<std::int64_t>(total_steps_, config.limit_steps);
   parallel::broadcast_parameters(data_group_, parameters_.values());

@@ -22,13 +22,28 @@ TEST(ProgressTest, HoursAppearOnlyWhenThereAreSome) {
   EXPECT_NE(progress_text({.seconds_left = 7}).find(" 0:07 left"), std::string::npos);
 }
 
-TEST(ProgressTest, NothingIsDrawnWhereTheOutputIsNoTerminal) {
+TEST(ProgressTest, NothingIsDrawnWhereNoTerminalIsWatched) {
   std::FILE* file = std::tmpfile();
   ASSERT_NE(file, nullptr);
-  ProgressLine line(file, ProgressLine::style_for(file));
+  ProgressLine line(file, ProgressLine::Style::none);
   line.show({});
   line.clear();
   EXPECT_EQ(std::ftell(file), 0);
+  std::fclose(file);
+}
+
+TEST(ProgressTest, ClearingLeavesTheCursorOnAnEmptyLine) {
+  std::FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  ProgressLine line(file, ProgressLine::Style::in_place);
+  line.show({});
+  line.clear();
+  const auto length = static_cast<std::size_t>(std::ftell(file));
+  std::rewind(file);
+  std::string text(length, '\0');
+  ASSERT_EQ(std::fread(text.data(), 1, length, file), length);
+  EXPECT_NE(text.find("epoch 1/1"), std::string::npos);
+  EXPECT_TRUE(text.ends_with("\r\033[K"));
   std::fclose(file);
 }
 

@@ -15,7 +15,7 @@ from dtrain_run import run
 
 # 8192 synthetic samples in steps of 500: 17 steps, the last with 192 samples; 7 micro-batches of 71 or 72.
 COMMON = ["--global-batch", 500, "--micro-batches", 7, "--limit-steps", 20, "--epochs", 2, "--threads", 1,
-          "--optimizer", "sgd", "--momentum", 0.9, "--learning-rate", 0.05, "--schedule", "cosine", "--grad-clip", 1.0,
+          "--optimizer", "sgd", "--momentum", 0.9, "--learning-rate", 0.2, "--schedule", "cosine", "--grad-clip", 1.0,
           "--quiet"]
 
 
