@@ -13,6 +13,7 @@
 #include "core/error.hpp"
 #include "h5/attribute.hpp"
 #include "h5/file.hpp"
+#include "record/reserved_space.hpp"
 #include "record/table_file.hpp"
 
 namespace dtrain::record {
@@ -40,6 +41,7 @@ h5::File create_rank_file(const std::string& path) {
 /// All objects are made at once: a file with nothing dirty but rows can be read after kill -9.
 struct RankRecorder::LiveFile {
   h5::File file;
+  ReservedSpace space;
   TableFile epochs;
   TableFile steps;
   TableFile events;
@@ -47,6 +49,7 @@ struct RankRecorder::LiveFile {
 
   explicit LiveFile(const RankRecorderOptions& options)
       : file(create_rank_file(options.path)),
+        space(options.path),
         epochs(make_table<RankEpochRow>(file.id(), "epochs", kRowsPerChunk)),
         steps(make_table<StepRow>(file.id(), "steps", kStepRowsPerChunk)),
         events(make_table<EventRow>(file.id(), "events", kRowsPerChunk)),
@@ -59,12 +62,24 @@ struct RankRecorder::LiveFile {
     h5::flush(file);
   }
 
+  // All of the burst or, when the disk is full, nothing of it.
   void append(const Rows& rows) {
+    space.reserve(h5::file_bytes(file), bytes_of(rows));
     steps.append(rows.steps.data(), rows.steps.size());
     epochs.append(rows.epochs.data(), rows.epochs.size());
     events.append(rows.events.data(), rows.events.size());
     samples.append(rows.samples.data(), rows.samples.size());
     h5::flush(file);
+    space.trim(h5::file_bytes(file));
+  }
+
+  // What HDF5 may add for these rows: their bytes, a chunk begun in each table, and its own index.
+  static std::uint64_t bytes_of(const Rows& rows) {
+    constexpr std::uint64_t kIndexBytes = 64 << 10;
+    return (rows.steps.size() + kStepRowsPerChunk) * sizeof(StepRow) +
+           (rows.epochs.size() + kRowsPerChunk) * sizeof(RankEpochRow) +
+           (rows.events.size() + kRowsPerChunk) * sizeof(EventRow) +
+           (rows.samples.size() + kRowsPerChunk) * sizeof(SamplesRow) + kIndexBytes;
   }
 };
 

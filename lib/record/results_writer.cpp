@@ -106,17 +106,26 @@ void ResultsWriter::epoch(const EpochRow& row, std::span<const double> extra) {
           {.subject = results_path(folder_)});
   epochs_.push_back(row);
   epoch_extras_.insert(epoch_extras_.end(), extra.begin(), extra.end());
-  write(Status::running, "");
+  write_if_possible();
 }
 
 void ResultsWriter::test(const TestRow& row) {
   test_.push_back(row);
-  write(Status::running, "");
+  write_if_possible();
 }
 
 void ResultsWriter::finish(Status status) {
   write(status, utc_now());
   write_state(folder_, status);
+}
+
+void ResultsWriter::write_if_possible() {
+  try {
+    write(Status::running, "");
+    problem_.clear();
+  } catch (const Error& error) {
+    problem_ = error.what();
+  }
 }
 
 void ResultsWriter::write(Status status, const std::string& end_time_utc) {

@@ -44,7 +44,8 @@ class ResultsWriter {
 
   void topology(std::vector<TopologyRow> rows);  ///< Replaces all rows; written with the next change.
 
-  /// Appends a row of /epochs and writes the file. `extra` has one value per extra column.
+  /// Appends a row of /epochs and writes the file. `extra` has one value per extra column: throws Error
+  /// otherwise.
   void epoch(const EpochRow& row, std::span<const double> extra = {});
 
   /// The row of /test; writes the file.
@@ -57,7 +58,11 @@ class ResultsWriter {
 
   const std::string& folder() const { return folder_; }
 
+  /// Why the newest rows are not in the file; empty when they are.
+  const std::string& problem() const { return problem_; }
+
  private:
+  void write_if_possible();
   void write(Status status, const std::string& end_time_utc);
 
   h5::Library& library_;
@@ -68,6 +73,7 @@ class ResultsWriter {
   std::vector<EpochRow> epochs_;
   std::vector<double> epoch_extras_;  // [epochs, extra columns]
   std::vector<TestRow> test_;
+  std::string problem_;
 };
 
 /// For a run that ended without merging: copies or links its live rank files into results.h5 and sets

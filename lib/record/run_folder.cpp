@@ -1,5 +1,6 @@
 #include "record/run_folder.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -50,7 +51,8 @@ std::string rank_group(int rank) { return fmt::format("/ranks/{:05}", rank); }
 void create_run_folder(const std::string& folder) {
   std::error_code error;
   fs::create_directories(fs::path(folder) / "ranks", error);
-  if (!error && ::access(folder.c_str(), W_OK) != 0) error = std::error_code(errno, std::generic_category());
+  if (!error && ::faccessat(AT_FDCWD, folder.c_str(), W_OK, AT_EACCESS) != 0)
+    error = std::error_code(errno, std::generic_category());
   if (error) {
     throw usage_error("the run folder cannot be written (" + error.message() + ")", folder,
                       "name another place with --output, or get write permission for this one");

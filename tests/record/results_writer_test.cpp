@@ -1,7 +1,6 @@
 #include "record/results_writer.hpp"
 
 #include <gtest/gtest.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cmath>
@@ -11,6 +10,7 @@
 #include "core/error.hpp"
 #include "h5/attribute.hpp"
 #include "h5/file.hpp"
+#include "record/file_size_limit.hpp"
 #include "record/rank_recorder.hpp"
 #include "record/run_reader.hpp"
 #include "support/scratch_folder.hpp"
@@ -90,6 +90,24 @@ TEST_F(ResultsWriterTest, NothingIsLeftAside) {
   for (const auto& entry : fs::directory_iterator(run_)) names.push_back(entry.path().filename().string());
   std::sort(names.begin(), names.end());
   EXPECT_EQ(names, (std::vector<std::string>{"ranks", "results.h5", "state"}));
+}
+
+TEST_F(ResultsWriterTest, AFullDiskLeavesTheFileAsItWasAndTheNextChangeTriesAgain) {
+  ResultsWriter results(library_, run_, info());
+  results.epoch({.epoch = 1});
+  testing::internal::CaptureStderr();
+  for (const rlim_t bytes : {0, 500, 2000, 6000}) {
+    const test::FileSizeLimit full(bytes);
+    results.epoch({.epoch = 2});
+    EXPECT_NE(results.problem().find("results.h5"), std::string::npos) << results.problem();
+    EXPECT_THROW(results.finish(Status::completed), Error);
+  }
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "") << "HDF5 printed";
+  EXPECT_EQ(read().epochs.rows, 1U);
+  EXPECT_EQ(read_state(run_), Status::running);
+  results.epoch({.epoch = 3});
+  EXPECT_EQ(results.problem(), "");
+  EXPECT_EQ(read().epochs.rows, 6U);
 }
 
 TEST_F(ResultsWriterTest, AnEpochWithoutTheModelsOwnColumnsIsRefused) {
@@ -197,11 +215,24 @@ TEST_F(ResultsWriterTest, AnOutputFolderThatCannotBeMadeIsAUsageErrorThatNamesIt
 }
 
 TEST_F(ResultsWriterTest, AReadOnlyOutputFolderIsAUsageError) {
-  if (::geteuid() == 0) GTEST_SKIP() << "root may write everywhere";
-  fs::create_directories(folder_.file("runs"));
-  ::chmod(folder_.file("runs").c_str(), 0500);
-  EXPECT_THROW(create_run_folder(run_), Error);
-  ::chmod(folder_.file("runs").c_str(), 0700);
+  fs::create_directories(run_ + "/ranks");
+  fs::permissions(folder_.path(), fs::perms(0755));
+  fs::permissions(run_, fs::perms(0555));
+  constexpr uid_t kNobody = 65534;
+  const bool root = ::geteuid() == 0;  // who may write everywhere, so that another is to try
+  if (root) ASSERT_EQ(::seteuid(kNobody), 0);
+  std::string named;
+  ExitCode code = ExitCode::success;
+  try {
+    create_run_folder(run_);
+  } catch (const Error& error) {
+    named = error.subject();
+    code = error.code();
+  }
+  if (root) ASSERT_EQ(::seteuid(0), 0);
+  fs::permissions(run_, fs::perms(0755));
+  EXPECT_EQ(named, run_);
+  EXPECT_EQ(code, ExitCode::usage);
 }
 
 TEST(RunFolderTest, StateIsOneWordOnOneLine) {

@@ -1,0 +1,36 @@
+#include "record/reserved_space.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "core/error.hpp"
+
+namespace dtrain::record {
+
+ReservedSpace::ReservedSpace(const std::string& path)
+    : path_(path), descriptor_(::open(path.c_str(), O_WRONLY | O_CLOEXEC)) {
+  require(descriptor_ >= 0, std::string("cannot be opened (") + std::strerror(errno) + ")",
+          {.subject = path});
+}
+
+ReservedSpace::~ReservedSpace() { ::close(descriptor_); }
+
+void ReservedSpace::reserve(std::uint64_t file_bytes, std::uint64_t bytes) {
+  if (::fallocate(descriptor_, 0, static_cast<off_t>(file_bytes), static_cast<off_t>(bytes)) == 0) return;
+  const int reason = errno;
+  const bool full = reason == ENOSPC || reason == EDQUOT || reason == EFBIG;
+  if (!full) return;
+  trim(file_bytes);  // what it got of the room
+  throw Error(std::string("cannot grow (") + std::strerror(reason) + ")",
+              {.subject = path_, .advice = "free disk space; what was recorded before is kept"});
+}
+
+void ReservedSpace::trim(std::uint64_t file_bytes) {
+  // Room that is not given back only makes the file longer.
+  if (::ftruncate(descriptor_, static_cast<off_t>(file_bytes)) != 0) return;
+}
+
+}  // namespace dtrain::record

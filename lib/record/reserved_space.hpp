@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace dtrain::record {
+
+/// Asks the file system for room before a burst is written: HDF5, refused in the middle, leaves a file that
+/// it cannot open again, and everything recorded before would be lost with it.
+class ReservedSpace {
+ public:
+  /// Throws Error when the file cannot be opened.
+  explicit ReservedSpace(const std::string& path);
+  ~ReservedSpace();
+  ReservedSpace(const ReservedSpace&) = delete;
+  ReservedSpace& operator=(const ReservedSpace&) = delete;
+
+  /// Room for `bytes` more behind `file_bytes`. Throws Error when the disk is full; does nothing on a file
+  /// system that cannot reserve.
+  void reserve(std::uint64_t file_bytes, std::uint64_t bytes);
+
+  /// Gives back what lies behind `file_bytes`.
+  void trim(std::uint64_t file_bytes);
+
+ private:
+  std::string path_;
+  int descriptor_;
+};
+
+}  // namespace dtrain::record
