@@ -4,7 +4,8 @@
 #include <cstring>
 
 // GCC compiles the loop twice and picks at start; the bits do not depend on which.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)  // their runtime is not up when the choice is made
 #define DTRAIN_VECTOR_CLONES __attribute__((target_clones("avx2", "default")))
 #else
 #define DTRAIN_VECTOR_CLONES
