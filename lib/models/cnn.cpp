@@ -4,10 +4,11 @@
 
 #include "models/activation.hpp"
 #include "models/conv2d.hpp"
+#include "models/flatten.hpp"
 #include "models/linear.hpp"
 #include "models/losses.hpp"
+#include "models/max_pool2d.hpp"
 #include "models/options.hpp"
-#include "models/reshape.hpp"
 #include "models/shape.hpp"
 
 namespace dtrain::models {

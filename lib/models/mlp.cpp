@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include "models/activation.hpp"
+#include "models/flatten.hpp"
 #include "models/linear.hpp"
 #include "models/losses.hpp"
 #include "models/options.hpp"
-#include "models/reshape.hpp"
 #include "models/shape.hpp"
 
 namespace dtrain::models {

@@ -4,17 +4,9 @@
 
 namespace dtrain::models {
 
-/// [N, ...] -> [N, product of the rest], a view where the memory allows.
-class Flatten final : public Layer {
- public:
-  explicit Flatten(const std::string& name) : Layer(name) {}
-  Tensors forward(const Tensors& inputs, const Context& context) override;
-  std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
-  Cost cost(const std::vector<Shape>& inputs) const override;
-};
-
 /// Maximum over windows of `extent` x `extent`, moved by `extent`; a remainder is left out.
-/// [N, C, H, W] -> [N, C, H / extent, W / extent].
+/// [N, C, H, W] -> [N, C, H / extent, W / extent]. Windows of 2 x 2 on the CPU run on dtrain's own kernel,
+/// which keeps a byte per output for backward where LibTorch keeps the input and an int64.
 class MaxPool2d final : public Layer {
  public:
   MaxPool2d(const std::string& name, std::int64_t extent) : Layer(name), extent_(extent) {}

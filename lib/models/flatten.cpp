@@ -1,0 +1,20 @@
+#include "models/flatten.hpp"
+
+namespace dtrain::models {
+
+Tensors Flatten::forward(const Tensors& inputs, const Context& /*context*/) {
+  const at::Tensor& input = inputs.at(0);
+  if (input.dim() == 2) return {input};
+  return {input.reshape(output_shapes({input.sizes().vec()})[0])};
+}
+
+std::vector<Shape> Flatten::output_shapes(const std::vector<Shape>& inputs) const {
+  const Shape& shape = inputs.at(0);
+  std::int64_t features = 1;
+  for (std::size_t dim = 1; dim < shape.size(); ++dim) features *= shape[dim];
+  return {{shape.at(0), features}};
+}
+
+Cost Flatten::cost(const std::vector<Shape>& /*inputs*/) const { return {}; }
+
+}  // namespace dtrain::models

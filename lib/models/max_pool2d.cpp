@@ -1,0 +1,85 @@
+#include "models/max_pool2d.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/max_pool2d.h>
+#include <fmt/format.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "kernels/max_pool.hpp"
+#include "models/shape.hpp"
+
+namespace dtrain::models {
+namespace {
+
+kernels::PoolSize pool_size(at::IntArrayRef shape) {
+  return {static_cast<std::size_t>(shape[0] * shape[1]), static_cast<std::size_t>(shape[2]),
+          static_cast<std::size_t>(shape[3])};
+}
+
+template <class T>
+at::Tensor pool(const at::Tensor& input, const at::Tensor& which) {
+  at::Tensor output = at::empty(which.sizes(), input.options());
+  kernels::max_pool_2x2(output.data_ptr<T>(), which.data_ptr<std::uint8_t>(), input.const_data_ptr<T>(),
+                        pool_size(input.sizes()));
+  return output;
+}
+
+template <class T>
+at::Tensor unpool(const at::Tensor& gradient, const at::Tensor& which, at::IntArrayRef shape) {
+  at::Tensor result = at::empty(shape, gradient.options());
+  kernels::max_pool_2x2_backward(result.data_ptr<T>(), gradient.const_data_ptr<T>(),
+                                 which.const_data_ptr<std::uint8_t>(), pool_size(shape));
+  return result;
+}
+
+class MaxPool2x2 : public torch::autograd::Function<MaxPool2x2> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input) {
+    const at::Tensor which =
+        at::empty({input.size(0), input.size(1), input.size(2) / 2, input.size(3) / 2}, at::kByte);
+    context->saved_data["which"] = which;
+    context->saved_data["shape"] = input.sizes().vec();
+    return input.scalar_type() == at::kDouble ? pool<double>(input, which) : pool<float>(input, which);
+  }
+
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
+                                               const torch::autograd::tensor_list& gradients) {
+    const at::Tensor gradient = gradients[0].contiguous();
+    const at::Tensor which = context->saved_data["which"].toTensor();
+    const auto shape = context->saved_data["shape"].toIntVector();
+    return {gradient.scalar_type() == at::kDouble ? unpool<double>(gradient, which, shape)
+                                                  : unpool<float>(gradient, which, shape)};
+  }
+};
+
+bool fits_own_kernel(const at::Tensor& input) {
+  const auto type = input.scalar_type();
+  return input.is_cpu() && input.is_contiguous() && (type == at::kFloat || type == at::kDouble);
+}
+
+}  // namespace
+
+Tensors MaxPool2d::forward(const Tensors& inputs, const Context& /*context*/) {
+  const at::Tensor& input = inputs.at(0);
+  output_shapes({input.sizes().vec()});
+  if (extent_ == 2 && fits_own_kernel(input)) return {MaxPool2x2::apply(input)};
+  return {at::max_pool2d(input, extent_, extent_)};
+}
+
+std::vector<Shape> MaxPool2d::output_shapes(const std::vector<Shape>& inputs) const {
+  const Shape& shape = inputs.at(0);
+  if (shape.size() != 4 || shape[2] < extent_ || shape[3] < extent_) {
+    throw input_error(name(), fmt::format("[N, C, H, W] with H and W at least {}", extent_), shape);
+  }
+  return {{shape[0], shape[1], shape[2] / extent_, shape[3] / extent_}};
+}
+
+Cost MaxPool2d::cost(const std::vector<Shape>& inputs) const {
+  const double elements = element_count(inputs.at(0));
+  const double outputs = element_count(output_shapes(inputs)[0]);
+  constexpr double kIndexBytes = 8.0;  // LibTorch keeps the input and where each maximum was
+  const double kept = extent_ == 2 ? outputs : elements * 4.0 + outputs * kIndexBytes;
+  return {.flops = elements, .parameter_bytes = 0.0, .activation_bytes = kept};
+}
+
+}  // namespace dtrain::models
