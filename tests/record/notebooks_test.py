@@ -29,7 +29,7 @@ def main():
             environment["FIGURES"] = str(scratch / name)
             command = [sys.executable, "-m", "nbconvert", "--to", "notebook", "--execute", "--output-dir", folder,
                        str(pathlib.Path(sys.argv[2]) / f"{name}.ipynb")]
-            done = subprocess.run(command, env=environment, timeout=90, capture_output=True, text=True)
+            done = subprocess.run(command, env=environment, timeout=140, capture_output=True, text=True)
             assert done.returncode == 0, done.stderr
             drawn = {path.stem for path in (scratch / name).glob("*.png") if path.stat().st_size > 5000}
             assert drawn == figures, f"{name}: {drawn}"

@@ -102,10 +102,10 @@ void record_live(const std::string& folder) {
 
 void record_for_ever(const std::string& path) {
   h5::Library library;
-  RankRecorder recorder(library, {.path = path, .flush_interval_s = 0.1});
+  RankRecorder recorder(library, {.path = path, .flush_interval_s = 0.05});
   for (std::int64_t step = 1;; ++step) {
     recorder.step({.step = step, .epoch = 1, .loss = static_cast<double>(step)});
-    if (step % 1000 == 0) {
+    if (step % 200 == 0) {
       recorder.flush();
       const std::string line = std::to_string(step) + "\n";
       if (::write(STDOUT_FILENO, line.data(), line.size()) < 0)

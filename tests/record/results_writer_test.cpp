@@ -220,7 +220,7 @@ TEST_F(ResultsWriterTest, AReadOnlyOutputFolderIsAUsageError) {
   fs::permissions(run_, fs::perms(0555));
   constexpr uid_t kNobody = 65534;
   const bool root = ::geteuid() == 0;  // who may write everywhere, so that another is to try
-  if (root) ASSERT_EQ(::seteuid(kNobody), 0);
+  ASSERT_EQ(root ? ::seteuid(kNobody) : 0, 0);
   std::string named;
   ExitCode code = ExitCode::success;
   try {
@@ -229,7 +229,7 @@ TEST_F(ResultsWriterTest, AReadOnlyOutputFolderIsAUsageError) {
     named = error.subject();
     code = error.code();
   }
-  if (root) ASSERT_EQ(::seteuid(0), 0);
+  ASSERT_EQ(root ? ::seteuid(0) : 0, 0);
   fs::permissions(run_, fs::perms(0755));
   EXPECT_EQ(named, run_);
   EXPECT_EQ(code, ExitCode::usage);
