@@ -1,0 +1,122 @@
+"""dtrain beside PyTorch for one model: samples/s of training epochs, measured in turn in one run.
+
+Each round runs dtrain and a peer one after the other, for each peer; the ratio of a pair is theirs alone, so that a
+machine that slows down half-way slows both. Written to perf/results/training: every run as CSV, the ratios as a table.
+"""
+
+import argparse
+import csv
+import pathlib
+import statistics
+import sys
+import tempfile
+
+import random_images
+import runs
+
+# Ratio to reach against each peer (README.md, "What fast means", says for which layouts).
+TARGETS = {"mlp": {"tuned": 4.0, "best": 1.3, "tutorial": 10.0}, "cnn": {"tuned": 1.5, "best": 1.1, "tutorial": 3.0}}
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="perf/training.sh", description=__doc__)
+    parser.add_argument("model", choices=sorted(TARGETS))
+    parser.add_argument("--dataset", help="staged under the data root; default mnist for mlp, random images for cnn")
+    parser.add_argument("--data-root", type=pathlib.Path, default=runs.TOP / "data" / "staged")
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=3, help="of each run; the first is a warm-up")
+    parser.add_argument("--peer-samples", type=int, default=20000,
+                        help="a peer's epoch is cut to so many samples (in its favour: they fit the cache better)")
+    parser.add_argument("--out", type=pathlib.Path, default=runs.TOP / "perf" / "results" / "training")
+    arguments = parser.parse_args()
+    if arguments.pairs < 1 or arguments.epochs < 2:
+        parser.error("at least one pair and two epochs are needed")
+    return arguments
+
+
+def dataset_folder(arguments, scratch):
+    if arguments.model == "cnn" and not arguments.dataset:
+        folder = scratch / "random-images"
+        random_images.stage(folder)
+        return folder
+    folder = arguments.data_root / (arguments.dataset or "mnist")
+    if not (folder / "dataset.json").exists():
+        sys.exit(f"perf: {folder} is not staged; run data/fetch.sh {folder.name}, or name another --data-root")
+    return folder.resolve()
+
+
+def main():
+    arguments = parse()
+    with tempfile.TemporaryDirectory(prefix="dtrain-perf-") as scratch:
+        measure(arguments, pathlib.Path(scratch))
+
+
+def measure(arguments, scratch):
+    folder = dataset_folder(arguments, scratch)
+    ours = runs.dtrain_command(2, scratch, "run", "--model", arguments.model, "--dataset", folder, "--epochs",
+                               arguments.epochs)
+    common = ["--model", arguments.model, "--data", folder, "--samples", arguments.peer_samples, "--epochs",
+              arguments.epochs]
+    peers = {
+        "tuned, 2 ranks": runs.peer_command("ddp_tuned.py", 2, *common),
+        "tuned, 1 process x 2 threads": runs.peer_command("ddp_tuned.py", 1, *common, "--threads", 2),
+        "tutorial, 2 ranks": runs.peer_command("ddp_tutorial.py", 2, *common),
+    }
+    machine = runs.machine()
+    print(f"machine: {machine}", flush=True)
+    rows = []
+    for pair in range(1, arguments.pairs + 1):
+        for peer, command in peers.items():
+            runs.run(ours)
+            own_rate = runs.dtrain_rate(scratch / "run")
+            rate = runs.peer_rate(runs.run(command)[0])
+            rows.append({"pair": pair, "peer": peer, "dtrain_samples_per_s": round(own_rate, 1),
+                         "peer_samples_per_s": round(rate, 1), "ratio": round(own_rate / rate, 3)})
+            print(f"pair {pair}: dtrain {own_rate:,.0f}, {peer} {rate:,.0f} samples/s, ratio {own_rate / rate:.2f}",
+                  flush=True)
+    commands = {"dtrain": ours, **peers}
+    text = {who: runs.relative(command).replace(str(folder), folder.name).replace(str(scratch), "SCRATCH")
+            for who, command in commands.items()}
+    write(arguments, machine, text, rows, folder.name)
+
+
+def summary(rows, model):
+    """One line per comparison: medians and ranges; the best layout is the faster of the two tuned ones per pair."""
+    by_peer = {}
+    for row in rows:
+        by_peer.setdefault(row["peer"], []).append(row)
+    best = []
+    for two, one in zip(by_peer["tuned, 2 ranks"], by_peer["tuned, 1 process x 2 threads"]):
+        best.append(max(two, one, key=lambda row: row["peer_samples_per_s"]))
+    targets = {"tuned, 2 ranks": "tuned", "tutorial, 2 ranks": "tutorial"}
+    lines = ["| peer | dtrain samples/s | peer samples/s | ratio: median (range) | target |",
+             "| --- | --- | --- | --- | --- |"]
+    for peer, group in [*by_peer.items(), ("best tuned layout of each pair", best)]:
+        key = "best" if group is best else targets.get(peer)
+        target = f"{TARGETS[model][key]:g}" if key else ""
+        lines.append(f"| {peer} | {statistics.median(row['dtrain_samples_per_s'] for row in group):,.0f} "
+                     f"| {statistics.median(row['peer_samples_per_s'] for row in group):,.0f} "
+                     f"| {runs.median_and_range([row['ratio'] for row in group])} | {target} |")
+    return "\n".join(lines)
+
+
+def write(arguments, machine, commands, rows, dataset):
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    stem = f"{arguments.model}-{runs.today()}"
+    with open(arguments.out / f"{stem}.csv", "w", newline="", encoding="utf-8") as file:
+        file.write(f"# machine: {machine}\n")
+        for who, command in commands.items():
+            file.write(f"# {who}: {command}\n")
+        writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    table = summary(rows, arguments.model)
+    (arguments.out / f"{stem}.md").write_text(
+        f"# {arguments.model}: 2 ranks x 1 thread beside PyTorch\n\n`perf/training.sh {' '.join(sys.argv[1:])}`, dataset "
+        f"{dataset}, global batch 64, fp32, {len(rows) // 3} pairs per peer; epochs after the first.\n"
+        f"Machine: {machine}.\n\n{table}\n", encoding="utf-8")
+    print(f"\n{table}\n\nwritten: {arguments.out / stem}.csv and .md")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,117 @@
+"""Starts dtrain and its peers on this machine, one at a time or side by side, and reads what they measured."""
+
+import datetime
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+import h5py
+
+TOP = pathlib.Path(__file__).resolve().parents[2]
+PEERS = TOP / "perf" / "peers"
+RUN_LIMIT_S = 1200
+
+
+def machine():
+    """One line: a number without its machine is not a result."""
+    text = pathlib.Path("/proc/cpuinfo").read_text()
+    model = re.search(r"model name\s*:\s*(.*)", text)
+    load = os.getloadavg()
+    return (f"{model.group(1) if model else 'unknown CPU'}, {len(os.sched_getaffinity(0))} cores, "
+            f"load before the start {load[0]:.2f} {load[1]:.2f} {load[2]:.2f}, Python {sys.version.split()[0]}")
+
+
+def today():
+    return datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
+
+
+def environment():
+    """What all programs of a comparison get; PyTorch's own advice for several processes on one machine."""
+    values = {key: value for key, value in os.environ.items() if not key.startswith(("OMPI_COMM", "PMIX_", "SLURM_"))}
+    values["OMP_NUM_THREADS"] = "1"
+    return values
+
+
+def program():
+    path = pathlib.Path(os.environ.get("DTRAIN", TOP / "dtrain"))
+    if not path.exists():
+        sys.exit(f"perf: {path} is not there; run jobs/build.sh, or name a binary with DTRAIN=PATH")
+    return str(path)
+
+
+def run(command, cwd=TOP, limit_s=RUN_LIMIT_S):
+    """Standard output and wall seconds. Ends this program, showing the other's last words, when it failed."""
+    start = time.perf_counter()
+    done = subprocess.run(command, cwd=cwd, env=environment(), text=True, timeout=limit_s,
+                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    wall_s = time.perf_counter() - start
+    if done.returncode != 0:
+        sys.exit(f"perf: {' '.join(map(str, command))}\nended with {done.returncode}\n{done.stdout[-2000:]}\n"
+                 f"{done.stderr[-2000:]}")
+    return done.stdout, wall_s
+
+
+def run_side_by_side(commands, cwd=TOP, limit_s=RUN_LIMIT_S):
+    started = [subprocess.Popen(command, cwd=cwd, env=environment(), text=True, stdin=subprocess.DEVNULL,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT) for command in commands]
+    for command, process in zip(commands, started):
+        output, _ = process.communicate(timeout=limit_s)
+        if process.returncode != 0:
+            sys.exit(f"perf: {' '.join(map(str, command))}\nended with {process.returncode}\n{output[-2000:]}")
+
+
+def dtrain_command(ranks, output, name, *options, oversubscribe=False, core=None):
+    """`core`: the whole run on that core only, so that two runs do not choose the same one."""
+    command = ["taskset", "-c", str(core)] if core is not None else []
+    command += ["mpirun"]
+    if oversubscribe:
+        command += ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
+    elif core is not None:
+        command += ["--bind-to", "none"]
+    return command + ["-np", str(ranks), program(), *map(str, options), "--threads", "1", "--output", str(output),
+                      "--name", name, "--overwrite", "--quiet"]
+
+
+def epochs_table(folder):
+    """The table of all ranks' epochs of a finished run."""
+    state = (folder / "state").read_text().strip()
+    if state != "completed":
+        sys.exit(f"perf: {folder}: the run is {state}, not completed")
+    with h5py.File(folder / "results.h5", "r", locking=False) as file:
+        return file["epochs"][:]
+
+
+def dtrain_rate(folder):
+    """Median samples/s of the epochs after the first, which is the warm-up."""
+    return statistics.median(float(value) for value in epochs_table(folder)["samples_per_s"][1:])
+
+
+def peer_command(script, ranks, *options):
+    """One process needs no torchrun: then the script leaves DistributedDataParallel out."""
+    if ranks == 1:
+        return [sys.executable, str(PEERS / script), *map(str, options)]
+    return [shutil.which("torchrun") or "torchrun", "--standalone", "--nproc-per-node", str(ranks),
+            str(PEERS / script), *map(str, options)]
+
+
+def peer_rate(output):
+    rates = [float(value) for value in re.findall(r"samples_per_s=([0-9.]+)", output)]
+    return statistics.median(rates[1:])
+
+
+def relative(command):
+    """A command line as one would type it at the top of a checkout."""
+    text = " ".join(map(str, command)).replace(str(TOP) + "/", "").replace(sys.executable, "python")
+    torchrun = shutil.which("torchrun")
+    if torchrun:
+        text = text.replace(torchrun, "torchrun")
+    return text.replace(os.environ.get("DTRAIN", "./dtrain"), "./dtrain")
+
+
+def median_and_range(values, digits=2):
+    return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
