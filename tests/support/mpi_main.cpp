@@ -47,7 +47,8 @@ int main(int argc, char** argv) {
     MPI_Abort(MPI_COMM_WORLD, 1);
   }
   const auto& unit = *testing::UnitTest::GetInstance();
-  const bool all_skipped = unit.skipped_test_count() > 0 && unit.skipped_test_count() == unit.test_to_run_count();
+  const bool all_skipped =
+      unit.skipped_test_count() > 0 && unit.skipped_test_count() == unit.test_to_run_count();
   failed = max_over_ranks(failed);
   MPI_Finalize();
   if (failed != 0) return 1;
