@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/cuda_module.hpp"
 #include "comm/health.hpp"
 #include "comm/mpi_group.hpp"
 #include "core/error.hpp"
@@ -35,6 +36,17 @@ QueueConfig queue_config(const topology::Cluster& cluster, int rank, const CommC
   const int threads = config.threads_per_rank + (config.drive == Drive::thread ? 1 : 0);
   const bool cores_suffice = cluster.cores_per_rank(rank) >= threads;
   return {.drive = config.drive, .timeout_s = config.timeout_s, .spin_s = cores_suffice ? kLongestSpinS : 0};
+}
+
+/// NCCL where it was asked for, or where every rank has a GPU of its own.
+bool wants_nccl(const topology::Cluster& cluster, Backend backend) {
+  const auto has_gpu = [](const topology::RankPlace& place) { return place.gpu >= 0; };
+  const bool all_have = std::all_of(cluster.ranks.begin(), cluster.ranks.end(), has_gpu);
+  if (backend == Backend::nccl && !all_have) {
+    throw usage_error("NCCL carries GPU memory but this run computes on CPUs", "--comm-backend nccl",
+                      "add --device cuda, or use --comm-backend mpi");
+  }
+  return backend != Backend::mpi && all_have;
 }
 
 }  // namespace
@@ -64,6 +76,7 @@ struct Groups::State {
   Communicator world_comm;
   Communicator node_comm;
   Health health;
+  std::unique_ptr<CudaModule> cuda;  ///< With NCCL only; outlives the groups.
   std::unique_ptr<Group> world;
   std::unique_ptr<Group> data;
   std::unique_ptr<Group> pipe;
@@ -101,11 +114,26 @@ Groups make_groups(const Communicator& world, const topology::Cluster& cluster, 
           {.subject = "make_groups", .advice = "discover the cluster with this communicator"});
   const auto place = [&cluster](int rank) { return cluster.ranks[static_cast<std::size_t>(rank)]; };
   const int me = world.rank();
+  const bool nccl = wants_nccl(cluster, config.backend);
   auto state = std::make_unique<Groups::State>(world, cluster, config, sink);
+  if (nccl) {
+    state->cuda = std::make_unique<CudaModule>(config.cuda_module);
+    state->backend_name = state->cuda->nccl_description();
+  }
 
   // One order on every rank; the lowest member gives a group its color.
   const auto make = [&](const char* name, const std::vector<int>& ranks) -> std::unique_ptr<Group> {
     Communicator comm = world.split(ranks.front(), index_of(ranks, me));
+    if (nccl) {
+      const std::string_view group = name;
+      return state->cuda->make_nccl_group({.name = name,
+                                           .ranks = &comm,
+                                           .world_ranks = ranks,
+                                           .queue = &state->queue,
+                                           .device = place(me).gpu,
+                                           .point_to_point = group == "world" || group == "pipe",
+                                           .timeout_s = config.timeout_s});
+    }
     std::vector<int> nodes;
     for (const int rank : ranks) nodes.push_back(place(rank).node);
     return std::make_unique<MpiGroup>(name, std::move(comm), ranks, nodes, config.all_reduce, state->queue);

@@ -23,6 +23,7 @@ struct CommConfig {
   Drive drive = Drive::inline_;                 ///< Who moves the queue on; see queue.hpp.
   double timeout_s = 300;                       ///< Longest a started operation may take; 0: no limit.
   int threads_per_rank = 1;                     ///< Compute threads: decides whether waits may spin.
+  std::string cuda_module;                      ///< Path of libdtrain_cuda.so; empty: looked for.
   bool recovery = false;                        ///< MpiEnvironment::can_recover().
 
   void validate() const;  ///< Throws Error (exit code 2).

@@ -1,0 +1,85 @@
+#include "comm/cuda_module.hpp"
+
+#include <dlfcn.h>
+#include <fmt/core.h>
+
+#include <filesystem>
+#include <system_error>
+
+#include "core/error.hpp"
+
+namespace dtrain::comm {
+namespace {
+
+constexpr const char* kFile = "libdtrain_cuda.so";
+
+std::string find_module() {
+  std::error_code ignored;
+  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", ignored);
+  for (const char* folder : {".", "../lib", "../../lib"}) {
+    const std::filesystem::path candidate = program.parent_path() / folder / kFile;
+    if (std::filesystem::exists(candidate, ignored)) return candidate.lexically_normal();
+  }
+  return kFile;
+}
+
+std::string last_dl_error() {
+  const char* text = dlerror();
+  return text != nullptr ? text : "unknown reason";
+}
+
+}  // namespace
+
+std::string CudaModule::why_no_driver() {
+  void* const driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (driver == nullptr) return last_dl_error();
+  dlclose(driver);
+  return {};
+}
+
+CudaModule::CudaModule(const std::string& path) {
+  const std::string reason = why_no_driver();
+  if (!reason.empty()) {
+    throw usage_error(fmt::format("no CUDA driver: {}", reason), "--device cuda",
+                      "run where there is a GPU, or use --device cpu");
+  }
+  const std::string file = path.empty() ? find_module() : path;
+  handle_ = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (handle_ == nullptr) {
+    throw usage_error(fmt::format("the CUDA module cannot be opened: {}", last_dl_error()), "--device cuda",
+                      "build with DTRAIN_CUDA=ON, or use --device cpu");
+  }
+  using Check = const char* (*)();
+  const char* const problem = reinterpret_cast<Check>(symbol("dtrain_cuda_problem"))();
+  if (problem == nullptr) return;
+  throw usage_error(problem, nccl_description(), "let LD_LIBRARY_PATH lead to one libnccl only");
+}
+
+CudaModule::~CudaModule() {
+  if (handle_ != nullptr) dlclose(handle_);
+}
+
+void* CudaModule::symbol(const char* name) const {
+  void* const address = dlsym(handle_, name);
+  require(
+      address != nullptr, fmt::format("{} lacks {}", kFile, name),
+      {.subject = "--device cuda", .advice = "build program and module together", .code = ExitCode::usage});
+  return address;
+}
+
+std::string CudaModule::nccl_description() const {
+  using Describe = const char* (*)();
+  return reinterpret_cast<Describe>(symbol("dtrain_nccl_description"))();
+}
+
+int CudaModule::device_count() const {
+  using Count = int (*)();
+  return reinterpret_cast<Count>(symbol("dtrain_cuda_device_count"))();
+}
+
+std::unique_ptr<Group> CudaModule::make_nccl_group(const NcclGroupRequest& request) const {
+  using Make = Group* (*)(const NcclGroupRequest&);
+  return std::unique_ptr<Group>(reinterpret_cast<Make>(symbol("dtrain_make_nccl_group"))(request));
+}
+
+}  // namespace dtrain::comm

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/communicator.hpp"
+#include "comm/group.hpp"
+#include "comm/queue.hpp"
+
+namespace dtrain::comm {
+
+/// What a group over NCCL is made from.
+struct NcclGroupRequest {
+  std::string name;
+  const Communicator* ranks =
+      nullptr;  ///< The group's ranks, over which the id travels. Borrowed for the call.
+  std::vector<int> world_ranks;
+  Queue* queue = nullptr;       ///< Outlives the group.
+  int device = 0;               ///< CUDA's index of this rank's GPU.
+  bool point_to_point = false;  ///< send and receive need two communicators more.
+  double timeout_s = 300;       ///< Longest that making it may take.
+};
+
+/// The shared module with everything of CUDA. It is opened only when a GPU is asked for, because a process
+/// that links CUDA's libraries takes four times the memory of one that does not.
+class CudaModule {
+ public:
+  /// Opens `path` (empty: libdtrain_cuda.so beside the program, in ../lib, or where the loader looks).
+  /// Throws Error (exit code 2) that says what is missing: the driver, the module, or a libnccl of the
+  /// version it was built with.
+  explicit CudaModule(const std::string& path = {});
+  ~CudaModule();
+  CudaModule(const CudaModule&) = delete;
+  CudaModule& operator=(const CudaModule&) = delete;
+
+  /// Empty when the driver is there; otherwise why no GPU can be used.
+  static std::string why_no_driver();
+
+  std::string nccl_description() const;  ///< `nccl 2.28.9 (/path/libnccl.so.2)`.
+  int device_count() const;              ///< GPUs that this process sees.
+
+  /// Collective over the request's ranks. The module must outlive the group.
+  std::unique_ptr<Group> make_nccl_group(const NcclGroupRequest& request) const;
+
+ private:
+  void* symbol(const char* name) const;
+  void* handle_ = nullptr;
+};
+
+}  // namespace dtrain::comm

@@ -1,0 +1,59 @@
+// What the program finds in the shared module by name; comm/cuda_module.cpp is the other side.
+#include <dlfcn.h>
+#include <fmt/core.h>
+
+#include <memory>
+#include <string>
+
+#include "comm/cuda_module.hpp"
+#include "comm/nccl/cuda_check.hpp"
+#include "comm/nccl/nccl_group.hpp"
+
+namespace {
+
+std::string version_text(int code) {
+  return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
+}
+
+int loaded_version() {
+  int code = 0;
+  return ncclGetVersion(&code) == ncclSuccess ? code : 0;
+}
+
+}  // namespace
+
+extern "C" {
+
+/// `nccl VERSION (PATH)` of the library that was loaded.
+const char* dtrain_nccl_description() {
+  static const std::string text = [] {
+    Dl_info where{};
+    const bool known =
+        dladdr(reinterpret_cast<void*>(&ncclGetVersion), &where) != 0 && where.dli_fname != nullptr;
+    return fmt::format("nccl {} ({})", version_text(loaded_version()),
+                       known ? where.dli_fname : "unknown file");
+  }();
+  return text.c_str();
+}
+
+/// Why this NCCL cannot be used, or nullptr: it must be of the header's major version and not older.
+const char* dtrain_cuda_problem() {
+  static const std::string text = [] {
+    const int loaded = loaded_version();
+    if (loaded / 10000 == NCCL_MAJOR && loaded >= NCCL_VERSION_CODE) return std::string();
+    return fmt::format("libnccl {} was loaded but dtrain was built with {}", version_text(loaded),
+                       version_text(NCCL_VERSION_CODE));
+  }();
+  return text.empty() ? nullptr : text.c_str();
+}
+
+int dtrain_cuda_device_count() {
+  int count = 0;
+  return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
+}
+
+dtrain::comm::Group* dtrain_make_nccl_group(const dtrain::comm::NcclGroupRequest& request) {
+  return std::make_unique<dtrain::comm::NcclGroup>(request).release();
+}
+
+}  // extern "C"

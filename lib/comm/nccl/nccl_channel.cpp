@@ -1,0 +1,92 @@
+#include "comm/nccl/nccl_channel.hpp"
+
+#include <fmt/core.h>
+
+#include <chrono>
+#include <exception>
+#include <span>
+#include <thread>
+
+#include "comm/nccl/cuda_check.hpp"
+#include "core/clock.hpp"
+#include "core/error.hpp"
+
+namespace dtrain::comm {
+
+NcclChannel::NcclChannel(const Communicator& ranks, int device, double timeout_s) : device_(device) {
+  check_cuda(cudaSetDevice(device), fmt::format("cudaSetDevice({})", device));
+  ncclUniqueId id{};
+  if (ranks.rank() == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  ranks.broadcast_bytes(std::as_writable_bytes(std::span(&id, 1)), 0);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  check_nccl(ncclCommInitRankConfig(&comm_, ranks.size(), id, ranks.rank(), &config),
+             "ncclCommInitRankConfig");
+  const double limit_s = steady_s() + timeout_s;
+  try {
+    while (!settled()) {
+      require(timeout_s <= 0 || steady_s() < limit_s, fmt::format("not complete after {} s", timeout_s),
+              {.subject = "ncclCommInitRankConfig",
+               .advice = "check that all ranks reach one another, with NCCL_DEBUG=INFO",
+               .code = ExitCode::lost_rank});
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  } catch (...) {
+    abort();
+    throw;
+  }
+}
+
+NcclChannel::~NcclChannel() {
+  if (std::uncaught_exceptions() > 0) {
+    abort();
+  } else if (comm_ != nullptr && ncclCommFinalize(comm_) != ncclInvalidArgument) {
+    ncclResult_t state = ncclInProgress;
+    while (ncclCommGetAsyncError(comm_, &state) == ncclSuccess && state == ncclInProgress)
+      std::this_thread::yield();
+    ncclCommDestroy(comm_);
+  }
+  if (stream_ != nullptr) cudaStreamDestroy(stream_);
+}
+
+/// Whether the last call on the communicator has been taken over by the GPU.
+bool NcclChannel::settled() {
+  ncclResult_t state = ncclSuccess;
+  check_nccl(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError");
+  check_nccl(state, "NCCL");
+  return state != ncclInProgress;
+}
+
+bool NcclChannel::issue(std::uint64_t ticket,
+                        const std::function<ncclResult_t(ncclComm_t, cudaStream_t)>& call) {
+  if (ticket != issuing_) return false;
+  require(comm_ != nullptr, "the communicator was aborted",
+          {.subject = "NCCL", .advice = "see the earlier message", .code = ExitCode::lost_rank});
+  if (!called_) {
+    check_cuda(cudaSetDevice(device_), "cudaSetDevice");  // the driving thread may be another than the maker
+    check_nccl(call(comm_, stream_), "NCCL call");
+    called_ = true;
+  }
+  if (!settled()) return false;
+  called_ = false;
+  ++issuing_;
+  return true;
+}
+
+void NcclChannel::check_peers() {
+  if (comm_ == nullptr) return;
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = ncclCommGetAsyncError(comm_, &state);
+  if (asked == ncclSuccess && (state == ncclSuccess || state == ncclInProgress)) return;
+  abort();  // otherwise kernels of ours wait for the peer for ever
+  check_nccl(asked, "ncclCommGetAsyncError");
+  check_nccl(state, "NCCL");
+}
+
+void NcclChannel::abort() noexcept {
+  if (comm_ != nullptr) ncclCommAbort(comm_);
+  comm_ = nullptr;
+}
+
+}  // namespace dtrain::comm

@@ -1,0 +1,258 @@
+#include "comm/nccl/nccl_group.hpp"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "comm/group_arguments.hpp"
+#include "comm/nccl/cuda_check.hpp"
+#include "comm/nccl/cuda_event.hpp"
+#include "comm/operation.hpp"
+#include "core/error.hpp"
+
+namespace dtrain::comm {
+namespace {
+
+class DeviceBuffer final : public SharedBuffer {
+ public:
+  explicit DeviceBuffer(std::size_t bytes) : bytes_(bytes) {
+    if (bytes == 0) return;
+    check_cuda(cudaMalloc(&data_, bytes), fmt::format("cudaMalloc of {} bytes", bytes));
+    check_cuda(cudaMemset(data_, 0, bytes), "cudaMemset");
+  }
+  ~DeviceBuffer() override { cudaFree(data_); }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+  void* data() override { return data_; }
+  std::size_t bytes() const override { return bytes_; }
+
+ private:
+  std::size_t bytes_;
+  void* data_ = nullptr;
+};
+
+ncclDataType_t nccl_type(DataType type) {
+  switch (type) {
+    case DataType::float32:
+      return ncclFloat32;
+    case DataType::float64:
+      return ncclFloat64;
+    case DataType::bfloat16:
+      return ncclBfloat16;
+    case DataType::float16:
+      return ncclFloat16;
+    case DataType::int32:
+      return ncclInt32;
+    case DataType::int64:
+      return ncclInt64;
+  }
+  return ncclFloat32;
+}
+
+ncclRedOp_t nccl_op(ReduceOp op) {
+  if (op == ReduceOp::sum) return ncclSum;
+  return op == ReduceOp::max ? ncclMax : ncclMin;
+}
+
+/// The first result that is neither success nor "in progress".
+ncclResult_t worst(ncclResult_t first, ncclResult_t second) {
+  return first == ncclSuccess || first == ncclInProgress ? second : first;
+}
+
+using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
+
+/// Issues its call when its turn has come, then polls an event behind it: never blocks on the stream, where
+/// a dead peer would keep it for ever.
+class NcclOperation final : public Operation {
+ public:
+  NcclOperation(const Label& label, NcclChannel& channel, Call call, std::int64_t sent, std::int64_t received)
+      : label_(label), channel_(channel), call_(std::move(call)), ticket_(channel.take_ticket()) {
+    bytes_sent_ = sent;
+    bytes_received_ = received;
+    ready_.record(cudaStreamLegacy);
+  }
+
+  bool advance() override {
+    if (!issued_) {
+      issued_ = channel_.issue(ticket_, [this](ncclComm_t comm, cudaStream_t stream) {
+        ready_.make_wait(stream);
+        return call_(comm, stream);
+      });
+      if (!issued_) return false;
+      done_.record(channel_.stream());
+    }
+    if (done_.passed()) return true;
+    channel_.check_peers();
+    return false;
+  }
+
+  std::string_view name() const override { return label_.operation; }
+  std::string describe() const override { return label_.text() + " (NCCL)"; }
+
+ private:
+  Label label_;
+  NcclChannel& channel_;
+  Call call_;
+  std::uint64_t ticket_;
+  CudaEvent ready_;
+  CudaEvent done_;
+  bool issued_ = false;
+};
+
+}  // namespace
+
+NcclGroup::NcclGroup(const NcclGroupRequest& request)
+    : name_(request.name),
+      rank_(request.ranks->rank()),
+      world_ranks_(request.world_ranks),
+      queue_(*request.queue),
+      collectives_(*request.ranks, request.device, request.timeout_s),
+      token_(std::make_unique<DeviceBuffer>(sizeof(std::int32_t))) {
+  if (!request.point_to_point) return;
+  upward_ = std::make_unique<NcclChannel>(*request.ranks, request.device, request.timeout_s);
+  downward_ = std::make_unique<NcclChannel>(*request.ranks, request.device, request.timeout_s);
+}
+
+std::unique_ptr<SharedBuffer> NcclGroup::allocate(std::size_t bytes) {
+  return std::make_unique<DeviceBuffer>(bytes);
+}
+
+Handle NcclGroup::submit(std::string_view operation, NcclChannel& channel, Call call, std::int64_t sent,
+                         std::int64_t received) {
+  const Label label = {operation, name_, ++operations_};
+  check_cuda(cudaSetDevice(channel.device()), "cudaSetDevice");
+  return queue_.submit(std::make_unique<NcclOperation>(label, channel, std::move(call), sent, received));
+}
+
+Handle NcclGroup::all_reduce(Buffer values, ReduceOp op, Algorithm) {
+  check_arguments(*this, "all_reduce", values);
+  const std::int64_t moved = 2 * static_cast<std::int64_t>(values.bytes()) * (size() - 1) / size();
+  return submit(
+      "all_reduce", collectives_,
+      [values, op](ncclComm_t comm, cudaStream_t stream) {
+        return ncclAllReduce(values.data, values.data, values.count, nccl_type(values.type), nccl_op(op),
+                             comm, stream);
+      },
+      moved, moved);
+}
+
+Handle NcclGroup::reduce_scatter(Buffer input, Buffer output, ReduceOp op) {
+  check_arguments(*this, "reduce_scatter", input, output);
+  require_part(*this, "reduce_scatter", input, output);
+  const auto moved = static_cast<std::int64_t>(input.bytes() - output.bytes());
+  const bool even = input.count % static_cast<std::size_t>(size()) == 0;
+  return submit(
+      "reduce_scatter", collectives_,
+      [this, input, output, op, even](ncclComm_t comm, cudaStream_t stream) {
+        const ncclDataType_t type = nccl_type(input.type);
+        if (even)
+          return ncclReduceScatter(input.data, output.data, output.count, type, nccl_op(op), comm, stream);
+        ncclResult_t result = ncclGroupStart();  // NCCL's own wants equal parts
+        const std::vector<Buffer> parts = parts_of(input, size());
+        for (int root = 0; root < size(); ++root) {
+          const Buffer& part = parts[static_cast<std::size_t>(root)];
+          result = worst(
+              result, ncclReduce(part.data, output.data, part.count, type, nccl_op(op), root, comm, stream));
+        }
+        return worst(result, ncclGroupEnd());
+      },
+      moved, moved);
+}
+
+Handle NcclGroup::all_gather(Buffer input, Buffer output) {
+  check_arguments(*this, "all_gather", input, output);
+  require_part(*this, "all_gather", output, input);
+  const auto received = static_cast<std::int64_t>(output.bytes() - input.bytes());
+  const bool even = output.count % static_cast<std::size_t>(size()) == 0;
+  return submit(
+      "all_gather", collectives_,
+      [this, input, output, even](ncclComm_t comm, cudaStream_t stream) {
+        const ncclDataType_t type = nccl_type(input.type);
+        if (even) return ncclAllGather(input.data, output.data, input.count, type, comm, stream);
+        ncclResult_t result = ncclGroupStart();
+        const std::vector<Buffer> parts = parts_of(output, size());
+        for (int root = 0; root < size(); ++root) {
+          const Buffer& part = parts[static_cast<std::size_t>(root)];
+          const void* const from = root == rank() ? input.data : part.data;
+          result = worst(result, ncclBroadcast(from, part.data, part.count, type, root, comm, stream));
+        }
+        return worst(result, ncclGroupEnd());
+      },
+      received, received);
+}
+
+Handle NcclGroup::all_to_all(Buffer input, Buffer output) {
+  check_arguments(*this, "all_to_all", input, output);
+  require_blocks(*this, input, output);
+  const std::int64_t moved = static_cast<std::int64_t>(input.bytes()) * (size() - 1) / size();
+  return submit(
+      "all_to_all", collectives_,
+      [this, input, output](ncclComm_t comm, cudaStream_t stream) {
+        const std::vector<Buffer> out = parts_of(input, size());
+        const std::vector<Buffer> in = parts_of(output, size());
+        ncclResult_t result = ncclGroupStart();
+        for (int peer = 0; peer < size(); ++peer) {
+          const auto k = static_cast<std::size_t>(peer);
+          result =
+              worst(result, ncclSend(out[k].data, out[k].count, nccl_type(input.type), peer, comm, stream));
+          result =
+              worst(result, ncclRecv(in[k].data, in[k].count, nccl_type(input.type), peer, comm, stream));
+        }
+        return worst(result, ncclGroupEnd());
+      },
+      moved, moved);
+}
+
+Handle NcclGroup::broadcast(Buffer values, int root) {
+  check_arguments(*this, "broadcast", values);
+  require_peer(*this, "broadcast", root);
+  const auto bytes = static_cast<std::int64_t>(values.bytes());
+  return submit(
+      "broadcast", collectives_,
+      [values, root](ncclComm_t comm, cudaStream_t stream) {
+        return ncclBroadcast(values.data, values.data, values.count, nccl_type(values.type), root, comm,
+                             stream);
+      },
+      rank() == root ? bytes : 0, rank() == root ? 0 : bytes);
+}
+
+NcclChannel& NcclGroup::channel_between(int from, int to) {
+  const auto& channel = from < to ? upward_ : downward_;
+  require(channel != nullptr, "this group carries no single messages over NCCL",
+          {.subject = fmt::format("group {}", name_), .advice = "send through the group world or pipe"});
+  return *channel;
+}
+
+Handle NcclGroup::send(Buffer values, int to) {
+  check_arguments(*this, "send", values);
+  require_peer(*this, "send", to);
+  return submit(
+      "send", channel_between(rank(), to),
+      [values, to](ncclComm_t comm, cudaStream_t stream) {
+        return ncclSend(values.data, values.count, nccl_type(values.type), to, comm, stream);
+      },
+      static_cast<std::int64_t>(values.bytes()), 0);
+}
+
+Handle NcclGroup::receive(Buffer values, int from) {
+  check_arguments(*this, "receive", values);
+  require_peer(*this, "receive", from);
+  return submit(
+      "receive", channel_between(from, rank()),
+      [values, from](ncclComm_t comm, cudaStream_t stream) {
+        return ncclRecv(values.data, values.count, nccl_type(values.type), from, comm, stream);
+      },
+      0, static_cast<std::int64_t>(values.bytes()));
+}
+
+Handle NcclGroup::barrier() {
+  void* const token = token_->data();
+  return submit(
+      "barrier", collectives_,
+      [token](ncclComm_t comm, cudaStream_t stream) {
+        return ncclAllReduce(token, token, 1, ncclInt32, ncclMax, comm, stream);
+      },
+      0, 0);
+}
+
+}  // namespace dtrain::comm

@@ -1,0 +1,53 @@
+#include "comm/cuda_module.hpp"
+
+#include <dlfcn.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "comm/groups.hpp"
+#include "comm/job.hpp"
+#include "core/error.hpp"
+
+namespace dtrain::comm {
+namespace {
+
+using testing::HasSubstr;
+
+/// Works without a driver: the module itself, its libraries and the versions.
+TEST(CudaModuleTest, LoadsWithTheNcclItWasBuiltWith) {
+  void* const module = dlopen(DTRAIN_CUDA_MODULE, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(module, nullptr) << dlerror();
+  using Text = const char* (*)();
+  const auto problem = reinterpret_cast<Text>(dlsym(module, "dtrain_cuda_problem"));
+  const auto description = reinterpret_cast<Text>(dlsym(module, "dtrain_nccl_description"));
+  ASSERT_NE(problem, nullptr);
+  ASSERT_NE(description, nullptr);
+  EXPECT_NE(dlsym(module, "dtrain_make_nccl_group"), nullptr);
+  EXPECT_EQ(problem(), nullptr) << problem();
+  EXPECT_THAT(description(), HasSubstr("libnccl.so"));
+}
+
+TEST(CudaModuleTest, SaysWhatIsMissingWithoutADriver) {
+  if (CudaModule::why_no_driver().empty()) GTEST_SKIP() << "this machine has a driver";
+  try {
+    const CudaModule module(DTRAIN_CUDA_MODULE);
+    ADD_FAILURE() << "opened without a driver";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_THAT(error.what(), HasSubstr("libcuda.so.1"));
+    EXPECT_THAT(error.what(), HasSubstr("--device cpu"));
+  }
+}
+
+TEST(CudaModuleTest, RefusesNcclForARunOnCpus) {
+  try {
+    const Job job(1, {.backend = Backend::nccl});
+    ADD_FAILURE() << "made NCCL groups for CPUs";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_THAT(error.what(), HasSubstr("--comm-backend nccl"));
+  }
+}
+
+}  // namespace
+}  // namespace dtrain::comm
