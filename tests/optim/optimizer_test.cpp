@@ -101,7 +101,8 @@ TEST(OptimizerTest, ASliceIsUpdatedAsWithinTheWhole) {
 TEST(OptimizerTest, StateIsNamedAsTorchsAndRestoresTheRun) {
   const auto names = [](const OptimizerConfig& config) {
     std::vector<std::string> all;
-    for (const auto& state : make_optimizer(config, 4, at::kFloat)->state()) all.push_back(state.name);
+    const auto optimizer = make_optimizer(config, 4, at::kFloat);
+    for (const auto& state : optimizer->state()) all.push_back(state.name);
     return all;
   };
   EXPECT_EQ(names({.name = "sgd"}), std::vector<std::string>{});
