@@ -119,7 +119,7 @@ def main():
                        "| largest difference of a step's loss from 1 rank: first epoch | all epochs |",
                        "| --- | --- | --- | --- | --- | --- | --- |", *lines])
     (arguments.out / "README.md").write_text(
-        f"# The same training on 1, 2 and 4 ranks\n\n`perf/curves.sh {' '.join(sys.argv[1:])}` on {runs.today()}: mlp, "
+        f"# The same training on 1, 2 and 4 ranks\n\n`{' '.join(['perf/curves.sh', *sys.argv[1:]])}` on {runs.today()}: mlp, "
         f"{arguments.epochs} epochs, `--micro-batches 4 --seed 1`, fp32, one thread per rank; every "
         f"{arguments.record_steps}th step.\nMachine: {machine}.\nValidation accuracy to reach: {'; '.join(notes)}.\n\n"
         f"{table}\n\n![loss curves]({picture.name})\n", encoding="utf-8")

@@ -120,7 +120,7 @@ def write(arguments, machine, commands, rows):
         writer.writeheader()
         writer.writerows(rows)
     (arguments.out / f"{stem}.md").write_text(
-        f"# {arguments.model}: what parallelism costs\n\n`perf/efficiency.sh {' '.join(sys.argv[1:])}`, "
+        f"# {arguments.model}: what parallelism costs\n\n`{' '.join(['perf/efficiency.sh', *sys.argv[1:]])}`, "
         f"{arguments.dataset}, global batch {arguments.batch}, fp32, {arguments.pairs} pairs; epochs after the first.\n"
         f"Machine: {machine}.\n\n{table}\n", encoding="utf-8")
     print(f"\n{table}\n\nwritten: {arguments.out / stem}.csv and .md")
