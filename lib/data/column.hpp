@@ -24,6 +24,10 @@ class Column {
   /// Copies rows [first, first + count), which must exist. Thread-safe. Throws data_error.
   virtual void read(std::int64_t first, std::int64_t count, std::byte* out) const = 0;
 
+  /// Reads and verifies what is to be kept in memory; nothing for columns that keep nothing. Throws
+  /// data_error.
+  virtual void load() const {}
+
   /// Copies the given rows, one after another. Thread-safe. Throws data_error.
   virtual void gather(std::span<const std::int64_t> rows, std::byte* out) const;
 

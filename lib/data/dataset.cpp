@@ -72,6 +72,7 @@ std::shared_ptr<const SampleSource> Dataset::source(const std::string& split,
     const std::filesystem::path file = folder_ / shard.file;
     check_shard(file, {info_.name, split, first_sample, shard.samples}, *library_);
     columns.push_back(open_columns(file, arrays_of_task(info_.task), *library_, how));
+    for (const auto& column : columns.back()) column->load();
     first_sample += shard.samples;
   }
   if (shared) {

@@ -105,6 +105,12 @@ void FileColumn::read(std::int64_t first, std::int64_t count, std::byte* out) co
   }
 }
 
+void FileColumn::load() const {
+  if (kept_ == nullptr) return;
+  std::vector<std::byte> row(row_bytes());
+  for (std::int64_t first = 0; first < rows(); first += layout_.rows_per_chunk) read(first, 1, row.data());
+}
+
 void FileColumn::gather(std::span<const std::int64_t> rows, std::byte* out) const {
   const std::size_t bytes = row_bytes();
   if (kept_ != nullptr && unread_chunks_.load(std::memory_order_acquire) == 0) {

@@ -60,6 +60,7 @@ class FileColumn final : public Column {
 
   void read(std::int64_t first, std::int64_t count, std::byte* out) const override;
   void gather(std::span<const std::int64_t> rows, std::byte* out) const override;
+  void load() const override;
 
  private:
   /// Rows [first, first + count) of one chunk.

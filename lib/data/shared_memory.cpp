@@ -4,14 +4,17 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstring>
-#include <new>
+#include <memory>
 #include <optional>
 
 #include "core/error.hpp"
 #include "core/slice.hpp"
+#include "data/shared_error.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -67,47 +70,79 @@ void fill_part(const Column& column, const NodeTeam& team, std::byte* out) {
   column.read(part.begin, part.size(), out + static_cast<std::size_t>(part.begin) * column.row_bytes());
 }
 
+/// Where the first rank that fails says why. Zeros when it is new.
+struct Notice {
+  std::atomic<int> taken;
+  std::array<char, 4000> text;
+};
+
+/// Runs actions until one fails, and keeps its error.
+class Attempts {
+ public:
+  template <typename Action>
+  void run(Action&& action) {
+    if (failure_) return;
+    try {
+      action();
+    } catch (const Error& error) {
+      failure_ = error;
+    }
+  }
+  const std::optional<Error>& failure() const { return failure_; }
+
+ private:
+  std::optional<Error> failure_;
+};
+
+void post(const Error& error, Notice& notice) {
+  if (notice.taken.exchange(1) != 0) return;
+  const std::string text = error_to_text(error);
+  std::copy_n(text.begin(), std::min(text.size(), notice.text.size() - 1), notice.text.begin());
+}
+
 }  // namespace
 
 std::vector<std::shared_ptr<const Column>> in_node_memory(
     const std::vector<std::shared_ptr<const Column>>& columns, const std::string& name,
     const NodeTeam& team) {
   std::vector<std::size_t> begins;
-  std::size_t total = kAlignment;  // the first line counts the ranks that failed
+  std::size_t total = 0;
   for (const auto& column : columns) {
     begins.push_back(total);
-    total += aligned(static_cast<std::size_t>(column->rows()) * column->row_bytes());
+    total +=
+        aligned(std::max<std::size_t>(static_cast<std::size_t>(column->rows()) * column->row_bytes(), 1));
   }
   // Every rank reaches both barriers, whatever happens to it in between.
-  std::optional<Error> failure;
-  std::shared_ptr<Segment> segment;
-  const auto attempt = [&](auto&& action) {
-    try {
-      if (!failure) action();
-    } catch (const Error& error) {
-      failure = error;
-    }
-  };
+  const std::string notice_name = name + "-notice";
   const bool first = team.local_rank == 0;
-  if (first)
-    attempt([&] {
-      segment = std::make_shared<Segment>(name, total, true);
-      new (segment->data()) std::atomic<int>(0);
-    });
+  Attempts attempts;
+  std::unique_ptr<Segment> notices;
+  std::shared_ptr<Segment> segment;
+  if (first) {
+    attempts.run([&] { notices = std::make_unique<Segment>(notice_name, sizeof(Notice), true); });
+    attempts.run([&] { segment = std::make_shared<Segment>(name, total, true); });
+    if (attempts.failure() && notices) post(*attempts.failure(), *reinterpret_cast<Notice*>(notices->data()));
+  }
   wait_for_all(team);
-  if (!first) attempt([&] { segment = std::make_shared<Segment>(name, total, false); });
-  attempt([&] {
+  if (!first) {
+    attempts.run([&] { notices = std::make_unique<Segment>(notice_name, sizeof(Notice), false); });
+    attempts.run([&] { segment = std::make_shared<Segment>(name, total, false); });
+  }
+  attempts.run([&] {
     for (std::size_t i = 0; i < columns.size(); ++i)
       fill_part(*columns[i], team, segment->data() + begins[i]);
   });
-  auto* failed = segment ? reinterpret_cast<std::atomic<int>*>(segment->data()) : nullptr;
-  if (failure && failed != nullptr) failed->fetch_add(1);
+  auto* notice = notices ? reinterpret_cast<Notice*>(notices->data()) : nullptr;
+  if (attempts.failure() && notice != nullptr) post(*attempts.failure(), *notice);
   wait_for_all(team);
-  if (first) ::shm_unlink(name.c_str());
-  if (failure) throw *failure;
-  if (failed->load() > 0)
-    throw data_error("another rank of this node could not load its part", "--staging memory",
-                     "see that rank's message");
+  if (first) {
+    ::shm_unlink(name.c_str());
+    ::shm_unlink(notice_name.c_str());
+  }
+  if (notice != nullptr && notice->taken.load() != 0)
+    throw error_from_text(notice->text.data())
+        .value_or(data_error("another rank of this node failed", "--staging memory", kAdvice));
+  if (attempts.failure()) throw *attempts.failure();
   std::vector<std::shared_ptr<const Column>> shared;
   for (std::size_t i = 0; i < columns.size(); ++i)
     shared.push_back(std::make_shared<MemoryColumn>(columns[i]->type(), columns[i]->row_shape(),

@@ -24,8 +24,9 @@ struct ReadOptions {
   enum class Staging { none, memory };
   Staging staging = Staging::none;
   NodeTeam team;
-  /// A split up to this size keeps its verified chunks in the process's memory, which saves a system call per
-  /// sample; larger ones are read from the page cache.
+  /// A split up to this size is read and verified when it is opened and stays in the process's memory: damage
+  /// shows at the start, and a sample costs no system call. Larger ones are read from the page cache, each
+  /// chunk verified when it is first touched.
   std::size_t cache_bytes = std::size_t{256} << 20;
   /// Limit of a dataset that must be read whole because its layout cannot be read in place (compressed,
   /// chunked across samples, another number type).

@@ -1,10 +1,14 @@
 #include "data/staging.hpp"
 
+#include <fstream>
+#include <iterator>
 #include <optional>
+#include <string>
 #include <system_error>
 
 #include "core/error.hpp"
 #include "data/sha256.hpp"
+#include "data/shared_error.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -47,6 +51,14 @@ void copy_dataset(const Dataset& dataset, const fs::path& copy) {
   }
 }
 
+/// The failure of the rank that copies, for the others of its node: a file beside the copy.
+fs::path notice_beside(const fs::path& copy) { return copy.string() + ".failed"; }
+
+std::optional<Error> read_notice(const fs::path& copy) {
+  std::ifstream stream(notice_beside(copy));
+  return error_from_text({std::istreambuf_iterator<char>(stream), {}});
+}
+
 }  // namespace
 
 Dataset copy_to_local(const Dataset& dataset, const fs::path& directory, const NodeTeam& team,
@@ -55,19 +67,26 @@ Dataset copy_to_local(const Dataset& dataset, const fs::path& directory, const N
   // Two datasets of one name from two data roots get a folder each.
   const std::string version = sha256_of_file(dataset.folder() / "dataset.json").substr(0, 12);
   const fs::path copy = directory / (dataset.info().name + "-" + version);
+  const auto wait_for_all = [&] {
+    if (team.barrier) team.barrier();
+  };
   std::optional<Error> failure;
   if (team.local_rank == 0) {
     try {
       copy_dataset(dataset, copy);
     } catch (const Error& error) {
       failure = error;
+      std::ofstream(notice_beside(copy)) << error_to_text(error);
     }
   }
-  if (team.barrier) team.barrier();
-  if (failure) throw *failure;
-  if (!complete(copy, dataset.folder()))
-    throw data_error("the node-local copy failed on another rank", copy.string(), "see that rank's message");
-  return Dataset::open(copy, library);
+  wait_for_all();
+  if (!failure && complete(copy, dataset.folder())) return Dataset::open(copy, library);
+  if (!failure) failure = read_notice(copy);
+  wait_for_all();  // all have read it
+  std::error_code ignored;
+  if (team.local_rank == 0) fs::remove(notice_beside(copy), ignored);
+  throw failure.value_or(data_error("the node-local copy failed", copy.string(),
+                                    "free some space there, choose another folder, or use --staging none"));
 }
 
 }  // namespace dtrain::data

@@ -88,7 +88,22 @@ TEST_F(StagingTest, DamageMakesEveryRankOfTheNodeThrow) {
           dataset.source("train", {.staging = ReadOptions::Staging::memory, .team = team});
         }).what();
   });
-  EXPECT_THAT(words, ::testing::Contains(HasSubstr("is damaged")));
+  EXPECT_THAT(words, ::testing::Each(HasSubstr("is damaged")));
+  EXPECT_THAT(words, ::testing::Each(words[0]));  // so that it is printed once
+}
+
+TEST_F(StagingTest, AFailedLocalCopyMakesEveryRankThrowTheSame) {
+  const auto file = folder / "images/train-00001-of-00002.h5";
+  std::filesystem::resize_file(file, std::filesystem::file_size(file) - 1);
+  std::array<std::string, kRanks> words;
+  as_node(token, [&](const NodeTeam& team) {
+    const Dataset dataset = Dataset::open(folder / "images", library);
+    words[team.local_rank] =
+        error_of([&] { copy_to_local(dataset, folder / "local", team, library); }).what();
+  });
+  EXPECT_THAT(words, ::testing::Each(HasSubstr("train-00001-of-00002.h5: does not have the SHA-256")));
+  EXPECT_THAT(words, ::testing::Each(words[0]));
+  EXPECT_EQ(entries(folder / "local"), 1);  // no notice is left
 }
 
 TEST_F(StagingTest, TheLocalCopyIsMadeOnceAndUsedAgain) {
