@@ -71,8 +71,8 @@ std::string bytes_text(double bytes) {
   constexpr std::array<const char*, 5> kUnits = {"B", "KiB", "MiB", "GiB", "TiB"};
   if (std::isnan(bytes)) return "-";
   std::size_t i = 0;
-  for (; bytes >= 1000 && i + 1 < kUnits.size(); ++i) bytes /= 1024;
-  return fmt::format("{:.{}f} {}", bytes, i == 0 ? 0 : 1, kUnits[i]);
+  for (; bytes >= 999.5 && i + 1 < kUnits.size(); ++i) bytes /= 1024;
+  return fmt::format("{:.{}f} {}", bytes, i == 0 || bytes >= 99.95 ? 0 : 1, kUnits[i]);
 }
 
 std::string percent_text(double share) {

@@ -130,26 +130,25 @@ void print_ranks(const ReportedRun& run, std::ostream& out) {
   if (run.summary.by_rank.empty()) return;
   const bool steps = std::any_of(run.summary.by_rank.begin(), run.summary.by_rank.end(),
                                  [](const RankSummary& rank) { return rank.last_step > 0; });
-  std::vector<TextTable::Heading> headings = {{"rank"},
-                                              {"host", Align::left},
-                                              {"device", Align::left},
-                                              {"samples"},
-                                              {"train s"},
-                                              {"own s"},
-                                              {"valid. s"},
-                                              {"sent"},
-                                              {"received"},
-                                              {"peak memory"}};
-  if (steps) headings.push_back({"last step"});
-  TextTable table(std::move(headings));
+  // How far each came matters while a run lasts or after it broke off, its validation afterwards.
+  TextTable table({{"rank"},
+                   {"host", Align::left},
+                   {"device", Align::left},
+                   {"samples"},
+                   {"train s"},
+                   {"own s"},
+                   {steps ? "last step" : "valid. s"},
+                   {"sent"},
+                   {"received"},
+                   {"memory"}});
   for (const RankSummary& rank : run.summary.by_rank) {
-    table.row({std::to_string(rank.rank), clipped(rank.hostname, 16), clipped(rank.device, 7),
+    table.row({std::to_string(rank.rank), clipped(rank.hostname, 12), clipped(rank.device, 7),
                grouped_text(rank.samples), seconds_text(rank.train_time_s), seconds_text(rank.own_time_s()),
-               seconds_text(rank.validation_time_s), bytes_text(rank.bytes_sent),
-               bytes_text(rank.bytes_received), bytes_text(rank.peak_memory_bytes),
-               grouped_text(rank.last_step)});
+               steps ? grouped_text(rank.last_step) : seconds_text(rank.validation_time_s),
+               bytes_text(rank.bytes_sent), bytes_text(rank.bytes_received),
+               bytes_text(rank.peak_memory_bytes)});
   }
-  out << "ranks (own s: training without waiting for others)\n";
+  out << "ranks (own s: training without waiting for others; memory: at its peak)\n";
   table.print(out);
 }
 

@@ -286,6 +286,20 @@ TEST_F(ReportTest, BigNumbersStillFit) {
                  .samples_per_s = 9'999'999,
                  .model_flops_per_s = 9.87e17,
                  .learning_rate = 1.234e-05});
+  results.topology(
+      {{.rank = 12345, .hostname = "a-long-name-of-a-node.cluster.example.org", .device = "cuda:7"}});
+  {
+    RankRecorder recorder(library_, {.path = record::rank_path(run_, 12345), .rank = 12345});
+    recorder.step({.step = 99'999'999, .time_s = 1});
+    recorder.epoch({.epoch = 1000,
+                    .samples = 9'999'999,
+                    .train_time_s = 99'999,
+                    .bytes_sent = std::int64_t{987} << 40,
+                    .bytes_received = std::int64_t{987} << 40,
+                    .peak_memory_bytes = std::int64_t{999} << 30});
+    recorder.flush();
+    expect_narrow(text_of({.runs = {run_}}));  // while it lasts
+  }
   results.finish(Status::completed);
   expect_narrow(text_of({.runs = {run_}}));
   EXPECT_THAT(text_of({.runs = {run_, run_}, .csv = true}), HasSubstr("\n" + run_ + ",1000,"))
@@ -334,6 +348,8 @@ TEST(ReportTableTest, NumbersReadWell) {
   EXPECT_EQ(si_text(999.6), "1 k");
   EXPECT_EQ(bytes_text(3 << 20), "3.0 MiB");
   EXPECT_EQ(bytes_text(12), "12 B");
+  EXPECT_EQ(bytes_text(326.4 * (1 << 20)), "326 MiB");
+  EXPECT_EQ(bytes_text(1023 << 10), "1.0 MiB");
   EXPECT_EQ(percent_text(0.2604), "26.0 %");
   EXPECT_EQ(fixed_text(record::kNoValue, 2), "-");
   EXPECT_EQ(clipped("größer", 6), "größer");
