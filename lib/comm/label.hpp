@@ -1,7 +1,5 @@
 #pragma once
 
-#include <fmt/core.h>
-
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -14,7 +12,7 @@ struct Label {
   std::string_view group;      ///< Lives as long as the group.
   std::uint64_t number = 0;    ///< Counts the group's operations from 1.
 
-  std::string text() const { return fmt::format("{} number {} of group {}", operation, number, group); }
+  std::string text() const;  ///< `all_reduce number 12 of group data`.
 };
 
 }  // namespace dtrain::comm
