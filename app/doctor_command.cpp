@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <string>
 #include <string_view>
@@ -127,11 +128,17 @@ std::filesystem::path existing_part(std::filesystem::path path) {
   return path;
 }
 
+/// Asks by doing: permissions alone do not tell of read-only file systems, nor anything to root.
+bool can_make_folders_in(const std::filesystem::path& folder) {
+  std::string trial = (folder / ".dtrain-XXXXXX").string();
+  return mkdtemp(trial.data()) != nullptr && rmdir(trial.c_str()) == 0;
+}
+
 void show_folder(Findings& findings, std::string_view what, const std::string& folder,
                  std::string_view option) {
   const auto part = existing_part(folder);
-  const bool writable = std::filesystem::is_directory(part) && access(part.c_str(), W_OK | X_OK) == 0;
-  if (writable) return findings.good(what, fmt::format("{} is writable", folder));
+  if (std::filesystem::is_directory(part) && can_make_folders_in(part))
+    return findings.good(what, fmt::format("{} is writable", folder));
   findings.bad(what, fmt::format("{} is not writable", part.string()),
                fmt::format("name another folder with {}", option));
 }

@@ -18,7 +18,8 @@ if(EXISTS "${_deps}/system/usr")  # Debian packages unpacked without root by set
 endif()
 
 if(NOT MPI_HOME AND NOT MPI_CXX_COMPILER AND EXISTS "${DTRAIN_VENV}/bin/mpicxx")
-  set(MPI_HOME "${DTRAIN_VENV}")
+  # Cached: once MPI_CXX_COMPILER is found this branch is not taken again, and the installed package names MPI_HOME.
+  set(MPI_HOME "${DTRAIN_VENV}" CACHE PATH "The MPI installation to use")
 endif()
 set(MPI_CXX_SKIP_MPICXX ON)  # Open MPI 4.1 pulls in its C++ bindings otherwise
 find_package(MPI REQUIRED COMPONENTS CXX)

@@ -139,6 +139,7 @@ void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<Eva
                    .samples_per_s = samples_per_s,
                    .model_flops_per_s = samples_per_s * flops_per_sample_,
                    .learning_rate = sums.learning_rate});
+  warn_of_lost_results();
   if (tensorboard_) {
     tensorboard_->scalar("train/loss", epoch, total.loss);
     tensorboard_->scalar("train/accuracy", epoch, total.accuracy);
@@ -155,6 +156,12 @@ void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<Eva
     line += fmt::format(" accuracy {:.4f}", total_validation.accuracy);
   }
   log_.info(line + fmt::format("  {:.2f} s  {:.0f} samples/s", train_time_s, samples_per_s));
+}
+
+void RunOutputs::warn_of_lost_results() {
+  if (warned_ || results_->problem().empty()) return;
+  warned_ = true;
+  log_.warn("results.h5 is not up to date: " + results_->problem());
 }
 
 void RunOutputs::save_checkpoints(const SavedState& last, const SavedState& best) {
@@ -177,6 +184,7 @@ void RunOutputs::test(const EvaluationResult& result, const checkpoint::Checkpoi
                   .samples = result.total.samples,
                   .time_s = result.time_s,
                   .checkpoint = folder});
+  warn_of_lost_results();
   std::string line = fmt::format("test       loss {:.4f}", result.total.loss);
   if (scoring_ == Scoring::loss_and_accuracy) line += fmt::format(" accuracy {:.4f}", result.total.accuracy);
   log_.info(line + fmt::format("  (epoch {}, {})", best.epoch, folder));

@@ -56,6 +56,7 @@ class RunOutputs {
   void complete();
 
  private:
+  void warn_of_lost_results();  // rank 0: once, when the disk is full
   std::string checkpoints() const { return folder_ + "/checkpoints"; }
 
   const RunConfig& config_;
@@ -66,6 +67,7 @@ class RunOutputs {
   std::string folder_;
   double flops_per_sample_;
   Scoring scoring_;
+  bool warned_ = false;
   record::RankRecorder recorder_;
   std::unique_ptr<record::ResultsWriter> results_;          // rank 0
   std::unique_ptr<record::TensorBoardWriter> tensorboard_;  // rank 0, when asked for
