@@ -38,13 +38,12 @@ def parse():
     return arguments
 
 
-def first_step_s(command, folder, start_of_rest):
+def first_step_s(command, folder):
     """Seconds from the command to the end of the first step: the wall time less what the trace shows after it, so
     that all that the trace does not show (the exit) still counts against dtrain."""
     _, wall_s = runs.run(command)
     spans = [event for event in json.loads((folder / "trace.json").read_text())["traceEvents"] if event["ph"] == "X"]
-    step_end = min(max(event["ts"] + event["dur"] for event in spans
-                       if event["cat"] == start_of_rest and event["pid"] == rank) for rank in (0, 1))
+    step_end = max(event["ts"] + event["dur"] for event in spans if event["cat"] == "optimizer")
     last_end = max(event["ts"] + event["dur"] for event in spans)
     return wall_s - (last_end - step_end) * 1e-6
 
@@ -91,7 +90,7 @@ def measure(arguments, scratch):
         runs.run(two)
         note("8 ranks over 2", pair, slow, statistics.median(runs.epochs_table(scratch / "two")["train_time_s"][1:]))
 
-        note("first step", pair, first_step_s(one_step, scratch / "first", "optimizer"),
+        note("first step", pair, first_step_s(one_step, scratch / "first"),
              torchrun_first_step_s(torch_step))
 
     texts = [runs.relative(command).replace(str(scratch), "SCRATCH").replace(str(arguments.folder), arguments.dataset)
