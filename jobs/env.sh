@@ -21,7 +21,8 @@ _dtrain_prepend() { # FOLDER: first in PATH, once
 _dtrain_mpi=$(sed -n 's/^MPI_HOME=//p' "$_dtrain_deps/choices.env" 2>/dev/null)
 [ ! -d "$_dtrain_deps/system/usr/bin" ] || _dtrain_prepend "$_dtrain_deps/system/usr/bin"
 [ ! -d "$_dtrain_deps/venv/bin" ] || _dtrain_prepend "$_dtrain_deps/venv/bin"
-[ -z "$_dtrain_mpi" ] || _dtrain_prepend "$_dtrain_mpi/bin"
+# Only where it is not the first already: /usr/bin must not hide the Python of the venv.
+[ -z "$_dtrain_mpi" ] || [ "$(command -v mpirun)" = "$_dtrain_mpi/bin/mpirun" ] || _dtrain_prepend "$_dtrain_mpi/bin"
 export PATH
 command -v mpirun >/dev/null 2>&1 ||
   echo "jobs/env.sh: no mpirun in $_dtrain_deps; run jobs/setup.sh, or set DTRAIN_DEPS" >&2
