@@ -10,7 +10,8 @@ namespace dtrain::kernels {
 namespace {
 
 TEST(MaxPoolTest, TakesTheLargestOfEachWindowAndSendsItsGradientBack) {
-  for (const PoolSize& size : {PoolSize{2, 4, 28}, {3, 5, 7}, {1, 2, 2}, {2, 14, 37}}) {
+  for (const PoolSize& size :
+       {PoolSize{2, 4, 28}, {3, 5, 7}, {1, 2, 2}, {2, 14, 37}, {1, 2, 16}, {2, 4, 34}}) {
     const std::size_t rows = size.height / 2;
     const std::size_t columns = size.width / 2;
     std::vector<float> input(size.planes * size.height * size.width);
@@ -38,16 +39,22 @@ TEST(MaxPoolTest, TakesTheLargestOfEachWindowAndSendsItsGradientBack) {
   }
 }
 
-TEST(MaxPoolTest, NotANumberWins) {
+template <class T>
+void expect_nan_wins() {
   for (std::size_t place = 0; place < 4; ++place) {
-    std::vector<double> input = {1, 2, 3, 4};
-    input[place] = std::numeric_limits<double>::quiet_NaN();
-    double out = 0.0;
+    std::vector<T> input = {1, 2, 3, 4};
+    input[place] = std::numeric_limits<T>::quiet_NaN();
+    T out = 0;
     std::uint8_t which = 9;
     max_pool_2x2(&out, &which, input.data(), {1, 2, 2});
     EXPECT_TRUE(std::isnan(out)) << place;
     EXPECT_EQ(which, place);
   }
+}
+
+TEST(MaxPoolTest, NotANumberWins) {
+  expect_nan_wins<float>();
+  expect_nan_wins<double>();
 }
 
 }  // namespace
