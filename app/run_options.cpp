@@ -138,12 +138,12 @@ std::vector<Option> declare() {
 
   group = "Where it runs";
   add(
-      "device", "auto|cpu|cuda", "what computes", "", [](auto& c) -> auto& { return c.device; });
+      "device", "auto|cpu", "what computes", "", [](auto& c) -> auto& { return c.device; });
   add(
       "threads", "N", "compute threads per rank; 0: from the affinity mask", "",
       [](auto& c) -> auto& { return c.threads; });
   add(
-      "comm-backend", "auto|mpi|nccl", "what carries the data between ranks", "",
+      "comm-backend", "auto|mpi", "what carries the data between ranks", "",
       [](auto& c) -> auto& { return c.comm.backend; });
   add(
       "all-reduce", "NAME", "auto, mpi, ring, tree or hierarchical", "",

@@ -44,11 +44,11 @@ void check_one_of(const std::string& value, const std::array<std::string_view, N
 constexpr std::uint64_t kLargestSeed = std::numeric_limits<std::int64_t>::max();
 constexpr std::array<std::string_view, 1> kStrategies = {"ddp"};
 constexpr std::array<std::string_view, 2> kPrecisions = {"fp32", "fp64"};
-constexpr std::array<std::string_view, 3> kDevices = {"auto", "cpu", "cuda"};
+constexpr std::array<std::string_view, 2> kDevices = {"auto", "cpu"};
 constexpr std::array<std::string_view, 3> kOptimizers = {"sgd", "adam", "adamw"};
 constexpr std::array<std::string_view, 6> kSchedules = {"constant",  "step",   "cosine",
                                                         "one_cycle", "linear", "wsd"};
-constexpr std::array<std::string_view, 3> kBackends = {"auto", "mpi", "nccl"};
+constexpr std::array<std::string_view, 2> kBackends = {"auto", "mpi"};
 constexpr std::array<std::string_view, 5> kAllReduces = {"auto", "mpi", "ring", "tree", "hierarchical"};
 
 void validate_batch(const RunConfig& config) {
@@ -81,9 +81,8 @@ void validate_optimizer(const OptimizerConfig& optimizer) {
 
 void validate_comm(const RunConfig& config) {
   const CommConfig& comm = config.comm;
+  check(comm.backend != "nccl", "training with NCCL is not available in this version", "--comm-backend", "use mpi");
   check_one_of(comm.backend, kBackends, "--comm-backend");
-  check(comm.backend != "nccl" || config.device != "cpu", "nccl moves memory of GPUs", "--comm-backend",
-        "use mpi with --device cpu");
   check_one_of(comm.all_reduce, kAllReduces, "--all-reduce");
   check_not_negative(comm.bucket_mb, "--bucket-mb");
   check(comm.bucket_mb <= 4096.0, fmt::format("{} MiB is too large", comm.bucket_mb), "--bucket-mb",
@@ -127,6 +126,7 @@ void RunConfig::validate() const {
   validate_batch(*this);
   validate_optimizer(optimizer);
   check_one_of(precision, kPrecisions, "--precision");
+  check(device != "cuda", "training on GPUs is not available in this version", "--device", "use cpu");
   check_one_of(device, kDevices, "--device");
   check_at_least(threads, 0, "--threads");
   check(seed <= kLargestSeed, fmt::format("{} is too large", seed), "--seed",

@@ -41,7 +41,7 @@ struct OptimizerConfig {
 
 /// How ranks talk.
 struct CommConfig {
-  std::string backend = "auto";     ///< `auto`, `mpi` or `nccl`.
+  std::string backend = "auto";     ///< `auto` or `mpi`.
   std::string all_reduce = "auto";  ///< `auto`, `mpi`, `ring`, `tree` or `hierarchical`.
   double bucket_mb = 0.0;           ///< Size of a gradient bucket, in 2^20 bytes; 0: chosen.
   double watchdog_s = 300.0;        ///< Seconds a collective may take before the run gives up.
@@ -74,7 +74,7 @@ struct RunConfig {
   int epochs = 0;                  ///< By model.
   int limit_steps = 0;             ///< Steps after which the run ends, in all; 0: no limit.
   std::string precision = "fp32";  ///< `fp32` or `fp64`.
-  std::string device = "auto";     ///< `auto`, `cpu` or `cuda`.
+  std::string device = "auto";     ///< `auto` or `cpu`.
   int threads = 0;                 ///< Per rank; 0: from the affinity mask.
   std::uint64_t seed = 1;
   bool dry_run = false;

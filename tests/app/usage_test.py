@@ -12,6 +12,10 @@ class UsageTest(ProgramTest):
     def test_mesh_with_an_axis_of_later_versions(self):
         self.refuse(2, ["--mesh", "pipe", "not available in this version"], "--mesh", "data=1,pipe=2", ranks=2)
 
+    def test_gpus_are_refused_by_name_until_they_are_built(self):
+        self.refuse(2, ["--device", "GPUs", "not available in this version"], "--device", "cuda", ranks=2)
+        self.refuse(2, ["--comm-backend", "NCCL", "not available in this version"], "--comm-backend", "nccl", ranks=2)
+
     def test_batch_without_samples(self):
         self.refuse(2, ["--global-batch", "use 1 or more"], "--global-batch", "0", ranks=2)
 
