@@ -88,6 +88,7 @@ class InPlaceReduce final : public LocalReduce {
   bool advance() override {
     if (state_ == State::before) {
       segment_.enter(mine_);
+      slice_ = aligned_part(values_.count, size_of(values_.type), segment_.rank(), segment_.size());
       state_ = State::entering;
     }
     if (!segment_.all_posted()) return false;
@@ -105,22 +106,22 @@ class InPlaceReduce final : public LocalReduce {
 
   void reduce_slice() {
     const std::size_t size = size_of(values_.type);
-    const Range slice = aligned_part(values_.count, size, segment_.rank(), segment_.size());
     const std::span<void*> buffers = segment_.pointers();
     for (int peer = 0; peer < segment_.size(); ++peer) {
       const Descriptor& theirs = segment_.descriptor(peer);
       const auto id = static_cast<std::uint16_t>(theirs.allocation - 1);
       buffers[static_cast<std::size_t>(peer)] =
-          segment_.address(id, peer, theirs.offset + static_cast<std::size_t>(slice.begin) * size);
+          segment_.address(id, peer, theirs.offset + static_cast<std::size_t>(slice_.begin) * size);
     }
     if (target_ == Target::everyone) {
-      reduce_among(buffers, size_of_range(slice), values_.type, op_);
+      reduce_among(buffers, size_of_range(slice_), values_.type, op_);
     } else {
-      reduce_to(buffers[0], buffers, size_of_range(slice), values_.type, op_);
+      reduce_to(buffers[0], buffers, size_of_range(slice_), values_.type, op_);
     }
   }
 
   State state_ = State::before;
+  Range slice_;  ///< Worked out while the others arrive.
 };
 
 /// Ordinary memory: chunk after chunk is copied into the segment, reduced there by slices, and copied out.
