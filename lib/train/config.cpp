@@ -81,7 +81,8 @@ void validate_optimizer(const OptimizerConfig& optimizer) {
 
 void validate_comm(const RunConfig& config) {
   const CommConfig& comm = config.comm;
-  check(comm.backend != "nccl", "training with NCCL is not available in this version", "--comm-backend", "use mpi");
+  check(comm.backend != "nccl", "training with NCCL is not available in this version", "--comm-backend",
+        "use mpi");
   check_one_of(comm.backend, kBackends, "--comm-backend");
   check_one_of(comm.all_reduce, kAllReduces, "--all-reduce");
   check_not_negative(comm.bucket_mb, "--bucket-mb");
