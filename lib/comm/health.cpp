@@ -148,7 +148,7 @@ void Health::throw_lost(int world_rank) {
   report_failure(world_rank);
   throw Error(fmt::format("rank {} is gone", world_rank),
               {.subject = "communication",
-               .advice = "look at its own output, and start again from the newest checkpoint",
+               .advice = "look at its own output, and start the run again with --overwrite",
                .code = ExitCode::lost_rank});
 }
 

@@ -33,7 +33,7 @@ void check_mpi(int code, std::string_view call) {
   if (says_process_failed(error_class)) {
     throw Error(problem,
                 {.subject = std::string(call),
-                 .advice = "look at the lost rank's own output, and start again from the newest checkpoint",
+                 .advice = "look at the lost rank's own output, and start the run again with --overwrite",
                  .code = ExitCode::lost_rank});
   }
   throw Error(problem, {.subject = std::string(call),

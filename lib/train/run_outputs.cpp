@@ -45,14 +45,14 @@ std::vector<record::TopologyRow> topology_rows(const topology::Cluster& cluster,
   return rows;
 }
 
-record::RunInfo run_info(const RunConfig& config, Job& job, const Workload& workload) {
+record::RunInfo run_info(const RunConfig& config, Job& job, const Workload& workload, const RunStart& start) {
   return {.name = config.output.name,
           .model = config.model.name,
           .dataset = workload.dataset.info().name,
           .strategy = config.strategy,
           .mesh = job.mesh().shape().to_string(),
           .world_size = job.world().size(),
-          .start_time_utc = utc_now(),
+          .start_time_utc = start.utc,
           .dtrain_version = std::string(version()),
           .command_line = config.command_line,
           .config = config.text};
@@ -63,7 +63,7 @@ record::RunInfo run_info(const RunConfig& config, Job& job, const Workload& work
 std::string run_folder(const RunConfig& config) { return config.output.folder + "/" + config.output.name; }
 
 RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& workload, h5::Library& library,
-                       record::TraceWriter* trace, double start_s, const Log& log)
+                       record::TraceWriter* trace, const RunStart& start, const Log& log)
     : config_(config),
       job_(job),
       library_(library),
@@ -75,9 +75,10 @@ RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& worklo
       recorder_(library, {.path = record::rank_path(folder_, job.rank()),
                           .rank = job.rank(),
                           .step_every = config.output.record_steps,
-                          .start_s = start_s}) {
+                          .start_s = static_cast<double>(start.steady_ns) * 1e-9}) {
   if (job.rank() != 0) return;
-  results_ = std::make_unique<record::ResultsWriter>(library, folder_, run_info(config, job, workload));
+  results_ =
+      std::make_unique<record::ResultsWriter>(library, folder_, run_info(config, job, workload, start));
   results_->topology(topology_rows(job.cluster(), job.mesh()));
   if (config.output.tensorboard) {
     tensorboard_ = std::make_unique<record::TensorBoardWriter>(record::tensorboard_folder(folder_));

@@ -31,14 +31,19 @@ struct EpochSums {
   double learning_rate = 0;       ///< Of the last step.
 };
 
+/// The moment from which a run's times count, on both clocks.
+struct RunStart {
+  std::int64_t steady_ns = 0;
+  std::string utc;
+};
+
 /// All that a run leaves in its folder: results.h5, this rank's live file, curves, trace, checkpoints; and
 /// the lines it prints. Rank 0 writes what belongs to the whole run.
 class RunOutputs {
  public:
-  /// `start_s`: steady_s() at the run's start. `trace` may be null. Throws Error (exit code 2) when the
-  /// folder cannot be written.
+  /// `trace` may be null. Throws Error (exit code 2) when the folder cannot be written.
   RunOutputs(const RunConfig& config, Job& job, const Workload& workload, h5::Library& library,
-             record::TraceWriter* trace, double start_s, const Log& log);
+             record::TraceWriter* trace, const RunStart& start, const Log& log);
 
   /// After each step; adds it to `sums`.
   void step(std::int64_t step, int epoch, const StepOutcome& outcome, double learning_rate,

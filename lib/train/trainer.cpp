@@ -47,7 +47,7 @@ class Trainer {
     h5::Library& library;
     record::StepClock& clock;
     record::TraceWriter* trace;  // null: none
-    double start_s;              // steady_s() when the run began
+    RunStart start;
   };
   Trainer(const RunConfig& config, Job& job, Workload& workload, const Recording& recording, const Log& log);
 
@@ -115,7 +115,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
       schedule_{.name = config.optimizer.schedule,
                 .learning_rate = config.optimizer.learning_rate,
                 .warmup_steps = config.optimizer.warmup_steps},
-      outputs_(config, job, workload, recording.library, recording.trace, recording.start_s, log),
+      outputs_(config, job, workload, recording.library, recording.trace, recording.start, log),
       progress_(stdout, job.rank() == 0 && config.output.terminal && !config.output.quiet
                             ? ProgressLine::Style::in_place
                             : ProgressLine::Style::none),
@@ -230,13 +230,14 @@ void Trainer::save_and_test() {
 
 ExitCode run(const RunConfig& config, comm::MpiEnvironment& mpi, const Log& log) {
   comm::Communicator::duplicate(MPI_COMM_WORLD).barrier();
-  const std::int64_t start_ns = steady_ns();  // one moment on all ranks, whatever their clocks say
+  const RunStart start{.steady_ns = steady_ns(),
+                       .utc = utc_now()};  // one moment on all ranks, whatever their clocks say
   h5::Library library;
   if (!config.dry_run) record::create_run_folder(run_folder(config));
   std::unique_ptr<record::TraceWriter> trace;
   if (config.output.trace && !config.dry_run) {
     trace = std::make_unique<record::TraceWriter>(
-        record::trace_part_path(run_folder(config), mpi.world_rank()), mpi.world_rank(), start_ns);
+        record::trace_part_path(run_folder(config), mpi.world_rank()), mpi.world_rank(), start.steady_ns);
   }
   record::StepClock clock(trace.get());
   Job job(config, mpi, clock);
@@ -245,8 +246,7 @@ ExitCode run(const RunConfig& config, comm::MpiEnvironment& mpi, const Log& log)
     log.info(describe(config, job.cluster(), job.mesh(), workload));
     return ExitCode::success;
   }
-  Trainer(config, job, workload, {library, clock, trace.get(), static_cast<double>(start_ns) * 1e-9}, log)
-      .train();
+  Trainer(config, job, workload, {library, clock, trace.get(), start}, log).train();
   return ExitCode::success;
 }
 

@@ -3,6 +3,7 @@
 import json
 import sys
 import tempfile
+from datetime import datetime
 from pathlib import Path
 
 import h5py
@@ -29,6 +30,10 @@ def main():
         assert best.name.startswith("step-") and (best / "manifest.json").exists()
 
 
+def text_of(value):
+    return value.decode() if isinstance(value, bytes) else value
+
+
 def check(results):
     assert results.attrs["format"] in ("dtrain.results", b"dtrain.results")
     assert results.attrs["status"] in ("completed", b"completed")
@@ -38,6 +43,10 @@ def check(results):
     assert np.all(np.isfinite(epochs["train_loss"])) and epochs["validation_accuracy"][-1] > 0.5
     assert len(results["topology"]) == 3 and len(results["test"]) == 1
     assert sorted(results["topology"]["data_index"]) == [0, 1, 2]
+
+    start, end = (datetime.fromisoformat(text_of(results.attrs[f"{name}_time_utc"])) for name in ("start", "end"))
+    last_event = max(rank["events"]["time_s"].max(initial=0.0) for rank in results["ranks"].values())
+    assert 0 < last_event <= (end - start).total_seconds() + 0.01, (start, end, last_event)
 
     used = 0
     for rank in results["ranks"].values():
