@@ -75,19 +75,17 @@ class Bench {
 
  private:
   void run_rounds(const std::vector<Contender>& contenders, Mode mode, std::size_t count) {
-    std::vector<std::int64_t> iterations;
-    for (const Contender& contender : contenders)
-      iterations.push_back(agreed_iterations(contender, mode, count));
     const std::size_t bytes = count * sizeof(float);
     const double n = world_.size();
     for (int round = 0; round < settings_.rounds; ++round) {
       for (std::size_t k = 0; k < contenders.size(); ++k) {
-        const double seconds = time_once(contenders[k], mode, count, iterations[k]);
+        const std::int64_t iterations = agreed_iterations(contenders[k], mode, count);
+        const double seconds = time_once(contenders[k], mode, count, iterations);
         const double bus_gb_s = 2 * (n - 1) / n * static_cast<double>(bytes) / seconds * 1e-9;
         if (world_.rank() != 0) continue;
         fmt::print("{},{},{},{},{},{},{},{:.4f},{:.3f}\n", bytes, contenders[k].name,
                    mode == Mode::repeated ? "repeated" : "refilled", world_.size(), settings_.nodes, round,
-                   iterations[k], seconds * 1e6, bus_gb_s);
+                   iterations, seconds * 1e6, bus_gb_s);
       }
     }
   }
@@ -162,11 +160,11 @@ class Bench {
     return world_.max(seconds) / static_cast<double>(iterations);
   }
 
-  /// The same number on every rank, for about `seconds` a round.
+  /// The same number on every rank, for about `seconds`; asked each round: a machine may get busy.
   std::int64_t agreed_iterations(const Contender& contender, Mode mode, std::size_t count) {
     const double estimate_s = time_once(contender, mode, count, 3);
     const auto wanted = static_cast<std::int64_t>(settings_.seconds / std::max(estimate_s, 1e-7));
-    return world_.max(std::clamp<std::int64_t>(wanted, 3, 200'000));
+    return world_.min(std::clamp<std::int64_t>(wanted, 3, 20'000));
   }
 
   const comm::Communicator& world_;
