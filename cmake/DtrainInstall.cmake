@@ -9,14 +9,23 @@ list(TRANSFORM _libraries PREPEND dtrain_)
 install(TARGETS ${_libraries} EXPORT dtrainTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(DIRECTORY lib/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/dtrain" FILES_MATCHING PATTERN "*.hpp")
 
+# Named one by one: CMake's own choice of link folders leaves out those inside the source folder, such as .deps.
+foreach(_library IN ITEMS "${LibTorch_CPU_LIBRARY}" ${MPI_CXX_LIBRARIES} "${NCCL_LIBRARY}")
+  if(IS_ABSOLUTE "${_library}")
+    get_filename_component(_folder "${_library}" DIRECTORY)
+    list(APPEND _dtrain_rpath "${_folder}")
+  endif()
+endforeach()
+list(REMOVE_DUPLICATES _dtrain_rpath)
+
 if(TARGET dtrain_app)
   # The CUDA module is looked for beside the program's own libraries, LibTorch and MPI where they were at build time.
   set_target_properties(dtrain_app PROPERTIES
-    INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}" INSTALL_RPATH_USE_LINK_PATH ON)
+    INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${_dtrain_rpath}" INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS dtrain_app RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 if(TARGET dtrain_cuda)
-  set_target_properties(dtrain_cuda PROPERTIES INSTALL_RPATH "$ORIGIN" INSTALL_RPATH_USE_LINK_PATH ON)
+  set_target_properties(dtrain_cuda PROPERTIES INSTALL_RPATH "$ORIGIN;${_dtrain_rpath}" INSTALL_RPATH_USE_LINK_PATH ON)
   install(TARGETS dtrain_cuda LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 endif()
 
