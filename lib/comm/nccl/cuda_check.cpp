@@ -19,9 +19,8 @@ void check_nccl(ncclResult_t code, std::string_view call) {
   throw Error(
       ncclGetErrorString(code),
       {.subject = std::string(call),
-       .advice = peer_is_gone
-                     ? "look at the lost rank's own output, and start the run again with --overwrite"
-                     : "run again with NCCL_DEBUG=INFO to see the cause",
+       .advice = peer_is_gone ? "look at the lost rank's own output, and start the run again with --overwrite"
+                              : "run again with NCCL_DEBUG=INFO to see the cause",
        .code = peer_is_gone ? ExitCode::lost_rank : ExitCode::failure});
 }
 
