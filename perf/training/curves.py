@@ -50,9 +50,14 @@ def loss_curve(path):
 
 
 def keep(results, kept):
-    """A repacked copy: the same groups, tables and attributes, compressed, without room to grow."""
+    """A repacked copy: the same groups, tables and attributes, compressed, without room to grow or folders of
+    this machine."""
     with h5py.File(results, "r", locking=False) as source, h5py.File(kept, "w", libver="earliest") as copy:
         copy.attrs.update(source.attrs)
+        for name in ("command_line", "config"):
+            text = source.attrs[name]
+            text = text.decode() if isinstance(text, bytes) else str(text)
+            copy.attrs[name] = numpy.bytes_(text.replace(f"{runs.TOP}/", "").replace(f"{results.parents[1]}", "runs"))
 
         def repack(name, item):
             if isinstance(item, h5py.Group):
