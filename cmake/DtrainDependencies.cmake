@@ -37,6 +37,7 @@ find_package(LibLZMA REQUIRED)
 find_package(LibArchive REQUIRED)
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
+pkg_check_modules(sentencepiece IMPORTED_TARGET sentencepiece)  # optional: a tokeniser
 
 if(NOT DTRAIN_CUDA STREQUAL "OFF")
   include(CheckLanguage)

@@ -34,12 +34,15 @@ struct SourceInfo {
   std::string sha256;
 };
 
-/// How text became ids: 0 padding, 1 unknown, 2 start, 3 end.
+/// How text became ids: 0 padding, 1 unknown, 2 start, 3 end (Tokenizer::has_special_ids). make_tokenizer
+/// (data/tokenizer.hpp) makes a tokeniser of it.
 struct TokenizerInfo {
   std::string kind;                     ///< word, char, sentencepiece or synthetic.
   std::vector<std::string> vocabulary;  ///< Token of each id; of the source language for pairs.
   std::vector<std::string>
-      target_vocabulary;  ///< Of the target language; empty unless the samples are pairs.
+      target_vocabulary;     ///< Of the target language; empty unless the samples are pairs.
+  std::string model;         ///< SentencePiece: the serialised model (base64 in the file); otherwise empty.
+  std::string target_model;  ///< The same of the target language.
 };
 
 /// Everything dataset.json says.

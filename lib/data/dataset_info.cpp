@@ -7,6 +7,7 @@
 #include <system_error>
 
 #include "core/error.hpp"
+#include "data/base64.hpp"
 #include "data/dataset.hpp"
 #include "data/synthetic.hpp"
 
@@ -96,6 +97,13 @@ TokenizerInfo read_tokenizer(const Json& json, const std::string& file) {
                           .vocabulary = fields.get<std::vector<std::string>>("vocabulary")};
   if (fields.has("target_vocabulary"))
     tokenizer.target_vocabulary = fields.get<std::vector<std::string>>("target_vocabulary");
+  for (const auto& [key, model] :
+       {std::pair{"model", &tokenizer.model}, {"target_model", &tokenizer.target_model}}) {
+    if (!fields.has(key)) continue;
+    const auto bytes = from_base64(fields.get<std::string>(key));
+    if (!bytes) throw fields.error(std::string("has a field tokenizer.") + key + " that is not base64");
+    *model = *bytes;
+  }
   return tokenizer;
 }
 
@@ -135,6 +143,9 @@ Json to_json(const DatasetInfo& info) {
     tokenizer = {{"kind", info.tokenizer->kind}, {"vocabulary", info.tokenizer->vocabulary}};
     if (!info.tokenizer->target_vocabulary.empty())
       tokenizer["target_vocabulary"] = info.tokenizer->target_vocabulary;
+    if (!info.tokenizer->model.empty()) tokenizer["model"] = to_base64(info.tokenizer->model);
+    if (!info.tokenizer->target_model.empty())
+      tokenizer["target_model"] = to_base64(info.tokenizer->target_model);
   }
   return {{"format", kFormat},       {"version", kVersion}, {"name", info.name}, {"task", info.task},
           {"classes", info.classes}, {"shape", info.shape}, {"mean", info.mean}, {"std", info.std_dev},
