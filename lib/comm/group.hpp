@@ -6,6 +6,7 @@
 
 #include "comm/queue.hpp"
 #include "comm/types.hpp"
+#include "core/slice.hpp"
 
 namespace dtrain::comm {
 
@@ -35,8 +36,24 @@ class Group {
   /// `bytes` of memory fit for this group's fastest all_reduce. Collective over the group, and blocking.
   virtual std::unique_ptr<SharedBuffer> allocate(std::size_t bytes) = 0;
 
+  /// One block of `bytes`, zero-filled, that all ranks of the group map: what each would otherwise hold a
+  /// copy of. Empty on all ranks where they do not share a node's memory, or it has no room. Not for buffers
+  /// of collectives. Collective over the group, and blocking.
+  virtual std::unique_ptr<SharedBuffer> allocate_common(std::size_t /*bytes*/) { return nullptr; }
+
   /// Element-wise reduction over all ranks, in place.
   virtual Handle all_reduce(Buffer values, ReduceOp op, Algorithm algorithm = Algorithm::automatic) = 0;
+  /// The elements of `values` that reduce_parts() leaves reduced on this rank: together with the other ranks'
+  /// all of them, each once, or on every rank all of them.
+  virtual Range reduced_part(Buffer values, Algorithm /*algorithm*/ = Algorithm::automatic) const {
+    return {0, static_cast<std::int64_t>(values.count)};
+  }
+  /// An all_reduce of which each rank needs its reduced_part() only; the other elements are as they were or
+  /// reduced. Ranks may still read each other's `values` when it is done: leave them alone until a later
+  /// collective of the group is done.
+  virtual Handle reduce_parts(Buffer values, ReduceOp op, Algorithm algorithm = Algorithm::automatic) {
+    return all_reduce(values, op, algorithm);
+  }
   /// `input` has n elements, cut as part_of(n, rank, size); `output` receives this rank's part, reduced.
   virtual Handle reduce_scatter(Buffer input, Buffer output, ReduceOp op) = 0;
   /// `output` has n elements, cut as part_of(n, rank, size); `input` is this rank's part.

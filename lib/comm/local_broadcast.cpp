@@ -27,6 +27,8 @@ std::string_view name_of_kind(std::uint8_t kind) {
       return "broadcast";
     case OperationKind::barrier:
       return "barrier";
+    case OperationKind::reduce_parts:
+      return "reduce_parts";
   }
   return "nothing known";
 }

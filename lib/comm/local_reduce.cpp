@@ -2,6 +2,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <utility>
 
@@ -25,14 +26,15 @@ class LocalReduce : public Step {
       : segment_(segment), mine_(mine), values_(values), op_(op), target_(target), where_(where) {
     const int n = segment.size();
     const auto bytes = static_cast<std::int64_t>(values.bytes());
-    bytes_sent_ = 2 * bytes * (n - 1) / n;  // what any algorithm must move
+    const int passes = target == Target::owners ? 1 : 2;
+    bytes_sent_ = passes * bytes * (n - 1) / n;  // what any algorithm must move
     bytes_received_ = bytes_sent_;
   }
 
   std::string missing() const override { return segment_.missing(); }
 
  protected:
-  bool wants_result() const { return target_ == Target::everyone || segment_.rank() == 0; }
+  bool wants_result() const { return target_ != Target::leader || segment_.rank() == 0; }
 
   /// Every rank chose its way by where its own buffer lies, so all must have chosen alike.
   void check_memory() const {
@@ -81,6 +83,7 @@ class SlotReduce final : public LocalReduce {
 };
 
 /// Buffers from allocate(): between two barriers each rank reduces its slice of everybody's buffer in place.
+/// To the owners the second barrier is the caller's.
 class InPlaceReduce final : public LocalReduce {
  public:
   using LocalReduce::LocalReduce;
@@ -96,6 +99,7 @@ class InPlaceReduce final : public LocalReduce {
     check_agreement(segment_, mine_, where_);
     check_memory();
     reduce_slice();
+    if (target_ == Target::owners) return true;
     segment_.post();
     state_ = State::leaving;
     return segment_.all_posted();
@@ -103,6 +107,7 @@ class InPlaceReduce final : public LocalReduce {
 
  private:
   enum class State { before, entering, leaving };
+  static constexpr std::size_t kBlockBytes = 4096;  // stays in the first-level cache
 
   void reduce_slice() {
     const std::size_t size = size_of(values_.type);
@@ -115,8 +120,22 @@ class InPlaceReduce final : public LocalReduce {
     }
     if (target_ == Target::everyone) {
       reduce_among(buffers, size_of_range(slice_), values_.type, op_);
-    } else {
+    } else if (target_ == Target::leader) {
       reduce_to(buffers[0], buffers, size_of_range(slice_), values_.type, op_);
+    } else {
+      reduce_to_own(buffers, size_of_range(slice_) * size);
+    }
+  }
+
+  /// In the order of the ranks, as everywhere; the result replaces one of the addends, hence the detour.
+  void reduce_to_own(const std::span<void*> buffers, std::size_t bytes) {
+    alignas(64) std::array<std::byte, kBlockBytes> block;
+    void* const own = buffers[static_cast<std::size_t>(segment_.rank())];
+    for (std::size_t done = 0; done < bytes; done += kBlockBytes) {
+      const std::size_t now = std::min(kBlockBytes, bytes - done);
+      reduce_to(block.data(), buffers, now / size_of(values_.type), values_.type, op_);
+      std::memcpy(static_cast<std::byte*>(own) + done, block.data(), now);
+      for (void*& buffer : buffers) buffer = static_cast<std::byte*>(buffer) + now;
     }
   }
 
@@ -200,6 +219,10 @@ class StagedReduce final : public LocalReduce {
 };
 
 }  // namespace
+
+bool leaves_parts(const Descriptor& mine, std::size_t bytes) {
+  return mine.allocation != 0 && bytes > kSharedSlotBytes;
+}
 
 std::unique_ptr<Step> make_local_reduce(Segment& segment, const Descriptor& mine, Buffer values, ReduceOp op,
                                         Target target, const Label& where) {

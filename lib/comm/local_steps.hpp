@@ -2,16 +2,20 @@
 
 #include <cstddef>
 #include <memory>
-#include "comm/label.hpp"
 
+#include "comm/label.hpp"
 #include "comm/segment.hpp"
 #include "comm/step.hpp"
 #include "comm/types.hpp"
 
 namespace dtrain::comm {
 
-/// Who has the sums at the end of a reduction within a node.
-enum class Target { everyone, leader };  ///< The leader is local rank 0.
+/// Who has the sums at the end of a reduction within a node: all ranks; local rank 0; or, of buffers from
+/// allocate(), each rank those of its aligned_part (of other buffers everyone).
+enum class Target { everyone, leader, owners };
+
+/// Whether a reduction to the owners of `bytes` in such memory leaves parts, or everything everywhere.
+bool leaves_parts(const Descriptor& mine, std::size_t bytes);
 
 /// Compares what all ranks of the segment say they do. Throws Error naming the rank that differs.
 void check_agreement(const Segment& segment, const Descriptor& mine, const Label& where);

@@ -11,6 +11,8 @@
 #include "comm/group_operation.hpp"
 #include "comm/local_steps.hpp"
 #include "comm/plain_buffer.hpp"
+#include "comm/shared_memory.hpp"
+#include "comm/slicing.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {
@@ -37,6 +39,18 @@ class SegmentBuffer final : public SharedBuffer {
  private:
   std::shared_ptr<Segment> segment_;
   std::uint16_t id_;
+  std::size_t bytes_;
+};
+
+/// Memory that all ranks of a node see as the same.
+class CommonBuffer final : public SharedBuffer {
+ public:
+  CommonBuffer(SharedMemory memory, std::size_t bytes) : memory_(std::move(memory)), bytes_(bytes) {}
+  void* data() override { return memory_.part(0); }
+  std::size_t bytes() const override { return bytes_; }
+
+ private:
+  SharedMemory memory_;
   std::size_t bytes_;
 };
 
@@ -82,6 +96,13 @@ std::unique_ptr<SharedBuffer> MpiGroup::allocate(std::size_t bytes) {
     }
   }
   return make_plain_buffer(bytes);
+}
+
+std::unique_ptr<SharedBuffer> MpiGroup::allocate_common(std::size_t bytes) {
+  if (!on_one_node()) return nullptr;
+  const auto ranks = static_cast<std::size_t>(size());
+  auto memory = SharedMemory::create(*local_, std::max<std::size_t>((bytes + ranks - 1) / ranks, 1));
+  return memory ? std::make_unique<CommonBuffer>(std::move(*memory), bytes) : nullptr;
 }
 
 Label MpiGroup::next_label(std::string_view operation) { return {operation, name_, ++operations_}; }
@@ -164,6 +185,27 @@ Handle MpiGroup::all_reduce(Buffer values, ReduceOp op, Algorithm algorithm) {
   add_all_reduce_among(steps, chosen == Algorithm::ring ? ring_order_ : everyone_, channel, values, op,
                        chosen);
   return submit(label, std::move(steps));
+}
+
+bool MpiGroup::leaves_parts_in_node(const Buffer& values, Algorithm algorithm, const Descriptor& mine) const {
+  return on_one_node() && choose(values, algorithm) == Algorithm::hierarchical &&
+         leaves_parts(mine, values.bytes());
+}
+
+Range MpiGroup::reduced_part(Buffer values, Algorithm algorithm) const {
+  if (!leaves_parts_in_node(values, algorithm, describe(OperationKind::reduce_parts, values))) {
+    return Group::reduced_part(values, algorithm);
+  }
+  return aligned_part(values.count, size_of(values.type), segment_->rank(), segment_->size());
+}
+
+Handle MpiGroup::reduce_parts(Buffer values, ReduceOp op, Algorithm algorithm) {
+  Descriptor mine = describe(OperationKind::reduce_parts, values);
+  if (!leaves_parts_in_node(values, algorithm, mine)) return all_reduce(values, op, algorithm);
+  check_arguments(*this, "reduce_parts", values);
+  const Label label = next_label("reduce_parts");
+  mine.op = static_cast<std::uint8_t>(op);
+  return submit(label, make_local_reduce(*segment_, mine, values, op, Target::owners, label));
 }
 
 Handle MpiGroup::reduce_scatter(Buffer input, Buffer output, ReduceOp op) {

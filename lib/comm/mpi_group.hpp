@@ -32,7 +32,10 @@ class MpiGroup final : public Group {
   }
 
   std::unique_ptr<SharedBuffer> allocate(std::size_t bytes) override;
+  std::unique_ptr<SharedBuffer> allocate_common(std::size_t bytes) override;
   Handle all_reduce(Buffer values, ReduceOp op, Algorithm algorithm) override;
+  Range reduced_part(Buffer values, Algorithm algorithm) const override;
+  Handle reduce_parts(Buffer values, ReduceOp op, Algorithm algorithm) override;
   Handle reduce_scatter(Buffer input, Buffer output, ReduceOp op) override;
   Handle all_gather(Buffer input, Buffer output) override;
   Handle all_to_all(Buffer input, Buffer output) override;
@@ -46,6 +49,7 @@ class MpiGroup final : public Group {
 
   bool on_one_node() const { return segment_ && segment_->size() == size(); }
   Algorithm choose(const Buffer& values, Algorithm algorithm) const;
+  bool leaves_parts_in_node(const Buffer& values, Algorithm algorithm, const Descriptor& mine) const;
   void add_all_reduce_among(Steps& steps, const std::vector<int>& ranks, const Channel& channel,
                             Buffer values, ReduceOp op, Algorithm algorithm) const;
   Steps hierarchical_steps(const Channel& channel, const Descriptor& mine, Buffer values, ReduceOp op,

@@ -34,7 +34,8 @@ enum class OperationKind : std::uint8_t {
   all_gather,
   all_to_all,
   broadcast,
-  barrier
+  barrier,
+  reduce_parts
 };
 
 /// The memory that the ranks of one group on one node share: a line of flags per rank, space to stage

@@ -56,6 +56,46 @@ TEST_P(CollectivesTest, ReduceScatterGivesEachRankItsPart) {
   }
 }
 
+/// Small, odd and large; in memory from allocate() and in ordinary memory; by every algorithm.
+TEST_P(CollectivesTest, ReducePartsCoverTheSumsBetweenThem) {
+  for (const std::size_t count : {1U, 129U, 10007U, 400001U}) {
+    const auto shared = world().allocate(count * sizeof(double));
+    std::vector<double> ordinary(count);
+    for (auto* values : {static_cast<double*>(shared->data()), ordinary.data()}) {
+      for (const auto algorithm : {Algorithm::automatic, Algorithm::ring}) {
+        for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<double>(i) + rank();
+        const Buffer buffer = {values, count, DataType::float64};
+        world().reduce_parts(buffer, ReduceOp::sum, algorithm).wait();
+        const Range mine = world().reduced_part(buffer, algorithm);
+        std::vector<std::int64_t> covered(count, 0);
+        for (auto i = mine.begin; i < mine.end; ++i) {
+          covered[static_cast<std::size_t>(i)] = 1;
+          ASSERT_EQ(values[i], static_cast<double>(i) * size() + size() * (size() - 1) / 2.0);
+        }
+        const bool whole = mine.size() == static_cast<std::int64_t>(count);
+        world().all_reduce(Buffer::of(std::span(covered)), ReduceOp::sum).wait();
+        EXPECT_EQ(covered, std::vector<std::int64_t>(count, whole ? size() : 1));
+      }
+    }
+  }
+}
+
+TEST_P(CollectivesTest, CommonMemoryIsTheSameOnAllRanksOfANodeAndAbsentAcrossNodes) {
+  const auto common = world().allocate_common(1000 * sizeof(std::int64_t));
+  if (GetParam() > 1 && GetParam() <= size()) {
+    EXPECT_EQ(common, nullptr);
+    return;
+  }
+  if (size() == 1) GTEST_SKIP() << "nobody to share with";
+  ASSERT_NE(common, nullptr);
+  auto* const values = static_cast<std::int64_t*>(common->data());
+  EXPECT_EQ(values[999], 0);
+  world().barrier().wait();
+  if (rank() == size() - 1) values[999] = 42;
+  world().barrier().wait();
+  EXPECT_EQ(values[999], 42);
+}
+
 TEST_P(CollectivesTest, AllGatherJoinsTheParts) {
   for (const std::size_t count : {0U, 1U, 2U, 10007U, 400001U}) {
     const Range mine = part_of(static_cast<std::int64_t>(count), rank(), size());
