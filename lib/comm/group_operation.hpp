@@ -41,6 +41,10 @@ class GroupOperation final : public Operation {
     if (only_) return only_->missing();
     return current_ < steps_.size() ? steps_[current_]->missing() : std::string();
   }
+  bool sleep(double limit_s) override {
+    if (only_) return only_->sleep(limit_s);
+    return current_ < steps_.size() && steps_[current_]->sleep(limit_s);
+  }
   const void* lane() const override { return lane_; }
 
  private:

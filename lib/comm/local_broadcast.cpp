@@ -60,6 +60,7 @@ class LocalBroadcast final : public Step {
   }
 
   std::string missing() const override { return segment_.missing(); }
+  bool sleep(double limit_s) override { return segment_.sleep(limit_s); }
 
   bool advance() override {
     if (!entered_) {
@@ -131,6 +132,7 @@ class LocalBarrier final : public Step {
       : segment_(segment), mine_(mine), where_(where) {}
 
   std::string missing() const override { return segment_.missing(); }
+  bool sleep(double limit_s) override { return segment_.sleep(limit_s); }
 
   bool advance() override {
     if (!entered_) segment_.enter(mine_);

@@ -32,6 +32,7 @@ class LocalReduce : public Step {
   }
 
   std::string missing() const override { return segment_.missing(); }
+  bool sleep(double limit_s) override { return segment_.sleep(limit_s); }
 
  protected:
   bool wants_result() const { return target_ != Target::leader || segment_.rank() == 0; }

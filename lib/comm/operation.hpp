@@ -20,6 +20,10 @@ class Operation {
   /// Which ranks have not arrived, as far as this rank can know; empty when it cannot.
   virtual std::string missing() const { return {}; }
 
+  /// Gives the core away until a peer may have moved on, at most `limit_s`; false where an operation cannot
+  /// be told, and must be polled.
+  virtual bool sleep(double /*limit_s*/) { return false; }
+
   /// Operations of one lane run one after another in order of submission; those of different lanes, and
   /// those without one (nullptr), beside each other.
   virtual const void* lane() const { return nullptr; }

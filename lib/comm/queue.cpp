@@ -20,6 +20,7 @@ namespace dtrain::comm {
 namespace {
 
 constexpr int kPollsPerClockRead = 16;
+constexpr double kLongestSleepS = 2e-3;  // how late a wait may look for dead peers
 
 struct Entry {
   std::unique_ptr<Operation> operation;  ///< Empty once complete.
@@ -51,6 +52,7 @@ struct Queue::State {
   void record_failure(const Error& error) noexcept;
 
   void check_limits();
+  void give_core_away();
   void wait_inline(std::uint64_t sequence);
   void run_thread();
 
@@ -151,6 +153,20 @@ void Queue::State::check_limits() {
   }
 }
 
+/// Sleeps where one operation alone is awaited that can be told when its peers have come; yields otherwise.
+void Queue::State::give_core_away() {
+  Operation* only = nullptr;
+  for (const Entry& entry : entries) {
+    if (!entry.operation) continue;
+    if (only != nullptr) {
+      only = nullptr;
+      break;
+    }
+    only = entry.operation.get();
+  }
+  if (only == nullptr || !only->sleep(kLongestSleepS)) ::sched_yield();
+}
+
 /// Polls without yielding for a moment where cores are plenty, then leaves the core to others between polls.
 void Queue::State::wait_inline(std::uint64_t sequence) {
   const std::int64_t spin_ns = static_cast<std::int64_t>(config.spin_s * 1e9);
@@ -167,7 +183,7 @@ void Queue::State::wait_inline(std::uint64_t sequence) {
       continue;
     }
     check_limits();
-    ::sched_yield();
+    give_core_away();
   }
 }
 

@@ -3,7 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <climits>
+#include <ctime>
 #include <new>
 
 #include "core/error.hpp"
@@ -27,6 +33,12 @@ std::size_t chunk_bytes_for(int ranks) {
 /// Of one rank's slice of a reduced chunk, cut at multiples of 64 bytes.
 std::size_t slice_bytes(std::size_t chunk_bytes, int ranks) {
   return (chunk_bytes / static_cast<std::size_t>(ranks) / 64 + 1) * 64;
+}
+
+/// Linux's wait on a word of shared memory: FUTEX_WAIT returns at once unless the word is `value`.
+void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value, const timespec* limit) {
+  static_assert(sizeof(word) == sizeof(std::uint32_t));
+  ::syscall(SYS_futex, &word, operation, value, limit, nullptr, 0);
 }
 
 /// Each rank's part: its line, two halves to stage into, two slices of results.
@@ -54,16 +66,38 @@ Segment::Segment(const Communicator& local, std::vector<int> world_ranks)
 
 /// Shifted from rank to rank: parts lie at equal distances, and lines at such distances share few cache sets.
 Segment::Line& Segment::line(int local_rank) const {
-  constexpr int kLines = static_cast<int>(kHeaderBytes / sizeof(Line));
+  constexpr int kLines = static_cast<int>((kHeaderBytes - sizeof(Gate)) / sizeof(Line));
   const auto shift = static_cast<std::size_t>(local_rank % kLines) * sizeof(Line);
   return *reinterpret_cast<Line*>(memory_.part(local_rank) + shift);
+}
+
+/// Behind the lines of local rank 0's header.
+Segment::Gate& Segment::gate() const {
+  return *reinterpret_cast<Gate*>(memory_.part(0) + kHeaderBytes - sizeof(Gate));
 }
 
 const Descriptor& Segment::descriptor(int local_rank) const {
   return line(local_rank).descriptors[entered_ % 2];
 }
 
-void Segment::post() { line(rank_).posted.store(++posted_, std::memory_order_release); }
+// Sequentially consistent, as in sleep(): either the sleeper sees this post or the last poster sees the
+// sleeper.
+void Segment::post() {
+  line(rank_).posted.store(++posted_, std::memory_order_seq_cst);
+  if (gate().sleepers.load(std::memory_order_seq_cst) == 0 || !all_posted()) return;
+  gate().opened.fetch_add(1, std::memory_order_seq_cst);
+  futex(gate().opened, FUTEX_WAKE, INT_MAX, nullptr);
+}
+
+bool Segment::sleep(double limit_s) {
+  const auto ns = static_cast<long>(limit_s * 1e9);
+  const timespec limit = {.tv_sec = ns / 1'000'000'000, .tv_nsec = ns % 1'000'000'000};
+  gate().sleepers.fetch_add(1, std::memory_order_seq_cst);
+  const std::uint32_t seen = gate().opened.load(std::memory_order_seq_cst);
+  if (!all_posted()) futex(gate().opened, FUTEX_WAIT, seen, &limit);
+  gate().sleepers.fetch_sub(1, std::memory_order_seq_cst);
+  return true;
+}
 
 void Segment::enter(const Descriptor& mine) {
   ++entered_;
@@ -74,7 +108,7 @@ void Segment::enter(const Descriptor& mine) {
 bool Segment::all_posted() {
   // Remembers how far it has looked, so that a poll costs one read of the rank it waits for.
   for (int looked = 0; looked < size(); ++looked) {
-    if (line(next_unseen_).posted.load(std::memory_order_acquire) < posted_) return false;
+    if (line(next_unseen_).posted.load(std::memory_order_seq_cst) < posted_) return false;
     next_unseen_ = next_unseen_ + 1 == size() ? 0 : next_unseen_ + 1;
   }
   return true;

@@ -11,6 +11,8 @@ class Step {
   virtual ~Step() = default;
   /// Does what can be done without waiting; true once complete, and not called again. Throws Error.
   virtual bool advance() = 0;
+  /// As Operation::sleep.
+  virtual bool sleep(double /*limit_s*/) { return false; }
   /// Which ranks have not arrived, as far as this rank can know.
   virtual std::string missing() const { return {}; }
 
