@@ -48,6 +48,11 @@ struct Parameter {
   at::Tensor value;
   Initialisation init;
   Slicing slicing = Slicing::none;
+  /// Where the next gradient may be written instead of into memory of its own; undefined while nowhere.
+  at::Tensor gradient_slot = {};
+
+  /// The slot, for one gradient: the tensor to write to and to return as the gradient, or an undefined one.
+  at::Tensor take_gradient_slot() { return std::exchange(gradient_slot, {}); }
 };
 
 /// State that is saved and agreed upon but not trained (BatchNorm's running statistics).

@@ -24,10 +24,10 @@ Tensors Linear::forward(const Tensors& inputs, const Context& /*context*/) {
   if (input.dim() == 0 || input.size(-1) != in_features_) {
     throw input_error(name(), fmt::format("[..., {}]", in_features_), input.sizes());
   }
-  const at::Tensor& weight = parameters_[0].value;
-  const at::Tensor& bias = parameters_[1].value;
-  return {fits_small_linear(input, weight) ? small_linear(input, weight, bias)
-                                           : at::linear(input, weight, bias)};
+  Parameter& weight = parameters_[0];
+  Parameter& bias = parameters_[1];
+  return {fits_small_linear(input, weight.value) ? small_linear(input, weight, bias)
+                                                 : at::linear(input, weight.value, bias.value)};
 }
 
 std::vector<Shape> Linear::output_shapes(const std::vector<Shape>& inputs) const {

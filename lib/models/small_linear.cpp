@@ -35,29 +35,43 @@ at::Tensor input_gradient(const at::Tensor& gradient, const at::Tensor& weight) 
   return result;
 }
 
+/// Where a parameter's gradient is put: where it is wanted, or in memory of its own.
+at::Tensor gradient_of(Parameter& parameter) {
+  at::Tensor slot = parameter.take_gradient_slot();
+  return slot.defined() && slot.is_contiguous() ? slot : at::empty_like(parameter.value);
+}
+
 /// dW = dY^T X
 template <class T>
-at::Tensor weight_gradient(const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& weight) {
-  at::Tensor result = at::empty_like(weight);
-  kernels::multiply(result.data_ptr<T>(), gradient.const_data_ptr<T>(), 1, extent(weight, 0),
-                    input.const_data_ptr<T>(), {extent(weight, 0), extent(weight, 1), extent(gradient, 0)});
+at::Tensor weight_gradient(const at::Tensor& gradient, const at::Tensor& input, Parameter& weight) {
+  at::Tensor result = gradient_of(weight);
+  kernels::multiply(result.data_ptr<T>(), gradient.const_data_ptr<T>(), 1, extent(result, 0),
+                    input.const_data_ptr<T>(), {extent(result, 0), extent(result, 1), extent(gradient, 0)});
   return result;
 }
 
 /// db = column sums of dY
 template <class T>
-at::Tensor bias_gradient(const at::Tensor& gradient) {
-  at::Tensor result = at::empty({gradient.size(1)}, gradient.options());
+at::Tensor bias_gradient(const at::Tensor& gradient, Parameter& bias) {
+  at::Tensor result = gradient_of(bias);
   kernels::column_sums(result.data_ptr<T>(), gradient.const_data_ptr<T>(), extent(gradient, 0),
                        extent(gradient, 1));
   return result;
 }
 
+/// The layer's parameters as a node of the graph keeps them. The layer outlives the graph of each step.
+struct Parameters {
+  Parameter* weight;
+  Parameter* bias;
+};
+
 class SmallLinear : public torch::autograd::Function<SmallLinear> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
-                            const at::Tensor& weight, const at::Tensor& bias) {
+                            const at::Tensor& weight, const at::Tensor& bias, const Parameters& parameters) {
     context->save_for_backward({input, weight});
+    context->saved_data["weight"] = reinterpret_cast<std::int64_t>(parameters.weight);
+    context->saved_data["bias"] = reinterpret_cast<std::int64_t>(parameters.bias);
     return input.scalar_type() == at::kDouble ? forward_as<double>(input, weight, bias)
                                               : forward_as<float>(input, weight, bias);
   }
@@ -74,11 +88,17 @@ class SmallLinear : public torch::autograd::Function<SmallLinear> {
   static torch::autograd::tensor_list backward_as(torch::autograd::AutogradContext* context,
                                                   const at::Tensor& gradient) {
     const auto saved = context->get_saved_variables();
-    torch::autograd::tensor_list results(3);
+    torch::autograd::tensor_list results(4);
     if (context->needs_input_grad(0)) results[0] = input_gradient<T>(gradient, saved[1]);
-    if (context->needs_input_grad(1)) results[1] = weight_gradient<T>(gradient, saved[0], saved[1]);
-    if (context->needs_input_grad(2)) results[2] = bias_gradient<T>(gradient);
+    if (context->needs_input_grad(1)) {
+      results[1] = weight_gradient<T>(gradient, saved[0], parameter(context, "weight"));
+    }
+    if (context->needs_input_grad(2)) results[2] = bias_gradient<T>(gradient, parameter(context, "bias"));
     return results;
+  }
+
+  static Parameter& parameter(torch::autograd::AutogradContext* context, const char* name) {
+    return *reinterpret_cast<Parameter*>(context->saved_data[name].toInt());
   }
 };
 
@@ -92,8 +112,8 @@ bool fits_small_linear(const at::Tensor& input, const at::Tensor& weight) {
          weight.numel() <= kLargestWeight;
 }
 
-at::Tensor small_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
-  return SmallLinear::apply(input, weight, bias);
+at::Tensor small_linear(const at::Tensor& input, Parameter& weight, Parameter& bias) {
+  return SmallLinear::apply(input, weight.value, bias.value, Parameters{&weight, &bias});
 }
 
 }  // namespace dtrain::models

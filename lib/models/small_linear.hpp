@@ -1,6 +1,6 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include "models/layer.hpp"
 
 namespace dtrain::models {
 
@@ -10,7 +10,8 @@ bool fits_small_linear(const at::Tensor& input, const at::Tensor& weight);
 
 /// input W^T + bias as one node of the graph, on dtrain's own kernels: for matrices of a few hundred columns
 /// LibTorch spends as long on the way to its kernels and in packing as on the product.
-/// Shapes: `input` [n, in], `weight` [out, in], `bias` [out]. Not differentiable twice.
-at::Tensor small_linear(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias);
+/// Shapes: `input` [n, in], `weight` [out, in], `bias` [out]. Not differentiable twice. Gradients are written
+/// into the parameters' gradient slots; both must outlive the graph.
+at::Tensor small_linear(const at::Tensor& input, Parameter& weight, Parameter& bias);
 
 }  // namespace dtrain::models

@@ -16,8 +16,9 @@ namespace {
 class FlatOptimizer : public Optimizer {
  public:
   FlatOptimizer(OptimizerConfig config, std::int64_t count, std::vector<ParameterRange> ranges,
-                const at::TensorOptions& options)
+                const at::TensorOptions& options, StateAllocator allocate)
       : config_(std::move(config)),
+        allocate_(std::move(allocate)),
         count_(count),
         ranges_(std::move(ranges)),
         type_(c10::typeMetaToScalarType(options.dtype())) {
@@ -29,21 +30,31 @@ class FlatOptimizer : public Optimizer {
 
  protected:
   void add_state(const std::string& name, const at::TensorOptions& options) {
-    state_.push_back({name, at::zeros({count_}, options.requires_grad(false))});
+    state_.push_back(
+        {name, allocate_ ? allocate_(count_) : at::zeros({count_}, options.requires_grad(false))});
+    check(state_.back().value, "state");
   }
 
-  /// Calls `update(parameters, gradients, range)` for each range with pointers of the buffers' element type.
+  /// Calls `update(parameters, gradients, range)` for what each range and each part have in common, with
+  /// pointers of the buffers' element type.
   template <class Update>
-  void for_each_range(const at::Tensor& parameters, const at::Tensor& gradients, const Update& update) const {
+  void for_each_range(const at::Tensor& parameters, const at::Tensor& gradients,
+                      const std::vector<Range>& parts, const Update& update) const {
     check(parameters, "parameters");
     check(gradients, "gradients");
-    for (const ParameterRange& range : ranges_) {
-      if (type_ == at::kDouble) {
-        update(static_cast<double*>(parameters.data_ptr()),
-               static_cast<const double*>(gradients.const_data_ptr()), range);
-      } else {
-        update(static_cast<float*>(parameters.data_ptr()),
-               static_cast<const float*>(gradients.const_data_ptr()), range);
+    for (const ParameterRange& whole : ranges_) {
+      for (const Range& part : parts) {
+        ParameterRange range = whole;
+        range.begin = std::max(whole.begin, part.begin);
+        range.end = std::min(whole.end, part.end);
+        if (range.begin >= range.end) continue;
+        if (type_ == at::kDouble) {
+          update(static_cast<double*>(parameters.data_ptr()),
+                 static_cast<const double*>(gradients.const_data_ptr()), range);
+        } else {
+          update(static_cast<float*>(parameters.data_ptr()),
+                 static_cast<const float*>(gradients.const_data_ptr()), range);
+        }
       }
     }
   }
@@ -63,6 +74,7 @@ class FlatOptimizer : public Optimizer {
              .advice = fmt::format("pass {} contiguous elements of its type, not {}", count_, flat.numel())});
   }
 
+  const StateAllocator allocate_;
   const std::int64_t count_;
   const std::vector<ParameterRange> ranges_;
   const at::ScalarType type_;
@@ -71,14 +83,14 @@ class FlatOptimizer : public Optimizer {
 class Sgd final : public FlatOptimizer {
  public:
   Sgd(const OptimizerConfig& config, std::int64_t count, std::vector<ParameterRange> ranges,
-      const at::TensorOptions& options)
-      : FlatOptimizer(config, count, std::move(ranges), options) {
+      const at::TensorOptions& options, const StateAllocator& allocate)
+      : FlatOptimizer(config, count, std::move(ranges), options, allocate) {
     if (config_.momentum != 0.0) add_state("momentum_buffer", options);
   }
 
   void step(const at::Tensor& parameters, const at::Tensor& gradients, double scale, double learning_rate,
-            std::int64_t /*step*/) override {
-    for_each_range(parameters, gradients,
+            std::int64_t /*step*/, const std::vector<Range>& parts) override {
+    for_each_range(parameters, gradients, parts,
                    [&]<class T>(T* values, const T* sums, const ParameterRange& range) {
                      T* momentum = state_.empty() ? nullptr : state_at<T>(0, range);
                      kernels::sgd_update(values + range.begin, sums + range.begin, momentum,
@@ -94,18 +106,18 @@ class Sgd final : public FlatOptimizer {
 class Adam final : public FlatOptimizer {
  public:
   Adam(const OptimizerConfig& config, std::int64_t count, std::vector<ParameterRange> ranges,
-       const at::TensorOptions& options)
-      : FlatOptimizer(config, count, std::move(ranges), options) {
+       const at::TensorOptions& options, const StateAllocator& allocate)
+      : FlatOptimizer(config, count, std::move(ranges), options, allocate) {
     add_state("exp_avg", options);
     add_state("exp_avg_sq", options);
   }
 
   void step(const at::Tensor& parameters, const at::Tensor& gradients, double scale, double learning_rate,
-            std::int64_t step) override {
+            std::int64_t step, const std::vector<Range>& parts) override {
     using Decay = kernels::AdamUpdate::Decay;
     const auto steps = static_cast<double>(step);
     for_each_range(
-        parameters, gradients, [&]<class T>(T* values, const T* sums, const ParameterRange& range) {
+        parameters, gradients, parts, [&]<class T>(T* values, const T* sums, const ParameterRange& range) {
           kernels::adam_update(values + range.begin, sums + range.begin, state_at<T>(0, range),
                                state_at<T>(1, range), static_cast<std::size_t>(range.end - range.begin),
                                {.scale = scale,
@@ -151,6 +163,11 @@ void OptimizerConfig::validate() const {
           usage("--optimizer", "use 0.9, 0.999 and 1e-8"));
 }
 
+int OptimizerConfig::state_count() const {
+  if (name == "sgd") return momentum != 0.0 ? 1 : 0;
+  return 2;
+}
+
 std::int64_t Optimizer::state_bytes() const {
   std::int64_t bytes = 0;
   for (const OptimizerState& state : state_) bytes += static_cast<std::int64_t>(state.value.nbytes());
@@ -159,17 +176,17 @@ std::int64_t Optimizer::state_bytes() const {
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::int64_t count,
                                           std::vector<ParameterRange> ranges,
-                                          const at::TensorOptions& options) {
+                                          const at::TensorOptions& options, const StateAllocator& allocate) {
   config.validate();
   check_ranges(ranges, count);
-  if (config.name == "sgd") return std::make_unique<Sgd>(config, count, std::move(ranges), options);
-  return std::make_unique<Adam>(config, count, std::move(ranges), options);
+  if (config.name == "sgd") return std::make_unique<Sgd>(config, count, std::move(ranges), options, allocate);
+  return std::make_unique<Adam>(config, count, std::move(ranges), options, allocate);
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::int64_t count,
-                                          const at::TensorOptions& options) {
+                                          const at::TensorOptions& options, const StateAllocator& allocate) {
   return make_optimizer(config, count, {{.begin = 0, .end = count, .weight_decay = config.weight_decay}},
-                        options);
+                        options, allocate);
 }
 
 }  // namespace dtrain::optim

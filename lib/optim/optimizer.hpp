@@ -3,9 +3,12 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
+
+#include "core/slice.hpp"
 
 namespace dtrain::optim {
 
@@ -20,6 +23,9 @@ struct OptimizerConfig {
 
   /// Throws Error (exit code 2), naming the option, at the first value that cannot work.
   void validate() const;
+
+  /// State tensors the rule keeps, each as large as the parameters.
+  int state_count() const;
 };
 
 /// Elements [begin, end) of the flat buffer and the weight decay they get.
@@ -47,8 +53,15 @@ class Optimizer {
   /// Gradients are sums over the step's samples and only read; `scale` (clip coefficient / weight of the
   /// step) multiplies them on the way. `step` counts from 1. Elements outside all ranges (padding) are left
   /// alone.
+  /// `parts`: what to update; ranks that share the parameters' memory update a part each.
   virtual void step(const at::Tensor& parameters, const at::Tensor& gradients, double scale,
-                    double learning_rate, std::int64_t step) = 0;
+                    double learning_rate, std::int64_t step, const std::vector<Range>& parts) = 0;
+
+  /// Everything.
+  void step(const at::Tensor& parameters, const at::Tensor& gradients, double scale, double learning_rate,
+            std::int64_t number) {
+    step(parameters, gradients, scale, learning_rate, number, {{0, parameters.numel()}});
+  }
 
   /// Empty for sgd without momentum.
   const std::vector<OptimizerState>& state() const { return state_; }
@@ -59,14 +72,19 @@ class Optimizer {
   std::vector<OptimizerState> state_;
 };
 
+/// Gives the memory of a state tensor: [count], zero.
+using StateAllocator = std::function<at::Tensor(std::int64_t count)>;
+
 /// An optimizer for `count` elements of the given dtype and device, its state zero. Ranges must not overlap.
 /// Throws Error for a bad config or range.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::int64_t count,
                                           std::vector<ParameterRange> ranges,
-                                          const at::TensorOptions& options);
+                                          const at::TensorOptions& options,
+                                          const StateAllocator& allocate = {});
 
 /// The same with one range over everything and config.weight_decay.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::int64_t count,
-                                          const at::TensorOptions& options);
+                                          const at::TensorOptions& options,
+                                          const StateAllocator& allocate = {});
 
 }  // namespace dtrain::optim

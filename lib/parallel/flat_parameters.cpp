@@ -5,21 +5,40 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <utility>
+
 namespace dtrain::parallel {
 
-FlatParameters::FlatParameters(models::Model& model, at::ScalarType dtype) {
+namespace {
+
+std::int64_t aligned(std::int64_t count) {
+  return (count + FlatParameters::kAlignment - 1) / FlatParameters::kAlignment * FlatParameters::kAlignment;
+}
+
+}  // namespace
+
+std::int64_t FlatParameters::size_of(models::Model& model) {
+  std::int64_t size = 0;
+  for (const auto* parameter : model.parameters()) size += aligned(parameter->value.numel());
+  return size;
+}
+
+FlatParameters::FlatParameters(models::Model& model, at::ScalarType dtype)
+    : FlatParameters(model, at::zeros({size_of(model)}, at::TensorOptions().dtype(dtype)), Values::put) {}
+
+FlatParameters::FlatParameters(models::Model& model, at::Tensor block, Values values)
+    : values_(std::move(block)) {
   const auto parameters = model.parameters();
   std::int64_t size = 0;
   for (auto it = parameters.rbegin(); it != parameters.rend(); ++it) {
     const std::int64_t count = (*it)->value.numel();
     entries_.push_back({*it, size, count});
-    size += (count + kAlignment - 1) / kAlignment * kAlignment;
+    size += aligned(count);
   }
-  values_ = at::zeros({size}, at::TensorOptions().dtype(dtype));
   const at::NoGradGuard no_grad;
   for (const auto& entry : entries_) {
     auto slot = view(values_, entry);
-    slot.copy_(entry.parameter->value);
+    if (values == Values::put) slot.copy_(entry.parameter->value);
     // A fresh leaf, not set_data(): autograd keeps the dtype of the first gradient it met.
     entry.parameter->value = slot.detach().set_requires_grad(true);
   }

@@ -27,7 +27,16 @@ class FlatParameters {
     std::int64_t count = 0;   ///< Elements, the gap behind it not counted.
   };
 
+  /// Whether the model's values are put into the block, or those that are already there are taken: by the
+  /// ranks that share the block with one that fills it.
+  enum class Values { put, take };
+
   FlatParameters(models::Model& model, at::ScalarType dtype);
+  /// In `block` [size_of(model)], which also gives the dtype.
+  FlatParameters(models::Model& model, at::Tensor block, Values values);
+
+  /// Elements that the model's block has, gaps included.
+  static std::int64_t size_of(models::Model& model);
 
   const std::vector<Entry>& entries() const { return entries_; }
   std::int64_t size() const { return values_.numel(); }  ///< Elements, gaps included.

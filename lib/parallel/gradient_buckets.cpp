@@ -31,17 +31,30 @@ class GradientBuckets::Hook final : public torch::autograd::PostAccumulateGradHo
 
 GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group, comm::Queue& queue,
                                  BucketConfig config)
-    : parameters_(parameters), group_(group), queue_(queue), algorithm_(config.algorithm) {
+    : parameters_(parameters), group_(group), queue_(queue), config_(config) {
   const auto element_bytes = static_cast<std::int64_t>(c10::elementSize(parameters.dtype()));
   memory_ = group.allocate(static_cast<std::size_t>(parameters.size() * element_bytes));
   gradients_ =
       at::from_blob(memory_->data(), {parameters.size()}, at::TensorOptions().dtype(parameters.dtype()));
-
   const auto limit = config.bucket_bytes > 0 ? config.bucket_bytes : kDefaultBucketBytes;
-  const auto& entries = parameters.entries();
+  make_buckets(limit);
+  choose_parts();
+  require_agreement(
+      group, parameters.layout_hash() ^ static_cast<std::uint64_t>(limit),
+      "the ranks lay out the model's parameters differently",
+      {.subject = "gradient buckets", .advice = "start the same binary and options on every rank"});
+  for (std::size_t i = 0; i < views_.size(); ++i) {
+    torch::autograd::impl::set_post_acc_grad_hooks(parameters.entries()[i].parameter->value,
+                                                   std::make_unique<Hook>(*this, i));
+  }
+}
+
+void GradientBuckets::make_buckets(std::int64_t bucket_bytes) {
+  const auto element_bytes = static_cast<std::int64_t>(gradients_.element_size());
+  const auto& entries = parameters_.entries();
   for (std::size_t i = 0; i < entries.size(); ++i) {
-    const auto end = i + 1 < entries.size() ? entries[i + 1].offset : parameters.size();
-    const bool full = !buckets_.empty() && (end - buckets_.back().begin) * element_bytes > limit;
+    const auto end = i + 1 < entries.size() ? entries[i + 1].offset : parameters_.size();
+    const bool full = !buckets_.empty() && (end - buckets_.back().begin) * element_bytes > bucket_bytes;
     if (buckets_.empty() || full) buckets_.push_back({.begin = entries[i].offset});
     buckets_.back().end = end;
     ++buckets_.back().parameters;
@@ -49,14 +62,29 @@ GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group,
     views_.push_back(FlatParameters::view(gradients_, entries[i]));
   }
   received_.assign(entries.size(), 0);
-  require_agreement(
-      group, parameters.layout_hash() ^ static_cast<std::uint64_t>(limit),
-      "the ranks lay out the model's parameters differently",
-      {.subject = "gradient buckets", .advice = "start the same binary and options on every rank"});
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    torch::autograd::impl::set_post_acc_grad_hooks(entries[i].parameter->value,
-                                                   std::make_unique<Hook>(*this, i));
+}
+
+void GradientBuckets::choose_parts() {
+  if (config_.update == BucketConfig::Update::everything || group_.size() == 1) {
+    update_parts_ = {{0, gradients_.numel()}};
+    own_parts_ = {part_of(gradients_.numel(), group_.rank(), group_.size())};
+    return;
   }
+  updates_parts_ = true;
+  for (const auto& bucket : buckets_) {
+    auto part = group_.reduced_part(memory_of(bucket), config_.algorithm);
+    // All sums on every rank: any cut will do.
+    if (part.size() == bucket.end - bucket.begin) {
+      part = part_of(part.size(), group_.rank(), group_.size());
+    }
+    update_parts_.push_back({bucket.begin + part.begin, bucket.begin + part.end});
+  }
+  own_parts_ = update_parts_;
+}
+
+comm::Buffer GradientBuckets::memory_of(const Bucket& bucket) const {
+  const auto part = gradients_.narrow(0, bucket.begin, bucket.end - bucket.begin);
+  return {part.data_ptr(), static_cast<std::size_t>(part.numel()), data_type_of(part.scalar_type())};
 }
 
 GradientBuckets::~GradientBuckets() {
@@ -64,6 +92,7 @@ GradientBuckets::~GradientBuckets() {
     auto& value = entry.parameter->value;
     torch::autograd::impl::set_post_acc_grad_hooks(value, nullptr);
     value.mutable_grad().reset();  // a view into memory that is about to go
+    entry.parameter->gradient_slot.reset();
   }
 }
 
@@ -73,16 +102,24 @@ void GradientBuckets::begin_step(int backward_passes) {
   next_bucket_ = 0;
   std::fill(received_.begin(), received_.end(), std::uint8_t{0});
   for (auto& bucket : buckets_) bucket.missing = bucket.parameters;
-  // Undefined, not zero: the first gradient is copied into place, which spares filling and adding.
-  for (const auto& entry : parameters_.entries()) entry.parameter->value.mutable_grad().reset();
+  // Undefined, not zero: the first gradient is written or copied into place, which spares filling and adding.
+  for (std::size_t i = 0; i < views_.size(); ++i) {
+    auto& parameter = *parameters_.entries()[i].parameter;
+    parameter.value.mutable_grad().reset();
+    parameter.gradient_slot = views_[i].alias();  // autograd takes over a tensor that nobody else refers to
+  }
 }
 
 void GradientBuckets::on_gradient(std::size_t i) {
-  auto& gradient = parameters_.entries()[i].parameter->value.mutable_grad();
+  auto& parameter = *parameters_.entries()[i].parameter;
+  auto& gradient = parameter.value.mutable_grad();
   auto& view = views_[i];
   if (!received_[i]) {
     const at::NoGradGuard no_grad;
-    if (gradient.strides() == view.strides() && gradient.is_non_overlapping_and_dense()) {
+    parameter.gradient_slot.reset();
+    if (gradient.data_ptr() == view.data_ptr()) {
+      // Written in place.
+    } else if (gradient.strides() == view.strides() && gradient.is_non_overlapping_and_dense()) {
       std::memcpy(view.data_ptr(), gradient.data_ptr(), view.nbytes());
     } else {
       view.copy_(gradient);
@@ -90,9 +127,9 @@ void GradientBuckets::on_gradient(std::size_t i) {
     gradient = view;
     received_[i] = 1;
   } else if (gradient.data_ptr() != view.data_ptr()) {
-    throw Error("a gradient has left its bucket",
-                {.subject = parameters_.entries()[i].parameter->name,
-                 .advice = "nothing may replace .grad between two backward passes"});
+    throw Error(
+        "a gradient has left its bucket",
+        {.subject = parameter.name, .advice = "nothing may replace .grad between two backward passes"});
   }
   if (backward_pass_ < backward_passes_) return;
   --buckets_[bucket_of_[i]].missing;
@@ -103,10 +140,9 @@ void GradientBuckets::issue_ready_buckets() {
   while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].missing == 0) {
     auto& bucket = buckets_[next_bucket_++];
     if (group_.size() == 1) continue;
-    auto part = gradients_.narrow(0, bucket.begin, bucket.end - bucket.begin);
-    bucket.handle = group_.all_reduce(
-        {part.data_ptr(), static_cast<std::size_t>(part.numel()), data_type_of(part.scalar_type())},
-        comm::ReduceOp::sum, algorithm_);
+    bucket.handle = config_.update == BucketConfig::Update::parts
+                        ? group_.reduce_parts(memory_of(bucket), comm::ReduceOp::sum, config_.algorithm)
+                        : group_.all_reduce(memory_of(bucket), comm::ReduceOp::sum, config_.algorithm);
   }
   queue_.progress();
 }
@@ -120,7 +156,5 @@ void GradientBuckets::finish() {
   issue_ready_buckets();
   for (auto& bucket : buckets_) bucket.handle.wait();
 }
-
-Range GradientBuckets::own_part() const { return part_of(gradients_.numel(), group_.rank(), group_.size()); }
 
 }  // namespace dtrain::parallel

@@ -14,6 +14,9 @@ namespace dtrain::parallel {
 struct BucketConfig {
   std::int64_t bucket_bytes = 0;  ///< Gradients that travel together; 0 chooses by the size of the model.
   comm::Algorithm algorithm = comm::Algorithm::automatic;
+  /// Who updates: every rank all parameters of its own, or, where the ranks share the parameters' memory,
+  /// each its parts of them, which needs the sums of those parts only.
+  enum class Update { everything, parts } update = Update::everything;
 };
 
 /// Synchronous data parallelism (`ddp`): gradients are summed over a step's micro-batches in place, in memory
@@ -41,11 +44,16 @@ class GradientBuckets {
   /// Issues what no hook has issued (zeros for parameters without gradient) and waits for every bucket.
   void finish();
 
-  /// [parameters.size()], after finish() the sums over all micro-batches of all ranks.
+  /// [parameters.size()], after finish() the sums over all micro-batches of all ranks, at least in
+  /// update_parts(). With Update::parts valid until a later collective of the group begins.
   const at::Tensor& gradients() const { return gradients_; }
 
-  /// The part of the flat gradient that this rank vouches for in norms: disjoint over the group.
-  Range own_part() const;
+  /// Whether other ranks update the rest of the parameters: nobody may use them until all have.
+  bool updates_parts() const { return updates_parts_; }
+  /// What this rank updates.
+  const std::vector<Range>& update_parts() const { return update_parts_; }
+  /// The parts of the flat gradient that this rank vouches for in norms: disjoint over the group.
+  const std::vector<Range>& own_parts() const { return own_parts_; }
 
   std::size_t bucket_count() const { return buckets_.size(); }
 
@@ -58,19 +66,25 @@ class GradientBuckets {
     int missing = 0;  // gradients not yet complete in this step
     comm::Handle handle;
   };
+  void make_buckets(std::int64_t bucket_bytes);
+  void choose_parts();
+  comm::Buffer memory_of(const Bucket& bucket) const;
   void on_gradient(std::size_t entry);
   void issue_ready_buckets();
 
   FlatParameters& parameters_;
   comm::Group& group_;
   comm::Queue& queue_;
-  comm::Algorithm algorithm_;
+  BucketConfig config_;
   std::unique_ptr<comm::SharedBuffer> memory_;
   at::Tensor gradients_;
   std::vector<at::Tensor> views_;       // per entry
   std::vector<std::size_t> bucket_of_;  // per entry
   std::vector<std::uint8_t> received_;  // per entry: has a gradient in this step
   std::vector<Bucket> buckets_;
+  bool updates_parts_ = false;
+  std::vector<Range> update_parts_;
+  std::vector<Range> own_parts_;
   std::size_t next_bucket_ = 0;  // the first one not issued
   int backward_passes_ = 0;
   int backward_pass_ = 0;

@@ -5,6 +5,7 @@
 #include <set>
 #include <string>
 
+#include "optim/optimizer.hpp"
 #include "topology/mesh.hpp"
 
 namespace dtrain::train {
@@ -92,6 +93,9 @@ struct RunConfig {
   /// Purely local: every rank finds the same error.
   void validate() const;
 };
+
+/// The update rule as optim takes it.
+optim::OptimizerConfig optimizer_config(const OptimizerConfig& config);
 
 /// Takes what the user did not give from the model's recipe.
 /// Throws Error (exit code 2), listing the models there are, when the name is unknown.

@@ -16,11 +16,6 @@ models::Shape largest_piece(const RunConfig& config, const models::Shape& sample
   return shape;
 }
 
-double optimizer_states(const OptimizerConfig& optimizer) {
-  if (optimizer.name == "sgd") return optimizer.momentum > 0 ? 1 : 0;
-  return 2;
-}
-
 std::string shape_text(const models::Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
 std::string mebibytes(double bytes) { return fmt::format("{:.1f} MiB", bytes / (1024.0 * 1024.0)); }
@@ -33,7 +28,7 @@ MemoryEstimate estimate_memory(const RunConfig& config, const models::Model& mod
   const double parameter_bytes = static_cast<double>(model.parameter_count()) * element;
   MemoryEstimate estimate{.parameters = parameter_bytes,
                           .gradients = parameter_bytes,
-                          .optimizer = parameter_bytes * optimizer_states(config.optimizer)};
+                          .optimizer = parameter_bytes * optimizer_config(config.optimizer).state_count()};
   std::vector<models::Shape> shapes = {largest_piece(config, sample_shape)};
   for (const auto& layer : model.layers()) {
     estimate.activations += layer->cost(shapes).activation_bytes * element / 4;

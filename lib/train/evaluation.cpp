@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <numeric>
 #include <utility>
@@ -19,6 +20,8 @@ Scores scores_of(const parallel::StepShare& sums, std::int64_t samples, Scoring 
           .accuracy = scoring == Scoring::loss_and_accuracy ? sums.correct / sums.weight : nan,
           .samples = samples};
 }
+
+bool improves(double loss, double best) { return std::isnan(best) ? !std::isnan(loss) : loss < best; }
 
 Evaluation::Evaluation(models::Model& model, const Preparation& preparation, data::Loader loader,
                        std::int64_t samples, std::int64_t batch, Scoring scoring, comm::Group& group)

@@ -49,6 +49,9 @@ class Evaluation {
   parallel::StepControl control_;
 };
 
+/// Whether a validation loss is better than the best one so far: smaller, or a number where there was none.
+bool improves(double loss, double best);
+
 /// Means from sums.
 Scores scores_of(const parallel::StepShare& sums, std::int64_t samples, Scoring scoring);
 

@@ -3,6 +3,10 @@
 
 namespace dtrain::train {
 
+optim::OptimizerConfig optimizer_config(const OptimizerConfig& config) {
+  return {.name = config.name, .momentum = config.momentum, .weight_decay = config.weight_decay};
+}
+
 void resolve_recipe(RunConfig& config) {
   const models::Recipe& recipe = models::find_model(config.model.name).recipe;
   const auto take = [&](const char* option, auto& value, const auto& by_model) {

@@ -52,17 +52,18 @@ std::string dtype_name(at::ScalarType type) {
 }
 
 SavedState::SavedState(const parallel::FlatParameters& parameters, models::Model& model,
-                       const optim::Optimizer& optimizer, checkpoint::CheckpointInfo info)
+                       const optim::Optimizer& optimizer, checkpoint::CheckpointInfo info, Contents contents)
     : info_(std::move(info)) {
   const at::NoGradGuard no_grad;
   // Cloned as a dense row-major tensor, whatever strides the model prefers.
   const auto copy = [](const at::Tensor& tensor) {
     return tensor.detach().clone(at::MemoryFormat::Contiguous);
   };
+  for (const auto* buffer : model.buffers()) tensors_.push_back({"model", buffer->name, copy(buffer->value)});
+  if (contents == Contents::buffers) return;
   for (const auto* parameter : model.parameters()) {
     tensors_.push_back({"model", parameter->name, copy(parameter->value)});
   }
-  for (const auto* buffer : model.buffers()) tensors_.push_back({"model", buffer->name, copy(buffer->value)});
   for (const auto& state : optimizer.state()) {
     for (const auto& entry : parameters.entries()) {
       tensors_.push_back({"optimizer/" + state.name, entry.parameter->name,
@@ -86,9 +87,10 @@ std::filesystem::path SavedState::write(const std::filesystem::path& checkpoints
 
 void SavedState::restore_model(models::Model& model) const {
   const at::NoGradGuard no_grad;
-  std::size_t i = 0;  // the constructor put parameters and buffers first, in this order
-  for (auto* parameter : model.parameters()) parameter->value.copy_(tensors_[i++].value);
+  std::size_t i = 0;
   for (auto* buffer : model.buffers()) buffer->value.copy_(tensors_[i++].value);
+  if (i == tensors_.size()) return;
+  for (auto* parameter : model.parameters()) parameter->value.copy_(tensors_[i++].value);
 }
 
 void load_model(const checkpoint::CheckpointReader& reader, models::Model& model) {

@@ -19,15 +19,18 @@ namespace dtrain::train {
 /// written.
 class SavedState {
  public:
+  /// What is copied: ranks that share the parameters with another rank that copies them need but their own.
+  enum class Contents { everything, buffers };
   SavedState(const parallel::FlatParameters& parameters, models::Model& model,
-             const optim::Optimizer& optimizer, checkpoint::CheckpointInfo info);
+             const optim::Optimizer& optimizer, checkpoint::CheckpointInfo info, Contents contents);
 
   const checkpoint::CheckpointInfo& info() const { return info_; }
 
-  /// Writes it below `checkpoints` and returns its folder. Not collective. Throws Error (exit code 4).
+  /// Writes it, complete, below `checkpoints` and returns its folder. Not collective. Throws Error (exit
+  /// code 4).
   std::filesystem::path write(const std::filesystem::path& checkpoints, h5::Library& library) const;
 
-  /// Gives the model the parameters and buffers of this copy.
+  /// Gives the model what this copy has of parameters and buffers.
   void restore_model(models::Model& model) const;
 
  private:
@@ -37,7 +40,7 @@ class SavedState {
     at::Tensor value;  // contiguous
   };
   checkpoint::CheckpointInfo info_;
-  std::vector<Named> tensors_;
+  std::vector<Named> tensors_;  // buffers, parameters, optimizer state
 };
 
 /// Gives the model a checkpoint's parameters and buffers, converted to the model's dtype.

@@ -6,7 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <optional>
+#include <utility>
 
 #include "core/clock.hpp"
 #include "core/version.hpp"
@@ -14,6 +16,7 @@
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/agreement.hpp"
+#include "parallel/node_memory.hpp"
 #include "parallel/pieces.hpp"
 #include "record/run_folder.hpp"
 #include "record/step_clock.hpp"
@@ -36,8 +39,21 @@ data::LoaderOptions loader_options(const Job& job) {
                                         : data::LoaderOptions::Drive::inline_call};
 }
 
-optim::OptimizerConfig optimizer_config(const OptimizerConfig& config) {
-  return {.name = config.name, .momentum = config.momentum, .weight_decay = config.weight_decay};
+at::ScalarType scalar_type(const RunConfig& config) {
+  return config.precision == "fp64" ? at::kDouble : at::kFloat;
+}
+
+/// Room for the parameters and the optimizer's state.
+parallel::NodeMemory node_memory(comm::Group& group, models::Model& model, const RunConfig& config) {
+  const auto tensors = 1 + optimizer_config(config.optimizer).state_count();
+  return {group, tensors * parallel::FlatParameters::size_of(model), scalar_type(config)};
+}
+
+parallel::BucketConfig bucket_config(const CommConfig& config, const parallel::NodeMemory& memory) {
+  using Update = parallel::BucketConfig::Update;
+  return {.bucket_bytes = static_cast<std::int64_t>(config.bucket_mb * 1024 * 1024),
+          .algorithm = comm::parse_algorithm(config.all_reduce),
+          .update = memory.shared() ? Update::parts : Update::everything};
 }
 
 /// Algorithm 1 of the study: what run() does, step by step.
@@ -70,6 +86,7 @@ class Trainer {
 
   comm::Group& data_group_;
   Preparation preparation_;
+  parallel::NodeMemory memory_;
   parallel::FlatParameters parameters_;
   parallel::GradientBuckets buckets_;
   parallel::StepControl control_;
@@ -78,6 +95,7 @@ class Trainer {
   data::Loader loader_;
   parallel::Pieces pieces_;
   optim::ScheduleConfig schedule_;
+  std::map<std::string, Evaluation> evaluations_;  ///< By split.
   RunOutputs outputs_;
   ProgressLine progress_;
 
@@ -96,17 +114,19 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
       clock_(recording.clock),
       log_(log),
       data_group_(job.groups().data()),
-      preparation_(workload.dataset.info(), config.precision == "fp64" ? at::kDouble : at::kFloat),
-      parameters_(*workload.model, config.precision == "fp64" ? at::kDouble : at::kFloat),
-      buckets_(parameters_, data_group_, job.groups().queue(),
-               {.bucket_bytes = static_cast<std::int64_t>(config.comm.bucket_mb * 1024 * 1024),
-                .algorithm = comm::parse_algorithm(config.comm.all_reduce)}),
+      preparation_(workload.dataset.info(), scalar_type(config)),
+      memory_(node_memory(data_group_, *workload.model, config)),
+      parameters_(
+          *workload.model, memory_.take(parallel::FlatParameters::size_of(*workload.model)),
+          memory_.fills() ? parallel::FlatParameters::Values::put : parallel::FlatParameters::Values::take),
+      buckets_(parameters_, data_group_, job.groups().queue(), bucket_config(config.comm, memory_)),
       control_(data_group_),
       optimizer_(optim::make_optimizer(optimizer_config(config.optimizer), parameters_.size(),
-                                       parameters_.values().options())),
-      training_step_(
-          {*workload.model, parameters_, buckets_, control_, *optimizer_, preparation_, recording.clock},
-          config.seed, config.optimizer.grad_clip),
+                                       parameters_.values().options(),
+                                       [this](std::int64_t count) { return memory_.take(count); })),
+      training_step_({data_group_, *workload.model, parameters_, buckets_, control_, *optimizer_,
+                      preparation_, recording.clock},
+                     config.seed, config.optimizer.grad_clip),
       loader_(workload.dataset, "train", loader_options(job), workload.read),
       pieces_{.samples = workload.dataset.info().samples("train"),
               .global_batch = config.batch.global_batch,
@@ -121,7 +141,11 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
                             : ProgressLine::Style::none),
       total_steps_(config.epochs * pieces_.steps()) {
   if (config.limit_steps > 0) total_steps_ = std::min<std::int64_t>(total_steps_, config.limit_steps);
-  parallel::broadcast_parameters(data_group_, parameters_.values());
+  if (memory_.shared()) {
+    data_group_.barrier().wait();  // the values are there
+  } else {
+    parallel::broadcast_parameters(data_group_, parameters_.values());
+  }
 }
 
 void Trainer::train() {
@@ -191,10 +215,15 @@ void Trainer::show_progress(std::int64_t done_in_epoch, const parallel::StepShar
 std::optional<EvaluationResult> Trainer::evaluate(const std::string& split) {
   const auto samples = workload_.dataset.info().samples(split);
   if (samples == 0) return std::nullopt;
-  Evaluation evaluation(*workload_.model, preparation_,
-                        data::Loader(workload_.dataset, split, loader_options(job_), workload_.read), samples,
-                        kEvaluationBatch, workload_.scoring, data_group_);
-  return evaluation.run();
+  auto place = evaluations_.find(split);
+  if (place == evaluations_.end()) {
+    data::Loader loader(workload_.dataset, split, loader_options(job_), workload_.read);
+    place = evaluations_
+                .try_emplace(split, *workload_.model, preparation_, std::move(loader), samples,
+                             kEvaluationBatch, workload_.scoring, data_group_)
+                .first;
+  }
+  return place->second.run();
 }
 
 SavedState Trainer::copy_of_state() {
@@ -209,13 +238,14 @@ SavedState Trainer::copy_of_state() {
            .seed = config_.seed,
            .micro_batches = config_.batch.micro_batches,
            .config = config_.text,
-           .dtrain_version = std::string(version())}};
+           .dtrain_version = std::string(version())},
+          memory_.fills() ? SavedState::Contents::everything : SavedState::Contents::buffers};
 }
 
 // Without a validation split every epoch is the best so far. All ranks decide alike: the loss is agreed.
 void Trainer::keep_if_best(const std::optional<EvaluationResult>& validation) {
   const double loss = validation ? validation->total.loss : -static_cast<double>(epoch_);
-  if (best_ && !(loss < best_loss_)) return;
+  if (best_ && !improves(loss, best_loss_)) return;
   best_loss_ = loss;
   best_.emplace(copy_of_state());
 }
@@ -223,6 +253,7 @@ void Trainer::keep_if_best(const std::optional<EvaluationResult>& validation) {
 void Trainer::save_and_test() {
   outputs_.save_checkpoints(copy_of_state(), *best_);
   best_->restore_model(*workload_.model);
+  data_group_.barrier().wait();  // one rank may have restored for all of its node
   if (const auto test = evaluate("test")) outputs_.test(*test, best_->info());
 }
 

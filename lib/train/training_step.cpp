@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <span>
 
 #include "core/error.hpp"
 #include "kernels/reduce.hpp"
@@ -64,32 +66,49 @@ StepOutcome TrainingStep::run(std::int64_t step, int pieces, data::Loader& loade
   }
   parts_.buckets.finish();
 
-  {
-    const ScopedSpan span(parts_.sink, Phase::optimizer, "norm");
-    const auto part = parts_.buckets.own_part();
-    const auto squares = squares_of(parts_.buckets.gradients().narrow(0, part.begin, part.size()));
-    outcome.own.gradient_squares = squares.sum;
-    outcome.own.non_finite = static_cast<double>(squares.non_finite);
-  }
+  measure_gradient(outcome.own);
   outcome.total = parts_.control.agree(outcome.own);
   const auto& total = outcome.total;
   if (total.non_finite > 0 || !std::isfinite(total.loss)) report_non_finite(step, total);
 
-  const ScopedSpan span(parts_.sink, Phase::optimizer, "update");
   outcome.gradient_norm = std::sqrt(total.gradient_squares) / total.weight;
   const double scale = optim::clip_coefficient(outcome.gradient_norm, grad_clip_) / total.weight;
-  parts_.optimizer.step(parts_.parameters.values(), parts_.buckets.gradients(), scale, learning_rate, step);
+  {
+    const ScopedSpan span(parts_.sink, Phase::optimizer, "update");
+    parts_.optimizer.step(parts_.parameters.values(), parts_.buckets.gradients(), scale, learning_rate, step,
+                          parts_.buckets.update_parts());
+  }
+  if (parts_.buckets.updates_parts()) parts_.group.barrier().wait();  // now all parts are new
   return outcome;
 }
 
+void TrainingStep::measure_gradient(parallel::StepShare& own) const {
+  const ScopedSpan span(parts_.sink, Phase::optimizer, "norm");
+  for (const auto& part : parts_.buckets.own_parts()) {
+    const auto squares = squares_of(parts_.buckets.gradients().narrow(0, part.begin, part.size()));
+    own.gradient_squares += squares.sum;
+    own.non_finite += static_cast<double>(squares.non_finite);
+  }
+}
+
 void TrainingStep::report_non_finite(std::int64_t step, const parallel::StepShare& total) const {
-  // All ranks hold the same sums, so all find the same parameter.
+  // The first parameter in which any rank finds one in its parts of the gradient.
+  const auto& entries = parts_.parameters.entries();
+  auto first = static_cast<std::int64_t>(entries.size());
+  for (const auto& part : parts_.buckets.own_parts()) {
+    for (std::size_t i = 0; i < entries.size(); ++i) {
+      const auto begin = std::max(part.begin, entries[i].offset);
+      const auto end = std::min(part.end, entries[i].offset + entries[i].count);
+      if (begin >= end ||
+          squares_of(parts_.buckets.gradients().narrow(0, begin, end - begin)).non_finite == 0)
+        continue;
+      first = std::min(first, static_cast<std::int64_t>(i));
+    }
+  }
+  parts_.group.all_reduce(comm::Buffer::of(std::span(&first, 1)), comm::ReduceOp::min).wait();
   std::string subject = fmt::format("step {}", step);
-  for (const auto& entry : parts_.parameters.entries()) {
-    const auto gradient = parts_.buckets.gradients().narrow(0, entry.offset, entry.count);
-    if (squares_of(gradient).non_finite == 0) continue;
-    subject += ", " + entry.parameter->name;
-    break;
+  if (first < static_cast<std::int64_t>(entries.size())) {
+    subject += ", " + entries[static_cast<std::size_t>(first)].parameter->name;
   }
   throw Error(
       total.non_finite > 0 ? "the gradient is not finite" : "the loss is not finite",

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "comm/group.hpp"
 #include "core/span_sink.hpp"
 #include "data/loader.hpp"
 #include "models/model.hpp"
@@ -25,6 +26,7 @@ struct StepOutcome {
 class TrainingStep {
  public:
   struct Parts {
+    comm::Group& group;  ///< The ranks whose gradients are summed.
     models::Model& model;
     parallel::FlatParameters& parameters;
     parallel::GradientBuckets& buckets;
@@ -42,6 +44,7 @@ class TrainingStep {
 
  private:
   void compute_piece(const data::Batch& batch, std::int64_t step, parallel::StepShare& own);
+  void measure_gradient(parallel::StepShare& own) const;
   [[noreturn]] void report_non_finite(std::int64_t step, const parallel::StepShare& total) const;
 
   Parts parts_;

@@ -72,16 +72,30 @@ TEST(GradientBucketsTest, ARankWithoutPiecesStillTakesPart) {
   EXPECT_LT(gap(buckets.gradients(), reference()), 1e-12);
 }
 
-TEST(GradientBucketsTest, OwnPartsCoverTheGradientOnce) {
+using Update = BucketConfig::Update;
+
+TEST(GradientBucketsTest, OwnPartsCoverTheGradientOnceAndHoldItsSums) {
   JobOfTest job;
-  auto model = small_model();
-  FlatParameters parameters(*model, at::kDouble);
-  GradientBuckets buckets(parameters, job.data(), job.queue(), {});
-  std::vector<double> covered(static_cast<std::size_t>(parameters.size()), 0.0);
-  const auto mine = buckets.own_part();
-  for (auto i = mine.begin; i < mine.end; ++i) covered[static_cast<std::size_t>(i)] = 1.0;
-  job.data().all_reduce(comm::Buffer::of(std::span<double>(covered)), comm::ReduceOp::sum).wait();
-  EXPECT_EQ(covered, std::vector<double>(covered.size(), 1.0));
+  const auto expected = reference();
+  for (const auto update : {Update::everything, Update::parts}) {
+    for (const std::int64_t bucket_bytes : {0, 1, 1600}) {
+      auto model = small_model();
+      FlatParameters parameters(*model, at::kDouble);
+      GradientBuckets buckets(parameters, job.data(), job.queue(),
+                              {.bucket_bytes = bucket_bytes, .update = update});
+      run_step(*model, buckets, part_of(kPieces, job.rank(), job.data().size()));
+      std::vector<double> covered(static_cast<std::size_t>(parameters.size()), 0.0);
+      for (const auto& mine : buckets.own_parts()) {
+        if (mine.size() == 0) continue;
+        for (auto i = mine.begin; i < mine.end; ++i) covered[static_cast<std::size_t>(i)] += 1.0;
+        const auto sums = buckets.gradients().narrow(0, mine.begin, mine.size());
+        EXPECT_LT(gap(sums, expected.narrow(0, mine.begin, mine.size())), 1e-12);
+      }
+      job.data().all_reduce(comm::Buffer::of(std::span<double>(covered)), comm::ReduceOp::sum).wait();
+      EXPECT_EQ(covered, std::vector<double>(covered.size(), 1.0));
+      EXPECT_EQ(buckets.updates_parts(), update == Update::parts && job.data().size() > 1);
+    }
+  }
 }
 
 TEST(GradientBucketsTest, RanksWithDifferentModelsAreRefusedOnEveryRank) {
