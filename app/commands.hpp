@@ -21,6 +21,7 @@ const std::vector<Command>& commands();
 // One file each.
 Task train_command(const Words& words, const Environment& environment);
 Task stage_command(const Words& words, const Environment& environment);
+Task evaluate_command(const Words& words, const Environment& environment);
 Task export_command(const Words& words, const Environment& environment);
 Task report_command(const Words& words, const Environment& environment);
 Task topology_command(const Words& words, const Environment& environment);

@@ -65,21 +65,6 @@ const Option& find_key(const std::string& key, const std::string& file) {
       meant.empty() ? "dtrain --print-config lists all keys" : fmt::format("did you mean {}?", meant));
 }
 
-void apply_file(const std::string& file, train::RunConfig& config) {
-  for (const FileEntry& entry : read_toml(file)) {
-    const Option& option = find_key(entry.key, file);
-    if (option.kind != Option::Kind::list && entry.values.size() != 1) {
-      throw usage_error(fmt::format("the key {} takes one value, not {}", entry.key, entry.values.size()),
-                        file, "write it without brackets");
-    }
-    try {
-      for (const auto& value : entry.values) apply(option, value, config);
-    } catch (const Error& error) {
-      throw usage_error(fmt::format("{}: {}", entry.key, error.problem()), file, error.advice());
-    }
-  }
-}
-
 std::string command_list() {
   std::string text = "Commands (dtrain COMMAND --help):\n";
   for (const Command& command : commands())
@@ -90,6 +75,22 @@ std::string command_list() {
 }
 
 }  // namespace
+
+void apply_entries(const std::vector<FileEntry>& entries, const std::string& origin,
+                   train::RunConfig& config) {
+  for (const FileEntry& entry : entries) {
+    const Option& option = find_key(entry.key, origin);
+    if (option.kind != Option::Kind::list && entry.values.size() != 1) {
+      throw usage_error(fmt::format("the key {} takes one value, not {}", entry.key, entry.values.size()),
+                        origin, "write it without brackets");
+    }
+    try {
+      for (const auto& value : entry.values) apply(option, value, config);
+    } catch (const Error& error) {
+      throw usage_error(fmt::format("{}: {}", entry.key, error.problem()), origin, error.advice());
+    }
+  }
+}
 
 RunArguments read_run_arguments(const Words& words) {
   Parser parser("train",
@@ -110,7 +111,7 @@ RunArguments read_run_arguments(const Words& words) {
     arguments.help = fmt::format("dtrain {}\n", version());
     return arguments;
   }
-  if (parser.count("--config") > 0) apply_file(file, arguments.config);
+  if (parser.count("--config") > 0) apply_entries(read_toml(file), file, arguments.config);
   apply_flags(all, arguments.config);
   resolve_recipe(arguments.config);
   return arguments;

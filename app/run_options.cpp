@@ -81,6 +81,12 @@ std::vector<Option> declare() {
       "model-option", "KEY=VALUE", "an option of the model; may be repeated", "",
       [](auto& c) -> auto& { return c.model.options; });
   add(
+      "init-from", "PATH", "weights to start with: a checkpoint, an .h5 or a .safetensors", "",
+      [](auto& c) -> auto& { return c.model.init_from; });
+  add(
+      "init-skip", "REGEX", "names of weights that --init-from leaves as they are", "",
+      [](auto& c) -> auto& { return c.model.init_skip; });
+  add(
       "dataset", "NAME|FOLDER", "synthetic, or a staged dataset", "",
       [](auto& c) -> auto& { return c.data.dataset; });
   add(

@@ -8,17 +8,15 @@
 namespace dtrain::app {
 namespace {
 
-constexpr std::array<std::string_view, 33> kLaterOptions = {
-    "loss", "augment", "class-weights", "init-from", "init-skip", "pipeline", "virtual-stages", "exit-after",
-    "batch-norm", "recompute", "memory-limit", "compression", "balance", "reproducible", "checkpoint-every",
-    "keep", "resume", "on-failure", "spares", "replicate", "verify-every", "inject",
+constexpr std::array<std::string_view, 29> kLaterOptions = {
+    "loss", "augment", "class-weights", "pipeline", "virtual-stages", "exit-after", "batch-norm", "recompute",
+    "memory-limit", "compression", "balance", "reproducible", "checkpoint-every", "keep", "resume",
+    "on-failure", "spares", "replicate", "verify-every", "inject",
     // of stage and topology
     "tokenizer", "vocab-size", "min-frequency", "max-length", "target", "ignore", "site", "standardize",
-    "benchmark",
-    // of evaluate
-    "split", "predictions"};
+    "benchmark"};
 
-constexpr std::array<std::string_view, 3> kLaterCommands = {"evaluate", "generate", "plan"};
+constexpr std::array<std::string_view, 2> kLaterCommands = {"generate", "plan"};
 
 /// Letters to insert, remove or replace (Levenshtein 1966), row by row.
 std::size_t edit_distance(std::string_view from, std::string_view to) {

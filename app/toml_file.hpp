@@ -15,4 +15,7 @@ struct FileEntry {
 /// it is not TOML or the key that holds a table.
 std::vector<FileEntry> read_toml(const std::string& file);
 
+/// The same from text that came from `origin`.
+std::vector<FileEntry> parse_toml(const std::string& text, const std::string& origin);
+
 }  // namespace dtrain::app

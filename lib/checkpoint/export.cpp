@@ -12,6 +12,7 @@
 
 #include "checkpoint/file_io.hpp"
 #include "checkpoint/part_file.hpp"
+#include "checkpoint/safetensors.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::checkpoint {
@@ -39,21 +40,6 @@ std::vector<WholeTensor> read_model(const CheckpointReader& checkpoint) {
     tensors.push_back(std::move(tensor));  // moving a vector keeps its memory where it is
   }
   return tensors;
-}
-
-std::string safetensors_type(const std::string& dtype) {
-  constexpr std::array<std::pair<std::string_view, const char*>, 8> kTypes = {{{"float64", "F64"},
-                                                                               {"float32", "F32"},
-                                                                               {"float16", "F16"},
-                                                                               {"int64", "I64"},
-                                                                               {"int32", "I32"},
-                                                                               {"int16", "I16"},
-                                                                               {"int8", "I8"},
-                                                                               {"uint8", "U8"}}};
-  for (const auto& [ours, theirs] : kTypes) {
-    if (ours == dtype) return theirs;
-  }
-  throw checkpoint_error("safetensors has no such type", dtype, "export to .h5");
 }
 
 void write_safetensors(const std::filesystem::path& out, const std::vector<WholeTensor>& tensors) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -49,6 +50,10 @@ class Model {
 
   /// The loss of the last layer's outputs against `targets` [n].
   virtual LossSums loss(const Tensors& outputs, const at::Tensor& targets) const = 0;
+
+  /// Index of the layer whose output describes a sample in short (an autoencoder's codes), where there is
+  /// one.
+  virtual std::optional<std::size_t> code_layer() const { return std::nullopt; }
 
   /// Gives every parameter and buffer fresh memory of this floating type on this device; values are lost, so
   /// initialise() comes after it. make() leaves float on the CPU.

@@ -14,6 +14,8 @@ namespace dtrain::train {
 struct ModelConfig {
   std::string name = "mlp";                    ///< A name of models::registry().
   std::map<std::string, std::string> options;  ///< `--model-option KEY=VALUE`, unparsed.
+  std::string init_from;  ///< A checkpoint, an .h5 or a .safetensors whose weights it starts with; or empty.
+  std::string init_skip;  ///< Names that keep their own start: a regular expression (ECMAScript), or empty.
 };
 
 /// What it is trained on, and where the shards are read from.

@@ -34,7 +34,7 @@ Evaluation::Evaluation(models::Model& model, const Preparation& preparation, dat
       group_(group),
       control_(group) {}
 
-EvaluationResult Evaluation::run() {
+EvaluationResult Evaluation::run(const OutputSink& sink) {
   const double start_s = steady_s();
   const at::NoGradGuard no_grad;
   const auto mine = part_of(samples_, group_.rank(), group_.size());
@@ -53,8 +53,14 @@ EvaluationResult Evaluation::run() {
   for (std::size_t i = 0; i < batches; ++i) {
     const auto& batch = loader_.next();
     auto flowing = preparation_.inputs(batch);
-    for (auto& layer : model_.layers()) flowing = layer->forward(flowing, context);
-    const auto sums = model_.loss(flowing, preparation_.targets(batch));
+    at::Tensor codes;
+    for (std::size_t layer = 0; layer < model_.layers().size(); ++layer) {
+      flowing = model_.layers()[layer]->forward(flowing, context);
+      if (sink && layer == model_.code_layer()) codes = flowing.at(0).clone();  // the next may overwrite it
+    }
+    const auto targets = preparation_.targets(batch);
+    const auto sums = model_.loss(flowing, targets);
+    if (sink) sink({.batch = batch, .targets = targets, .outputs = flowing, .codes = codes});
     own.loss += sums.loss.item<double>();
     own.weight += sums.weight;
     if (sums.correct.defined()) own.correct += static_cast<double>(sums.correct.item<std::int64_t>());

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 
 #include "comm/group.hpp"
@@ -28,6 +29,15 @@ struct EvaluationResult {
   double time_s = 0;
 };
 
+/// What one batch of an evaluation came to, in the order of the samples.
+struct BatchOutputs {
+  const data::Batch& batch;
+  const at::Tensor& targets;
+  const models::Tensors& outputs;  ///< Of the last layer.
+  const at::Tensor& codes;         ///< Of the layer that Model::code_layer() names; else undefined.
+};
+using OutputSink = std::function<void(const BatchOutputs& outputs)>;
+
 /// The model's loss and accuracy over a split. Rank r takes samples part_of(n, r, ranks): no padding, no
 /// duplicates, however uneven.
 class Evaluation {
@@ -36,7 +46,8 @@ class Evaluation {
   Evaluation(models::Model& model, const Preparation& preparation, data::Loader loader, std::int64_t samples,
              std::int64_t batch, Scoring scoring, comm::Group& group);
 
-  EvaluationResult run();  ///< Collective over the group.
+  /// Collective over the group. `sink` may be empty.
+  EvaluationResult run(const OutputSink& sink = {});
 
  private:
   models::Model& model_;

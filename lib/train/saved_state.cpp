@@ -9,33 +9,6 @@
 #include "core/error.hpp"
 
 namespace dtrain::train {
-namespace {
-
-at::ScalarType scalar_type_of(const std::string& dtype) {
-  if (dtype == "float32") return at::kFloat;
-  if (dtype == "float64") return at::kDouble;
-  if (dtype == "int32") return at::kInt;
-  if (dtype == "int64") return at::kLong;
-  throw checkpoint_error("a tensor has a type this version does not read", dtype, "use a newer dtrain");
-}
-
-void read_into(const checkpoint::CheckpointReader& reader, const std::string& name, at::Tensor& value) {
-  const auto* entry = reader.manifest().find("model/" + name);
-  if (entry == nullptr) {
-    throw checkpoint_error("the checkpoint lacks tensor " + name, reader.folder().string(),
-                           "take a checkpoint of this model");
-  }
-  if (value.sizes() != at::IntArrayRef(entry->shape)) {
-    throw checkpoint_error("tensor " + name + " has another shape than the model's", reader.folder().string(),
-                           "give the --model-option values the checkpoint was made with");
-  }
-  auto stored = at::empty(entry->shape, at::TensorOptions().dtype(scalar_type_of(entry->dtype)));
-  reader.read("model/" + name, entry->dtype, {static_cast<std::byte*>(stored.data_ptr()), stored.nbytes()});
-  value.copy_(stored);
-}
-
-}  // namespace
-
 std::string dtype_name(at::ScalarType type) {
   switch (type) {
     case at::kFloat:
@@ -91,12 +64,6 @@ void SavedState::restore_model(models::Model& model) const {
   for (auto* buffer : model.buffers()) buffer->value.copy_(tensors_[i++].value);
   if (i == tensors_.size()) return;
   for (auto* parameter : model.parameters()) parameter->value.copy_(tensors_[i++].value);
-}
-
-void load_model(const checkpoint::CheckpointReader& reader, models::Model& model) {
-  const at::NoGradGuard no_grad;
-  for (auto* parameter : model.parameters()) read_into(reader, parameter->name, parameter->value);
-  for (auto* buffer : model.buffers()) read_into(reader, buffer->name, buffer->value);
 }
 
 }  // namespace dtrain::train

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "checkpoint/manifest.hpp"
-#include "checkpoint/reader.hpp"
 #include "h5/library.hpp"
 #include "models/model.hpp"
 #include "optim/optimizer.hpp"
@@ -42,10 +41,6 @@ class SavedState {
   checkpoint::CheckpointInfo info_;
   std::vector<Named> tensors_;  // buffers, parameters, optimizer state
 };
-
-/// Gives the model a checkpoint's parameters and buffers, converted to the model's dtype.
-/// Throws Error (exit code 4) naming the first tensor that is missing or of another shape.
-void load_model(const checkpoint::CheckpointReader& reader, models::Model& model);
 
 /// `float32`, ... as checkpoints name it.
 std::string dtype_name(at::ScalarType type);

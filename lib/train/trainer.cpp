@@ -164,6 +164,8 @@ void Trainer::announce() const {
       config_.model.name, workload_.model->parameter_count(), workload_.dataset.info().name, pieces_.samples,
       job_.world().size(), job_.mesh().shape().to_string(), job_.threads(), job_.threads() == 1 ? "" : "s",
       job_.groups().backend_name()));
+  if (!workload_.remark.empty())
+    log_.info(fmt::format("weights from {}: {}", config_.model.init_from, workload_.remark));
 }
 
 void Trainer::train_epoch() {

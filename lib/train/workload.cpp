@@ -3,9 +3,11 @@
 #include <string_view>
 #include <utility>
 
+#include "checkpoint/weights.hpp"
 #include "core/error.hpp"
 #include "data/staging.hpp"
 #include "data/synthetic.hpp"
+#include "train/initial_weights.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -45,6 +47,11 @@ Workload make_workload(const RunConfig& config, const data::NodeTeam& team, h5::
       {.subject = info.name, .advice = "stage it again from a source with samples", .code = ExitCode::data});
   auto model = models::find_model(config.model.name).make(facts, config.model.options);
   model->initialise(config.seed);
+  std::string remark;
+  if (!config.model.init_from.empty()) {
+    const auto weights = checkpoint::open_weights(config.model.init_from, library);
+    remark = load_weights(*weights, *model, config.model.init_skip, config.model.init_from).text();
+  }
   const double flops = 3 * model->forward_flops(info.shape);
   data::ReadOptions read;
   if (config.data.staging == "memory" && !dataset.folder().empty()) {
@@ -55,6 +62,7 @@ Workload make_workload(const RunConfig& config, const data::NodeTeam& team, h5::
           .read = std::move(read),
           .model = std::move(model),
           .scoring = facts.classes > 0 ? Scoring::loss_and_accuracy : Scoring::loss_only,
+          .remark = std::move(remark),
           .flops_per_sample = flops};
 }
 

@@ -1,0 +1,68 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "checkpoint_config.hpp"
+#include "comm/discover.hpp"
+#include "command_line.hpp"
+#include "commands.hpp"
+#include "core/log.hpp"
+#include "option.hpp"
+#include "train/evaluate_checkpoint.hpp"
+
+namespace dtrain::app {
+namespace {
+
+constexpr std::array<std::string_view, 3> kSplits = {"train", "validation", "test"};
+
+ExitCode evaluate_on(train::RunConfig config, const train::EvaluateRequest& request,
+                     const Environment& environment, comm::MpiEnvironment& mpi) {
+  comm::check_launch(mpi.world_size(), environment.srun_tasks);
+  config.batch.global_batch = std::max(config.batch.global_batch, mpi.world_size());  // not used, but checked
+  config.resolve(mpi.world_size());
+  config.validate();
+  config.text = to_toml(config);
+  const Log log(mpi.world_rank(), Log::Verbosity::normal);
+  train::evaluate_checkpoint(config, request, mpi, log);
+  return ExitCode::success;
+}
+
+}  // namespace
+
+Task evaluate_command(const Words& words, const Environment& environment) {
+  std::string folder;
+  std::string dataset;
+  std::string data_root;
+  int threads = -1;
+  train::EvaluateRequest request;
+  Parser parser("evaluate",
+                "Measures a checkpoint on a split of its dataset, on all ranks that mpirun or srun starts.");
+  parser.add_option("CHECKPOINT", folder, "its folder, such as runs/NAME/checkpoints/best")->required();
+  parser.add_option("--split", request.split, "train, validation or test [test]")->option_text("NAME");
+  parser
+      .add_option("--predictions", request.predictions,
+                  "write each sample's outputs, targets and codes into this HDF5 file")
+      ->option_text("OUT.h5");
+  parser.add_option("--dataset", dataset, "another one than it was trained on")->option_text("NAME|FOLDER");
+  parser.add_option("--data-root", data_root, "where staged datasets lie")->option_text("FOLDER");
+  parser.add_option("--threads", threads, "compute threads per rank; 0: from the affinity mask")
+      ->option_text("N");
+  if (const auto help = parse(parser, words)) return print_task(*help);
+  if (std::find(kSplits.begin(), kSplits.end(), request.split) == kSplits.end()) {
+    throw usage_error(fmt::format("there is no split {}", request.split), "--split",
+                      fmt::format("use one of {}", fmt::join(kSplits, ", ")));
+  }
+  train::RunConfig config = config_of_checkpoint(folder);
+  if (!dataset.empty()) config.data.dataset = dataset;
+  if (!data_root.empty()) config.data.root = data_root;
+  if (threads >= 0) config.threads = threads;
+  return {.alone = {}, .together = [config, request, environment](comm::MpiEnvironment& mpi) {
+            return evaluate_on(config, request, environment, mpi);
+          }};
+}
+
+}  // namespace dtrain::app

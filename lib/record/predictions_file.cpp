@@ -1,0 +1,78 @@
+#include "record/predictions_file.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <span>
+#include <system_error>
+
+#include "core/error.hpp"
+#include "h5/attribute.hpp"
+#include "h5/dataset.hpp"
+#include "h5/file.hpp"
+
+namespace dtrain::record {
+namespace {
+
+h5::Shape rows_of(std::int64_t samples, const std::vector<std::int64_t>& shape) {
+  h5::Shape whole = {static_cast<std::uint64_t>(samples)};
+  for (const auto extent : shape) whole.push_back(static_cast<std::uint64_t>(extent));
+  return whole;
+}
+
+std::vector<std::int64_t> largest(const Predictions& predictions) {
+  std::vector<std::int64_t> classes;
+  const std::size_t width = predictions.outputs.size() / static_cast<std::size_t>(predictions.samples);
+  for (auto row = predictions.outputs.begin(); row != predictions.outputs.end();
+       row += static_cast<std::ptrdiff_t>(width)) {
+    classes.push_back(std::max_element(row, row + static_cast<std::ptrdiff_t>(width)) - row);
+  }
+  return classes;
+}
+
+void write(const std::string& path, const Predictions& predictions, h5::Library& library) {
+  const auto lock = library.lock();
+  auto file = h5::create_file(path);
+  h5::write_attribute(file.id(), "format", std::string("dtrain.predictions"));
+  h5::write_attribute(file.id(), "version", std::int64_t{1});
+  h5::write_attribute(file.id(), "model", predictions.model);
+  h5::write_attribute(file.id(), "dataset", predictions.dataset);
+  h5::write_attribute(file.id(), "split", predictions.split);
+  const auto n = predictions.samples;
+  h5::write_dataset(file.id(), "outputs", rows_of(n, predictions.output_shape),
+                    std::span<const float>(predictions.outputs));
+  const auto targets = rows_of(n, predictions.target_shape);
+  if (predictions.classes.empty()) {
+    h5::write_dataset(file.id(), "targets", targets, std::span<const double>(predictions.targets));
+  } else {
+    const std::vector<std::int64_t> classes(predictions.targets.begin(), predictions.targets.end());
+    h5::write_dataset(file.id(), "targets", targets, std::span<const std::int64_t>(classes));
+    const auto predicted = largest(predictions);
+    h5::write_dataset(file.id(), "predicted", rows_of(n, {}), std::span<const std::int64_t>(predicted));
+    h5::write_strings(file.id(), "classes", predictions.classes);
+  }
+  if (!predictions.codes.empty()) {
+    h5::write_dataset(file.id(), "codes", rows_of(n, predictions.code_shape),
+                      std::span<const float>(predictions.codes));
+  }
+  file.close();
+}
+
+}  // namespace
+
+void write_predictions(const std::string& path, const Predictions& predictions, h5::Library& library) {
+  const std::string partial = path + ".partial";
+  std::error_code failed;
+  try {
+    write(partial, predictions, library);
+    std::filesystem::rename(partial, path);
+  } catch (const std::filesystem::filesystem_error& error) {
+    std::filesystem::remove(partial, failed);
+    throw Error("cannot be written (" + error.code().message() + ")",
+                {.subject = path, .advice = "give another --predictions"});
+  } catch (...) {
+    std::filesystem::remove(partial, failed);
+    throw;
+  }
+}
+
+}  // namespace dtrain::record

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "h5/library.hpp"
+
+namespace dtrain::record {
+
+/// What a model said about each sample of a split, row by row in the order of the samples.
+struct Predictions {
+  std::string model;
+  std::string dataset;
+  std::string split;
+  std::vector<std::string> classes;        ///< Their names; empty where there are none.
+  std::vector<std::int64_t> output_shape;  ///< Of one sample.
+  std::vector<float> outputs;  ///< [n, output_shape...]: of the last layer, logits of a classifier.
+  std::vector<std::int64_t> target_shape;  ///< Of one sample; empty for a number.
+  std::vector<double> targets;             ///< [n, target_shape...]
+  std::vector<std::int64_t> code_shape;    ///< Of one sample.
+  std::vector<float> codes;                ///< [n, code_shape...]; empty where the model has none.
+  std::int64_t samples = 0;                ///< n
+};
+
+/// Writes `/outputs`, `/targets`, for classifiers `/predicted` (the class of the largest output), and
+/// `/codes` where there are any, into a new file that replaces one of that name when it is whole. Throws
+/// Error (exit code 1).
+void write_predictions(const std::string& path, const Predictions& predictions, h5::Library& library);
+
+}  // namespace dtrain::record

@@ -1,0 +1,113 @@
+#include "train/initial_weights.hpp"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <optional>
+#include <regex>
+#include <set>
+
+#include "core/error.hpp"
+
+namespace dtrain::train {
+namespace {
+
+constexpr std::size_t kNamesShown = 5;
+
+std::string some_of(const std::vector<std::string>& names) {
+  if (names.size() <= kNamesShown) return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{} and {} more", fmt::join(names.begin(), names.begin() + kNamesShown, ", "),
+                     names.size() - kNamesShown);
+}
+
+std::optional<std::regex> expression(const std::string& skip) {
+  if (skip.empty()) return std::nullopt;
+  try {
+    return std::regex(skip);
+  } catch (const std::regex_error&) {
+    throw usage_error("is not a regular expression", "--init-skip " + skip,
+                      "write one such as '^output_fc' in quotes");
+  }
+}
+
+at::ScalarType scalar_type(const std::string& dtype, const std::string& subject) {
+  static const std::map<std::string, at::ScalarType> kTypes = {
+      {"float64", at::kDouble},    {"float32", at::kFloat}, {"float16", at::kHalf},
+      {"bfloat16", at::kBFloat16}, {"int64", at::kLong},    {"int32", at::kInt},
+      {"int16", at::kShort},       {"int8", at::kChar},     {"uint8", at::kByte}};
+  const auto place = kTypes.find(dtype);
+  if (place != kTypes.end()) return place->second;
+  throw checkpoint_error("holds a tensor of type " + dtype, subject, "save it as float32");
+}
+
+class Loading {
+ public:
+  Loading(const checkpoint::Weights& weights, const std::string& skip, const std::string& subject)
+      : weights_(weights), skip_(expression(skip)), subject_(subject) {}
+
+  void give(const std::string& name, at::Tensor& value) {
+    const auto* entry = weights_.find(name);
+    if (skip_ && std::regex_search(name, *skip_)) {
+      skipped_.push_back(name);
+      if (entry != nullptr) used_.insert(name);
+      return;
+    }
+    if (entry == nullptr) {
+      missing_.push_back(name);
+      return;
+    }
+    used_.insert(name);
+    if (value.sizes() != at::IntArrayRef(entry->shape)) {
+      throw checkpoint_error(fmt::format("tensor {} has shape [{}], the model's [{}]", name,
+                                         fmt::join(entry->shape, ", "), fmt::join(value.sizes(), ", ")),
+                             subject_,
+                             "take weights of this model and dataset (its classes, vocabulary and "
+                             "--model-option values), or leave the tensor with --init-skip");
+    }
+    auto stored = at::empty(entry->shape, at::TensorOptions().dtype(scalar_type(entry->dtype, subject_)));
+    weights_.read(*entry, {static_cast<std::byte*>(stored.data_ptr()), stored.nbytes()});
+    value.copy_(stored);
+  }
+
+  Unmatched finish() {
+    if (!missing_.empty()) {
+      throw checkpoint_error(
+          fmt::format("lacks {} of the model's tensors: {}", missing_.size(), some_of(missing_)), subject_,
+          "take weights of this model, or leave those tensors with --init-skip");
+    }
+    Unmatched unmatched{.of_model = std::move(skipped_), .of_file = {}};
+    for (const auto& entry : weights_.entries()) {
+      if (!used_.contains(entry.name)) unmatched.of_file.push_back(entry.name);
+    }
+    return unmatched;
+  }
+
+ private:
+  const checkpoint::Weights& weights_;
+  const std::optional<std::regex> skip_;
+  const std::string& subject_;
+  std::set<std::string> used_;
+  std::vector<std::string> skipped_;
+  std::vector<std::string> missing_;
+};
+
+}  // namespace
+
+std::string Unmatched::text() const {
+  std::string line;
+  if (!of_model.empty()) line += "left as they are: " + some_of(of_model);
+  if (!of_file.empty()) line += (line.empty() ? "" : "; ") + ("not in the model: " + some_of(of_file));
+  return line;
+}
+
+Unmatched load_weights(const checkpoint::Weights& weights, models::Model& model, const std::string& skip,
+                       const std::string& subject) {
+  const at::NoGradGuard no_grad;
+  Loading loading(weights, skip, subject);
+  for (auto* parameter : model.parameters()) loading.give(parameter->name, parameter->value);
+  for (auto* buffer : model.buffers()) loading.give(buffer->name, buffer->value);
+  return loading.finish();
+}
+
+}  // namespace dtrain::train

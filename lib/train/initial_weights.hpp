@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "checkpoint/weights.hpp"
+#include "models/model.hpp"
+
+namespace dtrain::train {
+
+/// What `--init-from` found no counterpart for.
+struct Unmatched {
+  std::vector<std::string> of_model;  ///< Tensors that keep their own start, as `--init-skip` asked.
+  std::vector<std::string> of_file;   ///< Tensors the model does not have.
+
+  std::string text() const;  ///< One line; empty when everything matched.
+};
+
+/// Gives the model's parameters and buffers the tensors of the same names, converted to the model's dtype,
+/// but for names that the regular expression `skip` finds; an empty one finds none.
+/// Throws Error: exit code 4, naming the first tensors, when one is missing or of another shape; 2 when
+/// `skip` is no regular expression.
+Unmatched load_weights(const checkpoint::Weights& weights, models::Model& model, const std::string& skip,
+                       const std::string& subject);
+
+}  // namespace dtrain::train
