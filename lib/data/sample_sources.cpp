@@ -68,6 +68,10 @@ class Sequences {
 
   std::int64_t count() const { return static_cast<std::int64_t>(begins_.size()) - 1; }
 
+  void add_lengths(std::vector<std::int64_t>& sums) const {
+    for (std::int64_t id = 0; id < count(); ++id) sums[static_cast<std::size_t>(id)] += length(id);
+  }
+
   /// out: int32 [n, T], T the longest of these (at least 1), the rest filled with id 0.
   void gather(std::span<const std::int64_t> ids, HostArray& out) const {
     std::int64_t width = 1;
@@ -92,6 +96,11 @@ class TextSource final : public SampleSource {
   TextSource(Sequences tokens, ColumnPointer targets)
       : tokens_(std::move(tokens)), targets_(std::move(targets)) {}
   std::int64_t samples() const override { return targets_->rows(); }
+  std::vector<std::int64_t> lengths() const override {
+    std::vector<std::int64_t> lengths(static_cast<std::size_t>(samples()), 0);
+    tokens_.add_lengths(lengths);
+    return lengths;
+  }
   void gather(std::span<const std::int64_t> ids, HostArray& inputs, HostArray& targets) const override {
     tokens_.gather(ids, inputs);
     gather_rows(*targets_, ids, targets);
@@ -106,6 +115,12 @@ class PairSource final : public SampleSource {
  public:
   PairSource(Sequences source, Sequences target) : source_(std::move(source)), target_(std::move(target)) {}
   std::int64_t samples() const override { return source_.count(); }
+  std::vector<std::int64_t> lengths() const override {
+    std::vector<std::int64_t> lengths(static_cast<std::size_t>(samples()), 0);
+    source_.add_lengths(lengths);
+    target_.add_lengths(lengths);
+    return lengths;
+  }
   void gather(std::span<const std::int64_t> ids, HostArray& inputs, HostArray& targets) const override {
     source_.gather(ids, inputs);
     target_.gather(ids, targets);

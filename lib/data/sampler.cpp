@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <numeric>
+#include <string_view>
 
 #include "core/error.hpp"
 #include "kernels/philox.hpp"
@@ -12,6 +13,11 @@ namespace dtrain::data {
 namespace {
 
 __extension__ typedef unsigned __int128 Wide;  // for the upper half of a 64-bit product
+
+/// Batches within which training_order sorts. With 29,000 pairs of sentences and batches of 128 the padded
+/// tokens are 1.21 x the real ones (2.04 x unsorted, 1.24 with windows of 20, 1.21 with 100); with IMDB's
+/// reviews and batches of 64 1.08 x (3.8 x unsorted).
+constexpr std::int64_t kWindowBatches = 64;
 
 /// Numbers of [0, bound) from one stream, made a buffer at a time.
 class Draws {
@@ -48,20 +54,55 @@ std::uint64_t mixed(std::int64_t id) {
   return x ^ (x >> 33);
 }
 
-}  // namespace
-
-std::vector<std::int64_t> epoch_order(std::int64_t samples, Order order, std::uint64_t seed,
-                                      std::int64_t epoch) {
+std::vector<std::int64_t> counted(std::int64_t samples) {
   std::vector<std::int64_t> ids(static_cast<std::size_t>(samples));
   std::iota(ids.begin(), ids.end(), std::int64_t{0});
-  if (order == Order::identity) return ids;
+  return ids;
+}
+
+/// 0, 1, ..., n - 1 shuffled by the stream called `name`.
+std::vector<std::int64_t> permutation(std::int64_t n, std::string_view name, std::uint64_t seed,
+                                      std::int64_t epoch) {
+  std::vector<std::int64_t> ids = counted(n);
   Draws draws({.seed = seed,
                .purpose = kernels::Purpose::sampling,
                .major = static_cast<std::uint32_t>(epoch),
                .minor = 0,
-               .stream = kernels::stream_of("epoch_order")});
-  for (std::int64_t i = samples - 1; i > 0; --i) std::swap(ids[i], ids[draws.below(i + 1)]);
+               .stream = kernels::stream_of(name)});
+  for (std::int64_t i = n - 1; i > 0; --i) std::swap(ids[i], ids[draws.below(i + 1)]);
   return ids;
+}
+
+}  // namespace
+
+std::vector<std::int64_t> epoch_order(std::int64_t samples, Order order, std::uint64_t seed,
+                                      std::int64_t epoch) {
+  if (order == Order::shuffled) return permutation(samples, "epoch_order", seed, epoch);
+  return counted(samples);
+}
+
+std::vector<std::int64_t> training_order(std::int64_t samples, std::span<const std::int64_t> lengths,
+                                         std::int64_t global_batch, std::uint64_t seed, std::int64_t epoch) {
+  auto shuffled = epoch_order(samples, Order::shuffled, seed, epoch);
+  if (lengths.empty()) return shuffled;
+  require(std::ssize(lengths) == samples, "has another number of lengths than of samples",
+          {.subject = "the sampler", .advice = "report this as a bug"});
+  const std::int64_t batches = samples / global_batch;
+  const std::int64_t whole = batches * global_batch;
+  for (std::int64_t begin = 0; begin < whole; begin += kWindowBatches * global_batch) {
+    const std::int64_t end = std::min(begin + kWindowBatches * global_batch, whole);
+    // Stable: which of two equal lengths comes first is the shuffle's choice.
+    std::stable_sort(shuffled.begin() + begin, shuffled.begin() + end,
+                     [&](std::int64_t a, std::int64_t b) { return lengths[a] < lengths[b]; });
+  }
+  std::vector<std::int64_t> order;
+  order.reserve(shuffled.size());
+  for (const std::int64_t batch : permutation(batches, "batch_order", seed, epoch)) {
+    const auto begin = shuffled.begin() + batch * global_batch;
+    order.insert(order.end(), begin, begin + global_batch);
+  }
+  order.insert(order.end(), shuffled.begin() + whole, shuffled.end());
+  return order;
 }
 
 std::int64_t epoch_steps(std::int64_t samples, std::int64_t global_batch) {

@@ -19,6 +19,15 @@ enum class Order {
 std::vector<std::int64_t> epoch_order(std::int64_t samples, Order order, std::uint64_t seed,
                                       std::int64_t epoch);
 
+/// The order in which an epoch of training visits its samples. Without `lengths` that is epoch_order,
+/// shuffled. With the length of each sample: shuffled, then sorted by length within windows of 64 batches,
+/// cut into batches, and the batches shuffled, so that the sequences of a batch are about equally long and
+/// little of what is computed is padding. The epoch's smaller last batch is drawn first, whatever its
+/// lengths. Within a batch the longer come later. A pure function of its arguments; every sample is there
+/// once.
+std::vector<std::int64_t> training_order(std::int64_t samples, std::span<const std::int64_t> lengths,
+                                         std::int64_t global_batch, std::uint64_t seed, std::int64_t epoch);
+
 /// Steps of an epoch: the last one may be smaller, none is dropped and none is padded.
 std::int64_t epoch_steps(std::int64_t samples, std::int64_t global_batch);
 

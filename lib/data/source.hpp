@@ -5,6 +5,7 @@
 #include <functional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "data/array.hpp"
 
@@ -39,6 +40,10 @@ class SampleSource {
   virtual ~SampleSource() = default;
 
   virtual std::int64_t samples() const = 0;
+
+  /// The tokens of each sample, of a pair those of both sides; empty where all samples are of one size. Reads
+  /// no tokens.
+  virtual std::vector<std::int64_t> lengths() const { return {}; }
 
   /// Fills a batch with the given samples, in the given order.
   /// Shapes: images and tables: inputs [n, ...] as stored (uint8 or float32), targets [n] (int64, float32 for

@@ -93,6 +93,7 @@ class Trainer {
   std::unique_ptr<optim::Optimizer> optimizer_;
   TrainingStep training_step_;
   data::Loader loader_;
+  std::vector<std::int64_t> lengths_;  // of the training samples; empty where all are alike
   parallel::Pieces pieces_;
   optim::ScheduleConfig schedule_;
   std::map<std::string, Evaluation> evaluations_;  ///< By split.
@@ -128,6 +129,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
                       preparation_, recording.clock},
                      config.seed, config.optimizer.grad_clip),
       loader_(workload.dataset, "train", loader_options(job), workload.read),
+      lengths_(workload.dataset.source("train", workload.read)->lengths()),
       pieces_{.samples = workload.dataset.info().samples("train"),
               .global_batch = config.batch.global_batch,
               .micro_batches = config.batch.micro_batches,
@@ -171,7 +173,8 @@ void Trainer::announce() const {
 void Trainer::train_epoch() {
   const auto first_step = (epoch_ - 1) * pieces_.steps();
   const auto steps = std::min(pieces_.steps(), total_steps_ - first_step);
-  const auto order = data::epoch_order(pieces_.samples, data::Order::shuffled, config_.seed, epoch_);
+  const auto order =
+      data::training_order(pieces_.samples, lengths_, pieces_.global_batch, config_.seed, epoch_);
   const auto mine = pieces_.owned_by(data_group_.rank());
   auto requests =
       data::epoch_requests(order, pieces_.global_batch, pieces_.micro_batches, mine, {0, steps}, first_step);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "core/error.hpp"
@@ -45,6 +46,77 @@ TEST(SamplerTest, EveryPlaceIsAboutAsLikelyForASample) {
     ++places[std::find(order.begin(), order.end(), 0) - order.begin()];
   }
   for (const int count : places) EXPECT_NEAR(count, 1000, 150);
+}
+
+/// Lengths distributed like those of IMDB's training reviews: between their measured quantiles, in any order.
+std::vector<std::int64_t> review_lengths(std::int64_t n) {
+  constexpr std::array<double, 12> kShare = {0, .01, .05, .1, .25, .5, .75, .9, .95, .99, .999, 1};
+  constexpr std::array<double, 12> kTokens = {11, 52, 80, 115, 158, 220, 360, 580, 756, 1140, 1439, 2883};
+  std::vector<std::int64_t> lengths;
+  for (const std::int64_t draw : epoch_order(n, Order::shuffled, 99, 1)) {
+    const double share = (static_cast<double>(draw) + 0.5) / static_cast<double>(n);
+    std::size_t above = 1;
+    while (kShare[above] < share) ++above;
+    const double part = (share - kShare[above - 1]) / (kShare[above] - kShare[above - 1]);
+    lengths.push_back(
+        static_cast<std::int64_t>(kTokens[above - 1] + part * (kTokens[above] - kTokens[above - 1])));
+  }
+  return lengths;
+}
+
+/// Tokens that are computed, padding included, over those that are there.
+double computed_over_real(const std::vector<std::int64_t>& order, const std::vector<std::int64_t>& lengths,
+                          std::int64_t batch) {
+  double computed = 0;
+  double real = 0;
+  const auto n = static_cast<std::int64_t>(order.size());
+  for (std::int64_t step = 0; step < epoch_steps(n, batch); ++step) {
+    const Range range = step_range(n, batch, step);
+    std::int64_t longest = 0;
+    for (std::int64_t at = range.begin; at < range.end; ++at) {
+      longest = std::max(longest, lengths[order[at]]);
+      real += static_cast<double>(lengths[order[at]]);
+    }
+    computed += static_cast<double>(longest * range.size());
+  }
+  return computed / real;
+}
+
+TEST(SamplerTest, WithoutLengthsTrainingIsShuffledAsEver) {
+  EXPECT_EQ(training_order(1000, {}, 64, 7, 3), epoch_order(1000, Order::shuffled, 7, 3));
+}
+
+TEST(SamplerTest, BatchesOfLikeLengthsHoldEverySampleOnce) {
+  for (const std::int64_t n : {1, 63, 64, 65, 5000, 20001}) {
+    const auto lengths = review_lengths(n);
+    EXPECT_EQ(sorted(training_order(n, lengths, 64, 7, 3)), counted(n)) << n;
+  }
+  EXPECT_TRUE(training_order(0, {}, 64, 7, 3).empty());
+}
+
+TEST(SamplerTest, TheOrderByLengthIsAFunctionOfItsArgumentsAlone) {
+  const auto lengths = review_lengths(5000);
+  const auto order = training_order(5000, lengths, 64, 7, 3);
+  EXPECT_EQ(order, training_order(5000, lengths, 64, 7, 3));
+  EXPECT_NE(order, training_order(5000, lengths, 64, 7, 4));
+  EXPECT_NE(order, training_order(5000, lengths, 64, 8, 3));
+}
+
+TEST(SamplerTest, BatchesOfLikeLengthsSaveMostOfThePadding) {
+  const auto lengths = review_lengths(20000);
+  const double shuffled = computed_over_real(epoch_order(20000, Order::shuffled, 7, 1), lengths, 64);
+  const double bucketed = computed_over_real(training_order(20000, lengths, 64, 7, 1), lengths, 64);
+  EXPECT_GT(shuffled, 3.0);
+  EXPECT_LT(bucketed, 1.2);
+}
+
+TEST(SamplerTest, ShortAndLongBatchesComeInNoOrder) {
+  const auto lengths = review_lengths(12800);
+  const auto order = training_order(12800, lengths, 64, 7, 1);
+  int longer_than_before = 0;
+  for (std::int64_t batch = 1; batch < 200; ++batch)
+    if (lengths[order[64 * batch]] > lengths[order[64 * (batch - 1)]]) ++longer_than_before;
+  EXPECT_NEAR(longer_than_before, 100, 40);  // 199 if they were sorted
 }
 
 TEST(SamplerTest, TheLastStepIsKeptAndNotPadded) {

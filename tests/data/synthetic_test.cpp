@@ -130,6 +130,27 @@ TEST(SyntheticTest, ATranslationIsItsSourceBackwardsUnderOneSubstitution) {
   }
 }
 
+TEST(SyntheticTest, LengthsAreThoseOfTheTokens) {
+  for (const std::string& task : synthetic_tasks()) {
+    const Dataset dataset = synthetic_dataset({.task = task, .train_samples = 64, .validation_samples = 8});
+    const auto lengths = dataset.source("train")->lengths();
+    if (task != "text_classification" && task != "translation") {
+      EXPECT_TRUE(lengths.empty()) << task;
+      continue;
+    }
+    const Rows rows = all_of(dataset, "train");
+    std::vector<std::int64_t> counted(64, 0);
+    const auto add = [&](const HostArray& array) {
+      const auto tokens = array.as<std::int32_t>();
+      const std::size_t width = tokens.size() / counted.size();
+      for (std::size_t at = 0; at < tokens.size(); ++at) counted[at / width] += tokens[at] != 0 ? 1 : 0;
+    };
+    add(rows.inputs);
+    if (task == "translation") add(rows.targets);
+    EXPECT_EQ(lengths, counted) << task;
+  }
+}
+
 TEST(SyntheticTest, ImpossibleSpecsAreUsageErrors) {
   const std::vector<SyntheticSpec> bad = {
       {.task = "poetry"}, {.shape = {28, 28}}, {.shape = {0, 28, 28}}, {.classes = 0}, {.train_samples = 0}};
