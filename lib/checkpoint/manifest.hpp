@@ -20,6 +20,7 @@ struct CheckpointInfo {
   int micro_batches = 0;
   std::string config;  ///< The effective configuration as TOML.
   std::string dtrain_version;
+  std::string vocabulary;  ///< Fingerprint of what each id of the dataset's text means; empty without text.
 };
 
 /// One file of a checkpoint as it was when it was whole.

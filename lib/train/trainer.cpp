@@ -13,6 +13,7 @@
 #include "core/clock.hpp"
 #include "core/version.hpp"
 #include "data/sampler.hpp"
+#include "data/vocabulary_hash.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/agreement.hpp"
@@ -243,7 +244,8 @@ SavedState Trainer::copy_of_state() {
            .seed = config_.seed,
            .micro_batches = config_.batch.micro_batches,
            .config = config_.text,
-           .dtrain_version = std::string(version())},
+           .dtrain_version = std::string(version()),
+           .vocabulary = data::vocabulary_hash(workload_.dataset.info())},
           memory_.fills() ? SavedState::Contents::everything : SavedState::Contents::buffers};
 }
 
