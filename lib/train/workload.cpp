@@ -46,6 +46,7 @@ Workload make_workload(const RunConfig& config, const data::NodeTeam& team, h5::
       dataset.has_split("train"), "the dataset has no samples to train on",
       {.subject = info.name, .advice = "stage it again from a source with samples", .code = ExitCode::data});
   auto model = models::find_model(config.model.name).make(facts, config.model.options);
+  if (config.precision == "fp64") model->to(at::kDouble, at::kCPU);
   model->initialise(config.seed);
   std::string remark;
   if (!config.model.init_from.empty()) {

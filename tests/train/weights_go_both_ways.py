@@ -73,6 +73,13 @@ def main():
             outputs, targets = one["outputs"][:], one["targets"][:]
         assert "codes" not in h5py.File(folder / "said-1.h5")
 
+        # In double precision the weights come back whole.
+        run(binary, 2, *small, *data, "--precision", "fp64", "--limit-steps", 5, "--name", "double", cwd=folder)
+        with h5py.File(folder / "runs/double/results.h5") as results:
+            double_test = results["test"][0]
+        said = run(binary, 2, "evaluate", "runs/double/checkpoints/best", "--predictions", "double.h5", cwd=folder).stdout
+        assert f"loss {double_test['loss']:.4f}" in said, said
+
         # PyTorch computes the same from the exported weights.
         run(binary, 1, "export", best, "first.h5", cwd=folder)
         run(binary, 1, "export", best, "first.safetensors", cwd=folder)
