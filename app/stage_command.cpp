@@ -6,6 +6,7 @@
 
 #include "command_line.hpp"
 #include "commands.hpp"
+#include "data/recognise.hpp"
 #include "data/stage.hpp"
 #include "h5/library.hpp"
 #include "option_value.hpp"
@@ -22,27 +23,44 @@ struct StageWords {
   std::string shards;
   std::string seed;
   std::string samples;
+  std::string task;
 };
 
 void bind(StageWords& words, Parser& parser) {
   auto& options = words.options;
   parser.add_option("NAME", options.name, "the dataset's name")->required();
-  parser.add_option("--from", words.from, "a folder or file: IDX (plain or gzip), HDF5 or .npy")
+  parser
+      .add_option("--from", words.from,
+                  "a folder, file or archive: IDX, CIFAR-10's binary version, HDF5 or .npy")
       ->option_text("PATH");
-  parser.add_option("--format", options.format, "idx, hdf5, npy or synthetic [recognised from content]")
+  parser
+      .add_option("--format", options.format,
+                  fmt::format("one of {} [recognised from content]", fmt::join(data::format_names(), ", ")))
       ->option_text("F");
   parser.add_option("--inputs", options.inputs, "HDF5: path of the inputs; npy: their file")
       ->option_text("/x");
   parser.add_option("--targets", options.targets, "HDF5: path of the targets; npy: their file")
       ->option_text("/y");
+  parser
+      .add_option("--target", options.target,
+                  "table: name or number of the column to predict; COL>VALUE makes two classes [the last]")
+      ->option_text("COL");
+  parser.add_option("--ignore", options.ignore, "table: columns that are no inputs, separated by commas")
+      ->option_text("COLS");
+  parser
+      .add_option("--site", options.site,
+                  "table: the column that says who owns a row [each of several files is a site]")
+      ->option_text("COL");
+  parser.add_flag("--standardize", options.standardize, "table: numbers become (x - mean) / std, of train");
   parser.add_option("--shards", words.shards, "files per split [one per 512 MiB]")->option_text("N");
   parser.add_option("--seed", words.seed, "of the split into train, validation and test [1]")
       ->option_text("N");
   parser.add_option("--data-root", words.data_root, "where staged datasets lie [data/staged]")
       ->option_text("FOLDER");
   parser
-      .add_option("--task", words.synthetic.task,
-                  fmt::format("of a synthetic set: {} [image_classification]",
+      .add_option("--task", words.task,
+                  fmt::format("of a synthetic set: {} [image_classification]; of a table: "
+                              "table_classification or regression [by its target]",
                               fmt::join(data::synthetic_tasks(), ", ")))
       ->option_text("NAME");
   parser.add_option("--samples", words.samples, "of a synthetic set, to train on [8192]")->option_text("N");
@@ -63,8 +81,10 @@ void complete(StageWords& words) {
   if (options.format != "synthetic") {
     require(!words.from.empty(), "the original files are not named",
             {.subject = "--from", .advice = "give their folder or file", .code = ExitCode::usage});
+    options.task = words.task;
     return;
   }
+  if (!words.task.empty()) words.synthetic.task = words.task;
   words.synthetic.seed = options.seed;
   int samples = static_cast<int>(words.synthetic.train_samples);
   if (!words.samples.empty()) read_value(words.samples, "samples", samples);

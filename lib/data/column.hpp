@@ -1,9 +1,12 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "data/array.hpp"
@@ -78,6 +81,23 @@ std::vector<T> read_whole(const Column& column) {
   std::vector<T> values(static_cast<std::size_t>(column.rows()) * column.row_bytes() / sizeof(T));
   column.read(0, column.rows(), reinterpret_cast<std::byte*>(values.data()));
   return values;
+}
+
+/// Rows of `row_shape` ([] for scalars) in memory, from float, std::int32_t or std::int64_t values.
+template <typename T>
+std::shared_ptr<const Column> column_from(const std::vector<T>& values,
+                                          const std::vector<std::int64_t>& row_shape) {
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, std::int32_t> ||
+                std::is_same_v<T, std::int64_t>);
+  constexpr ElementType kType = std::is_same_v<T, float>          ? ElementType::float32
+                                : std::is_same_v<T, std::int32_t> ? ElementType::int32
+                                                                  : ElementType::int64;
+  std::vector<std::int64_t> shape = {static_cast<std::int64_t>(values.size()) / element_count(row_shape)};
+  shape.insert(shape.end(), row_shape.begin(), row_shape.end());
+  HostArray array;
+  array.reset(kType, shape);
+  std::copy(values.begin(), values.end(), array.as<T>().begin());
+  return MemoryColumn::of(std::move(array));
 }
 
 }  // namespace dtrain::data

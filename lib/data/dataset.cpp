@@ -89,6 +89,23 @@ std::shared_ptr<const SampleSource> Dataset::source(const std::string& split,
   return source;
 }
 
+std::vector<std::int32_t> Dataset::sites(const std::string& split) const {
+  std::vector<std::int32_t> all;
+  const auto described = info_.splits.find(split);
+  if (library_ == nullptr || described == info_.splits.end() || info_.sites.empty()) return all;
+  for (const ShardInfo& shard : described->second.shards) {
+    const auto column =
+        open_columns(folder_ / shard.file, {{"/sites", {ElementType::int32}}}, *library_, {}).front();
+    const auto part = read_whole<std::int32_t>(*column);
+    all.insert(all.end(), part.begin(), part.end());
+  }
+  if (static_cast<std::int64_t>(all.size()) != described->second.samples)
+    throw data_error("has " + std::to_string(all.size()) + " sites for " +
+                         std::to_string(described->second.samples) + " samples in split " + split,
+                     folder_.string(), "stage the dataset again");
+  return all;
+}
+
 std::filesystem::path find_dataset(const std::string& name_or_folder,
                                    const std::filesystem::path& data_root) {
   std::error_code ignored;

@@ -45,6 +45,16 @@ struct TokenizerInfo {
   std::string target_model;  ///< The same of the target language.
 };
 
+/// What one input of a table is made of: (value - shift) / scale, a gap counting as `filled_with`.
+struct InputColumn {
+  std::string name;         ///< Of the original's column; its number from 0 where it has no header.
+  std::string label;        ///< Of text: the input is 1 where the original has this label; empty for numbers.
+  bool marks_gaps = false;  ///< The input is 1 where the original has no value.
+  double filled_with = 0;   ///< Mean of train's values; has no meaning where there are no gaps.
+  double shift = 0;         ///< Mean of train, with --standardize; else 0.
+  double scale = 1;         ///< Standard deviation of train, with --standardize; else 1.
+};
+
 /// Everything dataset.json says.
 struct DatasetInfo {
   std::string name;
@@ -55,7 +65,9 @@ struct DatasetInfo {
   std::vector<double> mean;          ///< Per channel, of train's values in [0, 1]; empty for text.
   std::vector<double> std_dev;       ///< `std` in the file; same length as mean.
   std::optional<TokenizerInfo> tokenizer;
-  std::uint64_t seed = 1;                   ///< Of the split into train, validation and test.
+  std::vector<InputColumn> columns;  ///< Of a table made from text: what each input is; else empty.
+  std::vector<std::string> sites;    ///< Names of the owners of rows, numbered as in /sites; else empty.
+  std::uint64_t seed = 1;            ///< Of the split into train, validation and test.
   std::map<std::string, SplitInfo> splits;  ///< train, validation, test.
   std::vector<SourceInfo> sources;
 
@@ -88,6 +100,10 @@ class Dataset {
   /// The samples of a split, opened on first use and shared from then on (not thread-safe; what it returns
   /// is). Not collective unless options.staging is memory. Throws data_error.
   std::shared_ptr<const SampleSource> source(const std::string& split, const ReadOptions& options = {}) const;
+
+  /// The owner of each row of a split, as a number of info().sites; empty where rows have none. Not
+  /// collective. Throws data_error.
+  std::vector<std::int32_t> sites(const std::string& split) const;
 
  private:
   Dataset() = default;

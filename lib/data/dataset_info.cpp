@@ -107,6 +107,30 @@ TokenizerInfo read_tokenizer(const Json& json, const std::string& file) {
   return tokenizer;
 }
 
+InputColumn read_column(const Json& json, const std::string& file) {
+  const Fields fields(json, file, "columns.");
+  InputColumn column{.name = fields.get<std::string>("name")};
+  if (fields.has("label")) column.label = fields.get<std::string>("label");
+  if (fields.has("marks_gaps")) column.marks_gaps = fields.get<bool>("marks_gaps");
+  if (fields.has("filled_with")) column.filled_with = fields.get<double>("filled_with");
+  if (fields.has("shift")) column.shift = fields.get<double>("shift");
+  if (fields.has("scale")) column.scale = fields.get<double>("scale");
+  return column;
+}
+
+Json to_json(const InputColumn& column) {
+  Json json = {{"name", column.name}};
+  if (!column.label.empty()) json["label"] = column.label;
+  if (column.marks_gaps) {
+    json["marks_gaps"] = true;
+    return json;
+  }
+  json["filled_with"] = column.filled_with;
+  json["shift"] = column.shift;
+  json["scale"] = column.scale;
+  return json;
+}
+
 void check_values(const DatasetInfo& info, const Fields& fields) {
   const auto& tasks = synthetic_tasks();  // every task there is has a synthetic set
   if (std::find(tasks.begin(), tasks.end(), info.task) == tasks.end())
@@ -147,9 +171,16 @@ Json to_json(const DatasetInfo& info) {
     if (!info.tokenizer->target_model.empty())
       tokenizer["target_model"] = to_base64(info.tokenizer->target_model);
   }
-  return {{"format", kFormat},       {"version", kVersion}, {"name", info.name}, {"task", info.task},
-          {"classes", info.classes}, {"shape", info.shape}, {"mean", info.mean}, {"std", info.std_dev},
-          {"tokenizer", tokenizer},  {"seed", info.seed},   {"splits", splits},  {"sources", sources}};
+  Json json = {{"format", kFormat}, {"version", kVersion},     {"name", info.name},
+               {"task", info.task}, {"classes", info.classes}, {"shape", info.shape},
+               {"mean", info.mean}, {"std", info.std_dev},     {"tokenizer", tokenizer}};
+  // Only tables have these.
+  for (const InputColumn& column : info.columns) json["columns"].push_back(to_json(column));
+  if (!info.sites.empty()) json["sites"] = info.sites;
+  json["seed"] = info.seed;
+  json["splits"] = splits;
+  json["sources"] = sources;
+  return json;
 }
 
 }  // namespace
@@ -184,6 +215,9 @@ DatasetInfo read_dataset_info(const std::filesystem::path& folder) {
   if (fields.has("mean")) info.mean = fields.get<std::vector<double>>("mean");
   if (fields.has("std")) info.std_dev = fields.get<std::vector<double>>("std");
   if (fields.has("tokenizer")) info.tokenizer = read_tokenizer(fields.json("tokenizer"), file);
+  if (fields.has("columns"))
+    for (const Json& column : fields.json("columns")) info.columns.push_back(read_column(column, file));
+  if (fields.has("sites")) info.sites = fields.get<std::vector<std::string>>("sites");
   if (fields.has("seed")) info.seed = fields.get<std::uint64_t>("seed");
   const Fields splits(fields.json("splits"), file, "splits");
   for (const auto& [name, split] : fields.json("splits").items()) {

@@ -1,9 +1,11 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -20,7 +22,13 @@ struct Originals {
   std::optional<TokenizerInfo> tokenizer;
   /// Per split that the original has (at least train): the arrays of the task, in arrays_of_task's order.
   std::map<std::string, std::vector<std::shared_ptr<const Column>>> splits;
+  std::vector<InputColumn> columns;  ///< Of a table made from text.
+  std::vector<std::string> sites;    ///< Names of the owners of rows; then a split's last column is their
+                                     ///< number, int32 [n], behind the task's arrays.
   std::vector<SourceInfo> sources;
+  /// Completes what depends on which samples are train's, once that is known: `train` are their places in
+  /// splits["train"]. Empty where nothing does.
+  std::function<void(Originals& originals, std::span<const std::int64_t> train)> complete;
 };
 
 /// Makes sense of one's own arrays: uint8 [n, C, H, W] or [n, H, W] and float32 [n, C, H, W] are images;

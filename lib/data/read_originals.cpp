@@ -1,15 +1,15 @@
 #include "data/read_originals.hpp"
 
-#include <array>
-#include <cstring>
-#include <fstream>
 #include <system_error>
 
 #include "core/error.hpp"
+#include "data/cifar10.hpp"
 #include "data/idx.hpp"
 #include "data/npy.hpp"
+#include "data/recognise.hpp"
 #include "data/sha256.hpp"
 #include "data/shard.hpp"
+#include "data/tables.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -19,32 +19,21 @@ namespace fs = std::filesystem;
 const std::vector<ElementType> kInputTypes = {ElementType::float32, ElementType::uint8};
 const std::vector<ElementType> kTargetTypes = {ElementType::int64, ElementType::float32};
 
-bool is_hdf5(const fs::path& file) {
-  constexpr std::array<char, 8> kMagic = {'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
-  std::ifstream stream(file, std::ios::binary);
-  std::array<char, 8> start{};
-  return stream.read(start.data(), start.size()) && start == kMagic;
-}
-
-std::string recognise(const StageOptions& options) {
-  if (!options.format.empty()) return options.format;
-  if (!fs::is_directory(options.from)) {
-    if (is_hdf5(options.from)) return "hdf5";
-    if (is_npy(options.from)) return "npy";
-    if (is_idx(options.from))
-      throw data_error("is one IDX file, but images and labels are needed", options.from.string(),
-                       "give the folder that holds both");
-    throw data_error("is not a file that dtrain recognises", options.from.string(),
-                     "give a folder of IDX files, an HDF5 file or .npy arrays");
-  }
-  if (!options.inputs.empty() && is_npy(options.from / options.inputs)) return "npy";
-  if (options.inputs.ends_with(".npy")) return "npy";  // missing or damaged: the reader says which
-  return "idx";
-}
-
 void require_both(const StageOptions& options, const char* example) {
   if (options.inputs.empty()) throw usage_error("is needed for this format", "--inputs", example);
   if (options.targets.empty()) throw usage_error("is needed for this format", "--targets", example);
+}
+
+/// An option that would do nothing is a misunderstanding.
+void refuse_table_options(const StageOptions& options, const std::string& format) {
+  for (const auto& [option, given] : {std::pair{"--target", !options.target.empty()},
+                                      {"--ignore", !options.ignore.empty()},
+                                      {"--site", !options.site.empty()},
+                                      {"--task", !options.task.empty()},
+                                      {"--standardize", options.standardize}})
+    if (given)
+      throw usage_error("is for tables of text, and the format here is " + format, option,
+                        "leave it out, or say --format csv");
 }
 
 Originals read_hdf5(const StageOptions& options, h5::Library& library) {
@@ -84,8 +73,11 @@ Originals read_originals(const StageOptions& options, h5::Library& library) {
   if (!fs::exists(options.from, ignored))
     throw data_error("there is no such file or folder", "--from " + options.from.string(), "check the path");
   const std::string format = recognise(options);
+  if (format != "csv") refuse_table_options(options, format);
   if (format == "hdf5") return read_hdf5(options, library);
   if (format == "npy") return read_npy(options);
+  if (format == "cifar10") return read_cifar10(options.from);
+  if (format == "csv") return read_tables(options);
   if (!fs::is_directory(options.from))
     throw data_error("is not a folder", "--from " + options.from.string(),
                      "give the folder that holds the IDX files of images and labels");

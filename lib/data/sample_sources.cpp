@@ -42,6 +42,9 @@ class DenseSource final : public SampleSource {
     gather_rows(*inputs_, ids, inputs);
     gather_rows(*targets_, ids, targets);
   }
+  void gather_targets(std::span<const std::int64_t> ids, HostArray& targets) const override {
+    gather_rows(*targets_, ids, targets);
+  }
 
  private:
   ColumnPointer inputs_;
@@ -103,6 +106,9 @@ class TextSource final : public SampleSource {
   }
   void gather(std::span<const std::int64_t> ids, HostArray& inputs, HostArray& targets) const override {
     tokens_.gather(ids, inputs);
+    gather_rows(*targets_, ids, targets);
+  }
+  void gather_targets(std::span<const std::int64_t> ids, HostArray& targets) const override {
     gather_rows(*targets_, ids, targets);
   }
 

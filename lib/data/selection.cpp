@@ -87,6 +87,7 @@ std::vector<ShardArray> select_arrays(std::string_view task, const std::vector<C
   }
   arrays.push_back(rows_of("/inputs", columns[0], sample_shape, ids));
   arrays.push_back(rows_of("/targets", columns[1], {}, ids));
+  if (columns.size() > 2) arrays.push_back(rows_of("/sites", columns[2], {}, ids));
   return arrays;
 }
 

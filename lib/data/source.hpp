@@ -52,6 +52,12 @@ class SampleSource {
   ///         modelling: one block each, inputs int32 [n, T], targets int32 [n, T] one token further.
   /// Thread-safe. Throws data_error naming file, dataset and chunk when the data are damaged.
   virtual void gather(std::span<const std::int64_t> ids, HostArray& inputs, HostArray& targets) const = 0;
+
+  /// The targets alone, without reading the inputs where they lie apart.
+  virtual void gather_targets(std::span<const std::int64_t> ids, HostArray& targets) const {
+    HostArray inputs;
+    gather(ids, inputs, targets);
+  }
 };
 
 }  // namespace dtrain::data

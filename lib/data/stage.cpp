@@ -1,14 +1,15 @@
 #include "data/stage.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
-#include <array>
 #include <system_error>
 
 #include "core/error.hpp"
 #include "core/slice.hpp"
 #include "data/read_originals.hpp"
+#include "data/recognise.hpp"
 #include "data/sample_sources.hpp"
 #include "data/selection.hpp"
 #include "data/sha256.hpp"
@@ -23,7 +24,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kShardBytes = std::size_t{512} << 20;
-constexpr std::array<const char*, 4> kFormats = {"idx", "hdf5", "npy", "synthetic"};
 
 Error disk_error(const std::string& subject, const std::error_code& code) {
   return data_error("staging failed: " + code.message(), subject,
@@ -69,10 +69,20 @@ class PartialFolder {
   bool committed_ = false;
 };
 
-/// The classes of train's samples, or nothing.
+/// What train's samples are stratified by: class and site, as one number each; nothing where there are
+/// neither.
 std::vector<std::int64_t> strata_of(const Originals& originals) {
-  if (originals.classes.empty()) return {};
-  return read_whole<std::int64_t>(*originals.splits.at("train").back());
+  const auto& columns = originals.splits.at("train");
+  const auto classes = static_cast<std::int64_t>(originals.classes.size());
+  std::vector<std::int64_t> strata;
+  // The targets are a task's last array; sites come behind it.
+  if (classes > 0)
+    strata = read_whole<std::int64_t>(*columns[columns.size() - (originals.sites.empty() ? 1 : 2)]);
+  if (originals.sites.empty()) return strata;
+  const auto sites = read_whole<std::int32_t>(*columns.back());
+  strata.resize(sites.size());
+  for (std::size_t i = 0; i < sites.size(); ++i) strata[i] += std::max<std::int64_t>(classes, 1) * sites[i];
+  return strata;
 }
 
 /// Bytes that the chosen samples take, without HDF5's own.
@@ -139,7 +149,7 @@ SplitInfo write_split(const StageOptions& options, const Originals& originals, c
   return info;
 }
 
-DatasetInfo write_dataset(const StageOptions& options, const Originals& originals, h5::Library& library,
+DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::Library& library,
                           const StageProgress& progress) {
   std::map<std::string, std::int64_t> samples;
   for (const auto& [split, columns] : originals.splits)
@@ -147,12 +157,15 @@ DatasetInfo write_dataset(const StageOptions& options, const Originals& original
   if (samples.at("train") < 1)
     throw data_error("holds no training samples", options.from.string(), "give at least one");
   const auto plan = plan_splits(samples, strata_of(originals), options.seed);
+  if (originals.complete) originals.complete(originals, plan.at("train").ids);
 
   DatasetInfo info{.name = options.name,
                    .task = originals.task,
                    .classes = originals.classes,
                    .shape = originals.shape,
                    .tokenizer = originals.tokenizer,
+                   .columns = originals.columns,
+                   .sites = originals.sites,
                    .seed = options.seed,
                    .sources = originals.sources};
   if (layout_of_task(info.task) == SampleLayout::dense) {
@@ -196,8 +209,12 @@ void StageOptions::validate() const {
   if (shards < 0)
     throw usage_error("is below 0", "--shards",
                       "give the number of files per split, or 0 to let dtrain choose");
-  if (!format.empty() && std::find(kFormats.begin(), kFormats.end(), format) == kFormats.end())
-    throw usage_error("does not know '" + format + "'", "--format", "use idx, hdf5, npy or synthetic");
+  const auto formats = format_names();
+  if (!format.empty() && std::find(formats.begin(), formats.end(), format) == formats.end())
+    throw usage_error("does not know '" + format + "'", "--format",
+                      fmt::format("use one of {}", fmt::join(formats, ", ")));
+  if (!task.empty() && task != "table_classification" && task != "regression" && format != "synthetic")
+    throw usage_error("is no task of a table", "--task " + task, "use table_classification or regression");
   if (from.empty() && format != "synthetic")
     throw usage_error("is missing", "--from", "give the file or folder to stage");
 }

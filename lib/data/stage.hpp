@@ -17,12 +17,18 @@ struct StageOptions {
   std::string name;            ///< Becomes DATA_ROOT/NAME.
   std::filesystem::path from;  ///< A folder or a file; unused for synthetic sets.
   std::filesystem::path data_root = "data/staged";
-  std::string format;      ///< idx, hdf5, npy, synthetic; empty: recognised from content.
-  std::string inputs;      ///< HDF5: path of the dataset; npy: file name. Relative to `from`.
-  std::string targets;     ///< The same.
-  int shards = 0;          ///< Files per split; 0: one per 512 MiB.
-  std::uint64_t seed = 1;  ///< Of the split into train, validation and test, and of synthetic data.
-  bool overwrite = false;  ///< Replace a dataset of that name.
+  std::string format;        ///< One of format_names(); empty: recognised from content.
+  std::string inputs;        ///< HDF5: path of the dataset; npy: file name. Relative to `from`.
+  std::string targets;       ///< The same.
+  std::string task;          ///< Of a table: table_classification or regression; empty: by its target.
+  std::string target;        ///< Of a table: name or number (from 0) of the column; empty: the last one.
+                             ///< `COL>VALUE` makes two classes of a column of numbers.
+  std::string ignore;        ///< Of a table: columns that are no inputs, `NAME,NAME`.
+  std::string site;          ///< Of a table: the column that says who owns a row.
+  bool standardize = false;  ///< Of a table: numbers become (x - mean) / std, both of train.
+  int shards = 0;            ///< Files per split; 0: one per 512 MiB.
+  std::uint64_t seed = 1;    ///< Of the split into train, validation and test, and of synthetic data.
+  bool overwrite = false;    ///< Replace a dataset of that name.
 
   /// Throws usage_error (exit code 2) for a bad name, shards < 1 and the like.
   void validate() const;

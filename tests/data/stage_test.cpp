@@ -162,10 +162,10 @@ TEST_F(StageTest, MissingLabelsAreNamed) {
   expect_data_error(refusal(options()), "has no labels beside train-images-idx3-ubyte");
 }
 
-TEST_F(StageTest, AFolderWithoutIdxFilesIsRefused) {
+TEST_F(StageTest, AFolderThatHoldsNothingKnownIsRefused) {
   std::filesystem::create_directories(folder / "original");
   write_bytes(folder / "original/readme.txt", "hello");
-  expect_data_error(refusal(options()), "holds no IDX files");
+  expect_data_error(refusal(options()), "holds no files that dtrain recognises");
 }
 
 TEST_F(StageTest, ATruncatedFileIsNamedWithWhatItLacks) {
