@@ -1,6 +1,12 @@
 #!/usr/bin/env bash
 # Gets the original files of a dataset, checks them, and stages them for dtrain. Files that are there already and
 # whole are kept; a dataset that is staged already is left alone. Exit codes as dtrain's: 2 usage, 3 data.
+#
+# A recipe, NAME.recipe, says where the files are and what they must be, a line each:
+#   url FOLDER     where the files are on the network; several are tried in turn
+#   SUM FILE       SHA-256 (or MD5, where the authors give no other) of a file below that folder
+#   mirror FOLDER  what --mirror calls it (default: NAME); sums that follow are of the files there, if they differ
+#   stage OPTIONS  how dtrain is to stage them
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 top=$(dirname "$here")
@@ -10,7 +16,7 @@ usage() {
   cat <<EOF
 usage: data/fetch.sh NAME [--mirror DIR] [--data-root DIR] [--raw-root DIR] [--no-stage]
   NAME             one of: $(names)
-  --mirror DIR     take the files from DIR/NAME/ instead of the network
+  --mirror DIR     take the files from DIR/NAME/ (or as the recipe calls it) instead of the network
   --data-root DIR  stage into DIR/NAME (default: data/staged)
   --raw-root DIR   keep the original files in DIR/NAME (default: data/raw)
   --no-stage       only get and check the original files
@@ -34,21 +40,37 @@ done
 [[ -n $name ]] || { usage >&2; exit 2; }
 recipe=$here/$name.recipe
 [[ $name != */* && -r $recipe ]] || fail 3 "no recipe for the dataset '$name'; there are: $(names)"
-[[ -z $mirror || -d $mirror/$name ]] || fail 3 "$mirror/$name: no such folder; --mirror names the folder above $name"
+
+sums() { grep -E '^([0-9a-f]{64}|[0-9a-f]{32}) ' || true; }
+files=$(sed '/^mirror /,$d' "$recipe" | sums)
+if [[ -n $mirror ]]; then
+  folder=$mirror/$(sed -n 's/^mirror //p' "$recipe")
+  [[ $folder != "$mirror/" && -d $folder ]] || folder=$mirror/$name
+  [[ -d $folder ]] || fail 3 "$folder: no such folder; --mirror names the folder above it"
+  there=$(sed -n '/^mirror /,$p' "$recipe" | sums)
+  # A mirror may as well hold what the network has.
+  first=$(head -1 <<<"$files")
+  if [[ -n $there && ! -r $folder/${first#* } ]]; then files=$there; fi
+fi
 
 raw=$raw_root/$name
 mkdir -p "$raw" 2>/dev/null || fail 3 "cannot write to $raw; choose another --raw-root"
 part=''
 trap '[[ -z $part ]] || rm -f "$part"' EXIT
 
-matches() { [[ $(sha256sum <"$1" | cut -d' ' -f1) == "$2" ]]; }
+matches() {  # FILE SUM
+  local program=sha256sum
+  ((${#2} == 64)) || program=md5sum
+  [[ $($program <"$1" | cut -d' ' -f1) == "$2" ]]
+}
 
-get() {  # FILE SHA256: into $raw, whole or not at all
-  local file=$1 sha256=$2 source sources=() wrong=''
-  if [[ -r $raw/$file ]] && matches "$raw/$file" "$sha256"; then return 0; fi
+get() {  # FILE SUM: into $raw, whole or not at all
+  local file=$1 sum=$2 source sources=() wrong=''
+  if [[ -r $raw/$file ]] && matches "$raw/$file" "$sum"; then return 0; fi
+  mkdir -p "$(dirname "$raw/$file")"
   if [[ -n $mirror ]]; then
-    [[ -r $mirror/$name/$file ]] || fail 3 "$mirror/$name/$file: not there; put it there or leave --mirror out"
-    sources=("file://$(cd "$mirror/$name" && pwd)/$file")
+    [[ -r $folder/$file ]] || fail 3 "$folder/$file: not there; put it there or leave --mirror out"
+    sources=("file://$(cd "$folder" && pwd)/$file")
   else
     mapfile -t sources < <(sed -n "s|^url \(.*\)|\1/$file|p" "$recipe")
   fi
@@ -57,7 +79,7 @@ get() {  # FILE SHA256: into $raw, whole or not at all
     echo "fetch: $source"
     curl --fail --silent --location --connect-timeout 20 --speed-limit 1000 --speed-time 30 --retry 2 \
       --output "$part" "$source" || continue
-    if matches "$part" "$sha256"; then
+    if matches "$part" "$sum"; then
       mv "$part" "$raw/$file"
       part=''
       return 0
@@ -65,14 +87,14 @@ get() {  # FILE SHA256: into $raw, whole or not at all
     wrong=$source
   done
   [[ -z $wrong ]] ||
-    fail 3 "$wrong: its SHA-256 is not that of data/$name.recipe; the copy is damaged or changed, take another with --mirror DIR"
+    fail 3 "$wrong: its checksum is not that of data/$name.recipe; the copy is damaged or changed, take another with --mirror DIR"
   fail 3 "cannot download $file of $name; check the network, or copy the files to DIR/$name/ and say --mirror DIR"
 }
 
 command -v curl >/dev/null || fail 2 "curl is missing; run jobs/setup.sh"
-while read -r sha256 file; do
-  get "$file" "$sha256"
-done < <(grep -E '^[0-9a-f]{64} ' "$recipe")
+while read -r sum file; do
+  get "$file" "$sum"
+done <<<"$files"
 echo "fetch: $name is complete and checked in $raw"
 [[ $stage == yes ]] || exit 0
 
@@ -83,4 +105,5 @@ fi
 [[ -x $top/dtrain ]] || fail 2 "./dtrain is not built yet; run jobs/build.sh and call this again"
 # shellcheck source=jobs/env.sh
 . "$top/jobs/env.sh"
-"$top/dtrain" stage "$name" --from "$raw" --data-root "$data_root"
+read -ra options < <(sed -n 's/^stage //p' "$recipe") || true
+"$top/dtrain" stage "$name" --from "$raw" --data-root "$data_root" "${options[@]}"

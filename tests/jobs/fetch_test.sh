@@ -32,13 +32,38 @@ check 2 "./dtrain is not built yet" "${fetch[@]}" tiny
 
 mkdir -p "$scratch/bad/tiny"
 printf 'imagEs\n' >"$scratch/bad/tiny/images.gz"
-check 3 "SHA-256 is not that of data/tiny.recipe" \
+check 3 "its checksum is not that of data/tiny.recipe" \
   "$scratch/data/fetch.sh" tiny --raw-root "$scratch/other" --mirror "$scratch/bad"
 check 0 "0" sh -c "ls '$scratch/other/tiny' | wc -l"
 
+# A recipe whose mirror has other files, in another folder, than the network; MD5 where there is no SHA-256.
+mkdir -p "$scratch/net" "$scratch/mirror/elsewhere/deep" "$scratch/top"
+printf 'all\n' >"$scratch/net/all.tar"
+printf 'one\n' >"$scratch/mirror/elsewhere/deep/one.xz"
+{
+  echo "url file://$scratch/net"
+  (cd "$scratch/net" && md5sum all.tar | sed 's/  / /')
+  echo "mirror elsewhere"
+  (cd "$scratch/mirror/elsewhere" && sha256sum deep/one.xz | sed 's/  / /')
+  echo "stage --format f --standardize"
+} >"$scratch/data/two.recipe"
+check 0 "two is complete and checked" "${fetch[@]}" two --mirror "$scratch/mirror" --no-stage
+check 0 "one" cat "$scratch/raw/two/deep/one.xz"
+rm -r "$scratch/raw/two"
+check 0 "two is complete and checked" "${fetch[@]}" two --no-stage
+check 0 "all" cat "$scratch/raw/two/all.tar"
+cp -r "$scratch/net" "$scratch/mirror/two"
+rm -r "$scratch/mirror/elsewhere" "$scratch/raw/two"
+check 0 "two is complete and checked" "${fetch[@]}" two --mirror "$scratch/mirror" --no-stage
+check 0 "all" cat "$scratch/raw/two/all.tar"
+printf 'All\n' >"$scratch/net/all.tar"
+rm -r "$scratch/raw/two"
+check 3 "its checksum is not that of data/two.recipe" "${fetch[@]}" two --no-stage
+check 0 "0" sh -c "ls '$scratch/raw/two' | wc -l"
+
 for recipe in "$root"/data/*.recipe; do
   grep -qE '^url https?://' "$recipe" || { echo "FAILED: $recipe has no url"; failures=1; }
-  grep -qE '^[0-9a-f]{64} [^ ]+$' "$recipe" || { echo "FAILED: $recipe has no file"; failures=1; }
+  grep -qE '^([0-9a-f]{64}|[0-9a-f]{32}) [^ ]+$' "$recipe" || { echo "FAILED: $recipe has no file"; failures=1; }
   grep -qi '^# licence' "$recipe" || { echo "FAILED: $recipe does not state the licence"; failures=1; }
 done
 finish
