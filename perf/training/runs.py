@@ -73,7 +73,8 @@ def dtrain_command(ranks, output, name, *options, oversubscribe=False, core=None
         command += ["--map-by", ":OVERSUBSCRIBE", "--bind-to", "none"]
     elif core is not None:
         command += ["--bind-to", "none"]
-    return command + ["-np", str(ranks), program(), *map(str, options), "--threads", "1", "--output", str(output),
+    # The peers do not augment either.
+    return command + ["-np", str(ranks), program(), "--augment", "off", *map(str, options), "--threads", "1", "--output", str(output),
                       "--name", name, "--overwrite", "--quiet"]
 
 
