@@ -3,6 +3,7 @@
 #include <type_traits>
 #include <utility>
 
+#include "core/error.hpp"
 #include "option.hpp"
 #include "option_value.hpp"
 
@@ -69,6 +70,25 @@ Option record_steps(const std::string& group) {
   return option;
 }
 
+/// `--augment` has a default by model, so off must be sayable.
+Option augment(const std::string& group) {
+  Option option;
+  option.name = "augment";
+  option.argument = "on|off";
+  option.group = group;
+  option.help = "random crops and flips of training images";
+  option.fallback = "by model";
+  option.set = [](RunConfig& config, const std::string& text) {
+    require(text == "on" || text == "off", fmt::format("\"{}\" is not a value it takes", text),
+            {.subject = "--augment", .advice = "use on or off", .code = ExitCode::usage});
+    config.data.augment = text == "on";
+  };
+  option.toml = [](const RunConfig& config) {
+    return std::string(config.data.augment ? "\"on\"" : "\"off\"");
+  };
+  return option;
+}
+
 std::vector<Option> declare() {
   const std::string by_model = "by model";
   std::vector<Option> all;
@@ -87,6 +107,15 @@ std::vector<Option> declare() {
       "init-skip", "REGEX", "names of weights that --init-from leaves as they are", "",
       [](auto& c) -> auto& { return c.model.init_skip; });
   add(
+      "loss", "NAME", "cross_entropy, mse or mae", "by task", [](auto& c) -> auto& { return c.model.loss; });
+  // Not written while it is open: the task is not known before the dataset is.
+  all.back().toml = [](const RunConfig& c) {
+    return c.model.loss.empty() ? std::string() : write_toml(c.model.loss);
+  };
+  add(
+      "class-weights", "none|balanced", "balanced: rare classes count more in the training loss", "",
+      [](auto& c) -> auto& { return c.model.class_weights; });
+  add(
       "dataset", "NAME|FOLDER", "synthetic, or a staged dataset", "",
       [](auto& c) -> auto& { return c.data.dataset; });
   add(
@@ -94,6 +123,8 @@ std::vector<Option> declare() {
   add(
       "staging", "none|memory|local=DIR", "copy the shards first: one per node, in memory or into DIR", "",
       [](auto& c) -> auto& { return c.data.staging; });
+
+  all.push_back(augment(group));
 
   group = "How the work is split";
   add(

@@ -24,6 +24,11 @@ class Cnn final : public Model {
   LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
     return cross_entropy_sums(outputs.at(0), targets);
   }
+  bool classifies() const override { return true; }
+  LossSums weighted_loss(const Tensors& outputs, const at::Tensor& targets,
+                         const at::Tensor& class_weights) const override {
+    return cross_entropy_sums(outputs.at(0), targets, class_weights);
+  }
 };
 
 std::int64_t extent_after_stage(std::int64_t extent) { return (extent - kKernel + 1) / kPool; }
@@ -49,6 +54,7 @@ std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& optio
                     kSmallest, kSmallest, shape_text(sample), facts.classes),
         "--model cnn", "use --model mlp or another --dataset");
   }
+  loss_of(facts, "cnn", {Loss::cross_entropy});
   std::vector<std::unique_ptr<Layer>> layers;
   add_stage(layers, "1", sample[0], 6);
   add_stage(layers, "2", 6, 16);

@@ -5,9 +5,11 @@
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <ATen/ops/eq.h>
+#include <ATen/ops/index_select.h>
 #include <ATen/ops/l1_loss.h>
 #include <ATen/ops/mse_loss.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "core/error.hpp"
 #include "models/shape.hpp"
@@ -23,17 +25,20 @@ Error target_error(const at::Tensor& outputs, const at::Tensor& targets) {
 
 }  // namespace
 
-LossSums cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets) {
+LossSums cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets,
+                            const at::Tensor& class_weights) {
   const bool fits = logits.dim() == 2 && targets.dim() == 1 && targets.scalar_type() == at::kLong &&
                     targets.size(0) == logits.size(0);
   if (!fits) throw target_error(logits, targets);
   LossSums sums;
-  sums.loss = at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum);
+  sums.loss = at::cross_entropy_loss(logits, targets, class_weights, at::Reduction::Sum);
   {
     const at::NoGradGuard no_grad;
     sums.correct = logits.argmax(1).eq(targets).sum();
   }
-  sums.weight = static_cast<double>(targets.size(0));
+  sums.counted = static_cast<double>(targets.size(0));
+  sums.weight =
+      class_weights.defined() ? class_weights.index_select(0, targets).sum().item<double>() : sums.counted;
   return sums;
 }
 
@@ -58,6 +63,32 @@ LossSums loss_sums(Loss loss, const at::Tensor& outputs, const at::Tensor& targe
                                      : regression_sums(loss, outputs, targets);
 }
 
-Loss default_loss(const DatasetFacts& facts) { return facts.classes > 0 ? Loss::cross_entropy : Loss::mse; }
+std::string loss_name(Loss loss) {
+  switch (loss) {
+    case Loss::cross_entropy:
+      return "cross_entropy";
+    case Loss::mse:
+      return "mse";
+    case Loss::mae:
+      break;
+  }
+  return "mae";
+}
+
+Loss loss_of(const DatasetFacts& facts, const std::string& model, const std::vector<Loss>& possible) {
+  if (facts.loss.empty()) return possible.at(0);
+  std::vector<std::string> names;
+  for (const Loss loss : possible) {
+    if (loss_name(loss) == facts.loss) return loss;
+    names.push_back(loss_name(loss));
+  }
+  throw usage_error(fmt::format("the model {} is not trained with it on a dataset of {}", model, facts.task),
+                    "--loss " + facts.loss, fmt::format("use {}", fmt::join(names, " or ")));
+}
+
+std::vector<Loss> losses_of_task(const DatasetFacts& facts) {
+  if (facts.classes > 0) return {Loss::cross_entropy};
+  return {Loss::mse, Loss::mae};
+}
 
 }  // namespace dtrain::models

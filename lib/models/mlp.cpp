@@ -7,6 +7,7 @@
 #include "models/linear.hpp"
 #include "models/losses.hpp"
 #include "models/options.hpp"
+#include "models/r_squared.hpp"
 #include "models/shape.hpp"
 
 namespace dtrain::models {
@@ -17,6 +18,25 @@ class Mlp final : public Model {
   Mlp(std::vector<std::unique_ptr<Layer>> layers, Loss loss) : Model("mlp", std::move(layers)), loss_(loss) {}
   LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
     return loss_sums(loss_, outputs.at(0), targets);
+  }
+  bool classifies() const override { return loss_ == Loss::cross_entropy; }
+  LossSums weighted_loss(const Tensors& outputs, const at::Tensor& targets,
+                         const at::Tensor& class_weights) const override {
+    return classifies() ? cross_entropy_sums(outputs.at(0), targets, class_weights)
+                        : Model::weighted_loss(outputs, targets, class_weights);
+  }
+  ExtraColumns extra_columns() const override {
+    if (classifies()) return {};
+    return {{{"validation_r2", "1"}}, kRSquaredSums};
+  }
+  std::vector<double> extra_sums(const Tensors& /*inputs*/, const Tensors& outputs,
+                                 const at::Tensor& targets) override {
+    if (classifies()) return {};
+    return r_squared_sums(outputs.at(0), targets);
+  }
+  std::vector<double> extra_values(std::span<const double> sums) const override {
+    if (classifies()) return {};
+    return {r_squared(sums)};
   }
 
  private:
@@ -41,6 +61,7 @@ std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& optio
             shape_text(facts.sample_shape), facts.vocabulary),
         "--model mlp", "use another --model or --dataset");
   }
+  const Loss loss = loss_of(facts, "mlp", losses_of_task(facts));
   std::vector<std::unique_ptr<Layer>> layers;
   layers.push_back(std::make_unique<Flatten>("flatten"));
   auto features = static_cast<std::int64_t>(element_count(facts.sample_shape));
@@ -52,7 +73,7 @@ std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& optio
   }
   const std::int64_t outputs = facts.classes > 0 ? facts.classes : 1;
   layers.push_back(std::make_unique<Linear>("output_fc", features, outputs));
-  return std::make_unique<Mlp>(std::move(layers), default_loss(facts));
+  return std::make_unique<Mlp>(std::move(layers), loss);
 }
 
 }  // namespace

@@ -105,6 +105,19 @@ double Model::forward_flops(const Shape& sample) const {
   return flops;
 }
 
+LossSums Model::weighted_loss(const Tensors& /*outputs*/, const at::Tensor& /*targets*/,
+                              const at::Tensor& /*class_weights*/) const {
+  throw usage_error("the model " + name_ + " tells no classes apart", "--class-weights",
+                    "use none, or another --model");
+}
+
+std::vector<double> Model::extra_sums(const Tensors& /*inputs*/, const Tensors& /*outputs*/,
+                                      const at::Tensor& /*targets*/) {
+  return {};
+}
+
+std::vector<double> Model::extra_values(std::span<const double> /*sums*/) const { return {}; }
+
 void Model::to(at::ScalarType dtype, at::Device device) {
   for (Parameter* parameter : parameters()) {
     const auto options = at::TensorOptions().dtype(dtype).device(device);

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -11,12 +12,13 @@
 
 namespace dtrain::models {
 
-/// What a model must know of its dataset; filled from dataset.json.
+/// What a model must know of its dataset, filled from dataset.json, and of its task.
 struct DatasetFacts {
   std::string task;             ///< image_classification, table_classification, regression, ...
   Shape sample_shape;           ///< Of one sample, without the batch dim: [C, H, W], [F], [T, F].
   std::int64_t classes = 0;     ///< 0 when there are none.
   std::int64_t vocabulary = 0;  ///< Tokens; 0 when there is no text.
+  std::string loss;             ///< `--loss` as the user chose it; empty: the model's own. See loss_of().
 };
 
 /// `--model-option KEY=VALUE`, unparsed. A model refuses keys it does not know.
@@ -27,7 +29,18 @@ struct LossSums {
   at::Tensor loss;  ///< Scalar in the graph: the sum of the samples' losses. backward() starts here.
   at::Tensor
       correct;  ///< int64 scalar: rightly classified samples; undefined where a model has no such notion.
-  double weight = 0;  ///< Samples or target tokens that `loss` sums over.
+  double weight = 0;   ///< Samples or target tokens that `loss` sums over; with class weights their sum.
+  double counted = 0;  ///< What `correct` is out of; 0: as many as `weight`.
+};
+
+/// Figures of the validation split that a model adds to its loss and accuracy: more columns of /epochs.
+struct ExtraColumns {
+  struct Column {
+    std::string name;   ///< E.g. `validation_r2`.
+    std::string units;  ///< `1` for a pure number.
+  };
+  std::vector<Column> columns;
+  std::size_t sums = 0;  ///< Numbers that extra_sums() gives for each batch.
 };
 
 /// A network as an ordered list of layers, and the loss at its end. Knows nothing of ranks.
@@ -54,6 +67,22 @@ class Model {
   /// Index of the layer whose output describes a sample in short (an autoencoder's codes), where there is
   /// one.
   virtual std::optional<std::size_t> code_layer() const { return std::nullopt; }
+
+  /// Whether it tells classes apart, so that `--class-weights` means something.
+  virtual bool classifies() const { return false; }
+  /// The same with each sample's loss times the weight of its class: what a classifier is trained with.
+  /// `class_weights`: [classes], of the outputs' type. Throws Error unless the model classifies.
+  virtual LossSums weighted_loss(const Tensors& outputs, const at::Tensor& targets,
+                                 const at::Tensor& class_weights) const;
+
+  /// The model's own columns; none unless it says otherwise.
+  virtual ExtraColumns extra_columns() const { return {}; }
+  /// What one validation batch adds to the sums behind them, `outputs` being the last layer's for `inputs`.
+  /// Called without gradients; may run the layers again. Sums add up over batches and ranks.
+  virtual std::vector<double> extra_sums(const Tensors& inputs, const Tensors& outputs,
+                                         const at::Tensor& targets);
+  /// The columns' values from the sums over the whole split.
+  virtual std::vector<double> extra_values(std::span<const double> sums) const;
 
   /// Gives every parameter and buffer fresh memory of this floating type on this device; values are lost, so
   /// initialise() comes after it. make() leaves float on the CPU.

@@ -11,8 +11,10 @@ namespace dtrain::parallel {
 /// What the ranks tell one another at the end of a step, each its own share; all fields are summed.
 struct StepShare {
   double loss = 0;     ///< Sum over this rank's samples.
-  double weight = 0;   ///< Samples or target tokens in it.
-  double correct = 0;  ///< Rightly classified samples.
+  double weight = 0;   ///< Samples, target tokens or class weights in it.
+  double correct = 0;  ///< Rightly classified samples or tokens.
+  double counted = 0;  ///< Those that `correct` is out of.
+  double samples = 0;
   double gradient_squares =
       0;                     ///< Sum of squares over the part of the agreed gradient this rank vouches for.
   double non_finite = 0;     ///< NaN or infinite elements in that part.
@@ -31,7 +33,7 @@ class StepControl {
   StepShare agree(const StepShare& share);
 
  private:
-  static constexpr std::size_t kFields = 7;
+  static constexpr std::size_t kFields = 9;
   comm::Group& group_;
   std::unique_ptr<comm::SharedBuffer> memory_;
 };

@@ -45,6 +45,8 @@ constexpr std::uint64_t kLargestSeed = std::numeric_limits<std::int64_t>::max();
 constexpr std::array<std::string_view, 1> kStrategies = {"ddp"};
 constexpr std::array<std::string_view, 2> kPrecisions = {"fp32", "fp64"};
 constexpr std::array<std::string_view, 2> kDevices = {"auto", "cpu"};
+constexpr std::array<std::string_view, 3> kLosses = {"cross_entropy", "mse", "mae"};
+constexpr std::array<std::string_view, 2> kClassWeights = {"none", "balanced"};
 constexpr std::array<std::string_view, 3> kOptimizers = {"sgd", "adam", "adamw"};
 constexpr std::array<std::string_view, 6> kSchedules = {"constant",  "step",   "cosine",
                                                         "one_cycle", "linear", "wsd"};
@@ -117,6 +119,8 @@ void RunConfig::resolve(int world_size) {
 
 void RunConfig::validate() const {
   check(!model.name.empty(), "no model is named", "--model", "name one, such as mlp");
+  if (!model.loss.empty()) check_one_of(model.loss, kLosses, "--loss");
+  check_one_of(model.class_weights, kClassWeights, "--class-weights");
   check(!data.dataset.empty(), "no dataset is named", "--dataset", "name one, such as synthetic");
   validate_staging(data.staging);
   check_one_of(strategy, kStrategies, "--strategy");

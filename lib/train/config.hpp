@@ -16,6 +16,8 @@ struct ModelConfig {
   std::map<std::string, std::string> options;  ///< `--model-option KEY=VALUE`, unparsed.
   std::string init_from;  ///< A checkpoint, an .h5 or a .safetensors whose weights it starts with; or empty.
   std::string init_skip;  ///< Names that keep their own start: a regular expression (ECMAScript), or empty.
+  std::string loss;       ///< `cross_entropy`, `mse` or `mae`; empty: by task.
+  std::string class_weights = "none";  ///< Of the training loss: `none` or `balanced`.
 };
 
 /// What it is trained on, and where the shards are read from.
@@ -23,6 +25,7 @@ struct DataConfig {
   std::string dataset = "synthetic";  ///< `synthetic`, the name of a staged dataset, or a folder.
   std::string root = "data/staged";   ///< Where named datasets lie.
   std::string staging = "none";       ///< `none`, `memory` (one copy per node) or `local=DIR`.
+  bool augment = false;               ///< Random crops and flips of training images; by model.
 };
 
 /// How a step is cut.

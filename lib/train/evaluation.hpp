@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "comm/group.hpp"
 #include "data/dataset.hpp"
@@ -24,8 +25,9 @@ struct Scores {
 };
 
 struct EvaluationResult {
-  Scores own;    ///< Of this rank's share.
-  Scores total;  ///< Of the whole split: the same on every rank.
+  Scores own;                 ///< Of this rank's share.
+  Scores total;               ///< Of the whole split: the same on every rank.
+  std::vector<double> extra;  ///< Of the whole split: the model's extra columns.
   double time_s = 0;
 };
 
@@ -63,7 +65,10 @@ class Evaluation {
 /// Whether a validation loss is better than the best one so far: smaller, or a number where there was none.
 bool improves(double loss, double best);
 
-/// Means from sums.
+/// Adds one batch of `samples` samples.
+void add(parallel::StepShare& share, const models::LossSums& sums, std::int64_t samples);
+
+/// Means from sums: the loss over the weights, the accuracy over the plain number of samples (or tokens).
 Scores scores_of(const parallel::StepShare& sums, std::int64_t samples, Scoring scoring);
 
 }  // namespace dtrain::train

@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <span>
+
+#include "kernels/augment.hpp"
 #include "kernels/normalize.hpp"
 
 namespace dtrain::train {
@@ -28,21 +31,33 @@ at::Tensor borrowed(const data::HostArray& array) {
 }
 
 template <typename T>
-void normalize(at::Tensor& out, const data::HostArray& images, const std::vector<float>& mean,
+void normalize(at::Tensor& out, const at::Tensor& images, const std::vector<float>& mean,
                const std::vector<float>& deviation) {
-  const auto& shape = images.shape();
-  const auto channels = static_cast<std::size_t>(shape.at(1));
-  const auto samples = static_cast<std::size_t>(shape.at(0));
-  const std::size_t plane = samples == 0 ? 0 : images.bytes() / (samples * channels);
+  const auto channels = static_cast<std::size_t>(images.size(1));
+  const auto samples = static_cast<std::size_t>(images.size(0));
+  const std::size_t plane =
+      samples == 0 ? 0 : static_cast<std::size_t>(images.numel()) / (samples * channels);
   const bool plain = mean.size() != channels || deviation.size() != channels;
-  kernels::normalize_u8(out.data_ptr<T>(), static_cast<const std::uint8_t*>(images.data()), samples, channels,
-                        plane, plain ? nullptr : mean.data(), plain ? nullptr : deviation.data());
+  kernels::normalize_u8(out.data_ptr<T>(), images.const_data_ptr<std::uint8_t>(), samples, channels, plane,
+                        plain ? nullptr : mean.data(), plain ? nullptr : deviation.data());
+}
+
+template <typename T>
+at::Tensor augmented(const at::Tensor& images, const data::Batch& batch, const Augmentation& how) {
+  auto out = at::empty_like(images);
+  const auto extent = [&](int dim) { return static_cast<std::size_t>(images.size(dim)); };
+  kernels::crop_and_flip(out.data_ptr<T>(), images.const_data_ptr<T>(), {extent(1), extent(2), extent(3)},
+                         std::span<const std::int64_t>(batch.samples), how.seed,
+                         static_cast<std::uint32_t>(batch.step / how.steps_per_epoch + 1), how.padding);
+  return out;
 }
 
 }  // namespace
 
-Preparation::Preparation(const data::DatasetInfo& info, at::ScalarType dtype)
+Preparation::Preparation(const data::DatasetInfo& info, at::ScalarType dtype,
+                         const std::optional<Augmentation>& augmentation)
     : dtype_(dtype),
+      augmentation_(augmentation),
       mean_(info.mean.begin(), info.mean.end()),
       deviation_(info.std_dev.begin(), info.std_dev.end()) {
   for (auto& value : deviation_) {
@@ -50,17 +65,27 @@ Preparation::Preparation(const data::DatasetInfo& info, at::ScalarType dtype)
   }
 }
 
-models::Tensors Preparation::inputs(const data::Batch& batch) const {
-  const auto& array = batch.inputs;
-  if (array.type() == data::ElementType::float32) return {borrowed(array).to(dtype_)};
-  if (array.type() != data::ElementType::uint8) return {borrowed(array)};
-  auto out = at::empty(array.shape(), at::TensorOptions().dtype(dtype_));
+models::Tensors Preparation::prepared(const at::Tensor& stored) const {
+  if (stored.scalar_type() == at::kFloat) return {stored.to(dtype_)};
+  if (stored.scalar_type() != at::kByte) return {stored};
+  auto out = at::empty(stored.sizes(), at::TensorOptions().dtype(dtype_));
   if (dtype_ == at::kDouble) {
-    normalize<double>(out, array, mean_, deviation_);
+    normalize<double>(out, stored, mean_, deviation_);
   } else {
-    normalize<float>(out, array, mean_, deviation_);
+    normalize<float>(out, stored, mean_, deviation_);
   }
   return {out};
+}
+
+models::Tensors Preparation::inputs(const data::Batch& batch) const {
+  return prepared(borrowed(batch.inputs));
+}
+
+models::Tensors Preparation::training_inputs(const data::Batch& batch) const {
+  if (!augmentation_) return inputs(batch);
+  const auto stored = borrowed(batch.inputs);
+  return prepared(stored.scalar_type() == at::kByte ? augmented<std::uint8_t>(stored, batch, *augmentation_)
+                                                    : augmented<float>(stored, batch, *augmentation_));
 }
 
 at::Tensor Preparation::targets(const data::Batch& batch) const {

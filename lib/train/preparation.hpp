@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <vector>
 
 #include "data/dataset.hpp"
@@ -10,19 +11,34 @@
 
 namespace dtrain::train {
 
+/// Random crops and flips of training images, a pure function of (seed, epoch, sample id).
+struct Augmentation {
+  std::uint64_t seed = 1;
+  std::int64_t steps_per_epoch = 1;  ///< A training batch's epoch follows from its step.
+  int padding = 4;                   ///< Zeros on every side before the crop.
+};
+
 /// From a batch as it is stored to the tensors a model takes: bytes of images become (b / 255 - mean) / std,
 /// numbers the run's precision.
 class Preparation {
  public:
-  Preparation(const data::DatasetInfo& info, at::ScalarType dtype);
+  /// `augmentation`: of training batches, whose inputs must be images.
+  Preparation(const data::DatasetInfo& info, at::ScalarType dtype,
+              const std::optional<Augmentation>& augmentation = std::nullopt);
 
   /// [n, ...] of the run's dtype. May borrow the batch's memory: valid as long as the batch is.
   models::Tensors inputs(const data::Batch& batch) const;
+  /// The same for a training batch, augmented where that is asked for; its step counts from 0 over all
+  /// epochs.
+  models::Tensors training_inputs(const data::Batch& batch) const;
   /// int64 [n], or the run's dtype for regression. May borrow the batch's memory.
   at::Tensor targets(const data::Batch& batch) const;
 
  private:
+  models::Tensors prepared(const at::Tensor& stored) const;
+
   at::ScalarType dtype_;
+  std::optional<Augmentation> augmentation_;
   std::vector<float> mean_;
   std::vector<float> deviation_;
 };

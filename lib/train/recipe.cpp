@@ -14,6 +14,7 @@ void resolve_recipe(RunConfig& config) {
   };
   take("epochs", config.epochs, recipe.epochs);
   take("global-batch", config.batch.global_batch, recipe.global_batch);
+  take("augment", config.data.augment, recipe.augment);
   OptimizerConfig& optimizer = config.optimizer;
   take("optimizer", optimizer.name, recipe.optimizer);
   take("learning-rate", optimizer.learning_rate, recipe.learning_rate);

@@ -23,6 +23,8 @@ void add(parallel::StepShare& sums, const parallel::StepShare& share) {
   sums.loss += share.loss;
   sums.weight += share.weight;
   sums.correct += share.correct;
+  sums.counted += share.counted;
+  sums.samples += share.samples;
   sums.micro_batches += share.micro_batches;
 }
 
@@ -58,6 +60,12 @@ record::RunInfo run_info(const RunConfig& config, Job& job, const Workload& work
           .config = config.text};
 }
 
+std::vector<record::ExtraColumn> for_files(const std::vector<models::ExtraColumns::Column>& columns) {
+  std::vector<record::ExtraColumn> extra;
+  for (const auto& column : columns) extra.push_back({column.name, column.units});
+  return extra;
+}
+
 }  // namespace
 
 std::string run_folder(const RunConfig& config) { return config.output.folder + "/" + config.output.name; }
@@ -72,13 +80,14 @@ RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& worklo
       folder_(run_folder(config)),
       flops_per_sample_(workload.flops_per_sample),
       scoring_(workload.scoring),
+      extra_columns_(workload.model->extra_columns().columns),
       recorder_(library, {.path = record::rank_path(folder_, job.rank()),
                           .rank = job.rank(),
                           .step_every = config.output.record_steps,
                           .start_s = static_cast<double>(start.steady_ns) * 1e-9}) {
   if (job.rank() != 0) return;
-  results_ =
-      std::make_unique<record::ResultsWriter>(library, folder_, run_info(config, job, workload, start));
+  results_ = std::make_unique<record::ResultsWriter>(library, folder_, run_info(config, job, workload, start),
+                                                     for_files(extra_columns_));
   results_->topology(topology_rows(job.cluster(), job.mesh()));
   if (config.output.tensorboard) {
     tensorboard_ = std::make_unique<record::TensorBoardWriter>(record::tensorboard_folder(folder_));
@@ -103,12 +112,14 @@ void RunOutputs::step(std::int64_t step, int epoch, const StepOutcome& outcome, 
 }
 
 void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<EvaluationResult>& validation) {
-  const auto own = scores_of(sums.own, static_cast<std::int64_t>(sums.own.weight), scoring_);
+  const auto own = scores_of(sums.own, static_cast<std::int64_t>(sums.own.samples), scoring_);
   const auto total = scores_of(sums.total, sums.samples, scoring_);
   const Scores none{.loss = record::kNoValue, .accuracy = record::kNoValue};
   const auto own_validation = validation ? validation->own : none;
   const auto total_validation = validation ? validation->total : none;
   const double validation_time_s = validation ? validation->time_s : 0;
+  const auto extra =
+      validation ? validation->extra : std::vector<double>(extra_columns_.size(), record::kNoValue);
 
   recorder_.samples(epoch, sums.sample_hash);
   recorder_.epoch({.epoch = epoch,
@@ -139,13 +150,16 @@ void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<Eva
                    .validation_time_s = longest_validation_s,
                    .samples_per_s = samples_per_s,
                    .model_flops_per_s = samples_per_s * flops_per_sample_,
-                   .learning_rate = sums.learning_rate});
+                   .learning_rate = sums.learning_rate},
+                  extra);
   warn_of_lost_results();
   if (tensorboard_) {
     tensorboard_->scalar("train/loss", epoch, total.loss);
     tensorboard_->scalar("train/accuracy", epoch, total.accuracy);
     tensorboard_->scalar("validation/loss", epoch, total_validation.loss);
     tensorboard_->scalar("validation/accuracy", epoch, total_validation.accuracy);
+    for (std::size_t k = 0; k < extra.size(); ++k)
+      tensorboard_->scalar(extra_columns_[k].name, epoch, extra[k]);
     tensorboard_->scalar("train/samples_per_s", epoch, samples_per_s);
     tensorboard_->scalar("train/learning_rate", epoch, sums.learning_rate);
     tensorboard_->flush();
@@ -156,6 +170,8 @@ void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<Eva
   if (validation && scoring_ == Scoring::loss_and_accuracy) {
     line += fmt::format(" accuracy {:.4f}", total_validation.accuracy);
   }
+  for (std::size_t k = 0; validation && k < extra.size(); ++k)
+    line += fmt::format("  {} {:.4f}", extra_columns_[k].name, extra[k]);
   log_.info(line + fmt::format("  {:.2f} s  {:.0f} samples/s", train_time_s, samples_per_s));
 }
 

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "core/log.hpp"
 #include "h5/library.hpp"
@@ -72,6 +73,7 @@ class RunOutputs {
   std::string folder_;
   double flops_per_sample_;
   Scoring scoring_;
+  std::vector<models::ExtraColumns::Column> extra_columns_;  // of /epochs, the model's own
   bool warned_ = false;
   record::RankRecorder recorder_;
   std::unique_ptr<record::ResultsWriter> results_;          // rank 0

@@ -116,7 +116,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
       clock_(recording.clock),
       log_(log),
       data_group_(job.groups().data()),
-      preparation_(workload.dataset.info(), scalar_type(config)),
+      preparation_(workload.dataset.info(), scalar_type(config), workload.augmentation),
       memory_(node_memory(data_group_, *workload.model, config)),
       parameters_(
           *workload.model, memory_.take(parallel::FlatParameters::size_of(*workload.model)),
@@ -127,7 +127,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
                                        parameters_.values().options(),
                                        [this](std::int64_t count) { return memory_.take(count); })),
       training_step_({data_group_, *workload.model, parameters_, buckets_, control_, *optimizer_,
-                      preparation_, recording.clock},
+                      preparation_, recording.clock, workload.class_weights},
                      config.seed, config.optimizer.grad_clip),
       loader_(workload.dataset, "train", loader_options(job), workload.read),
       lengths_(workload.dataset.source("train", workload.read)->lengths()),

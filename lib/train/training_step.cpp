@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "kernels/reduce.hpp"
 #include "optim/schedule.hpp"
+#include "train/evaluation.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -33,7 +34,7 @@ void TrainingStep::compute_piece(const data::Batch& batch, std::int64_t step, pa
   at::Tensor targets;
   {
     const ScopedSpan span(parts_.sink, Phase::data, "prepare");
-    inputs = parts_.preparation.inputs(batch);
+    inputs = parts_.preparation.training_inputs(batch);
     targets = parts_.preparation.targets(batch);
   }
   {
@@ -42,10 +43,11 @@ void TrainingStep::compute_piece(const data::Batch& batch, std::int64_t step, pa
                                   .seed = seed_,
                                   .step = static_cast<std::uint32_t>(step),
                                   .micro_batch = static_cast<std::uint32_t>(batch.micro_batch)};
-    sums = parts_.model.loss(walk_.forward(std::move(inputs), context), targets);
-    own.loss += sums.loss.item<double>();
-    own.weight += sums.weight;
-    if (sums.correct.defined()) own.correct += static_cast<double>(sums.correct.item<std::int64_t>());
+    const auto outputs = walk_.forward(std::move(inputs), context);
+    const auto& weights = parts_.class_weights;
+    sums = weights.defined() ? parts_.model.weighted_loss(outputs, targets, weights)
+                             : parts_.model.loss(outputs, targets);
+    add(own, sums, static_cast<std::int64_t>(batch.samples.size()));
   }
   const ScopedSpan span(parts_.sink, Phase::backward, "backward");
   parts_.buckets.begin_backward();

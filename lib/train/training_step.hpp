@@ -34,6 +34,7 @@ class TrainingStep {
     optim::Optimizer& optimizer;
     const Preparation& preparation;
     SpanSink& sink;
+    at::Tensor class_weights = {};  ///< [classes]; undefined: all samples count alike.
   };
   /// `grad_clip`: largest norm of the whole mean gradient; 0: no limit.
   TrainingStep(const Parts& parts, std::uint64_t seed, double grad_clip);

@@ -5,8 +5,10 @@
 
 #include "checkpoint/weights.hpp"
 #include "core/error.hpp"
+#include "data/sampler.hpp"
 #include "data/staging.hpp"
 #include "data/synthetic.hpp"
+#include "train/class_weights.hpp"
 #include "train/initial_weights.hpp"
 
 namespace dtrain::train {
@@ -32,6 +34,17 @@ data::Dataset open_dataset(const RunConfig& config, const data::NodeTeam& team, 
   return dataset;
 }
 
+/// What `--augment` means on this dataset. By recipe it is silently nothing where there are no images.
+std::optional<Augmentation> augmentation_of(const RunConfig& config, const data::DatasetInfo& info) {
+  const bool images = info.task == "image_classification";
+  require(images || !config.data.augment || !config.given.contains("augment"),
+          "there are no images to crop in a dataset of " + info.task,
+          {.subject = "--augment on", .advice = "use off, or another --dataset", .code = ExitCode::usage});
+  if (!images || !config.data.augment) return std::nullopt;
+  return Augmentation{.seed = config.seed,
+                      .steps_per_epoch = data::epoch_steps(info.samples("train"), config.batch.global_batch)};
+}
+
 }  // namespace
 
 Workload make_workload(const RunConfig& config, const data::NodeTeam& team, h5::Library& library) {
@@ -41,7 +54,8 @@ Workload make_workload(const RunConfig& config, const data::NodeTeam& team, h5::
       .task = info.task,
       .sample_shape = info.shape,
       .classes = static_cast<std::int64_t>(info.classes.size()),
-      .vocabulary = info.tokenizer ? static_cast<std::int64_t>(info.tokenizer->vocabulary.size()) : 0};
+      .vocabulary = info.tokenizer ? static_cast<std::int64_t>(info.tokenizer->vocabulary.size()) : 0,
+      .loss = config.model.loss};
   require(
       dataset.has_split("train"), "the dataset has no samples to train on",
       {.subject = info.name, .advice = "stage it again from a source with samples", .code = ExitCode::data});
@@ -59,9 +73,21 @@ Workload make_workload(const RunConfig& config, const data::NodeTeam& team, h5::
     read.staging = data::ReadOptions::Staging::memory;
     read.team = team;
   }
+  const auto augmentation = augmentation_of(config, info);
+  at::Tensor class_weights;
+  if (config.model.class_weights == "balanced") {
+    require(model->classifies(), "the model " + model->name() + " tells no classes of this dataset apart",
+            {.subject = "--class-weights balanced",
+             .advice = "use none, or another --model",
+             .code = ExitCode::usage});
+    class_weights = balanced_class_weights(*dataset.source("train", read), facts.classes)
+                        .to(config.precision == "fp64" ? at::kDouble : at::kFloat);
+  }
   return {.dataset = std::move(dataset),
           .read = std::move(read),
           .model = std::move(model),
+          .augmentation = augmentation,
+          .class_weights = std::move(class_weights),
           .scoring = facts.classes > 0 ? Scoring::loss_and_accuracy : Scoring::loss_only,
           .remark = std::move(remark),
           .flops_per_sample = flops};

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "data/dataset.hpp"
@@ -8,6 +11,7 @@
 #include "models/model.hpp"
 #include "train/config.hpp"
 #include "train/evaluation.hpp"
+#include "train/preparation.hpp"
 
 namespace dtrain::train {
 
@@ -16,6 +20,8 @@ struct Workload {
   data::Dataset dataset;
   data::ReadOptions read;  ///< How its files are read (`--staging`).
   std::unique_ptr<models::Model> model;
+  std::optional<Augmentation> augmentation;  ///< Of training batches.
+  at::Tensor class_weights;  ///< Of the training loss, [classes] of the run's type; undefined without.
   Scoring scoring = Scoring::loss_and_accuracy;
   std::string remark;           ///< What `--init-from` did not match, for people; mostly empty.
   double flops_per_sample = 0;  ///< Of one training step: forward and twice that backward.

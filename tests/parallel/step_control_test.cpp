@@ -15,6 +15,8 @@ TEST(StepControlTest, EveryFieldIsSummedOverTheRanksAndKeepsItsPlace) {
     const auto total = control.agree({.loss = r,
                                       .weight = 10 * r,
                                       .correct = 100 * r,
+                                      .counted = 7 * r,
+                                      .samples = 8 * r,
                                       .gradient_squares = 1e3 * r,
                                       .non_finite = 1e4 * r,
                                       .micro_batches = 1e5 * r,
@@ -24,6 +26,8 @@ TEST(StepControlTest, EveryFieldIsSummedOverTheRanksAndKeepsItsPlace) {
     EXPECT_DOUBLE_EQ(total.loss, sum);
     EXPECT_DOUBLE_EQ(total.weight, 10 * sum);
     EXPECT_DOUBLE_EQ(total.correct, 100 * sum);
+    EXPECT_DOUBLE_EQ(total.counted, 7 * sum);
+    EXPECT_DOUBLE_EQ(total.samples, 8 * sum);
     EXPECT_DOUBLE_EQ(total.gradient_squares, 1e3 * sum);
     EXPECT_DOUBLE_EQ(total.non_finite, 1e4 * sum);
     EXPECT_DOUBLE_EQ(total.micro_batches, 1e5 * sum);
