@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <span>
 
 namespace dtrain::kernels {
 
@@ -27,6 +28,25 @@ struct AdamUpdate {
   double bias1 = 1.0;  ///< 1 - beta1^step
   double bias2 = 1.0;  ///< 1 - beta2^step
 };
+
+/// What Adam does to an element in a step in which its gradient is zero, counted from the last one in which
+/// it was not: p = p x shrink - moved x m / (sqrt(v) x spread + eps), with the m and v of then.
+struct AdamIdleStep {
+  double moved = 0.0;   ///< learning rate x beta1^steps / bias1
+  double spread = 1.0;  ///< sqrt(beta2^steps / bias2)
+  double shrink = 1.0;  ///< 1 - learning rate x weight decay of AdamW
+};
+
+/// All idle steps in one pass: the parameters as if adam_update had run with zero gradients for each, to
+/// rounding. `keep1`, `keep2`: what the moments are multiplied by in the end, beta^steps. Arrays [n].
+template <class T>
+void adam_idle(T* parameters, T* exp_avg, T* exp_avg_sq, std::size_t n, std::span<const AdamIdleStep> steps,
+               double eps, double keep1, double keep2);
+
+extern template void adam_idle<float>(float*, float*, float*, std::size_t, std::span<const AdamIdleStep>,
+                                      double, double, double);
+extern template void adam_idle<double>(double*, double*, double*, std::size_t, std::span<const AdamIdleStep>,
+                                       double, double, double);
 
 /// One pass over memory, gradients only read. All arrays [n], none overlapping; `momentum` may be null when
 /// update.momentum is 0.
