@@ -3,11 +3,13 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "kernels/philox.hpp"
+#include "models/row_gradients.hpp"
 
 namespace dtrain::models {
 
@@ -18,12 +20,17 @@ using Shape = std::vector<std::int64_t>;
 
 enum class Mode { training, evaluation };
 
+/// What a decoder reads as the word before: the target's word, its own, or in training either by chance
+/// (teacher forcing).
+enum class Feedback { by_chance, targets, own_words };
+
 /// All that a forward pass may depend on besides its inputs and parameters.
 struct Context {
   Mode mode = Mode::training;
   std::uint64_t seed = 1;
-  std::uint32_t step = 0;         ///< Counts from 1.
-  std::uint32_t micro_batch = 0;  ///< Index of the piece within the step.
+  std::uint32_t step = 0;                   ///< Counts from 1.
+  std::uint32_t micro_batch = 0;            ///< Index of the piece within the step.
+  Feedback feedback = Feedback::by_chance;  ///< In evaluation by_chance means targets.
 
   /// The stream for a layer's dropout mask: no number depends on how many ranks there are.
   kernels::RandomKey dropout_key(std::uint32_t layer) const {
@@ -36,6 +43,7 @@ struct Initialisation {
   enum class Kind { zero, one, uniform, normal };
   Kind kind = Kind::zero;
   double scale = 0.0;  ///< Half-width of the uniform distribution, standard deviation of the normal one.
+  std::int64_t zero_rows = 0;  ///< So many first rows are zero instead: padding's.
 };
 
 /// Which dim of a parameter may be cut over the tensor axis, and in what manner.
@@ -48,6 +56,8 @@ struct Parameter {
   at::Tensor value;
   Initialisation init;
   Slicing slicing = Slicing::none;
+  bool by_rows = false;  ///< A step uses few rows, and the layer can hand their gradient to `rows`.
+  std::shared_ptr<RowGradients> rows = nullptr;  ///< Set by who takes the gradient by rows; else null.
   /// Where the next gradient may be written instead of into memory of its own; undefined while nowhere.
   at::Tensor gradient_slot = {};
 

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <map>
 
@@ -51,7 +52,20 @@ at::Tensor initial_values(const Parameter& parameter, std::uint64_t seed) {
       fill_normal(values, key, static_cast<float>(parameter.init.scale));
       break;
   }
+  if (parameter.init.zero_rows > 0) values.narrow(0, 0, parameter.init.zero_rows).zero_();
   return values;
+}
+
+/// Throws usage_error where the parameters alone, as float, are larger than the machine's memory.
+void require_memory(const Model& model) {
+  const double bytes = static_cast<double>(model.parameter_count()) * sizeof(float);
+  const double present =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
+  require(bytes <= present,
+          fmt::format("its {} parameters take more than this machine's memory", model.parameter_count()),
+          {.subject = fmt::format("--model {}", model.name()),
+           .advice = "use --dry-run, or a smaller --model-option preset",
+           .code = ExitCode::usage});
 }
 
 }  // namespace
@@ -93,10 +107,14 @@ std::int64_t Model::parameter_count() const {
   return count;
 }
 
-double Model::forward_flops(const Shape& sample) const {
-  Shape batch = {1};
+std::vector<Shape> Model::input_shapes(std::int64_t n, const Shape& sample) const {
+  Shape batch = {n};
   batch.insert(batch.end(), sample.begin(), sample.end());
-  std::vector<Shape> shapes = {batch};
+  return {batch};
+}
+
+double Model::forward_flops(const Shape& sample) const {
+  std::vector<Shape> shapes = input_shapes(1, sample);
   double flops = 0.0;
   for (const auto& layer : layers_) {
     flops += layer->cost(shapes).flops;
@@ -131,6 +149,11 @@ void Model::to(at::ScalarType dtype, at::Device device) {
 
 void Model::initialise(std::uint64_t seed) {
   const at::NoGradGuard no_grad;
+  for (Parameter* parameter : parameters()) {
+    if (!parameter->value.is_meta()) continue;
+    require_memory(*this);
+    parameter->value = at::empty(parameter->value.sizes()).set_requires_grad(true);
+  }
   for (Parameter* parameter : parameters()) parameter->value.copy_(initial_values(*parameter, seed));
 }
 

@@ -14,10 +14,11 @@ namespace dtrain::models {
 
 /// What a model must know of its dataset, filled from dataset.json, and of its task.
 struct DatasetFacts {
-  std::string task;             ///< image_classification, table_classification, regression, ...
-  Shape sample_shape;           ///< Of one sample, without the batch dim: [C, H, W], [F], [T, F].
-  std::int64_t classes = 0;     ///< 0 when there are none.
-  std::int64_t vocabulary = 0;  ///< Tokens; 0 when there is no text.
+  std::string task;                    ///< image_classification, table_classification, regression, ...
+  Shape sample_shape;                  ///< Of one sample, without the batch dim: [C, H, W], [F], [T, F].
+  std::int64_t classes = 0;            ///< 0 when there are none.
+  std::int64_t vocabulary = 0;         ///< Tokens; 0 when there is no text. Of the source language for pairs.
+  std::int64_t target_vocabulary = 0;  ///< Of the target language; 0 unless the samples are pairs.
   std::string loss;             ///< `--loss` as the user chose it; empty: the model's own. See loss_of().
 };
 
@@ -58,6 +59,9 @@ class Model {
   std::vector<Buffer*> buffers();
   std::int64_t parameter_count() const;
 
+  /// Shapes of what the first layer takes for `n` samples whose shape is `sample`.
+  virtual std::vector<Shape> input_shapes(std::int64_t n, const Shape& sample) const;
+
   /// Forward FLOPs of one sample whose shape is `sample` (without the batch dim).
   double forward_flops(const Shape& sample) const;
 
@@ -85,7 +89,8 @@ class Model {
   virtual std::vector<double> extra_values(std::span<const double> sums) const;
 
   /// Gives every parameter and buffer fresh memory of this floating type on this device; values are lost, so
-  /// initialise() comes after it. make() leaves float on the CPU.
+  /// initialise() comes after it. make() leaves float on the CPU; a model of more than 1e8 elements may have
+  /// shapes only until then or until it is initialised.
   void to(at::ScalarType dtype, at::Device device);
 
   /// Fills every parameter from Philox(seed, parameter name, element index): the same on every layout.
@@ -110,6 +115,9 @@ struct Recipe {
   double grad_clip = 0.0;  ///< 0: none.
   int global_batch = 64;
   bool augment = false;
+  double beta1 = 0.9;  ///< Of adam and adamw.
+  double beta2 = 0.999;
+  bool decay_matrices_only = false;  ///< Parameters of fewer than two dims (biases, norms) do not decay.
 };
 
 /// A model's entry in the registry: one file, one line.

@@ -47,4 +47,28 @@ std::vector<std::int64_t> parse_sizes(const std::string& key, const std::string&
   return sizes;
 }
 
+std::int64_t size_option(const ModelOptions& options, const std::string& key, std::int64_t fallback) {
+  const auto place = options.find(key);
+  if (place == options.end()) return fallback;
+  const auto sizes = parse_sizes(key, place->second);
+  if (sizes.size() != 1) {
+    throw usage_error(fmt::format("\"{}\" is not a size", place->second),
+                      fmt::format("--model-option {}={}", key, place->second), "use one positive number");
+  }
+  return sizes[0];
+}
+
+double probability_option(const ModelOptions& options, const std::string& key, double fallback) {
+  const auto place = options.find(key);
+  if (place == options.end()) return fallback;
+  const std::string& text = place->second;
+  double value = -1.0;
+  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (failure != std::errc() || end != text.data() + text.size() || !(value >= 0.0 && value < 1.0)) {
+    throw usage_error(fmt::format("\"{}\" is not a probability", text),
+                      fmt::format("--model-option {}={}", key, text), "use a number from 0 to below 1");
+  }
+  return value;
+}
+
 }  // namespace dtrain::models

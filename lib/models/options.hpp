@@ -19,4 +19,10 @@ std::string option_or(const ModelOptions& options, const std::string& key, const
 /// otherwise.
 std::vector<std::int64_t> parse_sizes(const std::string& key, const std::string& text);
 
+/// The value of `key` as one size of at least 1, or `fallback`. Throws Error (exit code 2) otherwise.
+std::int64_t size_option(const ModelOptions& options, const std::string& key, std::int64_t fallback);
+
+/// The value of `key` as a probability in [0, 1), or `fallback`. Throws Error (exit code 2) otherwise.
+double probability_option(const ModelOptions& options, const std::string& key, double fallback);
+
 }  // namespace dtrain::models

@@ -5,16 +5,18 @@
 
 #include "core/error.hpp"
 #include "models/cnn.hpp"
+#include "models/gpt.hpp"
 #include "models/mlp.hpp"
 #include "models/model.hpp"
+#include "models/nbow.hpp"
+#include "models/seq2seq.hpp"
 
 namespace dtrain::models {
 
 /// The models there are: a new one is its own file and one line here.
 const std::vector<Registration>& registry() {
   static const std::vector<Registration> kModels = {
-      mlp(),
-      cnn(),
+      mlp(), cnn(), nbow(), seq2seq(), gpt(),
   };
   return kModels;
 }

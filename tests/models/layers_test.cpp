@@ -11,10 +11,11 @@ namespace {
 
 TEST(LayersTest, ShapesWithoutComputingAreThoseOfTheForwardPass) {
   for (const auto& registration : registry()) {
-    const auto model = registration.make(images({3, 33, 35}), {});
+    const DatasetFacts facts = facts_for(registration);
+    const auto model = registration.make(facts, {});
     model->initialise(1);
-    Tensors values = {at::randn({2, 3, 33, 35})};
-    std::vector<Shape> shapes = {values[0].sizes().vec()};
+    Tensors values = inputs_for(*model, facts, 2);
+    std::vector<Shape> shapes = model->input_shapes(2, facts.sample_shape);
     for (auto& layer : model->layers()) {
       const Cost cost = layer->cost(shapes);
       EXPECT_GE(cost.flops, 0.0);

@@ -1,0 +1,142 @@
+#include "models/gpt.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+
+#include "models/options.hpp"
+#include "models/shape.hpp"
+#include "models/token_loss.hpp"
+
+namespace dtrain::models {
+namespace {
+
+struct Preset {
+  const char* name;
+  GptSizes sizes;
+};
+
+/// Radford et al. 2019 and Brown et al. 2020, table 2.1; char is nanoGPT's for one text, letter by letter.
+const std::vector<Preset>& presets() {
+  static const std::vector<Preset> kPresets = {
+      {"char", {.layers = 6, .heads = 6, .width = 384, .block = 256, .dropout = 0.2}},
+      {"gpt2", {.layers = 12, .heads = 12, .width = 768, .block = 1024}},
+      {"gpt2-medium", {.layers = 24, .heads = 16, .width = 1024, .block = 1024}},
+      {"gpt2-large", {.layers = 36, .heads = 20, .width = 1280, .block = 1024}},
+      {"gpt2-xl", {.layers = 48, .heads = 25, .width = 1600, .block = 1024}},
+      {"gpt3-175b", {.layers = 96, .heads = 96, .width = 12288, .block = 2048}},
+  };
+  return kPresets;
+}
+
+/// Elements beyond which a model gets memory only when it is initialised: it may be made to be counted.
+constexpr double kLargestAllocated = 1e8;
+
+GptSizes preset_sizes(const std::string& name) {
+  const auto place = std::ranges::find(presets(), name, &Preset::name);
+  if (place != presets().end()) return place->sizes;
+  std::vector<std::string> names;
+  for (const Preset& preset : presets()) names.emplace_back(preset.name);
+  throw usage_error(fmt::format("there is no preset {}", name), "--model-option preset",
+                    fmt::format("use one of {}", fmt::join(names, ", ")));
+}
+
+GptSizes sizes_of(const DatasetFacts& facts, const ModelOptions& options) {
+  GptSizes sizes = preset_sizes(option_or(options, "preset", "char"));
+  sizes.vocabulary = facts.vocabulary;
+  sizes.layers = size_option(options, "layers", sizes.layers);
+  sizes.heads = size_option(options, "heads", sizes.heads);
+  sizes.width = size_option(options, "width", sizes.width);
+  sizes.block = size_option(options, "block", sizes.block);
+  sizes.dropout = probability_option(options, "dropout", sizes.dropout);
+  sizes.allocate = sizes.parameters() <= kLargestAllocated;
+  if (sizes.width % sizes.heads != 0) {
+    throw usage_error(fmt::format("{} heads cannot share a width of {}", sizes.heads, sizes.width),
+                      "--model-option heads", "use a divisor of width");
+  }
+  return sizes;
+}
+
+class Gpt final : public Model {
+ public:
+  explicit Gpt(std::vector<std::unique_ptr<Layer>> layers) : Model("gpt", std::move(layers)) {}
+  LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
+    const at::Tensor& logits = outputs.at(0);
+    return token_cross_entropy_sums(logits.flatten(0, -2), targets.flatten());
+  }
+};
+
+std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {
+  refuse_unknown("gpt", options, {"preset", "layers", "heads", "width", "block", "dropout"});
+  const GptSizes sizes = sizes_of(facts, options);
+  if (facts.task != "language_modelling" || facts.vocabulary < 1 || facts.sample_shape.size() != 1) {
+    throw usage_error(
+        fmt::format("the model gpt takes blocks of text, not samples of shape {} for the task {}",
+                    shape_text(facts.sample_shape), facts.task),
+        "--model gpt", "use another --model or --dataset");
+  }
+  if (facts.sample_shape[0] > sizes.block) {
+    throw usage_error(
+        fmt::format("blocks of {} tokens are longer than the model's {}", facts.sample_shape[0], sizes.block),
+        "--model-option block", fmt::format("use {} or more", facts.sample_shape[0]));
+  }
+  std::vector<std::unique_ptr<Layer>> layers;
+  auto embedding = std::make_unique<GptEmbedding>(sizes);
+  auto head = std::make_unique<GptHead>(sizes, *embedding);
+  layers.push_back(std::move(embedding));
+  for (std::int64_t i = 0; i < sizes.layers; ++i) {
+    layers.push_back(std::make_unique<GptAttention>(sizes, i));
+    layers.push_back(std::make_unique<GptMlp>(sizes, i));
+  }
+  layers.push_back(std::move(head));
+  return std::make_unique<Gpt>(std::move(layers));
+}
+
+const GptEmbedding& embedding_of(const Model& gpt) {
+  const auto* embedding = dynamic_cast<const GptEmbedding*>(gpt.layers().front().get());
+  require(embedding != nullptr, "only the model gpt generates text", {.subject = gpt.name()});
+  return *embedding;
+}
+
+}  // namespace
+
+std::int64_t block_length(const Model& gpt) { return embedding_of(gpt).block(); }
+
+at::Tensor next_logits(Model& gpt, const at::Tensor& ids, GptCache& cache) {
+  const std::int64_t before = cache.empty() ? 0 : cache.front().keys.size(2);
+  const auto attentions = (gpt.layers().size() - 2) / 2;
+  if (cache.empty()) cache.resize(attentions);
+  at::Tensor flowing = embedding_of(gpt).embed(ids, before);
+  const Context context{.mode = Mode::evaluation};
+  std::size_t next = 0;
+  for (std::size_t i = 1; i + 1 < gpt.layers().size(); ++i) {
+    Layer& layer = *gpt.layers()[i];
+    if (auto* attention = dynamic_cast<GptAttention*>(&layer)) {
+      flowing = attention->forward_cached(flowing, cache[next++]);
+    } else {
+      flowing = layer.forward({flowing}, context)[0];
+    }
+  }
+  const at::Tensor last = flowing.narrow(1, flowing.size(1) - 1, 1);
+  return gpt.layers().back()->forward({last}, context)[0].squeeze(1);
+}
+
+Registration gpt() {
+  return {"gpt",
+          {.dataset = "tinyshakespeare",
+           .epochs = 5,
+           .optimizer = "adamw",
+           .learning_rate = 1e-3,
+           .weight_decay = 0.1,
+           .schedule = "cosine",
+           .warmup_steps = 100,
+           .grad_clip = 1.0,
+           .global_batch = 64,
+           .beta1 = 0.9,
+           .beta2 = 0.99,
+           .decay_matrices_only = true},
+          &make};
+}
+
+}  // namespace dtrain::models

@@ -1,0 +1,44 @@
+#include "models/nbow.hpp"
+
+#include <fmt/format.h>
+
+#include "models/embedding_bag.hpp"
+#include "models/linear.hpp"
+#include "models/losses.hpp"
+#include "models/options.hpp"
+#include "models/shape.hpp"
+
+namespace dtrain::models {
+namespace {
+
+class Nbow final : public Model {
+ public:
+  explicit Nbow(std::vector<std::unique_ptr<Layer>> layers) : Model("nbow", std::move(layers)) {}
+  LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
+    return cross_entropy_sums(outputs.at(0), targets);
+  }
+};
+
+std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {
+  refuse_unknown("nbow", options, {"embedding", "max-tokens"});
+  if (facts.task != "text_classification" || facts.vocabulary < 1 || facts.classes < 1) {
+    throw usage_error(
+        fmt::format("the model nbow takes texts with classes, not samples of shape {} for the task {}",
+                    shape_text(facts.sample_shape), facts.task),
+        "--model nbow", "use another --model or --dataset");
+  }
+  const std::int64_t columns = size_option(options, "embedding", 300);
+  const std::int64_t longest = size_option(options, "max-tokens", 256);
+  std::vector<std::unique_ptr<Layer>> layers;
+  layers.push_back(std::make_unique<EmbeddingBag>("embedding", facts.vocabulary, columns, longest));
+  layers.push_back(std::make_unique<Linear>("fc", columns, facts.classes));
+  return std::make_unique<Nbow>(std::move(layers));
+}
+
+}  // namespace
+
+Registration nbow() {
+  return {"nbow", {.dataset = "imdb", .epochs = 5, .optimizer = "adam", .learning_rate = 1e-3}, &make};
+}
+
+}  // namespace dtrain::models

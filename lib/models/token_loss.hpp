@@ -1,0 +1,13 @@
+#pragma once
+
+#include "models/model.hpp"
+
+namespace dtrain::models {
+
+/// Sum over target tokens of -log softmax(logits)[token]; the weight is the number of tokens. Accuracy is not
+/// counted: a language model has no such notion here.
+/// Shapes: `logits` [tokens, vocabulary], `targets` int64 [tokens]. Throws Error (exit code 3) for shapes or
+/// ids that do not fit.
+LossSums token_cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets);
+
+}  // namespace dtrain::models
