@@ -19,6 +19,21 @@ class Seq2Seq final : public Model {
     return token_cross_entropy_sums(outputs.at(0), outputs.at(1));
   }
 
+  ExtraColumns extra_columns() const override { return {{{"validation_loss_free_running", "1"}}, 2}; }
+
+  /// The same batch with the decoder's own words fed back: loss and tokens.
+  std::vector<double> extra_sums(const Tensors& inputs, const Tensors& /*outputs*/,
+                                 const at::Tensor& targets) override {
+    Tensors flowing = inputs;
+    const Context context{.mode = Mode::evaluation, .feedback = Feedback::own_words};
+    for (auto& layer : layers()) flowing = layer->forward(flowing, context);
+    const LossSums sums = loss(flowing, targets);
+    return {sums.loss.item<double>(), sums.weight};
+  }
+  std::vector<double> extra_values(std::span<const double> sums) const override {
+    return {sums[0] / sums[1]};
+  }
+
   std::vector<Shape> input_shapes(std::int64_t n, const Shape& sample) const override {
     const Shape sentence = {n, sample.at(0)};
     return {sentence, sentence};

@@ -44,6 +44,8 @@ FlatParameters::FlatParameters(models::Model& model, at::Tensor block, Values va
   }
 }
 
+std::int64_t FlatParameters::end_of(const Entry& entry) { return entry.offset + aligned(entry.count); }
+
 at::Tensor FlatParameters::view(const at::Tensor& flat, const Entry& entry) {
   const auto& value = entry.parameter->value;
   return flat.as_strided(value.sizes(), value.strides(), flat.storage_offset() + entry.offset);

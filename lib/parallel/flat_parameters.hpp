@@ -44,6 +44,9 @@ class FlatParameters {
   at::Tensor& values() { return values_; }  ///< [size()], no gradient.
   const at::Tensor& values() const { return values_; }
 
+  /// Where the parameter ends, the gap behind it included.
+  static std::int64_t end_of(const Entry& entry);
+
   /// The part of `flat` [size()] that belongs to `entry`, in the parameter's shape and strides.
   static at::Tensor view(const at::Tensor& flat, const Entry& entry);
 

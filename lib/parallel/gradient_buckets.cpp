@@ -36,6 +36,9 @@ GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group,
   memory_ = group.allocate(static_cast<std::size_t>(parameters.size() * element_bytes));
   gradients_ =
       at::from_blob(memory_->data(), {parameters.size()}, at::TensorOptions().dtype(parameters.dtype()));
+  for (const auto& entry : parameters.entries()) {
+    if (!entry.parameter->rows) entries_.push_back(entry);
+  }
   const auto limit = config.bucket_bytes > 0 ? config.bucket_bytes : kDefaultBucketBytes;
   make_buckets(limit);
   choose_parts();
@@ -44,30 +47,33 @@ GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group,
       "the ranks lay out the model's parameters differently",
       {.subject = "gradient buckets", .advice = "start the same binary and options on every rank"});
   for (std::size_t i = 0; i < views_.size(); ++i) {
-    torch::autograd::impl::set_post_acc_grad_hooks(parameters.entries()[i].parameter->value,
+    torch::autograd::impl::set_post_acc_grad_hooks(entries_[i].parameter->value,
                                                    std::make_unique<Hook>(*this, i));
   }
 }
 
 void GradientBuckets::make_buckets(std::int64_t bucket_bytes) {
   const auto element_bytes = static_cast<std::int64_t>(gradients_.element_size());
-  const auto& entries = parameters_.entries();
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    const auto end = i + 1 < entries.size() ? entries[i + 1].offset : parameters_.size();
+  for (const auto& entry : entries_) {
+    const auto end = FlatParameters::end_of(entry);
     const bool full = !buckets_.empty() && (end - buckets_.back().begin) * element_bytes > bucket_bytes;
-    if (buckets_.empty() || full) buckets_.push_back({.begin = entries[i].offset});
+    const bool apart = !buckets_.empty() && buckets_.back().end != entry.offset;
+    if (buckets_.empty() || full || apart) buckets_.push_back({.begin = entry.offset});
     buckets_.back().end = end;
     ++buckets_.back().parameters;
     bucket_of_.push_back(buckets_.size() - 1);
-    views_.push_back(FlatParameters::view(gradients_, entries[i]));
+    views_.push_back(FlatParameters::view(gradients_, entry));
   }
-  received_.assign(entries.size(), 0);
+  received_.assign(entries_.size(), 0);
 }
 
 void GradientBuckets::choose_parts() {
   if (config_.update == BucketConfig::Update::everything || group_.size() == 1) {
     update_parts_ = {{0, gradients_.numel()}};
-    own_parts_ = {part_of(gradients_.numel(), group_.rank(), group_.size())};
+    for (const auto& bucket : buckets_) {
+      const auto part = part_of(bucket.end - bucket.begin, group_.rank(), group_.size());
+      own_parts_.push_back({bucket.begin + part.begin, bucket.begin + part.end});
+    }
     return;
   }
   updates_parts_ = true;
@@ -88,7 +94,7 @@ comm::Buffer GradientBuckets::memory_of(const Bucket& bucket) const {
 }
 
 GradientBuckets::~GradientBuckets() {
-  for (const auto& entry : parameters_.entries()) {
+  for (const auto& entry : entries_) {
     auto& value = entry.parameter->value;
     torch::autograd::impl::set_post_acc_grad_hooks(value, nullptr);
     value.mutable_grad().reset();  // a view into memory that is about to go
@@ -104,14 +110,14 @@ void GradientBuckets::begin_step(int backward_passes) {
   for (auto& bucket : buckets_) bucket.missing = bucket.parameters;
   // Undefined, not zero: the first gradient is written or copied into place, which spares filling and adding.
   for (std::size_t i = 0; i < views_.size(); ++i) {
-    auto& parameter = *parameters_.entries()[i].parameter;
+    auto& parameter = *entries_[i].parameter;
     parameter.value.mutable_grad().reset();
     parameter.gradient_slot = views_[i].alias();  // autograd takes over a tensor that nobody else refers to
   }
 }
 
 void GradientBuckets::on_gradient(std::size_t i) {
-  auto& parameter = *parameters_.entries()[i].parameter;
+  auto& parameter = *entries_[i].parameter;
   auto& gradient = parameter.value.mutable_grad();
   auto& view = views_[i];
   if (!received_[i]) {

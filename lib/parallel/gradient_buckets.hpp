@@ -25,7 +25,8 @@ struct BucketConfig {
 ///
 /// Buckets are sub-ranges of the flat gradient in the order gradients become ready, fixed at the start and
 /// checked to be the same on all ranks; bucket i is issued only after bucket i - 1, so that all ranks issue
-/// the same operations in the same order even when some parameters receive no gradient.
+/// the same operations in the same order even when some parameters receive no gradient. A parameter whose
+/// gradient is taken by rows (Parameter::rows) is not theirs.
 /// Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020.
 class GradientBuckets {
  public:
@@ -73,6 +74,7 @@ class GradientBuckets {
   void issue_ready_buckets();
 
   FlatParameters& parameters_;
+  std::vector<FlatParameters::Entry> entries_;  // without those whose gradient is taken by rows
   comm::Group& group_;
   comm::Queue& queue_;
   BucketConfig config_;

@@ -43,6 +43,9 @@ struct OptimizerConfig {
   std::string schedule = "constant";  ///< `constant`, `step`, `cosine`, `one_cycle`, `linear` or `wsd`.
   int warmup_steps = 0;
   double grad_clip = 0.0;  ///< Largest norm of the whole gradient; 0: no limit.
+  double beta1 = 0.9;      ///< Of adam and adamw; by model.
+  double beta2 = 0.999;
+  bool decay_matrices_only = false;  ///< Weight decay spares parameters of fewer than two dims; by model.
 };
 
 /// How ranks talk.

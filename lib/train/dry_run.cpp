@@ -9,11 +9,10 @@
 namespace dtrain::train {
 namespace {
 
-models::Shape largest_piece(const RunConfig& config, const models::Shape& sample_shape) {
+std::vector<models::Shape> largest_piece(const RunConfig& config, const models::Model& model,
+                                         const models::Shape& sample_shape) {
   const auto pieces = config.batch.micro_batches;
-  models::Shape shape = {(config.batch.global_batch + pieces - 1) / pieces};
-  shape.insert(shape.end(), sample_shape.begin(), sample_shape.end());
-  return shape;
+  return model.input_shapes((config.batch.global_batch + pieces - 1) / pieces, sample_shape);
 }
 
 std::string shape_text(const models::Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
@@ -29,7 +28,7 @@ MemoryEstimate estimate_memory(const RunConfig& config, const models::Model& mod
   MemoryEstimate estimate{.parameters = parameter_bytes,
                           .gradients = parameter_bytes,
                           .optimizer = parameter_bytes * optimizer_config(config.optimizer).state_count()};
-  std::vector<models::Shape> shapes = {largest_piece(config, sample_shape)};
+  std::vector<models::Shape> shapes = largest_piece(config, model, sample_shape);
   for (const auto& layer : model.layers()) {
     estimate.activations += layer->cost(shapes).activation_bytes * element / 4;
     shapes = layer->output_shapes(shapes);
@@ -60,7 +59,7 @@ std::string describe(const RunConfig& config, const topology::Cluster& cluster, 
       mebibytes(memory.total()), mebibytes(memory.parameters), mebibytes(memory.gradients),
       mebibytes(memory.optimizer), mebibytes(memory.activations));
 
-  std::vector<models::Shape> shapes = {largest_piece(config, sample)};
+  std::vector<models::Shape> shapes = largest_piece(config, *workload.model, sample);
   text += fmt::format("\nfirst micro-batch of {} on {}\n{:<20}  {:>20}  {:>10}\n{:<20}  {:>20}\n",
                       workload.model->name(), workload.dataset.info().name, "layer", "output", "MFLOP",
                       "input", shape_text(shapes.front()));

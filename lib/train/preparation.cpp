@@ -57,6 +57,7 @@ at::Tensor augmented(const at::Tensor& images, const data::Batch& batch, const A
 Preparation::Preparation(const data::DatasetInfo& info, at::ScalarType dtype,
                          const std::optional<Augmentation>& augmentation)
     : dtype_(dtype),
+      pairs_(info.task == "translation"),
       augmentation_(augmentation),
       mean_(info.mean.begin(), info.mean.end()),
       deviation_(info.std_dev.begin(), info.std_dev.end()) {
@@ -78,6 +79,7 @@ models::Tensors Preparation::prepared(const at::Tensor& stored) const {
 }
 
 models::Tensors Preparation::inputs(const data::Batch& batch) const {
+  if (pairs_) return {borrowed(batch.inputs), borrowed(batch.targets)};
   return prepared(borrowed(batch.inputs));
 }
 

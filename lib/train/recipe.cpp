@@ -4,7 +4,11 @@
 namespace dtrain::train {
 
 optim::OptimizerConfig optimizer_config(const OptimizerConfig& config) {
-  return {.name = config.name, .momentum = config.momentum, .weight_decay = config.weight_decay};
+  return {.name = config.name,
+          .momentum = config.momentum,
+          .weight_decay = config.weight_decay,
+          .beta1 = config.beta1,
+          .beta2 = config.beta2};
 }
 
 void resolve_recipe(RunConfig& config) {
@@ -23,6 +27,9 @@ void resolve_recipe(RunConfig& config) {
   take("schedule", optimizer.schedule, recipe.schedule);
   take("warmup-steps", optimizer.warmup_steps, recipe.warmup_steps);
   take("grad-clip", optimizer.grad_clip, recipe.grad_clip);
+  optimizer.beta1 = recipe.beta1;
+  optimizer.beta2 = recipe.beta2;
+  optimizer.decay_matrices_only = recipe.decay_matrices_only;
 }
 
 }  // namespace dtrain::train

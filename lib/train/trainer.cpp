@@ -21,6 +21,7 @@
 #include "parallel/pieces.hpp"
 #include "record/run_folder.hpp"
 #include "record/step_clock.hpp"
+#include "train/by_rows.hpp"
 #include "train/dry_run.hpp"
 #include "train/evaluation.hpp"
 #include "train/job.hpp"
@@ -34,6 +35,13 @@ namespace dtrain::train {
 namespace {
 
 constexpr std::int64_t kEvaluationBatch = 256;
+constexpr std::int64_t kEvaluationTokens =
+    16384;  ///< Whose logits and activations fit beside a training step's.
+
+std::int64_t evaluation_batch(const data::DatasetInfo& info) {
+  if (info.task != "language_modelling") return kEvaluationBatch;
+  return std::clamp<std::int64_t>(kEvaluationTokens / info.shape.at(0), 1, kEvaluationBatch);
+}
 
 data::LoaderOptions loader_options(const Job& job) {
   return {.drive = job.has_spare_core() ? data::LoaderOptions::Drive::thread
@@ -55,6 +63,21 @@ parallel::BucketConfig bucket_config(const CommConfig& config, const parallel::N
   return {.bucket_bytes = static_cast<std::int64_t>(config.bucket_mb * 1024 * 1024),
           .algorithm = comm::parse_algorithm(config.all_reduce),
           .update = memory.shared() ? Update::parts : Update::everything};
+}
+
+/// One range per parameter that the optimizer is to update as a whole, with the weight decay it gets.
+std::vector<optim::ParameterRange> parameter_ranges(const OptimizerConfig& config,
+                                                    const parallel::FlatParameters& parameters,
+                                                    const models::Parameter* by_rows) {
+  std::vector<optim::ParameterRange> ranges;
+  for (const auto& entry : parameters.entries()) {
+    if (entry.parameter == by_rows) continue;
+    const bool spared = config.decay_matrices_only && entry.parameter->value.dim() < 2;
+    ranges.push_back({.begin = entry.offset,
+                      .end = entry.offset + entry.count,
+                      .weight_decay = spared ? 0.0 : config.weight_decay});
+  }
+  return ranges;
 }
 
 /// Algorithm 1 of the study: what run() does, step by step.
@@ -89,9 +112,10 @@ class Trainer {
   Preparation preparation_;
   parallel::NodeMemory memory_;
   parallel::FlatParameters parameters_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<parallel::RowUpdates> rows_;  // before the buckets, which leave its parameter out
   parallel::GradientBuckets buckets_;
   parallel::StepControl control_;
-  std::unique_ptr<optim::Optimizer> optimizer_;
   TrainingStep training_step_;
   data::Loader loader_;
   std::vector<std::int64_t> lengths_;  // of the training samples; empty where all are alike
@@ -121,13 +145,18 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
       parameters_(
           *workload.model, memory_.take(parallel::FlatParameters::size_of(*workload.model)),
           memory_.fills() ? parallel::FlatParameters::Values::put : parallel::FlatParameters::Values::take),
+      optimizer_(optim::make_optimizer(
+          optimizer_config(config.optimizer), parameters_.size(),
+          parameter_ranges(config.optimizer, parameters_,
+                           parameter_by_rows(config, *workload.model, workload.dataset.info().shape)),
+          parameters_.values().options(), [this](std::int64_t count) { return memory_.take(count); })),
+      rows_(make_row_updates(
+          config, *workload.model, workload.dataset.info().shape, parameters_, *optimizer_, data_group_,
+          memory_.shared() ? parallel::RowUpdates::Copies::one : parallel::RowUpdates::Copies::each)),
       buckets_(parameters_, data_group_, job.groups().queue(), bucket_config(config.comm, memory_)),
       control_(data_group_),
-      optimizer_(optim::make_optimizer(optimizer_config(config.optimizer), parameters_.size(),
-                                       parameters_.values().options(),
-                                       [this](std::int64_t count) { return memory_.take(count); })),
       training_step_({data_group_, *workload.model, parameters_, buckets_, control_, *optimizer_,
-                      preparation_, recording.clock, workload.class_weights},
+                      preparation_, recording.clock, workload.class_weights, rows_.get()},
                      config.seed, config.optimizer.grad_clip),
       loader_(workload.dataset, "train", loader_options(job), workload.read),
       lengths_(workload.dataset.source("train", workload.read)->lengths()),
@@ -182,7 +211,9 @@ void Trainer::train_epoch() {
   std::erase_if(requests, [](const data::PieceRequest& request) { return request.samples.empty(); });
 
   EpochSums sums;
-  for (const auto& request : requests) sums.sample_hash += data::sample_hash(request.samples);
+  for (const auto& request : requests) {
+    sums.sample_hash += data::sample_hash(request.samples);
+  }
   std::vector<int> pieces_of_step(static_cast<std::size_t>(steps), 0);
   for (const auto& request : requests) ++pieces_of_step[static_cast<std::size_t>(request.step - first_step)];
   loader_.start(std::move(requests));
@@ -199,6 +230,7 @@ void Trainer::train_epoch() {
   }
   sums.samples = pieces_.step(steps - 1).end;
 
+  if (rows_) rows_->flush();  // from here to the next epoch everybody sees a whole table
   const auto validation = evaluate("validation");
   progress_.clear();
   outputs_.epoch(epoch_, sums, validation);
@@ -226,7 +258,7 @@ std::optional<EvaluationResult> Trainer::evaluate(const std::string& split) {
     data::Loader loader(workload_.dataset, split, loader_options(job_), workload_.read);
     place = evaluations_
                 .try_emplace(split, *workload_.model, preparation_, std::move(loader), samples,
-                             kEvaluationBatch, workload_.scoring, data_group_)
+                             evaluation_batch(workload_.dataset.info()), workload_.scoring, data_group_)
                 .first;
   }
   return place->second.run();

@@ -5,9 +5,11 @@
 #include "comm/group.hpp"
 #include "core/span_sink.hpp"
 #include "data/loader.hpp"
+#include "models/embedding_bag.hpp"
 #include "models/model.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/gradient_buckets.hpp"
+#include "parallel/row_updates.hpp"
 #include "parallel/segments.hpp"
 #include "parallel/step_control.hpp"
 #include "train/preparation.hpp"
@@ -35,6 +37,7 @@ class TrainingStep {
     const Preparation& preparation;
     SpanSink& sink;
     at::Tensor class_weights = {};  ///< [classes]; undefined: all samples count alike.
+    parallel::RowUpdates* rows = nullptr;  ///< Of the first layer's table; null: its gradient is dense.
   };
   /// `grad_clip`: largest norm of the whole mean gradient; 0: no limit.
   TrainingStep(const Parts& parts, std::uint64_t seed, double grad_clip);
@@ -44,7 +47,16 @@ class TrainingStep {
   StepOutcome run(std::int64_t step, int pieces, data::Loader& loader, double learning_rate);
 
  private:
-  void compute_piece(const data::Batch& batch, std::int64_t step, parallel::StepShare& own);
+  /// A micro-batch as the model takes it.
+  struct Piece {
+    std::uint32_t micro_batch = 0;
+    std::int64_t samples = 0;
+    models::Tensors inputs;
+    at::Tensor targets;
+  };
+  Piece next_piece(data::Loader& loader) const;
+  void compute_piece(Piece piece, std::int64_t step, parallel::StepShare& own);
+  void compute_by_rows(std::int64_t step, int pieces, data::Loader& loader, parallel::StepShare& own);
   void measure_gradient(parallel::StepShare& own) const;
   [[noreturn]] void report_non_finite(std::int64_t step, const parallel::StepShare& total) const;
 

@@ -20,6 +20,16 @@ constexpr std::string_view kLocal = "local=";
 data::SyntheticSpec synthetic_for(const models::Registration& model, std::uint64_t seed) {
   data::SyntheticSpec spec{.seed = seed};
   if (model.recipe.dataset == "cifar10") spec.shape = {3, 32, 32};
+  if (model.recipe.dataset == "imdb") {
+    spec.task = "text_classification";
+    spec.vocabulary = 2000;  // so many that a step uses few of them
+  }
+  if (model.recipe.dataset == "multi30k") {
+    spec.task = "translation";
+    spec.shape = {8};  // short sentences of few words: learnt in seconds without attention
+    spec.vocabulary = 20;
+  }
+  if (model.recipe.dataset == "tinyshakespeare") spec.task = "language_modelling";
   return spec;
 }
 
@@ -50,20 +60,23 @@ std::optional<Augmentation> augmentation_of(const RunConfig& config, const data:
 Workload make_workload(const RunConfig& config, const data::NodeTeam& team, h5::Library& library) {
   auto dataset = open_dataset(config, team, library);
   const auto& info = dataset.info();
-  const models::DatasetFacts facts{
-      .task = info.task,
-      .sample_shape = info.shape,
-      .classes = static_cast<std::int64_t>(info.classes.size()),
-      .vocabulary = info.tokenizer ? static_cast<std::int64_t>(info.tokenizer->vocabulary.size()) : 0,
-      .loss = config.model.loss};
+  models::DatasetFacts facts{.task = info.task,
+                             .sample_shape = info.shape,
+                             .classes = static_cast<std::int64_t>(info.classes.size()),
+                             .loss = config.model.loss};
+  if (info.tokenizer) {
+    facts.vocabulary = static_cast<std::int64_t>(info.tokenizer->vocabulary.size());
+    facts.target_vocabulary = static_cast<std::int64_t>(info.tokenizer->target_vocabulary.size());
+  }
   require(
       dataset.has_split("train"), "the dataset has no samples to train on",
       {.subject = info.name, .advice = "stage it again from a source with samples", .code = ExitCode::data});
   auto model = models::find_model(config.model.name).make(facts, config.model.options);
-  if (config.precision == "fp64") model->to(at::kDouble, at::kCPU);
-  model->initialise(config.seed);
+  // A dry run may be of a model that has no room here.
+  if (!config.dry_run && config.precision == "fp64") model->to(at::kDouble, at::kCPU);
+  if (!config.dry_run) model->initialise(config.seed);
   std::string remark;
-  if (!config.model.init_from.empty()) {
+  if (!config.dry_run && !config.model.init_from.empty()) {
     const auto weights = checkpoint::open_weights(config.model.init_from, library);
     remark = load_weights(*weights, *model, config.model.init_skip, config.model.init_from).text();
   }
