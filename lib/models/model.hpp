@@ -19,7 +19,7 @@ struct DatasetFacts {
   std::int64_t classes = 0;            ///< 0 when there are none.
   std::int64_t vocabulary = 0;         ///< Tokens; 0 when there is no text. Of the source language for pairs.
   std::int64_t target_vocabulary = 0;  ///< Of the target language; 0 unless the samples are pairs.
-  std::string loss;             ///< `--loss` as the user chose it; empty: the model's own. See loss_of().
+  std::string loss;  ///< `--loss` as the user chose it; empty: the model's own. See loss_of().
 };
 
 /// `--model-option KEY=VALUE`, unparsed. A model refuses keys it does not know.

@@ -17,6 +17,11 @@ class Nbow final : public Model {
   LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
     return cross_entropy_sums(outputs.at(0), targets);
   }
+  bool classifies() const override { return true; }
+  LossSums weighted_loss(const Tensors& outputs, const at::Tensor& targets,
+                         const at::Tensor& class_weights) const override {
+    return cross_entropy_sums(outputs.at(0), targets, class_weights);
+  }
 };
 
 std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {

@@ -211,9 +211,7 @@ void Trainer::train_epoch() {
   std::erase_if(requests, [](const data::PieceRequest& request) { return request.samples.empty(); });
 
   EpochSums sums;
-  for (const auto& request : requests) {
-    sums.sample_hash += data::sample_hash(request.samples);
-  }
+  for (const auto& request : requests) sums.sample_hash += data::sample_hash(request.samples);
   std::vector<int> pieces_of_step(static_cast<std::size_t>(steps), 0);
   for (const auto& request : requests) ++pieces_of_step[static_cast<std::size_t>(request.step - first_step)];
   loader_.start(std::move(requests));

@@ -36,7 +36,7 @@ class TrainingStep {
     optim::Optimizer& optimizer;
     const Preparation& preparation;
     SpanSink& sink;
-    at::Tensor class_weights = {};  ///< [classes]; undefined: all samples count alike.
+    at::Tensor class_weights = {};         ///< [classes]; undefined: all samples count alike.
     parallel::RowUpdates* rows = nullptr;  ///< Of the first layer's table; null: its gradient is dense.
   };
   /// `grad_clip`: largest norm of the whole mean gradient; 0: no limit.

@@ -32,6 +32,8 @@ def train(binary, folder, model, ranks):
     print(f"{model} on {ranks} ranks: {column} {reached:.3f}", flush=True)
     assert reached > bar if column.endswith("accuracy") else reached < bar, f"{model} has not learnt: {epochs}"
     assert np.isnan(epochs[-1]["validation_accuracy"]) == (model != "nbow"), "accuracy where there is no such notion"
+    if model == "seq2seq":
+        assert epochs[-1]["validation_loss_free_running"] > epochs[-1]["validation_loss"], epochs
     assert sum(used) == int(epochs[-1]["samples"]), "samples are counted as tokens"
     return epochs
 
