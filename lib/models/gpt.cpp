@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "models/losses.hpp"
 #include "models/options.hpp"
 #include "models/shape.hpp"
 #include "models/token_loss.hpp"
@@ -69,6 +70,7 @@ class Gpt final : public Model {
 
 std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {
   refuse_unknown("gpt", options, {"preset", "layers", "heads", "width", "block", "dropout"});
+  loss_of(facts, "gpt", {Loss::cross_entropy});
   const GptSizes sizes = sizes_of(facts, options);
   if (facts.task != "language_modelling" || facts.vocabulary < 1 || facts.sample_shape.size() != 1) {
     throw usage_error(

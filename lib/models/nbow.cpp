@@ -26,6 +26,7 @@ class Nbow final : public Model {
 
 std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {
   refuse_unknown("nbow", options, {"embedding", "max-tokens"});
+  loss_of(facts, "nbow", {Loss::cross_entropy});
   if (facts.task != "text_classification" || facts.vocabulary < 1 || facts.classes < 1) {
     throw usage_error(
         fmt::format("the model nbow takes texts with classes, not samples of shape {} for the task {}",

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "models/losses.hpp"
 #include "models/options.hpp"
 #include "models/seq2seq_layers.hpp"
 #include "models/shape.hpp"
@@ -42,6 +43,7 @@ class Seq2Seq final : public Model {
 
 std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {
   refuse_unknown("seq2seq", options, {"embedding", "hidden", "layers", "dropout", "teacher-forcing"});
+  loss_of(facts, "seq2seq", {Loss::cross_entropy});
   if (facts.task != "translation" || facts.vocabulary < 1 || facts.target_vocabulary < 1 ||
       facts.sample_shape.size() != 1) {
     throw usage_error(

@@ -12,10 +12,17 @@ import sys
 import tempfile
 
 import random_images
+import random_text
 import runs
 
 # Ratio to reach against each peer (README.md, "What fast means", says for which layouts).
 TARGETS = {"mlp": {"tuned": 4.0, "best": 1.3, "tutorial": 10.0}, "cnn": {"tuned": 1.5, "best": 1.1, "tutorial": 3.0}}
+
+# Those that read text have peers of their own; batch over all ranks on both sides unless --batch says otherwise.
+TEXT_TARGETS = {"nbow": {"tuned": 3.0, "best": 1.5, "tutorial": 12.0, "batch": 512},
+                "seq2seq": {"tuned": 1.2, "best": 1.1, "tutorial": 2.0, "batch": 128},
+                "gpt": {"tuned": 1.1, "best": 1.0, "tutorial": 1.1, "batch": 8}}
+TARGETS.update(TEXT_TARGETS)
 
 
 def parse():
@@ -24,6 +31,7 @@ def parse():
     parser.add_argument("--dataset", help="staged under the data root; default mnist for mlp, random images for cnn")
     parser.add_argument("--data-root", type=pathlib.Path, default=runs.TOP / "data" / "staged")
     parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--batch", type=int, help="over all ranks; of the models that read text only")
     parser.add_argument("--epochs", type=int, default=3, help="of each run; the first is a warm-up")
     parser.add_argument("--peer-samples", type=int, default=20000,
                         help="a peer's epoch is cut to so many samples (in its favour: they fit the cache better)")
@@ -35,6 +43,10 @@ def parse():
 
 
 def dataset_folder(arguments, scratch):
+    if arguments.model in TEXT_TARGETS and not arguments.dataset:
+        folder = scratch / f"random-text-{arguments.model}"
+        random_text.stage(folder, arguments.model)
+        return folder
     if arguments.model == "cnn" and not arguments.dataset:
         folder = scratch / "random-images"
         random_images.stage(folder)
@@ -57,10 +69,16 @@ def measure(arguments, scratch):
                                arguments.epochs)
     common = ["--model", arguments.model, "--data", folder, "--samples", arguments.peer_samples, "--epochs",
               arguments.epochs]
+    tuned, tutorial = "ddp_tuned.py", "ddp_tutorial.py"
+    if arguments.model in TEXT_TARGETS:
+        tuned, tutorial = "text_tuned.py", "text_tutorial.py"
+        arguments.batch = arguments.batch or TEXT_TARGETS[arguments.model]["batch"]
+        ours += ["--global-batch", str(arguments.batch)]
+        common += ["--batch", arguments.batch]
     peers = {
-        "tuned, 2 ranks": runs.peer_command("ddp_tuned.py", 2, *common),
-        "tuned, 1 process x 2 threads": runs.peer_command("ddp_tuned.py", 1, *common, "--threads", 2),
-        "tutorial, 2 ranks": runs.peer_command("ddp_tutorial.py", 2, *common),
+        "tuned, 2 ranks": runs.peer_command(tuned, 2, *common),
+        "tuned, 1 process x 2 threads": runs.peer_command(tuned, 1, *common, "--threads", 2),
+        "tutorial, 2 ranks": runs.peer_command(tutorial, 2, *common),
     }
     machine = runs.machine()
     print(f"machine: {machine}", flush=True)
@@ -113,7 +131,7 @@ def write(arguments, machine, commands, rows, dataset):
     table = summary(rows, arguments.model)
     (arguments.out / f"{stem}.md").write_text(
         f"# {arguments.model}: 2 ranks x 1 thread beside PyTorch\n\n`perf/training.sh {' '.join(sys.argv[1:])}`, dataset "
-        f"{dataset}, global batch 64, fp32, {len(rows) // 3} pairs per peer; epochs after the first.\n"
+        f"{dataset}, global batch {arguments.batch or 64}, fp32, {len(rows) // 3} pairs per peer; epochs after the first.\n"
         f"Machine: {machine}.\n\n{table}\n", encoding="utf-8")
     print(f"\n{table}\n\nwritten: {arguments.out / stem}.csv and .md")
 
