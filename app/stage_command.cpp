@@ -24,6 +24,9 @@ struct StageWords {
   std::string seed;
   std::string samples;
   std::string task;
+  std::string vocabulary_size;
+  std::string min_frequency;
+  std::string max_length;
 };
 
 void bind(StageWords& words, Parser& parser) {
@@ -31,7 +34,8 @@ void bind(StageWords& words, Parser& parser) {
   parser.add_option("NAME", options.name, "the dataset's name")->required();
   parser
       .add_option("--from", words.from,
-                  "a folder, file or archive: IDX, CIFAR-10's binary version, HDF5 or .npy")
+                  "a folder, file or archive: IDX, CIFAR-10's binary version, HDF5, .npy, IMDB's "
+                  "reviews, class-and-text CSV, parallel or plain text")
       ->option_text("PATH");
   parser
       .add_option("--format", options.format,
@@ -52,6 +56,20 @@ void bind(StageWords& words, Parser& parser) {
                   "table: the column that says who owns a row [each of several files is a site]")
       ->option_text("COL");
   parser.add_flag("--standardize", options.standardize, "table: numbers become (x - mean) / std, of train");
+  parser.add_option("--tokenizer", options.text.tokenizer, "word, char or sentencepiece [by task]")
+      ->option_text("KIND");
+  parser
+      .add_option("--vocab-size", words.vocabulary_size,
+                  "ids of a vocabulary, the four special ones included [by task]")
+      ->option_text("N");
+  parser.add_option("--min-frequency", words.min_frequency, "of a token in training text [pairs 2, else 1]")
+      ->option_text("N");
+  parser
+      .add_option("--max-length", words.max_length,
+                  "tokens kept of a text [all], or of a block of running text [256]")
+      ->option_text("N");
+  parser.add_option("--languages", options.text.languages, "of parallel text, source-target [de-en]")
+      ->option_text("S-T");
   parser.add_option("--shards", words.shards, "files per split [one per 512 MiB]")->option_text("N");
   parser.add_option("--seed", words.seed, "of the split into train, validation and test [1]")
       ->option_text("N");
@@ -67,6 +85,22 @@ void bind(StageWords& words, Parser& parser) {
   parser.add_flag("--overwrite", options.overwrite, "replace a dataset of that name");
 }
 
+/// What was said about text, as numbers of at least 1. Throws Error (exit code 2).
+void complete_text(StageWords& words) {
+  auto& text = words.options.text;
+  const auto read = [](const std::string& word, const char* key, std::int64_t& value) {
+    if (word.empty()) return;
+    int number = 0;
+    read_value(word, key, number);
+    require(number >= 1, fmt::format("{} is too small", number),
+            {.subject = fmt::format("--{}", key), .advice = "use 1 or more", .code = ExitCode::usage});
+    value = number;
+  };
+  read(words.vocabulary_size, "vocab-size", text.vocabulary_size);
+  read(words.min_frequency, "min-frequency", text.min_frequency);
+  read(words.max_length, "max-length", text.max_length);
+}
+
 /// `words.options` and `words.synthetic` complete. Throws Error (exit code 2).
 void complete(StageWords& words) {
   auto& options = words.options;
@@ -78,6 +112,7 @@ void complete(StageWords& words) {
     require(options.shards >= 1, fmt::format("{} is too small", options.shards),
             {.subject = "--shards", .advice = "use 1 or more", .code = ExitCode::usage});
   }
+  complete_text(words);
   if (options.format != "synthetic") {
     require(!words.from.empty(), "the original files are not named",
             {.subject = "--from", .advice = "give their folder or file", .code = ExitCode::usage});

@@ -8,12 +8,12 @@
 namespace dtrain::app {
 namespace {
 
-constexpr std::array<std::string_view, 22> kLaterOptions = {
+constexpr std::array<std::string_view, 18> kLaterOptions = {
     "pipeline", "virtual-stages", "exit-after", "batch-norm", "recompute", "memory-limit", "compression",
     "balance", "reproducible", "checkpoint-every", "keep", "resume", "on-failure", "spares", "replicate",
     "verify-every", "inject",
     // of stage and topology
-    "tokenizer", "vocab-size", "min-frequency", "max-length", "benchmark"};
+    "benchmark"};
 
 constexpr std::array<std::string_view, 2> kLaterCommands = {"generate", "plan"};
 

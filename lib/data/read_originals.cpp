@@ -5,11 +5,15 @@
 #include "core/error.hpp"
 #include "data/cifar10.hpp"
 #include "data/idx.hpp"
+#include "data/imdb.hpp"
 #include "data/npy.hpp"
+#include "data/parallel_text.hpp"
+#include "data/plain_text.hpp"
 #include "data/recognise.hpp"
 #include "data/sha256.hpp"
 #include "data/shard.hpp"
 #include "data/tables.hpp"
+#include "data/text_csv.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -78,6 +82,10 @@ Originals read_originals(const StageOptions& options, h5::Library& library) {
   if (format == "npy") return read_npy(options);
   if (format == "cifar10") return read_cifar10(options.from);
   if (format == "csv") return read_tables(options);
+  if (format == "imdb") return read_imdb(options.from, options.text, options.seed);
+  if (format == "parallel") return read_parallel_text(options.from, options.text, options.seed);
+  if (format == "text_csv") return read_text_csv(options.from, options.text, options.seed);
+  if (format == "text") return read_plain_text(options.from, options.text);
   if (!fs::is_directory(options.from))
     throw data_error("is not a folder", "--from " + options.from.string(),
                      "give the folder that holds the IDX files of images and labels");

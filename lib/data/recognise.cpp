@@ -8,15 +8,20 @@
 #include "data/archive.hpp"
 #include "data/cifar10.hpp"
 #include "data/idx.hpp"
+#include "data/imdb.hpp"
 #include "data/npy.hpp"
+#include "data/parallel_text.hpp"
+#include "data/plain_text.hpp"
 #include "data/tables.hpp"
+#include "data/text_csv.hpp"
 
 namespace dtrain::data {
 namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::array<const char*, 6> kFormats = {"idx", "hdf5", "npy", "cifar10", "csv", "synthetic"};
+constexpr std::array<const char*, 10> kFormats = {"idx",  "hdf5",     "npy",      "cifar10", "csv",
+                                                  "imdb", "parallel", "text_csv", "text",    "synthetic"};
 constexpr int kMostGlances = 1000;  // files looked at before a format is given up
 
 /// How a format shows in a single file, wherever that lies.
@@ -26,7 +31,13 @@ struct Rule {
 };
 
 // Asked of each file in this order.
-constexpr std::array<Rule, 2> kRules = {{{"cifar10", is_cifar10_file}, {"csv", is_table_file}}};
+constexpr std::array<Rule, 4> kRules = {{{"cifar10", is_cifar10_file},
+                                         {"imdb", is_imdb_file},
+                                         {"parallel", is_parallel_file},
+                                         {"text_csv", is_text_csv_file}}};
+
+// Asked when none of the others fits any file: a list of addresses beside reviews is plain text, too.
+constexpr std::array<Rule, 2> kLastRules = {{{"csv", is_table_file}, {"text", is_plain_text_file}}};
 
 bool is_hdf5(const fs::path& file) {
   constexpr std::array<char, 8> kMagic = {'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
@@ -46,11 +57,11 @@ bool holds_idx(const fs::path& folder) {
 }
 
 /// The first rule that any file fits; empty without one.
-std::string by_files(const fs::path& from) {
+std::string by_files(const fs::path& from, std::span<const Rule> rules) {
   std::string format;
   int glances = 0;
   glance_at_files(from, [&](const OriginalFile& file) {
-    for (const Rule& rule : kRules)
+    for (const Rule& rule : rules)
       if (format.empty() && rule.fits(file)) format = rule.format;
     return format.empty() && ++glances < kMostGlances;
   });
@@ -76,7 +87,8 @@ std::string recognise(const StageOptions& options) {
       throw data_error("is one IDX file, but images and labels are needed", from.string(),
                        "give the folder that holds both");
   }
-  const std::string format = by_files(from);
+  std::string format = by_files(from, kRules);
+  if (format.empty()) format = by_files(from, kLastRules);
   if (format.empty())
     throw data_error(
         folder ? "holds no files that dtrain recognises" : "is not a file that dtrain recognises",

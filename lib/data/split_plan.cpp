@@ -41,8 +41,7 @@ std::vector<std::int64_t> shares(const std::vector<std::vector<std::int64_t>>& s
 
 }  // namespace
 
-std::map<std::string, SplitChoice> plan_splits(const std::map<std::string, std::int64_t>& samples,
-                                               const std::vector<std::int64_t>& strata, std::uint64_t seed) {
+std::map<std::string, SplitChoice> keep_splits(const std::map<std::string, std::int64_t>& samples) {
   std::map<std::string, SplitChoice> plan;
   for (const auto& [split, count] : samples) {
     SplitChoice& choice = plan[split];
@@ -50,6 +49,12 @@ std::map<std::string, SplitChoice> plan_splits(const std::map<std::string, std::
     choice.ids.resize(static_cast<std::size_t>(count));
     std::iota(choice.ids.begin(), choice.ids.end(), std::int64_t{0});
   }
+  return plan;
+}
+
+std::map<std::string, SplitChoice> plan_splits(const std::map<std::string, std::int64_t>& samples,
+                                               const std::vector<std::int64_t>& strata, std::uint64_t seed) {
+  std::map<std::string, SplitChoice> plan = keep_splits(samples);
   std::vector<std::string> missing;
   for (const char* split : {"validation", "test"})
     if (!samples.contains(split)) missing.emplace_back(split);

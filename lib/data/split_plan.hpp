@@ -24,4 +24,7 @@ constexpr std::int64_t tenth_of(std::int64_t n) { return (n + 5) / 10; }
 std::map<std::string, SplitChoice> plan_splits(const std::map<std::string, std::int64_t>& samples,
                                                const std::vector<std::int64_t>& strata, std::uint64_t seed);
 
+/// The original splits as they are: the blocks of running text stay together.
+std::map<std::string, SplitChoice> keep_splits(const std::map<std::string, std::int64_t>& samples);
+
 }  // namespace dtrain::data

@@ -156,7 +156,9 @@ DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::
     samples[split] = sample_count(originals.task, columns, originals.shape);
   if (samples.at("train") < 1)
     throw data_error("holds no training samples", options.from.string(), "give at least one");
-  const auto plan = plan_splits(samples, strata_of(originals), options.seed);
+  const bool in_order = layout_of_task(originals.task) == SampleLayout::blocks;
+  const auto plan =
+      in_order ? keep_splits(samples) : plan_splits(samples, strata_of(originals), options.seed);
   if (originals.complete) originals.complete(originals, plan.at("train").ids);
 
   DatasetInfo info{.name = options.name,
@@ -217,6 +219,7 @@ void StageOptions::validate() const {
     throw usage_error("is no task of a table", "--task " + task, "use table_classification or regression");
   if (from.empty() && format != "synthetic")
     throw usage_error("is missing", "--from", "give the file or folder to stage");
+  text.validate();
 }
 
 DatasetInfo stage(const StageOptions& options, h5::Library& library, const StageProgress& progress) {

@@ -9,6 +9,7 @@
 
 #include "data/dataset.hpp"
 #include "data/synthetic.hpp"
+#include "data/text_options.hpp"
 
 namespace dtrain::data {
 
@@ -29,6 +30,7 @@ struct StageOptions {
   int shards = 0;            ///< Files per split; 0: one per 512 MiB.
   std::uint64_t seed = 1;    ///< Of the split into train, validation and test, and of synthetic data.
   bool overwrite = false;    ///< Replace a dataset of that name.
+  TextOptions text;          ///< How text becomes ids; unused for other data.
 
   /// Throws usage_error (exit code 2) for a bad name, shards < 1 and the like.
   void validate() const;

@@ -49,15 +49,15 @@ struct Kind {
   std::size_t bytes;
 };
 
-Kind kind_at(std::string_view text, std::size_t at) {
+Kind kind_at(const AsciiTables& tables, std::string_view text, std::size_t at) {
   const auto byte = static_cast<unsigned char>(text[at]);
-  if (byte < 0x80) return {ascii().kind[byte], 1};
+  if (byte < 0x80) return {tables.kind[byte], 1};
   const CodePoint found = code_point_at(text, at);
   return {kind_of(found.value), found.bytes};
 }
 
-bool begins_word(std::string_view text, std::size_t at) {
-  return at < text.size() && kind_at(text, at).kind == CharacterKind::word;
+bool begins_word(const AsciiTables& tables, std::string_view text, std::size_t at) {
+  return at < text.size() && kind_at(tables, text, at).kind == CharacterKind::word;
 }
 
 enum class Gap { spaced, tight };
@@ -83,15 +83,16 @@ Sides sides_of(std::string_view token, bool quote_is_open) {
 }  // namespace
 
 void split_words(std::string_view text, std::string& scratch, std::vector<std::string_view>& tokens) {
+  const AsciiTables& tables = ascii();
   lower_into(text, scratch);
   const std::string_view lowered = scratch;
   for (std::size_t at = 0; at < lowered.size();) {
-    const Kind first = kind_at(lowered, at);
+    const Kind first = kind_at(tables, lowered, at);
     std::size_t end = at + first.bytes;
     if (first.kind == CharacterKind::word) {
       while (end < lowered.size()) {
-        const Kind next = kind_at(lowered, end);
-        const bool inner_apostrophe = lowered[end] == '\'' && begins_word(lowered, end + 1);
+        const Kind next = kind_at(tables, lowered, end);
+        const bool inner_apostrophe = lowered[end] == '\'' && begins_word(tables, lowered, end + 1);
         if (next.kind != CharacterKind::word && !inner_apostrophe) break;
         end += next.bytes;
       }

@@ -1,5 +1,6 @@
 // Staging and reading for the tests that are written in Python or need a file system of their own:
 //   data_tool stage NAME FROM DATA_ROOT [INPUTS TARGETS]
+//   data_tool words FILE                 its tokens by the word tokeniser, one a line
 //   data_tool dump FOLDER SPLIT OUT      shuffled batches of 17, put back in order: OUT.inputs and
 //   OUT.targets
 // Ends like dtrain: one sentence on standard error and the error's exit code.
@@ -8,11 +9,14 @@
 #include <exception>
 #include <fstream>
 #include <iostream>
+#include <iterator>
+#include <string_view>
 #include <vector>
 
 #include "core/error.hpp"
 #include "data/loader.hpp"
 #include "data/stage.hpp"
+#include "data/word_split.hpp"
 #include "h5/library.hpp"
 
 namespace {
@@ -28,6 +32,15 @@ void run_stage(const std::vector<std::string>& words, h5::Library& library) {
   }
   const DatasetInfo info = stage(options, library);
   for (const auto& [split, described] : info.splits) std::cout << split << ' ' << described.samples << '\n';
+}
+
+void run_words(const std::vector<std::string>& words) {
+  std::ifstream stream(words.at(1), std::ios::binary);
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  std::string scratch;
+  std::vector<std::string_view> tokens;
+  split_words(text, scratch, tokens);
+  for (const std::string_view token : tokens) std::cout << token << '\n';
 }
 
 void run_dump(const std::vector<std::string>& words, h5::Library& library) {
@@ -71,6 +84,8 @@ int main(int argc, char** argv) {
     h5::Library library;
     if (words.at(0) == "stage") {
       run_stage(words, library);
+    } else if (words.at(0) == "words") {
+      run_words(words);
     } else {
       run_dump(words, library);
     }

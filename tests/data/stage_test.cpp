@@ -164,7 +164,7 @@ TEST_F(StageTest, MissingLabelsAreNamed) {
 
 TEST_F(StageTest, AFolderThatHoldsNothingKnownIsRefused) {
   std::filesystem::create_directories(folder / "original");
-  write_bytes(folder / "original/readme.txt", "hello");
+  write_bytes(folder / "original/readme.md", "hello");
   expect_data_error(refusal(options()), "holds no files that dtrain recognises");
 }
 
