@@ -45,12 +45,33 @@ def packed(mirror, folder):
             plain.unlink()
 
 
+def news(_, folder):
+    """120,000 rows like AG News's, of a class and two texts in quotes: 30 MB."""
+    words = [f"word{k * k % 30_011}" for k in range(50_000)]
+    with open(folder / "train.csv", "w") as file:
+        for row in range(120_000):
+            title, text = (" ".join(words[(row * 97 + at) % 50_000] for at in range(n)) for n in (6, 20))
+            file.write(f'"{row % 4 + 1}","{title}","{text}, he said ""yes"""\n')
+
+
+def reviews(mirror, folder):
+    """IMDB's reviews as a folder of 50,000 files."""
+    with tarfile.open(mirror / "aclImdb" / "aclImdb_labeled.tar.xz") as tar:
+        tar.extractall(folder, filter="data")
+
+
 # name, folder of the mirror (or what makes the source), further options of `dtrain stage`
 FORMATS = [
     ("IDX, gzip (MNIST)", "mnist", []),
     ("CIFAR-10 binary, xz", "cifar-10-batches-bin", []),
     ("CIFAR-10 binary, tar.gz", packed, []),
     ("CSV table, plain", table, []),
+    ("IMDB reviews, tar.xz", "aclImdb", []),
+    ("IMDB reviews, folder", reviews, []),
+    ("class-and-text CSV, plain", news, []),
+    ("parallel text, gzip (Multi30k)", "multi30k/task1/raw", []),
+    ("parallel text, gzip (Multi30k), SentencePiece", "multi30k/task1/raw", ["--tokenizer", "sentencepiece"]),
+    ("plain text by character (Shakespeare)", "tinyshakespeare", []),
 ]
 
 
@@ -60,6 +81,8 @@ def sources(folder):
 
 def unpack_command(folder):
     """A shell command that writes all sources, unpacked, to its output."""
+    if len(sources(folder)) > 100:  # many small files: one program reads them all
+        return f"find {shlex.quote(str(folder))} -type f -exec cat {{}} +"
     commands = [f"{UNPACK.get(path.suffix, 'cat')} {shlex.quote(str(path))}" for path in sources(folder)]
     return "(" + " && ".join(commands) + ")"
 
