@@ -112,6 +112,10 @@ class ObjectivesTest(unittest.TestCase):
         self.refuse(["--class-weights", "none, balanced"], "--class-weights", "fair")
         self.refuse(["--class-weights balanced", "no classes"], "--dataset", "numbers", "--class-weights", "balanced")
         self.refuse(["--augment", "use on or off"], "--augment", "maybe")
+        with h5py.File(self.folder / "stamps.h5", "w") as file:
+            file["x"], file["y"] = np.zeros((40, 3, 8, 8), np.uint8), np.arange(40) % 2
+        self.stage("stamps", "--from", "stamps.h5", "--inputs", "/x", "--targets", "/y")
+        self.refuse(["--model cnn", "at least 16 x 16", "[3, 8, 8]"], "--model", "cnn", "--dataset", "stamps")
         self.refuse(["--augment on", "no images"], "--dataset", "numbers", "--augment", "on")
 
 
