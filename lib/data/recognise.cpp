@@ -36,7 +36,8 @@ constexpr std::array<Rule, 4> kRules = {{{"cifar10", is_cifar10_file},
                                          {"parallel", is_parallel_file},
                                          {"text_csv", is_text_csv_file}}};
 
-// Asked when none of the others fits any file: a list of addresses beside reviews is plain text, too.
+// Asked one after another when none of the others fits any file: a list of addresses beside reviews, or notes
+// beside a table, are plain text, too.
 constexpr std::array<Rule, 2> kLastRules = {{{"csv", is_table_file}, {"text", is_plain_text_file}}};
 
 bool is_hdf5(const fs::path& file) {
@@ -88,7 +89,8 @@ std::string recognise(const StageOptions& options) {
                        "give the folder that holds both");
   }
   std::string format = by_files(from, kRules);
-  if (format.empty()) format = by_files(from, kLastRules);
+  for (const Rule& rule : kLastRules)
+    if (format.empty()) format = by_files(from, std::span(&rule, 1));
   if (format.empty())
     throw data_error(
         folder ? "holds no files that dtrain recognises" : "is not a file that dtrain recognises",

@@ -188,7 +188,7 @@ TEST_F(TablesTest, ANumericTargetIsClassesOrARegressionByAStatedRule) {
 TEST_F(TablesTest, EachFileIsASiteAndSplitsAreStratifiedByClassAndSite) {
   write_bytes(folder / "in/north.data", patients(false, 100));
   write_bytes(folder / "in/south.data", patients(false, 40));
-  write_bytes(folder / "in/notes.names", "not, a table\nat all\n");
+  write_bytes(folder / "in/a-first.names", "not, a table\nat all\n");
   StageOptions given = options();
   given.target = "3";
   const DatasetInfo info = stage(given, library);
