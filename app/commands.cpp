@@ -15,6 +15,7 @@ const std::vector<Command>& commands() {
       {"stage", "turn original files into shards", stage_command},
       {"report", "show what runs measured", report_command},
       {"evaluate", "measure a trained model on a split, and keep what it says", evaluate_command},
+      {"generate", "let a trained model write or translate", generate_command},
       {"export", "write a checkpoint's weights as .h5 or .safetensors", export_command},
       {"topology", "show where each rank runs and its place on the mesh", topology_command},
       {"doctor", "show what dtrain found on this machine", doctor_command},

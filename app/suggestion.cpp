@@ -15,7 +15,7 @@ constexpr std::array<std::string_view, 18> kLaterOptions = {
     // of stage and topology
     "benchmark"};
 
-constexpr std::array<std::string_view, 2> kLaterCommands = {"generate", "plan"};
+constexpr std::array<std::string_view, 1> kLaterCommands = {"plan"};
 
 /// Letters to insert, remove or replace (Levenshtein 1966), row by row.
 std::size_t edit_distance(std::string_view from, std::string_view to) {

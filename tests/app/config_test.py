@@ -84,7 +84,7 @@ class ConfigTest(ProgramTest):
         broken = {"OMPI_MCA_pml": "none-of-these", "OMPI_MCA_btl": "none-of-these"}  # MPI_Init fails with these
         self.assertRegex(self.succeed("--version", environment=broken), r"^dtrain \d+\.\d+\.\d+\n$")
         self.assertIn("--learning-rate", self.succeed("train", "--help", environment=broken))
-        for command in ("stage", "report", "export", "topology", "doctor"):
+        for command in ("stage", "evaluate", "generate", "report", "export", "topology", "doctor"):
             self.assertIn("Usage: dtrain " + command, self.succeed(command, "--help", environment=broken))
 
     def test_files_of_jobs_configs_are_understood(self):

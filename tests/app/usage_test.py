@@ -66,7 +66,7 @@ class UsageTest(ProgramTest):
 
     def test_unknown_command(self):
         self.refuse(2, ["trian", "did you mean train?"], "trian")
-        self.refuse(2, ["generate is not available in this version"], "generate", "x")
+        self.refuse(2, ["plan is not available in this version"], "plan", "x")
 
     def test_unknown_key_in_the_file(self):
         file = self.write("bad.toml", "model = \"mlp\"\nepoch = 3\n")

@@ -1,0 +1,110 @@
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <string>
+#include <vector>
+
+#include "checkpoint/manifest.hpp"
+#include "checkpoint_config.hpp"
+#include "command_line.hpp"
+#include "commands.hpp"
+#include "h5/library.hpp"
+#include "option_value.hpp"
+#include "train/text_model.hpp"
+
+namespace dtrain::app {
+namespace {
+
+struct GenerateWords {
+  std::string folder;
+  std::string prompt;
+  std::string translate;
+  std::string dataset;
+  std::string data_root;
+  std::string seed;
+  int tokens = 200;
+  int beam = 1;
+  train::SamplingConfig sampling;
+};
+
+void bind(GenerateWords& words, Parser& parser) {
+  parser.add_option("CHECKPOINT", words.folder, "its folder, such as runs/NAME/checkpoints/best")->required();
+  auto* prompt =
+      parser.add_option("--prompt", words.prompt, "how the text begins (gpt)")->option_text("TEXT");
+  parser
+      .add_option("--translate", words.translate,
+                  "translate each line of a file, - for standard input (seq2seq)")
+      ->option_text("FILE")
+      ->excludes(prompt);
+  parser.add_option("--max-tokens", words.tokens, "how far the text goes on [200]")->option_text("N");
+  parser.add_option("--temperature", words.sampling.temperature, "0: the likeliest token each time [1]")
+      ->option_text("R");
+  parser.add_option("--top-k", words.sampling.top_k, "choose among the K likeliest tokens; 0: all [0]")
+      ->option_text("K");
+  parser.add_option("--top-p", words.sampling.top_p, "choose among the likeliest tokens that make up P [1]")
+      ->option_text("P");
+  parser.add_option("--seed", words.seed, "of the choices [1]")->option_text("N");
+  parser.add_option("--beam", words.beam, "translations followed side by side [1]")->option_text("N");
+  parser.add_option("--dataset", words.dataset, "whose vocabulary is taken, if it lies elsewhere now")
+      ->option_text("NAME|FOLDER");
+  parser.add_option("--data-root", words.data_root, "where staged datasets lie")->option_text("FOLDER");
+}
+
+void complete(GenerateWords& words) {
+  if (!words.seed.empty()) read_value(words.seed, "seed", words.sampling.seed);
+  require(
+      !words.prompt.empty() || !words.translate.empty(), "there is nothing to begin with",
+      {.subject = "generate", .advice = "give --prompt TEXT, or --translate FILE", .code = ExitCode::usage});
+  require(words.tokens >= 1, fmt::format("{} is too small", words.tokens),
+          {.subject = "--max-tokens", .advice = "use 1 or more", .code = ExitCode::usage});
+  require(words.beam >= 1 && words.beam <= 100, fmt::format("{} is not from 1 to 100", words.beam),
+          {.subject = "--beam", .advice = "use 1 for the likeliest word each time", .code = ExitCode::usage});
+  words.sampling.validate();
+}
+
+std::vector<std::string> lines_of(const std::string& file) {
+  std::ifstream stream;
+  if (file != "-") stream.open(file);
+  std::istream& source = file == "-" ? std::cin : stream;
+  if (!source) throw data_error("cannot be read", "--translate " + file, "check the path");
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(source, line);) lines.push_back(std::move(line));
+  return lines;
+}
+
+ExitCode generate(const GenerateWords& words) {
+  h5::Library library;
+  train::RunConfig config = config_of_checkpoint(words.folder);
+  if (!words.dataset.empty()) config.data.dataset = words.dataset;
+  if (!words.data_root.empty()) config.data.root = words.data_root;
+  config.data.staging = "none";
+  train::TextModel model(config, checkpoint::read_manifest(words.folder).info.vocabulary, library);
+  if (!words.translate.empty()) {
+    const std::string subject = words.translate == "-" ? "standard input" : words.translate;
+    for (const std::string& line : model.translate(lines_of(words.translate), words.beam, subject)) {
+      fmt::print("{}\n", line);
+    }
+    return ExitCode::success;
+  }
+  model.generate(words.prompt, words.tokens, words.sampling, [](std::string_view text) {
+    fmt::print("{}", text);
+    std::fflush(stdout);
+  });
+  fmt::print("\n");
+  return ExitCode::success;
+}
+
+}  // namespace
+
+Task generate_command(const Words& words, const Environment&) {
+  GenerateWords given;
+  Parser parser("generate", "Lets a trained model go on with a text (gpt) or translate one (seq2seq).");
+  bind(given, parser);
+  if (const auto help = parse(parser, words)) return print_task(*help);
+  complete(given);
+  return {.alone = [given] { return generate(given); }, .together = {}};
+}
+
+}  // namespace dtrain::app

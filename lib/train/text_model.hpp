@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/tokenizer.hpp"
+#include "train/config.hpp"
+#include "train/sampling.hpp"
+#include "train/workload.hpp"
+
+namespace dtrain::train {
+
+/// A trained model of text and the vocabulary it was trained with, in one process, for evaluation only.
+class TextModel {
+ public:
+  /// The weights that config.model.init_from names. `vocabulary`: the fingerprint their checkpoint kept.
+  /// Throws Error: exit code 2 for a model that has no text, 3 for the dataset, 4 for weights or a vocabulary
+  /// that do not fit.
+  TextModel(const RunConfig& config, const std::string& vocabulary, h5::Library& library);
+
+  /// Hands `prompt` and then each further token's text to `write` as it comes, up to `tokens` of them, or
+  /// until the end token. Beyond the model's block the text's last half block goes on.
+  /// Throws Error (exit code 2) when the model does not generate, the prompt is empty, has a token that is
+  /// not in the vocabulary or is longer than the block.
+  void generate(const std::string& prompt, int tokens, const SamplingConfig& sampling,
+                const std::function<void(std::string_view)>& write);
+
+  /// Translations of the lines, in their order. `beam`: hypotheses kept; 1: the likeliest word each time.
+  /// Throws Error: exit code 2 when the model does not translate, 3 for a line that is not UTF-8 or empty,
+  /// naming `subject` and the line.
+  std::vector<std::string> translate(const std::vector<std::string>& lines, int beam,
+                                     const std::string& subject);
+
+ private:
+  Workload workload_;
+  std::unique_ptr<const data::Tokenizer> source_;
+  std::unique_ptr<const data::Tokenizer> target_;
+};
+
+}  // namespace dtrain::train
