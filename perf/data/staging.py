@@ -122,8 +122,8 @@ def summary(rows):
         size = mine[0]["source_bytes"] / 1e6
         stage, unpack = ([float(row[key]) for row in mine] for key in ("stage_s", "unpack_s"))
         ratios = [u / s for s, u in zip(stage, unpack)]
-        lines.append(f"| {name} | {size:.1f} | {size / statistics.median(stage):.0f} | "
-                     f"{size / statistics.median(unpack):.0f} | {statistics.median(ratios):.2f} "
+        lines.append(f"| {name} | {size:.1f} | {size / statistics.median(stage):,.1f} | "
+                     f"{size / statistics.median(unpack):,.1f} | {statistics.median(ratios):.2f} "
                      f"({min(ratios):.2f} to {max(ratios):.2f}) |")
     return "\n".join(lines) + "\n"
 
