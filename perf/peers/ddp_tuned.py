@@ -14,10 +14,9 @@ import time
 import torch
 import torch.distributed as dist
 from torch import optim
-from torch.nn import functional as F
 from torch.nn.parallel import DistributedDataParallel as DDP
 
-from networks import RECIPES, make_network
+from networks import RECIPES, loss_of, make_network, scale_of
 from staged import training_split
 
 
@@ -66,7 +65,7 @@ def main():
     images, labels, mean, std = training_split(arguments.data, recipe["shape"], recipe["samples"])
     if arguments.samples:
         images, labels = images[:arguments.samples], labels[:arguments.samples]
-    inputs, targets = normalised(images, mean, std), torch.from_numpy(labels)
+    inputs, targets = normalised(images, *scale_of(recipe, mean, std)), torch.from_numpy(labels)
     del images
 
     network = make_network(arguments.model, seed=1)
@@ -106,7 +105,7 @@ def main():
             else:
                 rows = order[first:first + batch]
                 x, y = inputs.index_select(0, rows), targets.index_select(0, rows)
-            loss = F.cross_entropy(model(x), y)
+            loss = loss_of(recipe, model(x), x, y)
             loss.backward()
             optimizer.step()
             optimizer.zero_grad(set_to_none=arguments.zero == "none")

@@ -10,12 +10,12 @@ import time
 
 import torch
 import torch.distributed as dist
-from torch import nn, optim
+from torch import optim
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, Dataset
 from torch.utils.data.distributed import DistributedSampler
 
-from networks import RECIPES, make_network
+from networks import RECIPES, loss_of, make_network, scale_of
 from staged import training_split
 
 
@@ -51,12 +51,11 @@ def main():
     images, labels, mean, std = training_split(arguments.data, recipe["shape"], recipe["samples"])
     if arguments.samples:
         images, labels = images[:arguments.samples], labels[:arguments.samples]
-    dataset = ImageDataset(images, labels, mean, std)
+    dataset = ImageDataset(images, labels, *scale_of(recipe, mean, std))
     sampler = DistributedSampler(dataset, shuffle=True)
     loader = DataLoader(dataset, batch_size=recipe["batch"] // world_size, sampler=sampler)
 
     model = DDP(make_network(arguments.model, seed=1))
-    criterion = nn.CrossEntropyLoss()
     if recipe["optimizer"] == "adam":
         optimizer = optim.Adam(model.parameters(), lr=recipe["learning_rate"])
     else:
@@ -74,7 +73,7 @@ def main():
         running_loss = 0.0
         for inputs, targets in loader:
             optimizer.zero_grad()
-            loss = criterion(model(inputs), targets)
+            loss = loss_of(recipe, model(inputs), inputs, targets)
             loss.backward()
             optimizer.step()
             if scheduler:

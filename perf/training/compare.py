@@ -15,8 +15,15 @@ import random_images
 import random_text
 import runs
 
+sys.path.insert(0, str(runs.PEERS))
+import networks  # noqa: E402  the peers' recipes: batch and samples of an epoch
+
 # Ratio to reach against each peer (README.md, "What fast means", says for which layouts).
-TARGETS = {"mlp": {"tuned": 4.0, "best": 1.3, "tutorial": 10.0}, "cnn": {"tuned": 1.5, "best": 1.1, "tutorial": 3.0}}
+TARGETS = {"mlp": {"tuned": 4.0, "best": 1.3, "tutorial": 10.0},
+           "cnn": {"tuned": 1.5, "best": 1.1, "tutorial": 3.0},
+           "conv_autoencoder": {"tuned": 1.2, "best": 1.1, "tutorial": 1.6},
+           "vgg11": {"tuned": 1.2, "best": 1.1, "tutorial": 1.4},
+           "resnet18": {"tuned": 1.05, "best": 1.0, "tutorial": 1.05}}
 
 # Those that read text have peers of their own; batch over all ranks on both sides unless --batch says otherwise.
 TEXT_TARGETS = {"nbow": {"tuned": 3.0, "best": 1.5, "tutorial": 12.0, "batch": 512},
@@ -28,7 +35,7 @@ TARGETS.update(TEXT_TARGETS)
 def parse():
     parser = argparse.ArgumentParser(prog="perf/training.sh", description=__doc__)
     parser.add_argument("model", choices=sorted(TARGETS))
-    parser.add_argument("--dataset", help="staged under the data root; default mnist for mlp, random images for cnn")
+    parser.add_argument("--dataset", help="staged under the data root; default mnist for mlp, otherwise random images")
     parser.add_argument("--data-root", type=pathlib.Path, default=runs.TOP / "data" / "staged")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--batch", type=int, help="over all ranks; of the models that read text only")
@@ -47,9 +54,9 @@ def dataset_folder(arguments, scratch):
         folder = scratch / f"random-text-{arguments.model}"
         random_text.stage(folder, arguments.model)
         return folder
-    if arguments.model == "cnn" and not arguments.dataset:
+    if arguments.model != "mlp" and not arguments.dataset:
         folder = scratch / "random-images"
-        random_images.stage(folder)
+        random_images.stage(folder, train_samples=networks.RECIPES[arguments.model]["samples"])
         return folder
     folder = arguments.data_root / (arguments.dataset or "mnist")
     if not (folder / "dataset.json").exists():
@@ -73,8 +80,10 @@ def measure(arguments, scratch):
     if arguments.model in TEXT_TARGETS:
         tuned, tutorial = "text_tuned.py", "text_tutorial.py"
         arguments.batch = arguments.batch or TEXT_TARGETS[arguments.model]["batch"]
-        ours += ["--global-batch", str(arguments.batch)]
         common += ["--batch", arguments.batch]
+    else:
+        arguments.batch = networks.RECIPES[arguments.model]["batch"]
+    ours += ["--global-batch", str(arguments.batch)]
     peers = {
         "tuned, 2 ranks": runs.peer_command(tuned, 2, *common),
         "tuned, 1 process x 2 threads": runs.peer_command(tuned, 1, *common, "--threads", 2),
@@ -131,7 +140,7 @@ def write(arguments, machine, commands, rows, dataset):
     table = summary(rows, arguments.model)
     (arguments.out / f"{stem}.md").write_text(
         f"# {arguments.model}: 2 ranks x 1 thread beside PyTorch\n\n`perf/training.sh {' '.join(sys.argv[1:])}`, dataset "
-        f"{dataset}, global batch {arguments.batch or 64}, fp32, {len(rows) // 3} pairs per peer; epochs after the first.\n"
+        f"{dataset}, global batch {arguments.batch}, fp32, {len(rows) // 3} pairs per peer; epochs after the first.\n"
         f"Machine: {machine}.\n\n{table}\n", encoding="utf-8")
     print(f"\n{table}\n\nwritten: {arguments.out / stem}.csv and .md")
 

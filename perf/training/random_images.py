@@ -7,16 +7,17 @@ import json
 import h5py
 import numpy
 
-SPLITS = {"train": 45000, "validation": 500, "test": 500}
 
-
-def stage(folder, shape=(3, 32, 32), classes=10):
+def stage(folder, shape=(3, 32, 32), classes=10, train_samples=45000, other_samples=0):
+    """`other_samples` of validation and of test; 0: a twelfth of the training split's, at most 500."""
+    others = other_samples or min(500, train_samples // 12)
+    splits = {"train": train_samples, "validation": others, "test": others}
     folder.mkdir(parents=True, exist_ok=True)
     generator = numpy.random.default_rng(1)
     facts = {"format": "dtrain.dataset", "version": 1, "name": folder.name, "task": "image_classification",
              "classes": [str(i) for i in range(classes)], "shape": list(shape), "mean": [0.5] * shape[0],
              "std": [0.289] * shape[0], "tokenizer": None, "seed": 1, "splits": {}, "sources": []}
-    for split, samples in SPLITS.items():
+    for split, samples in splits.items():
         path = folder / f"{split}-00000-of-00001.h5"
         with h5py.File(path, "w", libver="earliest") as file:
             file.attrs.update({"format": "dtrain.shard", "version": 1, "dataset": folder.name, "split": split,
