@@ -169,6 +169,9 @@ std::vector<Option> declare() {
       "grad-clip", "R", "largest norm of the gradient; 0: no limit", by_model,
       [](auto& c) -> auto& { return c.optimizer.grad_clip; });
   add(
+      "batch-norm", "local", "what BatchNorm's statistics are of: each micro-batch", "",
+      [](auto& c) -> auto& { return c.batch_norm; });
+  add(
       "precision", "fp32|fp64", "type of weights and sums", "", [](auto& c) -> auto& { return c.precision; });
   add(
       "seed", "N", "start of all random numbers", "", [](auto& c) -> auto& { return c.seed; });

@@ -8,10 +8,10 @@
 namespace dtrain::app {
 namespace {
 
-constexpr std::array<std::string_view, 18> kLaterOptions = {
-    "pipeline", "virtual-stages", "exit-after", "batch-norm", "recompute", "memory-limit", "compression",
-    "balance", "reproducible", "checkpoint-every", "keep", "resume", "on-failure", "spares", "replicate",
-    "verify-every", "inject",
+constexpr std::array<std::string_view, 17> kLaterOptions = {
+    "pipeline", "virtual-stages", "exit-after", "recompute", "memory-limit", "compression", "balance",
+    "reproducible", "checkpoint-every", "keep", "resume", "on-failure", "spares", "replicate", "verify-every",
+    "inject",
     // of stage and topology
     "benchmark"};
 

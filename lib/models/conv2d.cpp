@@ -4,50 +4,85 @@
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <optional>
 
+#include "models/patch_conv.hpp"
 #include "models/shape.hpp"
+#include "models/winograd_conv.hpp"
 
 namespace dtrain::models {
 
-Conv2d::Conv2d(const std::string& name, const Geometry& geometry) : Layer(name), geometry_(geometry) {
-  const auto& g = geometry_;
-  const auto fan_in = static_cast<double>(g.in_channels * g.kernel * g.kernel);
-  const Initialisation init{Initialisation::Kind::uniform, 1.0 / std::sqrt(fan_in)};
-  const at::Tensor weight = at::empty({g.out_channels, g.in_channels, g.kernel, g.kernel});
-  parameters_.push_back({name + ".weight", weight.requires_grad_(), init, Slicing::none});
-  parameters_.push_back({name + ".bias", at::empty({g.out_channels}).requires_grad_(), init, Slicing::none});
+Conv2d::Conv2d(const std::string& name, const Geometry& geometry, const Style& style)
+    : Layer(name), geometry_(geometry) {
+  add_convolution(name, geometry, style, parameters_);
 }
 
 Tensors Conv2d::forward(const Tensors& inputs, const Context& /*context*/) {
   const at::Tensor& input = inputs.at(0);
   output_shapes({input.sizes().vec()});
-  return {at::conv2d(input, parameters_[0].value, parameters_[1].value, geometry_.stride, geometry_.padding)};
-}
-
-std::int64_t Conv2d::extent_after(std::int64_t extent) const {
-  return (extent + 2 * geometry_.padding - geometry_.kernel) / geometry_.stride + 1;
+  return {convolve(input, parameters_[0], parameters_.size() > 1 ? &parameters_[1] : nullptr, geometry_)};
 }
 
 std::vector<Shape> Conv2d::output_shapes(const std::vector<Shape>& inputs) const {
-  const Shape& shape = inputs.at(0);
-  const std::int64_t smallest = geometry_.kernel - 2 * geometry_.padding;
-  if (shape.size() != 4 || shape[1] != geometry_.in_channels || shape[2] < smallest || shape[3] < smallest) {
-    throw input_error(name(),
-                      fmt::format("[N, {}, H, W] with H and W at least {}", geometry_.in_channels, smallest),
-                      shape);
-  }
-  return {{shape[0], geometry_.out_channels, extent_after(shape[2]), extent_after(shape[3])}};
+  return {convolved_shape(name(), geometry_, inputs.at(0))};
 }
 
 Cost Conv2d::cost(const std::vector<Shape>& inputs) const {
-  const double outputs = element_count(output_shapes(inputs)[0]);
-  const auto fan_in = static_cast<double>(geometry_.in_channels * geometry_.kernel * geometry_.kernel);
-  const auto bytes = static_cast<double>(parameters_[0].value.element_size());
-  const auto channels = static_cast<double>(geometry_.out_channels);
-  return {.flops = outputs * (2.0 * fan_in + 1.0),
-          .parameter_bytes = channels * (fan_in + 1.0) * bytes,
-          .activation_bytes = element_count(inputs[0]) * bytes};
+  return convolution_cost(geometry_, parameters_.size() > 1 ? Bias::yes : Bias::no, inputs.at(0),
+                          parameters_[0]);
+}
+
+std::int64_t Conv2d::Geometry::extent_after(std::int64_t extent) const {
+  return (extent + 2 * padding - kernel) / stride + 1;
+}
+
+void add_convolution(const std::string& name, const Conv2d::Geometry& geometry, const Conv2d::Style& style,
+                     std::vector<Parameter>& parameters) {
+  using Kind = Initialisation::Kind;
+  const auto& g = geometry;
+  const auto window = static_cast<double>(g.kernel * g.kernel);
+  const Initialisation uniform{Kind::uniform, 1.0 / std::sqrt(static_cast<double>(g.in_channels) * window)};
+  const Initialisation normal{Kind::normal, std::sqrt(2.0 / (static_cast<double>(g.out_channels) * window))};
+  const bool torch = style.start == Conv2d::Start::torch;
+  const at::Tensor weight =
+      at::empty({g.out_channels, g.in_channels, g.kernel, g.kernel}, at::TensorOptions(), style.format);
+  parameters.push_back({name + ".weight", weight.requires_grad_(), torch ? uniform : normal, style.slicing});
+  if (style.bias == Conv2d::Bias::no) return;
+  // Cut with the outputs; where the inputs are cut each rank holds all of it and one adds it.
+  const Slicing slicing = style.slicing == Slicing::channels_out ? Slicing::channels_out : Slicing::none;
+  parameters.push_back({name + ".bias", at::empty({g.out_channels}).requires_grad_(),
+                        torch ? uniform : Initialisation{Kind::zero}, slicing});
+}
+
+Shape convolved_shape(const std::string& layer, const Conv2d::Geometry& geometry, const Shape& input) {
+  const std::int64_t smallest = std::max<std::int64_t>(1, geometry.kernel - 2 * geometry.padding);
+  if (input.size() != 4 || input[1] != geometry.in_channels || input[2] < smallest || input[3] < smallest) {
+    throw input_error(
+        layer, fmt::format("[N, {}, H, W] with H and W at least {}", geometry.in_channels, smallest), input);
+  }
+  return {input[0], geometry.out_channels, geometry.extent_after(input[2]), geometry.extent_after(input[3])};
+}
+
+Cost convolution_cost(const Conv2d::Geometry& geometry, Conv2d::Bias bias, const Shape& input,
+                      const Parameter& parameter) {
+  const double outputs = element_count(convolved_shape(parameter.name, geometry, input));
+  const auto fan_in = static_cast<double>(geometry.in_channels * geometry.kernel * geometry.kernel);
+  const auto bytes = static_cast<double>(parameter.value.element_size());
+  const auto channels = static_cast<double>(geometry.out_channels);
+  const double biased = bias == Conv2d::Bias::yes ? 1.0 : 0.0;
+  return {.flops = outputs * (2.0 * fan_in + biased),
+          .parameter_bytes = channels * (fan_in + biased) * bytes,
+          .activation_bytes = element_count(input) * bytes};
+}
+
+at::Tensor convolve(const at::Tensor& input, Parameter& weight, Parameter* bias,
+                    const Conv2d::Geometry& geometry) {
+  if (fits_winograd(input, weight.value, geometry)) return winograd_conv(input, weight, bias);
+  if (fits_patch_conv(input, weight.value)) return patch_conv(input, weight, bias, geometry);
+  return at::conv2d(input, weight.value, bias != nullptr ? std::optional(bias->value) : std::nullopt,
+                    geometry.stride, geometry.padding);
 }
 
 }  // namespace dtrain::models

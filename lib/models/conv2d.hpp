@@ -1,11 +1,13 @@
 #pragma once
 
+#include <c10/core/MemoryFormat.h>
+
 #include "models/layer.hpp"
 
 namespace dtrain::models {
 
 /// Cross-correlation with a square kernel, stride and zero padding alike in both dims. Parameters NAME.weight
-/// [out, in, k, k] and NAME.bias [out], from U(-1/sqrt(in k k), 1/sqrt(in k k)), PyTorch's default.
+/// [out, in, k, k] and, unless the style leaves it out, NAME.bias [out].
 class Conv2d final : public Layer {
  public:
   struct Geometry {
@@ -14,9 +16,25 @@ class Conv2d final : public Layer {
     std::int64_t kernel = 3;
     std::int64_t stride = 1;
     std::int64_t padding = 0;
+
+    std::int64_t extent_after(std::int64_t extent) const;  ///< Height or width of the output.
   };
 
-  Conv2d(const std::string& name, const Geometry& geometry);
+  enum class Start {
+    torch,           ///< Both from U(-1/sqrt(in k k), 1/sqrt(in k k)), PyTorch's default of the layer.
+    kaiming_fan_out  ///< weight from N(0, 2 / (out k k)), bias 0: torchvision's networks (He et al. 2015).
+  };
+  enum class Bias { yes, no };
+  struct Style {
+    Start start = Start::torch;
+    Bias bias = Bias::yes;
+    /// Of the weight; it decides the output's. Channels last is the faster one on a CPU in wide layers.
+    at::MemoryFormat format = at::MemoryFormat::Contiguous;
+    Slicing slicing = Slicing::none;
+  };
+
+  Conv2d(const std::string& name, const Geometry& geometry) : Conv2d(name, geometry, Style()) {}
+  Conv2d(const std::string& name, const Geometry& geometry, const Style& style);
 
   /// [N, in, H, W] -> [N, out, H', W']. Throws Error (exit code 2) for another shape.
   Tensors forward(const Tensors& inputs, const Context& context) override;
@@ -24,8 +42,23 @@ class Conv2d final : public Layer {
   Cost cost(const std::vector<Shape>& inputs) const override;
 
  private:
-  std::int64_t extent_after(std::int64_t extent) const;
   Geometry geometry_;
 };
+
+/// For layers that convolve inside. Adds the parameters of a convolution called NAME to a layer's.
+void add_convolution(const std::string& name, const Conv2d::Geometry& geometry, const Conv2d::Style& style,
+                     std::vector<Parameter>& parameters);
+
+/// The shape [N, out, H', W'] after a convolution. Throws Error (exit code 2), naming the layer, for an input
+/// that does not fit.
+Shape convolved_shape(const std::string& layer, const Conv2d::Geometry& geometry, const Shape& input);
+
+/// Forward cost of a convolution; `parameter` is its weight.
+Cost convolution_cost(const Conv2d::Geometry& geometry, Conv2d::Bias bias, const Shape& input,
+                      const Parameter& parameter);
+
+/// The operation, by the fastest way there is; `bias` may be null.
+at::Tensor convolve(const at::Tensor& input, Parameter& weight, Parameter* bias,
+                    const Conv2d::Geometry& geometry);
 
 }  // namespace dtrain::models

@@ -20,6 +20,10 @@ using Shape = std::vector<std::int64_t>;
 
 enum class Mode { training, evaluation };
 
+/// A forward pass may be repeated for backward instead of keeping what it needs; the repetition counts
+/// nothing.
+enum class Pass { first, repeated };
+
 /// What a decoder reads as the word before: the target's word, its own, or in training either by chance
 /// (teacher forcing).
 enum class Feedback { by_chance, targets, own_words };
@@ -27,6 +31,7 @@ enum class Feedback { by_chance, targets, own_words };
 /// All that a forward pass may depend on besides its inputs and parameters.
 struct Context {
   Mode mode = Mode::training;
+  Pass pass = Pass::first;
   std::uint64_t seed = 1;
   std::uint32_t step = 0;                   ///< Counts from 1.
   std::uint32_t micro_batch = 0;            ///< Index of the piece within the step.
@@ -65,10 +70,19 @@ struct Parameter {
   at::Tensor take_gradient_slot() { return std::exchange(gradient_slot, {}); }
 };
 
-/// State that is saved and agreed upon but not trained (BatchNorm's running statistics).
+/// State that is saved and agreed upon but not trained (BatchNorm's running statistics). It changes once per
+/// step, alike on all ranks (parallel/step_statistics.hpp): a forward pass only adds to the step's sums.
 struct Buffer {
+  enum class Update {
+    moving_mean,  ///< value += momentum (step_sum / step_weight - value), the sums being all ranks'.
+    count_steps,  ///< value += 1.
+  };
   std::string name;
   at::Tensor value;
+  Update update = Update::moving_mean;
+  double momentum = 0.1;
+  at::Tensor step_sum;     ///< double, of the value's shape: this rank's micro-batches, weighted by samples.
+  double step_weight = 0;  ///< Samples in it.
 };
 
 /// What one layer costs for a given input, forward only; backward costs twice that.

@@ -1,5 +1,6 @@
 #include "models/losses.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/argmax.h>

@@ -62,23 +62,24 @@ bool fits_own_kernel(const at::Tensor& input) {
 Tensors MaxPool2d::forward(const Tensors& inputs, const Context& /*context*/) {
   const at::Tensor& input = inputs.at(0);
   output_shapes({input.sizes().vec()});
-  if (extent_ == 2 && fits_own_kernel(input)) return {MaxPool2x2::apply(input)};
-  return {at::max_pool2d(input, extent_, extent_)};
+  if (halves() && fits_own_kernel(input)) return {MaxPool2x2::apply(input)};
+  return {at::max_pool2d(input, extent_, stride_, padding_)};
 }
 
 std::vector<Shape> MaxPool2d::output_shapes(const std::vector<Shape>& inputs) const {
   const Shape& shape = inputs.at(0);
-  if (shape.size() != 4 || shape[2] < extent_ || shape[3] < extent_) {
-    throw input_error(name(), fmt::format("[N, C, H, W] with H and W at least {}", extent_), shape);
+  const std::int64_t smallest = extent_ - 2 * padding_;
+  if (shape.size() != 4 || shape[2] < smallest || shape[3] < smallest) {
+    throw input_error(name(), fmt::format("[N, C, H, W] with H and W at least {}", smallest), shape);
   }
-  return {{shape[0], shape[1], shape[2] / extent_, shape[3] / extent_}};
+  return {{shape[0], shape[1], (shape[2] - smallest) / stride_ + 1, (shape[3] - smallest) / stride_ + 1}};
 }
 
 Cost MaxPool2d::cost(const std::vector<Shape>& inputs) const {
   const double elements = element_count(inputs.at(0));
   const double outputs = element_count(output_shapes(inputs)[0]);
   constexpr double kIndexBytes = 8.0;  // LibTorch keeps the input and where each maximum was
-  const double kept = extent_ == 2 ? outputs : elements * 4.0 + outputs * kIndexBytes;
+  const double kept = halves() ? outputs : elements * 4.0 + outputs * kIndexBytes;
   return {.flops = elements, .parameter_bytes = 0.0, .activation_bytes = kept};
 }
 

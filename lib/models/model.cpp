@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -139,7 +140,8 @@ std::vector<double> Model::extra_values(std::span<const double> /*sums*/) const 
 void Model::to(at::ScalarType dtype, at::Device device) {
   for (Parameter* parameter : parameters()) {
     const auto options = at::TensorOptions().dtype(dtype).device(device);
-    parameter->value = at::empty(parameter->value.sizes(), options).set_requires_grad(true);
+    // Strides stay: channels-last weights are channels-last in any type.
+    parameter->value = at::empty_like(parameter->value, options).detach().set_requires_grad(true);
   }
   for (Buffer* buffer : buffers()) {
     const bool floating = at::isFloatingType(buffer->value.scalar_type());

@@ -44,6 +44,12 @@ struct ExtraColumns {
   std::size_t sums = 0;  ///< Numbers that extra_sums() gives for each batch.
 };
 
+/// What a model's outputs are compared with.
+enum class Goal {
+  target,    ///< The sample's target; images of classifiers are standardised.
+  own_input  ///< The input itself, bytes / 255: an autoencoder.
+};
+
 /// A network as an ordered list of layers, and the loss at its end. Knows nothing of ranks.
 class Model {
  public:
@@ -65,7 +71,9 @@ class Model {
   /// Forward FLOPs of one sample whose shape is `sample` (without the batch dim).
   double forward_flops(const Shape& sample) const;
 
-  /// The loss of the last layer's outputs against `targets` [n].
+  virtual Goal goal() const { return Goal::target; }
+
+  /// The loss of the last layer's outputs against `targets`: [n], or the inputs where that is the goal.
   virtual LossSums loss(const Tensors& outputs, const at::Tensor& targets) const = 0;
 
   /// Index of the layer whose output describes a sample in short (an autoencoder's codes), where there is

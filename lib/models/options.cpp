@@ -71,4 +71,13 @@ double probability_option(const ModelOptions& options, const std::string& key, d
   return value;
 }
 
+std::string choice_option(const ModelOptions& options, const std::string& key,
+                          const std::vector<std::string>& choices) {
+  const std::string chosen = option_or(options, key, choices.front());
+  if (std::ranges::find(choices, chosen) != choices.end()) return chosen;
+  throw usage_error(fmt::format("there is no {} {}", key, chosen),
+                    fmt::format("--model-option {}={}", key, chosen),
+                    fmt::format("use one of {}", fmt::join(choices, ", ")));
+}
+
 }  // namespace dtrain::models

@@ -25,4 +25,8 @@ std::int64_t size_option(const ModelOptions& options, const std::string& key, st
 /// The value of `key` as a probability in [0, 1), or `fallback`. Throws Error (exit code 2) otherwise.
 double probability_option(const ModelOptions& options, const std::string& key, double fallback);
 
+/// One of `choices`, the first by default. Throws Error (exit code 2), listing them, otherwise.
+std::string choice_option(const ModelOptions& options, const std::string& key,
+                          const std::vector<std::string>& choices);
+
 }  // namespace dtrain::models

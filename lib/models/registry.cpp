@@ -5,18 +5,21 @@
 
 #include "core/error.hpp"
 #include "models/cnn.hpp"
+#include "models/conv_autoencoder.hpp"
 #include "models/gpt.hpp"
 #include "models/mlp.hpp"
 #include "models/model.hpp"
 #include "models/nbow.hpp"
+#include "models/resnet18.hpp"
 #include "models/seq2seq.hpp"
+#include "models/vgg11.hpp"
 
 namespace dtrain::models {
 
 /// The models there are: a new one is its own file and one line here.
 const std::vector<Registration>& registry() {
   static const std::vector<Registration> kModels = {
-      mlp(), cnn(), nbow(), seq2seq(), gpt(),
+      mlp(), cnn(), vgg11(), resnet18(), conv_autoencoder(), nbow(), seq2seq(), gpt(),
   };
   return kModels;
 }

@@ -43,6 +43,7 @@ void check_one_of(const std::string& value, const std::array<std::string_view, N
 
 constexpr std::uint64_t kLargestSeed = std::numeric_limits<std::int64_t>::max();
 constexpr std::array<std::string_view, 1> kStrategies = {"ddp"};
+constexpr std::array<std::string_view, 1> kBatchNorms = {"local"};
 constexpr std::array<std::string_view, 2> kPrecisions = {"fp32", "fp64"};
 constexpr std::array<std::string_view, 2> kDevices = {"auto", "cpu"};
 constexpr std::array<std::string_view, 3> kLosses = {"cross_entropy", "mse", "mae"};
@@ -130,6 +131,9 @@ void RunConfig::validate() const {
   check_at_least(limit_steps, 0, "--limit-steps");
   validate_batch(*this);
   validate_optimizer(optimizer);
+  check(batch_norm != "sync", "statistics over the pieces of all ranks are not available in this version",
+        "--batch-norm", "use local: the statistics of each micro-batch");
+  check_one_of(batch_norm, kBatchNorms, "--batch-norm");
   check_one_of(precision, kPrecisions, "--precision");
   check(device != "cuda", "training on GPUs is not available in this version", "--device", "use cpu");
   check_one_of(device, kDevices, "--device");

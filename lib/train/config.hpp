@@ -80,11 +80,12 @@ struct RunConfig {
   std::string mesh;                ///< As given, e.g. `data=4`; empty: all ranks along data.
   topology::MeshShape mesh_shape;  ///< What `mesh` means on this many ranks; set by resolve().
   std::string strategy = "ddp";
-  int epochs = 0;                  ///< By model.
-  int limit_steps = 0;             ///< Steps after which the run ends, in all; 0: no limit.
-  std::string precision = "fp32";  ///< `fp32` or `fp64`.
-  std::string device = "auto";     ///< `auto` or `cpu`.
-  int threads = 0;                 ///< Per rank; 0: from the affinity mask.
+  int epochs = 0;                    ///< By model.
+  int limit_steps = 0;               ///< Steps after which the run ends, in all; 0: no limit.
+  std::string batch_norm = "local";  ///< Statistics of each micro-batch.
+  std::string precision = "fp32";    ///< `fp32` or `fp64`.
+  std::string device = "auto";       ///< `auto` or `cpu`.
+  int threads = 0;                   ///< Per rank; 0: from the affinity mask.
   std::uint64_t seed = 1;
   bool dry_run = false;
 

@@ -89,7 +89,7 @@ EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequ
           {.subject = info.name, .advice = "use --split train, validation or test", .code = ExitCode::data});
 
   const auto dtype = config.precision == "fp64" ? at::kDouble : at::kFloat;
-  const Preparation preparation(info, dtype);
+  const Preparation preparation(info, dtype, workload.model->goal());
   auto& group = job.groups().data();
   Evaluation evaluation(*workload.model, preparation,
                         data::Loader(workload.dataset, request.split, {}, workload.read), samples, kBatch,

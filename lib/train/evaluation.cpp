@@ -72,7 +72,7 @@ EvaluationResult Evaluation::run(const OutputSink& sink) {
   for (std::size_t i = 0; i < batches; ++i) {
     const auto& batch = loader_.next();
     const auto inputs = preparation_.inputs(batch);
-    const auto targets = preparation_.targets(batch);
+    const auto targets = targets_of(model_, preparation_, batch, inputs);
     auto flowing = inputs;
     at::Tensor codes;
     for (std::size_t layer = 0; layer < model_.layers().size(); ++layer) {

@@ -54,13 +54,12 @@ at::Tensor augmented(const at::Tensor& images, const data::Batch& batch, const A
 
 }  // namespace
 
-Preparation::Preparation(const data::DatasetInfo& info, at::ScalarType dtype,
+Preparation::Preparation(const data::DatasetInfo& info, at::ScalarType dtype, models::Goal goal,
                          const std::optional<Augmentation>& augmentation)
-    : dtype_(dtype),
-      pairs_(info.task == "translation"),
-      augmentation_(augmentation),
-      mean_(info.mean.begin(), info.mean.end()),
-      deviation_(info.std_dev.begin(), info.std_dev.end()) {
+    : dtype_(dtype), pairs_(info.task == "translation"), augmentation_(augmentation) {
+  if (goal == models::Goal::own_input) return;
+  mean_.assign(info.mean.begin(), info.mean.end());
+  deviation_.assign(info.std_dev.begin(), info.std_dev.end());
   for (auto& value : deviation_) {
     if (value == 0.0F) value = 1.0F;  // a constant channel carries nothing; keep it finite
   }
@@ -93,6 +92,11 @@ models::Tensors Preparation::training_inputs(const data::Batch& batch) const {
 at::Tensor Preparation::targets(const data::Batch& batch) const {
   auto targets = borrowed(batch.targets);
   return targets.is_floating_point() ? targets.to(dtype_) : targets.to(at::kLong);
+}
+
+at::Tensor targets_of(const models::Model& model, const Preparation& preparation, const data::Batch& batch,
+                      const models::Tensors& inputs) {
+  return model.goal() == models::Goal::own_input ? inputs.at(0) : preparation.targets(batch);
 }
 
 }  // namespace dtrain::train

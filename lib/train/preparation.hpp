@@ -7,7 +7,7 @@
 
 #include "data/dataset.hpp"
 #include "data/loader.hpp"
-#include "models/layer.hpp"
+#include "models/model.hpp"
 
 namespace dtrain::train {
 
@@ -22,8 +22,9 @@ struct Augmentation {
 /// numbers the run's precision; ids stay int32.
 class Preparation {
  public:
-  /// `augmentation`: of training batches, whose inputs must be images.
-  Preparation(const data::DatasetInfo& info, at::ScalarType dtype,
+  /// With the goal own_input images become b / 255 only. `augmentation`: of training batches, whose inputs
+  /// must be images.
+  Preparation(const data::DatasetInfo& info, at::ScalarType dtype, models::Goal goal = models::Goal::target,
               const std::optional<Augmentation>& augmentation = std::nullopt);
 
   /// [n, ...] of the run's dtype; of text the ids [n, T], of pairs source [n, S] and target [n, T]. May
@@ -45,5 +46,9 @@ class Preparation {
   std::vector<float> mean_;
   std::vector<float> deviation_;
 };
+
+/// What the model's outputs are compared with: the batch's targets or, where that is its goal, `inputs`.
+at::Tensor targets_of(const models::Model& model, const Preparation& preparation, const data::Batch& batch,
+                      const models::Tensors& inputs);
 
 }  // namespace dtrain::train

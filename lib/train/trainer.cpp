@@ -116,6 +116,7 @@ class Trainer {
   std::unique_ptr<parallel::RowUpdates> rows_;  // before the buckets, which leave its parameter out
   parallel::GradientBuckets buckets_;
   parallel::StepControl control_;
+  parallel::StepStatistics statistics_;
   TrainingStep training_step_;
   data::Loader loader_;
   std::vector<std::int64_t> lengths_;  // of the training samples; empty where all are alike
@@ -140,7 +141,8 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
       clock_(recording.clock),
       log_(log),
       data_group_(job.groups().data()),
-      preparation_(workload.dataset.info(), scalar_type(config), workload.augmentation),
+      preparation_(workload.dataset.info(), scalar_type(config), workload.model->goal(),
+                   workload.augmentation),
       memory_(node_memory(data_group_, *workload.model, config)),
       parameters_(
           *workload.model, memory_.take(parallel::FlatParameters::size_of(*workload.model)),
@@ -155,7 +157,8 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
           memory_.shared() ? parallel::RowUpdates::Copies::one : parallel::RowUpdates::Copies::each)),
       buckets_(parameters_, data_group_, job.groups().queue(), bucket_config(config.comm, memory_)),
       control_(data_group_),
-      training_step_({data_group_, *workload.model, parameters_, buckets_, control_, *optimizer_,
+      statistics_(*workload.model, data_group_),
+      training_step_({data_group_, *workload.model, parameters_, buckets_, control_, statistics_, *optimizer_,
                       preparation_, recording.clock, workload.class_weights, rows_.get()},
                      config.seed, config.optimizer.grad_clip),
       loader_(workload.dataset, "train", loader_options(job), workload.read),
@@ -178,6 +181,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
   } else {
     parallel::broadcast_parameters(data_group_, parameters_.values());
   }
+  parallel::broadcast_buffers(data_group_, *workload.model);
 }
 
 void Trainer::train() {

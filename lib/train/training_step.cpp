@@ -35,8 +35,10 @@ TrainingStep::Piece TrainingStep::next_piece(data::Loader& loader) const {
     batch = &loader.next();
   }
   const ScopedSpan span(parts_.sink, Phase::data, "prepare");
+  auto inputs = parts_.preparation.training_inputs(*batch);
+  auto targets = targets_of(parts_.model, parts_.preparation, *batch, inputs);
   return {static_cast<std::uint32_t>(batch->micro_batch), static_cast<std::int64_t>(batch->samples.size()),
-          parts_.preparation.training_inputs(*batch), parts_.preparation.targets(*batch)};
+          std::move(inputs), std::move(targets)};
 }
 
 void TrainingStep::compute_piece(Piece piece, std::int64_t step, parallel::StepShare& own) {
@@ -83,12 +85,14 @@ void TrainingStep::compute_by_rows(std::int64_t step, int pieces, data::Loader& 
 StepOutcome TrainingStep::run(std::int64_t step, int pieces, data::Loader& loader, double learning_rate) {
   StepOutcome outcome;
   parts_.buckets.begin_step(pieces);
+  parts_.statistics.begin_step();
   if (parts_.rows != nullptr) {
     compute_by_rows(step, pieces, loader, outcome.own);
   } else {
     for (int i = 0; i < pieces; ++i) compute_piece(next_piece(loader), step, outcome.own);
   }
   parts_.buckets.finish();
+  parts_.statistics.exchange();
 
   measure_gradient(outcome.own);
   outcome.total = parts_.control.agree(outcome.own);
@@ -103,6 +107,7 @@ StepOutcome TrainingStep::run(std::int64_t step, int pieces, data::Loader& loade
                           parts_.buckets.update_parts());
     if (parts_.rows != nullptr) parts_.rows->update(scale, learning_rate, step);
   }
+  parts_.statistics.apply();
   if (parts_.buckets.updates_parts()) parts_.group.barrier().wait();  // now all parts are new
   return outcome;
 }

@@ -12,6 +12,7 @@
 #include "parallel/row_updates.hpp"
 #include "parallel/segments.hpp"
 #include "parallel/step_control.hpp"
+#include "parallel/step_statistics.hpp"
 #include "train/preparation.hpp"
 
 namespace dtrain::train {
@@ -33,6 +34,7 @@ class TrainingStep {
     parallel::FlatParameters& parameters;
     parallel::GradientBuckets& buckets;
     parallel::StepControl& control;
+    parallel::StepStatistics& statistics;
     optim::Optimizer& optimizer;
     const Preparation& preparation;
     SpanSink& sink;

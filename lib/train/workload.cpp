@@ -80,6 +80,7 @@ Workload make_workload(const RunConfig& config, const data::NodeTeam& team, h5::
     const auto weights = checkpoint::open_weights(config.model.init_from, library);
     remark = load_weights(*weights, *model, config.model.init_skip, config.model.init_from).text();
   }
+  const bool scored = facts.classes > 0 && model->goal() == models::Goal::target;
   const double flops = 3 * model->forward_flops(info.shape);
   data::ReadOptions read;
   if (config.data.staging == "memory" && !dataset.folder().empty()) {
@@ -101,7 +102,7 @@ Workload make_workload(const RunConfig& config, const data::NodeTeam& team, h5::
           .model = std::move(model),
           .augmentation = augmentation,
           .class_weights = std::move(class_weights),
-          .scoring = facts.classes > 0 ? Scoring::loss_and_accuracy : Scoring::loss_only,
+          .scoring = scored ? Scoring::loss_and_accuracy : Scoring::loss_only,
           .remark = std::move(remark),
           .flops_per_sample = flops};
 }

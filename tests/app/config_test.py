@@ -7,9 +7,9 @@ from program import ProgramTest
 
 BUILT = """model model-option init-from init-skip loss class-weights dataset data-root staging augment mesh strategy
 epochs limit-steps global-batch micro-batches optimizer learning-rate momentum weight-decay schedule
-warmup-steps grad-clip precision device threads comm-backend all-reduce bucket-mb watchdog seed output name
+warmup-steps grad-clip batch-norm precision device threads comm-backend all-reduce bucket-mb watchdog seed output name
 overwrite record-steps trace tensorboard quiet dry-run""".split()
-LATER = """pipeline virtual-stages exit-after batch-norm recompute memory-limit compression balance reproducible
+LATER = """pipeline virtual-stages exit-after recompute memory-limit compression balance reproducible
 checkpoint-every keep resume on-failure spares replicate verify-every inject""".split()
 # A value that is not the default for every option.
 OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "init-from": "a.h5", "init-skip": "fc.*", "loss": "mae",
@@ -17,7 +17,7 @@ OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "init-from": "a.h5
          "staging": "local=/scratch/a,b", "augment": "off", "mesh": "data=2,pipe=1", "strategy": "ddp", "epochs": 7,
          "limit-steps": 9, "global-batch": 48, "micro-batches": 6, "optimizer": "adamw", "learning-rate": 3e-05,
          "momentum": 0.25, "weight-decay": 0.125, "schedule": "wsd", "warmup-steps": 5, "grad-clip": 2.0,
-         "precision": "fp64", "device": "cpu", "threads": 3, "comm-backend": "mpi", "all-reduce": "ring",
+         "batch-norm": "local", "precision": "fp64", "device": "cpu", "threads": 3, "comm-backend": "mpi", "all-reduce": "ring",
          "bucket-mb": 1.5, "watchdog": 20.0, "seed": 9223372036854775807, "output": "out", "name": "mine",
          "overwrite": True, "record-steps": 10, "trace": True, "tensorboard": True, "quiet": True, "dry-run": True}
 

@@ -46,6 +46,9 @@ class UsageTest(ProgramTest):
     def test_unknown_model(self):
         self.refuse(2, ["resnet999", "mlp"], "--model", "resnet999", ranks=2)
 
+    def test_batch_norm_over_all_ranks(self):
+        self.refuse(2, ["--batch-norm", "not available", "use local"], "--batch-norm", "sync", ranks=2)
+
     def test_mistyped_option(self):
         self.refuse(2, ["--lerning-rate", "did you mean --learning-rate?"], "--lerning-rate", "0.1", ranks=2)
 

@@ -1,4 +1,6 @@
 #include <cmath>
+#include <map>
+#include <tuple>
 
 #include "core/error.hpp"
 #include "models/linear.hpp"
@@ -32,24 +34,57 @@ TEST(RegistryTest, RecipesAreThoseOfTheDesign) {
   EXPECT_EQ(cnn.learning_rate, 0.01);
   EXPECT_EQ(cnn.weight_decay, 5e-4);
   EXPECT_EQ(cnn.schedule, "one_cycle");
+  for (const auto& [name, epochs, rate] : {std::tuple{"vgg11", 3, 0.05}, {"resnet18", 5, 0.1}}) {
+    const Recipe& recipe = find_model(name).recipe;
+    EXPECT_EQ(recipe.dataset, "cifar10");
+    EXPECT_EQ(recipe.epochs, epochs);
+    EXPECT_EQ(recipe.optimizer, "sgd");
+    EXPECT_EQ(recipe.learning_rate, rate);
+    EXPECT_EQ(recipe.momentum, 0.9);
+    EXPECT_EQ(recipe.weight_decay, 5e-4);
+    EXPECT_EQ(recipe.schedule, "one_cycle");
+    EXPECT_EQ(recipe.global_batch, 128);
+    EXPECT_TRUE(recipe.augment);
+  }
+  const Recipe& autoencoder = find_model("conv_autoencoder").recipe;
+  EXPECT_EQ(autoencoder.epochs, 10);
+  EXPECT_EQ(autoencoder.optimizer, "adam");
+  EXPECT_EQ(autoencoder.learning_rate, 1e-3);
+  EXPECT_EQ(autoencoder.global_batch, 64);
 }
 
-TEST(InitialisationTest, FollowsSeedAndNameWithinTorchsBounds) {
+TEST(InitialisationTest, FollowsItsDistribution) {
   for (const auto& registration : registry()) {
     if (registration.recipe.dataset != "mnist" && registration.recipe.dataset != "cifar10") continue;
     const auto model = registration.make(images({3, 32, 32}), {});
     model->initialise(7);
     for (const Parameter* parameter : model->parameters()) {
       const at::Tensor values = parameter->value.detach();
-      const double bound = parameter->init.scale;
-      EXPECT_LE(values.abs().max().item<double>(), bound * (1.0 + 1e-6)) << parameter->name;
-      if (values.numel() < 1000) continue;
-      EXPECT_NEAR(values.mean().item<double>(), 0.0, 0.1 * bound) << parameter->name;
-      EXPECT_NEAR(values.std().item<double>(), bound / std::sqrt(3.0), 0.05 * bound) << parameter->name;
+      const double scale = parameter->init.scale;
+      const bool uniform = parameter->init.kind == Initialisation::Kind::uniform;
+      const bool normal = parameter->init.kind == Initialisation::Kind::normal;
+      if (uniform) EXPECT_LE(values.abs().max().item<double>(), scale * (1.0 + 1e-6)) << parameter->name;
+      if (!uniform && !normal) {
+        const double expected = parameter->init.kind == Initialisation::Kind::one ? 1.0 : 0.0;
+        EXPECT_TRUE(at::all(values == expected).item<bool>()) << parameter->name;
+      } else if (values.numel() >= 1000) {
+        const double deviation = normal ? scale : scale / std::sqrt(3.0);
+        EXPECT_NEAR(values.mean().item<double>(), 0.0, 0.1 * scale) << parameter->name;
+        EXPECT_NEAR(values.std().item<double>(), deviation, 0.05 * scale) << parameter->name;
+      }
     }
-    const auto& weight = model->parameters()[0]->value;
-    const double fan_in = static_cast<double>(weight[0].numel());
-    EXPECT_NEAR(model->parameters()[0]->init.scale, 1.0 / std::sqrt(fan_in), 1e-12);
+  }
+}
+
+TEST(InitialisationTest, FirstLayersStartAsTorchsOrTorchvisions) {
+  const std::map<std::string, double> expected = {{"mlp", 1.0 / std::sqrt(3.0 * 32 * 32)},
+                                                  {"cnn", 1.0 / std::sqrt(3.0 * 5 * 5)},
+                                                  {"conv_autoencoder", 1.0 / std::sqrt(3.0 * 4 * 4)},
+                                                  {"vgg11", std::sqrt(2.0 / (64.0 * 3 * 3))},
+                                                  {"resnet18", std::sqrt(2.0 / (64.0 * 3 * 3))}};
+  for (const auto& [name, scale] : expected) {
+    const auto model = find_model(name).make(images({3, 32, 32}), {});
+    EXPECT_NEAR(model->parameters()[0]->init.scale, scale, 1e-12) << name;
   }
 }
 

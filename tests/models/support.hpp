@@ -22,6 +22,7 @@ inline DatasetFacts facts_for(const Registration& model) {
   }
   if (model.recipe.dataset == "tinyshakespeare")
     return {.task = "language_modelling", .sample_shape = {16}, .classes = 0, .vocabulary = 65};
+  if (model.name == "conv_autoencoder") return images({3, 40, 48});  // its sides halve three times
   return images({3, 33, 35});
 }
 

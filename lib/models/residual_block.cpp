@@ -1,0 +1,85 @@
+#include "models/residual_block.hpp"
+
+#include "models/shape.hpp"
+
+namespace dtrain::models {
+
+ResidualBlock::ResidualBlock(const std::string& name, std::int64_t in_channels, std::int64_t out_channels,
+                             std::int64_t stride)
+    : Layer(name), downsamples_(stride != 1 || in_channels != out_channels) {
+  first_ = add_stage(
+      "conv1", "bn1",
+      {.in_channels = in_channels, .out_channels = out_channels, .kernel = 3, .stride = stride, .padding = 1},
+      Slicing::channels_out);
+  second_ = add_stage(
+      "conv2", "bn2",
+      {.in_channels = out_channels, .out_channels = out_channels, .kernel = 3, .stride = 1, .padding = 1},
+      Slicing::channels_in);
+  if (!downsamples_) return;
+  downsample_ = add_stage(
+      "downsample.0", "downsample.1",
+      {.in_channels = in_channels, .out_channels = out_channels, .kernel = 1, .stride = stride, .padding = 0},
+      Slicing::none);
+}
+
+ResidualBlock::Stage ResidualBlock::add_stage(const std::string& conv, const std::string& norm,
+                                              const Conv2d::Geometry& geometry, Slicing slicing) {
+  Stage stage{.geometry = geometry, .weight = parameters_.size(), .norm = {}};
+  add_convolution(name() + "." + conv, geometry,
+                  {.start = Conv2d::Start::kaiming_fan_out,
+                   .bias = Conv2d::Bias::no,
+                   .format = at::MemoryFormat::ChannelsLast,
+                   .slicing = slicing},
+                  parameters_);
+  const bool sliced_alike = slicing == Slicing::channels_out;
+  stage.norm = BatchNorm::add(name() + "." + norm, geometry.out_channels, parameters_, buffers_,
+                              sliced_alike ? Slicing::channels_out : Slicing::none);
+  return stage;
+}
+
+at::Tensor ResidualBlock::run(const Stage& stage, const at::Tensor& input, const at::Tensor& residual,
+                              kernels::Then then, const Context& context) {
+  const at::Tensor result = convolve(input, parameters_[stage.weight], nullptr, stage.geometry);
+  return batch_norm({.input = result, .residual = residual, .then = then}, stage.norm, parameters_, buffers_,
+                    context);
+}
+
+Tensors ResidualBlock::forward(const Tensors& inputs, const Context& context) {
+  using kernels::Then;
+  const at::Tensor& input = inputs.at(0);
+  output_shapes({input.sizes().vec()});
+  const at::Tensor skip = downsamples_ ? run(downsample_, input, {}, Then::nothing, context) : input;
+  const at::Tensor inner = run(first_, input, {}, Then::relu, context);
+  return {run(second_, inner, skip, Then::relu, context)};
+}
+
+std::vector<Shape> ResidualBlock::output_shapes(const std::vector<Shape>& inputs) const {
+  return {convolved_shape(name(), second_.geometry, convolved_shape(name(), first_.geometry, inputs.at(0)))};
+}
+
+Cost ResidualBlock::cost(const std::vector<Shape>& inputs) const {
+  constexpr double kNormOperations = 5.0;
+  const Shape inner = convolved_shape(name(), first_.geometry, inputs.at(0));
+  const double elements = element_count(inner);
+  const auto bytes = static_cast<double>(parameters_[0].value.element_size());
+  Cost total{.flops = elements * (2.0 * kNormOperations + 3.0),  // with two ReLUs and the sum
+             .parameter_bytes = 0.0,
+             .activation_bytes = elements * 3.0 * bytes};  // both normalisations' inputs and the output
+  const auto add = [&](const Stage& stage, const Shape& input) {
+    const Cost one = convolution_cost(stage.geometry, Conv2d::Bias::no, input, parameters_[stage.weight]);
+    total.flops += one.flops;
+    total.parameter_bytes +=
+        one.parameter_bytes + 2.0 * static_cast<double>(stage.geometry.out_channels) * bytes;
+    total.activation_bytes += one.activation_bytes;
+  };
+  add(first_, inputs[0]);
+  add(second_, inner);
+  if (downsamples_) {
+    add(downsample_, inputs[0]);
+    total.flops += elements * kNormOperations;
+    total.activation_bytes += elements * bytes;
+  }
+  return total;
+}
+
+}  // namespace dtrain::models

@@ -1,0 +1,88 @@
+#include "models/resnet18.hpp"
+
+#include <fmt/format.h>
+
+#include "models/average_pool2d.hpp"
+#include "models/batch_norm2d.hpp"
+#include "models/conv2d.hpp"
+#include "models/flatten.hpp"
+#include "models/image_facts.hpp"
+#include "models/linear.hpp"
+#include "models/losses.hpp"
+#include "models/max_pool2d.hpp"
+#include "models/options.hpp"
+#include "models/residual_block.hpp"
+
+namespace dtrain::models {
+namespace {
+
+constexpr std::int64_t kSmallest = 8;  // leaves one pixel after three halvings
+constexpr int kStages = 4;
+
+class ResNet18 final : public Model {
+ public:
+  explicit ResNet18(std::vector<std::unique_ptr<Layer>> layers) : Model("resnet18", std::move(layers)) {}
+  LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
+    return cross_entropy_sums(outputs.at(0), targets);
+  }
+  bool classifies() const override { return true; }
+  LossSums weighted_loss(const Tensors& outputs, const at::Tensor& targets,
+                         const at::Tensor& class_weights) const override {
+    return cross_entropy_sums(outputs.at(0), targets, class_weights);
+  }
+};
+
+using Layers = std::vector<std::unique_ptr<Layer>>;
+
+void add_stem(Layers& layers, std::int64_t channels, std::int64_t width, bool imagenet) {
+  const Conv2d::Geometry small{
+      .in_channels = channels, .out_channels = width, .kernel = 3, .stride = 1, .padding = 1};
+  const Conv2d::Geometry large{
+      .in_channels = channels, .out_channels = width, .kernel = 7, .stride = 2, .padding = 3};
+  layers.push_back(std::make_unique<Conv2d>("conv1", imagenet ? large : small,
+                                            Conv2d::Style{.start = Conv2d::Start::kaiming_fan_out,
+                                                          .bias = Conv2d::Bias::no,
+                                                          .format = at::MemoryFormat::ChannelsLast}));
+  layers.push_back(std::make_unique<BatchNorm2d>("bn1", width, kernels::Then::relu));
+  if (imagenet) layers.push_back(std::make_unique<MaxPool2d>("maxpool", 3, 2, 1));
+}
+
+std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {
+  refuse_unknown("resnet18", options, {"width", "stem"});
+  const std::int64_t width = size_option(options, "width", 64);
+  const std::string stem = choice_option(options, "stem", {"cifar", "imagenet"});
+  require_images("resnet18", facts, kSmallest, Classes::needed);
+  loss_of(facts, "resnet18", {Loss::cross_entropy});
+  Layers layers;
+  add_stem(layers, facts.sample_shape[0], width, stem == "imagenet");
+  std::int64_t channels = width;
+  for (int stage = 1; stage <= kStages; ++stage) {
+    const std::int64_t out = width << (stage - 1);
+    const std::string name = fmt::format("layer{}.", stage);
+    layers.push_back(std::make_unique<ResidualBlock>(name + "0", channels, out, stage == 1 ? 1 : 2));
+    layers.push_back(std::make_unique<ResidualBlock>(name + "1", out, out, 1));
+    channels = out;
+  }
+  layers.push_back(std::make_unique<AveragePool2d>("avgpool", 1));
+  layers.push_back(std::make_unique<Flatten>("flatten"));
+  layers.push_back(std::make_unique<Linear>("fc", channels, facts.classes));
+  return std::make_unique<ResNet18>(std::move(layers));
+}
+
+}  // namespace
+
+Registration resnet18() {
+  return {"resnet18",
+          {.dataset = "cifar10",
+           .epochs = 5,
+           .optimizer = "sgd",
+           .learning_rate = 0.1,
+           .momentum = 0.9,
+           .weight_decay = 5e-4,
+           .schedule = "one_cycle",
+           .global_batch = 128,
+           .augment = true},
+          &make};
+}
+
+}  // namespace dtrain::models

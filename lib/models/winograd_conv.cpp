@@ -1,0 +1,246 @@
+#include "models/winograd_conv.hpp"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/sum.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "kernels/winograd.hpp"
+
+namespace dtrain::models {
+namespace {
+
+constexpr auto kLast = at::MemoryFormat::ChannelsLast;
+constexpr std::int64_t kBlock = 256;     // tiles: large enough for the products, small enough for the caches
+constexpr std::int64_t kFewest = 32;     // channels; below, the transforms cost more than they spare
+constexpr std::int64_t kTileGrain = 16;  // tiles worth a thread
+
+/// Sixteen matrices [rows, columns] in one piece of memory, as the kernels lay them out.
+class Planes {
+ public:
+  Planes(std::int64_t rows, std::int64_t columns, const at::TensorOptions& options) {
+    const auto plane = static_cast<std::int64_t>(
+        kernels::winograd_plane(static_cast<std::size_t>(rows), static_cast<std::size_t>(columns)));
+    memory_ = at::empty({plane * static_cast<std::int64_t>(kernels::kWinogradPlanes)}, options);
+    for (std::size_t i = 0; i < kernels::kWinogradPlanes; ++i) {
+      matrices_.push_back(
+          memory_.as_strided({rows, columns}, {columns, 1}, plane * static_cast<std::int64_t>(i)));
+    }
+  }
+  template <class T>
+  T* data() const {
+    return memory_.data_ptr<T>();
+  }
+  /// Matrix `i`, of its first `rows` rows.
+  at::Tensor matrix(std::size_t i, std::int64_t rows) const {
+    return rows == matrices_[i].size(0) ? matrices_[i] : matrices_[i].narrow(0, 0, rows);
+  }
+  const at::Tensor& matrix(std::size_t i) const { return matrices_[i]; }
+
+ private:
+  at::Tensor memory_;
+  std::vector<at::Tensor> matrices_;
+};
+
+kernels::WinogradImages size_of(const at::Tensor& images) {
+  const auto extent = [&](std::int64_t dim) { return static_cast<std::size_t>(images.size(dim)); };
+  return {extent(0), extent(2), extent(3), extent(1)};
+}
+
+/// A block of consecutive tiles, and calls for parts of it on all threads.
+struct Block {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  std::int64_t capacity = 0;
+  std::int64_t tiles() const { return end - begin; }
+
+  template <class Call>
+  void over_tiles(std::int64_t grain, const Call& call) const {
+    const auto whole = (end - begin + grain - 1) / grain;
+    at::parallel_for(0, whole, 1, [&](std::int64_t first, std::int64_t last) {
+      const auto from = begin + first * grain;
+      const auto to = std::min(end, begin + last * grain);
+      call(kernels::TileRange{static_cast<std::size_t>(from), static_cast<std::size_t>(to),
+                              static_cast<std::size_t>(begin), static_cast<std::size_t>(capacity)});
+    });
+  }
+};
+
+/// Calls `work(block)` for all tiles, `capacity` at a time.
+template <class Work>
+void over_blocks(const kernels::WinogradImages& size, std::int64_t capacity, const Work& work) {
+  const auto tiles = static_cast<std::int64_t>(size.tiles());
+  for (std::int64_t begin = 0; begin < tiles; begin += capacity) {
+    work(Block{begin, std::min(begin + capacity, tiles), capacity});
+  }
+}
+
+std::int64_t per_image(const kernels::WinogradImages& size) {
+  return static_cast<std::int64_t>(size.tile_rows() * size.tile_columns());
+}
+
+/// Whole images, unless one is more than a block.
+std::int64_t block_capacity(const kernels::WinogradImages& size) {
+  const auto images = std::max<std::int64_t>(1, kBlock / std::max<std::int64_t>(1, per_image(size)));
+  const auto wanted = per_image(size) > kBlock ? kBlock : images * per_image(size);
+  return std::max<std::int64_t>(1, std::min(wanted, static_cast<std::int64_t>(size.tiles())));
+}
+
+/// Weights in transformed form: [out, in] per plane.
+template <class T>
+Planes transformed(const at::Tensor& weight) {
+  const at::Tensor dense = weight.detach().contiguous(kLast);
+  Planes u(weight.size(0), weight.size(1), dense.options());
+  kernels::winograd_weight(u.data<T>(), dense.const_data_ptr<T>(), static_cast<std::size_t>(weight.size(0)),
+                           static_cast<std::size_t>(weight.size(1)));
+  return u;
+}
+
+template <class T>
+at::Tensor forward_as(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
+                      const Planes& u) {
+  const auto options = x.options();
+  at::Tensor y = at::empty({x.size(0), weight.size(0), x.size(2), x.size(3)}, options.memory_format(kLast));
+  const auto inputs = size_of(x);
+  const auto outputs = size_of(y);
+  const auto capacity = block_capacity(inputs);
+  const Planes v(capacity, x.size(1), options);
+  const Planes m(capacity, weight.size(0), options);
+  const T* shift = bias.defined() ? bias.const_data_ptr<T>() : nullptr;
+  over_blocks(inputs, capacity, [&](const Block& block) {
+    block.over_tiles(kTileGrain, [&](const kernels::TileRange& tiles) {
+      kernels::winograd_input(v.data<T>(), x.const_data_ptr<T>(), inputs, tiles);
+    });
+    for (std::size_t i = 0; i < kernels::kWinogradPlanes; ++i) {
+      at::Tensor product = m.matrix(i, block.tiles());
+      at::mm_out(product, v.matrix(i, block.tiles()), u.matrix(i).t());
+    }
+    block.over_tiles(kTileGrain, [&](const kernels::TileRange& tiles) {
+      kernels::winograd_output(y.data_ptr<T>(), m.data<T>(), shift, outputs, tiles);
+    });
+  });
+  return y;
+}
+
+/// Where a gradient goes: the parameter's slot, or memory of its own.
+at::Tensor gradient_of(Parameter& parameter) {
+  at::Tensor slot = parameter.take_gradient_slot();
+  if (slot.defined() && slot.is_contiguous(kLast)) return slot;
+  return at::empty(parameter.value.sizes(), parameter.value.options().memory_format(kLast));
+}
+
+struct Gradients {
+  at::Tensor input, weight;
+};
+
+template <class T>
+Gradients backward_as(const at::Tensor& dy, const at::Tensor& x, Parameter& weight, const Planes& u,
+                      bool needs_input) {
+  const auto options = x.options();
+  const auto inputs = size_of(x);
+  const auto outputs = size_of(dy);
+  const auto capacity = block_capacity(inputs);
+  const Planes v(capacity, x.size(1), options);
+  const Planes dm(capacity, dy.size(1), options);
+  const Planes du(dy.size(1), x.size(1), options);
+  Gradients found;
+  if (needs_input) found.input = at::empty(x.sizes(), options.memory_format(kLast)).zero_();
+  over_blocks(inputs, capacity, [&](const Block& block) {
+    block.over_tiles(kTileGrain, [&](const kernels::TileRange& tiles) {
+      kernels::winograd_input(v.data<T>(), x.const_data_ptr<T>(), inputs, tiles);
+      kernels::winograd_output_gradient(dm.data<T>(), dy.const_data_ptr<T>(), outputs, tiles);
+    });
+    for (std::size_t i = 0; i < kernels::kWinogradPlanes; ++i) {
+      at::Tensor sum = du.matrix(i);
+      const at::Tensor rows = v.matrix(i, block.tiles());
+      const at::Tensor gradient = dm.matrix(i, block.tiles());
+      if (block.begin == 0) {
+        at::mm_out(sum, gradient.t(), rows);
+      } else {
+        at::addmm_out(sum, sum, gradient.t(), rows);
+      }
+      // The tiles are used up: their gradient takes their place.
+      at::Tensor product = rows;
+      if (needs_input) at::mm_out(product, gradient, u.matrix(i));
+    }
+    if (!needs_input) return;
+    // Tiles of one image share pixels; where a block is a part of an image one thread takes it.
+    const auto grain = block.tiles() % per_image(inputs) == 0 ? per_image(inputs) : block.tiles();
+    block.over_tiles(grain, [&](const kernels::TileRange& tiles) {
+      kernels::winograd_input_gradient(found.input.data_ptr<T>(), v.data<T>(), inputs, tiles);
+    });
+  });
+  found.weight = gradient_of(weight);
+  if (x.size(0) == 0) {
+    found.weight.zero_();
+  } else {
+    kernels::winograd_weight_gradient(found.weight.data_ptr<T>(), du.data<T>(),
+                                      static_cast<std::size_t>(dy.size(1)),
+                                      static_cast<std::size_t>(x.size(1)));
+  }
+  return found;
+}
+
+/// What the node keeps of its layer besides the saved tensors.
+struct Kept : torch::CustomClassHolder {
+  Parameter* weight = nullptr;
+  Planes transformed;
+  Kept(Parameter* of, Planes planes) : weight(of), transformed(std::move(planes)) {}
+};
+
+class WinogradConv : public torch::autograd::Function<WinogradConv> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
+                            const at::Tensor& weight, const std::optional<at::Tensor>& given,
+                            Parameter* parameter) {
+    const at::Tensor bias = given.value_or(at::Tensor());
+    const bool doubles = input.scalar_type() == at::kDouble;
+    auto kept = c10::make_intrusive<Kept>(parameter,
+                                          doubles ? transformed<double>(weight) : transformed<float>(weight));
+    const at::Tensor y = doubles ? forward_as<double>(input, weight, bias, kept->transformed)
+                                 : forward_as<float>(input, weight, bias, kept->transformed);
+    context->save_for_backward({input});
+    context->saved_data["kept"] = c10::IValue::make_capsule(std::move(kept));
+    context->saved_data["bias"] = bias.defined();
+    return y;
+  }
+
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
+                                               const torch::autograd::tensor_list& gradients) {
+    const at::Tensor dy = gradients[0].contiguous(kLast);
+    const at::Tensor x = context->get_saved_variables()[0];
+    const auto capsule = context->saved_data["kept"].toCapsule();
+    auto& kept = static_cast<Kept&>(*capsule);
+    const bool needs_input = context->needs_input_grad(0);
+    const auto found = dy.scalar_type() == at::kDouble
+                           ? backward_as<double>(dy, x, *kept.weight, kept.transformed, needs_input)
+                           : backward_as<float>(dy, x, *kept.weight, kept.transformed, needs_input);
+    const at::Tensor bias = context->saved_data["bias"].toBool() ? dy.sum({0, 2, 3}) : at::Tensor();
+    return {found.input, found.weight, bias, at::Tensor()};
+  }
+};
+
+}  // namespace
+
+bool fits_winograd(const at::Tensor& input, const at::Tensor& weight, const Conv2d::Geometry& geometry) {
+  const auto type = input.scalar_type();
+  const auto channels = static_cast<std::int64_t>(kernels::kWinogradChannels);
+  return geometry.kernel == 3 && geometry.stride == 1 && geometry.padding == 1 &&
+         std::min(weight.size(0), weight.size(1)) >= kFewest && weight.size(0) % channels == 0 &&
+         weight.size(1) % channels == 0 && input.is_cpu() && (type == at::kFloat || type == at::kDouble) &&
+         weight.scalar_type() == type && weight.is_contiguous(kLast);
+}
+
+at::Tensor winograd_conv(const at::Tensor& input, Parameter& weight, Parameter* bias) {
+  return WinogradConv::apply(input.contiguous(kLast), weight.value,
+                             bias != nullptr ? std::optional(bias->value) : std::nullopt, &weight);
+}
+
+}  // namespace dtrain::models

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "comm/group.hpp"
+#include "models/model.hpp"
+
+namespace dtrain::parallel {
+
+/// The state that a step changes without gradients: BatchNorm's running statistics. Every forward pass adds
+/// to its layer's sums; once per step the sums of all micro-batches of all ranks are brought together, and
+/// every rank applies the same update, so that all hold the same bits however the step was cut.
+class StepStatistics {
+ public:
+  /// Collective over `group`: the model's sums become views of memory that the group shares. The model must
+  /// outlive this object.
+  StepStatistics(models::Model& model, comm::Group& group);
+  ~StepStatistics();
+  StepStatistics(const StepStatistics&) = delete;
+  StepStatistics& operator=(const StepStatistics&) = delete;
+
+  /// Forgets the last step's sums.
+  void begin_step();
+
+  /// Starts adding up over the ranks. Collective; to be called after the step's last forward pass.
+  void exchange();
+
+  /// Waits for the sums and changes the buffers; to be called only once the step is agreed upon. Without a
+  /// call the buffers stay as they were: a step is applied by all or by none.
+  void apply();
+
+ private:
+  comm::Group& group_;
+  std::vector<models::Buffer*> averaged_;  // those with sums, in the model's order
+  std::vector<models::Buffer*> counters_;
+  std::unique_ptr<comm::SharedBuffer> memory_;  // doubles: all sums, then each buffer's weight; may be null
+  double* weights_ = nullptr;
+  std::size_t doubles_ = 0;
+  comm::Handle handle_;
+};
+
+/// Gives every rank the buffers of the group's rank 0 and verifies by hash that all hold the same. Collective
+/// and blocking. Throws Error when a rank differs afterwards.
+void broadcast_buffers(comm::Group& group, models::Model& model);
+
+}  // namespace dtrain::parallel
