@@ -1,7 +1,9 @@
 """Data parallel training equals one rank: the same losses over 20 steps and the same weights at the end, at
 equal micro-batches, on 1, 2, 3 and 4 ranks, with a ragged last batch and micro-batches of uneven size.
 
-Tolerances: fp64 1e-9, fp32 1e-5, relative to the largest value: sums in another order, nothing else.
+Tolerances: fp64 1e-9, fp32 1e-5, relative to the largest value: sums in another order, nothing else. Networks with
+BatchNorm are small here and compared in fp64 only, buffers included: each normalisation divides by what another order
+of sums has moved, and in fp32 twenty steps of a large rate make more of that than 1e-5.
 """
 
 import sys
@@ -25,7 +27,11 @@ SMALL = {
     "nbow": ADAM,
     "seq2seq": [*ADAM, "--model-option", "embedding=16", "--model-option", "hidden=24"],
     "gpt": [*ADAM, "--warmup-steps", 0, "--model-option", "layers=1", "--model-option", "heads=2", "--model-option", "width=16"],
+    "vgg11": ["--model-option", "width=4", "--model-option", "hidden=32"],
+    "resnet18": ["--model-option", "width=4"],
 }
+DOUBLE_ONLY = ("vgg11", "resnet18", "conv_autoencoder")
+BIAS_SCALE = 1e-3  # of a bias that BatchNorm takes out again: its gradient is rounding, so it has no size of its own
 
 
 def losses(results):
@@ -43,7 +49,7 @@ def weights(folder):
     with h5py.File(folder / "checkpoints" / "step-00000020" / "part-00000.h5") as part:
         found = {}
         part["model"].visititems(
-            lambda name, item: found.update({name: item[:]}) if isinstance(item, h5py.Dataset) else None)
+            lambda name, item: found.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
         return found
 
 
@@ -59,22 +65,25 @@ def train(binary, folder, model, precision, ranks):
 
 def main():
     binary = sys.argv[1]
-    for model in sys.argv[2:] or ("mlp", "cnn", "nbow", "seq2seq", "gpt"):
+    for model in sys.argv[2:] or ("mlp", "cnn", *DOUBLE_ONLY, "nbow", "seq2seq", "gpt"):
         for precision, tolerance in (("fp64", 1e-9), ("fp32", 1e-5)):
+            if precision == "fp32" and model in DOUBLE_ONLY:
+                continue
             with tempfile.TemporaryDirectory() as folder:
                 folder = Path(folder)
                 one, epochs_one, order_one, weights_one = train(binary, folder, model, precision, 1)
                 assert len(one) == 20, len(one)
                 assert one[-5:].mean() < 0.9 * one[:5].mean(), f"{model} does not learn: {one}"
-                for ranks in (2, 3, 4):
+                for ranks in (2, 3) if model in DOUBLE_ONLY else (2, 3, 4):
                     many, epochs, order, weights_many = train(binary, folder, model, precision, ranks)
                     loss_gap = np.max(np.abs(many - one)) / np.max(np.abs(one))
-                    weight_gap = max(np.max(np.abs(weights_many[k] - w)) / np.max(np.abs(w)) for k, w in weights_one.items())
+                    assert weights_many.keys() == weights_one.keys()
+                    weight_gap = max(np.max(np.abs(weights_many[k] - w)) / max(np.max(np.abs(w)), BIAS_SCALE)
+                                     for k, w in weights_one.items())
                     validation_gap = np.max(np.abs(epochs["validation_loss"] - epochs_one["validation_loss"]))
                     print(f"{model} {precision} {ranks} ranks: loss {loss_gap:.1e}, weights {weight_gap:.1e}, "
                           f"validation {validation_gap:.1e}")
                     assert loss_gap <= tolerance and weight_gap <= tolerance and validation_gap <= tolerance
-                    assert weights_many.keys() == weights_one.keys()
                     assert order == order_one, "the ranks did not use each sample exactly once"
 
 

@@ -1,0 +1,29 @@
+#!/usr/bin/env bash
+#SBATCH --job-name=resnet18_cifar10
+#SBATCH --nodes=1
+#SBATCH --ntasks=2
+#SBATCH --time=08:00:00
+# The case study: ResNet18 on CIFAR-10 with 128 samples per rank, SGD 0.1 with momentum 0.9 and weight decay 5e-4, crop and
+# flip; 1 rank against 2. Leaves the loss per epoch as a picture and a table with the speed-up in runs/resnet18_cifar10.
+#   jobs/resnet18_cifar10.sh             needs data/fetch.sh cifar10; or sbatch jobs/resnet18_cifar10.sh from the checkout
+#   jobs/resnet18_cifar10.sh --quick     a narrow network on built-in images, about a minute
+# Further options go to dtrain. OUTPUT=FOLDER: another place; DTRAIN=PATH: another binary.
+set -euo pipefail
+top=${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+# shellcheck source=jobs/env.sh
+. "$top/jobs/env.sh"
+
+output=${OUTPUT:-$top/runs/resnet18_cifar10}
+per_rank=128
+what=(--config "$top/jobs/configs/resnet18_cifar10.toml")
+if [[ ${1:-} == --quick ]]; then
+  shift
+  what+=(--dataset synthetic --model-option width=8 --epochs 3)
+  output=$output-quick
+fi
+
+for ranks in 1 2; do
+  mpirun -np "$ranks" "${DTRAIN:-$top/dtrain}" "${what[@]}" --global-batch $((per_rank * ranks)) --threads 1 --output "$output" \
+    --name "$ranks-ranks" --overwrite "$@"
+done
+python3 "$top/perf/training/case_study.py" "$output/1-ranks" "$output/2-ranks" --out "$output"

@@ -1,0 +1,45 @@
+"""The models of images learn their synthetic dataset (ten smooth pictures under noise) within a minute, on 1 and on 2
+ranks, and both come to the same. The networks are narrow, so that seconds do."""
+
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import h5py
+
+from dtrain_run import run
+
+CHANCE = 0.1  # ten classes
+CASES = [  # model, options, the metric of /epochs that the bar is for, the bar
+    ("vgg11", ["--model-option", "width=16", "--model-option", "hidden=128", "--limit-steps", 60],
+     "validation_accuracy", 0.6),
+    ("resnet18", ["--model-option", "width=8", "--limit-steps", 40], "validation_accuracy", 0.6),
+    ("conv_autoencoder", ["--limit-steps", 120], "validation_loss", 0.03),
+]
+LIMIT_S = 60
+
+
+def main():
+    binary = sys.argv[1]
+    for model, options, metric, bar in CASES:
+        reached = []
+        for ranks in (1, 2):
+            with tempfile.TemporaryDirectory() as folder:
+                start = time.monotonic()
+                run(binary, ranks, "--model", model, "--name", "learns", "--epochs", 1, "--micro-batches", 2,
+                    "--threads", 1, "--quiet", *options, cwd=folder, limit_s=LIMIT_S)
+                seconds = time.monotonic() - start
+                with h5py.File(Path(folder) / "runs" / "learns" / "results.h5") as results:
+                    epoch = results["epochs"][-1]
+            value = float(epoch[metric])
+            reached.append(value)
+            print(f"{model} on {ranks} ranks: {metric} {value:.4f} after {seconds:.1f} s", flush=True)
+            assert value >= bar if metric.endswith("accuracy") else value <= bar, (model, ranks, value, bar)
+            if model == "conv_autoencoder":
+                assert epoch["train_accuracy"] != epoch["train_accuracy"], "an autoencoder has no accuracy"
+        assert abs(reached[0] - reached[1]) < 0.05, (model, reached)  # fp32: other sums, not another training
+
+
+if __name__ == "__main__":
+    main()
