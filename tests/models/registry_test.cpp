@@ -63,7 +63,9 @@ TEST(InitialisationTest, FollowsItsDistribution) {
       const double scale = parameter->init.scale;
       const bool uniform = parameter->init.kind == Initialisation::Kind::uniform;
       const bool normal = parameter->init.kind == Initialisation::Kind::normal;
-      if (uniform) EXPECT_LE(values.abs().max().item<double>(), scale * (1.0 + 1e-6)) << parameter->name;
+      if (uniform) {
+        EXPECT_LE(values.abs().max().item<double>(), scale * (1.0 + 1e-6)) << parameter->name;
+      }
       if (!uniform && !normal) {
         const double expected = parameter->init.kind == Initialisation::Kind::one ? 1.0 : 0.0;
         EXPECT_TRUE(at::all(values == expected).item<bool>()) << parameter->name;
