@@ -18,14 +18,15 @@ from matplotlib import pyplot  # noqa: E402  after the choice of a backend that 
 
 def read(folder):
     with h5py.File(folder / "results.h5", "r", locking=False) as file:
-        if file.attrs["status"] != "completed":
-            raise SystemExit(f"{folder}: the run is {file.attrs['status']}, not completed")
-        return {"title": f"{file.attrs['model']} on {file.attrs['dataset']}", "ranks": int(file.attrs["world_size"]),
-                "epochs": file["epochs"][:], "test": file["test"][:], "command": str(file.attrs["command_line"])}
+        facts = {key: value.decode() if isinstance(value, bytes) else value for key, value in file.attrs.items()}
+        if facts["status"] != "completed":
+            raise SystemExit(f"{folder}: the run is {facts['status']}, not completed")
+        return {"title": f"{facts['model']} on {facts['dataset']}", "ranks": int(facts["world_size"]),
+                "epochs": file["epochs"][:], "test": file["test"][:], "command": facts["command_line"]}
 
 
-def seconds_per_epoch(run):
-    return statistics.median(float(value) for value in run["epochs"]["train_time_s"])
+def median(run, column):
+    return statistics.median(float(value) for value in run["epochs"][column])
 
 
 def table(runs):
@@ -35,11 +36,9 @@ def table(runs):
     for run in runs:
         last = run["epochs"][-1]
         test = f"{run['test'][0]['accuracy']:.4f}" if len(run["test"]) else ""
-        samples_per_s = statistics.median(float(value) for value in run["epochs"]["samples_per_s"])
-        speedup = seconds_per_epoch(runs[0]) / seconds_per_epoch(run)
-        lines.append(f"| {run['ranks']} | {seconds_per_epoch(run):.1f} "
-                     f"| {statistics.median(float(value) for value in run['epochs']['validation_time_s']):.1f} "
-                     f"| {samples_per_s:,.1f} | {speedup:.2f} | {last['train_loss']:.4f} "
+        speedup = median(run, "samples_per_s") / median(runs[0], "samples_per_s")
+        lines.append(f"| {run['ranks']} | {median(run, 'train_time_s'):.1f} | {median(run, 'validation_time_s'):.1f} "
+                     f"| {median(run, 'samples_per_s'):,.1f} | {speedup:.2f} | {last['train_loss']:.4f} "
                      f"| {last['validation_loss']:.4f} | {last['validation_accuracy']:.4f} | {test} |")
     return "\n".join(lines)
 
