@@ -25,7 +25,8 @@ TEST(EvaluationTest, AnyLossIsBetterThanNoneAndNoneIsBetterThanNothing) {
 }
 
 TEST(EvaluationTest, MeansComeFromSumsAndNoSamplesGiveNoMeans) {
-  const auto scores = scores_of({.loss = 6, .weight = 4, .correct = 3, .counted = 4}, 4, Scoring::loss_and_accuracy);
+  const auto scores =
+      scores_of({.loss = 6, .weight = 4, .correct = 3, .counted = 4}, 4, Scoring::loss_and_accuracy);
   EXPECT_EQ(scores.loss, 1.5);
   EXPECT_EQ(scores.accuracy, 0.75);
   EXPECT_TRUE(std::isnan(scores_of({.loss = 6, .weight = 4}, 4, Scoring::loss_only).accuracy));
