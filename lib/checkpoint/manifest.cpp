@@ -133,8 +133,20 @@ std::int64_t element_bytes(const std::string& dtype) {
 
 std::string step_folder(std::int64_t step) { return fmt::format("step-{:08}", step); }
 
+std::string manifest_text(const Manifest& manifest) { return to_json(manifest).dump(1) + "\n"; }
+
+Manifest parse_manifest(const std::string& text, const std::string& file) {
+  try {
+    const Json json = Json::parse(text);
+    check_format(json, file);
+    return from_json(json);
+  } catch (const nlohmann::json::exception& error) {
+    throw checkpoint_error(fmt::format("cannot be understood ({})", error.what()), file, kTakeAnother);
+  }
+}
+
 void write_manifest(const std::filesystem::path& folder, const Manifest& manifest) {
-  const std::string text = to_json(manifest).dump(1) + "\n";
+  const std::string text = manifest_text(manifest);
   write_text(folder / "manifest.json", text);
   write_text(folder / "manifest.sha256", sha256_of(text) + "  manifest.json\n");
 }
@@ -151,14 +163,7 @@ Manifest read_manifest(const std::filesystem::path& folder) {
     throw checkpoint_error("is damaged: its SHA-256 is not that of manifest.sha256", file.string(),
                            kTakeAnother);
   }
-  try {
-    const Json json = Json::parse(text);
-    check_format(json, file.string());
-    return from_json(json);
-  } catch (const nlohmann::json::exception& error) {
-    throw checkpoint_error(fmt::format("cannot be understood ({})", error.what()), file.string(),
-                           kTakeAnother);
-  }
+  return parse_manifest(text, file.string());
 }
 
 }  // namespace dtrain::checkpoint

@@ -63,6 +63,11 @@ std::int64_t element_bytes(const std::string& dtype);
 /// `step-00000500`.
 std::string step_folder(std::int64_t step);
 
+/// The manifest as the text of manifest.json, and back. parse_manifest throws Error (exit code 4) naming
+/// `file`.
+std::string manifest_text(const Manifest& manifest);
+Manifest parse_manifest(const std::string& text, const std::string& file);
+
 /// Writes manifest.json and then manifest.sha256 into `folder`, both synced. Throws Error (exit code 4).
 void write_manifest(const std::filesystem::path& folder, const Manifest& manifest);
 

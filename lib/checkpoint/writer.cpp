@@ -1,5 +1,9 @@
 #include "checkpoint/writer.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <iterator>
 #include <system_error>
 
 #include "checkpoint/file_io.hpp"
@@ -11,11 +15,11 @@ namespace dtrain::checkpoint {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kPart = "part-00000.h5";
-
-Manifest describe(const CheckpointInfo& info, std::span<const TensorRef> tensors, const fs::path& part) {
-  Manifest manifest{.info = info, .files = {}, .tensors = {}};
-  manifest.files.push_back({.file = kPart,
+/// What a part adds to the manifest.
+Manifest describe(std::span<const TensorRef> tensors, const fs::path& part) {
+  Manifest manifest;
+  const std::string file = part.filename().string();
+  manifest.files.push_back({.file = file,
                             .bytes = static_cast<std::int64_t>(fs::file_size(part)),
                             .sha256 = sha256_of_file(part)});
   for (const TensorRef& tensor : tensors) {
@@ -23,7 +27,7 @@ Manifest describe(const CheckpointInfo& info, std::span<const TensorRef> tensors
         {.name = tensor.group + "/" + tensor.slice.name,
          .dtype = tensor.dtype,
          .shape = tensor.slice.global_shape,
-         .slices = {{.file = kPart, .offset = tensor.slice.offset, .shape = tensor.slice.extent}}});
+         .slices = {{.file = file, .offset = tensor.slice.offset, .shape = tensor.slice.extent}}});
   }
   return manifest;
 }
@@ -47,28 +51,63 @@ void put_in_place(const fs::path& partial, const fs::path& target) {
 
 }  // namespace
 
+Saving::Saving(const fs::path& checkpoints, std::int64_t step)
+    : target_(checkpoints / step_folder(step)), partial_(target_) {
+  partial_ += ".partial";
+}
+
+void Saving::begin() const {
+  try {
+    fs::remove_all(partial_);
+    fs::create_directories(partial_);
+  } catch (const fs::filesystem_error& error) {
+    fail(error, partial_);
+  }
+}
+
+std::string Saving::write_part(int writer, std::span<const TensorRef> tensors, h5::Library& library) const {
+  const auto part = partial_ / fmt::format("part-{:05}.h5", writer);
+  try {
+    checkpoint::write_part(part, tensors, library);
+    return manifest_text(describe(tensors, part));
+  } catch (const fs::filesystem_error& error) {
+    fail(error, part);
+  }
+}
+
+fs::path Saving::commit(const CheckpointInfo& info, std::span<const std::string> parts) const {
+  Manifest manifest{.info = info, .files = {}, .tensors = {}};
+  for (const std::string& text : parts) {
+    auto part = parse_manifest(text, partial_.string());
+    std::ranges::move(part.files, std::back_inserter(manifest.files));
+    std::ranges::move(part.tensors, std::back_inserter(manifest.tensors));
+  }
+  try {
+    write_manifest(partial_, manifest);
+    sync_folder(partial_);
+    put_in_place(partial_, target_);
+  } catch (const fs::filesystem_error& error) {
+    fail(error, partial_);
+  }
+  return target_;
+}
+
+void Saving::abandon() const noexcept {
+  std::error_code ignored;
+  fs::remove_all(partial_, ignored);
+}
+
 fs::path save(const fs::path& checkpoints, const CheckpointInfo& info, std::span<const TensorRef> tensors,
               h5::Library& library) {
-  const fs::path target = checkpoints / step_folder(info.step);
-  fs::path partial = target;
-  partial += ".partial";
+  const Saving saving(checkpoints, info.step);
   try {
-    fs::remove_all(partial);
-    fs::create_directories(partial);
-    write_part(partial / kPart, tensors, library);
-    write_manifest(partial, describe(info, tensors, partial / kPart));
-    sync_folder(partial);
-    put_in_place(partial, target);
-  } catch (const fs::filesystem_error& error) {
-    std::error_code ignored;
-    fs::remove_all(partial, ignored);
-    fail(error, partial);
+    saving.begin();
+    const std::string part = saving.write_part(0, tensors, library);
+    return saving.commit(info, std::span(&part, 1));
   } catch (...) {
-    std::error_code ignored;
-    fs::remove_all(partial, ignored);
+    saving.abandon();
     throw;
   }
-  return target;
 }
 
 void mark_best(const fs::path& checkpoints, std::int64_t step) {

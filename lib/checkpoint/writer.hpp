@@ -21,10 +21,29 @@ struct TensorRef {
   const void* data = nullptr;
 };
 
-/// Writes `checkpoints`/step-NNNNNNNN: aside as `.partial`, files and folders synced, then renamed, so that a
-/// folder of that name is whole. An older one of the same step is replaced. Called by one rank, not
-/// collective. Returns the folder. Throws Error (exit code 4), after removing what it had written, e.g. when
-/// the disk is full.
+/// A checkpoint that several ranks write, each its own part: aside as `checkpoints`/step-NNNNNNNN.partial,
+/// files and folders synced, then renamed, so that a folder without that ending is whole. In order: begin()
+/// on one rank, write_part() on each writer, commit() on one rank with what the writers returned; who goes on
+/// when is the callers' business. An older checkpoint of the same step is replaced. All throw Error (exit
+/// code 4), e.g. when the disk is full.
+class Saving {
+ public:
+  Saving(const std::filesystem::path& checkpoints, std::int64_t step);
+
+  void begin() const;
+  /// Writes the writer's tensors as part-NNNNN.h5 and returns their entries of the manifest as text.
+  std::string write_part(int writer, std::span<const TensorRef> tensors, h5::Library& library) const;
+  /// Makes the checkpoint whole and returns its folder. `parts`: of all writers.
+  std::filesystem::path commit(const CheckpointInfo& info, std::span<const std::string> parts) const;
+  /// Removes what has been written.
+  void abandon() const noexcept;
+
+ private:
+  std::filesystem::path target_;
+  std::filesystem::path partial_;
+};
+
+/// The same with one writer. Not collective. Removes what it had written when it throws.
 std::filesystem::path save(const std::filesystem::path& checkpoints, const CheckpointInfo& info,
                            std::span<const TensorRef> tensors, h5::Library& library);
 
