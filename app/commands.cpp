@@ -17,6 +17,7 @@ const std::vector<Command>& commands() {
       {"evaluate", "measure a trained model on a split, and keep what it says", evaluate_command},
       {"generate", "let a trained model write or translate", generate_command},
       {"export", "write a checkpoint's weights as .h5 or .safetensors", export_command},
+      {"plan", "draw the schedule of a pipeline and its idle time", plan_command},
       {"topology", "show where each rank runs and its place on the mesh", topology_command},
       {"doctor", "show what dtrain found on this machine", doctor_command},
   };
@@ -42,9 +43,6 @@ Task understand(int argc, const char* const* argv, const Environment& environmen
     if (command.name == name) return command.understand(words, environment);
     names.push_back(command.name);
   }
-  if (is_later_command(name))
-    throw usage_error(fmt::format("{} is not available in this version", name), "",
-                      "see dtrain --help for what is");
   const std::string meant = nearest(name, names);
   throw usage_error("there is no such command", name,
                     meant.empty() ? fmt::format("use one of {}", fmt::join(names, ", "))

@@ -128,7 +128,7 @@ std::vector<Option> declare() {
 
   group = "How the work is split";
   add(
-      "mesh", "AXES", "ranks along each axis, such as data=4", "data=N",
+      "mesh", "AXES", "ranks along each axis, such as data=4,pipe=2", "data=N",
       [](auto& c) -> auto& { return c.mesh; });
   add(
       "strategy", "NAME", "how the copies agree: ddp", "", [](auto& c) -> auto& { return c.strategy; });
@@ -137,11 +137,32 @@ std::vector<Option> declare() {
       [](auto& c) -> auto& { return c.batch.global_batch; });
   add(
       "micro-batches", "M", "pieces that a step is cut into; equal M gives equal results",
-      "one per data rank", [](auto& c) -> auto& { return c.batch.micro_batches; });
+      "one per data rank; with pipe=P 4 P times as many",
+      [](auto& c) -> auto& { return c.batch.micro_batches; });
   // Not written while it is open, so that a file made for any number of ranks can be fed back.
   all.back().toml = [](const RunConfig& c) {
     return c.batch.micro_batches == 0 ? std::string() : write_toml(c.batch.micro_batches);
   };
+
+  add(
+      "pipeline", "NAME", "with pipe=P in the mesh: 1f1b, gpipe, interleaved or layerwise", "",
+      [](auto& c) -> auto& { return c.pipeline.schedule; });
+  add(
+      "virtual-stages", "V", "stages per rank of the interleaved pipeline", "",
+      [](auto& c) -> auto& { return c.pipeline.virtual_stages; });
+  // Not written where it means nothing: a file that is fed back must not be refused.
+  all.back().toml = [](const RunConfig& c) {
+    return c.pipeline.schedule == "interleaved" ? write_toml(c.pipeline.virtual_stages) : std::string();
+  };
+  add(
+      "balance", "none|dynamic", "stages of like FLOPs, or of like measured time", "",
+      [](auto& c) -> auto& { return c.pipeline.balance; });
+  add(
+      "recompute", "none|full|auto", "compute activations again in backward; auto: what the limit asks for",
+      "", [](auto& c) -> auto& { return c.pipeline.recompute; });
+  add(
+      "memory-limit", "SIZE", "what a rank's tensors may take, such as 2GiB", "",
+      [](auto& c) -> auto& { return c.pipeline.memory_limit; });
 
   group = "How it is trained";
   add(

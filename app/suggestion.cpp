@@ -8,14 +8,11 @@
 namespace dtrain::app {
 namespace {
 
-constexpr std::array<std::string_view, 17> kLaterOptions = {
-    "pipeline", "virtual-stages", "exit-after", "recompute", "memory-limit", "compression", "balance",
-    "reproducible", "checkpoint-every", "keep", "resume", "on-failure", "spares", "replicate", "verify-every",
-    "inject",
+constexpr std::array<std::string_view, 12> kLaterOptions = {
+    "exit-after", "compression", "reproducible", "checkpoint-every", "keep", "resume", "on-failure", "spares",
+    "replicate", "verify-every", "inject",
     // of stage and topology
     "benchmark"};
-
-constexpr std::array<std::string_view, 1> kLaterCommands = {"plan"};
 
 /// Letters to insert, remove or replace (Levenshtein 1966), row by row.
 std::size_t edit_distance(std::string_view from, std::string_view to) {
@@ -51,10 +48,6 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 
 bool is_later_option(std::string_view name) {
   return std::find(kLaterOptions.begin(), kLaterOptions.end(), name) != kLaterOptions.end();
-}
-
-bool is_later_command(std::string_view name) {
-  return std::find(kLaterCommands.begin(), kLaterCommands.end(), name) != kLaterCommands.end();
 }
 
 }  // namespace dtrain::app

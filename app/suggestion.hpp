@@ -12,7 +12,4 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
 /// Whether DESIGN has the option `name` (without dashes) but this version does not.
 bool is_later_option(std::string_view name);
 
-/// The same for a command.
-bool is_later_command(std::string_view name);
-
 }  // namespace dtrain::app

@@ -190,7 +190,7 @@ Cost GptMlp::cost(const std::vector<Shape>& inputs) const {
           .activation_bytes = 10.0 * e.tokens * e.width * e.bytes};
 }
 
-GptHead::GptHead(const GptSizes& sizes, const GptEmbedding& embedding)
+GptHead::GptHead(const GptSizes& sizes, GptEmbedding& embedding)
     : Layer("lm_head"), sizes_(sizes), embedding_(embedding) {
   parameters_.push_back(parameter(sizes, "transformer.ln_f.weight", {sizes.width}, kOne));
   parameters_.push_back(parameter(sizes, "transformer.ln_f.bias", {sizes.width}, kZero));

@@ -75,14 +75,15 @@ class GptMlp final : public Layer {
 class GptHead final : public Layer {
  public:
   /// `embedding` must outlive the head.
-  GptHead(const GptSizes& sizes, const GptEmbedding& embedding);
+  GptHead(const GptSizes& sizes, GptEmbedding& embedding);
+  std::vector<Parameter*> borrowed() override { return {&embedding_.parameters()[0]}; }
   Tensors forward(const Tensors& inputs, const Context& context) override;
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
   Cost cost(const std::vector<Shape>& inputs) const override;
 
  private:
   GptSizes sizes_;
-  const GptEmbedding& embedding_;
+  GptEmbedding& embedding_;
 };
 
 }  // namespace dtrain::models

@@ -63,6 +63,8 @@ struct Parameter {
   Slicing slicing = Slicing::none;
   bool by_rows = false;  ///< A step uses few rows, and the layer can hand their gradient to `rows`.
   std::shared_ptr<RowGradients> rows = nullptr;  ///< Set by who takes the gradient by rows; else null.
+  /// How often backward meets it in a micro-batch: a tied weight on a rank that walks its uses apart, twice.
+  int uses = 1;
   /// Where the next gradient may be written instead of into memory of its own; undefined while nowhere.
   at::Tensor gradient_slot = {};
 
@@ -106,6 +108,9 @@ class Layer {
   /// Shapes after this layer for the given input shapes (dim 0 is the batch), without computing.
   virtual std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const = 0;
   virtual Cost cost(const std::vector<Shape>& inputs) const = 0;
+
+  /// Parameters of other layers that this one uses too: tied weights.
+  virtual std::vector<Parameter*> borrowed() { return {}; }
 
   std::vector<Parameter>& parameters() { return parameters_; }
   std::vector<Buffer>& buffers() { return buffers_; }

@@ -29,8 +29,7 @@ class Mlp final : public Model {
     if (classifies()) return {};
     return {{{"validation_r2", "1"}}, kRSquaredSums};
   }
-  std::vector<double> extra_sums(const Tensors& /*inputs*/, const Tensors& outputs,
-                                 const at::Tensor& targets) override {
+  std::vector<double> extra_sums(const Tensors& outputs, const at::Tensor& targets) const override {
     if (classifies()) return {};
     return r_squared_sums(outputs.at(0), targets);
   }

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <map>
 
 #include "core/error.hpp"
@@ -72,7 +73,7 @@ void require_memory(const Model& model) {
 }  // namespace
 
 Model::Model(std::string name, std::vector<std::unique_ptr<Layer>> layers)
-    : name_(std::move(name)), layers_(std::move(layers)) {
+    : name_(std::move(name)), layers_(std::move(layers)), held_(layers_.size(), true) {
   std::map<std::uint32_t, std::string> streams;
   for (const Parameter* parameter : parameters()) {
     const auto [place, added] = streams.emplace(kernels::stream_of(parameter->name), parameter->name);
@@ -84,18 +85,59 @@ Model::Model(std::string name, std::vector<std::unique_ptr<Layer>> layers)
   }
 }
 
+void Model::hold(const std::vector<std::size_t>& layers) {
+  held_.assign(layers_.size(), false);
+  for (const std::size_t layer : layers) held_.at(layer) = true;
+  const auto kept = with_memory();
+  const auto shape_only = [](const at::Tensor& value) {
+    return at::empty_like(value, value.options().device(at::kMeta));
+  };
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (held_[i]) continue;
+    for (Parameter& parameter : layers_[i]->parameters()) {
+      if (std::ranges::find(kept, &parameter) != kept.end()) continue;
+      parameter.value = shape_only(parameter.value).set_requires_grad(true);
+    }
+    for (Buffer& buffer : layers_[i]->buffers()) buffer.value = shape_only(buffer.value);
+  }
+}
+
 std::vector<Parameter*> Model::parameters() {
   std::vector<Parameter*> all;
-  for (auto& layer : layers_) {
-    for (auto& parameter : layer->parameters()) all.push_back(&parameter);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (!held_[i]) continue;
+    for (auto& parameter : layers_[i]->parameters()) all.push_back(&parameter);
+  }
+  return all;
+}
+
+std::vector<Parameter*> Model::with_memory() {
+  auto all = parameters();
+  for (const Borrowed& tied : borrowed()) {
+    if (held_[tied.borrower] && !held_[tied.owner]) all.push_back(tied.parameter);
+  }
+  return all;
+}
+
+std::vector<Model::Borrowed> Model::borrowed() {
+  std::vector<Borrowed> all;
+  for (std::size_t user = 0; user < layers_.size(); ++user) {
+    for (Parameter* parameter : layers_[user]->borrowed()) {
+      for (std::size_t owner = 0; owner < layers_.size(); ++owner) {
+        for (Parameter& own : layers_[owner]->parameters()) {
+          if (&own == parameter) all.push_back({parameter, owner, user});
+        }
+      }
+    }
   }
   return all;
 }
 
 std::vector<Buffer*> Model::buffers() {
   std::vector<Buffer*> all;
-  for (auto& layer : layers_) {
-    for (auto& buffer : layer->buffers()) all.push_back(&buffer);
+  for (std::size_t i = 0; i < layers_.size(); ++i) {
+    if (!held_[i]) continue;
+    for (auto& buffer : layers_[i]->buffers()) all.push_back(&buffer);
   }
   return all;
 }
@@ -130,15 +172,14 @@ LossSums Model::weighted_loss(const Tensors& /*outputs*/, const at::Tensor& /*ta
                     "use none, or another --model");
 }
 
-std::vector<double> Model::extra_sums(const Tensors& /*inputs*/, const Tensors& /*outputs*/,
-                                      const at::Tensor& /*targets*/) {
+std::vector<double> Model::extra_sums(const Tensors& /*outputs*/, const at::Tensor& /*targets*/) const {
   return {};
 }
 
 std::vector<double> Model::extra_values(std::span<const double> /*sums*/) const { return {}; }
 
 void Model::to(at::ScalarType dtype, at::Device device) {
-  for (Parameter* parameter : parameters()) {
+  for (Parameter* parameter : with_memory()) {
     const auto options = at::TensorOptions().dtype(dtype).device(device);
     // Strides stay: channels-last weights are channels-last in any type.
     parameter->value = at::empty_like(parameter->value, options).detach().set_requires_grad(true);
@@ -151,12 +192,12 @@ void Model::to(at::ScalarType dtype, at::Device device) {
 
 void Model::initialise(std::uint64_t seed) {
   const at::NoGradGuard no_grad;
-  for (Parameter* parameter : parameters()) {
+  for (Parameter* parameter : with_memory()) {
     if (!parameter->value.is_meta()) continue;
     require_memory(*this);
     parameter->value = at::empty(parameter->value.sizes()).set_requires_grad(true);
   }
-  for (Parameter* parameter : parameters()) parameter->value.copy_(initial_values(*parameter, seed));
+  for (Parameter* parameter : with_memory()) parameter->value.copy_(initial_values(*parameter, seed));
 }
 
 }  // namespace dtrain::models

@@ -61,9 +61,23 @@ class Model {
   std::vector<std::unique_ptr<Layer>>& layers() { return layers_; }
   const std::vector<std::unique_ptr<Layer>>& layers() const { return layers_; }
 
-  std::vector<Parameter*> parameters();  ///< In the order of the layers.
+  /// Leaves memory to these layers only (indices, ascending), as a stage of a pipeline needs it: the others'
+  /// parameters and buffers become shapes, except those that one of these layers borrows. Layers of which
+  /// nothing is held must not run.
+  void hold(const std::vector<std::size_t>& layers);
+  bool holds(std::size_t layer) const { return held_.at(layer); }
+
+  std::vector<Parameter*> parameters();  ///< Of the layers held, in their order.
   std::vector<Buffer*> buffers();
-  std::int64_t parameter_count() const;
+  std::int64_t parameter_count() const;  ///< Of all layers.
+
+  /// A parameter that a layer uses and another one owns.
+  struct Borrowed {
+    Parameter* parameter = nullptr;
+    std::size_t owner = 0;     ///< Index of the layer that owns it.
+    std::size_t borrower = 0;  ///< Index of the layer that uses it too.
+  };
+  std::vector<Borrowed> borrowed();
 
   /// Shapes of what the first layer takes for `n` samples whose shape is `sample`.
   virtual std::vector<Shape> input_shapes(std::int64_t n, const Shape& sample) const;
@@ -89,10 +103,11 @@ class Model {
 
   /// The model's own columns; none unless it says otherwise.
   virtual ExtraColumns extra_columns() const { return {}; }
-  /// What one validation batch adds to the sums behind them, `outputs` being the last layer's for `inputs`.
-  /// Called without gradients; may run the layers again. Sums add up over batches and ranks.
-  virtual std::vector<double> extra_sums(const Tensors& inputs, const Tensors& outputs,
-                                         const at::Tensor& targets);
+  /// What one validation batch adds to the sums behind them, `outputs` being the last layer's. Called without
+  /// gradients. Sums add up over batches and ranks.
+  virtual std::vector<double> extra_sums(const Tensors& outputs, const at::Tensor& targets) const;
+  /// How the layers run once more for these outputs; nothing: those of the evaluation itself do.
+  virtual std::optional<Feedback> extra_feedback() const { return std::nullopt; }
   /// The columns' values from the sums over the whole split.
   virtual std::vector<double> extra_values(std::span<const double> sums) const;
 
@@ -106,8 +121,11 @@ class Model {
   void initialise(std::uint64_t seed);
 
  private:
+  std::vector<Parameter*> with_memory();  // held, or borrowed by a layer held
+
   std::string name_;
   std::vector<std::unique_ptr<Layer>> layers_;
+  std::vector<bool> held_;
 };
 
 /// The default recipe of a model (DESIGN, models and their default recipes).

@@ -23,12 +23,9 @@ class Seq2Seq final : public Model {
   ExtraColumns extra_columns() const override { return {{{"validation_loss_free_running", "1"}}, 2}; }
 
   /// The same batch with the decoder's own words fed back: loss and tokens.
-  std::vector<double> extra_sums(const Tensors& inputs, const Tensors& /*outputs*/,
-                                 const at::Tensor& targets) override {
-    Tensors flowing = inputs;
-    const Context context{.mode = Mode::evaluation, .feedback = Feedback::own_words};
-    for (auto& layer : layers()) flowing = layer->forward(flowing, context);
-    const LossSums sums = loss(flowing, targets);
+  std::optional<Feedback> extra_feedback() const override { return Feedback::own_words; }
+  std::vector<double> extra_sums(const Tensors& outputs, const at::Tensor& targets) const override {
+    const LossSums sums = loss(outputs, targets);
     return {sums.loss.item<double>(), sums.weight};
   }
   std::vector<double> extra_values(std::span<const double> sums) const override {

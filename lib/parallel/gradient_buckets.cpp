@@ -31,7 +31,11 @@ class GradientBuckets::Hook final : public torch::autograd::PostAccumulateGradHo
 
 GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group, comm::Queue& queue,
                                  BucketConfig config)
-    : parameters_(parameters), group_(group), queue_(queue), config_(config) {
+    : parameters_(parameters),
+      group_(group),
+      queue_(queue),
+      config_(config),
+      charge_(parameters.size() * static_cast<std::int64_t>(c10::elementSize(parameters.dtype()))) {
   const auto element_bytes = static_cast<std::int64_t>(c10::elementSize(parameters.dtype()));
   memory_ = group.allocate(static_cast<std::size_t>(parameters.size() * element_bytes));
   gradients_ =
@@ -65,6 +69,7 @@ void GradientBuckets::make_buckets(std::int64_t bucket_bytes) {
     views_.push_back(FlatParameters::view(gradients_, entry));
   }
   received_.assign(entries_.size(), 0);
+  shares_.assign(entries_.size(), 0);
 }
 
 void GradientBuckets::choose_parts() {
@@ -102,11 +107,10 @@ GradientBuckets::~GradientBuckets() {
   }
 }
 
-void GradientBuckets::begin_step(int backward_passes) {
-  backward_passes_ = backward_passes;
-  backward_pass_ = 0;
+void GradientBuckets::begin_step(int micro_batches) {
+  micro_batches_ = micro_batches;
   next_bucket_ = 0;
-  std::fill(received_.begin(), received_.end(), std::uint8_t{0});
+  std::fill(received_.begin(), received_.end(), 0);
   for (auto& bucket : buckets_) bucket.missing = bucket.parameters;
   // Undefined, not zero: the first gradient is written or copied into place, which spares filling and adding.
   for (std::size_t i = 0; i < views_.size(); ++i) {
@@ -120,7 +124,7 @@ void GradientBuckets::on_gradient(std::size_t i) {
   auto& parameter = *entries_[i].parameter;
   auto& gradient = parameter.value.mutable_grad();
   auto& view = views_[i];
-  if (!received_[i]) {
+  if (received_[i] == 0) {
     const at::NoGradGuard no_grad;
     parameter.gradient_slot.reset();
     if (gradient.data_ptr() == view.data_ptr()) {
@@ -131,15 +135,42 @@ void GradientBuckets::on_gradient(std::size_t i) {
       view.copy_(gradient);
     }
     gradient = view;
-    received_[i] = 1;
   } else if (gradient.data_ptr() != view.data_ptr()) {
     throw Error(
         "a gradient has left its bucket",
         {.subject = parameter.name, .advice = "nothing may replace .grad between two backward passes"});
   }
-  if (backward_pass_ < backward_passes_) return;
+  count(i);
+}
+
+void GradientBuckets::count(std::size_t i) {
+  const int all = micro_batches_ * entries_[i].parameter->uses + shares_[i];
+  require(++received_[i] <= all, "has more gradients in a step than were expected",
+          {.subject = entries_[i].parameter->name, .advice = "its bucket has left without them"});
+  if (received_[i] < all) return;
   --buckets_[bucket_of_[i]].missing;
   issue_ready_buckets();
+}
+
+std::size_t GradientBuckets::entry_of(const models::Parameter* parameter) const {
+  const auto place = std::ranges::find(entries_, parameter, &FlatParameters::Entry::parameter);
+  require(place != entries_.end(), "has no gradient of its own here", {.subject = parameter->name});
+  return static_cast<std::size_t>(place - entries_.begin());
+}
+
+void GradientBuckets::expect_share(const models::Parameter* parameter) { ++shares_[entry_of(parameter)]; }
+
+void GradientBuckets::add_share(const models::Parameter* parameter, const at::Tensor& gradient) {
+  const at::NoGradGuard no_grad;
+  const std::size_t i = entry_of(parameter);
+  if (received_[i] == 0) {
+    views_[i].copy_(gradient);
+    entries_[i].parameter->gradient_slot.reset();
+    entries_[i].parameter->value.mutable_grad() = views_[i];
+  } else {
+    views_[i].add_(gradient);
+  }
+  count(i);
 }
 
 void GradientBuckets::issue_ready_buckets() {
@@ -156,7 +187,7 @@ void GradientBuckets::issue_ready_buckets() {
 void GradientBuckets::finish() {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < views_.size(); ++i) {
-    if (!received_[i]) views_[i].zero_();
+    if (received_[i] == 0) views_[i].zero_();
   }
   for (auto& bucket : buckets_) bucket.missing = 0;
   issue_ready_buckets();

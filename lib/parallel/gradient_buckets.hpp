@@ -8,6 +8,7 @@
 #include "comm/queue.hpp"
 #include "core/slice.hpp"
 #include "parallel/flat_parameters.hpp"
+#include "parallel/memory_meter.hpp"
 
 namespace dtrain::parallel {
 
@@ -36,11 +37,13 @@ class GradientBuckets {
   GradientBuckets(const GradientBuckets&) = delete;
   GradientBuckets& operator=(const GradientBuckets&) = delete;
 
-  /// Forgets the last step's gradients. `backward_passes`: how many this rank will run before finish().
-  void begin_step(int backward_passes);
+  /// Forgets the last step's gradients. `micro_batches`: how many this rank takes back before finish().
+  void begin_step(int micro_batches);
 
-  /// To be called before each backward pass.
-  void begin_backward() { ++backward_pass_; }
+  /// From now on each step's gradient of `parameter` has a share from another rank: its bucket waits for it.
+  void expect_share(const models::Parameter* parameter);
+  /// That share, in the parameter's shape; once per step, before finish().
+  void add_share(const models::Parameter* parameter, const at::Tensor& gradient);
 
   /// Issues what no hook has issued (zeros for parameters without gradient) and waits for every bucket.
   void finish();
@@ -71,6 +74,8 @@ class GradientBuckets {
   void choose_parts();
   comm::Buffer memory_of(const Bucket& bucket) const;
   void on_gradient(std::size_t entry);
+  void count(std::size_t entry);
+  std::size_t entry_of(const models::Parameter* parameter) const;
   void issue_ready_buckets();
 
   FlatParameters& parameters_;
@@ -78,18 +83,19 @@ class GradientBuckets {
   comm::Group& group_;
   comm::Queue& queue_;
   BucketConfig config_;
+  MemoryCharge charge_;
   std::unique_ptr<comm::SharedBuffer> memory_;
   at::Tensor gradients_;
   std::vector<at::Tensor> views_;       // per entry
   std::vector<std::size_t> bucket_of_;  // per entry
-  std::vector<std::uint8_t> received_;  // per entry: has a gradient in this step
+  std::vector<int> shares_;             // per entry: of other ranks, in each step
+  std::vector<int> received_;           // per entry: gradients that have come in this step
   std::vector<Bucket> buckets_;
   bool updates_parts_ = false;
   std::vector<Range> update_parts_;
   std::vector<Range> own_parts_;
   std::size_t next_bucket_ = 0;  // the first one not issued
-  int backward_passes_ = 0;
-  int backward_pass_ = 0;
+  int micro_batches_ = 0;
 };
 
 }  // namespace dtrain::parallel

@@ -22,6 +22,7 @@ NodeMemory::NodeMemory(comm::Group& group, std::int64_t elements, at::ScalarType
     return;
   }
   shared_ = true;
+  charge_ = std::make_unique<MemoryCharge>(static_cast<std::int64_t>(bytes) / group.size());
   fills_ = group.rank() == 0;
   void* const data = common->data();
   whole_ = at::from_blob(

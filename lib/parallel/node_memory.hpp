@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "comm/group.hpp"
+#include "parallel/memory_meter.hpp"
 
 namespace dtrain::parallel {
 
@@ -27,6 +28,7 @@ class NodeMemory {
 
  private:
   at::Tensor whole_;
+  std::unique_ptr<MemoryCharge> charge_;  // this rank's share of what is not LibTorch's
   std::int64_t taken_ = 0;
   bool shared_ = false;
   bool fills_ = true;

@@ -2,6 +2,7 @@
 
 #include <torch/torch.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "core/error.hpp"
@@ -14,55 +15,108 @@ models::Tensors cut_graph(const models::Tensors& tensors) {
   models::Tensors leaves;
   leaves.reserve(tensors.size());
   for (const auto& tensor : tensors) {
-    leaves.push_back(tensor.requires_grad() ? tensor.detach().set_requires_grad(true) : tensor);
+    leaves.push_back(tensor.is_floating_point() ? tensor.detach().set_requires_grad(true) : tensor);
   }
   return leaves;
 }
 
 }  // namespace
 
-SegmentWalk::SegmentWalk(models::Model& model, std::vector<std::size_t> cuts) : model_(model) {
-  begins_.push_back(0);
-  for (const auto cut : cuts) {
-    require(cut > begins_.back() && cut < model.layers().size(),
+Segments repeat_first(Range layers, std::int64_t count) {
+  count = std::min(count, layers.size());
+  Segments segments{.cuts = {}, .repeated = static_cast<std::size_t>(count)};
+  for (std::int64_t i = 1; i <= count && i < layers.size(); ++i)
+    segments.cuts.push_back(static_cast<std::size_t>(layers.begin + i));
+  return segments;
+}
+
+SegmentWalk::SegmentWalk(models::Model& model, Range layers, Segments segments)
+    : model_(model), layers_(layers), repeated_(segments.repeated) {
+  begins_.push_back(static_cast<std::size_t>(layers.begin));
+  for (const auto cut : segments.cuts) {
+    require(cut > begins_.back() && cut < static_cast<std::size_t>(layers.end),
             "a model is cut before a layer it does not have",
-            {.subject = model.name(), .advice = "cuts ascend, from 1 to the number of layers - 1"});
+            {.subject = model.name(), .advice = "cuts ascend, and lie between two layers of the stage"});
     begins_.push_back(cut);
   }
-  kept_.resize(begins_.size());
 }
 
 std::size_t SegmentWalk::end_of(std::size_t segment) const {
-  return segment + 1 < begins_.size() ? begins_[segment + 1] : model_.layers().size();
+  return segment + 1 < begins_.size() ? begins_[segment + 1] : static_cast<std::size_t>(layers_.end);
 }
 
-models::Tensors SegmentWalk::forward(models::Tensors inputs, const models::Context& context) {
+models::Tensors SegmentWalk::run(std::size_t segment, models::Tensors flowing,
+                                 const models::Context& context) const {
+  for (std::size_t layer = begins_[segment]; layer < end_of(segment); ++layer) {
+    flowing = model_.layers()[layer]->forward(flowing, context);
+  }
+  return flowing;
+}
+
+Passed SegmentWalk::forward(models::Tensors inputs, const models::Context& context) const {
+  Passed passed{.context = context, .segments = std::vector<Passed::Segment>(begins_.size())};
   for (std::size_t s = 0; s < begins_.size(); ++s) {
-    kept_[s].inputs = s == 0 ? std::move(inputs) : cut_graph(kept_[s - 1].outputs);
-    auto flowing = kept_[s].inputs;
-    for (std::size_t layer = begins_[s]; layer < end_of(s); ++layer) {
-      flowing = model_.layers()[layer]->forward(flowing, context);
+    auto& [segment_inputs, outputs] = passed.segments[s];
+    if (s > 0) {
+      segment_inputs = cut_graph(passed.segments[s - 1].outputs);
+    } else {
+      segment_inputs = layers_.begin > 0 ? cut_graph(inputs) : std::move(inputs);
     }
-    kept_[s].outputs = std::move(flowing);
+    const at::AutoGradMode mode(s >= repeated_);
+    outputs = run(s, segment_inputs, context);
   }
-  return kept_.back().outputs;
+  // A loss is differentiated with respect to these.
+  if (begins_.size() <= repeated_) passed.segments.back().outputs = cut_graph(passed.outputs());
+  return passed;
 }
 
-void SegmentWalk::backward(const at::Tensor& loss) {
+models::Tensors SegmentWalk::backward(Passed& passed, const at::Tensor& loss) const {
+  const std::size_t last = begins_.size() - 1;
   torch::autograd::backward({loss}, {});
-  for (std::size_t s = begins_.size() - 1; s > 0; --s) {
-    // What segment s received as gradients of its inputs are those of segment s - 1's outputs.
-    std::vector<at::Tensor> outputs;
-    std::vector<at::Tensor> gradients;
-    for (std::size_t i = 0; i < kept_[s].inputs.size(); ++i) {
-      if (!kept_[s].inputs[i].requires_grad() || !kept_[s].inputs[i].grad().defined()) continue;
-      outputs.push_back(kept_[s - 1].outputs[i]);
-      gradients.push_back(kept_[s].inputs[i].grad());
-    }
-    kept_[s] = {};  // its activations are free before the next segment needs memory
-    if (!outputs.empty()) torch::autograd::backward(outputs, gradients);
+  if (last >= repeated_) {
+    auto gradients = input_gradients(passed.segments[last]);
+    return last == 0 ? gradients : walk_back(passed, last - 1, std::move(gradients));
   }
-  kept_.front() = {};
+  models::Tensors gradients;
+  for (const auto& output : passed.outputs()) {
+    gradients.push_back(output.requires_grad() ? output.grad() : at::Tensor());
+  }
+  return walk_back(passed, last, std::move(gradients));
+}
+
+models::Tensors SegmentWalk::backward(Passed& passed, const models::Tensors& output_gradients) const {
+  return walk_back(passed, begins_.size() - 1, output_gradients);
+}
+
+models::Tensors SegmentWalk::walk_back(Passed& passed, std::size_t segment, models::Tensors gradients) const {
+  for (std::size_t s = segment + 1; s-- > 0;) {
+    auto& kept = passed.segments[s];
+    if (s < repeated_) {
+      auto context = passed.context;
+      context.pass = models::Pass::repeated;
+      kept.outputs = run(s, kept.inputs, context);
+    }
+    std::vector<at::Tensor> outputs;
+    std::vector<at::Tensor> given;
+    for (std::size_t i = 0; i < kept.outputs.size(); ++i) {
+      if (!kept.outputs[i].requires_grad() || !gradients.at(i).defined()) continue;
+      outputs.push_back(kept.outputs[i]);
+      given.push_back(gradients[i]);
+    }
+    if (!outputs.empty()) torch::autograd::backward(outputs, given);
+    gradients = input_gradients(kept);
+  }
+  return gradients;
+}
+
+// The segment's activations are free before the next one needs memory.
+models::Tensors SegmentWalk::input_gradients(Passed::Segment& segment) const {
+  models::Tensors gradients;
+  for (const auto& input : segment.inputs) {
+    gradients.push_back(input.requires_grad() ? input.grad() : at::Tensor());
+  }
+  segment = {};
+  return gradients;
 }
 
 }  // namespace dtrain::parallel

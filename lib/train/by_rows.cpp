@@ -18,6 +18,9 @@ std::int64_t tokens_of(const models::EmbeddingBag& table, const models::Shape& s
 const models::Parameter* parameter_by_rows(const RunConfig& config, models::Model& model,
                                            const models::Shape& sample_shape) {
   const auto* table = dynamic_cast<const models::EmbeddingBag*>(model.layers().front().get());
+  // A pipeline's backward passes come when they come; the exchange by rows wants a step's micro-batches
+  // whole.
+  if (config.mesh_shape.pipe > 1) return nullptr;
   if (table == nullptr || !parallel::RowUpdates::supports(optimizer_config(config.optimizer))) return nullptr;
   const models::Parameter& weight = table->parameters().front();
   const auto per_sample = weight.value.size(1) + tokens_of(*table, sample_shape);

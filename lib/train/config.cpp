@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <string_view>
 
 #include "core/error.hpp"
@@ -51,6 +53,10 @@ constexpr std::array<std::string_view, 2> kClassWeights = {"none", "balanced"};
 constexpr std::array<std::string_view, 3> kOptimizers = {"sgd", "adam", "adamw"};
 constexpr std::array<std::string_view, 6> kSchedules = {"constant",  "step",   "cosine",
                                                         "one_cycle", "linear", "wsd"};
+constexpr std::array<std::string_view, 4> kPipelines = {"1f1b", "gpipe", "interleaved", "layerwise"};
+constexpr std::array<std::string_view, 2> kBalances = {"none", "dynamic"};
+constexpr std::array<std::string_view, 3> kRecomputes = {"none", "full", "auto"};
+constexpr int kPiecesPerStage = 4;  // by default: a pipeline is then idle for a fifth of its time or less
 constexpr std::array<std::string_view, 2> kBackends = {"auto", "mpi"};
 constexpr std::array<std::string_view, 5> kAllReduces = {"auto", "mpi", "ring", "tree", "hierarchical"};
 
@@ -65,9 +71,32 @@ void validate_batch(const RunConfig& config) {
                       "--micro-batches",
                       fmt::format("use at most {}, the --global-batch", batch.global_batch));
   }
-  throw usage_error(
-      fmt::format("{} samples cannot feed {} data ranks", batch.global_batch, batch.micro_batches),
-      "--global-batch", fmt::format("use {} or more, or fewer ranks", batch.micro_batches));
+  throw usage_error(fmt::format("{} samples cannot feed {} micro-batches of {}", batch.global_batch,
+                                batch.micro_batches, config.mesh_shape.to_string()),
+                    "--global-batch", fmt::format("use {} or more, or fewer ranks", batch.micro_batches));
+}
+
+void validate_pipeline(const RunConfig& config) {
+  const PipelineConfig& pipeline = config.pipeline;
+  const auto& shape = config.mesh_shape;
+  check_one_of(pipeline.schedule, kPipelines, "--pipeline");
+  check_one_of(pipeline.balance, kBalances, "--balance");
+  check_one_of(pipeline.recompute, kRecomputes, "--recompute");
+  check_at_least(pipeline.virtual_stages, 1, "--virtual-stages");
+  const auto limit = pipeline.memory_limit_bytes();
+  check(pipeline.recompute != "auto" || limit > 0,
+        "auto recomputes as much as a limit asks for, and there is none", "--recompute auto",
+        "add --memory-limit, or use none or full");
+  check(pipeline.schedule == "interleaved" || !config.given.contains("virtual-stages"),
+        fmt::format("the schedule {} has one stage per rank", pipeline.schedule), "--virtual-stages",
+        "use it with --pipeline interleaved");
+  if (shape.pipe == 1 || pipeline.schedule == "layerwise") return;
+  const int owned = config.batch.micro_batches / shape.data;
+  check(owned >= shape.pipe,
+        fmt::format("{} micro-batches for {} data ranks leave {} for a pipeline of {} stages, some of which "
+                    "would never work",
+                    config.batch.micro_batches, shape.data, owned, shape.pipe),
+        "--micro-batches", fmt::format("use {} or more, or --pipeline layerwise", shape.data * shape.pipe));
 }
 
 void validate_optimizer(const OptimizerConfig& optimizer) {
@@ -112,10 +141,27 @@ void validate_staging(const std::string& staging) {
 
 }  // namespace
 
+std::int64_t PipelineConfig::memory_limit_bytes() const {
+  if (memory_limit == "none") return 0;
+  static const std::map<std::string, double> kUnits = {
+      {"", 1.0}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
+  double number = 0;
+  const char* const end = memory_limit.data() + memory_limit.size();
+  const auto [rest, error] = std::from_chars(memory_limit.data(), end, number);
+  const auto unit = kUnits.find(std::string(rest, end));
+  check(
+      error == std::errc() && unit != kUnits.end() && number * (unit == kUnits.end() ? 0 : unit->second) >= 1,
+      fmt::format("\"{}\" is not a size", memory_limit), "--memory-limit",
+      "write one such as 512MiB or 2GiB, or none");
+  return static_cast<std::int64_t>(number * unit->second);
+}
+
 void RunConfig::resolve(int world_size) {
   mesh_shape =
       mesh.empty() ? topology::MeshShape{world_size, 1, 1} : topology::MeshShape::parse(mesh, world_size);
-  if (batch.micro_batches == 0 && !given.contains("micro-batches")) batch.micro_batches = mesh_shape.data;
+  if (batch.micro_batches == 0 && !given.contains("micro-batches")) {
+    batch.micro_batches = mesh_shape.data * (mesh_shape.pipe > 1 ? kPiecesPerStage * mesh_shape.pipe : 1);
+  }
 }
 
 void RunConfig::validate() const {
@@ -125,11 +171,12 @@ void RunConfig::validate() const {
   check(!data.dataset.empty(), "no dataset is named", "--dataset", "name one, such as synthetic");
   validate_staging(data.staging);
   check_one_of(strategy, kStrategies, "--strategy");
-  check(mesh_shape.model_ranks() == 1, "the axes pipe and tensor are not available in this version", "--mesh",
-        fmt::format("use data={}", mesh_shape.size()));
+  check(mesh_shape.tensor == 1, "the axis tensor is not available in this version", "--mesh",
+        fmt::format("use data={},pipe={}", mesh_shape.size() / mesh_shape.pipe, mesh_shape.pipe));
   check_at_least(epochs, 1, "--epochs");
   check_at_least(limit_steps, 0, "--limit-steps");
   validate_batch(*this);
+  validate_pipeline(*this);
   validate_optimizer(optimizer);
   check(batch_norm != "sync", "statistics over the pieces of all ranks are not available in this version",
         "--batch-norm", "use local: the statistics of each micro-batch");

@@ -34,6 +34,24 @@ struct BatchConfig {
   int micro_batches = 0;  ///< Pieces per step, over all ranks; 0 until resolve(): then one per data rank.
 };
 
+/// Samples of a step's largest micro-batch.
+inline int samples_of_largest_piece(const BatchConfig& batch) {
+  const int pieces = batch.micro_batches > 0 ? batch.micro_batches : 1;
+  return (batch.global_batch + pieces - 1) / pieces;
+}
+
+/// How one copy of the model is executed where the mesh has a pipe axis.
+struct PipelineConfig {
+  std::string schedule = "1f1b";      ///< `1f1b`, `gpipe`, `interleaved` or `layerwise`.
+  int virtual_stages = 2;             ///< Stages per rank of interleaved.
+  std::string balance = "none";       ///< `none`: stages of like FLOPs; `dynamic`: of like measured time.
+  std::string recompute = "none";     ///< Layers run again in backward: `none`, `full`, or `auto`.
+  std::string memory_limit = "none";  ///< What a rank's tensors may take, such as `2GiB`.
+
+  /// 0: no limit. Throws Error (exit code 2) when the text is no size.
+  std::int64_t memory_limit_bytes() const;
+};
+
 /// The update. By model where the user gave nothing.
 struct OptimizerConfig {
   std::string name = "adam";  ///< `sgd`, `adam` or `adamw`.
@@ -73,6 +91,7 @@ struct RunConfig {
   ModelConfig model;
   DataConfig data;
   BatchConfig batch;
+  PipelineConfig pipeline;
   OptimizerConfig optimizer;
   CommConfig comm;
   OutputConfig output;
@@ -93,6 +112,9 @@ struct RunConfig {
   std::set<std::string> given;
   std::string text;          ///< The effective configuration as TOML, for records; set by app.
   std::string command_line;  ///< As typed, for records.
+
+  /// Stages that each rank of a pipeline holds.
+  int stages_per_rank() const { return pipeline.schedule == "interleaved" ? pipeline.virtual_stages : 1; }
 
   /// Fills what depends on the number of ranks: mesh_shape and micro_batches.
   /// Throws Error (exit code 2) when the mesh does not fit.

@@ -6,13 +6,14 @@
 #include <algorithm>
 #include <string_view>
 
+#include "train/memory_estimate.hpp"
+
 namespace dtrain::train {
 namespace {
 
 std::vector<models::Shape> largest_piece(const RunConfig& config, const models::Model& model,
                                          const models::Shape& sample_shape) {
-  const auto pieces = config.batch.micro_batches;
-  return model.input_shapes((config.batch.global_batch + pieces - 1) / pieces, sample_shape);
+  return model.input_shapes(samples_of_largest_piece(config.batch), sample_shape);
 }
 
 std::string shape_text(const models::Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
@@ -20,21 +21,6 @@ std::string shape_text(const models::Shape& shape) { return fmt::format("[{}]", 
 std::string mebibytes(double bytes) { return fmt::format("{:.1f} MiB", bytes / (1024.0 * 1024.0)); }
 
 }  // namespace
-
-MemoryEstimate estimate_memory(const RunConfig& config, const models::Model& model,
-                               const models::Shape& sample_shape) {
-  const double element = config.precision == "fp64" ? 8 : 4;
-  const double parameter_bytes = static_cast<double>(model.parameter_count()) * element;
-  MemoryEstimate estimate{.parameters = parameter_bytes,
-                          .gradients = parameter_bytes,
-                          .optimizer = parameter_bytes * optimizer_config(config.optimizer).state_count()};
-  std::vector<models::Shape> shapes = largest_piece(config, model, sample_shape);
-  for (const auto& layer : model.layers()) {
-    estimate.activations += layer->cost(shapes).activation_bytes * element / 4;
-    shapes = layer->output_shapes(shapes);
-  }
-  return estimate;
-}
 
 std::string placement_table(const topology::Cluster& cluster, const topology::Mesh& mesh) {
   std::string text = fmt::format("{:>5}  {:>4}  {:<20}  {:>5}  {:>4}  {:>4}  {:>6}  {}\n", "rank", "node",
@@ -53,21 +39,27 @@ std::string describe(const RunConfig& config, const topology::Cluster& cluster, 
   const auto& sample = workload.dataset.info().shape;
   std::string text = fmt::format("mesh {}\n", mesh.shape().to_string()) + placement_table(cluster, mesh);
 
-  const auto memory = estimate_memory(config, *workload.model, sample);
-  text += fmt::format(
-      "\nmemory of a rank, estimated: {} (parameters {}, gradients {}, optimizer {}, activations {})\n",
-      mebibytes(memory.total()), mebibytes(memory.parameters), mebibytes(memory.gradients),
-      mebibytes(memory.optimizer), mebibytes(memory.activations));
+  text += "\n";
+  for (int pipe = 0; pipe < workload.cuts.ranks; ++pipe) {
+    const auto repeated = repeated_layers(config, *workload.model, workload.cuts, pipe, sample);
+    const auto memory = estimate_memory(config, *workload.model, workload.cuts, pipe, sample, repeated);
+    const auto who = workload.cuts.ranks == 1 ? std::string("a rank") : fmt::format("pipeline rank {}", pipe);
+    text += fmt::format(
+        "memory of {}, estimated: {} (parameters {}, gradients {}, optimizer {}, activations {})\n", who,
+        mebibytes(memory.total()), mebibytes(memory.parameters), mebibytes(memory.gradients),
+        mebibytes(memory.optimizer), mebibytes(memory.activations));
+  }
 
   std::vector<models::Shape> shapes = largest_piece(config, *workload.model, sample);
-  text += fmt::format("\nfirst micro-batch of {} on {}\n{:<20}  {:>20}  {:>10}\n{:<20}  {:>20}\n",
+  text += fmt::format("\nfirst micro-batch of {} on {}\n{:<20}  {:>20}  {:>10}  {:>5}\n{:<20}  {:>20}\n",
                       workload.model->name(), workload.dataset.info().name, "layer", "output", "MFLOP",
-                      "input", shape_text(shapes.front()));
-  for (const auto& layer : workload.model->layers()) {
-    const auto cost = layer->cost(shapes);
-    shapes = layer->output_shapes(shapes);
-    text += fmt::format("{:<20}  {:>20}  {:>10.3f}\n", layer->name(), shape_text(shapes.front()),
-                        cost.flops * 1e-6);
+                      "stage", "input", shape_text(shapes.front()));
+  const auto& layers = workload.model->layers();
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const auto cost = layers[i]->cost(shapes);
+    shapes = layers[i]->output_shapes(shapes);
+    text += fmt::format("{:<20}  {:>20}  {:>10.3f}  {:>5}\n", layers[i]->name(), shape_text(shapes.front()),
+                        cost.flops * 1e-6, workload.cuts.stage_of(i));
   }
   return text;
 }

@@ -9,18 +9,6 @@
 
 namespace dtrain::train {
 
-/// Memory of one rank, estimated from shapes, in bytes.
-struct MemoryEstimate {
-  double parameters = 0;
-  double gradients = 0;
-  double optimizer = 0;
-  double activations = 0;  ///< Of the largest micro-batch.
-  double total() const { return parameters + gradients + optimizer + activations; }
-};
-
-MemoryEstimate estimate_memory(const RunConfig& config, const models::Model& model,
-                               const models::Shape& sample_shape);
-
 /// What `--dry-run` prints: placement, memory estimate, and the shapes of the first micro-batch layer by
 /// layer.
 std::string describe(const RunConfig& config, const topology::Cluster& cluster, const topology::Mesh& mesh,

@@ -15,7 +15,6 @@
 namespace dtrain::train {
 namespace {
 
-constexpr std::int64_t kBatch = 256;  // samples per forward pass
 constexpr std::int64_t kLargestRow = 1 << 20;
 
 /// This rank's rows, batch after batch.
@@ -82,7 +81,7 @@ EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequ
   NullSpanSink sink;
   h5::Library library;
   Job job(config, mpi, sink);
-  auto workload = make_workload(config, job.team(), library);
+  auto workload = make_workload(config, place_of(job), library);
   const auto& info = workload.dataset.info();
   const auto samples = info.samples(request.split);
   require(samples > 0, fmt::format("has no samples in the split {}", request.split),
@@ -91,9 +90,21 @@ EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequ
   const auto dtype = config.precision == "fp64" ? at::kDouble : at::kFloat;
   const Preparation preparation(info, dtype, workload.model->goal());
   auto& group = job.groups().data();
-  Evaluation evaluation(*workload.model, preparation,
-                        data::Loader(workload.dataset, request.split, {}, workload.read), samples, kBatch,
-                        workload.scoring, group);
+  parallel::Pipeline pipeline({.model = *workload.model,
+                               .cuts = workload.cuts,
+                               .pipe = job.groups().pipe(),
+                               .queue = job.groups().queue(),
+                               .sink = sink,
+                               .shapes = workload.sample_shapes});
+  Evaluation evaluation({.model = *workload.model,
+                         .pipeline = pipeline,
+                         .stages_per_rank = workload.cuts.stages() / workload.cuts.ranks,
+                         .preparation = preparation,
+                         .world = job.groups().world(),
+                         .data = group,
+                         .scoring = workload.scoring},
+                        data::Loader(workload.dataset, request.split, {}, workload.read), samples,
+                        evaluation_batch(config, info));
   Collector collector;
   const bool keeps = !request.predictions.empty();
   const auto result = evaluation.run(
@@ -103,12 +114,14 @@ EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequ
     line += fmt::format(", accuracy {:.4f}", result.total.accuracy);
   log.info(line + fmt::format(", {} samples in {:.2f} s", samples, result.time_s));
   if (keeps) {
-    auto predictions = collector.gather(group, samples);
-    predictions.model = config.model.name;
-    predictions.dataset = info.name;
-    predictions.split = request.split;
-    predictions.classes = info.classes;
-    if (job.rank() == 0) record::write_predictions(request.predictions, predictions, library);
+    if (pipeline.is_last()) {
+      auto predictions = collector.gather(group, samples);
+      predictions.model = config.model.name;
+      predictions.dataset = info.name;
+      predictions.split = request.split;
+      predictions.classes = info.classes;
+      if (group.rank() == 0) record::write_predictions(request.predictions, predictions, library);
+    }
     log.info(fmt::format("predictions  {}", request.predictions));
     job.world().barrier();
   }

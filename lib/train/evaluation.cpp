@@ -15,6 +15,9 @@
 namespace dtrain::train {
 namespace {
 
+constexpr std::int64_t kSamples = 256;
+constexpr std::int64_t kTokens = 16384;
+
 /// The sums over all ranks. Collective, unless there are none.
 std::vector<double> summed(std::vector<double> own, comm::Group& group) {
   if (!own.empty()) group.all_reduce(comm::Buffer::of(std::span(own)), comm::ReduceOp::sum).wait();
@@ -41,21 +44,18 @@ Scores scores_of(const parallel::StepShare& sums, std::int64_t samples, Scoring 
 
 bool improves(double loss, double best) { return std::isnan(best) ? !std::isnan(loss) : loss < best; }
 
-Evaluation::Evaluation(models::Model& model, const Preparation& preparation, data::Loader loader,
-                       std::int64_t samples, std::int64_t batch, Scoring scoring, comm::Group& group)
-    : model_(model),
-      preparation_(preparation),
-      loader_(std::move(loader)),
-      samples_(samples),
-      batch_(batch),
-      scoring_(scoring),
-      group_(group),
-      control_(group) {}
+std::int64_t evaluation_batch(const RunConfig& config, const data::DatasetInfo& info) {
+  if (config.pipeline.memory_limit_bytes() > 0)
+    return std::min<std::int64_t>(kSamples, samples_of_largest_piece(config.batch));
+  if (info.task != "language_modelling") return kSamples;
+  return std::clamp<std::int64_t>(kTokens / info.shape.at(0), 1, kSamples);
+}
 
-EvaluationResult Evaluation::run(const OutputSink& sink) {
-  const double start_s = steady_s();
-  const at::NoGradGuard no_grad;
-  const auto mine = part_of(samples_, group_.rank(), group_.size());
+Evaluation::Evaluation(const Parts& parts, data::Loader loader, std::int64_t samples, std::int64_t batch)
+    : parts_(parts), loader_(std::move(loader)), samples_(samples), batch_(batch), control_(parts.world) {}
+
+std::vector<data::PieceRequest> Evaluation::requests() const {
+  const auto mine = part_of(samples_, parts_.data.rank(), parts_.data.size());
   std::vector<data::PieceRequest> requests;
   for (auto first = mine.begin; first < mine.end; first += batch_) {
     data::PieceRequest request{.step = first};
@@ -63,33 +63,73 @@ EvaluationResult Evaluation::run(const OutputSink& sink) {
     std::iota(request.samples.begin(), request.samples.end(), first);
     requests.push_back(std::move(request));
   }
-  const auto batches = requests.size();
-  loader_.start(std::move(requests));
+  return requests;
+}
 
+// Once over this data rank's samples; `take` is called on the last rank of the pipeline.
+void Evaluation::pass(const models::Context& context, bool wants_codes, const Take& take) {
+  auto pieces = requests();
+  std::vector<std::int64_t> samples;
+  for (const auto& piece : pieces) samples.push_back(static_cast<std::int64_t>(piece.samples.size()));
+  auto& pipeline = parts_.pipeline;
+  const bool one_rank = pipeline.is_first() && pipeline.is_last();
+  if (pipeline.is_first() || pipeline.is_last()) loader_.start(std::move(pieces));
+
+  const data::Batch* batch = nullptr;  // that is at the last layer, where the first rank is the last one too
+  models::Tensors inputs;
+  const auto read = [&] {
+    batch = &loader_.next();
+    inputs = parts_.preparation.inputs(*batch);
+  };
+  const parallel::Pipeline::Evaluation work{
+      .context = context,
+      .inputs =
+          [&](int) {
+            read();
+            auto own = inputs;
+            if (!one_rank) {  // may still be on its way when the loader's memory is used again
+              for (auto& input : own) input = input.clone();
+            }
+            return own;
+          },
+      .outputs =
+          [&](int, const models::Tensors& outputs, const at::Tensor& codes) {
+            if (!one_rank) read();
+            const auto targets = targets_of(parts_.model, parts_.preparation, *batch, inputs);
+            take({.batch = *batch, .targets = targets, .outputs = outputs, .codes = codes});
+          },
+      .code_layer = wants_codes ? parts_.model.code_layer() : std::nullopt};
+  const auto schedule = parallel::make_forward_schedule(pipeline.ranks(), parts_.stages_per_rank,
+                                                        static_cast<int>(samples.size()));
+  pipeline.evaluate(schedule, samples, work);
+}
+
+EvaluationResult Evaluation::run(const OutputSink& sink) {
+  const double start_s = steady_s();
+  const at::NoGradGuard no_grad;
+  auto& model = parts_.model;
   parallel::StepShare own;
-  std::vector<double> extra(model_.extra_columns().sums);
-  const models::Context context{.mode = models::Mode::evaluation};
-  for (std::size_t i = 0; i < batches; ++i) {
-    const auto& batch = loader_.next();
-    const auto inputs = preparation_.inputs(batch);
-    const auto targets = targets_of(model_, preparation_, batch, inputs);
-    auto flowing = inputs;
-    at::Tensor codes;
-    for (std::size_t layer = 0; layer < model_.layers().size(); ++layer) {
-      flowing = model_.layers()[layer]->forward(flowing, context);
-      if (sink && layer == model_.code_layer()) codes = flowing.at(0).clone();  // the next may overwrite it
-    }
-    const auto sums = model_.loss(flowing, targets);
-    if (sink) sink({.batch = batch, .targets = targets, .outputs = flowing, .codes = codes});
-    add(own, sums, static_cast<std::int64_t>(batch.samples.size()));
-    if (extra.empty()) continue;
-    const auto added = model_.extra_sums(inputs, flowing, targets);
+  std::vector<double> extra(model.extra_columns().sums);
+  const auto add_extra = [&](const BatchOutputs& batch) {
+    if (extra.empty()) return;
+    const auto added = model.extra_sums(batch.outputs, batch.targets);
     for (std::size_t k = 0; k < extra.size(); ++k) extra[k] += added.at(k);
+  };
+  const auto feedback = model.extra_feedback();
+  models::Context context{.mode = models::Mode::evaluation};
+  pass(context, static_cast<bool>(sink), [&](const BatchOutputs& batch) {
+    add(own, model.loss(batch.outputs, batch.targets), static_cast<std::int64_t>(batch.batch.samples.size()));
+    if (sink) sink(batch);
+    if (!feedback) add_extra(batch);
+  });
+  if (feedback) {
+    context.feedback = *feedback;
+    pass(context, false, add_extra);
   }
   const auto total = control_.agree(own);
-  return {.own = scores_of(own, mine.size(), scoring_),
-          .total = scores_of(total, samples_, scoring_),
-          .extra = model_.extra_values(summed(std::move(extra), group_)),
+  return {.own = scores_of(own, static_cast<std::int64_t>(own.samples), parts_.scoring),
+          .total = scores_of(total, samples_, parts_.scoring),
+          .extra = model.extra_values(summed(std::move(extra), parts_.world)),
           .time_s = steady_s() - start_s};
 }
 

@@ -9,7 +9,9 @@
 #include "data/dataset.hpp"
 #include "data/loader.hpp"
 #include "models/model.hpp"
+#include "parallel/pipeline.hpp"
 #include "parallel/step_control.hpp"
+#include "train/config.hpp"
 #include "train/preparation.hpp"
 
 namespace dtrain::train {
@@ -40,25 +42,38 @@ struct BatchOutputs {
 };
 using OutputSink = std::function<void(const BatchOutputs& outputs)>;
 
-/// The model's loss and accuracy over a split. Rank r takes samples part_of(n, r, ranks): no padding, no
+/// Samples per forward pass of an evaluation: so many that their activations and logits fit beside a training
+/// step's; under a memory limit no more than a micro-batch has.
+std::int64_t evaluation_batch(const RunConfig& config, const data::DatasetInfo& info);
+
+/// The model's loss and accuracy over a split. Data rank r takes samples part_of(n, r, ranks): no padding, no
 /// duplicates, however uneven.
 class Evaluation {
  public:
-  /// `samples`: in the split; `batch`: samples per forward pass.
-  Evaluation(models::Model& model, const Preparation& preparation, data::Loader loader, std::int64_t samples,
-             std::int64_t batch, Scoring scoring, comm::Group& group);
+  struct Parts {
+    models::Model& model;
+    parallel::Pipeline& pipeline;
+    int stages_per_rank = 1;
+    const Preparation& preparation;
+    comm::Group& world;
+    comm::Group& data;
+    Scoring scoring = Scoring::loss_and_accuracy;
+  };
+  /// `samples`: in the split; `batch`: samples per forward pass. Collective over the world.
+  Evaluation(const Parts& parts, data::Loader loader, std::int64_t samples, std::int64_t batch);
 
-  /// Collective over the group. `sink` may be empty.
+  /// Collective over the world. `sink` is called on the last rank of each pipeline; it may be empty.
   EvaluationResult run(const OutputSink& sink = {});
 
  private:
-  models::Model& model_;
-  const Preparation& preparation_;
+  using Take = std::function<void(const BatchOutputs& outputs)>;
+  void pass(const models::Context& context, bool wants_codes, const Take& take);
+  std::vector<data::PieceRequest> requests() const;
+
+  Parts parts_;
   data::Loader loader_;
   std::int64_t samples_;
   std::int64_t batch_;
-  Scoring scoring_;
-  comm::Group& group_;
   parallel::StepControl control_;
 };
 

@@ -46,6 +46,7 @@ class Loading {
   Loading(const checkpoint::Weights& weights, const std::string& skip, const std::string& subject)
       : weights_(weights), skip_(expression(skip)), subject_(subject) {}
 
+  /// A value without memory belongs to another rank: its entry is checked all the same.
   void give(const std::string& name, at::Tensor& value) {
     const auto* entry = weights_.find(name);
     if (skip_ && std::regex_search(name, *skip_)) {
@@ -65,6 +66,7 @@ class Loading {
                              "take weights of this model and dataset (its classes, vocabulary and "
                              "--model-option values), or leave the tensor with --init-skip");
     }
+    if (value.is_meta()) return;
     auto stored = at::empty(entry->shape, at::TensorOptions().dtype(scalar_type(entry->dtype, subject_)));
     weights_.read(*entry, {static_cast<std::byte*>(stored.data_ptr()), stored.nbytes()});
     value.copy_(stored);
@@ -105,8 +107,12 @@ Unmatched load_weights(const checkpoint::Weights& weights, models::Model& model,
                        const std::string& subject) {
   const at::NoGradGuard no_grad;
   Loading loading(weights, skip, subject);
-  for (auto* parameter : model.parameters()) loading.give(parameter->name, parameter->value);
-  for (auto* buffer : model.buffers()) loading.give(buffer->name, buffer->value);
+  for (const auto& layer : model.layers()) {
+    for (auto& parameter : layer->parameters()) loading.give(parameter.name, parameter.value);
+  }
+  for (const auto& layer : model.layers()) {
+    for (auto& buffer : layer->buffers()) loading.give(buffer.name, buffer.value);
+  }
   return loading.finish();
 }
 

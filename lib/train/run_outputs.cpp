@@ -182,10 +182,10 @@ void RunOutputs::warn_of_lost_results() {
 }
 
 void RunOutputs::save_checkpoints(const SavedState& last, const SavedState& best) {
+  const double start_s = steady_s();
+  last.write(checkpoints(), job_, library_);
+  if (best.info().step != last.info().step) best.write(checkpoints(), job_, library_);
   if (job_.rank() == 0) {
-    const double start_s = steady_s();
-    last.write(checkpoints(), library_);
-    if (best.info().step != last.info().step) best.write(checkpoints(), library_);
     checkpoint::mark_best(checkpoints(), best.info().step);
     recorder_.event("checkpoint", fmt::format("steps {} and {} (best) in {:.3f} s", last.info().step,
                                               best.info().step, steady_s() - start_s));

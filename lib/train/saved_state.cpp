@@ -5,10 +5,40 @@
 #include <span>
 #include <utility>
 
-#include "checkpoint/writer.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::train {
+namespace {
+
+/// What a writer has to tell the others: its part of the manifest, or why there is none.
+struct Written {
+  std::string text;
+  bool failed = false;
+};
+
+template <typename Write>
+Written attempt(const Write& write) {
+  try {
+    return {write(), false};
+  } catch (const Error& error) {
+    return {error.what(), true};
+  }
+}
+
+/// The texts of all ranks that have one. Throws Error on all ranks when one failed. Collective.
+std::vector<std::string> agreed(const comm::Communicator& world, const Written& own) {
+  const auto texts = world.all_gather(own.text);
+  const auto failed = world.all_gather(static_cast<std::int64_t>(own.failed));
+  std::vector<std::string> parts;
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    if (failed[rank] != 0) throw Error(texts[rank], {.code = ExitCode::checkpoint});
+    if (!texts[rank].empty()) parts.push_back(texts[rank]);
+  }
+  return parts;
+}
+
+}  // namespace
+
 std::string dtype_name(at::ScalarType type) {
   switch (type) {
     case at::kFloat:
@@ -45,8 +75,7 @@ SavedState::SavedState(const parallel::FlatParameters& parameters, models::Model
   }
 }
 
-std::filesystem::path SavedState::write(const std::filesystem::path& checkpoints,
-                                        h5::Library& library) const {
+std::vector<checkpoint::TensorRef> SavedState::references() const {
   std::vector<checkpoint::TensorRef> references;
   references.reserve(tensors_.size());
   for (const auto& tensor : tensors_) {
@@ -55,7 +84,23 @@ std::filesystem::path SavedState::write(const std::filesystem::path& checkpoints
                           .dtype = dtype_name(tensor.value.scalar_type()),
                           .data = tensor.value.const_data_ptr()});
   }
-  return checkpoint::save(checkpoints, info_, references, library);
+  return references;
+}
+
+void SavedState::write(const std::filesystem::path& checkpoints, Job& job, h5::Library& library) const {
+  const checkpoint::Saving saving(checkpoints, info_.step);
+  const auto where = job.mesh().coordinates(job.rank());
+  const bool first = job.rank() == 0;
+  if (first) saving.begin();
+  job.world().barrier();
+  // A writer that fails says so in place of its part, so that all ranks throw alike.
+  Written written;
+  if (where.data == 0)
+    written = attempt([&] { return saving.write_part(where.pipe, references(), library); });
+  const auto parts = agreed(job.world(), written);
+  if (first) written = attempt([&] { return saving.commit(info_, parts).string(); });
+  if (first && written.failed) saving.abandon();
+  agreed(job.world(), first ? written : Written{});
 }
 
 void SavedState::restore_model(models::Model& model) const {

@@ -6,11 +6,12 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/manifest.hpp"
+#include "checkpoint/writer.hpp"
 #include "h5/library.hpp"
 #include "models/model.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/flat_parameters.hpp"
+#include "train/job.hpp"
 
 namespace dtrain::train {
 
@@ -25,14 +26,16 @@ class SavedState {
 
   const checkpoint::CheckpointInfo& info() const { return info_; }
 
-  /// Writes it, complete, below `checkpoints` and returns its folder. Not collective. Throws Error (exit
-  /// code 4).
-  std::filesystem::path write(const std::filesystem::path& checkpoints, h5::Library& library) const;
+  /// Writes it below `checkpoints`: rank 0 of each stage's data ranks the part of that stage. Collective over
+  /// the job. Throws Error (exit code 4) on all ranks.
+  void write(const std::filesystem::path& checkpoints, Job& job, h5::Library& library) const;
 
   /// Gives the model what this copy has of parameters and buffers.
   void restore_model(models::Model& model) const;
 
  private:
+  std::vector<checkpoint::TensorRef> references() const;
+
   struct Named {
     std::string group;  // model, optimizer/STATE
     std::string name;

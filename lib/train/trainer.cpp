@@ -13,12 +13,14 @@
 #include "core/clock.hpp"
 #include "core/version.hpp"
 #include "data/sampler.hpp"
-#include "data/vocabulary_hash.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/agreement.hpp"
+#include "parallel/memory_meter.hpp"
 #include "parallel/node_memory.hpp"
 #include "parallel/pieces.hpp"
+#include "parallel/pipeline.hpp"
+#include "parallel/tied_parameters.hpp"
 #include "record/run_folder.hpp"
 #include "record/step_clock.hpp"
 #include "train/by_rows.hpp"
@@ -33,15 +35,6 @@
 
 namespace dtrain::train {
 namespace {
-
-constexpr std::int64_t kEvaluationBatch = 256;
-constexpr std::int64_t kEvaluationTokens =
-    16384;  ///< Whose logits and activations fit beside a training step's.
-
-std::int64_t evaluation_batch(const data::DatasetInfo& info) {
-  if (info.task != "language_modelling") return kEvaluationBatch;
-  return std::clamp<std::int64_t>(kEvaluationTokens / info.shape.at(0), 1, kEvaluationBatch);
-}
 
 data::LoaderOptions loader_options(const Job& job) {
   return {.drive = job.has_spare_core() ? data::LoaderOptions::Drive::thread
@@ -63,6 +56,12 @@ parallel::BucketConfig bucket_config(const CommConfig& config, const parallel::N
   return {.bucket_bytes = static_cast<std::int64_t>(config.bucket_mb * 1024 * 1024),
           .algorithm = comm::parse_algorithm(config.all_reduce),
           .update = memory.shared() ? Update::parts : Update::everything};
+}
+
+/// One rank does one micro-batch after the other, whatever the schedule is called.
+parallel::Pipelining pipelining(const RunConfig& config) {
+  return config.mesh_shape.pipe > 1 ? parallel::parse_pipelining(config.pipeline.schedule)
+                                    : parallel::Pipelining::layerwise;
 }
 
 /// One range per parameter that the optimizer is to update as a whole, with the weight decay it gets.
@@ -110,6 +109,7 @@ class Trainer {
 
   comm::Group& data_group_;
   Preparation preparation_;
+  parallel::Pipeline pipeline_;
   parallel::NodeMemory memory_;
   parallel::FlatParameters parameters_;
   std::unique_ptr<optim::Optimizer> optimizer_;
@@ -117,6 +117,7 @@ class Trainer {
   parallel::GradientBuckets buckets_;
   parallel::StepControl control_;
   parallel::StepStatistics statistics_;
+  parallel::TiedParameters tied_;
   TrainingStep training_step_;
   data::Loader loader_;
   std::vector<std::int64_t> lengths_;  // of the training samples; empty where all are alike
@@ -143,6 +144,13 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
       data_group_(job.groups().data()),
       preparation_(workload.dataset.info(), scalar_type(config), workload.model->goal(),
                    workload.augmentation),
+      pipeline_({.model = *workload.model,
+                 .cuts = workload.cuts,
+                 .pipe = job.groups().pipe(),
+                 .queue = job.groups().queue(),
+                 .sink = recording.clock,
+                 .shapes = workload.sample_shapes,
+                 .repeated_layers = workload.repeated_layers}),
       memory_(node_memory(data_group_, *workload.model, config)),
       parameters_(
           *workload.model, memory_.take(parallel::FlatParameters::size_of(*workload.model)),
@@ -156,10 +164,25 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
           config, *workload.model, workload.dataset.info().shape, parameters_, *optimizer_, data_group_,
           memory_.shared() ? parallel::RowUpdates::Copies::one : parallel::RowUpdates::Copies::each)),
       buckets_(parameters_, data_group_, job.groups().queue(), bucket_config(config.comm, memory_)),
-      control_(data_group_),
+      control_(job.groups().world()),
       statistics_(*workload.model, data_group_),
-      training_step_({data_group_, *workload.model, parameters_, buckets_, control_, statistics_, *optimizer_,
-                      preparation_, recording.clock, workload.class_weights, rows_.get()},
+      tied_(*workload.model, workload.cuts, job.groups().pipe(), buckets_),
+      training_step_({.world = job.groups().world(),
+                      .data = data_group_,
+                      .model = *workload.model,
+                      .pipeline = pipeline_,
+                      .pipelining = pipelining(config),
+                      .stages_per_rank = workload.cuts.stages() / workload.cuts.ranks,
+                      .parameters = parameters_,
+                      .buckets = buckets_,
+                      .control = control_,
+                      .statistics = statistics_,
+                      .tied = tied_,
+                      .optimizer = *optimizer_,
+                      .preparation = preparation_,
+                      .sink = recording.clock,
+                      .class_weights = workload.class_weights,
+                      .rows = rows_.get()},
                      config.seed, config.optimizer.grad_clip),
       loader_(workload.dataset, "train", loader_options(job), workload.read),
       lengths_(workload.dataset.source("train", workload.read)->lengths()),
@@ -182,6 +205,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
     parallel::broadcast_parameters(data_group_, parameters_.values());
   }
   parallel::broadcast_buffers(data_group_, *workload.model);
+  tied_.exchange_values();
 }
 
 void Trainer::train() {
@@ -215,10 +239,14 @@ void Trainer::train_epoch() {
   std::erase_if(requests, [](const data::PieceRequest& request) { return request.samples.empty(); });
 
   EpochSums sums;
-  for (const auto& request : requests) sums.sample_hash += data::sample_hash(request.samples);
-  std::vector<int> pieces_of_step(static_cast<std::size_t>(steps), 0);
-  for (const auto& request : requests) ++pieces_of_step[static_cast<std::size_t>(request.step - first_step)];
-  loader_.start(std::move(requests));
+  std::vector<std::vector<StepPiece>> pieces_of_step(static_cast<std::size_t>(steps));
+  for (const auto& request : requests) {
+    pieces_of_step[static_cast<std::size_t>(request.step - first_step)].push_back(
+        {static_cast<std::uint32_t>(request.micro_batch), static_cast<std::int64_t>(request.samples.size())});
+    // A pipeline's samples are counted once, where their loss is.
+    if (pipeline_.is_last()) sums.sample_hash += data::sample_hash(request.samples);
+  }
+  if (pipeline_.is_first() || pipeline_.is_last()) loader_.start(std::move(requests));
 
   clock_.take();  // what happened between the epochs belongs to neither
   const double start_s = steady_s();
@@ -258,9 +286,16 @@ std::optional<EvaluationResult> Trainer::evaluate(const std::string& split) {
   auto place = evaluations_.find(split);
   if (place == evaluations_.end()) {
     data::Loader loader(workload_.dataset, split, loader_options(job_), workload_.read);
+    const Evaluation::Parts parts{.model = *workload_.model,
+                                  .pipeline = pipeline_,
+                                  .stages_per_rank = workload_.cuts.stages() / workload_.cuts.ranks,
+                                  .preparation = preparation_,
+                                  .world = job_.groups().world(),
+                                  .data = data_group_,
+                                  .scoring = workload_.scoring};
     place = evaluations_
-                .try_emplace(split, *workload_.model, preparation_, std::move(loader), samples,
-                             evaluation_batch(workload_.dataset.info()), workload_.scoring, data_group_)
+                .try_emplace(split, parts, std::move(loader), samples,
+                             evaluation_batch(config_, workload_.dataset.info()))
                 .first;
   }
   return place->second.run();
@@ -279,7 +314,7 @@ SavedState Trainer::copy_of_state() {
            .micro_batches = config_.batch.micro_batches,
            .config = config_.text,
            .dtrain_version = std::string(version()),
-           .vocabulary = data::vocabulary_hash(workload_.dataset.info())},
+           .vocabulary = workload_.vocabulary},
           memory_.fills() ? SavedState::Contents::everything : SavedState::Contents::buffers};
 }
 
@@ -295,6 +330,7 @@ void Trainer::save_and_test() {
   outputs_.save_checkpoints(copy_of_state(), *best_);
   best_->restore_model(*workload_.model);
   data_group_.barrier().wait();  // one rank may have restored for all of its node
+  tied_.exchange_values();
   if (const auto test = evaluate("test")) outputs_.test(*test, best_->info());
 }
 
@@ -311,9 +347,11 @@ ExitCode run(const RunConfig& config, comm::MpiEnvironment& mpi, const Log& log)
     trace = std::make_unique<record::TraceWriter>(
         record::trace_part_path(run_folder(config), mpi.world_rank()), mpi.world_rank(), start.steady_ns);
   }
+  parallel::MemoryMeter::process().install();
+  parallel::MemoryMeter::process().limit(config.pipeline.memory_limit_bytes());
   record::StepClock clock(trace.get());
   Job job(config, mpi, clock);
-  auto workload = make_workload(config, job.team(), library);
+  auto workload = make_workload(config, place_of(job), library);
   if (config.dry_run) {
     log.info(describe(config, job.cluster(), job.mesh(), workload));
     return ExitCode::success;

@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "kernels/reduce.hpp"
 #include "optim/schedule.hpp"
+#include "parallel/simulation.hpp"
 #include "train/evaluation.hpp"
 
 namespace dtrain::train {
@@ -26,9 +27,9 @@ kernels::SumOfSquares squares_of(const at::Tensor& values) {
 }  // namespace
 
 TrainingStep::TrainingStep(const Parts& parts, std::uint64_t seed, double grad_clip)
-    : parts_(parts), walk_(parts.model), seed_(seed), grad_clip_(grad_clip) {}
+    : parts_(parts), seed_(seed), grad_clip_(grad_clip) {}
 
-TrainingStep::Piece TrainingStep::next_piece(data::Loader& loader) const {
+TrainingStep::Samples TrainingStep::next_samples(data::Loader& loader) const {
   const data::Batch* batch = nullptr;
   {
     const ScopedSpan span(parts_.sink, Phase::data, "load");
@@ -37,60 +38,95 @@ TrainingStep::Piece TrainingStep::next_piece(data::Loader& loader) const {
   const ScopedSpan span(parts_.sink, Phase::data, "prepare");
   auto inputs = parts_.preparation.training_inputs(*batch);
   auto targets = targets_of(parts_.model, parts_.preparation, *batch, inputs);
-  return {static_cast<std::uint32_t>(batch->micro_batch), static_cast<std::int64_t>(batch->samples.size()),
-          std::move(inputs), std::move(targets)};
-}
-
-void TrainingStep::compute_piece(Piece piece, std::int64_t step, parallel::StepShare& own) {
-  models::LossSums sums;
-  {
-    const ScopedSpan span(parts_.sink, Phase::forward, "forward");
-    const models::Context context{.mode = models::Mode::training,
-                                  .seed = seed_,
-                                  .step = static_cast<std::uint32_t>(step),
-                                  .micro_batch = piece.micro_batch};
-    const auto outputs = walk_.forward(std::move(piece.inputs), context);
-    const auto& weights = parts_.class_weights;
-    sums = weights.defined() ? parts_.model.weighted_loss(outputs, piece.targets, weights)
-                             : parts_.model.loss(outputs, piece.targets);
-    add(own, sums, piece.samples);
-    ++own.micro_batches;
+  const bool one_at_a_time = parts_.pipeline.is_first() && parts_.pipeline.is_last();
+  if (!one_at_a_time) {  // the loader's memory is borrowed until its next batch
+    for (auto& input : inputs) input = input.clone();
+    targets = targets.clone();
   }
-  const ScopedSpan span(parts_.sink, Phase::backward, "backward");
-  parts_.buckets.begin_backward();
-  walk_.backward(sums.loss);
+  return {std::move(inputs), std::move(targets)};
 }
 
-// The rows that the step uses must be current before the first piece: all pieces are read first.
-void TrainingStep::compute_by_rows(std::int64_t step, int pieces, data::Loader& loader,
-                                   parallel::StepShare& own) {
+const parallel::Schedule& TrainingStep::schedule_for(std::size_t micro_batches) {
+  auto place = schedules_.find(micro_batches);
+  if (place == schedules_.end()) {
+    auto schedule = parallel::make_schedule(parts_.pipelining, parts_.pipeline.ranks(),
+                                            parts_.stages_per_rank, static_cast<int>(micro_batches));
+    parallel::simulate(schedule);  // proved to come to its end before it runs
+    place = schedules_.emplace(micro_batches, std::move(schedule)).first;
+  }
+  return place->second;
+}
+
+models::LossSums TrainingStep::loss_of(const models::Tensors& outputs, const at::Tensor& targets) const {
+  const auto& weights = parts_.class_weights;
+  return weights.defined() ? parts_.model.weighted_loss(outputs, targets, weights)
+                           : parts_.model.loss(outputs, targets);
+}
+
+// The rows that the step uses must be current before the first micro-batch: all are read first.
+std::vector<TrainingStep::Samples> TrainingStep::samples_by_rows(std::size_t pieces,
+                                                                 data::Loader& loader) const {
+  std::vector<Samples> all;
+  if (parts_.rows == nullptr) return all;
   const auto& table = dynamic_cast<const models::EmbeddingBag&>(*parts_.model.layers().front());
-  std::vector<Piece> all;
   std::vector<at::Tensor> ids;
-  for (int i = 0; i < pieces; ++i) {
-    all.push_back(next_piece(loader));
+  for (std::size_t i = 0; i < pieces; ++i) {
+    all.push_back(next_samples(loader));
     all.back().inputs = {table.ids_read(all.back().inputs.at(0)).clone()};  // the loader's memory is borrowed
     all.back().targets = all.back().targets.clone();
     ids.push_back(all.back().inputs.front());
   }
-  {
-    const ScopedSpan span(parts_.sink, Phase::optimizer, "make rows current");
-    parts_.rows->begin_step(ids);
-  }
-  for (Piece& piece : all) compute_piece(std::move(piece), step, own);
+  const ScopedSpan span(parts_.sink, Phase::optimizer, "make rows current");
+  parts_.rows->begin_step(ids);
+  return all;
+}
+
+void TrainingStep::compute(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader,
+                           parallel::StepShare& own) {
+  std::vector<std::int64_t> samples;
+  for (const StepPiece& piece : pieces) samples.push_back(piece.samples);
+  auto by_rows = samples_by_rows(pieces.size(), loader);
+  const auto read = [&](int m) {
+    return by_rows.empty() ? next_samples(loader) : std::move(by_rows[static_cast<std::size_t>(m)]);
+  };
+  at::Tensor targets;  // of the micro-batch that came in last, where the first rank is the last one too
+  const bool one_rank = parts_.pipeline.is_first() && parts_.pipeline.is_last();
+  const parallel::Pipeline::Training work{
+      .context =
+          [&](int m) {
+            return models::Context{.mode = models::Mode::training,
+                                   .seed = seed_,
+                                   .step = static_cast<std::uint32_t>(step),
+                                   .micro_batch = pieces[static_cast<std::size_t>(m)].micro_batch};
+          },
+      .inputs =
+          [&](int m) {
+            auto read_now = read(m);
+            targets = std::move(read_now.targets);
+            return std::move(read_now.inputs);
+          },
+      .loss =
+          [&](int m, const models::Tensors& outputs) {
+            if (!one_rank) targets = read(m).targets;
+            const auto sums = loss_of(outputs, targets);
+            add(own, sums, samples[static_cast<std::size_t>(m)]);
+            ++own.micro_batches;
+            return sums.loss;
+          }};
+  parts_.pipeline.train(schedule_for(pieces.size()), samples, work);
+  if (parts_.rows == nullptr) return;
   const ScopedSpan span(parts_.sink, Phase::optimizer, "add rows up");
   parts_.rows->finish();
 }
 
-StepOutcome TrainingStep::run(std::int64_t step, int pieces, data::Loader& loader, double learning_rate) {
+StepOutcome TrainingStep::run(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader,
+                              double learning_rate) {
   StepOutcome outcome;
-  parts_.buckets.begin_step(pieces);
+  parts_.buckets.begin_step(static_cast<int>(pieces.size()));
   parts_.statistics.begin_step();
-  if (parts_.rows != nullptr) {
-    compute_by_rows(step, pieces, loader, outcome.own);
-  } else {
-    for (int i = 0; i < pieces; ++i) compute_piece(next_piece(loader), step, outcome.own);
-  }
+  parts_.tied.begin_step();
+  compute(step, pieces, loader, outcome.own);
+  parts_.tied.exchange_gradients();
   parts_.buckets.finish();
   parts_.statistics.exchange();
 
@@ -108,7 +144,8 @@ StepOutcome TrainingStep::run(std::int64_t step, int pieces, data::Loader& loade
     if (parts_.rows != nullptr) parts_.rows->update(scale, learning_rate, step);
   }
   parts_.statistics.apply();
-  if (parts_.buckets.updates_parts()) parts_.group.barrier().wait();  // now all parts are new
+  if (parts_.buckets.updates_parts()) parts_.data.barrier().wait();  // now all parts are new
+  parts_.tied.exchange_values();
   return outcome;
 }
 
@@ -126,26 +163,41 @@ void TrainingStep::measure_gradient(parallel::StepShare& own) const {
   }
 }
 
-void TrainingStep::report_non_finite(std::int64_t step, const parallel::StepShare& total) const {
-  // The first parameter in which any rank finds one in its parts of the gradient.
-  const auto& entries = parts_.parameters.entries();
-  auto first = static_cast<std::int64_t>(entries.size());
-  if (parts_.rows != nullptr && parts_.rows->squares().non_finite > 0)
-    first -= 1;  // the first layer's is last
-  for (const auto& part : parts_.buckets.own_parts()) {
-    for (std::size_t i = 0; i < entries.size(); ++i) {
-      const auto begin = std::max(part.begin, entries[i].offset);
-      const auto end = std::min(part.end, entries[i].offset + entries[i].count);
-      if (begin >= end ||
-          squares_of(parts_.buckets.gradients().narrow(0, begin, end - begin)).non_finite == 0)
-        continue;
-      first = std::min(first, static_cast<std::int64_t>(i));
+/// Where in the model the last parameter stands in which this rank finds such a number in its parts of the
+/// gradient: the one nearest to the loss. -1: there is none.
+std::int64_t TrainingStep::last_non_finite() const {
+  std::int64_t position = 0;
+  std::int64_t found = -1;
+  for (const auto& layer : parts_.model.layers()) {
+    for (const auto& parameter : layer->parameters()) {
+      if (holds_non_finite(parameter)) found = position;
+      ++position;
     }
   }
-  parts_.group.all_reduce(comm::Buffer::of(std::span(&first, 1)), comm::ReduceOp::min).wait();
+  return found;
+}
+
+bool TrainingStep::holds_non_finite(const models::Parameter& parameter) const {
+  if (parameter.rows != nullptr) return parts_.rows->squares().non_finite > 0;
+  const auto& entries = parts_.parameters.entries();
+  const auto entry = std::ranges::find(entries, &parameter, &parallel::FlatParameters::Entry::parameter);
+  if (entry == entries.end()) return false;
+  return std::ranges::any_of(parts_.buckets.own_parts(), [&](const Range& part) {
+    const auto begin = std::max(part.begin, entry->offset);
+    const auto end = std::min(part.end, entry->offset + entry->count);
+    return begin < end && squares_of(parts_.buckets.gradients().narrow(0, begin, end - begin)).non_finite > 0;
+  });
+}
+
+void TrainingStep::report_non_finite(std::int64_t step, const parallel::StepShare& total) const {
+  auto last = last_non_finite();
+  parts_.world.all_reduce(comm::Buffer::of(std::span(&last, 1)), comm::ReduceOp::max).wait();
   std::string subject = fmt::format("step {}", step);
-  if (first < static_cast<std::int64_t>(entries.size())) {
-    subject += ", " + entries[static_cast<std::size_t>(first)].parameter->name;
+  std::int64_t position = 0;
+  for (const auto& layer : parts_.model.layers()) {
+    for (const auto& parameter : layer->parameters()) {
+      if (position++ == last) subject += ", " + parameter.name;
+    }
   }
   throw Error(
       total.non_finite > 0 ? "the gradient is not finite" : "the loss is not finite",

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
+#include <vector>
 
 #include "comm/group.hpp"
 #include "core/span_sink.hpp"
@@ -9,10 +11,11 @@
 #include "models/model.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/gradient_buckets.hpp"
+#include "parallel/pipeline.hpp"
 #include "parallel/row_updates.hpp"
-#include "parallel/segments.hpp"
 #include "parallel/step_control.hpp"
 #include "parallel/step_statistics.hpp"
+#include "parallel/tied_parameters.hpp"
 #include "train/preparation.hpp"
 
 namespace dtrain::train {
@@ -24,17 +27,28 @@ struct StepOutcome {
   double gradient_norm = 0;   ///< Of the mean gradient, before clipping.
 };
 
-/// One optimizer update: this rank's micro-batches forward and back, the gradients summed over the ranks
-/// while backward runs, the control message, and then, on all ranks or on none, the update.
+/// One of the micro-batches that a pipeline of ranks computes in a step.
+struct StepPiece {
+  std::uint32_t micro_batch = 0;  ///< Index within the step, over all data ranks.
+  std::int64_t samples = 0;       ///< At least 1.
+};
+
+/// One optimizer update: this rank's share of its micro-batches forward and back, the gradients summed over
+/// the data ranks while backward runs, the control message, and then, on all ranks or on none, the update.
 class TrainingStep {
  public:
   struct Parts {
-    comm::Group& group;  ///< The ranks whose gradients are summed.
+    comm::Group& world;  ///< All ranks: they agree on the step.
+    comm::Group& data;   ///< Those whose gradients are summed.
     models::Model& model;
+    parallel::Pipeline& pipeline;
+    parallel::Pipelining pipelining = parallel::Pipelining::layerwise;
+    int stages_per_rank = 1;
     parallel::FlatParameters& parameters;
     parallel::GradientBuckets& buckets;
     parallel::StepControl& control;
     parallel::StepStatistics& statistics;
+    parallel::TiedParameters& tied;
     optim::Optimizer& optimizer;
     const Preparation& preparation;
     SpanSink& sink;
@@ -44,26 +58,31 @@ class TrainingStep {
   /// `grad_clip`: largest norm of the whole mean gradient; 0: no limit.
   TrainingStep(const Parts& parts, std::uint64_t seed, double grad_clip);
 
-  /// Takes `pieces` batches from `loader`. `step` counts from 1. Collective.
+  /// Takes the batches of `pieces` from `loader` on the ranks that need them: the first and the last of a
+  /// pipeline. `step` counts from 1. Collective.
   /// Throws Error when the loss or a gradient is not finite; no rank has updated then.
-  StepOutcome run(std::int64_t step, int pieces, data::Loader& loader, double learning_rate);
+  StepOutcome run(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader,
+                  double learning_rate);
 
  private:
   /// A micro-batch as the model takes it.
-  struct Piece {
-    std::uint32_t micro_batch = 0;
-    std::int64_t samples = 0;
+  struct Samples {
     models::Tensors inputs;
     at::Tensor targets;
   };
-  Piece next_piece(data::Loader& loader) const;
-  void compute_piece(Piece piece, std::int64_t step, parallel::StepShare& own);
-  void compute_by_rows(std::int64_t step, int pieces, data::Loader& loader, parallel::StepShare& own);
+  Samples next_samples(data::Loader& loader) const;
+  const parallel::Schedule& schedule_for(std::size_t micro_batches);
+  void compute(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader,
+               parallel::StepShare& own);
+  models::LossSums loss_of(const models::Tensors& outputs, const at::Tensor& targets) const;
+  std::vector<Samples> samples_by_rows(std::size_t pieces, data::Loader& loader) const;
   void measure_gradient(parallel::StepShare& own) const;
   [[noreturn]] void report_non_finite(std::int64_t step, const parallel::StepShare& total) const;
+  std::int64_t last_non_finite() const;
+  bool holds_non_finite(const models::Parameter& parameter) const;
 
   Parts parts_;
-  parallel::SegmentWalk walk_;
+  std::map<std::size_t, parallel::Schedule> schedules_;  // by number of micro-batches
   std::uint64_t seed_;
   double grad_clip_;
 };

@@ -1,15 +1,20 @@
 #include "train/workload.hpp"
 
+#include <span>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "checkpoint/weights.hpp"
 #include "core/error.hpp"
 #include "data/sampler.hpp"
 #include "data/staging.hpp"
 #include "data/synthetic.hpp"
+#include "data/vocabulary_hash.hpp"
+#include "parallel/layer_times.hpp"
 #include "train/class_weights.hpp"
 #include "train/initial_weights.hpp"
+#include "train/memory_estimate.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -55,9 +60,39 @@ std::optional<Augmentation> augmentation_of(const RunConfig& config, const data:
                       .steps_per_epoch = data::epoch_steps(info.samples("train"), config.batch.global_batch)};
 }
 
+/// Seconds per layer as rank 0 measures them; `model` gets weights to run with.
+std::vector<double> measured_costs(const RunConfig& config, models::Model& model,
+                                   const std::vector<models::Shape>& inputs, bool ids,
+                                   const comm::Communicator& world) {
+  std::vector<double> costs(model.layers().size());
+  if (world.rank() == 0) {
+    model.initialise(config.seed);
+    costs = parallel::measure_layers(model, inputs, ids);
+  }
+  world.broadcast_bytes(std::as_writable_bytes(std::span(costs)), 0);
+  return costs;
+}
+
+parallel::StageCuts cut_model(const RunConfig& config, models::Model& model, const data::DatasetInfo& info,
+                              const comm::Communicator* world) {
+  const int pipe = config.mesh_shape.pipe;
+  const int stages = pipe > 1 ? config.stages_per_rank() : 1;
+  const auto inputs = model.input_shapes(samples_of_largest_piece(config.batch), info.shape);
+  auto costs = parallel::flops_of_layers(model, inputs);
+  const auto cuts = parallel::cut_stages(costs, pipe, stages, model.name());  // refuses before it measures
+  if (pipe == 1 || config.pipeline.balance == "none" || config.dry_run || world == nullptr) return cuts;
+  costs = measured_costs(config, model, inputs, info.tokenizer.has_value(), *world);
+  return parallel::cut_stages(costs, pipe, stages, model.name());
+}
+
 }  // namespace
 
-Workload make_workload(const RunConfig& config, const data::NodeTeam& team, h5::Library& library) {
+WorkloadPlace place_of(Job& job) {
+  return {.team = job.team(), .pipe_index = job.mesh().coordinates(job.rank()).pipe, .world = &job.world()};
+}
+
+Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::Library& library) {
+  const auto& team = place.team;
   auto dataset = open_dataset(config, team, library);
   const auto& info = dataset.info();
   models::DatasetFacts facts{.task = info.task,
@@ -72,6 +107,9 @@ Workload make_workload(const RunConfig& config, const data::NodeTeam& team, h5::
       dataset.has_split("train"), "the dataset has no samples to train on",
       {.subject = info.name, .advice = "stage it again from a source with samples", .code = ExitCode::data});
   auto model = models::find_model(config.model.name).make(facts, config.model.options);
+  auto cuts = cut_model(config, *model, info, place.world);
+  const auto repeated = repeated_layers(config, *model, cuts, place.pipe_index, info.shape);
+  model->hold(cuts.layers_of(place.pipe_index));
   // A dry run may be of a model that has no room here.
   if (!config.dry_run && config.precision == "fp64") model->to(at::kDouble, at::kCPU);
   if (!config.dry_run) model->initialise(config.seed);
@@ -88,6 +126,7 @@ Workload make_workload(const RunConfig& config, const data::NodeTeam& team, h5::
     read.team = team;
   }
   const auto augmentation = augmentation_of(config, info);
+  const bool varying = info.task == "text_classification" || info.task == "translation";
   at::Tensor class_weights;
   if (config.model.class_weights == "balanced") {
     require(model->classifies(), "the model " + model->name() + " tells no classes of this dataset apart",
@@ -97,6 +136,7 @@ Workload make_workload(const RunConfig& config, const data::NodeTeam& team, h5::
     class_weights = balanced_class_weights(*dataset.source("train", read), facts.classes)
                         .to(config.precision == "fp64" ? at::kDouble : at::kFloat);
   }
+  auto vocabulary = info.tokenizer ? data::vocabulary_hash(info) : std::string();
   return {.dataset = std::move(dataset),
           .read = std::move(read),
           .model = std::move(model),
@@ -104,6 +144,11 @@ Workload make_workload(const RunConfig& config, const data::NodeTeam& team, h5::
           .class_weights = std::move(class_weights),
           .scoring = scored ? Scoring::loss_and_accuracy : Scoring::loss_only,
           .remark = std::move(remark),
+          .vocabulary = std::move(vocabulary),
+          .sample_shapes = varying ? parallel::StageMessages::SampleShapes::varying
+                                   : parallel::StageMessages::SampleShapes::alike,
+          .repeated_layers = repeated,
+          .cuts = std::move(cuts),
           .flops_per_sample = flops};
 }
 

@@ -6,11 +6,15 @@
 #include <optional>
 #include <string>
 
+#include "comm/communicator.hpp"
 #include "data/dataset.hpp"
 #include "h5/library.hpp"
 #include "models/model.hpp"
+#include "parallel/stage_cuts.hpp"
+#include "parallel/stage_messages.hpp"
 #include "train/config.hpp"
 #include "train/evaluation.hpp"
+#include "train/job.hpp"
 #include "train/preparation.hpp"
 
 namespace dtrain::train {
@@ -23,14 +27,27 @@ struct Workload {
   std::optional<Augmentation> augmentation;  ///< Of training batches.
   at::Tensor class_weights;  ///< Of the training loss, [classes] of the run's type; undefined without.
   Scoring scoring = Scoring::loss_and_accuracy;
-  std::string remark;           ///< What `--init-from` did not match, for people; mostly empty.
-  double flops_per_sample = 0;  ///< Of one training step: forward and twice that backward.
+  std::string remark;      ///< What `--init-from` did not match, for people; mostly empty.
+  std::string vocabulary;  ///< Fingerprint of the dataset's words; empty without text.
+  /// Whether all samples have one shape, or as many tokens as they have.
+  parallel::StageMessages::SampleShapes sample_shapes = parallel::StageMessages::SampleShapes::alike;
+  std::int64_t repeated_layers = 0;  ///< Of each stage, first ones that run again in backward.
+  parallel::StageCuts cuts;          ///< Which rank of a pipeline holds which layers.
+  double flops_per_sample = 0;       ///< Of one training step: forward and twice that backward.
 };
 
+/// Which rank asks for a workload, and with whom.
+struct WorkloadPlace {
+  data::NodeTeam team = {};                   ///< The ranks of its node.
+  int pipe_index = 0;                         ///< Of the pipeline's ranks.
+  const comm::Communicator* world = nullptr;  ///< All ranks; null: it is alone.
+};
+
+WorkloadPlace place_of(Job& job);
+
 /// Opens or makes the dataset and builds the model for it, its parameters initialised from the seed, or taken
-/// from `--init-from`. With
-/// `--staging memory|local=DIR` collective over `team`, the ranks of this node.
+/// from `--init-from`; the model holds this rank's layers only. Collective.
 /// Throws Error: exit code 2 when they do not fit each other, 3 for the dataset, 4 for the weights.
-Workload make_workload(const RunConfig& config, const data::NodeTeam& team, h5::Library& library);
+Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::Library& library);
 
 }  // namespace dtrain::train

@@ -6,15 +6,17 @@ import unittest
 from program import ProgramTest
 
 BUILT = """model model-option init-from init-skip loss class-weights dataset data-root staging augment mesh strategy
+pipeline virtual-stages balance recompute memory-limit
 epochs limit-steps global-batch micro-batches optimizer learning-rate momentum weight-decay schedule
 warmup-steps grad-clip batch-norm precision device threads comm-backend all-reduce bucket-mb watchdog seed output name
 overwrite record-steps trace tensorboard quiet dry-run""".split()
-LATER = """pipeline virtual-stages exit-after recompute memory-limit compression balance reproducible
+LATER = """exit-after compression reproducible
 checkpoint-every keep resume on-failure spares replicate verify-every inject""".split()
 # A value that is not the default for every option.
 OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "init-from": "a.h5", "init-skip": "fc.*", "loss": "mae",
          "class-weights": "balanced", "dataset": "a \"quoted\" \\ name", "data-root": "/d",
-         "staging": "local=/scratch/a,b", "augment": "off", "mesh": "data=2,pipe=1", "strategy": "ddp", "epochs": 7,
+         "staging": "local=/scratch/a,b", "augment": "off", "mesh": "data=2,pipe=1", "strategy": "ddp", "pipeline": "interleaved",
+         "virtual-stages": 3, "balance": "dynamic", "recompute": "auto", "memory-limit": "2GiB", "epochs": 7,
          "limit-steps": 9, "global-batch": 48, "micro-batches": 6, "optimizer": "adamw", "learning-rate": 3e-05,
          "momentum": 0.25, "weight-decay": 0.125, "schedule": "wsd", "warmup-steps": 5, "grad-clip": 2.0,
          "batch-norm": "local", "precision": "fp64", "device": "cpu", "threads": 3, "comm-backend": "mpi", "all-reduce": "ring",

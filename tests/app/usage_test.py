@@ -10,7 +10,41 @@ class UsageTest(ProgramTest):
         self.refuse(2, ["--mesh data=3", "4"], "--mesh", "data=3", ranks=4)
 
     def test_mesh_with_an_axis_of_later_versions(self):
-        self.refuse(2, ["--mesh", "pipe", "not available in this version"], "--mesh", "data=1,pipe=2", ranks=2)
+        self.refuse(2, ["--mesh", "tensor", "not available in this version"], "--mesh", "data=1,tensor=2", ranks=2)
+
+    def test_mesh_that_does_not_divide_the_ranks(self):
+        self.refuse(2, ["--mesh", "pipe=2", "3"], "--mesh", "pipe=2", ranks=3)
+
+    def test_more_stages_than_layers(self):
+        self.refuse(2, ["--mesh", "4 stages are more than the 2 layers of the model nbow", "at most 2"],
+                    "--model", "nbow", "--mesh", "pipe=4", ranks=4)
+        self.refuse(2, ["--virtual-stages", "8 stages", "mlp"], "--mesh", "pipe=2", "--pipeline", "interleaved",
+                    "--virtual-stages", "4", ranks=2)
+
+    def test_fewer_micro_batches_than_stages(self):
+        self.refuse(2, ["--micro-batches", "1 for a pipeline of 2 stages", "use 2 or more"], "--mesh", "pipe=2",
+                    "--micro-batches", "1", ranks=2)
+        self.refuse(2, ["--micro-batches", "use 4 or more"], "--mesh", "data=2,pipe=2", "--micro-batches", "3", ranks=4)
+
+    def test_more_micro_batches_than_samples_in_a_pipeline(self):
+        self.refuse(2, ["--micro-batches", "at most 4"], "--mesh", "pipe=2", "--global-batch", "4", "--micro-batches", "8",
+                    ranks=2)
+
+    def test_stages_per_rank_without_an_interleaved_schedule(self):
+        self.refuse(2, ["--virtual-stages", "--pipeline interleaved"], "--mesh", "pipe=2", "--virtual-stages", "2", ranks=2)
+
+    def test_memory_limit_below_the_parameters(self):
+        self.refuse(2, ["--memory-limit 1MiB", "parameters, gradients and optimizer"], "--memory-limit", "1MiB", ranks=1)
+        self.refuse(2, ["--memory-limit 1MiB", "pipeline rank 0"], "--memory-limit", "1MiB", "--mesh", "pipe=2", ranks=2)
+
+    def test_memory_limit_that_is_passed_while_training(self):
+        self.refuse(1, ["--memory-limit", "out of memory", "--recompute full"], "--memory-limit", "7MiB",
+                    "--global-batch", "4096", "--micro-batches", "1", ranks=1)
+
+    def test_schedule_of_a_plan(self):
+        self.refuse(2, ["--pipeline", "zigzag"], "plan", "--schedule", "zigzag")
+        self.refuse(2, ["--pipe", "from 1 to 64"], "plan", "--pipe", "0")
+        self.refuse(2, ["--micro-batches", "from 1 to 64"], "plan", "--micro-batches", "1000")
 
     def test_gpus_are_refused_by_name_until_they_are_built(self):
         self.refuse(2, ["--device", "GPUs", "not available in this version"], "--device", "cuda", ranks=2)
@@ -39,7 +73,9 @@ class UsageTest(ProgramTest):
                               ("--epochs", "many"), ("--record-steps", "some"), ("--precision", "fp8"),
                               ("--optimizer", "lion"), ("--schedule", "square"), ("--strategy", "zero1"),
                               ("--device", "tpu"), ("--all-reduce", "magic"), ("--comm-backend", "gloo"),
-                              ("--staging", "disk"), ("--name", "a/b"), ("--model-option", "hidden")]:
+                              ("--staging", "disk"), ("--pipeline", "zigzag"), ("--balance", "static"),
+                              ("--recompute", "some"), ("--recompute", "auto"), ("--virtual-stages", "0"),
+                              ("--memory-limit", "much"), ("--memory-limit", "-1"), ("--memory-limit", "2 GB"), ("--name", "a/b"), ("--model-option", "hidden")]:
             with self.subTest(option=option, value=value):
                 self.refuse(2, [option], option, value, "--print-config")
 
@@ -56,7 +92,7 @@ class UsageTest(ProgramTest):
         self.refuse(2, ["--frobnicate", "--help"], "--frobnicate", "1")
 
     def test_option_of_later_versions(self):
-        for option in ("--pipeline", "--resume", "--reproducible", "--compression"):
+        for option in ("--exit-after", "--resume", "--reproducible", "--compression"):
             with self.subTest(option=option):
                 self.refuse(2, [option + " is not available in this version"], option, "x")
         self.refuse(2, ["--inject is not available in this version"], "--inject=nan", ranks=2)
@@ -69,15 +105,14 @@ class UsageTest(ProgramTest):
 
     def test_unknown_command(self):
         self.refuse(2, ["trian", "did you mean train?"], "trian")
-        self.refuse(2, ["plan is not available in this version"], "plan", "x")
 
     def test_unknown_key_in_the_file(self):
         file = self.write("bad.toml", "model = \"mlp\"\nepoch = 3\n")
         self.refuse(2, [str(file), "no key epoch", "did you mean epochs?"], "--config", file, ranks=2)
 
     def test_key_of_later_versions_in_the_file(self):
-        file = self.write("bad.toml", "pipeline = \"gpipe\"\n")
-        self.refuse(2, [str(file), "pipeline is not available in this version"], "--config", file)
+        file = self.write("bad.toml", "resume = \"none\"\n")
+        self.refuse(2, [str(file), "resume is not available in this version"], "--config", file)
 
     def test_file_that_is_no_toml(self):
         file = self.write("bad.toml", "model = \"mlp\"\nepochs 3\n")

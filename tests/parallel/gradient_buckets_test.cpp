@@ -17,9 +17,8 @@ constexpr int kPieces = 5;
 at::Tensor reference() {
   auto model = small_model();
   FlatParameters parameters(*model, at::kDouble);
-  SegmentWalk walk(*model);
   const auto batch = small_batch(kSamples);
-  walk.backward(model->loss(walk.forward({batch.inputs}, {}), batch.targets).loss);
+  forward_and_back(*model, whole_walk(*model), batch.inputs, batch.targets);
   auto flat = at::zeros_like(parameters.values());
   for (const auto& entry : parameters.entries()) {
     FlatParameters::view(flat, entry).copy_(entry.parameter->value.grad());
@@ -29,15 +28,13 @@ at::Tensor reference() {
 
 /// One step on this rank's share of the pieces; a rank without pieces takes part with zeros.
 void run_step(models::Model& model, GradientBuckets& buckets, Range pieces) {
-  SegmentWalk walk(model);
+  const auto walk = whole_walk(model);
   const auto batch = small_batch(kSamples);
   buckets.begin_step(static_cast<int>(pieces.size()));
   for (auto k = pieces.begin; k < pieces.end; ++k) {
     const auto part = part_of(kSamples, k, kPieces);
-    const auto outputs = walk.forward({batch.inputs.narrow(0, part.begin, part.size())}, {});
-    const auto loss = model.loss(outputs, batch.targets.narrow(0, part.begin, part.size())).loss;
-    buckets.begin_backward();
-    walk.backward(loss);
+    forward_and_back(model, walk, batch.inputs.narrow(0, part.begin, part.size()),
+                     batch.targets.narrow(0, part.begin, part.size()));
   }
   buckets.finish();
 }

@@ -6,19 +6,27 @@
 
 namespace dtrain::parallel {
 
-/// All ranks of the test along the data axis, on one node, every wait limited to 20 s.
+/// All ranks of the test on one node, along one axis of the mesh, every wait limited to 20 s.
 class JobOfTest {
  public:
+  explicit JobOfTest(topology::Axis axis = topology::Axis::data)
+      : groups_(comm::make_groups(world_, cluster_, topology::Mesh(cluster_, shape(axis, world_.size())),
+                                  {.timeout_s = 20}, sink_)) {}
   comm::Group& data() { return groups_.data(); }
+  comm::Group& pipe() { return groups_.pipe(); }
+  SpanSink& sink() { return sink_; }
   comm::Queue& queue() { return groups_.queue(); }
   int rank() { return world_.rank(); }
 
  private:
+  static topology::MeshShape shape(topology::Axis axis, int ranks) {
+    return axis == topology::Axis::data ? topology::MeshShape{.data = ranks}
+                                        : topology::MeshShape{.pipe = ranks};
+  }
   NullSpanSink sink_;
   comm::Communicator world_ = comm::Communicator::duplicate(MPI_COMM_WORLD);
   topology::Cluster cluster_ = comm::discover_cluster(world_, comm::affinity_mask());
-  comm::Groups groups_ = comm::make_groups(
-      world_, cluster_, topology::Mesh(cluster_, {.data = world_.size()}), {.timeout_s = 20}, sink_);
+  comm::Groups groups_;
 };
 
 }  // namespace dtrain::parallel

@@ -9,6 +9,7 @@
 #include "parallel/gradient_buckets.hpp"
 #include "parallel/node_memory.hpp"
 #include "parallel/segments.hpp"
+#include "small_model.hpp"
 
 namespace dtrain::parallel {
 namespace {
@@ -69,12 +70,12 @@ Expected dense(const optim::OptimizerConfig& config) {
   const auto optimizer =
       optim::make_optimizer(config, parameters.size(), ranges_of(parameters, config.weight_decay, nullptr),
                             parameters.values().options());
-  SegmentWalk walk(*model);
+  const auto walk = whole_walk(*model);
   Expected expected;
   for (int step = 1; step <= kSteps; ++step) {
     const Batch batch = batch_of(step);
     for (const auto& entry : parameters.entries()) entry.parameter->value.mutable_grad().reset();
-    walk.backward(model->loss(walk.forward({batch.ids}, {}), batch.targets).loss);
+    forward_and_back(*model, walk, batch.ids, batch.targets);
     auto gradient = at::zeros_like(parameters.values());
     for (const auto& entry : parameters.entries()) {
       FlatParameters::view(gradient, entry).copy_(entry.parameter->value.grad());
@@ -114,7 +115,7 @@ void expect_same(const optim::OptimizerConfig& config, RowUpdates::Copies wanted
                   {.samples = kSamples, .tokens = kTokens});
   const auto update = shared ? BucketConfig::Update::parts : BucketConfig::Update::everything;
   GradientBuckets buckets(parameters, group, job.queue(), {.update = update});
-  SegmentWalk walk(*model);
+  const auto walk = whole_walk(*model);
   const Range mine = part_of(kPieces, group.rank(), group.size());
   for (int step = 1; step <= kSteps; ++step) {
     const Batch batch = batch_of(step);
@@ -128,11 +129,7 @@ void expect_same(const optim::OptimizerConfig& config, RowUpdates::Copies wanted
     }
     buckets.begin_step(static_cast<int>(mine.size()));
     rows.begin_step(ids);
-    for (const Batch& piece : pieces) {
-      const auto loss = model->loss(walk.forward({piece.ids}, {}), piece.targets).loss;
-      buckets.begin_backward();
-      walk.backward(loss);
-    }
+    for (const Batch& piece : pieces) forward_and_back(*model, walk, piece.ids, piece.targets);
     rows.finish();
     buckets.finish();
     double squares = rows.squares().sum;

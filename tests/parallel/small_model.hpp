@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "models/model.hpp"
+#include "parallel/segments.hpp"
 
 namespace dtrain::parallel {
 
@@ -14,6 +15,18 @@ inline std::unique_ptr<models::Model> small_model() {
       {.task = "table_classification", .sample_shape = {12}, .classes = 3}, {{"hidden", "16,8"}});
   model->initialise(7);
   return model;
+}
+
+/// All layers of a model as one stage.
+inline SegmentWalk whole_walk(models::Model& model, Segments segments = {}) {
+  return {model, {0, static_cast<std::int64_t>(model.layers().size())}, std::move(segments)};
+}
+
+/// Forward, loss and back. `model`: the one that `walk` runs.
+inline void forward_and_back(const models::Model& model, const SegmentWalk& walk, const at::Tensor& inputs,
+                             const at::Tensor& targets) {
+  auto passed = walk.forward({inputs}, {});
+  walk.backward(passed, model.loss(passed.outputs(), targets).loss);
 }
 
 /// Inputs [n, 12] and targets [n], the same on every rank.

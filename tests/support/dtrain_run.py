@@ -1,8 +1,12 @@
-"""Runs the dtrain binary on several ranks of this machine, with a limit on its time."""
+"""Runs the dtrain binary on several ranks of this machine, with a limit on its time, and reads what it leaves."""
 
+import json
 import os
 import subprocess
 from pathlib import Path
+
+import h5py
+import numpy as np
 
 MPIRUN = Path(__file__).parent / "mpirun.sh"
 
@@ -16,3 +20,43 @@ def run(binary, ranks, *options, cwd, limit_s=120, check=True):
     if check and done.returncode != 0:
         raise AssertionError(f"{' '.join(command)}\nended with {done.returncode}\n{done.stdout}\n{done.stderr}")
     return done
+
+
+def refused(binary, ranks, code, words, *options, cwd):
+    """What the program says when it ends with `code`: one sentence of its own, with all `words`."""
+    done = run(binary, ranks, *options, cwd=cwd, check=False)
+    assert done.returncode == code, (done.returncode, code, done.stderr)
+    for word in words:
+        assert word in done.stderr, (word, done.stderr)
+    assert done.stderr.count("dtrain:") == 1, done.stderr
+
+
+def step_losses(results):
+    """The mean loss of each step over all ranks, of an open results.h5."""
+    total, weight = 0.0, 0.0
+    for rank in results["ranks"].values():
+        steps = rank["steps"][:]
+        total = total + np.where(steps["weight"] > 0, steps["loss"], 0.0) * steps["weight"]
+        weight = weight + steps["weight"]
+    return total / weight
+
+
+def sample_hash(results):
+    """Of all samples that all ranks used in the first epoch, in any order."""
+    return sum(int(rank["samples"][0]["hash"]) % 2**64 for rank in results["ranks"].values()) % 2**64
+
+
+def checkpoint_tensors(folder):
+    """The model's tensors of a checkpoint by name, put together from all its parts."""
+    tensors = {}
+    for entry in json.loads((folder / "manifest.json").read_text())["tensors"]:
+        group, name = entry["name"].split("/", 1)
+        if group != "model":
+            continue
+        whole = np.empty(entry["shape"], entry["dtype"])
+        for part in entry["slices"]:
+            with h5py.File(folder / part["file"]) as file:
+                place = tuple(slice(begin, begin + extent) for begin, extent in zip(part["offset"], part["shape"]))
+                whole[place] = file[entry["name"]][()]
+        tensors[name] = whole
+    return tensors

@@ -13,7 +13,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from dtrain_run import run
+from dtrain_run import checkpoint_tensors, run, sample_hash, step_losses
 
 # 8192 synthetic samples in steps of 500: 17 steps, the last with 192 samples; 7 micro-batches of 71 or 72.
 COMMON = ["--global-batch", 500, "--micro-batches", 7, "--limit-steps", 20, "--epochs", 2, "--threads", 1,
@@ -39,33 +39,14 @@ DOUBLE_ONLY = ("vgg11", "resnet18", "conv_autoencoder")
 BIAS_SCALE = 1e-3  # of a bias that BatchNorm takes out again: its gradient is rounding, so it has no size of its own
 
 
-def losses(results):
-    """The mean loss of each step over all ranks."""
-    total, weight = 0.0, 0.0
-    for rank in results["ranks"].values():
-        steps = rank["steps"][:]
-        loss = np.where(steps["weight"] > 0, steps["loss"], 0.0)
-        total = total + loss * steps["weight"]
-        weight = weight + steps["weight"]
-    return total / weight
-
-
-def weights(folder):
-    with h5py.File(folder / "checkpoints" / "step-00000020" / "part-00000.h5") as part:
-        found = {}
-        part["model"].visititems(
-            lambda name, item: found.update({name: item[()]}) if isinstance(item, h5py.Dataset) else None)
-        return found
-
-
 def train(binary, folder, model, precision, ranks):
     name = f"{model}-{precision}-{ranks}"
     run(binary, ranks, "--model", model, "--precision", precision, "--name", name, *COMMON, *SMALL.get(model, []),
         cwd=folder)
     with h5py.File(folder / "runs" / name / "results.h5") as results:
-        order = sum(int(rank["samples"][0]["hash"]) % 2**64 for rank in results["ranks"].values()) % 2**64
         epochs = results["epochs"][:]
-        return losses(results), epochs, order, weights(folder / "runs" / name)
+        return (step_losses(results), epochs, sample_hash(results),
+                checkpoint_tensors(folder / "runs" / name / "checkpoints" / "step-00000020"))
 
 
 def main():

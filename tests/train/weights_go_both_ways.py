@@ -10,7 +10,7 @@ import h5py
 import numpy as np
 import torch
 
-from dtrain_run import run
+from dtrain_run import refused, run
 
 
 def torch_mlp():
@@ -39,14 +39,6 @@ def write_h5(path, tensors):
     with h5py.File(path, "w") as file:
         for name, value in tensors.items():
             file[f"model/{name}"] = value
-
-
-def refused(binary, code, words, *options, cwd):
-    done = run(binary, 1, *options, cwd=cwd, check=False)
-    assert done.returncode == code, (done.returncode, code, done.stderr)
-    for word in words:
-        assert word in done.stderr, (word, done.stderr)
-    assert done.stderr.count("dtrain:") == 1, done.stderr
 
 
 def main():
@@ -113,30 +105,30 @@ def main():
         wide = dict(fresh, **{"output_fc.weight": np.zeros((3, 12), np.float32), "output_fc.bias": np.zeros(3, np.float32)})
         write_h5(folder / "wide.h5", wide)
         start = [*small, *data, "--limit-steps", 1, "--name", "other", "--overwrite"]
-        refused(binary, 4, ["output_fc.weight", "[3, 12]", "[10, 12]", "--init-skip"], *start, "--init-from", "wide.h5", cwd=folder)
+        refused(binary, 1, 4, ["output_fc.weight", "[3, 12]", "[10, 12]", "--init-skip"], *start, "--init-from", "wide.h5", cwd=folder)
         said = run(binary, 2, *start, "--init-from", "wide.h5", "--init-skip", "^output_fc", cwd=folder).stdout
         assert "output_fc.weight" in said, said
         write_h5(folder / "more.h5", dict(fresh, extra=np.zeros(2, np.float32)))
         assert "extra" in run(binary, 1, *start, "--init-from", "more.h5", cwd=folder).stdout
         write_h5(folder / "less.h5", {name: value for name, value in fresh.items() if name != "hidden_fc.bias"})
-        refused(binary, 4, ["hidden_fc.bias", "less.h5"], *start, "--init-from", "less.h5", cwd=folder)
-        refused(binary, 2, ["--init-skip"], *start, "--init-from", "more.h5", "--init-skip", "(", cwd=folder)
-        refused(binary, 4, ["nowhere.h5"], *start, "--init-from", "nowhere.h5", cwd=folder)
-        refused(binary, 2, ["first.txt"], *start, "--init-from", str((folder / "first.txt").write_text("") or "first.txt"), cwd=folder)
+        refused(binary, 1, 4, ["hidden_fc.bias", "less.h5"], *start, "--init-from", "less.h5", cwd=folder)
+        refused(binary, 1, 2, ["--init-skip"], *start, "--init-from", "more.h5", "--init-skip", "(", cwd=folder)
+        refused(binary, 1, 4, ["nowhere.h5"], *start, "--init-from", "nowhere.h5", cwd=folder)
+        refused(binary, 1, 2, ["first.txt"], *start, "--init-from", str((folder / "first.txt").write_text("") or "first.txt"), cwd=folder)
         whole = (folder / "fresh.safetensors").read_bytes()
         (folder / "cut.safetensors").write_bytes(whole[:-100])
-        refused(binary, 4, ["cut.safetensors"], *start, "--init-from", "cut.safetensors", cwd=folder)
+        refused(binary, 1, 4, ["cut.safetensors"], *start, "--init-from", "cut.safetensors", cwd=folder)
         (folder / "noise.safetensors").write_bytes(b"\xff" * 64)
-        refused(binary, 4, ["noise.safetensors"], *start, "--init-from", "noise.safetensors", cwd=folder)
+        refused(binary, 1, 4, ["noise.safetensors"], *start, "--init-from", "noise.safetensors", cwd=folder)
         (folder / "text.h5").write_text("no HDF5")
-        refused(binary, 4, ["text.h5"], *start, "--init-from", "text.h5", cwd=folder)
+        refused(binary, 1, 4, ["text.h5"], *start, "--init-from", "text.h5", cwd=folder)
 
         # evaluate: a split or a checkpoint that is not there, another dataset that does not fit.
-        refused(binary, 2, ["--split"], "evaluate", best, "--split", "exam", cwd=folder)
-        refused(binary, 4, ["nowhere"], "evaluate", "nowhere", cwd=folder)
+        refused(binary, 1, 2, ["--split"], "evaluate", best, "--split", "exam", cwd=folder)
+        refused(binary, 1, 4, ["nowhere"], "evaluate", "nowhere", cwd=folder)
         run(binary, 1, "stage", "colours", "--format", "synthetic", "--task", "table_classification", cwd=folder)
-        refused(binary, 4, ["input_fc.weight"], "evaluate", best, "--dataset", "colours", cwd=folder)
-        refused(binary, 1, ["no/such"], "evaluate", best, "--predictions", "no/such/said.h5", cwd=folder)
+        refused(binary, 1, 4, ["input_fc.weight"], "evaluate", best, "--dataset", "colours", cwd=folder)
+        refused(binary, 1, 1, ["no/such"], "evaluate", best, "--predictions", "no/such/said.h5", cwd=folder)
 
 
 main()

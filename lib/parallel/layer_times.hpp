@@ -1,0 +1,13 @@
+#pragma once
+
+#include <vector>
+
+#include "models/model.hpp"
+
+namespace dtrain::parallel {
+
+/// Seconds that each layer takes forward and back for `inputs` (shapes of a micro-batch), the least of a few
+/// runs on made-up values: numbers, or ids where `ids`. Layers run with the model's parameters as they are.
+std::vector<double> measure_layers(models::Model& model, const std::vector<models::Shape>& inputs, bool ids);
+
+}  // namespace dtrain::parallel

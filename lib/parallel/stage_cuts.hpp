@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "core/slice.hpp"
+#include "models/model.hpp"
+
+namespace dtrain::parallel {
+
+/// How a model's layers lie on the ranks of a pipeline.
+struct StageCuts {
+  int ranks = 1;
+  std::vector<Range> layers;  ///< Of each stage, in the model's order; stage s lies on rank s % ranks.
+
+  int stages() const { return static_cast<int>(layers.size()); }
+  int rank_of(int stage) const { return stage % ranks; }
+  int stage_of(std::size_t layer) const;
+  std::vector<std::size_t> layers_of(int rank) const;  ///< Ascending.
+};
+
+/// Cuts the layers, whose costs are in any one unit, into ranks x stages_per_rank runs so that the greatest
+/// sum of a run is as small as can be; no run is empty. Throws Error (exit code 2) when there are more stages
+/// than layers; `model` is what it is called there.
+StageCuts cut_stages(const std::vector<double>& costs, int ranks, int stages_per_rank,
+                     const std::string& model);
+
+/// Forward FLOPs of each layer for `inputs`.
+std::vector<double> flops_of_layers(const models::Model& model, const std::vector<models::Shape>& inputs);
+
+}  // namespace dtrain::parallel

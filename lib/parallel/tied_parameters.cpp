@@ -1,0 +1,62 @@
+#include "parallel/tied_parameters.hpp"
+
+#include <ATen/ATen.h>
+
+#include "parallel/data_types.hpp"
+
+namespace dtrain::parallel {
+namespace {
+
+comm::Buffer buffer_of(const at::Tensor& tensor) {
+  return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), data_type_of(tensor.scalar_type())};
+}
+
+}  // namespace
+
+TiedParameters::TiedParameters(models::Model& model, const StageCuts& cuts, comm::Group& pipe,
+                               GradientBuckets& buckets)
+    : pipe_(pipe), buckets_(buckets) {
+  for (const auto& borrowed : model.borrowed()) {
+    const int owner = cuts.rank_of(cuts.stage_of(borrowed.owner));
+    const int borrower = cuts.rank_of(cuts.stage_of(borrowed.borrower));
+    if (owner == borrower || (pipe.rank() != owner && pipe.rank() != borrower)) continue;
+    Tied tied{.parameter = borrowed.parameter, .owned = pipe.rank() == owner};
+    tied.peer = tied.owned ? borrower : owner;
+    if (tied.owned) {
+      tied.memory = at::empty_like(tied.parameter->value).detach();
+      buckets.expect_share(tied.parameter);
+    }
+    tied_.push_back(std::move(tied));
+  }
+  exchange_values();
+}
+
+void TiedParameters::begin_step() {
+  for (const Tied& tied : tied_) {
+    if (!tied.owned) tied.parameter->value.mutable_grad().reset();
+  }
+}
+
+void TiedParameters::exchange_gradients() {
+  for (const Tied& tied : tied_) {
+    if (tied.owned) {
+      pipe_.receive(buffer_of(tied.memory), tied.peer).wait();
+      buckets_.add_share(tied.parameter, tied.memory);
+      continue;
+    }
+    const auto& gradient = tied.parameter->value.grad();
+    const auto whole =
+        gradient.defined() ? gradient.contiguous() : at::zeros_like(tied.parameter->value).detach();
+    pipe_.send(buffer_of(whole), tied.peer).wait();
+  }
+}
+
+void TiedParameters::exchange_values() {
+  for (const Tied& tied : tied_) {
+    const auto values = tied.parameter->value.detach();
+    (tied.owned ? pipe_.send(buffer_of(values), tied.peer) : pipe_.receive(buffer_of(values), tied.peer))
+        .wait();
+  }
+}
+
+}  // namespace dtrain::parallel
