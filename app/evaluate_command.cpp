@@ -22,7 +22,8 @@ constexpr std::array<std::string_view, 3> kSplits = {"train", "validation", "tes
 ExitCode evaluate_on(train::RunConfig config, const train::EvaluateRequest& request,
                      const Environment& environment, comm::MpiEnvironment& mpi) {
   comm::check_launch(mpi.world_size(), environment.srun_tasks);
-  config.batch.global_batch = std::max(config.batch.global_batch, mpi.world_size());  // not used, but checked
+  config.batch.global_batch =
+      std::max(config.batch.global_batch, 4 * mpi.world_size());  // not used, but checked
   config.resolve(mpi.world_size());
   config.validate();
   config.text = to_toml(config);
@@ -37,6 +38,7 @@ Task evaluate_command(const Words& words, const Environment& environment) {
   std::string folder;
   std::string dataset;
   std::string data_root;
+  std::string mesh;
   int threads = -1;
   train::EvaluateRequest request;
   Parser parser("evaluate",
@@ -49,6 +51,8 @@ Task evaluate_command(const Words& words, const Environment& environment) {
       ->option_text("OUT.h5");
   parser.add_option("--dataset", dataset, "another one than it was trained on")->option_text("NAME|FOLDER");
   parser.add_option("--data-root", data_root, "where staged datasets lie")->option_text("FOLDER");
+  parser.add_option("--mesh", mesh, "ranks along each axis, such as data=2,pipe=2 [data=N]")
+      ->option_text("AXES");
   parser.add_option("--threads", threads, "compute threads per rank; 0: from the affinity mask")
       ->option_text("N");
   if (const auto help = parse(parser, words)) return print_task(*help);
@@ -59,6 +63,7 @@ Task evaluate_command(const Words& words, const Environment& environment) {
   train::RunConfig config = config_of_checkpoint(folder);
   if (!dataset.empty()) config.data.dataset = dataset;
   if (!data_root.empty()) config.data.root = data_root;
+  config.mesh = mesh;
   if (threads >= 0) config.threads = threads;
   return {.alone = {}, .together = [config, request, environment](comm::MpiEnvironment& mpi) {
             return evaluate_on(config, request, environment, mpi);

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "core/error.hpp"
+#include "core/planted_fault.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/data_types.hpp"
 
@@ -176,7 +177,7 @@ void GradientBuckets::add_share(const models::Parameter* parameter, const at::Te
 void GradientBuckets::issue_ready_buckets() {
   while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].missing == 0) {
     auto& bucket = buckets_[next_bucket_++];
-    if (group_.size() == 1) continue;
+    if (group_.size() == 1 || planted(Fault::skipped_all_reduce)) continue;
     bucket.handle = config_.update == BucketConfig::Update::parts
                         ? group_.reduce_parts(memory_of(bucket), comm::ReduceOp::sum, config_.algorithm)
                         : group_.all_reduce(memory_of(bucket), comm::ReduceOp::sum, config_.algorithm);

@@ -79,6 +79,7 @@ RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& worklo
       log_(log),
       folder_(run_folder(config)),
       flops_per_sample_(workload.flops_per_sample),
+      estimated_activations_(workload.estimated_activations),
       scoring_(workload.scoring),
       extra_columns_(workload.model->extra_columns().columns),
       recorder_(library, {.path = record::rank_path(folder_, job.rank()),
@@ -109,6 +110,11 @@ void RunOutputs::step(std::int64_t step, int epoch, const StepOutcome& outcome, 
                   .learning_rate = learning_rate,
                   .time_s = phases.wall_s,
                   .phases = phases.times});
+}
+
+void RunOutputs::activations(int epoch, std::int64_t peak_bytes) {
+  recorder_.event("activation_memory", fmt::format("epoch {}: at most {} bytes, estimated {:.0f}", epoch,
+                                                   peak_bytes, estimated_activations_));
 }
 
 void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<EvaluationResult>& validation) {

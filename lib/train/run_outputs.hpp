@@ -50,6 +50,9 @@ class RunOutputs {
   void step(std::int64_t step, int epoch, const StepOutcome& outcome, double learning_rate,
             const record::PhaseTotals& phases, EpochSums& sums);
 
+  /// What an epoch's training took at most beside parameters, gradients and optimizer: an event of this rank.
+  void activations(int epoch, std::int64_t peak_bytes);
+
   /// After each epoch and its validation. Collective.
   void epoch(int epoch, const EpochSums& sums, const std::optional<EvaluationResult>& validation);
 
@@ -72,6 +75,7 @@ class RunOutputs {
   const Log& log_;
   std::string folder_;
   double flops_per_sample_;
+  double estimated_activations_;
   Scoring scoring_;
   std::vector<models::ExtraColumns::Column> extra_columns_;  // of /epochs, the model's own
   bool warned_ = false;

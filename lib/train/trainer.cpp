@@ -248,6 +248,9 @@ void Trainer::train_epoch() {
   }
   if (pipeline_.is_first() || pipeline_.is_last()) loader_.start(std::move(requests));
 
+  auto& meter = parallel::MemoryMeter::process();
+  const auto held_bytes = meter.live();
+  meter.begin_peak();
   clock_.take();  // what happened between the epochs belongs to neither
   const double start_s = steady_s();
   for (std::int64_t s = 0; s < steps; ++s) {
@@ -259,6 +262,7 @@ void Trainer::train_epoch() {
     show_progress(s + 1, sums.total, steady_s() - start_s);
   }
   sums.samples = pieces_.step(steps - 1).end;
+  outputs_.activations(epoch_, meter.peak() - held_bytes);
 
   if (rows_) rows_->flush();  // from here to the next epoch everybody sees a whole table
   const auto validation = evaluate("validation");

@@ -8,6 +8,7 @@
 #include <span>
 
 #include "core/error.hpp"
+#include "core/planted_fault.hpp"
 #include "kernels/reduce.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/simulation.hpp"
@@ -91,13 +92,15 @@ void TrainingStep::compute(std::int64_t step, const std::vector<StepPiece>& piec
   };
   at::Tensor targets;  // of the micro-batch that came in last, where the first rank is the last one too
   const bool one_rank = parts_.pipeline.is_first() && parts_.pipeline.is_last();
+  const bool wrong_mask = planted(Fault::wrong_mask) && parts_.world.rank() > 0;
   const parallel::Pipeline::Training work{
       .context =
           [&](int m) {
-            return models::Context{.mode = models::Mode::training,
-                                   .seed = seed_,
-                                   .step = static_cast<std::uint32_t>(step),
-                                   .micro_batch = pieces[static_cast<std::size_t>(m)].micro_batch};
+            return models::Context{
+                .mode = models::Mode::training,
+                .seed = seed_,
+                .step = static_cast<std::uint32_t>(step),
+                .micro_batch = pieces[static_cast<std::size_t>(m)].micro_batch + (wrong_mask ? 1U : 0U)};
           },
       .inputs =
           [&](int m) {

@@ -109,6 +109,8 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
   auto model = models::find_model(config.model.name).make(facts, config.model.options);
   auto cuts = cut_model(config, *model, info, place.world);
   const auto repeated = repeated_layers(config, *model, cuts, place.pipe_index, info.shape);
+  const double activations =
+      estimate_memory(config, *model, cuts, place.pipe_index, info.shape, repeated).activations;
   model->hold(cuts.layers_of(place.pipe_index));
   // A dry run may be of a model that has no room here.
   if (!config.dry_run && config.precision == "fp64") model->to(at::kDouble, at::kCPU);
@@ -148,6 +150,7 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
           .sample_shapes = varying ? parallel::StageMessages::SampleShapes::varying
                                    : parallel::StageMessages::SampleShapes::alike,
           .repeated_layers = repeated,
+          .estimated_activations = activations,
           .cuts = std::move(cuts),
           .flops_per_sample = flops};
 }

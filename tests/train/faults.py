@@ -1,0 +1,46 @@
+"""The comparison with one rank can fail: a program with a planted mistake turns the cells red that it touches.
+
+    faults.py BINARY_WITH_FAULTS
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import equivalence
+
+# Mistake, model, column of the matrix.
+CELLS = [("skipped_all_reduce", "mlp", "ddp 2"),
+         ("skipped_all_reduce", "cnn", "data 2 x pipe 2"),
+         ("share_counted_twice", "gpt", "1f1b 2"),
+         ("wrong_mask", "vgg11", "gpipe 2"),
+         ("wrong_mask", "gpt", "ddp 2"),
+         ("dropped_micro_batch", "mlp", "layerwise 2"),
+         ("dropped_micro_batch", "cnn", "interleaved 2x2"),
+         ("stale_gradient", "mlp", "1f1b 2"),
+         ("stale_gradient", "conv_autoencoder", "gpipe 2")]
+
+
+def main():
+    binary = sys.argv[1]
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        os.environ.pop("DTRAIN_FAULT", None)
+        one = {model: equivalence.train(binary, folder, model, "fp64", 1, []) for model in {cell[1] for cell in CELLS}}
+        for fault, model, column in CELLS:
+            for planted in (False, True):
+                os.environ.pop("DTRAIN_FAULT", None)
+                if planted:
+                    os.environ["DTRAIN_FAULT"] = fault
+                ranks, options = equivalence.COLUMNS[column]
+                with tempfile.TemporaryDirectory() as other:
+                    losses, weights = equivalence.compare(
+                        one[model], equivalence.train(binary, Path(other), model, "fp64", ranks, options))
+                red = max(losses, weights) > equivalence.TOLERANCES["fp64"]
+                print(fault if planted else "as it is", model, column, f"{losses:.1e}", f"{weights:.1e}", flush=True)
+                assert red == planted, f"{fault} in {model} on {column}: losses {losses}, weights {weights}"
+
+
+if __name__ == "__main__":
+    main()
