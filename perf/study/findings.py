@@ -8,9 +8,11 @@ rank's value for a loss, 10 % for a time. Otherwise there is no change. With a s
 floor decides, which the table marks with a star.
 """
 
+import argparse
 import csv
 import math
 from dataclasses import dataclass, field
+from datetime import date
 from pathlib import Path
 
 import h5py
@@ -105,3 +107,48 @@ def closing_table(cases):
                 rows.append((model, name, metric, base.values(metric).mean(), case.values(metric).mean(), word,
                              *values.get((model, metric), (math.nan, math.nan, ""))))
     return rows
+
+
+def write_epochs(cases, path):
+    """Every epoch of every run, one row each."""
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(["model", "case", "run", "epoch", *METRICS[:4], "train_time_s", "validation_time_s"])
+        for model, of_model in cases.items():
+            for name, case in of_model.items():
+                for run, epochs in enumerate(case.epochs, 1):
+                    for row in epochs:
+                        values = [row[metric] for metric in (*METRICS[:4], "train_time_s", "validation_time_s")]
+                        writer.writerow([model, name, run, row["epoch"], *(f"{value:.6g}" for value in values)])
+
+
+def page(cases, times):
+    lines = ["| model | case | runs | metric | one rank | this case | verdict | the study's one, two | its verdict |",
+             "| --- | --- | --- | --- | --- | --- | --- | --- | --- |"]
+    for model, name, metric, one, two, word, study_one, study_two, study_word in closing_table(cases):
+        if metric.endswith("time_s") and not times:
+            continue
+        study = "" if math.isnan(study_one) else f"{study_one:g}, {study_two:g}"
+        lines.append(f"| {model} | {name} | {len(cases[model][name].epochs)} | {metric} | {one:.4f} | {two:.4f} | {word} "
+                     f"| {study} | {study_word} |")
+    return "\n".join(lines) + "\n"
+
+
+def main():
+    parser = argparse.ArgumentParser(description="Writes what the study's runs came to as a table and every epoch as CSV.")
+    parser.add_argument("runs", type=Path, help="where jobs/study.sh left them, such as runs/study")
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--no-times", action="store_true", help="the machine did other things meanwhile: leave times out")
+    arguments = parser.parse_args()
+    cases = read_cases(arguments.runs)
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    stem = arguments.out / f"study-{date.today()}"
+    write_epochs(cases, stem.with_suffix(".csv"))
+    rule = " ".join(__doc__.split("\n\n")[1].split())
+    without = " Times are left out: the machine did other things meanwhile." if arguments.no_times else ""
+    stem.with_suffix(".md").write_text(f"# The comparison study\n\n{rule}{without}\n\n{page(cases, not arguments.no_times)}",
+                                       encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
