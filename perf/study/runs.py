@@ -36,7 +36,7 @@ def options_of(case, seed, arguments):
                "--name", name_of(case, seed), "--overwrite", "--quiet", "--threads", "1"]
     if arguments.quick:
         return [*options, "--dataset", "synthetic", "--epochs", "1", "--limit-steps", str(arguments.quick_steps),
-                "--global-batch", str(max(2, int(case["batch"]) // 8))]
+                "--global-batch", str(max(16, int(case["batch"]) // 8)), *shlex.split(case["options"])]
     return [*options, "--dataset", case["dataset"], "--data-root", str(arguments.data_root), "--epochs", case["epochs"],
             "--global-batch", case["batch"], *shlex.split(case["options"])]
 
