@@ -43,6 +43,18 @@ TEST(StepClockTest, ExclusivePhasesAddUpToTheWallTime) {
   EXPECT_EQ(totals.times.optimizer_time_s, 0);
 }
 
+TEST(StepClockTest, AWaitForAnotherStageIsIdleTimeWhateverTheWaitInsideIsCalled) {
+  StepClock clock;
+  {
+    const ScopedSpan idle(clock, Phase::pipeline_idle, "wait for activations");
+    const ScopedSpan waiting(clock, Phase::exposed_communication, "wait");
+    pass(kStep);
+  }
+  const PhaseTotals totals = clock.take();
+  EXPECT_GE(totals.times.pipeline_idle_time_s, kStepS);
+  EXPECT_EQ(totals.times.exposed_communication_time_s, 0);
+}
+
 TEST(StepClockTest, AnInnerSpansTimeIsTakenFromTheOuterOne) {
   StepClock clock;
   {
