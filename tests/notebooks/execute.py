@@ -41,7 +41,7 @@ def main():
                  "--output", f"{folder}/study", "--mpirun", f"{top}/tests/notebooks/launch.sh"]
         made = [subprocess.run(study, cwd=folder, check=True, timeout=120, text=True, stdout=subprocess.PIPE).stdout
                 for _ in range(2)]
-        assert made[0].count(" took ") == 3 and made[1].count(" is complete") == 3, made
+        assert made[0].count(" took ") == 4 and made[1].count(" is complete") == 4, made
         text, figures = execute(top, "study", folder, STUDY=f"{folder}/study")
         assert "two ranks, equal batch per rank" in text and "no change" in text, text
         assert figures >= {"study-mlp-curves", "study-mlp-ranks", "study-times"}, figures
