@@ -145,8 +145,9 @@ def main():
     stem = arguments.out / f"study-{date.today()}"
     write_epochs(cases, stem.with_suffix(".csv"))
     rule = " ".join(__doc__.split("\n\n")[1].split())
+    command = "`jobs/study.sh`, then `python perf/study/findings.py runs/study --out perf/results/study`."
     without = " Times are left out: the machine did other things meanwhile." if arguments.no_times else ""
-    stem.with_suffix(".md").write_text(f"# The comparison study\n\n{rule}{without}\n\n{page(cases, not arguments.no_times)}",
+    stem.with_suffix(".md").write_text(f"# The comparison study\n\n{command}\n\n{rule}{without}\n\n{page(cases, not arguments.no_times)}",
                                        encoding="utf-8")
 
 
