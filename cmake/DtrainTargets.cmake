@@ -28,16 +28,24 @@ endif()
 # DT_RPATH, not RUNPATH: LD_LIBRARY_PATH of a cluster must not swap libnccl or libmpi under us.
 target_link_options(dtrain_options INTERFACE -Wl,--disable-new-dtags)
 
-# The one precompiled header for LibTorch, shared by every target that asks with TORCH.
-add_library(dtrain_torch_pch OBJECT "${CMAKE_SOURCE_DIR}/cmake/torch_pch.cpp")
-target_precompile_headers(dtrain_torch_pch PRIVATE <torch/torch.h>)
-target_link_libraries(dtrain_torch_pch PRIVATE LibTorch::cpu dtrain_options)
+# LibTorch's include folder has a newer fmt than the system's library. Every target that sees that folder links this.
+add_library(dtrain_torch_fmt STATIC "${CMAKE_SOURCE_DIR}/cmake/torch_fmt.cpp")
+set_target_properties(dtrain_torch_fmt PROPERTIES EXPORT_NAME torch_fmt POSITION_INDEPENDENT_CODE ON)
+target_link_libraries(dtrain_torch_fmt PRIVATE $<BUILD_INTERFACE:LibTorch::cpu>)
 
-function(dtrain_use_torch target)
-  target_link_libraries(${target} PUBLIC LibTorch::cpu)
-  target_precompile_headers(${target} REUSE_FROM dtrain_torch_pch)
-  # LibTorch's include folder has a newer fmt than the system's library; its headers do without a library.
-  target_compile_definitions(${target} PRIVATE FMT_HEADER_ONLY=1)
+# Two precompiled headers, shared by the targets that ask: tensors with TORCH; with TORCH_API LibTorch's C++ frontend
+# too, which takes every file of the target three times as long.
+function(dtrain_add_pch name header)
+  add_library(dtrain_${name}_pch OBJECT "${CMAKE_SOURCE_DIR}/cmake/empty.cpp")
+  target_precompile_headers(dtrain_${name}_pch PRIVATE ${header})
+  target_link_libraries(dtrain_${name}_pch PRIVATE LibTorch::cpu dtrain_options)
+endfunction()
+dtrain_add_pch(tensor "${CMAKE_SOURCE_DIR}/cmake/tensor_pch.hpp")
+dtrain_add_pch(torch_api <torch/torch.h>)
+
+function(dtrain_use_torch target pch)
+  target_link_libraries(${target} PUBLIC LibTorch::cpu PRIVATE dtrain_torch_fmt)
+  target_precompile_headers(${target} REUSE_FROM dtrain_${pch}_pch)
   get_target_property(type ${target} TYPE)
   if(type STREQUAL "EXECUTABLE")  # otherwise -fPIE, for which the shared header would not do
     set_target_properties(${target} PROPERTIES POSITION_INDEPENDENT_CODE OFF)
@@ -56,24 +64,26 @@ function(dtrain_add_library name)
   target_link_libraries(dtrain_${name} PUBLIC ${ARG_PUBLIC} PRIVATE ${ARG_PRIVATE} $<BUILD_INTERFACE:dtrain_options>)
   set_target_properties(dtrain_${name} PROPERTIES EXPORT_NAME ${name})
   if(ARG_TORCH)
-    dtrain_use_torch(dtrain_${name})
+    dtrain_use_torch(dtrain_${name} tensor)
   endif()
   set_property(GLOBAL APPEND PROPERTY DTRAIN_LIBRARIES ${name})
 endfunction()
 
-# dtrain_add_test(NAME [TORCH] SOURCES ... LINK targets ... [NP 1 2 4] [TIMEOUT s] [LABELS ...] [FULL])
+# dtrain_add_test(NAME [TORCH|TORCH_API] SOURCES ... LINK targets ... [NP 1 2 4] [TIMEOUT s] [LABELS ...] [FULL])
 # Without NP a plain GoogleTest program; with NP one CTest entry per rank count, each started by mpirun.
 # FULL: left out of the usual run, taken by tests/run.sh --full.
 function(dtrain_add_test name)
-  cmake_parse_arguments(ARG "TORCH;FULL" "TIMEOUT" "SOURCES;LINK;NP;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH;TORCH_API;FULL" "TIMEOUT" "SOURCES;LINK;NP;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
   endif()
   add_executable(${name} ${ARG_SOURCES})
   target_include_directories(${name} PRIVATE "${CMAKE_SOURCE_DIR}/tests")
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest GTest::gmock dtrain_options)
-  if(ARG_TORCH)
-    dtrain_use_torch(${name})
+  if(ARG_TORCH_API)
+    dtrain_use_torch(${name} torch_api)
+  elseif(ARG_TORCH)
+    dtrain_use_torch(${name} tensor)
   endif()
   set(labels ${ARG_LABELS})
   if(ARG_FULL)

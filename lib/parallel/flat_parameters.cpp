@@ -1,6 +1,7 @@
 #include "parallel/flat_parameters.hpp"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

@@ -1,6 +1,6 @@
 #include "parallel/layer_times.hpp"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include <algorithm>
 #include <limits>

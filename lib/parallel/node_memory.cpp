@@ -1,6 +1,6 @@
 #include "parallel/node_memory.hpp"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
 
 #include <utility>
 

@@ -10,7 +10,7 @@ constexpr auto kLast = at::MemoryFormat::ChannelsLast;
 
 /// Weights and biases that are not 1 and 0.
 void disturb(Layer& layer) {
-  const torch::NoGradGuard no_grad;
+  const at::NoGradGuard no_grad;
   for (Parameter& parameter : layer.parameters()) parameter.value.uniform_(0.5, 1.5);
 }
 
@@ -31,7 +31,7 @@ std::unique_ptr<Model> norm_model(std::int64_t channels, kernels::Then then) {
 }
 
 TEST(BatchNormTest, TrainingOutputsAndGradientsAreTorchs) {
-  torch::manual_seed(3);
+  at::manual_seed(3);
   for (const kernels::Then then : {kernels::Then::nothing, kernels::Then::relu}) {
     for (const auto format : {at::MemoryFormat::Contiguous, kLast}) {
       const auto model = norm_model(37, then);
@@ -101,7 +101,7 @@ TEST(BatchNormTest, AChannelOfOneValueHasNoVarianceToLearn) {
 }
 
 TEST(ResidualBlockTest, OutputsAndGradientsAreThoseOfTheFormula) {
-  torch::manual_seed(4);
+  at::manual_seed(4);
   for (const std::int64_t stride : {1, 2}) {
     const std::int64_t out_channels = stride == 1 ? 6 : 10;
     std::vector<std::unique_ptr<Layer>> layers;

@@ -1,5 +1,5 @@
 #include "core/error.hpp"
-#include "models/support.hpp"
+#include "models/torch_modules.hpp"
 
 namespace dtrain::models {
 namespace {

@@ -58,7 +58,7 @@ void expect_torchs(Model& model, const Shape& shape, at::ScalarType type, const 
 }
 
 TEST(PatchConvTest, ConvolutionsAndTheirGradientsAreTorchs) {
-  torch::manual_seed(2);
+  at::manual_seed(2);
   for (const auto type : {at::kDouble, at::kFloat}) {
     for (const Case& c : kCases) {
       const Conv2d::Geometry geometry{.in_channels = c.channels,
@@ -77,7 +77,7 @@ TEST(PatchConvTest, ConvolutionsAndTheirGradientsAreTorchs) {
 }
 
 TEST(PatchConvTest, TransposedConvolutionsAndTheirGradientsAreTorchs) {
-  torch::manual_seed(2);
+  at::manual_seed(2);
   for (const auto type : {at::kDouble, at::kFloat}) {
     for (const Case& c : kCases) {
       if (c.kernel <= 2 * c.padding) continue;  // an image of one pixel would shrink to nothing

@@ -2,7 +2,7 @@
 #include "models/lstm.hpp"
 #include "models/packing.hpp"
 #include "models/seq2seq_layers.hpp"
-#include "models/support.hpp"
+#include "models/torch_modules.hpp"
 
 namespace dtrain::models {
 namespace {

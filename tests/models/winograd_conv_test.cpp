@@ -34,7 +34,7 @@ std::unique_ptr<Model> model_for(const Case& c, at::ScalarType type, Conv2d::Bia
 }
 
 TEST(WinogradConvTest, OutputsAndGradientsAreTorchs) {
-  torch::manual_seed(1);
+  at::manual_seed(1);
   for (const auto type : {at::kDouble, at::kFloat}) {
     const double tolerance = type == at::kDouble ? 1e-12 : 2e-5;
     for (const auto bias : {Conv2d::Bias::yes, Conv2d::Bias::no}) {

@@ -1,7 +1,7 @@
 #include "parallel/node_memory.hpp"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "core/error.hpp"
 #include "job_of_test.hpp"

@@ -1,7 +1,7 @@
 #include "parallel/row_updates.hpp"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "core/error.hpp"
 #include "core/slice.hpp"
@@ -36,7 +36,7 @@ struct Batch {
 
 /// Common words in each step, rare ones after long gaps, and most never. The same on every rank.
 Batch batch_of(int step) {
-  torch::manual_seed(step);
+  at::manual_seed(step);
   const at::Tensor common = at::randint(1, 9, {kSamples, kTokens}, at::kInt);
   const at::Tensor rare = at::randint(1, kWords, {kSamples, kTokens}, at::kInt);
   Batch batch{at::where(at::rand({kSamples, kTokens}).lt(0.8), common, rare),

@@ -1,7 +1,8 @@
 #include "parallel/step_statistics.hpp"
 
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include "job_of_test.hpp"
 #include "parallel/agreement.hpp"

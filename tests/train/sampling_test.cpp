@@ -1,7 +1,7 @@
 #include "train/sampling.hpp"
 
+#include <ATen/ATen.h>
 #include <gtest/gtest.h>
-#include <torch/torch.h>
 
 #include <array>
 #include <limits>
@@ -13,7 +13,7 @@ namespace dtrain::train {
 namespace {
 
 /// Softmax of these: 0.1, 0.6, 0.25, 0.05.
-at::Tensor logits() { return torch::tensor({0.1, 0.6, 0.25, 0.05}).log().to(at::kFloat); }
+at::Tensor logits() { return at::tensor({0.1, 0.6, 0.25, 0.05}).log().to(at::kFloat); }
 
 std::array<int, 4> counts_of(const SamplingConfig& config, int draws) {
   std::array<int, 4> counts{};

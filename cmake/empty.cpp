@@ -1,0 +1,1 @@
+// Exists so that a precompiled header is built once and shared by every target that asks for it.
