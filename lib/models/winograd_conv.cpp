@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/winograd.hpp"
+#include "models/step_memory.hpp"
 
 namespace dtrain::models {
 namespace {
@@ -25,10 +26,11 @@ constexpr std::int64_t kTileGrain = 16;  // tiles worth a thread
 /// Sixteen matrices [rows, columns] in one piece of memory, as the kernels lay them out.
 class Planes {
  public:
-  Planes(std::int64_t rows, std::int64_t columns, const at::TensorOptions& options) {
-    const auto plane = static_cast<std::int64_t>(
-        kernels::winograd_plane(static_cast<std::size_t>(rows), static_cast<std::size_t>(columns)));
-    memory_ = at::empty({plane * static_cast<std::int64_t>(kernels::kWinogradPlanes)}, options);
+  Planes(std::int64_t rows, std::int64_t columns, const at::TensorOptions& options)
+      : Planes(rows, columns, at::empty({plane_of(rows, columns) * kPlanes}, options)) {}
+  /// In memory that another one has left: memory().
+  Planes(std::int64_t rows, std::int64_t columns, at::Tensor memory) : memory_(std::move(memory)) {
+    const auto plane = plane_of(rows, columns);
     for (std::size_t i = 0; i < kernels::kWinogradPlanes; ++i) {
       matrices_.push_back(
           memory_.as_strided({rows, columns}, {columns, 1}, plane * static_cast<std::int64_t>(i)));
@@ -43,8 +45,15 @@ class Planes {
     return rows == matrices_[i].size(0) ? matrices_[i] : matrices_[i].narrow(0, 0, rows);
   }
   const at::Tensor& matrix(std::size_t i) const { return matrices_[i]; }
+  const at::Tensor& memory() const { return memory_; }
 
  private:
+  static constexpr auto kPlanes = static_cast<std::int64_t>(kernels::kWinogradPlanes);
+  static std::int64_t plane_of(std::int64_t rows, std::int64_t columns) {
+    return static_cast<std::int64_t>(
+        kernels::winograd_plane(static_cast<std::size_t>(rows), static_cast<std::size_t>(columns)));
+  }
+
   at::Tensor memory_;
   std::vector<at::Tensor> matrices_;
 };
@@ -93,11 +102,16 @@ std::int64_t block_capacity(const kernels::WinogradImages& size) {
   return std::max<std::int64_t>(1, std::min(wanted, static_cast<std::int64_t>(size.tiles())));
 }
 
-/// Weights in transformed form: [out, in] per plane.
+/// Weights in transformed form: [out, in] per plane. Made once for all micro-batches of a step.
 template <class T>
-Planes transformed(const at::Tensor& weight) {
-  const at::Tensor dense = weight.detach().contiguous(kLast);
+Planes transformed(const Parameter& parameter) {
+  const at::Tensor weight = parameter.value.detach();
+  const at::Tensor dense = weight.contiguous(kLast);
+  if (parameter.step != nullptr && parameter.step->transformed.defined()) {
+    return {weight.size(0), weight.size(1), parameter.step->transformed};
+  }
   Planes u(weight.size(0), weight.size(1), dense.options());
+  if (parameter.step != nullptr) parameter.step->transformed = u.memory();
   kernels::winograd_weight(u.data<T>(), dense.const_data_ptr<T>(), static_cast<std::size_t>(weight.size(0)),
                            static_cast<std::size_t>(weight.size(1)));
   return u;
@@ -136,13 +150,18 @@ at::Tensor gradient_of(Parameter& parameter) {
   return at::empty(parameter.value.sizes(), parameter.value.options().memory_format(kLast));
 }
 
+/// Which gradients are wanted, or have been found.
+struct Wanted {
+  bool input = true;
+  bool weight = true;
+};
 struct Gradients {
   at::Tensor input, weight;
 };
 
 template <class T>
 Gradients backward_as(const at::Tensor& dy, const at::Tensor& x, Parameter& weight, const Planes& u,
-                      bool needs_input) {
+                      Wanted wanted) {
   const auto options = x.options();
   const auto inputs = size_of(x);
   const auto outputs = size_of(dy);
@@ -151,32 +170,33 @@ Gradients backward_as(const at::Tensor& dy, const at::Tensor& x, Parameter& weig
   const Planes dm(capacity, dy.size(1), options);
   const Planes du(dy.size(1), x.size(1), options);
   Gradients found;
-  if (needs_input) found.input = at::empty(x.sizes(), options.memory_format(kLast)).zero_();
+  if (wanted.input) found.input = at::empty(x.sizes(), options.memory_format(kLast)).zero_();
   over_blocks(inputs, capacity, [&](const Block& block) {
     block.over_tiles(kTileGrain, [&](const kernels::TileRange& tiles) {
-      kernels::winograd_input(v.data<T>(), x.const_data_ptr<T>(), inputs, tiles);
+      if (wanted.weight) kernels::winograd_input(v.data<T>(), x.const_data_ptr<T>(), inputs, tiles);
       kernels::winograd_output_gradient(dm.data<T>(), dy.const_data_ptr<T>(), outputs, tiles);
     });
     for (std::size_t i = 0; i < kernels::kWinogradPlanes; ++i) {
       at::Tensor sum = du.matrix(i);
       const at::Tensor rows = v.matrix(i, block.tiles());
       const at::Tensor gradient = dm.matrix(i, block.tiles());
-      if (block.begin == 0) {
+      if (wanted.weight && block.begin == 0) {
         at::mm_out(sum, gradient.t(), rows);
-      } else {
+      } else if (wanted.weight) {
         at::addmm_out(sum, sum, gradient.t(), rows);
       }
       // The tiles are used up: their gradient takes their place.
       at::Tensor product = rows;
-      if (needs_input) at::mm_out(product, gradient, u.matrix(i));
+      if (wanted.input) at::mm_out(product, gradient, u.matrix(i));
     }
-    if (!needs_input) return;
+    if (!wanted.input) return;
     // Tiles of one image share pixels; where a block is a part of an image one thread takes it.
     const auto grain = block.tiles() % per_image(inputs) == 0 ? per_image(inputs) : block.tiles();
     block.over_tiles(grain, [&](const kernels::TileRange& tiles) {
       kernels::winograd_input_gradient(found.input.data_ptr<T>(), v.data<T>(), inputs, tiles);
     });
   });
+  if (!wanted.weight) return found;
   found.weight = gradient_of(weight);
   if (x.size(0) == 0) {
     found.weight.zero_();
@@ -202,8 +222,8 @@ class WinogradConv : public torch::autograd::Function<WinogradConv> {
                             Parameter* parameter) {
     const at::Tensor bias = given.value_or(at::Tensor());
     const bool doubles = input.scalar_type() == at::kDouble;
-    auto kept = c10::make_intrusive<Kept>(parameter,
-                                          doubles ? transformed<double>(weight) : transformed<float>(weight));
+    auto kept = c10::make_intrusive<Kept>(
+        parameter, doubles ? transformed<double>(*parameter) : transformed<float>(*parameter));
     const at::Tensor y = doubles ? forward_as<double>(input, weight, bias, kept->transformed)
                                  : forward_as<float>(input, weight, bias, kept->transformed);
     context->save_for_backward({input});
@@ -218,24 +238,43 @@ class WinogradConv : public torch::autograd::Function<WinogradConv> {
     const at::Tensor x = context->get_saved_variables()[0];
     const auto capsule = context->saved_data["kept"].toCapsule();
     auto& kept = static_cast<Kept&>(*capsule);
-    const bool needs_input = context->needs_input_grad(0);
-    const auto found = dy.scalar_type() == at::kDouble
-                           ? backward_as<double>(dy, x, *kept.weight, kept.transformed, needs_input)
-                           : backward_as<float>(dy, x, *kept.weight, kept.transformed, needs_input);
+    StepMemory* step = kept.weight->step.get();
+    const bool later =
+        step != nullptr && step->holds_back(x.numel() + dy.numel(), kept.weight->value.numel());
+    auto found = gradients_of(dy, x, kept, {.input = context->needs_input_grad(0), .weight = !later});
+    if (later && step->add(x, dy)) {
+      found.weight =
+          gradients_of(step->output_gradients(), step->inputs(), kept, {.input = false, .weight = true})
+              .weight;
+    }
     const at::Tensor bias = context->saved_data["bias"].toBool() ? dy.sum({0, 2, 3}) : at::Tensor();
     return {found.input, found.weight, bias, at::Tensor()};
+  }
+
+ private:
+  static Gradients gradients_of(const at::Tensor& dy, const at::Tensor& x, Kept& kept, Wanted wanted) {
+    return dy.scalar_type() == at::kDouble
+               ? backward_as<double>(dy, x, *kept.weight, kept.transformed, wanted)
+               : backward_as<float>(dy, x, *kept.weight, kept.transformed, wanted);
   }
 };
 
 }  // namespace
 
 bool fits_winograd(const at::Tensor& input, const at::Tensor& weight, const Conv2d::Geometry& geometry) {
-  const auto type = input.scalar_type();
+  return winograd_bytes(weight, geometry) > 0.0 && input.is_cpu() &&
+         weight.scalar_type() == input.scalar_type();
+}
+
+double winograd_bytes(const at::Tensor& weight, const Conv2d::Geometry& geometry) {
+  const auto type = weight.scalar_type();
   const auto channels = static_cast<std::int64_t>(kernels::kWinogradChannels);
-  return geometry.kernel == 3 && geometry.stride == 1 && geometry.padding == 1 &&
-         std::min(weight.size(0), weight.size(1)) >= kFewest && weight.size(0) % channels == 0 &&
-         weight.size(1) % channels == 0 && input.is_cpu() && (type == at::kFloat || type == at::kDouble) &&
-         weight.scalar_type() == type && weight.is_contiguous(kLast);
+  const bool fits = geometry.kernel == 3 && geometry.stride == 1 && geometry.padding == 1 &&
+                    std::min(weight.size(0), weight.size(1)) >= kFewest && weight.size(0) % channels == 0 &&
+                    weight.size(1) % channels == 0 && (type == at::kFloat || type == at::kDouble) &&
+                    weight.is_contiguous(kLast);
+  const auto planes = static_cast<double>(kernels::kWinogradPlanes);
+  return fits ? planes * static_cast<double>(weight.size(0) * weight.size(1) * weight.element_size()) : 0.0;
 }
 
 at::Tensor winograd_conv(const at::Tensor& input, Parameter& weight, Parameter* bias) {

@@ -15,6 +15,9 @@ bool fits_winograd(const at::Tensor& input, const at::Tensor& weight, const Conv
 /// tiles that stays in the caches. The weight's gradient is written into its slot where it has one.
 /// Shapes: `input` [N, C, H, W], `weight` [K, C, 3, 3], `bias` [K] or null; the result [N, K, H, W] has its
 /// channels last. Not differentiable twice. Both parameters must outlive the graph.
+/// Bytes that the transformed weights take; 0 where a convolution of this geometry is computed otherwise.
+double winograd_bytes(const at::Tensor& weight, const Conv2d::Geometry& geometry);
+
 at::Tensor winograd_conv(const at::Tensor& input, Parameter& weight, Parameter* bias);
 
 }  // namespace dtrain::models

@@ -1,6 +1,9 @@
 #include "parallel/gradient_buckets.hpp"
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <cstring>
@@ -105,6 +108,7 @@ GradientBuckets::~GradientBuckets() {
     torch::autograd::impl::set_post_acc_grad_hooks(value, nullptr);
     value.mutable_grad().reset();  // a view into memory that is about to go
     entry.parameter->gradient_slot.reset();
+    entry.parameter->step.reset();
   }
 }
 
@@ -118,6 +122,9 @@ void GradientBuckets::begin_step(int micro_batches) {
     auto& parameter = *entries_[i].parameter;
     parameter.value.mutable_grad().reset();
     parameter.gradient_slot = views_[i].alias();  // autograd takes over a tensor that nobody else refers to
+    const bool one_use = parameter.uses == 1 && shares_[i] == 0;
+    parameter.step =
+        micro_batches > 1 && one_use ? std::make_shared<models::StepMemory>(micro_batches) : nullptr;
   }
 }
 
@@ -125,6 +132,7 @@ void GradientBuckets::on_gradient(std::size_t i) {
   auto& parameter = *entries_[i].parameter;
   auto& gradient = parameter.value.mutable_grad();
   auto& view = views_[i];
+  if (!gradient.defined()) return;  // held back: hooks are called all the same
   if (received_[i] == 0) {
     const at::NoGradGuard no_grad;
     parameter.gradient_slot.reset();
@@ -141,12 +149,13 @@ void GradientBuckets::on_gradient(std::size_t i) {
         "a gradient has left its bucket",
         {.subject = parameter.name, .advice = "nothing may replace .grad between two backward passes"});
   }
-  count(i);
+  count(i, parameter.step != nullptr ? parameter.step->summed() : 1);
 }
 
-void GradientBuckets::count(std::size_t i) {
+void GradientBuckets::count(std::size_t i, int micro_batches) {
   const int all = micro_batches_ * entries_[i].parameter->uses + shares_[i];
-  require(++received_[i] <= all, "has more gradients in a step than were expected",
+  received_[i] += micro_batches;
+  require(received_[i] <= all, "has more gradients in a step than were expected",
           {.subject = entries_[i].parameter->name, .advice = "its bucket has left without them"});
   if (received_[i] < all) return;
   --buckets_[bucket_of_[i]].missing;
@@ -188,6 +197,10 @@ void GradientBuckets::issue_ready_buckets() {
 void GradientBuckets::finish() {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < views_.size(); ++i) {
+    auto& parameter = *entries_[i].parameter;
+    require(parameter.step == nullptr || !parameter.step->incomplete(),
+            "has gradients held back for a micro-batch that did not come", {.subject = parameter.name});
+    parameter.step.reset();
     if (received_[i] == 0) views_[i].zero_();
   }
   for (auto& bucket : buckets_) bucket.missing = 0;

@@ -74,7 +74,7 @@ class GradientBuckets {
   void choose_parts();
   comm::Buffer memory_of(const Bucket& bucket) const;
   void on_gradient(std::size_t entry);
-  void count(std::size_t entry);
+  void count(std::size_t entry, int micro_batches = 1);
   std::size_t entry_of(const models::Parameter* parameter) const;
   void issue_ready_buckets();
 

@@ -14,8 +14,8 @@ constexpr std::int64_t kSamples = 13;
 constexpr int kPieces = 5;
 
 /// The summed gradient of the whole batch, by plain autograd, laid out flat.
-at::Tensor reference() {
-  auto model = small_model();
+at::Tensor reference(const std::string& hidden = "16,8") {
+  auto model = small_model(hidden);
   FlatParameters parameters(*model, at::kDouble);
   const auto batch = small_batch(kSamples);
   forward_and_back(*model, whole_walk(*model), batch.inputs, batch.targets);
@@ -67,6 +67,42 @@ TEST(GradientBucketsTest, ARankWithoutPiecesStillTakesPart) {
   const bool last = job.rank() == job.data().size() - 1;
   run_step(*model, buckets, last ? Range{0, kPieces} : Range{0, 0});
   EXPECT_LT(gap(buckets.gradients(), reference()), 1e-12);
+}
+
+TEST(GradientBucketsTest, AWeightWhoseGradientIsHeldBackUntilTheLastPiece) {
+  JobOfTest job;
+  const std::string large = "800,700";  // more elements than a step's rows need
+  const auto expected = reference(large);
+  auto model = small_model(large);
+  FlatParameters parameters(*model, at::kDouble);
+  GradientBuckets buckets(parameters, job.data(), job.queue(), {});
+  for (int step = 0; step < 2; ++step) {
+    run_step(*model, buckets, part_of(kPieces, job.rank(), job.data().size()));
+    EXPECT_LT(gap(buckets.gradients(), expected), 1e-12) << "step " << step;
+  }
+}
+
+TEST(GradientBucketsTest, AGradientThatStandsForAllMicroBatchesCompletesItsBucket) {
+  JobOfTest job;
+  auto model = small_model();
+  FlatParameters parameters(*model, at::kDouble);
+  GradientBuckets buckets(parameters, job.data(), job.queue(), {.bucket_bytes = 1});
+  models::Parameter& weight = *parameters.entries().front().parameter;
+  for (const int passed : {2, 1}) {
+    buckets.begin_step(2);
+    ASSERT_NE(weight.step, nullptr);
+    const at::Tensor none = at::empty({0});
+    for (int m = 0; m < passed; ++m) weight.step->add(none, none);
+    if (passed == 2) {
+      (weight.value * 3).sum().backward();
+      buckets.finish();
+      const auto found = FlatParameters::view(buckets.gradients(), parameters.entries().front());
+      EXPECT_EQ(found.min().item<double>(), 3.0 * job.data().size());
+      EXPECT_EQ(weight.step, nullptr) << "the values are about to change";
+    } else {
+      EXPECT_THROW(buckets.finish(), Error) << "one micro-batch is still held back";
+    }
+  }
 }
 
 using Update = BucketConfig::Update;

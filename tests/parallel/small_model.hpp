@@ -1,8 +1,10 @@
 #pragma once
 
-#include <torch/torch.h>
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <memory>
+#include <string>
 
 #include "models/model.hpp"
 #include "parallel/segments.hpp"
@@ -10,9 +12,9 @@
 namespace dtrain::parallel {
 
 /// An mlp of the registry, small, for classification of [n, 12] into 3 classes.
-inline std::unique_ptr<models::Model> small_model() {
+inline std::unique_ptr<models::Model> small_model(const std::string& hidden = "16,8") {
   auto model = models::find_model("mlp").make(
-      {.task = "table_classification", .sample_shape = {12}, .classes = 3}, {{"hidden", "16,8"}});
+      {.task = "table_classification", .sample_shape = {12}, .classes = 3}, {{"hidden", hidden}});
   model->initialise(7);
   return model;
 }
