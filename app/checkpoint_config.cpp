@@ -1,6 +1,10 @@
 #include "checkpoint_config.hpp"
 
+#include <algorithm>
+
 #include "checkpoint/manifest.hpp"
+#include "comm/discover.hpp"
+#include "option.hpp"
 #include "run_arguments.hpp"
 
 namespace dtrain::app {
@@ -16,6 +20,16 @@ train::RunConfig config_of_checkpoint(const std::filesystem::path& folder) {
   config.model.init_from = folder.string();
   config.model.init_skip.clear();
   return config;
+}
+
+void spread_over_ranks(train::RunConfig& config, const Environment& environment,
+                       const comm::MpiEnvironment& mpi) {
+  comm::check_launch(mpi.world_size(), environment.srun_tasks);
+  // Not used, but checked.
+  config.batch.global_batch = std::max(config.batch.global_batch, 4 * mpi.world_size());
+  config.resolve(mpi.world_size());
+  config.validate();
+  config.text = to_toml(config);
 }
 
 }  // namespace dtrain::app

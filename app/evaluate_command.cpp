@@ -7,11 +7,9 @@
 #include <string_view>
 
 #include "checkpoint_config.hpp"
-#include "comm/discover.hpp"
 #include "command_line.hpp"
 #include "commands.hpp"
 #include "core/log.hpp"
-#include "option.hpp"
 #include "train/evaluate_checkpoint.hpp"
 
 namespace dtrain::app {
@@ -21,12 +19,7 @@ constexpr std::array<std::string_view, 3> kSplits = {"train", "validation", "tes
 
 ExitCode evaluate_on(train::RunConfig config, const train::EvaluateRequest& request,
                      const Environment& environment, comm::MpiEnvironment& mpi) {
-  comm::check_launch(mpi.world_size(), environment.srun_tasks);
-  config.batch.global_batch =
-      std::max(config.batch.global_batch, 4 * mpi.world_size());  // not used, but checked
-  config.resolve(mpi.world_size());
-  config.validate();
-  config.text = to_toml(config);
+  spread_over_ranks(config, environment, mpi);
   const Log log(mpi.world_rank(), Log::Verbosity::normal);
   train::evaluate_checkpoint(config, request, mpi, log);
   return ExitCode::success;

@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <fstream>
 #include <iostream>
+#include <iterator>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -10,8 +12,10 @@
 #include "checkpoint_config.hpp"
 #include "command_line.hpp"
 #include "commands.hpp"
+#include "core/span_sink.hpp"
 #include "h5/library.hpp"
 #include "option_value.hpp"
+#include "train/job.hpp"
 #include "train/text_model.hpp"
 
 namespace dtrain::app {
@@ -23,6 +27,7 @@ struct GenerateWords {
   std::string translate;
   std::string dataset;
   std::string data_root;
+  std::string mesh;
   std::string seed;
   int tokens = 200;
   int beam = 1;
@@ -47,6 +52,8 @@ void bind(GenerateWords& words, Parser& parser) {
       ->option_text("P");
   parser.add_option("--seed", words.seed, "of the choices [1]")->option_text("N");
   parser.add_option("--beam", words.beam, "translations followed side by side [1]")->option_text("N");
+  parser.add_option("--mesh", words.mesh, "ranks along each axis, such as pipe=2 [data=N]")
+      ->option_text("AXES");
   parser.add_option("--dataset", words.dataset, "whose vocabulary is taken, if it lies elsewhere now")
       ->option_text("NAME|FOLDER");
   parser.add_option("--data-root", words.data_root, "where staged datasets lie")->option_text("FOLDER");
@@ -64,47 +71,66 @@ void complete(GenerateWords& words) {
   words.sampling.validate();
 }
 
-std::vector<std::string> lines_of(const std::string& file) {
+std::string text_of(const std::string& file) {
   std::ifstream stream;
   if (file != "-") stream.open(file);
   std::istream& source = file == "-" ? std::cin : stream;
   if (!source) throw data_error("cannot be read", "--translate " + file, "check the path");
+  return {std::istreambuf_iterator<char>(source), {}};
+}
+
+std::vector<std::string> lines_of(const std::string& text) {
+  std::istringstream source(text);
   std::vector<std::string> lines;
   for (std::string line; std::getline(source, line);) lines.push_back(std::move(line));
   return lines;
 }
 
-ExitCode generate(const GenerateWords& words) {
-  h5::Library library;
+train::RunConfig config_for(const GenerateWords& words) {
   train::RunConfig config = config_of_checkpoint(words.folder);
   if (!words.dataset.empty()) config.data.dataset = words.dataset;
   if (!words.data_root.empty()) config.data.root = words.data_root;
   config.data.staging = "none";
-  train::TextModel model(config, checkpoint::read_manifest(words.folder).info.vocabulary, library);
+  config.mesh = words.mesh;
+  return config;
+}
+
+ExitCode generate(const GenerateWords& words, train::RunConfig config, const Environment& environment,
+                  comm::MpiEnvironment& mpi) {
+  spread_over_ranks(config, environment, mpi);
+  NullSpanSink sink;
+  h5::Library library;
+  train::Job job(config, mpi, sink);
+  train::TextModel model(config, checkpoint::read_manifest(words.folder).info.vocabulary, job, library);
   if (!words.translate.empty()) {
     const std::string subject = words.translate == "-" ? "standard input" : words.translate;
-    for (const std::string& line : model.translate(lines_of(words.translate), words.beam, subject)) {
-      fmt::print("{}\n", line);
-    }
+    const auto lines = job.world().broadcast(mpi.world_rank() == 0 ? text_of(words.translate) : "", 0);
+    const auto translations = model.translate(lines_of(lines), words.beam, subject);
+    if (!model.speaks()) return ExitCode::success;
+    for (const std::string& line : translations) fmt::print("{}\n", line);
     return ExitCode::success;
   }
-  model.generate(words.prompt, words.tokens, words.sampling, [](std::string_view text) {
+  model.generate(words.prompt, words.tokens, words.sampling, [&model](std::string_view text) {
+    if (!model.speaks()) return;
     fmt::print("{}", text);
     std::fflush(stdout);
   });
-  fmt::print("\n");
+  if (model.speaks()) fmt::print("\n");
   return ExitCode::success;
 }
 
 }  // namespace
 
-Task generate_command(const Words& words, const Environment&) {
+Task generate_command(const Words& words, const Environment& environment) {
   GenerateWords given;
   Parser parser("generate", "Lets a trained model go on with a text (gpt) or translate one (seq2seq).");
   bind(given, parser);
   if (const auto help = parse(parser, words)) return print_task(*help);
   complete(given);
-  return {.alone = [given] { return generate(given); }, .together = {}};
+  const auto config = config_for(given);
+  return {.alone = {}, .together = [given, config, environment](comm::MpiEnvironment& mpi) {
+            return generate(given, config, environment, mpi);
+          }};
 }
 
 }  // namespace dtrain::app

@@ -63,8 +63,9 @@ class Gpt final : public Model {
  public:
   explicit Gpt(std::vector<std::unique_ptr<Layer>> layers) : Model("gpt", std::move(layers)) {}
   LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
-    const at::Tensor& logits = outputs.at(0);
-    return token_cross_entropy_sums(logits.flatten(0, -2), targets.flatten());
+    const at::Tensor logits = outputs.at(0).flatten(0, -2);
+    if (!Model::outputs().sliced()) return token_cross_entropy_sums(logits, targets.flatten());
+    return sliced_token_cross_entropy_sums(logits, targets.flatten(), Model::outputs(), *group());
   }
 };
 
@@ -105,23 +106,26 @@ const GptEmbedding& embedding_of(const Model& gpt) {
 
 std::int64_t block_length(const Model& gpt) { return embedding_of(gpt).block(); }
 
-at::Tensor next_logits(Model& gpt, const at::Tensor& ids, GptCache& cache) {
-  const std::int64_t before = cache.empty() ? 0 : cache.front().keys.size(2);
-  const auto attentions = (gpt.layers().size() - 2) / 2;
-  if (cache.empty()) cache.resize(attentions);
-  at::Tensor flowing = embedding_of(gpt).embed(ids, before);
+std::int64_t width_of(const Model& gpt) { return embedding_of(gpt).output_shapes({{1, 1}})[0].back(); }
+
+at::Tensor read_tokens(Model& gpt, Range layers, at::Tensor flowing, GptCache& cache) {
   const Context context{.mode = Mode::evaluation};
-  std::size_t next = 0;
-  for (std::size_t i = 1; i + 1 < gpt.layers().size(); ++i) {
+  const std::int64_t read = flowing.size(1);
+  for (auto i = static_cast<std::size_t>(layers.begin); i < static_cast<std::size_t>(layers.end); ++i) {
     Layer& layer = *gpt.layers()[i];
-    if (auto* attention = dynamic_cast<GptAttention*>(&layer)) {
-      flowing = attention->forward_cached(flowing, cache[next++]);
-    } else {
+    if (i == 0) {
+      flowing = embedding_of(gpt).embed(flowing, cache.tokens);
+    } else if (auto* attention = dynamic_cast<GptAttention*>(&layer)) {
+      flowing = attention->forward_cached(flowing, cache.of_layer[i]);
+    } else if (i + 1 < gpt.layers().size()) {
       flowing = layer.forward({flowing}, context)[0];
+    } else {
+      const auto& head = dynamic_cast<const GptHead&>(layer);
+      flowing = head.of_all_words(layer.forward({flowing.narrow(1, read - 1, 1)}, context)[0].squeeze(1));
     }
   }
-  const at::Tensor last = flowing.narrow(1, flowing.size(1) - 1, 1);
-  return gpt.layers().back()->forward({last}, context)[0].squeeze(1);
+  cache.tokens += read;
+  return flowing;
 }
 
 Registration gpt() {

@@ -1,7 +1,10 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <map>
 
+#include "core/slice.hpp"
 #include "models/gpt_layers.hpp"
 #include "models/model.hpp"
 
@@ -12,14 +15,21 @@ namespace dtrain::models {
 /// gpt2-large, gpt2-xl or gpt3-175b; layers, heads, width, block and dropout override the preset's.
 Registration gpt();
 
-/// The cache that generation goes on from: keys and values of all tokens read so far, per attention layer.
-using GptCache = std::vector<KeysValues>;
+/// What generation goes on from: the keys and values of all tokens read so far, by layer.
+struct GptCache {
+  std::int64_t tokens = 0;
+  std::map<std::size_t, KeysValues> of_layer;
+};
 
-/// Logits of the word after the last of `ids`. Without a cache that is a forward pass over the whole text;
-/// with one only the tokens given are new, and the cache grows by them.
-/// Shapes: `ids` int32 [n, t]; returns [n, vocabulary]. An empty `cache` starts a text; after that t is 1.
+/// Passes new tokens through some consecutive layers, and adds to the cache what these keep of them. An empty
+/// `cache` starts a text; after that tokens come one by one.
+/// Shapes: `flowing` is what the first of `layers` takes, ids int32 [n, t] or [n, t, width]. Returns
+/// [n, t, width]; behind the last layer the logits of the token after the last, [n, vocabulary].
 /// Throws Error (exit code 2) when the text would be longer than the model's block.
-at::Tensor next_logits(Model& gpt, const at::Tensor& ids, GptCache& cache);
+at::Tensor read_tokens(Model& gpt, Range layers, at::Tensor flowing, GptCache& cache);
+
+/// Width of what flows between two layers.
+std::int64_t width_of(const Model& gpt);
 
 /// Tokens the model can look back on.
 std::int64_t block_length(const Model& gpt);

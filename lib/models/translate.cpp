@@ -25,11 +25,6 @@ const Decoder& decoder_of(const Model& model) {
   return *decoder;
 }
 
-std::vector<LstmState> encoded(Model& model, const at::Tensor& source) {
-  const Tensors state = model.layers().front()->forward({source, source}, {.mode = Mode::evaluation});
-  return states_of(state[0], state[1]);
-}
-
 /// A translation under way.
 struct Hypothesis {
   Sentence words;
@@ -71,14 +66,27 @@ at::Tensor ids_tensor(const std::vector<std::int32_t>& ids) {
 
 }  // namespace
 
-std::vector<Sentence> translate_greedily(Model& seq2seq, const at::Tensor& source, std::int64_t longest) {
+Tensors encode(Model& seq2seq, const at::Tensor& source) {
+  const at::NoGradGuard no_grad;
+  decoder_of(seq2seq);
+  const Tensors state = seq2seq.layers().front()->forward({source, source}, {.mode = Mode::evaluation});
+  return {state[0], state[1]};
+}
+
+Tensors room_for_encoded(const Model& seq2seq, std::int64_t n, at::ScalarType type) {
+  decoder_of(seq2seq);
+  const auto shapes = seq2seq.layers().front()->output_shapes({{n, 1}, {n, 1}});
+  return {at::empty(shapes[0], type), at::empty(shapes[1], type)};
+}
+
+std::vector<Sentence> translate_greedily(Model& seq2seq, const Tensors& encoded, std::int64_t longest) {
   const at::NoGradGuard no_grad;
   const Decoder& decoder = decoder_of(seq2seq);
-  auto state = encoded(seq2seq, source);
-  const auto n = static_cast<std::size_t>(source.size(0));
+  auto state = states_of(encoded.at(0), encoded.at(1));
+  const auto n = static_cast<std::size_t>(encoded[0].size(1));
   std::vector<Sentence> sentences(n);
   std::vector<bool> ended(n, false);
-  at::Tensor words = at::full({source.size(0)}, kStart, at::kInt);
+  at::Tensor words = at::full({encoded[0].size(1)}, kStart, at::kInt);
   for (std::int64_t t = 0; t < longest && std::ranges::count(ended, false) > 0; ++t) {
     words = decoder.step(words, state).argmax(1).to(at::kInt);
     for (std::size_t i = 0; i < n; ++i) {
@@ -90,13 +98,12 @@ std::vector<Sentence> translate_greedily(Model& seq2seq, const at::Tensor& sourc
   return sentences;
 }
 
-Sentence translate_by_beam(Model& seq2seq, const at::Tensor& source, std::int64_t width,
-                           std::int64_t longest) {
-  require(width >= 1 && source.size(0) == 1, "a beam needs a sentence and a width of at least 1",
+Sentence translate_by_beam(Model& seq2seq, const Tensors& encoded, std::int64_t width, std::int64_t longest) {
+  require(width >= 1 && encoded.at(0).size(1) == 1, "a beam needs a sentence and a width of at least 1",
           {.subject = "translation"});
   const at::NoGradGuard no_grad;
   const Decoder& decoder = decoder_of(seq2seq);
-  auto state = encoded(seq2seq, source);
+  auto state = states_of(encoded[0], encoded.at(1));
   std::vector<Hypothesis> alive(1);
   std::vector<std::int32_t> last = {kStart};
   Hypothesis best;

@@ -1,16 +1,17 @@
 #include "train/text_model.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <numeric>
+#include <span>
 
 #include "core/error.hpp"
 #include "data/unicode.hpp"
 #include "data/vocabulary_hash.hpp"
-#include "models/gpt.hpp"
-#include "models/translate.hpp"
+#include "parallel/data_types.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -18,8 +19,8 @@ namespace {
 constexpr std::int64_t kLongestTranslation = 100;  // words
 constexpr std::size_t kSentences = 64;             // translated together
 
-Workload open_workload(const RunConfig& config, h5::Library& library) {
-  auto workload = make_workload(config, {}, library);
+Workload open_workload(const RunConfig& config, Job& job, h5::Library& library) {
+  auto workload = make_workload(config, place_of(job), library);
   require(workload.dataset.info().tokenizer.has_value(), "was not trained on text",
           {.subject = config.model.init_from, .advice = "use dtrain evaluate", .code = ExitCode::usage});
   return workload;
@@ -42,8 +43,8 @@ at::Tensor rows_of(const std::vector<std::vector<std::int32_t>>& sentences) {
 
 }  // namespace
 
-TextModel::TextModel(const RunConfig& config, const std::string& vocabulary, h5::Library& library)
-    : workload_(open_workload(config, library)) {
+TextModel::TextModel(const RunConfig& config, const std::string& vocabulary, Job& job, h5::Library& library)
+    : job_(job), workload_(open_workload(config, job, library)) {
   const auto& info = workload_.dataset.info();
   if (!vocabulary.empty() && vocabulary != data::vocabulary_hash(info)) {
     throw checkpoint_error("was trained with another vocabulary than that of the dataset " + info.name,
@@ -53,6 +54,52 @@ TextModel::TextModel(const RunConfig& config, const std::string& vocabulary, h5:
   target_ = info.tokenizer->target_vocabulary.empty()
                 ? nullptr
                 : data::make_tokenizer(*info.tokenizer, data::Side::target);
+}
+
+bool TextModel::holds(int stage) const {
+  return workload_.cuts.rank_of(stage) == job_.mesh().coordinates(job_.rank()).pipe;
+}
+
+bool TextModel::speaks() const {
+  return holds(workload_.cuts.stages() - 1) && job_.groups().data().rank() == 0 &&
+         job_.speaks_for_tensor_group();
+}
+
+/// `values` of the stage before become those of `to_stage`; elsewhere memory of their shapes.
+void TextModel::hand_on(models::Tensors& values, int to_stage) {
+  const bool from_here = holds(to_stage - 1);
+  if (from_here == holds(to_stage)) return;
+  auto& pipe = job_.groups().pipe();
+  for (at::Tensor& value : values) {
+    value = value.contiguous();
+    const comm::Buffer buffer{value.data_ptr(), static_cast<std::size_t>(value.numel()),
+                              parallel::data_type_of(value.scalar_type())};
+    auto handle = from_here ? pipe.send(buffer, workload_.cuts.rank_of(to_stage))
+                            : pipe.receive(buffer, workload_.cuts.rank_of(to_stage - 1));
+    handle.wait();
+  }
+}
+
+/// The token that follows those in the cache and `read`, which the cache has not seen: the same on all ranks.
+std::int32_t TextModel::next_token(const std::vector<std::int32_t>& read, models::GptCache& cache,
+                                   const std::function<std::int32_t(const at::Tensor&)>& choose) {
+  auto& model = *workload_.model;
+  const auto type = model.parameters().front()->value.scalar_type();
+  const auto length = static_cast<std::int64_t>(read.size());
+  at::Tensor ids = at::empty({1, length}, at::kInt);
+  std::ranges::copy(read, ids.data_ptr<std::int32_t>());
+  const auto& cuts = workload_.cuts;
+  models::Tensors flowing = {ids};
+  for (int stage = 0; stage < cuts.stages(); ++stage) {
+    if (stage > 0 && !holds(stage - 1)) flowing = {at::empty({1, length, models::width_of(model)}, type)};
+    if (stage > 0) hand_on(flowing, stage);
+    if (!holds(stage)) continue;
+    flowing = {models::read_tokens(model, cuts.layers[static_cast<std::size_t>(stage)], flowing[0], cache)};
+  }
+  const int last = cuts.stages() - 1;
+  std::int32_t token = holds(last) ? choose(flowing[0][0]) : 0;
+  job_.groups().pipe().broadcast(comm::Buffer::of(std::span(&token, 1)), cuts.rank_of(last)).wait();
+  return token;
 }
 
 void TextModel::generate(const std::string& prompt, int tokens, const SamplingConfig& sampling,
@@ -73,17 +120,17 @@ void TextModel::generate(const std::string& prompt, int tokens, const SamplingCo
   models::GptCache cache;
   std::vector<std::int32_t> read = ids;  // what the cache has not seen
   std::size_t seen = 0;
+  const auto choose = [&](const at::Tensor& logits) {
+    return sample_token(logits, sampling, static_cast<std::uint32_t>(ids.size()));
+  };
   for (int i = 0; i < tokens; ++i) {
     if (seen + read.size() > block) {  // positions are absolute: begin anew with what fits
-      cache.clear();
+      cache = {};
       read.assign(ids.end() - static_cast<std::ptrdiff_t>(std::max<std::size_t>(block / 2, 1)), ids.end());
       seen = 0;
     }
-    const auto input =
-        at::tensor(at::IntArrayRef(std::vector<std::int64_t>(read.begin(), read.end())), at::kInt);
-    const auto logits = models::next_logits(model, input.unsqueeze(0), cache);
+    const auto token = next_token(read, cache, choose);
     seen += read.size();
-    const auto token = sample_token(logits[0], sampling, static_cast<std::uint32_t>(ids.size()));
     if (source_->has_special_ids() && token == data::kEndId) break;
     ids.push_back(token);
     read = {token};
@@ -91,6 +138,32 @@ void TextModel::generate(const std::string& prompt, int tokens, const SamplingCo
     write(std::string_view(text).substr(std::min(written, text.size())));
     written = text.size();
   }
+}
+
+/// On the rank of the decoder; elsewhere none.
+std::vector<models::Sentence> TextModel::translated(const std::vector<std::vector<std::int32_t>>& sentences,
+                                                    int beam) {
+  auto& model = *workload_.model;
+  const int decoder = workload_.cuts.stages() - 1;
+  const auto encode = [&](const std::vector<std::vector<std::int32_t>>& together) {
+    models::Tensors state = holds(0)
+                                ? models::encode(model, rows_of(together))
+                                : models::room_for_encoded(model, static_cast<std::int64_t>(together.size()),
+                                                           model.parameters().front()->value.scalar_type());
+    if (decoder > 0) hand_on(state, decoder);
+    return state;
+  };
+  if (beam == 1) {
+    const auto state = encode(sentences);
+    return holds(decoder) ? models::translate_greedily(model, state, kLongestTranslation)
+                          : std::vector<models::Sentence>{};
+  }
+  std::vector<models::Sentence> found;
+  for (const auto& sentence : sentences) {
+    const auto state = encode({sentence});
+    if (holds(decoder)) found.push_back(models::translate_by_beam(model, state, beam, kLongestTranslation));
+  }
+  return found;
 }
 
 std::vector<std::string> TextModel::translate(const std::vector<std::string>& lines, int beam,
@@ -116,16 +189,10 @@ std::vector<std::string> TextModel::translate(const std::vector<std::string>& li
     const auto end = std::min(first + kSentences, order.size());
     std::vector<std::vector<std::int32_t>> together;
     for (auto i = first; i < end; ++i) together.push_back(sentences[order[i]]);
-    const auto rows = rows_of(together);
-    std::vector<models::Sentence> found;
-    if (beam == 1) {
-      found = models::translate_greedily(model, rows, kLongestTranslation);
-    } else {
-      for (std::size_t i = 0; i < together.size(); ++i) {
-        found.push_back(models::translate_by_beam(model, rows_of({together[i]}), beam, kLongestTranslation));
-      }
+    const auto found = translated(together, beam);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      translations[order[first + i]] = target_->decode(found[i]);
     }
-    for (auto i = first; i < end; ++i) translations[order[i]] = target_->decode(found[i - first]);
   }
   return translations;
 }

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "models/support.hpp"
+#include "models/torch_modules.hpp"
 
 namespace dtrain::models {
 namespace {
@@ -93,6 +93,10 @@ std::unique_ptr<Model> small_gpt() {
   return find_model("gpt").make(
       blocks(16, kVocabulary),
       {{"layers", "2"}, {"heads", "3"}, {"width", "24"}, {"block", "16"}, {"dropout", "0"}});
+}
+
+at::Tensor next_logits(Model& model, const at::Tensor& ids, GptCache& cache) {
+  return read_tokens(model, {0, static_cast<std::int64_t>(model.layers().size())}, ids, cache);
 }
 
 TEST(GptTest, PresetsHaveTheParametersOfTheContract) {

@@ -50,15 +50,15 @@ TEST(TranslateTest, GreedyTakesTheLikeliestWordUntilTheEnd) {
   bool some_end = false;
   for (std::uint64_t seed = 1; seed <= 6; ++seed) {
     const auto model = translator(seed);
-    const auto words = translate_greedily(*model, source(), kLongest).at(0);
+    const auto words = translate_greedily(*model, encode(*model, source()), kLongest).at(0);
     some_end = some_end || words.size() < kLongest;
-    EXPECT_EQ(translate_by_beam(*model, source(), 1, kLongest), words) << seed;
+    EXPECT_EQ(translate_by_beam(*model, encode(*model, source()), 1, kLongest), words) << seed;
     // Two rows of one batch, one padded further, are translated as each alone.
     const at::Tensor padded = at::constant_pad_nd(source(), {0, 1}, 0);
     const at::Tensor other = at::tensor({2, 4, 4, 6, 6, 3}, at::kInt).unsqueeze(0);
-    const auto both = translate_greedily(*model, at::cat({padded, other}), kLongest);
+    const auto both = translate_greedily(*model, encode(*model, at::cat({padded, other})), kLongest);
     EXPECT_EQ(both.at(0), words);
-    EXPECT_EQ(both.at(1), translate_greedily(*model, other, kLongest).at(0));
+    EXPECT_EQ(both.at(1), translate_greedily(*model, encode(*model, other), kLongest).at(0));
   }
   EXPECT_TRUE(some_end) << "no translation ended by itself";
 }
@@ -80,14 +80,14 @@ TEST(TranslateTest, AWideBeamFindsTheBestOfAllTranslations) {
       }
     };
     visit({});
-    EXPECT_EQ(translate_by_beam(*model, source(), 2000, kLongest), best_words) << seed;
+    EXPECT_EQ(translate_by_beam(*model, encode(*model, source()), 2000, kLongest), best_words) << seed;
   }
 }
 
 TEST(TranslateTest, OtherModelsDoNotTranslate) {
   const auto model = find_model("mlp").make(images({1, 4, 4}), {});
   model->initialise(1);
-  EXPECT_THROW(translate_greedily(*model, source(), 3), Error);
+  EXPECT_THROW(translate_greedily(*model, encode(*model, source()), 3), Error);
 }
 
 }  // namespace

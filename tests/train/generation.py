@@ -25,6 +25,11 @@ def main():
         assert len(likeliest) == 92 and likeliest == written("--temperature", 0, "--seed", 2), likeliest
         assert likeliest == written("--top-k", 1) and likeliest[:12] == written("--temperature", 0, tokens=10)
         assert written("--seed", 1) == written("--seed", 1) != written("--seed", 2)
+        for ranks, mesh in (2, "data=2"), (2, "pipe=2"), (2, "tensor=2"), (8, "data=2,pipe=2,tensor=2"):
+            said = run(binary, ranks, "generate", gpt, "--prompt", "w5 w6", "--max-tokens", 90, "--mesh", mesh, cwd=folder).stdout
+            assert said.split() == written("--seed", 1), (mesh, said)
+        refused(binary, 3, 2, ["2 heads", "tensor"], "generate", gpt, "--prompt", "w5", "--mesh", "tensor=3", cwd=folder)
+        refused(binary, 4, 2, ["pipe"], "generate", gpt, "--prompt", "w5", "--mesh", "pipe=3", cwd=folder)
 
         refused(binary, 1, 2, ["--prompt", "zebra"], "generate", gpt, "--prompt", "w5 zebra", cwd=folder)
         refused(binary, 1, 2, ["--prompt", "65", "64"], "generate", gpt, "--prompt", " ".join(["w5"] * 65), cwd=folder)
@@ -50,6 +55,9 @@ def main():
             lines = run(binary, 1, "generate", seq2seq, "--translate", "lines.txt", "--beam", beam, cwd=folder).stdout.splitlines()
             assert len(lines) == 3 and all(word.startswith("w") for line in lines for word in line.split()), lines
             assert len(lines[1].split()) <= len(lines[0].split()), lines  # order kept
+            for mesh in "data=2", "pipe=2", "tensor=2":
+                on_mesh = run(binary, 2, "generate", seq2seq, "--translate", "lines.txt", "--beam", beam, "--mesh", mesh, cwd=folder)
+                assert on_mesh.stdout.splitlines() == lines, (mesh, on_mesh.stdout)
         refused(binary, 1, 2, ["--prompt", "seq2seq"], "generate", seq2seq, "--prompt", "w5", cwd=folder)
         refused(binary, 1, 2, ["--beam"], "generate", seq2seq, "--translate", "lines.txt", "--beam", 0, cwd=folder)
         refused(binary, 1, 3, ["nothing.txt"], "generate", seq2seq, "--translate", "nothing.txt", cwd=folder)
