@@ -236,6 +236,9 @@ std::vector<Option> declare() {
   add(
       "dry-run", "", "show placement, memory and the first batch's shapes, then exit", "",
       [](auto& c) -> auto& { return c.dry_run; });
+  add(
+      "cluster", "NODESxRANKS", "with --dry-run: as if on so many nodes with so many ranks each", "",
+      [](auto& c) -> auto& { return c.cluster; });
   return all;
 }
 

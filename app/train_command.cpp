@@ -64,7 +64,9 @@ ExitCode run_in_folder(const train::RunConfig& config, comm::MpiEnvironment& mpi
 
 ExitCode train_on(train::RunConfig config, const Environment& environment, comm::MpiEnvironment& mpi) {
   comm::check_launch(mpi.world_size(), environment.srun_tasks);
-  config.resolve(mpi.world_size());
+  const auto [nodes, ranks] =
+      config.cluster.empty() ? std::pair(1, mpi.world_size()) : config.cluster_extents();
+  config.resolve(nodes * ranks);
   config.validate();
   const auto world = comm::Communicator::duplicate(MPI_COMM_WORLD);
   config.output.terminal = environment.terminal;

@@ -58,4 +58,18 @@ void Cluster::validate() const {
   }
 }
 
+Cluster uniform_cluster(int nodes, int ranks_per_node) {
+  Cluster cluster;
+  for (int rank = 0; rank < nodes * ranks_per_node; ++rank) {
+    RankPlace place;
+    place.rank = rank;
+    place.node = rank / ranks_per_node;
+    place.hostname = "node" + std::to_string(place.node);
+    place.local_rank = rank % ranks_per_node;
+    place.cpus = {place.local_rank};
+    cluster.ranks.push_back(place);
+  }
+  return cluster;
+}
+
 }  // namespace dtrain::topology

@@ -33,4 +33,7 @@ struct Cluster {
   void validate() const;
 };
 
+/// A cluster that need not exist: on each node as many ranks, in order, each with a core or GPU of its own.
+Cluster uniform_cluster(int nodes, int ranks_per_node);
+
 }  // namespace dtrain::topology

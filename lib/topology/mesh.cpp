@@ -60,4 +60,11 @@ std::vector<int> Mesh::group(int rank, Axis axis) const {
   return ranks;
 }
 
+bool Mesh::crosses_nodes(const Cluster& cluster, Axis axis) const {
+  return std::ranges::any_of(cluster.ranks, [&](const RankPlace& place) {
+    const int first = group(place.rank, axis).front();
+    return cluster.ranks[static_cast<std::size_t>(first)].node != place.node;
+  });
+}
+
 }  // namespace dtrain::topology

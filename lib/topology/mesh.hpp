@@ -46,6 +46,9 @@ class Mesh {
   /// The ranks that differ from `rank` along `axis` only, in order of that coordinate; contains `rank`.
   std::vector<int> group(int rank, Axis axis) const;
 
+  /// Whether some group along `axis` has ranks on more than one node.
+  bool crosses_nodes(const Cluster& cluster, Axis axis) const;
+
  private:
   MeshShape shape_;
   std::vector<int> ordered_;   ///< position on the mesh -> rank

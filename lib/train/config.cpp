@@ -16,6 +16,8 @@
 namespace dtrain::train {
 namespace {
 
+constexpr double kMostInventedRanks = 1e6;
+
 void check(bool good, std::string_view problem, std::string_view option, std::string_view advice) {
   if (!good) throw usage_error(problem, option, advice);
 }
@@ -156,6 +158,20 @@ std::int64_t PipelineConfig::memory_limit_bytes() const {
   return static_cast<std::int64_t>(number * unit->second);
 }
 
+std::pair<int, int> RunConfig::cluster_extents() const {
+  int nodes = 0;
+  int ranks = 0;
+  const char* const end = cluster.data() + cluster.size();
+  const auto first = std::from_chars(cluster.data(), end, nodes);
+  const bool both = first.ec == std::errc() && first.ptr != end && *first.ptr == 'x';
+  const auto second = both ? std::from_chars(first.ptr + 1, end, ranks) : first;
+  check(both && second.ec == std::errc() && second.ptr == end && nodes > 0 && ranks > 0 &&
+            static_cast<double>(nodes) * ranks <= kMostInventedRanks,
+        fmt::format("\"{}\" is not a number of nodes and of ranks on each", cluster), "--cluster",
+        "write one such as 384x8");
+  return {nodes, ranks};
+}
+
 void RunConfig::resolve(int world_size) {
   mesh_shape =
       mesh.empty() ? topology::MeshShape{world_size, 1, 1} : topology::MeshShape::parse(mesh, world_size);
@@ -171,8 +187,7 @@ void RunConfig::validate() const {
   check(!data.dataset.empty(), "no dataset is named", "--dataset", "name one, such as synthetic");
   validate_staging(data.staging);
   check_one_of(strategy, kStrategies, "--strategy");
-  check(mesh_shape.tensor == 1, "the axis tensor is not available in this version", "--mesh",
-        fmt::format("use data={},pipe={}", mesh_shape.size() / mesh_shape.pipe, mesh_shape.pipe));
+  check(cluster.empty() || dry_run, "a cluster that is not there cannot train", "--cluster", "add --dry-run");
   check_at_least(epochs, 1, "--epochs");
   check_at_least(limit_steps, 0, "--limit-steps");
   validate_batch(*this);

@@ -4,6 +4,7 @@
 #include <map>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "optim/optimizer.hpp"
 #include "topology/mesh.hpp"
@@ -107,6 +108,7 @@ struct RunConfig {
   int threads = 0;                   ///< Per rank; 0: from the affinity mask.
   std::uint64_t seed = 1;
   bool dry_run = false;
+  std::string cluster;  ///< `NODESxRANKS`, invented for a dry run; empty: the ranks that were started.
 
   /// Options that the user set, by flag or file, named as on the command line without dashes.
   std::set<std::string> given;
@@ -115,6 +117,9 @@ struct RunConfig {
 
   /// Stages that each rank of a pipeline holds.
   int stages_per_rank() const { return pipeline.schedule == "interleaved" ? pipeline.virtual_stages : 1; }
+
+  /// The invented cluster's nodes and ranks per node. Throws Error (exit code 2) unless both are positive.
+  std::pair<int, int> cluster_extents() const;
 
   /// Fills what depends on the number of ranks: mesh_shape and micro_batches.
   /// Throws Error (exit code 2) when the mesh does not fit.

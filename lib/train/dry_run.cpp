@@ -6,6 +6,10 @@
 #include <algorithm>
 #include <string_view>
 
+#include "core/error.hpp"
+#include "models/shape.hpp"
+#include "models/tensor_group.hpp"
+#include "parallel/tensor_ranks.hpp"
 #include "train/memory_estimate.hpp"
 
 namespace dtrain::train {
@@ -20,12 +24,82 @@ std::string shape_text(const models::Shape& shape) { return fmt::format("[{}]", 
 
 std::string mebibytes(double bytes) { return fmt::format("{:.1f} MiB", bytes / (1024.0 * 1024.0)); }
 
+constexpr int kRanksShown = 64;
+
+/// Where a rank of a tensor group would be, of which there are no others.
+class SlicesOnly final : public models::TensorGroup {
+ public:
+  explicit SlicesOnly(int size) : size_(size) {}
+  int rank() const override { return 0; }
+  int size() const override { return size_; }
+  at::Tensor enter(const at::Tensor&) override { refuse(); }
+  at::Tensor leave(const at::Tensor&) override { refuse(); }
+  void sum(at::Tensor&) override { refuse(); }
+  void max(at::Tensor&) override { refuse(); }
+
+ private:
+  [[noreturn]] static void refuse() { throw Error("a dry run computes nothing", {.subject = "--dry-run"}); }
+  int size_;
+};
+
+/// Bytes of all gradients, those counted once for each rank of a tensor group that it has in common.
+double gradient_bytes(const models::Model& model, int tensor, double element) {
+  double elements = 0;
+  for (const auto& layer : model.layers()) {
+    for (const auto& parameter : layer->parameters()) {
+      const bool sliced = parameter.slice != nullptr;
+      elements += sliced ? static_cast<double>(models::element_count(parameter.slice->whole))
+                         : static_cast<double>(parameter.value.numel()) * tensor;
+    }
+  }
+  return elements * element;
+}
+
+/// Elements of what flows between stages on different ranks.
+double crossing_elements(const Workload& workload, std::vector<models::Shape> shapes) {
+  double elements = 0;
+  const auto& cuts = workload.cuts;
+  for (std::size_t i = 0; i < workload.model->layers().size(); ++i) {
+    if (i > 0 && cuts.rank_of(cuts.stage_of(i)) != cuts.rank_of(cuts.stage_of(i - 1))) {
+      for (const auto& shape : shapes) elements += models::element_count(shape);
+    }
+    shapes = workload.model->layers()[i]->output_shapes(shapes);
+  }
+  return elements;
+}
+
+/// What all ranks together send in a step along each axis of the mesh. Gradients are summed by parts: where
+/// the ranks of a node share the parameters that is all, elsewhere each part goes out again.
+std::string volumes(const RunConfig& config, const topology::Cluster& cluster, const topology::Mesh& mesh,
+                    const Workload& workload) {
+  const auto& shape = mesh.shape();
+  const double element = config.precision == "fp64" ? 8 : 4;
+  const auto inputs = workload.model->input_shapes(config.batch.global_batch, workload.dataset.info().shape);
+  std::string text;
+  const auto add = [&](topology::Axis axis, const char* what, int extent, double bytes) {
+    if (extent == 1) return;
+    text += fmt::format("sent per step by all ranks, {}: {:.0f} bytes{}\n", what, bytes,
+                        mesh.crosses_nodes(cluster, axis) ? ", between nodes too" : "");
+  };
+  const double gradients = gradient_bytes(*workload.model, shape.tensor, element);
+  add(topology::Axis::data, "gradients on the data axis", shape.data, (shape.data - 1) * gradients);
+  add(topology::Axis::pipe, "activations and their gradients on the pipe axis", shape.pipe,
+      2.0 * shape.tensor * crossing_elements(workload, inputs) * element);
+  add(topology::Axis::tensor, "sums of slices on the tensor axis", shape.tensor,
+      2.0 * (shape.tensor - 1) * parallel::bytes_of_sums(*workload.model, inputs) * element / 4);
+  return text;
+}
+
 }  // namespace
 
 std::string placement_table(const topology::Cluster& cluster, const topology::Mesh& mesh) {
   std::string text = fmt::format("{:>5}  {:>4}  {:<20}  {:>5}  {:>4}  {:>4}  {:>6}  {}\n", "rank", "node",
                                  "host", "local", "data", "pipe", "tensor", "cores");
   for (const auto& place : cluster.ranks) {
+    if (place.rank == kRanksShown && cluster.world_size() > kRanksShown + 1) {
+      return text + fmt::format("and {} more on {} nodes\n", cluster.world_size() - kRanksShown,
+                                cluster.node_count());
+    }
     const auto at = mesh.coordinates(place.rank);
     text += fmt::format("{:>5}  {:>4}  {:<20}  {:>5}  {:>4}  {:>4}  {:>6}  {}\n", place.rank, place.node,
                         place.hostname, place.local_rank, at.data, at.pipe, at.tensor,
@@ -50,6 +124,8 @@ std::string describe(const RunConfig& config, const topology::Cluster& cluster, 
         mebibytes(memory.optimizer), mebibytes(memory.activations));
   }
 
+  text += volumes(config, cluster, mesh, workload);
+
   std::vector<models::Shape> shapes = largest_piece(config, *workload.model, sample);
   text += fmt::format("\nfirst micro-batch of {} on {}\n{:<20}  {:>20}  {:>10}  {:>5}\n{:<20}  {:>20}\n",
                       workload.model->name(), workload.dataset.info().name, "layer", "output", "MFLOP",
@@ -62,6 +138,17 @@ std::string describe(const RunConfig& config, const topology::Cluster& cluster, 
                         cost.flops * 1e-6, workload.cuts.stage_of(i));
   }
   return text;
+}
+
+std::string describe_invented(const RunConfig& config, h5::Library& library) {
+  const auto [nodes, ranks] = config.cluster_extents();
+  const auto cluster = topology::uniform_cluster(nodes, ranks);
+  const topology::Mesh mesh(cluster, config.mesh_shape);
+  SlicesOnly slices(config.mesh_shape.tensor);
+  const auto workload =
+      make_workload(config, {.tensor = config.mesh_shape.tensor > 1 ? &slices : nullptr}, library);
+  return fmt::format("{} parameters\n", workload.model->parameter_count()) +
+         describe(config, cluster, mesh, workload);
 }
 
 }  // namespace dtrain::train

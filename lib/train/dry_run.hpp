@@ -14,7 +14,10 @@ namespace dtrain::train {
 std::string describe(const RunConfig& config, const topology::Cluster& cluster, const topology::Mesh& mesh,
                      const Workload& workload);
 
-/// One line per rank: node, cores, mesh coordinates.
+/// The same on the cluster that `--cluster` invents, by this process alone.
+std::string describe_invented(const RunConfig& config, h5::Library& library);
+
+/// One line per rank: node, cores, mesh coordinates. Of a large job the first ranks and how many follow.
 std::string placement_table(const topology::Cluster& cluster, const topology::Mesh& mesh);
 
 }  // namespace dtrain::train

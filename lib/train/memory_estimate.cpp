@@ -42,16 +42,24 @@ MemoryEstimate estimate_memory(const RunConfig& config, const models::Model& mod
   const double element = config.precision == "fp64" ? 8 : 4;
   double parameters = 0;
   double kept = 0;
-  double largest_repeated = 0;  // what backward needs of a layer while it runs again
+  double largest_repeated = 0;   // what backward needs of a layer while it runs again
+  double largest_gradients = 0;  // of a layer's outputs and inputs
+  double once = 0;               // for all micro-batches
   auto shapes = model.input_shapes(samples_of_largest_piece(config.batch), sample_shape);
   for (std::size_t layer = 0; layer < model.layers().size(); ++layer) {
     const int stage = cuts.stage_of(layer);
     if (cuts.rank_of(stage) == pipe_index) {
       const auto place =
           static_cast<std::int64_t>(layer) - cuts.layers[static_cast<std::size_t>(stage)].begin;
-      const double activations = model.layers()[layer]->cost(shapes).activation_bytes * element / 4;
+      const auto cost = model.layers()[layer]->cost(shapes);
+      const double activations = cost.activation_bytes * element / 4;
+      if (place == 0) kept += elements(shapes) * element;  // what comes in
+      largest_gradients =
+          std::max(largest_gradients,
+                   (elements(shapes) + elements(model.layers()[layer]->output_shapes(shapes))) * element);
+      once += cost.step_bytes;
       if (place < repeated_layers) {
-        kept += elements(shapes) * element;
+        if (place > 0) kept += elements(shapes) * element;
         largest_repeated = std::max(largest_repeated, activations);
       } else {
         kept += activations;
@@ -64,7 +72,8 @@ MemoryEstimate estimate_memory(const RunConfig& config, const models::Model& mod
   return {.parameters = parameters * element,
           .gradients = parameters * element,
           .optimizer = parameters * element * optimizer_config(config.optimizer).state_count(),
-          .activations = kept * live_micro_batches(config, cuts, pipe_index) + largest_repeated};
+          .activations = kept * live_micro_batches(config, cuts, pipe_index) + largest_repeated +
+                         largest_gradients + once};
 }
 
 std::int64_t repeated_layers(const RunConfig& config, const models::Model& model,

@@ -9,8 +9,12 @@ class UsageTest(ProgramTest):
     def test_mesh_that_does_not_fit_the_ranks(self):
         self.refuse(2, ["--mesh data=3", "4"], "--mesh", "data=3", ranks=4)
 
-    def test_mesh_with_an_axis_of_later_versions(self):
-        self.refuse(2, ["--mesh", "tensor", "not available in this version"], "--mesh", "data=1,tensor=2", ranks=2)
+    def test_tensor_axis_or_cluster_that_cannot_be(self):
+        self.refuse(2, ["6 heads", "tensor=4", "1, 2, 3, 6"], "--model", "gpt", "--mesh", "tensor=4", ranks=4)
+        self.refuse(2, ["pipe x tensor", "divide 4"], "--mesh", "tensor=3", ranks=4)
+        self.refuse(2, ["--cluster", "--dry-run"], "--cluster", "2x4")
+        for wrong in "384", "2x", "0x8", "2x4x8", "x", "9999999x9999":
+            self.refuse(2, ["--cluster", wrong], "--cluster", wrong, "--dry-run")
 
     def test_mesh_that_does_not_divide_the_ranks(self):
         self.refuse(2, ["--mesh", "pipe=2", "3"], "--mesh", "pipe=2", ranks=3)
