@@ -56,8 +56,8 @@ Tensors Activation::forward(const Tensors& inputs, const Context& /*context*/) {
 
 Cost Activation::cost(const std::vector<Shape>& inputs) const {
   const double elements = element_count(inputs.at(0));
-  const bool kept = function_ != Function::gelu && overwrite_ == Overwrite::input;
-  return {.flops = elements, .parameter_bytes = 0.0, .activation_bytes = kept ? 0.0 : elements * 4.0};
+  const bool overwrites = function_ != Function::gelu && overwrite_ == Overwrite::input;
+  return {.flops = elements, .parameter_bytes = 0.0, .activation_bytes = overwrites ? 0.0 : elements * 4.0};
 }
 
 }  // namespace dtrain::models

@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "core/error.hpp"
+#include "models/slices.hpp"
 
 namespace dtrain::models {
 namespace {
@@ -234,6 +235,11 @@ BatchNorm BatchNorm::add(const std::string& name, std::int64_t channels, std::ve
                      .value = at::zeros({}, at::kLong),
                      .update = Buffer::Update::count_steps});
   return place;
+}
+
+void BatchNorm::slice(Range part, std::vector<Parameter>& parameters, std::vector<Buffer>& buffers) const {
+  for (const std::size_t i : {parameter, parameter + 1}) hold_slice(parameters.at(i), 0, part);
+  for (const std::size_t i : {buffer, buffer + 1}) hold_slice(buffers.at(i), part);
 }
 
 at::Tensor batch_norm(const BatchNormInput& what, const BatchNorm& place,

@@ -25,6 +25,9 @@ struct BatchNorm {
   /// Adds the parameters (1 and 0) and buffers (0, 1 and 0) of a normalisation called NAME to a layer's.
   static BatchNorm add(const std::string& name, std::int64_t channels, std::vector<Parameter>& parameters,
                        std::vector<Buffer>& buffers, Slicing slicing = Slicing::none);
+
+  /// Leaves this rank's part of the channels.
+  void slice(Range part, std::vector<Parameter>& parameters, std::vector<Buffer>& buffers) const;
 };
 
 /// What batch_norm() works on besides its state.

@@ -26,13 +26,22 @@ std::vector<Shape> BatchNorm2d::output_shapes(const std::vector<Shape>& inputs) 
   return {shape};
 }
 
+Flow BatchNorm2d::slice(TensorGroup& /*group*/, const Flow& flow) {
+  if (!flow.sliced()) return flow;
+  place_.slice(flow.part, parameters_, buffers_);
+  channels_ = flow.part.size();
+  return flow;
+}
+
 Cost BatchNorm2d::cost(const std::vector<Shape>& inputs) const {
   constexpr double kOperations = 5.0;  // two sums and their terms, a product and a sum
   const double elements = element_count(inputs.at(0));
   const auto bytes = static_cast<double>(parameters_[0].value.element_size());
+  const auto channels = static_cast<double>(channels_);
+  const double of_channels = channels * (2.0 * sizeof(double) + 2.0 * bytes);  // moments; scale and shift
   return {.flops = elements * (kOperations + (then_ == kernels::Then::relu ? 1.0 : 0.0)),
-          .parameter_bytes = 2.0 * static_cast<double>(channels_) * bytes,
-          .activation_bytes = elements * bytes};
+          .parameter_bytes = 2.0 * channels * bytes,
+          .activation_bytes = elements * bytes + of_channels};
 }
 
 }  // namespace dtrain::models

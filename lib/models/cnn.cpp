@@ -36,9 +36,10 @@ std::int64_t extent_after_stage(std::int64_t extent) { return (extent - kKernel 
 /// ReLU does not change which element of a window is largest, so it comes after the pool, on a quarter of
 /// them.
 void add_stage(std::vector<std::unique_ptr<Layer>>& layers, const std::string& number, std::int64_t in,
-               std::int64_t out) {
+               std::int64_t out, Slicing slicing) {
   layers.push_back(std::make_unique<Conv2d>(
-      "conv" + number, Conv2d::Geometry{.in_channels = in, .out_channels = out, .kernel = kKernel}));
+      "conv" + number, Conv2d::Geometry{.in_channels = in, .out_channels = out, .kernel = kKernel},
+      Conv2d::Style{.slicing = slicing}));
   layers.push_back(std::make_unique<MaxPool2d>("pool" + number, kPool));
   layers.push_back(
       std::make_unique<Activation>("conv" + number + "_activation", Function::relu, Overwrite::input));
@@ -56,14 +57,14 @@ std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& optio
   }
   loss_of(facts, "cnn", {Loss::cross_entropy});
   std::vector<std::unique_ptr<Layer>> layers;
-  add_stage(layers, "1", sample[0], 6);
-  add_stage(layers, "2", 6, 16);
+  add_stage(layers, "1", sample[0], 6, Slicing::channels_out);
+  add_stage(layers, "2", 6, 16, Slicing::channels_in);
   layers.push_back(std::make_unique<Flatten>("flatten"));
   const std::int64_t height = extent_after_stage(extent_after_stage(sample[1]));
   const std::int64_t width = extent_after_stage(extent_after_stage(sample[2]));
-  layers.push_back(std::make_unique<Linear>("fc1", 16 * height * width, 120));
+  layers.push_back(std::make_unique<Linear>("fc1", 16 * height * width, 120, Slicing::column));
   layers.push_back(std::make_unique<Activation>("fc1_activation", Function::relu, Overwrite::input));
-  layers.push_back(std::make_unique<Linear>("fc2", 120, 84));
+  layers.push_back(std::make_unique<Linear>("fc2", 120, 84, Slicing::row));
   layers.push_back(std::make_unique<Activation>("fc2_activation", Function::relu, Overwrite::input));
   layers.push_back(std::make_unique<Linear>("fc3", 84, facts.classes));
   return std::make_unique<Cnn>(std::move(layers));

@@ -10,6 +10,8 @@
 
 #include "models/patch_conv.hpp"
 #include "models/shape.hpp"
+#include "models/slices.hpp"
+#include "models/tensor_group.hpp"
 #include "models/winograd_conv.hpp"
 
 namespace dtrain::models {
@@ -22,7 +24,20 @@ Conv2d::Conv2d(const std::string& name, const Geometry& geometry, const Style& s
 Tensors Conv2d::forward(const Tensors& inputs, const Context& /*context*/) {
   const at::Tensor& input = inputs.at(0);
   output_shapes({input.sizes().vec()});
-  return {convolve(input, parameters_[0], parameters_.size() > 1 ? &parameters_[1] : nullptr, geometry_)};
+  Parameter& weight = parameters_[0];
+  Parameter* bias = parameters_.size() > 1 ? &parameters_[1] : nullptr;
+  if (group_ == nullptr) return {convolve(input, weight, bias, geometry_)};
+  if (weight.slicing == Slicing::channels_out) {
+    return {convolve(group_->enter(input), weight, bias, geometry_)};
+  }
+  const at::Tensor sum = group_->leave(convolve(input, weight, nullptr, geometry_));
+  return {bias != nullptr ? sum + bias->value.view({1, -1, 1, 1}) : sum};
+}
+
+Flow Conv2d::slice(TensorGroup& group, const Flow& flow) {
+  if (parameters_[0].slicing != Slicing::none) group_ = &group;
+  return slice_convolution(geometry_, parameters_[0], parameters_.size() > 1 ? &parameters_[1] : nullptr,
+                           group, flow);
 }
 
 std::vector<Shape> Conv2d::output_shapes(const std::vector<Shape>& inputs) const {
@@ -65,6 +80,24 @@ Shape convolved_shape(const std::string& layer, const Conv2d::Geometry& geometry
   return {input[0], geometry.out_channels, geometry.extent_after(input[2]), geometry.extent_after(input[3])};
 }
 
+Flow slice_convolution(Conv2d::Geometry& geometry, Parameter& weight, Parameter* bias,
+                       const TensorGroup& group, const Flow& flow) {
+  require((weight.slicing == Slicing::channels_in) == flow.sliced(),
+          "a sliced convolution takes what another one gives", {.subject = weight.name});
+  if (weight.slicing == Slicing::none) return flow;
+  if (weight.slicing == Slicing::channels_in) {
+    hold_slice(weight, 1, flow.part);
+    geometry.in_channels = flow.part.size();
+    return {};
+  }
+  const Range part = part_of(geometry.out_channels, group.rank(), group.size());
+  const Flow outputs{.whole = geometry.out_channels, .part = part};
+  hold_slice(weight, 0, part);
+  if (bias != nullptr) hold_slice(*bias, 0, part);
+  geometry.out_channels = part.size();
+  return outputs;
+}
+
 Cost convolution_cost(const Conv2d::Geometry& geometry, Conv2d::Bias bias, const Shape& input,
                       const Parameter& parameter) {
   const double outputs = element_count(convolved_shape(parameter.name, geometry, input));
@@ -72,9 +105,14 @@ Cost convolution_cost(const Conv2d::Geometry& geometry, Conv2d::Bias bias, const
   const auto bytes = static_cast<double>(parameter.value.element_size());
   const auto channels = static_cast<double>(geometry.out_channels);
   const double biased = bias == Conv2d::Bias::yes ? 1.0 : 0.0;
+  const bool sliced = parameter.slice != nullptr;
   return {.flops = outputs * (2.0 * fan_in + biased),
           .parameter_bytes = channels * (fan_in + biased) * bytes,
-          .activation_bytes = element_count(input) * bytes};
+          .activation_bytes = outputs * bytes,
+          .step_bytes = winograd_bytes(parameter.value, geometry),
+          .entered_bytes =
+              sliced && parameter.slicing == Slicing::channels_out ? element_count(input) * bytes : 0.0,
+          .left_bytes = sliced && parameter.slicing == Slicing::channels_in ? outputs * bytes : 0.0};
 }
 
 at::Tensor convolve(const at::Tensor& input, Parameter& weight, Parameter* bias,

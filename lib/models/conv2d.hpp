@@ -40,9 +40,11 @@ class Conv2d final : public Layer {
   Tensors forward(const Tensors& inputs, const Context& context) override;
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
   Cost cost(const std::vector<Shape>& inputs) const override;
+  Flow slice(TensorGroup& group, const Flow& flow) override;
 
  private:
   Geometry geometry_;
+  TensorGroup* group_ = nullptr;  // null: not sliced
 };
 
 /// For layers that convolve inside. Adds the parameters of a convolution called NAME to a layer's.
@@ -52,6 +54,11 @@ void add_convolution(const std::string& name, const Conv2d::Geometry& geometry, 
 /// The shape [N, out, H', W'] after a convolution. Throws Error (exit code 2), naming the layer, for an input
 /// that does not fit.
 Shape convolved_shape(const std::string& layer, const Conv2d::Geometry& geometry, const Shape& input);
+
+/// Leaves a convolution's weight and bias (or null) this rank's part, and `geometry` with it: of the outputs,
+/// which are returned, or of the inputs, `flow`'s.
+Flow slice_convolution(Conv2d::Geometry& geometry, Parameter& weight, Parameter* bias,
+                       const TensorGroup& group, const Flow& flow);
 
 /// Forward cost of a convolution; `parameter` is its weight.
 Cost convolution_cost(const Conv2d::Geometry& geometry, Conv2d::Bias bias, const Shape& input,

@@ -2,35 +2,65 @@
 
 #include <ATen/ops/conv_transpose2d.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 
 #include <cmath>
 
 #include "models/patch_conv.hpp"
 #include "models/shape.hpp"
+#include "models/slices.hpp"
+#include "models/tensor_group.hpp"
 
 namespace dtrain::models {
 
 ConvTranspose2d::ConvTranspose2d(const std::string& name, const Conv2d::Geometry& geometry,
-                                 at::MemoryFormat format)
+                                 at::MemoryFormat format, Slicing slicing)
     : Layer(name), geometry_(geometry) {
   const auto& g = geometry;
   const auto fan = static_cast<double>(g.out_channels * g.kernel * g.kernel);
   const Initialisation init{Initialisation::Kind::uniform, 1.0 / std::sqrt(fan)};
   const at::Tensor weight =
       at::empty({g.in_channels, g.out_channels, g.kernel, g.kernel}, at::TensorOptions(), format);
-  parameters_.push_back({name + ".weight", weight.requires_grad_(), init, Slicing::none});
-  parameters_.push_back({name + ".bias", at::empty({g.out_channels}).requires_grad_(), init, Slicing::none});
+  parameters_.push_back({name + ".weight", weight.requires_grad_(), init, slicing});
+  parameters_.push_back({name + ".bias", at::empty({g.out_channels}).requires_grad_(), init,
+                         slicing == Slicing::channels_out ? slicing : Slicing::none});
+}
+
+Flow ConvTranspose2d::slice(TensorGroup& group, const Flow& flow) {
+  Parameter& weight = parameters_[0];
+  require((weight.slicing == Slicing::channels_in) == flow.sliced(),
+          "a sliced convolution takes what another one gives", {.subject = weight.name});
+  if (weight.slicing == Slicing::none) return flow;
+  group_ = &group;
+  if (weight.slicing == Slicing::channels_in) {
+    hold_slice(weight, 0, flow.part);
+    geometry_.in_channels = flow.part.size();
+    return {};
+  }
+  const Range part = part_of(geometry_.out_channels, group.rank(), group.size());
+  const Flow outputs{.whole = geometry_.out_channels, .part = part};
+  hold_slice(weight, 1, part);
+  hold_slice(parameters_[1], 0, part);
+  geometry_.out_channels = part.size();
+  return outputs;
 }
 
 Tensors ConvTranspose2d::forward(const Tensors& inputs, const Context& /*context*/) {
   const at::Tensor& input = inputs.at(0);
   output_shapes({input.sizes().vec()});
-  if (fits_patch_conv(input, parameters_[0].value)) {
-    return {patch_conv_transpose(input, parameters_[0], parameters_[1], geometry_)};
-  }
-  return {at::conv_transpose2d(input, parameters_[0].value, parameters_[1].value, geometry_.stride,
-                               geometry_.padding)};
+  Parameter& bias = parameters_[1];
+  if (group_ == nullptr) return {convolved(input, bias)};
+  if (parameters_[0].slicing == Slicing::channels_out) return {convolved(group_->enter(input), bias)};
+  if (!no_bias_.value.defined()) no_bias_.value = at::zeros_like(bias.value.detach());
+  const at::Tensor sum = group_->leave(convolved(input, no_bias_));
+  return {sum + bias.value.view({1, -1, 1, 1})};
+}
+
+at::Tensor ConvTranspose2d::convolved(const at::Tensor& input, Parameter& bias) {
+  Parameter& weight = parameters_[0];
+  if (fits_patch_conv(input, weight.value)) return patch_conv_transpose(input, weight, bias, geometry_);
+  return at::conv_transpose2d(input, weight.value, bias.value, geometry_.stride, geometry_.padding);
 }
 
 std::int64_t ConvTranspose2d::extent_after(std::int64_t extent) const {
@@ -55,7 +85,9 @@ Cost ConvTranspose2d::cost(const std::vector<Shape>& inputs) const {
   const auto out = static_cast<double>(geometry_.out_channels);
   return {.flops = elements * 2.0 * fan_out + outputs,
           .parameter_bytes = (in * fan_out + out) * bytes,
-          .activation_bytes = elements * bytes};
+          .activation_bytes = outputs * bytes,
+          .entered_bytes = parameters_[1].slice != nullptr ? elements * bytes : 0.0,
+          .left_bytes = group_ != nullptr && parameters_[1].slice == nullptr ? outputs * bytes : 0.0};
 }
 
 }  // namespace dtrain::models

@@ -11,17 +11,21 @@ namespace dtrain::models {
 class ConvTranspose2d final : public Layer {
  public:
   ConvTranspose2d(const std::string& name, const Conv2d::Geometry& geometry,
-                  at::MemoryFormat format = at::MemoryFormat::Contiguous);
+                  at::MemoryFormat format = at::MemoryFormat::Contiguous, Slicing slicing = Slicing::none);
 
   /// [N, in, H, W] -> [N, out, (H - 1) stride - 2 padding + kernel, ...]. Throws Error (exit code 2) for
   /// another shape.
   Tensors forward(const Tensors& inputs, const Context& context) override;
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
   Cost cost(const std::vector<Shape>& inputs) const override;
+  Flow slice(TensorGroup& group, const Flow& flow) override;
 
  private:
   std::int64_t extent_after(std::int64_t extent) const;
+  at::Tensor convolved(const at::Tensor& input, Parameter& bias);
   Conv2d::Geometry geometry_;
+  TensorGroup* group_ = nullptr;  // null: not sliced
+  Parameter no_bias_;             // of a product that is added to others before the bias is
 };
 
 }  // namespace dtrain::models

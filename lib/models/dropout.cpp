@@ -5,22 +5,37 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "core/error.hpp"
+#include "core/planted_fault.hpp"
 #include "kernels/dropout.hpp"
 #include "models/shape.hpp"
 
 namespace dtrain::models {
 namespace {
 
-at::Tensor masked(const at::Tensor& input, double probability, const kernels::RandomKey& key) {
+kernels::LogicalSlice place_of(const at::Tensor& input, const Flow& flow) {
+  const auto count = static_cast<std::size_t>(input.numel());
+  if (!flow.sliced() || count == 0) return {.columns = count};
+  const auto rows = static_cast<std::size_t>(input.size(0));
+  const auto columns = count / rows;
+  const auto each = columns / static_cast<std::size_t>(flow.part.size());  // pixels of a channel
+  const auto begin = planted(Fault::wrong_slice_of_mask) ? 0 : flow.part.begin;
+  return {.first_index = static_cast<std::uint64_t>(begin) * each,
+          .rows = rows,
+          .columns = columns,
+          .row_stride = static_cast<std::uint64_t>(flow.whole) * each};
+}
+
+at::Tensor masked(const at::Tensor& input, double probability, const kernels::RandomKey& key,
+                  const Flow& flow) {
   require(input.is_cpu(), "dropout runs on the CPU only",
           {.subject = "--device", .advice = "use --device cpu"});
   const at::Tensor dense = input.contiguous();
   at::Tensor output = at::empty_like(dense);
-  const kernels::LogicalSlice whole{.columns = static_cast<std::size_t>(dense.numel())};
+  const auto place = place_of(dense, flow);
   if (dense.scalar_type() == at::kDouble) {
-    kernels::dropout(output.data_ptr<double>(), dense.const_data_ptr<double>(), whole, key, probability);
+    kernels::dropout(output.data_ptr<double>(), dense.const_data_ptr<double>(), place, key, probability);
   } else {
-    kernels::dropout(output.data_ptr<float>(), dense.const_data_ptr<float>(), whole, key, probability);
+    kernels::dropout(output.data_ptr<float>(), dense.const_data_ptr<float>(), place, key, probability);
   }
   return output;
 }
@@ -29,14 +44,17 @@ at::Tensor masked(const at::Tensor& input, double probability, const kernels::Ra
 class MaskedScale : public torch::autograd::Function<MaskedScale> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
-                            double probability, const kernels::RandomKey& key) {
+                            double probability, const kernels::RandomKey& key, const Flow& flow) {
+    context->saved_data["whole"] = flow.whole;
+    context->saved_data["begin"] = flow.part.begin;
+    context->saved_data["end"] = flow.part.end;
     context->saved_data["probability"] = probability;
     context->saved_data["seed"] = static_cast<std::int64_t>(key.seed);
     context->saved_data["purpose"] = static_cast<std::int64_t>(key.purpose);
     context->saved_data["major"] = static_cast<std::int64_t>(key.major);
     context->saved_data["minor"] = static_cast<std::int64_t>(key.minor);
     context->saved_data["stream"] = static_cast<std::int64_t>(key.stream);
-    return masked(input, probability, key);
+    return masked(input, probability, key, flow);
   }
 
   static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
@@ -46,8 +64,9 @@ class MaskedScale : public torch::autograd::Function<MaskedScale> {
         static_cast<std::uint64_t>(number("seed")), static_cast<kernels::Purpose>(number("purpose")),
         static_cast<std::uint32_t>(number("major")), static_cast<std::uint32_t>(number("minor")),
         static_cast<std::uint32_t>(number("stream"))};
-    return {masked(gradients[0], context->saved_data["probability"].toDouble(), key), at::Tensor(),
-            at::Tensor()};
+    const Flow flow{.whole = number("whole"), .part = {number("begin"), number("end")}};
+    return {masked(gradients[0], context->saved_data["probability"].toDouble(), key, flow), at::Tensor(),
+            at::Tensor(), at::Tensor()};
   }
 };
 
@@ -60,13 +79,22 @@ Dropout::Dropout(const std::string& name, double probability) : Layer(name), pro
 
 Tensors Dropout::forward(const Tensors& inputs, const Context& context) {
   if (context.mode == Mode::evaluation || probability_ == 0.0) return {inputs.at(0)};
-  return {dropout(inputs.at(0), probability_, context.dropout_key(kernels::stream_of(name())))};
+  return {dropout(inputs.at(0), probability_, context.dropout_key(kernels::stream_of(name())), flow_)};
 }
 
-Cost Dropout::cost(const std::vector<Shape>& inputs) const { return {.flops = element_count(inputs.at(0))}; }
+Flow Dropout::slice(TensorGroup& /*group*/, const Flow& flow) {
+  flow_ = flow;
+  return flow;
+}
 
-at::Tensor dropout(const at::Tensor& input, double probability, const kernels::RandomKey& key) {
-  return MaskedScale::apply(input, probability, key);
+Cost Dropout::cost(const std::vector<Shape>& inputs) const {
+  const double elements = element_count(inputs.at(0));
+  return {.flops = elements, .activation_bytes = probability_ > 0.0 ? elements * 4.0 : 0.0};
+}
+
+at::Tensor dropout(const at::Tensor& input, double probability, const kernels::RandomKey& key,
+                   const Flow& flow) {
+  return MaskedScale::apply(input, probability, key, flow);
 }
 
 }  // namespace dtrain::models

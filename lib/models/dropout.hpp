@@ -15,13 +15,17 @@ class Dropout final : public Layer {
   Tensors forward(const Tensors& inputs, const Context& context) override;
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override { return inputs; }
   Cost cost(const std::vector<Shape>& inputs) const override;
+  Flow slice(TensorGroup& group, const Flow& flow) override;
 
  private:
   double probability_;
+  Flow flow_;  // of its inputs
 };
 
 /// The operation itself, for layers that drop inside (differentiable; the mask is computed again in
-/// backward).
-at::Tensor dropout(const at::Tensor& input, double probability, const kernels::RandomKey& key);
+/// backward). `flow`: which part of the logical tensor [n, channels, ...] `input` is; it has that part's
+/// mask.
+at::Tensor dropout(const at::Tensor& input, double probability, const kernels::RandomKey& key,
+                   const Flow& flow = {});
 
 }  // namespace dtrain::models

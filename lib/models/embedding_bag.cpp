@@ -113,7 +113,7 @@ Cost EmbeddingBag::cost(const std::vector<Shape>& inputs) const {
   const auto bytes = static_cast<double>(parameters_[0].value.element_size());
   return {.flops = tokens * static_cast<double>(columns_),
           .parameter_bytes = static_cast<double>(rows_ * columns_) * bytes,
-          .activation_bytes = tokens * 4.0};
+          .activation_bytes = static_cast<double>(shape.at(0) * columns_) * bytes};
 }
 
 }  // namespace dtrain::models

@@ -1,5 +1,7 @@
 #include "models/flatten.hpp"
 
+#include "models/shape.hpp"
+
 namespace dtrain::models {
 
 Tensors Flatten::forward(const Tensors& inputs, const Context& /*context*/) {
@@ -15,6 +17,11 @@ std::vector<Shape> Flatten::output_shapes(const std::vector<Shape>& inputs) cons
   return {{shape.at(0), features}};
 }
 
-Cost Flatten::cost(const std::vector<Shape>& /*inputs*/) const { return {}; }
+Cost Flatten::cost(const std::vector<Shape>& inputs) const {
+  // Images lie with their channels last; where there is one channel or pixel, that is no difference.
+  const Shape& shape = inputs.at(0);
+  const bool copies = shape.size() == 4 && shape[1] > 1 && shape[2] * shape[3] > 1;
+  return {.activation_bytes = copies ? element_count(shape) * 4.0 : 0.0};
+}
 
 }  // namespace dtrain::models

@@ -35,10 +35,13 @@ class GptEmbedding final : public Layer {
 
   /// The sum for tokens that `before` others precede, not dropped.
   at::Tensor embed(const at::Tensor& ids, std::int64_t before) const;
+  Flow slice(TensorGroup& group, const Flow& flow) override;
   std::int64_t block() const { return sizes_.block; }
 
  private:
+  at::Tensor words(const at::Tensor& ids) const;
   GptSizes sizes_;
+  TensorGroup* group_ = nullptr;  // null: not sliced
 };
 
 /// x + dropout(c_proj(causal attention(c_attn(ln_1(x))))), x [n, T, width]; attention probabilities are not
@@ -52,10 +55,13 @@ class GptAttention final : public Layer {
 
   /// The same for tokens that follow those in `cache`, which grows by them; not dropped.
   at::Tensor forward_cached(const at::Tensor& input, KeysValues& cache) const;
+  Flow slice(TensorGroup& group, const Flow& flow) override;
 
  private:
   at::Tensor attend(const at::Tensor& input, KeysValues* cache) const;
   GptSizes sizes_;
+  std::int64_t heads_;            // of this rank
+  TensorGroup* group_ = nullptr;  // null: not sliced
 };
 
 /// x + dropout(c_proj(gelu(c_fc(ln_2(x))))), the inner width four times the outer.
@@ -65,13 +71,15 @@ class GptMlp final : public Layer {
   Tensors forward(const Tensors& inputs, const Context& context) override;
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override { return inputs; }
   Cost cost(const std::vector<Shape>& inputs) const override;
+  Flow slice(TensorGroup& group, const Flow& flow) override;
 
  private:
   GptSizes sizes_;
+  TensorGroup* group_ = nullptr;  // null: not sliced
 };
 
 /// transformer.ln_f, then the logits: a product with the token embedding's weight, which it shares.
-/// [n, T, width] -> [n, T, vocabulary].
+/// [n, T, width] -> [n, T, vocabulary], sliced as the embedding is.
 class GptHead final : public Layer {
  public:
   /// `embedding` must outlive the head.
@@ -80,10 +88,15 @@ class GptHead final : public Layer {
   Tensors forward(const Tensors& inputs, const Context& context) override;
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
   Cost cost(const std::vector<Shape>& inputs) const override;
+  Flow slice(TensorGroup& group, const Flow& flow) override;
+
+  /// The logits of all words from what forward() gave on each rank, without gradient.
+  at::Tensor of_all_words(const at::Tensor& logits) const;
 
  private:
   GptSizes sizes_;
   GptEmbedding& embedding_;
+  TensorGroup* group_ = nullptr;  // null: not sliced
 };
 
 }  // namespace dtrain::models

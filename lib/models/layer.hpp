@@ -8,8 +8,10 @@
 #include <utility>
 #include <vector>
 
+#include "core/slice.hpp"
 #include "kernels/philox.hpp"
 #include "models/row_gradients.hpp"
+#include "models/step_memory.hpp"
 
 namespace dtrain::models {
 
@@ -54,6 +56,25 @@ struct Initialisation {
 /// Which dim of a parameter may be cut over the tensor axis, and in what manner.
 enum class Slicing { none, column, row, vocabulary, heads, channels_out, channels_in };
 
+/// The part of a sliced parameter or buffer that this rank holds: elements `part` along `dim` of the whole
+/// tensor seen in the shape `view` (a joint projection of queries, keys and values is [3, heads, ...]).
+struct HeldSlice {
+  Shape whole;  ///< The whole tensor's own shape.
+  Shape view;
+  std::int64_t dim = 0;
+  Range part;
+};
+
+/// What each rank of a tensor group has of what flows from one layer to the next: all of it, or a part of its
+/// channels or features (dim 1).
+struct Flow {
+  std::int64_t whole = 0;  ///< Channels or features in all; 0: every rank has them all.
+  Range part;
+  bool sliced() const { return whole > 0; }
+};
+
+class TensorGroup;  // models/tensor_group.hpp
+
 /// A trainable tensor. `value` is a leaf that requires gradients; parallel replaces its storage by a view
 /// into flat memory, so keep the Parameter, not a copy of the tensor.
 struct Parameter {
@@ -61,12 +82,15 @@ struct Parameter {
   at::Tensor value;
   Initialisation init;
   Slicing slicing = Slicing::none;
+  std::shared_ptr<const HeldSlice> slice = nullptr;  ///< Null: this rank holds the whole.
   bool by_rows = false;  ///< A step uses few rows, and the layer can hand their gradient to `rows`.
   std::shared_ptr<RowGradients> rows = nullptr;  ///< Set by who takes the gradient by rows; else null.
   /// How often backward meets it in a micro-batch: a tied weight on a rank that walks its uses apart, twice.
   int uses = 1;
   /// Where the next gradient may be written instead of into memory of its own; undefined while nowhere.
   at::Tensor gradient_slot = {};
+
+  std::shared_ptr<StepMemory> step = nullptr;  ///< While a step of several micro-batches runs; else null.
 
   /// The slot, for one gradient: the tensor to write to and to return as the gradient, or an undefined one.
   at::Tensor take_gradient_slot() { return std::exchange(gradient_slot, {}); }
@@ -83,6 +107,7 @@ struct Buffer {
   at::Tensor value;
   Update update = Update::moving_mean;
   double momentum = 0.1;
+  std::shared_ptr<const HeldSlice> slice = nullptr;  ///< Null: this rank holds the whole.
   at::Tensor step_sum;     ///< double, of the value's shape: this rank's micro-batches, weighted by samples.
   double step_weight = 0;  ///< Samples in it.
 };
@@ -91,7 +116,10 @@ struct Buffer {
 struct Cost {
   double flops = 0.0;  ///< Multiply and add count as two.
   double parameter_bytes = 0.0;
-  double activation_bytes = 0.0;  ///< Kept for backward.
+  double activation_bytes = 0.0;  ///< Kept for backward: its outputs and what else, not its inputs.
+  double step_bytes = 0.0;        ///< Kept once for all micro-batches of a step.
+  double entered_bytes = 0.0;     ///< Of sliced layers: gradients that are summed over the tensor group,
+  double left_bytes = 0.0;        ///< and outputs that are.
 };
 
 /// One place in a model's ordered list. A model can be cut between any two layers.
@@ -108,6 +136,11 @@ class Layer {
   /// Shapes after this layer for the given input shapes (dim 0 is the batch), without computing.
   virtual std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const = 0;
   virtual Cost cost(const std::vector<Shape>& inputs) const = 0;
+
+  /// Leaves this rank its part of the parameters that may be sliced, and computes with the other ranks of
+  /// `group`, borrowed, from now on. `flow`: what its inputs are; returns what its outputs are. A layer that
+  /// treats every channel or feature alike has nothing to do. Parameters lose their values.
+  virtual Flow slice(TensorGroup& group, const Flow& flow);
 
   /// Parameters of other layers that this one uses too: tied weights.
   virtual std::vector<Parameter*> borrowed() { return {}; }

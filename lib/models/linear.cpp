@@ -6,8 +6,13 @@
 
 #include <cmath>
 
+#include "core/error.hpp"
+#include "core/planted_fault.hpp"
+#include "models/large_linear.hpp"
 #include "models/shape.hpp"
+#include "models/slices.hpp"
 #include "models/small_linear.hpp"
+#include "models/tensor_group.hpp"
 
 namespace dtrain::models {
 
@@ -16,8 +21,40 @@ Linear::Linear(const std::string& name, std::int64_t in_features, std::int64_t o
   const Initialisation init{Initialisation::Kind::uniform, 1.0 / std::sqrt(static_cast<double>(in_features))};
   parameters_.push_back(
       {name + ".weight", at::empty({out_features, in_features}).requires_grad_(), init, slicing});
-  parameters_.push_back({name + ".bias", at::empty({out_features}).requires_grad_(), init, slicing});
+  // Cut with the outputs; where the inputs are cut every rank holds all of it.
+  const Slicing of_bias = slicing == Slicing::column ? slicing : Slicing::none;
+  parameters_.push_back({name + ".bias", at::empty({out_features}).requires_grad_(), init, of_bias});
 }
+
+Flow Linear::slice(TensorGroup& group, const Flow& flow) {
+  Parameter& weight = parameters_[0];
+  require((weight.slicing == Slicing::row) == flow.sliced(), "a sliced layer takes what another one gives",
+          {.subject = fmt::format("layer {}", name())});
+  if (weight.slicing == Slicing::none) return flow;
+  group_ = &group;
+  if (weight.slicing == Slicing::column) {
+    const Range part = part_of(out_features_, group.rank(), group.size());
+    const Flow outputs{.whole = out_features_, .part = part};
+    hold_slice(weight, 0, part);
+    hold_slice(parameters_[1], 0, part);
+    out_features_ = part.size();
+    return outputs;
+  }
+  const std::int64_t each = in_features_ / flow.whole;  // pixels of a channel
+  hold_slice(weight, 1, flow.part, {out_features_, flow.whole, each});
+  in_features_ = flow.part.size() * each;
+  return {};
+}
+
+namespace {
+
+at::Tensor product(const at::Tensor& input, Parameter& weight, Parameter& bias) {
+  if (fits_small_linear(input, weight.value)) return small_linear(input, weight, bias);
+  if (fits_large_linear(input, weight)) return large_linear(input, weight, bias);
+  return at::linear(input, weight.value, bias.value);
+}
+
+}  // namespace
 
 Tensors Linear::forward(const Tensors& inputs, const Context& /*context*/) {
   const at::Tensor& input = inputs.at(0);
@@ -26,8 +63,10 @@ Tensors Linear::forward(const Tensors& inputs, const Context& /*context*/) {
   }
   Parameter& weight = parameters_[0];
   Parameter& bias = parameters_[1];
-  return {fits_small_linear(input, weight.value) ? small_linear(input, weight, bias)
-                                                 : at::linear(input, weight.value, bias.value)};
+  if (group_ == nullptr) return {product(input, weight, bias)};
+  if (weight.slicing == Slicing::column) return {product(group_->enter(input), weight, bias)};
+  if (planted(Fault::bias_on_every_slice)) return {group_->leave(product(input, weight, bias))};
+  return {group_->leave(at::linear(input, weight.value)) + bias.value};
 }
 
 std::vector<Shape> Linear::output_shapes(const std::vector<Shape>& inputs) const {
@@ -46,7 +85,9 @@ Cost Linear::cost(const std::vector<Shape>& inputs) const {
   const auto bytes = static_cast<double>(parameters_[0].value.element_size());
   return {.flops = rows * (2.0 * in * out + out),
           .parameter_bytes = (in * out + out) * bytes,
-          .activation_bytes = rows * in * bytes};
+          .activation_bytes = rows * out * bytes,
+          .entered_bytes = parameters_[1].slice != nullptr ? rows * in * bytes : 0.0,
+          .left_bytes = group_ != nullptr && parameters_[1].slice == nullptr ? rows * out * bytes : 0.0};
 }
 
 }  // namespace dtrain::models

@@ -5,7 +5,8 @@
 namespace dtrain::models {
 
 /// y = x W^T + b over the last dim. Parameters NAME.weight [out, in] and NAME.bias [out], from
-/// U(-1/sqrt(in), 1/sqrt(in)), PyTorch's default.
+/// U(-1/sqrt(in), 1/sqrt(in)), PyTorch's default. Sliced by columns it gives a part of its outputs; sliced by
+/// rows it takes a part of its inputs, and the ranks' products are added up.
 class Linear final : public Layer {
  public:
   Linear(const std::string& name, std::int64_t in_features, std::int64_t out_features,
@@ -15,10 +16,12 @@ class Linear final : public Layer {
   Tensors forward(const Tensors& inputs, const Context& context) override;
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
   Cost cost(const std::vector<Shape>& inputs) const override;
+  Flow slice(TensorGroup& group, const Flow& flow) override;
 
  private:
   std::int64_t in_features_;
   std::int64_t out_features_;
+  TensorGroup* group_ = nullptr;  // null: not sliced
 };
 
 }  // namespace dtrain::models

@@ -78,8 +78,9 @@ std::vector<Shape> MaxPool2d::output_shapes(const std::vector<Shape>& inputs) co
 Cost MaxPool2d::cost(const std::vector<Shape>& inputs) const {
   const double elements = element_count(inputs.at(0));
   const double outputs = element_count(output_shapes(inputs)[0]);
-  constexpr double kIndexBytes = 8.0;  // LibTorch keeps the input and where each maximum was
-  const double kept = halves() ? outputs : elements * 4.0 + outputs * kIndexBytes;
+  const bool own_kernel = halves() && format_ == at::MemoryFormat::Contiguous;
+  const double index_bytes = own_kernel ? 1.0 : 8.0;  // where each maximum was
+  const double kept = outputs * (4.0 + index_bytes);
   return {.flops = elements, .parameter_bytes = 0.0, .activation_bytes = kept};
 }
 

@@ -49,6 +49,12 @@ std::string layer_name(std::size_t index, std::size_t hidden_count) {
   return hidden_count == 2 ? "hidden_fc" : fmt::format("hidden_fc{}", index);
 }
 
+/// In pairs, first by columns and second by rows; a last one without a partner stays whole.
+Slicing slicing_of(std::size_t index, std::size_t hidden_count) {
+  if (index % 2 == 1) return Slicing::row;
+  return index < hidden_count ? Slicing::column : Slicing::none;
+}
+
 std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {
   refuse_unknown("mlp", options, {"hidden", "activation"});
   const Function function = function_of(option_or(options, "activation", "relu"));
@@ -66,12 +72,13 @@ std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& optio
   auto features = static_cast<std::int64_t>(element_count(facts.sample_shape));
   for (std::size_t i = 0; i < hidden.size(); ++i) {
     const std::string name = layer_name(i, hidden.size());
-    layers.push_back(std::make_unique<Linear>(name, features, hidden[i]));
+    layers.push_back(std::make_unique<Linear>(name, features, hidden[i], slicing_of(i, hidden.size())));
     layers.push_back(std::make_unique<Activation>(name + "_activation", function, Overwrite::input));
     features = hidden[i];
   }
   const std::int64_t outputs = facts.classes > 0 ? facts.classes : 1;
-  layers.push_back(std::make_unique<Linear>("output_fc", features, outputs));
+  layers.push_back(
+      std::make_unique<Linear>("output_fc", features, outputs, slicing_of(hidden.size(), hidden.size())));
   return std::make_unique<Mlp>(std::move(layers), loss);
 }
 

@@ -11,6 +11,8 @@
 
 #include "core/error.hpp"
 #include "kernels/fill.hpp"
+#include "models/slices.hpp"
+#include "models/tensor_group.hpp"
 
 namespace dtrain::models {
 namespace {
@@ -33,11 +35,12 @@ void fill_normal(const at::Tensor& values, const kernels::RandomKey& key, float 
   }
 }
 
-/// A parameter's first values, in row-major order of its logical shape, on the CPU.
+/// A parameter's first values, in row-major order of its logical shape, on the CPU: of the whole.
 at::Tensor initial_values(const Parameter& parameter, std::uint64_t seed) {
   using Kind = Initialisation::Kind;
   const auto type = parameter.value.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  at::Tensor values = at::empty(parameter.value.sizes(), at::TensorOptions().dtype(type));
+  at::Tensor values =
+      at::empty(whole_shape(parameter.value, parameter.slice), at::TensorOptions().dtype(type));
   const kernels::RandomKey key{seed, kernels::Purpose::initialisation, 0, 0,
                                kernels::stream_of(parameter.name)};
   switch (parameter.init.kind) {
@@ -58,9 +61,11 @@ at::Tensor initial_values(const Parameter& parameter, std::uint64_t seed) {
   return values;
 }
 
-/// Throws usage_error where the parameters alone, as float, are larger than the machine's memory.
-void require_memory(const Model& model) {
-  const double bytes = static_cast<double>(model.parameter_count()) * sizeof(float);
+/// Throws usage_error where these parameters alone, as float, are larger than the machine's memory.
+void require_memory(const Model& model, const std::vector<Parameter*>& parameters) {
+  double bytes = 0;
+  for (const Parameter* parameter : parameters)
+    bytes += static_cast<double>(parameter->value.numel()) * sizeof(float);
   const double present =
       static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
   require(bytes <= present,
@@ -100,6 +105,11 @@ void Model::hold(const std::vector<std::size_t>& layers) {
     }
     for (Buffer& buffer : layers_[i]->buffers()) buffer.value = shape_only(buffer.value);
   }
+}
+
+void Model::slice(TensorGroup& group) {
+  group_ = &group;
+  for (const auto& layer : layers_) outputs_ = layer->slice(group, outputs_);
 }
 
 std::vector<Parameter*> Model::parameters() {
@@ -145,7 +155,11 @@ std::vector<Buffer*> Model::buffers() {
 std::int64_t Model::parameter_count() const {
   std::int64_t count = 0;
   for (const auto& layer : layers_) {
-    for (const auto& parameter : layer->parameters()) count += parameter.value.numel();
+    for (const auto& parameter : layer->parameters()) {
+      std::int64_t elements = 1;
+      for (const auto extent : whole_shape(parameter.value, parameter.slice)) elements *= extent;
+      count += elements;
+    }
   }
   return count;
 }
@@ -194,10 +208,14 @@ void Model::initialise(std::uint64_t seed) {
   const at::NoGradGuard no_grad;
   for (Parameter* parameter : with_memory()) {
     if (!parameter->value.is_meta()) continue;
-    require_memory(*this);
+    require_memory(*this, with_memory());
     parameter->value = at::empty(parameter->value.sizes()).set_requires_grad(true);
   }
-  for (Parameter* parameter : with_memory()) parameter->value.copy_(initial_values(*parameter, seed));
+  for (Parameter* parameter : with_memory()) {
+    const at::Tensor whole = initial_values(*parameter, seed);
+    const auto& slice = parameter->slice;
+    parameter->value.copy_(slice != nullptr ? part_of_whole(whole, *slice, slice->part) : whole);
+  }
 }
 
 }  // namespace dtrain::models

@@ -67,9 +67,14 @@ class Model {
   void hold(const std::vector<std::size_t>& layers);
   bool holds(std::size_t layer) const { return held_.at(layer); }
 
+  /// Leaves this rank its slices of the parameters, and lets the layers compute with the other ranks of
+  /// `group` (borrowed) from now on: see Layer::slice(). After hold(), before initialise(). Throws Error
+  /// (exit code 2) when a layer cannot be shared by so many ranks.
+  void slice(TensorGroup& group);
+
   std::vector<Parameter*> parameters();  ///< Of the layers held, in their order.
   std::vector<Buffer*> buffers();
-  std::int64_t parameter_count() const;  ///< Of all layers.
+  std::int64_t parameter_count() const;  ///< Of all layers, slices counted as the whole.
 
   /// A parameter that a layer uses and another one owns.
   struct Borrowed {
@@ -120,12 +125,18 @@ class Model {
   /// Computed in float and cast, so that fp32 and fp64 start alike.
   void initialise(std::uint64_t seed);
 
+ protected:
+  TensorGroup* group() const { return group_; }     ///< Null: nothing is sliced.
+  const Flow& outputs() const { return outputs_; }  ///< What the last layer's outputs are.
+
  private:
   std::vector<Parameter*> with_memory();  // held, or borrowed by a layer held
 
   std::string name_;
   std::vector<std::unique_ptr<Layer>> layers_;
   std::vector<bool> held_;
+  TensorGroup* group_ = nullptr;
+  Flow outputs_;
 };
 
 /// The default recipe of a model (DESIGN, models and their default recipes).

@@ -1,6 +1,7 @@
 #include "models/residual_block.hpp"
 
 #include "models/shape.hpp"
+#include "models/tensor_group.hpp"
 
 namespace dtrain::models {
 
@@ -37,11 +38,25 @@ ResidualBlock::Stage ResidualBlock::add_stage(const std::string& conv, const std
   return stage;
 }
 
+Flow ResidualBlock::slice(TensorGroup& group, const Flow& flow) {
+  group_ = &group;
+  const Flow inner = slice_convolution(first_.geometry, parameters_[first_.weight], nullptr, group, flow);
+  first_.norm.slice(inner.part, parameters_, buffers_);
+  return slice_convolution(second_.geometry, parameters_[second_.weight], nullptr, group, inner);
+}
+
+at::Tensor ResidualBlock::convolved(const Stage& stage, const at::Tensor& input) {
+  Parameter& weight = parameters_[stage.weight];
+  const auto slicing = group_ != nullptr ? weight.slicing : Slicing::none;
+  const bool enters = slicing == Slicing::channels_out;
+  const at::Tensor result = convolve(enters ? group_->enter(input) : input, weight, nullptr, stage.geometry);
+  return slicing == Slicing::channels_in ? group_->leave(result) : result;
+}
+
 at::Tensor ResidualBlock::run(const Stage& stage, const at::Tensor& input, const at::Tensor& residual,
                               kernels::Then then, const Context& context) {
-  const at::Tensor result = convolve(input, parameters_[stage.weight], nullptr, stage.geometry);
-  return batch_norm({.input = result, .residual = residual, .then = then}, stage.norm, parameters_, buffers_,
-                    context);
+  return batch_norm({.input = convolved(stage, input), .residual = residual, .then = then}, stage.norm,
+                    parameters_, buffers_, context);
 }
 
 Tensors ResidualBlock::forward(const Tensors& inputs, const Context& context) {
@@ -64,13 +79,16 @@ Cost ResidualBlock::cost(const std::vector<Shape>& inputs) const {
   const auto bytes = static_cast<double>(parameters_[0].value.element_size());
   Cost total{.flops = elements * (2.0 * kNormOperations + 3.0),  // with two ReLUs and the sum
              .parameter_bytes = 0.0,
-             .activation_bytes = elements * 3.0 * bytes};  // both normalisations' inputs and the output
+             .activation_bytes = elements * 2.0 * bytes};  // what the normalisations give
   const auto add = [&](const Stage& stage, const Shape& input) {
     const Cost one = convolution_cost(stage.geometry, Conv2d::Bias::no, input, parameters_[stage.weight]);
     total.flops += one.flops;
     total.parameter_bytes +=
         one.parameter_bytes + 2.0 * static_cast<double>(stage.geometry.out_channels) * bytes;
     total.activation_bytes += one.activation_bytes;
+    total.step_bytes += one.step_bytes;
+    total.entered_bytes += one.entered_bytes;
+    total.left_bytes += one.left_bytes;
   };
   add(first_, inputs[0]);
   add(second_, inner);

@@ -22,6 +22,7 @@ class ResidualBlock final : public Layer {
   Tensors forward(const Tensors& inputs, const Context& context) override;
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
   Cost cost(const std::vector<Shape>& inputs) const override;
+  Flow slice(TensorGroup& group, const Flow& flow) override;
 
  private:
   /// A convolution without bias and the normalisation of its result.
@@ -32,13 +33,15 @@ class ResidualBlock final : public Layer {
   };
   Stage add_stage(const std::string& conv, const std::string& norm, const Conv2d::Geometry& geometry,
                   Slicing slicing);
+  at::Tensor convolved(const Stage& stage, const at::Tensor& input);
   at::Tensor run(const Stage& stage, const at::Tensor& input, const at::Tensor& residual, kernels::Then then,
                  const Context& context);
 
   bool downsamples_;
   Stage first_;
   Stage second_;
-  Stage downsample_;  // without parameters unless downsamples_
+  TensorGroup* group_ = nullptr;  // null: not sliced
+  Stage downsample_;              // without parameters unless downsamples_
 };
 
 }  // namespace dtrain::models

@@ -44,7 +44,8 @@ void add_stem(Layers& layers, std::int64_t channels, std::int64_t width, bool im
                                                           .bias = Conv2d::Bias::no,
                                                           .format = at::MemoryFormat::ChannelsLast}));
   layers.push_back(std::make_unique<BatchNorm2d>("bn1", width, kernels::Then::relu));
-  if (imagenet) layers.push_back(std::make_unique<MaxPool2d>("maxpool", 3, 2, 1));
+  if (imagenet)
+    layers.push_back(std::make_unique<MaxPool2d>("maxpool", 3, 2, 1, at::MemoryFormat::ChannelsLast));
 }
 
 std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {

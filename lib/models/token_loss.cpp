@@ -1,14 +1,18 @@
 #include "models/token_loss.hpp"
 
+#include <ATen/ATen.h>
 #include <ATen/core/Reduction.h>
 #include <ATen/ops/cross_entropy_loss.h>
 #include <fmt/format.h>
 
 #include "models/shape.hpp"
+#include "models/tensor_group.hpp"
 
 namespace dtrain::models {
 
-LossSums token_cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets) {
+namespace {
+
+void check(const at::Tensor& logits, const at::Tensor& targets, std::int64_t words) {
   const bool fits = logits.dim() == 2 && targets.dim() == 1 && targets.scalar_type() == at::kLong &&
                     targets.size(0) == logits.size(0);
   if (!fits) {
@@ -16,12 +20,35 @@ LossSums token_cross_entropy_sums(const at::Tensor& logits, const at::Tensor& ta
                                  shape_text(targets.sizes()), shape_text(logits.sizes())),
                      "targets", "use a --dataset whose targets fit the --model's task");
   }
-  const bool known = targets.numel() == 0 ||
-                     (targets.ge(0).all().item<bool>() && targets.lt(logits.size(1)).all().item<bool>());
-  require(known, fmt::format("a target token's id is outside the vocabulary of {}", logits.size(1)),
+  const bool known =
+      targets.numel() == 0 || (targets.ge(0).all().item<bool>() && targets.lt(words).all().item<bool>());
+  require(known, fmt::format("a target token's id is outside the vocabulary of {}", words),
           {.subject = "targets", .advice = "stage the dataset again", .code = ExitCode::data});
+}
+
+}  // namespace
+
+LossSums token_cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets) {
+  check(logits, targets, logits.size(1));
   LossSums sums;
   sums.loss = at::cross_entropy_loss(logits, targets, {}, at::Reduction::Sum);
+  sums.weight = static_cast<double>(targets.size(0));
+  return sums;
+}
+
+LossSums sliced_token_cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets,
+                                         const Flow& flow, TensorGroup& group) {
+  check(logits, targets, flow.whole);
+  at::Tensor largest = std::get<0>(logits.detach().max(1));
+  group.max(largest);
+  const at::Tensor shifted = logits - largest.unsqueeze(1);
+  const at::Tensor total = group.leave(shifted.exp().sum(1));
+  const at::Tensor columns = targets - flow.part.begin;
+  const at::Tensor elsewhere = columns.lt(0).logical_or(columns.ge(flow.part.size()));
+  const at::Tensor held = shifted.gather(1, columns.masked_fill(elsewhere, 0).unsqueeze(1)).squeeze(1);
+  const at::Tensor wanted = group.leave(held.masked_fill(elsewhere, 0));
+  LossSums sums;
+  sums.loss = (total.log() - wanted).sum();
   sums.weight = static_cast<double>(targets.size(0));
   return sums;
 }

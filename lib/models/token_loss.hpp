@@ -10,4 +10,9 @@ namespace dtrain::models {
 /// ids that do not fit.
 LossSums token_cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets);
 
+/// The same where each rank of `group` has the logits [tokens, words] of the words `part` only; the sums are
+/// those of all words, alike on all ranks.
+LossSums sliced_token_cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets,
+                                         const Flow& flow, TensorGroup& group);
+
 }  // namespace dtrain::models

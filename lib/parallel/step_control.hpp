@@ -20,6 +20,9 @@ struct StepShare {
   double non_finite = 0;     ///< NaN or infinite elements in that part.
   double micro_batches = 0;  ///< Pieces this rank has computed.
   double stop_requests = 0;  ///< 1 when this rank was asked to stop.
+
+  /// Nothing of what another rank counts already: samples and their losses.
+  void leave_samples_out() { loss = weight = correct = counted = samples = micro_batches = 0; }
 };
 
 /// The one small all_reduce that ends the communication of each step. No rank updates its parameters before

@@ -102,6 +102,7 @@ EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequ
                          .preparation = preparation,
                          .world = job.groups().world(),
                          .data = group,
+                         .counts_common = job.speaks_for_tensor_group(),
                          .scoring = workload.scoring},
                         data::Loader(workload.dataset, request.split, {}, workload.read), samples,
                         evaluation_batch(config, info));
@@ -114,7 +115,7 @@ EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequ
     line += fmt::format(", accuracy {:.4f}", result.total.accuracy);
   log.info(line + fmt::format(", {} samples in {:.2f} s", samples, result.time_s));
   if (keeps) {
-    if (pipeline.is_last()) {
+    if (pipeline.is_last() && job.speaks_for_tensor_group()) {
       auto predictions = collector.gather(group, samples);
       predictions.model = config.model.name;
       predictions.dataset = info.name;

@@ -1,6 +1,7 @@
 #include "train/evaluation.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <algorithm>
 #include <cmath>
@@ -125,6 +126,10 @@ EvaluationResult Evaluation::run(const OutputSink& sink) {
   if (feedback) {
     context.feedback = *feedback;
     pass(context, false, add_extra);
+  }
+  if (!parts_.counts_common) {
+    own.leave_samples_out();
+    std::ranges::fill(extra, 0.0);
   }
   const auto total = control_.agree(own);
   return {.own = scores_of(own, static_cast<std::int64_t>(own.samples), parts_.scoring),

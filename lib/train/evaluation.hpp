@@ -57,6 +57,7 @@ class Evaluation {
     const Preparation& preparation;
     comm::Group& world;
     comm::Group& data;
+    bool counts_common = true;  ///< Whether this rank counts what its tensor group has in common.
     Scoring scoring = Scoring::loss_and_accuracy;
   };
   /// `samples`: in the split; `batch`: samples per forward pass. Collective over the world.

@@ -1,6 +1,7 @@
 #include "train/initial_weights.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -9,6 +10,7 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "models/slices.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -47,7 +49,8 @@ class Loading {
       : weights_(weights), skip_(expression(skip)), subject_(subject) {}
 
   /// A value without memory belongs to another rank: its entry is checked all the same.
-  void give(const std::string& name, at::Tensor& value) {
+  void give(const std::string& name, at::Tensor& value,
+            const std::shared_ptr<const models::HeldSlice>& slice) {
     const auto* entry = weights_.find(name);
     if (skip_ && std::regex_search(name, *skip_)) {
       skipped_.push_back(name);
@@ -59,9 +62,10 @@ class Loading {
       return;
     }
     used_.insert(name);
-    if (value.sizes() != at::IntArrayRef(entry->shape)) {
+    const auto whole = models::whole_shape(value, slice);
+    if (whole != entry->shape) {
       throw checkpoint_error(fmt::format("tensor {} has shape [{}], the model's [{}]", name,
-                                         fmt::join(entry->shape, ", "), fmt::join(value.sizes(), ", ")),
+                                         fmt::join(entry->shape, ", "), fmt::join(whole, ", ")),
                              subject_,
                              "take weights of this model and dataset (its classes, vocabulary and "
                              "--model-option values), or leave the tensor with --init-skip");
@@ -69,7 +73,7 @@ class Loading {
     if (value.is_meta()) return;
     auto stored = at::empty(entry->shape, at::TensorOptions().dtype(scalar_type(entry->dtype, subject_)));
     weights_.read(*entry, {static_cast<std::byte*>(stored.data_ptr()), stored.nbytes()});
-    value.copy_(stored);
+    value.copy_(slice != nullptr ? models::part_of_whole(stored, *slice, slice->part) : stored);
   }
 
   Unmatched finish() {
@@ -108,10 +112,11 @@ Unmatched load_weights(const checkpoint::Weights& weights, models::Model& model,
   const at::NoGradGuard no_grad;
   Loading loading(weights, skip, subject);
   for (const auto& layer : model.layers()) {
-    for (auto& parameter : layer->parameters()) loading.give(parameter.name, parameter.value);
+    for (auto& parameter : layer->parameters())
+      loading.give(parameter.name, parameter.value, parameter.slice);
   }
   for (const auto& layer : model.layers()) {
-    for (auto& buffer : layer->buffers()) loading.give(buffer.name, buffer.value);
+    for (auto& buffer : layer->buffers()) loading.give(buffer.name, buffer.value, buffer.slice);
   }
   return loading.finish();
 }

@@ -59,6 +59,7 @@ Job::Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sin
       groups_(comm::make_groups(world_, cluster_, mesh_,
                                 comm_config(config, mpi, threads_, cluster_.cores_per_rank(world_.rank())),
                                 sink)),
+      tensor_ranks_(groups_.tensor()),
       token_(world_.broadcast(fmt::format("{}-{}", steady_ns(), getpid()), 0)) {}
 
 bool Job::has_spare_core() const { return cluster_.cores_per_rank(world_.rank()) >= threads_ + 1; }

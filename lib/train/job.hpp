@@ -5,6 +5,7 @@
 #include "comm/mpi_environment.hpp"
 #include "core/span_sink.hpp"
 #include "data/source.hpp"
+#include "parallel/tensor_ranks.hpp"
 #include "topology/cluster.hpp"
 #include "topology/mesh.hpp"
 #include "train/config.hpp"
@@ -23,6 +24,10 @@ class Job {
   const topology::Cluster& cluster() const { return cluster_; }
   const topology::Mesh& mesh() const { return mesh_; }
   comm::Groups& groups() { return groups_; }
+  /// The ranks that share each layer of a copy of the model; null where a rank has whole layers.
+  models::TensorGroup* tensor_ranks() { return groups_.tensor().size() > 1 ? &tensor_ranks_ : nullptr; }
+  /// Whether this rank counts what its tensor group has in common: one of it does.
+  bool speaks_for_tensor_group() { return groups_.tensor().rank() == 0; }
   int rank() const { return world_.rank(); }
   int threads() const { return threads_; }  ///< Compute threads of this rank.
 
@@ -38,6 +43,7 @@ class Job {
   int threads_;
   topology::Mesh mesh_;
   comm::Groups groups_;
+  parallel::TensorRanks tensor_ranks_;
   std::string token_;
 };
 

@@ -1,11 +1,14 @@
 #include "train/saved_state.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
 
 #include <span>
 #include <utility>
 
 #include "core/error.hpp"
+#include "models/slices.hpp"
+#include "parallel/data_types.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -62,23 +65,52 @@ SavedState::SavedState(const parallel::FlatParameters& parameters, models::Model
   const auto copy = [](const at::Tensor& tensor) {
     return tensor.detach().clone(at::MemoryFormat::Contiguous);
   };
-  for (const auto* buffer : model.buffers()) tensors_.push_back({"model", buffer->name, copy(buffer->value)});
+  for (const auto* buffer : model.buffers()) {
+    tensors_.push_back({"model", buffer->name, copy(buffer->value), buffer->slice});
+  }
   if (contents == Contents::buffers) return;
   for (const auto* parameter : model.parameters()) {
-    tensors_.push_back({"model", parameter->name, copy(parameter->value)});
+    tensors_.push_back({"model", parameter->name, copy(parameter->value), parameter->slice});
   }
   for (const auto& state : optimizer.state()) {
     for (const auto& entry : parameters.entries()) {
       tensors_.push_back({"optimizer/" + state.name, entry.parameter->name,
-                          copy(parallel::FlatParameters::view(state.value, entry))});
+                          copy(parallel::FlatParameters::view(state.value, entry)), entry.parameter->slice});
     }
   }
 }
 
-std::vector<checkpoint::TensorRef> SavedState::references() const {
+/// Whole tensors on rank 0 of the group. Collective over the group.
+std::vector<SavedState::Named> SavedState::put_together(comm::Group& tensor_ranks) const {
+  const auto memory_of = [](const at::Tensor& values) {
+    return comm::Buffer{values.data_ptr(), static_cast<std::size_t>(values.numel()),
+                        parallel::data_type_of(values.scalar_type())};
+  };
+  std::vector<Named> all = tensors_;
+  for (auto& tensor : all) {
+    if (tensor.slice == nullptr) continue;
+    const models::HeldSlice& slice = *tensor.slice;
+    if (tensor_ranks.rank() != 0) {
+      tensor_ranks.send(memory_of(tensor.value), 0).wait();
+      continue;
+    }
+    at::Tensor whole = at::empty(slice.whole, tensor.value.options());
+    models::put_part(whole, slice, slice.part, tensor.value);
+    for (int rank = 1; rank < tensor_ranks.size(); ++rank) {
+      const Range part = part_of(models::sliced_extent(slice), rank, tensor_ranks.size());
+      const at::Tensor theirs = at::empty(models::held_shape(slice, part), whole.options());
+      tensor_ranks.receive(memory_of(theirs), rank).wait();
+      models::put_part(whole, slice, part, theirs);
+    }
+    tensor.value = whole;
+  }
+  return all;
+}
+
+std::vector<checkpoint::TensorRef> SavedState::references(const std::vector<Named>& tensors) {
   std::vector<checkpoint::TensorRef> references;
-  references.reserve(tensors_.size());
-  for (const auto& tensor : tensors_) {
+  references.reserve(tensors.size());
+  for (const auto& tensor : tensors) {
     references.push_back({.slice = Slice::whole(tensor.name, tensor.value.sizes().vec()),
                           .group = tensor.group,
                           .dtype = dtype_name(tensor.value.scalar_type()),
@@ -95,8 +127,12 @@ void SavedState::write(const std::filesystem::path& checkpoints, Job& job, h5::L
   job.world().barrier();
   // A writer that fails says so in place of its part, so that all ranks throw alike.
   Written written;
-  if (where.data == 0)
-    written = attempt([&] { return saving.write_part(where.pipe, references(), library); });
+  if (where.data == 0) {
+    const auto tensors = put_together(job.groups().tensor());
+    if (where.tensor == 0) {
+      written = attempt([&] { return saving.write_part(where.pipe, references(tensors), library); });
+    }
+  }
   const auto parts = agreed(job.world(), written);
   if (first) written = attempt([&] { return saving.commit(info_, parts).string(); });
   if (first && written.failed) saving.abandon();

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <filesystem>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -26,21 +27,23 @@ class SavedState {
 
   const checkpoint::CheckpointInfo& info() const { return info_; }
 
-  /// Writes it below `checkpoints`: rank 0 of each stage's data ranks the part of that stage. Collective over
-  /// the job. Throws Error (exit code 4) on all ranks.
+  /// Writes it below `checkpoints`: one rank of each stage the part of that stage, with slices put together.
+  /// Collective over the job. Throws Error (exit code 4) on all ranks.
   void write(const std::filesystem::path& checkpoints, Job& job, h5::Library& library) const;
 
   /// Gives the model what this copy has of parameters and buffers.
   void restore_model(models::Model& model) const;
 
  private:
-  std::vector<checkpoint::TensorRef> references() const;
-
   struct Named {
     std::string group;  // model, optimizer/STATE
     std::string name;
-    at::Tensor value;  // contiguous
+    at::Tensor value;                                // contiguous
+    std::shared_ptr<const models::HeldSlice> slice;  // null: the whole
   };
+  static std::vector<checkpoint::TensorRef> references(const std::vector<Named>& tensors);
+  std::vector<Named> put_together(comm::Group& tensor_ranks) const;
+
   checkpoint::CheckpointInfo info_;
   std::vector<Named> tensors_;  // buffers, parameters, optimizer state
 };

@@ -20,6 +20,7 @@
 #include "parallel/node_memory.hpp"
 #include "parallel/pieces.hpp"
 #include "parallel/pipeline.hpp"
+#include "parallel/tensor_ranks.hpp"
 #include "parallel/tied_parameters.hpp"
 #include "record/run_folder.hpp"
 #include "record/step_clock.hpp"
@@ -182,7 +183,8 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
                       .preparation = preparation_,
                       .sink = recording.clock,
                       .class_weights = workload.class_weights,
-                      .rows = rows_.get()},
+                      .rows = rows_.get(),
+                      .counts_common = job.speaks_for_tensor_group()},
                      config.seed, config.optimizer.grad_clip),
       loader_(workload.dataset, "train", loader_options(job), workload.read),
       lengths_(workload.dataset.source("train", workload.read)->lengths()),
@@ -224,6 +226,14 @@ void Trainer::announce() const {
       config_.model.name, workload_.model->parameter_count(), workload_.dataset.info().name, pieces_.samples,
       job_.world().size(), job_.mesh().shape().to_string(), job_.threads(), job_.threads() == 1 ? "" : "s",
       job_.groups().backend_name()));
+  if (job_.rank() == 0 && job_.mesh().crosses_nodes(job_.cluster(), topology::Axis::tensor)) {
+    const auto inputs = workload_.model->input_shapes(samples_of_largest_piece(config_.batch),
+                                                      workload_.dataset.info().shape);
+    log_.warn(
+        fmt::format("the tensor axis crosses nodes: each micro-batch sums {:.1f} MiB between them, layer by "
+                    "layer; let tensor divide the ranks of a node to avoid it",
+                    parallel::bytes_of_sums(*workload_.model, inputs) / 0x1p20));
+  }
   if (!workload_.remark.empty())
     log_.info(fmt::format("weights from {}: {}", config_.model.init_from, workload_.remark));
 }
@@ -243,8 +253,9 @@ void Trainer::train_epoch() {
   for (const auto& request : requests) {
     pieces_of_step[static_cast<std::size_t>(request.step - first_step)].push_back(
         {static_cast<std::uint32_t>(request.micro_batch), static_cast<std::int64_t>(request.samples.size())});
-    // A pipeline's samples are counted once, where their loss is.
-    if (pipeline_.is_last()) sums.sample_hash += data::sample_hash(request.samples);
+    // A copy's samples are counted once, where their loss is.
+    if (pipeline_.is_last() && job_.speaks_for_tensor_group())
+      sums.sample_hash += data::sample_hash(request.samples);
   }
   if (pipeline_.is_first() || pipeline_.is_last()) loader_.start(std::move(requests));
 
@@ -296,6 +307,7 @@ std::optional<EvaluationResult> Trainer::evaluate(const std::string& split) {
                                   .preparation = preparation_,
                                   .world = job_.groups().world(),
                                   .data = data_group_,
+                                  .counts_common = job_.speaks_for_tensor_group(),
                                   .scoring = workload_.scoring};
     place = evaluations_
                 .try_emplace(split, parts, std::move(loader), samples,
@@ -345,6 +357,10 @@ ExitCode run(const RunConfig& config, comm::MpiEnvironment& mpi, const Log& log)
   const RunStart start{.steady_ns = steady_ns(),
                        .utc = utc_now()};  // one moment on all ranks, whatever their clocks say
   h5::Library library;
+  if (!config.cluster.empty()) {
+    log.info(describe_invented(config, library));
+    return ExitCode::success;
+  }
   if (!config.dry_run) record::create_run_folder(run_folder(config));
   std::unique_ptr<record::TraceWriter> trace;
   if (config.output.trace && !config.dry_run) {

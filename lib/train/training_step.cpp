@@ -28,7 +28,21 @@ kernels::SumOfSquares squares_of(const at::Tensor& values) {
 }  // namespace
 
 TrainingStep::TrainingStep(const Parts& parts, std::uint64_t seed, double grad_clip)
-    : parts_(parts), seed_(seed), grad_clip_(grad_clip) {}
+    : parts_(parts), counted_parts_(counted_parts()), seed_(seed), grad_clip_(grad_clip) {}
+
+/// What this rank vouches for, less what another rank of its tensor group holds and counts as well.
+std::vector<Range> TrainingStep::counted_parts() const {
+  if (parts_.counts_common) return parts_.buckets.own_parts();
+  std::vector<Range> counted;
+  for (const auto& entry : parts_.parameters.entries()) {
+    if (entry.parameter->slice == nullptr) continue;
+    for (const auto& part : parts_.buckets.own_parts()) {
+      const Range common{std::max(part.begin, entry.offset), std::min(part.end, entry.offset + entry.count)};
+      if (common.size() > 0) counted.push_back(common);
+    }
+  }
+  return counted;
+}
 
 TrainingStep::Samples TrainingStep::next_samples(data::Loader& loader) const {
   const data::Batch* batch = nullptr;
@@ -133,6 +147,7 @@ StepOutcome TrainingStep::run(std::int64_t step, const std::vector<StepPiece>& p
   parts_.buckets.finish();
   parts_.statistics.exchange();
 
+  if (!parts_.counts_common) outcome.own.leave_samples_out();
   measure_gradient(outcome.own);
   outcome.total = parts_.control.agree(outcome.own);
   const auto& total = outcome.total;
@@ -154,12 +169,12 @@ StepOutcome TrainingStep::run(std::int64_t step, const std::vector<StepPiece>& p
 
 void TrainingStep::measure_gradient(parallel::StepShare& own) const {
   const ScopedSpan span(parts_.sink, Phase::optimizer, "norm");
-  if (parts_.rows != nullptr) {
+  if (parts_.rows != nullptr && parts_.counts_common) {
     const auto squares = parts_.rows->squares();
     own.gradient_squares += squares.sum;
     own.non_finite += static_cast<double>(squares.non_finite);
   }
-  for (const auto& part : parts_.buckets.own_parts()) {
+  for (const auto& part : counted_parts_) {
     const auto squares = squares_of(parts_.buckets.gradients().narrow(0, part.begin, part.size()));
     own.gradient_squares += squares.sum;
     own.non_finite += static_cast<double>(squares.non_finite);

@@ -54,6 +54,7 @@ class TrainingStep {
     SpanSink& sink;
     at::Tensor class_weights = {};         ///< [classes]; undefined: all samples count alike.
     parallel::RowUpdates* rows = nullptr;  ///< Of the first layer's table; null: its gradient is dense.
+    bool counts_common = true;             ///< Whether this rank counts what its tensor group has in common.
   };
   /// `grad_clip`: largest norm of the whole mean gradient; 0: no limit.
   TrainingStep(const Parts& parts, std::uint64_t seed, double grad_clip);
@@ -76,6 +77,7 @@ class TrainingStep {
                parallel::StepShare& own);
   models::LossSums loss_of(const models::Tensors& outputs, const at::Tensor& targets) const;
   std::vector<Samples> samples_by_rows(std::size_t pieces, data::Loader& loader) const;
+  std::vector<Range> counted_parts() const;
   void measure_gradient(parallel::StepShare& own) const;
   [[noreturn]] void report_non_finite(std::int64_t step, const parallel::StepShare& total) const;
   std::int64_t last_non_finite() const;
@@ -83,6 +85,7 @@ class TrainingStep {
 
   Parts parts_;
   std::map<std::size_t, parallel::Schedule> schedules_;  // by number of micro-batches
+  std::vector<Range> counted_parts_;                     // of the flat gradient, in norms
   std::uint64_t seed_;
   double grad_clip_;
 };

@@ -88,7 +88,10 @@ parallel::StageCuts cut_model(const RunConfig& config, models::Model& model, con
 }  // namespace
 
 WorkloadPlace place_of(Job& job) {
-  return {.team = job.team(), .pipe_index = job.mesh().coordinates(job.rank()).pipe, .world = &job.world()};
+  return {.team = job.team(),
+          .pipe_index = job.mesh().coordinates(job.rank()).pipe,
+          .tensor = job.tensor_ranks(),
+          .world = &job.world()};
 }
 
 Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::Library& library) {
@@ -108,10 +111,12 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
       {.subject = info.name, .advice = "stage it again from a source with samples", .code = ExitCode::data});
   auto model = models::find_model(config.model.name).make(facts, config.model.options);
   auto cuts = cut_model(config, *model, info, place.world);
+  const double flops = 3 * model->forward_flops(info.shape);
+  model->hold(cuts.layers_of(place.pipe_index));
+  if (place.tensor != nullptr) model->slice(*place.tensor);
   const auto repeated = repeated_layers(config, *model, cuts, place.pipe_index, info.shape);
   const double activations =
       estimate_memory(config, *model, cuts, place.pipe_index, info.shape, repeated).activations;
-  model->hold(cuts.layers_of(place.pipe_index));
   // A dry run may be of a model that has no room here.
   if (!config.dry_run && config.precision == "fp64") model->to(at::kDouble, at::kCPU);
   if (!config.dry_run) model->initialise(config.seed);
@@ -121,7 +126,6 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
     remark = load_weights(*weights, *model, config.model.init_skip, config.model.init_from).text();
   }
   const bool scored = facts.classes > 0 && model->goal() == models::Goal::target;
-  const double flops = 3 * model->forward_flops(info.shape);
   data::ReadOptions read;
   if (config.data.staging == "memory" && !dataset.folder().empty()) {
     read.staging = data::ReadOptions::Staging::memory;

@@ -41,13 +41,14 @@ struct Workload {
 struct WorkloadPlace {
   data::NodeTeam team = {};                   ///< The ranks of its node.
   int pipe_index = 0;                         ///< Of the pipeline's ranks.
+  models::TensorGroup* tensor = nullptr;      ///< Those with whom it shares each layer; null: none.
   const comm::Communicator* world = nullptr;  ///< All ranks; null: it is alone.
 };
 
 WorkloadPlace place_of(Job& job);
 
 /// Opens or makes the dataset and builds the model for it, its parameters initialised from the seed, or taken
-/// from `--init-from`; the model holds this rank's layers only. Collective.
+/// from `--init-from`; the model holds this rank's layers only, of these its slices. Collective.
 /// Throws Error: exit code 2 when they do not fit each other, 3 for the dataset, 4 for the weights.
 Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::Library& library);
 

@@ -12,7 +12,10 @@ bool planted(Fault fault) {
                                                       {"share_counted_twice", Fault::share_counted_twice},
                                                       {"wrong_mask", Fault::wrong_mask},
                                                       {"dropped_micro_batch", Fault::dropped_micro_batch},
-                                                      {"stale_gradient", Fault::stale_gradient}};
+                                                      {"stale_gradient", Fault::stale_gradient},
+                                                      {"unsummed_slice", Fault::unsummed_slice},
+                                                      {"wrong_slice_of_mask", Fault::wrong_slice_of_mask},
+                                                      {"bias_on_every_slice", Fault::bias_on_every_slice}};
   static const char* const kChosen = std::getenv("DTRAIN_FAULT");
   return kChosen != nullptr && kNames.at(kChosen) == fault;
 }

@@ -34,7 +34,7 @@ MODELS = {
     "nbow": ["--global-batch", 250, *ADAM],
     "seq2seq": ["--global-batch", 100, *ADAM, "--model-option", "embedding=16", "--model-option", "hidden=24"],
     "conv_autoencoder": ["--global-batch", 100, *ADAM],
-    "gpt": ["--global-batch", 50, *ADAM, "--model-option", "layers=2", "--model-option", "heads=2",
+    "gpt": ["--global-batch", 50, *ADAM, "--model-option", "layers=2", "--model-option", "heads=4",
             "--model-option", "width=16"],
 }
 AGAIN = ["--recompute", "full"]
@@ -48,12 +48,21 @@ COLUMNS = {
     "1f1b 4": (4, ["--mesh", "pipe=4", "--pipeline", "1f1b", *AGAIN]),
     "interleaved 2x2": (2, ["--mesh", "pipe=2", "--pipeline", "interleaved", "--virtual-stages", 2, *AGAIN]),
     "data 2 x pipe 2": (4, ["--mesh", "data=2,pipe=2", *AGAIN]),
+    "tensor 2": (2, ["--mesh", "tensor=2"]),
+    "tensor 4": (4, ["--mesh", "tensor=4"]),
+    "data 2 x tensor 2": (4, ["--mesh", "data=2,tensor=2"]),
+    "pipe 2 x tensor 2": (4, ["--mesh", "pipe=2,tensor=2", *AGAIN]),
+    "data 2 x pipe 2 x tensor 2": (8, ["--mesh", "data=2,pipe=2,tensor=2", *AGAIN]),
 }
 # Every row and every column at least twice.
-SAMPLE = {"mlp": ("layerwise 4", "interleaved 2x2", "ddp 4"), "cnn": ("gpipe 2", "data 2 x pipe 2"),
-          "vgg11": ("1f1b 4", "interleaved 2x2"), "resnet18": ("data 2 x pipe 2", "ddp 2"),
-          "nbow": ("1f1b 2", "ddp 4", "layerwise 4"), "seq2seq": ("gpipe 2", "layerwise 2"),
-          "conv_autoencoder": ("layerwise 2", "1f1b 4"), "gpt": ("1f1b 2", "data 2 x pipe 2", "ddp 2")}
+SAMPLE = {"mlp": ("layerwise 4", "interleaved 2x2", "ddp 4", "tensor 4"),
+          "cnn": ("gpipe 2", "data 2 x pipe 2", "tensor 4"),
+          "vgg11": ("1f1b 4", "interleaved 2x2", "pipe 2 x tensor 2"),
+          "resnet18": ("data 2 x pipe 2", "ddp 2", "tensor 2"),
+          "nbow": ("1f1b 2", "ddp 4", "layerwise 4", "data 2 x tensor 2"),
+          "seq2seq": ("gpipe 2", "layerwise 2", "data 2 x pipe 2 x tensor 2"),
+          "conv_autoencoder": ("layerwise 2", "1f1b 4", "data 2 x tensor 2"),
+          "gpt": ("1f1b 2", "data 2 x pipe 2", "ddp 2", "tensor 2", "pipe 2 x tensor 2", "data 2 x pipe 2 x tensor 2")}
 TOLERANCES = {"fp64": 1e-9, "fp32": 1e-3}
 SMALLEST = 1e-3  # a tensor that is nearly zero throughout, such as a bias before BatchNorm, has no size of its own
 

@@ -19,7 +19,11 @@ CELLS = [("skipped_all_reduce", "mlp", "ddp 2"),
          ("dropped_micro_batch", "mlp", "layerwise 2"),
          ("dropped_micro_batch", "cnn", "interleaved 2x2"),
          ("stale_gradient", "mlp", "1f1b 2"),
-         ("stale_gradient", "conv_autoencoder", "gpipe 2")]
+         ("stale_gradient", "conv_autoencoder", "gpipe 2"),
+         ("unsummed_slice", "cnn", "tensor 2"),
+         ("unsummed_slice", "gpt", "tensor 2"),
+         ("wrong_slice_of_mask", "vgg11", "tensor 2"),
+         ("bias_on_every_slice", "mlp", "tensor 2")]
 
 
 def main():

@@ -1,0 +1,29 @@
+#pragma once
+
+#include "models/layer.hpp"
+
+namespace dtrain::models {
+
+/// Leaves `parameter`, which is whole, elements `part` along `dim` of itself seen in the shape `view` (empty:
+/// its own), whose dims are those of the parameter or parts of one. Its value becomes memory of that part's
+/// size. Every rank's part is part_of() the dim. Throws Error (exit code 2) for an empty part: more ranks
+/// than elements.
+void hold_slice(Parameter& parameter, std::int64_t dim, Range part, const Shape& view = {});
+/// The same of a buffer of one dim.
+void hold_slice(Buffer& buffer, Range part);
+
+/// The whole tensor's shape of what may be sliced.
+Shape whole_shape(const at::Tensor& value, const std::shared_ptr<const HeldSlice>& slice);
+
+/// Elements `part` of `whole`, which has the shape slice.whole: contiguous, in the shape that a rank holds.
+at::Tensor part_of_whole(const at::Tensor& whole, const HeldSlice& slice, Range part);
+/// Writes them back: `held` is what the rank of `part` holds. `whole` must be contiguous.
+void put_part(at::Tensor& whole, const HeldSlice& slice, Range part, const at::Tensor& held);
+
+/// Elements along the sliced dim of the whole tensor.
+std::int64_t sliced_extent(const HeldSlice& slice);
+
+/// The shape of what the rank of `part` holds.
+Shape held_shape(const HeldSlice& slice, Range part);
+
+}  // namespace dtrain::models

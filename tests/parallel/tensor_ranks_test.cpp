@@ -1,0 +1,103 @@
+#include "parallel/tensor_ranks.hpp"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "job_of_test.hpp"
+
+namespace dtrain::parallel {
+namespace {
+
+/// Different on every rank.
+at::Tensor of_rank(int rank, at::IntArrayRef shape) {
+  return at::sin(at::arange(at::IntArrayRef(shape).size() == 4 ? 2 * 3 * 5 * 4 : 7 * 3, at::kDouble) + rank)
+      .reshape(shape);
+}
+
+at::Tensor sum_over_ranks(int ranks, at::IntArrayRef shape) {
+  at::Tensor sum = of_rank(0, shape);
+  for (int rank = 1; rank < ranks; ++rank) sum = sum + of_rank(rank, shape);
+  return sum;
+}
+
+TEST(TensorRanksTest, WhatEntersHasTheSumOfTheGradients) {
+  JobOfTest job;
+  TensorRanks ranks(job.data());
+  for (const auto& shape : {std::vector<std::int64_t>{7, 3}, {2, 3, 5, 4}}) {
+    const at::Tensor x = at::ones(shape, at::kDouble).requires_grad_();
+    const at::Tensor y = ranks.enter(x);
+    EXPECT_TRUE(at::equal(y, x));
+    y.backward(of_rank(job.rank(), shape));
+    EXPECT_TRUE(at::allclose(x.grad(), sum_over_ranks(ranks.size(), shape), 1e-14, 1e-14));
+  }
+}
+
+TEST(TensorRanksTest, WhatLeavesIsSummedAndEverySliceHasTheSumsGradient) {
+  JobOfTest job;
+  TensorRanks ranks(job.data());
+  for (const auto& shape : {std::vector<std::int64_t>{7, 3}, {2, 3, 5, 4}}) {
+    at::Tensor partial = of_rank(job.rank(), shape);
+    // One rank's kernel has laid its images out otherwise than the others'.
+    if (shape.size() == 4 && job.rank() == 0) partial = partial.contiguous(at::MemoryFormat::ChannelsLast);
+    partial.requires_grad_();
+    const at::Tensor y = ranks.leave(partial);
+    EXPECT_TRUE(at::allclose(y, sum_over_ranks(ranks.size(), shape), 1e-14, 1e-14));
+    const at::Tensor gradient = of_rank(99, shape);
+    y.backward(gradient);
+    EXPECT_TRUE(at::equal(partial.grad(), gradient));
+  }
+}
+
+TEST(TensorRanksTest, TheLargestAndTheVolume) {
+  JobOfTest job;
+  TensorRanks ranks(job.data());
+  at::Tensor values = at::full({3}, job.rank(), at::kFloat);
+  ranks.max(values);
+  EXPECT_EQ(values.max().item<float>(), ranks.size() - 1);
+  ranks.sum(values);
+  EXPECT_EQ(values.min().item<float>(), (ranks.size() - 1) * ranks.size());
+  EXPECT_EQ(ranks.bytes_summed(), 24);
+  at::Tensor none = at::empty({0}, at::kFloat);
+  ranks.sum(none);
+  EXPECT_EQ(ranks.bytes_summed(), 24);
+}
+
+models::DatasetFacts facts_for(const std::string& model) {
+  if (model == "gpt")
+    return {.task = "language_modelling", .sample_shape = {16}, .classes = 0, .vocabulary = 65};
+  return {.task = "image_classification", .sample_shape = {3, 32, 32}, .classes = 10};
+}
+
+TEST(TensorRanksTest, TheVolumeOfAStepIsThatOfTheFormula) {
+  JobOfTest job;
+  if (job.data().size() == 1) GTEST_SKIP() << "one rank sums nothing";
+  const std::map<std::string, models::ModelOptions> models = {
+      {"mlp", {}},
+      {"cnn", {}},
+      {"vgg11", {{"width", "8"}, {"hidden", "32"}}},
+      {"resnet18", {{"width", "8"}}},
+      {"conv_autoencoder", {}},
+      {"gpt", {{"layers", "2"}, {"heads", "6"}, {"width", "24"}}}};
+  for (const auto& [name, options] : models) {
+    TensorRanks ranks(job.data());
+    const auto facts = facts_for(name);
+    const auto model = models::find_model(name).make(facts, options);
+    model->slice(ranks);
+    model->initialise(1);
+    const auto shapes = model->input_shapes(3, facts.sample_shape);
+    const bool ids = facts.vocabulary > 0;
+    const at::Tensor input = ids ? at::zeros(shapes[0], at::kInt) : at::ones(shapes[0]);
+    models::Tensors flowing = {input};
+    for (const auto& layer : model->layers()) flowing = layer->forward(flowing, {.step = 1});
+    const at::Tensor targets = ids                                        ? at::zeros({3, 16}, at::kLong)
+                               : model->goal() == models::Goal::own_input ? input
+                                                                          : at::zeros({3}, at::kLong);
+    model->loss(flowing, targets).loss.backward();
+    const double of_loss = ids ? 3.0 * 3 * 16 * 4 : 0.0;
+    EXPECT_DOUBLE_EQ(static_cast<double>(ranks.bytes_summed()), bytes_of_sums(*model, shapes) + of_loss)
+        << name;
+  }
+}
+
+}  // namespace
+}  // namespace dtrain::parallel
