@@ -70,10 +70,12 @@ if [[ $deps != "$top/.deps" && ( -L $top/.deps || ! -e $top/.deps ) && $(readlin
 fi
 
 # ---- system packages -------------------------------------------------------------------------------------------------
-prefix_includes() {  # -I for what modules usually announce
-  local prefix
-  for prefix in ${CMAKE_PREFIX_PATH//:/ } ${HDF5_ROOT:-} ${HDF5_DIR:-} "$deps/system/usr"; do
-    printf -- '-I%s/include -I%s/include/hdf5/serial ' "$prefix" "$prefix"
+prefix_includes() {  # -I for what modules usually announce, and for what --from-bundle unpacked
+  local prefix folder
+  for prefix in ${CMAKE_PREFIX_PATH:+${CMAKE_PREFIX_PATH//:/ }} ${HDF5_ROOT:-} ${HDF5_DIR:-} "$deps/system/usr"; do
+    for folder in "$prefix"/include "$prefix"/include/hdf5/serial "$prefix"/include/*-linux-gnu; do
+      if [[ -d $folder ]]; then printf -- '-I%s ' "$folder"; fi
+    done
   done
 }
 present() {  # KIND:WHAT[:PC]

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# setup_test.sh ROOT DEPS: wrong arguments of jobs/setup.sh and build.sh are refused in one sentence, and a second
-# set-up has nothing to do.
+# setup_test.sh ROOT DEPS: wrong arguments of jobs/setup.sh and build.sh are refused in one sentence, a second set-up has
+# nothing to do, and without root what is missing is named, or unpacked from a bundle.
 set -euo pipefail
 root=$1 deps=$2
 # shellcheck source=tests/jobs/check.sh
@@ -29,5 +29,33 @@ if [[ -e $deps/venv/dtrain.stamp ]]; then
   check 0 "$(cd "$deps" && pwd -P)" readlink "$scratch/checkout/.deps"
 else
   echo "not checked: $deps was not installed by jobs/setup.sh"
+fi
+
+# Without root: a package that no machine has, so that its header can only come out of the bundle.
+user=$scratch/user
+mkdir -p "$user/deps/venv/bin" "$user/deps/venv/etc" "$user/deb/DEBIAN" "$user/bundle/debs" "$user/bundle/wheels"
+cp -r "$root/jobs" "$user"
+echo "only-here-dev header:only/here.h essential" >"$user/jobs/packages.txt"
+printf '#!/bin/sh\n' >"$user/deps/venv/bin/python"  # nothing of Python is installed here
+chmod +x "$user/deps/venv/bin/python"
+touch "$user/deps/venv/etc/prte-mca-params.conf"
+as_user=(env -u CMAKE_PREFIX_PATH "HOME=$user" "DTRAIN_DEPS=$user/deps")
+if ((EUID == 0)); then
+  chown -R 65534:65534 "$scratch"
+  as_user=(setpriv --reuid=65534 --regid=65534 --clear-groups "${as_user[@]}")
+fi
+check 1 "setup: missing: only-here-dev (names as in Debian); ask your administrator" "${as_user[@]}" "$user/jobs/setup.sh"
+check 0 "1" sh -c '"$@" 2>&1 | wc -l' sh "${as_user[@]}" "$user/jobs/setup.sh"  # that sentence is all it says
+if command -v dpkg-deb >/dev/null; then
+  printf '%s\n' "Package: only-here-dev" "Version: 1" "Architecture: all" "Maintainer: nobody" "Description: a header" \
+    >"$user/deb/DEBIAN/control"
+  mkdir -p "$user/deb/usr/include/x86_64-linux-gnu/only"
+  echo "int here;" >"$user/deb/usr/include/x86_64-linux-gnu/only/here.h"
+  dpkg-deb --build --root-owner-group "$user/deb" "$user/bundle/debs/only-here-dev.deb" >/dev/null
+  tar -cf "$user/bundle.tar" -C "$user/bundle" debs wheels
+  check 0 "complete in" "${as_user[@]}" "$user/jobs/setup.sh" --from-bundle "$user/bundle.tar"
+  check 0 "complete in" "${as_user[@]}" "$user/jobs/setup.sh"
+else
+  echo "not checked: --from-bundle without root; there is no dpkg-deb"
 fi
 finish
