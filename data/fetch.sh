@@ -55,8 +55,8 @@ fi
 
 raw=$raw_root/$name
 mkdir -p "$raw" 2>/dev/null || fail 3 "cannot write to $raw; choose another --raw-root"
-part=''
-trap '[[ -z $part ]] || rm -f "$part"' EXIT
+part='' chosen=''
+trap '[[ -z $part ]] || rm -f "$part"; [[ -z $chosen ]] || rm -rf "$chosen"' EXIT
 
 matches() {  # FILE SUM
   local program=sha256sum
@@ -106,4 +106,17 @@ fi
 # shellcheck source=jobs/env.sh
 . "$top/jobs/env.sh"
 read -ra options < <(sed -n 's/^stage //p' "$recipe") || true
-"$top/dtrain" stage "$name" --from "$raw" --data-root "$data_root" "${options[@]}"
+# Once fetched from the network and once from a mirror, the same samples lie there twice: stage what was checked now.
+from=$raw
+while read -r file; do
+  cut -d' ' -f2 <<<"$files" | grep -qxF "$file" || from=''
+done < <(cd "$raw" && find . -type f -printf '%P\n')
+if [[ -z $from ]]; then
+  chosen=$(mktemp -d "$raw_root/.$name.XXXXXX")
+  from=$chosen
+  while read -r _ file; do
+    mkdir -p "$(dirname "$chosen/$file")"
+    ln -s "$(cd "$raw" && pwd)/$file" "$chosen/$file"
+  done <<<"$files"
+fi
+"$top/dtrain" stage "$name" --from "$from" --data-root "$data_root" "${options[@]}"

@@ -56,6 +56,19 @@ cp -r "$scratch/net" "$scratch/mirror/two"
 rm -r "$scratch/mirror/elsewhere" "$scratch/raw/two"
 check 0 "two is complete and checked" "${fetch[@]}" two --mirror "$scratch/mirror" --no-stage
 check 0 "all" cat "$scratch/raw/two/all.tar"
+# Fetched both ways: what the last call asked for is staged, and the other files stay where they are.
+mkdir -p "$scratch/mirror/elsewhere/deep" "$scratch/jobs"
+printf 'one\n' >"$scratch/mirror/elsewhere/deep/one.xz"
+touch "$scratch/jobs/env.sh"
+# shellcheck disable=SC2016  # for the stand-in of dtrain: stage NAME --from FOLDER ...
+printf '#!/bin/sh\ncd "$4" && echo "given: $(find . -type f -o -type l | xargs cat | paste -sd" ")."\n' >"$scratch/dtrain"
+chmod +x "$scratch/dtrain"
+rm -r "$scratch/mirror/two"
+check 0 "given: one." "${fetch[@]}" two --mirror "$scratch/mirror"
+check 0 "given: all." "${fetch[@]}" two
+check 0 "./all.tar ./deep/one.xz" sh -c "cd '$scratch/raw/two' && find . -type f | sort | paste -sd' '"
+check 0 "1" sh -c "ls -A '$scratch/raw' | grep -c two"  # nothing else is left there
+rm "$scratch/dtrain"
 printf 'All\n' >"$scratch/net/all.tar"
 rm -r "$scratch/raw/two"
 check 3 "its checksum is not that of data/two.recipe" "${fetch[@]}" two --no-stage
