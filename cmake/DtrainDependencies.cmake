@@ -35,6 +35,11 @@ find_package(OpenSSL REQUIRED COMPONENTS Crypto)
 find_package(ZLIB REQUIRED)
 find_package(LibLZMA REQUIRED)
 find_package(LibArchive REQUIRED)
+if(EXISTS "${_deps}/system/usr/include/${CMAKE_LIBRARY_ARCHITECTURE}")
+  foreach(_target OpenSSL::Crypto ZLIB::ZLIB)  # some of their headers lie there, which only the system's compiler knows
+    target_include_directories(${_target} SYSTEM INTERFACE "${_deps}/system/usr/include/${CMAKE_LIBRARY_ARCHITECTURE}")
+  endforeach()
+endif()
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(sentencepiece IMPORTED_TARGET sentencepiece)  # optional: a tokeniser

@@ -7,7 +7,11 @@ deps=$(cd "${DTRAIN_DEPS:-$top/.deps}" 2>/dev/null && pwd -P) ||
   { echo "build: nothing is installed in ${DTRAIN_DEPS:-$top/.deps}; run jobs/setup.sh first" >&2; exit 2; }
 build=$top/build/release
 log=$build/configure.log
-if [[ -d $deps/system/usr/bin ]]; then PATH=$deps/system/usr/bin:$PATH; fi
+if [[ -d $deps/system/usr/bin ]]; then  # what setup.sh --from-bundle unpacked without root
+  PATH=$deps/system/usr/bin:$PATH
+  LD_LIBRARY_PATH=${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$deps/system/usr/lib/$(uname -m)-linux-gnu
+  export LD_LIBRARY_PATH
+fi
 
 # One compile job needs up to 2 GB.
 free_gb=$(($(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo) / 1024 / 1024))

@@ -19,7 +19,14 @@ _dtrain_prepend() { # FOLDER: first in PATH, once
   esac
 }
 _dtrain_mpi=$(sed -n 's/^MPI_HOME=//p' "$_dtrain_deps/choices.env" 2>/dev/null)
-[ ! -d "$_dtrain_deps/system/usr/bin" ] || _dtrain_prepend "$_dtrain_deps/system/usr/bin"
+if [ -d "$_dtrain_deps/system/usr/bin" ]; then # what --from-bundle unpacked without root
+  _dtrain_prepend "$_dtrain_deps/system/usr/bin"
+  _dtrain_libraries=$_dtrain_deps/system/usr/lib/$(uname -m)-linux-gnu
+  case ":${LD_LIBRARY_PATH:-}:" in
+    *":$_dtrain_libraries:"*) ;;
+    *) export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$_dtrain_libraries" ;;
+  esac
+fi
 [ ! -d "$_dtrain_deps/venv/bin" ] || _dtrain_prepend "$_dtrain_deps/venv/bin"
 # Only where it is not the first already: /usr/bin must not hide the Python of the venv.
 [ -z "$_dtrain_mpi" ] || [ "$(command -v mpirun)" = "$_dtrain_mpi/bin/mpirun" ] || _dtrain_prepend "$_dtrain_mpi/bin"
@@ -37,4 +44,4 @@ if [ -z "${SLURM_JOB_ID:-}" ] && [ -z "${PBS_JOBID:-}" ] && [ -z "${LSB_JOBID:-}
   export OMPI_MCA_rmaps_base_oversubscribe=1
 fi
 unset -f _dtrain_prepend
-unset _dtrain_file _dtrain_deps _dtrain_mpi
+unset _dtrain_file _dtrain_deps _dtrain_mpi _dtrain_libraries

@@ -99,6 +99,16 @@ missing_packages() {  # lines "package need" of what is neither installed as a p
     present "$probe" || printf '%s %s\n' "$package" "$need"
   done <"$jobs/packages.txt"
 }
+link_libraries() {  # a library that is the system's, to the development package of it that was unpacked
+  local folder link file
+  folder=usr/lib/$(uname -m)-linux-gnu
+  for link in "$deps/system/$folder"/*.so; do
+    [[ -L $link && ! -e $link ]] || continue
+    for file in "/$folder/${link##*/}".*; do
+      if [[ -e $file ]]; then ln -sfn "$file" "$deps/system/$folder"; fi
+    done
+  done
+}
 install_debs() {  # from the unpacked bundle in $1
   local deb package wanted=()
   for deb in "$1"/debs/*.deb; do
@@ -114,6 +124,7 @@ install_debs() {  # from the unpacked bundle in $1
     say "unpacking ${#wanted[@]} Debian packages into $deps/system"
     mkdir -p "$deps/system"
     for deb in "${wanted[@]}"; do dpkg -x "$deb" "$deps/system"; done
+    link_libraries
   fi
 }
 install_packages() {

@@ -49,12 +49,19 @@ check 0 "1" sh -c '"$@" 2>&1 | wc -l' sh "${as_user[@]}" "$user/jobs/setup.sh"  
 if command -v dpkg-deb >/dev/null; then
   printf '%s\n' "Package: only-here-dev" "Version: 1" "Architecture: all" "Maintainer: nobody" "Description: a header" \
     >"$user/deb/DEBIAN/control"
-  mkdir -p "$user/deb/usr/include/x86_64-linux-gnu/only"
-  echo "int here;" >"$user/deb/usr/include/x86_64-linux-gnu/only/here.h"
+  machine=$(uname -m)-linux-gnu
+  mkdir -p "$user/deb/usr/include/$machine/only" "$user/deb/usr/lib/$machine"
+  echo "int here;" >"$user/deb/usr/include/$machine/only/here.h"
+  ln -s libstdc++.so.6 "$user/deb/usr/lib/$machine/libstdc++.so"  # as development packages have it; each system has .6
   dpkg-deb --build --root-owner-group "$user/deb" "$user/bundle/debs/only-here-dev.deb" >/dev/null
   tar -cf "$user/bundle.tar" -C "$user/bundle" debs wheels
   check 0 "complete in" "${as_user[@]}" "$user/jobs/setup.sh" --from-bundle "$user/bundle.tar"
   check 0 "complete in" "${as_user[@]}" "$user/jobs/setup.sh"
+  check 0 "" test -e "$user/deps/system/usr/lib/$machine/libstdc++.so"
+  mkdir -p "$user/deps/system/usr/bin"
+  # shellcheck disable=SC2016  # for the inner shell
+  check 0 "once: $user/deps/system/usr/lib/$machine" env -u LD_LIBRARY_PATH "DTRAIN_DEPS=$user/deps" bash -c '
+    . "$0/jobs/env.sh" && . "$0/jobs/env.sh" && echo "once: $LD_LIBRARY_PATH"' "$root"
 else
   echo "not checked: --from-bundle without root; there is no dpkg-deb"
 fi
