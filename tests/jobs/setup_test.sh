@@ -36,7 +36,9 @@ user=$scratch/user
 mkdir -p "$user/deps/venv/bin" "$user/deps/venv/etc" "$user/deb/DEBIAN" "$user/bundle/debs" "$user/bundle/wheels"
 cp -r "$root/jobs" "$user"
 echo "only-here-dev header:only/here.h essential" >"$user/jobs/packages.txt"
-printf '#!/bin/sh\n' >"$user/deps/venv/bin/python"  # nothing of Python is installed here
+# Nothing of Python is installed here; pip's stand-in says where its downloads would lie.
+# shellcheck disable=SC2016  # for the inner shell
+printf '#!/bin/sh\n[ -z "$TMPDIR" ] || echo "$TMPDIR" >"$0.downloads"\n' >"$user/deps/venv/bin/python"
 chmod +x "$user/deps/venv/bin/python"
 touch "$user/deps/venv/etc/prte-mca-params.conf"
 as_user=(env -u CMAKE_PREFIX_PATH "HOME=$user" "DTRAIN_DEPS=$user/deps")
@@ -57,6 +59,8 @@ if command -v dpkg-deb >/dev/null; then
   tar -cf "$user/bundle.tar" -C "$user/bundle" debs wheels
   check 0 "complete in" "${as_user[@]}" "$user/jobs/setup.sh" --from-bundle "$user/bundle.tar"
   check 0 "complete in" "${as_user[@]}" "$user/jobs/setup.sh"
+  check 0 "$user/deps/" cat "$user/deps/venv/bin/python.downloads"
+  check 1 "" test -e "$(cat "$user/deps/venv/bin/python.downloads")"  # and are gone
   check 0 "" test -e "$user/deps/system/usr/lib/$machine/libstdc++.so"
   mkdir -p "$user/deps/system/usr/bin"
   # shellcheck disable=SC2016  # for the inner shell
