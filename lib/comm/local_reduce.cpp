@@ -62,7 +62,7 @@ class SlotReduce final : public LocalReduce {
 
   bool advance() override {
     if (!entered_) {
-      std::memcpy(segment_.staging(segment_.rank()), values_.data, values_.bytes());
+      if (values_.count > 0) std::memcpy(segment_.staging(segment_.rank()), values_.data, values_.bytes());
       segment_.enter(mine_);
       entered_ = true;
     }

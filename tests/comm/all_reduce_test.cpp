@@ -104,7 +104,7 @@ void check_one(Job& job, Algorithm algorithm, Memory memory, std::size_t count, 
   }
   const Buffer values = {data, count, type};
   job.groups.world().all_reduce(values, op, algorithm).wait();
-  EXPECT_EQ(std::memcmp(data, wanted.data(), bytes), 0);
+  EXPECT_TRUE(bytes == 0 || std::memcmp(data, wanted.data(), bytes) == 0);
   EXPECT_TRUE(same_on_all_ranks(job.world, values));
 }
 
