@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <limits>
 #include <new>
 
 namespace dtrain::data {
 namespace {
 
 constexpr std::size_t kAlignment = 64;  // a cache line, and any vector register
+constexpr std::int64_t kMostElements = std::numeric_limits<std::int64_t>::max() / 8;  // of 8 bytes each
 
 }  // namespace
 
@@ -18,7 +20,9 @@ ElementType conversion_for(bool floating, std::span<const ElementType> accepted)
 
 std::int64_t element_count(std::span<const std::int64_t> shape) {
   std::int64_t count = 1;
-  for (const std::int64_t extent : shape) count *= extent;
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return 0;
+  for (const std::int64_t extent : shape)
+    count = count > kMostElements / extent ? kMostElements : count * extent;
   return count;
 }
 

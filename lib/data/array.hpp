@@ -31,7 +31,7 @@ constexpr std::size_t element_bytes(ElementType type) {
 /// accepted, otherwise the first of `accepted`.
 ElementType conversion_for(bool floating, std::span<const ElementType> accepted);
 
-/// The product of `shape`; 1 for a scalar.
+/// The product of `shape`; 1 for a scalar. 2^60 - 1 where it would be more, as in a damaged header.
 std::int64_t element_count(std::span<const std::int64_t> shape);
 
 /// Where batches live. GPU ranks hand in one that allocates pinned memory; both functions are set or neither.

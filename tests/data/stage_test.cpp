@@ -206,6 +206,10 @@ TEST_F(StageTest, AHeaderThatPromisesTheMoonAsksForNoMemory) {
   for (const std::size_t at : {4, 8, 12}) bytes[at] = 127;
   write_bytes(folder / "original/train-images-idx3-ubyte", bytes);
   expect_data_error(refusal(options()), "is truncated");
+  // 2^24 x 2^20 x 2^20 values are none modulo 2^64, and none follow.
+  const std::string header = {0, 0, 8, 3, 1, 0, 0, 0, 0, 16, 0, 0, 0, 16, 0, 0};
+  write_bytes(folder / "original/train-images-idx3-ubyte", header);
+  expect_data_error(refusal(options()), "is truncated");
 }
 
 TEST_F(StageTest, AnExistingNameIsKeptUnlessOverwriteIsAsked) {
