@@ -141,6 +141,8 @@ class RunTest(ProgramTest):
         self.assertAlmostEqual(volume / (96 * 4 * 1536 * 64 * 12288 * 4 * 14), 1, delta=0.02)
         between = [line for line in text.splitlines() if line.endswith("between nodes too")]
         self.assertEqual([line.split(",")[1].split()[0] for line in between], ["gradients", "activations"])
+        across = self.succeed("--dry-run", "--cluster", "2x2", "--mesh", "tensor=4")
+        self.assertRegex(across, r"tensor axis: \d+ bytes, between nodes too")
         self.refuse(2, ["--memory-limit", "pipeline rank"], "--dry-run", "--model", "gpt", "--model-option", "preset=gpt3-175b",
                     "--cluster", "384x8", "--mesh", "data=384,tensor=8", "--global-batch", 1536, "--memory-limit", "80GiB")
 

@@ -67,5 +67,19 @@ TEST(MeshTest, RefusesAShapeOfAnotherSize) {
   EXPECT_THROW(Mesh(cluster, {.data = -4, .pipe = -1}), Error);
 }
 
+TEST(MeshTest, AnAxisCrossesNodesWhereItsGroupsDoNotFitOne) {
+  const Cluster cluster = uniform_cluster(4, 8);
+  cluster.validate();
+  const Mesh hybrid(cluster, {.data = 2, .pipe = 2, .tensor = 8});
+  EXPECT_FALSE(hybrid.crosses_nodes(cluster, Axis::tensor));
+  EXPECT_TRUE(hybrid.crosses_nodes(cluster, Axis::pipe));
+  EXPECT_TRUE(hybrid.crosses_nodes(cluster, Axis::data));
+  const Mesh wide(cluster, {.data = 2, .pipe = 1, .tensor = 16});
+  EXPECT_TRUE(wide.crosses_nodes(cluster, Axis::tensor));
+  EXPECT_FALSE(wide.crosses_nodes(cluster, Axis::pipe));
+  const Mesh odd(cluster, {.data = 2, .pipe = 8, .tensor = 2});
+  EXPECT_FALSE(odd.crosses_nodes(cluster, Axis::tensor));
+}
+
 }  // namespace
 }  // namespace dtrain::topology

@@ -106,6 +106,8 @@ def main():
         write_h5(folder / "wide.h5", wide)
         start = [*small, *data, "--limit-steps", 1, "--name", "other", "--overwrite"]
         refused(binary, 1, 4, ["output_fc.weight", "[3, 12]", "[10, 12]", "--init-skip"], *start, "--init-from", "wide.h5", cwd=folder)
+        refused(binary, 2, 4, ["output_fc.weight", "[3, 12]", "[10, 12]"], *start, "--init-from", "wide.h5", "--mesh", "tensor=2",
+                cwd=folder)
         said = run(binary, 2, *start, "--init-from", "wide.h5", "--init-skip", "^output_fc", cwd=folder).stdout
         assert "output_fc.weight" in said, said
         write_h5(folder / "more.h5", dict(fresh, extra=np.zeros(2, np.float32)))
