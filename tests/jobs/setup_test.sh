@@ -21,6 +21,23 @@ check 2 "no include/ and lib/libtorch_cpu.so there" "$setup" --torch "$scratch"
 check 2 "cannot write to" env DTRAIN_DEPS=/proc/nowhere "$setup"
 check 2 "run jobs/setup.sh first" env DTRAIN_DEPS=/proc/nowhere "$scratch/checkout/jobs/build.sh"
 
+# A list that changed since the last set-up is installed, once: here by a stand-in for the Python of the folder.
+mkdir -p "$DTRAIN_DEPS/venv/bin" "$DTRAIN_DEPS/venv/etc"
+cat >"$DTRAIN_DEPS/venv/bin/python" <<EOF
+#!/bin/sh
+[ "\$1" = -c ] || echo "\$*" >>"$scratch/asked"
+EOF
+chmod +x "$DTRAIN_DEPS/venv/bin/python"
+echo "of another list" >"$DTRAIN_DEPS/venv/dtrain.stamp"
+check 0 "installing the Python packages" "$setup"
+check 0 "install --progress-bar off" cat "$scratch/asked"
+rm "$scratch/asked"
+check 0 "complete in" "$setup"
+check 0 "absent" sh -c "[ -e $scratch/asked ] || echo absent"
+echo "one-more==1.0" >>"$scratch/checkout/jobs/requirements.txt"
+check 0 "installing the Python packages" "$setup"
+cp "$root/jobs/requirements.txt" "$scratch/checkout/jobs"
+
 # What is installed already is not installed again.
 if [[ -e $deps/venv/dtrain.stamp ]]; then
   before=$(stat -c %Y "$deps/venv/dtrain.stamp")
