@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint/manifest.hpp"
 #include "checkpoint_config.hpp"
 #include "command_line.hpp"
 #include "commands.hpp"
@@ -101,7 +100,7 @@ ExitCode generate(const GenerateWords& words, train::RunConfig config, const Env
   NullSpanSink sink;
   h5::Library library;
   train::Job job(config, mpi, sink);
-  train::TextModel model(config, checkpoint::read_manifest(words.folder).info.vocabulary, job, library);
+  train::TextModel model(config, job, library);
   if (!words.translate.empty()) {
     const std::string subject = words.translate == "-" ? "standard input" : words.translate;
     const auto lines = job.world().broadcast(mpi.world_rank() == 0 ? text_of(words.translate) : "", 0);

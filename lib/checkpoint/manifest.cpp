@@ -45,7 +45,9 @@ Json to_json(const Manifest& manifest) {
                {"dtrain_version", info.dtrain_version},
                {"files", Json::array()},
                {"tensors", Json::array()}};
-  if (!info.vocabulary.empty()) json["vocabulary_sha256"] = info.vocabulary;
+  if (!info.vocabulary.all.empty()) json["vocabulary_sha256"] = info.vocabulary.all;
+  if (!info.vocabulary.source.empty()) json["source_vocabulary_sha256"] = info.vocabulary.source;
+  if (!info.vocabulary.target.empty()) json["target_vocabulary_sha256"] = info.vocabulary.target;
   for (const auto& file : manifest.files) {
     json["files"].push_back({{"file", file.file}, {"bytes", file.bytes}, {"sha256", file.sha256}});
   }
@@ -74,7 +76,9 @@ Manifest from_json(const Json& json) {
   json.at("micro_batches").get_to(info.micro_batches);
   json.at("config").get_to(info.config);
   json.at("dtrain_version").get_to(info.dtrain_version);
-  info.vocabulary = json.value("vocabulary_sha256", std::string());
+  info.vocabulary = {.all = json.value("vocabulary_sha256", std::string()),
+                     .source = json.value("source_vocabulary_sha256", std::string()),
+                     .target = json.value("target_vocabulary_sha256", std::string())};
   for (const auto& file : json.at("files")) {
     manifest.files.push_back({.file = plain_name(file.at("file")),
                               .bytes = file.at("bytes").get<std::int64_t>(),

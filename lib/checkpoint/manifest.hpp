@@ -9,6 +9,13 @@
 
 namespace dtrain::checkpoint {
 
+/// Fingerprints of what each id of a dataset's text means; empty where there is no text, or nobody kept them.
+struct VocabularyHashes {
+  std::string all;     ///< Of both languages, where the samples are pairs.
+  std::string source;  ///< Of pairs only, as is `target`.
+  std::string target;
+};
+
 /// Where a run stood and what it was: enough to go on, or to refuse.
 struct CheckpointInfo {
   std::int64_t step = 0;              ///< Updates done.
@@ -20,7 +27,7 @@ struct CheckpointInfo {
   int micro_batches = 0;
   std::string config;  ///< The effective configuration as TOML.
   std::string dtrain_version;
-  std::string vocabulary;  ///< Fingerprint of what each id of the dataset's text means; empty without text.
+  VocabularyHashes vocabulary;
 };
 
 /// One file of a checkpoint as it was when it was whole.

@@ -33,6 +33,7 @@ class FromCheckpoint final : public Weights {
   void read(const WeightEntry& entry, std::span<std::byte> out) const override {
     reader_.read(std::string(kGroup) + entry.name, entry.dtype, out);
   }
+  VocabularyHashes vocabulary() const override { return reader_.info().vocabulary; }
 
  private:
   CheckpointReader reader_;

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "checkpoint/manifest.hpp"
+
 namespace dtrain::h5 {
 class Library;
 }
@@ -30,6 +32,10 @@ class Weights {
   virtual const std::vector<WeightEntry>& entries() const = 0;
   /// Fills `out` [entry.bytes()], row-major; `entry` is one of entries(). Throws Error (exit code 4).
   virtual void read(const WeightEntry& entry, std::span<std::byte> out) const = 0;
+
+  /// Of the text they were trained on. Only checkpoints keep it: whoever wrote a file of weights answers for
+  /// their rows.
+  virtual VocabularyHashes vocabulary() const { return {}; }
 
   /// Null when there is none of that name.
   const WeightEntry* find(const std::string& name) const;

@@ -24,4 +24,11 @@ std::string vocabulary_hash(const DatasetInfo& info) {
   return digest.hexadecimal();
 }
 
+std::string vocabulary_hash(const DatasetInfo& info, Side side) {
+  if (!info.tokenizer || info.tokenizer->target_vocabulary.empty()) return {};
+  Sha256 digest;
+  add(digest, side == Side::source ? info.tokenizer->vocabulary : info.tokenizer->target_vocabulary);
+  return digest.hexadecimal();
+}
+
 }  // namespace dtrain::data

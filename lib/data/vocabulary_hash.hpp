@@ -3,6 +3,7 @@
 #include <string>
 
 #include "data/dataset.hpp"
+#include "data/tokenizer.hpp"
 
 namespace dtrain::data {
 
@@ -10,5 +11,8 @@ namespace dtrain::data {
 /// ids, 64 lower-case hexadecimal digits; empty for a dataset without text. A model's embedding fits no
 /// other.
 std::string vocabulary_hash(const DatasetInfo& info);
+
+/// The same of one language of pairs alone; empty unless the samples are pairs.
+std::string vocabulary_hash(const DatasetInfo& info, Side side);
 
 }  // namespace dtrain::data

@@ -80,7 +80,7 @@ EmbeddingBag::EmbeddingBag(const std::string& name, std::int64_t rows, std::int6
   parameters_.push_back({.name = name + ".weight",
                          .value = at::empty({rows, columns}).requires_grad_(),
                          .init = {.kind = Initialisation::Kind::normal, .scale = 1.0, .zero_rows = 1},
-                         .slicing = Slicing::none,
+                         .slicing = Slicing::vocabulary,
                          .by_rows = true});
 }
 

@@ -43,16 +43,50 @@ at::ScalarType scalar_type(const std::string& dtype, const std::string& subject)
   throw checkpoint_error("holds a tensor of type " + dtype, subject, "save it as float32");
 }
 
+enum class Language { source, target };
+
+/// Whether the words of a language are others, or not known to be the same where something differs.
+bool differs(const checkpoint::VocabularyHashes& a, const checkpoint::VocabularyHashes& b,
+             Language language) {
+  if (a.all.empty() || b.all.empty() || a.all == b.all) return false;
+  const auto& of_a = language == Language::source ? a.source : a.target;
+  const auto& of_b = language == Language::source ? b.source : b.target;
+  return of_a.empty() || of_a != of_b;
+}
+
 class Loading {
  public:
   Loading(const checkpoint::Weights& weights, const std::string& skip, const std::string& subject)
       : weights_(weights), skip_(expression(skip)), subject_(subject) {}
 
+  /// Refuses tensors with a row for each word when the words are others. The layer that reads a pair's source
+  /// is the first.
+  void compare_vocabularies(const Destination& destination) const {
+    const auto theirs = weights_.vocabulary();
+    std::vector<std::string> names;
+    auto language = Language::source;
+    for (const auto& layer : destination.model.layers()) {
+      for (const auto& parameter : layer->parameters()) {
+        if (parameter.slicing == models::Slicing::vocabulary && weights_.find(parameter.name) != nullptr &&
+            !skips(parameter.name) && differs(theirs, destination.vocabulary, language)) {
+          names.push_back(parameter.name);
+        }
+      }
+      language = Language::target;
+    }
+    if (names.empty()) return;
+    throw checkpoint_error(
+        "was trained with another vocabulary than that of the dataset " + destination.dataset, subject_,
+        fmt::format(
+            "name the dataset it was trained on with --dataset, or train from it with --init-skip '{}'",
+            fmt::join(names, "|")));
+  }
+
   /// A value without memory belongs to another rank: its entry is checked all the same.
   void give(const std::string& name, at::Tensor& value,
             const std::shared_ptr<const models::HeldSlice>& slice) {
     const auto* entry = weights_.find(name);
-    if (skip_ && std::regex_search(name, *skip_)) {
+    if (skips(name)) {
       skipped_.push_back(name);
       if (entry != nullptr) used_.insert(name);
       return;
@@ -90,6 +124,8 @@ class Loading {
   }
 
  private:
+  bool skips(const std::string& name) const { return skip_ && std::regex_search(name, *skip_); }
+
   const checkpoint::Weights& weights_;
   const std::optional<std::regex> skip_;
   const std::string& subject_;
@@ -107,10 +143,12 @@ std::string Unmatched::text() const {
   return line;
 }
 
-Unmatched load_weights(const checkpoint::Weights& weights, models::Model& model, const std::string& skip,
-                       const std::string& subject) {
+Unmatched load_weights(const checkpoint::Weights& weights, const Destination& destination,
+                       const std::string& skip, const std::string& subject) {
   const at::NoGradGuard no_grad;
+  auto& model = destination.model;
   Loading loading(weights, skip, subject);
+  loading.compare_vocabularies(destination);
   for (const auto& layer : model.layers()) {
     for (auto& parameter : layer->parameters())
       loading.give(parameter.name, parameter.value, parameter.slice);

@@ -16,11 +16,18 @@ struct Unmatched {
   std::string text() const;  ///< One line; empty when everything matched.
 };
 
+/// What the weights are for.
+struct Destination {
+  models::Model& model;
+  const std::string& dataset;                      ///< As the user named it.
+  const checkpoint::VocabularyHashes& vocabulary;  ///< Of the dataset.
+};
+
 /// Gives the model's parameters and buffers the tensors of the same names, converted to the model's dtype,
 /// but for names that the regular expression `skip` finds; an empty one finds none.
-/// Throws Error: exit code 4, naming the first tensors, when one is missing or of another shape; 2 when
-/// `skip` is no regular expression.
-Unmatched load_weights(const checkpoint::Weights& weights, models::Model& model, const std::string& skip,
-                       const std::string& subject);
+/// Throws Error: exit code 4, naming the first tensors, when one is missing or of another shape, or has a row
+/// for each word of another vocabulary than the dataset's; 2 when `skip` is no regular expression.
+Unmatched load_weights(const checkpoint::Weights& weights, const Destination& destination,
+                       const std::string& skip, const std::string& subject);
 
 }  // namespace dtrain::train

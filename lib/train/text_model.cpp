@@ -10,7 +10,6 @@
 
 #include "core/error.hpp"
 #include "data/unicode.hpp"
-#include "data/vocabulary_hash.hpp"
 #include "parallel/data_types.hpp"
 
 namespace dtrain::train {
@@ -43,13 +42,9 @@ at::Tensor rows_of(const std::vector<std::vector<std::int32_t>>& sentences) {
 
 }  // namespace
 
-TextModel::TextModel(const RunConfig& config, const std::string& vocabulary, Job& job, h5::Library& library)
+TextModel::TextModel(const RunConfig& config, Job& job, h5::Library& library)
     : job_(job), workload_(open_workload(config, job, library)) {
   const auto& info = workload_.dataset.info();
-  if (!vocabulary.empty() && vocabulary != data::vocabulary_hash(info)) {
-    throw checkpoint_error("was trained with another vocabulary than that of the dataset " + info.name,
-                           config.model.init_from, "name the dataset it was trained on with --dataset");
-  }
   source_ = data::make_tokenizer(*info.tokenizer, data::Side::source);
   target_ = info.tokenizer->target_vocabulary.empty()
                 ? nullptr

@@ -120,10 +120,14 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
   // A dry run may be of a model that has no room here.
   if (!config.dry_run && config.precision == "fp64") model->to(at::kDouble, at::kCPU);
   if (!config.dry_run) model->initialise(config.seed);
+  checkpoint::VocabularyHashes vocabulary{.all = data::vocabulary_hash(info),
+                                          .source = data::vocabulary_hash(info, data::Side::source),
+                                          .target = data::vocabulary_hash(info, data::Side::target)};
   std::string remark;
   if (!config.dry_run && !config.model.init_from.empty()) {
     const auto weights = checkpoint::open_weights(config.model.init_from, library);
-    remark = load_weights(*weights, *model, config.model.init_skip, config.model.init_from).text();
+    const Destination here{.model = *model, .dataset = config.data.dataset, .vocabulary = vocabulary};
+    remark = load_weights(*weights, here, config.model.init_skip, config.model.init_from).text();
   }
   const bool scored = facts.classes > 0 && model->goal() == models::Goal::target;
   data::ReadOptions read;
@@ -142,7 +146,6 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
     class_weights = balanced_class_weights(*dataset.source("train", read), facts.classes)
                         .to(config.precision == "fp64" ? at::kDouble : at::kFloat);
   }
-  auto vocabulary = info.tokenizer ? data::vocabulary_hash(info) : std::string();
   return {.dataset = std::move(dataset),
           .read = std::move(read),
           .model = std::move(model),

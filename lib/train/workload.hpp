@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "checkpoint/manifest.hpp"
 #include "comm/communicator.hpp"
 #include "data/dataset.hpp"
 #include "h5/library.hpp"
@@ -27,8 +28,8 @@ struct Workload {
   std::optional<Augmentation> augmentation;  ///< Of training batches.
   at::Tensor class_weights;  ///< Of the training loss, [classes] of the run's type; undefined without.
   Scoring scoring = Scoring::loss_and_accuracy;
-  std::string remark;      ///< What `--init-from` did not match, for people; mostly empty.
-  std::string vocabulary;  ///< Fingerprint of the dataset's words; empty without text.
+  std::string remark;                       ///< What `--init-from` did not match, for people; mostly empty.
+  checkpoint::VocabularyHashes vocabulary;  ///< Of the dataset.
   /// Whether all samples have one shape, or as many tokens as they have.
   parallel::StageMessages::SampleShapes sample_shapes = parallel::StageMessages::SampleShapes::alike;
   std::int64_t repeated_layers = 0;  ///< Of each stage, first ones that run again in backward.
