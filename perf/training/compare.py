@@ -42,21 +42,29 @@ def parse():
     parser.add_argument("--epochs", type=int, default=3, help="of each run; the first is a warm-up")
     parser.add_argument("--peer-samples", type=int, default=20000,
                         help="a peer's epoch is cut to so many samples (in its favour: they fit the cache better)")
+    parser.add_argument("--quick", action="store_true",
+                        help="two epochs of two batches, one pair: only to see that both sides run; no figures")
     parser.add_argument("--out", type=pathlib.Path, default=runs.TOP / "perf" / "results" / "training")
     arguments = parser.parse_args()
     if arguments.pairs < 1 or arguments.epochs < 2:
         parser.error("at least one pair and two epochs are needed")
+    if arguments.quick:
+        if arguments.dataset:
+            parser.error("--quick makes a dataset of its own; leave --dataset out")
+        arguments.pairs, arguments.epochs = 1, 2
     return arguments
 
 
 def dataset_folder(arguments, scratch):
+    quick_samples = 2 * arguments.batch if arguments.quick else None
     if arguments.model in TEXT_TARGETS and not arguments.dataset:
         folder = scratch / f"random-text-{arguments.model}"
-        random_text.stage(folder, arguments.model)
+        random_text.stage(folder, arguments.model, quick_samples)
         return folder
-    if arguments.model != "mlp" and not arguments.dataset:
+    if (arguments.model != "mlp" or arguments.quick) and not arguments.dataset:
         folder = scratch / "random-images"
-        random_images.stage(folder, train_samples=networks.RECIPES[arguments.model]["samples"])
+        recipe = networks.RECIPES[arguments.model]
+        random_images.stage(folder, recipe["shape"], train_samples=quick_samples or recipe["samples"])
         return folder
     folder = arguments.data_root / (arguments.dataset or "mnist")
     if not (folder / "dataset.json").exists():
@@ -71,6 +79,10 @@ def main():
 
 
 def measure(arguments, scratch):
+    if arguments.model in TEXT_TARGETS:
+        arguments.batch = arguments.batch or TEXT_TARGETS[arguments.model]["batch"]
+    else:
+        arguments.batch = networks.RECIPES[arguments.model]["batch"]
     folder = dataset_folder(arguments, scratch)
     ours = runs.dtrain_command(2, scratch, "run", "--model", arguments.model, "--dataset", folder, "--epochs",
                                arguments.epochs)
@@ -79,16 +91,15 @@ def measure(arguments, scratch):
     tuned, tutorial = "ddp_tuned.py", "ddp_tutorial.py"
     if arguments.model in TEXT_TARGETS:
         tuned, tutorial = "text_tuned.py", "text_tutorial.py"
-        arguments.batch = arguments.batch or TEXT_TARGETS[arguments.model]["batch"]
         common += ["--batch", arguments.batch]
-    else:
-        arguments.batch = networks.RECIPES[arguments.model]["batch"]
     ours += ["--global-batch", str(arguments.batch)]
     peers = {
         "tuned, 2 ranks": runs.peer_command(tuned, 2, *common),
         "tuned, 1 process x 2 threads": runs.peer_command(tuned, 1, *common, "--threads", 2),
         "tutorial, 2 ranks": runs.peer_command(tutorial, 2, *common),
     }
+    if arguments.quick:
+        return only_run(arguments.model, {"dtrain": ours, **peers}, scratch)
     machine = runs.machine()
     print(f"machine: {machine}", flush=True)
     rows = []
@@ -105,6 +116,16 @@ def measure(arguments, scratch):
     text = {who: runs.relative(command).replace(str(folder), folder.name).replace(str(scratch), "SCRATCH")
             for who, command in commands.items()}
     write(arguments, machine, text, rows, folder.name)
+
+
+def only_run(model, commands, scratch):
+    """Each side once. What it says of its speed means nothing on two batches and is not shown."""
+    for who, command in commands.items():
+        output, _ = runs.run(command)
+        rate = runs.dtrain_rate(scratch / "run") if who == "dtrain" else runs.peer_rate(output)
+        if not rate > 0:
+            sys.exit(f"perf: {who} gave no samples/s:\n{output}")
+        print(f"{model}: {who} runs", flush=True)
 
 
 def summary(rows, model):

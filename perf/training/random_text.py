@@ -56,14 +56,16 @@ def tokenizer_of(model):
     return {"kind": "char", "vocabulary": [chr(256 + i) for i in range(65)]}
 
 
-def stage(folder, model):
+def stage(folder, model, samples=None):
+    """`samples` of train and of validation; None: SAMPLES."""
     folder.mkdir(parents=True, exist_ok=True)
     generator = numpy.random.default_rng(1)
     facts = {"format": "dtrain.dataset", "version": 1, "name": folder.name, "task": TASKS[model],
              "classes": ["neg", "pos"] if model == "nbow" else [],
              "shape": [{"nbow": 1000, "seq2seq": 46, "gpt": BLOCK}[model]], "mean": [], "std": [],
              "tokenizer": tokenizer_of(model), "seed": 1, "splits": {}, "sources": []}
-    for split, samples in SAMPLES[model].items():
+    sizes = {"train": samples, "validation": samples} if samples else SAMPLES[model]
+    for split, samples in sizes.items():
         path = folder / f"{split}-00000-of-00001.h5"
         with h5py.File(path, "w", libver="earliest") as file:
             file.attrs.update({"format": "dtrain.shard", "version": 1, "dataset": folder.name, "split": split,
