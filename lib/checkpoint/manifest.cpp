@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "checkpoint/file_io.hpp"
-#include "checkpoint/sha256.hpp"
 #include "core/error.hpp"
+#include "core/sha256.hpp"
 
 namespace dtrain::checkpoint {
 namespace {

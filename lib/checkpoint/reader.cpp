@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "checkpoint/part_file.hpp"
-#include "checkpoint/sha256.hpp"
 #include "core/error.hpp"
+#include "core/sha256.hpp"
 #include "core/slice.hpp"
 
 namespace dtrain::checkpoint {
@@ -24,7 +24,7 @@ void verify(const std::filesystem::path& folder, const FileEntry& entry) {
     throw checkpoint_error(fmt::format("is damaged: {} bytes instead of {}", bytes, entry.bytes),
                            path.string(), kTakeAnother);
   }
-  if (sha256_of_file(path) != entry.sha256) {
+  if (sha256_of_file(path, ExitCode::checkpoint) != entry.sha256) {
     throw checkpoint_error("is damaged: its SHA-256 is not that of the manifest", path.string(),
                            kTakeAnother);
   }

@@ -8,8 +8,8 @@
 
 #include "checkpoint/file_io.hpp"
 #include "checkpoint/part_file.hpp"
-#include "checkpoint/sha256.hpp"
 #include "core/error.hpp"
+#include "core/sha256.hpp"
 
 namespace dtrain::checkpoint {
 namespace fs = std::filesystem;
@@ -21,7 +21,7 @@ Manifest describe(std::span<const TensorRef> tensors, const fs::path& part) {
   const std::string file = part.filename().string();
   manifest.files.push_back({.file = file,
                             .bytes = static_cast<std::int64_t>(fs::file_size(part)),
-                            .sha256 = sha256_of_file(part)});
+                            .sha256 = sha256_of_file(part, ExitCode::checkpoint)});
   for (const TensorRef& tensor : tensors) {
     manifest.tensors.push_back(
         {.name = tensor.group + "/" + tensor.slice.name,

@@ -3,9 +3,8 @@
 #include <openssl/evp.h>
 
 #include <array>
-#include <string_view>
-
-#include "core/error.hpp"
+#include <fstream>
+#include <vector>
 
 namespace dtrain {
 namespace {
@@ -38,6 +37,27 @@ std::string Sha256::hexadecimal() {
     text += kDigits[digest[i] & 15U];
   }
   return text;
+}
+
+std::string sha256_of(std::string_view bytes) {
+  Sha256 digest;
+  digest.add(bytes.data(), bytes.size());
+  return digest.hexadecimal();
+}
+
+std::string sha256_of_file(const std::filesystem::path& file, ExitCode code) {
+  std::ifstream stream(file, std::ios::binary);
+  require(bool(stream), "cannot be opened",
+          {.subject = file.string(), .advice = "check the path and its permissions", .code = code});
+  Sha256 digest;
+  std::vector<char> buffer(std::size_t{1} << 20);
+  while (stream) {
+    stream.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
+    digest.add(buffer.data(), static_cast<std::size_t>(stream.gcount()));
+  }
+  require(!stream.bad(), "cannot be read to its end",
+          {.subject = file.string(), .advice = "check the disk", .code = code});
+  return digest.hexadecimal();
 }
 
 }  // namespace dtrain

@@ -1,8 +1,12 @@
 #pragma once
 
 #include <cstddef>
+#include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
+
+#include "core/error.hpp"
 
 namespace dtrain {
 
@@ -16,5 +20,11 @@ class Sha256 {
  private:
   std::unique_ptr<void, void (*)(void*)> context_;  // EVP_MD_CTX
 };
+
+/// Of bytes in memory.
+std::string sha256_of(std::string_view bytes);
+
+/// Of a file, read a megabyte at a time. Throws Error with the exit code `code` when it cannot be read.
+std::string sha256_of_file(const std::filesystem::path& file, ExitCode code);
 
 }  // namespace dtrain

@@ -9,7 +9,7 @@
 #include <system_error>
 
 #include "core/error.hpp"
-#include "data/sha256.hpp"
+#include "core/sha256.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -220,7 +220,7 @@ Originals read_idx_folder(const fs::path& folder) {
     found.shape = part.shape;
     found.task = part.task;
     for (const fs::path& file : {pair.images, pair.labels})
-      found.sources.push_back({file.filename().string(), sha256_of_file(file)});
+      found.sources.push_back({file.filename().string(), sha256_of_file(file, ExitCode::data)});
   }
   return found;
 }

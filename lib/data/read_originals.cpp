@@ -3,6 +3,7 @@
 #include <system_error>
 
 #include "core/error.hpp"
+#include "core/sha256.hpp"
 #include "data/cifar10.hpp"
 #include "data/idx.hpp"
 #include "data/imdb.hpp"
@@ -10,7 +11,6 @@
 #include "data/parallel_text.hpp"
 #include "data/plain_text.hpp"
 #include "data/recognise.hpp"
-#include "data/sha256.hpp"
 #include "data/shard.hpp"
 #include "data/tables.hpp"
 #include "data/text_csv.hpp"
@@ -49,7 +49,7 @@ Originals read_hdf5(const StageOptions& options, h5::Library& library) {
   const std::string inputs_name = options.from.string() + ":" + options.inputs;
   require_same_count(*columns[0], *columns[1], inputs_name, options.targets);
   Originals found = from_arrays(columns[0], columns[1], inputs_name);
-  found.sources.push_back({options.from.filename().string(), sha256_of_file(options.from)});
+  found.sources.push_back({options.from.filename().string(), sha256_of_file(options.from, ExitCode::data)});
   return found;
 }
 
@@ -66,7 +66,7 @@ Originals read_npy(StageOptions options) {
   require_same_count(*inputs, *targets, inputs_file.string(), targets_file.filename().string());
   Originals found = from_arrays(inputs, targets, inputs_file.string());
   for (const fs::path& file : {inputs_file, targets_file})
-    found.sources.push_back({file.filename().string(), sha256_of_file(file)});
+    found.sources.push_back({file.filename().string(), sha256_of_file(file, ExitCode::data)});
   return found;
 }
 

@@ -7,12 +7,12 @@
 #include <system_error>
 
 #include "core/error.hpp"
+#include "core/sha256.hpp"
 #include "core/slice.hpp"
 #include "data/read_originals.hpp"
 #include "data/recognise.hpp"
 #include "data/sample_sources.hpp"
 #include "data/selection.hpp"
-#include "data/sha256.hpp"
 #include "data/shard_writer.hpp"
 #include "data/split_plan.hpp"
 #include "data/statistics.hpp"
@@ -144,7 +144,7 @@ SplitInfo write_split(const StageOptions& options, const Originals& originals, c
                  .sample_count = part.size()},
                 select_arrays(originals.task, columns, originals.shape, ids), library,
                 [&](std::size_t done) { tally.add("writing " + name, done); });
-    info.shards.push_back({name, part.size(), sha256_of_file(folder / name)});
+    info.shards.push_back({name, part.size(), sha256_of_file(folder / name, ExitCode::data)});
   }
   return info;
 }

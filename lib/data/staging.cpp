@@ -7,7 +7,7 @@
 #include <system_error>
 
 #include "core/error.hpp"
-#include "data/sha256.hpp"
+#include "core/sha256.hpp"
 #include "data/shared_error.hpp"
 
 namespace dtrain::data {
@@ -20,7 +20,7 @@ void copy_shard(const fs::path& from, const fs::path& to, const ShardInfo& shard
   const fs::path target = to / shard.file;
   const fs::path aside = target.string() + ".partial";
   fs::copy_file(from / shard.file, aside, fs::copy_options::overwrite_existing);
-  if (!shard.sha256.empty() && sha256_of_file(aside) != shard.sha256) {
+  if (!shard.sha256.empty() && sha256_of_file(aside, ExitCode::data) != shard.sha256) {
     fs::remove(aside);
     throw data_error("does not have the SHA-256 that dataset.json gives", (from / shard.file).string(),
                      "restore the file or stage the dataset again");
@@ -31,7 +31,8 @@ void copy_shard(const fs::path& from, const fs::path& to, const ShardInfo& shard
 bool complete(const fs::path& copy, const fs::path& original) {
   std::error_code ignored;
   return fs::exists(copy / "dataset.json", ignored) &&
-         sha256_of_file(copy / "dataset.json") == sha256_of_file(original / "dataset.json");
+         sha256_of_file(copy / "dataset.json", ExitCode::data) ==
+             sha256_of_file(original / "dataset.json", ExitCode::data);
 }
 
 /// dataset.json is copied last: a copy that has it is whole.
@@ -65,7 +66,7 @@ Dataset copy_to_local(const Dataset& dataset, const fs::path& directory, const N
                       h5::Library& library) {
   if (dataset.folder().empty()) return dataset;  // already in memory
   // Two datasets of one name from two data roots get a folder each.
-  const std::string version = sha256_of_file(dataset.folder() / "dataset.json").substr(0, 12);
+  const std::string version = sha256_of_file(dataset.folder() / "dataset.json", ExitCode::data).substr(0, 12);
   const fs::path copy = directory / (dataset.info().name + "-" + version);
   const auto wait_for_all = [&] {
     if (team.barrier) team.barrier();

@@ -6,7 +6,6 @@
 #include <span>
 
 #include "checkpoint/reader.hpp"
-#include "checkpoint/sha256.hpp"
 #include "checkpoint/support.hpp"
 #include "checkpoint/writer.hpp"
 #include "core/error.hpp"
@@ -152,11 +151,6 @@ TEST_F(CheckpointTest, BestPointsToTheStepLastMarked) {
   EXPECT_EQ(load(folder.path() / "best", library).info().step, 500);
   mark_best(folder.path(), 750);
   EXPECT_EQ(load(folder.path() / "best", library).info().step, 750);
-}
-
-TEST(Sha256Test, GivesThePublishedDigests) {  // FIPS 180-4, examples
-  EXPECT_EQ(sha256_of("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
-  EXPECT_EQ(sha256_of(""), "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855");
 }
 
 }  // namespace

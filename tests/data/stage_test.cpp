@@ -1,4 +1,5 @@
 #include "data/stage.hpp"
+#include "core/sha256.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -11,7 +12,6 @@
 
 #include "data/folder.hpp"
 #include "data/loader.hpp"
-#include "data/sha256.hpp"
 #include "data/shard_writer.hpp"
 #include "h5/library.hpp"
 
@@ -118,8 +118,8 @@ TEST_F(StageTest, TheTenthSetAsideIsStratifiedSeededAndDisjoint) {
   other.name = "other";
   other.seed = 2;
   stage(other, library);
-  EXPECT_NE(sha256_of_file(folder / "staged/other/validation-00000-of-00001.h5"),
-            sha256_of_file(folder / "staged/digits/validation-00000-of-00001.h5"));
+  EXPECT_NE(sha256_of_file(folder / "staged/other/validation-00000-of-00001.h5", ExitCode::data),
+            sha256_of_file(folder / "staged/digits/validation-00000-of-00001.h5", ExitCode::data));
 }
 
 TEST_F(StageTest, ManyShardsHoldWhatOneHolds) {
