@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <cstdio>
 #include <string>
@@ -8,24 +7,11 @@
 #include "comm/discover.hpp"
 #include "command_line.hpp"
 #include "commands.hpp"
+#include "record/rows.hpp"
 #include "topology/mesh.hpp"
 
 namespace dtrain::app {
 namespace {
-
-/// `0-3,8`: ascending numbers with runs joined.
-std::string ranges(const std::vector<int>& numbers) {
-  std::string text;
-  for (std::size_t begin = 0; begin < numbers.size();) {
-    std::size_t end = begin + 1;
-    while (end < numbers.size() && numbers[end] == numbers[end - 1] + 1) ++end;
-    if (!text.empty()) text += ',';
-    text += end - begin == 1 ? fmt::format("{}", numbers[begin])
-                             : fmt::format("{}-{}", numbers[begin], numbers[end - 1]);
-    begin = end;
-  }
-  return text;
-}
 
 void print_table(const topology::Cluster& cluster, const topology::Mesh& mesh) {
   std::string text = fmt::format("ranks {}, nodes {}, mesh {}\n", cluster.world_size(), cluster.node_count(),
@@ -38,7 +24,7 @@ void print_table(const topology::Cluster& cluster, const topology::Mesh& mesh) {
         fmt::format("{:>5} {:>5} {:>6} {:>5} {:>4} {:>5} {:>5} {:>7}  {:<16} {}\n", place.rank, place.node,
                     place.local_rank, place.numa_node < 0 ? "-" : std::to_string(place.numa_node),
                     place.gpu < 0 ? "-" : std::to_string(place.gpu), where.data, where.pipe, where.tensor,
-                    place.hostname, ranges(place.cpus));
+                    place.hostname, record::cpu_list(place.cpus));
   }
   std::fputs(text.c_str(), stdout);
 }
