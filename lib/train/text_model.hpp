@@ -22,8 +22,8 @@ namespace dtrain::train {
 class TextModel {
  public:
   /// The weights that config.model.init_from names. Collective over the job, here as below, with the same
-  /// arguments on every rank. Throws Error: exit code 2 for a model that has no text, 3 for the dataset, 4 for
-  /// weights or a vocabulary that do not fit.
+  /// arguments on every rank. Throws Error: exit code 2 for a model that has no text, 3 for the dataset, 4
+  /// for weights or a vocabulary that do not fit.
   TextModel(const RunConfig& config, Job& job, h5::Library& library);
 
   /// Whether this rank says what was found: one of the job does.
