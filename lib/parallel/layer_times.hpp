@@ -6,8 +6,9 @@
 
 namespace dtrain::parallel {
 
-/// Seconds that each layer takes forward and back for `inputs` (shapes of a micro-batch), the least of a few
-/// runs on made-up values: numbers, or ids where `ids`. Layers run with the model's parameters as they are.
+/// Seconds that each layer takes forward and back for `inputs` (shapes of a micro-batch), the mean over a few
+/// micro-batches of one step on made-up values: numbers, or ids where `ids`. Layers run with the model's
+/// parameters as they are.
 std::vector<double> measure_layers(models::Model& model, const std::vector<models::Shape>& inputs, bool ids);
 
 }  // namespace dtrain::parallel
