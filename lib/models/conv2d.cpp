@@ -81,18 +81,18 @@ Shape convolved_shape(const std::string& layer, const Conv2d::Geometry& geometry
 }
 
 Flow slice_convolution(Conv2d::Geometry& geometry, Parameter& weight, Parameter* bias,
-                       const TensorGroup& group, const Flow& flow) {
+                       const TensorGroup& group, const Flow& flow, std::int64_t out_dim) {
   require((weight.slicing == Slicing::channels_in) == flow.sliced(),
           "a sliced convolution takes what another one gives", {.subject = weight.name});
   if (weight.slicing == Slicing::none) return flow;
   if (weight.slicing == Slicing::channels_in) {
-    hold_slice(weight, 1, flow.part);
+    hold_slice(weight, 1 - out_dim, flow.part);
     geometry.in_channels = flow.part.size();
     return {};
   }
   const Range part = part_of(geometry.out_channels, group.rank(), group.size());
   const Flow outputs{.whole = geometry.out_channels, .part = part};
-  hold_slice(weight, 0, part);
+  hold_slice(weight, out_dim, part);
   if (bias != nullptr) hold_slice(*bias, 0, part);
   geometry.out_channels = part.size();
   return outputs;

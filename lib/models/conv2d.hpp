@@ -56,9 +56,10 @@ void add_convolution(const std::string& name, const Conv2d::Geometry& geometry, 
 Shape convolved_shape(const std::string& layer, const Conv2d::Geometry& geometry, const Shape& input);
 
 /// Leaves a convolution's weight and bias (or null) this rank's part, and `geometry` with it: of the outputs,
-/// which are returned, or of the inputs, `flow`'s.
+/// which are returned, or of the inputs, `flow`'s. `out_dim`: which dim of the weight its outputs are, 0 or
+/// 1; the other one its inputs.
 Flow slice_convolution(Conv2d::Geometry& geometry, Parameter& weight, Parameter* bias,
-                       const TensorGroup& group, const Flow& flow);
+                       const TensorGroup& group, const Flow& flow, std::int64_t out_dim = 0);
 
 /// Forward cost of a convolution; `parameter` is its weight.
 Cost convolution_cost(const Conv2d::Geometry& geometry, Conv2d::Bias bias, const Shape& input,

@@ -9,7 +9,6 @@
 
 #include "models/patch_conv.hpp"
 #include "models/shape.hpp"
-#include "models/slices.hpp"
 #include "models/tensor_group.hpp"
 
 namespace dtrain::models {
@@ -28,22 +27,8 @@ ConvTranspose2d::ConvTranspose2d(const std::string& name, const Conv2d::Geometry
 }
 
 Flow ConvTranspose2d::slice(TensorGroup& group, const Flow& flow) {
-  Parameter& weight = parameters_[0];
-  require((weight.slicing == Slicing::channels_in) == flow.sliced(),
-          "a sliced convolution takes what another one gives", {.subject = weight.name});
-  if (weight.slicing == Slicing::none) return flow;
-  group_ = &group;
-  if (weight.slicing == Slicing::channels_in) {
-    hold_slice(weight, 0, flow.part);
-    geometry_.in_channels = flow.part.size();
-    return {};
-  }
-  const Range part = part_of(geometry_.out_channels, group.rank(), group.size());
-  const Flow outputs{.whole = geometry_.out_channels, .part = part};
-  hold_slice(weight, 1, part);
-  hold_slice(parameters_[1], 0, part);
-  geometry_.out_channels = part.size();
-  return outputs;
+  if (parameters_[0].slicing != Slicing::none) group_ = &group;
+  return slice_convolution(geometry_, parameters_[0], &parameters_[1], group, flow, 1);
 }
 
 Tensors ConvTranspose2d::forward(const Tensors& inputs, const Context& /*context*/) {

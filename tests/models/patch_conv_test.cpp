@@ -17,21 +17,6 @@ const std::vector<Case> kCases = {{5, 3, 12, 32, 32, 4, 2, 1}, {3, 3, 64, 9, 11,
                                   {2, 3, 8, 15, 17, 7, 2, 3},  {2, 1, 5, 6, 6, 3, 2, 0},
                                   {1, 7, 2, 4, 4, 4, 1, 3},    {70, 12, 24, 16, 16, 4, 2, 1}};
 
-class OneLayer final : public Model {
- public:
-  using Model::Model;
-  LossSums loss(const Tensors&, const at::Tensor&) const override { return {}; }
-};
-
-std::unique_ptr<Model> model_of(std::unique_ptr<Layer> layer, at::ScalarType type) {
-  std::vector<std::unique_ptr<Layer>> layers;
-  layers.push_back(std::move(layer));
-  auto model = std::make_unique<OneLayer>("one", std::move(layers));
-  model->to(type, at::kCPU);
-  model->initialise(3);
-  return model;
-}
-
 /// Runs the layer and `torch`, which computes the same from (input, weight, bias), and compares everything.
 template <class Torch>
 void expect_torchs(Model& model, const Shape& shape, at::ScalarType type, const Torch& torch) {

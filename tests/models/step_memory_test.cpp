@@ -12,21 +12,6 @@ namespace {
 constexpr auto kLast = at::MemoryFormat::ChannelsLast;
 const std::vector<std::int64_t> kRagged = {3, 1, 2};  // samples of each micro-batch
 
-class OneLayer final : public Model {
- public:
-  using Model::Model;
-  LossSums loss(const Tensors&, const at::Tensor&) const override { return {}; }
-};
-
-std::unique_ptr<Model> model_of(std::unique_ptr<Layer> layer, at::ScalarType type) {
-  std::vector<std::unique_ptr<Layer>> layers;
-  layers.push_back(std::move(layer));
-  auto model = std::make_unique<OneLayer>("one", std::move(layers));
-  model->to(type, at::kCPU);
-  model->initialise(3);
-  return model;
-}
-
 std::unique_ptr<Model> large_linear_model(at::ScalarType type) {
   return model_of(std::make_unique<Linear>("fc", 800, 700), type);  // too large for small_linear
 }

@@ -43,4 +43,21 @@ inline Tensors run(Model& model, const at::Tensor& input, const Context& context
   return values;
 }
 
+/// For tests of one layer: it has no loss.
+class OneLayer final : public Model {
+ public:
+  using Model::Model;
+  LossSums loss(const Tensors&, const at::Tensor&) const override { return {}; }
+};
+
+/// `layer` alone, with values of this type.
+inline std::unique_ptr<Model> model_of(std::unique_ptr<Layer> layer, at::ScalarType type) {
+  std::vector<std::unique_ptr<Layer>> layers;
+  layers.push_back(std::move(layer));
+  auto model = std::make_unique<OneLayer>("one", std::move(layers));
+  model->to(type, at::kCPU);
+  model->initialise(3);
+  return model;
+}
+
 }  // namespace dtrain::models

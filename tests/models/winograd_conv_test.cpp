@@ -14,23 +14,11 @@ struct Case {
 const std::vector<Case> kCases = {
     {2, 32, 40, 7, 9}, {3, 48, 32, 1, 1}, {9, 32, 32, 16, 16}, {1, 32, 32, 35, 70}, {70, 64, 32, 4, 6}};
 
-class OneLayer final : public Model {
- public:
-  using Model::Model;
-  LossSums loss(const Tensors&, const at::Tensor&) const override { return {}; }
-};
-
 std::unique_ptr<Model> model_for(const Case& c, at::ScalarType type, Conv2d::Bias bias) {
-  std::vector<std::unique_ptr<Layer>> layers;
-  layers.push_back(std::make_unique<Conv2d>(
-      "conv",
-      Conv2d::Geometry{
-          .in_channels = c.channels, .out_channels = c.out, .kernel = 3, .stride = 1, .padding = 1},
-      Conv2d::Style{.bias = bias, .format = kLast}));
-  auto model = std::make_unique<OneLayer>("one", std::move(layers));
-  model->to(type, at::kCPU);
-  model->initialise(3);
-  return model;
+  const Conv2d::Geometry geometry{
+      .in_channels = c.channels, .out_channels = c.out, .kernel = 3, .stride = 1, .padding = 1};
+  return model_of(std::make_unique<Conv2d>("conv", geometry, Conv2d::Style{.bias = bias, .format = kLast}),
+                  type);
 }
 
 TEST(WinogradConvTest, OutputsAndGradientsAreTorchs) {
