@@ -54,7 +54,9 @@ class Group {
   virtual Handle reduce_parts(Buffer values, ReduceOp op, Algorithm algorithm = Algorithm::automatic) {
     return all_reduce(values, op, algorithm);
   }
-  /// `input` has n elements, cut as part_of(n, rank, size); `output` receives this rank's part, reduced.
+  /// `input` has n elements, cut as part_of(n, rank, size); `output` receives this rank's part, reduced. Of
+  /// this and of all_gather() the input may come from allocate(), on all ranks or on none: in a node that
+  /// saves a copy.
   virtual Handle reduce_scatter(Buffer input, Buffer output, ReduceOp op) = 0;
   /// `output` has n elements, cut as part_of(n, rank, size); `input` is this rank's part.
   virtual Handle all_gather(Buffer input, Buffer output) = 0;

@@ -139,6 +139,10 @@ class LocalBarrier final : public Step {
     entered_ = true;
     if (!segment_.all_posted()) return false;
     check_agreement(segment_, mine_, where_);
+    const auto kind = static_cast<OperationKind>(mine_.operation);
+    if (kind == OperationKind::reduce_scatter || kind == OperationKind::all_gather) {
+      check_memory(segment_, mine_, where_);  // the others may be within LocalParts
+    }
     return true;
   }
 
@@ -159,6 +163,15 @@ void check_agreement(const Segment& segment, const Descriptor& mine, const Label
                             sentence(mine), segment.world_rank(peer), sentence(theirs)),
                 {.subject = where.text(),
                  .advice = "make the same calls in the same order on all ranks of the group"});
+  }
+}
+
+void check_memory(const Segment& segment, const Descriptor& mine, const Label& where) {
+  for (int peer = 0; peer < segment.size(); ++peer) {
+    if ((segment.descriptor(peer).allocation == 0) == (mine.allocation == 0)) continue;
+    throw Error(fmt::format("rank {} and rank {} differ in using a buffer from allocate()",
+                            segment.world_rank(segment.rank()), segment.world_rank(peer)),
+                {.subject = where.text(), .advice = "pass such a buffer on all ranks or on none"});
   }
 }
 

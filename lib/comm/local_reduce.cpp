@@ -37,16 +37,6 @@ class LocalReduce : public Step {
  protected:
   bool wants_result() const { return target_ != Target::leader || segment_.rank() == 0; }
 
-  /// Every rank chose its way by where its own buffer lies, so all must have chosen alike.
-  void check_memory() const {
-    for (int peer = 0; peer < segment_.size(); ++peer) {
-      if ((segment_.descriptor(peer).allocation == 0) == (mine_.allocation == 0)) continue;
-      throw Error(fmt::format("rank {} and rank {} differ in using a buffer from allocate()",
-                              segment_.world_rank(segment_.rank()), segment_.world_rank(peer)),
-                  {.subject = where_.text(), .advice = "pass such a buffer on all ranks or on none"});
-    }
-  }
-
   Segment& segment_;
   Descriptor mine_;
   Buffer values_;
@@ -68,7 +58,7 @@ class SlotReduce final : public LocalReduce {
     }
     if (!segment_.all_posted()) return false;
     check_agreement(segment_, mine_, where_);
-    if (values_.bytes() > kSharedSlotBytes) check_memory();
+    if (values_.bytes() > kSharedSlotBytes) check_memory(segment_, mine_, where_);
     if (wants_result()) {
       const std::span<void*> slots = segment_.pointers();
       for (int peer = 0; peer < segment_.size(); ++peer)
@@ -98,7 +88,7 @@ class InPlaceReduce final : public LocalReduce {
     if (!segment_.all_posted()) return false;
     if (state_ == State::leaving) return true;
     check_agreement(segment_, mine_, where_);
-    check_memory();
+    check_memory(segment_, mine_, where_);
     reduce_slice();
     if (target_ == Target::owners) return true;
     segment_.post();
@@ -160,7 +150,7 @@ class StagedReduce final : public LocalReduce {
     while (segment_.all_posted()) {
       if (chunk_ == 0) {
         check_agreement(segment_, mine_, where_);
-        check_memory();
+        check_memory(segment_, mine_, where_);
       }
       if (chunk_ == chunks()) {
         copy_out(chunk_ - 1);

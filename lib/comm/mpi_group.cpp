@@ -214,6 +214,10 @@ Handle MpiGroup::reduce_scatter(Buffer input, Buffer output, ReduceOp op) {
   const Label label = next_label("reduce_scatter");
   Descriptor mine = describe(OperationKind::reduce_scatter, input);
   mine.op = static_cast<std::uint8_t>(op);
+  if (on_one_node() && mine.allocation != 0) {
+    const Range own = part_of(static_cast<std::int64_t>(input.count), rank(), size());
+    return submit(label, make_local_reduce_scatter(*segment_, mine, own.begin, output, op, label));
+  }
   Steps steps;
   if (segment_) steps.push_back(make_local_barrier(*segment_, mine, label));
   steps.push_back(
@@ -225,10 +229,13 @@ Handle MpiGroup::all_gather(Buffer input, Buffer output) {
   check_arguments(*this, "all_gather", input, output);
   require_part(*this, "all_gather", output, input);
   const Label label = next_label("all_gather");
-  Steps steps;
-  if (segment_) {
-    steps.push_back(make_local_barrier(*segment_, describe(OperationKind::all_gather, output), label));
+  Descriptor mine = describe(OperationKind::all_gather, input);
+  mine.count = output.count;
+  if (on_one_node() && mine.allocation != 0) {
+    return submit(label, make_local_all_gather(*segment_, mine, output, label));
   }
+  Steps steps;
+  if (segment_) steps.push_back(make_local_barrier(*segment_, mine, label));
   std::vector<Buffer> outgoing(static_cast<std::size_t>(size()), input);
   steps.push_back(
       make_exchange(party(everyone_, channel_of(label)), std::move(outgoing), parts_of(output, size())));

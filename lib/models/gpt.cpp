@@ -72,7 +72,7 @@ class Gpt final : public Model {
 std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {
   refuse_unknown("gpt", options, {"preset", "layers", "heads", "width", "block", "dropout"});
   loss_of(facts, "gpt", {Loss::cross_entropy});
-  const GptSizes sizes = sizes_of(facts, options);
+  GptSizes sizes = sizes_of(facts, options);
   if (facts.task != "language_modelling" || facts.vocabulary < 1 || facts.sample_shape.size() != 1) {
     throw usage_error(
         fmt::format("the model gpt takes blocks of text, not samples of shape {} for the task {}",
@@ -84,6 +84,7 @@ std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& optio
         fmt::format("blocks of {} tokens are longer than the model's {}", facts.sample_shape[0], sizes.block),
         "--model-option block", fmt::format("use {} or more", facts.sample_shape[0]));
   }
+  sizes.tokens = facts.sample_shape[0];
   std::vector<std::unique_ptr<Layer>> layers;
   auto embedding = std::make_unique<GptEmbedding>(sizes);
   auto head = std::make_unique<GptHead>(sizes, *embedding);
@@ -106,10 +107,9 @@ const GptEmbedding& embedding_of(const Model& gpt) {
 
 std::int64_t block_length(const Model& gpt) { return embedding_of(gpt).block(); }
 
-std::int64_t width_of(const Model& gpt) { return embedding_of(gpt).output_shapes({{1, 1}})[0].back(); }
+std::int64_t width_of(const Model& gpt) { return embedding_of(gpt).parameters()[0].value.size(1); }
 
 at::Tensor read_tokens(Model& gpt, Range layers, at::Tensor flowing, GptCache& cache) {
-  const Context context{.mode = Mode::evaluation};
   const std::int64_t read = flowing.size(1);
   for (auto i = static_cast<std::size_t>(layers.begin); i < static_cast<std::size_t>(layers.end); ++i) {
     Layer& layer = *gpt.layers()[i];
@@ -117,11 +117,11 @@ at::Tensor read_tokens(Model& gpt, Range layers, at::Tensor flowing, GptCache& c
       flowing = embedding_of(gpt).embed(flowing, cache.tokens);
     } else if (auto* attention = dynamic_cast<GptAttention*>(&layer)) {
       flowing = attention->forward_cached(flowing, cache.of_layer[i]);
-    } else if (i + 1 < gpt.layers().size()) {
-      flowing = layer.forward({flowing}, context)[0];
+    } else if (const auto* mlp = dynamic_cast<const GptMlp*>(&layer)) {
+      flowing = mlp->forward_whole(flowing);
     } else {
       const auto& head = dynamic_cast<const GptHead&>(layer);
-      flowing = head.of_all_words(layer.forward({flowing.narrow(1, read - 1, 1)}, context)[0].squeeze(1));
+      flowing = head.logits_of_all_words(flowing.narrow(1, read - 1, 1)).squeeze(1);
     }
   }
   cache.tokens += read;

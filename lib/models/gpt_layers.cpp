@@ -1,13 +1,11 @@
 #include "models/gpt_layers.hpp"
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
 #include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -17,6 +15,7 @@
 #include "models/shape.hpp"
 #include "models/slices.hpp"
 #include "models/tensor_group.hpp"
+#include "models/vocabulary.hpp"
 
 namespace dtrain::models {
 namespace {
@@ -36,15 +35,11 @@ Parameter parameter(const GptSizes& sizes, const std::string& name, const Shape&
           .slicing = slicing};
 }
 
-at::Tensor entered(const at::Tensor& input, TensorGroup* group) {
-  return group != nullptr ? group->enter(input) : input;
-}
-
-/// x W^T + b of the whole, of whose inputs and W's columns this rank may hold a part.
-at::Tensor projected(const at::Tensor& input, const Parameter& weight, const Parameter& bias,
-                     TensorGroup* group) {
-  if (group == nullptr) return at::linear(input, weight.value, bias.value);
-  return group->leave(at::linear(input, weight.value)) + bias.value;
+/// x W^T + b, of whose inputs and W's columns this rank may hold a part.
+at::Tensor projected(const at::Tensor& input, const Parameter& weight, const at::Tensor& bias,
+                     const TokenFlow& flow) {
+  if (flow.group() == nullptr) return at::linear(input, weight.value, bias);
+  return flow.out_of_slices(at::linear(input, weight.value)) + bias;
 }
 
 /// What of a layer's elements this rank holds.
@@ -59,33 +54,38 @@ Initialisation residual(const GptSizes& sizes) {
   return {Initialisation::Kind::normal, kDeviation / std::sqrt(2.0 * static_cast<double>(sizes.layers))};
 }
 
-at::Tensor normed(const at::Tensor& input, const std::vector<Parameter>& parameters) {
-  return at::layer_norm(input, {input.size(-1)}, parameters[0].value, parameters[1].value, kEps);
+at::Tensor normed(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  return at::layer_norm(input, {input.size(-1)}, weight, bias, kEps);
 }
 
-at::Tensor dropped(const at::Tensor& input, const GptSizes& sizes, const std::string& name,
-                   const Context& context) {
+at::Tensor dropped(const at::Tensor& input, const GptSizes& sizes, const TokenFlow& flow,
+                   const std::string& name, const Context& context) {
   if (context.mode == Mode::evaluation || sizes.dropout == 0.0) return input;
-  return dropout(input, sizes.dropout, context.dropout_key(kernels::stream_of(name)));
+  return dropout(input, sizes.dropout, context.dropout_key(kernels::stream_of(name)), flow.place());
 }
 
+/// A layer's texts in numbers.
 struct Extents {
   double samples;
-  double length;
-  double tokens;
+  double length;  ///< Tokens of a text.
+  double tokens;  ///< Of all texts.
+  double own;     ///< Those of them that this rank has between slices.
   double width;
   double bytes;
 };
 
-Extents extents_of(const Shape& shape, const GptSizes& sizes) {
+/// `shape` [n, T, ...]; of T between slices.
+Extents extents_of(const Shape& shape, const GptSizes& sizes, const TokenFlow& flow) {
   const auto n = static_cast<double>(shape.at(0));
-  const auto t = static_cast<double>(shape.at(1));
-  return {n, t, n * t, static_cast<double>(sizes.width), 4.0};
+  const auto t = static_cast<double>(flow.all_tokens(shape.at(1)));
+  const auto own = static_cast<double>(shape.at(1));
+  return {n, t, n * t, n * own, static_cast<double>(sizes.width), 4.0};
 }
 
-/// What flows between two layers, where it is summed.
-double summed(const Extents& e, const TensorGroup* group) {
-  return group != nullptr ? e.tokens * e.width * e.bytes : 0.0;
+/// What goes into or out of slices, with the `shared` elements of parameters that are used between them.
+double summed(const Extents& e, const TokenFlow& flow, double shared) {
+  if (flow.group() == nullptr) return 0.0;
+  return (e.tokens * e.width + (flow.shared() ? shared : 0.0)) * e.bytes;
 }
 
 }  // namespace
@@ -102,49 +102,47 @@ GptEmbedding::GptEmbedding(const GptSizes& sizes) : Layer("transformer.embedding
   parameters_.push_back(parameter(sizes, "transformer.wpe.weight", {sizes.block, sizes.width}, kWeight));
 }
 
-at::Tensor GptEmbedding::embed(const at::Tensor& ids, std::int64_t before) const {
-  if (ids.dim() != 2 || before + ids.size(1) > sizes_.block) {
-    throw input_error(name(), fmt::format("ids [n, T] with T of at most {}", sizes_.block), ids.sizes());
-  }
-  return words(ids) + parameters_[1].value.narrow(0, before, ids.size(1));
+void GptEmbedding::check(std::int64_t tokens, const Shape& shape) const {
+  if (shape.size() == 2 && tokens <= sizes_.block) return;
+  throw input_error(name(), fmt::format("ids [n, T] with T of at most {}", sizes_.block), shape);
 }
 
-at::Tensor GptEmbedding::words(const at::Tensor& ids) const {
-  const Parameter& table = parameters_[0];
-  if (group_ == nullptr) return at::embedding(table.value, ids);
-  const at::Tensor rows = ids - table.slice->part.begin;
-  const at::Tensor elsewhere = rows.lt(0).logical_or(rows.ge(table.slice->part.size()));
-  const at::Tensor held = at::embedding(table.value, rows.masked_fill(elsewhere, 0));
-  return group_->leave(held.masked_fill(elsewhere.unsqueeze(-1), 0));
+at::Tensor GptEmbedding::embed(const at::Tensor& ids, std::int64_t before) const {
+  check(before + ids.size(-1), ids.sizes().vec());
+  return flow_.whole().out_of_slices(held_rows(parameters_[0], ids)) +
+         parameters_[1].value.narrow(0, before, ids.size(1));
 }
 
 Flow GptEmbedding::slice(TensorGroup& group, const Flow& flow) {
-  group_ = &group;
+  flow_ = TokenFlow(group, sizes_.tokens);
   hold_slice(parameters_[0], 0, part_of(sizes_.vocabulary, group.rank(), group.size()));
   return flow;
 }
 
 Tensors GptEmbedding::forward(const Tensors& inputs, const Context& context) {
-  return {dropped(embed(inputs.at(0), 0), sizes_, name(), context)};
+  const at::Tensor& ids = inputs.at(0);
+  check(ids.size(-1), ids.sizes().vec());
+  const Range own = flow_.shared() ? flow_.place().part : Range{0, ids.size(1)};
+  const at::Tensor positions = flow_.between_slices({&parameters_[1]})[0].narrow(0, own.begin, own.size());
+  const at::Tensor words = flow_.out_of_slices(held_rows(parameters_[0], ids));
+  return {dropped(words + positions, sizes_, flow_, name(), context)};
 }
 
 std::vector<Shape> GptEmbedding::output_shapes(const std::vector<Shape>& inputs) const {
-  Shape shape = inputs.at(0);
-  if (shape.size() != 2 || shape[1] > sizes_.block) {
-    throw input_error(name(), fmt::format("ids [n, T] with T of at most {}", sizes_.block), shape);
-  }
-  shape.push_back(sizes_.width);
-  return {shape};
+  const Shape& ids = inputs.at(0);
+  check(ids.back(), ids);
+  return {{ids[0], flow_.own_tokens(ids[1]), sizes_.width}};
 }
 
 Cost GptEmbedding::cost(const std::vector<Shape>& inputs) const {
-  const auto e = extents_of(inputs.at(0), sizes_);
-  return {.flops = e.tokens * e.width,
-          .parameter_bytes = (static_cast<double>(sizes_.vocabulary) * share_of(parameters_[0]) +
-                              static_cast<double>(sizes_.block)) *
-                             e.width * e.bytes,
-          .activation_bytes = e.tokens * e.width * e.bytes,
-          .left_bytes = summed(e, group_)};
+  const auto e = extents_of(output_shapes(inputs)[0], sizes_, flow_);
+  const auto positions = static_cast<double>(sizes_.block) * e.width;
+  return {
+      .flops = e.own * e.width,
+      .parameter_bytes =
+          (static_cast<double>(sizes_.vocabulary) * e.width * share_of(parameters_[0]) + positions) * e.bytes,
+      .activation_bytes = e.own * e.width * e.bytes,
+      .left_bytes = summed(e, flow_, positions)};
 }
 
 GptAttention::GptAttention(const GptSizes& sizes, std::int64_t index)
@@ -161,13 +159,14 @@ GptAttention::GptAttention(const GptSizes& sizes, std::int64_t index)
   parameters_.push_back(parameter(sizes, name() + ".c_proj.bias", {width}, kZero));
 }
 
-at::Tensor GptAttention::attend(const at::Tensor& input, KeysValues* cache) const {
-  const auto n = input.size(0);
-  const auto length = input.size(1);
+at::Tensor GptAttention::attend(const at::Tensor& input, const TokenFlow& flow, KeysValues* cache) const {
+  const auto used = flow.between_slices({&parameters_[0], &parameters_[1], &parameters_[5]});
+  const at::Tensor whole = flow.into_slices(normed(input, used[0], used[1]));
+  const auto n = whole.size(0);
+  const auto length = whole.size(1);
   const auto head_width = sizes_.width / sizes_.heads;
   const auto width = heads_ * head_width;
-  const at::Tensor joined =
-      at::linear(entered(normed(input, parameters_), group_), parameters_[2].value, parameters_[3].value);
+  const at::Tensor joined = at::linear(whole, parameters_[2].value, parameters_[3].value);
   const auto part = [&](std::int64_t index) {
     return joined.narrow(2, index * width, width).view({n, length, heads_, head_width}).transpose(1, 2);
   };
@@ -183,7 +182,7 @@ at::Tensor GptAttention::attend(const at::Tensor& input, KeysValues* cache) cons
     *cache = {keys, values};
   }
   const at::Tensor mixed = at::scaled_dot_product_attention(part(0), keys, values, {}, 0.0, causal);
-  return projected(mixed.transpose(1, 2).reshape({n, length, width}), parameters_[4], parameters_[5], group_);
+  return projected(mixed.transpose(1, 2).reshape({n, length, width}), parameters_[4], used[2], flow);
 }
 
 Flow GptAttention::slice(TensorGroup& group, const Flow& flow) {
@@ -197,7 +196,7 @@ Flow GptAttention::slice(TensorGroup& group, const Flow& flow) {
         fmt::format("--mesh tensor={}", group.size()),
         fmt::format("let tensor be one of {}", fmt::join(fitting, ", ")));
   }
-  group_ = &group;
+  flow_ = TokenFlow(group, sizes_.tokens);
   const Range part = part_of(sizes_.heads, group.rank(), group.size());
   heads_ = part.size();
   const auto head_width = sizes_.width / sizes_.heads;
@@ -209,23 +208,23 @@ Flow GptAttention::slice(TensorGroup& group, const Flow& flow) {
 
 Tensors GptAttention::forward(const Tensors& inputs, const Context& context) {
   const at::Tensor& input = inputs.at(0);
-  return {input + dropped(attend(input, nullptr), sizes_, name(), context)};
+  return {input + dropped(attend(input, flow_, nullptr), sizes_, flow_, name(), context)};
 }
 
 at::Tensor GptAttention::forward_cached(const at::Tensor& input, KeysValues& cache) const {
-  return input + attend(input, &cache);
+  return input + attend(input, flow_.whole(), &cache);
 }
 
 Cost GptAttention::cost(const std::vector<Shape>& inputs) const {
-  const auto e = extents_of(inputs.at(0), sizes_);
+  const auto e = extents_of(inputs.at(0), sizes_, flow_);
   const double share = share_of(parameters_[2]);
   const double products = 8.0 * e.tokens * e.width * e.width;
   const double pairs = e.samples * e.length * (e.length + 1.0) / 2.0;  // causal: half of the square
   return {.flops = (products + 4.0 * pairs * e.width) * share,
           .parameter_bytes = ((4.0 * e.width * e.width + 3.0 * e.width) * share + 3.0 * e.width) * e.bytes,
-          .activation_bytes = (2.0 + 5.0 * share) * e.tokens * e.width * e.bytes,
-          .entered_bytes = summed(e, group_),
-          .left_bytes = summed(e, group_)};
+          .activation_bytes = (e.own + (1.0 + 5.0 * share) * e.tokens) * e.width * e.bytes,
+          .entered_bytes = summed(e, flow_, 3.0 * e.width),
+          .left_bytes = summed(e, flow_, 0.0)};
 }
 
 GptMlp::GptMlp(const GptSizes& sizes, std::int64_t index)
@@ -242,26 +241,34 @@ GptMlp::GptMlp(const GptSizes& sizes, std::int64_t index)
   parameters_.push_back(parameter(sizes, name() + ".c_proj.bias", {width}, kZero));
 }
 
+at::Tensor GptMlp::branch(const at::Tensor& input, const TokenFlow& flow) const {
+  const auto used = flow.between_slices({&parameters_[0], &parameters_[1], &parameters_[5]});
+  const at::Tensor whole = flow.into_slices(normed(input, used[0], used[1]));
+  const at::Tensor inner = at::gelu(at::linear(whole, parameters_[2].value, parameters_[3].value));
+  return projected(inner, parameters_[4], used[2], flow);
+}
+
 Tensors GptMlp::forward(const Tensors& inputs, const Context& context) {
   const at::Tensor& input = inputs.at(0);
-  const at::Tensor inner = at::gelu(
-      at::linear(entered(normed(input, parameters_), group_), parameters_[2].value, parameters_[3].value));
-  const at::Tensor outer = projected(inner, parameters_[4], parameters_[5], group_);
-  return {input + dropped(outer, sizes_, name(), context)};
+  return {input + dropped(branch(input, flow_), sizes_, flow_, name(), context)};
+}
+
+at::Tensor GptMlp::forward_whole(const at::Tensor& input) const {
+  return input + branch(input, flow_.whole());
 }
 
 Cost GptMlp::cost(const std::vector<Shape>& inputs) const {
-  const auto e = extents_of(inputs.at(0), sizes_);
+  const auto e = extents_of(inputs.at(0), sizes_, flow_);
   const double share = share_of(parameters_[2]);
   return {.flops = 16.0 * e.tokens * e.width * e.width * share,
           .parameter_bytes = ((8.0 * e.width * e.width + 4.0 * e.width) * share + 3.0 * e.width) * e.bytes,
-          .activation_bytes = (2.0 + 8.0 * share) * e.tokens * e.width * e.bytes,
-          .entered_bytes = summed(e, group_),
-          .left_bytes = summed(e, group_)};
+          .activation_bytes = (e.own + (1.0 + 8.0 * share) * e.tokens) * e.width * e.bytes,
+          .entered_bytes = summed(e, flow_, 3.0 * e.width),
+          .left_bytes = summed(e, flow_, 0.0)};
 }
 
 Flow GptMlp::slice(TensorGroup& group, const Flow& flow) {
-  group_ = &group;
+  flow_ = TokenFlow(group, sizes_.tokens);
   const Range part = part_of(4 * sizes_.width, group.rank(), group.size());
   hold_slice(parameters_[2], 0, part);
   hold_slice(parameters_[3], 0, part);
@@ -275,39 +282,36 @@ GptHead::GptHead(const GptSizes& sizes, GptEmbedding& embedding)
   parameters_.push_back(parameter(sizes, "transformer.ln_f.bias", {sizes.width}, kZero));
 }
 
-Tensors GptHead::forward(const Tensors& inputs, const Context& /*context*/) {
-  return {at::linear(entered(normed(inputs.at(0), parameters_), group_), embedding_.parameters()[0].value)};
+at::Tensor GptHead::logits(const at::Tensor& input, const TokenFlow& flow) const {
+  const auto used = flow.between_slices({&parameters_[0], &parameters_[1]});
+  return at::linear(flow.into_slices(normed(input, used[0], used[1])), words().value);
 }
 
-at::Tensor GptHead::of_all_words(const at::Tensor& logits) const {
-  if (group_ == nullptr) return logits;
-  Shape shape = logits.sizes().vec();
-  shape.back() = sizes_.vocabulary;
-  at::Tensor all = at::zeros(shape, logits.options().requires_grad(false));
-  const Range part = embedding_.parameters()[0].slice->part;
-  all.narrow(-1, part.begin, part.size()).copy_(logits.detach());
-  group_->sum(all);
-  return all;
+Tensors GptHead::forward(const Tensors& inputs, const Context& /*context*/) {
+  return {logits(inputs.at(0), flow_)};
+}
+
+at::Tensor GptHead::logits_of_all_words(const at::Tensor& input) const {
+  return of_all_words(logits(input, flow_.whole()), words(), flow_.group());
 }
 
 Flow GptHead::slice(TensorGroup& group, const Flow& /*flow*/) {
-  group_ = &group;
+  flow_ = TokenFlow(group, sizes_.tokens);
   return {.whole = sizes_.vocabulary, .part = part_of(sizes_.vocabulary, group.rank(), group.size())};
 }
 
 std::vector<Shape> GptHead::output_shapes(const std::vector<Shape>& inputs) const {
-  Shape shape = inputs.at(0);
-  shape.back() = embedding_.parameters()[0].value.size(0);
-  return {shape};
+  const Shape& shape = inputs.at(0);
+  return {{shape.at(0), flow_.all_tokens(shape.at(1)), words().value.size(0)}};
 }
 
 Cost GptHead::cost(const std::vector<Shape>& inputs) const {
-  const auto e = extents_of(inputs.at(0), sizes_);
-  const auto words = static_cast<double>(embedding_.parameters()[0].value.size(0));
-  return {.flops = 2.0 * e.tokens * e.width * words,
+  const auto e = extents_of(inputs.at(0), sizes_, flow_);
+  const auto held = static_cast<double>(words().value.size(0));
+  return {.flops = 2.0 * e.tokens * e.width * held,
           .parameter_bytes = 2.0 * e.width * e.bytes,
-          .activation_bytes = e.tokens * (e.width + words) * e.bytes,
-          .entered_bytes = summed(e, group_)};
+          .activation_bytes = e.tokens * (e.width + held) * e.bytes,
+          .entered_bytes = summed(e, flow_, 2.0 * e.width)};
 }
 
 }  // namespace dtrain::models

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "models/layer.hpp"
+#include "models/token_flow.hpp"
 
 namespace dtrain::models {
 
@@ -12,6 +13,7 @@ struct GptSizes {
   std::int64_t heads = 6;
   std::int64_t width = 384;
   std::int64_t block = 256;  ///< Longest text.
+  std::int64_t tokens = 0;   ///< Of every text in training: what the ranks of a tensor group share out.
   double dropout = 0.0;
   bool allocate = true;  ///< Otherwise parameters have a shape only, for counting.
 
@@ -33,15 +35,15 @@ class GptEmbedding final : public Layer {
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
   Cost cost(const std::vector<Shape>& inputs) const override;
 
-  /// The sum for tokens that `before` others precede, not dropped.
+  /// For generation: the sum for tokens that `before` others precede, not dropped, on every rank.
   at::Tensor embed(const at::Tensor& ids, std::int64_t before) const;
   Flow slice(TensorGroup& group, const Flow& flow) override;
   std::int64_t block() const { return sizes_.block; }
 
  private:
-  at::Tensor words(const at::Tensor& ids) const;
+  void check(std::int64_t tokens, const Shape& shape) const;
   GptSizes sizes_;
-  TensorGroup* group_ = nullptr;  // null: not sliced
+  TokenFlow flow_;
 };
 
 /// x + dropout(c_proj(causal attention(c_attn(ln_1(x))))), x [n, T, width]; attention probabilities are not
@@ -53,15 +55,15 @@ class GptAttention final : public Layer {
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override { return inputs; }
   Cost cost(const std::vector<Shape>& inputs) const override;
 
-  /// The same for tokens that follow those in `cache`, which grows by them; not dropped.
+  /// For generation: tokens that follow those in `cache`, which grows by them; not dropped, on every rank.
   at::Tensor forward_cached(const at::Tensor& input, KeysValues& cache) const;
   Flow slice(TensorGroup& group, const Flow& flow) override;
 
  private:
-  at::Tensor attend(const at::Tensor& input, KeysValues* cache) const;
+  at::Tensor attend(const at::Tensor& input, const TokenFlow& flow, KeysValues* cache) const;
   GptSizes sizes_;
-  std::int64_t heads_;            // of this rank
-  TensorGroup* group_ = nullptr;  // null: not sliced
+  std::int64_t heads_;  // of this rank
+  TokenFlow flow_;
 };
 
 /// x + dropout(c_proj(gelu(c_fc(ln_2(x))))), the inner width four times the outer.
@@ -73,9 +75,13 @@ class GptMlp final : public Layer {
   Cost cost(const std::vector<Shape>& inputs) const override;
   Flow slice(TensorGroup& group, const Flow& flow) override;
 
+  /// For generation: not dropped, on every rank.
+  at::Tensor forward_whole(const at::Tensor& input) const;
+
  private:
+  at::Tensor branch(const at::Tensor& input, const TokenFlow& flow) const;
   GptSizes sizes_;
-  TensorGroup* group_ = nullptr;  // null: not sliced
+  TokenFlow flow_;
 };
 
 /// transformer.ln_f, then the logits: a product with the token embedding's weight, which it shares.
@@ -90,13 +96,15 @@ class GptHead final : public Layer {
   Cost cost(const std::vector<Shape>& inputs) const override;
   Flow slice(TensorGroup& group, const Flow& flow) override;
 
-  /// The logits of all words from what forward() gave on each rank, without gradient.
-  at::Tensor of_all_words(const at::Tensor& logits) const;
+  /// For generation: [n, T, width] of every rank -> [n, T, vocabulary] of all words on every rank.
+  at::Tensor logits_of_all_words(const at::Tensor& input) const;
 
  private:
+  at::Tensor logits(const at::Tensor& input, const TokenFlow& flow) const;
+  const Parameter& words() const { return embedding_.parameters()[0]; }
   GptSizes sizes_;
   GptEmbedding& embedding_;
-  TensorGroup* group_ = nullptr;  // null: not sliced
+  TokenFlow flow_;
 };
 
 }  // namespace dtrain::models

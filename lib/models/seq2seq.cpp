@@ -17,7 +17,8 @@ class Seq2Seq final : public Model {
 
   /// The decoder hands on which words it was to find: `targets` would have to be packed as it did.
   LossSums loss(const Tensors& outputs, const at::Tensor& /*targets*/) const override {
-    return token_cross_entropy_sums(outputs.at(0), outputs.at(1));
+    if (!Model::outputs().sliced()) return token_cross_entropy_sums(outputs.at(0), outputs.at(1));
+    return sliced_token_cross_entropy_sums(outputs.at(0), outputs.at(1), Model::outputs(), *group());
   }
 
   ExtraColumns extra_columns() const override { return {{{"validation_loss_free_running", "1"}}, 2}; }

@@ -1,8 +1,6 @@
 #include "models/seq2seq_layers.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/argmax.h>
-#include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/stack.h>
@@ -14,6 +12,9 @@
 #include "kernels/fill.hpp"
 #include "models/dropout.hpp"
 #include "models/shape.hpp"
+#include "models/slices.hpp"
+#include "models/tensor_group.hpp"
+#include "models/vocabulary.hpp"
 
 namespace dtrain::models {
 namespace {
@@ -68,8 +69,9 @@ at::Tensor WordLstm::run(const std::vector<Parameter>& parameters, const at::Ten
           {.subject = fmt::format("layer {}", name_),
            .advice = "stage the dataset again",
            .code = ExitCode::data});
-  at::Tensor flowing =
-      dropped(at::embedding(parameters[0].value, ids), sizes_.dropout, name_ + ".embedding", context);
+  at::Tensor flowing = held_rows(parameters[0], ids);
+  if (group_ != nullptr) flowing = group_->leave(flowing);
+  flowing = dropped(flowing, sizes_.dropout, name_ + ".embedding", context);
   for (std::int64_t layer = 0; layer < sizes_.layers; ++layer) {
     if (layer > 0) {
       flowing = dropped(flowing, sizes_.dropout, fmt::format("{}.rnn.{}", name_, layer), context);
@@ -82,9 +84,14 @@ at::Tensor WordLstm::run(const std::vector<Parameter>& parameters, const at::Ten
   return flowing;
 }
 
-Cost WordLstm::cost(double tokens) const {
+void WordLstm::slice(std::vector<Parameter>& parameters, TensorGroup& group) {
+  group_ = &group;
+  hold_slice(parameters[0], 0, part_of(vocabulary_, group.rank(), group.size()));
+}
+
+Cost WordLstm::cost(const std::vector<Parameter>& parameters, double tokens) const {
   const auto hidden = static_cast<double>(sizes_.hidden);
-  double elements = static_cast<double>(vocabulary_ * sizes_.embedding);
+  auto elements = static_cast<double>(parameters[0].value.numel());
   for (std::int64_t layer = 0; layer < sizes_.layers; ++layer) {
     const auto into = static_cast<double>(layer == 0 ? sizes_.embedding : sizes_.hidden);
     elements += 4.0 * hidden * (into + hidden + 2.0);
@@ -93,7 +100,8 @@ Cost WordLstm::cost(double tokens) const {
       static_cast<double>(sizes_.embedding) + 7.0 * hidden * static_cast<double>(sizes_.layers);
   return {.flops = lstm_flops(tokens, sizes_.layers, sizes_.embedding, sizes_.hidden),
           .parameter_bytes = elements * 4.0,
-          .activation_bytes = tokens * kept * 4.0};
+          .activation_bytes = tokens * kept * 4.0,
+          .left_bytes = group_ != nullptr ? tokens * static_cast<double>(sizes_.embedding) * 4.0 : 0.0};
 }
 
 Encoder::Encoder(const Seq2SeqSizes& sizes)
@@ -124,7 +132,12 @@ std::vector<Shape> Encoder::output_shapes(const std::vector<Shape>& inputs) cons
 }
 
 Cost Encoder::cost(const std::vector<Shape>& inputs) const {
-  return words_.cost(element_count(inputs.at(0)));
+  return words_.cost(parameters_, element_count(inputs.at(0)));
+}
+
+Flow Encoder::slice(TensorGroup& group, const Flow& flow) {
+  words_.slice(parameters_, group);
+  return flow;
 }
 
 Decoder::Decoder(const Seq2SeqSizes& sizes)
@@ -143,9 +156,25 @@ Decoder::Decoder(const Seq2SeqSizes& sizes)
 
 at::Tensor Decoder::step(const at::Tensor& words, std::vector<LstmState>& state) const {
   const Context context{.mode = Mode::evaluation};
-  const at::Tensor outputs = words_.run(parameters_, words, {words.size(0)}, state, context);
-  const auto last = parameters_.size() - 2;
-  return at::linear(outputs, parameters_[last].value, parameters_[last + 1].value);
+  return held_logits(words_.run(parameters_, words, {words.size(0)}, state, context));
+}
+
+at::Tensor Decoder::held_logits(const at::Tensor& outputs) const {
+  return at::linear(group_ != nullptr ? group_->enter(outputs) : outputs, output_weight().value,
+                    parameters_.back().value);
+}
+
+at::Tensor Decoder::logits(const at::Tensor& words, std::vector<LstmState>& state) const {
+  return of_all_words(step(words, state), output_weight(), group_);
+}
+
+Flow Decoder::slice(TensorGroup& group, const Flow& /*flow*/) {
+  group_ = &group;
+  words_.slice(parameters_, group);
+  const Range part = part_of(sizes_.target_vocabulary, group.rank(), group.size());
+  hold_slice(parameters_[parameters_.size() - 2], 0, part);
+  hold_slice(parameters_.back(), 0, part);
+  return {.whole = sizes_.target_vocabulary, .part = part};
 }
 
 std::vector<std::int64_t> Decoder::rows_with_own_words(std::int64_t n, const Context& context) const {
@@ -188,7 +217,7 @@ at::Tensor Decoder::with_own_words(const at::Tensor& fed, const std::vector<std:
     for (LstmState& layer : state) {
       layer = {layer.hidden.narrow(0, 0, n), layer.cell.narrow(0, 0, n)};
     }
-    const at::Tensor likeliest = step(current, state).argmax(1);
+    const at::Tensor likeliest = likeliest_words(step(current, state), output_weight(), group_);
     for (std::int64_t i = 0; i < n; ++i) {
       words[sorted[static_cast<std::size_t>(i)] * width + t + 1] =
           static_cast<std::int32_t>(likeliest.const_data_ptr<std::int64_t>()[i]);
@@ -212,24 +241,24 @@ Tensors Decoder::forward(const Tensors& inputs, const Context& context) {
   state = selected(state, packing.order);
   const at::Tensor outputs =
       words_.run(parameters_, packed(fed, packing), packing.batch_sizes, state, context);
-  const auto last = parameters_.size() - 2;
-  return {at::linear(outputs, parameters_[last].value, parameters_[last + 1].value), wanted};
+  return {held_logits(outputs), wanted};
 }
 
 std::vector<Shape> Decoder::output_shapes(const std::vector<Shape>& inputs) const {
   const Shape& target = inputs.at(2);
   const std::int64_t most = target.at(0) * std::max<std::int64_t>(target.at(1) - 1, 0);
-  return {{most, sizes_.target_vocabulary}, {most}};
+  return {{most, output_weight().value.size(0)}, {most}};
 }
 
 Cost Decoder::cost(const std::vector<Shape>& inputs) const {
   const auto tokens = static_cast<double>(output_shapes(inputs)[1][0]);
-  const auto words = static_cast<double>(sizes_.target_vocabulary);
+  const auto words = static_cast<double>(output_weight().value.size(0));
   const auto hidden = static_cast<double>(sizes_.hidden);
-  Cost cost = words_.cost(tokens);
+  Cost cost = words_.cost(parameters_, tokens);
   cost.flops += tokens * words * (2.0 * hidden + 1.0);
   cost.parameter_bytes += words * (hidden + 1.0) * 4.0;
   cost.activation_bytes += tokens * words * 4.0;
+  if (group_ != nullptr) cost.entered_bytes = tokens * hidden * 4.0;
   return cost;
 }
 

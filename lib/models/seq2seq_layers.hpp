@@ -34,12 +34,17 @@ class WordLstm {
                  const std::vector<std::int64_t>& batch_sizes, std::vector<LstmState>& state,
                  const Context& context) const;
 
-  Cost cost(double tokens) const;
+  /// Leaves this rank its words of the embedding; the LSTM stays whole: over a tensor group its many small
+  /// sums would cost more than they save.
+  void slice(std::vector<Parameter>& parameters, TensorGroup& group);
+
+  Cost cost(const std::vector<Parameter>& parameters, double tokens) const;
 
  private:
   std::string name_;
   Seq2SeqSizes sizes_;
   std::int64_t vocabulary_;
+  TensorGroup* group_ = nullptr;  // null: not sliced
 };
 
 /// Source and target ids int32 [n, S], [n, T] -> the state after each source's last word, hidden and cell
@@ -50,6 +55,7 @@ class Encoder final : public Layer {
   Tensors forward(const Tensors& inputs, const Context& context) override;
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
   Cost cost(const std::vector<Shape>& inputs) const override;
+  Flow slice(TensorGroup& group, const Flow& flow) override;
 
  private:
   Seq2SeqSizes sizes_;
@@ -60,7 +66,7 @@ class Encoder final : public Layer {
 /// words, int64 [tokens], both packed: padding takes no part. Whether a sentence reads the target's words or
 /// its own is decided once per sentence, by Philox(seed, step, micro-batch, row): its own words are found
 /// first, step by step, greedily and without dropout, and then all sentences pass through the LSTM's layers
-/// whole.
+/// whole. Sliced, a rank gives the logits of its words.
 class Decoder final : public Layer {
  public:
   explicit Decoder(const Seq2SeqSizes& sizes);
@@ -68,15 +74,21 @@ class Decoder final : public Layer {
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
   Cost cost(const std::vector<Shape>& inputs) const override;
 
+  Flow slice(TensorGroup& group, const Flow& flow) override;
+
   /// Logits [n, vocabulary] of the words after `words` int32 [n]; `state` goes on by a step.
-  at::Tensor step(const at::Tensor& words, std::vector<LstmState>& state) const;
+  at::Tensor logits(const at::Tensor& words, std::vector<LstmState>& state) const;
 
  private:
+  const Parameter& output_weight() const { return parameters_[parameters_.size() - 2]; }
+  at::Tensor held_logits(const at::Tensor& outputs) const;
+  at::Tensor step(const at::Tensor& words, std::vector<LstmState>& state) const;  // logits of the words held
   std::vector<std::int64_t> rows_with_own_words(std::int64_t n, const Context& context) const;
   at::Tensor with_own_words(const at::Tensor& fed, const std::vector<std::int64_t>& lengths,
                             const std::vector<std::int64_t>& rows, const std::vector<LstmState>& start) const;
   Seq2SeqSizes sizes_;
   WordLstm words_;
+  TensorGroup* group_ = nullptr;  // null: not sliced
 };
 
 /// hidden and cell [layers, n, hidden] as one state per layer.

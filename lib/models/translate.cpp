@@ -88,7 +88,7 @@ std::vector<Sentence> translate_greedily(Model& seq2seq, const Tensors& encoded,
   std::vector<bool> ended(n, false);
   at::Tensor words = at::full({encoded[0].size(1)}, kStart, at::kInt);
   for (std::int64_t t = 0; t < longest && std::ranges::count(ended, false) > 0; ++t) {
-    words = decoder.step(words, state).argmax(1).to(at::kInt);
+    words = decoder.logits(words, state).argmax(1).to(at::kInt);
     for (std::size_t i = 0; i < n; ++i) {
       const std::int32_t word = words.const_data_ptr<std::int32_t>()[i];
       if (word == kEnd) ended[i] = true;
@@ -109,7 +109,7 @@ Sentence translate_by_beam(Model& seq2seq, const Tensors& encoded, std::int64_t 
   Hypothesis best;
   double best_score = -std::numeric_limits<double>::infinity();
   for (std::int64_t t = 0; t < longest && !alive.empty(); ++t) {
-    const at::Tensor logits = decoder.step(ids_tensor(last), state);
+    const at::Tensor logits = decoder.logits(ids_tensor(last), state);
     std::vector<Hypothesis> next;
     std::vector<std::int32_t> from;
     last.clear();

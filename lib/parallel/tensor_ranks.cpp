@@ -41,6 +41,50 @@ class Leave : public torch::autograd::Function<Leave> {
   }
 };
 
+class Gather : public torch::autograd::Function<Gather> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& share,
+                            std::int64_t tokens, TensorRanks* ranks) {
+    context->saved_data["ranks"] = reinterpret_cast<std::int64_t>(ranks);
+    return ranks->joined(share, tokens);
+  }
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
+                                               const torch::autograd::tensor_list& gradients) {
+    TensorRanks& ranks = ranks_of(context);
+    const at::Tensor& whole = gradients[0];
+    if (planted(Fault::unsummed_slice)) {
+      const Range own = models::share_of_tokens(whole.size(1), ranks.rank(), ranks.size());
+      return {whole.narrow(1, own.begin, own.size()), at::Tensor(), at::Tensor()};
+    }
+    return {ranks.summed_share(whole), at::Tensor(), at::Tensor()};
+  }
+};
+
+class Scatter : public torch::autograd::Function<Scatter> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& partial,
+                            TensorRanks* ranks) {
+    context->saved_data["ranks"] = reinterpret_cast<std::int64_t>(ranks);
+    context->saved_data["tokens"] = partial.size(1);
+    return ranks->summed_share(partial);
+  }
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
+                                               const torch::autograd::tensor_list& gradients) {
+    return {ranks_of(context).joined(gradients[0], context->saved_data["tokens"].toInt()), at::Tensor()};
+  }
+};
+
+comm::Buffer buffer_of(const at::Tensor& values) {
+  return {values.data_ptr(), static_cast<std::size_t>(values.numel()), data_type_of(values.scalar_type())};
+}
+
+/// Shape of a rank's block of tokens, filled up where the last ranks' are shorter: [n, block, ...].
+models::Shape block_shape(const at::Tensor& x, std::int64_t tokens, int ranks) {
+  models::Shape shape = x.sizes().vec();
+  shape[1] = models::share_of_tokens(tokens, 0, ranks).size();
+  return shape;
+}
+
 }  // namespace
 
 at::Tensor TensorRanks::enter(const at::Tensor& x) { return Enter::apply(x, this); }
@@ -56,19 +100,69 @@ at::Tensor TensorRanks::summed(const at::Tensor& values) {
   return sum;
 }
 
-void TensorRanks::reduce(at::Tensor& values, comm::ReduceOp op) {
-  const auto bytes = values.nbytes();
-  if (bytes == 0) return;
+at::Tensor TensorRanks::gather(const at::Tensor& share, std::int64_t tokens) {
+  return Gather::apply(share, tokens, this);
+}
+
+at::Tensor TensorRanks::scatter(const at::Tensor& partial) { return Scatter::apply(partial, this); }
+
+at::Tensor TensorRanks::joined(const at::Tensor& share, std::int64_t tokens) {
+  models::Shape shape = share.sizes().vec();
+  shape[1] = tokens;
+  at::Tensor whole = at::empty(shape, share.options());
+  if (whole.numel() == 0) return whole;
+  const models::Shape block = block_shape(share, tokens, size());
+  models::Shape all = block;
+  all.insert(all.begin(), size());
+  const at::Tensor blocks = at::empty(all, share.options());
+  const auto bytes = blocks.nbytes() / static_cast<std::size_t>(size());
+  const at::Tensor own = at::from_blob(room_for(bytes), block, share.options());
+  own.narrow(1, 0, share.size(1)).copy_(share);
+  group_.all_gather(buffer_of(own), buffer_of(blocks)).wait();
+  for (int rank = 0; rank < size(); ++rank) {
+    const Range part = models::share_of_tokens(tokens, rank, size());
+    whole.narrow(1, part.begin, part.size()).copy_(blocks[rank].narrow(1, 0, part.size()));
+  }
+  bytes_summed_ += whole.nbytes() / 2;
+  return whole;
+}
+
+at::Tensor TensorRanks::summed_share(const at::Tensor& partial) {
+  const auto tokens = partial.size(1);
+  const models::Shape block = block_shape(partial, tokens, size());
+  at::Tensor sum = at::empty(block, partial.options());
+  const Range own = models::share_of_tokens(tokens, rank(), size());
+  if (partial.numel() == 0) return sum.narrow(1, 0, own.size());
+  models::Shape all = block;
+  all.insert(all.begin(), size());
+  const at::Tensor blocks =
+      at::from_blob(room_for(sum.nbytes() * static_cast<std::size_t>(size())), all, partial.options());
+  for (int rank = 0; rank < size(); ++rank) {
+    const Range part = models::share_of_tokens(tokens, rank, size());
+    blocks[rank].narrow(1, 0, part.size()).copy_(partial.narrow(1, part.begin, part.size()));
+  }
+  group_.reduce_scatter(buffer_of(blocks), buffer_of(sum), comm::ReduceOp::sum).wait();
+  bytes_summed_ += partial.nbytes() / 2;
+  return sum.narrow(1, 0, own.size()).contiguous();
+}
+
+std::byte* TensorRanks::room_for(std::size_t bytes) {
   if (memory_ == nullptr || memory_->bytes() < bytes) {
     memory_.reset();
     memory_ = group_.allocate(bytes);
   }
-  std::memcpy(memory_->data(), values.data_ptr(), bytes);
+  return static_cast<std::byte*>(memory_->data());
+}
+
+void TensorRanks::reduce(at::Tensor& values, comm::ReduceOp op) {
+  const auto bytes = values.nbytes();
+  if (bytes == 0) return;
+  std::byte* const memory = room_for(bytes);
+  std::memcpy(memory, values.data_ptr(), bytes);
   group_
-      .all_reduce(
-          {memory_->data(), static_cast<std::size_t>(values.numel()), data_type_of(values.scalar_type())}, op)
+      .all_reduce({memory, static_cast<std::size_t>(values.numel()), data_type_of(values.scalar_type())}, op)
       .wait();
-  std::memcpy(values.data_ptr(), memory_->data(), bytes);
+  std::memcpy(values.data_ptr(), memory, bytes);
   bytes_summed_ += bytes;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <vector>
@@ -21,17 +22,26 @@ class TensorRanks final : public models::TensorGroup {
   int size() const override { return group_.size(); }
   at::Tensor enter(const at::Tensor& x) override;
   at::Tensor leave(const at::Tensor& partial) override;
+  at::Tensor gather(const at::Tensor& share, std::int64_t tokens) override;
+  at::Tensor scatter(const at::Tensor& partial) override;
   void sum(at::Tensor& values) override { reduce(values, comm::ReduceOp::sum); }
   void max(at::Tensor& values) override { reduce(values, comm::ReduceOp::max); }
 
   /// `values` [...] summed, in memory of its own and in an order of elements that all ranks share.
   at::Tensor summed(const at::Tensor& values);
 
-  /// Bytes that went through sums on this rank so far, each counted once: what a formula predicts.
+  /// `share` [n, own, ...] of each rank's tokens joined: [n, tokens, ...].
+  at::Tensor joined(const at::Tensor& share, std::int64_t tokens);
+  /// This rank's tokens of the sum of `partial` [n, tokens, ...].
+  at::Tensor summed_share(const at::Tensor& partial);
+
+  /// Bytes that went through sums on this rank so far, each counted once, and half of those that were joined
+  /// or whose sum was shared out, the two halves of a sum: what a formula predicts.
   std::uint64_t bytes_summed() const { return bytes_summed_; }
 
  private:
   void reduce(at::Tensor& values, comm::ReduceOp op);
+  std::byte* room_for(std::size_t bytes);
 
   comm::Group& group_;
   std::unique_ptr<comm::SharedBuffer> memory_;  // that the ranks of a node can read, grown to the largest sum

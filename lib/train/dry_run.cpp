@@ -26,22 +26,6 @@ std::string mebibytes(double bytes) { return fmt::format("{:.1f} MiB", bytes / (
 
 constexpr int kRanksShown = 64;
 
-/// Where a rank of a tensor group would be, of which there are no others.
-class SlicesOnly final : public models::TensorGroup {
- public:
-  explicit SlicesOnly(int size) : size_(size) {}
-  int rank() const override { return 0; }
-  int size() const override { return size_; }
-  at::Tensor enter(const at::Tensor&) override { refuse(); }
-  at::Tensor leave(const at::Tensor&) override { refuse(); }
-  void sum(at::Tensor&) override { refuse(); }
-  void max(at::Tensor&) override { refuse(); }
-
- private:
-  [[noreturn]] static void refuse() { throw Error("a dry run computes nothing", {.subject = "--dry-run"}); }
-  int size_;
-};
-
 /// Bytes of all gradients, those counted once for each rank of a tensor group that it has in common.
 double gradient_bytes(const models::Model& model, int tensor, double element) {
   double elements = 0;
@@ -144,7 +128,7 @@ std::string describe_invented(const RunConfig& config, h5::Library& library) {
   const auto [nodes, ranks] = config.cluster_extents();
   const auto cluster = topology::uniform_cluster(nodes, ranks);
   const topology::Mesh mesh(cluster, config.mesh_shape);
-  SlicesOnly slices(config.mesh_shape.tensor);
+  models::RankAlone slices(0, config.mesh_shape.tensor);
   const auto workload =
       make_workload(config, {.tensor = config.mesh_shape.tensor > 1 ? &slices : nullptr}, library);
   return fmt::format("{} parameters\n", workload.model->parameter_count()) +

@@ -113,6 +113,26 @@ TEST_P(CollectivesTest, AllGatherJoinsTheParts) {
   }
 }
 
+/// From memory of allocate(), and with the result where the input was.
+TEST_P(CollectivesTest, PartsAreReducedAndJoinedWithinSharedBuffers) {
+  for (const std::size_t count : {1U, 2U, 10007U, 400001U}) {
+    const auto shared = world().allocate(count * sizeof(double));
+    const auto joined = world().allocate(count * sizeof(double));
+    auto* const values = static_cast<double*>(shared->data());
+    const Range mine = part_of(static_cast<std::int64_t>(count), rank(), size());
+    const Buffer part = {values + mine.begin, static_cast<std::size_t>(mine.size()), DataType::float64};
+    for (int round = 0; round < 2; ++round) {
+      for (std::size_t i = 0; i < count; ++i) values[i] = static_cast<double>(i) + rank() + round;
+      world().reduce_scatter({values, count, DataType::float64}, part, ReduceOp::sum).wait();
+      world().all_gather(part, {joined->data(), count, DataType::float64}).wait();
+      for (std::size_t i = 0; i < count; ++i) {
+        ASSERT_EQ(static_cast<double*>(joined->data())[i],
+                  (static_cast<double>(i) + round) * size() + size() * (size() - 1) / 2.0);
+      }
+    }
+  }
+}
+
 TEST_P(CollectivesTest, AllToAllTransposesBlocks) {
   for (const std::size_t block : {0U, 1U, 1009U, 100003U}) {
     const auto n = static_cast<std::size_t>(size());

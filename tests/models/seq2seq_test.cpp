@@ -145,7 +145,7 @@ TEST(Seq2SeqTest, ItsOwnWordsAreThoseOfStepwiseGreedyDecoding) {
     auto state = states_of(encoded[0].narrow(1, i, 1), encoded[1].narrow(1, i, 1));
     at::Tensor word = batch.target[i].narrow(0, 0, 1);
     for (std::int64_t t = 1; t < 8 && batch.target[i][t].item<int>() != 0; ++t) {
-      const at::Tensor logits = decoder.step(word, state);
+      const at::Tensor logits = decoder.logits(word, state);
       loss -= logits.log_softmax(1)[0][batch.target[i][t].item<int>()].item<double>();
       word = logits.argmax(1).to(at::kInt);
       differs = differs || word.item<int>() != batch.target[i][t].item<int>();

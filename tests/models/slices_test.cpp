@@ -8,28 +8,12 @@
 namespace dtrain::models {
 namespace {
 
-/// One rank of a group of which there are no others: shapes and values, no sums.
-class Alone final : public TensorGroup {
- public:
-  Alone(int rank, int size) : rank_(rank), size_(size) {}
-  int rank() const override { return rank_; }
-  int size() const override { return size_; }
-  at::Tensor enter(const at::Tensor& x) override { return x; }
-  at::Tensor leave(const at::Tensor& partial) override { return partial; }
-  void sum(at::Tensor&) override {}
-  void max(at::Tensor&) override {}
-
- private:
-  int rank_;
-  int size_;
-};
-
 /// What one model's parameter is called when it is put together from all ranks' parts.
 std::map<std::string, at::Tensor> put_together(const Registration& model, const DatasetFacts& facts,
                                                const ModelOptions& options, int ranks) {
   std::map<std::string, at::Tensor> wholes;
   for (int rank = 0; rank < ranks; ++rank) {
-    Alone group(rank, ranks);
+    RankAlone group(rank, ranks);
     const auto sliced = model.make(facts, options);
     sliced->slice(group);
     sliced->initialise(5);
@@ -70,7 +54,7 @@ TEST(SlicesTest, ASlicedModelCountsAndCostsWhatItShould) {
   const auto& gpt = find_model("gpt");
   const ModelOptions options = {{"heads", "4"}, {"width", "64"}, {"layers", "2"}, {"block", "16"}};
   const auto whole = gpt.make(facts_for(gpt), options);
-  Alone group(1, 4);
+  RankAlone group(1, 4);
   const auto sliced = gpt.make(facts_for(gpt), options);
   sliced->slice(group);
   EXPECT_EQ(sliced->parameter_count(), whole->parameter_count());
@@ -82,7 +66,7 @@ TEST(SlicesTest, ASlicedModelCountsAndCostsWhatItShould) {
 
 TEST(SlicesTest, HeadsMustDivide) {
   const auto& gpt = find_model("gpt");
-  Alone group(0, 4);
+  RankAlone group(0, 4);
   const auto model = gpt.make(facts_for(gpt), {});  // 6 heads
   try {
     model->slice(group);
@@ -95,13 +79,13 @@ TEST(SlicesTest, HeadsMustDivide) {
 }
 
 TEST(SlicesTest, MoreRanksThanElementsAreRefused) {
-  Alone group(0, 8);
+  RankAlone group(0, 8);
   Linear layer("fc", 12, 5, Slicing::column);
   EXPECT_THROW(layer.slice(group, {}), Error);
 }
 
 TEST(SlicesTest, ARowSlicedLayerNeedsSlicedInputs) {
-  Alone group(0, 2);
+  RankAlone group(0, 2);
   Linear layer("fc", 12, 5, Slicing::row);
   EXPECT_THROW(layer.slice(group, {}), Error);
 }

@@ -39,7 +39,7 @@ double log_probability(Model& model, const Sentence& words) {
   double sum = 0;
   std::int32_t before = 2;
   for (std::size_t t = 0; t <= words.size(); ++t) {
-    const at::Tensor logits = decoder.step(at::full({1}, before, at::kInt), layers);
+    const at::Tensor logits = decoder.logits(at::full({1}, before, at::kInt), layers);
     before = t < words.size() ? words[t] : 3;
     sum += logits.log_softmax(1)[0][before].item<double>();
   }

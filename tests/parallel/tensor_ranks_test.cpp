@@ -48,6 +48,28 @@ TEST(TensorRanksTest, WhatLeavesIsSummedAndEverySliceHasTheSumsGradient) {
   }
 }
 
+/// Tokens that divide among the ranks, that do not, and fewer than ranks.
+TEST(TensorRanksTest, SharesOfTokensAreJoinedAndTheirGradientsSharedOut) {
+  JobOfTest job;
+  TensorRanks ranks(job.data());
+  for (const std::int64_t tokens : {8, 7, 2, 1}) {
+    const at::Tensor whole = at::sin(at::arange(3 * tokens * 5, at::kDouble)).reshape({3, tokens, 5});
+    const Range own = models::share_of_tokens(tokens, job.rank(), ranks.size());
+    const at::Tensor share = whole.narrow(1, own.begin, own.size()).clone().requires_grad_();
+    const at::Tensor joined = ranks.gather(share, tokens);
+    EXPECT_TRUE(at::equal(joined, whole));
+    const at::Tensor sum = whole * (ranks.size() * (ranks.size() + 1) / 2.0);
+    joined.backward(whole * (job.rank() + 1));
+    EXPECT_TRUE(at::allclose(share.grad(), sum.narrow(1, own.begin, own.size()), 1e-14, 1e-14));
+
+    const at::Tensor partial = (whole * (job.rank() + 1)).requires_grad_();
+    const at::Tensor mine = ranks.scatter(partial);
+    EXPECT_TRUE(at::allclose(mine, sum.narrow(1, own.begin, own.size()), 1e-14, 1e-14));
+    mine.backward(whole.narrow(1, own.begin, own.size()));
+    EXPECT_TRUE(at::equal(partial.grad(), whole));
+  }
+}
+
 TEST(TensorRanksTest, TheLargestAndTheVolume) {
   JobOfTest job;
   TensorRanks ranks(job.data());
@@ -65,6 +87,8 @@ TEST(TensorRanksTest, TheLargestAndTheVolume) {
 models::DatasetFacts facts_for(const std::string& model) {
   if (model == "gpt")
     return {.task = "language_modelling", .sample_shape = {16}, .classes = 0, .vocabulary = 65};
+  if (model == "seq2seq")
+    return {.task = "translation", .sample_shape = {17}, .vocabulary = 40, .target_vocabulary = 50};
   return {.task = "image_classification", .sample_shape = {3, 32, 32}, .classes = 10};
 }
 
@@ -77,7 +101,8 @@ TEST(TensorRanksTest, TheVolumeOfAStepIsThatOfTheFormula) {
       {"vgg11", {{"width", "8"}, {"hidden", "32"}}},
       {"resnet18", {{"width", "8"}}},
       {"conv_autoencoder", {}},
-      {"gpt", {{"layers", "2"}, {"heads", "6"}, {"width", "24"}}}};
+      {"gpt", {{"layers", "2"}, {"heads", "6"}, {"width", "24"}}},
+      {"seq2seq", {{"teacher-forcing", "1"}, {"embedding", "8"}, {"hidden", "12"}}}};
   for (const auto& [name, options] : models) {
     TensorRanks ranks(job.data());
     const auto facts = facts_for(name);
@@ -86,8 +111,9 @@ TEST(TensorRanksTest, TheVolumeOfAStepIsThatOfTheFormula) {
     model->initialise(1);
     const auto shapes = model->input_shapes(3, facts.sample_shape);
     const bool ids = facts.vocabulary > 0;
-    const at::Tensor input = ids ? at::zeros(shapes[0], at::kInt) : at::ones(shapes[0]);
+    const at::Tensor input = ids ? at::full(shapes[0], 5, at::kInt) : at::ones(shapes[0]);
     models::Tensors flowing = {input};
+    if (shapes.size() > 1) flowing.push_back(input);
     for (const auto& layer : model->layers()) flowing = layer->forward(flowing, {.step = 1});
     const at::Tensor targets = ids                                        ? at::zeros({3, 16}, at::kLong)
                                : model->goal() == models::Goal::own_input ? input
