@@ -161,12 +161,12 @@ GptAttention::GptAttention(const GptSizes& sizes, std::int64_t index)
 
 at::Tensor GptAttention::attend(const at::Tensor& input, const TokenFlow& flow, KeysValues* cache) const {
   const auto used = flow.between_slices({&parameters_[0], &parameters_[1], &parameters_[5]});
-  const at::Tensor whole = flow.into_slices(normed(input, used[0], used[1]));
-  const auto n = whole.size(0);
-  const auto length = whole.size(1);
+  const at::Tensor joined =
+      flow.into_slices(normed(input, used[0], used[1]), parameters_[2].value, parameters_[3].value);
+  const auto n = joined.size(0);
+  const auto length = joined.size(1);
   const auto head_width = sizes_.width / sizes_.heads;
   const auto width = heads_ * head_width;
-  const at::Tensor joined = at::linear(whole, parameters_[2].value, parameters_[3].value);
   const auto part = [&](std::int64_t index) {
     return joined.narrow(2, index * width, width).view({n, length, heads_, head_width}).transpose(1, 2);
   };
@@ -243,9 +243,9 @@ GptMlp::GptMlp(const GptSizes& sizes, std::int64_t index)
 
 at::Tensor GptMlp::branch(const at::Tensor& input, const TokenFlow& flow) const {
   const auto used = flow.between_slices({&parameters_[0], &parameters_[1], &parameters_[5]});
-  const at::Tensor whole = flow.into_slices(normed(input, used[0], used[1]));
-  const at::Tensor inner = at::gelu(at::linear(whole, parameters_[2].value, parameters_[3].value));
-  return projected(inner, parameters_[4], used[2], flow);
+  const at::Tensor inner =
+      flow.into_slices(normed(input, used[0], used[1]), parameters_[2].value, parameters_[3].value);
+  return projected(at::gelu(inner), parameters_[4], used[2], flow);
 }
 
 Tensors GptMlp::forward(const Tensors& inputs, const Context& context) {
@@ -284,7 +284,7 @@ GptHead::GptHead(const GptSizes& sizes, GptEmbedding& embedding)
 
 at::Tensor GptHead::logits(const at::Tensor& input, const TokenFlow& flow) const {
   const auto used = flow.between_slices({&parameters_[0], &parameters_[1]});
-  return at::linear(flow.into_slices(normed(input, used[0], used[1])), words().value);
+  return flow.into_slices(normed(input, used[0], used[1]), words().value, {});
 }
 
 Tensors GptHead::forward(const Tensors& inputs, const Context& /*context*/) {

@@ -1,5 +1,6 @@
 #include "models/tensor_group.hpp"
 
+#include <ATen/ops/linear.h>
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
@@ -9,6 +10,11 @@ namespace dtrain::models {
 Range share_of_tokens(std::int64_t tokens, int rank, int size) {
   const std::int64_t block = (tokens + size - 1) / size;
   return {std::min(rank * block, tokens), std::min((rank + 1) * block, tokens)};
+}
+
+at::Tensor TensorGroup::gather_linear(const at::Tensor& share, std::int64_t tokens, const at::Tensor& weight,
+                                      const at::Tensor& bias) {
+  return at::linear(gather(share, tokens), weight, bias);
 }
 
 at::Tensor RankAlone::gather(const at::Tensor& share, std::int64_t tokens) {

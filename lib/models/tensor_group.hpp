@@ -27,6 +27,10 @@ class TensorGroup {
   /// The same where between its slices each rank has only its share of the tokens, see share_of_tokens():
   /// `share` [n, own, ...] of what enters becomes all of it, [n, tokens, ...];
   virtual at::Tensor gather(const at::Tensor& share, std::int64_t tokens) = 0;
+  /// the same with the product that follows, gather(share) weight^T + bias (undefined: none), so that in
+  /// backward the sum of the slices' gradients may overlap with the product for the weight's;
+  virtual at::Tensor gather_linear(const at::Tensor& share, std::int64_t tokens, const at::Tensor& weight,
+                                   const at::Tensor& bias);
   /// and of the sum of `partial` [n, tokens, ...] the rank's share is left, [n, own, ...].
   virtual at::Tensor scatter(const at::Tensor& partial) = 0;
 

@@ -1,14 +1,16 @@
 #include "models/token_flow.hpp"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/linear.h>
 
 #include "models/tensor_group.hpp"
 
 namespace dtrain::models {
 
-at::Tensor TokenFlow::into_slices(const at::Tensor& x) const {
-  if (group_ == nullptr) return x;
-  return shared() ? group_->gather(x, tokens_) : group_->enter(x);
+at::Tensor TokenFlow::into_slices(const at::Tensor& x, const at::Tensor& weight,
+                                  const at::Tensor& bias) const {
+  if (shared()) return group_->gather_linear(x, tokens_, weight, bias);
+  return at::linear(group_ != nullptr ? group_->enter(x) : x, weight, bias);
 }
 
 at::Tensor TokenFlow::out_of_slices(const at::Tensor& partial) const {

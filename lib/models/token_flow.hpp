@@ -17,7 +17,8 @@ class TokenFlow {
   TokenFlow(TensorGroup& group, std::int64_t tokens) : group_(&group), tokens_(tokens) {}
   TokenFlow whole() const { return group_ == nullptr ? TokenFlow() : TokenFlow(*group_, 0); }
 
-  at::Tensor into_slices(const at::Tensor& x) const;
+  /// x W^T + b of a sliced layer's own rows of W, x being what flows between slices.
+  at::Tensor into_slices(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) const;
   at::Tensor out_of_slices(const at::Tensor& partial) const;
 
   /// Parameters as they are used between slices: where each rank applies them to its share, their gradient is

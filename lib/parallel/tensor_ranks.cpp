@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <cstring>
+#include <optional>
 
 #include "core/planted_fault.hpp"
 #include "parallel/data_types.hpp"
@@ -60,6 +61,41 @@ class Gather : public torch::autograd::Function<Gather> {
   }
 };
 
+/// at::linear on all tokens, [n, T, in] -> [n, T, out]. While the weight's gradient is computed, that of the
+/// inputs is summed.
+class GatherLinear : public torch::autograd::Function<GatherLinear> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& share,
+                            std::int64_t tokens, const at::Tensor& weight,
+                            const std::optional<at::Tensor>& bias, TensorRanks* ranks) {
+    context->saved_data["ranks"] = reinterpret_cast<std::int64_t>(ranks);
+    context->saved_data["has_bias"] = bias.has_value();
+    const at::Tensor whole = ranks->joined(share, tokens);
+    context->save_for_backward({whole, weight});
+    return at::linear(whole, weight, bias);
+  }
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
+                                               const torch::autograd::tensor_list& gradients) {
+    TensorRanks& ranks = ranks_of(context);
+    const auto saved = context->get_saved_variables();
+    const at::Tensor rows = gradients[0].reshape({-1, gradients[0].size(-1)});
+    const at::Tensor of_whole = rows.mm(saved[1]).view_as(saved[0]);
+    const bool has_bias = context->saved_data["has_bias"].toBool();
+    if (planted(Fault::unsummed_slice)) {
+      const Range own = models::share_of_tokens(of_whole.size(1), ranks.rank(), ranks.size());
+      return {of_whole.narrow(1, own.begin, own.size()),
+              {},
+              rows.t().mm(saved[0].flatten(0, 1)),
+              has_bias ? rows.sum(0) : at::Tensor(),
+              {}};
+    }
+    const auto sum = ranks.summing_share(of_whole);
+    const at::Tensor of_weight = rows.t().mm(saved[0].flatten(0, 1));
+    const at::Tensor of_bias = has_bias ? rows.sum(0) : at::Tensor();
+    return {sum.wait(), {}, of_weight, of_bias, {}};
+  }
+};
+
 class Scatter : public torch::autograd::Function<Scatter> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& partial,
@@ -104,6 +140,12 @@ at::Tensor TensorRanks::gather(const at::Tensor& share, std::int64_t tokens) {
   return Gather::apply(share, tokens, this);
 }
 
+at::Tensor TensorRanks::gather_linear(const at::Tensor& share, std::int64_t tokens, const at::Tensor& weight,
+                                      const at::Tensor& bias) {
+  const auto given = bias.defined() ? std::optional(bias) : std::nullopt;
+  return GatherLinear::apply(share, tokens, weight, given, this);
+}
+
 at::Tensor TensorRanks::scatter(const at::Tensor& partial) { return Scatter::apply(partial, this); }
 
 at::Tensor TensorRanks::joined(const at::Tensor& share, std::int64_t tokens) {
@@ -127,23 +169,29 @@ at::Tensor TensorRanks::joined(const at::Tensor& share, std::int64_t tokens) {
   return whole;
 }
 
-at::Tensor TensorRanks::summed_share(const at::Tensor& partial) {
+TensorRanks::SharedSum TensorRanks::summing_share(const at::Tensor& partial) {
   const auto tokens = partial.size(1);
   const models::Shape block = block_shape(partial, tokens, size());
-  at::Tensor sum = at::empty(block, partial.options());
-  const Range own = models::share_of_tokens(tokens, rank(), size());
-  if (partial.numel() == 0) return sum.narrow(1, 0, own.size());
+  SharedSum summing;
+  summing.sum_ = at::empty(block, partial.options());
+  summing.own_ = models::share_of_tokens(tokens, rank(), size()).size();
+  if (partial.numel() == 0) return summing;
   models::Shape all = block;
   all.insert(all.begin(), size());
-  const at::Tensor blocks =
-      at::from_blob(room_for(sum.nbytes() * static_cast<std::size_t>(size())), all, partial.options());
+  const auto bytes = summing.sum_.nbytes() * static_cast<std::size_t>(size());
+  const at::Tensor blocks = at::from_blob(room_for(bytes), all, partial.options());
   for (int rank = 0; rank < size(); ++rank) {
     const Range part = models::share_of_tokens(tokens, rank, size());
     blocks[rank].narrow(1, 0, part.size()).copy_(partial.narrow(1, part.begin, part.size()));
   }
-  group_.reduce_scatter(buffer_of(blocks), buffer_of(sum), comm::ReduceOp::sum).wait();
+  summing.handle_ = group_.reduce_scatter(buffer_of(blocks), buffer_of(summing.sum_), comm::ReduceOp::sum);
   bytes_summed_ += partial.nbytes() / 2;
-  return sum.narrow(1, 0, own.size()).contiguous();
+  return summing;
+}
+
+at::Tensor TensorRanks::SharedSum::wait() const {
+  handle_.wait();
+  return sum_.narrow(1, 0, own_).contiguous();
 }
 
 std::byte* TensorRanks::room_for(std::size_t bytes) {

@@ -12,7 +12,8 @@
 namespace dtrain::parallel {
 
 /// The tensor axis of the mesh as layers see it: sums over the ranks of a group, differentiable where a layer
-/// asks for it. What a sum gives has the same bits on every rank. Blocking: a layer needs the sum at once.
+/// asks for it. What a sum gives has the same bits on every rank. Blocking, where a layer needs the sum at
+/// once.
 class TensorRanks final : public models::TensorGroup {
  public:
   /// `group`: borrowed. The graphs of a step must not outlive this object.
@@ -23,6 +24,8 @@ class TensorRanks final : public models::TensorGroup {
   at::Tensor enter(const at::Tensor& x) override;
   at::Tensor leave(const at::Tensor& partial) override;
   at::Tensor gather(const at::Tensor& share, std::int64_t tokens) override;
+  at::Tensor gather_linear(const at::Tensor& share, std::int64_t tokens, const at::Tensor& weight,
+                           const at::Tensor& bias) override;
   at::Tensor scatter(const at::Tensor& partial) override;
   void sum(at::Tensor& values) override { reduce(values, comm::ReduceOp::sum); }
   void max(at::Tensor& values) override { reduce(values, comm::ReduceOp::max); }
@@ -33,7 +36,20 @@ class TensorRanks final : public models::TensorGroup {
   /// `share` [n, own, ...] of each rank's tokens joined: [n, tokens, ...].
   at::Tensor joined(const at::Tensor& share, std::int64_t tokens);
   /// This rank's tokens of the sum of `partial` [n, tokens, ...].
-  at::Tensor summed_share(const at::Tensor& partial);
+  at::Tensor summed_share(const at::Tensor& partial) { return summing_share(partial).wait(); }
+
+  /// A sum under way. No other call may come before wait().
+  class SharedSum {
+   public:
+    at::Tensor wait() const;  ///< This rank's tokens.
+
+   private:
+    friend class TensorRanks;
+    comm::Handle handle_;
+    at::Tensor sum_;        // of the rank's block
+    std::int64_t own_ = 0;  // of its tokens
+  };
+  SharedSum summing_share(const at::Tensor& partial);
 
   /// Bytes that went through sums on this rank so far, each counted once, and half of those that were joined
   /// or whose sum was shared out, the two halves of a sum: what a formula predicts.

@@ -70,6 +70,31 @@ TEST(TensorRanksTest, SharesOfTokensAreJoinedAndTheirGradientsSharedOut) {
   }
 }
 
+TEST(TensorRanksTest, TheProductOfWhatIsGatheredHasItsGradients) {
+  JobOfTest job;
+  TensorRanks ranks(job.data());
+  const at::Tensor whole = at::sin(at::arange(3 * 7 * 5, at::kDouble)).reshape({3, 7, 5});
+  const Range own = models::share_of_tokens(7, job.rank(), ranks.size());
+  for (const bool with_bias : {true, false}) {
+    const at::Tensor weight =
+        of_rank(job.rank(), {7, 3}).reshape({-1}).narrow(0, 0, 20).reshape({4, 5}).clone();
+    const auto gradients = [&](bool together) {
+      const at::Tensor share = whole.narrow(1, own.begin, own.size()).clone().requires_grad_();
+      const at::Tensor w = weight.clone().requires_grad_();
+      const at::Tensor b = with_bias ? at::ones({4}, at::kDouble).requires_grad_() : at::Tensor();
+      const at::Tensor y =
+          together ? ranks.gather_linear(share, 7, w, b) : at::linear(ranks.gather(share, 7), w, b);
+      y.backward(at::cos(y.detach()));
+      return std::vector<at::Tensor>{y, share.grad(), w.grad(), with_bias ? b.grad() : w.grad()};
+    };
+    const auto expected = gradients(false);
+    const auto found = gradients(true);
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      EXPECT_TRUE(at::allclose(found[i], expected[i], 1e-13, 1e-13)) << i;
+    }
+  }
+}
+
 TEST(TensorRanksTest, TheLargestAndTheVolume) {
   JobOfTest job;
   TensorRanks ranks(job.data());
