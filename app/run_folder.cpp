@@ -7,8 +7,11 @@
 #include <ctime>
 #include <system_error>
 
+#include "checkpoint/writer.hpp"
 #include "core/error.hpp"
+#include "h5/library.hpp"
 #include "record/run_folder.hpp"
+#include "record/run_reader.hpp"
 
 namespace dtrain::app {
 namespace fs = std::filesystem;
@@ -24,16 +27,29 @@ constexpr const char* kOtherFolder = "name a folder you can write to with --outp
   throw usage_error(fmt::format("cannot be written ({})", reason), path.string(), kOtherFolder);
 }
 
-void check_free(const fs::path& path) {
+constexpr const char* kOtherName = "take another --name, or add --overwrite to replace it";
+
+bool has_checkpoints(const fs::path& run) { return !checkpoint::list(run / "checkpoints").empty(); }
+
+/// A process of this machine that still writes there.
+bool is_alive(const fs::path& run) {
+  try {
+    h5::Library library;
+    return record::read_run(library, run.string(), record::Detail::epochs).alive;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+void check_free(const fs::path& path, bool may_be_unsaved) {
   const auto state = record::read_state(path.string());
   if (!state && (!fs::exists(path) || fs::is_empty(path))) return;
-  const std::string advice = "take another --name, or add --overwrite to replace it";
   if (state == record::Status::completed)
-    throw usage_error("a finished run has this name", path.string(), advice);
-  if (!state) throw usage_error("the folder is not empty", path.string(), advice);
-  throw usage_error(fmt::format("a run of this name is {}, and this version cannot go on with it",
-                                record::status_name(*state)),
-                    path.string(), advice);
+    throw usage_error("a finished run has this name", path.string(), kOtherName);
+  if (!state) throw usage_error("the folder is not empty", path.string(), kOtherName);
+  if (may_be_unsaved && !has_checkpoints(path)) return;
+  throw usage_error(fmt::format("a run of this name is {}", record::status_name(*state)), path.string(),
+                    "go on with it by --resume auto, take another --name, or add --overwrite to replace it");
 }
 
 }  // namespace
@@ -47,11 +63,26 @@ std::string default_name(const train::RunConfig& config, const Environment& envi
   return fmt::format("{}-{}-{}", config.model.name, dataset.filename().string(), job);
 }
 
-void RunFolder::prepare(bool overwrite, const std::string& config_toml) const {
+bool RunFolder::can_go_on() const {
+  const auto state = record::read_state(path_.string());
+  if (!state && !has_checkpoints(path_)) return false;  // prepare() says what is wrong, if anything is
+  if (state == record::Status::completed) check_free(path_, false);
+  if (state == record::Status::running && is_alive(path_)) {
+    throw usage_error("a run of this name is under way", path_.string(),
+                      "wait for its end, or take another --name");
+  }
+  return has_checkpoints(path_);
+}
+
+void RunFolder::prepare(Contents contents, const std::string& config_toml) const {
   try {
     if (fs::exists(path_) && !fs::is_directory(path_)) refuse_to_write(path_, "it is a file");
-    if (!overwrite) check_free(path_);
-    for (const char* entry : kContents) fs::remove_all(path_ / entry);
+    if (contents == Contents::none || contents == Contents::unsaved) {
+      check_free(path_, contents == Contents::unsaved);
+    }
+    if (contents != Contents::kept) {
+      for (const char* entry : kContents) fs::remove_all(path_ / entry);
+    }
     fs::create_directories(path_);
   } catch (const fs::filesystem_error& error) {
     refuse_to_write(error.path1().empty() ? path_ : error.path1(), error.code().message());

@@ -19,10 +19,20 @@ class RunFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// Makes the folder, with config.toml and the state `running`. With `overwrite` what a run leaves behind is
-  /// removed first, and nothing else. Throws Error (exit code 2): a finished or unfinished run of that name,
-  /// a folder that cannot be written.
-  void prepare(bool overwrite, const std::string& config_toml) const;
+  /// Whether a run of that name can be gone on with: it has checkpoints and is not finished. Throws Error
+  /// (exit code 2) for a finished run, one that is still running, and a folder of something else.
+  bool can_go_on() const;
+
+  /// What prepare() does with what lies there.
+  enum class Contents {
+    none,      ///< There must be nothing.
+    unsaved,   ///< There may be an unfinished run without checkpoints: it is begun anew.
+    replaced,  ///< What a run leaves behind is removed first, and nothing else.
+    kept,      ///< The run goes on.
+  };
+  /// Makes the folder, with config.toml and the state `running`. Throws Error (exit code 2): a finished or
+  /// unfinished run of that name, a folder that cannot be written.
+  void prepare(Contents contents, const std::string& config_toml) const;
 
   /// After a run that failed: marks it so, or, when it failed before it had results, removes what prepare()
   /// wrote, so that the name is free for the next attempt. Does not throw.

@@ -171,6 +171,9 @@ std::vector<Option> declare() {
       "limit-steps", "N", "end after N steps in all; 0: no limit", "",
       [](auto& c) -> auto& { return c.limit_steps; });
   add(
+      "exit-after", "TIME", "stop after so long, such as 55min, and leave what --resume goes on from", "",
+      [](auto& c) -> auto& { return c.exit_after; });
+  add(
       "optimizer", "NAME", "sgd, adam or adamw", by_model, [](auto& c) -> auto& { return c.optimizer.name; });
   add(
       "learning-rate", "R", "the highest rate of the schedule", by_model,
@@ -224,6 +227,15 @@ std::vector<Option> declare() {
       [](auto& c) -> auto& { return c.output.name; });
   add(
       "overwrite", "", "replace a run of that name", "", [](auto& c) -> auto& { return c.output.overwrite; });
+  add(
+      "resume", "auto|none|PATH", "go on with the run of that name, or from a checkpoint's folder", "",
+      [](auto& c) -> auto& { return c.output.resume; });
+  add(
+      "checkpoint-every", "end|INTERVAL", "save each 500steps, 1epoch or 10min; end: only then", "",
+      [](auto& c) -> auto& { return c.output.checkpoint_every; });
+  add(
+      "keep", "N", "checkpoints that stay, the best one besides", "",
+      [](auto& c) -> auto& { return c.output.keep; });
   all.push_back(record_steps(group));
   add(
       "trace", "", "write trace.json for Chrome's tracing or Perfetto", "",

@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -12,6 +13,9 @@
 #include "record/run_folder.hpp"
 #include "run_arguments.hpp"
 #include "run_folder.hpp"
+#include "same_run.hpp"
+#include "train/resume_point.hpp"
+#include "train/run_outputs.hpp"
 #include "train/trainer.hpp"
 
 namespace dtrain::app {
@@ -42,18 +46,27 @@ void on_first_rank(const comm::Communicator& world, Action action) {
   throw Error(problem, {.subject = subject, .advice = advice, .code = code});
 }
 
+std::string to_toml_without_name(train::RunConfig config, bool named) {
+  if (!named) config.output.name.clear();
+  return to_toml(config);
+}
+
 record::Status status_of(ExitCode code) {
   if (code == ExitCode::success) return record::Status::completed;
   return code == ExitCode::stopped ? record::Status::preempted : record::Status::failed;
 }
 
 /// The run's folder from its first state to its last. Only rank 0 writes the state of a run that went well.
-ExitCode run_in_folder(const train::RunConfig& config, comm::MpiEnvironment& mpi,
-                       const comm::Communicator& world, const Log& log) {
-  const RunFolder folder(std::filesystem::path(config.output.folder) / config.output.name);
-  on_first_rank(world, [&] { folder.prepare(config.output.overwrite, config.text); });
+ExitCode run_in_folder(const train::RunConfig& config, const std::optional<train::ResumePoint>& resume,
+                       comm::MpiEnvironment& mpi, const comm::Communicator& world, const Log& log) {
+  const RunFolder folder(train::run_folder(config));
+  const auto contents = config.output.overwrite          ? RunFolder::Contents::replaced
+                        : resume && resume->own          ? RunFolder::Contents::kept
+                        : config.output.resume == "auto" ? RunFolder::Contents::unsaved
+                                                         : RunFolder::Contents::none;
+  on_first_rank(world, [&] { folder.prepare(contents, config.text); });
   try {
-    const ExitCode code = train::run(config, mpi, log);
+    const ExitCode code = train::run(config, resume, mpi, log);
     on_first_rank(world, [&] { record::write_state(folder.path().string(), status_of(code)); });
     return code;
   } catch (...) {
@@ -62,19 +75,38 @@ ExitCode run_in_folder(const train::RunConfig& config, comm::MpiEnvironment& mpi
   }
 }
 
+/// Where the run is to go on, if anywhere. Collective.
+std::optional<train::ResumePoint> find_resume_point(const train::RunConfig& config,
+                                                    const comm::Communicator& world) {
+  const std::string& resume = config.output.resume;
+  if (resume != "auto" && resume != "none") return train::resume_point(resume, world);
+  if (resume == "none" || config.output.overwrite) return std::nullopt;
+  const RunFolder folder(train::run_folder(config));
+  bool can_go_on = false;
+  on_first_rank(world, [&] { can_go_on = folder.can_go_on(); });
+  if (world.max(static_cast<std::int64_t>(can_go_on)) == 0) return std::nullopt;
+  return train::newest_valid(train::checkpoints_folder(config), world);
+}
+
 ExitCode train_on(train::RunConfig config, const Environment& environment, comm::MpiEnvironment& mpi) {
   comm::check_launch(mpi.world_size(), environment.srun_tasks);
+  const auto world = comm::Communicator::duplicate(MPI_COMM_WORLD);
+  const Log log(mpi.world_rank(), config.output.quiet ? Log::Verbosity::quiet : Log::Verbosity::normal);
+  const bool named = !config.output.name.empty();
+  if (!named) config.output.name = world.broadcast(default_name(config, environment), 0);
+  std::optional<train::ResumePoint> resume;
+  if (!config.dry_run) resume = find_resume_point(config, world);
+  if (resume && !config.given.contains("micro-batches"))
+    config.batch.micro_batches = resume->info.micro_batches;
   const auto [nodes, ranks] =
       config.cluster.empty() ? std::pair(1, mpi.world_size()) : config.cluster_extents();
   config.resolve(nodes * ranks);
   config.validate();
-  const auto world = comm::Communicator::duplicate(MPI_COMM_WORLD);
   config.output.terminal = environment.terminal;
-  config.text = to_toml(config);  // before the default name: fed back, the file makes a run of its own
-  if (config.output.name.empty()) config.output.name = world.broadcast(default_name(config, environment), 0);
-  const Log log(mpi.world_rank(), config.output.quiet ? Log::Verbosity::quiet : Log::Verbosity::normal);
-  if (config.dry_run) return train::run(config, mpi, log);
-  return run_in_folder(config, mpi, world, log);
+  config.text = to_toml_without_name(config, named);  // fed back, the file makes a run of its own
+  if (resume) check_same_run(config, resume->info, resume->folder.string());
+  if (config.dry_run) return train::run(config, resume, mpi, log);
+  return run_in_folder(config, resume, mpi, world, log);
 }
 
 /// The file that would be in force; what depends on the number of ranks stays as it was given.

@@ -82,6 +82,13 @@ void sync_folder(const std::filesystem::path& folder) {
   if (rc != 0 && code != EINVAL) fail("cannot be synced", folder, code);  // EINVAL: a file system without it
 }
 
+std::string read_text(const std::filesystem::path& path) {
+  const RawFile file(path, RawFile::Access::read);
+  std::string text(static_cast<std::size_t>(file.bytes()), '\0');
+  file.read_at(0, std::as_writable_bytes(std::span(text)));
+  return text;
+}
+
 void write_text(const std::filesystem::path& path, std::string_view text) {
   const RawFile file(path, RawFile::Access::create);
   file.write_at(0, std::as_bytes(std::span(text)));

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <span>
+#include <string>
 #include <string_view>
 
 namespace dtrain::checkpoint {
@@ -31,6 +32,9 @@ class RawFile {
 
 /// Makes the names in `folder` durable. Throws Error (exit code 4).
 void sync_folder(const std::filesystem::path& folder);
+
+/// All of a file. Throws Error (exit code 4).
+std::string read_text(const std::filesystem::path& path);
 
 /// Creates `path` with `text` and syncs it. Throws Error (exit code 4).
 void write_text(const std::filesystem::path& path, std::string_view text);

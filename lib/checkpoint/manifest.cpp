@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <numeric>
 #include <utility>
@@ -30,6 +31,31 @@ Json to_json(const TensorEntry& tensor) {
       {"name", tensor.name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"slices", std::move(slices)}};
 }
 
+Json to_json(const EpochProgress& so_far) {
+  return {{"loss", so_far.loss},
+          {"weight", so_far.weight},
+          {"correct", so_far.correct},
+          {"counted", so_far.counted},
+          {"train_time_s", so_far.train_time_s},
+          {"sample_hash", so_far.sample_hash},
+          {"evaluated", so_far.evaluated}};
+}
+
+/// A number that was not finite has become null.
+double number(const Json& json) {
+  return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+}
+
+EpochProgress progress_from(const Json& json) {
+  return {.loss = number(json.at("loss")),
+          .weight = json.at("weight").get<double>(),
+          .correct = json.at("correct").get<double>(),
+          .counted = json.at("counted").get<double>(),
+          .train_time_s = json.at("train_time_s").get<double>(),
+          .sample_hash = json.at("sample_hash").get<std::uint64_t>(),
+          .evaluated = json.at("evaluated").get<bool>()};
+}
+
 Json to_json(const Manifest& manifest) {
   const CheckpointInfo& info = manifest.info;
   Json json = {{"format", kFormat},
@@ -37,6 +63,8 @@ Json to_json(const Manifest& manifest) {
                {"step", info.step},
                {"epoch", info.epoch},
                {"position", {{"samples", info.position_samples}}},
+               {"so_far", to_json(info.so_far)},
+               {"best", {{"step", info.best.step}, {"loss", info.best.loss}}},
                {"model", info.model},
                {"dataset", info.dataset},
                {"seed", info.seed},
@@ -70,6 +98,11 @@ Manifest from_json(const Json& json) {
   json.at("step").get_to(info.step);
   json.at("epoch").get_to(info.epoch);
   json.at("position").at("samples").get_to(info.position_samples);
+  if (json.contains("so_far")) info.so_far = progress_from(json.at("so_far"));
+  if (json.contains("best")) {
+    info.best = {.step = json.at("best").at("step").get<std::int64_t>(),
+                 .loss = number(json.at("best").at("loss"))};
+  }
   json.at("model").get_to(info.model);
   json.at("dataset").get_to(info.dataset);
   json.at("seed").get_to(info.seed);
@@ -99,12 +132,8 @@ Manifest from_json(const Json& json) {
   return manifest;
 }
 
-std::string read_text(const std::filesystem::path& path) {
-  const RawFile file(path, RawFile::Access::read);
-  std::string text(static_cast<std::size_t>(file.bytes()), '\0');
-  file.read_at(0, std::as_writable_bytes(std::span(text)));
-  return text;
-}
+/// As sha256sum writes and checks it.
+std::string checksum_line(const std::string& text) { return sha256_of(text) + "  manifest.json\n"; }
 
 void check_format(const Json& json, const std::string& file) {
   if (json.at("format") != kFormat)
@@ -152,7 +181,7 @@ Manifest parse_manifest(const std::string& text, const std::string& file) {
 void write_manifest(const std::filesystem::path& folder, const Manifest& manifest) {
   const std::string text = manifest_text(manifest);
   write_text(folder / "manifest.json", text);
-  write_text(folder / "manifest.sha256", sha256_of(text) + "  manifest.json\n");
+  write_text(folder / "manifest.sha256", checksum_line(text));
 }
 
 Manifest read_manifest(const std::filesystem::path& folder) {
@@ -163,7 +192,7 @@ Manifest read_manifest(const std::filesystem::path& folder) {
   }
   const std::string text = read_text(file);
   const std::string sum = read_text(folder / "manifest.sha256");
-  if (sum.substr(0, sum.find(' ')) != sha256_of(text)) {
+  if (sum != checksum_line(text)) {
     throw checkpoint_error("is damaged: its SHA-256 is not that of manifest.sha256", file.string(),
                            kTakeAnother);
   }

@@ -16,11 +16,30 @@ struct VocabularyHashes {
   std::string target;
 };
 
+/// What an epoch had come to when a checkpoint was taken, over all ranks: a run that goes on adds to it.
+struct EpochProgress {
+  double loss = 0;     ///< Sum over the samples used.
+  double weight = 0;   ///< Samples, target tokens or class weights in it.
+  double correct = 0;  ///< Rightly classified,
+  double counted = 0;  ///< out of these.
+  double train_time_s = 0;
+  std::uint64_t sample_hash = 0;  ///< Of the samples used: data::sample_hash.
+  bool evaluated = false;         ///< Its validation is done: an epoch that is complete is not begun again.
+};
+
+/// The best validation up to a checkpoint.
+struct BestSoFar {
+  std::int64_t step = 0;  ///< 0: there was none.
+  double loss = 0;
+};
+
 /// Where a run stood and what it was: enough to go on, or to refuse.
 struct CheckpointInfo {
   std::int64_t step = 0;              ///< Updates done.
   std::int64_t epoch = 0;             ///< Counts from 1.
   std::int64_t position_samples = 0;  ///< Samples of that epoch already used, over all ranks.
+  EpochProgress so_far = {};          ///< Of that epoch.
+  BestSoFar best = {};
   std::string model;
   std::string dataset;
   std::uint64_t seed = 0;

@@ -82,6 +82,14 @@ void write_part(const std::filesystem::path& file, std::span<const TensorRef> te
 
 void read_part(const std::filesystem::path& file, const std::string& dataset, const std::string& dtype,
                const std::vector<std::int64_t>& shape, std::span<std::byte> out, h5::Library& library) {
+  const std::int64_t count = static_cast<std::int64_t>(out.size()) / element_bytes(dtype);
+  read_part(file, dataset, dtype, shape, {.begin = 0, .length = count, .stride = count, .count = 1}, out,
+            library);
+}
+
+void read_part(const std::filesystem::path& file, const std::string& dataset, const std::string& dtype,
+               const std::vector<std::int64_t>& shape, const Runs& runs, std::span<std::byte> out,
+               h5::Library& library) {
   if (out.empty()) return;
   const std::uint64_t place = as_checkpoint_error(file, [&] {
     const auto lock = library.lock();
@@ -94,7 +102,13 @@ void read_part(const std::filesystem::path& file, const std::string& dataset, co
     }
     return h5::file_offset(stored);
   });
-  RawFile(file, RawFile::Access::read).read_at(static_cast<std::int64_t>(place), out);
+  const RawFile raw(file, RawFile::Access::read);
+  const auto item_bytes = element_bytes(dtype);
+  const auto run_bytes = static_cast<std::size_t>(runs.length * item_bytes);
+  for (std::int64_t i = 0; i < runs.count; ++i) {
+    raw.read_at(static_cast<std::int64_t>(place) + (runs.begin + i * runs.stride) * item_bytes,
+                out.subspan(static_cast<std::size_t>(i) * run_bytes, run_bytes));
+  }
 }
 
 }  // namespace dtrain::checkpoint

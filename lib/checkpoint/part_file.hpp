@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <span>
 
+#include "checkpoint/reader.hpp"
 #include "checkpoint/writer.hpp"
 
 namespace dtrain::checkpoint {
@@ -16,5 +17,9 @@ void write_part(const std::filesystem::path& file, std::span<const TensorRef> te
 /// Throws Error (exit code 4).
 void read_part(const std::filesystem::path& file, const std::string& dataset, const std::string& dtype,
                const std::vector<std::int64_t>& shape, std::span<std::byte> out, h5::Library& library);
+/// The same with `runs` of it only.
+void read_part(const std::filesystem::path& file, const std::string& dataset, const std::string& dtype,
+               const std::vector<std::int64_t>& shape, const Runs& runs, std::span<std::byte> out,
+               h5::Library& library);
 
 }  // namespace dtrain::checkpoint

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -15,20 +16,6 @@ namespace dtrain::checkpoint {
 namespace {
 
 constexpr const char* kTakeAnother = "take another checkpoint";
-
-void verify(const std::filesystem::path& folder, const FileEntry& entry) {
-  const auto path = folder / entry.file;
-  if (!std::filesystem::exists(path)) throw checkpoint_error("is missing", path.string(), kTakeAnother);
-  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(path));
-  if (bytes != entry.bytes) {
-    throw checkpoint_error(fmt::format("is damaged: {} bytes instead of {}", bytes, entry.bytes),
-                           path.string(), kTakeAnother);
-  }
-  if (sha256_of_file(path, ExitCode::checkpoint) != entry.sha256) {
-    throw checkpoint_error("is damaged: its SHA-256 is not that of the manifest", path.string(),
-                           kTakeAnother);
-  }
-}
 
 /// Copies a slice, row by row of its last dim, to its place in the whole tensor.
 void scatter(const Slice& slice, std::span<const std::byte> from, std::size_t item_bytes,
@@ -49,18 +36,58 @@ void scatter(const Slice& slice, std::span<const std::byte> from, std::size_t it
 
 }  // namespace
 
+std::string damage(const std::filesystem::path& folder, const FileEntry& entry) {
+  const auto path = folder / entry.file;
+  std::error_code error;
+  const auto bytes = static_cast<std::int64_t>(std::filesystem::file_size(path, error));
+  if (error) return "is missing";
+  if (bytes != entry.bytes) return fmt::format("is damaged: {} bytes instead of {}", bytes, entry.bytes);
+  if (sha256_of_file(path, ExitCode::checkpoint) == entry.sha256) return {};
+  return "is damaged: its SHA-256 is not that of the manifest";
+}
+
+void copy_runs(std::span<const std::byte> whole, std::size_t element_bytes, const Runs& runs,
+               std::span<std::byte> out) {
+  const auto bytes = static_cast<std::size_t>(runs.length) * element_bytes;
+  for (std::int64_t i = 0; i < runs.count; ++i) {
+    const auto from = static_cast<std::size_t>(runs.begin + i * runs.stride) * element_bytes;
+    std::ranges::copy(whole.subspan(from, bytes), out.begin() + static_cast<std::ptrdiff_t>(i * bytes));
+  }
+}
+
 CheckpointReader::CheckpointReader(std::filesystem::path folder, Manifest manifest, h5::Library& library)
     : folder_(std::move(folder)), manifest_(std::move(manifest)), library_(&library) {}
 
-void CheckpointReader::read(const std::string& name, const std::string& dtype,
-                            std::span<std::byte> out) const {
+const TensorEntry& CheckpointReader::entry(const std::string& name, const std::string& dtype) const {
   const TensorEntry* tensor = manifest_.find(name);
   const std::string subject = folder_.string() + ":" + name;
   if (tensor == nullptr) throw checkpoint_error("there is no such tensor", subject, kTakeAnother);
-  if (tensor->dtype != dtype || tensor->bytes() != static_cast<std::int64_t>(out.size())) {
-    throw checkpoint_error(
-        fmt::format("holds {} of {} bytes, not {} of {}", tensor->dtype, tensor->bytes(), dtype, out.size()),
-        subject, "take a checkpoint of this model and precision");
+  if (tensor->dtype == dtype) return *tensor;
+  throw checkpoint_error(fmt::format("holds {}, not {}", tensor->dtype, dtype), subject,
+                         "take a checkpoint of this model and precision");
+}
+
+void CheckpointReader::read(const std::string& name, const std::string& dtype, const Runs& runs,
+                            std::span<std::byte> out) const {
+  const TensorEntry& tensor = entry(name, dtype);
+  const auto item_bytes = static_cast<std::size_t>(element_bytes(dtype));
+  const bool in_one_piece = tensor.slices.size() == 1 && tensor.slices[0].shape == tensor.shape;
+  if (in_one_piece) {
+    return read_part(folder_ / tensor.slices[0].file, name, dtype, tensor.shape, runs, out, *library_);
+  }
+  std::vector<std::byte> whole(static_cast<std::size_t>(tensor.bytes()));
+  read(name, dtype, whole);
+  copy_runs(whole, item_bytes, runs, out);
+}
+
+void CheckpointReader::read(const std::string& name, const std::string& dtype,
+                            std::span<std::byte> out) const {
+  const TensorEntry& found = entry(name, dtype);
+  const TensorEntry* const tensor = &found;
+  const std::string subject = folder_.string() + ":" + name;
+  if (tensor->bytes() != static_cast<std::int64_t>(out.size())) {
+    throw checkpoint_error(fmt::format("holds {} bytes, not {}", tensor->bytes(), out.size()), subject,
+                           "take a checkpoint of this model and precision");
   }
   const auto item_bytes = static_cast<std::size_t>(element_bytes(dtype));
   std::size_t filled = 0;
@@ -81,9 +108,13 @@ void CheckpointReader::read(const std::string& name, const std::string& dtype,
   if (filled != out.size()) throw checkpoint_error("its slices do not cover it once", subject, kTakeAnother);
 }
 
-CheckpointReader load(const std::filesystem::path& folder, h5::Library& library) {
+CheckpointReader load(const std::filesystem::path& folder, h5::Library& library, Verify verify) {
   Manifest manifest = read_manifest(folder);
-  for (const FileEntry& file : manifest.files) verify(folder, file);
+  for (const FileEntry& file : manifest.files) {
+    if (verify == Verify::manifest) break;
+    const std::string problem = damage(folder, file);
+    if (!problem.empty()) throw checkpoint_error(problem, (folder / file.file).string(), kTakeAnother);
+  }
   return {folder, std::move(manifest), library};
 }
 

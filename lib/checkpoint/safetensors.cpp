@@ -39,6 +39,7 @@ std::string our_type(const std::string& theirs, const std::filesystem::path& fil
 
 class Safetensors final : public Weights {
  public:
+  using Weights::read;
   explicit Safetensors(const std::filesystem::path& file) : file_(file, RawFile::Access::read) {
     const std::int64_t bytes = file_.bytes();
     if (bytes < 8) throw damaged(file, "it has no header");

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
+#include <numeric>
 #include <string_view>
 #include <system_error>
 #include <utility>
@@ -23,7 +25,8 @@ constexpr std::string_view kGroup = "model/";
 
 class FromCheckpoint final : public Weights {
  public:
-  FromCheckpoint(const std::filesystem::path& folder, h5::Library& library) : reader_(load(folder, library)) {
+  FromCheckpoint(const std::filesystem::path& folder, h5::Library& library, Verify verify)
+      : reader_(load(folder, library, verify)) {
     for (const TensorEntry& tensor : reader_.manifest().tensors) {
       if (!tensor.name.starts_with(kGroup)) continue;
       entries_.push_back({tensor.name.substr(kGroup.size()), tensor.dtype, tensor.shape});
@@ -32,6 +35,9 @@ class FromCheckpoint final : public Weights {
   const std::vector<WeightEntry>& entries() const override { return entries_; }
   void read(const WeightEntry& entry, std::span<std::byte> out) const override {
     reader_.read(std::string(kGroup) + entry.name, entry.dtype, out);
+  }
+  void read(const WeightEntry& entry, const Runs& runs, std::span<std::byte> out) const override {
+    reader_.read(std::string(kGroup) + entry.name, entry.dtype, runs, out);
   }
   VocabularyHashes vocabulary() const override { return reader_.info().vocabulary; }
 
@@ -42,6 +48,7 @@ class FromCheckpoint final : public Weights {
 
 class FromH5 final : public Weights {
  public:
+  using Weights::read;
   FromH5(std::filesystem::path file, h5::Library& library) : file_(std::move(file)), library_(library) {
     try {
       const auto lock = library.lock();
@@ -81,12 +88,22 @@ const WeightEntry* Weights::find(const std::string& name) const {
   return place == entries().end() ? nullptr : &*place;
 }
 
-std::unique_ptr<const Weights> open_weights(const std::filesystem::path& path, h5::Library& library) {
+void Weights::read(const WeightEntry& entry, const Runs& runs, std::span<std::byte> out) const {
+  std::vector<std::byte> whole(static_cast<std::size_t>(entry.bytes()));
+  read(entry, whole);
+  const auto elements =
+      std::accumulate(entry.shape.begin(), entry.shape.end(), std::int64_t{1}, std::multiplies<>());
+  copy_runs(whole, whole.size() / static_cast<std::size_t>(std::max<std::int64_t>(elements, 1)), runs, out);
+}
+
+std::unique_ptr<const Weights> open_weights(const std::filesystem::path& path, h5::Library& library,
+                                            Verify verify) {
   std::error_code ignored;
   if (!std::filesystem::exists(path, ignored)) {
     throw checkpoint_error("there is no such file or folder", path.string(), "check the path");
   }
-  if (std::filesystem::is_directory(path, ignored)) return std::make_unique<FromCheckpoint>(path, library);
+  if (std::filesystem::is_directory(path, ignored))
+    return std::make_unique<FromCheckpoint>(path, library, verify);
   if (path.extension() == ".safetensors") return open_safetensors(path);
   if (path.extension() == ".h5" || path.extension() == ".hdf5")
     return std::make_unique<FromH5>(path, library);

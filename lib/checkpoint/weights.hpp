@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "checkpoint/manifest.hpp"
+#include "checkpoint/reader.hpp"
 
 namespace dtrain::h5 {
 class Library;
@@ -32,6 +33,8 @@ class Weights {
   virtual const std::vector<WeightEntry>& entries() const = 0;
   /// Fills `out` [entry.bytes()], row-major; `entry` is one of entries(). Throws Error (exit code 4).
   virtual void read(const WeightEntry& entry, std::span<std::byte> out) const = 0;
+  /// The same with `runs` of it only, one behind the other.
+  virtual void read(const WeightEntry& entry, const Runs& runs, std::span<std::byte> out) const;
 
   /// Of the text they were trained on. Only checkpoints keep it: whoever wrote a file of weights answers for
   /// their rows.
@@ -41,9 +44,11 @@ class Weights {
   const WeightEntry* find(const std::string& name) const;
 };
 
-/// Opens a checkpoint's folder (verified whole), an .h5 with `/model/NAME`, or a .safetensors. `library` must
-/// outlive what it returns. Throws Error: exit code 4 for a missing or damaged file, 2 for another ending.
-/// Source: the safetensors format (8 bytes of header length, little-endian, JSON header, data).
-std::unique_ptr<const Weights> open_weights(const std::filesystem::path& path, h5::Library& library);
+/// Opens a checkpoint's folder (verified, see Verify), an .h5 with `/model/NAME`, or a .safetensors.
+/// `library` must outlive what it returns. Throws Error: exit code 4 for a missing or damaged file, 2 for
+/// another ending. Source: the safetensors format (8 bytes of header length, little-endian, JSON header,
+/// data).
+std::unique_ptr<const Weights> open_weights(const std::filesystem::path& path, h5::Library& library,
+                                            Verify verify = Verify::everything);
 
 }  // namespace dtrain::checkpoint

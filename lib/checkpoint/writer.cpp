@@ -1,13 +1,21 @@
 #include "checkpoint/writer.hpp"
 
+#include <fcntl.h>
 #include <fmt/format.h>
+#include <stdio.h>
 
 #include <algorithm>
+#include <charconv>
+#include <chrono>
 #include <iterator>
+#include <optional>
 #include <system_error>
+#include <thread>
+#include <utility>
 
 #include "checkpoint/file_io.hpp"
 #include "checkpoint/part_file.hpp"
+#include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/sha256.hpp"
 
@@ -32,16 +40,27 @@ Manifest describe(std::span<const TensorRef> tensors, const fs::path& part) {
   return manifest;
 }
 
-/// A folder cannot be renamed onto another: the old one steps aside first.
+/// A folder cannot be renamed onto another: the two change places, so that one of them is there at any time.
 void put_in_place(const fs::path& partial, const fs::path& target) {
-  fs::path replaced = target;
-  replaced += ".replaced";
-  fs::remove_all(replaced);
-  if (fs::exists(target)) fs::rename(target, replaced);
-  fs::rename(partial, target);
+  if (!fs::exists(target)) {
+    fs::rename(partial, target);
+    return sync_folder(target.parent_path());
+  }
+  if (::renameat2(AT_FDCWD, partial.c_str(), AT_FDCWD, target.c_str(), RENAME_EXCHANGE) != 0) {
+    fs::path replaced = target;  // a file system that cannot exchange
+    replaced += ".replaced";
+    fs::remove_all(replaced);
+    fs::rename(target, replaced);
+    fs::rename(partial, target);
+    fs::remove_all(replaced);
+  }
   sync_folder(target.parent_path());
-  fs::remove_all(replaced);
+  fs::remove_all(partial);
 }
+
+// What a writer leaves beside its part: the manifest's entries, or the reason why there are none.
+constexpr const char* kEntries = ".json";
+constexpr const char* kFailure = ".failed";
 
 [[noreturn]] void fail(const fs::filesystem_error& error, const fs::path& folder) {
   throw checkpoint_error("cannot be written (" + error.code().message() + ")",
@@ -73,6 +92,48 @@ std::string Saving::write_part(int writer, std::span<const TensorRef> tensors, h
   } catch (const fs::filesystem_error& error) {
     fail(error, part);
   }
+}
+
+void Saving::leave_part(int writer, std::span<const TensorRef> tensors, h5::Library& library) const noexcept {
+  try {
+    std::string text;
+    std::string ending = kEntries;
+    try {
+      text = write_part(writer, tensors, library);
+    } catch (const std::exception& error) {
+      text = error.what();
+      ending = kFailure;
+    }
+    const auto aside = word_of(writer, ".aside");
+    write_text(aside, text);
+    fs::rename(aside, word_of(writer, ending));
+  } catch (const std::exception&) {
+    // Nothing more can be said: await_parts() will wait in vain, up to its limit.
+  }
+}
+
+fs::path Saving::word_of(int writer, std::string_view ending) const {
+  return partial_ / fmt::format("part-{:05}{}", writer, ending);
+}
+
+std::vector<std::string> Saving::await_parts(std::span<const int> writers, double limit_s) const {
+  constexpr auto kPause = std::chrono::milliseconds(5);
+  const double end_s = steady_s() + limit_s;
+  std::vector<std::string> parts;
+  for (const int writer : writers) {
+    while (!fs::exists(word_of(writer, kEntries))) {
+      const auto failure = word_of(writer, kFailure);
+      if (fs::exists(failure)) throw Error(read_text(failure), {.code = ExitCode::checkpoint});
+      if (steady_s() > end_s) {
+        throw checkpoint_error(fmt::format("writer {} has not finished within {:.0f} s", writer, limit_s),
+                               partial_.string(), "check that all nodes see the folder of --output");
+      }
+      std::this_thread::sleep_for(kPause);
+    }
+    parts.push_back(read_text(word_of(writer, kEntries)));
+  }
+  for (const int writer : writers) fs::remove(word_of(writer, kEntries));
+  return parts;
 }
 
 fs::path Saving::commit(const CheckpointInfo& info, std::span<const std::string> parts) const {
@@ -107,6 +168,52 @@ fs::path save(const fs::path& checkpoints, const CheckpointInfo& info, std::span
   } catch (...) {
     saving.abandon();
     throw;
+  }
+}
+
+namespace {
+
+std::optional<std::int64_t> step_of(const std::string& name, std::string_view ending) {
+  constexpr std::string_view kPrefix = "step-";
+  if (!name.starts_with(kPrefix) || !name.ends_with(ending)) return std::nullopt;
+  std::int64_t step = 0;
+  const char* const end = name.data() + name.size() - ending.size();
+  const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
+  return error == std::errc() && rest == end ? std::optional(step) : std::nullopt;
+}
+
+/// Folders step-NNNNNNNN with this ending, newest first.
+std::vector<fs::path> listed(const fs::path& checkpoints, std::string_view ending) {
+  std::vector<std::pair<std::int64_t, fs::path>> found;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(checkpoints, ignored)) {
+    const auto step = step_of(entry.path().filename().string(), ending);
+    if (step && entry.is_directory() && !entry.is_symlink()) found.emplace_back(*step, entry.path());
+  }
+  std::ranges::sort(found, std::ranges::greater{});
+  std::vector<fs::path> folders;
+  for (auto& [step, folder] : found) folders.push_back(std::move(folder));
+  return folders;
+}
+
+}  // namespace
+
+std::vector<fs::path> list(const fs::path& checkpoints) { return listed(checkpoints, ""); }
+
+void remove_old(const fs::path& checkpoints, int keep) {
+  try {
+    std::error_code ignored;
+    const fs::path best = fs::read_symlink(checkpoints / "best", ignored);
+    const auto remove_behind = [&](const std::vector<fs::path>& folders, std::size_t kept) {
+      for (std::size_t i = kept; i < folders.size(); ++i) {
+        if (folders[i].filename() != best) fs::remove_all(folders[i]);
+      }
+    };
+    remove_behind(list(checkpoints), static_cast<std::size_t>(keep));
+    remove_behind(listed(checkpoints, ".damaged"), 1);
+    remove_behind(listed(checkpoints, ".partial"), 0);
+  } catch (const fs::filesystem_error& error) {
+    fail(error, checkpoints);
   }
 }
 

@@ -3,6 +3,8 @@
 #include <filesystem>
 #include <span>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "checkpoint/manifest.hpp"
 #include "core/slice.hpp"
@@ -33,12 +35,19 @@ class Saving {
   void begin() const;
   /// Writes the writer's tensors as part-NNNNN.h5 and returns their entries of the manifest as text.
   std::string write_part(int writer, std::span<const TensorRef> tensors, h5::Library& library) const;
+  /// The same for writers that have no other word of each other than the folder itself: leaves the entries,
+  /// or why there are none, beside the part. Throws nothing.
+  void leave_part(int writer, std::span<const TensorRef> tensors, h5::Library& library) const noexcept;
+  /// What these writers left, as soon as all have. Throws Error when one failed, or after `limit_s` seconds.
+  std::vector<std::string> await_parts(std::span<const int> writers, double limit_s) const;
   /// Makes the checkpoint whole and returns its folder. `parts`: of all writers.
   std::filesystem::path commit(const CheckpointInfo& info, std::span<const std::string> parts) const;
   /// Removes what has been written.
   void abandon() const noexcept;
 
  private:
+  std::filesystem::path word_of(int writer, std::string_view ending) const;
+
   std::filesystem::path target_;
   std::filesystem::path partial_;
 };
@@ -46,6 +55,14 @@ class Saving {
 /// The same with one writer. Not collective. Removes what it had written when it throws.
 std::filesystem::path save(const std::filesystem::path& checkpoints, const CheckpointInfo& info,
                            std::span<const TensorRef> tensors, h5::Library& library);
+
+/// Removes the oldest checkpoints but the newest `keep` and the one that `best` points to; of damaged ones
+/// (step-NNNNNNNN.damaged) the newest stays, of those that were never finished none: nobody may be writing
+/// one. Throws Error (exit code 4).
+void remove_old(const std::filesystem::path& checkpoints, int keep);
+
+/// The checkpoints' folders step-NNNNNNNN, newest first. Empty where there is no such folder.
+std::vector<std::filesystem::path> list(const std::filesystem::path& checkpoints);
 
 /// Points `checkpoints`/best to the folder of `step`, in one rename. Throws Error (exit code 4).
 void mark_best(const std::filesystem::path& checkpoints, std::int64_t step);

@@ -14,4 +14,7 @@ inline double steady_s() noexcept { return static_cast<double>(steady_ns()) * 1e
 /// The wall clock as `2026-11-21T06:05:00.123Z`, UTC, milliseconds.
 std::string utc_now();
 
+/// Seconds since 1970 of such a text; NaN when it is none.
+double seconds_of_utc(const std::string& text);
+
 }  // namespace dtrain

@@ -18,6 +18,7 @@ StepShare StepControl::agree(const StepShare& share) {
   message[6] = share.non_finite;
   message[7] = share.micro_batches;
   message[8] = share.stop_requests;
+  message[9] = share.save_requests;
   group_.all_reduce(comm::Buffer::of(message), comm::ReduceOp::sum).wait();
   return {.loss = message[0],
           .weight = message[1],
@@ -27,7 +28,8 @@ StepShare StepControl::agree(const StepShare& share) {
           .gradient_squares = message[5],
           .non_finite = message[6],
           .micro_batches = message[7],
-          .stop_requests = message[8]};
+          .stop_requests = message[8],
+          .save_requests = message[9]};
 }
 
 }  // namespace dtrain::parallel

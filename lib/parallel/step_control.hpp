@@ -20,6 +20,17 @@ struct StepShare {
   double non_finite = 0;     ///< NaN or infinite elements in that part.
   double micro_batches = 0;  ///< Pieces this rank has computed.
   double stop_requests = 0;  ///< 1 when this rank was asked to stop.
+  double save_requests = 0;  ///< 1 when by this rank's clock a checkpoint is due.
+
+  /// Adds the samples of another step and what they came to.
+  void add_samples(const StepShare& other) {
+    loss += other.loss;
+    weight += other.weight;
+    correct += other.correct;
+    counted += other.counted;
+    samples += other.samples;
+    micro_batches += other.micro_batches;
+  }
 
   /// Nothing of what another rank counts already: samples and their losses.
   void leave_samples_out() { loss = weight = correct = counted = samples = micro_batches = 0; }
@@ -36,7 +47,7 @@ class StepControl {
   StepShare agree(const StepShare& share);
 
  private:
-  static constexpr std::size_t kFields = 9;
+  static constexpr std::size_t kFields = 10;
   comm::Group& group_;
   std::unique_ptr<comm::SharedBuffer> memory_;
 };

@@ -6,6 +6,7 @@
 
 #include <array>
 #include <chrono>
+#include <cstdio>
 #include <exception>
 #include <utility>
 
@@ -47,9 +48,10 @@ struct RankRecorder::LiveFile {
   TableFile events;
   TableFile samples;
 
-  explicit LiveFile(const RankRecorderOptions& options)
-      : file(create_rank_file(options.path)),
-        space(options.path),
+  /// Made aside and renamed, so that what an earlier part left is there until it is in the new file.
+  LiveFile(const RankRecorderOptions& options, const Rows& earlier)
+      : file(create_rank_file(options.path + ".partial")),
+        space(options.path + ".partial"),
         epochs(make_table<RankEpochRow>(file.id(), "epochs", kRowsPerChunk)),
         steps(make_table<StepRow>(file.id(), "steps", kStepRowsPerChunk)),
         events(make_table<EventRow>(file.id(), "events", kRowsPerChunk)),
@@ -60,6 +62,11 @@ struct RankRecorder::LiveFile {
     h5::write_attribute(file.id(), "hostname", this_host());
     h5::write_attribute(file.id(), "pid", static_cast<std::int64_t>(::getpid()));
     h5::flush(file);
+    append(earlier);
+    if (std::rename((options.path + ".partial").c_str(), options.path.c_str()) != 0) {
+      throw usage_error("cannot be replaced", options.path,
+                        "name a folder that can be written with --output");
+    }
   }
 
   // All of the burst or, when the disk is full, nothing of it.
@@ -83,6 +90,28 @@ struct RankRecorder::LiveFile {
   }
 };
 
+/// Nothing of a file that is not there or cannot be read: a run is not lost for its records.
+RankRecorder::Rows RankRecorder::rows_of_earlier_part(const std::string& path, const Kept& kept) {
+  Rows rows;
+  try {
+    const h5::File file = h5::open_file(path, h5::Access::read);
+    rows.steps = read_rows<StepRow>(file.id(), "steps");
+    rows.epochs = read_rows<RankEpochRow>(file.id(), "epochs");
+    rows.events = read_rows<EventRow>(file.id(), "events");
+    rows.samples = read_rows<SamplesRow>(file.id(), "samples");
+  } catch (const Error&) {
+    return {};
+  }
+  // Steps and epochs count from 1: the last rows of a burst that a kill has cut can be zeros.
+  std::erase_if(rows.steps, [&](const StepRow& row) { return row.step == 0 || row.step > kept.step; });
+  std::erase_if(rows.epochs,
+                [&](const RankEpochRow& row) { return row.epoch == 0 || row.epoch > kept.epoch; });
+  std::erase_if(rows.events, [](const EventRow& row) { return row.kind.view().empty(); });
+  std::erase_if(rows.samples,
+                [&](const SamplesRow& row) { return row.epoch == 0 || row.epoch > kept.epoch; });
+  return rows;
+}
+
 RankRecorder::RankRecorder(h5::Library& library, RankRecorderOptions options)
     : library_(library), options_(std::move(options)) {
   constexpr std::size_t kExpectedSteps = 4096;  // of a second; more only grow the vectors once
@@ -90,7 +119,8 @@ RankRecorder::RankRecorder(h5::Library& library, RankRecorderOptions options)
   spare_.steps.reserve(kExpectedSteps);
   {
     const auto lock = library_.lock();
-    file_ = std::make_unique<LiveFile>(options_);
+    const Rows earlier = options_.kept ? rows_of_earlier_part(options_.path, *options_.kept) : Rows{};
+    file_ = std::make_unique<LiveFile>(options_, earlier);
   }
   thread_ = std::thread([this] { run(); });
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
@@ -14,6 +15,12 @@
 
 namespace dtrain::record {
 
+/// Up to where an earlier part of a run counts; the rest is done again. Events stay.
+struct Kept {
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;
+};
+
 /// What a rank's recorder is to do.
 struct RankRecorderOptions {
   std::string path;             ///< rank_path(folder, rank); its folder exists.
@@ -21,6 +28,9 @@ struct RankRecorderOptions {
   int step_every = 1;           ///< Records each Nth step; 0: none.
   double flush_interval_s = 1;  ///< Between two bursts.
   double start_s = 0;           ///< steady_s() at the run's start_time_utc: events count from there.
+  /// Of what an earlier part of the run left at `path` the rows up to this step and epoch are kept; nothing
+  /// when it starts anew.
+  std::optional<Kept> kept = std::nullopt;
 };
 
 /// One rank's live file. Rows are gathered in memory (nanoseconds on the calling thread) and written by a
@@ -59,6 +69,7 @@ class RankRecorder {
     bool empty() const { return steps.empty() && epochs.empty() && events.empty() && samples.empty(); }
   };
   struct LiveFile;  // the HDF5 side
+  static Rows rows_of_earlier_part(const std::string& path, const Kept& kept);
 
   enum class Wait { if_free, for_lock };
   void run();                  // the thread

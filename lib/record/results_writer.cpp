@@ -92,11 +92,33 @@ class AsideFile {
 }  // namespace
 
 ResultsWriter::ResultsWriter(h5::Library& library, std::string folder, RunInfo info,
-                             std::vector<ExtraColumn> extra)
+                             std::vector<ExtraColumn> extra, std::optional<std::int64_t> kept_epochs)
     : library_(library), folder_(std::move(folder)), info_(std::move(info)), extra_(std::move(extra)) {
   create_run_folder(folder_);
+  if (kept_epochs) take_over(*kept_epochs);
   write_state(folder_, Status::running);
   write(Status::running, "");
+}
+
+void ResultsWriter::take_over(std::int64_t epochs) {
+  const auto lock = library_.lock();
+  const h5::File file = h5::open_file(results_path(folder_), h5::Access::read);
+  const auto rows = read_rows<EpochRow>(file.id(), "epochs");
+  const Table table = read_table(file.id(), "epochs");
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (rows[i].epoch > epochs) continue;
+    epochs_.push_back(rows[i]);
+    for (const ExtraColumn& column : extra_) epoch_extras_.push_back(table.column(column.name)[i]);
+  }
+}
+
+std::string start_time_of(h5::Library& library, const std::string& file) {
+  try {
+    const auto lock = library.lock();
+    return h5::read_string_attribute(h5::open_file(file, h5::Access::read).id(), "start_time_utc");
+  } catch (const Error&) {
+    return {};
+  }
 }
 
 void ResultsWriter::topology(std::vector<TopologyRow> rows) { topology_ = std::move(rows); }

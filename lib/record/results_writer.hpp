@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <string>
 #include <vector>
@@ -38,9 +39,11 @@ struct ExtraColumn {
 /// one at every moment.
 class ResultsWriter {
  public:
-  /// Makes the run folder, results.h5 and `state` = running. Throws Error, exit code 2 when it cannot be
-  /// written.
-  ResultsWriter(h5::Library& library, std::string folder, RunInfo info, std::vector<ExtraColumn> extra = {});
+  /// Makes the run folder, results.h5 and `state` = running. With `kept_epochs` the rows of /epochs up to
+  /// that one are taken over from the results.h5 that an earlier part of the run has left. Throws Error, exit
+  /// code 2 when it cannot be written.
+  ResultsWriter(h5::Library& library, std::string folder, RunInfo info, std::vector<ExtraColumn> extra = {},
+                std::optional<std::int64_t> kept_epochs = std::nullopt);
 
   void topology(std::vector<TopologyRow> rows);  ///< Replaces all rows; written with the next change.
 
@@ -62,6 +65,7 @@ class ResultsWriter {
   const std::string& problem() const { return problem_; }
 
  private:
+  void take_over(std::int64_t epochs);
   void write_if_possible();
   void write(Status status, const std::string& end_time_utc);
 
@@ -75,6 +79,9 @@ class ResultsWriter {
   std::vector<TestRow> test_;
   std::string problem_;
 };
+
+/// The attribute start_time_utc of a results.h5; empty when it cannot be read.
+std::string start_time_of(h5::Library& library, const std::string& file);
 
 /// For a run that ended without merging: copies or links its live rank files into results.h5 and sets
 /// `status` there. The file `state` is left as it is. Throws Error when the folder cannot be written.

@@ -104,6 +104,21 @@ void TableFile::append(const void* rows, std::size_t count) {
   rows_ += count;
 }
 
+std::size_t count_rows(hid_t location, const std::string& path) {
+  const h5::SilentErrors silent;
+  const h5::Shape shape = h5::info(h5::open_dataset(location, path)).shape;
+  if (shape.size() != 1) throw Error("is not a list of rows", {.subject = path});
+  return shape[0];
+}
+
+void read_rows_into(hid_t location, const std::string& path, const std::vector<Column>& columns,
+                    std::size_t row_bytes, std::size_t count, void* rows) {
+  if (count == 0) return;
+  const h5::SilentErrors silent;
+  const h5::Dataset dataset = h5::open_dataset(location, path);
+  h5::read_slab(dataset, memory_type(columns, row_bytes).id(), {0}, {count}, rows);
+}
+
 Table read_table(hid_t location, const std::string& path) {
   const h5::SilentErrors silent;
   const h5::Dataset dataset = h5::open_dataset(location, path);

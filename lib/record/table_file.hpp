@@ -35,6 +35,19 @@ TableFile make_table(hid_t location, const std::string& path, std::uint64_t chun
   return TableFile(location, path, columns_of<Row>(), sizeof(Row), chunk_rows);
 }
 
+/// Reads all rows into memory that lies as `columns` say. Throws Error.
+std::size_t count_rows(hid_t location, const std::string& path);
+void read_rows_into(hid_t location, const std::string& path, const std::vector<Column>& columns,
+                    std::size_t row_bytes, std::size_t count, void* rows);
+
+/// All rows of a dataset that make_table<Row>() made; other columns are left out. Throws Error.
+template <class Row>
+std::vector<Row> read_rows(hid_t location, const std::string& path) {
+  std::vector<Row> rows(count_rows(location, path));
+  read_rows_into(location, path, columns_of<Row>(), sizeof(Row), rows.size(), rows.data());
+  return rows;
+}
+
 /// All rows of any compound dataset with number and string fields. Throws Error.
 Table read_table(hid_t location, const std::string& path);
 

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "core/error.hpp"
+#include "train/interval.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -133,6 +134,9 @@ void validate_output(const OutputConfig& output) {
         fmt::format("\"{}\" is not the name of a folder", output.name), "--name",
         "leave out slashes; --output says where it lies");
   check_at_least(output.record_steps, 0, "--record-steps");
+  if (output.checkpoint_every != "end") parse_interval(output.checkpoint_every, "--checkpoint-every");
+  check_at_least(output.keep, 1, "--keep");
+  check(!output.resume.empty(), "nothing is named", "--resume", "use auto, none or a checkpoint's folder");
 }
 
 void validate_staging(const std::string& staging) {
@@ -190,6 +194,8 @@ void RunConfig::validate() const {
   check(cluster.empty() || dry_run, "a cluster that is not there cannot train", "--cluster", "add --dry-run");
   check_at_least(epochs, 1, "--epochs");
   check_at_least(limit_steps, 0, "--limit-steps");
+  check(exit_after == "none" || parse_interval(exit_after, "--exit-after").unit == Interval::Unit::seconds,
+        fmt::format("\"{}\" is not a time", exit_after), "--exit-after", "write one such as 55min or 2h");
   validate_batch(*this);
   validate_pipeline(*this);
   validate_optimizer(optimizer);

@@ -80,7 +80,10 @@ struct OutputConfig {
   std::string folder = "runs";
   std::string name;  ///< Never empty once the run has begun; rank 0 decides the default.
   bool overwrite = false;
-  int record_steps = 1;  ///< Each Nth step is recorded: 1 all, 0 none.
+  std::string checkpoint_every = "end";  ///< `end`, or an interval such as `500steps`, `1epoch` or `10min`.
+  int keep = 3;                          ///< Checkpoints that stay, `best` not counted.
+  std::string resume = "auto";           ///< `auto`: the run of that name; `none`; or a checkpoint's folder.
+  int record_steps = 1;                  ///< Each Nth step is recorded: 1 all, 0 none.
   bool trace = false;
   bool tensorboard = false;
   bool quiet = false;
@@ -100,8 +103,10 @@ struct RunConfig {
   std::string mesh;                ///< As given, e.g. `data=4`; empty: all ranks along data.
   topology::MeshShape mesh_shape;  ///< What `mesh` means on this many ranks; set by resolve().
   std::string strategy = "ddp";
-  int epochs = 0;                    ///< By model.
-  int limit_steps = 0;               ///< Steps after which the run ends, in all; 0: no limit.
+  int epochs = 0;       ///< By model.
+  int limit_steps = 0;  ///< Steps after which the run ends, in all; 0: no limit.
+  std::string exit_after =
+      "none";  ///< Time after which the run is to stop and can be resumed, such as `55min`.
   std::string batch_norm = "local";  ///< Statistics of each micro-batch.
   std::string precision = "fp32";    ///< `fp32` or `fp64`.
   std::string device = "auto";       ///< `auto` or `cpu`.

@@ -5,12 +5,15 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <functional>
+#include <numeric>
 #include <optional>
 #include <regex>
 #include <set>
 
 #include "core/error.hpp"
 #include "models/slices.hpp"
+#include "train/saved_state.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -41,6 +44,17 @@ at::ScalarType scalar_type(const std::string& dtype, const std::string& subject)
   const auto place = kTypes.find(dtype);
   if (place != kTypes.end()) return place->second;
   throw checkpoint_error("holds a tensor of type " + dtype, subject, "save it as float32");
+}
+
+/// Where a rank's part of a tensor lies in the whole.
+checkpoint::Runs runs_of(const models::HeldSlice& slice) {
+  const auto dim = slice.view.begin() + slice.dim;
+  const auto outer = std::accumulate(slice.view.begin(), dim, std::int64_t{1}, std::multiplies<>());
+  const auto inner = std::accumulate(dim + 1, slice.view.end(), std::int64_t{1}, std::multiplies<>());
+  return {.begin = slice.part.begin * inner,
+          .length = slice.part.size() * inner,
+          .stride = *dim * inner,
+          .count = outer};
 }
 
 enum class Language { source, target };
@@ -105,9 +119,15 @@ class Loading {
                              "--model-option values), or leave the tensor with --init-skip");
     }
     if (value.is_meta()) return;
-    auto stored = at::empty(entry->shape, at::TensorOptions().dtype(scalar_type(entry->dtype, subject_)));
-    weights_.read(*entry, {static_cast<std::byte*>(stored.data_ptr()), stored.nbytes()});
-    value.copy_(slice != nullptr ? models::part_of_whole(stored, *slice, slice->part) : stored);
+    const auto stored =
+        at::empty(value.sizes(), at::TensorOptions().dtype(scalar_type(entry->dtype, subject_)));
+    const std::span<std::byte> memory(static_cast<std::byte*>(stored.data_ptr()), stored.nbytes());
+    if (slice != nullptr) {
+      weights_.read(*entry, runs_of(*slice), memory);
+    } else {
+      weights_.read(*entry, memory);
+    }
+    value.copy_(stored);
   }
 
   Unmatched finish() {
@@ -141,6 +161,27 @@ std::string Unmatched::text() const {
   if (!of_model.empty()) line += "left as they are: " + some_of(of_model);
   if (!of_file.empty()) line += (line.empty() ? "" : "; ") + ("not in the model: " + some_of(of_file));
   return line;
+}
+
+void load_optimizer(const checkpoint::CheckpointReader& checkpoint,
+                    const parallel::FlatParameters& parameters, const optim::Optimizer& optimizer) {
+  const at::NoGradGuard no_grad;
+  for (const auto& state : optimizer.state()) {
+    for (const auto& entry : parameters.entries()) {
+      const auto& slice = entry.parameter->slice;
+      at::Tensor place = parallel::FlatParameters::view(state.value, entry);
+      const std::string name = "optimizer/" + state.name + "/" + entry.parameter->name;
+      const at::Tensor stored = at::empty(place.sizes(), place.options());
+      const std::span<std::byte> memory(static_cast<std::byte*>(stored.data_ptr()), stored.nbytes());
+      const std::string dtype = dtype_name(stored.scalar_type());
+      if (slice != nullptr) {
+        checkpoint.read(name, dtype, runs_of(*slice), memory);
+      } else {
+        checkpoint.read(name, dtype, memory);
+      }
+      place.copy_(stored);
+    }
+  }
 }
 
 Unmatched load_weights(const checkpoint::Weights& weights, const Destination& destination,

@@ -5,6 +5,8 @@
 
 #include "checkpoint/weights.hpp"
 #include "models/model.hpp"
+#include "optim/optimizer.hpp"
+#include "parallel/flat_parameters.hpp"
 
 namespace dtrain::train {
 
@@ -29,5 +31,10 @@ struct Destination {
 /// for each word of another vocabulary than the dataset's; 2 when `skip` is no regular expression.
 Unmatched load_weights(const checkpoint::Weights& weights, const Destination& destination,
                        const std::string& skip, const std::string& subject);
+
+/// Gives the optimizer's state what a checkpoint has of it, each rank its slices. Throws Error (exit code 4)
+/// naming the tensor that is missing or of another type or size.
+void load_optimizer(const checkpoint::CheckpointReader& checkpoint,
+                    const parallel::FlatParameters& parameters, const optim::Optimizer& optimizer);
 
 }  // namespace dtrain::train

@@ -8,6 +8,7 @@
 #include "checkpoint/writer.hpp"
 #include "core/clock.hpp"
 #include "core/version.hpp"
+#include "record/rank_files.hpp"
 #include "record/run_folder.hpp"
 
 namespace dtrain::train {
@@ -17,15 +18,6 @@ std::int64_t peak_memory_bytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
-}
-
-void add(parallel::StepShare& sums, const parallel::StepShare& share) {
-  sums.loss += share.loss;
-  sums.weight += share.weight;
-  sums.correct += share.correct;
-  sums.counted += share.counted;
-  sums.samples += share.samples;
-  sums.micro_batches += share.micro_batches;
 }
 
 std::vector<record::TopologyRow> topology_rows(const topology::Cluster& cluster, const topology::Mesh& mesh) {
@@ -66,12 +58,24 @@ std::vector<record::ExtraColumn> for_files(const std::vector<models::ExtraColumn
   return extra;
 }
 
+/// The files of ranks that an earlier part of the run had and this one has not.
+void trim_ranks_that_are_gone(h5::Library& library, const std::string& folder, int ranks,
+                              const record::Kept& kept) {
+  for (const auto& file : record::rank_files(folder)) {
+    if (file.rank < ranks) continue;
+    record::RankRecorder(library, {.path = file.path, .rank = file.rank, .kept = kept}).close();
+  }
+}
+
 }  // namespace
+
+std::string checkpoints_folder(const RunConfig& config) { return run_folder(config) + "/checkpoints"; }
 
 std::string run_folder(const RunConfig& config) { return config.output.folder + "/" + config.output.name; }
 
 RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& workload, h5::Library& library,
-                       record::TraceWriter* trace, const RunStart& start, const Log& log)
+                       record::TraceWriter* trace, const RunStart& start,
+                       const std::optional<record::Kept>& kept, const Log& log)
     : config_(config),
       job_(job),
       library_(library),
@@ -85,10 +89,13 @@ RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& worklo
       recorder_(library, {.path = record::rank_path(folder_, job.rank()),
                           .rank = job.rank(),
                           .step_every = config.output.record_steps,
-                          .start_s = static_cast<double>(start.steady_ns) * 1e-9}) {
+                          .start_s = static_cast<double>(start.steady_ns) * 1e-9,
+                          .kept = kept}) {
   if (job.rank() != 0) return;
   results_ = std::make_unique<record::ResultsWriter>(library, folder_, run_info(config, job, workload, start),
-                                                     for_files(extra_columns_));
+                                                     for_files(extra_columns_),
+                                                     kept ? std::optional(kept->epoch) : std::nullopt);
+  if (kept) trim_ranks_that_are_gone(library, folder_, job.world().size(), *kept);
   results_->topology(topology_rows(job.cluster(), job.mesh()));
   if (config.output.tensorboard) {
     tensorboard_ = std::make_unique<record::TensorBoardWriter>(record::tensorboard_folder(folder_));
@@ -97,8 +104,8 @@ RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& worklo
 
 void RunOutputs::step(std::int64_t step, int epoch, const StepOutcome& outcome, double learning_rate,
                       const record::PhaseTotals& phases, EpochSums& sums) {
-  add(sums.own, outcome.own);
-  add(sums.total, outcome.total);
+  sums.own.add_samples(outcome.own);
+  sums.total.add_samples(outcome.total);
   sums.phases += phases;
   sums.learning_rate = learning_rate;
   const auto& own = outcome.own;
@@ -141,7 +148,7 @@ void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<Eva
                    .bytes_received = sums.phases.bytes_received,
                    .peak_memory_bytes = peak_memory_bytes()});
   // An epoch takes as long as its slowest rank.
-  const double train_time_s = job_.world().max(sums.phases.wall_s);
+  const double train_time_s = sums.earlier_s + job_.world().max(sums.phases.wall_s);
   const double longest_validation_s = job_.world().max(validation_time_s);
   if (results_ == nullptr) return;
 
@@ -187,21 +194,9 @@ void RunOutputs::warn_of_lost_results() {
   log_.warn("results.h5 is not up to date: " + results_->problem());
 }
 
-void RunOutputs::save_checkpoints(const SavedState& last, const SavedState& best) {
-  const double start_s = steady_s();
-  last.write(checkpoints(), job_, library_);
-  if (best.info().step != last.info().step) best.write(checkpoints(), job_, library_);
-  if (job_.rank() == 0) {
-    checkpoint::mark_best(checkpoints(), best.info().step);
-    recorder_.event("checkpoint", fmt::format("steps {} and {} (best) in {:.3f} s", last.info().step,
-                                              best.info().step, steady_s() - start_s));
-  }
-  job_.world().barrier();
-}
-
-void RunOutputs::test(const EvaluationResult& result, const checkpoint::CheckpointInfo& best) {
+void RunOutputs::test(const EvaluationResult& result, std::int64_t step, std::int64_t epoch) {
   if (results_ == nullptr) return;
-  const auto folder = "checkpoints/" + checkpoint::step_folder(best.step);
+  const auto folder = "checkpoints/" + checkpoint::step_folder(step);
   results_->test({.loss = result.total.loss,
                   .accuracy = result.total.accuracy,
                   .samples = result.total.samples,
@@ -210,16 +205,16 @@ void RunOutputs::test(const EvaluationResult& result, const checkpoint::Checkpoi
   warn_of_lost_results();
   std::string line = fmt::format("test       loss {:.4f}", result.total.loss);
   if (scoring_ == Scoring::loss_and_accuracy) line += fmt::format(" accuracy {:.4f}", result.total.accuracy);
-  log_.info(line + fmt::format("  (epoch {}, {})", best.epoch, folder));
+  log_.info(line + fmt::format("  (epoch {}, {})", epoch, folder));
 }
 
-void RunOutputs::complete() {
+void RunOutputs::finish(record::Status status) {
   recorder_.close();
   if (trace_ != nullptr) trace_->close();
   job_.world().barrier();  // all ranks' files are closed: they can be copied
   if (results_ != nullptr) {
     if (trace_ != nullptr) record::merge_traces(folder_);
-    results_->finish(record::Status::completed);
+    results_->finish(status);
     log_.info(fmt::format("results    {}", record::results_path(folder_)));
   }
   if (const auto problem = recorder_.problem(); !problem.empty())

@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/log.hpp"
@@ -16,7 +17,6 @@
 #include "train/config.hpp"
 #include "train/evaluation.hpp"
 #include "train/job.hpp"
-#include "train/saved_state.hpp"
 #include "train/training_step.hpp"
 #include "train/workload.hpp"
 
@@ -29,6 +29,7 @@ struct EpochSums {
   record::PhaseTotals phases;     ///< This rank's time.
   std::uint64_t sample_hash = 0;  ///< Of the samples this rank used.
   std::int64_t samples = 0;       ///< Over all ranks.
+  double earlier_s = 0;           ///< That an earlier part of the run has trained in this epoch.
   double learning_rate = 0;       ///< Of the last step.
 };
 
@@ -42,9 +43,11 @@ struct RunStart {
 /// the lines it prints. Rank 0 writes what belongs to the whole run.
 class RunOutputs {
  public:
-  /// `trace` may be null. Throws Error (exit code 2) when the folder cannot be written.
+  /// `trace` may be null. `kept`: what counts of an earlier part of the run, whose files are continued.
+  /// Throws Error (exit code 2) when the folder cannot be written.
   RunOutputs(const RunConfig& config, Job& job, const Workload& workload, h5::Library& library,
-             record::TraceWriter* trace, const RunStart& start, const Log& log);
+             record::TraceWriter* trace, const RunStart& start, const std::optional<record::Kept>& kept,
+             const Log& log);
 
   /// After each step; adds it to `sums`.
   void step(std::int64_t step, int epoch, const StepOutcome& outcome, double learning_rate,
@@ -56,17 +59,17 @@ class RunOutputs {
   /// After each epoch and its validation. Collective.
   void epoch(int epoch, const EpochSums& sums, const std::optional<EvaluationResult>& validation);
 
-  /// Writes `last`, and `best` where it is another state, and points checkpoints/best. Collective.
-  void save_checkpoints(const SavedState& last, const SavedState& best);
+  /// Something that happened on this rank.
+  void event(std::string_view kind, std::string_view detail) { recorder_.event(kind, detail); }
 
-  void test(const EvaluationResult& result, const checkpoint::CheckpointInfo& best);
+  /// Of the checkpoint of `step`, at the end of `epoch`.
+  void test(const EvaluationResult& result, std::int64_t step, std::int64_t epoch);
 
-  /// Closes everything; the run is complete. Collective.
-  void complete();
+  /// Closes everything; the run has ended like this. Collective.
+  void finish(record::Status status);
 
  private:
   void warn_of_lost_results();  // rank 0: once, when the disk is full
-  std::string checkpoints() const { return folder_ + "/checkpoints"; }
 
   const RunConfig& config_;
   Job& job_;
@@ -84,7 +87,8 @@ class RunOutputs {
   std::unique_ptr<record::TensorBoardWriter> tensorboard_;  // rank 0, when asked for
 };
 
-/// `runs/NAME`.
+/// `runs/NAME`, and in it the checkpoints.
 std::string run_folder(const RunConfig& config);
+std::string checkpoints_folder(const RunConfig& config);
 
 }  // namespace dtrain::train

@@ -3,7 +3,9 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <span>
+#include <algorithm>
+#include <functional>
+#include <numeric>
 #include <utility>
 
 #include "core/error.hpp"
@@ -13,31 +15,19 @@
 namespace dtrain::train {
 namespace {
 
-/// What a writer has to tell the others: its part of the manifest, or why there is none.
-struct Written {
-  std::string text;
-  bool failed = false;
-};
+constexpr std::int64_t kSmallestShare = std::int64_t{4} << 20;  // bytes: below, another file costs more
 
-template <typename Write>
-Written attempt(const Write& write) {
-  try {
-    return {write(), false};
-  } catch (const Error& error) {
-    return {error.what(), true};
-  }
+comm::Buffer memory_of(const at::Tensor& values) {
+  return {values.data_ptr(), static_cast<std::size_t>(values.numel()),
+          parallel::data_type_of(values.scalar_type())};
 }
 
-/// The texts of all ranks that have one. Throws Error on all ranks when one failed. Collective.
-std::vector<std::string> agreed(const comm::Communicator& world, const Written& own) {
-  const auto texts = world.all_gather(own.text);
-  const auto failed = world.all_gather(static_cast<std::int64_t>(own.failed));
-  std::vector<std::string> parts;
-  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
-    if (failed[rank] != 0) throw Error(texts[rank], {.code = ExitCode::checkpoint});
-    if (!texts[rank].empty()) parts.push_back(texts[rank]);
+/// `place` becomes a dense row-major copy, in its own memory where it has some of that shape and type.
+void copy_into(at::Tensor& place, const at::Tensor& value) {
+  if (!place.defined() || place.sizes() != value.sizes() || place.scalar_type() != value.scalar_type()) {
+    place = at::empty(value.sizes(), value.options().requires_grad(false));
   }
-  return parts;
+  place.copy_(value);
 }
 
 }  // namespace
@@ -57,94 +47,106 @@ std::string dtype_name(at::ScalarType type) {
   }
 }
 
-SavedState::SavedState(const parallel::FlatParameters& parameters, models::Model& model,
-                       const optim::Optimizer& optimizer, checkpoint::CheckpointInfo info, Contents contents)
-    : info_(std::move(info)) {
+std::vector<SavedState::Source> SavedState::sources_of(const TrainingState& state) {
+  std::vector<Source> sources;
+  for (const auto* buffer : state.model.buffers()) {
+    sources.push_back({"model", buffer->name, buffer->value, buffer->slice});
+  }
+  for (const auto* parameter : state.model.parameters()) {
+    sources.push_back({"model", parameter->name, parameter->value.detach(), parameter->slice});
+  }
+  for (const auto& moments : state.optimizer.state()) {
+    for (const auto& entry : state.parameters.entries()) {
+      sources.push_back({"optimizer/" + moments.name, entry.parameter->name,
+                         parallel::FlatParameters::view(moments.value, entry), entry.parameter->slice});
+    }
+  }
+  return sources;
+}
+
+/// For each tensor the rank among those of the stage, counted as data * tensor ranks + tensor: each next one
+/// goes to who has least so far.
+std::vector<int> SavedState::owners(const std::vector<Source>& sources) const {
+  std::vector<std::int64_t> bytes;
+  for (const auto& source : sources) {
+    const auto shape = models::whole_shape(source.value, source.slice);
+    bytes.push_back(std::accumulate(shape.begin(), shape.end(),
+                                    static_cast<std::int64_t>(source.value.element_size()),
+                                    std::multiplies<>()));
+  }
+  const auto& mesh = job_.mesh().shape();
+  const auto all = std::accumulate(bytes.begin(), bytes.end(), std::int64_t{0});
+  const auto shares =
+      std::clamp<std::int64_t>(all / kSmallestShare, 1, std::int64_t{mesh.data} * mesh.tensor);
+  std::vector<std::int64_t> loads(static_cast<std::size_t>(shares), 0);
+  std::vector<int> owners;
+  for (const auto count : bytes) {
+    const auto least = std::ranges::min_element(loads);
+    *least += count;
+    owners.push_back(static_cast<int>(least - loads.begin()));
+  }
+  return owners;
+}
+
+/// Slices go to the rank of their own copy of the model that is to have the whole.
+void SavedState::put_together(const Source& source, int owner, Copy& copy) const {
+  const auto where = job_.mesh().coordinates(job_.rank());
+  const int ranks = job_.mesh().shape().tensor;
+  if (where.data != owner / ranks) return;
+  comm::Group& group = job_.groups().tensor();
+  const bool mine = where.tensor == owner % ranks;
+  if (source.slice == nullptr) {
+    if (mine) copy_into(copy.value, source.value);
+    return;
+  }
+  const models::HeldSlice& slice = *source.slice;
+  if (!mine) {
+    group.send(memory_of(source.value.contiguous()), owner % ranks).wait();
+    return;
+  }
+  if (!copy.value.defined()) copy.value = at::empty(slice.whole, source.value.options().requires_grad(false));
+  for (int rank = 0; rank < ranks; ++rank) {
+    const Range part = part_of(models::sliced_extent(slice), rank, ranks);
+    at::Tensor held = source.value;
+    if (rank != where.tensor) {
+      held = at::empty(models::held_shape(slice, part), copy.value.options());
+      group.receive(memory_of(held), rank).wait();
+    }
+    models::put_part(copy.value, slice, part, held);
+  }
+}
+
+void SavedState::take(const TrainingState& state, checkpoint::CheckpointInfo info) {
   const at::NoGradGuard no_grad;
-  // Cloned as a dense row-major tensor, whatever strides the model prefers.
-  const auto copy = [](const at::Tensor& tensor) {
-    return tensor.detach().clone(at::MemoryFormat::Contiguous);
-  };
-  for (const auto* buffer : model.buffers()) {
-    tensors_.push_back({"model", buffer->name, copy(buffer->value), buffer->slice});
-  }
-  if (contents == Contents::buffers) return;
-  for (const auto* parameter : model.parameters()) {
-    tensors_.push_back({"model", parameter->name, copy(parameter->value), parameter->slice});
-  }
-  for (const auto& state : optimizer.state()) {
-    for (const auto& entry : parameters.entries()) {
-      tensors_.push_back({"optimizer/" + state.name, entry.parameter->name,
-                          copy(parallel::FlatParameters::view(state.value, entry)), entry.parameter->slice});
-    }
+  info_ = std::move(info);
+  const auto sources = sources_of(state);
+  const auto owner = owners(sources);
+  copies_.resize(sources.size());
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    copies_[i].group = sources[i].group;
+    copies_[i].name = sources[i].name;
+    put_together(sources[i], owner[i], copies_[i]);
   }
 }
 
-/// Whole tensors on rank 0 of the group. Collective over the group.
-std::vector<SavedState::Named> SavedState::put_together(comm::Group& tensor_ranks) const {
-  const auto memory_of = [](const at::Tensor& values) {
-    return comm::Buffer{values.data_ptr(), static_cast<std::size_t>(values.numel()),
-                        parallel::data_type_of(values.scalar_type())};
-  };
-  std::vector<Named> all = tensors_;
-  for (auto& tensor : all) {
-    if (tensor.slice == nullptr) continue;
-    const models::HeldSlice& slice = *tensor.slice;
-    if (tensor_ranks.rank() != 0) {
-      tensor_ranks.send(memory_of(tensor.value), 0).wait();
-      continue;
-    }
-    at::Tensor whole = at::empty(slice.whole, tensor.value.options());
-    models::put_part(whole, slice, slice.part, tensor.value);
-    for (int rank = 1; rank < tensor_ranks.size(); ++rank) {
-      const Range part = part_of(models::sliced_extent(slice), rank, tensor_ranks.size());
-      const at::Tensor theirs = at::empty(models::held_shape(slice, part), whole.options());
-      tensor_ranks.receive(memory_of(theirs), rank).wait();
-      models::put_part(whole, slice, part, theirs);
-    }
-    tensor.value = whole;
-  }
-  return all;
+int SavedState::writer() const {
+  const bool has_share = std::ranges::any_of(copies_, [](const Copy& copy) { return copy.value.defined(); });
+  if (!has_share) return -1;
+  const auto& mesh = job_.mesh().shape();
+  const auto where = job_.mesh().coordinates(job_.rank());
+  return (where.pipe * mesh.data + where.data) * mesh.tensor + where.tensor;
 }
 
-std::vector<checkpoint::TensorRef> SavedState::references(const std::vector<Named>& tensors) {
+std::vector<checkpoint::TensorRef> SavedState::references() const {
   std::vector<checkpoint::TensorRef> references;
-  references.reserve(tensors.size());
-  for (const auto& tensor : tensors) {
-    references.push_back({.slice = Slice::whole(tensor.name, tensor.value.sizes().vec()),
-                          .group = tensor.group,
-                          .dtype = dtype_name(tensor.value.scalar_type()),
-                          .data = tensor.value.const_data_ptr()});
+  for (const auto& copy : copies_) {
+    if (!copy.value.defined()) continue;
+    references.push_back({.slice = Slice::whole(copy.name, copy.value.sizes().vec()),
+                          .group = copy.group,
+                          .dtype = dtype_name(copy.value.scalar_type()),
+                          .data = copy.value.const_data_ptr()});
   }
   return references;
-}
-
-void SavedState::write(const std::filesystem::path& checkpoints, Job& job, h5::Library& library) const {
-  const checkpoint::Saving saving(checkpoints, info_.step);
-  const auto where = job.mesh().coordinates(job.rank());
-  const bool first = job.rank() == 0;
-  if (first) saving.begin();
-  job.world().barrier();
-  // A writer that fails says so in place of its part, so that all ranks throw alike.
-  Written written;
-  if (where.data == 0) {
-    const auto tensors = put_together(job.groups().tensor());
-    if (where.tensor == 0) {
-      written = attempt([&] { return saving.write_part(where.pipe, references(tensors), library); });
-    }
-  }
-  const auto parts = agreed(job.world(), written);
-  if (first) written = attempt([&] { return saving.commit(info_, parts).string(); });
-  if (first && written.failed) saving.abandon();
-  agreed(job.world(), first ? written : Written{});
-}
-
-void SavedState::restore_model(models::Model& model) const {
-  const at::NoGradGuard no_grad;
-  std::size_t i = 0;
-  for (auto* buffer : model.buffers()) buffer->value.copy_(tensors_[i++].value);
-  if (i == tensors_.size()) return;
-  for (auto* parameter : model.parameters()) parameter->value.copy_(tensors_[i++].value);
 }
 
 }  // namespace dtrain::train

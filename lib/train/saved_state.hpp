@@ -2,13 +2,12 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <filesystem>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
 #include "checkpoint/writer.hpp"
-#include "h5/library.hpp"
 #include "models/model.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/flat_parameters.hpp"
@@ -16,36 +15,51 @@
 
 namespace dtrain::train {
 
-/// A copy of everything a checkpoint holds, taken between two steps: the run may go on while it is kept or
-/// written.
+/// What a checkpoint is made of: buffers, parameters and the optimizer's state.
+struct TrainingState {
+  const parallel::FlatParameters& parameters;
+  models::Model& model;
+  const optim::Optimizer& optimizer;
+};
+
+/// A copy of this rank's share of a state, taken between two steps: the run may go on while it is kept or
+/// written. The ranks that hold the same stage of the model, its copies and its slices, share out its
+/// tensors; who has one has the whole of it.
 class SavedState {
  public:
-  /// What is copied: ranks that share the parameters with another rank that copies them need but their own.
-  enum class Contents { everything, buffers };
-  SavedState(const parallel::FlatParameters& parameters, models::Model& model,
-             const optim::Optimizer& optimizer, checkpoint::CheckpointInfo info, Contents contents);
+  /// Borrows `job`.
+  explicit SavedState(Job& job) : job_(job) {}
 
+  /// Copies; memory of an earlier copy is used again. Collective over the ranks of each stage.
+  void take(const TrainingState& state, checkpoint::CheckpointInfo info);
+
+  bool taken() const { return info_.step > 0; }
   const checkpoint::CheckpointInfo& info() const { return info_; }
 
-  /// Writes it below `checkpoints`: one rank of each stage the part of that stage, with slices put together.
-  /// Collective over the job. Throws Error (exit code 4) on all ranks.
-  void write(const std::filesystem::path& checkpoints, Job& job, h5::Library& library) const;
-
-  /// Gives the model what this copy has of parameters and buffers.
-  void restore_model(models::Model& model) const;
+  /// This rank's number among the writers of a checkpoint, or -1 where it has no share.
+  int writer() const;
+  /// What it writes: valid until the next take().
+  std::vector<checkpoint::TensorRef> references() const;
 
  private:
-  struct Named {
+  struct Source {
     std::string group;  // model, optimizer/STATE
     std::string name;
-    at::Tensor value;                                // contiguous
+    at::Tensor value;
     std::shared_ptr<const models::HeldSlice> slice;  // null: the whole
   };
-  static std::vector<checkpoint::TensorRef> references(const std::vector<Named>& tensors);
-  std::vector<Named> put_together(comm::Group& tensor_ranks) const;
+  struct Copy {
+    std::string group;
+    std::string name;
+    at::Tensor value;  // contiguous; undefined where another rank has it
+  };
+  static std::vector<Source> sources_of(const TrainingState& state);
+  std::vector<int> owners(const std::vector<Source>& sources) const;
+  void put_together(const Source& source, int owner, Copy& copy) const;
 
+  Job& job_;
   checkpoint::CheckpointInfo info_;
-  std::vector<Named> tensors_;  // buffers, parameters, optimizer state
+  std::vector<Copy> copies_;  // of all tensors, in one order on all ranks of a stage
 };
 
 /// `float32`, ... as checkpoints name it.

@@ -1,9 +1,12 @@
 #pragma once
 
+#include <optional>
+
 #include "comm/mpi_environment.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "train/config.hpp"
+#include "train/resume_point.hpp"
 
 namespace dtrain::train {
 
@@ -11,6 +14,9 @@ namespace dtrain::train {
 /// create the loader; per epoch train, evaluate, record; evaluate the best on the test split; clean up.
 /// `config` is resolved and validated, and the same on every rank. Collective over MPI_COMM_WORLD.
 /// Throws Error.
-ExitCode run(const RunConfig& config, comm::MpiEnvironment& mpi, const Log& log);
+/// Goes on from `resume` where that is given, on whatever layout. Returns ExitCode::stopped when it was asked
+/// to stop and has left a checkpoint.
+ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume, comm::MpiEnvironment& mpi,
+             const Log& log);
 
 }  // namespace dtrain::train

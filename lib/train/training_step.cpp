@@ -149,6 +149,7 @@ StepOutcome TrainingStep::run(std::int64_t step, const std::vector<StepPiece>& p
 
   if (!parts_.counts_common) outcome.own.leave_samples_out();
   measure_gradient(outcome.own);
+  if (parts_.ask) parts_.ask(outcome.own);
   outcome.total = parts_.control.agree(outcome.own);
   const auto& total = outcome.total;
   if (total.non_finite > 0 || !std::isfinite(total.loss)) report_non_finite(step, total);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <vector>
 
@@ -54,7 +55,9 @@ class TrainingStep {
     SpanSink& sink;
     at::Tensor class_weights = {};         ///< [classes]; undefined: all samples count alike.
     parallel::RowUpdates* rows = nullptr;  ///< Of the first layer's table; null: its gradient is dense.
-    bool counts_common = true;             ///< Whether this rank counts what its tensor group has in common.
+    /// What this rank has to ask of all at the end of a step: to stop, to save.
+    std::function<void(parallel::StepShare&)> ask = {};
+    bool counts_common = true;  ///< Whether this rank counts what its tensor group has in common.
   };
   /// `grad_clip`: largest norm of the whole mean gradient; 0: no limit.
   TrainingStep(const Parts& parts, std::uint64_t seed, double grad_clip);

@@ -25,7 +25,7 @@ MODELS = {
                    "--model-option", "block=64", "--global-batch", 32],
 }
 CHAR = ["--model", "gpt", "--global-batch", 16]
-CONTROL = 72  # bytes of the message that ends each step
+CONTROL = 80  # bytes of the message that ends each step
 
 
 def parse():

@@ -1,0 +1,57 @@
+#include "same_run.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <set>
+#include <vector>
+
+#include "core/error.hpp"
+#include "option.hpp"
+#include "toml_file.hpp"
+
+namespace dtrain::app {
+namespace {
+
+constexpr const char* kOutputs = "What it leaves behind";
+
+bool may_differ(const Option& option) {
+  static const std::set<std::string> kFree = {"epochs",  "limit-steps", "exit-after",
+                                              "mesh",    "pipeline",    "virtual-stages",
+                                              "balance", "recompute",   "memory-limit"};
+  return option.group == kOutputs || kFree.contains(option.name);
+}
+
+std::map<std::string, std::string> values_of(const std::string& toml, const std::string& origin) {
+  std::map<std::string, std::string> values;
+  for (const auto& entry : parse_toml(toml, origin)) {
+    values[entry.key] = fmt::format("{}", fmt::join(entry.values, " "));
+  }
+  return values;
+}
+
+}  // namespace
+
+void check_same_run(const train::RunConfig& config, const checkpoint::CheckpointInfo& info,
+                    const std::string& checkpoint) {
+  const auto then = values_of(info.config, checkpoint + "/manifest.json");
+  const auto now = values_of(config.text, "the configuration");
+  const auto value = [](const auto& values, const std::string& key) {
+    const auto place = values.find(key);
+    return place == values.end() || place->second.empty() ? std::string("nothing") : place->second;
+  };
+  std::vector<std::string> others;
+  for (const Option& option : run_options()) {
+    const std::string before = value(then, option.name);
+    const std::string after = value(now, option.name);
+    if (before != after && !may_differ(option)) {
+      others.push_back(fmt::format("--{} was {} and is {}", option.name, before, after));
+    }
+  }
+  if (others.empty()) return;
+  throw usage_error(fmt::format("the run was begun with other settings: {}", fmt::join(others, ", ")),
+                    checkpoint, "give them again, or start another run with another --name");
+}
+
+}  // namespace dtrain::app

@@ -1,0 +1,93 @@
+#include "train/resume_point.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <system_error>
+
+#include "checkpoint/reader.hpp"
+#include "checkpoint/writer.hpp"
+#include "core/error.hpp"
+
+namespace dtrain::train {
+namespace fs = std::filesystem;
+namespace {
+
+/// What is wrong with a checkpoint: `FILE: PROBLEM`, the same on all ranks; empty when nothing is. Each rank
+/// checks every n-th file. Collective.
+std::string damage_of(const fs::path& folder, const comm::Communicator& world,
+                      std::optional<checkpoint::Manifest>& manifest) {
+  std::string own;
+  try {
+    manifest = checkpoint::read_manifest(folder);
+    for (std::size_t i = 0; i < manifest->files.size(); ++i) {
+      if (static_cast<int>(i % static_cast<std::size_t>(world.size())) != world.rank()) continue;
+      const auto problem = checkpoint::damage(folder, manifest->files[i]);
+      if (!problem.empty()) own = fmt::format("{}: {}", (folder / manifest->files[i].file).string(), problem);
+    }
+  } catch (const Error& error) {
+    own = fmt::format("{}: {}", error.subject(), error.problem());
+  }
+  for (const auto& problem : world.all_gather(own)) {
+    if (!problem.empty()) return problem;
+  }
+  return {};
+}
+
+/// Folder names, newest first, as rank 0 sees them.
+std::vector<std::string> candidates(const fs::path& checkpoints, const comm::Communicator& world) {
+  std::vector<std::string> names;
+  if (world.rank() == 0) {
+    for (const auto& folder : checkpoint::list(checkpoints)) names.push_back(folder.filename().string());
+  }
+  const std::string joined = world.broadcast(fmt::format("{}", fmt::join(names, "\n")), 0);
+  names.clear();
+  for (std::size_t at = 0; at < joined.size();) {
+    const auto end = std::min(joined.find('\n', at), joined.size());
+    names.push_back(joined.substr(at, end - at));
+    at = end + 1;
+  }
+  return names;
+}
+
+/// Out of the way, for whoever wants to look.
+void put_aside(const fs::path& folder) {
+  fs::path damaged = folder;
+  damaged += ".damaged";
+  std::error_code ignored;
+  fs::remove_all(damaged, ignored);
+  fs::rename(folder, damaged, ignored);
+}
+
+}  // namespace
+
+std::optional<ResumePoint> newest_valid(const fs::path& checkpoints, const comm::Communicator& world) {
+  const auto names = candidates(checkpoints, world);
+  ResumePoint point;
+  for (const auto& name : names) {
+    point.folder = checkpoints / name;
+    std::optional<checkpoint::Manifest> manifest;
+    const std::string problem = damage_of(point.folder, world, manifest);
+    if (problem.empty()) {
+      point.info = manifest->info;
+      for (std::size_t i = 0; world.rank() == 0 && i < point.passed_over.size(); ++i) {
+        put_aside(checkpoints / names[i]);
+      }
+      world.barrier();
+      return point;
+    }
+    point.passed_over.push_back(problem);
+  }
+  if (names.empty()) return std::nullopt;
+  throw checkpoint_error(fmt::format("no checkpoint is whole; {}", fmt::join(point.passed_over, "; ")),
+                         checkpoints.string(), "start anew with --overwrite or another --name");
+}
+
+ResumePoint resume_point(const fs::path& folder, const comm::Communicator& world) {
+  std::optional<checkpoint::Manifest> manifest;
+  const std::string problem = damage_of(folder, world, manifest);
+  if (!problem.empty()) throw checkpoint_error("cannot be resumed", problem, "name another checkpoint");
+  return {.folder = folder, .info = manifest->info, .own = false, .passed_over = {}};
+}
+
+}  // namespace dtrain::train

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "checkpoint/manifest.hpp"
+#include "comm/communicator.hpp"
+
+namespace dtrain::train {
+
+/// Where a run goes on: a checkpoint all of whose files are as they were written.
+struct ResumePoint {
+  std::filesystem::path folder;
+  checkpoint::CheckpointInfo info;
+  bool own = true;                       ///< Of the run's own folder: its results are continued.
+  std::vector<std::string> passed_over;  ///< Newer checkpoints that are damaged, and how.
+};
+
+/// The newest valid checkpoint below `checkpoints`; damaged ones are renamed to step-NNNNNNNN.damaged. The
+/// ranks share the work of checking. Nothing where there is none. Collective.
+/// Throws Error (exit code 4) when there are checkpoints and all are damaged.
+std::optional<ResumePoint> newest_valid(const std::filesystem::path& checkpoints,
+                                        const comm::Communicator& world);
+
+/// The checkpoint in `folder`. Collective. Throws Error (exit code 4) naming the file at fault.
+ResumePoint resume_point(const std::filesystem::path& folder, const comm::Communicator& world);
+
+}  // namespace dtrain::train

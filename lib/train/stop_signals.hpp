@@ -1,0 +1,18 @@
+#pragma once
+
+namespace dtrain::train {
+
+/// Listens for SIGUSR1, with which Slurm and mpirun announce the end of a job's time, and SIGTERM, until it
+/// goes. One at a time.
+class StopSignals {
+ public:
+  StopSignals();
+  ~StopSignals();  ///< Gives the signals back to whom they belonged.
+  StopSignals(const StopSignals&) = delete;
+  StopSignals& operator=(const StopSignals&) = delete;
+
+  /// Whether one has come since this was made.
+  bool asked() const;
+};
+
+}  // namespace dtrain::train
