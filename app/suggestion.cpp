@@ -8,11 +8,10 @@
 namespace dtrain::app {
 namespace {
 
-constexpr std::array<std::string_view, 12> kLaterOptions = {
-    "exit-after", "compression", "reproducible", "checkpoint-every", "keep", "resume", "on-failure", "spares",
-    "replicate", "verify-every", "inject",
-    // of stage and topology
-    "benchmark"};
+constexpr std::array<std::string_view, 8> kLaterOptions = {"compression", "reproducible", "on-failure",
+                                                           "spares", "replicate", "verify-every", "inject",
+                                                           // of stage and topology
+                                                           "benchmark"};
 
 /// Letters to insert, remove or replace (Levenshtein 1966), row by row.
 std::size_t edit_distance(std::string_view from, std::string_view to) {

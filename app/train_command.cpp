@@ -62,8 +62,8 @@ ExitCode run_in_folder(const train::RunConfig& config, const std::optional<train
   const RunFolder folder(train::run_folder(config));
   const auto contents = config.output.overwrite          ? RunFolder::Contents::replaced
                         : resume && resume->own          ? RunFolder::Contents::kept
-                        : config.output.resume == "auto" ? RunFolder::Contents::unsaved
-                                                         : RunFolder::Contents::none;
+                        : config.output.resume == "none" ? RunFolder::Contents::none
+                                                         : RunFolder::Contents::unsaved;
   on_first_rank(world, [&] { folder.prepare(contents, config.text); });
   try {
     const ExitCode code = train::run(config, resume, mpi, log);

@@ -22,6 +22,7 @@ namespace {
 
 constexpr std::uint64_t kStepRowsPerChunk = 512;  // 70 kB
 constexpr std::uint64_t kRowsPerChunk = 32;
+constexpr const char* kAside = ".partial";
 
 std::string this_host() {
   std::array<char, 256> name{};
@@ -31,7 +32,7 @@ std::string this_host() {
 
 h5::File create_rank_file(const std::string& path) {
   try {
-    return h5::create_file(path);
+    return h5::create_file(path + kAside);
   } catch (const Error& error) {
     throw usage_error(error.problem(), path, "name a folder that can be written with --output");
   }
@@ -50,8 +51,8 @@ struct RankRecorder::LiveFile {
 
   /// Made aside and renamed, so that what an earlier part left is there until it is in the new file.
   LiveFile(const RankRecorderOptions& options, const Rows& earlier)
-      : file(create_rank_file(options.path + ".partial")),
-        space(options.path + ".partial"),
+      : file(create_rank_file(options.path)),
+        space(options.path + kAside),
         epochs(make_table<RankEpochRow>(file.id(), "epochs", kRowsPerChunk)),
         steps(make_table<StepRow>(file.id(), "steps", kStepRowsPerChunk)),
         events(make_table<EventRow>(file.id(), "events", kRowsPerChunk)),
@@ -63,7 +64,7 @@ struct RankRecorder::LiveFile {
     h5::write_attribute(file.id(), "pid", static_cast<std::int64_t>(::getpid()));
     h5::flush(file);
     append(earlier);
-    if (std::rename((options.path + ".partial").c_str(), options.path.c_str()) != 0) {
+    if (std::rename((options.path + kAside).c_str(), options.path.c_str()) != 0) {
       throw usage_error("cannot be replaced", options.path,
                         "name a folder that can be written with --output");
     }

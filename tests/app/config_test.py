@@ -9,9 +9,8 @@ BUILT = """model model-option init-from init-skip loss class-weights dataset dat
 pipeline virtual-stages balance recompute memory-limit
 epochs limit-steps global-batch micro-batches optimizer learning-rate momentum weight-decay schedule
 warmup-steps grad-clip batch-norm precision device threads comm-backend all-reduce bucket-mb watchdog seed output name
-overwrite record-steps trace tensorboard quiet dry-run cluster""".split()
-LATER = """exit-after compression reproducible
-checkpoint-every keep resume on-failure spares replicate verify-every inject""".split()
+overwrite record-steps trace tensorboard quiet dry-run cluster exit-after checkpoint-every keep resume""".split()
+LATER = "compression reproducible on-failure spares replicate verify-every inject".split()
 # A value that is not the default for every option.
 OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "init-from": "a.h5", "init-skip": "fc.*", "loss": "mae",
          "class-weights": "balanced", "dataset": "a \"quoted\" \\ name", "data-root": "/d",
@@ -21,7 +20,8 @@ OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "init-from": "a.h5
          "momentum": 0.25, "weight-decay": 0.125, "schedule": "wsd", "warmup-steps": 5, "grad-clip": 2.0,
          "batch-norm": "local", "precision": "fp64", "device": "cpu", "threads": 3, "comm-backend": "mpi", "all-reduce": "ring",
          "bucket-mb": 1.5, "watchdog": 20.0, "seed": 9223372036854775807, "output": "out", "name": "mine",
-         "overwrite": True, "record-steps": 10, "trace": True, "tensorboard": True, "quiet": True, "dry-run": True, "cluster": "2x4"}
+         "overwrite": True, "record-steps": 10, "trace": True, "tensorboard": True, "quiet": True, "dry-run": True, "cluster": "2x4",
+         "exit-after": "55min", "checkpoint-every": "2epochs", "keep": 5, "resume": "none"}
 
 
 def flags(values):

@@ -96,7 +96,7 @@ class UsageTest(ProgramTest):
         self.refuse(2, ["--frobnicate", "--help"], "--frobnicate", "1")
 
     def test_option_of_later_versions(self):
-        for option in ("--exit-after", "--resume", "--reproducible", "--compression"):
+        for option in ("--reproducible", "--compression", "--spares"):
             with self.subTest(option=option):
                 self.refuse(2, [option + " is not available in this version"], option, "x")
         self.refuse(2, ["--inject is not available in this version"], "--inject=nan", ranks=2)
@@ -115,8 +115,8 @@ class UsageTest(ProgramTest):
         self.refuse(2, [str(file), "no key epoch", "did you mean epochs?"], "--config", file, ranks=2)
 
     def test_key_of_later_versions_in_the_file(self):
-        file = self.write("bad.toml", "resume = \"none\"\n")
-        self.refuse(2, [str(file), "resume is not available in this version"], "--config", file)
+        file = self.write("bad.toml", "spares = 1\n")
+        self.refuse(2, [str(file), "spares is not available in this version"], "--config", file)
 
     def test_file_that_is_no_toml(self):
         file = self.write("bad.toml", "model = \"mlp\"\nepochs 3\n")
@@ -156,7 +156,7 @@ class UsageTest(ProgramTest):
     def test_unfinished_run(self):
         (self.folder / "runs/mine").mkdir(parents=True)
         self.write("runs/mine/state", "running\n")
-        self.refuse(2, ["runs/mine", "running", "--overwrite"], *SHORT, "--name", "mine", ranks=2)
+        self.refuse(2, ["runs/mine", "running", "--overwrite"], *SHORT, "--name", "mine", "--resume", "none", ranks=2)
 
     def test_srun_that_started_singletons(self):
         self.refuse(2, ["4"], *SHORT, environment={"SLURM_STEP_NUM_TASKS": "4", "SLURM_PROCID": "0"})

@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <fstream>
 #include <numeric>
+#include <random>
 #include <span>
 
 #include "checkpoint/reader.hpp"
@@ -109,6 +111,95 @@ TEST_F(CheckpointTest, NamesTheFileWithAFlippedByte) {
   EXPECT_THAT(refusal(target, library), HasSubstr("manifest.json: is damaged"));
   flip_byte(target / "manifest.json", 20);
   EXPECT_EQ(refusal(target, library), "loaded");
+}
+
+TEST_F(CheckpointTest, NamesTheFileOfAFlippedBitWhereverItLies) {
+  const auto target = save_small();
+  std::vector<fs::path> files;
+  std::vector<std::int64_t> ends = {0};
+  for (const auto& entry : fs::directory_iterator(target)) {
+    files.push_back(entry.path());
+    ends.push_back(ends.back() + static_cast<std::int64_t>(fs::file_size(entry.path())));
+  }
+  ASSERT_EQ(files.size(), 3);
+  std::mt19937_64 random(7);
+  for (int i = 0; i < 100; ++i) {
+    // Every other one in the manifest or its sum, which are small.
+    const auto at = static_cast<std::int64_t>(random() % static_cast<std::uint64_t>(ends.back()));
+    auto file = static_cast<std::size_t>(std::ranges::upper_bound(ends, at) - ends.begin()) - 1;
+    std::int64_t position = at - ends[file];
+    if (i % 2 == 1) {
+      while (files[file].filename().string().starts_with("part-")) file = (file + 1) % files.size();
+      position = at % static_cast<std::int64_t>(fs::file_size(files[file]));
+    }
+    flip_byte(files[file], position);
+    const bool of_manifest = files[file].filename().string().starts_with("manifest");
+    EXPECT_THAT(refusal(target, library),
+                HasSubstr(of_manifest ? "manifest" : files[file].filename().string()))
+        << files[file] << " at " << position;
+    flip_byte(files[file], position);
+  }
+  EXPECT_EQ(refusal(target, library), "loaded");
+}
+
+TEST_F(CheckpointTest, WritersLeaveTheirPartsAndOneFailureIsEveryones) {
+  const Saving saving(folder.path(), 7);
+  saving.begin();
+  const auto tensors = state.tensors();
+  const std::vector<int> writers = {0, 3};
+  saving.leave_part(0, std::span(tensors).first(1), library);
+  EXPECT_THROW(saving.await_parts(writers, 0.02), Error);  // the other has not come
+  saving.leave_part(3, std::span(tensors).subspan(1), library);
+  auto info = state.info;
+  info.step = 7;
+  const auto target = saving.commit(info, saving.await_parts(writers, 5));
+  EXPECT_EQ(refusal(target, library), "loaded");
+  EXPECT_EQ(std::distance(fs::directory_iterator(target), fs::directory_iterator()), 4);
+
+  const Saving failing(folder.path(), 8);
+  failing.begin();
+  fs::create_directory(folder.path() / "step-00000008.partial" / "part-00001.h5");  // in its way
+  failing.leave_part(1, tensors, library);
+  try {
+    failing.await_parts(std::vector<int>{1}, 5);
+    FAIL() << "the failure was not told";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::checkpoint);
+    EXPECT_THAT(error.what(), HasSubstr("part-00001.h5"));
+  }
+}
+
+TEST_F(CheckpointTest, RemovesOldOnesButNotTheBest) {
+  for (const std::int64_t step : {10, 20, 30, 40}) {
+    auto info = state.info;
+    info.step = step;
+    save(folder.path(), info, state.tensors(), library);
+  }
+  mark_best(folder.path(), 20);
+  for (const char* name : {"step-00000001.damaged", "step-00000002.damaged", "step-00000003.partial"}) {
+    fs::create_directory(folder.path() / name);
+  }
+  remove_old(folder.path(), 1);
+  const auto left = list(folder.path());
+  ASSERT_EQ(left.size(), 2);
+  EXPECT_EQ(left[0].filename(), "step-00000040");
+  EXPECT_EQ(left[1].filename(), "step-00000020");
+  EXPECT_FALSE(fs::exists(folder.path() / "step-00000001.damaged"));
+  EXPECT_TRUE(fs::exists(folder.path() / "step-00000002.damaged"));
+  EXPECT_FALSE(fs::exists(folder.path() / "step-00000003.partial"));
+}
+
+TEST_F(CheckpointTest, ReadsRunsOfATensor) {
+  const auto reader = load(save_small(), library);
+  const auto& tensor = reader.manifest().tensors.front();
+  ASSERT_EQ(tensor.dtype, "float32");
+  const auto count = tensor.bytes() / 4;
+  ASSERT_GE(count, 6);
+  const auto whole = read<float>(reader, tensor.name, "float32", static_cast<std::size_t>(count));
+  std::vector<float> part(4);
+  reader.read(tensor.name, "float32", Runs{.begin = 1, .length = 2, .stride = 3, .count = 2},
+              std::as_writable_bytes(std::span(part)));
+  EXPECT_EQ(part, (std::vector<float>{whole[1], whole[2], whole[4], whole[5]}));
 }
 
 TEST_F(CheckpointTest, NamesAFileThatIsShortOrMissing) {

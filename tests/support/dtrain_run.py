@@ -33,11 +33,11 @@ def refused(binary, ranks, code, words, *options, cwd):
 
 def step_losses(results):
     """The mean loss of each step over all ranks, of an open results.h5."""
-    total, weight = 0.0, 0.0
-    for rank in results["ranks"].values():
-        steps = rank["steps"][:]
-        total = total + np.where(steps["weight"] > 0, steps["loss"], 0.0) * steps["weight"]
-        weight = weight + steps["weight"]
+    rows = np.concatenate([rank["steps"][:] for rank in results["ranks"].values()])
+    numbers, place = np.unique(rows["step"], return_inverse=True)
+    total, weight = np.zeros(len(numbers)), np.zeros(len(numbers))
+    np.add.at(total, place, np.where(rows["weight"] > 0, rows["loss"], 0.0) * rows["weight"])
+    np.add.at(weight, place, rows["weight"])
     return total / weight
 
 
@@ -46,17 +46,17 @@ def sample_hash(results):
     return sum(int(rank["samples"][0]["hash"]) % 2**64 for rank in results["ranks"].values()) % 2**64
 
 
-def checkpoint_tensors(folder):
-    """The model's tensors of a checkpoint by name, put together from all its parts."""
+def checkpoint_tensors(folder, group="model"):
+    """The tensors of a checkpoint by name, put together from all its parts: the model's; with None all, GROUP/NAME."""
     tensors = {}
     for entry in json.loads((folder / "manifest.json").read_text())["tensors"]:
-        group, name = entry["name"].split("/", 1)
-        if group != "model":
+        of, name = entry["name"].split("/", 1)
+        if group not in (None, of):
             continue
         whole = np.empty(entry["shape"], entry["dtype"])
         for part in entry["slices"]:
             with h5py.File(folder / part["file"]) as file:
                 place = tuple(slice(begin, begin + extent) for begin, extent in zip(part["offset"], part["shape"]))
                 whole[place] = file[entry["name"]][()]
-        tensors[name] = whole
+        tensors[name if group else entry["name"]] = whole
     return tensors

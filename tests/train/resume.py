@@ -1,0 +1,241 @@
+"""Runs stop on request, and go on where they stood: with the same bits, each sample used once, results continued.
+
+    resume.py BINARY
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from dtrain_run import MPIRUN, checkpoint_tensors, refused, run, step_losses
+
+CNN = ["--model", "cnn", "--epochs", 2, "--limit-steps", 180, "--threads", 1]
+
+
+def bits(one, other):
+    assert one.keys() == other.keys(), one.keys() ^ other.keys()
+    return [name for name in one if not np.array_equal(one[name], other[name])]
+
+
+def last(folder, step=180):
+    return checkpoint_tensors(folder / "checkpoints" / f"step-{step:08}", group=None)
+
+
+def facts(folder):
+    """What must not depend on a stop: samples by epoch, steps, losses, the table of epochs but for its times."""
+    with h5py.File(folder / "results.h5") as file:
+        ranks = list(file["ranks"].values())
+        hashes = {}
+        for rank in ranks:
+            for row in rank["samples"]:
+                hashes[int(row["epoch"])] = (hashes.get(int(row["epoch"]), 0) + int(row["hash"])) % 2**64
+        epochs = [tuple(row[name] for name in ("epoch", "train_loss", "validation_loss", "validation_accuracy", "samples"))
+                  for row in file["epochs"]]
+        steps = [int(step) for step in ranks[0]["steps"]["step"]]
+        return hashes, epochs, steps, list(step_losses(file)), file.attrs["status"], file["test"][:].tolist()
+
+
+def stopped_by(binary, folder, send, *options):
+    """Starts a run, has it stopped after some steps, and expects exit code 75."""
+    command = [str(MPIRUN), "2", str(binary), *map(str, options)]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+        send(process)
+        said, _ = process.communicate(timeout=120)
+    assert process.returncode == 75, (process.returncode, said)
+    return said
+
+
+def after_steps(folder, steps):
+    """Sends SIGUSR1 once the live file of rank 0 has so many steps."""
+    def send(process):
+        limit = time.monotonic() + 60
+        while process.poll() is None and time.monotonic() < limit:
+            try:
+                with h5py.File(folder / "ranks/rank-00000.h5", "r", locking=False) as file:
+                    if len(file["steps"]) >= steps:
+                        break
+            except (OSError, KeyError):
+                pass
+            time.sleep(0.02)
+        process.send_signal(signal.SIGUSR1)
+    return send
+
+
+def stops_and_goes_on(binary, folder):
+    long = [*CNN, "--limit-steps", 0, "--epochs", 60, "--schedule", "constant", "--name", "signalled", "--quiet"]
+    stopped_by(binary, folder, after_steps(folder / "runs/signalled", 200), *long)
+    run_folder = folder / "runs/signalled"
+    assert (run_folder / "state").read_text() == "preempted\n"
+    with h5py.File(run_folder / "results.h5") as file:
+        assert file.attrs["status"] in ("preempted", b"preempted")
+        steps = file["ranks/00000/steps"]["step"]
+        stopped_at = int(steps[-1])
+        kinds = file["ranks/00000/events"]["kind"].tolist()
+    assert b"stopped" in kinds and (run_folder / f"checkpoints/step-{stopped_at:08}/manifest.json").exists(), kinds
+    # On another number of ranks; an end soon after.
+    on = ["--limit-steps", stopped_at + 150, "--model", "cnn", "--epochs", 60, "--threads", 1, "--schedule", "constant",
+          "--name", "signalled", "--quiet"]
+    run(binary, 3, *on, cwd=folder)
+    run(binary, 2, *[word if word != "signalled" else "undisturbed" for word in on], cwd=folder)
+    found, expected = facts(run_folder), facts(folder / "runs/undisturbed")
+    assert found[0] == expected[0], "a sample was used twice or not at all"
+    assert [row[0] for row in found[1]] == [row[0] for row in expected[1]] and found[2] == expected[2]
+    assert np.allclose(found[3], expected[3], rtol=2e-3), np.max(np.abs(np.array(found[3]) / np.array(expected[3]) - 1))
+    assert found[4] in ("completed", b"completed")
+
+    said = run(binary, 2, *CNN, "--limit-steps", 0, "--epochs", 500, "--exit-after", "3s", "--name", "timed", cwd=folder, check=False)
+    assert said.returncode == 75 and "stopped" in said.stdout, (said.returncode, said.stdout, said.stderr)
+    assert (folder / "runs/timed/state").read_text() == "preempted\n"
+
+
+def goes_on_bit_by_bit(binary, folder):
+    """From every checkpoint of a run, in mid-epoch and at its end, on the same layout; also models whose state is special."""
+    for model, options in {"cnn": ["--limit-steps", 180], "nbow": ["--limit-steps", 50],
+                           "resnet18": ["--limit-steps", 12, "--model-option", "width=4", "--global-batch", 1000],
+                           "gpt": ["--limit-steps", 20, "--model-option", "layers=2", "--model-option", "heads=2",
+                                   "--model-option", "width=16", "--global-batch", 64]}.items():
+        limit = options[1]
+        options = ["--model", model, "--epochs", 2, "--threads", 1, "--quiet", *options]
+        every = {"cnn": 70, "nbow": 20, "resnet18": 5, "gpt": 7}[model]
+        # nbow's rows are made current for each checkpoint, which rounds: it has the same bits at the same checkpoints.
+        options += ["--checkpoint-every", f"{every}steps", "--keep", 10]
+        saved = folder / "runs" / f"{model}-saved"
+        run(binary, 2, *options, "--name", saved.name, cwd=folder)
+        steps = sorted(int(path.name[5:]) for path in (saved / "checkpoints").glob("step-*"))
+        assert len(steps) >= 3 and steps[-1] == limit, steps
+        for step in steps[:2]:
+            cut = folder / "runs" / f"{model}-cut-{step}"
+            shutil.copytree(saved, cut, symlinks=True)
+            for later in steps:
+                if later > step:
+                    shutil.rmtree(cut / "checkpoints" / f"step-{later:08}")
+            (cut / "state").write_text("failed\n")
+            run(binary, 2, *options, "--name", cut.name, cwd=folder)
+            assert not bits(last(saved, limit), last(cut, limit)), (model, step)
+            assert str(facts(saved)[:4]) == str(facts(cut)[:4]), (model, step)  # as text: NaN is NaN
+
+
+def keeps_what_it_should(binary, folder):
+    run(binary, 2, *CNN, "--checkpoint-every", "30steps", "--keep", 2, "--name", "kept", "--quiet", cwd=folder)
+    left = sorted(path.name for path in (folder / "runs/kept/checkpoints").iterdir())
+    best = os.readlink(folder / "runs/kept/checkpoints/best")
+    assert len([name for name in left if name.startswith("step-")]) <= 3 and best in left and "step-00000180" in left, left
+    run(binary, 2, *CNN, "--checkpoint-every", "1epoch", "--name", "epochs", "--quiet", cwd=folder)
+    assert (folder / "runs/epochs/checkpoints/step-00000128").exists()
+    run(binary, 2, *CNN, "--checkpoint-every", "0.2s", "--keep", 99, "--name", "clock", "--quiet", cwd=folder)
+    assert len(list((folder / "runs/clock/checkpoints").glob("step-*"))) > 2
+
+
+def flip(file, at=None):
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2 if at is None else at] ^= 1
+    file.write_bytes(data)
+
+
+def refuses(binary, folder):
+    runs = folder / "runs"
+    saved = runs / "finished"
+    same = ["--model", "cnn", "--epochs", 2, "--limit-steps", 180, "--threads", 1, "--quiet"]
+    run(binary, 2, *same, "--checkpoint-every", "70steps", "--keep", 10, "--name", saved.name, cwd=folder)
+
+    def unfinished(name):
+        shutil.copytree(saved, runs / name, symlinks=True)
+        (runs / name / "state").write_text("failed\n")
+        return runs / name / "checkpoints"
+
+    refused(binary, 2, 2, ["finished run", "runs/finished"], *same, "--name", saved.name, cwd=folder)
+    unfinished("again")
+    refused(binary, 2, 2, ["again", "failed"], *same, "--name", "again", "--resume", "none", cwd=folder)
+    refused(binary, 2, 2, ["--learning-rate", "--seed", "other settings"], *same, "--learning-rate", 0.5, "--seed", 7,
+            "--name", "again", cwd=folder)
+    refused(binary, 2, 2, ["--model was cnn and is mlp"], "--model", "mlp", "--quiet", "--name", "again", cwd=folder)
+    refused(binary, 2, 2, ["--model was cnn and is mlp"], "--model", "mlp", "--quiet", "--name", "new",
+            "--resume", "runs/finished/checkpoints/best", cwd=folder)
+    refused(binary, 1, 2, ["--checkpoint-every", "often"], *same, "--checkpoint-every", "often", cwd=folder)
+    refused(binary, 1, 2, ["--exit-after", "3steps"], *same, "--exit-after", "3steps", cwd=folder)
+    refused(binary, 1, 2, ["--keep"], *same, "--keep", 0, cwd=folder)
+    (folder / "a_file").write_text("x")
+    refused(binary, 1, 4, ["a_file"], *same, "--name", "new", "--resume", "a_file", cwd=folder)
+    refused(binary, 1, 4, ["nowhere"], *same, "--name", "new", "--resume", "nowhere", cwd=folder)
+
+    # The newest is damaged: the one before is taken, and said so.
+    checkpoints = unfinished("damaged")
+    flip(checkpoints / "step-00000180/part-00000.h5")
+    said = run(binary, 2, *[word for word in same if word != "--quiet"], "--name", "damaged", cwd=folder).stdout
+    assert "passed over" in said and "part-00000.h5" in said and "step 140 of 180" in said, said
+    assert (checkpoints / "step-00000180.damaged").exists() and not bits(last(saved), last(runs / "damaged"))
+    # All are.
+    checkpoints = unfinished("ruined")
+    for path in checkpoints.glob("step-*"):
+        flip(path / "manifest.json")
+    before = sorted(path.name for path in checkpoints.iterdir())
+    refused(binary, 2, 4, ["no checkpoint is whole", "manifest.json"], *same, "--name", "ruined", cwd=folder)
+    assert before == sorted(path.name for path in checkpoints.iterdir())
+
+    # Edited by hand, with a new sum: the tensor is named.
+    def edited(name, change):
+        target = unfinished(name) / "step-00000180"
+        manifest = json.loads((target / "manifest.json").read_text())
+        change(manifest)
+        text = json.dumps(manifest)
+        (target / "manifest.json").write_text(text)
+        refused(binary, 2, 4, ["manifest.json", "damaged"], *same, "--name", "new", "--resume", target, cwd=folder)
+        sums = subprocess.run(["sha256sum", "manifest.json"], cwd=target, capture_output=True, text=True, check=True).stdout
+        (target / "manifest.sha256").write_text(sums)
+        return target
+
+    def without(manifest):
+        manifest["tensors"] = [tensor for tensor in manifest["tensors"] if tensor["name"] != "model/fc1.weight"]
+
+    def renamed(manifest):
+        next(tensor for tensor in manifest["tensors"] if tensor["name"] == "optimizer/momentum_buffer/fc1.bias")["name"] += "x"
+
+    def reshaped(manifest):
+        tensor = next(tensor for tensor in manifest["tensors"] if tensor["name"] == "model/fc1.bias")
+        tensor["shape"] = tensor["slices"][0]["shape"] = [119]
+
+    def newer(manifest):
+        manifest["version"] = 99
+
+    for name, change, words in [("without", without, ["fc1.weight"]), ("renamed", renamed, ["momentum_buffer/fc1.bias"]),
+                                ("reshaped", reshaped, ["fc1.bias", "119"]), ("newer", newer, ["version 99"])]:
+        target = edited(name, change)
+        refused(binary, 2, 4, words, *same, "--name", "new", "--resume", target, cwd=folder)
+    assert not (runs / "new/checkpoints").exists()
+
+
+def survives_a_full_disk(binary, folder):
+    """A checkpoint that fails is removed and reported, the run goes on, and its exit code says so."""
+    blocked = folder / "runs/blocked"
+    limited = f'trap "" XFSZ; ulimit -f 1500; exec "{binary}" "$@"'  # KiB; the checkpoint takes 2.6 MiB
+    options = ["--model", "mlp", "--epochs", "1", "--limit-steps", "40", "--checkpoint-every", "10steps", "--name", "blocked",
+               "--optimizer", "adam", "--record-steps", "off"]
+    done = subprocess.run(["bash", "-c", limited, "bash", *options], cwd=folder, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 4, (done.returncode, done.stdout, done.stderr)
+    assert "checkpoint of step 10 is missing" in done.stderr and "epoch" in done.stdout, (done.stdout, done.stderr)
+    assert not list(blocked.glob("checkpoints/step-*")), list(blocked.glob("checkpoints/*"))
+    assert (blocked / "state").read_text() == "failed\n"
+
+
+def main():
+    binary = sys.argv[1]
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        goes_on_bit_by_bit(binary, folder)
+        keeps_what_it_should(binary, folder)
+        stops_and_goes_on(binary, folder)
+        refuses(binary, folder)
+        survives_a_full_disk(binary, folder)
+
+
+if __name__ == "__main__":
+    main()
