@@ -4,10 +4,14 @@
 #include <fmt/format.h>
 
 #include <array>
+#include <chrono>
 #include <ctime>
+#include <fstream>
 #include <system_error>
+#include <thread>
 
 #include "checkpoint/writer.hpp"
+#include "core/clock.hpp"
 #include "core/error.hpp"
 #include "h5/library.hpp"
 #include "record/run_folder.hpp"
@@ -20,6 +24,8 @@ namespace {
 /// All that a run leaves behind; the state last, so that a removal that was interrupted shows what it was.
 constexpr std::array<const char*, 7> kContents = {"results.h5",  "ranks",       "checkpoints", "trace.json",
                                                   "tensorboard", "config.toml", "state"};
+
+constexpr const char* kToken = ".seen";
 
 constexpr const char* kOtherFolder = "name a folder you can write to with --output";
 
@@ -95,6 +101,28 @@ void RunFolder::prepare(Contents contents, const std::string& config_toml) const
     throw usage_error(error.problem(), error.subject().empty() ? path_.string() : error.subject(),
                       kOtherFolder);
   }
+}
+
+void RunFolder::leave_token(const std::string& token) const {
+  record::replace_file((path_ / kToken).string(), token);
+}
+
+bool RunFolder::has_token(const std::string& token) const noexcept {
+  constexpr double kPatience_s = 5.0;
+  constexpr auto kPause = std::chrono::milliseconds(20);
+  const double end_s = steady_s() + kPatience_s;
+  while (true) {
+    std::string found;
+    std::ifstream file(path_ / kToken);
+    if (std::getline(file, found) && found == token) return true;
+    if (steady_s() > end_s) return false;
+    std::this_thread::sleep_for(kPause);
+  }
+}
+
+void RunFolder::remove_token() const noexcept {
+  std::error_code ignored;
+  fs::remove(path_ / kToken, ignored);
 }
 
 void RunFolder::mark_failed() const noexcept {

@@ -34,6 +34,12 @@ class RunFolder {
   /// unfinished run of that name, a folder that cannot be written.
   void prepare(Contents contents, const std::string& config_toml) const;
 
+  /// A file that only this folder has, for other ranks to look for; has_token() gives a shared file system a
+  /// few seconds to show it. The first throws Error (exit code 2), the others nothing.
+  void leave_token(const std::string& token) const;
+  bool has_token(const std::string& token) const noexcept;
+  void remove_token() const noexcept;
+
   /// After a run that failed: marks it so, or, when it failed before it had results, removes what prepare()
   /// wrote, so that the name is free for the next attempt. Does not throw.
   void mark_failed() const noexcept;

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <optional>
 #include <string>
@@ -8,6 +9,7 @@
 #include "comm/communicator.hpp"
 #include "comm/discover.hpp"
 #include "commands.hpp"
+#include "core/clock.hpp"
 #include "core/log.hpp"
 #include "option.hpp"
 #include "record/run_folder.hpp"
@@ -15,8 +17,8 @@
 #include "run_folder.hpp"
 #include "same_run.hpp"
 #include "train/resume_point.hpp"
+#include "train/run.hpp"
 #include "train/run_outputs.hpp"
-#include "train/trainer.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -56,6 +58,18 @@ record::Status status_of(ExitCode code) {
   return code == ExitCode::stopped ? record::Status::preempted : record::Status::failed;
 }
 
+/// A folder that only some nodes see would hold half of the run. Collective. Throws Error (exit code 2).
+void check_seen_by_all(const RunFolder& folder, const comm::Communicator& world) {
+  const std::string token = world.broadcast(fmt::format("{}-{}", ::getpid(), steady_ns()), 0);
+  on_first_rank(world, [&] { folder.leave_token(token); });
+  const bool seen = world.rank() == 0 || folder.has_token(token);
+  const auto blind = world.max(static_cast<std::int64_t>(seen ? -1 : world.rank()));
+  if (world.rank() == 0) folder.remove_token();
+  if (blind < 0) return;
+  throw usage_error(fmt::format("rank {} does not see the folder that rank 0 has made", blind),
+                    folder.path().string(), "name one that all nodes share with --output");
+}
+
 /// The run's folder from its first state to its last. Only rank 0 writes the state of a run that went well.
 ExitCode run_in_folder(const train::RunConfig& config, const std::optional<train::ResumePoint>& resume,
                        comm::MpiEnvironment& mpi, const comm::Communicator& world, const Log& log) {
@@ -66,6 +80,7 @@ ExitCode run_in_folder(const train::RunConfig& config, const std::optional<train
                                                          : RunFolder::Contents::unsaved;
   on_first_rank(world, [&] { folder.prepare(contents, config.text); });
   try {
+    check_seen_by_all(folder, world);
     const ExitCode code = train::run(config, resume, mpi, log);
     on_first_rank(world, [&] { record::write_state(folder.path().string(), status_of(code)); });
     return code;

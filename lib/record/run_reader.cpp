@@ -1,14 +1,13 @@
 #include "record/run_reader.hpp"
 
 #include <hdf5.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <array>
-#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <system_error>
 
 #include "core/error.hpp"
@@ -42,14 +41,22 @@ bool on_this_host(const std::string& hostname) {
 }
 
 // Whether the rank that writes `file` lives. Its process is looked for where it can be.
+// A process that was killed stays listed, as a zombie, until its parent has asked for its end.
+bool runs(std::int64_t pid) {
+  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
+  std::string text;
+  if (!std::getline(stat, text)) return false;
+  const auto name_end = text.rfind(") ");  // the name may hold anything
+  return name_end == std::string::npos || (text[name_end + 2] != 'Z' && text[name_end + 2] != 'X');
+}
+
 bool writer_lives(const h5::File& file, const std::string& path) {
   if (!touched_lately(path)) return false;
   if (!h5::has_attribute(file.id(), "pid") ||
       !on_this_host(h5::read_string_attribute(file.id(), "hostname"))) {
     return true;
   }
-  const auto pid = static_cast<pid_t>(h5::read_int_attribute(file.id(), "pid"));
-  return ::kill(pid, 0) == 0 || errno == EPERM;
+  return runs(h5::read_int_attribute(file.id(), "pid"));
 }
 
 // Of a burst that was cut by a kill the last rows can be zeros; steps and epochs count from 1.

@@ -96,14 +96,7 @@ EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequ
                                .queue = job.groups().queue(),
                                .sink = sink,
                                .shapes = workload.sample_shapes});
-  Evaluation evaluation({.model = *workload.model,
-                         .pipeline = pipeline,
-                         .stages_per_rank = workload.cuts.stages() / workload.cuts.ranks,
-                         .preparation = preparation,
-                         .world = job.groups().world(),
-                         .data = group,
-                         .counts_common = job.speaks_for_tensor_group(),
-                         .scoring = workload.scoring},
+  Evaluation evaluation(evaluation_parts(job, workload, pipeline, preparation),
                         data::Loader(workload.dataset, request.split, {}, workload.read), samples,
                         evaluation_batch(config, info));
   Collector collector;

@@ -1,22 +1,96 @@
 #pragma once
 
+#include <cstdint>
+#include <limits>
+#include <map>
 #include <optional>
+#include <string>
+#include <vector>
 
-#include "comm/mpi_environment.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "data/loader.hpp"
+#include "h5/library.hpp"
+#include "optim/schedule.hpp"
+#include "parallel/pieces.hpp"
+#include "record/step_clock.hpp"
+#include "record/trace_writer.hpp"
+#include "train/checkpoints.hpp"
 #include "train/config.hpp"
+#include "train/evaluation.hpp"
+#include "train/job.hpp"
+#include "train/progress.hpp"
+#include "train/replica.hpp"
 #include "train/resume_point.hpp"
+#include "train/run_outputs.hpp"
+#include "train/stop_signals.hpp"
+#include "train/workload.hpp"
 
 namespace dtrain::train {
 
-/// Trains a model as `config` says and leaves a run folder behind: set up, build the mesh, create the model,
-/// create the loader; per epoch train, evaluate, record; evaluate the best on the test split; clean up.
-/// `config` is resolved and validated, and the same on every rank. Collective over MPI_COMM_WORLD.
-/// Throws Error.
-/// Goes on from `resume` where that is given, on whatever layout. Returns ExitCode::stopped when it was asked
-/// to stop and has left a checkpoint.
-ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume, comm::MpiEnvironment& mpi,
-             const Log& log);
+/// Algorithm 1 of the study this project grew from, on ranks that hold a model and a dataset: per epoch
+/// train, evaluate, record, save; evaluate the best on the test split. Goes on where an earlier run stood,
+/// and stops on request.
+class Trainer {
+ public:
+  struct Recording {
+    h5::Library& library;
+    record::StepClock& clock;
+    record::TraceWriter* trace;  // null: none
+    RunStart start;
+    double begun_s;  // when this process was, which may go on with an earlier one's run
+    const StopSignals& signals;
+  };
+  /// Everything is borrowed. `resume`: where it goes on, the model's weights being there already. Collective.
+  Trainer(const RunConfig& config, Job& job, Workload& workload, const Recording& recording,
+          const std::optional<ResumePoint>& resume, const Log& log);
+
+  /// ExitCode::stopped when it was asked to stop and has left a checkpoint. Collective. Throws Error.
+  ExitCode train();
+
+ private:
+  enum class Ending { complete, stopped };
+  void go_on_from(const ResumePoint& resume);
+  void announce(const std::optional<ResumePoint>& resume) const;
+  Ending train_epoch();
+  bool train_steps(std::int64_t steps, EpochSums& sums);
+  void ask(parallel::StepShare& share) const;
+  void show_progress(std::int64_t done_in_epoch, std::int64_t done_here, const parallel::StepShare& sums,
+                     double elapsed_s);
+  std::optional<EvaluationResult> evaluate(const std::string& split);
+  void keep_if_best(const std::optional<EvaluationResult>& validation);
+  checkpoint::CheckpointInfo info(const parallel::StepShare& total, double train_time_s,
+                                  bool evaluated) const;
+  ExitCode stop();
+  void test_best();
+
+  const RunConfig& config_;
+  Job& job_;
+  Workload& workload_;
+  record::StepClock& clock_;
+  const Log& log_;
+
+  Replica replica_;
+  data::Loader loader_;
+  std::vector<std::int64_t> lengths_;  // of the training samples; empty where all are alike
+  parallel::Pieces pieces_;
+  optim::ScheduleConfig schedule_;
+  std::map<std::string, Evaluation> evaluations_;  ///< By split.
+  RunOutputs outputs_;
+  Checkpoints checkpoints_;
+  const StopSignals& signals_;
+  double stop_at_s_ = std::numeric_limits<double>::infinity();
+  ProgressLine progress_;
+
+  std::int64_t total_steps_;
+  std::int64_t step_ = 0;            // updates done
+  int epoch_ = 0;                    // the latest begun, from 1
+  std::vector<std::int64_t> order_;  // of the epoch's samples
+  std::optional<checkpoint::EpochProgress>
+      earlier_;                      // of the next epoch, begun by an earlier part of the run
+  checkpoint::CheckpointInfo last_;  // of the newest state that a checkpoint may have
+  checkpoint::BestSoFar best_;
+  h5::Library& library_;
+};
 
 }  // namespace dtrain::train

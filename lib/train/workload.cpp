@@ -94,6 +94,18 @@ WorkloadPlace place_of(Job& job) {
           .world = &job.world()};
 }
 
+Evaluation::Parts evaluation_parts(Job& job, Workload& workload, parallel::Pipeline& pipeline,
+                                   const Preparation& preparation) {
+  return {.model = *workload.model,
+          .pipeline = pipeline,
+          .stages_per_rank = workload.cuts.stages() / workload.cuts.ranks,
+          .preparation = preparation,
+          .world = job.groups().world(),
+          .data = job.groups().data(),
+          .counts_common = job.speaks_for_tensor_group(),
+          .scoring = workload.scoring};
+}
+
 Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::Library& library) {
   const auto& team = place.team;
   auto dataset = open_dataset(config, team, library);

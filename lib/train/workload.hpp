@@ -48,6 +48,10 @@ struct WorkloadPlace {
 
 WorkloadPlace place_of(Job& job);
 
+/// What an evaluation of the workload needs. All is borrowed.
+Evaluation::Parts evaluation_parts(Job& job, Workload& workload, parallel::Pipeline& pipeline,
+                                   const Preparation& preparation);
+
 /// Opens or makes the dataset and builds the model for it, its parameters initialised from the seed, or taken
 /// from `--init-from`; the model holds this rank's layers only, of these its slices. Collective.
 /// Throws Error: exit code 2 when they do not fit each other, 3 for the dataset, 4 for the weights.

@@ -43,6 +43,32 @@ TEST_F(RankRecorderTest, EverythingIsThereFromTheStart) {
   EXPECT_EQ(read("samples").order, (std::vector<std::string>{"epoch", "hash"}));
 }
 
+TEST_F(RankRecorderTest, ARunThatGoesOnKeepsTheRowsUpToWhereItStood) {
+  {
+    RankRecorder recorder(library_, options());
+    for (std::int64_t step = 1; step <= 6; ++step) {
+      recorder.step({.step = step, .epoch = (step + 2) / 3, .loss = 0.5 * static_cast<double>(step)});
+    }
+    for (std::int64_t epoch = 1; epoch <= 2; ++epoch) {
+      recorder.epoch({.epoch = epoch, .samples = 10 * epoch});
+      recorder.samples(epoch, ~std::uint64_t{0} - static_cast<std::uint64_t>(epoch));
+    }
+    recorder.event("checkpoint", "step 4");
+  }
+  auto later = options();
+  later.kept = Kept{.step = 4, .epoch = 1};
+  RankRecorder recorder(library_, later);
+  EXPECT_EQ(read("steps").rows, 4U) << "at once: a kill must not lose them";
+  recorder.step({.step = 5, .epoch = 2, .loss = 7});
+  recorder.event("resumed", "from step-00000004");
+  recorder.close();
+  EXPECT_EQ(read("steps").column("loss"), (std::vector<double>{0.5, 1, 1.5, 2, 7}));
+  EXPECT_EQ(read("epochs").column("samples"), std::vector<double>{10});
+  EXPECT_EQ(read("samples").column("hash"), std::vector<double>{-2});
+  EXPECT_EQ(read("events").texts.at("kind"), (std::vector<std::string>{"checkpoint", "resumed"}));
+  EXPECT_FALSE(std::filesystem::exists(later.path + ".partial"));
+}
+
 TEST_F(RankRecorderTest, RowsAreReadableAfterAFlushWhileRecordingGoesOn) {
   RankRecorder recorder(library_, options());
   recorder.step({.step = 1, .epoch = 1, .loss = 2.5, .weight = 64});

@@ -82,6 +82,25 @@ TEST_F(ResultsWriterTest, ARunIsReadableFromItsFirstMomentToItsEnd) {
   EXPECT_FALSE(done.attributes.at("end_time_utc").empty());
 }
 
+TEST_F(ResultsWriterTest, ARunThatGoesOnKeepsItsEpochs) {
+  const std::vector<ExtraColumn> extra = {{"validation_r2", "1"}};
+  {
+    ResultsWriter results(library_, run_, info(), extra);
+    for (std::int64_t epoch = 1; epoch <= 3; ++epoch) {
+      results.epoch({.epoch = epoch, .samples = 10 * epoch},
+                    std::vector<double>{0.5 * static_cast<double>(epoch)});
+    }
+    results.test({.loss = 1});
+  }
+  ResultsWriter results(library_, run_, info(), extra, 2);
+  results.epoch({.epoch = 3, .samples = 99}, std::vector<double>{7});
+  const RunRecord run = read();
+  EXPECT_EQ(run.epochs.column("samples"), (std::vector<double>{10, 20, 99}));
+  EXPECT_EQ(run.epochs.column("validation_r2"), (std::vector<double>{0.5, 1, 7}));
+  EXPECT_EQ(run.test.rows, 0U);
+  EXPECT_EQ(start_time_of(library_, results_path(run_)), info().start_time_utc);
+}
+
 TEST_F(ResultsWriterTest, NothingIsLeftAside) {
   ResultsWriter results(library_, run_, info());
   results.epoch({.epoch = 1});

@@ -3,7 +3,7 @@
     kill_while_saving.py BINARY [--runs N] [--out FOLDER]
 
 Most moments lie between the opening of step-NNNNNNNN.partial and its renaming: how many is counted, and must be three in
-four. A checkpoint's writing takes about 50 ms here, so the moment is drawn from the first 60.
+four. A checkpoint's writing takes about 50 ms here, so the moment is drawn from the first 50.
 """
 
 import argparse
@@ -24,18 +24,18 @@ from dtrain_run import MPIRUN, run
 OPTIONS = ["--model", "mlp", "--model-option", "hidden=1200,1200", "--threads", 1, "--checkpoint-every", "4steps", "--epochs", 1000,
            "--record-steps", "off", "--name", "killed"]
 RANKS = 2
-WINDOW_S = 0.06
+WINDOW_S = 0.05
 ENOUGH = 0.75
 
 
 def session(leader):
-    """All processes of a session."""
+    """The living processes of a session."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 fields = (entry / "stat").read_text().rsplit(")", 1)[1].split()
-                if int(fields[3]) == leader:
+                if int(fields[3]) == leader and fields[0] != "Z":
                     found.append(int(entry.name))
             except OSError:
                 pass
@@ -58,12 +58,15 @@ def kill_in_a_save(binary, folder, draw):
         first = newest(checkpoints)
         while newest(checkpoints) <= first or newest(checkpoints, ".partial") <= first:
             assert time.monotonic() < limit and process.poll() is None, "no checkpoint is being written"
+            time.sleep(0.002)
         members = session(process.pid)  # found beforehand: looking takes as long as the save
         limit = time.monotonic() + 60
         while newest(checkpoints, ".partial") > 0:  # this one's end, and then the next one's beginning
             assert time.monotonic() < limit, "a save does not end"
+            time.sleep(0.001)
         while newest(checkpoints, ".partial") == 0:
             assert time.monotonic() < limit, "no other save begins"
+            time.sleep(0.001)
         time.sleep(draw.uniform(0, WINDOW_S))
         for member in members:
             try:

@@ -226,6 +226,20 @@ def survives_a_full_disk(binary, folder):
     assert (blocked / "state").read_text() == "failed\n"
 
 
+def needs_a_folder_that_all_see(binary, folder):
+    """A rank whose file system is another one: only root can make one up."""
+    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode != 0:
+        print("no rank can be given a file system of its own here")
+        return
+    (folder / "apart").mkdir()
+    script = folder / "rank.sh"
+    script.write_text('[ "$OMPI_COMM_WORLD_RANK" = 1 ] || exec "$@"\n'
+                      'exec unshare -m sh -c \'mount -t tmpfs none apart && exec "$@"\' sh "$@"\n')
+    done = run("sh", 2, script, binary, *CNN, "--output", "apart", "--name", "half", "--quiet", cwd=folder, check=False)
+    assert done.returncode == 2 and "rank 1 does not see" in done.stderr and "--output" in done.stderr, (done.returncode, done.stderr)
+    assert not (folder / "apart/half").exists()
+
+
 def main():
     binary = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
@@ -235,6 +249,7 @@ def main():
         stops_and_goes_on(binary, folder)
         refuses(binary, folder)
         survives_a_full_disk(binary, folder)
+        needs_a_folder_that_all_see(binary, folder)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,141 @@
+#include "train/replica.hpp"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "checkpoint/reader.hpp"
+#include "parallel/agreement.hpp"
+#include "train/by_rows.hpp"
+#include "train/initial_weights.hpp"
+
+namespace dtrain::train {
+namespace {
+
+at::ScalarType scalar_type(const RunConfig& config) {
+  return config.precision == "fp64" ? at::kDouble : at::kFloat;
+}
+
+/// Room for the parameters and the optimizer's state.
+parallel::NodeMemory node_memory(comm::Group& group, models::Model& model, const RunConfig& config) {
+  const auto tensors = 1 + optimizer_config(config.optimizer).state_count();
+  return {group, tensors * parallel::FlatParameters::size_of(model), scalar_type(config)};
+}
+
+parallel::BucketConfig bucket_config(const CommConfig& config, const parallel::NodeMemory& memory) {
+  using Update = parallel::BucketConfig::Update;
+  return {.bucket_bytes = static_cast<std::int64_t>(config.bucket_mb * 1024 * 1024),
+          .algorithm = comm::parse_algorithm(config.all_reduce),
+          .update = memory.shared() ? Update::parts : Update::everything};
+}
+
+/// One rank does one micro-batch after the other, whatever the schedule is called.
+parallel::Pipelining pipelining(const RunConfig& config) {
+  return config.mesh_shape.pipe > 1 ? parallel::parse_pipelining(config.pipeline.schedule)
+                                    : parallel::Pipelining::layerwise;
+}
+
+/// One range per parameter that the optimizer is to update as a whole, with the weight decay it gets.
+std::vector<optim::ParameterRange> parameter_ranges(const OptimizerConfig& config,
+                                                    const parallel::FlatParameters& parameters,
+                                                    const models::Parameter* by_rows) {
+  std::vector<optim::ParameterRange> ranges;
+  for (const auto& entry : parameters.entries()) {
+    if (entry.parameter == by_rows) continue;
+    const bool spared = config.decay_matrices_only && entry.parameter->value.dim() < 2;
+    ranges.push_back({.begin = entry.offset,
+                      .end = entry.offset + entry.count,
+                      .weight_decay = spared ? 0.0 : config.weight_decay});
+  }
+  return ranges;
+}
+
+}  // namespace
+
+Replica::Replica(const RunConfig& config, Job& job, Workload& workload, SpanSink& sink, Ask ask)
+    : config_(config),
+      job_(job),
+      workload_(workload),
+      data_group_(job.groups().data()),
+      preparation_(workload.dataset.info(), scalar_type(config), workload.model->goal(),
+                   workload.augmentation),
+      pipeline_({.model = *workload.model,
+                 .cuts = workload.cuts,
+                 .pipe = job.groups().pipe(),
+                 .queue = job.groups().queue(),
+                 .sink = sink,
+                 .shapes = workload.sample_shapes,
+                 .repeated_layers = workload.repeated_layers}),
+      memory_(node_memory(data_group_, *workload.model, config)),
+      parameters_(
+          *workload.model, memory_.take(parallel::FlatParameters::size_of(*workload.model)),
+          memory_.fills() ? parallel::FlatParameters::Values::put : parallel::FlatParameters::Values::take),
+      optimizer_(optim::make_optimizer(
+          optimizer_config(config.optimizer), parameters_.size(),
+          parameter_ranges(config.optimizer, parameters_,
+                           parameter_by_rows(config, *workload.model, workload.dataset.info().shape)),
+          parameters_.values().options(), [this](std::int64_t count) { return memory_.take(count); })),
+      rows_(make_row_updates(
+          config, *workload.model, workload.dataset.info().shape, parameters_, *optimizer_, data_group_,
+          memory_.shared() ? parallel::RowUpdates::Copies::one : parallel::RowUpdates::Copies::each)),
+      buckets_(parameters_, data_group_, job.groups().queue(), bucket_config(config.comm, memory_)),
+      control_(job.groups().world()),
+      statistics_(*workload.model, data_group_),
+      tied_(*workload.model, workload.cuts, job.groups().pipe(), buckets_),
+      training_step_({.world = job.groups().world(),
+                      .data = data_group_,
+                      .model = *workload.model,
+                      .pipeline = pipeline_,
+                      .pipelining = pipelining(config),
+                      .stages_per_rank = workload.cuts.stages() / workload.cuts.ranks,
+                      .parameters = parameters_,
+                      .buckets = buckets_,
+                      .control = control_,
+                      .statistics = statistics_,
+                      .tied = tied_,
+                      .optimizer = *optimizer_,
+                      .preparation = preparation_,
+                      .sink = sink,
+                      .class_weights = workload.class_weights,
+                      .rows = rows_.get(),
+                      .ask = std::move(ask),
+                      .counts_common = job.speaks_for_tensor_group()},
+                     config.seed, config.optimizer.grad_clip) {
+  agree_on_values();
+}
+
+void Replica::agree_on_values() {
+  if (memory_.shared()) {
+    data_group_.barrier().wait();  // the values are there
+  } else {
+    parallel::broadcast_parameters(data_group_, parameters_.values());
+  }
+  parallel::broadcast_buffers(data_group_, *workload_.model);
+  tied_.exchange_values();
+}
+
+void Replica::make_current() {
+  if (rows_) rows_->flush();
+}
+
+TrainingState Replica::state() {
+  make_current();
+  return {parameters_, *workload_.model, *optimizer_};
+}
+
+void Replica::load_weights(const std::filesystem::path& folder, h5::Library& library) {
+  const auto weights = checkpoint::open_weights(folder, library, checkpoint::Verify::manifest);
+  train::load_weights(
+      *weights,
+      {.model = *workload_.model, .dataset = config_.data.dataset, .vocabulary = workload_.vocabulary}, "",
+      folder.string());
+  agree_on_values();
+}
+
+void Replica::load_optimizer(const std::filesystem::path& folder, h5::Library& library) {
+  train::load_optimizer(checkpoint::load(folder, library, checkpoint::Verify::manifest), parameters_,
+                        *optimizer_);
+  data_group_.barrier().wait();  // where the ranks of a node share it
+}
+
+}  // namespace dtrain::train

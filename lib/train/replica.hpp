@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/span_sink.hpp"
+#include "data/loader.hpp"
+#include "h5/library.hpp"
+#include "parallel/node_memory.hpp"
+#include "parallel/pipeline.hpp"
+#include "train/evaluation.hpp"
+#include "train/job.hpp"
+#include "train/saved_state.hpp"
+#include "train/training_step.hpp"
+#include "train/workload.hpp"
+
+namespace dtrain::train {
+
+/// A rank's part of a model that is being trained: parameters and optimizer state in flat memory, shared in a
+/// node where it can be, the pipeline that computes gradients, what agrees on them, and the step over all
+/// that. Made alike on all ranks, with the same values wherever ranks hold the same.
+class Replica {
+ public:
+  /// What this rank asks of all at the end of a step.
+  using Ask = std::function<void(parallel::StepShare&)>;
+
+  /// Everything is borrowed. Collective over the job.
+  Replica(const RunConfig& config, Job& job, Workload& workload, SpanSink& sink, Ask ask);
+
+  /// One update; see TrainingStep::run().
+  StepOutcome step(std::int64_t number, const std::vector<StepPiece>& pieces, data::Loader& loader,
+                   double learning_rate) {
+    return training_step_.run(number, pieces, loader, learning_rate);
+  }
+
+  /// Makes all values current, for evaluation and saving, where a step leaves idle rows behind. Collective.
+  void make_current();
+  /// To be saved between two steps. Collective.
+  TrainingState state();
+
+  /// Takes from the checkpoint in `folder`, whose files have been checked, the weights and buffers, or the
+  /// optimizer's state. Collective. Throws Error (exit code 4).
+  void load_weights(const std::filesystem::path& folder, h5::Library& library);
+  void load_optimizer(const std::filesystem::path& folder, h5::Library& library);
+
+  Evaluation::Parts evaluation_parts() {
+    return train::evaluation_parts(job_, workload_, pipeline_, preparation_);
+  }
+
+  /// Whether this rank reads batches: the first and the last of a pipeline do.
+  bool reads() const { return pipeline_.is_first() || pipeline_.is_last(); }
+  /// Whether it is this rank that counts the samples of its pieces: one rank of a copy does.
+  bool counts_samples() const { return pipeline_.is_last() && job_.speaks_for_tensor_group(); }
+
+ private:
+  void agree_on_values();
+
+  const RunConfig& config_;
+  Job& job_;
+  Workload& workload_;
+  comm::Group& data_group_;
+  Preparation preparation_;
+  parallel::Pipeline pipeline_;
+  parallel::NodeMemory memory_;
+  parallel::FlatParameters parameters_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<parallel::RowUpdates> rows_;  // before the buckets, which leave its parameter out
+  parallel::GradientBuckets buckets_;
+  parallel::StepControl control_;
+  parallel::StepStatistics statistics_;
+  parallel::TiedParameters tied_;
+  TrainingStep training_step_;
+};
+
+}  // namespace dtrain::train

@@ -1,0 +1,65 @@
+#include "train/run.hpp"
+
+#include <cmath>
+#include <memory>
+
+#include "core/clock.hpp"
+#include "h5/library.hpp"
+#include "parallel/memory_meter.hpp"
+#include "record/run_folder.hpp"
+#include "train/dry_run.hpp"
+#include "train/trainer.hpp"
+
+namespace dtrain::train {
+namespace {
+
+/// The moment from which a run's times count: that at which its first part was started.
+RunStart start_of(const RunConfig& config, const std::optional<ResumePoint>& resume, h5::Library& library) {
+  const auto world = comm::Communicator::duplicate(MPI_COMM_WORLD);
+  world.barrier();  // one moment on all ranks, whatever their clocks say
+  RunStart start{.steady_ns = steady_ns(), .utc = world.broadcast(utc_now(), 0)};
+  if (!resume || !resume->own) return start;
+  const std::string earlier =
+      world.broadcast(record::start_time_of(library, record::results_path(run_folder(config))), 0);
+  const double passed_s = seconds_of_utc(start.utc) - seconds_of_utc(earlier);
+  if (!std::isfinite(passed_s)) return start;
+  return {.steady_ns = start.steady_ns - std::llround(passed_s * 1e9), .utc = earlier};
+}
+
+}  // namespace
+
+ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume, comm::MpiEnvironment& mpi,
+             const Log& log) {
+  const double begun_s = steady_s();
+  const StopSignals signals;
+  h5::Library library;
+  if (!config.cluster.empty()) {
+    log.info(describe_invented(config, library));
+    return ExitCode::success;
+  }
+  const RunStart start = start_of(config, resume, library);
+  if (!config.dry_run) record::create_run_folder(run_folder(config));
+  std::unique_ptr<record::TraceWriter> trace;
+  if (config.output.trace && !config.dry_run) {
+    trace = std::make_unique<record::TraceWriter>(
+        record::trace_part_path(run_folder(config), mpi.world_rank()), mpi.world_rank(), start.steady_ns);
+  }
+  parallel::MemoryMeter::process().install();
+  parallel::MemoryMeter::process().limit(config.pipeline.memory_limit_bytes());
+  record::StepClock clock(trace.get());
+  Job job(config, mpi, clock);
+  RunConfig with_weights = config;  // a run that goes on takes them from its checkpoint
+  if (resume) {
+    with_weights.model.init_from = resume->folder.string();
+    with_weights.model.init_skip.clear();
+  }
+  auto workload = make_workload(with_weights, place_of(job), library);
+  if (config.dry_run) {
+    log.info(describe(config, job.cluster(), job.mesh(), workload));
+    return ExitCode::success;
+  }
+  return Trainer(config, job, workload, {library, clock, trace.get(), start, begun_s, signals}, resume, log)
+      .train();
+}
+
+}  // namespace dtrain::train

@@ -1,0 +1,135 @@
+"""What checkpoints of vgg11 cost, measured in turn in one run; a table and the raw figures go to perf/results/checkpoints.
+
+1. Two ranks, batch 128, a checkpoint each 50 steps and none: how long a save blocks the loop, in steps; samples/s of both.
+2. The checkpoint's writing (parts, SHA-256, sync, manifest) beside cp and a sync of the same files, and torch.save and a sync
+   of the same tensors.
+"""
+
+import argparse
+import csv
+import json
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import tempfile
+import time
+
+import h5py
+
+import runs
+
+EVERY = 50
+VGG11 = ["--model", "vgg11", "--global-batch", 128, "--epochs", 1]
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="perf/checkpoint.sh", description=__doc__,
+                                     formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--parts", nargs="+", type=int, choices=(1, 2), default=[1, 2])
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--out", type=pathlib.Path, default=runs.TOP / "perf" / "results" / "checkpoints")
+    return parser.parse_args()
+
+
+def steps_of(folder):
+    """By rank: seconds of each step but the first, and those of them that a save blocked."""
+    with h5py.File(folder / "run" / "results.h5", "r", locking=False) as file:
+        return [(rank["steps"]["time_s"][1:], rank["steps"]["checkpoint_time_s"][1:]) for rank in file["ranks"].values()]
+
+
+def blocking(arguments, folder, rows):
+    steps = EVERY + 10
+    blocked, rates, falls = [], {True: [], False: []}, []
+    for pair in range(arguments.pairs):
+        for saves in (False, True):
+            every = ["--checkpoint-every", f"{EVERY}steps"] if saves else []
+            runs.run(runs.dtrain_command(2, folder, "run", *VGG11, "--limit-steps", steps, *every))
+            ranks = steps_of(folder)
+            # One save in 50 steps: those up to it and as many behind it as it takes to be written.
+            seconds = max(float(times.sum()) for times, _ in ranks)
+            rates[saves].append(128 * (steps - 1) / seconds)
+            if saves:
+                usual = statistics.median(max(step) for step in zip(*(times for times, _ in ranks)))
+                blocked.append(max(float(waits.max()) for _, waits in ranks) / usual)
+            rows.append({"part": 1, "pair": pair, "case": "saves" if saves else "none", "samples_per_s": rates[saves][-1],
+                         "blocked_steps": blocked[-1] if saves else ""})
+        falls.append(1 - rates[True][-1] / rates[False][-1])
+        print(f"pair {pair}: blocked {blocked[-1]:.3f} of a step, throughput falls by {100 * falls[-1]:.1f} %", flush=True)
+    return ("## What a save costs the loop\n\n| | median (range) |\n| --- | --- |\n"
+            f"| a save blocks the loop for, of a step | {runs.median_and_range(blocked, 3)} |\n"
+            f"| samples/s without checkpoints | {runs.median_and_range(rates[False], 1)} |\n"
+            f"| one each {EVERY} steps | {runs.median_and_range(rates[True], 1)} |\n"
+            f"| throughput falls by, % | {runs.median_and_range([100 * fall for fall in falls], 1)} |")
+
+
+def copied(source, target):
+    """Seconds of a copy that is on disk."""
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir()
+    start = time.perf_counter()
+    for file in source.iterdir():
+        with open(file, "rb") as reading, open(target / file.name, "wb") as writing:
+            shutil.copyfileobj(reading, writing, 1 << 22)
+            writing.flush()
+            os.fsync(writing.fileno())
+    return time.perf_counter() - start
+
+
+def saved_by_torch(tensors, target):
+    import torch
+    start = time.perf_counter()
+    with open(target, "wb") as file:
+        torch.save(tensors, file)
+        file.flush()
+        os.fsync(file.fileno())
+    return time.perf_counter() - start
+
+
+def tensors_of(folder):
+    import torch
+    found = {}
+    for entry in json.loads((folder / "manifest.json").read_text())["tensors"]:
+        with h5py.File(folder / entry["slices"][0]["file"]) as file:
+            found[entry["name"]] = torch.as_tensor(file[entry["name"]][()])
+    return found
+
+
+def writing(arguments, folder, rows):
+    rates = {"dtrain": [], "cp": [], "torch.save": []}
+    for pair in range(arguments.pairs):
+        runs.run(runs.dtrain_command(2, folder, "run", *VGG11, "--limit-steps", 1))
+        with h5py.File(folder / "run" / "results.h5", "r", locking=False) as file:
+            events = [event["detail"].decode() for event in file["ranks/00000/events"][:] if event["kind"] == b"checkpoint"]
+        checkpoint = folder / "run" / "checkpoints" / "step-00000001"
+        megabytes = sum(file.stat().st_size for file in checkpoint.iterdir()) / 1e6
+        seconds = {"dtrain": float(re.search(r"([\d.]+) s$", events[0])[1]), "cp": copied(checkpoint, folder / "copy"),
+                   "torch.save": saved_by_torch(tensors_of(checkpoint), folder / "torch.pt")}
+        for case, value in seconds.items():
+            rates[case].append(megabytes / value)
+            rows.append({"part": 2, "pair": pair, "case": case, "megabytes": megabytes, "seconds": value})
+        print(f"pair {pair}: " + ", ".join(f"{case} {values[-1]:.0f} MB/s" for case, values in rates.items()), flush=True)
+    return (f"## Writing {megabytes:.0f} MB, until they are on disk\n\n| | MB/s: median (range) |\n| --- | --- |\n" +
+            "\n".join(f"| {case} | {runs.median_and_range(values, 0)} |" for case, values in rates.items()))
+
+
+def main():
+    arguments = parse()
+    machine, rows, pages = runs.machine(), [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for part in arguments.parts:
+            pages.append((blocking, writing)[part - 1](arguments, pathlib.Path(folder), rows))
+    arguments.out.mkdir(parents=True, exist_ok=True)
+    stem = arguments.out / f"cost-{runs.today()}"
+    names = ["part", "pair", "case", "samples_per_s", "blocked_steps", "megabytes", "seconds"]
+    with open(stem.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+    command = f"perf/checkpoint.sh --pairs {arguments.pairs}"
+    stem.with_suffix(".md").write_text(f"`{command}`. Machine: {machine}.\n\n" + "\n\n".join(pages) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
