@@ -129,7 +129,7 @@ void Checkpoints::wait() {
     problem_ = fmt::format("the checkpoint of step {} is missing: {}", saved_step_, failure);
     tell_("checkpoint_failed", problem_);
     if (job_.rank() == 0) log_.warn(problem_);
-  } else if (was_writing) {
+  } else if (was_writing && job_.rank() == 0) {
     tell_("checkpoint", fmt::format("step {} written in {:.3f} s", saved_step_, seconds_));
   }
 }

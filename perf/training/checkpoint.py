@@ -1,6 +1,7 @@
 """What checkpoints of vgg11 cost, measured in turn in one run; a table and the raw figures go to perf/results/checkpoints.
 
-1. Two ranks, batch 128, a checkpoint each 50 steps and none: how long a save blocks the loop, in steps; samples/s of both.
+1. Two ranks, batch 128, a checkpoint each 50 steps and none: how long a save blocks the loop, in steps; what the step of the
+   save and the five behind it take over the run's median step, as a part of 50 steps; samples/s of both kinds of run.
 2. The checkpoint's writing (parts, SHA-256, sync, manifest) beside cp and a sync of the same files, and torch.save and a sync
    of the same tensors.
 """
@@ -21,6 +22,7 @@ import h5py
 import runs
 
 EVERY = 50
+BEHIND = 5  # steps in which what was saved is surely written
 VGG11 = ["--model", "vgg11", "--global-batch", 128, "--epochs", 1]
 
 
@@ -41,24 +43,28 @@ def steps_of(folder):
 
 def blocking(arguments, folder, rows):
     steps = EVERY + 10
-    blocked, rates, falls = [], {True: [], False: []}, []
+    blocked, extra, rates, falls = [], [], {True: [], False: []}, []
     for pair in range(arguments.pairs):
         for saves in (False, True):
             every = ["--checkpoint-every", f"{EVERY}steps"] if saves else []
             runs.run(runs.dtrain_command(2, folder, "run", *VGG11, "--limit-steps", steps, *every))
             ranks = steps_of(folder)
-            # One save in 50 steps: those up to it and as many behind it as it takes to be written.
             seconds = max(float(times.sum()) for times, _ in ranks)
             rates[saves].append(128 * (steps - 1) / seconds)
             if saves:
-                usual = statistics.median(max(step) for step in zip(*(times for times, _ in ranks)))
+                slowest = [max(step) for step in zip(*(times for times, _ in ranks))]
+                usual = statistics.median(slowest)
+                saving = slowest[EVERY - 2:EVERY - 1 + BEHIND]  # the first step is left out
+                extra.append((sum(saving) - usual * len(saving)) / (EVERY * usual))
                 blocked.append(max(float(waits.max()) for _, waits in ranks) / usual)
             rows.append({"part": 1, "pair": pair, "case": "saves" if saves else "none", "samples_per_s": rates[saves][-1],
-                         "blocked_steps": blocked[-1] if saves else ""})
+                         "blocked_steps": blocked[-1] if saves else "", "extra_of_50_steps": extra[-1] if saves else ""})
         falls.append(1 - rates[True][-1] / rates[False][-1])
-        print(f"pair {pair}: blocked {blocked[-1]:.3f} of a step, throughput falls by {100 * falls[-1]:.1f} %", flush=True)
+        print(f"pair {pair}: blocked {blocked[-1]:.3f} of a step, costs {100 * extra[-1]:.1f} % of {EVERY} steps, "
+              f"throughput falls by {100 * falls[-1]:.1f} %", flush=True)
     return ("## What a save costs the loop\n\n| | median (range) |\n| --- | --- |\n"
             f"| a save blocks the loop for, of a step | {runs.median_and_range(blocked, 3)} |\n"
+            f"| a save costs, beside the run's usual steps, of {EVERY} steps, % | {runs.median_and_range([100 * part for part in extra], 1)} |\n"
             f"| samples/s without checkpoints | {runs.median_and_range(rates[False], 1)} |\n"
             f"| one each {EVERY} steps | {runs.median_and_range(rates[True], 1)} |\n"
             f"| throughput falls by, % | {runs.median_and_range([100 * fall for fall in falls], 1)} |")
@@ -122,7 +128,7 @@ def main():
             pages.append((blocking, writing)[part - 1](arguments, pathlib.Path(folder), rows))
     arguments.out.mkdir(parents=True, exist_ok=True)
     stem = arguments.out / f"cost-{runs.today()}"
-    names = ["part", "pair", "case", "samples_per_s", "blocked_steps", "megabytes", "seconds"]
+    names = ["part", "pair", "case", "samples_per_s", "blocked_steps", "extra_of_50_steps", "megabytes", "seconds"]
     with open(stem.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, names, lineterminator="\n")
         writer.writeheader()
