@@ -73,6 +73,12 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
 
 /// The weights are there; the rest of the state, and where the run stood.
 void Trainer::go_on_from(const ResumePoint& resume) {
+  job_.world().barrier();  // rank 0's results are there: who fails from here on leaves a run that has failed
+  require(resume.info.step <= total_steps_,
+          fmt::format("has done {} steps, and only {} are wanted", resume.info.step, total_steps_),
+          {.subject = resume.folder.string(),
+           .advice = "raise --limit-steps or --epochs",
+           .code = ExitCode::usage});
   replica_.load_optimizer(resume.folder, library_);
   last_ = resume.info;
   step_ = last_.step;

@@ -160,6 +160,8 @@ def refuses(binary, folder):
     refused(binary, 2, 2, ["--model was cnn and is mlp"], "--model", "mlp", "--quiet", "--name", "again", cwd=folder)
     refused(binary, 2, 2, ["--model was cnn and is mlp"], "--model", "mlp", "--quiet", "--name", "new",
             "--resume", "runs/finished/checkpoints/best", cwd=folder)
+    refused(binary, 2, 2, ["180 steps", "only 100", "--limit-steps"], *[100 if word == 180 else word for word in same],
+            "--name", "again", cwd=folder)
     refused(binary, 1, 2, ["--checkpoint-every", "often"], *same, "--checkpoint-every", "often", cwd=folder)
     refused(binary, 1, 2, ["--exit-after", "3steps"], *same, "--exit-after", "3steps", cwd=folder)
     refused(binary, 1, 2, ["--keep"], *same, "--keep", 0, cwd=folder)
