@@ -46,7 +46,7 @@ def without_fingerprint(folder, checkpoint, name, *keys):
     manifest = json.loads((folder / name / "manifest.json").read_text())
     text = json.dumps({key: value for key, value in manifest.items() if key not in keys})
     (folder / name / "manifest.json").write_text(text)
-    (folder / name / "manifest.sha256").write_text(hashlib.sha256(text.encode()).hexdigest())
+    (folder / name / "manifest.sha256").write_text(hashlib.sha256(text.encode()).hexdigest() + "  manifest.json\n")
     return name
 
 
