@@ -82,18 +82,17 @@ void CheckpointReader::read(const std::string& name, const std::string& dtype, c
 
 void CheckpointReader::read(const std::string& name, const std::string& dtype,
                             std::span<std::byte> out) const {
-  const TensorEntry& found = entry(name, dtype);
-  const TensorEntry* const tensor = &found;
+  const TensorEntry& tensor = entry(name, dtype);
   const std::string subject = folder_.string() + ":" + name;
-  if (tensor->bytes() != static_cast<std::int64_t>(out.size())) {
-    throw checkpoint_error(fmt::format("holds {} bytes, not {}", tensor->bytes(), out.size()), subject,
+  if (tensor.bytes() != static_cast<std::int64_t>(out.size())) {
+    throw checkpoint_error(fmt::format("holds {} bytes, not {}", tensor.bytes(), out.size()), subject,
                            "take a checkpoint of this model and precision");
   }
   const auto item_bytes = static_cast<std::size_t>(element_bytes(dtype));
   std::size_t filled = 0;
-  for (const SliceEntry& entry : tensor->slices) {
+  for (const SliceEntry& entry : tensor.slices) {
     const Slice slice{
-        .name = name, .global_shape = tensor->shape, .offset = entry.offset, .extent = entry.shape};
+        .name = name, .global_shape = tensor.shape, .offset = entry.offset, .extent = entry.shape};
     slice.validate();
     const std::size_t bytes = static_cast<std::size_t>(slice.count()) * item_bytes;
     filled += bytes;
