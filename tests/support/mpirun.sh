@@ -12,5 +12,7 @@ if "$mpirun" --version 2>/dev/null | grep -q 'Open MPI) 5\|prterun'; then
 else
   oversubscribe=(--oversubscribe --bind-to none)
 fi
+# What a killed mpirun left may bear our number, and Open MPI 5 would hold it for one that still runs.
+rm -rf -- "${TMPDIR:-/tmp}/ompi.$$"
 # shellcheck disable=SC2086  # the flags are words
 exec "$mpirun" "${oversubscribe[@]}" -np "$ranks" ${DTRAIN_MPIRUN_FLAGS:-} "$@"

@@ -11,6 +11,7 @@ import csv
 import os
 import random
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -78,6 +79,7 @@ def kill_in_a_save(binary, folder, draw):
         if not session(process.pid):
             break
         time.sleep(0.05)
+    shutil.rmtree(Path(tempfile.gettempdir()) / f"ompi.{process.pid}", ignore_errors=True)  # a killed launcher's own
     return newest(checkpoints, ".partial") > newest(checkpoints)
 
 
