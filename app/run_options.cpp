@@ -199,6 +199,10 @@ std::vector<Option> declare() {
       "precision", "fp32|fp64", "type of weights and sums", "", [](auto& c) -> auto& { return c.precision; });
   add(
       "seed", "N", "start of all random numbers", "", [](auto& c) -> auto& { return c.seed; });
+  add(
+      "reproducible", "",
+      "the same bits on any number of ranks along data and pipe; sets 8 micro-batches, 1 thread", "",
+      [](auto& c) -> auto& { return c.reproducible; });
 
   group = "Where it runs";
   add(

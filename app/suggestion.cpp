@@ -8,8 +8,8 @@
 namespace dtrain::app {
 namespace {
 
-constexpr std::array<std::string_view, 8> kLaterOptions = {"compression", "reproducible", "on-failure",
-                                                           "spares", "replicate", "verify-every", "inject",
+constexpr std::array<std::string_view, 7> kLaterOptions = {"compression", "on-failure", "spares", "replicate",
+                                                           "verify-every", "inject",
                                                            // of stage and topology
                                                            "benchmark"};
 

@@ -202,14 +202,15 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
 
 /// Adds this micro-batch's statistics to the step's sums, weighted by its samples. PyTorch's running variance
 /// is the unbiased one.
-void add_to_step(const Statistics& statistics, const at::Tensor& x, Buffer& mean, Buffer& variance) {
+void add_to_step(const Statistics& statistics, const at::Tensor& x, std::uint32_t micro_batch, Buffer& mean,
+                 Buffer& variance) {
   const auto size = rows_of(x);
   if (size.rows < 2) return;
   const auto samples = static_cast<double>(x.size(0));
   const auto rows = static_cast<double>(size.rows);
   const at::NoGradGuard no_grad;
-  mean.step_sum.add_(statistics.mean, samples);
-  variance.step_sum.add_(statistics.variance, samples * rows / (rows - 1.0));
+  mean.step_row(micro_batch).add_(statistics.mean, samples);
+  variance.step_row(micro_batch).add_(statistics.variance, samples * rows / (rows - 1.0));
   mean.step_weight += samples;
   variance.step_weight += samples;
 }
@@ -227,7 +228,7 @@ BatchNorm BatchNorm::add(const std::string& name, std::int64_t channels, std::ve
                        .value = value,
                        .update = Buffer::Update::moving_mean,
                        .momentum = kMomentum,
-                       .step_sum = at::zeros({channels}, at::kDouble)});
+                       .step_sum = at::zeros({1, channels}, at::kDouble)});
   };
   running(".running_mean", at::zeros({channels}));
   running(".running_var", at::ones({channels}));
@@ -254,7 +255,7 @@ at::Tensor batch_norm(const BatchNormInput& what, const BatchNorm& place,
   Statistics statistics;
   if (context.mode == Mode::training) {
     statistics = x.scalar_type() == at::kDouble ? moments<double>(x) : moments<float>(x);
-    if (context.pass == Pass::first) add_to_step(statistics, x, mean, variance);
+    if (context.pass == Pass::first) add_to_step(statistics, x, context.micro_batch, mean, variance);
   } else {
     statistics = {mean.value.to(at::kDouble), variance.value.to(at::kDouble)};
   }

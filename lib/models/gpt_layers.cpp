@@ -284,7 +284,7 @@ GptHead::GptHead(const GptSizes& sizes, GptEmbedding& embedding)
 
 at::Tensor GptHead::logits(const at::Tensor& input, const TokenFlow& flow) const {
   const auto used = flow.between_slices({&parameters_[0], &parameters_[1]});
-  return flow.into_slices(normed(input, used[0], used[1]), words().value, {});
+  return flow.into_slices(normed(input, used[0], used[1]), words().value_for_borrowers(), {});
 }
 
 Tensors GptHead::forward(const Tensors& inputs, const Context& /*context*/) {

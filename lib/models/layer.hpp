@@ -87,6 +87,13 @@ struct Parameter {
   std::shared_ptr<RowGradients> rows = nullptr;  ///< Set by who takes the gradient by rows; else null.
   /// How often backward meets it in a micro-batch: a tied weight on a rank that walks its uses apart, twice.
   int uses = 1;
+  /// A leaf of its own over the same memory, for the layers that borrow the parameter, where the gradients of
+  /// both uses are wanted apart; else undefined.
+  at::Tensor borrowers_value = {};
+  const at::Tensor& value_for_borrowers() const {
+    return borrowers_value.defined() ? borrowers_value : value;
+  }
+
   /// Where the next gradient may be written instead of into memory of its own; undefined while nowhere.
   at::Tensor gradient_slot = {};
 
@@ -108,8 +115,14 @@ struct Buffer {
   Update update = Update::moving_mean;
   double momentum = 0.1;
   std::shared_ptr<const HeldSlice> slice = nullptr;  ///< Null: this rank holds the whole.
-  at::Tensor step_sum;     ///< double, of the value's shape: this rank's micro-batches, weighted by samples.
+  /// double, [rows] + the value's shape: this rank's micro-batches, weighted by samples; in one row, or one
+  /// row for each micro-batch of the step, where they are to be added up in one order.
+  at::Tensor step_sum;
   double step_weight = 0;  ///< Samples in it.
+
+  at::Tensor step_row(std::uint32_t micro_batch) const {
+    return step_sum.select(0, step_sum.size(0) == 1 ? 0 : micro_batch);
+  }
 };
 
 /// What one layer costs for a given input, forward only; backward costs twice that.

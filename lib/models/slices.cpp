@@ -52,7 +52,7 @@ void hold_slice(Buffer& buffer, Range part) {
   const Shape whole = buffer.value.sizes().vec();
   buffer.slice = slice_of(buffer.name, {.whole = whole, .view = whole, .dim = 0, .part = part});
   buffer.value = buffer.value.narrow(0, part.begin, part.size()).clone();
-  if (buffer.step_sum.defined()) buffer.step_sum = at::zeros({part.size()}, buffer.step_sum.options());
+  if (buffer.step_sum.defined()) buffer.step_sum = at::zeros({1, part.size()}, buffer.step_sum.options());
 }
 
 Shape whole_shape(const at::Tensor& value, const std::shared_ptr<const HeldSlice>& slice) {

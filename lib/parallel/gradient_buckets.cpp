@@ -194,7 +194,8 @@ void GradientBuckets::issue_ready_buckets() {
   queue_.progress();
 }
 
-void GradientBuckets::finish() {
+void GradientBuckets::finish(const std::function<void()>& exchange_shares) {
+  if (exchange_shares) exchange_shares();  // they take part in the buckets' sums
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < views_.size(); ++i) {
     auto& parameter = *entries_[i].parameter;

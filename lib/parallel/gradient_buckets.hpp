@@ -8,6 +8,7 @@
 #include "comm/queue.hpp"
 #include "core/slice.hpp"
 #include "parallel/flat_parameters.hpp"
+#include "parallel/gradient_sums.hpp"
 #include "parallel/memory_meter.hpp"
 
 namespace dtrain::parallel {
@@ -22,42 +23,29 @@ struct BucketConfig {
 
 /// Synchronous data parallelism (`ddp`): gradients are summed over a step's micro-batches in place, in memory
 /// the communication reads directly, and over the ranks of a group in buckets that leave while backward still
-/// runs. Gradients are sums over samples; who updates divides by the weight of the whole step.
+/// runs.
 ///
 /// Buckets are sub-ranges of the flat gradient in the order gradients become ready, fixed at the start and
 /// checked to be the same on all ranks; bucket i is issued only after bucket i - 1, so that all ranks issue
 /// the same operations in the same order even when some parameters receive no gradient. A parameter whose
 /// gradient is taken by rows (Parameter::rows) is not theirs.
 /// Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020.
-class GradientBuckets {
+class GradientBuckets final : public GradientSums {
  public:
   /// Collective over `group`: allocates and compares layouts. Throws Error when ranks disagree.
   GradientBuckets(FlatParameters& parameters, comm::Group& group, comm::Queue& queue, BucketConfig config);
-  ~GradientBuckets();
-  GradientBuckets(const GradientBuckets&) = delete;
-  GradientBuckets& operator=(const GradientBuckets&) = delete;
+  ~GradientBuckets() override;
 
-  /// Forgets the last step's gradients. `micro_batches`: how many this rank takes back before finish().
-  void begin_step(int micro_batches);
-
-  /// From now on each step's gradient of `parameter` has a share from another rank: its bucket waits for it.
-  void expect_share(const models::Parameter* parameter);
-  /// That share, in the parameter's shape; once per step, before finish().
-  void add_share(const models::Parameter* parameter, const at::Tensor& gradient);
-
+  void begin_step(int micro_batches) override;
+  void taken_back(int /*index*/) override {}
+  void expect_share(const models::Parameter* parameter) override;
+  void add_share(const models::Parameter* parameter, const at::Tensor& gradient) override;
   /// Issues what no hook has issued (zeros for parameters without gradient) and waits for every bucket.
-  void finish();
-
-  /// [parameters.size()], after finish() the sums over all micro-batches of all ranks, at least in
-  /// update_parts(). With Update::parts valid until a later collective of the group begins.
-  const at::Tensor& gradients() const { return gradients_; }
-
-  /// Whether other ranks update the rest of the parameters: nobody may use them until all have.
-  bool updates_parts() const { return updates_parts_; }
-  /// What this rank updates.
-  const std::vector<Range>& update_parts() const { return update_parts_; }
-  /// The parts of the flat gradient that this rank vouches for in norms: disjoint over the group.
-  const std::vector<Range>& own_parts() const { return own_parts_; }
+  void finish(const std::function<void()>& exchange_shares = {}) override;
+  const at::Tensor& gradients() const override { return gradients_; }
+  bool updates_parts() const override { return updates_parts_; }
+  const std::vector<Range>& update_parts() const override { return update_parts_; }
+  const std::vector<Range>& own_parts() const override { return own_parts_; }
 
   std::size_t bucket_count() const { return buckets_.size(); }
 

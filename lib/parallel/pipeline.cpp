@@ -46,7 +46,7 @@ void Pipeline::train(const Schedule& schedule, const std::vector<std::int64_t>& 
     if (action.kind == Action::Kind::forward) {
       forward(action, work);
     } else {
-      backward(action);
+      backward(action, work);
     }
     if (schedule.ranks == 1) continue;
     parts_.queue.progress();
@@ -78,7 +78,7 @@ void Pipeline::plant_faults(const Action& action, models::Tensors& gradients) {
   if (stale_[0].sizes() == gradients[0].sizes()) gradients = stale_;
 }
 
-void Pipeline::backward(const Action& action) {
+void Pipeline::backward(const Action& action, const Training& work) {
   models::Tensors gradients;
   if (action.stage < last_) {
     const ScopedSpan span(parts_.sink, Phase::pipeline_idle, "wait for gradients");
@@ -90,6 +90,7 @@ void Pipeline::backward(const Action& action) {
   auto& [passed, loss] = kept.mapped();
   const SegmentWalk& walk = walks_.at(action.stage);
   auto on = action.stage == last_ ? walk.backward(passed, loss) : walk.backward(passed, gradients);
+  if (work.taken_back) work.taken_back(action.micro_batch);
   if (action.stage > 0) messages_.send_gradients(action.stage - 1, action.micro_batch, on);
 }
 

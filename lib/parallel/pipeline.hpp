@@ -46,6 +46,8 @@ class Pipeline {
     std::function<models::Tensors(int micro_batch)> inputs;
     /// The scalar to differentiate, from the last layer's outputs; called on the last rank only.
     std::function<at::Tensor(int micro_batch, const models::Tensors& outputs)> loss;
+    /// A micro-batch has been taken back through a stage of this rank.
+    std::function<void(int micro_batch)> taken_back = {};
   };
   /// Forward and back as `schedule` says. `samples`: of each of its micro-batches, the same on all ranks of
   /// the pipeline. Gradients arrive in each parameter's .grad. Collective over the pipeline.
@@ -64,7 +66,7 @@ class Pipeline {
 
  private:
   void forward(const Action& action, const Training& work);
-  void backward(const Action& action);
+  void backward(const Action& action, const Training& work);
   void plant_faults(const Action& action, models::Tensors& gradients);
   void evaluate_stage(const Action& action, const Evaluation& work);
   models::Tensors received(StageMessages& messages, const Action& action);

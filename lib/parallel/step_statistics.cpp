@@ -10,12 +10,12 @@
 
 namespace dtrain::parallel {
 
-StepStatistics::StepStatistics(models::Model& model, comm::Group& group) : group_(group) {
+StepStatistics::StepStatistics(models::Model& model, comm::Group& group, int rows) : group_(group) {
   std::size_t sums = 0;
   for (models::Buffer* buffer : model.buffers()) {
     const bool averaged = buffer->update == models::Buffer::Update::moving_mean;
     (averaged ? averaged_ : counters_).push_back(buffer);
-    if (averaged) sums += static_cast<std::size_t>(buffer->value.numel());
+    if (averaged) sums += static_cast<std::size_t>(rows * buffer->value.numel());
   }
   if (averaged_.empty()) return;  // alike on all ranks: they have the same model
   doubles_ = sums + averaged_.size();
@@ -23,8 +23,10 @@ StepStatistics::StepStatistics(models::Model& model, comm::Group& group) : group
   auto* next = static_cast<double*>(memory_->data());
   weights_ = next + sums;
   for (models::Buffer* buffer : averaged_) {
-    buffer->step_sum = at::from_blob(next, buffer->value.sizes(), at::TensorOptions().dtype(at::kDouble));
-    next += buffer->value.numel();
+    auto shape = buffer->value.sizes().vec();
+    shape.insert(shape.begin(), rows);
+    buffer->step_sum = at::from_blob(next, shape, at::TensorOptions().dtype(at::kDouble));
+    next += rows * buffer->value.numel();
   }
 }
 
@@ -55,7 +57,9 @@ void StepStatistics::apply() {
   for (std::size_t i = 0; i < averaged_.size(); ++i) {
     models::Buffer& buffer = *averaged_[i];
     if (weights_[i] == 0.0) continue;  // no micro-batch had a variance
-    buffer.value.mul_(1.0 - buffer.momentum).add_(buffer.step_sum, buffer.momentum / weights_[i]);
+    const auto sum = buffer.step_sum[0];
+    for (std::int64_t row = 1; row < buffer.step_sum.size(0); ++row) sum.add_(buffer.step_sum[row]);
+    buffer.value.mul_(1.0 - buffer.momentum).add_(sum, buffer.momentum / weights_[i]);
   }
   for (models::Buffer* buffer : counters_) buffer->value.add_(1);
 }

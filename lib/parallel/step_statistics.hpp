@@ -10,12 +10,13 @@ namespace dtrain::parallel {
 
 /// The state that a step changes without gradients: BatchNorm's running statistics. Every forward pass adds
 /// to its layer's sums; once per step the sums of all micro-batches of all ranks are brought together, and
-/// every rank applies the same update, so that all hold the same bits however the step was cut.
+/// every rank applies the same update, so that all hold the same bits.
 class StepStatistics {
  public:
   /// Collective over `group`: the model's sums become views of memory that the group shares. The model must
-  /// outlive this object.
-  StepStatistics(models::Model& model, comm::Group& group);
+  /// outlive this object. `rows`: 1, or the micro-batches of a step, over all ranks, to be added up in their
+  /// order: the same bits then, whichever rank has which.
+  StepStatistics(models::Model& model, comm::Group& group, int rows = 1);
   ~StepStatistics();
   StepStatistics(const StepStatistics&) = delete;
   StepStatistics& operator=(const StepStatistics&) = delete;

@@ -15,8 +15,8 @@ comm::Buffer buffer_of(const at::Tensor& tensor) {
 }  // namespace
 
 TiedParameters::TiedParameters(models::Model& model, const StageCuts& cuts, comm::Group& pipe,
-                               GradientBuckets& buckets)
-    : pipe_(pipe), buckets_(buckets) {
+                               GradientSums& gradients)
+    : pipe_(pipe), gradients_(gradients) {
   for (const auto& borrowed : model.borrowed()) {
     const int owner = cuts.rank_of(cuts.stage_of(borrowed.owner));
     const int borrower = cuts.rank_of(cuts.stage_of(borrowed.borrower));
@@ -25,7 +25,7 @@ TiedParameters::TiedParameters(models::Model& model, const StageCuts& cuts, comm
     tied.peer = tied.owned ? borrower : owner;
     if (tied.owned) {
       tied.memory = at::empty_like(tied.parameter->value).detach();
-      buckets.expect_share(tied.parameter);
+      gradients.expect_share(tied.parameter);
     }
     tied_.push_back(std::move(tied));
   }
@@ -43,7 +43,7 @@ void TiedParameters::exchange_gradients() {
     if (tied.owned) {
       pipe_.receive(buffer_of(tied.memory), tied.peer).wait();
       if (planted(Fault::share_counted_twice)) tied.memory.mul_(2);
-      buckets_.add_share(tied.parameter, tied.memory);
+      gradients_.add_share(tied.parameter, tied.memory);
       continue;
     }
     const auto& gradient = tied.parameter->value.grad();

@@ -6,7 +6,7 @@
 
 #include "comm/group.hpp"
 #include "models/model.hpp"
-#include "parallel/gradient_buckets.hpp"
+#include "parallel/gradient_sums.hpp"
 #include "parallel/stage_cuts.hpp"
 
 namespace dtrain::parallel {
@@ -18,11 +18,11 @@ namespace dtrain::parallel {
 class TiedParameters {
  public:
   /// Collective over the pipeline, and blocking: the borrowers get the owners' values.
-  TiedParameters(models::Model& model, const StageCuts& cuts, comm::Group& pipe, GradientBuckets& buckets);
+  TiedParameters(models::Model& model, const StageCuts& cuts, comm::Group& pipe, GradientSums& gradients);
 
   /// Forgets the last step's gradients of borrowed parameters.
   void begin_step();
-  /// Hands the borrowers' gradients to the owners' buckets. Blocking; after this rank's last backward pass.
+  /// Hands the borrowers' gradients to the owners' sums. Blocking; after this rank's last backward pass.
   void exchange_gradients();
   /// Gives the borrowers the owners' values. Blocking; after the update.
   void exchange_values();
@@ -35,7 +35,7 @@ class TiedParameters {
     at::Tensor memory;  // of the owner: room for the borrower's gradient
   };
   comm::Group& pipe_;
-  GradientBuckets& buckets_;
+  GradientSums& gradients_;
   std::vector<Tied> tied_;  // in one order on all ranks
 };
 

@@ -19,8 +19,8 @@ const models::Parameter* parameter_by_rows(const RunConfig& config, models::Mode
                                            const models::Shape& sample_shape) {
   const auto* table = dynamic_cast<const models::EmbeddingBag*>(model.layers().front().get());
   // A pipeline's backward passes come when they come; the exchange by rows wants a step's micro-batches
-  // whole.
-  if (config.mesh_shape.pipe > 1) return nullptr;
+  // whole, and adds them up in an order that depends on the ranks.
+  if (config.mesh_shape.pipe > 1 || config.reproducible) return nullptr;
   if (table == nullptr || !parallel::RowUpdates::supports(optimizer_config(config.optimizer))) return nullptr;
   const models::Parameter& weight = table->parameters().front();
   const auto per_sample = weight.value.size(1) + tokens_of(*table, sample_shape);

@@ -59,7 +59,8 @@ constexpr std::array<std::string_view, 6> kSchedules = {"constant",  "step",   "
 constexpr std::array<std::string_view, 4> kPipelines = {"1f1b", "gpipe", "interleaved", "layerwise"};
 constexpr std::array<std::string_view, 2> kBalances = {"none", "dynamic"};
 constexpr std::array<std::string_view, 3> kRecomputes = {"none", "full", "auto"};
-constexpr int kPiecesPerStage = 4;  // by default: a pipeline is then idle for a fifth of its time or less
+constexpr int kPiecesPerStage = 4;      // by default: a pipeline is then idle for a fifth of its time or less
+constexpr int kReproduciblePieces = 8;  // by default: for 1, 2, 4 and 8 ranks as many each
 constexpr std::array<std::string_view, 2> kBackends = {"auto", "mpi"};
 constexpr std::array<std::string_view, 5> kAllReduces = {"auto", "mpi", "ring", "tree", "hierarchical"};
 
@@ -93,6 +94,9 @@ void validate_pipeline(const RunConfig& config) {
   check(pipeline.schedule == "interleaved" || !config.given.contains("virtual-stages"),
         fmt::format("the schedule {} has one stage per rank", pipeline.schedule), "--virtual-stages",
         "use it with --pipeline interleaved");
+  check(!config.reproducible || shape.pipe == 1 || pipeline.schedule != "interleaved",
+        "a rank's stages take a micro-batch back at different times, and its gradient is added up as a whole",
+        "--pipeline interleaved", "use 1f1b, gpipe or layerwise with --reproducible");
   if (shape.pipe == 1 || pipeline.schedule == "layerwise") return;
   const int owned = config.batch.micro_batches / shape.data;
   check(owned >= shape.pipe,
@@ -179,7 +183,10 @@ std::pair<int, int> RunConfig::cluster_extents() const {
 void RunConfig::resolve(int world_size) {
   mesh_shape =
       mesh.empty() ? topology::MeshShape{world_size, 1, 1} : topology::MeshShape::parse(mesh, world_size);
-  if (batch.micro_batches == 0 && !given.contains("micro-batches")) {
+  if (reproducible && threads == 0) threads = 1;  // LibTorch's sums depend on it
+  if (batch.micro_batches == 0 && !given.contains("micro-batches") && reproducible) {
+    batch.micro_batches = kReproduciblePieces;
+  } else if (batch.micro_batches == 0 && !given.contains("micro-batches")) {
     batch.micro_batches = mesh_shape.data * (mesh_shape.pipe > 1 ? kPiecesPerStage * mesh_shape.pipe : 1);
   }
 }

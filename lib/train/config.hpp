@@ -112,6 +112,7 @@ struct RunConfig {
   std::string device = "auto";       ///< `auto` or `cpu`.
   int threads = 0;                   ///< Per rank; 0: from the affinity mask.
   std::uint64_t seed = 1;
+  bool reproducible = false;  ///< The same bits on every number of ranks, of data and pipe.
   bool dry_run = false;
   std::string cluster;  ///< `NODESxRANKS`, invented for a dry run; empty: the ranks that were started.
 
@@ -126,8 +127,8 @@ struct RunConfig {
   /// The invented cluster's nodes and ranks per node. Throws Error (exit code 2) unless both are positive.
   std::pair<int, int> cluster_extents() const;
 
-  /// Fills what depends on the number of ranks: mesh_shape and micro_batches.
-  /// Throws Error (exit code 2) when the mesh does not fit.
+  /// Fills what depends on the number of ranks, mesh_shape and micro_batches, and with `reproducible` does
+  /// not. Throws Error (exit code 2) when the mesh does not fit.
   void resolve(int world_size);
 
   /// Throws Error (exit code 2), naming the option, at the first value that cannot work.

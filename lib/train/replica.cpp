@@ -6,6 +6,8 @@
 
 #include "checkpoint/reader.hpp"
 #include "parallel/agreement.hpp"
+#include "parallel/gradient_buckets.hpp"
+#include "parallel/reproducible_sums.hpp"
 #include "train/by_rows.hpp"
 #include "train/initial_weights.hpp"
 
@@ -27,6 +29,26 @@ parallel::BucketConfig bucket_config(const CommConfig& config, const parallel::N
   return {.bucket_bytes = static_cast<std::int64_t>(config.bucket_mb * 1024 * 1024),
           .algorithm = comm::parse_algorithm(config.all_reduce),
           .update = memory.shared() ? Update::parts : Update::everything};
+}
+
+std::unique_ptr<parallel::GradientSums> gradient_sums(const RunConfig& config, Job& job, models::Model& model,
+                                                      parallel::FlatParameters& parameters,
+                                                      const parallel::NodeMemory& memory) {
+  auto& group = job.groups().data();
+  if (config.reproducible) {
+    return std::make_unique<parallel::ReproducibleSums>(parameters, model, group, config.batch.micro_batches,
+                                                        memory.shared());
+  }
+  return std::make_unique<parallel::GradientBuckets>(parameters, group, job.groups().queue(),
+                                                     bucket_config(config.comm, memory));
+}
+
+std::unique_ptr<parallel::ReproducibleTotals> totals(const RunConfig& config, Job& job, models::Model& model,
+                                                     const parallel::FlatParameters& parameters) {
+  if (!config.reproducible) return nullptr;
+  return std::make_unique<parallel::ReproducibleTotals>(model, parameters, job.groups().world(),
+                                                        job.groups().data(), config.batch.micro_batches,
+                                                        job.speaks_for_tensor_group());
 }
 
 /// One rank does one micro-batch after the other, whatever the schedule is called.
@@ -78,10 +100,11 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, SpanSink
       rows_(make_row_updates(
           config, *workload.model, workload.dataset.info().shape, parameters_, *optimizer_, data_group_,
           memory_.shared() ? parallel::RowUpdates::Copies::one : parallel::RowUpdates::Copies::each)),
-      buckets_(parameters_, data_group_, job.groups().queue(), bucket_config(config.comm, memory_)),
+      gradients_(gradient_sums(config, job, *workload.model, parameters_, memory_)),
+      totals_(totals(config, job, *workload.model, parameters_)),
       control_(job.groups().world()),
-      statistics_(*workload.model, data_group_),
-      tied_(*workload.model, workload.cuts, job.groups().pipe(), buckets_),
+      statistics_(*workload.model, data_group_, config.reproducible ? config.batch.micro_batches : 1),
+      tied_(*workload.model, workload.cuts, job.groups().pipe(), *gradients_),
       training_step_({.world = job.groups().world(),
                       .data = data_group_,
                       .model = *workload.model,
@@ -89,7 +112,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, SpanSink
                       .pipelining = pipelining(config),
                       .stages_per_rank = workload.cuts.stages() / workload.cuts.ranks,
                       .parameters = parameters_,
-                      .buckets = buckets_,
+                      .gradients = *gradients_,
                       .control = control_,
                       .statistics = statistics_,
                       .tied = tied_,
@@ -97,6 +120,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, SpanSink
                       .preparation = preparation_,
                       .sink = sink,
                       .class_weights = workload.class_weights,
+                      .totals = totals_.get(),
                       .rows = rows_.get(),
                       .ask = std::move(ask),
                       .counts_common = job.speaks_for_tensor_group()},

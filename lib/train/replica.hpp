@@ -67,8 +67,9 @@ class Replica {
   parallel::NodeMemory memory_;
   parallel::FlatParameters parameters_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::unique_ptr<parallel::RowUpdates> rows_;  // before the buckets, which leave its parameter out
-  parallel::GradientBuckets buckets_;
+  std::unique_ptr<parallel::RowUpdates> rows_;  // before the gradients, which leave its parameter out
+  std::unique_ptr<parallel::GradientSums> gradients_;
+  std::unique_ptr<parallel::ReproducibleTotals> totals_;  // null: none are wanted
   parallel::StepControl control_;
   parallel::StepStatistics statistics_;
   parallel::TiedParameters tied_;

@@ -32,11 +32,11 @@ TrainingStep::TrainingStep(const Parts& parts, std::uint64_t seed, double grad_c
 
 /// What this rank vouches for, less what another rank of its tensor group holds and counts as well.
 std::vector<Range> TrainingStep::counted_parts() const {
-  if (parts_.counts_common) return parts_.buckets.own_parts();
+  if (parts_.counts_common) return parts_.gradients.own_parts();
   std::vector<Range> counted;
   for (const auto& entry : parts_.parameters.entries()) {
     if (entry.parameter->slice == nullptr) continue;
-    for (const auto& part : parts_.buckets.own_parts()) {
+    for (const auto& part : parts_.gradients.own_parts()) {
       const Range common{std::max(part.begin, entry.offset), std::min(part.end, entry.offset + entry.count)};
       if (common.size() > 0) counted.push_back(common);
     }
@@ -54,7 +54,8 @@ TrainingStep::Samples TrainingStep::next_samples(data::Loader& loader) const {
   auto inputs = parts_.preparation.training_inputs(*batch);
   auto targets = targets_of(parts_.model, parts_.preparation, *batch, inputs);
   const bool one_at_a_time = parts_.pipeline.is_first() && parts_.pipeline.is_last();
-  if (!one_at_a_time) {  // the loader's memory is borrowed until its next batch
+  const bool same_bits = parts_.totals != nullptr;  // also of products, which may depend on where inputs lie
+  if (!one_at_a_time || same_bits) {                // the loader's memory is borrowed until its next batch
     for (auto& input : inputs) input = input.clone();
     targets = targets.clone();
   }
@@ -104,6 +105,9 @@ void TrainingStep::compute(std::int64_t step, const std::vector<StepPiece>& piec
   const auto read = [&](int m) {
     return by_rows.empty() ? next_samples(loader) : std::move(by_rows[static_cast<std::size_t>(m)]);
   };
+  const auto index_of = [&](int m) {
+    return static_cast<int>(pieces[static_cast<std::size_t>(m)].micro_batch);
+  };
   at::Tensor targets;  // of the micro-batch that came in last, where the first rank is the last one too
   const bool one_rank = parts_.pipeline.is_first() && parts_.pipeline.is_last();
   const bool wrong_mask = planted(Fault::wrong_mask) && parts_.world.rank() > 0;
@@ -114,7 +118,7 @@ void TrainingStep::compute(std::int64_t step, const std::vector<StepPiece>& piec
                 .mode = models::Mode::training,
                 .seed = seed_,
                 .step = static_cast<std::uint32_t>(step),
-                .micro_batch = pieces[static_cast<std::size_t>(m)].micro_batch + (wrong_mask ? 1U : 0U)};
+                .micro_batch = static_cast<std::uint32_t>(index_of(m)) + (wrong_mask ? 1U : 0U)};
           },
       .inputs =
           [&](int m) {
@@ -127,9 +131,13 @@ void TrainingStep::compute(std::int64_t step, const std::vector<StepPiece>& piec
             if (!one_rank) targets = read(m).targets;
             const auto sums = loss_of(outputs, targets);
             add(own, sums, samples[static_cast<std::size_t>(m)]);
+            if (parts_.totals != nullptr && parts_.counts_common) {
+              parts_.totals->add_micro_batch(index_of(m), sums.loss.item<double>(), sums.weight);
+            }
             ++own.micro_batches;
             return sums.loss;
-          }};
+          },
+      .taken_back = [&](int m) { parts_.gradients.taken_back(index_of(m)); }};
   parts_.pipeline.train(schedule_for(pieces.size()), samples, work);
   if (parts_.rows == nullptr) return;
   const ScopedSpan span(parts_.sink, Phase::optimizer, "add rows up");
@@ -139,18 +147,19 @@ void TrainingStep::compute(std::int64_t step, const std::vector<StepPiece>& piec
 StepOutcome TrainingStep::run(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader,
                               double learning_rate) {
   StepOutcome outcome;
-  parts_.buckets.begin_step(static_cast<int>(pieces.size()));
+  parts_.gradients.begin_step(static_cast<int>(pieces.size()));
   parts_.statistics.begin_step();
   parts_.tied.begin_step();
+  if (parts_.totals != nullptr) parts_.totals->begin_step();
   compute(step, pieces, loader, outcome.own);
-  parts_.tied.exchange_gradients();
-  parts_.buckets.finish();
+  parts_.gradients.finish([this] { parts_.tied.exchange_gradients(); });
   parts_.statistics.exchange();
 
   if (!parts_.counts_common) outcome.own.leave_samples_out();
   measure_gradient(outcome.own);
   if (parts_.ask) parts_.ask(outcome.own);
   outcome.total = parts_.control.agree(outcome.own);
+  if (parts_.totals != nullptr) parts_.totals->complete(outcome.total);
   const auto& total = outcome.total;
   if (total.non_finite > 0 || !std::isfinite(total.loss)) report_non_finite(step, total);
 
@@ -158,12 +167,12 @@ StepOutcome TrainingStep::run(std::int64_t step, const std::vector<StepPiece>& p
   const double scale = optim::clip_coefficient(outcome.gradient_norm, grad_clip_) / total.weight;
   {
     const ScopedSpan span(parts_.sink, Phase::optimizer, "update");
-    parts_.optimizer.step(parts_.parameters.values(), parts_.buckets.gradients(), scale, learning_rate, step,
-                          parts_.buckets.update_parts());
+    parts_.optimizer.step(parts_.parameters.values(), parts_.gradients.gradients(), scale, learning_rate,
+                          step, parts_.gradients.update_parts());
     if (parts_.rows != nullptr) parts_.rows->update(scale, learning_rate, step);
   }
   parts_.statistics.apply();
-  if (parts_.buckets.updates_parts()) parts_.data.barrier().wait();  // now all parts are new
+  if (parts_.gradients.updates_parts()) parts_.data.barrier().wait();  // now all parts are new
   parts_.tied.exchange_values();
   return outcome;
 }
@@ -176,10 +185,11 @@ void TrainingStep::measure_gradient(parallel::StepShare& own) const {
     own.non_finite += static_cast<double>(squares.non_finite);
   }
   for (const auto& part : counted_parts_) {
-    const auto squares = squares_of(parts_.buckets.gradients().narrow(0, part.begin, part.size()));
+    const auto squares = squares_of(parts_.gradients.gradients().narrow(0, part.begin, part.size()));
     own.gradient_squares += squares.sum;
     own.non_finite += static_cast<double>(squares.non_finite);
   }
+  if (parts_.totals != nullptr) parts_.totals->add_gradients(parts_.gradients.gradients());
 }
 
 /// Where in the model the last parameter stands in which this rank finds such a number in its parts of the
@@ -201,10 +211,11 @@ bool TrainingStep::holds_non_finite(const models::Parameter& parameter) const {
   const auto& entries = parts_.parameters.entries();
   const auto entry = std::ranges::find(entries, &parameter, &parallel::FlatParameters::Entry::parameter);
   if (entry == entries.end()) return false;
-  return std::ranges::any_of(parts_.buckets.own_parts(), [&](const Range& part) {
+  return std::ranges::any_of(parts_.gradients.own_parts(), [&](const Range& part) {
     const auto begin = std::max(part.begin, entry->offset);
     const auto end = std::min(part.end, entry->offset + entry->count);
-    return begin < end && squares_of(parts_.buckets.gradients().narrow(0, begin, end - begin)).non_finite > 0;
+    return begin < end &&
+           squares_of(parts_.gradients.gradients().narrow(0, begin, end - begin)).non_finite > 0;
   });
 }
 

@@ -11,8 +11,9 @@
 #include "models/embedding_bag.hpp"
 #include "models/model.hpp"
 #include "optim/optimizer.hpp"
-#include "parallel/gradient_buckets.hpp"
+#include "parallel/gradient_sums.hpp"
 #include "parallel/pipeline.hpp"
+#include "parallel/reproducible_totals.hpp"
 #include "parallel/row_updates.hpp"
 #include "parallel/step_control.hpp"
 #include "parallel/step_statistics.hpp"
@@ -46,14 +47,15 @@ class TrainingStep {
     parallel::Pipelining pipelining = parallel::Pipelining::layerwise;
     int stages_per_rank = 1;
     parallel::FlatParameters& parameters;
-    parallel::GradientBuckets& buckets;
+    parallel::GradientSums& gradients;
     parallel::StepControl& control;
     parallel::StepStatistics& statistics;
     parallel::TiedParameters& tied;
     optim::Optimizer& optimizer;
     const Preparation& preparation;
     SpanSink& sink;
-    at::Tensor class_weights = {};         ///< [classes]; undefined: all samples count alike.
+    at::Tensor class_weights = {};                   ///< [classes]; undefined: all samples count alike.
+    parallel::ReproducibleTotals* totals = nullptr;  ///< Null: totals are added up as is fastest.
     parallel::RowUpdates* rows = nullptr;  ///< Of the first layer's table; null: its gradient is dense.
     /// What this rank has to ask of all at the end of a step: to stop, to save.
     std::function<void(parallel::StepShare&)> ask = {};

@@ -96,7 +96,7 @@ class UsageTest(ProgramTest):
         self.refuse(2, ["--frobnicate", "--help"], "--frobnicate", "1")
 
     def test_option_of_later_versions(self):
-        for option in ("--reproducible", "--compression", "--spares"):
+        for option in ("--replicate", "--compression", "--spares"):
             with self.subTest(option=option):
                 self.refuse(2, [option + " is not available in this version"], option, "x")
         self.refuse(2, ["--inject is not available in this version"], "--inject=nan", ranks=2)

@@ -1,0 +1,50 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <functional>
+#include <vector>
+
+#include "core/slice.hpp"
+#include "models/model.hpp"
+
+namespace dtrain::parallel {
+
+/// A step's gradient: what the backward pass of each micro-batch leaves in the parameters' .grad, summed over
+/// the micro-batches of all ranks of a data group, and laid out as FlatParameters lays out the parameters.
+/// Gradients are sums over samples; who updates divides by the weight of the whole step.
+class GradientSums {
+ public:
+  GradientSums() = default;
+  virtual ~GradientSums() = default;
+  GradientSums(const GradientSums&) = delete;
+  GradientSums& operator=(const GradientSums&) = delete;
+
+  /// Forgets the last step's gradients. `micro_batches`: how many this rank takes back before finish().
+  virtual void begin_step(int micro_batches) = 0;
+
+  /// Micro-batch `index` of the step (over all ranks) has been taken back through all layers of this rank.
+  virtual void taken_back(int index) = 0;
+
+  /// From now on each step's gradient of `parameter` has a share from another rank.
+  virtual void expect_share(const models::Parameter* parameter) = 0;
+  /// That share, in the parameter's shape; once per step, from within finish().
+  virtual void add_share(const models::Parameter* parameter, const at::Tensor& gradient) = 0;
+
+  /// Completes the sums. Calls `exchange_shares`, where there is one, when ranks may hand shares over: a
+  /// borrowed parameter's .grad is then what its owner is to get. Collective over the data group.
+  virtual void finish(const std::function<void()>& exchange_shares = {}) = 0;
+
+  /// [FlatParameters::size()]: the sums, after finish(), at least in update_parts(). Where updates_parts(),
+  /// valid until a later collective of the group begins.
+  virtual const at::Tensor& gradients() const = 0;
+
+  /// Whether other ranks update the rest of the parameters: nobody may use them until all have.
+  virtual bool updates_parts() const = 0;
+  /// What this rank updates.
+  virtual const std::vector<Range>& update_parts() const = 0;
+  /// The parts of the flat gradient that this rank vouches for in norms: disjoint over the group.
+  virtual const std::vector<Range>& own_parts() const = 0;
+};
+
+}  // namespace dtrain::parallel
