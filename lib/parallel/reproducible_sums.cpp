@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <algorithm>
+#include <bit>
 #include <utility>
 
 #include "core/error.hpp"
@@ -78,8 +79,9 @@ ReproducibleSums::~ReproducibleSums() {
   for (const Leaf& leaf : leaves_) leaf.parameter->borrowers_value.reset();
 }
 
-at::Tensor ReproducibleSums::new_sums() const {
-  return at::zeros({size_}, at::TensorOptions().dtype(parameters_.dtype()));
+int ReproducibleSums::gradients_held(int micro_batches, int ranks) {
+  const int most = (micro_batches + ranks - 1) / ranks;
+  return std::bit_width(static_cast<unsigned>(most)) + (ranks > 1 ? 1 : 0);
 }
 
 void ReproducibleSums::begin_step(int micro_batches) {
@@ -88,15 +90,16 @@ void ReproducibleSums::begin_step(int micro_batches) {
   gradients_.reset();
   if (total_.defined() && group_.size() == 1)
     tree_.give_back(std::exchange(total_, {}));  // it came from there
-  done_.assign(static_cast<std::size_t>(micro_batches_), false);
+  taken_back_.assign(static_cast<std::size_t>(micro_batches_), false);
+  done_ = 0;
   for (const Leaf& leaf : leaves_) leaf.tensor().mutable_grad().reset();
-  offer_slots();
+  if (owned_.size() > 0) offer_slots();
 }
 
 // Where a layer can write its weight's gradient to at once. A slot is taken by one use only.
 void ReproducibleSums::offer_slots() {
   if (!piece_.defined()) piece_ = tree_.take_free();
-  if (!piece_.defined()) piece_ = new_sums();
+  if (!piece_.defined()) piece_ = at::zeros({size_}, parameters_.values().options());
   for (const Leaf& leaf : leaves_) {
     if (leaf.use == Leaf::Use::owned) leaf.parameter->gradient_slot = leaf.view(piece_);
   }
@@ -119,14 +122,14 @@ void ReproducibleSums::taken_back(int index) {
   require(index >= owned_.begin && index < owned_.end, "is another rank's", {.subject = "a micro-batch"});
   for (const Leaf& leaf : leaves_) collect(leaf);
   tree_.add({.height = 0, .index = index}, std::exchange(piece_, {}));
-  done_[static_cast<std::size_t>(index)] = true;
-  offer_slots();
+  taken_back_[static_cast<std::size_t>(index)] = true;
+  if (++done_ < owned_.size()) offer_slots();
 }
 
 void ReproducibleSums::finish(const std::function<void()>& exchange_shares) {
   const at::NoGradGuard no_grad;
   for (auto index = owned_.begin; index < owned_.end; ++index) {  // those without samples
-    if (!done_[static_cast<std::size_t>(index)]) taken_back(static_cast<int>(index));
+    if (!taken_back_[static_cast<std::size_t>(index)]) taken_back(static_cast<int>(index));
   }
   for (const Leaf& leaf : leaves_) leaf.parameter->gradient_slot.reset();
   bring_together();
@@ -155,8 +158,9 @@ void ReproducibleSums::bring_together() {
   const auto most =
       static_cast<std::int64_t>(std::ranges::max(nodes_of_, {}, &std::vector<PieceTree::Node>::size).size());
   if (!total_.defined()) {
-    total_ = at::empty({size_ + ranks * FlatParameters::kAlignment}, piece_.options());
-    sent_ = at::zeros({ranks * most * slice_of({0, std::min(kWindow, size_)})}, piece_.options());
+    total_ = at::empty({size_ + ranks * FlatParameters::kAlignment}, parameters_.values().options());
+    sent_ =
+        at::zeros({ranks * most * slice_of({0, std::min(kWindow, size_)})}, parameters_.values().options());
     received_ = at::zeros_like(sent_);
   }
   for (std::int64_t begin = 0; begin < size_; begin += kWindow) {

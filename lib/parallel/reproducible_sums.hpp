@@ -15,8 +15,8 @@ namespace dtrain::parallel {
 /// nodes and hands the result to all. A parameter that two layers use has two sums, added last, as a pipeline
 /// with the layers on different ranks must.
 ///
-/// Costs beside GradientBuckets: memory for about log2(M / ranks) + 2 gradients where M is the number of
-/// micro-batches, an addition per micro-batch through memory, and an exchange that nothing hides.
+/// Costs beside GradientBuckets: memory for gradients_held() gradients instead of one, an addition per
+/// micro-batch through memory, and an exchange that nothing hides.
 class ReproducibleSums final : public GradientSums {
  public:
   /// `micro_batches`: of a step, over all ranks; part_of() says which are this rank's. `update_parts`: this
@@ -24,6 +24,9 @@ class ReproducibleSums final : public GradientSums {
   ReproducibleSums(FlatParameters& parameters, models::Model& model, comm::Group& group, int micro_batches,
                    bool update_parts);
   ~ReproducibleSums() override;
+
+  /// Gradients that a rank has memory for, at most: log2(M / ranks) + 2, or one fewer on one rank.
+  static int gradients_held(int micro_batches, int ranks);
 
   void begin_step(int micro_batches) override;
   void taken_back(int index) override;
@@ -49,7 +52,6 @@ class ReproducibleSums final : public GradientSums {
     at::Tensor view(const at::Tensor& sums) const;
   };
   void add_borrowed(models::Model& model);
-  at::Tensor new_sums() const;
   void offer_slots();
   void collect(const Leaf& leaf);
   void bring_together();
@@ -59,7 +61,8 @@ class ReproducibleSums final : public GradientSums {
   FlatParameters& parameters_;
   comm::Group& group_;
   int micro_batches_;
-  Range owned_;  // micro-batches
+  Range owned_;            // micro-batches
+  std::int64_t done_ = 0;  // of them in this step
   std::vector<Leaf> leaves_;
   std::int64_t size_ = 0;  // of the sums: the parameters' and, behind them, those of borrowed uses
   PieceTree tree_;
@@ -69,7 +72,7 @@ class ReproducibleSums final : public GradientSums {
   at::Tensor sent_;                                     // [ranks, nodes, elements]: slices of the nodes
   at::Tensor received_;                                 // likewise
   std::vector<std::vector<PieceTree::Node>> nodes_of_;  // by rank of the group: what it brings
-  std::vector<bool> done_;                              // by micro-batch
+  std::vector<bool> taken_back_;                        // by micro-batch
   bool updates_parts_ = false;
   std::vector<Range> update_parts_;
   std::vector<Range> own_parts_;

@@ -7,6 +7,7 @@
 #include <numeric>
 
 #include "core/error.hpp"
+#include "parallel/reproducible_sums.hpp"
 #include "parallel/simulation.hpp"
 
 namespace dtrain::train {
@@ -69,8 +70,11 @@ MemoryEstimate estimate_memory(const RunConfig& config, const models::Model& mod
     }
     shapes = model.layers()[layer]->output_shapes(shapes);
   }
+  const int gradients = config.reproducible ? parallel::ReproducibleSums::gradients_held(
+                                                  config.batch.micro_batches, config.mesh_shape.data)
+                                            : 1;
   return {.parameters = parameters * element,
-          .gradients = parameters * element,
+          .gradients = parameters * element * gradients,
           .optimizer = parameters * element * optimizer_config(config.optimizer).state_count(),
           .activations = kept * live_micro_batches(config, cuts, pipe_index) + largest_repeated +
                          largest_gradients + once};

@@ -1,6 +1,8 @@
 #include "train/trainer.hpp"
 
+#include <ATen/Version.h>
 #include <fmt/format.h>
+#include <torch/headeronly/version.h>
 
 #include <algorithm>
 #include <span>
@@ -20,6 +22,13 @@ namespace {
 data::LoaderOptions loader_options(const Job& job) {
   return {.drive = job.has_spare_core() ? data::LoaderOptions::Drive::thread
                                         : data::LoaderOptions::Drive::inline_call};
+}
+
+/// What the bits of a reproducible run are those of, beside the program and its options.
+std::string bits_of(const RunConfig& config, int threads) {
+  return fmt::format("bits       of {} micro-batches, {} thread{}, {}, LibTorch {}",
+                     config.batch.micro_batches, threads, threads == 1 ? "" : "s", at::get_cpu_capability(),
+                     TORCH_VERSION);
 }
 
 /// Whether the epoch of a checkpoint is over, and the next one is to begin.
@@ -67,6 +76,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
   if (config.exit_after != "none") {
     stop_at_s_ = recording.begun_s + parse_interval(config.exit_after, "--exit-after").count;
   }
+  if (config.reproducible) outputs_.event("reproducible", bits_of(config, job.threads()));
   if (resume) go_on_from(*resume);
   announce(resume);
 }
@@ -130,6 +140,7 @@ void Trainer::announce(const std::optional<ResumePoint>& resume) const {
       config_.model.name, workload_.model->parameter_count(), workload_.dataset.info().name, pieces_.samples,
       job_.world().size(), job_.mesh().shape().to_string(), job_.threads(), job_.threads() == 1 ? "" : "s",
       job_.groups().backend_name()));
+  if (config_.reproducible) log_.info(bits_of(config_, job_.threads()));
   if (job_.rank() == 0 && job_.mesh().crosses_nodes(job_.cluster(), topology::Axis::tensor)) {
     const auto inputs = workload_.model->input_shapes(samples_of_largest_piece(config_.batch),
                                                       workload_.dataset.info().shape);

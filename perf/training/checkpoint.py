@@ -4,6 +4,8 @@
    save and the five behind it take over the run's median step, as a part of 50 steps; samples/s of both kinds of run.
 2. The checkpoint's writing (parts, SHA-256, sync, manifest) beside cp and a sync of the same files, and torch.save and a sync
    of the same tensors.
+3. Reading it into memory on one rank, with its SHA-256 checked and without, beside a plain read of the same files and
+   torch.load of the same tensors; all from the machine's cache.
 """
 
 import argparse
@@ -29,7 +31,7 @@ VGG11 = ["--model", "vgg11", "--global-batch", 128, "--epochs", 1]
 def parse():
     parser = argparse.ArgumentParser(prog="perf/checkpoint.sh", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--parts", nargs="+", type=int, choices=(1, 2), default=[1, 2])
+    parser.add_argument("--parts", nargs="+", type=int, choices=(1, 2, 3), default=[1, 2, 3])
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--out", type=pathlib.Path, default=runs.TOP / "perf" / "results" / "checkpoints")
     return parser.parse_args()
@@ -120,12 +122,49 @@ def writing(arguments, folder, rows):
             "\n".join(f"| {case} | {runs.median_and_range(values, 0)} |" for case, values in rates.items()))
 
 
+def read_plainly(folder):
+    start = time.perf_counter()
+    for file in folder.iterdir():
+        with open(file, "rb") as reading:
+            reading.readinto(bytearray(file.stat().st_size))
+    return time.perf_counter() - start
+
+
+def loaded_by_torch(file):
+    import torch
+    start = time.perf_counter()
+    torch.load(file)
+    return time.perf_counter() - start
+
+
+def loading(arguments, folder, rows):
+    reader = runs.TOP / "build" / "release" / "perf" / "checkpoint" / "read_checkpoint"
+    if not reader.exists():
+        raise SystemExit(f"perf: {reader} is not there; run jobs/build.sh all")
+    runs.run(runs.dtrain_command(2, folder, "run", *VGG11, "--limit-steps", 1))
+    checkpoint = folder / "run" / "checkpoints" / "step-00000001"
+    saved_by_torch(tensors_of(checkpoint), folder / "torch.pt")
+    rates = {"dtrain, checked": [], "dtrain, not checked": [], "plain read": [], "torch.load": []}
+    for pair in range(arguments.pairs + 1):
+        count, checked_s, read_s = map(float, runs.run([str(reader), str(checkpoint)])[0].split(","))
+        seconds = {"dtrain, checked": checked_s + read_s, "dtrain, not checked": read_s, "plain read": read_plainly(checkpoint),
+                   "torch.load": loaded_by_torch(folder / "torch.pt")}
+        if pair == 0:
+            continue  # fills the cache
+        for case, value in seconds.items():
+            rates[case].append(count / 1e6 / value)
+            rows.append({"part": 3, "pair": pair - 1, "case": case, "megabytes": count / 1e6, "seconds": value})
+        print(f"pair {pair - 1}: " + ", ".join(f"{case} {values[-1]:.0f} MB/s" for case, values in rates.items()), flush=True)
+    return (f"## Reading {count / 1e6:.0f} MB into memory, from the cache\n\n| | MB/s: median (range) |\n| --- | --- |\n" +
+            "\n".join(f"| {case} | {runs.median_and_range(values, 0)} |" for case, values in rates.items()))
+
+
 def main():
     arguments = parse()
     machine, rows, pages = runs.machine(), [], []
     with tempfile.TemporaryDirectory() as folder:
         for part in arguments.parts:
-            pages.append((blocking, writing)[part - 1](arguments, pathlib.Path(folder), rows))
+            pages.append((blocking, writing, loading)[part - 1](arguments, pathlib.Path(folder), rows))
     arguments.out.mkdir(parents=True, exist_ok=True)
     stem = arguments.out / f"cost-{runs.today()}"
     names = ["part", "pair", "case", "samples_per_s", "blocked_steps", "extra_of_50_steps", "megabytes", "seconds"]
@@ -133,7 +172,7 @@ def main():
         writer = csv.DictWriter(file, names, lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-    command = f"perf/checkpoint.sh --pairs {arguments.pairs}"
+    command = f"perf/checkpoint.sh --parts {' '.join(map(str, arguments.parts))} --pairs {arguments.pairs}"
     stem.with_suffix(".md").write_text(f"`{command}`. Machine: {machine}.\n\n" + "\n\n".join(pages) + "\n", encoding="utf-8")
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from dtrain_run import checkpoint_tensors, refused, run
 
 SMALL_GPT = ["--model-option", "layers=2", "--model-option", "heads=2", "--model-option", "width=16", "--global-batch", 64]
-SMALL_CNNS = {"vgg11": ["--model-option", "width=0.125", "--global-batch", 96],
+SMALL_CNNS = {"vgg11": ["--model-option", "width=8", "--model-option", "hidden=64", "--global-batch", 96],
               "resnet18": ["--model-option", "width=4", "--global-batch", 100]}
 MODELS = {"mlp": [], "cnn": [], "resnet18": SMALL_CNNS["resnet18"], "gpt": SMALL_GPT}
 MORE_MODELS = {"vgg11": SMALL_CNNS["vgg11"], "conv_autoencoder": [], "nbow": [],
