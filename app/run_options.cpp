@@ -222,6 +222,12 @@ std::vector<Option> declare() {
   add(
       "watchdog", "S", "seconds that a collective may take", "",
       [](auto& c) -> auto& { return c.comm.watchdog_s; });
+  add(
+      "verify-every", "N", "steps between comparisons of the ranks' weights; 0: never", "",
+      [](auto& c) -> auto& { return c.verify_every; });
+  add(
+      "inject", "FAULT", "a fault on demand, such as kill:rank=1,phase=backward,step=7", "none",
+      [](auto& c) -> auto& { return c.inject; });
 
   group = "What it leaves behind";
   add(

@@ -8,8 +8,7 @@
 namespace dtrain::app {
 namespace {
 
-constexpr std::array<std::string_view, 7> kLaterOptions = {"compression", "on-failure", "spares", "replicate",
-                                                           "verify-every", "inject",
+constexpr std::array<std::string_view, 5> kLaterOptions = {"compression", "on-failure", "spares", "replicate",
                                                            // of stage and topology
                                                            "benchmark"};
 

@@ -37,6 +37,7 @@ class GroupOperation final : public Operation {
 
   std::string_view name() const override { return label_.operation; }
   std::string describe() const override { return label_.text(); }
+  const Label* label() const override { return &label_; }
   std::string missing() const override {
     if (only_) return only_->missing();
     return current_ < steps_.size() ? steps_[current_]->missing() : std::string();

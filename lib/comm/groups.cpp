@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "comm/cuda_module.hpp"
+#include "comm/flight_recorder.hpp"
 #include "comm/health.hpp"
 #include "comm/mpi_group.hpp"
 #include "core/error.hpp"
@@ -71,11 +72,13 @@ struct Groups::State {
       : world_comm(job.split(0, job.rank())),
         node_comm(job.split(cluster.ranks.at(static_cast<std::size_t>(job.rank())).node, job.rank())),
         health(world_comm, node_comm, config.recovery),
-        queue(queue_config(cluster, job.rank(), config), sink, health) {}
+        recorder(node_comm, job.rank(), sink),
+        queue(queue_config(cluster, job.rank(), config), recorder, health, &recorder) {}
 
   Communicator world_comm;
   Communicator node_comm;
   Health health;
+  FlightRecorder recorder;
   std::unique_ptr<CudaModule> cuda;  ///< With NCCL only; outlives the groups.
   std::unique_ptr<Group> world;
   std::unique_ptr<Group> data;
@@ -99,6 +102,7 @@ Group& Groups::tensor() { return *state_->tensor; }
 Group& Groups::node() { return *state_->node; }
 bool Groups::is_leader() const { return state_->leaders != nullptr; }
 Queue& Groups::queue() { return state_->queue; }
+FlightRecorder& Groups::recorder() { return state_->recorder; }
 const std::string& Groups::backend_name() const { return state_->backend_name; }
 
 Group& Groups::leaders() {

@@ -29,6 +29,8 @@ struct CommConfig {
   void validate() const;  ///< Throws Error (exit code 2).
 };
 
+class FlightRecorder;
+
 /// The queue of this rank and its groups on the mesh. Move-only; destroyed before MPI is finalised.
 class Groups {
  public:
@@ -44,6 +46,8 @@ class Groups {
   bool is_leader() const;
   Group& leaders();  ///< The first rank of each node. Throws Error where is_leader() is false.
   Queue& queue();
+  /// Keeps this rank's operations and spans, which pass through to the sink of make_groups().
+  FlightRecorder& recorder();
   const std::string& backend_name() const;  ///< `mpi` or `nccl 2.28.9 (/path/libnccl.so.2)`, for the log.
 
  private:

@@ -54,6 +54,15 @@ class CommonBuffer final : public SharedBuffer {
   std::size_t bytes_;
 };
 
+/// FNV-1a of what tells a group from all others.
+std::uint64_t id_of(const std::string& name, const std::vector<int>& world_ranks) {
+  std::uint64_t hash = 14695981039346656037ULL;
+  const auto add = [&hash](std::uint64_t value) { hash = (hash ^ value) * 1099511628211ULL; };
+  for (const char letter : name) add(static_cast<unsigned char>(letter));
+  for (const int rank : world_ranks) add(static_cast<std::uint64_t>(rank) + 256);
+  return hash;
+}
+
 class Nothing final : public Step {
  public:
   bool advance() override { return true; }
@@ -66,6 +75,7 @@ MpiGroup::MpiGroup(std::string name, Communicator ranks, std::vector<int> world_
     : name_(std::move(name)),
       ranks_(std::move(ranks)),
       world_ranks_(std::move(world_ranks)),
+      id_(id_of(name_, world_ranks_)),
       all_reduce_(all_reduce),
       queue_(queue) {
   std::map<int, std::vector<int>> members;  // node -> group ranks
@@ -105,7 +115,26 @@ std::unique_ptr<SharedBuffer> MpiGroup::allocate_common(std::size_t bytes) {
   return memory ? std::make_unique<CommonBuffer>(std::move(*memory), bytes) : nullptr;
 }
 
-Label MpiGroup::next_label(std::string_view operation) { return {operation, name_, ++operations_}; }
+Label MpiGroup::next_label(std::string_view operation, const Buffer& values) {
+  return {.operation = operation,
+          .group = name_,
+          .number = ++operations_,
+          .group_id = id_,
+          .members = &world_ranks_,
+          .count = values.count,
+          .type = values.type};
+}
+
+Label MpiGroup::message_label(std::string_view operation, const Buffer& values, int peer) {
+  return {.operation = operation,
+          .group = name_,
+          .number = ++messages_,
+          .group_id = id_,
+          .members = &world_ranks_,
+          .peer = world_rank_of(peer),
+          .count = values.count,
+          .type = values.type};
+}
 
 Channel MpiGroup::channel_of(const Label& label) const {
   return {ranks_.handle(), kFirstTag + static_cast<int>(label.number % kTags)};
@@ -166,7 +195,7 @@ MpiGroup::Steps MpiGroup::hierarchical_steps(const Channel& channel, const Descr
 
 Handle MpiGroup::all_reduce(Buffer values, ReduceOp op, Algorithm algorithm) {
   check_arguments(*this, "all_reduce", values);
-  const Label label = next_label("all_reduce");
+  const Label label = next_label("all_reduce", values);
   if (size() == 1) return submit(label, std::make_unique<Nothing>());
   const Algorithm chosen = choose(values, algorithm);
   Descriptor mine = describe(OperationKind::all_reduce, values);
@@ -203,7 +232,7 @@ Handle MpiGroup::reduce_parts(Buffer values, ReduceOp op, Algorithm algorithm) {
   Descriptor mine = describe(OperationKind::reduce_parts, values);
   if (!leaves_parts_in_node(values, algorithm, mine)) return all_reduce(values, op, algorithm);
   check_arguments(*this, "reduce_parts", values);
-  const Label label = next_label("reduce_parts");
+  const Label label = next_label("reduce_parts", values);
   mine.op = static_cast<std::uint8_t>(op);
   return submit(label, make_local_reduce(*segment_, mine, values, op, Target::owners, label));
 }
@@ -211,7 +240,7 @@ Handle MpiGroup::reduce_parts(Buffer values, ReduceOp op, Algorithm algorithm) {
 Handle MpiGroup::reduce_scatter(Buffer input, Buffer output, ReduceOp op) {
   check_arguments(*this, "reduce_scatter", input, output);
   require_part(*this, "reduce_scatter", input, output);
-  const Label label = next_label("reduce_scatter");
+  const Label label = next_label("reduce_scatter", input);
   Descriptor mine = describe(OperationKind::reduce_scatter, input);
   mine.op = static_cast<std::uint8_t>(op);
   if (on_one_node() && mine.allocation != 0) {
@@ -228,7 +257,7 @@ Handle MpiGroup::reduce_scatter(Buffer input, Buffer output, ReduceOp op) {
 Handle MpiGroup::all_gather(Buffer input, Buffer output) {
   check_arguments(*this, "all_gather", input, output);
   require_part(*this, "all_gather", output, input);
-  const Label label = next_label("all_gather");
+  const Label label = next_label("all_gather", output);
   Descriptor mine = describe(OperationKind::all_gather, input);
   mine.count = output.count;
   if (on_one_node() && mine.allocation != 0) {
@@ -245,7 +274,7 @@ Handle MpiGroup::all_gather(Buffer input, Buffer output) {
 Handle MpiGroup::all_to_all(Buffer input, Buffer output) {
   check_arguments(*this, "all_to_all", input, output);
   require_blocks(*this, input, output);
-  const Label label = next_label("all_to_all");
+  const Label label = next_label("all_to_all", input);
   Steps steps;
   if (segment_) {
     steps.push_back(make_local_barrier(*segment_, describe(OperationKind::all_to_all, input), label));
@@ -258,7 +287,7 @@ Handle MpiGroup::all_to_all(Buffer input, Buffer output) {
 Handle MpiGroup::broadcast(Buffer values, int root) {
   check_arguments(*this, "broadcast", values);
   require_peer(*this, "broadcast", root);
-  const Label label = next_label("broadcast");
+  const Label label = next_label("broadcast", values);
   if (size() == 1) return submit(label, std::make_unique<Nothing>());
   Descriptor mine = describe(OperationKind::broadcast, values);
   mine.root = static_cast<std::uint16_t>(root);
@@ -272,16 +301,16 @@ Handle MpiGroup::send(Buffer values, int to) {
   check_arguments(*this, "send", values);
   require_peer(*this, "send", to);
   const Channel channel = {ranks_.handle(), kPointToPointTag};
-  return queue_.submit(
-      std::make_unique<GroupOperation>(next_label("send"), make_send(channel, values, to), nullptr));
+  return queue_.submit(std::make_unique<GroupOperation>(message_label("send", values, to),
+                                                        make_send(channel, values, to), nullptr));
 }
 
 Handle MpiGroup::receive(Buffer values, int from) {
   check_arguments(*this, "receive", values);
   require_peer(*this, "receive", from);
   const Channel channel = {ranks_.handle(), kPointToPointTag};
-  return queue_.submit(
-      std::make_unique<GroupOperation>(next_label("receive"), make_receive(channel, values, from), nullptr));
+  return queue_.submit(std::make_unique<GroupOperation>(message_label("receive", values, from),
+                                                        make_receive(channel, values, from), nullptr));
 }
 
 Handle MpiGroup::barrier() {

@@ -56,7 +56,8 @@ class MpiGroup final : public Group {
                            const Label& label);
   Party party(const std::vector<int>& ranks, const Channel& channel) const;
   Descriptor describe(OperationKind kind, const Buffer& values) const;
-  Label next_label(std::string_view operation);
+  Label next_label(std::string_view operation, const Buffer& values = {});
+  Label message_label(std::string_view operation, const Buffer& values, int peer);
   Channel channel_of(const Label& label) const;
   Handle submit(const Label& label, Steps steps);
   Handle submit(const Label& label, std::unique_ptr<Step> step);
@@ -64,6 +65,7 @@ class MpiGroup final : public Group {
   std::string name_;
   Communicator ranks_;
   std::vector<int> world_ranks_;
+  std::uint64_t id_;
   std::vector<int> ring_order_;  ///< Group ranks, node after node: the ring crosses each link once.
   std::vector<int> leaders_;     ///< The first group rank of each node, in ring order.
   bool nodes_share_ranks_ =
@@ -73,7 +75,8 @@ class MpiGroup final : public Group {
   std::vector<int> everyone_;
   Algorithm all_reduce_;
   Queue& queue_;
-  std::uint64_t operations_ = 0;
+  std::uint64_t operations_ = 0;  ///< Collectives: the same on all ranks.
+  std::uint64_t messages_ = 0;
 };
 
 }  // namespace dtrain::comm

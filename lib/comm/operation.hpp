@@ -6,6 +6,8 @@
 
 namespace dtrain::comm {
 
+struct Label;
+
 /// One operation on its way: a state machine that never blocks.
 class Operation {
  public:
@@ -17,6 +19,8 @@ class Operation {
 
   /// `all_reduce number 12 of group data (65536 float32)`: for the error of a wait that passed its limit.
   virtual std::string describe() const { return std::string(name()); }
+  /// What it is, for records; null where it is nobody's business.
+  virtual const Label* label() const { return nullptr; }
   /// Which ranks have not arrived, as far as this rank can know; empty when it cannot.
   virtual std::string missing() const { return {}; }
 

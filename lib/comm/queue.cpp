@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "comm/flight_recorder.hpp"
 #include "comm/health.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
@@ -25,13 +26,14 @@ constexpr double kLongestSleepS = 2e-3;  // how late a wait may look for dead pe
 struct Entry {
   std::unique_ptr<Operation> operation;  ///< Empty once complete.
   std::int64_t start_ns = 0;             ///< 0 until it was started.
+  std::uint64_t flight = 0;              ///< Of the recorder.
 };
 
 }  // namespace
 
 struct Queue::State {
-  State(const QueueConfig& queue_config, SpanSink& span_sink, Health& peers)
-      : config(queue_config), sink(span_sink), health(peers) {}
+  State(const QueueConfig& queue_config, SpanSink& span_sink, Health& peers, FlightRecorder* flights)
+      : config(queue_config), sink(span_sink), health(peers), recorder(flights) {}
 
   bool done(std::uint64_t sequence) const {
     return sequence < base || !entries[static_cast<std::size_t>(sequence - base)].operation;
@@ -44,6 +46,10 @@ struct Queue::State {
   void throw_if_failed() const {
     if (failure) throw Error(*failure);
   }
+  bool records(const Entry& entry) const {
+    return recorder != nullptr && entry.operation->label() != nullptr;
+  }
+  Error overdue(const Operation& operation) const;
   bool advance(Entry& entry);
   bool advance_all();
   void drop_completed();
@@ -59,6 +65,7 @@ struct Queue::State {
   const QueueConfig config;
   SpanSink& sink;
   Health& health;
+  FlightRecorder* recorder;
   mutable std::mutex mutex;
   std::condition_variable changed;
   std::deque<Entry> entries;
@@ -71,7 +78,10 @@ struct Queue::State {
 
 /// One attempt; true when the operation completed in it. A failure fails the whole queue.
 bool Queue::State::advance(Entry& entry) {
-  if (entry.start_ns == 0) entry.start_ns = steady_ns();
+  if (entry.start_ns == 0) {
+    entry.start_ns = steady_ns();
+    if (records(entry)) recorder->started(entry.flight, entry.start_ns);
+  }
   try {
     if (!entry.operation->advance()) return false;
   } catch (const Error& error) {
@@ -82,7 +92,9 @@ bool Queue::State::advance(Entry& entry) {
 }
 
 void Queue::State::complete(Entry& entry) {
-  sink.overlapped(Phase::communication, entry.operation->name(), entry.start_ns, steady_ns());
+  const std::int64_t now_ns = steady_ns();
+  if (records(entry)) recorder->ended(entry.flight, now_ns);
+  sink.overlapped(Phase::communication, entry.operation->name(), entry.start_ns, now_ns);
   const std::int64_t sent = entry.operation->bytes_sent();
   const std::int64_t received = entry.operation->bytes_received();
   if (sent != 0 || received != 0) sink.moved(sent, received);
@@ -132,6 +144,18 @@ void Queue::State::record_failure(const Error& error) noexcept {
   changed.notify_all();
 }
 
+Error Queue::State::overdue(const Operation& operation) const {
+  std::string why = operation.missing();
+  if (recorder != nullptr && operation.label() != nullptr) {
+    why = recorder->verdict(*operation.label(), config.timeout_s);
+  }
+  if (why.empty()) why = "a peer has not answered";
+  return {fmt::format("not complete after {} s; {}", config.timeout_s, why),
+          {.subject = operation.describe(),
+           .advice = "look at what those ranks do, or raise --watchdog",
+           .code = ExitCode::lost_rank}};
+}
+
 /// Throws when a peer is gone or an operation takes longer than allowed.
 void Queue::State::check_limits() {
   try {
@@ -140,12 +164,7 @@ void Queue::State::check_limits() {
     const std::int64_t oldest_start = steady_ns() - static_cast<std::int64_t>(config.timeout_s * 1e9);
     for (const Entry& entry : entries) {
       if (!entry.operation || entry.start_ns == 0 || entry.start_ns > oldest_start) continue;
-      const std::string missing = entry.operation->missing();
-      throw Error(fmt::format("not complete after {} s; {}", config.timeout_s,
-                              missing.empty() ? std::string("a peer has not answered") : missing),
-                  {.subject = entry.operation->describe(),
-                   .advice = "look at what those ranks do, or raise --watchdog",
-                   .code = ExitCode::lost_rank});
+      throw overdue(*entry.operation);
     }
   } catch (const Error& error) {
     record_failure(error);
@@ -209,8 +228,8 @@ void Queue::State::run_thread() {
   }
 }
 
-Queue::Queue(const QueueConfig& config, SpanSink& sink, Health& health)
-    : state_(std::make_unique<State>(config, sink, health)) {
+Queue::Queue(const QueueConfig& config, SpanSink& sink, Health& health, FlightRecorder* recorder)
+    : state_(std::make_unique<State>(config, sink, health, recorder)) {
   if (config.drive == Drive::thread)
     state_->driver = std::thread([state = state_.get()] { state->run_thread(); });
 }
@@ -234,7 +253,10 @@ Handle Queue::submit(std::unique_ptr<Operation> operation) {
       lane != nullptr && std::any_of(state.entries.begin(), state.entries.end(), [lane](const Entry& entry) {
         return entry.operation && entry.operation->lane() == lane;
       });
-  state.entries.push_back({std::move(operation), 0});
+  state.entries.push_back({.operation = std::move(operation)});
+  if (Entry& entry = state.entries.back(); state.records(entry)) {
+    entry.flight = state.recorder->queued(*entry.operation->label());
+  }
   if (state.config.drive == Drive::thread) {
     state.changed.notify_all();
   } else if (!lane_is_busy && state.advance(state.entries.back())) {

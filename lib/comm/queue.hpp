@@ -9,6 +9,7 @@
 
 namespace dtrain::comm {
 
+class FlightRecorder;
 class Health;
 class Queue;
 
@@ -42,8 +43,9 @@ struct QueueConfig {
 /// thread at a time uses it, which gradient hooks of CPU ranks do.
 class Queue {
  public:
-  /// `health` tells when a peer is gone; both are borrowed and outlive the queue.
-  Queue(const QueueConfig& config, SpanSink& sink, Health& health);
+  /// `health` tells when a peer is gone, `recorder` (null: none) keeps what happens and says why an operation
+  /// takes too long; all are borrowed and outlive the queue.
+  Queue(const QueueConfig& config, SpanSink& sink, Health& health, FlightRecorder* recorder = nullptr);
   ~Queue();  ///< Does not wait: what is not complete is abandoned.
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;

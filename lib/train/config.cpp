@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "core/error.hpp"
+#include "train/injection.hpp"
 #include "train/interval.hpp"
 
 namespace dtrain::train {
@@ -217,6 +218,8 @@ void RunConfig::validate() const {
         fmt::format("use {} or less, the largest integer of TOML", kLargestSeed));
   validate_comm(*this);
   validate_output(output);
+  check_at_least(verify_every, 0, "--verify-every");
+  parse_faults(inject, mesh_shape.size());
 }
 
 }  // namespace dtrain::train

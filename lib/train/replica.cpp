@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "checkpoint/reader.hpp"
+#include "comm/flight_recorder.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/gradient_buckets.hpp"
 #include "parallel/reproducible_sums.hpp"
@@ -31,10 +32,10 @@ parallel::BucketConfig bucket_config(const CommConfig& config, const parallel::N
           .update = memory.shared() ? Update::parts : Update::everything};
 }
 
-std::unique_ptr<parallel::GradientSums> gradient_sums(const RunConfig& config, Job& job, models::Model& model,
+std::unique_ptr<parallel::GradientSums> gradient_sums(const RunConfig& config, Job& job, comm::Group& group,
+                                                      models::Model& model,
                                                       parallel::FlatParameters& parameters,
                                                       const parallel::NodeMemory& memory) {
-  auto& group = job.groups().data();
   if (config.reproducible) {
     return std::make_unique<parallel::ReproducibleSums>(parameters, model, group, config.batch.micro_batches,
                                                         memory.shared());
@@ -74,18 +75,18 @@ std::vector<optim::ParameterRange> parameter_ranges(const OptimizerConfig& confi
 
 }  // namespace
 
-Replica::Replica(const RunConfig& config, Job& job, Workload& workload, SpanSink& sink, Ask ask)
+Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injection* injection, Ask ask)
     : config_(config),
       job_(job),
       workload_(workload),
-      data_group_(job.groups().data()),
+      data_group_(injection != nullptr ? injection->tampered(job.groups().data()) : job.groups().data()),
       preparation_(workload.dataset.info(), scalar_type(config), workload.model->goal(),
                    workload.augmentation),
       pipeline_({.model = *workload.model,
                  .cuts = workload.cuts,
                  .pipe = job.groups().pipe(),
                  .queue = job.groups().queue(),
-                 .sink = sink,
+                 .sink = job.groups().recorder(),
                  .shapes = workload.sample_shapes,
                  .repeated_layers = workload.repeated_layers}),
       memory_(node_memory(data_group_, *workload.model, config)),
@@ -100,7 +101,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, SpanSink
       rows_(make_row_updates(
           config, *workload.model, workload.dataset.info().shape, parameters_, *optimizer_, data_group_,
           memory_.shared() ? parallel::RowUpdates::Copies::one : parallel::RowUpdates::Copies::each)),
-      gradients_(gradient_sums(config, job, *workload.model, parameters_, memory_)),
+      gradients_(gradient_sums(config, job, data_group_, *workload.model, parameters_, memory_)),
       totals_(totals(config, job, *workload.model, parameters_)),
       control_(job.groups().world()),
       statistics_(*workload.model, data_group_, config.reproducible ? config.batch.micro_batches : 1),
@@ -118,10 +119,11 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, SpanSink
                       .tied = tied_,
                       .optimizer = *optimizer_,
                       .preparation = preparation_,
-                      .sink = sink,
+                      .sink = job.groups().recorder(),
                       .class_weights = workload.class_weights,
                       .totals = totals_.get(),
                       .rows = rows_.get(),
+                      .injection = injection,
                       .ask = std::move(ask),
                       .counts_common = job.speaks_for_tensor_group()},
                      config.seed, config.optimizer.grad_clip) {

@@ -27,8 +27,8 @@ class Replica {
   /// What this rank asks of all at the end of a step.
   using Ask = std::function<void(parallel::StepShare&)>;
 
-  /// Everything is borrowed. Collective over the job.
-  Replica(const RunConfig& config, Job& job, Workload& workload, SpanSink& sink, Ask ask);
+  /// Everything is borrowed; `injection` may be null. Collective over the job.
+  Replica(const RunConfig& config, Job& job, Workload& workload, Injection* injection, Ask ask);
 
   /// One update; see TrainingStep::run().
   StepOutcome step(std::int64_t number, const std::vector<StepPiece>& pieces, data::Loader& loader,

@@ -8,6 +8,7 @@
 #include "parallel/memory_meter.hpp"
 #include "record/run_folder.hpp"
 #include "train/dry_run.hpp"
+#include "train/injection.hpp"
 #include "train/trainer.hpp"
 
 namespace dtrain::train {
@@ -47,7 +48,12 @@ ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume, 
   parallel::MemoryMeter::process().install();
   parallel::MemoryMeter::process().limit(config.pipeline.memory_limit_bytes());
   record::StepClock clock(trace.get());
-  Job job(config, mpi, clock);
+  std::unique_ptr<Injection> injection;
+  if (!config.inject.empty()) {
+    injection =
+        std::make_unique<Injection>(parse_faults(config.inject, mpi.world_size()), mpi.world_rank(), clock);
+  }
+  Job job(config, mpi, injection ? static_cast<SpanSink&>(*injection) : clock);
   RunConfig with_weights = config;  // a run that goes on takes them from its checkpoint
   if (resume) {
     with_weights.model.init_from = resume->folder.string();
@@ -58,7 +64,8 @@ ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume, 
     log.info(describe(config, job.cluster(), job.mesh(), workload));
     return ExitCode::success;
   }
-  return Trainer(config, job, workload, {library, clock, trace.get(), start, begun_s, signals}, resume, log)
+  return Trainer(config, job, workload,
+                 {library, clock, trace.get(), start, begun_s, signals, injection.get()}, resume, log)
       .train();
 }
 

@@ -4,8 +4,11 @@
 #include <sys/resource.h>
 
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 
 #include "checkpoint/writer.hpp"
+#include "comm/flight_recorder.hpp"
 #include "core/clock.hpp"
 #include "core/version.hpp"
 #include "record/rank_files.hpp"
@@ -82,6 +85,7 @@ RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& worklo
       trace_(trace),
       log_(log),
       folder_(run_folder(config)),
+      start_ns_(start.steady_ns),
       flops_per_sample_(workload.flops_per_sample),
       estimated_activations_(workload.estimated_activations),
       scoring_(workload.scoring),
@@ -186,6 +190,17 @@ void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<Eva
   for (std::size_t k = 0; validation && k < extra.size(); ++k)
     line += fmt::format("  {} {:.4f}", extra_columns_[k].name, extra[k]);
   log_.info(line + fmt::format("  {:.2f} s  {:.0f} samples/s", train_time_s, samples_per_s));
+}
+
+void RunOutputs::flights() {
+  const auto& recorder = job_.groups().recorder();
+  for (const int rank : recorder.ranks()) {
+    const auto path = fmt::format("{}/ranks/flights-{:05}.csv", folder_, rank);
+    if (rank != job_.rank() && std::filesystem::exists(path)) continue;
+    std::ofstream file(path);
+    recorder.print(rank, start_ns_, file);
+  }
+  recorder_.flush();
 }
 
 void RunOutputs::warn_of_lost_results() {

@@ -62,6 +62,10 @@ class RunOutputs {
   /// Something that happened on this rank.
   void event(std::string_view kind, std::string_view detail) { recorder_.event(kind, detail); }
 
+  /// Writes what each rank of this node has communicated last to ranks/flights-NNNNN.csv, where no other rank
+  /// has done so, and flushes this rank's file.
+  void flights();
+
   /// Of the checkpoint of `step`, at the end of `epoch`.
   void test(const EvaluationResult& result, std::int64_t step, std::int64_t epoch);
 
@@ -77,6 +81,7 @@ class RunOutputs {
   record::TraceWriter* trace_;
   const Log& log_;
   std::string folder_;
+  std::int64_t start_ns_;
   double flops_per_sample_;
   double estimated_activations_;
   Scoring scoring_;

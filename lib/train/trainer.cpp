@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "checkpoint/writer.hpp"
+#include "comm/flight_recorder.hpp"
 #include "core/clock.hpp"
 #include "core/version.hpp"
 #include "data/sampler.hpp"
@@ -52,7 +53,8 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
       workload_(workload),
       clock_(recording.clock),
       log_(log),
-      replica_(config, job, workload, recording.clock, [this](parallel::StepShare& share) { ask(share); }),
+      replica_(config, job, workload, recording.injection,
+               [this](parallel::StepShare& share) { ask(share); }),
       loader_(workload.dataset, "train", loader_options(job), workload.read),
       lengths_(workload.dataset.source("train", workload.read)->lengths()),
       pieces_{.samples = workload.dataset.info().samples("train"),
@@ -64,9 +66,10 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
                 .warmup_steps = config.optimizer.warmup_steps},
       outputs_(config, job, workload, recording.library, recording.trace, recording.start,
                kept_of(resume, pieces_.samples), log),
-      checkpoints_(config, checkpoints_folder(config), job, recording.library, recording.clock, log,
+      checkpoints_(config, checkpoints_folder(config), job, recording.library, job.groups().recorder(), log,
                    [this](auto kind, auto detail) { outputs_.event(kind, detail); }),
       signals_(recording.signals),
+      injection_(recording.injection),
       progress_(stdout, job.rank() == 0 && config.output.terminal && !config.output.quiet
                             ? ProgressLine::Style::in_place
                             : ProgressLine::Style::none),
@@ -77,6 +80,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
     stop_at_s_ = recording.begun_s + parse_interval(config.exit_after, "--exit-after").count;
   }
   if (config.reproducible) outputs_.event("reproducible", bits_of(config, job.threads()));
+  if (!config.inject.empty()) outputs_.event("injected", config.inject);
   if (resume) go_on_from(*resume);
   announce(resume);
 }
@@ -104,6 +108,25 @@ void Trainer::go_on_from(const ResumePoint& resume) {
 }
 
 ExitCode Trainer::train() {
+  try {
+    return train_to_the_end();
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::lost_rank) record_loss(error);
+    throw;
+  }
+}
+
+/// What there is to know about a rank that is gone or does not answer: the verdict, and what the ranks of
+/// this node have communicated last.
+void Trainer::record_loss(const Error& error) noexcept {
+  try {
+    outputs_.event("lost_rank", fmt::format("{}: {}", error.subject(), error.problem()));
+    outputs_.flights();
+  } catch (const std::exception&) {  // the run is failing already, and says why
+  }
+}
+
+ExitCode Trainer::train_to_the_end() {
   while (epoch_ < config_.epochs && (step_ < total_steps_ || earlier_)) {
     ++epoch_;
     if (train_epoch() == Ending::stopped) return stop();
@@ -209,6 +232,8 @@ bool Trainer::train_steps(std::int64_t steps, EpochSums& sums) {
   const double start_s = steady_s();
   for (auto s = done; s < steps; ++s) {
     const double rate = optim::learning_rate(schedule_, step_ + 1, total_steps_);
+    job_.groups().recorder().begin_step(step_ + 1);
+    if (injection_ != nullptr) injection_->begin_step(step_ + 1);
     const auto outcome = replica_.step(step_ + 1, pieces_of_step[static_cast<std::size_t>(s)], loader_, rate);
     ++step_;
     const bool stops = outcome.total.stop_requests > 0 && step_ < total_steps_;
@@ -246,6 +271,7 @@ void Trainer::show_progress(std::int64_t done_in_epoch, std::int64_t done_here,
 std::optional<EvaluationResult> Trainer::evaluate(const std::string& split) {
   const auto samples = workload_.dataset.info().samples(split);
   if (samples == 0) return std::nullopt;
+  if (injection_ != nullptr) injection_->reach("evaluation");
   auto place = evaluations_.find(split);
   if (place == evaluations_.end()) {
     data::Loader loader(workload_.dataset, split, loader_options(job_), workload_.read);

@@ -40,6 +40,7 @@ class Trainer {
     RunStart start;
     double begun_s;  // when this process was, which may go on with an earlier one's run
     const StopSignals& signals;
+    Injection* injection = nullptr;  // null: no fault is wanted
   };
   /// Everything is borrowed. `resume`: where it goes on, the model's weights being there already. Collective.
   Trainer(const RunConfig& config, Job& job, Workload& workload, const Recording& recording,
@@ -52,6 +53,8 @@ class Trainer {
   enum class Ending { complete, stopped };
   void go_on_from(const ResumePoint& resume);
   void announce(const std::optional<ResumePoint>& resume) const;
+  ExitCode train_to_the_end();
+  void record_loss(const Error& error) noexcept;
   Ending train_epoch();
   bool train_steps(std::int64_t steps, EpochSums& sums);
   void ask(parallel::StepShare& share) const;
@@ -79,6 +82,7 @@ class Trainer {
   RunOutputs outputs_;
   Checkpoints checkpoints_;
   const StopSignals& signals_;
+  Injection* injection_;
   double stop_at_s_ = std::numeric_limits<double>::infinity();
   ProgressLine progress_;
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <span>
 
 #include "core/error.hpp"
@@ -129,7 +130,10 @@ void TrainingStep::compute(std::int64_t step, const std::vector<StepPiece>& piec
       .loss =
           [&](int m, const models::Tensors& outputs) {
             if (!one_rank) targets = read(m).targets;
-            const auto sums = loss_of(outputs, targets);
+            auto sums = loss_of(outputs, targets);
+            if (parts_.injection != nullptr && parts_.injection->spoils_loss()) {
+              sums.loss = sums.loss * std::numeric_limits<double>::quiet_NaN();
+            }
             add(own, sums, samples[static_cast<std::size_t>(m)]);
             if (parts_.totals != nullptr && parts_.counts_common) {
               parts_.totals->add_micro_batch(index_of(m), sums.loss.item<double>(), sums.weight);

@@ -18,6 +18,7 @@
 #include "parallel/step_control.hpp"
 #include "parallel/step_statistics.hpp"
 #include "parallel/tied_parameters.hpp"
+#include "train/injection.hpp"
 #include "train/preparation.hpp"
 
 namespace dtrain::train {
@@ -57,6 +58,7 @@ class TrainingStep {
     at::Tensor class_weights = {};                   ///< [classes]; undefined: all samples count alike.
     parallel::ReproducibleTotals* totals = nullptr;  ///< Null: totals are added up as is fastest.
     parallel::RowUpdates* rows = nullptr;  ///< Of the first layer's table; null: its gradient is dense.
+    Injection* injection = nullptr;        ///< Null: no fault is wanted.
     /// What this rank has to ask of all at the end of a step: to stop, to save.
     std::function<void(parallel::StepShare&)> ask = {};
     bool counts_common = true;  ///< Whether this rank counts what its tensor group has in common.

@@ -16,7 +16,8 @@ import h5py
 
 import runs
 
-MODELS = {"mlp": ["--limit-steps", 300], "cnn": ["--limit-steps", 200], "resnet18": ["--limit-steps", 6], "gpt": ["--limit-steps", 5]}
+MODELS = {"mlp": ["--limit-steps", 300], "cnn": ["--limit-steps", 200], "resnet18": ["--limit-steps", 4, "--global-batch", 64],
+          "gpt": ["--limit-steps", 4, "--global-batch", 16]}
 MODES = {"--reproducible": ["--reproducible"], "8 micro-batches": ["--micro-batches", 8], "fast": []}
 
 

@@ -99,7 +99,7 @@ class UsageTest(ProgramTest):
         for option in ("--replicate", "--compression", "--spares"):
             with self.subTest(option=option):
                 self.refuse(2, [option + " is not available in this version"], option, "x")
-        self.refuse(2, ["--inject is not available in this version"], "--inject=nan", ranks=2)
+        self.refuse(2, ["--spares is not available in this version"], "--spares=1", ranks=2)
 
     def test_option_without_its_value(self):
         self.refuse(2, ["--epochs", "has no value"], "--epochs")

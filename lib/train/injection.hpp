@@ -1,0 +1,76 @@
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/group.hpp"
+#include "core/span_sink.hpp"
+
+namespace dtrain::train {
+
+/// A fault on demand, to see what a run does about it: which rank does what, and when.
+struct InjectedFault {
+  enum class Kind {
+    kill,   ///< SIGKILL.
+    stop,   ///< SIGSTOP: the process stays, and does nothing.
+    slow,   ///< From the step on, forward and backward take `factor` times as long.
+    skip,   ///< The rank leaves out the step's first sum over the data group,
+    count,  ///< or passes one element less,
+    dtype,  ///< or elements of another type,
+    order,  ///< or meets the others in a barrier first.
+    nan     ///< The loss of the step's micro-batches is not a number.
+  };
+  Kind kind = Kind::kill;
+  int rank = 0;
+  std::string phase = "forward";  ///< Of kill and stop: see phases().
+  std::int64_t step = 1;
+  double factor = 10;  ///< Of slow.
+
+  /// forward, backward, all_reduce, optimizer, evaluation, checkpoint.
+  static const std::vector<std::string>& phases();
+};
+
+/// `KIND:rank=R,phase=P,step=S,factor=F`, several with `;` between; what is not named has its default.
+/// Throws Error (exit code 2) for a fault that cannot happen, also of a rank that is not there.
+std::vector<InjectedFault> parse_faults(const std::string& text, int world_size);
+
+/// Makes the faults of this rank happen. Spans pass through to the sink behind it.
+class Injection final : public SpanSink {
+ public:
+  Injection(const std::vector<InjectedFault>& faults, int rank, SpanSink& sink);
+
+  void begin_step(std::int64_t step);
+  void reach(std::string_view phase);  ///< For phases that are no spans.
+  bool spoils_loss() const;            ///< In this step.
+
+  /// `group`, borrowed, with the faults of its sums in it; at most once.
+  comm::Group& tampered(comm::Group& group);
+
+  void enter(Phase phase, std::string_view name) override;
+  void leave() override;
+  void overlapped(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns) override {
+    sink_.overlapped(phase, name, start_ns, end_ns);
+  }
+  void moved(std::int64_t sent, std::int64_t received) override { sink_.moved(sent, received); }
+
+ private:
+  struct Open {
+    Phase phase = Phase::other;
+    std::int64_t start_ns = 0;
+  };
+  double slowness() const;
+
+  std::vector<InjectedFault> faults_;
+  SpanSink& sink_;
+  std::int64_t step_ = 0;
+  std::array<Open, 32> open_{};
+  std::size_t depth_ = 0;
+  std::unique_ptr<comm::Group> tampered_;
+};
+
+}  // namespace dtrain::train
