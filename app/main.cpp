@@ -61,7 +61,9 @@ int main(int argc, char** argv) {
   try {
     const auto recovery = environment.fault_tolerant ? comm::Recovery::on : comm::Recovery::off;
     comm::MpiEnvironment mpi(argc, argv, recovery);
-    return run_together(task, mpi);
+    const int code = run_together(task, mpi);
+    if (mpi.has_lost_ranks()) mpi.exit_after_lost_rank(code);
+    return code;
   } catch (const std::exception& error) {
     return fail(error);
   }

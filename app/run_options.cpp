@@ -223,6 +223,10 @@ std::vector<Option> declare() {
       "watchdog", "S", "seconds that a collective may take", "",
       [](auto& c) -> auto& { return c.comm.watchdog_s; });
   add(
+      "on-failure", "auto|recover|abort",
+      "when a rank is lost: go on without it (auto: where MPI can), or end", "",
+      [](auto& c) -> auto& { return c.on_failure; });
+  add(
       "verify-every", "N", "steps between comparisons of the ranks' weights; 0: never", "",
       [](auto& c) -> auto& { return c.verify_every; });
   add(

@@ -17,9 +17,9 @@ namespace {
 constexpr const char* kOutputs = "What it leaves behind";
 
 bool may_differ(const Option& option) {
-  static const std::set<std::string> kFree = {"epochs",  "limit-steps", "exit-after",
-                                              "mesh",    "pipeline",    "virtual-stages",
-                                              "balance", "recompute",   "memory-limit"};
+  static const std::set<std::string> kFree = {
+      "epochs",    "limit-steps",  "exit-after", "mesh",       "pipeline",     "virtual-stages", "balance",
+      "recompute", "memory-limit", "inject",     "on-failure", "verify-every", "watchdog"};
   return option.group == kOutputs || kFree.contains(option.name);
 }
 

@@ -70,18 +70,32 @@ void check_seen_by_all(const RunFolder& folder, const comm::Communicator& world)
                     folder.path().string(), "name one that all nodes share with --output");
 }
 
+void check_on_failure(const train::RunConfig& config, const comm::MpiEnvironment& mpi) {
+  if (config.on_failure != "recover" || mpi.can_recover()) return;
+  throw usage_error("this MPI was not started so that ranks may be lost", "--on-failure recover",
+                    "start with mpirun --with-ft ulfm of Open MPI 5, or use auto");
+}
+
+std::string recovery_in_words(const train::RunConfig& config, const comm::MpiEnvironment& mpi) {
+  if (config.on_failure == "abort") return "recovery   off: --on-failure abort";
+  return mpi.can_recover() ? "recovery   on: when a rank is lost, the others go on from the newest checkpoint"
+                           : "recovery   off: start with mpirun --with-ft ulfm of Open MPI 5 to have it";
+}
+
 /// The run's folder from its first state to its last. Only rank 0 writes the state of a run that went well.
 ExitCode run_in_folder(const train::RunConfig& config, const std::optional<train::ResumePoint>& resume,
-                       comm::MpiEnvironment& mpi, const comm::Communicator& world, const Log& log) {
+                       const std::optional<train::Recovery>& recovery, comm::MpiEnvironment& mpi,
+                       const comm::Communicator& world, const Log& log) {
   const RunFolder folder(train::run_folder(config));
   const auto contents = config.output.overwrite          ? RunFolder::Contents::replaced
                         : resume && resume->own          ? RunFolder::Contents::kept
+                        : recovery                       ? RunFolder::Contents::replaced
                         : config.output.resume == "none" ? RunFolder::Contents::none
                                                          : RunFolder::Contents::unsaved;
   on_first_rank(world, [&] { folder.prepare(contents, config.text); });
   try {
     check_seen_by_all(folder, world);
-    const ExitCode code = train::run(config, resume, mpi, log);
+    const ExitCode code = train::run(config, resume, recovery, mpi, log);
     on_first_rank(world, [&] { record::write_state(folder.path().string(), status_of(code)); });
     return code;
   } catch (...) {
@@ -92,36 +106,76 @@ ExitCode run_in_folder(const train::RunConfig& config, const std::optional<train
 
 /// Where the run is to go on, if anywhere. Collective.
 std::optional<train::ResumePoint> find_resume_point(const train::RunConfig& config,
+                                                    const std::optional<train::Recovery>& recovery,
                                                     const comm::Communicator& world) {
   const std::string& resume = config.output.resume;
-  if (resume != "auto" && resume != "none") return train::resume_point(resume, world);
-  if (resume == "none" || config.output.overwrite) return std::nullopt;
+  const bool is_path = resume != "auto" && resume != "none";
+  if (!recovery && is_path) return train::resume_point(resume, world);
+  if (!recovery && (resume == "none" || config.output.overwrite)) return std::nullopt;
   const RunFolder folder(train::run_folder(config));
   bool can_go_on = false;
   on_first_rank(world, [&] { can_go_on = folder.can_go_on(); });
-  if (world.max(static_cast<std::int64_t>(can_go_on)) == 0) return std::nullopt;
-  return train::newest_valid(train::checkpoints_folder(config), world);
+  if (world.max(static_cast<std::int64_t>(can_go_on)) == 1)
+    return train::newest_valid(train::checkpoints_folder(config), world);
+  return is_path ? std::optional(train::resume_point(resume, world)) : std::nullopt;
 }
 
-ExitCode train_on(train::RunConfig config, const Environment& environment, comm::MpiEnvironment& mpi) {
-  comm::check_launch(mpi.world_size(), environment.srun_tasks);
-  const auto world = comm::Communicator::duplicate(MPI_COMM_WORLD);
+/// From the newest checkpoint, or from the start. `config`: as it was given, but for what an earlier part of
+/// the run has settled; that is put into it. Collective.
+ExitCode train_once(train::RunConfig& config, const std::optional<train::Recovery>& recovery, bool named,
+                    const Environment& environment, comm::MpiEnvironment& mpi) {
+  const auto world = comm::Communicator::duplicate(mpi.world());
   const Log log(mpi.world_rank(), config.output.quiet ? Log::Verbosity::quiet : Log::Verbosity::normal);
-  const bool named = !config.output.name.empty();
-  if (!named) config.output.name = world.broadcast(default_name(config, environment), 0);
+  if (config.output.name.empty()) config.output.name = world.broadcast(default_name(config, environment), 0);
   std::optional<train::ResumePoint> resume;
-  if (!config.dry_run) resume = find_resume_point(config, world);
+  if (!config.dry_run) resume = find_resume_point(config, recovery, world);
   if (resume && !config.given.contains("micro-batches"))
     config.batch.micro_batches = resume->info.micro_batches;
   const auto [nodes, ranks] =
       config.cluster.empty() ? std::pair(1, mpi.world_size()) : config.cluster_extents();
   config.resolve(nodes * ranks);
   config.validate();
+  check_on_failure(config, mpi);
   config.output.terminal = environment.terminal;
   config.text = to_toml_without_name(config, named);  // fed back, the file makes a run of its own
   if (resume) check_same_run(config, resume->info, resume->folder.string());
-  if (config.dry_run) return train::run(config, resume, mpi, log);
-  return run_in_folder(config, resume, mpi, world, log);
+  if (config.dry_run) return train::run(config, resume, recovery, mpi, log);
+  if (!recovery && mpi.world_size() > 1) log.info(recovery_in_words(config, mpi));
+  return run_in_folder(config, resume, recovery, mpi, world, log);
+}
+
+/// What the survivors of a loss go on with: the same run on the ranks that are left.
+train::RunConfig without_lost_ranks(train::RunConfig config, int ranks) {
+  const int of_a_copy = config.mesh_shape.pipe * config.mesh_shape.tensor;
+  const bool fits = ranks % of_a_copy == 0;
+  config.mesh = fits ? fmt::format("data={},pipe={},tensor={}", ranks / of_a_copy, config.mesh_shape.pipe,
+                                   config.mesh_shape.tensor)
+                     : fmt::format("data={}", ranks);
+  config.output.overwrite = false;
+  config.inject.clear();  // its ranks have other numbers now
+  return config;
+}
+
+ExitCode train_on(train::RunConfig config, const Environment& environment, comm::MpiEnvironment& mpi) {
+  comm::check_launch(mpi.world_size(), environment.srun_tasks);
+  const bool named = !config.output.name.empty();
+  std::optional<train::Recovery> recovery;
+  while (true) {
+    std::optional<Error> loss;
+    try {
+      return train_once(config, recovery, named, environment, mpi);
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::lost_rank || config.on_failure == "abort" || !mpi.can_recover()) throw;
+      loss.emplace(error);
+    }
+    const double noticed_s = steady_s();
+    const auto gone = mpi.leave_lost_behind();
+    if (gone.empty()) throw Error(*loss);  // all are there, and one of them does not come
+    recovery = {.lost = fmt::format("rank{} {}", gone.size() == 1 ? "" : "s", fmt::join(gone, ", ")),
+                .noticed_s = noticed_s,
+                .agreed_s = steady_s()};
+    config = without_lost_ranks(std::move(config), mpi.world_size());
+  }
 }
 
 /// The file that would be in force; what depends on the number of ranks stays as it was given.

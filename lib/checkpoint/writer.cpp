@@ -116,7 +116,8 @@ fs::path Saving::word_of(int writer, std::string_view ending) const {
   return partial_ / fmt::format("part-{:05}{}", writer, ending);
 }
 
-std::vector<std::string> Saving::await_parts(std::span<const int> writers, double limit_s) const {
+std::vector<std::string> Saving::await_parts(std::span<const int> writers, double limit_s,
+                                             const std::atomic<bool>& given_up) const {
   constexpr auto kPause = std::chrono::milliseconds(5);
   const double end_s = steady_s() + limit_s;
   std::vector<std::string> parts;
@@ -124,6 +125,7 @@ std::vector<std::string> Saving::await_parts(std::span<const int> writers, doubl
     while (!fs::exists(word_of(writer, kEntries))) {
       const auto failure = word_of(writer, kFailure);
       if (fs::exists(failure)) throw Error(read_text(failure), {.code = ExitCode::checkpoint});
+      require(!given_up, "a writer is gone", {.subject = partial_.string(), .code = ExitCode::checkpoint});
       if (steady_s() > end_s) {
         throw checkpoint_error(fmt::format("writer {} has not finished within {:.0f} s", writer, limit_s),
                                partial_.string(), "check that all nodes see the folder of --output");

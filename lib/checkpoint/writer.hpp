@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <filesystem>
 #include <span>
 #include <string>
@@ -38,14 +39,17 @@ class Saving {
   /// The same for writers that have no other word of each other than the folder itself: leaves the entries,
   /// or why there are none, beside the part. Throws nothing.
   void leave_part(int writer, std::span<const TensorRef> tensors, h5::Library& library) const noexcept;
-  /// What these writers left, as soon as all have. Throws Error when one failed, or after `limit_s` seconds.
-  std::vector<std::string> await_parts(std::span<const int> writers, double limit_s) const;
+  /// What these writers left, as soon as all have. Throws Error when one failed, after `limit_s` seconds, or
+  /// when `given_up` becomes true.
+  std::vector<std::string> await_parts(std::span<const int> writers, double limit_s,
+                                       const std::atomic<bool>& given_up = kNotGivenUp) const;
   /// Makes the checkpoint whole and returns its folder. `parts`: of all writers.
   std::filesystem::path commit(const CheckpointInfo& info, std::span<const std::string> parts) const;
   /// Removes what has been written.
   void abandon() const noexcept;
 
  private:
+  static constexpr std::atomic<bool> kNotGivenUp{false};
   std::filesystem::path word_of(int writer, std::string_view ending) const;
 
   std::filesystem::path target_;

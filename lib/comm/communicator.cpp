@@ -1,11 +1,18 @@
 #include "comm/communicator.hpp"
 
+#include <dlfcn.h>
+
 #include <exception>
+#include <mutex>
+#include <vector>
 
 #include "comm/mpi_check.hpp"
 
 namespace dtrain::comm {
 namespace {
+
+std::mutex open_mutex;
+std::vector<MPI_Comm> open_handles;  // not freed
 
 template <typename T>
 T reduce_one(MPI_Comm comm, T value, MPI_Datatype type, MPI_Op op) {
@@ -25,10 +32,26 @@ Communicator::Communicator(MPI_Comm handle) : handle_(handle) {
   check_mpi(MPI_Comm_set_errhandler(handle_, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
   check_mpi(MPI_Comm_rank(handle_, &rank_), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(handle_, &size_), "MPI_Comm_size");
+  const std::scoped_lock lock(open_mutex);
+  open_handles.push_back(handle_);
 }
 
 Communicator::~Communicator() {
-  if (handle_ != MPI_COMM_NULL && std::uncaught_exceptions() == 0) MPI_Comm_free(&handle_);
+  if (handle_ == MPI_COMM_NULL || std::uncaught_exceptions() > 0) return;
+  {
+    const std::scoped_lock lock(open_mutex);
+    std::erase(open_handles, handle_);
+  }
+  MPI_Comm_free(&handle_);
+}
+
+void Communicator::revoke_all() noexcept {
+  using Revoke = int (*)(MPI_Comm);
+  const auto revoke = reinterpret_cast<Revoke>(dlsym(RTLD_DEFAULT, "MPIX_Comm_revoke"));
+  if (revoke == nullptr) return;
+  const std::scoped_lock lock(open_mutex);
+  for (const MPI_Comm handle : open_handles) revoke(handle);
+  open_handles.clear();
 }
 
 void Communicator::swap(Communicator& other) noexcept {

@@ -54,6 +54,10 @@ class Communicator {
   std::string broadcast(const std::string& text, int root) const;
   void broadcast_bytes(std::span<std::byte> bytes, int root) const;
 
+  /// Ends all that any rank does with any communicator of this process that was not freed: after a loss, so
+  /// that nobody waits in vain. With ULFM only. They are of no more use.
+  static void revoke_all() noexcept;
+
   /// For calls that only the MPI library offers; still owned here.
   MPI_Comm handle() const noexcept { return handle_; }
 

@@ -166,36 +166,20 @@ std::string FlightRecorder::finding(const Line& line, const Label& overdue, std:
   return fmt::format("{} is {}: {}", who, phase_s < limit_s / 2 ? "slow" : "missing", place);
 }
 
-std::string FlightRecorder::verdict(const Label& overdue, double limit_s) const {
+std::vector<std::string> FlightRecorder::findings(const Label& overdue, double limit_s) const {
   const std::int64_t now_ns = steady_ns();
-  std::vector<int> members;
-  if (overdue.peer >= 0) {
-    members = {overdue.peer};
-  } else if (overdue.members != nullptr) {
-    members = *overdue.members;
-  }
+  const auto takes_part = [&](int rank) {
+    if (overdue.peer >= 0) return rank == overdue.peer;
+    return overdue.members != nullptr && std::ranges::find(*overdue.members, rank) != overdue.members->end();
+  };
   std::vector<std::string> findings;
-  std::vector<int> elsewhere;
-  const auto here = ranks();
-  for (const int member : members) {
-    const auto place = std::ranges::find(here, member);
-    if (place == here.end()) {
-      elsewhere.push_back(member);
-      continue;
-    }
-    const auto local_rank = static_cast<int>(place - here.begin());
-    if (local_rank == local_rank_) continue;
-    const auto found = finding(line(local_rank), overdue, now_ns, limit_s);
-    if (!found.empty()) findings.push_back(found);
+  for (int local_rank = 0; local_rank < (memory_ ? local_size_ : 1); ++local_rank) {
+    const Line& other = line(local_rank);
+    if (!takes_part(other.world_rank)) continue;
+    auto found = finding(other, overdue, now_ns, limit_s);
+    if (!found.empty()) findings.push_back(std::move(found));
   }
-  if (findings.empty() && !elsewhere.empty()) {
-    return fmt::format(
-        "all of this node have arrived; nothing comes from rank{} {} of other nodes: look at what they say, "
-        "and at the link",
-        elsewhere.size() == 1 ? "" : "s", fmt::join(elsewhere, ", "));
-  }
-  if (findings.empty()) return "all have arrived, and one that has done its part has failed since";
-  return fmt::format("{}", fmt::join(findings, "; "));
+  return findings;
 }
 
 std::vector<int> FlightRecorder::ranks() const {

@@ -55,10 +55,9 @@ class FlightRecorder final : public SpanSink {
   }
   void moved(std::int64_t sent, std::int64_t received) override { sink_.moved(sent, received); }
 
-  /// Why an operation is not complete after `limit_s`: a clause on each rank that has not done its part, as
-  /// far as this node can know: dead, suspended, mismatched, missing (it has not come and does not move) or
-  /// slow.
-  std::string verdict(const Label& overdue, double limit_s) const;
+  /// Why an operation is not complete after `limit_s`: a clause on each rank of this node that has not
+  /// done its part. It is dead, suspended, mismatched, missing (it has not come and does not move) or slow.
+  std::vector<std::string> findings(const Label& overdue, double limit_s) const;
 
   /// World ranks of this node.
   std::vector<int> ranks() const;

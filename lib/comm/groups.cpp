@@ -12,6 +12,7 @@
 #include "comm/cuda_module.hpp"
 #include "comm/flight_recorder.hpp"
 #include "comm/health.hpp"
+#include "comm/inquiry.hpp"
 #include "comm/mpi_group.hpp"
 #include "core/error.hpp"
 
@@ -37,6 +38,14 @@ QueueConfig queue_config(const topology::Cluster& cluster, int rank, const CommC
   const int threads = config.threads_per_rank + (config.drive == Drive::thread ? 1 : 0);
   const bool cores_suffice = cluster.cores_per_rank(rank) >= threads;
   return {.drive = config.drive, .timeout_s = config.timeout_s, .spin_s = cores_suffice ? kLongestSpinS : 0};
+}
+
+std::unique_ptr<Inquiry> inquiry_of(const Communicator& job, const topology::Cluster& cluster,
+                                    const FlightRecorder& recorder) {
+  std::vector<int> nodes;
+  for (const auto& place : cluster.ranks) nodes.push_back(place.node);
+  const bool one_node = std::ranges::all_of(nodes, [&](int node) { return node == nodes.front(); });
+  return one_node ? nullptr : std::make_unique<Inquiry>(job, std::move(nodes), recorder);
 }
 
 /// NCCL where it was asked for, or where every rank has a GPU of its own.
@@ -73,12 +82,14 @@ struct Groups::State {
         node_comm(job.split(cluster.ranks.at(static_cast<std::size_t>(job.rank())).node, job.rank())),
         health(world_comm, node_comm, config.recovery),
         recorder(node_comm, job.rank(), sink),
-        queue(queue_config(cluster, job.rank(), config), recorder, health, &recorder) {}
+        inquiry(inquiry_of(job, cluster, recorder)),
+        queue(queue_config(cluster, job.rank(), config), recorder, health, &recorder, inquiry.get()) {}
 
   Communicator world_comm;
   Communicator node_comm;
   Health health;
   FlightRecorder recorder;
+  std::unique_ptr<Inquiry> inquiry;  ///< Where there are other nodes.
   std::unique_ptr<CudaModule> cuda;  ///< With NCCL only; outlives the groups.
   std::unique_ptr<Group> world;
   std::unique_ptr<Group> data;

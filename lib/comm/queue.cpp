@@ -1,6 +1,7 @@
 #include "comm/queue.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <immintrin.h>
 #include <sched.h>
 
@@ -14,6 +15,7 @@
 
 #include "comm/flight_recorder.hpp"
 #include "comm/health.hpp"
+#include "comm/inquiry.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 
@@ -32,8 +34,9 @@ struct Entry {
 }  // namespace
 
 struct Queue::State {
-  State(const QueueConfig& queue_config, SpanSink& span_sink, Health& peers, FlightRecorder* flights)
-      : config(queue_config), sink(span_sink), health(peers), recorder(flights) {}
+  State(const QueueConfig& queue_config, SpanSink& span_sink, Health& peers, FlightRecorder* flights,
+        const Inquiry* others)
+      : config(queue_config), sink(span_sink), health(peers), recorder(flights), inquiry(others) {}
 
   bool done(std::uint64_t sequence) const {
     return sequence < base || !entries[static_cast<std::size_t>(sequence - base)].operation;
@@ -66,6 +69,7 @@ struct Queue::State {
   SpanSink& sink;
   Health& health;
   FlightRecorder* recorder;
+  const Inquiry* inquiry;
   mutable std::mutex mutex;
   std::condition_variable changed;
   std::deque<Entry> entries;
@@ -147,7 +151,12 @@ void Queue::State::record_failure(const Error& error) noexcept {
 Error Queue::State::overdue(const Operation& operation) const {
   std::string why = operation.missing();
   if (recorder != nullptr && operation.label() != nullptr) {
-    why = recorder->verdict(*operation.label(), config.timeout_s);
+    auto findings = recorder->findings(*operation.label(), config.timeout_s);
+    if (inquiry != nullptr) {
+      for (auto& finding : inquiry->ask(*operation.label(), config.timeout_s))
+        findings.push_back(std::move(finding));
+    }
+    if (!findings.empty()) why = fmt::format("{}", fmt::join(findings, "; "));
   }
   if (why.empty()) why = "a peer has not answered";
   return {fmt::format("not complete after {} s; {}", config.timeout_s, why),
@@ -228,8 +237,9 @@ void Queue::State::run_thread() {
   }
 }
 
-Queue::Queue(const QueueConfig& config, SpanSink& sink, Health& health, FlightRecorder* recorder)
-    : state_(std::make_unique<State>(config, sink, health, recorder)) {
+Queue::Queue(const QueueConfig& config, SpanSink& sink, Health& health, FlightRecorder* recorder,
+             const Inquiry* inquiry)
+    : state_(std::make_unique<State>(config, sink, health, recorder, inquiry)) {
   if (config.drive == Drive::thread)
     state_->driver = std::thread([state = state_.get()] { state->run_thread(); });
 }

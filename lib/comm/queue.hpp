@@ -10,6 +10,7 @@
 namespace dtrain::comm {
 
 class FlightRecorder;
+class Inquiry;
 class Health;
 class Queue;
 
@@ -44,8 +45,9 @@ struct QueueConfig {
 class Queue {
  public:
   /// `health` tells when a peer is gone, `recorder` (null: none) keeps what happens and says why an operation
-  /// takes too long; all are borrowed and outlive the queue.
-  Queue(const QueueConfig& config, SpanSink& sink, Health& health, FlightRecorder* recorder = nullptr);
+  /// takes too long, `inquiry` (null: none) asks that of other nodes; all are borrowed and outlive the queue.
+  Queue(const QueueConfig& config, SpanSink& sink, Health& health, FlightRecorder* recorder = nullptr,
+        const Inquiry* inquiry = nullptr);
   ~Queue();  ///< Does not wait: what is not complete is abandoned.
   Queue(const Queue&) = delete;
   Queue& operator=(const Queue&) = delete;

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <array>
 #include <span>
 
@@ -22,6 +23,19 @@ void require_agreement(comm::Group& group, std::uint64_t value, const char* prob
   std::array<std::int64_t, 1> unequal = {largest && smallest ? 0 : 1};
   group.all_reduce(comm::Buffer::of(std::span<std::int64_t>(unequal)), comm::ReduceOp::max).wait();
   require(unequal[0] == 0, problem, context);
+}
+
+std::vector<int> ranks_apart(comm::Group& group, std::uint64_t value) {
+  std::array<std::int64_t, 1> mine = {static_cast<std::int64_t>(value)};
+  std::vector<std::int64_t> all(static_cast<std::size_t>(group.size()));
+  group.all_gather(comm::Buffer::of(std::span<std::int64_t>(mine)), comm::Buffer::of(std::span(all))).wait();
+  const auto usual = *std::ranges::max_element(
+      all, {}, [&](std::int64_t candidate) { return std::ranges::count(all, candidate); });
+  std::vector<int> apart;
+  for (int rank = 0; rank < group.size(); ++rank) {
+    if (all[static_cast<std::size_t>(rank)] != usual) apart.push_back(group.world_rank_of(rank));
+  }
+  return apart;
 }
 
 std::uint64_t hash_of(const at::Tensor& values) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <cmath>
+#include <exception>
 #include <utility>
 #include <vector>
 
@@ -43,6 +44,7 @@ Checkpoints::Checkpoints(const RunConfig& config, std::filesystem::path folder, 
       best_(job) {}
 
 Checkpoints::~Checkpoints() {
+  given_up_ = std::uncaught_exceptions() > 0;
   if (writing_.joinable()) writing_.join();
 }
 
@@ -108,7 +110,7 @@ void Checkpoints::write_behind(const SavedState& state, const checkpoint::Saving
   if (state.writer() >= 0) saving.leave_part(state.writer(), state.references(), library_);
   if (job_.rank() == 0) {
     try {
-      saving.commit(state.info(), saving.await_parts(writers, limit_s_));
+      saving.commit(state.info(), saving.await_parts(writers, limit_s_, given_up_));
       if (mark == Mark::best) checkpoint::mark_best(folder_, state.info().step);
       checkpoint::remove_old(folder_, keep_);
     } catch (const std::exception& error) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <filesystem>
 #include <functional>
@@ -29,7 +30,7 @@ class Checkpoints {
   /// Below `folder`. All are borrowed.
   Checkpoints(const RunConfig& config, std::filesystem::path folder, Job& job, h5::Library& library,
               SpanSink& sink, const Log& log, Tell tell);
-  ~Checkpoints();  ///< Waits for what is being written.
+  ~Checkpoints();  ///< Waits for what is being written, unless an exception unwinds: then it is given up.
   Checkpoints(const Checkpoints&) = delete;
   Checkpoints& operator=(const Checkpoints&) = delete;
 
@@ -73,6 +74,7 @@ class Checkpoints {
   double last_s_;    // when the last one was begun
   SavedState copy_;  // what is being written
   SavedState best_;  // what is kept until the end
+  std::atomic<bool> given_up_{false};
   std::thread writing_;
   std::string outcome_;          // of the thread: why it failed; read after it has ended
   double seconds_ = 0;           // of the thread

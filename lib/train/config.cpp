@@ -62,6 +62,7 @@ constexpr std::array<std::string_view, 2> kBalances = {"none", "dynamic"};
 constexpr std::array<std::string_view, 3> kRecomputes = {"none", "full", "auto"};
 constexpr int kPiecesPerStage = 4;      // by default: a pipeline is then idle for a fifth of its time or less
 constexpr int kReproduciblePieces = 8;  // by default: for 1, 2, 4 and 8 ranks as many each
+constexpr std::array<std::string_view, 3> kOnFailure = {"auto", "recover", "abort"};
 constexpr std::array<std::string_view, 2> kBackends = {"auto", "mpi"};
 constexpr std::array<std::string_view, 5> kAllReduces = {"auto", "mpi", "ring", "tree", "hierarchical"};
 
@@ -220,6 +221,7 @@ void RunConfig::validate() const {
   validate_output(output);
   check_at_least(verify_every, 0, "--verify-every");
   parse_faults(inject, mesh_shape.size());
+  check_one_of(on_failure, kOnFailure, "--on-failure");
 }
 
 }  // namespace dtrain::train

@@ -112,9 +112,10 @@ struct RunConfig {
   std::string device = "auto";       ///< `auto` or `cpu`.
   int threads = 0;                   ///< Per rank; 0: from the affinity mask.
   std::uint64_t seed = 1;
-  bool reproducible = false;  ///< The same bits on every number of ranks, of data and pipe.
-  std::string inject;         ///< Faults on demand, as parse_faults() reads them; empty: none.
-  int verify_every = 0;       ///< Steps between comparisons of the copies of the weights; 0: none.
+  bool reproducible = false;        ///< The same bits on every number of ranks, of data and pipe.
+  std::string inject;               ///< Faults on demand, as parse_faults() reads them; empty: none.
+  std::string on_failure = "auto";  ///< `auto`, `recover` or `abort`, when a rank is lost.
+  int verify_every = 0;             ///< Steps between comparisons of the copies of the weights; 0: none.
   bool dry_run = false;
   std::string cluster;  ///< `NODESxRANKS`, invented for a dry run; empty: the ranks that were started.
 

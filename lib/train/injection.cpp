@@ -198,10 +198,14 @@ void Injection::reach(std::string_view phase) {
   }
 }
 
-bool Injection::spoils_loss() const {
+bool Injection::has(Kind kind) const {
   return std::ranges::any_of(
-      faults_, [this](const InjectedFault& fault) { return fault.kind == Kind::nan && fault.step == step_; });
+      faults_, [&](const InjectedFault& fault) { return fault.kind == kind && fault.step == step_; });
 }
+
+bool Injection::spoils_loss() const { return has(Kind::nan); }
+
+bool Injection::drifts() const { return has(Kind::drift); }
 
 double Injection::slowness() const {
   double factor = 1;

@@ -23,7 +23,8 @@ struct InjectedFault {
     count,  ///< or passes one element less,
     dtype,  ///< or elements of another type,
     order,  ///< or meets the others in a barrier first.
-    nan     ///< The loss of the step's micro-batches is not a number.
+    nan,    ///< The loss of the step's micro-batches is not a number.
+    drift   ///< The rank's copy of a buffer (BatchNorm's), or of a weight, changes by itself.
   };
   Kind kind = Kind::kill;
   int rank = 0;
@@ -47,6 +48,7 @@ class Injection final : public SpanSink {
   void begin_step(std::int64_t step);
   void reach(std::string_view phase);  ///< For phases that are no spans.
   bool spoils_loss() const;            ///< In this step.
+  bool drifts() const;                 ///< Likewise.
 
   /// `group`, borrowed, with the faults of its sums in it; at most once.
   comm::Group& tampered(comm::Group& group);
@@ -63,6 +65,7 @@ class Injection final : public SpanSink {
     Phase phase = Phase::other;
     std::int64_t start_ns = 0;
   };
+  bool has(InjectedFault::Kind kind) const;
   double slowness() const;
 
   std::vector<InjectedFault> faults_;

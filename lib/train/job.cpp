@@ -14,8 +14,8 @@
 namespace dtrain::train {
 namespace {
 
-comm::Communicator agreed_world(const RunConfig& config) {
-  auto world = comm::Communicator::duplicate(MPI_COMM_WORLD);
+comm::Communicator agreed_world(const RunConfig& config, const comm::MpiEnvironment& mpi) {
+  auto world = comm::Communicator::duplicate(mpi.world());
   const auto text = world.broadcast(config.text, 0);
   const auto different = world.max(static_cast<std::int64_t>(text != config.text));
   require(different == 0, "the ranks were started with different options",
@@ -52,7 +52,7 @@ comm::CommConfig comm_config(const RunConfig& config, const comm::MpiEnvironment
 }  // namespace
 
 Job::Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sink)
-    : world_(agreed_world(config)),
+    : world_(agreed_world(config, mpi)),
       cluster_(comm::discover_cluster(world_, comm::affinity_mask())),
       threads_(start_thread_pool(threads_for(config, cluster_, world_.rank()))),
       mesh_(cluster_, config.mesh_shape),

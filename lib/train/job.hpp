@@ -16,7 +16,7 @@ namespace dtrain::train {
 /// Made once, in the same order on every rank.
 class Job {
  public:
-  /// Collective over MPI_COMM_WORLD. Sets LibTorch's thread count, before any helper thread exists.
+  /// Collective over mpi.world(). Sets LibTorch's thread count, before any helper thread exists.
   /// Throws Error when the ranks were started with different configurations, or the mesh does not fit.
   Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sink);
 

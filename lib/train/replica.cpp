@@ -2,6 +2,9 @@
 
 #include <ATen/ATen.h>
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <utility>
 
 #include "checkpoint/reader.hpp"
@@ -79,6 +82,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injectio
     : config_(config),
       job_(job),
       workload_(workload),
+      injection_(injection),
       data_group_(injection != nullptr ? injection->tampered(job.groups().data()) : job.groups().data()),
       preparation_(workload.dataset.info(), scalar_type(config), workload.model->goal(),
                    workload.augmentation),
@@ -138,6 +142,33 @@ void Replica::agree_on_values() {
   }
   parallel::broadcast_buffers(data_group_, *workload_.model);
   tied_.exchange_values();
+}
+
+StepOutcome Replica::step(std::int64_t number, const std::vector<StepPiece>& pieces, data::Loader& loader,
+                          double learning_rate) {
+  auto outcome = training_step_.run(number, pieces, loader, learning_rate);
+  if (injection_ != nullptr && injection_->drifts()) {
+    const auto buffers = workload_.model->buffers();
+    (buffers.empty() ? parameters_.values() : buffers.front()->value).add_(1e-3);
+  }
+  return outcome;
+}
+
+void Replica::compare_copies(std::int64_t number) {
+  make_current();
+  auto hash = parallel::hash_of(parameters_.values());
+  for (const auto* buffer : workload_.model->buffers()) {
+    hash = hash * 1099511628211ULL ^ parallel::hash_of(buffer->value.contiguous());
+  }
+  const auto odd = parallel::ranks_apart(data_group_, hash);
+  const auto some = job_.world().max(static_cast<std::int64_t>(odd.empty() ? 0 : 1));  // also in other groups
+  require(some == 0,
+          odd.empty()
+              ? std::string("copies of another part of the model have drifted apart")
+              : fmt::format("rank{} {} hold{} other weights or statistics than the other copies",
+                            odd.size() == 1 ? "" : "s", fmt::join(odd, ", "), odd.size() == 1 ? "s" : ""),
+          {.subject = fmt::format("step {}", number),
+           .advice = "go on from the last checkpoint, and look at that machine's memory"});
 }
 
 void Replica::make_current() {

@@ -32,9 +32,11 @@ class Replica {
 
   /// One update; see TrainingStep::run().
   StepOutcome step(std::int64_t number, const std::vector<StepPiece>& pieces, data::Loader& loader,
-                   double learning_rate) {
-    return training_step_.run(number, pieces, loader, learning_rate);
-  }
+                   double learning_rate);
+
+  /// Compares what all copies of this rank's part of the model hold, by hash; `number`: the step done last.
+  /// Collective. Throws Error naming the ranks that hold something else than most.
+  void compare_copies(std::int64_t number);
 
   /// Makes all values current, for evaluation and saving, where a step leaves idle rows behind. Collective.
   void make_current();
@@ -61,6 +63,7 @@ class Replica {
   const RunConfig& config_;
   Job& job_;
   Workload& workload_;
+  Injection* injection_;
   comm::Group& data_group_;
   Preparation preparation_;
   parallel::Pipeline pipeline_;

@@ -15,8 +15,9 @@ namespace dtrain::train {
 namespace {
 
 /// The moment from which a run's times count: that at which its first part was started.
-RunStart start_of(const RunConfig& config, const std::optional<ResumePoint>& resume, h5::Library& library) {
-  const auto world = comm::Communicator::duplicate(MPI_COMM_WORLD);
+RunStart start_of(const RunConfig& config, const std::optional<ResumePoint>& resume,
+                  const comm::MpiEnvironment& mpi, h5::Library& library) {
+  const auto world = comm::Communicator::duplicate(mpi.world());
   world.barrier();  // one moment on all ranks, whatever their clocks say
   RunStart start{.steady_ns = steady_ns(), .utc = world.broadcast(utc_now(), 0)};
   if (!resume || !resume->own) return start;
@@ -29,8 +30,8 @@ RunStart start_of(const RunConfig& config, const std::optional<ResumePoint>& res
 
 }  // namespace
 
-ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume, comm::MpiEnvironment& mpi,
-             const Log& log) {
+ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
+             const std::optional<Recovery>& recovery, comm::MpiEnvironment& mpi, const Log& log) {
   const double begun_s = steady_s();
   const StopSignals signals;
   h5::Library library;
@@ -38,7 +39,7 @@ ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume, 
     log.info(describe_invented(config, library));
     return ExitCode::success;
   }
-  const RunStart start = start_of(config, resume, library);
+  const RunStart start = start_of(config, resume, mpi, library);
   if (!config.dry_run) record::create_run_folder(run_folder(config));
   std::unique_ptr<record::TraceWriter> trace;
   if (config.output.trace && !config.dry_run) {
@@ -65,7 +66,8 @@ ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume, 
     return ExitCode::success;
   }
   return Trainer(config, job, workload,
-                 {library, clock, trace.get(), start, begun_s, signals, injection.get()}, resume, log)
+                 {library, clock, trace.get(), start, begun_s, signals, injection.get(), recovery}, resume,
+                 log)
       .train();
 }
 

@@ -70,9 +70,11 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
                    [this](auto kind, auto detail) { outputs_.event(kind, detail); }),
       signals_(recording.signals),
       injection_(recording.injection),
+      recovery_(recording.recovery),
       progress_(stdout, job.rank() == 0 && config.output.terminal && !config.output.quiet
                             ? ProgressLine::Style::in_place
                             : ProgressLine::Style::none),
+      stragglers_(job.groups().world()),
       total_steps_(config.epochs * pieces_.steps()),
       library_(recording.library) {
   if (config.limit_steps > 0) total_steps_ = std::min<std::int64_t>(total_steps_, config.limit_steps);
@@ -124,6 +126,19 @@ void Trainer::record_loss(const Error& error) noexcept {
     outputs_.flights();
   } catch (const std::exception&) {  // the run is failing already, and says why
   }
+}
+
+/// The first step without the ranks that were lost is done.
+void Trainer::record_recovery() {
+  const double now_s = steady_s();
+  outputs_.event("recovered",
+                 fmt::format("{} lost: {} ranks agreed after {:.3f} s, step {} was done after {:.3f} s",
+                             recovery_->lost, job_.world().size(), recovery_->agreed_s - recovery_->noticed_s,
+                             step_, now_s - recovery_->noticed_s));
+  log_.info(fmt::format("recovered  without {} in {:.2f} s: {} ranks, mesh {}, at step {}", recovery_->lost,
+                        now_s - recovery_->noticed_s, job_.world().size(), job_.mesh().shape().to_string(),
+                        step_));
+  recovery_.reset();
 }
 
 ExitCode Trainer::train_to_the_end() {
@@ -244,7 +259,10 @@ bool Trainer::train_steps(std::int64_t steps, EpochSums& sums) {
       last_ = info(total, sums.earlier_s + (steady_s() - start_s), false);
       if (!stops) checkpoints_.save(replica_.state(), last_, Checkpoints::Mark::none);
     }
-    outputs_.step(step_, epoch_, outcome, rate, clock_.take(), sums);
+    const auto phases = clock_.take();
+    outputs_.step(step_, epoch_, outcome, rate, phases, sums);
+    look_after_ranks(phases);
+    if (recovery_) record_recovery();
     show_progress(s + 1, s + 1 - done, sums.total, steady_s() - start_s);
     if (stops) {
       progress_.clear();
@@ -252,6 +270,15 @@ bool Trainer::train_steps(std::int64_t steps, EpochSums& sums) {
     }
   }
   return true;
+}
+
+/// Whether a rank keeps the others waiting, and whether all copies still hold the same.
+void Trainer::look_after_ranks(const record::PhaseTotals& phases) {
+  const double waited_s = phases.times.exposed_communication_time_s + phases.times.pipeline_idle_time_s;
+  for (const auto& finding : stragglers_.step(step_, phases.wall_s - waited_s)) {
+    if (job_.rank() == 0) outputs_.event("straggler", finding);
+  }
+  if (config_.verify_every > 0 && step_ % config_.verify_every == 0) replica_.compare_copies(step_);
 }
 
 void Trainer::show_progress(std::int64_t done_in_epoch, std::int64_t done_here,

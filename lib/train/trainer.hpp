@@ -22,8 +22,10 @@
 #include "train/progress.hpp"
 #include "train/replica.hpp"
 #include "train/resume_point.hpp"
+#include "train/run.hpp"
 #include "train/run_outputs.hpp"
 #include "train/stop_signals.hpp"
+#include "train/stragglers.hpp"
 #include "train/workload.hpp"
 
 namespace dtrain::train {
@@ -41,6 +43,7 @@ class Trainer {
     double begun_s;  // when this process was, which may go on with an earlier one's run
     const StopSignals& signals;
     Injection* injection = nullptr;  // null: no fault is wanted
+    std::optional<Recovery> recovery = std::nullopt;
   };
   /// Everything is borrowed. `resume`: where it goes on, the model's weights being there already. Collective.
   Trainer(const RunConfig& config, Job& job, Workload& workload, const Recording& recording,
@@ -54,10 +57,12 @@ class Trainer {
   void go_on_from(const ResumePoint& resume);
   void announce(const std::optional<ResumePoint>& resume) const;
   ExitCode train_to_the_end();
+  void record_recovery();
   void record_loss(const Error& error) noexcept;
   Ending train_epoch();
   bool train_steps(std::int64_t steps, EpochSums& sums);
   void ask(parallel::StepShare& share) const;
+  void look_after_ranks(const record::PhaseTotals& phases);
   void show_progress(std::int64_t done_in_epoch, std::int64_t done_here, const parallel::StepShare& sums,
                      double elapsed_s);
   std::optional<EvaluationResult> evaluate(const std::string& split);
@@ -83,8 +88,10 @@ class Trainer {
   Checkpoints checkpoints_;
   const StopSignals& signals_;
   Injection* injection_;
+  std::optional<Recovery> recovery_;  // until its first step is done
   double stop_at_s_ = std::numeric_limits<double>::infinity();
   ProgressLine progress_;
+  Stragglers stragglers_;
 
   std::int64_t total_steps_;
   std::int64_t step_ = 0;            // updates done
