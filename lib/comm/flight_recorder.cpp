@@ -127,9 +127,18 @@ std::vector<Flight> FlightRecorder::flights_of(const Line& line) const {
   return flights;
 }
 
+/// False where this rank takes part in that group, and has never come to that operation.
+bool FlightRecorder::has_entered(const Flight& flight) const {
+  const auto own = flights_of(*mine_);
+  const auto of_group = [&](const Flight& other) { return other.group_id == flight.group_id; };
+  return std::ranges::none_of(own, of_group) || std::ranges::any_of(own, [&](const Flight& other) {
+           return of_group(other) && other.number >= flight.number;
+         });
+}
+
 /// Empty when the rank has done its part.
 std::string FlightRecorder::finding(const Line& line, const Label& overdue, std::int64_t now_ns,
-                                    double limit_s) const {
+                                    double limit_s, Asker asker) const {
   const auto flights = flights_of(line);
   const auto same_group = [&](const Flight& flight) { return flight.group_id == overdue.group_id; };
   // Messages are counted by each rank for itself: only collectives have counterparts.
@@ -161,12 +170,14 @@ std::string FlightRecorder::finding(const Line& line, const Label& overdue, std:
     return flight.started_ns != 0 && flight.ended_ns == 0;
   });
   if (waits != flights.rend() && line.phase.load() == Phase::exposed_communication) {
-    return fmt::format("{} is missing: it waits in {}, {}", who, text_of(*waits), place);
+    const bool left_out = asker == Asker::here && !has_entered(*waits);
+    return fmt::format("{} is missing: it waits in {}{}, {}", who, text_of(*waits),
+                       left_out ? fmt::format(", which rank {} has left out", mine_->world_rank) : "", place);
   }
   return fmt::format("{} is {}: {}", who, phase_s < limit_s / 2 ? "slow" : "missing", place);
 }
 
-std::vector<std::string> FlightRecorder::findings(const Label& overdue, double limit_s) const {
+std::vector<std::string> FlightRecorder::findings(const Label& overdue, double limit_s, Asker asker) const {
   const std::int64_t now_ns = steady_ns();
   const auto takes_part = [&](int rank) {
     if (overdue.peer >= 0) return rank == overdue.peer;
@@ -176,7 +187,7 @@ std::vector<std::string> FlightRecorder::findings(const Label& overdue, double l
   for (int local_rank = 0; local_rank < (memory_ ? local_size_ : 1); ++local_rank) {
     const Line& other = line(local_rank);
     if (!takes_part(other.world_rank)) continue;
-    auto found = finding(other, overdue, now_ns, limit_s);
+    auto found = finding(other, overdue, now_ns, limit_s, asker);
     if (!found.empty()) findings.push_back(std::move(found));
   }
   return findings;

@@ -57,7 +57,10 @@ class FlightRecorder final : public SpanSink {
 
   /// Why an operation is not complete after `limit_s`: a clause on each rank of this node that has not
   /// done its part. It is dead, suspended, mismatched, missing (it has not come and does not move) or slow.
-  std::vector<std::string> findings(const Label& overdue, double limit_s) const;
+  /// `asker`: whose operation it is; Asker::here: this rank's, so that what it has left out itself is found
+  /// too.
+  enum class Asker { here, elsewhere };
+  std::vector<std::string> findings(const Label& overdue, double limit_s, Asker asker = Asker::here) const;
 
   /// World ranks of this node.
   std::vector<int> ranks() const;
@@ -69,7 +72,9 @@ class FlightRecorder final : public SpanSink {
   struct Line;
   Line& line(int local_rank) const;
   std::vector<Flight> flights_of(const Line& line) const;
-  std::string finding(const Line& line, const Label& overdue, std::int64_t now_ns, double limit_s) const;
+  std::string finding(const Line& line, const Label& overdue, std::int64_t now_ns, double limit_s,
+                      Asker asker) const;
+  bool has_entered(const Flight& flight) const;
 
   SpanSink& sink_;
   int local_rank_;

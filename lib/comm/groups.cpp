@@ -114,6 +114,7 @@ Group& Groups::node() { return *state_->node; }
 bool Groups::is_leader() const { return state_->leaders != nullptr; }
 Queue& Groups::queue() { return state_->queue; }
 FlightRecorder& Groups::recorder() { return state_->recorder; }
+void Groups::check_deaths() { state_->health.check_deaths(); }
 const std::string& Groups::backend_name() const { return state_->backend_name; }
 
 Group& Groups::leaders() {

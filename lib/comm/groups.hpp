@@ -48,6 +48,8 @@ class Groups {
   Queue& queue();
   /// Keeps this rank's operations and spans, which pass through to the sink of make_groups().
   FlightRecorder& recorder();
+  /// Throws Error naming a rank that is gone, if one is: for who has learnt of it by an error of MPI's.
+  void check_deaths();
   const std::string& backend_name() const;  ///< `mpi` or `nccl 2.28.9 (/path/libnccl.so.2)`, for the log.
 
  private:

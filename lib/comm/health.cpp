@@ -4,6 +4,8 @@
 #include <fmt/core.h>
 #include <pthread.h>
 
+#include <algorithm>
+#include <array>
 #include <cerrno>
 #include <exception>
 #include <new>
@@ -33,6 +35,7 @@ Function find_extension(const char* name) {
 struct alignas(64) Health::Line {
   pthread_mutex_t alive;             ///< Robust; held by its rank for life.
   std::atomic<std::int64_t> failed;  ///< Of local rank 0's line only.
+  std::array<char, 1000> why;        ///< This rank gave up; ended by 0.
 };
 
 Health::Line& Health::line(int local_rank) const {
@@ -91,8 +94,14 @@ void Health::check_node() {
   check_mutexes();
   const std::int64_t failed = line(0).failed.load(std::memory_order_acquire);
   if (failed < kNobody && failed != -(world_.rank() + 1)) {
-    throw Error(fmt::format("rank {} gave up", -failed - 1),
-                {.subject = "communication", .advice = "see its message", .code = ExitCode::lost_rank});
+    const auto rank = static_cast<int>(-failed - 1);
+    const auto place = std::ranges::find(world_ranks_, rank) - world_ranks_.begin();
+    const std::string why = line(static_cast<int>(place)).why.data();
+    throw Error(
+        why.empty() ? fmt::format("rank {} gave up", rank) : fmt::format("rank {} gave up: {}", rank, why),
+        {.subject = "communication",
+         .advice = why.empty() ? "see its message" : "",
+         .code = ExitCode::lost_rank});
   }
 }
 
@@ -133,8 +142,10 @@ void Health::check_job() {
   if (count > 0) throw_lost(world_rank);
 }
 
-void Health::report_failure(std::optional<int> dead_rank) noexcept {
+void Health::report_failure(std::optional<int> dead_rank, std::string_view why) noexcept {
   if (memory_) {
+    auto& own = line(local_rank_).why;
+    if (own[0] == 0) own[why.copy(own.data(), own.size() - 1)] = 0;
     std::int64_t expected = kNobody;
     const std::int64_t word = dead_rank ? *dead_rank + 1 : -(world_.rank() + 1);
     line(0).failed.compare_exchange_strong(expected, word);

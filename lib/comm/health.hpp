@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "comm/communicator.hpp"
@@ -30,8 +31,8 @@ class Health {
   void check();
   void check_deaths();  ///< Only who is gone, and without the limit: after something went wrong.
 
-  /// Lets the other ranks know that this one cannot go on, or that `dead_rank` is gone.
-  void report_failure(std::optional<int> dead_rank = {}) noexcept;
+  /// Lets the other ranks know that this one cannot go on, and why, or that `dead_rank` is gone.
+  void report_failure(std::optional<int> dead_rank = {}, std::string_view why = {}) noexcept;
 
  private:
   struct Line;

@@ -95,7 +95,8 @@ void Inquiry::answer_one(int asker) const {
                       .peer = question.peer,
                       .count = question.count,
                       .type = question.type};
-  const std::string text = fmt::format("{}", fmt::join(recorder_.findings(overdue, question.limit_s), "; "));
+  const std::string text = fmt::format(
+      "{}", fmt::join(recorder_.findings(overdue, question.limit_s, FlightRecorder::Asker::elsewhere), "; "));
   MPI_Send(text.data(), static_cast<int>(text.size()), MPI_CHAR, asker, kAnswer, world_.handle());
 }
 

@@ -144,7 +144,7 @@ void Queue::State::fail_by(const Error& error) {
 
 void Queue::State::record_failure(const Error& error) noexcept {
   if (!failure) failure.emplace(error);
-  health.report_failure();
+  health.report_failure({}, error.what());
   changed.notify_all();
 }
 

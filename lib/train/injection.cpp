@@ -19,14 +19,15 @@ namespace {
 
 using Kind = InjectedFault::Kind;
 
-constexpr std::array<std::pair<std::string_view, Kind>, 8> kKinds = {{{"kill", Kind::kill},
+constexpr std::array<std::pair<std::string_view, Kind>, 9> kKinds = {{{"kill", Kind::kill},
                                                                       {"stop", Kind::stop},
                                                                       {"slow", Kind::slow},
                                                                       {"skip", Kind::skip},
                                                                       {"count", Kind::count},
                                                                       {"dtype", Kind::dtype},
                                                                       {"order", Kind::order},
-                                                                      {"nan", Kind::nan}}};
+                                                                      {"nan", Kind::nan},
+                                                                      {"drift", Kind::drift}}};
 
 constexpr std::string_view kForm = "write one such as kill:rank=1,phase=backward,step=7";
 

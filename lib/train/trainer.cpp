@@ -113,7 +113,10 @@ ExitCode Trainer::train() {
   try {
     return train_to_the_end();
   } catch (const Error& error) {
-    if (error.code() == ExitCode::lost_rank) record_loss(error);
+    if (error.code() == ExitCode::lost_rank) {
+      record_loss(error);
+      job_.groups().check_deaths();  // it names the rank
+    }
     throw;
   }
 }
