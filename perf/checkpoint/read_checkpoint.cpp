@@ -1,5 +1,5 @@
-// How long a checkpoint takes to come back: every byte of every file against its SHA-256, and every tensor into
-// memory that is there already. Prints a CSV line: bytes, seconds of checking, seconds of reading.
+// How long a checkpoint takes to come back: every byte of every file against its SHA-256, and every tensor
+// into memory that is there already. Prints a CSV line: bytes, seconds of checking, seconds of reading.
 //   read_checkpoint FOLDER
 #include <fmt/core.h>
 
