@@ -37,9 +37,14 @@ void check_same_run(const train::RunConfig& config, const checkpoint::Checkpoint
                     const std::string& checkpoint) {
   const auto then = values_of(info.config, checkpoint + "/manifest.json");
   const auto now = values_of(config.text, "the configuration");
-  const auto value = [](const auto& values, const std::string& key) {
-    const auto place = values.find(key);
-    return place == values.end() || place->second.empty() ? std::string("nothing") : place->second;
+  // What a file does not name is at its default: it may be of a version that did not have the option yet.
+  const auto defaults = values_of(to_toml(train::RunConfig{}), "the defaults");
+  const auto value = [&defaults](const auto& values, const std::string& key) {
+    for (const auto* source : {&values, &defaults}) {
+      const auto place = source->find(key);
+      if (place != source->end() && !place->second.empty()) return place->second;
+    }
+    return std::string("nothing");
   };
   std::vector<std::string> others;
   for (const Option& option : run_options()) {

@@ -214,6 +214,17 @@ def refuses(binary, folder):
         refused(binary, 2, 4, words, *same, "--name", "new", "--resume", target, cwd=folder)
     assert not (runs / "new/checkpoints").exists()
 
+    # Of a version that did not have an option yet: its default was in force.
+    def older(manifest):
+        manifest["config"] = "\n".join(line for line in manifest["config"].splitlines()
+                                       if not line.startswith(("reproducible", "bucket-mb")))
+
+    target = edited("older", older)
+    run(binary, 2, *same, "--name", "older", cwd=folder)
+    target = edited("older_still", older)
+    refused(binary, 2, 2, ["--bucket-mb was 0 and is 3"], *same, "--bucket-mb", 3, "--name", "newer_still", "--resume", target,
+            cwd=folder)
+
 
 def survives_a_full_disk(binary, folder):
     """A checkpoint that fails is removed and reported, the run goes on, and its exit code says so."""
