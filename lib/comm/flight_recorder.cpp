@@ -88,6 +88,7 @@ std::uint64_t FlightRecorder::queued(const Label& label) {
   flight.number = label.number;
   flight.count = label.count;
   flight.type = label.type;
+  flight.is_message = label.peer >= 0;
   flight.queued_ns = steady_ns();
   mine_->written.store(number + 1, std::memory_order_release);
   return number;
@@ -127,10 +128,13 @@ std::vector<Flight> FlightRecorder::flights_of(const Line& line) const {
   return flights;
 }
 
-/// False where this rank takes part in that group, and has never come to that operation.
+/// False where this rank takes part in that group, and has never come to that collective.
 bool FlightRecorder::has_entered(const Flight& flight) const {
   const auto own = flights_of(*mine_);
-  const auto of_group = [&](const Flight& other) { return other.group_id == flight.group_id; };
+  if (flight.is_message) return true;
+  const auto of_group = [&](const Flight& other) {
+    return other.group_id == flight.group_id && !other.is_message;
+  };
   return std::ranges::none_of(own, of_group) || std::ranges::any_of(own, [&](const Flight& other) {
            return of_group(other) && other.number >= flight.number;
          });
@@ -140,10 +144,9 @@ bool FlightRecorder::has_entered(const Flight& flight) const {
 std::string FlightRecorder::finding(const Line& line, const Label& overdue, std::int64_t now_ns,
                                     double limit_s, Asker asker) const {
   const auto flights = flights_of(line);
-  const auto same_group = [&](const Flight& flight) { return flight.group_id == overdue.group_id; };
-  // Messages are counted by each rank for itself: only collectives have counterparts.
   const auto counterpart = std::ranges::find_if(flights, [&](const Flight& flight) {
-    return overdue.peer < 0 && same_group(flight) && flight.number == overdue.number;
+    return overdue.peer < 0 && !flight.is_message && flight.group_id == overdue.group_id &&
+           flight.number == overdue.number;
   });
   const std::string who = fmt::format("rank {}", line.world_rank);
   const bool arrived = counterpart != flights.end();

@@ -24,6 +24,7 @@ struct Flight {
   std::uint64_t number = 0;    ///< Label::number
   std::uint64_t count = 0;     ///< Elements; 0 where there are none.
   DataType type = DataType::float32;
+  bool is_message = false;     ///< Counted apart, by each rank for itself.
   std::int64_t queued_ns = 0;  ///< steady_ns(); 0 in the next two: not yet.
   std::int64_t started_ns = 0;
   std::int64_t ended_ns = 0;

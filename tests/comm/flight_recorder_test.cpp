@@ -97,6 +97,18 @@ TEST_F(FlightRecorderTest, WhoPassesSomethingElseIsMismatched) {
   }
 }
 
+TEST_F(FlightRecorderTest, MessagesAreNoCounterpartsOfCollectives) {
+  if (world_.size() == 1) return;
+  auto message = label(3, "receive", 9);
+  message.peer = 0;
+  recorder_.queued(is_last() ? message : label(3));
+  const auto text = verdict();
+  if (!is_last()) {
+    EXPECT_EQ(text.find("mismatched"), std::string::npos) << text;
+    EXPECT_NE(text.find(last()), std::string::npos) << text;
+  }
+}
+
 TEST_F(FlightRecorderTest, OfAMessageOnlyTheOtherEndIsAsked) {
   if (world_.size() < 3) return;
   auto message = label(1, "receive");
