@@ -25,4 +25,8 @@ comm::DataType data_type_of(at::ScalarType type) {
               {.subject = c10::toString(type), .advice = "convert it first"});
 }
 
+comm::Buffer buffer_of(const at::Tensor& tensor) {
+  return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), data_type_of(tensor.scalar_type())};
+}
+
 }  // namespace dtrain::parallel

@@ -1,6 +1,6 @@
 #pragma once
 
-#include <c10/core/ScalarType.h>
+#include <ATen/core/Tensor.h>
 
 #include "comm/types.hpp"
 
@@ -8,5 +8,8 @@ namespace dtrain::parallel {
 
 /// The type under which a tensor's elements travel. Throws Error for types that never do.
 comm::DataType data_type_of(at::ScalarType type);
+
+/// A contiguous tensor as communication takes it: its memory, borrowed.
+comm::Buffer buffer_of(const at::Tensor& tensor);
 
 }  // namespace dtrain::parallel

@@ -20,10 +20,6 @@ constexpr std::int64_t kWindow = std::int64_t{1} << 18;
 
 std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
 
-comm::Buffer buffer_of(const at::Tensor& tensor) {
-  return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), data_type_of(tensor.scalar_type())};
-}
-
 }  // namespace
 
 at::Tensor& ReproducibleSums::Leaf::tensor() const {
@@ -31,8 +27,7 @@ at::Tensor& ReproducibleSums::Leaf::tensor() const {
 }
 
 at::Tensor ReproducibleSums::Leaf::view(const at::Tensor& sums) const {
-  const auto& value = parameter->value;
-  return sums.as_strided(value.sizes(), value.strides(), sums.storage_offset() + offset);
+  return FlatParameters::view(sums, {.parameter = parameter, .offset = offset});
 }
 
 ReproducibleSums::ReproducibleSums(FlatParameters& parameters, models::Model& model, comm::Group& group,

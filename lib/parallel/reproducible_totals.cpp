@@ -14,12 +14,12 @@ namespace {
 
 constexpr std::int64_t kBlock = std::int64_t{1} << 16;  // elements
 
-double squares_of(const at::Tensor& gradients, Range part) {
+kernels::SumOfSquares squares_of(const at::Tensor& gradients, Range part) {
   const auto n = static_cast<std::size_t>(part.size());
   if (gradients.scalar_type() == at::kDouble) {
-    return kernels::sum_of_squares_and_nonfinite(gradients.const_data_ptr<double>() + part.begin, n).sum;
+    return kernels::sum_of_squares_and_nonfinite(gradients.const_data_ptr<double>() + part.begin, n);
   }
-  return kernels::sum_of_squares_and_nonfinite(gradients.const_data_ptr<float>() + part.begin, n).sum;
+  return kernels::sum_of_squares_and_nonfinite(gradients.const_data_ptr<float>() + part.begin, n);
 }
 
 std::size_t blocks_of(std::int64_t elements) {
@@ -76,8 +76,14 @@ void ReproducibleTotals::add_micro_batch(int index, double loss, double weight) 
   weights_[static_cast<std::size_t>(index)] += weight;
 }
 
-void ReproducibleTotals::add_gradients(const at::Tensor& gradients) {
-  for (const Block& block : blocks_) squares_[block.place] = squares_of(gradients, block.elements);
+std::int64_t ReproducibleTotals::add_gradients(const at::Tensor& gradients) {
+  std::int64_t non_finite = 0;
+  for (const Block& block : blocks_) {
+    const auto squares = squares_of(gradients, block.elements);
+    squares_[block.place] = squares.sum;
+    non_finite += squares.non_finite;
+  }
+  return non_finite;
 }
 
 void ReproducibleTotals::complete(StepShare& total) {

@@ -25,8 +25,9 @@ class ReproducibleTotals {
 
   void begin_step();
   void add_micro_batch(int index, double loss, double weight);
-  /// `gradients`: [FlatParameters::size()], whole and the same on all ranks of the data group.
-  void add_gradients(const at::Tensor& gradients);
+  /// `gradients`: [FlatParameters::size()], whole and the same on all ranks of the data group. Returns how
+  /// many elements of this rank's blocks are not finite.
+  std::int64_t add_gradients(const at::Tensor& gradients);
 
   /// Replaces loss, weight and squares of `total` by sums in order. Collective over the world, and blocking;
   /// every rank gets the same bits.

@@ -16,10 +16,6 @@ namespace {
 constexpr std::size_t kHeader = 64;
 constexpr std::size_t kAhead = 2;  // messages of one rank that may have room before they are needed
 
-comm::Buffer buffer_of(const at::Tensor& tensor) {
-  return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), data_type_of(tensor.scalar_type())};
-}
-
 std::vector<std::int64_t> encoded(const TensorLayouts& layouts) {
   std::vector<std::int64_t> header = {static_cast<std::int64_t>(layouts.tensors.size())};
   for (const auto& one : layouts.tensors) {

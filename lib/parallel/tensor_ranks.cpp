@@ -110,10 +110,6 @@ class Scatter : public torch::autograd::Function<Scatter> {
   }
 };
 
-comm::Buffer buffer_of(const at::Tensor& values) {
-  return {values.data_ptr(), static_cast<std::size_t>(values.numel()), data_type_of(values.scalar_type())};
-}
-
 /// Shape of a rank's block of tokens, filled up where the last ranks' are shorter: [n, block, ...].
 models::Shape block_shape(const at::Tensor& x, std::int64_t tokens, int ranks) {
   models::Shape shape = x.sizes().vec();

@@ -6,14 +6,6 @@
 #include "parallel/data_types.hpp"
 
 namespace dtrain::parallel {
-namespace {
-
-comm::Buffer buffer_of(const at::Tensor& tensor) {
-  return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), data_type_of(tensor.scalar_type())};
-}
-
-}  // namespace
-
 TiedParameters::TiedParameters(models::Model& model, const StageCuts& cuts, comm::Group& pipe,
                                GradientSums& gradients)
     : pipe_(pipe), gradients_(gradients) {

@@ -188,12 +188,15 @@ void TrainingStep::measure_gradient(parallel::StepShare& own) const {
     own.gradient_squares += squares.sum;
     own.non_finite += static_cast<double>(squares.non_finite);
   }
+  if (parts_.totals != nullptr) {
+    own.non_finite += static_cast<double>(parts_.totals->add_gradients(parts_.gradients.gradients()));
+    return;
+  }
   for (const auto& part : counted_parts_) {
     const auto squares = squares_of(parts_.gradients.gradients().narrow(0, part.begin, part.size()));
     own.gradient_squares += squares.sum;
     own.non_finite += static_cast<double>(squares.non_finite);
   }
-  if (parts_.totals != nullptr) parts_.totals->add_gradients(parts_.gradients.gradients());
 }
 
 /// Where in the model the last parameter stands in which this rank finds such a number in its parts of the
