@@ -38,10 +38,13 @@ if [ "$(id -u)" = 0 ]; then
   export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
   export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
 fi
-# Outside a batch job more ranks than cores are welcome: they share the cores unbound.
+# Outside a batch job more ranks than cores are welcome: they share the cores unbound. A job that was submitted from such
+# a shell inherits that, and mpirun would then start all ranks on its first node.
 if [ -z "${SLURM_JOB_ID:-}" ] && [ -z "${PBS_JOBID:-}" ] && [ -z "${LSB_JOBID:-}" ]; then
   export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
   export OMPI_MCA_rmaps_base_oversubscribe=1
+else
+  unset PRTE_MCA_rmaps_default_mapping_policy OMPI_MCA_rmaps_base_oversubscribe
 fi
 unset -f _dtrain_prepend
 unset _dtrain_file _dtrain_deps _dtrain_mpi _dtrain_libraries

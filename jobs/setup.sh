@@ -7,7 +7,7 @@ set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 jobs=$top/jobs
 deps=${DTRAIN_DEPS:-$top/.deps}
-mpi='' torch='' bundle='' from_bundle=''
+mpi='' torch='' bundle='' from_bundle='' lists=("$jobs/packages.txt")
 
 usage() {
   cat <<EOF
@@ -16,6 +16,7 @@ usage: jobs/setup.sh [OPTIONS]
   --torch PATH        use this LibTorch: a folder with include/ and lib/; "wheel" goes back
   --bundle FILE       only write one tar file with all wheels and Debian packages, for a machine without network
   --from-bundle FILE  install from such a file; uses no network
+  --for-tests         also the system packages that only tests need
   --help
 Everything goes into DTRAIN_DEPS, here $deps. Choices of --mpi and --torch are remembered there.
 EOF
@@ -31,6 +32,7 @@ while (($#)); do
         --mpi) mpi=$2 ;; --torch) torch=$2 ;; --bundle) bundle=$2 ;; --from-bundle) from_bundle=$2 ;;
       esac
       shift 2 ;;
+    --for-tests) lists+=("$jobs/packages-tests.txt"); shift ;;
     --help | -h) usage; exit 0 ;;
     *) fail "unknown argument '$1'; see jobs/setup.sh --help" 2 ;;
   esac
@@ -97,7 +99,7 @@ missing_packages() {  # lines "package need" of what is neither installed as a p
   while read -r package probe need; do
     [[ -z $package || $package == \#* || $installed == *" installed:$package "* ]] && continue
     present "$probe" || printf '%s %s\n' "$package" "$need"
-  done <"$jobs/packages.txt"
+  done < <(cat "${lists[@]}")
 }
 link_libraries() {  # a library that is the system's, to the development package of it that was unpacked
   local folder link file

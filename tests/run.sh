@@ -10,7 +10,7 @@ if [[ ${1:-} == --full ]]; then
   select=()
 fi
 
-jobs/setup.sh
+jobs/setup.sh --for-tests
 jobs/build.sh all
 # shellcheck source=jobs/env.sh
 . jobs/env.sh

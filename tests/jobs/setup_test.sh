@@ -53,6 +53,7 @@ user=$scratch/user
 mkdir -p "$user/deps/venv/bin" "$user/deps/venv/etc" "$user/deb/DEBIAN" "$user/bundle/debs" "$user/bundle/wheels"
 cp -r "$root/jobs" "$user"
 echo "only-here-dev header:only/here.h essential" >"$user/jobs/packages.txt"
+echo "only-for-tests program:only-for-tests optional" >"$user/jobs/packages-tests.txt"
 # Nothing of Python is installed here; pip's stand-in says where its downloads would lie.
 # shellcheck disable=SC2016  # for the inner shell
 printf '#!/bin/sh\n[ -z "$TMPDIR" ] || echo "$TMPDIR" >"$0.downloads"\n' >"$user/deps/venv/bin/python"
@@ -65,6 +66,7 @@ if ((EUID == 0)); then
 fi
 check 1 "setup: missing: only-here-dev (names as in Debian); ask your administrator" "${as_user[@]}" "$user/jobs/setup.sh"
 check 0 "1" sh -c '"$@" 2>&1 | wc -l' sh "${as_user[@]}" "$user/jobs/setup.sh"  # that sentence is all it says
+check 1 "only some tests or formats need it (names as in Debian): only-for-tests" "${as_user[@]}" "$user/jobs/setup.sh" --for-tests
 if command -v dpkg-deb >/dev/null; then
   printf '%s\n' "Package: only-here-dev" "Version: 1" "Architecture: all" "Maintainer: nobody" "Description: a header" \
     >"$user/deb/DEBIAN/control"

@@ -1,0 +1,108 @@
+# shellcheck shell=bash
+# To be sourced by the job scripts, with `top` set to the checkout: `train NAME OPTIONS` starts dtrain on all nodes of the
+# job, hands signals on, and does with the job what the run's file `state` asks for. From the environment:
+#   DTRAIN             the program [./dtrain of the checkout]
+#   DTRAIN_LAUNCHER    srun, or mpirun [srun in a Slurm job, else mpirun]
+#   RANKS_PER_NODE     [what the job asked for, else 1]
+#   BIND               cores, or none: for cores that several ranks or nodes share [cores]
+#   MPIRUN_OPTIONS     further ones of mpirun, such as --with-ft ulfm
+#   OUTPUT             folder of runs, which all nodes see [runs of the checkout]
+#   RESULTS            a folder that gets a copy of the run without its checkpoints [none]
+#   NODE_LOCAL         folder of each node's own storage [TMPDIR, else /tmp]
+#   ATTEMPTS           how often a run is started at most [10]
+
+fail() { printf '%s: %s\n' "${0##*/}" "$1" >&2; exit "${2:-2}"; }
+say() { printf '%(%F %T)T %s: %s\n' -1 "${SLURM_JOB_NAME:-${0##*/}}" "$*"; }
+
+# shellcheck source=jobs/env.sh
+. "${top:?the checkout}/jobs/env.sh"
+dtrain=${DTRAIN:-$top/dtrain}
+[[ -x $dtrain ]] || fail "$dtrain: no such program; build it with jobs/build.sh, or set DTRAIN"
+launcher=${DTRAIN_LAUNCHER:-$([[ -n ${SLURM_JOB_ID:-} ]] && echo srun || echo mpirun)}
+nodes=${SLURM_JOB_NUM_NODES:-1}
+ranks_per_node=${RANKS_PER_NODE:-${SLURM_NTASKS_PER_NODE:-1}}
+output=${OUTPUT:-$top/runs}
+# shellcheck disable=SC2034  # for the job scripts
+node_local=${NODE_LOCAL:-${TMPDIR:-/tmp}}
+bind=${BIND:-cores}
+attempts=${ATTEMPTS:-10}
+launched='' stop_asked=''
+
+# Slurm's warning (--signal=B:USR1@SECONDS) comes to the job script alone. Asked before the launcher is there, `train`
+# does not start it.
+ask_to_stop() {
+  stop_asked=yes
+  say "asked to stop: the run writes a checkpoint"
+  [[ -z $launched ]] || kill -USR1 "$launched" 2>/dev/null || true
+}
+
+start_ranks() {  # OPTIONS: dtrain on `nodes` nodes; returns the launcher's status
+  local ranks=$((nodes * ranks_per_node)) cores=${SLURM_CPUS_PER_TASK:-1} command status=0
+  case $launcher in
+    srun)
+      # Without --mpi=pmix each rank would take itself for the only one. Once a rank has ended the others have a minute:
+      # a rank that was lost must not leave the rest waiting for the job's end.
+      command=(srun --mpi=pmix --nodes="$nodes" --ntasks="$ranks" --ntasks-per-node="$ranks_per_node" --wait=60
+        --cpus-per-task="$cores" --cpu-bind="$bind") ;;
+    mpirun)
+      command=(mpirun -np "$ranks" --map-by "ppr:$ranks_per_node:node")
+      if [[ $bind == cores ]]; then command=(mpirun -np "$ranks" --map-by "ppr:$ranks_per_node:node:PE=$cores" --bind-to core)
+      else command+=(--bind-to none); fi
+      # shellcheck disable=SC2206  # options are words
+      command+=(${MPIRUN_OPTIONS:-}) ;;
+    *) fail "DTRAIN_LAUNCHER=$launcher: it can be srun or mpirun" ;;
+  esac
+  [[ -z $stop_asked ]] || return 75
+  "${command[@]}" "$dtrain" "$@" </dev/null &
+  launched=$!
+  # A signal ends `wait` before the launcher ends.
+  while kill -0 "$launched" 2>/dev/null; do status=0; wait "$launched" || status=$?; done
+  launched=''
+  return "$status"
+}
+
+copy_results() {  # of the run in folder $1
+  [[ -n ${RESULTS:-} && -d $1 ]] || return 0
+  local copy=$RESULTS/${1##*/}
+  mkdir -p "$copy"
+  tar -C "$1" --exclude=./checkpoints -cf - . | tar -C "$copy" -xf - || fail "cannot copy $1 to $copy" 1
+  say "results copied to $copy; checkpoints stay in $1"
+}
+
+# What a job leaves to be done: nothing more (0, or the code of a failure), or the same again (75).
+outcome() {  # STATE CODE
+  case $1:$2 in
+    completed:4) echo 4 ;;  # trained, but a checkpoint could not be written
+    completed:*) echo 0 ;;
+    preempted:*) echo 75 ;;
+    failed:[1-4]) echo "$2" ;;
+    failed:* | running:*) echo 75 ;;  # a rank or its node was lost
+    *) if [[ -n $stop_asked ]]; then echo 75; else echo "$2"; fi ;;  # the run did not come to write a state
+  esac
+}
+
+train() {  # NAME OPTIONS
+  local name=$1 folder=$output/$1 before state code=0 attempt=$((${SLURM_RESTART_COUNT:-0} + 1))
+  shift
+  ((attempt <= attempts)) || fail "$folder: given up after $attempts attempts; see the messages above, or raise ATTEMPTS" 5
+  trap ask_to_stop USR1
+  before=$(stat -c '%i %y' "$folder/state" 2>/dev/null || true)
+  say "attempt $attempt of $attempts: $nodes nodes x $ranks_per_node ranks by $launcher"
+  start_ranks --output "$output" --name "$name" "$@" || code=$?
+  state=$(cat "$folder/state" 2>/dev/null || true)
+  # One of an earlier attempt says nothing about this one.
+  [[ $(stat -c '%i %y' "$folder/state" 2>/dev/null || true) != "$before" ]] || state=''
+  say "the launcher ended with $code, the run's state is ${state:-not written}"
+  code=$(outcome "$state" "$code")
+  if ((code == 75)); then again; fi
+  copy_results "$folder"
+  return "$code"
+}
+
+again() {  # has Slurm start the job once more, under its number
+  if [[ -n ${SLURM_JOB_ID:-} ]] && ! scontrol show job "$SLURM_JOB_ID" | grep -q 'JobState=CANCELLED'; then
+    say "back to the queue, to go on from the newest checkpoint"
+    scontrol requeue "$SLURM_JOB_ID" || say "the queue does not take it: submit the same command again"
+  fi
+  exit 75
+}
