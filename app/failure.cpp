@@ -73,7 +73,7 @@ int settle_failure(const std::exception& error, const comm::Communicator& errors
   const bool lost_rank = mine.code == static_cast<int>(ExitCode::lost_rank);
   const auto all = lost_rank ? std::vector<LastWords>() : exchange(mine, errors);
   if (all.empty()) {
-    std::cerr << "dtrain: rank " << mpi.world_rank() << ": " << error.what() << std::endl;
+    std::cerr << "dtrain: rank " << mpi.first_rank() << ": " << error.what() << std::endl;
     if (lost_rank) mpi.exit_after_lost_rank(mine.code);
     mpi.abort(mine.code);
   }

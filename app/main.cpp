@@ -1,8 +1,11 @@
 #include <malloc.h>
+#include <unistd.h>
 
+#include <chrono>
 #include <exception>
 #include <iostream>
 #include <optional>
+#include <thread>
 
 #include "commands.hpp"
 #include "failure.hpp"
@@ -17,6 +20,19 @@ using namespace dtrain;
 void keep_freed_memory() {
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
+}
+
+/// A rank whose launcher is gone would compute, or wait, for nobody. (A signal at the parent's death would
+/// come at the death of the thread that started this process.)
+void end_with_launcher(const app::Environment& environment) {
+  const pid_t launcher = getppid();
+  if (!environment.launcher_rank || launcher <= 1) return;
+  std::thread([launcher, rank = *environment.launcher_rank] {
+    while (getppid() == launcher) std::this_thread::sleep_for(std::chrono::seconds(1));
+    comm::MpiEnvironment::remove_shared_memory();
+    std::cerr << "dtrain: rank " << rank << ": its launcher is gone" << std::endl;  // if anybody listens
+    ::_exit(static_cast<int>(ExitCode::lost_rank));
+  }).detach();
 }
 
 int fail(const std::exception& error) {
@@ -48,6 +64,7 @@ int run_together(const app::Task& task, comm::MpiEnvironment& mpi) {
 int main(int argc, char** argv) {
   keep_freed_memory();
   const app::Environment environment = app::read_environment();
+  end_with_launcher(environment);
   app::Task task;
   try {
     task = app::understand(argc, argv, environment);
@@ -60,7 +77,7 @@ int main(int argc, char** argv) {
   if (task.alone) return run_alone(task, environment);
   try {
     const auto recovery = environment.fault_tolerant ? comm::Recovery::on : comm::Recovery::off;
-    comm::MpiEnvironment mpi(argc, argv, recovery);
+    comm::MpiEnvironment mpi(argc, argv, recovery, task.start_limit_s);
     const int code = run_together(task, mpi);
     if (mpi.has_lost_ranks()) mpi.exit_after_lost_rank(code);
     return code;

@@ -35,7 +35,7 @@ constexpr const char* kOtherFolder = "name a folder you can write to with --outp
 
 constexpr const char* kOtherName = "take another --name, or add --overwrite to replace it";
 
-bool has_checkpoints(const fs::path& run) { return !checkpoint::list(run / "checkpoints").empty(); }
+bool holds_checkpoints(const fs::path& run) { return !checkpoint::list(run / "checkpoints").empty(); }
 
 /// A process of this machine that still writes there.
 bool is_alive(const fs::path& run) {
@@ -53,7 +53,7 @@ void check_free(const fs::path& path, bool may_be_unsaved) {
   if (state == record::Status::completed)
     throw usage_error("a finished run has this name", path.string(), kOtherName);
   if (!state) throw usage_error("the folder is not empty", path.string(), kOtherName);
-  if (may_be_unsaved && !has_checkpoints(path)) return;
+  if (may_be_unsaved && !holds_checkpoints(path)) return;
   throw usage_error(fmt::format("a run of this name is {}", record::status_name(*state)), path.string(),
                     "go on with it by --resume auto, take another --name, or add --overwrite to replace it");
 }
@@ -71,14 +71,16 @@ std::string default_name(const train::RunConfig& config, const Environment& envi
 
 bool RunFolder::can_go_on() const {
   const auto state = record::read_state(path_.string());
-  if (!state && !has_checkpoints(path_)) return false;  // prepare() says what is wrong, if anything is
+  if (!state && !has_checkpoints()) return false;  // prepare() says what is wrong, if anything is
   if (state == record::Status::completed) check_free(path_, false);
   if (state == record::Status::running && is_alive(path_)) {
     throw usage_error("a run of this name is under way", path_.string(),
                       "wait for its end, or take another --name");
   }
-  return has_checkpoints(path_);
+  return has_checkpoints();
 }
+
+bool RunFolder::has_checkpoints() const { return holds_checkpoints(path_); }
 
 void RunFolder::prepare(Contents contents, const std::string& config_toml) const {
   try {

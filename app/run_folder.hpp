@@ -23,6 +23,8 @@ class RunFolder {
   /// (exit code 2) for a finished run, one that is still running, and a folder of something else.
   bool can_go_on() const;
 
+  bool has_checkpoints() const;
+
   /// What prepare() does with what lies there.
   enum class Contents {
     none,      ///< There must be nothing.

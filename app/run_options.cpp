@@ -227,6 +227,12 @@ std::vector<Option> declare() {
       "when a rank is lost: go on without it (auto: where MPI can), or end", "",
       [](auto& c) -> auto& { return c.on_failure; });
   add(
+      "spares", "N", "ranks that wait, and take the places of lost ones", "",
+      [](auto& c) -> auto& { return c.spares; });
+  add(
+      "replicate", "off|K", "steps between copies of each rank's part in another's memory", "",
+      [](auto& c) -> auto& { return c.replicate; });
+  add(
       "verify-every", "N", "steps between comparisons of the ranks' weights; 0: never", "",
       [](auto& c) -> auto& { return c.verify_every; });
   add(

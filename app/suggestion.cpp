@@ -8,7 +8,7 @@
 namespace dtrain::app {
 namespace {
 
-constexpr std::array<std::string_view, 4> kLaterOptions = {"compression", "spares", "replicate",
+constexpr std::array<std::string_view, 2> kLaterOptions = {"compression",
                                                            // of stage and topology
                                                            "benchmark"};
 

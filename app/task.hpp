@@ -14,6 +14,7 @@ namespace dtrain::app {
 struct Task {
   std::function<ExitCode()> alone;                          ///< Needs no MPI; done by one process.
   std::function<ExitCode(comm::MpiEnvironment&)> together;  ///< Done by all ranks.
+  double start_limit_s = 300;                               ///< For MPI to start.
 };
 
 using Words = std::vector<std::string>;  ///< The command line behind the command's name.

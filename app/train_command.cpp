@@ -2,6 +2,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "commands.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
+#include "failure.hpp"
 #include "option.hpp"
 #include "record/run_folder.hpp"
 #include "run_arguments.hpp"
@@ -70,16 +72,34 @@ void check_seen_by_all(const RunFolder& folder, const comm::Communicator& world)
                     folder.path().string(), "name one that all nodes share with --output");
 }
 
+constexpr double kShortestStart_s = 60;  // limit, however short the watchdog's is
+
+constexpr const char* kHowToRecover = "start with mpirun --with-ft ulfm of Open MPI 5";
+
 void check_on_failure(const train::RunConfig& config, const comm::MpiEnvironment& mpi) {
   if (config.on_failure != "recover" || mpi.can_recover()) return;
   throw usage_error("this MPI was not started so that ranks may be lost", "--on-failure recover",
-                    "start with mpirun --with-ft ulfm of Open MPI 5, or use auto");
+                    fmt::format("{}, or use auto", kHowToRecover));
+}
+
+/// Ranks that are kept for a loss must be able to take a place. Purely local: every rank finds the same.
+void check_spares(const train::RunConfig& config, const comm::MpiEnvironment& mpi) {
+  const std::string subject = fmt::format("--spares {}", config.spares);
+  if (config.spares >= mpi.world_size()) {
+    throw usage_error(fmt::format("of {} ranks none would be left to work", mpi.world_size()), subject,
+                      fmt::format("start at least {}", config.spares + 1));
+  }
+  if (mpi.can_recover() && config.on_failure != "abort") return;
+  throw usage_error("spares would wait in vain: this job ends when a rank is lost", subject,
+                    mpi.can_recover() ? "leave --on-failure abort out" : kHowToRecover);
 }
 
 std::string recovery_in_words(const train::RunConfig& config, const comm::MpiEnvironment& mpi) {
   if (config.on_failure == "abort") return "recovery   off: --on-failure abort";
-  return mpi.can_recover() ? "recovery   on: when a rank is lost, the others go on from the newest checkpoint"
-                           : "recovery   off: start with mpirun --with-ft ulfm of Open MPI 5 to have it";
+  if (!mpi.can_recover()) return fmt::format("recovery   off: {} to have it", kHowToRecover);
+  if (config.spares == 0) return "recovery   on: when a rank is lost, the others go on without it";
+  return fmt::format("recovery   on: {} spare rank{} take{} the places of lost ones", config.spares,
+                     config.spares == 1 ? "" : "s", config.spares == 1 ? "s" : "");
 }
 
 /// The run's folder from its first state to its last. Only rank 0 writes the state of a run that went well.
@@ -89,7 +109,7 @@ ExitCode run_in_folder(const train::RunConfig& config, const std::optional<train
   const RunFolder folder(train::run_folder(config));
   const auto contents = config.output.overwrite          ? RunFolder::Contents::replaced
                         : resume && resume->own          ? RunFolder::Contents::kept
-                        : recovery                       ? RunFolder::Contents::replaced
+                        : recovery                       ? RunFolder::Contents::kept
                         : config.output.resume == "none" ? RunFolder::Contents::none
                                                          : RunFolder::Contents::unsaved;
   on_first_rank(world, [&] { folder.prepare(contents, config.text); });
@@ -98,6 +118,8 @@ ExitCode run_in_folder(const train::RunConfig& config, const std::optional<train
     const ExitCode code = train::run(config, resume, recovery, mpi, log);
     on_first_rank(world, [&] { record::write_state(folder.path().string(), status_of(code)); });
     return code;
+  } catch (const train::RanksLost&) {
+    throw;  // it is to be gone on with
   } catch (...) {
     folder.mark_failed();  // whichever rank it was: the others may not come so far
     throw;
@@ -114,7 +136,7 @@ std::optional<train::ResumePoint> find_resume_point(const train::RunConfig& conf
   if (!recovery && (resume == "none" || config.output.overwrite)) return std::nullopt;
   const RunFolder folder(train::run_folder(config));
   bool can_go_on = false;
-  on_first_rank(world, [&] { can_go_on = folder.can_go_on(); });
+  on_first_rank(world, [&] { can_go_on = recovery ? folder.has_checkpoints() : folder.can_go_on(); });
   if (world.max(static_cast<std::int64_t>(can_go_on)) == 1)
     return train::newest_valid(train::checkpoints_folder(config), world);
   return is_path ? std::optional(train::resume_point(resume, world)) : std::nullopt;
@@ -125,8 +147,10 @@ std::optional<train::ResumePoint> find_resume_point(const train::RunConfig& conf
 ExitCode train_once(train::RunConfig& config, const std::optional<train::Recovery>& recovery, bool named,
                     const Environment& environment, comm::MpiEnvironment& mpi) {
   const auto world = comm::Communicator::duplicate(mpi.world());
-  const Log log(mpi.world_rank(), config.output.quiet ? Log::Verbosity::quiet : Log::Verbosity::normal);
-  if (config.output.name.empty()) config.output.name = world.broadcast(default_name(config, environment), 0);
+  Log log(mpi.world_rank(), config.output.quiet ? Log::Verbosity::quiet : Log::Verbosity::normal);
+  log.call_rank(mpi.first_rank());
+  config.output.name =  // one that was a spare does not know it yet
+      world.broadcast(config.output.name.empty() ? default_name(config, environment) : config.output.name, 0);
   std::optional<train::ResumePoint> resume;
   if (!config.dry_run) resume = find_resume_point(config, recovery, world);
   if (resume && !config.given.contains("micro-batches"))
@@ -152,29 +176,85 @@ train::RunConfig without_lost_ranks(train::RunConfig config, int ranks) {
                                    config.mesh_shape.tensor)
                      : fmt::format("data={}", ranks);
   config.output.overwrite = false;
-  config.inject.clear();  // its ranks have other numbers now
   return config;
+}
+
+/// Brings those that are left of the job together, with spares in the places of the lost, until `wanted`
+/// ranks are at work; again, should more be lost meanwhile. `known`: the loss, where this rank has left it
+/// behind already. Nothing where nobody is gone.
+std::optional<train::Recovery> regroup(std::optional<train::Recovery> known, int wanted,
+                                       comm::MpiEnvironment& mpi) {
+  bool has_left = known.has_value();
+  auto recovery = known.value_or(train::Recovery{.lost = {}, .noticed_s = steady_s()});
+  while (true) {
+    try {
+      if (!has_left) {
+        const auto loss = mpi.leave_lost_behind(false);
+        if (loss.gone.empty()) return std::nullopt;
+        recovery.lost.insert(recovery.lost.end(), loss.gone.begin(), loss.gone.end());
+        recovery.agreed_s = steady_s();
+      }
+      mpi.call_spares(wanted);
+      return recovery;
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::lost_rank) throw;
+      has_left = false;
+    }
+  }
+}
+
+/// Trains to the end, through losses; on a spare waits for one, or for the end.
+ExitCode train_through_losses(train::RunConfig config, const Environment& environment,
+                              comm::MpiEnvironment& mpi) {
+  const bool named = !config.output.name.empty();
+  const bool recovers = mpi.can_recover() && config.on_failure != "abort";
+  std::optional<train::Recovery> recovery;
+  while (true) {
+    std::optional<train::Recovery> known;
+    std::optional<Error> loss;
+    const int at_work = mpi.world_size();
+    if (mpi.is_spare()) {
+      config.resolve(mpi.world_size());  // as the others do: it may take a place among them
+      if (const auto end = mpi.wait_for_call()) {
+        if (end->why.empty()) return static_cast<ExitCode>(end->exit_code);
+        throw Error(end->why, {.code = static_cast<ExitCode>(end->exit_code)});
+      }
+      loss.emplace("ranks were lost", ErrorContext{.code = ExitCode::lost_rank});
+    } else {
+      try {
+        return train_once(config, recovery, named, environment, mpi);
+      } catch (const train::RanksLost& lost) {
+        known = lost.recovery();
+        loss.emplace(lost);
+      } catch (const Error& error) {
+        if (error.code() != ExitCode::lost_rank || !recovers) throw;
+        loss.emplace(error);
+      }
+    }
+    const auto topology = recovery ? recovery->topology : std::vector<record::TopologyRow>();
+    recovery = regroup(known, at_work, mpi);
+    if (!recovery) {  // all are there, and one of them does not come
+      RunFolder(train::run_folder(config)).mark_failed();
+      throw Error(*loss);
+    }
+    if (recovery->topology.empty()) recovery->topology = topology;
+    config = without_lost_ranks(std::move(config), mpi.world_size());
+  }
 }
 
 ExitCode train_on(train::RunConfig config, const Environment& environment, comm::MpiEnvironment& mpi) {
   comm::check_launch(mpi.world_size(), environment.srun_tasks);
-  const bool named = !config.output.name.empty();
-  std::optional<train::Recovery> recovery;
-  while (true) {
-    std::optional<Error> loss;
-    try {
-      return train_once(config, recovery, named, environment, mpi);
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::lost_rank || config.on_failure == "abort" || !mpi.can_recover()) throw;
-      loss.emplace(error);
-    }
-    const double noticed_s = steady_s();
-    const auto gone = mpi.leave_lost_behind();
-    if (gone.empty()) throw Error(*loss);  // all are there, and one of them does not come
-    recovery = {.lost = fmt::format("rank{} {}", gone.size() == 1 ? "" : "s", fmt::join(gone, ", ")),
-                .noticed_s = noticed_s,
-                .agreed_s = steady_s()};
-    config = without_lost_ranks(std::move(config), mpi.world_size());
+  config.started_ranks = mpi.first_size();
+  if (config.spares == 0 || config.dry_run) return train_through_losses(std::move(config), environment, mpi);
+  check_spares(config, mpi);
+  mpi.keep_spares(config.spares);
+  try {
+    const auto code = train_through_losses(std::move(config), environment, mpi);
+    if (!mpi.is_spare() && mpi.world_rank() == 0) mpi.dismiss_spares(static_cast<int>(code), "");
+    return code;
+  } catch (const std::exception& error) {
+    if (!mpi.is_spare()) mpi.dismiss_spares(static_cast<int>(exit_code(error)), error.what());
+    throw;
   }
 }
 
@@ -196,10 +276,11 @@ Task train_command(const Words& words, const Environment& environment) {
   arguments.config.command_line = fmt::format("dtrain {}", fmt::join(words, " "));
   if (arguments.help) return print_task(*arguments.help);
   if (arguments.print_config) return print_config(arguments.config);
+  const double start_limit_s = std::max(kShortestStart_s, arguments.config.comm.watchdog_s);
   return {.alone = {},
-          .together = [config = std::move(arguments.config), environment](comm::MpiEnvironment& mpi) {
-            return train_on(config, environment, mpi);
-          }};
+          .together = [config = std::move(arguments.config),
+                       environment](comm::MpiEnvironment& mpi) { return train_on(config, environment, mpi); },
+          .start_limit_s = start_limit_s};
 }
 
 }  // namespace dtrain::app

@@ -1,15 +1,17 @@
 #include "comm/communicator.hpp"
 
-#include <dlfcn.h>
-
+#include <algorithm>
 #include <exception>
 #include <mutex>
 #include <vector>
 
 #include "comm/mpi_check.hpp"
+#include "comm/ulfm.hpp"
 
 namespace dtrain::comm {
 namespace {
+
+constexpr std::size_t kLongestMessage = std::size_t{1} << 30;  // bytes: MPI counts in int
 
 std::mutex open_mutex;
 std::vector<MPI_Comm> open_handles;  // not freed
@@ -46,11 +48,8 @@ Communicator::~Communicator() {
 }
 
 void Communicator::revoke_all() noexcept {
-  using Revoke = int (*)(MPI_Comm);
-  const auto revoke = reinterpret_cast<Revoke>(dlsym(RTLD_DEFAULT, "MPIX_Comm_revoke"));
-  if (revoke == nullptr) return;
   const std::scoped_lock lock(open_mutex);
-  for (const MPI_Comm handle : open_handles) revoke(handle);
+  for (const MPI_Comm handle : open_handles) ulfm::revoke(handle);
   open_handles.clear();
 }
 
@@ -134,6 +133,20 @@ std::string Communicator::broadcast(const std::string& text, int root) const {
 void Communicator::broadcast_bytes(std::span<std::byte> bytes, int root) const {
   check_mpi(MPI_Bcast(bytes.data(), checked_int(bytes.size(), "broadcast"), MPI_BYTE, root, handle_),
             "MPI_Bcast");
+}
+
+void Communicator::send_bytes(std::span<const std::byte> bytes, int to) const {
+  for (; !bytes.empty(); bytes = bytes.subspan(std::min(bytes.size(), kLongestMessage))) {
+    const auto length = static_cast<int>(std::min(bytes.size(), kLongestMessage));
+    check_mpi(MPI_Send(bytes.data(), length, MPI_BYTE, to, 0, handle_), "MPI_Send");
+  }
+}
+
+void Communicator::receive_bytes(std::span<std::byte> bytes, int from) const {
+  for (; !bytes.empty(); bytes = bytes.subspan(std::min(bytes.size(), kLongestMessage))) {
+    const auto length = static_cast<int>(std::min(bytes.size(), kLongestMessage));
+    check_mpi(MPI_Recv(bytes.data(), length, MPI_BYTE, from, 0, handle_, MPI_STATUS_IGNORE), "MPI_Recv");
+  }
 }
 
 }  // namespace dtrain::comm

@@ -54,6 +54,10 @@ class Communicator {
   std::string broadcast(const std::string& text, int root) const;
   void broadcast_bytes(std::span<std::byte> bytes, int root) const;
 
+  /// Any number of bytes from one rank to another, which names the same number. Blocking.
+  void send_bytes(std::span<const std::byte> bytes, int to) const;
+  void receive_bytes(std::span<std::byte> bytes, int from) const;
+
   /// Ends all that any rank does with any communicator of this process that was not freed: after a loss, so
   /// that nobody waits in vain. With ULFM only. They are of no more use.
   static void revoke_all() noexcept;

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 #include <fmt/ranges.h>
+#include <mpi.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -11,6 +12,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <numeric>
 #include <sstream>
 
 #include "core/error.hpp"
@@ -51,6 +53,21 @@ topology::RankPlace decode(const std::string& line) {
   if (place.device_uuid == "-") place.device_uuid.clear();
   for (int cpu = 0; stream >> cpu;) place.cpus.push_back(cpu);
   return place;
+}
+
+/// The ranks of `world` as they were numbered at the start of the job.
+std::vector<int> first_ranks(const Communicator& world) {
+  std::vector<int> ranks(static_cast<std::size_t>(world.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  std::vector<int> first = ranks;
+  MPI_Group now = MPI_GROUP_NULL;
+  MPI_Group start = MPI_GROUP_NULL;
+  MPI_Comm_group(world.handle(), &now);
+  MPI_Comm_group(MPI_COMM_WORLD, &start);
+  MPI_Group_translate_ranks(now, world.size(), ranks.data(), start, first.data());
+  MPI_Group_free(&now);
+  MPI_Group_free(&start);
+  return first;
 }
 
 }  // namespace
@@ -98,11 +115,13 @@ topology::Cluster discover_cluster(const Communicator& world, const std::vector<
   const std::vector<std::int64_t> lowest = world.all_gather(local.min(std::int64_t{world.rank()}));
   const std::vector<std::int64_t> local_ranks = world.all_gather(std::int64_t{local.rank()});
   const std::vector<std::string> lines = world.all_gather(encode(mine));
+  const std::vector<int> first = first_ranks(world);
   topology::Cluster cluster;
   std::map<std::int64_t, int> node_of;
   for (std::size_t rank = 0; rank < lines.size(); ++rank) {
     topology::RankPlace place = decode(lines[rank]);
     place.rank = static_cast<int>(rank);
+    place.first_rank = first[rank];
     place.node = node_of.emplace(lowest[rank], static_cast<int>(node_of.size())).first->second;
     place.local_rank = static_cast<int>(local_ranks[rank]);
     cluster.ranks.push_back(std::move(place));

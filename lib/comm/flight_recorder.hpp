@@ -40,7 +40,7 @@ class FlightRecorder final : public SpanSink {
  public:
   static constexpr std::size_t kFlights = 256;
 
-  /// `local`: the ranks of this node; `world_rank`: this one's. Collective over `local`.
+  /// `local`: the ranks of this node; `world_rank`: this one in MPI_COMM_WORLD. Collective over `local`.
   FlightRecorder(const Communicator& local, int world_rank, SpanSink& sink);
   ~FlightRecorder() override;
 

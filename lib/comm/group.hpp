@@ -31,7 +31,7 @@ class Group {
   virtual const std::string& name() const = 0;  ///< `data`, `pipe`, `world`, ...
   virtual int rank() const = 0;                 ///< In [0, size()).
   virtual int size() const = 0;
-  virtual int world_rank_of(int group_rank) const = 0;
+  virtual int world_rank_of(int group_rank) const = 0;  ///< In MPI_COMM_WORLD at the start.
 
   /// `bytes` of memory fit for this group's fastest all_reduce. Collective over the group, and blocking.
   virtual std::unique_ptr<SharedBuffer> allocate(std::size_t bytes) = 0;

@@ -40,12 +40,19 @@ QueueConfig queue_config(const topology::Cluster& cluster, int rank, const CommC
   return {.drive = config.drive, .timeout_s = config.timeout_s, .spin_s = cores_suffice ? kLongestSpinS : 0};
 }
 
+std::vector<int> first_ranks(const topology::Cluster& cluster) {
+  std::vector<int> ranks;
+  for (const auto& place : cluster.ranks) ranks.push_back(place.first_rank);
+  return ranks;
+}
+
 std::unique_ptr<Inquiry> inquiry_of(const Communicator& job, const topology::Cluster& cluster,
                                     const FlightRecorder& recorder) {
   std::vector<int> nodes;
   for (const auto& place : cluster.ranks) nodes.push_back(place.node);
   const bool one_node = std::ranges::all_of(nodes, [&](int node) { return node == nodes.front(); });
-  return one_node ? nullptr : std::make_unique<Inquiry>(job, std::move(nodes), recorder);
+  if (one_node) return nullptr;
+  return std::make_unique<Inquiry>(job, first_ranks(cluster), std::move(nodes), recorder);
 }
 
 /// NCCL where it was asked for, or where every rank has a GPU of its own.
@@ -80,8 +87,8 @@ struct Groups::State {
   State(const Communicator& job, const topology::Cluster& cluster, const CommConfig& config, SpanSink& sink)
       : world_comm(job.split(0, job.rank())),
         node_comm(job.split(cluster.ranks.at(static_cast<std::size_t>(job.rank())).node, job.rank())),
-        health(world_comm, node_comm, config.recovery),
-        recorder(node_comm, job.rank(), sink),
+        health(world_comm, node_comm, first_ranks(cluster), config.recovery),
+        recorder(node_comm, cluster.ranks[static_cast<std::size_t>(job.rank())].first_rank, sink),
         inquiry(inquiry_of(job, cluster, recorder)),
         queue(queue_config(cluster, job.rank(), config), recorder, health, &recorder, inquiry.get()) {}
 
@@ -137,6 +144,10 @@ Groups make_groups(const Communicator& world, const topology::Cluster& cluster, 
     state->backend_name = state->cuda->nccl_description();
   }
 
+  const auto named = [&](std::vector<int> ranks) {
+    for (int& rank : ranks) rank = place(rank).first_rank;
+    return ranks;
+  };
   // One order on every rank; the lowest member gives a group its color.
   const auto make = [&](const char* name, const std::vector<int>& ranks) -> std::unique_ptr<Group> {
     Communicator comm = world.split(ranks.front(), index_of(ranks, me));
@@ -144,7 +155,7 @@ Groups make_groups(const Communicator& world, const topology::Cluster& cluster, 
       const std::string_view group = name;
       return state->cuda->make_nccl_group({.name = name,
                                            .ranks = &comm,
-                                           .world_ranks = ranks,
+                                           .world_ranks = named(ranks),
                                            .queue = &state->queue,
                                            .device = place(me).gpu,
                                            .point_to_point = group == "world" || group == "pipe",
@@ -152,7 +163,8 @@ Groups make_groups(const Communicator& world, const topology::Cluster& cluster, 
     }
     std::vector<int> nodes;
     for (const int rank : ranks) nodes.push_back(place(rank).node);
-    return std::make_unique<MpiGroup>(name, std::move(comm), ranks, nodes, config.all_reduce, state->queue);
+    return std::make_unique<MpiGroup>(name, std::move(comm), named(ranks), nodes, config.all_reduce,
+                                      state->queue);
   };
   state->world = make("world", ranks_where(world.size(), [](int) { return true; }));
   state->data = make("data", mesh.group(me, topology::Axis::data));

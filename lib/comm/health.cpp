@@ -1,6 +1,5 @@
 #include "comm/health.hpp"
 
-#include <dlfcn.h>
 #include <fmt/core.h>
 #include <pthread.h>
 
@@ -9,8 +8,10 @@
 #include <cerrno>
 #include <exception>
 #include <new>
+#include <utility>
 
 #include "comm/mpi_check.hpp"
+#include "comm/ulfm.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 
@@ -19,16 +20,7 @@ namespace {
 
 constexpr std::int64_t kNodeIntervalNs = 1'000'000;
 constexpr std::int64_t kJobIntervalNs = 10'000'000;
-constexpr std::int64_t kNobody = 0;  // of the failed word; otherwise +-(1 + world rank): + dead, - gave up
-
-using GetFailed = int (*)(MPI_Comm, MPI_Group*);
-using Revoke = int (*)(MPI_Comm);
-
-/// An extension of Open MPI 5, or nullptr: 4.1 has the same soname and none of them.
-template <typename Function>
-Function find_extension(const char* name) {
-  return reinterpret_cast<Function>(dlsym(RTLD_DEFAULT, name));
-}
+constexpr std::int64_t kNobody = 0;  // of the failed word; otherwise +-(1 + first rank): + dead, - gave up
 
 }  // namespace
 
@@ -42,12 +34,13 @@ Health::Line& Health::line(int local_rank) const {
   return *reinterpret_cast<Line*>(memory_->part(local_rank));
 }
 
-Health::Health(const Communicator& world, const Communicator& local, bool recovery)
-    : world_(world), local_rank_(local.rank()) {
-  for (const std::int64_t rank : local.all_gather(std::int64_t{world.rank()})) {
-    world_ranks_.push_back(static_cast<int>(rank));
+Health::Health(const Communicator& world, const Communicator& local, std::vector<int> first_ranks,
+               bool recovery)
+    : world_(world), local_rank_(local.rank()), first_ranks_(std::move(first_ranks)) {
+  for (const std::int64_t rank : local.all_gather(std::int64_t{first_rank()})) {
+    local_ranks_.push_back(static_cast<int>(rank));
   }
-  ask_mpi_ = recovery && find_extension<GetFailed>("MPIX_Comm_get_failed") != nullptr;
+  ask_mpi_ = recovery && ulfm::available();
   if (local.size() < 2) return;
   memory_ = SharedMemory::create(local, sizeof(Line));
   require(memory_.has_value(), "the ranks of this node cannot share memory",
@@ -93,9 +86,9 @@ void Health::check_deaths() {
 void Health::check_node() {
   check_mutexes();
   const std::int64_t failed = line(0).failed.load(std::memory_order_acquire);
-  if (failed < kNobody && failed != -(world_.rank() + 1)) {
+  if (failed < kNobody && failed != -(first_rank() + 1)) {
     const auto rank = static_cast<int>(-failed - 1);
-    const auto place = std::ranges::find(world_ranks_, rank) - world_ranks_.begin();
+    const auto place = std::ranges::find(local_ranks_, rank) - local_ranks_.begin();
     const std::string why = line(static_cast<int>(place)).why.data();
     throw Error(
         why.empty() ? fmt::format("rank {} gave up", rank) : fmt::format("rank {} gave up: {}", rank, why),
@@ -108,7 +101,7 @@ void Health::check_node() {
 void Health::check_mutexes() {
   const std::int64_t failed = line(0).failed.load(std::memory_order_acquire);
   if (failed > kNobody) throw_lost(static_cast<int>(failed - 1));
-  for (int peer = 0; peer < static_cast<int>(world_ranks_.size()); ++peer) {
+  for (int peer = 0; peer < static_cast<int>(local_ranks_.size()); ++peer) {
     if (peer == local_rank_) continue;
     const int state = pthread_mutex_trylock(&line(peer).alive);
     if (state == EBUSY) continue;
@@ -118,7 +111,7 @@ void Health::check_mutexes() {
     }
     if (state == EOWNERDEAD)
       pthread_mutex_unlock(&line(peer).alive);  // not made consistent: stays dead for all
-    throw_lost(world_ranks_[static_cast<std::size_t>(peer)]);
+    throw_lost(local_ranks_[static_cast<std::size_t>(peer)]);
   }
 }
 
@@ -127,7 +120,7 @@ void Health::check_job() {
   int flag = 0;
   MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_.handle(), &flag, MPI_STATUS_IGNORE);
   MPI_Group failed = MPI_GROUP_NULL;
-  if (find_extension<GetFailed>("MPIX_Comm_get_failed")(world_.handle(), &failed) != MPI_SUCCESS) return;
+  if (ulfm::get_failed(world_.handle(), &failed) != MPI_SUCCESS) return;
   int count = 0;
   MPI_Group_size(failed, &count);
   int world_rank = 0;
@@ -139,7 +132,7 @@ void Health::check_job() {
     MPI_Group_free(&everyone);
   }
   MPI_Group_free(&failed);
-  if (count > 0) throw_lost(world_rank);
+  if (count > 0) throw_lost(first_ranks_[static_cast<std::size_t>(world_rank)]);
 }
 
 void Health::report_failure(std::optional<int> dead_rank, std::string_view why) noexcept {
@@ -147,17 +140,15 @@ void Health::report_failure(std::optional<int> dead_rank, std::string_view why) 
     auto& own = line(local_rank_).why;
     if (own[0] == 0) own[why.copy(own.data(), own.size() - 1)] = 0;
     std::int64_t expected = kNobody;
-    const std::int64_t word = dead_rank ? *dead_rank + 1 : -(world_.rank() + 1);
+    const std::int64_t word = dead_rank ? *dead_rank + 1 : -(first_rank() + 1);
     line(0).failed.compare_exchange_strong(expected, word);
   }
-  if (!ask_mpi_) return;
-  const auto revoke = find_extension<Revoke>("MPIX_Comm_revoke");
-  if (revoke != nullptr) revoke(world_.handle());
+  if (ask_mpi_) ulfm::revoke(world_.handle());
 }
 
-void Health::throw_lost(int world_rank) {
-  report_failure(world_rank);
-  throw Error(fmt::format("rank {} is gone", world_rank),
+void Health::throw_lost(int first_rank) {
+  report_failure(first_rank);
+  throw Error(fmt::format("rank {} is gone", first_rank),
               {.subject = "communication",
                .advice = "look at its own output, and start the run again with --overwrite",
                .code = ExitCode::lost_rank});

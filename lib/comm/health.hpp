@@ -20,8 +20,9 @@ namespace dtrain::comm {
 /// Must be made, checked and destroyed with the making thread alive: the mutex belongs to that thread.
 class Health {
  public:
-  /// `local` are the ranks that share memory with this one. Collective over both.
-  Health(const Communicator& world, const Communicator& local, bool recovery);
+  /// `local` are the ranks that share memory with this one. `first_ranks`: how those of `world` are named to
+  /// people. Collective over both.
+  Health(const Communicator& world, const Communicator& local, std::vector<int> first_ranks, bool recovery);
   ~Health();
   Health(const Health&) = delete;
   Health& operator=(const Health&) = delete;
@@ -40,11 +41,13 @@ class Health {
   void check_mutexes();
   void check_job();
   Line& line(int local_rank) const;
-  [[noreturn]] void throw_lost(int world_rank);
+  [[noreturn]] void throw_lost(int first_rank);
+  int first_rank() const { return first_ranks_[static_cast<std::size_t>(world_.rank())]; }
 
   const Communicator& world_;
   int local_rank_ = 0;
-  std::vector<int> world_ranks_;        ///< local rank -> world rank
+  std::vector<int> first_ranks_;        ///< world rank -> first rank
+  std::vector<int> local_ranks_;        ///< local rank -> first rank
   std::optional<SharedMemory> memory_;  ///< one Line per local rank; empty where a node has one rank
   bool ask_mpi_ = false;
   std::int64_t next_node_check_ns_ = 0;

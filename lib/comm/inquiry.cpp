@@ -48,11 +48,12 @@ std::vector<std::byte> packed(const Label& overdue, double limit_s) {
 
 }  // namespace
 
-Inquiry::Inquiry(const Communicator& world, std::vector<int> nodes, const FlightRecorder& recorder)
-    : world_(world.split(0, world.rank())),
-      nodes_(std::move(nodes)),
-      recorder_(recorder),
-      thread_([this] { answer(); }) {}
+Inquiry::Inquiry(const Communicator& world, const std::vector<int>& first_ranks, std::vector<int> nodes,
+                 const FlightRecorder& recorder)
+    : world_(world.split(0, world.rank())), nodes_(std::move(nodes)), recorder_(recorder) {
+  for (std::size_t rank = 0; rank < nodes_.size(); ++rank) node_of_[first_ranks[rank]] = nodes_[rank];
+  thread_ = std::thread([this] { answer(); });
+}
 
 Inquiry::~Inquiry() {
   stop_ = true;
@@ -105,7 +106,7 @@ std::vector<std::string> Inquiry::ask(const Label& overdue, double limit_s) cons
   const int here = nodes_[static_cast<std::size_t>(world_.rank())];
   std::map<int, std::vector<int>> unanswered;  // node -> members on it
   for (const int member : overdue.peer >= 0 ? std::vector<int>{overdue.peer} : *overdue.members) {
-    const int node = nodes_[static_cast<std::size_t>(member)];
+    const int node = node_of_.at(member);
     if (node != here) unanswered[node].push_back(member);
   }
   std::vector<MPI_Request> requests;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <map>
 #include <string>
 #include <thread>
 #include <vector>
@@ -15,8 +16,10 @@ namespace dtrain::comm {
 /// second. One answer per node is enough, since the ranks of a node can read one another's recorders.
 class Inquiry {
  public:
-  /// `nodes`: of each rank of `world`. Both `world` and `recorder` are borrowed. Collective over `world`.
-  Inquiry(const Communicator& world, std::vector<int> nodes, const FlightRecorder& recorder);
+  /// `first_ranks`, `nodes`: how each rank of `world` is named, and where it is. Both `world` and `recorder`
+  /// are borrowed. Collective over `world`.
+  Inquiry(const Communicator& world, const std::vector<int>& first_ranks, std::vector<int> nodes,
+          const FlightRecorder& recorder);
   ~Inquiry();
   Inquiry(const Inquiry&) = delete;
   Inquiry& operator=(const Inquiry&) = delete;
@@ -30,7 +33,8 @@ class Inquiry {
   void answer_one(int asker) const;
 
   Communicator world_;
-  std::vector<int> nodes_;
+  std::vector<int> nodes_;      // by rank
+  std::map<int, int> node_of_;  // by name
   const FlightRecorder& recorder_;
   std::atomic<bool> stop_{false};
   std::thread thread_;

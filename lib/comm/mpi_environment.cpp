@@ -1,6 +1,5 @@
 #include "comm/mpi_environment.hpp"
 
-#include <dlfcn.h>
 #include <mpi.h>
 #include <unistd.h>
 
@@ -10,12 +9,13 @@
 #include <chrono>
 #include <cstdio>
 #include <exception>
+#include <fstream>
 #include <iostream>
-#include <numeric>
 #include <thread>
 
 #include "comm/communicator.hpp"
 #include "comm/mpi_check.hpp"
+#include "comm/ulfm.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 
@@ -24,11 +24,52 @@ namespace {
 
 constexpr double kNoticeS = 1.0;   // for MPI to see a death that others have seen
 constexpr double kShrinkS = 10.0;  // for all that are left to come
+constexpr auto kSpareLooks = std::chrono::milliseconds(10);
+constexpr int kDismissal = 1;  // tag
+
+struct Message {
+  int exit_code = 0;
+  std::array<char, 1020> why{};
+};
+
+int failed_ranks(MPI_Comm comm) {
+  MPI_Group failed = MPI_GROUP_NULL;
+  int count = 0;
+  if (ulfm::get_failed(comm, &failed) != MPI_SUCCESS) return 0;
+  MPI_Group_size(failed, &count);
+  MPI_Group_free(&failed);
+  return count;
+}
+
+/// Ends the process when it is not destroyed in time: who waits for a rank that hangs would wait for ever.
+class Deadline {
+ public:
+  Deadline(double limit_s, const char* what)
+      : guard_([this, limit_s, what] {
+          for (const double end_s = steady_s() + limit_s; !done_ && steady_s() < end_s;)
+            std::this_thread::sleep_for(std::chrono::milliseconds(10));
+          if (done_) return;
+          std::cerr << "dtrain: " << what << " took more than " << limit_s
+                    << " s: a rank does not come; look at the other ranks' output" << std::endl;
+          ::_exit(static_cast<int>(ExitCode::lost_rank));
+        }) {}
+  ~Deadline() {
+    done_ = true;
+    guard_.join();
+  }
+  Deadline(const Deadline&) = delete;
+  Deadline& operator=(const Deadline&) = delete;
+
+ private:
+  std::atomic<bool> done_ = false;
+  std::thread guard_;
+};
 
 }  // namespace
 
-MpiEnvironment::MpiEnvironment(int& argc, char**& argv, Recovery recovery)
+MpiEnvironment::MpiEnvironment(int& argc, char**& argv, Recovery recovery, double limit_s)
     : exceptions_(std::uncaught_exceptions()) {
+  const Deadline deadline(limit_s, "the start of MPI");
   int provided = MPI_THREAD_SINGLE;
   check_mpi(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
   require(provided >= MPI_THREAD_MULTIPLE, "this MPI library allows only one thread to communicate",
@@ -36,12 +77,11 @@ MpiEnvironment::MpiEnvironment(int& argc, char**& argv, Recovery recovery)
   MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
   MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
   MPI_Comm_rank(MPI_COMM_WORLD, &rank_);
-  first_rank_ = rank_;
   MPI_Comm_size(MPI_COMM_WORLD, &size_);
-  known_.resize(static_cast<std::size_t>(size_));
-  std::iota(known_.begin(), known_.end(), 0);
-  // Debian's Open MPI 4.1 has the same soname and no ULFM, hence the look-up at run time.
-  can_recover_ = recovery == Recovery::on && dlsym(RTLD_DEFAULT, "MPIX_Comm_shrink") != nullptr;
+  me_.first_rank = rank_;
+  first_size_ = size_;
+  for (int rank = 0; rank < size_; ++rank) members_.push_back({.first_rank = rank});
+  can_recover_ = recovery == Recovery::on && ulfm::available();
 }
 
 MpiEnvironment::~MpiEnvironment() {
@@ -51,63 +91,109 @@ MpiEnvironment::~MpiEnvironment() {
   if (finalised == 0) MPI_Finalize();
 }
 
+void MpiEnvironment::keep_spares(int count) {
+  auto members = members_;
+  for (auto member = members.end() - count; member != members.end(); ++member) member->spare = 1;
+  split_world(members);
+}
+
+/// The communicator of those of `members` that are what this rank is: at work, or spare.
+void MpiEnvironment::split_world(const std::vector<Member>& members) {
+  int place = 0;
+  MPI_Comm_rank(everyone_, &place);
+  const int spare = members[static_cast<std::size_t>(place)].spare;
+  check_mpi(MPI_Comm_split(everyone_, spare, place, &world_), "MPI_Comm_split");
+  MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN);
+  MPI_Comm_rank(world_, &rank_);
+  size_ = static_cast<int>(std::ranges::count(members, 0, &Member::spare));
+  me_.spare = spare;
+  members_ = members;
+}
+
+std::optional<Dismissal> MpiEnvironment::wait_for_call() const {
+  while (true) {
+    int there = 0;
+    MPI_Status status;
+    if (MPI_Iprobe(MPI_ANY_SOURCE, kDismissal, everyone_, &there, &status) == MPI_SUCCESS && there != 0) {
+      Message message;
+      MPI_Recv(&message, sizeof message, MPI_BYTE, status.MPI_SOURCE, kDismissal, everyone_,
+               MPI_STATUS_IGNORE);
+      return Dismissal{message.exit_code, message.why.data()};
+    }
+    int revoked = 0;
+    if (ulfm::is_revoked(everyone_, &revoked) == MPI_SUCCESS && revoked != 0) return std::nullopt;
+    if (failed_ranks(everyone_) >= size_) {  // as many as work: nobody is left to call
+      return Dismissal{static_cast<int>(ExitCode::lost_rank), "all ranks that worked are gone"};
+    }
+    std::this_thread::sleep_for(kSpareLooks);
+  }
+}
+
+void MpiEnvironment::dismiss_spares(int exit_code, std::string_view why) const noexcept {
+  Message message{.exit_code = exit_code};
+  why.copy(message.why.data(), message.why.size() - 1);
+  for (std::size_t place = 0; place < members_.size(); ++place) {
+    if (members_[place].spare == 0) continue;
+    MPI_Send(&message, sizeof message, MPI_BYTE, static_cast<int>(place), kDismissal, everyone_);
+  }
+}
+
 // MPI sees a death a moment after the ranks of the node have; without the probe it reported nothing. Probing
 // a communicator that another rank has revoked drives nothing; that it is revoked says enough.
 bool MpiEnvironment::someone_is_gone() const {
-  using GetFailed = int (*)(MPI_Comm, MPI_Group*);
-  using IsRevoked = int (*)(MPI_Comm, int*);
-  const auto get_failed = reinterpret_cast<GetFailed>(dlsym(RTLD_DEFAULT, "MPIX_Comm_get_failed"));
-  const auto is_revoked = reinterpret_cast<IsRevoked>(dlsym(RTLD_DEFAULT, "MPIX_Comm_is_revoked"));
   const double end_s = steady_s() + kNoticeS;
   while (steady_s() < end_s) {
     int flag = 0;
-    if (is_revoked(world_, &flag) == MPI_SUCCESS && flag != 0) return true;
-    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, world_, &flag, MPI_STATUS_IGNORE);
-    MPI_Group failed = MPI_GROUP_NULL;
-    int count = 0;
-    if (get_failed(world_, &failed) == MPI_SUCCESS) {
-      MPI_Group_size(failed, &count);
-      MPI_Group_free(&failed);
-    }
-    if (count > 0) return true;
+    if (ulfm::is_revoked(everyone_, &flag) == MPI_SUCCESS && flag != 0) return true;
+    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, everyone_, &flag, MPI_STATUS_IGNORE);
+    if (failed_ranks(everyone_) > 0) return true;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
   }
   return false;
 }
 
-std::vector<int> MpiEnvironment::leave_lost_behind() {
+Loss MpiEnvironment::leave_lost_behind(bool holds_state) {
   if (!can_recover_ || !someone_is_gone()) return {};
-  // Who waits for a rank that hangs would wait for ever.
-  std::atomic<bool> done = false;
-  std::thread guard([&done] {
-    for (const double end_s = steady_s() + kShrinkS; !done && steady_s() < end_s;)
-      std::this_thread::sleep_for(std::chrono::milliseconds(10));
-    if (!done) ::_exit(static_cast<int>(ExitCode::lost_rank));
-  });
+  const Deadline deadline(kShrinkS, "agreeing on the ranks that are left");
   Communicator::revoke_all();
-  using Revoke = int (*)(MPI_Comm);
-  using Shrink = int (*)(MPI_Comm, MPI_Comm*);
-  reinterpret_cast<Revoke>(dlsym(RTLD_DEFAULT, "MPIX_Comm_revoke"))(world_);
+  ulfm::revoke(everyone_);
+  if (world_ != everyone_) ulfm::revoke(world_);
   MPI_Comm left = MPI_COMM_NULL;
-  const int shrunk = reinterpret_cast<Shrink>(dlsym(RTLD_DEFAULT, "MPIX_Comm_shrink"))(world_, &left);
-  done = true;
-  guard.join();
-  check_mpi(shrunk, "MPIX_Comm_shrink");
+  check_mpi(ulfm::shrink(everyone_, &left), "MPIX_Comm_shrink");
   MPI_Comm_set_errhandler(left, MPI_ERRORS_RETURN);
-  const int before = size_;
-  world_ = left;
-  MPI_Comm_rank(world_, &rank_);
-  MPI_Comm_size(world_, &size_);
-  std::vector<int> there(static_cast<std::size_t>(size_));
-  check_mpi(MPI_Allgather(&first_rank_, 1, MPI_INT, there.data(), 1, MPI_INT, world_), "MPI_Allgather");
-  std::vector<int> gone;
-  for (const int rank : known_) {
-    if (std::ranges::find(there, rank) == there.end()) gone.push_back(rank);
+  everyone_ = left;
+  me_.holds_state = holds_state ? 1 : 0;
+  const auto before = members_;
+  const auto members = gather_members();
+  split_world(members);
+  Loss loss{.gone = {}, .all_hold_state = std::ranges::all_of(members, [](const Member& member) {
+                          return member.spare != 0 || member.holds_state != 0;
+                        })};
+  for (const Member& member : before) {
+    if (std::ranges::find(members, member.first_rank, &Member::first_rank) == members.end())
+      loss.gone.push_back(member.first_rank);
   }
-  require(static_cast<int>(gone.size()) == before - size_, "the ranks that are left do not add up",
-          {.subject = "MPIX_Comm_shrink"});
-  known_ = there;
-  return gone;
+  return loss;
+}
+
+std::vector<MpiEnvironment::Member> MpiEnvironment::gather_members() const {
+  int count = 0;
+  MPI_Comm_size(everyone_, &count);
+  std::vector<Member> members(static_cast<std::size_t>(count));
+  check_mpi(MPI_Allgather(&me_, sizeof me_, MPI_BYTE, members.data(), sizeof me_, MPI_BYTE, everyone_),
+            "MPI_Allgather");
+  return members;
+}
+
+void MpiEnvironment::call_spares(int wanted) {
+  auto members = members_;
+  int missing = wanted - size_;
+  for (Member& member : members) {
+    if (member.spare == 0 || missing <= 0) continue;
+    member.spare = 0;
+    --missing;
+  }
+  if (missing < wanted - size_) split_world(members);
 }
 
 std::string MpiEnvironment::library_version() {
@@ -125,6 +211,17 @@ void MpiEnvironment::abort(int exit_code) noexcept {
   ::_exit(exit_code);
 }
 
+void MpiEnvironment::remove_shared_memory() noexcept {
+  try {
+    std::ifstream maps("/proc/self/maps");
+    for (std::string line; std::getline(maps, line);) {
+      const auto path = line.find("/dev/shm/sm_segment.");
+      if (path != std::string::npos && !line.ends_with(" (deleted)")) ::unlink(line.c_str() + path);
+    }
+  } catch (const std::exception&) {  // what is left does no harm but take room
+  }
+}
+
 void MpiEnvironment::exit_after_lost_rank(int exit_code) noexcept {
   if (!can_recover_) abort(exit_code);
   std::fflush(nullptr);
@@ -132,12 +229,12 @@ void MpiEnvironment::exit_after_lost_rank(int exit_code) noexcept {
   // A survivor that hangs elsewhere must not keep the others.
   std::thread([exit_code] {
     std::this_thread::sleep_for(std::chrono::seconds(5));
+    remove_shared_memory();
     ::_exit(exit_code);
   }).detach();
-  using Shrink = int (*)(MPI_Comm, MPI_Comm*);
-  const auto shrink = reinterpret_cast<Shrink>(dlsym(RTLD_DEFAULT, "MPIX_Comm_shrink"));
   MPI_Comm survivors = MPI_COMM_NULL;
-  if (shrink(world_, &survivors) == MPI_SUCCESS) MPI_Barrier(survivors);
+  if (ulfm::shrink(everyone_, &survivors) == MPI_SUCCESS) MPI_Barrier(survivors);
+  remove_shared_memory();
   ::_exit(exit_code);
 }
 

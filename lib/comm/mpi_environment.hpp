@@ -2,7 +2,9 @@
 
 #include <mpi.h>
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace dtrain::comm {
@@ -11,12 +13,29 @@ namespace dtrain::comm {
 /// ranks' environment; app reads it, because nobody below app reads the environment.
 enum class Recovery { off, on };
 
+/// What those that are left of a job learn of each other.
+struct Loss {
+  std::vector<int> gone;        ///< In MPI_COMM_WORLD at the start; empty: all are still there.
+  bool all_hold_state = false;  ///< What each of world() said of itself.
+};
+
+/// How a spare rank's job has ended without it.
+struct Dismissal {
+  int exit_code = 0;
+  std::string why;  ///< Empty where it went well.
+};
+
 /// MPI from start to end: owns initialisation and finalisation. One per process, alive in main around
 /// everything else that touches MPI.
+///
+/// The ranks of a job work, all of them, unless some are kept as spares, which wait to take lost ranks'
+/// places.
 class MpiEnvironment {
  public:
-  /// Starts MPI with MPI_THREAD_MULTIPLE. Collective over the job. Throws Error when the library cannot.
-  MpiEnvironment(int& argc, char**& argv, Recovery recovery = Recovery::off);
+  /// Starts MPI with MPI_THREAD_MULTIPLE. Collective over the job. Throws Error when the library cannot. Ends
+  /// the process (exit code 5) when it takes more than `limit_s`: MPI would wait for ever for a rank that
+  /// dies meanwhile.
+  MpiEnvironment(int& argc, char**& argv, Recovery recovery = Recovery::off, double limit_s = 300);
 
   /// Finalises, unless an exception unwinds: finalising would wait for ranks that wait for us. Once a rank
   /// was lost, leave by exit_after_lost_rank() instead.
@@ -25,18 +44,32 @@ class MpiEnvironment {
   MpiEnvironment(const MpiEnvironment&) = delete;
   MpiEnvironment& operator=(const MpiEnvironment&) = delete;
 
-  /// All ranks that are left: MPI_COMM_WORLD until one was lost.
+  /// The ranks that work; on a spare a communicator of spares.
   MPI_Comm world() const noexcept { return world_; }
   int world_rank() const noexcept { return rank_; }
-  int world_size() const noexcept { return size_; }
-  /// This rank in MPI_COMM_WORLD, as it was at the start.
-  int first_rank() const noexcept { return first_rank_; }
+  int world_size() const noexcept { return size_; }  ///< Also on a spare.
+  /// This rank in MPI_COMM_WORLD, and how many it had, at the start.
+  int first_rank() const noexcept { return me_.first_rank; }
+  int first_size() const noexcept { return first_size_; }
+
+  /// The last `count` ranks of the job become spares. Collective over the job, once.
+  void keep_spares(int count);
+  bool is_spare() const noexcept { return me_.spare != 0; }
+  /// On a spare: returns nothing when ranks were lost and leave_lost_behind() is to be called, or how the job
+  /// has ended.
+  std::optional<Dismissal> wait_for_call() const;
+  /// Ends the wait of all spares; called by rank 0 of world(), or by whoever fails.
+  void dismiss_spares(int exit_code, std::string_view why) const noexcept;
 
   /// Goes on without the ranks that are gone: from now on world() is of those that are left, in their order.
-  /// Every one of them calls it; communicators of before are of no more use. Returns the ranks that are gone,
-  /// as they were at the start; none, and nothing has changed, where all are still there.
-  /// Throws Error when it takes more than ten seconds.
-  std::vector<int> leave_lost_behind();
+  /// Every one of them calls it, spares too; communicators of before are of no more use. Nothing has changed
+  /// where all are still there. `holds_state`: whether this rank has what it worked on as it was before the
+  /// loss. Throws Error (exit code 5) when another rank is lost meanwhile: then it is to be called again.
+  /// Ends the process when it takes more than ten seconds.
+  Loss leave_lost_behind(bool holds_state);
+  /// Spares take places in world() until it has `wanted` ranks, as far as there are some. All call it after
+  /// leave_lost_behind(), spares too. Throws Error as above.
+  void call_spares(int wanted);
 
   /// True when ULFM is on and this library has its functions: peers see a death as an Error of their own
   /// instead of being killed with it.
@@ -48,21 +81,36 @@ class MpiEnvironment {
   /// Ends all ranks of the job, this one with `exit_code`. Called while MPI is alive.
   [[noreturn]] void abort(int exit_code) noexcept;
 
-  bool has_lost_ranks() const noexcept { return world_ != MPI_COMM_WORLD; }
+  /// Removes the files of its shared memory, which Open MPI does only when it is finalised: before a process
+  /// ends without that.
+  static void remove_shared_memory() noexcept;
+
+  bool has_lost_ranks() const noexcept { return everyone_ != MPI_COMM_WORLD; }
 
   /// Ends this process after a rank was lost: MPI_Finalize would hang, and the launcher ends everyone at the
   /// first exit code that is not 0. So the survivors meet once more, for at most 5 s, before each exits with
-  /// `exit_code`. Without ULFM it is abort(). Flushes standard streams.
+  /// `exit_code`. Without ULFM it is abort(). Flushes standard streams, and removes the shared memory that
+  /// MPI would leave.
   [[noreturn]] void exit_after_lost_rank(int exit_code) noexcept;
 
  private:
+  /// A rank as it describes itself to the others.
+  struct Member {
+    int first_rank = 0;
+    int spare = 0;
+    int holds_state = 0;
+  };
   bool someone_is_gone() const;
+  std::vector<Member> gather_members() const;
+  void split_world(const std::vector<Member>& members);
 
+  MPI_Comm everyone_ = MPI_COMM_WORLD;  // that is left, spares included
   MPI_Comm world_ = MPI_COMM_WORLD;
+  Member me_;
+  std::vector<Member> members_;  // of everyone_ when all had last agreed
   int rank_ = 0;
   int size_ = 1;
-  int first_rank_ = 0;
-  std::vector<int> known_;  // of world(), as they were at the start
+  int first_size_ = 1;
   int exceptions_ = 0;
   bool can_recover_ = false;
 };

@@ -20,7 +20,7 @@ void Log::info(std::string_view line) const {
 }
 
 void Log::warn(std::string_view line) const {
-  write_line(err_, fmt::format("dtrain: rank {}: warning: {}\n", rank_, line));
+  write_line(err_, fmt::format("dtrain: rank {}: warning: {}\n", name_, line));
 }
 
 }  // namespace dtrain

@@ -63,6 +63,7 @@ Cluster uniform_cluster(int nodes, int ranks_per_node) {
   for (int rank = 0; rank < nodes * ranks_per_node; ++rank) {
     RankPlace place;
     place.rank = rank;
+    place.first_rank = rank;
     place.node = rank / ranks_per_node;
     place.hostname = "node" + std::to_string(place.node);
     place.local_rank = rank % ranks_per_node;

@@ -7,7 +7,8 @@ namespace dtrain::topology {
 
 /// Where one rank runs. A plain value: comm discovers it, tests invent it.
 struct RankPlace {
-  int rank = 0;             ///< In MPI_COMM_WORLD at the start.
+  int rank = 0;             ///< In the job as it is now.
+  int first_rank = 0;       ///< In MPI_COMM_WORLD at the start: the name of the rank in messages and files.
   std::string hostname;     ///< As the operating system says it.
   int node = 0;             ///< Index of the node, in [0, nodes); equal iff the ranks can share memory.
   int local_rank = 0;       ///< In [0, ranks on this node).

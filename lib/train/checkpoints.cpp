@@ -44,7 +44,7 @@ Checkpoints::Checkpoints(const RunConfig& config, std::filesystem::path folder, 
       best_(job) {}
 
 Checkpoints::~Checkpoints() {
-  given_up_ = std::uncaught_exceptions() > 0;
+  if (std::uncaught_exceptions() > 0) given_up_ = true;
   if (writing_.joinable()) writing_.join();
 }
 
@@ -78,6 +78,11 @@ void Checkpoints::finish(const TrainingState& state, const checkpoint::Checkpoin
   wait();
   if (best_.taken() && !is_best) write(best_, Mark::best);
   wait();
+}
+
+void Checkpoints::give_up() {
+  given_up_ = true;
+  if (writing_.joinable()) writing_.join();
 }
 
 void Checkpoints::write(const SavedState& state, Mark mark) {

@@ -54,6 +54,9 @@ class Checkpoints {
   /// Returns when nothing is being written any more.
   void wait();
 
+  /// Ends what is being written without the others; nothing else is called afterwards.
+  void give_up();
+
   /// Why a checkpoint of this run is missing; empty when none is.
   const std::string& problem() const { return problem_; }
 

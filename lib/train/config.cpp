@@ -182,6 +182,16 @@ std::pair<int, int> RunConfig::cluster_extents() const {
   return {nodes, ranks};
 }
 
+std::int64_t RunConfig::replicate_every() const {
+  if (replicate == "off") return 0;
+  std::int64_t steps = 0;
+  const char* const end = replicate.data() + replicate.size();
+  const auto [rest, error] = std::from_chars(replicate.data(), end, steps);
+  check(error == std::errc() && rest == end && steps >= 1,
+        fmt::format("\"{}\" is not a number of steps", replicate), "--replicate", "use off, or 1 or more");
+  return steps;
+}
+
 void RunConfig::resolve(int world_size) {
   mesh_shape =
       mesh.empty() ? topology::MeshShape{world_size, 1, 1} : topology::MeshShape::parse(mesh, world_size);
@@ -220,7 +230,9 @@ void RunConfig::validate() const {
   validate_comm(*this);
   validate_output(output);
   check_at_least(verify_every, 0, "--verify-every");
-  parse_faults(inject, mesh_shape.size());
+  parse_faults(inject, std::max(started_ranks, mesh_shape.size()));
+  check_at_least(spares, 0, "--spares");
+  replicate_every();
   check_one_of(on_failure, kOnFailure, "--on-failure");
 }
 

@@ -115,6 +115,8 @@ struct RunConfig {
   bool reproducible = false;        ///< The same bits on every number of ranks, of data and pipe.
   std::string inject;               ///< Faults on demand, as parse_faults() reads them; empty: none.
   std::string on_failure = "auto";  ///< `auto`, `recover` or `abort`, when a rank is lost.
+  int spares = 0;                   ///< Ranks that wait to take the places of lost ones.
+  std::string replicate = "off";    ///< Or steps between copies of each part in another rank's memory.
   int verify_every = 0;             ///< Steps between comparisons of the copies of the weights; 0: none.
   bool dry_run = false;
   std::string cluster;  ///< `NODESxRANKS`, invented for a dry run; empty: the ranks that were started.
@@ -123,6 +125,9 @@ struct RunConfig {
   std::set<std::string> given;
   std::string text;          ///< The effective configuration as TOML, for records; set by app.
   std::string command_line;  ///< As typed, for records.
+
+  /// `replicate` as a number of steps; 0: off. Throws Error (exit code 2) when it is neither.
+  std::int64_t replicate_every() const;
 
   /// Stages that each rank of a pipeline holds.
   int stages_per_rank() const { return pipeline.schedule == "interleaved" ? pipeline.virtual_stages : 1; }
@@ -133,6 +138,7 @@ struct RunConfig {
   /// Fills what depends on the number of ranks, mesh_shape and micro_batches, and with `reproducible` does
   /// not. Throws Error (exit code 2) when the mesh does not fit.
   void resolve(int world_size);
+  int started_ranks = 0;  ///< All that the job had at the start; set by app, or else by resolve().
 
   /// Throws Error (exit code 2), naming the option, at the first value that cannot work.
   /// Purely local: every rank finds the same error.

@@ -2,11 +2,19 @@
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <chrono>
 #include <csignal>
+#include <cstring>
 #include <optional>
 #include <thread>
 #include <utility>
@@ -19,15 +27,17 @@ namespace {
 
 using Kind = InjectedFault::Kind;
 
-constexpr std::array<std::pair<std::string_view, Kind>, 9> kKinds = {{{"kill", Kind::kill},
-                                                                      {"stop", Kind::stop},
-                                                                      {"slow", Kind::slow},
-                                                                      {"skip", Kind::skip},
-                                                                      {"count", Kind::count},
-                                                                      {"dtype", Kind::dtype},
-                                                                      {"order", Kind::order},
-                                                                      {"nan", Kind::nan},
-                                                                      {"drift", Kind::drift}}};
+constexpr std::array<std::pair<std::string_view, Kind>, 11> kKinds = {{{"kill", Kind::kill},
+                                                                       {"stop", Kind::stop},
+                                                                       {"slow", Kind::slow},
+                                                                       {"skip", Kind::skip},
+                                                                       {"count", Kind::count},
+                                                                       {"dtype", Kind::dtype},
+                                                                       {"order", Kind::order},
+                                                                       {"nan", Kind::nan},
+                                                                       {"drift", Kind::drift},
+                                                                       {"disk_full", Kind::disk_full},
+                                                                       {"link_down", Kind::link_down}}};
 
 constexpr std::string_view kForm = "write one such as kill:rank=1,phase=backward,step=7";
 
@@ -74,6 +84,8 @@ void check(const InjectedFault& found, const std::string& fault, int world_size)
                       fmt::format("use one of {}", fmt::join(phases, ", ")));
   }
   if (found.step < 1) throw usage_error("steps count from 1", subject, "use step=1 or more");
+  if (!(found.seconds >= 0))
+    throw usage_error("time does not run backwards", subject, "use seconds=0 or more");
   if (!(found.factor > 1)) throw usage_error("would not be slower", subject, "use a factor above 1");
 }
 
@@ -94,9 +106,11 @@ InjectedFault parse_fault(const std::string& fault, int world_size) {
       found.step = number_of<std::int64_t>(fault, key, value);
     } else if (key == "factor") {
       found.factor = number_of<double>(fault, key, value);
+    } else if (key == "seconds") {
+      found.seconds = number_of<double>(fault, key, value);
     } else {
-      throw usage_error(fmt::format("\"{}\" is not rank, phase, step or factor", key), "--inject " + fault,
-                        std::string(kForm));
+      throw usage_error(fmt::format("\"{}\" is not rank, phase, step, factor or seconds", key),
+                        "--inject " + fault, std::string(kForm));
     }
   }
   check(found, fault, world_size);
@@ -105,6 +119,50 @@ InjectedFault parse_fault(const std::string& fault, int world_size) {
 
 std::string_view phase_of(Phase phase) {
   return phase == Phase::exposed_communication ? "all_reduce" : phase_name(phase);
+}
+
+/// Every later write to a file fails, and says so instead of ending the process.
+void fill_disk() {
+  std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit nothing{0, 0};
+  ::setrlimit(RLIMIT_FSIZE, &nothing);
+}
+
+/// All network interfaces of this node that are up, but for the loopback.
+std::vector<std::string> links_up() {
+  std::vector<std::string> names;
+  ifaddrs* first = nullptr;
+  if (::getifaddrs(&first) != 0) return names;
+  for (const ifaddrs* link = first; link != nullptr; link = link->ifa_next) {
+    const bool is_up = (link->ifa_flags & IFF_UP) != 0;
+    const bool known = std::ranges::find(names, link->ifa_name) != names.end();
+    if ((link->ifa_flags & IFF_LOOPBACK) == 0 && is_up && !known) names.emplace_back(link->ifa_name);
+  }
+  ::freeifaddrs(first);
+  return names;
+}
+
+void set_link(const std::string& name, bool up) {
+  ifreq request{};
+  name.copy(request.ifr_name, sizeof request.ifr_name - 1);
+  const int socket = ::socket(AF_INET, SOCK_DGRAM, 0);
+  bool done = ::ioctl(socket, SIOCGIFFLAGS, &request) == 0;
+  request.ifr_flags = static_cast<short>(up ? request.ifr_flags | IFF_UP : request.ifr_flags & ~IFF_UP);
+  done = done && ::ioctl(socket, SIOCSIFFLAGS, &request) == 0;
+  const std::string why = std::strerror(errno);
+  ::close(socket);
+  require(done, fmt::format("the network interface {} cannot be changed ({})", name, why),
+          {.subject = "--inject link_down", .advice = "give the ranks CAP_NET_ADMIN"});
+}
+
+void take_links_down(double seconds) {
+  const auto names = links_up();
+  for (const auto& name : names) set_link(name, false);
+  if (seconds == 0) return;
+  std::thread([names, seconds] {
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    for (const auto& name : names) set_link(name, true);
+  }).detach();
 }
 
 /// Passes everything on, but for one sum in a step.
@@ -164,8 +222,8 @@ class TamperedGroup final : public comm::Group {
 }  // namespace
 
 const std::vector<std::string>& InjectedFault::phases() {
-  static const std::vector<std::string> kPhases = {"forward",   "backward",   "all_reduce",
-                                                   "optimizer", "evaluation", "checkpoint"};
+  static const std::vector<std::string> kPhases = {"forward",    "backward",   "all_reduce", "optimizer",
+                                                   "evaluation", "checkpoint", "recovery"};
   return kPhases;
 }
 
@@ -185,6 +243,8 @@ void Injection::begin_step(std::int64_t step) {
   step_ = step;
   auto* group = static_cast<TamperedGroup*>(tampered_.get());
   for (const auto& fault : faults_) {
+    if (fault.kind == Kind::disk_full && fault.step == step) fill_disk();
+    if (fault.kind == Kind::link_down && fault.step == step) take_links_down(fault.seconds);
     const bool of_sums = fault.kind == Kind::skip || fault.kind == Kind::count || fault.kind == Kind::dtype ||
                          fault.kind == Kind::order;
     if (of_sums && fault.step == step && group != nullptr) group->tamper_with_next(fault.kind);
@@ -193,7 +253,8 @@ void Injection::begin_step(std::int64_t step) {
 
 void Injection::reach(std::string_view phase) {
   for (const auto& fault : faults_) {
-    if (fault.step != step_ || fault.phase != phase) continue;
+    const bool at_any_step = phase == "recovery";
+    if (fault.phase != phase || (fault.step != step_ && !at_any_step)) continue;
     if (fault.kind == Kind::kill) std::raise(SIGKILL);
     if (fault.kind == Kind::stop) std::raise(SIGSTOP);
   }

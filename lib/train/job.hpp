@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstddef>
+
 #include "comm/communicator.hpp"
 #include "comm/groups.hpp"
 #include "comm/mpi_environment.hpp"
@@ -29,6 +31,8 @@ class Job {
   /// Whether this rank counts what its tensor group has in common: one of it does.
   bool speaks_for_tensor_group() { return groups_.tensor().rank() == 0; }
   int rank() const { return world_.rank(); }
+  /// This rank in MPI_COMM_WORLD at the start: its name in messages and files.
+  int first_rank() const { return cluster_.ranks[static_cast<std::size_t>(rank())].first_rank; }
   int threads() const { return threads_; }  ///< Compute threads of this rank.
 
   /// True where a core is left for a helper thread such as the loader's.

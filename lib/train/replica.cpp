@@ -78,7 +78,8 @@ std::vector<optim::ParameterRange> parameter_ranges(const OptimizerConfig& confi
 
 }  // namespace
 
-Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injection* injection, Ask ask)
+Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injection* injection, bool recovers,
+                 Ask ask)
     : config_(config),
       job_(job),
       workload_(workload),
@@ -110,6 +111,10 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injectio
       control_(job.groups().world()),
       statistics_(*workload.model, data_group_, config.reproducible ? config.batch.micro_batches : 1),
       tied_(*workload.model, workload.cuts, job.groups().pipe(), *gradients_),
+      undo_(recovers && rows_ == nullptr
+                ? std::make_unique<parallel::StepUndo>(data_group_, parameters_, *optimizer_, *workload.model,
+                                                       gradients_->update_parts(), memory_.shared())
+                : nullptr),
       training_step_({.world = job.groups().world(),
                       .data = data_group_,
                       .model = *workload.model,
@@ -127,6 +132,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injectio
                       .class_weights = workload.class_weights,
                       .totals = totals_.get(),
                       .rows = rows_.get(),
+                      .undo = undo_.get(),
                       .injection = injection,
                       .ask = std::move(ask),
                       .counts_common = job.speaks_for_tensor_group()},
@@ -177,6 +183,11 @@ void Replica::make_current() {
 
 TrainingState Replica::state() {
   make_current();
+  return {parameters_, *workload_.model, *optimizer_};
+}
+
+TrainingState Replica::take_back(std::int64_t number) {
+  undo_->take_back(number);
   return {parameters_, *workload_.model, *optimizer_};
 }
 

@@ -27,8 +27,10 @@ class Replica {
   /// What this rank asks of all at the end of a step.
   using Ask = std::function<void(parallel::StepShare&)>;
 
-  /// Everything is borrowed; `injection` may be null. Collective over the job.
-  Replica(const RunConfig& config, Job& job, Workload& workload, Injection* injection, Ask ask);
+  /// Everything is borrowed; `injection` may be null. `recovers`: whether this run is to outlive lost ranks.
+  /// Collective over the job.
+  Replica(const RunConfig& config, Job& job, Workload& workload, Injection* injection, bool recovers,
+          Ask ask);
 
   /// One update; see TrainingStep::run().
   StepOutcome step(std::int64_t number, const std::vector<StepPiece>& pieces, data::Loader& loader,
@@ -42,6 +44,13 @@ class Replica {
   void make_current();
   /// To be saved between two steps. Collective.
   TrainingState state();
+
+  /// Whether after a loss this rank has all it needs to be where a step began or ended. Not where a step
+  /// changes single rows of a table ahead of its update.
+  bool outlives_loss() const { return undo_ != nullptr; }
+  /// Makes the state that before step `number`, if this rank or one of its node had begun to update. Not
+  /// collective, but called by all that are left, before any of them goes on. Returns that state.
+  TrainingState take_back(std::int64_t number);
 
   /// Takes from the checkpoint in `folder`, whose files have been checked, the weights and buffers, or the
   /// optimizer's state. Collective. Throws Error (exit code 4).
@@ -76,6 +85,7 @@ class Replica {
   parallel::StepControl control_;
   parallel::StepStatistics statistics_;
   parallel::TiedParameters tied_;
+  std::unique_ptr<parallel::StepUndo> undo_;  // null: nothing is kept
   TrainingStep training_step_;
 };
 

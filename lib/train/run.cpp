@@ -1,5 +1,8 @@
 #include "train/run.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <cmath>
 #include <memory>
 
@@ -15,12 +18,12 @@ namespace dtrain::train {
 namespace {
 
 /// The moment from which a run's times count: that at which its first part was started.
-RunStart start_of(const RunConfig& config, const std::optional<ResumePoint>& resume,
-                  const comm::MpiEnvironment& mpi, h5::Library& library) {
+RunStart start_of(const RunConfig& config, bool goes_on, const comm::MpiEnvironment& mpi,
+                  h5::Library& library) {
   const auto world = comm::Communicator::duplicate(mpi.world());
   world.barrier();  // one moment on all ranks, whatever their clocks say
   RunStart start{.steady_ns = steady_ns(), .utc = world.broadcast(utc_now(), 0)};
-  if (!resume || !resume->own) return start;
+  if (!goes_on) return start;
   const std::string earlier =
       world.broadcast(record::start_time_of(library, record::results_path(run_folder(config))), 0);
   const double passed_s = seconds_of_utc(start.utc) - seconds_of_utc(earlier);
@@ -29,6 +32,10 @@ RunStart start_of(const RunConfig& config, const std::optional<ResumePoint>& res
 }
 
 }  // namespace
+
+std::string Recovery::lost_in_words() const {
+  return fmt::format("rank{} {}", lost.size() == 1 ? "" : "s", fmt::join(lost, ", "));
+}
 
 ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
              const std::optional<Recovery>& recovery, comm::MpiEnvironment& mpi, const Log& log) {
@@ -39,12 +46,12 @@ ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
     log.info(describe_invented(config, library));
     return ExitCode::success;
   }
-  const RunStart start = start_of(config, resume, mpi, library);
+  const RunStart start = start_of(config, recovery || (resume && resume->own), mpi, library);
   if (!config.dry_run) record::create_run_folder(run_folder(config));
   std::unique_ptr<record::TraceWriter> trace;
   if (config.output.trace && !config.dry_run) {
     trace = std::make_unique<record::TraceWriter>(
-        record::trace_part_path(run_folder(config), mpi.world_rank()), mpi.world_rank(), start.steady_ns);
+        record::trace_part_path(run_folder(config), mpi.first_rank()), mpi.first_rank(), start.steady_ns);
   }
   parallel::MemoryMeter::process().install();
   parallel::MemoryMeter::process().limit(config.pipeline.memory_limit_bytes());
@@ -52,7 +59,7 @@ ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
   std::unique_ptr<Injection> injection;
   if (!config.inject.empty()) {
     injection =
-        std::make_unique<Injection>(parse_faults(config.inject, mpi.world_size()), mpi.world_rank(), clock);
+        std::make_unique<Injection>(parse_faults(config.inject, mpi.first_size()), mpi.first_rank(), clock);
   }
   Job job(config, mpi, injection ? static_cast<SpanSink&>(*injection) : clock);
   RunConfig with_weights = config;  // a run that goes on takes them from its checkpoint
@@ -66,8 +73,8 @@ ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
     return ExitCode::success;
   }
   return Trainer(config, job, workload,
-                 {library, clock, trace.get(), start, begun_s, signals, injection.get(), recovery}, resume,
-                 log)
+                 {library, clock, trace.get(), start, begun_s, signals, injection.get(), recovery, mpi},
+                 resume, log)
       .train();
 }
 

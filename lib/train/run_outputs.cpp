@@ -3,9 +3,11 @@
 #include <fmt/format.h>
 #include <sys/resource.h>
 
+#include <algorithm>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <utility>
 
 #include "checkpoint/writer.hpp"
 #include "comm/flight_recorder.hpp"
@@ -23,11 +25,14 @@ std::int64_t peak_memory_bytes() {
   return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
 }
 
-std::vector<record::TopologyRow> topology_rows(const topology::Cluster& cluster, const topology::Mesh& mesh) {
-  std::vector<record::TopologyRow> rows;
+/// `earlier`, and then where the ranks are now.
+std::vector<record::TopologyRow> topology_rows(std::vector<record::TopologyRow> earlier,
+                                               const topology::Cluster& cluster, const topology::Mesh& mesh) {
+  auto rows = std::move(earlier);
+  const std::int64_t generation = rows.empty() ? 0 : rows.back().generation + 1;
   for (const auto& place : cluster.ranks) {
     const auto at = mesh.coordinates(place.rank);
-    rows.push_back({.rank = place.rank,
+    rows.push_back({.rank = place.first_rank,
                     .node = place.node,
                     .hostname = place.hostname,
                     .local_rank = place.local_rank,
@@ -37,7 +42,8 @@ std::vector<record::TopologyRow> topology_rows(const topology::Cluster& cluster,
                     .cpus = record::cpu_list(place.cpus),
                     .data_index = at.data,
                     .pipe_index = at.pipe,
-                    .tensor_index = at.tensor});
+                    .tensor_index = at.tensor,
+                    .generation = generation});
   }
   return rows;
 }
@@ -62,10 +68,11 @@ std::vector<record::ExtraColumn> for_files(const std::vector<models::ExtraColumn
 }
 
 /// The files of ranks that an earlier part of the run had and this one has not.
-void trim_ranks_that_are_gone(h5::Library& library, const std::string& folder, int ranks,
-                              const record::Kept& kept) {
+void trim_ranks_that_are_gone(h5::Library& library, const std::string& folder,
+                              const topology::Cluster& cluster, const record::Kept& kept) {
   for (const auto& file : record::rank_files(folder)) {
-    if (file.rank < ranks) continue;
+    if (std::ranges::find(cluster.ranks, file.rank, &topology::RankPlace::first_rank) != cluster.ranks.end())
+      continue;
     record::RankRecorder(library, {.path = file.path, .rank = file.rank, .kept = kept}).close();
   }
 }
@@ -78,7 +85,8 @@ std::string run_folder(const RunConfig& config) { return config.output.folder + 
 
 RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& workload, h5::Library& library,
                        record::TraceWriter* trace, const RunStart& start,
-                       const std::optional<record::Kept>& kept, const Log& log)
+                       const std::optional<record::Kept>& kept, std::vector<record::TopologyRow> earlier,
+                       const Log& log)
     : config_(config),
       job_(job),
       library_(library),
@@ -90,17 +98,19 @@ RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& worklo
       estimated_activations_(workload.estimated_activations),
       scoring_(workload.scoring),
       extra_columns_(workload.model->extra_columns().columns),
-      recorder_(library, {.path = record::rank_path(folder_, job.rank()),
-                          .rank = job.rank(),
+      topology_(topology_rows(std::move(earlier), job.cluster(), job.mesh())),
+      recorder_(library, {.path = record::rank_path(folder_, job.first_rank()),
+                          .rank = job.first_rank(),
                           .step_every = config.output.record_steps,
                           .start_s = static_cast<double>(start.steady_ns) * 1e-9,
                           .kept = kept}) {
   if (job.rank() != 0) return;
+  const bool goes_on = kept && std::filesystem::exists(record::results_path(folder_));
+  const auto kept_epochs = goes_on ? std::optional(kept->epoch) : std::nullopt;
   results_ = std::make_unique<record::ResultsWriter>(library, folder_, run_info(config, job, workload, start),
-                                                     for_files(extra_columns_),
-                                                     kept ? std::optional(kept->epoch) : std::nullopt);
-  if (kept) trim_ranks_that_are_gone(library, folder_, job.world().size(), *kept);
-  results_->topology(topology_rows(job.cluster(), job.mesh()));
+                                                     for_files(extra_columns_), kept_epochs);
+  if (kept) trim_ranks_that_are_gone(library, folder_, job.cluster(), *kept);
+  results_->topology(topology_);
   if (config.output.tensorboard) {
     tensorboard_ = std::make_unique<record::TensorBoardWriter>(record::tensorboard_folder(folder_));
   }
@@ -196,11 +206,21 @@ void RunOutputs::flights() {
   const auto& recorder = job_.groups().recorder();
   for (const int rank : recorder.ranks()) {
     const auto path = fmt::format("{}/ranks/flights-{:05}.csv", folder_, rank);
-    if (rank != job_.rank() && std::filesystem::exists(path)) continue;
+    if (rank != job_.first_rank() && std::filesystem::exists(path)) continue;
     std::ofstream file(path);
     recorder.print(rank, start_ns_, file);
   }
   recorder_.flush();
+}
+
+std::vector<record::TopologyRow> RunOutputs::topology_without(const std::vector<int>& lost) const {
+  auto rows = topology_;
+  const double now_s = static_cast<double>(steady_ns() - start_ns_) * 1e-9;
+  for (auto& row : rows) {
+    const bool gone = std::ranges::find(lost, row.rank) != lost.end();
+    if (gone && row.generation == rows.back().generation) row.left_at_s = now_s;
+  }
+  return rows;
 }
 
 void RunOutputs::warn_of_lost_results() {

@@ -43,11 +43,12 @@ struct RunStart {
 /// the lines it prints. Rank 0 writes what belongs to the whole run.
 class RunOutputs {
  public:
-  /// `trace` may be null. `kept`: what counts of an earlier part of the run, whose files are continued.
+  /// `trace` may be null. `kept`: what counts of an earlier part of the run, whose files are continued;
+  /// `earlier`: where its ranks were, if ranks were lost since.
   /// Throws Error (exit code 2) when the folder cannot be written.
   RunOutputs(const RunConfig& config, Job& job, const Workload& workload, h5::Library& library,
              record::TraceWriter* trace, const RunStart& start, const std::optional<record::Kept>& kept,
-             const Log& log);
+             std::vector<record::TopologyRow> earlier, const Log& log);
 
   /// After each step; adds it to `sums`.
   void step(std::int64_t step, int epoch, const StepOutcome& outcome, double learning_rate,
@@ -65,6 +66,9 @@ class RunOutputs {
   /// Writes what each rank of this node has communicated last to ranks/flights-NNNNN.csv, where no other rank
   /// has done so, and flushes this rank's file.
   void flights();
+
+  /// Where all ranks have been, with those in `lost` gone now.
+  std::vector<record::TopologyRow> topology_without(const std::vector<int>& lost) const;
 
   /// Of the checkpoint of `step`, at the end of `epoch`.
   void test(const EvaluationResult& result, std::int64_t step, std::int64_t epoch);
@@ -87,6 +91,7 @@ class RunOutputs {
   Scoring scoring_;
   std::vector<models::ExtraColumns::Column> extra_columns_;  // of /epochs, the model's own
   bool warned_ = false;
+  std::vector<record::TopologyRow> topology_;
   record::RankRecorder recorder_;
   std::unique_ptr<record::ResultsWriter> results_;          // rank 0
   std::unique_ptr<record::TensorBoardWriter> tensorboard_;  // rank 0, when asked for

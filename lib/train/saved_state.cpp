@@ -47,8 +47,8 @@ std::string dtype_name(at::ScalarType type) {
   }
 }
 
-std::vector<SavedState::Source> SavedState::sources_of(const TrainingState& state) {
-  std::vector<Source> sources;
+std::vector<StateTensor> state_tensors(const TrainingState& state) {
+  std::vector<StateTensor> sources;
   for (const auto* buffer : state.model.buffers()) {
     sources.push_back({"model", buffer->name, buffer->value, buffer->slice});
   }
@@ -64,9 +64,17 @@ std::vector<SavedState::Source> SavedState::sources_of(const TrainingState& stat
   return sources;
 }
 
+checkpoint::TensorRef reference_to(const std::string& group, const std::string& name,
+                                   const at::Tensor& value) {
+  return {.slice = Slice::whole(name, value.sizes().vec()),
+          .group = group,
+          .dtype = dtype_name(value.scalar_type()),
+          .data = value.const_data_ptr()};
+}
+
 /// For each tensor the rank among those of the stage, counted as data * tensor ranks + tensor: each next one
 /// goes to who has least so far.
-std::vector<int> SavedState::owners(const std::vector<Source>& sources) const {
+std::vector<int> SavedState::owners(const std::vector<StateTensor>& sources) const {
   std::vector<std::int64_t> bytes;
   for (const auto& source : sources) {
     const auto shape = models::whole_shape(source.value, source.slice);
@@ -89,7 +97,7 @@ std::vector<int> SavedState::owners(const std::vector<Source>& sources) const {
 }
 
 /// Slices go to the rank of their own copy of the model that is to have the whole.
-void SavedState::put_together(const Source& source, int owner, Copy& copy) const {
+void SavedState::put_together(const StateTensor& source, int owner, Copy& copy) const {
   const auto where = job_.mesh().coordinates(job_.rank());
   const int ranks = job_.mesh().shape().tensor;
   if (where.data != owner / ranks) return;
@@ -119,7 +127,7 @@ void SavedState::put_together(const Source& source, int owner, Copy& copy) const
 void SavedState::take(const TrainingState& state, checkpoint::CheckpointInfo info) {
   const at::NoGradGuard no_grad;
   info_ = std::move(info);
-  const auto sources = sources_of(state);
+  const auto sources = state_tensors(state);
   const auto owner = owners(sources);
   copies_.resize(sources.size());
   for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -140,11 +148,7 @@ int SavedState::writer() const {
 std::vector<checkpoint::TensorRef> SavedState::references() const {
   std::vector<checkpoint::TensorRef> references;
   for (const auto& copy : copies_) {
-    if (!copy.value.defined()) continue;
-    references.push_back({.slice = Slice::whole(copy.name, copy.value.sizes().vec()),
-                          .group = copy.group,
-                          .dtype = dtype_name(copy.value.scalar_type()),
-                          .data = copy.value.const_data_ptr()});
+    if (copy.value.defined()) references.push_back(reference_to(copy.group, copy.name, copy.value));
   }
   return references;
 }

@@ -22,6 +22,21 @@ struct TrainingState {
   const optim::Optimizer& optimizer;
 };
 
+/// A tensor of a state as one rank holds it.
+struct StateTensor {
+  std::string group;  ///< model, optimizer/STATE
+  std::string name;
+  at::Tensor value;
+  std::shared_ptr<const models::HeldSlice> slice;  ///< Null: the whole.
+};
+
+/// All of a rank's, in one order on all ranks of a stage; views of the state.
+std::vector<StateTensor> state_tensors(const TrainingState& state);
+
+/// To be written: `value`, contiguous, is the whole tensor. Borrowed.
+checkpoint::TensorRef reference_to(const std::string& group, const std::string& name,
+                                   const at::Tensor& value);
+
 /// A copy of this rank's share of a state, taken between two steps: the run may go on while it is kept or
 /// written. The ranks that hold the same stage of the model, its copies and its slices, share out its
 /// tensors; who has one has the whole of it.
@@ -42,20 +57,13 @@ class SavedState {
   std::vector<checkpoint::TensorRef> references() const;
 
  private:
-  struct Source {
-    std::string group;  // model, optimizer/STATE
-    std::string name;
-    at::Tensor value;
-    std::shared_ptr<const models::HeldSlice> slice;  // null: the whole
-  };
   struct Copy {
     std::string group;
     std::string name;
     at::Tensor value;  // contiguous; undefined where another rank has it
   };
-  static std::vector<Source> sources_of(const TrainingState& state);
-  std::vector<int> owners(const std::vector<Source>& sources) const;
-  void put_together(const Source& source, int owner, Copy& copy) const;
+  std::vector<int> owners(const std::vector<StateTensor>& sources) const;
+  void put_together(const StateTensor& source, int owner, Copy& copy) const;
 
   Job& job_;
   checkpoint::CheckpointInfo info_;

@@ -50,9 +50,11 @@ std::vector<std::string> Stragglers::step(std::int64_t step, double own_s) {
       said.push_back(
           fmt::format("rank {} is slow: {:.2f} s of its own in steps {} to {}, the others {:.2f} s; they "
                       "waited about {:.2f} s for it",
-                      rank, all[rank], first_step_, step, usual, all[rank] - usual));
+                      world_.world_rank_of(static_cast<int>(rank)), all[rank], first_step_, step, usual,
+                      all[rank] - usual));
     } else if (!is_slow && is_slow_[rank]) {
-      said.push_back(fmt::format("rank {} is as fast as the others again, since step {}", rank, first_step_));
+      said.push_back(fmt::format("rank {} is as fast as the others again, since step {}",
+                                 world_.world_rank_of(static_cast<int>(rank)), first_step_));
     }
     is_slow_[rank] = is_slow;
   }

@@ -16,6 +16,7 @@
 #include "parallel/memory_meter.hpp"
 #include "parallel/tensor_ranks.hpp"
 #include "train/interval.hpp"
+#include "train/remains.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -38,7 +39,9 @@ bool is_done(const checkpoint::CheckpointInfo& info, std::int64_t samples) {
 }
 
 /// Of what an earlier part of the run has recorded. An epoch that goes on is recorded when it is done.
-std::optional<record::Kept> kept_of(const std::optional<ResumePoint>& resume, std::int64_t samples) {
+std::optional<record::Kept> kept_of(const std::optional<ResumePoint>& resume,
+                                    const std::optional<Recovery>& recovery, std::int64_t samples) {
+  if (!resume && recovery) return record::Kept{.step = 0, .epoch = 0};  // all but what happened
   if (!resume || !resume->own) return std::nullopt;
   const auto& info = resume->info;
   return record::Kept{.step = info.step, .epoch = is_done(info, samples) ? info.epoch : info.epoch - 1};
@@ -49,11 +52,13 @@ std::optional<record::Kept> kept_of(const std::optional<ResumePoint>& resume, st
 Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Recording& recording,
                  const std::optional<ResumePoint>& resume, const Log& log)
     : config_(config),
+      recovers_(recording.mpi.can_recover() && config.on_failure != "abort" &&
+                recording.mpi.world_size() > 1),
       job_(job),
       workload_(workload),
       clock_(recording.clock),
       log_(log),
-      replica_(config, job, workload, recording.injection,
+      replica_(config, job, workload, recording.injection, recovers_,
                [this](parallel::StepShare& share) { ask(share); }),
       loader_(workload.dataset, "train", loader_options(job), workload.read),
       lengths_(workload.dataset.source("train", workload.read)->lengths()),
@@ -65,11 +70,13 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
                 .learning_rate = config.optimizer.learning_rate,
                 .warmup_steps = config.optimizer.warmup_steps},
       outputs_(config, job, workload, recording.library, recording.trace, recording.start,
-               kept_of(resume, pieces_.samples), log),
+               kept_of(resume, recording.recovery, pieces_.samples),
+               recording.recovery ? recording.recovery->topology : std::vector<record::TopologyRow>(), log),
       checkpoints_(config, checkpoints_folder(config), job, recording.library, job.groups().recorder(), log,
                    [this](auto kind, auto detail) { outputs_.event(kind, detail); }),
       signals_(recording.signals),
       injection_(recording.injection),
+      mpi_(recording.mpi),
       recovery_(recording.recovery),
       progress_(stdout, job.rank() == 0 && config.output.terminal && !config.output.quiet
                             ? ProgressLine::Style::in_place
@@ -81,6 +88,8 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
   if (config.exit_after != "none") {
     stop_at_s_ = recording.begun_s + parse_interval(config.exit_after, "--exit-after").count;
   }
+  if (recovers_ && config.replicate_every() > 0)
+    copies_ = std::make_unique<PartCopies>(job, state_tensors(replica_.state()));
   if (config.reproducible) outputs_.event("reproducible", bits_of(config, job.threads()));
   if (!config.inject.empty()) outputs_.event("injected", config.inject);
   if (resume) go_on_from(*resume);
@@ -113,12 +122,51 @@ ExitCode Trainer::train() {
   try {
     return train_to_the_end();
   } catch (const Error& error) {
-    if (error.code() == ExitCode::lost_rank) {
-      record_loss(error);
-      job_.groups().check_deaths();  // it names the rank
-    }
+    if (error.code() != ExitCode::lost_rank) throw;
+    record_loss(error);
+    const auto recovery = recovers_ ? leave_lost_behind() : Recovery();
+    if (!recovery.lost.empty()) throw RanksLost(error, recovery);
+    job_.groups().check_deaths();  // it names the rank
     throw;
   }
+}
+
+/// Without them, and with a checkpoint of what the others hold of the run; again, should another rank be lost
+/// meanwhile.
+Recovery Trainer::leave_lost_behind() {
+  Recovery recovery{.lost = {}, .noticed_s = steady_s()};
+  checkpoints_.give_up();
+  while (true) {
+    try {
+      const auto loss = mpi_.leave_lost_behind(true);
+      recovery.lost.insert(recovery.lost.end(), loss.gone.begin(), loss.gone.end());
+      if (loss.gone.empty()) return recovery;
+      recovery.agreed_s = steady_s();
+      recovery.topology = outputs_.topology_without(recovery.lost);
+      if (injection_ != nullptr) injection_->reach("recovery");
+      const auto remains = loss.all_hold_state ? save_what_is_left()
+                                               : Remains{.problem = "not all are where the step was left"};
+      outputs_.event("saved_after_loss", remains.problem.empty() ? fmt::format("step {}", remains.step)
+                                                                 : "nothing: " + remains.problem);
+      return recovery;
+    } catch (const Error& error) {
+      if (error.code() != ExitCode::lost_rank) throw;
+    }
+  }
+}
+
+/// Of the last step that all have done, or of the newest in copies.
+Remains Trainer::save_what_is_left() {
+  const auto world = comm::Communicator::duplicate(mpi_.world());
+  const auto done = world.min(step_);
+  std::vector<HeldPart> held = copies_ ? copies_->held() : std::vector<HeldPart>();
+  if (replica_.outlives_loss() && done > 0) {
+    HeldPart own{done, job_.mesh().coordinates(job_.rank()), state_tensors(replica_.take_back(done + 1)),
+                 std::nullopt};
+    if (step_ == done) own.info = last_.step == done ? last_ : info(sums_.total, false);
+    held.push_back(std::move(own));
+  }
+  return save_remains(held, job_.mesh().shape(), checkpoints_folder(config_), world, library_);
 }
 
 /// What there is to know about a rank that is gone or does not answer: the verdict, and what the ranks of
@@ -134,13 +182,14 @@ void Trainer::record_loss(const Error& error) noexcept {
 /// The first step without the ranks that were lost is done.
 void Trainer::record_recovery() {
   const double now_s = steady_s();
-  outputs_.event("recovered",
-                 fmt::format("{} lost: {} ranks agreed after {:.3f} s, step {} was done after {:.3f} s",
-                             recovery_->lost, job_.world().size(), recovery_->agreed_s - recovery_->noticed_s,
-                             step_, now_s - recovery_->noticed_s));
-  log_.info(fmt::format("recovered  without {} in {:.2f} s: {} ranks, mesh {}, at step {}", recovery_->lost,
-                        now_s - recovery_->noticed_s, job_.world().size(), job_.mesh().shape().to_string(),
-                        step_));
+  outputs_.event(
+      "recovered",
+      fmt::format("{} lost: {} ranks agreed after {:.3f} s, step {} was done after {:.3f} s",
+                  recovery_->lost_in_words(), job_.world().size(), recovery_->agreed_s - recovery_->noticed_s,
+                  step_, now_s - recovery_->noticed_s));
+  log_.info(fmt::format("recovered  without {} in {:.2f} s: {} ranks, mesh {}, at step {}",
+                        recovery_->lost_in_words(), now_s - recovery_->noticed_s, job_.world().size(),
+                        job_.mesh().shape().to_string(), step_));
   recovery_.reset();
 }
 
@@ -201,28 +250,28 @@ Trainer::Ending Trainer::train_epoch() {
   const auto first_step = (epoch_ - 1) * pieces_.steps();
   const auto steps = std::min(pieces_.steps(), total_steps_ - first_step);
   order_ = data::training_order(pieces_.samples, lengths_, pieces_.global_batch, config_.seed, epoch_);
-  EpochSums sums;
+  sums_ = {};
   if (earlier_) {
-    sums.total = {.loss = earlier_->loss,
-                  .weight = earlier_->weight,
-                  .correct = earlier_->correct,
-                  .counted = earlier_->counted};
-    sums.earlier_s = earlier_->train_time_s;
-    if (job_.rank() == 0) sums.sample_hash = earlier_->sample_hash;
+    sums_.total = {.loss = earlier_->loss,
+                   .weight = earlier_->weight,
+                   .correct = earlier_->correct,
+                   .counted = earlier_->counted};
+    sums_.earlier_s = earlier_->train_time_s;
+    if (job_.rank() == 0) sums_.sample_hash = earlier_->sample_hash;
     earlier_.reset();
   }
   auto& meter = parallel::MemoryMeter::process();
   const auto held_bytes = meter.live();
   meter.begin_peak();
-  if (!train_steps(steps, sums)) return Ending::stopped;
-  sums.samples = pieces_.step(steps - 1).end;
+  if (!train_steps(steps)) return Ending::stopped;
+  sums_.samples = pieces_.step(steps - 1).end;
   outputs_.activations(epoch_, meter.peak() - held_bytes);
 
   replica_.make_current();
   const auto validation = evaluate("validation");
   progress_.clear();
-  outputs_.epoch(epoch_, sums, validation);
-  last_ = info(sums.total, sums.earlier_s + sums.phases.wall_s, true);
+  outputs_.epoch(epoch_, sums_, validation);
+  last_ = info(sums_.total, true);
   keep_if_best(validation);
   if (checkpoints_.due_after_epoch(epoch_))
     checkpoints_.save(replica_.state(), last_, Checkpoints::Mark::none);
@@ -230,7 +279,7 @@ Trainer::Ending Trainer::train_epoch() {
 }
 
 /// The steps of the epoch that are still to do, up to `steps`; false when all ranks were asked to stop.
-bool Trainer::train_steps(std::int64_t steps, EpochSums& sums) {
+bool Trainer::train_steps(std::int64_t steps) {
   const auto first_step = (epoch_ - 1) * pieces_.steps();
   const auto done = step_ - first_step;
   const auto mine = pieces_.owned_by(job_.groups().data().rank());
@@ -242,12 +291,12 @@ bool Trainer::train_steps(std::int64_t steps, EpochSums& sums) {
     pieces_of_step[static_cast<std::size_t>(request.step - first_step)].push_back(
         {static_cast<std::uint32_t>(request.micro_batch), static_cast<std::int64_t>(request.samples.size())});
     // A copy's samples are counted once, where their loss is.
-    if (replica_.counts_samples()) sums.sample_hash += data::sample_hash(request.samples);
+    if (replica_.counts_samples()) sums_.sample_hash += data::sample_hash(request.samples);
   }
   if (replica_.reads()) loader_.start(std::move(requests));
 
   clock_.take();  // what happened between the epochs belongs to neither
-  const double start_s = steady_s();
+  steps_begun_s_ = steady_s();
   for (auto s = done; s < steps; ++s) {
     const double rate = optim::learning_rate(schedule_, step_ + 1, total_steps_);
     job_.groups().recorder().begin_step(step_ + 1);
@@ -257,16 +306,18 @@ bool Trainer::train_steps(std::int64_t steps, EpochSums& sums) {
     const bool stops = outcome.total.stop_requests > 0 && step_ < total_steps_;
     const bool saves = outcome.total.save_requests > 0 || checkpoints_.due_after_step(step_);
     if (stops || saves) {
-      auto total = sums.total;
+      auto total = sums_.total;
       total.add_samples(outcome.total);
-      last_ = info(total, sums.earlier_s + (steady_s() - start_s), false);
+      last_ = info(total, false);
       if (!stops) checkpoints_.save(replica_.state(), last_, Checkpoints::Mark::none);
     }
     const auto phases = clock_.take();
-    outputs_.step(step_, epoch_, outcome, rate, phases, sums);
+    outputs_.step(step_, epoch_, outcome, rate, phases, sums_);
+    if (copies_ && step_ % config_.replicate_every() == 0)
+      copies_->take(state_tensors(replica_.state()), info(sums_.total, false));
     look_after_ranks(phases);
     if (recovery_) record_recovery();
-    show_progress(s + 1, s + 1 - done, sums.total, steady_s() - start_s);
+    show_progress(s + 1, s + 1 - done, sums_.total, steady_s() - steps_begun_s_);
     if (stops) {
       progress_.clear();
       return false;
@@ -313,8 +364,8 @@ std::optional<EvaluationResult> Trainer::evaluate(const std::string& split) {
   return place->second.run();
 }
 
-checkpoint::CheckpointInfo Trainer::info(const parallel::StepShare& total, double train_time_s,
-                                         bool evaluated) const {
+checkpoint::CheckpointInfo Trainer::info(const parallel::StepShare& total, bool evaluated) const {
+  const double here_s = evaluated ? sums_.phases.wall_s : steady_s() - steps_begun_s_;
   const auto position = pieces_.step((step_ - 1) % pieces_.steps()).end;
   const std::span<const std::int64_t> used(order_.data(), static_cast<std::size_t>(position));
   return {.step = step_,
@@ -324,7 +375,7 @@ checkpoint::CheckpointInfo Trainer::info(const parallel::StepShare& total, doubl
                      .weight = total.weight,
                      .correct = total.correct,
                      .counted = total.counted,
-                     .train_time_s = train_time_s,
+                     .train_time_s = sums_.earlier_s + here_s,
                      .sample_hash = data::sample_hash(used),
                      .evaluated = evaluated},
           .best = best_,

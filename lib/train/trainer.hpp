@@ -19,6 +19,7 @@
 #include "train/config.hpp"
 #include "train/evaluation.hpp"
 #include "train/job.hpp"
+#include "train/part_copies.hpp"
 #include "train/progress.hpp"
 #include "train/replica.hpp"
 #include "train/resume_point.hpp"
@@ -43,13 +44,15 @@ class Trainer {
     double begun_s;  // when this process was, which may go on with an earlier one's run
     const StopSignals& signals;
     Injection* injection = nullptr;  // null: no fault is wanted
-    std::optional<Recovery> recovery = std::nullopt;
+    std::optional<Recovery> recovery;
+    comm::MpiEnvironment& mpi;
   };
   /// Everything is borrowed. `resume`: where it goes on, the model's weights being there already. Collective.
   Trainer(const RunConfig& config, Job& job, Workload& workload, const Recording& recording,
           const std::optional<ResumePoint>& resume, const Log& log);
 
-  /// ExitCode::stopped when it was asked to stop and has left a checkpoint. Collective. Throws Error.
+  /// ExitCode::stopped when it was asked to stop and has left a checkpoint. Collective. Throws RanksLost
+  /// where the run is to be gone on with, or else Error.
   ExitCode train();
 
  private:
@@ -59,20 +62,22 @@ class Trainer {
   ExitCode train_to_the_end();
   void record_recovery();
   void record_loss(const Error& error) noexcept;
+  Recovery leave_lost_behind();
+  Remains save_what_is_left();
   Ending train_epoch();
-  bool train_steps(std::int64_t steps, EpochSums& sums);
+  bool train_steps(std::int64_t steps);
   void ask(parallel::StepShare& share) const;
   void look_after_ranks(const record::PhaseTotals& phases);
   void show_progress(std::int64_t done_in_epoch, std::int64_t done_here, const parallel::StepShare& sums,
                      double elapsed_s);
   std::optional<EvaluationResult> evaluate(const std::string& split);
   void keep_if_best(const std::optional<EvaluationResult>& validation);
-  checkpoint::CheckpointInfo info(const parallel::StepShare& total, double train_time_s,
-                                  bool evaluated) const;
+  checkpoint::CheckpointInfo info(const parallel::StepShare& total, bool evaluated) const;
   ExitCode stop();
   void test_best();
 
   const RunConfig& config_;
+  bool recovers_;  // the run outlives lost ranks
   Job& job_;
   Workload& workload_;
   record::StepClock& clock_;
@@ -86,8 +91,10 @@ class Trainer {
   std::map<std::string, Evaluation> evaluations_;  ///< By split.
   RunOutputs outputs_;
   Checkpoints checkpoints_;
+  std::unique_ptr<PartCopies> copies_;  // null: none are wanted
   const StopSignals& signals_;
   Injection* injection_;
+  comm::MpiEnvironment& mpi_;
   std::optional<Recovery> recovery_;  // until its first step is done
   double stop_at_s_ = std::numeric_limits<double>::infinity();
   ProgressLine progress_;
@@ -97,6 +104,8 @@ class Trainer {
   std::int64_t step_ = 0;            // updates done
   int epoch_ = 0;                    // the latest begun, from 1
   std::vector<std::int64_t> order_;  // of the epoch's samples
+  EpochSums sums_;                   // of its steps so far
+  double steps_begun_s_ = 0;         // when the first of them here was
   std::optional<checkpoint::EpochProgress>
       earlier_;                      // of the next epoch, begun by an earlier part of the run
   checkpoint::CheckpointInfo last_;  // of the newest state that a checkpoint may have

@@ -167,6 +167,10 @@ StepOutcome TrainingStep::run(std::int64_t step, const std::vector<StepPiece>& p
   const auto& total = outcome.total;
   if (total.non_finite > 0 || !std::isfinite(total.loss)) report_non_finite(step, total);
 
+  if (parts_.undo != nullptr) {
+    const ScopedSpan span(parts_.sink, Phase::optimizer, "keep");
+    parts_.undo->keep(step);
+  }
   outcome.gradient_norm = std::sqrt(total.gradient_squares) / total.weight;
   const double scale = optim::clip_coefficient(outcome.gradient_norm, grad_clip_) / total.weight;
   {

@@ -17,6 +17,7 @@
 #include "parallel/row_updates.hpp"
 #include "parallel/step_control.hpp"
 #include "parallel/step_statistics.hpp"
+#include "parallel/step_undo.hpp"
 #include "parallel/tied_parameters.hpp"
 #include "train/injection.hpp"
 #include "train/preparation.hpp"
@@ -58,6 +59,7 @@ class TrainingStep {
     at::Tensor class_weights = {};                   ///< [classes]; undefined: all samples count alike.
     parallel::ReproducibleTotals* totals = nullptr;  ///< Null: totals are added up as is fastest.
     parallel::RowUpdates* rows = nullptr;  ///< Of the first layer's table; null: its gradient is dense.
+    parallel::StepUndo* undo = nullptr;    ///< Null: no step will have to be taken back.
     Injection* injection = nullptr;        ///< Null: no fault is wanted.
     /// What this rank has to ask of all at the end of a step: to stop, to save.
     std::function<void(parallel::StepShare&)> ask = {};
