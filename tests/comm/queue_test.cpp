@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -51,9 +52,16 @@ class Spans final : public SpanSink {
   std::int64_t bytes = 0;
 };
 
+std::vector<int> ranks_of(const Communicator& world) {
+  std::vector<int> ranks(static_cast<std::size_t>(world.size()));
+  std::iota(ranks.begin(), ranks.end(), 0);
+  return ranks;
+}
+
 class QueueTest : public testing::TestWithParam<Drive> {
  protected:
-  QueueTest() : world_(Communicator::duplicate(MPI_COMM_WORLD)), health_(world_, world_, false) {}
+  QueueTest()
+      : world_(Communicator::duplicate(MPI_COMM_WORLD)), health_(world_, world_, ranks_of(world_), false) {}
   std::unique_ptr<Operation> counted(std::string label, int polls, const void* lane) {
     return std::make_unique<Counted>(std::move(label), polls, lane, finished_);
   }
@@ -115,7 +123,7 @@ TEST_P(QueueTest, ALimitEndsTheWait) {
 
 TEST(QueueSpanTest, TheComputeThreadIsChargedOnlyForRealWork) {
   const auto world = Communicator::duplicate(MPI_COMM_WORLD);
-  Health health(world, world, false);
+  Health health(world, world, ranks_of(world), false);
   Spans spans;
   std::vector<std::string> finished;
   Queue queue({}, spans, health);

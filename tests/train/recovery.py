@@ -1,11 +1,12 @@
-"""Ranks are killed, and the others go on without them from the newest checkpoint: with the bits of an undisturbed run, each
-sample used once an epoch.
+"""Ranks are killed, and the others go on without them, or with spares in their places, from the last step that was done: with
+the bits of an undisturbed run, each sample used once an epoch.
 
     recovery.py BINARY [--full] [--out FOLDER]
 """
 
 import argparse
 import csv
+import math
 import os
 import re
 import shutil
@@ -13,6 +14,7 @@ import statistics
 import subprocess
 import sys
 import tempfile
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
@@ -28,10 +30,40 @@ COMMON = ["--model", "mlp", "--global-batch", 500, "--epochs", 2, "--limit-steps
 MESHES = ["data=4", "data=2,pipe=2"]
 PHASES = ["forward", "backward", "all_reduce", "optimizer", "evaluation", "checkpoint"]
 STEP_OF = {"checkpoint": 10, "evaluation": 17}  # the end of an epoch; 8 of others
-SAMPLE = [("data=4", "kill:rank=0,phase=forward,step=8"), ("data=4", "kill:rank=2,phase=all_reduce,step=8"),
-          ("data=2,pipe=2", "kill:rank=3,phase=optimizer,step=8"), ("data=2,pipe=2", "kill:rank=0,phase=checkpoint,step=10"),
-          ("data=4", "kill:rank=1,phase=backward,step=8;kill:rank=3,phase=backward,step=8"),
-          ("data=4", "kill:rank=1,phase=forward,step=2")]  # before the first checkpoint
+
+
+@dataclass
+class Case:
+    mesh: str
+    fault: str
+    options: tuple = ()
+    spares: int = 0
+    resumed: tuple = (7,)  # steps that the run went on from, after each loss
+    left: str = ""  # the mesh after the last loss; empty: not looked at
+
+    def lost(self):
+        return [int(rank) for rank in re.findall(r"rank=(\d)", self.fault)]
+
+
+SAMPLE = [
+    Case("data=4", "kill:rank=0,phase=forward,step=8", left="data=3"),
+    Case("data=4", "kill:rank=2,phase=all_reduce,step=8"),
+    Case("data=2,pipe=2", "kill:rank=3,phase=optimizer,step=8", left="data=3"),
+    Case("data=2,pipe=2", "kill:rank=0,phase=checkpoint,step=10", resumed=(10,)),
+    Case("data=4", "kill:rank=1,phase=evaluation,step=17", resumed=(17,)),
+]
+OTHERS = [
+    Case("data=4", "kill:rank=1,phase=backward,step=8;kill:rank=3,phase=backward,step=8", left="data=2"),
+    Case("data=4", "kill:rank=1,phase=forward,step=1", resumed=()),  # no step was done: it begins anew
+    Case("data=4", "kill:rank=1,phase=forward,step=8;kill:rank=2,phase=forward,step=12", resumed=(7, 11), left="data=2"),
+    Case("data=2,pipe=2", "kill:rank=3,phase=optimizer,step=8;kill:rank=0,phase=recovery", left="data=1,pipe=2"),
+    Case("data=2,pipe=2", "kill:rank=3,phase=backward,step=8", spares=1, left="data=2,pipe=2"),
+    Case("data=4", "kill:rank=1,phase=backward,step=8;kill:rank=2,phase=forward,step=12;kill:rank=4,phase=forward,step=15",
+         spares=2, resumed=(7, 11, 14), left="data=3"),  # the spare that took a place is lost too
+    Case("data=1,pipe=2", "kill:rank=1,phase=optimizer,step=8", ("--replicate", 3), resumed=(6,)),
+    Case("data=1,pipe=2", "kill:rank=0,phase=backward,step=8", ("--replicate", 1)),
+    Case("data=1,pipe=2", "kill:rank=0,phase=backward,step=8", resumed=(5,)),  # from the newest checkpoint
+]
 
 
 def has_ulfm():
@@ -39,10 +71,14 @@ def has_ulfm():
     return "Open MPI) 5" in version or "prterun" in version
 
 
-def started(binary, folder, name, mesh, *options):
+def started(binary, folder, name, mesh, *options, ranks=RANKS):
     environment = {**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}
-    command = [str(MPIRUN), str(RANKS), str(binary), *map(str, COMMON), "--mesh", mesh, "--name", name, *map(str, options)]
+    command = [str(MPIRUN), str(ranks), str(binary), *map(str, COMMON), "--mesh", mesh, "--name", name, *map(str, options)]
     return subprocess.run(command, cwd=folder, env=environment, text=True, timeout=60, stdin=subprocess.DEVNULL, capture_output=True)
+
+
+def ranks_of(mesh):
+    return math.prod(int(number) for number in re.findall(r"=(\d+)", mesh))
 
 
 def facts(run_folder):
@@ -55,23 +91,48 @@ def facts(run_folder):
     return checkpoint_tensors(run_folder / "checkpoints" / f"step-{STEPS:08}", group=None), hashes
 
 
-def survives(binary, folder, mesh, fault, expected):
-    """Seconds from the loss to the end of the first step without the lost ranks."""
-    done = started(binary, folder, "killed", mesh, "--inject", fault, "--overwrite")
+def survives(binary, folder, case, expected):
+    """Seconds from each loss to the end of the first step after it."""
+    ranks = ranks_of(case.mesh) + case.spares
+    done = started(binary, folder, "killed", case.mesh, "--inject", case.fault, "--overwrite", "--spares", case.spares, *case.options,
+                   ranks=ranks)
     run_folder = folder / "runs/killed"
-    assert done.returncode == 0, (mesh, fault, done.returncode, done.stdout, done.stderr)
-    assert (run_folder / "state").read_text() == "completed\n", (mesh, fault)
+    assert done.returncode == 0, (case, done.returncode, done.stdout, done.stderr)
+    assert (run_folder / "state").read_text() == "completed\n", case
     found, hashes = facts(run_folder)
     others = [name for name in expected[0] if expected[0][name].tobytes() != found[name].tobytes()]
-    assert not others, (mesh, fault, others[:5])
-    assert hashes == expected[1], (mesh, fault, "a sample was used twice or not at all")
+    assert not others, (case, others[:5])
+    assert hashes == expected[1], (case, "a sample was used twice or not at all")
     with h5py.File(run_folder / "results.h5") as file:
-        events = [event["detail"].decode() for event in file["ranks/00000/events"][:] if event["kind"] == b"recovered"]
-    lost = sorted(set(re.findall(r"rank=(\d)", fault)))
-    assert len(events) == 1 and events[0].startswith(f"rank{'s' if len(lost) > 1 else ''} {', '.join(lost)} lost"), (fault, events)
-    seconds = float(re.search(r"was done after ([\d.]+) s", events[0])[1])
-    print(f"{mesh} {fault}: the bits of an undisturbed run, recovered in {seconds:.2f} s", flush=True)
+        seconds = check_records(file, case, ranks)
+    print(f"{case.mesh} {' '.join(map(str, case.options))} spares {case.spares} {case.fault}: the bits of an undisturbed run, "
+          f"recovered in {', '.join(f'{s:.2f}' for s in seconds)} s", flush=True)
     return seconds
+
+
+def check_records(file, case, ranks):
+    """What results.h5 says about the losses: ranks keep the numbers they had at the start."""
+    topology = file["topology"][:]
+    left = {int(row["rank"]): float(row["left_at_s"]) for row in topology if not math.isnan(row["left_at_s"])}
+    assert sorted(left) == sorted(case.lost()) and min(left.values()) > 0, (case, left)
+    generations = range(int(topology["generation"].max()) + 1)
+    members = [sorted(int(row["rank"]) for row in topology if row["generation"] == generation) for generation in generations]
+    assert members[0] == list(range(ranks_of(case.mesh))), (case, members)
+    assert not set(members[-1]) & set(case.lost()), (case, members)
+    assert len(members[-1]) == min(ranks_of(case.mesh), ranks - len(case.lost())), (case, members)
+    assert all(f"{rank:05}" in file["ranks"] for rank in members[0]), (case, "a lost rank's group is gone")
+    mesh = file.attrs["mesh"].decode()
+    assert mesh.startswith(case.left), (case, mesh)
+    events = file[f"ranks/{members[-1][0]:05}/events"][:]
+    recovered = [event["detail"].decode() for event in events if event["kind"] == b"recovered"]
+    named = [int(rank) for text in recovered for rank in re.findall(r"\d+", text.split(" lost")[0])]
+    assert sorted(named) == sorted(case.lost()), (case, recovered)
+    resumed = [int(event["detail"].split(b"step-")[1][:8]) for event in events if event["kind"] == b"resumed"]
+    # The step before where another rank was still in its last barrier when one died in the next step.
+    exact = bool(case.options) or "step=1" == case.fault[-6:]
+    assert len(resumed) == len(case.resumed), (case, resumed)
+    assert all(step - found in ((0,) if exact else (0, 1)) for step, found in zip(case.resumed, resumed)), (case, resumed)
+    return [float(re.search(r"was done after ([\d.]+) s", text)[1]) for text in recovered]
 
 
 def main():
@@ -82,19 +143,29 @@ def main():
     arguments = parser.parse_args()
     if not has_ulfm():
         sys.exit(77)
-    cases = SAMPLE
+    cases = SAMPLE + OTHERS
     if arguments.full:
-        cases = [(mesh, f"kill:rank={rank},phase={phase},step={STEP_OF.get(phase, 8)}")
-                 for mesh in MESHES for rank in range(RANKS) for phase in PHASES] + SAMPLE[4:]
+        at = {phase: STEP_OF.get(phase, 8) for phase in PHASES}
+        cases = [Case(mesh, f"kill:rank={rank},phase={phase},step={at[phase]}", resumed=(STEP_OF.get(phase, 7),))
+                 for mesh in MESHES for rank in range(RANKS) for phase in PHASES]
+        cases += [Case(mesh, f"kill:rank={(rank + 1) % RANKS},phase=backward,step=8;kill:rank={rank},phase=recovery")
+                  for mesh in MESHES for rank in range(RANKS) if mesh == MESHES[0] or rank % 2 == 1]
+        cases += OTHERS
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         refused(arguments.binary, 2, 2, ["--on-failure recover", "--with-ft ulfm"], "--on-failure", "recover", cwd=folder)
+        refused(arguments.binary, 2, 2, ["--spares 1", "--with-ft ulfm"], "--spares", 1, cwd=folder)
+        refused(arguments.binary, 2, 2, ["--spares 2", "none would be left to work", "start at least 3"], "--spares", 2, cwd=folder)
+        refused(arguments.binary, 2, 2, ["--spares"], "--spares", -1, cwd=folder)
+        refused(arguments.binary, 2, 2, ["--replicate", "use off, or 1 or more"], "--replicate", 0, cwd=folder)
         run(arguments.binary, RANKS, *COMMON, "--name", "undisturbed", cwd=folder)
         expected = facts(folder / "runs/undisturbed")
-        for mesh, fault in cases:
-            rows.append({"mesh": mesh, "fault": fault, "recovered_s": survives(arguments.binary, folder, mesh, fault, expected)})
-        given_up = started(arguments.binary, folder, "aborted", "data=4", "--inject", SAMPLE[0][1], "--on-failure", "abort")
+        for case in cases:
+            for seconds in survives(arguments.binary, folder, case, expected):
+                rows.append({"mesh": case.mesh, "options": " ".join(map(str, case.options)), "spares": case.spares,
+                             "fault": case.fault, "recovered_s": seconds})
+        given_up = started(arguments.binary, folder, "aborted", "data=4", "--inject", SAMPLE[0].fault, "--on-failure", "abort")
         assert given_up.returncode == 5 and "rank 0 is gone" in given_up.stderr, (given_up.returncode, given_up.stderr)
         shutil.rmtree(folder / "runs")
     times = [row["recovered_s"] for row in rows]
