@@ -29,7 +29,6 @@ void end_with_launcher(const app::Environment& environment) {
   if (!environment.launcher_rank || launcher <= 1) return;
   std::thread([launcher, rank = *environment.launcher_rank] {
     while (getppid() == launcher) std::this_thread::sleep_for(std::chrono::seconds(1));
-    comm::MpiEnvironment::remove_shared_memory();
     std::cerr << "dtrain: rank " << rank << ": its launcher is gone" << std::endl;  // if anybody listens
     ::_exit(static_cast<int>(ExitCode::lost_rank));
   }).detach();

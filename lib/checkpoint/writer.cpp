@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <fstream>
 #include <iterator>
 #include <optional>
 #include <system_error>
@@ -62,6 +63,12 @@ void put_in_place(const fs::path& partial, const fs::path& target) {
 constexpr const char* kEntries = ".json";
 constexpr const char* kFailure = ".failed";
 
+/// What a writer that failed has said.
+std::string reason_in(const fs::path& file) {
+  std::string reason = read_text(file);
+  return reason.empty() ? file.parent_path().string() + ": no room, not even for a message" : reason;
+}
+
 [[noreturn]] void fail(const fs::filesystem_error& error, const fs::path& folder) {
   throw checkpoint_error("cannot be written (" + error.code().message() + ")",
                          (error.path1().empty() ? folder : error.path1()).string(),
@@ -108,7 +115,9 @@ void Saving::leave_part(int writer, std::span<const TensorRef> tensors, h5::Libr
     write_text(aside, text);
     fs::rename(aside, word_of(writer, ending));
   } catch (const std::exception&) {
-    // Nothing more can be said: await_parts() will wait in vain, up to its limit.
+    // On a full disk there may be no room for words, but for an empty file. Without it await_parts() waits in
+    // vain, up to its limit.
+    const std::ofstream empty(word_of(writer, kFailure));
   }
 }
 
@@ -124,7 +133,7 @@ std::vector<std::string> Saving::await_parts(std::span<const int> writers, doubl
   for (const int writer : writers) {
     while (!fs::exists(word_of(writer, kEntries))) {
       const auto failure = word_of(writer, kFailure);
-      if (fs::exists(failure)) throw Error(read_text(failure), {.code = ExitCode::checkpoint});
+      if (fs::exists(failure)) throw Error(reason_in(failure), {.code = ExitCode::checkpoint});
       require(!given_up, "a writer is gone", {.subject = partial_.string(), .code = ExitCode::checkpoint});
       if (steady_s() > end_s) {
         throw checkpoint_error(fmt::format("writer {} has not finished within {:.0f} s", writer, limit_s),

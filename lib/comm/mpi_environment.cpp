@@ -65,6 +65,23 @@ class Deadline {
   std::thread guard_;
 };
 
+/// Open MPI removes the files of its shared memory when it is finalised: killed ranks would leave them for
+/// ever. Nobody needs their names once all ranks of the node have mapped them, which each pair does with its
+/// first message.
+void unname_shared_memory() {
+  const auto world = Communicator::duplicate(MPI_COMM_WORLD);
+  const auto node = world.split_by_shared_memory();
+  std::vector<int> from(static_cast<std::size_t>(node.size()), 0);
+  auto to = from;
+  check_mpi(MPI_Alltoall(from.data(), 1, MPI_INT, to.data(), 1, MPI_INT, node.handle()), "MPI_Alltoall");
+  node.barrier();
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const auto path = line.find("/dev/shm/sm_segment.");
+    if (path != std::string::npos && !line.ends_with(" (deleted)")) ::unlink(line.c_str() + path);
+  }
+}
+
 }  // namespace
 
 MpiEnvironment::MpiEnvironment(int& argc, char**& argv, Recovery recovery, double limit_s)
@@ -82,6 +99,7 @@ MpiEnvironment::MpiEnvironment(int& argc, char**& argv, Recovery recovery, doubl
   first_size_ = size_;
   for (int rank = 0; rank < size_; ++rank) members_.push_back({.first_rank = rank});
   can_recover_ = recovery == Recovery::on && ulfm::available();
+  if (size_ > 1) unname_shared_memory();
 }
 
 MpiEnvironment::~MpiEnvironment() {
@@ -211,17 +229,6 @@ void MpiEnvironment::abort(int exit_code) noexcept {
   ::_exit(exit_code);
 }
 
-void MpiEnvironment::remove_shared_memory() noexcept {
-  try {
-    std::ifstream maps("/proc/self/maps");
-    for (std::string line; std::getline(maps, line);) {
-      const auto path = line.find("/dev/shm/sm_segment.");
-      if (path != std::string::npos && !line.ends_with(" (deleted)")) ::unlink(line.c_str() + path);
-    }
-  } catch (const std::exception&) {  // what is left does no harm but take room
-  }
-}
-
 void MpiEnvironment::exit_after_lost_rank(int exit_code) noexcept {
   if (!can_recover_) abort(exit_code);
   std::fflush(nullptr);
@@ -229,12 +236,10 @@ void MpiEnvironment::exit_after_lost_rank(int exit_code) noexcept {
   // A survivor that hangs elsewhere must not keep the others.
   std::thread([exit_code] {
     std::this_thread::sleep_for(std::chrono::seconds(5));
-    remove_shared_memory();
     ::_exit(exit_code);
   }).detach();
   MPI_Comm survivors = MPI_COMM_NULL;
   if (ulfm::shrink(everyone_, &survivors) == MPI_SUCCESS) MPI_Barrier(survivors);
-  remove_shared_memory();
   ::_exit(exit_code);
 }
 

@@ -81,16 +81,11 @@ class MpiEnvironment {
   /// Ends all ranks of the job, this one with `exit_code`. Called while MPI is alive.
   [[noreturn]] void abort(int exit_code) noexcept;
 
-  /// Removes the files of its shared memory, which Open MPI does only when it is finalised: before a process
-  /// ends without that.
-  static void remove_shared_memory() noexcept;
-
   bool has_lost_ranks() const noexcept { return everyone_ != MPI_COMM_WORLD; }
 
   /// Ends this process after a rank was lost: MPI_Finalize would hang, and the launcher ends everyone at the
   /// first exit code that is not 0. So the survivors meet once more, for at most 5 s, before each exits with
-  /// `exit_code`. Without ULFM it is abort(). Flushes standard streams, and removes the shared memory that
-  /// MPI would leave.
+  /// `exit_code`. Without ULFM it is abort(). Flushes standard streams.
   [[noreturn]] void exit_after_lost_rank(int exit_code) noexcept;
 
  private:

@@ -29,6 +29,20 @@ class Descriptor {
   int fd_;
 };
 
+/// A name in /dev/shm that is gone with this object, whichever rank made it and whether that one still lives:
+/// when all have mapped the memory, or when one was lost before.
+class Name {
+ public:
+  explicit Name(std::string name) : name_(std::move(name)) {}
+  ~Name() { ::shm_unlink(name_.c_str()); }
+  Name(const Name&) = delete;
+  Name& operator=(const Name&) = delete;
+  const std::string& text() const { return name_; }
+
+ private:
+  std::string name_;
+};
+
 /// Containers may share /dev/shm but not process ids, hence the random part.
 std::string unique_name() {
   std::uint64_t random = 0;
@@ -53,10 +67,10 @@ std::optional<SharedMemory> SharedMemory::create(const Communicator& local, std:
   const std::size_t part = (bytes_per_rank + kAlign - 1) / kAlign * kAlign;
   const std::size_t total = part * static_cast<std::size_t>(local.size());
   const bool creates = local.rank() == 0;
-  const std::string name = local.broadcast(creates ? unique_name() : std::string(), 0);
-  int fd = creates ? create_file(name, total) : -1;
+  const Name name(local.broadcast(creates ? unique_name() : std::string(), 0));
+  int fd = creates ? create_file(name.text(), total) : -1;
   local.barrier();
-  if (!creates) fd = ::shm_open(name.c_str(), O_RDWR, 0);
+  if (!creates) fd = ::shm_open(name.text().c_str(), O_RDWR, 0);
   const Descriptor file(fd);
   // Reserving now turns a full /dev/shm into an answer instead of a SIGBUS later, and each rank reserving
   // its own part puts that part on its own NUMA node.
@@ -65,7 +79,6 @@ std::optional<SharedMemory> SharedMemory::create(const Communicator& local, std:
   void* base = MAP_FAILED;
   if (reserved) base = ::mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
   const bool all_mapped = agree(local, base != MAP_FAILED);
-  if (creates && fd >= 0) ::shm_unlink(name.c_str());
   if (all_mapped) return SharedMemory(static_cast<std::byte*>(base), total, part);
   if (base != MAP_FAILED) ::munmap(base, total);
   return std::nullopt;

@@ -12,6 +12,7 @@
 #include "checkpoint/writer.hpp"
 #include "comm/flight_recorder.hpp"
 #include "core/clock.hpp"
+#include "core/error.hpp"
 #include "core/version.hpp"
 #include "record/rank_files.hpp"
 #include "record/run_folder.hpp"
@@ -243,18 +244,26 @@ void RunOutputs::test(const EvaluationResult& result, std::int64_t step, std::in
   log_.info(line + fmt::format("  (epoch {}, {})", epoch, folder));
 }
 
-void RunOutputs::finish(record::Status status) {
-  recorder_.close();
-  if (trace_ != nullptr) trace_->close();
-  job_.world().barrier();  // all ranks' files are closed: they can be copied
-  if (results_ != nullptr) {
+/// On rank 0.
+std::string RunOutputs::finish_results(record::Status status) {
+  try {
     if (trace_ != nullptr) record::merge_traces(folder_);
     results_->finish(status);
     log_.info(fmt::format("results    {}", record::results_path(folder_)));
+    return {};
+  } catch (const Error& error) {
+    return error.what();
   }
+}
+
+std::string RunOutputs::finish(record::Status status) {
+  recorder_.close();
+  if (trace_ != nullptr) trace_->close();
+  job_.world().barrier();  // all ranks' files are closed: they can be copied
+  const std::string lost = results_ != nullptr ? finish_results(status) : "";
   if (const auto problem = recorder_.problem(); !problem.empty())
     log_.warn("recording stopped early: " + problem);
-  job_.world().barrier();
+  return job_.world().broadcast(lost, 0);
 }
 
 }  // namespace dtrain::train

@@ -73,10 +73,12 @@ class RunOutputs {
   /// Of the checkpoint of `step`, at the end of `epoch`.
   void test(const EvaluationResult& result, std::int64_t step, std::int64_t epoch);
 
-  /// Closes everything; the run has ended like this. Collective.
-  void finish(record::Status status);
+  /// Closes everything; the run has ended like this. Returns why results.h5 does not say so, the same on every
+  /// rank; empty when it does. Collective.
+  std::string finish(record::Status status);
 
  private:
+  std::string finish_results(record::Status status);
   void warn_of_lost_results();  // rank 0: once, when the disk is full
 
   const RunConfig& config_;

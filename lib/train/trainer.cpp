@@ -200,21 +200,24 @@ ExitCode Trainer::train_to_the_end() {
   }
   checkpoints_.finish(replica_.state(), last_);
   test_best();
-  const bool saved = checkpoints_.problem().empty();
-  outputs_.finish(saved ? record::Status::completed : record::Status::failed);
-  require(saved, checkpoints_.problem(),
-          {.subject = checkpoints_folder(config_), .advice = "free space", .code = ExitCode::checkpoint});
+  finish(record::Status::completed);
   return ExitCode::success;
+}
+
+/// Throws Error when something that the run was to leave behind is missing.
+void Trainer::finish(record::Status status) {
+  const auto& problem = checkpoints_.problem();
+  const auto lost = outputs_.finish(problem.empty() ? status : record::Status::failed);
+  require(problem.empty(), problem,
+          {.subject = checkpoints_folder(config_), .advice = "free space", .code = ExitCode::checkpoint});
+  require(lost.empty(), lost, {.advice = "free space"});
 }
 
 /// Leaves what the run can be resumed from.
 ExitCode Trainer::stop() {
   checkpoints_.finish(replica_.state(), last_);
-  const auto& problem = checkpoints_.problem();
   outputs_.event("stopped", fmt::format("on request after step {}", step_));
-  outputs_.finish(problem.empty() ? record::Status::preempted : record::Status::failed);
-  require(problem.empty(), problem,
-          {.subject = checkpoints_folder(config_), .advice = "free space", .code = ExitCode::checkpoint});
+  finish(record::Status::preempted);
   log_.info(fmt::format("stopped    on request after step {}; the same command goes on from there", step_));
   return ExitCode::stopped;
 }
@@ -398,9 +401,9 @@ void Trainer::keep_if_best(const std::optional<EvaluationResult>& validation) {
 
 void Trainer::test_best() {
   if (best_.step == 0 || workload_.dataset.info().samples("test") == 0) return;
+  if (!checkpoints_.problem().empty()) return;  // the best may be what is missing
   const std::string folder = checkpoints_folder(config_) + "/" + checkpoint::step_folder(best_.step);
   if (best_.step != step_) {
-    if (!checkpoints_.problem().empty()) return;  // the best may be what is missing
     replica_.load_weights(folder, library_);
   }
   const auto steps = pieces_.steps();

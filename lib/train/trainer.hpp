@@ -74,6 +74,7 @@ class Trainer {
   void keep_if_best(const std::optional<EvaluationResult>& validation);
   checkpoint::CheckpointInfo info(const parallel::StepShare& total, bool evaluated) const;
   ExitCode stop();
+  void finish(record::Status status);
   void test_best();
 
   const RunConfig& config_;

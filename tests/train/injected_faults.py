@@ -99,6 +99,19 @@ def finds_a_straggler(binary, folder):
     assert "rank 2" in report and "slower than the median" in report, report
 
 
+def outlives_a_full_disk(binary, folder):
+    """The run goes on, records what it can, keeps its last whole checkpoint, and says in the end what is missing."""
+    command = [str(MPIRUN), str(RANKS), str(binary), *map(str, MLP), "--checkpoint-every", "20steps", "--name", "full", "--inject",
+               "disk_full:rank=0,step=38"]
+    start = time.monotonic()
+    done = subprocess.run(command, cwd=folder, text=True, timeout=60, stdin=subprocess.DEVNULL, capture_output=True)
+    assert done.returncode == 4 and time.monotonic() - start < 20, (done.returncode, done.stderr)
+    assert "the checkpoint of step 40 is missing" in done.stderr and "recording stopped early" in done.stderr, done.stderr
+    assert [entry.name for entry in (folder / "runs/full/checkpoints").iterdir()] == ["step-00000020"]
+    assert (folder / "runs/full/state").read_text() == "failed\n"
+    print(f"disk_full: exit 4 after {time.monotonic() - start:.1f} s", flush=True)
+
+
 def finds_copies_that_drift_apart(binary, folder):
     options = ["--model", "resnet18", "--model-option", "width=4", "--global-batch", 64, "--limit-steps", 12, "--epochs", 1,
                "--threads", 1, "--quiet", "--verify-every", 5]
@@ -111,7 +124,8 @@ def refuses(binary, folder):
     for fault, words in {"kill:rank=9": ["there is no rank 9", "0 to 1"], "kill:rank=1,phase=lunch": ["no phase \"lunch\"", "backward"],
                          "melt:rank=1": ["no fault \"melt\"", "kill"], "kill:rank=one": ["rank=one is not a number"],
                          "kill:rank=0,step=0": ["count from 1"], "slow:rank=0,factor=1": ["factor above 1"],
-                         "kill:colour=red": ["colour"]}.items():
+                         "kill:colour=red": ["colour"], "link_down:rank=0,seconds=-1": ["seconds=0 or more"],
+                         "kill:rank=0,phase=recovery,step=x": ["step=x is not a number"]}.items():
         refused(binary, 2, 2, ["--inject", *words], "--inject", fault, cwd=folder)
     refused(binary, 2, 2, ["--watchdog"], "--watchdog", 0, cwd=folder)
     refused(binary, 2, 2, ["--verify-every"], "--verify-every", -1, cwd=folder)
@@ -126,6 +140,7 @@ def main():
             suffers(binary, folder, fault, code, words, bound_s)
             if fault.startswith("stop"):
                 leaves_flights_and_the_verdict(folder)
+        outlives_a_full_disk(binary, folder)
         finds_a_straggler(binary, folder)
         finds_copies_that_drift_apart(binary, folder)
 
