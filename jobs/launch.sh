@@ -10,15 +10,18 @@
 #   RESULTS            a folder that gets a copy of the run without its checkpoints [none]
 #   NODE_LOCAL         folder of each node's own storage [TMPDIR, else /tmp]
 #   ATTEMPTS           how often a run is started at most [10]
+#   PAUSE_S            without Slurm: seconds before it is started once more [10]
 
-fail() { printf '%s: %s\n' "${0##*/}" "$1" >&2; exit "${2:-2}"; }
-say() { printf '%(%F %T)T %s: %s\n' -1 "${SLURM_JOB_NAME:-${0##*/}}" "$*"; }
+me=${SLURM_JOB_NAME:-${0##*/}}  # a script in the queue runs under another file name
+fail() { printf '%s: %s\n' "$me" "$1" >&2; exit "${2:-2}"; }
+say() { printf '%(%F %T)T %s: %s\n' -1 "$me" "$*"; }
 
 # shellcheck source=jobs/env.sh
 . "${top:?the checkout}/jobs/env.sh"
 dtrain=${DTRAIN:-$top/dtrain}
 [[ -x $dtrain ]] || fail "$dtrain: no such program; build it with jobs/build.sh, or set DTRAIN"
 launcher=${DTRAIN_LAUNCHER:-$([[ -n ${SLURM_JOB_ID:-} ]] && echo srun || echo mpirun)}
+[[ $launcher == srun || $launcher == mpirun ]] || fail "DTRAIN_LAUNCHER=$launcher: it can be srun or mpirun"
 nodes=${SLURM_JOB_NUM_NODES:-1}
 ranks_per_node=${RANKS_PER_NODE:-${SLURM_NTASKS_PER_NODE:-1}}
 output=${OUTPUT:-$top/runs}
@@ -36,6 +39,16 @@ ask_to_stop() {
   [[ -z $launched ]] || kill -USR1 "$launched" 2>/dev/null || true
 }
 
+# dtrain would make the folder where it is missing: on a node whose own storage is not there, in the wrong place.
+check_node_local() {
+  local command=(srun --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1) without
+  # shellcheck disable=SC2206  # options are words
+  if [[ $launcher == mpirun ]]; then command=(mpirun -np "$nodes" --map-by ppr:1:node ${MPIRUN_OPTIONS:-}); fi
+  # shellcheck disable=SC2016  # for the nodes' shells
+  without=$("${command[@]}" sh -c '[ -d "$0" ] && [ -w "$0" ] || uname -n' "$node_local" </dev/null | sort | paste -sd' ')
+  [[ -z $without ]] || fail "NODE_LOCAL=$node_local: no folder that can be written to on $without; name the nodes' own storage"
+}
+
 start_ranks() {  # OPTIONS: dtrain on `nodes` nodes; returns the launcher's status
   local ranks=$((nodes * ranks_per_node)) cores=${SLURM_CPUS_PER_TASK:-1} command status=0
   case $launcher in
@@ -50,7 +63,6 @@ start_ranks() {  # OPTIONS: dtrain on `nodes` nodes; returns the launcher's stat
       else command+=(--bind-to none); fi
       # shellcheck disable=SC2206  # options are words
       command+=(${MPIRUN_OPTIONS:-}) ;;
-    *) fail "DTRAIN_LAUNCHER=$launcher: it can be srun or mpirun" ;;
   esac
   [[ -z $stop_asked ]] || return 75
   "${command[@]}" "$dtrain" "$@" </dev/null &
@@ -77,32 +89,60 @@ outcome() {  # STATE CODE
     preempted:*) echo 75 ;;
     failed:[1-4]) echo "$2" ;;
     failed:* | running:*) echo 75 ;;  # a rank or its node was lost
-    *) if [[ -n $stop_asked ]]; then echo 75; else echo "$2"; fi ;;  # the run did not come to write a state
+    *) if [[ $2 == [0-4] && -z $stop_asked ]]; then echo "$2"; else echo 75; fi ;;  # the run did not come to write a state
   esac
 }
 
-train() {  # NAME OPTIONS
-  local name=$1 folder=$output/$1 before state code=0 attempt=$((${SLURM_RESTART_COUNT:-0} + 1))
-  shift
-  ((attempt <= attempts)) || fail "$folder: given up after $attempts attempts; see the messages above, or raise ATTEMPTS" 5
-  trap ask_to_stop USR1
-  before=$(stat -c '%i %y' "$folder/state" 2>/dev/null || true)
-  say "attempt $attempt of $attempts: $nodes nodes x $ranks_per_node ranks by $launcher"
-  start_ranks --output "$output" --name "$name" "$@" || code=$?
-  state=$(cat "$folder/state" 2>/dev/null || true)
-  # One of an earlier attempt says nothing about this one.
-  [[ $(stat -c '%i %y' "$folder/state" 2>/dev/null || true) != "$before" ]] || state=''
-  say "the launcher ended with $code, the run's state is ${state:-not written}"
-  code=$(outcome "$state" "$code")
-  if ((code == 75)); then again; fi
-  copy_results "$folder"
-  return "$code"
+# dtrain takes ranks of other nodes for alive until their files have been silent for a minute, and refuses to go on with
+# their run. Here it is known that the earlier attempt is over; that a node nobody could reach is dead as well is seen from
+# the files, which a rank touches every second.
+bury() {  # FOLDER: of an attempt that was killed
+  local tries
+  [[ $(cat "$1/state" 2>/dev/null) == running ]] || return 0
+  for ((tries = 0; tries < 60; ++tries)); do
+    if [[ -z $(find "$1/ranks" -newermt '10 seconds ago' -type f 2>/dev/null) ]]; then
+      echo failed >"$1/.state" && mv "$1/.state" "$1/state"
+      return
+    fi
+    sleep 1
+  done
 }
 
-again() {  # has Slurm start the job once more, under its number
-  if [[ -n ${SLURM_JOB_ID:-} ]] && ! scontrol show job "$SLURM_JOB_ID" | grep -q 'JobState=CANCELLED'; then
+# Gives the job back to Slurm, which starts it under its number once more. Without Slurm it returns, for another attempt in
+# place, unless the run was asked to stop.
+again() {  # STATE
+  if [[ -n ${SLURM_JOB_ID:-} ]]; then
+    scontrol show job "$SLURM_JOB_ID" | grep -q 'JobState=CANCELLED' && exit 75
     say "back to the queue, to go on from the newest checkpoint"
     scontrol requeue "$SLURM_JOB_ID" || say "the queue does not take it: submit the same command again"
+    exit 75
   fi
-  exit 75
+  [[ $1 != preempted && -z $stop_asked ]] || { say "stopped on request: the same command goes on"; exit 75; }
+  say "once more, from the newest checkpoint"
+  sleep "${PAUSE_S:-10}"
+}
+
+train() {  # NAME OPTIONS
+  local name=$1 folder=$output/$1 before state code attempt=$((${SLURM_RESTART_COUNT:-0} + 1))
+  shift
+  trap ask_to_stop USR1
+  while true; do
+    ((attempt <= attempts)) ||
+      fail "$folder: given up after $attempts attempts; see the messages above, or raise ATTEMPTS" 5
+    ((attempt == 1)) || bury "$folder"
+    say "attempt $attempt of $attempts: $nodes nodes x $ranks_per_node ranks by $launcher"
+    before=$(stat -c '%i %y' "$folder/state" 2>/dev/null || true)
+    code=0
+    start_ranks --output "$output" --name "$name" "$@" || code=$?
+    state=$(cat "$folder/state" 2>/dev/null || true)
+    # One of an earlier attempt says nothing about this one.
+    [[ $(stat -c '%i %y' "$folder/state" 2>/dev/null || true) != "$before" ]] || state=''
+    say "the launcher ended with $code, the run's state is ${state:-not written}"
+    code=$(outcome "$state" "$code")
+    ((code == 75)) || break
+    again "$state"
+    attempt=$((attempt + 1))
+  done
+  copy_results "$folder"
+  return "$code"
 }

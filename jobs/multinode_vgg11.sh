@@ -18,6 +18,7 @@ top=${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
 # shellcheck source=jobs/launch.sh
 . "$top/jobs/launch.sh"
 
+check_node_local
 train "vgg11-${SLURM_JOB_ID:-$(date +%F-%H%M%S)}" --config "$top/jobs/configs/vgg11_cifar10.toml" \
   --dataset "${DATASET:-cifar10}" --data-root "${DATA_ROOT:-$top/data/staged}" --staging "local=$node_local" \
   --mesh "${MESH:-data=$nodes,pipe=$ranks_per_node}" --checkpoint-every "${CHECKPOINT_EVERY:-10min}" "$@"

@@ -82,7 +82,6 @@ up() {
   (possible) || fail "this machine cannot emulate nodes, for the reason above"
   trap '(($? == 0)) || undo' EXIT
   mkdir -p "$folder"
-  folder=$(cd "$folder" && pwd -P)
   touch "$folder/.cluster"
   mkdir -p "$folder"/{local,log,nodes,spool,state}
 

@@ -15,7 +15,7 @@ left() {  # what of a cluster is still here: links, mounts, processes, files
   ip -brief link
   grep -F "$scratch" /proc/mounts || true
   pgrep --list-full --full "$scratch" | grep -v comes_and_goes_test || true
-  ls -A "$scratch"
+  find "$scratch" -mindepth 1
 }
 nothing_left() {  # CASE
   local now

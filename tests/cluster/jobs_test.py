@@ -21,18 +21,20 @@ def completes(cluster, launcher):
     return cluster.results(f"vgg11-{job}", epochs=2)
 
 
-def goes_back_to_the_queue_when_warned(cluster, launcher, samples):
+def go_back_to_the_queue_when_warned(cluster, samples):
     """Slurm's signal comes to the script alone; the script hands it on, and the second attempt uses no sample again."""
-    job = cluster.submit("multinode_vgg11.sh", *SMALL, "--epochs", 5, DTRAIN_LAUNCHER=launcher)
-    name = f"vgg11-{job}"
-    cluster.wait_for_steps(job, name, 15)
-    cluster.run("head", "scancel", "--batch", "--signal=USR1", job)
-    cluster.wait(lambda: int(cluster.facts(job)["Restarts"]) == 1, 30, lambda: cluster.said(job))
-    facts = cluster.wait_for_job(job, "COMPLETED", "FAILED")
-    said = cluster.said(job)
-    assert facts["JobState"] == "COMPLETED", said
-    assert "the run's state is preempted" in said and "attempt 2 of 10" in said, said
-    assert cluster.results(name, epochs=5) == samples
+    jobs = [cluster.submit("multinode_vgg11.sh", *SMALL, "--epochs", 5, DTRAIN_LAUNCHER=launcher)
+            for launcher in ("srun", "mpirun")]
+    for job in jobs:
+        cluster.wait_for_steps(job, f"vgg11-{job}", 15)
+        cluster.run("head", "scancel", "--batch", "--signal=USR1", job)
+    for job in jobs:
+        cluster.wait(lambda: int(cluster.facts(job)["Restarts"]) == 1, 30, lambda: cluster.said(job))
+        facts = cluster.wait_for_job(job, "COMPLETED", "FAILED")
+        said = cluster.said(job)
+        assert facts["JobState"] == "COMPLETED", said
+        assert "the run's state is preempted" in said and "attempt 2 of 10" in said, said
+        assert cluster.results(f"vgg11-{job}", epochs=5) == samples
 
 
 def main():
@@ -41,8 +43,7 @@ def main():
         cluster.stage_tiny()
         samples = completes(cluster, "srun")
         assert completes(cluster, "mpirun") == samples
-        for launcher in ("srun", "mpirun"):
-            goes_back_to_the_queue_when_warned(cluster, launcher, samples)
+        go_back_to_the_queue_when_warned(cluster, samples)
 
 
 main()

@@ -12,7 +12,7 @@ limit() { tc qdisc add dev "$1" root tbf rate "$2" burst 256kb latency 50ms; }
 on() {
   local rate unshared
   runs && { echo "cluster: $node is on already" >&2; exit 2; }
-  rm -rf "$own"
+  rm -rf "$own" "$folder/spool/$node"
   mkdir -p "$own" "$folder/spool/$node"
   setsid unshare --mount --net --uts --pid --fork --mount-proc --kill-child \
     "$here/node.sh" "$folder" "$node" </dev/null >"$folder/log/$node" 2>&1 &
@@ -38,6 +38,7 @@ off() {
   ip link set "$node" down
   kill -KILL "$(cat "$own/pid")"
   while runs; do sleep 0.02; done
+  ip link delete "$node" 2>/dev/null || true  # the kernel takes its time with what a namespace held
 }
 
 "$what"

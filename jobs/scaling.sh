@@ -1,0 +1,34 @@
+#!/usr/bin/env bash
+#SBATCH --job-name=scaling
+#SBATCH --nodes=4
+#SBATCH --ntasks-per-node=2
+#SBATCH --time=04:00:00
+#SBATCH --signal=B:USR1@300
+#SBATCH --requeue
+#SBATCH --open-mode=append
+# The same training on 1, 2, 4, ... nodes, up to those of the job, at equal global batch: a run each in
+# OUTPUT/scaling-JOB/nodes-N, and the scaling notebook over them as scaling.html, its figures beside it.
+#   sbatch --nodes=8 jobs/scaling.sh --limit-steps 200          from the checkout; further options go to dtrain
+#   NODE_COUNTS="1 3" DATASET=synthetic sbatch jobs/scaling.sh  needs no dataset; CONFIG: another configuration file
+# A job that comes back from the queue does not repeat what is complete; jobs/launch.sh has the other variables.
+set -euo pipefail
+top=${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
+# shellcheck source=jobs/launch.sh
+. "$top/jobs/launch.sh"
+
+check_node_local
+all_nodes=$nodes
+counts=${NODE_COUNTS:-$(for ((n = 1; n <= all_nodes; n *= 2)); do echo "$n"; done)}
+output=$output/scaling-${SLURM_JOB_ID:-$(date +%F-%H%M%S)}
+[[ -z ${RESULTS:-} ]] || RESULTS=$RESULTS/${output##*/}
+for nodes in $counts; do
+  ((nodes <= all_nodes)) || fail "NODE_COUNTS: the job has $all_nodes nodes, not $nodes"
+  [[ $(cat "$output/nodes-$nodes/state" 2>/dev/null) != completed ]] || continue
+  train "nodes-$nodes" --config "${CONFIG:-$top/jobs/configs/vgg11_cifar10.toml}" --dataset "${DATASET:-cifar10}" \
+    --data-root "${DATA_ROOT:-$top/data/staged}" --mesh "data=$((nodes * ranks_per_node))" --staging "local=$node_local" "$@"
+done
+
+export RUNS="$output/nodes-*" FIGURES=$output IPYTHONDIR=$node_local MPLCONFIGDIR=$node_local
+python3 -m nbconvert --log-level ERROR --to html --execute "$top/perf/notebooks/scaling.ipynb" --output-dir "$output"
+[[ -z ${RESULTS:-} ]] || cp "$output"/*.html "$output"/*.png "$RESULTS"
+say "$output/scaling.html"
