@@ -39,13 +39,15 @@ ask_to_stop() {
   [[ -z $launched ]] || kill -USR1 "$launched" 2>/dev/null || true
 }
 
-# dtrain would make the folder where it is missing: on a node whose own storage is not there, in the wrong place.
+# dtrain would make the folder where it is missing: on a node whose own storage is not there, in the wrong place. Slurm's
+# srun asks the nodes whatever starts the ranks: mpirun now and then hangs over a program that ends at once.
 check_node_local() {
-  local command=(srun --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1) without
-  # shellcheck disable=SC2206  # options are words
-  if [[ $launcher == mpirun ]]; then command=(mpirun -np "$nodes" --map-by ppr:1:node ${MPIRUN_OPTIONS:-}); fi
+  local ask=() without
+  if [[ -n ${SLURM_JOB_ID:-} ]]; then
+    ask=(timeout 60 srun --mpi=none --nodes="$nodes" --ntasks="$nodes" --ntasks-per-node=1)
+  fi
   # shellcheck disable=SC2016  # for the nodes' shells
-  without=$("${command[@]}" sh -c '[ -d "$0" ] && [ -w "$0" ] || uname -n' "$node_local" </dev/null | sort | paste -sd' ')
+  without=$("${ask[@]}" sh -c '[ -d "$0" ] && [ -w "$0" ] || uname -n' "$node_local" </dev/null | sort | paste -sd' ')
   [[ -z $without ]] || fail "NODE_LOCAL=$node_local: no folder that can be written to on $without; name the nodes' own storage"
 }
 

@@ -121,5 +121,5 @@ class Cluster:
             for rank in file["ranks"].values():
                 for row in rank["samples"]:
                     hashes[int(row["epoch"]) - 1] = (hashes[int(row["epoch"]) - 1] + int(row["hash"])) % 2**64
-            assert len(set(hashes)) == 1 and hashes[0], hashes
+            assert len(set(hashes)) == 1 and hashes[0], (hashes, [rank["samples"][:] for rank in file["ranks"].values()])
         return hashes[0]

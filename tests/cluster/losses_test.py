@@ -41,7 +41,11 @@ def a_lost_node_sends_jobs_back_to_the_queue(cluster, node):
         cluster.wait(lambda: int(cluster.facts(job)["Restarts"]) >= 1, 60, lambda: f"{cluster.facts(job)}\n{cluster.said(job)}")
         facts = cluster.wait_for_job(job, "COMPLETED", "FAILED", limit_s=90)
         assert facts["JobState"] == "COMPLETED", cluster.said(job)
-        cluster.results(f"vgg11-{job}", epochs=4)
+        try:
+            cluster.results(f"vgg11-{job}", epochs=4)
+        except AssertionError:
+            print(cluster.said(job))
+            raise
 
 
 def main():
