@@ -10,12 +10,18 @@
 #include "comm/discover.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/version.hpp"
 
 namespace dtrain::train {
 namespace {
 
 comm::Communicator agreed_world(const RunConfig& config, const comm::MpiEnvironment& mpi) {
   auto world = comm::Communicator::duplicate(mpi.world());
+  const auto build = world.broadcast(build_id(), 0);
+  const auto other = world.max(static_cast<std::int64_t>(build == build_id() ? -1 : world.rank()));
+  require(
+      other < 0, fmt::format("rank {} is another build of dtrain than rank 0", other),
+      {.subject = "configuration", .advice = "start the same program on all nodes", .code = ExitCode::usage});
   const auto text = world.broadcast(config.text, 0);
   const auto different = world.max(static_cast<std::int64_t>(text != config.text));
   require(different == 0, "the ranks were started with different options",

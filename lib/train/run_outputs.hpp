@@ -73,8 +73,8 @@ class RunOutputs {
   /// Of the checkpoint of `step`, at the end of `epoch`.
   void test(const EvaluationResult& result, std::int64_t step, std::int64_t epoch);
 
-  /// Closes everything; the run has ended like this. Returns why results.h5 does not say so, the same on every
-  /// rank; empty when it does. Collective.
+  /// Closes everything; the run has ended like this. Returns why results.h5 does not say so, the same on
+  /// every rank; empty when it does. Collective.
   std::string finish(record::Status status);
 
  private:

@@ -16,7 +16,6 @@
 #include "parallel/memory_meter.hpp"
 #include "parallel/tensor_ranks.hpp"
 #include "train/interval.hpp"
-#include "train/remains.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -52,13 +51,11 @@ std::optional<record::Kept> kept_of(const std::optional<ResumePoint>& resume,
 Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Recording& recording,
                  const std::optional<ResumePoint>& resume, const Log& log)
     : config_(config),
-      recovers_(recording.mpi.can_recover() && config.on_failure != "abort" &&
-                recording.mpi.world_size() > 1),
       job_(job),
       workload_(workload),
       clock_(recording.clock),
       log_(log),
-      replica_(config, job, workload, recording.injection, recovers_,
+      replica_(config, job, workload, recording.injection, Survival::wanted(config, recording.mpi),
                [this](parallel::StepShare& share) { ask(share); }),
       loader_(workload.dataset, "train", loader_options(job), workload.read),
       lengths_(workload.dataset.source("train", workload.read)->lengths()),
@@ -76,20 +73,18 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
                    [this](auto kind, auto detail) { outputs_.event(kind, detail); }),
       signals_(recording.signals),
       injection_(recording.injection),
-      mpi_(recording.mpi),
-      recovery_(recording.recovery),
       progress_(stdout, job.rank() == 0 && config.output.terminal && !config.output.quiet
                             ? ProgressLine::Style::in_place
                             : ProgressLine::Style::none),
       stragglers_(job.groups().world()),
+      survival_({config, job, replica_, outputs_, recording.injection, recording.mpi, recording.library, log},
+                recording.recovery),
       total_steps_(config.epochs * pieces_.steps()),
       library_(recording.library) {
   if (config.limit_steps > 0) total_steps_ = std::min<std::int64_t>(total_steps_, config.limit_steps);
   if (config.exit_after != "none") {
     stop_at_s_ = recording.begun_s + parse_interval(config.exit_after, "--exit-after").count;
   }
-  if (recovers_ && config.replicate_every() > 0)
-    copies_ = std::make_unique<PartCopies>(job, state_tensors(replica_.state()));
   if (config.reproducible) outputs_.event("reproducible", bits_of(config, job.threads()));
   if (!config.inject.empty()) outputs_.event("injected", config.inject);
   if (resume) go_on_from(*resume);
@@ -123,74 +118,11 @@ ExitCode Trainer::train() {
     return train_to_the_end();
   } catch (const Error& error) {
     if (error.code() != ExitCode::lost_rank) throw;
-    record_loss(error);
-    const auto recovery = recovers_ ? leave_lost_behind() : Recovery();
-    if (!recovery.lost.empty()) throw RanksLost(error, recovery);
+    checkpoints_.give_up();
+    survival_.leave_lost_behind(error, step_, [this] { return info_of_last_step(); });
     job_.groups().check_deaths();  // it names the rank
     throw;
   }
-}
-
-/// Without them, and with a checkpoint of what the others hold of the run; again, should another rank be lost
-/// meanwhile.
-Recovery Trainer::leave_lost_behind() {
-  Recovery recovery{.lost = {}, .noticed_s = steady_s()};
-  checkpoints_.give_up();
-  while (true) {
-    try {
-      const auto loss = mpi_.leave_lost_behind(true);
-      recovery.lost.insert(recovery.lost.end(), loss.gone.begin(), loss.gone.end());
-      if (loss.gone.empty()) return recovery;
-      recovery.agreed_s = steady_s();
-      recovery.topology = outputs_.topology_without(recovery.lost);
-      if (injection_ != nullptr) injection_->reach("recovery");
-      const auto remains = loss.all_hold_state ? save_what_is_left()
-                                               : Remains{.problem = "not all are where the step was left"};
-      outputs_.event("saved_after_loss", remains.problem.empty() ? fmt::format("step {}", remains.step)
-                                                                 : "nothing: " + remains.problem);
-      return recovery;
-    } catch (const Error& error) {
-      if (error.code() != ExitCode::lost_rank) throw;
-    }
-  }
-}
-
-/// Of the last step that all have done, or of the newest in copies.
-Remains Trainer::save_what_is_left() {
-  const auto world = comm::Communicator::duplicate(mpi_.world());
-  const auto done = world.min(step_);
-  std::vector<HeldPart> held = copies_ ? copies_->held() : std::vector<HeldPart>();
-  if (replica_.outlives_loss() && done > 0) {
-    HeldPart own{done, job_.mesh().coordinates(job_.rank()), state_tensors(replica_.take_back(done + 1)),
-                 std::nullopt};
-    if (step_ == done) own.info = last_.step == done ? last_ : info(sums_.total, false);
-    held.push_back(std::move(own));
-  }
-  return save_remains(held, job_.mesh().shape(), checkpoints_folder(config_), world, library_);
-}
-
-/// What there is to know about a rank that is gone or does not answer: the verdict, and what the ranks of
-/// this node have communicated last.
-void Trainer::record_loss(const Error& error) noexcept {
-  try {
-    outputs_.event("lost_rank", fmt::format("{}: {}", error.subject(), error.problem()));
-    outputs_.flights();
-  } catch (const std::exception&) {  // the run is failing already, and says why
-  }
-}
-
-/// The first step without the ranks that were lost is done.
-void Trainer::record_recovery() {
-  const double now_s = steady_s();
-  outputs_.event(
-      "recovered",
-      fmt::format("{} lost: {} ranks agreed after {:.3f} s, step {} was done after {:.3f} s",
-                  recovery_->lost_in_words(), job_.world().size(), recovery_->agreed_s - recovery_->noticed_s,
-                  step_, now_s - recovery_->noticed_s));
-  log_.info(fmt::format("recovered  without {} in {:.2f} s: {} ranks, mesh {}, at step {}",
-                        recovery_->lost_in_words(), now_s - recovery_->noticed_s, job_.world().size(),
-                        job_.mesh().shape().to_string(), step_));
-  recovery_.reset();
 }
 
 ExitCode Trainer::train_to_the_end() {
@@ -316,10 +248,8 @@ bool Trainer::train_steps(std::int64_t steps) {
     }
     const auto phases = clock_.take();
     outputs_.step(step_, epoch_, outcome, rate, phases, sums_);
-    if (copies_ && step_ % config_.replicate_every() == 0)
-      copies_->take(state_tensors(replica_.state()), info(sums_.total, false));
     look_after_ranks(phases);
-    if (recovery_) record_recovery();
+    survival_.after_step(step_, [this] { return info_of_last_step(); });
     show_progress(s + 1, s + 1 - done, sums_.total, steady_s() - steps_begun_s_);
     if (stops) {
       progress_.clear();
@@ -389,6 +319,10 @@ checkpoint::CheckpointInfo Trainer::info(const parallel::StepShare& total, bool 
           .config = config_.text,
           .dtrain_version = std::string(version()),
           .vocabulary = workload_.vocabulary};
+}
+
+checkpoint::CheckpointInfo Trainer::info_of_last_step() const {
+  return last_.step == step_ ? last_ : info(sums_.total, false);
 }
 
 // Without a validation split every epoch is the best so far. All ranks decide alike: the loss is agreed.

@@ -19,7 +19,6 @@
 #include "train/config.hpp"
 #include "train/evaluation.hpp"
 #include "train/job.hpp"
-#include "train/part_copies.hpp"
 #include "train/progress.hpp"
 #include "train/replica.hpp"
 #include "train/resume_point.hpp"
@@ -27,6 +26,7 @@
 #include "train/run_outputs.hpp"
 #include "train/stop_signals.hpp"
 #include "train/stragglers.hpp"
+#include "train/survival.hpp"
 #include "train/workload.hpp"
 
 namespace dtrain::train {
@@ -60,10 +60,6 @@ class Trainer {
   void go_on_from(const ResumePoint& resume);
   void announce(const std::optional<ResumePoint>& resume) const;
   ExitCode train_to_the_end();
-  void record_recovery();
-  void record_loss(const Error& error) noexcept;
-  Recovery leave_lost_behind();
-  Remains save_what_is_left();
   Ending train_epoch();
   bool train_steps(std::int64_t steps);
   void ask(parallel::StepShare& share) const;
@@ -73,12 +69,12 @@ class Trainer {
   std::optional<EvaluationResult> evaluate(const std::string& split);
   void keep_if_best(const std::optional<EvaluationResult>& validation);
   checkpoint::CheckpointInfo info(const parallel::StepShare& total, bool evaluated) const;
+  checkpoint::CheckpointInfo info_of_last_step() const;
   ExitCode stop();
   void finish(record::Status status);
   void test_best();
 
   const RunConfig& config_;
-  bool recovers_;  // the run outlives lost ranks
   Job& job_;
   Workload& workload_;
   record::StepClock& clock_;
@@ -92,14 +88,12 @@ class Trainer {
   std::map<std::string, Evaluation> evaluations_;  ///< By split.
   RunOutputs outputs_;
   Checkpoints checkpoints_;
-  std::unique_ptr<PartCopies> copies_;  // null: none are wanted
   const StopSignals& signals_;
   Injection* injection_;
-  comm::MpiEnvironment& mpi_;
-  std::optional<Recovery> recovery_;  // until its first step is done
   double stop_at_s_ = std::numeric_limits<double>::infinity();
   ProgressLine progress_;
   Stragglers stragglers_;
+  Survival survival_;
 
   std::int64_t total_steps_;
   std::int64_t step_ = 0;            // updates done

@@ -5,6 +5,7 @@
 
 import os
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -120,6 +121,20 @@ def finds_copies_that_drift_apart(binary, folder):
             cwd=folder)
 
 
+def refuses_another_build(binary, folder):
+    other = folder / "other-build"
+    shutil.copy(binary, other)
+    bytes_ = bytearray(other.read_bytes())
+    note = bytes_.find(b"GNU\0", bytes_.find(b"\x04\0\0\0\x14\0\0\0\x03\0\0\0GNU\0"))  # 4 name, 20 bytes, type build-id
+    assert note > 0, "the program has no build-id"
+    bytes_[note + 4] ^= 0xFF
+    other.write_bytes(bytes_)
+    command = [str(MPIRUN), "1", str(binary), *map(str, MLP), "--name", "mixed", ":", "-np", "1", str(other), *map(str, MLP), "--name", "mixed"]
+    done = subprocess.run(command, cwd=folder, text=True, timeout=60, stdin=subprocess.DEVNULL, capture_output=True)
+    assert done.returncode == 2 and "rank 1 is another build of dtrain than rank 0" in done.stderr, (done.returncode, done.stderr)
+    assert not (folder / "runs/mixed").exists()
+
+
 def refuses(binary, folder):
     for fault, words in {"kill:rank=9": ["there is no rank 9", "0 to 1"], "kill:rank=1,phase=lunch": ["no phase \"lunch\"", "backward"],
                          "melt:rank=1": ["no fault \"melt\"", "kill"], "kill:rank=one": ["rank=one is not a number"],
@@ -136,6 +151,7 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         refuses(binary, folder)
+        refuses_another_build(binary, folder)
         for fault, (code, words, bound_s) in FAULTS.items():
             suffers(binary, folder, fault, code, words, bound_s)
             if fault.startswith("stop"):
