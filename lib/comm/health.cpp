@@ -148,10 +148,12 @@ void Health::report_failure(std::optional<int> dead_rank, std::string_view why) 
 
 void Health::throw_lost(int first_rank) {
   report_failure(first_rank);
-  throw Error(fmt::format("rank {} is gone", first_rank),
-              {.subject = "communication",
-               .advice = "look at its own output, and start the run again with --overwrite",
-               .code = ExitCode::lost_rank});
+  throw Error(
+      fmt::format("rank {} is gone", first_rank),
+      {.subject = "communication",
+       .advice =
+           "look at its own output; the same command goes on from the newest checkpoint, if there is one",
+       .code = ExitCode::lost_rank});
 }
 
 }  // namespace dtrain::comm

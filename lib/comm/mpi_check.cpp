@@ -31,10 +31,13 @@ void check_mpi(int code, std::string_view call) {
   MPI_Error_class(code, &error_class);
   const std::string problem(text.data(), static_cast<std::size_t>(length));
   if (says_process_failed(error_class)) {
-    throw Error(problem,
-                {.subject = std::string(call),
-                 .advice = "look at the lost rank's own output, and start the run again with --overwrite",
-                 .code = ExitCode::lost_rank});
+    throw Error(
+        problem,
+        {.subject = std::string(call),
+         .advice =
+             "look at the lost rank's own output; the same command goes on from the newest checkpoint, if "
+             "there is one",
+         .code = ExitCode::lost_rank});
   }
   throw Error(problem, {.subject = std::string(call),
                         .advice = "check that all ranks run the same program with the same options"});

@@ -24,6 +24,8 @@ namespace {
 
 constexpr double kNoticeS = 1.0;   // for MPI to see a death that others have seen
 constexpr double kShrinkS = 10.0;  // for all that are left to come
+constexpr std::chrono::seconds kAbortS{5};
+constexpr std::chrono::seconds kMeetS{5};
 constexpr auto kSpareLooks = std::chrono::milliseconds(10);
 constexpr int kDismissal = 1;  // tag
 
@@ -64,6 +66,14 @@ class Deadline {
   std::atomic<bool> done_ = false;
   std::thread guard_;
 };
+
+/// Whatever happens meanwhile.
+void exit_in(std::chrono::seconds time, int exit_code) {
+  std::thread([time, exit_code] {
+    std::this_thread::sleep_for(time);
+    ::_exit(exit_code);
+  }).detach();
+}
 
 /// Open MPI removes the files of its shared memory when it is finalised: killed ranks would leave them for
 /// ever. Nobody needs their names once all ranks of the node have mapped them, which each pair does with its
@@ -222,9 +232,11 @@ std::string MpiEnvironment::library_version() {
   return version.substr(0, version.find('\0'));
 }
 
+/// MPI_Abort waits for the launcher, which may wait for a node that cannot be reached.
 void MpiEnvironment::abort(int exit_code) noexcept {
   std::fflush(nullptr);
   std::cout.flush();
+  exit_in(kAbortS, exit_code);
   MPI_Abort(MPI_COMM_WORLD, exit_code);
   ::_exit(exit_code);
 }
@@ -233,11 +245,7 @@ void MpiEnvironment::exit_after_lost_rank(int exit_code) noexcept {
   if (!can_recover_) abort(exit_code);
   std::fflush(nullptr);
   std::cout.flush();
-  // A survivor that hangs elsewhere must not keep the others.
-  std::thread([exit_code] {
-    std::this_thread::sleep_for(std::chrono::seconds(5));
-    ::_exit(exit_code);
-  }).detach();
+  exit_in(kMeetS, exit_code);  // a survivor that hangs elsewhere must not keep the others
   MPI_Comm survivors = MPI_COMM_NULL;
   if (ulfm::shrink(everyone_, &survivors) == MPI_SUCCESS) MPI_Barrier(survivors);
   ::_exit(exit_code);

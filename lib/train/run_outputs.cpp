@@ -162,6 +162,7 @@ void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<Eva
                    .bytes_sent = sums.phases.bytes_sent,
                    .bytes_received = sums.phases.bytes_received,
                    .peak_memory_bytes = peak_memory_bytes()});
+  flush();  // before any rank goes on: a rank that is killed must not take the epoch's rows with it
   // An epoch takes as long as its slowest rank.
   const double train_time_s = sums.earlier_s + job_.world().max(sums.phases.wall_s);
   const double longest_validation_s = job_.world().max(validation_time_s);

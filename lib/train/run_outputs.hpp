@@ -57,7 +57,10 @@ class RunOutputs {
   /// What an epoch's training took at most beside parameters, gradients and optimizer: an event of this rank.
   void activations(int epoch, std::int64_t peak_bytes);
 
-  /// After each epoch and its validation. Collective.
+  /// Brings this rank's rows to its file now, not within a second: before what they tell of counts as done.
+  void flush() { recorder_.flush(); }
+
+  /// After each epoch and its validation; all ranks' rows are in their files then. Collective.
   void epoch(int epoch, const EpochSums& sums, const std::optional<EvaluationResult>& validation);
 
   /// Something that happened on this rank.

@@ -244,6 +244,7 @@ bool Trainer::train_steps(std::int64_t steps) {
       auto total = sums_.total;
       total.add_samples(outcome.total);
       last_ = info(total, false);
+      outputs_.flush();
       if (!stops) checkpoints_.save(replica_.state(), last_, Checkpoints::Mark::none);
     }
     const auto phases = clock_.take();

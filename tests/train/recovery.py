@@ -52,6 +52,7 @@ SAMPLE = [
     Case("data=2,pipe=2", "kill:rank=3,phase=optimizer,step=8", left="data=3"),
     Case("data=2,pipe=2", "kill:rank=0,phase=checkpoint,step=10", resumed=(10,)),
     Case("data=4", "kill:rank=1,phase=evaluation,step=17", resumed=(17,)),
+    Case("data=4", "kill:rank=2,phase=forward,step=18", resumed=(17,)),  # what it recorded of the epoch is a moment old
 ]
 OTHERS = [
     Case("data=4", "kill:rank=1,phase=backward,step=8;kill:rank=3,phase=backward,step=8", left="data=2"),
