@@ -51,7 +51,21 @@ check_node_local() {
   [[ -z $without ]] || fail "NODE_LOCAL=$node_local: no folder that can be written to on $without; name the nodes' own storage"
 }
 
-start_ranks() {  # OPTIONS: dtrain on `nodes` nodes; returns the launcher's status
+# mpirun waits for nodes that it cannot reach any more long after the run has ended, and says so in its `state`.
+end_launcher_after() {  # LAUNCHER FOLDER MARK: of `state` before the run
+  local over=0
+  while kill -0 "$1" 2>/dev/null; do
+    sleep 2
+    [[ $(mark_of "$2") != "$3" && $(cat "$2/state") != running ]] || continue
+    over=$((over + 2))
+    ((over < 20)) || { kill -TERM "$1"; sleep 5; kill -KILL "$1" 2>/dev/null; }
+  done
+}
+
+# Tells a `state` from one that was written before.
+mark_of() { stat -c '%i %y' "$1/state" 2>/dev/null || true; }
+
+start_ranks() {  # OPTIONS: dtrain on `nodes` nodes, for the run that `train` is about; returns the launcher's status
   local ranks=$((nodes * ranks_per_node)) cores=${SLURM_CPUS_PER_TASK:-1} command status=0
   case $launcher in
     srun)
@@ -69,9 +83,12 @@ start_ranks() {  # OPTIONS: dtrain on `nodes` nodes; returns the launcher's stat
   [[ -z $stop_asked ]] || return 75
   "${command[@]}" "$dtrain" "$@" </dev/null &
   launched=$!
+  end_launcher_after "$launched" "$folder" "$before" &
+  local watcher=$!
   # A signal ends `wait` before the launcher ends.
   while kill -0 "$launched" 2>/dev/null; do status=0; wait "$launched" || status=$?; done
   launched=''
+  kill "$watcher" 2>/dev/null || true
   return "$status"
 }
 
@@ -133,12 +150,12 @@ train() {  # NAME OPTIONS
       fail "$folder: given up after $attempts attempts; see the messages above, or raise ATTEMPTS" 5
     ((attempt == 1)) || bury "$folder"
     say "attempt $attempt of $attempts: $nodes nodes x $ranks_per_node ranks by $launcher"
-    before=$(stat -c '%i %y' "$folder/state" 2>/dev/null || true)
+    before=$(mark_of "$folder")
     code=0
     start_ranks --output "$output" --name "$name" "$@" || code=$?
     state=$(cat "$folder/state" 2>/dev/null || true)
     # One of an earlier attempt says nothing about this one.
-    [[ $(stat -c '%i %y' "$folder/state" 2>/dev/null || true) != "$before" ]] || state=''
+    [[ $(mark_of "$folder") != "$before" ]] || state=''
     say "the launcher ended with $code, the run's state is ${state:-not written}"
     code=$(outcome "$state" "$code")
     ((code == 75)) || break
