@@ -3,6 +3,8 @@
 #include "comm/message_steps.hpp"
 #include "comm/mpi_check.hpp"
 #include "comm/reduce.hpp"
+#include "comm/transfer.hpp"
+#include "comm/ulfm.hpp"
 
 namespace dtrain::comm {
 namespace {
@@ -66,6 +68,14 @@ class MpiAllReduce final : public Step {
     bytes_sent_ = 2 * static_cast<std::int64_t>(values.bytes()) * (ranks - 1) / ranks;
     bytes_received_ = bytes_sent_;
   }
+
+  ~MpiAllReduce() override {
+    if (request_ == MPI_REQUEST_NULL) return;
+    ulfm::revoke(channel_.comm);  // which ends it
+    abandon(request_);
+  }
+  MpiAllReduce(const MpiAllReduce&) = delete;
+  MpiAllReduce& operator=(const MpiAllReduce&) = delete;
 
   bool advance() override {
     if (!started_) {

@@ -26,7 +26,7 @@ constexpr int kPollsPerClockRead = 16;
 constexpr double kLongestSleepS = 2e-3;  // how late a wait may look for dead peers
 
 struct Entry {
-  std::unique_ptr<Operation> operation;  ///< Empty once complete.
+  std::unique_ptr<Operation> operation;  ///< Empty once complete, or after a failure.
   std::int64_t start_ns = 0;             ///< 0 until it was started.
   std::uint64_t flight = 0;              ///< Of the recorder.
 };
@@ -39,7 +39,7 @@ struct Queue::State {
       : config(queue_config), sink(span_sink), health(peers), recorder(flights), inquiry(others) {}
 
   bool done(std::uint64_t sequence) const {
-    return sequence < base || !entries[static_cast<std::size_t>(sequence - base)].operation;
+    return sequence < base || (!failure && !entries[static_cast<std::size_t>(sequence - base)].operation);
   }
   /// Where no thread drives, one thread at a time uses the queue: a lock would cost a tenth of a small
   /// all_reduce.
@@ -145,6 +145,7 @@ void Queue::State::fail_by(const Error& error) {
 void Queue::State::record_failure(const Error& error) noexcept {
   if (!failure) failure.emplace(error);
   health.report_failure({}, error.what());
+  for (Entry& entry : entries) entry.operation.reset();  // now: their memory goes as the error unwinds
   changed.notify_all();
 }
 

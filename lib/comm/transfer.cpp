@@ -1,16 +1,19 @@
 #include "comm/transfer.hpp"
 
 #include <fmt/core.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <utility>
 
 #include "comm/mpi_check.hpp"
+#include "core/clock.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {
 namespace {
 constexpr std::size_t kPieceBytes = std::size_t{1} << 30;
+constexpr double kSettleS = 1.0;
 }  // namespace
 
 Transfer Transfer::send(const Channel& channel, const void* data, std::size_t bytes, int to) {
@@ -73,8 +76,22 @@ void Transfer::finish_piece(const MPI_Status& status) {
 
 Transfer::~Transfer() {
   if (request_ == MPI_REQUEST_NULL) return;
-  MPI_Cancel(&request_);
-  MPI_Request_free(&request_);
+  if (sends_) {
+    MPI_Request_free(&request_);  // nobody writes
+  } else {
+    MPI_Cancel(&request_);
+    abandon(request_);
+  }
+}
+
+void abandon(MPI_Request& request) noexcept {
+  const double end_s = steady_s() + kSettleS;
+  int complete = 0;
+  while (complete == 0 && request != MPI_REQUEST_NULL && steady_s() < end_s) {
+    if (MPI_Test(&request, &complete, MPI_STATUS_IGNORE) != MPI_SUCCESS) break;
+    if (complete == 0) ::sched_yield();
+  }
+  if (request != MPI_REQUEST_NULL) MPI_Request_free(&request);
 }
 
 void Transfer::swap(Transfer& other) noexcept {

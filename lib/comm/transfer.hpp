@@ -13,8 +13,13 @@ struct Channel {
   int tag = 0;
 };
 
+/// Gives up a request that is not complete, after a failure: MPI must not write to its memory any more, which
+/// is about to be freed. Waits for that, at most a second: a receive that has begun cannot be cancelled, but
+/// ends, with an error if its sender is gone.
+void abandon(MPI_Request& request) noexcept;
+
 /// One message on its way, sent or received. Move-only; abandoning one that is not complete happens only
-/// after a failure, and cancels it.
+/// after a failure.
 class Transfer {
  public:
   Transfer() = default;  ///< Complete.

@@ -26,11 +26,22 @@ std::int64_t peak_memory_bytes() {
   return static_cast<std::int64_t>(usage.ru_maxrss) * 1024;
 }
 
-/// `earlier`, and then where the ranks are now.
+bool is_in(const topology::Cluster& cluster, std::int64_t first_rank) {
+  return std::ranges::find(cluster.ranks, first_rank, &topology::RankPlace::first_rank) !=
+         cluster.ranks.end();
+}
+
+/// `earlier`, and then where the ranks are now, `now_s` after the start. Who was lost before it had recorded
+/// anything has left by now.
 std::vector<record::TopologyRow> topology_rows(std::vector<record::TopologyRow> earlier,
-                                               const topology::Cluster& cluster, const topology::Mesh& mesh) {
+                                               const topology::Cluster& cluster, const topology::Mesh& mesh,
+                                               double now_s) {
   auto rows = std::move(earlier);
   const std::int64_t generation = rows.empty() ? 0 : rows.back().generation + 1;
+  for (auto& row : rows) {
+    const bool was_there = row.generation + 1 == generation && std::isnan(row.left_at_s);
+    if (was_there && !is_in(cluster, row.rank)) row.left_at_s = now_s;
+  }
   for (const auto& place : cluster.ranks) {
     const auto at = mesh.coordinates(place.rank);
     rows.push_back({.rank = place.first_rank,
@@ -72,8 +83,7 @@ std::vector<record::ExtraColumn> for_files(const std::vector<models::ExtraColumn
 void trim_ranks_that_are_gone(h5::Library& library, const std::string& folder,
                               const topology::Cluster& cluster, const record::Kept& kept) {
   for (const auto& file : record::rank_files(folder)) {
-    if (std::ranges::find(cluster.ranks, file.rank, &topology::RankPlace::first_rank) != cluster.ranks.end())
-      continue;
+    if (is_in(cluster, file.rank)) continue;
     record::RankRecorder(library, {.path = file.path, .rank = file.rank, .kept = kept}).close();
   }
 }
@@ -99,7 +109,8 @@ RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& worklo
       estimated_activations_(workload.estimated_activations),
       scoring_(workload.scoring),
       extra_columns_(workload.model->extra_columns().columns),
-      topology_(topology_rows(std::move(earlier), job.cluster(), job.mesh())),
+      topology_(topology_rows(std::move(earlier), job.cluster(), job.mesh(),
+                              static_cast<double>(steady_ns() - start.steady_ns) * 1e-9)),
       recorder_(library, {.path = record::rank_path(folder_, job.first_rank()),
                           .rank = job.first_rank(),
                           .step_every = config.output.record_steps,

@@ -100,6 +100,7 @@ def survives(binary, folder, case, expected):
                    ranks=ranks)
     run_folder = folder / "runs/killed"
     assert done.returncode == 0, (case, done.returncode, done.stdout, done.stderr)
+    assert "Process received signal" not in done.stderr, (case, done.stderr)
     assert (run_folder / "state").read_text() == "completed\n", case
     found, hashes = facts(run_folder)
     others = [name for name in expected[0] if expected[0][name].tobytes() != found[name].tobytes()]
