@@ -74,7 +74,7 @@ int settle_failure(const std::exception& error, const comm::Communicator& errors
   const auto all = lost_rank ? std::vector<LastWords>() : exchange(mine, errors);
   if (all.empty()) {
     std::cerr << "dtrain: rank " << mpi.first_rank() << ": " << error.what() << std::endl;
-    if (lost_rank) mpi.exit_after_lost_rank(mine.code);
+    if (lost_rank) mpi.exit_without_finalising(mine.code);
     mpi.abort(mine.code);
   }
   if (errors.rank() == 0) print_once(all);

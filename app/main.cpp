@@ -78,7 +78,7 @@ int main(int argc, char** argv) {
     const auto recovery = environment.fault_tolerant ? comm::Recovery::on : comm::Recovery::off;
     comm::MpiEnvironment mpi(argc, argv, recovery, task.start_limit_s);
     const int code = run_together(task, mpi);
-    if (mpi.has_lost_ranks()) mpi.exit_after_lost_rank(code);
+    if (mpi.can_recover()) mpi.exit_without_finalising(code);
     return code;
   } catch (const std::exception& error) {
     return fail(error);

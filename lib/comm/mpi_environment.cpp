@@ -241,7 +241,7 @@ void MpiEnvironment::abort(int exit_code) noexcept {
   ::_exit(exit_code);
 }
 
-void MpiEnvironment::exit_after_lost_rank(int exit_code) noexcept {
+void MpiEnvironment::exit_without_finalising(int exit_code) noexcept {
   if (!can_recover_) abort(exit_code);
   std::fflush(nullptr);
   std::cout.flush();

@@ -37,8 +37,8 @@ class MpiEnvironment {
   /// dies meanwhile.
   MpiEnvironment(int& argc, char**& argv, Recovery recovery = Recovery::off, double limit_s = 300);
 
-  /// Finalises, unless an exception unwinds: finalising would wait for ranks that wait for us. Once a rank
-  /// was lost, leave by exit_after_lost_rank() instead.
+  /// Finalises, unless an exception unwinds: finalising would wait for ranks that wait for us. Where ranks
+  /// may be lost, leave by exit_without_finalising() instead.
   ~MpiEnvironment();
 
   MpiEnvironment(const MpiEnvironment&) = delete;
@@ -81,12 +81,10 @@ class MpiEnvironment {
   /// Ends all ranks of the job, this one with `exit_code`. Called while MPI is alive.
   [[noreturn]] void abort(int exit_code) noexcept;
 
-  bool has_lost_ranks() const noexcept { return everyone_ != MPI_COMM_WORLD; }
-
-  /// Ends this process after a rank was lost: MPI_Finalize would hang, and the launcher ends everyone at the
-  /// first exit code that is not 0. So the survivors meet once more, for at most 5 s, before each exits with
-  /// `exit_code`. Without ULFM it is abort(). Flushes standard streams.
-  [[noreturn]] void exit_after_lost_rank(int exit_code) noexcept;
+  /// Ends this process where a rank was lost or may be: MPI_Finalize would wait for it for ever, and the
+  /// launcher ends everyone at the first exit code that is not 0. So those that are there meet once more, for
+  /// at most 5 s, before each exits with `exit_code`. Without ULFM it is abort(). Flushes standard streams.
+  [[noreturn]] void exit_without_finalising(int exit_code) noexcept;
 
  private:
   /// A rank as it describes itself to the others.

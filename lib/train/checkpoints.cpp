@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <cmath>
 #include <exception>
 #include <utility>
@@ -103,9 +104,11 @@ void Checkpoints::write(const SavedState& state, Mark mark) {
   for (const auto writer : job_.world().all_gather(static_cast<std::int64_t>(state.writer()))) {
     if (writer >= 0) writers.push_back(static_cast<int>(writer));
   }
+  written_ = false;
   writing_ = std::thread([this, &state, saving, writers = std::move(writers), mark] {
     run_behind();
     write_behind(state, saving, writers, mark);
+    written_ = true;
   });
 }
 
@@ -126,10 +129,21 @@ void Checkpoints::write_behind(const SavedState& state, const checkpoint::Saving
   seconds_ = steady_s() - start_s;
 }
 
+void Checkpoints::await_writer() {
+  constexpr auto kPause = std::chrono::milliseconds(2);
+  try {
+    for (; !written_; std::this_thread::sleep_for(kPause)) job_.groups().check_deaths();
+  } catch (...) {
+    give_up();
+    throw;
+  }
+  writing_.join();
+}
+
 void Checkpoints::wait() {
   if (saved_step_ == 0) return;
   const bool was_writing = writing_.joinable();
-  if (was_writing) writing_.join();
+  if (was_writing) await_writer();
   const std::string failure = job_.world().broadcast(outcome_, 0);
   outcome_.clear();
   if (!failure.empty()) {

@@ -51,7 +51,8 @@ class Checkpoints {
   /// Writes the last state, and the best if that is another and not written yet; returns when both are there.
   void finish(const TrainingState& state, const checkpoint::CheckpointInfo& info);
 
-  /// Returns when nothing is being written any more.
+  /// Returns when nothing is being written any more. Throws Error (exit code 5) when a rank is lost
+  /// meanwhile, whose part would never come.
   void wait();
 
   /// Ends what is being written without the others; nothing else is called afterwards.
@@ -61,6 +62,7 @@ class Checkpoints {
   const std::string& problem() const { return problem_; }
 
  private:
+  void await_writer();
   void write(const SavedState& state, Mark mark);
   void write_behind(const SavedState& state, const checkpoint::Saving& saving,
                     const std::vector<int>& writers, Mark mark);
@@ -78,6 +80,7 @@ class Checkpoints {
   SavedState copy_;  // what is being written
   SavedState best_;  // what is kept until the end
   std::atomic<bool> given_up_{false};
+  std::atomic<bool> written_{false};  // the thread is at its end
   std::thread writing_;
   std::string outcome_;          // of the thread: why it failed; read after it has ended
   double seconds_ = 0;           // of the thread

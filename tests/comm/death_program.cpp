@@ -65,6 +65,6 @@ int main(int argc, char** argv) {
   } catch (const Error& error) {
     std::printf("survivor %d after %.3f: code %d: %s\n", world.rank(), steady_s() - last_s,
                 static_cast<int>(error.code()), error.what());
-    mpi.exit_after_lost_rank(static_cast<int>(error.code()));
+    mpi.exit_without_finalising(static_cast<int>(error.code()));
   }
 }
