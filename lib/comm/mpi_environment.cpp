@@ -109,7 +109,7 @@ MpiEnvironment::MpiEnvironment(int& argc, char**& argv, Recovery recovery, doubl
   first_size_ = size_;
   for (int rank = 0; rank < size_; ++rank) members_.push_back({.first_rank = rank});
   can_recover_ = recovery == Recovery::on && ulfm::available();
-  if (size_ > 1) unname_shared_memory();
+  unname_shared_memory();
 }
 
 MpiEnvironment::~MpiEnvironment() {
