@@ -35,8 +35,6 @@ constexpr const char* kOtherFolder = "name a folder you can write to with --outp
 
 constexpr const char* kOtherName = "take another --name, or add --overwrite to replace it";
 
-bool holds_checkpoints(const fs::path& run) { return !checkpoint::list(run / "checkpoints").empty(); }
-
 /// A process of this machine that still writes there.
 bool is_alive(const fs::path& run) {
   try {
@@ -53,7 +51,7 @@ void check_free(const fs::path& path, bool may_be_unsaved) {
   if (state == record::Status::completed)
     throw usage_error("a finished run has this name", path.string(), kOtherName);
   if (!state) throw usage_error("the folder is not empty", path.string(), kOtherName);
-  if (may_be_unsaved && !holds_checkpoints(path)) return;
+  if (may_be_unsaved && !RunFolder(path).has_checkpoints()) return;
   throw usage_error(fmt::format("a run of this name is {}", record::status_name(*state)), path.string(),
                     "go on with it by --resume auto, take another --name, or add --overwrite to replace it");
 }
@@ -80,7 +78,7 @@ bool RunFolder::can_go_on() const {
   return has_checkpoints();
 }
 
-bool RunFolder::has_checkpoints() const { return holds_checkpoints(path_); }
+bool RunFolder::has_checkpoints() const { return !checkpoint::list(path_ / "checkpoints").empty(); }
 
 void RunFolder::prepare(Contents contents, const std::string& config_toml) const {
   try {

@@ -5,12 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <atomic>
 #include <chrono>
+#include <condition_variable>
 #include <cstdio>
 #include <exception>
 #include <fstream>
 #include <iostream>
+#include <mutex>
 #include <thread>
 
 #include "comm/communicator.hpp"
@@ -48,23 +49,29 @@ class Deadline {
  public:
   Deadline(double limit_s, const char* what)
       : guard_([this, limit_s, what] {
-          for (const double end_s = steady_s() + limit_s; !done_ && steady_s() < end_s;)
-            std::this_thread::sleep_for(std::chrono::milliseconds(10));
-          if (done_) return;
+          std::unique_lock lock(mutex_);
+          if (changed_.wait_for(lock, std::chrono::duration<double>(limit_s), [this] { return done_; }))
+            return;
           std::cerr << "dtrain: " << what << " took more than " << limit_s
                     << " s: a rank does not come; look at the other ranks' output" << std::endl;
           ::_exit(static_cast<int>(ExitCode::lost_rank));
         }) {}
   ~Deadline() {
-    done_ = true;
+    {
+      const std::scoped_lock lock(mutex_);
+      done_ = true;
+    }
+    changed_.notify_one();
     guard_.join();
   }
   Deadline(const Deadline&) = delete;
   Deadline& operator=(const Deadline&) = delete;
 
  private:
-  std::atomic<bool> done_ = false;
-  std::thread guard_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::thread guard_;  // last: it uses the others
 };
 
 /// Whatever happens meanwhile.

@@ -37,12 +37,13 @@ StepUndo::StepUndo(comm::Group& group, FlatParameters& parameters, optim::Optimi
       ranks_(memory_.shared() ? group.size() : 1),
       rank_(memory_.shared() ? group.rank() : 0),
       buffers_(buffers_of(model)) {
-  require(memory_.shared() == shared, "there is no room for what a step may have to take back",
+  const auto words = static_cast<std::size_t>(ranks_ * (2 + 2 * most_parts_));
+  if (memory_.shared()) shared_words_ = group.allocate_common(words * sizeof(std::int64_t));
+  require(memory_.shared() == shared && (shared_words_ != nullptr) == shared,
+          "there is no room for what a step may have to take back",
           {.subject = "/dev/shm", .advice = "make room there, or use --on-failure abort"});
   for (const auto& values : values_) kept_.push_back(memory_.take(values.numel()));
-  const auto words = static_cast<std::size_t>(ranks_ * (2 + 2 * most_parts_));
-  if (memory_.shared()) {
-    shared_words_ = group.allocate_common(words * sizeof(std::int64_t));
+  if (shared) {
     words_ = static_cast<std::int64_t*>(shared_words_->data());
   } else {
     own_words_.assign(words, 0);

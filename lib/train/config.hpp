@@ -138,7 +138,7 @@ struct RunConfig {
   /// Fills what depends on the number of ranks, mesh_shape and micro_batches, and with `reproducible` does
   /// not. Throws Error (exit code 2) when the mesh does not fit.
   void resolve(int world_size);
-  int started_ranks = 0;  ///< All that the job had at the start; set by app, or else by resolve().
+  int started_ranks = 0;  ///< All that the job had at the start, spares included; set by app.
 
   /// Throws Error (exit code 2), naming the option, at the first value that cannot work.
   /// Purely local: every rank finds the same error.

@@ -6,7 +6,8 @@
 #include <nlohmann/json.hpp>
 
 #include <memory>
-#include <span>
+
+#include "parallel/data_types.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -107,8 +108,8 @@ PartCopies::PartCopies(Job& job, const std::vector<StateTensor>& tensors)
     : job_(job), own_(layout_of(job.mesh().coordinates(job.rank()), tensors)) {
   const auto& mesh = job.mesh();
   const int parts = mesh.shape().model_ranks();
-  const auto texts = job.world().all_gather(text_of(own_));
   if (parts > 1) {
+    const auto texts = job.world().all_gather(text_of(own_));
     const int distance = distance_to_keeper(mesh, job.cluster(), own_.where.data);
     const auto rank_at = [&](int part) {
       const int index = part % parts;
@@ -135,13 +136,9 @@ void PartCopies::take(const std::vector<StateTensor>& tensors, const checkpoint:
   auto places = views(own_, copy.own);
   for (std::size_t i = 0; i < tensors.size(); ++i) places[i].value.copy_(tensors[i].value);
   if (keeper_ >= 0) {
-    const auto buffer = [](const at::Tensor& block) {
-      return comm::Buffer::of(
-          std::span(block.data_ptr<std::int64_t>(), static_cast<std::size_t>(block.numel())));
-    };
     auto& world = job_.groups().world();
-    const auto sent = world.send(buffer(copy.own), keeper_);
-    const auto received = world.receive(buffer(copy.others), kept_);
+    const auto sent = world.send(parallel::buffer_of(copy.own), keeper_);
+    const auto received = world.receive(parallel::buffer_of(copy.others), kept_);
     sent.wait();
     received.wait();
   }

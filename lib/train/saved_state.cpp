@@ -17,11 +17,6 @@ namespace {
 
 constexpr std::int64_t kSmallestShare = std::int64_t{4} << 20;  // bytes: below, another file costs more
 
-comm::Buffer memory_of(const at::Tensor& values) {
-  return {values.data_ptr(), static_cast<std::size_t>(values.numel()),
-          parallel::data_type_of(values.scalar_type())};
-}
-
 /// `place` becomes a dense row-major copy, in its own memory where it has some of that shape and type.
 void copy_into(at::Tensor& place, const at::Tensor& value) {
   if (!place.defined() || place.sizes() != value.sizes() || place.scalar_type() != value.scalar_type()) {
@@ -109,7 +104,7 @@ void SavedState::put_together(const StateTensor& source, int owner, Copy& copy) 
   }
   const models::HeldSlice& slice = *source.slice;
   if (!mine) {
-    group.send(memory_of(source.value.contiguous()), owner % ranks).wait();
+    group.send(parallel::buffer_of(source.value.contiguous()), owner % ranks).wait();
     return;
   }
   if (!copy.value.defined()) copy.value = at::empty(slice.whole, source.value.options().requires_grad(false));
@@ -118,7 +113,7 @@ void SavedState::put_together(const StateTensor& source, int owner, Copy& copy) 
     at::Tensor held = source.value;
     if (rank != where.tensor) {
       held = at::empty(models::held_shape(slice, part), copy.value.options());
-      group.receive(memory_of(held), rank).wait();
+      group.receive(parallel::buffer_of(held), rank).wait();
     }
     models::put_part(copy.value, slice, part, held);
   }

@@ -1,8 +1,10 @@
 """Runs the dtrain binary on several ranks of this machine, with a limit on its time, and reads what it leaves."""
 
+import csv
 import json
 import os
 import subprocess
+from datetime import date
 from pathlib import Path
 
 import h5py
@@ -60,3 +62,12 @@ def checkpoint_tensors(folder, group="model"):
                 whole[place] = file[entry["name"]][()]
         tensors[name if group else entry["name"]] = whole
     return tensors
+
+
+def write_rows(rows, folder, name):
+    """Leaves rows, dictionaries with the same keys, as FOLDER/NAME-DATE.csv."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / f"{name}-{date.today()}.csv", "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)

@@ -5,7 +5,6 @@ is left.
 """
 
 import argparse
-import csv
 import os
 import random
 import shutil
@@ -15,12 +14,11 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from datetime import date
 from pathlib import Path
 
 import h5py
 
-from dtrain_run import MPIRUN
+from dtrain_run import MPIRUN, write_rows
 from recovery import has_ulfm
 
 RANKS = 4
@@ -155,11 +153,7 @@ def main():
                 for number in (range(100) if arguments.full else range(1, 10))]
     print(f"{len(rows)} kills: {dict(Counter((row['state'], row['exit_code']) for row in rows))}")
     if arguments.out:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        with open(arguments.out / f"random-kills-{date.today()}.csv", "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        write_rows(rows, arguments.out, "random-kills")
 
 
 if __name__ == "__main__":

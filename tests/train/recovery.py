@@ -5,7 +5,6 @@ the bits of an undisturbed run, each sample used once an epoch.
 """
 
 import argparse
-import csv
 import math
 import os
 import re
@@ -15,12 +14,11 @@ import subprocess
 import sys
 import tempfile
 from dataclasses import dataclass
-from datetime import date
 from pathlib import Path
 
 import h5py
 
-from dtrain_run import MPIRUN, checkpoint_tensors, refused, run
+from dtrain_run import MPIRUN, checkpoint_tensors, refused, run, write_rows
 
 RANKS = 4
 STEPS = 24
@@ -176,11 +174,7 @@ def main():
     times = [row["recovered_s"] for row in rows]
     print(f"{len(rows)} losses, recovered in {statistics.median(times):.2f} s (median), {max(times):.2f} s at most")
     if arguments.out:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        with open(arguments.out / f"kills-{date.today()}.csv", "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        write_rows(rows, arguments.out, "kills")
 
 
 if __name__ == "__main__":

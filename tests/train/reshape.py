@@ -8,17 +8,15 @@ to the bit on the same mesh, to 1e-9 (fp64) elsewhere.
 """
 
 import argparse
-import csv
 import itertools
 import sys
 import tempfile
-from datetime import date
 from pathlib import Path
 
 import h5py
 import numpy as np
 
-from dtrain_run import checkpoint_tensors, run, step_losses
+from dtrain_run import checkpoint_tensors, run, step_losses, write_rows
 
 MESHES = {"1": (1, []), "data 2": (2, ["--mesh", "data=2"]), "pipe 2": (2, ["--mesh", "pipe=2"]),
           "tensor 2": (2, ["--mesh", "tensor=2"]), "data 4": (4, ["--mesh", "data=4"]),
@@ -86,11 +84,7 @@ def main():
                 if row["different"] or row["losses"] > (0 if saved_by == loaded_by else 1e-9):
                     red.append(row)
     if arguments.out:
-        arguments.out.mkdir(parents=True, exist_ok=True)
-        with open(arguments.out / f"reshape-{date.today()}.csv", "w", newline="", encoding="utf-8") as file:
-            writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-            writer.writeheader()
-            writer.writerows(rows)
+        write_rows(rows, arguments.out, "reshape")
     if red:
         sys.exit("not the same:\n" + "\n".join(str(row) for row in red))
 
