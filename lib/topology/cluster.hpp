@@ -12,10 +12,12 @@ struct RankPlace {
   std::string hostname;     ///< As the operating system says it.
   int node = 0;             ///< Index of the node, in [0, nodes); equal iff the ranks can share memory.
   int local_rank = 0;       ///< In [0, ranks on this node).
+  std::string switches;     ///< Of the network above the node, outermost first, as Slurm says it; or empty.
   int numa_node = -1;       ///< Of the cores in the mask; -1 when they span several.
   std::vector<int> cpus;    ///< Cores this rank may use (its affinity mask), ascending.
   int gpu = -1;             ///< Index on its node of the GPU it uses; -1 for the CPU.
   std::string device_uuid;  ///< Of that GPU; empty for the CPU.
+  int island = -1;          ///< Of the node's GPUs that NVLink joins, the island of that GPU; -1 for the CPU.
 };
 
 /// Every rank's place, indexed by rank.

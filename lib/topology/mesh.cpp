@@ -4,25 +4,26 @@
 
 #include <algorithm>
 #include <numeric>
-#include <tuple>
 
 #include "core/error.hpp"
+#include "topology/placement.hpp"
 
 namespace dtrain::topology {
 
-Mesh::Mesh(const Cluster& cluster, MeshShape shape) : shape_(shape) {
+RankOrder parse_rank_order(std::string_view name) {
+  if (name == "placed") return RankOrder::placed;
+  if (name == "launched") return RankOrder::launched;
+  throw usage_error("there is no such order", fmt::format("--rank-order {}", name), "use placed or launched");
+}
+
+Mesh::Mesh(const Cluster& cluster, MeshShape shape, RankOrder order) : shape_(shape) {
   const int world_size = cluster.world_size();
   if (shape.data < 1 || shape.pipe < 1 || shape.tensor < 1 || shape.size() != world_size) {
     throw usage_error(fmt::format("the mesh needs {} ranks but the job has {}", shape.size(), world_size),
                       "--mesh " + shape.to_string(), "change --mesh, or start that many ranks");
   }
-  ordered_.resize(static_cast<std::size_t>(world_size));
-  std::iota(ordered_.begin(), ordered_.end(), 0);
-  const auto place = [&cluster](int rank) {
-    const RankPlace& p = cluster.ranks[static_cast<std::size_t>(rank)];
-    return std::make_tuple(p.node, p.numa_node, p.gpu, rank);
-  };
-  std::sort(ordered_.begin(), ordered_.end(), [&place](int a, int b) { return place(a) < place(b); });
+  ordered_ = seats(cluster, shape);
+  if (order == RankOrder::launched) std::iota(ordered_.begin(), ordered_.end(), 0);
   position_.resize(ordered_.size());
   for (std::size_t position = 0; position < ordered_.size(); ++position) {
     position_[static_cast<std::size_t>(ordered_[position])] = static_cast<int>(position);

@@ -31,13 +31,16 @@ struct MeshCoordinates {
   int tensor = 0;
 };
 
-/// The ranks of a job arranged on data x pipe x tensor, so that tensor groups, then pipelines, stay inside a
-/// node whatever order the launcher gave.
+/// Who comes next to whom: by where ranks run, or by their numbers.
+enum class RankOrder { placed, launched };
+RankOrder parse_rank_order(std::string_view name);  ///< Throws Error (exit code 2).
+
+/// The ranks of a job arranged on data x pipe x tensor.
 class Mesh {
  public:
-  /// Orders the ranks by (node, NUMA node, GPU, rank) and deals them out, tensor fastest.
+  /// Placed: as seats() has it. Launched: as the launcher numbered the ranks, tensor fastest.
   /// Throws Error when shape.size() is not cluster.world_size().
-  Mesh(const Cluster& cluster, MeshShape shape);
+  Mesh(const Cluster& cluster, MeshShape shape, RankOrder order = RankOrder::placed);
 
   const MeshShape& shape() const { return shape_; }
   MeshCoordinates coordinates(int rank) const;
