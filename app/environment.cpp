@@ -52,7 +52,20 @@ Environment read_environment() {
   }
   environment.launcher_size =
       mpirun_size.value_or(environment.srun_tasks.value_or(number_of({"PMI_SIZE"}).value_or(1)));
+  if (mpirun_size) {
+    environment.mpirun = {.ranks = *mpirun_size,
+                          .local_rank = number_of({"OMPI_COMM_WORLD_LOCAL_RANK"}).value_or(0),
+                          .local_size = number_of({"OMPI_COMM_WORLD_LOCAL_SIZE"}).value_or(1)};
+  }
   environment.fault_tolerant = text_of("OMPI_MCA_mpi_ft_enable").value_or("") == "1";
+  if (const auto address = text_of("SLURM_TOPOLOGY_ADDR")) {  // switches and then the node, joined by dots
+    environment.switches =
+        address->substr(0, address->find_last_of('.') == std::string::npos ? 0 : address->find_last_of('.'));
+  }
+  if (const auto folder = text_of("XDG_CACHE_HOME")) environment.cache_folder = *folder + "/dtrain";
+  if (const auto home = text_of("HOME"); home && environment.cache_folder.empty()) {
+    environment.cache_folder = *home + "/.cache/dtrain";
+  }
   environment.terminal =
       isatty(STDOUT_FILENO) == 1 && (!environment.launcher_rank || parent_writes_to_terminal());
   return environment;

@@ -63,6 +63,7 @@ int run_together(const app::Task& task, comm::MpiEnvironment& mpi) {
 int main(int argc, char** argv) {
   keep_freed_memory();
   const app::Environment environment = app::read_environment();
+  if (environment.mpirun) comm::widen_default_binding(*environment.mpirun);
   end_with_launcher(environment);
   app::Task task;
   try {

@@ -131,6 +131,9 @@ std::vector<Option> declare() {
       "mesh", "AXES", "ranks along each axis, such as data=4,pipe=2", "data=N",
       [](auto& c) -> auto& { return c.mesh; });
   add(
+      "rank-order", "placed|launched", "on the mesh: by where ranks run, or as the launcher numbered them",
+      "", [](auto& c) -> auto& { return c.rank_order; });
+  add(
       "strategy", "NAME", "how the copies agree: ddp", "", [](auto& c) -> auto& { return c.strategy; });
   add(
       "global-batch", "N", "samples per step, over all ranks", by_model,

@@ -1,19 +1,44 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
+#include <map>
+#include <set>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "comm/communicator.hpp"
 #include "comm/discover.hpp"
+#include "comm/groups.hpp"
+#include "comm/hardware.hpp"
+#include "comm/measurement.hpp"
 #include "command_line.hpp"
 #include "commands.hpp"
-#include "record/rows.hpp"
+#include "core/clock.hpp"
+#include "core/number_list.hpp"
+#include "core/size.hpp"
+#include "record/measurements_file.hpp"
 #include "topology/mesh.hpp"
+#include "topology/placement.hpp"
+#include "train/topology_rows.hpp"
 
 namespace dtrain::app {
 namespace {
 
-void print_table(const topology::Cluster& cluster, const topology::Mesh& mesh) {
+constexpr int kGroupsShown = 16;
+
+struct Wish {
+  std::string mesh;
+  std::string order = "placed";
+  bool benchmark = false;
+  std::vector<std::string> sizes = {"4KiB", "256KiB", "4MiB", "36MiB"};
+  std::string output = "topology.h5";
+};
+
+std::string table_of_ranks(const topology::Cluster& cluster, const topology::Mesh& mesh) {
   std::string text = fmt::format("ranks {}, nodes {}, mesh {}\n", cluster.world_size(), cluster.node_count(),
                                  mesh.shape().to_string());
   text += fmt::format("{:>5} {:>5} {:>6} {:>5} {:>4} {:>5} {:>5} {:>7}  {:<16} {}\n", "rank", "node", "local",
@@ -24,29 +49,198 @@ void print_table(const topology::Cluster& cluster, const topology::Mesh& mesh) {
         fmt::format("{:>5} {:>5} {:>6} {:>5} {:>4} {:>5} {:>5} {:>7}  {:<16} {}\n", place.rank, place.node,
                     place.local_rank, place.numa_node < 0 ? "-" : std::to_string(place.numa_node),
                     place.gpu < 0 ? "-" : std::to_string(place.gpu), where.data, where.pipe, where.tensor,
-                    place.hostname, record::cpu_list(place.cpus));
+                    place.hostname, number_list(place.cpus));
   }
-  std::fputs(text.c_str(), stdout);
+  return text;
+}
+
+/// What the nodes are made of; `hardware` by rank. Like nodes once.
+std::string table_of_nodes(const topology::Cluster& cluster, const std::vector<std::string>& hardware) {
+  std::map<std::string, std::set<std::string>> nodes;
+  for (const auto& place : cluster.ranks) {
+    if (place.local_rank == 0) nodes[hardware[static_cast<std::size_t>(place.rank)]].insert(place.hostname);
+  }
+  std::string text = "\n";
+  for (const auto& [made_of, names] : nodes) {
+    text += fmt::format("{}: {}\n",
+                        names.size() > kGroupsShown ? fmt::format("{} nodes", names.size())
+                                                    : fmt::format("{}", fmt::join(names, ", ")),
+                        made_of);
+  }
+  return text;
+}
+
+/// What neighbours of a group, the last and the first among them, talk over.
+std::string links_of(const topology::Cluster& cluster, const std::vector<int>& group) {
+  std::set<topology::Link> links;
+  for (std::size_t i = 0; i < group.size(); ++i) {
+    const auto place = [&](std::size_t index) {
+      return cluster.ranks[static_cast<std::size_t>(group[index])];
+    };
+    links.insert(topology::link_between(place(i), place((i + 1) % group.size())));
+  }
+  std::vector<std::string_view> names;
+  for (const auto link : links) names.push_back(topology::name_of(link));
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+/// Who talks to whom, over what.
+std::string table_of_groups(const topology::Cluster& cluster, const topology::Mesh& mesh) {
+  using topology::Axis;
+  std::string text;
+  for (const auto& [axis, name, carries] :
+       {std::tuple(Axis::tensor, "tensor", "each layer's sums"),
+        std::tuple(Axis::pipe, "pipe", "activations"), std::tuple(Axis::data, "data", "gradients")}) {
+    std::set<std::vector<int>> groups;
+    for (int rank = 0; rank < cluster.world_size(); ++rank) groups.insert(mesh.group(rank, axis));
+    if (groups.begin()->size() == 1) continue;
+    text += fmt::format("\n{} groups, {} of {} ranks, pass on {}\n", name, groups.size(),
+                        groups.begin()->size(), carries);
+    int shown = 0;
+    for (const auto& group : groups) {
+      if (shown++ == kGroupsShown) break;
+      text +=
+          fmt::format("  {:<24} {}\n", fmt::format("{}", fmt::join(group, " ")), links_of(cluster, group));
+    }
+    if (shown > kGroupsShown) text += fmt::format("  and {} more\n", groups.size() - kGroupsShown);
+  }
+  return text;
+}
+
+std::string size_name(std::size_t bytes) {
+  if (bytes >= std::size_t{1} << 20) return fmt::format("{} MiB", bytes >> 20);
+  return fmt::format("{} KiB", bytes >> 10);
+}
+
+std::string line_of(const comm::Measurement& one) {
+  return fmt::format("{:<8} {:>5}  {:<15} {:<13} {:>8} {:>12.1f} {:>10.1f} .. {:<10.1f} {:>9.3f} {:>9.3f}\n",
+                     one.group, one.ranks, one.operation, one.algorithm, size_name(one.bytes),
+                     one.median_s * 1e6, one.least_s * 1e6, one.greatest_s * 1e6,
+                     one.algorithm_bytes_per_s() * 1e-9, one.bus_bytes_per_s() * 1e-9);
+}
+
+std::vector<std::size_t> sizes_of(const Wish& wish) {
+  std::vector<std::size_t> sizes;
+  for (const std::string& text : wish.sizes) {
+    const auto bytes = parse_size(text);
+    if (!bytes || *bytes < std::int64_t{sizeof(float)}) {
+      throw usage_error("that is not a size", fmt::format("--sizes {}", text),
+                        "write some such as 4KiB,36MiB");
+    }
+    sizes.push_back(static_cast<std::size_t>(*bytes));
+  }
+  return sizes;
+}
+
+/// Before minutes are spent on what cannot be kept. Rank 0 writes; collective.
+void check_output(const Wish& wish, const comm::Communicator& world) {
+  const auto folder = std::filesystem::absolute(wish.output).parent_path();
+  const bool writable = ::access(folder.c_str(), W_OK) == 0;
+  if (world.broadcast(writable ? "yes" : "no", 0) == "yes") return;
+  throw usage_error("its folder is not there, or cannot be written to",
+                    fmt::format("--output {}", wish.output), "name another file");
+}
+
+/// All collectives among all ranks, within the nodes, and between their first ranks. Rank 0's are all that is
+/// shown: it is in every one of these.
+std::vector<comm::Measurement> measure(const std::vector<std::size_t>& sizes, comm::Groups& groups,
+                                       const topology::Cluster& cluster) {
+  comm::MeasurementPlan plan;
+  plan.sizes = sizes;
+  const std::vector<comm::Algorithm> algorithms = {comm::Algorithm::mpi, comm::Algorithm::ring,
+                                                   comm::Algorithm::tree, comm::Algorithm::hierarchical};
+  std::vector<comm::Measurement> all;
+  const auto add = [&](comm::Group& group) {
+    if (group.size() < 2) return;
+    for (const auto& measured :
+         {comm::measure_all_reduce(group, plan, algorithms), measure_collectives(group, plan)}) {
+      all.insert(all.end(), measured.begin(), measured.end());
+    }
+  };
+  add(groups.world());
+  if (cluster.node_count() > 1) {
+    add(groups.node());
+    groups.world().barrier().wait();
+    if (groups.is_leader()) add(groups.leaders());
+  }
+  groups.world().barrier().wait();
+  return all;
+}
+
+void keep(const Wish& wish, const std::vector<comm::Measurement>& measured, const topology::Cluster& cluster,
+          const topology::Mesh& mesh, const std::string& start_time_utc) {
+  record::MeasurementsFile file = {.mesh = mesh.shape().to_string(),
+                                   .start_time_utc = start_time_utc,
+                                   .mpi = comm::MpiEnvironment::library_version(),
+                                   .topology = train::topology_rows({}, cluster, mesh, 0),
+                                   .measurements = {}};
+  for (const auto& one : measured) {
+    file.measurements.push_back({.group = one.group,
+                                 .ranks = one.ranks,
+                                 .operation = one.operation,
+                                 .algorithm = one.algorithm,
+                                 .bytes = static_cast<std::int64_t>(one.bytes),
+                                 .median_s = one.median_s,
+                                 .least_s = one.least_s,
+                                 .greatest_s = one.greatest_s,
+                                 .algorithm_bandwidth = one.algorithm_bytes_per_s(),
+                                 .bus_bandwidth = one.bus_bytes_per_s()});
+  }
+  h5::Library library;
+  file.write(wish.output, library);
+}
+
+ExitCode show(const Wish& wish, const Environment& environment, comm::MpiEnvironment& mpi) {
+  const int size = mpi.world_size();
+  comm::check_launch(size, environment.srun_tasks);
+  const auto order = topology::parse_rank_order(wish.order);
+  const auto shape =
+      wish.mesh.empty() ? topology::MeshShape{size, 1, 1} : topology::MeshShape::parse(wish.mesh, size);
+  const auto world = comm::Communicator::duplicate(MPI_COMM_WORLD);
+  const auto cluster = comm::discover_cluster(world, comm::affinity_mask(), {}, environment.switches);
+  const topology::Mesh mesh(cluster, shape, order);
+  const bool speaks = world.rank() == 0;
+  const auto hardware = world.all_gather(comm::read_hardware(true).to_string());
+  if (speaks) {
+    fmt::print("{}{}{}", table_of_ranks(cluster, mesh), table_of_nodes(cluster, hardware),
+               table_of_groups(cluster, mesh));
+  }
+  if (!wish.benchmark) return ExitCode::success;
+  std::fflush(stdout);
+  check_output(wish, world);
+  const std::string start_time_utc = utc_now();
+  NullSpanSink sink;
+  auto groups = comm::make_groups(world, cluster, mesh, {.order = order}, sink);
+  const auto measured = measure(sizes_of(wish), groups, cluster);
+  if (!speaks) return ExitCode::success;
+  fmt::print("\n{:<8} {:>5}  {:<15} {:<13} {:>8} {:>12} {:>24} {:>9} {:>9}\n", "group", "ranks", "operation",
+             "algorithm", "size", "median us", "range", "alg GB/s", "bus GB/s");
+  for (const auto& one : measured) fmt::print("{}", line_of(one));
+  keep(wish, measured, cluster, mesh, start_time_utc);
+  fmt::print("\nkept in {}\n", wish.output);
+  return ExitCode::success;
 }
 
 }  // namespace
 
 Task topology_command(const Words& words, const Environment& environment) {
-  std::string mesh_text;
-  Parser parser("topology", "Shows where each rank runs and its place on the mesh.");
-  parser.add_option("--mesh", mesh_text, "ranks along each axis, such as data=4 [data=N]")
+  Wish wish;
+  Parser parser("topology",
+                "Shows where each rank runs, its place on the mesh, and who talks to whom over what.");
+  parser.add_option("--mesh", wish.mesh, "ranks along each axis, such as data=4 [data=N]")
       ->option_text("AXES");
+  parser.add_option("--rank-order", wish.order, "on the mesh: by where ranks run, or as launched [placed]")
+      ->option_text("placed|launched");
+  parser.add_flag("--benchmark", wish.benchmark, "time all collectives, in nodes and between them");
+  parser.add_option("--sizes", wish.sizes, "of what is sent [4KiB,256KiB,4MiB,36MiB]")
+      ->delimiter(',')
+      ->option_text("SIZES");
+  parser.add_option("--output", wish.output, "file for what that finds [topology.h5]")->option_text("FILE");
   if (const auto help = parse(parser, words)) return print_task(*help);
-  return {.alone = {}, .together = [mesh_text, environment](comm::MpiEnvironment& mpi) {
-            const int size = mpi.world_size();
-            comm::check_launch(size, environment.srun_tasks);
-            const auto shape = mesh_text.empty() ? topology::MeshShape{size, 1, 1}
-                                                 : topology::MeshShape::parse(mesh_text, size);
-            const auto world = comm::Communicator::duplicate(MPI_COMM_WORLD);
-            const auto cluster = comm::discover_cluster(world, comm::affinity_mask());
-            const topology::Mesh mesh(cluster, shape);
-            if (world.rank() == 0) print_table(cluster, mesh);
-            return ExitCode::success;
+  topology::parse_rank_order(wish.order);
+  sizes_of(wish);
+  return {.alone = {}, .together = [wish, environment](comm::MpiEnvironment& mpi) {
+            return show(wish, environment, mpi);
           }};
 }
 

@@ -161,6 +161,8 @@ ExitCode train_once(train::RunConfig& config, const std::optional<train::Recover
   config.validate();
   check_on_failure(config, mpi);
   config.output.terminal = environment.terminal;
+  config.comm.switches = environment.switches;
+  if (!environment.cache_folder.empty()) config.comm.table_file = environment.cache_folder + "/all_reduce";
   config.text = to_toml_without_name(config, named);  // fed back, the file makes a run of its own
   if (resume) check_same_run(config, resume->info, resume->folder.string());
   if (config.dry_run) return train::run(config, resume, recovery, mpi, log);

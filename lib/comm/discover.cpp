@@ -3,18 +3,15 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 #include <mpi.h>
-#include <sched.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
-#include <cstdio>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <numeric>
 #include <sstream>
 
+#include "comm/hardware.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {
@@ -25,32 +22,22 @@ std::string hostname() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("unknown");
 }
 
-/// Reads the kernel's `0-3,8,10-11`.
-std::vector<int> parse_cpu_list(const std::string& text) {
-  std::vector<int> cpus;
-  std::istringstream stream(text);
-  for (std::string item; std::getline(stream, item, ',');) {
-    int first = 0;
-    int last = 0;
-    const int fields = std::sscanf(item.c_str(), "%d-%d", &first, &last);
-    if (fields < 1) continue;
-    for (int cpu = first; cpu <= (fields == 2 ? last : first); ++cpu) cpus.push_back(cpu);
-  }
-  return cpus;
-}
-
-/// The other fields travel as one line of text: `numa gpu uuid hostname cpu cpu ...`.
+/// The other fields travel as one line of text: `numa gpu island uuid switches hostname cpu cpu ...`.
 std::string encode(const topology::RankPlace& place) {
-  return fmt::format("{} {} {} {} {}", place.numa_node, place.gpu,
-                     place.device_uuid.empty() ? "-" : place.device_uuid, place.hostname,
+  const auto word = [](const std::string& text) { return text.empty() ? std::string("-") : text; };
+  return fmt::format("{} {} {} {} {} {} {}", place.numa_node, place.gpu, place.island,
+                     word(place.device_uuid), word(place.switches), place.hostname,
                      fmt::join(place.cpus, " "));
 }
 
 topology::RankPlace decode(const std::string& line) {
   topology::RankPlace place;
   std::istringstream stream(line);
-  stream >> place.numa_node >> place.gpu >> place.device_uuid >> place.hostname;
-  if (place.device_uuid == "-") place.device_uuid.clear();
+  stream >> place.numa_node >> place.gpu >> place.island >> place.device_uuid >> place.switches >>
+      place.hostname;
+  for (std::string* const word : {&place.device_uuid, &place.switches}) {
+    if (*word == "-") word->clear();
+  }
   for (int cpu = 0; stream >> cpu;) place.cpus.push_back(cpu);
   return place;
 }
@@ -72,44 +59,16 @@ std::vector<int> first_ranks(const Communicator& world) {
 
 }  // namespace
 
-std::vector<int> affinity_mask() {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  std::vector<int> cpus;
-  if (::sched_getaffinity(0, sizeof(set), &set) != 0) return cpus;
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (CPU_ISSET(cpu, &set)) cpus.push_back(cpu);
-  }
-  return cpus;
-}
-
-int numa_node_of(const std::vector<int>& cpus) {
-  const std::filesystem::path root = "/sys/devices/system/node";
-  std::error_code ignored;
-  for (const auto& entry : std::filesystem::directory_iterator(root, ignored)) {
-    const std::string name = entry.path().filename();
-    int node = 0;
-    if (std::sscanf(name.c_str(), "node%d", &node) != 1) continue;
-    std::ifstream file(entry.path() / "cpulist");
-    std::string text;
-    std::getline(file, text);
-    const std::vector<int> members = parse_cpu_list(text);
-    const bool all = !cpus.empty() && std::all_of(cpus.begin(), cpus.end(), [&members](int cpu) {
-      return std::find(members.begin(), members.end(), cpu) != members.end();
-    });
-    if (all) return node;
-  }
-  return -1;
-}
-
 topology::Cluster discover_cluster(const Communicator& world, const std::vector<int>& cpus,
-                                   const LocalDevice& device) {
+                                   const LocalDevice& device, const std::string& switches) {
   topology::RankPlace mine;
   mine.hostname = hostname();
   mine.cpus = cpus;
-  mine.numa_node = numa_node_of(cpus);
+  mine.numa_node = read_hardware(false).numa_node_of(cpus);
   mine.gpu = device.gpu;
   mine.device_uuid = device.uuid;
+  mine.island = device.island;
+  mine.switches = switches;
   // A node is known by its lowest world rank; hostnames would put two containers of one name together.
   const Communicator local = world.split_by_shared_memory();
   const std::vector<std::int64_t> lowest = world.all_gather(local.min(std::int64_t{world.rank()}));

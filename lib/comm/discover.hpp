@@ -4,28 +4,25 @@
 #include <string>
 #include <vector>
 
+#include "comm/binding.hpp"
 #include "comm/communicator.hpp"
 #include "topology/cluster.hpp"
 
 namespace dtrain::comm {
 
-/// The cores of this process's affinity mask, ascending.
-std::vector<int> affinity_mask();
-
-/// The NUMA node that holds all of `cpus`; -1 when they span several or the system does not say.
-int numa_node_of(const std::vector<int>& cpus);
-
 /// What only the caller knows of this rank's accelerator.
 struct LocalDevice {
   int gpu = -1;      ///< Index on the node; -1 for the CPU.
   std::string uuid;  ///< Of that GPU.
+  int island = -1;   ///< Of the node's GPUs that NVLink joins.
 };
 
 /// Asks MPI and the operating system where every rank runs. `cpus` is this rank's mask as read before any
-/// library could change it (affinity_mask() early in main). Collective over `world`; the same value on
-/// every rank. Throws Error, e.g. when two ranks claim one GPU.
+/// library could change it (affinity_mask() early in main), `switches` those above the node where they are
+/// known (RankPlace). Collective over `world`; the same value on every rank. Throws Error, e.g. when two
+/// ranks claim one GPU.
 topology::Cluster discover_cluster(const Communicator& world, const std::vector<int>& cpus,
-                                   const LocalDevice& device = {});
+                                   const LocalDevice& device = {}, const std::string& switches = {});
 
 /// Throws Error (exit code 2) when srun without its MPI plugin started N jobs of one rank instead of one job
 /// of N. `announced_tasks` is SLURM_NTASKS, read by app, and given only where srun started this process

@@ -105,6 +105,7 @@ struct Groups::State {
   std::unique_ptr<Group> node;
   std::unique_ptr<Group> leaders;  ///< Empty where this rank leads no node.
   std::string backend_name = "mpi";
+  AlgorithmTable table;
   Queue queue;  ///< Last: its operations use the groups.
 };
 
@@ -119,6 +120,7 @@ Group& Groups::pipe() { return *state_->pipe; }
 Group& Groups::tensor() { return *state_->tensor; }
 Group& Groups::node() { return *state_->node; }
 bool Groups::is_leader() const { return state_->leaders != nullptr; }
+void Groups::use(const AlgorithmTable& table) { state_->table = table; }
 Queue& Groups::queue() { return state_->queue; }
 FlightRecorder& Groups::recorder() { return state_->recorder; }
 void Groups::check_deaths() { state_->health.check_deaths(); }
@@ -163,8 +165,8 @@ Groups make_groups(const Communicator& world, const topology::Cluster& cluster, 
     }
     std::vector<int> nodes;
     for (const int rank : ranks) nodes.push_back(place(rank).node);
-    return std::make_unique<MpiGroup>(name, std::move(comm), named(ranks), nodes, config.all_reduce,
-                                      state->queue);
+    return std::make_unique<MpiGroup>(name, std::move(comm), named(ranks), nodes, config.order,
+                                      AllReduceChoice{config.all_reduce, &state->table}, state->queue);
   };
   state->world = make("world", ranks_where(world.size(), [](int) { return true; }));
   state->data = make("data", mesh.group(me, topology::Axis::data));

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "comm/algorithm_table.hpp"
 #include "comm/communicator.hpp"
 #include "comm/group.hpp"
 #include "comm/queue.hpp"
@@ -20,11 +21,12 @@ Backend parse_backend(std::string_view name);  ///< auto, mpi, nccl. Throws Erro
 struct CommConfig {
   Backend backend = Backend::automatic;         ///< automatic: nccl where every rank has a GPU of its own.
   Algorithm all_reduce = Algorithm::automatic;  ///< Where a call does not choose itself.
-  Drive drive = Drive::inline_;                 ///< Who moves the queue on; see queue.hpp.
-  double timeout_s = 300;                       ///< Longest a started operation may take; 0: no limit.
-  int threads_per_rank = 1;                     ///< Compute threads: decides whether waits may spin.
-  std::string cuda_module;                      ///< Path of libdtrain_cuda.so; empty: looked for.
-  bool recovery = false;                        ///< MpiEnvironment::can_recover().
+  topology::RankOrder order = topology::RankOrder::placed;  ///< As the mesh was made.
+  Drive drive = Drive::inline_;                             ///< Who moves the queue on; see queue.hpp.
+  double timeout_s = 300;    ///< Longest a started operation may take; 0: no limit.
+  int threads_per_rank = 1;  ///< Compute threads: decides whether waits may spin.
+  std::string cuda_module;   ///< Path of libdtrain_cuda.so; empty: looked for.
+  bool recovery = false;     ///< MpiEnvironment::can_recover().
 
   void validate() const;  ///< Throws Error (exit code 2).
 };
@@ -45,6 +47,8 @@ class Groups {
   Group& node();  ///< The ranks of this node.
   bool is_leader() const;
   Group& leaders();  ///< The first rank of each node. Throws Error where is_leader() is false.
+  /// What `auto` takes from now on in groups that span nodes. The same on every rank.
+  void use(const AlgorithmTable& table);
   Queue& queue();
   /// Keeps this rank's operations and spans, which pass through to the sink of make_groups().
   FlightRecorder& recorder();

@@ -1,5 +1,5 @@
-// reduce_scatter and all_gather within a node, of inputs in buffers from allocate(): between two barriers
-// each rank reads the others' memory.
+// reduce_scatter, all_gather and what of an all_reduce over nodes is alike, within a node, of inputs in
+// buffers from allocate(): between two barriers each rank reads the others' memory.
 #include <algorithm>
 #include <array>
 #include <cstring>
@@ -8,6 +8,7 @@
 #include "comm/group_arguments.hpp"
 #include "comm/local_steps.hpp"
 #include "comm/reduce.hpp"
+#include "comm/slicing.hpp"
 
 namespace dtrain::comm {
 namespace {
@@ -108,6 +109,33 @@ class LocalAllGather final : public LocalParts {
   std::vector<Buffer> parts_;
 };
 
+class LocalSliceGather final : public LocalParts {
+ public:
+  LocalSliceGather(Segment& segment, const Descriptor& mine, Buffer values, const Label& where)
+      : LocalParts(segment, mine, where), values_(values) {
+    const auto own = static_cast<std::int64_t>(bytes_of(slice_of(segment.rank())));
+    bytes_sent_ = own * (segment.size() - 1);
+    bytes_received_ = static_cast<std::int64_t>(values.bytes()) - own;
+  }
+
+ private:
+  void read() override {
+    for (int peer = 0; peer < segment_.size(); ++peer) {
+      if (peer == segment_.rank()) continue;
+      const Range slice = slice_of(peer);
+      const std::size_t offset = static_cast<std::size_t>(slice.begin) * size_of(values_.type);
+      std::memcpy(static_cast<std::byte*>(values_.data) + offset, input_of(peer) + offset, bytes_of(slice));
+    }
+  }
+
+  Range slice_of(int local_rank) const {
+    return aligned_part(values_.count, size_of(values_.type), local_rank, segment_.size());
+  }
+  std::size_t bytes_of(const Range& slice) const { return size_of_range(slice) * size_of(values_.type); }
+
+  Buffer values_;
+};
+
 }  // namespace
 
 std::unique_ptr<Step> make_local_reduce_scatter(Segment& segment, const Descriptor& mine, std::int64_t begin,
@@ -118,6 +146,11 @@ std::unique_ptr<Step> make_local_reduce_scatter(Segment& segment, const Descript
 std::unique_ptr<Step> make_local_all_gather(Segment& segment, const Descriptor& mine, Buffer output,
                                             const Label& where) {
   return std::make_unique<LocalAllGather>(segment, mine, output, where);
+}
+
+std::unique_ptr<Step> make_local_slice_gather(Segment& segment, const Descriptor& mine, Buffer values,
+                                              const Label& where) {
+  return std::make_unique<LocalSliceGather>(segment, mine, values, where);
 }
 
 }  // namespace dtrain::comm

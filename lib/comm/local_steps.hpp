@@ -43,6 +43,11 @@ std::unique_ptr<Step> make_local_reduce_scatter(Segment& segment, const Descript
 std::unique_ptr<Step> make_local_all_gather(Segment& segment, const Descriptor& mine, Buffer output,
                                             const Label& where);
 
+/// Of `values`, in buffers from allocate(), each rank's aligned_part to all others. Nobody reads another's
+/// values any more when it is done.
+std::unique_ptr<Step> make_local_slice_gather(Segment& segment, const Descriptor& mine, Buffer values,
+                                              const Label& where);
+
 /// Returns when all ranks of `segment` have come.
 std::unique_ptr<Step> make_local_barrier(Segment& segment, const Descriptor& mine, const Label& where);
 

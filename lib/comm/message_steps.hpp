@@ -24,6 +24,9 @@ struct Party {
   }
 };
 
+/// Up to here a tree's 2 log2(n) messages of everything cost less than a ring's 2 (n-1) of an n-th.
+constexpr std::size_t kTreeBytes = std::size_t{32} << 10;
+
 /// All-reduce in which each rank passes its neighbour 2 (n-1)/n of the buffer, in pieces that overlap with
 /// the adding. Every element is summed along one path and then copied: the same bits everywhere. Source:
 /// Patarasu and Yuan 2009.

@@ -9,6 +9,7 @@
 
 #include "comm/group_arguments.hpp"
 #include "comm/group_operation.hpp"
+#include "comm/hierarchical.hpp"
 #include "comm/local_steps.hpp"
 #include "comm/plain_buffer.hpp"
 #include "comm/shared_memory.hpp"
@@ -22,10 +23,10 @@ namespace {
 // order.
 constexpr int kPointToPointTag = 1;
 constexpr int kFirstTag = 2;
-constexpr std::uint64_t kTags = 16384;
+constexpr std::uint64_t kTags = 4000;  // of kMostChunks each: MPI promises tags up to 32767
 
-// Below: 2 log2(n) messages of everything. Above: 2 (n-1) messages of an n-th.
-constexpr std::size_t kTreeBytes = std::size_t{32} << 10;
+// Below, the first ranks of the nodes carry everything: a message more costs more than what a core saves.
+constexpr std::size_t kLaneBytes = std::size_t{256} << 10;
 
 /// Memory of this rank within its group's segment.
 class SegmentBuffer final : public SharedBuffer {
@@ -71,25 +72,32 @@ class Nothing final : public Step {
 }  // namespace
 
 MpiGroup::MpiGroup(std::string name, Communicator ranks, std::vector<int> world_ranks,
-                   const std::vector<int>& nodes, Algorithm all_reduce, Queue& queue)
+                   const std::vector<int>& nodes, topology::RankOrder order, AllReduceChoice choice,
+                   Queue& queue)
     : name_(std::move(name)),
       ranks_(std::move(ranks)),
       world_ranks_(std::move(world_ranks)),
       id_(id_of(name_, world_ranks_)),
-      all_reduce_(all_reduce),
+      choice_(choice),
       queue_(queue) {
   std::map<int, std::vector<int>> members;  // node -> group ranks
+  bool nodes_are_alike = true;
   for (int rank = 0; rank < size(); ++rank) members[nodes[static_cast<std::size_t>(rank)]].push_back(rank);
   for (const auto& [node, group_ranks] : members) {
     leaders_.push_back(group_ranks.front());
+    nodes_are_alike &= group_ranks.size() == members.begin()->second.size();
     ring_order_.insert(ring_order_.end(), group_ranks.begin(), group_ranks.end());
     nodes_share_ranks_ |= members.size() > 1 && group_ranks.size() > 1;
   }
   everyone_.resize(static_cast<std::size_t>(size()));
   std::iota(everyone_.begin(), everyone_.end(), 0);
+  if (order == topology::RankOrder::launched) ring_order_ = everyone_;
   const int my_node = nodes[static_cast<std::size_t>(rank())];
   local_.emplace(ranks_.split(my_node, rank()));
   if (local_->size() < 2) return;
+  for (const auto& [node, group_ranks] : members) {
+    if (nodes_are_alike) lane_.push_back(group_ranks[static_cast<std::size_t>(local_->rank())]);
+  }
   std::vector<int> local_world_ranks;
   for (const int group_rank : members[my_node]) local_world_ranks.push_back(world_rank_of(group_rank));
   segment_ = std::make_shared<Segment>(*local_, std::move(local_world_ranks));
@@ -100,12 +108,15 @@ std::unique_ptr<SharedBuffer> MpiGroup::allocate(std::size_t bytes) {
   require(ranks_.min(wanted) == ranks_.max(wanted), "the ranks ask for buffers of different sizes",
           {.subject = fmt::format("allocate in group {}", name_),
            .advice = "ask for the same size on all ranks"});
+  std::unique_ptr<SharedBuffer> shared;
   if (segment_) {
     if (const auto id = segment_->allocate(*local_, bytes)) {
-      return std::make_unique<SegmentBuffer>(segment_, *id, bytes);
+      shared = std::make_unique<SegmentBuffer>(segment_, *id, bytes);
     }
   }
-  return make_plain_buffer(bytes);
+  // Nodes choose their part in an exchange by where the buffer lies: all of them, or none.
+  const bool all_have = on_one_node() || lane_.empty() || ranks_.min(std::int64_t{shared ? 1 : 0}) == 1;
+  return shared && all_have ? std::move(shared) : make_plain_buffer(bytes);
 }
 
 std::unique_ptr<SharedBuffer> MpiGroup::allocate_common(std::size_t bytes) {
@@ -137,7 +148,7 @@ Label MpiGroup::message_label(std::string_view operation, const Buffer& values, 
 }
 
 Channel MpiGroup::channel_of(const Label& label) const {
-  return {ranks_.handle(), kFirstTag + static_cast<int>(label.number % kTags)};
+  return {ranks_.handle(), kFirstTag + static_cast<int>(label.number % kTags * kMostChunks)};
 }
 
 Handle MpiGroup::submit(const Label& label, std::unique_ptr<Step> step) {
@@ -163,9 +174,11 @@ Descriptor MpiGroup::describe(OperationKind kind, const Buffer& values) const {
 }
 
 Algorithm MpiGroup::choose(const Buffer& values, Algorithm algorithm) const {
-  if (algorithm == Algorithm::automatic) algorithm = all_reduce_;
+  if (algorithm == Algorithm::automatic) algorithm = choice_.algorithm;
   if (algorithm != Algorithm::automatic) return algorithm;
-  if (on_one_node() || nodes_share_ranks_) return Algorithm::hierarchical;
+  if (on_one_node()) return Algorithm::hierarchical;
+  if (const auto fastest = choice_.measured->at(values.bytes())) return *fastest;
+  if (nodes_share_ranks_) return Algorithm::hierarchical;
   return values.bytes() <= kTreeBytes ? Algorithm::tree : Algorithm::ring;
 }
 
@@ -180,17 +193,15 @@ void MpiGroup::add_all_reduce_among(Steps& steps, const std::vector<int>& ranks,
   }
 }
 
-/// Within each node to its leader, among the leaders, and back.
-MpiGroup::Steps MpiGroup::hierarchical_steps(const Channel& channel, const Descriptor& mine, Buffer values,
-                                             ReduceOp op, const Label& label) {
-  Steps steps;
-  if (segment_) steps.push_back(make_local_reduce(*segment_, mine, values, op, Target::leader, label));
-  if (std::find(leaders_.begin(), leaders_.end(), rank()) != leaders_.end()) {
-    const Algorithm between = values.bytes() <= kTreeBytes ? Algorithm::tree : Algorithm::ring;
-    add_all_reduce_among(steps, leaders_, channel, values, op, between);
-  }
-  if (segment_) steps.push_back(make_local_broadcast(*segment_, mine, values, 0, label));
-  return steps;
+Crossing MpiGroup::crossing(const Channel& channel, const Descriptor& mine, const Buffer& values) const {
+  const bool in_lanes = !lane_.empty() && mine.allocation != 0 && values.bytes() > kLaneBytes;
+  const std::vector<int>& ranks = in_lanes ? lane_ : leaders_;
+  const auto self = std::find(ranks.begin(), ranks.end(), rank());
+  if (self == ranks.end()) return {.channel = channel, .ranks = {}};
+  return {.channel = channel,
+          .ranks = ranks,
+          .index = static_cast<int>(self - ranks.begin()),
+          .in_lanes = in_lanes};
 }
 
 Handle MpiGroup::all_reduce(Buffer values, ReduceOp op, Algorithm algorithm) {
@@ -206,7 +217,8 @@ Handle MpiGroup::all_reduce(Buffer values, ReduceOp op, Algorithm algorithm) {
   }
   const Channel channel = channel_of(label);
   if (chosen == Algorithm::hierarchical) {
-    return submit(label, hierarchical_steps(channel, mine, values, op, label));
+    return submit(label, make_hierarchical_all_reduce(segment_.get(), mine, crossing(channel, mine, values),
+                                                      values, op, label));
   }
   Steps steps;
   if (segment_)

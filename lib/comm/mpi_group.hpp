@@ -7,22 +7,31 @@
 #include <string>
 #include <vector>
 
+#include "comm/algorithm_table.hpp"
 #include "comm/communicator.hpp"
 #include "comm/group.hpp"
+#include "comm/hierarchical.hpp"
 #include "comm/label.hpp"
 #include "comm/message_steps.hpp"
 #include "comm/queue.hpp"
 #include "comm/segment.hpp"
+#include "topology/mesh.hpp"
 
 namespace dtrain::comm {
+
+/// What an all_reduce does that is not told how.
+struct AllReduceChoice {
+  Algorithm algorithm = Algorithm::automatic;
+  const AlgorithmTable* measured = nullptr;  ///< For automatic, in groups that span nodes; borrowed.
+};
 
 /// The collectives over MPI and, among ranks of one node, over shared memory.
 class MpiGroup final : public Group {
  public:
   /// `ranks` is this group's own communicator. `world_ranks` and `nodes` say, by group rank, who and where
-  /// they are. Collective over `ranks`. `queue` is borrowed.
+  /// they are; a ring passes `order`'s neighbours. Collective over `ranks`. `queue` is borrowed.
   MpiGroup(std::string name, Communicator ranks, std::vector<int> world_ranks, const std::vector<int>& nodes,
-           Algorithm all_reduce, Queue& queue);
+           topology::RankOrder order, AllReduceChoice choice, Queue& queue);
 
   const std::string& name() const override { return name_; }
   int rank() const override { return ranks_.rank(); }
@@ -52,8 +61,7 @@ class MpiGroup final : public Group {
   bool leaves_parts_in_node(const Buffer& values, Algorithm algorithm, const Descriptor& mine) const;
   void add_all_reduce_among(Steps& steps, const std::vector<int>& ranks, const Channel& channel,
                             Buffer values, ReduceOp op, Algorithm algorithm) const;
-  Steps hierarchical_steps(const Channel& channel, const Descriptor& mine, Buffer values, ReduceOp op,
-                           const Label& label);
+  Crossing crossing(const Channel& channel, const Descriptor& mine, const Buffer& values) const;
   Party party(const std::vector<int>& ranks, const Channel& channel) const;
   Descriptor describe(OperationKind kind, const Buffer& values) const;
   Label next_label(std::string_view operation, const Buffer& values = {});
@@ -66,14 +74,17 @@ class MpiGroup final : public Group {
   Communicator ranks_;
   std::vector<int> world_ranks_;
   std::uint64_t id_;
-  std::vector<int> ring_order_;  ///< Group ranks, node after node: the ring crosses each link once.
-  std::vector<int> leaders_;     ///< The first group rank of each node, in ring order.
+  std::vector<int>
+      ring_order_;  ///< Group ranks; placed: node after node, so that a ring crosses each link once.
+  std::vector<int> leaders_;  ///< The first group rank of each node, in ring order.
+  std::vector<int>
+      lane_;  ///< This rank and those of the other nodes in its place; empty unless all have as many.
   bool nodes_share_ranks_ =
       false;  ///< Some node holds at least two of the group, and there are several nodes.
   std::optional<Communicator> local_;
   std::shared_ptr<Segment> segment_;  ///< Shared with its buffers.
   std::vector<int> everyone_;
-  Algorithm all_reduce_;
+  AllReduceChoice choice_;
   Queue& queue_;
   std::uint64_t operations_ = 0;  ///< Collectives: the same on all ranks.
   std::uint64_t messages_ = 0;

@@ -148,17 +148,20 @@ std::vector<Column> columns_of<SamplesRow>() {
           integer("hash", "1", offsetof(SamplesRow, hash))};
 }
 
-std::string cpu_list(std::span<const int> cpus) {
-  std::string list;
-  for (std::size_t first = 0; first < cpus.size();) {
-    std::size_t last = first;
-    while (last + 1 < cpus.size() && cpus[last + 1] == cpus[last] + 1) ++last;
-    if (!list.empty()) list += ',';
-    list += std::to_string(cpus[first]);
-    if (last > first) list += '-' + std::to_string(cpus[last]);
-    first = last + 1;
-  }
-  return list;
+template <>
+std::vector<Column> columns_of<MeasurementRow>() {
+  using Row = MeasurementRow;
+  const Row row;
+  return {text("group", offsetof(Row, group), row.group),
+          integer("ranks", "1", offsetof(Row, ranks)),
+          text("operation", offsetof(Row, operation), row.operation),
+          text("algorithm", offsetof(Row, algorithm), row.algorithm),
+          integer("bytes", "bytes", offsetof(Row, bytes)),
+          real("median_s", "s", offsetof(Row, median_s)),
+          real("least_s", "s", offsetof(Row, least_s)),
+          real("greatest_s", "s", offsetof(Row, greatest_s)),
+          real("algorithm_bandwidth", "bytes/s", offsetof(Row, algorithm_bandwidth)),
+          real("bus_bandwidth", "bytes/s", offsetof(Row, bus_bandwidth))};
 }
 
 }  // namespace dtrain::record

@@ -63,7 +63,7 @@ struct TopologyRow {
   FixedText<16> device;       ///< `cpu`, `cuda:0`.
   FixedText<48> device_uuid;  ///< Empty for the CPU.
   std::int64_t numa_node = -1;
-  FixedText<128> cpus;  ///< `0-3,8`; cpu_list() makes it.
+  FixedText<128> cpus;  ///< `0-3,8`, as number_list() has it.
   std::int64_t data_index = 0;
   std::int64_t pipe_index = 0;
   std::int64_t tensor_index = 0;
@@ -138,6 +138,20 @@ struct SamplesRow {
   std::int64_t hash = 0;  ///< Sum modulo 2^64 of a hash of each sample's id, as a signed number.
 };
 
+/// A row of /measurements: a collective of `topology --benchmark`.
+struct MeasurementRow {
+  FixedText<16> group;
+  std::int64_t ranks = 0;
+  FixedText<32> operation;
+  FixedText<16> algorithm;  ///< Of an all_reduce.
+  std::int64_t bytes = 0;
+  double median_s = 0;
+  double least_s = 0;
+  double greatest_s = 0;
+  double algorithm_bandwidth = 0;
+  double bus_bandwidth = 0;
+};
+
 enum class ColumnKind { integer, real, text };
 
 /// One field of a row: its name and unit in the file, its place in the struct.
@@ -167,8 +181,7 @@ template <>
 std::vector<Column> columns_of<EventRow>();
 template <>
 std::vector<Column> columns_of<SamplesRow>();
-
-/// `0-3,8` for {0, 1, 2, 3, 8}.
-std::string cpu_list(std::span<const int> cpus);
+template <>
+std::vector<Column> columns_of<MeasurementRow>();
 
 }  // namespace dtrain::record

@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "core/error.hpp"
+#include "core/size.hpp"
 #include "train/injection.hpp"
 #include "train/interval.hpp"
 
@@ -126,6 +127,7 @@ void validate_comm(const RunConfig& config) {
         "use mpi");
   check_one_of(comm.backend, kBackends, "--comm-backend");
   check_one_of(comm.all_reduce, kAllReduces, "--all-reduce");
+  topology::parse_rank_order(config.rank_order);
   check_not_negative(comm.bucket_mb, "--bucket-mb");
   check(comm.bucket_mb <= 4096.0, fmt::format("{} MiB is too large", comm.bucket_mb), "--bucket-mb",
         "use 4096 or less");
@@ -155,17 +157,10 @@ void validate_staging(const std::string& staging) {
 
 std::int64_t PipelineConfig::memory_limit_bytes() const {
   if (memory_limit == "none") return 0;
-  static const std::map<std::string, double> kUnits = {
-      {"", 1.0}, {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30}, {"TiB", 0x1p40}};
-  double number = 0;
-  const char* const end = memory_limit.data() + memory_limit.size();
-  const auto [rest, error] = std::from_chars(memory_limit.data(), end, number);
-  const auto unit = kUnits.find(std::string(rest, end));
-  check(
-      error == std::errc() && unit != kUnits.end() && number * (unit == kUnits.end() ? 0 : unit->second) >= 1,
-      fmt::format("\"{}\" is not a size", memory_limit), "--memory-limit",
-      "write one such as 512MiB or 2GiB, or none");
-  return static_cast<std::int64_t>(number * unit->second);
+  const auto bytes = parse_size(memory_limit);
+  check(bytes.has_value(), fmt::format("\"{}\" is not a size", memory_limit), "--memory-limit",
+        "write one such as 512MiB or 2GiB, or none");
+  return *bytes;
 }
 
 std::pair<int, int> RunConfig::cluster_extents() const {

@@ -73,6 +73,9 @@ struct CommConfig {
   std::string all_reduce = "auto";  ///< `auto`, `mpi`, `ring`, `tree` or `hierarchical`.
   double bucket_mb = 0.0;           ///< Size of a gradient bucket, in 2^20 bytes; 0: chosen.
   double watchdog_s = 300.0;        ///< Seconds a collective may take before the run gives up.
+  /// Where tables of the fastest all_reduce are kept from run to run; empty: nowhere. Set by app.
+  std::string table_file;
+  std::string switches;  ///< Above this rank's node, as topology::RankPlace has them. Set by app.
 };
 
 /// What the run leaves behind, under `folder`/`name`.
@@ -100,8 +103,9 @@ struct RunConfig {
   CommConfig comm;
   OutputConfig output;
 
-  std::string mesh;                ///< As given, e.g. `data=4`; empty: all ranks along data.
-  topology::MeshShape mesh_shape;  ///< What `mesh` means on this many ranks; set by resolve().
+  std::string mesh;                   ///< As given, e.g. `data=4`; empty: all ranks along data.
+  topology::MeshShape mesh_shape;     ///< What `mesh` means on this many ranks; set by resolve().
+  std::string rank_order = "placed";  ///< Or `launched`: as topology::RankOrder.
   std::string strategy = "ddp";
   int epochs = 0;       ///< By model.
   int limit_steps = 0;  ///< Steps after which the run ends, in all; 0: no limit.

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 
+#include "comm/algorithm_table.hpp"
 #include "comm/communicator.hpp"
 #include "comm/groups.hpp"
 #include "comm/mpi_environment.hpp"
@@ -18,9 +19,10 @@ namespace dtrain::train {
 /// Made once, in the same order on every rank.
 class Job {
  public:
-  /// Collective over mpi.world(). Sets LibTorch's thread count, before any helper thread exists.
-  /// Throws Error when the ranks were started with different configurations, or the mesh does not fit.
-  Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sink);
+  /// Collective over mpi.world(). `measures`: which all_reduce is fastest, where that is not known yet. Sets
+  /// LibTorch's thread count, before any helper thread exists. Throws Error when the ranks were started with
+  /// different configurations, or the mesh does not fit.
+  Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sink, bool measures = false);
 
   comm::Communicator& world() { return world_; }
   const topology::Cluster& cluster() const { return cluster_; }
@@ -33,6 +35,8 @@ class Job {
   int rank() const { return world_.rank(); }
   /// This rank in MPI_COMM_WORLD at the start: its name in messages and files.
   int first_rank() const { return cluster_.ranks[static_cast<std::size_t>(rank())].first_rank; }
+  /// What all_reduces do in data groups that span nodes; empty where nothing was measured.
+  const comm::AlgorithmTable& all_reduce_table() const { return all_reduce_table_; }
   int threads() const { return threads_; }  ///< Compute threads of this rank.
 
   /// True where a core is left for a helper thread such as the loader's.
@@ -47,6 +51,7 @@ class Job {
   int threads_;
   topology::Mesh mesh_;
   comm::Groups groups_;
+  comm::AlgorithmTable all_reduce_table_;
   parallel::TensorRanks tensor_ranks_;
   std::string token_;
 };

@@ -5,7 +5,7 @@ import unittest
 
 from program import ProgramTest
 
-BUILT = """model model-option init-from init-skip loss class-weights dataset data-root staging augment mesh strategy
+BUILT = """model model-option init-from init-skip loss class-weights dataset data-root staging augment mesh rank-order strategy
 pipeline virtual-stages balance recompute memory-limit
 epochs limit-steps global-batch micro-batches optimizer learning-rate momentum weight-decay schedule
 warmup-steps grad-clip batch-norm precision device threads comm-backend all-reduce bucket-mb watchdog on-failure spares replicate verify-every inject seed reproducible output name
@@ -14,7 +14,7 @@ LATER = ["compression"]
 # A value that is not the default for every option.
 OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "init-from": "a.h5", "init-skip": "fc.*", "loss": "mae",
          "class-weights": "balanced", "dataset": "a \"quoted\" \\ name", "data-root": "/d",
-         "staging": "local=/scratch/a,b", "augment": "off", "mesh": "data=2,pipe=1", "strategy": "ddp", "pipeline": "interleaved",
+         "staging": "local=/scratch/a,b", "augment": "off", "mesh": "data=2,pipe=1", "rank-order": "launched", "strategy": "ddp", "pipeline": "interleaved",
          "virtual-stages": 3, "balance": "dynamic", "recompute": "auto", "memory-limit": "2GiB", "epochs": 7,
          "limit-steps": 9, "global-batch": 48, "micro-batches": 6, "optimizer": "adamw", "learning-rate": 3e-05,
          "momentum": 0.25, "weight-decay": 0.125, "schedule": "wsd", "warmup-steps": 5, "grad-clip": 2.0,

@@ -1,14 +1,16 @@
 """Whole runs: the folder they leave, its checkpoints, exports, and bad input met on the way."""
 import hashlib
 import json
+import os
 import re
 import shutil
 import struct
+import subprocess
 import unittest
 
 import h5py
 import numpy as np
-from program import SHORT, ProgramTest
+from program import DTRAIN, SHORT, ProgramTest
 
 
 def flip_byte(path, at):
@@ -149,8 +151,43 @@ class RunTest(ProgramTest):
     def test_topology_shows_every_rank_once(self):
         lines = self.succeed("topology", "--mesh", "data=3", ranks=3).splitlines()
         self.assertIn("data=3,pipe=1,tensor=1", lines[0])
-        self.assertEqual([line.split()[0] for line in lines[2:]], ["0", "1", "2"])
+        self.assertEqual([line.split()[0] for line in lines[2:5]], ["0", "1", "2"])
         self.refuse(2, ["--mesh data=2", "3"], "topology", "--mesh", "data=2", ranks=3)
+
+    def test_topology_shows_who_talks_to_whom(self):
+        text = self.succeed("topology", "--mesh", "data=2,pipe=2", ranks=4)
+        self.assertRegex(text, r"pipe groups, 2 of 2 ranks, pass on activations\n  0 1 +memory.*\n  2 3 +memory")
+        self.assertRegex(text, r"data groups, 2 of 2 ranks, pass on gradients\n  0 2 +memory.*\n  1 3 +memory")
+        self.assertNotIn("tensor groups", text)
+        self.refuse(2, ["--rank-order random", "placed or launched"], "topology", "--rank-order", "random")
+
+    def test_the_single_core_that_mpirun_binds_to_is_widened(self):
+        cores = sorted(os.sched_getaffinity(0))
+        if len(cores) < 2 or "Open MPI) 5" not in subprocess.run(["mpirun", "--version"], capture_output=True, text=True).stdout:
+            self.skipTest("needs two cores and Open MPI 5")
+        clean = {key: value for key, value in os.environ.items() if "rmaps" not in key}
+        clean.update({f"{who}_ALLOW_RUN_AS_ROOT{how}": "1" for who in ("OMPI", "PRTE") for how in ("", "_CONFIRM")})
+
+        def masks(*options):
+            done = subprocess.run(["mpirun", "-np", "1", *options, DTRAIN, "topology"], env=clean, text=True, timeout=60,
+                                  capture_output=True)
+            return done.stdout.splitlines()[2].split()[-1]
+
+        self.assertNotIn(masks(), [str(core) for core in cores])  # a run of cores, not a single one
+        self.assertIn(masks("--bind-to", "core"), [str(core) for core in cores])  # as it was asked for
+
+    def test_topology_benchmark_keeps_what_it_measured(self):
+        text = self.succeed("topology", "--benchmark", "--sizes", "4KiB,1MiB", "--output", "links.h5", ranks=2)
+        with h5py.File(self.folder / "links.h5") as file:
+            self.assertEqual(file.attrs["format"], b"dtrain.measurements")
+            self.assertEqual(len(file["topology"]), 2)
+            rows = file["measurements"][:]
+        self.assertEqual(len(rows), 2 * (4 + 5))  # sizes x (algorithms of all_reduce + other collectives)
+        for row in rows:
+            self.assertTrue(0 < row["least_s"] <= row["median_s"] <= row["greatest_s"], row)
+            self.assertIn(row["operation"].decode(), text)
+        self.refuse(2, ["--sizes 4KB", "4KiB"], "topology", "--benchmark", "--sizes", "4KB", ranks=2)
+        self.refuse(2, ["nowhere/links.h5", "--output"], "topology", "--benchmark", "--output", "nowhere/links.h5", ranks=2)
 
     def test_doctor_names_what_is_wrong(self):
         text = self.succeed("doctor")

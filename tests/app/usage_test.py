@@ -77,7 +77,7 @@ class UsageTest(ProgramTest):
                               ("--epochs", "many"), ("--record-steps", "some"), ("--precision", "fp8"),
                               ("--optimizer", "lion"), ("--schedule", "square"), ("--strategy", "zero1"),
                               ("--device", "tpu"), ("--all-reduce", "magic"), ("--comm-backend", "gloo"),
-                              ("--staging", "disk"), ("--pipeline", "zigzag"), ("--balance", "static"),
+                              ("--staging", "disk"), ("--rank-order", "random"), ("--pipeline", "zigzag"), ("--balance", "static"),
                               ("--recompute", "some"), ("--recompute", "auto"), ("--virtual-stages", "0"),
                               ("--memory-limit", "much"), ("--memory-limit", "-1"), ("--memory-limit", "2 GB"), ("--name", "a/b"), ("--model-option", "hidden")]:
             with self.subTest(option=option, value=value):

@@ -4,6 +4,8 @@
 
 #include <set>
 
+#include "core/number_list.hpp"
+
 namespace dtrain::record {
 namespace {
 
@@ -39,9 +41,9 @@ TEST(RowsTest, LongTextIsCutBetweenCharacters) {
 }
 
 TEST(RowsTest, CpuListsAreRanges) {
-  EXPECT_EQ(cpu_list(std::vector<int>{}), "");
-  EXPECT_EQ(cpu_list(std::vector<int>{3}), "3");
-  EXPECT_EQ(cpu_list(std::vector<int>{0, 1, 2, 3, 8, 10, 11}), "0-3,8,10-11");
+  EXPECT_EQ(number_list(std::vector<int>{}), "");
+  EXPECT_EQ(number_list(std::vector<int>{3}), "3");
+  EXPECT_EQ(number_list(std::vector<int>{0, 1, 2, 3, 8, 10, 11}), "0-3,8,10-11");
 }
 
 TEST(RowsTest, ExclusivePhasesLeaveOutWhatOverlaps) {
