@@ -1,6 +1,7 @@
 // Times all_reduce: every algorithm of dtrain beside MPI_Allreduce, in rounds that take turns, so that a busy
 // moment of the machine hits all alike. Prints one CSV line per size, contender and round.
-//   all_reduce_bench [--rounds 7] [--sizes 4096,262144,...] [--seconds 0.1] [--nodes 1] [--only auto]
+//   all_reduce_bench [--rounds 7] [--sizes 4096,262144,...] [--seconds 0.1] [--nodes 1]
+//     [--only auto,...] [--rank-order placed]
 #include <fmt/core.h>
 #include <mpi.h>
 
@@ -10,6 +11,7 @@
 #include <cstring>
 #include <fstream>
 #include <functional>
+#include <map>
 #include <memory>
 #include <sstream>
 #include <string>
@@ -28,8 +30,9 @@ using namespace dtrain;
 struct Settings {
   int rounds = 7;
   double seconds = 0.1;  ///< Of one contender in one round.
-  std::string only;      ///< One contender by name; empty: all.
-  int nodes = 1;         ///< Invented ones: ranks of different ones exchange messages.
+  std::string only;      ///< Contenders by name, with commas around each; empty: all.
+  topology::RankOrder order = topology::RankOrder::placed;
+  int nodes = 1;  ///< Invented ones: ranks of different ones exchange messages; 0: those there are.
   std::vector<std::size_t> sizes = {4096, 262144, std::size_t{4} << 20, std::size_t{36} << 20};
 };
 
@@ -40,7 +43,8 @@ Settings read_settings(int argc, char** argv) {
     const std::string value = argv[i + 1];
     if (name == "--rounds") settings.rounds = std::stoi(value);
     if (name == "--seconds") settings.seconds = std::stod(value);
-    if (name == "--only") settings.only = value;
+    if (name == "--only") settings.only = "," + value + ",";
+    if (name == "--rank-order") settings.order = topology::parse_rank_order(value);
     if (name == "--nodes") settings.nodes = std::stoi(value);
     if (name != "--sizes") continue;
     settings.sizes.clear();
@@ -68,8 +72,13 @@ class Bench {
     shared_ = groups_.world().allocate(bytes);
     ordinary_.assign(count, 0.0F);
     std::vector<Contender> contenders = make_contenders(count);
+    operations_.clear();
     for (const Contender& contender : contenders) check(contender, count);
     for (const Mode mode : {Mode::repeated, Mode::refilled}) run_rounds(contenders, mode, count);
+    for (const Contender& contender : contenders) {
+      if (world_.rank() == 0)
+        fmt::print("# {} operations of {} bytes: {}\n", contender.name, bytes, operations_[contender.name]);
+    }
     groups_.world().barrier().wait();  // nobody frees what a neighbour still reads
   }
 
@@ -115,8 +124,9 @@ class Bench {
     add("hierarchical_plain", ordinary, comm::Algorithm::hierarchical);
     add("hierarchical", shared, comm::Algorithm::hierarchical);
     add("auto", shared, comm::Algorithm::automatic);
-    std::erase_if(contenders,
-                  [this](const Contender& c) { return !settings_.only.empty() && c.name != settings_.only; });
+    std::erase_if(contenders, [this](const Contender& c) {
+      return !settings_.only.empty() && settings_.only.find("," + c.name + ",") == std::string::npos;
+    });
     return contenders;
   }
 
@@ -125,6 +135,7 @@ class Bench {
     float* const values = contender.values();
     for (std::size_t i = 0; i < count; ++i)
       values[i] = static_cast<float>((i + static_cast<std::size_t>(world_.rank())) % 7);
+    ++operations_[contender.name];
     contender.all_reduce();
     bool right = true;
     for (std::size_t i = 0; i < count; ++i) {
@@ -142,7 +153,8 @@ class Bench {
   /// benchmarks of MPI do; caches then hold what each rank reads. Refilled: each rank has just written all of
   /// its buffer, as backward does with gradients.
   double time_once(const Contender& contender, Mode mode, std::size_t count, std::int64_t iterations) {
-    for (int warm_up = 0; warm_up < 2; ++warm_up) contender.all_reduce();
+    contender.all_reduce();
+    operations_[contender.name] += iterations + 1;
     groups_.world().barrier().wait();
     double seconds = 0;
     if (mode == Mode::repeated) {
@@ -162,9 +174,9 @@ class Bench {
 
   /// The same number on every rank, for about `seconds`; asked each round: a machine may get busy.
   std::int64_t agreed_iterations(const Contender& contender, Mode mode, std::size_t count) {
-    const double estimate_s = time_once(contender, mode, count, 3);
+    const double estimate_s = time_once(contender, mode, count, 1);
     const auto wanted = static_cast<std::int64_t>(settings_.seconds / std::max(estimate_s, 1e-7));
-    return world_.min(std::clamp<std::int64_t>(wanted, 3, 20'000));
+    return world_.min(std::clamp<std::int64_t>(wanted, 1, 20'000));
   }
 
   const comm::Communicator& world_;
@@ -172,6 +184,7 @@ class Bench {
   const Settings& settings_;
   std::unique_ptr<comm::SharedBuffer> shared_;
   std::vector<float> ordinary_;
+  std::map<std::string, std::int64_t> operations_;  ///< Of each contender, with a size.
 };
 
 std::string processor() {
@@ -198,13 +211,15 @@ int main(int argc, char** argv) {
     const auto world = comm::Communicator::duplicate(MPI_COMM_WORLD);
     topology::Cluster cluster = comm::discover_cluster(world, comm::affinity_mask());
     for (topology::RankPlace& place : cluster.ranks) {
+      if (settings.nodes == 0) break;
       const int per_node = (world.size() + settings.nodes - 1) / settings.nodes;
       place.node = place.rank / per_node;
       place.local_rank = place.rank % per_node;
     }
     NullSpanSink sink;
     comm::Groups groups =
-        comm::make_groups(world, cluster, topology::Mesh(cluster, {.data = world.size()}), {}, sink);
+        comm::make_groups(world, cluster, topology::Mesh(cluster, {.data = world.size()}, settings.order),
+                          {.order = settings.order}, sink);
     if (world.rank() == 0) {
       std::string library = comm::MpiEnvironment::library_version();
       library = library.substr(0, library.find(','));
