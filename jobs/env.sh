@@ -46,5 +46,13 @@ if [ -z "${SLURM_JOB_ID:-}" ] && [ -z "${PBS_JOBID:-}" ] && [ -z "${LSB_JOBID:-}
 else
   unset PRTE_MCA_rmaps_default_mapping_policy OMPI_MCA_rmaps_base_oversubscribe
 fi
+# Without a fabric there is nothing for Open MPI's btl/ofi, which sleeps a second at each start all the same. A job that
+# was submitted from a machine without one inherits that to nodes that have one: what was set here is taken back there.
+_dtrain_fabrics=${DTRAIN_FABRICS:-/sys/class}
+if [ -n "$(find -L "$_dtrain_fabrics/infiniband" "$_dtrain_fabrics/cxi" "$_dtrain_fabrics/hfi1" -mindepth 1 -maxdepth 1 2>/dev/null)" ]; then
+  [ -z "${DTRAIN_NO_FABRIC:-}" ] || unset OMPI_MCA_btl DTRAIN_NO_FABRIC
+elif [ -z "${OMPI_MCA_btl:-}" ]; then
+  export OMPI_MCA_btl=^ofi DTRAIN_NO_FABRIC=1
+fi
 unset -f _dtrain_prepend
-unset _dtrain_file _dtrain_deps _dtrain_mpi _dtrain_libraries
+unset _dtrain_fabrics _dtrain_file _dtrain_deps _dtrain_mpi _dtrain_libraries

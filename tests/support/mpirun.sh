@@ -5,6 +5,7 @@ ranks=$1
 shift
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
+export OMPI_MCA_btl=${OMPI_MCA_btl:-^ofi}  # which sleeps a second at each start where there is no fabric
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 mpirun=${DTRAIN_MPIRUN:-mpirun}
 if "$mpirun" --version 2>/dev/null | grep -q 'Open MPI) 5\|prterun'; then
