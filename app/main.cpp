@@ -49,11 +49,17 @@ int run_alone(const app::Task& task, const app::Environment& environment) {
   }
 }
 
-int run_together(const app::Task& task, comm::MpiEnvironment& mpi) {
+/// Whether this process is one of several that know nothing of one another: each would say the same.
+bool is_silent(const app::Environment& environment, int ranks) {
+  return ranks == 1 && environment.launcher_rank.value_or(0) != 0;
+}
+
+int run_together(const app::Task& task, const app::Environment& environment, comm::MpiEnvironment& mpi) {
   const auto errors = comm::Communicator::duplicate(MPI_COMM_WORLD);
   try {
     return static_cast<int>(task.together(mpi));
   } catch (const std::exception& error) {
+    if (is_silent(environment, mpi.first_size())) return static_cast<int>(app::exit_code(error));
     return app::settle_failure(error, errors, mpi);
   }
 }
@@ -69,6 +75,7 @@ int main(int argc, char** argv) {
   try {
     task = app::understand(argc, argv, environment);
   } catch (const Error& error) {
+    if (is_silent(environment, environment.launcher_size)) return static_cast<int>(error.code());
     if (environment.launcher_size == 1) return fail(error);
     task.together = [error](comm::MpiEnvironment&) -> ExitCode {
       throw error;
@@ -78,7 +85,7 @@ int main(int argc, char** argv) {
   try {
     const auto recovery = environment.fault_tolerant ? comm::Recovery::on : comm::Recovery::off;
     comm::MpiEnvironment mpi(argc, argv, recovery, task.start_limit_s);
-    const int code = run_together(task, mpi);
+    const int code = run_together(task, environment, mpi);
     if (mpi.can_recover()) mpi.exit_without_finalising(code);
     return code;
   } catch (const std::exception& error) {

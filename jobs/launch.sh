@@ -39,8 +39,8 @@ ask_to_stop() {
   [[ -z $launched ]] || kill -USR1 "$launched" 2>/dev/null || true
 }
 
-# dtrain would make the folder where it is missing: on a node whose own storage is not there, in the wrong place. Slurm's
-# srun asks the nodes whatever starts the ranks: mpirun now and then hangs over a program that ends at once.
+# All nodes at once, before any rank is started. Slurm's srun asks them whatever starts the ranks: mpirun now and then hangs
+# over a program that ends at once.
 check_node_local() {
   local ask=() without
   if [[ -n ${SLURM_JOB_ID:-} ]]; then

@@ -87,6 +87,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
   }
   if (config.reproducible) outputs_.event("reproducible", bits_of(config, job.threads()));
   if (!config.inject.empty()) outputs_.event("injected", config.inject);
+  if (!workload.read_in_place.empty()) outputs_.event("read_in_place", workload.read_in_place);
   if (resume) go_on_from(*resume);
   announce(resume);
 }
@@ -173,6 +174,11 @@ void Trainer::announce(const std::optional<ResumePoint>& resume) const {
         fmt::format("the tensor axis crosses nodes: each micro-batch sums {:.1f} MiB between them, layer by "
                     "layer; let tensor divide the ranks of a node to avoid it",
                     parallel::bytes_of_sums(*workload_.model, inputs) / 0x1p20));
+  }
+  if (!workload_.read_in_place.empty()) {
+    log_.warn(fmt::format("no copy on this node ({}): {}; its ranks read the files in place",
+                          job_.cluster().ranks.at(static_cast<std::size_t>(job_.rank())).hostname,
+                          workload_.read_in_place));
   }
   if (!workload_.remark.empty())
     log_.info(fmt::format("weights from {}: {}", config_.model.init_from, workload_.remark));

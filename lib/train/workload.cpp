@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "checkpoint/weights.hpp"
+#include "comm/shared_failure.hpp"
 #include "core/error.hpp"
 #include "data/sampler.hpp"
 #include "data/staging.hpp"
@@ -38,15 +39,29 @@ data::SyntheticSpec synthetic_for(const models::Registration& model, std::uint64
   return spec;
 }
 
-data::Dataset open_dataset(const RunConfig& config, const data::NodeTeam& team, h5::Library& library) {
-  if (config.data.dataset == "synthetic") {
-    return data::synthetic_dataset(synthetic_for(models::find_model(config.model.name), config.seed));
-  }
+data::LocalCopy open_here(const RunConfig& config, const data::NodeTeam& team, h5::Library& library) {
   auto dataset = data::Dataset::open(data::find_dataset(config.data.dataset, config.data.root), library);
   if (config.data.staging.starts_with(kLocal)) {
     return data::copy_to_local(dataset, config.data.staging.substr(kLocal.size()), team, library);
   }
-  return dataset;
+  return {std::move(dataset), ""};
+}
+
+data::LocalCopy open_dataset(const RunConfig& config, const WorkloadPlace& place, h5::Library& library) {
+  if (config.data.dataset == "synthetic") {
+    return {data::synthetic_dataset(synthetic_for(models::find_model(config.model.name), config.seed)), ""};
+  }
+  if (place.world == nullptr) return open_here(config, place.team, library);
+  std::optional<data::LocalCopy> opened;
+  std::optional<Error> failure;
+  try {
+    opened = open_here(config, place.team, library);
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::lost_rank) throw;  // there is nobody to agree with
+    failure = error;
+  }
+  comm::throw_on_all(failure, place.host, *place.world);
+  return std::move(*opened);
 }
 
 /// What `--augment` means on this dataset. By recipe it is silently nothing where there are no images.
@@ -91,7 +106,8 @@ WorkloadPlace place_of(Job& job) {
   return {.team = job.team(),
           .pipe_index = job.mesh().coordinates(job.rank()).pipe,
           .tensor = job.tensor_ranks(),
-          .world = &job.world()};
+          .world = &job.world(),
+          .host = job.cluster().ranks.at(static_cast<std::size_t>(job.rank())).hostname};
 }
 
 Evaluation::Parts evaluation_parts(Job& job, Workload& workload, parallel::Pipeline& pipeline,
@@ -107,8 +123,7 @@ Evaluation::Parts evaluation_parts(Job& job, Workload& workload, parallel::Pipel
 }
 
 Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::Library& library) {
-  const auto& team = place.team;
-  auto dataset = open_dataset(config, team, library);
+  auto [dataset, read_in_place] = open_dataset(config, place, library);
   const auto& info = dataset.info();
   models::DatasetFacts facts{.task = info.task,
                              .sample_shape = info.shape,
@@ -145,7 +160,7 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
   data::ReadOptions read;
   if (config.data.staging == "memory" && !dataset.folder().empty()) {
     read.staging = data::ReadOptions::Staging::memory;
-    read.team = team;
+    read.team = place.team;
   }
   const auto augmentation = augmentation_of(config, info);
   const bool varying = info.task == "text_classification" || info.task == "translation";
@@ -164,6 +179,7 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
           .augmentation = augmentation,
           .class_weights = std::move(class_weights),
           .scoring = scored ? Scoring::loss_and_accuracy : Scoring::loss_only,
+          .read_in_place = std::move(read_in_place),
           .remark = std::move(remark),
           .vocabulary = std::move(vocabulary),
           .sample_shapes = varying ? parallel::StageMessages::SampleShapes::varying

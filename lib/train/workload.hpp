@@ -28,6 +28,7 @@ struct Workload {
   std::optional<Augmentation> augmentation;  ///< Of training batches.
   at::Tensor class_weights;  ///< Of the training loss, [classes] of the run's type; undefined without.
   Scoring scoring = Scoring::loss_and_accuracy;
+  std::string read_in_place;                ///< Why, although `--staging` asks for a copy; mostly empty.
   std::string remark;                       ///< What `--init-from` did not match, for people; mostly empty.
   checkpoint::VocabularyHashes vocabulary;  ///< Of the dataset.
   /// Whether all samples have one shape, or as many tokens as they have.
@@ -44,6 +45,7 @@ struct WorkloadPlace {
   int pipe_index = 0;                         ///< Of the pipeline's ranks.
   models::TensorGroup* tensor = nullptr;      ///< Those with whom it shares each layer; null: none.
   const comm::Communicator* world = nullptr;  ///< All ranks; null: it is alone.
+  std::string host = {};                      ///< Its node's name; where there is a world.
 };
 
 WorkloadPlace place_of(Job& job);

@@ -71,6 +71,12 @@ class Cluster:
                         **environment)
         return int(done.stdout)
 
+    def submit_srun(self, *words):
+        """The number of a job that starts a command on two nodes with two ranks each, by srun with these words before it."""
+        path = self.folder / "srun.sh"
+        path.write_text('#!/bin/bash\n#SBATCH --nodes=2 --ntasks-per-node=2\n. jobs/env.sh\nexec srun "$@"\n')
+        return int(self.run("head", "sbatch", "--parsable", f"--output={self.folder}/job-%j", path, *words).stdout)
+
     def said(self, job):
         path = self.folder / f"job-{job}"
         return path.read_text() if path.exists() else ""

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/mount.h>
 
 #include <array>
 #include <barrier>
@@ -51,6 +52,7 @@ class StagingTest : public ::testing::Test {
                     {.shape = {1, 8, 8}, .train_samples = 500, .validation_samples = 50, .test_samples = 50},
                     library);
     token = folder.path().filename().string();
+    std::filesystem::create_directory(folder / "local");
   }
   TemporaryFolder folder;
   h5::Library library;
@@ -103,7 +105,7 @@ TEST_F(StagingTest, AFailedLocalCopyMakesEveryRankThrowTheSame) {
   });
   EXPECT_THAT(words, ::testing::Each(HasSubstr("train-00001-of-00002.h5: does not have the SHA-256")));
   EXPECT_THAT(words, ::testing::Each(words[0]));
-  EXPECT_EQ(entries(folder / "local"), 1);  // no notice is left
+  EXPECT_EQ(entries(folder / "local"), 0);  // neither half a copy nor a notice
 }
 
 TEST_F(StagingTest, TheLocalCopyIsMadeOnceAndUsedAgain) {
@@ -113,7 +115,8 @@ TEST_F(StagingTest, TheLocalCopyIsMadeOnceAndUsedAgain) {
   std::filesystem::file_time_type first{};
   for (int round = 0; round < 2; ++round) {
     as_node(token, [&](const NodeTeam& team) {
-      const Dataset dataset = copy_to_local(Dataset::open(folder / "images", library), local, team, library);
+      const Dataset dataset =
+          copy_to_local(Dataset::open(folder / "images", library), local, team, library).dataset;
       equal[team.local_rank] = dataset.folder().parent_path() == local && all_inputs(dataset, {}) == expected;
     });
     EXPECT_THAT(equal, ::testing::Each(true));
@@ -130,10 +133,42 @@ TEST_F(StagingTest, TheLocalCopyIsMadeOnceAndUsedAgain) {
 TEST_F(StagingTest, AHalfMadeLocalCopyIsMadeAgain) {
   const auto local = folder / "local";
   const Dataset dataset = Dataset::open(folder / "images", library);
-  const auto copy = copy_to_local(dataset, local, {}, library).folder();
+  const auto copy = copy_to_local(dataset, local, {}, library).dataset.folder();
   std::filesystem::remove(copy / "dataset.json");
   testing::write_bytes(copy / "train-00000-of-00002.h5", "half");
-  EXPECT_EQ(all_inputs(copy_to_local(dataset, local, {}, library), {}), all_inputs(dataset, {}));
+  EXPECT_EQ(all_inputs(copy_to_local(dataset, local, {}, library).dataset, {}), all_inputs(dataset, {}));
+}
+
+TEST_F(StagingTest, AFolderThatIsNotThereIsNotMade) {
+  std::array<std::string, kRanks> words;
+  as_node(token, [&](const NodeTeam& team) {
+    const Dataset dataset = Dataset::open(folder / "images", library);
+    const Error error = error_of([&] { copy_to_local(dataset, folder / "lokal", team, library); });
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    words[team.local_rank] = error.what();
+  });
+  EXPECT_THAT(words, ::testing::Each(HasSubstr("lokal: there is no such folder; ")));
+  EXPECT_FALSE(std::filesystem::exists(folder / "lokal"));
+}
+
+TEST_F(StagingTest, WhereACopyHasNoRoomTheFilesAreReadInPlace) {
+  const auto small = folder / "local";
+  if (::mount("tmpfs", small.c_str(), "tmpfs", 0, "size=64k") != 0)
+    GTEST_SKIP() << "mounting a small file system needs root";
+  const auto expected = all_inputs(Dataset::open(folder / "images", library), {});
+  std::array<bool, kRanks> equal{};
+  std::array<std::string, kRanks> words;
+  as_node(token, [&](const NodeTeam& team) {
+    const auto copy = copy_to_local(Dataset::open(folder / "images", library), small, team, library);
+    equal[team.local_rank] =
+        copy.dataset.folder() == folder / "images" && all_inputs(copy.dataset, {}) == expected;
+    words[team.local_rank] = copy.in_place;
+  });
+  EXPECT_EQ(entries(small), 0);
+  EXPECT_EQ(::umount(small.c_str()), 0);
+  EXPECT_THAT(equal, ::testing::Each(true));
+  EXPECT_THAT(words[0], HasSubstr("MiB are free, the dataset takes"));
+  EXPECT_EQ(words[1] + words[2], "");  // one of them says it
 }
 
 TEST_F(StagingTest, AShardThatIsNotTheOneInDatasetJsonIsNotCopied) {

@@ -31,6 +31,7 @@ class BadDataTest(unittest.TestCase):
         content = bytearray(shard.read_bytes())
         content[len(content) // 2] ^= 0x10
         shard.write_bytes(content)
+        (self.folder / "copy").mkdir()
         for staging in ("none", "memory", f"local={self.folder / 'copy'}"):
             with self.subTest(staging=staging):
                 self.refuse(["train-00000-of-00001.h5", "; "], "--staging", staging)
