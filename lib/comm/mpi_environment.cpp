@@ -7,6 +7,7 @@
 #include <array>
 #include <chrono>
 #include <condition_variable>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <fstream>
@@ -103,6 +104,8 @@ void unname_shared_memory() {
 
 MpiEnvironment::MpiEnvironment(int& argc, char**& argv, Recovery recovery, double limit_s)
     : exceptions_(std::uncaught_exceptions()) {
+  // What Open MPI sends by TCP to a rank that was just killed raises it, and would take this rank along.
+  std::signal(SIGPIPE, SIG_IGN);
   const Deadline deadline(limit_s, "the start of MPI");
   int provided = MPI_THREAD_SINGLE;
   check_mpi(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");
