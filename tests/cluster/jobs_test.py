@@ -1,11 +1,18 @@
-"""The job scripts on two nodes: with srun and with mpirun to the end, and by Slurm's warning back to the queue.
+"""The job scripts on two nodes: with srun and with mpirun to the end, bound to cores, and by Slurm's warning back to the queue. The
+full test waits for the warning that Slurm itself sends before a job's time is up, which it looks at each half minute.
 
-    jobs_test.py BINARY
+    jobs_test.py BINARY [--full]
 """
 
+import os
 import sys
+import time
+
+import h5py
 
 from emulated import SMALL, Cluster, skip_where_impossible
+
+LAUNCHERS = ("srun", "mpirun")
 
 
 def completes(cluster, launcher):
@@ -24,7 +31,7 @@ def completes(cluster, launcher):
 def go_back_to_the_queue_when_warned(cluster, samples):
     """Slurm's signal comes to the script alone; the script hands it on, and the second attempt uses no sample again."""
     jobs = [cluster.submit("multinode_vgg11.sh", *SMALL, "--epochs", 5, DTRAIN_LAUNCHER=launcher)
-            for launcher in ("srun", "mpirun")]
+            for launcher in LAUNCHERS]
     for job in jobs:
         cluster.wait_for_steps(job, f"vgg11-{job}", 15)
         cluster.run("head", "scancel", "--batch", "--signal=USR1", job)
@@ -37,12 +44,48 @@ def go_back_to_the_queue_when_warned(cluster, samples):
         assert cluster.results(f"vgg11-{job}", epochs=5) == samples
 
 
+def are_warned_before_their_time_is_up(cluster):
+    """Of a minute that each attempt has, Slurm warns half a minute before the end; the last attempt needs no more."""
+    epochs = 40
+    begun = time.monotonic()
+    jobs = [cluster.submit("multinode_vgg11.sh", *SMALL, "--epochs", epochs, sbatch=["--time=1", "--signal=B:USR1@30"],
+                           DTRAIN_LAUNCHER=launcher) for launcher in LAUNCHERS]
+    for job in jobs:
+        facts = cluster.wait_for_job(job, "COMPLETED", "FAILED", "TIMEOUT", "CANCELLED", limit_s=400)
+        said = cluster.said(job)
+        assert facts["JobState"] == "COMPLETED" and int(facts["Restarts"]) >= 1, (facts, said)
+        assert said.count("the run's state is preempted") == said.count("asked to stop") == int(facts["Restarts"]), said
+        cluster.results(f"vgg11-{job}", epochs=epochs)
+        print(f"job {job}: {facts['Restarts']} warnings, completed after {time.monotonic() - begun:.0f} s", flush=True)
+
+
+def run_bound_to_cores(cluster):
+    """As on nodes whose cores are a job's own. Here two ranks of a node find a core each, the other node's the same ones."""
+    if len(os.sched_getaffinity(0)) < 2:
+        print("not checked: BIND=cores wants a core for each rank of a node")
+        return
+    for launcher in LAUNCHERS:
+        job = cluster.submit("multinode_vgg11.sh", *SMALL, "--epochs", 1, BIND="cores", DTRAIN_LAUNCHER=launcher)
+        facts = cluster.wait_for_job(job, "COMPLETED", "FAILED", limit_s=90)
+        assert facts["JobState"] == "COMPLETED", cluster.said(job)
+        cluster.results(f"vgg11-{job}", epochs=1)
+        with h5py.File(cluster.folder / f"runs/vgg11-{job}/results.h5") as file:
+            masks = [row["cpus"].decode() for row in file["topology"][:]]
+        print(f"{launcher}: cores {masks}", flush=True)
+        # Slurm binds nobody under TaskPlugin=task/none, which these nodes have.
+        assert launcher == "srun" or (masks[0] != masks[1] and masks[:2] == masks[2:]), masks
+
+
 def main():
     skip_where_impossible()
     with Cluster(sys.argv[1]) as cluster:
         cluster.stage_tiny()
+        if "--full" in sys.argv:
+            are_warned_before_their_time_is_up(cluster)
+            return
         samples = completes(cluster, "srun")
         assert completes(cluster, "mpirun") == samples
+        run_bound_to_cores(cluster)
         go_back_to_the_queue_when_warned(cluster, samples)
 
 
