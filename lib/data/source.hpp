@@ -15,6 +15,8 @@ namespace dtrain::data {
 struct NodeTeam {
   int local_rank = 0;
   int local_size = 1;
+  int node = 0;  ///< In [0, nodes): which of them read what first.
+  int nodes = 1;
   std::string token = "0";  ///< Names this run on this node: the same on all its ranks, never used again.
   std::function<void()> barrier;  ///< Over the ranks of the node; may stay empty when local_size is 1.
 };

@@ -92,9 +92,12 @@ bool Job::has_spare_core() const { return cluster_.cores_per_rank(world_.rank())
 
 data::NodeTeam Job::team() {
   auto& node = groups_.node();
-  return {.local_rank = node.rank(), .local_size = node.size(), .token = token_, .barrier = [&node] {
-            node.barrier().wait();
-          }};
+  return {.local_rank = node.rank(),
+          .local_size = node.size(),
+          .node = cluster_.ranks[static_cast<std::size_t>(rank())].node,
+          .nodes = cluster_.node_count(),
+          .token = token_,
+          .barrier = [&node] { node.barrier().wait(); }};
 }
 
 }  // namespace dtrain::train

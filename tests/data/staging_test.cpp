@@ -130,6 +130,27 @@ TEST_F(StagingTest, TheLocalCopyIsMadeOnceAndUsedAgain) {
   }
 }
 
+TEST_F(StagingTest, EachRankCopiesItsShareWhateverTheNodeBeginsWith) {
+  stage_synthetic({.name = "many", .data_root = folder.path(), .shards = 7},
+                  {.shape = {1, 4, 4}, .train_samples = 70, .validation_samples = 20, .test_samples = 20},
+                  library);
+  const auto expected = all_inputs(Dataset::open(folder / "many", library), {});
+  for (int node = 0; node < 3; ++node) {
+    const auto local = folder / ("local-of-" + std::to_string(node));
+    std::filesystem::create_directory(local);
+    std::array<bool, kRanks> equal{};
+    as_node(token, [&](NodeTeam team) {
+      team.node = node;
+      team.nodes = 3;
+      const auto copy = copy_to_local(Dataset::open(folder / "many", library), local, team, library);
+      equal[team.local_rank] = copy.in_place.empty() && all_inputs(copy.dataset, {}) == expected;
+    });
+    EXPECT_THAT(equal, ::testing::Each(true));
+    EXPECT_EQ(entries(local), 1);
+    EXPECT_EQ(entries(std::filesystem::directory_iterator(local)->path()), entries(folder / "many"));
+  }
+}
+
 TEST_F(StagingTest, AHalfMadeLocalCopyIsMadeAgain) {
   const auto local = folder / "local";
   const Dataset dataset = Dataset::open(folder / "images", library);
