@@ -1,8 +1,10 @@
 #include "comm/communicator.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <exception>
 #include <mutex>
+#include <thread>
 #include <vector>
 
 #include "comm/mpi_check.hpp"
@@ -79,6 +81,15 @@ Communicator Communicator::split_by_shared_memory() const {
 }
 
 void Communicator::barrier() const { check_mpi(MPI_Barrier(handle_), "MPI_Barrier"); }
+
+void Communicator::patient_barrier() const {
+  MPI_Request request = MPI_REQUEST_NULL;
+  check_mpi(MPI_Ibarrier(handle_, &request), "MPI_Ibarrier");
+  for (int done = 0; done == 0;) {
+    check_mpi(MPI_Test(&request, &done, MPI_STATUS_IGNORE), "MPI_Test of a barrier");
+    if (done == 0) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+}
 
 void Communicator::all_reduce_sum(std::span<float> values) const { reduce_sum(handle_, values, MPI_FLOAT); }
 void Communicator::all_reduce_sum(std::span<double> values) const { reduce_sum(handle_, values, MPI_DOUBLE); }

@@ -36,6 +36,8 @@ class Communicator {
   Communicator split_by_shared_memory() const;
 
   void barrier() const;  ///< Collective and blocking.
+  /// The same, leaving the core to others meanwhile: for waits while other ranks measure.
+  void patient_barrier() const;
 
   /// Replaces `values` by its element-wise sum over all ranks; n equal on every rank. Collective, blocking.
   /// Last bits may vary with size(). Throws Error if MPI fails or n exceeds the range of int.

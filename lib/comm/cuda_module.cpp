@@ -37,6 +37,27 @@ std::string CudaModule::why_no_driver() {
   return {};
 }
 
+CudaLibraries CudaModule::libraries(const std::string& path) {
+  CudaLibraries found;
+  void* const module = dlopen((path.empty() ? find_module() : path).c_str(), RTLD_NOW | RTLD_LOCAL);
+  if (module == nullptr) {
+    found.problem = last_dl_error();
+    return found;
+  }
+  using Describe = const char* (*)(int);
+  const auto describe = reinterpret_cast<Describe>(dlsym(module, "dtrain_cuda_version"));
+  if (describe == nullptr) {
+    found.problem = fmt::format("{} lacks dtrain_cuda_version", kFile);
+    return found;
+  }
+  int which = 0;
+  for (std::string* text :
+       {&found.nccl_built, &found.nccl_loaded, &found.runtime_built, &found.runtime_loaded, &found.driver}) {
+    *text = describe(which++);
+  }
+  return found;
+}
+
 CudaModule::CudaModule(const std::string& path) {
   const std::string reason = why_no_driver();
   if (!reason.empty()) {

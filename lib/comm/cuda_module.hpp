@@ -22,6 +22,16 @@ struct NcclGroupRequest {
   double timeout_s = 300;       ///< Longest that making it may take.
 };
 
+/// Versions as text, `2.28.9`: of the headers that the module was compiled with, and of what it has loaded.
+struct CudaLibraries {
+  std::string problem;  ///< Why the module could not be opened; then nothing else is known.
+  std::string nccl_built;
+  std::string nccl_loaded;
+  std::string runtime_built;
+  std::string runtime_loaded;
+  std::string driver;  ///< The newest CUDA that the driver knows; empty without a driver.
+};
+
 /// The shared module with everything of CUDA. It is opened only when a GPU is asked for, because a process
 /// that links CUDA's libraries takes four times the memory of one that does not.
 class CudaModule {
@@ -36,6 +46,9 @@ class CudaModule {
 
   /// Empty when the driver is there; otherwise why no GPU can be used.
   static std::string why_no_driver();
+
+  /// Looks at the module's libraries, without a GPU or a driver too. It stays open.
+  static CudaLibraries libraries(const std::string& path = {});
 
   std::string nccl_description() const;  ///< `nccl 2.28.9 (/path/libnccl.so.2)`.
   int device_count() const;              ///< GPUs that this process sees.

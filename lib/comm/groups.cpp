@@ -14,6 +14,7 @@
 #include "comm/health.hpp"
 #include "comm/inquiry.hpp"
 #include "comm/mpi_group.hpp"
+#include "comm/segment.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {
@@ -130,6 +131,11 @@ Group& Groups::leaders() {
   require(is_leader(), "this rank is not the first of its node",
           {.subject = "group leaders", .advice = "ask is_leader() first"});
   return *state_->leaders;
+}
+
+std::size_t shared_memory_for(int ranks) {
+  constexpr std::size_t kGroups = 3;  // world, data and node have all of them
+  return ranks < 2 ? 0 : kGroups * Segment::bytes_for(ranks);
 }
 
 Groups make_groups(const Communicator& world, const topology::Cluster& cluster, const topology::Mesh& mesh,

@@ -6,16 +6,15 @@
 #include <algorithm>
 #include <array>
 #include <chrono>
-#include <condition_variable>
 #include <csignal>
 #include <cstdio>
 #include <exception>
 #include <fstream>
 #include <iostream>
-#include <mutex>
 #include <thread>
 
 #include "comm/communicator.hpp"
+#include "comm/deadline.hpp"
 #include "comm/mpi_check.hpp"
 #include "comm/ulfm.hpp"
 #include "core/clock.hpp"
@@ -44,36 +43,6 @@ int failed_ranks(MPI_Comm comm) {
   MPI_Group_free(&failed);
   return count;
 }
-
-/// Ends the process when it is not destroyed in time: who waits for a rank that hangs would wait for ever.
-class Deadline {
- public:
-  Deadline(double limit_s, const char* what)
-      : guard_([this, limit_s, what] {
-          std::unique_lock lock(mutex_);
-          if (changed_.wait_for(lock, std::chrono::duration<double>(limit_s), [this] { return done_; }))
-            return;
-          std::cerr << "dtrain: " << what << " took more than " << limit_s
-                    << " s: a rank does not come; look at the other ranks' output" << std::endl;
-          ::_exit(static_cast<int>(ExitCode::lost_rank));
-        }) {}
-  ~Deadline() {
-    {
-      const std::scoped_lock lock(mutex_);
-      done_ = true;
-    }
-    changed_.notify_one();
-    guard_.join();
-  }
-  Deadline(const Deadline&) = delete;
-  Deadline& operator=(const Deadline&) = delete;
-
- private:
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  bool done_ = false;
-  std::thread guard_;  // last: it uses the others
-};
 
 /// Whatever happens meanwhile.
 void exit_in(std::chrono::seconds time, int exit_code) {

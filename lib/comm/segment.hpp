@@ -46,6 +46,9 @@ class Segment {
   /// Collective over `local`. Throws Error when the ranks cannot share memory.
   Segment(const Communicator& local, std::vector<int> world_ranks);
 
+  /// Of shared memory that a segment of so many ranks takes, its SharedBuffers aside.
+  static std::size_t bytes_for(int ranks);
+
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(world_ranks_.size()); }
   int world_rank(int local_rank) const { return world_ranks_[static_cast<std::size_t>(local_rank)]; }

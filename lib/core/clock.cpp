@@ -14,6 +14,11 @@ std::int64_t steady_ns() noexcept {
   return duration_cast<nanoseconds>(steady_clock::now().time_since_epoch()).count();
 }
 
+double wall_s() noexcept {
+  using namespace std::chrono;
+  return duration<double>(system_clock::now().time_since_epoch()).count();
+}
+
 std::string utc_now() {
   using namespace std::chrono;
   const auto now = floor<milliseconds>(system_clock::now());

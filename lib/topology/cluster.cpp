@@ -22,6 +22,15 @@ int Cluster::local_size(int node) const {
                                         [node](const RankPlace& place) { return place.node == node; }));
 }
 
+std::vector<int> Cluster::leaders() const {
+  std::vector<int> first(static_cast<std::size_t>(node_count()), -1);
+  for (const RankPlace& place : ranks) {
+    int& leader = first[static_cast<std::size_t>(place.node)];
+    if (leader < 0) leader = place.rank;
+  }
+  return first;
+}
+
 double Cluster::cores_per_rank(int rank) const {
   const int node = ranks.at(static_cast<std::size_t>(rank)).node;
   std::set<int> cores;

@@ -28,6 +28,8 @@ struct Cluster {
   int node_count() const;
   int local_size(int node) const;  ///< Ranks on that node.
 
+  std::vector<int> leaders() const;  ///< Of each node the first rank.
+
   /// Cores per rank on the node of `rank` when its ranks share their masks' union evenly. At least 1 core is
   /// assumed; below 1.0 the node is oversubscribed.
   double cores_per_rank(int rank) const;

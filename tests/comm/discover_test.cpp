@@ -34,6 +34,12 @@ TEST(DiscoverTest, NamesTwoRanksThatClaimOneGpu) {
   }
 }
 
+TEST(DiscoverTest, ASurveyJudgesNothing) {
+  const auto world = Communicator::duplicate(MPI_COMM_WORLD);
+  const topology::Cluster cluster = survey_cluster(world, {0}, {.gpu = 0, .uuid = "GPU-1"});
+  EXPECT_EQ(cluster.ranks.back().gpu, 0);
+}
+
 TEST(DiscoverTest, ReadsTheMaskThatTheSystemEnforces) {
   cpu_set_t before;
   CPU_ZERO(&before);

@@ -19,6 +19,11 @@ TEST(ClusterTest, CountsNodesAndRanksOfSixtyFourNodes) {
   for (int node = 0; node < 64; ++node) EXPECT_EQ(cluster.local_size(node), 8);
 }
 
+TEST(ClusterTest, LeadersAreTheFirstRanksOfTheNodes) {
+  EXPECT_EQ(invent_cluster(2, 2, cyclic_order(2, 2)).leaders(), (std::vector<int>{0, 1}));
+  EXPECT_EQ(invent_cluster(2, 2, {2, 3, 0, 1}).leaders(), (std::vector<int>{2, 0}));
+}
+
 TEST(ClusterTest, SharesCoresOfOverlappingMasksEvenly) {
   Cluster cluster = invent_cluster(1, 4, block_order(4));
   EXPECT_DOUBLE_EQ(cluster.cores_per_rank(0), 1.0);

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <fmt/core.h>
 
+#include <array>
 #include <memory>
 #include <string>
 
@@ -34,6 +35,22 @@ const char* dtrain_nccl_description() {
                        known ? where.dli_fname : "unknown file");
   }();
   return text.c_str();
+}
+
+/// The texts of CudaLibraries, in the order of its members; empty: not there.
+const char* dtrain_cuda_version(int which) {
+  static const std::array<std::string, 5> texts = [] {
+    const auto cuda = [](int code) {
+      return code == 0 ? std::string() : fmt::format("{}.{}", code / 1000, code % 1000 / 10);
+    };
+    int runtime = 0;
+    int driver = 0;
+    cudaRuntimeGetVersion(&runtime);
+    cudaDriverGetVersion(&driver);
+    return std::array<std::string, 5>{version_text(NCCL_VERSION_CODE), version_text(loaded_version()),
+                                      cuda(CUDART_VERSION), cuda(runtime), cuda(driver)};
+  }();
+  return texts[static_cast<std::size_t>(which)].c_str();
 }
 
 /// Why this NCCL cannot be used, or nullptr: it must be of the header's major version and not older.

@@ -1,0 +1,28 @@
+#include "comm/deadline.hpp"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <iostream>
+
+namespace dtrain::comm {
+
+Deadline::Deadline(double limit_s, const std::string& what, ExitCode code)
+    : guard_([this, limit_s, what, code] {
+        std::unique_lock lock(mutex_);
+        if (changed_.wait_for(lock, std::chrono::duration<double>(limit_s), [this] { return done_; })) return;
+        std::cerr << "dtrain: " << what << " took more than " << limit_s
+                  << " s: a rank does not come; look at the other ranks' output" << std::endl;
+        ::_exit(static_cast<int>(code));
+      }) {}
+
+Deadline::~Deadline() {
+  {
+    const std::scoped_lock lock(mutex_);
+    done_ = true;
+  }
+  changed_.notify_one();
+  guard_.join();
+}
+
+}  // namespace dtrain::comm
