@@ -19,6 +19,7 @@ ALLOWED = {  # folder: what it may link, from the design's table of layers
     "kernels": "core",
     "models": "core kernels",
     "comm": "core topology",
+    "doctor": "core topology comm",
     "record": "core h5",
     "data": "core topology h5 comm kernels",
     "optim": "core kernels",
@@ -28,7 +29,7 @@ ALLOWED = {  # folder: what it may link, from the design's table of layers
     "federated": "core comm data models optim parallel",
     "train": "core topology h5 kernels models comm record data optim parallel checkpoint plan federated",
 }
-WITHOUT_TORCH = {"core", "topology", "h5", "comm", "record"}
+WITHOUT_TORCH = {"core", "topology", "h5", "comm", "doctor", "record"}
 HEADERS = {".hpp", ".h", ".cuh"}
 SOURCES = {".cpp", ".cu", ".c"}
 

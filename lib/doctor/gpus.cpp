@@ -1,0 +1,76 @@
+#include "doctor/gpus.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <array>
+#include <map>
+#include <utility>
+
+namespace dtrain::doctor {
+namespace {
+
+using Uuid = std::array<unsigned char, 16>;
+
+std::string uuid_in_words(const Uuid& uuid) {
+  std::string text = "GPU-";
+  for (const unsigned char byte : uuid) text += fmt::format("{:02x}", byte);
+  return text;
+}
+
+}  // namespace
+
+// The driver's own interface: a process that links CUDA's runtime takes four times the memory.
+GpuFacts look_at_gpus() {
+  GpuFacts facts;
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
+  if (driver == nullptr) return facts;
+  facts.driver = true;
+  const auto init = reinterpret_cast<int (*)(unsigned)>(::dlsym(driver, "cuInit"));
+  const auto count = reinterpret_cast<int (*)(int*)>(::dlsym(driver, "cuDeviceGetCount"));
+  const auto get = reinterpret_cast<int (*)(int*, int)>(::dlsym(driver, "cuDeviceGet"));
+  const auto uuid_of = reinterpret_cast<int (*)(Uuid*, int)>(::dlsym(driver, "cuDeviceGetUuid"));
+  int gpus = 0;
+  if (init != nullptr && count != nullptr && get != nullptr && uuid_of != nullptr && init(0) == 0 &&
+      count(&gpus) == 0) {
+    for (int i = 0; i < gpus; ++i) {
+      int device = 0;
+      Uuid uuid{};
+      if (get(&device, i) == 0 && uuid_of(&uuid, device) == 0) facts.uuids.push_back(uuid_in_words(uuid));
+    }
+  }
+  return facts;  // the driver stays: it does not like to be closed
+}
+
+Finding judge_driver(const GpuFacts& facts, bool wanted) {
+  constexpr const char* kWhat = "GPUs";
+  if (!facts.uuids.empty()) return good(kWhat, fmt::format("{} on a node", facts.uuids.size()));
+  const std::string text =
+      facts.driver ? "none, though there is a driver (libcuda.so.1)" : "none (no libcuda.so.1)";
+  if (!wanted) return good(kWhat, text);
+  return problem(
+      kWhat, text,
+      "ask for GPUs (srun --gpus-per-node), start the container with --gpus all, or use --device cpu");
+}
+
+std::vector<Finding> judge_gpus(const topology::Cluster& cluster, bool wanted) {
+  std::map<std::pair<int, std::string>, std::vector<int>> users;
+  for (const auto& place : cluster.ranks) {
+    if (place.gpu < 0) continue;
+    const auto name = place.device_uuid.empty() ? std::to_string(place.gpu) : place.device_uuid;
+    users[{place.node, name}].push_back(place.rank);
+  }
+  std::vector<Finding> findings;
+  for (const auto& [gpu, ranks] : users) {
+    if (ranks.size() < 2) continue;
+    const auto& place = cluster.ranks[static_cast<std::size_t>(ranks.front())];
+    const auto text = fmt::format("{} share GPU {} of {}", ranks_in_words(ranks), place.gpu, place.hostname);
+    constexpr const char* kRemedy =
+        "start at most one rank per GPU and give each a GPU of its own, or use --device cpu";
+    findings.push_back(wanted ? problem("GPUs", text, kRemedy)
+                              : note("GPUs", text + " with --device cuda", kRemedy));
+  }
+  return findings;
+}
+
+}  // namespace dtrain::doctor
