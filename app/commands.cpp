@@ -19,7 +19,7 @@ const std::vector<Command>& commands() {
       {"export", "write a checkpoint's weights as .h5 or .safetensors", export_command},
       {"plan", "draw the schedule of a pipeline and its idle time", plan_command},
       {"topology", "show where each rank runs and its place on the mesh", topology_command},
-      {"doctor", "show what dtrain found on this machine", doctor_command},
+      {"doctor", "look for all that can be wrong before a job", doctor_command},
   };
   return kCommands;
 }

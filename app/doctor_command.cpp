@@ -1,168 +1,256 @@
-#include <dlfcn.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
-#include <hdf5.h>
-#include <link.h>
-#include <sys/statvfs.h>
-#include <unistd.h>
+#include <mpi.h>
 
-#include <cstdio>
-#include <cstdlib>
-#include <filesystem>
+#include <algorithm>
+#include <limits>
+#include <optional>
 #include <string>
-#include <string_view>
-#include <system_error>
 #include <vector>
 
+#include "comm/clock_offsets.hpp"
+#include "comm/communicator.hpp"
+#include "comm/cuda_module.hpp"
+#include "comm/deadline.hpp"
 #include "comm/discover.hpp"
+#include "comm/groups.hpp"
+#include "comm/link_speeds.hpp"
+#include "comm/ulfm.hpp"
 #include "command_line.hpp"
 #include "commands.hpp"
 #include "core/version.hpp"
+#include "doctor/cores.hpp"
+#include "doctor/folder.hpp"
+#include "doctor/gpus.hpp"
+#include "doctor/launch.hpp"
+#include "doctor/libraries.hpp"
+#include "doctor/memory.hpp"
+#include "doctor/network.hpp"
+#include "doctor_report.hpp"
+#include "preflight.hpp"
 
 namespace dtrain::app {
 namespace {
 
-constexpr double kMiB = 1024.0 * 1024.0;
-constexpr double kLeastSharedMemory_bytes =
-    64.0 * kMiB;  ///< Docker's default; a large model's gradients need more.
+constexpr double kStart_s = 60;       ///< For MPI to start.
+constexpr double kLook_s = 60;        ///< For all ranks to have looked at one thing.
+constexpr double kLinks_s = 300;      ///< At all links: some MB over each of up to 64 of a node.
+constexpr double kFileSystem_s = 20;  ///< For a file system to answer.
 
-/// Lines of findings, and whether one of them stops a run.
-class Findings {
+/// What the job that is to follow would be started with.
+struct DoctorOptions {
+  std::string output = "runs";
+  std::string device = "auto";
+  int threads = 0;
+};
+
+/// One look at everything; each part is collective.
+class Examination {
  public:
-  void good(std::string_view what, const std::string& value) { fmt::print("{:<14} {}\n", what, value); }
-  void bad(std::string_view what, const std::string& problem, const std::string& remedy) {
-    fmt::print("{:<14} PROBLEM: {}; {}\n", what, problem, remedy);
-    sound_ = false;
+  Examination(const DoctorOptions& options, const Environment& environment, const comm::MpiEnvironment& mpi)
+      : options_(options),
+        environment_(environment),
+        mpi_(mpi),
+        world_(comm::Communicator::duplicate(mpi.world())),
+        cluster_(comm::survey_cluster(world_, comm::affinity_mask())),
+        leaders_(cluster_.leaders()),
+        report_(world_, cluster_,
+                fell_apart() && environment.launcher_rank.value_or(0) != 0 ? DoctorReport::Speaker::no
+                                                                           : DoctorReport::Speaker::yes) {
+    for (const int leader : leaders_)
+      hosts_.push_back(cluster_.ranks[static_cast<std::size_t>(leader)].hostname);
   }
-  ExitCode result() const { return sound_ ? ExitCode::success : ExitCode::failure; }
+
+  ExitCode carry_out() {
+    look("the launch", kLook_s, [this] { launch(); });
+    look("the cores", kLook_s,
+         [this] { report_.add(judge_cores_of(world_, cluster_, environment_, request())); });
+    look("the GPUs", kLook_s, [this] { gpus(); });
+    look("the libraries", kLook_s, [this] { libraries(); });
+    look("the shared memory", kLook_s, [this] { report_.gather(shared_memory(), doctor::Asked::nodes); });
+    if (cluster_.node_count() > 1) {
+      look("the clocks", kLook_s, [this] {
+        report_.add(doctor::judge_clocks(comm::measure_clock_offsets(world_, cluster_), hosts_));
+      });
+      look("the links", kLinks_s, [this] { links(); });
+    }
+    look("the output folder", 3 * kLook_s, [this] { output(); });
+    const ExitCode result = report_.sum_up();
+    look("the end", kLook_s, [this] { world_.barrier(); });  // no rank ends before the last line is out
+    return result;
+  }
 
  private:
-  bool sound_ = true;
-};
-
-struct Search {
-  std::string_view name;
-  std::vector<std::string> found;
-};
-
-/// Paths of the shared libraries in this process whose file names begin with `name`.
-std::vector<std::string> loaded(std::string_view name) {
-  Search search{.name = name, .found = {}};
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, std::size_t, void* data) {
-        auto& wanted = *static_cast<Search*>(data);
-        const std::filesystem::path path = info->dlpi_name;
-        if (path.filename().string().starts_with(wanted.name)) wanted.found.push_back(path.string());
-        return 0;
-      },
-      &search);
-  return search.found;
-}
-
-void show_library(Findings& findings, std::string_view what, const std::string& version,
-                  std::string_view file) {
-  const auto paths = loaded(file);
-  if (paths.size() > 1) {
-    findings.bad(what, fmt::format("{} are both loaded", fmt::join(paths, " and ")), "unset LD_LIBRARY_PATH");
-  } else {
-    findings.good(what, fmt::format("{}  {}", version, paths.empty() ? "linked in" : paths.front()));
+  template <typename Part>
+  void look(const char* at, double limit_s, Part part) const {
+    const comm::Deadline deadline(
+        limit_s, fmt::format("rank {} on {}: the look at {}", world_.rank(), host(), at), ExitCode::failure);
+    part();
   }
-}
 
-std::string hdf5_version() {
-  unsigned major = 0;
-  unsigned minor = 0;
-  unsigned release = 0;
-  H5get_libversion(&major, &minor, &release);
-  return fmt::format("{}.{}.{}", major, minor, release);
-}
+  const std::string& host() const { return place().hostname; }
+  const topology::RankPlace& place() const { return cluster_.ranks[static_cast<std::size_t>(world_.rank())]; }
+  bool leads() const { return leaders_[static_cast<std::size_t>(place().node)] == world_.rank(); }
+  bool fell_apart() const { return world_.size() == 1 && environment_.launcher_size > 1; }
+  bool wants_gpus() const { return options_.device == "cuda"; }
 
-void show_mpi(Findings& findings, const Environment& environment) {
-  std::string version = comm::MpiEnvironment::library_version();
-  version = version.substr(0, version.find(','));
-  show_library(findings, "MPI", version, "libmpi.so");
-  const bool ulfm = dlsym(RTLD_DEFAULT, "MPIX_Comm_revoke") != nullptr;
-  findings.good("recovery", !ulfm ? "off: this MPI has no ULFM; Open MPI 5 has"
-                            : environment.fault_tolerant
-                                ? "on"
-                                : "off: start with mpirun --with-ft ulfm to have it");
-}
+  doctor::ThreadRequest request() const {
+    if (options_.threads > 0) return {.threads = options_.threads, .source = "--threads "};
+    if (environment_.omp_threads) return {.threads = *environment_.omp_threads, .source = "OMP_NUM_THREADS="};
+    return {};
+  }
 
-void show_gpu(Findings& findings) {
+  void launch() {
+    report_.add(doctor::judge_launch(launch_facts(cluster_, environment_)));
+    const auto job = environment_.slurm_job_id.value_or("");
+    report_.gather(doctor::judge_slurm_job(job, world_.broadcast(job, 0)));
+    report_.add(doctor::judge_builds(world_.all_gather(build_id()), cluster_));
+  }
+
+  void gpus() {
+    if (options_.device == "cpu") return;
+    const auto found = doctor::look_at_gpus();
+    report_.gather({doctor::judge_driver(found, wants_gpus())});
+    const auto gpu_count = static_cast<int>(found.uuids.size());
+    const int mine = gpu_count == 0 ? -1 : place().local_rank % gpu_count;
+    const auto numbers = world_.all_gather(std::int64_t{mine});
+    const auto uuids =
+        world_.all_gather(mine < 0 ? std::string() : found.uuids[static_cast<std::size_t>(mine)]);
+    topology::Cluster with_gpus = cluster_;
+    for (auto& rank : with_gpus.ranks) {
+      rank.gpu = static_cast<int>(numbers[static_cast<std::size_t>(rank.rank)]);
+      rank.device_uuid = uuids[static_cast<std::size_t>(rank.rank)];
+    }
+    report_.add(doctor::judge_gpus(with_gpus, wants_gpus()));
+  }
+
+  void libraries() {
+    std::vector<doctor::Finding> mine = judge_libraries();
+    int provided = MPI_THREAD_SINGLE;
+    MPI_Query_thread(&provided);
+    mine.push_back(doctor::judge_threads(provided));
+    if (world_.size() > 1)
+      mine.push_back(doctor::judge_recovery(comm::ulfm::available(), mpi_.can_recover()));
+    if (options_.device != "cpu") {
+      const auto cuda = cuda_libraries();
+      mine.insert(mine.end(), cuda.begin(), cuda.end());
+    }
+    report_.gather(mine);
+  }
+
+  static std::vector<doctor::Finding> cuda_libraries() {
 #ifdef DTRAIN_WITH_CUDA
-  findings.good("CUDA module", "built");
+    const auto found = comm::CudaModule::libraries();
+    if (!found.problem.empty()) {
+      return {doctor::problem("CUDA module", found.problem,
+                              "build it together with the program: jobs/build.sh; or use --device cpu")};
+    }
+    using doctor::judge_library;
+    std::vector<doctor::Finding> findings = {
+        judge_library({.what = "NCCL",
+                       .built = found.nccl_built,
+                       .loaded = found.nccl_loaded,
+                       .copies = doctor::loaded_copies("libnccl.so")}),
+        judge_library({.what = "CUDA",
+                       .built = found.runtime_built,
+                       .loaded = found.runtime_loaded,
+                       .copies = doctor::loaded_copies("libcudart.so")})};
+    if (!found.driver.empty()) {
+      findings.push_back(judge_library({.what = "CUDA driver",
+                                        .built = found.runtime_built,
+                                        .loaded = found.driver,
+                                        .copies = doctor::loaded_copies("libcuda.so")}));
+    }
+    return findings;
 #else
-  findings.good("CUDA module", "not built: nvcc was not found when dtrain was configured");
+    return {doctor::good("CUDA module", "not built: nvcc was not found when dtrain was configured")};
 #endif
-  void* driver = dlopen("libcuda.so.1", RTLD_LAZY | RTLD_LOCAL);
-  findings.good("GPU driver", driver != nullptr ? "libcuda.so.1 is there" : "none (no libcuda.so.1)");
-  if (driver != nullptr) dlclose(driver);
-}
-
-void show_machine(Findings& findings) {
-  const auto cores = comm::affinity_mask();
-  findings.good("cores",
-                fmt::format("{} of {} in the affinity mask", cores.size(), sysconf(_SC_NPROCESSORS_ONLN)));
-  const double memory_bytes =
-      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGESIZE));
-  findings.good("memory", fmt::format("{:.1f} GiB", memory_bytes / (1024.0 * kMiB)));
-  struct statvfs facts = {};
-  if (statvfs("/dev/shm", &facts) != 0) {
-    findings.bad("shared memory", "there is no /dev/shm", "mount a tmpfs there");
-    return;
   }
-  const double free_bytes = static_cast<double>(facts.f_bavail) * static_cast<double>(facts.f_frsize);
-  const std::string text = fmt::format("{:.0f} MiB free in /dev/shm", free_bytes / kMiB);
-  if (free_bytes < kLeastSharedMemory_bytes) {
-    findings.bad("shared memory", text, "enlarge it, in a container with --shm-size=1g");
-  } else {
-    findings.good("shared memory", text);
+
+  std::vector<doctor::Finding> shared_memory() const {
+    const auto need = static_cast<std::int64_t>(comm::shared_memory_for(cluster_.local_size(place().node)));
+    return {doctor::judge_shared_memory(doctor::look_at_shared_memory(need))};
   }
-}
 
-/// The nearest folder that exists at or above `path`: where new folders would be made.
-std::filesystem::path existing_part(std::filesystem::path path) {
-  std::error_code ignored;
-  path = std::filesystem::absolute(path, ignored);
-  while (!std::filesystem::exists(path, ignored) && path.has_relative_path()) path = path.parent_path();
-  return path;
-}
+  void links() {
+    auto measured = comm::measure_link_speeds(world_, cluster_);
+    for (const auto& again : comm::measure_again(world_, cluster_, doctor::slow_links(measured))) {
+      for (auto& link : measured) {
+        if (link.from == again.from && link.to == again.to)
+          link.bytes_per_s = std::max(link.bytes_per_s, again.bytes_per_s);
+      }
+    }
+    report_.add(doctor::judge_links(measured, hosts_));
+  }
 
-/// Asks by doing: permissions alone do not tell of read-only file systems, nor anything to root.
-bool can_make_folders_in(const std::filesystem::path& folder) {
-  std::string trial = (folder / ".dtrain-XXXXXX").string();
-  return mkdtemp(trial.data()) != nullptr && rmdir(trial.c_str()) == 0;
-}
+  void output() {
+    doctor::FolderFacts facts;
+    if (leads()) facts = doctor::try_folder(options_.output, kFileSystem_s);
+    const bool bad = report_.gather(doctor::judge_folder(facts, "--output"), doctor::Asked::nodes);
+    const auto usable = facts.stuck_in.empty() && facts.failed.empty();
+    const bool all_usable = world_.min(std::int64_t{usable ? 1 : 0}) == 1;
+    const bool shared = cluster_.node_count() == 1 || (all_usable && is_shared());
+    const double sync_s = world_.max(facts.sync_s);
+    const auto free_bytes =
+        -world_.max(leads() ? -facts.free_bytes : std::numeric_limits<std::int64_t>::min());
+    if (!bad && shared)
+      report_.add(doctor::sum_up_folder(options_.output, sync_s, free_bytes, cluster_.node_count()));
+  }
 
-void show_folder(Findings& findings, std::string_view what, const std::string& folder,
-                 std::string_view option) {
-  const auto part = existing_part(folder);
-  if (std::filesystem::is_directory(part) && can_make_folders_in(part))
-    return findings.good(what, fmt::format("{} is writable", folder));
-  findings.bad(what, fmt::format("{} is not writable", part.string()),
-               fmt::format("name another folder with {}", option));
-}
+  /// Whether all nodes see one and the same folder, and what one of them replaces there.
+  bool is_shared() {
+    std::optional<doctor::SharedTrial> trial;
+    if (world_.rank() == 0) trial.emplace(options_.output);
+    const auto path = world_.broadcast(trial ? trial->path().string() : std::string(), 0);
+    if (path.empty()) return false;  // it was possible a moment ago
+    doctor::SeenFacts seen{.seen = true};
+    if (world_.rank() == 0)
+      trial->replace_versions();
+    else if (leads())
+      seen = doctor::look_at_trial(path, place().node, kFileSystem_s);
+    std::vector<doctor::Finding> mine = doctor::judge_seen(seen, options_.output, hosts_.front());
+    world_.patient_barrier();
+    if (world_.rank() == 0 && mine.empty()) {
+      for (const int node : doctor::unseen_nodes(path, cluster_.node_count(), kFileSystem_s)) {
+        mine.push_back(doctor::judge_unseen(options_.output, hosts_[static_cast<std::size_t>(node)]));
+      }
+    }
+    return !report_.gather(mine, doctor::Asked::nodes);
+  }
 
-ExitCode examine(const Environment& environment, const std::string& output) {
-  Findings findings;
-  findings.good("dtrain", fmt::format("{}  compiled by {}", version(), __VERSION__));
-  show_library(findings, "LibTorch", DTRAIN_LIBTORCH_VERSION, "libtorch_cpu.so");
-  show_mpi(findings, environment);
-  show_library(findings, "HDF5", hdf5_version(), "libhdf5");
-  show_gpu(findings);
-  show_machine(findings);
-  show_folder(findings, "output", output, "--output");
-  return findings.result();
-}
+  DoctorOptions options_;
+  const Environment& environment_;
+  const comm::MpiEnvironment& mpi_;
+  comm::Communicator world_;
+  topology::Cluster cluster_;
+  std::vector<int> leaders_;
+  std::vector<std::string> hosts_;  // by node
+  DoctorReport report_;
+};
 
 }  // namespace
 
 Task doctor_command(const Words& words, const Environment& environment) {
-  std::string output = "runs";
-  Parser parser("doctor", "Shows what dtrain found on this machine; ends with 1 when a run could not work.");
-  parser.add_option("--output", output, "where run folders are to be made [runs]")->option_text("FOLDER");
+  DoctorOptions options;
+  Parser parser(
+      "doctor",
+      "Looks for all that can be wrong before a job, on one process or on the ranks that mpirun or srun "
+      "starts; ends with 1 when something is.");
+  parser.add_option("--output", options.output, "where run folders are to be made [runs]")
+      ->option_text("FOLDER");
+  parser.add_option("--threads", options.threads, "compute threads per rank [from the affinity mask]")
+      ->option_text("N");
+  parser.add_option("--device", options.device, "what to compute on: auto, cpu, cuda [auto]")
+      ->option_text("NAME");
   if (const auto help = parse(parser, words)) return print_task(*help);
-  return {.alone = [environment, output] { return examine(environment, output); }, .together = {}};
+  if (options.threads < 0) throw usage_error("use 0 (from the affinity mask) or more", "--threads", "");
+  if (options.device != "auto" && options.device != "cpu" && options.device != "cuda")
+    throw usage_error("there is no such device", "--device " + options.device, "use auto, cpu or cuda");
+  return {.alone = {},
+          .together =
+              [options, environment](comm::MpiEnvironment& mpi) {
+                return Examination(options, environment, mpi).carry_out();
+              },
+          .start_limit_s = kStart_s};
 }
 
 }  // namespace dtrain::app

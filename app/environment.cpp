@@ -50,8 +50,12 @@ Environment read_environment() {
   if (!environment.launcher_rank && environment.srun_tasks) {
     environment.launcher_rank = number_of({"SLURM_PROCID"});  // srun without PMI
   }
-  environment.launcher_size =
-      mpirun_size.value_or(environment.srun_tasks.value_or(number_of({"PMI_SIZE"}).value_or(1)));
+  const auto pmi_size = number_of({"PMI_SIZE"});
+  environment.launcher_size = mpirun_size.value_or(environment.srun_tasks.value_or(pmi_size.value_or(1)));
+  environment.launcher = mpirun_size ? "mpirun" : environment.srun_tasks ? "srun" : pmi_size ? "mpiexec" : "";
+  environment.slurm_tasks = number_of({"SLURM_NTASKS"});
+  environment.slurm_nodes = number_of({"SLURM_JOB_NUM_NODES", "SLURM_NNODES"});
+  environment.omp_threads = number_of({"OMP_NUM_THREADS"});
   if (mpirun_size) {
     environment.mpirun = {.ranks = *mpirun_size,
                           .local_rank = number_of({"OMPI_COMM_WORLD_LOCAL_RANK"}).value_or(0),

@@ -13,10 +13,14 @@ struct Environment {
   std::optional<int> srun_tasks;            ///< SLURM_STEP_NUM_TASKS, where srun started this process itself.
   std::optional<int> launcher_rank;         ///< Of mpirun or srun's PMI; none when started by hand.
   int launcher_size = 1;                    ///< Processes it started.
+  std::string launcher;                     ///< `mpirun`, `srun` or `mpiexec`; empty when started by hand.
+  std::optional<int> slurm_tasks;           ///< Of the job around us: SLURM_NTASKS
+  std::optional<int> slurm_nodes;           ///< and SLURM_JOB_NUM_NODES.
+  std::optional<int> omp_threads;           ///< OMP_NUM_THREADS
   std::optional<comm::LocalLaunch> mpirun;  ///< Open MPI's, where it started this process.
-  bool fault_tolerant = false;              ///< mpirun --with-ft ulfm.
   std::string switches;                     ///< Above this node, outermost first, where Slurm knows them.
   std::string cache_folder;                 ///< What may be measured again; empty where the user has no home.
+  bool fault_tolerant = false;              ///< mpirun --with-ft ulfm.
   bool terminal = false;                    ///< A person sees standard output as it is written.
 };
 

@@ -14,6 +14,7 @@
 #include "core/log.hpp"
 #include "failure.hpp"
 #include "option.hpp"
+#include "preflight.hpp"
 #include "record/run_folder.hpp"
 #include "run_arguments.hpp"
 #include "run_folder.hpp"
@@ -166,6 +167,7 @@ ExitCode train_once(train::RunConfig& config, const std::optional<train::Recover
   config.text = to_toml_without_name(config, named);  // fed back, the file makes a run of its own
   if (resume) check_same_run(config, resume->info, resume->folder.string());
   if (config.dry_run) return train::run(config, resume, recovery, mpi, log);
+  if (!recovery) look_before_run(world, environment, config.threads, log);
   if (!recovery && mpi.world_size() > 1) log.info(recovery_in_words(config, mpi));
   return run_in_folder(config, resume, recovery, mpi, world, log);
 }
