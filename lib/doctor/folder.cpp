@@ -6,7 +6,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
-#include <array>
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -117,7 +117,10 @@ void try_file(const fs::path& folder, FolderFacts& facts, Step& step) {
   trial.check(file.get() >= 0);
   if (trial.enter("write")) {
     const std::vector<char> data(kTrialBytes, 'x');
-    trial.check(::write(file.get(), data.data(), data.size()) == static_cast<ssize_t>(data.size()));
+    std::size_t written = 0;
+    for (ssize_t count = 1; count > 0 && written < data.size(); written += static_cast<std::size_t>(count))
+      count = std::max<ssize_t>(0, ::write(file.get(), data.data() + written, data.size() - written));
+    trial.check(written == data.size());  // a part is written while there is room for one
   }
   if (trial.enter("fsync")) {
     const double begun_s = steady_s();

@@ -33,14 +33,14 @@ class ProgramTest(unittest.TestCase):
         self.addCleanup(holder.cleanup)
         self.folder = pathlib.Path(holder.name)
 
-    def run_program(self, *arguments, ranks=0, environment=None):
-        """dtrain ARGUMENTS in the test's folder, under mpirun when `ranks` is not 0."""
+    def run_program(self, *arguments, ranks=0, environment=None, under=()):
+        """dtrain ARGUMENTS in the test's folder, under mpirun when `ranks` is not 0, each rank started by `under`."""
         mark = "DTRAIN_TEST_MARK=" + uuid.uuid4().hex
         command = [MPIRUN, str(ranks)] if ranks else []
         clean = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "OMPI_COMM_", "PMIX_"))}
         clean.update(environment or {}, OMPI_ALLOW_RUN_AS_ROOT="1", OMPI_ALLOW_RUN_AS_ROOT_CONFIRM="1",
                      DTRAIN_TEST_MARK=mark.split("=")[1])
-        done = subprocess.run(command + [DTRAIN, *map(str, arguments)], cwd=self.folder, env=clean, text=True,
+        done = subprocess.run(command + [*map(str, under), DTRAIN, *map(str, arguments)], cwd=self.folder, env=clean, text=True,
                               capture_output=True, timeout=LIMIT_S)
         for _ in range(50):  # a launcher's helpers may need a moment to go
             if not left_running(mark):
