@@ -100,7 +100,7 @@ class Examination {
   }
 
   void launch() {
-    report_.add(doctor::judge_launch(launch_facts(cluster_, environment_)));
+    report_.add(judge_launch_of(world_, cluster_, environment_));
     const auto job = environment_.slurm_job_id.value_or("");
     report_.gather(doctor::judge_slurm_job(job, world_.broadcast(job, 0)));
     report_.add(doctor::judge_builds(world_.all_gather(build_id()), cluster_));
@@ -209,7 +209,8 @@ class Examination {
       seen = doctor::look_at_trial(path, place().node, kFileSystem_s);
     std::vector<doctor::Finding> mine = doctor::judge_seen(seen, options_.output, hosts_.front());
     world_.patient_barrier();
-    if (world_.rank() == 0 && mine.empty()) {
+    const bool seen_by_all = world_.min(std::int64_t{seen.seen ? 1 : 0}) == 1;
+    if (world_.rank() == 0 && seen_by_all) {
       for (const int node : doctor::unseen_nodes(path, cluster_.node_count(), kFileSystem_s)) {
         mine.push_back(doctor::judge_unseen(options_.output, hosts_[static_cast<std::size_t>(node)]));
       }

@@ -53,8 +53,10 @@ Environment read_environment() {
   const auto pmi_size = number_of({"PMI_SIZE"});
   environment.launcher_size = mpirun_size.value_or(environment.srun_tasks.value_or(pmi_size.value_or(1)));
   environment.launcher = mpirun_size ? "mpirun" : environment.srun_tasks ? "srun" : pmi_size ? "mpiexec" : "";
-  environment.slurm_tasks = number_of({"SLURM_NTASKS"});
   environment.slurm_nodes = number_of({"SLURM_JOB_NUM_NODES", "SLURM_NNODES"});
+  // The ranks that mpirun's daemons start on further nodes have the daemons' job step in their environment.
+  const bool daemons = mpirun_size && number_of({"SLURM_STEP_NUM_TASKS"});
+  if (!daemons) environment.slurm_tasks = number_of({"SLURM_NTASKS"});
   environment.omp_threads = number_of({"OMP_NUM_THREADS"});
   if (mpirun_size) {
     environment.mpirun = {.ranks = *mpirun_size,

@@ -14,7 +14,7 @@ struct Environment {
   std::optional<int> launcher_rank;         ///< Of mpirun or srun's PMI; none when started by hand.
   int launcher_size = 1;                    ///< Processes it started.
   std::string launcher;                     ///< `mpirun`, `srun` or `mpiexec`; empty when started by hand.
-  std::optional<int> slurm_tasks;           ///< Of the job around us: SLURM_NTASKS
+  std::optional<int> slurm_tasks;           ///< Of the job around us: SLURM_NTASKS, where it is known,
   std::optional<int> slurm_nodes;           ///< and SLURM_JOB_NUM_NODES.
   std::optional<int> omp_threads;           ///< OMP_NUM_THREADS
   std::optional<comm::LocalLaunch> mpirun;  ///< Open MPI's, where it started this process.

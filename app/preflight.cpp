@@ -8,6 +8,7 @@
 #include "comm/discover.hpp"
 #include "comm/groups.hpp"
 #include "core/error.hpp"
+#include "doctor/launch.hpp"
 #include "doctor/libraries.hpp"
 #include "doctor/memory.hpp"
 
@@ -26,14 +27,16 @@ std::string loaded_libtorch() {
 
 }  // namespace
 
-doctor::LaunchFacts launch_facts(const topology::Cluster& cluster, const Environment& environment) {
+std::vector<doctor::Finding> judge_launch_of(const comm::Communicator& world,
+                                             const topology::Cluster& cluster,
+                                             const Environment& environment) {
   doctor::LaunchFacts facts{.world_size = cluster.world_size(),
                             .nodes = cluster.node_count(),
                             .launcher = environment.launcher,
                             .slurm_tasks = environment.slurm_tasks,
                             .slurm_nodes = environment.slurm_nodes};
   if (!environment.launcher.empty()) facts.announced = environment.launcher_size;
-  return facts;
+  return doctor::from_text(world.broadcast(doctor::to_text(doctor::judge_launch(facts)), 0));
 }
 
 std::vector<doctor::Finding> judge_cores_of(const comm::Communicator& world, const topology::Cluster& cluster,
@@ -58,7 +61,7 @@ std::vector<doctor::Finding> judge_libraries() {
 void look_before_run(const comm::Communicator& world, const Environment& environment, int threads,
                      const Log& log) {
   const auto cluster = comm::survey_cluster(world, comm::affinity_mask());
-  const auto launch = doctor::judge_launch(launch_facts(cluster, environment)).front();
+  const auto launch = judge_launch_of(world, cluster, environment).front();
   if (launch.level == doctor::Level::problem && world.size() == 1)
     throw usage_error(launch.text, "launch", launch.remedy);
   const doctor::ThreadRequest request{.threads = threads, .source = "--threads "};

@@ -6,7 +6,6 @@
 #include "core/log.hpp"
 #include "doctor/cores.hpp"
 #include "doctor/finding.hpp"
-#include "doctor/launch.hpp"
 #include "environment.hpp"
 #include "topology/cluster.hpp"
 
@@ -14,7 +13,11 @@ namespace dtrain::app {
 
 // What `doctor` and every training run look at alike.
 
-doctor::LaunchFacts launch_facts(const topology::Cluster& cluster, const Environment& environment);
+/// As rank 0's environment has it: what mpirun starts on other nodes sees less of the Slurm job. Collective
+/// over `world`; the same value on every rank.
+std::vector<doctor::Finding> judge_launch_of(const comm::Communicator& world,
+                                             const topology::Cluster& cluster,
+                                             const Environment& environment);
 
 /// Collective over `world`; the same value on every rank.
 std::vector<doctor::Finding> judge_cores_of(const comm::Communicator& world, const topology::Cluster& cluster,

@@ -49,11 +49,15 @@ std::optional<Finding> judge_allocation(const LaunchFacts& facts) {
     return note(kWhat, fmt::format("one process, started by hand in a Slurm job of {} tasks", tasks),
                 "start it with srun --mpi=pmix or mpirun to look at all of them");
   }
-  if (facts.world_size == tasks && facts.nodes < nodes) {
+  if (facts.slurm_tasks && facts.world_size == tasks && facts.nodes < nodes) {
     return problem(kWhat,
                    fmt::format("all {} ranks are on {} of the job's {} nodes", tasks, facts.nodes, nodes),
                    "unset PRTE_MCA_rmaps_default_mapping_policy OMPI_MCA_rmaps_base_oversubscribe, or use "
                    "mpirun --map-by ppr:N:node");
+  }
+  if (!facts.slurm_tasks && facts.nodes < nodes && facts.world_size >= nodes) {
+    return note(kWhat, fmt::format("the ranks are on {} of the job's {} nodes", facts.nodes, nodes),
+                "use mpirun --map-by ppr:N:node for N ranks on each");
   }
   if (facts.world_size != tasks) {
     return note(kWhat, fmt::format("{} in a Slurm job of {} tasks", count(facts.world_size, "rank"), tasks),

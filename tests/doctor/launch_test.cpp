@@ -54,6 +54,9 @@ TEST(LaunchTest, OnlyNotesFewerRanksThanTasks) {
   const LaunchFacts facts{
       .world_size = 2, .nodes = 1, .launcher = "mpirun", .announced = 2, .slurm_tasks = 4, .slurm_nodes = 2};
   expect(only(judge_launch(facts)), Level::note, "2 ranks in a Slurm job of 4 tasks", "leave -np out");
+  const LaunchFacts unknown{
+      .world_size = 4, .nodes = 1, .launcher = "mpirun", .announced = 4, .slurm_nodes = 2};
+  expect(only(judge_launch(unknown)), Level::note, "the ranks are on 1 of the job's 2 nodes", "ppr:N:node");
   expect(only(judge_launch({.slurm_tasks = 4, .slurm_nodes = 2})), Level::note, "started by hand",
          "srun --mpi=pmix or mpirun");
 }
