@@ -5,8 +5,12 @@
 #include <cstdio>
 #include <string>
 
+#include "comm/roll_call.hpp"
+
 namespace dtrain::app {
 namespace {
+
+constexpr double kComing_s = 30;  // for each rank; a file system has 20 s to answer
 
 const char* mark_of(doctor::Level level) {
   switch (level) {
@@ -36,6 +40,7 @@ void DoctorReport::add(const std::vector<doctor::Finding>& findings) {
 bool DoctorReport::gather(std::vector<doctor::Finding> mine, doctor::Asked asked) {
   const bool speaks_for_node = cluster_.ranks[static_cast<std::size_t>(world_.rank())].local_rank == 0;
   if (asked == doctor::Asked::nodes && !speaks_for_node) mine.clear();
+  comm::roll_call(world_, cluster_, kComing_s);
   std::vector<std::vector<doctor::Finding>> by_rank;
   for (const auto& text : world_.all_gather(doctor::to_text(mine)))
     by_rank.push_back(doctor::from_text(text));

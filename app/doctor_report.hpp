@@ -24,7 +24,7 @@ class DoctorReport {
 
   /// What each rank has found by itself: alike on all ranks it is one line, otherwise with who found it.
   /// Of those `asked` for nodes only the first rank of each gives its findings. Collective. True when there
-  /// was anything.
+  /// was anything. Throws Error on rank 0, naming the ranks that do not come.
   bool gather(std::vector<doctor::Finding> mine, doctor::Asked asked = doctor::Asked::ranks);
 
   /// The last line. The same code on every rank: failure where there was a problem.

@@ -123,6 +123,12 @@ class DoctorTest(ProgramTest):
     def test_an_output_folder_that_hangs(self):
         self.find("PROBLEM", ["output", "does not answer: fcntl (F_SETLK) hangs"], "administrator", ranks=2, **self.suffer("hung_lock"))
 
+    def test_a_rank_that_does_not_come(self):
+        done = self.run_program("doctor", ranks=3, **self.suffer("stopped"))
+        self.assertEqual(done.returncode, 1, done.stdout + done.stderr)
+        self.assertRegex(done.stderr, r"rank 1 on \S+ has not come within 30 s; look whether that node answers")
+        self.assertIn("3 ranks on 1 node", done.stdout, "what was found before is said")
+
     def test_a_full_output_folder(self):
         if os.geteuid() != 0 or subprocess.run(["unshare", "--mount", "true"], check=False).returncode != 0:
             self.skipTest("mounting a small file system needs root")

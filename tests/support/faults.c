@@ -1,10 +1,12 @@
 /* Faults of the world for `dtrain doctor` to find: preloaded into its ranks. DTRAIN_FAULTS names those that happen, each
-   followed by a comma: no_locks, no_sync, slow_sync, hung_lock, no_room, small_shm, no_rename, one_thread, old_mpi, old_hdf5;
+   followed by a comma: no_locks, no_sync, slow_sync, hung_lock, no_room, small_shm, no_rename, one_thread, old_mpi, old_hdf5,
+   stopped (rank 1);
    DTRAIN_CLOCK_SHIFT_S is what CLOCK_REALTIME is ahead. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,6 +69,8 @@ int clock_gettime(clockid_t clock, struct timespec* now) {
 int MPI_Query_thread(int* provided) {
   int (*real)(int*) = (int (*)(int*))dlsym(RTLD_NEXT, "PMPI_Query_thread");
   const int code = real(provided);
+  const char* rank = getenv("OMPI_COMM_WORLD_RANK");
+  if (happens("stopped,") && rank != NULL && strcmp(rank, "1") == 0) raise(SIGSTOP);
   if (happens("one_thread,")) *provided = 0;
   return code;
 }
