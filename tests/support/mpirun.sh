@@ -8,11 +8,14 @@ export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_btl=${OMPI_MCA_btl:-^ofi}  # which sleeps a second at each start where there is no fabric
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 mpirun=${DTRAIN_MPIRUN:-mpirun}
-if "$mpirun" --version 2>/dev/null | grep -q 'Open MPI) 5\|prterun'; then
-  oversubscribe=(--map-by :OVERSUBSCRIBE --bind-to none)
-else
-  oversubscribe=(--oversubscribe --bind-to none)
-fi
+version=$("$mpirun" --version 2>/dev/null || true)
+case $version in
+  *'Open MPI) 5'* | *prterun*) oversubscribe=(--map-by :OVERSUBSCRIBE --bind-to none) ;;
+  *HYDRA*)  # MPICH, whose waits keep the cores from other ranks unless they yield at each look
+    export MPIR_CVAR_POLLS_BEFORE_YIELD=${MPIR_CVAR_POLLS_BEFORE_YIELD:-1}
+    oversubscribe=(-bind-to none) ;;
+  *) oversubscribe=(--oversubscribe --bind-to none) ;;
+esac
 # What a killed mpirun left may bear our number, and Open MPI 5 would hold it for one that still runs.
 rm -rf -- "${TMPDIR:-/tmp}/ompi.$$"
 # shellcheck disable=SC2086  # the flags are words
