@@ -50,6 +50,11 @@ class UsageTest(ProgramTest):
         self.refuse(2, ["--pipe", "from 1 to 64"], "plan", "--pipe", "0")
         self.refuse(2, ["--micro-batches", "from 1 to 64"], "plan", "--micro-batches", "1000")
 
+    def test_options_of_the_doctor(self):
+        self.refuse(2, ["--threads -1", "use 0"], "doctor", "--threads", "-1")
+        self.refuse(2, ["--device tpu", "auto, cpu or cuda"], "doctor", "--device", "tpu", ranks=2)
+        self.refuse(2, ["--ouptut", "did you mean --output?"], "doctor", "--ouptut", "runs")
+
     def test_gpus_are_refused_by_name_until_they_are_built(self):
         self.refuse(2, ["--device", "GPUs", "not available in this version"], "--device", "cuda", ranks=2)
         self.refuse(2, ["--comm-backend", "NCCL", "not available in this version"], "--comm-backend", "nccl", ranks=2)

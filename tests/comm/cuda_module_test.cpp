@@ -27,6 +27,16 @@ TEST(CudaModuleTest, LoadsWithTheNcclItWasBuiltWith) {
   EXPECT_THAT(description(), HasSubstr("libnccl.so"));
 }
 
+TEST(CudaModuleTest, SaysWhichLibrariesItHasLoaded) {
+  const auto found = CudaModule::libraries(DTRAIN_CUDA_MODULE);
+  EXPECT_EQ(found.problem, "");
+  EXPECT_THAT(found.nccl_built, testing::StartsWith("2."));
+  EXPECT_THAT(found.nccl_loaded, testing::StartsWith("2."));
+  EXPECT_EQ(found.runtime_built.substr(0, 3), found.runtime_loaded.substr(0, 3));
+  EXPECT_EQ(found.driver.empty(), !CudaModule::why_no_driver().empty());
+  EXPECT_THAT(CudaModule::libraries("/absent/module.so").problem, HasSubstr("/absent/module.so"));
+}
+
 TEST(CudaModuleTest, SaysWhatIsMissingWithoutADriver) {
   if (CudaModule::why_no_driver().empty()) GTEST_SKIP() << "this machine has a driver";
   try {

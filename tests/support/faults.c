@@ -1,7 +1,6 @@
 /* Faults of the world for `dtrain doctor` to find: preloaded into its ranks. DTRAIN_FAULTS names those that happen, each
    followed by a comma: no_locks, no_sync, slow_sync, hung_lock, no_room, small_shm, no_rename, one_thread, old_mpi, old_hdf5,
-   stopped (rank 1);
-   DTRAIN_CLOCK_SHIFT_S is what CLOCK_REALTIME is ahead. */
+   old_nccl, old_cuda, stopped (rank 1); DTRAIN_CLOCK_SHIFT_S is what CLOCK_REALTIME is ahead. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -88,4 +87,18 @@ int H5get_libversion(unsigned* major, unsigned* minor, unsigned* release) {
   const int code = real(major, minor, release);
   if (happens("old_hdf5,")) *minor = 8;
   return code;
+}
+
+/* These come with the CUDA module, which is opened later and for itself: RTLD_NEXT would not find them. */
+static int version_of(const char* library, const char* function, int* version, const char* fault, int old) {
+  int (*real)(int*) = (int (*)(int*))dlsym(dlopen(library, RTLD_NOLOAD | RTLD_LAZY), function);
+  const int code = real(version);
+  if (happens(fault)) *version = old;
+  return code;
+}
+
+int ncclGetVersion(int* version) { return version_of("libnccl.so.2", "ncclGetVersion", version, "old_nccl,", 21801); }
+
+int cudaRuntimeGetVersion(int* version) {
+  return version_of("libcudart.so.13", "cudaRuntimeGetVersion", version, "old_cuda,", 11080);
 }
