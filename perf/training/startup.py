@@ -81,8 +81,13 @@ def main():
     with tempfile.TemporaryDirectory(prefix="dtrain-perf-") as scratch:
         scratch = pathlib.Path(scratch)
         messages = {ranks: sent_messages(runs.program(), ranks, *FIRST_STEP, cwd=scratch) for ranks in arguments.ranks}
-        rows = [measure(ranks, scratch, round_) for round_ in range(1, arguments.rounds + 1) for ranks in arguments.ranks]
-    text = table(rows, messages)
+        rows = []
+        for round_ in range(1, arguments.rounds + 1):
+            rows += [measure(ranks, scratch, round_) for ranks in arguments.ranks]
+            write(arguments, machine, rows, table(rows, messages))  # what is there, should the next round be interrupted
+
+
+def write(arguments, machine, rows, text):
     arguments.out.mkdir(parents=True, exist_ok=True)
     stem = arguments.out / f"startup-{runs.today()}"
     with open(f"{stem}.csv", "w", newline="", encoding="utf-8") as file:
@@ -92,7 +97,7 @@ def main():
         writer.writerows(rows)
     pathlib.Path(f"{stem}.md").write_text(
         f"# What a start costs\n\n`{' '.join(['perf/startup.sh', *sys.argv[1:]])}`: mlp on synthetic data, all ranks on one machine, "
-        f"{arguments.rounds} rounds.\nMachine: {machine}.\n\n{text}\n", encoding="utf-8")
+        f"{rows[-1]['round']} rounds.\nMachine: {machine}.\n\n{text}\n", encoding="utf-8")
     print(f"\n{text}\n\nwritten: {stem}.csv and .md")
 
 
