@@ -10,6 +10,7 @@
 #include <optional>
 #include <utility>
 
+#include "comm/nvml.hpp"
 #include "core/number_list.hpp"
 
 namespace dtrain::comm {
@@ -46,11 +47,8 @@ std::optional<Hardware::Kind> kind_of(const hwloc_obj& device) {
       return Hardware::Kind::network;
     case HWLOC_OBJ_OSDEV_OPENFABRICS:
       return Hardware::Kind::fabric;
-    case HWLOC_OBJ_OSDEV_GPU:
-    case HWLOC_OBJ_OSDEV_COPROC:
-      return Hardware::Kind::gpu;
     default:
-      return std::nullopt;  // storage
+      return std::nullopt;  // storage; GPUs are asked of their driver, which knows their links
   }
 }
 
@@ -74,6 +72,7 @@ Hardware read_hardware(bool with_devices) {
       hardware.devices.push_back({*kind, device->name, numa_node_near(machine.get(), device)});
     }
   }
+  if (with_devices) hardware.gpus = read_gpus();
   return hardware;
 }
 
@@ -89,10 +88,16 @@ std::string Hardware::to_string() const {
   for (const NumaNode& node : numa_nodes) nodes.push_back(number_list(node.cpus));
   std::string text =
       fmt::format("{} NUMA node{} ({})", nodes.size(), nodes.size() == 1 ? "" : "s", fmt::join(nodes, "; "));
-  constexpr std::array kNames = {"network", "fabric", "GPU"};
+  constexpr std::array kNames = {"network", "fabric"};
   for (const Device& device : devices) {
     text += fmt::format("; {} {}", kNames[static_cast<std::size_t>(device.kind)], device.name);
     if (device.numa_node >= 0) text += fmt::format(" (NUMA {})", device.numa_node);
+  }
+  const std::vector<int> island = topology::islands(gpus);
+  for (std::size_t gpu = 0; gpu < gpus.size(); ++gpu) {
+    text += fmt::format("; GPU {} {} (", gpu, gpus[gpu].uuid);
+    if (gpus[gpu].numa_node >= 0) text += fmt::format("NUMA {}, ", gpus[gpu].numa_node);
+    text += fmt::format("island {})", island[gpu]);
   }
   return text;
 }

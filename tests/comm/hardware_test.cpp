@@ -26,8 +26,11 @@ TEST(HardwareTest, NumaNodesOfAMachineThatOneHasNotGot) {
 TEST(HardwareTest, DevicesAreSaidWithTheNumaNodeTheyAreNear) {
   const Hardware hardware = {
       .numa_nodes = {{0, {0, 1}}, {1, {2, 3}}},
-      .devices = {{Hardware::Kind::fabric, "mlx5_0", 1}, {Hardware::Kind::network, "eth0", -1}}};
-  EXPECT_EQ(hardware.to_string(), "2 NUMA nodes (0-1; 2-3); fabric mlx5_0 (NUMA 1); network eth0");
+      .devices = {{Hardware::Kind::fabric, "mlx5_0", 1}, {Hardware::Kind::network, "eth0", -1}},
+      .gpus = {{.uuid = "GPU-a", .numa_node = 1, .nvlinks = {}}, {.uuid = "GPU-b"}}};
+  EXPECT_EQ(hardware.to_string(),
+            "2 NUMA nodes (0-1; 2-3); fabric mlx5_0 (NUMA 1); network eth0; "
+            "GPU 0 GPU-a (NUMA 1, island 0); GPU 1 GPU-b (island 1)");
 }
 
 TEST(HardwareTest, ThisMachineHasTheCoresOfTheMask) {
