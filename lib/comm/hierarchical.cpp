@@ -16,6 +16,11 @@ namespace {
 // wait for each other is little, and a chunk is still cut into many messages.
 constexpr std::size_t kChunkBytes = std::size_t{4} << 20;
 
+// So many cross at a time, so that the link has work while one ends and the next begins; and so many are
+// reduced before the first is handed on, so that the next are ready to cross when these are done.
+constexpr std::size_t kCrossing = 2;
+constexpr std::size_t kAhead = 2 * kCrossing;
+
 class HierarchicalAllReduce final : public Step {
  public:
   HierarchicalAllReduce(Segment* segment, const Descriptor& mine, const Crossing& crossing, Buffer values,
@@ -30,9 +35,9 @@ class HierarchicalAllReduce final : public Step {
       add_chunk(chunks_[c], segment, mine, offset, crossing, static_cast<int>(c), part, op, where);
     }
     // Within a node all ranks take these steps in one order: the segment serves one operation at a time.
-    for (std::size_t c = 0; segment != nullptr && c <= chunks; ++c) {
+    for (std::size_t c = 0; segment != nullptr && c < chunks + kAhead; ++c) {
       if (c < chunks) local_.push_back({c, false});
-      if (c > 0) local_.push_back({c - 1, true});
+      if (c >= kAhead) local_.push_back({c - kAhead, true});
     }
   }
 
@@ -96,12 +101,17 @@ class HierarchicalAllReduce final : public Step {
 
   bool under_way(const Chunk& chunk) const { return chunk.reduced && !chunk.crossed && chunk.cross; }
 
-  /// Chunks cross in any order: each has a tag of its own.
+  /// The first that have not crossed: each has a tag of its own, so that they cannot be mixed up.
   bool advance_crossings() {
     bool moved = false;
+    std::size_t crossing = 0;
     for (Chunk& chunk : chunks_) {
-      if (!chunk.reduced || chunk.crossed) continue;
-      if (chunk.cross && !chunk.cross->advance()) continue;
+      if (!chunk.reduced || crossing == kCrossing) break;
+      if (chunk.crossed) continue;
+      if (chunk.cross && !chunk.cross->advance()) {
+        ++crossing;
+        continue;
+      }
       if (chunk.cross) count(*chunk.cross);
       chunk.crossed = moved = true;
       ++crossed_;

@@ -10,8 +10,11 @@
 namespace dtrain::comm {
 namespace {
 
-constexpr std::size_t kPieceBytes = std::size_t{256} << 10;
-constexpr std::size_t kWindow = 4;  // messages under way per direction
+// A piece fits what Open MPI sends over TCP without asking first (btl_tcp_eager_limit, 64 KiB with its
+// header): where both directions of a link are full, the question waits behind the data, and 36 MiB between
+// two nodes over 1 Gb/s took 0.37 to 0.41 s in pieces of 256 KiB, 0.34 s in these.
+constexpr std::size_t kPieceBytes = std::size_t{60} << 10;
+constexpr std::size_t kWindow = 32;  // messages under way per direction
 
 /// The buffer is cut into n chunks, each chunk into pieces. Move m = (step, piece) sends one piece to the
 /// next rank and receives another from the one before; steps 0..n-2 reduce, steps n-1..2n-3 hand the sums

@@ -172,6 +172,19 @@ TEST(AllReduceBufferTest, TakesAnyPartOfASharedBuffer) {
   }
 }
 
+/// Over nodes such a buffer goes in chunks, and the ranks of like nodes share the work.
+TEST(AllReduceBufferTest, ManyChunksOverNodes) {
+  constexpr std::size_t kCount = 9'000'011;  // 34 MiB
+  for (const int nodes : {2, 3}) {
+    Job job(nodes);
+    if (nodes > job.size()) continue;
+    for (const Memory memory : {Memory::ordinary, Memory::shared}) {
+      check_one(job, Algorithm::hierarchical, memory, kCount, DataType::float32, ReduceOp::sum);
+    }
+    job.world.barrier();
+  }
+}
+
 TEST(AllReduceBufferTest, ManyInFlightFinishInOrderOfTheirLane) {
   for (const Drive drive : {Drive::inline_, Drive::thread}) {
     Job job(1, {.drive = drive});
