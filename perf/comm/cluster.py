@@ -1,9 +1,9 @@
 """On two emulated nodes of two ranks whose link is held to 1 Gb/s: all_reduce by hierarchy beside rings in two orders and
 MPI's own, with the bytes that crossed the link; and step times of one mesh placed well and badly.
 
-    cluster.py DTRAIN ALL_REDUCE_BENCH OUT_FOLDER [--rounds 5] [--part all_reduce|mesh]
+    cluster.py DTRAIN ALL_REDUCE_BENCH OUT_FOLDER [--rounds 5] [--part all_reduce|mpi|mesh]
 
-Writes all_reduce.csv and mesh.csv, a row per round, and prints the medians. Needs root and Slurm, as tests/cluster does.
+Writes all_reduce.csv, mpi.csv and mesh.csv, a row per round, and prints the medians. Needs root and Slurm, as tests/cluster does.
 """
 import argparse
 import csv
@@ -23,9 +23,9 @@ MPI = {f"{library}_ALLOW_RUN_AS_ROOT{suffix}": "1" for library in ("OMPI", "PRTE
 MPI["OMPI_MCA_btl"] = "^ofi"  # without a fabric it costs each start a second
 
 
-def mpirun(cluster, mapping, *command, limit_s=300):
+def mpirun(cluster, mapping, *command, limit_s=300, **settings):
     return cluster.run("head", "mpirun", "-np", 4, "--host", "node1:2,node2:2", "--map-by", mapping, "--bind-to", "none", *command,
-                       limit_s=limit_s, **MPI).stdout
+                       limit_s=limit_s, **MPI, **settings).stdout
 
 
 def link_bytes(cluster):
@@ -35,14 +35,29 @@ def link_bytes(cluster):
 
 
 def all_reduce(cluster, bench, rounds):
+    ways = [("hierarchical", "ppr:2:node", "placed", "hierarchical", {}), ("ring, block order", "ppr:2:node", "launched", "ring", {}),
+            ("ring, cyclic order", "node", "launched", "ring", {})]
+    return compare(cluster, bench, rounds, ways)
+
+
+def mpi(cluster, bench, rounds):
+    """The same of MPI_Allreduce: as it chooses, and by each of Open MPI's algorithms."""
+    tuned = {"recursive doubling": 3, "ring": 4, "segmented ring": 5, "Rabenseifner": 6}
+    ways = [("MPI_Allreduce", "ppr:2:node", "launched", "mpi_native", {}),
+            ("MPI_Allreduce, han", "ppr:2:node", "launched", "mpi_native", {"OMPI_MCA_coll_han_priority": "100"})]
+    ways += [(f"MPI_Allreduce, {name}", "ppr:2:node", "launched", "mpi_native",
+              {"OMPI_MCA_coll_tuned_use_dynamic_rules": "1", "OMPI_MCA_coll_tuned_allreduce_algorithm": str(number),
+               "OMPI_MCA_coll_tuned_priority": "100"}) for name, number in tuned.items()]
+    return compare(cluster, bench, rounds, ways)
+
+
+def compare(cluster, bench, rounds, ways):
     """Rows of contender, round, seconds, and what crossed the link per operation as a multiple of the buffer."""
     rows = []
-    ways = [("hierarchical", "ppr:2:node", "placed", "hierarchical"), ("ring, block order", "ppr:2:node", "launched", "ring"),
-            ("ring, cyclic order", "node", "launched", "ring"), ("MPI_Allreduce", "ppr:2:node", "launched", "mpi_native")]
     for number in range(rounds):
-        for name, mapping, order, contender in ways:
+        for name, mapping, order, contender, settings in ways:
             before = link_bytes(cluster)
-            said = mpirun(cluster, mapping, bench, "--nodes", 0, "--rounds", 1, "--sizes", BYTES, "--only", contender, "--rank-order", order)
+            said = mpirun(cluster, mapping, bench, "--nodes", 0, "--rounds", 1, "--sizes", BYTES, "--only", contender, "--rank-order", order, **settings)
             after = link_bytes(cluster)
             operations = int(next(line for line in said.splitlines() if " operations of " in line).split()[-1])
             crossed = [(b - a) / operations / BYTES for a, b in zip(before, after)]
@@ -94,14 +109,15 @@ def main():
     parser.add_argument("bench", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--part", choices=["all_reduce", "mesh"])
+    parser.add_argument("--part", choices=["all_reduce", "mpi", "mesh"])
     given = parser.parse_args()
     given.out.mkdir(parents=True, exist_ok=True)
     with Cluster(given.dtrain, "--rate", "1gbit") as cluster:
-        if given.part != "mesh":
-            keep(given.out / "all_reduce.csv", all_reduce(cluster, given.bench.resolve(), given.rounds), ["contender", "mode"],
-                 ["seconds", "sent_per_byte", "received_per_byte"])
-        if given.part != "all_reduce":
+        for part in (all_reduce, mpi):
+            if given.part in (None, part.__name__):
+                keep(given.out / f"{part.__name__}.csv", part(cluster, given.bench.resolve(), given.rounds), ["contender", "mode"],
+                     ["seconds", "sent_per_byte", "received_per_byte"])
+        if given.part in (None, "mesh"):
             keep(given.out / "mesh.csv", mesh(cluster, given.dtrain.resolve(), given.rounds), ["model", "placement"],
                  ["step_s", "sent_mb_per_step", "received_mb_per_step"])
 
