@@ -106,6 +106,7 @@ LibraryFacts hdf5_facts() {
   unsigned major = 0;
   unsigned minor = 0;
   unsigned release = 0;
+  ::H5dont_atexit();  // this is the first call of a run: later h5::Library's would come too late to count
   ::H5get_libversion(&major, &minor, &release);
   return {.what = "HDF5",
           .built = fmt::format("{}.{}.{}", H5_VERS_MAJOR, H5_VERS_MINOR, H5_VERS_RELEASE),
