@@ -147,7 +147,9 @@ void Checkpoints::wait() {
   const std::string failure = job_.world().broadcast(outcome_, 0);
   outcome_.clear();
   if (!failure.empty()) {
-    problem_ = fmt::format("the checkpoint of step {} is missing: {}", saved_step_, failure);
+    const std::string before = std::exchange(
+        problem_, fmt::format("the checkpoint of step {} is missing: {}", saved_step_, failure));
+    if (problem_ == before) return;  // the last step's was tried again at the end
     tell_("checkpoint_failed", problem_);
     if (job_.rank() == 0) log_.warn(problem_);
   } else if (was_writing && job_.rank() == 0) {
