@@ -199,7 +199,8 @@ std::vector<Option> declare() {
       "batch-norm", "local", "what BatchNorm's statistics are of: each micro-batch", "",
       [](auto& c) -> auto& { return c.batch_norm; });
   add(
-      "precision", "fp32|fp64", "type of weights and sums", "", [](auto& c) -> auto& { return c.precision; });
+      "precision", "NAME", "fp32, fp64, or with fp32 weights and products in half precision: bf16, fp16", "",
+      [](auto& c) -> auto& { return c.precision; });
   add(
       "seed", "N", "start of all random numbers", "", [](auto& c) -> auto& { return c.seed; });
   add(

@@ -73,6 +73,8 @@ Json to_json(const Manifest& manifest) {
                {"dtrain_version", info.dtrain_version},
                {"files", Json::array()},
                {"tensors", Json::array()}};
+  if (info.loss_scale.scale > 0)
+    json["loss_scale"] = {{"scale", info.loss_scale.scale}, {"good_steps", info.loss_scale.good_steps}};
   if (!info.vocabulary.all.empty()) json["vocabulary_sha256"] = info.vocabulary.all;
   if (!info.vocabulary.source.empty()) json["source_vocabulary_sha256"] = info.vocabulary.source;
   if (!info.vocabulary.target.empty()) json["target_vocabulary_sha256"] = info.vocabulary.target;
@@ -102,6 +104,11 @@ Manifest from_json(const Json& json) {
   if (json.contains("best")) {
     info.best = {.step = json.at("best").at("step").get<std::int64_t>(),
                  .loss = number(json.at("best").at("loss"))};
+  }
+  if (json.contains("loss_scale")) {
+    const auto& saved = json.at("loss_scale");
+    info.loss_scale = {.scale = saved.at("scale").get<double>(),
+                       .good_steps = saved.at("good_steps").get<std::int64_t>()};
   }
   json.at("model").get_to(info.model);
   json.at("dataset").get_to(info.dataset);

@@ -33,6 +33,12 @@ struct BestSoFar {
   double loss = 0;
 };
 
+/// What a run in fp16 multiplied its loss by.
+struct LossScale {
+  double scale = 0;             ///< 0: it did not.
+  std::int64_t good_steps = 0;  ///< In a row, since it changed.
+};
+
 /// Where a run stood and what it was: enough to go on, or to refuse.
 struct CheckpointInfo {
   std::int64_t step = 0;              ///< Updates done.
@@ -40,6 +46,7 @@ struct CheckpointInfo {
   std::int64_t position_samples = 0;  ///< Samples of that epoch already used, over all ranks.
   EpochProgress so_far = {};          ///< Of that epoch.
   BestSoFar best = {};
+  LossScale loss_scale = {};
   std::string model;
   std::string dataset;
   std::uint64_t seed = 0;

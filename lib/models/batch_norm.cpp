@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/native_batch_norm.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -13,6 +14,7 @@
 #include <optional>
 
 #include "core/error.hpp"
+#include "models/precision.hpp"
 #include "models/slices.hpp"
 
 namespace dtrain::models {
@@ -215,6 +217,22 @@ void add_to_step(const Statistics& statistics, const at::Tensor& x, std::uint32_
   variance.step_weight += samples;
 }
 
+/// By LibTorch's kernels, for what the own ones do not take: images in half precision.
+at::Tensor library_batch_norm(const at::Tensor& x, const Parameter& weight, const Parameter& bias,
+                              Buffer& mean, Buffer& variance, const Context& context) {
+  const bool training = context.mode == Mode::training;
+  const auto running = [&](const Buffer& buffer) { return training ? at::Tensor() : buffer.value; };
+  const auto [y, found_mean, inverse_deviation] = at::native_batch_norm(
+      x, weight.value, bias.value, running(mean), running(variance), training, 0.0, BatchNorm::kEpsilon);
+  if (training && context.pass == Pass::first) {
+    const at::Tensor found_variance =
+        inverse_deviation.detach().to(at::kDouble).pow(-2) - BatchNorm::kEpsilon;
+    add_to_step({found_mean.detach().to(at::kDouble), found_variance}, x, context.micro_batch, mean,
+                variance);
+  }
+  return y;
+}
+
 }  // namespace
 
 BatchNorm BatchNorm::add(const std::string& name, std::int64_t channels, std::vector<Parameter>& parameters,
@@ -252,6 +270,12 @@ at::Tensor batch_norm(const BatchNormInput& what, const BatchNorm& place,
   const at::Tensor residual = what.residual.defined() ? what.residual.contiguous(kLast) : what.residual;
   Buffer& mean = buffers.at(place.buffer);
   Buffer& variance = buffers.at(place.buffer + 1);
+  if (!own_kernels_take(x)) {
+    const at::Tensor y = library_batch_norm(x, parameters.at(place.parameter),
+                                            parameters.at(place.parameter + 1), mean, variance, context);
+    const at::Tensor sum = residual.defined() ? y + residual : y;
+    return what.then == kernels::Then::relu ? sum.relu() : sum;
+  }
   Statistics statistics;
   if (context.mode == Mode::training) {
     statistics = x.scalar_type() == at::kDouble ? moments<double>(x) : moments<float>(x);

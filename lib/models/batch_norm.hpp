@@ -32,7 +32,7 @@ struct BatchNorm {
 
 /// What batch_norm() works on besides its state.
 struct BatchNormInput {
-  at::Tensor input;     ///< [N, C, H, W], float or double, on the CPU.
+  at::Tensor input;     ///< [N, C, H, W], on the CPU.
   at::Tensor residual;  ///< Undefined, or of the input's shape: added before the ReLU.
   kernels::Then then = kernels::Then::nothing;
 };

@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "core/planted_fault.hpp"
 #include "kernels/dropout.hpp"
+#include "models/precision.hpp"
 #include "models/shape.hpp"
 
 namespace dtrain::models {
@@ -29,6 +30,7 @@ at::Tensor masked(const at::Tensor& input, double probability, const kernels::Ra
                   const Flow& flow) {
   require(input.is_cpu(), "dropout runs on the CPU only",
           {.subject = "--device", .advice = "use --device cpu"});
+  if (!own_kernels_take(input)) return masked(in_full(input), probability, key, flow).to(input.scalar_type());
   const at::Tensor dense = input.contiguous();
   at::Tensor output = at::empty_like(dense);
   const auto place = place_of(dense, flow);

@@ -6,6 +6,7 @@
 #include <ATen/ops/sum.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "models/precision.hpp"
 #include "models/step_memory.hpp"
 
 namespace dtrain::models {
@@ -43,7 +44,7 @@ class LargeLinear : public torch::autograd::Function<LargeLinear> {
 }  // namespace
 
 bool fits_large_linear(const at::Tensor& input, const Parameter& weight) {
-  return weight.step != nullptr && input.dim() == 2 && input.is_cpu() &&
+  return weight.step != nullptr && input.dim() == 2 && own_products_take(input, weight.value) &&
          weight.step->holds_back(input.size(0) * (weight.value.size(0) + weight.value.size(1)),
                                  weight.value.numel());
 }

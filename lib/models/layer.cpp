@@ -1,6 +1,13 @@
 #include "models/layer.hpp"
 
+#include "models/precision.hpp"
+
 namespace dtrain::models {
+
+Tensors Layer::run(const Tensors& inputs, const Context& context) {
+  const ProductScope scope(context.half);
+  return forward(inputs, context);
+}
 
 Flow Layer::slice(TensorGroup& /*group*/, const Flow& flow) { return flow; }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -38,6 +39,7 @@ struct Context {
   std::uint32_t step = 0;                   ///< Counts from 1.
   std::uint32_t micro_batch = 0;            ///< Index of the piece within the step.
   Feedback feedback = Feedback::by_chance;  ///< In evaluation by_chance means targets.
+  std::optional<at::ScalarType> half = {};  ///< Mixed precision, see ProductScope: kBFloat16 or kHalf.
 
   /// The stream for a layer's dropout mask: no number depends on how many ranks there are.
   kernels::RandomKey dropout_key(std::uint32_t layer) const {
@@ -145,6 +147,8 @@ class Layer {
 
   const std::string& name() const { return name_; }
   virtual Tensors forward(const Tensors& inputs, const Context& context) = 0;
+  /// forward() in the precision that the context asks for.
+  Tensors run(const Tensors& inputs, const Context& context);
 
   /// Shapes after this layer for the given input shapes (dim 0 is the batch), without computing.
   virtual std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const = 0;

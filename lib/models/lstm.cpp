@@ -9,6 +9,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/lstm.hpp"
+#include "models/precision.hpp"
 
 namespace dtrain::models {
 namespace {
@@ -122,8 +123,10 @@ class LstmLayer : public torch::autograd::Function<LstmLayer> {
 
 LstmResult lstm(const at::Tensor& inputs, const std::vector<std::int64_t>& batch_sizes,
                 const LstmState& start, const LstmWeights& weights) {
-  const auto results = LstmLayer::apply(inputs, start.hidden, start.cell, weights.input, weights.hidden,
-                                        weights.input_bias, weights.hidden_bias, batch_sizes);
+  const ProductScope in_full_precision(
+      std::nullopt);  // a step's errors would be carried through all later ones
+  const auto results = LstmLayer::apply(in_full(inputs), start.hidden, start.cell, weights.input,
+                                        weights.hidden, weights.input_bias, weights.hidden_bias, batch_sizes);
   return {results[0], {results[1], results[2]}};
 }
 

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/max_pool.hpp"
+#include "models/precision.hpp"
 #include "models/shape.hpp"
 
 namespace dtrain::models {
@@ -52,17 +53,12 @@ class MaxPool2x2 : public torch::autograd::Function<MaxPool2x2> {
   }
 };
 
-bool fits_own_kernel(const at::Tensor& input) {
-  const auto type = input.scalar_type();
-  return input.is_cpu() && input.is_contiguous() && (type == at::kFloat || type == at::kDouble);
-}
-
 }  // namespace
 
 Tensors MaxPool2d::forward(const Tensors& inputs, const Context& /*context*/) {
   const at::Tensor& input = inputs.at(0);
   output_shapes({input.sizes().vec()});
-  if (halves() && fits_own_kernel(input)) return {MaxPool2x2::apply(input)};
+  if (halves() && input.is_contiguous() && own_kernels_take(input)) return {MaxPool2x2::apply(input)};
   return {at::max_pool2d(input, extent_, stride_, padding_)};
 }
 

@@ -12,6 +12,7 @@
 #include <optional>
 
 #include "kernels/patches.hpp"
+#include "models/precision.hpp"
 
 namespace dtrain::models {
 namespace {
@@ -237,9 +238,8 @@ class PatchConvTranspose : public torch::autograd::Function<PatchConvTranspose> 
 }  // namespace
 
 bool fits_patch_conv(const at::Tensor& input, const at::Tensor& weight) {
-  const auto type = input.scalar_type();
   return std::min(weight.size(0), weight.size(1)) < kFewChannels && weight.is_contiguous(kLast) &&
-         input.is_cpu() && (type == at::kFloat || type == at::kDouble) && weight.scalar_type() == type;
+         own_products_take(input, weight);
 }
 
 at::Tensor patch_conv(const at::Tensor& input, Parameter& weight, Parameter* bias,

@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/small_gemm.hpp"
+#include "models/precision.hpp"
 
 namespace dtrain::models {
 namespace {
@@ -105,11 +106,9 @@ class SmallLinear : public torch::autograd::Function<SmallLinear> {
 }  // namespace
 
 bool fits_small_linear(const at::Tensor& input, const at::Tensor& weight) {
-  const auto type = input.scalar_type();
-  return kernels::has_small_gemm() && at::get_num_threads() == 1 && input.is_cpu() && input.dim() == 2 &&
-         (type == at::kFloat || type == at::kDouble) && weight.scalar_type() == type &&
-         input.is_contiguous() && weight.is_contiguous() && input.numel() <= kLargestInput &&
-         weight.numel() <= kLargestWeight;
+  return kernels::has_small_gemm() && at::get_num_threads() == 1 && input.dim() == 2 &&
+         own_products_take(input, weight) && input.is_contiguous() && weight.is_contiguous() &&
+         input.numel() <= kLargestInput && weight.numel() <= kLargestWeight;
 }
 
 at::Tensor small_linear(const at::Tensor& input, Parameter& weight, Parameter& bias) {

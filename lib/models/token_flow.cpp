@@ -3,13 +3,14 @@
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linear.h>
 
+#include "models/precision.hpp"
 #include "models/tensor_group.hpp"
 
 namespace dtrain::models {
 
 at::Tensor TokenFlow::into_slices(const at::Tensor& x, const at::Tensor& weight,
                                   const at::Tensor& bias) const {
-  if (shared()) return group_->gather_linear(x, tokens_, weight, bias);
+  if (shared()) return group_->gather_linear(as_factor(x), tokens_, as_factor(weight), as_factor(bias));
   return at::linear(group_ != nullptr ? group_->enter(x) : x, weight, bias);
 }
 

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/winograd.hpp"
+#include "models/precision.hpp"
 #include "models/step_memory.hpp"
 
 namespace dtrain::models {
@@ -262,8 +263,7 @@ class WinogradConv : public torch::autograd::Function<WinogradConv> {
 }  // namespace
 
 bool fits_winograd(const at::Tensor& input, const at::Tensor& weight, const Conv2d::Geometry& geometry) {
-  return winograd_bytes(weight, geometry) > 0.0 && input.is_cpu() &&
-         weight.scalar_type() == input.scalar_type();
+  return winograd_bytes(weight, geometry) > 0.0 && own_products_take(input, weight);
 }
 
 double winograd_bytes(const at::Tensor& weight, const Conv2d::Geometry& geometry) {

@@ -120,7 +120,7 @@ void Pipeline::evaluate_stage(const Action& action, const Evaluation& work) {
     flowing.pop_back();
   }
   for (auto layer = layers.begin; layer < layers.end; ++layer) {
-    flowing = parts_.model.layers()[static_cast<std::size_t>(layer)]->forward(flowing, work.context);
+    flowing = parts_.model.layers()[static_cast<std::size_t>(layer)]->run(flowing, work.context);
     if (layer == code_layer) codes = flowing.at(0).clone();  // the next layer may overwrite it
   }
   if (action.stage == last_) return work.outputs(action.micro_batch, flowing, codes);

@@ -51,7 +51,7 @@ std::size_t SegmentWalk::end_of(std::size_t segment) const {
 models::Tensors SegmentWalk::run(std::size_t segment, models::Tensors flowing,
                                  const models::Context& context) const {
   for (std::size_t layer = begins_[segment]; layer < end_of(segment); ++layer) {
-    flowing = model_.layers()[layer]->forward(flowing, context);
+    flowing = model_.layers()[layer]->run(flowing, context);
   }
   return flowing;
 }

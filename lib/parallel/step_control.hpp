@@ -32,6 +32,9 @@ struct StepShare {
     micro_batches += other.micro_batches;
   }
 
+  /// A loss that is not a number, and what goes with it.
+  void leave_losses_out() { loss = weight = correct = counted = 0; }
+
   /// Nothing of what another rank counts already: samples and their losses.
   void leave_samples_out() { loss = weight = correct = counted = samples = micro_batches = 0; }
 };

@@ -51,7 +51,7 @@ void check_one_of(const std::string& value, const std::array<std::string_view, N
 constexpr std::uint64_t kLargestSeed = std::numeric_limits<std::int64_t>::max();
 constexpr std::array<std::string_view, 1> kStrategies = {"ddp"};
 constexpr std::array<std::string_view, 1> kBatchNorms = {"local"};
-constexpr std::array<std::string_view, 2> kPrecisions = {"fp32", "fp64"};
+constexpr std::array<std::string_view, 4> kPrecisions = {"fp32", "fp64", "bf16", "fp16"};
 constexpr std::array<std::string_view, 2> kDevices = {"auto", "cpu"};
 constexpr std::array<std::string_view, 3> kLosses = {"cross_entropy", "mse", "mae"};
 constexpr std::array<std::string_view, 2> kClassWeights = {"none", "balanced"};

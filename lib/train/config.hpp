@@ -112,7 +112,7 @@ struct RunConfig {
   std::string exit_after =
       "none";  ///< Time after which the run is to stop and can be resumed, such as `55min`.
   std::string batch_norm = "local";  ///< Statistics of each micro-batch.
-  std::string precision = "fp32";    ///< `fp32` or `fp64`.
+  std::string precision = "fp32";    ///< `fp32`, `fp64`, or mixed: `bf16`, `fp16`.
   std::string device = "auto";       ///< `auto` or `cpu`.
   int threads = 0;                   ///< Per rank; 0: from the affinity mask.
   std::uint64_t seed = 1;

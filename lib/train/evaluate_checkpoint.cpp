@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "record/predictions_file.hpp"
 #include "train/job.hpp"
+#include "train/precision.hpp"
 #include "train/preparation.hpp"
 #include "train/workload.hpp"
 
@@ -87,8 +88,7 @@ EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequ
   require(samples > 0, fmt::format("has no samples in the split {}", request.split),
           {.subject = info.name, .advice = "use --split train, validation or test", .code = ExitCode::data});
 
-  const auto dtype = config.precision == "fp64" ? at::kDouble : at::kFloat;
-  const Preparation preparation(info, dtype, workload.model->goal());
+  const Preparation preparation(info, full_type(config), workload.model->goal());
   auto& group = job.groups().data();
   parallel::Pipeline pipeline({.model = *workload.model,
                                .cuts = workload.cuts,

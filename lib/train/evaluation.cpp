@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "core/clock.hpp"
+#include "models/precision.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -97,7 +98,10 @@ void Evaluation::pass(const models::Context& context, bool wants_codes, const Ta
           [&](int, const models::Tensors& outputs, const at::Tensor& codes) {
             if (!one_rank) read();
             const auto targets = targets_of(parts_.model, parts_.preparation, *batch, inputs);
-            take({.batch = *batch, .targets = targets, .outputs = outputs, .codes = codes});
+            take({.batch = *batch,
+                  .targets = targets,
+                  .outputs = models::in_full(outputs),
+                  .codes = models::in_full(codes)});
           },
       .code_layer = wants_codes ? parts_.model.code_layer() : std::nullopt};
   const auto schedule = parallel::make_forward_schedule(pipeline.ranks(), parts_.stages_per_rank,
@@ -117,7 +121,7 @@ EvaluationResult Evaluation::run(const OutputSink& sink) {
     for (std::size_t k = 0; k < extra.size(); ++k) extra[k] += added.at(k);
   };
   const auto feedback = model.extra_feedback();
-  models::Context context{.mode = models::Mode::evaluation};
+  models::Context context{.mode = models::Mode::evaluation, .half = parts_.half};
   pass(context, static_cast<bool>(sink), [&](const BatchOutputs& batch) {
     add(own, model.loss(batch.outputs, batch.targets), static_cast<std::int64_t>(batch.batch.samples.size()));
     if (sink) sink(batch);

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -59,6 +60,7 @@ class Evaluation {
     comm::Group& data;
     bool counts_common = true;  ///< Whether this rank counts what its tensor group has in common.
     Scoring scoring = Scoring::loss_and_accuracy;
+    std::optional<at::ScalarType> half = {};  ///< Mixed precision, see models::ProductScope.
   };
   /// `samples`: in the split; `batch`: samples per forward pass. Collective over the world.
   Evaluation(const Parts& parts, data::Loader loader, std::int64_t samples, std::int64_t batch);

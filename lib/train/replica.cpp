@@ -14,18 +14,15 @@
 #include "parallel/reproducible_sums.hpp"
 #include "train/by_rows.hpp"
 #include "train/initial_weights.hpp"
+#include "train/precision.hpp"
 
 namespace dtrain::train {
 namespace {
 
-at::ScalarType scalar_type(const RunConfig& config) {
-  return config.precision == "fp64" ? at::kDouble : at::kFloat;
-}
-
 /// Room for the parameters and the optimizer's state.
 parallel::NodeMemory node_memory(comm::Group& group, models::Model& model, const RunConfig& config) {
   const auto tensors = 1 + optimizer_config(config.optimizer).state_count();
-  return {group, tensors * parallel::FlatParameters::size_of(model), scalar_type(config)};
+  return {group, tensors * parallel::FlatParameters::size_of(model), full_type(config)};
 }
 
 parallel::BucketConfig bucket_config(const CommConfig& config, const parallel::NodeMemory& memory) {
@@ -85,8 +82,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injectio
       workload_(workload),
       injection_(injection),
       data_group_(injection != nullptr ? injection->tampered(job.groups().data()) : job.groups().data()),
-      preparation_(workload.dataset.info(), scalar_type(config), workload.model->goal(),
-                   workload.augmentation),
+      preparation_(workload.dataset.info(), full_type(config), workload.model->goal(), workload.augmentation),
       pipeline_({.model = *workload.model,
                  .cuts = workload.cuts,
                  .pipe = job.groups().pipe(),
@@ -129,6 +125,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injectio
                       .optimizer = *optimizer_,
                       .preparation = preparation_,
                       .sink = job.groups().recorder(),
+                      .half = workload.half,
                       .class_weights = workload.class_weights,
                       .totals = totals_.get(),
                       .rows = rows_.get(),

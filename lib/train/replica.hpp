@@ -36,6 +36,9 @@ class Replica {
   StepOutcome step(std::int64_t number, const std::vector<StepPiece>& pieces, data::Loader& loader,
                    double learning_rate);
 
+  LossScaler& scaler() { return training_step_.scaler(); }
+  const LossScaler& scaler() const { return training_step_.scaler(); }
+
   /// Compares what all copies of this rank's part of the model hold, by hash; `number`: the step done last.
   /// Collective. Throws Error naming the ranks that hold something else than most.
   void compare_copies(std::int64_t number);

@@ -105,6 +105,7 @@ void Trainer::go_on_from(const ResumePoint& resume) {
   step_ = last_.step;
   epoch_ = static_cast<int>(last_.epoch);
   if (resume.own) best_ = last_.best;
+  replica_.scaler().go_on_from(last_.loss_scale);
   if (!is_done(last_, pieces_.samples)) {
     earlier_ = last_.so_far;
     --epoch_;
@@ -244,6 +245,11 @@ bool Trainer::train_steps(std::int64_t steps) {
     if (injection_ != nullptr) injection_->begin_step(step_ + 1);
     const auto outcome = replica_.step(step_ + 1, pieces_of_step[static_cast<std::size_t>(s)], loader_, rate);
     ++step_;
+    if (outcome.left_out && job_.rank() == 0) {
+      outputs_.event("step_left_out",
+                     fmt::format("step {}: the gradient is not finite; the loss is scaled by {:g} now", step_,
+                                 replica_.scaler().scale()));
+    }
     const bool stops = outcome.total.stop_requests > 0 && step_ < total_steps_;
     const bool saves = outcome.total.save_requests > 0 || checkpoints_.due_after_step(step_);
     if (stops || saves) {
@@ -319,6 +325,7 @@ checkpoint::CheckpointInfo Trainer::info(const parallel::StepShare& total, bool 
                      .sample_hash = data::sample_hash(used),
                      .evaluated = evaluated},
           .best = best_,
+          .loss_scale = config_.precision == "fp16" ? replica_.scaler().state() : checkpoint::LossScale{},
           .model = config_.model.name,
           .dataset = workload_.dataset.info().name,
           .seed = config_.seed,

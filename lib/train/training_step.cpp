@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "core/planted_fault.hpp"
 #include "kernels/reduce.hpp"
+#include "models/precision.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/simulation.hpp"
 #include "train/evaluation.hpp"
@@ -29,7 +30,11 @@ kernels::SumOfSquares squares_of(const at::Tensor& values) {
 }  // namespace
 
 TrainingStep::TrainingStep(const Parts& parts, std::uint64_t seed, double grad_clip)
-    : parts_(parts), counted_parts_(counted_parts()), seed_(seed), grad_clip_(grad_clip) {}
+    : parts_(parts),
+      counted_parts_(counted_parts()),
+      seed_(seed),
+      grad_clip_(grad_clip),
+      scaler_(parts.half == at::kHalf ? LossScaler::Use::dynamic : LossScaler::Use::none) {}
 
 /// What this rank vouches for, less what another rank of its tensor group holds and counts as well.
 std::vector<Range> TrainingStep::counted_parts() const {
@@ -76,8 +81,9 @@ const parallel::Schedule& TrainingStep::schedule_for(std::size_t micro_batches) 
 
 models::LossSums TrainingStep::loss_of(const models::Tensors& outputs, const at::Tensor& targets) const {
   const auto& weights = parts_.class_weights;
-  return weights.defined() ? parts_.model.weighted_loss(outputs, targets, weights)
-                           : parts_.model.loss(outputs, targets);
+  const auto full = models::in_full(outputs);
+  return weights.defined() ? parts_.model.weighted_loss(full, targets, weights)
+                           : parts_.model.loss(full, targets);
 }
 
 // The rows that the step uses must be current before the first micro-batch: all are read first.
@@ -119,7 +125,8 @@ void TrainingStep::compute(std::int64_t step, const std::vector<StepPiece>& piec
                 .mode = models::Mode::training,
                 .seed = seed_,
                 .step = static_cast<std::uint32_t>(step),
-                .micro_batch = static_cast<std::uint32_t>(index_of(m)) + (wrong_mask ? 1U : 0U)};
+                .micro_batch = static_cast<std::uint32_t>(index_of(m)) + (wrong_mask ? 1U : 0U),
+                .half = parts_.half};
           },
       .inputs =
           [&](int m) {
@@ -139,7 +146,7 @@ void TrainingStep::compute(std::int64_t step, const std::vector<StepPiece>& piec
               parts_.totals->add_micro_batch(index_of(m), sums.loss.item<double>(), sums.weight);
             }
             ++own.micro_batches;
-            return sums.loss;
+            return scaler_.scale() == 1.0 ? sums.loss : sums.loss * scaler_.scale();
           },
       .taken_back = [&](int m) { parts_.gradients.taken_back(index_of(m)); }};
   parts_.pipeline.train(schedule_for(pieces.size()), samples, work);
@@ -165,23 +172,31 @@ StepOutcome TrainingStep::run(std::int64_t step, const std::vector<StepPiece>& p
   outcome.total = parts_.control.agree(outcome.own);
   if (parts_.totals != nullptr) parts_.totals->complete(outcome.total);
   const auto& total = outcome.total;
-  if (total.non_finite > 0 || !std::isfinite(total.loss)) report_non_finite(step, total);
+  const double loss_scale = scaler_.scale();
+  const bool finite = total.non_finite == 0 && std::isfinite(total.loss);
+  outcome.left_out = scaler_.leaves_out(finite);
+  if (!finite && !outcome.left_out) report_non_finite(step, total);
 
   if (parts_.undo != nullptr) {
     const ScopedSpan span(parts_.sink, Phase::optimizer, "keep");
     parts_.undo->keep(step);
   }
-  outcome.gradient_norm = std::sqrt(total.gradient_squares) / total.weight;
-  const double scale = optim::clip_coefficient(outcome.gradient_norm, grad_clip_) / total.weight;
-  {
+  outcome.gradient_norm = std::sqrt(total.gradient_squares) / (total.weight * loss_scale);
+  const double scale =
+      optim::clip_coefficient(outcome.gradient_norm, grad_clip_) / (total.weight * loss_scale);
+  if (!outcome.left_out) {
     const ScopedSpan span(parts_.sink, Phase::optimizer, "update");
     parts_.optimizer.step(parts_.parameters.values(), parts_.gradients.gradients(), scale, learning_rate,
                           step, parts_.gradients.update_parts());
     if (parts_.rows != nullptr) parts_.rows->update(scale, learning_rate, step);
   }
-  parts_.statistics.apply();
+  if (!outcome.left_out) parts_.statistics.apply();
   if (parts_.gradients.updates_parts()) parts_.data.barrier().wait();  // now all parts are new
   parts_.tied.exchange_values();
+  if (!std::isfinite(total.loss)) {
+    outcome.own.leave_losses_out();
+    outcome.total.leave_losses_out();
+  }
   return outcome;
 }
 

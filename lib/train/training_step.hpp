@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <optional>
 #include <vector>
 
 #include "comm/group.hpp"
@@ -20,6 +21,7 @@
 #include "parallel/step_undo.hpp"
 #include "parallel/tied_parameters.hpp"
 #include "train/injection.hpp"
+#include "train/loss_scaler.hpp"
 #include "train/preparation.hpp"
 
 namespace dtrain::train {
@@ -29,6 +31,7 @@ struct StepOutcome {
   parallel::StepShare own;    ///< This rank's samples.
   parallel::StepShare total;  ///< All ranks' samples: the same on every rank.
   double gradient_norm = 0;   ///< Of the mean gradient, before clipping.
+  bool left_out = false;      ///< Nothing was updated: the gradient was not finite, in fp16.
 };
 
 /// One of the micro-batches that a pipeline of ranks computes in a step.
@@ -56,6 +59,7 @@ class TrainingStep {
     optim::Optimizer& optimizer;
     const Preparation& preparation;
     SpanSink& sink;
+    std::optional<at::ScalarType> half = {};         ///< Mixed precision, see models::ProductScope.
     at::Tensor class_weights = {};                   ///< [classes]; undefined: all samples count alike.
     parallel::ReproducibleTotals* totals = nullptr;  ///< Null: totals are added up as is fastest.
     parallel::RowUpdates* rows = nullptr;  ///< Of the first layer's table; null: its gradient is dense.
@@ -70,9 +74,13 @@ class TrainingStep {
 
   /// Takes the batches of `pieces` from `loader` on the ranks that need them: the first and the last of a
   /// pipeline. `step` counts from 1. Collective.
-  /// Throws Error when the loss or a gradient is not finite; no rank has updated then.
+  /// In fp16 a gradient that is not finite is left out with a smaller scale for the next; otherwise throws
+  /// Error when the loss or a gradient is not finite. No rank has updated then.
   StepOutcome run(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader,
                   double learning_rate);
+
+  LossScaler& scaler() { return scaler_; }
+  const LossScaler& scaler() const { return scaler_; }
 
  private:
   /// A micro-batch as the model takes it.
@@ -97,6 +105,7 @@ class TrainingStep {
   std::vector<Range> counted_parts_;                     // of the flat gradient, in norms
   std::uint64_t seed_;
   double grad_clip_;
+  LossScaler scaler_;
 };
 
 }  // namespace dtrain::train

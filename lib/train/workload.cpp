@@ -16,6 +16,7 @@
 #include "train/class_weights.hpp"
 #include "train/initial_weights.hpp"
 #include "train/memory_estimate.hpp"
+#include "train/precision.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -119,7 +120,8 @@ Evaluation::Parts evaluation_parts(Job& job, Workload& workload, parallel::Pipel
           .world = job.groups().world(),
           .data = job.groups().data(),
           .counts_common = job.speaks_for_tensor_group(),
-          .scoring = workload.scoring};
+          .scoring = workload.scoring,
+          .half = workload.half};
 }
 
 Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::Library& library) {
@@ -145,7 +147,7 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
   const double activations =
       estimate_memory(config, *model, cuts, place.pipe_index, info.shape, repeated).activations;
   // A dry run may be of a model that has no room here.
-  if (!config.dry_run && config.precision == "fp64") model->to(at::kDouble, at::kCPU);
+  if (!config.dry_run && full_type(config) == at::kDouble) model->to(at::kDouble, at::kCPU);
   if (!config.dry_run) model->initialise(config.seed);
   checkpoint::VocabularyHashes vocabulary{.all = data::vocabulary_hash(info),
                                           .source = data::vocabulary_hash(info, data::Side::source),
@@ -170,13 +172,14 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
             {.subject = "--class-weights balanced",
              .advice = "use none, or another --model",
              .code = ExitCode::usage});
-    class_weights = balanced_class_weights(*dataset.source("train", read), facts.classes)
-                        .to(config.precision == "fp64" ? at::kDouble : at::kFloat);
+    class_weights =
+        balanced_class_weights(*dataset.source("train", read), facts.classes).to(full_type(config));
   }
   return {.dataset = std::move(dataset),
           .read = std::move(read),
           .model = std::move(model),
           .augmentation = augmentation,
+          .half = half_type(config),
           .class_weights = std::move(class_weights),
           .scoring = scored ? Scoring::loss_and_accuracy : Scoring::loss_only,
           .read_in_place = std::move(read_in_place),

@@ -26,6 +26,7 @@ struct Workload {
   data::ReadOptions read;  ///< How its files are read (`--staging`).
   std::unique_ptr<models::Model> model;
   std::optional<Augmentation> augmentation;  ///< Of training batches.
+  std::optional<at::ScalarType> half;        ///< Mixed precision, see models::ProductScope.
   at::Tensor class_weights;  ///< Of the training loss, [classes] of the run's type; undefined without.
   Scoring scoring = Scoring::loss_and_accuracy;
   std::string read_in_place;                ///< Why, although `--staging` asks for a copy; mostly empty.

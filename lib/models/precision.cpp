@@ -1,0 +1,59 @@
+#include "models/precision.hpp"
+
+#include <ATen/autocast_mode.h>
+
+namespace dtrain::models {
+namespace {
+
+constexpr auto kHere = at::kCPU;
+
+bool is_half(const at::Tensor& tensor) {
+  return tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kHalf;
+}
+
+}  // namespace
+
+ProductScope::ProductScope(std::optional<at::ScalarType> half)
+    : changes_(half.has_value() || at::autocast::is_autocast_enabled(kHere)) {
+  if (!changes_) return;
+  enabled_before_ = at::autocast::is_autocast_enabled(kHere);
+  type_before_ = at::autocast::get_autocast_dtype(kHere);
+  at::autocast::increment_nesting();
+  at::autocast::set_autocast_enabled(kHere, half.has_value());
+  if (half) at::autocast::set_autocast_dtype(kHere, *half);
+}
+
+ProductScope::~ProductScope() {
+  if (!changes_) return;
+  // Weights that were converted are kept for the scope: the next step has other ones.
+  if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
+  at::autocast::set_autocast_enabled(kHere, enabled_before_);
+  at::autocast::set_autocast_dtype(kHere, type_before_);
+}
+
+bool own_kernels_take(const at::Tensor& tensor) {
+  const auto type = tensor.scalar_type();
+  return tensor.is_cpu() && (type == at::kFloat || type == at::kDouble);
+}
+
+bool own_products_take(const at::Tensor& tensor, const at::Tensor& weight) {
+  return own_kernels_take(tensor) && weight.scalar_type() == tensor.scalar_type() &&
+         !at::autocast::is_autocast_enabled(kHere);
+}
+
+at::Tensor as_factor(const at::Tensor& tensor) {
+  const bool converts = tensor.defined() && at::autocast::is_autocast_enabled(kHere);
+  return converts ? tensor.to(at::autocast::get_autocast_dtype(kHere)) : tensor;
+}
+
+at::Tensor in_full(const at::Tensor& tensor) {
+  return tensor.defined() && is_half(tensor) ? tensor.to(at::kFloat) : tensor;
+}
+
+std::vector<at::Tensor> in_full(const std::vector<at::Tensor>& tensors) {
+  std::vector<at::Tensor> full;
+  for (const at::Tensor& tensor : tensors) full.push_back(in_full(tensor));
+  return full;
+}
+
+}  // namespace dtrain::models

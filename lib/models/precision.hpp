@@ -1,0 +1,43 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <vector>
+
+namespace dtrain::models {
+
+/// Mixed precision: while it lives, the products of this thread's forward passes (convolutions, matrix
+/// products, attention) take their factors in half precision and give their results in it. Parameters keep
+/// their type, and their gradients arrive in it. Sources: Micikevicius et al., "Mixed Precision Training",
+/// ICLR 2018; which operation is a product is LibTorch's autocast's choice.
+class ProductScope {
+ public:
+  /// `half`: kBFloat16 or kHalf; none: factors are taken as they are, also inside another scope.
+  explicit ProductScope(std::optional<at::ScalarType> half);
+  ~ProductScope();
+  ProductScope(const ProductScope&) = delete;
+  ProductScope& operator=(const ProductScope&) = delete;
+
+ private:
+  bool changes_;
+  bool enabled_before_ = false;
+  at::ScalarType type_before_ = at::kFloat;
+};
+
+/// Whether dtrain's own kernels take `tensor`: float or double, in the CPU's memory.
+bool own_kernels_take(const at::Tensor& tensor);
+
+/// Whether they may also multiply it with `weight`: the same type, and products are not wanted in half
+/// precision.
+bool own_products_take(const at::Tensor& tensor, const at::Tensor& weight);
+
+/// `tensor`, or what is there of it, as a product takes it: for products inside an operation of dtrain's own,
+/// which autocast does not see.
+at::Tensor as_factor(const at::Tensor& tensor);
+
+/// float where `tensor` is in half precision: for losses, and for whoever keeps it.
+at::Tensor in_full(const at::Tensor& tensor);
+std::vector<at::Tensor> in_full(const std::vector<at::Tensor>& tensors);
+
+}  // namespace dtrain::models

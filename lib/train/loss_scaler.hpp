@@ -1,0 +1,35 @@
+#pragma once
+
+#include "checkpoint/manifest.hpp"
+
+namespace dtrain::train {
+
+/// What the loss is multiplied by before backward, so that small gradients do not vanish in fp16; the update
+/// divides by it again. It is halved by a step whose gradient is not finite, which is left out, and doubled
+/// after many good ones in a row. All ranks do the same, for they agree on each step. Source: Micikevicius et
+/// al., "Mixed Precision Training", ICLR 2018, section 3.2; the constants are those of PyTorch's GradScaler.
+class LossScaler {
+ public:
+  enum class Use { none, dynamic };
+  explicit LossScaler(Use use) : use_(use), state_{.scale = use == Use::none ? 1.0 : kFirst} {}
+
+  double scale() const { return state_.scale; }
+
+  /// At the end of a step. Whether it is to be left out; never where the scale is fixed or can fall no
+  /// further: then numbers that are not finite have another cause.
+  bool leaves_out(bool finite);
+
+  /// To go on from.
+  const checkpoint::LossScale& state() const { return state_; }
+  /// An empty state, of a run that did not scale, changes nothing.
+  void go_on_from(const checkpoint::LossScale& state);
+
+ private:
+  static constexpr double kFirst = 1024.0;  // of a sum: 65536 for the mean of 64 samples
+  static constexpr double kSmallest = 1.0;
+  static constexpr int kStepsToDouble = 2000;
+  Use use_;
+  checkpoint::LossScale state_;
+};
+
+}  // namespace dtrain::train

@@ -1,0 +1,55 @@
+#include "train/loss_scaler.hpp"
+
+#include <gtest/gtest.h>
+
+namespace dtrain::train {
+namespace {
+
+TEST(LossScaler, HalvesAndLeavesOutWhatIsNotFinite) {
+  LossScaler scaler(LossScaler::Use::dynamic);
+  EXPECT_EQ(scaler.scale(), 1024.0);
+  EXPECT_TRUE(scaler.leaves_out(false));
+  EXPECT_EQ(scaler.scale(), 512.0);
+  EXPECT_FALSE(scaler.leaves_out(true));
+  EXPECT_EQ(scaler.scale(), 512.0);
+}
+
+TEST(LossScaler, DoublesAfterTwoThousandGoodStepsInARow) {
+  LossScaler scaler(LossScaler::Use::dynamic);
+  for (int i = 0; i < 1999; ++i) scaler.leaves_out(true);
+  scaler.leaves_out(false);  // begins anew
+  for (int i = 0; i < 1999; ++i) scaler.leaves_out(true);
+  EXPECT_EQ(scaler.scale(), 512.0);
+  scaler.leaves_out(true);
+  EXPECT_EQ(scaler.scale(), 1024.0);
+}
+
+TEST(LossScaler, LeavesNothingOutThatNoScaleMends) {
+  LossScaler scaler(LossScaler::Use::dynamic);
+  int left_out = 0;
+  while (scaler.leaves_out(false)) ++left_out;
+  EXPECT_EQ(left_out, 10);
+  EXPECT_EQ(scaler.scale(), 1.0);
+}
+
+TEST(LossScaler, GoesOnWhereItWas) {
+  LossScaler before(LossScaler::Use::dynamic);
+  before.leaves_out(false);
+  before.leaves_out(true);
+  LossScaler scaler(LossScaler::Use::dynamic);
+  scaler.go_on_from(before.state());
+  EXPECT_EQ(scaler.scale(), 512.0);
+  EXPECT_EQ(scaler.state().good_steps, 1);
+  scaler.go_on_from({});  // of a run in fp32
+  EXPECT_EQ(scaler.scale(), 512.0);
+}
+
+TEST(LossScaler, IsOneWhereNoneIsWanted) {
+  LossScaler scaler(LossScaler::Use::none);
+  scaler.go_on_from({.scale = 8.0, .good_steps = 3});
+  EXPECT_FALSE(scaler.leaves_out(false));
+  EXPECT_EQ(scaler.scale(), 1.0);
+}
+
+}  // namespace
+}  // namespace dtrain::train

@@ -1,0 +1,105 @@
+"""--precision bf16 and fp16: models learn as in fp32, on one rank and on several, and fp16 leaves out what overflows.
+
+    mixed_precision.py BINARY
+"""
+
+import re
+import sys
+import tempfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from dtrain_run import checkpoint_tensors, refused, run, step_losses
+
+COMMON = ["--threads", 1, "--epochs", 2, "--quiet"]
+SMALL_GPT = ["--model-option", "layers=2", "--model-option", "heads=2", "--model-option", "width=16", "--global-batch", 64]
+# What a model is trained with, and the meshes that are compared with one rank.
+MODELS = {"mlp": ["--limit-steps", 40], "cnn": ["--limit-steps", 40, "--schedule", "constant", "--learning-rate", 0.03], "nbow": ["--limit-steps", 20],
+          "gpt": [*SMALL_GPT, "--limit-steps", 12],
+          "resnet18": ["--model-option", "width=4", "--global-batch", 64, "--limit-steps", 8]}
+MESHES = {"mlp": ["data=2", "pipe=2", "tensor=2"], "cnn": ["data=2,pipe=2"], "nbow": ["data=2"], "gpt": ["tensor=2", "pipe=2"],
+          "resnet18": ["data=2", "tensor=2"]}
+
+
+def ranks_of(mesh):
+    return int(np.prod([int(part.split("=")[1]) for part in mesh.split(",")]))
+
+
+def train(binary, folder, name, mesh, *options):
+    run(binary, ranks_of(mesh), *COMMON, *options, "--mesh", mesh, "--name", name, cwd=folder)
+    with h5py.File(folder / "runs" / name / "results.h5") as file, np.errstate(invalid="ignore"):  # a step left out has no loss
+        assert file.attrs["status"] in ("completed", b"completed")
+        return step_losses(file)
+
+
+def learns_beside_fp32(binary, folder, model, precision):
+    """The losses fall, near those of fp32 but not the same; all tensors of the checkpoint are in full precision."""
+    options = ["--model", model, "--micro-batches", 4, *MODELS[model]]
+    full = train(binary, folder, f"{model}-fp32", "data=1", *options, "--overwrite")
+    one = train(binary, folder, f"{model}-{precision}", "data=1", *options, "--precision", precision)
+    assert one[-4:].mean() < one[:4].mean(), (model, one)
+    gap = np.abs(one - full).max() / full[0]
+    assert 0 < gap < 0.05, (model, precision, gap)
+    saved = folder / f"runs/{model}-{precision}/checkpoints/best"
+    assert {tensor.dtype for tensor in checkpoint_tensors(saved).values()} <= {np.dtype("float32"), np.dtype("int64")}
+    for mesh in MESHES[model]:
+        many = train(binary, folder, f"{model}-{precision}-{mesh}", mesh, *options, "--precision", precision)
+        apart = np.abs(many - one).max() / one[0]
+        # Sums of slices are rounded to half precision, those of copies are not: a step differs like one from fp32.
+        assert apart < 0.05, (model, precision, mesh, apart)
+        print(f"{model} {precision}: {gap:.1e} from fp32, {mesh} {apart:.1e} from one rank", flush=True)
+
+
+def is_reproducible(binary, folder):
+    """The same bits on any number of copies and stages."""
+    options = ["--model", "cnn", "--precision", "bf16", "--reproducible", "--limit-steps", 10]
+    train(binary, folder, "same-1", "data=1", *options)
+    expected = checkpoint_tensors(folder / "runs/same-1/checkpoints/best", group=None)
+    for mesh in ("data=2", "data=4", "data=2,pipe=2"):
+        train(binary, folder, f"same-{mesh}", mesh, *options)
+        found = checkpoint_tensors(folder / f"runs/same-{mesh}/checkpoints/best", group=None)
+        assert all(found[name].tobytes() == expected[name].tobytes() for name in expected), mesh
+
+
+def scales(folder, name):
+    with h5py.File(folder / "runs" / name / "results.h5") as file:
+        details = [event["detail"].decode() for event in file["ranks/00000/events"][:] if event["kind"] == b"step_left_out"]
+    return [(int(re.search(r"step (\d+):", text)[1]), float(re.search(r"by ([\d.e+]+) now", text)[1])) for text in details]
+
+
+def leaves_out_what_overflows(binary, folder):
+    """A loss that is not a number at step 5: nothing is updated, the scale is halved, and a resumed run knows it."""
+    options = ["--model", "mlp", "--precision", "fp16"]
+    for ranks in (1, 2):
+        mesh, name = f"data={ranks}", f"overflow-{ranks}"
+        train(binary, folder, name, mesh, *options, "--limit-steps", 12, "--inject", "nan:rank=0,step=5")
+        left_out = scales(folder, name)
+        assert (5, 512.0) in left_out, left_out
+        with h5py.File(folder / f"runs/{name}/results.h5") as file:
+            assert np.isfinite(file["epochs"]["train_loss"]).all()
+        manifest = (folder / f"runs/{name}/checkpoints/best/manifest.json").read_text()
+        assert re.search(r'"loss_scale": *\{\s*"scale": *512.0', manifest), manifest[:800]
+        train(binary, folder, name + "-on", mesh, *options, "--limit-steps", 20, "--inject", "nan:rank=0,step=15", "--resume",
+              folder / f"runs/{name}/checkpoints/step-00000012")
+        assert (15, 256.0) in scales(folder, name + "-on"), scales(folder, name + "-on")
+    for precision in ("fp32", "bf16"):  # without a scale such a step ends the run
+        refused(binary, 1, 1, ["step 5", "not finite"], *COMMON, "--model", "mlp", "--precision", precision, "--limit-steps", 12,
+                "--name", f"ends-{precision}", "--inject", "nan:rank=0,step=5", cwd=folder)
+
+
+def main():
+    binary = sys.argv[1]
+    with tempfile.TemporaryDirectory() as folder:
+        folder = Path(folder)
+        leaves_out_what_overflows(binary, folder)
+        is_reproducible(binary, folder)
+        for model in MODELS:
+            learns_beside_fp32(binary, folder, model, "bf16")
+        for model in ("mlp", "gpt"):
+            learns_beside_fp32(binary, folder, model, "fp16")
+
+
+if __name__ == "__main__":
+    main()
