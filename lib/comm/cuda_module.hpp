@@ -53,11 +53,14 @@ class CudaModule {
   std::string nccl_description() const;  ///< `nccl 2.28.9 (/path/libnccl.so.2)`.
   int device_count() const;              ///< GPUs that this process sees.
 
+  /// The address of one of the module's functions, such as `dtrain_device_kernels`.
+  /// Throws Error (exit code 2) where it has none of that name.
+  void* symbol(const char* name) const;
+
   /// Collective over the request's ranks. The module must outlive the group.
   std::unique_ptr<Group> make_nccl_group(const NcclGroupRequest& request) const;
 
  private:
-  void* symbol(const char* name) const;
   void* handle_ = nullptr;
 };
 

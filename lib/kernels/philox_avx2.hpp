@@ -2,20 +2,13 @@
 
 #include <cstdint>
 
-#include "kernels/philox.hpp"
+#include "kernels/philox_rounds.hpp"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 
 namespace dtrain::kernels {
-
-// The constants of Philox4x32 and its Weyl sequence: Salmon et al. 2011, section 5.
-inline constexpr int kPhiloxRounds = 10;
-inline constexpr std::uint32_t kPhiloxMultiplier0 = 0xD2511F53U;
-inline constexpr std::uint32_t kPhiloxMultiplier1 = 0xCD9E8D57U;
-inline constexpr std::uint32_t kPhiloxWeyl0 = 0x9E3779B9U;
-inline constexpr std::uint32_t kPhiloxWeyl1 = 0xBB67AE85U;
 
 /// Whether the eight blocks from `first_block` on have one key: otherwise they are computed one by one.
 constexpr bool one_key(std::uint64_t first_block) {

@@ -30,6 +30,9 @@ ALLOWED = {  # folder: what it may link, from the design's table of layers
     "train": "core topology h5 kernels models comm record data optim parallel checkpoint plan federated",
 }
 WITHOUT_TORCH = {"core", "topology", "h5", "comm", "doctor", "record"}
+# Only the module that is opened where there is a GPU may be compiled with these.
+CUDA_FOLDERS = {"cuda", "nccl"}
+CUDA_HEADER = re.compile(r"(cuda|cudnn|cublas|nccl|nvml|nvtx3/|cub/|ATen/cuda|c10/cuda|torch/csrc/cuda)")
 HEADERS = {".hpp", ".h", ".cuh"}
 SOURCES = {".cpp", ".cu", ".c"}
 
@@ -105,6 +108,15 @@ def check_folder(folder, root):
         yield f"lib/{name}/CMakeLists.txt: asks for TORCH, but the folder stays free of LibTorch"
 
 
+def check_cuda(root):
+    """Without CUDA's toolkit all but the module's own files compile."""
+    for folder in ("lib", "app"):
+        for file, delimiter, path in includes_of(root / folder, HEADERS | SOURCES):
+            where = file.relative_to(root)
+            if delimiter == "<" and CUDA_HEADER.match(path) and not CUDA_FOLDERS & set(where.parts):
+                yield f"{where}: includes <{path}>, but CUDA's headers stay in folders named {' or '.join(sorted(CUDA_FOLDERS))}"
+
+
 def check_app(root):
     """app/ may use all of lib/, if its link lines say so."""
     cmake = root / "app" / "CMakeLists.txt"
@@ -122,6 +134,7 @@ def violations(root):
         if folder.is_dir():
             yield from check_folder(folder, root)
     yield from check_app(root)
+    yield from check_cuda(root)
 
 
 CLEAN_TREE = {
@@ -139,6 +152,8 @@ CLEAN_TREE = {
 PLANTED = [  # (file, a piece of it, what stands there instead, what must then be reported)
     ("lib/core/error.hpp", "<string>", '"comm/queue.hpp"', "lib/core may use only"),
     ("lib/comm/queue.cpp", '"core/error.hpp"', "<ATen/ATen.h>", "lib/comm stays free of LibTorch"),
+    ("lib/comm/queue.cpp", '"core/error.hpp"', '"core/error.hpp"\n#include <cuda_runtime_api.h>', "CUDA's headers stay in"),
+    ("lib/comm/queue.cpp", '"core/error.hpp"', '"core/error.hpp"\n#include <nccl.h>', "CUDA's headers stay in"),
     ("lib/comm/queue.cpp", '"core/error.hpp"', '"app/main.hpp"', "nothing in lib/ uses app/"),
     ("lib/comm/queue.cpp", '"core/error.hpp"', '"utils/strings.hpp"', "in no folder of lib/"),
     ("lib/comm/queue.cpp", '"core/error.hpp"', "<string>", "links dtrain::core and includes nothing of it"),

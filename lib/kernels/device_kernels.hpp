@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/dropout.hpp"
+#include "kernels/element.hpp"
+#include "kernels/image_batch.hpp"
+#include "kernels/reduce.hpp"
+
+namespace dtrain::kernels {
+
+/// The kernels that run on a GPU, each with a twin for the CPU that gives the same: there a test compares
+/// them. They live in the module with everything of CUDA, which is opened on demand; this table is all that
+/// the program knows of them. Pointers lead into the current GPU's memory. A call puts the kernel into
+/// `stream` (a cudaStream_t; null: the default stream) and returns; every call throws Error when CUDA refuses
+/// the launch.
+class DeviceKernels {
+ public:
+  using Stream = void*;
+  virtual ~DeviceKernels() = default;
+
+  /// As prepare_images(); `batch` lies on the host and is copied along. Its `how` is that of `images` images,
+  /// or empty.
+  virtual void prepare_images(void* out, Element type, const std::uint8_t* bytes, std::size_t images,
+                              const ImageBatch& batch, Stream stream) const = 0;
+
+  /// As dropout(); float32 in and out gives the same bits, the 16-bit types are rounded once.
+  virtual void dropout(void* out, const void* input, Element type, const LogicalSlice& slice,
+                       const RandomKey& key, double probability, Stream stream) const = 0;
+
+  /// out[i] = in[i] * scale, in float, rounded to `to` once: gradients into a bucket, and back.
+  virtual void cast_scale(void* out, Element to, const void* in, Element from, std::size_t n, float scale,
+                          Stream stream) const = 0;
+
+  /// Bytes of the GPU's memory that sum_of_squares_and_nonfinite() needs beside its result.
+  static constexpr std::size_t kScratchBytes = 1024 * sizeof(SumOfSquares);
+  /// As its twin, of float32, in one pass; the order of the sum depends on n only, but is another one.
+  virtual void sum_of_squares_and_nonfinite(SumOfSquares* result, void* scratch, const float* values,
+                                            std::size_t n, Stream stream) const = 0;
+};
+
+/// What the module's function `dtrain_device_kernels` is; the table lives as long as the module.
+using DeviceKernelsEntry = const DeviceKernels* (*)();
+
+}  // namespace dtrain::kernels

@@ -1,0 +1,155 @@
+#include "kernels/device_kernels.hpp"
+
+#include <cuda_runtime_api.h>
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <memory>
+#include <string>
+
+#include "comm/cuda_module.hpp"
+
+namespace dtrain::kernels {
+namespace {
+
+/// Why there is no GPU to run kernels on; empty when there is one.
+std::string why_not() {
+  const std::string reason = comm::CudaModule::why_no_driver();
+  if (!reason.empty()) return "no CUDA driver: " + reason;
+  return comm::CudaModule(DTRAIN_CUDA_MODULE).device_count() > 0 ? std::string() : "no GPU";
+}
+
+/// `values` in the GPU's memory.
+template <class T>
+class OnDevice {
+ public:
+  explicit OnDevice(const std::vector<T>& values) : count_(values.size()) {
+    cudaMalloc(&memory_, bytes());
+    cudaMemcpy(memory_, values.data(), bytes(), cudaMemcpyHostToDevice);
+  }
+  explicit OnDevice(std::size_t count) : OnDevice(std::vector<T>(count)) {}
+  ~OnDevice() { cudaFree(memory_); }
+  OnDevice(const OnDevice&) = delete;
+  OnDevice& operator=(const OnDevice&) = delete;
+  T* data() const { return static_cast<T*>(memory_); }
+  std::vector<T> values() const {
+    std::vector<T> back(count_);
+    EXPECT_EQ(cudaMemcpy(back.data(), memory_, bytes(), cudaMemcpyDeviceToHost), cudaSuccess);
+    return back;
+  }
+
+ private:
+  std::size_t bytes() const { return count_ * sizeof(T); }
+  std::size_t count_;
+  void* memory_ = nullptr;
+};
+
+class DeviceKernelsTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    const std::string reason = why_not();
+    if (!reason.empty()) GTEST_SKIP() << reason;
+    module_ = std::make_unique<comm::CudaModule>(DTRAIN_CUDA_MODULE);
+    kernels_ = reinterpret_cast<DeviceKernelsEntry>(module_->symbol("dtrain_device_kernels"))();
+  }
+
+  std::unique_ptr<comm::CudaModule> module_;
+  const DeviceKernels* kernels_ = nullptr;
+};
+
+/// Numbers of all sizes; an odd count, so that no block is full.
+std::vector<float> numbers(std::size_t n) {
+  std::vector<float> values(n);
+  for (std::size_t i = 0; i < n; ++i) {
+    values[i] = static_cast<float>(static_cast<int>(i * 7919 % 20011) - 10005) * 0.37F;
+  }
+  return values;
+}
+
+std::vector<std::uint16_t> bits_of_all(const std::vector<Bfloat16>& values) {
+  std::vector<std::uint16_t> bits;
+  for (const auto value : values) bits.push_back(value.bits);
+  return bits;
+}
+
+TEST_F(DeviceKernelsTest, PreparesTheSamePixels) {
+  const ImageShape shape{3, 32, 32};
+  const std::size_t images = 1300;  // more than one launch takes
+  ImageBatch batch{.shape = shape, .how = {}, .padding = 4, .factor = {}, .shift = {}};
+  for (std::size_t i = 0; i < images; ++i) {
+    batch.how.push_back(crop_and_flip_of(5, 2, static_cast<std::int64_t>(i * 31), 4));
+  }
+  set_normalisation(batch, std::vector<float>{0.49F, 0.48F, 0.45F}, std::vector<float>{0.25F, 0.24F, 0.26F});
+  std::vector<std::uint8_t> bytes(images * 3 * 32 * 32);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::uint8_t>(i * 37 % 256);
+  const OnDevice<std::uint8_t> stored(bytes);
+
+  std::vector<float> expected(bytes.size());
+  prepare_images(expected.data(), bytes.data(), images, batch);
+  const OnDevice<float> out(bytes.size());
+  kernels_->prepare_images(out.data(), Element::float32, stored.data(), images, batch, nullptr);
+  EXPECT_EQ(out.values(), expected);
+
+  std::vector<Bfloat16> rounded(bytes.size());
+  prepare_images(rounded.data(), bytes.data(), images, batch);
+  const OnDevice<Bfloat16> half(bytes.size());
+  kernels_->prepare_images(half.data(), Element::bfloat16, stored.data(), images, batch, nullptr);
+  EXPECT_EQ(bits_of_all(half.values()), bits_of_all(rounded));
+}
+
+TEST_F(DeviceKernelsTest, DropsTheSameElements) {
+  const RandomKey key{.seed = 11, .purpose = Purpose::dropout, .major = 3, .minor = 1, .stream = 42};
+  for (const LogicalSlice slice :
+       {LogicalSlice{.columns = 100003},
+        LogicalSlice{.first_index = 13, .rows = 57, .columns = 101, .row_stride = 1003}}) {
+    const auto input = numbers(slice.rows * slice.columns);
+    std::vector<float> expected(input.size());
+    dropout(expected.data(), input.data(), slice, key, 0.3);
+    const OnDevice<float> in(input);
+    const OnDevice<float> out(input.size());
+    kernels_->dropout(out.data(), in.data(), Element::float32, slice, key, 0.3, nullptr);
+    EXPECT_EQ(out.values(), expected);
+  }
+}
+
+TEST_F(DeviceKernelsTest, ScalesAndRoundsOnce) {
+  const auto input = numbers(100003);
+  const OnDevice<float> in(input);
+  const OnDevice<Bfloat16> half(input.size());
+  kernels_->cast_scale(half.data(), Element::bfloat16, in.data(), Element::float32, input.size(), 0.125F,
+                       nullptr);
+  std::vector<Bfloat16> expected;
+  for (const float value : input) expected.push_back(from_float<Bfloat16>(value * 0.125F));
+  EXPECT_EQ(bits_of_all(half.values()), bits_of_all(expected));
+  const OnDevice<float> back(input.size());
+  kernels_->cast_scale(back.data(), Element::float32, half.data(), Element::bfloat16, input.size(), 8.0F,
+                       nullptr);
+  std::vector<float> widened;
+  for (const auto value : expected) widened.push_back(to_float(value) * 8.0F);
+  EXPECT_EQ(back.values(), widened);
+}
+
+TEST_F(DeviceKernelsTest, SumsSquaresAndCountsWhatIsNotFinite) {
+  const OnDevice<SumOfSquares> result(1);
+  const OnDevice<SumOfSquares> scratch(DeviceKernels::kScratchBytes / sizeof(SumOfSquares));
+  for (const std::size_t n : {std::size_t{1}, std::size_t{257}, std::size_t{5000003}}) {
+    auto input = numbers(n);
+    const auto expected = sum_of_squares_and_nonfinite(input.data(), n);
+    const OnDevice<float> in(input);
+    kernels_->sum_of_squares_and_nonfinite(result.data(), scratch.data(), in.data(), n, nullptr);
+    const auto found = result.values()[0];
+    EXPECT_NEAR(found.sum, expected.sum, 1e-12 * expected.sum);  // the same terms in another order
+    EXPECT_EQ(found.non_finite, 0);
+    kernels_->sum_of_squares_and_nonfinite(result.data(), scratch.data(), in.data(), n, nullptr);
+    EXPECT_EQ(result.values()[0].sum, found.sum) << "another order in another call";
+
+    input[n / 2] = std::numeric_limits<float>::quiet_NaN();
+    input[n - 1] = std::numeric_limits<float>::infinity();
+    const OnDevice<float> spoilt(input);
+    kernels_->sum_of_squares_and_nonfinite(result.data(), scratch.data(), spoilt.data(), n, nullptr);
+    EXPECT_EQ(result.values()[0].non_finite, n == 1 ? 1 : 2);
+  }
+}
+
+}  // namespace
+}  // namespace dtrain::kernels
