@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <bit>
-#include <cmath>
 
 #include "kernels/simd.hpp"
 
@@ -105,8 +104,8 @@ void dropout_run(T* out, const T* input, std::size_t n, std::uint64_t index, con
 
 template <class T>
 void dropout(T* out, const T* input, const LogicalSlice& slice, const RandomKey& key, double probability) {
-  const double threshold = std::clamp(std::round(probability * 65536.0), 0.0, 65535.0);
-  const Rule<T> rule{static_cast<std::uint16_t>(threshold), static_cast<T>(65536.0 / (65536.0 - threshold))};
+  const auto [threshold, scale] = dropout_rule(probability);
+  const Rule<T> rule{threshold, static_cast<T>(scale)};
   for (std::size_t row = 0; row < slice.rows; ++row) {
     dropout_run(out + row * slice.columns, input + row * slice.columns, slice.columns,
                 slice.first_index + row * slice.row_stride, key, rule);

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 
@@ -15,6 +17,16 @@ struct LogicalSlice {
   std::size_t columns = 0;
   std::uint64_t row_stride = 0;
 };
+
+/// What dropout() does with an element's 16 random bits.
+struct DropoutRule {
+  std::uint16_t threshold = 0;  ///< Below it the element is dropped.
+  double scale = 1.0;           ///< Of those that are kept.
+};
+inline DropoutRule dropout_rule(double probability) {
+  const double threshold = std::clamp(std::round(probability * 65536.0), 0.0, 65535.0);
+  return {static_cast<std::uint16_t>(threshold), 65536.0 / (65536.0 - threshold)};
+}
 
 /// out = input x mask / (1 - p): an element is dropped when its 16 random bits are below p x 65536 (rounded,
 /// and the scale is of the rounded p, so that the mean is kept exactly). Element i of the whole tensor has

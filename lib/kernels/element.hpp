@@ -16,8 +16,6 @@ namespace dtrain::kernels {
 /// What a buffer on a GPU holds.
 enum class Element { float32, bfloat16, float16 };
 
-constexpr int bytes_of(Element element) { return element == Element::float32 ? 4 : 2; }
-
 /// The bits of a 16-bit float: bfloat16 (8 bits of exponent) or IEEE 754 binary16 (5 bits). Conversions from
 /// float round to nearest, ties to even; NaN stays NaN; what is too large for binary16 becomes infinite.
 struct Bfloat16 {

@@ -18,8 +18,7 @@ void prepare_images(T* out, const std::uint8_t* bytes, std::size_t images, const
   const int width = static_cast<int>(batch.shape.width);
   const auto plane = static_cast<std::size_t>(height) * static_cast<std::size_t>(width);
   for (std::size_t image = 0; image < images; ++image, bytes += batch.shape.channels * plane) {
-    const CropAndFlip how =
-        batch.how.empty() ? CropAndFlip{batch.padding, batch.padding, false} : batch.how[image];
+    const CropAndFlip how = batch.how_of(image);
     for (int y = 0; y < height; ++y) {
       for (int x = 0; x < width; ++x) {
         const int source = source_of(y, x, height, width, how, batch.padding);

@@ -19,6 +19,10 @@ struct ImageBatch {
   int padding = 0;               ///< On each side, that the crops were drawn for.
   std::vector<float> factor;     ///< [channels]
   std::vector<float> shift;      ///< [channels]
+
+  CropAndFlip how_of(std::size_t image) const {
+    return how.empty() ? CropAndFlip{padding, padding, false} : how[image];
+  }
 };
 
 /// Factors and shifts as normalize_u8() has them. `mean`, `deviation` [channels], or both empty: byte / 255.

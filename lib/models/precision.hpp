@@ -32,7 +32,7 @@ bool own_kernels_take(const at::Tensor& tensor);
 /// precision.
 bool own_products_take(const at::Tensor& tensor, const at::Tensor& weight);
 
-/// `tensor`, or what is there of it, as a product takes it: for products inside an operation of dtrain's own,
+/// `tensor`, if it is defined, as a product takes it: for products inside an operation of dtrain's own,
 /// which autocast does not see.
 at::Tensor as_factor(const at::Tensor& tensor);
 

@@ -11,15 +11,15 @@ namespace dtrain::train {
 class LossScaler {
  public:
   enum class Use { none, dynamic };
-  explicit LossScaler(Use use) : use_(use), state_{.scale = use == Use::none ? 1.0 : kFirst} {}
+  explicit LossScaler(Use use) : use_(use), state_{.scale = use == Use::none ? 0.0 : kFirst} {}
 
-  double scale() const { return state_.scale; }
+  double scale() const { return use_ == Use::none ? 1.0 : state_.scale; }
 
   /// At the end of a step. Whether it is to be left out; never where the scale is fixed or can fall no
   /// further: then numbers that are not finite have another cause.
   bool leaves_out(bool finite);
 
-  /// To go on from.
+  /// To go on from; empty where nothing is scaled.
   const checkpoint::LossScale& state() const { return state_; }
   /// An empty state, of a run that did not scale, changes nothing.
   void go_on_from(const checkpoint::LossScale& state);

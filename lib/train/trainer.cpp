@@ -325,7 +325,7 @@ checkpoint::CheckpointInfo Trainer::info(const parallel::StepShare& total, bool 
                      .sample_hash = data::sample_hash(used),
                      .evaluated = evaluated},
           .best = best_,
-          .loss_scale = config_.precision == "fp16" ? replica_.scaler().state() : checkpoint::LossScale{},
+          .loss_scale = replica_.scaler().state(),
           .model = config_.model.name,
           .dataset = workload_.dataset.info().name,
           .seed = config_.seed,

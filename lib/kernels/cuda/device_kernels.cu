@@ -15,8 +15,7 @@ namespace {
 constexpr int kThreads = 256;
 constexpr std::size_t kMostBlocks = 1024;
 constexpr int kMostChannels = 16;
-constexpr std::size_t kMostImages =
-    512;  // whose crops travel with one launch: arguments are limited to 4 KiB
+constexpr std::size_t kMostImages = 512;  // of one launch: their crops are arguments, of 4 KiB at most
 
 cudaStream_t stream_of(DeviceKernels::Stream stream) { return static_cast<cudaStream_t>(stream); }
 
@@ -176,8 +175,7 @@ class CudaKernels final : public DeviceKernels {
     for (std::size_t first = 0; first < images; first += kMostImages) {
       const std::size_t count = std::min(kMostImages, images - first);
       for (std::size_t i = 0; i < count; ++i) {
-        const CropAndFlip how =
-            batch.how.empty() ? CropAndFlip{batch.padding, batch.padding, false} : batch.how[first + i];
+        const CropAndFlip how = batch.how_of(first + i);
         by.how[i] = {static_cast<std::uint8_t>(how.down), static_cast<std::uint8_t>(how.right),
                      static_cast<std::uint8_t>(how.flip ? 1 : 0), 0};
       }
@@ -193,15 +191,14 @@ class CudaKernels final : public DeviceKernels {
   void dropout(void* out, const void* input, Element type, const LogicalSlice& slice, const RandomKey& key,
                double probability, Stream stream) const override {
     if (slice.rows == 0 || slice.columns == 0) return;
-    const double threshold = std::clamp(std::round(probability * 65536.0), 0.0, 65535.0);
-    const auto scale = static_cast<float>(65536.0 / (65536.0 - threshold));
+    const auto [threshold, scale] = dropout_rule(probability);
     const std::size_t blocks_per_row =
         slice.columns / 8 + 2;  // the first and the last may be shared with neighbours
     with_type(type, [&](auto* of_type) {
       using T = std::remove_pointer_t<decltype(of_type)>;
       dropout_kernel<<<blocks_for(slice.rows * blocks_per_row), kThreads, 0, stream_of(stream)>>>(
-          static_cast<T*>(out), static_cast<const T*>(input), slice, key,
-          static_cast<std::uint32_t>(threshold), scale, blocks_per_row);
+          static_cast<T*>(out), static_cast<const T*>(input), slice, key, threshold,
+          static_cast<float>(scale), blocks_per_row);
     });
     check_launch("dropout");
   }
