@@ -27,6 +27,7 @@ constexpr double kNoticeS = 1.0;   // for MPI to see a death that others have se
 constexpr double kShrinkS = 10.0;  // for all that are left to come
 constexpr std::chrono::seconds kAbortS{5};
 constexpr std::chrono::seconds kMeetS{5};
+constexpr auto kReadByLauncher = std::chrono::milliseconds(100);
 constexpr auto kSpareLooks = std::chrono::milliseconds(10);
 constexpr int kDismissal = 1;  // tag
 
@@ -227,6 +228,7 @@ void MpiEnvironment::exit_without_finalising(int exit_code) noexcept {
   exit_in(kMeetS, exit_code);  // a survivor that hangs elsewhere must not keep the others
   MPI_Comm survivors = MPI_COMM_NULL;
   if (ulfm::shrink(everyone_, &survivors) == MPI_SUCCESS) MPI_Barrier(survivors);
+  if (exit_code != 0) std::this_thread::sleep_for(kReadByLauncher);
   ::_exit(exit_code);
 }
 

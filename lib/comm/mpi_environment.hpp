@@ -82,8 +82,9 @@ class MpiEnvironment {
   [[noreturn]] void abort(int exit_code) noexcept;
 
   /// Ends this process where a rank was lost or may be: MPI_Finalize would wait for it for ever, and the
-  /// launcher ends everyone at the first exit code that is not 0. So those that are there meet once more, for
-  /// at most 5 s, before each exits with `exit_code`. Without ULFM it is abort(). Flushes standard streams.
+  /// launcher ends everyone at the first exit code that is not 0, and with them what it has not yet read of
+  /// their output. So those that are there meet once more, for at most 5 s, and give it a tenth of a second
+  /// to read, before each exits with `exit_code`. Without ULFM it is abort(). Flushes standard streams.
   [[noreturn]] void exit_without_finalising(int exit_code) noexcept;
 
  private:

@@ -17,5 +17,4 @@ victim=$((ranks - 1))
 named=$(grep -c "code 5: .*rank $victim is gone" <<<"$output")
 [ "$named" -ge 1 ] || { echo "nobody named rank $victim"; exit 1; }
 grep '^survivor' <<<"$output" | awk '{ if ($4 + 0 > 3.0) { print "too late: " $0; late = 1 } } END { exit late }' || exit 1
-# None may be left running.
-if pgrep -f "$program $where $nodes" >/dev/null; then echo "a rank is left running"; exit 1; fi
+exec "$here/../support/none_left.sh" "$program $where $nodes"

@@ -1,0 +1,14 @@
+#!/usr/bin/env bash
+# A process that is still ending is waited for; one that stays is found.
+set -euo pipefail
+here=$(cd "$(dirname "$0")" && pwd)
+name="none_left_test of $$"
+trap 'kill "${started[@]}" 2>/dev/null || true' EXIT
+started=()
+start() { (exec -a "$name, $1" sleep "$2") & started+=($!); }
+start ending 1
+start staying 60
+sleep 0.2  # until both have their names
+"$here/none_left.sh" "^$name, ending"
+if found=$("$here/none_left.sh" "^$name, staying" 1); then echo "a process that stays was not found"; exit 1; fi
+grep -q "$name, staying" <<<"$found"
