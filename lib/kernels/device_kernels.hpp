@@ -40,6 +40,11 @@ class DeviceKernels {
                                             std::size_t n, Stream stream) const = 0;
 };
 
+/// Those of the module that has been opened; null: there are none.
+const DeviceKernels* device_kernels();
+/// To be called once, before anything computes.
+void use_device_kernels(const DeviceKernels* kernels);
+
 /// What the module's function `dtrain_device_kernels` is; the table lives as long as the module.
 using DeviceKernelsEntry = const DeviceKernels* (*)();
 

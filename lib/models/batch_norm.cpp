@@ -217,7 +217,8 @@ void add_to_step(const Statistics& statistics, const at::Tensor& x, std::uint32_
   variance.step_weight += samples;
 }
 
-/// By LibTorch's kernels, for what the own ones do not take: images in half precision.
+/// By LibTorch's kernels, for what the own ones do not take: images in half precision, or in a device's
+/// memory.
 at::Tensor library_batch_norm(const at::Tensor& x, const Parameter& weight, const Parameter& bias,
                               Buffer& mean, Buffer& variance, const Context& context) {
   const bool training = context.mode == Mode::training;
@@ -264,8 +265,6 @@ void BatchNorm::slice(Range part, std::vector<Parameter>& parameters, std::vecto
 at::Tensor batch_norm(const BatchNormInput& what, const BatchNorm& place,
                       const std::vector<Parameter>& parameters, std::vector<Buffer>& buffers,
                       const Context& context) {
-  require(what.input.is_cpu(), "batch normalisation runs on the CPU only",
-          {.subject = "--device", .advice = "use --device cpu"});
   const at::Tensor x = what.input.contiguous(kLast);
   const at::Tensor residual = what.residual.defined() ? what.residual.contiguous(kLast) : what.residual;
   Buffer& mean = buffers.at(place.buffer);

@@ -1,17 +1,26 @@
 #include "models/dropout.hpp"
 
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/ones.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "core/error.hpp"
 #include "core/planted_fault.hpp"
+#include "kernels/device_kernels.hpp"
 #include "kernels/dropout.hpp"
 #include "models/precision.hpp"
 #include "models/shape.hpp"
 
 namespace dtrain::models {
 namespace {
+
+std::optional<kernels::Element> element_of(at::ScalarType type) {
+  if (type == at::kFloat) return kernels::Element::float32;
+  if (type == at::kBFloat16) return kernels::Element::bfloat16;
+  if (type == at::kHalf) return kernels::Element::float16;
+  return std::nullopt;
+}
 
 kernels::LogicalSlice place_of(const at::Tensor& input, const Flow& flow) {
   const auto count = static_cast<std::size_t>(input.numel());
@@ -27,9 +36,27 @@ kernels::LogicalSlice place_of(const at::Tensor& input, const Flow& flow) {
 }
 
 at::Tensor masked(const at::Tensor& input, double probability, const kernels::RandomKey& key,
+                  const Flow& flow);
+
+/// The CPU's mask: drawn by the device's own kernel, or, on a device that dtrain has none for, on the CPU.
+at::Tensor masked_on_device(const at::Tensor& input, double probability, const kernels::RandomKey& key,
+                            const Flow& flow) {
+  const auto* kernels = kernels::device_kernels();
+  const auto element = element_of(input.scalar_type());
+  if (kernels == nullptr || !input.is_cuda() || !element) {
+    const at::Tensor mask = masked(at::ones(input.sizes(), at::kFloat), probability, key, flow);
+    return input * mask.to(input.options());
+  }
+  const at::Tensor dense = input.contiguous();
+  at::Tensor output = at::empty_like(dense);
+  kernels->dropout(output.data_ptr(), dense.const_data_ptr(), *element, place_of(dense, flow), key,
+                   probability, nullptr);
+  return output;
+}
+
+at::Tensor masked(const at::Tensor& input, double probability, const kernels::RandomKey& key,
                   const Flow& flow) {
-  require(input.is_cpu(), "dropout runs on the CPU only",
-          {.subject = "--device", .advice = "use --device cpu"});
+  if (!input.is_cpu()) return masked_on_device(input, probability, key, flow);
   if (!own_kernels_take(input)) return masked(in_full(input), probability, key, flow).to(input.scalar_type());
   const at::Tensor dense = input.contiguous();
   at::Tensor output = at::empty_like(dense);

@@ -1,5 +1,7 @@
 #include "models/embedding_bag.hpp"
 
+#include <ATen/ops/arange.h>
+#include <ATen/ops/embedding_bag.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
@@ -9,6 +11,7 @@
 
 #include "kernels/bag.hpp"
 #include "models/shape.hpp"
+#include "models/vocabulary.hpp"
 
 namespace dtrain::models {
 namespace {
@@ -26,6 +29,17 @@ at::Tensor scales_of(const at::Tensor& ids, const at::Tensor& weight, const std:
                      fmt::format("layer {}", name), "stage the dataset again");
   }
   return scales;
+}
+
+/// By LibTorch's kernels, in a device's memory; `ids` lie on the CPU.
+at::Tensor library_means(const at::Tensor& ids, const at::Tensor& weight, const std::string& name) {
+  constexpr std::int64_t kMean = 1;
+  constexpr std::int64_t kPadding = 0;
+  require_known(ids, weight.size(0), fmt::format("layer {}", name));
+  const auto device = at::TensorOptions().device(weight.device()).dtype(ids.scalar_type());
+  const at::Tensor starts = at::arange(0, ids.numel(), std::max<std::int64_t>(ids.size(1), 1), device);
+  return std::get<0>(at::embedding_bag(weight, ids.view({-1}).to(weight.device()), starts, false, kMean,
+                                       false, {}, false, kPadding));
 }
 
 class BagMeans : public torch::autograd::Function<BagMeans> {
@@ -95,6 +109,7 @@ Tensors EmbeddingBag::forward(const Tensors& inputs, const Context& /*context*/)
   }
   const at::Tensor ids = ids_read(input);
   const Parameter& weight = parameters_[0];
+  if (!weight.value.is_cpu()) return {library_means(ids, weight.value, name())};
   const at::Tensor scales = weight.value.scalar_type() == at::kDouble
                                 ? scales_of<double>(ids, weight.value, name())
                                 : scales_of<float>(ids, weight.value, name());

@@ -17,7 +17,8 @@
 namespace dtrain::models {
 
 /// What flows between two layers. Most layers take and give one tensor; a decoder also takes its target
-/// words.
+/// words. It lies where the parameters do, but ids and targets lie on the CPU, whatever computes: there they
+/// are looked at without waiting, and whoever looks them up on a device takes them there.
 using Tensors = std::vector<at::Tensor>;
 using Shape = std::vector<std::int64_t>;
 

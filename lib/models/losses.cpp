@@ -24,6 +24,10 @@ Error target_error(const at::Tensor& outputs, const at::Tensor& targets) {
                     "targets", "use a --dataset whose targets fit the --model's task");
 }
 
+at::Tensor beside(const at::Tensor& tensor, const at::Tensor& other) {
+  return other.defined() ? other.to(tensor.device()) : other;
+}
+
 }  // namespace
 
 LossSums cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets,
@@ -32,10 +36,11 @@ LossSums cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets,
                     targets.size(0) == logits.size(0);
   if (!fits) throw target_error(logits, targets);
   LossSums sums;
-  sums.loss = at::cross_entropy_loss(logits, targets, class_weights, at::Reduction::Sum);
+  const at::Tensor wanted = targets.to(logits.device());
+  sums.loss = at::cross_entropy_loss(logits, wanted, beside(logits, class_weights), at::Reduction::Sum);
   {
     const at::NoGradGuard no_grad;
-    sums.correct = logits.argmax(1).eq(targets).sum();
+    sums.correct = logits.argmax(1).eq(wanted).sum();
   }
   sums.counted = static_cast<double>(targets.size(0));
   sums.weight =
@@ -48,7 +53,7 @@ LossSums regression_sums(Loss loss, const at::Tensor& outputs, const at::Tensor&
       targets.size(0) != outputs.size(0)) {
     throw target_error(outputs, targets);
   }
-  const at::Tensor wanted = targets.reshape(outputs.sizes()).to(outputs.scalar_type());
+  const at::Tensor wanted = targets.reshape(outputs.sizes()).to(outputs.options().requires_grad(false));
   const std::int64_t samples = outputs.size(0);
   LossSums sums;
   sums.loss = loss == Loss::mae ? at::l1_loss(outputs, wanted, at::Reduction::Sum)

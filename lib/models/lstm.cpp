@@ -2,8 +2,11 @@
 
 #include <ATen/ops/add.h>
 #include <ATen/ops/addmm.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/lstm.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -119,12 +122,28 @@ class LstmLayer : public torch::autograd::Function<LstmLayer> {
   }
 };
 
+/// By LibTorch's kernels, in a device's memory.
+LstmResult library_lstm(const at::Tensor& inputs, const std::vector<std::int64_t>& batch_sizes,
+                        const LstmState& start, const LstmWeights& weights) {
+  const auto running = batch_sizes.empty() ? 0 : batch_sizes[0];
+  if (running == 0) return {at::empty({0, weights.hidden.size(1)}, inputs.options()), start};
+  const auto before = [&](const at::Tensor& state) { return state.narrow(0, 0, running).unsqueeze(0); };
+  const auto [outputs, hidden, cell] = at::lstm(
+      inputs, at::tensor(batch_sizes), {before(start.hidden), before(start.cell)},
+      {weights.input, weights.hidden, weights.input_bias, weights.hidden_bias}, true, 1, 0.0, false, false);
+  const auto after = [&](const at::Tensor& last, const at::Tensor& first) {
+    return at::cat({last.squeeze(0), first.narrow(0, running, first.size(0) - running)});
+  };
+  return {outputs, {after(hidden, start.hidden), after(cell, start.cell)}};
+}
+
 }  // namespace
 
 LstmResult lstm(const at::Tensor& inputs, const std::vector<std::int64_t>& batch_sizes,
                 const LstmState& start, const LstmWeights& weights) {
   const ProductScope in_full_precision(
       std::nullopt);  // a step's errors would be carried through all later ones
+  if (!inputs.is_cpu()) return library_lstm(in_full(inputs), batch_sizes, start, weights);
   const auto results = LstmLayer::apply(in_full(inputs), start.hidden, start.cell, weights.input,
                                         weights.hidden, weights.input_bias, weights.hidden_bias, batch_sizes);
   return {results[0], {results[1], results[2]}};

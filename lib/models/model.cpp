@@ -201,6 +201,7 @@ void Model::to(at::ScalarType dtype, at::Device device) {
   for (Buffer* buffer : buffers()) {
     const bool floating = at::isFloatingType(buffer->value.scalar_type());
     buffer->value = buffer->value.to(device, floating ? dtype : buffer->value.scalar_type());
+    if (buffer->step_sum.defined()) buffer->step_sum = buffer->step_sum.to(device);
   }
 }
 

@@ -2,33 +2,41 @@
 
 #include <ATen/autocast_mode.h>
 
+#include <array>
+
 namespace dtrain::models {
 namespace {
 
-constexpr auto kHere = at::kCPU;
+constexpr std::array kDevices = {at::kCPU, at::kCUDA};  // set together: a run computes on one of them
+constexpr auto kAny = kDevices[0];
 
 bool is_half(const at::Tensor& tensor) {
   return tensor.scalar_type() == at::kBFloat16 || tensor.scalar_type() == at::kHalf;
 }
 
+void set(bool enabled, at::ScalarType type) {
+  for (const auto device : kDevices) {
+    at::autocast::set_autocast_enabled(device, enabled);
+    at::autocast::set_autocast_dtype(device, type);
+  }
+}
+
 }  // namespace
 
 ProductScope::ProductScope(std::optional<at::ScalarType> half)
-    : changes_(half.has_value() || at::autocast::is_autocast_enabled(kHere)) {
+    : changes_(half.has_value() || at::autocast::is_autocast_enabled(kAny)) {
   if (!changes_) return;
-  enabled_before_ = at::autocast::is_autocast_enabled(kHere);
-  type_before_ = at::autocast::get_autocast_dtype(kHere);
+  enabled_before_ = at::autocast::is_autocast_enabled(kAny);
+  type_before_ = at::autocast::get_autocast_dtype(kAny);
   at::autocast::increment_nesting();
-  at::autocast::set_autocast_enabled(kHere, half.has_value());
-  if (half) at::autocast::set_autocast_dtype(kHere, *half);
+  set(half.has_value(), half.value_or(type_before_));
 }
 
 ProductScope::~ProductScope() {
   if (!changes_) return;
   // Weights that were converted are kept for the scope: the next step has other ones.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
-  at::autocast::set_autocast_enabled(kHere, enabled_before_);
-  at::autocast::set_autocast_dtype(kHere, type_before_);
+  set(enabled_before_, type_before_);
 }
 
 bool own_kernels_take(const at::Tensor& tensor) {
@@ -38,12 +46,12 @@ bool own_kernels_take(const at::Tensor& tensor) {
 
 bool own_products_take(const at::Tensor& tensor, const at::Tensor& weight) {
   return own_kernels_take(tensor) && weight.scalar_type() == tensor.scalar_type() &&
-         !at::autocast::is_autocast_enabled(kHere);
+         !at::autocast::is_autocast_enabled(kAny);
 }
 
 at::Tensor as_factor(const at::Tensor& tensor) {
-  const bool converts = tensor.defined() && at::autocast::is_autocast_enabled(kHere);
-  return converts ? tensor.to(at::autocast::get_autocast_dtype(kHere)) : tensor;
+  const bool converts = tensor.defined() && at::autocast::is_autocast_enabled(kAny);
+  return converts ? tensor.to(at::autocast::get_autocast_dtype(kAny)) : tensor;
 }
 
 at::Tensor in_full(const at::Tensor& tensor) {

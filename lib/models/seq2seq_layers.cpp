@@ -41,7 +41,8 @@ at::Tensor rows_tensor(std::vector<std::int64_t> rows) {
 std::vector<LstmState> selected(const std::vector<LstmState>& states, const at::Tensor& rows) {
   std::vector<LstmState> chosen;
   for (const LstmState& state : states) {
-    chosen.push_back({state.hidden.index_select(0, rows), state.cell.index_select(0, rows)});
+    const at::Tensor here = rows.to(state.hidden.device());
+    chosen.push_back({state.hidden.index_select(0, here), state.cell.index_select(0, here)});
   }
   return chosen;
 }
@@ -64,11 +65,7 @@ std::vector<Parameter> WordLstm::make_parameters() const {
 at::Tensor WordLstm::run(const std::vector<Parameter>& parameters, const at::Tensor& ids,
                          const std::vector<std::int64_t>& batch_sizes, std::vector<LstmState>& state,
                          const Context& context) const {
-  const bool known = ids.numel() == 0 || (ids.min().item<int>() >= 0 && ids.max().item<int>() < vocabulary_);
-  require(known, fmt::format("a token's id is outside the vocabulary of {}", vocabulary_),
-          {.subject = fmt::format("layer {}", name_),
-           .advice = "stage the dataset again",
-           .code = ExitCode::data});
+  require_known(ids, vocabulary_, fmt::format("layer {}", name_));
   at::Tensor flowing = held_rows(parameters[0], ids);
   if (group_ != nullptr) flowing = group_->leave(flowing);
   flowing = dropped(flowing, sizes_.dropout, name_ + ".embedding", context);
@@ -119,9 +116,9 @@ Tensors Encoder::forward(const Tensors& inputs, const Context& context) {
   words_.run(parameters_, packed(source, packing), packing.batch_sizes, state, context);
   Tensors hidden;
   Tensors cell;
-  for (const LstmState& own : state) {
-    hidden.push_back(own.hidden.index_select(0, packing.place));
-    cell.push_back(own.cell.index_select(0, packing.place));
+  for (const LstmState& own : selected(state, packing.place)) {
+    hidden.push_back(own.hidden);
+    cell.push_back(own.cell);
   }
   return {at::stack(hidden), at::stack(cell), inputs.at(1)};
 }
@@ -217,7 +214,7 @@ at::Tensor Decoder::with_own_words(const at::Tensor& fed, const std::vector<std:
     for (LstmState& layer : state) {
       layer = {layer.hidden.narrow(0, 0, n), layer.cell.narrow(0, 0, n)};
     }
-    const at::Tensor likeliest = likeliest_words(step(current, state), output_weight(), group_);
+    const at::Tensor likeliest = likeliest_words(step(current, state), output_weight(), group_).cpu();
     for (std::int64_t i = 0; i < n; ++i) {
       words[sorted[static_cast<std::size_t>(i)] * width + t + 1] =
           static_cast<std::int32_t>(likeliest.const_data_ptr<std::int64_t>()[i]);

@@ -3,18 +3,30 @@
 #include <ATen/ops/argmax.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/max.h>
+#include <ATen/ops/min.h>
 #include <ATen/ops/zeros.h>
+
+#include <fmt/format.h>
 
 #include <limits>
 
+#include "core/error.hpp"
 #include "models/slices.hpp"
 #include "models/tensor_group.hpp"
 
 namespace dtrain::models {
 
+void require_known(const at::Tensor& ids, std::int64_t words, const std::string& whom) {
+  const bool known =
+      ids.numel() == 0 || (ids.min().item<std::int64_t>() >= 0 && ids.max().item<std::int64_t>() < words);
+  require(known, fmt::format("a token's id is outside the vocabulary of {}", words),
+          {.subject = whom, .advice = "stage the dataset again", .code = ExitCode::data});
+}
+
 at::Tensor held_rows(const Parameter& table, const at::Tensor& ids) {
-  if (table.slice == nullptr) return at::embedding(table.value, ids);
-  const at::Tensor rows = ids - table.slice->part.begin;
+  const at::Tensor here = ids.to(table.value.device());
+  if (table.slice == nullptr) return at::embedding(table.value, here);
+  const at::Tensor rows = here - table.slice->part.begin;
   const at::Tensor elsewhere = rows.lt(0).logical_or(rows.ge(table.slice->part.size()));
   const at::Tensor held = at::embedding(table.value, rows.masked_fill(elsewhere, 0));
   return held.masked_fill(elsewhere.unsqueeze(-1), 0);

@@ -1,0 +1,288 @@
+#include "support/guarded_device.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <ATen/EmptyTensor.h>
+#include <ATen/core/grad_mode.h>
+#include <ATen/detail/PrivateUse1HooksInterface.h>
+#include <ATen/native/CPUFallback.h>
+#include <ATen/ops/_reshape_alias_native.h>
+#include <ATen/ops/as_strided_native.h>
+#include <ATen/ops/set_native.h>
+#include <ATen/ops/unfold_native.h>
+#include <ATen/ops/view_native.h>
+#include <c10/core/DeviceType.h>
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <sys/mman.h>
+#include <torch/library.h>
+
+#include <array>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+#include <tuple>
+#include <vector>
+
+namespace dtrain {
+namespace {
+
+/// All of the device's memory: who may touch it, and how many do.
+class Memory {
+ public:
+  static Memory& all() {
+    static Memory memory;
+    return memory;
+  }
+
+  void* allocate(std::size_t bytes) {
+    void* data = mmap(nullptr, pages(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (data == MAP_FAILED) throw std::bad_alloc();
+    const std::lock_guard lock(mutex_);
+    blocks_[data] = {bytes, 0};
+    bytes_ += static_cast<long long>(bytes);
+    return data;
+  }
+
+  void release(void* data) {
+    const std::lock_guard lock(mutex_);
+    const auto place = blocks_.find(data);
+    if (place == blocks_.end()) return;
+    munmap(data, pages(place->second.bytes));
+    bytes_ -= static_cast<long long>(place->second.bytes);
+    blocks_.erase(place);
+  }
+
+  void open(void* data) { change(data, 1); }
+  void close(void* data) { change(data, -1); }
+  long long bytes() const { return bytes_; }
+
+ private:
+  struct Block {
+    std::size_t bytes = 0;
+    int users = 0;
+  };
+  static std::size_t pages(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
+
+  void change(void* data, int by) {
+    const std::lock_guard lock(mutex_);
+    const auto place = blocks_.find(data);
+    if (place == blocks_.end()) return;
+    auto& block = place->second;
+    block.users += by;
+    mprotect(data, pages(block.bytes), block.users > 0 ? PROT_READ | PROT_WRITE : PROT_NONE);
+  }
+
+  std::mutex mutex_;
+  std::map<void*, Block> blocks_;
+  long long bytes_ = 0;
+};
+
+struct GuardedAllocator final : c10::Allocator {
+  c10::DataPtr allocate(std::size_t bytes) override {
+    void* data = bytes == 0 ? nullptr : Memory::all().allocate(bytes);
+    return {data, data, [](void* block) { Memory::all().release(block); }, kGuarded};
+  }
+  void copy_data(void* /*to*/, const void* /*from*/, std::size_t /*bytes*/) const override { std::abort(); }
+};
+
+GuardedAllocator& allocator() {
+  static GuardedAllocator the_one;
+  return the_one;
+}
+
+constexpr c10::DispatchKeySet kKeys{c10::DispatchKey::PrivateUse1};
+
+/// A tensor as one of the CPU over the same memory, which is open as long as this lives.
+class Opened {
+ public:
+  explicit Opened(const at::Tensor& tensor)
+      : block_(tensor.is_cpu() ? nullptr : tensor.storage().mutable_data()) {
+    if (block_ != nullptr) Memory::all().open(block_);
+    const auto options = at::TensorOptions().dtype(tensor.dtype());
+    values = tensor.is_cpu() ? tensor
+                             : at::from_blob(tensor.data_ptr(), tensor.sizes(), tensor.strides(), options);
+  }
+  ~Opened() {
+    if (block_ != nullptr) Memory::all().close(block_);
+  }
+  Opened(const Opened&) = delete;
+  Opened& operator=(const Opened&) = delete;
+  at::Tensor values;
+
+ private:
+  void* block_;
+};
+
+at::Tensor empty(at::IntArrayRef sizes, std::optional<at::ScalarType> type,
+                 std::optional<at::Layout> /*layout*/, std::optional<at::Device> /*device*/,
+                 std::optional<bool> /*pinned*/, std::optional<at::MemoryFormat> format) {
+  return at::detail::empty_generic(sizes, &allocator(), kKeys, type.value_or(at::kFloat), format);
+}
+
+at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, std::optional<at::ScalarType> type,
+                         std::optional<at::Layout> /*layout*/, std::optional<at::Device> /*device*/,
+                         std::optional<bool> /*pinned*/) {
+  return at::detail::empty_strided_generic(sizes, strides, &allocator(), kKeys, type.value_or(at::kFloat));
+}
+
+at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool /*non_blocking*/) {
+  const at::NoGradGuard no_grad;
+  const Opened source(from);
+  const Opened destination(to);
+  destination.values.copy_(source.values);
+  return to;
+}
+
+const at::Tensor& resized(const at::Tensor& self, at::IntArrayRef sizes,
+                          std::optional<at::MemoryFormat> format) {
+  auto* tensor = self.unsafeGetTensorImpl();
+  tensor->set_sizes_contiguous(sizes);
+  if (format && *format != at::MemoryFormat::Preserve) tensor->empty_tensor_restride(*format);
+  const std::size_t bytes =
+      static_cast<std::size_t>(self.numel() + self.storage_offset()) * self.element_size();
+  if (bytes > self.storage().nbytes()) {
+    self.storage().set_data_ptr_noswap(allocator().allocate(bytes));
+    self.storage().unsafeGetStorageImpl()->set_nbytes(bytes);
+  }
+  return self;
+}
+
+at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
+  if (to.sizes() != from.sizes()) resized(to, from.sizes(), std::nullopt);
+  return copy_from(from, to, false);
+}
+
+at::Scalar local_scalar(const at::Tensor& self) {
+  const Opened opened(self);
+  return opened.values.item();
+}
+
+at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
+                       const std::optional<at::Tensor>& bias, at::IntArrayRef stride, at::IntArrayRef padding,
+                       at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
+                       int64_t groups) {
+  const auto here = bias && bias->defined() ? std::optional(bias->cpu()) : std::nullopt;
+  return at::convolution(input.cpu(), weight.cpu(), here, stride, padding, dilation, transposed,
+                         output_padding, groups)
+      .to(kGuarded);
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
+    const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& weight, at::IntArrayRef stride,
+    at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
+    int64_t groups, std::array<bool, 3> wanted) {
+  const std::vector<std::int64_t> bias_size = {gradient.size(1)};
+  const auto [of_input, of_weight, of_bias] =
+      at::convolution_backward(gradient.cpu(), input.cpu(), weight.cpu(), at::OptionalIntArrayRef(bias_size),
+                               stride, padding, dilation, transposed, output_padding, groups, wanted);
+  const auto back = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.to(kGuarded) : tensor; };
+  return {back(of_input), back(of_weight), back(of_bias)};
+}
+
+// What LibTorch takes for one step of an LSTM on devices; gates in the order input, forget, cell, output.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell(const at::Tensor& input_gates,
+                                                         const at::Tensor& hidden_gates,
+                                                         const at::Tensor& before,
+                                                         const std::optional<at::Tensor>& input_bias,
+                                                         const std::optional<at::Tensor>& hidden_bias) {
+  const auto sums = (input_gates + hidden_gates + *input_bias + *hidden_bias).chunk(4, 1);
+  const auto input = sums[0].sigmoid();
+  const auto forget = sums[1].sigmoid();
+  const auto candidate = sums[2].tanh();
+  const auto output = sums[3].sigmoid();
+  const at::Tensor cell = forget * before + input * candidate;
+  return {output * cell.tanh(), cell, at::cat({input, forget, candidate, output}, 1)};
+}
+
+std::tuple<at::Tensor, at::Tensor, at::Tensor> lstm_cell_backward(
+    const std::optional<at::Tensor>& of_hidden, const std::optional<at::Tensor>& of_cell,
+    const at::Tensor& before, const at::Tensor& cell, const at::Tensor& activations, bool /*has_bias*/) {
+  const auto known = [&](const std::optional<at::Tensor>& gradient) {
+    return gradient && gradient->defined() ? *gradient : at::zeros_like(cell);
+  };
+  const auto gates = activations.chunk(4, 1);
+  const at::Tensor bent = cell.tanh();
+  const at::Tensor through = known(of_cell) + known(of_hidden) * gates[3] * (1 - bent * bent);
+  const auto sigmoid = [](const at::Tensor& gradient, const at::Tensor& value) {
+    return gradient * value * (1 - value);
+  };
+  const at::Tensor sums =
+      at::cat({sigmoid(through * gates[2], gates[0]), sigmoid(through * before, gates[1]),
+               through * gates[0] * (1 - gates[2] * gates[2]), sigmoid(known(of_hidden) * bent, gates[3])},
+              1);
+  return {sums, through * gates[1], sums.sum(0)};
+}
+
+int64_t plain_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&,
+                        const std::optional<at::Tensor>&, double, bool, std::optional<double>, bool) {
+  return 0;  // by products and a softmax
+}
+
+void on_copies(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
+  at::native::cpu_fallback(operation, stack);
+}
+
+struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::PrivateUse1> {
+  c10::Device exchangeDevice(c10::Device) const override { return kGuarded; }
+  c10::Device getDevice() const override { return kGuarded; }
+  c10::Stream getStream(c10::Device) const noexcept override {
+    return c10::Stream(c10::Stream::DEFAULT, kGuarded);
+  }
+  c10::Stream exchangeStream(c10::Stream) const noexcept override {
+    return c10::Stream(c10::Stream::DEFAULT, kGuarded);
+  }
+  void record(void**, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {}
+  void block(void*, const c10::Stream&) const override {}
+};
+
+struct Hooks final : at::PrivateUse1HooksInterface {
+  bool isBuilt() const override { return true; }
+  bool isAvailable() const override { return true; }
+  bool hasPrimaryContext(c10::DeviceIndex) const override { return true; }
+  const at::Generator& getDefaultGenerator(c10::DeviceIndex) const override {
+    static const at::Generator generator = at::detail::createCPUGenerator();  // nothing draws from it
+    return generator;
+  }
+  c10::DeviceIndex deviceCount() const override { return 1; }
+  void setCurrentDevice(c10::DeviceIndex) const override {}
+  c10::DeviceIndex getCurrentDevice() const override { return 0; }
+  c10::DeviceIndex exchangeDevice(c10::DeviceIndex) const override { return 0; }
+  c10::DeviceIndex maybeExchangeDevice(c10::DeviceIndex) const override { return 0; }
+};
+
+[[maybe_unused]] const bool kHasHooks = [] {
+  static Hooks hooks;
+  at::RegisterPrivateUse1HooksInterface(&hooks);
+  c10::register_privateuse1_backend("guarded");
+  return true;
+}();
+
+}  // namespace
+
+long long guarded_bytes() { return Memory::all().bytes(); }
+
+C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, library) {
+  library.fallback(torch::CppFunction::makeFromBoxedFunction<&on_copies>());
+}
+
+TORCH_LIBRARY_IMPL(aten, PrivateUse1, library) {
+  library.impl("empty.memory_format", TORCH_FN(empty));
+  library.impl("empty_strided", TORCH_FN(empty_strided));
+  library.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
+  library.impl("view", TORCH_FN(at::native::view));
+  library.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
+  library.impl("unfold", TORCH_FN(at::native::unfold));
+  library.impl("resize_", TORCH_FN(resized));
+  library.impl("_copy_from", TORCH_FN(copy_from));
+  library.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+  library.impl("_local_scalar_dense", TORCH_FN(local_scalar));
+  library.impl("convolution_overrideable", TORCH_FN(convolution));
+  library.impl("convolution_backward_overrideable", TORCH_FN(convolution_backward));
+  library.impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
+  library.impl("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstm_cell_backward));
+  library.impl("_fused_sdp_choice", TORCH_FN(plain_attention));
+}
+
+}  // namespace dtrain

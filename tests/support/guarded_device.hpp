@@ -1,0 +1,17 @@
+#pragma once
+
+#include <c10/core/Device.h>
+
+namespace dtrain {
+
+/// A stand-in for a GPU on machines without one: LibTorch's device `privateuseone`, whose memory nobody may
+/// touch but LibTorch's own operations. Whatever else reads or writes it (a kernel written for the CPU, a
+/// memcpy, a communication) ends by SIGSEGV. Operations compute on copies in the CPU's memory. So what passes
+/// here hands device memory about as a GPU wants it; it says nothing of a GPU's numbers, streams or speed.
+/// Linking guarded_device.cpp is what registers it, in the whole process.
+inline const c10::Device kGuarded{c10::DeviceType::PrivateUse1, 0};
+
+/// Bytes of it that are in use.
+long long guarded_bytes();
+
+}  // namespace dtrain
