@@ -15,8 +15,9 @@ train::RunConfig config_of_checkpoint(const std::filesystem::path& folder) {
   apply_entries(parse_toml(manifest.info.config, folder.string()), folder.string(), config);
   resolve_recipe(config);
   config.mesh.clear();
+  config.device = train::RunConfig().device;  // it need not be there any more
   config.batch.micro_batches = 0;
-  for (const char* name : {"mesh", "micro-batches"}) config.given.erase(name);
+  for (const char* name : {"mesh", "micro-batches", "device"}) config.given.erase(name);
   config.model.init_from = folder.string();
   config.model.init_skip.clear();
   return config;

@@ -32,6 +32,7 @@ Task evaluate_command(const Words& words, const Environment& environment) {
   std::string dataset;
   std::string data_root;
   std::string mesh;
+  std::string device;
   int threads = -1;
   train::EvaluateRequest request;
   Parser parser("evaluate",
@@ -46,6 +47,8 @@ Task evaluate_command(const Words& words, const Environment& environment) {
   parser.add_option("--data-root", data_root, "where staged datasets lie")->option_text("FOLDER");
   parser.add_option("--mesh", mesh, "ranks along each axis, such as data=2,pipe=2 [data=N]")
       ->option_text("AXES");
+  parser.add_option("--device", device, "what computes: auto, cpu, cuda [auto: the CPU]")
+      ->option_text("NAME");
   parser.add_option("--threads", threads, "compute threads per rank; 0: from the affinity mask")
       ->option_text("N");
   if (const auto help = parse(parser, words)) return print_task(*help);
@@ -57,6 +60,7 @@ Task evaluate_command(const Words& words, const Environment& environment) {
   if (!dataset.empty()) config.data.dataset = dataset;
   if (!data_root.empty()) config.data.root = data_root;
   config.mesh = mesh;
+  if (!device.empty()) config.device = device;
   if (threads >= 0) config.threads = threads;
   return {.alone = {}, .together = [config, request, environment](comm::MpiEnvironment& mpi) {
             return evaluate_on(config, request, environment, mpi);

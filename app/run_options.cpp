@@ -210,7 +210,8 @@ std::vector<Option> declare() {
 
   group = "Where it runs";
   add(
-      "device", "auto|cpu", "what computes", "", [](auto& c) -> auto& { return c.device; });
+      "device", "auto|cpu|cuda", "what computes; auto: the CPU", "",
+      [](auto& c) -> auto& { return c.device; });
   add(
       "threads", "N", "compute threads per rank; 0: from the affinity mask", "",
       [](auto& c) -> auto& { return c.threads; });

@@ -17,10 +17,10 @@ namespace {
 constexpr const char* kOutputs = "What it leaves behind";
 
 bool may_differ(const Option& option) {
-  static const std::set<std::string> kFree = {"epochs",     "limit-steps",  "exit-after",     "mesh",
-                                              "rank-order", "pipeline",     "virtual-stages", "balance",
-                                              "recompute",  "memory-limit", "inject",         "on-failure",
-                                              "spares",     "replicate",    "verify-every",   "watchdog"};
+  static const std::set<std::string> kFree = {
+      "epochs",         "limit-steps", "exit-after",   "mesh",         "rank-order", "pipeline",
+      "virtual-stages", "balance",     "recompute",    "memory-limit", "inject",     "on-failure",
+      "spares",         "replicate",   "verify-every", "watchdog",     "device"};
   return option.group == kOutputs || kFree.contains(option.name);
 }
 

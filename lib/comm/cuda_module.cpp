@@ -98,6 +98,19 @@ int CudaModule::device_count() const {
   return reinterpret_cast<Count>(symbol("dtrain_cuda_device_count"))();
 }
 
+std::vector<std::string> CudaModule::device_uuids() const {
+  using Uuid = const char* (*)(int);
+  const auto uuid_of = reinterpret_cast<Uuid>(symbol("dtrain_cuda_device_uuid"));
+  std::vector<std::string> uuids;
+  for (int device = 0; device < device_count(); ++device) {
+    const char* const uuid = uuid_of(device);
+    require(uuid != nullptr, fmt::format("CUDA does not describe GPU {}", device),
+            {.subject = "--device cuda", .advice = "look at nvidia-smi", .code = ExitCode::usage});
+    uuids.emplace_back(uuid);
+  }
+  return uuids;
+}
+
 std::unique_ptr<Group> CudaModule::make_nccl_group(const NcclGroupRequest& request) const {
   using Make = Group* (*)(const NcclGroupRequest&);
   return std::unique_ptr<Group>(reinterpret_cast<Make>(symbol("dtrain_make_nccl_group"))(request));

@@ -52,6 +52,8 @@ class CudaModule {
 
   std::string nccl_description() const;  ///< `nccl 2.28.9 (/path/libnccl.so.2)`.
   int device_count() const;              ///< GPUs that this process sees.
+  /// Theirs, as NVML has them (`GPU-5f...`), in CUDA's order. Throws Error where CUDA cannot tell.
+  std::vector<std::string> device_uuids() const;
 
   /// The address of one of the module's functions, such as `dtrain_device_kernels`.
   /// Throws Error (exit code 2) where it has none of that name.

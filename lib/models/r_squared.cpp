@@ -9,7 +9,7 @@
 namespace dtrain::models {
 
 std::vector<double> r_squared_sums(const at::Tensor& outputs, const at::Tensor& targets) {
-  const at::Tensor wanted = targets.to(at::kDouble).reshape(-1);
+  const at::Tensor wanted = targets.to(outputs.device(), at::kDouble).reshape(-1);
   const at::Tensor error = outputs.to(at::kDouble).reshape(-1) - wanted;
   return {error.dot(error).item<double>(), wanted.sum().item<double>(), wanted.dot(wanted).item<double>(),
           static_cast<double>(wanted.numel())};

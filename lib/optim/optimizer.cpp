@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "kernels/update.hpp"
+#include "optim/fused_optimizer.hpp"
 
 namespace dtrain::optim {
 namespace {
@@ -24,8 +25,6 @@ class FlatOptimizer : public Optimizer {
         type_(c10::typeMetaToScalarType(options.dtype())) {
     require(type_ == at::kFloat || type_ == at::kDouble, "optimizers update float or double parameters only",
             {.subject = "--precision"});
-    require(options.device().is_cpu(), "optimizers update parameters in the CPU's memory only",
-            {.subject = "--device", .advice = "use --device cpu"});
   }
 
  protected:
@@ -179,6 +178,7 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::in
                                           const at::TensorOptions& options, const StateAllocator& allocate) {
   config.validate();
   check_ranges(ranges, count);
+  if (!options.device().is_cpu()) return make_fused_optimizer(config, count, ranges, options, allocate);
   if (config.name == "sgd") return std::make_unique<Sgd>(config, count, std::move(ranges), options, allocate);
   return std::make_unique<Adam>(config, count, std::move(ranges), options, allocate);
 }

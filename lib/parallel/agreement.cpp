@@ -39,16 +39,15 @@ std::vector<int> ranks_apart(comm::Group& group, std::uint64_t value) {
 }
 
 std::uint64_t hash_of(const at::Tensor& values) {
-  return kernels::hash_bytes(values.const_data_ptr(), static_cast<std::size_t>(values.nbytes()));
+  const at::Tensor here = values.cpu();
+  return kernels::hash_bytes(here.const_data_ptr(), static_cast<std::size_t>(here.nbytes()));
 }
 
 void broadcast_parameters(comm::Group& group, at::Tensor& values) {
   if (group.size() == 1) return;
-  group
-      .broadcast(
-          {values.data_ptr(), static_cast<std::size_t>(values.numel()), data_type_of(values.scalar_type())},
-          0)
-      .wait();
+  const at::Tensor here = values.cpu();
+  group.broadcast(buffer_of(here), 0).wait();
+  if (!values.is_cpu()) values.copy_(here);
   require_agreement(
       group, hash_of(values), "the ranks start with different parameters",
       {.subject = "parameters", .advice = "run `dtrain topology` to check the links between the nodes"});

@@ -11,7 +11,6 @@
 #include "core/error.hpp"
 #include "core/planted_fault.hpp"
 #include "parallel/agreement.hpp"
-#include "parallel/data_types.hpp"
 
 namespace dtrain::parallel {
 namespace {
@@ -39,11 +38,8 @@ GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group,
       group_(group),
       queue_(queue),
       config_(config),
-      charge_(parameters.size() * static_cast<std::int64_t>(c10::elementSize(parameters.dtype()))) {
-  const auto element_bytes = static_cast<std::int64_t>(c10::elementSize(parameters.dtype()));
-  memory_ = group.allocate(static_cast<std::size_t>(parameters.size() * element_bytes));
-  gradients_ =
-      at::from_blob(memory_->data(), {parameters.size()}, at::TensorOptions().dtype(parameters.dtype()));
+      charge_(parameters.size() * static_cast<std::int64_t>(c10::elementSize(parameters.dtype()))),
+      memory_(group, parameters.size(), parameters.values().options()) {
   for (const auto& entry : parameters.entries()) {
     if (!entry.parameter->rows) entries_.push_back(entry);
   }
@@ -61,7 +57,7 @@ GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group,
 }
 
 void GradientBuckets::make_buckets(std::int64_t bucket_bytes) {
-  const auto element_bytes = static_cast<std::int64_t>(gradients_.element_size());
+  const auto element_bytes = static_cast<std::int64_t>(gradients().element_size());
   for (const auto& entry : entries_) {
     const auto end = FlatParameters::end_of(entry);
     const bool full = !buckets_.empty() && (end - buckets_.back().begin) * element_bytes > bucket_bytes;
@@ -70,7 +66,7 @@ void GradientBuckets::make_buckets(std::int64_t bucket_bytes) {
     buckets_.back().end = end;
     ++buckets_.back().parameters;
     bucket_of_.push_back(buckets_.size() - 1);
-    views_.push_back(FlatParameters::view(gradients_, entry));
+    views_.push_back(FlatParameters::view(gradients(), entry));
   }
   received_.assign(entries_.size(), 0);
   shares_.assign(entries_.size(), 0);
@@ -78,7 +74,7 @@ void GradientBuckets::make_buckets(std::int64_t bucket_bytes) {
 
 void GradientBuckets::choose_parts() {
   if (config_.update == BucketConfig::Update::everything || group_.size() == 1) {
-    update_parts_ = {{0, gradients_.numel()}};
+    update_parts_ = {{0, gradients().numel()}};
     for (const auto& bucket : buckets_) {
       const auto part = part_of(bucket.end - bucket.begin, group_.rank(), group_.size());
       own_parts_.push_back({bucket.begin + part.begin, bucket.begin + part.end});
@@ -87,7 +83,7 @@ void GradientBuckets::choose_parts() {
   }
   updates_parts_ = true;
   for (const auto& bucket : buckets_) {
-    auto part = group_.reduced_part(memory_of(bucket), config_.algorithm);
+    auto part = group_.reduced_part(memory_.place(bucket.range()), config_.algorithm);
     // All sums on every rank: any cut will do.
     if (part.size() == bucket.end - bucket.begin) {
       part = part_of(part.size(), group_.rank(), group_.size());
@@ -95,11 +91,6 @@ void GradientBuckets::choose_parts() {
     update_parts_.push_back({bucket.begin + part.begin, bucket.begin + part.end});
   }
   own_parts_ = update_parts_;
-}
-
-comm::Buffer GradientBuckets::memory_of(const Bucket& bucket) const {
-  const auto part = gradients_.narrow(0, bucket.begin, bucket.end - bucket.begin);
-  return {part.data_ptr(), static_cast<std::size_t>(part.numel()), data_type_of(part.scalar_type())};
 }
 
 GradientBuckets::~GradientBuckets() {
@@ -138,7 +129,8 @@ void GradientBuckets::on_gradient(std::size_t i) {
     parameter.gradient_slot.reset();
     if (gradient.data_ptr() == view.data_ptr()) {
       // Written in place.
-    } else if (gradient.strides() == view.strides() && gradient.is_non_overlapping_and_dense()) {
+    } else if (view.is_cpu() && gradient.strides() == view.strides() &&
+               gradient.is_non_overlapping_and_dense()) {
       std::memcpy(view.data_ptr(), gradient.data_ptr(), view.nbytes());
     } else {
       view.copy_(gradient);
@@ -178,7 +170,7 @@ void GradientBuckets::add_share(const models::Parameter* parameter, const at::Te
     entries_[i].parameter->gradient_slot.reset();
     entries_[i].parameter->value.mutable_grad() = views_[i];
   } else {
-    views_[i].add_(gradient);
+    views_[i].add_(gradient.to(views_[i].device()));
   }
   count(i);
 }
@@ -187,9 +179,10 @@ void GradientBuckets::issue_ready_buckets() {
   while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].missing == 0) {
     auto& bucket = buckets_[next_bucket_++];
     if (group_.size() == 1 || planted(Fault::skipped_all_reduce)) continue;
+    const auto sums = memory_.outgoing(bucket.range());
     bucket.handle = config_.update == BucketConfig::Update::parts
-                        ? group_.reduce_parts(memory_of(bucket), comm::ReduceOp::sum, config_.algorithm)
-                        : group_.all_reduce(memory_of(bucket), comm::ReduceOp::sum, config_.algorithm);
+                        ? group_.reduce_parts(sums, comm::ReduceOp::sum, config_.algorithm)
+                        : group_.all_reduce(sums, comm::ReduceOp::sum, config_.algorithm);
   }
   queue_.progress();
 }
@@ -206,7 +199,10 @@ void GradientBuckets::finish(const std::function<void()>& exchange_shares) {
   }
   for (auto& bucket : buckets_) bucket.missing = 0;
   issue_ready_buckets();
-  for (auto& bucket : buckets_) bucket.handle.wait();
+  for (auto& bucket : buckets_) {
+    bucket.handle.wait();
+    if (group_.size() > 1) memory_.take_in(bucket.range());
+  }
 }
 
 }  // namespace dtrain::parallel

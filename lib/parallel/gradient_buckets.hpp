@@ -7,6 +7,7 @@
 #include "comm/group.hpp"
 #include "comm/queue.hpp"
 #include "core/slice.hpp"
+#include "parallel/exchange_memory.hpp"
 #include "parallel/flat_parameters.hpp"
 #include "parallel/gradient_sums.hpp"
 #include "parallel/memory_meter.hpp"
@@ -42,7 +43,7 @@ class GradientBuckets final : public GradientSums {
   void add_share(const models::Parameter* parameter, const at::Tensor& gradient) override;
   /// Issues what no hook has issued (zeros for parameters without gradient) and waits for every bucket.
   void finish(const std::function<void()>& exchange_shares = {}) override;
-  const at::Tensor& gradients() const override { return gradients_; }
+  const at::Tensor& gradients() const override { return memory_.values(); }
   bool updates_parts() const override { return updates_parts_; }
   const std::vector<Range>& update_parts() const override { return update_parts_; }
   const std::vector<Range>& own_parts() const override { return own_parts_; }
@@ -57,10 +58,10 @@ class GradientBuckets final : public GradientSums {
     int parameters = 0;
     int missing = 0;  // gradients not yet complete in this step
     comm::Handle handle;
+    Range range() const { return {begin, end}; }
   };
   void make_buckets(std::int64_t bucket_bytes);
   void choose_parts();
-  comm::Buffer memory_of(const Bucket& bucket) const;
   void on_gradient(std::size_t entry);
   void count(std::size_t entry, int micro_batches = 1);
   std::size_t entry_of(const models::Parameter* parameter) const;
@@ -72,8 +73,7 @@ class GradientBuckets final : public GradientSums {
   comm::Queue& queue_;
   BucketConfig config_;
   MemoryCharge charge_;
-  std::unique_ptr<comm::SharedBuffer> memory_;
-  at::Tensor gradients_;
+  ExchangeMemory memory_;
   std::vector<at::Tensor> views_;       // per entry
   std::vector<std::size_t> bucket_of_;  // per entry
   std::vector<int> shares_;             // per entry: of other ranks, in each step

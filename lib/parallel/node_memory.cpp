@@ -13,10 +13,10 @@ constexpr std::int64_t kAlignment = 64;  // elements; at least a cache line of a
 
 }  // namespace
 
-NodeMemory::NodeMemory(comm::Group& group, std::int64_t elements, at::ScalarType dtype) {
-  const auto options = at::TensorOptions().dtype(dtype);
-  const auto bytes = static_cast<std::size_t>(elements) * c10::elementSize(dtype);
-  std::shared_ptr<comm::SharedBuffer> common = group.size() > 1 ? group.allocate_common(bytes) : nullptr;
+NodeMemory::NodeMemory(comm::Group& group, std::int64_t elements, const at::TensorOptions& options) {
+  const auto bytes = static_cast<std::size_t>(elements) * options.dtype().itemsize();
+  const bool shares = group.size() > 1 && options.device().is_cpu();
+  std::shared_ptr<comm::SharedBuffer> common = shares ? group.allocate_common(bytes) : nullptr;
   if (!common) {
     whole_ = at::zeros({elements}, options);
     return;

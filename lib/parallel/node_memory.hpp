@@ -15,8 +15,9 @@ namespace dtrain::parallel {
 /// part; elsewhere it is this rank's own. Tensors taken from it keep it alive.
 class NodeMemory {
  public:
-  /// Room for `elements`. Collective over `group`, and blocking.
-  NodeMemory(comm::Group& group, std::int64_t elements, at::ScalarType dtype);
+  /// Room for `elements` of the options' type; on a device always this rank's own. Collective over `group`,
+  /// and blocking.
+  NodeMemory(comm::Group& group, std::int64_t elements, const at::TensorOptions& options);
 
   /// The next `count` elements, zero, starting at a multiple of 64 bytes. Throws Error when there is no room.
   at::Tensor take(std::int64_t count);

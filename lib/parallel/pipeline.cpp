@@ -25,8 +25,8 @@ void count_uses(models::Model& model, const StageCuts& cuts, std::int64_t repeat
 Pipeline::Pipeline(const Parts& parts)
     : parts_(parts),
       last_(parts.cuts.stages() - 1),
-      messages_(parts.pipe, parts.shapes),
-      evaluation_messages_(parts.pipe, parts.shapes) {
+      messages_(parts.pipe, parts.shapes, parts.device),
+      evaluation_messages_(parts.pipe, parts.shapes, parts.device) {
   for (int stage = parts.pipe.rank(); stage <= last_; stage += parts.pipe.size()) {
     const Range& layers = layers_of(stage);
     walks_.try_emplace(stage, parts.model, layers, repeat_first(layers, parts.repeated_layers));

@@ -31,6 +31,7 @@ class Pipeline {
     StageMessages::SampleShapes shapes = StageMessages::SampleShapes::alike;
     /// So many first layers of each stage run again in backward instead of keeping what they need.
     std::int64_t repeated_layers = 0;
+    at::Device device = at::kCPU;  ///< Where the layers compute.
   };
   explicit Pipeline(const Parts& parts);
 

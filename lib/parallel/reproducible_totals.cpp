@@ -6,21 +6,13 @@
 #include <functional>
 #include <numeric>
 
-#include "kernels/reduce.hpp"
 #include "models/slices.hpp"
+#include "parallel/squares.hpp"
 
 namespace dtrain::parallel {
 namespace {
 
 constexpr std::int64_t kBlock = std::int64_t{1} << 16;  // elements
-
-kernels::SumOfSquares squares_of(const at::Tensor& gradients, Range part) {
-  const auto n = static_cast<std::size_t>(part.size());
-  if (gradients.scalar_type() == at::kDouble) {
-    return kernels::sum_of_squares_and_nonfinite(gradients.const_data_ptr<double>() + part.begin, n);
-  }
-  return kernels::sum_of_squares_and_nonfinite(gradients.const_data_ptr<float>() + part.begin, n);
-}
 
 std::size_t blocks_of(std::int64_t elements) {
   return static_cast<std::size_t>((elements + kBlock - 1) / kBlock);
@@ -79,7 +71,7 @@ void ReproducibleTotals::add_micro_batch(int index, double loss, double weight) 
 std::int64_t ReproducibleTotals::add_gradients(const at::Tensor& gradients) {
   std::int64_t non_finite = 0;
   for (const Block& block : blocks_) {
-    const auto squares = squares_of(gradients, block.elements);
+    const auto squares = squares_of(gradients.narrow(0, block.elements.begin, block.elements.size()));
     squares_[block.place] = squares.sum;
     non_finite += squares.non_finite;
   }

@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "core/slice.hpp"
 #include "kernels/bag.hpp"
+#include "parallel/squares.hpp"
 
 namespace dtrain::parallel {
 namespace {
@@ -195,12 +196,7 @@ kernels::SumOfSquares RowUpdates::squares() const {
   if (count == 0) return {};
   // With a copy on each rank all have added up all rows: each vouches for some.
   const Range part = copies_ == Copies::one ? Range{0, count} : part_of(count, group_.rank(), group_.size());
-  const auto n = static_cast<std::size_t>(part.size() * columns_);
-  const auto begin = part.begin * columns_;
-  if (as_double()) {
-    return kernels::sum_of_squares_and_nonfinite(gradient_.const_data_ptr<double>() + begin, n);
-  }
-  return kernels::sum_of_squares_and_nonfinite(gradient_.const_data_ptr<float>() + begin, n);
+  return squares_of(gradient_.view({-1}).narrow(0, part.begin * columns_, part.size() * columns_));
 }
 
 void RowUpdates::update(double scale, double learning_rate, std::int64_t step) {

@@ -48,7 +48,8 @@ TensorLayouts decoded(const std::vector<std::int64_t>& header) {
 
 /// Dense memory in any order of dims travels as it is.
 at::Tensor dense(const at::Tensor& tensor) {
-  return tensor.is_non_overlapping_and_dense() ? tensor.detach() : tensor.detach().contiguous();
+  const at::Tensor here = tensor.detach().cpu();
+  return here.is_non_overlapping_and_dense() ? here : here.contiguous();
 }
 
 at::Tensor room_for(const TensorLayouts::One& one) {
@@ -59,7 +60,7 @@ at::Tensor room_for(const TensorLayouts::One& one) {
 at::Tensor laid_out(const at::Tensor& tensor, const TensorLayouts::One& one) {
   require(tensor.sizes() == at::IntArrayRef(one.sizes) && tensor.scalar_type() == one.type,
           "as many samples as before came to another shape", {.subject = "pipeline"});
-  if (tensor.strides() == at::IntArrayRef(one.strides)) return tensor.detach();
+  if (tensor.is_cpu() && tensor.strides() == at::IntArrayRef(one.strides)) return tensor.detach();
   return room_for(one).copy_(tensor.detach());
 }
 
@@ -198,6 +199,10 @@ models::Tensors StageMessages::take(const Key& key) {
   posted_.erase(place);
   progress();
   for (const auto& handle : incoming.handles) handle.wait();
+  if (device_.is_cpu()) return std::move(incoming.tensors);
+  for (auto& tensor : incoming.tensors) {
+    if (tensor.defined() && tensor.is_floating_point()) tensor = tensor.to(device_);
+  }
   return std::move(incoming.tensors);
 }
 

@@ -36,8 +36,10 @@ struct TensorLayouts {
 class StageMessages {
  public:
   enum class SampleShapes { alike, varying };
-  /// `pipe`: the ranks of the pipeline, in order of their stages. Borrowed.
-  StageMessages(comm::Group& pipe, SampleShapes shapes) : pipe_(pipe), shapes_(shapes) {}
+  /// `pipe`: the ranks of the pipeline, in order of their stages. Borrowed. `device`: where floating tensors
+  /// that come in are wanted; messages are made on the CPU.
+  StageMessages(comm::Group& pipe, SampleShapes shapes, at::Device device = at::kCPU)
+      : pipe_(pipe), shapes_(shapes), device_(device) {}
 
   /// What the other ranks will send here during `schedule`. `samples`: of each of its micro-batches.
   void begin(const Schedule& schedule, std::vector<std::int64_t> samples);
@@ -92,6 +94,7 @@ class StageMessages {
 
   comm::Group& pipe_;
   SampleShapes shapes_;
+  at::Device device_;
   std::vector<std::int64_t> samples_;
   std::vector<Peer> peers_;
   std::map<Key, Incoming> posted_;

@@ -3,30 +3,28 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
-#include <algorithm>
-#include <span>
+#include <vector>
 
 #include "parallel/agreement.hpp"
 
 namespace dtrain::parallel {
 
 StepStatistics::StepStatistics(models::Model& model, comm::Group& group, int rows) : group_(group) {
-  std::size_t sums = 0;
   for (models::Buffer* buffer : model.buffers()) {
     const bool averaged = buffer->update == models::Buffer::Update::moving_mean;
     (averaged ? averaged_ : counters_).push_back(buffer);
-    if (averaged) sums += static_cast<std::size_t>(rows * buffer->value.numel());
+    if (averaged) sums_ += rows * buffer->value.numel();
   }
   if (averaged_.empty()) return;  // alike on all ranks: they have the same model
-  doubles_ = sums + averaged_.size();
-  memory_ = group.allocate(doubles_ * sizeof(double));
-  auto* next = static_cast<double*>(memory_->data());
-  weights_ = next + sums;
+  const auto options = averaged_.front()->value.options().dtype(at::kDouble);
+  memory_.emplace(group, sums_ + static_cast<std::int64_t>(averaged_.size()), options);
+  std::int64_t next = 0;
   for (models::Buffer* buffer : averaged_) {
     auto shape = buffer->value.sizes().vec();
     shape.insert(shape.begin(), rows);
-    buffer->step_sum = at::from_blob(next, shape, at::TensorOptions().dtype(at::kDouble));
-    next += rows * buffer->value.numel();
+    const auto count = rows * buffer->value.numel();
+    buffer->step_sum = memory_->values().narrow(0, next, count).view(shape);
+    next += count;
   }
 }
 
@@ -44,24 +42,34 @@ void StepStatistics::begin_step() {
 
 void StepStatistics::exchange() {
   if (averaged_.empty()) return;
-  std::ranges::transform(averaged_, weights_,
-                         [](const models::Buffer* buffer) { return buffer->step_weight; });
-  if (group_.size() == 1) return;
-  const std::span<double> all(static_cast<double*>(memory_->data()), doubles_);
-  handle_ = group_.all_reduce(comm::Buffer::of(all), comm::ReduceOp::sum);
+  std::vector<double> weights;
+  for (const models::Buffer* buffer : averaged_) weights.push_back(buffer->step_weight);
+  const Range all{0, memory_->values().numel()};
+  memory_->values().narrow(0, sums_, all.end - sums_).copy_(at::tensor(weights));
+  if (group_.size() > 1) handle_ = group_.all_reduce(memory_->outgoing(all), comm::ReduceOp::sum);
 }
 
 void StepStatistics::apply() {
   const at::NoGradGuard no_grad;
-  if (!averaged_.empty() && group_.size() > 1) handle_.wait();
+  if (!averaged_.empty()) update_averages();
+  for (models::Buffer* buffer : counters_) buffer->value.add_(1);
+}
+
+void StepStatistics::update_averages() {
+  const auto& all = memory_->values();
+  if (group_.size() > 1) {
+    handle_.wait();
+    memory_->take_in({0, all.numel()});
+  }
+  const at::Tensor weights = all.narrow(0, sums_, all.numel() - sums_).cpu();
   for (std::size_t i = 0; i < averaged_.size(); ++i) {
     models::Buffer& buffer = *averaged_[i];
-    if (weights_[i] == 0.0) continue;  // no micro-batch had a variance
+    const double weight = weights.const_data_ptr<double>()[i];
+    if (weight == 0.0) continue;  // no micro-batch had a variance
     const auto sum = buffer.step_sum[0];
     for (std::int64_t row = 1; row < buffer.step_sum.size(0); ++row) sum.add_(buffer.step_sum[row]);
-    buffer.value.mul_(1.0 - buffer.momentum).add_(sum, buffer.momentum / weights_[i]);
+    buffer.value.mul_(1.0 - buffer.momentum).add_(sum, buffer.momentum / weight);
   }
-  for (models::Buffer* buffer : counters_) buffer->value.add_(1);
 }
 
 void broadcast_buffers(comm::Group& group, models::Model& model) {

@@ -1,10 +1,12 @@
 #pragma once
 
-#include <memory>
+#include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "comm/group.hpp"
 #include "models/model.hpp"
+#include "parallel/exchange_memory.hpp"
 
 namespace dtrain::parallel {
 
@@ -32,12 +34,13 @@ class StepStatistics {
   void apply();
 
  private:
+  void update_averages();
+
   comm::Group& group_;
   std::vector<models::Buffer*> averaged_;  // those with sums, in the model's order
   std::vector<models::Buffer*> counters_;
-  std::unique_ptr<comm::SharedBuffer> memory_;  // doubles: all sums, then each buffer's weight; may be null
-  double* weights_ = nullptr;
-  std::size_t doubles_ = 0;
+  std::optional<ExchangeMemory> memory_;  // doubles: all sums, then each buffer's weight
+  std::int64_t sums_ = 0;                 // elements
   comm::Handle handle_;
 };
 

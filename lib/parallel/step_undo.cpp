@@ -32,7 +32,8 @@ std::vector<at::Tensor> buffers_of(models::Model& model) {
 StepUndo::StepUndo(comm::Group& group, FlatParameters& parameters, optim::Optimizer& optimizer,
                    models::Model& model, const std::vector<Range>& update_parts, bool shared)
     : values_(flat_values(parameters, optimizer)),
-      memory_(group, static_cast<std::int64_t>(values_.size()) * parameters.size(), parameters.dtype()),
+      memory_(group, static_cast<std::int64_t>(values_.size()) * parameters.size(),
+              parameters.values().options()),
       most_parts_(largest(group, static_cast<std::int64_t>(update_parts.size()))),
       ranks_(memory_.shared() ? group.size() : 1),
       rank_(memory_.shared() ? group.rank() : 0),

@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <cstring>
 #include <optional>
 
 #include "core/planted_fault.hpp"
@@ -152,9 +151,10 @@ at::Tensor TensorRanks::joined(const at::Tensor& share, std::int64_t tokens) {
   const models::Shape block = block_shape(share, tokens, size());
   models::Shape all = block;
   all.insert(all.begin(), size());
-  const at::Tensor blocks = at::empty(all, share.options());
+  const auto here = share.options().device(at::kCPU);
+  const at::Tensor blocks = at::empty(all, here);
   const auto bytes = blocks.nbytes() / static_cast<std::size_t>(size());
-  const at::Tensor own = at::from_blob(room_for(bytes), block, share.options());
+  const at::Tensor own = at::from_blob(room_for(bytes), block, here);
   own.narrow(1, 0, share.size(1)).copy_(share);
   group_.all_gather(buffer_of(own), buffer_of(blocks)).wait();
   for (int rank = 0; rank < size(); ++rank) {
@@ -169,13 +169,15 @@ TensorRanks::SharedSum TensorRanks::summing_share(const at::Tensor& partial) {
   const auto tokens = partial.size(1);
   const models::Shape block = block_shape(partial, tokens, size());
   SharedSum summing;
-  summing.sum_ = at::empty(block, partial.options());
+  const auto here = partial.options().device(at::kCPU);
+  summing.device_ = partial.device();
+  summing.sum_ = at::empty(block, here);
   summing.own_ = models::share_of_tokens(tokens, rank(), size()).size();
   if (partial.numel() == 0) return summing;
   models::Shape all = block;
   all.insert(all.begin(), size());
   const auto bytes = summing.sum_.nbytes() * static_cast<std::size_t>(size());
-  const at::Tensor blocks = at::from_blob(room_for(bytes), all, partial.options());
+  const at::Tensor blocks = at::from_blob(room_for(bytes), all, here);
   for (int rank = 0; rank < size(); ++rank) {
     const Range part = models::share_of_tokens(tokens, rank, size());
     blocks[rank].narrow(1, 0, part.size()).copy_(partial.narrow(1, part.begin, part.size()));
@@ -187,7 +189,7 @@ TensorRanks::SharedSum TensorRanks::summing_share(const at::Tensor& partial) {
 
 at::Tensor TensorRanks::SharedSum::wait() const {
   handle_.wait();
-  return sum_.narrow(1, 0, own_).contiguous();
+  return sum_.narrow(1, 0, own_).contiguous().to(device_);
 }
 
 std::byte* TensorRanks::room_for(std::size_t bytes) {
@@ -202,11 +204,13 @@ void TensorRanks::reduce(at::Tensor& values, comm::ReduceOp op) {
   const auto bytes = values.nbytes();
   if (bytes == 0) return;
   std::byte* const memory = room_for(bytes);
-  std::memcpy(memory, values.data_ptr(), bytes);
+  const auto here = values.options().device(at::kCPU).requires_grad(false);
+  const at::Tensor exchanged = at::from_blob(memory, values.sizes(), values.strides(), here);
+  exchanged.copy_(values.detach());
   group_
       .all_reduce({memory, static_cast<std::size_t>(values.numel()), data_type_of(values.scalar_type())}, op)
       .wait();
-  std::memcpy(values.data_ptr(), memory, bytes);
+  values.detach().copy_(exchanged);
   bytes_summed_ += bytes;
 }
 

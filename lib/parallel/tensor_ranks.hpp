@@ -46,8 +46,9 @@ class TensorRanks final : public models::TensorGroup {
    private:
     friend class TensorRanks;
     comm::Handle handle_;
-    at::Tensor sum_;        // of the rank's block
-    std::int64_t own_ = 0;  // of its tokens
+    at::Tensor sum_;                // of the rank's block
+    at::Device device_ = at::kCPU;  // where it is wanted
+    std::int64_t own_ = 0;          // of its tokens
   };
   SharedSum summing_share(const at::Tensor& partial);
 

@@ -16,7 +16,8 @@ TiedParameters::TiedParameters(models::Model& model, const StageCuts& cuts, comm
     Tied tied{.parameter = borrowed.parameter, .owned = pipe.rank() == owner};
     tied.peer = tied.owned ? borrower : owner;
     if (tied.owned) {
-      tied.memory = at::empty_like(tied.parameter->value).detach();
+      const auto& value = tied.parameter->value;
+      tied.memory = at::empty_like(value, value.options().device(at::kCPU)).detach();
       gradients.expect_share(tied.parameter);
     }
     tied_.push_back(std::move(tied));
@@ -41,15 +42,16 @@ void TiedParameters::exchange_gradients() {
     const auto& gradient = tied.parameter->value.grad();
     const auto whole =
         gradient.defined() ? gradient.contiguous() : at::zeros_like(tied.parameter->value).detach();
-    pipe_.send(buffer_of(whole), tied.peer).wait();
+    pipe_.send(buffer_of(whole.cpu()), tied.peer).wait();
   }
 }
 
 void TiedParameters::exchange_values() {
   for (const Tied& tied : tied_) {
     const auto values = tied.parameter->value.detach();
-    (tied.owned ? pipe_.send(buffer_of(values), tied.peer) : pipe_.receive(buffer_of(values), tied.peer))
-        .wait();
+    const auto here = values.cpu();
+    (tied.owned ? pipe_.send(buffer_of(here), tied.peer) : pipe_.receive(buffer_of(here), tied.peer)).wait();
+    if (!tied.owned && !values.is_cpu()) values.copy_(here);
   }
 }
 

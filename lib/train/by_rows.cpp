@@ -21,7 +21,8 @@ const models::Parameter* parameter_by_rows(const RunConfig& config, models::Mode
   // A pipeline's backward passes come when they come; the exchange by rows wants a step's micro-batches
   // whole, and adds them up in an order that depends on the ranks.
   if (config.mesh_shape.pipe > 1 || config.reproducible) return nullptr;
-  if (config.precision == "fp16") return nullptr;  // a step that is left out has made its rows current
+  if (config.precision == "fp16") return nullptr;   // a step that is left out has made its rows current
+  if (config.computes_on_device()) return nullptr;  // its rows are updated by the CPU
   if (table == nullptr || !parallel::RowUpdates::supports(optimizer_config(config.optimizer))) return nullptr;
   const models::Parameter& weight = table->parameters().front();
   const auto per_sample = weight.value.size(1) + tokens_of(*table, sample_shape);

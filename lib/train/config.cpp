@@ -13,6 +13,7 @@
 
 #include "core/error.hpp"
 #include "core/size.hpp"
+#include "train/device.hpp"
 #include "train/injection.hpp"
 #include "train/interval.hpp"
 
@@ -52,7 +53,6 @@ constexpr std::uint64_t kLargestSeed = std::numeric_limits<std::int64_t>::max();
 constexpr std::array<std::string_view, 1> kStrategies = {"ddp"};
 constexpr std::array<std::string_view, 1> kBatchNorms = {"local"};
 constexpr std::array<std::string_view, 4> kPrecisions = {"fp32", "fp64", "bf16", "fp16"};
-constexpr std::array<std::string_view, 2> kDevices = {"auto", "cpu"};
 constexpr std::array<std::string_view, 3> kLosses = {"cross_entropy", "mse", "mae"};
 constexpr std::array<std::string_view, 2> kClassWeights = {"none", "balanced"};
 constexpr std::array<std::string_view, 3> kOptimizers = {"sgd", "adam", "adamw"};
@@ -217,8 +217,13 @@ void RunConfig::validate() const {
         "--batch-norm", "use local: the statistics of each micro-batch");
   check_one_of(batch_norm, kBatchNorms, "--batch-norm");
   check_one_of(precision, kPrecisions, "--precision");
-  check(device != "cuda", "training on GPUs is not available in this version", "--device", "use cpu");
-  check_one_of(device, kDevices, "--device");
+  check(is_device_name(device), fmt::format("there is no device {}", device), "--device",
+        "use auto, cpu or cuda");
+  check(!computes_on_device() || device == "cuda" || precision == "fp32" || precision == "fp64",
+        fmt::format("products in half precision are for CPUs and GPUs, not for the device {}", device),
+        "--precision", "use fp32");
+  check(!computes_on_device() || !reproducible, "the same bits on any number of ranks come from CPUs only",
+        "--reproducible", "leave it out, or use --device cpu");
   check_at_least(threads, 0, "--threads");
   check(seed <= kLargestSeed, fmt::format("{} is too large", seed), "--seed",
         fmt::format("use {} or less, the largest integer of TOML", kLargestSeed));

@@ -113,7 +113,7 @@ struct RunConfig {
       "none";  ///< Time after which the run is to stop and can be resumed, such as `55min`.
   std::string batch_norm = "local";  ///< Statistics of each micro-batch.
   std::string precision = "fp32";    ///< `fp32`, `fp64`, or mixed: `bf16`, `fp16`.
-  std::string device = "auto";       ///< `auto` or `cpu`.
+  std::string device = "auto";       ///< See is_device_name().
   int threads = 0;                   ///< Per rank; 0: from the affinity mask.
   std::uint64_t seed = 1;
   bool reproducible = false;        ///< The same bits on every number of ranks, of data and pipe.
@@ -132,6 +132,9 @@ struct RunConfig {
 
   /// `replicate` as a number of steps; 0: off. Throws Error (exit code 2) when it is neither.
   std::int64_t replicate_every() const;
+
+  /// Whether parameters are to be in another memory than the CPU's.
+  bool computes_on_device() const { return device != "auto" && device != "cpu"; }
 
   /// Stages that each rank of a pipeline holds.
   int stages_per_rank() const { return pipeline.schedule == "interleaved" ? pipeline.virtual_stages : 1; }

@@ -46,7 +46,7 @@ class Collector {
   template <class T>
   static void append(std::vector<T>& rows, std::vector<std::int64_t>& shape, const at::Tensor& values) {
     shape.assign(values.sizes().begin() + 1, values.sizes().end());
-    const auto dense = values.to(c10::CppTypeToScalarType<T>::value).contiguous();
+    const auto dense = values.cpu().to(c10::CppTypeToScalarType<T>::value).contiguous();
     const T* const first = dense.template const_data_ptr<T>();
     rows.insert(rows.end(), first, first + dense.numel());
   }
@@ -88,14 +88,16 @@ EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequ
   require(samples > 0, fmt::format("has no samples in the split {}", request.split),
           {.subject = info.name, .advice = "use --split train, validation or test", .code = ExitCode::data});
 
-  const Preparation preparation(info, full_type(config), workload.model->goal());
+  const Preparation preparation(info, full_type(config), workload.model->goal(), std::nullopt,
+                                workload.device);
   auto& group = job.groups().data();
   parallel::Pipeline pipeline({.model = *workload.model,
                                .cuts = workload.cuts,
                                .pipe = job.groups().pipe(),
                                .queue = job.groups().queue(),
                                .sink = sink,
-                               .shapes = workload.sample_shapes});
+                               .shapes = workload.sample_shapes,
+                               .device = workload.device});
   Evaluation evaluation(evaluation_parts(job, workload, pipeline, preparation),
                         data::Loader(workload.dataset, request.split, {}, workload.read), samples,
                         evaluation_batch(config, info));

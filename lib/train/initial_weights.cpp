@@ -171,7 +171,7 @@ void load_optimizer(const checkpoint::CheckpointReader& checkpoint,
       const auto& slice = entry.parameter->slice;
       at::Tensor place = parallel::FlatParameters::view(state.value, entry);
       const std::string name = "optimizer/" + state.name + "/" + entry.parameter->name;
-      const at::Tensor stored = at::empty(place.sizes(), place.options());
+      const at::Tensor stored = at::empty(place.sizes(), place.options().device(at::kCPU));
       const std::span<std::byte> memory(static_cast<std::byte*>(stored.data_ptr()), stored.nbytes());
       const std::string dtype = dtype_name(stored.scalar_type());
       if (slice != nullptr) {

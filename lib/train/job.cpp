@@ -47,7 +47,10 @@ int start_thread_pool(int threads) {
 comm::CommConfig comm_config(const RunConfig& config, const comm::MpiEnvironment& mpi, int threads,
                              double cores_per_rank) {
   const bool spare_core = cores_per_rank >= threads + 1;
-  return {.backend = comm::parse_backend(config.comm.backend),
+  auto backend = comm::parse_backend(config.comm.backend);
+  // What ranks exchange goes through the CPU's memory, also from GPUs: see parallel::ExchangeMemory.
+  if (backend == comm::Backend::automatic) backend = comm::Backend::mpi;
+  return {.backend = backend,
           .all_reduce = comm::parse_algorithm(config.comm.all_reduce),
           .order = topology::parse_rank_order(config.rank_order),
           .drive = spare_core ? comm::Drive::thread : comm::Drive::inline_,
@@ -75,7 +78,8 @@ comm::AlgorithmTable table_for(const RunConfig& config, const topology::Cluster&
 
 Job::Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sink, bool measures)
     : world_(agreed_world(config, mpi)),
-      cluster_(comm::discover_cluster(world_, comm::affinity_mask(), {}, config.comm.switches)),
+      device_(open_device(config.device, world_)),
+      cluster_(comm::discover_cluster(world_, comm::affinity_mask(), device_.place, config.comm.switches)),
       threads_(start_thread_pool(threads_for(config, cluster_, world_.rank()))),
       mesh_(cluster_, config.mesh_shape, topology::parse_rank_order(config.rank_order)),
       groups_(comm::make_groups(world_, cluster_, mesh_,

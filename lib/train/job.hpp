@@ -12,6 +12,7 @@
 #include "topology/cluster.hpp"
 #include "topology/mesh.hpp"
 #include "train/config.hpp"
+#include "train/device.hpp"
 
 namespace dtrain::train {
 
@@ -38,6 +39,7 @@ class Job {
   /// What all_reduces do in data groups that span nodes; empty where nothing was measured.
   const comm::AlgorithmTable& all_reduce_table() const { return all_reduce_table_; }
   int threads() const { return threads_; }  ///< Compute threads of this rank.
+  at::Device device() const { return device_.device; }
 
   /// True where a core is left for a helper thread such as the loader's.
   bool has_spare_core() const;
@@ -47,6 +49,7 @@ class Job {
 
  private:
   comm::Communicator world_;
+  RankDevice device_;  // opened before anything computes
   topology::Cluster cluster_;
   int threads_;
   topology::Mesh mesh_;

@@ -55,8 +55,8 @@ at::Tensor augmented(const at::Tensor& images, const data::Batch& batch, const A
 }  // namespace
 
 Preparation::Preparation(const data::DatasetInfo& info, at::ScalarType dtype, models::Goal goal,
-                         const std::optional<Augmentation>& augmentation)
-    : dtype_(dtype), pairs_(info.task == "translation"), augmentation_(augmentation) {
+                         const std::optional<Augmentation>& augmentation, at::Device device)
+    : dtype_(dtype), device_(device), pairs_(info.task == "translation"), augmentation_(augmentation) {
   if (goal == models::Goal::own_input) return;
   mean_.assign(info.mean.begin(), info.mean.end());
   deviation_.assign(info.std_dev.begin(), info.std_dev.end());
@@ -66,7 +66,7 @@ Preparation::Preparation(const data::DatasetInfo& info, at::ScalarType dtype, mo
 }
 
 models::Tensors Preparation::prepared(const at::Tensor& stored) const {
-  if (stored.scalar_type() == at::kFloat) return {stored.to(dtype_)};
+  if (stored.scalar_type() == at::kFloat) return {stored.to(device_, dtype_)};
   if (stored.scalar_type() != at::kByte) return {stored};
   auto out = at::empty(stored.sizes(), at::TensorOptions().dtype(dtype_));
   if (dtype_ == at::kDouble) {
@@ -74,7 +74,7 @@ models::Tensors Preparation::prepared(const at::Tensor& stored) const {
   } else {
     normalize<float>(out, stored, mean_, deviation_);
   }
-  return {out};
+  return {out.to(device_)};
 }
 
 models::Tensors Preparation::inputs(const data::Batch& batch) const {

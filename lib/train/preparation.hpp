@@ -19,13 +19,13 @@ struct Augmentation {
 };
 
 /// From a batch as it is stored to the tensors a model takes: bytes of images become (b / 255 - mean) / std,
-/// numbers the run's precision; ids stay int32.
+/// numbers the run's precision, on its device; ids stay int32, on the CPU.
 class Preparation {
  public:
   /// With the goal own_input images become b / 255 only. `augmentation`: of training batches, whose inputs
   /// must be images.
   Preparation(const data::DatasetInfo& info, at::ScalarType dtype, models::Goal goal = models::Goal::target,
-              const std::optional<Augmentation>& augmentation = std::nullopt);
+              const std::optional<Augmentation>& augmentation = std::nullopt, at::Device device = at::kCPU);
 
   /// [n, ...] of the run's dtype; of text the ids [n, T], of pairs source [n, S] and target [n, T]. May
   /// borrow the batch's memory: valid as long as the batch is.
@@ -33,14 +33,15 @@ class Preparation {
   /// The same for a training batch, augmented where that is asked for; its step counts from 0 over all
   /// epochs.
   models::Tensors training_inputs(const data::Batch& batch) const;
-  /// int64 [n] ([n, T] words of pairs and blocks), or the run's dtype for regression. May borrow the batch's
-  /// memory.
+  /// On the CPU: int64 [n] ([n, T] words of pairs and blocks), or the run's dtype for regression. May borrow
+  /// the batch's memory.
   at::Tensor targets(const data::Batch& batch) const;
 
  private:
   models::Tensors prepared(const at::Tensor& stored) const;
 
   at::ScalarType dtype_;
+  at::Device device_;
   bool pairs_;  // a translator reads its target words too
   std::optional<Augmentation> augmentation_;
   std::vector<float> mean_;

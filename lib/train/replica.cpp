@@ -20,9 +20,11 @@ namespace dtrain::train {
 namespace {
 
 /// Room for the parameters and the optimizer's state.
-parallel::NodeMemory node_memory(comm::Group& group, models::Model& model, const RunConfig& config) {
+parallel::NodeMemory node_memory(comm::Group& group, models::Model& model, const RunConfig& config,
+                                 at::Device device) {
   const auto tensors = 1 + optimizer_config(config.optimizer).state_count();
-  return {group, tensors * parallel::FlatParameters::size_of(model), full_type(config)};
+  const auto options = at::TensorOptions().dtype(full_type(config)).device(device);
+  return {group, tensors * parallel::FlatParameters::size_of(model), options};
 }
 
 parallel::BucketConfig bucket_config(const CommConfig& config, const parallel::NodeMemory& memory) {
@@ -82,15 +84,17 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injectio
       workload_(workload),
       injection_(injection),
       data_group_(injection != nullptr ? injection->tampered(job.groups().data()) : job.groups().data()),
-      preparation_(workload.dataset.info(), full_type(config), workload.model->goal(), workload.augmentation),
+      preparation_(workload.dataset.info(), full_type(config), workload.model->goal(), workload.augmentation,
+                   workload.device),
       pipeline_({.model = *workload.model,
                  .cuts = workload.cuts,
                  .pipe = job.groups().pipe(),
                  .queue = job.groups().queue(),
                  .sink = job.groups().recorder(),
                  .shapes = workload.sample_shapes,
-                 .repeated_layers = workload.repeated_layers}),
-      memory_(node_memory(data_group_, *workload.model, config)),
+                 .repeated_layers = workload.repeated_layers,
+                 .device = workload.device}),
+      memory_(node_memory(data_group_, *workload.model, config, workload.device)),
       parameters_(
           *workload.model, memory_.take(parallel::FlatParameters::size_of(*workload.model)),
           memory_.fills() ? parallel::FlatParameters::Values::put : parallel::FlatParameters::Values::take),
@@ -107,7 +111,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injectio
       control_(job.groups().world()),
       statistics_(*workload.model, data_group_, config.reproducible ? config.batch.micro_batches : 1),
       tied_(*workload.model, workload.cuts, job.groups().pipe(), *gradients_),
-      undo_(recovers && rows_ == nullptr
+      undo_(recovers && rows_ == nullptr && workload.device.is_cpu()
                 ? std::make_unique<parallel::StepUndo>(data_group_, parameters_, *optimizer_, *workload.model,
                                                        gradients_->update_parts(), memory_.shared())
                 : nullptr),

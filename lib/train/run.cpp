@@ -1,5 +1,6 @@
 #include "train/run.hpp"
 
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -10,6 +11,7 @@
 #include "h5/library.hpp"
 #include "parallel/memory_meter.hpp"
 #include "record/run_folder.hpp"
+#include "train/device.hpp"
 #include "train/dry_run.hpp"
 #include "train/injection.hpp"
 #include "train/trainer.hpp"
@@ -38,7 +40,7 @@ std::string Recovery::lost_in_words() const {
 }
 
 ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
-             const std::optional<Recovery>& recovery, comm::MpiEnvironment& mpi, const Log& log) {
+             const std::optional<Recovery>& recovery, comm::MpiEnvironment& mpi, const Log& log) try {
   const double begun_s = steady_s();
   const StopSignals signals;
   h5::Library library;
@@ -79,6 +81,8 @@ ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
                  {library, clock, trace.get(), start, begun_s, signals, injection.get(), recovery, mpi},
                  resume, log)
       .train();
+} catch (const c10::OutOfMemoryError& error) {
+  throw out_of_memory(error.what_without_backtrace());
 }
 
 }  // namespace dtrain::train

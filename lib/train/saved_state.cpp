@@ -17,10 +17,15 @@ namespace {
 
 constexpr std::int64_t kSmallestShare = std::int64_t{4} << 20;  // bytes: below, another file costs more
 
-/// `place` becomes a dense row-major copy, in its own memory where it has some of that shape and type.
+at::TensorOptions on_cpu(const at::Tensor& value) {
+  return value.options().requires_grad(false).device(at::kCPU);
+}
+
+/// `place` becomes a dense row-major copy on the CPU, in its own memory where it has some of that shape and
+/// type.
 void copy_into(at::Tensor& place, const at::Tensor& value) {
   if (!place.defined() || place.sizes() != value.sizes() || place.scalar_type() != value.scalar_type()) {
-    place = at::empty(value.sizes(), value.options().requires_grad(false));
+    place = at::empty(value.sizes(), on_cpu(value));
   }
   place.copy_(value);
 }
@@ -104,10 +109,10 @@ void SavedState::put_together(const StateTensor& source, int owner, Copy& copy) 
   }
   const models::HeldSlice& slice = *source.slice;
   if (!mine) {
-    group.send(parallel::buffer_of(source.value.contiguous()), owner % ranks).wait();
+    group.send(parallel::buffer_of(source.value.cpu().contiguous()), owner % ranks).wait();
     return;
   }
-  if (!copy.value.defined()) copy.value = at::empty(slice.whole, source.value.options().requires_grad(false));
+  if (!copy.value.defined()) copy.value = at::empty(slice.whole, on_cpu(source.value));
   for (int rank = 0; rank < ranks; ++rank) {
     const Range part = part_of(models::sliced_extent(slice), rank, ranks);
     at::Tensor held = source.value;

@@ -10,25 +10,13 @@
 
 #include "core/error.hpp"
 #include "core/planted_fault.hpp"
-#include "kernels/reduce.hpp"
 #include "models/precision.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/simulation.hpp"
+#include "parallel/squares.hpp"
 #include "train/evaluation.hpp"
 
 namespace dtrain::train {
-namespace {
-
-kernels::SumOfSquares squares_of(const at::Tensor& values) {
-  const auto n = static_cast<std::size_t>(values.numel());
-  if (values.scalar_type() == at::kDouble) {
-    return kernels::sum_of_squares_and_nonfinite(values.const_data_ptr<double>(), n);
-  }
-  return kernels::sum_of_squares_and_nonfinite(values.const_data_ptr<float>(), n);
-}
-
-}  // namespace
-
 TrainingStep::TrainingStep(const Parts& parts, std::uint64_t seed, double grad_clip)
     : parts_(parts),
       counted_parts_(counted_parts()),
@@ -212,7 +200,8 @@ void TrainingStep::measure_gradient(parallel::StepShare& own) const {
     return;
   }
   for (const auto& part : counted_parts_) {
-    const auto squares = squares_of(parts_.gradients.gradients().narrow(0, part.begin, part.size()));
+    const auto squares =
+        parallel::squares_of(parts_.gradients.gradients().narrow(0, part.begin, part.size()));
     own.gradient_squares += squares.sum;
     own.non_finite += static_cast<double>(squares.non_finite);
   }
@@ -241,7 +230,7 @@ bool TrainingStep::holds_non_finite(const models::Parameter& parameter) const {
     const auto begin = std::max(part.begin, entry->offset);
     const auto end = std::min(part.end, entry->offset + entry->count);
     return begin < end &&
-           squares_of(parts_.gradients.gradients().narrow(0, begin, end - begin)).non_finite > 0;
+           parallel::squares_of(parts_.gradients.gradients().narrow(0, begin, end - begin)).non_finite > 0;
   });
 }
 

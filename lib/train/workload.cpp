@@ -108,7 +108,8 @@ WorkloadPlace place_of(Job& job) {
           .pipe_index = job.mesh().coordinates(job.rank()).pipe,
           .tensor = job.tensor_ranks(),
           .world = &job.world(),
-          .host = job.cluster().ranks.at(static_cast<std::size_t>(job.rank())).hostname};
+          .host = job.cluster().ranks.at(static_cast<std::size_t>(job.rank())).hostname,
+          .device = job.device()};
 }
 
 Evaluation::Parts evaluation_parts(Job& job, Workload& workload, parallel::Pipeline& pipeline,
@@ -147,7 +148,8 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
   const double activations =
       estimate_memory(config, *model, cuts, place.pipe_index, info.shape, repeated).activations;
   // A dry run may be of a model that has no room here.
-  if (!config.dry_run && full_type(config) == at::kDouble) model->to(at::kDouble, at::kCPU);
+  const bool moves = full_type(config) == at::kDouble || !place.device.is_cpu();
+  if (!config.dry_run && moves) model->to(full_type(config), place.device);
   if (!config.dry_run) model->initialise(config.seed);
   checkpoint::VocabularyHashes vocabulary{.all = data::vocabulary_hash(info),
                                           .source = data::vocabulary_hash(info, data::Side::source),
@@ -180,6 +182,7 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
           .model = std::move(model),
           .augmentation = augmentation,
           .half = half_type(config),
+          .device = place.device,
           .class_weights = std::move(class_weights),
           .scoring = scored ? Scoring::loss_and_accuracy : Scoring::loss_only,
           .read_in_place = std::move(read_in_place),

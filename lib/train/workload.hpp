@@ -27,6 +27,7 @@ struct Workload {
   std::unique_ptr<models::Model> model;
   std::optional<Augmentation> augmentation;  ///< Of training batches.
   std::optional<at::ScalarType> half;        ///< Mixed precision, see models::ProductScope.
+  at::Device device = at::kCPU;              ///< Where the model is.
   at::Tensor class_weights;  ///< Of the training loss, [classes] of the run's type; undefined without.
   Scoring scoring = Scoring::loss_and_accuracy;
   std::string read_in_place;                ///< Why, although `--staging` asks for a copy; mostly empty.
@@ -47,6 +48,7 @@ struct WorkloadPlace {
   models::TensorGroup* tensor = nullptr;      ///< Those with whom it shares each layer; null: none.
   const comm::Communicator* world = nullptr;  ///< All ranks; null: it is alone.
   std::string host = {};                      ///< Its node's name; where there is a world.
+  at::Device device = at::kCPU;               ///< Where it computes.
 };
 
 WorkloadPlace place_of(Job& job);

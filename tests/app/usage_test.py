@@ -1,5 +1,6 @@
 """Bad input on the command line and in the configuration file: its exit code, one sentence, no rank left."""
 import os
+import pathlib
 import unittest
 
 from program import SHORT, ProgramTest
@@ -55,8 +56,11 @@ class UsageTest(ProgramTest):
         self.refuse(2, ["--device tpu", "auto, cpu or cuda"], "doctor", "--device", "tpu", ranks=2)
         self.refuse(2, ["--ouptut", "did you mean --output?"], "doctor", "--ouptut", "runs")
 
-    def test_gpus_are_refused_by_name_until_they_are_built(self):
-        self.refuse(2, ["--device", "GPUs", "not available in this version"], "--device", "cuda", ranks=2)
+    @unittest.skipIf(pathlib.Path("/dev/nvidiactl").exists(), "there is a driver")
+    def test_gpus_that_are_not_there(self):
+        self.refuse(2, ["--device cuda", "no CUDA driver", "or use --device cpu"], "--device", "cuda", ranks=2)
+
+    def test_nccl_is_refused_by_name_until_it_is_built(self):
         self.refuse(2, ["--comm-backend", "NCCL", "not available in this version"], "--comm-backend", "nccl", ranks=2)
 
     def test_batch_without_samples(self):

@@ -18,6 +18,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <limits>
 #include <map>
 #include <mutex>
 #include <tuple>
@@ -35,6 +36,9 @@ class Memory {
   }
 
   void* allocate(std::size_t bytes) {
+    TORCH_CHECK_WITH(OutOfMemoryError, bytes_ + static_cast<long long>(bytes) <= limit_,
+                     "guarded: out of memory. Tried to allocate ", bytes, " bytes beside ", bytes_, " of ",
+                     limit_, ".");
     void* data = mmap(nullptr, pages(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) throw std::bad_alloc();
     const std::lock_guard lock(mutex_);
@@ -75,6 +79,10 @@ class Memory {
   std::mutex mutex_;
   std::map<void*, Block> blocks_;
   long long bytes_ = 0;
+  const long long limit_ = [] {
+    const char* const given = std::getenv("DTRAIN_GUARDED_BYTES");
+    return given != nullptr ? std::atoll(given) : std::numeric_limits<long long>::max();
+  }();
 };
 
 struct GuardedAllocator final : c10::Allocator {

@@ -8,7 +8,8 @@ namespace dtrain {
 /// touch but LibTorch's own operations. Whatever else reads or writes it (a kernel written for the CPU, a
 /// memcpy, a communication) ends by SIGSEGV. Operations compute on copies in the CPU's memory. So what passes
 /// here hands device memory about as a GPU wants it; it says nothing of a GPU's numbers, streams or speed.
-/// Linking guarded_device.cpp is what registers it, in the whole process.
+/// Linking guarded_device.cpp is what registers it, in the whole process. DTRAIN_GUARDED_BYTES: how much of
+/// it there is.
 inline const c10::Device kGuarded{c10::DeviceType::PrivateUse1, 0};
 
 /// Bytes of it that are in use.

@@ -69,6 +69,19 @@ int dtrain_cuda_device_count() {
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
 }
 
+/// Valid until the next call; nullptr: not known.
+const char* dtrain_cuda_device_uuid(int device) {
+  static std::string text;
+  cudaDeviceProp properties{};
+  if (cudaGetDeviceProperties(&properties, device) != cudaSuccess) return nullptr;
+  text = "GPU-";
+  for (int i = 0; i < 16; ++i) {
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += fmt::format("{:02x}", static_cast<unsigned char>(properties.uuid.bytes[i]));
+  }
+  return text.c_str();
+}
+
 dtrain::comm::Group* dtrain_make_nccl_group(const dtrain::comm::NcclGroupRequest& request) {
   return std::make_unique<dtrain::comm::NcclGroup>(request).release();
 }

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+
+#include "comm/group.hpp"
+#include "core/slice.hpp"
+
+namespace dtrain::parallel {
+
+/// Flat memory that a rank computes in and a group's collectives read and write. On the CPU both see the same
+/// memory, which the ranks of a node share. Of a device's memory the collectives see a copy on the CPU, which
+/// is to be brought up to date before each and taken back after it.
+class ExchangeMemory {
+ public:
+  /// `elements` of zeros, of the options' type and device. Collective over `group`, and blocking.
+  ExchangeMemory(comm::Group& group, std::int64_t elements, const at::TensorOptions& options);
+
+  const at::Tensor& values() const { return values_; }  ///< [elements], where the rank computes.
+
+  /// A part as a collective is given it; says nothing of what is in it.
+  comm::Buffer place(const Range& part) const;
+  /// The same, holding what the rank has computed up to here. Waits for the device.
+  comm::Buffer outgoing(const Range& part) const;
+  /// Lets the rank see what a collective has left in a part.
+  void take_in(const Range& part) const;
+
+ private:
+  std::unique_ptr<comm::SharedBuffer> memory_;
+  at::Tensor values_;
+  at::Tensor exchanged_;  // the same tensor on the CPU
+};
+
+}  // namespace dtrain::parallel

@@ -1,0 +1,103 @@
+"""Whole runs with everything in a device's memory, beside the same on the CPU.
+
+    device_memory.py BINARY            linked with tests/support/guarded_device.cpp: a device whose memory ends a program that
+                                       touches it by hand
+    device_memory.py BINARY cuda N     on a machine's N GPUs, a rank each
+"""
+
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from dtrain_run import checkpoint_tensors, refused, run, step_losses
+
+COMMON = ["--threads", 1, "--quiet", "--verify-every", 3]
+SMALL_GPT = ["--model-option", "layers=2", "--model-option", "heads=2", "--model-option", "width=16", "--global-batch", 32]
+MODELS = {"mlp": ["--limit-steps", 12], "cnn": ["--limit-steps", 6], "nbow": ["--limit-steps", 6],
+          "gpt": [*SMALL_GPT, "--limit-steps", 4],
+          "resnet18": ["--model-option", "width=4", "--global-batch", 32, "--limit-steps", 4],
+          "conv_autoencoder": ["--limit-steps", 4], "seq2seq": ["--model-option", "hidden=16", "--limit-steps", 4]}
+MESHES = {"mlp": ["data=2", "data=2,pipe=2"], "cnn": ["tensor=2"], "nbow": ["data=2"], "gpt": ["tensor=2", "pipe=2"],
+          "resnet18": ["data=2"], "seq2seq": ["pipe=2"]}
+# The same sums in another order; a ReLU or a maximum may then go the other way, and that adds up over steps.
+ROUNDING = 2e-4
+
+DEVICE, PLACES = (sys.argv[2], int(sys.argv[3])) if len(sys.argv) > 2 else ("guarded", 4)
+
+
+def ranks_of(mesh):
+    return int(np.prod([int(part.split("=")[1]) for part in mesh.split(",")]))
+
+
+def train(binary, folder, name, mesh, *options):
+    run(binary, ranks_of(mesh), *COMMON, *options, "--mesh", mesh, "--name", name, cwd=folder)
+    with h5py.File(folder / "runs" / name / "results.h5") as file:
+        assert file.attrs["status"] in ("completed", b"completed", "preempted", b"preempted")
+        return step_losses(file), file["epochs"]["validation_loss"][-1]
+
+
+def gap(found, expected):
+    return float(np.max(np.abs(np.asarray(found) - np.asarray(expected)) / np.abs(expected)))
+
+
+def trains_as_on_the_cpu(binary, folder, model):
+    """One rank on the CPU, one on the device, and several on it: the same losses, in training and after it."""
+    options = ["--model", model, "--epochs", 1, "--micro-batches", 4, *MODELS[model]]
+    expected, validated = train(binary, folder, f"{model}-cpu", "data=1", *options)
+    for mesh in ["data=1", *(mesh for mesh in MESHES.get(model, []) if ranks_of(mesh) <= PLACES)]:
+        losses, validation = train(binary, folder, f"{model}-{mesh}", mesh, *options, "--device", DEVICE)
+        assert gap(losses, expected) < ROUNDING, (model, mesh, losses, expected)
+        assert gap(validation, validated) < 10 * ROUNDING, (model, mesh, validation, validated)
+        print(f"{model} {mesh}: {gap(losses, expected):.1e}, validation {gap(validation, validated):.1e}", flush=True)
+
+
+def goes_on_from_a_checkpoint(binary, folder):
+    """Saved from the device and read into it: the run goes on as if it had not stopped, also on the CPU."""
+    mesh = f"data={min(PLACES, 2)}"
+    options = ["--model", "mlp", "--epochs", 1, "--optimizer", "sgd", "--momentum", 0.9]
+    whole, _ = train(binary, folder, "whole", mesh, *options, "--limit-steps", 12, "--device", DEVICE)
+    train(binary, folder, "part", mesh, *options, "--limit-steps", 6, "--device", DEVICE)
+    for device in (DEVICE, "cpu"):
+        rest, _ = train(binary, folder, f"rest-{device}", mesh, *options, "--limit-steps", 12, "--device", device, "--resume",
+                        "runs/part/checkpoints/best")
+        assert gap(rest, whole[6:]) < ROUNDING, (device, rest, whole)
+    saved = checkpoint_tensors(folder / "runs/part/checkpoints/best", group=None)
+    assert any(name.startswith("optimizer/momentum_buffer/") for name in saved)
+
+
+def evaluates(binary, folder):
+    out = run(binary, min(PLACES, 2), "evaluate", "runs/mlp-data=1/checkpoints/best", "--device", DEVICE, "--threads", 1,
+              "--predictions", "predictions.h5", cwd=folder).stdout
+    assert "loss" in out, out
+    with h5py.File(folder / "predictions.h5") as file:
+        assert np.isfinite(file["outputs"][:]).all()
+
+
+def refuses(binary, folder):
+    """What only the guarded device can be made to do."""
+    mlp = ["--model", "mlp", "--device", "guarded"]
+    refused(binary, 1, 2, ["--reproducible", "--device cpu"], *mlp, "--reproducible", cwd=folder)
+    refused(binary, 1, 2, ["half precision", "guarded", "fp32"], *mlp, "--precision", "bf16", cwd=folder)
+    refused(binary, 1, 2, ["there is no device tpu", "cuda"], "--model", "mlp", "--device", "tpu", cwd=folder)
+    os.environ["DTRAIN_GUARDED_BYTES"] = "1000000"
+    refused(binary, 2, 1, ["out of memory", "Tried to allocate", "--recompute full"], *mlp, "--name", "small", cwd=folder)
+    del os.environ["DTRAIN_GUARDED_BYTES"]
+
+
+def main(binary):
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for model in MODELS:
+            trains_as_on_the_cpu(binary, folder, model)
+        goes_on_from_a_checkpoint(binary, folder)
+        evaluates(binary, folder)
+        if DEVICE == "guarded":
+            refuses(binary, folder)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]).resolve())

@@ -1,0 +1,31 @@
+#include "train/device.hpp"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+
+namespace dtrain::train {
+namespace {
+
+TEST(Device, NamesAreThoseOfTheHelp) {
+  for (const char* name : {"auto", "cpu", "cuda"}) EXPECT_TRUE(is_device_name(name));
+  for (const char* name : {"", "gpu", "CUDA", "cuda:0", "guarded"})
+    EXPECT_FALSE(is_device_name(name)) << name;
+}
+
+// Also where there is no GPU: its libraries are installed with LibTorch.
+TEST(Device, LibTorchsPartForCudaIsLoadedIntoAProcessWithoutIt) {
+  try {
+    load_libtorch_cuda();
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("No such file"), std::string::npos) << error.what();
+    GTEST_SKIP() << "a LibTorch for CPUs only: " << error.what();
+  }
+  EXPECT_NO_THROW(at::ones({2}).add_(1));
+  if (at::hasCUDA()) GTEST_SKIP() << "there is a GPU: label gpu covers it";
+  EXPECT_THROW(at::ones({2}, at::kCUDA), c10::Error);
+}
+
+}  // namespace
+}  // namespace dtrain::train
