@@ -18,6 +18,7 @@ namespace dtrain::app {
 namespace {
 
 constexpr double kPatience_s = 3.0;          ///< For ranks that fail too, only a little later.
+constexpr double kPatienceWithLost_s = 1.0;  ///< The same where one may be dead or hang.
 constexpr unsigned kLongestFinalise_s = 15;  ///< A finalisation that hangs must not leave ranks running.
 
 /// What one rank says to the others at its end.
@@ -26,8 +27,10 @@ struct LastWords {
   std::array<char, 1020> text = {};
 };
 
-bool wait_a_little(MPI_Request& request) {
-  const double end_s = steady_s() + kPatience_s;
+bool is_lost_rank(const LastWords& words) { return words.code == static_cast<int>(ExitCode::lost_rank); }
+
+bool wait_a_little(MPI_Request& request, double patience_s) {
+  const double end_s = steady_s() + patience_s;
   int done = 0;
   while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS) {
     if (done != 0) return true;
@@ -44,15 +47,22 @@ std::vector<LastWords> exchange(const LastWords& mine, const comm::Communicator&
   MPI_Request request = MPI_REQUEST_NULL;
   const int rc =
       MPI_Iallgather(&mine, kBytes, MPI_BYTE, all.data(), kBytes, MPI_BYTE, errors.handle(), &request);
-  if (rc != MPI_SUCCESS || !wait_a_little(request)) return {};
+  if (rc != MPI_SUCCESS || !wait_a_little(request, is_lost_rank(mine) ? kPatienceWithLost_s : kPatience_s)) {
+    return {};
+  }
   return all;
+}
+
+/// Whether all that this rank tells of is another's failure, which that one tells of itself.
+bool is_echo(const LastWords& words, const std::vector<LastWords>& all) {
+  return is_lost_rank(words) && !std::ranges::all_of(all, is_lost_rank);
 }
 
 void print_once(const std::vector<LastWords>& all) {
   std::set<std::string> printed;
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
     const std::string text = all[rank].text.data();
-    if (!printed.insert(text).second) continue;
+    if (is_echo(all[rank], all) || !printed.insert(text).second) continue;
     const bool alike =
         std::all_of(all.begin(), all.end(), [&](const auto& other) { return text == other.text.data(); });
     std::cerr << (alike ? "dtrain: " : fmt::format("dtrain: rank {}: ", rank)) << text << std::endl;
@@ -70,18 +80,19 @@ int settle_failure(const std::exception& error, const comm::Communicator& errors
   LastWords mine;
   mine.code = static_cast<int>(exit_code(error));
   std::strncpy(mine.text.data(), error.what(), mine.text.size() - 1);
-  const bool lost_rank = mine.code == static_cast<int>(ExitCode::lost_rank);
-  const auto all = lost_rank ? std::vector<LastWords>() : exchange(mine, errors);
+  // Where a rank has died nobody may meet once more; where that ends all of them, it may have failed only.
+  const bool leaves = is_lost_rank(mine) && mpi.can_recover();
+  const auto all = leaves ? std::vector<LastWords>() : exchange(mine, errors);
   if (all.empty()) {
     std::cerr << "dtrain: rank " << mpi.first_rank() << ": " << error.what() << std::endl;
-    if (lost_rank) mpi.exit_without_finalising(mine.code);
+    if (leaves) mpi.exit_without_finalising(mine.code);
     mpi.abort(mine.code);
   }
   if (errors.rank() == 0) print_once(all);
   alarm(kLongestFinalise_s);
   errors.barrier();  // no rank ends before the sentence is out: mpirun would kill the one that prints
   int code = 0;
-  for (const LastWords& words : all) code = std::max(code, words.code);
+  for (const LastWords& words : all) code = is_echo(words, all) ? code : std::max(code, words.code);
   return code;
 }
 

@@ -27,8 +27,9 @@ namespace {
 
 using Kind = InjectedFault::Kind;
 
-constexpr std::array<std::pair<std::string_view, Kind>, 11> kKinds = {{{"kill", Kind::kill},
+constexpr std::array<std::pair<std::string_view, Kind>, 12> kKinds = {{{"kill", Kind::kill},
                                                                        {"stop", Kind::stop},
+                                                                       {"fail", Kind::fail},
                                                                        {"slow", Kind::slow},
                                                                        {"skip", Kind::skip},
                                                                        {"count", Kind::count},
@@ -243,6 +244,10 @@ void Injection::begin_step(std::int64_t step) {
   step_ = step;
   auto* group = static_cast<TamperedGroup*>(tampered_.get());
   for (const auto& fault : faults_) {
+    if (fault.kind == Kind::fail && fault.step == step) {
+      throw Error("fails here because it was told to",
+                  {.subject = "--inject fail", .advice = "leave it out"});
+    }
     if (fault.kind == Kind::disk_full && fault.step == step) fill_disk();
     if (fault.kind == Kind::link_down && fault.step == step) take_links_down(fault.seconds);
     const bool of_sums = fault.kind == Kind::skip || fault.kind == Kind::count || fault.kind == Kind::dtype ||

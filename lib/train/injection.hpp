@@ -18,6 +18,7 @@ struct InjectedFault {
   enum class Kind {
     kill,       ///< SIGKILL.
     stop,       ///< SIGSTOP: the process stays, and does nothing.
+    fail,       ///< An error of its own at the step's begin, which no other rank has.
     slow,       ///< From the step on, forward and backward take `factor` times as long.
     skip,       ///< The rank leaves out the step's first sum over the data group,
     count,      ///< or passes one element less,

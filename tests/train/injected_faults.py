@@ -73,6 +73,14 @@ def suffers(binary, folder, fault, code, words, bound_s):
     print(f"{fault}: exit {code} after {took_s:.1f} s", flush=True)
 
 
+def tells_of_a_failure_of_its_own(binary, folder):
+    """What one rank fails of is said by it, once, and is what the program ends with; the others only wait for it."""
+    for rank in (0, 1):
+        for _ in range(3):
+            refused(binary, 3, 1, [f"rank {rank}: ", "--inject fail: fails here because it was told to; leave it out"], *MLP, "--name", "failing",
+                    "--inject", f"fail:rank={rank},step=3", "--overwrite", cwd=folder)
+
+
 def leaves_flights_and_the_verdict(folder):
     """Of the run that hung: what each rank communicated last, and who kept the others waiting."""
     ranks = folder / "runs/faulty/ranks"
@@ -164,6 +172,7 @@ def main():
             suffers(binary, folder, fault, code, words, bound_s)
             if fault.startswith("stop"):
                 leaves_flights_and_the_verdict(folder)
+        tells_of_a_failure_of_its_own(binary, folder)
         outlives_a_full_disk(binary, folder)
         finds_a_straggler(binary, folder)
         finds_copies_that_drift_apart(binary, folder)
