@@ -13,7 +13,8 @@ check 0 'usage: perf/gpu_check.sh PART' "$script" --help
 check 2 "there is no part 'lunch'; use build, correct, speed or train" "$script" lunch
 check 2 "unknown argument '--foo'" "$script" speed --foo
 check 2 '--out needs a folder' "$script" speed --out
-check 2 'dtrain does not train on GPUs yet' "$script" train --out "$out"
+check 2 "unknown argument '--foo'" "$root/perf/gpu_bundle.sh" --foo
+check 2 '--out needs a file' "$root/perf/gpu_bundle.sh" --out
 
 # Without a GPU, and with one but nothing built: whatever this machine has.
 mkdir "$scratch/bin" "$scratch/checkout" "$scratch/checkout/perf"
