@@ -75,12 +75,13 @@ correct_part() {
     "${DTRAIN_PYTHON:-${DTRAIN_DEPS:-$top/.deps}/venv/bin/python}" "$top/tests/train/device_memory.py" "$build/bin/dtrain" cuda "$gpus"
 }
 train_part() {
-  local runs dataset=synthetic
-  [[ -d $top/data/staged/cifar10 ]] && dataset=cifar10
+  local dataset=synthetic
+  [[ ! -d $top/data/staged/cifar10 ]] || dataset=cifar10
   runs=$(mktemp -d)
+  trap 'rm -rf "$runs"' EXIT
   "$build/bin/dtrain" --model resnet18 --dataset "$dataset" --data-root "$top/data/staged" --epochs 3 --device cuda --output "$runs" \
-    --name gpu_check && "$build/bin/dtrain" report "$runs/gpu_check"
-  rm -rf "$runs"
+    --name gpu_check
+  "$build/bin/dtrain" report "$runs/gpu_check"
 }
 speed_part() { "$build/perf/kernels/dtrain_perf_device_kernels"; }
 

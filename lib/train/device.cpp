@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <vector>
 
+#include "comm/cuda_module.hpp"
 #include "comm/nvml.hpp"
 #include "core/error.hpp"
 #include "kernels/device_kernels.hpp"
@@ -42,29 +43,35 @@ std::size_t own_gpu(const std::vector<topology::Gpu>& gpus, const comm::Communic
       topology::deal_gpus(gpus, numa_nodes)[static_cast<std::size_t>(me.local_rank)]);
 }
 
+/// Stays open: what is on the GPU may outlive a job.
+const comm::CudaModule& cuda_module() {
+  static const comm::CudaModule module;
+  return module;
+}
+
 RankDevice open_cuda(const comm::Communicator& world) {
-  RankDevice opened{.module = std::make_shared<comm::CudaModule>()};
+  const auto& module = cuda_module();
   load_libtorch_cuda();
-  const auto gpus = visible_gpus(*opened.module);
+  const auto gpus = visible_gpus(module);
   require(!gpus.empty(), "the driver is there, but no GPU that this process may use",
           {.subject = "--device cuda",
            .advice = "look at nvidia-smi and at CUDA_VISIBLE_DEVICES, or use --device cpu",
            .code = ExitCode::usage});
   const auto index = own_gpu(gpus, world);
-  opened.device = at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index));
-  opened.place = {
-      .gpu = static_cast<int>(index), .uuid = gpus[index].uuid, .island = topology::islands(gpus)[index]};
   require(at::hasCUDA(), "LibTorch finds no GPU",
           {.subject = "--device cuda",
            .advice = "look at nvidia-smi: its driver may be too old, or use --device cpu",
            .code = ExitCode::usage});
   at::globalContext().setBenchmarkCuDNN(true);   // an algorithm per shape, tried once
   at::globalContext().setAllowTF32CuDNN(false);  // fp32 is fp32, as on the CPU
-  c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(opened.device);
-  const auto entry =
-      reinterpret_cast<kernels::DeviceKernelsEntry>(opened.module->symbol("dtrain_device_kernels"));
+  const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(index));
+  c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device);
+  const auto entry = reinterpret_cast<kernels::DeviceKernelsEntry>(module.symbol("dtrain_device_kernels"));
   kernels::use_device_kernels(entry());
-  return opened;
+  return {.device = device,
+          .place = {.gpu = static_cast<int>(index),
+                    .uuid = gpus[index].uuid,
+                    .island = topology::islands(gpus)[index]}};
 }
 
 }  // namespace
@@ -95,7 +102,7 @@ bool is_device_name(const std::string& name) {
 RankDevice open_device(const std::string& name, const comm::Communicator& world) {
   if (name == "auto" || name == "cpu") return {};
   if (name == "cuda") return open_cuda(world);
-  return {.device = at::Device(at::kPrivateUse1, 0)};
+  return {.device = at::Device(at::kPrivateUse1, 0), .place = {}};
 }
 
 }  // namespace dtrain::train

@@ -2,11 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <memory>
 #include <string>
 
 #include "comm/communicator.hpp"
-#include "comm/cuda_module.hpp"
 #include "comm/discover.hpp"
 #include "core/error.hpp"
 
@@ -15,8 +13,7 @@ namespace dtrain::train {
 /// What a rank computes on.
 struct RankDevice {
   at::Device device = at::kCPU;
-  comm::LocalDevice place;                   ///< As the cluster's description has it.
-  std::shared_ptr<comm::CudaModule> module;  ///< LibTorch's part for CUDA and the kernels; null: no GPU.
+  comm::LocalDevice place;  ///< As the cluster's description has it.
 };
 
 /// Whether `--device` takes `name`: auto (the CPU), cpu, cuda, or what an extension of LibTorch that is
