@@ -1,6 +1,7 @@
 #include "train/device.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/detail/CUDAHooksInterface.h>
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
@@ -23,6 +24,8 @@ TEST(Device, LibTorchsPartForCudaIsLoadedIntoAProcessWithoutIt) {
     GTEST_SKIP() << "a LibTorch for CPUs only: " << error.what();
   }
   EXPECT_NO_THROW(at::ones({2}).add_(1));
+  // LibTorch asks once who answers for CUDA, and keeps to that: nothing may have asked before.
+  EXPECT_GT(at::detail::getCUDAHooks().versionCUDART(), 0);
   if (at::hasCUDA()) GTEST_SKIP() << "there is a GPU: label gpu covers it";
   EXPECT_THROW(at::ones({2}, at::kCUDA), c10::Error);
 }
