@@ -18,7 +18,6 @@ namespace dtrain::app {
 namespace {
 
 constexpr double kPatience_s = 3.0;          ///< For ranks that fail too, only a little later.
-constexpr double kPatienceWithLost_s = 1.0;  ///< The same where one may be dead or hang.
 constexpr unsigned kLongestFinalise_s = 15;  ///< A finalisation that hangs must not leave ranks running.
 
 /// What one rank says to the others at its end.
@@ -29,8 +28,8 @@ struct LastWords {
 
 bool is_lost_rank(const LastWords& words) { return words.code == static_cast<int>(ExitCode::lost_rank); }
 
-bool wait_a_little(MPI_Request& request, double patience_s) {
-  const double end_s = steady_s() + patience_s;
+bool wait_a_little(MPI_Request& request) {
+  const double end_s = steady_s() + kPatience_s;
   int done = 0;
   while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS) {
     if (done != 0) return true;
@@ -47,9 +46,7 @@ std::vector<LastWords> exchange(const LastWords& mine, const comm::Communicator&
   MPI_Request request = MPI_REQUEST_NULL;
   const int rc =
       MPI_Iallgather(&mine, kBytes, MPI_BYTE, all.data(), kBytes, MPI_BYTE, errors.handle(), &request);
-  if (rc != MPI_SUCCESS || !wait_a_little(request, is_lost_rank(mine) ? kPatienceWithLost_s : kPatience_s)) {
-    return {};
-  }
+  if (rc != MPI_SUCCESS || !wait_a_little(request)) return {};
   return all;
 }
 
