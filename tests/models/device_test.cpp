@@ -111,13 +111,7 @@ TEST_P(OnDevice, GivesWhatItGivesOnTheCpu) {
   }
 }
 
-std::vector<std::string> names() {
-  std::vector<std::string> all;
-  for (const Registration& model : registry()) all.push_back(model.name);
-  return all;
-}
-
-INSTANTIATE_TEST_SUITE_P(Models, OnDevice, testing::ValuesIn(names()),
+INSTANTIATE_TEST_SUITE_P(Models, OnDevice, testing::ValuesIn(model_names()),
                          [](const auto& given) { return given.param; });
 
 }  // namespace

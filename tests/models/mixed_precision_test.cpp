@@ -77,14 +77,8 @@ TEST_P(MixedPrecision, IsNearFullPrecisionAndLeavesGradientsInIt) {
   }
 }
 
-std::vector<std::string> names() {
-  std::vector<std::string> all;
-  for (const Registration& model : registry()) all.push_back(model.name);
-  return all;
-}
-
 INSTANTIATE_TEST_SUITE_P(Models, MixedPrecision,
-                         testing::Combine(testing::ValuesIn(names()),
+                         testing::Combine(testing::ValuesIn(model_names()),
                                           testing::Values(at::kBFloat16, at::kHalf)),
                          [](const auto& given) {
                            return std::get<0>(given.param) +

@@ -27,6 +27,12 @@ inline DatasetFacts facts_for(const Registration& model) {
   return images({3, 33, 35});
 }
 
+inline std::vector<std::string> model_names() {
+  std::vector<std::string> all;
+  for (const Registration& model : registry()) all.push_back(model.name);
+  return all;
+}
+
 /// What the preparation of such a dataset would hand the model: ids where there is a vocabulary.
 inline Tensors inputs_for(const Model& model, const DatasetFacts& facts, std::int64_t n) {
   Tensors inputs;

@@ -33,6 +33,11 @@ def refused(binary, ranks, code, words, *options, cwd):
     assert done.stderr.count("dtrain:") == 1, done.stderr
 
 
+def ranks_of(mesh):
+    """How many ranks a mesh such as data=2,pipe=2 has."""
+    return int(np.prod([int(part.split("=")[1]) for part in mesh.split(",")]))
+
+
 def step_losses(results):
     """The mean loss of each step over all ranks, of an open results.h5."""
     rows = np.concatenate([rank["steps"][:] for rank in results["ranks"].values()])

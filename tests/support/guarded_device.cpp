@@ -8,7 +8,6 @@
 #include <ATen/native/CPUFallback.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
-#include <ATen/ops/set_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_native.h>
 #include <c10/core/DeviceType.h>
@@ -58,7 +57,6 @@ class Memory {
 
   void open(void* data) { change(data, 1); }
   void close(void* data) { change(data, -1); }
-  long long bytes() const { return bytes_; }
 
  private:
   struct Block {
@@ -266,8 +264,6 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 }();
 
 }  // namespace
-
-long long guarded_bytes() { return Memory::all().bytes(); }
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 

@@ -12,7 +12,4 @@ namespace dtrain {
 /// it there is.
 inline const c10::Device kGuarded{c10::DeviceType::PrivateUse1, 0};
 
-/// Bytes of it that are in use.
-long long guarded_bytes();
-
 }  // namespace dtrain

@@ -11,7 +11,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from dtrain_run import checkpoint_tensors, refused, run, step_losses
+from dtrain_run import checkpoint_tensors, ranks_of, refused, run, step_losses
 
 COMMON = ["--threads", 1, "--epochs", 2, "--quiet"]
 SMALL_GPT = ["--model-option", "layers=2", "--model-option", "heads=2", "--model-option", "width=16", "--global-batch", 64]
@@ -21,10 +21,6 @@ MODELS = {"mlp": ["--limit-steps", 40], "cnn": ["--limit-steps", 40, "--schedule
           "resnet18": ["--model-option", "width=4", "--global-batch", 64, "--limit-steps", 8]}
 MESHES = {"mlp": ["data=2", "pipe=2", "tensor=2"], "cnn": ["data=2,pipe=2"], "nbow": ["data=2"], "gpt": ["tensor=2", "pipe=2"],
           "resnet18": ["data=2", "tensor=2"]}
-
-
-def ranks_of(mesh):
-    return int(np.prod([int(part.split("=")[1]) for part in mesh.split(",")]))
 
 
 def train(binary, folder, name, mesh, *options):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 import h5py
 
-from dtrain_run import MPIRUN, checkpoint_tensors, refused, run, write_rows
+from dtrain_run import MPIRUN, checkpoint_tensors, ranks_of, refused, run, write_rows
 
 RANKS = 4
 STEPS = 24
@@ -75,10 +75,6 @@ def started(binary, folder, name, mesh, *options, ranks=RANKS):
     environment = {**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}
     command = [str(MPIRUN), str(ranks), str(binary), *map(str, COMMON), "--mesh", mesh, "--name", name, *map(str, options)]
     return subprocess.run(command, cwd=folder, env=environment, text=True, timeout=60, stdin=subprocess.DEVNULL, capture_output=True)
-
-
-def ranks_of(mesh):
-    return math.prod(int(number) for number in re.findall(r"=(\d+)", mesh))
 
 
 def facts(run_folder):

@@ -12,7 +12,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from dtrain_run import checkpoint_tensors, refused, run
+from dtrain_run import checkpoint_tensors, ranks_of, refused, run
 
 SMALL_GPT = ["--model-option", "layers=2", "--model-option", "heads=2", "--model-option", "width=16", "--global-batch", 64]
 SMALL_CNNS = {"vgg11": ["--model-option", "width=8", "--model-option", "hidden=64", "--global-batch", 96],
@@ -24,10 +24,6 @@ MESHES = ["data=1", "data=2", "data=3", "data=2,pipe=2"]
 MORE_MESHES = ["data=4", "data=8", "pipe=2", "pipe=3", "data=3,pipe=2", "data=1,pipe=4"]
 LAYERS = {"nbow": 2, "seq2seq": 2}  # so many stages at most; the others have enough
 STEPS = 12
-
-
-def ranks_of(mesh):
-    return int(np.prod([int(part.split("=")[1]) for part in mesh.split(",")]))
 
 
 def trained(binary, folder, name, mesh, *options, code=0):
