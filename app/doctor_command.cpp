@@ -51,7 +51,7 @@ class Examination {
         environment_(environment),
         mpi_(mpi),
         world_(comm::Communicator::duplicate(mpi.world())),
-        cluster_(comm::survey_cluster(world_, comm::affinity_mask())),
+        cluster_(comm::discover_cluster(world_, comm::affinity_mask())),
         leaders_(cluster_.leaders()),
         report_(world_, cluster_,
                 fell_apart() && environment.launcher_rank.value_or(0) != 0 ? DoctorReport::Speaker::no

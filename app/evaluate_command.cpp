@@ -47,8 +47,7 @@ Task evaluate_command(const Words& words, const Environment& environment) {
   parser.add_option("--data-root", data_root, "where staged datasets lie")->option_text("FOLDER");
   parser.add_option("--mesh", mesh, "ranks along each axis, such as data=2,pipe=2 [data=N]")
       ->option_text("AXES");
-  parser.add_option("--device", device, "what computes: auto, cpu, cuda [auto: the CPU]")
-      ->option_text("NAME");
+  parser.add_option("--device", device, "what computes: auto, cpu, cuda [auto]")->option_text("NAME");
   parser.add_option("--threads", threads, "compute threads per rank; 0: from the affinity mask")
       ->option_text("N");
   if (const auto help = parse(parser, words)) return print_task(*help);

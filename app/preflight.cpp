@@ -60,7 +60,7 @@ std::vector<doctor::Finding> judge_libraries() {
 
 void look_before_run(const comm::Communicator& world, const Environment& environment, int threads,
                      const Log& log) {
-  const auto cluster = comm::survey_cluster(world, comm::affinity_mask());
+  const auto cluster = comm::discover_cluster(world, comm::affinity_mask());
   const auto launch = judge_launch_of(world, cluster, environment).front();
   if (launch.level == doctor::Level::problem && world.size() == 1)
     throw usage_error(launch.text, "launch", launch.remedy);

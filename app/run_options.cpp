@@ -210,13 +210,13 @@ std::vector<Option> declare() {
 
   group = "Where it runs";
   add(
-      "device", "auto|cpu|cuda", "what computes; auto: the CPU", "",
+      "device", "auto|cpu|cuda", "what computes; auto: GPUs where all ranks have some", "",
       [](auto& c) -> auto& { return c.device; });
   add(
       "threads", "N", "compute threads per rank; 0: from the affinity mask", "",
       [](auto& c) -> auto& { return c.threads; });
   add(
-      "comm-backend", "auto|mpi", "what carries the data between ranks", "",
+      "comm-backend", "auto|mpi|nccl", "what carries data between GPUs; mpi: through the CPU's memory", "",
       [](auto& c) -> auto& { return c.comm.backend; });
   add(
       "all-reduce", "NAME", "auto, mpi, ring, tree or hierarchical", "",

@@ -73,7 +73,7 @@ CudaModule::CudaModule(const std::string& path) {
   using Check = const char* (*)();
   const char* const problem = reinterpret_cast<Check>(symbol("dtrain_cuda_problem"))();
   if (problem == nullptr) return;
-  throw usage_error(problem, nccl_description(), "let LD_LIBRARY_PATH lead to one libnccl only");
+  throw usage_error(problem, description(), "let LD_LIBRARY_PATH lead to one libnccl only");
 }
 
 CudaModule::~CudaModule() {
@@ -88,14 +88,29 @@ void* CudaModule::symbol(const char* name) const {
   return address;
 }
 
-std::string CudaModule::nccl_description() const {
+std::string CudaModule::description() const {
   using Describe = const char* (*)();
   return reinterpret_cast<Describe>(symbol("dtrain_nccl_description"))();
+}
+
+bool CudaModule::lets_ranks_share_devices() const {
+  using Shares = bool (*)();
+  return reinterpret_cast<Shares>(symbol("dtrain_nccl_lets_ranks_share_gpus"))();
 }
 
 int CudaModule::device_count() const {
   using Count = int (*)();
   return reinterpret_cast<Count>(symbol("dtrain_cuda_device_count"))();
+}
+
+std::string CudaModule::device_problem() const {
+  using Problem = const char* (*)();
+  return reinterpret_cast<Problem>(symbol("dtrain_cuda_device_problem"))();
+}
+
+DeviceMemory CudaModule::memory(int device) const {
+  using Memory = DeviceMemory (*)(int);
+  return reinterpret_cast<Memory>(symbol("dtrain_cuda_device_memory"))(device);
 }
 
 std::vector<std::string> CudaModule::device_uuids() const {
@@ -111,8 +126,8 @@ std::vector<std::string> CudaModule::device_uuids() const {
   return uuids;
 }
 
-std::unique_ptr<Group> CudaModule::make_nccl_group(const NcclGroupRequest& request) const {
-  using Make = Group* (*)(const NcclGroupRequest&);
+std::unique_ptr<Group> CudaModule::make_group(const DeviceGroupRequest& request) const {
+  using Make = Group* (*)(const DeviceGroupRequest&);
   return std::unique_ptr<Group>(reinterpret_cast<Make>(symbol("dtrain_make_nccl_group"))(request));
 }
 

@@ -59,8 +59,8 @@ std::vector<int> first_ranks(const Communicator& world) {
 
 }  // namespace
 
-topology::Cluster survey_cluster(const Communicator& world, const std::vector<int>& cpus,
-                                 const LocalDevice& device, const std::string& switches) {
+topology::Cluster discover_cluster(const Communicator& world, const std::vector<int>& cpus,
+                                   const LocalDevice& device, const std::string& switches) {
   topology::RankPlace mine;
   mine.hostname = hostname();
   mine.cpus = cpus;
@@ -85,12 +85,6 @@ topology::Cluster survey_cluster(const Communicator& world, const std::vector<in
     place.local_rank = static_cast<int>(local_ranks[rank]);
     cluster.ranks.push_back(std::move(place));
   }
-  return cluster;
-}
-
-topology::Cluster discover_cluster(const Communicator& world, const std::vector<int>& cpus,
-                                   const LocalDevice& device, const std::string& switches) {
-  topology::Cluster cluster = survey_cluster(world, cpus, device, switches);
   cluster.validate();
   return cluster;
 }

@@ -17,14 +17,9 @@ struct LocalDevice {
   int island = -1;   ///< Of the node's GPUs that NVLink joins.
 };
 
-/// Asks MPI and the operating system where every rank runs, and judges nothing. As discover_cluster().
-topology::Cluster survey_cluster(const Communicator& world, const std::vector<int>& cpus,
-                                 const LocalDevice& device = {}, const std::string& switches = {});
-
 /// Asks MPI and the operating system where every rank runs. `cpus` is this rank's mask as read before any
 /// library could change it (affinity_mask() early in main), `switches` those above the node where they are
-/// known (RankPlace). Collective over `world`; the same value on every rank. Throws Error, e.g. when two
-/// ranks claim one GPU.
+/// known (RankPlace). Collective over `world`; the same value on every rank.
 topology::Cluster discover_cluster(const Communicator& world, const std::vector<int>& cpus,
                                    const LocalDevice& device = {}, const std::string& switches = {});
 

@@ -33,6 +33,10 @@ class Group {
   virtual int size() const = 0;
   virtual int world_rank_of(int group_rank) const = 0;  ///< In MPI_COMM_WORLD at the start.
 
+  /// The same ranks, for buffers in the memory of the devices they compute on; null where such buffers have
+  /// to be copied into the CPU's memory first.
+  virtual Group* on_device() { return nullptr; }
+
   /// `bytes` of memory fit for this group's fastest all_reduce. Collective over the group, and blocking.
   virtual std::unique_ptr<SharedBuffer> allocate(std::size_t bytes) = 0;
 

@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "comm/cuda_module.hpp"
 #include "comm/flight_recorder.hpp"
 #include "comm/health.hpp"
 #include "comm/inquiry.hpp"
@@ -56,15 +55,23 @@ std::unique_ptr<Inquiry> inquiry_of(const Communicator& job, const topology::Clu
   return std::make_unique<Inquiry>(job, first_ranks(cluster), std::move(nodes), recorder);
 }
 
-/// NCCL where it was asked for, or where every rank has a GPU of its own.
-bool wants_nccl(const topology::Cluster& cluster, Backend backend) {
-  const auto has_gpu = [](const topology::RankPlace& place) { return place.gpu >= 0; };
-  const bool all_have = std::all_of(cluster.ranks.begin(), cluster.ranks.end(), has_gpu);
-  if (backend == Backend::nccl && !all_have) {
-    throw usage_error("NCCL carries GPU memory but this run computes on CPUs", "--comm-backend nccl",
-                      "add --device cuda, or use --comm-backend mpi");
+/// Whether buffers in devices' memory go from one to the other.
+bool goes_between_devices(const topology::Cluster& cluster, const CommConfig& config) {
+  const auto* const transport = config.transport;
+  if (config.backend == Backend::nccl) {
+    constexpr const char* kOption = "--comm-backend nccl";
+    if (transport == nullptr) {
+      throw usage_error("NCCL carries GPU memory but this run computes on CPUs", kOption,
+                        "add --device cuda, or use --comm-backend mpi");
+    }
+    if (cluster.shares_gpus() && !transport->lets_ranks_share_devices()) {
+      throw usage_error(
+          fmt::format("several ranks share a GPU, and {} does not let them", transport->description()),
+          kOption, "start a rank per GPU, use NCCL 2.30 or newer, or use --comm-backend mpi");
+    }
   }
-  return backend != Backend::mpi && all_have;
+  return transport != nullptr && config.backend != Backend::mpi &&
+         (!cluster.shares_gpus() || transport->lets_ranks_share_devices());
 }
 
 }  // namespace
@@ -98,7 +105,6 @@ struct Groups::State {
   Health health;
   FlightRecorder recorder;
   std::unique_ptr<Inquiry> inquiry;  ///< Where there are other nodes.
-  std::unique_ptr<CudaModule> cuda;  ///< With NCCL only; outlives the groups.
   std::unique_ptr<Group> world;
   std::unique_ptr<Group> data;
   std::unique_ptr<Group> pipe;
@@ -145,12 +151,10 @@ Groups make_groups(const Communicator& world, const topology::Cluster& cluster, 
           {.subject = "make_groups", .advice = "discover the cluster with this communicator"});
   const auto place = [&cluster](int rank) { return cluster.ranks[static_cast<std::size_t>(rank)]; };
   const int me = world.rank();
-  const bool nccl = wants_nccl(cluster, config.backend);
+  const bool between_devices = goes_between_devices(cluster, config);
   auto state = std::make_unique<Groups::State>(world, cluster, config, sink);
-  if (nccl) {
-    state->cuda = std::make_unique<CudaModule>(config.cuda_module);
-    state->backend_name = state->cuda->nccl_description();
-  }
+  if (between_devices) state->backend_name = config.transport->description();
+  if (!between_devices && config.transport != nullptr) state->backend_name = "mpi, through the CPU's memory";
 
   const auto named = [&](std::vector<int> ranks) {
     for (int& rank : ranks) rank = place(rank).first_rank;
@@ -159,20 +163,24 @@ Groups make_groups(const Communicator& world, const topology::Cluster& cluster, 
   // One order on every rank; the lowest member gives a group its color.
   const auto make = [&](const char* name, const std::vector<int>& ranks) -> std::unique_ptr<Group> {
     Communicator comm = world.split(ranks.front(), index_of(ranks, me));
-    if (nccl) {
-      const std::string_view group = name;
-      return state->cuda->make_nccl_group({.name = name,
-                                           .ranks = &comm,
-                                           .world_ranks = named(ranks),
-                                           .queue = &state->queue,
-                                           .device = place(me).gpu,
-                                           .point_to_point = group == "world" || group == "pipe",
-                                           .timeout_s = config.timeout_s});
-    }
     std::vector<int> nodes;
     for (const int rank : ranks) nodes.push_back(place(rank).node);
-    return std::make_unique<MpiGroup>(name, std::move(comm), named(ranks), nodes, config.order,
-                                      AllReduceChoice{config.all_reduce, &state->table}, state->queue);
+    std::unique_ptr<Group> on_device;
+    const std::string_view axis = name;
+    if (between_devices && ranks.size() > 1 && (axis == "data" || axis == "pipe" || axis == "tensor")) {
+      on_device = config.transport->make_group({.name = name,
+                                                .ranks = &comm,
+                                                .world_ranks = named(ranks),
+                                                .queue = &state->queue,
+                                                .device = config.device,
+                                                .messages = axis == "pipe",
+                                                .shares_devices = cluster.shares_gpus(),
+                                                .timeout_s = config.timeout_s});
+    }
+    auto group = std::make_unique<MpiGroup>(name, std::move(comm), named(ranks), nodes, config.order,
+                                            AllReduceChoice{config.all_reduce, &state->table}, state->queue);
+    group->set_on_device(std::move(on_device));
+    return group;
   };
   state->world = make("world", ranks_where(world.size(), [](int) { return true; }));
   state->data = make("data", mesh.group(me, topology::Axis::data));

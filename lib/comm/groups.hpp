@@ -6,6 +6,7 @@
 
 #include "comm/algorithm_table.hpp"
 #include "comm/communicator.hpp"
+#include "comm/device_transport.hpp"
 #include "comm/group.hpp"
 #include "comm/queue.hpp"
 #include "core/span_sink.hpp"
@@ -14,19 +15,22 @@
 
 namespace dtrain::comm {
 
+/// What carries buffers in devices' memory. Those in the CPU's go over MPI and shared memory.
 enum class Backend { automatic, mpi, nccl };
 Backend parse_backend(std::string_view name);  ///< auto, mpi, nccl. Throws Error (exit code 2).
 
 /// How this rank communicates.
 struct CommConfig {
-  Backend backend = Backend::automatic;         ///< automatic: nccl where every rank has a GPU of its own.
-  Algorithm all_reduce = Algorithm::automatic;  ///< Where a call does not choose itself.
+  Backend backend =
+      Backend::automatic;  ///< automatic: nccl where it can; mpi copies through the CPU's memory.
+  Algorithm all_reduce = Algorithm::automatic;              ///< Where a call does not choose itself.
   topology::RankOrder order = topology::RankOrder::placed;  ///< As the mesh was made.
   Drive drive = Drive::inline_;                             ///< Who moves the queue on; see queue.hpp.
-  double timeout_s = 300;    ///< Longest a started operation may take; 0: no limit.
-  int threads_per_rank = 1;  ///< Compute threads: decides whether waits may spin.
-  std::string cuda_module;   ///< Path of libdtrain_cuda.so; empty: looked for.
-  bool recovery = false;     ///< MpiEnvironment::can_recover().
+  double timeout_s = 300;                      ///< Longest a started operation may take; 0: no limit.
+  int threads_per_rank = 1;                    ///< Compute threads: decides whether waits may spin.
+  const DeviceTransport* transport = nullptr;  ///< Between the ranks' devices; null: there is none.
+  int device = 0;                              ///< Of this rank; see DeviceGroupRequest.
+  bool recovery = false;                       ///< MpiEnvironment::can_recover().
 
   void validate() const;  ///< Throws Error (exit code 2).
 };
@@ -54,7 +58,7 @@ class Groups {
   FlightRecorder& recorder();
   /// Throws Error naming a rank that is gone, if one is: for who has learnt of it by an error of MPI's.
   void check_deaths();
-  const std::string& backend_name() const;  ///< `mpi` or `nccl 2.28.9 (/path/libnccl.so.2)`, for the log.
+  const std::string& backend_name() const;  ///< `mpi`, `nccl 2.28.9 (/path/libnccl.so.2)`: for the log.
 
  private:
   friend Groups make_groups(const Communicator&, const topology::Cluster&, const topology::Mesh&,

@@ -24,4 +24,7 @@ struct Label {
   std::string text() const;  ///< `all_reduce number 12 of group data`.
 };
 
+/// A hash of what tells a group from all others.
+std::uint64_t group_id(std::string_view name, const std::vector<int>& world_ranks);
+
 }  // namespace dtrain::comm

@@ -55,15 +55,6 @@ class CommonBuffer final : public SharedBuffer {
   std::size_t bytes_;
 };
 
-/// FNV-1a of what tells a group from all others.
-std::uint64_t id_of(const std::string& name, const std::vector<int>& world_ranks) {
-  std::uint64_t hash = 14695981039346656037ULL;
-  const auto add = [&hash](std::uint64_t value) { hash = (hash ^ value) * 1099511628211ULL; };
-  for (const char letter : name) add(static_cast<unsigned char>(letter));
-  for (const int rank : world_ranks) add(static_cast<std::uint64_t>(rank) + 256);
-  return hash;
-}
-
 class Nothing final : public Step {
  public:
   bool advance() override { return true; }
@@ -77,7 +68,7 @@ MpiGroup::MpiGroup(std::string name, Communicator ranks, std::vector<int> world_
     : name_(std::move(name)),
       ranks_(std::move(ranks)),
       world_ranks_(std::move(world_ranks)),
-      id_(id_of(name_, world_ranks_)),
+      id_(group_id(name_, world_ranks_)),
       choice_(choice),
       queue_(queue) {
   std::map<int, std::vector<int>> members;  // node -> group ranks

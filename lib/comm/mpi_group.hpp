@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/algorithm_table.hpp"
@@ -39,6 +40,9 @@ class MpiGroup final : public Group {
   int world_rank_of(int group_rank) const override {
     return world_ranks_.at(static_cast<std::size_t>(group_rank));
   }
+
+  Group* on_device() override { return on_device_.get(); }
+  void set_on_device(std::unique_ptr<Group> group) { on_device_ = std::move(group); }
 
   std::unique_ptr<SharedBuffer> allocate(std::size_t bytes) override;
   std::unique_ptr<SharedBuffer> allocate_common(std::size_t bytes) override;
@@ -86,6 +90,7 @@ class MpiGroup final : public Group {
   std::vector<int> everyone_;
   AllReduceChoice choice_;
   Queue& queue_;
+  std::unique_ptr<Group> on_device_;
   std::uint64_t operations_ = 0;  ///< Collectives: the same on all ranks.
   std::uint64_t messages_ = 0;
 };

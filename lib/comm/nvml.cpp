@@ -15,6 +15,9 @@ namespace {
 constexpr int kSuccess = 0;
 constexpr unsigned kMostLinks = 18;
 constexpr int kLinkToSwitch = 2;  // nvmlIntNvLinkDeviceType_t
+constexpr int kSmClock = 1;       // nvmlClockType_t
+constexpr int kMemoryClock = 2;
+constexpr int kOnDie = 0;  // nvmlTemperatureSensors_t
 using Device = void*;
 struct PciInfo {
   std::array<char, 16> old_bus_id;
@@ -39,6 +42,27 @@ class Library {
     find(link_state_, "nvmlDeviceGetNvLinkState");
     find(link_peer_, "nvmlDeviceGetNvLinkRemotePciInfo_v2");
     find(link_kind_, "nvmlDeviceGetNvLinkRemoteDeviceType");
+    find(by_uuid_, "nvmlDeviceGetHandleByUUID");
+    find(name_, "nvmlDeviceGetName");
+    find(clock_, "nvmlDeviceGetClockInfo");
+    find(power_, "nvmlDeviceGetPowerUsage");
+    find(temperature_, "nvmlDeviceGetTemperature");
+  }
+
+  std::optional<GpuState> state(const std::string& uuid) const {
+    Device device = nullptr;
+    if (!complete_ || handle_ == nullptr || init_() != kSuccess ||
+        by_uuid_(uuid.c_str(), &device) != kSuccess)
+      return std::nullopt;
+    std::array<char, 96> name{};
+    if (name_(device, name.data(), static_cast<unsigned>(name.size())) != kSuccess) return std::nullopt;
+    GpuState state{.name = name.data()};
+    unsigned milliwatts = 0;
+    if (clock_(device, kSmClock, &state.sm_mhz) != kSuccess) state.sm_mhz = 0;
+    if (clock_(device, kMemoryClock, &state.memory_mhz) != kSuccess) state.memory_mhz = 0;
+    if (power_(device, &milliwatts) == kSuccess) state.watts = milliwatts * 1e-3;
+    if (temperature_(device, kOnDie, &state.celsius) != kSuccess) state.celsius = 0;
+    return state;
   }
 
   std::vector<Device> devices() const {
@@ -92,6 +116,11 @@ class Library {
   int (*link_state_)(Device, unsigned, int*) = nullptr;
   int (*link_peer_)(Device, unsigned, PciInfo*) = nullptr;
   int (*link_kind_)(Device, unsigned, int*) = nullptr;
+  int (*by_uuid_)(const char*, Device*) = nullptr;
+  int (*name_)(Device, char*, unsigned) = nullptr;
+  int (*clock_)(Device, int, unsigned*) = nullptr;
+  int (*power_)(Device, unsigned*) = nullptr;
+  int (*temperature_)(Device, int, unsigned*) = nullptr;
 };
 
 bool same_place(const PciInfo& a, const PciInfo& b) {
@@ -108,6 +137,14 @@ int numa_node_of(const PciInfo& pci) {
 }
 
 }  // namespace
+
+std::string GpuState::in_words() const {
+  return fmt::format("{} at {} MHz, memory {} MHz, {:.1f} W, {} C", name, sm_mhz, memory_mhz, watts, celsius);
+}
+
+std::optional<GpuState> read_gpu_state(const std::string& uuid, const std::string& library) {
+  return Library(library).state(uuid);
+}
 
 std::vector<topology::Gpu> read_gpus(const std::string& library) {
   const Library nvml(library);

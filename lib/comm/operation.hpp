@@ -15,6 +15,10 @@ class Operation {
 
   /// Does what can be done without waiting; true once the operation is complete. Throws Error.
   virtual bool advance() = 0;
+  /// Whether what this rank puts on its device from now on comes after the operation: it does (ordered), it
+  /// can once the operation has been issued (not_yet), or only once it is complete.
+  enum class Follow { ordered, not_yet, when_complete };
+  virtual Follow follow() { return Follow::when_complete; }
   virtual std::string_view name() const = 0;  ///< `all_reduce`, ... (a literal).
 
   /// `all_reduce number 12 of group data (65536 float32)`: for the error of a wait that passed its limit.

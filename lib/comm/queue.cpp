@@ -299,6 +299,27 @@ void Queue::wait(std::uint64_t sequence) {
   if (!state.done(sequence)) state.throw_if_failed();
 }
 
+void Queue::follow(std::uint64_t sequence) {
+  State& state = *state_;
+  std::unique_lock lock = state.lock();
+  while (!state.done(sequence)) {
+    state.throw_if_failed();
+    const auto operation = state.entries[static_cast<std::size_t>(sequence - state.base)].operation.get();
+    const auto how = operation->follow();
+    if (how == Operation::Follow::ordered) return;
+    if (how == Operation::Follow::when_complete) break;
+    if (state.config.drive == Drive::inline_) {
+      if (!state.advance_all()) state.check_limits();
+      continue;
+    }
+    lock.unlock();
+    ::sched_yield();
+    lock.lock();
+  }
+  if (lock.owns_lock()) lock.unlock();
+  wait(sequence);
+}
+
 void Queue::drain() {
   std::uint64_t first = 0;
   std::uint64_t last = 0;
@@ -334,6 +355,10 @@ bool Queue::done(std::uint64_t sequence) const {
 }
 
 bool Handle::done() const { return queue_ == nullptr || queue_->done(sequence_); }
+
+void Handle::follow() const {
+  if (queue_ != nullptr) queue_->follow(sequence_);
+}
 
 void Handle::wait() const {
   if (queue_ != nullptr) queue_->wait(sequence_);

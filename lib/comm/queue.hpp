@@ -22,6 +22,9 @@ class Handle {
   /// Drives the queue until this operation is complete. Throws Error when the operation failed, a peer died
   /// or the limit passed; then the queue is failed and every later wait throws the same.
   void wait() const;
+  /// For who uses the result on its device only: what is put there from now on comes after the operation, and
+  /// this thread waits for no more than that. Of operations on the CPU's memory the same as wait().
+  void follow() const;
 
  private:
   friend class Queue;
@@ -70,6 +73,7 @@ class Queue {
   friend class Handle;
   bool done(std::uint64_t sequence) const;
   void wait(std::uint64_t sequence);
+  void follow(std::uint64_t sequence);
   struct State;
   std::unique_ptr<State> state_;
 };

@@ -66,9 +66,10 @@ std::vector<Finding> judge_gpus(const topology::Cluster& cluster, bool wanted) {
     const auto& place = cluster.ranks[static_cast<std::size_t>(ranks.front())];
     const auto text = fmt::format("{} share GPU {} of {}", ranks_in_words(ranks), place.gpu, place.hostname);
     constexpr const char* kRemedy =
-        "start at most one rank per GPU and give each a GPU of its own, or use --device cpu";
-    findings.push_back(wanted ? problem("GPUs", text, kRemedy)
-                              : note("GPUs", text + " with --device cuda", kRemedy));
+        "start one rank per GPU: those that share one compute in turn, and without NCCL 2.30 exchange "
+        "through the "
+        "CPU's memory";
+    findings.push_back(note("GPUs", wanted ? text : text + " with --device cuda", kRemedy));
   }
   return findings;
 }

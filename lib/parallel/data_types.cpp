@@ -25,6 +25,11 @@ comm::DataType data_type_of(at::ScalarType type) {
               {.subject = c10::toString(type), .advice = "convert it first"});
 }
 
+comm::Group& reaching(comm::Group& group, at::Device device) {
+  auto* const direct = device.is_cpu() ? nullptr : group.on_device();
+  return direct != nullptr ? *direct : group;
+}
+
 comm::Buffer buffer_of(const at::Tensor& tensor) {
   return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), data_type_of(tensor.scalar_type())};
 }

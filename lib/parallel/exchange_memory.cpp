@@ -7,7 +7,12 @@
 
 namespace dtrain::parallel {
 
-ExchangeMemory::ExchangeMemory(comm::Group& group, std::int64_t elements, const at::TensorOptions& options) {
+ExchangeMemory::ExchangeMemory(comm::Group& group, std::int64_t elements, const at::TensorOptions& options)
+    : group_(reaching(group, options.device())) {
+  if (&group_ != &group) {
+    values_ = exchanged_ = at::zeros({elements}, options);
+    return;
+  }
   const auto type = c10::typeMetaToScalarType(options.dtype());
   memory_ = group.allocate(static_cast<std::size_t>(elements) * c10::elementSize(type));
   exchanged_ = at::from_blob(memory_->data(), {elements}, at::TensorOptions().dtype(type));
@@ -20,15 +25,16 @@ comm::Buffer ExchangeMemory::place(const Range& part) const {
 
 comm::Buffer ExchangeMemory::outgoing(const Range& part) const {
   const at::NoGradGuard no_grad;
-  if (!values_.is_cpu()) {
+  if (!exchanged_.is_same(values_)) {
     exchanged_.narrow(0, part.begin, part.size()).copy_(values_.narrow(0, part.begin, part.size()));
   }
   return place(part);
 }
 
-void ExchangeMemory::take_in(const Range& part) const {
+void ExchangeMemory::take_in(const comm::Handle& collective, const Range& part) const {
   const at::NoGradGuard no_grad;
-  if (values_.is_cpu()) return;
+  collective.follow();
+  if (exchanged_.is_same(values_)) return;
   values_.narrow(0, part.begin, part.size()).copy_(exchanged_.narrow(0, part.begin, part.size()));
 }
 

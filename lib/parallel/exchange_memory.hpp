@@ -11,8 +11,8 @@
 namespace dtrain::parallel {
 
 /// Flat memory that a rank computes in and a group's collectives read and write. On the CPU both see the same
-/// memory, which the ranks of a node share. Of a device's memory the collectives see a copy on the CPU, which
-/// is to be brought up to date before each and taken back after it.
+/// memory, which the ranks of a node share; on a device, too, where the group reaches it. Where it does not,
+/// collectives see a copy on the CPU, which is brought up to date before each and taken back after it.
 class ExchangeMemory {
  public:
   /// `elements` of zeros, of the options' type and device. Collective over `group`, and blocking.
@@ -20,17 +20,21 @@ class ExchangeMemory {
 
   const at::Tensor& values() const { return values_; }  ///< [elements], where the rank computes.
 
+  /// The group whose collectives are to be called.
+  comm::Group& group() const { return group_; }
   /// A part as a collective is given it; says nothing of what is in it.
   comm::Buffer place(const Range& part) const;
-  /// The same, holding what the rank has computed up to here. Waits for the device.
+  /// The same, holding what the rank has computed up to here. Waits for a device that the group does not
+  /// reach.
   comm::Buffer outgoing(const Range& part) const;
-  /// Lets the rank see what a collective has left in a part.
-  void take_in(const Range& part) const;
+  /// Lets the rank go on with what a collective leaves in a part.
+  void take_in(const comm::Handle& collective, const Range& part) const;
 
  private:
+  comm::Group& group_;
   std::unique_ptr<comm::SharedBuffer> memory_;
   at::Tensor values_;
-  at::Tensor exchanged_;  // the same tensor on the CPU
+  at::Tensor exchanged_;  // what the group sees: the same on the CPU, and where it reaches the device
 };
 
 }  // namespace dtrain::parallel

@@ -83,7 +83,7 @@ void GradientBuckets::choose_parts() {
   }
   updates_parts_ = true;
   for (const auto& bucket : buckets_) {
-    auto part = group_.reduced_part(memory_.place(bucket.range()), config_.algorithm);
+    auto part = memory_.group().reduced_part(memory_.place(bucket.range()), config_.algorithm);
     // All sums on every rank: any cut will do.
     if (part.size() == bucket.end - bucket.begin) {
       part = part_of(part.size(), group_.rank(), group_.size());
@@ -181,8 +181,8 @@ void GradientBuckets::issue_ready_buckets() {
     if (group_.size() == 1 || planted(Fault::skipped_all_reduce)) continue;
     const auto sums = memory_.outgoing(bucket.range());
     bucket.handle = config_.update == BucketConfig::Update::parts
-                        ? group_.reduce_parts(sums, comm::ReduceOp::sum, config_.algorithm)
-                        : group_.all_reduce(sums, comm::ReduceOp::sum, config_.algorithm);
+                        ? memory_.group().reduce_parts(sums, comm::ReduceOp::sum, config_.algorithm)
+                        : memory_.group().all_reduce(sums, comm::ReduceOp::sum, config_.algorithm);
   }
   queue_.progress();
 }
@@ -200,8 +200,7 @@ void GradientBuckets::finish(const std::function<void()>& exchange_shares) {
   for (auto& bucket : buckets_) bucket.missing = 0;
   issue_ready_buckets();
   for (auto& bucket : buckets_) {
-    bucket.handle.wait();
-    if (group_.size() > 1) memory_.take_in(bucket.range());
+    if (group_.size() > 1) memory_.take_in(bucket.handle, bucket.range());
   }
 }
 

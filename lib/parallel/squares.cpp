@@ -30,8 +30,7 @@ kernels::SumOfSquares by_library(const at::Tensor& values) {
 kernels::SumOfSquares squares_of(const at::Tensor& values) {
   const auto n = static_cast<std::size_t>(values.numel());
   if (!values.is_cpu()) {
-    const auto* kernels =
-        values.is_cuda() && values.scalar_type() == at::kFloat ? kernels::device_kernels() : nullptr;
+    const auto* kernels = values.scalar_type() == at::kFloat ? kernels::device_kernels() : nullptr;
     return kernels != nullptr ? by_own_kernel(*kernels, values) : by_library(values);
   }
   return values.scalar_type() == at::kDouble

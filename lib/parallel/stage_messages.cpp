@@ -46,22 +46,28 @@ TensorLayouts decoded(const std::vector<std::int64_t>& header) {
   return layouts;
 }
 
-/// Dense memory in any order of dims travels as it is.
-at::Tensor dense(const at::Tensor& tensor) {
-  const at::Tensor here = tensor.detach().cpu();
+/// Dense memory in any order of dims travels as it is, from where the pipe reaches it.
+at::Tensor dense(const at::Tensor& tensor, at::Device place) {
+  const at::Tensor here = tensor.is_floating_point() ? tensor.detach().to(place) : tensor.detach().cpu();
   return here.is_non_overlapping_and_dense() ? here : here.contiguous();
 }
 
-at::Tensor room_for(const TensorLayouts::One& one) {
-  return at::empty_strided(one.sizes, one.strides, at::TensorOptions().dtype(one.type));
+at::Device place_of(const TensorLayouts::One& one, at::Device place) {
+  return at::isFloatingType(one.type) ? place : at::Device(at::kCPU);
+}
+
+at::Tensor room_for(const TensorLayouts::One& one, at::Device place) {
+  const auto options = at::TensorOptions().dtype(one.type).device(place_of(one, place));
+  return at::empty_strided(one.sizes, one.strides, options);
 }
 
 /// The same values in the memory order that the receiver has room for.
-at::Tensor laid_out(const at::Tensor& tensor, const TensorLayouts::One& one) {
+at::Tensor laid_out(const at::Tensor& tensor, const TensorLayouts::One& one, at::Device place) {
   require(tensor.sizes() == at::IntArrayRef(one.sizes) && tensor.scalar_type() == one.type,
           "as many samples as before came to another shape", {.subject = "pipeline"});
-  if (tensor.is_cpu() && tensor.strides() == at::IntArrayRef(one.strides)) return tensor.detach();
-  return room_for(one).copy_(tensor.detach());
+  const bool lies_right = tensor.strides() == at::IntArrayRef(one.strides);
+  if (lies_right && tensor.device() == place_of(one, place)) return tensor.detach();
+  return room_for(one, place).copy_(tensor.detach());
 }
 
 bool has_gradient(const TensorLayouts::One& one) { return at::isFloatingType(one.type); }
@@ -73,6 +79,16 @@ TensorLayouts TensorLayouts::of(const models::Tensors& tensors) {
   for (const auto& tensor : tensors)
     layouts.tensors.push_back({tensor.scalar_type(), tensor.sizes().vec(), tensor.strides().vec()});
   return layouts;
+}
+
+StageMessages::StageMessages(comm::Group& pipe, SampleShapes shapes, at::Device device)
+    : pipe_(pipe),
+      shapes_(shapes),
+      device_(device),
+      place_(&reaching(pipe, device) == &pipe ? at::Device(at::kCPU) : device) {}
+
+comm::Group& StageMessages::carrier(const at::Tensor& tensor) const {
+  return reaching(pipe_, tensor.device());
 }
 
 void StageMessages::begin(const Schedule& schedule, std::vector<std::int64_t> samples) {
@@ -115,7 +131,7 @@ void StageMessages::send(int to, Outgoing message) {
   Outgoing& kept = outgoing_.back();
   if (!kept.header.empty()) kept.handles.push_back(pipe_.send(comm::Buffer::of(std::span(kept.header)), to));
   for (const auto& tensor : kept.tensors) {
-    if (tensor.numel() > 0) kept.handles.push_back(pipe_.send(buffer_of(tensor), to));
+    if (tensor.numel() > 0) kept.handles.push_back(carrier(tensor).send(buffer_of(tensor), to));
   }
 }
 
@@ -124,9 +140,9 @@ void StageMessages::send_activations(int stage, int micro_batch, const models::T
   auto layout = known_layout({Action::Kind::forward, stage, micro_batch});
   if (layout != nullptr) {
     for (std::size_t i = 0; i < tensors.size(); ++i)
-      message.tensors.push_back(laid_out(tensors[i], layout->tensors.at(i)));
+      message.tensors.push_back(laid_out(tensors[i], layout->tensors.at(i), place_));
   } else {
-    for (const auto& tensor : tensors) message.tensors.push_back(dense(tensor));
+    for (const auto& tensor : tensors) message.tensors.push_back(dense(tensor, place_));
     layout = std::make_shared<const TensorLayouts>(TensorLayouts::of(message.tensors));
     message.header = encoded(*layout);
   }
@@ -140,7 +156,8 @@ void StageMessages::send_gradients(int stage, int micro_batch, const models::Ten
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     const auto& one = layout->tensors.at(i);
     if (!has_gradient(one)) continue;
-    message.tensors.push_back(gradients[i].defined() ? laid_out(gradients[i], one) : room_for(one).zero_());
+    message.tensors.push_back(gradients[i].defined() ? laid_out(gradients[i], one, place_)
+                                                     : room_for(one, place_).zero_());
   }
   in_flight_.erase({stage + 1, micro_batch});
   send(rank_of(stage), std::move(message));
@@ -157,9 +174,11 @@ void StageMessages::post(Peer& peer, const Layout& layout) {
       incoming.tensors.emplace_back();
       continue;
     }
-    incoming.tensors.push_back(room_for(one));
+    incoming.tensors.push_back(room_for(one, place_));
     const auto& tensor = incoming.tensors.back();
-    if (tensor.numel() > 0) incoming.handles.push_back(pipe_.receive(buffer_of(tensor), peer.rank));
+    if (tensor.numel() > 0) {
+      incoming.handles.push_back(carrier(tensor).receive(buffer_of(tensor), peer.rank));
+    }
   }
   if (!activations) in_flight_.erase({key.stage + 1, key.micro_batch});
 }
@@ -198,7 +217,7 @@ models::Tensors StageMessages::take(const Key& key) {
   auto incoming = std::move(place->second);
   posted_.erase(place);
   progress();
-  for (const auto& handle : incoming.handles) handle.wait();
+  for (const auto& handle : incoming.handles) handle.follow();
   if (device_.is_cpu()) return std::move(incoming.tensors);
   for (auto& tensor : incoming.tensors) {
     if (tensor.defined() && tensor.is_floating_point()) tensor = tensor.to(device_);

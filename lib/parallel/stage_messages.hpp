@@ -37,9 +37,8 @@ class StageMessages {
  public:
   enum class SampleShapes { alike, varying };
   /// `pipe`: the ranks of the pipeline, in order of their stages. Borrowed. `device`: where floating tensors
-  /// that come in are wanted; messages are made on the CPU.
-  StageMessages(comm::Group& pipe, SampleShapes shapes, at::Device device = at::kCPU)
-      : pipe_(pipe), shapes_(shapes), device_(device) {}
+  /// that come in are wanted; they travel from device to device where the pipe reaches it.
+  StageMessages(comm::Group& pipe, SampleShapes shapes, at::Device device = at::kCPU);
 
   /// What the other ranks will send here during `schedule`. `samples`: of each of its micro-batches.
   void begin(const Schedule& schedule, std::vector<std::int64_t> samples);
@@ -90,11 +89,13 @@ class StageMessages {
   Layout known_layout(const Key& key) const;
   void remember(int stage, int micro_batch, const Layout& layout);
   void send(int to, Outgoing message);
+  comm::Group& carrier(const at::Tensor& tensor) const;
   int rank_of(int stage) const { return stage % pipe_.size(); }
 
   comm::Group& pipe_;
   SampleShapes shapes_;
   at::Device device_;
+  at::Device place_;  // of floating tensors on their way
   std::vector<std::int64_t> samples_;
   std::vector<Peer> peers_;
   std::map<Key, Incoming> posted_;

@@ -46,7 +46,7 @@ void StepStatistics::exchange() {
   for (const models::Buffer* buffer : averaged_) weights.push_back(buffer->step_weight);
   const Range all{0, memory_->values().numel()};
   memory_->values().narrow(0, sums_, all.end - sums_).copy_(at::tensor(weights));
-  if (group_.size() > 1) handle_ = group_.all_reduce(memory_->outgoing(all), comm::ReduceOp::sum);
+  if (group_.size() > 1) handle_ = memory_->group().all_reduce(memory_->outgoing(all), comm::ReduceOp::sum);
 }
 
 void StepStatistics::apply() {
@@ -57,10 +57,7 @@ void StepStatistics::apply() {
 
 void StepStatistics::update_averages() {
   const auto& all = memory_->values();
-  if (group_.size() > 1) {
-    handle_.wait();
-    memory_->take_in({0, all.numel()});
-  }
+  if (group_.size() > 1) memory_->take_in(handle_, {0, all.numel()});
   const at::Tensor weights = all.narrow(0, sums_, all.numel() - sums_).cpu();
   for (std::size_t i = 0; i < averaged_.size(); ++i) {
     models::Buffer& buffer = *averaged_[i];

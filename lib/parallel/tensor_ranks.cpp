@@ -1,6 +1,8 @@
 #include "parallel/tensor_ranks.hpp"
 
 #include <ATen/ATen.h>
+#include <c10/util/accumulate.h>
+#include <c10/util/strides.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
@@ -151,12 +153,10 @@ at::Tensor TensorRanks::joined(const at::Tensor& share, std::int64_t tokens) {
   const models::Shape block = block_shape(share, tokens, size());
   models::Shape all = block;
   all.insert(all.begin(), size());
-  const auto here = share.options().device(at::kCPU);
-  const at::Tensor blocks = at::empty(all, here);
-  const auto bytes = blocks.nbytes() / static_cast<std::size_t>(size());
-  const at::Tensor own = at::from_blob(room_for(bytes), block, here);
+  const at::Tensor blocks = at::empty(all, on_its_way(share));
+  const at::Tensor own = room_for(block, on_its_way(share));
   own.narrow(1, 0, share.size(1)).copy_(share);
-  group_.all_gather(buffer_of(own), buffer_of(blocks)).wait();
+  carrier(share).all_gather(buffer_of(own), buffer_of(blocks)).follow();
   for (int rank = 0; rank < size(); ++rank) {
     const Range part = models::share_of_tokens(tokens, rank, size());
     whole.narrow(1, part.begin, part.size()).copy_(blocks[rank].narrow(1, 0, part.size()));
@@ -169,48 +169,65 @@ TensorRanks::SharedSum TensorRanks::summing_share(const at::Tensor& partial) {
   const auto tokens = partial.size(1);
   const models::Shape block = block_shape(partial, tokens, size());
   SharedSum summing;
-  const auto here = partial.options().device(at::kCPU);
   summing.device_ = partial.device();
-  summing.sum_ = at::empty(block, here);
+  summing.sum_ = at::empty(block, on_its_way(partial));
   summing.own_ = models::share_of_tokens(tokens, rank(), size()).size();
   if (partial.numel() == 0) return summing;
   models::Shape all = block;
   all.insert(all.begin(), size());
-  const auto bytes = summing.sum_.nbytes() * static_cast<std::size_t>(size());
-  const at::Tensor blocks = at::from_blob(room_for(bytes), all, here);
+  summing.blocks_ = room_for(all, on_its_way(partial));
   for (int rank = 0; rank < size(); ++rank) {
     const Range part = models::share_of_tokens(tokens, rank, size());
-    blocks[rank].narrow(1, 0, part.size()).copy_(partial.narrow(1, part.begin, part.size()));
+    summing.blocks_[rank].narrow(1, 0, part.size()).copy_(partial.narrow(1, part.begin, part.size()));
   }
-  summing.handle_ = group_.reduce_scatter(buffer_of(blocks), buffer_of(summing.sum_), comm::ReduceOp::sum);
+  summing.handle_ = carrier(partial).reduce_scatter(buffer_of(summing.blocks_), buffer_of(summing.sum_),
+                                                    comm::ReduceOp::sum);
   bytes_summed_ += partial.nbytes() / 2;
   return summing;
 }
 
 at::Tensor TensorRanks::SharedSum::wait() const {
-  handle_.wait();
+  handle_.follow();
   return sum_.narrow(1, 0, own_).contiguous().to(device_);
 }
 
-std::byte* TensorRanks::room_for(std::size_t bytes) {
+comm::Group& TensorRanks::carrier(const at::Tensor& values) const {
+  return reaching(group_, values.device());
+}
+
+at::TensorOptions TensorRanks::on_its_way(const at::Tensor& values) const {
+  const auto options = values.options().requires_grad(false);
+  return &carrier(values) == &group_ ? options.device(at::kCPU) : options;
+}
+
+/// Dense memory for what goes into a sum: on the CPU what the ranks of a node can read.
+at::Tensor TensorRanks::room_for(at::IntArrayRef sizes, at::IntArrayRef strides,
+                                 const at::TensorOptions& options) {
+  if (!options.device().is_cpu()) return at::empty_strided(sizes, strides, options);
+  const auto bytes = static_cast<std::size_t>(c10::multiply_integers(sizes)) * options.dtype().itemsize();
   if (memory_ == nullptr || memory_->bytes() < bytes) {
     memory_.reset();
     memory_ = group_.allocate(bytes);
   }
-  return static_cast<std::byte*>(memory_->data());
+  return at::from_blob(memory_->data(), sizes, strides, options);
+}
+
+at::Tensor TensorRanks::room_for(at::IntArrayRef sizes, const at::TensorOptions& options) {
+  return room_for(sizes, c10::contiguous_strides(sizes), options);
 }
 
 void TensorRanks::reduce(at::Tensor& values, comm::ReduceOp op) {
   const auto bytes = values.nbytes();
   if (bytes == 0) return;
-  std::byte* const memory = room_for(bytes);
-  const auto here = values.options().device(at::kCPU).requires_grad(false);
-  const at::Tensor exchanged = at::from_blob(memory, values.sizes(), values.strides(), here);
-  exchanged.copy_(values.detach());
-  group_
-      .all_reduce({memory, static_cast<std::size_t>(values.numel()), data_type_of(values.scalar_type())}, op)
-      .wait();
-  values.detach().copy_(exchanged);
+  const auto options = on_its_way(values);
+  const bool dense = values.is_non_overlapping_and_dense();
+  const bool in_place = dense && !options.device().is_cpu();
+  const at::Tensor exchanged = in_place ? values.detach()
+                               : dense  ? room_for(values.sizes(), values.strides(), options)
+                                        : room_for(values.sizes(), options);
+  if (!in_place) exchanged.copy_(values.detach());
+  carrier(values).all_reduce(buffer_of(exchanged), op).follow();
+  if (!in_place) values.detach().copy_(exchanged);
   bytes_summed_ += bytes;
 }
 

@@ -46,6 +46,7 @@ class TensorRanks final : public models::TensorGroup {
    private:
     friend class TensorRanks;
     comm::Handle handle_;
+    at::Tensor blocks_;             // what is being summed
     at::Tensor sum_;                // of the rank's block
     at::Device device_ = at::kCPU;  // where it is wanted
     std::int64_t own_ = 0;          // of its tokens
@@ -58,7 +59,10 @@ class TensorRanks final : public models::TensorGroup {
 
  private:
   void reduce(at::Tensor& values, comm::ReduceOp op);
-  std::byte* room_for(std::size_t bytes);
+  comm::Group& carrier(const at::Tensor& values) const;
+  at::TensorOptions on_its_way(const at::Tensor& values) const;
+  at::Tensor room_for(at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options);
+  at::Tensor room_for(at::IntArrayRef sizes, const at::TensorOptions& options);
 
   comm::Group& group_;
   std::unique_ptr<comm::SharedBuffer> memory_;  // that the ranks of a node can read, grown to the largest sum

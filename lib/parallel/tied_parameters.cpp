@@ -17,12 +17,20 @@ TiedParameters::TiedParameters(models::Model& model, const StageCuts& cuts, comm
     tied.peer = tied.owned ? borrower : owner;
     if (tied.owned) {
       const auto& value = tied.parameter->value;
-      tied.memory = at::empty_like(value, value.options().device(at::kCPU)).detach();
+      tied.memory = at::empty_like(value, value.options().device(place_of(value))).detach();
       gradients.expect_share(tied.parameter);
     }
     tied_.push_back(std::move(tied));
   }
   exchange_values();
+}
+
+comm::Group& TiedParameters::carrier(const at::Tensor& value) const {
+  return reaching(pipe_, value.device());
+}
+
+at::Device TiedParameters::place_of(const at::Tensor& value) const {
+  return &carrier(value) == &pipe_ ? at::Device(at::kCPU) : value.device();
 }
 
 void TiedParameters::begin_step() {
@@ -34,7 +42,7 @@ void TiedParameters::begin_step() {
 void TiedParameters::exchange_gradients() {
   for (const Tied& tied : tied_) {
     if (tied.owned) {
-      pipe_.receive(buffer_of(tied.memory), tied.peer).wait();
+      carrier(tied.parameter->value).receive(buffer_of(tied.memory), tied.peer).follow();
       if (planted(Fault::share_counted_twice)) tied.memory.mul_(2);
       gradients_.add_share(tied.parameter, tied.memory);
       continue;
@@ -42,16 +50,19 @@ void TiedParameters::exchange_gradients() {
     const auto& gradient = tied.parameter->value.grad();
     const auto whole =
         gradient.defined() ? gradient.contiguous() : at::zeros_like(tied.parameter->value).detach();
-    pipe_.send(buffer_of(whole.cpu()), tied.peer).wait();
+    const auto out = whole.to(place_of(whole));
+    carrier(whole).send(buffer_of(out), tied.peer).follow();
   }
 }
 
 void TiedParameters::exchange_values() {
   for (const Tied& tied : tied_) {
     const auto values = tied.parameter->value.detach();
-    const auto here = values.cpu();
-    (tied.owned ? pipe_.send(buffer_of(here), tied.peer) : pipe_.receive(buffer_of(here), tied.peer)).wait();
-    if (!tied.owned && !values.is_cpu()) values.copy_(here);
+    const auto here = values.to(place_of(values));
+    auto& group = carrier(values);
+    (tied.owned ? group.send(buffer_of(here), tied.peer) : group.receive(buffer_of(here), tied.peer))
+        .follow();
+    if (!tied.owned && !here.is_same(values)) values.copy_(here);
   }
 }
 

@@ -34,6 +34,9 @@ class TiedParameters {
     bool owned = false;
     at::Tensor memory;  // of the owner: room for the borrower's gradient
   };
+  comm::Group& carrier(const at::Tensor& value) const;
+  at::Device place_of(const at::Tensor& value) const;  // on its way
+
   comm::Group& pipe_;
   GradientSums& gradients_;
   std::vector<Tied> tied_;  // in one order on all ranks

@@ -1,6 +1,7 @@
 #include "topology/cluster.hpp"
 
-#include <fmt/core.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <map>
@@ -41,8 +42,24 @@ double Cluster::cores_per_rank(int rank) const {
   return usable / local_size(node);
 }
 
+bool Cluster::shares_gpus() const { return !shared_gpus().empty(); }
+
+std::vector<std::string> Cluster::shared_gpus() const {
+  std::map<std::pair<int, int>, std::vector<int>> users;
+  for (const RankPlace& place : ranks) {
+    if (place.gpu >= 0) users[{place.node, place.gpu}].push_back(place.first_rank);
+  }
+  std::vector<std::string> sentences;
+  for (const auto& [gpu, of_gpu] : users) {
+    if (of_gpu.size() < 2) continue;
+    const auto node = std::ranges::find(ranks, gpu.first, &RankPlace::node);
+    sentences.push_back(
+        fmt::format("ranks {} share GPU {} of {}", fmt::join(of_gpu, ", "), gpu.second, node->hostname));
+  }
+  return sentences;
+}
+
 void Cluster::validate() const {
-  std::map<std::pair<int, int>, int> owner_of_gpu;
   std::set<std::pair<int, int>> local_ranks;
   for (int rank = 0; rank < world_size(); ++rank) {
     const RankPlace& place = ranks[static_cast<std::size_t>(rank)];
@@ -52,14 +69,6 @@ void Cluster::validate() const {
                 local_ranks.emplace(place.node, place.local_rank).second,
             fmt::format("rank {} cannot be local rank {} of node {}", rank, place.local_rank, place.node),
             {.subject = "cluster", .advice = "number nodes and local ranks from 0 without gaps"});
-    if (place.gpu < 0) continue;
-    const auto [first, inserted] = owner_of_gpu.emplace(std::make_pair(place.node, place.gpu), rank);
-    require(inserted,
-            fmt::format("ranks {} and {} both claim GPU {} of {}", first->second, rank, place.gpu,
-                        place.hostname),
-            {.subject = "--device cuda",
-             .advice = "start at most one rank per GPU, or give each rank a GPU of its own",
-             .code = ExitCode::usage});
   }
   for (int node = 0; node < node_count(); ++node) {
     require(local_size(node) > 0, fmt::format("node {} has no rank", node),

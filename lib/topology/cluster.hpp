@@ -34,7 +34,11 @@ struct Cluster {
   /// assumed; below 1.0 the node is oversubscribed.
   double cores_per_rank(int rank) const;
 
-  /// Throws Error when indices are not dense or two ranks of one node claim one GPU (both are named).
+  bool shares_gpus() const;  ///< Whether some GPU serves several ranks.
+  /// A sentence for each that does: `ranks 0, 1 share GPU 0 of node7`.
+  std::vector<std::string> shared_gpus() const;
+
+  /// Throws Error when indices are not dense.
   void validate() const;
 };
 

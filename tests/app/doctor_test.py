@@ -91,8 +91,8 @@ class DoctorTest(ProgramTest):
         (self.folder / "driver").mkdir()
         paths = [str(faults.one_gpu_driver(self.folder / "driver")), *os.environ.get("LD_LIBRARY_PATH", "").split(":")]
         driver = {"LD_LIBRARY_PATH": ":".join(filter(None, paths))}
-        self.find("PROBLEM", ["GPUs", "ranks 0, 1 share GPU 0"], "one rank per GPU", "--device", "cuda", ranks=2, environment=driver)
-        self.find("note", ["GPUs", "ranks 0, 1 share GPU 0"], "--device cpu", ranks=2, environment=driver)
+        self.find("note", ["GPUs", "ranks 0, 1 share GPU 0"], "one rank per GPU", "--device", "cuda", ranks=2, environment=driver)
+        self.find("note", ["GPUs", "ranks 0, 1 share GPU 0", "with --device cuda"], "one rank per GPU", ranks=2, environment=driver)
         if not pathlib.Path("/dev/nvidiactl").exists():
             self.find("PROBLEM", ["GPUs", "none"], "--device cpu", "--device", "cuda")
 

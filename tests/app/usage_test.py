@@ -60,8 +60,8 @@ class UsageTest(ProgramTest):
     def test_gpus_that_are_not_there(self):
         self.refuse(2, ["--device cuda", "no CUDA driver", "or use --device cpu"], "--device", "cuda", ranks=2)
 
-    def test_nccl_is_refused_by_name_until_it_is_built(self):
-        self.refuse(2, ["--comm-backend", "NCCL", "not available in this version"], "--comm-backend", "nccl", ranks=2)
+    def test_nccl_without_gpus(self):
+        self.refuse(2, ["--comm-backend nccl", "computes on CPUs", "--device cuda"], "--comm-backend", "nccl", "--device", "cpu", ranks=2)
 
     def test_batch_without_samples(self):
         self.refuse(2, ["--global-batch", "use 1 or more"], "--global-batch", "0", ranks=2)

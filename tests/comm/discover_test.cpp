@@ -24,20 +24,11 @@ TEST(DiscoverTest, PutsTheRanksOfOneMachineOnOneNode) {
   }
 }
 
-TEST(DiscoverTest, NamesTwoRanksThatClaimOneGpu) {
+TEST(DiscoverTest, TellsWhichRanksShareAGpu) {
   const auto world = Communicator::duplicate(MPI_COMM_WORLD);
-  const auto claim = [&] { return discover_cluster(world, {0}, {.gpu = 0, .uuid = "GPU-1"}); };
-  if (world.size() == 1) {
-    EXPECT_EQ(claim().ranks[0].device_uuid, "GPU-1");
-  } else {
-    EXPECT_THROW(claim(), Error);
-  }
-}
-
-TEST(DiscoverTest, ASurveyJudgesNothing) {
-  const auto world = Communicator::duplicate(MPI_COMM_WORLD);
-  const topology::Cluster cluster = survey_cluster(world, {0}, {.gpu = 0, .uuid = "GPU-1"});
-  EXPECT_EQ(cluster.ranks.back().gpu, 0);
+  const auto cluster = discover_cluster(world, {0}, {.gpu = 0, .uuid = "GPU-1"});
+  EXPECT_EQ(cluster.ranks[0].device_uuid, "GPU-1");
+  EXPECT_EQ(cluster.shares_gpus(), world.size() > 1);
 }
 
 TEST(DiscoverTest, ReadsTheMaskThatTheSystemEnforces) {

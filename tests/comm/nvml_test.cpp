@@ -33,5 +33,13 @@ TEST(NvmlTest, NoGpuAndNoLibrary) {
   EXPECT_TRUE(read_gpus("libnot-there.so.1").empty());
 }
 
+TEST(NvmlTest, TellsWhatAGpuDoes) {
+  const auto state = read_gpu_state("GPU-0", DTRAIN_FAKE_NVML);
+  ASSERT_TRUE(state);
+  EXPECT_EQ(state->in_words(), "NVIDIA Stand-in at 1980 MHz, memory 3201 MHz, 540.2 W, 0 C");
+  EXPECT_FALSE(read_gpu_state("GPU-9", DTRAIN_FAKE_NVML));
+  EXPECT_FALSE(read_gpu_state("GPU-0", "libabsent.so"));
+}
+
 }  // namespace
 }  // namespace dtrain::comm

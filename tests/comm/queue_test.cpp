@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <memory>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -34,6 +36,22 @@ class Counted final : public Operation {
   int polls_;
   const void* lane_;
   std::vector<std::string>& finished_;
+};
+
+/// As those of a GPU: others may be put behind it once it has been issued, at the third attempt.
+class OnDevice final : public Operation {
+ public:
+  explicit OnDevice(std::atomic<bool>& complete) : complete_(complete) {}
+  bool advance() override {
+    ++polls_;
+    return complete_;
+  }
+  Follow follow() override { return polls_ < 3 ? Follow::not_yet : Follow::ordered; }
+  std::string_view name() const override { return "on_device"; }
+
+ private:
+  std::atomic<bool>& complete_;
+  int polls_ = 0;
 };
 
 class Spans final : public SpanSink {
@@ -99,6 +117,27 @@ TEST_P(QueueTest, DrainWaitsForAll) {
   EXPECT_EQ(finished_.size(), 10U);
   EXPECT_NO_THROW(Handle().wait());
   EXPECT_TRUE(Handle().done());
+}
+
+TEST_P(QueueTest, WhoFollowsWaitsForNoMoreThanTheIssue) {
+  Queue queue({.drive = GetParam()}, spans_, health_);
+  std::atomic<bool> complete = false;
+  const Handle handle = queue.submit(std::make_unique<OnDevice>(complete));
+  handle.follow();
+  EXPECT_FALSE(handle.done());
+  handle.follow();
+  complete = true;
+  handle.wait();
+  EXPECT_NO_THROW(handle.follow());
+  const Handle on_cpu = queue.submit(counted("on_cpu", 50, nullptr));
+  on_cpu.follow();
+  EXPECT_TRUE(on_cpu.done());
+  queue.submit(counted("bad", 5, nullptr));
+  complete = false;
+  const Handle behind = queue.submit(std::make_unique<OnDevice>(complete));
+  EXPECT_THROW(behind.wait(), Error);
+  EXPECT_THROW(behind.follow(), Error);
+  world_.barrier();
 }
 
 TEST_P(QueueTest, OneFailureFailsAllThatFollows) {

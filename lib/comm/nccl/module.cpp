@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <array>
+#include <cstdlib>
 #include <memory>
 #include <string>
 
@@ -69,6 +70,36 @@ int dtrain_cuda_device_count() {
   return cudaGetDeviceCount(&count) == cudaSuccess ? count : 0;
 }
 
+/// Empty: there are some.
+const char* dtrain_cuda_device_problem() {
+  static std::string text;
+  int count = 0;
+  const cudaError_t code = cudaGetDeviceCount(&count);
+  if (code == cudaErrorInsufficientDriver) {
+    text = fmt::format("the driver is too old: it knows CUDA {}, and this program needs {}",
+                       dtrain_cuda_version(4), dtrain_cuda_version(3));
+  } else if (code != cudaSuccess) {
+    text = cudaGetErrorString(code);
+  } else {
+    text = count > 0 ? "" : "the driver is there, but no GPU that this process may use";
+  }
+  return text.c_str();
+}
+
+dtrain::comm::DeviceMemory dtrain_cuda_device_memory(int device) {
+  cudaDeviceProp properties{};
+  cudaGetDeviceProperties(&properties, device);
+  std::size_t free = 0;
+  std::size_t total = 0;
+  int before = 0;
+  cudaGetDevice(&before);
+  // Where it has no room for what CUDA itself needs, this fails.
+  if (cudaSetDevice(device) != cudaSuccess || cudaMemGetInfo(&free, &total) != cudaSuccess) free = 0;
+  cudaSetDevice(before);
+  return {.free_bytes = static_cast<std::int64_t>(free),
+          .total_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
+}
+
 /// Valid until the next call; nullptr: not known.
 const char* dtrain_cuda_device_uuid(int device) {
   static std::string text;
@@ -82,7 +113,12 @@ const char* dtrain_cuda_device_uuid(int device) {
   return text.c_str();
 }
 
-dtrain::comm::Group* dtrain_make_nccl_group(const dtrain::comm::NcclGroupRequest& request) {
+bool dtrain_nccl_lets_ranks_share_gpus() { return loaded_version() >= NCCL_VERSION(2, 30, 0); }
+
+dtrain::comm::Group* dtrain_make_nccl_group(const dtrain::comm::DeviceGroupRequest& request) {
+  // NCCL reads these when it is used first. Groups of a mesh run beside each other: in one order everywhere.
+  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+  if (request.shares_devices) setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
   return std::make_unique<dtrain::comm::NcclGroup>(request).release();
 }
 

@@ -86,8 +86,15 @@ class NcclOperation final : public Operation {
     return false;
   }
 
+  Follow follow() override {
+    if (!issued_) return Follow::not_yet;
+    done_.make_wait(cudaStreamLegacy);
+    return Follow::ordered;
+  }
+
   std::string_view name() const override { return label_.operation; }
   std::string describe() const override { return label_.text() + " (NCCL)"; }
+  const Label* label() const override { return &label_; }
 
  private:
   Label label_;
@@ -101,25 +108,55 @@ class NcclOperation final : public Operation {
 
 }  // namespace
 
-NcclGroup::NcclGroup(const NcclGroupRequest& request)
-    : name_(request.name),
+NcclGroup::NcclGroup(const DeviceGroupRequest& request)
+    : name_(request.name + " on GPUs"),
       rank_(request.ranks->rank()),
       world_ranks_(request.world_ranks),
+      id_(group_id(name_, world_ranks_)),
       queue_(*request.queue),
       collectives_(*request.ranks, request.device, request.timeout_s),
       token_(std::make_unique<DeviceBuffer>(sizeof(std::int32_t))) {
-  if (!request.point_to_point) return;
-  upward_ = std::make_unique<NcclChannel>(*request.ranks, request.device, request.timeout_s);
-  downward_ = std::make_unique<NcclChannel>(*request.ranks, request.device, request.timeout_s);
+  if (!request.messages) return;
+  for (int a = 0; a + 1 < size(); ++a) meet(a, a + 1, request);
+  if (size() > 2) meet(size() - 1, 0, request);
+}
+
+/// The two make what they send each other through; the others look on, for the set-up is collective.
+void NcclGroup::meet(int a, int b, const DeviceGroupRequest& request) {
+  const bool takes_part = rank_ == a || rank_ == b;
+  const Communicator pair = request.ranks->split(takes_part ? 0 : 1, rank_);
+  if (!takes_part) return;
+  auto there = std::make_unique<NcclChannel>(pair, request.device, request.timeout_s);  // from a to b
+  auto back = std::make_unique<NcclChannel>(pair, request.device, request.timeout_s);
+  if (rank_ == b) std::swap(there, back);
+  neighbours_[rank_ == a ? b : a] = {std::move(there), std::move(back), pair.size() - 1 - pair.rank()};
+}
+
+NcclGroup::Neighbour& NcclGroup::neighbour(int rank) {
+  const auto place = neighbours_.find(rank);
+  require(place != neighbours_.end(),
+          fmt::format("carries no messages between rank {} and rank {}", rank_, rank),
+          {.subject = "group " + name_, .advice = "use --comm-backend mpi"});
+  return place->second;
+}
+
+Label NcclGroup::label(std::string_view operation, const Buffer& values, int peer) {
+  return {.operation = operation,
+          .group = name_,
+          .number = peer < 0 ? ++operations_ : ++messages_,
+          .group_id = id_,
+          .members = &world_ranks_,
+          .peer = peer < 0 ? -1 : world_rank_of(peer),
+          .count = values.count,
+          .type = values.type};
 }
 
 std::unique_ptr<SharedBuffer> NcclGroup::allocate(std::size_t bytes) {
   return std::make_unique<DeviceBuffer>(bytes);
 }
 
-Handle NcclGroup::submit(std::string_view operation, NcclChannel& channel, Call call, std::int64_t sent,
+Handle NcclGroup::submit(const Label& label, NcclChannel& channel, Call call, std::int64_t sent,
                          std::int64_t received) {
-  const Label label = {operation, name_, ++operations_};
   check_cuda(cudaSetDevice(channel.device()), "cudaSetDevice");
   return queue_.submit(std::make_unique<NcclOperation>(label, channel, std::move(call), sent, received));
 }
@@ -128,7 +165,7 @@ Handle NcclGroup::all_reduce(Buffer values, ReduceOp op, Algorithm) {
   check_arguments(*this, "all_reduce", values);
   const std::int64_t moved = 2 * static_cast<std::int64_t>(values.bytes()) * (size() - 1) / size();
   return submit(
-      "all_reduce", collectives_,
+      label("all_reduce", values), collectives_,
       [values, op](ncclComm_t comm, cudaStream_t stream) {
         return ncclAllReduce(values.data, values.data, values.count, nccl_type(values.type), nccl_op(op),
                              comm, stream);
@@ -142,7 +179,7 @@ Handle NcclGroup::reduce_scatter(Buffer input, Buffer output, ReduceOp op) {
   const auto moved = static_cast<std::int64_t>(input.bytes() - output.bytes());
   const bool even = input.count % static_cast<std::size_t>(size()) == 0;
   return submit(
-      "reduce_scatter", collectives_,
+      label("reduce_scatter", input), collectives_,
       [this, input, output, op, even](ncclComm_t comm, cudaStream_t stream) {
         const ncclDataType_t type = nccl_type(input.type);
         if (even)
@@ -165,7 +202,7 @@ Handle NcclGroup::all_gather(Buffer input, Buffer output) {
   const auto received = static_cast<std::int64_t>(output.bytes() - input.bytes());
   const bool even = output.count % static_cast<std::size_t>(size()) == 0;
   return submit(
-      "all_gather", collectives_,
+      label("all_gather", output), collectives_,
       [this, input, output, even](ncclComm_t comm, cudaStream_t stream) {
         const ncclDataType_t type = nccl_type(input.type);
         if (even) return ncclAllGather(input.data, output.data, input.count, type, comm, stream);
@@ -186,7 +223,7 @@ Handle NcclGroup::all_to_all(Buffer input, Buffer output) {
   require_blocks(*this, input, output);
   const std::int64_t moved = static_cast<std::int64_t>(input.bytes()) * (size() - 1) / size();
   return submit(
-      "all_to_all", collectives_,
+      label("all_to_all", input), collectives_,
       [this, input, output](ncclComm_t comm, cudaStream_t stream) {
         const std::vector<Buffer> out = parts_of(input, size());
         const std::vector<Buffer> in = parts_of(output, size());
@@ -208,7 +245,7 @@ Handle NcclGroup::broadcast(Buffer values, int root) {
   require_peer(*this, "broadcast", root);
   const auto bytes = static_cast<std::int64_t>(values.bytes());
   return submit(
-      "broadcast", collectives_,
+      label("broadcast", values), collectives_,
       [values, root](ncclComm_t comm, cudaStream_t stream) {
         return ncclBroadcast(values.data, values.data, values.count, nccl_type(values.type), root, comm,
                              stream);
@@ -216,19 +253,13 @@ Handle NcclGroup::broadcast(Buffer values, int root) {
       rank() == root ? bytes : 0, rank() == root ? 0 : bytes);
 }
 
-NcclChannel& NcclGroup::channel_between(int from, int to) {
-  const auto& channel = from < to ? upward_ : downward_;
-  require(channel != nullptr, "this group carries no single messages over NCCL",
-          {.subject = fmt::format("group {}", name_), .advice = "send through the group world or pipe"});
-  return *channel;
-}
-
 Handle NcclGroup::send(Buffer values, int to) {
   check_arguments(*this, "send", values);
   require_peer(*this, "send", to);
+  const Neighbour& peer = neighbour(to);
   return submit(
-      "send", channel_between(rank(), to),
-      [values, to](ncclComm_t comm, cudaStream_t stream) {
+      label("send", values, to), *peer.out,
+      [values, to = peer.rank_in_pair](ncclComm_t comm, cudaStream_t stream) {
         return ncclSend(values.data, values.count, nccl_type(values.type), to, comm, stream);
       },
       static_cast<std::int64_t>(values.bytes()), 0);
@@ -237,9 +268,10 @@ Handle NcclGroup::send(Buffer values, int to) {
 Handle NcclGroup::receive(Buffer values, int from) {
   check_arguments(*this, "receive", values);
   require_peer(*this, "receive", from);
+  const Neighbour& peer = neighbour(from);
   return submit(
-      "receive", channel_between(from, rank()),
-      [values, from](ncclComm_t comm, cudaStream_t stream) {
+      label("receive", values, from), *peer.in,
+      [values, from = peer.rank_in_pair](ncclComm_t comm, cudaStream_t stream) {
         return ncclRecv(values.data, values.count, nccl_type(values.type), from, comm, stream);
       },
       0, static_cast<std::int64_t>(values.bytes()));
@@ -248,7 +280,7 @@ Handle NcclGroup::receive(Buffer values, int from) {
 Handle NcclGroup::barrier() {
   void* const token = token_->data();
   return submit(
-      "barrier", collectives_,
+      label("barrier", {}), collectives_,
       [token](ncclComm_t comm, cudaStream_t stream) {
         return ncclAllReduce(token, token, 1, ncclInt32, ncclMax, comm, stream);
       },

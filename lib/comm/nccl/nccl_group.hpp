@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <map>
 #include <memory>
 #include <string>
 #include <vector>
@@ -14,12 +15,12 @@
 namespace dtrain::comm {
 
 /// The collectives over NCCL, on buffers in the GPU's memory. An operation waits, on the GPU, for what the
-/// legacy default stream held when it was submitted; whoever uses its result has waited for the handle.
-/// Messages to higher and to lower ranks have a communicator each, so that a pipeline's two directions cannot
-/// block one another.
+/// legacy default stream held when it was submitted, and who follows its handle lets that stream wait for it.
+/// Messages to and from each neighbour have a communicator and a stream of their own: a receive that has been
+/// posted long before its message comes keeps none but later ones from there waiting.
 class NcclGroup final : public Group {
  public:
-  explicit NcclGroup(const NcclGroupRequest& request);
+  explicit NcclGroup(const DeviceGroupRequest& request);
 
   const std::string& name() const override { return name_; }
   int rank() const override { return rank_; }
@@ -42,19 +43,28 @@ class NcclGroup final : public Group {
 
  private:
   using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
-  Handle submit(std::string_view operation, NcclChannel& channel, Call call, std::int64_t sent,
+  /// Of the ring's neighbour `rank`: what this one sends it, and what it sends here.
+  struct Neighbour {
+    std::unique_ptr<NcclChannel> out;
+    std::unique_ptr<NcclChannel> in;
+    int rank_in_pair = 0;  // the neighbour's
+  };
+  void meet(int a, int b, const DeviceGroupRequest& request);
+  Neighbour& neighbour(int rank);
+  Label label(std::string_view operation, const Buffer& values, int peer = -1);
+  Handle submit(const Label& label, NcclChannel& channel, Call call, std::int64_t sent,
                 std::int64_t received);
-  NcclChannel& channel_between(int from, int to);
 
   std::string name_;
   int rank_;
   std::vector<int> world_ranks_;
+  std::uint64_t id_;
   Queue& queue_;
   NcclChannel collectives_;
-  std::unique_ptr<NcclChannel> upward_;  ///< From lower to higher ranks; empty without point-to-point.
-  std::unique_ptr<NcclChannel> downward_;
+  std::map<int, Neighbour> neighbours_;  ///< By rank; empty where no messages are wanted.
   std::unique_ptr<SharedBuffer> token_;  ///< What a barrier reduces.
-  std::uint64_t operations_ = 0;
+  std::uint64_t operations_ = 0;         ///< Collectives: the same on all ranks.
+  std::uint64_t messages_ = 0;
 };
 
 }  // namespace dtrain::comm

@@ -14,7 +14,7 @@ namespace {
 
 constexpr int kThreads = 256;
 constexpr std::size_t kMostBlocks = 1024;
-constexpr int kMostChannels = 16;
+constexpr std::size_t kMostChannels = DeviceKernels::kMostChannels;
 constexpr std::size_t kMostImages = 512;  // of one launch: their crops are arguments, of 4 KiB at most
 
 cudaStream_t stream_of(DeviceKernels::Stream stream) { return static_cast<cudaStream_t>(stream); }
