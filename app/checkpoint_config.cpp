@@ -28,6 +28,7 @@ void spread_over_ranks(train::RunConfig& config, const Environment& environment,
   comm::check_launch(mpi.world_size(), environment.srun_tasks);
   // Not used, but checked.
   config.batch.global_batch = std::max(config.batch.global_batch, 4 * mpi.world_size());
+  train::settle_device(config, comm::Communicator::duplicate(mpi.world()));
   config.resolve(mpi.world_size());
   config.validate();
   config.text = to_toml(config);

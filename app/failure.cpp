@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "core/clock.hpp"
+#include "train/library_errors.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -76,12 +77,12 @@ ExitCode exit_code(const std::exception& error) {
 int settle_failure(const std::exception& error, const comm::Communicator& errors, comm::MpiEnvironment& mpi) {
   LastWords mine;
   mine.code = static_cast<int>(exit_code(error));
-  std::strncpy(mine.text.data(), error.what(), mine.text.size() - 1);
+  std::strncpy(mine.text.data(), train::words_of(error).c_str(), mine.text.size() - 1);
   // Where a rank has died nobody may meet once more; where that ends all of them, it may have failed only.
   const bool leaves = is_lost_rank(mine) && mpi.can_recover();
   const auto all = leaves ? std::vector<LastWords>() : exchange(mine, errors);
   if (all.empty()) {
-    std::cerr << "dtrain: rank " << mpi.first_rank() << ": " << error.what() << std::endl;
+    std::cerr << "dtrain: rank " << mpi.first_rank() << ": " << mine.text.data() << std::endl;
     if (leaves) mpi.exit_without_finalising(mine.code);
     mpi.abort(mine.code);
   }

@@ -158,6 +158,7 @@ ExitCode train_once(train::RunConfig& config, const std::optional<train::Recover
     config.batch.micro_batches = resume->info.micro_batches;
   const auto [nodes, ranks] =
       config.cluster.empty() ? std::pair(1, mpi.world_size()) : config.cluster_extents();
+  train::settle_device(config, world);
   config.resolve(nodes * ranks);
   config.validate();
   check_on_failure(config, mpi);

@@ -43,6 +43,9 @@ class SpanSink {
   virtual void leave() = 0;
   /// An operation that ran from `start_ns` to `end_ns` (steady_ns) beside the compute thread.
   virtual void overlapped(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns) = 0;
+  /// What a device did for a phase that the compute thread may have left long since. Compute thread only.
+  virtual void on_device(Phase /*phase*/, std::string_view /*name*/, std::int64_t /*start_ns*/,
+                         std::int64_t /*end_ns*/) {}
   /// Payload bytes that this rank sent to and received from other ranks.
   virtual void moved(std::int64_t bytes_sent, std::int64_t bytes_received) = 0;
 };

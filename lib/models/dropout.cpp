@@ -43,7 +43,7 @@ at::Tensor masked_on_device(const at::Tensor& input, double probability, const k
                             const Flow& flow) {
   const auto* kernels = kernels::device_kernels();
   const auto element = element_of(input.scalar_type());
-  if (kernels == nullptr || !input.is_cuda() || !element) {
+  if (kernels == nullptr || !element) {
     const at::Tensor mask = masked(at::ones(input.sizes(), at::kFloat), probability, key, flow);
     return input * mask.to(input.options());
   }

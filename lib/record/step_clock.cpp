@@ -1,5 +1,7 @@
 #include "record/step_clock.hpp"
 
+#include <utility>
+
 #include "core/clock.hpp"
 #include "record/trace_writer.hpp"
 
@@ -15,6 +17,7 @@ PhaseTotals& PhaseTotals::operator+=(const PhaseTotals& other) {
   wall_s += other.wall_s;
   bytes_sent += other.bytes_sent;
   bytes_received += other.bytes_received;
+  for (std::size_t phase = 0; phase < device_s.size(); ++phase) device_s[phase] += other.device_s[phase];
   return *this;
 }
 
@@ -57,6 +60,11 @@ void StepClock::overlapped(Phase phase, std::string_view name, std::int64_t star
   if (trace_ != nullptr) trace_->span(phase, name, start_ns, end_ns);
 }
 
+void StepClock::on_device(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns) {
+  device_ns_.at(static_cast<std::size_t>(phase)) += end_ns - start_ns;
+  if (trace_ != nullptr) trace_->device_span(phase, name, start_ns, end_ns);
+}
+
 void StepClock::moved(std::int64_t bytes_sent, std::int64_t bytes_received) {
   bytes_sent_.fetch_add(bytes_sent, std::memory_order_relaxed);
   bytes_received_.fetch_add(bytes_received, std::memory_order_relaxed);
@@ -82,6 +90,9 @@ PhaseTotals StepClock::take() {
     ns = 0;
   }
   totals.wall_s = seconds(wall_ns);
+  for (std::size_t i = 0; i < device_ns_.size(); ++i) {
+    totals.device_s[i] = seconds(std::exchange(device_ns_[i], 0));
+  }
   totals.bytes_sent = bytes_sent_.exchange(0, std::memory_order_relaxed);
   totals.bytes_received = bytes_received_.exchange(0, std::memory_order_relaxed);
   return totals;

@@ -19,6 +19,8 @@ struct PhaseTotals {
   double wall_s = 0;  ///< Equals times.exclusive_s() to rounding: what no span claimed is `other`.
   std::int64_t bytes_sent = 0;
   std::int64_t bytes_received = 0;
+  std::array<double, kExclusivePhases>
+      device_s{};  ///< What a device did for each phase, as far as it is known.
 
   PhaseTotals& operator+=(const PhaseTotals& other);
 };
@@ -33,6 +35,7 @@ class StepClock final : public SpanSink {
   void enter(Phase phase, std::string_view name) override;
   void leave() override;
   void overlapped(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns) override;
+  void on_device(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns) override;
   void moved(std::int64_t bytes_sent, std::int64_t bytes_received) override;
 
   /// What happened since the last take(); starts anew. Compute thread only; open spans go on.
@@ -49,6 +52,7 @@ class StepClock final : public SpanSink {
 
   TraceWriter* trace_;
   std::array<std::int64_t, kExclusivePhases> exclusive_ns_{};
+  std::array<std::int64_t, kExclusivePhases> device_ns_{};
   std::array<Open, kDepth> open_{};
   std::size_t depth_ = 0;
   std::int64_t mark_ns_;

@@ -24,6 +24,8 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kBufferedSpans = 16384;
 
+constexpr int kDeviceThread = 3;
+
 int thread_of(Phase phase) {
   if (phase == Phase::communication) return 1;
   return phase == Phase::transfer ? 2 : 0;
@@ -38,7 +40,8 @@ std::string named(int rank, int thread, std::string_view what, std::string_view 
 std::string names_of_rank(int rank) {
   return named(rank, 0, "process_name", fmt::format("rank {}", rank)) + "\n" +
          named(rank, 0, "thread_name", "compute") + "\n" + named(rank, 1, "thread_name", "communication") +
-         "\n" + named(rank, 2, "thread_name", "transfer") + "\n";
+         "\n" + named(rank, 2, "thread_name", "transfer") + "\n" +
+         named(rank, kDeviceThread, "thread_name", "device") + "\n";
 }
 
 std::vector<fs::path> parts_in(const fs::path& folder) {
@@ -74,9 +77,18 @@ TraceWriter::~TraceWriter() {
 }
 
 void TraceWriter::span(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns) {
+  add({name, start_ns, end_ns, phase, thread_of(phase)});
+}
+
+void TraceWriter::device_span(Phase phase, std::string_view name, std::int64_t start_ns,
+                              std::int64_t end_ns) {
+  add({name, start_ns, end_ns, phase, kDeviceThread});
+}
+
+void TraceWriter::add(const Span& span) {
   const std::lock_guard guard(mutex_);
   if (file_ == nullptr) return;
-  spans_.push_back({name, start_ns, end_ns, phase});
+  spans_.push_back(span);
   if (spans_.size() == kBufferedSpans) write_spans();
 }
 
@@ -87,7 +99,7 @@ void TraceWriter::write_spans() {
     fmt::format_to(std::back_inserter(text),
                    R"({{"name":"{}","cat":"{}","ph":"X","pid":{},"tid":{},"ts":{:.3f},"dur":{:.3f}}})"
                    "\n",
-                   span.name, phase_name(span.phase), rank_, thread_of(span.phase),
+                   span.name, phase_name(span.phase), rank_, span.thread,
                    static_cast<double>(span.start_ns - start_ns_) * 1e-3,
                    static_cast<double>(span.end_ns - span.start_ns) * 1e-3);
   }

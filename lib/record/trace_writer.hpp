@@ -13,8 +13,8 @@
 namespace dtrain::record {
 
 /// One rank's part of the trace, `ranks/trace-00000.json`: one Chrome trace event a line. Rank 0 joins the
-/// parts at the end. pid is the rank, tid 0 the compute thread, 1 communication, 2 transfers. Any thread may
-/// call. Source: Trace Event Format, "Complete Events".
+/// parts at the end. pid is the rank, tid 0 the compute thread, 1 communication, 2 transfers, 3 what a device
+/// computes. Any thread may call. Source: Trace Event Format, "Complete Events".
 class TraceWriter {
  public:
   /// `start_ns`: steady_ns() of this rank at the moment that is zero for all ranks (after a barrier), which
@@ -27,6 +27,9 @@ class TraceWriter {
   /// A span of the compute thread (an exclusive phase) or an operation beside it. `name` outlives the writer.
   void span(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns);
 
+  /// What a device did for such a phase.
+  void device_span(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns);
+
   /// Writes what is buffered and closes; later spans are dropped. Throws Error when the disk was full.
   void close();
 
@@ -36,10 +39,12 @@ class TraceWriter {
     std::int64_t start_ns;
     std::int64_t end_ns;
     Phase phase;
+    int thread;
   };
   struct CloseFile {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
+  void add(const Span& span);
   void write_spans();  // the caller holds mutex_
 
   std::mutex mutex_;

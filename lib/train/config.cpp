@@ -64,7 +64,7 @@ constexpr std::array<std::string_view, 3> kRecomputes = {"none", "full", "auto"}
 constexpr int kPiecesPerStage = 4;      // by default: a pipeline is then idle for a fifth of its time or less
 constexpr int kReproduciblePieces = 8;  // by default: for 1, 2, 4 and 8 ranks as many each
 constexpr std::array<std::string_view, 3> kOnFailure = {"auto", "recover", "abort"};
-constexpr std::array<std::string_view, 2> kBackends = {"auto", "mpi"};
+constexpr std::array<std::string_view, 3> kBackends = {"auto", "mpi", "nccl"};
 constexpr std::array<std::string_view, 5> kAllReduces = {"auto", "mpi", "ring", "tree", "hierarchical"};
 
 void validate_batch(const RunConfig& config) {
@@ -123,8 +123,6 @@ void validate_optimizer(const OptimizerConfig& optimizer) {
 
 void validate_comm(const RunConfig& config) {
   const CommConfig& comm = config.comm;
-  check(comm.backend != "nccl", "training with NCCL is not available in this version", "--comm-backend",
-        "use mpi");
   check_one_of(comm.backend, kBackends, "--comm-backend");
   check_one_of(comm.all_reduce, kAllReduces, "--all-reduce");
   topology::parse_rank_order(config.rank_order);

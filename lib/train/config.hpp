@@ -9,6 +9,10 @@
 #include "optim/optimizer.hpp"
 #include "topology/mesh.hpp"
 
+namespace dtrain::comm {
+class Communicator;
+}
+
 namespace dtrain::train {
 
 /// What is trained.
@@ -158,5 +162,9 @@ optim::OptimizerConfig optimizer_config(const OptimizerConfig& config);
 /// Takes what the user did not give from the model's recipe.
 /// Throws Error (exit code 2), listing the models there are, when the name is unknown.
 void resolve_recipe(RunConfig& config);
+
+/// Replaces a device that is auto: by cuda where every rank has a GPU that works and the run can use it, else
+/// by cpu. Collective.
+void settle_device(RunConfig& config, const comm::Communicator& world);
 
 }  // namespace dtrain::train

@@ -1,46 +1,59 @@
 #include "train/device.hpp"
 
 #include <ATen/Context.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceType.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
 #include <vector>
 
-#include "comm/cuda_module.hpp"
 #include "comm/nvml.hpp"
 #include "core/error.hpp"
 #include "kernels/device_kernels.hpp"
 #include "topology/placement.hpp"
+#include "train/config.hpp"
 
 namespace dtrain::train {
 namespace {
 
-/// The node's GPUs that this process may use, in CUDA's order, with what NVML knows of each.
-std::vector<topology::Gpu> visible_gpus(const comm::CudaModule& module) {
-  const auto all = comm::read_gpus();
-  std::vector<topology::Gpu> visible;
-  for (const std::string& uuid : module.device_uuids()) {
-    const auto known = std::ranges::find(all, uuid, &topology::Gpu::uuid);
-    visible.push_back(known != all.end() ? *known : topology::Gpu{.uuid = uuid, .nvlinks = {}});
-  }
-  return visible;
+constexpr double kLeastFree = 0.02;  // of a GPU's memory: a context alone takes about half a gigabyte
+
+/// The node's GPUs: as NVML tells of them or, where it does not know this process's, those only.
+std::vector<topology::Gpu> gpus_of_node(const std::vector<std::string>& visible) {
+  auto all = comm::read_gpus();
+  const bool knows_all = std::ranges::all_of(visible, [&all](const std::string& uuid) {
+    return std::ranges::find(all, uuid, &topology::Gpu::uuid) != all.end();
+  });
+  if (knows_all) return all;
+  all.clear();
+  for (const auto& uuid : visible) all.push_back({.uuid = uuid, .nvlinks = {}});
+  return all;
 }
 
-/// The GPU of this rank among its node's.
-std::size_t own_gpu(const std::vector<topology::Gpu>& gpus, const comm::Communicator& world) {
-  const auto cluster = comm::survey_cluster(world, comm::affinity_mask());
+/// Of the GPUs that this rank sees, the number of its own. Ranks of a node that see the same ones deal them
+/// out; a launcher may as well show each rank another.
+std::size_t own_gpu(const std::vector<std::string>& visible, const std::vector<topology::Gpu>& of_node,
+                    const comm::Communicator& world) {
+  const auto cluster = comm::discover_cluster(world, comm::affinity_mask());
+  const auto seen = world.all_gather(fmt::format("{}", fmt::join(visible, ",")));
   const auto& me = cluster.ranks[static_cast<std::size_t>(world.rank())];
-  std::vector<int> numa_nodes(static_cast<std::size_t>(cluster.local_size(me.node)));
+  std::vector<int> numa_nodes;  // of the ranks that deal
+  std::size_t mine = 0;
   for (const auto& place : cluster.ranks) {
-    if (place.node == me.node) numa_nodes[static_cast<std::size_t>(place.local_rank)] = place.numa_node;
+    const auto& theirs = seen[static_cast<std::size_t>(place.rank)];
+    if (place.node != me.node || theirs != seen[static_cast<std::size_t>(me.rank)]) continue;
+    if (place.rank == me.rank) mine = numa_nodes.size();
+    numa_nodes.push_back(place.numa_node);
   }
-  return static_cast<std::size_t>(
-      topology::deal_gpus(gpus, numa_nodes)[static_cast<std::size_t>(me.local_rank)]);
+  std::vector<topology::Gpu> dealt;
+  for (const auto& uuid : visible) dealt.push_back(*std::ranges::find(of_node, uuid, &topology::Gpu::uuid));
+  return static_cast<std::size_t>(topology::deal_gpus(dealt, numa_nodes)[mine]);
 }
 
 /// Stays open: what is on the GPU may outlive a job.
@@ -52,12 +65,16 @@ const comm::CudaModule& cuda_module() {
 RankDevice open_cuda(const comm::Communicator& world) {
   const auto& module = cuda_module();
   load_libtorch_cuda();
-  const auto gpus = visible_gpus(module);
-  require(!gpus.empty(), "the driver is there, but no GPU that this process may use",
+  const auto problem = module.device_problem();
+  require(problem.empty(), problem,
           {.subject = "--device cuda",
            .advice = "look at nvidia-smi and at CUDA_VISIBLE_DEVICES, or use --device cpu",
            .code = ExitCode::usage});
-  const auto index = own_gpu(gpus, world);
+  const auto visible = module.device_uuids();
+  const auto gpus = gpus_of_node(visible);
+  const auto index = own_gpu(visible, gpus, world);
+  const auto number = std::ranges::find(gpus, visible[index], &topology::Gpu::uuid) - gpus.begin();
+  require_room(visible[index], module.memory(static_cast<int>(index)));
   require(at::hasCUDA(), "LibTorch finds no GPU",
           {.subject = "--device cuda",
            .advice = "look at nvidia-smi: its driver may be too old, or use --device cpu",
@@ -69,10 +86,13 @@ RankDevice open_cuda(const comm::Communicator& world) {
   const auto entry = reinterpret_cast<kernels::DeviceKernelsEntry>(module.symbol("dtrain_device_kernels"));
   kernels::use_device_kernels(entry());
   return {.device = device,
-          .place = {.gpu = static_cast<int>(index),
-                    .uuid = gpus[index].uuid,
-                    .island = topology::islands(gpus)[index]}};
+          .place = {.gpu = static_cast<int>(number),
+                    .uuid = visible[index],
+                    .island = topology::islands(gpus)[static_cast<std::size_t>(number)]},
+          .transport = &module};
 }
+
+const comm::DeviceTransport* extension_transport = nullptr;
 
 }  // namespace
 
@@ -87,11 +107,23 @@ void load_libtorch_cuda() {
                     "--device cuda", "install a LibTorch with CUDA (jobs/setup.sh), or use --device cpu");
 }
 
-Error out_of_memory(const std::string& what) {
-  const auto sentence = what.substr(0, what.find_first_of("\n"));
-  return {sentence,
-          {.subject = "--device",
-           .advice = "take a smaller --global-batch, more --micro-batches, --recompute full or more ranks"}};
+void require_room(const std::string& gpu, const comm::DeviceMemory& memory) {
+  const auto gib = [](std::int64_t bytes) { return static_cast<double>(bytes) / 0x1p30; };
+  require(static_cast<double>(memory.free_bytes) >= kLeastFree * static_cast<double>(memory.total_bytes),
+          fmt::format("{} has {:.1f} of its {:.1f} GiB left: other processes have the rest", gpu,
+                      gib(memory.free_bytes), gib(memory.total_bytes)),
+          {.subject = "--device cuda",
+           .advice = "look at nvidia-smi for whose they are, or name another with CUDA_VISIBLE_DEVICES"});
+}
+
+void use_extension_transport(const comm::DeviceTransport* transport) { extension_transport = transport; }
+
+std::int64_t peak_memory(at::Device device) {
+  if (device.is_cpu()) return 0;
+  auto* const allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
+  if (allocator == nullptr) return 0;
+  constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return allocator->getDeviceStats(device.index()).allocated_bytes.at(kAll).peak;
 }
 
 bool is_device_name(const std::string& name) {
@@ -99,10 +131,21 @@ bool is_device_name(const std::string& name) {
   return c10::is_privateuse1_backend_registered() && name == c10::get_privateuse1_backend();
 }
 
+void settle_device(RunConfig& config, const comm::Communicator& world) {
+  if (config.device != "auto") return;
+  bool has_gpu = !config.reproducible && comm::CudaModule::why_no_driver().empty();
+  try {
+    has_gpu = has_gpu && cuda_module().device_problem().empty();
+  } catch (const Error&) {
+    has_gpu = false;  // a driver without the module, or without a libnccl for it
+  }
+  config.device = world.min(static_cast<std::int64_t>(has_gpu)) == 1 ? "cuda" : "cpu";
+}
+
 RankDevice open_device(const std::string& name, const comm::Communicator& world) {
   if (name == "auto" || name == "cpu") return {};
   if (name == "cuda") return open_cuda(world);
-  return {.device = at::Device(at::kPrivateUse1, 0), .place = {}};
+  return {.device = at::Device(at::kPrivateUse1, 0), .place = {}, .transport = extension_transport};
 }
 
 }  // namespace dtrain::train

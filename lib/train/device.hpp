@@ -1,35 +1,46 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
 
+#include <cstdint>
 #include <string>
 
 #include "comm/communicator.hpp"
+#include "comm/cuda_module.hpp"
 #include "comm/discover.hpp"
-#include "core/error.hpp"
 
 namespace dtrain::train {
 
 /// What a rank computes on.
 struct RankDevice {
-  at::Device device = at::kCPU;
-  comm::LocalDevice place;  ///< As the cluster's description has it.
+  c10::Device device = c10::kCPU;
+  comm::LocalDevice place;                           ///< As the cluster's description has it.
+  const comm::DeviceTransport* transport = nullptr;  ///< Between the ranks' devices; null: there is none.
 };
 
-/// Whether `--device` takes `name`: auto (the CPU), cpu, cuda, or what an extension of LibTorch that is
-/// loaded into this process calls its device.
+/// Whether `--device` takes `name`: auto (GPUs where all ranks have some, else the CPU), cpu, cuda, or what
+/// an extension of LibTorch that is loaded into this process calls its device.
 bool is_device_name(const std::string& name);
+
+/// What carries messages between the memories of such an extension's devices; null, as at the start: they go
+/// through the CPU's. Borrowed; to be called before a run.
+void use_extension_transport(const comm::DeviceTransport* transport);
 
 /// Loads LibTorch's part for CUDA, which lies beside its others. Nothing links it: a process with it takes
 /// four times the memory. Throws Error (exit code 2) where it is missing or cannot be loaded.
 void load_libtorch_cuda();
 
-/// Opens it: of a node's GPUs each of its ranks gets its own, near its cores. From then on LibTorch computes
-/// there where it is asked for this device. Collective over `world`, all ranks asking for the same. Throws
-/// Error (exit code 2) that says what is missing.
+/// Opens one that is not auto: of a node's GPUs each of its ranks gets its own, near its cores, or several
+/// ranks share one where there are too few. From then on LibTorch computes there where it is asked for this
+/// device. Collective over `world`, all ranks asking for the same. Throws Error (exit code 2) that says what
+/// is missing.
 RankDevice open_device(const std::string& name, const comm::Communicator& world);
 
-/// What a user can do about LibTorch's `what`, that a device has no room for what it was asked for.
-Error out_of_memory(const std::string& what);
+/// Throws Error where of a GPU's memory next to nothing is left: other processes have it.
+void require_room(const std::string& gpu, const comm::DeviceMemory& memory);
+
+/// The most bytes that tensors have had of the device's memory at a time; 0 for the CPU, and where LibTorch
+/// does not count them.
+std::int64_t peak_memory(c10::Device device);
 
 }  // namespace dtrain::train

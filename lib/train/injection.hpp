@@ -64,6 +64,9 @@ class Injection final : public SpanSink {
   void overlapped(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns) override {
     sink_.overlapped(phase, name, start_ns, end_ns);
   }
+  void on_device(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns) override {
+    sink_.on_device(phase, name, start_ns, end_ns);
+  }
   void moved(std::int64_t sent, std::int64_t received) override { sink_.moved(sent, received); }
 
  private:

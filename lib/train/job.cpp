@@ -44,18 +44,18 @@ int start_thread_pool(int threads) {
   return threads;
 }
 
-comm::CommConfig comm_config(const RunConfig& config, const comm::MpiEnvironment& mpi, int threads,
-                             double cores_per_rank) {
-  const bool spare_core = cores_per_rank >= threads + 1;
-  auto backend = comm::parse_backend(config.comm.backend);
-  // What ranks exchange goes through the CPU's memory, also from GPUs: see parallel::ExchangeMemory.
-  if (backend == comm::Backend::automatic) backend = comm::Backend::mpi;
-  return {.backend = backend,
+comm::CommConfig comm_config(const RunConfig& config, const comm::MpiEnvironment& mpi,
+                             const RankDevice& device, int threads, double cores_per_rank) {
+  // On a device nobody else looks at what is under way while the compute thread waits for it.
+  const bool has_driver = cores_per_rank >= threads + 1 || device.transport != nullptr;
+  return {.backend = comm::parse_backend(config.comm.backend),
           .all_reduce = comm::parse_algorithm(config.comm.all_reduce),
           .order = topology::parse_rank_order(config.rank_order),
-          .drive = spare_core ? comm::Drive::thread : comm::Drive::inline_,
+          .drive = has_driver ? comm::Drive::thread : comm::Drive::inline_,
           .timeout_s = config.comm.watchdog_s,
           .threads_per_rank = threads,
+          .transport = device.transport,
+          .device = device.device.index(),
           .recovery = mpi.can_recover()};
 }
 
@@ -82,9 +82,11 @@ Job::Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sin
       cluster_(comm::discover_cluster(world_, comm::affinity_mask(), device_.place, config.comm.switches)),
       threads_(start_thread_pool(threads_for(config, cluster_, world_.rank()))),
       mesh_(cluster_, config.mesh_shape, topology::parse_rank_order(config.rank_order)),
-      groups_(comm::make_groups(world_, cluster_, mesh_,
-                                comm_config(config, mpi, threads_, cluster_.cores_per_rank(world_.rank())),
-                                sink)),
+      device_clock_(device_.device.is_cpu() ? nullptr : std::make_unique<DeviceClock>(device_.device, sink)),
+      groups_(comm::make_groups(
+          world_, cluster_, mesh_,
+          comm_config(config, mpi, device_, threads_, cluster_.cores_per_rank(world_.rank())),
+          device_clock_ != nullptr ? static_cast<SpanSink&>(*device_clock_) : sink)),
       all_reduce_table_(measures ? table_for(config, cluster_, mesh_, groups_, world_)
                                  : comm::AlgorithmTable()),
       tensor_ranks_(groups_.tensor()),

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 
 #include "comm/algorithm_table.hpp"
 #include "comm/communicator.hpp"
@@ -13,6 +14,7 @@
 #include "topology/mesh.hpp"
 #include "train/config.hpp"
 #include "train/device.hpp"
+#include "train/device_clock.hpp"
 
 namespace dtrain::train {
 
@@ -40,6 +42,7 @@ class Job {
   const comm::AlgorithmTable& all_reduce_table() const { return all_reduce_table_; }
   int threads() const { return threads_; }  ///< Compute threads of this rank.
   at::Device device() const { return device_.device; }
+  DeviceClock* device_clock() const { return device_clock_.get(); }  ///< Null where the CPU computes.
 
   /// True where a core is left for a helper thread such as the loader's.
   bool has_spare_core() const;
@@ -53,6 +56,7 @@ class Job {
   topology::Cluster cluster_;
   int threads_;
   topology::Mesh mesh_;
+  std::unique_ptr<DeviceClock> device_clock_;  // what the groups tell their spans, on a device
   comm::Groups groups_;
   comm::AlgorithmTable all_reduce_table_;
   parallel::TensorRanks tensor_ranks_;

@@ -3,8 +3,11 @@
 #include <ATen/ATen.h>
 
 #include <span>
+#include <utility>
 
 #include "kernels/augment.hpp"
+#include "kernels/device_kernels.hpp"
+#include "kernels/image_batch.hpp"
 #include "kernels/normalize.hpp"
 
 namespace dtrain::train {
@@ -55,8 +58,13 @@ at::Tensor augmented(const at::Tensor& images, const data::Batch& batch, const A
 }  // namespace
 
 Preparation::Preparation(const data::DatasetInfo& info, at::ScalarType dtype, models::Goal goal,
-                         const std::optional<Augmentation>& augmentation, at::Device device)
-    : dtype_(dtype), device_(device), pairs_(info.task == "translation"), augmentation_(augmentation) {
+                         const std::optional<Augmentation>& augmentation, at::Device device,
+                         DeviceClock* clock)
+    : dtype_(dtype),
+      device_(device),
+      copies_(device, clock),
+      pairs_(info.task == "translation"),
+      augmentation_(augmentation) {
   if (goal == models::Goal::own_input) return;
   mean_.assign(info.mean.begin(), info.mean.end());
   deviation_.assign(info.std_dev.begin(), info.std_dev.end());
@@ -66,25 +74,67 @@ Preparation::Preparation(const data::DatasetInfo& info, at::ScalarType dtype, mo
 }
 
 models::Tensors Preparation::prepared(const at::Tensor& stored) const {
-  if (stored.scalar_type() == at::kFloat) return {stored.to(device_, dtype_)};
+  if (stored.scalar_type() == at::kFloat) {
+    return {device_.is_cpu() ? stored.to(dtype_) : copies_.copied(stored, dtype_)};
+  }
   if (stored.scalar_type() != at::kByte) return {stored};
-  auto out = at::empty(stored.sizes(), at::TensorOptions().dtype(dtype_));
+  auto out = copies_.staging(stored.sizes(), dtype_);
   if (dtype_ == at::kDouble) {
     normalize<double>(out, stored, mean_, deviation_);
   } else {
     normalize<float>(out, stored, mean_, deviation_);
   }
-  return {out.to(device_)};
+  return {copies_.ahead([&] { return out.to(device_, /*non_blocking=*/true); })};
+}
+
+bool Preparation::has_kernel_for(const at::Tensor& stored) const {
+  return !device_.is_cpu() && kernels::device_kernels() != nullptr && dtype_ == at::kFloat &&
+         stored.scalar_type() == at::kByte && stored.dim() == 4 &&
+         stored.size(1) <= static_cast<std::int64_t>(kernels::DeviceKernels::kMostChannels);
+}
+
+Preparation::Crops Preparation::crops_of(const data::Batch& batch) const {
+  Crops crops;
+  if (!augmentation_) return crops;
+  const auto epoch = static_cast<std::uint32_t>(batch.step / augmentation_->steps_per_epoch + 1);
+  for (const auto sample : batch.samples) {
+    crops.push_back(kernels::crop_and_flip_of(augmentation_->seed, epoch, sample, augmentation_->padding));
+  }
+  return crops;
+}
+
+/// [n, channels, height, width], with channels last in memory.
+at::Tensor Preparation::prepared_on_device(const at::Tensor& stored, Crops crops) const {
+  const auto extent = [&](int dim) { return static_cast<std::size_t>(stored.size(dim)); };
+  kernels::ImageBatch batch{.shape = {extent(1), extent(2), extent(3)}, .how = std::move(crops)};
+  batch.padding = batch.how.empty() ? 0 : augmentation_->padding;
+  const bool plain = mean_.size() != extent(1) || deviation_.size() != extent(1);
+  kernels::set_normalisation(batch, plain ? std::span<const float>() : mean_,
+                             plain ? std::span<const float>() : deviation_);
+  const auto from = copies_.staging(stored.sizes(), at::kByte);
+  from.copy_(stored);
+  return copies_.ahead([&] {
+    const auto bytes = from.to(device_, /*non_blocking=*/true);
+    auto out = at::empty(stored.sizes(), at::TensorOptions().dtype(at::kFloat).device(device_),
+                         at::MemoryFormat::ChannelsLast);
+    kernels::device_kernels()->prepare_images(out.data_ptr(), kernels::Element::float32,
+                                              bytes.const_data_ptr<std::uint8_t>(), extent(0), batch,
+                                              copies_.stream());
+    return out;
+  });
 }
 
 models::Tensors Preparation::inputs(const data::Batch& batch) const {
   if (pairs_) return {borrowed(batch.inputs), borrowed(batch.targets)};
-  return prepared(borrowed(batch.inputs));
+  const auto stored = borrowed(batch.inputs);
+  if (has_kernel_for(stored)) return {prepared_on_device(stored, {})};
+  return prepared(stored);
 }
 
 models::Tensors Preparation::training_inputs(const data::Batch& batch) const {
   if (!augmentation_) return inputs(batch);
   const auto stored = borrowed(batch.inputs);
+  if (has_kernel_for(stored)) return {prepared_on_device(stored, crops_of(batch))};
   return prepared(stored.scalar_type() == at::kByte ? augmented<std::uint8_t>(stored, batch, *augmentation_)
                                                     : augmented<float>(stored, batch, *augmentation_));
 }

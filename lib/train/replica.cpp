@@ -85,7 +85,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injectio
       injection_(injection),
       data_group_(injection != nullptr ? injection->tampered(job.groups().data()) : job.groups().data()),
       preparation_(workload.dataset.info(), full_type(config), workload.model->goal(), workload.augmentation,
-                   workload.device),
+                   workload.device, job.device_clock()),
       pipeline_({.model = *workload.model,
                  .cuts = workload.cuts,
                  .pipe = job.groups().pipe(),
@@ -152,8 +152,8 @@ void Replica::agree_on_values() {
 }
 
 StepOutcome Replica::step(std::int64_t number, const std::vector<StepPiece>& pieces, data::Loader& loader,
-                          double learning_rate) {
-  auto outcome = training_step_.run(number, pieces, loader, learning_rate);
+                          double learning_rate, bool another_follows) {
+  auto outcome = training_step_.run(number, pieces, loader, learning_rate, another_follows);
   if (injection_ != nullptr && injection_->drifts()) {
     const auto buffers = workload_.model->buffers();
     (buffers.empty() ? parameters_.values() : buffers.front()->value).add_(1e-3);

@@ -34,7 +34,9 @@ class Replica {
 
   /// One update; see TrainingStep::run().
   StepOutcome step(std::int64_t number, const std::vector<StepPiece>& pieces, data::Loader& loader,
-                   double learning_rate);
+                   double learning_rate, bool another_follows);
+  /// Before `loader` begins anew.
+  void forget_ahead() { training_step_.forget_ahead(); }
 
   LossScaler& scaler() { return training_step_.scaler(); }
   const LossScaler& scaler() const { return training_step_.scaler(); }

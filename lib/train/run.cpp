@@ -1,6 +1,5 @@
 #include "train/run.hpp"
 
-#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -11,7 +10,6 @@
 #include "h5/library.hpp"
 #include "parallel/memory_meter.hpp"
 #include "record/run_folder.hpp"
-#include "train/device.hpp"
 #include "train/dry_run.hpp"
 #include "train/injection.hpp"
 #include "train/trainer.hpp"
@@ -40,7 +38,7 @@ std::string Recovery::lost_in_words() const {
 }
 
 ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
-             const std::optional<Recovery>& recovery, comm::MpiEnvironment& mpi, const Log& log) try {
+             const std::optional<Recovery>& recovery, comm::MpiEnvironment& mpi, const Log& log) {
   const double begun_s = steady_s();
   const StopSignals signals;
   h5::Library library;
@@ -81,8 +79,6 @@ ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
                  {library, clock, trace.get(), start, begun_s, signals, injection.get(), recovery, mpi},
                  resume, log)
       .train();
-} catch (const c10::OutOfMemoryError& error) {
-  throw out_of_memory(error.what_without_backtrace());
 }
 
 }  // namespace dtrain::train

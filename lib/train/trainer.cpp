@@ -167,6 +167,8 @@ void Trainer::announce(const std::optional<ResumePoint>& resume) const {
       config_.model.name, workload_.model->parameter_count(), workload_.dataset.info().name, pieces_.samples,
       job_.world().size(), job_.mesh().shape().to_string(), job_.threads(), job_.threads() == 1 ? "" : "s",
       job_.groups().backend_name()));
+  if (!job_.device().is_cpu()) log_.info(fmt::format("device     {}", config_.device));
+  for (const auto& sentence : job_.cluster().shared_gpus()) log_.info("device     " + sentence);
   if (config_.reproducible) log_.info(bits_of(config_, job_.threads()));
   if (job_.rank() == 0 && job_.mesh().crosses_nodes(job_.cluster(), topology::Axis::tensor)) {
     const auto inputs = workload_.model->input_shapes(samples_of_largest_piece(config_.batch),
@@ -235,6 +237,7 @@ bool Trainer::train_steps(std::int64_t steps) {
     // A copy's samples are counted once, where their loss is.
     if (replica_.counts_samples()) sums_.sample_hash += data::sample_hash(request.samples);
   }
+  replica_.forget_ahead();
   if (replica_.reads()) loader_.start(std::move(requests));
 
   clock_.take();  // what happened between the epochs belongs to neither
@@ -243,7 +246,9 @@ bool Trainer::train_steps(std::int64_t steps) {
     const double rate = optim::learning_rate(schedule_, step_ + 1, total_steps_);
     job_.groups().recorder().begin_step(step_ + 1);
     if (injection_ != nullptr) injection_->begin_step(step_ + 1);
-    const auto outcome = replica_.step(step_ + 1, pieces_of_step[static_cast<std::size_t>(s)], loader_, rate);
+    const auto index = static_cast<std::size_t>(s);
+    const bool another_follows = s + 1 < steps && !pieces_of_step[index + 1].empty();
+    const auto outcome = replica_.step(step_ + 1, pieces_of_step[index], loader_, rate, another_follows);
     ++step_;
     if (outcome.left_out && job_.rank() == 0) {
       outputs_.event("step_left_out",

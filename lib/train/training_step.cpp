@@ -38,7 +38,12 @@ std::vector<Range> TrainingStep::counted_parts() const {
   return counted;
 }
 
-TrainingStep::Samples TrainingStep::next_samples(data::Loader& loader) const {
+TrainingStep::Samples TrainingStep::next_samples(data::Loader& loader) {
+  if (ahead_) return *std::exchange(ahead_, std::nullopt);
+  return read_samples(loader, Borrowed::until_next);
+}
+
+TrainingStep::Samples TrainingStep::read_samples(data::Loader& loader, Borrowed memory) const {
   const data::Batch* batch = nullptr;
   {
     const ScopedSpan span(parts_.sink, Phase::data, "load");
@@ -49,9 +54,9 @@ TrainingStep::Samples TrainingStep::next_samples(data::Loader& loader) const {
   auto targets = targets_of(parts_.model, parts_.preparation, *batch, inputs);
   const bool one_at_a_time = parts_.pipeline.is_first() && parts_.pipeline.is_last();
   const bool same_bits = parts_.totals != nullptr;  // also of products, which may depend on where inputs lie
-  if (!one_at_a_time || same_bits) {                // the loader's memory is borrowed until its next batch
-    for (auto& input : inputs) input = input.clone();
-    targets = targets.clone();
+  if (!one_at_a_time || same_bits || memory == Borrowed::no) {
+    for (auto& input : inputs) input = input.is_cpu() ? input.clone() : input;
+    targets = targets.is_cpu() ? targets.clone() : targets;
   }
   return {std::move(inputs), std::move(targets)};
 }
@@ -75,8 +80,7 @@ models::LossSums TrainingStep::loss_of(const models::Tensors& outputs, const at:
 }
 
 // The rows that the step uses must be current before the first micro-batch: all are read first.
-std::vector<TrainingStep::Samples> TrainingStep::samples_by_rows(std::size_t pieces,
-                                                                 data::Loader& loader) const {
+std::vector<TrainingStep::Samples> TrainingStep::samples_by_rows(std::size_t pieces, data::Loader& loader) {
   std::vector<Samples> all;
   if (parts_.rows == nullptr) return all;
   const auto& table = dynamic_cast<const models::EmbeddingBag&>(*parts_.model.layers().front());
@@ -129,7 +133,8 @@ void TrainingStep::compute(std::int64_t step, const std::vector<StepPiece>& piec
             if (parts_.injection != nullptr && parts_.injection->spoils_loss()) {
               sums.loss = sums.loss * std::numeric_limits<double>::quiet_NaN();
             }
-            add(own, sums, samples[static_cast<std::size_t>(m)]);
+            losses_.push_back({sums, samples[static_cast<std::size_t>(m)]});
+            losses_.back().sums.loss = sums.loss.detach();
             if (parts_.totals != nullptr && parts_.counts_common) {
               parts_.totals->add_micro_batch(index_of(m), sums.loss.item<double>(), sums.weight);
             }
@@ -144,16 +149,21 @@ void TrainingStep::compute(std::int64_t step, const std::vector<StepPiece>& piec
 }
 
 StepOutcome TrainingStep::run(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader,
-                              double learning_rate) {
+                              double learning_rate, bool another_follows) {
   StepOutcome outcome;
   parts_.gradients.begin_step(static_cast<int>(pieces.size()));
   parts_.statistics.begin_step();
   parts_.tied.begin_step();
   if (parts_.totals != nullptr) parts_.totals->begin_step();
+  losses_.clear();
   compute(step, pieces, loader, outcome.own);
+  const bool reads = parts_.pipeline.is_first() || parts_.pipeline.is_last();
+  const bool waits_for_device = !parts_.parameters.values().is_cpu();
+  if (another_follows && reads && waits_for_device) ahead_ = read_samples(loader, Borrowed::no);
   parts_.gradients.finish([this] { parts_.tied.exchange_gradients(); });
   parts_.statistics.exchange();
 
+  for (const auto& [sums, samples] : losses_) add(outcome.own, sums, samples);
   if (!parts_.counts_common) outcome.own.leave_samples_out();
   measure_gradient(outcome.own);
   if (parts_.ask) parts_.ask(outcome.own);

@@ -73,11 +73,15 @@ class TrainingStep {
   TrainingStep(const Parts& parts, std::uint64_t seed, double grad_clip);
 
   /// Takes the batches of `pieces` from `loader` on the ranks that need them: the first and the last of a
-  /// pipeline. `step` counts from 1. Collective.
-  /// In fp16 a gradient that is not finite is left out with a smaller scale for the next; otherwise throws
-  /// Error when the loss or a gradient is not finite. No rank has updated then.
+  /// pipeline. `step` counts from 1. `another_follows`, on the loader's next batches: a device's first batch
+  /// of it is then on its way before the device has done with this step. Collective. In fp16 a gradient that
+  /// is not finite is left out with a smaller scale for the next; otherwise throws Error when the loss or a
+  /// gradient is not finite. No rank has updated then.
   StepOutcome run(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader,
-                  double learning_rate);
+                  double learning_rate, bool another_follows);
+
+  /// The loader begins anew: what was taken from it ahead is not wanted.
+  void forget_ahead() { ahead_.reset(); }
 
   LossScaler& scaler() { return scaler_; }
   const LossScaler& scaler() const { return scaler_; }
@@ -88,12 +92,15 @@ class TrainingStep {
     models::Tensors inputs;
     at::Tensor targets;
   };
-  Samples next_samples(data::Loader& loader) const;
+  Samples next_samples(data::Loader& loader);
+  /// Whether samples may lie in the loader's memory until its next batch.
+  enum class Borrowed { no, until_next };
+  Samples read_samples(data::Loader& loader, Borrowed memory) const;
   const parallel::Schedule& schedule_for(std::size_t micro_batches);
   void compute(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader,
                parallel::StepShare& own);
   models::LossSums loss_of(const models::Tensors& outputs, const at::Tensor& targets) const;
-  std::vector<Samples> samples_by_rows(std::size_t pieces, data::Loader& loader) const;
+  std::vector<Samples> samples_by_rows(std::size_t pieces, data::Loader& loader);
   std::vector<Range> counted_parts() const;
   void measure_gradient(parallel::StepShare& own) const;
   [[noreturn]] void report_non_finite(std::int64_t step, const parallel::StepShare& total) const;
@@ -101,6 +108,13 @@ class TrainingStep {
   bool holds_non_finite(const models::Parameter& parameter) const;
 
   Parts parts_;
+  std::optional<Samples> ahead_;  // of the next step
+  /// Of a micro-batch: read when the step's are all under way, for that waits for a device.
+  struct Loss {
+    models::LossSums sums;
+    std::int64_t samples = 0;
+  };
+  std::vector<Loss> losses_;                             // of this step
   std::map<std::size_t, parallel::Schedule> schedules_;  // by number of micro-batches
   std::vector<Range> counted_parts_;                     // of the flat gradient, in norms
   std::uint64_t seed_;

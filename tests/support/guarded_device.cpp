@@ -10,18 +10,25 @@
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/unfold_native.h>
 #include <ATen/ops/view_native.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceType.h>
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <sys/mman.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <array>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <map>
 #include <mutex>
 #include <tuple>
 #include <vector>
+
+#include "core/clock.hpp"
 
 namespace dtrain {
 namespace {
@@ -43,6 +50,7 @@ class Memory {
     const std::lock_guard lock(mutex_);
     blocks_[data] = {bytes, 0};
     bytes_ += static_cast<long long>(bytes);
+    peak_ = std::max(peak_, bytes_);
     return data;
   }
 
@@ -55,6 +63,7 @@ class Memory {
     blocks_.erase(place);
   }
 
+  long long peak() const { return peak_; }
   void open(void* data) { change(data, 1); }
   void close(void* data) { change(data, -1); }
 
@@ -67,27 +76,40 @@ class Memory {
 
   void change(void* data, int by) {
     const std::lock_guard lock(mutex_);
-    const auto place = blocks_.find(data);
-    if (place == blocks_.end()) return;
-    auto& block = place->second;
+    auto place = blocks_.upper_bound(data);
+    if (place == blocks_.begin()) return;
+    --place;  // the last that begins at `data` or before
+    auto& [begin, block] = *place;
+    if (data >= static_cast<std::byte*>(begin) + block.bytes) return;
     block.users += by;
-    mprotect(data, pages(block.bytes), block.users > 0 ? PROT_READ | PROT_WRITE : PROT_NONE);
+    mprotect(begin, pages(block.bytes), block.users > 0 ? PROT_READ | PROT_WRITE : PROT_NONE);
   }
 
   std::mutex mutex_;
   std::map<void*, Block> blocks_;
   long long bytes_ = 0;
+  long long peak_ = 0;
   const long long limit_ = [] {
     const char* const given = std::getenv("DTRAIN_GUARDED_BYTES");
     return given != nullptr ? std::atoll(given) : std::numeric_limits<long long>::max();
   }();
 };
 
-struct GuardedAllocator final : c10::Allocator {
+struct GuardedAllocator final : c10::DeviceAllocator {
   c10::DataPtr allocate(std::size_t bytes) override {
     void* data = bytes == 0 ? nullptr : Memory::all().allocate(bytes);
     return {data, data, [](void* block) { Memory::all().release(block); }, kGuarded};
   }
+  bool initialized() override { return true; }
+  void emptyCache(c10::MempoolId_t /*pool*/) override {}
+  void recordStream(const c10::DataPtr& /*data*/, c10::Stream /*stream*/) override {}
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex /*device*/) override {
+    c10::CachingDeviceAllocator::DeviceStats stats;
+    stats.allocated_bytes[0].peak = Memory::all().peak();
+    return stats;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex /*device*/) override {}
+  void resetPeakStats(c10::DeviceIndex /*device*/) override {}
   void copy_data(void* /*to*/, const void* /*from*/, std::size_t /*bytes*/) const override { std::abort(); }
 };
 
@@ -234,10 +256,25 @@ struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::PrivateUse1
   c10::Stream getStream(c10::Device) const noexcept override {
     return c10::Stream(c10::Stream::DEFAULT, kGuarded);
   }
+  c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override {
+    return c10::Stream(c10::Stream::UNSAFE, kGuarded, 1);
+  }
   c10::Stream exchangeStream(c10::Stream) const noexcept override {
     return c10::Stream(c10::Stream::DEFAULT, kGuarded);
   }
-  void record(void**, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {}
+  // All is done at once, so an event is the time at which it was recorded.
+  void record(void** event, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {
+    if (*event == nullptr) *event = new std::int64_t;
+    *static_cast<std::int64_t*>(*event) = steady_ns();
+  }
+  void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
+    delete static_cast<std::int64_t*>(event);
+  }
+  bool queryEvent(void*) const override { return true; }
+  void synchronizeEvent(void*) const override {}
+  double elapsedTime(void* begin, void* end, c10::DeviceIndex) const override {
+    return static_cast<double>(*static_cast<std::int64_t*>(end) - *static_cast<std::int64_t*>(begin)) * 1e-6;
+  }
   void block(void*, const c10::Stream&) const override {}
 };
 
@@ -259,11 +296,22 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 [[maybe_unused]] const bool kHasHooks = [] {
   static Hooks hooks;
   at::RegisterPrivateUse1HooksInterface(&hooks);
+  c10::SetAllocator(c10::DeviceType::PrivateUse1, &allocator());
   c10::register_privateuse1_backend("guarded");
   return true;
 }();
 
 }  // namespace
+
+void guarded_copy(void* to, const void* from, std::size_t bytes) {
+  auto& memory = Memory::all();
+  void* const source = const_cast<void*>(from);  // opened, not written to
+  memory.open(to);
+  memory.open(source);
+  std::memcpy(to, from, bytes);
+  memory.close(source);
+  memory.close(to);
+}
 
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 

@@ -2,6 +2,8 @@
 
 #include <c10/core/Device.h>
 
+#include <cstddef>
+
 namespace dtrain {
 
 /// A stand-in for a GPU on machines without one: LibTorch's device `privateuseone`, whose memory nobody may
@@ -11,5 +13,8 @@ namespace dtrain {
 /// Linking guarded_device.cpp is what registers it, in the whole process. DTRAIN_GUARDED_BYTES: how much of
 /// it there is.
 inline const c10::Device kGuarded{c10::DeviceType::PrivateUse1, 0};
+
+/// As the device's driver would: either may lie in its memory.
+void guarded_copy(void* to, const void* from, std::size_t bytes);
 
 }  // namespace dtrain

@@ -1,11 +1,13 @@
 """Whole runs with everything in a device's memory, beside the same on the CPU.
 
     device_memory.py BINARY            linked with tests/support/guarded_device.cpp: a device whose memory ends a program that
-                                       touches it by hand
-    device_memory.py BINARY cuda N     on a machine's N GPUs, a rank each
+                                       touches it by hand; and guarded_transport.cpp, which stands in for NCCL
+    device_memory.py BINARY cuda       on the machine's GPUs, which several ranks share where there are too few
 """
 
+import json
 import os
+import re
 import sys
 import tempfile
 from pathlib import Path
@@ -26,14 +28,29 @@ MESHES = {"mlp": ["data=2", "data=2,pipe=2"], "cnn": ["tensor=2"], "nbow": ["dat
 # The same sums in another order; a ReLU or a maximum may then go the other way, and that adds up over steps.
 ROUNDING = 2e-4
 
-DEVICE, PLACES = (sys.argv[2], int(sys.argv[3])) if len(sys.argv) > 2 else ("guarded", 4)
+# Meshes whose messages are also sent through the CPU's memory.
+THROUGH_THE_CPU = {"mlp": ["data=2,pipe=2"], "gpt": ["tensor=2", "pipe=2"], "resnet18": ["data=2"]}
+
+DEVICE = sys.argv[2] if len(sys.argv) > 2 else "guarded"
 
 
 def train(binary, folder, name, mesh, *options):
     run(binary, ranks_of(mesh), *COMMON, *options, "--mesh", mesh, "--name", name, cwd=folder)
     with h5py.File(folder / "runs" / name / "results.h5") as file:
         assert file.attrs["status"] in ("completed", b"completed")
+        if "--device" in options and options[options.index("--device") + 1] == DEVICE:
+            recorded(file)
         return step_losses(file), file["epochs"]["validation_loss"][-1]
+
+
+def recorded(file):
+    """What the device did, and the most it held, on every rank."""
+    for rank, tables in file["ranks"].items():
+        assert (tables["epochs"]["device_peak_memory_bytes"] > 0).all(), rank
+        told = [event["detail"].decode() for event in tables["events"][:] if event["kind"] == b"device_time"]
+        seconds = re.fullmatch(r"epoch 1: forward ([\d.]+) s, backward ([\d.]+) s, optimizer ([\d.]+) s", told[0])
+        assert seconds and all(float(value) > 0 for value in seconds.groups()), (rank, told)
+        assert float(seconds[2]) <= tables["epochs"]["train_time_s"][0], (rank, told)
 
 
 def gap(found, expected):
@@ -44,16 +61,18 @@ def trains_as_on_the_cpu(binary, folder, model):
     """One rank on the CPU, one on the device, and several on it: the same losses, in training and after it."""
     options = ["--model", model, "--epochs", 1, "--micro-batches", 4, *MODELS[model]]
     expected, validated = train(binary, folder, f"{model}-cpu", "data=1", *options)
-    for mesh in ["data=1", *(mesh for mesh in MESHES.get(model, []) if ranks_of(mesh) <= PLACES)]:
-        losses, validation = train(binary, folder, f"{model}-{mesh}", mesh, *options, "--device", DEVICE)
-        assert gap(losses, expected) < ROUNDING, (model, mesh, losses, expected)
-        assert gap(validation, validated) < 10 * ROUNDING, (model, mesh, validation, validated)
-        print(f"{model} {mesh}: {gap(losses, expected):.1e}, validation {gap(validation, validated):.1e}", flush=True)
+    cases = [(mesh, "auto") for mesh in ["data=1", *MESHES.get(model, [])]]
+    for mesh, backend in cases + [(mesh, "mpi") for mesh in THROUGH_THE_CPU.get(model, [])]:
+        losses, validation = train(binary, folder, f"{model}-{mesh}-{backend}", mesh, *options, "--device", DEVICE,
+                                   "--comm-backend", backend)
+        assert gap(losses, expected) < ROUNDING, (model, mesh, backend, losses, expected)
+        assert gap(validation, validated) < 10 * ROUNDING, (model, mesh, backend, validation, validated)
+        print(f"{model} {mesh} {backend}: {gap(losses, expected):.1e}, validation {gap(validation, validated):.1e}", flush=True)
 
 
 def goes_on_from_a_checkpoint(binary, folder):
     """Saved from the device and read into it: the run goes on as if it had not stopped, also on the CPU."""
-    mesh = f"data={min(PLACES, 2)}"
+    mesh = "data=2"
     options = ["--model", "mlp", "--epochs", 1, "--optimizer", "sgd", "--momentum", 0.9]
     whole, _ = train(binary, folder, "whole", mesh, *options, "--limit-steps", 12, "--device", DEVICE)
     train(binary, folder, "part", mesh, *options, "--limit-steps", 6, "--device", DEVICE)
@@ -65,8 +84,21 @@ def goes_on_from_a_checkpoint(binary, folder):
     assert any(name.startswith("optimizer/momentum_buffer/") for name in saved)
 
 
+def says_how_messages_go(binary, folder):
+    """And shows in the trace what the device did, and the copies to it."""
+    by_device = "nccl" if DEVICE == "cuda" else "guarded devices"
+    for backend, words in ("auto", by_device), ("mpi", "mpi, through the CPU's memory"):
+        said = run(binary, 2, "--model", "mlp", "--limit-steps", 2, "--threads", 1, "--device", DEVICE, "--comm-backend", backend,
+                   "--trace", "--name", f"trace-{backend}", cwd=folder).stdout
+        assert words in said and f"device     {DEVICE}" in said, said
+    spans = json.loads((folder / "runs/trace-auto/trace.json").read_text())["traceEvents"]
+    spans = [span for span in spans if span["ph"] == "X"]
+    assert {"forward", "backward", "optimizer"} <= {span["cat"] for span in spans if span["tid"] == 3}
+    assert [span for span in spans if span["tid"] == 2 and span["name"] == "copy"]
+
+
 def evaluates(binary, folder):
-    out = run(binary, min(PLACES, 2), "evaluate", "runs/mlp-data=1/checkpoints/best", "--device", DEVICE, "--threads", 1,
+    out = run(binary, 2, "evaluate", "runs/mlp-data=1-auto/checkpoints/best", "--device", DEVICE, "--threads", 1,
               "--predictions", "predictions.h5", cwd=folder).stdout
     assert "loss" in out, out
     with h5py.File(folder / "predictions.h5") as file:
@@ -90,6 +122,7 @@ def main(binary):
         for model in MODELS:
             trains_as_on_the_cpu(binary, folder, model)
         goes_on_from_a_checkpoint(binary, folder)
+        says_how_messages_go(binary, folder)
         evaluates(binary, folder)
         if DEVICE == "guarded":
             refuses(binary, folder)

@@ -15,6 +15,19 @@ TEST(Device, NamesAreThoseOfTheHelp) {
     EXPECT_FALSE(is_device_name(name)) << name;
 }
 
+TEST(Device, AGpuThatOthersFillIsRefused) {
+  EXPECT_NO_THROW(require_room("GPU-1", {.free_bytes = 10, .total_bytes = 100}));
+  constexpr std::int64_t kGib = std::int64_t{1} << 30;
+  try {
+    require_room("GPU-1", {.free_bytes = kGib / 2, .total_bytes = 140 * kGib});
+    FAIL() << "half a GiB suffices";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("GPU-1 has 0.5 of its 140.0 GiB left: other processes"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 // Also where there is no GPU: its libraries are installed with LibTorch.
 TEST(Device, LibTorchsPartForCudaIsLoadedIntoAProcessWithoutIt) {
   try {

@@ -1,0 +1,73 @@
+#include "train/device_clock.hpp"
+
+#include <c10/core/impl/VirtualGuardImpl.h>
+
+#include <cmath>
+#include <utility>
+
+#include "core/clock.hpp"
+
+namespace dtrain::train {
+namespace {
+
+/// What the compute thread gives the device work in. In the other phases it does nothing there, or waits.
+bool is_work(Phase phase) {
+  return phase == Phase::forward || phase == Phase::backward || phase == Phase::optimizer;
+}
+
+}  // namespace
+
+c10::Event moment_of(const c10::Stream& stream) {
+  c10::Event event(stream.device_type(), c10::EventFlag::BACKEND_DEFAULT);
+  event.record(stream);
+  return event;
+}
+
+DeviceClock::DeviceClock(c10::Device device, SpanSink& sink) : device_(device), sink_(sink), start_(now()) {
+  start_.synchronize();
+  start_ns_ = steady_ns();
+}
+
+c10::Event DeviceClock::now() const {
+  return moment_of(c10::impl::VirtualGuardImpl(device_.type()).getStream(device_));
+}
+
+void DeviceClock::enter(Phase phase, std::string_view name) {
+  sink_.enter(phase, name);
+  tell_what_is_done();
+  ++depth_;
+  if (!open_ && is_work(phase)) open_.emplace(Open{depth_, phase, name, now()});
+}
+
+void DeviceClock::leave() {
+  if (open_ && open_->depth == depth_) {
+    under_way_.push_back({open_->phase, open_->name, std::move(open_->begin), now()});
+    open_.reset();
+  }
+  --depth_;
+  sink_.leave();
+}
+
+void DeviceClock::add_transfer(c10::Event begin, c10::Event end) {
+  under_way_.push_back({Phase::transfer, "copy", std::move(begin), std::move(end)});
+}
+
+void DeviceClock::tell_what_is_done() {
+  while (!under_way_.empty() && under_way_.front().end.query()) {
+    const Span& span = under_way_.front();
+    const auto begin_ns = time_of(span.begin);
+    const auto end_ns = time_of(span.end);
+    if (span.phase == Phase::transfer) {
+      sink_.overlapped(span.phase, span.name, begin_ns, end_ns);
+    } else {
+      sink_.on_device(span.phase, span.name, begin_ns, end_ns);
+    }
+    under_way_.pop_front();
+  }
+}
+
+std::int64_t DeviceClock::time_of(const c10::Event& event) const {
+  return start_ns_ + std::llround(start_.elapsedTime(event) * 1e6);  // from milliseconds
+}
+
+}  // namespace dtrain::train

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <c10/core/Device.h>
+#include <c10/core/Event.h>
+#include <c10/core/Stream.h>
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string_view>
+
+#include "core/span_sink.hpp"
+
+namespace dtrain::train {
+
+/// A moment of a device's stream, with its time: it is there once the stream has come so far.
+c10::Event moment_of(const c10::Stream& stream);
+
+/// Tells another sink, beside all that it is told itself, how long a device was at work for each phase and
+/// copy. It puts events into the device's streams and looks at them later: nobody waits for the device.
+class DeviceClock final : public SpanSink {
+ public:
+  /// Both are borrowed. What the device does counts from here; waits for it, this once.
+  DeviceClock(c10::Device device, SpanSink& sink);
+
+  void enter(Phase phase, std::string_view name) override;
+  void leave() override;
+  void overlapped(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns) override {
+    sink_.overlapped(phase, name, start_ns, end_ns);
+  }
+  void on_device(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns) override {
+    sink_.on_device(phase, name, start_ns, end_ns);
+  }
+  void moved(std::int64_t sent, std::int64_t received) override { sink_.moved(sent, received); }
+
+  /// What a stream did between two of its moments is a copy between the CPU and the device.
+  void add_transfer(c10::Event begin, c10::Event end);
+
+ private:
+  struct Span {
+    Phase phase;
+    std::string_view name;
+    c10::Event begin;
+    c10::Event end;
+  };
+  struct Open {
+    int depth;
+    Phase phase;
+    std::string_view name;
+    c10::Event begin;
+  };
+  c10::Event now() const;  // on the device
+  void tell_what_is_done();
+  std::int64_t time_of(const c10::Event& event) const;  // steady_ns()
+
+  c10::Device device_;
+  SpanSink& sink_;
+  c10::Event start_;
+  std::int64_t start_ns_ = 0;
+  int depth_ = 0;
+  std::optional<Open> open_;
+  std::deque<Span> under_way_;  // in the order in which they were put into the streams
+};
+
+}  // namespace dtrain::train
