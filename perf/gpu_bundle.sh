@@ -17,8 +17,10 @@ done
 . "$top/jobs/env.sh"
 
 build=build/release
-programs=(bin/dtrain lib/libdtrain_cuda.so tests/kernels/kernels_device_test tests/comm/comm_nccl_test perf/kernels/dtrain_perf_device_kernels)
+programs=(bin/dtrain lib/libdtrain_cuda.so tests/kernels/kernels_device_test tests/comm/comm_nccl_test
+  perf/kernels/dtrain_perf_device_kernels perf/data/dtrain_perf_data)
 scripts=(perf/gpu_check.sh tests/support/mpirun.sh tests/support/dtrain_run.py tests/train/device_memory.py)
+for script in "$top"/perf/{gpu,peers,training}/*.py; do scripts+=("${script#"$top"/}"); done
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 tree=$scratch/dtrain-gpu

@@ -9,10 +9,14 @@ usage: perf/gpu_check.sh PART [--out FOLDER]
   build      compiles the program, its module for GPUs, their tests and benchmarks
   correct    the tests with the label gpu, also under compute-sanitizer where there is one; then whole runs of the models
              beside the same on the CPU
-  speed      bandwidth of the kernels
+  speed      bandwidth of the kernels, once; then perf/gpu/speed.py, case by case: training beside PyTorch eager and
+             torch.compile, gpt's share of the GPU's peak, the study's models on all CPU cores and on the GPU, the loader alone,
+             collectives between GPUs. Goes on where it was; needs Python with torch and h5py
   train      resnet18 for three epochs, of CIFAR-10 where it is staged, else of built-in images, and its accuracy
-Each part leaves PART.txt in FOLDER (perf/results/gpu), with the machine, the GPU and the commit at its head. A part that
-was interrupted is begun again; the others stay as they are. Exit code 2: no GPU, or nothing built.
+Each part leaves PART.txt in FOLDER (perf/results/gpu), with the machine, the GPU and the commit at its head; speed also
+kernels.txt, speed.json and speed.md. A part that was interrupted is begun again, of speed what it has not measured yet; the
+others stay as they are. Exit codes: 2 no GPU, or nothing built; 3 the time of this call is up, and speed has more to measure:
+run it again to go on.
 EOF
 }
 fail() { printf 'gpu_check: %s\n' "$1" >&2; exit 2; }
@@ -38,16 +42,20 @@ for environment in "$top/travelled/env" "$top/jobs/env.sh"; do
   # shellcheck disable=SC1090
   [[ ! -f $environment ]] || . "$environment"
 done
+python=${DTRAIN_PYTHON:-${DTRAIN_DEPS:-$top/.deps}/venv/bin/python}
 needs_gpu() {
   nvidia-smi --list-gpus >/dev/null 2>&1 ||
     fail "no GPU: nvidia-smi is missing or finds none; run 'perf/gpu_check.sh $part' where there is one"
   [[ -x $build/tests/kernels/kernels_device_test ]] || fail "nothing is built; run 'perf/gpu_check.sh build' first"
 }
-head_of_file() {
-  printf 'perf/gpu_check.sh %s\ndate: %s\ncommit: %s\nmachine: %s, %s cores\n' "$part" "$(date -u +%FT%TZ)" \
-    "$(cat "$top/commit" 2>/dev/null || git -C "$top" describe --always --dirty 2>/dev/null || echo unknown)" \
-    "$(sed -n '0,/^model name/s/^model name.*: //p' /proc/cpuinfo)" "$(nproc)"
+commit() { cat "$top/commit" 2>/dev/null || git -C "$top" describe --always --dirty 2>/dev/null || echo unknown; }
+list_gpus() {
   nvidia-smi --query-gpu=name,driver_version,memory.total,clocks.max.sm --format=csv,noheader 2>/dev/null | sed 's/^/GPU: /' || true
+}
+head_of_file() {
+  printf 'perf/gpu_check.sh %s\ndate: %s\ncommit: %s\nmachine: %s, %s cores\n' "$part" "$(date -u +%FT%TZ)" "$(commit)" \
+    "$(sed -n '0,/^model name/s/^model name.*: //p' /proc/cpuinfo)" "$(nproc)"
+  list_gpus
   printf '\n'
 }
 
@@ -56,14 +64,15 @@ build_part() {
     "$build/bin/dtrain" --version  # compiled elsewhere; this shows that it finds its libraries
     return 0
   fi
-  "$top/jobs/build.sh" dtrain_app dtrain_cuda kernels_device_test comm_nccl_test dtrain_perf_device_kernels
+  "$top/jobs/build.sh" dtrain_app dtrain_cuda kernels_device_test comm_nccl_test dtrain_perf_device_kernels dtrain_perf_data
   cuobjdump --list-elf "$build/lib/libdtrain_cuda.so" 2>/dev/null || true  # the architectures in it
 }
 correct_part() {
-  local gpus
-  gpus=$(nvidia-smi --list-gpus | wc -l)
+  local ranks
   timeout 200 "$build/tests/kernels/kernels_device_test"
-  DTRAIN_MPIRUN=$(command -v mpirun) timeout 200 "$top/tests/support/mpirun.sh" "$((gpus < 2 ? gpus : 2))" "$build/tests/comm/comm_nccl_test"
+  for ranks in 1 2 4; do  # several on a GPU where there are too few and NCCL lets them
+    DTRAIN_MPIRUN=$(command -v mpirun) timeout 100 "$top/tests/support/mpirun.sh" "$ranks" "$build/tests/comm/comm_nccl_test"
+  done
   if command -v compute-sanitizer >/dev/null; then
     for tool in memcheck racecheck; do
       compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/tests/kernels/kernels_device_test"
@@ -72,7 +81,7 @@ correct_part() {
     echo 'no compute-sanitizer in PATH: memory accesses are not checked'
   fi
   PYTHONPATH=$top/tests/support DTRAIN_MPIRUN=$(command -v mpirun) timeout 400 \
-    "${DTRAIN_PYTHON:-${DTRAIN_DEPS:-$top/.deps}/venv/bin/python}" "$top/tests/train/device_memory.py" "$build/bin/dtrain" cuda "$gpus"
+    "$python" "$top/tests/train/device_memory.py" "$build/bin/dtrain" cuda
 }
 train_part() {
   local dataset=synthetic
@@ -83,7 +92,28 @@ train_part() {
     --name gpu_check
   "$build/bin/dtrain" report "$runs/gpu_check"
 }
-speed_part() { "$build/perf/kernels/dtrain_perf_device_kernels"; }
+# Into kernels.txt, below the commit and the GPUs they are of; what is there of the same ones is not measured again.
+kernels() {
+  local file=$out/kernels.txt of
+  of=$(printf 'commit: %s\n%s' "$(commit)" "$(list_gpus)")
+  if [[ ! -f $file || $(<"$file") != "$of"$'\n'* ]]; then
+    printf '%s\n' "$of" >"$file.part"
+    if ! timeout 60 "$build/perf/kernels/dtrain_perf_device_kernels" >>"$file.part"; then
+      echo 'the benchmark of the kernels failed'
+      return 1
+    fi
+    mv "$file.part" "$file"
+  fi
+  cat "$file"
+}
+speed_part() {
+  local status=0
+  kernels || status=1
+  printf '\n'
+  # A case that runs when its time is up has 45 s to end: together less than 9 minutes.
+  "$python" "$top/perf/gpu/speed.py" --out "$out" --dtrain "$build/bin/dtrain" --limit-s "$((480 - SECONDS))" || status=$?
+  return "$status"
+}
 
 [[ $part == build ]] || needs_gpu
 mkdir -p "$out"
