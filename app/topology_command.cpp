@@ -23,6 +23,7 @@
 #include "record/measurements_file.hpp"
 #include "topology/mesh.hpp"
 #include "topology/placement.hpp"
+#include "train/device.hpp"
 #include "train/topology_rows.hpp"
 
 namespace dtrain::app {
@@ -33,6 +34,7 @@ constexpr int kGroupsShown = 16;
 struct Wish {
   std::string mesh;
   std::string order = "placed";
+  std::string device = "cpu";
   bool benchmark = false;
   std::vector<std::string> sizes = {"4KiB", "256KiB", "4MiB", "36MiB"};
   std::string output = "topology.h5";
@@ -113,7 +115,7 @@ std::string size_name(std::size_t bytes) {
 }
 
 std::string line_of(const comm::Measurement& one) {
-  return fmt::format("{:<8} {:>5}  {:<15} {:<13} {:>8} {:>12.1f} {:>10.1f} .. {:<10.1f} {:>9.3f} {:>9.3f}\n",
+  return fmt::format("{:<12} {:>5}  {:<15} {:<13} {:>8} {:>12.1f} {:>10.1f} .. {:<10.1f} {:>9.3f} {:>9.3f}\n",
                      one.group, one.ranks, one.operation, one.algorithm, size_name(one.bytes),
                      one.median_s * 1e6, one.least_s * 1e6, one.greatest_s * 1e6,
                      one.algorithm_bytes_per_s() * 1e-9, one.bus_bytes_per_s() * 1e-9);
@@ -141,8 +143,8 @@ void check_output(const Wish& wish, const comm::Communicator& world) {
                     fmt::format("--output {}", wish.output), "name another file");
 }
 
-/// All collectives among all ranks, within the nodes, and between their first ranks. Rank 0's are all that is
-/// shown: it is in every one of these.
+/// All collectives between the devices of a data group; and in the CPU's memory among all ranks, within the
+/// nodes, and between their first ranks. Rank 0's are all that is shown: it is in every one of these.
 std::vector<comm::Measurement> measure(const std::vector<std::size_t>& sizes, comm::Groups& groups,
                                        const topology::Cluster& cluster) {
   comm::MeasurementPlan plan;
@@ -157,6 +159,8 @@ std::vector<comm::Measurement> measure(const std::vector<std::size_t>& sizes, co
       all.insert(all.end(), measured.begin(), measured.end());
     }
   };
+  const auto on_devices = comm::measure_on_device(groups.data(), plan);
+  all.insert(all.end(), on_devices.begin(), on_devices.end());
   add(groups.world());
   if (cluster.node_count() > 1) {
     add(groups.node());
@@ -197,7 +201,9 @@ ExitCode show(const Wish& wish, const Environment& environment, comm::MpiEnviron
   const auto shape =
       wish.mesh.empty() ? topology::MeshShape{size, 1, 1} : topology::MeshShape::parse(wish.mesh, size);
   const auto world = comm::Communicator::duplicate(MPI_COMM_WORLD);
-  const auto cluster = comm::discover_cluster(world, comm::affinity_mask(), {}, environment.switches);
+  const auto device = train::open_device(wish.device, world);
+  const auto cluster =
+      comm::discover_cluster(world, comm::affinity_mask(), device.place, environment.switches);
   const topology::Mesh mesh(cluster, shape, order);
   const bool speaks = world.rank() == 0;
   const auto hardware = world.all_gather(comm::read_hardware(true).to_string());
@@ -210,10 +216,11 @@ ExitCode show(const Wish& wish, const Environment& environment, comm::MpiEnviron
   check_output(wish, world);
   const std::string start_time_utc = utc_now();
   NullSpanSink sink;
-  auto groups = comm::make_groups(world, cluster, mesh, {.order = order}, sink);
+  auto groups = comm::make_groups(
+      world, cluster, mesh, {.order = order, .transport = device.transport, .device = device.index}, sink);
   const auto measured = measure(sizes_of(wish), groups, cluster);
   if (!speaks) return ExitCode::success;
-  fmt::print("\n{:<8} {:>5}  {:<15} {:<13} {:>8} {:>12} {:>24} {:>9} {:>9}\n", "group", "ranks", "operation",
+  fmt::print("\n{:<12} {:>5}  {:<15} {:<13} {:>8} {:>12} {:>24} {:>9} {:>9}\n", "group", "ranks", "operation",
              "algorithm", "size", "median us", "range", "alg GB/s", "bus GB/s");
   for (const auto& one : measured) fmt::print("{}", line_of(one));
   keep(wish, measured, cluster, mesh, start_time_utc);
@@ -231,13 +238,20 @@ Task topology_command(const Words& words, const Environment& environment) {
       ->option_text("AXES");
   parser.add_option("--rank-order", wish.order, "on the mesh: by where ranks run, or as launched [placed]")
       ->option_text("placed|launched");
-  parser.add_flag("--benchmark", wish.benchmark, "time all collectives, in nodes and between them");
+  parser
+      .add_option("--device", wish.device,
+                  "what ranks compute on: cpu, or cuda and where their GPUs are [cpu]")
+      ->option_text("NAME");
+  parser.add_flag("--benchmark", wish.benchmark,
+                  "time all collectives, in nodes, between them and between GPUs");
   parser.add_option("--sizes", wish.sizes, "of what is sent [4KiB,256KiB,4MiB,36MiB]")
       ->delimiter(',')
       ->option_text("SIZES");
   parser.add_option("--output", wish.output, "file for what that finds [topology.h5]")->option_text("FILE");
   if (const auto help = parse(parser, words)) return print_task(*help);
   topology::parse_rank_order(wish.order);
+  if (wish.device == "auto" || !train::is_device_name(wish.device))
+    throw usage_error("there is no such device", "--device " + wish.device, "use cpu or cuda");
   sizes_of(wish);
   return {.alone = {}, .together = [wish, environment](comm::MpiEnvironment& mpi) {
             return show(wish, environment, mpi);

@@ -10,8 +10,8 @@
 #include <string_view>
 #include <utility>
 
+#include "comm/group_arguments.hpp"
 #include "core/clock.hpp"
-#include "core/slice.hpp"
 
 namespace dtrain::comm {
 namespace {
@@ -72,6 +72,30 @@ void append(std::vector<Measurement>& all, const std::vector<Measurement>& more)
   all.insert(all.end(), more.begin(), more.end());
 }
 
+/// Elements of about so many bytes, as many for each rank.
+std::size_t even_count(std::size_t bytes, int ranks) {
+  const auto n = static_cast<std::size_t>(ranks);
+  return bytes / sizeof(float) / n * n;
+}
+
+/// Between buffers of as many elements, a multiple of the group's size. Borrows the group.
+std::vector<Contender> collectives(Group& group, const Buffer& everything, const Buffer& received) {
+  const Buffer part = parts_of(received, group.size()).front();
+  return {
+      {.operation = "reduce_scatter",
+       .algorithm = {},
+       .run = [&group, everything, part] { group.reduce_scatter(everything, part, ReduceOp::sum).wait(); }},
+      {.operation = "all_gather",
+       .algorithm = {},
+       .run = [&group, everything, part] { group.all_gather(part, everything).wait(); }},
+      {.operation = "all_to_all",
+       .algorithm = {},
+       .run = [&group, everything, received] { group.all_to_all(everything, received).wait(); }},
+      {.operation = "broadcast", .algorithm = {}, .run = [&group, everything] {
+         group.broadcast(everything, 0).wait();
+       }}};
+}
+
 }  // namespace
 
 double Measurement::bus_bytes_per_s() const {
@@ -109,26 +133,12 @@ std::vector<Measurement> measure_collectives(Group& group, const MeasurementPlan
   const int n = group.size();
   const int me = group.rank();
   for (const std::size_t bytes : plan.sizes) {
-    const std::size_t count =
-        bytes / sizeof(float) / static_cast<std::size_t>(n) * static_cast<std::size_t>(n);
-    if (count == 0) continue;
-    std::vector<float> whole(count);
-    std::vector<float> other(count);
-    const Range own = part_of(static_cast<std::int64_t>(count), me, n);
+    std::vector<float> whole(even_count(bytes, n));
+    std::vector<float> other(whole.size());
+    if (whole.empty()) continue;
     const Buffer everything = Buffer::of(std::span<float>(whole));
     const Buffer received = Buffer::of(std::span<float>(other));
-    const Buffer part = {other.data(), static_cast<std::size_t>(own.size()), DataType::float32};
-    std::vector<Contender> contenders = {
-        {.operation = "reduce_scatter",
-         .algorithm = {},
-         .run = [&] { group.reduce_scatter(everything, part, ReduceOp::sum).wait(); }},
-        {.operation = "all_gather",
-         .algorithm = {},
-         .run = [&] { group.all_gather(part, everything).wait(); }},
-        {.operation = "all_to_all",
-         .algorithm = {},
-         .run = [&] { group.all_to_all(everything, received).wait(); }},
-        {.operation = "broadcast", .algorithm = {}, .run = [&] { group.broadcast(everything, 0).wait(); }}};
+    auto contenders = collectives(group, everything, received);
     if (n > 1) {
       contenders.push_back({.operation = "send_receive", .algorithm = {}, .run = [&] {
                               const Handle sent = group.send(everything, (me + 1) % n);
@@ -136,7 +146,28 @@ std::vector<Measurement> measure_collectives(Group& group, const MeasurementPlan
                               sent.wait();
                             }});
     }
-    append(all, compare(group, contenders, count * sizeof(float), plan));
+    append(all, compare(group, contenders, everything.bytes(), plan));
+  }
+  return all;
+}
+
+std::vector<Measurement> measure_on_device(Group& group, const MeasurementPlan& plan) {
+  std::vector<Measurement> all;
+  if (group.on_device() == nullptr) return all;
+  Group& devices = *group.on_device();
+  for (const std::size_t bytes : plan.sizes) {
+    const std::size_t count = even_count(bytes, group.size());
+    if (count == 0) continue;
+    const auto whole = devices.allocate(count * sizeof(float));
+    const auto other = devices.allocate(count * sizeof(float));
+    const Buffer everything = {whole->data(), count, DataType::float32};
+    auto contenders = collectives(devices, everything, {other->data(), count, DataType::float32});
+    contenders.insert(contenders.begin(), {.operation = "all_reduce", .algorithm = {}, .run = [&] {
+                                             devices.all_reduce(everything, ReduceOp::sum).wait();
+                                           }});
+    auto measured = compare(group, contenders, everything.bytes(), plan);
+    for (auto& one : measured) one.group = devices.name();
+    append(all, measured);
   }
   return all;
 }

@@ -41,4 +41,8 @@ std::vector<Measurement> measure_all_reduce(Group& group, const MeasurementPlan&
 /// reduce_scatter, all_gather, all_to_all, broadcast and send_receive (to the next rank). Collective.
 std::vector<Measurement> measure_collectives(Group& group, const MeasurementPlan& plan);
 
+/// all_reduce and all of these but send_receive between the memories of devices; nothing where the group does
+/// not reach them. Collective.
+std::vector<Measurement> measure_on_device(Group& group, const MeasurementPlan& plan);
+
 }  // namespace dtrain::comm

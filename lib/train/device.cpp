@@ -1,7 +1,6 @@
 #include "train/device.hpp"
 
 #include <ATen/Context.h>
-#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceType.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
@@ -85,7 +84,8 @@ RankDevice open_cuda(const comm::Communicator& world) {
   c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device);
   const auto entry = reinterpret_cast<kernels::DeviceKernelsEntry>(module.symbol("dtrain_device_kernels"));
   kernels::use_device_kernels(entry());
-  return {.device = device,
+  return {.name = device.str(),
+          .index = device.index(),
           .place = {.gpu = static_cast<int>(number),
                     .uuid = visible[index],
                     .island = topology::islands(gpus)[static_cast<std::size_t>(number)]},
@@ -118,14 +118,6 @@ void require_room(const std::string& gpu, const comm::DeviceMemory& memory) {
 
 void use_extension_transport(const comm::DeviceTransport* transport) { extension_transport = transport; }
 
-std::int64_t peak_memory(at::Device device) {
-  if (device.is_cpu()) return 0;
-  auto* const allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
-  if (allocator == nullptr) return 0;
-  constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
-  return allocator->getDeviceStats(device.index()).allocated_bytes.at(kAll).peak;
-}
-
 bool is_device_name(const std::string& name) {
   if (name == "auto" || name == "cpu" || name == "cuda") return true;
   return c10::is_privateuse1_backend_registered() && name == c10::get_privateuse1_backend();
@@ -145,7 +137,10 @@ void settle_device(RunConfig& config, const comm::Communicator& world) {
 RankDevice open_device(const std::string& name, const comm::Communicator& world) {
   if (name == "auto" || name == "cpu") return {};
   if (name == "cuda") return open_cuda(world);
-  return {.device = at::Device(at::kPrivateUse1, 0), .place = {}, .transport = extension_transport};
+  return {.name = at::Device(at::kPrivateUse1, 0).str(),
+          .index = 0,
+          .place = {},
+          .transport = extension_transport};
 }
 
 }  // namespace dtrain::train

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <c10/core/Device.h>
-
 #include <cstdint>
 #include <string>
 
@@ -13,7 +11,8 @@ namespace dtrain::train {
 
 /// What a rank computes on.
 struct RankDevice {
-  c10::Device device = c10::kCPU;
+  std::string name = "cpu";                          ///< As LibTorch writes it, `cuda:0`.
+  int index = -1;                                    ///< LibTorch's, among those that this process sees.
   comm::LocalDevice place;                           ///< As the cluster's description has it.
   const comm::DeviceTransport* transport = nullptr;  ///< Between the ranks' devices; null: there is none.
 };
@@ -38,9 +37,5 @@ RankDevice open_device(const std::string& name, const comm::Communicator& world)
 
 /// Throws Error where of a GPU's memory next to nothing is left: other processes have it.
 void require_room(const std::string& gpu, const comm::DeviceMemory& memory);
-
-/// The most bytes that tensors have had of the device's memory at a time; 0 for the CPU, and where LibTorch
-/// does not count them.
-std::int64_t peak_memory(c10::Device device);
 
 }  // namespace dtrain::train

@@ -1,5 +1,6 @@
 #include "train/device_clock.hpp"
 
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <cmath>
@@ -68,6 +69,14 @@ void DeviceClock::tell_what_is_done() {
 
 std::int64_t DeviceClock::time_of(const c10::Event& event) const {
   return start_ns_ + std::llround(start_.elapsedTime(event) * 1e6);  // from milliseconds
+}
+
+std::int64_t peak_memory(c10::Device device) {
+  if (device.is_cpu()) return 0;
+  auto* const allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
+  if (allocator == nullptr) return 0;
+  constexpr auto kAll = static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE);
+  return allocator->getDeviceStats(device.index()).allocated_bytes.at(kAll).peak;
 }
 
 }  // namespace dtrain::train

@@ -62,4 +62,8 @@ class DeviceClock final : public SpanSink {
   std::deque<Span> under_way_;  // in the order in which they were put into the streams
 };
 
+/// The most bytes that tensors have had of the device's memory at a time; 0 for the CPU, and where LibTorch
+/// does not count them.
+std::int64_t peak_memory(c10::Device device);
+
 }  // namespace dtrain::train

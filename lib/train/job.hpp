@@ -41,7 +41,7 @@ class Job {
   /// What all_reduces do in data groups that span nodes; empty where nothing was measured.
   const comm::AlgorithmTable& all_reduce_table() const { return all_reduce_table_; }
   int threads() const { return threads_; }  ///< Compute threads of this rank.
-  at::Device device() const { return device_.device; }
+  at::Device device() const { return at::Device(device_.name); }
   DeviceClock* device_clock() const { return device_clock_.get(); }  ///< Null where the CPU computes.
 
   /// True where a core is left for a helper thread such as the loader's.

@@ -28,17 +28,14 @@ def measure(bench):
     """Bus bandwidth of all_reduce and the other collectives, with as many ranks as there are GPUs."""
     if bench.device == "cuda" and bench.gpus < 2:
         return {"note": "one GPU has no peer: there is no bandwidth between GPUs to measure"}
-    known = programs.run([bench.program, "topology", "--help"], bench.limits)
-    if bench.device == "cuda" and "--device" not in known:
-        return {"note": "not measured: dtrain topology has no --device, so that its collectives would not be those of GPUs"}
     ranks = bench.gpus if bench.device == "cuda" else 2
-    options = ["--device", bench.device] if "--device" in known else []
-    options += ["--sizes", "4KiB"] if bench.quick else []
+    options = ["--device", bench.device, *(["--sizes", "4KiB"] if bench.quick else [])]
     file = bench.scratch / "topology.h5"
     programs.run([dtrain_steps.MPIRUN, ranks, bench.program, "topology", "--benchmark", *options, "--output", file], bench.limits)
+    group = b"data on GPUs" if bench.device == "cuda" else b"world"
     with h5py.File(file, locking=False) as results:
         rows = [{"operation": row["operation"].decode(), "algorithm": row["algorithm"].decode(), "bytes": int(row["bytes"]),
                  "ranks": int(row["ranks"]), "median_s": float(row["median_s"]), "bus_bytes_per_s": float(row["bus_bandwidth"])}
-                for row in results["measurements"][:] if row["group"] == b"world"]
+                for row in results["measurements"][:] if row["group"] == group]
         devices = sorted({row["device"].decode() for row in results["topology"][:]})
     return {"rows": rows, "devices": devices}

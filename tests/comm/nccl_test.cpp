@@ -12,6 +12,7 @@
 
 #include "comm/cuda_module.hpp"
 #include "comm/job.hpp"
+#include "core/error.hpp"
 #include "core/slice.hpp"
 
 namespace dtrain::comm {
@@ -131,6 +132,18 @@ TEST_F(NcclTest, ReceivesThatWaitKeepNoSendWaiting) {
     if (before >= 0) group_->send(whole(*answer), before).wait();
     EXPECT_EQ(from_device(*answer)[kMany - 1], static_cast<float>(message));
   }
+}
+
+// Both wait for a message that does not come, and on the GPU for it.
+TEST_F(NcclTest, AFailureOfTheQueueFreesTheGpu) {
+  if (size() != 2) GTEST_SKIP() << "for two ranks";
+  const auto in = on_device(std::vector<float>(kMany, -1));
+  group_->receive(whole(*in), 1 - rank()).follow();
+  job_.world.barrier();
+  job_.groups.queue().fail("nobody sends");
+  EXPECT_EQ(cudaStreamSynchronize(cudaStreamLegacy), cudaSuccess);
+  EXPECT_THROW(group_->send(whole(*in), 1 - rank()), Error);
+  job_.world.barrier();
 }
 
 TEST_F(NcclTest, WhoFollowsComesAfterItOnTheGpu) {

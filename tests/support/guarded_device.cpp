@@ -303,6 +303,9 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 
 }  // namespace
 
+void* guarded_allocate(std::size_t bytes) { return Memory::all().allocate(bytes); }
+void guarded_release(void* data) { Memory::all().release(data); }
+
 void guarded_copy(void* to, const void* from, std::size_t bytes) {
   auto& memory = Memory::all();
   void* const source = const_cast<void*>(from);  // opened, not written to

@@ -14,6 +14,9 @@ namespace dtrain {
 /// it there is.
 inline const c10::Device kGuarded{c10::DeviceType::PrivateUse1, 0};
 
+void* guarded_allocate(std::size_t bytes);
+void guarded_release(void* data);
+
 /// As the device's driver would: either may lie in its memory.
 void guarded_copy(void* to, const void* from, std::size_t bytes);
 

@@ -4,7 +4,9 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <cstring>
 #include <functional>
+#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
@@ -66,6 +68,20 @@ class CopiedOperation final : public comm::Operation {
   MPI_Request request_ = MPI_REQUEST_NULL;
 };
 
+class GuardedBuffer final : public comm::SharedBuffer {
+ public:
+  explicit GuardedBuffer(std::size_t bytes) : bytes_(bytes), data_(guarded_allocate(bytes)) {}
+  ~GuardedBuffer() override { guarded_release(data_); }
+  GuardedBuffer(const GuardedBuffer&) = delete;
+  GuardedBuffer& operator=(const GuardedBuffer&) = delete;
+  void* data() override { return data_; }
+  std::size_t bytes() const override { return bytes_; }
+
+ private:
+  std::size_t bytes_;
+  void* data_;
+};
+
 class GuardedGroup final : public comm::Group {
  public:
   explicit GuardedGroup(const comm::DeviceGroupRequest& request)
@@ -79,7 +95,9 @@ class GuardedGroup final : public comm::Group {
   int rank() const override { return ranks_.rank(); }
   int size() const override { return ranks_.size(); }
   int world_rank_of(int rank) const override { return world_ranks_.at(static_cast<std::size_t>(rank)); }
-  std::unique_ptr<comm::SharedBuffer> allocate(std::size_t /*bytes*/) override { refuse("allocate"); }
+  std::unique_ptr<comm::SharedBuffer> allocate(std::size_t bytes) override {
+    return std::make_unique<GuardedBuffer>(bytes);
+  }
 
   Handle all_reduce(Buffer values, comm::ReduceOp op, comm::Algorithm /*algorithm*/) override {
     const auto how = op == comm::ReduceOp::sum ? MPI_SUM : op == comm::ReduceOp::max ? MPI_MAX : MPI_MIN;
@@ -114,8 +132,19 @@ class GuardedGroup final : public comm::Group {
                 request);
     });
   }
-  Handle all_to_all(Buffer /*input*/, Buffer /*output*/) override { refuse("all_to_all"); }
-  Handle broadcast(Buffer /*values*/, int /*root*/) override { refuse("broadcast"); }
+  Handle all_to_all(Buffer input, Buffer output) override {
+    const auto each = static_cast<int>(input.count) / size();
+    return submit(input, output, [&](void* in, void* out, MPI_Request* request) {
+      MPI_Ialltoall(in, each, mpi_type(input.type), out, each, mpi_type(input.type), ranks_.handle(),
+                    request);
+    });
+  }
+  Handle broadcast(Buffer values, int root) override {
+    return submit(values, values, [&](void* in, void* out, MPI_Request* request) {
+      std::memcpy(out, in, values.bytes());
+      MPI_Ibcast(out, static_cast<int>(values.count), mpi_type(values.type), root, ranks_.handle(), request);
+    });
+  }
   Handle barrier() override { refuse("barrier"); }
 
  private:

@@ -97,6 +97,14 @@ def says_how_messages_go(binary, folder):
     assert [span for span in spans if span["tid"] == 2 and span["name"] == "copy"]
 
 
+def measures_between_devices(binary, folder):
+    run(binary, 2, "topology", "--benchmark", "--device", DEVICE, "--sizes", "4KiB", cwd=folder)
+    with h5py.File(folder / "topology.h5") as file:
+        found = {(row["group"].decode(), row["operation"].decode()) for row in file["measurements"][:] if row["median_s"] > 0}
+    on_device = {operation for group, operation in found if group.startswith("data on ")}
+    assert on_device == {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast"}, found
+
+
 def evaluates(binary, folder):
     out = run(binary, 2, "evaluate", "runs/mlp-data=1-auto/checkpoints/best", "--device", DEVICE, "--threads", 1,
               "--predictions", "predictions.h5", cwd=folder).stdout
@@ -123,6 +131,7 @@ def main(binary):
             trains_as_on_the_cpu(binary, folder, model)
         goes_on_from_a_checkpoint(binary, folder)
         says_how_messages_go(binary, folder)
+        measures_between_devices(binary, folder)
         evaluates(binary, folder)
         if DEVICE == "guarded":
             refuses(binary, folder)

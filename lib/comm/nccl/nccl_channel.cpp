@@ -12,6 +12,11 @@
 #include "core/error.hpp"
 
 namespace dtrain::comm {
+namespace {
+
+constexpr double kLongestFinish_s = 10;
+
+}  // namespace
 
 NcclChannel::NcclChannel(const Communicator& ranks, int device, double timeout_s) : device_(device) {
   check_cuda(cudaSetDevice(device), fmt::format("cudaSetDevice({})", device));
@@ -39,15 +44,23 @@ NcclChannel::NcclChannel(const Communicator& ranks, int device, double timeout_s
 }
 
 NcclChannel::~NcclChannel() {
-  if (std::uncaught_exceptions() > 0) {
-    abort();
-  } else if (comm_ != nullptr && ncclCommFinalize(comm_) != ncclInvalidArgument) {
-    ncclResult_t state = ncclInProgress;
-    while (ncclCommGetAsyncError(comm_, &state) == ncclSuccess && state == ncclInProgress)
-      std::this_thread::yield();
-    ncclCommDestroy(comm_);
-  }
+  if (std::uncaught_exceptions() > 0 || !finished()) abort();
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
+}
+
+/// In order, with the peers; false where one does not come to it, and where there is nothing left to finish.
+bool NcclChannel::finished() noexcept {
+  if (comm_ == nullptr || ncclCommFinalize(comm_) == ncclInvalidArgument) return false;
+  const double limit_s = steady_s() + kLongestFinish_s;
+  ncclResult_t state = ncclInProgress;
+  while (ncclCommGetAsyncError(comm_, &state) == ncclSuccess && state == ncclInProgress) {
+    if (steady_s() > limit_s) return false;
+    std::this_thread::yield();
+  }
+  if (state != ncclSuccess) return false;
+  ncclCommDestroy(comm_);
+  comm_ = nullptr;
+  return true;
 }
 
 /// Whether the last call on the communicator has been taken over by the GPU.

@@ -16,7 +16,8 @@ class NcclChannel {
  public:
   /// The id is made by rank 0 and travels over MPI. Collective over `ranks`. Throws Error.
   NcclChannel(const Communicator& ranks, int device, double timeout_s);
-  ~NcclChannel();  ///< Aborts after a failure or while an exception unwinds, finishes in order otherwise.
+  /// Finishes in order; aborts after a failure, while an exception unwinds, and where that takes too long.
+  ~NcclChannel();
   NcclChannel(const NcclChannel&) = delete;
   NcclChannel& operator=(const NcclChannel&) = delete;
 
@@ -28,11 +29,15 @@ class NcclChannel {
   /// Throws Error and aborts the communicator when a peer or a link has failed.
   void check_peers();
 
+  /// Ends what the GPU waits for here: nobody will ever send it.
+  void give_up() noexcept { abort(); }
+
   cudaStream_t stream() const { return stream_; }
   int device() const { return device_; }
 
  private:
   bool settled();
+  bool finished() noexcept;
   void abort() noexcept;
 
   int device_;

@@ -71,6 +71,14 @@ class NcclOperation final : public Operation {
     bytes_received_ = received;
     ready_.record(cudaStreamLegacy);
   }
+  NcclOperation(const NcclOperation&) = delete;
+  NcclOperation& operator=(const NcclOperation&) = delete;
+
+  /// Before its time: the queue has failed, or is not wanted any more. The compute thread may wait for the
+  /// GPU, and the GPU for a peer that does not come.
+  ~NcclOperation() override {
+    if (issued_ && !complete_) channel_.give_up();
+  }
 
   bool advance() override {
     if (!issued_) {
@@ -81,7 +89,8 @@ class NcclOperation final : public Operation {
       if (!issued_) return false;
       done_.record(channel_.stream());
     }
-    if (done_.passed()) return true;
+    complete_ = done_.passed();
+    if (complete_) return true;
     channel_.check_peers();
     return false;
   }
@@ -104,6 +113,7 @@ class NcclOperation final : public Operation {
   CudaEvent ready_;
   CudaEvent done_;
   bool issued_ = false;
+  bool complete_ = false;
 };
 
 }  // namespace
