@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <span>
+#include <utility>
 
 #include "core/error.hpp"
 #include "core/planted_fault.hpp"
