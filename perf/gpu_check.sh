@@ -42,6 +42,7 @@ for environment in "$top/travelled/env" "$top/jobs/env.sh"; do
   # shellcheck disable=SC1090
   [[ ! -f $environment ]] || . "$environment"
 done
+export DTRAIN_TEST_GPUS=1  # tests/support/mpirun.sh hides them otherwise
 python=${DTRAIN_PYTHON:-${DTRAIN_DEPS:-$top/.deps}/venv/bin/python}
 needs_gpu() {
   nvidia-smi --list-gpus >/dev/null 2>&1 ||

@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "kernels/bag.hpp"
+#include "models/beside.hpp"
 #include "models/shape.hpp"
 #include "models/vocabulary.hpp"
 
@@ -38,8 +39,8 @@ at::Tensor library_means(const at::Tensor& ids, const at::Tensor& weight, const 
   require_known(ids, weight.size(0), fmt::format("layer {}", name));
   const auto device = at::TensorOptions().device(weight.device()).dtype(ids.scalar_type());
   const at::Tensor starts = at::arange(0, ids.numel(), std::max<std::int64_t>(ids.size(1), 1), device);
-  return std::get<0>(at::embedding_bag(weight, ids.view({-1}).to(weight.device()), starts, false, kMean,
-                                       false, {}, false, kPadding));
+  return std::get<0>(at::embedding_bag(weight, beside(ids.view({-1}), weight), starts, false, kMean, false,
+                                       {}, false, kPadding));
 }
 
 class BagMeans : public torch::autograd::Function<BagMeans> {

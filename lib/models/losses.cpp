@@ -13,6 +13,7 @@
 #include <fmt/ranges.h>
 
 #include "core/error.hpp"
+#include "models/beside.hpp"
 #include "models/shape.hpp"
 
 namespace dtrain::models {
@@ -24,10 +25,6 @@ Error target_error(const at::Tensor& outputs, const at::Tensor& targets) {
                     "targets", "use a --dataset whose targets fit the --model's task");
 }
 
-at::Tensor beside(const at::Tensor& tensor, const at::Tensor& other) {
-  return other.defined() ? other.to(tensor.device()) : other;
-}
-
 }  // namespace
 
 LossSums cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets,
@@ -36,8 +33,8 @@ LossSums cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets,
                     targets.size(0) == logits.size(0);
   if (!fits) throw target_error(logits, targets);
   LossSums sums;
-  const at::Tensor wanted = targets.to(logits.device());
-  sums.loss = at::cross_entropy_loss(logits, wanted, beside(logits, class_weights), at::Reduction::Sum);
+  const at::Tensor wanted = beside(targets, logits);
+  sums.loss = at::cross_entropy_loss(logits, wanted, beside(class_weights, logits), at::Reduction::Sum);
   {
     const at::NoGradGuard no_grad;
     sums.correct = logits.argmax(1).eq(wanted).sum();
@@ -53,7 +50,7 @@ LossSums regression_sums(Loss loss, const at::Tensor& outputs, const at::Tensor&
       targets.size(0) != outputs.size(0)) {
     throw target_error(outputs, targets);
   }
-  const at::Tensor wanted = targets.reshape(outputs.sizes()).to(outputs.options().requires_grad(false));
+  const at::Tensor wanted = beside(targets.reshape(outputs.sizes()), outputs).to(outputs.scalar_type());
   const std::int64_t samples = outputs.size(0);
   LossSums sums;
   sums.loss = loss == Loss::mae ? at::l1_loss(outputs, wanted, at::Reduction::Sum)

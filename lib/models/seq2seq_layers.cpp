@@ -10,6 +10,7 @@
 #include <algorithm>
 
 #include "kernels/fill.hpp"
+#include "models/beside.hpp"
 #include "models/dropout.hpp"
 #include "models/shape.hpp"
 #include "models/slices.hpp"
@@ -41,7 +42,7 @@ at::Tensor rows_tensor(std::vector<std::int64_t> rows) {
 std::vector<LstmState> selected(const std::vector<LstmState>& states, const at::Tensor& rows) {
   std::vector<LstmState> chosen;
   for (const LstmState& state : states) {
-    const at::Tensor here = rows.to(state.hidden.device());
+    const at::Tensor here = beside(rows, state.hidden);
     chosen.push_back({state.hidden.index_select(0, here), state.cell.index_select(0, here)});
   }
   return chosen;

@@ -5,6 +5,7 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <fmt/format.h>
 
+#include "models/beside.hpp"
 #include "models/shape.hpp"
 #include "models/tensor_group.hpp"
 
@@ -31,7 +32,7 @@ void check(const at::Tensor& logits, const at::Tensor& targets, std::int64_t wor
 LossSums token_cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets) {
   check(logits, targets, logits.size(1));
   LossSums sums;
-  sums.loss = at::cross_entropy_loss(logits, targets.to(logits.device()), {}, at::Reduction::Sum);
+  sums.loss = at::cross_entropy_loss(logits, beside(targets, logits), {}, at::Reduction::Sum);
   sums.weight = static_cast<double>(targets.size(0));
   return sums;
 }
@@ -43,7 +44,7 @@ LossSums sliced_token_cross_entropy_sums(const at::Tensor& logits, const at::Ten
   group.max(largest);
   const at::Tensor shifted = logits - largest.unsqueeze(1);
   const at::Tensor total = group.leave(shifted.exp().sum(1));
-  const at::Tensor columns = targets.to(logits.device()) - flow.part.begin;
+  const at::Tensor columns = beside(targets, logits) - flow.part.begin;
   const at::Tensor elsewhere = columns.lt(0).logical_or(columns.ge(flow.part.size()));
   const at::Tensor held = shifted.gather(1, columns.masked_fill(elsewhere, 0).unsqueeze(1)).squeeze(1);
   const at::Tensor wanted = group.leave(held.masked_fill(elsewhere, 0));

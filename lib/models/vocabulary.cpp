@@ -11,6 +11,7 @@
 #include <limits>
 
 #include "core/error.hpp"
+#include "models/beside.hpp"
 #include "models/slices.hpp"
 #include "models/tensor_group.hpp"
 
@@ -24,7 +25,7 @@ void require_known(const at::Tensor& ids, std::int64_t words, const std::string&
 }
 
 at::Tensor held_rows(const Parameter& table, const at::Tensor& ids) {
-  const at::Tensor here = ids.to(table.value.device());
+  const at::Tensor here = beside(ids, table.value);
   if (table.slice == nullptr) return at::embedding(table.value, here);
   const at::Tensor rows = here - table.slice->part.begin;
   const at::Tensor elsewhere = rows.lt(0).logical_or(rows.ge(table.slice->part.size()));

@@ -84,12 +84,14 @@ RankDevice open_cuda(const comm::Communicator& world) {
   c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device);
   const auto entry = reinterpret_cast<kernels::DeviceKernelsEntry>(module.symbol("dtrain_device_kernels"));
   kernels::use_device_kernels(entry());
+  using Ranges = const ProfilerRanges* (*)();
   return {.name = device.str(),
           .index = device.index(),
           .place = {.gpu = static_cast<int>(number),
                     .uuid = visible[index],
                     .island = topology::islands(gpus)[static_cast<std::size_t>(number)]},
-          .transport = &module};
+          .transport = &module,
+          .ranges = reinterpret_cast<Ranges>(module.symbol("dtrain_profiler_ranges"))()};
 }
 
 const comm::DeviceTransport* extension_transport = nullptr;
@@ -124,6 +126,8 @@ bool is_device_name(const std::string& name) {
 }
 
 void settle_device(RunConfig& config, const comm::Communicator& world) {
+  // Who takes a lost rank's place has not heard of what the others have settled.
+  config.device = world.broadcast(config.device, 0);
   if (config.device != "auto") return;
   bool has_gpu = !config.reproducible && comm::CudaModule::why_no_driver().empty();
   try {

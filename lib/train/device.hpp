@@ -6,6 +6,7 @@
 #include "comm/communicator.hpp"
 #include "comm/cuda_module.hpp"
 #include "comm/discover.hpp"
+#include "core/profiler_ranges.hpp"
 
 namespace dtrain::train {
 
@@ -15,6 +16,7 @@ struct RankDevice {
   int index = -1;                                    ///< LibTorch's, among those that this process sees.
   comm::LocalDevice place;                           ///< As the cluster's description has it.
   const comm::DeviceTransport* transport = nullptr;  ///< Between the ranks' devices; null: there is none.
+  const ProfilerRanges* ranges = nullptr;            ///< Of the device's profiler; null: it has none.
 };
 
 /// Whether `--device` takes `name`: auto (GPUs where all ranks have some, else the CPU), cpu, cuda, or what

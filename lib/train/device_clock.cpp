@@ -24,7 +24,8 @@ c10::Event moment_of(const c10::Stream& stream) {
   return event;
 }
 
-DeviceClock::DeviceClock(c10::Device device, SpanSink& sink) : device_(device), sink_(sink), start_(now()) {
+DeviceClock::DeviceClock(c10::Device device, SpanSink& sink, const ProfilerRanges* ranges)
+    : device_(device), sink_(sink), ranges_(ranges), start_(now()) {
   start_.synchronize();
   start_ns_ = steady_ns();
 }
@@ -35,6 +36,7 @@ c10::Event DeviceClock::now() const {
 
 void DeviceClock::enter(Phase phase, std::string_view name) {
   sink_.enter(phase, name);
+  if (ranges_ != nullptr) ranges_->push(name.data());  // a literal
   tell_what_is_done();
   ++depth_;
   if (!open_ && is_work(phase)) open_.emplace(Open{depth_, phase, name, now()});
@@ -46,6 +48,7 @@ void DeviceClock::leave() {
     open_.reset();
   }
   --depth_;
+  if (ranges_ != nullptr) ranges_->pop();
   sink_.leave();
 }
 

@@ -9,6 +9,7 @@
 #include <optional>
 #include <string_view>
 
+#include "core/profiler_ranges.hpp"
 #include "core/span_sink.hpp"
 
 namespace dtrain::train {
@@ -17,11 +18,13 @@ namespace dtrain::train {
 c10::Event moment_of(const c10::Stream& stream);
 
 /// Tells another sink, beside all that it is told itself, how long a device was at work for each phase and
-/// copy. It puts events into the device's streams and looks at them later: nobody waits for the device.
+/// copy. It puts events into the device's streams and looks at them later: nobody waits for the device. A
+/// profiler that listens sees the same spans.
 class DeviceClock final : public SpanSink {
  public:
-  /// Both are borrowed. What the device does counts from here; waits for it, this once.
-  DeviceClock(c10::Device device, SpanSink& sink);
+  /// Sink and ranges (null: none) are borrowed. What the device does counts from here; waits for it, this
+  /// once.
+  DeviceClock(c10::Device device, SpanSink& sink, const ProfilerRanges* ranges = nullptr);
 
   void enter(Phase phase, std::string_view name) override;
   void leave() override;
@@ -55,6 +58,7 @@ class DeviceClock final : public SpanSink {
 
   c10::Device device_;
   SpanSink& sink_;
+  const ProfilerRanges* ranges_;
   c10::Event start_;
   std::int64_t start_ns_ = 0;
   int depth_ = 0;

@@ -1,6 +1,7 @@
 """Runs of dtrain, and the time of their steps as results.h5 has it."""
 
 import dataclasses
+import os
 
 import h5py
 import numpy
@@ -9,6 +10,7 @@ import programs
 import runs
 
 MPIRUN = runs.TOP / "tests" / "support" / "mpirun.sh"
+os.environ["DTRAIN_TEST_GPUS"] = "1"  # or it hides them
 
 
 @dataclasses.dataclass(frozen=True)

@@ -4,9 +4,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdlib>
+
 #include "comm/groups.hpp"
 #include "comm/job.hpp"
 #include "core/error.hpp"
+#include "core/profiler_ranges.hpp"
 
 namespace dtrain::comm {
 namespace {
@@ -35,6 +38,24 @@ TEST(CudaModuleTest, SaysWhichLibrariesItHasLoaded) {
   EXPECT_EQ(found.runtime_built.substr(0, 3), found.runtime_loaded.substr(0, 3));
   EXPECT_EQ(found.driver.empty(), !CudaModule::why_no_driver().empty());
   EXPECT_THAT(CudaModule::libraries("/absent/module.so").problem, HasSubstr("/absent/module.so"));
+}
+
+TEST(CudaModuleTest, AProfilerThatListensSeesRanges) {
+  ASSERT_EQ(setenv("NVTX_INJECTION64_PATH", DTRAIN_PROFILER, 1),
+            0);  // NVTX looks at it once, at its first call
+  void* const module = dlopen(DTRAIN_CUDA_MODULE, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(module, nullptr) << dlerror();
+  using Ranges = const ProfilerRanges* (*)();
+  const auto entry = reinterpret_cast<Ranges>(dlsym(module, "dtrain_profiler_ranges"));
+  ASSERT_NE(entry, nullptr);
+  entry()->push("forward");
+  entry()->push("wait");
+  entry()->pop();
+  entry()->pop();
+  void* const profiler = dlopen(DTRAIN_PROFILER, RTLD_NOW | RTLD_NOLOAD);
+  ASSERT_NE(profiler, nullptr) << "NVTX has not opened it";
+  using Heard = const char* (*)();
+  EXPECT_STREQ(reinterpret_cast<Heard>(dlsym(profiler, "what_the_profiler_heard"))(), "forward(wait())");
 }
 
 TEST(CudaModuleTest, SaysWhatIsMissingWithoutADriver) {

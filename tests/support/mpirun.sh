@@ -6,6 +6,8 @@ shift
 export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export PRTE_ALLOW_RUN_AS_ROOT=1 PRTE_ALLOW_RUN_AS_ROOT_CONFIRM=1
 export OMPI_MCA_btl=${OMPI_MCA_btl:-^ofi}  # which sleeps a second at each start where there is no fabric
+# Tests mean the CPU, also where --device auto would find GPUs; those of GPUs say so.
+[[ ${DTRAIN_TEST_GPUS:-} == 1 ]] || export CUDA_VISIBLE_DEVICES=
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 mpirun=${DTRAIN_MPIRUN:-mpirun}
 version=$("$mpirun" --version 2>/dev/null || true)

@@ -22,11 +22,13 @@ SMALL_GPT = ["--model-option", "layers=2", "--model-option", "heads=2", "--model
 MODELS = {"mlp": ["--limit-steps", 12], "cnn": ["--limit-steps", 6], "nbow": ["--limit-steps", 6],
           "gpt": [*SMALL_GPT, "--limit-steps", 4],
           "resnet18": ["--model-option", "width=4", "--global-batch", 32, "--limit-steps", 4],
+          "vgg11": ["--model-option", "width=4", "--model-option", "hidden=16", "--global-batch", 32, "--limit-steps", 4],
           "conv_autoencoder": ["--limit-steps", 4], "seq2seq": ["--model-option", "hidden=16", "--limit-steps", 4]}
 MESHES = {"mlp": ["data=2", "data=2,pipe=2"], "cnn": ["tensor=2"], "nbow": ["data=2"], "gpt": ["tensor=2", "pipe=2"],
           "resnet18": ["data=2"], "seq2seq": ["pipe=2"]}
 # The same sums in another order; a ReLU or a maximum may then go the other way, and that adds up over steps.
 ROUNDING = 2e-4
+HALF_ROUNDING = 2e-2  # bf16 has 8 bits; several roundings in a row, over a few steps
 
 # Meshes whose messages are also sent through the CPU's memory.
 THROUGH_THE_CPU = {"mlp": ["data=2,pipe=2"], "gpt": ["tensor=2", "pipe=2"], "resnet18": ["data=2"]}
@@ -60,7 +62,7 @@ def gap(found, expected):
 def trains_as_on_the_cpu(binary, folder, model):
     """One rank on the CPU, one on the device, and several on it: the same losses, in training and after it."""
     options = ["--model", model, "--epochs", 1, "--micro-batches", 4, *MODELS[model]]
-    expected, validated = train(binary, folder, f"{model}-cpu", "data=1", *options)
+    expected, validated = train(binary, folder, f"{model}-cpu", "data=1", *options, "--device", "cpu")
     cases = [(mesh, "auto") for mesh in ["data=1", *MESHES.get(model, [])]]
     for mesh, backend in cases + [(mesh, "mpi") for mesh in THROUGH_THE_CPU.get(model, [])]:
         losses, validation = train(binary, folder, f"{model}-{mesh}-{backend}", mesh, *options, "--device", DEVICE,
@@ -68,6 +70,16 @@ def trains_as_on_the_cpu(binary, folder, model):
         assert gap(losses, expected) < ROUNDING, (model, mesh, backend, losses, expected)
         assert gap(validation, validated) < 10 * ROUNDING, (model, mesh, backend, validation, validated)
         print(f"{model} {mesh} {backend}: {gap(losses, expected):.1e}, validation {gap(validation, validated):.1e}", flush=True)
+
+
+def in_half_precision(binary, folder):
+    """On a GPU and on the CPU the same weights and sums in full, and products in bf16, whose roundings fall differently."""
+    for model in ("mlp", "resnet18", "gpt"):
+        options = ["--model", model, "--epochs", 1, *MODELS[model], "--precision", "bf16"]
+        expected, _ = train(binary, folder, f"{model}-bf16-cpu", "data=1", *options, "--device", "cpu")
+        losses, _ = train(binary, folder, f"{model}-bf16", "data=1", *options, "--device", DEVICE)
+        assert gap(losses, expected) < HALF_ROUNDING, (model, losses, expected)
+        print(f"{model} bf16: {gap(losses, expected):.1e}", flush=True)
 
 
 def goes_on_from_a_checkpoint(binary, folder):
@@ -135,6 +147,8 @@ def main(binary):
         evaluates(binary, folder)
         if DEVICE == "guarded":
             refuses(binary, folder)
+        else:
+            in_half_precision(binary, folder)
 
 
 if __name__ == "__main__":

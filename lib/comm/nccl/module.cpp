@@ -1,6 +1,7 @@
 // What the program finds in the shared module by name; comm/cuda_module.cpp is the other side.
 #include <dlfcn.h>
 #include <fmt/core.h>
+#include <nvtx3/nvToolsExt.h>
 
 #include <array>
 #include <cstdlib>
@@ -10,6 +11,7 @@
 #include "comm/cuda_module.hpp"
 #include "comm/nccl/cuda_check.hpp"
 #include "comm/nccl/nccl_group.hpp"
+#include "core/profiler_ranges.hpp"
 
 namespace {
 
@@ -111,6 +113,11 @@ const char* dtrain_cuda_device_uuid(int device) {
     text += fmt::format("{:02x}", static_cast<unsigned char>(properties.uuid.bytes[i]));
   }
   return text.c_str();
+}
+
+const dtrain::ProfilerRanges* dtrain_profiler_ranges() {
+  static const dtrain::ProfilerRanges ranges = {&nvtxRangePushA, &nvtxRangePop};
+  return &ranges;
 }
 
 bool dtrain_nccl_lets_ranks_share_gpus() { return loaded_version() >= NCCL_VERSION(2, 30, 0); }
