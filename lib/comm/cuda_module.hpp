@@ -48,9 +48,9 @@ class CudaModule final : public DeviceTransport {
   bool lets_ranks_share_devices() const override;  ///< NCCL does from 2.30 on.
   std::unique_ptr<Group> make_group(const DeviceGroupRequest& request) const override;
 
-  int device_count() const;            ///< GPUs that this process sees.
-  std::string device_problem() const;  ///< Why it sees none, as a too old driver; empty: it does.
-  DeviceMemory memory(int device) const;
+  int device_count() const;               ///< GPUs that this process sees.
+  std::string device_problem() const;     ///< Why it sees none, as a too old driver; empty: it does.
+  DeviceMemory memory(int device) const;  ///< Makes it the current one.
   /// Theirs, as NVML has them (`GPU-5f...`), in CUDA's order. Throws Error where CUDA cannot tell.
   std::vector<std::string> device_uuids() const;
 

@@ -88,16 +88,14 @@ const char* dtrain_cuda_device_problem() {
   return text.c_str();
 }
 
+/// The device is the current one from then on: to leave it for another would start CUDA there, too.
 dtrain::comm::DeviceMemory dtrain_cuda_device_memory(int device) {
   cudaDeviceProp properties{};
   cudaGetDeviceProperties(&properties, device);
   std::size_t free = 0;
   std::size_t total = 0;
-  int before = 0;
-  cudaGetDevice(&before);
   // Where it has no room for what CUDA itself needs, this fails.
   if (cudaSetDevice(device) != cudaSuccess || cudaMemGetInfo(&free, &total) != cudaSuccess) free = 0;
-  cudaSetDevice(before);
   return {.free_bytes = static_cast<std::int64_t>(free),
           .total_bytes = static_cast<std::int64_t>(properties.totalGlobalMem)};
 }
