@@ -4,8 +4,6 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <map>
-#include <utility>
 
 namespace dtrain::doctor {
 namespace {
@@ -54,22 +52,12 @@ Finding judge_driver(const GpuFacts& facts, bool wanted) {
 }
 
 std::vector<Finding> judge_gpus(const topology::Cluster& cluster, bool wanted) {
-  std::map<std::pair<int, std::string>, std::vector<int>> users;
-  for (const auto& place : cluster.ranks) {
-    if (place.gpu < 0) continue;
-    const auto name = place.device_uuid.empty() ? std::to_string(place.gpu) : place.device_uuid;
-    users[{place.node, name}].push_back(place.rank);
-  }
+  constexpr const char* kRemedy =
+      "start one rank per GPU: those that share one compute in turn, and without NCCL 2.30 exchange through "
+      "the CPU's memory";
   std::vector<Finding> findings;
-  for (const auto& [gpu, ranks] : users) {
-    if (ranks.size() < 2) continue;
-    const auto& place = cluster.ranks[static_cast<std::size_t>(ranks.front())];
-    const auto text = fmt::format("{} share GPU {} of {}", ranks_in_words(ranks), place.gpu, place.hostname);
-    constexpr const char* kRemedy =
-        "start one rank per GPU: those that share one compute in turn, and without NCCL 2.30 exchange "
-        "through the "
-        "CPU's memory";
-    findings.push_back(note("GPUs", wanted ? text : text + " with --device cuda", kRemedy));
+  for (const auto& sentence : cluster.shared_gpus()) {
+    findings.push_back(note("GPUs", wanted ? sentence : sentence + " with --device cuda", kRemedy));
   }
   return findings;
 }

@@ -45,16 +45,20 @@ double Cluster::cores_per_rank(int rank) const {
 bool Cluster::shares_gpus() const { return !shared_gpus().empty(); }
 
 std::vector<std::string> Cluster::shared_gpus() const {
-  std::map<std::pair<int, int>, std::vector<int>> users;
+  // A launcher may show each rank other GPUs: the same number need not be the same one.
+  std::map<std::pair<int, std::string>, std::vector<const RankPlace*>> users;
   for (const RankPlace& place : ranks) {
-    if (place.gpu >= 0) users[{place.node, place.gpu}].push_back(place.first_rank);
+    if (place.gpu < 0) continue;
+    const auto name = place.device_uuid.empty() ? std::to_string(place.gpu) : place.device_uuid;
+    users[{place.node, name}].push_back(&place);
   }
   std::vector<std::string> sentences;
   for (const auto& [gpu, of_gpu] : users) {
     if (of_gpu.size() < 2) continue;
-    const auto node = std::ranges::find(ranks, gpu.first, &RankPlace::node);
-    sentences.push_back(
-        fmt::format("ranks {} share GPU {} of {}", fmt::join(of_gpu, ", "), gpu.second, node->hostname));
+    std::vector<int> names;
+    for (const RankPlace* place : of_gpu) names.push_back(place->first_rank);
+    sentences.push_back(fmt::format("ranks {} share GPU {} of {}", fmt::join(names, ", "),
+                                    of_gpu.front()->gpu, of_gpu.front()->hostname));
   }
   return sentences;
 }

@@ -44,12 +44,12 @@ NcclChannel::NcclChannel(const Communicator& ranks, int device, double timeout_s
 }
 
 NcclChannel::~NcclChannel() {
-  if (std::uncaught_exceptions() > 0 || !finished()) abort();
+  if (std::uncaught_exceptions() > 0 || !finish()) abort();
   if (stream_ != nullptr) cudaStreamDestroy(stream_);
 }
 
 /// In order, with the peers; false where one does not come to it, and where there is nothing left to finish.
-bool NcclChannel::finished() noexcept {
+bool NcclChannel::finish() noexcept {
   if (comm_ == nullptr || ncclCommFinalize(comm_) == ncclInvalidArgument) return false;
   const double limit_s = steady_s() + kLongestFinish_s;
   ncclResult_t state = ncclInProgress;

@@ -30,15 +30,14 @@ class NcclChannel {
   void check_peers();
 
   /// Ends what the GPU waits for here: nobody will ever send it.
-  void give_up() noexcept { abort(); }
+  void abort() noexcept;
 
   cudaStream_t stream() const { return stream_; }
   int device() const { return device_; }
 
  private:
   bool settled();
-  bool finished() noexcept;
-  void abort() noexcept;
+  bool finish() noexcept;
 
   int device_;
   ncclComm_t comm_ = nullptr;

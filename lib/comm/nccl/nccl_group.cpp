@@ -77,7 +77,7 @@ class NcclOperation final : public Operation {
   /// Before its time: the queue has failed, or is not wanted any more. The compute thread may wait for the
   /// GPU, and the GPU for a peer that does not come.
   ~NcclOperation() override {
-    if (issued_ && !complete_) channel_.give_up();
+    if (issued_ && !complete_) channel_.abort();
   }
 
   bool advance() override {
