@@ -6,6 +6,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -44,7 +45,11 @@ struct Queue::State {
   /// Where no thread drives, one thread at a time uses the queue: a lock would cost a tenth of a small
   /// all_reduce.
   std::unique_lock<std::mutex> lock() const {
-    return config.drive == Drive::thread ? std::unique_lock(mutex) : std::unique_lock(mutex, std::defer_lock);
+    if (config.drive == Drive::inline_) return {mutex, std::defer_lock};
+    ++waiting;
+    std::unique_lock held(mutex);
+    --waiting;
+    return held;
   }
   void throw_if_failed() const {
     if (failure) throw Error(*failure);
@@ -71,6 +76,7 @@ struct Queue::State {
   FlightRecorder* recorder;
   const Inquiry* inquiry;
   mutable std::mutex mutex;
+  mutable std::atomic<int> waiting = 0;  ///< Threads for the lock, which the driver holds nearly always.
   std::condition_variable changed;
   std::deque<Entry> entries;
   std::uint64_t base = 0;  ///< Sequence number of entries.front().
@@ -233,7 +239,9 @@ void Queue::State::run_thread() {
       continue;  // recorded; those who wait throw it
     }
     lock.unlock();
-    ::sched_yield();
+    do {
+      ::sched_yield();
+    } while (waiting > 0);  // who has been waiting goes first: a mutex is given to whoever is quickest
     lock.lock();
   }
 }
@@ -314,7 +322,7 @@ void Queue::follow(std::uint64_t sequence) {
     }
     lock.unlock();
     ::sched_yield();
-    lock.lock();
+    lock = state.lock();
   }
   if (lock.owns_lock()) lock.unlock();
   wait(sequence);
