@@ -56,7 +56,7 @@ struct FlightRecorder::Line {
 };
 
 FlightRecorder::FlightRecorder(const Communicator& local, int world_rank, SpanSink& sink)
-    : sink_(sink),
+    : PassingSpanSink(sink),
       local_rank_(local.rank()),
       local_size_(local.size()),
       memory_(local.size() > 1 ? SharedMemory::create(local, sizeof(Line)) : std::nullopt) {
@@ -109,11 +109,11 @@ void FlightRecorder::enter(Phase phase, std::string_view name) {
   ++depth_;
   mine_->phase.store(phase, std::memory_order_relaxed);
   mine_->phase_since_ns.store(steady_ns(), std::memory_order_relaxed);
-  sink_.enter(phase, name);
+  PassingSpanSink::enter(phase, name);
 }
 
 void FlightRecorder::leave() {
-  sink_.leave();
+  PassingSpanSink::leave();
   --depth_;
   if (depth_ < open_.size()) mine_->phase.store(open_[depth_], std::memory_order_relaxed);
   mine_->phase_since_ns.store(steady_ns(), std::memory_order_relaxed);

@@ -36,7 +36,7 @@ struct Flight {
 ///
 /// Written by one rank without locks; who reads while it writes may see the newest operation half written.
 /// Spans pass through to the sink behind it.
-class FlightRecorder final : public SpanSink {
+class FlightRecorder final : public PassingSpanSink {
  public:
   static constexpr std::size_t kFlights = 256;
 
@@ -51,13 +51,6 @@ class FlightRecorder final : public SpanSink {
   void begin_step(std::int64_t step);
   void enter(Phase phase, std::string_view name) override;
   void leave() override;
-  void overlapped(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns) override {
-    sink_.overlapped(phase, name, start_ns, end_ns);
-  }
-  void on_device(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns) override {
-    sink_.on_device(phase, name, start_ns, end_ns);
-  }
-  void moved(std::int64_t sent, std::int64_t received) override { sink_.moved(sent, received); }
 
   /// Why an operation is not complete after `limit_s`: a clause on each rank of this node that has not
   /// done its part. It is dead, suspended, mismatched, missing (it has not come and does not move) or slow.
@@ -80,7 +73,6 @@ class FlightRecorder final : public SpanSink {
                       Asker asker) const;
   bool has_entered(const Flight& flight) const;
 
-  SpanSink& sink_;
   int local_rank_;
   int local_size_;
   std::optional<SharedMemory> memory_;

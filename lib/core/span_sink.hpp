@@ -50,6 +50,26 @@ class SpanSink {
   virtual void moved(std::int64_t bytes_sent, std::int64_t bytes_received) = 0;
 };
 
+/// Tells another sink all that it is told itself: for sinks that do something more with a part of it.
+class PassingSpanSink : public SpanSink {
+ public:
+  explicit PassingSpanSink(SpanSink& next) : next_(next) {}  ///< Borrowed.
+  void enter(Phase phase, std::string_view name) override { next_.enter(phase, name); }
+  void leave() override { next_.leave(); }
+  void overlapped(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns) override {
+    next_.overlapped(phase, name, start_ns, end_ns);
+  }
+  void on_device(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns) override {
+    next_.on_device(phase, name, start_ns, end_ns);
+  }
+  void moved(std::int64_t bytes_sent, std::int64_t bytes_received) override {
+    next_.moved(bytes_sent, bytes_received);
+  }
+
+ private:
+  SpanSink& next_;
+};
+
 /// Discards everything: for tests and for ranks that do not record.
 class NullSpanSink final : public SpanSink {
  public:

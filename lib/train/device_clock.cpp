@@ -25,7 +25,7 @@ c10::Event moment_of(const c10::Stream& stream) {
 }
 
 DeviceClock::DeviceClock(c10::Device device, SpanSink& sink, const ProfilerRanges* ranges)
-    : device_(device), sink_(sink), ranges_(ranges), start_(now()) {
+    : PassingSpanSink(sink), device_(device), ranges_(ranges), start_(now()) {
   start_.synchronize();
   start_ns_ = steady_ns();
 }
@@ -35,7 +35,7 @@ c10::Event DeviceClock::now() const {
 }
 
 void DeviceClock::enter(Phase phase, std::string_view name) {
-  sink_.enter(phase, name);
+  PassingSpanSink::enter(phase, name);
   if (ranges_ != nullptr) ranges_->push(name.data());  // a literal
   tell_what_is_done();
   ++depth_;
@@ -49,7 +49,7 @@ void DeviceClock::leave() {
   }
   --depth_;
   if (ranges_ != nullptr) ranges_->pop();
-  sink_.leave();
+  PassingSpanSink::leave();
 }
 
 void DeviceClock::add_transfer(c10::Event begin, c10::Event end) {
@@ -62,9 +62,9 @@ void DeviceClock::tell_what_is_done() {
     const auto begin_ns = time_of(span.begin);
     const auto end_ns = time_of(span.end);
     if (span.phase == Phase::transfer) {
-      sink_.overlapped(span.phase, span.name, begin_ns, end_ns);
+      overlapped(span.phase, span.name, begin_ns, end_ns);
     } else {
-      sink_.on_device(span.phase, span.name, begin_ns, end_ns);
+      on_device(span.phase, span.name, begin_ns, end_ns);
     }
     under_way_.pop_front();
   }

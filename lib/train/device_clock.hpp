@@ -20,7 +20,7 @@ c10::Event moment_of(const c10::Stream& stream);
 /// Tells another sink, beside all that it is told itself, how long a device was at work for each phase and
 /// copy. It puts events into the device's streams and looks at them later: nobody waits for the device. A
 /// profiler that listens sees the same spans.
-class DeviceClock final : public SpanSink {
+class DeviceClock final : public PassingSpanSink {
  public:
   /// Sink and ranges (null: none) are borrowed. What the device does counts from here; waits for it, this
   /// once.
@@ -28,13 +28,6 @@ class DeviceClock final : public SpanSink {
 
   void enter(Phase phase, std::string_view name) override;
   void leave() override;
-  void overlapped(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns) override {
-    sink_.overlapped(phase, name, start_ns, end_ns);
-  }
-  void on_device(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns) override {
-    sink_.on_device(phase, name, start_ns, end_ns);
-  }
-  void moved(std::int64_t sent, std::int64_t received) override { sink_.moved(sent, received); }
 
   /// What a stream did between two of its moments is a copy between the CPU and the device.
   void add_transfer(c10::Event begin, c10::Event end);
@@ -57,7 +50,6 @@ class DeviceClock final : public SpanSink {
   std::int64_t time_of(const c10::Event& event) const;  // steady_ns()
 
   c10::Device device_;
-  SpanSink& sink_;
   const ProfilerRanges* ranges_;
   c10::Event start_;
   std::int64_t start_ns_ = 0;

@@ -235,7 +235,8 @@ std::vector<InjectedFault> parse_faults(const std::string& text, int world_size)
   return faults;
 }
 
-Injection::Injection(const std::vector<InjectedFault>& faults, int rank, SpanSink& sink) : sink_(sink) {
+Injection::Injection(const std::vector<InjectedFault>& faults, int rank, SpanSink& sink)
+    : PassingSpanSink(sink) {
   std::ranges::copy_if(faults, std::back_inserter(faults_),
                        [rank](const InjectedFault& fault) { return fault.rank == rank; });
 }
@@ -288,7 +289,7 @@ comm::Group& Injection::tampered(comm::Group& group) {
 }
 
 void Injection::enter(Phase phase, std::string_view name) {
-  sink_.enter(phase, name);
+  PassingSpanSink::enter(phase, name);
   if (depth_ < open_.size()) open_[depth_] = {.phase = phase, .start_ns = steady_ns()};
   ++depth_;
   reach(phase_of(phase));
@@ -304,7 +305,7 @@ void Injection::leave() {
           (factor - 1) * static_cast<double>(steady_ns() - start_ns)));
     }
   }
-  sink_.leave();
+  PassingSpanSink::leave();
 }
 
 }  // namespace dtrain::train

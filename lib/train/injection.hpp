@@ -47,7 +47,7 @@ struct InjectedFault {
 std::vector<InjectedFault> parse_faults(const std::string& text, int world_size);
 
 /// Makes the faults of this rank happen. Spans pass through to the sink behind it.
-class Injection final : public SpanSink {
+class Injection final : public PassingSpanSink {
  public:
   Injection(const std::vector<InjectedFault>& faults, int rank, SpanSink& sink);
 
@@ -61,13 +61,6 @@ class Injection final : public SpanSink {
 
   void enter(Phase phase, std::string_view name) override;
   void leave() override;
-  void overlapped(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns) override {
-    sink_.overlapped(phase, name, start_ns, end_ns);
-  }
-  void on_device(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns) override {
-    sink_.on_device(phase, name, start_ns, end_ns);
-  }
-  void moved(std::int64_t sent, std::int64_t received) override { sink_.moved(sent, received); }
 
  private:
   struct Open {
@@ -78,7 +71,6 @@ class Injection final : public SpanSink {
   double slowness() const;
 
   std::vector<InjectedFault> faults_;
-  SpanSink& sink_;
   std::int64_t step_ = 0;
   std::array<Open, 32> open_{};
   std::size_t depth_ = 0;
