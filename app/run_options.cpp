@@ -213,6 +213,9 @@ std::vector<Option> declare() {
       "device", "auto|cpu|cuda", "what computes; auto: GPUs where all ranks have some", "",
       [](auto& c) -> auto& { return c.device; });
   add(
+      "device-graphs", "auto|off", "on GPUs, replay steps as CUDA graphs where that can be done", "",
+      [](auto& c) -> auto& { return c.device_graphs; });
+  add(
       "threads", "N", "compute threads per rank; 0: from the affinity mask", "",
       [](auto& c) -> auto& { return c.threads; });
   add(

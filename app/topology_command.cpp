@@ -217,7 +217,8 @@ ExitCode show(const Wish& wish, const Environment& environment, comm::MpiEnviron
   const std::string start_time_utc = utc_now();
   NullSpanSink sink;
   auto groups = comm::make_groups(
-      world, cluster, mesh, {.order = order, .transport = device.transport, .device = device.index}, sink);
+      world, cluster, mesh,
+      {.order = order, .transport = device.transport, .device = device.index, .stream = device.stream}, sink);
   const auto measured = measure(sizes_of(wish), groups, cluster);
   if (!speaks) return ExitCode::success;
   fmt::print("\n{:<12} {:>5}  {:<15} {:<13} {:>8} {:>12} {:>24} {:>9} {:>9}\n", "group", "ranks", "operation",

@@ -17,6 +17,7 @@ struct DeviceGroupRequest {
   std::vector<int> world_ranks;
   Queue* queue = nullptr;       ///< Outlives the group.
   int device = 0;               ///< LibTorch's index of the one that this rank computes on.
+  void* stream = nullptr;       ///< In which it computes, a cudaStream_t; null: the legacy default stream.
   bool messages = false;        ///< Whether neighbours on the group's ring send each other messages, too.
   bool shares_devices = false;  ///< Some device serves several of the job's ranks.
   double timeout_s = 300;       ///< Longest that making it may take.

@@ -173,6 +173,7 @@ Groups make_groups(const Communicator& world, const topology::Cluster& cluster, 
                                                 .world_ranks = named(ranks),
                                                 .queue = &state->queue,
                                                 .device = config.device,
+                                                .stream = config.stream,
                                                 .messages = axis == "pipe",
                                                 .shares_devices = cluster.shares_gpus(),
                                                 .timeout_s = config.timeout_s});

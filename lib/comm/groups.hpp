@@ -30,6 +30,7 @@ struct CommConfig {
   int threads_per_rank = 1;                    ///< Compute threads: decides whether waits may spin.
   const DeviceTransport* transport = nullptr;  ///< Between the ranks' devices; null: there is none.
   int device = 0;                              ///< Of this rank; see DeviceGroupRequest.
+  void* stream = nullptr;                      ///< Likewise.
   bool recovery = false;                       ///< MpiEnvironment::can_recover().
 
   void validate() const;  ///< Throws Error (exit code 2).

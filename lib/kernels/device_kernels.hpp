@@ -26,9 +26,11 @@ class DeviceKernels {
   virtual void prepare_images(void* out, Element type, const std::uint8_t* bytes, std::size_t images,
                               const ImageBatch& batch, Stream stream) const = 0;
 
-  /// As dropout(); float32 in and out gives the same bits, the 16-bit types are rounded once.
+  /// As dropout(); float32 in and out gives the same bits, the 16-bit types are rounded once. `major`: what
+  /// takes the place of the key's, read from the GPU's memory when the kernel runs; null: nothing does.
   virtual void dropout(void* out, const void* input, Element type, const LogicalSlice& slice,
-                       const RandomKey& key, double probability, Stream stream) const = 0;
+                       const RandomKey& key, const std::uint32_t* major, double probability,
+                       Stream stream) const = 0;
 
   /// out[i] = in[i] * scale, in float, rounded to `to` once: gradients into a bucket, and back.
   virtual void cast_scale(void* out, Element to, const void* in, Element from, std::size_t n, float scale,

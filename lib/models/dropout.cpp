@@ -9,6 +9,7 @@
 #include "core/planted_fault.hpp"
 #include "kernels/device_kernels.hpp"
 #include "kernels/dropout.hpp"
+#include "models/computing_stream.hpp"
 #include "models/precision.hpp"
 #include "models/shape.hpp"
 
@@ -35,11 +36,10 @@ kernels::LogicalSlice place_of(const at::Tensor& input, const Flow& flow) {
           .row_stride = static_cast<std::uint64_t>(flow.whole) * each};
 }
 
-at::Tensor masked(const at::Tensor& input, double probability, const kernels::RandomKey& key,
-                  const Flow& flow);
+at::Tensor masked(const at::Tensor& input, double probability, const MaskKey& key, const Flow& flow);
 
 /// The CPU's mask: drawn by the device's own kernel, or, on a device that dtrain has none for, on the CPU.
-at::Tensor masked_on_device(const at::Tensor& input, double probability, const kernels::RandomKey& key,
+at::Tensor masked_on_device(const at::Tensor& input, double probability, const MaskKey& key,
                             const Flow& flow) {
   const auto* kernels = kernels::device_kernels();
   const auto element = element_of(input.scalar_type());
@@ -49,22 +49,23 @@ at::Tensor masked_on_device(const at::Tensor& input, double probability, const k
   }
   const at::Tensor dense = input.contiguous();
   at::Tensor output = at::empty_like(dense);
-  kernels->dropout(output.data_ptr(), dense.const_data_ptr(), *element, place_of(dense, flow), key,
-                   probability, nullptr);
+  const auto* step = key.step.defined() ? key.step.const_data_ptr<std::int32_t>() : nullptr;
+  kernels->dropout(output.data_ptr(), dense.const_data_ptr(), *element, place_of(dense, flow), key.key,
+                   reinterpret_cast<const std::uint32_t*>(step), probability,
+                   computing_stream(input.device()));
   return output;
 }
 
-at::Tensor masked(const at::Tensor& input, double probability, const kernels::RandomKey& key,
-                  const Flow& flow) {
+at::Tensor masked(const at::Tensor& input, double probability, const MaskKey& key, const Flow& flow) {
   if (!input.is_cpu()) return masked_on_device(input, probability, key, flow);
   if (!own_kernels_take(input)) return masked(in_full(input), probability, key, flow).to(input.scalar_type());
   const at::Tensor dense = input.contiguous();
   at::Tensor output = at::empty_like(dense);
   const auto place = place_of(dense, flow);
   if (dense.scalar_type() == at::kDouble) {
-    kernels::dropout(output.data_ptr<double>(), dense.const_data_ptr<double>(), place, key, probability);
+    kernels::dropout(output.data_ptr<double>(), dense.const_data_ptr<double>(), place, key.key, probability);
   } else {
-    kernels::dropout(output.data_ptr<float>(), dense.const_data_ptr<float>(), place, key, probability);
+    kernels::dropout(output.data_ptr<float>(), dense.const_data_ptr<float>(), place, key.key, probability);
   }
   return output;
 }
@@ -73,7 +74,8 @@ at::Tensor masked(const at::Tensor& input, double probability, const kernels::Ra
 class MaskedScale : public torch::autograd::Function<MaskedScale> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
-                            double probability, const kernels::RandomKey& key, const Flow& flow) {
+                            double probability, const MaskKey& mask, const Flow& flow) {
+    const auto& key = mask.key;
     context->saved_data["whole"] = flow.whole;
     context->saved_data["begin"] = flow.part.begin;
     context->saved_data["end"] = flow.part.end;
@@ -83,7 +85,8 @@ class MaskedScale : public torch::autograd::Function<MaskedScale> {
     context->saved_data["major"] = static_cast<std::int64_t>(key.major);
     context->saved_data["minor"] = static_cast<std::int64_t>(key.minor);
     context->saved_data["stream"] = static_cast<std::int64_t>(key.stream);
-    return masked(input, probability, key, flow);
+    context->saved_data["step"] = mask.step;
+    return masked(input, probability, mask, flow);
   }
 
   static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
@@ -94,7 +97,8 @@ class MaskedScale : public torch::autograd::Function<MaskedScale> {
         static_cast<std::uint32_t>(number("major")), static_cast<std::uint32_t>(number("minor")),
         static_cast<std::uint32_t>(number("stream"))};
     const Flow flow{.whole = number("whole"), .part = {number("begin"), number("end")}};
-    return {masked(gradients[0], context->saved_data["probability"].toDouble(), key, flow), at::Tensor(),
+    const MaskKey mask{key, context->saved_data["step"].toTensor()};
+    return {masked(gradients[0], context->saved_data["probability"].toDouble(), mask, flow), at::Tensor(),
             at::Tensor(), at::Tensor()};
   }
 };
@@ -121,8 +125,7 @@ Cost Dropout::cost(const std::vector<Shape>& inputs) const {
   return {.flops = elements, .activation_bytes = probability_ > 0.0 ? elements * 4.0 : 0.0};
 }
 
-at::Tensor dropout(const at::Tensor& input, double probability, const kernels::RandomKey& key,
-                   const Flow& flow) {
+at::Tensor dropout(const at::Tensor& input, double probability, const MaskKey& key, const Flow& flow) {
   return MaskedScale::apply(input, probability, key, flow);
 }
 

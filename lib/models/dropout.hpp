@@ -25,7 +25,6 @@ class Dropout final : public Layer {
 /// The operation itself, for layers that drop inside (differentiable; the mask is computed again in
 /// backward). `flow`: which part of the logical tensor [n, channels, ...] `input` is; it has that part's
 /// mask.
-at::Tensor dropout(const at::Tensor& input, double probability, const kernels::RandomKey& key,
-                   const Flow& flow = {});
+at::Tensor dropout(const at::Tensor& input, double probability, const MaskKey& key, const Flow& flow = {});
 
 }  // namespace dtrain::models

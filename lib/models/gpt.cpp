@@ -9,6 +9,7 @@
 #include "models/options.hpp"
 #include "models/shape.hpp"
 #include "models/token_loss.hpp"
+#include "models/vocabulary.hpp"
 
 namespace dtrain::models {
 namespace {
@@ -61,12 +62,20 @@ GptSizes sizes_of(const DatasetFacts& facts, const ModelOptions& options) {
 
 class Gpt final : public Model {
  public:
-  explicit Gpt(std::vector<std::unique_ptr<Layer>> layers) : Model("gpt", std::move(layers)) {}
+  Gpt(std::vector<std::unique_ptr<Layer>> layers, std::int64_t vocabulary)
+      : Model("gpt", std::move(layers)), vocabulary_(vocabulary) {}
   LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
     const at::Tensor logits = outputs.at(0).flatten(0, -2);
     if (!Model::outputs().sliced()) return token_cross_entropy_sums(logits, targets.flatten());
     return sliced_token_cross_entropy_sums(logits, targets.flatten(), Model::outputs(), *group());
   }
+  void require_known(const Tensors& inputs, const at::Tensor& targets) const override {
+    models::require_known(inputs.at(0), vocabulary_, "inputs");
+    models::require_known(targets, vocabulary_, "targets");
+  }
+
+ private:
+  std::int64_t vocabulary_;
 };
 
 std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {
@@ -94,7 +103,7 @@ std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& optio
     layers.push_back(std::make_unique<GptMlp>(sizes, i));
   }
   layers.push_back(std::move(head));
-  return std::make_unique<Gpt>(std::move(layers));
+  return std::make_unique<Gpt>(std::move(layers), facts.vocabulary);
 }
 
 const GptEmbedding& embedding_of(const Model& gpt) {

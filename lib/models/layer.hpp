@@ -32,6 +32,12 @@ enum class Pass { first, repeated };
 /// (teacher forcing).
 enum class Feedback { by_chance, targets, own_words };
 
+/// Which numbers decide what dropout drops.
+struct MaskKey {
+  kernels::RandomKey key;
+  at::Tensor step = {};  ///< See Context::replayed_step.
+};
+
 /// All that a forward pass may depend on besides its inputs and parameters.
 struct Context {
   Mode mode = Mode::training;
@@ -42,9 +48,13 @@ struct Context {
   Feedback feedback = Feedback::by_chance;  ///< In evaluation by_chance means targets.
   std::optional<at::ScalarType> half = {};  ///< Mixed precision, see ProductScope: kBFloat16 or kHalf.
 
+  /// Where the forward pass is captured, to be replayed in later steps: what `step` is then, int32 [1] on the
+  /// device. Else undefined.
+  at::Tensor replayed_step = {};
+
   /// The stream for a layer's dropout mask: no number depends on how many ranks there are.
-  kernels::RandomKey dropout_key(std::uint32_t layer) const {
-    return {seed, kernels::Purpose::dropout, step, micro_batch, layer};
+  MaskKey dropout_key(std::uint32_t layer) const {
+    return {{seed, kernels::Purpose::dropout, step, micro_batch, layer}, replayed_step};
   }
 };
 

@@ -186,6 +186,8 @@ LossSums Model::weighted_loss(const Tensors& /*outputs*/, const at::Tensor& /*ta
                     "use none, or another --model");
 }
 
+void Model::require_known(const Tensors& /*inputs*/, const at::Tensor& /*targets*/) const {}
+
 std::vector<double> Model::extra_sums(const Tensors& /*outputs*/, const at::Tensor& /*targets*/) const {
   return {};
 }

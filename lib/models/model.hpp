@@ -95,6 +95,10 @@ class Model {
   /// The loss of the last layer's outputs against `targets`: [n], or the inputs where that is the goal.
   virtual LossSums loss(const Tensors& outputs, const at::Tensor& targets) const = 0;
 
+  /// Throws Error (exit code 3) where samples on the CPU hold ids outside the vocabulary, of which a device
+  /// could not say as much. Called before a device is given samples of which it alone computes the loss.
+  virtual void require_known(const Tensors& inputs, const at::Tensor& targets) const;
+
   /// Index of the layer whose output describes a sample in short (an autoencoder's codes), where there is
   /// one.
   virtual std::optional<std::size_t> code_layer() const { return std::nullopt; }

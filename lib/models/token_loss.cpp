@@ -8,6 +8,7 @@
 #include "models/beside.hpp"
 #include "models/shape.hpp"
 #include "models/tensor_group.hpp"
+#include "models/vocabulary.hpp"
 
 namespace dtrain::models {
 
@@ -21,10 +22,7 @@ void check(const at::Tensor& logits, const at::Tensor& targets, std::int64_t wor
                                  shape_text(targets.sizes()), shape_text(logits.sizes())),
                      "targets", "use a --dataset whose targets fit the --model's task");
   }
-  const bool known =
-      targets.numel() == 0 || (targets.ge(0).all().item<bool>() && targets.lt(words).all().item<bool>());
-  require(known, fmt::format("a target token's id is outside the vocabulary of {}", words),
-          {.subject = "targets", .advice = "stage the dataset again", .code = ExitCode::data});
+  if (targets.is_cpu()) require_known(targets, words, "targets");  // else Model::require_known() was called
 }
 
 }  // namespace

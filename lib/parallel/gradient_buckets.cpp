@@ -33,11 +33,12 @@ class GradientBuckets::Hook final : public torch::autograd::PostAccumulateGradHo
 };
 
 GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group, comm::Queue& queue,
-                                 BucketConfig config)
+                                 BucketConfig config, StepCapture* capture)
     : parameters_(parameters),
       group_(group),
       queue_(queue),
       config_(config),
+      capture_(capture),
       charge_(parameters.size() * static_cast<std::int64_t>(c10::elementSize(parameters.dtype()))),
       memory_(group, parameters.size(), parameters.values().options()) {
   for (const auto& entry : parameters.entries()) {
@@ -141,17 +142,27 @@ void GradientBuckets::on_gradient(std::size_t i) {
         "a gradient has left its bucket",
         {.subject = parameter.name, .advice = "nothing may replace .grad between two backward passes"});
   }
-  count(i, parameter.step != nullptr ? parameter.step->summed() : 1);
+  const int summed = parameter.step != nullptr ? parameter.step->summed() : 1;
+  if (capture_ == nullptr || !capture_->capturing()) return count(i, summed);
+  const bool sends = completes(i, summed) && buckets_[bucket_of_[i]].missing == 0 && group_.size() > 1;
+  const bool is_last = bucket_of_[i] + 1 == buckets_.size();  // nothing follows that it could go beside
+  const auto again = [this, i, summed] { count(i, summed); };
+  sends && !is_last ? capture_->repeat_between(again) : capture_->repeat(again);
 }
 
 void GradientBuckets::count(std::size_t i, int micro_batches) {
+  if (completes(i, micro_batches)) issue_ready_buckets();
+}
+
+/// Whether the entry's gradient of the step has come, with these micro-batches.
+bool GradientBuckets::completes(std::size_t i, int micro_batches) {
   const int all = micro_batches_ * entries_[i].parameter->uses + shares_[i];
   received_[i] += micro_batches;
   require(received_[i] <= all, "has more gradients in a step than were expected",
           {.subject = entries_[i].parameter->name, .advice = "its bucket has left without them"});
-  if (received_[i] < all) return;
+  if (received_[i] < all) return false;
   --buckets_[bucket_of_[i]].missing;
-  issue_ready_buckets();
+  return true;
 }
 
 std::size_t GradientBuckets::entry_of(const models::Parameter* parameter) const {

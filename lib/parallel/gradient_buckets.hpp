@@ -11,6 +11,7 @@
 #include "parallel/flat_parameters.hpp"
 #include "parallel/gradient_sums.hpp"
 #include "parallel/memory_meter.hpp"
+#include "parallel/step_capture.hpp"
 
 namespace dtrain::parallel {
 
@@ -33,8 +34,10 @@ struct BucketConfig {
 /// Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020.
 class GradientBuckets final : public GradientSums {
  public:
-  /// Collective over `group`: allocates and compares layouts. Throws Error when ranks disagree.
-  GradientBuckets(FlatParameters& parameters, comm::Group& group, comm::Queue& queue, BucketConfig config);
+  /// Collective over `group`: allocates and compares layouts. Throws Error when ranks disagree. `capture`,
+  /// borrowed: what may capture steps; null: nothing does.
+  GradientBuckets(FlatParameters& parameters, comm::Group& group, comm::Queue& queue, BucketConfig config,
+                  StepCapture* capture = nullptr);
   ~GradientBuckets() override;
 
   void begin_step(int micro_batches) override;
@@ -64,6 +67,7 @@ class GradientBuckets final : public GradientSums {
   void choose_parts();
   void on_gradient(std::size_t entry);
   void count(std::size_t entry, int micro_batches = 1);
+  bool completes(std::size_t entry, int micro_batches);
   std::size_t entry_of(const models::Parameter* parameter) const;
   void issue_ready_buckets();
 
@@ -72,6 +76,7 @@ class GradientBuckets final : public GradientSums {
   comm::Group& group_;
   comm::Queue& queue_;
   BucketConfig config_;
+  StepCapture* capture_;
   MemoryCharge charge_;
   ExchangeMemory memory_;
   std::vector<at::Tensor> views_;       // per entry

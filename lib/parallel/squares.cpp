@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include "kernels/device_kernels.hpp"
+#include "models/computing_stream.hpp"
 
 namespace dtrain::parallel {
 namespace {
@@ -14,7 +15,8 @@ kernels::SumOfSquares by_own_kernel(const kernels::DeviceKernels& kernels, const
   const at::Tensor result = at::empty({static_cast<std::int64_t>(sizeof(kernels::SumOfSquares))}, bytes);
   kernels.sum_of_squares_and_nonfinite(static_cast<kernels::SumOfSquares*>(result.data_ptr()),
                                        scratch.data_ptr(), values.const_data_ptr<float>(),
-                                       static_cast<std::size_t>(values.numel()), nullptr);
+                                       static_cast<std::size_t>(values.numel()),
+                                       models::computing_stream(values.device()));
   const at::Tensor here = result.cpu();
   return *static_cast<const kernels::SumOfSquares*>(here.const_data_ptr());
 }

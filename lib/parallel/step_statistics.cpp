@@ -41,12 +41,12 @@ void StepStatistics::begin_step() {
 }
 
 void StepStatistics::exchange() {
-  if (averaged_.empty()) return;
+  if (averaged_.empty() || group_.size() == 1) return;
   std::vector<double> weights;
   for (const models::Buffer* buffer : averaged_) weights.push_back(buffer->step_weight);
   const Range all{0, memory_->values().numel()};
-  memory_->values().narrow(0, sums_, all.end - sums_).copy_(at::tensor(weights));
-  if (group_.size() > 1) handle_ = memory_->group().all_reduce(memory_->outgoing(all), comm::ReduceOp::sum);
+  memory_->values().narrow(0, sums_, all.end - sums_).copy_(at::tensor(weights), /*non_blocking=*/true);
+  handle_ = memory_->group().all_reduce(memory_->outgoing(all), comm::ReduceOp::sum);
 }
 
 void StepStatistics::apply() {
@@ -57,11 +57,14 @@ void StepStatistics::apply() {
 
 void StepStatistics::update_averages() {
   const auto& all = memory_->values();
-  if (group_.size() > 1) memory_->take_in(handle_, {0, all.numel()});
-  const at::Tensor weights = all.narrow(0, sums_, all.numel() - sums_).cpu();
+  at::Tensor weights;  // of all ranks
+  if (group_.size() > 1) {
+    memory_->take_in(handle_, {0, all.numel()});
+    weights = all.narrow(0, sums_, all.numel() - sums_).cpu();
+  }
   for (std::size_t i = 0; i < averaged_.size(); ++i) {
     models::Buffer& buffer = *averaged_[i];
-    const double weight = weights.const_data_ptr<double>()[i];
+    const double weight = weights.defined() ? weights.const_data_ptr<double>()[i] : buffer.step_weight;
     if (weight == 0.0) continue;  // no micro-batch had a variance
     const auto sum = buffer.step_sum[0];
     for (std::int64_t row = 1; row < buffer.step_sum.size(0); ++row) sum.add_(buffer.step_sum[row]);

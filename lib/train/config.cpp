@@ -215,6 +215,8 @@ void RunConfig::validate() const {
         "--batch-norm", "use local: the statistics of each micro-batch");
   check_one_of(batch_norm, kBatchNorms, "--batch-norm");
   check_one_of(precision, kPrecisions, "--precision");
+  check(device_graphs == "auto" || device_graphs == "off",
+        fmt::format("there is no choice {}", device_graphs), "--device-graphs", "use auto or off");
   check(is_device_name(device), fmt::format("there is no device {}", device), "--device",
         "use auto, cpu or cuda");
   check(!computes_on_device() || device == "cuda" || precision == "fp32" || precision == "fp64",

@@ -115,10 +115,11 @@ struct RunConfig {
   int limit_steps = 0;  ///< Steps after which the run ends, in all; 0: no limit.
   std::string exit_after =
       "none";  ///< Time after which the run is to stop and can be resumed, such as `55min`.
-  std::string batch_norm = "local";  ///< Statistics of each micro-batch.
-  std::string precision = "fp32";    ///< `fp32`, `fp64`, or mixed: `bf16`, `fp16`.
-  std::string device = "auto";       ///< See is_device_name().
-  int threads = 0;                   ///< Per rank; 0: from the affinity mask.
+  std::string batch_norm = "local";    ///< Statistics of each micro-batch.
+  std::string precision = "fp32";      ///< `fp32`, `fp64`, or mixed: `bf16`, `fp16`.
+  std::string device = "auto";         ///< See is_device_name().
+  std::string device_graphs = "auto";  ///< `auto` or `off`: whether steps are captured and replayed there.
+  int threads = 0;                     ///< Per rank; 0: from the affinity mask.
   std::uint64_t seed = 1;
   bool reproducible = false;        ///< The same bits on every number of ranks, of data and pipe.
   std::string inject;               ///< Faults on demand, as parse_faults() reads them; empty: none.

@@ -61,6 +61,31 @@ const comm::CudaModule& cuda_module() {
   return module;
 }
 
+/// Opens the part of the module that uses LibTorch's for CUDA, which must be loaded. It is a file of its own,
+/// for doctor looks at the module where that LibTorch is not.
+void open_graphs(const comm::CudaModule& module, RankDevice& device) {
+  Dl_info where{};
+  const bool known = dladdr(module.symbol("dtrain_device_kernels"), &where) != 0;
+  const auto folder = known ? std::filesystem::path(where.dli_fname).parent_path() : std::filesystem::path();
+  void* const graphs = dlopen((folder / "libdtrain_cuda_graphs.so").c_str(), RTLD_NOW | RTLD_LOCAL);
+  void* const entry = graphs != nullptr ? dlsym(graphs, "dtrain_cuda_graphs") : nullptr;
+  if (entry == nullptr) {
+    const char* const why = dlerror();
+    device.no_graphs = why != nullptr ? why : "libdtrain_cuda_graphs.so cannot be opened";
+    return;
+  }
+  device.graphs = reinterpret_cast<parallel::DeviceGraphsEntry>(entry)();
+}
+
+/// From here on this thread puts into a stream of its own what the device is to compute: graphs cannot be
+/// captured from the default one. Returns CUDA's handle.
+void* use_compute_stream(at::Device device) {
+  const c10::impl::VirtualGuardImpl streams(device.type());
+  const c10::Stream stream = streams.getStreamFromGlobalPool(device);
+  streams.exchangeStream(stream);
+  return stream.native_handle();
+}
+
 RankDevice open_cuda(const comm::Communicator& world) {
   const auto& module = cuda_module();
   load_libtorch_cuda();
@@ -85,16 +110,20 @@ RankDevice open_cuda(const comm::Communicator& world) {
   const auto entry = reinterpret_cast<kernels::DeviceKernelsEntry>(module.symbol("dtrain_device_kernels"));
   kernels::use_device_kernels(entry());
   using Ranges = const ProfilerRanges* (*)();
-  return {.name = device.str(),
-          .index = device.index(),
-          .place = {.gpu = static_cast<int>(number),
-                    .uuid = visible[index],
-                    .island = topology::islands(gpus)[static_cast<std::size_t>(number)]},
-          .transport = &module,
-          .ranges = reinterpret_cast<Ranges>(module.symbol("dtrain_profiler_ranges"))()};
+  RankDevice opened{.name = device.str(),
+                    .index = device.index(),
+                    .place = {.gpu = static_cast<int>(number),
+                              .uuid = visible[index],
+                              .island = topology::islands(gpus)[static_cast<std::size_t>(number)]},
+                    .transport = &module,
+                    .ranges = reinterpret_cast<Ranges>(module.symbol("dtrain_profiler_ranges"))(),
+                    .stream = use_compute_stream(device)};
+  open_graphs(module, opened);
+  return opened;
 }
 
 const comm::DeviceTransport* extension_transport = nullptr;
+const parallel::DeviceGraphs* extension_graphs = nullptr;
 
 }  // namespace
 
@@ -119,6 +148,7 @@ void require_room(const std::string& gpu, const comm::DeviceMemory& memory) {
 }
 
 void use_extension_transport(const comm::DeviceTransport* transport) { extension_transport = transport; }
+void use_extension_graphs(const parallel::DeviceGraphs* graphs) { extension_graphs = graphs; }
 
 bool is_device_name(const std::string& name) {
   if (name == "auto" || name == "cpu" || name == "cuda") return true;
@@ -144,7 +174,8 @@ RankDevice open_device(const std::string& name, const comm::Communicator& world)
   return {.name = at::Device(at::kPrivateUse1, 0).str(),
           .index = 0,
           .place = {},
-          .transport = extension_transport};
+          .transport = extension_transport,
+          .graphs = extension_graphs};
 }
 
 }  // namespace dtrain::train

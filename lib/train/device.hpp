@@ -7,6 +7,7 @@
 #include "comm/cuda_module.hpp"
 #include "comm/discover.hpp"
 #include "core/profiler_ranges.hpp"
+#include "parallel/device_graph.hpp"
 
 namespace dtrain::train {
 
@@ -17,6 +18,9 @@ struct RankDevice {
   comm::LocalDevice place;                           ///< As the cluster's description has it.
   const comm::DeviceTransport* transport = nullptr;  ///< Between the ranks' devices; null: there is none.
   const ProfilerRanges* ranges = nullptr;            ///< Of the device's profiler; null: it has none.
+  void* stream = nullptr;                            ///< See comm::DeviceGroupRequest.
+  const parallel::DeviceGraphs* graphs = nullptr;    ///< Null: there are none, and `no_graphs` says why.
+  std::string no_graphs = "the device has none";
 };
 
 /// Whether `--device` takes `name`: auto (GPUs where all ranks have some, else the CPU), cpu, cuda, or what
@@ -26,6 +30,8 @@ bool is_device_name(const std::string& name);
 /// What carries messages between the memories of such an extension's devices; null, as at the start: they go
 /// through the CPU's. Borrowed; to be called before a run.
 void use_extension_transport(const comm::DeviceTransport* transport);
+/// The same of what captures the work that such a device is given.
+void use_extension_graphs(const parallel::DeviceGraphs* graphs);
 
 /// Loads LibTorch's part for CUDA, which lies beside its others. Nothing links it: a process with it takes
 /// four times the memory. Throws Error (exit code 2) where it is missing or cannot be loaded.

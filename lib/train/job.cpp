@@ -56,6 +56,7 @@ comm::CommConfig comm_config(const RunConfig& config, const comm::MpiEnvironment
           .threads_per_rank = threads,
           .transport = device.transport,
           .device = device.index,
+          .stream = device.stream,
           .recovery = mpi.can_recover()};
 }
 

@@ -42,6 +42,7 @@ class Job {
   const comm::AlgorithmTable& all_reduce_table() const { return all_reduce_table_; }
   int threads() const { return threads_; }  ///< Compute threads of this rank.
   at::Device device() const { return at::Device(device_.name); }
+  const RankDevice& rank_device() const { return device_; }
   DeviceClock* device_clock() const { return device_clock_.get(); }  ///< Null where the CPU computes.
 
   /// True where a core is left for a helper thread such as the loader's.

@@ -37,13 +37,14 @@ parallel::BucketConfig bucket_config(const CommConfig& config, const parallel::N
 std::unique_ptr<parallel::GradientSums> gradient_sums(const RunConfig& config, Job& job, comm::Group& group,
                                                       models::Model& model,
                                                       parallel::FlatParameters& parameters,
-                                                      const parallel::NodeMemory& memory) {
+                                                      const parallel::NodeMemory& memory,
+                                                      parallel::StepCapture* capture) {
   if (config.reproducible) {
     return std::make_unique<parallel::ReproducibleSums>(parameters, model, group, config.batch.micro_batches,
                                                         memory.shared());
   }
   return std::make_unique<parallel::GradientBuckets>(parameters, group, job.groups().queue(),
-                                                     bucket_config(config.comm, memory));
+                                                     bucket_config(config.comm, memory), capture);
 }
 
 std::unique_ptr<parallel::ReproducibleTotals> totals(const RunConfig& config, Job& job, models::Model& model,
@@ -52,6 +53,20 @@ std::unique_ptr<parallel::ReproducibleTotals> totals(const RunConfig& config, Jo
   return std::make_unique<parallel::ReproducibleTotals>(model, parameters, job.groups().world(),
                                                         job.groups().data(), config.batch.micro_batches,
                                                         job.speaks_for_tensor_group());
+}
+
+std::string why_no_graphs(const RunConfig& config, Job& job, const Workload& workload,
+                          const Injection* injection) {
+  if (workload.device.is_cpu()) return {};
+  if (config.device_graphs == "off") return "--device-graphs off";
+  if (job.rank_device().graphs == nullptr) return job.rank_device().no_graphs;
+  if (config.mesh_shape.pipe > 1) return "ranks of a pipeline wait for each other within a step";
+  if (config.mesh_shape.tensor > 1) return "ranks of the tensor axis wait for each other within a layer";
+  if (workload.sample_shapes != parallel::StageMessages::SampleShapes::alike) {
+    return "samples have different shapes";
+  }
+  if (workload.class_weights.defined()) return "a step's weight depends on its samples' classes";
+  return injection != nullptr ? "faults are injected" : "";
 }
 
 /// One rank does one micro-batch after the other, whatever the schedule is called.
@@ -78,7 +93,7 @@ std::vector<optim::ParameterRange> parameter_ranges(const OptimizerConfig& confi
 }  // namespace
 
 Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injection* injection, bool recovers,
-                 Ask ask)
+                 Ask ask, StepGraphs::Tell tell_graphs)
     : config_(config),
       job_(job),
       workload_(workload),
@@ -86,11 +101,16 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injectio
       data_group_(injection != nullptr ? injection->tampered(job.groups().data()) : job.groups().data()),
       preparation_(workload.dataset.info(), full_type(config), workload.model->goal(), workload.augmentation,
                    workload.device, job.device_clock()),
+      no_graphs_(why_no_graphs(config, job, workload, injection)),
+      capture_(
+          workload.device.is_cpu() || !no_graphs_.empty()
+              ? nullptr
+              : std::make_unique<parallel::StepCapture>(job.groups().recorder(), *job.rank_device().graphs)),
       pipeline_({.model = *workload.model,
                  .cuts = workload.cuts,
                  .pipe = job.groups().pipe(),
                  .queue = job.groups().queue(),
-                 .sink = job.groups().recorder(),
+                 .sink = capture_ != nullptr ? static_cast<SpanSink&>(*capture_) : job.groups().recorder(),
                  .shapes = workload.sample_shapes,
                  .repeated_layers = workload.repeated_layers,
                  .device = workload.device}),
@@ -106,7 +126,8 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injectio
       rows_(make_row_updates(
           config, *workload.model, workload.dataset.info().shape, parameters_, *optimizer_, data_group_,
           memory_.shared() ? parallel::RowUpdates::Copies::one : parallel::RowUpdates::Copies::each)),
-      gradients_(gradient_sums(config, job, data_group_, *workload.model, parameters_, memory_)),
+      gradients_(
+          gradient_sums(config, job, data_group_, *workload.model, parameters_, memory_, capture_.get())),
       totals_(totals(config, job, *workload.model, parameters_)),
       control_(job.groups().world()),
       statistics_(*workload.model, data_group_, config.reproducible ? config.batch.micro_batches : 1),
@@ -115,6 +136,9 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injectio
                 ? std::make_unique<parallel::StepUndo>(data_group_, parameters_, *optimizer_, *workload.model,
                                                        gradients_->update_parts(), memory_.shared())
                 : nullptr),
+      graphs_(capture_ != nullptr ? std::make_unique<StepGraphs>(*capture_, *workload.model, workload.device,
+                                                                 std::move(tell_graphs))
+                                  : nullptr),
       training_step_({.world = job.groups().world(),
                       .data = data_group_,
                       .model = *workload.model,
@@ -135,6 +159,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injectio
                       .rows = rows_.get(),
                       .undo = undo_.get(),
                       .injection = injection,
+                      .graphs = graphs_.get(),
                       .ask = std::move(ask),
                       .counts_common = job.speaks_for_tensor_group()},
                      config.seed, config.optimizer.grad_clip) {

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "core/span_sink.hpp"
@@ -14,6 +15,7 @@
 #include "train/evaluation.hpp"
 #include "train/job.hpp"
 #include "train/saved_state.hpp"
+#include "train/step_graphs.hpp"
 #include "train/training_step.hpp"
 #include "train/workload.hpp"
 
@@ -28,9 +30,12 @@ class Replica {
   using Ask = std::function<void(parallel::StepShare&)>;
 
   /// Everything is borrowed; `injection` may be null. `recovers`: whether this run is to outlive lost ranks.
-  /// Collective over the job.
-  Replica(const RunConfig& config, Job& job, Workload& workload, Injection* injection, bool recovers,
-          Ask ask);
+  /// `tell_graphs`: what comes of capturing steps. Collective over the job.
+  Replica(const RunConfig& config, Job& job, Workload& workload, Injection* injection, bool recovers, Ask ask,
+          StepGraphs::Tell tell_graphs);
+
+  /// Why no step is captured for the device to replay; empty: they are, or the CPU computes.
+  const std::string& no_graphs() const { return no_graphs_; }
 
   /// One update; see TrainingStep::run().
   StepOutcome step(std::int64_t number, const std::vector<StepPiece>& pieces, data::Loader& loader,
@@ -80,6 +85,8 @@ class Replica {
   Injection* injection_;
   comm::Group& data_group_;
   Preparation preparation_;
+  std::string no_graphs_;
+  std::unique_ptr<parallel::StepCapture> capture_;  // null: no step is captured
   parallel::Pipeline pipeline_;
   parallel::NodeMemory memory_;
   parallel::FlatParameters parameters_;
@@ -91,6 +98,7 @@ class Replica {
   parallel::StepStatistics statistics_;
   parallel::TiedParameters tied_;
   std::unique_ptr<parallel::StepUndo> undo_;  // null: nothing is kept
+  std::unique_ptr<StepGraphs> graphs_;        // null: no step is captured
   TrainingStep training_step_;
 };
 

@@ -55,8 +55,10 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
       workload_(workload),
       clock_(recording.clock),
       log_(log),
-      replica_(config, job, workload, recording.injection, Survival::wanted(config, recording.mpi),
-               [this](parallel::StepShare& share) { ask(share); }),
+      replica_(
+          config, job, workload, recording.injection, Survival::wanted(config, recording.mpi),
+          [this](parallel::StepShare& share) { ask(share); },
+          [this](const std::string& what) { tell_graphs(what); }),
       loader_(workload.dataset, "train", loader_options(job), workload.read),
       lengths_(workload.dataset.source("train", workload.read)->lengths()),
       pieces_{.samples = workload.dataset.info().samples("train"),
@@ -161,6 +163,14 @@ void Trainer::ask(parallel::StepShare& share) const {
   if (checkpoints_.asked_by_clock()) share.save_requests = 1;
 }
 
+/// Whether a step is given to the device in a few calls decides how fast it is: for those who look later,
+/// too.
+void Trainer::tell_graphs(const std::string& what) {
+  outputs_.event("graphs", what);
+  progress_.clear();
+  log_.info("graphs     " + what);
+}
+
 void Trainer::announce(const std::optional<ResumePoint>& resume) const {
   log_.info(fmt::format(
       "dtrain {}: {} ({} parameters) on {}, {} samples, {} ranks, mesh {}, {} thread{} each, {}", version(),
@@ -169,6 +179,7 @@ void Trainer::announce(const std::optional<ResumePoint>& resume) const {
       job_.groups().backend_name()));
   if (!job_.device().is_cpu()) log_.info(fmt::format("device     {}", config_.device));
   for (const auto& sentence : job_.cluster().shared_gpus()) log_.info("device     " + sentence);
+  if (!replica_.no_graphs().empty()) log_.info("graphs     none: " + replica_.no_graphs());
   if (config_.reproducible) log_.info(bits_of(config_, job_.threads()));
   if (job_.rank() == 0 && job_.mesh().crosses_nodes(job_.cluster(), topology::Axis::tensor)) {
     const auto inputs = workload_.model->input_shapes(samples_of_largest_piece(config_.batch),

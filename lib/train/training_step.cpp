@@ -18,6 +18,27 @@
 #include "train/evaluation.hpp"
 
 namespace dtrain::train {
+namespace {
+
+/// The same in the CPU's memory: the device is waited for once.
+std::vector<MicroBatchLoss> read(std::vector<MicroBatchLoss> losses) {
+  if (losses.empty() || losses[0].sums.loss.is_cpu()) return losses;
+  std::vector<at::Tensor> numbers;
+  for (const auto& [sums, samples] : losses) {
+    numbers.push_back(sums.loss.to(at::kDouble));
+    if (sums.correct.defined()) numbers.push_back(sums.correct.to(at::kDouble));
+  }
+  const at::Tensor here = at::stack(numbers).cpu();
+  std::int64_t next = 0;
+  for (auto& [sums, samples] : losses) {
+    sums.loss = here[next++];
+    if (sums.correct.defined()) sums.correct = here[next++].to(at::kLong);
+  }
+  return losses;
+}
+
+}  // namespace
+
 TrainingStep::TrainingStep(const Parts& parts, std::uint64_t seed, double grad_clip)
     : parts_(parts),
       counted_parts_(counted_parts()),
@@ -39,12 +60,14 @@ std::vector<Range> TrainingStep::counted_parts() const {
   return counted;
 }
 
-TrainingStep::Samples TrainingStep::next_samples(data::Loader& loader) {
-  if (ahead_) return *std::exchange(ahead_, std::nullopt);
-  return read_samples(loader, Borrowed::until_next);
+Samples TrainingStep::next_samples(data::Loader& loader) {
+  if (ahead_.empty()) return read_samples(loader, Borrowed::until_next);
+  Samples next = std::move(ahead_.front());
+  ahead_.pop_front();
+  return next;
 }
 
-TrainingStep::Samples TrainingStep::read_samples(data::Loader& loader, Borrowed memory) const {
+Samples TrainingStep::read_samples(data::Loader& loader, Borrowed memory) const {
   const data::Batch* batch = nullptr;
   {
     const ScopedSpan span(parts_.sink, Phase::data, "load");
@@ -80,37 +103,67 @@ models::LossSums TrainingStep::loss_of(const models::Tensors& outputs, const at:
                            : parts_.model.loss(full, targets);
 }
 
+void TrainingStep::begin(const std::vector<StepPiece>& pieces) {
+  parts_.gradients.begin_step(static_cast<int>(pieces.size()));
+  parts_.statistics.begin_step();
+  parts_.tied.begin_step();
+  if (parts_.totals != nullptr) parts_.totals->begin_step();
+  losses_.clear();
+}
+
+void TrainingStep::compute(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader) {
+  begin(pieces);
+  if (parts_.rows != nullptr) return compute_by_rows(step, pieces, loader);
+  if (parts_.graphs != nullptr && replay(step, pieces, loader)) return;
+  give(step, pieces, [&](std::size_t /*m*/) { return next_samples(loader); });
+}
+
 // The rows that the step uses must be current before the first micro-batch: all are read first.
-std::vector<TrainingStep::Samples> TrainingStep::samples_by_rows(std::size_t pieces, data::Loader& loader) {
+void TrainingStep::compute_by_rows(std::int64_t step, const std::vector<StepPiece>& pieces,
+                                   data::Loader& loader) {
   std::vector<Samples> all;
-  if (parts_.rows == nullptr) return all;
   const auto& table = dynamic_cast<const models::EmbeddingBag&>(*parts_.model.layers().front());
   std::vector<at::Tensor> ids;
-  for (std::size_t i = 0; i < pieces; ++i) {
+  for (std::size_t i = 0; i < pieces.size(); ++i) {
     all.push_back(next_samples(loader));
     all.back().inputs = {table.ids_read(all.back().inputs.at(0)).clone()};  // the loader's memory is borrowed
     all.back().targets = all.back().targets.clone();
     ids.push_back(all.back().inputs.front());
   }
-  const ScopedSpan span(parts_.sink, Phase::optimizer, "make rows current");
-  parts_.rows->begin_step(ids);
-  return all;
+  {
+    const ScopedSpan span(parts_.sink, Phase::optimizer, "make rows current");
+    parts_.rows->begin_step(ids);
+  }
+  give(step, pieces, [&](std::size_t m) { return std::move(all[m]); });
+  const ScopedSpan span(parts_.sink, Phase::optimizer, "add rows up");
+  parts_.rows->finish();
 }
 
-void TrainingStep::compute(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader,
-                           parallel::StepShare& own) {
+/// False: the step is still to be given to the device.
+bool TrainingStep::replay(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader) {
+  const StepGraphs::Step how{.next_samples = [&] { return next_samples(loader); },
+                             .look_ahead =
+                                 [&](std::size_t count) {
+                                   while (ahead_.size() < count)
+                                     ahead_.push_back(read_samples(loader, Borrowed::no));
+                                   return std::vector<Samples>(ahead_.begin(), ahead_.end());
+                                 },
+                             .give = [&](const SamplesOf& samples_of) { give(step, pieces, samples_of); },
+                             .begin_anew = [&] { begin(pieces); }};
+  return parts_.graphs->run(step, scaler_.scale(), pieces, how, losses_);
+}
+
+void TrainingStep::give(std::int64_t step, const std::vector<StepPiece>& pieces,
+                        const SamplesOf& samples_of) {
   std::vector<std::int64_t> samples;
   for (const StepPiece& piece : pieces) samples.push_back(piece.samples);
-  auto by_rows = samples_by_rows(pieces.size(), loader);
-  const auto read = [&](int m) {
-    return by_rows.empty() ? next_samples(loader) : std::move(by_rows[static_cast<std::size_t>(m)]);
-  };
   const auto index_of = [&](int m) {
     return static_cast<int>(pieces[static_cast<std::size_t>(m)].micro_batch);
   };
   at::Tensor targets;  // of the micro-batch that came in last, where the first rank is the last one too
   const bool one_rank = parts_.pipeline.is_first() && parts_.pipeline.is_last();
   const bool wrong_mask = planted(Fault::wrong_mask) && parts_.world.rank() > 0;
+  const auto replayed_step = parts_.graphs != nullptr ? parts_.graphs->replayed_step() : at::Tensor();
   const parallel::Pipeline::Training work{
       .context =
           [&](int m) {
@@ -119,17 +172,18 @@ void TrainingStep::compute(std::int64_t step, const std::vector<StepPiece>& piec
                 .seed = seed_,
                 .step = static_cast<std::uint32_t>(step),
                 .micro_batch = static_cast<std::uint32_t>(index_of(m)) + (wrong_mask ? 1U : 0U),
-                .half = parts_.half};
+                .half = parts_.half,
+                .replayed_step = replayed_step};
           },
       .inputs =
           [&](int m) {
-            auto read_now = read(m);
+            auto read_now = samples_of(static_cast<std::size_t>(m));
             targets = std::move(read_now.targets);
             return std::move(read_now.inputs);
           },
       .loss =
           [&](int m, const models::Tensors& outputs) {
-            if (!one_rank) targets = read(m).targets;
+            if (!one_rank) targets = samples_of(static_cast<std::size_t>(m)).targets;
             auto sums = loss_of(outputs, targets);
             if (parts_.injection != nullptr && parts_.injection->spoils_loss()) {
               sums.loss = sums.loss * std::numeric_limits<double>::quiet_NaN();
@@ -139,32 +193,30 @@ void TrainingStep::compute(std::int64_t step, const std::vector<StepPiece>& piec
             if (parts_.totals != nullptr && parts_.counts_common) {
               parts_.totals->add_micro_batch(index_of(m), sums.loss.item<double>(), sums.weight);
             }
-            ++own.micro_batches;
-            return scaler_.scale() == 1.0 ? sums.loss : sums.loss * scaler_.scale();
+            return scaled(sums.loss);
           },
       .taken_back = [&](int m) { parts_.gradients.taken_back(index_of(m)); }};
   parts_.pipeline.train(schedule_for(pieces.size()), samples, work);
-  if (parts_.rows == nullptr) return;
-  const ScopedSpan span(parts_.sink, Phase::optimizer, "add rows up");
-  parts_.rows->finish();
+}
+
+at::Tensor TrainingStep::scaled(const at::Tensor& loss) const {
+  if (parts_.half != at::kHalf) return loss;
+  const auto on_device = parts_.graphs != nullptr ? parts_.graphs->replayed_loss_scale() : at::Tensor();
+  return on_device.defined() ? loss * on_device : loss * scaler_.scale();
 }
 
 StepOutcome TrainingStep::run(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader,
                               double learning_rate, bool another_follows) {
   StepOutcome outcome;
-  parts_.gradients.begin_step(static_cast<int>(pieces.size()));
-  parts_.statistics.begin_step();
-  parts_.tied.begin_step();
-  if (parts_.totals != nullptr) parts_.totals->begin_step();
-  losses_.clear();
-  compute(step, pieces, loader, outcome.own);
+  compute(step, pieces, loader);
+  outcome.own.micro_batches += static_cast<double>(losses_.size());
   const bool reads = parts_.pipeline.is_first() || parts_.pipeline.is_last();
   const bool waits_for_device = !parts_.parameters.values().is_cpu();
-  if (another_follows && reads && waits_for_device) ahead_ = read_samples(loader, Borrowed::no);
+  if (another_follows && reads && waits_for_device) ahead_.push_back(read_samples(loader, Borrowed::no));
   parts_.gradients.finish([this] { parts_.tied.exchange_gradients(); });
   parts_.statistics.exchange();
 
-  for (const auto& [sums, samples] : losses_) add(outcome.own, sums, samples);
+  for (const auto& [sums, samples] : read(losses_)) add(outcome.own, sums, samples);
   if (!parts_.counts_common) outcome.own.leave_samples_out();
   measure_gradient(outcome.own);
   if (parts_.ask) parts_.ask(outcome.own);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -23,6 +24,7 @@
 #include "train/injection.hpp"
 #include "train/loss_scaler.hpp"
 #include "train/preparation.hpp"
+#include "train/step_graphs.hpp"
 
 namespace dtrain::train {
 
@@ -32,12 +34,6 @@ struct StepOutcome {
   parallel::StepShare total;  ///< All ranks' samples: the same on every rank.
   double gradient_norm = 0;   ///< Of the mean gradient, before clipping.
   bool left_out = false;      ///< Nothing was updated: the gradient was not finite, in fp16.
-};
-
-/// One of the micro-batches that a pipeline of ranks computes in a step.
-struct StepPiece {
-  std::uint32_t micro_batch = 0;  ///< Index within the step, over all data ranks.
-  std::int64_t samples = 0;       ///< At least 1.
 };
 
 /// One optimizer update: this rank's share of its micro-batches forward and back, the gradients summed over
@@ -65,6 +61,7 @@ class TrainingStep {
     parallel::RowUpdates* rows = nullptr;  ///< Of the first layer's table; null: its gradient is dense.
     parallel::StepUndo* undo = nullptr;    ///< Null: no step will have to be taken back.
     Injection* injection = nullptr;        ///< Null: no fault is wanted.
+    StepGraphs* graphs = nullptr;          ///< Null: the device is given each operation of each step.
     /// What this rank has to ask of all at the end of a step: to stop, to save.
     std::function<void(parallel::StepShare&)> ask = {};
     bool counts_common = true;  ///< Whether this rank counts what its tensor group has in common.
@@ -81,26 +78,25 @@ class TrainingStep {
                   double learning_rate, bool another_follows);
 
   /// The loader begins anew: what was taken from it ahead is not wanted.
-  void forget_ahead() { ahead_.reset(); }
+  void forget_ahead() { ahead_.clear(); }
 
   LossScaler& scaler() { return scaler_; }
   const LossScaler& scaler() const { return scaler_; }
 
  private:
-  /// A micro-batch as the model takes it.
-  struct Samples {
-    models::Tensors inputs;
-    at::Tensor targets;
-  };
   Samples next_samples(data::Loader& loader);
   /// Whether samples may lie in the loader's memory until its next batch.
   enum class Borrowed { no, until_next };
   Samples read_samples(data::Loader& loader, Borrowed memory) const;
   const parallel::Schedule& schedule_for(std::size_t micro_batches);
-  void compute(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader,
-               parallel::StepShare& own);
+  void begin(const std::vector<StepPiece>& pieces);
+  void compute(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader);
+  void compute_by_rows(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader);
+  bool replay(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader);
+  using SamplesOf = std::function<Samples(std::size_t micro_batch)>;
+  void give(std::int64_t step, const std::vector<StepPiece>& pieces, const SamplesOf& samples_of);
   models::LossSums loss_of(const models::Tensors& outputs, const at::Tensor& targets) const;
-  std::vector<Samples> samples_by_rows(std::size_t pieces, data::Loader& loader);
+  at::Tensor scaled(const at::Tensor& loss) const;
   std::vector<Range> counted_parts() const;
   void measure_gradient(parallel::StepShare& own) const;
   [[noreturn]] void report_non_finite(std::int64_t step, const parallel::StepShare& total) const;
@@ -108,13 +104,8 @@ class TrainingStep {
   bool holds_non_finite(const models::Parameter& parameter) const;
 
   Parts parts_;
-  std::optional<Samples> ahead_;  // of the next step
-  /// Of a micro-batch: read when the step's are all under way, for that waits for a device.
-  struct Loss {
-    models::LossSums sums;
-    std::int64_t samples = 0;
-  };
-  std::vector<Loss> losses_;                             // of this step
+  std::deque<Samples> ahead_;                            // read, and not yet asked for
+  std::vector<MicroBatchLoss> losses_;                   // of this step
   std::map<std::size_t, parallel::Schedule> schedules_;  // by number of micro-batches
   std::vector<Range> counted_parts_;                     // of the flat gradient, in norms
   std::uint64_t seed_;

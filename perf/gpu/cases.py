@@ -79,9 +79,9 @@ def against_pytorch(bench, plan, options, words, units):
     words = [*words, *place, "--warm-up", plan.warm_up, "--stretches", plan.stretches, "--steps", plan.steps]
     peers = {}
 
-    def ours():
-        folder = dtrain_steps.run(bench.program, bench.scratch, plan, [*options, *place], bench.limits)
-        return {"dtrain": dtrain_steps.times_of(folder, plan)["time_s"]}
+    def ours(side, *further):
+        folder = dtrain_steps.run(bench.program, bench.scratch, plan, [*options, *place, *further], bench.limits)
+        return {side: dtrain_steps.times_of(folder, plan)["time_s"]}
 
     def theirs(mode):
         answer = peers[mode].ask(bench.limits)
@@ -90,7 +90,10 @@ def against_pytorch(bench, plan, options, words, units):
     try:
         errors, facts = start_peers(bench, words, peers)
         ready = {mode: functools.partial(theirs, mode) for mode in peers if mode not in errors}
-        found, failed = in_turn(bench, {"dtrain": ours, **ready})
+        sides = {"dtrain": functools.partial(ours, "dtrain")}
+        if bench.device == "cuda":
+            sides["dtrain, no graphs"] = functools.partial(ours, "dtrain, no graphs", "--device-graphs", "off")
+        found, failed = in_turn(bench, {**sides, **ready})
     finally:
         for peer in peers.values():
             peer.close()

@@ -66,8 +66,9 @@ void run() {
     kernels.prepare_images(b, Element::bfloat16, static_cast<const std::uint8_t*>(a), images, batch, nullptr);
   });
   const auto n = static_cast<double>(kElements);
-  report("dropout of float32", 8 * n,
-         [&] { kernels.dropout(b, a, Element::float32, {.columns = kElements}, {.seed = 1}, 0.5, nullptr); });
+  report("dropout of float32", 8 * n, [&] {
+    kernels.dropout(b, a, Element::float32, {.columns = kElements}, {.seed = 1}, nullptr, 0.5, nullptr);
+  });
   report("cast_scale float32 to bfloat16", 6 * n,
          [&] { kernels.cast_scale(b, Element::bfloat16, a, Element::float32, kElements, 0.5F, nullptr); });
   report("sum_of_squares_and_nonfinite", 4 * n, [&] {

@@ -107,7 +107,7 @@ TEST_F(DeviceKernelsTest, DropsTheSameElements) {
     dropout(expected.data(), input.data(), slice, key, 0.3);
     const OnDevice<float> in(input);
     const OnDevice<float> out(input.size());
-    kernels_->dropout(out.data(), in.data(), Element::float32, slice, key, 0.3, nullptr);
+    kernels_->dropout(out.data(), in.data(), Element::float32, slice, key, nullptr, 0.3, nullptr);
     EXPECT_EQ(out.values(), expected);
   }
 }

@@ -22,6 +22,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
+#include <functional>
 #include <limits>
 #include <map>
 #include <mutex>
@@ -32,6 +34,8 @@
 
 namespace dtrain {
 namespace {
+
+GuardedWork* captured = nullptr;
 
 /// All of the device's memory: who may touch it, and how many do.
 class Memory {
@@ -48,7 +52,7 @@ class Memory {
     void* data = mmap(nullptr, pages(bytes), PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data == MAP_FAILED) throw std::bad_alloc();
     const std::lock_guard lock(mutex_);
-    blocks_[data] = {bytes, 0};
+    blocks_[data] = {bytes, 0, captured != nullptr};
     bytes_ += static_cast<long long>(bytes);
     peak_ = std::max(peak_, bytes_);
     return data;
@@ -57,7 +61,7 @@ class Memory {
   void release(void* data) {
     const std::lock_guard lock(mutex_);
     const auto place = blocks_.find(data);
-    if (place == blocks_.end()) return;
+    if (place == blocks_.end() || place->second.of_graph) return;
     munmap(data, pages(place->second.bytes));
     bytes_ -= static_cast<long long>(place->second.bytes);
     blocks_.erase(place);
@@ -71,6 +75,7 @@ class Memory {
   struct Block {
     std::size_t bytes = 0;
     int users = 0;
+    bool of_graph = false;  // stays, for the graph goes on using it
   };
   static std::size_t pages(std::size_t bytes) { return (bytes + 4095) / 4096 * 4096; }
 
@@ -120,6 +125,39 @@ GuardedAllocator& allocator() {
 
 constexpr c10::DispatchKeySet kKeys{c10::DispatchKey::PrivateUse1};
 
+thread_local int within = 0;  // an operation, which makes use of others
+
+struct Within {
+  Within() { ++within; }
+  ~Within() { --within; }
+  Within(const Within&) = delete;
+  Within& operator=(const Within&) = delete;
+};
+
+bool captures() { return captured != nullptr && within == 0; }
+
+/// How often the CPU has waited for the device.
+class Waits {
+ public:
+  ~Waits() {
+    const char* const file = std::getenv("DTRAIN_DEVICE_WAITS");
+    if (file != nullptr) std::ofstream(file, std::ios::app) << count_ << '\n';
+  }
+  void add() {
+    if (within > 0) return;
+    TORCH_CHECK(captured == nullptr, "operation not permitted when stream is capturing");
+    ++count_;
+  }
+
+ private:
+  long count_ = 0;
+};
+
+Waits& waits() {
+  static Waits all;
+  return all;
+}
+
 /// A tensor as one of the CPU over the same memory, which is open as long as this lives.
 class Opened {
  public:
@@ -153,7 +191,13 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, std::op
   return at::detail::empty_strided_generic(sizes, strides, &allocator(), kKeys, type.value_or(at::kFloat));
 }
 
-at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool /*non_blocking*/) {
+at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
+  if (to.is_cpu() || (from.is_cpu() && (!non_blocking || captured != nullptr))) waits().add();
+  if (captures()) {
+    captured->emplace_back([from, to] { copy_from(from, to, true); });
+    return to;
+  }
+  const Within operation;
   const at::NoGradGuard no_grad;
   const Opened source(from);
   const Opened destination(to);
@@ -181,30 +225,69 @@ at::Tensor copy_from_and_resize(const at::Tensor& from, const at::Tensor& to) {
 }
 
 at::Scalar local_scalar(const at::Tensor& self) {
+  waits().add();
   const Opened opened(self);
   return opened.values.item();
+}
+
+/// Undefined ones too: gradients that nobody wants.
+template <class... Made>
+auto filled_again(const std::tuple<Made...>& made, const std::function<std::tuple<Made...>()>& make) {
+  return [made, make] {
+    const Within operation;
+    const at::NoGradGuard no_grad;
+    const auto again = make();
+    const auto put = [](const at::Tensor& to, const at::Tensor& from) {
+      if (to.defined()) copy_from(from, to, true);
+    };
+    [&]<std::size_t... i>(std::index_sequence<i...>) { (put(std::get<i>(made), std::get<i>(again)), ...); }
+    (std::index_sequence_for<Made...>{});
+  };
+}
+
+/// What `make` makes on copies, or will make when what is captured is done.
+template <class... Made>
+std::tuple<Made...> made_by(const std::function<std::tuple<Made...>()>& make) {
+  const bool later = captures();
+  const auto made = [&] {
+    const Within operation;
+    return make();
+  }();
+  if (later) captured->emplace_back(filled_again(made, make));
+  return made;
 }
 
 at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight,
                        const std::optional<at::Tensor>& bias, at::IntArrayRef stride, at::IntArrayRef padding,
                        at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
                        int64_t groups) {
-  const auto here = bias && bias->defined() ? std::optional(bias->cpu()) : std::nullopt;
-  return at::convolution(input.cpu(), weight.cpu(), here, stride, padding, dilation, transposed,
-                         output_padding, groups)
-      .to(kGuarded);
+  const auto make = [=, stride = stride.vec(), padding = padding.vec(), dilation = dilation.vec(),
+                     output_padding = output_padding.vec()] {
+    const auto here = bias && bias->defined() ? std::optional(bias->cpu()) : std::nullopt;
+    return std::tuple(at::convolution(input.cpu(), weight.cpu(), here, stride, padding, dilation, transposed,
+                                      output_padding, groups)
+                          .to(kGuarded));
+  };
+  return std::get<0>(made_by(std::function<std::tuple<at::Tensor>()>(make)));
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(
     const at::Tensor& gradient, const at::Tensor& input, const at::Tensor& weight, at::IntArrayRef stride,
     at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
     int64_t groups, std::array<bool, 3> wanted) {
-  const std::vector<std::int64_t> bias_size = {gradient.size(1)};
-  const auto [of_input, of_weight, of_bias] =
-      at::convolution_backward(gradient.cpu(), input.cpu(), weight.cpu(), at::OptionalIntArrayRef(bias_size),
-                               stride, padding, dilation, transposed, output_padding, groups, wanted);
-  const auto back = [](const at::Tensor& tensor) { return tensor.defined() ? tensor.to(kGuarded) : tensor; };
-  return {back(of_input), back(of_weight), back(of_bias)};
+  using Gradients = std::tuple<at::Tensor, at::Tensor, at::Tensor>;
+  const auto make = [=, stride = stride.vec(), padding = padding.vec(), dilation = dilation.vec(),
+                     output_padding = output_padding.vec()] {
+    const std::vector<std::int64_t> bias_size = {gradient.size(1)};
+    const auto [of_input, of_weight, of_bias] = at::convolution_backward(
+        gradient.cpu(), input.cpu(), weight.cpu(), at::OptionalIntArrayRef(bias_size), stride, padding,
+        dilation, transposed, output_padding, groups, wanted);
+    const auto back = [](const at::Tensor& tensor) {
+      return tensor.defined() ? tensor.to(kGuarded) : tensor;
+    };
+    return Gradients{back(of_input), back(of_weight), back(of_bias)};
+  };
+  return made_by(std::function<Gradients()>(make));
 }
 
 // What LibTorch takes for one step of an LSTM on devices; gates in the order input, forget, cell, output.
@@ -246,8 +329,61 @@ int64_t plain_attention(const at::Tensor&, const at::Tensor&, const at::Tensor&,
   return 0;  // by products and a softmax
 }
 
-void on_copies(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
+using Values = std::vector<at::Tensor>;
+
+/// The tensors among `values`, those in lists too.
+Values tensors_of(c10::ArrayRef<c10::IValue> values) {
+  Values tensors;
+  for (const auto& value : values) {
+    if (value.isTensor()) tensors.push_back(value.toTensor());
+    if (!value.isTensorList()) continue;
+    for (const at::Tensor& tensor : value.toTensorVector()) tensors.push_back(tensor);
+  }
+  return tensors;
+}
+
+/// Those of the arguments that the operation writes to.
+Values changed_by(const c10::FunctionSchema& schema, c10::ArrayRef<c10::IValue> arguments) {
+  Values changed;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const auto* alias = schema.arguments()[i].alias_info();
+    if (alias == nullptr || !alias->isWrite()) continue;
+    for (const auto& tensor : tensors_of(arguments.slice(i, 1))) changed.push_back(tensor);
+  }
+  return changed;
+}
+
+/// Does the operation for the shapes of what it returns, undoes what it changes, and keeps it for later.
+void capture(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
+  const auto count = operation.schema().arguments().size();
+  const torch::jit::Stack arguments(stack->end() - static_cast<std::ptrdiff_t>(count), stack->end());
+  const at::NoGradGuard no_grad;
+  const Values changed = changed_by(operation.schema(), arguments);
+  Values before;
+  for (const auto& tensor : changed) before.push_back(tensor.cpu());
   at::native::cpu_fallback(operation, stack);
+  for (std::size_t i = 0; i < changed.size(); ++i) copy_from(before[i], changed[i], true);
+  const Values returned = tensors_of(torch::jit::last(*stack, operation.schema().returns().size()));
+  for (const auto& tensor : returned) {
+    const bool is_new = std::ranges::none_of(changed, [&](const auto& one) { return one.is_same(tensor); });
+    if (is_new && tensor.is_floating_point()) tensor.fill_(std::numeric_limits<double>::quiet_NaN());
+  }
+  captured->emplace_back([operation, arguments, returned] {
+    const Within same_operation;
+    const at::NoGradGuard no_gradient;
+    torch::jit::Stack again = arguments;
+    at::native::cpu_fallback(operation, &again);
+    const Values now = tensors_of(again);
+    for (std::size_t i = 0; i < returned.size(); ++i) {
+      if (!returned[i].is_same(now[i])) copy_from(now[i], returned[i], true);
+    }
+  });
+}
+
+void on_copies(const c10::OperatorHandle& operation, torch::jit::Stack* stack) {
+  const bool later = captures();
+  const Within this_operation;
+  later ? capture(operation, stack) : at::native::cpu_fallback(operation, stack);
 }
 
 struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::PrivateUse1> {
@@ -305,6 +441,12 @@ struct Hooks final : at::PrivateUse1HooksInterface {
 
 void* guarded_allocate(std::size_t bytes) { return Memory::all().allocate(bytes); }
 void guarded_release(void* data) { Memory::all().release(data); }
+
+void guarded_capture(GuardedWork* into) { captured = into; }
+
+void guarded_do(std::function<void()> work) {
+  captured != nullptr ? captured->push_back(std::move(work)) : work();
+}
 
 void guarded_copy(void* to, const void* from, std::size_t bytes) {
   auto& memory = Memory::all();

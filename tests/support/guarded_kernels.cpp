@@ -33,11 +33,16 @@ class GuardedKernels final : public kernels::DeviceKernels {
     guarded_copy(out, made.data(), made.size() * sizeof(float));
   }
   void dropout(void* out, const void* input, Element type, const kernels::LogicalSlice& slice,
-               const kernels::RandomKey& key, double probability, Stream /*stream*/) const override {
+               const kernels::RandomKey& key, const std::uint32_t* major, double probability,
+               Stream /*stream*/) const override {
     require_float(type);
-    auto values = read<float>(input, slice.rows * slice.columns);
-    kernels::dropout(values.data(), values.data(), slice, key, probability);
-    guarded_copy(out, values.data(), values.size() * sizeof(float));
+    guarded_do([=] {
+      auto now = key;
+      if (major != nullptr) now.major = read<std::uint32_t>(major, 1).front();
+      auto values = read<float>(input, slice.rows * slice.columns);
+      kernels::dropout(values.data(), values.data(), slice, now, probability);
+      guarded_copy(out, values.data(), values.size() * sizeof(float));
+    });
   }
   void cast_scale(void* /*out*/, Element /*to*/, const void* /*in*/, Element /*from*/, std::size_t /*n*/,
                   float /*scale*/, Stream /*stream*/) const override {

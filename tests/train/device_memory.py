@@ -72,6 +72,71 @@ def trains_as_on_the_cpu(binary, folder, model):
         print(f"{model} {mesh} {backend}: {gap(losses, expected):.1e}, validation {gap(validation, validated):.1e}", flush=True)
 
 
+def told_of_graphs(folder, name):
+    with h5py.File(folder / "runs" / name / "results.h5") as file:
+        return [{event["detail"].decode() for event in tables["events"][:] if event["kind"] == b"graphs"}
+                for tables in file["ranks"].values()]
+
+
+def replays_what_it_computes(binary, folder):
+    """Steps that are captured and replayed, of two sizes, with dropout, with sums over ranks that leave in between: the same
+    losses as of steps whose operations are given to the device one by one."""
+    cases = {"two sizes": ("data=1", ["--model", "mlp", "--micro-batches", 2, "--global-batch", 3000, "--epochs", 5]),
+             "dropout": ("data=1", ["--model", "gpt", *SMALL_GPT, "--limit-steps", 8, "--recompute", "full"]),
+             "clipped": ("data=1", ["--model", "vgg11", *MODELS["vgg11"][:-1], 8, "--grad-clip", 0.5]),
+             "buckets": ("data=2", ["--model", "resnet18", *MODELS["resnet18"][:-1], 8, "--micro-batches", 4, "--bucket-mb", 0.01])}
+    for name, (mesh, options) in cases.items():
+        losses = {graphs: train(binary, folder, f"{name}-{graphs}", mesh, *options, "--device", DEVICE, "--device-graphs", graphs)[0]
+                  for graphs in ("auto", "off")}
+        for told in told_of_graphs(folder, f"{name}-auto"):
+            assert told and all(re.fullmatch(r"a step of \d micro-batch(es)? is replayed in \d+ parts", line) for line in told), told
+            assert name != "buckets" or max(int(line.split()[-2]) for line in told) > 4, told  # more than forward and backward
+        assert not any(told_of_graphs(folder, f"{name}-off"))
+        assert gap(losses["auto"], losses["off"]) <= (0 if DEVICE == "guarded" else ROUNDING), (name, losses)
+
+
+def does_without_graphs(binary, folder):
+    """And says why: where nothing can be captured, and where that shows only when it is tried."""
+    said = run(binary, 1, "--model", "seq2seq", *MODELS["seq2seq"], "--threads", 1, "--device", DEVICE, "--name", "texts",
+               cwd=folder).stdout
+    assert "graphs     none: samples have different shapes" in said, said
+    gpt = ["--model", "gpt", *SMALL_GPT, "--limit-steps", 8, "--precision", "fp64"]  # whose masks are made on the CPU
+    losses = {graphs: train(binary, folder, f"fp64-{graphs}", "data=1", *gpt, "--device", DEVICE, "--device-graphs", graphs)[0]
+              for graphs in ("auto", "off")}
+    (told,) = told_of_graphs(folder, "fp64-auto")
+    assert told == {line for line in told if line.startswith("not captured: ")} and len(told) == 1, told
+    assert gap(losses["auto"], losses["off"]) <= (0 if DEVICE == "guarded" else ROUNDING), losses
+
+
+def waits_of(binary, folder, options, steps):
+    """Of each rank, in a run of so many steps: how often it waited for its device."""
+    file = folder / f"waits-{steps}"
+    file.unlink(missing_ok=True)
+    counted = binary.parents[1] / "tests/support/counted_waits.so"  # the guarded device counts by itself
+    how = {"DTRAIN_DEVICE_WAITS": str(file), **({"LD_PRELOAD": str(counted)} if DEVICE == "cuda" else {})}
+    os.environ.update(how)
+    try:
+        run(binary, *options, "--limit-steps", steps, cwd=folder)
+    finally:
+        for name in how:
+            del os.environ[name]
+    return sorted(int(line) for line in file.read_text().split())
+
+
+def waits_for_the_device(binary, folder):
+    """How often in a step: for its losses, and for the gradient's norm, before it is decided whether to update; where
+    BatchNorm's statistics are of several ranks also for how many samples they are of."""
+    cases = [(2, "data=1", ["mlp", "--micro-batches", 4]), (2, "data=2", ["mlp"]), (2, "data=2", ["mlp", "--device-graphs", "off"]),
+             (2, "data=1", ["gpt", *SMALL_GPT]), (2, "data=1", ["resnet18", *MODELS["resnet18"][:-2]]),
+             (3, "data=2", ["resnet18", *MODELS["resnet18"][:-2]])]
+    for expected, mesh, model in cases:
+        options = [ranks_of(mesh), "--threads", 1, "--quiet", "--epochs", 1, "--mesh", mesh, "--device", DEVICE, "--name", "waits",
+                   "--overwrite", "--model", *model]
+        early, late = (waits_of(binary, folder, options, steps) for steps in (6, 12))
+        per_step = [(after - before) / 6 for before, after in zip(early, late, strict=True)]
+        assert per_step == [expected] * ranks_of(mesh), (model, mesh, early, late)
+
+
 def in_half_precision(binary, folder):
     """On a GPU and on the CPU the same weights and sums in full, and products in bf16, whose roundings fall differently."""
     for model in ("mlp", "resnet18", "gpt"):
@@ -141,10 +206,13 @@ def main(binary):
         folder = Path(name)
         for model in MODELS:
             trains_as_on_the_cpu(binary, folder, model)
+        replays_what_it_computes(binary, folder)
+        does_without_graphs(binary, folder)
         goes_on_from_a_checkpoint(binary, folder)
         says_how_messages_go(binary, folder)
         measures_between_devices(binary, folder)
         evaluates(binary, folder)
+        waits_for_the_device(binary, folder)
         if DEVICE == "guarded":
             refuses(binary, folder)
         else:

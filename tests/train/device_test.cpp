@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 #include <ATen/detail/CUDAHooksInterface.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
@@ -42,6 +44,30 @@ TEST(Device, LibTorchsPartForCudaIsLoadedIntoAProcessWithoutIt) {
   if (at::hasCUDA()) GTEST_SKIP() << "there is a GPU: label gpu covers it";
   EXPECT_THROW(at::ones({2}, at::kCUDA), c10::Error);
 }
+
+#ifdef DTRAIN_CUDA_GRAPHS
+TEST(Device, GraphsComeFromAModuleThatUsesLibTorchsPartForCuda) {
+  load_libtorch_cuda();
+  void* const module = dlopen(DTRAIN_CUDA_GRAPHS, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(module, nullptr) << dlerror();
+  const auto entry = reinterpret_cast<parallel::DeviceGraphsEntry>(dlsym(module, "dtrain_cuda_graphs"));
+  ASSERT_NE(entry, nullptr);
+  const parallel::DeviceGraphs& graphs = *entry();
+  if (!at::hasCUDA()) GTEST_SKIP() << "there is no GPU to capture on; the module opens";
+  const at::Device device(at::kCUDA, 0);
+  const c10::impl::VirtualGuardImpl streams(at::kCUDA);
+  const auto before = streams.exchangeStream(streams.getStreamFromGlobalPool(device));
+  const at::Tensor input = at::ones({3}, device);
+  const auto graph = graphs.make();
+  graph->begin();
+  const at::Tensor output = input * 2;
+  graph->end();
+  input.fill_(5);
+  graph->replay();
+  EXPECT_TRUE(output.cpu().equal(at::full({3}, 10.0F)));
+  streams.exchangeStream(before);
+}
+#endif
 
 }  // namespace
 }  // namespace dtrain::train

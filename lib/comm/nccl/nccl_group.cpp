@@ -19,6 +19,7 @@ class DeviceBuffer final : public SharedBuffer {
     if (bytes == 0) return;
     check_cuda(cudaMalloc(&data_, bytes), fmt::format("cudaMalloc of {} bytes", bytes));
     check_cuda(cudaMemset(data_, 0, bytes), "cudaMemset");
+    check_cuda(cudaStreamSynchronize(cudaStreamLegacy), "cudaMemset");  // other streams do not wait for it
   }
   ~DeviceBuffer() override { cudaFree(data_); }
   DeviceBuffer(const DeviceBuffer&) = delete;
@@ -65,11 +66,16 @@ using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
 /// a dead peer would keep it for ever.
 class NcclOperation final : public Operation {
  public:
-  NcclOperation(const Label& label, NcclChannel& channel, Call call, std::int64_t sent, std::int64_t received)
-      : label_(label), channel_(channel), call_(std::move(call)), ticket_(channel.take_ticket()) {
+  NcclOperation(const Label& label, NcclChannel& channel, cudaStream_t compute, Call call, std::int64_t sent,
+                std::int64_t received)
+      : label_(label),
+        channel_(channel),
+        compute_(compute),
+        call_(std::move(call)),
+        ticket_(channel.take_ticket()) {
     bytes_sent_ = sent;
     bytes_received_ = received;
-    ready_.record(cudaStreamLegacy);
+    ready_.record(compute_);
   }
   NcclOperation(const NcclOperation&) = delete;
   NcclOperation& operator=(const NcclOperation&) = delete;
@@ -97,7 +103,7 @@ class NcclOperation final : public Operation {
 
   Follow follow() override {
     if (!issued_) return Follow::not_yet;
-    done_.make_wait(cudaStreamLegacy);
+    done_.make_wait(compute_);
     return Follow::ordered;
   }
 
@@ -108,6 +114,7 @@ class NcclOperation final : public Operation {
  private:
   Label label_;
   NcclChannel& channel_;
+  cudaStream_t compute_;
   Call call_;
   std::uint64_t ticket_;
   CudaEvent ready_;
@@ -124,6 +131,7 @@ NcclGroup::NcclGroup(const DeviceGroupRequest& request)
       world_ranks_(request.world_ranks),
       id_(group_id(name_, world_ranks_)),
       queue_(*request.queue),
+      compute_(request.stream != nullptr ? static_cast<cudaStream_t>(request.stream) : cudaStreamLegacy),
       collectives_(*request.ranks, request.device, request.timeout_s),
       token_(std::make_unique<DeviceBuffer>(sizeof(std::int32_t))) {
   if (!request.messages) return;
@@ -168,7 +176,8 @@ std::unique_ptr<SharedBuffer> NcclGroup::allocate(std::size_t bytes) {
 Handle NcclGroup::submit(const Label& label, NcclChannel& channel, Call call, std::int64_t sent,
                          std::int64_t received) {
   check_cuda(cudaSetDevice(channel.device()), "cudaSetDevice");
-  return queue_.submit(std::make_unique<NcclOperation>(label, channel, std::move(call), sent, received));
+  return queue_.submit(
+      std::make_unique<NcclOperation>(label, channel, compute_, std::move(call), sent, received));
 }
 
 Handle NcclGroup::all_reduce(Buffer values, ReduceOp op, Algorithm) {

@@ -15,7 +15,7 @@
 namespace dtrain::comm {
 
 /// The collectives over NCCL, on buffers in the GPU's memory. An operation waits, on the GPU, for what the
-/// legacy default stream held when it was submitted, and who follows its handle lets that stream wait for it.
+/// compute stream held when it was submitted, and who follows its handle lets that stream wait for it.
 /// Messages to and from each neighbour have a communicator and a stream of their own: a receive that has been
 /// posted long before its message comes keeps none but later ones from there waiting.
 class NcclGroup final : public Group {
@@ -60,6 +60,7 @@ class NcclGroup final : public Group {
   std::vector<int> world_ranks_;
   std::uint64_t id_;
   Queue& queue_;
+  cudaStream_t compute_;
   NcclChannel collectives_;
   std::map<int, Neighbour> neighbours_;  ///< By rank; empty where no messages are wanted.
   std::unique_ptr<SharedBuffer> token_;  ///< What a barrier reduces.

@@ -75,8 +75,10 @@ __global__ void prepare_images_kernel(T* out, const std::uint8_t* bytes, std::si
 /// A thread has the eight elements of one block of random bits.
 template <class T>
 __global__ void dropout_kernel(T* out, const T* input, LogicalSlice slice, RandomKey key,
-                               std::uint32_t threshold, float scale, std::size_t blocks_per_row) {
+                               const std::uint32_t* major, std::uint32_t threshold, float scale,
+                               std::size_t blocks_per_row) {
   constexpr std::uint64_t kDraws = 8;
+  if (major != nullptr) key.major = *major;
   const std::size_t blocks = slice.rows * blocks_per_row;
   for (std::size_t i = first_index(); i < blocks; i += index_step()) {
     const std::size_t row = i / blocks_per_row;
@@ -189,7 +191,7 @@ class CudaKernels final : public DeviceKernels {
   }
 
   void dropout(void* out, const void* input, Element type, const LogicalSlice& slice, const RandomKey& key,
-               double probability, Stream stream) const override {
+               const std::uint32_t* major, double probability, Stream stream) const override {
     if (slice.rows == 0 || slice.columns == 0) return;
     const auto [threshold, scale] = dropout_rule(probability);
     const std::size_t blocks_per_row =
@@ -197,7 +199,7 @@ class CudaKernels final : public DeviceKernels {
     with_type(type, [&](auto* of_type) {
       using T = std::remove_pointer_t<decltype(of_type)>;
       dropout_kernel<<<blocks_for(slice.rows * blocks_per_row), kThreads, 0, stream_of(stream)>>>(
-          static_cast<T*>(out), static_cast<const T*>(input), slice, key, threshold,
+          static_cast<T*>(out), static_cast<const T*>(input), slice, key, major, threshold,
           static_cast<float>(scale), blocks_per_row);
     });
     check_launch("dropout");

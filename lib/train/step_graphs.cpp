@@ -1,0 +1,122 @@
+#include "train/step_graphs.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <c10/core/CachingDeviceAllocator.h>
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace dtrain::train {
+namespace {
+
+/// Steps done without a graph before one is captured: libraries choose their algorithms in the first ones,
+/// and take memory that is not the graph's.
+constexpr int kWarmUp = 3;
+/// Sizes of steps that are captured. An epoch has two: the last step may be smaller.
+constexpr std::size_t kMost = 4;
+
+/// What a first line says of an error of LibTorch's, which goes on with a backtrace.
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
+
+/// What was cached for operations is not for graphs, whose memory is their own.
+void free_unused_memory(at::Device device) {
+  auto* const allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
+  if (allocator != nullptr) allocator->emptyCache();
+}
+
+void put(const at::Tensor& to, const at::Tensor& from) {
+  require(to.sizes() == from.sizes(), "samples of another shape than those of the captured step",
+          {.subject = "device graphs", .advice = "use --device-graphs off"});
+  to.copy_(from, /*non_blocking=*/true);
+}
+
+}  // namespace
+
+StepGraphs::StepGraphs(parallel::StepCapture& capture, models::Model& model, at::Device device, Tell tell)
+    : capture_(capture),
+      model_(model),
+      device_(device),
+      tell_(std::move(tell)),
+      number_(at::zeros({1}, at::TensorOptions().dtype(at::kInt).device(device))),
+      loss_scale_(at::ones({}, at::TensorOptions().device(device))) {}
+
+bool StepGraphs::run(std::int64_t number, double loss_scale, const std::vector<StepPiece>& pieces,
+                     const Step& step, std::vector<MicroBatchLoss>& losses) {
+  if (pieces.empty()) return false;
+  Known& known = known_[pieces];
+  if (known.refused) return false;
+  running_ = &step;
+  if (known.captured == nullptr) {
+    if (known.done++ < kWarmUp) return false;
+    if (known_.size() > kMost) {
+      refuse(known, fmt::format("there are more than {} sizes of steps", kMost));
+      return false;
+    }
+    try {
+      known.captured = capture(pieces, step, losses);
+    } catch (const c10::Error& error) {
+      refuse(known, first_line(error.what_without_backtrace()));
+    } catch (const Error& error) {
+      refuse(known, error.what());
+    }
+    step.begin_anew();
+    if (known.refused) return false;
+  }
+  number_.fill_(number);
+  loss_scale_.fill_(loss_scale);
+  known.captured->step.replay();
+  losses = known.captured->losses;
+  return true;
+}
+
+void StepGraphs::refuse(Known& known, const std::string& why) {
+  known.refused = true;
+  tell_(fmt::format("not captured: {}", why));
+}
+
+Samples StepGraphs::memory_for(const Samples& samples) const {
+  Samples memory;
+  for (const auto& input : samples.inputs) {
+    memory.inputs.push_back(at::empty_like(input, input.options().device(device_)));
+  }
+  const bool own_input = samples.targets.is_same(samples.inputs.at(0));
+  memory.targets = own_input ? memory.inputs[0]
+                             : at::empty_like(samples.targets, samples.targets.options().device(device_));
+  return memory;
+}
+
+std::unique_ptr<StepGraphs::Captured> StepGraphs::capture(const std::vector<StepPiece>& pieces,
+                                                          const Step& step,
+                                                          const std::vector<MicroBatchLoss>& losses) {
+  auto captured = std::make_unique<Captured>();
+  for (const Samples& samples : step.look_ahead(pieces.size())) {
+    captured->samples.push_back(memory_for(samples));
+  }
+  free_unused_memory(device_);
+  const auto samples_of = [&](std::size_t micro_batch) {
+    const Samples memory = captured->samples.at(micro_batch);
+    capture_.repeat([this, memory] {
+      const at::NoGradGuard no_grad;
+      const Samples now = running_->next_samples();
+      model_.require_known(now.inputs, now.targets);
+      for (std::size_t i = 0; i < memory.inputs.size(); ++i) put(memory.inputs[i], now.inputs.at(i));
+      if (!memory.targets.is_same(memory.inputs[0])) put(memory.targets, now.targets);
+    });
+    return memory;
+  };
+  captured->step = capture_.capture([&] {
+    step.give(samples_of);
+    for (models::Buffer* buffer : model_.buffers()) {
+      capture_.repeat([buffer, weight = buffer->step_weight] { buffer->step_weight = weight; });
+    }
+  });
+  captured->losses = losses;
+  tell_(fmt::format("a step of {} micro-batch{} is replayed in {} parts", pieces.size(),
+                    pieces.size() == 1 ? "" : "es", captured->step.graphs()));
+  return captured;
+}
+
+}  // namespace dtrain::train
