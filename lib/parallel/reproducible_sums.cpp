@@ -141,7 +141,7 @@ void ReproducibleSums::add_share(const models::Parameter* parameter, const at::T
   const at::NoGradGuard no_grad;
   const auto leaf = std::ranges::find(leaves_, parameter, &Leaf::parameter);  // the owner's comes first
   require(leaf != leaves_.end(), "has no gradient of its own here", {.subject = parameter->name});
-  leaf->view(total_).add_(gradient);
+  leaf->view(total_).add_(gradient.to(total_.device()));
 }
 
 void ReproducibleSums::bring_together() {
@@ -186,7 +186,7 @@ void ReproducibleSums::bring_together(Range window, std::int64_t most_nodes) {
       sent[r][static_cast<std::int64_t>(k)].narrow(0, 0, count).copy_(mine[k].narrow(0, begin, count));
     }
   }
-  group_.all_to_all(buffer_of(sent), buffer_of(received)).wait();
+  exchange(Exchange::blocks, sent, received);
   PieceTree tree;
   for (std::int64_t r = 0; r < ranks; ++r) {
     const auto& nodes = nodes_of_[static_cast<std::size_t>(r)];
@@ -197,7 +197,18 @@ void ReproducibleSums::bring_together(Range window, std::int64_t most_nodes) {
   const auto sum = tree.take_total();
   // The last slices may reach beyond the window: the next one overwrites that, or there is room for it.
   const auto all = total_.narrow(0, window.begin, ranks * slice);
-  group_.all_gather(buffer_of(sum), buffer_of(all)).wait();
+  exchange(Exchange::slices, sum, all);
+}
+
+void ReproducibleSums::exchange(Exchange what, const at::Tensor& from, const at::Tensor& to) {
+  comm::Group& group = reaching(group_, to.device());
+  const bool through_cpu = !to.is_cpu() && &group == &group_;
+  const auto sent = through_cpu ? from.cpu() : from;
+  const auto received = through_cpu ? at::empty_like(to, at::kCPU) : to;
+  (what == Exchange::blocks ? group.all_to_all(buffer_of(sent), buffer_of(received))
+                            : group.all_gather(buffer_of(sent), buffer_of(received)))
+      .follow();
+  if (through_cpu) to.copy_(received);
 }
 
 }  // namespace dtrain::parallel

@@ -57,6 +57,8 @@ class ReproducibleSums final : public GradientSums {
   void bring_together();
   void bring_together(Range window, std::int64_t most_nodes);
   std::int64_t slice_of(Range window) const;
+  enum class Exchange { blocks, slices };
+  void exchange(Exchange what, const at::Tensor& from, const at::Tensor& to);
 
   FlatParameters& parameters_;
   comm::Group& group_;

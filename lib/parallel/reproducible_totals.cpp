@@ -51,7 +51,8 @@ std::size_t ReproducibleTotals::give_places(models::Model& model, const FlatPara
         const auto begin = static_cast<std::int64_t>(b) * kBlock;
         const Range part{entry->offset + begin, entry->offset + std::min(begin + kBlock, entry->count)};
         if ((first + b) % static_cast<std::size_t>(data_.size()) == static_cast<std::size_t>(data_.rank())) {
-          blocks_.push_back({.elements = part, .place = first + b});
+          blocks_.push_back(part);
+          places_.push_back(first + b);
         }
       }
     }
@@ -70,10 +71,10 @@ void ReproducibleTotals::add_micro_batch(int index, double loss, double weight) 
 
 std::int64_t ReproducibleTotals::add_gradients(const at::Tensor& gradients) {
   std::int64_t non_finite = 0;
-  for (const Block& block : blocks_) {
-    const auto squares = squares_of(gradients.narrow(0, block.elements.begin, block.elements.size()));
-    squares_[block.place] = squares.sum;
-    non_finite += squares.non_finite;
+  const auto of_blocks = squares_of(gradients, blocks_);
+  for (std::size_t b = 0; b < of_blocks.size(); ++b) {
+    squares_[places_[b]] = of_blocks[b].sum;
+    non_finite += of_blocks[b].non_finite;
   }
   return non_finite;
 }

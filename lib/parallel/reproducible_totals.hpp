@@ -34,16 +34,13 @@ class ReproducibleTotals {
   void complete(StepShare& total);
 
  private:
-  struct Block {
-    Range elements;  // of the flat gradient
-    std::size_t place;
-  };
   std::size_t give_places(models::Model& model, const FlatParameters& parameters, bool counts_common);
 
   comm::Group& world_;
   comm::Group& data_;
   std::size_t micro_batches_;
-  std::vector<Block> blocks_;  // those of this rank's gradient that it counts
+  std::vector<Range> blocks_;        // of the flat gradient: those that this rank counts
+  std::vector<std::size_t> places_;  // theirs
   std::unique_ptr<comm::SharedBuffer> memory_;
   std::span<double> losses_;   // by micro-batch
   std::span<double> weights_;  // likewise

@@ -222,8 +222,6 @@ void RunConfig::validate() const {
   check(!computes_on_device() || device == "cuda" || precision == "fp32" || precision == "fp64",
         fmt::format("products in half precision are for CPUs and GPUs, not for the device {}", device),
         "--precision", "use fp32");
-  check(!computes_on_device() || !reproducible, "the same bits on any number of ranks come from CPUs only",
-        "--reproducible", "leave it out, or use --device cpu");
   check_at_least(threads, 0, "--threads");
   check(seed <= kLargestSeed, fmt::format("{} is too large", seed), "--seed",
         fmt::format("use {} or less, the largest integer of TOML", kLargestSeed));

@@ -138,6 +138,14 @@ void load_libtorch_cuda() {
                     "--device cuda", "install a LibTorch with CUDA (jobs/setup.sh), or use --device cpu");
 }
 
+void compute_deterministically() {
+  setenv("CUBLAS_WORKSPACE_CONFIG", ":4096:8", 0);  // read when cuBLAS is used first
+  at::globalContext().setBenchmarkCuDNN(false);     // which algorithm is fastest may be another each time
+  at::globalContext().setDeterministicCuDNN(true);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+  at::globalContext().setDeterministicFillUninitializedMemory(false);  // nobody reads it
+}
+
 void require_room(const std::string& gpu, const comm::DeviceMemory& memory) {
   const auto gib = [](std::int64_t bytes) { return static_cast<double>(bytes) / 0x1p30; };
   require(static_cast<double>(memory.free_bytes) >= kLeastFree * static_cast<double>(memory.total_bytes),
@@ -159,7 +167,7 @@ void settle_device(RunConfig& config, const comm::Communicator& world) {
   // Who takes a lost rank's place has not heard of what the others have settled.
   config.device = world.broadcast(config.device, 0);
   if (config.device != "auto") return;
-  bool has_gpu = !config.reproducible && comm::CudaModule::why_no_driver().empty();
+  bool has_gpu = comm::CudaModule::why_no_driver().empty();
   try {
     has_gpu = has_gpu && cuda_module().device_problem().empty();
   } catch (const Error&) {

@@ -43,6 +43,12 @@ void load_libtorch_cuda();
 /// is missing.
 RankDevice open_device(const std::string& name, const comm::Communicator& world);
 
+/// From here on what LibTorch computes on GPUs has the same bits each time: cuDNN's and cuBLAS's algorithms
+/// are chosen by shapes alone, and an operation that LibTorch cannot promise it of is named in a warning. (Of
+/// max_pool2d it does not, whose atomic additions meet where windows overlap; those of dtrain's models do
+/// not.) To be called before the first operation.
+void compute_deterministically();
+
 /// Throws Error where of a GPU's memory next to nothing is left: other processes have it.
 void require_room(const std::string& gpu, const comm::DeviceMemory& memory);
 

@@ -36,6 +36,12 @@ int threads_for(const RunConfig& config, const topology::Cluster& cluster, int r
   return std::max(1, static_cast<int>(cluster.cores_per_rank(rank)));
 }
 
+RankDevice opened_device(const RunConfig& config, const comm::Communicator& world) {
+  auto device = open_device(config.device, world);
+  if (config.reproducible && config.computes_on_device()) compute_deterministically();
+  return device;
+}
+
 // LibTorch starts its pool at the first parallel operation with the number set by then; a helper thread that
 // came first would change the default of later threads.
 int start_thread_pool(int threads) {
@@ -79,7 +85,7 @@ comm::AlgorithmTable table_for(const RunConfig& config, const topology::Cluster&
 
 Job::Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sink, bool measures)
     : world_(agreed_world(config, mpi)),
-      device_(open_device(config.device, world_)),
+      device_(opened_device(config, world_)),
       cluster_(comm::discover_cluster(world_, comm::affinity_mask(), device_.place, config.comm.switches)),
       threads_(start_thread_pool(threads_for(config, cluster_, world_.rank()))),
       mesh_(cluster_, config.mesh_shape, topology::parse_rank_order(config.rank_order)),

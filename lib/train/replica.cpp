@@ -65,6 +65,7 @@ std::string why_no_graphs(const RunConfig& config, Job& job, const Workload& wor
   if (workload.sample_shapes != parallel::StageMessages::SampleShapes::alike) {
     return "samples have different shapes";
   }
+  if (config.reproducible) return "the gradients of micro-batches are kept apart";
   if (workload.class_weights.defined()) return "a step's weight depends on its samples' classes";
   return injection != nullptr ? "faults are injected" : "";
 }

@@ -31,6 +31,7 @@ struct Samples {
 
 /// Of a micro-batch: read when the step's are all under way, for that waits for a device.
 struct MicroBatchLoss {
+  std::uint32_t micro_batch = 0;  ///< Index within the step, over all data ranks.
   models::LossSums sums;
   std::int64_t samples = 0;
 };

@@ -24,13 +24,13 @@ namespace {
 std::vector<MicroBatchLoss> read(std::vector<MicroBatchLoss> losses) {
   if (losses.empty() || losses[0].sums.loss.is_cpu()) return losses;
   std::vector<at::Tensor> numbers;
-  for (const auto& [sums, samples] : losses) {
+  for (const auto& [index, sums, samples] : losses) {
     numbers.push_back(sums.loss.to(at::kDouble));
     if (sums.correct.defined()) numbers.push_back(sums.correct.to(at::kDouble));
   }
   const at::Tensor here = at::stack(numbers).cpu();
   std::int64_t next = 0;
-  for (auto& [sums, samples] : losses) {
+  for (auto& [index, sums, samples] : losses) {
     sums.loss = here[next++];
     if (sums.correct.defined()) sums.correct = here[next++].to(at::kLong);
   }
@@ -188,11 +188,9 @@ void TrainingStep::give(std::int64_t step, const std::vector<StepPiece>& pieces,
             if (parts_.injection != nullptr && parts_.injection->spoils_loss()) {
               sums.loss = sums.loss * std::numeric_limits<double>::quiet_NaN();
             }
-            losses_.push_back({sums, samples[static_cast<std::size_t>(m)]});
+            losses_.push_back(
+                {static_cast<std::uint32_t>(index_of(m)), sums, samples[static_cast<std::size_t>(m)]});
             losses_.back().sums.loss = sums.loss.detach();
-            if (parts_.totals != nullptr && parts_.counts_common) {
-              parts_.totals->add_micro_batch(index_of(m), sums.loss.item<double>(), sums.weight);
-            }
             return scaled(sums.loss);
           },
       .taken_back = [&](int m) { parts_.gradients.taken_back(index_of(m)); }};
@@ -216,7 +214,12 @@ StepOutcome TrainingStep::run(std::int64_t step, const std::vector<StepPiece>& p
   parts_.gradients.finish([this] { parts_.tied.exchange_gradients(); });
   parts_.statistics.exchange();
 
-  for (const auto& [sums, samples] : read(losses_)) add(outcome.own, sums, samples);
+  for (const auto& [index, sums, samples] : read(losses_)) {
+    add(outcome.own, sums, samples);
+    if (parts_.totals != nullptr && parts_.counts_common) {
+      parts_.totals->add_micro_batch(static_cast<int>(index), sums.loss.item<double>(), sums.weight);
+    }
+  }
   if (!parts_.counts_common) outcome.own.leave_samples_out();
   measure_gradient(outcome.own);
   if (parts_.ask) parts_.ask(outcome.own);
@@ -262,9 +265,7 @@ void TrainingStep::measure_gradient(parallel::StepShare& own) const {
     own.non_finite += static_cast<double>(parts_.totals->add_gradients(parts_.gradients.gradients()));
     return;
   }
-  for (const auto& part : counted_parts_) {
-    const auto squares =
-        parallel::squares_of(parts_.gradients.gradients().narrow(0, part.begin, part.size()));
+  for (const auto& squares : parallel::squares_of(parts_.gradients.gradients(), counted_parts_)) {
     own.gradient_squares += squares.sum;
     own.non_finite += static_cast<double>(squares.non_finite);
   }

@@ -95,6 +95,24 @@ def replays_what_it_computes(binary, folder):
         assert gap(losses["auto"], losses["off"]) <= (0 if DEVICE == "guarded" else ROUNDING), (name, losses)
 
 
+def has_the_same_bits_on_every_mesh(binary, folder):
+    """With --reproducible, whether ranks' devices reach each other or not."""
+    for model, meshes in {"mlp": ["data=1", "data=2", "data=2,pipe=2"], "gpt": ["data=1", "pipe=2"],
+                          "resnet18": ["data=1", "data=2"]}.items():
+        options = ["--model", model, "--epochs", 1, *MODELS[model][:-1], 6, "--reproducible", "--grad-clip", 0.5, "--device", DEVICE]
+        bits = {}
+        for mesh, backend in [*((mesh, "auto") for mesh in meshes), (meshes[-1], "mpi")]:
+            name = f"same-{model}-{mesh}-{backend}"
+            train(binary, folder, name, mesh, *options, "--comm-backend", backend)
+            bits[mesh, backend] = checkpoint_tensors(folder / f"runs/{name}/checkpoints/best", group=None)
+        expected = bits.pop((meshes[0], "auto"))
+        for how, found in bits.items():
+            assert found.keys() == expected.keys() and any(name.startswith("model/") for name in found), how
+            differ = [name for name in found if found[name].tobytes() != expected[name].tobytes()]
+            assert not differ, (model, how, differ[:5])
+        print(f"{model}: the same bits on {', '.join(meshes)}", flush=True)
+
+
 def does_without_graphs(binary, folder):
     """And says why: where nothing can be captured, and where that shows only when it is tried."""
     said = run(binary, 1, "--model", "seq2seq", *MODELS["seq2seq"], "--threads", 1, "--device", DEVICE, "--name", "texts",
@@ -193,7 +211,6 @@ def evaluates(binary, folder):
 def refuses(binary, folder):
     """What only the guarded device can be made to do."""
     mlp = ["--model", "mlp", "--device", "guarded"]
-    refused(binary, 1, 2, ["--reproducible", "--device cpu"], *mlp, "--reproducible", cwd=folder)
     refused(binary, 1, 2, ["half precision", "guarded", "fp32"], *mlp, "--precision", "bf16", cwd=folder)
     refused(binary, 1, 2, ["there is no device tpu", "cuda"], "--model", "mlp", "--device", "tpu", cwd=folder)
     os.environ["DTRAIN_GUARDED_BYTES"] = "1000000"
@@ -208,6 +225,7 @@ def main(binary):
             trains_as_on_the_cpu(binary, folder, model)
         replays_what_it_computes(binary, folder)
         does_without_graphs(binary, folder)
+        has_the_same_bits_on_every_mesh(binary, folder)
         goes_on_from_a_checkpoint(binary, folder)
         says_how_messages_go(binary, folder)
         measures_between_devices(binary, folder)
