@@ -67,13 +67,17 @@ CudaModule::CudaModule(const std::string& path) {
   const std::string file = path.empty() ? find_module() : path;
   handle_ = dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (handle_ == nullptr) {
-    throw usage_error(fmt::format("the CUDA module cannot be opened: {}", last_dl_error()), "--device cuda",
-                      "build with DTRAIN_CUDA=ON, or use --device cpu");
+    const std::string why = last_dl_error();
+    const bool lacks_nccl = why.find("libnccl") != std::string::npos;
+    throw usage_error(fmt::format("the CUDA module cannot be opened: {}", why), "--device cuda",
+                      lacks_nccl ? "install NCCL 2, or let LD_LIBRARY_PATH lead to it, or use --device cpu"
+                                 : "build with DTRAIN_CUDA=ON, or use --device cpu");
   }
   using Check = const char* (*)();
   const char* const problem = reinterpret_cast<Check>(symbol("dtrain_cuda_problem"))();
   if (problem == nullptr) return;
-  throw usage_error(problem, description(), "let LD_LIBRARY_PATH lead to one libnccl only");
+  throw usage_error(problem, description(),
+                    "let LD_LIBRARY_PATH lead to one libnccl only, or use --device cpu");
 }
 
 CudaModule::~CudaModule() {

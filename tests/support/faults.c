@@ -1,6 +1,6 @@
 /* Faults of the world for `dtrain doctor` to find: preloaded into its ranks. DTRAIN_FAULTS names those that happen, each
    followed by a comma: no_locks, no_sync, slow_sync, hung_lock, no_room, small_shm, no_rename, one_thread, old_mpi, old_hdf5,
-   old_nccl, old_cuda, stopped (rank 1); DTRAIN_CLOCK_SHIFT_S is what CLOCK_REALTIME is ahead. */
+   old_nccl, other_nccl, old_cuda, stopped (rank 1); DTRAIN_CLOCK_SHIFT_S is what CLOCK_REALTIME is ahead. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -97,7 +97,11 @@ static int version_of(const char* library, const char* function, int* version, c
   return code;
 }
 
-int ncclGetVersion(int* version) { return version_of("libnccl.so.2", "ncclGetVersion", version, "old_nccl,", 21801); }
+int ncclGetVersion(int* version) {
+  const int code = version_of("libnccl.so.2", "ncclGetVersion", version, "old_nccl,", 21801);
+  if (happens("other_nccl,")) *version = 30105;
+  return code;
+}
 
 int cudaRuntimeGetVersion(int* version) {
   return version_of("libcudart.so.13", "cudaRuntimeGetVersion", version, "old_cuda,", 11080);
