@@ -1,6 +1,6 @@
 """The comparison with one rank can fail: a program with a planted mistake turns the cells red that it touches.
 
-    faults.py BINARY_WITH_FAULTS
+    planted_faults.py BINARY_WITH_FAULTS
 """
 
 import os
