@@ -1,7 +1,8 @@
 """Makes the runs of the comparison study: every case of cases.csv, each seed, one after another.
 
-A run that is complete is not made again, so an interrupted study goes on where it stopped. `--quick` makes every case on
-the synthetic dataset of its model, a few steps long: it shows that the study works, not what it finds.
+A run that is complete is not made again and one that was interrupted goes on from its last whole epoch, so that a study
+may take many sittings. `--quick` makes every case on the synthetic dataset of its model, a few steps long: it shows that
+the study works, not what it finds.
 """
 
 import argparse
@@ -33,7 +34,7 @@ def name_of(case, seed):
 
 def options_of(case, seed, arguments):
     options = ["--model", case["model"], "--seed", str(seed), "--output", str(arguments.output),
-               "--name", name_of(case, seed), "--overwrite", "--quiet", "--threads", "1"]
+               "--name", name_of(case, seed), "--checkpoint-every", "1epoch", "--quiet", "--threads", "1"]
     if arguments.quick:
         return [*options, "--dataset", "synthetic", "--epochs", "1", "--limit-steps", str(arguments.quick_steps),
                 "--global-batch", str(max(16, int(case["batch"]) // 8)), *shlex.split(case["options"])]

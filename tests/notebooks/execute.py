@@ -7,6 +7,8 @@ import sys
 import tempfile
 from pathlib import Path
 
+import h5py
+
 from dtrain_run import MPIRUN, run
 
 
@@ -22,6 +24,15 @@ def execute(top, name, folder, **environment):
     text = "".join("".join(output.get("text", [])) for cell in cells for output in cell.get("outputs", []))
     figures = {path.stem for path in (Path(folder) / name).glob("*.png") if path.stat().st_size > 5000}
     return text, figures
+
+
+def goes_on_where_it_was_interrupted(study, run_folder, folder):
+    (run_folder / "state").write_text("interrupted\n")
+    again = subprocess.run(study, cwd=folder, check=True, timeout=120, text=True, stdout=subprocess.PIPE).stdout
+    assert again.count(" took ") == 1 and again.count(" is complete") == 3, again
+    with h5py.File(run_folder / "results.h5") as results:
+        kinds = results["ranks/00000/events"]["kind"].tolist()
+    assert b"resumed" in kinds, kinds
 
 
 def main():
@@ -42,6 +53,7 @@ def main():
         made = [subprocess.run(study, cwd=folder, check=True, timeout=120, text=True, stdout=subprocess.PIPE).stdout
                 for _ in range(2)]
         assert made[0].count(" took ") == 4 and made[1].count(" is complete") == 4, made
+        goes_on_where_it_was_interrupted(study, Path(folder) / "study" / "mlp-one-rank-seed1", folder)
         text, figures = execute(top, "study", folder, STUDY=f"{folder}/study")
         assert "two ranks, equal batch per rank" in text and "no change" in text, text
         assert figures >= {"study-mlp-curves", "study-mlp-ranks", "study-times"}, figures
