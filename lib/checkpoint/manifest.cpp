@@ -73,8 +73,11 @@ Json to_json(const Manifest& manifest) {
                {"dtrain_version", info.dtrain_version},
                {"files", Json::array()},
                {"tensors", Json::array()}};
-  if (info.loss_scale.scale > 0)
-    json["loss_scale"] = {{"scale", info.loss_scale.scale}, {"good_steps", info.loss_scale.good_steps}};
+  if (info.loss_scale.scale > 0) {
+    const auto& scale = info.loss_scale;
+    json["loss_scale"] = {
+        {"scale", scale.scale}, {"good_steps", scale.good_steps}, {"left_out", scale.left_out}};
+  }
   if (!info.vocabulary.all.empty()) json["vocabulary_sha256"] = info.vocabulary.all;
   if (!info.vocabulary.source.empty()) json["source_vocabulary_sha256"] = info.vocabulary.source;
   if (!info.vocabulary.target.empty()) json["target_vocabulary_sha256"] = info.vocabulary.target;
@@ -108,7 +111,8 @@ Manifest from_json(const Json& json) {
   if (json.contains("loss_scale")) {
     const auto& saved = json.at("loss_scale");
     info.loss_scale = {.scale = saved.at("scale").get<double>(),
-                       .good_steps = saved.at("good_steps").get<std::int64_t>()};
+                       .good_steps = saved.at("good_steps").get<std::int64_t>(),
+                       .left_out = saved.value("left_out", std::int64_t{0})};
   }
   json.at("model").get_to(info.model);
   json.at("dataset").get_to(info.dataset);

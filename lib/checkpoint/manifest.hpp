@@ -37,11 +37,12 @@ struct BestSoFar {
 struct LossScale {
   double scale = 0;             ///< 0: it did not.
   std::int64_t good_steps = 0;  ///< In a row, since it changed.
+  std::int64_t left_out = 0;    ///< Steps that made no update, since the run began.
 };
 
 /// Where a run stood and what it was: enough to go on, or to refuse.
 struct CheckpointInfo {
-  std::int64_t step = 0;              ///< Updates done.
+  std::int64_t step = 0;              ///< Steps done, with those that fp16 left out.
   std::int64_t epoch = 0;             ///< Counts from 1.
   std::int64_t position_samples = 0;  ///< Samples of that epoch already used, over all ranks.
   EpochProgress so_far = {};          ///< Of that epoch.

@@ -6,11 +6,17 @@ bool LossScaler::leaves_out(bool finite) {
   if (use_ == Use::none) return false;
   if (!finite) {
     if (state_.scale <= kSmallest) return false;
-    state_ = {.scale = state_.scale / 2.0, .good_steps = 0};
+    change(0.5);
+    ++state_.left_out;
     return true;
   }
-  if (++state_.good_steps == kStepsToDouble) state_ = {.scale = state_.scale * 2.0, .good_steps = 0};
+  if (++state_.good_steps == kStepsToDouble) change(2.0);
   return false;
+}
+
+void LossScaler::change(double factor) {
+  state_.scale *= factor;
+  state_.good_steps = 0;
 }
 
 void LossScaler::go_on_from(const checkpoint::LossScale& state) {

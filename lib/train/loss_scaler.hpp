@@ -19,6 +19,10 @@ class LossScaler {
   /// further: then numbers that are not finite have another cause.
   bool leaves_out(bool finite);
 
+  /// The number of updates up to step `step`, counted from 1, if this one is made: what Adam's moments are
+  /// corrected for.
+  std::int64_t updates(std::int64_t step) const { return step - state_.left_out; }
+
   /// To go on from; empty where nothing is scaled.
   const checkpoint::LossScale& state() const { return state_; }
   /// An empty state, of a run that did not scale, changes nothing.
@@ -28,6 +32,7 @@ class LossScaler {
   static constexpr double kFirst = 1024.0;  // of a sum: 65536 for the mean of 64 samples
   static constexpr double kSmallest = 1.0;
   static constexpr int kStepsToDouble = 2000;
+  void change(double factor);
   Use use_;
   checkpoint::LossScale state_;
 };

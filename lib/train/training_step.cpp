@@ -240,9 +240,10 @@ StepOutcome TrainingStep::run(std::int64_t step, const std::vector<StepPiece>& p
       optim::clip_coefficient(outcome.gradient_norm, grad_clip_) / (total.weight * loss_scale);
   if (!outcome.left_out) {
     const ScopedSpan span(parts_.sink, Phase::optimizer, "update");
+    const auto number = scaler_.updates(step);
     parts_.optimizer.step(parts_.parameters.values(), parts_.gradients.gradients(), scale, learning_rate,
-                          step, parts_.gradients.update_parts());
-    if (parts_.rows != nullptr) parts_.rows->update(scale, learning_rate, step);
+                          number, parts_.gradients.update_parts());
+    if (parts_.rows != nullptr) parts_.rows->update(scale, learning_rate, number);
   }
   if (!outcome.left_out) parts_.statistics.apply();
   if (parts_.gradients.updates_parts()) parts_.data.barrier().wait();  // now all parts are new

@@ -44,6 +44,19 @@ TEST(LossScaler, GoesOnWhereItWas) {
   EXPECT_EQ(scaler.scale(), 512.0);
 }
 
+TEST(LossScaler, CountsUpdatesWithoutTheStepsLeftOut) {
+  LossScaler scaler(LossScaler::Use::dynamic);
+  EXPECT_EQ(scaler.updates(1), 1);
+  scaler.leaves_out(false);
+  EXPECT_EQ(scaler.updates(2), 1);
+  scaler.leaves_out(true);
+  scaler.leaves_out(false);
+  EXPECT_EQ(scaler.updates(4), 2);
+  LossScaler resumed(LossScaler::Use::dynamic);
+  resumed.go_on_from(scaler.state());
+  EXPECT_EQ(resumed.updates(4), 2);
+}
+
 TEST(LossScaler, IsOneWhereNoneIsWanted) {
   LossScaler scaler(LossScaler::Use::none);
   scaler.go_on_from({.scale = 8.0, .good_steps = 3});

@@ -65,6 +65,19 @@ def scales(folder, name):
     return [(int(re.search(r"step (\d+):", text)[1]), float(re.search(r"by ([\d.e+]+) now", text)[1])) for text in details]
 
 
+def moves_as_by_the_first_update(binary, folder):
+    """Adam's first update moves an element by the learning rate, whatever was left out before it. As the second one it would
+    move it by 0.74 of that: the gradient's share of both moments, over their corrections (Kingma and Ba 2015, algorithm 1)."""
+    options = ["--model", "mlp", "--optimizer", "adam", "--learning-rate", 0.001, "--schedule", "constant", "--precision", "fp16"]
+    start = folder / "runs/left-out/checkpoints/step-00000001"
+    train(binary, folder, "left-out", "data=1", *options, "--limit-steps", 1, "--inject", "nan:rank=0,step=1")
+    train(binary, folder, "first-update", "data=1", *options, "--limit-steps", 2, "--resume", start)
+    before, after = (checkpoint_tensors(saved)["output_fc.weight"]
+                     for saved in (start, folder / "runs/first-update/checkpoints/step-00000002"))
+    moved = np.median(np.abs(after - before)) / 0.001
+    assert 0.98 < moved < 1.02, moved
+
+
 def leaves_out_what_overflows(binary, folder):
     """A loss that is not a number at step 5: nothing is updated, the scale is halved, and a resumed run knows it."""
     options = ["--model", "mlp", "--precision", "fp16"]
@@ -80,6 +93,7 @@ def leaves_out_what_overflows(binary, folder):
         train(binary, folder, name + "-on", mesh, *options, "--limit-steps", 20, "--inject", "nan:rank=0,step=15", "--resume",
               folder / f"runs/{name}/checkpoints/step-00000012")
         assert (15, 256.0) in scales(folder, name + "-on"), scales(folder, name + "-on")
+    moves_as_by_the_first_update(binary, folder)
     for precision in ("fp32", "bf16"):  # without a scale such a step ends the run
         refused(binary, 1, 1, ["step 5", "not finite"], *COMMON, "--model", "mlp", "--precision", precision, "--limit-steps", 12,
                 "--name", f"ends-{precision}", "--inject", "nan:rank=0,step=5", cwd=folder)
