@@ -25,9 +25,10 @@ comm::DataType data_type_of(at::ScalarType type) {
               {.subject = c10::toString(type), .advice = "convert it first"});
 }
 
-comm::Group& reaching(comm::Group& group, at::Device device) {
+Carrier carrier_of(comm::Group& group, at::Device device) {
   auto* const direct = device.is_cpu() ? nullptr : group.on_device();
-  return direct != nullptr ? *direct : group;
+  if (direct != nullptr) return {*direct, device};
+  return {group, at::kCPU};
 }
 
 comm::Buffer buffer_of(const at::Tensor& tensor) {

@@ -10,9 +10,15 @@ namespace dtrain::parallel {
 /// The type under which a tensor's elements travel. Throws Error for types that never do.
 comm::DataType data_type_of(at::ScalarType type);
 
-/// Of a group's ranks, the group that takes buffers where tensors lie on `device`: itself, on the CPU and
-/// where devices are not reached. What such a group then takes is a copy on the CPU.
-comm::Group& reaching(comm::Group& group, at::Device device);
+/// Who carries tensors between the ranks of a group, and where they must lie for it.
+struct Carrier {
+  comm::Group& group;
+  at::Device place;
+};
+
+/// For tensors on `device`: from there, by the group's own way between devices; where it has none, through
+/// copies on the CPU.
+Carrier carrier_of(comm::Group& group, at::Device device);
 
 /// A contiguous tensor as communication takes it: its memory, borrowed.
 comm::Buffer buffer_of(const at::Tensor& tensor);

@@ -8,7 +8,7 @@
 namespace dtrain::parallel {
 
 ExchangeMemory::ExchangeMemory(comm::Group& group, std::int64_t elements, const at::TensorOptions& options)
-    : group_(reaching(group, options.device())) {
+    : group_(carrier_of(group, options.device()).group) {
   if (&group_ != &group) {
     values_ = exchanged_ = at::zeros({elements}, options);
     return;

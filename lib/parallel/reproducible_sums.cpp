@@ -201,14 +201,13 @@ void ReproducibleSums::bring_together(Range window, std::int64_t most_nodes) {
 }
 
 void ReproducibleSums::exchange(Exchange what, const at::Tensor& from, const at::Tensor& to) {
-  comm::Group& group = reaching(group_, to.device());
-  const bool through_cpu = !to.is_cpu() && &group == &group_;
-  const auto sent = through_cpu ? from.cpu() : from;
-  const auto received = through_cpu ? at::empty_like(to, at::kCPU) : to;
+  const auto [group, place] = carrier_of(group_, to.device());
+  const auto sent = from.to(place);
+  const auto received = to.device() == place ? to : at::empty_like(to, place);
   (what == Exchange::blocks ? group.all_to_all(buffer_of(sent), buffer_of(received))
                             : group.all_gather(buffer_of(sent), buffer_of(received)))
       .follow();
-  if (through_cpu) to.copy_(received);
+  if (!received.is_same(to)) to.copy_(received);
 }
 
 }  // namespace dtrain::parallel

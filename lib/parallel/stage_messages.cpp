@@ -82,14 +82,7 @@ TensorLayouts TensorLayouts::of(const models::Tensors& tensors) {
 }
 
 StageMessages::StageMessages(comm::Group& pipe, SampleShapes shapes, at::Device device)
-    : pipe_(pipe),
-      shapes_(shapes),
-      device_(device),
-      place_(&reaching(pipe, device) == &pipe ? at::Device(at::kCPU) : device) {}
-
-comm::Group& StageMessages::carrier(const at::Tensor& tensor) const {
-  return reaching(pipe_, tensor.device());
-}
+    : pipe_(pipe), shapes_(shapes), device_(device), place_(carrier_of(pipe, device).place) {}
 
 void StageMessages::begin(const Schedule& schedule, std::vector<std::int64_t> samples) {
   samples_ = std::move(samples);
@@ -131,7 +124,8 @@ void StageMessages::send(int to, Outgoing message) {
   Outgoing& kept = outgoing_.back();
   if (!kept.header.empty()) kept.handles.push_back(pipe_.send(comm::Buffer::of(std::span(kept.header)), to));
   for (const auto& tensor : kept.tensors) {
-    if (tensor.numel() > 0) kept.handles.push_back(carrier(tensor).send(buffer_of(tensor), to));
+    if (tensor.numel() == 0) continue;
+    kept.handles.push_back(carrier_of(pipe_, tensor.device()).group.send(buffer_of(tensor), to));
   }
 }
 
@@ -177,7 +171,8 @@ void StageMessages::post(Peer& peer, const Layout& layout) {
     incoming.tensors.push_back(room_for(one, place_));
     const auto& tensor = incoming.tensors.back();
     if (tensor.numel() > 0) {
-      incoming.handles.push_back(carrier(tensor).receive(buffer_of(tensor), peer.rank));
+      incoming.handles.push_back(
+          carrier_of(pipe_, tensor.device()).group.receive(buffer_of(tensor), peer.rank));
     }
   }
   if (!activations) in_flight_.erase({key.stage + 1, key.micro_batch});

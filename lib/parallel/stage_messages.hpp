@@ -89,7 +89,6 @@ class StageMessages {
   Layout known_layout(const Key& key) const;
   void remember(int stage, int micro_batch, const Layout& layout);
   void send(int to, Outgoing message);
-  comm::Group& carrier(const at::Tensor& tensor) const;
   int rank_of(int stage) const { return stage % pipe_.size(); }
 
   comm::Group& pipe_;

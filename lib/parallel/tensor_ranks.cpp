@@ -153,10 +153,11 @@ at::Tensor TensorRanks::joined(const at::Tensor& share, std::int64_t tokens) {
   const models::Shape block = block_shape(share, tokens, size());
   models::Shape all = block;
   all.insert(all.begin(), size());
-  const at::Tensor blocks = at::empty(all, on_its_way(share));
-  const at::Tensor own = room_for(block, on_its_way(share));
+  const auto [group, place] = carrier_of(group_, share.device());
+  const at::Tensor blocks = at::empty(all, share.options().device(place));
+  const at::Tensor own = room_for(block, blocks.options());
   own.narrow(1, 0, share.size(1)).copy_(share);
-  carrier(share).all_gather(buffer_of(own), buffer_of(blocks)).follow();
+  group.all_gather(buffer_of(own), buffer_of(blocks)).follow();
   for (int rank = 0; rank < size(); ++rank) {
     const Range part = models::share_of_tokens(tokens, rank, size());
     whole.narrow(1, part.begin, part.size()).copy_(blocks[rank].narrow(1, 0, part.size()));
@@ -170,18 +171,19 @@ TensorRanks::SharedSum TensorRanks::summing_share(const at::Tensor& partial) {
   const models::Shape block = block_shape(partial, tokens, size());
   SharedSum summing;
   summing.device_ = partial.device();
-  summing.sum_ = at::empty(block, on_its_way(partial));
+  const auto [group, place] = carrier_of(group_, partial.device());
+  summing.sum_ = at::empty(block, partial.options().device(place));
   summing.own_ = models::share_of_tokens(tokens, rank(), size()).size();
   if (partial.numel() == 0) return summing;
   models::Shape all = block;
   all.insert(all.begin(), size());
-  summing.blocks_ = room_for(all, on_its_way(partial));
+  summing.blocks_ = room_for(all, summing.sum_.options());
   for (int rank = 0; rank < size(); ++rank) {
     const Range part = models::share_of_tokens(tokens, rank, size());
     summing.blocks_[rank].narrow(1, 0, part.size()).copy_(partial.narrow(1, part.begin, part.size()));
   }
-  summing.handle_ = carrier(partial).reduce_scatter(buffer_of(summing.blocks_), buffer_of(summing.sum_),
-                                                    comm::ReduceOp::sum);
+  summing.handle_ =
+      group.reduce_scatter(buffer_of(summing.blocks_), buffer_of(summing.sum_), comm::ReduceOp::sum);
   bytes_summed_ += partial.nbytes() / 2;
   return summing;
 }
@@ -189,15 +191,6 @@ TensorRanks::SharedSum TensorRanks::summing_share(const at::Tensor& partial) {
 at::Tensor TensorRanks::SharedSum::wait() const {
   handle_.follow();
   return sum_.narrow(1, 0, own_).contiguous().to(device_);
-}
-
-comm::Group& TensorRanks::carrier(const at::Tensor& values) const {
-  return reaching(group_, values.device());
-}
-
-at::TensorOptions TensorRanks::on_its_way(const at::Tensor& values) const {
-  const auto options = values.options().requires_grad(false);
-  return &carrier(values) == &group_ ? options.device(at::kCPU) : options;
 }
 
 /// Dense memory for what goes into a sum: on the CPU what the ranks of a node can read.
@@ -219,14 +212,15 @@ at::Tensor TensorRanks::room_for(at::IntArrayRef sizes, const at::TensorOptions&
 void TensorRanks::reduce(at::Tensor& values, comm::ReduceOp op) {
   const auto bytes = values.nbytes();
   if (bytes == 0) return;
-  const auto options = on_its_way(values);
+  const auto [group, place] = carrier_of(group_, values.device());
+  const auto options = values.options().device(place);
   const bool dense = values.is_non_overlapping_and_dense();
   const bool in_place = dense && !options.device().is_cpu();
   const at::Tensor exchanged = in_place ? values.detach()
                                : dense  ? room_for(values.sizes(), values.strides(), options)
                                         : room_for(values.sizes(), options);
   if (!in_place) exchanged.copy_(values.detach());
-  carrier(values).all_reduce(buffer_of(exchanged), op).follow();
+  group.all_reduce(buffer_of(exchanged), op).follow();
   if (!in_place) values.detach().copy_(exchanged);
   bytes_summed_ += bytes;
 }

@@ -59,8 +59,6 @@ class TensorRanks final : public models::TensorGroup {
 
  private:
   void reduce(at::Tensor& values, comm::ReduceOp op);
-  comm::Group& carrier(const at::Tensor& values) const;
-  at::TensorOptions on_its_way(const at::Tensor& values) const;
   at::Tensor room_for(at::IntArrayRef sizes, at::IntArrayRef strides, const at::TensorOptions& options);
   at::Tensor room_for(at::IntArrayRef sizes, const at::TensorOptions& options);
 

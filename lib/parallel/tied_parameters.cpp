@@ -3,7 +3,6 @@
 #include <ATen/ATen.h>
 
 #include "core/planted_fault.hpp"
-#include "parallel/data_types.hpp"
 
 namespace dtrain::parallel {
 TiedParameters::TiedParameters(models::Model& model, const StageCuts& cuts, comm::Group& pipe,
@@ -17,7 +16,7 @@ TiedParameters::TiedParameters(models::Model& model, const StageCuts& cuts, comm
     tied.peer = tied.owned ? borrower : owner;
     if (tied.owned) {
       const auto& value = tied.parameter->value;
-      tied.memory = at::empty_like(value, value.options().device(place_of(value))).detach();
+      tied.memory = at::empty_like(value, carrier(*tied.parameter).place).detach();
       gradients.expect_share(tied.parameter);
     }
     tied_.push_back(std::move(tied));
@@ -25,12 +24,8 @@ TiedParameters::TiedParameters(models::Model& model, const StageCuts& cuts, comm
   exchange_values();
 }
 
-comm::Group& TiedParameters::carrier(const at::Tensor& value) const {
-  return reaching(pipe_, value.device());
-}
-
-at::Device TiedParameters::place_of(const at::Tensor& value) const {
-  return &carrier(value) == &pipe_ ? at::Device(at::kCPU) : value.device();
+Carrier TiedParameters::carrier(const models::Parameter& parameter) const {
+  return carrier_of(pipe_, parameter.value.device());
 }
 
 void TiedParameters::begin_step() {
@@ -41,8 +36,9 @@ void TiedParameters::begin_step() {
 
 void TiedParameters::exchange_gradients() {
   for (const Tied& tied : tied_) {
+    const auto [group, place] = carrier(*tied.parameter);
     if (tied.owned) {
-      carrier(tied.parameter->value).receive(buffer_of(tied.memory), tied.peer).follow();
+      group.receive(buffer_of(tied.memory), tied.peer).follow();
       if (planted(Fault::share_counted_twice)) tied.memory.mul_(2);
       gradients_.add_share(tied.parameter, tied.memory);
       continue;
@@ -50,16 +46,16 @@ void TiedParameters::exchange_gradients() {
     const auto& gradient = tied.parameter->value.grad();
     const auto whole =
         gradient.defined() ? gradient.contiguous() : at::zeros_like(tied.parameter->value).detach();
-    const auto out = whole.to(place_of(whole));
-    carrier(whole).send(buffer_of(out), tied.peer).follow();
+    const auto out = whole.to(place);
+    group.send(buffer_of(out), tied.peer).follow();
   }
 }
 
 void TiedParameters::exchange_values() {
   for (const Tied& tied : tied_) {
+    const auto [group, place] = carrier(*tied.parameter);
     const auto values = tied.parameter->value.detach();
-    const auto here = values.to(place_of(values));
-    auto& group = carrier(values);
+    const auto here = values.to(place);
     (tied.owned ? group.send(buffer_of(here), tied.peer) : group.receive(buffer_of(here), tied.peer))
         .follow();
     if (!tied.owned && !here.is_same(values)) values.copy_(here);

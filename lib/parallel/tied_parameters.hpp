@@ -6,6 +6,7 @@
 
 #include "comm/group.hpp"
 #include "models/model.hpp"
+#include "parallel/data_types.hpp"
 #include "parallel/gradient_sums.hpp"
 #include "parallel/stage_cuts.hpp"
 
@@ -34,8 +35,7 @@ class TiedParameters {
     bool owned = false;
     at::Tensor memory;  // of the owner: room for the borrower's gradient
   };
-  comm::Group& carrier(const at::Tensor& value) const;
-  at::Device place_of(const at::Tensor& value) const;  // on its way
+  Carrier carrier(const models::Parameter& parameter) const;
 
   comm::Group& pipe_;
   GradientSums& gradients_;

@@ -12,9 +12,9 @@ namespace dtrain {
 /// touch but LibTorch's own operations. Whatever else reads or writes it (a kernel written for the CPU, a
 /// memcpy, a communication) ends by SIGSEGV. Operations compute on copies in the CPU's memory. So what passes
 /// here hands device memory about as a GPU wants it; it says nothing of a GPU's numbers, streams or speed.
-/// Linking guarded_device.cpp is what registers it, in the whole process. DTRAIN_GUARDED_BYTES: how much of
-/// it there is. DTRAIN_DEVICE_WAITS: a file that gets a line per process with how often the CPU had to wait
-/// for what such a device had been given: to read a number, or to copy.
+/// Linking guarded_device.cpp and those beside it is what registers it, in the whole process.
+/// DTRAIN_GUARDED_BYTES: how much of it there is. DTRAIN_DEVICE_WAITS: a file that gets a line per process
+/// with how often the CPU had to wait for what such a device had been given: to read a number, or to copy.
 inline const c10::Device kGuarded{c10::DeviceType::PrivateUse1, 0};
 
 void* guarded_allocate(std::size_t bytes);
