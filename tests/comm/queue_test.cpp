@@ -132,11 +132,11 @@ TEST_P(QueueTest, WhoFollowsWaitsForNoMoreThanTheIssue) {
   const Handle on_cpu = queue.submit(counted("on_cpu", 50, nullptr));
   on_cpu.follow();
   EXPECT_TRUE(on_cpu.done());
-  queue.submit(counted("bad", 5, nullptr));
+  world_.barrier();  // before a failure, of which peers would hear within what is expected above
+  const Handle bad = queue.submit(counted("bad", 5, nullptr));
   complete = false;
-  const Handle behind = queue.submit(std::make_unique<OnDevice>(complete));
-  EXPECT_THROW(behind.wait(), Error);
-  EXPECT_THROW(behind.follow(), Error);
+  EXPECT_THROW(queue.submit(std::make_unique<OnDevice>(complete)).wait(), Error);
+  EXPECT_THROW(bad.follow(), Error);
   world_.barrier();
 }
 
