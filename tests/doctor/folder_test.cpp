@@ -23,6 +23,7 @@ using testing::HasSubstr;
 using testing::IsEmpty;
 
 constexpr double kLimit_s = 20;
+constexpr std::chrono::milliseconds kWhile{500};  // longer than a busy machine keeps a thread from its turn
 
 auto is(Level level, const std::string& text, const std::string& remedy) {
   return AllOf(Field(&Finding::level, level), Field(&Finding::text, HasSubstr(text)),
@@ -99,9 +100,9 @@ TEST(SharedTrialTest, NoticesAFileThatVanishesWhileItIsReplaced) {
   const ScratchFolder scratch;
   const SharedTrial trial(scratch.path());
   auto seen = std::async(std::launch::async, [&] { return look_at_trial(trial.path(), 1, kLimit_s); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::this_thread::sleep_for(kWhile);
   fs::remove(trial.path() / "state");  // as where a rename is a copy
-  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  std::this_thread::sleep_for(kWhile);
   trial.replace_versions();
   EXPECT_TRUE(seen.get().broken);
 }
@@ -109,7 +110,7 @@ TEST(SharedTrialTest, NoticesAFileThatVanishesWhileItIsReplaced) {
 TEST(WithinTest, LeavesWorkThatHangsBehindAndNamesItsStep) {
   const char* stuck_in = nullptr;
   const auto hung = within<int>(
-      0.05,
+      std::chrono::duration<double>(kWhile).count(),
       [](Step& step) {
         step = "fsync";
         std::this_thread::sleep_for(std::chrono::seconds(3));
