@@ -1,8 +1,6 @@
 #include "train/trainer.hpp"
 
-#include <ATen/Version.h>
 #include <fmt/format.h>
-#include <torch/headeronly/version.h>
 
 #include <algorithm>
 #include <span>
@@ -14,7 +12,7 @@
 #include "core/version.hpp"
 #include "data/sampler.hpp"
 #include "parallel/memory_meter.hpp"
-#include "parallel/tensor_ranks.hpp"
+#include "train/announcement.hpp"
 #include "train/interval.hpp"
 
 namespace dtrain::train {
@@ -23,13 +21,6 @@ namespace {
 data::LoaderOptions loader_options(const Job& job) {
   return {.drive = job.has_spare_core() ? data::LoaderOptions::Drive::thread
                                         : data::LoaderOptions::Drive::inline_call};
-}
-
-/// What the bits of a reproducible run are those of, beside the program and its options.
-std::string bits_of(const RunConfig& config, int threads) {
-  return fmt::format("bits       of {} micro-batches, {} thread{}, {}, LibTorch {}",
-                     config.batch.micro_batches, threads, threads == 1 ? "" : "s", at::get_cpu_capability(),
-                     TORCH_VERSION);
 }
 
 /// Whether the epoch of a checkpoint is over, and the next one is to begin.
@@ -91,7 +82,8 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
   if (!config.inject.empty()) outputs_.event("injected", config.inject);
   if (!workload.read_in_place.empty()) outputs_.event("read_in_place", workload.read_in_place);
   if (resume) go_on_from(*resume);
-  announce(resume);
+  announce(config, job, workload, replica_.no_graphs(), log);
+  if (resume) tell_where_from(*resume);
 }
 
 /// The weights are there; the rest of the state, and where the run stood.
@@ -115,6 +107,11 @@ void Trainer::go_on_from(const ResumePoint& resume) {
   for (const auto& problem : resume.passed_over) outputs_.event("checkpoint_damaged", problem);
   outputs_.event("resumed", fmt::format("from {} on {} ranks, {}", resume.folder.filename().string(),
                                         job_.world().size(), job_.mesh().shape().to_string()));
+}
+
+void Trainer::tell_where_from(const ResumePoint& resume) const {
+  for (const auto& problem : resume.passed_over) log_.info("passed over " + problem);
+  log_.info(fmt::format("resumed    from {}, step {} of {}", resume.folder.string(), step_, total_steps_));
 }
 
 ExitCode Trainer::train() {
@@ -169,36 +166,6 @@ void Trainer::tell_graphs(const std::string& what) {
   outputs_.event("graphs", what);
   progress_.clear();
   log_.info("graphs     " + what);
-}
-
-void Trainer::announce(const std::optional<ResumePoint>& resume) const {
-  log_.info(fmt::format(
-      "dtrain {}: {} ({} parameters) on {}, {} samples, {} ranks, mesh {}, {} thread{} each, {}", version(),
-      config_.model.name, workload_.model->parameter_count(), workload_.dataset.info().name, pieces_.samples,
-      job_.world().size(), job_.mesh().shape().to_string(), job_.threads(), job_.threads() == 1 ? "" : "s",
-      job_.groups().backend_name()));
-  if (!job_.device().is_cpu()) log_.info(fmt::format("device     {}", config_.device));
-  for (const auto& sentence : job_.cluster().shared_gpus()) log_.info("device     " + sentence);
-  if (!replica_.no_graphs().empty()) log_.info("graphs     none: " + replica_.no_graphs());
-  if (config_.reproducible) log_.info(bits_of(config_, job_.threads()));
-  if (job_.rank() == 0 && job_.mesh().crosses_nodes(job_.cluster(), topology::Axis::tensor)) {
-    const auto inputs = workload_.model->input_shapes(samples_of_largest_piece(config_.batch),
-                                                      workload_.dataset.info().shape);
-    log_.warn(
-        fmt::format("the tensor axis crosses nodes: each micro-batch sums {:.1f} MiB between them, layer by "
-                    "layer; let tensor divide the ranks of a node to avoid it",
-                    parallel::bytes_of_sums(*workload_.model, inputs) / 0x1p20));
-  }
-  if (!workload_.read_in_place.empty()) {
-    log_.warn(fmt::format("no copy on this node ({}): {}; its ranks read the files in place",
-                          job_.cluster().ranks.at(static_cast<std::size_t>(job_.rank())).hostname,
-                          workload_.read_in_place));
-  }
-  if (!workload_.remark.empty())
-    log_.info(fmt::format("weights from {}: {}", config_.model.init_from, workload_.remark));
-  if (!resume) return;
-  for (const auto& problem : resume->passed_over) log_.info("passed over " + problem);
-  log_.info(fmt::format("resumed    from {}, step {} of {}", resume->folder.string(), step_, total_steps_));
 }
 
 Trainer::Ending Trainer::train_epoch() {

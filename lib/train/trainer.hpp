@@ -58,8 +58,8 @@ class Trainer {
  private:
   enum class Ending { complete, stopped };
   void go_on_from(const ResumePoint& resume);
+  void tell_where_from(const ResumePoint& resume) const;
   void tell_graphs(const std::string& what);
-  void announce(const std::optional<ResumePoint>& resume) const;
   ExitCode train_to_the_end();
   Ending train_epoch();
   bool train_steps(std::int64_t steps);

@@ -1,0 +1,58 @@
+#include "train/announcement.hpp"
+
+#include <ATen/Version.h>
+#include <fmt/format.h>
+#include <torch/headeronly/version.h>
+
+#include "core/version.hpp"
+#include "parallel/tensor_ranks.hpp"
+
+namespace dtrain::train {
+namespace {
+
+void announce_device(const Job& job, const std::string& name, const std::string& no_graphs, const Log& log) {
+  if (!job.device().is_cpu()) log.info("device     " + name);
+  for (const auto& sentence : job.cluster().shared_gpus()) log.info("device     " + sentence);
+  if (!no_graphs.empty()) log.info("graphs     none: " + no_graphs);
+}
+
+void warn_of_sums_between_nodes(const RunConfig& config, const Job& job, const Workload& workload,
+                                const Log& log) {
+  if (job.rank() != 0 || !job.mesh().crosses_nodes(job.cluster(), topology::Axis::tensor)) return;
+  const auto inputs =
+      workload.model->input_shapes(samples_of_largest_piece(config.batch), workload.dataset.info().shape);
+  log.warn(
+      fmt::format("the tensor axis crosses nodes: each micro-batch sums {:.1f} MiB between them, layer by "
+                  "layer; let tensor divide the ranks of a node to avoid it",
+                  parallel::bytes_of_sums(*workload.model, inputs) / 0x1p20));
+}
+
+}  // namespace
+
+std::string bits_of(const RunConfig& config, int threads) {
+  return fmt::format("bits       of {} micro-batches, {} thread{}, {}, LibTorch {}",
+                     config.batch.micro_batches, threads, threads == 1 ? "" : "s", at::get_cpu_capability(),
+                     TORCH_VERSION);
+}
+
+void announce(const RunConfig& config, Job& job, const Workload& workload, const std::string& no_graphs,
+              const Log& log) {
+  const auto& dataset = workload.dataset.info();
+  log.info(
+      fmt::format("dtrain {}: {} ({} parameters) on {}, {} samples, {} ranks, mesh {}, {} thread{} each, {}",
+                  version(), config.model.name, workload.model->parameter_count(), dataset.name,
+                  dataset.samples("train"), job.world().size(), job.mesh().shape().to_string(), job.threads(),
+                  job.threads() == 1 ? "" : "s", job.groups().backend_name()));
+  announce_device(job, config.device, no_graphs, log);
+  if (config.reproducible) log.info(bits_of(config, job.threads()));
+  warn_of_sums_between_nodes(config, job, workload, log);
+  if (!workload.read_in_place.empty()) {
+    log.warn(fmt::format("no copy on this node ({}): {}; its ranks read the files in place",
+                         job.cluster().ranks.at(static_cast<std::size_t>(job.rank())).hostname,
+                         workload.read_in_place));
+  }
+  if (!workload.remark.empty())
+    log.info(fmt::format("weights from {}: {}", config.model.init_from, workload.remark));
+}
+
+}  // namespace dtrain::train
