@@ -1,22 +1,14 @@
 #include "comm/queue.hpp"
 
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <immintrin.h>
 #include <sched.h>
 
-#include <algorithm>
 #include <atomic>
-#include <condition_variable>
-#include <deque>
 #include <mutex>
-#include <optional>
 #include <thread>
-#include <vector>
+#include <utility>
 
-#include "comm/flight_recorder.hpp"
-#include "comm/health.hpp"
-#include "comm/inquiry.hpp"
+#include "comm/in_flight.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 
@@ -26,22 +18,13 @@ namespace {
 constexpr int kPollsPerClockRead = 16;
 constexpr double kLongestSleepS = 2e-3;  // how late a wait may look for dead peers
 
-struct Entry {
-  std::unique_ptr<Operation> operation;  ///< Empty once complete, or after a failure.
-  std::int64_t start_ns = 0;             ///< 0 until it was started.
-  std::uint64_t flight = 0;              ///< Of the recorder.
-};
-
 }  // namespace
 
 struct Queue::State {
-  State(const QueueConfig& queue_config, SpanSink& span_sink, Health& peers, FlightRecorder* flights,
-        const Inquiry* others)
-      : config(queue_config), sink(span_sink), health(peers), recorder(flights), inquiry(others) {}
+  State(const QueueConfig& queue_config, SpanSink& span_sink, Health& health, FlightRecorder* recorder,
+        const Inquiry* inquiry)
+      : config(queue_config), sink(span_sink), in_flight(config.timeout_s, sink, health, recorder, inquiry) {}
 
-  bool done(std::uint64_t sequence) const {
-    return sequence < base || (!failure && !entries[static_cast<std::size_t>(sequence - base)].operation);
-  }
   /// Where no thread drives, one thread at a time uses the queue: a lock would cost a tenth of a small
   /// all_reduce.
   std::unique_lock<std::mutex> lock() const {
@@ -51,154 +34,35 @@ struct Queue::State {
     --waiting;
     return held;
   }
-  void throw_if_failed() const {
-    if (failure) throw Error(*failure);
+  void announce_change() {
+    ++changes;
+    changes.notify_all();
   }
-  bool records(const Entry& entry) const {
-    return recorder != nullptr && entry.operation->label() != nullptr;
+  /// Lets go of the lock until something changes. No condition variable: who wakes must ask for the lock in
+  /// turn, as all do, or the driver takes it first again and again.
+  void await_change(std::unique_lock<std::mutex>& held) const {
+    const std::uint32_t seen = changes;
+    held.unlock();
+    changes.wait(seen);
+    held = lock();
   }
-  Error overdue(const Operation& operation) const;
-  bool advance(Entry& entry);
-  bool advance_all();
-  void drop_completed();
-  void complete(Entry& entry);
-  [[noreturn]] void fail_by(const Error& error);
-  void record_failure(const Error& error) noexcept;
-
-  void check_limits();
   void give_core_away();
   void wait_inline(std::uint64_t sequence);
   void run_thread();
 
   const QueueConfig config;
   SpanSink& sink;
-  Health& health;
-  FlightRecorder* recorder;
-  const Inquiry* inquiry;
-  mutable std::mutex mutex;
-  mutable std::atomic<int> waiting = 0;  ///< Threads for the lock, which the driver holds nearly always.
-  std::condition_variable changed;
-  std::deque<Entry> entries;
-  std::uint64_t base = 0;  ///< Sequence number of entries.front().
-  std::vector<const void*> busy_lanes;
-  std::optional<Error> failure;
+  mutable std::mutex mutex;  ///< Of what follows, where a thread drives.
+  InFlight in_flight;
   bool stop = false;
+  mutable std::atomic<int> waiting = 0;    ///< Threads for the lock, which the driver holds nearly always.
+  std::atomic<std::uint32_t> changes = 0;  ///< Counts what a thread may wait for.
   std::thread driver;
 };
 
-/// One attempt; true when the operation completed in it. A failure fails the whole queue.
-bool Queue::State::advance(Entry& entry) {
-  if (entry.start_ns == 0) {
-    entry.start_ns = steady_ns();
-    if (records(entry)) recorder->started(entry.flight, entry.start_ns);
-  }
-  try {
-    if (!entry.operation->advance()) return false;
-  } catch (const Error& error) {
-    fail_by(error);
-  }
-  complete(entry);
-  return true;
-}
-
-void Queue::State::complete(Entry& entry) {
-  const std::int64_t now_ns = steady_ns();
-  if (records(entry)) recorder->ended(entry.flight, now_ns);
-  sink.overlapped(Phase::communication, entry.operation->name(), entry.start_ns, now_ns);
-  const std::int64_t sent = entry.operation->bytes_sent();
-  const std::int64_t received = entry.operation->bytes_received();
-  if (sent != 0 || received != 0) sink.moved(sent, received);
-  entry.operation.reset();
-}
-
-/// Moves on whatever may run: of each lane its first incomplete operation. True if any completed.
-bool Queue::State::advance_all() {
-  bool completed = false;
-  busy_lanes.clear();
-  for (Entry& entry : entries) {
-    if (!entry.operation) continue;
-    const void* lane = entry.operation->lane();
-    if (lane != nullptr && std::find(busy_lanes.begin(), busy_lanes.end(), lane) != busy_lanes.end())
-      continue;
-    if (advance(entry)) {
-      completed = true;
-    } else if (lane != nullptr) {
-      busy_lanes.push_back(lane);
-    }
-  }
-  drop_completed();
-  return completed;
-}
-
-void Queue::State::drop_completed() {
-  while (!entries.empty() && !entries.front().operation) {
-    entries.pop_front();
-    ++base;
-  }
-}
-
-/// A death that explains the error is told instead of it.
-void Queue::State::fail_by(const Error& error) {
-  try {
-    health.check_deaths();
-    record_failure(error);
-  } catch (const Error& cause) {
-    record_failure(cause);
-  }
-  throw Error(*failure);
-}
-
-void Queue::State::record_failure(const Error& error) noexcept {
-  if (!failure) failure.emplace(error);
-  health.report_failure({}, error.what());
-  for (Entry& entry : entries) entry.operation.reset();  // now: their memory goes as the error unwinds
-  changed.notify_all();
-}
-
-Error Queue::State::overdue(const Operation& operation) const {
-  std::string why = operation.missing();
-  if (recorder != nullptr && operation.label() != nullptr) {
-    auto findings = recorder->findings(*operation.label(), config.timeout_s);
-    if (inquiry != nullptr) {
-      for (auto& finding : inquiry->ask(*operation.label(), config.timeout_s))
-        findings.push_back(std::move(finding));
-    }
-    if (!findings.empty()) why = fmt::format("{}", fmt::join(findings, "; "));
-  }
-  if (why.empty()) why = "a peer has not answered";
-  return {fmt::format("not complete after {} s; {}", config.timeout_s, why),
-          {.subject = operation.describe(),
-           .advice = "look at what those ranks do, or raise --watchdog",
-           .code = ExitCode::lost_rank}};
-}
-
-/// Throws when a peer is gone or an operation takes longer than allowed.
-void Queue::State::check_limits() {
-  try {
-    health.check();
-    if (config.timeout_s <= 0) return;
-    const std::int64_t oldest_start = steady_ns() - static_cast<std::int64_t>(config.timeout_s * 1e9);
-    for (const Entry& entry : entries) {
-      if (!entry.operation || entry.start_ns == 0 || entry.start_ns > oldest_start) continue;
-      throw overdue(*entry.operation);
-    }
-  } catch (const Error& error) {
-    record_failure(error);
-    throw;
-  }
-}
-
 /// Sleeps where one operation alone is awaited that can be told when its peers have come; yields otherwise.
 void Queue::State::give_core_away() {
-  Operation* only = nullptr;
-  for (const Entry& entry : entries) {
-    if (!entry.operation) continue;
-    if (only != nullptr) {
-      only = nullptr;
-      break;
-    }
-    only = entry.operation.get();
-  }
+  Operation* const only = in_flight.only();
   if (only == nullptr || !only->sleep(kLongestSleepS)) ::sched_yield();
 }
 
@@ -207,8 +71,8 @@ void Queue::State::wait_inline(std::uint64_t sequence) {
   const std::int64_t spin_ns = static_cast<std::int64_t>(config.spin_s * 1e9);
   std::int64_t spin_until_ns = 0;  // read late: short waits end before
   bool spins = spin_ns > 0;
-  for (int polls = 1; !done(sequence); ++polls) {
-    if (advance_all()) continue;
+  for (int polls = 1; !in_flight.done(sequence); ++polls) {
+    if (in_flight.advance_all()) continue;
     if (spins) {
       _mm_pause();  // also keeps the polls from slowing the write they wait for
       if (polls % kPollsPerClockRead != 0) continue;
@@ -217,32 +81,33 @@ void Queue::State::wait_inline(std::uint64_t sequence) {
       spins = now_ns < spin_until_ns;
       continue;
     }
-    check_limits();
+    in_flight.check_limits();
     give_core_away();
   }
 }
 
 void Queue::State::run_thread() {
-  std::unique_lock lock(mutex);
+  std::unique_lock held = lock();
   while (!stop) {
-    if (failure || entries.empty()) {
-      changed.wait(lock);
+    if (in_flight.idle()) {
+      await_change(held);
       continue;
     }
     try {
-      if (advance_all()) {
-        changed.notify_all();
+      if (in_flight.advance_all()) {
+        announce_change();
       } else {
-        check_limits();
+        in_flight.check_limits();
       }
-    } catch (const Error&) {
-      continue;  // recorded; those who wait throw it
+    } catch (const Error&) {  // kept; those who wait throw it
+      announce_change();
+      continue;
     }
-    lock.unlock();
+    held.unlock();
     do {
       ::sched_yield();
     } while (waiting > 0);  // who has been waiting goes first: a mutex is given to whoever is quickest
-    lock.lock();
+    held.lock();
   }
 }
 
@@ -255,76 +120,68 @@ Queue::Queue(const QueueConfig& config, SpanSink& sink, Health& health, FlightRe
 
 Queue::~Queue() {
   {
-    const std::unique_lock lock = state_->lock();
+    const std::unique_lock held = state_->lock();
     state_->stop = true;
+    state_->announce_change();
   }
-  state_->changed.notify_all();
   if (state_->driver.joinable()) state_->driver.join();
 }
 
 Handle Queue::submit(std::unique_ptr<Operation> operation) {
   State& state = *state_;
-  const std::unique_lock lock = state.lock();
-  state.throw_if_failed();
-  const std::uint64_t sequence = state.base + state.entries.size();
-  const void* lane = operation->lane();
-  const bool lane_is_busy =
-      lane != nullptr && std::any_of(state.entries.begin(), state.entries.end(), [lane](const Entry& entry) {
-        return entry.operation && entry.operation->lane() == lane;
-      });
-  state.entries.push_back({.operation = std::move(operation)});
-  if (Entry& entry = state.entries.back(); state.records(entry)) {
-    entry.flight = state.recorder->queued(*entry.operation->label());
-  }
+  const std::unique_lock held = state.lock();
+  state.in_flight.throw_if_failed();
+  const Handle handle(this, state.in_flight.add(std::move(operation)));
   if (state.config.drive == Drive::thread) {
-    state.changed.notify_all();
-  } else if (!lane_is_busy && state.advance(state.entries.back())) {
-    state.drop_completed();
+    state.announce_change();
+  } else {
+    state.in_flight.start_newest();
   }
-  return Handle(this, sequence);
+  return handle;
 }
 
 void Queue::progress() {
   State& state = *state_;
-  const std::unique_lock lock = state.lock();
-  state.throw_if_failed();
-  if (state.config.drive == Drive::thread || state.entries.empty()) return;
+  const std::unique_lock held = state.lock();
+  state.in_flight.throw_if_failed();
+  if (state.config.drive == Drive::thread || state.in_flight.idle()) return;
   const ScopedSpan span(state.sink, Phase::exposed_communication, "progress");
-  if (!state.advance_all()) state.check_limits();
+  if (!state.in_flight.advance_all()) state.in_flight.check_limits();
 }
 
 void Queue::wait(std::uint64_t sequence) {
   State& state = *state_;
-  std::unique_lock lock = state.lock();
-  if (state.done(sequence)) return;
-  state.throw_if_failed();
+  std::unique_lock held = state.lock();
+  if (state.in_flight.done(sequence)) return;
+  state.in_flight.throw_if_failed();
   const ScopedSpan span(state.sink, Phase::exposed_communication, "wait");
   if (state.config.drive == Drive::inline_) {
     state.wait_inline(sequence);
     return;
   }
-  state.changed.wait(lock, [&] { return state.failure || state.done(sequence); });
-  if (!state.done(sequence)) state.throw_if_failed();
+  while (!state.in_flight.done(sequence)) {
+    state.in_flight.throw_if_failed();
+    state.await_change(held);
+  }
 }
 
 void Queue::follow(std::uint64_t sequence) {
   State& state = *state_;
-  std::unique_lock lock = state.lock();
-  while (!state.done(sequence)) {
-    state.throw_if_failed();
-    const auto operation = state.entries[static_cast<std::size_t>(sequence - state.base)].operation.get();
-    const auto how = operation->follow();
+  std::unique_lock held = state.lock();
+  while (!state.in_flight.done(sequence)) {
+    state.in_flight.throw_if_failed();
+    const auto how = state.in_flight.operation(sequence).follow();
     if (how == Operation::Follow::ordered) return;
     if (how == Operation::Follow::when_complete) break;
     if (state.config.drive == Drive::inline_) {
-      if (!state.advance_all()) state.check_limits();
+      if (!state.in_flight.advance_all()) state.in_flight.check_limits();
       continue;
     }
-    lock.unlock();
+    held.unlock();
     ::sched_yield();
-    lock = state.lock();
+    held = state.lock();
   }
-  if (lock.owns_lock()) lock.unlock();
+  if (held.owns_lock()) held.unlock();
   wait(sequence);
 }
 
@@ -332,34 +189,34 @@ void Queue::drain() {
   std::uint64_t first = 0;
   std::uint64_t last = 0;
   {
-    const std::unique_lock lock = state_->lock();
-    first = state_->base;
-    last = first + state_->entries.size();
+    const std::unique_lock held = state_->lock();
+    first = state_->in_flight.begin();
+    last = state_->in_flight.end();
   }
   for (std::uint64_t sequence = first; sequence < last; ++sequence) wait(sequence);
 }
 
 bool Queue::idle() const {
-  const std::unique_lock lock = state_->lock();
-  return std::none_of(state_->entries.begin(), state_->entries.end(),
-                      [](const Entry& entry) { return entry.operation != nullptr; });
+  const std::unique_lock held = state_->lock();
+  return state_->in_flight.idle();
 }
 
 bool Queue::failed() const {
-  const std::unique_lock lock = state_->lock();
-  return state_->failure.has_value();
+  const std::unique_lock held = state_->lock();
+  return state_->in_flight.failed();
 }
 
 void Queue::fail(std::string_view reason) {
-  const std::unique_lock lock = state_->lock();
-  state_->record_failure(
+  const std::unique_lock held = state_->lock();
+  state_->in_flight.fail(
       Error(reason,
             {.subject = "communication", .advice = "see the earlier message", .code = ExitCode::lost_rank}));
+  state_->announce_change();
 }
 
 bool Queue::done(std::uint64_t sequence) const {
-  const std::unique_lock lock = state_->lock();
-  return state_->done(sequence);
+  const std::unique_lock held = state_->lock();
+  return state_->in_flight.done(sequence);
 }
 
 bool Handle::done() const { return queue_ == nullptr || queue_->done(sequence_); }
