@@ -144,10 +144,20 @@ void NcclGroup::meet(int a, int b, const DeviceGroupRequest& request) {
   const bool takes_part = rank_ == a || rank_ == b;
   const Communicator pair = request.ranks->split(takes_part ? 0 : 1, rank_);
   if (!takes_part) return;
-  auto there = std::make_unique<NcclChannel>(pair, request.device, request.timeout_s);  // from a to b
-  auto back = std::make_unique<NcclChannel>(pair, request.device, request.timeout_s);
-  if (rank_ == b) std::swap(there, back);
-  neighbours_[rank_ == a ? b : a] = {std::move(there), std::move(back), pair.size() - 1 - pair.rank()};
+  const auto make = [&] {
+    channels_.push_back(std::make_unique<NcclChannel>(pair, request.device, request.timeout_s));
+    return channels_.back().get();
+  };
+  NcclChannel* const there = make();  // from a to b
+  NcclChannel* const back = make();
+  const int its_rank = pair.size() - 1 - pair.rank();
+  neighbours_[rank_ == a ? b : a] =
+      rank_ == a ? Neighbour{there, back, its_rank} : Neighbour{back, there, its_rank};
+}
+
+/// A communicator's end may wait for the peer's: all ranks end theirs in one order, against that of making.
+NcclGroup::~NcclGroup() {
+  while (!channels_.empty()) channels_.pop_back();
 }
 
 NcclGroup::Neighbour& NcclGroup::neighbour(int rank) {

@@ -21,6 +21,7 @@ namespace dtrain::comm {
 class NcclGroup final : public Group {
  public:
   explicit NcclGroup(const DeviceGroupRequest& request);
+  ~NcclGroup() override;
 
   const std::string& name() const override { return name_; }
   int rank() const override { return rank_; }
@@ -45,8 +46,8 @@ class NcclGroup final : public Group {
   using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
   /// Of the ring's neighbour `rank`: what this one sends it, and what it sends here.
   struct Neighbour {
-    std::unique_ptr<NcclChannel> out;
-    std::unique_ptr<NcclChannel> in;
+    NcclChannel* out = nullptr;
+    NcclChannel* in = nullptr;
     int rank_in_pair = 0;  // the neighbour's
   };
   void meet(int a, int b, const DeviceGroupRequest& request);
@@ -62,9 +63,10 @@ class NcclGroup final : public Group {
   Queue& queue_;
   cudaStream_t compute_;
   NcclChannel collectives_;
-  std::map<int, Neighbour> neighbours_;  ///< By rank; empty where no messages are wanted.
-  std::unique_ptr<SharedBuffer> token_;  ///< What a barrier reduces.
-  std::uint64_t operations_ = 0;         ///< Collectives: the same on all ranks.
+  std::vector<std::unique_ptr<NcclChannel>> channels_;  ///< To and from neighbours, as they were made.
+  std::map<int, Neighbour> neighbours_;                 ///< By rank; empty where no messages are wanted.
+  std::unique_ptr<SharedBuffer> token_;                 ///< What a barrier reduces.
+  std::uint64_t operations_ = 0;                        ///< Collectives: the same on all ranks.
   std::uint64_t messages_ = 0;
 };
 
