@@ -63,6 +63,7 @@ void name_apart(std::vector<ReportedRun>& runs) {
 void follow(h5::Library& library, const std::string& folder, double interval_s, std::ostream& out,
             const std::function<bool()>& stopped) {
   ReportedRun run = load(library, folder);
+  if (run.record.status != Status::running) return print_run(run, out);
   print_heading(run, out);
   out << '\n';
   std::size_t printed = 0;

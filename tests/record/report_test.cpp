@@ -7,7 +7,6 @@
 #include <fstream>
 #include <memory>
 #include <sstream>
-#include <thread>
 
 #include "core/error.hpp"
 #include "h5/attribute.hpp"
@@ -251,12 +250,16 @@ TEST_F(ReportTest, FollowingPrintsEachEpochOnceAndEndsWithTheRun) {
   ConstructedRun run(library_, run_);
   run.epoch(1);
   std::ostringstream out;
-  std::thread follower(
-      [&] { report(library_, {.runs = {run_}, .follow = true, .follow_interval_s = 0.005}, out); });
-  run.epoch(2);
-  run.epoch(3);
-  run.finish(Status::completed);
-  follower.join();
+  int looks = 0;
+  const auto goes_on_meanwhile = [&] {
+    if (++looks <= 2) {
+      run.epoch(1 + looks);
+    } else {
+      run.finish(Status::completed);
+    }
+    return false;
+  };
+  report(library_, {.runs = {run_}, .follow = true, .follow_interval_s = 0.001}, out, goes_on_meanwhile);
   const std::string text = out.str();
   const std::string followed = text.substr(0, text.find("status    completed"));
   std::size_t rows = 0;
@@ -266,6 +269,13 @@ TEST_F(ReportTest, FollowingPrintsEachEpochOnceAndEndsWithTheRun) {
   EXPECT_EQ(followed.find("train loss"), followed.rfind("train loss")) << "headings once";
   EXPECT_THAT(text, HasSubstr("status    completed"));
   expect_narrow(text);
+}
+
+TEST_F(ReportTest, FollowingARunThatHasEndedReportsItOnce) {
+  ConstructedRun run(library_, run_);
+  run.epoch(1);
+  run.finish(Status::completed);
+  EXPECT_EQ(text_of({.runs = {run_}, .follow = true}), text_of({.runs = {run_}}));
 }
 
 TEST_F(ReportTest, BigNumbersStillFit) {
