@@ -15,6 +15,7 @@
 # leave half of one behind. With `--while PID` it goes down when that process ends, killed or not.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
+limit_s=90  # for the nodes of a cluster to come up
 fail() { printf 'cluster: %s\n' "$1" >&2; exit "${2:-1}"; }
 
 possible() {
@@ -49,7 +50,7 @@ down() {
   # Only what `up` began bears this mark, so that no other folder is ever removed. The last processes of a killed cluster
   # may write while it is removed.
   [[ -e $folder/.cluster ]] || return 0
-  for ((tries = 0; tries < 40; ++tries)); do
+  for ((tries = 0; tries < 200; ++tries)); do
     rm -rf -- "$folder" 2>/dev/null && return
     sleep 0.05
   done
@@ -66,7 +67,7 @@ undo() {  # what `up` has done so far; a child that is not yet a program bears n
 }
 
 up() {
-  local nodes=2 rate=none watched='' tries state
+  local nodes=2 rate=none watched='' begun=$SECONDS head state
   trap 'exit 1' INT TERM HUP
   while (($#)); do
     case $1 in
@@ -92,19 +93,19 @@ up() {
   fi
   setsid unshare --mount --net --uts --pid --fork --mount-proc --kill-child \
     "$here/head.sh" "$folder" "$nodes" "$rate" </dev/null >"$folder/log/head" 2>&1 &
-  for ((tries = 0; tries < 100; ++tries)); do
-    if head_process >/dev/null; then break; fi
+  head=$!
+  until head_process >/dev/null; do  # where other programs have the cores this takes its time
+    kill -0 "$head" 2>/dev/null || break
     sleep 0.02
   done
-  for ((tries = 0; tries < 150; ++tries)); do
-    head_process >/dev/null || break
+  while head_process >/dev/null && ((SECONDS - begun < limit_s)); do
     state=$( (in_head sinfo --noheader --format=%T) 2>/dev/null || true)
     [[ $state == idle ]] && break
     sleep 0.2
   done
   if [[ ${state:-} != idle ]]; then
     tail -n 5 "$folder"/log/* >&2 || true
-    fail "the nodes did not come up within 30 s; the ends of their logs are above"
+    fail "the nodes did not come up within $limit_s s; the ends of their logs are above"
   fi
   cat <<EOF
 $nodes nodes are up, node1 to node$nodes, and a head; logs and configuration lie in $folder

@@ -11,15 +11,15 @@ scratch=$(mktemp -d)
 one=$scratch/one two=$scratch/two
 trap '"$cluster" down "$one"; "$cluster" down "$two"; rm -rf "$scratch"' EXIT
 
-left() {  # what of a cluster is still here: links, mounts, processes, files
-  ip -brief link
+left() {  # what of a cluster is still here: links, mounts, processes, files; some of it may be going at this moment
+  ip -brief link | awk '{ print $1 }'  # not their states: another program may use this machine's network
   grep -F "$scratch" /proc/mounts || true
   pgrep --list-full --full "$scratch" | grep -v comes_and_goes_test || true
-  find "$scratch" -mindepth 1
+  find "$scratch" -mindepth 1 2>/dev/null || true
 }
 nothing_left() {  # CASE
   local now
-  for ((i = 0; i < 50; ++i)); do
+  for ((i = 0; i < 600; ++i)); do  # a minute, where other programs have the cores
     now=$(left)
     [[ $now != "$before" ]] || return 0
     sleep 0.1
@@ -68,8 +68,8 @@ nothing_left down
 
 for signal in INT TERM HUP; do
   for wait_s in ${WAITS:-0.05 0.1 0.3}; do
-    # With job control, because a background process of a script ignores SIGINT.
-    (set -m; timeout --signal="$signal" "$wait_s" "$cluster" up "$one" >/dev/null 2>&1) && "$cluster" down "$one"
+    # With job control, because a background process of a script ignores SIGINT. One that was up just in time is up.
+    (set -m; timeout --preserve-status --signal="$signal" "$wait_s" "$cluster" up "$one" >/dev/null 2>&1) && "$cluster" down "$one"
     nothing_left "up, interrupted by $signal after $wait_s s,"
   done
 done

@@ -13,7 +13,7 @@ import numpy as np
 MPIRUN = Path(__file__).parent / "mpirun.sh"
 
 
-def run(binary, ranks, *options, cwd, limit_s=120, check=True):
+def run(binary, ranks, *options, cwd, limit_s=300, check=True):
     """The finished process of `mpirun -np RANKS BINARY OPTIONS`, its output as text."""
     command = [str(MPIRUN), str(ranks), str(binary), *map(str, options)]
     environment = {key: value for key, value in os.environ.items() if not key.startswith(("OMPI_", "PMIX_", "SLURM_"))}

@@ -24,7 +24,7 @@ RANKS = 4
 STEPS = 24
 EVERY = 5
 COMMON = ["--model", "mlp", "--global-batch", 500, "--epochs", 2, "--limit-steps", STEPS, "--reproducible", "--checkpoint-every",
-          f"{EVERY}steps", "--quiet", "--watchdog", 20]
+          f"{EVERY}steps", "--quiet", "--watchdog", 60]
 MESHES = ["data=4", "data=2,pipe=2"]
 PHASES = ["forward", "backward", "all_reduce", "optimizer", "evaluation", "checkpoint"]
 STEP_OF = {"checkpoint": 10, "evaluation": 17}  # the end of an epoch; 8 of others
@@ -74,7 +74,7 @@ def has_ulfm():
 def started(binary, folder, name, mesh, *options, ranks=RANKS):
     environment = {**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}
     command = [str(MPIRUN), str(ranks), str(binary), *map(str, COMMON), "--mesh", mesh, "--name", name, *map(str, options)]
-    return subprocess.run(command, cwd=folder, env=environment, text=True, timeout=60, stdin=subprocess.DEVNULL, capture_output=True)
+    return subprocess.run(command, cwd=folder, env=environment, text=True, timeout=240, stdin=subprocess.DEVNULL, capture_output=True)
 
 
 def facts(run_folder):
