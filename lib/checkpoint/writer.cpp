@@ -69,6 +69,21 @@ std::string reason_in(const fs::path& file) {
   return reason.empty() ? file.parent_path().string() + ": no room, not even for a message" : reason;
 }
 
+/// What of a part changes as long as its writer gets on.
+struct Growth {
+  std::uintmax_t bytes = 0;
+  fs::file_time_type written = {};
+  bool operator==(const Growth&) const = default;
+};
+
+Growth growth_of(const fs::path& part) {
+  std::error_code bytes_unknown;
+  std::error_code time_unknown;
+  const Growth growth{.bytes = fs::file_size(part, bytes_unknown),
+                      .written = fs::last_write_time(part, time_unknown)};
+  return bytes_unknown || time_unknown ? Growth{} : growth;
+}
+
 [[noreturn]] void fail(const fs::filesystem_error& error, const fs::path& folder) {
   throw checkpoint_error("cannot be written (" + error.code().message() + ")",
                          (error.path1().empty() ? folder : error.path1()).string(),
@@ -92,7 +107,7 @@ void Saving::begin() const {
 }
 
 std::string Saving::write_part(int writer, std::span<const TensorRef> tensors, h5::Library& library) const {
-  const auto part = partial_ / fmt::format("part-{:05}.h5", writer);
+  const auto part = part_of(writer);
   try {
     checkpoint::write_part(part, tensors, library);
     return manifest_text(describe(tensors, part));
@@ -121,22 +136,29 @@ void Saving::leave_part(int writer, std::span<const TensorRef> tensors, h5::Libr
   }
 }
 
+fs::path Saving::part_of(int writer) const { return word_of(writer, ".h5"); }
+
 fs::path Saving::word_of(int writer, std::string_view ending) const {
   return partial_ / fmt::format("part-{:05}{}", writer, ending);
 }
 
-std::vector<std::string> Saving::await_parts(std::span<const int> writers, double limit_s,
+std::vector<std::string> Saving::await_parts(std::span<const int> writers, double silence_s,
                                              const std::atomic<bool>& given_up) const {
   constexpr auto kPause = std::chrono::milliseconds(5);
-  const double end_s = steady_s() + limit_s;
   std::vector<std::string> parts;
   for (const int writer : writers) {
+    double grown_s = steady_s();
+    Growth growth = growth_of(part_of(writer));
     while (!fs::exists(word_of(writer, kEntries))) {
       const auto failure = word_of(writer, kFailure);
       if (fs::exists(failure)) throw Error(reason_in(failure), {.code = ExitCode::checkpoint});
       require(!given_up, "a writer is gone", {.subject = partial_.string(), .code = ExitCode::checkpoint});
-      if (steady_s() > end_s) {
-        throw checkpoint_error(fmt::format("writer {} has not finished within {:.0f} s", writer, limit_s),
+      if (const Growth now = growth_of(part_of(writer)); now != growth) {
+        growth = now;
+        grown_s = steady_s();
+      }
+      if (steady_s() > grown_s + silence_s) {
+        throw checkpoint_error(fmt::format("writer {} has written nothing for {:.0f} s", writer, silence_s),
                                partial_.string(), "check that all nodes see the folder of --output");
       }
       std::this_thread::sleep_for(kPause);
@@ -162,6 +184,11 @@ fs::path Saving::commit(const CheckpointInfo& info, std::span<const std::string>
     fail(error, partial_);
   }
   return target_;
+}
+
+bool Saving::is_open() const noexcept {
+  std::error_code ignored;
+  return fs::exists(partial_, ignored);
 }
 
 void Saving::abandon() const noexcept {
@@ -210,6 +237,8 @@ std::vector<fs::path> listed(const fs::path& checkpoints, std::string_view endin
 }  // namespace
 
 std::vector<fs::path> list(const fs::path& checkpoints) { return listed(checkpoints, ""); }
+
+std::int64_t step_of(const fs::path& folder) { return step_of(folder.filename().string(), "").value_or(0); }
 
 void remove_old(const fs::path& checkpoints, int keep) {
   try {

@@ -39,10 +39,12 @@ class Saving {
   /// The same for writers that have no other word of each other than the folder itself: leaves the entries,
   /// or why there are none, beside the part. Throws nothing.
   void leave_part(int writer, std::span<const TensorRef> tensors, h5::Library& library) const noexcept;
-  /// What these writers left, as soon as all have. Throws Error when one failed, after `limit_s` seconds, or
-  /// when `given_up` becomes true.
-  std::vector<std::string> await_parts(std::span<const int> writers, double limit_s,
+  /// What these writers left, as soon as all have. Throws Error when one failed, when the part of one has not
+  /// grown for `silence_s` seconds, or when `given_up` becomes true.
+  std::vector<std::string> await_parts(std::span<const int> writers, double silence_s,
                                        const std::atomic<bool>& given_up = kNotGivenUp) const;
+  /// Whether it has begun and is neither whole nor abandoned, as far as this rank sees.
+  bool is_open() const noexcept;
   /// Makes the checkpoint whole and returns its folder. `parts`: of all writers.
   std::filesystem::path commit(const CheckpointInfo& info, std::span<const std::string> parts) const;
   /// Removes what has been written.
@@ -50,6 +52,7 @@ class Saving {
 
  private:
   static constexpr std::atomic<bool> kNotGivenUp{false};
+  std::filesystem::path part_of(int writer) const;
   std::filesystem::path word_of(int writer, std::string_view ending) const;
 
   std::filesystem::path target_;
@@ -67,6 +70,9 @@ void remove_old(const std::filesystem::path& checkpoints, int keep);
 
 /// The checkpoints' folders step-NNNNNNNN, newest first. Empty where there is no such folder.
 std::vector<std::filesystem::path> list(const std::filesystem::path& checkpoints);
+
+/// The step of a checkpoint's folder, by its name; 0 for another name.
+std::int64_t step_of(const std::filesystem::path& folder);
 
 /// Points `checkpoints`/best to the folder of `step`, in one rename. Throws Error (exit code 4).
 void mark_best(const std::filesystem::path& checkpoints, std::int64_t step);

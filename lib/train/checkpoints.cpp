@@ -5,6 +5,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <exception>
@@ -16,6 +17,10 @@
 
 namespace dtrain::train {
 namespace {
+
+constexpr auto kPause = std::chrono::milliseconds(50);
+constexpr double kSilence_s = 600;  ///< A part that does not grow for so long is not waited for.
+constexpr double kGrace_s = 30;     ///< For a checkpoint that is being written when the run fails.
 
 /// The training goes first where cores are short.
 void run_behind() {
@@ -39,10 +44,8 @@ Checkpoints::Checkpoints(const RunConfig& config, std::filesystem::path folder, 
       tell_(std::move(tell)),
       every_(interval_of(config.output.checkpoint_every)),
       keep_(config.output.keep),
-      limit_s_(config.comm.watchdog_s),
       last_s_(steady_s()),
-      copy_(job),
-      best_(job) {}
+      copy_(job) {}
 
 Checkpoints::~Checkpoints() {
   if (std::uncaught_exceptions() > 0) given_up_ = true;
@@ -61,23 +64,21 @@ bool Checkpoints::due_after_epoch(int epoch) const {
   return every_.unit == Interval::Unit::epochs && epoch % static_cast<std::int64_t>(every_.count) == 0;
 }
 
-void Checkpoints::save(const TrainingState& state, const checkpoint::CheckpointInfo& info, Mark mark) {
+void Checkpoints::save(const TrainingState& state, checkpoint::CheckpointInfo info) {
   const ScopedSpan span(sink_, Phase::checkpoint, "checkpoint");
   wait();
-  copy_.take(state, info);
-  write(copy_, mark);
-}
-
-void Checkpoints::save_best(const TrainingState& state, const checkpoint::CheckpointInfo& info) {
-  if (!only_at_the_end()) return save(state, info, Mark::best);
-  best_.take(state, info);
+  if (info.best.step == info.step) {
+    best_before_ = std::exchange(best_, info.best);
+  } else {
+    info.best = best_;
+  }
+  copy_.take(state, std::move(info));
+  write();
 }
 
 void Checkpoints::finish(const TrainingState& state, const checkpoint::CheckpointInfo& info) {
-  const bool is_best = best_.taken() && best_.info().step == info.step;
-  if (saved_step_ != info.step) save(state, info, is_best ? Mark::best : Mark::none);
   wait();
-  if (best_.taken() && !is_best) write(best_, Mark::best);
+  if (saved_step_ != info.step) save(state, info);
   wait();
 }
 
@@ -86,10 +87,18 @@ void Checkpoints::give_up() {
   if (writing_.joinable()) writing_.join();
 }
 
-void Checkpoints::write(const SavedState& state, Mark mark) {
+void Checkpoints::give_up_when_written() noexcept {
+  if (!writing_.joinable()) return;
+  const checkpoint::Saving saving(folder_, begun_step_);
+  const double end_s = steady_s() + kGrace_s;
+  while (saving.is_open() && steady_s() < end_s) std::this_thread::sleep_for(kPause);
+  give_up();
+}
+
+void Checkpoints::write() {
   last_s_ = steady_s();
-  saved_step_ = state.info().step;
-  const checkpoint::Saving saving(folder_, saved_step_);
+  begun_step_ = copy_.info().step;
+  const checkpoint::Saving saving(folder_, begun_step_);
   std::string refusal;
   if (job_.rank() == 0) {
     try {
@@ -101,25 +110,24 @@ void Checkpoints::write(const SavedState& state, Mark mark) {
   outcome_ = job_.world().broadcast(refusal, 0);  // and the folder is there
   if (!outcome_.empty()) return;
   std::vector<int> writers;
-  for (const auto writer : job_.world().all_gather(static_cast<std::int64_t>(state.writer()))) {
+  for (const auto writer : job_.world().all_gather(static_cast<std::int64_t>(copy_.writer()))) {
     if (writer >= 0) writers.push_back(static_cast<int>(writer));
   }
   written_ = false;
-  writing_ = std::thread([this, &state, saving, writers = std::move(writers), mark] {
+  writing_ = std::thread([this, saving, writers = std::move(writers)] {
     run_behind();
-    write_behind(state, saving, writers, mark);
+    write_behind(saving, writers);
     written_ = true;
   });
 }
 
-void Checkpoints::write_behind(const SavedState& state, const checkpoint::Saving& saving,
-                               const std::vector<int>& writers, Mark mark) {
+void Checkpoints::write_behind(const checkpoint::Saving& saving, const std::vector<int>& writers) {
   const double start_s = steady_s();
-  if (state.writer() >= 0) saving.leave_part(state.writer(), state.references(), library_);
+  if (copy_.writer() >= 0) saving.leave_part(copy_.writer(), copy_.references(), library_);
   if (job_.rank() == 0) {
     try {
-      saving.commit(state.info(), saving.await_parts(writers, limit_s_, given_up_));
-      if (mark == Mark::best) checkpoint::mark_best(folder_, state.info().step);
+      saving.commit(copy_.info(), saving.await_parts(writers, kSilence_s, given_up_));
+      if (is_best()) checkpoint::mark_best(folder_, copy_.info().step);
       checkpoint::remove_old(folder_, keep_);
     } catch (const std::exception& error) {
       outcome_ = error.what();
@@ -129,10 +137,16 @@ void Checkpoints::write_behind(const SavedState& state, const checkpoint::Saving
   seconds_ = steady_s() - start_s;
 }
 
+// The ranks ask each other again and again: a wait for rank 0, which ends last, in one call would be taken
+// for a collective that hangs.
 void Checkpoints::await_writer() {
-  constexpr auto kPause = std::chrono::milliseconds(2);
   try {
-    for (; !written_; std::this_thread::sleep_for(kPause)) job_.groups().check_deaths();
+    auto pause = std::chrono::milliseconds(1);
+    while (job_.world().max(static_cast<std::int64_t>(written_ ? 0 : 1)) != 0) {
+      job_.groups().check_deaths();
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause, kPause);
+    }
   } catch (...) {
     give_up();
     throw;
@@ -141,20 +155,28 @@ void Checkpoints::await_writer() {
 }
 
 void Checkpoints::wait() {
-  if (saved_step_ == 0) return;
-  const bool was_writing = writing_.joinable();
-  if (was_writing) await_writer();
+  if (begun_step_ == 0) return;
+  if (writing_.joinable()) await_writer();
   const std::string failure = job_.world().broadcast(outcome_, 0);
   outcome_.clear();
   if (!failure.empty()) {
-    const std::string before = std::exchange(
-        problem_, fmt::format("the checkpoint of step {} is missing: {}", saved_step_, failure));
-    if (problem_ == before) return;  // the last step's was tried again at the end
-    tell_("checkpoint_failed", problem_);
-    if (job_.rank() == 0) log_.warn(problem_);
-  } else if (was_writing && job_.rank() == 0) {
-    tell_("checkpoint", fmt::format("step {} written in {:.3f} s", saved_step_, seconds_));
+    note_failure(failure);
+  } else {
+    saved_step_ = begun_step_;
+    problem_.clear();
+    if (job_.rank() == 0)
+      tell_("checkpoint", fmt::format("step {} written in {:.3f} s", saved_step_, seconds_));
   }
+  begun_step_ = 0;
+}
+
+void Checkpoints::note_failure(const std::string& failure) {
+  if (is_best()) best_ = best_before_;
+  const std::string before =
+      std::exchange(problem_, fmt::format("the checkpoint of step {} is missing: {}", begun_step_, failure));
+  if (problem_ == before) return;  // the last step's was tried again at the end
+  tell_("checkpoint_failed", problem_);
+  if (job_.rank() == 0) log_.warn(problem_);
 }
 
 }  // namespace dtrain::train

@@ -22,6 +22,7 @@ namespace dtrain::train {
 /// A run's checkpoints: a copy of the state is taken between two steps and written behind the training, each
 /// rank its share; rank 0 makes the checkpoint whole when all shares are there, and removes old ones. At most
 /// one is being written: the next waits for it. One that fails is removed and reported, and the run goes on.
+/// The best is written as soon as there is one, so that a run that ends badly leaves it.
 /// Every call is made by all ranks alike.
 class Checkpoints {
  public:
@@ -39,16 +40,17 @@ class Checkpoints {
   /// Whether one is due by number after this step, or at the end of this epoch.
   bool due_after_step(std::int64_t step) const;
   bool due_after_epoch(int epoch) const;
-  /// Whether states are written as soon as they are the best, or kept in memory until the end.
-  bool only_at_the_end() const { return every_.unit == Interval::Unit::never; }
+  /// Where `info` calls this step the best, `best` points to it as soon as it is whole. Otherwise what `info`
+  /// says of the best is replaced by best().
+  void save(const TrainingState& state, checkpoint::CheckpointInfo info);
 
-  enum class Mark { none, best };
-  void save(const TrainingState& state, const checkpoint::CheckpointInfo& info, Mark mark);
+  /// The best whose checkpoint is there or being written. When that one cannot be written, the one before it
+  /// is the best again.
+  const checkpoint::BestSoFar& best() const { return best_; }
+  /// `best`: of an earlier part of the run, its checkpoint being there.
+  void go_on_from(const checkpoint::BestSoFar& best) { best_ = best; }
 
-  /// The best so far: written now or kept until finish(), see only_at_the_end().
-  void save_best(const TrainingState& state, const checkpoint::CheckpointInfo& info);
-
-  /// Writes the last state, and the best if that is another and not written yet; returns when both are there.
+  /// Writes the last state unless that is done, once more where it failed; returns when it is there.
   void finish(const TrainingState& state, const checkpoint::CheckpointInfo& info);
 
   /// Returns when nothing is being written any more. Throws Error (exit code 5) when a rank is lost
@@ -57,15 +59,19 @@ class Checkpoints {
 
   /// Ends what is being written without the others; nothing else is called afterwards.
   void give_up();
+  /// The same where this rank fails and the others live: what is being written has some time to become whole.
+  /// Not collective.
+  void give_up_when_written() noexcept;
 
-  /// Why a checkpoint of this run is missing; empty when none is.
+  /// Why the newest checkpoint is missing; empty when it is there.
   const std::string& problem() const { return problem_; }
 
  private:
   void await_writer();
-  void write(const SavedState& state, Mark mark);
-  void write_behind(const SavedState& state, const checkpoint::Saving& saving,
-                    const std::vector<int>& writers, Mark mark);
+  void write();
+  void write_behind(const checkpoint::Saving& saving, const std::vector<int>& writers);
+  bool is_best() const { return copy_.info().best.step == copy_.info().step; }
+  void note_failure(const std::string& failure);
 
   std::filesystem::path folder_;
   Job& job_;
@@ -75,16 +81,17 @@ class Checkpoints {
   Tell tell_;
   Interval every_;
   int keep_;
-  double limit_s_;
   double last_s_;    // when the last one was begun
   SavedState copy_;  // what is being written
-  SavedState best_;  // what is kept until the end
   std::atomic<bool> given_up_{false};
   std::atomic<bool> written_{false};  // the thread is at its end
   std::thread writing_;
   std::string outcome_;          // of the thread: why it failed; read after it has ended
   double seconds_ = 0;           // of the thread
-  std::int64_t saved_step_ = 0;  // of the newest that was begun
+  std::int64_t begun_step_ = 0;  // of what is being written; 0: nothing is
+  std::int64_t saved_step_ = 0;  // of the newest that is there
+  checkpoint::BestSoFar best_;
+  checkpoint::BestSoFar best_before_;  // what is the best again should best_ fail
   std::string problem_;
 };
 

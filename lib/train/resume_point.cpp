@@ -3,6 +3,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <system_error>
 
 #include "checkpoint/reader.hpp"
@@ -50,6 +53,39 @@ std::vector<std::string> candidates(const fs::path& checkpoints, const comm::Com
   return names;
 }
 
+/// The step that the link `best` names, as rank 0 sees it; 0: none.
+std::int64_t linked_best(const fs::path& checkpoints, const comm::Communicator& world) {
+  std::int64_t step = 0;
+  if (world.rank() == 0) {
+    std::error_code none;
+    step = checkpoint::step_of(fs::read_symlink(checkpoints / "best", none));
+  }
+  return world.max(step);
+}
+
+/// See newest_valid(). Collective.
+void settle_best(const fs::path& checkpoints, const comm::Communicator& world, ResumePoint& point) {
+  auto& best = point.info.best;
+  if (best.step == 0) return;
+  const auto linked = linked_best(checkpoints, world);
+  std::optional<checkpoint::Manifest> manifest;
+  const auto damage = [&](std::int64_t step) {
+    return step == point.info.step ? std::string()
+                                   : damage_of(checkpoints / checkpoint::step_folder(step), world, manifest);
+  };
+  if (const auto problem = damage(best.step); !problem.empty()) {
+    const bool other = linked > 0 && linked != best.step && linked < point.info.step;
+    if (other && damage(linked).empty() && manifest->info.best.step == linked) {
+      best = manifest->info.best;
+    } else {
+      best = {.step = point.info.step, .loss = std::numeric_limits<double>::quiet_NaN()};
+    }
+    point.forgotten_best =
+        fmt::format("{}; until a better one comes it is {}", problem, checkpoint::step_folder(best.step));
+  }
+  if (linked != best.step && world.rank() == 0) checkpoint::mark_best(checkpoints, best.step);
+}
+
 /// Out of the way, for whoever wants to look.
 void put_aside(const fs::path& folder) {
   fs::path damaged = folder;
@@ -74,6 +110,7 @@ std::optional<ResumePoint> newest_valid(const fs::path& checkpoints, const comm:
         put_aside(checkpoints / names[i]);
       }
       world.barrier();
+      settle_best(checkpoints, world, point);
       return point;
     }
     point.passed_over.push_back(problem);
@@ -88,6 +125,12 @@ ResumePoint resume_point(const fs::path& folder, const comm::Communicator& world
   const std::string problem = damage_of(folder, world, manifest);
   if (!problem.empty()) throw checkpoint_error("cannot be resumed", problem, "name another checkpoint");
   return {.folder = folder, .info = manifest->info, .own = false, .passed_over = {}};
+}
+
+void check_together(const fs::path& folder, const comm::Communicator& world) {
+  std::optional<checkpoint::Manifest> manifest;
+  const std::string problem = damage_of(folder, world, manifest);
+  if (!problem.empty()) throw checkpoint_error("cannot be loaded", problem, "take another checkpoint");
 }
 
 }  // namespace dtrain::train

@@ -68,6 +68,7 @@ ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
   RunConfig with_weights = config;  // a run that goes on takes them from its checkpoint
   if (resume) {
     with_weights.model.init_from = resume->folder.string();
+    with_weights.model.init_is_checked = true;
     with_weights.model.init_skip.clear();
   }
   auto workload = make_workload(with_weights, place_of(job), library);

@@ -98,19 +98,21 @@ void Trainer::go_on_from(const ResumePoint& resume) {
   last_ = resume.info;
   step_ = last_.step;
   epoch_ = static_cast<int>(last_.epoch);
-  if (resume.own) best_ = last_.best;
+  if (resume.own) checkpoints_.go_on_from(last_.best);
   replica_.scaler().go_on_from(last_.loss_scale);
   if (!is_done(last_, pieces_.samples)) {
     earlier_ = last_.so_far;
     --epoch_;
   }
   for (const auto& problem : resume.passed_over) outputs_.event("checkpoint_damaged", problem);
+  if (!resume.forgotten_best.empty()) outputs_.event("best_forgotten", resume.forgotten_best);
   outputs_.event("resumed", fmt::format("from {} on {} ranks, {}", resume.folder.filename().string(),
                                         job_.world().size(), job_.mesh().shape().to_string()));
 }
 
 void Trainer::tell_where_from(const ResumePoint& resume) const {
   for (const auto& problem : resume.passed_over) log_.info("passed over " + problem);
+  if (!resume.forgotten_best.empty()) log_.info("the best is forgotten: " + resume.forgotten_best);
   log_.info(fmt::format("resumed    from {}, step {} of {}", resume.folder.string(), step_, total_steps_));
 }
 
@@ -118,10 +120,16 @@ ExitCode Trainer::train() {
   try {
     return train_to_the_end();
   } catch (const Error& error) {
-    if (error.code() != ExitCode::lost_rank) throw;
+    if (error.code() != ExitCode::lost_rank) {
+      checkpoints_.give_up_when_written();
+      throw;
+    }
     checkpoints_.give_up();
     survival_.leave_lost_behind(error, step_, [this] { return info_of_last_step(); });
     job_.groups().check_deaths();  // it names the rank
+    throw;
+  } catch (...) {  // memory, for example
+    checkpoints_.give_up_when_written();
     throw;
   }
 }
@@ -130,6 +138,10 @@ ExitCode Trainer::train_to_the_end() {
   while (epoch_ < config_.epochs && (step_ < total_steps_ || earlier_)) {
     ++epoch_;
     if (train_epoch() == Ending::stopped) return stop();
+  }
+  checkpoints_.wait();
+  if (checkpoints_.best().step == 0) {  // none could be written so far: this one would be the best
+    last_.best = {.step = step_, .loss = std::numeric_limits<double>::quiet_NaN()};
   }
   checkpoints_.finish(replica_.state(), last_);
   test_best();
@@ -194,9 +206,8 @@ Trainer::Ending Trainer::train_epoch() {
   progress_.clear();
   outputs_.epoch(epoch_, sums_, validation);
   last_ = info(sums_.total, true);
-  keep_if_best(validation);
-  if (checkpoints_.due_after_epoch(epoch_))
-    checkpoints_.save(replica_.state(), last_, Checkpoints::Mark::none);
+  const bool is_best = is_best_so_far(validation);
+  if (is_best || checkpoints_.due_after_epoch(epoch_)) checkpoints_.save(replica_.state(), last_);
   return Ending::complete;
 }
 
@@ -240,7 +251,7 @@ bool Trainer::train_steps(std::int64_t steps) {
       total.add_samples(outcome.total);
       last_ = info(total, false);
       outputs_.flush();
-      if (!stops) checkpoints_.save(replica_.state(), last_, Checkpoints::Mark::none);
+      if (!stops) checkpoints_.save(replica_.state(), last_);
     }
     const auto phases = clock_.take();
     outputs_.step(step_, epoch_, outcome, rate, phases, sums_);
@@ -307,7 +318,7 @@ checkpoint::CheckpointInfo Trainer::info(const parallel::StepShare& total, bool 
                      .train_time_s = sums_.earlier_s + here_s,
                      .sample_hash = data::sample_hash(used),
                      .evaluated = evaluated},
-          .best = best_,
+          .best = checkpoints_.best(),
           .loss_scale = replica_.scaler().state(),
           .model = config_.model.name,
           .dataset = workload_.dataset.info().name,
@@ -323,22 +334,24 @@ checkpoint::CheckpointInfo Trainer::info_of_last_step() const {
 }
 
 // Without a validation split every epoch is the best so far. All ranks decide alike: the loss is agreed.
-void Trainer::keep_if_best(const std::optional<EvaluationResult>& validation) {
+bool Trainer::is_best_so_far(const std::optional<EvaluationResult>& validation) {
+  const auto& best = checkpoints_.best();
   const double loss = validation ? validation->total.loss : -static_cast<double>(epoch_);
-  if (best_.step > 0 && !improves(loss, best_.loss)) return;
-  best_ = last_.best = {.step = step_, .loss = loss};
-  checkpoints_.save_best(replica_.state(), last_);
+  if (best.step > 0 && !improves(loss, best.loss)) return false;
+  last_.best = {.step = step_, .loss = loss};
+  return true;
 }
 
 void Trainer::test_best() {
-  if (best_.step == 0 || workload_.dataset.info().samples("test") == 0) return;
+  const auto best = checkpoints_.best();
+  if (best.step == 0 || workload_.dataset.info().samples("test") == 0) return;
   if (!checkpoints_.problem().empty()) return;  // the best may be what is missing
-  const std::string folder = checkpoints_folder(config_) + "/" + checkpoint::step_folder(best_.step);
-  if (best_.step != step_) {
+  const std::string folder = checkpoints_folder(config_) + "/" + checkpoint::step_folder(best.step);
+  if (best.step != step_) {
     replica_.load_weights(folder, library_);
   }
   const auto steps = pieces_.steps();
-  if (const auto test = evaluate("test")) outputs_.test(*test, best_.step, (best_.step + steps - 1) / steps);
+  if (const auto test = evaluate("test")) outputs_.test(*test, best.step, (best.step + steps - 1) / steps);
 }
 
 }  // namespace dtrain::train

@@ -68,7 +68,7 @@ class Trainer {
   void show_progress(std::int64_t done_in_epoch, std::int64_t done_here, const parallel::StepShare& sums,
                      double elapsed_s);
   std::optional<EvaluationResult> evaluate(const std::string& split);
-  void keep_if_best(const std::optional<EvaluationResult>& validation);
+  bool is_best_so_far(const std::optional<EvaluationResult>& validation);
   checkpoint::CheckpointInfo info(const parallel::StepShare& total, bool evaluated) const;
   checkpoint::CheckpointInfo info_of_last_step() const;
   ExitCode stop();
@@ -105,7 +105,6 @@ class Trainer {
   std::optional<checkpoint::EpochProgress>
       earlier_;                      // of the next epoch, begun by an earlier part of the run
   checkpoint::CheckpointInfo last_;  // of the newest state that a checkpoint may have
-  checkpoint::BestSoFar best_;
   h5::Library& library_;
 };
 

@@ -1,7 +1,9 @@
 #include "train/workload.hpp"
 
+#include <filesystem>
 #include <span>
 #include <string_view>
+#include <system_error>
 #include <utility>
 #include <vector>
 
@@ -17,6 +19,7 @@
 #include "train/initial_weights.hpp"
 #include "train/memory_estimate.hpp"
 #include "train/precision.hpp"
+#include "train/resume_point.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -38,6 +41,18 @@ data::SyntheticSpec synthetic_for(const models::Registration& model, std::uint64
   }
   if (model.recipe.dataset == "tinyshakespeare") spec.task = "language_modelling";
   return spec;
+}
+
+/// Whether this rank has to check all of a checkpoint that weights are taken from: not where that is done, or
+/// all ranks share it. Collective.
+checkpoint::Verify check_weights(const ModelConfig& model, const comm::Communicator* world) {
+  if (model.init_is_checked) return checkpoint::Verify::manifest;
+  if (world == nullptr) return checkpoint::Verify::everything;
+  std::error_code ignored;
+  const bool is_checkpoint = std::filesystem::is_directory(model.init_from, ignored);
+  if (world->max(static_cast<std::int64_t>(is_checkpoint)) == 0) return checkpoint::Verify::everything;
+  check_together(model.init_from, *world);
+  return checkpoint::Verify::manifest;
 }
 
 data::LocalCopy open_here(const RunConfig& config, const data::NodeTeam& team, h5::Library& library) {
@@ -156,7 +171,8 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
                                           .target = data::vocabulary_hash(info, data::Side::target)};
   std::string remark;
   if (!config.dry_run && !config.model.init_from.empty()) {
-    const auto weights = checkpoint::open_weights(config.model.init_from, library);
+    const auto weights =
+        checkpoint::open_weights(config.model.init_from, library, check_weights(config.model, place.world));
     const Destination here{.model = *model, .dataset = config.data.dataset, .vocabulary = vocabulary};
     remark = load_weights(*weights, here, config.model.init_skip, config.model.init_from).text();
   }

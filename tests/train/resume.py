@@ -5,6 +5,7 @@
 
 import json
 import os
+import resource
 import shutil
 import signal
 import subprocess
@@ -16,6 +17,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
+from faults import fault_library
 from dtrain_run import MPIRUN, checkpoint_tensors, refused, run, step_losses
 
 CNN = ["--model", "cnn", "--epochs", 2, "--limit-steps", 180, "--threads", 1]
@@ -239,6 +241,75 @@ def survives_a_full_disk(binary, folder):
     assert (blocked / "state").read_text() == "failed\n"
 
 
+def written(folder):
+    """Steps whose checkpoints were written, in that order."""
+    with h5py.File(folder / "results.h5", locking=False) as file:
+        events = file["ranks/00000/events"][:]
+    return [int(event["detail"].split()[1]) for event in events if event["kind"] == b"checkpoint"]
+
+
+def writes_the_best_when_it_happens(binary, folder):
+    """A run that ends badly leaves it, and can be resumed; each is written once."""
+    short = ["--model", "mlp", "--global-batch", 500, "--epochs", 4, "--threads", 1]  # 17 steps an epoch
+    run(binary, 2, *short, "--checkpoint-every", "1epoch", "--keep", 9, "--name", "once", "--quiet", cwd=folder)
+    assert written(folder / "runs/once") == [17, 34, 51, 68], written(folder / "runs/once")
+    assert os.readlink(folder / "runs/once/checkpoints/best") == "step-00000068"  # each epoch is better
+
+    done = run(binary, 2, *short, "--inject", "nan:rank=1,step=40", "--name", "nan", cwd=folder, check=False)
+    assert done.returncode == 1 and "not finite" in done.stderr, (done.returncode, done.stderr)
+    best = folder / "runs/nan/checkpoints/best"
+    assert os.readlink(best) == "step-00000034" and (best / "manifest.json").exists()
+
+    done = run(binary, 1, *short, "--inject", "kill:rank=0,step=50", "--name", "killed", cwd=folder, check=False)
+    checkpoints = folder / "runs/killed/checkpoints"
+    assert done.returncode != 0 and os.readlink(checkpoints / "best") in ("step-00000017", "step-00000034"), done
+    run(binary, 1, *short, "--name", "killed", "--quiet", cwd=folder)
+    assert facts(folder / "runs/killed")[2][-1] == 68 and len(facts(folder / "runs/killed")[5]) == 1
+
+    every = [*short, "--checkpoint-every", "5steps", "--keep", 9, "--name", "forgets"]
+    run(binary, 1, *every, "--inject", "kill:rank=0,step=44", cwd=folder, check=False)
+    checkpoints = folder / "runs/forgets/checkpoints"
+    shutil.rmtree(checkpoints / "step-00000034")
+    said = run(binary, 1, *every, "--limit-steps", 45, cwd=folder).stdout
+    assert "the best is forgotten" in said and "step-00000034" in said, said
+    assert (checkpoints / "best/manifest.json").exists()
+
+
+def later_checkpoints_clear_a_failure(binary, folder):
+    """Room comes back: the run can be resumed, so that it has not failed."""
+    command = ["bash", "-c", 'trap "" XFSZ; exec "$@"', "bash", str(binary), "--model", "mlp", "--optimizer", "adam", "--threads", "1",
+               "--epochs", "1000", "--checkpoint-every", "0.2s", "--name", "cleared", "--record-steps", "off"]
+    with subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as process:
+        def newest():
+            return max([int(path.name[5:]) for path in folder.glob("runs/cleared/checkpoints/step-*") if path.suffix == ""], default=0)
+
+        def await_newer(than):
+            limit = time.monotonic() + 60
+            while newest() <= than:
+                assert process.poll() is None and time.monotonic() < limit, "no checkpoint comes"
+                time.sleep(0.02)
+
+        await_newer(0)
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (1500 << 10, resource.RLIM_INFINITY))
+        warning = process.stderr.readline()
+        assert "is missing" in warning, warning
+        resource.prlimit(process.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+        await_newer(newest())
+        process.send_signal(signal.SIGUSR1)
+        said = process.communicate(timeout=60)[1]
+    assert process.returncode == 75, (process.returncode, said)
+    assert (folder / "runs/cleared/state").read_text() == "preempted\n"
+
+
+def waits_for_a_slow_disk(binary, folder):
+    """Rank 1 takes longer than the watchdog, which is for collectives: each of its two syncs takes 1.2 s."""
+    script = folder / "slow.sh"
+    script.write_text(f'[ "$OMPI_COMM_WORLD_RANK" = 1 ] && export LD_PRELOAD={fault_library(folder)} DTRAIN_FAULTS=slow_sync,\nexec "$@"\n')
+    done = run("sh", 2, script, binary, "--model", "mlp", "--model-option", "hidden=1200,1200", "--global-batch", 500, "--limit-steps", 4,
+               "--epochs", 1, "--threads", 1, "--watchdog", 2, "--checkpoint-every", "3steps", "--name", "slow-disk", cwd=folder)
+    assert "is missing" not in done.stderr and written(folder / "runs/slow-disk") == [3, 4], done.stderr
+
+
 def needs_a_folder_that_all_see(binary, folder):
     """A rank whose file system is another one: only root can make one up."""
     if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode != 0:
@@ -262,6 +333,9 @@ def main():
         stops_and_goes_on(binary, folder)
         refuses(binary, folder)
         survives_a_full_disk(binary, folder)
+        writes_the_best_when_it_happens(binary, folder)
+        later_checkpoints_clear_a_failure(binary, folder)
+        waits_for_a_slow_disk(binary, folder)
         needs_a_folder_that_all_see(binary, folder)
 
 
