@@ -2,56 +2,52 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <deque>
 #include <exception>
 #include <mutex>
+#include <optional>
 #include <thread>
 #include <utility>
 
 #include "core/error.hpp"
+#include "data/array_pool.hpp"
 
 namespace dtrain::data {
 
-/// The ring of batches. The thread fills slot `filled_ % size`, next() hands out slot `taken_ % size`; the
-/// slot handed out last stays untouched until the following next().
+/// The thread keeps a few batches ready; without one next() fills the batch that it hands out.
 class Loader::Impl {
  public:
-  Impl(std::shared_ptr<const SampleSource> source, LoaderOptions options)
-      : source_(std::move(source)), drive_(options.drive) {
-    const int ready = drive_ == LoaderOptions::Drive::thread ? std::max(options.prefetch, 1) : 0;
-    for (int slot = 0; slot < ready + 1; ++slot) {  // one is in the caller's hands
-      ring_.emplace_back();
-      if (options.allocator.allocate) {
-        ring_.back().inputs = HostArray(options.allocator);
-        ring_.back().targets = HostArray(options.allocator);
-      }
-    }
-  }
+  Impl(std::shared_ptr<const SampleSource> source, const LoaderOptions& options)
+      : source_(std::move(source)),
+        drive_(options.drive),
+        prefetch_(static_cast<std::size_t>(std::max(options.prefetch, 1))),
+        inputs_(options.allocator),
+        targets_(options.allocator) {}
   ~Impl() { stop(); }
 
   void start(RequestStream requests) {
     stop();
     requests_ = std::move(requests);
-    filled_ = 0;
-    taken_ = 0;
-    held_ = 0;
+    batches_.clear();
     ended_ = false;
     stopping_ = false;
     failure_ = nullptr;
     if (drive_ == LoaderOptions::Drive::thread) worker_ = std::thread([this] { work(); });
   }
 
-  const Batch& next() {
+  Batch next() {
     if (drive_ == LoaderOptions::Drive::inline_call) {
-      if (!requests_ || !fill(ring_.front())) throw nothing_left();
-      return ring_.front();
+      auto batch = filled();
+      if (!batch) throw nothing_left();
+      return *std::move(batch);
     }
     std::unique_lock lock(mutex_);
-    held_ = 0;  // the batch handed out before may be overwritten now
-    room_.notify_one();
-    ready_.wait(lock, [this] { return taken_ < filled_ || ended_ || !worker_.joinable(); });
-    if (taken_ < filled_) {
-      held_ = 1;
-      return ring_[taken_++ % ring_.size()];
+    ready_.wait(lock, [this] { return !batches_.empty() || ended_ || !worker_.joinable(); });
+    if (!batches_.empty()) {
+      Batch batch = std::move(batches_.front());
+      batches_.pop_front();
+      room_.notify_one();
+      return batch;
     }
     if (failure_) std::rethrow_exception(failure_);
     throw nothing_left();
@@ -63,41 +59,45 @@ class Loader::Impl {
                  {.subject = "the loader", .advice = "report this as a bug"});
   }
 
-  bool fill(Batch& batch) {
-    if (!requests_(request_)) return false;
-    batch.step = request_.step;
-    batch.micro_batch = request_.micro_batch;
-    std::swap(batch.samples, request_.samples);
-    for (const std::int64_t id : batch.samples)
+  /// The next batch that was asked for; empty when there is none.
+  std::optional<Batch> filled() {
+    PieceRequest request;
+    if (!requests_ || !requests_(request)) return std::nullopt;
+    for (const std::int64_t id : request.samples)
       if (id < 0 || id >= source_->samples())
         throw Error("there is no sample " + std::to_string(id),
                     {.subject = "the loader", .advice = "report this as a bug"});
-    source_->gather(batch.samples, batch.inputs, batch.targets);
-    return true;
+    const auto inputs = inputs_.take();
+    const auto targets = targets_.take();
+    source_->gather(request.samples, *inputs, *targets);
+    return Batch{.step = request.step,
+                 .micro_batch = request.micro_batch,
+                 .samples = std::move(request.samples),
+                 .inputs = inputs,
+                 .targets = targets};
   }
 
   void work() {
     std::unique_lock lock(mutex_);
-    while (true) {
-      room_.wait(lock, [this] { return stopping_ || filled_ - taken_ + held_ < ring_.size(); });
+    while (!ended_) {
+      room_.wait(lock, [this] { return stopping_ || batches_.size() < prefetch_; });
       if (stopping_) return;
-      Batch& slot = ring_[filled_ % ring_.size()];
       lock.unlock();
-      bool more = false;
+      std::optional<Batch> batch;
       std::exception_ptr failure;
       try {
-        more = fill(slot);
+        batch = filled();
       } catch (...) {
         failure = std::current_exception();
       }
       lock.lock();
-      if (more) ++filled_;
-      if (!more) {
+      if (batch) {
+        batches_.push_back(*std::move(batch));
+      } else {
         failure_ = failure;
         ended_ = true;
       }
       ready_.notify_one();
-      if (ended_) return;
     }
   }
 
@@ -113,24 +113,23 @@ class Loader::Impl {
 
   std::shared_ptr<const SampleSource> source_;
   LoaderOptions::Drive drive_;
-  std::vector<Batch> ring_;
+  std::size_t prefetch_;
+  ArrayPool inputs_;
+  ArrayPool targets_;
   RequestStream requests_;
-  PieceRequest request_;  // of whoever fills
   std::thread worker_;
 
   std::mutex mutex_;  // guards what follows
   std::condition_variable ready_;
   std::condition_variable room_;
-  std::size_t filled_ = 0;  // batches since start()
-  std::size_t taken_ = 0;
-  std::size_t held_ = 0;  // 1 while the caller looks at a batch
+  std::deque<Batch> batches_;  // filled and not yet taken
   bool ended_ = false;
   bool stopping_ = false;
   std::exception_ptr failure_;
 };
 
 Loader::Loader(std::shared_ptr<const SampleSource> source, LoaderOptions options)
-    : impl_(std::make_unique<Impl>(std::move(source), std::move(options))) {}
+    : impl_(std::make_unique<Impl>(std::move(source), options)) {}
 
 Loader::Loader(const Dataset& dataset, const std::string& split, LoaderOptions options,
                const ReadOptions& read)
@@ -150,6 +149,6 @@ void Loader::start(std::vector<PieceRequest> requests) {
 
 void Loader::start(RequestStream requests) { impl_->start(std::move(requests)); }
 
-const Batch& Loader::next() { return impl_->next(); }
+Batch Loader::next() { return impl_->next(); }
 
 }  // namespace dtrain::data

@@ -13,12 +13,14 @@
 namespace dtrain::data {
 
 /// One micro-batch in host memory, as stored: preparation (bytes to floats, augmentation) is the trainer's.
+/// The loader never writes to arrays that something still refers to: a tensor over an array that keeps a
+/// pointer to it stays valid, however long it is kept.
 struct Batch {
   std::int64_t step = 0;
   int micro_batch = 0;
-  std::vector<std::int64_t> samples;  ///< Their ids, in the order of the rows.
-  HostArray inputs;                   ///< [n, ...]; see SampleSource::gather.
-  HostArray targets;                  ///< [n] (or [n, T]).
+  std::vector<std::int64_t> samples;         ///< Their ids, in the order of the rows.
+  std::shared_ptr<const HostArray> inputs;   ///< [n, ...]; see SampleSource::gather.
+  std::shared_ptr<const HostArray> targets;  ///< [n] (or [n, T]).
 };
 
 struct LoaderOptions {
@@ -29,7 +31,8 @@ struct LoaderOptions {
   Allocator allocator;  ///< For pinned memory; empty: aligned_allocator().
 };
 
-/// Hands out batches in the order in which they were asked for. Buffers are allocated once and used again.
+/// Hands out batches in the order in which they were asked for. Arrays are allocated once, and filled again
+/// when the batch they were in is gone.
 class Loader {
  public:
   /// Returns false when there is nothing more. Called on the loader's thread, if it has one.
@@ -46,9 +49,9 @@ class Loader {
   void start(std::vector<PieceRequest> requests);
   void start(RequestStream requests);
 
-  /// The next batch; valid until the following next() or start(). Throws data_error when the data are
-  /// damaged, and Error when nothing more was asked for.
-  const Batch& next();
+  /// The next batch, which outlives the loader if need be. Throws data_error when the data are damaged, and
+  /// Error when nothing more was asked for.
+  Batch next();
 
  private:
   class Impl;

@@ -77,28 +77,24 @@ void Evaluation::pass(const models::Context& context, bool wants_codes, const Ta
   const bool one_rank = pipeline.is_first() && pipeline.is_last();
   if (pipeline.is_first() || pipeline.is_last()) loader_.start(std::move(pieces));
 
-  const data::Batch* batch = nullptr;  // that is at the last layer, where the first rank is the last one too
+  data::Batch batch;  // that is at the last layer, where the first rank is the last one too
   models::Tensors inputs;
   const auto read = [&] {
-    batch = &loader_.next();
-    inputs = parts_.preparation.inputs(*batch);
+    batch = loader_.next();
+    inputs = parts_.preparation.inputs(batch);
   };
   const parallel::Pipeline::Evaluation work{
       .context = context,
       .inputs =
           [&](int) {
             read();
-            auto own = inputs;
-            if (!one_rank) {  // may still be on its way when the loader's memory is used again
-              for (auto& input : own) input = input.clone();
-            }
-            return own;
+            return inputs;
           },
       .outputs =
           [&](int, const models::Tensors& outputs, const at::Tensor& codes) {
             if (!one_rank) read();
-            const auto targets = targets_of(parts_.model, parts_.preparation, *batch, inputs);
-            take({.batch = *batch,
+            const auto targets = targets_of(parts_.model, parts_.preparation, batch, inputs);
+            take({.batch = batch,
                   .targets = targets,
                   .outputs = models::in_full(outputs),
                   .codes = models::in_full(codes)});

@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <memory>
 #include <span>
 #include <utility>
 
@@ -27,10 +28,11 @@ at::ScalarType scalar_type(data::ElementType type) {
   return at::kByte;
 }
 
-// LibTorch has no tensors over constant memory; nothing writes to this one.
-at::Tensor borrowed(const data::HostArray& array) {
-  return at::from_blob(const_cast<void*>(array.data()), array.shape(),
-                       at::TensorOptions().dtype(scalar_type(array.type())));
+// Keeps the array. LibTorch has no tensors over constant memory; nothing writes to this one.
+at::Tensor tensor_over(const std::shared_ptr<const data::HostArray>& array) {
+  return at::from_blob(
+      const_cast<void*>(array->data()), array->shape(), [array](void*) {},
+      at::TensorOptions().dtype(scalar_type(array->type())));
 }
 
 template <typename T>
@@ -125,22 +127,22 @@ at::Tensor Preparation::prepared_on_device(const at::Tensor& stored, Crops crops
 }
 
 models::Tensors Preparation::inputs(const data::Batch& batch) const {
-  if (pairs_) return {borrowed(batch.inputs), borrowed(batch.targets)};
-  const auto stored = borrowed(batch.inputs);
+  if (pairs_) return {tensor_over(batch.inputs), tensor_over(batch.targets)};
+  const auto stored = tensor_over(batch.inputs);
   if (has_kernel_for(stored)) return {prepared_on_device(stored, {})};
   return prepared(stored);
 }
 
 models::Tensors Preparation::training_inputs(const data::Batch& batch) const {
   if (!augmentation_) return inputs(batch);
-  const auto stored = borrowed(batch.inputs);
+  const auto stored = tensor_over(batch.inputs);
   if (has_kernel_for(stored)) return {prepared_on_device(stored, crops_of(batch))};
   return prepared(stored.scalar_type() == at::kByte ? augmented<std::uint8_t>(stored, batch, *augmentation_)
                                                     : augmented<float>(stored, batch, *augmentation_));
 }
 
 at::Tensor Preparation::targets(const data::Batch& batch) const {
-  auto targets = borrowed(batch.targets);
+  const auto targets = tensor_over(batch.targets);
   return targets.is_floating_point() ? targets.to(dtype_) : targets.to(at::kLong);
 }
 

@@ -31,14 +31,14 @@ class Preparation {
               const std::optional<Augmentation>& augmentation = std::nullopt, at::Device device = at::kCPU,
               DeviceClock* clock = nullptr);
 
-  /// [n, ...] of the run's dtype; of text the ids [n, T], of pairs source [n, S] and target [n, T]. May
-  /// borrow the batch's memory: valid as long as the batch is.
+  /// [n, ...] of the run's dtype; of text the ids [n, T], of pairs source [n, S] and target [n, T]. What lies
+  /// in the batch's arrays keeps them: the loader does not fill them again before.
   models::Tensors inputs(const data::Batch& batch) const;
   /// The same for a training batch, augmented where that is asked for; its step counts from 0 over all
   /// epochs.
   models::Tensors training_inputs(const data::Batch& batch) const;
-  /// On the CPU: int64 [n] ([n, T] words of pairs and blocks), or the run's dtype for regression. May borrow
-  /// the batch's memory.
+  /// On the CPU: int64 [n] ([n, T] words of pairs and blocks), or the run's dtype for regression. Keeps
+  /// the batch's array as inputs() does.
   at::Tensor targets(const data::Batch& batch) const;
 
  private:

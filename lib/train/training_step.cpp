@@ -61,27 +61,21 @@ std::vector<Range> TrainingStep::counted_parts() const {
 }
 
 Samples TrainingStep::next_samples(data::Loader& loader) {
-  if (ahead_.empty()) return read_samples(loader, Borrowed::until_next);
+  if (ahead_.empty()) return read_samples(loader);
   Samples next = std::move(ahead_.front());
   ahead_.pop_front();
   return next;
 }
 
-Samples TrainingStep::read_samples(data::Loader& loader, Borrowed memory) const {
-  const data::Batch* batch = nullptr;
+Samples TrainingStep::read_samples(data::Loader& loader) const {
+  data::Batch batch;
   {
     const ScopedSpan span(parts_.sink, Phase::data, "load");
-    batch = &loader.next();
+    batch = loader.next();
   }
   const ScopedSpan span(parts_.sink, Phase::data, "prepare");
-  auto inputs = parts_.preparation.training_inputs(*batch);
-  auto targets = targets_of(parts_.model, parts_.preparation, *batch, inputs);
-  const bool one_at_a_time = parts_.pipeline.is_first() && parts_.pipeline.is_last();
-  const bool same_bits = parts_.totals != nullptr;  // also of products, which may depend on where inputs lie
-  if (!one_at_a_time || same_bits || memory == Borrowed::no) {
-    for (auto& input : inputs) input = input.is_cpu() ? input.clone() : input;
-    targets = targets.is_cpu() ? targets.clone() : targets;
-  }
+  auto inputs = parts_.preparation.training_inputs(batch);
+  auto targets = targets_of(parts_.model, parts_.preparation, batch, inputs);
   return {std::move(inputs), std::move(targets)};
 }
 
@@ -126,8 +120,7 @@ void TrainingStep::compute_by_rows(std::int64_t step, const std::vector<StepPiec
   std::vector<at::Tensor> ids;
   for (std::size_t i = 0; i < pieces.size(); ++i) {
     all.push_back(next_samples(loader));
-    all.back().inputs = {table.ids_read(all.back().inputs.at(0)).clone()};  // the loader's memory is borrowed
-    all.back().targets = all.back().targets.clone();
+    all.back().inputs = {table.ids_read(all.back().inputs.at(0))};
     ids.push_back(all.back().inputs.front());
   }
   {
@@ -144,8 +137,7 @@ bool TrainingStep::replay(std::int64_t step, const std::vector<StepPiece>& piece
   const StepGraphs::Step how{.next_samples = [&] { return next_samples(loader); },
                              .look_ahead =
                                  [&](std::size_t count) {
-                                   while (ahead_.size() < count)
-                                     ahead_.push_back(read_samples(loader, Borrowed::no));
+                                   while (ahead_.size() < count) ahead_.push_back(read_samples(loader));
                                    return std::vector<Samples>(ahead_.begin(), ahead_.end());
                                  },
                              .give = [&](const SamplesOf& samples_of) { give(step, pieces, samples_of); },
@@ -210,7 +202,7 @@ StepOutcome TrainingStep::run(std::int64_t step, const std::vector<StepPiece>& p
   outcome.own.micro_batches += static_cast<double>(losses_.size());
   const bool reads = parts_.pipeline.is_first() || parts_.pipeline.is_last();
   const bool waits_for_device = !parts_.parameters.values().is_cpu();
-  if (another_follows && reads && waits_for_device) ahead_.push_back(read_samples(loader, Borrowed::no));
+  if (another_follows && reads && waits_for_device) ahead_.push_back(read_samples(loader));
   parts_.gradients.finish([this] { parts_.tied.exchange_gradients(); });
   parts_.statistics.exchange();
 

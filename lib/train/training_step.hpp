@@ -85,9 +85,7 @@ class TrainingStep {
 
  private:
   Samples next_samples(data::Loader& loader);
-  /// Whether samples may lie in the loader's memory until its next batch.
-  enum class Borrowed { no, until_next };
-  Samples read_samples(data::Loader& loader, Borrowed memory) const;
+  Samples read_samples(data::Loader& loader) const;
   const parallel::Schedule& schedule_for(std::size_t micro_batches);
   void begin(const std::vector<StepPiece>& pieces);
   void compute(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader);

@@ -1,0 +1,54 @@
+"""A step is the same however its samples are stored and however it is cut into micro-batches on one rank."""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from dtrain_run import run
+
+BINARY = sys.argv.pop()
+
+
+class StoredTypesTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(scratch.cleanup)
+        cls.folder = Path(scratch.name)
+
+    @classmethod
+    def stage(cls, name, inputs, targets):
+        with h5py.File(cls.folder / f"{name}.h5", "w") as file:
+            file["x"], file["y"] = inputs, targets
+        run(BINARY, 1, "stage", name, "--from", f"{name}.h5", "--inputs", "/x", "--targets", "/y", cwd=cls.folder)
+
+    def first_steps(self, name, *options):
+        """Loss and gradient norm of each of two steps."""
+        run(BINARY, 1, "--name", name, "--limit-steps", 2, "--optimizer", "sgd", "--checkpoint-every", "end", "--quiet",
+            *options, cwd=self.folder)
+        with h5py.File(self.folder / "runs" / name / "results.h5") as results:
+            steps = results["ranks/00000/steps"][:]
+        self.assertEqual(len(steps), 2)
+        return np.array([steps["loss"], steps["gradient_norm"]])
+
+    def expect_the_same_in_pieces(self, name, pieces, *options):
+        whole = self.first_steps(f"{name}-1", "--micro-batches", 1, *options)
+        for count in pieces:
+            np.testing.assert_allclose(self.first_steps(f"{name}-{count}", "--micro-batches", count, *options), whole,
+                                       rtol=1e-5, err_msg=f"{count} micro-batches")
+
+    def test_floats_of_one_micro_batch_outlive_the_next(self):
+        rng = np.random.default_rng(1)
+        self.stage("floats", rng.normal(size=(4096, 200)).astype(np.float32), rng.integers(0, 5, 4096))
+        # So few rows beside the weight's that its gradient is made once per step. 65: the second piece is the larger one.
+        for batch, threads in ((64, 2), (65, 2)):
+            self.expect_the_same_in_pieces(f"floats-{batch}", (2, 4), "--model", "mlp", "--dataset", "floats", "--threads",
+                                           threads, "--global-batch", batch)
+
+
+if __name__ == "__main__":
+    unittest.main()
