@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "models/precision.hpp"
+#include "models/small_linear.hpp"
 #include "models/step_memory.hpp"
 
 namespace dtrain::models {
@@ -44,9 +45,11 @@ class LargeLinear : public torch::autograd::Function<LargeLinear> {
 }  // namespace
 
 bool fits_large_linear(const at::Tensor& input, const Parameter& weight) {
-  return weight.step != nullptr && input.dim() == 2 && own_products_take(input, weight.value) &&
-         weight.step->holds_back(input.size(0) * (weight.value.size(0) + weight.value.size(1)),
-                                 weight.value.numel());
+  if (weight.step == nullptr || input.dim() != 2 || !own_products_take(input, weight.value)) return false;
+  using Otherwise = StepMemory::Otherwise;
+  return weight.step->holds_back(
+      input.size(0) * (weight.value.size(0) + weight.value.size(1)), weight.value.numel(),
+      fits_small_linear(input, weight.value) ? Otherwise::faster : Otherwise::nothing);
 }
 
 at::Tensor large_linear(const at::Tensor& input, Parameter& weight, Parameter& bias) {

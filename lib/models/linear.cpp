@@ -49,8 +49,8 @@ Flow Linear::slice(TensorGroup& group, const Flow& flow) {
 namespace {
 
 at::Tensor product(const at::Tensor& input, Parameter& weight, Parameter& bias) {
-  if (fits_small_linear(input, weight.value)) return small_linear(input, weight, bias);
   if (fits_large_linear(input, weight)) return large_linear(input, weight, bias);
+  if (fits_small_linear(input, weight.value)) return small_linear(input, weight, bias);
   return at::linear(input, weight.value, bias.value);
 }
 

@@ -4,9 +4,9 @@
 
 namespace dtrain::models {
 
-bool StepMemory::holds_back(std::int64_t elements, std::int64_t weight_elements) {
+bool StepMemory::holds_back(std::int64_t elements, std::int64_t weight_elements, Otherwise otherwise) {
   if (decision_ == Decision::open) {
-    const bool fits = elements * micro_batches_ <= weight_elements;
+    const bool fits = otherwise == Otherwise::nothing && elements * micro_batches_ <= weight_elements;
     decision_ = fits ? Decision::at_the_end : Decision::each_time;
   }
   return decision_ == Decision::at_the_end;

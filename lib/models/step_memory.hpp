@@ -20,8 +20,11 @@ class StepMemory {
 
   /// Whether the weight's gradient is held back until the last micro-batch: where what must be kept for it,
   /// `elements` of input and output gradient per micro-batch, takes no more memory than the weight itself.
-  /// Decided at the step's first micro-batch for all of them.
-  bool holds_back(std::int64_t elements, std::int64_t weight_elements);
+  /// The step's first micro-batch decides for all of them, whatever their sizes: each must come the same way.
+  /// `otherwise`: a layer has another way that is faster for a micro-batch like this one.
+  enum class Otherwise { nothing, faster };
+  bool holds_back(std::int64_t elements, std::int64_t weight_elements,
+                  Otherwise otherwise = Otherwise::nothing);
 
   /// Keeps what one micro-batch adds to the gradient. True with the last: then the gradient is to be made
   /// from inputs() and output_gradients(), and stands for all micro-batches.

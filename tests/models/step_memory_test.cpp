@@ -89,8 +89,30 @@ TEST(StepMemoryTest, NothingIsHeldBackThatWouldTakeMoreThanTheWeight) {
   EXPECT_FALSE(memory.holds_back(101, 300));
   EXPECT_FALSE(memory.holds_back(1, 300)) << "decided once for the step";
   EXPECT_TRUE(StepMemory(3).holds_back(100, 300));
+  EXPECT_FALSE(StepMemory(3).holds_back(100, 300, StepMemory::Otherwise::faster));
   EXPECT_EQ(memory.summed(), 1);
   EXPECT_FALSE(memory.incomplete());
+}
+
+TEST(StepMemoryTest, MicroBatchesEitherSideOfAKernelsLimitGoOneWay) {
+  at::set_num_threads(1);
+  at::manual_seed(1);
+  const at::Tensor x = at::randn({167, 784}, at::kDouble);
+  const at::Tensor dy = at::randn({167, 250}, at::kDouble);
+  const auto model = model_of(std::make_unique<Linear>("fc", 784, 250), at::kDouble);
+  Parameter& weight = model->layers()[0]->parameters()[0];
+  for (const std::int64_t rows : {83, 84}) {  // small_linear takes 83 rows of 784, not 84
+    SCOPED_TRACE(rows);
+    weight.step = std::make_shared<StepMemory>(2);
+    weight.value.mutable_grad().reset();
+    for (const Range part : {Range{0, rows}, Range{rows, 167}}) {
+      const at::Tensor y = model->layers()[0]->forward({x.narrow(0, part.begin, part.size())}, {})[0];
+      y.backward(dy.narrow(0, part.begin, part.size()));
+    }
+    EXPECT_FALSE(weight.step->incomplete());
+    ASSERT_TRUE(weight.value.grad().defined());
+    EXPECT_LE((weight.value.grad() - dy.t().mm(x)).abs().max().item<double>(), 1e-11);
+  }
 }
 
 TEST(StepMemoryTest, AConvolutionTransformsItsWeightOncePerStep) {

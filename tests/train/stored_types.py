@@ -49,6 +49,9 @@ class StoredTypesTest(unittest.TestCase):
             self.expect_the_same_in_pieces(f"floats-{batch}", (2, 4), "--model", "mlp", "--dataset", "floats", "--threads",
                                            threads, "--global-batch", batch)
 
+    def test_micro_batches_either_side_of_a_kernels_limit(self):
+        self.expect_the_same_in_pieces("limit", (2,), "--model", "mlp", "--threads", 1, "--global-batch", 167)
+
 
 if __name__ == "__main__":
     unittest.main()
