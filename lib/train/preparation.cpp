@@ -35,6 +35,7 @@ at::Tensor tensor_over(const std::shared_ptr<const data::HostArray>& array) {
       at::TensorOptions().dtype(scalar_type(array->type())));
 }
 
+/// `images` [n, channels, height, width] of bytes or floats.
 template <typename T>
 void normalize(at::Tensor& out, const at::Tensor& images, const std::vector<float>& mean,
                const std::vector<float>& deviation) {
@@ -43,6 +44,15 @@ void normalize(at::Tensor& out, const at::Tensor& images, const std::vector<floa
   const std::size_t plane =
       samples == 0 ? 0 : static_cast<std::size_t>(images.numel()) / (samples * channels);
   const bool plain = mean.size() != channels || deviation.size() != channels;
+  if (images.scalar_type() == at::kFloat) {
+    if (plain) {
+      out.copy_(images);
+    } else {
+      kernels::normalize_f32(out.data_ptr<T>(), images.const_data_ptr<float>(), samples, channels, plane,
+                             mean.data(), deviation.data());
+    }
+    return;
+  }
   kernels::normalize_u8(out.data_ptr<T>(), images.const_data_ptr<std::uint8_t>(), samples, channels, plane,
                         plain ? nullptr : mean.data(), plain ? nullptr : deviation.data());
 }
@@ -65,6 +75,7 @@ Preparation::Preparation(const data::DatasetInfo& info, at::ScalarType dtype, mo
     : dtype_(dtype),
       device_(device),
       copies_(device, clock),
+      images_(info.task == "image_classification"),
       pairs_(info.task == "translation"),
       augmentation_(augmentation) {
   if (goal == models::Goal::own_input) return;
@@ -76,10 +87,15 @@ Preparation::Preparation(const data::DatasetInfo& info, at::ScalarType dtype, mo
 }
 
 models::Tensors Preparation::prepared(const at::Tensor& stored) const {
-  if (stored.scalar_type() == at::kFloat) {
-    return {device_.is_cpu() ? stored.to(dtype_) : copies_.copied(stored, dtype_)};
+  const bool floats = stored.scalar_type() == at::kFloat;
+  if (stored.scalar_type() == at::kByte || (floats && images_ && !mean_.empty())) {
+    return prepared_images(stored);
   }
-  if (stored.scalar_type() != at::kByte) return {stored};
+  if (!floats) return {stored};
+  return {device_.is_cpu() ? stored.to(dtype_) : copies_.copied(stored, dtype_)};
+}
+
+models::Tensors Preparation::prepared_images(const at::Tensor& stored) const {
   auto out = copies_.staging(stored.sizes(), dtype_);
   if (dtype_ == at::kDouble) {
     normalize<double>(out, stored, mean_, deviation_);

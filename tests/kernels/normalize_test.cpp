@@ -28,6 +28,18 @@ TEST(NormalizeTest, EveryByteOfEveryChannelFollowsTheFormula) {
   }
 }
 
+TEST(NormalizeTest, FloatsFollowTheFormulaHoweverFarFromZero) {
+  const std::vector<float> values = {1000.25F, 1000.5F, 1001.0F, -3.0F, 0.0F, 3.0F};  // two channels of three
+  const std::array<float, 2> mean = {1000.5F, 1.0F};
+  const std::array<float, 2> deviation = {0.25F, 2.0F};
+  std::vector<float> floats(values.size());
+  std::vector<double> doubles(values.size());
+  normalize_f32(floats.data(), values.data(), 1, 2, 3, mean.data(), deviation.data());
+  normalize_f32(doubles.data(), values.data(), 1, 2, 3, mean.data(), deviation.data());
+  EXPECT_EQ(doubles, (std::vector<double>{-1, 0, 2, -2, -0.5, 1}));
+  EXPECT_EQ(floats, (std::vector<float>{-1, 0, 2, -2, -0.5F, 1}));
+}
+
 TEST(NormalizeTest, WithoutStatisticsBytesBecomeZeroToOne) {
   const std::vector<std::uint8_t> bytes = {0, 51, 255};
   std::vector<float> out(3);

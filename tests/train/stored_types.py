@@ -49,6 +49,22 @@ class StoredTypesTest(unittest.TestCase):
             self.expect_the_same_in_pieces(f"floats-{batch}", (2, 4), "--model", "mlp", "--dataset", "floats", "--threads",
                                            threads, "--global-batch", batch)
 
+    def test_floats_of_images_are_standardised_as_bytes_are(self):
+        rng = np.random.default_rng(2)
+        pixels = rng.integers(0, 200, (600, 3, 16, 16)).astype(np.uint8)
+        labels = rng.integers(0, 4, 600)
+        self.stage("bytes", pixels, labels)
+        self.stage("fractions", (pixels / 255).astype(np.float32), labels)
+        self.stage("shifted", (pixels / 255 * 50 + 1000).astype(np.float32), labels)
+        for augment in ("off", "on"):
+            options = ["--model", "cnn", "--threads", 1, "--global-batch", 50, "--augment", augment]
+            of_bytes = self.first_steps(f"bytes-{augment}", "--dataset", "bytes", *options)
+            of_floats = self.first_steps(f"fractions-{augment}", "--dataset", "fractions", *options)
+            np.testing.assert_allclose(of_floats, of_bytes, rtol=1e-4)
+        whole = self.first_steps("bytes-whole", "--dataset", "bytes", *options[:-1], "off", "--precision", "fp64")
+        moved = self.first_steps("shifted", "--dataset", "shifted", *options[:-1], "off", "--precision", "fp64")
+        np.testing.assert_allclose(moved, whole, rtol=1e-3)
+
     def test_micro_batches_either_side_of_a_kernels_limit(self):
         self.expect_the_same_in_pieces("limit", (2,), "--model", "mlp", "--threads", 1, "--global-batch", 167)
 
