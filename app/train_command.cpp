@@ -12,6 +12,7 @@
 #include "commands.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
+#include "data/dataset.hpp"
 #include "failure.hpp"
 #include "option.hpp"
 #include "preflight.hpp"
@@ -143,6 +144,13 @@ std::optional<train::ResumePoint> find_resume_point(const train::RunConfig& conf
   return is_path ? std::optional(train::resume_point(resume, world)) : std::nullopt;
 }
 
+/// What is made anew at each start is known by its seed.
+void check_same_dataset(const train::RunConfig& config, const train::ResumePoint& resume) {
+  if (config.data.dataset == "synthetic") return;
+  train::check_same_dataset(
+      resume, data::read_dataset_info(data::find_dataset(config.data.dataset, config.data.root)));
+}
+
 /// From the newest checkpoint, or from the start. `config`: as it was given, but for what an earlier part of
 /// the run has settled; that is put into it. Collective.
 ExitCode train_once(train::RunConfig& config, const std::optional<train::Recovery>& recovery, bool named,
@@ -166,7 +174,10 @@ ExitCode train_once(train::RunConfig& config, const std::optional<train::Recover
   config.comm.switches = environment.switches;
   if (!environment.cache_folder.empty()) config.comm.table_file = environment.cache_folder + "/all_reduce";
   config.text = to_toml_without_name(config, named);  // fed back, the file makes a run of its own
-  if (resume) check_same_run(config, resume->info, resume->folder.string());
+  if (resume) {
+    check_same_run(config, resume->info, resume->folder.string());
+    on_first_rank(world, [&] { check_same_dataset(config, *resume); });
+  }
   if (config.dry_run) return train::run(config, resume, recovery, mpi, log);
   if (!recovery) look_before_run(world, environment, config.threads, log);
   if (!recovery && mpi.world_size() > 1) log.info(recovery_in_words(config, mpi));

@@ -56,6 +56,34 @@ EpochProgress progress_from(const Json& json) {
           .evaluated = json.at("evaluated").get<bool>()};
 }
 
+Json to_json(const Transformations& transformations) {
+  Json json = {{"mean", transformations.mean}, {"std", transformations.std_dev}, {"columns", Json::array()}};
+  for (const auto& column : transformations.columns) {
+    json["columns"].push_back({{"name", column.name},
+                               {"label", column.label},
+                               {"marks_gaps", column.marks_gaps},
+                               {"filled_with", column.filled_with},
+                               {"shift", column.shift},
+                               {"scale", column.scale}});
+  }
+  return json;
+}
+
+Transformations transformations_from(const Json& json) {
+  Transformations found;
+  json.at("mean").get_to(found.mean);
+  json.at("std").get_to(found.std_dev);
+  for (const auto& column : json.at("columns")) {
+    found.columns.push_back({.name = column.at("name").get<std::string>(),
+                             .label = column.at("label").get<std::string>(),
+                             .marks_gaps = column.at("marks_gaps").get<bool>(),
+                             .filled_with = column.at("filled_with").get<double>(),
+                             .shift = column.at("shift").get<double>(),
+                             .scale = column.at("scale").get<double>()});
+  }
+  return found;
+}
+
 Json to_json(const Manifest& manifest) {
   const CheckpointInfo& info = manifest.info;
   Json json = {{"format", kFormat},
@@ -81,6 +109,11 @@ Json to_json(const Manifest& manifest) {
   if (!info.vocabulary.all.empty()) json["vocabulary_sha256"] = info.vocabulary.all;
   if (!info.vocabulary.source.empty()) json["source_vocabulary_sha256"] = info.vocabulary.source;
   if (!info.vocabulary.target.empty()) json["target_vocabulary_sha256"] = info.vocabulary.target;
+  if (info.transformations) json["transformations"] = to_json(*info.transformations);
+  if (!info.identity.sha256.empty()) {
+    json["dataset_samples"] = info.identity.samples;
+    json["dataset_sha256"] = info.identity.sha256;
+  }
   for (const auto& file : manifest.files) {
     json["files"].push_back({{"file", file.file}, {"bytes", file.bytes}, {"sha256", file.sha256}});
   }
@@ -123,6 +156,13 @@ Manifest from_json(const Json& json) {
   info.vocabulary = {.all = json.value("vocabulary_sha256", std::string()),
                      .source = json.value("source_vocabulary_sha256", std::string()),
                      .target = json.value("target_vocabulary_sha256", std::string())};
+  if (json.contains("transformations")) {
+    info.transformations = transformations_from(json.at("transformations"));
+  }
+  if (json.contains("dataset_sha256")) {
+    json.at("dataset_samples").get_to(info.identity.samples);
+    json.at("dataset_sha256").get_to(info.identity.sha256);
+  }
   for (const auto& file : json.at("files")) {
     manifest.files.push_back({.file = plain_name(file.at("file")),
                               .bytes = file.at("bytes").get<std::int64_t>(),

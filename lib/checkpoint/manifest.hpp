@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,6 +16,29 @@ struct VocabularyHashes {
   std::string all;     ///< Of both languages, where the samples are pairs.
   std::string source;  ///< Of pairs only, as is `target`.
   std::string target;
+};
+
+/// What one input of a table's rows was made of: (value - shift) / scale, a gap counting as `filled_with`.
+struct InputColumn {
+  std::string name = {};    ///< Of the original's column.
+  std::string label = {};   ///< Of text: the input is 1 where the original has this label; empty for numbers.
+  bool marks_gaps = false;  ///< The input is 1 where the original has no value.
+  double filled_with = 0;
+  double shift = 0;
+  double scale = 1;
+};
+
+/// What the inputs that a model was trained on had been made with: it means nothing on others.
+struct Transformations {
+  std::vector<double> mean = {};  ///< Per channel of images, which are (x - mean) / std; empty for others.
+  std::vector<double> std_dev = {};
+  std::vector<InputColumn> columns = {};  ///< Of a table made from text; else empty.
+};
+
+/// Which samples a run uses.
+struct DatasetIdentity {
+  std::map<std::string, std::int64_t> samples;  ///< Of each split.
+  std::string sha256;                           ///< data::dataset_hash; empty: not kept.
 };
 
 /// What an epoch had come to when a checkpoint was taken, over all ranks: a run that goes on adds to it.
@@ -55,6 +80,8 @@ struct CheckpointInfo {
   std::string config;  ///< The effective configuration as TOML.
   std::string dtrain_version;
   VocabularyHashes vocabulary;
+  std::optional<Transformations> transformations = {};  ///< Nothing in checkpoints from before they kept it.
+  DatasetIdentity identity = {};                        ///< Of the dataset.
 };
 
 /// One file of a checkpoint as it was when it was whole.

@@ -19,6 +19,13 @@ Dataspace make_space(const Shape& shape, Extent extent) {
                             "HDF5 refuses a shape", ""));
 }
 
+/// Of a dataset without the time of its creation: the same contents make the same file.
+PropertyList creation_list(const std::string& subject) {
+  PropertyList list(check_id(H5Pcreate(H5P_DATASET_CREATE), "HDF5 has no creation list", subject));
+  check(H5Pset_obj_track_times(list.id(), false), "leaving times out is refused", subject);
+  return list;
+}
+
 Dataset create(hid_t location, const std::string& path, hid_t type, const Dataspace& space,
                const PropertyList& how) {
   const PropertyList links(check_id(H5Pcreate(H5P_LINK_CREATE), "HDF5 has no link list", ""));
@@ -86,7 +93,7 @@ Dataset create_chunked(hid_t location, const std::string& path, hid_t type, cons
   const std::string subject = describe(location) + ":" + path;
   require(how.chunk.size() == shape.size() && !shape.empty(),
           "chunk and shape differ in their number of dims", {.subject = subject});
-  const PropertyList list(check_id(H5Pcreate(H5P_DATASET_CREATE), "HDF5 has no creation list", subject));
+  const PropertyList list = creation_list(subject);
   const std::vector<hsize_t> chunk = dims_of(how.chunk);
   check(H5Pset_chunk(list.id(), static_cast<int>(chunk.size()), chunk.data()), "chunk shape is refused",
         subject);
@@ -101,7 +108,7 @@ Dataset create_chunked(hid_t location, const std::string& path, hid_t type, cons
 Dataset create_contiguous(hid_t location, const std::string& path, hid_t type, const Shape& shape) {
   const SilentErrors silent;
   const std::string subject = describe(location) + ":" + path;
-  const PropertyList list(check_id(H5Pcreate(H5P_DATASET_CREATE), "HDF5 has no creation list", subject));
+  const PropertyList list = creation_list(subject);
   check(H5Pset_layout(list.id(), H5D_CONTIGUOUS), "contiguous layout is refused", subject);
   check(H5Pset_alloc_time(list.id(), H5D_ALLOC_TIME_EARLY), "early allocation is refused", subject);
   check(H5Pset_fill_time(list.id(), H5D_FILL_TIME_NEVER), "no filling is refused", subject);

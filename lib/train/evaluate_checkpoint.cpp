@@ -6,11 +6,13 @@
 #include <span>
 #include <utility>
 
+#include "checkpoint/manifest.hpp"
 #include "core/error.hpp"
 #include "record/predictions_file.hpp"
 #include "train/job.hpp"
 #include "train/precision.hpp"
 #include "train/preparation.hpp"
+#include "train/transformations.hpp"
 #include "train/workload.hpp"
 
 namespace dtrain::train {
@@ -88,7 +90,16 @@ EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequ
   require(samples > 0, fmt::format("has no samples in the split {}", request.split),
           {.subject = info.name, .advice = "use --split train, validation or test", .code = ExitCode::data});
 
-  const Preparation preparation(info, full_type(config), workload.model->goal(), std::nullopt,
+  const auto trained = checkpoint::read_manifest(config.model.init_from).info.transformations;
+  const auto how = transformation_as_trained(trained, info, config.model.init_from);
+  if (const auto own = own_transformation(info);
+      how.mean != own.mean || how.std_dev != own.std_dev || !how.factor.empty()) {
+    log.info(
+        fmt::format("inputs      made with what the checkpoint's training data were made with, not with "
+                    "{}'s own",
+                    info.name));
+  }
+  const Preparation preparation(info, how, full_type(config), workload.model->goal(), std::nullopt,
                                 workload.device);
   auto& group = job.groups().data();
   parallel::Pipeline pipeline({.model = *workload.model,

@@ -69,18 +69,24 @@ at::Tensor augmented(const at::Tensor& images, const data::Batch& batch, const A
 
 }  // namespace
 
-Preparation::Preparation(const data::DatasetInfo& info, at::ScalarType dtype, models::Goal goal,
-                         const std::optional<Augmentation>& augmentation, at::Device device,
-                         DeviceClock* clock)
+Preparation::Preparation(const data::DatasetInfo& info, const InputTransformation& how, at::ScalarType dtype,
+                         models::Goal goal, const std::optional<Augmentation>& augmentation,
+                         at::Device device, DeviceClock* clock)
     : dtype_(dtype),
       device_(device),
       copies_(device, clock),
-      images_(info.task == "image_classification"),
+      standardises_floats_(goal == models::Goal::target && !how.mean.empty() &&
+                           how.floats == InputTransformation::Floats::standardised),
       pairs_(info.task == "translation"),
-      augmentation_(augmentation) {
+      augmentation_(augmentation),
+      gaps_(how.gaps) {
+  if (!how.factor.empty()) {
+    factor_ = at::tensor(how.factor, at::TensorOptions().dtype(dtype));
+    offset_ = at::tensor(how.offset, at::TensorOptions().dtype(dtype));
+  }
   if (goal == models::Goal::own_input) return;
-  mean_.assign(info.mean.begin(), info.mean.end());
-  deviation_.assign(info.std_dev.begin(), info.std_dev.end());
+  mean_.assign(how.mean.begin(), how.mean.end());
+  deviation_.assign(how.std_dev.begin(), how.std_dev.end());
   for (auto& value : deviation_) {
     if (value == 0.0F) value = 1.0F;  // a constant channel carries nothing; keep it finite
   }
@@ -88,11 +94,21 @@ Preparation::Preparation(const data::DatasetInfo& info, at::ScalarType dtype, mo
 
 models::Tensors Preparation::prepared(const at::Tensor& stored) const {
   const bool floats = stored.scalar_type() == at::kFloat;
-  if (stored.scalar_type() == at::kByte || (floats && images_ && !mean_.empty())) {
-    return prepared_images(stored);
-  }
+  if (stored.scalar_type() == at::kByte || (floats && standardises_floats_)) return prepared_images(stored);
   if (!floats) return {stored};
-  return {device_.is_cpu() ? stored.to(dtype_) : copies_.copied(stored, dtype_)};
+  const at::Tensor rows = prepared_rows(stored);
+  return {device_.is_cpu() ? rows.to(dtype_) : copies_.copied(rows, dtype_)};
+}
+
+/// [n, inputs]
+at::Tensor Preparation::prepared_rows(const at::Tensor& stored) const {
+  if (!factor_.defined()) return stored;
+  const at::Tensor rows = stored.to(dtype_) * factor_ + offset_;
+  for (const auto& gap : gaps_) {
+    const at::Tensor marks = stored.select(1, static_cast<std::int64_t>(gap.marker)) > 0.5;
+    rows.select(1, static_cast<std::int64_t>(gap.input)).masked_fill_(marks, gap.value);
+  }
+  return rows;
 }
 
 models::Tensors Preparation::prepared_images(const at::Tensor& stored) const {

@@ -10,6 +10,7 @@
 #include "kernels/augment.hpp"
 #include "models/model.hpp"
 #include "train/device_copies.hpp"
+#include "train/transformations.hpp"
 
 namespace dtrain::train {
 
@@ -21,13 +22,15 @@ struct Augmentation {
 };
 
 /// From a batch as it is stored to the tensors a model takes: bytes of images become (b / 255 - mean) / std,
-/// floats of images (x - mean) / std, numbers the run's precision, on its device; ids stay int32, on the CPU. Bytes travel to a device as they
-/// are, where it has a kernel to make images of them: the same values.
+/// floats of images (x - mean) / std, numbers the run's precision, on its device; ids stay int32, on the CPU.
+/// Bytes travel to a device as they are, where it has a kernel to make images of them: the same values.
 class Preparation {
  public:
-  /// With the goal own_input images become b / 255 only, and floats stay as they are. `augmentation`: of training batches, whose inputs
-  /// must be images. `clock`, borrowed: is told how long copies to the device take.
-  Preparation(const data::DatasetInfo& info, at::ScalarType dtype, models::Goal goal = models::Goal::target,
+  /// With the goal own_input images become b / 255 only, and floats stay as they are. `how`: mostly the
+  /// dataset's own_transformation(). `augmentation`: of training batches, whose inputs must be images.
+  /// `clock`, borrowed: is told how long copies to the device take.
+  Preparation(const data::DatasetInfo& info, const InputTransformation& how, at::ScalarType dtype,
+              models::Goal goal = models::Goal::target,
               const std::optional<Augmentation>& augmentation = std::nullopt, at::Device device = at::kCPU,
               DeviceClock* clock = nullptr);
 
@@ -46,17 +49,21 @@ class Preparation {
   Crops crops_of(const data::Batch& batch) const;
   models::Tensors prepared(const at::Tensor& stored) const;
   models::Tensors prepared_images(const at::Tensor& stored) const;
+  at::Tensor prepared_rows(const at::Tensor& stored) const;
   at::Tensor prepared_on_device(const at::Tensor& stored, Crops crops) const;
   bool has_kernel_for(const at::Tensor& stored) const;
 
   at::ScalarType dtype_;
   at::Device device_;
   DeviceCopies copies_;
-  bool images_;
+  bool standardises_floats_;
   bool pairs_;  // a translator reads its target words too
   std::optional<Augmentation> augmentation_;
   std::vector<float> mean_;
   std::vector<float> deviation_;
+  at::Tensor factor_;  // of a table's rows, as is `offset_`: [inputs]; undefined: 1 and 0
+  at::Tensor offset_;
+  std::vector<InputTransformation::Gap> gaps_;
 };
 
 /// What the model's outputs are compared with: the batch's targets or, where that is its goal, `inputs`.

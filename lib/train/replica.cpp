@@ -100,8 +100,8 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injectio
       workload_(workload),
       injection_(injection),
       data_group_(injection != nullptr ? injection->tampered(job.groups().data()) : job.groups().data()),
-      preparation_(workload.dataset.info(), full_type(config), workload.model->goal(), workload.augmentation,
-                   workload.device, job.device_clock()),
+      preparation_(workload.dataset.info(), workload.transformation, full_type(config),
+                   workload.model->goal(), workload.augmentation, workload.device, job.device_clock()),
       no_graphs_(why_no_graphs(config, job, workload, injection)),
       capture_(
           workload.device.is_cpu() || !no_graphs_.empty()

@@ -11,6 +11,7 @@
 #include "checkpoint/reader.hpp"
 #include "checkpoint/writer.hpp"
 #include "core/error.hpp"
+#include "train/transformations.hpp"
 
 namespace dtrain::train {
 namespace fs = std::filesystem;
@@ -125,6 +126,23 @@ ResumePoint resume_point(const fs::path& folder, const comm::Communicator& world
   const std::string problem = damage_of(folder, world, manifest);
   if (!problem.empty()) throw checkpoint_error("cannot be resumed", problem, "name another checkpoint");
   return {.folder = folder, .info = manifest->info, .own = false, .passed_over = {}};
+}
+
+void check_same_dataset(const ResumePoint& point, const data::DatasetInfo& info) {
+  const auto& then = point.info.identity;
+  const auto now = identity_of(info);
+  if (then.sha256.empty() || then.sha256 == now.sha256) return;
+  std::string what = "has other samples than it had when the run was begun";
+  for (const auto& [split, samples] : then.samples) {
+    const auto count = info.samples(split);
+    if (count != samples)
+      what =
+          fmt::format("has {} samples in split {}, and had {} when the run was begun", count, split, samples);
+  }
+  throw data_error(what, fmt::format("the dataset {}", info.name),
+                   fmt::format("stage it as it was, or start another run with another --name, from these "
+                               "weights with --init-from {}",
+                               point.folder.string()));
 }
 
 void check_together(const fs::path& folder, const comm::Communicator& world) {

@@ -7,6 +7,7 @@
 
 #include "checkpoint/manifest.hpp"
 #include "comm/communicator.hpp"
+#include "data/dataset.hpp"
 
 namespace dtrain::train {
 
@@ -28,6 +29,10 @@ std::optional<ResumePoint> newest_valid(const std::filesystem::path& checkpoints
 
 /// The checkpoint in `folder`. Collective. Throws Error (exit code 4) naming the file at fault.
 ResumePoint resume_point(const std::filesystem::path& folder, const comm::Communicator& world);
+
+/// Throws Error (exit code 3) when `info`, the dataset under the name that the run had, has other samples
+/// now: the checkpoint's position means nothing in them. Checkpoints from before they kept it fit any.
+void check_same_dataset(const ResumePoint& point, const data::DatasetInfo& info);
 
 /// Checks each byte of the checkpoint in `folder`; the ranks share the work. Collective. Throws Error (exit
 /// code 4) naming the file at fault, the same on all ranks.

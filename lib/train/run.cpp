@@ -72,6 +72,10 @@ ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
     with_weights.model.init_skip.clear();
   }
   auto workload = make_workload(with_weights, place_of(job), library);
+  if (resume) {
+    workload.transformation = transformation_as_trained(resume->info.transformations, workload.dataset.info(),
+                                                        resume->folder.string());
+  }
   if (config.dry_run) {
     log.info(describe(config, job.cluster(), job.mesh(), workload));
     return ExitCode::success;

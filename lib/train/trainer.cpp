@@ -326,7 +326,11 @@ checkpoint::CheckpointInfo Trainer::info(const parallel::StepShare& total, bool 
           .micro_batches = config_.batch.micro_batches,
           .config = config_.text,
           .dtrain_version = std::string(version()),
-          .vocabulary = workload_.vocabulary};
+          .vocabulary = workload_.vocabulary,
+          .transformations = workload_.transformation.floats == InputTransformation::Floats::standardised
+                                 ? std::optional(transformations_of(workload_.dataset.info()))
+                                 : std::nullopt,
+          .identity = workload_.identity};
 }
 
 checkpoint::CheckpointInfo Trainer::info_of_last_step() const {

@@ -193,8 +193,12 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
     class_weights =
         balanced_class_weights(*dataset.source("train", read), facts.classes).to(full_type(config));
   }
+  auto transformation = own_transformation(info);
+  auto identity = identity_of(info);
   return {.dataset = std::move(dataset),
           .read = std::move(read),
+          .transformation = std::move(transformation),
+          .identity = std::move(identity),
           .model = std::move(model),
           .augmentation = augmentation,
           .half = half_type(config),

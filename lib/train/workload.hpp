@@ -17,6 +17,7 @@
 #include "train/evaluation.hpp"
 #include "train/job.hpp"
 #include "train/preparation.hpp"
+#include "train/transformations.hpp"
 
 namespace dtrain::train {
 
@@ -24,6 +25,8 @@ namespace dtrain::train {
 struct Workload {
   data::Dataset dataset;
   data::ReadOptions read;  ///< How its files are read (`--staging`).
+  InputTransformation transformation;
+  checkpoint::DatasetIdentity identity;
   std::unique_ptr<models::Model> model;
   std::optional<Augmentation> augmentation;  ///< Of training batches.
   std::optional<at::ScalarType> half;        ///< Mixed precision, see models::ProductScope.

@@ -65,6 +65,17 @@ TEST_F(CheckpointTest, GivesBackWhatWasSaved) {
   EXPECT_EQ(reader.info().dataset, "mnist");
   EXPECT_EQ(reader.info().seed, 7U);
   EXPECT_EQ(reader.info().micro_batches, 8);
+  EXPECT_EQ(reader.info().identity.samples, state.info.identity.samples);
+  EXPECT_EQ(reader.info().identity.sha256, "abc");
+  const auto transformations = reader.info().transformations.value();
+  EXPECT_EQ(transformations.mean, state.info.transformations->mean);
+  EXPECT_EQ(transformations.std_dev, state.info.transformations->std_dev);
+  ASSERT_EQ(transformations.columns.size(), 2);
+  EXPECT_EQ(transformations.columns[0].name, "age");
+  EXPECT_EQ(transformations.columns[0].shift, 40.5);
+  EXPECT_EQ(transformations.columns[0].scale, 2.0);
+  EXPECT_EQ(transformations.columns[0].filled_with, 40.5);
+  EXPECT_TRUE(transformations.columns[1].marks_gaps);
   EXPECT_EQ(reader.info().config, "model = \"mlp\"\n");
   EXPECT_EQ(read<float>(reader, "model/fc.weight", "float32", 6), state.weight);
   EXPECT_EQ(read<double>(reader, "model/fc.bias", "float64", 2), state.bias);

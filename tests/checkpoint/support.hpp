@@ -33,15 +33,23 @@ struct SmallState {
   std::vector<double> bias = {0.1, 0.2};
   std::vector<float> average = {9.0F, 8.0F, 7.0F, 6.0F, 5.0F, 4.0F};
   std::int64_t batches = 42;  // a scalar, as num_batches_tracked is
-  CheckpointInfo info{.step = 500,
-                      .epoch = 2,
-                      .position_samples = 32000,
-                      .model = "mlp",
-                      .dataset = "mnist",
-                      .seed = 7,
-                      .micro_batches = 8,
-                      .config = "model = \"mlp\"\n",
-                      .dtrain_version = "0.1.0"};
+  CheckpointInfo info{
+      .step = 500,
+      .epoch = 2,
+      .position_samples = 32000,
+      .model = "mlp",
+      .dataset = "mnist",
+      .seed = 7,
+      .micro_batches = 8,
+      .config = "model = \"mlp\"\n",
+      .dtrain_version = "0.1.0",
+      .vocabulary = {},
+      .transformations =
+          Transformations{.mean = {0.1307},
+                          .std_dev = {1.0 / 3.0},
+                          .columns = {{.name = "age", .filled_with = 40.5, .shift = 40.5, .scale = 2.0},
+                                      {.name = "age", .marks_gaps = true}}},
+      .identity = {.samples = {{"test", 7}, {"train", 54000}}, .sha256 = "abc"}};
 
   std::vector<TensorRef> tensors() const {
     return {

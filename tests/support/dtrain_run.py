@@ -1,8 +1,10 @@
 """Runs the dtrain binary on several ranks of this machine, with a limit on its time, and reads what it leaves."""
 
 import csv
+import hashlib
 import json
 import os
+import shutil
 import subprocess
 from datetime import date
 from pathlib import Path
@@ -67,6 +69,16 @@ def checkpoint_tensors(folder, group="model"):
                 whole[place] = file[entry["name"]][()]
         tensors[name if group else entry["name"]] = whole
     return tensors
+
+
+def without_facts(folder, checkpoint, name, *keys):
+    """A copy of a checkpoint as it was written before it kept `keys`; its name."""
+    shutil.copytree(folder / checkpoint, folder / name)
+    manifest = json.loads((folder / name / "manifest.json").read_text())
+    text = json.dumps({key: value for key, value in manifest.items() if key not in keys})
+    (folder / name / "manifest.json").write_text(text)
+    (folder / name / "manifest.sha256").write_text(hashlib.sha256(text.encode()).hexdigest() + "  manifest.json\n")
+    return name
 
 
 def write_rows(rows, folder, name):

@@ -12,7 +12,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from dtrain_run import checkpoint_tensors, refused, run
+from dtrain_run import checkpoint_tensors, refused, run, without_facts
 
 TINY = {"nbow": ["embedding=8"], "gpt": ["layers=1", "heads=2", "width=16", "block=64"],
         "seq2seq": ["embedding=8", "hidden=12"]}
@@ -38,16 +38,6 @@ def other_words(staged, name, *keys):
         facts["tokenizer"][key][9] = "another"
     (staged / copy / "dataset.json").write_text(json.dumps(facts))
     return copy
-
-
-def without_fingerprint(folder, checkpoint, name, *keys):
-    """A copy of a checkpoint as it was written before it kept `keys`."""
-    shutil.copytree(folder / checkpoint, folder / name)
-    manifest = json.loads((folder / name / "manifest.json").read_text())
-    text = json.dumps({key: value for key, value in manifest.items() if key not in keys})
-    (folder / name / "manifest.json").write_text(text)
-    (folder / name / "manifest.sha256").write_text(hashlib.sha256(text.encode()).hexdigest() + "  manifest.json\n")
-    return name
 
 
 class Case:
@@ -115,7 +105,7 @@ def running_text(binary, folder):
         file[f"model/{table}"][9] = 0.5
     assert (checkpoint_tensors(folder / case.train(other, "rows", "--init-from", "rows.h5"))[table][9] == 0.5).all()
 
-    old = without_fingerprint(folder, case.best, "old", "vocabulary_sha256")
+    old = without_facts(folder, case.best, "old", "vocabulary_sha256")
     case.evaluate(other, old)
     case.train(other, "from-old", "--init-from", old)
 
@@ -145,7 +135,7 @@ def pairs(binary, folder):
                                               "|".join(of_target)))
 
     # Before the languages were kept apart, either might be the one that differs.
-    old = without_fingerprint(folder, case.best, "pairs-old", "source_vocabulary_sha256", "target_vocabulary_sha256")
+    old = without_facts(folder, case.best, "pairs-old", "source_vocabulary_sha256", "target_vocabulary_sha256")
     case.evaluate("seq2seq", old)
     case.refuse_start(of_source, other_target, "--init-from", old, "--init-skip", "^decoder")
 
