@@ -101,6 +101,43 @@ void complete_text(StageWords& words) {
   read(words.max_length, "max-length", text.max_length);
 }
 
+/// What was said about the originals means nothing where there are none. Throws Error (exit code 2).
+void refuse_for_synthetic(const StageWords& words) {
+  const auto& options = words.options;
+  const auto refuse = [](bool given, const char* option) {
+    if (given)
+      throw usage_error("means nothing for --format synthetic, which has no originals", option,
+                        "leave it out");
+  };
+  refuse(!words.from.empty(), "--from");
+  refuse(!options.inputs.empty(), "--inputs");
+  refuse(!options.targets.empty(), "--targets");
+  refuse(!options.target.empty(), "--target");
+  refuse(!options.ignore.empty(), "--ignore");
+  refuse(!options.site.empty(), "--site");
+  refuse(options.standardize, "--standardize");
+  refuse(!options.text.tokenizer.empty(), "--tokenizer");
+  refuse(!words.min_frequency.empty(), "--min-frequency");
+  refuse(!options.text.languages.empty(), "--languages");
+}
+
+/// The task, and the sizes of a text's vocabulary and samples. Throws Error (exit code 2).
+void complete_synthetic(StageWords& words) {
+  auto& made = words.synthetic;
+  if (!words.task.empty()) made.task = words.task;
+  const auto& text = words.options.text;
+  const char* given = text.vocabulary_size > 0 ? "--vocab-size"
+                      : text.max_length > 0    ? "--max-length"
+                                               : nullptr;
+  const bool has_text =
+      made.task == "text_classification" || made.task == "translation" || made.task == "language_modelling";
+  if (given != nullptr && !has_text)
+    throw usage_error(fmt::format("there is no text in a synthetic set for {}", made.task), given,
+                      "leave it out, or use --task text_classification, translation or language_modelling");
+  if (text.vocabulary_size > 0) made.vocabulary = text.vocabulary_size;
+  if (text.max_length > 0) made.shape = {text.max_length};
+}
+
 /// `words.options` and `words.synthetic` complete. Throws Error (exit code 2).
 void complete(StageWords& words) {
   auto& options = words.options;
@@ -119,7 +156,8 @@ void complete(StageWords& words) {
     options.task = words.task;
     return;
   }
-  if (!words.task.empty()) words.synthetic.task = words.task;
+  refuse_for_synthetic(words);
+  complete_synthetic(words);
   words.synthetic.seed = options.seed;
   int samples = static_cast<int>(words.synthetic.train_samples);
   if (!words.samples.empty()) read_value(words.samples, "samples", samples);

@@ -19,6 +19,8 @@ struct Preset {
   GptSizes sizes;
 };
 
+constexpr std::int64_t kBytePairs = 50257;  // of GPT-2's tokeniser, which GPT-3 has too
+
 /// Radford et al. 2019 and Brown et al. 2020, table 2.1; char is nanoGPT's for one text, letter by letter.
 const std::vector<Preset>& presets() {
   static const std::vector<Preset> kPresets = {
@@ -42,6 +44,13 @@ GptSizes preset_sizes(const std::string& name) {
   for (const Preset& preset : presets()) names.emplace_back(preset.name);
   throw usage_error(fmt::format("there is no preset {}", name), "--model-option preset",
                     fmt::format("use one of {}", fmt::join(names, ", ")));
+}
+
+/// The preset char has the letters of its text.
+TextSizes own_text(const ModelOptions& options) {
+  const std::string preset = option_or(options, "preset", "char");
+  if (preset == "char") return {};
+  return {.vocabulary = kBytePairs, .tokens = size_option(options, "block", preset_sizes(preset).block)};
 }
 
 GptSizes sizes_of(const DatasetFacts& facts, const ModelOptions& options) {
@@ -151,7 +160,8 @@ Registration gpt() {
            .beta1 = 0.9,
            .beta2 = 0.99,
            .decay_matrices_only = true},
-          &make};
+          &make,
+          &own_text};
 }
 
 }  // namespace dtrain::models

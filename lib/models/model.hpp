@@ -162,10 +162,18 @@ struct Recipe {
 };
 
 /// A model's entry in the registry: one file, one line.
+/// The text that a model is made for, whatever dataset it meets. 0: any.
+struct TextSizes {
+  std::int64_t vocabulary = 0;
+  std::int64_t tokens = 0;  ///< Of a sample.
+};
+
 struct Registration {
   std::string name;
   Recipe recipe;
   std::unique_ptr<Model> (*make)(const DatasetFacts& facts, const ModelOptions& options);
+  /// Of a model with these options; null: any text. Throws Error (exit code 2) for an option that is wrong.
+  TextSizes (*text)(const ModelOptions& options) = nullptr;
 };
 
 const std::vector<Registration>& registry();

@@ -27,7 +27,8 @@ namespace {
 constexpr std::string_view kLocal = "local=";
 
 /// The synthetic dataset that stands for the one a model is usually trained on.
-data::SyntheticSpec synthetic_for(const models::Registration& model, std::uint64_t seed) {
+data::SyntheticSpec synthetic_for(const models::Registration& model, const models::ModelOptions& options,
+                                  std::uint64_t seed) {
   data::SyntheticSpec spec{.seed = seed};
   if (model.recipe.dataset == "cifar10") spec.shape = {3, 32, 32};
   if (model.recipe.dataset == "imdb") {
@@ -40,6 +41,9 @@ data::SyntheticSpec synthetic_for(const models::Registration& model, std::uint64
     spec.vocabulary = 20;
   }
   if (model.recipe.dataset == "tinyshakespeare") spec.task = "language_modelling";
+  const auto text = model.text != nullptr ? model.text(options) : models::TextSizes{};
+  if (text.vocabulary > 0) spec.vocabulary = text.vocabulary;
+  if (text.tokens > 0) spec.shape = {text.tokens};
   return spec;
 }
 
@@ -65,7 +69,9 @@ data::LocalCopy open_here(const RunConfig& config, const data::NodeTeam& team, h
 
 data::LocalCopy open_dataset(const RunConfig& config, const WorkloadPlace& place, h5::Library& library) {
   if (config.data.dataset == "synthetic") {
-    return {data::synthetic_dataset(synthetic_for(models::find_model(config.model.name), config.seed)), ""};
+    return {data::synthetic_dataset(
+                synthetic_for(models::find_model(config.model.name), config.model.options, config.seed)),
+            ""};
   }
   if (place.world == nullptr) return open_here(config, place.team, library);
   std::optional<data::LocalCopy> opened;

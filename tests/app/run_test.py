@@ -129,7 +129,8 @@ class RunTest(ProgramTest):
         text = self.succeed("--dry-run", "--model", "gpt", "--model-option", "preset=gpt3-175b", "--cluster", "384x8",
                             "--mesh", "data=24,pipe=16,tensor=8", "--global-batch", 1536, "--memory-limit", "80GiB")
         parameters = int(text.split(" parameters")[0])
-        self.assertAlmostEqual(parameters / 175e9, 1, delta=0.01)
+        self.assertEqual(parameters, 174604259328)  # with GPT-2's vocabulary of 50257
+        self.assertRegex(text, r"input +\[1, 2048\]")
         self.assertIn("mesh data=24,pipe=16,tensor=8", text)
         stages = [line for line in text.splitlines() if line.startswith("memory of pipeline rank")]
         self.assertEqual(len(stages), 16)
@@ -138,9 +139,9 @@ class RunTest(ProgramTest):
         common = 12288 * (2048 + 96 * 6 + 2)
         self.assertAlmostEqual(8 * sum(held) * 2**20 / 4 / (parameters + 7 * common), 1, delta=1e-5)
         self.assertLess(max(float(line.split("estimated: ")[1].split()[0]) for line in stages), 80 * 1024)
-        # 96 layers have 4 sums each of [1536, 64, 12288] floats; each of 8 ranks sends 14 / 8 of it.
+        # 96 layers have 4 sums each of [1536, 2048, 12288] floats; each of 8 ranks sends 14 / 8 of it.
         volume = float(text.split("sums of slices on the tensor axis: ")[1].split()[0])
-        self.assertAlmostEqual(volume / (96 * 4 * 1536 * 64 * 12288 * 4 * 14), 1, delta=0.02)
+        self.assertAlmostEqual(volume / (96 * 4 * 1536 * 2048 * 12288 * 4 * 14), 1, delta=0.02)
         between = [line for line in text.splitlines() if line.endswith("between nodes too")]
         self.assertEqual([line.split(",")[1].split()[0] for line in between], ["gradients", "activations"])
         across = self.succeed("--dry-run", "--cluster", "2x2", "--mesh", "tensor=4")

@@ -32,6 +32,18 @@ class StageTextTest(ProgramTest):
         self.assertEqual(small["shape"], [5])
         self.assertEqual(self.stage("--tokenizer", "char")["tokenizer"]["vocabulary"][4], " ")
 
+    def test_a_synthetic_text_has_the_sizes_that_were_asked_for(self):
+        synthetic = ["stage", "made", "--format", "synthetic", "--samples", 30]
+        for task in ("language_modelling", "text_classification", "translation"):
+            with self.subTest(task=task):
+                self.succeed(*synthetic, "--overwrite", "--task", task, "--vocab-size", 300, "--max-length", 17)
+                info = json.loads((self.folder / "data/staged/made/dataset.json").read_text())
+                self.assertEqual((len(info["tokenizer"]["vocabulary"]), info["shape"]), (300, [17]))
+        for option in (("--vocab-size", 300), ("--max-length", 17)):
+            self.refuse(2, [option[0], "no text", "image_classification"], *synthetic, "--overwrite", *option)
+        for option in (("--from", "raw"), ("--tokenizer", "word"), ("--standardize",), ("--min-frequency", 2)):
+            self.refuse(2, [option[0], "synthetic"], *synthetic, "--overwrite", *option)
+
     def test_wrong_options_are_refused_by_name(self):
         for option, value in (("--tokenizer", "morse"), ("--vocab-size", "3"), ("--vocab-size", "many"),
                               ("--min-frequency", "0"), ("--max-length", "2"), ("--languages", "de-fr"),
