@@ -2,10 +2,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <fstream>
 #include <numeric>
 #include <random>
 #include <span>
+#include <thread>
 
 #include "checkpoint/reader.hpp"
 #include "checkpoint/support.hpp"
@@ -178,6 +180,25 @@ TEST_F(CheckpointTest, WritersLeaveTheirPartsAndOneFailureIsEveryones) {
     EXPECT_EQ(error.code(), ExitCode::checkpoint);
     EXPECT_THAT(error.what(), HasSubstr("part-00001.h5"));
   }
+}
+
+TEST_F(CheckpointTest, WaitsForAPartAsLongAsItGrows) {
+  constexpr double kSilence_s = 2.0;
+  const Saving saving(folder.path(), 9);
+  saving.begin();
+  EXPECT_TRUE(saving.is_open());
+  const auto part = folder.path() / "step-00000009.partial" / "part-00000.h5";
+  std::thread writer([&] {
+    for (int burst = 0; burst < 30; ++burst) {  // 3 s in all
+      std::ofstream(part, std::ios::app) << "more";
+      std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    }
+    saving.leave_part(0, state.tensors(), library);
+  });
+  EXPECT_EQ(saving.await_parts(std::vector<int>{0}, kSilence_s).size(), 1);
+  writer.join();
+  saving.abandon();
+  EXPECT_FALSE(saving.is_open());
 }
 
 TEST_F(CheckpointTest, RemovesOldOnesButNotTheBest) {
