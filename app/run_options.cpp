@@ -139,7 +139,8 @@ std::vector<Option> declare() {
       "global-batch", "N", "samples per step, over all ranks", by_model,
       [](auto& c) -> auto& { return c.batch.global_batch; });
   add(
-      "micro-batches", "M", "pieces that a step is cut into; equal M gives equal results",
+      "micro-batches", "M",
+      "pieces that a step is cut into (gradient accumulation); equal M gives equal results",
       "one per data rank; with pipe=P 4 P times as many",
       [](auto& c) -> auto& { return c.batch.micro_batches; });
   // Not written while it is open, so that a file made for any number of ranks can be fed back.
@@ -184,14 +185,39 @@ std::vector<Option> declare() {
   add(
       "momentum", "R", "of sgd", by_model, [](auto& c) -> auto& { return c.optimizer.momentum; });
   add(
+      "nesterov", "", "Nesterov's form of sgd's momentum", "",
+      [](auto& c) -> auto& { return c.optimizer.nesterov; });
+  const auto of_adam = [&](const char* name, const char* help, const std::string& fallback, auto access) {
+    add(name, "R", help, fallback, access);
+    // Not written where it means nothing: a file that is fed back must not be refused.
+    all.back().toml = [access](const RunConfig& c) {
+      return c.optimizer.adaptive() ? write_toml(access(c)) : std::string();
+    };
+  };
+  of_adam(
+      "beta1", "decay rate of the first moment of adam and adamw", by_model,
+      [](auto& c) -> auto& { return c.optimizer.beta1; });
+  of_adam(
+      "beta2", "decay rate of the second moment of adam and adamw", by_model,
+      [](auto& c) -> auto& { return c.optimizer.beta2; });
+  of_adam(
+      "epsilon", "what adam and adamw add to the root of the second moment", "",
+      [](auto& c) -> auto& { return c.optimizer.epsilon; });
+  add(
       "weight-decay", "R", "pull of the weights towards 0", by_model,
       [](auto& c) -> auto& { return c.optimizer.weight_decay; });
+  add(
+      "decay", "all|matrices", "what weight decay is of; matrices: not of biases and norms", by_model,
+      [](auto& c) -> auto& { return c.optimizer.decay; });
   add(
       "schedule", "NAME", "constant, step, cosine, one_cycle, linear or wsd", by_model,
       [](auto& c) -> auto& { return c.optimizer.schedule; });
   add(
-      "warmup-steps", "N", "steps over which the rate rises first", by_model,
+      "warmup-steps", "N", "steps over which the rate rises first; one_cycle has its own", by_model,
       [](auto& c) -> auto& { return c.optimizer.warmup_steps; });
+  add(
+      "min-learning-rate", "R", "the rate that the schedule falls to", "",
+      [](auto& c) -> auto& { return c.optimizer.min_learning_rate; });
   add(
       "grad-clip", "R", "largest norm of the gradient; 0: no limit", by_model,
       [](auto& c) -> auto& { return c.optimizer.grad_clip; });

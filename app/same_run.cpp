@@ -39,7 +39,11 @@ void check_same_run(const train::RunConfig& config, const checkpoint::Checkpoint
   const auto then = values_of(info.config, checkpoint + "/manifest.json");
   const auto now = values_of(config.text, "the configuration");
   // What a file does not name is at its default: it may be of a version that did not have the option yet.
-  const auto defaults = values_of(to_toml(train::RunConfig{}), "the defaults");
+  train::RunConfig by_recipe;
+  by_recipe.model.name = config.model.name;
+  train::resolve_recipe(by_recipe);
+  by_recipe.optimizer.name = config.optimizer.name;  // which decides what the file has of it
+  const auto defaults = values_of(to_toml(by_recipe), "the defaults");
   const auto value = [&defaults](const auto& values, const std::string& key) {
     for (const auto* source : {&values, &defaults}) {
       const auto place = source->find(key);

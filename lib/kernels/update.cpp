@@ -20,6 +20,18 @@ void sgd_update(T* parameters, const T* gradients, T* momentum, std::size_t n, c
     });
     return;
   }
+  if (update.nesterov) {
+    with_avx2([=]() DTRAIN_VECTOR_BODY {
+#pragma GCC ivdep
+      for (std::size_t i = 0; i < n; ++i) {
+        const T gradient = gradients[i] * scale + decay * parameters[i];
+        const T velocity = keep * momentum[i] + gradient;
+        momentum[i] = velocity;
+        parameters[i] -= rate * (gradient + keep * velocity);
+      }
+    });
+    return;
+  }
   with_avx2([=]() DTRAIN_VECTOR_BODY {
 #pragma GCC ivdep
     for (std::size_t i = 0; i < n; ++i) {

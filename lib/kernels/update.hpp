@@ -6,12 +6,13 @@
 namespace dtrain::kernels {
 
 /// SGD with momentum as PyTorch defines it (dampening 0): g = scale x gradient + weight_decay x p;
-/// m = momentum x m + g; p -= learning_rate x m.
+/// m = momentum x m + g; p -= learning_rate x m, or with `nesterov` learning_rate x (g + momentum x m).
 struct SgdUpdate {
   double scale = 1.0;  ///< What the summed gradient is multiplied by: clip coefficient / weight of the step.
   double learning_rate = 0.0;
   double momentum = 0.0;
   double weight_decay = 0.0;
+  bool nesterov = false;  ///< Sutskever et al. 2013, in PyTorch's form.
 };
 
 /// Adam (Kingma and Ba 2015) or, with `decoupled`, AdamW (Loshchilov and Hutter 2019), in PyTorch's form:

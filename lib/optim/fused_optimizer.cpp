@@ -52,8 +52,8 @@ class FusedOptimizer final : public Optimizer {
       const Tensors sums = of(gradients);
       if (config_.name == "sgd") {
         const Tensors momentum = state_.empty() ? Tensors() : of(state_[0].value);
-        at::_fused_sgd_(values, sums, momentum, weight_decay, config_.momentum, learning_rate, 0.0, false,
-                        false, false, divisor);
+        at::_fused_sgd_(values, sums, momentum, weight_decay, config_.momentum, learning_rate, 0.0,
+                        config_.nesterov, false, false, divisor);
         continue;
       }
       const Tensors counts(pieces.size(), count);

@@ -97,7 +97,8 @@ class Sgd final : public FlatOptimizer {
                                          {.scale = scale,
                                           .learning_rate = learning_rate,
                                           .momentum = config_.momentum,
-                                          .weight_decay = range.weight_decay});
+                                          .weight_decay = range.weight_decay,
+                                          .nesterov = config_.nesterov});
                    });
   }
 };
@@ -157,9 +158,14 @@ void OptimizerConfig::validate() const {
   require(weight_decay >= 0.0 && std::isfinite(weight_decay),
           fmt::format("weight decay {} is not a number of at least 0", weight_decay),
           usage("--weight-decay", "use 0 or a small positive number"));
-  require(beta1 >= 0.0 && beta1 < 1.0 && beta2 >= 0.0 && beta2 < 1.0 && eps > 0.0,
-          "Adam needs its betas in [0, 1) and a positive eps",
-          usage("--optimizer", "use 0.9, 0.999 and 1e-8"));
+  require(!nesterov || (name == "sgd" && momentum > 0.0), "Nesterov's form is one of sgd with momentum",
+          usage("--nesterov", "leave it out, or use --optimizer sgd with a --momentum such as 0.9"));
+  require(beta1 >= 0.0 && beta1 < 1.0, fmt::format("beta1 {} is outside [0, 1)", beta1),
+          usage("--beta1", "use a number from 0 to below 1, such as 0.9"));
+  require(beta2 >= 0.0 && beta2 < 1.0, fmt::format("beta2 {} is outside [0, 1)", beta2),
+          usage("--beta2", "use a number from 0 to below 1, such as 0.999"));
+  require(eps > 0.0 && std::isfinite(eps), fmt::format("epsilon {} is not a positive number", eps),
+          usage("--epsilon", "use a small positive number, such as 1e-8"));
 }
 
 int OptimizerConfig::state_count() const {

@@ -16,6 +16,7 @@ namespace dtrain::optim {
 struct OptimizerConfig {
   std::string name = "adam";  ///< sgd, adam, adamw
   double momentum = 0.0;      ///< sgd only, in [0, 1).
+  bool nesterov = false;      ///< sgd with momentum only: Nesterov's form, as PyTorch has it.
   double weight_decay = 0.0;  ///< L2 term for sgd and adam, decoupled for adamw.
   double beta1 = 0.9;
   double beta2 = 0.999;

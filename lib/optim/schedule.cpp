@@ -29,9 +29,9 @@ double wsd_factor(double t) {
 }
 
 /// As torch.optim.lr_scheduler.OneCycleLR: pct_start 0.3, div_factor 25, final_div_factor 1e4, anneal cos.
-double one_cycle_factor(double done, double total) {
+double one_cycle_factor(double done, double total, double least) {
   const double start = 1.0 / 25.0;
-  const double end = start / 1e4;
+  const double end = least > 0.0 ? least : start / 1e4;
   const double rise_end = 0.3 * total - 1.0;
   if (done <= rise_end) return cosine_between(start, 1.0, done / rise_end);
   const double fall = total - 1.0 - rise_end;
@@ -50,13 +50,27 @@ void ScheduleConfig::validate() const {
           {.subject = "--schedule",
            .advice = fmt::format("use one of {}", fmt::join(schedule_names(), ", ")),
            .code = ExitCode::usage});
+  require(learning_rate != 0.0, "a learning rate of 0 trains nothing",
+          {.subject = "--learning-rate", .advice = "use a small positive number", .code = ExitCode::usage});
   require(std::isfinite(learning_rate) && learning_rate > 0.0,
-          fmt::format("learning rate {} is not a positive number", learning_rate),
+          fmt::format("learning rate {} is not a positive, finite number", learning_rate),
           {.subject = "--learning-rate", .advice = "use a small positive number", .code = ExitCode::usage});
   require(warmup_steps >= 0, fmt::format("{} warm-up steps are fewer than none", warmup_steps),
           {.subject = "--warmup-steps", .advice = "use 0 or more", .code = ExitCode::usage});
-  require(warmup_steps == 0 || name != "one_cycle", "one_cycle warms up by itself",
-          {.subject = "--warmup-steps", .advice = "leave it at 0", .code = ExitCode::usage});
+  require(warmup_steps == 0 || name != "one_cycle",
+          "one_cycle warms up by itself, over the first 30 % of the steps",
+          {.subject = "--warmup-steps",
+           .advice = "leave it at 0, or use another --schedule such as cosine",
+           .code = ExitCode::usage});
+  require(least_rate >= 0.0 && least_rate < learning_rate,
+          fmt::format("{} is not a rate from 0 to below the highest, {}", least_rate, learning_rate),
+          {.subject = "--min-learning-rate",
+           .advice = "use a part of --learning-rate, such as a tenth",
+           .code = ExitCode::usage});
+  require(least_rate == 0.0 || name != "constant", "the schedule constant never falls",
+          {.subject = "--min-learning-rate",
+           .advice = "leave it out, or use another --schedule such as cosine",
+           .code = ExitCode::usage});
 }
 
 double learning_rate(const ScheduleConfig& schedule, std::int64_t step, std::int64_t total_steps) {
@@ -67,11 +81,13 @@ double learning_rate(const ScheduleConfig& schedule, std::int64_t step, std::int
   const auto done = static_cast<double>(step - 1 - schedule.warmup_steps);
   const auto total = static_cast<double>(std::max<std::int64_t>(total_steps - schedule.warmup_steps, 1));
   const double t = std::min(done / total, 1.0);
-  if (schedule.name == "step") return highest * step_factor(t);
-  if (schedule.name == "cosine") return highest * cosine_between(1.0, 0.0, t);
-  if (schedule.name == "linear") return highest * (1.0 - t);
-  if (schedule.name == "wsd") return highest * wsd_factor(t);
-  if (schedule.name == "one_cycle") return highest * one_cycle_factor(done, total);
+  const double least = schedule.least_rate;
+  const auto falling = [&](double factor) { return least + (highest - least) * factor; };
+  if (schedule.name == "step") return std::max(highest * step_factor(t), least);
+  if (schedule.name == "cosine") return falling(cosine_between(1.0, 0.0, t));
+  if (schedule.name == "linear") return falling(1.0 - t);
+  if (schedule.name == "wsd") return falling(wsd_factor(t));
+  if (schedule.name == "one_cycle") return highest * one_cycle_factor(done, total, least / highest);
   return highest;
 }
 

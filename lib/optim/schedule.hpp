@@ -11,6 +11,7 @@ struct ScheduleConfig {
   std::string name = "constant";  ///< One of schedule_names().
   double learning_rate = 1e-3;    ///< The highest rate.
   std::int64_t warmup_steps = 0;  ///< Linear rise before the schedule proper.
+  double least_rate = 0.0;        ///< What the schedule falls to; the warm-up may begin below it.
 
   /// Throws Error (exit code 2), naming the option, at the first value that cannot work.
   void validate() const;
@@ -29,6 +30,8 @@ const std::vector<std::string>& schedule_names();
 ///   wsd        1, falling linearly to 0 over the last fifth (warm-up, stable, decay; Hu et al. 2024)
 ///   one_cycle  PyTorch's OneCycleLR with its defaults: from 1/25 up to 1 over 30 % of the steps, down to
 ///              1/250,000 (Smith and Topin 2019); momentum is left as it is
+/// With a least rate cosine, linear, wsd and one_cycle fall to it instead of to their own ends, as with
+/// PyTorch's eta_min, end_factor and final_div_factor; step does not fall below it.
 double learning_rate(const ScheduleConfig& schedule, std::int64_t step, std::int64_t total_steps);
 
 /// What a gradient of norm `norm` is multiplied by so that it does not exceed `limit`; 1 when limit is 0.

@@ -109,16 +109,23 @@ void validate_pipeline(const RunConfig& config) {
         "--micro-batches", fmt::format("use {} or more, or --pipeline layerwise", shape.data * shape.pipe));
 }
 
-void validate_optimizer(const OptimizerConfig& optimizer) {
-  check_one_of(optimizer.name, kOptimizers, "--optimizer");
-  check_not_negative(optimizer.learning_rate, "--learning-rate");
-  check_not_negative(optimizer.momentum, "--momentum");
-  check(optimizer.momentum < 1.0, fmt::format("{} would never forget", optimizer.momentum), "--momentum",
-        "use a value below 1");
-  check_not_negative(optimizer.weight_decay, "--weight-decay");
-  check_one_of(optimizer.schedule, kSchedules, "--schedule");
-  check_at_least(optimizer.warmup_steps, 0, "--warmup-steps");
+/// What an optimizer would pass over in silence.
+void check_belongs(const RunConfig& config, const char* option, bool used, std::string_view optimizers) {
+  check(used || !config.given.contains(option),
+        fmt::format("the optimizer {} has none", config.optimizer.name), fmt::format("--{}", option),
+        fmt::format("leave it out, or use --optimizer {}", optimizers));
+}
+
+void validate_optimizer(const RunConfig& config) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  optimizer_config(optimizer).validate();
+  schedule_config(optimizer).validate();
   check_not_negative(optimizer.grad_clip, "--grad-clip");
+  check_one_of(optimizer.decay, kDecays, "--decay");
+  check_belongs(config, "momentum", !optimizer.adaptive() || optimizer.momentum == 0.0, "sgd");
+  for (const char* option : {"beta1", "beta2", "epsilon"}) {
+    check_belongs(config, option, optimizer.adaptive(), "adam or adamw");
+  }
 }
 
 void validate_comm(const RunConfig& config) {
@@ -210,7 +217,7 @@ void RunConfig::validate() const {
         fmt::format("\"{}\" is not a time", exit_after), "--exit-after", "write one such as 55min or 2h");
   validate_batch(*this);
   validate_pipeline(*this);
-  validate_optimizer(optimizer);
+  validate_optimizer(*this);
   check(batch_norm != "sync", "statistics over the pieces of all ranks are not available in this version",
         "--batch-norm", "use local: the statistics of each micro-batch");
   check_one_of(batch_norm, kBatchNorms, "--batch-norm");

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "optim/optimizer.hpp"
+#include "optim/schedule.hpp"
 #include "topology/mesh.hpp"
 
 namespace dtrain::comm {
@@ -66,10 +67,15 @@ struct OptimizerConfig {
   double weight_decay = 0.0;
   std::string schedule = "constant";  ///< `constant`, `step`, `cosine`, `one_cycle`, `linear` or `wsd`.
   int warmup_steps = 0;
-  double grad_clip = 0.0;  ///< Largest norm of the whole gradient; 0: no limit.
-  double beta1 = 0.9;      ///< Of adam and adamw; by model.
+  double min_learning_rate = 0.0;  ///< What the schedule falls to.
+  double grad_clip = 0.0;          ///< Largest norm of the whole gradient; 0: no limit.
+  double beta1 = 0.9;              ///< Of adam and adamw, as are beta2 and epsilon.
   double beta2 = 0.999;
-  bool decay_matrices_only = false;  ///< Weight decay spares parameters of fewer than two dims; by model.
+  double epsilon = 1e-8;
+  bool nesterov = false;      ///< Of sgd with momentum.
+  std::string decay = "all";  ///< What weight decay is of: `all`, or `matrices` (two dims or more).
+
+  bool adaptive() const { return name == "adam" || name == "adamw"; }
 };
 
 /// How ranks talk.
@@ -158,7 +164,7 @@ struct RunConfig {
   void validate() const;
 };
 
-/// The update rule as optim takes it.
+/// The update rule and the learning rate as optim takes them.
 optim::OptimizerConfig optimizer_config(const OptimizerConfig& config);
 
 /// Takes what the user did not give from the model's recipe.
@@ -167,6 +173,7 @@ void resolve_recipe(RunConfig& config);
 
 /// Replaces a device that is auto: by cuda where every rank has a GPU that works and the run can use it, else
 /// by cpu. Collective.
+optim::ScheduleConfig schedule_config(const OptimizerConfig& config);
 void settle_device(RunConfig& config, const comm::Communicator& world);
 
 }  // namespace dtrain::train

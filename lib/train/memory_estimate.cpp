@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <functional>
 #include <numeric>
+#include <utility>
 
 #include "core/error.hpp"
 #include "parallel/reproducible_sums.hpp"
@@ -65,7 +66,7 @@ MemoryEstimate estimate_memory(const RunConfig& config, const models::Model& mod
       } else {
         kept += activations;
       }
-      for (const auto& parameter : model.layers()[layer]->parameters())
+      for (const auto& parameter : model.layers()[layer]->parameters()) {
         parameters += static_cast<double>(parameter.value.numel());
     }
     shapes = model.layers()[layer]->output_shapes(shapes);

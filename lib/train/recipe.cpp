@@ -6,9 +6,18 @@ namespace dtrain::train {
 optim::OptimizerConfig optimizer_config(const OptimizerConfig& config) {
   return {.name = config.name,
           .momentum = config.momentum,
+          .nesterov = config.nesterov,
           .weight_decay = config.weight_decay,
           .beta1 = config.beta1,
-          .beta2 = config.beta2};
+          .beta2 = config.beta2,
+          .eps = config.epsilon};
+}
+
+optim::ScheduleConfig schedule_config(const OptimizerConfig& config) {
+  return {.name = config.schedule,
+          .learning_rate = config.learning_rate,
+          .warmup_steps = config.warmup_steps,
+          .least_rate = config.min_learning_rate};
 }
 
 void resolve_recipe(RunConfig& config) {
@@ -22,14 +31,14 @@ void resolve_recipe(RunConfig& config) {
   OptimizerConfig& optimizer = config.optimizer;
   take("optimizer", optimizer.name, recipe.optimizer);
   take("learning-rate", optimizer.learning_rate, recipe.learning_rate);
-  take("momentum", optimizer.momentum, recipe.momentum);
+  take("momentum", optimizer.momentum, optimizer.adaptive() ? 0.0 : recipe.momentum);
   take("weight-decay", optimizer.weight_decay, recipe.weight_decay);
   take("schedule", optimizer.schedule, recipe.schedule);
-  take("warmup-steps", optimizer.warmup_steps, recipe.warmup_steps);
+  take("warmup-steps", optimizer.warmup_steps, optimizer.schedule == "one_cycle" ? 0 : recipe.warmup_steps);
   take("grad-clip", optimizer.grad_clip, recipe.grad_clip);
-  optimizer.beta1 = recipe.beta1;
-  optimizer.beta2 = recipe.beta2;
-  optimizer.decay_matrices_only = recipe.decay_matrices_only;
+  take("beta1", optimizer.beta1, recipe.beta1);
+  take("beta2", optimizer.beta2, recipe.beta2);
+  take("decay", optimizer.decay, recipe.decay_matrices_only ? "matrices" : "all");
 }
 
 }  // namespace dtrain::train

@@ -83,7 +83,7 @@ std::vector<optim::ParameterRange> parameter_ranges(const OptimizerConfig& confi
   std::vector<optim::ParameterRange> ranges;
   for (const auto& entry : parameters.entries()) {
     if (entry.parameter == by_rows) continue;
-    const bool spared = config.decay_matrices_only && entry.parameter->value.dim() < 2;
+    const bool spared = config.decay == "matrices" && entry.parameter->value.dim() < 2;
     ranges.push_back({.begin = entry.offset,
                       .end = entry.offset + entry.count,
                       .weight_decay = spared ? 0.0 : config.weight_decay});

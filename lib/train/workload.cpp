@@ -92,6 +92,7 @@ std::optional<Augmentation> augmentation_of(const RunConfig& config, const data:
   require(images || !config.data.augment || !config.given.contains("augment"),
           "there are no images to crop in a dataset of " + info.task,
           {.subject = "--augment on", .advice = "use off, or another --dataset", .code = ExitCode::usage});
+  const auto& data = config.data;
   if (!images || !config.data.augment) return std::nullopt;
   return Augmentation{.seed = config.seed,
                       .steps_per_epoch = data::epoch_steps(info.samples("train"), config.batch.global_batch)};

@@ -22,6 +22,7 @@ OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "init-from": "a.h5
          "bucket-mb": 1.5, "watchdog": 20.0, "on-failure": "abort", "spares": 1, "replicate": "3", "verify-every": 50, "inject": "stop:rank=0,phase=optimizer,step=3", "seed": 9223372036854775807, "reproducible": True, "output": "out", "name": "mine",
          "overwrite": True, "record-steps": 10, "trace": True, "tensorboard": True, "quiet": True, "dry-run": True, "cluster": "2x4",
          "exit-after": "55min", "checkpoint-every": "2epochs", "keep": 5, "resume": "none"}
+ADAM = {"optimizer": "adamw", "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-06}  # has other options than sgd
 
 
 def flags(values):
@@ -68,14 +69,16 @@ class ConfigTest(ProgramTest):
         self.assertEqual((config["epochs"], config["model-option"]), (4, ["a=1", "b=2"]))
 
     def test_printed_file_fed_back_prints_the_same(self):
-        for arguments in ([], ["--model", "cnn", "--name", "x"], flags(OTHER)):
+        for arguments in ([], ["--model", "cnn", "--name", "x"], flags(OTHER), flags(ADAM)):
             text, _ = self.printed(*arguments)
             again, _ = self.printed("--config", self.write("fed.toml", text))
             self.assertEqual(text, again)
 
     def test_every_option_reaches_the_file_and_comes_back(self):
-        self.assertEqual(sorted(OTHER), sorted(BUILT), "a value for every option")
+        self.assertEqual(sorted({**OTHER, **ADAM}), sorted(BUILT), "a value for every option")
         self.assertEqual(self.printed(*flags(OTHER))[1], OTHER)
+        with_adam = self.printed(*flags(ADAM))[1]
+        self.assertEqual({key: with_adam[key] for key in ADAM}, ADAM)
 
     def test_help_lists_what_is_built_and_nothing_else(self):
         listed = re.findall(r"^  (?:-\w,)?--([\w-]+)", self.succeed("--help"), re.MULTILINE)

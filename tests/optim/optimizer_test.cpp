@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <cmath>
+
 #include "core/error.hpp"
 
 namespace dtrain::optim {
@@ -14,9 +16,11 @@ constexpr double kWeight = 64.0;  // samples the gradients are sums over
 
 std::unique_ptr<torch::optim::Optimizer> torchs(const OptimizerConfig& config, const at::Tensor& parameter) {
   if (config.name == "sgd") {
-    return std::make_unique<torch::optim::SGD>(
-        std::vector<at::Tensor>{parameter},
-        torch::optim::SGDOptions(kRate).momentum(config.momentum).weight_decay(config.weight_decay));
+    return std::make_unique<torch::optim::SGD>(std::vector<at::Tensor>{parameter},
+                                               torch::optim::SGDOptions(kRate)
+                                                   .momentum(config.momentum)
+                                                   .weight_decay(config.weight_decay)
+                                                   .nesterov(config.nesterov));
   }
   const std::tuple<double, double> betas(config.beta1, config.beta2);
   if (config.name == "adam") {
@@ -33,7 +37,9 @@ TEST(OptimizerTest, TwentyStepsOnSummedGradientsEqualTorchsOnMeans) {
   const std::vector<OptimizerConfig> configs = {
       {.name = "sgd"},
       {.name = "sgd", .momentum = 0.9, .weight_decay = 5e-4},
+      {.name = "sgd", .momentum = 0.8, .nesterov = true, .weight_decay = 5e-4},
       {.name = "adam"},
+      {.name = "adam", .beta1 = 0.5, .beta2 = 0.9, .eps = 1e-3},
       {.name = "adam", .weight_decay = 0.01},
       {.name = "adamw", .weight_decay = 0.1, .beta1 = 0.9, .beta2 = 0.99, .eps = 1e-6},
   };
@@ -137,6 +143,11 @@ TEST(OptimizerTest, RefusesWhatCannotWork) {
   EXPECT_EQ(code({.name = "adagrad"}), ExitCode::usage);
   EXPECT_EQ(code({.name = "sgd", .momentum = 1.0}), ExitCode::usage);
   EXPECT_EQ(code({.weight_decay = -1.0}), ExitCode::usage);
+  EXPECT_EQ(code({.name = "sgd", .nesterov = true}), ExitCode::usage);
+  EXPECT_EQ(code({.name = "adam", .momentum = 0.9, .nesterov = true}), ExitCode::usage);
+  EXPECT_EQ(code({.beta1 = 1.0}), ExitCode::usage);
+  EXPECT_EQ(code({.beta2 = std::nan("")}), ExitCode::usage);
+  EXPECT_EQ(code({.eps = 0.0}), ExitCode::usage);
   EXPECT_THROW(make_optimizer({}, 10, {{0, 6, 0.0}, {5, 10, 0.0}}, at::kFloat), Error);
   EXPECT_THROW(make_optimizer({}, 10, {{0, 11, 0.0}}, at::kFloat), Error);
   const auto optimizer = make_optimizer({}, 10, at::kFloat);

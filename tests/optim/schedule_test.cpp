@@ -16,8 +16,9 @@ std::vector<double> rates(const ScheduleConfig& schedule, std::int64_t total) {
   return all;
 }
 
-void expect_rates(const char* name, const std::vector<double>& expected) {
-  const auto got = rates({.name = name, .learning_rate = 0.1}, static_cast<std::int64_t>(expected.size()));
+void expect_rates(const char* name, const std::vector<double>& expected, double least = 0.0) {
+  const auto got = rates({.name = name, .learning_rate = 0.1, .least_rate = least},
+                         static_cast<std::int64_t>(expected.size()));
   for (std::size_t i = 0; i < expected.size(); ++i)
     EXPECT_NEAR(got[i], expected[i], 1e-15) << name << " step " << i + 1;
 }
@@ -37,6 +38,27 @@ TEST(ScheduleTest, RatesAreTorchs) {
                 0.0095491502812526351, 0.002447174185242324});
   expect_rates("step", {0.1, 0.1, 0.1, 0.1, 0.1, 0.01, 0.01, 0.01, 0.001, 0.001});
   expect_rates("linear", {0.1, 0.09, 0.08, 0.07, 0.06, 0.05, 0.04, 0.03, 0.02, 0.01});
+}
+
+// The same with CosineAnnealingLR(eta_min=0.02), LinearLR(1.0, 0.2, total_iters=10) and
+// OneCycleLR(final_div_factor=0.1 / 25 / 0.02).
+TEST(ScheduleTest, LeastRatesAreTorchs) {
+  expect_rates("cosine",
+               {0.10000000000000001, 0.098042260651806157, 0.0923606797749979, 0.083511410091698934,
+                0.072360679774997896, 0.059999999999999998, 0.047639320225002099, 0.036488589908301075,
+                0.027639320225002106, 0.02195773934819386},
+               0.02);
+  expect_rates("linear", {0.1, 0.092, 0.084, 0.076, 0.068, 0.06, 0.052, 0.044, 0.036, 0.028}, 0.02);
+  expect_rates("one_cycle",
+               {0.0040000000000000036, 0.052000000000000005, 0.10000000000000001, 0.096038754716096769,
+                0.084939592074349354, 0.068900837358252573, 0.051099162641747423, 0.035060407925650662,
+                0.02396124528390324, 0.02},
+               0.02);
+}
+
+TEST(ScheduleTest, NoScheduleEndsBelowTheLeastRate) {
+  expect_rates("step", {0.1, 0.1, 0.1, 0.1, 0.1, 0.02, 0.02, 0.02, 0.02, 0.02}, 0.02);
+  expect_rates("wsd", {0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.1, 0.06}, 0.02);
 }
 
 TEST(ScheduleTest, WarmUpStableDecayFallsOverTheLastFifth) {
@@ -74,6 +96,9 @@ TEST(ScheduleTest, RefusesWhatCannotWork) {
   EXPECT_EQ(code({.learning_rate = 0.0}), ExitCode::usage);
   EXPECT_EQ(code({.learning_rate = std::numeric_limits<double>::quiet_NaN()}), ExitCode::usage);
   EXPECT_EQ(code({.warmup_steps = -1}), ExitCode::usage);
+  EXPECT_EQ(code({.name = "cosine", .learning_rate = 0.1, .least_rate = 0.01}), ExitCode::success);
+  EXPECT_EQ(code({.name = "cosine", .learning_rate = 0.1, .least_rate = 0.1}), ExitCode::usage);
+  EXPECT_EQ(code({.name = "constant", .learning_rate = 0.1, .least_rate = 0.01}), ExitCode::usage);
   EXPECT_EQ(code({.name = "one_cycle", .warmup_steps = 5}), ExitCode::usage);
 }
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from dtrain_run import run
+from dtrain_run import checkpoint_tensors, run
 
 BINARY = sys.argv.pop()
 COMMON = ["--precision", "fp64", "--threads", 1, "--micro-batches", 2, "--quiet"]

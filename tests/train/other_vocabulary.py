@@ -46,7 +46,7 @@ class Case:
     def __init__(self, binary, folder, model):
         self.binary, self.folder, self.model = binary, folder, model
         self.staged = folder / "data" / "staged"
-        self.options = ["--model", model, "--quiet", "--threads", 1, "--limit-steps", 1, "--learning-rate", 0,
+        self.options = ["--model", model, "--quiet", "--threads", 1, "--limit-steps", 1, "--learning-rate", 1e-300,
                         *(word for option in TINY[model] for word in ("--model-option", option))]
         run(binary, 1, "stage", model, "--format", "synthetic", "--task", TASKS[model], "--samples", 200, cwd=folder)
         self.best = self.train(model, "first")

@@ -25,6 +25,7 @@ import random_images  # noqa: E402
 
 TOLERANCE = 1e-5
 TRAIN, VALIDATION = 16, 8
+NO_RATE = 1e-300  # changes no weight
 OPTIONS = {"vgg11": ["--model-option", "dropout=0"]}  # chance differs between the two
 SHAPES = {"mlp": (1, 28, 28)}
 
@@ -66,9 +67,9 @@ def check(binary, folder, model):
     recipe = networks.RECIPES[model]
     random_images.stage(folder / "images", shape=SHAPES.get(model, (3, 32, 32)), train_samples=TRAIN,
                         other_samples=VALIDATION)
-    before_epoch, before = exported(binary, folder, model, "before", 0)
+    before_epoch, before = exported(binary, folder, model, "before", NO_RATE)
     _, after = exported(binary, folder, model, "after", 1)
-    single, _ = exported(binary, folder, model, "single", 0, precision="fp32")
+    single, _ = exported(binary, folder, model, "single", NO_RATE, precision="fp32")
 
     network = networks.make_network(model, seed=1).double()
     without_dropout(network)
@@ -92,7 +93,7 @@ def check(binary, folder, model):
     with h5py.File(folder / "theirs.h5", "w") as file:
         for name, value in theirs.state_dict().items():
             file[f"model/{name}"] = value.numpy()
-    loaded, _ = exported(binary, folder, model, "loaded", 0, "--init-from", folder / "theirs.h5")
+    loaded, _ = exported(binary, folder, model, "loaded", NO_RATE, "--init-from", folder / "theirs.h5")
     expected = networks.loss_of(recipe, theirs(x), x, y).item()
     worst["loss of PyTorch's weights"] = abs(loaded["train_loss"] - expected) / expected
 

@@ -50,7 +50,7 @@ def check(binary, folder, model):
     random_text.stage(folder / "text", model, SAMPLES[model])
     dropout = [] if model == "nbow" else ["--model-option", "dropout=0"]
     run(binary, 1, "--model", model, *dropout, "--dataset", folder / "text", "--name", model, "--precision", "fp64",
-        "--limit-steps", 1, "--learning-rate", 0, "--global-batch", SAMPLES[model], "--quiet", cwd=folder, limit_s=300)
+        "--limit-steps", 1, "--learning-rate", 1e-300, "--global-batch", SAMPLES[model], "--quiet", cwd=folder, limit_s=300)
     run(binary, 1, "export", folder / "runs" / model / "checkpoints" / "best", folder / f"{model}.h5", cwd=folder)
     with h5py.File(folder / f"{model}.h5") as file:
         weights = {key: torch.from_numpy(np.asarray(item[()])) for key, item in file["model"].items()}

@@ -94,7 +94,7 @@ def main():
         write_safetensors(folder / "fresh.safetensors", fresh)
         write_h5(folder / "fresh.h5", fresh)
         for source in ("fresh.safetensors", "fresh.h5"):
-            run(binary, 2, *small, *data, "--init-from", source, "--limit-steps", 1, "--learning-rate", 0,
+            run(binary, 2, *small, *data, "--init-from", source, "--limit-steps", 1, "--learning-rate", 1e-300,
                 "--name", "loaded", "--overwrite", cwd=folder)
             run(binary, 1, "export", "runs/loaded/checkpoints/best", "loaded.h5", cwd=folder)
             with h5py.File(folder / "loaded.h5") as file:
