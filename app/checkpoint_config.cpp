@@ -21,13 +21,15 @@ train::RunConfig config_of_checkpoint(const std::filesystem::path& folder) {
   config.model.init_from = folder.string();
   config.model.init_skip.clear();
   return config;
+  config.batch.micro_batches = manifest.info.micro_batches;
+  config.batch.global_batch = train::samples_of_largest_piece(config.batch);  // of each rank's, see below
 }
 
 void spread_over_ranks(train::RunConfig& config, const Environment& environment,
                        const comm::MpiEnvironment& mpi) {
   comm::check_launch(mpi.world_size(), environment.srun_tasks);
-  // Not used, but checked.
-  config.batch.global_batch = std::max(config.batch.global_batch, 4 * mpi.world_size());
+  // Checked, and what an evaluation takes at once follows it: as many per rank as in training.
+  config.batch.global_batch = std::max(config.batch.global_batch, 4) * mpi.world_size();
   train::settle_device(config, comm::Communicator::duplicate(mpi.world()));
   config.resolve(mpi.world_size());
   config.validate();

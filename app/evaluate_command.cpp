@@ -34,6 +34,7 @@ Task evaluate_command(const Words& words, const Environment& environment) {
   std::string mesh;
   std::string device;
   int threads = -1;
+  int eval_batch = -1;
   train::EvaluateRequest request;
   Parser parser("evaluate",
                 "Measures a checkpoint on a split of its dataset, on all ranks that mpirun or srun starts.");
@@ -50,6 +51,8 @@ Task evaluate_command(const Words& words, const Environment& environment) {
   parser.add_option("--device", device, "what computes: auto, cpu, cuda [auto]")->option_text("NAME");
   parser.add_option("--threads", threads, "compute threads per rank; 0: from the affinity mask")
       ->option_text("N");
+  parser.add_option("--eval-batch", eval_batch, "samples taken at once on a rank; 0: as memory allows")
+      ->option_text("N");
   if (const auto help = parse(parser, words)) return print_task(*help);
   if (std::find(kSplits.begin(), kSplits.end(), request.split) == kSplits.end()) {
     throw usage_error(fmt::format("there is no split {}", request.split), "--split",
@@ -61,6 +64,7 @@ Task evaluate_command(const Words& words, const Environment& environment) {
   config.mesh = mesh;
   if (!device.empty()) config.device = device;
   if (threads >= 0) config.threads = threads;
+  if (eval_batch >= 0) config.batch.evaluation = eval_batch;
   return {.alone = {}, .together = [config, request, environment](comm::MpiEnvironment& mpi) {
             return evaluate_on(config, request, environment, mpi);
           }};

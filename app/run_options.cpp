@@ -145,6 +145,9 @@ std::vector<Option> declare() {
       [](auto& c) -> auto& { return c.batch.micro_batches; });
   // Not written while it is open, so that a file made for any number of ranks can be fed back.
   all.back().toml = [](const RunConfig& c) {
+  add(
+      "eval-batch", "N", "samples that evaluation takes at once on a rank; 0: as memory allows", "",
+      [](auto& c) -> auto& { return c.batch.evaluation; });
     return c.batch.micro_batches == 0 ? std::string() : write_toml(c.batch.micro_batches);
   };
 

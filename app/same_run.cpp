@@ -20,7 +20,7 @@ bool may_differ(const Option& option) {
   static const std::set<std::string> kFree = {
       "epochs",         "limit-steps", "exit-after",   "mesh",         "rank-order", "pipeline",
       "virtual-stages", "balance",     "recompute",    "memory-limit", "inject",     "on-failure",
-      "spares",         "replicate",   "verify-every", "watchdog",     "device"};
+      "spares",         "replicate",   "verify-every", "watchdog",     "device",     "eval-batch"};
   return option.group == kOutputs || kFree.contains(option.name);
 }
 

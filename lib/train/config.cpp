@@ -69,6 +69,7 @@ constexpr std::array<std::string_view, 5> kAllReduces = {"auto", "mpi", "ring", 
 
 void validate_batch(const RunConfig& config) {
   const BatchConfig& batch = config.batch;
+  check_at_least(batch.evaluation, 0, "--eval-batch");
   check_at_least(batch.global_batch, 1, "--global-batch");
   if (batch.micro_batches <= batch.global_batch)
     return check_at_least(batch.micro_batches, 1, "--micro-batches");

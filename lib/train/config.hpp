@@ -45,6 +45,7 @@ struct BatchConfig {
 inline int samples_of_largest_piece(const BatchConfig& batch) {
   const int pieces = batch.micro_batches > 0 ? batch.micro_batches : 1;
   return (batch.global_batch + pieces - 1) / pieces;
+  int evaluation = 0;     ///< Samples per forward pass of an evaluation, on each data rank; 0: chosen.
 }
 
 /// How one copy of the model is executed where the mesh has a pipe axis.

@@ -111,7 +111,7 @@ EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequ
                                .device = workload.device});
   Evaluation evaluation(evaluation_parts(job, workload, pipeline, preparation),
                         data::Loader(workload.dataset, request.split, {}, workload.read), samples,
-                        evaluation_batch(config, info));
+                        workload.evaluation_batch);
   Collector collector;
   const bool keeps = !request.predictions.empty();
   const auto result = evaluation.run(

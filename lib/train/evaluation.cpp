@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <cmath>
@@ -12,13 +13,16 @@
 #include <vector>
 
 #include "core/clock.hpp"
+#include "core/error.hpp"
 #include "models/precision.hpp"
+#include "train/memory_estimate.hpp"
 
 namespace dtrain::train {
 namespace {
 
-constexpr std::int64_t kSamples = 256;
-constexpr std::int64_t kTokens = 16384;
+// Chosen without being asked for. Larger batches are hardly faster.
+constexpr std::int64_t kMostSamples = 256;
+constexpr double kLittleMemory = 128.0 * 1024 * 1024;
 
 /// The sums over all ranks. Collective, unless there are none.
 std::vector<double> summed(std::vector<double> own, comm::Group& group) {
@@ -46,11 +50,23 @@ Scores scores_of(const parallel::StepShare& sums, std::int64_t samples, Scoring 
 
 bool improves(double loss, double best) { return std::isnan(best) ? !std::isnan(loss) : loss < best; }
 
-std::int64_t evaluation_batch(const RunConfig& config, const data::DatasetInfo& info) {
-  if (config.pipeline.memory_limit_bytes() > 0)
-    return std::min<std::int64_t>(kSamples, samples_of_largest_piece(config.batch));
-  if (info.task != "language_modelling") return kSamples;
-  return std::clamp<std::int64_t>(kTokens / info.shape.at(0), 1, kSamples);
+std::int64_t evaluation_batch(const RunConfig& config, const models::Model& model,
+                              const models::Shape& sample_shape) {
+  const auto limit = config.pipeline.memory_limit_bytes();
+  const double per_sample = evaluation_bytes(config, model, sample_shape);
+  if (config.batch.evaluation > 0) {
+    const double wanted = per_sample * config.batch.evaluation;
+    require(limit == 0 || wanted <= static_cast<double>(limit),
+            fmt::format("the activations of {} samples take {:.0f} bytes", config.batch.evaluation, wanted),
+            {.subject = fmt::format("--eval-batch {}", config.batch.evaluation),
+             .advice = fmt::format("use fewer, or allow more with --memory-limit, {} now",
+                                   config.pipeline.memory_limit),
+             .code = ExitCode::usage});
+    return config.batch.evaluation;
+  }
+  const auto piece = std::min<std::int64_t>(kMostSamples, samples_of_largest_piece(config.batch));
+  if (limit > 0) return piece;
+  return std::clamp(static_cast<std::int64_t>(kLittleMemory / per_sample), piece, kMostSamples);
 }
 
 Evaluation::Evaluation(const Parts& parts, data::Loader loader, std::int64_t samples, std::int64_t batch)

@@ -84,6 +84,20 @@ MemoryEstimate estimate_memory(const RunConfig& config, const models::Model& mod
 std::int64_t repeated_layers(const RunConfig& config, const models::Model& model,
                              const parallel::StageCuts& cuts, int pipe_index,
                              const models::Shape& sample_shape) {
+double evaluation_bytes(const RunConfig& config, const models::Model& model,
+                        const models::Shape& sample_shape) {
+  const double element = config.precision == "fp64" ? 8 : 4;
+  auto shapes = model.input_shapes(1, sample_shape);
+  double largest = 0;
+  for (const auto& layer : model.layers()) {
+    const double made = layer->cost(shapes).activation_bytes * element / 4;
+    auto next = layer->output_shapes(shapes);
+    largest = std::max(largest, (elements(shapes) * element) + std::max(made, elements(next) * element));
+    shapes = std::move(next);
+  }
+  return std::max(largest, 2 * elements(shapes) * element);  // the loss makes as much of the last outputs
+}
+
   const auto limit = static_cast<double>(config.pipeline.memory_limit_bytes());
   const auto with = [&](int rank, std::int64_t repeated) {
     return estimate_memory(config, model, cuts, rank, sample_shape, repeated);

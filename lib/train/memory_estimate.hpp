@@ -23,6 +23,11 @@ MemoryEstimate estimate_memory(const RunConfig& config, const models::Model& mod
                                const parallel::StageCuts& cuts, int pipe_index,
                                const models::Shape& sample_shape, std::int64_t repeated_layers);
 
+/// Of one sample in a forward pass without backward: the largest of what goes into a layer and what it makes
+/// of it, in bytes. `model`: before it is cut or sliced.
+double evaluation_bytes(const RunConfig& config, const models::Model& model,
+                        const models::Shape& sample_shape);
+
 /// How many first layers of each stage run again in backward: what `--recompute` asks for; with auto the
 /// fewest that keep the estimate within `--memory-limit`, or all. Throws Error (exit code 2) when parameters,
 /// gradients and optimizer alone pass the limit.

@@ -296,7 +296,7 @@ std::optional<EvaluationResult> Trainer::evaluate(const std::string& split) {
     data::Loader loader(workload_.dataset, split, loader_options(job_), workload_.read);
     place = evaluations_
                 .try_emplace(split, replica_.evaluation_parts(), std::move(loader), samples,
-                             evaluation_batch(config_, workload_.dataset.info()))
+                             workload_.evaluation_batch)
                 .first;
   }
   return place->second.run();

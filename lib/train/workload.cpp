@@ -213,6 +213,7 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
           .class_weights = std::move(class_weights),
           .scoring = scored ? Scoring::loss_and_accuracy : Scoring::loss_only,
           .read_in_place = std::move(read_in_place),
+  const auto evaluated_at_once = evaluation_batch(config, *model, info.shape);
           .remark = std::move(remark),
           .vocabulary = std::move(vocabulary),
           .sample_shapes = varying ? parallel::StageMessages::SampleShapes::varying
@@ -224,3 +225,4 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
 }
 
 }  // namespace dtrain::train
+          .evaluation_batch = evaluated_at_once,

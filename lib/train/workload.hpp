@@ -38,10 +38,11 @@ struct Workload {
   checkpoint::VocabularyHashes vocabulary;  ///< Of the dataset.
   /// Whether all samples have one shape, or as many tokens as they have.
   parallel::StageMessages::SampleShapes sample_shapes = parallel::StageMessages::SampleShapes::alike;
-  std::int64_t repeated_layers = 0;  ///< Of each stage, first ones that run again in backward.
-  double estimated_activations = 0;  ///< Bytes at once, of this rank.
-  parallel::StageCuts cuts;          ///< Which rank of a pipeline holds which layers.
-  double flops_per_sample = 0;       ///< Of one training step: forward and twice that backward.
+  std::int64_t repeated_layers = 0;   ///< Of each stage, first ones that run again in backward.
+  double estimated_activations = 0;   ///< Bytes at once, of this rank.
+  parallel::StageCuts cuts;           ///< Which rank of a pipeline holds which layers.
+  std::int64_t evaluation_batch = 1;  ///< Samples per forward pass of an evaluation.
+  double flops_per_sample = 0;        ///< Of one training step: forward and twice that backward.
 };
 
 /// Which rank asks for a workload, and with whom.

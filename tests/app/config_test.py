@@ -7,8 +7,8 @@ from program import ProgramTest
 
 BUILT = """model model-option init-from init-skip loss class-weights dataset data-root staging augment mesh rank-order strategy
 pipeline virtual-stages balance recompute memory-limit
-epochs limit-steps global-batch micro-batches optimizer learning-rate momentum weight-decay schedule
-warmup-steps grad-clip batch-norm precision device device-graphs threads comm-backend all-reduce bucket-mb watchdog on-failure spares replicate verify-every inject seed reproducible output name
+epochs limit-steps global-batch micro-batches optimizer learning-rate momentum nesterov beta1 beta2 epsilon weight-decay decay schedule
+eval-batch min-learning-rate warmup-steps grad-clip batch-norm precision device device-graphs threads comm-backend all-reduce bucket-mb watchdog on-failure spares replicate verify-every inject seed reproducible output name
 overwrite record-steps trace tensorboard quiet dry-run cluster exit-after checkpoint-every keep resume""".split()
 LATER = ["compression"]
 # A value that is not the default for every option.
@@ -16,8 +16,8 @@ OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "init-from": "a.h5
          "class-weights": "balanced", "dataset": "a \"quoted\" \\ name", "data-root": "/d",
          "staging": "local=/scratch/a,b", "augment": "off", "mesh": "data=2,pipe=1", "rank-order": "launched", "strategy": "ddp", "pipeline": "interleaved",
          "virtual-stages": 3, "balance": "dynamic", "recompute": "auto", "memory-limit": "2GiB", "epochs": 7,
-         "limit-steps": 9, "global-batch": 48, "micro-batches": 6, "optimizer": "adamw", "learning-rate": 3e-05,
-         "momentum": 0.25, "weight-decay": 0.125, "schedule": "wsd", "warmup-steps": 5, "grad-clip": 2.0,
+         "limit-steps": 9, "global-batch": 48, "micro-batches": 6, "eval-batch": 5, "optimizer": "sgd", "learning-rate": 3e-05,
+         "momentum": 0.25, "nesterov": True, "decay": "matrices", "min-learning-rate": 1e-06, "weight-decay": 0.125, "schedule": "wsd", "warmup-steps": 5, "grad-clip": 2.0,
          "batch-norm": "local", "precision": "fp64", "device": "cpu", "device-graphs": "off", "threads": 3, "comm-backend": "mpi", "all-reduce": "ring",
          "bucket-mb": 1.5, "watchdog": 20.0, "on-failure": "abort", "spares": 1, "replicate": "3", "verify-every": 50, "inject": "stop:rank=0,phase=optimizer,step=3", "seed": 9223372036854775807, "reproducible": True, "output": "out", "name": "mine",
          "overwrite": True, "record-steps": 10, "trace": True, "tensorboard": True, "quiet": True, "dry-run": True, "cluster": "2x4",
