@@ -70,25 +70,6 @@ Option record_steps(const std::string& group) {
   return option;
 }
 
-/// `--augment` has a default by model, so off must be sayable.
-Option augment(const std::string& group) {
-  Option option;
-  option.name = "augment";
-  option.argument = "on|off";
-  option.group = group;
-  option.help = "random crops and flips of training images";
-  option.fallback = "by model";
-  option.set = [](RunConfig& config, const std::string& text) {
-    require(text == "on" || text == "off", fmt::format("\"{}\" is not a value it takes", text),
-            {.subject = "--augment", .advice = "use on or off", .code = ExitCode::usage});
-    config.data.augment = text == "on";
-  };
-  option.toml = [](const RunConfig& config) {
-    return std::string(config.data.augment ? "\"on\"" : "\"off\"");
-  };
-  return option;
-}
-
 std::vector<Option> declare() {
   const std::string by_model = "by model";
   std::vector<Option> all;
@@ -124,7 +105,16 @@ std::vector<Option> declare() {
       "staging", "none|memory|local=DIR", "copy the shards first: one per node, in memory or into DIR", "",
       [](auto& c) -> auto& { return c.data.staging; });
 
-  all.push_back(augment(group));
+  add(
+      "augment", "off|on|flip|crop|crop+flip", "random crops and flips of training images; on: crop+flip",
+      by_model, [](auto& c) -> auto& { return c.data.augment; });
+  add(
+      "augment-padding", "N", "zeros around an image before it is cropped", "",
+      [](auto& c) -> auto& { return c.data.augment_padding; });
+  // Not written where it means nothing: a file that is fed back must not be refused.
+  all.back().toml = [](const RunConfig& c) {
+    return c.data.crops() ? write_toml(c.data.augment_padding) : std::string();
+  };
 
   group = "How the work is split";
   add(

@@ -49,7 +49,8 @@ DTRAIN_VECTOR_BODY inline void window_of(T* out, const T* in, const ImageShape& 
 
 }  // namespace
 
-CropAndFlip crop_and_flip_of(std::uint64_t seed, std::uint32_t epoch, std::int64_t sample, int padding) {
+CropAndFlip crop_and_flip_of(std::uint64_t seed, std::uint32_t epoch, std::int64_t sample, int padding,
+                             Flips flips) {
   const auto id = static_cast<std::uint64_t>(sample);
   const auto words = philox_block({.seed = seed,
                                    .purpose = Purpose::augmentation,
@@ -59,15 +60,15 @@ CropAndFlip crop_and_flip_of(std::uint64_t seed, std::uint32_t epoch, std::int64
                                   id >> 32);
   return {.down = below(words[0], 2 * padding + 1),
           .right = below(words[1], 2 * padding + 1),
-          .flip = (words[2] >> 31) != 0};
+          .flip = flips == Flips::at_random && (words[2] >> 31) != 0};
 }
 
 template <class T>
 void crop_and_flip(T* out, const T* in, const ImageShape& shape, std::span<const std::int64_t> samples,
-                   std::uint64_t seed, std::uint32_t epoch, int padding) {
+                   std::uint64_t seed, std::uint32_t epoch, int padding, Flips flips) {
   const std::size_t image = shape.channels * shape.height * shape.width;
   for (const std::int64_t sample : samples) {
-    const CropAndFlip how = crop_and_flip_of(seed, epoch, sample, padding);
+    const CropAndFlip how = crop_and_flip_of(seed, epoch, sample, padding, flips);
     with_avx2([&]() DTRAIN_VECTOR_BODY { window_of(out, in, shape, how, padding); });
     in += image;
     out += image;
@@ -75,8 +76,9 @@ void crop_and_flip(T* out, const T* in, const ImageShape& shape, std::span<const
 }
 
 template void crop_and_flip<std::uint8_t>(std::uint8_t*, const std::uint8_t*, const ImageShape&,
-                                          std::span<const std::int64_t>, std::uint64_t, std::uint32_t, int);
+                                          std::span<const std::int64_t>, std::uint64_t, std::uint32_t, int,
+                                          Flips);
 template void crop_and_flip<float>(float*, const float*, const ImageShape&, std::span<const std::int64_t>,
-                                   std::uint64_t, std::uint32_t, int);
+                                   std::uint64_t, std::uint32_t, int, Flips);
 
 }  // namespace dtrain::kernels

@@ -55,9 +55,8 @@ constexpr std::array<std::string_view, 1> kBatchNorms = {"local"};
 constexpr std::array<std::string_view, 4> kPrecisions = {"fp32", "fp64", "bf16", "fp16"};
 constexpr std::array<std::string_view, 3> kLosses = {"cross_entropy", "mse", "mae"};
 constexpr std::array<std::string_view, 2> kClassWeights = {"none", "balanced"};
-constexpr std::array<std::string_view, 3> kOptimizers = {"sgd", "adam", "adamw"};
-constexpr std::array<std::string_view, 6> kSchedules = {"constant",  "step",   "cosine",
-                                                        "one_cycle", "linear", "wsd"};
+constexpr std::array<std::string_view, 5> kAugments = {"off", "on", "flip", "crop", "crop+flip"};
+constexpr std::array<std::string_view, 2> kDecays = {"all", "matrices"};
 constexpr std::array<std::string_view, 4> kPipelines = {"1f1b", "gpipe", "interleaved", "layerwise"};
 constexpr std::array<std::string_view, 2> kBalances = {"none", "dynamic"};
 constexpr std::array<std::string_view, 3> kRecomputes = {"none", "full", "auto"};
@@ -214,6 +213,10 @@ void RunConfig::validate() const {
   check(cluster.empty() || dry_run, "a cluster that is not there cannot train", "--cluster", "add --dry-run");
   check_at_least(epochs, 1, "--epochs");
   check_at_least(limit_steps, 0, "--limit-steps");
+  check_one_of(data.augment, kAugments, "--augment");
+  check_at_least(data.augment_padding, 1, "--augment-padding");
+  check(data.crops() || !given.contains("augment-padding"), "nothing is cropped", "--augment-padding",
+        "leave it out, or use --augment crop or crop+flip");
   check(exit_after == "none" || parse_interval(exit_after, "--exit-after").unit == Interval::Unit::seconds,
         fmt::format("\"{}\" is not a time", exit_after), "--exit-after", "write one such as 55min or 2h");
   validate_batch(*this);

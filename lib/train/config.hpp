@@ -32,7 +32,11 @@ struct DataConfig {
   std::string dataset = "synthetic";  ///< `synthetic`, the name of a staged dataset, or a folder.
   std::string root = "data/staged";   ///< Where named datasets lie.
   std::string staging = "none";       ///< `none`, `memory` (one copy per node) or `local=DIR`.
-  bool augment = false;               ///< Random crops and flips of training images; by model.
+  std::string augment = "off";  ///< Of training images: `off`, `flip`, `crop`, `crop+flip`, or `on`: both.
+  int augment_padding = 4;      ///< Zeros around an image before it is cropped.
+
+  bool flips() const { return augment == "on" || augment == "flip" || augment == "crop+flip"; }
+  bool crops() const { return augment == "on" || augment == "crop" || augment == "crop+flip"; }
 };
 
 /// How a step is cut.

@@ -63,7 +63,8 @@ at::Tensor augmented(const at::Tensor& images, const data::Batch& batch, const A
   const auto extent = [&](int dim) { return static_cast<std::size_t>(images.size(dim)); };
   kernels::crop_and_flip(out.data_ptr<T>(), images.const_data_ptr<T>(), {extent(1), extent(2), extent(3)},
                          std::span<const std::int64_t>(batch.samples), how.seed,
-                         static_cast<std::uint32_t>(batch.step / how.steps_per_epoch + 1), how.padding);
+                         static_cast<std::uint32_t>(batch.step / how.steps_per_epoch + 1), how.padding,
+                         how.flips);
   return out;
 }
 
@@ -132,7 +133,8 @@ Preparation::Crops Preparation::crops_of(const data::Batch& batch) const {
   if (!augmentation_) return crops;
   const auto epoch = static_cast<std::uint32_t>(batch.step / augmentation_->steps_per_epoch + 1);
   for (const auto sample : batch.samples) {
-    crops.push_back(kernels::crop_and_flip_of(augmentation_->seed, epoch, sample, augmentation_->padding));
+    crops.push_back(kernels::crop_and_flip_of(augmentation_->seed, epoch, sample, augmentation_->padding,
+                                              augmentation_->flips));
   }
   return crops;
 }

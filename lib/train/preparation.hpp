@@ -18,7 +18,8 @@ namespace dtrain::train {
 struct Augmentation {
   std::uint64_t seed = 1;
   std::int64_t steps_per_epoch = 1;  ///< A training batch's epoch follows from its step.
-  int padding = 4;                   ///< Zeros on every side before the crop.
+  int padding = 4;                   ///< Zeros on every side before the crop; 0: no crop.
+  kernels::Flips flips = kernels::Flips::at_random;
 };
 
 /// From a batch as it is stored to the tensors a model takes: bytes of images become (b / 255 - mean) / std,

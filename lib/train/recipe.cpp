@@ -27,7 +27,7 @@ void resolve_recipe(RunConfig& config) {
   };
   take("epochs", config.epochs, recipe.epochs);
   take("global-batch", config.batch.global_batch, recipe.global_batch);
-  take("augment", config.data.augment, recipe.augment);
+  take("augment", config.data.augment, recipe.augment ? "on" : "off");
   OptimizerConfig& optimizer = config.optimizer;
   take("optimizer", optimizer.name, recipe.optimizer);
   take("learning-rate", optimizer.learning_rate, recipe.learning_rate);

@@ -88,14 +88,26 @@ data::LocalCopy open_dataset(const RunConfig& config, const WorkloadPlace& place
 
 /// What `--augment` means on this dataset. By recipe it is silently nothing where there are no images.
 std::optional<Augmentation> augmentation_of(const RunConfig& config, const data::DatasetInfo& info) {
-  const bool images = info.task == "image_classification";
-  require(images || !config.data.augment || !config.given.contains("augment"),
-          "there are no images to crop in a dataset of " + info.task,
-          {.subject = "--augment on", .advice = "use off, or another --dataset", .code = ExitCode::usage});
   const auto& data = config.data;
-  if (!images || !config.data.augment) return std::nullopt;
+  const bool images = info.task == "image_classification";
+  const bool wanted = data.augment != "off";
+  const ErrorContext context{.subject = "--augment " + data.augment,
+                             .advice = "use off, or another --dataset",
+                             .code = ExitCode::usage};
+  require(images || !wanted || !config.given.contains("augment"),
+          "there are no images to crop or flip in a dataset of " + info.task, context);
+  if (!images || !wanted) return std::nullopt;
+  const auto extent = std::min(info.shape.at(1), info.shape.at(2));
+  require(!data.crops() || data.augment_padding < extent,
+          fmt::format("{} zeros on each side are as many as an image of {} x {} has pixels",
+                      data.augment_padding, info.shape.at(1), info.shape.at(2)),
+          {.subject = "--augment-padding",
+           .advice = fmt::format("use {} or fewer, or --augment flip", extent - 1),
+           .code = ExitCode::usage});
   return Augmentation{.seed = config.seed,
-                      .steps_per_epoch = data::epoch_steps(info.samples("train"), config.batch.global_batch)};
+                      .steps_per_epoch = data::epoch_steps(info.samples("train"), config.batch.global_batch),
+                      .padding = data.crops() ? data.augment_padding : 0,
+                      .flips = data.flips() ? kernels::Flips::at_random : kernels::Flips::never};
 }
 
 /// Seconds per layer as rank 0 measures them; `model` gets weights to run with.

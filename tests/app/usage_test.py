@@ -72,6 +72,26 @@ class UsageTest(ProgramTest):
     def test_learning_rate_that_is_no_number(self):
         self.refuse(2, ["--learning-rate", "nan", "finite"], "--learning-rate", "nan", ranks=2)
 
+    def test_learning_rate_that_trains_nothing(self):
+        self.refuse(2, ["--learning-rate", "0 trains nothing"], "--learning-rate", "0", ranks=2)
+
+    def test_schedules_that_contradict_themselves(self):
+        self.refuse(2, ["--warmup-steps", "one_cycle warms up by itself"], "--model", "cnn", "--warmup-steps", "100", ranks=2)
+        self.refuse(2, ["--min-learning-rate", "below the highest, 0.01"], "--schedule", "cosine", "--learning-rate", "0.01",
+                    "--min-learning-rate", "0.01")
+        self.refuse(2, ["--min-learning-rate", "constant never falls"], "--min-learning-rate", "1e-5")
+        self.succeed("--model", "gpt", "--schedule", "one_cycle", "--print-config")  # its recipe's warm-up is not the user's
+
+    def test_options_of_another_optimizer(self):
+        self.refuse(2, ["--momentum", "the optimizer adam has none", "sgd"], "--momentum", "0.9")
+        self.refuse(2, ["--nesterov", "sgd with momentum"], "--nesterov")
+        self.refuse(2, ["--nesterov", "sgd with momentum"], "--nesterov", "--optimizer", "sgd", "--momentum", "0")
+        self.refuse(2, ["--beta2", "the optimizer sgd has none", "adam or adamw"], "--model", "cnn", "--beta2", "0.9")
+        self.succeed("--model", "cnn", "--optimizer", "adam", "--print-config")  # its recipe's momentum is not the user's
+
+    def test_padding_without_a_crop(self):
+        self.refuse(2, ["--augment-padding", "nothing is cropped"], "--model", "cnn", "--augment", "flip", "--augment-padding", "2")
+
     def test_more_micro_batches_than_samples(self):
         self.refuse(2, ["--micro-batches", "at most 4"], "--global-batch", "4", "--micro-batches", "8", ranks=2)
 
@@ -80,7 +100,10 @@ class UsageTest(ProgramTest):
 
     def test_values_out_of_range(self):
         for option, value in [("--momentum", "1"), ("--momentum", "-0.1"), ("--weight-decay", "inf"),
-                              ("--grad-clip", "-1"), ("--warmup-steps", "-1"), ("--limit-steps", "-2"),
+                              ("--grad-clip", "-1"), ("--grad-clip", "nan"), ("--warmup-steps", "-1"), ("--learning-rate", "-0.1"),
+                              ("--learning-rate", "inf"), ("--beta1", "1"), ("--beta2", "-0.1"), ("--beta2", "nan"), ("--epsilon", "0"),
+                              ("--min-learning-rate", "-1"), ("--min-learning-rate", "nan"), ("--decay", "biases"), ("--augment", "rotate"),
+                              ("--augment-padding", "0"), ("--label-smoothing", "-0.1"), ("--label-smoothing", "1"), ("--label-smoothing", "nan"), ("--eval-batch", "-1"), ("--limit-steps", "-2"),
                               ("--threads", "-1"), ("--watchdog", "0"), ("--bucket-mb", "-1"),
                               ("--seed", "-1"), ("--seed", "9223372036854775808"), ("--epochs", "1.5"), ("--epochs", "99999999999"),
                               ("--epochs", "many"), ("--record-steps", "some"), ("--precision", "fp8"),

@@ -4,6 +4,7 @@
 
 #include <map>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "kernels/philox.hpp"
@@ -99,6 +100,19 @@ TEST(AugmentTest, PlacesAndFlipsAreEvenlyDrawnAndChangeWithEachPartOfTheKey) {
   EXPECT_NEAR(flips, kDraws / 2, 270);
   EXPECT_NEAR(same_epoch, 50, 42);
   EXPECT_NEAR(same_seed, 50, 42);
+}
+
+TEST(AugmentTest, ACropOrAFlipAloneIsThatOfBoth) {
+  bool flips = false;
+  for (std::int64_t sample = 0; sample < 100; ++sample) {
+    const CropAndFlip both = crop_and_flip_of(1, 1, sample, kPadding);
+    const CropAndFlip crop = crop_and_flip_of(1, 1, sample, kPadding, Flips::never);
+    const CropAndFlip flip = crop_and_flip_of(1, 1, sample, 0);
+    EXPECT_EQ(std::tuple(crop.down, crop.right, crop.flip), std::tuple(both.down, both.right, false));
+    EXPECT_EQ(std::tuple(flip.down, flip.right, flip.flip), std::tuple(0, 0, both.flip));
+    flips = flips || both.flip;
+  }
+  EXPECT_TRUE(flips);
 }
 
 }  // namespace

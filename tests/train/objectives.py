@@ -1,4 +1,4 @@
-"""What a run is trained for: --loss, --class-weights, R2 of a regression, --augment. Each on one rank and on two,
+"""What a run is trained for: --loss, --class-weights, --label-smoothing, --freeze, R2 of a regression, --augment. Each on one rank and on two,
 with equal micro-batches: the numbers must agree to 1e-9 in fp64."""
 
 import sys
@@ -103,7 +103,65 @@ class ObjectivesTest(unittest.TestCase):
         options = ["--model", "cnn", "--limit-steps", 12, "--epochs", 1]
         on, _ = self.train_on_one_and_two("on", *options)  # cnn's recipe augments
         off, _ = self.train_on_one_and_two("off", *options, "--augment", "off")
-        self.assertNotEqual(on["train_loss"][0], off["train_loss"][0])
+        both, _ = self.train(1, "both", *options, "--augment", "crop+flip", "--augment-padding", 4)
+        self.assertEqual(on["train_loss"][0], both["train_loss"][0])
+        losses = {on["train_loss"][0], off["train_loss"][0]}
+        for name, words in ("flip", ["flip"]), ("crop", ["crop"]), ("far", ["crop+flip", "--augment-padding", 6]):
+            losses.add(self.train(1, name, *options, "--augment", *words)[0]["train_loss"][0])
+        self.assertEqual(len(losses), 5, losses)
+
+    def weights(self, name, step):
+        return checkpoint_tensors(self.folder / "runs" / name / "checkpoints" / f"step-{step:08}")
+
+    def test_frozen_parameters_stay_as_they_are_on_every_mesh(self):
+        sgd = ["--optimizer", "sgd", "--momentum", 0.9, "--learning-rate", 0.1, "--schedule", "constant", "--limit-steps", 4,
+               "--micro-batches", 4]
+        small = [word for size in ("layers=1", "heads=2", "width=16") for word in ("--model-option", size)]
+        cases = {"mlp": (["--model", "mlp", "--freeze", "^input_fc|hidden_fc.bias"], ["input_fc.weight", "input_fc.bias", "hidden_fc.bias"],
+                         [(2, "data=2"), (2, "pipe=2"), (2, "tensor=2")]),
+                 "gpt": (["--model", "gpt", *small, "--warmup-steps", 0, "--global-batch", 16, "--freeze", "wte|ln_1"],
+                         ["transformer.wte.weight", "transformer.h.0.ln_1.weight"],
+                         [(2, "pipe=2"), (2, "tensor=2")])}
+        for model, (options, frozen, meshes) in cases.items():
+            one, _ = self.train(1, f"frozen-{model}", *options, *sgd)
+            after = self.weights(f"frozen-{model}-1", 4)
+            self.train(1, f"start-{model}", *options, *sgd, "--learning-rate", 1e-300)
+            start = self.weights(f"start-{model}-1", 4)
+            changed = {name for name in after if not np.array_equal(after[name], start[name])}
+            self.assertFalse(changed & set(frozen), model)
+            self.assertTrue(changed)
+            for ranks, mesh in meshes:
+                name = f"frozen-{model}-{mesh.replace(',', '-')}"
+                split, _ = self.train(ranks, name, *options, *sgd, "--mesh", mesh)
+                np.testing.assert_allclose(split["train_loss"], one["train_loss"], rtol=1e-9, err_msg=name)
+                for tensor, value in self.weights(f"{name}-{ranks}", 4).items():
+                    np.testing.assert_allclose(value, after[tensor], rtol=1e-7, atol=1e-12, err_msg=f"{name} {tensor}")
+        # A whole stage may be frozen, and a run goes on with what it froze.
+        options = [*cases["mlp"][0], *sgd, "--freeze", "input_fc|hidden_fc"]
+        one, _ = self.train(1, "stage", *options)
+        split, _ = self.train(2, "stage-pipe", *options, "--mesh", "pipe=2", "--reproducible")
+        np.testing.assert_allclose(split["train_loss"], one["train_loss"], rtol=1e-9)
+        self.train(1, "stage-saved", *options, "--checkpoint-every", "2steps")
+        self.train(2, "stage-again", *options, "--resume", "runs/stage-saved-1/checkpoints/step-00000002")
+        for tensor, value in self.weights("stage-again-2", 4).items():
+            np.testing.assert_allclose(value, self.weights("stage-1", 4)[tensor], rtol=1e-7, atol=1e-12, err_msg=tensor)
+
+    def test_smoothed_labels_train_otherwise_and_are_measured_alike(self):
+        options = ["--model", "mlp", "--limit-steps", 4, "--epochs", 1]
+        plain, _ = self.train(1, "sharp", *options)
+        smooth, _ = self.train_on_one_and_two("smooth", *options, "--label-smoothing", 0.2)
+        self.assertNotEqual(plain["train_loss"][0], smooth["train_loss"][0])
+        done = run(BINARY, 1, "evaluate", "runs/smooth-1/checkpoints/step-00000004", "--split", "validation", cwd=self.folder)
+        self.assertIn(f"loss {smooth['validation_loss'][0]:.4f}", done.stdout)
+
+    def test_evaluation_does_not_depend_on_how_many_samples_it_takes(self):
+        options = ["--model", "cnn", "--limit-steps", 4, "--epochs", 1]
+        whole, _ = self.train(1, "whole", *options)
+        for ranks, batch in (1, 7), (2, 33):
+            parts, _ = self.train(ranks, f"parts-{batch}", *options, "--eval-batch", batch)
+            for column in "validation_loss", "validation_accuracy":
+                np.testing.assert_allclose(parts[column], whole[column], rtol=1e-9)
+        self.refuse(["--eval-batch 100000", "use fewer"], *options, "--eval-batch", 100000, "--memory-limit", "64MiB")
 
     def test_what_makes_no_sense_is_refused(self):
         self.refuse(["--loss cross_entropy", "use mse or mae"], "--dataset", "numbers", "--loss", "cross_entropy")
@@ -111,7 +169,11 @@ class ObjectivesTest(unittest.TestCase):
         self.refuse(["--loss", "cross_entropy, mse, mae"], "--loss", "hinge")
         self.refuse(["--class-weights", "none, balanced"], "--class-weights", "fair")
         self.refuse(["--class-weights balanced", "no classes"], "--dataset", "numbers", "--class-weights", "balanced")
-        self.refuse(["--augment", "use on or off"], "--augment", "maybe")
+        self.refuse(["--augment-padding", "use 31 or fewer"], "--model", "cnn", "--augment-padding", 32)
+        self.refuse(["--label-smoothing", "no classes"], "--dataset", "numbers", "--label-smoothing", 0.1)
+        self.refuse(["--freeze ^fc9", "matches no parameter of the model cnn", "conv1.weight"], "--model", "cnn", "--freeze", "^fc9")
+        self.refuse(["--freeze .", "leaves nothing to train"], "--freeze", ".")
+        self.refuse(["--freeze (", "not a regular expression"], "--freeze", "(")
         with h5py.File(self.folder / "stamps.h5", "w") as file:
             file["x"], file["y"] = np.zeros((40, 3, 8, 8), np.uint8), np.arange(40) % 2
         self.stage("stamps", "--from", "stamps.h5", "--inputs", "/x", "--targets", "/y")
