@@ -74,9 +74,13 @@ class Gpt final : public Model {
   Gpt(std::vector<std::unique_ptr<Layer>> layers, std::int64_t vocabulary)
       : Model("gpt", std::move(layers)), vocabulary_(vocabulary) {}
   LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
-    const at::Tensor logits = outputs.at(0).flatten(0, -2);
-    if (!Model::outputs().sliced()) return token_cross_entropy_sums(logits, targets.flatten());
-    return sliced_token_cross_entropy_sums(logits, targets.flatten(), Model::outputs(), *group());
+    return training_loss(outputs, targets, {});
+  }
+  bool has_cross_entropy() const override { return true; }
+  LossSums training_loss(const Tensors& outputs, const at::Tensor& targets,
+                         const TrainingLoss& how) const override {
+    return token_loss_sums(outputs.at(0).flatten(0, -2), targets.flatten(), Model::outputs(), group(),
+                           how.label_smoothing);
   }
   void require_known(const Tensors& inputs, const at::Tensor& targets) const override {
     models::require_known(inputs.at(0), vocabulary_, "inputs");

@@ -27,14 +27,16 @@ Error target_error(const at::Tensor& outputs, const at::Tensor& targets) {
 
 }  // namespace
 
-LossSums cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets,
-                            const at::Tensor& class_weights) {
+LossSums cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets, const TrainingLoss& how) {
   const bool fits = logits.dim() == 2 && targets.dim() == 1 && targets.scalar_type() == at::kLong &&
                     targets.size(0) == logits.size(0);
   if (!fits) throw target_error(logits, targets);
   LossSums sums;
   const at::Tensor wanted = beside(targets, logits);
-  sums.loss = at::cross_entropy_loss(logits, wanted, beside(class_weights, logits), at::Reduction::Sum);
+  constexpr std::int64_t kNoClass = -100;  // PyTorch's: its samples are left out
+  const at::Tensor& class_weights = how.class_weights;
+  sums.loss = at::cross_entropy_loss(logits, wanted, beside(class_weights, logits), at::Reduction::Sum,
+                                     kNoClass, how.label_smoothing);
   {
     const at::NoGradGuard no_grad;
     sums.correct = logits.argmax(1).eq(wanted).sum();

@@ -11,11 +11,12 @@ namespace dtrain::models {
 
 enum class Loss { cross_entropy, mse, mae };
 
-/// Sum over samples of -log softmax(logits)[target], and the number of rightly classified ones. With
-/// `class_weights` [classes] each sample counts as much as its class in loss and weight, once in correct.
+/// Sum over samples of -log softmax(logits)[target], and the number of rightly classified ones. With class
+/// weights each sample counts as much as its class in loss and weight, once in correct; with label smoothing
+/// e the target is 1 - e of that class and e / classes of each: both as in PyTorch's cross_entropy.
 /// Shapes: `logits` [n, classes], `targets` int64 [n]. Throws Error (exit code 3) for shapes that do not fit.
 LossSums cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets,
-                            const at::Tensor& class_weights = {});
+                            const TrainingLoss& how = {});
 
 /// Sum over samples of the squared (mse) or absolute (mae) error, each sample's the mean over its elements.
 /// Shapes: `outputs` [n, ...] and `targets` with as many elements, of any floating type.

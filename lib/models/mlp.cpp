@@ -20,10 +20,10 @@ class Mlp final : public Model {
     return loss_sums(loss_, outputs.at(0), targets);
   }
   bool classifies() const override { return loss_ == Loss::cross_entropy; }
-  LossSums weighted_loss(const Tensors& outputs, const at::Tensor& targets,
-                         const at::Tensor& class_weights) const override {
-    return classifies() ? cross_entropy_sums(outputs.at(0), targets, class_weights)
-                        : Model::weighted_loss(outputs, targets, class_weights);
+  LossSums training_loss(const Tensors& outputs, const at::Tensor& targets,
+                         const TrainingLoss& how) const override {
+    return classifies() ? cross_entropy_sums(outputs.at(0), targets, how)
+                        : Model::training_loss(outputs, targets, how);
   }
   ExtraColumns extra_columns() const override {
     if (classifies()) return {};

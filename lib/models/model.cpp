@@ -180,10 +180,13 @@ double Model::forward_flops(const Shape& sample) const {
   return flops;
 }
 
-LossSums Model::weighted_loss(const Tensors& /*outputs*/, const at::Tensor& /*targets*/,
-                              const at::Tensor& /*class_weights*/) const {
-  throw usage_error("the model " + name_ + " tells no classes apart", "--class-weights",
-                    "use none, or another --model");
+LossSums Model::training_loss(const Tensors& outputs, const at::Tensor& targets,
+                              const TrainingLoss& how) const {
+  require(how.plain(), "the model " + name_ + " tells no classes apart",
+          {.subject = how.class_weights.defined() ? "--class-weights" : "--label-smoothing",
+           .advice = "leave it out, or use another --model",
+           .code = ExitCode::usage});
+  return loss(outputs, targets);
 }
 
 void Model::require_known(const Tensors& /*inputs*/, const at::Tensor& /*targets*/) const {}

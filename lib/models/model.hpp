@@ -35,6 +35,13 @@ struct LossSums {
 };
 
 /// Figures of the validation split that a model adds to its loss and accuracy: more columns of /epochs.
+/// What the loss of training has besides that of evaluation.
+struct TrainingLoss {
+  at::Tensor class_weights = {};  ///< [classes], of the outputs' type: what a sample of each class counts.
+  double label_smoothing = 0;     ///< Of each target's probability, what is spread over all classes or words.
+  bool plain() const { return !class_weights.defined() && label_smoothing == 0; }
+};
+
 struct ExtraColumns {
   struct Column {
     std::string name;   ///< E.g. `validation_r2`.

@@ -18,9 +18,9 @@ class Nbow final : public Model {
     return cross_entropy_sums(outputs.at(0), targets);
   }
   bool classifies() const override { return true; }
-  LossSums weighted_loss(const Tensors& outputs, const at::Tensor& targets,
-                         const at::Tensor& class_weights) const override {
-    return cross_entropy_sums(outputs.at(0), targets, class_weights);
+  LossSums training_loss(const Tensors& outputs, const at::Tensor& targets,
+                         const TrainingLoss& how) const override {
+    return cross_entropy_sums(outputs.at(0), targets, how);
   }
 };
 

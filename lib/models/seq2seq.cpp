@@ -16,9 +16,13 @@ class Seq2Seq final : public Model {
   explicit Seq2Seq(std::vector<std::unique_ptr<Layer>> layers) : Model("seq2seq", std::move(layers)) {}
 
   /// The decoder hands on which words it was to find: `targets` would have to be packed as it did.
-  LossSums loss(const Tensors& outputs, const at::Tensor& /*targets*/) const override {
-    if (!Model::outputs().sliced()) return token_cross_entropy_sums(outputs.at(0), outputs.at(1));
-    return sliced_token_cross_entropy_sums(outputs.at(0), outputs.at(1), Model::outputs(), *group());
+  LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
+    return training_loss(outputs, targets, {});
+  }
+  bool has_cross_entropy() const override { return true; }
+  LossSums training_loss(const Tensors& outputs, const at::Tensor& /*targets*/,
+                         const TrainingLoss& how) const override {
+    return token_loss_sums(outputs.at(0), outputs.at(1), Model::outputs(), group(), how.label_smoothing);
   }
 
   ExtraColumns extra_columns() const override { return {{{"validation_loss_free_running", "1"}}, 2}; }

@@ -27,16 +27,19 @@ void check(const at::Tensor& logits, const at::Tensor& targets, std::int64_t wor
 
 }  // namespace
 
-LossSums token_cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets) {
+LossSums token_cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets,
+                                  double label_smoothing) {
   check(logits, targets, logits.size(1));
+  constexpr std::int64_t kNoWord = -100;  // PyTorch's: its tokens are left out
   LossSums sums;
-  sums.loss = at::cross_entropy_loss(logits, beside(targets, logits), {}, at::Reduction::Sum);
+  sums.loss = at::cross_entropy_loss(logits, beside(targets, logits), {}, at::Reduction::Sum, kNoWord,
+                                     label_smoothing);
   sums.weight = static_cast<double>(targets.size(0));
   return sums;
 }
 
 LossSums sliced_token_cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets,
-                                         const Flow& flow, TensorGroup& group) {
+                                         const Flow& flow, TensorGroup& group, double label_smoothing) {
   check(logits, targets, flow.whole);
   at::Tensor largest = std::get<0>(logits.detach().max(1));
   group.max(largest);
@@ -47,9 +50,22 @@ LossSums sliced_token_cross_entropy_sums(const at::Tensor& logits, const at::Ten
   const at::Tensor held = shifted.gather(1, columns.masked_fill(elsewhere, 0).unsqueeze(1)).squeeze(1);
   const at::Tensor wanted = group.leave(held.masked_fill(elsewhere, 0));
   LossSums sums;
-  sums.loss = (total.log() - wanted).sum();
+  if (label_smoothing == 0) {
+    sums.loss = (total.log() - wanted).sum();
+  } else {  // the mean over all words of -log softmax takes part
+    const at::Tensor all = group.leave(shifted.sum(1));
+    sums.loss = (total.log() - (1.0 - label_smoothing) * wanted -
+                 label_smoothing / static_cast<double>(flow.whole) * all)
+                    .sum();
+  }
   sums.weight = static_cast<double>(targets.size(0));
   return sums;
+}
+
+LossSums token_loss_sums(const at::Tensor& logits, const at::Tensor& targets, const Flow& flow,
+                         TensorGroup* group, double label_smoothing) {
+  if (!flow.sliced()) return token_cross_entropy_sums(logits, targets, label_smoothing);
+  return sliced_token_cross_entropy_sums(logits, targets, flow, *group, label_smoothing);
 }
 
 }  // namespace dtrain::models

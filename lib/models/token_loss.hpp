@@ -6,13 +6,19 @@ namespace dtrain::models {
 
 /// Sum over target tokens of -log softmax(logits)[token]; the weight is the number of tokens. Accuracy is not
 /// counted: a language model has no such notion here.
+/// Label smoothing is as in cross_entropy_sums().
 /// Shapes: `logits` [tokens, vocabulary], `targets` int64 [tokens]. Throws Error (exit code 3) for shapes or
 /// ids that do not fit.
-LossSums token_cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets);
+LossSums token_cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets,
+                                  double label_smoothing = 0);
 
 /// The same where each rank of `group` has the logits [tokens, words] of the words `part` only; the sums are
 /// those of all words, alike on all ranks.
 LossSums sliced_token_cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets,
-                                         const Flow& flow, TensorGroup& group);
+                                         const Flow& flow, TensorGroup& group, double label_smoothing = 0);
+
+/// One or the other: `flow` says whether the logits are sliced, over `group`.
+LossSums token_loss_sums(const at::Tensor& logits, const at::Tensor& targets, const Flow& flow,
+                         TensorGroup* group, double label_smoothing = 0);
 
 }  // namespace dtrain::models

@@ -207,6 +207,10 @@ void RunConfig::validate() const {
   check(!model.name.empty(), "no model is named", "--model", "name one, such as mlp");
   if (!model.loss.empty()) check_one_of(model.loss, kLosses, "--loss");
   check_one_of(model.class_weights, kClassWeights, "--class-weights");
+  check_not_negative(model.label_smoothing, "--label-smoothing");
+  check(model.label_smoothing < 1.0,
+        fmt::format("{} would leave nothing of the targets", model.label_smoothing), "--label-smoothing",
+        "use a value below 1, such as 0.1");
   check(!data.dataset.empty(), "no dataset is named", "--dataset", "name one, such as synthetic");
   validate_staging(data.staging);
   check_one_of(strategy, kStrategies, "--strategy");

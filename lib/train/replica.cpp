@@ -66,7 +66,8 @@ std::string why_no_graphs(const RunConfig& config, Job& job, const Workload& wor
     return "samples have different shapes";
   }
   if (config.reproducible) return "the gradients of micro-batches are kept apart";
-  if (workload.class_weights.defined()) return "a step's weight depends on its samples' classes";
+  if (workload.training_loss.class_weights.defined())
+    return "a step's weight depends on its samples' classes";
   return injection != nullptr ? "faults are injected" : "";
 }
 
@@ -155,7 +156,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injectio
                       .preparation = preparation_,
                       .sink = job.groups().recorder(),
                       .half = workload.half,
-                      .class_weights = workload.class_weights,
+                      .training_loss = workload.training_loss,
                       .totals = totals_.get(),
                       .rows = rows_.get(),
                       .undo = undo_.get(),

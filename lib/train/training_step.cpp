@@ -91,10 +91,7 @@ const parallel::Schedule& TrainingStep::schedule_for(std::size_t micro_batches) 
 }
 
 models::LossSums TrainingStep::loss_of(const models::Tensors& outputs, const at::Tensor& targets) const {
-  const auto& weights = parts_.class_weights;
-  const auto full = models::in_full(outputs);
-  return weights.defined() ? parts_.model.weighted_loss(full, targets, weights)
-                           : parts_.model.loss(full, targets);
+  return parts_.model.training_loss(models::in_full(outputs), targets, parts_.training_loss);
 }
 
 void TrainingStep::begin(const std::vector<StepPiece>& pieces) {

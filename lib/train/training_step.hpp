@@ -55,8 +55,8 @@ class TrainingStep {
     optim::Optimizer& optimizer;
     const Preparation& preparation;
     SpanSink& sink;
-    std::optional<at::ScalarType> half = {};         ///< Mixed precision, see models::ProductScope.
-    at::Tensor class_weights = {};                   ///< [classes]; undefined: all samples count alike.
+    std::optional<at::ScalarType> half = {};  ///< Mixed precision, see models::ProductScope.
+    models::TrainingLoss training_loss = {};
     parallel::ReproducibleTotals* totals = nullptr;  ///< Null: totals are added up as is fastest.
     parallel::RowUpdates* rows = nullptr;  ///< Of the first layer's table; null: its gradient is dense.
     parallel::StepUndo* undo = nullptr;    ///< Null: no step will have to be taken back.

@@ -203,13 +203,18 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
   }
   const auto augmentation = augmentation_of(config, info);
   const bool varying = info.task == "text_classification" || info.task == "translation";
-  at::Tensor class_weights;
+  models::TrainingLoss training_loss{.label_smoothing = config.model.label_smoothing};
+  require(training_loss.label_smoothing == 0 || model->has_cross_entropy(),
+          "the model " + model->name() + " tells no classes or words of this dataset apart",
+          {.subject = "--label-smoothing",
+           .advice = "leave it out, or use another --model",
+           .code = ExitCode::usage});
   if (config.model.class_weights == "balanced") {
     require(model->classifies(), "the model " + model->name() + " tells no classes of this dataset apart",
             {.subject = "--class-weights balanced",
              .advice = "use none, or another --model",
              .code = ExitCode::usage});
-    class_weights =
+    training_loss.class_weights =
         balanced_class_weights(*dataset.source("train", read), facts.classes).to(full_type(config));
   }
   auto transformation = own_transformation(info);
@@ -222,7 +227,7 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
           .augmentation = augmentation,
           .half = half_type(config),
           .device = place.device,
-          .class_weights = std::move(class_weights),
+          .training_loss = std::move(training_loss),
           .scoring = scored ? Scoring::loss_and_accuracy : Scoring::loss_only,
           .read_in_place = std::move(read_in_place),
   const auto evaluated_at_once = evaluation_batch(config, *model, info.shape);

@@ -31,7 +31,7 @@ struct Workload {
   std::optional<Augmentation> augmentation;  ///< Of training batches.
   std::optional<at::ScalarType> half;        ///< Mixed precision, see models::ProductScope.
   at::Device device = at::kCPU;              ///< Where the model is.
-  at::Tensor class_weights;  ///< Of the training loss, [classes] of the run's type; undefined without.
+  models::TrainingLoss training_loss;        ///< Its class weights of the run's type.
   Scoring scoring = Scoring::loss_and_accuracy;
   std::string read_in_place;                ///< Why, although `--staging` asks for a copy; mostly empty.
   std::string remark;                       ///< What `--init-from` did not match, for people; mostly empty.

@@ -33,13 +33,26 @@ TEST(LossesTest, ClassWeightsWeighLossAndWeightButNotTheCountOfRightOnes) {
   const at::Tensor logits = at::randn({9, 3}, at::kDouble);
   const at::Tensor targets = at::tensor({0, 0, 0, 0, 0, 0, 1, 1, 2}, at::kLong);
   const at::Tensor weights = at::tensor({0.5, 1.5, 3.0}, at::kDouble);
-  const LossSums sums = cross_entropy_sums(logits, targets, weights);
+  const LossSums sums = cross_entropy_sums(logits, targets, {.class_weights = weights});
   const at::Tensor mean = at::cross_entropy_loss(logits, targets, weights);  // PyTorch's weighted mean
   EXPECT_NEAR(sums.weight, 9.0, 1e-12);
   EXPECT_NEAR(sums.loss.item<double>() / sums.weight, mean.item<double>(), 1e-12);
   EXPECT_EQ(sums.counted, 9.0);
   EXPECT_EQ(sums.correct.item<std::int64_t>(),
             cross_entropy_sums(logits, targets).correct.item<std::int64_t>());
+}
+
+TEST(LossesTest, SmoothedTargetsAreTorchsAlsoWithClassWeightsAndInPieces) {
+  const at::Tensor logits = at::randn({9, 3}, at::kDouble);
+  const at::Tensor targets = at::tensor({0, 0, 0, 0, 0, 0, 1, 1, 2}, at::kLong);
+  for (const at::Tensor& weights : {at::Tensor(), at::tensor({0.5, 1.5, 3.0}, at::kDouble)}) {
+    const TrainingLoss how{.class_weights = weights, .label_smoothing = 0.2};
+    const LossSums first = cross_entropy_sums(logits.narrow(0, 0, 4), targets.narrow(0, 0, 4), how);
+    const LossSums rest = cross_entropy_sums(logits.narrow(0, 4, 5), targets.narrow(0, 4, 5), how);
+    const at::Tensor mean = at::cross_entropy_loss(logits, targets, weights, at::Reduction::Mean, -100, 0.2);
+    const double loss = first.loss.item<double>() + rest.loss.item<double>();
+    EXPECT_NEAR(loss / (first.weight + rest.weight), mean.item<double>(), 1e-12);
+  }
 }
 
 TEST(LossesTest, RSquaredIsOneForTruthAndZeroForTheMean) {
