@@ -13,7 +13,16 @@ train::RunConfig config_of_checkpoint(const std::filesystem::path& folder) {
   const auto manifest = checkpoint::read_manifest(folder);
   train::RunConfig config;
   apply_entries(parse_toml(manifest.info.config, folder.string()), folder.string(), config);
+  // How it was updated takes no part, and an earlier version may have let pass what this one refuses.
+  for (const char* name : {"optimizer", "learning-rate", "min-learning-rate", "momentum", "nesterov", "beta1",
+                           "beta2", "epsilon", "weight-decay", "decay", "schedule", "warmup-steps"}) {
+    config.given.erase(name);
+  }
+  config.optimizer = {};
+  config.model.freeze.clear();
   resolve_recipe(config);
+  config.batch.micro_batches = manifest.info.micro_batches;
+  config.batch.global_batch = train::samples_of_largest_piece(config.batch);  // of each rank's, see below
   config.mesh.clear();
   config.device = train::RunConfig().device;  // it need not be there any more
   config.batch.micro_batches = 0;
@@ -21,8 +30,6 @@ train::RunConfig config_of_checkpoint(const std::filesystem::path& folder) {
   config.model.init_from = folder.string();
   config.model.init_skip.clear();
   return config;
-  config.batch.micro_batches = manifest.info.micro_batches;
-  config.batch.global_batch = train::samples_of_largest_piece(config.batch);  // of each rank's, see below
 }
 
 void spread_over_ranks(train::RunConfig& config, const Environment& environment,

@@ -97,6 +97,13 @@ std::vector<Option> declare() {
       "class-weights", "none|balanced", "balanced: rare classes count more in the training loss", "",
       [](auto& c) -> auto& { return c.model.class_weights; });
   add(
+      "label-smoothing", "R",
+      "of each target's probability in training, what is spread over all classes or words", "",
+      [](auto& c) -> auto& { return c.model.label_smoothing; });
+  add(
+      "freeze", "REGEX", "names of parameters that are not trained (fine-tuning with --init-from)", "",
+      [](auto& c) -> auto& { return c.model.freeze; });
+  add(
       "dataset", "NAME|FOLDER", "synthetic, or a staged dataset", "",
       [](auto& c) -> auto& { return c.data.dataset; });
   add(
@@ -135,12 +142,12 @@ std::vector<Option> declare() {
       [](auto& c) -> auto& { return c.batch.micro_batches; });
   // Not written while it is open, so that a file made for any number of ranks can be fed back.
   all.back().toml = [](const RunConfig& c) {
-  add(
-      "eval-batch", "N", "samples that evaluation takes at once on a rank; 0: as memory allows", "",
-      [](auto& c) -> auto& { return c.batch.evaluation; });
     return c.batch.micro_batches == 0 ? std::string() : write_toml(c.batch.micro_batches);
   };
 
+  add(
+      "eval-batch", "N", "samples that evaluation takes at once on a rank; 0: as memory allows", "",
+      [](auto& c) -> auto& { return c.batch.evaluation; });
   add(
       "pipeline", "NAME", "with pipe=P in the mesh: 1f1b, gpipe, interleaved or layerwise", "",
       [](auto& c) -> auto& { return c.pipeline.schedule; });

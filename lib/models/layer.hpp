@@ -96,6 +96,7 @@ struct Parameter {
   Initialisation init;
   Slicing slicing = Slicing::none;
   std::shared_ptr<const HeldSlice> slice = nullptr;  ///< Null: this rank holds the whole.
+  bool frozen = false;   ///< Not trained: no gradient, no update, no place among the flat parameters.
   bool by_rows = false;  ///< A step uses few rows, and the layer can hand their gradient to `rows`.
   std::shared_ptr<RowGradients> rows = nullptr;  ///< Set by who takes the gradient by rows; else null.
   /// How often backward meets it in a micro-batch: a tied weight on a rank that walks its uses apart, twice.

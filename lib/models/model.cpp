@@ -101,7 +101,7 @@ void Model::hold(const std::vector<std::size_t>& layers) {
     if (held_[i]) continue;
     for (Parameter& parameter : layers_[i]->parameters()) {
       if (std::ranges::find(kept, &parameter) != kept.end()) continue;
-      parameter.value = shape_only(parameter.value).set_requires_grad(true);
+      parameter.value = shape_only(parameter.value).set_requires_grad(!parameter.frozen);
     }
     for (Buffer& buffer : layers_[i]->buffers()) buffer.value = shape_only(buffer.value);
   }
@@ -110,6 +110,19 @@ void Model::hold(const std::vector<std::size_t>& layers) {
 void Model::slice(TensorGroup& group) {
   group_ = &group;
   for (const auto& layer : layers_) outputs_ = layer->slice(group, outputs_);
+}
+
+std::vector<std::string> Model::freeze(const std::function<bool(const std::string& name)>& chosen) {
+  std::vector<std::string> names;
+  for (const auto& layer : layers_) {
+    for (Parameter& parameter : layer->parameters()) {
+      if (!chosen(parameter.name)) continue;
+      parameter.frozen = true;
+      parameter.value.set_requires_grad(false);
+      names.push_back(parameter.name);
+    }
+  }
+  return names;
 }
 
 std::vector<Parameter*> Model::parameters() {
@@ -201,7 +214,8 @@ void Model::to(at::ScalarType dtype, at::Device device) {
   for (Parameter* parameter : with_memory()) {
     const auto options = at::TensorOptions().dtype(dtype).device(device);
     // Strides stay: channels-last weights are channels-last in any type.
-    parameter->value = at::empty_like(parameter->value, options).detach().set_requires_grad(true);
+    parameter->value =
+        at::empty_like(parameter->value, options).detach().set_requires_grad(!parameter->frozen);
   }
   for (Buffer* buffer : buffers()) {
     const bool floating = at::isFloatingType(buffer->value.scalar_type());
@@ -215,7 +229,7 @@ void Model::initialise(std::uint64_t seed) {
   for (Parameter* parameter : with_memory()) {
     if (!parameter->value.is_meta()) continue;
     require_memory(*this, with_memory());
-    parameter->value = at::empty(parameter->value.sizes()).set_requires_grad(true);
+    parameter->value = at::empty(parameter->value.sizes()).set_requires_grad(!parameter->frozen);
   }
   for (Parameter* parameter : with_memory()) {
     const at::Tensor whole = initial_values(*parameter, seed);

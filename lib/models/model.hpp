@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
 #include <optional>
@@ -34,7 +35,6 @@ struct LossSums {
   double counted = 0;  ///< What `correct` is out of; 0: as many as `weight`.
 };
 
-/// Figures of the validation split that a model adds to its loss and accuracy: more columns of /epochs.
 /// What the loss of training has besides that of evaluation.
 struct TrainingLoss {
   at::Tensor class_weights = {};  ///< [classes], of the outputs' type: what a sample of each class counts.
@@ -42,6 +42,7 @@ struct TrainingLoss {
   bool plain() const { return !class_weights.defined() && label_smoothing == 0; }
 };
 
+/// Figures of the validation split that a model adds to its loss and accuracy: more columns of /epochs.
 struct ExtraColumns {
   struct Column {
     std::string name;   ///< E.g. `validation_r2`.
@@ -79,6 +80,9 @@ class Model {
   /// (exit code 2) when a layer cannot be shared by so many ranks.
   void slice(TensorGroup& group);
 
+  /// Freezes the parameters that `chosen` picks by name, of all layers. Returns their names.
+  std::vector<std::string> freeze(const std::function<bool(const std::string& name)>& chosen);
+
   std::vector<Parameter*> parameters();  ///< Of the layers held, in their order.
   std::vector<Buffer*> buffers();
   std::int64_t parameter_count() const;  ///< Of all layers, slices counted as the whole.
@@ -112,10 +116,11 @@ class Model {
 
   /// Whether it tells classes apart, so that `--class-weights` means something.
   virtual bool classifies() const { return false; }
-  /// The same with each sample's loss times the weight of its class: what a classifier is trained with.
-  /// `class_weights`: [classes], of the outputs' type. Throws Error unless the model classifies.
-  virtual LossSums weighted_loss(const Tensors& outputs, const at::Tensor& targets,
-                                 const at::Tensor& class_weights) const;
+  /// Whether its loss is a cross-entropy, over classes or words, so that `--label-smoothing` means something.
+  virtual bool has_cross_entropy() const { return classifies(); }
+  /// What it is trained with. Throws Error where `how` means nothing to it.
+  virtual LossSums training_loss(const Tensors& outputs, const at::Tensor& targets,
+                                 const TrainingLoss& how) const;
 
   /// The model's own columns; none unless it says otherwise.
   virtual ExtraColumns extra_columns() const { return {}; }

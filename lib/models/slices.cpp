@@ -44,8 +44,8 @@ void hold_slice(Parameter& parameter, std::int64_t dim, Range part, const Shape&
                              {.whole = whole, .view = view.empty() ? whole : view, .dim = dim, .part = part});
   const auto options = parameter.value.options().requires_grad(false);
   const auto format = parameter.value.suggest_memory_format();
-  parameter.value =
-      at::empty(held_shape(*parameter.slice, part), options.memory_format(format)).set_requires_grad(true);
+  parameter.value = at::empty(held_shape(*parameter.slice, part), options.memory_format(format))
+                        .set_requires_grad(!parameter.frozen);
 }
 
 void hold_slice(Buffer& buffer, Range part) {

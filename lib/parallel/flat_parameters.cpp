@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <utility>
 
 namespace dtrain::parallel {
@@ -16,12 +17,18 @@ std::int64_t aligned(std::int64_t count) {
   return (count + FlatParameters::kAlignment - 1) / FlatParameters::kAlignment * FlatParameters::kAlignment;
 }
 
+std::vector<models::Parameter*> trained(models::Model& model) {
+  auto parameters = model.parameters();
+  std::erase_if(parameters, [](const models::Parameter* parameter) { return parameter->frozen; });
+  return parameters;
+}
+
 }  // namespace
 
 std::int64_t FlatParameters::size_of(models::Model& model) {
   std::int64_t size = 0;
-  for (const auto* parameter : model.parameters()) size += aligned(parameter->value.numel());
-  return size;
+  for (const auto* parameter : trained(model)) size += aligned(parameter->value.numel());
+  return std::max(size, kAlignment);  // a stage may have nothing to train
 }
 
 FlatParameters::FlatParameters(models::Model& model, at::ScalarType dtype)
@@ -29,7 +36,7 @@ FlatParameters::FlatParameters(models::Model& model, at::ScalarType dtype)
 
 FlatParameters::FlatParameters(models::Model& model, at::Tensor block, Values values)
     : values_(std::move(block)) {
-  const auto parameters = model.parameters();
+  const auto parameters = trained(model);
   std::int64_t size = 0;
   for (auto it = parameters.rbegin(); it != parameters.rend(); ++it) {
     const std::int64_t count = (*it)->value.numel();

@@ -10,8 +10,8 @@
 
 namespace dtrain::parallel {
 
-/// All trainable values of a model in one block of memory, last layer first: the order in which gradients
-/// become ready, so that a gradient bucket and an optimizer's range are plain sub-ranges.
+/// All values of a model that are trained in one block of memory, last layer first: the order in which
+/// gradients become ready, so that a gradient bucket and an optimizer's range are plain sub-ranges.
 ///
 /// The constructor moves every Parameter's value into the block (its storage becomes a view, strides kept)
 /// and converts it to `dtype`. Each parameter starts at a multiple of kAlignment elements; the gaps hold
@@ -35,7 +35,7 @@ class FlatParameters {
   /// In `block` [size_of(model)], which also gives the dtype.
   FlatParameters(models::Model& model, at::Tensor block, Values values);
 
-  /// Elements that the model's block has, gaps included.
+  /// Elements that the model's block has, gaps included: at least one gap.
   static std::int64_t size_of(models::Model& model);
 
   const std::vector<Entry>& entries() const { return entries_; }

@@ -41,7 +41,9 @@ std::vector<double> measure_layers(models::Model& model, const std::vector<model
     models::Tensors outputs;
     time_of(walk, flowing, outputs);  // allocates
     auto& parameters = model.layers()[layer]->parameters();
-    for (auto& parameter : parameters) parameter.step = std::make_shared<models::StepMemory>(kMicroBatches);
+    for (auto& parameter : parameters) {
+      if (!parameter.frozen) parameter.step = std::make_shared<models::StepMemory>(kMicroBatches);
+    }
     double sum = 0;
     for (int i = 0; i < kMicroBatches; ++i) sum += time_of(walk, flowing, outputs);
     times.push_back(sum / kMicroBatches);

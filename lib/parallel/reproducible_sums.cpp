@@ -55,7 +55,7 @@ ReproducibleSums::ReproducibleSums(FlatParameters& parameters, models::Model& mo
 
 void ReproducibleSums::add_borrowed(models::Model& model) {
   for (const auto& borrowed : model.borrowed()) {
-    if (!model.holds(borrowed.borrower)) continue;
+    if (!model.holds(borrowed.borrower) || borrowed.parameter->frozen) continue;
     auto& parameter = *borrowed.parameter;
     const bool owned = model.holds(borrowed.owner);
     if (owned) parameter.borrowers_value = parameter.value.detach().set_requires_grad(true);

@@ -17,7 +17,7 @@ TiedParameters::TiedParameters(models::Model& model, const StageCuts& cuts, comm
     if (tied.owned) {
       const auto& value = tied.parameter->value;
       tied.memory = at::empty_like(value, carrier(*tied.parameter).place).detach();
-      gradients.expect_share(tied.parameter);
+      if (!tied.parameter->frozen) gradients.expect_share(tied.parameter);
     }
     tied_.push_back(std::move(tied));
   }
@@ -36,6 +36,7 @@ void TiedParameters::begin_step() {
 
 void TiedParameters::exchange_gradients() {
   for (const Tied& tied : tied_) {
+    if (tied.parameter->frozen) continue;
     const auto [group, place] = carrier(*tied.parameter);
     if (tied.owned) {
       group.receive(buffer_of(tied.memory), tied.peer).follow();

@@ -51,6 +51,7 @@ void announce(const RunConfig& config, Job& job, const Workload& workload, const
                          job.cluster().ranks.at(static_cast<std::size_t>(job.rank())).hostname,
                          workload.read_in_place));
   }
+  if (!workload.frozen.empty()) log.info("frozen     " + workload.frozen);
   if (!workload.remark.empty())
     log.info(fmt::format("weights from {}: {}", config.model.init_from, workload.remark));
 }

@@ -25,6 +25,7 @@ const models::Parameter* parameter_by_rows(const RunConfig& config, models::Mode
   if (config.computes_on_device()) return nullptr;  // its rows are updated by the CPU
   if (table == nullptr || !parallel::RowUpdates::supports(optimizer_config(config.optimizer))) return nullptr;
   const models::Parameter& weight = table->parameters().front();
+  if (weight.frozen) return nullptr;
   const auto per_sample = weight.value.size(1) + tokens_of(*table, sample_shape);
   // Reading and writing a whole table costs more than an exchange twice as long as these factors.
   const bool pays = weight.value.numel() > 2 * config.batch.global_batch * per_sample;

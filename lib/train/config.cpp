@@ -68,8 +68,8 @@ constexpr std::array<std::string_view, 5> kAllReduces = {"auto", "mpi", "ring", 
 
 void validate_batch(const RunConfig& config) {
   const BatchConfig& batch = config.batch;
-  check_at_least(batch.evaluation, 0, "--eval-batch");
   check_at_least(batch.global_batch, 1, "--global-batch");
+  check_at_least(batch.evaluation, 0, "--eval-batch");
   if (batch.micro_batches <= batch.global_batch)
     return check_at_least(batch.micro_batches, 1, "--micro-batches");
   if (config.given.contains("micro-batches")) {
@@ -213,14 +213,14 @@ void RunConfig::validate() const {
         "use a value below 1, such as 0.1");
   check(!data.dataset.empty(), "no dataset is named", "--dataset", "name one, such as synthetic");
   validate_staging(data.staging);
-  check_one_of(strategy, kStrategies, "--strategy");
-  check(cluster.empty() || dry_run, "a cluster that is not there cannot train", "--cluster", "add --dry-run");
-  check_at_least(epochs, 1, "--epochs");
-  check_at_least(limit_steps, 0, "--limit-steps");
   check_one_of(data.augment, kAugments, "--augment");
   check_at_least(data.augment_padding, 1, "--augment-padding");
   check(data.crops() || !given.contains("augment-padding"), "nothing is cropped", "--augment-padding",
         "leave it out, or use --augment crop or crop+flip");
+  check_one_of(strategy, kStrategies, "--strategy");
+  check(cluster.empty() || dry_run, "a cluster that is not there cannot train", "--cluster", "add --dry-run");
+  check_at_least(epochs, 1, "--epochs");
+  check_at_least(limit_steps, 0, "--limit-steps");
   check(exit_after == "none" || parse_interval(exit_after, "--exit-after").unit == Interval::Unit::seconds,
         fmt::format("\"{}\" is not a time", exit_after), "--exit-after", "write one such as 55min or 2h");
   validate_batch(*this);

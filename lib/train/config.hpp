@@ -25,6 +25,8 @@ struct ModelConfig {
   std::string init_skip;  ///< Names that keep their own start: a regular expression (ECMAScript), or empty.
   std::string loss;       ///< `cross_entropy`, `mse` or `mae`; empty: by task.
   std::string class_weights = "none";  ///< Of the training loss: `none` or `balanced`.
+  double label_smoothing = 0.0;        ///< Of the training loss, in [0, 1).
+  std::string freeze;                  ///< Parameters that are not trained: a regular expression, or empty.
 };
 
 /// What it is trained on, and where the shards are read from.
@@ -43,13 +45,13 @@ struct DataConfig {
 struct BatchConfig {
   int global_batch = 0;   ///< Samples per step, over all ranks; by model.
   int micro_batches = 0;  ///< Pieces per step, over all ranks; 0 until resolve(): then one per data rank.
+  int evaluation = 0;     ///< Samples per forward pass of an evaluation, on each data rank; 0: chosen.
 };
 
 /// Samples of a step's largest micro-batch.
 inline int samples_of_largest_piece(const BatchConfig& batch) {
   const int pieces = batch.micro_batches > 0 ? batch.micro_batches : 1;
   return (batch.global_batch + pieces - 1) / pieces;
-  int evaluation = 0;     ///< Samples per forward pass of an evaluation, on each data rank; 0: chosen.
 }
 
 /// How one copy of the model is executed where the mesh has a pipe axis.
@@ -171,6 +173,7 @@ struct RunConfig {
 
 /// The update rule and the learning rate as optim takes them.
 optim::OptimizerConfig optimizer_config(const OptimizerConfig& config);
+optim::ScheduleConfig schedule_config(const OptimizerConfig& config);
 
 /// Takes what the user did not give from the model's recipe.
 /// Throws Error (exit code 2), listing the models there are, when the name is unknown.
@@ -178,7 +181,6 @@ void resolve_recipe(RunConfig& config);
 
 /// Replaces a device that is auto: by cuda where every rank has a GPU that works and the run can use it, else
 /// by cpu. Collective.
-optim::ScheduleConfig schedule_config(const OptimizerConfig& config);
 void settle_device(RunConfig& config, const comm::Communicator& world);
 
 }  // namespace dtrain::train

@@ -31,6 +31,7 @@ double gradient_bytes(const models::Model& model, int tensor, double element) {
   double elements = 0;
   for (const auto& layer : model.layers()) {
     for (const auto& parameter : layer->parameters()) {
+      if (parameter.frozen) continue;
       const bool sliced = parameter.slice != nullptr;
       elements += sliced ? static_cast<double>(models::element_count(parameter.slice->whole))
                          : static_cast<double>(parameter.value.numel()) * tensor;

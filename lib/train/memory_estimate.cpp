@@ -43,6 +43,7 @@ MemoryEstimate estimate_memory(const RunConfig& config, const models::Model& mod
                                const models::Shape& sample_shape, std::int64_t repeated_layers) {
   const double element = config.precision == "fp64" ? 8 : 4;
   double parameters = 0;
+  double trained = 0;
   double kept = 0;
   double largest_repeated = 0;   // what backward needs of a layer while it runs again
   double largest_gradients = 0;  // of a layer's outputs and inputs
@@ -68,6 +69,8 @@ MemoryEstimate estimate_memory(const RunConfig& config, const models::Model& mod
       }
       for (const auto& parameter : model.layers()[layer]->parameters()) {
         parameters += static_cast<double>(parameter.value.numel());
+        if (!parameter.frozen) trained += static_cast<double>(parameter.value.numel());
+      }
     }
     shapes = model.layers()[layer]->output_shapes(shapes);
   }
@@ -75,15 +78,12 @@ MemoryEstimate estimate_memory(const RunConfig& config, const models::Model& mod
                                                   config.batch.micro_batches, config.mesh_shape.data)
                                             : 1;
   return {.parameters = parameters * element,
-          .gradients = parameters * element * gradients,
-          .optimizer = parameters * element * optimizer_config(config.optimizer).state_count(),
+          .gradients = trained * element * gradients,
+          .optimizer = trained * element * optimizer_config(config.optimizer).state_count(),
           .activations = kept * live_micro_batches(config, cuts, pipe_index) + largest_repeated +
                          largest_gradients + once};
 }
 
-std::int64_t repeated_layers(const RunConfig& config, const models::Model& model,
-                             const parallel::StageCuts& cuts, int pipe_index,
-                             const models::Shape& sample_shape) {
 double evaluation_bytes(const RunConfig& config, const models::Model& model,
                         const models::Shape& sample_shape) {
   const double element = config.precision == "fp64" ? 8 : 4;
@@ -98,6 +98,9 @@ double evaluation_bytes(const RunConfig& config, const models::Model& model,
   return std::max(largest, 2 * elements(shapes) * element);  // the loss makes as much of the last outputs
 }
 
+std::int64_t repeated_layers(const RunConfig& config, const models::Model& model,
+                             const parallel::StageCuts& cuts, int pipe_index,
+                             const models::Shape& sample_shape) {
   const auto limit = static_cast<double>(config.pipeline.memory_limit_bytes());
   const auto with = [&](int rank, std::int64_t repeated) {
     return estimate_memory(config, model, cuts, rank, sample_shape, repeated);

@@ -191,6 +191,9 @@ StepOutcome Replica::step(std::int64_t number, const std::vector<StepPiece>& pie
 void Replica::compare_copies(std::int64_t number) {
   make_current();
   auto hash = parallel::hash_of(parameters_.values());
+  for (const auto* parameter : workload_.model->parameters()) {
+    if (parameter->frozen) hash = hash * 1099511628211ULL ^ parallel::hash_of(parameter->value.contiguous());
+  }
   for (const auto* buffer : workload_.model->buffers()) {
     hash = hash * 1099511628211ULL ^ parallel::hash_of(buffer->value.contiguous());
   }

@@ -1,6 +1,10 @@
 #include "train/workload.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <filesystem>
+#include <regex>
 #include <span>
 #include <string_view>
 #include <system_error>
@@ -135,6 +139,33 @@ parallel::StageCuts cut_model(const RunConfig& config, models::Model& model, con
   return parallel::cut_stages(costs, pipe, stages, model.name());
 }
 
+/// Takes what `--freeze` names out of the training. Returns how much that is, in words.
+std::string freeze(const RunConfig& config, models::Model& model) {
+  const std::string& text = config.model.freeze;
+  if (text.empty()) return {};
+  const std::string subject = "--freeze " + text;
+  std::regex expression;
+  try {
+    expression = std::regex(text);
+  } catch (const std::regex_error&) {
+    throw usage_error("is not a regular expression", subject, "write one such as '^features' in quotes");
+  }
+  const auto names =
+      model.freeze([&](const std::string& name) { return std::regex_search(name, expression); });
+  std::vector<std::string> all;
+  for (const auto& layer : model.layers()) {
+    for (const auto& parameter : layer->parameters()) all.push_back(parameter.name);
+  }
+  require(!names.empty(), "matches no parameter of the model " + model.name(),
+          {.subject = subject,
+           .advice = fmt::format("the first is {}, the last {}", all.front(), all.back()),
+           .code = ExitCode::usage});
+  require(names.size() < all.size(), "leaves nothing to train",
+          {.subject = subject, .advice = "name fewer parameters", .code = ExitCode::usage});
+  return fmt::format("{} of {} parameter tensors are not trained: {}{}", names.size(), all.size(),
+                     names.front(), names.size() > 1 ? " to " + names.back() : "");
+}
+
 }  // namespace
 
 WorkloadPlace place_of(Job& job) {
@@ -174,8 +205,10 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
       dataset.has_split("train"), "the dataset has no samples to train on",
       {.subject = info.name, .advice = "stage it again from a source with samples", .code = ExitCode::data});
   auto model = models::find_model(config.model.name).make(facts, config.model.options);
+  const auto frozen = freeze(config, *model);
   auto cuts = cut_model(config, *model, info, place.world);
   const double flops = 3 * model->forward_flops(info.shape);
+  const auto evaluated_at_once = evaluation_batch(config, *model, info.shape);
   model->hold(cuts.layers_of(place.pipe_index));
   if (place.tensor != nullptr) model->slice(*place.tensor);
   const auto repeated = repeated_layers(config, *model, cuts, place.pipe_index, info.shape);
@@ -230,16 +263,16 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
           .training_loss = std::move(training_loss),
           .scoring = scored ? Scoring::loss_and_accuracy : Scoring::loss_only,
           .read_in_place = std::move(read_in_place),
-  const auto evaluated_at_once = evaluation_batch(config, *model, info.shape);
           .remark = std::move(remark),
+          .frozen = frozen,
           .vocabulary = std::move(vocabulary),
           .sample_shapes = varying ? parallel::StageMessages::SampleShapes::varying
                                    : parallel::StageMessages::SampleShapes::alike,
           .repeated_layers = repeated,
           .estimated_activations = activations,
           .cuts = std::move(cuts),
+          .evaluation_batch = evaluated_at_once,
           .flops_per_sample = flops};
 }
 
 }  // namespace dtrain::train
-          .evaluation_batch = evaluated_at_once,

@@ -35,6 +35,7 @@ struct Workload {
   Scoring scoring = Scoring::loss_and_accuracy;
   std::string read_in_place;                ///< Why, although `--staging` asks for a copy; mostly empty.
   std::string remark;                       ///< What `--init-from` did not match, for people; mostly empty.
+  std::string frozen;                       ///< What `--freeze` takes out, for people; mostly empty.
   checkpoint::VocabularyHashes vocabulary;  ///< Of the dataset.
   /// Whether all samples have one shape, or as many tokens as they have.
   parallel::StageMessages::SampleShapes sample_shapes = parallel::StageMessages::SampleShapes::alike;

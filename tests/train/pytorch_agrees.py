@@ -109,12 +109,38 @@ def check(binary, folder, model):
     assert all(math.isfinite(value) for value in worst.values()) and worst[name] <= TOLERANCE, (model, name, worst[name])
 
 
+def check_smoothed_and_frozen(binary, folder):
+    """One step with --label-smoothing and --freeze: PyTorch's loss and gradients, and none where nothing is trained."""
+    recipe = networks.RECIPES["mlp"]
+    random_images.stage(folder / "images", shape=SHAPES["mlp"], train_samples=TRAIN, other_samples=VALIDATION)
+    options = ["--label-smoothing", 0.2, "--freeze", "^hidden_fc"]
+    epoch, before = exported(binary, folder, "mlp", "before", NO_RATE, *options)
+    _, after = exported(binary, folder, "mlp", "after", 1, *options)
+    network = networks.make_network("mlp", seed=1).double()
+    network.load_state_dict(before, strict=True)
+    for name, parameter in network.named_parameters():
+        parameter.requires_grad_(not name.startswith("hidden_fc"))
+    x, y = batch(folder, "train", recipe)
+    loss = torch.nn.functional.cross_entropy(network(x), y, label_smoothing=0.2)
+    loss.backward()
+    worst = abs(epoch["train_loss"] - loss.item()) / loss.item()
+    for name, parameter in network.named_parameters():
+        if parameter.grad is None:
+            assert torch.equal(before[name], after[name]), f"{name} was frozen"
+        else:
+            worst = max(worst, gap(before[name] - after[name], parameter.grad))
+    print(f"label smoothing, frozen parameters: largest difference {worst:.1e}", flush=True)
+    assert worst <= TOLERANCE, worst
+
+
 def main():
     binary = sys.argv[1]
     torch.set_num_threads(1)
     for model in ("mlp", "cnn", "vgg11", "resnet18", "conv_autoencoder"):
         with tempfile.TemporaryDirectory() as folder:
             check(binary, Path(folder), model)
+    with tempfile.TemporaryDirectory() as folder:
+        check_smoothed_and_frozen(binary, Path(folder))
 
 
 if __name__ == "__main__":
