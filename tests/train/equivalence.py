@@ -24,7 +24,7 @@ STEPS = 10
 COMMON = ["--limit-steps", STEPS, "--epochs", 2, "--threads", 1, "--quiet", "--micro-batches", 8, "--schedule", "constant",
           "--grad-clip", 1.0, "--warmup-steps", 0]
 SGD = ["--optimizer", "sgd", "--momentum", 0.9, "--learning-rate", 0.1]
-ADAM = ["--optimizer", "adam", "--learning-rate", 0.01]
+ADAM = ["--optimizer", "adam", "--momentum", 0, "--learning-rate", 0.01]
 # What keeps a model to seconds. Dropout stays where a model has it, and is put where an option can.
 MODELS = {
     "mlp": ["--global-batch", 1365, *SGD],  # of 8192 samples: step 7 has two, most of its micro-batches none
