@@ -126,7 +126,7 @@ class OtherDatasetTest(unittest.TestCase):
         self.stage_arrays("set", inputs[:, ::-1], labels, "--overwrite")
         refused(BINARY, 2, 3, ["the dataset set", "other samples", "--name", "--init-from"], *resume, cwd=self.folder)
         self.stage_arrays("set", inputs[:300], labels[:300], "--overwrite")
-        refused(BINARY, 1, 3, ["the dataset set", "240 samples in split train", "480"], *resume, cwd=self.folder)
+        refused(BINARY, 1, 3, ["the dataset set", "30 samples in split validation", "60"], *resume, cwd=self.folder)
         # Staged again as it was, it is the same dataset.
         self.assertEqual(self.stage_arrays("set", inputs, labels, "--overwrite"), first)
         run(BINARY, 1, *resume, cwd=self.folder)
