@@ -23,6 +23,12 @@ if(NOT MPI_HOME AND NOT MPI_CXX_COMPILER AND EXISTS "${DTRAIN_VENV}/bin/mpicxx")
 endif()
 set(MPI_CXX_SKIP_MPICXX ON)  # Open MPI 4.1 pulls in its C++ bindings otherwise
 find_package(MPI REQUIRED COMPONENTS CXX)
+# Open MPI's wrapper asks for RUNPATH, which would override the RPATH that DtrainTargets.cmake asks for.
+get_target_property(_mpi_options MPI::MPI_CXX INTERFACE_LINK_OPTIONS)
+if(_mpi_options)
+  string(REGEX REPLACE "-Wl(,|\\$<COMMA>)--enable-new-dtags" "" _mpi_options "${_mpi_options}")
+  set_target_properties(MPI::MPI_CXX PROPERTIES INTERFACE_LINK_OPTIONS "${_mpi_options}")
+endif()
 
 set(HDF5_PREFER_PARALLEL OFF)
 find_package(HDF5 REQUIRED COMPONENTS C)
@@ -48,7 +54,7 @@ if(NOT DTRAIN_CUDA STREQUAL "OFF")
   include(CheckLanguage)
   check_language(CUDA)
   if(CMAKE_CUDA_COMPILER)
-    set(CMAKE_CUDA_ARCHITECTURES 90 CACHE STRING "GPU architectures to build for")
+    set(CMAKE_CUDA_ARCHITECTURES "80-real;90" CACHE STRING "GPU architectures to build for; the last one also as PTX")
     enable_language(CUDA)
     if(NOT DEFINED CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # unknown to CMake 3.25
       set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")

@@ -19,15 +19,22 @@ foreach(_library IN ITEMS "${LibTorch_CPU_LIBRARY}" ${MPI_CXX_LIBRARIES} "${NCCL
 endforeach()
 list(REMOVE_DUPLICATES _dtrain_rpath)
 
+# dtrain_installed_rpath(TARGET FOLDER...): the run path of the build is that of the installed tree, whose shape is the same.
+# CMake would else pad it with ':', to write the other over it when it installs; and the loader takes each empty element
+# for the current folder, so that a libarchive.so.13 lying there would be loaded.
+function(dtrain_installed_rpath target)
+  set_target_properties(${target} PROPERTIES
+    INSTALL_RPATH "${ARGN};${_dtrain_rpath}" INSTALL_RPATH_USE_LINK_PATH ON BUILD_WITH_INSTALL_RPATH ON)
+endfunction()
+
 if(TARGET dtrain_app)
   # The CUDA module is looked for beside the program's own libraries, LibTorch and MPI where they were at build time.
-  set_target_properties(dtrain_app PROPERTIES
-    INSTALL_RPATH "$ORIGIN/../${CMAKE_INSTALL_LIBDIR};${_dtrain_rpath}" INSTALL_RPATH_USE_LINK_PATH ON)
+  dtrain_installed_rpath(dtrain_app "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
   install(TARGETS dtrain_app RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
 endif()
 foreach(_module dtrain_cuda dtrain_cuda_graphs)
   if(TARGET ${_module})
-    set_target_properties(${_module} PROPERTIES INSTALL_RPATH "$ORIGIN;${_dtrain_rpath}" INSTALL_RPATH_USE_LINK_PATH ON)
+    dtrain_installed_rpath(${_module} "$ORIGIN")
     install(TARGETS ${_module} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
   endif()
 endforeach()

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# install_test.sh CMAKE BUILD_DIR SOURCE_DIR: installs, moves the tree, builds and runs a program against the moved
+# install_test.sh CMAKE BUILD_DIR SOURCE_DIR PYTHON: installs, moves the tree, builds and runs a program against the moved
 # copy, and starts the moved dtrain with an empty environment.
 set -euo pipefail
-cmake=$1 build=$2 source=$3
+cmake=$1 build=$2 source=$3 python=$4
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
@@ -16,6 +16,8 @@ if grep -rlF "$build" "$scratch"/moved/lib*/cmake; then
   echo "these package files name the build folder" >&2
   exit 1
 fi
+
+"$python" "$source/run_path.py" "$scratch/moved"
 
 "$cmake" -S "$source/consumer" -B "$scratch/build" -DCMAKE_PREFIX_PATH="$scratch/moved" -DCMAKE_BUILD_TYPE=Release
 "$cmake" --build "$scratch/build"
