@@ -28,7 +28,10 @@ for nodes in $counts; do
     --data-root "${DATA_ROOT:-$top/data/staged}" --mesh "data=$((nodes * ranks_per_node))" --staging "local=$node_local" "$@"
 done
 
-export RUNS="$output/nodes-*" FIGURES=$output IPYTHONDIR=$node_local MPLCONFIGDIR=$node_local
+# Jupyter and matplotlib run start-up files of these folders, so only this user may write there.
+notebook_home=$(mktemp -d "$node_local/notebook.XXXXXX")
+trap 'rm -rf "$notebook_home"' EXIT
+export RUNS="$output/nodes-*" FIGURES=$output IPYTHONDIR=$notebook_home MPLCONFIGDIR=$notebook_home
 python3 -m nbconvert --log-level ERROR --to html --execute "$top/perf/notebooks/scaling.ipynb" --output-dir "$output"
 [[ -z ${RESULTS:-} ]] || cp "$output"/*.html "$output"/*.png "$RESULTS"
 say "$output/scaling.html"

@@ -10,6 +10,8 @@ Library::Library() {
   // At exit HDF5 would close what a full disk left open, which ends in a segmentation fault. Handles have
   // owners.
   H5dont_atexit();
+  // A file must not make the library load code: no filter plugin of HDF5_PLUGIN_PATH or the default folder.
+  H5PLset_loading_state(0);
   require(H5open() >= 0, "the HDF5 library does not start", {.advice = "reinstall libhdf5"});
   unsigned major = 0;
   unsigned minor = 0;

@@ -1,6 +1,7 @@
 #include "h5/file.hpp"
 
 #include <gtest/gtest.h>
+#include <hdf5.h>
 
 #include <fstream>
 
@@ -65,6 +66,12 @@ TEST_F(FileTest, AFileOfAnotherKindGivesAnErrorWithTheReasonAndNoPrinting) {
     EXPECT_EQ(error.problem().find('\n'), std::string::npos) << "one sentence";
   }
   EXPECT_EQ(testing::internal::GetCapturedStderr(), "");
+}
+
+TEST_F(FileTest, FilesLoadNoFilterPlugins) {
+  unsigned kinds = H5PL_ALL_PLUGIN;
+  ASSERT_GE(H5PLget_loading_state(&kinds), 0);
+  EXPECT_EQ(kinds, 0U);
 }
 
 TEST_F(FileTest, AMissingFolderIsAnError) {
