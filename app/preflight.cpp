@@ -1,6 +1,6 @@
 #include "preflight.hpp"
 
-#include <ATen/Version.h>
+#include <caffe2/core/common.h>
 #include <fmt/format.h>
 
 #include <string>
@@ -15,14 +15,13 @@
 namespace dtrain::app {
 namespace {
 
-/// LibTorch says its version in a list of settings: `..., TORCH_VERSION=2.11.0, ...`.
+/// Of the library that is loaded. at::show_config() must not be called here: it makes LibTorch look for CUDA,
+/// and where the part for CUDA is not loaded yet LibTorch remembers for the life of the process that there is
+/// none.
 std::string loaded_libtorch() {
-  const std::string settings = at::show_config();
-  const std::string key = "TORCH_VERSION=";
-  const auto begin = settings.find(key);
-  if (begin == std::string::npos) return DTRAIN_LIBTORCH_VERSION;
-  const auto end = settings.find_first_of(", \n", begin);
-  return settings.substr(begin + key.size(), end - begin - key.size());
+  const auto& settings = caffe2::GetBuildOptions();
+  const auto version = settings.find("TORCH_VERSION");
+  return version == settings.end() ? DTRAIN_LIBTORCH_VERSION : version->second;
 }
 
 }  // namespace

@@ -167,8 +167,10 @@ at::Tensor GptAttention::attend(const at::Tensor& input, const TokenFlow& flow, 
   const auto length = joined.size(1);
   const auto head_width = sizes_.width / sizes_.heads;
   const auto width = heads_ * head_width;
-  const auto part = [&](std::int64_t index) {
-    return joined.narrow(2, index * width, width).view({n, length, heads_, head_width}).transpose(1, 2);
+  const auto parts =
+      joined.split(width, 2);  // in backward one tensor; of three narrow() each would make its own
+  const auto part = [&](std::size_t index) {
+    return parts[index].view({n, length, heads_, head_width}).transpose(1, 2);
   };
   at::Tensor keys = part(1);
   at::Tensor values = part(2);

@@ -47,12 +47,11 @@ class DeviceClock final : public PassingSpanSink {
   };
   c10::Event now() const;  // on the device
   void tell_what_is_done();
-  std::int64_t time_of(const c10::Event& event) const;  // steady_ns()
 
   c10::Device device_;
   const ProfilerRanges* ranges_;
-  c10::Event start_;
-  std::int64_t start_ns_ = 0;
+  c10::Event latest_;           // the end of the newest span that was passed on
+  std::int64_t latest_ns_ = 0;  // its steady_ns()
   int depth_ = 0;
   std::optional<Open> open_;
   std::deque<Span> under_way_;  // in the order in which they were put into the streams

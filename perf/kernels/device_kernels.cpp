@@ -45,7 +45,7 @@ void report(const char* kernel, double bytes, const std::function<void()>& launc
 }
 
 void run() {
-  const comm::CudaModule module(DTRAIN_CUDA_MODULE);
+  const comm::CudaModule module;
   if (module.device_count() == 0) throw std::runtime_error("no GPU");
   const auto& kernels =
       *reinterpret_cast<kernels::DeviceKernelsEntry>(module.symbol("dtrain_device_kernels"))();

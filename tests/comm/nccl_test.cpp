@@ -24,7 +24,7 @@ class NcclTest : public testing::Test {
  protected:
   NcclTest() : reason_(CudaModule::why_no_driver()) {
     if (!reason_.empty()) return;
-    module_ = std::make_unique<CudaModule>(DTRAIN_CUDA_MODULE);
+    module_ = std::make_unique<CudaModule>();
     reason_ = module_->device_problem();
     if (!reason_.empty()) return;
     const int devices = module_->device_count();

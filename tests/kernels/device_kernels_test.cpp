@@ -16,7 +16,7 @@ namespace {
 std::string why_not() {
   const std::string reason = comm::CudaModule::why_no_driver();
   if (!reason.empty()) return "no CUDA driver: " + reason;
-  return comm::CudaModule(DTRAIN_CUDA_MODULE).device_count() > 0 ? std::string() : "no GPU";
+  return comm::CudaModule().device_count() > 0 ? std::string() : "no GPU";
 }
 
 /// `values` in the GPU's memory.
@@ -49,7 +49,7 @@ class DeviceKernelsTest : public testing::Test {
   void SetUp() override {
     const std::string reason = why_not();
     if (!reason.empty()) GTEST_SKIP() << reason;
-    module_ = std::make_unique<comm::CudaModule>(DTRAIN_CUDA_MODULE);
+    module_ = std::make_unique<comm::CudaModule>();
     kernels_ = reinterpret_cast<DeviceKernelsEntry>(module_->symbol("dtrain_device_kernels"))();
   }
 

@@ -3,13 +3,17 @@
     device_memory.py BINARY            linked with tests/support/guarded_device.cpp: a device whose memory ends a program that
                                        touches it by hand; and guarded_transport.cpp, which stands in for NCCL
     device_memory.py BINARY cuda       on the machine's GPUs, which several ranks share where there are too few
+    device_memory.py BINARY DEVICE PART...
+                                       only these functions of main(); trains_as_on_the_cpu:MODEL is one model of it
 """
 
 import json
 import os
 import re
+import subprocess
 import sys
 import tempfile
+from functools import partial
 from pathlib import Path
 
 import h5py
@@ -34,6 +38,16 @@ HALF_ROUNDING = 2e-2  # bf16 has 8 bits; several roundings in a row, over a few 
 THROUGH_THE_CPU = {"mlp": ["data=2,pipe=2"], "gpt": ["tensor=2", "pipe=2"], "resnet18": ["data=2"]}
 
 DEVICE = sys.argv[2] if len(sys.argv) > 2 else "guarded"
+PARTS = sys.argv[3:]
+
+
+def gpus():
+    listed = subprocess.run(["nvidia-smi", "--list-gpus"], capture_output=True, text=True, timeout=60)
+    return len(listed.stdout.splitlines())
+
+
+# Two ranks that share a GPU exchange from device to device only by NCCL 2.30 and newer; else through the CPU's memory.
+DIRECT = DEVICE != "cuda" or gpus() > 1
 
 
 def train(binary, folder, name, mesh, *options):
@@ -147,6 +161,9 @@ def waits_for_the_device(binary, folder):
     cases = [(2, "data=1", ["mlp", "--micro-batches", 4]), (2, "data=2", ["mlp"]), (2, "data=2", ["mlp", "--device-graphs", "off"]),
              (2, "data=1", ["gpt", *SMALL_GPT]), (2, "data=1", ["resnet18", *MODELS["resnet18"][:-2]]),
              (3, "data=2", ["resnet18", *MODELS["resnet18"][:-2]])]
+    if not DIRECT:
+        cases = [case for case in cases if case[1] == "data=1"]
+        print("waits of two ranks: not counted, as they share a GPU", flush=True)
     for expected, mesh, model in cases:
         options = [ranks_of(mesh), "--threads", 1, "--quiet", "--epochs", 1, "--mesh", mesh, "--device", DEVICE, "--name", "waits",
                    "--overwrite", "--model", *model]
@@ -182,10 +199,11 @@ def goes_on_from_a_checkpoint(binary, folder):
 def says_how_messages_go(binary, folder):
     """And shows in the trace what the device did, and the copies to it."""
     by_device = "nccl" if DEVICE == "cuda" else "guarded devices"
-    for backend, words in ("auto", by_device), ("mpi", "mpi, through the CPU's memory"):
+    by_memory = "mpi, through the CPU's memory"
+    for backend, words in ("auto", [by_device] if DIRECT else [by_device, by_memory]), ("mpi", [by_memory]):
         said = run(binary, 2, "--model", "mlp", "--limit-steps", 2, "--threads", 1, "--device", DEVICE, "--comm-backend", backend,
                    "--trace", "--name", f"trace-{backend}", cwd=folder).stdout
-        assert words in said and f"device     {DEVICE}" in said, said
+        assert any(word in said for word in words) and f"device     {DEVICE}" in said, said
     spans = json.loads((folder / "runs/trace-auto/trace.json").read_text())["traceEvents"]
     spans = [span for span in spans if span["ph"] == "X"]
     assert {"forward", "backward", "optimizer"} <= {span["cat"] for span in spans if span["tid"] == 3}
@@ -197,11 +215,15 @@ def measures_between_devices(binary, folder):
     with h5py.File(folder / "topology.h5") as file:
         found = {(row["group"].decode(), row["operation"].decode()) for row in file["measurements"][:] if row["median_s"] > 0}
     on_device = {operation for group, operation in found if group.startswith("data on ")}
+    if not DIRECT and not on_device:
+        print("collectives between devices: not measured, as two ranks share a GPU", flush=True)
+        return
     assert on_device == {"all_reduce", "reduce_scatter", "all_gather", "all_to_all", "broadcast"}, found
 
 
 def evaluates(binary, folder):
-    out = run(binary, 2, "evaluate", "runs/mlp-data=1-auto/checkpoints/best", "--device", DEVICE, "--threads", 1,
+    train(binary, folder, "trained", "data=1", "--model", "mlp", "--epochs", 1, "--limit-steps", 2, "--device", DEVICE)
+    out = run(binary, 2, "evaluate", "runs/trained/checkpoints/best", "--device", DEVICE, "--threads", 1,
               "--predictions", "predictions.h5", cwd=folder).stdout
     assert "loss" in out, out
     with h5py.File(folder / "predictions.h5") as file:
@@ -219,22 +241,17 @@ def refuses(binary, folder):
 
 
 def main(binary):
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        for model in MODELS:
-            trains_as_on_the_cpu(binary, folder, model)
-        replays_what_it_computes(binary, folder)
-        does_without_graphs(binary, folder)
-        has_the_same_bits_on_every_mesh(binary, folder)
-        goes_on_from_a_checkpoint(binary, folder)
-        says_how_messages_go(binary, folder)
-        measures_between_devices(binary, folder)
-        evaluates(binary, folder)
-        waits_for_the_device(binary, folder)
-        if DEVICE == "guarded":
-            refuses(binary, folder)
-        else:
-            in_half_precision(binary, folder)
+    parts = [replays_what_it_computes, does_without_graphs, has_the_same_bits_on_every_mesh, goes_on_from_a_checkpoint,
+             says_how_messages_go, measures_between_devices, evaluates, waits_for_the_device,
+             refuses if DEVICE == "guarded" else in_half_precision]
+    named = {f"trains_as_on_the_cpu:{model}": partial(trains_as_on_the_cpu, model=model) for model in MODELS}
+    named |= {part.__name__: part for part in parts}
+    unknown = [name for name in PARTS if name not in named]
+    if unknown:
+        sys.exit(f"device_memory.py: there is no part {', '.join(unknown)}; there are {', '.join(named)}")
+    for name in PARTS or named:
+        with tempfile.TemporaryDirectory() as folder:
+            named[name](binary, Path(folder))
 
 
 if __name__ == "__main__":

@@ -13,6 +13,8 @@
 #include "comm/nccl/nccl_group.hpp"
 #include "core/profiler_ranges.hpp"
 
+extern "C" int dtrain_oldest_architecture();  // of kernels/cuda, in the same module
+
 namespace {
 
 std::string version_text(int code) {
@@ -22,6 +24,29 @@ std::string version_text(int code) {
 int loaded_version() {
   int code = 0;
   return ncclGetVersion(&code) == ncclSuccess ? code : 0;
+}
+
+/// Why this program's kernels cannot run on `device`; empty: they can.
+std::string architecture_problem(int device) {
+  int major = 0;
+  int minor = 0;
+  if (cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, device) != cudaSuccess ||
+      cudaDeviceGetAttribute(&minor, cudaDevAttrComputeCapabilityMinor, device) != cudaSuccess) {
+    return fmt::format("CUDA does not describe GPU {}", device);
+  }
+  const int oldest = dtrain_oldest_architecture();
+  if (10 * major + minor >= oldest) return {};
+  return fmt::format(
+      "GPU {} has compute capability {}.{}, and this program was built for {}.{} and newer: build it with "
+      "-DCMAKE_CUDA_ARCHITECTURES={}{}",
+      device, major, minor, oldest / 10, oldest % 10, major, minor);
+}
+
+/// The order of NCCL's calls as the order of their kernels needs driver and build of CUDA 12.3; below it NCCL
+/// runs all kernels one after the other instead.
+bool orders_launches() {
+  int driver = 0;
+  return CUDART_VERSION >= 12030 && cudaDriverGetVersion(&driver) == cudaSuccess && driver >= 12030;
 }
 
 }  // namespace
@@ -84,6 +109,7 @@ const char* dtrain_cuda_device_problem() {
     text = cudaGetErrorString(code);
   } else {
     text = count > 0 ? "" : "the driver is there, but no GPU that this process may use";
+    for (int device = 0; device < count && text.empty(); ++device) text = architecture_problem(device);
   }
   return text.c_str();
 }
@@ -122,7 +148,7 @@ bool dtrain_nccl_lets_ranks_share_gpus() { return loaded_version() >= NCCL_VERSI
 
 dtrain::comm::Group* dtrain_make_nccl_group(const dtrain::comm::DeviceGroupRequest& request) {
   // NCCL reads these when it is used first. Groups of a mesh run beside each other: in one order everywhere.
-  setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+  if (orders_launches()) setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
   if (request.shares_devices) setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
   return std::make_unique<dtrain::comm::NcclGroup>(request).release();
 }

@@ -232,6 +232,9 @@ class CudaKernels final : public DeviceKernels {
 }  // namespace
 }  // namespace dtrain::kernels
 
+/// The oldest architecture there is code for, such as 80 for compute capability 8.0.
+extern "C" int dtrain_oldest_architecture() { return std::min({__CUDA_ARCH_LIST__}) / 10; }
+
 extern "C" const dtrain::kernels::DeviceKernels* dtrain_device_kernels() {
   static const dtrain::kernels::CudaKernels kernels;
   return &kernels;

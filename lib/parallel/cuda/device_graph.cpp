@@ -1,4 +1,5 @@
 // CUDA graphs, with LibTorch's memory for what is captured.
+#include <ATen/core/CachingHostAllocator.h>
 #include <ATen/cuda/CUDAGraph.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -32,12 +33,16 @@ class CudaGraph final : public DeviceGraph {
   void replay() override { graph_.replay(); }
 
  private:
-  // Where a capture ends in order, capture_end() does it.
+  // Where a capture ends in order, capture_end() does it. capture_begin() has made both allocators take from
+  // the graphs' pool; each that stays so refuses the next capture.
   void give_memory_back() noexcept {
     try {
       c10::cuda::CUDACachingAllocator::endAllocateToPool(c10::cuda::current_device(), memory_);
-    } catch (const std::exception&) {
-      return;  // it had been given back
+    } catch (const std::exception&) {  // capture_end() had come so far
+    }
+    try {
+      at::getHostAllocator(at::kCUDA)->end_allocate_to_pool(memory_);
+    } catch (const std::exception&) {  // likewise
     }
   }
 
