@@ -4,6 +4,7 @@
 """
 
 import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
@@ -25,9 +26,18 @@ def computes_on_cpu(folder):
     assert 'device = "cpu"' in (folder / "runs/auto/config.toml").read_text()
 
 
-def refuses(folder, *words):
-    refused(BINARY, 2, 2, ["--device cpu", *words], *MLP, "--device", "cuda", "--name", "cuda", cwd=folder)
+def refuses(folder, *words, binary=BINARY):
+    refused(binary, 2, 2, ["--device cpu", *words], *MLP, "--device", "cuda", "--name", "cuda", cwd=folder)
     computes_on_cpu(folder)
+
+
+def program_beside_a_broken_nccl(folder):
+    """A copy of the program and its module: what lies beside the module is found first."""
+    for place in ("bin/dtrain", "lib/libdtrain_cuda.so"):
+        (folder / place).parent.mkdir()
+        shutil.copy2(BINARY.parents[1] / place, folder / place)
+    (folder / "lib/libnccl.so.2").touch()
+    return folder / "bin/dtrain"
 
 
 def main():
@@ -43,12 +53,13 @@ def main():
             refuses(folder, f"libnccl {version} was loaded but dtrain was built with 2.", "LD_LIBRARY_PATH")
         del os.environ["DTRAIN_FAULTS"]
 
-        # What the loader finds first is not a library.
+        # LD_LIBRARY_PATH does not replace the library that the run path names.
         os.environ["LD_PRELOAD"] = str(OLD_DRIVER)
         (folder / "empty").mkdir()
         (folder / "empty/libnccl.so.2").touch()
         os.environ["LD_LIBRARY_PATH"] = f"{folder / 'empty'}:{os.environ.get('LD_LIBRARY_PATH', '')}"
-        refuses(folder, "libnccl.so.2", "install NCCL 2")
+        refuses(folder, "the driver is too old")
+        refuses(folder, "libnccl.so.2", "install NCCL 2", binary=program_beside_a_broken_nccl(folder))
 
 
 if __name__ == "__main__":
