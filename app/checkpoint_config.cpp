@@ -36,7 +36,8 @@ void spread_over_ranks(train::RunConfig& config, const Environment& environment,
                        const comm::MpiEnvironment& mpi) {
   comm::check_launch(mpi.world_size(), environment.srun_tasks);
   // Checked, and what an evaluation takes at once follows it: as many per rank as in training.
-  config.batch.global_batch = std::max(config.batch.global_batch, 4) * mpi.world_size();
+  constexpr int kFewest = 8;  // as many as --reproducible has pieces
+  config.batch.global_batch = std::max(config.batch.global_batch, kFewest) * mpi.world_size();
   train::settle_device(config, comm::Communicator::duplicate(mpi.world()));
   config.resolve(mpi.world_size());
   config.validate();

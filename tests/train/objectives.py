@@ -161,6 +161,9 @@ class ObjectivesTest(unittest.TestCase):
             parts, _ = self.train(ranks, f"parts-{batch}", *options, "--eval-batch", batch)
             for column in "validation_loss", "validation_accuracy":
                 np.testing.assert_allclose(parts[column], whole[column], rtol=1e-9)
+        self.train(1, "small-pieces", "--reproducible", "--micro-batches", 8, "--global-batch", 16, "--limit-steps", 2)
+        done = run(BINARY, 1, "evaluate", "runs/small-pieces-1/checkpoints/best", "--split", "validation", cwd=self.folder)
+        self.assertIn("loss", done.stdout)
         self.refuse(["--eval-batch 100000", "use fewer"], *options, "--eval-batch", 100000, "--memory-limit", "64MiB")
 
     def test_what_makes_no_sense_is_refused(self):
