@@ -21,12 +21,15 @@ class Exchange final : public Step {
 
   /// Reduces into `result` what arrives.
   Exchange(Party party, std::vector<Buffer> outgoing, Buffer result, ReduceOp op)
-      : party_(std::move(party)), outgoing_(std::move(outgoing)), result_(result), op_(op), reduces_(true) {
-    arriving_.resize(result.bytes() * kWindow);
-    for (int slot = 0; slot < kWindow; ++slot) {
-      incoming_.push_back(
-          {arriving_.data() + static_cast<std::size_t>(slot) * result.bytes(), result.count, result.type});
-    }
+      : party_(std::move(party)),
+        outgoing_(std::move(outgoing)),
+        result_(std::move(result)),
+        op_(op),
+        reduces_(true) {
+    const auto arriving = std::make_shared<std::vector<std::byte>>(result_.bytes() * kWindow);
+    const Buffer all = {arriving->data(), result_.count * kWindow, result_.type, arriving};
+    for (std::size_t slot = 0; slot < kWindow; ++slot)
+      incoming_.push_back(all.part(slot * result_.count, result_.count));
   }
 
   bool advance() override {
@@ -60,8 +63,9 @@ class Exchange final : public Step {
     const Buffer& out = outgoing_[static_cast<std::size_t>(place(round))];
     const Buffer& in = incoming_[reduces_ ? slot : static_cast<std::size_t>(place(-round))];
     if (in.count > 0)
-      receives_[slot] = Transfer::receive(party_.channel, in.data, in.bytes(), party_.at(-round));
-    if (out.count > 0) sends_[slot] = Transfer::send(party_.channel, out.data, out.bytes(), party_.at(round));
+      receives_[slot] = Transfer::receive(party_.channel, in.data, in.bytes(), party_.at(-round), in.owner);
+    if (out.count > 0)
+      sends_[slot] = Transfer::send(party_.channel, out.data, out.bytes(), party_.at(round), out.owner);
     bytes_received_ += static_cast<std::int64_t>(in.bytes());
     bytes_sent_ += static_cast<std::int64_t>(out.bytes());
   }
@@ -72,7 +76,6 @@ class Exchange final : public Step {
   Buffer result_;
   ReduceOp op_ = ReduceOp::sum;
   bool reduces_ = false;
-  std::vector<std::byte> arriving_;
   std::array<Transfer, kWindow> receives_;
   std::array<Transfer, kWindow> sends_;
   int posted_ = 0;    ///< Rounds begun; round 0 is this rank's own part.
@@ -110,16 +113,16 @@ enum class Direction { send, receive };
 class Message final : public Step {
  public:
   Message(const Channel& channel, Buffer values, int peer, Direction direction)
-      : channel_(channel), values_(values), peer_(peer), direction_(direction) {
+      : channel_(channel), values_(std::move(values)), peer_(peer), direction_(direction) {
     (direction == Direction::send ? bytes_sent_ : bytes_received_) =
-        static_cast<std::int64_t>(values.bytes());
+        static_cast<std::int64_t>(values_.bytes());
   }
 
   bool advance() override {
     if (!posted_) {
       transfer_ = direction_ == Direction::send
-                      ? Transfer::send(channel_, values_.data, values_.bytes(), peer_)
-                      : Transfer::receive(channel_, values_.data, values_.bytes(), peer_);
+                      ? Transfer::send(channel_, values_.data, values_.bytes(), peer_, values_.owner)
+                      : Transfer::receive(channel_, values_.data, values_.bytes(), peer_, values_.owner);
       posted_ = true;
     }
     return transfer_.test();
@@ -142,7 +145,7 @@ std::unique_ptr<Step> make_exchange(Party party, std::vector<Buffer> outgoing, s
 
 std::unique_ptr<Step> make_reducing_exchange(Party party, std::vector<Buffer> outgoing, Buffer result,
                                              ReduceOp op) {
-  return std::make_unique<Exchange>(std::move(party), std::move(outgoing), result, op);
+  return std::make_unique<Exchange>(std::move(party), std::move(outgoing), std::move(result), op);
 }
 
 std::unique_ptr<Step> make_message_barrier(Party party) {
@@ -150,11 +153,11 @@ std::unique_ptr<Step> make_message_barrier(Party party) {
 }
 
 std::unique_ptr<Step> make_send(const Channel& channel, Buffer values, int to) {
-  return std::make_unique<Message>(channel, values, to, Direction::send);
+  return std::make_unique<Message>(channel, std::move(values), to, Direction::send);
 }
 
 std::unique_ptr<Step> make_receive(const Channel& channel, Buffer values, int from) {
-  return std::make_unique<Message>(channel, values, from, Direction::receive);
+  return std::make_unique<Message>(channel, std::move(values), from, Direction::receive);
 }
 
 }  // namespace dtrain::comm

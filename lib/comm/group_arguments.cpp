@@ -56,9 +56,8 @@ std::vector<Buffer> parts_of(const Buffer& whole, int parts) {
   std::vector<Buffer> result;
   for (int index = 0; index < parts; ++index) {
     const Range range = part_of(static_cast<std::int64_t>(whole.count), index, parts);
-    auto* const begin =
-        static_cast<std::byte*>(whole.data) + static_cast<std::size_t>(range.begin) * size_of(whole.type);
-    result.push_back({begin, static_cast<std::size_t>(range.size()), whole.type});
+    result.push_back(
+        whole.part(static_cast<std::size_t>(range.begin), static_cast<std::size_t>(range.size())));
   }
   return result;
 }

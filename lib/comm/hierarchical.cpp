@@ -23,15 +23,15 @@ constexpr std::size_t kAhead = 2 * kCrossing;
 
 class HierarchicalAllReduce final : public Step {
  public:
-  HierarchicalAllReduce(Segment* segment, const Descriptor& mine, const Crossing& crossing, Buffer values,
-                        ReduceOp op, const Label& where) {
+  HierarchicalAllReduce(Segment* segment, const Descriptor& mine, const Crossing& crossing,
+                        const Buffer& values, ReduceOp op, const Label& where) {
     const auto chunks = std::clamp<std::size_t>(values.bytes() / kChunkBytes, 1, kMostChunks);
     chunks_.resize(chunks);
     for (std::size_t c = 0; c < chunks; ++c) {
       const Range range =
           aligned_part(values.count, size_of(values.type), static_cast<int>(c), static_cast<int>(chunks));
       const std::size_t offset = static_cast<std::size_t>(range.begin) * size_of(values.type);
-      const Buffer part = {static_cast<std::byte*>(values.data) + offset, size_of_range(range), values.type};
+      const Buffer part = values.part(static_cast<std::size_t>(range.begin), size_of_range(range));
       add_chunk(chunks_[c], segment, mine, offset, crossing, static_cast<int>(c), part, op, where);
     }
     // Within a node all ranks take these steps in one order: the segment serves one operation at a time.
@@ -74,15 +74,14 @@ class HierarchicalAllReduce final : public Step {
   };
 
   static void add_chunk(Chunk& chunk, Segment* segment, Descriptor mine, std::size_t offset,
-                        const Crossing& crossing, int index, Buffer part, ReduceOp op, const Label& where) {
+                        const Crossing& crossing, int index, const Buffer& part, ReduceOp op,
+                        const Label& where) {
     Buffer slice = part;
     if (segment != nullptr) {
       mine.offset += offset;
       if (crossing.in_lanes) {
         const Range own = aligned_part(part.count, size_of(part.type), segment->rank(), segment->size());
-        slice.data =
-            static_cast<std::byte*>(part.data) + static_cast<std::size_t>(own.begin) * size_of(part.type);
-        slice.count = size_of_range(own);
+        slice = part.part(static_cast<std::size_t>(own.begin), size_of_range(own));
         chunk.in = make_local_reduce(*segment, mine, part, op, Target::owners, where);
         chunk.out = make_local_slice_gather(*segment, mine, part, where);
       } else {

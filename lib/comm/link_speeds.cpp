@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <memory>
 #include <string>
 
 #include "comm/transfer.hpp"
@@ -24,7 +25,7 @@ class LinkEnd {
         cluster_(cluster),
         test_(test),
         me_(world.rank()),
-        buffer_(test.bytes) {}
+        buffer_(std::make_shared<std::vector<std::byte>>(test.bytes)) {}
 
   /// Seconds of the quickest message from this rank to the other, or back.
   double time_to(int peer) {
@@ -49,7 +50,7 @@ class LinkEnd {
     std::byte word{};
     wait(Transfer::receive(channel_, &word, 1, to), to, me_);  // it is ready
     const double begun_s = steady_s();
-    wait(Transfer::send(channel_, buffer_.data(), buffer_.size(), to), me_, to);
+    wait(Transfer::send(channel_, buffer_->data(), buffer_->size(), to, buffer_), me_, to);
     wait(Transfer::receive(channel_, &word, 1, to), me_, to);  // it has all
     return steady_s() - begun_s;
   }
@@ -58,7 +59,7 @@ class LinkEnd {
     std::byte word{};
     wait(Transfer::send(channel_, &word, 1, from), me_, from);
     const double begun_s = steady_s();
-    wait(Transfer::receive(channel_, buffer_.data(), buffer_.size(), from), from, me_);
+    wait(Transfer::receive(channel_, buffer_->data(), buffer_->size(), from, buffer_), from, me_);
     wait(Transfer::send(channel_, &word, 1, from), me_, from);
     return steady_s() - begun_s;
   }
@@ -83,7 +84,7 @@ class LinkEnd {
   const topology::Cluster& cluster_;
   const LinkTest& test_;
   int me_;
-  std::vector<std::byte> buffer_;
+  std::shared_ptr<std::vector<std::byte>> buffer_;
 };
 
 /// The pieces of a list that its ranks hold, on all of them. Collective.

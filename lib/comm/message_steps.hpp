@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "comm/step.hpp"
@@ -41,6 +42,7 @@ std::unique_ptr<Step> make_mpi_all_reduce(const Channel& channel, int ranks, Buf
 
 /// From ranks[0] to all, by a binomial tree, in pieces.
 std::unique_ptr<Step> make_tree_broadcast(Party party, Buffer values);
+std::unique_ptr<Step> make_tree_broadcast(Party party, std::span<std::byte> bytes);
 
 /// Everyone with everyone, a few messages at a time: with rank `i` it sends `outgoing[i]` and receives
 /// `incoming[i]`; the own one is copied. Either may be empty, on both sides alike.

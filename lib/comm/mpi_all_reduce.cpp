@@ -1,5 +1,8 @@
 #include <mpi.h>
 
+#include <cstring>
+#include <utility>
+
 #include "comm/message_steps.hpp"
 #include "comm/mpi_check.hpp"
 #include "comm/reduce.hpp"
@@ -64,15 +67,15 @@ MPI_Op mpi_op(ReduceOp op) {
 class MpiAllReduce final : public Step {
  public:
   MpiAllReduce(const Channel& channel, int ranks, Buffer values, ReduceOp op)
-      : channel_(channel), values_(values), op_(op), own_op_(values.type, op) {
-    bytes_sent_ = 2 * static_cast<std::int64_t>(values.bytes()) * (ranks - 1) / ranks;
+      : channel_(channel), values_(std::move(values)), used_(values_), op_(op), own_op_(values_.type, op) {
+    bytes_sent_ = 2 * static_cast<std::int64_t>(values_.bytes()) * (ranks - 1) / ranks;
     bytes_received_ = bytes_sent_;
   }
 
   ~MpiAllReduce() override {
     if (request_ == MPI_REQUEST_NULL) return;
     ulfm::revoke(channel_.comm);  // which ends it
-    abandon(request_);
+    abandon(request_, used_.data, used_.bytes(), used_.owner);
   }
   MpiAllReduce(const MpiAllReduce&) = delete;
   MpiAllReduce& operator=(const MpiAllReduce&) = delete;
@@ -81,19 +84,29 @@ class MpiAllReduce final : public Step {
     if (!started_) {
       const MPI_Op op = own_op_.handle() != MPI_OP_NULL ? own_op_.handle() : mpi_op(op_);
       const int count = checked_int(values_.count, "all_reduce by MPI");
-      check_mpi(MPI_Iallreduce(MPI_IN_PLACE, values_.data, count, mpi_type(values_.type), op, channel_.comm,
-                               &request_),
-                "MPI_Iallreduce");
+      if (!values_.owner) copy_values();
+      check_mpi(
+          MPI_Iallreduce(MPI_IN_PLACE, used_.data, count, mpi_type(used_.type), op, channel_.comm, &request_),
+          "MPI_Iallreduce", channel_.comm);
       started_ = true;
     }
     int complete = 0;
-    check_mpi(MPI_Test(&request_, &complete, MPI_STATUS_IGNORE), "MPI_Test of MPI_Iallreduce");
+    check_mpi(MPI_Test(&request_, &complete, MPI_STATUS_IGNORE), "MPI_Test of MPI_Iallreduce", channel_.comm);
+    if (complete != 0 && used_.data != values_.data) std::memcpy(values_.data, used_.data, values_.bytes());
     return complete != 0;
   }
 
  private:
+  void copy_values() {
+    const auto copy = std::make_shared_for_overwrite<std::byte[]>(values_.bytes());
+    if (values_.count > 0) std::memcpy(copy.get(), values_.data, values_.bytes());
+    used_.data = copy.get();
+    used_.owner = Owner(copy, copy.get());
+  }
+
   Channel channel_;
   Buffer values_;
+  Buffer used_;  ///< By MPI: the values, or a copy where nothing keeps them.
   ReduceOp op_;
   OwnOp own_op_;
   MPI_Request request_ = MPI_REQUEST_NULL;
@@ -103,7 +116,7 @@ class MpiAllReduce final : public Step {
 }  // namespace
 
 std::unique_ptr<Step> make_mpi_all_reduce(const Channel& channel, int ranks, Buffer values, ReduceOp op) {
-  return std::make_unique<MpiAllReduce>(channel, ranks, values, op);
+  return std::make_unique<MpiAllReduce>(channel, ranks, std::move(values), op);
 }
 
 }  // namespace dtrain::comm

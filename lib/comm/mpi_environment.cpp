@@ -23,7 +23,6 @@
 namespace dtrain::comm {
 namespace {
 
-constexpr double kNoticeS = 1.0;   // for MPI to see a death that others have seen
 constexpr double kShrinkS = 10.0;  // for all that are left to come
 constexpr std::chrono::seconds kAbortS{5};
 constexpr std::chrono::seconds kMeetS{5};

@@ -3,6 +3,7 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <utility>
@@ -14,6 +15,7 @@
 #include "comm/plain_buffer.hpp"
 #include "comm/shared_memory.hpp"
 #include "comm/slicing.hpp"
+#include "comm/unsettled.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {
@@ -55,12 +57,41 @@ class CommonBuffer final : public SharedBuffer {
   std::size_t bytes_;
 };
 
+/// What allocate() gives. Groups know where it is, and let MPI use it where it lies.
+class LastingBuffer final : public SharedBuffer {
+ public:
+  LastingBuffer(std::unique_ptr<SharedBuffer> memory, std::shared_ptr<LastingMemory> all)
+      : memory_(std::move(memory)), all_(std::move(all)) {
+    all_->add(memory_->data(), memory_->bytes());
+  }
+  ~LastingBuffer() override {
+    all_->remove(memory_->data());
+    if (in_use(memory_->data(), memory_->bytes())) static_cast<void>(memory_.release());  // for ever
+  }
+  LastingBuffer(const LastingBuffer&) = delete;
+  LastingBuffer& operator=(const LastingBuffer&) = delete;
+  void* data() override { return memory_->data(); }
+  std::size_t bytes() const override { return memory_->bytes(); }
+
+ private:
+  std::unique_ptr<SharedBuffer> memory_;
+  std::shared_ptr<LastingMemory> all_;
+};
+
 class Nothing final : public Step {
  public:
   bool advance() override { return true; }
 };
 
 }  // namespace
+
+bool LastingMemory::holds(const void* data, std::size_t bytes) const {
+  const auto* const first = static_cast<const std::byte*>(data);
+  const auto behind = bytes_at_.upper_bound(first);
+  if (behind == bytes_at_.begin()) return false;
+  const auto& [begin, length] = *std::prev(behind);
+  return first + bytes <= begin + length;
+}
 
 MpiGroup::MpiGroup(std::string name, Communicator ranks, std::vector<int> world_ranks,
                    const std::vector<int>& nodes, topology::RankOrder order, AllReduceChoice choice,
@@ -107,7 +138,15 @@ std::unique_ptr<SharedBuffer> MpiGroup::allocate(std::size_t bytes) {
   }
   // Nodes choose their part in an exchange by where the buffer lies: all of them, or none.
   const bool all_have = on_one_node() || lane_.empty() || ranks_.min(std::int64_t{shared ? 1 : 0}) == 1;
-  return shared && all_have ? std::move(shared) : make_plain_buffer(bytes);
+  return std::make_unique<LastingBuffer>(shared && all_have ? std::move(shared) : make_plain_buffer(bytes),
+                                         lasting_);
+}
+
+/// For messages: with an owner where the memory is from allocate(), which asks before it is freed.
+Buffer MpiGroup::lasting(Buffer values) const {
+  if (!values.owner && lasting_->holds(values.data, values.bytes()))
+    values.owner = std::shared_ptr<const void>(std::shared_ptr<const void>(), values.data);
+  return values;
 }
 
 std::unique_ptr<SharedBuffer> MpiGroup::allocate_common(std::size_t bytes) {
@@ -206,6 +245,7 @@ Handle MpiGroup::all_reduce(Buffer values, ReduceOp op, Algorithm algorithm) {
   if (chosen == Algorithm::hierarchical && on_one_node()) {
     return submit(label, make_local_reduce(*segment_, mine, values, op, Target::everyone, label));
   }
+  values = lasting(std::move(values));
   const Channel channel = channel_of(label);
   if (chosen == Algorithm::hierarchical) {
     return submit(label, make_hierarchical_all_reduce(segment_.get(), mine, crossing(channel, mine, values),
@@ -252,8 +292,8 @@ Handle MpiGroup::reduce_scatter(Buffer input, Buffer output, ReduceOp op) {
   }
   Steps steps;
   if (segment_) steps.push_back(make_local_barrier(*segment_, mine, label));
-  steps.push_back(
-      make_reducing_exchange(party(everyone_, channel_of(label)), parts_of(input, size()), output, op));
+  steps.push_back(make_reducing_exchange(party(everyone_, channel_of(label)),
+                                         parts_of(lasting(input), size()), lasting(output), op));
   return submit(label, std::move(steps));
 }
 
@@ -268,9 +308,9 @@ Handle MpiGroup::all_gather(Buffer input, Buffer output) {
   }
   Steps steps;
   if (segment_) steps.push_back(make_local_barrier(*segment_, mine, label));
-  std::vector<Buffer> outgoing(static_cast<std::size_t>(size()), input);
-  steps.push_back(
-      make_exchange(party(everyone_, channel_of(label)), std::move(outgoing), parts_of(output, size())));
+  std::vector<Buffer> outgoing(static_cast<std::size_t>(size()), lasting(input));
+  steps.push_back(make_exchange(party(everyone_, channel_of(label)), std::move(outgoing),
+                                parts_of(lasting(output), size())));
   return submit(label, std::move(steps));
 }
 
@@ -282,8 +322,8 @@ Handle MpiGroup::all_to_all(Buffer input, Buffer output) {
   if (segment_) {
     steps.push_back(make_local_barrier(*segment_, describe(OperationKind::all_to_all, input), label));
   }
-  steps.push_back(
-      make_exchange(party(everyone_, channel_of(label)), parts_of(input, size()), parts_of(output, size())));
+  steps.push_back(make_exchange(party(everyone_, channel_of(label)), parts_of(lasting(input), size()),
+                                parts_of(lasting(output), size())));
   return submit(label, std::move(steps));
 }
 
@@ -297,7 +337,7 @@ Handle MpiGroup::broadcast(Buffer values, int root) {
   if (on_one_node()) return submit(label, make_local_broadcast(*segment_, mine, values, root, label));
   std::vector<int> order = everyone_;
   std::rotate(order.begin(), order.begin() + root, order.end());
-  return submit(label, make_tree_broadcast(party(order, channel_of(label)), values));
+  return submit(label, make_tree_broadcast(party(order, channel_of(label)), lasting(values)));
 }
 
 Handle MpiGroup::send(Buffer values, int to) {
@@ -305,15 +345,15 @@ Handle MpiGroup::send(Buffer values, int to) {
   require_peer(*this, "send", to);
   const Channel channel = {ranks_.handle(), kPointToPointTag};
   return queue_.submit(std::make_unique<GroupOperation>(message_label("send", values, to),
-                                                        make_send(channel, values, to), nullptr));
+                                                        make_send(channel, lasting(values), to), nullptr));
 }
 
 Handle MpiGroup::receive(Buffer values, int from) {
   check_arguments(*this, "receive", values);
   require_peer(*this, "receive", from);
   const Channel channel = {ranks_.handle(), kPointToPointTag};
-  return queue_.submit(std::make_unique<GroupOperation>(message_label("receive", values, from),
-                                                        make_receive(channel, values, from), nullptr));
+  return queue_.submit(std::make_unique<GroupOperation>(
+      message_label("receive", values, from), make_receive(channel, lasting(values), from), nullptr));
 }
 
 Handle MpiGroup::barrier() {

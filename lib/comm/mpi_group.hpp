@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +25,17 @@ namespace dtrain::comm {
 struct AllReduceChoice {
   Algorithm algorithm = Algorithm::automatic;
   const AlgorithmTable* measured = nullptr;  ///< For automatic, in groups that span nodes; borrowed.
+};
+
+/// Where the memory lies that a group has allocated.
+class LastingMemory {
+ public:
+  void add(const void* data, std::size_t bytes) { bytes_at_[static_cast<const std::byte*>(data)] = bytes; }
+  void remove(const void* data) { bytes_at_.erase(static_cast<const std::byte*>(data)); }
+  bool holds(const void* data, std::size_t bytes) const;
+
+ private:
+  std::map<const std::byte*, std::size_t> bytes_at_;
 };
 
 /// The collectives over MPI and, among ranks of one node, over shared memory.
@@ -67,6 +79,7 @@ class MpiGroup final : public Group {
                             Buffer values, ReduceOp op, Algorithm algorithm) const;
   Crossing crossing(const Channel& channel, const Descriptor& mine, const Buffer& values) const;
   Party party(const std::vector<int>& ranks, const Channel& channel) const;
+  Buffer lasting(Buffer values) const;
   Descriptor describe(OperationKind kind, const Buffer& values) const;
   Label next_label(std::string_view operation, const Buffer& values = {});
   Label message_label(std::string_view operation, const Buffer& values, int peer);
@@ -87,6 +100,7 @@ class MpiGroup final : public Group {
       false;  ///< Some node holds at least two of the group, and there are several nodes.
   std::optional<Communicator> local_;
   std::shared_ptr<Segment> segment_;  ///< Shared with its buffers.
+  std::shared_ptr<LastingMemory> lasting_ = std::make_shared<LastingMemory>();
   std::vector<int> everyone_;
   AllReduceChoice choice_;
   Queue& queue_;

@@ -22,11 +22,11 @@ constexpr std::size_t kWindow = 32;  // messages under way per direction
 class RingAllReduce final : public Step {
  public:
   RingAllReduce(Party party, Buffer values, ReduceOp op)
-      : party_(std::move(party)), values_(values), op_(op), n_(party_.size()) {
+      : party_(std::move(party)), values_(std::move(values)), op_(op), n_(party_.size()) {
     const std::size_t chunk_bytes = size_of_range(chunk(0)) * element_bytes();
     pieces_ = std::max<std::size_t>(1, (chunk_bytes + kPieceBytes - 1) / kPieceBytes);
     moves_ = static_cast<std::size_t>(2 * (n_ - 1)) * pieces_;
-    arriving_.resize(kWindow * size_of_range(largest_piece()) * element_bytes());
+    arriving_->resize(kWindow * size_of_range(largest_piece()) * element_bytes());
   }
 
   bool advance() override {
@@ -72,7 +72,7 @@ class RingAllReduce final : public Step {
     return static_cast<std::byte*>(values_.data) + static_cast<std::size_t>(range.begin) * element_bytes();
   }
   std::byte* landing(std::size_t move) {
-    return arriving_.data() + (move % kWindow) * (arriving_.size() / kWindow);
+    return arriving_->data() + (move % kWindow) * (arriving_->size() / kWindow);
   }
 
   bool post_receives() {
@@ -83,11 +83,12 @@ class RingAllReduce final : public Step {
       if (!reduces(expected_) && expected_ - round_trip >= sent_) break;
       const Range range = incoming(expected_);
       std::byte* const into = reduces(expected_) ? landing(expected_) : at(range);
+      const Owner owner = reduces(expected_) ? Owner(arriving_) : values_.owner;
       receives_[expected_ % kWindow] =
           size_of_range(range) == 0
               ? Transfer()
-              : Transfer::receive(party_.channel, into, size_of_range(range) * element_bytes(),
-                                  party_.at(-1));
+              : Transfer::receive(party_.channel, into, size_of_range(range) * element_bytes(), party_.at(-1),
+                                  owner);
       ++expected_;
       moved = true;
     }
@@ -101,7 +102,8 @@ class RingAllReduce final : public Step {
       const Range range = outgoing(posted_);
       const std::size_t bytes = size_of_range(range) * element_bytes();
       sends_[posted_ % kWindow] =
-          bytes == 0 ? Transfer() : Transfer::send(party_.channel, at(range), bytes, party_.at(1));
+          bytes == 0 ? Transfer()
+                     : Transfer::send(party_.channel, at(range), bytes, party_.at(1), values_.owner);
       bytes_sent_ += static_cast<std::int64_t>(bytes);
       ++posted_;
       moved = true;
@@ -138,7 +140,7 @@ class RingAllReduce final : public Step {
   int n_;
   std::size_t pieces_ = 1;
   std::size_t moves_ = 0;
-  std::vector<std::byte> arriving_;
+  std::shared_ptr<std::vector<std::byte>> arriving_ = std::make_shared<std::vector<std::byte>>();
   std::array<Transfer, kWindow> receives_;
   std::array<Transfer, kWindow> sends_;
   std::size_t expected_ = 0;  ///< Receives posted.
@@ -150,7 +152,7 @@ class RingAllReduce final : public Step {
 }  // namespace
 
 std::unique_ptr<Step> make_ring_all_reduce(Party party, Buffer values, ReduceOp op) {
-  return std::make_unique<RingAllReduce>(std::move(party), values, op);
+  return std::make_unique<RingAllReduce>(std::move(party), std::move(values), op);
 }
 
 }  // namespace dtrain::comm

@@ -3,7 +3,10 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <memory>
 #include <vector>
+
+#include "comm/unsettled.hpp"
 
 namespace dtrain::comm {
 
@@ -11,20 +14,19 @@ namespace dtrain::comm {
 struct Channel {
   MPI_Comm comm = MPI_COMM_NULL;
   int tag = 0;
+  std::size_t piece_bytes = std::size_t{1} << 30;  ///< Longest message of MPI's, which counts in int.
 };
 
-/// Gives up a request that is not complete, after a failure: MPI must not write to its memory any more, which
-/// is about to be freed. Waits for that, at most a second: a receive that has begun cannot be cancelled, but
-/// ends, with an error if its sender is gone.
-void abandon(MPI_Request& request) noexcept;
-
 /// One message on its way, sent or received. Move-only; abandoning one that is not complete happens only
-/// after a failure.
+/// after a failure. Messages of one channel between the same ranks are matched in the order in which they
+/// were begun, whatever their length.
 class Transfer {
  public:
   Transfer() = default;  ///< Complete.
-  static Transfer send(const Channel& channel, const void* data, std::size_t bytes, int to);
-  static Transfer receive(const Channel& channel, void* data, std::size_t bytes, int from);
+  /// `owner` keeps the memory for as long as MPI may use it, which after a failure may be for ever. Without
+  /// one MPI is given a copy, and what is received is copied to `data` when it is complete.
+  static Transfer send(const Channel& channel, const void* data, std::size_t bytes, int to, Owner owner = {});
+  static Transfer receive(const Channel& channel, void* data, std::size_t bytes, int from, Owner owner = {});
 
   Transfer(Transfer&& other) noexcept { swap(other); }
   Transfer& operator=(Transfer&& other) noexcept {
@@ -37,18 +39,25 @@ class Transfer {
   bool test();
 
  private:
+  enum class Direction { send, receive };
+  Transfer(const Channel& channel, Direction direction, std::byte* data, std::size_t bytes, int peer,
+           Owner owner);
   void swap(Transfer& other) noexcept;
-  void finish_piece(const MPI_Status& status);
+  void begin_piece(std::size_t offset, MPI_Request& request);
+  void check_count(const MPI_Status& status) const;
+  std::size_t piece_at(std::size_t offset) const;
+  MPI_Request& current() { return done_ == 0 ? first_ : more_[done_ / channel_.piece_bytes - 1]; }
 
-  MPI_Request request_ = MPI_REQUEST_NULL;  ///< Of the piece on its way; MPI counts in int.
-  MPI_Comm comm_ = MPI_COMM_NULL;
-  int tag_ = 0;
+  Channel channel_;
+  Direction direction_ = Direction::send;
   int peer_ = 0;
-  bool sends_ = false;
-  std::byte* data_ = nullptr;  ///< Of that piece.
-  std::size_t piece_bytes_ = 0;
-  std::size_t bytes_left_ = 0;  ///< After that piece.
-  void start_piece();
+  std::byte* data_ = nullptr;    ///< What MPI uses.
+  std::byte* target_ = nullptr;  ///< Where the copy goes that MPI has received; null where there is none.
+  std::size_t bytes_ = 0;
+  std::size_t done_ = 0;                  ///< Bytes of the pieces that are complete.
+  Owner owner_;                           ///< Of data_.
+  MPI_Request first_ = MPI_REQUEST_NULL;  ///< The usual case, without a vector to allocate.
+  std::vector<MPI_Request> more_;         ///< Of the pieces behind the first.
 };
 
 }  // namespace dtrain::comm

@@ -25,32 +25,33 @@ struct BinomialTree {
 class TreeAllReduce final : public Step {
  public:
   TreeAllReduce(const Party& party, Buffer values, ReduceOp op)
-      : channel_(party.channel), tree_(party), values_(values), op_(op) {
-    if (!tree_.children.empty()) arriving_.resize(values.bytes());
+      : channel_(party.channel), tree_(party), values_(std::move(values)), op_(op) {
+    if (!tree_.children.empty()) arriving_->resize(values_.bytes());
   }
 
   bool advance() override {
     while (true) {
       if (state_ == State::gathering && child_ < tree_.children.size()) {
         if (!posted_) {
-          transfer_ = Transfer::receive(channel_, arriving_.data(), values_.bytes(), tree_.children[child_]);
+          transfer_ = Transfer::receive(channel_, arriving_->data(), values_.bytes(), tree_.children[child_],
+                                        arriving_);
         }
         posted_ = true;
         if (!transfer_.test()) return false;
-        reduce_into(values_.data, arriving_.data(), values_.count, values_.type, op_);
+        reduce_into(values_.data, arriving_->data(), values_.count, values_.type, op_);
         bytes_received_ += static_cast<std::int64_t>(values_.bytes());
         posted_ = false;
         ++child_;
       } else if (state_ == State::gathering) {
         if (tree_.parent >= 0) {
-          transfer_ = Transfer::send(channel_, values_.data, values_.bytes(), tree_.parent);
+          transfer_ = Transfer::send(channel_, values_.data, values_.bytes(), tree_.parent, values_.owner);
           bytes_sent_ += static_cast<std::int64_t>(values_.bytes());
         }
         state_ = State::handing_up;
       } else if (state_ == State::handing_up) {
         if (!transfer_.test()) return false;
         if (tree_.parent >= 0) {
-          transfer_ = Transfer::receive(channel_, values_.data, values_.bytes(), tree_.parent);
+          transfer_ = Transfer::receive(channel_, values_.data, values_.bytes(), tree_.parent, values_.owner);
           bytes_received_ += static_cast<std::int64_t>(values_.bytes());
         }
         state_ = State::awaiting_sum;
@@ -58,7 +59,7 @@ class TreeAllReduce final : public Step {
         if (!transfer_.test()) return false;
         for (auto child = tree_.children.rbegin(); child != tree_.children.rend();
              ++child) {  // deepest first
-          sends_.push_back(Transfer::send(channel_, values_.data, values_.bytes(), *child));
+          sends_.push_back(Transfer::send(channel_, values_.data, values_.bytes(), *child, values_.owner));
           bytes_sent_ += static_cast<std::int64_t>(values_.bytes());
         }
         state_ = State::handing_down;
@@ -80,46 +81,50 @@ class TreeAllReduce final : public Step {
   bool posted_ = false;
   Transfer transfer_;
   std::vector<Transfer> sends_;
-  std::vector<std::byte> arriving_;
+  std::shared_ptr<std::vector<std::byte>> arriving_ = std::make_shared<std::vector<std::byte>>();
 };
 
 /// Pieces go down the tree one behind another, so that all levels work at once.
 class TreeBroadcast final : public Step {
  public:
-  TreeBroadcast(const Party& party, Buffer values) : channel_(party.channel), tree_(party), values_(values) {
-    pieces_ = std::max<std::size_t>(1, (values.bytes() + kPieceBytes - 1) / kPieceBytes);
+  TreeBroadcast(const Party& party, std::span<std::byte> bytes, Owner owner)
+      : channel_(party.channel), tree_(party), bytes_(bytes), owner_(std::move(owner)) {
+    pieces_ = std::max<std::size_t>(1, (bytes_.size() + kPieceBytes - 1) / kPieceBytes);
   }
 
   bool advance() override {
     while (arrived_ < pieces_) {
       if (tree_.parent >= 0 && !posted_) {
-        receive_ = Transfer::receive(channel_, at(arrived_), bytes_of(arrived_), tree_.parent);
+        receive_ = Transfer::receive(channel_, at(arrived_), bytes_of(arrived_), tree_.parent, owner_);
         bytes_received_ += static_cast<std::int64_t>(bytes_of(arrived_));
         posted_ = true;
       }
       if (!receive_.test()) return false;
       for (auto child = tree_.children.rbegin(); child != tree_.children.rend(); ++child) {
-        sends_.push_back(Transfer::send(channel_, at(arrived_), bytes_of(arrived_), *child));
+        sends_.push_back(Transfer::send(channel_, at(arrived_), bytes_of(arrived_), *child, owner_));
         bytes_sent_ += static_cast<std::int64_t>(bytes_of(arrived_));
       }
       posted_ = false;
       ++arrived_;
+      forget_sent();
     }
-    std::erase_if(sends_, [](Transfer& transfer) { return transfer.test(); });
+    forget_sent();
     return sends_.empty();
   }
 
  private:
   static constexpr std::size_t kPieceBytes = std::size_t{1} << 20;
-  std::byte* at(std::size_t piece) const {
-    return static_cast<std::byte*>(values_.data) + piece * kPieceBytes;
+  void forget_sent() {
+    std::erase_if(sends_, [](Transfer& transfer) { return transfer.test(); });
   }
+  std::byte* at(std::size_t piece) const { return bytes_.data() + piece * kPieceBytes; }
   std::size_t bytes_of(std::size_t piece) const {
-    return std::min(kPieceBytes, values_.bytes() - piece * kPieceBytes);
+    return std::min(kPieceBytes, bytes_.size() - piece * kPieceBytes);
   }
   Channel channel_;
   BinomialTree tree_;
-  Buffer values_;
+  std::span<std::byte> bytes_;
+  Owner owner_;
   std::size_t pieces_ = 1;
   std::size_t arrived_ = 0;
   bool posted_ = false;
@@ -130,11 +135,16 @@ class TreeBroadcast final : public Step {
 }  // namespace
 
 std::unique_ptr<Step> make_tree_all_reduce(Party party, Buffer values, ReduceOp op) {
-  return std::make_unique<TreeAllReduce>(party, values, op);
+  return std::make_unique<TreeAllReduce>(party, std::move(values), op);
 }
 
 std::unique_ptr<Step> make_tree_broadcast(Party party, Buffer values) {
-  return std::make_unique<TreeBroadcast>(party, values);
+  const std::span bytes(static_cast<std::byte*>(values.data), values.bytes());
+  return std::make_unique<TreeBroadcast>(party, bytes, std::move(values.owner));
+}
+
+std::unique_ptr<Step> make_tree_broadcast(Party party, std::span<std::byte> bytes) {
+  return std::make_unique<TreeBroadcast>(party, bytes, nullptr);
 }
 
 }  // namespace dtrain::comm

@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -39,8 +40,15 @@ struct Buffer {
   void* data = nullptr;
   std::size_t count = 0;  ///< Elements, not bytes.
   DataType type = DataType::float32;
+  /// Keeps the memory: after a failure MPI may use it for longer than the operation lives. Where nothing
+  /// does, and the memory is not from allocate(), messages are copied.
+  std::shared_ptr<const void> owner = nullptr;
 
   std::size_t bytes() const { return count * size_of(type); }
+  /// `length` elements from the `first`.
+  Buffer part(std::size_t first, std::size_t length) const {
+    return {static_cast<std::byte*>(data) + first * size_of(type), length, type, owner};
+  }
   template <typename T>
   static Buffer of(std::span<T> values) {
     return {values.data(), values.size(), data_type_of<T>()};

@@ -2,6 +2,8 @@
 
 #include <mpi.h>
 
+#include <vector>
+
 /// What Open MPI 5 offers to jobs whose ranks may die (User Level Failure Mitigation, MPI Forum). Looked up
 /// when the program runs: Open MPI 4.1 has the same soname and none of it.
 namespace dtrain::comm::ulfm {
@@ -13,5 +15,13 @@ int revoke(MPI_Comm comm);
 int is_revoked(MPI_Comm comm, int* flag);
 int shrink(MPI_Comm comm, MPI_Comm* left);
 int get_failed(MPI_Comm comm, MPI_Group* failed);
+
+/// Ranks of `comm` that MPI knows to be gone, as MPI_COMM_WORLD names them.
+std::vector<int> gone(MPI_Comm comm);
+/// A rank of `comm` as MPI_COMM_WORLD names it.
+int first_rank_of(MPI_Comm comm, int rank);
+/// Whether a rank of `comm` is gone, or another rank has revoked it because one is. MPI sees a death a moment
+/// after it has failed for that reason: waits for it for `within_s` at most.
+bool learns_of_loss(MPI_Comm comm, double within_s);
 
 }  // namespace dtrain::comm::ulfm

@@ -1,5 +1,7 @@
 #include "parallel/data_types.hpp"
 
+#include <memory>
+
 #include "core/error.hpp"
 
 namespace dtrain::parallel {
@@ -32,7 +34,8 @@ Carrier carrier_of(comm::Group& group, at::Device device) {
 }
 
 comm::Buffer buffer_of(const at::Tensor& tensor) {
-  return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), data_type_of(tensor.scalar_type())};
+  return {tensor.data_ptr(), static_cast<std::size_t>(tensor.numel()), data_type_of(tensor.scalar_type()),
+          std::make_shared<at::Tensor>(tensor)};
 }
 
 }  // namespace dtrain::parallel
