@@ -104,11 +104,13 @@ ExitCode generate(const GenerateWords& words, train::RunConfig config, const Env
   if (!words.translate.empty()) {
     const std::string subject = words.translate == "-" ? "standard input" : words.translate;
     const auto lines = job.world().broadcast(mpi.world_rank() == 0 ? text_of(words.translate) : "", 0);
+    job.end_preparation();
     const auto translations = model.translate(lines_of(lines), words.beam, subject);
     if (!model.speaks()) return ExitCode::success;
     for (const std::string& line : translations) fmt::print("{}\n", line);
     return ExitCode::success;
   }
+  job.end_preparation();
   model.generate(words.prompt, words.tokens, words.sampling, [&model](std::string_view text) {
     if (!model.speaks()) return;
     fmt::print("{}", text);

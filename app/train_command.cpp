@@ -114,7 +114,10 @@ ExitCode run_in_folder(const train::RunConfig& config, const std::optional<train
                         : recovery                       ? RunFolder::Contents::kept
                         : config.output.resume == "none" ? RunFolder::Contents::none
                                                          : RunFolder::Contents::unsaved;
-  on_first_rank(world, [&] { folder.prepare(contents, config.text); });
+  {
+    const comm::LongPhase removing(world, config.comm.files_limit_s());  // of what an earlier run has left
+    on_first_rank(world, [&] { folder.prepare(contents, config.text); });
+  }
   try {
     check_seen_by_all(folder, world);
     const ExitCode code = train::run(config, resume, recovery, mpi, log);
@@ -155,13 +158,17 @@ void check_same_dataset(const train::RunConfig& config, const train::ResumePoint
 /// the run has settled; that is put into it. Collective.
 ExitCode train_once(train::RunConfig& config, const std::optional<train::Recovery>& recovery, bool named,
                     const Environment& environment, comm::MpiEnvironment& mpi) {
-  const auto world = comm::Communicator::duplicate(mpi.world());
+  const auto world =
+      comm::Communicator::duplicate(mpi.world(), std::max(kShortestStart_s, config.comm.watchdog_s));
   Log log(mpi.world_rank(), config.output.quiet ? Log::Verbosity::quiet : Log::Verbosity::normal);
   log.call_rank(mpi.first_rank());
   config.output.name =  // one that was a spare does not know it yet
       world.broadcast(config.output.name.empty() ? default_name(config, environment) : config.output.name, 0);
   std::optional<train::ResumePoint> resume;
-  if (!config.dry_run) resume = find_resume_point(config, recovery, world);
+  if (!config.dry_run) {
+    const comm::LongPhase reading(world, config.comm.files_limit_s());
+    resume = find_resume_point(config, recovery, world);
+  }
   if (resume && !config.given.contains("micro-batches"))
     config.batch.micro_batches = resume->info.micro_batches;
   const auto [nodes, ranks] =
@@ -197,20 +204,20 @@ train::RunConfig without_lost_ranks(train::RunConfig config, int ranks) {
 
 /// Brings those that are left of the job together, with spares in the places of the lost, until `wanted`
 /// ranks are at work; again, should more be lost meanwhile. `known`: the loss, where this rank has left it
-/// behind already. Nothing where nobody is gone.
-std::optional<train::Recovery> regroup(std::optional<train::Recovery> known, int wanted,
+/// behind already. Nothing where all are there. `limit_s`: for all to come.
+std::optional<train::Recovery> regroup(std::optional<train::Recovery> known, int wanted, double limit_s,
                                        comm::MpiEnvironment& mpi) {
   bool has_left = known.has_value();
   auto recovery = known.value_or(train::Recovery{.lost = {}, .noticed_s = steady_s()});
   while (true) {
     try {
       if (!has_left) {
-        const auto loss = mpi.leave_lost_behind(false);
+        const auto loss = mpi.leave_lost_behind(false, limit_s);
         if (loss.gone.empty()) return std::nullopt;
         recovery.lost.insert(recovery.lost.end(), loss.gone.begin(), loss.gone.end());
         recovery.agreed_s = steady_s();
       }
-      mpi.call_spares(wanted);
+      mpi.call_spares(wanted, limit_s);
       return recovery;
     } catch (const Error& error) {
       if (error.code() != ExitCode::lost_rank) throw;
@@ -248,7 +255,7 @@ ExitCode train_through_losses(train::RunConfig config, const Environment& enviro
       }
     }
     const auto topology = recovery ? recovery->topology : std::vector<record::TopologyRow>();
-    recovery = regroup(known, at_work, mpi);
+    recovery = regroup(known, at_work, config.comm.watchdog_s, mpi);
     if (!recovery) {  // all are there, and one of them does not come
       RunFolder(train::run_folder(config)).mark_failed();
       throw Error(*loss);

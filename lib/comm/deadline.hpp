@@ -9,7 +9,8 @@
 
 namespace dtrain::comm {
 
-/// Ends the process when it is not destroyed in time: who waits for a rank that hangs would wait for ever.
+/// Ends the process when it is not destroyed in time: a wait that cannot be left would last for ever when a
+/// rank hangs. Time in which this process was suspended does not count.
 class Deadline {
  public:
   /// `what` (`the start of MPI`) is said to have taken too long when the process ends with `code`.

@@ -34,10 +34,14 @@ int index_of(const std::vector<int>& ranks, int rank) {
 }
 
 /// Spinning helps only if no other compute thread of the node needs the core meanwhile.
-QueueConfig queue_config(const topology::Cluster& cluster, int rank, const CommConfig& config) {
+QueueConfig queue_config(const topology::Cluster& cluster, const Communicator& job,
+                         const CommConfig& config) {
   const int threads = config.threads_per_rank + (config.drive == Drive::thread ? 1 : 0);
-  const bool cores_suffice = cluster.cores_per_rank(rank) >= threads;
-  return {.drive = config.drive, .timeout_s = config.timeout_s, .spin_s = cores_suffice ? kLongestSpinS : 0};
+  const bool cores_suffice = cluster.cores_per_rank(job.rank()) >= threads;
+  return {.drive = config.drive,
+          .timeout_s = config.timeout_s,
+          .allowance = job.allowance(),
+          .spin_s = cores_suffice ? kLongestSpinS : 0};
 }
 
 std::vector<int> first_ranks(const topology::Cluster& cluster) {
@@ -98,7 +102,7 @@ struct Groups::State {
         health(world_comm, node_comm, first_ranks(cluster), config.recovery),
         recorder(node_comm, cluster.ranks[static_cast<std::size_t>(job.rank())].first_rank, sink),
         inquiry(inquiry_of(job, cluster, recorder)),
-        queue(queue_config(cluster, job.rank(), config), recorder, health, &recorder, inquiry.get()) {}
+        queue(queue_config(cluster, job, config), recorder, health, &recorder, inquiry.get()) {}
 
   Communicator world_comm;
   Communicator node_comm;

@@ -4,12 +4,15 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
+#include <thread>
 #include <utility>
 
 #include "comm/flight_recorder.hpp"
 #include "comm/health.hpp"
 #include "comm/inquiry.hpp"
+#include "comm/mpi_check.hpp"
 #include "core/clock.hpp"
 
 namespace dtrain::comm {
@@ -62,21 +65,34 @@ bool InFlight::advance_all() {
 bool InFlight::advance(Entry& entry) {
   if (entry.start_ns == 0) {
     entry.start_ns = steady_ns();
+    entry.start_s = time_.look(entry.start_ns);
     if (records(entry)) recorder_->started(entry.flight, entry.start_ns);
   }
   try {
     if (!entry.operation->advance()) return false;
+  } catch (const LibraryError& error) {
+    fail(cause_of(error, kNoticeS));
+    throw Error(*failure_);
   } catch (const Error& error) {
-    try {
-      health_.check_deaths();
-      fail(error);
-    } catch (const Error& cause) {
-      fail(cause);
-    }
+    fail(cause_of(error, 0));
     throw Error(*failure_);
   }
   complete(entry);
   return true;
+}
+
+/// A death that explains the error, if one is seen in that time.
+Error InFlight::cause_of(const Error& error, double within_s) {
+  const double end_s = steady_s() + within_s;
+  while (true) {
+    try {
+      health_.check_deaths();
+    } catch (const Error& cause) {
+      return cause;
+    }
+    if (steady_s() >= end_s) return error;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
 }
 
 void InFlight::complete(Entry& entry) {
@@ -97,18 +113,23 @@ void InFlight::drop_completed() {
 }
 
 void InFlight::fail(const Error& error) noexcept {
-  if (!failure_) failure_.emplace(error);
   health_.report_failure({}, error.what());
+  drop(error);
+}
+
+void InFlight::drop(const Error& error) noexcept {
+  if (!failure_) failure_.emplace(error);
   for (Entry& entry : entries_) entry.operation.reset();  // now: their memory goes as the error unwinds
 }
 
 void InFlight::check_limits() {
   try {
     health_.check();
+    const double now_s = time_.look();
     if (timeout_s_ <= 0) return;
-    const std::int64_t oldest_start = steady_ns() - static_cast<std::int64_t>(timeout_s_ * 1e9);
+    const double oldest_start_s = now_s - limit_s();
     for (const Entry& entry : entries_) {
-      if (!entry.operation || entry.start_ns == 0 || entry.start_ns > oldest_start) continue;
+      if (!entry.operation || entry.start_ns == 0 || entry.start_s > oldest_start_s) continue;
       throw overdue(*entry.operation);
     }
   } catch (const Error& error) {
@@ -117,18 +138,22 @@ void InFlight::check_limits() {
   }
 }
 
+double InFlight::limit_s() const {
+  return allowance_ ? std::max(timeout_s_, allowance_->load(std::memory_order_relaxed)) : timeout_s_;
+}
+
 Error InFlight::overdue(const Operation& operation) const {
   std::string why = operation.missing();
   if (recorder_ != nullptr && operation.label() != nullptr) {
-    auto findings = recorder_->findings(*operation.label(), timeout_s_);
+    auto findings = recorder_->findings(*operation.label(), limit_s());
     if (inquiry_ != nullptr) {
-      for (auto& finding : inquiry_->ask(*operation.label(), timeout_s_))
+      for (auto& finding : inquiry_->ask(*operation.label(), limit_s()))
         findings.push_back(std::move(finding));
     }
     if (!findings.empty()) why = fmt::format("{}", fmt::join(findings, "; "));
   }
   if (why.empty()) why = "a peer has not answered";
-  return {fmt::format("not complete after {} s; {}", timeout_s_, why),
+  return {fmt::format("not complete after {} s; {}", limit_s(), why),
           {.subject = operation.describe(),
            .advice = "look at what those ranks do, or raise --watchdog",
            .code = ExitCode::lost_rank}};

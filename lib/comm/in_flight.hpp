@@ -1,13 +1,16 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
 #include "comm/operation.hpp"
 #include "core/error.hpp"
+#include "core/running_time.hpp"
 #include "core/span_sink.hpp"
 
 namespace dtrain::comm {
@@ -20,9 +23,18 @@ class Health;
 /// says who moves them on, and when. The first failure is kept, and ends all of them.
 class InFlight {
  public:
-  /// `timeout_s`: longest from start to end of one operation; 0: no limit. The others as in Queue.
-  InFlight(double timeout_s, SpanSink& sink, Health& health, FlightRecorder* recorder, const Inquiry* inquiry)
-      : timeout_s_(timeout_s), sink_(sink), health_(health), recorder_(recorder), inquiry_(inquiry) {}
+  /// `timeout_s`: longest from start to end of one operation; 0: no limit. `allowance` (null: none): seconds
+  /// that it may take now, if that is more. Time in which this process was suspended does not count, nor does
+  /// what it computes for long without a look. The others as in Queue.
+  InFlight(double timeout_s, std::shared_ptr<const std::atomic<double>> allowance, SpanSink& sink,
+           Health& health, FlightRecorder* recorder, const Inquiry* inquiry)
+      : timeout_s_(timeout_s),
+        allowance_(std::move(allowance)),
+        time_(RunningTime::gap_for(timeout_s)),
+        sink_(sink),
+        health_(health),
+        recorder_(recorder),
+        inquiry_(inquiry) {}
 
   std::uint64_t add(std::unique_ptr<Operation> operation);    ///< At the end. Its sequence number.
   bool idle() const { return failure_ || entries_.empty(); }  ///< Nothing is left that could move on.
@@ -45,6 +57,7 @@ class InFlight {
 
   /// Drops all operations and tells the peers. The first error is the one that is thrown from now on.
   void fail(const Error& error) noexcept;
+  void drop(const Error& error) noexcept;  ///< The same without telling the peers.
   bool failed() const { return failure_.has_value(); }
   void throw_if_failed() const {
     if (failure_) throw Error(*failure_);
@@ -54,6 +67,7 @@ class InFlight {
   struct Entry {
     std::unique_ptr<Operation> operation;  ///< Empty once complete, or after a failure.
     std::int64_t start_ns = 0;             ///< 0 until it was started.
+    double start_s = 0;                    ///< The same in time that counts for the limit.
     std::uint64_t flight = 0;              ///< Of the recorder.
   };
   std::size_t index(std::uint64_t sequence) const { return static_cast<std::size_t>(sequence - base_); }
@@ -64,8 +78,12 @@ class InFlight {
   void complete(Entry& entry);
   void drop_completed();
   Error overdue(const Operation& operation) const;
+  Error cause_of(const Error& error, double within_s);
+  double limit_s() const;
 
   const double timeout_s_;
+  std::shared_ptr<const std::atomic<double>> allowance_;
+  RunningTime time_;
   SpanSink& sink_;
   Health& health_;
   FlightRecorder* recorder_;

@@ -23,7 +23,7 @@
 namespace dtrain::comm {
 namespace {
 
-constexpr double kShrinkS = 10.0;  // for all that are left to come
+constexpr int kShrinks = 3;  // where ranks die meanwhile
 constexpr std::chrono::seconds kAbortS{5};
 constexpr std::chrono::seconds kMeetS{5};
 constexpr auto kReadByLauncher = std::chrono::milliseconds(100);
@@ -34,15 +34,6 @@ struct Message {
   int exit_code = 0;
   std::array<char, 1020> why{};
 };
-
-int failed_ranks(MPI_Comm comm) {
-  MPI_Group failed = MPI_GROUP_NULL;
-  int count = 0;
-  if (ulfm::get_failed(comm, &failed) != MPI_SUCCESS) return 0;
-  MPI_Group_size(failed, &count);
-  MPI_Group_free(&failed);
-  return count;
-}
 
 /// Whatever happens meanwhile.
 void exit_in(std::chrono::seconds time, int exit_code) {
@@ -72,7 +63,7 @@ void unname_shared_memory() {
 }  // namespace
 
 MpiEnvironment::MpiEnvironment(int& argc, char**& argv, Recovery recovery, double limit_s)
-    : exceptions_(std::uncaught_exceptions()) {
+    : exceptions_(std::uncaught_exceptions()), limit_s_(limit_s) {
   // What Open MPI sends by TCP to a rank that was just killed raises it, and would take this rank along.
   std::signal(SIGPIPE, SIG_IGN);
   const Deadline deadline(limit_s, "the start of MPI");
@@ -95,10 +86,13 @@ MpiEnvironment::~MpiEnvironment() {
   if (std::uncaught_exceptions() > exceptions_) return;
   int finalised = 0;
   MPI_Finalized(&finalised);
-  if (finalised == 0) MPI_Finalize();
+  if (finalised != 0) return;
+  const Deadline deadline(limit_s_, "the end of MPI");
+  MPI_Finalize();
 }
 
 void MpiEnvironment::keep_spares(int count) {
+  const Deadline deadline(limit_s_, "setting ranks aside as spares");
   auto members = members_;
   for (auto member = members.end() - count; member != members.end(); ++member) member->spare = 1;
   split_world(members);
@@ -109,7 +103,7 @@ void MpiEnvironment::split_world(const std::vector<Member>& members) {
   int place = 0;
   MPI_Comm_rank(everyone_, &place);
   const int spare = members[static_cast<std::size_t>(place)].spare;
-  check_mpi(MPI_Comm_split(everyone_, spare, place, &world_), "MPI_Comm_split");
+  check_mpi(MPI_Comm_split(everyone_, spare, place, &world_), "MPI_Comm_split", everyone_);
   MPI_Comm_set_errhandler(world_, MPI_ERRORS_RETURN);
   MPI_Comm_rank(world_, &rank_);
   size_ = static_cast<int>(std::ranges::count(members, 0, &Member::spare));
@@ -129,7 +123,7 @@ std::optional<Dismissal> MpiEnvironment::wait_for_call() const {
     }
     int revoked = 0;
     if (ulfm::is_revoked(everyone_, &revoked) == MPI_SUCCESS && revoked != 0) return std::nullopt;
-    if (failed_ranks(everyone_) >= size_) {  // as many as work: nobody is left to call
+    if (std::ssize(ulfm::gone(everyone_)) >= size_) {  // as many as work: nobody is left to call
       return Dismissal{static_cast<int>(ExitCode::lost_rank), "all ranks that worked are gone"};
     }
     std::this_thread::sleep_for(kSpareLooks);
@@ -145,28 +139,16 @@ void MpiEnvironment::dismiss_spares(int exit_code, std::string_view why) const n
   }
 }
 
-// MPI sees a death a moment after the ranks of the node have; without the probe it reported nothing. Probing
-// a communicator that another rank has revoked drives nothing; that it is revoked says enough.
-bool MpiEnvironment::someone_is_gone() const {
-  const double end_s = steady_s() + kNoticeS;
-  while (steady_s() < end_s) {
-    int flag = 0;
-    if (ulfm::is_revoked(everyone_, &flag) == MPI_SUCCESS && flag != 0) return true;
-    MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, everyone_, &flag, MPI_STATUS_IGNORE);
-    if (failed_ranks(everyone_) > 0) return true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
-  return false;
-}
-
-Loss MpiEnvironment::leave_lost_behind(bool holds_state) {
-  if (!can_recover_ || !someone_is_gone()) return {};
-  const Deadline deadline(kShrinkS, "agreeing on the ranks that are left");
+Loss MpiEnvironment::leave_lost_behind(bool holds_state, double limit_s) {
+  if (!can_recover_ || !ulfm::learns_of_loss(everyone_, kNoticeS)) return {};
+  const Deadline deadline(limit_s, "agreeing on the ranks that are left");
   Communicator::revoke_all();
   ulfm::revoke(everyone_);
   if (world_ != everyone_) ulfm::revoke(world_);
   MPI_Comm left = MPI_COMM_NULL;
-  check_mpi(ulfm::shrink(everyone_, &left), "MPIX_Comm_shrink");
+  int code = ulfm::shrink(everyone_, &left);
+  for (int again = 0; code != MPI_SUCCESS && again < kShrinks; ++again) code = ulfm::shrink(everyone_, &left);
+  check_mpi(code, "MPIX_Comm_shrink");
   MPI_Comm_set_errhandler(left, MPI_ERRORS_RETURN);
   everyone_ = left;
   me_.holds_state = holds_state ? 1 : 0;
@@ -188,11 +170,12 @@ std::vector<MpiEnvironment::Member> MpiEnvironment::gather_members() const {
   MPI_Comm_size(everyone_, &count);
   std::vector<Member> members(static_cast<std::size_t>(count));
   check_mpi(MPI_Allgather(&me_, sizeof me_, MPI_BYTE, members.data(), sizeof me_, MPI_BYTE, everyone_),
-            "MPI_Allgather");
+            "MPI_Allgather", everyone_);
   return members;
 }
 
-void MpiEnvironment::call_spares(int wanted) {
+void MpiEnvironment::call_spares(int wanted, double limit_s) {
+  const Deadline deadline(limit_s, "calling spare ranks");
   auto members = members_;
   int missing = wanted - size_;
   for (Member& member : members) {

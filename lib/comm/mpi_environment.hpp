@@ -65,11 +65,12 @@ class MpiEnvironment {
   /// Every one of them calls it, spares too; communicators of before are of no more use. Nothing has changed
   /// where all are still there. `holds_state`: whether this rank has what it worked on as it was before the
   /// loss. Throws Error (exit code 5) when another rank is lost meanwhile: then it is to be called again.
-  /// Ends the process when it takes more than ten seconds.
-  Loss leave_lost_behind(bool holds_state);
+  /// Ends the process (exit code 5) when not all that are left have come within `limit_s`: some may be far
+  /// behind, in a long computation.
+  Loss leave_lost_behind(bool holds_state, double limit_s);
   /// Spares take places in world() until it has `wanted` ranks, as far as there are some. All call it after
-  /// leave_lost_behind(), spares too. Throws Error as above.
-  void call_spares(int wanted);
+  /// leave_lost_behind(), spares too. Throws Error, and ends the process, as above.
+  void call_spares(int wanted, double limit_s);
 
   /// True when ULFM is on and this library has its functions: peers see a death as an Error of their own
   /// instead of being killed with it.
@@ -94,7 +95,6 @@ class MpiEnvironment {
     int spare = 0;
     int holds_state = 0;
   };
-  bool someone_is_gone() const;
   std::vector<Member> gather_members() const;
   void split_world(const std::vector<Member>& members);
 
@@ -107,6 +107,7 @@ class MpiEnvironment {
   int first_size_ = 1;
   int exceptions_ = 0;
   bool can_recover_ = false;
+  double limit_s_ = 0;  // of the start
 };
 
 }  // namespace dtrain::comm

@@ -18,12 +18,19 @@ namespace {
 constexpr int kPollsPerClockRead = 16;
 constexpr double kLongestSleepS = 2e-3;  // how late a wait may look for dead peers
 
+Error given_up(std::string_view reason) {
+  return {reason,
+          {.subject = "communication", .advice = "see the earlier message", .code = ExitCode::lost_rank}};
+}
+
 }  // namespace
 
 struct Queue::State {
   State(const QueueConfig& queue_config, SpanSink& span_sink, Health& health, FlightRecorder* recorder,
         const Inquiry* inquiry)
-      : config(queue_config), sink(span_sink), in_flight(config.timeout_s, sink, health, recorder, inquiry) {}
+      : config(queue_config),
+        sink(span_sink),
+        in_flight(config.timeout_s, config.allowance, sink, health, recorder, inquiry) {}
 
   /// Where no thread drives, one thread at a time uses the queue: a lock would cost a tenth of a small
   /// all_reduce.
@@ -208,9 +215,13 @@ bool Queue::failed() const {
 
 void Queue::fail(std::string_view reason) {
   const std::unique_lock held = state_->lock();
-  state_->in_flight.fail(
-      Error(reason,
-            {.subject = "communication", .advice = "see the earlier message", .code = ExitCode::lost_rank}));
+  state_->in_flight.fail(given_up(reason));
+  state_->announce_change();
+}
+
+void Queue::drop(std::string_view reason) {
+  const std::unique_lock held = state_->lock();
+  state_->in_flight.drop(given_up(reason));
   state_->announce_change();
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -40,7 +41,8 @@ enum class Drive { inline_, thread };
 struct QueueConfig {
   Drive drive = Drive::inline_;
   double timeout_s = 300;  ///< Longest from start to end of one operation; 0: no limit.
-  double spin_s = 0;       ///< Longest a wait may spin before it yields the core; 0 when cores are short.
+  std::shared_ptr<const std::atomic<double>> allowance = nullptr;  ///< Communicator::allowance()
+  double spin_s = 0;  ///< Longest a wait may spin before it yields the core; 0 when cores are short.
 };
 
 /// The one ordered queue of communication of a rank. Thread-safe where a thread drives it; with inline_ one
@@ -68,6 +70,8 @@ class Queue {
 
   /// Marks the queue failed: later calls throw `reason`. For whoever learns of a death elsewhere.
   void fail(std::string_view reason);
+  /// The same without telling the peers: before memory goes that operations in flight may use.
+  void drop(std::string_view reason);
 
  private:
   friend class Handle;

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <set>
@@ -91,6 +92,8 @@ struct CommConfig {
   std::string all_reduce = "auto";  ///< `auto`, `mpi`, `ring`, `tree` or `hierarchical`.
   double bucket_mb = 0.0;           ///< Size of a gradient bucket, in 2^20 bytes; 0: chosen.
   double watchdog_s = 300.0;        ///< Seconds a collective may take before the run gives up.
+  /// The same for phases in which ranks copy, read or write files, which may take some of them long.
+  double files_limit_s() const { return std::max(watchdog_s, 3600.0); }
   /// Where tables of the fastest all_reduce are kept from run to run; empty: nowhere. Set by app.
   std::string table_file;
   std::string switches;  ///< Above this rank's node, as topology::RankPlace has them. Set by app.

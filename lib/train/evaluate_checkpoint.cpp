@@ -112,6 +112,7 @@ EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequ
   Evaluation evaluation(evaluation_parts(job, workload, pipeline, preparation),
                         data::Loader(workload.dataset, request.split, {}, workload.read), samples,
                         workload.evaluation_batch);
+  job.end_preparation();
   Collector collector;
   const bool keeps = !request.predictions.empty();
   const auto result = evaluation.run(
@@ -121,6 +122,7 @@ EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequ
     line += fmt::format(", accuracy {:.4f}", result.total.accuracy);
   log.info(line + fmt::format(", {} samples in {:.2f} s", samples, result.time_s));
   if (keeps) {
+    const comm::LongPhase writing(job.world(), config.comm.files_limit_s());
     if (pipeline.is_last() && job.speaks_for_tensor_group()) {
       auto predictions = collector.gather(group, samples);
       predictions.model = config.model.name;

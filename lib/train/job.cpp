@@ -16,7 +16,7 @@ namespace dtrain::train {
 namespace {
 
 comm::Communicator agreed_world(const RunConfig& config, const comm::MpiEnvironment& mpi) {
-  auto world = comm::Communicator::duplicate(mpi.world());
+  auto world = comm::Communicator::duplicate(mpi.world(), config.comm.watchdog_s);
   const auto build = world.broadcast(build_id(), 0);
   const auto other = world.max(static_cast<std::int64_t>(build == build_id() ? -1 : world.rank()));
   require(
@@ -85,6 +85,7 @@ comm::AlgorithmTable table_for(const RunConfig& config, const topology::Cluster&
 
 Job::Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sink, bool measures)
     : world_(agreed_world(config, mpi)),
+      preparation_(world_, config.comm.files_limit_s()),
       device_(opened_device(config, world_)),
       cluster_(comm::discover_cluster(world_, comm::affinity_mask(), device_.place, config.comm.switches)),
       threads_(start_thread_pool(threads_for(config, cluster_, world_.rank()))),
@@ -100,6 +101,11 @@ Job::Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sin
       tensor_ranks_(groups_.tensor()),
       token_(world_.broadcast(fmt::format("{}-{}", steady_ns(), getpid()), 0)) {
   groups_.use(all_reduce_table_);
+}
+
+void Job::end_preparation() {
+  world_.barrier();
+  preparation_.end();
 }
 
 bool Job::has_spare_core() const { return cluster_.cores_per_rank(world_.rank()) >= threads_ + 1; }

@@ -27,6 +27,10 @@ class Job {
   /// different configurations, or the mesh does not fit.
   Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sink, bool measures = false);
 
+  /// Until then ranks may take long to copy or read files: comm::LongPhase. Returns when all have come.
+  /// Collective.
+  void end_preparation();
+
   comm::Communicator& world() { return world_; }
   const topology::Cluster& cluster() const { return cluster_; }
   const topology::Mesh& mesh() const { return mesh_; }
@@ -53,6 +57,7 @@ class Job {
 
  private:
   comm::Communicator world_;
+  comm::LongPhase preparation_;
   RankDevice device_;  // opened before anything computes
   topology::Cluster cluster_;
   int threads_;

@@ -80,10 +80,11 @@ ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
     log.info(describe(config, job.cluster(), job.mesh(), workload));
     return ExitCode::success;
   }
-  return Trainer(config, job, workload,
-                 {library, clock, trace.get(), start, begun_s, signals, injection.get(), recovery, mpi},
-                 resume, log)
-      .train();
+  Trainer trainer(config, job, workload,
+                  {library, clock, trace.get(), start, begun_s, signals, injection.get(), recovery, mpi},
+                  resume, log);
+  job.end_preparation();
+  return trainer.train();
 }
 
 }  // namespace dtrain::train

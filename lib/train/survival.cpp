@@ -34,7 +34,7 @@ void Survival::leave_lost_behind(const Error& error, std::int64_t step, const In
   Recovery recovery{.lost = {}, .noticed_s = steady_s()};
   while (true) {  // again, should another rank be lost meanwhile
     try {
-      const auto loss = parts_.mpi.leave_lost_behind(true);
+      const auto loss = parts_.mpi.leave_lost_behind(true, parts_.config.comm.watchdog_s);
       recovery.lost.insert(recovery.lost.end(), loss.gone.begin(), loss.gone.end());
       if (loss.gone.empty()) break;
       recovery.agreed_s = steady_s();
@@ -54,8 +54,9 @@ void Survival::leave_lost_behind(const Error& error, std::int64_t step, const In
 
 /// Of the last step that all have done, or of the newest in copies.
 Remains Survival::save_what_is_left(std::int64_t step, const Info& info) {
-  const auto world = comm::Communicator::duplicate(parts_.mpi.world());
+  const auto world = comm::Communicator::duplicate(parts_.mpi.world(), parts_.config.comm.watchdog_s);
   const auto done = world.min(step);
+  const comm::LongPhase writing(world, parts_.config.comm.files_limit_s());
   const auto& mesh = parts_.job.mesh();
   std::vector<HeldPart> held = copies_ ? copies_->held() : std::vector<HeldPart>();
   if (parts_.replica.outlives_loss() && done > 0) {

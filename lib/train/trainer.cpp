@@ -118,6 +118,7 @@ ExitCode Trainer::train() {
   try {
     return train_to_the_end();
   } catch (const Error& error) {
+    job_.groups().queue().drop(error.what());  // its memory goes as the error unwinds, or is saved before
     if (error.code() != ExitCode::lost_rank) {
       checkpoints_.give_up_when_written();
       throw;
@@ -127,6 +128,7 @@ ExitCode Trainer::train() {
     job_.groups().check_deaths();  // it names the rank
     throw;
   } catch (...) {  // memory, for example
+    job_.groups().queue().drop("the training has failed");
     checkpoints_.give_up_when_written();
     throw;
   }
@@ -293,11 +295,13 @@ std::optional<EvaluationResult> Trainer::evaluate(const std::string& split) {
   if (injection_ != nullptr) injection_->reach("evaluation");
   auto place = evaluations_.find(split);
   if (place == evaluations_.end()) {
+    const comm::LongPhase staging(job_.world(), config_.comm.files_limit_s());
     data::Loader loader(workload_.dataset, split, loader_options(job_), workload_.read);
     place = evaluations_
                 .try_emplace(split, replica_.evaluation_parts(), std::move(loader), samples,
                              workload_.evaluation_batch)
                 .first;
+    job_.world().barrier();
   }
   return place->second.run();
 }
@@ -350,7 +354,9 @@ void Trainer::test_best() {
   if (!checkpoints_.problem().empty()) return;  // the best may be what is missing
   const std::string folder = checkpoints_folder(config_) + "/" + checkpoint::step_folder(best.step);
   if (best.step != step_) {
+    const comm::LongPhase reading(job_.world(), config_.comm.files_limit_s());
     replica_.load_weights(folder, library_);
+    job_.world().barrier();
   }
   const auto steps = pieces_.steps();
   if (const auto test = evaluate("test")) outputs_.test(*test, best.step, (best.step + steps - 1) / steps);

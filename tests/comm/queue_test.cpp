@@ -10,6 +10,7 @@
 
 #include "comm/communicator.hpp"
 #include "comm/health.hpp"
+#include "comm/mpi_check.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {
@@ -51,6 +52,33 @@ class OnDevice final : public Operation {
 
  private:
   std::atomic<bool>& complete_;
+  int polls_ = 0;
+};
+
+/// Never completes.
+class Watched final : public Operation {
+ public:
+  explicit Watched(bool& exists) : exists_(exists) {}
+  ~Watched() override { exists_ = false; }
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+  bool advance() override { return false; }
+  std::string_view name() const override { return "watched"; }
+
+ private:
+  bool& exists_;
+};
+
+/// Fails as a library does whose peer is gone, at the second attempt.
+class Broken final : public Operation {
+ public:
+  bool advance() override {
+    if (++polls_ < 2) return false;
+    throw LibraryError("MPI_ERR_OTHER", {.subject = "test"});
+  }
+  std::string_view name() const override { return "broken"; }
+
+ private:
   int polls_ = 0;
 };
 
@@ -150,6 +178,32 @@ TEST_P(QueueTest, OneFailureFailsAllThatFollows) {
   EXPECT_THROW(queue.progress(), Error);
   EXPECT_THROW(queue.submit(counted("later", 1, nullptr)), Error);
   EXPECT_TRUE(finished_.empty());
+  world_.barrier();
+}
+
+TEST_P(QueueTest, WhatIsDroppedIsGoneAndPeersAreNotTold) {
+  Queue queue({.drive = GetParam()}, spans_, health_);
+  bool exists = true;
+  const Handle endless = queue.submit(std::make_unique<Watched>(exists));
+  queue.drop("the memory goes");
+  EXPECT_FALSE(exists);
+  EXPECT_THROW(endless.wait(), Error);
+  EXPECT_THROW(queue.submit(counted("later", 1, nullptr)), Error);
+  world_.barrier();
+  EXPECT_NO_THROW(health_.check());
+  world_.barrier();
+}
+
+TEST_P(QueueTest, ALibrarysErrorWaitsForADeathThatExplainsIt) {
+  Queue queue({.drive = GetParam()}, spans_, health_);
+  const Handle broken = queue.submit(std::make_unique<Broken>());
+  if (world_.rank() == 0 && world_.size() > 1) health_.report_failure(1);  // as seen a moment later
+  try {
+    broken.wait();
+    ADD_FAILURE() << "the error was not thrown";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), world_.size() > 1 ? ExitCode::lost_rank : ExitCode::failure);
+  }
   world_.barrier();
 }
 

@@ -6,6 +6,7 @@
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,7 @@ from pathlib import Path
 import h5py
 
 from dtrain_run import MPIRUN, refused, run
+from random_kills import children
 
 RANKS = 4
 WATCHDOG_S = 3
@@ -30,6 +32,7 @@ FAULTS = {
     "kill:rank=2,phase=checkpoint,step=60": (5, r"rank 2 is gone", 10),
     "stop:rank=2,phase=backward,step=7": (5, r"rank 2 is suspended: process \d+ was stopped by a signal, in backward of step 7",
                                           WATCHDOG_S + 10),
+    "stop:rank=2,phase=checkpoint,step=60": (5, r"rank 2 has not arrived within 3 s", WATCHDOG_S + 10),
     "skip:rank=1,step=7": (5, r"rank 1 is missing: it waits in all_reduce number \d+ of group world|"
                        r"rank 0 is missing: it waits in reduce_parts number \d+ of group data, which rank 1 has left out", WATCHDOG_S + 10),
     "count:rank=1,step=7": (1, r"rank 1 calls reduce_parts of 222527 float32", 10),
@@ -108,6 +111,33 @@ def finds_a_straggler(binary, folder):
     assert "rank 2" in report and "slower than the median" in report, report
 
 
+def outlives_a_suspension(binary, folder):
+    """All ranks are suspended for longer than a collective may take, as a batch system does, and continue."""
+    watchdog_s = 1
+    command = [str(MPIRUN), "2", str(binary), "--model", "cnn", "--threads", "1", "--epochs", "1", "--limit-steps", "1500", "--quiet",
+               "--watchdog", str(watchdog_s), "--name", "suspended"]
+    job = subprocess.Popen(command, cwd=folder, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    results = folder / "runs/suspended/results.h5"
+    end = time.monotonic() + 60
+    while not results.exists():
+        assert job.poll() is None and time.monotonic() < end, "the run has not begun"
+        time.sleep(0.02)
+    time.sleep(1)
+    pids = children(job.pid)
+    assert len(pids) == 2 and job.poll() is None, "the run was over before it could be suspended"
+    for _ in range(3):  # wherever they wait
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        time.sleep(2 * watchdog_s)
+        for pid in pids:
+            os.kill(pid, signal.SIGCONT)
+        time.sleep(0.3)
+    out, err = job.communicate(timeout=120)
+    assert job.returncode == 0, (job.returncode, out, err)
+    assert (folder / "runs/suspended/state").read_text() == "completed\n", err
+    print("suspended and continued: completed", flush=True)
+
+
 def outlives_a_full_disk(binary, folder):
     """The run goes on, records what it can, keeps its whole checkpoints, and says in the end what is missing.
 
@@ -170,9 +200,10 @@ def main():
         refuses_another_build(binary, folder)
         for fault, (code, words, bound_s) in FAULTS.items():
             suffers(binary, folder, fault, code, words, bound_s)
-            if fault.startswith("stop"):
+            if fault.startswith("stop") and "backward" in fault:
                 leaves_flights_and_the_verdict(folder)
         tells_of_a_failure_of_its_own(binary, folder)
+        outlives_a_suspension(binary, folder)
         outlives_a_full_disk(binary, folder)
         finds_a_straggler(binary, folder)
         finds_copies_that_drift_apart(binary, folder)

@@ -9,10 +9,12 @@ import math
 import os
 import re
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -107,6 +109,41 @@ def survives(binary, folder, case, expected):
     return seconds
 
 
+def waits_for_a_survivor_that_comes_late(binary, folder):
+    """It was suspended, or computes for long: the others go on with it."""
+    late_s = 12
+    command = [str(MPIRUN), "3", str(binary), *map(str, COMMON), "--name", "late", "--inject",
+               "kill:rank=1,phase=backward,step=8;stop:rank=2,phase=forward,step=8"]
+    job = subprocess.Popen(command, cwd=folder, env={**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}, text=True,
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    end = time.monotonic() + 60
+    while not (stopped := [pid for pid in children_of(job.pid) if state_of(pid) == "T"]):
+        assert job.poll() is None and time.monotonic() < end, "no rank was suspended"
+        time.sleep(0.05)
+    time.sleep(late_s)
+    assert job.poll() is None, job.communicate()
+    os.kill(stopped[0], signal.SIGCONT)
+    out, err = job.communicate(timeout=120)
+    assert job.returncode == 0, (job.returncode, out, err)
+    with h5py.File(folder / "runs/late/results.h5") as file:
+        assert file.attrs["mesh"] == b"data=2" or file.attrs["mesh"].startswith(b"data=2,"), file.attrs["mesh"]
+    print(f"a survivor that comes {late_s} s late goes on with the other", flush=True)
+
+
+def children_of(pid):
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def state_of(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
 def check_records(file, case, ranks):
     """What results.h5 says about the losses: ranks keep the numbers they had at the start."""
     topology = file["topology"][:]
@@ -164,6 +201,7 @@ def main():
             for seconds in survives(arguments.binary, folder, case, expected):
                 rows.append({"mesh": case.mesh, "options": " ".join(map(str, case.options)), "spares": case.spares,
                              "fault": case.fault, "recovered_s": seconds})
+        waits_for_a_survivor_that_comes_late(arguments.binary, folder)
         given_up = started(arguments.binary, folder, "aborted", "data=4", "--inject", SAMPLE[0].fault, "--on-failure", "abort")
         assert given_up.returncode == 5 and "rank 0 is gone" in given_up.stderr, (given_up.returncode, given_up.stderr)
         shutil.rmtree(folder / "runs")

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "comm/mpi_check.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {
@@ -15,13 +16,15 @@ void check_cuda(cudaError_t code, std::string_view call) {
 
 void check_nccl(ncclResult_t code, std::string_view call) {
   if (code == ncclSuccess || code == ncclInProgress) return;
-  const bool peer_is_gone = code == ncclRemoteError;
-  throw Error(ncclGetErrorString(code),
-              {.subject = std::string(call),
-               .advice = peer_is_gone ? "look at the lost rank's own output; the same command goes on from "
-                                        "the newest checkpoint, if there is one"
-                                      : "run again with NCCL_DEBUG=INFO to see the cause",
-               .code = peer_is_gone ? ExitCode::lost_rank : ExitCode::failure});
+  if (code == ncclRemoteError) {
+    throw Error(ncclGetErrorString(code),
+                {.subject = std::string(call),
+                 .advice = "look at the lost rank's own output; the same command goes on from the newest "
+                           "checkpoint, if there is one",
+                 .code = ExitCode::lost_rank});
+  }
+  throw LibraryError(ncclGetErrorString(code), {.subject = std::string(call),
+                                                .advice = "run again with NCCL_DEBUG=INFO to see the cause"});
 }
 
 }  // namespace dtrain::comm

@@ -10,7 +10,8 @@ namespace dtrain::comm {
 /// Throws Error with CUDA's own text. `call` names what was tried.
 void check_cuda(cudaError_t code, std::string_view call);
 
-/// The same for NCCL. ncclInProgress is no error: the caller polls.
+/// The same for NCCL: a LibraryError, unless NCCL says that a peer is gone. ncclInProgress is no error: the
+/// caller polls.
 void check_nccl(ncclResult_t code, std::string_view call);
 
 }  // namespace dtrain::comm

@@ -2,12 +2,13 @@
 
 #include <fmt/core.h>
 
-#include <chrono>
 #include <exception>
 #include <span>
 #include <thread>
 
+#include "comm/mpi_check.hpp"
 #include "comm/nccl/cuda_check.hpp"
+#include "comm/waiting.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 
@@ -25,18 +26,21 @@ NcclChannel::NcclChannel(const Communicator& ranks, int device, double timeout_s
   ranks.broadcast_bytes(std::as_writable_bytes(std::span(&id, 1)), 0);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  check_nccl(ncclCommInitRankConfig(&comm_, ranks.size(), id, ranks.rank(), &config),
-             "ncclCommInitRankConfig");
-  const double limit_s = steady_s() + timeout_s;
+  Waiting waiting(timeout_s);
   try {
+    check_nccl(ncclCommInitRankConfig(&comm_, ranks.size(), id, ranks.rank(), &config),
+               "ncclCommInitRankConfig");
     while (!settled()) {
-      require(timeout_s <= 0 || steady_s() < limit_s, fmt::format("not complete after {} s", timeout_s),
+      require(waiting.pause(), fmt::format("not complete after {} s", timeout_s),
               {.subject = "ncclCommInitRankConfig",
                .advice = "check that all ranks reach one another, with NCCL_DEBUG=INFO",
                .code = ExitCode::lost_rank});
-      std::this_thread::sleep_for(std::chrono::milliseconds(1));
     }
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  } catch (const LibraryError&) {
+    abort();
+    ranks.check_losses();  // whatever NCCL says
+    throw;
   } catch (...) {
     abort();
     throw;

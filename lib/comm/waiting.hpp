@@ -1,0 +1,29 @@
+#pragma once
+
+#include "core/running_time.hpp"
+
+namespace dtrain::comm {
+
+/// A wait of one thread for other ranks: it looks, pauses and looks again, until they have come or the limit
+/// has passed. Time in which this process was suspended does not count.
+class Waiting {
+ public:
+  /// `limit_s`: 0: none. `longest_pause_s`: how late a look may come.
+  explicit Waiting(double limit_s, double longest_pause_s = 1e-3);
+
+  /// Gives the core to others until the next look: at first only for a moment. False when the limit has
+  /// passed.
+  bool pause();
+  double waited_s() const { return waited_s_; }
+  /// Starts to count anew.
+  void begin_again();
+
+ private:
+  double limit_s_;
+  double longest_pause_s_;
+  RunningTime time_;
+  double begin_s_ = 0;
+  double waited_s_ = 0;
+};
+
+}  // namespace dtrain::comm
