@@ -267,8 +267,10 @@ std::vector<Option> declare() {
       "replicate", "off|K", "steps between copies of each rank's part in another's memory", "",
       [](auto& c) -> auto& { return c.replicate; });
   add(
-      "verify-every", "N", "steps between comparisons of the ranks' weights; 0: never", "",
-      [](auto& c) -> auto& { return c.verify_every; });
+      "verify-every", "N",
+      "steps between comparisons of the ranks' weights, and all collectives between nodes are compared; 0: "
+      "never",
+      "", [](auto& c) -> auto& { return c.verify_every; });
   add(
       "inject", "FAULT", "a fault on demand, such as kill:rank=1,phase=backward,step=7", "none",
       [](auto& c) -> auto& { return c.inject; });

@@ -131,7 +131,15 @@ Group& Groups::pipe() { return *state_->pipe; }
 Group& Groups::tensor() { return *state_->tensor; }
 Group& Groups::node() { return *state_->node; }
 bool Groups::is_leader() const { return state_->leaders != nullptr; }
-void Groups::use(const AlgorithmTable& table) { state_->table = table; }
+
+void Groups::use(const AlgorithmTable& table) {
+  state_->table = table;
+  for (Group* group : {state_->world.get(), state_->data.get(), state_->pipe.get(), state_->tensor.get(),
+                       state_->node.get(), state_->leaders.get()}) {
+    if (group != nullptr) static_cast<MpiGroup*>(group)->compare(MpiGroup::Compare::next);
+  }
+}
+
 Queue& Groups::queue() { return state_->queue; }
 FlightRecorder& Groups::recorder() { return state_->recorder; }
 void Groups::check_deaths() { state_->health.check_deaths(); }
@@ -185,6 +193,7 @@ Groups make_groups(const Communicator& world, const topology::Cluster& cluster, 
     auto group = std::make_unique<MpiGroup>(name, std::move(comm), named(ranks), nodes, config.order,
                                             AllReduceChoice{config.all_reduce, &state->table}, state->queue);
     group->set_on_device(std::move(on_device));
+    if (config.compares_all) group->compare(MpiGroup::Compare::all);
     return group;
   };
   state->world = make("world", ranks_where(world.size(), [](int) { return true; }));

@@ -32,6 +32,7 @@ struct CommConfig {
   int device = 0;                              ///< Of this rank; see DeviceGroupRequest.
   void* stream = nullptr;                      ///< Likewise.
   bool recovery = false;                       ///< MpiEnvironment::can_recover().
+  bool compares_all = false;  ///< All collectives between nodes, not only the first: MpiGroup::compare().
 
   void validate() const;  ///< Throws Error (exit code 2).
 };
@@ -52,7 +53,7 @@ class Groups {
   Group& node();  ///< The ranks of this node.
   bool is_leader() const;
   Group& leaders();  ///< The first rank of each node. Throws Error where is_leader() is false.
-  /// What `auto` takes from now on in groups that span nodes. The same on every rank.
+  /// What `auto` takes from now on in groups that span nodes. The same on every rank. Collective.
   void use(const AlgorithmTable& table);
   Queue& queue();
   /// Keeps this rank's operations and spans, which pass through to the sink of make_groups().

@@ -1,55 +1,16 @@
-// What the ranks of one node do through shared memory besides reducing: broadcast, barrier, and the check
-// that all of them mean the same operation.
+// What the ranks of one node do through shared memory besides reducing: broadcast and barrier.
 #include <fmt/core.h>
 
 #include <algorithm>
 #include <cstring>
-#include <string_view>
 #include <utility>
 
+#include "comm/comparison.hpp"
 #include "comm/local_steps.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {
 namespace {
-
-std::string_view name_of_kind(std::uint8_t kind) {
-  switch (static_cast<OperationKind>(kind)) {
-    case OperationKind::all_reduce:
-      return "all_reduce";
-    case OperationKind::reduce_scatter:
-      return "reduce_scatter";
-    case OperationKind::all_gather:
-      return "all_gather";
-    case OperationKind::all_to_all:
-      return "all_to_all";
-    case OperationKind::broadcast:
-      return "broadcast";
-    case OperationKind::barrier:
-      return "barrier";
-    case OperationKind::reduce_parts:
-      return "reduce_parts";
-  }
-  return "nothing known";
-}
-
-std::string sentence(const Descriptor& d) {
-  const auto kind = static_cast<OperationKind>(d.operation);
-  std::string text(name_of_kind(d.operation));
-  if (kind == OperationKind::barrier) return text;
-  text += fmt::format(" of {} {}", d.count, name_of(static_cast<DataType>(d.type)));
-  if (kind == OperationKind::all_reduce || kind == OperationKind::reduce_scatter) {
-    text += fmt::format(", {}, {}", name_of(static_cast<ReduceOp>(d.op)),
-                        name_of(static_cast<Algorithm>(d.detail)));
-  }
-  if (kind == OperationKind::broadcast) text += fmt::format(" from group rank {}", d.root);
-  return text;
-}
-
-bool agree(const Descriptor& a, const Descriptor& b) {
-  return a.operation == b.operation && a.type == b.type && a.op == b.op && a.detail == b.detail &&
-         a.root == b.root && a.count == b.count;
-}
 
 class LocalBroadcast final : public Step {
  public:
@@ -159,10 +120,7 @@ void check_agreement(const Segment& segment, const Descriptor& mine, const Label
   for (int peer = 0; peer < segment.size(); ++peer) {
     const Descriptor theirs = segment.descriptor(peer);
     if (agree(mine, theirs)) continue;
-    throw Error(fmt::format("rank {} calls {} but rank {} calls {}", segment.world_rank(segment.rank()),
-                            sentence(mine), segment.world_rank(peer), sentence(theirs)),
-                {.subject = where.text(),
-                 .advice = "make the same calls in the same order on all ranks of the group"});
+    throw mismatch(segment.world_rank(segment.rank()), mine, segment.world_rank(peer), theirs, where);
   }
 }
 

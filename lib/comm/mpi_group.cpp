@@ -4,10 +4,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <limits>
 #include <map>
 #include <numeric>
 #include <utility>
 
+#include "comm/comparison.hpp"
 #include "comm/group_arguments.hpp"
 #include "comm/group_operation.hpp"
 #include "comm/hierarchical.hpp"
@@ -26,6 +28,7 @@ namespace {
 constexpr int kPointToPointTag = 1;
 constexpr int kFirstTag = 2;
 constexpr std::uint64_t kTags = 4000;  // of kMostChunks each: MPI promises tags up to 32767
+constexpr int kComparisonTag = kFirstTag + static_cast<int>(kTags * kMostChunks);
 
 // Below, the first ranks of the nodes carry everything: a message more costs more than what a core saves.
 constexpr std::size_t kLaneBytes = std::size_t{256} << 10;
@@ -181,6 +184,20 @@ Channel MpiGroup::channel_of(const Label& label) const {
   return {ranks_.handle(), kFirstTag + static_cast<int>(label.number % kTags * kMostChunks)};
 }
 
+void MpiGroup::compare(Compare which) {
+  compared_until_ = which == Compare::all ? std::numeric_limits<std::uint64_t>::max()
+                                          : std::max(compared_until_, operations_ + kCompared);
+}
+
+/// What an operation over messages begins with.
+MpiGroup::Steps MpiGroup::compared(const Label& label, const Descriptor& mine) const {
+  Steps steps;
+  if (segment_) steps.push_back(make_local_barrier(*segment_, mine, label));
+  if (!on_one_node() && size() > 1 && label.number <= compared_until_)
+    steps.push_back(make_comparison(party(everyone_, {ranks_.handle(), kComparisonTag}), mine, label));
+  return steps;
+}
+
 Handle MpiGroup::submit(const Label& label, std::unique_ptr<Step> step) {
   return queue_.submit(std::make_unique<GroupOperation>(label, std::move(step), this));
 }
@@ -247,13 +264,13 @@ Handle MpiGroup::all_reduce(Buffer values, ReduceOp op, Algorithm algorithm) {
   }
   values = lasting(std::move(values));
   const Channel channel = channel_of(label);
-  if (chosen == Algorithm::hierarchical) {
-    return submit(label, make_hierarchical_all_reduce(segment_.get(), mine, crossing(channel, mine, values),
-                                                      values, op, label));
-  }
   Steps steps;
-  if (segment_)
-    steps.push_back(make_local_barrier(*segment_, mine, label));  // tells a mismatch before data moves
+  if (chosen != Algorithm::hierarchical || label.number <= compared_until_) steps = compared(label, mine);
+  if (chosen == Algorithm::hierarchical) {
+    steps.push_back(make_hierarchical_all_reduce(segment_.get(), mine, crossing(channel, mine, values),
+                                                 values, op, label));
+    return submit(label, std::move(steps));
+  }
   add_all_reduce_among(steps, chosen == Algorithm::ring ? ring_order_ : everyone_, channel, values, op,
                        chosen);
   return submit(label, std::move(steps));
@@ -290,8 +307,7 @@ Handle MpiGroup::reduce_scatter(Buffer input, Buffer output, ReduceOp op) {
     const Range own = part_of(static_cast<std::int64_t>(input.count), rank(), size());
     return submit(label, make_local_reduce_scatter(*segment_, mine, own.begin, output, op, label));
   }
-  Steps steps;
-  if (segment_) steps.push_back(make_local_barrier(*segment_, mine, label));
+  Steps steps = compared(label, mine);
   steps.push_back(make_reducing_exchange(party(everyone_, channel_of(label)),
                                          parts_of(lasting(input), size()), lasting(output), op));
   return submit(label, std::move(steps));
@@ -306,8 +322,7 @@ Handle MpiGroup::all_gather(Buffer input, Buffer output) {
   if (on_one_node() && mine.allocation != 0) {
     return submit(label, make_local_all_gather(*segment_, mine, output, label));
   }
-  Steps steps;
-  if (segment_) steps.push_back(make_local_barrier(*segment_, mine, label));
+  Steps steps = compared(label, mine);
   std::vector<Buffer> outgoing(static_cast<std::size_t>(size()), lasting(input));
   steps.push_back(make_exchange(party(everyone_, channel_of(label)), std::move(outgoing),
                                 parts_of(lasting(output), size())));
@@ -318,10 +333,7 @@ Handle MpiGroup::all_to_all(Buffer input, Buffer output) {
   check_arguments(*this, "all_to_all", input, output);
   require_blocks(*this, input, output);
   const Label label = next_label("all_to_all", input);
-  Steps steps;
-  if (segment_) {
-    steps.push_back(make_local_barrier(*segment_, describe(OperationKind::all_to_all, input), label));
-  }
+  Steps steps = compared(label, describe(OperationKind::all_to_all, input));
   steps.push_back(make_exchange(party(everyone_, channel_of(label)), parts_of(lasting(input), size()),
                                 parts_of(lasting(output), size())));
   return submit(label, std::move(steps));
@@ -337,7 +349,9 @@ Handle MpiGroup::broadcast(Buffer values, int root) {
   if (on_one_node()) return submit(label, make_local_broadcast(*segment_, mine, values, root, label));
   std::vector<int> order = everyone_;
   std::rotate(order.begin(), order.begin() + root, order.end());
-  return submit(label, make_tree_broadcast(party(order, channel_of(label)), lasting(values)));
+  Steps steps = compared(label, mine);
+  steps.push_back(make_tree_broadcast(party(order, channel_of(label)), lasting(values)));
+  return submit(label, std::move(steps));
 }
 
 Handle MpiGroup::send(Buffer values, int to) {
@@ -362,7 +376,9 @@ Handle MpiGroup::barrier() {
   if (on_one_node()) {
     return submit(label, make_local_barrier(*segment_, describe(OperationKind::barrier, Buffer{}), label));
   }
-  return submit(label, make_message_barrier(party(everyone_, channel_of(label))));
+  Steps steps = compared(label, describe(OperationKind::barrier, Buffer{}));
+  steps.push_back(make_message_barrier(party(everyone_, channel_of(label))));
+  return submit(label, std::move(steps));
 }
 
 }  // namespace dtrain::comm

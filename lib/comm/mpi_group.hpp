@@ -56,6 +56,12 @@ class MpiGroup final : public Group {
   Group* on_device() override { return on_device_.get(); }
   void set_on_device(std::unique_ptr<Group> group) { on_device_ = std::move(group); }
 
+  /// Which collectives the ranks of different nodes compare before they begin, as those of one node always
+  /// do: calls that do not match would otherwise mix up data.
+  enum class Compare { next, all };
+  /// next: the 16 that come, as after construction. Collective over the group.
+  void compare(Compare which);
+
   std::unique_ptr<SharedBuffer> allocate(std::size_t bytes) override;
   std::unique_ptr<SharedBuffer> allocate_common(std::size_t bytes) override;
   Handle all_reduce(Buffer values, ReduceOp op, Algorithm algorithm) override;
@@ -70,6 +76,7 @@ class MpiGroup final : public Group {
   Handle barrier() override;
 
  private:
+  static constexpr std::uint64_t kCompared = 16;
   using Steps = std::vector<std::unique_ptr<Step>>;
 
   bool on_one_node() const { return segment_ && segment_->size() == size(); }
@@ -84,6 +91,7 @@ class MpiGroup final : public Group {
   Label next_label(std::string_view operation, const Buffer& values = {});
   Label message_label(std::string_view operation, const Buffer& values, int peer);
   Channel channel_of(const Label& label) const;
+  Steps compared(const Label& label, const Descriptor& mine) const;
   Handle submit(const Label& label, Steps steps);
   Handle submit(const Label& label, std::unique_ptr<Step> step);
 
@@ -105,7 +113,8 @@ class MpiGroup final : public Group {
   AllReduceChoice choice_;
   Queue& queue_;
   std::unique_ptr<Group> on_device_;
-  std::uint64_t operations_ = 0;  ///< Collectives: the same on all ranks.
+  std::uint64_t operations_ = 0;              ///< Collectives: the same on all ranks.
+  std::uint64_t compared_until_ = kCompared;  ///< Of operations_.
   std::uint64_t messages_ = 0;
 };
 

@@ -63,7 +63,8 @@ comm::CommConfig comm_config(const RunConfig& config, const comm::MpiEnvironment
           .transport = device.transport,
           .device = device.index,
           .stream = device.stream,
-          .recovery = mpi.can_recover()};
+          .recovery = mpi.can_recover(),
+          .compares_all = config.verify_every > 0};
 }
 
 /// What decides which all_reduce is fastest: `node: 4 nodes, 8 ranks, data groups of 4`.

@@ -2,6 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -14,6 +15,14 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
+enum class Nodes { one, one_per_rank };
+
+int nodes_of(Nodes nodes) {
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return nodes == Nodes::one ? 1 : size;
+}
+
 template <typename Call>
 std::string error_of(const Call& call) {
   try {
@@ -24,7 +33,7 @@ std::string error_of(const Call& call) {
   return "no error";
 }
 
-TEST(MismatchTest, CountsThatDifferAreNamed) {
+TEST(CallsTest, CountsThatDifferAreNamed) {
   Job job;
   if (job.size() == 1) GTEST_SKIP() << "one rank agrees with itself";
   std::vector<float> values(job.rank() == 0 ? 100 : 101);
@@ -37,9 +46,11 @@ TEST(MismatchTest, CountsThatDifferAreNamed) {
   job.world.barrier();
 }
 
-TEST(MismatchTest, TypesOperationsAndOrdersThatDifferAreNamed) {
+class MismatchTest : public testing::TestWithParam<Nodes> {};
+
+TEST_P(MismatchTest, TypesOperationsAndOrdersThatDifferAreNamed) {
   const auto differing = [](auto&& call) {
-    Job job;
+    Job job(nodes_of(GetParam()), {.timeout_s = 2});
     if (job.size() == 1) return std::string("one rank");
     std::string text = error_of([&] { call(job); });
     job.world.barrier();
@@ -48,7 +59,10 @@ TEST(MismatchTest, TypesOperationsAndOrdersThatDifferAreNamed) {
   std::vector<std::int32_t> values(1000);
   const Buffer integers = Buffer::of(std::span(values));
   const Buffer floats = {values.data(), values.size(), DataType::float32};
-  const auto one_of = [](const char* what) { return testing::AnyOf(HasSubstr(what), "one rank"); };
+  // A rank that agrees with the one before it, on another node, waits for those that have failed.
+  const auto one_of = [](const char* what) {
+    return testing::AnyOf(HasSubstr(what), "one rank", HasSubstr("not complete after"), HasSubstr("gave up"));
+  };
   EXPECT_THAT(differing([&](Job& job) {
                 job.groups.world().all_reduce(job.rank() == 0 ? integers : floats, ReduceOp::sum).wait();
               }),
@@ -69,9 +83,48 @@ TEST(MismatchTest, TypesOperationsAndOrdersThatDifferAreNamed) {
                   job.groups.world().broadcast(floats, 0).wait();
               }),
               one_of("calls barrier"));
+  EXPECT_THAT(differing([&](Job& job) {
+                job.groups.world()
+                    .all_to_all(integers.part(0, job.rank() == 0 ? 600 : 606),
+                                integers.part(0, job.rank() == 0 ? 600 : 606))
+                    .wait();
+              }),
+              one_of("606 int32"));
 }
 
-TEST(MismatchTest, OneRankInSharedMemoryAndAnotherNotIsNamed) {
+INSTANTIATE_TEST_SUITE_P(Places, MismatchTest, testing::Values(Nodes::one, Nodes::one_per_rank),
+                         [](const auto& param) {
+                           return param.param == Nodes::one ? "one_node" : "a_node_each";
+                         });
+
+TEST(NodesTest, AtLeastOneRankOfDifferingNodesNamesTheCalls) {
+  int named = 0;
+  {
+    Job job(nodes_of(Nodes::one_per_rank), {.timeout_s = 2});
+    if (job.size() == 1) GTEST_SKIP() << "one rank agrees with itself";
+    std::vector<float> values(1000);
+    const Buffer floats = Buffer::of(std::span(values));
+    const std::string text = error_of([&] {
+      job.groups.world().all_reduce(floats, job.rank() == 0 ? ReduceOp::max : ReduceOp::sum).wait();
+    });
+    named = text.find("calls all_reduce of 1000 float32, max") != std::string::npos ? 1 : 0;
+    EXPECT_EQ(job.world.max(std::int64_t{named}), 1);
+  }
+}
+
+TEST(NodesTest, OfLaterCallsAllAreComparedWhenAsked) {
+  Job job(nodes_of(Nodes::one_per_rank), {.timeout_s = 2, .compares_all = true});
+  if (job.size() == 1) GTEST_SKIP() << "one rank agrees with itself";
+  for (int i = 0; i < 40; ++i) job.groups.world().barrier().wait();
+  std::vector<float> values(1000);
+  const Buffer floats = Buffer::of(std::span(values));
+  const std::string text = error_of(
+      [&] { job.groups.world().all_reduce(floats, job.rank() == 0 ? ReduceOp::max : ReduceOp::sum).wait(); });
+  EXPECT_NE(text, "no error");
+  EXPECT_EQ(job.world.max(std::int64_t{text.find("float32, max") != std::string::npos ? 1 : 0}), 1);
+}
+
+TEST(CallsTest, OneRankInSharedMemoryAndAnotherNotIsNamed) {
   Job job;
   constexpr std::size_t kCount = 100'000;
   const auto shared = job.groups.world().allocate(kCount * sizeof(float));
@@ -85,7 +138,7 @@ TEST(MismatchTest, OneRankInSharedMemoryAndAnotherNotIsNamed) {
   job.world.barrier();
 }
 
-TEST(MismatchTest, ArgumentsAreCheckedAtTheCall) {
+TEST(CallsTest, ArgumentsAreCheckedAtTheCall) {
   Job job;
   Group& world = job.groups.world();
   std::vector<float> values(10);
@@ -107,7 +160,7 @@ TEST(MismatchTest, ArgumentsAreCheckedAtTheCall) {
   EXPECT_FALSE(job.groups.queue().failed());
 }
 
-TEST(MismatchTest, ALimitNamesWhoHasNotArrived) {
+TEST(CallsTest, ALimitNamesWhoHasNotArrived) {
   Job job(1, {.timeout_s = 0.2});
   if (job.size() == 1) GTEST_SKIP() << "nobody to wait for";
   const int late = job.size() - 1;
