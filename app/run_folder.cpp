@@ -3,6 +3,7 @@
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <ctime>
@@ -15,6 +16,7 @@
 #include "core/error.hpp"
 #include "h5/library.hpp"
 #include "record/run_folder.hpp"
+#include "record/run_holder.hpp"
 #include "record/run_reader.hpp"
 
 namespace dtrain::app {
@@ -45,9 +47,17 @@ bool is_alive(const fs::path& run) {
   }
 }
 
+/// Whether nothing is there but the file of the process that holds it, this one.
+bool is_free(const fs::path& path) {
+  if (!fs::exists(path)) return true;
+  return std::ranges::all_of(fs::directory_iterator(path), [](const auto& entry) {
+    return entry.path().filename() == record::kHolderFile;
+  });
+}
+
 void check_free(const fs::path& path, bool may_be_unsaved) {
   const auto state = record::read_state(path.string());
-  if (!state && (!fs::exists(path) || fs::is_empty(path))) return;
+  if (!state && is_free(path)) return;
   if (state == record::Status::completed)
     throw usage_error("a finished run has this name", path.string(), kOtherName);
   if (!state) throw usage_error("the folder is not empty", path.string(), kOtherName);
@@ -65,6 +75,18 @@ std::string default_name(const train::RunConfig& config, const Environment& envi
                               ? *environment.slurm_job_id
                               : fmt::format("{:%Y%m%d-%H%M%S}", fmt::gmtime(std::time(nullptr)));
   return fmt::format("{}-{}-{}", config.model.name, dataset.filename().string(), job);
+}
+
+std::string make_own_folder(const fs::path& output, const std::string& name) {
+  try {
+    fs::create_directories(output);
+    for (int number = 1;; ++number) {
+      const std::string own = number == 1 ? name : fmt::format("{}-{}", name, number);
+      if (fs::create_directory(output / own)) return own;
+    }
+  } catch (const fs::filesystem_error& error) {
+    refuse_to_write(error.path1().empty() ? output : error.path1(), error.code().message());
+  }
 }
 
 bool RunFolder::can_go_on() const {

@@ -11,6 +11,10 @@ namespace dtrain::app {
 /// MODEL-DATASET-JOB in Slurm, the same after a requeue; otherwise MODEL-DATASET-TIME (UTC).
 std::string default_name(const train::RunConfig& config, const Environment& environment);
 
+/// Makes a folder below `output` that was not there: `name`, or where that is taken with -2, -3, ... behind.
+/// Returns its name. Throws Error (exit code 2).
+std::string make_own_folder(const std::filesystem::path& output, const std::string& name);
+
 /// The folder of one run, seen by the one rank that prepares it. `state` in it is the one line that scripts
 /// go by: running, completed, preempted or failed.
 class RunFolder {

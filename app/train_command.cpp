@@ -17,6 +17,7 @@
 #include "option.hpp"
 #include "preflight.hpp"
 #include "record/run_folder.hpp"
+#include "record/run_holder.hpp"
 #include "run_arguments.hpp"
 #include "run_folder.hpp"
 #include "same_run.hpp"
@@ -154,6 +155,18 @@ void check_same_dataset(const train::RunConfig& config, const train::ResumePoint
       resume, data::read_dataset_info(data::find_dataset(config.data.dataset, config.data.root)));
 }
 
+/// What the run is called: where the user gave no name, one of its own, but in Slurm the job's. Collective.
+std::string settle_name(const train::RunConfig& config, const Environment& environment,
+                        const comm::Communicator& world) {
+  std::string name = config.output.name;
+  on_first_rank(world, [&] {
+    if (!name.empty()) return;
+    name = default_name(config, environment);
+    if (!config.dry_run && !environment.slurm_job_id) name = make_own_folder(config.output.folder, name);
+  });
+  return world.broadcast(name, 0);
+}
+
 /// From the newest checkpoint, or from the start. `config`: as it was given, but for what an earlier part of
 /// the run has settled; that is put into it. Collective.
 ExitCode train_once(train::RunConfig& config, const std::optional<train::Recovery>& recovery, bool named,
@@ -162,11 +175,15 @@ ExitCode train_once(train::RunConfig& config, const std::optional<train::Recover
       comm::Communicator::duplicate(mpi.world(), std::max(kShortestStart_s, config.comm.watchdog_s));
   Log log(mpi.world_rank(), config.output.quiet ? Log::Verbosity::quiet : Log::Verbosity::normal);
   log.call_rank(mpi.first_rank());
-  config.output.name =  // one that was a spare does not know it yet
-      world.broadcast(config.output.name.empty() ? default_name(config, environment) : config.output.name, 0);
+  config.output.name = settle_name(config, environment, world);  // one that was a spare does not know it yet
+  std::optional<record::RunHolder> holder;                       // rank 0's
   std::optional<train::ResumePoint> resume;
   if (!config.dry_run) {
     const comm::LongPhase reading(world, config.comm.files_limit_s());
+    using Claim = record::RunHolder::Claim;
+    on_first_rank(world, [&] {
+      holder.emplace(train::run_folder(config), recovery ? Claim::taken_over : Claim::if_free);
+    });
     resume = find_resume_point(config, recovery, world);
   }
   if (resume && !config.given.contains("micro-batches"))

@@ -112,15 +112,16 @@ outcome() {  # STATE CODE
   esac
 }
 
-# dtrain takes ranks of other nodes for alive until their files have been silent for a minute, and refuses to go on with
-# their run. Here it is known that the earlier attempt is over; that a node nobody could reach is dead as well is seen from
-# the files, which a rank touches every second.
+# dtrain takes processes of other nodes for alive until their files have been silent for a minute, and refuses to resume
+# their run. Here it is known that the earlier attempt is over; that an unreachable node is dead as well is seen from the
+# files, which rank 0 (`alive`) and each rank touch every second.
 bury() {  # FOLDER: of an attempt that was killed
   local tries
   [[ $(cat "$1/state" 2>/dev/null) == running ]] || return 0
   for ((tries = 0; tries < 60; ++tries)); do
-    if [[ -z $(find "$1/ranks" -newermt '10 seconds ago' -type f 2>/dev/null) ]]; then
+    if [[ -z $(find "$1/ranks" "$1/alive" -newermt '10 seconds ago' -type f 2>/dev/null) ]]; then
       echo failed >"$1/.state" && mv "$1/.state" "$1/state"
+      rm -f "$1/alive"
       return
     fi
     sleep 1

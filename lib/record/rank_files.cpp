@@ -19,6 +19,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uintmax_t kCopyLimitBytes = std::uintmax_t{1} << 30;
+constexpr std::uint64_t kGroupBytes = 16 << 10;  // what HDF5 needs to file a rank's group
 
 std::uintmax_t total_bytes(const std::vector<RankFile>& files) {
   std::uintmax_t bytes = 0;
@@ -61,14 +62,19 @@ void link_rank_file(hid_t results, int rank) {
   h5::link_external(results, rank_group(rank), fmt::format("ranks/rank-{:05}.h5", rank), "/");
 }
 
-void gather_rank_files(h5::Library& library, const std::string& folder, hid_t results) {
+std::optional<std::uint64_t> bytes_of_rank_copies(const std::string& folder) {
   const std::vector<RankFile> files = rank_files(folder);
-  const bool copy = total_bytes(files) <= kCopyLimitBytes;
+  const auto bytes = total_bytes(files);
+  return bytes <= kCopyLimitBytes ? std::optional(bytes + files.size() * kGroupBytes) : std::nullopt;
+}
+
+void gather_rank_files(h5::Library& library, const std::string& folder, hid_t results, RankGroups how) {
+  const std::vector<RankFile> files = rank_files(folder);
   std::string unreadable;
   for (const RankFile& file : files) {
     const auto lock = library.lock();
     remove_group(results, file.rank);
-    if (!copy) {
+    if (how == RankGroups::links) {
       link_rank_file(results, file.rank);
       continue;
     }

@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <exception>
@@ -14,6 +13,7 @@
 #include "core/error.hpp"
 #include "h5/attribute.hpp"
 #include "h5/file.hpp"
+#include "record/process.hpp"
 #include "record/reserved_space.hpp"
 #include "record/table_file.hpp"
 
@@ -23,12 +23,6 @@ namespace {
 constexpr std::uint64_t kStepRowsPerChunk = 512;  // 70 kB
 constexpr std::uint64_t kRowsPerChunk = 32;
 constexpr const char* kAside = ".partial";
-
-std::string this_host() {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return name.data();
-}
 
 h5::File create_rank_file(const std::string& path) {
   try {

@@ -1,6 +1,7 @@
 #include "record/reserved_space.hpp"
 
 #include <fcntl.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -20,12 +21,18 @@ ReservedSpace::~ReservedSpace() { ::close(descriptor_); }
 
 void ReservedSpace::reserve(std::uint64_t file_bytes, std::uint64_t bytes) {
   if (::fallocate(descriptor_, 0, static_cast<off_t>(file_bytes), static_cast<off_t>(bytes)) == 0) return;
-  const int reason = errno;
+  int reason = errno;
+  if (reason == EOPNOTSUPP && !has_free(bytes)) reason = ENOSPC;
   const bool full = reason == ENOSPC || reason == EDQUOT || reason == EFBIG;
   if (!full) return;
   trim(file_bytes);  // what it got of the room
   throw Error(std::string("cannot grow (") + std::strerror(reason) + ")",
               {.subject = path_, .advice = "free disk space; what was recorded before is kept"});
+}
+
+bool ReservedSpace::has_free(std::uint64_t bytes) const {
+  struct statvfs facts = {};
+  return ::fstatvfs(descriptor_, &facts) != 0 || facts.f_bavail * facts.f_frsize >= bytes;
 }
 
 void ReservedSpace::trim(std::uint64_t file_bytes) {

@@ -15,14 +15,16 @@ class ReservedSpace {
   ReservedSpace(const ReservedSpace&) = delete;
   ReservedSpace& operator=(const ReservedSpace&) = delete;
 
-  /// Room for `bytes` more behind `file_bytes`. Throws Error when the disk is full; does nothing on a file
-  /// system that cannot reserve.
+  /// Room for `bytes` more behind `file_bytes`. Throws Error when the disk is full. A file system that cannot
+  /// reserve is only asked what it has.
   void reserve(std::uint64_t file_bytes, std::uint64_t bytes);
 
   /// Gives back what lies behind `file_bytes`.
   void trim(std::uint64_t file_bytes);
 
  private:
+  bool has_free(std::uint64_t bytes) const;
+
   std::string path_;
   int descriptor_;
 };

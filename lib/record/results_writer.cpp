@@ -1,5 +1,9 @@
 #include "record/results_writer.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 #include <system_error>
@@ -10,6 +14,7 @@
 #include "h5/attribute.hpp"
 #include "h5/file.hpp"
 #include "record/rank_files.hpp"
+#include "record/reserved_space.hpp"
 #include "record/table_file.hpp"
 
 namespace dtrain::record {
@@ -18,6 +23,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::uint64_t kRowsPerChunk = 64;
+constexpr std::uint64_t kRoomForStatus = 16 << 10;  // its attributes, and links
 
 template <class Row>
 void write_table(hid_t file, const std::string& path, const std::vector<Row>& rows) {
@@ -66,9 +72,17 @@ void write_status(hid_t file, Status status, const std::string& end_time_utc) {
 }
 
 // The file that a reader does not see yet. Gone, unless it was renamed.
+//
+// HDF5, refused in the middle of a write, may end the process (1.10.8, in H5Ocopy). So it is made here and
+// given room before HDF5 sees it.
 class AsideFile {
  public:
-  explicit AsideFile(std::string path) : path_(std::move(path)), aside_(path_ + ".partial") {}
+  explicit AsideFile(std::string path) : path_(std::move(path)), aside_(path_ + ".partial") {
+    const int file = ::open(aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    require(file >= 0, std::string("cannot be created (") + std::strerror(errno) + ")",
+            {.subject = path_, .advice = "check the permissions of its folder"});
+    ::close(file);
+  }
   ~AsideFile() {
     std::error_code error;
     fs::remove(aside_, error);
@@ -77,6 +91,27 @@ class AsideFile {
   AsideFile& operator=(const AsideFile&) = delete;
 
   const std::string& path() const { return aside_; }
+  // Throws Error where the disk has no room for so many bytes.
+  void check_room(std::uint64_t bytes) const {
+    ReservedSpace space(aside_);
+    space.reserve(0, bytes);
+    space.trim(0);
+  }
+  bool has_room(std::uint64_t bytes) const {
+    try {
+      check_room(bytes);
+      return true;
+    } catch (const Error&) {
+      return false;
+    }
+  }
+  // Closes what HDF5 has written there, and gives back what it had room for besides.
+  void close(h5::File& file) const {
+    h5::flush(file);
+    const auto bytes = h5::file_bytes(file);
+    file.close();
+    ReservedSpace(aside_).trim(bytes);
+  }
   void publish() {
     std::error_code error;
     fs::rename(aside_, path_, error);
@@ -150,10 +185,27 @@ void ResultsWriter::write_if_possible() {
   }
 }
 
+// What HDF5 may need for all but copies of the ranks' files.
+std::uint64_t ResultsWriter::own_bytes() const {
+  constexpr std::uint64_t kBase = 64 << 10;
+  constexpr std::uint64_t kLinkBytes = 256;
+  return kBase + 2 * (info_.config.size() + info_.command_line.size()) +
+         (topology_.size() + kRowsPerChunk) * sizeof(TopologyRow) +
+         (epochs_.size() + kRowsPerChunk) * (sizeof(EpochRow) + extra_.size() * sizeof(double)) +
+         (test_.size() + kRowsPerChunk) * sizeof(TestRow) +
+         static_cast<std::uint64_t>(info_.world_size) * kLinkBytes;
+}
+
 void ResultsWriter::write(Status status, const std::string& end_time_utc) {
   AsideFile aside(results_path(folder_));
+  std::uint64_t bytes = own_bytes();
+  const auto copies = status == Status::running ? std::nullopt : bytes_of_rank_copies(folder_);
+  const bool copied = copies && aside.has_room(bytes + *copies);
+  if (copied) bytes += *copies;
+  aside.check_room(bytes);
   auto lock = library_.lock();
   h5::File file = h5::create_file(aside.path());
+  ReservedSpace(aside.path()).reserve(0, bytes);
   write_attributes(file.id(), info_);
   write_status(file.id(), status, end_time_utc);
   write_table(file.id(), "topology", topology_);
@@ -163,25 +215,29 @@ void ResultsWriter::write(Status status, const std::string& end_time_utc) {
     for (int rank = 0; rank < info_.world_size; ++rank) link_rank_file(file.id(), rank);
   } else {
     lock.unlock();
-    gather_rank_files(library_, folder_, file.id());
+    gather_rank_files(library_, folder_, file.id(), copied ? RankGroups::copies : RankGroups::links);
     lock.lock();
   }
-  file.close();
+  aside.close(file);
   aside.publish();
 }
 
 void finish_interrupted(h5::Library& library, const std::string& folder, Status status) {
   AsideFile aside(results_path(folder));
   std::error_code error;
+  const auto copies = bytes_of_rank_copies(folder);
+  const std::uint64_t more = copies.value_or(0) + kRoomForStatus;
+  aside.check_room(fs::file_size(results_path(folder), error) + more);
   fs::copy_file(results_path(folder), aside.path(), fs::copy_options::overwrite_existing, error);
   require(!error, "cannot be copied (" + error.message() + ")", {.subject = results_path(folder)});
   auto lock = library.lock();
   h5::File file = h5::open_file(aside.path(), h5::Access::write);
+  ReservedSpace(aside.path()).reserve(h5::file_bytes(file), more);
   write_status(file.id(), status, "");
   lock.unlock();
-  gather_rank_files(library, folder, file.id());
+  gather_rank_files(library, folder, file.id(), copies ? RankGroups::copies : RankGroups::links);
   lock.lock();
-  file.close();
+  aside.close(file);
   aside.publish();
 }
 

@@ -54,9 +54,9 @@ class ResultsWriter {
   /// The row of /test; writes the file.
   void test(const TestRow& row);
 
-  /// Sets status and end_time_utc, copies the closed rank files in (links above 1 GiB in all), writes the
-  /// file and then `state`. All ranks have closed their recorders. Nothing else is called afterwards. Throws
-  /// Error when the disk is full; `state` is then left as it was.
+  /// Sets status and end_time_utc, copies the closed rank files in (links above 1 GiB in all, or where the
+  /// disk has no room for copies), writes the file and then `state`. All ranks have closed their recorders.
+  /// Nothing else is called afterwards. Throws Error when the disk is full; `state` is then left as it was.
   void finish(Status status);
 
   const std::string& folder() const { return folder_; }
@@ -67,6 +67,7 @@ class ResultsWriter {
  private:
   void take_over(std::int64_t epochs);
   void write_if_possible();
+  std::uint64_t own_bytes() const;
   void write(Status status, const std::string& end_time_utc);
 
   h5::Library& library_;

@@ -24,7 +24,8 @@ std::string rank_group(int rank);                                  ///< /ranks/0
 /// (exit code 2) that names the folder when it cannot be written.
 void create_run_folder(const std::string& folder);
 
-/// Replaces the file `state` by rename: the last act of a run. Throws Error.
+/// Replaces the file `state` by rename: the last act of a run. On a full disk it is written in place. Throws
+/// Error.
 void write_state(const std::string& folder, Status status);
 
 /// nullopt where there is no readable `state`.

@@ -1,20 +1,20 @@
 #include "record/run_reader.hpp"
 
 #include <hdf5.h>
-#include <unistd.h>
 
 #include <array>
 #include <charconv>
 #include <chrono>
 #include <filesystem>
-#include <fstream>
 #include <system_error>
 
 #include "core/error.hpp"
 #include "h5/attribute.hpp"
 #include "h5/file.hpp"
+#include "record/process.hpp"
 #include "record/rank_files.hpp"
 #include "record/results_writer.hpp"
+#include "record/run_holder.hpp"
 #include "record/table_file.hpp"
 
 namespace dtrain::record {
@@ -34,29 +34,14 @@ bool touched_lately(const std::string& path) {
   return !error && fs::file_time_type::clock::now() - written < kSilence;
 }
 
-bool on_this_host(const std::string& hostname) {
-  std::array<char, 256> name{};
-  ::gethostname(name.data(), name.size() - 1);
-  return hostname == name.data();
-}
-
 // Whether the rank that writes `file` lives. Its process is looked for where it can be.
-// A process that was killed stays listed, as a zombie, until its parent has asked for its end.
-bool runs(std::int64_t pid) {
-  std::ifstream stat("/proc/" + std::to_string(pid) + "/stat");
-  std::string text;
-  if (!std::getline(stat, text)) return false;
-  const auto name_end = text.rfind(") ");  // the name may hold anything
-  return name_end == std::string::npos || (text[name_end + 2] != 'Z' && text[name_end + 2] != 'X');
-}
-
 bool writer_lives(const h5::File& file, const std::string& path) {
   if (!touched_lately(path)) return false;
   if (!h5::has_attribute(file.id(), "pid") ||
-      !on_this_host(h5::read_string_attribute(file.id(), "hostname"))) {
+      h5::read_string_attribute(file.id(), "hostname") != this_host()) {
     return true;
   }
-  return runs(h5::read_int_attribute(file.id(), "pid"));
+  return start_of_process(h5::read_int_attribute(file.id(), "pid")).has_value();
 }
 
 // Of a burst that was cut by a kill the last rows can be zeros; steps and epochs count from 1.
@@ -150,8 +135,9 @@ RunRecord read_run(h5::Library& library, const std::string& folder, Detail detai
     if (run.merged) {
       read_merged_ranks(file, run, detail);
     } else {
+      run.alive = !other_holder(folder).empty();
       read_live_ranks(run, detail);
-      if (run.ranks.empty()) run.alive = touched_lately(path);  // not yet begun
+      if (run.ranks.empty()) run.alive = run.alive || touched_lately(path);  // not yet begun
     }
     run.status = run.merged ? written : read_state(folder).value_or(Status::running);
     if (run.status == Status::running && !run.alive) run.status = Status::incomplete;

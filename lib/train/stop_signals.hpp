@@ -2,8 +2,8 @@
 
 namespace dtrain::train {
 
-/// Listens for SIGUSR1, with which Slurm and mpirun announce the end of a job's time, and SIGTERM, until it
-/// goes. One at a time.
+/// Listens for SIGUSR1, with which Slurm and mpirun announce the end of a job's time, SIGTERM, and SIGINT
+/// (Ctrl-C), until it goes. A second SIGINT ends the process at once. One at a time.
 class StopSignals {
  public:
   StopSignals();

@@ -155,7 +155,7 @@ void Trainer::finish(record::Status status) {
   const auto lost = outputs_.finish(problem.empty() ? status : record::Status::failed);
   require(problem.empty(), problem,
           {.subject = checkpoints_folder(config_), .advice = "free space", .code = ExitCode::checkpoint});
-  require(lost.empty(), lost, {.advice = "free space"});
+  require(lost.empty(), lost, {.advice = "free space", .code = ExitCode::checkpoint});
 }
 
 /// Leaves what the run can be resumed from.

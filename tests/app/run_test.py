@@ -2,14 +2,18 @@
 import hashlib
 import json
 import os
+import pathlib
 import re
 import shutil
+import signal
 import struct
 import subprocess
+import time
 import unittest
 
 import h5py
 import numpy as np
+from faults import fault_library
 from program import DTRAIN, SHORT, ProgramTest
 
 
@@ -50,6 +54,73 @@ class RunTest(ProgramTest):
         self.succeed(*SHORT, ranks=2)
         names = [path.name for path in (self.folder / "runs").iterdir()]
         self.assertTrue(any(re.fullmatch(r"mlp-synthetic-\d{8}-\d{6}", name) for name in names), names)
+
+    def start(self, *arguments, environment=None):
+        """A run by one process that lasts until it is asked to stop, and is in its first steps."""
+        command = [DTRAIN, "--model", "mlp", "--threads", "1", "--epochs", "10000", "--schedule", "constant", "--name", "long", "--quiet",
+                   *arguments]
+        process = subprocess.Popen(command, cwd=self.folder, env={**os.environ, **(environment or {})}, text=True,
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        self.addCleanup(process.stderr.close)
+        self.addCleanup(process.wait)
+        self.addCleanup(process.kill)
+        limit = time.monotonic() + 60
+        while not (self.folder / "runs/long/results.h5").exists():
+            self.assertIsNone(process.poll())
+            self.assertLess(time.monotonic(), limit)
+            time.sleep(0.02)
+        return process
+
+    def test_ctrl_c_leaves_a_checkpoint(self):
+        process = self.start()
+        process.send_signal(signal.SIGINT)
+        said = process.communicate(timeout=60)[1]
+        self.assertEqual(process.returncode, 75, said)
+        self.assertEqual((self.folder / "runs/long/state").read_text(), "preempted\n")
+        self.assertIn("once more: ends at once", said)
+        self.assertFalse((self.folder / "runs/long/alive").exists())
+
+    def test_ctrl_c_twice_ends_at_once_and_the_dead_run_is_told_from_a_live_one(self):
+        slow = {"LD_PRELOAD": str(fault_library(self.folder)), "DTRAIN_FAULTS": "slow_sync,"}  # seconds for a checkpoint
+        process = self.start("--checkpoint-every", "100000steps", environment=slow)
+        alive = (self.folder / "runs/long/alive").read_text().split()
+        self.assertEqual(alive[:2], [os.uname().nodename, str(process.pid)])
+        self.assertIn("running", self.succeed("report", "runs/long"))
+        process.send_signal(signal.SIGINT)
+        process.stderr.readline()
+        self.assertIn("once more", process.stderr.readline())
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=60), -signal.SIGINT)
+        self.assertEqual((self.folder / "runs/long/state").read_text(), "running\n")
+        self.assertIn("incomplete", self.succeed("report", "runs/long"))
+        done = self.run_program("--model", "mlp", "--threads", "1", "--epochs", "10000", "--schedule", "constant", "--name", "long",
+                                "--exit-after", "0.01s")
+        self.assertEqual(done.returncode, 75, done.stderr)
+
+    def test_a_live_run_is_left_alone(self):
+        process = self.start()
+        for more in [], ["--overwrite"], ["--resume", "none"]:
+            self.refuse(2, ["runs/long", "under way", str(process.pid)], *SHORT, "--name", "long", *more)
+        process.send_signal(signal.SIGUSR1)
+        self.assertEqual(process.wait(timeout=60), 75, "its folder is there")
+
+    def test_a_start_that_has_nothing_written_yet_is_left_alone(self):
+        (self.folder / "runs/mine").mkdir(parents=True)
+        start = pathlib.Path(f"/proc/{os.getpid()}/stat").read_text().rpartition(") ")[2].split()[19]
+        holder = self.write("runs/mine/alive", f"{os.uname().nodename} {os.getpid()} {start}\n")
+        self.refuse(2, ["runs/mine", "under way"], *SHORT, "--name", "mine")
+        self.assertTrue(holder.exists())
+        holder.write_text(f"{os.uname().nodename} {os.getpid()} {int(start) + 1}\n")  # an earlier process of that number
+        self.train(ranks=1)
+        self.assertFalse(holder.exists())
+
+    def test_runs_of_one_moment_have_folders_of_their_own(self):
+        command = [DTRAIN, *SHORT, "--threads", "1"]
+        runs = [subprocess.Popen(command, cwd=self.folder, stderr=subprocess.PIPE, text=True) for _ in range(4)]
+        for run in runs:
+            self.assertEqual((run.wait(timeout=60), run.communicate()[1]), (0, ""))
+        states = [path.read_text() for path in self.folder.glob("runs/*/state")]
+        self.assertEqual(states, 4 * ["completed\n"])
 
     def test_checkpoint_is_whole_and_exports_equal_it(self):
         self.train()

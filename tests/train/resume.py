@@ -241,6 +241,21 @@ def survives_a_full_disk(binary, folder):
     assert (blocked / "state").read_text() == "failed\n"
 
 
+def survives_a_small_disk(binary, folder):
+    """Of 3 MiB, which checkpoints and results do not fit: HDF5 must not meet its end. Only root can make one up."""
+    if os.geteuid() != 0 or subprocess.run(["unshare", "-m", "true"], check=False, capture_output=True).returncode != 0:
+        print("no small disk can be made here")
+        return
+    (folder / "small").mkdir()
+    script = ('mount -t tmpfs -o size=3m none small; "$@"; echo "code $?"; cat small/filled/state; '
+              '"$1" report small/filled >report.txt; echo "report $?"; exit 0')
+    done = subprocess.run(["unshare", "-m", "sh", "-c", script, "sh", str(binary), "--model", "mlp", "--threads", "1", "--epochs", "25",
+                           "--checkpoint-every", "200steps", "--output", "small", "--name", "filled", "--quiet"],
+                          cwd=folder, capture_output=True, text=True, timeout=200)
+    assert done.stdout.splitlines() == ["code 4", "failed", "report 0"], (done.stdout, done.stderr)
+    assert "is missing" in done.stderr.splitlines()[-1] and "failed" in (folder / "report.txt").read_text(), done.stderr
+
+
 def written(folder):
     """Steps whose checkpoints were written, in that order."""
     with h5py.File(folder / "results.h5", locking=False) as file:
@@ -333,6 +348,7 @@ def main():
         stops_and_goes_on(binary, folder)
         refuses(binary, folder)
         survives_a_full_disk(binary, folder)
+        survives_a_small_disk(binary, folder)
         writes_the_best_when_it_happens(binary, folder)
         later_checkpoints_clear_a_failure(binary, folder)
         waits_for_a_slow_disk(binary, folder)
