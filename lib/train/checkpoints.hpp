@@ -47,8 +47,11 @@ class Checkpoints {
   /// The best whose checkpoint is there or being written. When that one cannot be written, the one before it
   /// is the best again.
   const checkpoint::BestSoFar& best() const { return best_; }
-  /// `best`: of an earlier part of the run, its checkpoint being there.
-  void go_on_from(const checkpoint::BestSoFar& best) { best_ = best; }
+  /// What an earlier part of the run has left: the checkpoint of `step`, and its best.
+  void go_on_from(std::int64_t step, const checkpoint::BestSoFar& best) {
+    saved_step_ = step;
+    best_ = best;
+  }
 
   /// Writes the last state unless that is done, once more where it failed; returns when it is there.
   void finish(const TrainingState& state, const checkpoint::CheckpointInfo& info);

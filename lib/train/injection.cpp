@@ -224,7 +224,7 @@ class TamperedGroup final : public comm::Group {
 
 const std::vector<std::string>& InjectedFault::phases() {
   static const std::vector<std::string> kPhases = {"forward",    "backward",   "all_reduce", "optimizer",
-                                                   "evaluation", "checkpoint", "recovery"};
+                                                   "evaluation", "checkpoint", "test",       "recovery"};
   return kPhases;
 }
 

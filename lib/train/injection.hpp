@@ -37,8 +37,8 @@ struct InjectedFault {
   double factor = 10;  ///< Of slow.
   double seconds = 0;  ///< Of link_down; 0: for good.
 
-  /// forward, backward, all_reduce, optimizer, evaluation, checkpoint; recovery: after another rank was lost,
-  /// whatever the step.
+  /// forward, backward, all_reduce, optimizer, evaluation, checkpoint; test: the evaluation at the end;
+  /// recovery: after another rank was lost, whatever the step.
   static const std::vector<std::string>& phases();
 };
 

@@ -34,13 +34,14 @@ void Survival::leave_lost_behind(const Error& error, std::int64_t step, const In
   Recovery recovery{.lost = {}, .noticed_s = steady_s()};
   while (true) {  // again, should another rank be lost meanwhile
     try {
-      const auto loss = parts_.mpi.leave_lost_behind(true, parts_.config.comm.watchdog_s);
+      const auto loss = parts_.mpi.leave_lost_behind(!all_is_saved_, parts_.config.comm.watchdog_s);
       recovery.lost.insert(recovery.lost.end(), loss.gone.begin(), loss.gone.end());
       if (loss.gone.empty()) break;
       recovery.agreed_s = steady_s();
       recovery.topology = parts_.outputs.topology_without(recovery.lost);
       if (parts_.injection != nullptr) parts_.injection->reach("recovery");
       const auto remains = loss.all_hold_state ? save_what_is_left(step, info)
+                           : all_is_saved_     ? Remains{.problem = "the last step's checkpoint is there"}
                                                : Remains{.problem = "not all are where the step was left"};
       parts_.outputs.event("saved_after_loss", remains.problem.empty() ? fmt::format("step {}", remains.step)
                                                                        : "nothing: " + remains.problem);

@@ -51,6 +51,10 @@ class Survival {
   /// it is not, or where all are there. `step`: the last one this rank has done.
   void leave_lost_behind(const Error& error, std::int64_t step, const Info& info);
 
+  /// The last step's checkpoint is there, and the weights may be replaced from now on: after a loss nothing
+  /// is saved.
+  void all_is_saved() { all_is_saved_ = true; }
+
  private:
   void record(const Error& error) noexcept;
   Remains save_what_is_left(std::int64_t step, const Info& info);
@@ -60,6 +64,7 @@ class Survival {
   std::unique_ptr<PartCopies> copies_;  // null: none are wanted
   std::optional<Recovery> behind_;      // until its first step is done
   double rebuilt_s_;                    // when all was there for that
+  bool all_is_saved_ = false;
 };
 
 }  // namespace dtrain::train

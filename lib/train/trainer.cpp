@@ -96,7 +96,7 @@ void Trainer::go_on_from(const ResumePoint& resume) {
   last_ = resume.info;
   step_ = last_.step;
   epoch_ = static_cast<int>(last_.epoch);
-  if (resume.own) checkpoints_.go_on_from(last_.best);
+  if (resume.own) checkpoints_.go_on_from(last_.step, last_.best);
   replica_.scaler().go_on_from(last_.loss_scale);
   if (!is_done(last_, pieces_.samples)) {
     earlier_ = last_.so_far;
@@ -144,6 +144,7 @@ ExitCode Trainer::train_to_the_end() {
     last_.best = {.step = step_, .loss = std::numeric_limits<double>::quiet_NaN()};
   }
   checkpoints_.finish(replica_.state(), last_);
+  if (checkpoints_.problem().empty()) survival_.all_is_saved();
   test_best();
   finish(record::Status::completed);
   return ExitCode::success;
@@ -292,7 +293,7 @@ void Trainer::show_progress(std::int64_t done_in_epoch, std::int64_t done_here,
 std::optional<EvaluationResult> Trainer::evaluate(const std::string& split) {
   const auto samples = workload_.dataset.info().samples(split);
   if (samples == 0) return std::nullopt;
-  if (injection_ != nullptr) injection_->reach("evaluation");
+  if (injection_ != nullptr) injection_->reach(split == "test" ? "test" : "evaluation");
   auto place = evaluations_.find(split);
   if (place == evaluations_.end()) {
     const comm::LongPhase staging(job_.world(), config_.comm.files_limit_s());

@@ -171,6 +171,21 @@ def check_records(file, case, ranks):
     return [float(re.search(r"was done after ([\d.]+) s", text)[1]) for text in recovered]
 
 
+def keeps_the_last_step(binary, folder):
+    """A rank lost while the best is tested: its weights are not those of the last step."""
+    options = ["--learning-rate", 0.1, "--mesh", "data=4"]
+    run(binary, RANKS, *COMMON, *options, "--name", "whole", cwd=folder)
+    assert os.readlink(folder / "runs/whole/checkpoints/best") != f"step-{STEPS:08}", "the last step is the best"
+    done = started(binary, folder, "late", "data=4", "--inject", f"kill:rank=2,phase=test,step={STEPS}", *options[:2])
+    assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+    found, expected = facts(folder / "runs/late"), facts(folder / "runs/whole")
+    others = [name for name in expected[0] if expected[0][name].tobytes() != found[0][name].tobytes()]
+    assert not others and found[1] == expected[1], others[:5]
+    with h5py.File(folder / "runs/late/results.h5") as file:
+        assert len(file["test"]) == 1
+        assert any(event["kind"] == b"lost_rank" for event in file["ranks/00000/events"][:])
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("binary")
@@ -202,6 +217,7 @@ def main():
                 rows.append({"mesh": case.mesh, "options": " ".join(map(str, case.options)), "spares": case.spares,
                              "fault": case.fault, "recovered_s": seconds})
         waits_for_a_survivor_that_comes_late(arguments.binary, folder)
+        keeps_the_last_step(arguments.binary, folder)
         given_up = started(arguments.binary, folder, "aborted", "data=4", "--inject", SAMPLE[0].fault, "--on-failure", "abort")
         assert given_up.returncode == 5 and "rank 0 is gone" in given_up.stderr, (given_up.returncode, given_up.stderr)
         shutil.rmtree(folder / "runs")
