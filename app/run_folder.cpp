@@ -11,6 +11,7 @@
 #include <system_error>
 #include <thread>
 
+#include "checkpoint/manifest.hpp"
 #include "checkpoint/writer.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
@@ -18,6 +19,7 @@
 #include "record/run_folder.hpp"
 #include "record/run_holder.hpp"
 #include "record/run_reader.hpp"
+#include "same_run.hpp"
 
 namespace dtrain::app {
 namespace fs = std::filesystem;
@@ -36,6 +38,9 @@ constexpr const char* kOtherFolder = "name a folder you can write to with --outp
 }
 
 constexpr const char* kOtherName = "take another --name, or add --overwrite to replace it";
+constexpr const char* kExtend =
+    "train it further with more --epochs (or --limit-steps), take another --name, or add --overwrite to "
+    "replace it";
 
 /// A process of this machine that still writes there.
 bool is_alive(const fs::path& run) {
@@ -55,11 +60,22 @@ bool is_free(const fs::path& path) {
   });
 }
 
+/// Whether a finished run has more to do now.
+bool can_be_extended(const fs::path& checkpoints, const train::RunConfig& config) {
+  for (const auto& folder : checkpoint::list(checkpoints)) {
+    try {
+      return is_longer(config, checkpoint::read_manifest(folder).info, folder.string());
+    } catch (const Error&) {  // it is damaged: the one before will be taken
+    }
+  }
+  return false;
+}
+
 void check_free(const fs::path& path, bool may_be_unsaved) {
   const auto state = record::read_state(path.string());
   if (!state && is_free(path)) return;
   if (state == record::Status::completed)
-    throw usage_error("a finished run has this name", path.string(), kOtherName);
+    throw usage_error("a finished run has this name", path.string(), kExtend);
   if (!state) throw usage_error("the folder is not empty", path.string(), kOtherName);
   if (may_be_unsaved && !RunFolder(path).has_checkpoints()) return;
   throw usage_error(fmt::format("a run of this name is {}", record::status_name(*state)), path.string(),
@@ -89,10 +105,11 @@ std::string make_own_folder(const fs::path& output, const std::string& name) {
   }
 }
 
-bool RunFolder::can_go_on() const {
+bool RunFolder::can_go_on(const train::RunConfig& config) const {
   const auto state = record::read_state(path_.string());
   if (!state && !has_checkpoints()) return false;  // prepare() says what is wrong, if anything is
-  if (state == record::Status::completed) check_free(path_, false);
+  if (state == record::Status::completed && !can_be_extended(path_ / "checkpoints", config))
+    check_free(path_, false);
   if (state == record::Status::running && is_alive(path_)) {
     throw usage_error("a run of this name is under way", path_.string(),
                       "wait for its end, or take another --name");

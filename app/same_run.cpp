@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <charconv>
+#include <cstdint>
 #include <map>
 #include <set>
 #include <vector>
@@ -16,12 +18,15 @@ namespace {
 
 constexpr const char* kOutputs = "What it leaves behind";
 
-bool may_differ(const Option& option) {
+bool may_differ(const Option& option, bool reproducible) {
   static const std::set<std::string> kFree = {
-      "epochs",         "limit-steps", "exit-after",   "mesh",         "rank-order", "pipeline",
-      "virtual-stages", "balance",     "recompute",    "memory-limit", "inject",     "on-failure",
-      "spares",         "replicate",   "verify-every", "watchdog",     "device",     "eval-batch"};
-  return option.group == kOutputs || kFree.contains(option.name);
+      "epochs",       "limit-steps", "exit-after",   "mesh",    "rank-order", "pipeline",  "virtual-stages",
+      "balance",      "recompute",   "memory-limit", "inject",  "on-failure", "spares",    "replicate",
+      "verify-every", "watchdog",    "device",       "staging", "data-root",  "eval-batch"};
+  // The last bits of sums depend on these.
+  static const std::set<std::string> kFreeUnlessReproducible = {"threads", "bucket-mb", "all-reduce"};
+  return option.group == kOutputs || kFree.contains(option.name) ||
+         (!reproducible && kFreeUnlessReproducible.contains(option.name));
 }
 
 std::map<std::string, std::string> values_of(const std::string& toml, const std::string& origin) {
@@ -32,7 +37,26 @@ std::map<std::string, std::string> values_of(const std::string& toml, const std:
   return values;
 }
 
+/// A number of an earlier run's configuration; 0 where it has none.
+std::int64_t number_of(const std::map<std::string, std::string>& values, const std::string& key) {
+  const auto place = values.find(key);
+  if (place == values.end()) return 0;
+  std::int64_t number = 0;
+  std::from_chars(place->second.data(), place->second.data() + place->second.size(), number);
+  return number;
+}
+
 }  // namespace
+
+bool is_longer(const train::RunConfig& config, const checkpoint::CheckpointInfo& info,
+               const std::string& checkpoint) {
+  const auto then = values_of(info.config, checkpoint + "/manifest.json");
+  const auto limit = number_of(then, "limit-steps");
+  if (config.limit_steps > 0 && config.limit_steps <= info.step) return false;
+  return (config.given.contains("epochs") && config.epochs > number_of(then, "epochs")) ||
+         (config.given.contains("limit-steps") && limit > 0 &&
+          (config.limit_steps == 0 || config.limit_steps > limit));
+}
 
 void check_same_run(const train::RunConfig& config, const checkpoint::CheckpointInfo& info,
                     const std::string& checkpoint) {
@@ -55,7 +79,7 @@ void check_same_run(const train::RunConfig& config, const checkpoint::Checkpoint
   for (const Option& option : run_options()) {
     const std::string before = value(then, option.name);
     const std::string after = value(now, option.name);
-    if (before != after && !may_differ(option)) {
+    if (before != after && !may_differ(option, config.reproducible)) {
       others.push_back(fmt::format("--{} was {} and is {}", option.name, before, after));
     }
   }

@@ -142,7 +142,7 @@ std::optional<train::ResumePoint> find_resume_point(const train::RunConfig& conf
   if (!recovery && (resume == "none" || config.output.overwrite)) return std::nullopt;
   const RunFolder folder(train::run_folder(config));
   bool can_go_on = false;
-  on_first_rank(world, [&] { can_go_on = recovery ? folder.has_checkpoints() : folder.can_go_on(); });
+  on_first_rank(world, [&] { can_go_on = recovery ? folder.has_checkpoints() : folder.can_go_on(config); });
   if (world.max(static_cast<std::int64_t>(can_go_on)) == 1)
     return train::newest_valid(train::checkpoints_folder(config), world);
   return is_path ? std::optional(train::resume_point(resume, world)) : std::nullopt;

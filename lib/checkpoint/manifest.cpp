@@ -91,6 +91,7 @@ Json to_json(const Manifest& manifest) {
                {"step", info.step},
                {"epoch", info.epoch},
                {"position", {{"samples", info.position_samples}}},
+               {"total_steps", info.total_steps},
                {"so_far", to_json(info.so_far)},
                {"best", {{"step", info.best.step}, {"loss", info.best.loss}}},
                {"model", info.model},
@@ -136,6 +137,7 @@ Manifest from_json(const Json& json) {
   json.at("step").get_to(info.step);
   json.at("epoch").get_to(info.epoch);
   json.at("position").at("samples").get_to(info.position_samples);
+  info.total_steps = json.value("total_steps", std::int64_t{0});
   if (json.contains("so_far")) info.so_far = progress_from(json.at("so_far"));
   if (json.contains("best")) {
     info.best = {.step = json.at("best").at("step").get<std::int64_t>(),

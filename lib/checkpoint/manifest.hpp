@@ -70,6 +70,7 @@ struct CheckpointInfo {
   std::int64_t step = 0;              ///< Steps done, with those that fp16 left out.
   std::int64_t epoch = 0;             ///< Counts from 1.
   std::int64_t position_samples = 0;  ///< Samples of that epoch already used, over all ranks.
+  std::int64_t total_steps = 0;       ///< That the run was to do; its learning rates follow. 0: not known.
   EpochProgress so_far = {};          ///< Of that epoch.
   BestSoFar best = {};
   LossScale loss_scale = {};

@@ -27,6 +27,18 @@ void warn_of_sums_between_nodes(const RunConfig& config, const Job& job, const W
                   parallel::bytes_of_sums(*workload.model, inputs) / 0x1p20));
 }
 
+/// A run keeps the pieces that it was begun with: on more ranks some have none.
+void warn_of_idle_ranks(const RunConfig& config, const Job& job, const Log& log) {
+  const int copies = job.mesh().shape().data;
+  const int pieces = config.batch.micro_batches;
+  if (job.rank() != 0 || pieces >= copies) return;
+  log.warn(
+      fmt::format("{} of {} data ranks have nothing to do: a step has {} micro-batch{}, and a run keeps "
+                  "their number; use at "
+                  "most {} data ranks, or begin a run with more --micro-batches",
+                  copies - pieces, copies, pieces, pieces == 1 ? "" : "es", pieces));
+}
+
 }  // namespace
 
 std::string bits_of(const RunConfig& config, int threads) {
@@ -46,6 +58,7 @@ void announce(const RunConfig& config, Job& job, const Workload& workload, const
   announce_device(job, config.device, no_graphs, log);
   if (config.reproducible) log.info(bits_of(config, job.threads()));
   warn_of_sums_between_nodes(config, job, workload, log);
+  warn_of_idle_ranks(config, job, log);
   if (!workload.read_in_place.empty()) {
     log.warn(fmt::format("no copy on this node ({}): {}; its ranks read the files in place",
                          job.cluster().ranks.at(static_cast<std::size_t>(job.rank())).hostname,

@@ -103,6 +103,8 @@ void Trainer::go_on_from(const ResumePoint& resume) {
     --epoch_;
   }
   for (const auto& problem : resume.passed_over) outputs_.event("checkpoint_damaged", problem);
+  if (const auto stretch = stretched_schedule(resume.info); !stretch.empty())
+    outputs_.event("schedule", stretch);
   if (!resume.forgotten_best.empty()) outputs_.event("best_forgotten", resume.forgotten_best);
   outputs_.event("resumed", fmt::format("from {} on {} ranks, {}", resume.folder.filename().string(),
                                         job_.world().size(), job_.mesh().shape().to_string()));
@@ -111,7 +113,24 @@ void Trainer::go_on_from(const ResumePoint& resume) {
 void Trainer::tell_where_from(const ResumePoint& resume) const {
   for (const auto& problem : resume.passed_over) log_.info("passed over " + problem);
   if (!resume.forgotten_best.empty()) log_.info("the best is forgotten: " + resume.forgotten_best);
+  if (const auto stretch = stretched_schedule(resume.info); !stretch.empty()) log_.warn(stretch);
   log_.info(fmt::format("resumed    from {}, step {} of {}", resume.folder.string(), step_, total_steps_));
+}
+
+/// What becomes of the learning rate where the run is to do another number of steps than before; mostly
+/// empty.
+std::string Trainer::stretched_schedule(const checkpoint::CheckpointInfo& earlier) const {
+  if (schedule_.name == "constant" || earlier.total_steps == 0 || earlier.total_steps == total_steps_)
+    return {};
+  const auto rate = [&](std::int64_t total) {
+    return optim::learning_rate(schedule_, earlier.step + 1, total);
+  };
+  return fmt::format(
+      "the schedule {} was laid out for {} steps and is for {} from now on: step {} has the learning rate "
+      "{:g}, not "
+      "{:g}; keep --epochs and --limit-steps, and use --exit-after to stop early",
+      schedule_.name, earlier.total_steps, total_steps_, earlier.step + 1, rate(total_steps_),
+      rate(earlier.total_steps));
 }
 
 ExitCode Trainer::train() {
@@ -314,6 +333,7 @@ checkpoint::CheckpointInfo Trainer::info(const parallel::StepShare& total, bool 
   return {.step = step_,
           .epoch = epoch_,
           .position_samples = position,
+          .total_steps = total_steps_,
           .so_far = {.loss = total.loss,
                      .weight = total.weight,
                      .correct = total.correct,

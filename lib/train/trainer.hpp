@@ -59,6 +59,7 @@ class Trainer {
   enum class Ending { complete, stopped };
   void go_on_from(const ResumePoint& resume);
   void tell_where_from(const ResumePoint& resume) const;
+  std::string stretched_schedule(const checkpoint::CheckpointInfo& earlier) const;
   void tell_graphs(const std::string& what);
   ExitCode train_to_the_end();
   Ending train_epoch();

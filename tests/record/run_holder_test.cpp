@@ -70,7 +70,7 @@ TEST_F(RunHolderTest, AnotherLivingProcessKeepsItsFolder) {
   const auto parent = ::getppid();
   leave(this_host() + " " + std::to_string(parent) + " " + std::to_string(*start_of_process(parent)),
         std::chrono::hours(1));
-  EXPECT_THAT(refusal(Claim::if_free), HasSubstr("process " + std::to_string(parent)));
+  EXPECT_THAT(refusal(Claim::if_free), HasSubstr(std::to_string(parent)));
   EXPECT_TRUE(fs::exists(file_));
   EXPECT_EQ(refusal(Claim::taken_over), "");
 }

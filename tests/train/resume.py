@@ -224,8 +224,31 @@ def refuses(binary, folder):
     target = edited("older", older)
     run(binary, 2, *same, "--name", "older", cwd=folder)
     target = edited("older_still", older)
-    refused(binary, 2, 2, ["--bucket-mb was 0 and is 3"], *same, "--bucket-mb", 3, "--name", "newer_still", "--resume", target,
+    refused(binary, 2, 2, ["--reproducible was false and is true"], *same, "--reproducible", "--name", "newer_still", "--resume", target,
             cwd=folder)
+    assert not (runs / "newer_still").exists()
+
+
+def goes_on_elsewhere(binary, folder):
+    """On other machines data lies elsewhere and cores are others: no reason to refuse. A finished run is trained further."""
+    subprocess.run([binary, "stage", "small", "--format", "synthetic", "--samples", "1000"], cwd=folder, check=True, timeout=60,
+                   capture_output=True)
+    short = ["--model", "mlp", "--dataset", "small", "--global-batch", 100, "--name", "moved", "--schedule", "cosine"]
+    run(binary, 2, *short, "--epochs", 2, "--threads", 1, cwd=folder)
+    refused(binary, 2, 2, ["finished run", "more --epochs"], *short, "--epochs", 2, "--threads", 1, cwd=folder)
+    (folder / "data/staged").rename(folder / "elsewhere")
+    (folder / "scratch").mkdir()
+    steps = facts(folder / "runs/moved")[2][-1]
+    done = run(binary, 3, *short, "--epochs", 4, "--threads", 2, "--data-root", "elsewhere", "--staging", "local=scratch",
+               "--bucket-mb", 1, "--all-reduce", "ring", cwd=folder)
+    assert f"was laid out for {steps} steps and is for {2 * steps}" in done.stderr, done.stderr
+    assert "1 of 3 data ranks have nothing to do" in done.stderr, done.stderr
+    found = facts(folder / "runs/moved")
+    assert [row[0] for row in found[1]] == [1, 2, 3, 4] and found[2] == list(range(1, 2 * steps + 1)), found[1:3]
+    exact = ["--model", "mlp", "--reproducible", "--epochs", 1, "--name", "exact", "--quiet"]
+    run(binary, 1, *exact, "--limit-steps", 3, cwd=folder)
+    refused(binary, 1, 2, ["--threads was 1 and is 2"], *exact, "--limit-steps", 6, "--threads", 2, cwd=folder)
+    run(binary, 2, *exact, "--limit-steps", 6, cwd=folder)
 
 
 def survives_a_full_disk(binary, folder):
@@ -347,6 +370,7 @@ def main():
         keeps_what_it_should(binary, folder)
         stops_and_goes_on(binary, folder)
         refuses(binary, folder)
+        goes_on_elsewhere(binary, folder)
         survives_a_full_disk(binary, folder)
         survives_a_small_disk(binary, folder)
         writes_the_best_when_it_happens(binary, folder)
