@@ -14,6 +14,15 @@ bool LossScaler::leaves_out(bool finite) {
   return false;
 }
 
+void LossScaler::keep(std::int64_t step) {
+  kept_ = state_;
+  kept_step_ = step;
+}
+
+void LossScaler::take_back(std::int64_t step) {
+  if (step == kept_step_) state_ = kept_;
+}
+
 void LossScaler::change(double factor) {
   state_.scale *= factor;
   state_.good_steps = 0;

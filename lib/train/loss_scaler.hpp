@@ -1,5 +1,7 @@
 #pragma once
 
+#include <cstdint>
+
 #include "checkpoint/manifest.hpp"
 
 namespace dtrain::train {
@@ -19,6 +21,12 @@ class LossScaler {
   /// further: then numbers that are not finite have another cause.
   bool leaves_out(bool finite);
 
+  /// Keeps what it is before step `step`, which may have to be taken back.
+  void keep(std::int64_t step);
+  /// As it was before step `step`, if that is the one kept; else nothing changes. A step that is repeated
+  /// must meet the scale and the number of updates that it met the first time.
+  void take_back(std::int64_t step);
+
   /// The number of updates up to step `step`, counted from 1, if this one is made: what Adam's moments are
   /// corrected for.
   std::int64_t updates(std::int64_t step) const { return step - state_.left_out; }
@@ -35,6 +43,8 @@ class LossScaler {
   void change(double factor);
   Use use_;
   checkpoint::LossScale state_;
+  checkpoint::LossScale kept_;
+  std::int64_t kept_step_ = 0;  // 0: none
 };
 
 }  // namespace dtrain::train

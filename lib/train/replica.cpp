@@ -219,6 +219,7 @@ TrainingState Replica::state() {
 
 TrainingState Replica::take_back(std::int64_t number) {
   undo_->take_back(number);
+  scaler().take_back(number);
   return {parameters_, *workload_.model, *optimizer_};
 }
 

@@ -217,6 +217,7 @@ StepOutcome TrainingStep::run(std::int64_t step, const std::vector<StepPiece>& p
   const auto& total = outcome.total;
   const double loss_scale = scaler_.scale();
   const bool finite = total.non_finite == 0 && std::isfinite(total.loss);
+  scaler_.keep(step);
   outcome.left_out = scaler_.leaves_out(finite);
   if (!finite && !outcome.left_out) report_non_finite(step, total);
 

@@ -57,6 +57,21 @@ TEST(LossScaler, CountsUpdatesWithoutTheStepsLeftOut) {
   EXPECT_EQ(resumed.updates(4), 2);
 }
 
+TEST(LossScaler, IsWhatItWasBeforeAStepThatIsTakenBack) {
+  LossScaler scaler(LossScaler::Use::dynamic);
+  scaler.keep(1);
+  scaler.leaves_out(true);
+  scaler.keep(2);
+  EXPECT_TRUE(scaler.leaves_out(false));
+  EXPECT_EQ(scaler.updates(3), 2);
+  scaler.take_back(3);  // which this rank has not begun
+  EXPECT_EQ(scaler.scale(), 512.0);
+  scaler.take_back(2);
+  EXPECT_EQ(scaler.scale(), 1024.0);
+  EXPECT_EQ(scaler.state().good_steps, 1);
+  EXPECT_EQ(scaler.updates(3), 3);
+}
+
 TEST(LossScaler, IsOneWhereNoneIsWanted) {
   LossScaler scaler(LossScaler::Use::none);
   scaler.go_on_from({.scale = 8.0, .good_steps = 3});
