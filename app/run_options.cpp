@@ -245,6 +245,10 @@ std::vector<Option> declare() {
       "threads", "N", "compute threads per rank; 0: from the affinity mask", "",
       [](auto& c) -> auto& { return c.threads; });
   add(
+      "kernels", "own|libtorch",
+      "dtrain's own kernels where they are faster, or LibTorch's operators alone: a check of both", "",
+      [](auto& c) -> auto& { return c.kernels; });
+  add(
       "comm-backend", "auto|mpi|nccl", "what carries data between GPUs; mpi: through the CPU's memory", "",
       [](auto& c) -> auto& { return c.comm.backend; });
   add(

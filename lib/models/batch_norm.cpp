@@ -217,8 +217,8 @@ void add_to_step(const Statistics& statistics, const at::Tensor& x, std::uint32_
   variance.step_weight += samples;
 }
 
-/// By LibTorch's kernels, for what the own ones do not take: images in half precision, or in a device's
-/// memory.
+/// By LibTorch's operators, for what the own kernels do not take: images in half precision, or in a device's
+/// memory; and where they are off.
 at::Tensor library_batch_norm(const at::Tensor& x, const Parameter& weight, const Parameter& bias,
                               Buffer& mean, Buffer& variance, const Context& context) {
   const bool training = context.mode == Mode::training;

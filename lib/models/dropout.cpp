@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/ones.h>
+#include <ATen/ops/ones_like.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
@@ -58,7 +59,7 @@ at::Tensor masked_on_device(const at::Tensor& input, double probability, const M
 
 at::Tensor masked(const at::Tensor& input, double probability, const MaskKey& key, const Flow& flow) {
   if (!input.is_cpu()) return masked_on_device(input, probability, key, flow);
-  if (!own_kernels_take(input)) return masked(in_full(input), probability, key, flow).to(input.scalar_type());
+  if (!is_full_on_cpu(input)) return masked(in_full(input), probability, key, flow).to(input.scalar_type());
   const at::Tensor dense = input.contiguous();
   at::Tensor output = at::empty_like(dense);
   const auto place = place_of(dense, flow);
@@ -126,6 +127,9 @@ Cost Dropout::cost(const std::vector<Shape>& inputs) const {
 }
 
 at::Tensor dropout(const at::Tensor& input, double probability, const MaskKey& key, const Flow& flow) {
+  if (!own_kernels_are_on()) {  // LibTorch has no such mask, but it can multiply by one
+    return input * masked(at::ones_like(input.detach()), probability, key, flow);
+  }
   return MaskedScale::apply(input, probability, key, flow);
 }
 

@@ -32,7 +32,7 @@ at::Tensor scales_of(const at::Tensor& ids, const at::Tensor& weight, const std:
   return scales;
 }
 
-/// By LibTorch's kernels, in a device's memory; `ids` lie on the CPU.
+/// By LibTorch's operators, in a device's memory or where the own kernels are off; `ids` lie on the CPU.
 at::Tensor library_means(const at::Tensor& ids, const at::Tensor& weight, const std::string& name) {
   constexpr std::int64_t kMean = 1;
   constexpr std::int64_t kPadding = 0;
@@ -110,7 +110,7 @@ Tensors EmbeddingBag::forward(const Tensors& inputs, const Context& /*context*/)
   }
   const at::Tensor ids = ids_read(input);
   const Parameter& weight = parameters_[0];
-  if (!weight.value.is_cpu()) return {library_means(ids, weight.value, name())};
+  if (!weight.value.is_cpu() || !own_kernels_are_on()) return {library_means(ids, weight.value, name())};
   const at::Tensor scales = weight.value.scalar_type() == at::kDouble
                                 ? scales_of<double>(ids, weight.value, name())
                                 : scales_of<float>(ids, weight.value, name());

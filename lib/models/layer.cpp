@@ -5,7 +5,8 @@
 namespace dtrain::models {
 
 Tensors Layer::run(const Tensors& inputs, const Context& context) {
-  const ProductScope scope(context.half);
+  const ProductScope products(context.half);
+  const KernelScope kernels(context.kernels);
   return forward(inputs, context);
 }
 

@@ -11,6 +11,7 @@
 
 #include "core/slice.hpp"
 #include "kernels/philox.hpp"
+#include "models/kernel_scope.hpp"
 #include "models/row_gradients.hpp"
 #include "models/step_memory.hpp"
 
@@ -47,6 +48,7 @@ struct Context {
   std::uint32_t micro_batch = 0;            ///< Index of the piece within the step.
   Feedback feedback = Feedback::by_chance;  ///< In evaluation by_chance means targets.
   std::optional<at::ScalarType> half = {};  ///< Mixed precision, see ProductScope: kBFloat16 or kHalf.
+  Kernels kernels = Kernels::own;           ///< See KernelScope.
 
   /// Where the forward pass is captured, to be replayed in later steps: what `step` is then, int32 [1] on the
   /// device. Else undefined.
@@ -159,7 +161,7 @@ class Layer {
 
   const std::string& name() const { return name_; }
   virtual Tensors forward(const Tensors& inputs, const Context& context) = 0;
-  /// forward() in the precision that the context asks for.
+  /// forward() in the precision and with the kernels that the context asks for.
   Tensors run(const Tensors& inputs, const Context& context);
 
   /// Shapes after this layer for the given input shapes (dim 0 is the batch), without computing.

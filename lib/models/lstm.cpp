@@ -122,7 +122,7 @@ class LstmLayer : public torch::autograd::Function<LstmLayer> {
   }
 };
 
-/// By LibTorch's kernels, in a device's memory.
+/// By LibTorch's operators: in a device's memory, or where the own kernels are off.
 LstmResult library_lstm(const at::Tensor& inputs, const std::vector<std::int64_t>& batch_sizes,
                         const LstmState& start, const LstmWeights& weights) {
   const auto running = batch_sizes.empty() ? 0 : batch_sizes[0];
@@ -143,7 +143,8 @@ LstmResult lstm(const at::Tensor& inputs, const std::vector<std::int64_t>& batch
                 const LstmState& start, const LstmWeights& weights) {
   const ProductScope in_full_precision(
       std::nullopt);  // a step's errors would be carried through all later ones
-  if (!inputs.is_cpu()) return library_lstm(in_full(inputs), batch_sizes, start, weights);
+  if (!inputs.is_cpu() || !own_kernels_are_on())
+    return library_lstm(in_full(inputs), batch_sizes, start, weights);
   const auto results = LstmLayer::apply(in_full(inputs), start.hidden, start.cell, weights.input,
                                         weights.hidden, weights.input_bias, weights.hidden_bias, batch_sizes);
   return {results[0], {results[1], results[2]}};

@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "models/kernel_scope.hpp"
+
 namespace dtrain::models {
 namespace {
 
@@ -39,10 +41,12 @@ ProductScope::~ProductScope() {
   set(enabled_before_, type_before_);
 }
 
-bool own_kernels_take(const at::Tensor& tensor) {
+bool is_full_on_cpu(const at::Tensor& tensor) {
   const auto type = tensor.scalar_type();
   return tensor.is_cpu() && (type == at::kFloat || type == at::kDouble);
 }
+
+bool own_kernels_take(const at::Tensor& tensor) { return own_kernels_are_on() && is_full_on_cpu(tensor); }
 
 bool own_products_take(const at::Tensor& tensor, const at::Tensor& weight) {
   return own_kernels_take(tensor) && weight.scalar_type() == tensor.scalar_type() &&

@@ -25,7 +25,10 @@ class ProductScope {
   at::ScalarType type_before_ = at::kFloat;
 };
 
-/// Whether dtrain's own kernels take `tensor`: float or double, in the CPU's memory.
+/// Whether `tensor` is float or double, in the CPU's memory.
+bool is_full_on_cpu(const at::Tensor& tensor);
+
+/// Whether dtrain's own kernels take `tensor`: as is_full_on_cpu(), where they are on (KernelScope).
 bool own_kernels_take(const at::Tensor& tensor);
 
 /// Whether they may also multiply it with `weight`: the same type, and products are not wanted in half

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "models/embedding_bag.hpp"
+#include "train/precision.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -23,6 +24,7 @@ const models::Parameter* parameter_by_rows(const RunConfig& config, models::Mode
   if (config.mesh_shape.pipe > 1 || config.reproducible) return nullptr;
   if (config.precision == "fp16") return nullptr;   // a step that is left out has made its rows current
   if (config.computes_on_device()) return nullptr;  // its rows are updated by the CPU
+  if (kernels_of(config) == models::Kernels::libtorch) return nullptr;  // whose gradient is dense
   if (table == nullptr || !parallel::RowUpdates::supports(optimizer_config(config.optimizer))) return nullptr;
   const models::Parameter& weight = table->parameters().front();
   if (weight.frozen) return nullptr;

@@ -53,6 +53,7 @@ constexpr std::uint64_t kLargestSeed = std::numeric_limits<std::int64_t>::max();
 constexpr std::array<std::string_view, 1> kStrategies = {"ddp"};
 constexpr std::array<std::string_view, 1> kBatchNorms = {"local"};
 constexpr std::array<std::string_view, 4> kPrecisions = {"fp32", "fp64", "bf16", "fp16"};
+constexpr std::array<std::string_view, 2> kKernels = {"own", "libtorch"};
 constexpr std::array<std::string_view, 3> kLosses = {"cross_entropy", "mse", "mae"};
 constexpr std::array<std::string_view, 2> kClassWeights = {"none", "balanced"};
 constexpr std::array<std::string_view, 5> kAugments = {"off", "on", "flip", "crop", "crop+flip"};
@@ -237,6 +238,7 @@ void RunConfig::validate() const {
   check(!computes_on_device() || device == "cuda" || precision == "fp32" || precision == "fp64",
         fmt::format("products in half precision are for CPUs and GPUs, not for the device {}", device),
         "--precision", "use fp32");
+  check_one_of(kernels, kKernels, "--kernels");
   check_at_least(threads, 0, "--threads");
   check(seed <= kLargestSeed, fmt::format("{} is too large", seed), "--seed",
         fmt::format("use {} or less, the largest integer of TOML", kLargestSeed));

@@ -136,6 +136,7 @@ struct RunConfig {
   std::string precision = "fp32";      ///< `fp32`, `fp64`, or mixed: `bf16`, `fp16`.
   std::string device = "auto";         ///< See is_device_name().
   std::string device_graphs = "auto";  ///< `auto` or `off`: whether steps are captured and replayed there.
+  std::string kernels = "own";         ///< What layers compute with: `own` kernels or `libtorch`'s operators.
   int threads = 0;                     ///< Per rank; 0: from the affinity mask.
   std::uint64_t seed = 1;
   bool reproducible = false;        ///< The same bits on every number of ranks, of data and pipe.

@@ -133,7 +133,7 @@ EvaluationResult Evaluation::run(const OutputSink& sink) {
     for (std::size_t k = 0; k < extra.size(); ++k) extra[k] += added.at(k);
   };
   const auto feedback = model.extra_feedback();
-  models::Context context{.mode = models::Mode::evaluation, .half = parts_.half};
+  models::Context context{.mode = models::Mode::evaluation, .half = parts_.half, .kernels = parts_.kernels};
   pass(context, static_cast<bool>(sink), [&](const BatchOutputs& batch) {
     add(own, model.loss(batch.outputs, batch.targets), static_cast<std::int64_t>(batch.batch.samples.size()));
     if (sink) sink(batch);

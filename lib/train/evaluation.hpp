@@ -63,7 +63,8 @@ class Evaluation {
     comm::Group& data;
     bool counts_common = true;  ///< Whether this rank counts what its tensor group has in common.
     Scoring scoring = Scoring::loss_and_accuracy;
-    std::optional<at::ScalarType> half = {};  ///< Mixed precision, see models::ProductScope.
+    std::optional<at::ScalarType> half = {};         ///< Mixed precision, see models::ProductScope.
+    models::Kernels kernels = models::Kernels::own;  ///< See models::KernelScope.
   };
   /// `samples`: in the split; `batch`: samples per forward pass. Collective over the world.
   Evaluation(const Parts& parts, data::Loader loader, std::int64_t samples, std::int64_t batch);

@@ -4,6 +4,7 @@
 
 #include <optional>
 
+#include "models/kernel_scope.hpp"
 #include "train/config.hpp"
 
 namespace dtrain::train {
@@ -18,6 +19,11 @@ inline std::optional<c10::ScalarType> half_type(const RunConfig& config) {
   if (config.precision == "bf16") return c10::kBFloat16;
   if (config.precision == "fp16") return c10::kHalf;
   return std::nullopt;
+}
+
+/// What layers compute with.
+inline models::Kernels kernels_of(const RunConfig& config) {
+  return config.kernels == "libtorch" ? models::Kernels::libtorch : models::Kernels::own;
 }
 
 }  // namespace dtrain::train

@@ -156,6 +156,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injectio
                       .preparation = preparation_,
                       .sink = job.groups().recorder(),
                       .half = workload.half,
+                      .kernels = workload.kernels,
                       .training_loss = workload.training_loss,
                       .totals = totals_.get(),
                       .rows = rows_.get(),

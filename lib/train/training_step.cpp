@@ -162,6 +162,7 @@ void TrainingStep::give(std::int64_t step, const std::vector<StepPiece>& pieces,
                 .step = static_cast<std::uint32_t>(step),
                 .micro_batch = static_cast<std::uint32_t>(index_of(m)) + (wrong_mask ? 1U : 0U),
                 .half = parts_.half,
+                .kernels = parts_.kernels,
                 .replayed_step = replayed_step};
           },
       .inputs =

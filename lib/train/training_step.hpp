@@ -55,7 +55,8 @@ class TrainingStep {
     optim::Optimizer& optimizer;
     const Preparation& preparation;
     SpanSink& sink;
-    std::optional<at::ScalarType> half = {};  ///< Mixed precision, see models::ProductScope.
+    std::optional<at::ScalarType> half = {};         ///< Mixed precision, see models::ProductScope.
+    models::Kernels kernels = models::Kernels::own;  ///< See models::KernelScope.
     models::TrainingLoss training_loss = {};
     parallel::ReproducibleTotals* totals = nullptr;  ///< Null: totals are added up as is fastest.
     parallel::RowUpdates* rows = nullptr;  ///< Of the first layer's table; null: its gradient is dense.

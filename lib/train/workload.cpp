@@ -187,7 +187,8 @@ Evaluation::Parts evaluation_parts(Job& job, Workload& workload, parallel::Pipel
           .data = job.groups().data(),
           .counts_common = job.speaks_for_tensor_group(),
           .scoring = workload.scoring,
-          .half = workload.half};
+          .half = workload.half,
+          .kernels = workload.kernels};
 }
 
 Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::Library& library) {
@@ -259,6 +260,7 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
           .model = std::move(model),
           .augmentation = augmentation,
           .half = half_type(config),
+          .kernels = kernels_of(config),
           .device = place.device,
           .training_loss = std::move(training_loss),
           .scoring = scored ? Scoring::loss_and_accuracy : Scoring::loss_only,

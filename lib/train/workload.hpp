@@ -28,10 +28,11 @@ struct Workload {
   InputTransformation transformation;
   checkpoint::DatasetIdentity identity;
   std::unique_ptr<models::Model> model;
-  std::optional<Augmentation> augmentation;  ///< Of training batches.
-  std::optional<at::ScalarType> half;        ///< Mixed precision, see models::ProductScope.
-  at::Device device = at::kCPU;              ///< Where the model is.
-  models::TrainingLoss training_loss;        ///< Its class weights of the run's type.
+  std::optional<Augmentation> augmentation;        ///< Of training batches.
+  std::optional<at::ScalarType> half;              ///< Mixed precision, see models::ProductScope.
+  models::Kernels kernels = models::Kernels::own;  ///< See models::KernelScope.
+  at::Device device = at::kCPU;                    ///< Where the model is.
+  models::TrainingLoss training_loss;              ///< Its class weights of the run's type.
   Scoring scoring = Scoring::loss_and_accuracy;
   std::string read_in_place;                ///< Why, although `--staging` asks for a copy; mostly empty.
   std::string remark;                       ///< What `--init-from` did not match, for people; mostly empty.

@@ -8,7 +8,7 @@ from program import ProgramTest
 BUILT = """model model-option init-from init-skip loss class-weights label-smoothing freeze dataset data-root staging augment augment-padding mesh rank-order strategy
 pipeline virtual-stages balance recompute memory-limit
 epochs limit-steps global-batch micro-batches optimizer learning-rate momentum nesterov beta1 beta2 epsilon weight-decay decay schedule
-eval-batch min-learning-rate warmup-steps grad-clip batch-norm precision device device-graphs threads comm-backend all-reduce bucket-mb watchdog on-failure spares replicate verify-every inject seed reproducible output name
+eval-batch min-learning-rate warmup-steps grad-clip batch-norm precision device device-graphs threads kernels comm-backend all-reduce bucket-mb watchdog on-failure spares replicate verify-every inject seed reproducible output name
 overwrite record-steps trace tensorboard quiet dry-run cluster exit-after checkpoint-every keep resume""".split()
 LATER = ["compression"]
 # A value that is not the default for every option.
@@ -18,7 +18,7 @@ OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "init-from": "a.h5
          "virtual-stages": 3, "balance": "dynamic", "recompute": "auto", "memory-limit": "2GiB", "epochs": 7,
          "limit-steps": 9, "global-batch": 48, "micro-batches": 6, "eval-batch": 5, "optimizer": "sgd", "learning-rate": 3e-05,
          "momentum": 0.25, "nesterov": True, "decay": "matrices", "min-learning-rate": 1e-06, "weight-decay": 0.125, "schedule": "wsd", "warmup-steps": 5, "grad-clip": 2.0,
-         "batch-norm": "local", "precision": "fp64", "device": "cpu", "device-graphs": "off", "threads": 3, "comm-backend": "mpi", "all-reduce": "ring",
+         "batch-norm": "local", "precision": "fp64", "device": "cpu", "device-graphs": "off", "threads": 3, "kernels": "libtorch", "comm-backend": "mpi", "all-reduce": "ring",
          "bucket-mb": 1.5, "watchdog": 20.0, "on-failure": "abort", "spares": 1, "replicate": "3", "verify-every": 50, "inject": "stop:rank=0,phase=optimizer,step=3", "seed": 9223372036854775807, "reproducible": True, "output": "out", "name": "mine",
          "overwrite": True, "record-steps": 10, "trace": True, "tensorboard": True, "quiet": True, "dry-run": True, "cluster": "2x4",
          "exit-after": "55min", "checkpoint-every": "2epochs", "keep": 5, "resume": "none"}

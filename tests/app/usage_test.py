@@ -108,7 +108,7 @@ class UsageTest(ProgramTest):
                               ("--seed", "-1"), ("--seed", "9223372036854775808"), ("--epochs", "1.5"), ("--epochs", "99999999999"),
                               ("--epochs", "many"), ("--record-steps", "some"), ("--precision", "fp8"),
                               ("--optimizer", "lion"), ("--schedule", "square"), ("--strategy", "zero1"),
-                              ("--device", "tpu"), ("--device-graphs", "on"), ("--all-reduce", "magic"), ("--comm-backend", "gloo"),
+                              ("--device", "tpu"), ("--device-graphs", "on"), ("--kernels", "mine"), ("--all-reduce", "magic"), ("--comm-backend", "gloo"),
                               ("--staging", "disk"), ("--rank-order", "random"), ("--pipeline", "zigzag"), ("--balance", "static"),
                               ("--recompute", "some"), ("--recompute", "auto"), ("--virtual-stages", "0"),
                               ("--memory-limit", "much"), ("--memory-limit", "-1"), ("--memory-limit", "2 GB"), ("--name", "a/b"), ("--model-option", "hidden")]:

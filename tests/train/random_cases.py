@@ -136,7 +136,7 @@ class Case:
         return found
 
 
-PLAIN = {"precision": "fp64", "threads": 1}
+PLAIN = {"precision": "fp64", "kernels": "libtorch", "threads": 1}
 
 
 def mesh_words(data, pipe, tensor):

@@ -1,7 +1,7 @@
-"""Runs drawn by chance, each compared with the plainest form of itself: one rank, one thread, fp64.
+"""Runs drawn by chance, each compared with the plainest form of itself: one rank, one thread, LibTorch's operators alone, fp64.
 
 What a run computes (model, data, batch, pieces, optimizer, seed) and how (ranks, mesh, schedule, threads, precision, staging,
-a crash and other ranks after it, a rank killed) are drawn from a seed. Losses, gradient norms, weights, scores and the
+kernels, a crash and other ranks after it, a rank killed) are drawn from a seed. Losses, gradient norms, weights, scores and the
 samples used must be those of the plain run. A run that differs is made as small as it can be and still differ; then both
 command lines are printed.
 
