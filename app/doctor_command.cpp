@@ -167,8 +167,11 @@ class Examination {
   }
 
   std::vector<doctor::Finding> shared_memory() const {
-    const auto need = static_cast<std::int64_t>(comm::shared_memory_for(cluster_.local_size(place().node)));
-    return {doctor::judge_shared_memory(doctor::look_at_shared_memory(need))};
+    const topology::Mesh mesh(cluster_, {.data = cluster_.world_size()});
+    const auto need = static_cast<std::int64_t>(comm::shared_memory_for(cluster_, mesh, place().node));
+    auto findings = doctor::judge_sharing(cluster_);
+    findings.push_back(doctor::judge_shared_memory(doctor::look_at_shared_memory(need)));
+    return findings;
   }
 
   void links() {

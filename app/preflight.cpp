@@ -57,19 +57,21 @@ std::vector<doctor::Finding> judge_libraries() {
           doctor::judge_library(doctor::mpi_facts()), doctor::judge_library(doctor::hdf5_facts())};
 }
 
-void look_before_run(const comm::Communicator& world, const Environment& environment, int threads,
-                     const Log& log) {
+void look_before_run(const comm::Communicator& world, const Environment& environment,
+                     const train::RunConfig& config, const Log& log) {
   const auto cluster = comm::discover_cluster(world, comm::affinity_mask());
   const auto launch = judge_launch_of(world, cluster, environment).front();
   if (launch.level == doctor::Level::problem && world.size() == 1)
     throw usage_error(launch.text, "launch", launch.remedy);
-  const doctor::ThreadRequest request{.threads = threads, .source = "--threads "};
+  const doctor::ThreadRequest request{.threads = config.threads, .source = "--threads "};
   std::vector<doctor::Finding> mine = judge_libraries();
   mine.push_back(launch);
   for (const auto& finding : judge_cores_of(world, cluster, environment, request)) mine.push_back(finding);
   const auto& place = cluster.ranks[static_cast<std::size_t>(world.rank())];
-  const auto need = comm::shared_memory_for(cluster.local_size(place.node));
+  const topology::Mesh mesh(cluster, config.mesh_shape, topology::parse_rank_order(config.rank_order));
+  const auto need = comm::shared_memory_for(cluster, mesh, place.node);
   mine.push_back(doctor::judge_shared_memory(doctor::look_at_shared_memory(static_cast<std::int64_t>(need))));
+  for (const auto& finding : doctor::judge_sharing(cluster)) mine.push_back(finding);
   std::vector<std::vector<doctor::Finding>> by_rank;
   for (const auto& text : world.all_gather(doctor::to_text(doctor::problems_in(mine))))
     by_rank.push_back(doctor::from_text(text));

@@ -8,6 +8,7 @@
 #include "doctor/finding.hpp"
 #include "environment.hpp"
 #include "topology/cluster.hpp"
+#include "train/config.hpp"
 
 namespace dtrain::app {
 
@@ -30,7 +31,7 @@ std::vector<doctor::Finding> judge_libraries();
 /// The look before a training run, for what costs no time and would otherwise show late or never: a job that
 /// its launcher has let fall apart is refused (Error, exit code 2, on every rank); any other problem is a
 /// warning of rank 0's with its remedy. Collective over `world`.
-void look_before_run(const comm::Communicator& world, const Environment& environment, int threads,
-                     const Log& log);
+void look_before_run(const comm::Communicator& world, const Environment& environment,
+                     const train::RunConfig& config, const Log& log);
 
 }  // namespace dtrain::app

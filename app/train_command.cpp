@@ -203,7 +203,7 @@ ExitCode train_once(train::RunConfig& config, const std::optional<train::Recover
     on_first_rank(world, [&] { check_same_dataset(config, *resume); });
   }
   if (config.dry_run) return train::run(config, resume, recovery, mpi, log);
-  if (!recovery) look_before_run(world, environment, config.threads, log);
+  if (!recovery) look_before_run(world, environment, config, log);
   if (!recovery && mpi.world_size() > 1) log.info(recovery_in_words(config, mpi));
   return run_in_folder(config, resume, recovery, mpi, world, log);
 }

@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "comm/hardware.hpp"
+#include "comm/shared_memory.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {
@@ -22,17 +23,18 @@ std::string hostname() {
   return ::gethostname(name.data(), name.size() - 1) == 0 ? std::string(name.data()) : std::string("unknown");
 }
 
-/// The other fields travel as one line of text: `numa gpu island uuid switches hostname cpu cpu ...`.
+/// A place travels as one line of text; of nodes and machines it names the lowest world rank there.
 std::string encode(const topology::RankPlace& place) {
   const auto word = [](const std::string& text) { return text.empty() ? std::string("-") : text; };
-  return fmt::format("{} {} {} {} {} {} {}", place.numa_node, place.gpu, place.island,
-                     word(place.device_uuid), word(place.switches), place.hostname,
-                     fmt::join(place.cpus, " "));
+  return fmt::format("{} {} {} {} {} {} {} {} {} {}", place.machine, place.node, place.local_rank,
+                     place.numa_node, place.gpu, place.island, word(place.device_uuid), word(place.switches),
+                     place.hostname, fmt::join(place.cpus, " "));
 }
 
 topology::RankPlace decode(const std::string& line) {
   topology::RankPlace place;
   std::istringstream stream(line);
+  stream >> place.machine >> place.node >> place.local_rank;
   stream >> place.numa_node >> place.gpu >> place.island >> place.device_uuid >> place.switches >>
       place.hostname;
   for (std::string* const word : {&place.device_uuid, &place.switches}) {
@@ -40,6 +42,20 @@ topology::RankPlace decode(const std::string& line) {
   }
   for (int cpu = 0; stream >> cpu;) place.cpus.push_back(cpu);
   return place;
+}
+
+/// Sets machine, node and local_rank; the first two as the lowest world rank there. Hostnames would put two
+/// containers of one name together, and MPI does so with a launcher's processes in containers of their own,
+/// which see another /dev/shm each. Collective over `world`.
+void find_node(const Communicator& world, topology::RankPlace& mine) {
+  const Communicator machine = world.split_by_shared_memory();
+  const std::vector<std::int64_t> ranks = machine.all_gather(std::int64_t{world.rank()});
+  const std::vector<std::int64_t> memories = machine.all_gather(SharedMemory::identity());
+  const auto self = memories.begin() + machine.rank();
+  mine.machine = static_cast<int>(ranks.front());
+  mine.node = static_cast<int>(
+      ranks[static_cast<std::size_t>(std::find(memories.begin(), self, *self) - memories.begin())]);
+  mine.local_rank = static_cast<int>(std::count(memories.begin(), self, *self));
 }
 
 /// The ranks of `world` as they were numbered at the start of the job.
@@ -69,20 +85,17 @@ topology::Cluster discover_cluster(const Communicator& world, const std::vector<
   mine.device_uuid = device.uuid;
   mine.island = device.island;
   mine.switches = switches;
-  // A node is known by its lowest world rank; hostnames would put two containers of one name together.
-  const Communicator local = world.split_by_shared_memory();
-  const std::vector<std::int64_t> lowest = world.all_gather(local.min(std::int64_t{world.rank()}));
-  const std::vector<std::int64_t> local_ranks = world.all_gather(std::int64_t{local.rank()});
+  find_node(world, mine);
   const std::vector<std::string> lines = world.all_gather(encode(mine));
   const std::vector<int> first = first_ranks(world);
   topology::Cluster cluster;
-  std::map<std::int64_t, int> node_of;
+  std::map<int, int> node_of;  // by its lowest rank, which comes before the others
   for (std::size_t rank = 0; rank < lines.size(); ++rank) {
     topology::RankPlace place = decode(lines[rank]);
     place.rank = static_cast<int>(rank);
     place.first_rank = first[rank];
-    place.node = node_of.emplace(lowest[rank], static_cast<int>(node_of.size())).first->second;
-    place.local_rank = static_cast<int>(local_ranks[rank]);
+    place.node = node_of.emplace(place.node, static_cast<int>(node_of.size())).first->second;
+    place.machine = node_of.at(place.machine);
     cluster.ranks.push_back(std::move(place));
   }
   cluster.validate();

@@ -59,7 +59,7 @@ FlightRecorder::FlightRecorder(const Communicator& local, int world_rank, SpanSi
     : PassingSpanSink(sink),
       local_rank_(local.rank()),
       local_size_(local.size()),
-      memory_(local.size() > 1 ? SharedMemory::create(local, sizeof(Line)) : std::nullopt) {
+      memory_(local.size() > 1 ? SharedMemory::create(local, bytes_per_rank()) : std::nullopt) {
   if (memory_) {
     mine_ = new (memory_->part(local_rank_)) Line;
   } else {
@@ -73,6 +73,8 @@ FlightRecorder::FlightRecorder(const Communicator& local, int world_rank, SpanSi
 }
 
 FlightRecorder::~FlightRecorder() = default;
+
+std::size_t FlightRecorder::bytes_per_rank() { return sizeof(Line); }
 
 FlightRecorder::Line& FlightRecorder::line(int local_rank) const {
   return memory_ ? *reinterpret_cast<Line*>(memory_->part(local_rank)) : *mine_;

@@ -44,6 +44,9 @@ class FlightRecorder final : public PassingSpanSink {
   FlightRecorder(const Communicator& local, int world_rank, SpanSink& sink);
   ~FlightRecorder() override;
 
+  /// Of the shared memory that each rank of a node takes.
+  static std::size_t bytes_per_rank();
+
   std::uint64_t queued(const Label& label);  ///< A number to name the operation by.
   void started(std::uint64_t flight, std::int64_t now_ns);
   void ended(std::uint64_t flight, std::int64_t now_ns);

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@
 #include "comm/inquiry.hpp"
 #include "comm/mpi_group.hpp"
 #include "comm/segment.hpp"
+#include "comm/shared_memory.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {
@@ -57,6 +59,22 @@ std::unique_ptr<Inquiry> inquiry_of(const Communicator& job, const topology::Clu
   const bool one_node = std::ranges::all_of(nodes, [&](int node) { return node == nodes.front(); });
   if (one_node) return nullptr;
   return std::make_unique<Inquiry>(job, first_ranks(cluster), std::move(nodes), recorder);
+}
+
+struct Membership {
+  std::string name;
+  std::vector<int> ranks;
+};
+
+/// The groups that `rank` is in, in the order in which all ranks make them; `leaders` comes after them.
+std::vector<Membership> groups_of(const topology::Cluster& cluster, const topology::Mesh& mesh, int rank) {
+  const auto node_of = [&cluster](int of) { return cluster.ranks[static_cast<std::size_t>(of)].node; };
+  const int size = cluster.world_size();
+  return {{"world", ranks_where(size, [](int) { return true; })},
+          {"data", mesh.group(rank, topology::Axis::data)},
+          {"pipe", mesh.group(rank, topology::Axis::pipe)},
+          {"tensor", mesh.group(rank, topology::Axis::tensor)},
+          {"node", ranks_where(size, [&](int other) { return node_of(other) == node_of(rank); })}};
 }
 
 /// Whether buffers in devices' memory go from one to the other.
@@ -151,9 +169,22 @@ Group& Groups::leaders() {
   return *state_->leaders;
 }
 
-std::size_t shared_memory_for(int ranks) {
-  constexpr std::size_t kGroups = 3;  // world, data and node have all of them
-  return ranks < 2 ? 0 : kGroups * Segment::bytes_for(ranks);
+std::size_t shared_memory_for(const topology::Cluster& cluster, const topology::Mesh& mesh, int node) {
+  const int ranks = cluster.local_size(node);
+  if (ranks < 2) return 0;
+  std::size_t bytes = SharedMemory::reserved_for(ranks, Health::bytes_per_rank()) +
+                      SharedMemory::reserved_for(ranks, FlightRecorder::bytes_per_rank());
+  std::set<std::pair<std::string, std::vector<int>>> counted;
+  for (const auto& place : cluster.ranks) {
+    if (place.node != node) continue;
+    for (auto& [name, members] : groups_of(cluster, mesh, place.rank)) {
+      const auto here = static_cast<int>(std::ranges::count_if(
+          members, [&](int rank) { return cluster.ranks[static_cast<std::size_t>(rank)].node == node; }));
+      if (here < 2 || !counted.emplace(name, std::move(members)).second) continue;
+      bytes += SharedMemory::reserved_for(here, Segment::bytes_per_rank(here));
+    }
+  }
+  return bytes;
 }
 
 Groups make_groups(const Communicator& world, const topology::Cluster& cluster, const topology::Mesh& mesh,
@@ -173,20 +204,19 @@ Groups make_groups(const Communicator& world, const topology::Cluster& cluster, 
     return ranks;
   };
   // One order on every rank; the lowest member gives a group its color.
-  const auto make = [&](const char* name, const std::vector<int>& ranks) -> std::unique_ptr<Group> {
+  const auto make = [&](const std::string& name, const std::vector<int>& ranks) -> std::unique_ptr<Group> {
     Communicator comm = world.split(ranks.front(), index_of(ranks, me));
     std::vector<int> nodes;
     for (const int rank : ranks) nodes.push_back(place(rank).node);
     std::unique_ptr<Group> on_device;
-    const std::string_view axis = name;
-    if (between_devices && ranks.size() > 1 && (axis == "data" || axis == "pipe" || axis == "tensor")) {
+    if (between_devices && ranks.size() > 1 && (name == "data" || name == "pipe" || name == "tensor")) {
       on_device = config.transport->make_group({.name = name,
                                                 .ranks = &comm,
                                                 .world_ranks = named(ranks),
                                                 .queue = &state->queue,
                                                 .device = config.device,
                                                 .stream = config.stream,
-                                                .messages = axis == "pipe",
+                                                .messages = name == "pipe",
                                                 .shares_devices = cluster.shares_gpus(),
                                                 .timeout_s = config.timeout_s});
     }
@@ -196,16 +226,15 @@ Groups make_groups(const Communicator& world, const topology::Cluster& cluster, 
     if (config.compares_all) group->compare(MpiGroup::Compare::all);
     return group;
   };
-  state->world = make("world", ranks_where(world.size(), [](int) { return true; }));
-  state->data = make("data", mesh.group(me, topology::Axis::data));
-  state->pipe = make("pipe", mesh.group(me, topology::Axis::pipe));
-  state->tensor = make("tensor", mesh.group(me, topology::Axis::tensor));
-  state->node =
-      make("node", ranks_where(world.size(), [&](int rank) { return place(rank).node == place(me).node; }));
-  const bool leads = place(me).local_rank == 0;
-  auto leaders = make(
-      "leaders", ranks_where(world.size(), [&](int rank) { return (place(rank).local_rank == 0) == leads; }));
-  if (leads) state->leaders = std::move(leaders);
+  const std::array places = {&state->world, &state->data, &state->pipe, &state->tensor, &state->node};
+  const auto mine = groups_of(cluster, mesh, me);
+  for (std::size_t i = 0; i < places.size(); ++i) *places[i] = make(mine[i].name, mine[i].ranks);
+  const auto leaders = cluster.leaders();
+  if (place(me).local_rank == 0) {
+    state->leaders = make("leaders", leaders);
+  } else {
+    world.split(me, 0);  // of which all ranks take part, though only the leaders make a group
+  }
   return Groups(std::move(state));
 }
 

@@ -70,9 +70,8 @@ class Groups {
   std::unique_ptr<State> state_;
 };
 
-/// Bytes of /dev/shm that the groups of a node with `ranks` ranks take on a mesh with a data axis only, their
-/// shared buffers aside.
-std::size_t shared_memory_for(int ranks);
+/// Bytes of /dev/shm that make_groups() reserves on a node, SharedBuffers aside.
+std::size_t shared_memory_for(const topology::Cluster& cluster, const topology::Mesh& mesh, int node);
 
 /// Makes all groups, in one order on every rank. Collective over `world`; `sink` outlives the result.
 /// `cluster` may invent nodes: ranks of one invented node must be able to share memory.

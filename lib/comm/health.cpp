@@ -42,28 +42,35 @@ Health::Health(const Communicator& world, const Communicator& local, std::vector
   }
   ask_mpi_ = recovery && ulfm::available();
   if (local.size() < 2) return;
-  memory_ = SharedMemory::create(local, sizeof(Line));
+  memory_ = SharedMemory::create(local, bytes_per_rank());
   require(memory_.has_value(), "the ranks of this node cannot share memory",
           {.subject = "/dev/shm", .advice = "make room there, or start with a larger --shm-size"});
   Line& mine = *new (memory_->part(local_rank_)) Line;
   mine.failed.store(kNobody);
-  pthread_mutexattr_t attributes;
-  pthread_mutexattr_init(&attributes);
-  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
-  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
-  const int made = pthread_mutex_init(&mine.alive, &attributes);
-  pthread_mutexattr_destroy(&attributes);
-  const int locked = made == 0 ? pthread_mutex_lock(&mine.alive) : made;
-  const bool all_locked = local.min(std::int64_t{locked == 0 ? 1 : 0}) == 1;
+  const bool all_locked = local.min(std::int64_t{held_.take(mine) ? 1 : 0}) == 1;
   require(all_locked, "a robust mutex could not be made",
           {.subject = "/dev/shm", .advice = "use a Linux kernel"});
 }
 
+bool Health::Held::take(Line& line) {
+  pthread_mutexattr_t attributes;
+  pthread_mutexattr_init(&attributes);
+  pthread_mutexattr_setpshared(&attributes, PTHREAD_PROCESS_SHARED);
+  pthread_mutexattr_setrobust(&attributes, PTHREAD_MUTEX_ROBUST);
+  const int made = pthread_mutex_init(&line.alive, &attributes);
+  pthread_mutexattr_destroy(&attributes);
+  if (made == 0 && pthread_mutex_lock(&line.alive) == 0) line_ = &line;
+  return line_ != nullptr;
+}
+
+Health::Held::~Held() {
+  if (line_ != nullptr) pthread_mutex_unlock(&line_->alive);
+}
+
+std::size_t Health::bytes_per_rank() { return sizeof(Line); }
+
 Health::~Health() {
-  if (!memory_) return;
-  if (std::uncaught_exceptions() > 0) report_failure();
-  // The kernel keeps a list of held robust mutexes: it must be off that list before the memory goes.
-  pthread_mutex_unlock(&line(local_rank_).alive);
+  if (memory_ && std::uncaught_exceptions() > 0) report_failure();
 }
 
 void Health::check() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -35,8 +36,23 @@ class Health {
   /// Lets the other ranks know that this one cannot go on, and why, or that `dead_rank` is gone.
   void report_failure(std::optional<int> dead_rank = {}, std::string_view why = {}) noexcept;
 
+  /// Of the shared memory that each rank of a node takes.
+  static std::size_t bytes_per_rank();
+
  private:
   struct Line;
+  /// This rank's mutex, held for as long as this object lives.
+  class Held {
+   public:
+    Held() = default;
+    ~Held();
+    Held(const Held&) = delete;
+    Held& operator=(const Held&) = delete;
+    bool take(Line& line);  ///< Makes the line's mutex; false where the kernel has none that is robust.
+
+   private:
+    Line* line_ = nullptr;
+  };
   void check_node();
   void check_mutexes();
   void check_job();
@@ -49,6 +65,8 @@ class Health {
   std::vector<int> first_ranks_;        ///< world rank -> first rank
   std::vector<int> local_ranks_;        ///< local rank -> first rank
   std::optional<SharedMemory> memory_;  ///< one Line per local rank; empty where a node has one rank
+  Held held_;  ///< After memory_: the kernel keeps a list of held robust mutexes, and may not find one there
+               ///< whose memory is gone.
   bool ask_mpi_ = false;
   std::int64_t next_node_check_ns_ = 0;
   std::int64_t next_job_check_ns_ = 0;

@@ -41,14 +41,8 @@ void futex(std::atomic<std::uint32_t>& word, int operation, std::uint32_t value,
   ::syscall(SYS_futex, &word, operation, value, limit, nullptr, 0);
 }
 
-/// Each rank's part: its line, two halves to stage into, two slices of results.
-std::size_t part_bytes_for(int ranks) {
-  const std::size_t chunk = chunk_bytes_for(ranks);
-  return kHeaderBytes + 2 * chunk + 2 * slice_bytes(chunk, ranks);
-}
-
 SharedMemory create(const Communicator& local) {
-  std::optional<SharedMemory> memory = SharedMemory::create(local, part_bytes_for(local.size()));
+  std::optional<SharedMemory> memory = SharedMemory::create(local, Segment::bytes_per_rank(local.size()));
   require(
       memory.has_value(), "the ranks of this node cannot share memory",
       {.subject = "/dev/shm", .advice = "make room there, or start the container with a larger --shm-size"});
@@ -57,7 +51,11 @@ SharedMemory create(const Communicator& local) {
 
 }  // namespace
 
-std::size_t Segment::bytes_for(int ranks) { return static_cast<std::size_t>(ranks) * part_bytes_for(ranks); }
+/// Its line, two halves to stage into, two slices of results.
+std::size_t Segment::bytes_per_rank(int ranks) {
+  const std::size_t chunk = chunk_bytes_for(ranks);
+  return kHeaderBytes + 2 * chunk + 2 * slice_bytes(chunk, ranks);
+}
 
 Segment::Segment(const Communicator& local, std::vector<int> world_ranks)
     : rank_(local.rank()),

@@ -46,8 +46,8 @@ class Segment {
   /// Collective over `local`. Throws Error when the ranks cannot share memory.
   Segment(const Communicator& local, std::vector<int> world_ranks);
 
-  /// Of shared memory that a segment of so many ranks takes, its SharedBuffers aside.
-  static std::size_t bytes_for(int ranks);
+  /// Of the shared memory that each rank of a segment of so many takes, its SharedBuffers aside.
+  static std::size_t bytes_per_rank(int ranks);
 
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(world_ranks_.size()); }

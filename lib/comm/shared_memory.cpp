@@ -7,12 +7,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <fstream>
+#include <functional>
 #include <utility>
 
 namespace dtrain::comm {
 namespace {
-
-constexpr std::size_t kAlign = std::size_t{64} << 10;  // keeps parts of different ranks off common pages
 
 /// A file descriptor that closes itself.
 class Descriptor {
@@ -21,20 +21,21 @@ class Descriptor {
   ~Descriptor() {
     if (fd_ >= 0) ::close(fd_);
   }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
+  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Descriptor& operator=(Descriptor&&) = delete;
   int get() const { return fd_; }
 
  private:
   int fd_;
 };
 
-/// A name in /dev/shm that is gone with this object, whichever rank made it and whether that one still lives:
-/// when all have mapped the memory, or when one was lost before.
+/// A name in /dev/shm that is gone with this object, whichever rank made it and whether that one still lives.
 class Name {
  public:
   explicit Name(std::string name) : name_(std::move(name)) {}
-  ~Name() { ::shm_unlink(name_.c_str()); }
+  ~Name() {
+    if (!name_.empty()) ::shm_unlink(name_.c_str());
+  }
   Name(const Name&) = delete;
   Name& operator=(const Name&) = delete;
   const std::string& text() const { return name_; }
@@ -50,38 +51,56 @@ std::string unique_name() {
   return fmt::format("/dtrain-{}-{:016x}", ::getpid(), random);
 }
 
-int create_file(const std::string& name, std::size_t bytes) {
-  const int fd = ::shm_open(name.c_str(), O_RDWR | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR);
-  if (fd >= 0 && ::ftruncate(fd, static_cast<off_t>(bytes)) != 0) {
-    ::close(fd);
-    return -1;
-  }
-  return fd;
-}
-
 bool agree(const Communicator& local, bool fine) { return local.min(std::int64_t{fine ? 1 : 0}) == 1; }
+
+/// A file in /dev/shm that all ranks of `local` have open and that has no name any more; negative on every
+/// rank where they cannot have one. Until the name is gone the file is empty: a job that is killed meanwhile
+/// leaves no memory behind.
+Descriptor open_together(const Communicator& local) {
+  const bool makes = local.rank() == 0;
+  const std::string chosen = makes ? unique_name() : std::string();
+  Descriptor own(makes ? ::shm_open(chosen.c_str(), O_RDWR | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR) : -1);
+  const Name made(own.get() >= 0 ? chosen : std::string());  // should the next call throw
+  const Name name(local.broadcast(made.text(), 0));
+  Descriptor file =
+      makes || name.text().empty() ? std::move(own) : Descriptor(::shm_open(name.text().c_str(), O_RDWR, 0));
+  return agree(local, file.get() >= 0) ? std::move(file) : Descriptor(-1);
+}
 
 }  // namespace
 
+std::size_t SharedMemory::reserved_per_rank(std::size_t bytes_per_rank) {
+  const auto page = static_cast<std::size_t>(::sysconf(_SC_PAGESIZE));  // no two ranks' parts on one
+  return (bytes_per_rank + page - 1) / page * page;
+}
+
+std::size_t SharedMemory::reserved_for(int ranks, std::size_t bytes_per_rank) {
+  return static_cast<std::size_t>(ranks) * reserved_per_rank(bytes_per_rank);
+}
+
+std::int64_t SharedMemory::identity() {
+  struct stat facts = {};
+  if (::stat("/dev/shm", &facts) != 0) return -1 - std::int64_t{::getpid()};  // nothing to share
+  std::string kernel;
+  std::ifstream("/proc/sys/kernel/random/boot_id") >> kernel;
+  const auto mixed = std::hash<std::string>{}(fmt::format("{} {} {}", kernel, facts.st_dev, facts.st_ino));
+  return static_cast<std::int64_t>(mixed >> 1U);
+}
+
 std::optional<SharedMemory> SharedMemory::create(const Communicator& local, std::size_t bytes_per_rank) {
-  const std::size_t part = (bytes_per_rank + kAlign - 1) / kAlign * kAlign;
-  const std::size_t total = part * static_cast<std::size_t>(local.size());
-  const bool creates = local.rank() == 0;
-  const Name name(local.broadcast(creates ? unique_name() : std::string(), 0));
-  int fd = creates ? create_file(name.text(), total) : -1;
-  local.barrier();
-  if (!creates) fd = ::shm_open(name.text().c_str(), O_RDWR, 0);
-  const Descriptor file(fd);
+  const std::size_t part = reserved_per_rank(bytes_per_rank);
+  const std::size_t total = reserved_for(local.size(), bytes_per_rank);
+  const Descriptor file = open_together(local);
+  if (file.get() < 0) return std::nullopt;
   // Reserving now turns a full /dev/shm into an answer instead of a SIGBUS later, and each rank reserving
   // its own part puts that part on its own NUMA node.
   const off_t offset = static_cast<off_t>(part * static_cast<std::size_t>(local.rank()));
-  const bool reserved = fd >= 0 && ::posix_fallocate(fd, offset, static_cast<off_t>(part)) == 0;
+  const bool reserved = ::posix_fallocate(file.get(), offset, static_cast<off_t>(part)) == 0;
   void* base = MAP_FAILED;
-  if (reserved) base = ::mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  const bool all_mapped = agree(local, base != MAP_FAILED);
-  if (all_mapped) return SharedMemory(static_cast<std::byte*>(base), total, part);
-  if (base != MAP_FAILED) ::munmap(base, total);
-  return std::nullopt;
+  if (reserved) base = ::mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
+  SharedMemory memory(base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base), total, part);
+  if (!agree(local, base != MAP_FAILED)) return std::nullopt;
+  return memory;
 }
 
 SharedMemory::SharedMemory(SharedMemory&& other) noexcept

@@ -9,14 +9,21 @@
 
 namespace dtrain::comm {
 
-/// Memory that all ranks of a node have mapped. Owns the mapping; the name is gone as soon as all have it,
-/// so that nothing is left in /dev/shm after a crash. Zero-filled.
+/// Memory that all ranks of a node have mapped. Owns the mapping; its name is gone before any of it is
+/// reserved, so that no memory stays taken in /dev/shm after a crash. Zero-filled.
 class SharedMemory {
  public:
   /// One block of size() x `bytes_per_rank` (the same on every rank, rounded up to pages) for the ranks of
   /// `local`, which must be able to share memory. Each rank has its own part reserved near itself.
   /// Collective and blocking. std::nullopt on every rank when any has no room or cannot map it.
   static std::optional<SharedMemory> create(const Communicator& local, std::size_t bytes_per_rank);
+
+  /// Bytes of /dev/shm that create() reserves for each rank, and for so many ranks together.
+  static std::size_t reserved_per_rank(std::size_t bytes_per_rank);
+  static std::size_t reserved_for(int ranks, std::size_t bytes_per_rank);
+
+  /// A number that is the same for two processes exactly where they see the same /dev/shm.
+  static std::int64_t identity();
 
   SharedMemory(SharedMemory&& other) noexcept;
   SharedMemory& operator=(SharedMemory&& other) noexcept;

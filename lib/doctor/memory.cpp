@@ -52,4 +52,17 @@ Finding judge_shared_memory(const SharedMemoryFacts& facts) {
   return good(kWhat, text);
 }
 
+std::vector<Finding> judge_sharing(const topology::Cluster& cluster) {
+  std::vector<Finding> findings;
+  for (const auto& ranks : cluster.parted_machines()) {
+    findings.push_back(problem("shared memory",
+                               fmt::format("{} run on one machine but not all of them see the same /dev/shm: "
+                                           "those that do not exchange messages, which is slower",
+                                           ranks_in_words(ranks)),
+                               "start all ranks of a machine in one container, or give their containers one "
+                               "/dev/shm with --ipc=host"));
+  }
+  return findings;
+}
+
 }  // namespace dtrain::doctor

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "doctor/finding.hpp"
+#include "topology/cluster.hpp"
 
 namespace dtrain::doctor {
 
@@ -16,6 +18,9 @@ struct SharedMemoryFacts {
 SharedMemoryFacts look_at_shared_memory(std::int64_t needed_bytes);
 
 Finding judge_shared_memory(const SharedMemoryFacts& facts);
+
+/// Machines whose ranks do not see one another's shared memory, as in a container for each.
+std::vector<Finding> judge_sharing(const topology::Cluster& cluster);
 
 /// `0.5 GiB`, `64 MiB`, for the lines of findings.
 std::string bytes_in_words(double bytes);

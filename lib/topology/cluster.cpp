@@ -11,6 +11,11 @@
 #include "core/error.hpp"
 
 namespace dtrain::topology {
+namespace {
+
+int machine_of(const RankPlace& place) { return place.machine >= 0 ? place.machine : place.node; }
+
+}  // namespace
 
 int Cluster::node_count() const {
   int nodes = 0;
@@ -33,13 +38,29 @@ std::vector<int> Cluster::leaders() const {
 }
 
 double Cluster::cores_per_rank(int rank) const {
-  const int node = ranks.at(static_cast<std::size_t>(rank)).node;
+  const int machine = machine_of(ranks.at(static_cast<std::size_t>(rank)));
   std::set<int> cores;
+  int sharing = 0;
   for (const RankPlace& place : ranks) {
-    if (place.node == node) cores.insert(place.cpus.begin(), place.cpus.end());
+    if (machine_of(place) != machine) continue;
+    cores.insert(place.cpus.begin(), place.cpus.end());
+    ++sharing;
   }
-  const double usable = std::max<double>(1.0, static_cast<double>(cores.size()));
-  return usable / local_size(node);
+  return std::max<double>(1.0, static_cast<double>(cores.size())) / sharing;
+}
+
+std::vector<std::vector<int>> Cluster::parted_machines() const {
+  std::map<int, std::vector<int>> ranks_of;
+  std::map<int, std::set<int>> nodes_of;
+  for (const RankPlace& place : ranks) {
+    ranks_of[machine_of(place)].push_back(place.first_rank);
+    nodes_of[machine_of(place)].insert(place.node);
+  }
+  std::vector<std::vector<int>> parted;
+  for (auto& [machine, of_machine] : ranks_of) {
+    if (nodes_of[machine].size() > 1) parted.push_back(std::move(of_machine));
+  }
+  return parted;
 }
 
 bool Cluster::shares_gpus() const { return !shared_gpus().empty(); }
@@ -50,7 +71,7 @@ std::vector<std::string> Cluster::shared_gpus() const {
   for (const RankPlace& place : ranks) {
     if (place.gpu < 0) continue;
     const auto name = place.device_uuid.empty() ? std::to_string(place.gpu) : place.device_uuid;
-    users[{place.node, name}].push_back(&place);
+    users[{machine_of(place), name}].push_back(&place);
   }
   std::vector<std::string> sentences;
   for (const auto& [gpu, of_gpu] : users) {

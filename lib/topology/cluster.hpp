@@ -12,6 +12,7 @@ struct RankPlace {
   std::string hostname;     ///< As the operating system says it.
   int node = 0;             ///< Index of the node, in [0, nodes); equal iff the ranks can share memory.
   int local_rank = 0;       ///< In [0, ranks on this node).
+  int machine = -1;         ///< Whose cores and GPUs it uses: index of the first node there; -1: as `node`.
   std::string switches;     ///< Of the network above the node, outermost first, as Slurm says it; or empty.
   int numa_node = -1;       ///< Of the cores in the mask; -1 when they span several.
   std::vector<int> cpus;    ///< Cores this rank may use (its affinity mask), ascending.
@@ -30,9 +31,13 @@ struct Cluster {
 
   std::vector<int> leaders() const;  ///< Of each node the first rank.
 
-  /// Cores per rank on the node of `rank` when its ranks share their masks' union evenly. At least 1 core is
-  /// assumed; below 1.0 the node is oversubscribed.
+  /// Cores per rank on the machine of `rank` when its ranks share their masks' union evenly. At least 1 core
+  /// is assumed; below 1.0 the machine is oversubscribed.
   double cores_per_rank(int rank) const;
+
+  /// Where several nodes, as these are of ranks that share memory, are one machine: the ranks of each such
+  /// machine.
+  std::vector<std::vector<int>> parted_machines() const;
 
   bool shares_gpus() const;  ///< Whether some GPU serves several ranks.
   /// A sentence for each that does: `ranks 0, 1 share GPU 0 of node7`.

@@ -1,10 +1,20 @@
 #include "comm/groups.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include <fstream>
+#include <string>
 #include <vector>
 
+#include "comm/flight_recorder.hpp"
+#include "comm/health.hpp"
 #include "comm/job.hpp"
+#include "comm/segment.hpp"
+#include "comm/shared_memory.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {
@@ -71,6 +81,54 @@ TEST(GroupsTest, OperationsOfDifferentGroupsDoNotWaitForOneAnother) {
       for (std::size_t g = 0; g < 3; ++g) handles[(g + static_cast<std::size_t>(job.rank())) % 3].wait();
       for (std::size_t g = 0; g < 3; ++g) EXPECT_EQ(values[g][2999], static_cast<float>(groups[g]->size()));
     }
+  }
+}
+
+/// Bytes of /dev/shm that this process has mapped of dtrain's own.
+std::size_t mapped_bytes() {
+  std::size_t bytes = 0;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("/dev/shm/dtrain-") == std::string::npos) continue;
+    std::size_t end = 0;
+    const auto first = std::stoull(line, &end, 16);
+    bytes += std::stoull(line.substr(end + 1), nullptr, 16) - first;
+  }
+  return bytes;
+}
+
+TEST(GroupsTest, TheSharedMemoryOfANodeIsWhatIsAnnounced) {
+  const int size = Communicator::duplicate(MPI_COMM_WORLD).size();
+  EXPECT_EQ(mapped_bytes(), 0U);
+  for (const int nodes : {1, 2}) {
+    if (nodes > size) continue;
+    const Job job(nodes);  // on a mesh with a data axis only each rank maps all that its node has
+    const topology::Mesh mesh(job.cluster, {.data = size});
+    const int node = job.cluster.ranks[static_cast<std::size_t>(job.rank())].node;
+    EXPECT_EQ(mapped_bytes(), shared_memory_for(job.cluster, mesh, node));
+  }
+}
+
+/// What the kernel takes for a file of which each of `ranks` has reserved its part.
+std::size_t taken_by(int ranks, std::size_t bytes_per_rank) {
+  const int fd = ::memfd_create("part by part", 0);
+  const auto part = static_cast<off_t>(SharedMemory::reserved_per_rank(bytes_per_rank));
+  for (int rank = 0; rank < ranks; ++rank) EXPECT_EQ(::posix_fallocate(fd, rank * part, part), 0);
+  struct stat facts = {};
+  ::fstat(fd, &facts);
+  ::close(fd);
+  return static_cast<std::size_t>(facts.st_blocks) * 512;
+}
+
+TEST(GroupsTest, WhatIsAnnouncedIsWhatTheKernelTakesOnAFullNode) {
+  if (Communicator::duplicate(MPI_COMM_WORLD).size() > 1) GTEST_SKIP() << "one rank is enough";
+  for (const int ranks : {2, 64, 192}) {
+    const auto cluster = topology::uniform_cluster(1, ranks);
+    const auto need = shared_memory_for(cluster, topology::Mesh(cluster, {.data = ranks}), 0);
+    EXPECT_EQ(need, 3 * taken_by(ranks, Segment::bytes_per_rank(ranks)) +  // world, data and node
+                        taken_by(ranks, Health::bytes_per_rank()) +
+                        taken_by(ranks, FlightRecorder::bytes_per_rank()));
+    EXPECT_LT(need, std::size_t{64} << 20) << ranks << " ranks in a container";
   }
 }
 

@@ -89,6 +89,15 @@ TEST(SharedMemoryTest, NotesThatALargeModelFindsNoRoom) {
       << "one rank shares nothing";
 }
 
+TEST(SharedMemoryTest, ReportsContainersThatPartTheRanksOfAMachine) {
+  auto cluster = topology::uniform_cluster(3, 1);
+  EXPECT_THAT(judge_sharing(cluster), IsEmpty());
+  for (auto& place : cluster.ranks) place.machine = place.node == 2 ? 2 : 0;
+  const auto findings = judge_sharing(cluster);
+  ASSERT_THAT(findings, SizeIs(1));
+  expect(findings[0], Level::problem, "ranks 0, 1 run on one machine", "--ipc=host");
+}
+
 TEST(GpusTest, ReportsRanksOnOneGpu) {
   auto cluster = topology::uniform_cluster(2, 2);
   EXPECT_THAT(judge_gpus(cluster, true), IsEmpty());

@@ -31,6 +31,17 @@ TEST(ClusterTest, SharesCoresOfOverlappingMasksEvenly) {
   EXPECT_DOUBLE_EQ(cluster.cores_per_rank(3), 0.5);
 }
 
+TEST(ClusterTest, RanksWithMemoriesOfTheirOwnShareTheirMachinesCores) {
+  Cluster cluster = invent_cluster(3, 2, block_order(6));
+  for (RankPlace& place : cluster.ranks) place.cpus = {0, 1};
+  EXPECT_DOUBLE_EQ(cluster.cores_per_rank(0), 1.0);
+  EXPECT_TRUE(cluster.parted_machines().empty());
+  for (RankPlace& place : cluster.ranks) place.machine = place.node == 2 ? 2 : 0;
+  EXPECT_DOUBLE_EQ(cluster.cores_per_rank(0), 0.5);
+  EXPECT_DOUBLE_EQ(cluster.cores_per_rank(5), 1.0);
+  EXPECT_EQ(cluster.parted_machines(), (std::vector<std::vector<int>>{{0, 1, 2, 3}}));
+}
+
 TEST(ClusterTest, NamesTheRanksThatShareAGpu) {
   Cluster cluster = invent_cluster(2, 2, block_order(4));
   cluster.ranks[2].gpu = 0;
