@@ -115,6 +115,9 @@ Json to_json(const Manifest& manifest) {
     json["dataset_samples"] = info.identity.samples;
     json["dataset_sha256"] = info.identity.sha256;
   }
+  if (!info.all_reduce.layout.empty()) {
+    json["all_reduce"] = {{"layout", info.all_reduce.layout}, {"by_size", info.all_reduce.by_size}};
+  }
   for (const auto& file : manifest.files) {
     json["files"].push_back({{"file", file.file}, {"bytes", file.bytes}, {"sha256", file.sha256}});
   }
@@ -164,6 +167,11 @@ Manifest from_json(const Json& json) {
   if (json.contains("dataset_sha256")) {
     json.at("dataset_samples").get_to(info.identity.samples);
     json.at("dataset_sha256").get_to(info.identity.sha256);
+  }
+  if (json.contains("all_reduce")) {
+    const auto& saved = json.at("all_reduce");
+    info.all_reduce = {.layout = saved.at("layout").get<std::string>(),
+                       .by_size = saved.at("by_size").get<std::string>()};
   }
   for (const auto& file : json.at("files")) {
     manifest.files.push_back({.file = plain_name(file.at("file")),

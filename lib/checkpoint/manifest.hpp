@@ -65,6 +65,13 @@ struct LossScale {
   std::int64_t left_out = 0;    ///< Steps that made no update, since the run began.
 };
 
+/// Which all_reduce a run takes between nodes: on the same layout one that goes on takes the same, for the
+/// same bits.
+struct AllReduceTable {
+  std::string layout;   ///< What it holds for; empty: for none.
+  std::string by_size;  ///< `65536 tree, 8388608 ring`, up to so many bytes; empty: nothing was measured.
+};
+
 /// Where a run stood and what it was: enough to go on, or to refuse.
 struct CheckpointInfo {
   std::int64_t step = 0;              ///< Steps done, with those that fp16 left out.
@@ -83,6 +90,7 @@ struct CheckpointInfo {
   VocabularyHashes vocabulary;
   std::optional<Transformations> transformations = {};  ///< Nothing in checkpoints from before they kept it.
   DatasetIdentity identity = {};                        ///< Of the dataset.
+  AllReduceTable all_reduce = {};
 };
 
 /// One file of a checkpoint as it was when it was whole.

@@ -67,24 +67,31 @@ comm::CommConfig comm_config(const RunConfig& config, const comm::MpiEnvironment
           .compares_all = config.verify_every > 0};
 }
 
-/// What decides which all_reduce is fastest: `node: 4 nodes, 8 ranks, data groups of 4`.
-std::string layout_name(const topology::Cluster& cluster, const topology::Mesh& mesh) {
+/// What decides which all_reduce is fastest: `node: 4 nodes, 8 ranks, data groups of 4`. Empty where there is
+/// no choice.
+std::string layout_name(const RunConfig& config, const topology::Cluster& cluster,
+                        const topology::Mesh& mesh) {
+  if (config.comm.all_reduce != "auto" || !mesh.crosses_nodes(cluster, topology::Axis::data)) return {};
   std::string host = cluster.ranks[0].hostname;
   host.resize(std::min(host.size(), host.find_first_of("0123456789.")));
   return fmt::format("{}, {} nodes, {} ranks, data groups of {}", host, cluster.node_count(),
                      cluster.world_size(), mesh.shape().data);
 }
 
-comm::AlgorithmTable table_for(const RunConfig& config, const topology::Cluster& cluster,
-                               const topology::Mesh& mesh, comm::Groups& groups,
+/// Empty where nothing is measured.
+comm::AlgorithmTable table_for(const std::string& layout, const checkpoint::AllReduceTable& earlier,
+                               bool measures, const std::string& cache, comm::Groups& groups,
                                const comm::Communicator& world) {
-  if (config.comm.all_reduce != "auto" || !mesh.crosses_nodes(cluster, topology::Axis::data)) return {};
-  return comm::cached_table(groups, world, config.comm.table_file, layout_name(cluster, mesh));
+  if (layout.empty()) return {};
+  if (layout == earlier.layout)
+    return comm::AlgorithmTable::parse(earlier.by_size).value_or(comm::AlgorithmTable());
+  return measures ? comm::cached_table(groups, world, cache, layout) : comm::AlgorithmTable();
 }
 
 }  // namespace
 
-Job::Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sink, bool measures)
+Job::Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sink, bool measures,
+         const checkpoint::AllReduceTable& earlier)
     : world_(agreed_world(config, mpi)),
       preparation_(world_, config.comm.files_limit_s()),
       device_(opened_device(config, world_)),
@@ -97,8 +104,8 @@ Job::Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sin
           world_, cluster_, mesh_,
           comm_config(config, mpi, device_, threads_, cluster_.cores_per_rank(world_.rank())),
           device_clock_ != nullptr ? static_cast<SpanSink&>(*device_clock_) : sink)),
-      all_reduce_table_(measures ? table_for(config, cluster_, mesh_, groups_, world_)
-                                 : comm::AlgorithmTable()),
+      layout_(layout_name(config, cluster_, mesh_)),
+      all_reduce_table_(table_for(layout_, earlier, measures, config.comm.table_file, groups_, world_)),
       tensor_ranks_(groups_.tensor()),
       token_(world_.broadcast(fmt::format("{}-{}", steady_ns(), getpid()), 0)) {
   groups_.use(all_reduce_table_);

@@ -2,7 +2,9 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
+#include "checkpoint/manifest.hpp"
 #include "comm/algorithm_table.hpp"
 #include "comm/communicator.hpp"
 #include "comm/groups.hpp"
@@ -22,10 +24,12 @@ namespace dtrain::train {
 /// Made once, in the same order on every rank.
 class Job {
  public:
-  /// Collective over mpi.world(). `measures`: which all_reduce is fastest, where that is not known yet. Sets
-  /// LibTorch's thread count, before any helper thread exists. Throws Error when the ranks were started with
-  /// different configurations, or the mesh does not fit.
-  Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sink, bool measures = false);
+  /// Collective over mpi.world(). `measures`: which all_reduce is fastest, where that is not known yet.
+  /// `earlier`: the table of the run that goes on, which holds on the same layout. Sets LibTorch's thread
+  /// count, before any helper thread exists. Throws Error when the ranks were started with different
+  /// configurations, or the mesh does not fit.
+  Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sink, bool measures = false,
+      const checkpoint::AllReduceTable& earlier = {});
 
   /// Until then ranks may take long to copy or read files: comm::LongPhase. Returns when all have come.
   /// Collective.
@@ -44,6 +48,8 @@ class Job {
   int first_rank() const { return cluster_.ranks[static_cast<std::size_t>(rank())].first_rank; }
   /// What all_reduces do in data groups that span nodes; empty where nothing was measured.
   const comm::AlgorithmTable& all_reduce_table() const { return all_reduce_table_; }
+  /// The same as checkpoints keep it.
+  checkpoint::AllReduceTable kept_table() const { return {layout_, all_reduce_table_.to_string()}; }
   int threads() const { return threads_; }  ///< Compute threads of this rank.
   at::Device device() const { return at::Device(device_.name); }
   const RankDevice& rank_device() const { return device_; }
@@ -64,6 +70,7 @@ class Job {
   topology::Mesh mesh_;
   std::unique_ptr<DeviceClock> device_clock_;  // what the groups tell their spans, on a device
   comm::Groups groups_;
+  std::string layout_;  // what a table of all_reduce holds for; empty: none is of use here
   comm::AlgorithmTable all_reduce_table_;
   parallel::TensorRanks tensor_ranks_;
   std::string token_;

@@ -61,7 +61,8 @@ ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
     injection =
         std::make_unique<Injection>(parse_faults(config.inject, mpi.first_size()), mpi.first_rank(), clock);
   }
-  Job job(config, mpi, injection ? static_cast<SpanSink&>(*injection) : clock, !recovery);
+  Job job(config, mpi, injection ? static_cast<SpanSink&>(*injection) : clock, !recovery,
+          resume ? resume->info.all_reduce : checkpoint::AllReduceTable());
   if (const auto table = job.all_reduce_table().to_string(); !table.empty()) {
     log.info(fmt::format("all_reduce by bytes, between nodes: {}", table));
   }

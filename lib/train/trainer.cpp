@@ -353,7 +353,8 @@ checkpoint::CheckpointInfo Trainer::info(const parallel::StepShare& total, bool 
           .transformations = workload_.transformation.floats == InputTransformation::Floats::standardised
                                  ? std::optional(transformations_of(workload_.dataset.info()))
                                  : std::nullopt,
-          .identity = workload_.identity};
+          .identity = workload_.identity,
+          .all_reduce = job_.kept_table()};
 }
 
 checkpoint::CheckpointInfo Trainer::info_of_last_step() const {
