@@ -74,8 +74,10 @@ RankSummary summarize_rank(const RankRecord& rank, const Table& topology) {
 
 void compare_ranks(RunSummary& summary) {
   std::vector<double> own;
+  std::vector<double> per_sample;
   for (const RankSummary& rank : summary.by_rank) {
     own.push_back(rank.own_time_s());
+    if (rank.samples > 0) per_sample.push_back(rank.own_time_s() / rank.samples);
     for (std::size_t i = 0; i < kPhases; ++i) summary.mean_phase_s[i] += rank.phase_s[i];
     summary.mean_train_time_s += rank.train_time_s;
   }
@@ -84,12 +86,15 @@ void compare_ranks(RunSummary& summary) {
   summary.mean_train_time_s /= n;
   summary.median_own_time_s = median(own);
   for (const RankSummary& rank : summary.by_rank) {
-    const double over = rank.own_time_s() / summary.median_own_time_s - 1;
-    if (over > kSlowMargin) summary.slow.push_back({rank.rank, rank.hostname, rank.own_time_s(), over});
+    double usual_s = summary.median_own_time_s;
+    if (rank.samples > 0) usual_s = std::max(usual_s, median(per_sample) * rank.samples);
+    const double over = rank.own_time_s() / usual_s - 1;
+    if (over > kSlowMargin)
+      summary.slow.push_back({rank.rank, rank.hostname, rank.own_time_s(), usual_s, over});
   }
   std::sort(summary.slow.begin(), summary.slow.end(),
             [](const SlowRank& a, const SlowRank& b) { return a.own_time_s > b.own_time_s; });
-  if (!summary.slow.empty()) summary.lost_s = summary.slow.front().own_time_s - summary.median_own_time_s;
+  if (!summary.slow.empty()) summary.lost_s = summary.slow.front().own_time_s - summary.slow.front().usual_s;
 }
 
 // FLOP/s over all epochs: each epoch's weighs as long as it took.

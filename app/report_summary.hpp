@@ -32,11 +32,13 @@ struct RankSummary {
   }
 };
 
-/// A rank whose own time is over the median by more than kSlowMargin.
+/// A rank whose own time is over what is usual by more than kSlowMargin: over the median, and over that of
+/// time per sample for as many as it had.
 struct SlowRank {
   int rank = 0;
   std::string hostname;
   double own_time_s = 0;
+  double usual_s = 0;
   double over_median = 0;  ///< 0.35 for 35 % more.
 };
 inline constexpr double kSlowMargin = 0.10;

@@ -181,7 +181,7 @@ void print_slow_ranks(const ReportedRun& run, std::ostream& out) {
     out << clipped(
                fmt::format("rank {}{} is slower than the median by {:.0f} %: {} s of its own against {} s",
                            rank.rank, where, 100 * rank.over_median, seconds_text(rank.own_time_s),
-                           seconds_text(summary.median_own_time_s)),
+                           seconds_text(rank.usual_s)),
                kReportWidth)
         << '\n';
   }

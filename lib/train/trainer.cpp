@@ -275,7 +275,7 @@ bool Trainer::train_steps(std::int64_t steps) {
     }
     const auto phases = clock_.take();
     outputs_.step(step_, epoch_, outcome, rate, phases, sums_);
-    look_after_ranks(phases);
+    look_after_ranks(phases, pieces_of_step[index]);
     survival_.after_step(step_, [this] { return info_of_last_step(); });
     show_progress(s + 1, s + 1 - done, sums_.total, steady_s() - steps_begun_s_);
     if (stops) {
@@ -287,9 +287,11 @@ bool Trainer::train_steps(std::int64_t steps) {
 }
 
 /// Whether a rank keeps the others waiting, and whether all copies still hold the same.
-void Trainer::look_after_ranks(const record::PhaseTotals& phases) {
+void Trainer::look_after_ranks(const record::PhaseTotals& phases, const std::vector<StepPiece>& pieces) {
   const double waited_s = phases.times.exposed_communication_time_s + phases.times.pipeline_idle_time_s;
-  for (const auto& finding : stragglers_.step(step_, phases.wall_s - waited_s)) {
+  Stragglers::Own own{.seconds = phases.wall_s - waited_s};
+  for (const StepPiece& piece : pieces) own.samples += static_cast<double>(piece.samples);
+  for (const auto& finding : stragglers_.step(step_, own)) {
     if (job_.rank() == 0) outputs_.event("straggler", finding);
   }
   if (config_.verify_every > 0 && step_ % config_.verify_every == 0) replica_.compare_copies(step_);

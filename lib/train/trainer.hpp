@@ -65,7 +65,7 @@ class Trainer {
   Ending train_epoch();
   bool train_steps(std::int64_t steps);
   void ask(parallel::StepShare& share) const;
-  void look_after_ranks(const record::PhaseTotals& phases);
+  void look_after_ranks(const record::PhaseTotals& phases, const std::vector<StepPiece>& pieces);
   void show_progress(std::int64_t done_in_epoch, std::int64_t done_here, const parallel::StepShare& sums,
                      double elapsed_s);
   std::optional<EvaluationResult> evaluate(const std::string& split);

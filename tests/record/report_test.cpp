@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <memory>
@@ -62,7 +64,7 @@ class ConstructedRun {
     for (int rank = 0; rank < kRanks; ++rank) {
       recorders_[rank]->epoch({.epoch = epoch,
                                .train_loss = 0.5,
-                               .samples = 1000,
+                               .samples = samples[static_cast<std::size_t>(rank)],
                                .train_time_s = 14 / speed_,
                                .phases = phases(rank, 14 / speed_),
                                .bytes_sent = 1 << 20,
@@ -82,6 +84,8 @@ class ConstructedRun {
                     .model_flops_per_s = 2.5e9,
                     .learning_rate = 1.23456e-5});
   }
+
+  std::array<std::int64_t, kRanks> samples = {1000, 1000, 1000, 1000};  ///< Of each rank in an epoch.
 
   void event(int rank, const std::string& kind, const std::string& detail) {
     recorders_[rank]->event(kind, detail);
@@ -172,6 +176,14 @@ TEST_F(ReportTest, AFinishedRunNamesItsSlowRankAndWhatItCost) {
   expect_narrow(text);
   EXPECT_EQ(text_of({.runs = {run_ + "/results.h5"}}), text) << "the file stands for its folder";
   EXPECT_EQ(text_of({.runs = {run_ + "/"}}), text);
+}
+
+TEST_F(ReportTest, ARankThatHasMoreSamplesIsNotSlow) {
+  ConstructedRun run(library_, run_);
+  run.samples[kSlowRank] = 2000;
+  run.epoch(1);
+  run.finish(Status::completed);
+  EXPECT_THAT(text_of({.runs = {run_}}), HasSubstr("no rank is slower than the median"));
 }
 
 TEST_F(ReportTest, ARunningRunIsReportedWhileItIsWritten) {
