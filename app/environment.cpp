@@ -58,6 +58,7 @@ Environment read_environment() {
   const bool daemons = mpirun_size && number_of({"SLURM_STEP_NUM_TASKS"});
   if (!daemons) environment.slurm_tasks = number_of({"SLURM_NTASKS"});
   environment.omp_threads = number_of({"OMP_NUM_THREADS"});
+  environment.openmp_waits_are_set = text_of("GOMP_SPINCOUNT") || text_of("OMP_WAIT_POLICY");
   if (mpirun_size) {
     environment.mpirun = {.ranks = *mpirun_size,
                           .local_rank = number_of({"OMPI_COMM_WORLD_LOCAL_RANK"}).value_or(0),

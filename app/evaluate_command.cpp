@@ -65,9 +65,11 @@ Task evaluate_command(const Words& words, const Environment& environment) {
   if (!device.empty()) config.device = device;
   if (threads >= 0) config.threads = threads;
   if (eval_batch >= 0) config.batch.evaluation = eval_batch;
-  return {.alone = {}, .together = [config, request, environment](comm::MpiEnvironment& mpi) {
-            return evaluate_on(config, request, environment, mpi);
-          }};
+  return {
+      .alone = {},
+      .together = [config, request, environment](
+                      comm::MpiEnvironment& mpi) { return evaluate_on(config, request, environment, mpi); },
+      .threads = config.threads};
 }
 
 }  // namespace dtrain::app

@@ -129,9 +129,10 @@ Task generate_command(const Words& words, const Environment& environment) {
   if (const auto help = parse(parser, words)) return print_task(*help);
   complete(given);
   const auto config = config_for(given);
-  return {.alone = {}, .together = [given, config, environment](comm::MpiEnvironment& mpi) {
-            return generate(given, config, environment, mpi);
-          }};
+  return {.alone = {},
+          .together = [given, config, environment](
+                          comm::MpiEnvironment& mpi) { return generate(given, config, environment, mpi); },
+          .threads = config.threads};
 }
 
 }  // namespace dtrain::app

@@ -9,6 +9,7 @@
 
 #include "commands.hpp"
 #include "failure.hpp"
+#include "thread_waits.hpp"
 
 namespace {
 
@@ -82,7 +83,10 @@ int main(int argc, char** argv) {
     };  // all ranks see it; one says it
   }
   if (task.alone) return run_alone(task, environment);
+  if (task.threads && app::may_have_several_threads(*task.threads, comm::affinity_mask(), environment))
+    app::limit_spinning(argv, environment);
   try {
+    if (task.starting) task.starting->at("MPI connects the ranks");
     const auto recovery = environment.fault_tolerant ? comm::Recovery::on : comm::Recovery::off;
     comm::MpiEnvironment mpi(argc, argv, recovery, task.start_limit_s);
     const int code = run_together(task, environment, mpi);

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "commands.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
+#include "core/start_notice.hpp"
 #include "data/dataset.hpp"
 #include "failure.hpp"
 #include "option.hpp"
@@ -108,7 +110,7 @@ std::string recovery_in_words(const train::RunConfig& config, const comm::MpiEnv
 /// The run's folder from its first state to its last. Only rank 0 writes the state of a run that went well.
 ExitCode run_in_folder(const train::RunConfig& config, const std::optional<train::ResumePoint>& resume,
                        const std::optional<train::Recovery>& recovery, comm::MpiEnvironment& mpi,
-                       const comm::Communicator& world, const Log& log) {
+                       const comm::Communicator& world, const Log& log, StartNotice* starting) {
   const RunFolder folder(train::run_folder(config));
   const auto contents = config.output.overwrite          ? RunFolder::Contents::replaced
                         : resume && resume->own          ? RunFolder::Contents::kept
@@ -121,7 +123,7 @@ ExitCode run_in_folder(const train::RunConfig& config, const std::optional<train
   }
   try {
     check_seen_by_all(folder, world);
-    const ExitCode code = train::run(config, resume, recovery, mpi, log);
+    const ExitCode code = train::run(config, resume, recovery, mpi, log, starting);
     on_first_rank(world, [&] { record::write_state(folder.path().string(), status_of(code)); });
     return code;
   } catch (const train::RanksLost&) {
@@ -170,7 +172,8 @@ std::string settle_name(const train::RunConfig& config, const Environment& envir
 /// From the newest checkpoint, or from the start. `config`: as it was given, but for what an earlier part of
 /// the run has settled; that is put into it. Collective.
 ExitCode train_once(train::RunConfig& config, const std::optional<train::Recovery>& recovery, bool named,
-                    const Environment& environment, comm::MpiEnvironment& mpi) {
+                    const Environment& environment, comm::MpiEnvironment& mpi, StartNotice* starting) {
+  if (starting != nullptr) starting->at("the ranks compare what they were told");
   const auto world =
       comm::Communicator::duplicate(mpi.world(), std::max(kShortestStart_s, config.comm.watchdog_s));
   Log log(mpi.world_rank(), config.output.quiet ? Log::Verbosity::quiet : Log::Verbosity::normal);
@@ -202,10 +205,10 @@ ExitCode train_once(train::RunConfig& config, const std::optional<train::Recover
     check_same_run(config, resume->info, resume->folder.string());
     on_first_rank(world, [&] { check_same_dataset(config, *resume); });
   }
-  if (config.dry_run) return train::run(config, resume, recovery, mpi, log);
+  if (config.dry_run) return train::run(config, resume, recovery, mpi, log, starting);
   if (!recovery) look_before_run(world, environment, config, log);
   if (!recovery && mpi.world_size() > 1) log.info(recovery_in_words(config, mpi));
-  return run_in_folder(config, resume, recovery, mpi, world, log);
+  return run_in_folder(config, resume, recovery, mpi, world, log, starting);
 }
 
 /// What the survivors of a loss go on with: the same run on the ranks that are left.
@@ -245,7 +248,7 @@ std::optional<train::Recovery> regroup(std::optional<train::Recovery> known, int
 
 /// Trains to the end, through losses; on a spare waits for one, or for the end.
 ExitCode train_through_losses(train::RunConfig config, const Environment& environment,
-                              comm::MpiEnvironment& mpi) {
+                              comm::MpiEnvironment& mpi, StartNotice* starting) {
   const bool named = !config.output.name.empty();
   const bool recovers = mpi.can_recover() && config.on_failure != "abort";
   std::optional<train::Recovery> recovery;
@@ -262,7 +265,7 @@ ExitCode train_through_losses(train::RunConfig config, const Environment& enviro
       loss.emplace("ranks were lost", ErrorContext{.code = ExitCode::lost_rank});
     } else {
       try {
-        return train_once(config, recovery, named, environment, mpi);
+        return train_once(config, recovery, named, environment, mpi, recovery ? nullptr : starting);
       } catch (const train::RanksLost& lost) {
         known = lost.recovery();
         loss.emplace(lost);
@@ -282,20 +285,32 @@ ExitCode train_through_losses(train::RunConfig config, const Environment& enviro
   }
 }
 
-ExitCode train_on(train::RunConfig config, const Environment& environment, comm::MpiEnvironment& mpi) {
+ExitCode train_on(train::RunConfig config, const Environment& environment, comm::MpiEnvironment& mpi,
+                  StartNotice* starting) {
   comm::check_launch(mpi.world_size(), environment.srun_tasks);
   config.started_ranks = mpi.first_size();
-  if (config.spares == 0 || config.dry_run) return train_through_losses(std::move(config), environment, mpi);
+  if (config.spares == 0 || config.dry_run)
+    return train_through_losses(std::move(config), environment, mpi, starting);
   check_spares(config, mpi);
   mpi.keep_spares(config.spares);
   try {
-    const auto code = train_through_losses(std::move(config), environment, mpi);
+    const auto code = train_through_losses(std::move(config), environment, mpi, starting);
     if (!mpi.is_spare() && mpi.world_rank() == 0) mpi.dismiss_spares(static_cast<int>(code), "");
     return code;
   } catch (const std::exception& error) {
     if (!mpi.is_spare()) mpi.dismiss_spares(static_cast<int>(exit_code(error)), error.what());
     throw;
   }
+}
+
+/// `100 ranks, 50 of them on 2 cores here`.
+std::string what_starts(const Environment& environment) {
+  const int ranks = environment.launcher_size;
+  std::string text = fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
+  if (!environment.mpirun) return text;
+  const auto cores = ::sysconf(_SC_NPROCESSORS_ONLN);
+  return text + fmt::format(", {} of them on {} core{} here", environment.mpirun->local_size, cores,
+                            cores == 1 ? "" : "s");
 }
 
 /// The file that would be in force; what depends on the number of ranks stays as it was given.
@@ -317,10 +332,18 @@ Task train_command(const Words& words, const Environment& environment) {
   if (arguments.help) return print_task(*arguments.help);
   if (arguments.print_config) return print_config(arguments.config);
   const double start_limit_s = std::max(kShortestStart_s, arguments.config.comm.watchdog_s);
+  const int threads = arguments.config.threads;
+  std::shared_ptr<StartNotice> starting;
+  if (environment.launcher_rank.value_or(0) == 0 && !arguments.config.output.quiet)
+    starting = std::make_shared<StartNotice>(what_starts(environment));
   return {.alone = {},
-          .together = [config = std::move(arguments.config),
-                       environment](comm::MpiEnvironment& mpi) { return train_on(config, environment, mpi); },
-          .start_limit_s = start_limit_s};
+          .together =
+              [config = std::move(arguments.config), environment, starting](comm::MpiEnvironment& mpi) {
+                return train_on(config, environment, mpi, starting.get());
+              },
+          .start_limit_s = start_limit_s,
+          .threads = threads,
+          .starting = starting};
 }
 
 }  // namespace dtrain::app

@@ -38,7 +38,11 @@ std::string Recovery::lost_in_words() const {
 }
 
 ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
-             const std::optional<Recovery>& recovery, comm::MpiEnvironment& mpi, const Log& log) {
+             const std::optional<Recovery>& recovery, comm::MpiEnvironment& mpi, const Log& log,
+             StartNotice* starting) {
+  const auto enter = [starting](const char* stage) {
+    if (starting != nullptr) starting->at(stage);
+  };
   const double begun_s = steady_s();
   const StopSignals signals;
   h5::Library library;
@@ -61,6 +65,7 @@ ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
     injection =
         std::make_unique<Injection>(parse_faults(config.inject, mpi.first_size()), mpi.first_rank(), clock);
   }
+  enter("the ranks find their places and make groups");
   Job job(config, mpi, injection ? static_cast<SpanSink&>(*injection) : clock, !recovery,
           resume ? resume->info.all_reduce : checkpoint::AllReduceTable());
   if (const auto table = job.all_reduce_table().to_string(); !table.empty()) {
@@ -72,6 +77,7 @@ ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
     with_weights.model.init_is_checked = true;
     with_weights.model.init_skip.clear();
   }
+  enter("each rank opens the dataset and builds the model");
   auto workload = make_workload(with_weights, place_of(job), library);
   if (resume) {
     workload.transformation = transformation_as_trained(resume->info.transformations, workload.dataset.info(),
@@ -81,10 +87,12 @@ ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
     log.info(describe(config, job.cluster(), job.mesh(), workload));
     return ExitCode::success;
   }
+  enter("the ranks agree on weights and files");
   Trainer trainer(config, job, workload,
                   {library, clock, trace.get(), start, begun_s, signals, injection.get(), recovery, mpi},
                   resume, log);
   job.end_preparation();
+  if (starting != nullptr) starting->done();
   return trainer.train();
 }
 

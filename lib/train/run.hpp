@@ -8,6 +8,7 @@
 #include "comm/mpi_environment.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "core/start_notice.hpp"
 #include "record/rows.hpp"
 #include "train/config.hpp"
 #include "train/resume_point.hpp"
@@ -38,9 +39,11 @@ class RanksLost final : public Error {
 /// Trains a model as `config` says and leaves a run folder behind: set up, build the mesh, create the model,
 /// create the loader, train, clean up. `config` is resolved and validated, and the same on every rank. Goes
 /// on from `resume` where that is given, on whatever layout. Returns ExitCode::stopped when it was asked to
-/// stop and has left a checkpoint. `recovery`: what it goes on after. Collective over mpi.world(). Throws
-/// RanksLost where MPI allows to go on after a loss and the configuration does, or else Error.
+/// stop and has left a checkpoint. `recovery`: what it goes on after. `starting` (null: nothing) is told what
+/// a start is busy with. Collective over mpi.world(). Throws RanksLost where MPI allows to go on after a loss
+/// and the configuration does, or else Error.
 ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
-             const std::optional<Recovery>& recovery, comm::MpiEnvironment& mpi, const Log& log);
+             const std::optional<Recovery>& recovery, comm::MpiEnvironment& mpi, const Log& log,
+             StartNotice* starting = nullptr);
 
 }  // namespace dtrain::train

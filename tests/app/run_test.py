@@ -48,6 +48,25 @@ class RunTest(ProgramTest):
         self.assertTrue(note.exists(), "only what a run leaves is replaced")
         self.assertNotEqual(hashlib.sha256((run / "results.h5").read_bytes()).digest(), before)
 
+    def spin_setting(self, threads, environment):
+        """GOMP_SPINCOUNT of a process that trains; None where it has none."""
+        clean = {key: value for key, value in os.environ.items() if not key.startswith(("OMP_WAIT", "GOMP_"))}
+        shutil.rmtree(self.folder / "runs", ignore_errors=True)
+        with subprocess.Popen([DTRAIN, "--threads", str(threads), "--epochs", "100000", "--quiet", "--name", "spin"], cwd=self.folder,
+                              env={**clean, **environment}) as process:
+            while not (self.folder / "runs/spin/state").exists() and process.poll() is None:
+                time.sleep(0.01)
+            words = pathlib.Path(f"/proc/{process.pid}/environ").read_bytes().split(b"\0")
+            self.assertIsNone(process.poll())
+            process.kill()
+        return {word.partition(b"=")[0]: word.partition(b"=")[2] for word in words}.get(b"GOMP_SPINCOUNT")
+
+    def test_threads_that_wait_spin_for_a_moment_only(self):
+        self.assertEqual(self.spin_setting(2, {}), b"400")
+        self.assertIsNone(self.spin_setting(1, {}), "one thread waits for no other")
+        self.assertIsNone(self.spin_setting(2, {"OMP_WAIT_POLICY": "active"}), "what the user has set counts")
+        self.assertEqual(self.spin_setting(2, {"GOMP_SPINCOUNT": "7"}), b"7")
+
     def test_name_follows_the_slurm_job(self):
         self.succeed(*SHORT, ranks=1, environment={"SLURM_JOB_ID": "4711"})
         self.assertTrue((self.folder / "runs/mlp-synthetic-4711/state").exists())

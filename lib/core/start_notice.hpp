@@ -1,0 +1,50 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdio>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace dtrain {
+
+/// Says what a start is busy with where it takes long, as it does with many ranks on few cores: a line after
+/// a few seconds, then one more now and then, and at the end where the time went. A start that is quick says
+/// nothing. For one rank of a job.
+class StartNotice {
+ public:
+  struct Patience {
+    double first_s = 3;  ///< From the start of the process to the first line.
+    double next_s = 15;  ///< From one line to the next.
+  };
+
+  /// `who`: what starts, as `100 ranks, 2 cores here`.
+  explicit StartNotice(std::string who, std::FILE* out = stdout) : StartNotice(std::move(who), out, {}) {}
+  StartNotice(std::string who, std::FILE* out, const Patience& patience);
+  ~StartNotice();
+  StartNotice(const StartNotice&) = delete;
+  StartNotice& operator=(const StartNotice&) = delete;
+
+  void at(std::string stage);  ///< What is done from now on, as `MPI connects the ranks`.
+  void done();                 ///< The start is over; nothing is said any more.
+
+ private:
+  struct Stage {
+    std::string name;
+    double since_s;  // of the process
+  };
+  void watch(const Patience& patience);
+  std::string summary(double now_s) const;
+
+  std::string who_;
+  std::FILE* out_;
+  std::mutex mutex_;
+  std::condition_variable over_;
+  std::vector<Stage> stages_;
+  bool is_over_ = false;
+  bool has_spoken_ = false;
+  std::thread thread_;  // last: it uses the others
+};
+
+}  // namespace dtrain
