@@ -54,9 +54,12 @@ class Guard {
 };
 
 template <typename Test>
-void await(Test test, double limit_s, std::string_view what, std::string_view missing, double pause_s) {
+void await(MPI_Comm comm, Test test, double limit_s, std::string_view what, std::string_view missing,
+           double pause_s) {
   Waiting waiting(limit_s, pause_s);
+  LossWatch losses(comm, what);
   while (!test()) {
+    losses.look();
     if (waiting.pause()) continue;
     throw Error(fmt::format("{} within {} s", missing, limit_s),
                 {.subject = std::string(what),
@@ -136,7 +139,9 @@ void Communicator::barrier() const { meet(handle_, "barrier", limit_s()); }
 void Communicator::patient_barrier() const { meet(handle_, "barrier", limit_s(), kPatientPauseS); }
 
 void Communicator::complete(Step& step, std::string_view what) const {
-  await([&] { return step.advance(); }, limit_s(), what, "a rank has come but does not go on", kDataPauseS);
+  await(
+      handle_, [&] { return step.advance(); }, limit_s(), what, "a rank has come but does not go on",
+      kDataPauseS);
 }
 
 template <typename T>
@@ -215,8 +220,9 @@ void Communicator::send_bytes(std::span<const std::byte> bytes, int to) const {
   for (; !bytes.empty(); bytes = bytes.subspan(std::min(bytes.size(), kLongestMessage))) {
     const std::size_t length = std::min(bytes.size(), kLongestMessage);
     Transfer transfer = Transfer::send({handle_, kMessageTag}, bytes.data(), length, to);
-    await([&] { return transfer.test(); }, limit_s(), "send",
-          fmt::format("rank {} has not taken a message", ulfm::first_rank_of(handle_, to)), kDataPauseS);
+    await(
+        handle_, [&] { return transfer.test(); }, limit_s(), "send",
+        fmt::format("rank {} has not taken a message", ulfm::first_rank_of(handle_, to)), kDataPauseS);
   }
 }
 
@@ -224,8 +230,9 @@ void Communicator::receive_bytes(std::span<std::byte> bytes, int from) const {
   for (; !bytes.empty(); bytes = bytes.subspan(std::min(bytes.size(), kLongestMessage))) {
     const std::size_t length = std::min(bytes.size(), kLongestMessage);
     Transfer transfer = Transfer::receive({handle_, kMessageTag}, bytes.data(), length, from);
-    await([&] { return transfer.test(); }, limit_s(), "receive",
-          fmt::format("rank {} has not sent a message", ulfm::first_rank_of(handle_, from)), kDataPauseS);
+    await(
+        handle_, [&] { return transfer.test(); }, limit_s(), "receive",
+        fmt::format("rank {} has not sent a message", ulfm::first_rank_of(handle_, from)), kDataPauseS);
   }
 }
 

@@ -77,6 +77,7 @@ class Host {
         what_(what),
         limit_s_(limit_s),
         pause_s_(pause_s),
+        losses_(comm, what),
         guests_(static_cast<std::size_t>(size - 1)) {
     for (std::size_t i = 0; i < guests_.size(); ++i) {
       Guest& guest = guests_[i];
@@ -90,6 +91,7 @@ class Host {
     Waiting waiting(limit_s_, pause_s_);
     while (!all_have_come()) {
       if (!waiting.pause()) give_up();
+      losses_.look();
       if (waiting.waited_s() > kFirstWordS) greet();
     }
     const auto other = std::ranges::find_if(
@@ -160,6 +162,7 @@ class Host {
   std::string_view what_;
   double limit_s_;
   double pause_s_;
+  LossWatch losses_;
   std::vector<Guest> guests_;
   std::vector<Transfer> sends_;
 };
@@ -168,7 +171,11 @@ class Host {
 class Caller {
  public:
   Caller(MPI_Comm comm, std::string_view what, double limit_s, double pause_s)
-      : comm_(comm), what_(what), limit_s_(limit_s), waiting_(limit_s > 0 ? limit_s + kGraceS : 0, pause_s) {}
+      : comm_(comm),
+        what_(what),
+        limit_s_(limit_s),
+        waiting_(limit_s > 0 ? limit_s + kGraceS : 0, pause_s),
+        losses_(comm, what) {}
 
   void await_all() {
     Transfer here = send_value({comm_, kArrivalTag}, arrival(what_), 0);
@@ -195,6 +202,7 @@ class Caller {
   }
 
   void pause() {
+    losses_.look();
     if (waiting_.pause()) return;
     const std::string host = ranks_in_words(comm_, {0});
     throw_verdict(Verdict::missing, what_,
@@ -206,6 +214,7 @@ class Caller {
   std::string_view what_;
   double limit_s_;
   Waiting waiting_;
+  LossWatch losses_;
   bool host_is_here_ = false;
 };
 

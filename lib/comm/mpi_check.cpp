@@ -60,8 +60,8 @@ void check_mpi(int code, std::string_view call, MPI_Comm comm) {
   check_mpi(code, call);
 }
 
-void check_losses(MPI_Comm comm, std::string_view call) {
-  if (!ulfm::available() || !ulfm::learns_of_loss(comm, kNoticeS)) return;
+void check_losses(MPI_Comm comm, std::string_view call, double within_s) {
+  if (!ulfm::available() || !ulfm::learns_of_loss(comm, within_s)) return;
   const auto gone = ulfm::gone(comm);
   throw lost(gone.empty() ? "another rank has ended the communication"
                           : fmt::format("rank{} {} {} gone", gone.size() == 1 ? "" : "s",

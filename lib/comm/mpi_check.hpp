@@ -26,8 +26,8 @@ void check_mpi(int code, std::string_view call);
 /// MPI has kNoticeS to learn.
 void check_mpi(int code, std::string_view call, MPI_Comm comm);
 
-/// Throws Error (exit code 5) when a rank of `comm` is gone, which MPI has kNoticeS to learn.
-void check_losses(MPI_Comm comm, std::string_view call);
+/// Throws Error (exit code 5) when a rank of `comm` is gone, which MPI has `within_s` to learn.
+void check_losses(MPI_Comm comm, std::string_view call, double within_s = kNoticeS);
 
 /// `count` as the int that MPI's interface wants. Throws Error when it does not fit.
 int checked_int(std::size_t count, std::string_view what);

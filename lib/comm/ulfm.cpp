@@ -69,14 +69,14 @@ int first_rank_of(MPI_Comm comm, int rank) {
 // nothing; that it is revoked says enough.
 bool learns_of_loss(MPI_Comm comm, double within_s) {
   const double end_s = steady_s() + within_s;
-  do {
+  while (true) {
     int flag = 0;
     if (is_revoked(comm, &flag) == MPI_SUCCESS && flag != 0) return true;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, MPI_STATUS_IGNORE);
     if (!gone(comm).empty()) return true;
+    if (steady_s() >= end_s) return false;
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  } while (steady_s() < end_s);
-  return false;
+  }
 }
 
 }  // namespace dtrain::comm::ulfm

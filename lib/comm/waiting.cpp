@@ -6,6 +6,8 @@
 #include <chrono>
 #include <thread>
 
+#include "comm/mpi_check.hpp"
+
 namespace dtrain::comm {
 namespace {
 
@@ -31,6 +33,12 @@ bool Waiting::pause() {
 void Waiting::begin_again() {
   begin_s_ = time_.look();
   waited_s_ = 0;
+}
+
+void LossWatch::look() {
+  if (steady_s() < next_s_) return;
+  next_s_ = steady_s() + kLossLookS;
+  check_losses(comm_, what_, 0);
 }
 
 }  // namespace dtrain::comm

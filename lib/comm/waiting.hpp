@@ -1,5 +1,10 @@
 #pragma once
 
+#include <mpi.h>
+
+#include <string_view>
+
+#include "core/clock.hpp"
 #include "core/running_time.hpp"
 
 namespace dtrain::comm {
@@ -24,6 +29,21 @@ class Waiting {
   RunningTime time_;
   double begin_s_ = 0;
   double waited_s_ = 0;
+};
+
+/// Looks for ranks that are gone while one waits for others: a message from a rank that lives, and waits for
+/// the lost one in its turn, never fails.
+class LossWatch {
+ public:
+  LossWatch(MPI_Comm comm, std::string_view what) : comm_(comm), what_(what) {}
+  /// Throws Error (exit code 5) when MPI knows of one. Limits its own cost.
+  void look();
+
+ private:
+  MPI_Comm comm_;
+  std::string_view what_;
+  double next_s_ = steady_s() + kLossLookS;
+  static constexpr double kLossLookS = 0.01;
 };
 
 }  // namespace dtrain::comm

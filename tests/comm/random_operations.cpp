@@ -36,6 +36,7 @@ using namespace dtrain;
 constexpr std::size_t kLongestMessage = std::size_t{16} << 10;
 constexpr std::size_t kGuardBytes = 64;
 constexpr auto kGuard = std::byte{0xAB};
+constexpr double kLossLimit_s = 30;  // for the ranks that are left to find each other
 
 /// The same numbers on all ranks that draw in the same order.
 class Chance {
@@ -559,7 +560,7 @@ Options read(int argc, char** argv) {
 comm::Loss leave_lost_behind(comm::MpiEnvironment& mpi) {
   while (true) {
     try {
-      return mpi.leave_lost_behind(false);
+      return mpi.leave_lost_behind(false, kLossLimit_s);
     } catch (const Error& error) {
       if (error.code() != ExitCode::lost_rank) throw;
     }
