@@ -33,7 +33,10 @@ TEST(ClusterTest, SharesCoresOfOverlappingMasksEvenly) {
 
 TEST(ClusterTest, RanksWithMemoriesOfTheirOwnShareTheirMachinesCores) {
   Cluster cluster = invent_cluster(3, 2, block_order(6));
-  for (RankPlace& place : cluster.ranks) place.cpus = {0, 1};
+  for (RankPlace& place : cluster.ranks) {
+    place.cpus = {0, 1};
+    place.first_rank = place.rank;
+  }
   EXPECT_DOUBLE_EQ(cluster.cores_per_rank(0), 1.0);
   EXPECT_TRUE(cluster.parted_machines().empty());
   for (RankPlace& place : cluster.ranks) place.machine = place.node == 2 ? 2 : 0;
