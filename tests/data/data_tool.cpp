@@ -54,18 +54,18 @@ void run_dump(const std::vector<std::string>& words, h5::Library& library) {
   std::vector<std::byte> inputs;
   std::vector<std::byte> targets;
   for (std::size_t step = 0; step < requests.size(); ++step) {
-    const Batch& batch = loader.next();
+    const Batch batch = loader.next();
     const std::size_t rows = batch.samples.size();
-    const std::size_t input_bytes = batch.inputs.bytes() / rows;
-    const std::size_t target_bytes = batch.targets.bytes() / rows;
+    const std::size_t input_bytes = batch.inputs->bytes() / rows;
+    const std::size_t target_bytes = batch.targets->bytes() / rows;
     inputs.resize(static_cast<std::size_t>(samples) * input_bytes);
     targets.resize(static_cast<std::size_t>(samples) * target_bytes);
     for (std::size_t row = 0; row < rows; ++row) {
       const auto id = static_cast<std::size_t>(batch.samples[row]);
       std::memcpy(inputs.data() + id * input_bytes,
-                  static_cast<const std::byte*>(batch.inputs.data()) + row * input_bytes, input_bytes);
+                  static_cast<const std::byte*>(batch.inputs->data()) + row * input_bytes, input_bytes);
       std::memcpy(targets.data() + id * target_bytes,
-                  static_cast<const std::byte*>(batch.targets.data()) + row * target_bytes, target_bytes);
+                  static_cast<const std::byte*>(batch.targets->data()) + row * target_bytes, target_bytes);
     }
   }
   const auto write = [&](const std::string& suffix, const std::vector<std::byte>& bytes) {
