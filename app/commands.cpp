@@ -5,9 +5,39 @@
 
 #include <cstdio>
 
+#include "command_line.hpp"
 #include "suggestion.hpp"
 
 namespace dtrain::app {
+namespace {
+
+constexpr const char* kOptionsPage = R"(# Options
+
+```sh
+./dtrain --help                               # the options of train; ./dtrain COMMAND --help for another command
+./dtrain --help=markdown > docs/options.md    # writes this page, which a test compares with the program
+```
+
+`dtrain [COMMAND] [OPTIONS]`: without a command, `train`. Each option of `train` is also a key of the TOML file that
+`--config` takes. A flag overrides the file, the file overrides the model's default, and the model's default
+([models](models.md)) overrides the default below. `--print-config` prints the options in force as such a file.
+)";
+
+/// The help of all commands on one page.
+Task options_page(const Words& words, const Environment& environment) {
+  return {.alone =
+              [words, environment] {
+                std::fputs(kOptionsPage, stdout);
+                for (const Command& command : commands()) {
+                  std::fputs("\n", stdout);
+                  command.understand(words, environment).alone();
+                }
+                return ExitCode::success;
+              },
+          .together = {}};
+}
+
+}  // namespace
 
 const std::vector<Command>& commands() {
   static const std::vector<Command> kCommands = {
@@ -35,6 +65,7 @@ Task print_task(std::string text) {
 
 Task understand(int argc, const char* const* argv, const Environment& environment) {
   Words words(argv + 1, argv + argc);
+  if (asks_for_markdown(words)) return options_page(words, environment);
   if (words.empty() || words.front().starts_with("-")) return train_command(words, environment);
   const std::string name = words.front();
   words.erase(words.begin());
