@@ -53,7 +53,7 @@ void bind(StageWords& words, Parser& parser) {
       ->option_text("COLS");
   parser
       .add_option("--site", options.site,
-                  "table: the column that says who owns a row [each of several files is a site]")
+                  "table: column with the owner of each row [each of several files is a site]")
       ->option_text("COL");
   parser.add_flag("--standardize", options.standardize, "table: numbers become (x - mean) / std, of train");
   parser.add_option("--tokenizer", options.text.tokenizer, "word, char or sentencepiece [by task]")

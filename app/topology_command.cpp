@@ -233,8 +233,9 @@ ExitCode show(const Wish& wish, const Environment& environment, comm::MpiEnviron
 
 Task topology_command(const Words& words, const Environment& environment) {
   Wish wish;
-  Parser parser("topology",
-                "Shows where each rank runs, its place on the mesh, and who talks to whom over what.");
+  Parser parser(
+      "topology",
+      "Shows where each rank runs, its place on the mesh, and which groups exchange what over which links.");
   parser.add_option("--mesh", wish.mesh, "ranks along each axis, such as data=4 [data=N]")
       ->option_text("AXES");
   parser.add_option("--rank-order", wish.order, "on the mesh: by where ranks run, or as launched [placed]")
