@@ -18,7 +18,7 @@ import runs
 sys.path.insert(0, str(runs.PEERS))
 import networks  # noqa: E402  the peers' recipes: batch and samples of an epoch
 
-# Ratio to reach against each peer (README.md, "What fast means", says for which layouts).
+# Ratio to reach against each peer (docs/speed.md says for which layouts).
 TARGETS = {"mlp": {"tuned": 4.0, "best": 1.3, "tutorial": 10.0},
            "cnn": {"tuned": 1.5, "best": 1.1, "tutorial": 3.0},
            "conv_autoencoder": {"tuned": 1.2, "best": 1.1, "tutorial": 1.6},

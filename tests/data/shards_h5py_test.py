@@ -130,7 +130,7 @@ class ShardsOfOurs(Case):
 
 class ShardsOfPython(Case):
     def write(self, inputs, targets, **layout):
-        """A dataset as README shows it."""
+        """A dataset as docs/data.md shows it."""
         folder = self.folder / "mine"
         folder.mkdir(exist_ok=True)
         with h5py.File(folder / "train-00000-of-00001.h5", "w") as file:
