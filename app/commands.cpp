@@ -44,12 +44,12 @@ const std::vector<Command>& commands() {
       {"train", "train a network (also without a command)", train_command},
       {"stage", "turn original files into shards", stage_command},
       {"report", "show what runs measured", report_command},
-      {"evaluate", "measure a trained model on a split, and keep what it says", evaluate_command},
-      {"generate", "let a trained model write or translate", generate_command},
+      {"evaluate", "measure a trained model on a split", evaluate_command},
+      {"generate", "continue a text, or translate, with a trained model", generate_command},
       {"export", "write a checkpoint's weights as .h5 or .safetensors", export_command},
       {"plan", "draw the schedule of a pipeline and its idle time", plan_command},
       {"topology", "show where each rank runs and its place on the mesh", topology_command},
-      {"doctor", "look for all that can be wrong before a job", doctor_command},
+      {"doctor", "check what can be wrong before a job", doctor_command},
   };
   return kCommands;
 }

@@ -242,11 +242,11 @@ Task doctor_command(const Words& words, const Environment& environment) {
       "doctor",
       "Looks for all that can be wrong before a job, on one process or on the ranks that mpirun or srun "
       "starts; ends with 1 when something is.");
-  parser.add_option("--output", options.output, "where run folders are to be made [runs]")
+  parser.add_option("--output", options.output, "parent folder of the job's run [runs]")
       ->option_text("FOLDER");
   parser.add_option("--threads", options.threads, "compute threads per rank [from the affinity mask]")
       ->option_text("N");
-  parser.add_option("--device", options.device, "what to compute on: auto, cpu, cuda [auto]")
+  parser.add_option("--device", options.device, "device of the job: auto, cpu, cuda [auto]")
       ->option_text("NAME");
   if (const auto help = parse(parser, words)) return print_task(*help);
   if (options.threads < 0) {

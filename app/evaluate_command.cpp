@@ -42,16 +42,16 @@ Task evaluate_command(const Words& words, const Environment& environment) {
   parser.add_option("--split", request.split, "train, validation or test [test]")->option_text("NAME");
   parser
       .add_option("--predictions", request.predictions,
-                  "write each sample's outputs, targets and codes into this HDF5 file")
+                  "write each sample's outputs, target and code into this HDF5 file")
       ->option_text("OUT.h5");
-  parser.add_option("--dataset", dataset, "another one than it was trained on")->option_text("NAME|FOLDER");
-  parser.add_option("--data-root", data_root, "where staged datasets lie")->option_text("FOLDER");
+  parser.add_option("--dataset", dataset, "dataset, if not that of the training")->option_text("NAME|FOLDER");
+  parser.add_option("--data-root", data_root, "folder of staged datasets")->option_text("FOLDER");
   parser.add_option("--mesh", mesh, "ranks along each axis, such as data=2,pipe=2 [data=N]")
       ->option_text("AXES");
-  parser.add_option("--device", device, "what computes: auto, cpu, cuda [auto]")->option_text("NAME");
+  parser.add_option("--device", device, "device of the ranks: auto, cpu, cuda [auto]")->option_text("NAME");
   parser.add_option("--threads", threads, "compute threads per rank; 0: from the affinity mask")
       ->option_text("N");
-  parser.add_option("--eval-batch", eval_batch, "samples taken at once on a rank; 0: as memory allows")
+  parser.add_option("--eval-batch", eval_batch, "samples that a rank evaluates at once; 0: as memory allows")
       ->option_text("N");
   if (const auto help = parse(parser, words)) return print_task(*help);
   if (std::find(kSplits.begin(), kSplits.end(), request.split) == kSplits.end()) {

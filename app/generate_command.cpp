@@ -35,27 +35,30 @@ struct GenerateWords {
 
 void bind(GenerateWords& words, Parser& parser) {
   parser.add_option("CHECKPOINT", words.folder, "its folder, such as runs/NAME/checkpoints/best")->required();
-  auto* prompt =
-      parser.add_option("--prompt", words.prompt, "how the text begins (gpt)")->option_text("TEXT");
+  auto* prompt = parser.add_option("--prompt", words.prompt, "start of the text (gpt)")->option_text("TEXT");
   parser
       .add_option("--translate", words.translate,
                   "translate each line of a file, - for standard input (seq2seq)")
       ->option_text("FILE")
       ->excludes(prompt);
-  parser.add_option("--max-tokens", words.tokens, "how far the text goes on [200]")->option_text("N");
-  parser.add_option("--temperature", words.sampling.temperature, "0: the likeliest token each time [1]")
+  parser.add_option("--max-tokens", words.tokens, "tokens to generate [200]")->option_text("N");
+  parser
+      .add_option("--temperature", words.sampling.temperature,
+                  "temperature of the choice; 0: always the likeliest token [1]")
       ->option_text("R");
   parser.add_option("--top-k", words.sampling.top_k, "choose among the K likeliest tokens; 0: all [0]")
       ->option_text("K");
-  parser.add_option("--top-p", words.sampling.top_p, "choose among the likeliest tokens that make up P [1]")
+  parser
+      .add_option("--top-p", words.sampling.top_p,
+                  "choose among the likeliest tokens whose probabilities add up to P [1]")
       ->option_text("P");
-  parser.add_option("--seed", words.seed, "of the choices [1]")->option_text("N");
-  parser.add_option("--beam", words.beam, "translations followed side by side [1]")->option_text("N");
+  parser.add_option("--seed", words.seed, "seed of the choices [1]")->option_text("N");
+  parser.add_option("--beam", words.beam, "width of the beam search [1]")->option_text("N");
   parser.add_option("--mesh", words.mesh, "ranks along each axis, such as pipe=2 [data=N]")
       ->option_text("AXES");
-  parser.add_option("--dataset", words.dataset, "whose vocabulary is taken, if it lies elsewhere now")
+  parser.add_option("--dataset", words.dataset, "dataset with the vocabulary, if it has moved")
       ->option_text("NAME|FOLDER");
-  parser.add_option("--data-root", words.data_root, "where staged datasets lie")->option_text("FOLDER");
+  parser.add_option("--data-root", words.data_root, "folder of staged datasets")->option_text("FOLDER");
 }
 
 void complete(GenerateWords& words) {
@@ -124,7 +127,7 @@ ExitCode generate(const GenerateWords& words, train::RunConfig config, const Env
 
 Task generate_command(const Words& words, const Environment& environment) {
   GenerateWords given;
-  Parser parser("generate", "Lets a trained model go on with a text (gpt) or translate one (seq2seq).");
+  Parser parser("generate", "Continues a text (gpt) or translates one (seq2seq) with a trained model.");
   bind(given, parser);
   if (const auto help = parse(parser, words)) return print_task(*help);
   complete(given);

@@ -45,13 +45,16 @@ ExitCode plan(const PlanWords& words) {
 
 Task plan_command(const Words& words, const Environment&) {
   PlanWords given;
-  Parser parser("plan", "Draws in which order the ranks of a pipeline work, and how long they wait.");
+  Parser parser("plan", "Draws the order of work of a pipeline's ranks, and their idle time.");
   parser.add_option("--schedule", given.schedule, "1f1b, gpipe, interleaved or layerwise [1f1b]")
       ->option_text("NAME");
   parser.add_option("--pipe", given.pipe, "ranks of the pipeline [2]")->option_text("P");
-  parser.add_option("--virtual-stages", given.virtual_stages, "stages per rank of interleaved [2]")
+  parser
+      .add_option("--virtual-stages", given.virtual_stages,
+                  "stages per rank, with --schedule interleaved [2]")
       ->option_text("V");
-  parser.add_option("--micro-batches", given.micro_batches, "of a step [4 P]")->option_text("M");
+  parser.add_option("--micro-batches", given.micro_batches, "micro-batches of a step [4 P]")
+      ->option_text("M");
   if (const auto help = parse(parser, words)) return print_task(*help);
   parallel::parse_pipelining(given.schedule);
   check_count(given.pipe, "--pipe");

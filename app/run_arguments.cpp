@@ -99,9 +99,10 @@ RunArguments read_run_arguments(const Words& words) {
   RunArguments arguments;
   std::deque<Given> all;
   for (const Option& option : run_options()) add_option(parser, all.emplace_back(Given{.option = &option}));
-  parser.add_option("--config", file, "take options from a TOML file; flags come first")->option_text("FILE");
+  parser.add_option("--config", file, "take options from a TOML file; flags override it")
+      ->option_text("FILE");
   parser.add_flag("--print-config", arguments.print_config,
-                  "print the options in force as such a file and exit");
+                  "print the options in force as a TOML file and exit");
   bool version_only = false;
   parser.add_flag("--version", version_only, "print dtrain's version and exit");
   parser.footer(command_list());

@@ -50,7 +50,7 @@ Option record_steps(const std::string& group) {
   option.name = "record-steps";
   option.argument = "N|all|off";
   option.group = group;
-  option.help = "record each Nth step";
+  option.help = "record every Nth step";
   option.fallback = "all";
   option.set = [](RunConfig& config, const std::string& text) {
     int& every = config.output.record_steps;
@@ -79,13 +79,13 @@ std::vector<Option> declare() {
   add(
       "model", "NAME", "the network", "", [](auto& c) -> auto& { return c.model.name; });
   add(
-      "model-option", "KEY=VALUE", "an option of the model; may be repeated", "",
+      "model-option", "KEY=VALUE", "an option of the model; repeat it for several", "",
       [](auto& c) -> auto& { return c.model.options; });
   add(
-      "init-from", "PATH", "weights to start with: a checkpoint, an .h5 or a .safetensors", "",
+      "init-from", "PATH", "initial weights: a checkpoint, an .h5 or a .safetensors", "",
       [](auto& c) -> auto& { return c.model.init_from; });
   add(
-      "init-skip", "REGEX", "names of weights that --init-from leaves as they are", "",
+      "init-skip", "REGEX", "names of weights that --init-from does not load", "",
       [](auto& c) -> auto& { return c.model.init_skip; });
   add(
       "loss", "NAME", "cross_entropy, mse or mae", "by task", [](auto& c) -> auto& { return c.model.loss; });
@@ -98,25 +98,25 @@ std::vector<Option> declare() {
       [](auto& c) -> auto& { return c.model.class_weights; });
   add(
       "label-smoothing", "R",
-      "of each target's probability in training, what is spread over all classes or words", "",
+      "part of each target's probability to spread over all classes or words in training", "",
       [](auto& c) -> auto& { return c.model.label_smoothing; });
   add(
-      "freeze", "REGEX", "names of parameters that are not trained (fine-tuning with --init-from)", "",
+      "freeze", "REGEX", "names of parameters not to train (fine-tuning with --init-from)", "",
       [](auto& c) -> auto& { return c.model.freeze; });
   add(
-      "dataset", "NAME|FOLDER", "synthetic, or a staged dataset", "",
+      "dataset", "NAME|FOLDER", "synthetic, or a staged dataset by name or folder", "",
       [](auto& c) -> auto& { return c.data.dataset; });
   add(
-      "data-root", "FOLDER", "where staged datasets lie", "", [](auto& c) -> auto& { return c.data.root; });
+      "data-root", "FOLDER", "folder of staged datasets", "", [](auto& c) -> auto& { return c.data.root; });
   add(
-      "staging", "none|memory|local=DIR", "copy the shards first: one per node, in memory or into DIR", "",
+      "staging", "none|memory|local=DIR", "copy the shards to each node first, into memory or into DIR", "",
       [](auto& c) -> auto& { return c.data.staging; });
 
   add(
       "augment", "off|on|flip|crop|crop+flip", "random crops and flips of training images; on: crop+flip",
       by_model, [](auto& c) -> auto& { return c.data.augment; });
   add(
-      "augment-padding", "N", "zeros around an image before it is cropped", "",
+      "augment-padding", "N", "zeros around an image before the crop", "",
       [](auto& c) -> auto& { return c.data.augment_padding; });
   // Not written where it means nothing: a file that is fed back must not be refused.
   all.back().toml = [](const RunConfig& c) {
@@ -128,16 +128,17 @@ std::vector<Option> declare() {
       "mesh", "AXES", "ranks along each axis, such as data=4,pipe=2", "data=N",
       [](auto& c) -> auto& { return c.mesh; });
   add(
-      "rank-order", "placed|launched", "on the mesh: by where ranks run, or as the launcher numbered them",
-      "", [](auto& c) -> auto& { return c.rank_order; });
+      "rank-order", "placed|launched",
+      "order of ranks on the mesh: by placement, or as the launcher numbered them", "",
+      [](auto& c) -> auto& { return c.rank_order; });
   add(
-      "strategy", "NAME", "how the copies agree: ddp", "", [](auto& c) -> auto& { return c.strategy; });
+      "strategy", "NAME", "how the copies of the model agree: ddp", "",
+      [](auto& c) -> auto& { return c.strategy; });
   add(
       "global-batch", "N", "samples per step, over all ranks", by_model,
       [](auto& c) -> auto& { return c.batch.global_batch; });
   add(
-      "micro-batches", "M",
-      "pieces that a step is cut into (gradient accumulation); equal M gives equal results",
+      "micro-batches", "M", "pieces of a step (gradient accumulation); equal M gives equal results",
       "one per data rank; with pipe=P 4 P times as many",
       [](auto& c) -> auto& { return c.batch.micro_batches; });
   // Not written while it is open, so that a file made for any number of ranks can be fed back.
@@ -146,47 +147,47 @@ std::vector<Option> declare() {
   };
 
   add(
-      "eval-batch", "N", "samples that evaluation takes at once on a rank; 0: as memory allows", "",
+      "eval-batch", "N", "samples that a rank evaluates at once; 0: as memory allows", "",
       [](auto& c) -> auto& { return c.batch.evaluation; });
   add(
-      "pipeline", "NAME", "with pipe=P in the mesh: 1f1b, gpipe, interleaved or layerwise", "",
+      "pipeline", "NAME", "schedule of a pipeline: 1f1b, gpipe, interleaved or layerwise", "",
       [](auto& c) -> auto& { return c.pipeline.schedule; });
   add(
-      "virtual-stages", "V", "stages per rank of the interleaved pipeline", "",
+      "virtual-stages", "V", "stages per rank, with --pipeline interleaved", "",
       [](auto& c) -> auto& { return c.pipeline.virtual_stages; });
   // Not written where it means nothing: a file that is fed back must not be refused.
   all.back().toml = [](const RunConfig& c) {
     return c.pipeline.schedule == "interleaved" ? write_toml(c.pipeline.virtual_stages) : std::string();
   };
   add(
-      "balance", "none|dynamic", "stages of like FLOPs, or of like measured time", "",
+      "balance", "none|dynamic", "stages with equal FLOPs, or (dynamic) with equal measured time", "",
       [](auto& c) -> auto& { return c.pipeline.balance; });
   add(
-      "recompute", "none|full|auto", "compute activations again in backward; auto: what the limit asks for",
-      "", [](auto& c) -> auto& { return c.pipeline.recompute; });
+      "recompute", "none|full|auto",
+      "recompute activations in backward; auto: as far as --memory-limit needs it", "",
+      [](auto& c) -> auto& { return c.pipeline.recompute; });
   add(
-      "memory-limit", "SIZE", "what a rank's tensors may take, such as 2GiB", "",
+      "memory-limit", "SIZE", "most memory for the tensors of a rank, such as 2GiB", "",
       [](auto& c) -> auto& { return c.pipeline.memory_limit; });
 
   group = "How it is trained";
   add(
       "epochs", "N", "passes over the training data", by_model, [](auto& c) -> auto& { return c.epochs; });
   add(
-      "limit-steps", "N", "end after N steps in all; 0: no limit", "",
+      "limit-steps", "N", "end after N steps in total; 0: no limit", "",
       [](auto& c) -> auto& { return c.limit_steps; });
   add(
-      "exit-after", "TIME", "stop after so long, such as 55min, and leave what --resume goes on from", "",
+      "exit-after", "TIME", "stop with a checkpoint after this time, such as 55min", "",
       [](auto& c) -> auto& { return c.exit_after; });
   add(
       "optimizer", "NAME", "sgd, adam or adamw", by_model, [](auto& c) -> auto& { return c.optimizer.name; });
   add(
-      "learning-rate", "R", "the highest rate of the schedule", by_model,
+      "learning-rate", "R", "highest learning rate of the schedule", by_model,
       [](auto& c) -> auto& { return c.optimizer.learning_rate; });
   add(
-      "momentum", "R", "of sgd", by_model, [](auto& c) -> auto& { return c.optimizer.momentum; });
+      "momentum", "R", "momentum of sgd", by_model, [](auto& c) -> auto& { return c.optimizer.momentum; });
   add(
-      "nesterov", "", "Nesterov's form of sgd's momentum", "",
-      [](auto& c) -> auto& { return c.optimizer.nesterov; });
+      "nesterov", "", "Nesterov momentum for sgd", "", [](auto& c) -> auto& { return c.optimizer.nesterov; });
   const auto of_adam = [&](const char* name, const char* help, const std::string& fallback, auto access) {
     add(name, "R", help, fallback, access);
     // Not written where it means nothing: a file that is fed back must not be refused.
@@ -201,115 +202,113 @@ std::vector<Option> declare() {
       "beta2", "decay rate of the second moment of adam and adamw", by_model,
       [](auto& c) -> auto& { return c.optimizer.beta2; });
   of_adam(
-      "epsilon", "what adam and adamw add to the root of the second moment", "",
+      "epsilon", "epsilon of adam and adamw, beside the root of the second moment", "",
       [](auto& c) -> auto& { return c.optimizer.epsilon; });
   add(
-      "weight-decay", "R", "pull of the weights towards 0", by_model,
+      "weight-decay", "R", "weight decay", by_model,
       [](auto& c) -> auto& { return c.optimizer.weight_decay; });
   add(
-      "decay", "all|matrices", "what weight decay is of; matrices: not of biases and norms", by_model,
+      "decay", "all|matrices", "parameters with weight decay; matrices: no biases and norms", by_model,
       [](auto& c) -> auto& { return c.optimizer.decay; });
   add(
-      "schedule", "NAME", "constant, step, cosine, one_cycle, linear or wsd", by_model,
-      [](auto& c) -> auto& { return c.optimizer.schedule; });
+      "schedule", "NAME", "learning rate over time: constant, step, cosine, one_cycle, linear or wsd",
+      by_model, [](auto& c) -> auto& { return c.optimizer.schedule; });
   add(
-      "warmup-steps", "N", "steps over which the rate rises first; one_cycle has its own", by_model,
+      "warmup-steps", "N", "first steps, in which the learning rate rises; one_cycle has its own", by_model,
       [](auto& c) -> auto& { return c.optimizer.warmup_steps; });
   add(
-      "min-learning-rate", "R", "the rate that the schedule falls to", "",
+      "min-learning-rate", "R", "learning rate to which the schedule falls", "",
       [](auto& c) -> auto& { return c.optimizer.min_learning_rate; });
   add(
-      "grad-clip", "R", "largest norm of the gradient; 0: no limit", by_model,
+      "grad-clip", "R", "largest norm of the gradient; 0: no clipping", by_model,
       [](auto& c) -> auto& { return c.optimizer.grad_clip; });
   add(
-      "batch-norm", "local", "what BatchNorm's statistics are of: each micro-batch", "",
+      "batch-norm", "local", "BatchNorm's statistics; local: of each micro-batch", "",
       [](auto& c) -> auto& { return c.batch_norm; });
   add(
-      "precision", "NAME", "fp32, fp64, or with fp32 weights and products in half precision: bf16, fp16", "",
+      "precision", "NAME", "fp32, fp64, or mixed precision with fp32 weights: bf16, fp16", "",
       [](auto& c) -> auto& { return c.precision; });
   add(
-      "seed", "N", "start of all random numbers", "", [](auto& c) -> auto& { return c.seed; });
+      "seed", "N", "seed of all random numbers", "", [](auto& c) -> auto& { return c.seed; });
   add(
       "reproducible", "",
-      "the same bits on any number of ranks along data and pipe; sets 8 micro-batches, 1 thread", "",
+      "same bits on any number of ranks along data and pipe; sets 8 micro-batches, 1 thread", "",
       [](auto& c) -> auto& { return c.reproducible; });
 
   group = "Where it runs";
   add(
-      "device", "auto|cpu|cuda", "what computes; auto: GPUs where all ranks have some", "",
+      "device", "auto|cpu|cuda", "device of the ranks; auto: GPUs if every rank finds one", "",
       [](auto& c) -> auto& { return c.device; });
   add(
-      "device-graphs", "auto|off", "on GPUs, replay steps as CUDA graphs where that can be done", "",
+      "device-graphs", "auto|off", "on GPUs, replay steps as CUDA graphs where possible", "",
       [](auto& c) -> auto& { return c.device_graphs; });
   add(
       "threads", "N", "compute threads per rank; 0: from the affinity mask", "",
       [](auto& c) -> auto& { return c.threads; });
   add(
-      "kernels", "own|libtorch",
-      "dtrain's own kernels where they are faster, or LibTorch's operators alone: a check of both", "",
-      [](auto& c) -> auto& { return c.kernels; });
+      "kernels", "own|libtorch", "kernels of the layers: dtrain's where they are faster, or LibTorch's alone",
+      "", [](auto& c) -> auto& { return c.kernels; });
   add(
-      "comm-backend", "auto|mpi|nccl", "what carries data between GPUs; mpi: through the CPU's memory", "",
+      "comm-backend", "auto|mpi|nccl", "transport between GPUs; mpi: through the CPU's memory", "",
       [](auto& c) -> auto& { return c.comm.backend; });
   add(
-      "all-reduce", "NAME", "auto, mpi, ring, tree or hierarchical", "",
+      "all-reduce", "NAME", "algorithm of sums over ranks: auto, mpi, ring, tree or hierarchical", "",
       [](auto& c) -> auto& { return c.comm.all_reduce; });
   add(
-      "bucket-mb", "X", "MiB of gradients that travel together; 0: chosen", "",
+      "bucket-mb", "X", "MiB of gradients per bucket; 0: chosen automatically", "",
       [](auto& c) -> auto& { return c.comm.bucket_mb; });
   add(
-      "watchdog", "S", "seconds that a collective may take", "",
+      "watchdog", "S", "most seconds for a collective", "",
       [](auto& c) -> auto& { return c.comm.watchdog_s; });
   add(
       "on-failure", "auto|recover|abort",
-      "when a rank is lost: go on without it (auto: where MPI can), or end", "",
+      "after a rank is lost: continue without it (auto: where MPI can), or end", "",
       [](auto& c) -> auto& { return c.on_failure; });
   add(
-      "spares", "N", "ranks that wait, and take the places of lost ones", "",
-      [](auto& c) -> auto& { return c.spares; });
+      "spares", "N", "ranks that wait to replace lost ones", "", [](auto& c) -> auto& { return c.spares; });
   add(
-      "replicate", "off|K", "steps between copies of each rank's part in another's memory", "",
+      "replicate", "off|K", "steps between copies of each rank's part in another rank's memory", "",
       [](auto& c) -> auto& { return c.replicate; });
   add(
       "verify-every", "N",
-      "steps between comparisons of the ranks' weights, and all collectives between nodes are compared; 0: "
-      "never",
-      "", [](auto& c) -> auto& { return c.verify_every; });
+      "steps between comparisons of the ranks' weights; also compares all calls between nodes; 0: never", "",
+      [](auto& c) -> auto& { return c.verify_every; });
   add(
-      "inject", "FAULT", "a fault on demand, such as kill:rank=1,phase=backward,step=7", "none",
+      "inject", "FAULT", "inject a fault, such as kill:rank=1,phase=backward,step=7", "none",
       [](auto& c) -> auto& { return c.inject; });
 
   group = "What it leaves behind";
   add(
-      "output", "FOLDER", "where run folders are made", "", [](auto& c) -> auto& { return c.output.folder; });
+      "output", "FOLDER", "parent folder of the run's folder", "",
+      [](auto& c) -> auto& { return c.output.folder; });
   add(
-      "name", "NAME", "the run's folder", "MODEL-DATASET-JOB or -TIME",
+      "name", "NAME", "name of the run and its folder", "MODEL-DATASET-JOB or -TIME",
       [](auto& c) -> auto& { return c.output.name; });
   add(
       "overwrite", "", "replace a run of that name", "", [](auto& c) -> auto& { return c.output.overwrite; });
   add(
-      "resume", "auto|none|PATH", "go on with the run of that name, or from a checkpoint's folder", "",
+      "resume", "auto|none|PATH", "resume the run of that name, or start from a checkpoint's folder", "",
       [](auto& c) -> auto& { return c.output.resume; });
   add(
-      "checkpoint-every", "end|INTERVAL", "save each 500steps, 1epoch or 10min; end: only then", "",
-      [](auto& c) -> auto& { return c.output.checkpoint_every; });
+      "checkpoint-every", "end|INTERVAL", "interval, such as 500steps, 1epoch or 10min; end: only at the end",
+      "", [](auto& c) -> auto& { return c.output.checkpoint_every; });
   add(
-      "keep", "N", "checkpoints that stay, the best one besides", "",
+      "keep", "N", "checkpoints to keep besides the best", "",
       [](auto& c) -> auto& { return c.output.keep; });
   all.push_back(record_steps(group));
   add(
-      "trace", "", "write trace.json for Chrome's tracing or Perfetto", "",
+      "trace", "", "write trace.json, for Chrome's tracing or Perfetto", "",
       [](auto& c) -> auto& { return c.output.trace; });
   add(
       "tensorboard", "", "write event files for TensorBoard", "",
       [](auto& c) -> auto& { return c.output.tensorboard; });
   add(
-      "quiet", "", "print nothing but errors", "", [](auto& c) -> auto& { return c.output.quiet; });
+      "quiet", "", "print only errors", "", [](auto& c) -> auto& { return c.output.quiet; });
   add(
-      "dry-run", "", "show placement, memory and the first batch's shapes, then exit", "",
+      "dry-run", "", "print placement, memory and the first batch's shapes, then exit", "",
       [](auto& c) -> auto& { return c.dry_run; });
   add(
-      "cluster", "NODESxRANKS", "with --dry-run: as if on so many nodes with so many ranks each", "",
+      "cluster", "NODESxRANKS", "with --dry-run: plan for this many nodes and ranks per node", "",
       [](auto& c) -> auto& { return c.cluster; });
   return all;
 }

@@ -49,7 +49,7 @@ void bind(StageWords& words, Parser& parser) {
       .add_option("--target", options.target,
                   "table: name or number of the column to predict; COL>VALUE makes two classes [the last]")
       ->option_text("COL");
-  parser.add_option("--ignore", options.ignore, "table: columns that are no inputs, separated by commas")
+  parser.add_option("--ignore", options.ignore, "table: columns to leave out, separated by commas")
       ->option_text("COLS");
   parser
       .add_option("--site", options.site,
@@ -60,28 +60,32 @@ void bind(StageWords& words, Parser& parser) {
       ->option_text("KIND");
   parser
       .add_option("--vocab-size", words.vocabulary_size,
-                  "ids of a vocabulary, the four special ones included [by task]")
+                  "size of the vocabulary, with the four special ids [by task]")
       ->option_text("N");
-  parser.add_option("--min-frequency", words.min_frequency, "of a token in training text [pairs 2, else 1]")
+  parser
+      .add_option("--min-frequency", words.min_frequency,
+                  "least count of a token in the training text [pairs 2, else 1]")
       ->option_text("N");
   parser
       .add_option("--max-length", words.max_length,
-                  "tokens kept of a text [all], or of a block of running text [256]")
+                  "most tokens of a text, or of a block of running text [text: all; block: 256]")
       ->option_text("N");
-  parser.add_option("--languages", options.text.languages, "of parallel text, source-target [de-en]")
+  parser.add_option("--languages", options.text.languages, "source and target of parallel text [de-en]")
       ->option_text("S-T");
   parser.add_option("--shards", words.shards, "files per split [one per 512 MiB]")->option_text("N");
-  parser.add_option("--seed", words.seed, "of the split into train, validation and test [1]")
+  parser.add_option("--seed", words.seed, "seed of the split into train, validation and test [1]")
       ->option_text("N");
-  parser.add_option("--data-root", words.data_root, "where staged datasets lie [data/staged]")
+  parser.add_option("--data-root", words.data_root, "folder of staged datasets [data/staged]")
       ->option_text("FOLDER");
   parser
-      .add_option("--task", words.task,
-                  fmt::format("of a synthetic set: {} [image_classification]; of a table: "
-                              "table_classification or regression [by its target]",
-                              fmt::join(data::synthetic_tasks(), ", ")))
+      .add_option(
+          "--task", words.task,
+          fmt::format("synthetic set: {}; table: "
+                      "table_classification or regression [image_classification; of a table by its target]",
+                      fmt::join(data::synthetic_tasks(), ", ")))
       ->option_text("NAME");
-  parser.add_option("--samples", words.samples, "of a synthetic set, to train on [8192]")->option_text("N");
+  parser.add_option("--samples", words.samples, "training samples of a synthetic set [8192]")
+      ->option_text("N");
   parser.add_flag("--overwrite", options.overwrite, "replace a dataset of that name");
 }
 

@@ -238,18 +238,18 @@ Task topology_command(const Words& words, const Environment& environment) {
       "Shows where each rank runs, its place on the mesh, and which groups exchange what over which links.");
   parser.add_option("--mesh", wish.mesh, "ranks along each axis, such as data=4 [data=N]")
       ->option_text("AXES");
-  parser.add_option("--rank-order", wish.order, "on the mesh: by where ranks run, or as launched [placed]")
-      ->option_text("placed|launched");
   parser
-      .add_option("--device", wish.device,
-                  "what ranks compute on: cpu, or cuda and where their GPUs are [cpu]")
+      .add_option("--rank-order", wish.order,
+                  "order of ranks on the mesh: by placement, or as launched [placed]")
+      ->option_text("placed|launched");
+  parser.add_option("--device", wish.device, "device of the ranks: cpu, or cuda to show their GPUs [cpu]")
       ->option_text("NAME");
   parser.add_flag("--benchmark", wish.benchmark,
-                  "time all collectives, in nodes, between them and between GPUs");
-  parser.add_option("--sizes", wish.sizes, "of what is sent [4KiB,256KiB,4MiB,36MiB]")
+                  "measure all collectives: within nodes, between nodes, between GPUs");
+  parser.add_option("--sizes", wish.sizes, "sizes of the messages [4KiB,256KiB,4MiB,36MiB]")
       ->delimiter(',')
       ->option_text("SIZES");
-  parser.add_option("--output", wish.output, "file for what that finds [topology.h5]")->option_text("FILE");
+  parser.add_option("--output", wish.output, "file for the measurements [topology.h5]")->option_text("FILE");
   if (const auto help = parse(parser, words)) return print_task(*help);
   topology::parse_rank_order(wish.order);
   if (wish.device == "auto" || !train::is_device_name(wish.device))
