@@ -34,8 +34,7 @@ void warn_of_idle_ranks(const RunConfig& config, const Job& job, const Log& log)
   if (job.rank() != 0 || pieces >= copies) return;
   log.warn(
       fmt::format("{} of {} data ranks have nothing to do: a step has {} micro-batch{}, and a run keeps "
-                  "their number; use at "
-                  "most {} data ranks, or begin a run with more --micro-batches",
+                  "their number; use at most {} data ranks, or begin a run with more --micro-batches",
                   copies - pieces, copies, pieces, pieces == 1 ? "" : "es", pieces));
 }
 

@@ -113,7 +113,8 @@ void Trainer::go_on_from(const ResumePoint& resume) {
 void Trainer::tell_where_from(const ResumePoint& resume) const {
   for (const auto& problem : resume.passed_over) log_.info("passed over " + problem);
   if (!resume.forgotten_best.empty()) log_.info("the best is forgotten: " + resume.forgotten_best);
-  if (const auto stretch = stretched_schedule(resume.info); !stretch.empty()) log_.warn(stretch);
+  const auto stretch = stretched_schedule(resume.info);
+  if (!stretch.empty() && job_.rank() == 0) log_.warn(stretch);
   log_.info(fmt::format("resumed    from {}, step {} of {}", resume.folder.string(), step_, total_steps_));
 }
 
