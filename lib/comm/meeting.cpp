@@ -6,9 +6,14 @@
 #include <algorithm>
 #include <array>
 #include <cstdint>
+#include <memory>
+#include <numeric>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "comm/message_steps.hpp"
 #include "comm/mpi_check.hpp"
 #include "comm/transfer.hpp"
 #include "comm/ulfm.hpp"
@@ -19,22 +24,23 @@ namespace dtrain::comm {
 namespace {
 
 // Above those of groups' collectives; MPI promises tags up to 32767.
-constexpr int kArrivalTag = 32'100;
-constexpr int kAnswerTag = 32'101;
+constexpr int kTreeTag = 32'100;
+constexpr int kRollCallTag = 32'101;
+constexpr int kArrivalTag = 32'102;
+constexpr int kVerdictTag = 32'103;
 
-constexpr double kFirstWordS =
-    0.5;                         // rank 0 tells those that have come that it is there, if it waits so long
-constexpr double kGraceS = 5.0;  // for its verdict to come before theirs
+constexpr double kGraceS = 5.0;      // for rank 0's verdict to come before the others' own
+constexpr double kRollCallS = 2.0;   // for those that have come to answer rank 0
 constexpr double kLastWordsS = 0.5;  // for a verdict to leave
 
 struct Arrival {
   std::array<char, 32> what{};
 };
 
-enum class Verdict : std::int32_t { all_are_here, i_am_here, missing, mismatched };
+enum class Verdict : std::int32_t { missing, mismatched };
 
 struct Answer {
-  Verdict verdict = Verdict::all_are_here;
+  Verdict verdict = Verdict::missing;
   std::int32_t text_bytes = 0;
 };
 
@@ -69,93 +75,106 @@ std::string late_in_words(const std::string& ranks, bool several, double limit_s
   return fmt::format("{} {} not arrived within {} s", ranks, several ? "have" : "has", limit_s);
 }
 
-/// Rank 0: every other rank tells it that it has come.
+/// The same on all ranks of a build: FNV-1a.
+std::int64_t fingerprint(std::string_view text) {
+  std::uint64_t hash = 0xcbf29ce484222325;
+  for (const char letter : text) hash = (hash ^ static_cast<unsigned char>(letter)) * 0x100000001b3;
+  return static_cast<std::int64_t>(hash >> 1);
+}
+
+/// Up and down a tree whose root is rank 0, so that no rank goes on before all have come, and none once rank
+/// 0 has given up. The largest fingerprint and the smallest, negated, come along.
+class Gathering {
+ public:
+  Gathering(MPI_Comm comm, int rank, int size, std::string_view what)
+      : values_(std::make_shared<Values>(Values{fingerprint(what), -fingerprint(what)})) {
+    std::vector<int> ranks(static_cast<std::size_t>(size));
+    std::iota(ranks.begin(), ranks.end(), 0);
+    Buffer buffer = Buffer::of(std::span<std::int64_t>(*values_));
+    buffer.owner = values_;
+    tree_ = make_tree_all_reduce({.channel = {comm, kTreeTag}, .ranks = std::move(ranks), .index = rank},
+                                 buffer, ReduceOp::max);
+  }
+
+  bool complete() { return tree_->advance(); }
+  /// Whether all ranks have come to the same call.
+  bool agrees() const { return (*values_)[0] == -(*values_)[1]; }
+
+ private:
+  using Values = std::array<std::int64_t, 2>;
+  std::shared_ptr<Values> values_;
+  std::unique_ptr<Step> tree_;
+};
+
+/// Rank 0, which finds out where the others are when they have not all come, or to different calls.
 class Host {
  public:
   Host(MPI_Comm comm, int size, std::string_view what, double limit_s, double pause_s)
-      : comm_(comm),
-        what_(what),
-        limit_s_(limit_s),
-        pause_s_(pause_s),
-        losses_(comm, what),
-        guests_(static_cast<std::size_t>(size - 1)) {
-    for (std::size_t i = 0; i < guests_.size(); ++i) {
-      Guest& guest = guests_[i];
-      guest.rank = static_cast<int>(i) + 1;
-      guest.receive =
-          Transfer::receive({comm, kArrivalTag}, &guest.arrival, sizeof guest.arrival, guest.rank);
-    }
+      : comm_(comm), what_(what), limit_s_(limit_s), pause_s_(pause_s), losses_(comm, what) {
+    for (int rank = 1; rank < size; ++rank) guests_.push_back({.rank = rank});
   }
 
-  void receive_all() {
+  void await_all(Gathering& gathering) {
     Waiting waiting(limit_s_, pause_s_);
-    while (!all_have_come()) {
-      if (!waiting.pause()) give_up();
+    while (!gathering.complete()) {
       losses_.look();
-      if (waiting.waited_s() > kFirstWordS) greet();
+      if (!waiting.pause()) call_the_roll();
     }
-    const auto other = std::ranges::find_if(
-        guests_, [&](const Guest& guest) { return guest.arrival.what != arrival(what_).what; });
-    if (other != guests_.end()) {
-      end(Verdict::mismatched,
-          fmt::format("{} calls {} where rank {} calls {}", ranks_in_words(comm_, {other->rank}),
-                      other->arrival.what.data(), ulfm::first_rank_of(comm_, 0), what_));
-    }
-    for (const Guest& guest : guests_) tell(guest.rank, Verdict::all_are_here);
-    flush(limit_s_);
+    if (!gathering.agrees()) call_the_roll();
   }
 
  private:
   struct Guest {
     int rank = 0;
-    Arrival arrival;
-    Transfer receive;
+    std::shared_ptr<Arrival> arrival = std::make_shared<Arrival>();
+    Transfer receive = {};
     bool has_come = false;
-    bool greeted = false;
   };
+
+  [[noreturn]] void call_the_roll() {
+    for (Guest& guest : guests_) {
+      guest.receive = Transfer::receive({comm_, kArrivalTag}, guest.arrival.get(), sizeof(Arrival),
+                                        guest.rank, guest.arrival);
+      sends_.push_back(send_value({comm_, kRollCallTag}, std::int32_t{0}, guest.rank));
+    }
+    Waiting waiting(kRollCallS, pause_s_);
+    while (!all_have_come() && waiting.pause()) losses_.look();
+    const auto other = std::ranges::find_if(guests_, [&](const Guest& guest) {
+      return guest.has_come && guest.arrival->what != arrival(what_).what;
+    });
+    if (other != guests_.end()) {
+      end(Verdict::mismatched,
+          fmt::format("{} calls {} where rank {} calls {}", ranks_in_words(comm_, {other->rank}),
+                      other->arrival->what.data(), ulfm::first_rank_of(comm_, 0), what_));
+    }
+    std::vector<int> missing;
+    for (const Guest& guest : guests_) {
+      if (!guest.has_come) missing.push_back(guest.rank);
+    }
+    end(Verdict::missing, missing.empty()
+                              ? fmt::format("the last rank has come after more than {} s", limit_s_)
+                              : late_in_words(ranks_in_words(comm_, missing), missing.size() > 1, limit_s_));
+  }
 
   bool all_have_come() {
     for (Guest& guest : guests_) guest.has_come = guest.has_come || guest.receive.test();
     return std::ranges::all_of(guests_, &Guest::has_come);
   }
 
-  void greet() {
-    for (Guest& guest : guests_) {
-      if (!guest.has_come || guest.greeted) continue;
-      tell(guest.rank, Verdict::i_am_here);
-      guest.greeted = true;
-    }
-  }
-
-  [[noreturn]] void give_up() {
-    std::vector<int> missing;
-    for (const Guest& guest : guests_) {
-      if (!guest.has_come) missing.push_back(guest.rank);
-    }
-    end(Verdict::missing, late_in_words(ranks_in_words(comm_, missing), missing.size() > 1, limit_s_));
-  }
-
   [[noreturn]] void end(Verdict verdict, const std::string& text) {
     for (const Guest& guest : guests_) {
-      if (guest.has_come) tell(guest.rank, verdict, text);
+      if (!guest.has_come) continue;
+      const Channel channel = {comm_, kVerdictTag};
+      sends_.push_back(send_value(
+          channel, Answer{.verdict = verdict, .text_bytes = static_cast<std::int32_t>(text.size())},
+          guest.rank));
+      sends_.push_back(Transfer::send(channel, text.data(), text.size(), guest.rank));
     }
-    flush(kLastWordsS);
+    Waiting waiting(kLastWordsS);  // small messages leave at once, unless a rank takes none any more
+    while (std::erase_if(sends_, [](Transfer& send) { return send.test(); }),
+           !sends_.empty() && waiting.pause()) {
+    }
     throw_verdict(verdict, what_, text);
-  }
-
-  void tell(int rank, Verdict verdict, const std::string& text = {}) {
-    const Channel channel = {comm_, kAnswerTag};
-    sends_.push_back(send_value(
-        channel, Answer{.verdict = verdict, .text_bytes = static_cast<std::int32_t>(text.size())}, rank));
-    if (!text.empty()) sends_.push_back(Transfer::send(channel, text.data(), text.size(), rank));
-  }
-
-  /// Small messages leave at once, unless nothing takes them any more.
-  void flush(double limit_s) {
-    Waiting waiting(limit_s);
-    while (std::erase_if(sends_, [](Transfer& send) { return send.test(); }), !sends_.empty()) {
-      if (!waiting.pause()) return;
-    }
   }
 
   MPI_Comm comm_;
@@ -167,47 +186,55 @@ class Host {
   std::vector<Transfer> sends_;
 };
 
-/// Every other rank: learns from rank 0.
+/// Every other rank, which learns from rank 0 where the others are.
 class Caller {
  public:
+  /// Rank 0 may come a limit later than this rank, and then wait for one.
   Caller(MPI_Comm comm, std::string_view what, double limit_s, double pause_s)
       : comm_(comm),
         what_(what),
         limit_s_(limit_s),
-        waiting_(limit_s > 0 ? limit_s + kGraceS : 0, pause_s),
+        waiting_(limit_s > 0 ? 2 * limit_s + kGraceS : 0, pause_s),
         losses_(comm, what) {}
 
-  void await_all() {
-    Transfer here = send_value({comm_, kArrivalTag}, arrival(what_), 0);
-    while (!here.test()) pause();
-    while (true) {
-      Answer answer;
-      receive(&answer, sizeof answer);
-      if (answer.verdict == Verdict::all_are_here) return;
-      if (answer.verdict == Verdict::i_am_here) {
-        host_is_here_ = true;
-        waiting_.begin_again();
-        continue;
-      }
-      std::string text(static_cast<std::size_t>(answer.text_bytes), '\0');
-      receive(text.data(), text.size());
-      throw_verdict(answer.verdict, what_, text);
+  void await_all(Gathering& gathering) {
+    while (!gathering.complete()) {
+      if (roll_is_called()) answer();
+      pause();
     }
+    if (gathering.agrees()) return;
+    while (!roll_is_called()) pause();
+    answer();
   }
 
  private:
-  void receive(void* data, std::size_t bytes) {
-    Transfer arriving = Transfer::receive({comm_, kAnswerTag}, data, bytes, 0);
+  bool roll_is_called() const {
+    int is_called = 0;
+    check_mpi(MPI_Iprobe(0, kRollCallTag, comm_, &is_called, MPI_STATUS_IGNORE), "MPI_Iprobe", comm_);
+    return is_called != 0;
+  }
+
+  [[noreturn]] void answer() {
+    std::int32_t call = 0;
+    receive(kRollCallTag, &call, sizeof call);
+    Transfer here = send_value({comm_, kArrivalTag}, arrival(what_), 0);
+    while (!here.test()) pause();
+    Answer verdict;
+    receive(kVerdictTag, &verdict, sizeof verdict);
+    std::string text(static_cast<std::size_t>(verdict.text_bytes), '\0');
+    receive(kVerdictTag, text.data(), text.size());
+    throw_verdict(verdict.verdict, what_, text);
+  }
+
+  void receive(int tag, void* data, std::size_t bytes) {
+    Transfer arriving = Transfer::receive({comm_, tag}, data, bytes, 0);
     while (!arriving.test()) pause();
   }
 
   void pause() {
     losses_.look();
     if (waiting_.pause()) return;
-    const std::string host = ranks_in_words(comm_, {0});
-    throw_verdict(Verdict::missing, what_,
-                  host_is_here_ ? fmt::format("{} does not answer any more", host)
-                                : late_in_words(host, false, limit_s_));
+    throw_verdict(Verdict::missing, what_, late_in_words(ranks_in_words(comm_, {0}), false, limit_s_));
   }
 
   MPI_Comm comm_;
@@ -215,7 +242,6 @@ class Caller {
   double limit_s_;
   Waiting waiting_;
   LossWatch losses_;
-  bool host_is_here_ = false;
 };
 
 }  // namespace
@@ -226,10 +252,11 @@ void meet(MPI_Comm comm, std::string_view what, double limit_s, double pause_s) 
   check_mpi(MPI_Comm_rank(comm, &rank), "MPI_Comm_rank");
   check_mpi(MPI_Comm_size(comm, &size), "MPI_Comm_size");
   if (size == 1) return;
+  Gathering gathering(comm, rank, size, what);
   if (rank == 0) {
-    Host(comm, size, what, limit_s, pause_s).receive_all();
+    Host(comm, size, what, limit_s, pause_s).await_all(gathering);
   } else {
-    Caller(comm, what, limit_s, pause_s).await_all();
+    Caller(comm, what, limit_s, pause_s).await_all(gathering);
   }
 }
 

@@ -26,13 +26,8 @@ bool Waiting::pause() {
     const double sleep_s = std::clamp(waited_s_ / 8, kShortestSleepS, longest_pause_s_);
     std::this_thread::sleep_for(std::chrono::duration<double>(sleep_s));
   }
-  waited_s_ = time_.look() - begin_s_;
+  waited_s_ = time_.look();
   return limit_s_ <= 0 || waited_s_ <= limit_s_;
-}
-
-void Waiting::begin_again() {
-  begin_s_ = time_.look();
-  waited_s_ = 0;
 }
 
 void LossWatch::look() {

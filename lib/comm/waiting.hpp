@@ -20,14 +20,11 @@ class Waiting {
   /// passed.
   bool pause();
   double waited_s() const { return waited_s_; }
-  /// Starts to count anew.
-  void begin_again();
 
  private:
   double limit_s_;
   double longest_pause_s_;
   RunningTime time_;
-  double begin_s_ = 0;
   double waited_s_ = 0;
 };
 
