@@ -207,7 +207,7 @@ def differences(found, plain, case):
         for name in ("train_accuracy", "validation_accuracy"):
             if precision == "fp64" and not np.isnan(other[name]):
                 gaps[name] = max(gaps.get(name, 0), relative(one[name], other[name]) / 1e-9)
-    gaps["weights"] = weight_gap(found["tensors"], plain["tensors"], precision) / weight_limit
+    gaps["weights"] = weight_gap(found["tensors"], plain["tensors"], case) / weight_limit
     for one, other in zip(found["test"], plain["test"], strict=True):
         if one["checkpoint"] == other["checkpoint"]:  # the best may be another one, where two are nearly as good
             gaps["test"] = relative(one["loss"], other["loss"]) / loss_limit
@@ -218,13 +218,13 @@ def differences(found, plain, case):
     return gaps
 
 
-def weight_gap(found, plain, precision):
-    """fp64: the largest of any element, over the largest of its tensor. Else of all as one vector, over its length: Adam makes
-    a whole step of a gradient that is nothing but rounding."""
+def weight_gap(found, plain, case):
+    """fp64 without Adam: the largest of any element, over the largest of its tensor. Else of all as one vector, over its length:
+    Adam makes a step of a gradient that is nothing but rounding, as a convolution's bias before a BatchNorm has it."""
     if found.keys() != plain.keys():
         raise Failed("other tensors", sorted(found.keys() ^ plain.keys())[:5])
     names = [name for name in plain if name.startswith("model/") and plain[name].size and plain[name].dtype.kind == "f"]
-    if precision == "fp64":
+    if case.how["precision"] == "fp64" and case.what["optimizer"] == "sgd":
         return max(float(np.max(np.abs(found[name] - plain[name])) / max(np.max(np.abs(plain[name])), 1e-3)) for name in names)
     squares = sum(float(np.square(found[name].astype(float) - plain[name]).sum()) for name in names)
     return float(np.sqrt(squares / sum(float(np.square(plain[name].astype(float)).sum()) for name in names)))
