@@ -179,12 +179,12 @@ def keeps_the_last_step(binary, folder):
     options = ["--learning-rate", 0.1, "--mesh", "data=4"]
     run(binary, RANKS, *COMMON, *options, "--name", "whole", cwd=folder)
     assert os.readlink(folder / "runs/whole/checkpoints/best") != f"step-{STEPS:08}", "the last step is the best"
-    done = started(binary, folder, "late", "data=4", "--inject", f"kill:rank=2,phase=test,step={STEPS}", *options[:2])
+    done = started(binary, folder, "tested", "data=4", "--inject", f"kill:rank=2,phase=test,step={STEPS}", *options[:2])
     assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
-    found, expected = facts(folder / "runs/late"), facts(folder / "runs/whole")
+    found, expected = facts(folder / "runs/tested"), facts(folder / "runs/whole")
     others = [name for name in expected[0] if expected[0][name].tobytes() != found[0][name].tobytes()]
     assert not others and found[1] == expected[1], others[:5]
-    with h5py.File(folder / "runs/late/results.h5") as file:
+    with h5py.File(folder / "runs/tested/results.h5") as file:
         assert len(file["test"]) == 1
         assert any(event["kind"] == b"lost_rank" for event in file["ranks/00000/events"][:])
 
