@@ -23,7 +23,7 @@ class RunFolder {
 
   const std::filesystem::path& path() const { return path_; }
 
-  /// Whether a run of that name can be gone on with: it has checkpoints and is not finished, or `config` asks
+  /// Whether a run of that name can be resumed: it has checkpoints and is not finished, or `config` asks
   /// for more steps than it has done. Throws Error (exit code 2) for a finished run, one that is still
   /// running, and a folder of something else.
   bool can_go_on(const train::RunConfig& config) const;

@@ -173,7 +173,7 @@ std::string settle_name(const train::RunConfig& config, const Environment& envir
 /// the run has settled; that is put into it. Collective.
 ExitCode train_once(train::RunConfig& config, const std::optional<train::Recovery>& recovery, bool named,
                     const Environment& environment, comm::MpiEnvironment& mpi, StartNotice* starting) {
-  if (starting != nullptr) starting->at("the ranks compare what they were told");
+  if (starting != nullptr) starting->at("the ranks agree on their options");
   const auto world =
       comm::Communicator::duplicate(mpi.world(), std::max(kShortestStart_s, config.comm.watchdog_s));
   Log log(mpi.world_rank(), config.output.quiet ? Log::Verbosity::quiet : Log::Verbosity::normal);

@@ -123,7 +123,7 @@ std::optional<Dismissal> MpiEnvironment::wait_for_call() const {
     }
     int revoked = 0;
     if (ulfm::is_revoked(everyone_, &revoked) == MPI_SUCCESS && revoked != 0) return std::nullopt;
-    if (std::ssize(ulfm::gone(everyone_)) >= size_) {  // as many as work: nobody is left to call
+    if (std::ssize(ulfm::gone(everyone_)) >= size_) {  // as many as work: no rank is left to call
       return Dismissal{static_cast<int>(ExitCode::lost_rank), "all ranks that worked are gone"};
     }
     std::this_thread::sleep_for(kSpareLooks);

@@ -21,7 +21,7 @@ class LossScaler {
   /// further: then numbers that are not finite have another cause.
   bool leaves_out(bool finite);
 
-  /// Keeps what it is before step `step`, which may have to be taken back.
+  /// Keeps the scale before step `step`, for a roll back.
   void keep(std::int64_t step);
   /// As it was before step `step`, if that is the one kept; else nothing changes. A step that is repeated
   /// must meet the scale and the number of updates that it met the first time.

@@ -15,6 +15,22 @@ import numpy as np
 MPIRUN = Path(__file__).parent / "mpirun.sh"
 
 
+def children(pid):
+    """Of a process: the numbers of those that it has started, as of mpirun its ranks."""
+    try:
+        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def process_state(pid):
+    """The letter of proc(5), such as T for a stopped process; empty: there is none."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return ""
+
+
 def run(binary, ranks, *options, cwd, limit_s=300, check=True):
     """The finished process of `mpirun -np RANKS BINARY OPTIONS`, its output as text."""
     command = [str(MPIRUN), str(ranks), str(binary), *map(str, options)]

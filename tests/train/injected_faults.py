@@ -16,8 +16,7 @@ from pathlib import Path
 
 import h5py
 
-from dtrain_run import MPIRUN, refused, run
-from random_kills import children
+from dtrain_run import MPIRUN, children, refused, run
 
 RANKS = 4
 WATCHDOG_S = 3

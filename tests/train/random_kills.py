@@ -18,7 +18,7 @@ from pathlib import Path
 
 import h5py
 
-from dtrain_run import MPIRUN, write_rows
+from dtrain_run import MPIRUN, children, process_state, write_rows
 from recovery import has_ulfm
 
 RANKS = 4
@@ -30,18 +30,8 @@ OPTIONS = ["--model", "mlp", "--global-batch", 500, "--epochs", 2, "--checkpoint
 MESHES = ["data=4", "data=2,pipe=2", "data=2,tensor=2"]
 
 
-def children(pid):
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
 def alive(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except OSError:
-        return False
+    return process_state(pid) not in ("", "Z", "X")
 
 
 def started(binary, folder, mesh):

@@ -20,7 +20,7 @@ from pathlib import Path
 
 import h5py
 
-from dtrain_run import MPIRUN, checkpoint_tensors, ranks_of, refused, run, write_rows
+from dtrain_run import MPIRUN, checkpoint_tensors, children, process_state, ranks_of, refused, run, write_rows
 
 RANKS = 4
 STEPS = 24
@@ -117,13 +117,13 @@ def waits_for_a_survivor_that_comes_late(binary, folder):
     job = subprocess.Popen(command, cwd=folder, env={**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}, text=True,
                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     end = time.monotonic() + 60
-    while not (stopped := [pid for pid in children_of(job.pid) if state_of(pid) == "T"]):
+    while not (stopped := [pid for pid in children(job.pid) if process_state(pid) == "T"]):
         assert job.poll() is None and time.monotonic() < end, "no rank was suspended"
         time.sleep(0.05)
     time.sleep(late_s)
     assert job.poll() is None, job.communicate()
     while job.poll() is None and time.monotonic() < end + 60:
-        if state_of(stopped[0]) == "T":  # the step has several pieces
+        if process_state(stopped[0]) == "T":  # the step has several pieces
             os.kill(stopped[0], signal.SIGCONT)
         time.sleep(0.05)
     out, err = job.communicate(timeout=60)
@@ -131,20 +131,6 @@ def waits_for_a_survivor_that_comes_late(binary, folder):
     with h5py.File(folder / "runs/late/results.h5") as file:
         assert file.attrs["mesh"] == b"data=2" or file.attrs["mesh"].startswith(b"data=2,"), file.attrs["mesh"]
     print(f"a survivor that comes {late_s} s late goes on with the other", flush=True)
-
-
-def children_of(pid):
-    try:
-        return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
-    except OSError:
-        return []
-
-
-def state_of(pid):
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except OSError:
-        return ""
 
 
 def check_records(file, case, ranks):
