@@ -3,8 +3,8 @@
 # whole are kept; a dataset that is staged already is left alone. Exit codes as dtrain's: 2 usage, 3 data.
 #
 # A recipe, NAME.recipe, says where the files are and what they must be, a line each:
-#   url FOLDER     where the files are on the network; several are tried in turn
-#   SUM FILE       SHA-256 (or MD5, where the authors give no other) of a file below that folder
+#   url FOLDER     where the files are on the network, by https; several are tried in turn
+#   SUM FILE       SHA-256 of a file below that folder
 #   mirror FOLDER  what --mirror calls it (default: NAME); sums that follow are of the files there, if they differ
 #   stage OPTIONS  how dtrain is to stage them
 set -euo pipefail
@@ -41,7 +41,7 @@ done
 recipe=$here/$name.recipe
 [[ $name != */* && -r $recipe ]] || fail 3 "no recipe for the dataset '$name'; there are: $(names)"
 
-sums() { grep -E '^([0-9a-f]{64}|[0-9a-f]{32}) ' || true; }
+sums() { grep -E '^[0-9a-f]{64} ' || true; }
 files=$(sed '/^mirror /,$d' "$recipe" | sums)
 if [[ -n $mirror ]]; then
   folder=$mirror/$(sed -n 's/^mirror //p' "$recipe")
@@ -59,11 +59,10 @@ part='' chosen=''
 trap '[[ -z $part ]] || rm -f "$part"; [[ -z $chosen ]] || rm -rf "$chosen"' EXIT
 
 matches() {  # FILE SUM
-  local program=sha256sum
-  ((${#2} == 64)) || program=md5sum
-  [[ $($program <"$1" | cut -d' ' -f1) == "$2" ]]
+  [[ $(sha256sum <"$1" | cut -d' ' -f1) == "$2" ]]
 }
 
+largest_bytes=1000000000  # of a file; the largest has 170 MB
 get() {  # FILE SUM: into $raw, whole or not at all
   local file=$1 sum=$2 source sources=() wrong=''
   if [[ -r $raw/$file ]] && matches "$raw/$file" "$sum"; then return 0; fi
@@ -77,8 +76,9 @@ get() {  # FILE SUM: into $raw, whole or not at all
   part=$raw/$file.part
   for source in "${sources[@]}"; do
     echo "fetch: $source"
-    curl --fail --silent --location --connect-timeout 20 --speed-limit 1000 --speed-time 30 --retry 2 \
-      --output "$part" "$source" || continue
+    [[ $source == https://* || $source == file://* ]] || fail 3 "$source: is not https; correct data/$name.recipe"
+    curl --fail --silent --location --proto "=${source%%:*}" --proto-redir =https --max-filesize "$largest_bytes" \
+      --connect-timeout 20 --speed-limit 1000 --speed-time 30 --retry 2 --output "$part" "$source" || continue
     if matches "$part" "$sum"; then
       mv "$part" "$raw/$file"
       part=''

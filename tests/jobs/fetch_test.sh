@@ -25,6 +25,9 @@ check 3 "no recipe for the dataset 'nope'; there are: tiny" "${fetch[@]}" nope
 check 3 "no such folder" "${fetch[@]}" tiny --mirror "$scratch/nowhere"
 check 3 "images.gz: not there" "${fetch[@]}" tiny --mirror "$scratch/empty"
 check 3 "cannot download images.gz of tiny; check the network" "${fetch[@]}" tiny
+printf 'url http://127.0.0.1:9\n%064d images.gz\n' 0 >"$scratch/data/plain.recipe"
+check 3 "is not https; correct data/plain.recipe" "${fetch[@]}" plain
+rm "$scratch/data/plain.recipe"
 check 0 "tiny is complete and checked" "${fetch[@]}" tiny --mirror "$scratch/mirror" --no-stage
 rm -r "$scratch/mirror/tiny"
 check 0 "tiny is complete and checked" "${fetch[@]}" tiny --no-stage  # nothing is fetched twice
@@ -36,13 +39,13 @@ check 3 "its checksum is not that of data/tiny.recipe" \
   "$scratch/data/fetch.sh" tiny --raw-root "$scratch/other" --mirror "$scratch/bad"
 check 0 "0" sh -c "ls '$scratch/other/tiny' | wc -l"
 
-# A recipe whose mirror has other files, in another folder, than the network; MD5 where there is no SHA-256.
+# A recipe whose mirror has other files, in another folder, than the network.
 mkdir -p "$scratch/net" "$scratch/mirror/elsewhere/deep" "$scratch/top"
 printf 'all\n' >"$scratch/net/all.tar"
 printf 'one\n' >"$scratch/mirror/elsewhere/deep/one.xz"
 {
   echo "url file://$scratch/net"
-  (cd "$scratch/net" && md5sum all.tar | sed 's/  / /')
+  (cd "$scratch/net" && sha256sum all.tar | sed 's/  / /')
   echo "mirror elsewhere"
   (cd "$scratch/mirror/elsewhere" && sha256sum deep/one.xz | sed 's/  / /')
   echo "stage --format f --standardize"
@@ -75,8 +78,10 @@ check 3 "its checksum is not that of data/two.recipe" "${fetch[@]}" two --no-sta
 check 0 "0" sh -c "ls '$scratch/raw/two' | wc -l"
 
 for recipe in "$root"/data/*.recipe; do
-  grep -qE '^url https?://' "$recipe" || { echo "FAILED: $recipe has no url"; failures=1; }
-  grep -qE '^([0-9a-f]{64}|[0-9a-f]{32}) [^ ]+$' "$recipe" || { echo "FAILED: $recipe has no file"; failures=1; }
+  grep -qE '^url https://' "$recipe" || { echo "FAILED: $recipe has no url"; failures=1; }
+  ! grep -E '^url ' "$recipe" | grep -v '^url https://' || { echo "FAILED: $recipe has an address that is not https"; failures=1; }
+  ! grep -E '^[0-9a-f]{32} ' "$recipe" || { echo "FAILED: $recipe has a sum that is no SHA-256"; failures=1; }
+  grep -qE '^[0-9a-f]{64} [^ ]+$' "$recipe" || { echo "FAILED: $recipe has no file"; failures=1; }
   grep -qi '^# licence' "$recipe" || { echo "FAILED: $recipe does not state the licence"; failures=1; }
 done
 finish
