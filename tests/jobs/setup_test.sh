@@ -31,12 +31,21 @@ chmod +x "$DTRAIN_DEPS/venv/bin/python"
 echo "of another list" >"$DTRAIN_DEPS/venv/dtrain.stamp"
 check 0 "installing the Python packages" "$setup"
 check 0 "install --progress-bar off" cat "$scratch/asked"
+check 0 "--require-hashes -r $DTRAIN_DEPS/packages.txt" cat "$scratch/asked"
+check 0 "torch==2" grep -E '^torch==[^ ]* --hash=sha256:[0-9a-f]{64}$' "$DTRAIN_DEPS/packages.txt"
 rm "$scratch/asked"
 check 0 "complete in" "$setup"
 check 0 "absent" sh -c "[ -e $scratch/asked ] || echo absent"
 echo "one-more==1.0" >>"$scratch/checkout/jobs/requirements.txt"
-check 0 "installing the Python packages" "$setup"
+rm -f "$scratch/asked"
+check 0 "no hashes of the Python packages" "$setup"  # of that one there is none
+check 0 "-c $scratch/checkout/jobs/constraints.txt" cat "$scratch/asked"
 cp "$root/jobs/requirements.txt" "$scratch/checkout/jobs"
+
+# Each pinned package has a hash, of the same version.
+while read -r package; do
+  check 0 "--hash=sha256:" grep -i "^${package//[-_.]/[-_.]} " "$root/jobs/hashes.txt"
+done < <(sed 's/ *#.*//; /^$/d' "$root/jobs/requirements.txt" "$root/jobs/constraints.txt")
 
 # What is installed already is not installed again.
 if [[ -e $deps/venv/dtrain.stamp ]]; then
