@@ -202,7 +202,12 @@ void channel_moments(double* mean, double* variance, const T* x, const ChannelRo
 
 template <class T>
 void scale_channels(const ChannelScaling<T>& what, const ChannelRows& size) {
-  const auto [y, x, residual, scale, shift, then] = what;
+  T* const y = what.y;  // clang before 16 lets no lambda take structured bindings
+  const T* const x = what.x;
+  const T* const residual = what.residual;
+  const T* const scale = what.scale;
+  const T* const shift = what.shift;
+  const Then then = what.then;
   const std::size_t channels = size.channels;
   const auto rectified = [](T value) DTRAIN_VECTOR_BODY { return value < T{0} ? T{0} : value; };
   with_avx2([=]() DTRAIN_VECTOR_BODY {

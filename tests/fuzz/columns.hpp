@@ -1,0 +1,20 @@
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "data/column.hpp"
+
+namespace dtrain::fuzz {
+
+/// Reads the first rows of a column and its last one.
+inline void read_some(const data::Column& column) {
+  constexpr std::int64_t kRows = 16;
+  const std::int64_t rows = std::min(kRows, column.rows());
+  std::vector<std::byte> bytes(static_cast<std::size_t>(std::max<std::int64_t>(rows, 1)) *
+                               column.row_bytes());
+  column.read(0, rows, bytes.data());
+  if (rows > 0) column.read(column.rows() - 1, 1, bytes.data());
+}
+
+}  // namespace dtrain::fuzz

@@ -1,0 +1,15 @@
+// dataset.json, and the tokeniser that it describes.
+#include "data/dataset.hpp"
+#include "data/tokenizer.hpp"
+#include "target.hpp"
+
+int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  using namespace dtrain;
+  static const fuzz::Scratch scratch;
+  scratch.file("dataset.json", data, size);
+  return fuzz::expect_refusal(ExitCode::data, [&] {
+    const auto info = data::read_dataset_info(scratch.path());
+    // A model of SentencePiece is the library's to read, whose faults are not ours to find.
+    if (info.tokenizer && info.tokenizer->model.empty()) data::make_tokenizer(*info.tokenizer);
+  });
+}

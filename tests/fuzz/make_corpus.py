@@ -1,0 +1,145 @@
+"""make_corpus.py FOLDER: writes the seeds of the fuzz targets, a folder for each, a few hundred bytes per file."""
+
+import gzip
+import io
+import json
+import struct
+import sys
+import tarfile
+import zipfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+FOLDER = Path(sys.argv[1])
+
+
+def seed(target, name, content):
+    place = FOLDER / target
+    place.mkdir(parents=True, exist_ok=True)
+    (place / name).write_bytes(content if isinstance(content, bytes) else content.encode())
+
+
+def manifests():
+    tensor = {"name": "model/fc.weight", "dtype": "float32", "shape": [4, 2],
+              "slices": [{"file": "part-0.h5", "offset": [0, 0], "shape": [2, 2]}, {"file": "part-1.h5", "offset": [2, 0], "shape": [2, 2]}]}
+    small = {"format": "dtrain.checkpoint", "version": 1, "step": 3, "epoch": 1, "position": {"samples": 24}, "model": "mlp", "dataset": "d",
+             "seed": 1, "micro_batches": 2, "config": "", "dtrain_version": "0.1.0",
+             "files": [{"file": name, "bytes": 99, "sha256": "0" * 64} for name in ("part-0.h5", "part-1.h5")], "tensors": [tensor]}
+    full = {**small, "total_steps": 10, "so_far": {"loss": 2.5, "weight": 8.0, "correct": 3.0, "counted": 8.0, "train_time_s": 0.1, "sample_hash": 7,
+                                                   "evaluated": False}, "best": {"step": 2, "loss": None},
+            "loss_scale": {"scale": 1024.0, "good_steps": 3, "left_out": 0}, "vocabulary_sha256": "a" * 64, "dataset_samples": {"train": 32},
+            "dataset_sha256": "b" * 64, "all_reduce": {"layout": "1x2", "by_size": "65536 tree, 8388608 ring"},
+            "transformations": {"mean": [0.5], "std": [0.25], "columns": [{"name": "x", "label": "", "marks_gaps": False, "filled_with": 0.0,
+                                                                          "shift": 0.0, "scale": 1.0}]}}
+    seed("manifest", "small", json.dumps(small))
+    seed("manifest", "full", json.dumps(full))
+
+
+def safetensors():
+    def packed(header, data):
+        text = json.dumps(header).encode()
+        return struct.pack("<Q", len(text)) + text + data
+    seed("safetensors", "two", packed({"a": {"dtype": "F32", "shape": [2, 2], "data_offsets": [0, 16]},
+                                       "b": {"dtype": "BF16", "shape": [3], "data_offsets": [16, 22]}}, bytes(22)))
+    seed("safetensors", "metadata", packed({"__metadata__": {"format": "pt"}, "s": {"dtype": "I64", "shape": [], "data_offsets": [0, 8]}}, bytes(8)))
+
+
+def arrays():
+    for name, values in {"float32": np.ones((3, 2), "f4"), "float64": np.ones((3, 2)), "int64": np.arange(4), "bytes": np.zeros((2, 3, 3), "u1"),
+                         "big_endian": np.ones(3, ">f4"), "fortran": np.ones((2, 2), order="F")}.items():
+        stream = io.BytesIO()
+        np.save(stream, values)
+        seed("npy", name, stream.getvalue())
+    images = bytes([0, 0, 8, 3]) + struct.pack(">III", 2, 3, 3) + bytes(range(18))
+    labels = bytes([0, 0, 8, 1]) + struct.pack(">I", 4) + bytes([0, 1, 2, 1])
+    for name, content in {"images": images, "labels": labels, "packed": gzip.compress(images, mtime=0),
+                          "floats": bytes([0, 0, 13, 2]) + struct.pack(">II", 1, 2) + bytes(8)}.items():
+        seed("idx", name, content)
+
+
+def tables():
+    rows = [f"{i}.5,{i * i},{'red' if i % 2 else 'blue'}" for i in range(6)]
+    seed("csv", "header", "width,length,kind\n" + "\n".join(rows) + "\n")
+    seed("csv", "gaps", "a;b;c\n1;?;x\n;2;y\nNA;inf;x\n")
+    seed("csv", "quotes", '"a","b ""c""",d\r\n"1","two, three",4\r\n1,"x\ny",5\r\n')
+    seed("csv", "tabs", "\ufeffa\tb\n1,5\t-2e3\n2\t3\r4\t5\r")
+
+
+def archives():
+    stream = io.BytesIO()
+    with tarfile.open(fileobj=stream, mode="w") as archive:
+        for name in ("in/a.csv", "in/b.csv"):
+            info = tarfile.TarInfo(name)
+            info.size = 4
+            archive.addfile(info, io.BytesIO(b"1,2\n"))
+    tar = stream.getvalue()[:2560]
+    seed("archive", "tar", tar)
+    seed("archive", "tar.gz", gzip.compress(tar, mtime=0))
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr(zipfile.ZipInfo("in/a.csv"), "1,2\n" * 20)
+    seed("archive", "zip", stream.getvalue())
+    seed("archive", "gz", gzip.compress(b"1,2\n" * 20, mtime=0))
+
+
+def dataset_json():
+    shard = {"file": "train-00000-of-00001.h5", "samples": 4, "sha256": "0" * 64}
+    table = {"format": "dtrain.dataset", "version": 1, "name": "t", "task": "table_classification", "classes": ["a", "b"], "shape": [2],
+             "mean": [0.5], "std": [0.5], "tokenizer": None, "columns": [{"name": "x", "filled_with": 0.5, "shift": 0, "scale": 1},
+                                                                         {"name": "x", "marks_gaps": True}],
+             "sites": ["here"], "seed": 1, "splits": {"train": {"samples": 4, "shards": [shard]}}, "sources": [{"file": "t.csv", "sha256": "0" * 64}]}
+    words = ["<pad>", "<unk>", "<start>", "<end>", "a", "b"]
+    text = {**table, "task": "translation", "classes": [], "shape": [8], "mean": [], "std": [], "columns": [], "sites": [],
+            "tokenizer": {"kind": "word", "vocabulary": words, "target_vocabulary": words}}
+    seed("dataset_json", "table", json.dumps(table))
+    seed("dataset_json", "text", json.dumps(text))
+    seed("dataset_json", "character", json.dumps({**text, "task": "language_modelling", "tokenizer": {"kind": "char", "vocabulary": ["a", "b", "ä"]}}))
+
+
+def h5_bytes(write):
+    stream = io.BytesIO()
+    with h5py.File(stream, "w", libver="earliest") as file:
+        write(file)
+    return stream.getvalue()
+
+
+def fixed(attributes):
+    """Text of fixed length: HDF5 1.10.8 itself never ends on some damaged heaps of variable text, which is not ours to find."""
+    return {name: np.bytes_(value.encode()) if isinstance(value, str) else value for name, value in attributes.items()}
+
+
+def shards():
+    def shard(**options):
+        def write(file):
+            file.create_dataset("inputs", data=np.ones((4, 2), "f4"), **options)
+            file["targets"] = np.arange(4) % 2
+            file.attrs.update(fixed({"format": "dtrain.shard", "version": 1, "dataset": "t", "split": "train", "shard_index": 0, "shard_count": 1,
+                                     "first_sample": 0, "sample_count": 4}))
+        return write
+    seed("shard", "contiguous", h5_bytes(shard()))
+    seed("shard", "chunked", h5_bytes(shard(chunks=(2, 2), fletcher32=True)))
+    seed("shard", "packed", h5_bytes(shard(chunks=(4, 1), compression="gzip")))
+
+
+def results():
+    def write(file):
+        file.attrs.update(fixed({"format": "dtrain.results", "version": 1, "name": "n", "model": "mlp", "status": "completed", "world_size": 1}))
+        epochs = np.zeros(2, [("epoch", "i8"), ("train_loss", "f8")])
+        epochs["epoch"] = [1, 2]
+        for name, rows in {"topology": np.zeros(1, [("rank", "i8"), ("hostname", "S8")]), "epochs": epochs, "test": epochs[:1]}.items():
+            file[name] = rows
+            file[name].attrs["units"] = np.array([b"-", b"s"], "S1")
+        for name in ("epochs", "steps", "events", "samples"):
+            file[f"ranks/00000/{name}"] = epochs
+    seed("results", "small", h5_bytes(write))
+
+
+def toml():
+    seed("toml", "keys", 'model = "mlp"\nepochs = 3\nlearning-rate = 1e-3\nquiet = true\nmodel-option = ["hidden=8", "activation=relu"]\n')
+    seed("toml", "refused", '[table]\nx = 1979-05-27T07:32:00Z\ny = {a = [1, [2, """\nz"""]]}\n')
+
+
+for make in (manifests, safetensors, arrays, tables, archives, dataset_json, shards, results, toml):
+    make()
