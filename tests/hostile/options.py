@@ -1,0 +1,141 @@
+"""Values of options and configuration files that make no sense, and names that are paths."""
+
+from case import TRAIN, Family, nothing
+
+OPTIONS = Family("options")
+TOML = Family("TOML")
+NAMES = Family("names")
+SMALL = ("--model", "mlp", "--limit-steps", "1", "--global-batch", "8", "--threads", "1", "--name", "out", "--quiet", "--dataset", "table",
+             "--data-root", "{given}")
+
+# ---- values ---------------------------------------------------------------------------------------------------------
+VALUES = {
+    "--threads": ("-1", "100000", "2147483647", "2147483648", "many", "", "1e3", "0x10"),
+    "--global-batch": ("0", "-1", "2147483648", "1.5", "\x1b[2J", "nan"),
+    "--micro-batches": ("-1", "9", "2147483647"),
+    "--watchdog": ("0", "-5", "nan", "1e999", "-inf", "soon"),
+    "--epochs": ("0", "-1", "99999999999999999999"),
+    "--limit-steps": ("-1", "1e6", "2147483648"),
+    "--learning-rate": ("0", "-1", "nan", "inf", "1e999", "fast"),
+    "--bucket-mb": ("-1", "nan", "inf", "1e300"),
+    "--grad-clip": ("-1", "nan", "inf"),
+    "--memory-limit": ("-1GiB", "99999999999GiB", "2QiB", "nanGiB", "1e30", "many"),
+    "--exit-after": ("-5min", "1e30h", "soon", "nan"),
+    "--checkpoint-every": ("0steps", "-1steps", "99999999999999999999steps", "1fortnight", "nanmin"),
+    "--record-steps": ("-1", "0", "often"),
+    "--keep": ("-1", "99999999999"),
+    "--seed": ("-1", "18446744073709551616", "x"),
+    "--mesh": ("data=0", "data=-1", "data=99999999999999999999", "data=2147483647,pipe=2147483647", "data=1,data=1", "colour=2", "data", "=,=", "data=1,,"),
+    "--model": ("../mlp", "\x1b[2Jmlp\x07", "x" * 100_000, "gone.pt2"),
+    "--model-option": ("hidden=0", "hidden=-5", "hidden=99999999999999999999", "hidden=16777216,16777216", "hidden", "=5", "hidden=\x1b[2J"),
+    "--freeze": ("(" * 5000, "[", "*", "(a+)+$\x07"),
+    "--inject": ("kill:rank=-1,step=0", "frob:rank=0,step=1", "kill:rank=99999999999999999999,step=1", "\x1b[2J"),
+    "--loss": ("\x1b[31m", "crossentropy"),
+    "--precision": ("fp8",),
+    "--staging": ("local=", "elsewhere", "local"),
+    "--eval-batch": ("-1", "2147483648"),
+    "--spares": ("-1", "2147483647"),
+    "--replicate": ("-1", "0.5"),
+    "--cluster": ("0x0", "99999999x99999999", "2", "-1x2", "1x1"),
+    "--augment-padding": ("-1", "2147483647"),
+    "--virtual-stages": ("0", "2147483647"),
+}
+ALLOWED = {("--exit-after", "1e30h"): {0, 2}, ("--checkpoint-every", "99999999999999999999steps"): {0, 2}, ("--record-steps", "0"): {0, 2},
+           ("--model-option", "hidden=16777216,16777216"): {1, 2}}
+QUICK = {("--threads", "100000"), ("--watchdog", "nan"), ("--mesh", "data=2147483647,pipe=2147483647"), ("--model", "\x1b[2Jmlp\x07")}
+for option, values in VALUES.items():
+    for value in values:
+        title = ascii(value)[1:-1]
+        title = title if len(title) < 40 else f"{title[:20]}... of {len(title)} letters"
+        OPTIONS.add(f"{option} {title}", nothing, *SMALL, option, value, code=ALLOWED.get((option, value), 2), quick=(option, value) in QUICK)
+OPTIONS.add("--watchdog inf", nothing, *SMALL, "--watchdog", "inf", code=0, quick=True)
+OPTIONS.add("--threads 0", nothing, *SMALL, "--threads", "0", code=0)
+OPTIONS.add("an unknown option", nothing, "--fr\x1b[2Job", "1", code=2)
+OPTIONS.add("an unknown command", nothing, "fr\x1b[2Job", code=2, quick=True)
+OPTIONS.add("a command of 100 KB", nothing, "x" * 100_000, code=2)
+OPTIONS.add("bytes that are no text", nothing, *SMALL, "--model", b"m\xff\xfelp".decode("utf-8", "surrogateescape"), code=2)
+OPTIONS.add("no words", nothing, "evaluate", code=2)
+OPTIONS.add("an option without a value", nothing, "--model", code=2)
+STAGED = {"--shards 2147483647": {0, 2, 3}, "--samples 2147483647": {1, 2, 3}}
+for name, words in {"--shards 0": ("--shards", "0"), "--shards 2147483647": ("--shards", "2147483647"), "--shards 99999999999": ("--shards", "99999999999"),
+                    "--samples 2147483647": ("--samples", "2147483647"), "--samples -1": ("--samples", "-1"),
+                    "--vocab-size 2147483647": ("--task", "text_classification", "--vocab-size", "2147483647"),
+                    "--max-length 2147483647": ("--task", "language_modelling", "--max-length", "2147483647"), "--task ESC": ("--task", "\x1b[2J")}.items():
+    OPTIONS.add(f"stage {name}", nothing, "stage", "set", "--format", "synthetic", *words, code=STAGED.get(name, {2, 3}))
+for name, words in {"--pipe 0": ("--pipe", "0"), "--pipe -1": ("--pipe", "-1"), "--pipe 100000": ("--pipe", "100000"),
+                    "--micro-batches 2147483647": ("--micro-batches", "2147483647"), "--schedule ESC": ("--schedule", "\x1b[2J"),
+                    "--virtual-stages 2147483647": ("--schedule", "interleaved", "--virtual-stages", "2147483647")}.items():
+    OPTIONS.add(f"plan {name}", nothing, "plan", *words, code=2)
+for name, words in {"--sizes -1": ("--sizes", "-1"), "--sizes 8EiB": ("--sizes", "8EiB"), "--sizes of nothing": ("--sizes", ",,"),
+                    "--sizes 99999999999GiB": ("--sizes", "99999999999GiB")}.items():
+    OPTIONS.add(f"topology {name}", nothing, "topology", "--benchmark", *words, code=2)
+
+# ---- configuration files --------------------------------------------------------------------------------------------
+CONFIGURED = ("--config", "c.toml", "--dataset", "table", "--data-root", "{given}", "--limit-steps", "1", "--threads", "1", "--name", "out", "--quiet")
+FILES = {
+    "nothing but noise": b"\x00\x01\xff\xfe" * 50, "Latin-1": "model = \"für\"".encode("latin-1"), "depth": b"x = " + b"[" * 100_000,
+    "deep tables": b"[" + b"a." * 50_000 + b"a]\nx = 1\n", "deep objects": b"x = " + b"{a = " * 50_000, "an open string": b'model = "mlp',
+    "an unknown key": b"frobnicate = 3\n", "a table": b"[model]\nname = 1\n", "a date": b"epochs = 2020-01-01\n", "two of one key": b"epochs = 1\nepochs = 2\n",
+    "a number beyond 64 bits": b"epochs = 99999999999999999999\n", "not a number": b"learning-rate = nan\n", "infinity": b"learning-rate = inf\n",
+    "text for a number": b'epochs = "many"\n', "a list for a number": b"epochs = [1, 2]\n", "control characters": b'model = "\\u001b[2Jmlp"\n',
+    "control characters in a key": b'"\\u001b[2J" = 1\n', "a string of 40 MB": b'model = "' + b"x" * 40_000_000 + b'"\n',
+    "ten million lines": b"\n" * 9_999_999 + b"x\n", "a negative batch": b"global-batch = -8\n",
+}
+for name, content in FILES.items():
+    TOML.add(name, lambda folder, given, c=content: (folder / "c.toml").write_bytes(c), *CONFIGURED, code=2,
+             quick=name in ("depth", "control characters in a key", "deep objects"))
+TOML.add("nothing", lambda folder, given: (folder / "c.toml").write_bytes(b""), *CONFIGURED, code=0)
+TOML.add("a missing file", nothing, "--config", "gone.toml", code=2)
+TOML.add("a folder", lambda folder, given: (folder / "c.toml").mkdir(), *CONFIGURED, code=2)
+
+# ---- names ----------------------------------------------------------------------------------------------------------
+PATHS = {"a slash": "a/b", "the folder above": "..", "a path upwards": "../outside/kept", "an absolute path": "/tmp/dtrain-set", "a dot": ".", "nothing": "",
+         "a hidden folder": ".set", "control characters": "a\x1b[2J\x07b", "a line end": "a\nb", "300 letters": "x" * 300,
+         "bytes that are no text": b"a\xff\xfe".decode("utf-8", "surrogateescape")}
+for name, path in PATHS.items():
+    NAMES.add(f"a dataset of {name}", nothing, "stage", path, "--format", "synthetic", "--samples", "16", code={2, 3} if path == "x" * 300 else 2,
+              quick=name in ("a path upwards", "control characters"))
+for name, path in PATHS.items():
+    if name not in ("nothing", "a hidden folder"):
+        NAMES.add(f"a run of {name}", nothing, *TRAIN[:-3], "--name", path, "--quiet", "--dataset", "table", "--data-root", "{given}", code=2)
+
+
+def foreign(folder, given):
+    """A folder that dtrain did not write, where the dataset would go."""
+    place = folder / "data" / "staged" / "set"
+    place.mkdir(parents=True)
+    (place / "thesis.txt").write_text("years of work")
+
+
+def still_there(path):
+    def check(folder, given, output):
+        return "" if (folder / path).exists() else f"removed {path}"
+    return check
+
+
+def foreign_run(folder, given):
+    place = folder / "runs" / "out"
+    place.mkdir(parents=True)
+    (place / "thesis.txt").write_text("years of work")
+
+
+def linked(folder, given):
+    place = folder / "data" / "staged"
+    place.mkdir(parents=True)
+    (place / "set").symlink_to(folder.parent / "outside" / "kept")
+
+
+def linked_partial(folder, given):
+    place = folder / "data" / "staged"
+    place.mkdir(parents=True)
+    (place / "set.partial").symlink_to(folder.parent / "outside" / "kept")
+
+
+STAGE = ("stage", "set", "--format", "synthetic", "--samples", "16", "--overwrite", "--task", "table_classification")
+NAMES.add("--overwrite of a foreign folder", foreign, *STAGE, code={2, 3}, quick=True)
+NAMES.add("--overwrite of a link", linked, *STAGE, code={0, 2, 3})
+NAMES.add("--overwrite beside a link .partial", linked_partial, *STAGE, code={0, 2, 3})
+NAMES.add("--overwrite of a foreign run", foreign_run, *TRAIN, "--dataset", "table", "--data-root", "{given}", "--overwrite", code={0, 2},
+          check=still_there("runs/out/thesis.txt"))
+NAMES.add("a dataset that is gone", nothing, *TRAIN, "--dataset", "gone\x1b[2J", code=3)
+NAMES.add("a dataset of 100 KB", nothing, *TRAIN, "--dataset", "x" * 100_000, code=3)

@@ -1,0 +1,30 @@
+"""Reads what stage wrote, for cases whose input is right."""
+
+import json
+
+import h5py
+import numpy as np
+
+
+def facts(folder):
+    return json.loads((folder / "data" / "staged" / "set" / "dataset.json").read_text())
+
+
+def array(folder, name):
+    """All rows of all splits, one behind the other."""
+    place = folder / "data" / "staged" / "set"
+    parts = []
+    for split in facts(folder)["splits"].values():
+        for shard in split["shards"]:
+            with h5py.File(place / shard["file"]) as file:
+                parts.append(file[name][()])
+    return np.concatenate(parts)
+
+
+def same_rows(folder, name, wanted):
+    """What is wrong with the staged rows, in whatever order they are; empty: nothing."""
+    found = array(folder, name)
+    if found.shape != wanted.shape:
+        return f"{name} has the shape {found.shape}, not {wanted.shape}"
+    order = lambda rows: np.sort(rows.reshape(len(rows), -1), axis=0)
+    return "" if np.allclose(order(found), order(wanted), rtol=1e-6) else f"{name} has other values"
