@@ -235,6 +235,17 @@ std::vector<Option> declare() {
       "same bits on any number of ranks along data and pipe; sets 8 micro-batches, 1 thread", "",
       [](auto& c) -> auto& { return c.reproducible; });
 
+  group = "How it is validated";
+  add(
+      "validate-every", "1epoch|Nsteps", "validate after each epoch, and with Nsteps also every N steps", "",
+      [](auto& c) -> auto& { return c.validation.every; });
+  add(
+      "best-by", "loss|accuracy", "validation figure that decides which model is the best", "",
+      [](auto& c) -> auto& { return c.validation.best_by; });
+  add(
+      "early-stopping", "N", "end after N validations in a row without a better model; 0: never", "",
+      [](auto& c) -> auto& { return c.validation.early_stopping; });
+
   group = "Where it runs";
   add(
       "device", "auto|cpu|cuda", "device of the ranks; auto: GPUs if every rank finds one", "",
@@ -289,6 +300,11 @@ std::vector<Option> declare() {
   add(
       "resume", "auto|none|PATH", "resume the run of that name, or start from a checkpoint's folder", "",
       [](auto& c) -> auto& { return c.output.resume; });
+  add(
+      "optimizer-state", "exact|keep|reset",
+      "with --resume PATH: exact refuses other settings; keep allows another rate, schedule or batch; reset "
+      "also forgets the optimizer's state",
+      "", [](auto& c) -> auto& { return c.output.optimizer_state; });
   add(
       "checkpoint-every", "end|INTERVAL", "interval, such as 500steps, 1epoch or 10min; end: only at the end",
       "", [](auto& c) -> auto& { return c.output.checkpoint_every; });

@@ -18,11 +18,20 @@ namespace {
 
 constexpr const char* kOutputs = "What it leaves behind";
 
+/// What a run that goes on from another run's checkpoint with `--optimizer-state` may have otherwise.
+bool belongs_to_update(const Option& option, const std::string& optimizer_state) {
+  static const std::set<std::string> kUpdate = {
+      "global-batch", "micro-batches",     "learning-rate", "momentum",        "nesterov", "beta1",
+      "beta2",        "epsilon",           "weight-decay",  "decay",           "schedule", "warmup-steps",
+      "grad-clip",    "min-learning-rate", "class-weights", "label-smoothing", "augment",  "augment-padding"};
+  return kUpdate.contains(option.name) || (optimizer_state == "reset" && option.name == "optimizer");
+}
+
 bool may_differ(const Option& option, bool reproducible) {
   static const std::set<std::string> kFree = {
-      "epochs",       "limit-steps", "exit-after",   "mesh",    "rank-order", "pipeline",  "virtual-stages",
-      "balance",      "recompute",   "memory-limit", "inject",  "on-failure", "spares",    "replicate",
-      "verify-every", "watchdog",    "device",       "staging", "data-root",  "eval-batch"};
+      "epochs",       "limit-steps", "exit-after",   "mesh",    "rank-order", "pipeline",   "virtual-stages",
+      "balance",      "recompute",   "memory-limit", "inject",  "on-failure", "spares",     "replicate",
+      "verify-every", "watchdog",    "device",       "staging", "data-root",  "eval-batch", "early-stopping"};
   // The last bits of sums depend on these.
   static const std::set<std::string> kFreeUnlessReproducible = {"threads", "bucket-mb", "all-reduce"};
   return option.group == kOutputs || kFree.contains(option.name) ||
@@ -53,13 +62,19 @@ bool is_longer(const train::RunConfig& config, const checkpoint::CheckpointInfo&
   const auto then = values_of(info.config, checkpoint + "/manifest.json");
   const auto limit = number_of(then, "limit-steps");
   if (config.limit_steps > 0 && config.limit_steps <= info.step) return false;
+  const auto patience = number_of(then, "early-stopping");
+  const auto wanted = config.validation.early_stopping;
+  if (config.given.contains("early-stopping") && patience > 0 && (wanted == 0 || wanted > patience))
+    return true;
   return (config.given.contains("epochs") && config.epochs > number_of(then, "epochs")) ||
          (config.given.contains("limit-steps") && limit > 0 &&
           (config.limit_steps == 0 || config.limit_steps > limit));
 }
 
 void check_same_run(const train::RunConfig& config, const checkpoint::CheckpointInfo& info,
-                    const std::string& checkpoint) {
+                    const std::string& checkpoint, Origin origin) {
+  const auto& state = config.output.optimizer_state;
+  const bool other_update = origin == Origin::other_run && state != "exact";
   const auto then = values_of(info.config, checkpoint + "/manifest.json");
   const auto now = values_of(config.text, "the configuration");
   // What a file does not name is at its default: it may be of a version that did not have the option yet.
@@ -79,13 +94,16 @@ void check_same_run(const train::RunConfig& config, const checkpoint::Checkpoint
   for (const Option& option : run_options()) {
     const std::string before = value(then, option.name);
     const std::string after = value(now, option.name);
+    if (other_update && belongs_to_update(option, state)) continue;
     if (before != after && !may_differ(option, config.reproducible)) {
       others.push_back(fmt::format("--{} was {} and is {}", option.name, before, after));
     }
   }
   if (others.empty()) return;
   throw usage_error(fmt::format("the run was begun with other settings: {}", fmt::join(others, ", ")),
-                    checkpoint, "give them again, or start another run with another --name");
+                    checkpoint,
+                    "give them again, or start another run with another --name, from this checkpoint with "
+                    "--resume and --optimizer-state keep, or from its weights with --init-from");
 }
 
 }  // namespace dtrain::app

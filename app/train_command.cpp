@@ -202,7 +202,8 @@ ExitCode train_once(train::RunConfig& config, const std::optional<train::Recover
   if (!environment.cache_folder.empty()) config.comm.table_file = environment.cache_folder + "/all_reduce";
   config.text = to_toml_without_name(config, named);  // fed back, the file makes a run of its own
   if (resume) {
-    check_same_run(config, resume->info, resume->folder.string());
+    check_same_run(config, resume->info, resume->folder.string(),
+                   resume->own ? Origin::own_run : Origin::other_run);
     on_first_rank(world, [&] { check_same_dataset(config, *resume); });
   }
   if (config.dry_run) return train::run(config, resume, recovery, mpi, log, starting);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -102,7 +103,8 @@ Json to_json(const Manifest& manifest) {
                {"dtrain_version", info.dtrain_version},
                {"files", Json::array()},
                {"tensors", Json::array()}};
-  if (info.loss_scale.scale > 0) {
+  if (!std::isnan(info.best.accuracy)) json["best"]["accuracy"] = info.best.accuracy;
+  if (info.loss_scale.scale > 0 || info.loss_scale.left_out != 0) {
     const auto& scale = info.loss_scale;
     json["loss_scale"] = {
         {"scale", scale.scale}, {"good_steps", scale.good_steps}, {"left_out", scale.left_out}};
@@ -143,8 +145,9 @@ Manifest from_json(const Json& json) {
   info.total_steps = json.value("total_steps", std::int64_t{0});
   if (json.contains("so_far")) info.so_far = progress_from(json.at("so_far"));
   if (json.contains("best")) {
-    info.best = {.step = json.at("best").at("step").get<std::int64_t>(),
-                 .loss = number(json.at("best").at("loss"))};
+    const auto& best = json.at("best");
+    info.best = {.step = best.at("step").get<std::int64_t>(), .loss = number(best.at("loss"))};
+    if (best.contains("accuracy")) info.best.accuracy = best.at("accuracy").get<double>();
   }
   if (json.contains("loss_scale")) {
     const auto& saved = json.at("loss_scale");

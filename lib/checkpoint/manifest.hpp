@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -56,13 +57,16 @@ struct EpochProgress {
 struct BestSoFar {
   std::int64_t step = 0;  ///< 0: there was none.
   double loss = 0;
+  double accuracy = std::numeric_limits<double>::quiet_NaN();  ///< In [0, 1]; NaN: there was none.
 };
 
 /// What a run in fp16 multiplied its loss by.
 struct LossScale {
   double scale = 0;             ///< 0: it did not.
   std::int64_t good_steps = 0;  ///< In a row, since it changed.
-  std::int64_t left_out = 0;    ///< Steps that made no update, since the run began.
+  /// Steps that made no update of the optimizer's state, since the run began; negative where that state comes
+  /// from a run of more steps.
+  std::int64_t left_out = 0;
 };
 
 /// Which all_reduce a run takes between nodes: on the same layout one that goes on takes the same, for the

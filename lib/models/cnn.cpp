@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "models/activation.hpp"
+#include "models/classifier.hpp"
 #include "models/conv2d.hpp"
 #include "models/flatten.hpp"
 #include "models/linear.hpp"
@@ -17,19 +18,6 @@ namespace {
 constexpr std::int64_t kKernel = 5;
 constexpr std::int64_t kPool = 2;
 constexpr std::int64_t kSmallest = 16;  // leaves one pixel after both convolutions and pools
-
-class Cnn final : public Model {
- public:
-  explicit Cnn(std::vector<std::unique_ptr<Layer>> layers) : Model("cnn", std::move(layers)) {}
-  LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
-    return cross_entropy_sums(outputs.at(0), targets);
-  }
-  bool classifies() const override { return true; }
-  LossSums training_loss(const Tensors& outputs, const at::Tensor& targets,
-                         const TrainingLoss& how) const override {
-    return cross_entropy_sums(outputs.at(0), targets, how);
-  }
-};
 
 std::int64_t extent_after_stage(std::int64_t extent) { return (extent - kKernel + 1) / kPool; }
 
@@ -67,7 +55,7 @@ std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& optio
   layers.push_back(std::make_unique<Linear>("fc2", 120, 84, Slicing::row));
   layers.push_back(std::make_unique<Activation>("fc2_activation", Function::relu, Overwrite::input));
   layers.push_back(std::make_unique<Linear>("fc3", 84, facts.classes));
-  return std::make_unique<Cnn>(std::move(layers));
+  return std::make_unique<Classifier>("cnn", std::move(layers), facts.classes);
 }
 
 }  // namespace

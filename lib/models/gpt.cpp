@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "models/losses.hpp"
 #include "models/options.hpp"
@@ -81,6 +82,18 @@ class Gpt final : public Model {
                          const TrainingLoss& how) const override {
     return token_loss_sums(outputs.at(0).flatten(0, -2), targets.flatten(), Model::outputs(), group(),
                            how.label_smoothing);
+  }
+  ExtraColumns extra_columns() const override {
+    return {{{"validation_perplexity", "1"}, {"validation_token_accuracy", "1", ExtraColumns::Log::no}}, 2};
+  }
+  std::vector<double> extra_sums(const Tensors& outputs, const at::Tensor& targets,
+                                 Feedback /*words*/) const override {
+    const auto right =
+        right_tokens(outputs.at(0).flatten(0, -2), targets.flatten(), Model::outputs(), group());
+    return {static_cast<double>(targets.numel()), right};
+  }
+  std::vector<double> extra_values(std::span<const double> sums, double loss) const override {
+    return {std::exp(loss), sums[1] / sums[0]};
   }
   void require_known(const Tensors& inputs, const at::Tensor& targets) const override {
     models::require_known(inputs.at(0), vocabulary_, "inputs");

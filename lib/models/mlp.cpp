@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "models/activation.hpp"
+#include "models/classifier.hpp"
 #include "models/flatten.hpp"
 #include "models/linear.hpp"
 #include "models/losses.hpp"
@@ -13,28 +14,20 @@
 namespace dtrain::models {
 namespace {
 
-class Mlp final : public Model {
+/// Of one number per sample.
+class Regression final : public Model {
  public:
-  Mlp(std::vector<std::unique_ptr<Layer>> layers, Loss loss) : Model("mlp", std::move(layers)), loss_(loss) {}
+  Regression(std::vector<std::unique_ptr<Layer>> layers, Loss loss)
+      : Model("mlp", std::move(layers)), loss_(loss) {}
   LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
-    return loss_sums(loss_, outputs.at(0), targets);
+    return regression_sums(loss_, outputs.at(0), targets);
   }
-  bool classifies() const override { return loss_ == Loss::cross_entropy; }
-  LossSums training_loss(const Tensors& outputs, const at::Tensor& targets,
-                         const TrainingLoss& how) const override {
-    return classifies() ? cross_entropy_sums(outputs.at(0), targets, how)
-                        : Model::training_loss(outputs, targets, how);
-  }
-  ExtraColumns extra_columns() const override {
-    if (classifies()) return {};
-    return {{{"validation_r2", "1"}}, kRSquaredSums};
-  }
-  std::vector<double> extra_sums(const Tensors& outputs, const at::Tensor& targets) const override {
-    if (classifies()) return {};
+  ExtraColumns extra_columns() const override { return {{{"validation_r2", "1"}}, kRSquaredSums}; }
+  std::vector<double> extra_sums(const Tensors& outputs, const at::Tensor& targets,
+                                 Feedback /*words*/) const override {
     return r_squared_sums(outputs.at(0), targets);
   }
-  std::vector<double> extra_values(std::span<const double> sums) const override {
-    if (classifies()) return {};
+  std::vector<double> extra_values(std::span<const double> sums, double /*loss*/) const override {
     return {r_squared(sums)};
   }
 
@@ -79,7 +72,9 @@ std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& optio
   const std::int64_t outputs = facts.classes > 0 ? facts.classes : 1;
   layers.push_back(
       std::make_unique<Linear>("output_fc", features, outputs, slicing_of(hidden.size(), hidden.size())));
-  return std::make_unique<Mlp>(std::move(layers), loss);
+  if (loss == Loss::cross_entropy)
+    return std::make_unique<Classifier>("mlp", std::move(layers), facts.classes);
+  return std::make_unique<Regression>(std::move(layers), loss);
 }
 
 }  // namespace

@@ -204,11 +204,14 @@ LossSums Model::training_loss(const Tensors& outputs, const at::Tensor& targets,
 
 void Model::require_known(const Tensors& /*inputs*/, const at::Tensor& /*targets*/) const {}
 
-std::vector<double> Model::extra_sums(const Tensors& /*outputs*/, const at::Tensor& /*targets*/) const {
+std::vector<double> Model::extra_sums(const Tensors& /*outputs*/, const at::Tensor& /*targets*/,
+                                      Feedback /*words*/) const {
   return {};
 }
 
-std::vector<double> Model::extra_values(std::span<const double> /*sums*/) const { return {}; }
+std::vector<double> Model::extra_values(std::span<const double> /*sums*/, double /*loss*/) const {
+  return {};
+}
 
 void Model::to(at::ScalarType dtype, at::Device device) {
   for (Parameter* parameter : with_memory()) {

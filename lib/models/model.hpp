@@ -44,12 +44,17 @@ struct TrainingLoss {
 
 /// Figures of the validation split that a model adds to its loss and accuracy: more columns of /epochs.
 struct ExtraColumns {
+  enum class Log { yes, no };  ///< Whether the line of an epoch shows it, too.
   struct Column {
     std::string name;   ///< E.g. `validation_r2`.
     std::string units;  ///< `1` for a pure number.
+    Log log = Log::yes;
   };
   std::vector<Column> columns;
   std::size_t sums = 0;  ///< Numbers that extra_sums() gives for each batch.
+  /// The last confusion_classes^2 of the sums count samples by class and predicted class, row-major: a
+  /// confusion matrix. 0: there is none.
+  std::int64_t confusion_classes = 0;
 };
 
 /// What a model's outputs are compared with.
@@ -124,13 +129,15 @@ class Model {
 
   /// The model's own columns; none unless it says otherwise.
   virtual ExtraColumns extra_columns() const { return {}; }
-  /// What one validation batch adds to the sums behind them, `outputs` being the last layer's. Called without
-  /// gradients. Sums add up over batches and ranks.
-  virtual std::vector<double> extra_sums(const Tensors& outputs, const at::Tensor& targets) const;
-  /// How the layers run once more for these outputs; nothing: those of the evaluation itself do.
+  /// What one validation batch adds to the sums behind them, `outputs` being the last layer's, which ran with
+  /// these words fed back: those of the evaluation itself (Feedback::targets), and then once more those of
+  /// extra_feedback(). Called without gradients. Sums add up over batches and ranks.
+  virtual std::vector<double> extra_sums(const Tensors& outputs, const at::Tensor& targets,
+                                         Feedback words) const;
+  /// How the layers run a second time over the split; nothing: they do not.
   virtual std::optional<Feedback> extra_feedback() const { return std::nullopt; }
-  /// The columns' values from the sums over the whole split.
-  virtual std::vector<double> extra_values(std::span<const double> sums) const;
+  /// The columns' values from the sums over the whole split, whose mean loss is `loss`.
+  virtual std::vector<double> extra_values(std::span<const double> sums, double loss) const;
 
   /// Gives every parameter and buffer fresh memory of this floating type on this device; values are lost, so
   /// initialise() comes after it. make() leaves float on the CPU; a model of more than 1e8 elements may have
@@ -173,13 +180,13 @@ struct Recipe {
   bool decay_matrices_only = false;  ///< Parameters of fewer than two dims (biases, norms) do not decay.
 };
 
-/// A model's entry in the registry: one file, one line.
 /// The text that a model is made for, whatever dataset it meets. 0: any.
 struct TextSizes {
   std::int64_t vocabulary = 0;
   std::int64_t tokens = 0;  ///< Of a sample.
 };
 
+/// A model's entry in the registry: one file, one line.
 struct Registration {
   std::string name;
   Recipe recipe;

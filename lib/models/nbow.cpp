@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "models/classifier.hpp"
 #include "models/embedding_bag.hpp"
 #include "models/linear.hpp"
 #include "models/losses.hpp"
@@ -10,19 +11,6 @@
 
 namespace dtrain::models {
 namespace {
-
-class Nbow final : public Model {
- public:
-  explicit Nbow(std::vector<std::unique_ptr<Layer>> layers) : Model("nbow", std::move(layers)) {}
-  LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
-    return cross_entropy_sums(outputs.at(0), targets);
-  }
-  bool classifies() const override { return true; }
-  LossSums training_loss(const Tensors& outputs, const at::Tensor& targets,
-                         const TrainingLoss& how) const override {
-    return cross_entropy_sums(outputs.at(0), targets, how);
-  }
-};
 
 std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {
   refuse_unknown("nbow", options, {"embedding", "max-tokens"});
@@ -38,7 +26,7 @@ std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& optio
   std::vector<std::unique_ptr<Layer>> layers;
   layers.push_back(std::make_unique<EmbeddingBag>("embedding", facts.vocabulary, columns, longest));
   layers.push_back(std::make_unique<Linear>("fc", columns, facts.classes));
-  return std::make_unique<Nbow>(std::move(layers));
+  return std::make_unique<Classifier>("nbow", std::move(layers), facts.classes);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include "models/average_pool2d.hpp"
 #include "models/batch_norm2d.hpp"
+#include "models/classifier.hpp"
 #include "models/conv2d.hpp"
 #include "models/flatten.hpp"
 #include "models/image_facts.hpp"
@@ -18,19 +19,6 @@ namespace {
 
 constexpr std::int64_t kSmallest = 8;  // leaves one pixel after three halvings
 constexpr int kStages = 4;
-
-class ResNet18 final : public Model {
- public:
-  explicit ResNet18(std::vector<std::unique_ptr<Layer>> layers) : Model("resnet18", std::move(layers)) {}
-  LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
-    return cross_entropy_sums(outputs.at(0), targets);
-  }
-  bool classifies() const override { return true; }
-  LossSums training_loss(const Tensors& outputs, const at::Tensor& targets,
-                         const TrainingLoss& how) const override {
-    return cross_entropy_sums(outputs.at(0), targets, how);
-  }
-};
 
 using Layers = std::vector<std::unique_ptr<Layer>>;
 
@@ -67,7 +55,7 @@ std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& optio
   layers.push_back(std::make_unique<AveragePool2d>("avgpool", 1));
   layers.push_back(std::make_unique<Flatten>("flatten"));
   layers.push_back(std::make_unique<Linear>("fc", channels, facts.classes));
-  return std::make_unique<ResNet18>(std::move(layers));
+  return std::make_unique<Classifier>("resnet18", std::move(layers), facts.classes);
 }
 
 }  // namespace

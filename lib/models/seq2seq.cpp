@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "models/losses.hpp"
 #include "models/options.hpp"
 #include "models/seq2seq_layers.hpp"
@@ -25,16 +27,24 @@ class Seq2Seq final : public Model {
     return token_loss_sums(outputs.at(0), outputs.at(1), Model::outputs(), group(), how.label_smoothing);
   }
 
-  ExtraColumns extra_columns() const override { return {{{"validation_loss_free_running", "1"}}, 2}; }
-
-  /// The same batch with the decoder's own words fed back: loss and tokens.
-  std::optional<Feedback> extra_feedback() const override { return Feedback::own_words; }
-  std::vector<double> extra_sums(const Tensors& outputs, const at::Tensor& targets) const override {
-    const LossSums sums = loss(outputs, targets);
-    return {sums.loss.item<double>(), sums.weight};
+  ExtraColumns extra_columns() const override {
+    return {{{"validation_loss_free_running", "1"},
+             {"validation_perplexity", "1", ExtraColumns::Log::no},
+             {"validation_token_accuracy", "1", ExtraColumns::Log::no}},
+            3};
   }
-  std::vector<double> extra_values(std::span<const double> sums) const override {
-    return {sums[0] / sums[1]};
+
+  /// Once more with the decoder's own words fed back.
+  std::optional<Feedback> extra_feedback() const override { return Feedback::own_words; }
+  /// Tokens, those that are right, and the loss with the decoder's own words.
+  std::vector<double> extra_sums(const Tensors& outputs, const at::Tensor& targets,
+                                 Feedback words) const override {
+    if (words == Feedback::own_words) return {0, 0, loss(outputs, targets).loss.item<double>()};
+    const auto right = right_tokens(outputs.at(0), outputs.at(1), Model::outputs(), group());
+    return {static_cast<double>(outputs.at(1).size(0)), right, 0};
+  }
+  std::vector<double> extra_values(std::span<const double> sums, double loss) const override {
+    return {sums[2] / sums[0], std::exp(loss), sums[1] / sums[0]};
   }
 
   std::vector<Shape> input_shapes(std::int64_t n, const Shape& sample) const override {

@@ -5,6 +5,8 @@
 #include <ATen/ops/cross_entropy_loss.h>
 #include <fmt/format.h>
 
+#include <limits>
+
 #include "models/beside.hpp"
 #include "models/shape.hpp"
 #include "models/tensor_group.hpp"
@@ -66,6 +68,21 @@ LossSums token_loss_sums(const at::Tensor& logits, const at::Tensor& targets, co
                          TensorGroup* group, double label_smoothing) {
   if (!flow.sliced()) return token_cross_entropy_sums(logits, targets, label_smoothing);
   return sliced_token_cross_entropy_sums(logits, targets, flow, *group, label_smoothing);
+}
+
+double right_tokens(const at::Tensor& logits, const at::Tensor& targets, const Flow& flow,
+                    TensorGroup* group) {
+  if (targets.size(0) == 0 && !flow.sliced()) return 0;
+  const at::Tensor wanted = beside(targets, logits);
+  if (!flow.sliced()) return static_cast<double>(logits.argmax(1).eq(wanted).sum().item<std::int64_t>());
+  const auto [own, word] = logits.max(1);
+  at::Tensor largest = own.clone();
+  group->max(largest);
+  // The first word that has it, over all ranks: in double, which holds every index.
+  at::Tensor first = (word + flow.part.begin).to(at::kDouble).neg();
+  first = first.masked_fill(own.ne(largest), -std::numeric_limits<double>::infinity());
+  group->max(first);
+  return static_cast<double>(first.neg().eq(wanted).sum().item<std::int64_t>());
 }
 
 }  // namespace dtrain::models

@@ -4,8 +4,8 @@
 
 namespace dtrain::models {
 
-/// Sum over target tokens of -log softmax(logits)[token]; the weight is the number of tokens. Accuracy is not
-/// counted: a language model has no such notion here.
+/// Sum over target tokens of -log softmax(logits)[token]; the weight is the number of tokens. `correct` stays
+/// undefined: right_tokens() counts apart, in evaluation only.
 /// Label smoothing is as in cross_entropy_sums().
 /// Shapes: `logits` [tokens, vocabulary], `targets` int64 [tokens]. Throws Error (exit code 3) for shapes or
 /// ids that do not fit.
@@ -20,5 +20,10 @@ LossSums sliced_token_cross_entropy_sums(const at::Tensor& logits, const at::Ten
 /// One or the other: `flow` says whether the logits are sliced, over `group`.
 LossSums token_loss_sums(const at::Tensor& logits, const at::Tensor& targets, const Flow& flow,
                          TensorGroup* group, double label_smoothing = 0);
+
+/// How many target tokens have the largest logit; of equal ones the first word counts. Shapes and slices as
+/// above; the same on all ranks of `group`.
+double right_tokens(const at::Tensor& logits, const at::Tensor& targets, const Flow& flow,
+                    TensorGroup* group);
 
 }  // namespace dtrain::models

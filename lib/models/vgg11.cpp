@@ -8,6 +8,7 @@
 #include "models/activation.hpp"
 #include "models/average_pool2d.hpp"
 #include "models/batch_norm2d.hpp"
+#include "models/classifier.hpp"
 #include "models/conv2d.hpp"
 #include "models/dropout.hpp"
 #include "models/flatten.hpp"
@@ -24,19 +25,6 @@ constexpr std::int64_t kSmallest = 32;  // leaves one pixel after five pools
 
 /// Channels of each convolution over the width; 0 is a pool.
 constexpr std::array<std::int64_t, 13> kFeatures = {1, 0, 2, 0, 4, 4, 0, 8, 8, 0, 8, 8, 0};
-
-class Vgg11 final : public Model {
- public:
-  explicit Vgg11(std::vector<std::unique_ptr<Layer>> layers) : Model("vgg11", std::move(layers)) {}
-  LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
-    return cross_entropy_sums(outputs.at(0), targets);
-  }
-  bool classifies() const override { return true; }
-  LossSums training_loss(const Tensors& outputs, const at::Tensor& targets,
-                         const TrainingLoss& how) const override {
-    return cross_entropy_sums(outputs.at(0), targets, how);
-  }
-};
 
 using Layers = std::vector<std::unique_ptr<Layer>>;
 
@@ -93,7 +81,7 @@ std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& optio
   layers.push_back(std::make_unique<AveragePool2d>("avgpool", pixels));
   layers.push_back(std::make_unique<Flatten>("flatten"));
   add_classifier(layers, channels * pixels * pixels, hidden, dropout, facts.classes);
-  return std::make_unique<Vgg11>(std::move(layers));
+  return std::make_unique<Classifier>("vgg11", std::move(layers), facts.classes);
 }
 
 }  // namespace

@@ -19,6 +19,8 @@ h5::Shape rows_of(std::int64_t samples, const std::vector<std::int64_t>& shape) 
   return whole;
 }
 
+constexpr std::size_t kMostClasses = 1000;  // whose confusion matrix is written
+
 std::vector<std::int64_t> largest(const Predictions& predictions) {
   std::vector<std::int64_t> classes;
   const std::size_t width = predictions.outputs.size() / static_cast<std::size_t>(predictions.samples);
@@ -27,6 +29,18 @@ std::vector<std::int64_t> largest(const Predictions& predictions) {
     classes.push_back(std::max_element(row, row + static_cast<std::ptrdiff_t>(width)) - row);
   }
   return classes;
+}
+
+/// Samples by class (row) and predicted class.
+void write_confusion(hid_t file, std::size_t classes, const std::vector<std::int64_t>& targets,
+                     const std::vector<std::int64_t>& predicted) {
+  if (classes > kMostClasses) return;
+  std::vector<std::int64_t> counts(classes * classes);
+  for (std::size_t i = 0; i < predicted.size(); ++i) {
+    const auto cell = static_cast<std::size_t>(targets[i]) * classes + static_cast<std::size_t>(predicted[i]);
+    if (cell < counts.size()) ++counts[cell];
+  }
+  h5::write_dataset(file, "confusion", {classes, classes}, std::span<const std::int64_t>(counts));
 }
 
 void write(const std::string& path, const Predictions& predictions, h5::Library& library) {
@@ -49,6 +63,7 @@ void write(const std::string& path, const Predictions& predictions, h5::Library&
     const auto predicted = largest(predictions);
     h5::write_dataset(file.id(), "predicted", rows_of(n, {}), std::span<const std::int64_t>(predicted));
     h5::write_strings(file.id(), "classes", predictions.classes);
+    write_confusion(file.id(), predictions.classes.size(), classes, predicted);
   }
   if (!predictions.codes.empty()) {
     h5::write_dataset(file.id(), "codes", rows_of(n, predictions.code_shape),

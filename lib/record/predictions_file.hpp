@@ -23,9 +23,10 @@ struct Predictions {
   std::int64_t samples = 0;                ///< n
 };
 
-/// Writes `/outputs`, `/targets`, for classifiers `/predicted` (the class of the largest output), and
-/// `/codes` where there are any, into a new file that replaces one of that name when it is whole. Throws
-/// Error (exit code 1).
+/// Writes `/outputs`, `/targets`, for classifiers `/predicted` (the class of the largest output) and up to
+/// 1,000 classes `/confusion` [classes, classes] (samples by class and predicted class), and `/codes` where
+/// there are any, into a new file that replaces one of that name when it is whole. Throws Error (exit code
+/// 1).
 void write_predictions(const std::string& path, const Predictions& predictions, h5::Library& library);
 
 }  // namespace dtrain::record

@@ -15,12 +15,6 @@
 
 namespace dtrain::record {
 
-/// Up to where an earlier part of a run counts; the rest is done again. Events stay.
-struct Kept {
-  std::int64_t step = 0;
-  std::int64_t epoch = 0;
-};
-
 /// What a rank's recorder is to do.
 struct RankRecorderOptions {
   std::string path;             ///< rank_path(folder, rank); its folder exists.

@@ -6,12 +6,14 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "h5/attribute.hpp"
+#include "h5/dataset.hpp"
 #include "h5/file.hpp"
 #include "record/rank_files.hpp"
 #include "record/reserved_space.hpp"
@@ -30,25 +32,63 @@ void write_table(hid_t file, const std::string& path, const std::vector<Row>& ro
   make_table<Row>(file, path, kRowsPerChunk).append(rows.data(), rows.size());
 }
 
-// /epochs has the columns of EpochRow and then the model's own, so its rows are put together byte by byte.
-void write_epochs(hid_t file, const std::vector<EpochRow>& rows, const std::vector<ExtraColumn>& extra,
-                  const std::vector<double>& extra_values) {
-  std::vector<Column> columns = columns_of<EpochRow>();
-  const std::size_t row_bytes = sizeof(EpochRow) + extra.size() * sizeof(double);
+// These tables have the columns of their row type and then the model's own, so their rows are put together
+// byte by byte.
+template <class Row>
+void write_extended(hid_t file, const std::string& path, const ExtendedRows<Row>& table,
+                    const std::vector<ExtraColumn>& extra) {
+  std::vector<Column> columns = columns_of<Row>();
+  const std::size_t row_bytes = sizeof(Row) + extra.size() * sizeof(double);
   for (std::size_t i = 0; i < extra.size(); ++i) {
     columns.push_back(
-        {.name = extra[i].name, .units = extra[i].units, .offset = sizeof(EpochRow) + i * sizeof(double)});
+        {.name = extra[i].name, .units = extra[i].units, .offset = sizeof(Row) + i * sizeof(double)});
   }
-  std::vector<char> bytes(rows.size() * row_bytes);
-  for (std::size_t i = 0; i < rows.size(); ++i) {
+  std::vector<char> bytes(table.rows.size() * row_bytes);
+  for (std::size_t i = 0; i < table.rows.size(); ++i) {
     char* row = bytes.data() + i * row_bytes;
-    std::memcpy(row, &rows[i], sizeof(EpochRow));
+    std::memcpy(row, &table.rows[i], sizeof(Row));
     if (!extra.empty()) {
-      std::memcpy(row + sizeof(EpochRow), extra_values.data() + i * extra.size(),
-                  extra.size() * sizeof(double));
+      std::memcpy(row + sizeof(Row), table.extra.data() + i * extra.size(), extra.size() * sizeof(double));
     }
   }
-  TableFile(file, "epochs", columns, row_bytes, kRowsPerChunk).append(bytes.data(), rows.size());
+  TableFile(file, path, columns, row_bytes, kRowsPerChunk).append(bytes.data(), table.rows.size());
+}
+
+// `validation_f1` is `f1` in tables that say themselves of which split they are.
+std::vector<ExtraColumn> of_any_split(std::vector<ExtraColumn> extra) {
+  constexpr std::string_view kPrefix = "validation_";
+  for (ExtraColumn& column : extra) {
+    if (column.name.starts_with(kPrefix)) column.name.erase(0, kPrefix.size());
+  }
+  return extra;
+}
+
+void write_confusion(hid_t file, const ConfusionMatrix& confusion) {
+  if (confusion.counts.empty()) return;
+  std::uint64_t classes = 1;
+  while (classes * classes < confusion.counts.size()) ++classes;
+  h5::write_dataset(file, "test_confusion", {classes, classes},
+                    std::span<const std::int64_t>(confusion.counts));
+  if (!confusion.classes.empty()) h5::write_strings(file, "test_classes", confusion.classes);
+}
+
+// The rows of an earlier part's table that `keeps` lets through. One that an older version left may lack the
+// table, or a column.
+template <class Row, class Keeps>
+ExtendedRows<Row> rows_kept(hid_t file, const std::string& path, const std::vector<ExtraColumn>& extra,
+                            const Keeps& keeps) {
+  ExtendedRows<Row> kept;
+  if (H5Lexists(file, path.c_str(), H5P_DEFAULT) <= 0) return kept;
+  const auto rows = read_rows<Row>(file, path);
+  const Table table = read_table(file, path);
+  for (std::size_t i = 0; i < rows.size(); ++i) {
+    if (!keeps(rows[i])) continue;
+    kept.rows.push_back(rows[i]);
+    for (const ExtraColumn& column : extra) {
+      kept.extra.push_back(table.has(column.name) ? table.column(column.name)[i] : kNoValue);
+    }
+  }
+  return kept;
 }
 
 void write_attributes(hid_t file, const RunInfo& info) {
@@ -127,24 +167,29 @@ class AsideFile {
 }  // namespace
 
 ResultsWriter::ResultsWriter(h5::Library& library, std::string folder, RunInfo info,
-                             std::vector<ExtraColumn> extra, std::optional<std::int64_t> kept_epochs)
+                             std::vector<ExtraColumn> extra, const std::optional<Kept>& kept)
     : library_(library), folder_(std::move(folder)), info_(std::move(info)), extra_(std::move(extra)) {
   create_run_folder(folder_);
-  if (kept_epochs) take_over(*kept_epochs);
+  if (kept) take_over(*kept);
   write_state(folder_, Status::running);
   write(Status::running, "");
 }
 
-void ResultsWriter::take_over(std::int64_t epochs) {
+void ResultsWriter::take_over(const Kept& kept) {
   const auto lock = library_.lock();
   const h5::File file = h5::open_file(results_path(folder_), h5::Access::read);
-  const auto rows = read_rows<EpochRow>(file.id(), "epochs");
-  const Table table = read_table(file.id(), "epochs");
-  for (std::size_t i = 0; i < rows.size(); ++i) {
-    if (rows[i].epoch > epochs) continue;
-    epochs_.push_back(rows[i]);
-    for (const ExtraColumn& column : extra_) epoch_extras_.push_back(table.column(column.name)[i]);
-  }
+  epochs_ = rows_kept<EpochRow>(file.id(), "epochs", extra_,
+                                [&](const EpochRow& row) { return row.epoch <= kept.epoch; });
+  validations_ = rows_kept<ValidationRow>(file.id(), "validations", of_any_split(extra_),
+                                          [&](const ValidationRow& row) { return row.step <= kept.step; });
+}
+
+template <class Row>
+void ResultsWriter::append(ExtendedRows<Row>& table, const Row& row, std::span<const double> extra) const {
+  require(extra.size() == extra_.size(), "a row has values for other columns than the model named",
+          {.subject = results_path(folder_)});
+  table.rows.push_back(row);
+  table.extra.insert(table.extra.end(), extra.begin(), extra.end());
 }
 
 std::string start_time_of(h5::Library& library, const std::string& file) {
@@ -159,15 +204,21 @@ std::string start_time_of(h5::Library& library, const std::string& file) {
 void ResultsWriter::topology(std::vector<TopologyRow> rows) { topology_ = std::move(rows); }
 
 void ResultsWriter::epoch(const EpochRow& row, std::span<const double> extra) {
-  require(extra.size() == extra_.size(), "an epoch has values for other columns than the model named",
-          {.subject = results_path(folder_)});
-  epochs_.push_back(row);
-  epoch_extras_.insert(epoch_extras_.end(), extra.begin(), extra.end());
+  append(epochs_, row, extra);
   write_if_possible();
 }
 
-void ResultsWriter::test(const TestRow& row) {
-  test_.push_back(row);
+void ResultsWriter::validation(const ValidationRow& row, std::span<const double> extra) {
+  while (!validations_.rows.empty() && validations_.rows.back().step >= row.step) {
+    validations_.rows.pop_back();
+    validations_.extra.resize(validations_.extra.size() - extra_.size());
+  }
+  append(validations_, row, extra);
+}
+
+void ResultsWriter::test(const TestRow& row, std::span<const double> extra, ConfusionMatrix confusion) {
+  append(test_, row, extra);
+  confusion_ = std::move(confusion);
   write_if_possible();
 }
 
@@ -189,10 +240,14 @@ void ResultsWriter::write_if_possible() {
 std::uint64_t ResultsWriter::own_bytes() const {
   constexpr std::uint64_t kBase = 64 << 10;
   constexpr std::uint64_t kLinkBytes = 256;
+  constexpr std::uint64_t kNameBytes = 256;  // of a class
+  const std::uint64_t extra_bytes = extra_.size() * sizeof(double);
   return kBase + 2 * (info_.config.size() + info_.command_line.size()) +
          (topology_.size() + kRowsPerChunk) * sizeof(TopologyRow) +
-         (epochs_.size() + kRowsPerChunk) * (sizeof(EpochRow) + extra_.size() * sizeof(double)) +
-         (test_.size() + kRowsPerChunk) * sizeof(TestRow) +
+         (epochs_.rows.size() + kRowsPerChunk) * (sizeof(EpochRow) + extra_bytes) +
+         (validations_.rows.size() + kRowsPerChunk) * (sizeof(ValidationRow) + extra_bytes) +
+         (test_.rows.size() + kRowsPerChunk) * (sizeof(TestRow) + extra_bytes) +
+         confusion_.counts.size() * sizeof(std::int64_t) + confusion_.classes.size() * kNameBytes +
          static_cast<std::uint64_t>(info_.world_size) * kLinkBytes;
 }
 
@@ -209,8 +264,10 @@ void ResultsWriter::write(Status status, const std::string& end_time_utc) {
   write_attributes(file.id(), info_);
   write_status(file.id(), status, end_time_utc);
   write_table(file.id(), "topology", topology_);
-  write_epochs(file.id(), epochs_, extra_, epoch_extras_);
-  write_table(file.id(), "test", test_);
+  write_extended(file.id(), "epochs", epochs_, extra_);
+  write_extended(file.id(), "validations", validations_, of_any_split(extra_));
+  write_extended(file.id(), "test", test_, of_any_split(extra_));
+  write_confusion(file.id(), confusion_);
   if (status == Status::running) {
     for (int rank = 0; rank < info_.world_size; ++rank) link_rank_file(file.id(), rank);
   } else {

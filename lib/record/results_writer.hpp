@@ -29,21 +29,34 @@ struct RunInfo {
   std::string config;  ///< The effective configuration, TOML.
 };
 
-/// A column that a model adds to /epochs.
+/// A column that a model adds to /epochs, and without `validation_` in its name to /validations and /test.
 struct ExtraColumn {
   std::string name;
   std::string units;
+};
+
+/// Rows of a table, and beside them the values of the extra columns.
+template <class Row>
+struct ExtendedRows {
+  std::vector<Row> rows;
+  std::vector<double> extra;  ///< [rows, extra columns]
+};
+
+/// Which classes a classifier took for which.
+struct ConfusionMatrix {
+  std::vector<std::string> classes;  ///< Their names; empty: they have none.
+  std::vector<std::int64_t> counts;  ///< [classes, classes]: samples by class and predicted class.
 };
 
 /// Rank 0's results.h5. Every change writes the whole file aside and renames it, so a reader finds a whole
 /// one at every moment.
 class ResultsWriter {
  public:
-  /// Makes the run folder, results.h5 and `state` = running. With `kept_epochs` the rows of /epochs up to
-  /// that one are taken over from the results.h5 that an earlier part of the run has left. Throws Error, exit
-  /// code 2 when it cannot be written.
+  /// Makes the run folder, results.h5 and `state` = running. With `kept` the rows of /epochs and /validations
+  /// up to there are taken over from the results.h5 that an earlier part of the run has left. Throws Error,
+  /// exit code 2 when it cannot be written.
   ResultsWriter(h5::Library& library, std::string folder, RunInfo info, std::vector<ExtraColumn> extra = {},
-                std::optional<std::int64_t> kept_epochs = std::nullopt);
+                const std::optional<Kept>& kept = std::nullopt);
 
   void topology(std::vector<TopologyRow> rows);  ///< Replaces all rows; written with the next change.
 
@@ -51,13 +64,20 @@ class ResultsWriter {
   /// otherwise.
   void epoch(const EpochRow& row, std::span<const double> extra = {});
 
-  /// The row of /test; writes the file.
-  void test(const TestRow& row);
+  /// Appends a row of /validations, which replaces an earlier one of that step; written with the next change.
+  /// `extra` as for epoch().
+  void validation(const ValidationRow& row, std::span<const double> extra = {});
+
+  /// The row of /test, with `extra` as for epoch(), /test_confusion and /test_classes (neither where there
+  /// are no counts); writes the file.
+  void test(const TestRow& row, std::span<const double> extra = {}, ConfusionMatrix confusion = {});
 
   /// Sets status and end_time_utc, copies the closed rank files in (links above 1 GiB in all, or where the
   /// disk has no room for copies), writes the file and then `state`. All ranks have closed their recorders.
   /// Nothing else is called afterwards. Throws Error when the disk is full; `state` is then left as it was.
   void finish(Status status);
+
+  void write_now() { write_if_possible(); }
 
   const std::string& folder() const { return folder_; }
 
@@ -65,7 +85,9 @@ class ResultsWriter {
   const std::string& problem() const { return problem_; }
 
  private:
-  void take_over(std::int64_t epochs);
+  void take_over(const Kept& kept);
+  template <class Row>
+  void append(ExtendedRows<Row>& table, const Row& row, std::span<const double> extra) const;
   void write_if_possible();
   std::uint64_t own_bytes() const;
   void write(Status status, const std::string& end_time_utc);
@@ -75,9 +97,10 @@ class ResultsWriter {
   RunInfo info_;
   std::vector<ExtraColumn> extra_;
   std::vector<TopologyRow> topology_;
-  std::vector<EpochRow> epochs_;
-  std::vector<double> epoch_extras_;  // [epochs, extra columns]
-  std::vector<TestRow> test_;
+  ExtendedRows<EpochRow> epochs_;
+  ExtendedRows<ValidationRow> validations_;
+  ExtendedRows<TestRow> test_;
+  ConfusionMatrix confusion_;
   std::string problem_;
 };
 

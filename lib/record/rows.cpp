@@ -90,6 +90,17 @@ std::vector<Column> columns_of<EpochRow>() {
 }
 
 template <>
+std::vector<Column> columns_of<ValidationRow>() {
+  using Row = ValidationRow;
+  return {integer("step", "1", offsetof(Row, step)),
+          integer("epoch", "1", offsetof(Row, epoch)),
+          real("loss", "1", offsetof(Row, loss)),
+          real("accuracy", "1", offsetof(Row, accuracy)),
+          integer("samples", "samples", offsetof(Row, samples)),
+          real("time_s", "s", offsetof(Row, time_s))};
+}
+
+template <>
 std::vector<Column> columns_of<TestRow>() {
   using Row = TestRow;
   const Row row;

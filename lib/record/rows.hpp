@@ -54,6 +54,12 @@ struct PhaseTimes {
   double exclusive_s() const;  ///< Sum of those that exclude one another.
 };
 
+/// Up to where an earlier part of a run counts; the rest is done again. Events stay.
+struct Kept {
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;
+};
+
 /// A row of /topology.
 struct TopologyRow {
   std::int64_t rank = 0;
@@ -84,6 +90,16 @@ struct EpochRow {
   double samples_per_s = 0;
   double model_flops_per_s = 0;
   double learning_rate = kNoValue;  ///< Of the epoch's last step.
+};
+
+/// A row of /validations: of one validation, after an epoch or within it.
+struct ValidationRow {
+  std::int64_t step = 0;  ///< Done so far.
+  std::int64_t epoch = 0;
+  double loss = kNoValue;
+  double accuracy = kNoValue;
+  std::int64_t samples = 0;
+  double time_s = 0;
 };
 
 /// The row of /test.
@@ -171,6 +187,8 @@ template <>
 std::vector<Column> columns_of<TopologyRow>();
 template <>
 std::vector<Column> columns_of<EpochRow>();
+template <>
+std::vector<Column> columns_of<ValidationRow>();
 template <>
 std::vector<Column> columns_of<TestRow>();
 template <>

@@ -63,6 +63,8 @@ constexpr std::array<std::string_view, 2> kBalances = {"none", "dynamic"};
 constexpr std::array<std::string_view, 3> kRecomputes = {"none", "full", "auto"};
 constexpr int kPiecesPerStage = 4;      // by default: a pipeline is then idle for a fifth of its time or less
 constexpr int kReproduciblePieces = 8;  // by default: for 1, 2, 4 and 8 ranks as many each
+constexpr std::array<std::string_view, 2> kBestBy = {"loss", "accuracy"};
+constexpr std::array<std::string_view, 3> kOptimizerStates = {"exact", "keep", "reset"};
 constexpr std::array<std::string_view, 3> kOnFailure = {"auto", "recover", "abort"};
 constexpr std::array<std::string_view, 3> kBackends = {"auto", "mpi", "nccl"};
 constexpr std::array<std::string_view, 5> kAllReduces = {"auto", "mpi", "ring", "tree", "hierarchical"};
@@ -151,6 +153,10 @@ void validate_output(const OutputConfig& output) {
   if (output.checkpoint_every != "end") parse_interval(output.checkpoint_every, "--checkpoint-every");
   check_at_least(output.keep, 1, "--keep");
   check(!output.resume.empty(), "nothing is named", "--resume", "use auto, none or a checkpoint's folder");
+  check_one_of(output.optimizer_state, kOptimizerStates, "--optimizer-state");
+  check(output.optimizer_state == "exact" || (output.resume != "auto" && output.resume != "none"),
+        "no checkpoint is named whose state it could be", "--optimizer-state",
+        "name one with --resume CHECKPOINT, or leave it out");
 }
 
 void validate_staging(const std::string& staging) {
@@ -167,6 +173,15 @@ std::int64_t PipelineConfig::memory_limit_bytes() const {
   check(bytes.has_value(), fmt::format("\"{}\" is not a size", memory_limit), "--memory-limit",
         "write one such as 512MiB or 2GiB, or none");
   return *bytes;
+}
+
+std::int64_t ValidationConfig::every_steps() const {
+  const auto interval = parse_interval(every, "--validate-every");
+  if (interval.unit == Interval::Unit::steps) return static_cast<std::int64_t>(interval.count);
+  check(interval.unit == Interval::Unit::epochs && interval.count == 1,
+        fmt::format("{} is not a number of steps", every), "--validate-every",
+        "write one such as 500steps, or 1epoch");
+  return 0;
 }
 
 std::pair<int, int> RunConfig::cluster_extents() const {
@@ -227,6 +242,9 @@ void RunConfig::validate() const {
   validate_batch(*this);
   validate_pipeline(*this);
   validate_optimizer(*this);
+  validation.every_steps();
+  check_one_of(validation.best_by, kBestBy, "--best-by");
+  check_at_least(validation.early_stopping, 0, "--early-stopping");
   check(batch_norm != "sync", "statistics over the pieces of all ranks are not available in this version",
         "--batch-norm", "use local: the statistics of each micro-batch");
   check_one_of(batch_norm, kBatchNorms, "--batch-norm");

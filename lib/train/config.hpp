@@ -67,6 +67,17 @@ struct PipelineConfig {
   std::int64_t memory_limit_bytes() const;
 };
 
+/// When the model is validated, and what follows.
+struct ValidationConfig {
+  std::string every = "1epoch";  ///< `1epoch`, or `Nsteps`: then within epochs, too.
+  std::string best_by = "loss";  ///< What the best model has: the least `loss`, or the highest `accuracy`.
+  int early_stopping = 0;        ///< Validations in a row without a better one that end the run; 0: none do.
+
+  /// Steps between validations within an epoch; 0: there are none. Throws Error (exit code 2) when `every` is
+  /// something else.
+  std::int64_t every_steps() const;
+};
+
 /// The update. By model where the user gave nothing.
 struct OptimizerConfig {
   std::string name = "adam";  ///< `sgd`, `adam` or `adamw`.
@@ -107,7 +118,9 @@ struct OutputConfig {
   std::string checkpoint_every = "end";  ///< `end`, or an interval such as `500steps`, `1epoch` or `10min`.
   int keep = 3;                          ///< Checkpoints that stay, `best` not counted.
   std::string resume = "auto";           ///< `auto`: the run of that name; `none`; or a checkpoint's folder.
-  int record_steps = 1;                  ///< Each Nth step is recorded: 1 all, 0 none.
+  /// Of a checkpoint's folder: `exact` (same settings), or with others of the update `keep` or `reset`.
+  std::string optimizer_state = "exact";
+  int record_steps = 1;  ///< Each Nth step is recorded: 1 all, 0 none.
   bool trace = false;
   bool tensorboard = false;
   bool quiet = false;
@@ -121,6 +134,7 @@ struct RunConfig {
   BatchConfig batch;
   PipelineConfig pipeline;
   OptimizerConfig optimizer;
+  ValidationConfig validation;
   CommConfig comm;
   OutputConfig output;
 

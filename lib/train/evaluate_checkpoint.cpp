@@ -2,8 +2,11 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <span>
+#include <string>
+#include <string_view>
 #include <utility>
 
 #include "checkpoint/manifest.hpp"
@@ -77,6 +80,29 @@ class Collector {
   record::Predictions own_;
 };
 
+/// The model's own figures, and up to twenty classes which of them it takes for which.
+void print_scores(const models::Model& model, const std::vector<std::string>& names,
+                  const EvaluationResult& result, const Log& log) {
+  const auto columns = model.extra_columns();
+  std::vector<std::string> figures;
+  for (std::size_t k = 0; k < columns.columns.size(); ++k) {
+    std::string name = columns.columns[k].name;
+    if (name.starts_with("validation_")) name.erase(0, std::string_view("validation_").size());
+    figures.push_back(fmt::format("{} {:.4f}", name, result.extra.at(k)));
+  }
+  if (!figures.empty()) log.info(fmt::format("figures     {}", fmt::join(figures, ", ")));
+  const auto classes = static_cast<std::size_t>(columns.confusion_classes);
+  constexpr std::size_t kMostPrinted = 20;
+  if (classes == 0 || classes > kMostPrinted) return;
+  log.info("confusion   each row: samples of a class, by the class that the model says");
+  for (std::size_t row = 0; row < classes; ++row) {
+    std::string line;
+    for (std::size_t k = 0; k < classes; ++k)
+      line += fmt::format(" {:>6}", result.confusion.at(row * classes + k));
+    log.info(fmt::format("  {:<16}{}", row < names.size() ? names[row] : std::to_string(row), line));
+  }
+}
+
 }  // namespace
 
 EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequest& request,
@@ -121,6 +147,7 @@ EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequ
   if (workload.scoring == Scoring::loss_and_accuracy)
     line += fmt::format(", accuracy {:.4f}", result.total.accuracy);
   log.info(line + fmt::format(", {} samples in {:.2f} s", samples, result.time_s));
+  print_scores(*workload.model, info.classes, result, log);
   if (keeps) {
     const comm::LongPhase writing(job.world(), config.comm.files_limit_s());
     if (pipeline.is_last() && job.speaks_for_tensor_group()) {

@@ -48,8 +48,6 @@ Scores scores_of(const parallel::StepShare& sums, std::int64_t samples, Scoring 
           .samples = samples};
 }
 
-bool improves(double loss, double best) { return std::isnan(best) ? !std::isnan(loss) : loss < best; }
-
 std::int64_t evaluation_batch(const RunConfig& config, const models::Model& model,
                               const models::Shape& sample_shape) {
   const auto limit = config.pipeline.memory_limit_bytes();
@@ -126,10 +124,11 @@ EvaluationResult Evaluation::run(const OutputSink& sink) {
   const at::NoGradGuard no_grad;
   auto& model = parts_.model;
   parallel::StepShare own;
-  std::vector<double> extra(model.extra_columns().sums);
-  const auto add_extra = [&](const BatchOutputs& batch) {
+  const auto columns = model.extra_columns();
+  std::vector<double> extra(columns.sums);
+  const auto add_extra = [&](const BatchOutputs& batch, models::Feedback words) {
     if (extra.empty()) return;
-    const auto added = model.extra_sums(batch.outputs, batch.targets);
+    const auto added = model.extra_sums(batch.outputs, batch.targets, words);
     for (std::size_t k = 0; k < extra.size(); ++k) extra[k] += added.at(k);
   };
   const auto feedback = model.extra_feedback();
@@ -137,20 +136,23 @@ EvaluationResult Evaluation::run(const OutputSink& sink) {
   pass(context, static_cast<bool>(sink), [&](const BatchOutputs& batch) {
     add(own, model.loss(batch.outputs, batch.targets), static_cast<std::int64_t>(batch.batch.samples.size()));
     if (sink) sink(batch);
-    if (!feedback) add_extra(batch);
+    add_extra(batch, models::Feedback::targets);
   });
   if (feedback) {
     context.feedback = *feedback;
-    pass(context, false, add_extra);
+    pass(context, false, [&](const BatchOutputs& batch) { add_extra(batch, *feedback); });
   }
   if (!parts_.counts_common) {
     own.leave_samples_out();
     std::ranges::fill(extra, 0.0);
   }
-  const auto total = control_.agree(own);
+  const auto all = scores_of(control_.agree(own), samples_, parts_.scoring);
+  const auto sums = summed(std::move(extra), parts_.world);
+  const auto cells = columns.confusion_classes * columns.confusion_classes;
   return {.own = scores_of(own, static_cast<std::int64_t>(own.samples), parts_.scoring),
-          .total = scores_of(total, samples_, parts_.scoring),
-          .extra = model.extra_values(summed(std::move(extra), parts_.world)),
+          .total = all,
+          .extra = model.extra_values(sums, all.loss),
+          .confusion = std::vector<std::int64_t>(sums.end() - cells, sums.end()),
           .time_s = steady_s() - start_s};
 }
 

@@ -31,6 +31,8 @@ struct EvaluationResult {
   Scores own;                 ///< Of this rank's share.
   Scores total;               ///< Of the whole split: the same on every rank.
   std::vector<double> extra;  ///< Of the whole split: the model's extra columns.
+  std::vector<std::int64_t>
+      confusion;  ///< [classes, classes]: samples by class and predicted class; empty where there are none.
   double time_s = 0;
 };
 
@@ -83,9 +85,6 @@ class Evaluation {
   std::int64_t batch_;
   parallel::StepControl control_;
 };
-
-/// Whether a validation loss is better than the best one so far: smaller, or a number where there was none.
-bool improves(double loss, double best);
 
 /// Adds one batch of `samples` samples.
 void add(parallel::StepShare& share, const models::LossSums& sums, std::int64_t samples);

@@ -29,6 +29,7 @@ void LossScaler::change(double factor) {
 }
 
 void LossScaler::go_on_from(const checkpoint::LossScale& state) {
+  state_.left_out = state.left_out;
   if (use_ == Use::dynamic && state.scale > 0.0) state_ = state;
 }
 

@@ -33,7 +33,7 @@ class LossScaler {
 
   /// To go on from; empty where nothing is scaled.
   const checkpoint::LossScale& state() const { return state_; }
-  /// An empty state, of a run that did not scale, changes nothing.
+  /// An empty state, of a run that did not scale, changes nothing; the number of updates goes on in any case.
   void go_on_from(const checkpoint::LossScale& state);
 
  private:

@@ -84,6 +84,7 @@ RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& worklo
       estimated_activations_(workload.estimated_activations),
       scoring_(workload.scoring),
       extra_columns_(workload.model->extra_columns().columns),
+      classes_(workload.dataset.info().classes),
       topology_(topology_rows(std::move(earlier), job.cluster(), job.mesh(),
                               static_cast<double>(steady_ns() - start.steady_ns) * 1e-9)),
       recorder_(library, {.path = record::rank_path(folder_, job.first_rank()),
@@ -93,9 +94,9 @@ RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& worklo
                           .kept = kept}) {
   if (job.rank() != 0) return;
   const bool goes_on = kept && std::filesystem::exists(record::results_path(folder_));
-  const auto kept_epochs = goes_on ? std::optional(kept->epoch) : std::nullopt;
-  results_ = std::make_unique<record::ResultsWriter>(library, folder_, run_info(config, job, workload, start),
-                                                     for_files(extra_columns_), kept_epochs);
+  results_ =
+      std::make_unique<record::ResultsWriter>(library, folder_, run_info(config, job, workload, start),
+                                              for_files(extra_columns_), goes_on ? kept : std::nullopt);
   if (kept) trim_ranks_that_are_gone(library, folder_, job.cluster(), *kept);
   results_->topology(topology_);
   if (config.output.tensorboard) {
@@ -190,9 +191,35 @@ void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<Eva
   if (validation && scoring_ == Scoring::loss_and_accuracy) {
     line += fmt::format(" accuracy {:.4f}", total_validation.accuracy);
   }
-  for (std::size_t k = 0; validation && k < extra.size(); ++k)
-    line += fmt::format("  {} {:.4f}", extra_columns_[k].name, extra[k]);
+  for (std::size_t k = 0; validation && k < extra.size(); ++k) {
+    if (extra_columns_[k].log == models::ExtraColumns::Log::yes)
+      line += fmt::format("  {} {:.4f}", extra_columns_[k].name, extra[k]);
+  }
   log_.info(line + fmt::format("  {:.2f} s  {:.0f} samples/s", train_time_s, samples_per_s));
+}
+
+void RunOutputs::validation(std::int64_t step, int epoch, const EvaluationResult& result, Line line) {
+  const auto& total = result.total;
+  const double time_s = job_.world().max(result.time_s);
+  if (results_ == nullptr) return;
+  results_->validation({.step = step,
+                        .epoch = epoch,
+                        .loss = total.loss,
+                        .accuracy = total.accuracy,
+                        .samples = total.samples,
+                        .time_s = time_s},
+                       result.extra);
+  if (line == Line::none) return;
+  results_->write_now();
+  warn_of_lost_results();
+  if (tensorboard_) {
+    tensorboard_->scalar("validation_by_step/loss", step, total.loss);
+    tensorboard_->scalar("validation_by_step/accuracy", step, total.accuracy);
+    tensorboard_->flush();
+  }
+  std::string text = fmt::format("step  {:>7}  validation loss {:.4f}", step, total.loss);
+  if (scoring_ == Scoring::loss_and_accuracy) text += fmt::format(" accuracy {:.4f}", total.accuracy);
+  log_.info(text + fmt::format("  {:.2f} s", time_s));
 }
 
 void RunOutputs::flights() {
@@ -229,7 +256,8 @@ void RunOutputs::test(const EvaluationResult& result, std::int64_t step, std::in
                   .accuracy = result.total.accuracy,
                   .samples = result.total.samples,
                   .time_s = result.time_s,
-                  .checkpoint = folder});
+                  .checkpoint = folder},
+                 result.extra, {.classes = classes_, .counts = result.confusion});
   warn_of_lost_results();
   std::string line = fmt::format("test       loss {:.4f}", result.total.loss);
   if (scoring_ == Scoring::loss_and_accuracy) line += fmt::format(" accuracy {:.4f}", result.total.accuracy);

@@ -60,6 +60,10 @@ class RunOutputs {
   /// Brings this rank's rows to its file now, not within a second: before what they tell of counts as done.
   void flush() { recorder_.flush(); }
 
+  /// A validation, after `step` steps. One within an epoch has a line of its own. Collective.
+  enum class Line { printed, none };
+  void validation(std::int64_t step, int epoch, const EvaluationResult& result, Line line);
+
   /// After each epoch and its validation; all ranks' rows are in their files then. Collective.
   void epoch(int epoch, const EpochSums& sums, const std::optional<EvaluationResult>& validation);
 
@@ -95,6 +99,7 @@ class RunOutputs {
   double estimated_activations_;
   Scoring scoring_;
   std::vector<models::ExtraColumns::Column> extra_columns_;  // of /epochs, the model's own
+  std::vector<std::string> classes_;                         // their names
   bool warned_ = false;
   std::vector<record::TopologyRow> topology_;
   record::RankRecorder recorder_;

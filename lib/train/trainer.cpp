@@ -13,6 +13,7 @@
 #include "data/sampler.hpp"
 #include "parallel/memory_meter.hpp"
 #include "train/announcement.hpp"
+#include "train/continuation.hpp"
 #include "train/interval.hpp"
 
 namespace dtrain::train {
@@ -21,20 +22,6 @@ namespace {
 data::LoaderOptions loader_options(const Job& job) {
   return {.drive = job.has_spare_core() ? data::LoaderOptions::Drive::thread
                                         : data::LoaderOptions::Drive::inline_call};
-}
-
-/// Whether the epoch of a checkpoint is over, and the next one is to begin.
-bool is_done(const checkpoint::CheckpointInfo& info, std::int64_t samples) {
-  return info.position_samples == samples && info.so_far.evaluated;
-}
-
-/// Of what an earlier part of the run has recorded. An epoch that goes on is recorded when it is done.
-std::optional<record::Kept> kept_of(const std::optional<ResumePoint>& resume,
-                                    const std::optional<Recovery>& recovery, std::int64_t samples) {
-  if (!resume && recovery) return record::Kept{.step = 0, .epoch = 0};  // all but what happened
-  if (!resume || !resume->own) return std::nullopt;
-  const auto& info = resume->info;
-  return record::Kept{.step = info.step, .epoch = is_done(info, samples) ? info.epoch : info.epoch - 1};
 }
 
 }  // namespace
@@ -57,8 +44,10 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
               .micro_batches = config.batch.micro_batches,
               .data_ranks = job.mesh().shape().data},
       schedule_(schedule_config(config.optimizer)),
+      selection_(config.validation, pieces_.steps(), workload.scoring,
+                 workload.dataset.info().samples("validation")),
       outputs_(config, job, workload, recording.library, recording.trace, recording.start,
-               kept_of(resume, recording.recovery, pieces_.samples),
+               rows_kept(resume, recording.recovery, pieces_.samples),
                recording.recovery ? recording.recovery->topology : std::vector<record::TopologyRow>(), log),
       checkpoints_(config, checkpoints_folder(config), job, recording.library, job.groups().recorder(), log,
                    [this](auto kind, auto detail) { outputs_.event(kind, detail); }),
@@ -87,13 +76,14 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
 /// The weights are there; the rest of the state, and where the run stood.
 void Trainer::go_on_from(const ResumePoint& resume) {
   job_.world().barrier();  // rank 0's results are there: who fails from here on leaves a run that has failed
-  require(resume.info.step <= total_steps_,
-          fmt::format("has done {} steps, and only {} are wanted", resume.info.step, total_steps_),
+  last_ = standing(resume, pieces_, config_.output.optimizer_state);
+  require(last_.step <= total_steps_,
+          fmt::format("has done {} steps, and only {} are wanted", last_.step, total_steps_),
           {.subject = resume.folder.string(),
            .advice = "raise --limit-steps or --epochs",
            .code = ExitCode::usage});
-  replica_.load_optimizer(resume.folder, library_);
-  last_ = resume.info;
+  if (resume.own || config_.output.optimizer_state != "reset")
+    replica_.load_optimizer(resume.folder, library_);
   step_ = last_.step;
   epoch_ = static_cast<int>(last_.epoch);
   if (resume.own) checkpoints_.go_on_from(last_.step, last_.best);
@@ -103,7 +93,7 @@ void Trainer::go_on_from(const ResumePoint& resume) {
     --epoch_;
   }
   for (const auto& problem : resume.passed_over) outputs_.event("checkpoint_damaged", problem);
-  if (const auto stretch = stretched_schedule(resume.info); !stretch.empty())
+  if (const auto stretch = stretched_schedule(schedule_, last_, total_steps_); !stretch.empty())
     outputs_.event("schedule", stretch);
   if (!resume.forgotten_best.empty()) outputs_.event("best_forgotten", resume.forgotten_best);
   outputs_.event("resumed", fmt::format("from {} on {} ranks, {}", resume.folder.filename().string(),
@@ -113,25 +103,9 @@ void Trainer::go_on_from(const ResumePoint& resume) {
 void Trainer::tell_where_from(const ResumePoint& resume) const {
   for (const auto& problem : resume.passed_over) log_.info("passed over " + problem);
   if (!resume.forgotten_best.empty()) log_.info("the best is forgotten: " + resume.forgotten_best);
-  const auto stretch = stretched_schedule(resume.info);
+  const auto stretch = stretched_schedule(schedule_, last_, total_steps_);
   if (!stretch.empty() && job_.rank() == 0) log_.warn(stretch);
   log_.info(fmt::format("resumed    from {}, step {} of {}", resume.folder.string(), step_, total_steps_));
-}
-
-/// What becomes of the learning rate where the run is to do another number of steps than before; mostly
-/// empty.
-std::string Trainer::stretched_schedule(const checkpoint::CheckpointInfo& earlier) const {
-  if (schedule_.name == "constant" || earlier.total_steps == 0 || earlier.total_steps == total_steps_)
-    return {};
-  const auto rate = [&](std::int64_t total) {
-    return optim::learning_rate(schedule_, earlier.step + 1, total);
-  };
-  return fmt::format(
-      "the schedule {} was laid out for {} steps and is for {} from now on: step {} has the learning rate "
-      "{:g}, not "
-      "{:g}; keep --epochs and --limit-steps, and use --exit-after to stop early",
-      schedule_.name, earlier.total_steps, total_steps_, earlier.step + 1, rate(total_steps_),
-      rate(earlier.total_steps));
 }
 
 ExitCode Trainer::train() {
@@ -155,9 +129,16 @@ ExitCode Trainer::train() {
 }
 
 ExitCode Trainer::train_to_the_end() {
-  while (epoch_ < config_.epochs && (step_ < total_steps_ || earlier_)) {
+  while (epoch_ < config_.epochs && (step_ < total_steps_ || earlier_) && !is_exhausted()) {
     ++epoch_;
     if (train_epoch() == Ending::stopped) return stop();
+  }
+  if (is_exhausted() && step_ < total_steps_) {
+    const auto why =
+        fmt::format("after step {}: {} validations in a row were not better than that of step {}", step_,
+                    config_.validation.early_stopping, checkpoints_.best().step);
+    outputs_.event("early_stopping", why);
+    log_.info("stopped    early " + why);
   }
   checkpoints_.wait();
   if (checkpoints_.best().step == 0) {  // none could be written so far: this one would be the best
@@ -218,13 +199,16 @@ Trainer::Ending Trainer::train_epoch() {
   auto& meter = parallel::MemoryMeter::process();
   const auto held_bytes = meter.live();
   meter.begin_peak();
-  if (!train_steps(steps)) return Ending::stopped;
-  sums_.samples = pieces_.step(steps - 1).end;
+  const Steps ended = train_steps(steps);
+  if (ended == Steps::stop_wanted) return Ending::stopped;
+  sums_.samples = pieces_.step(step_ - first_step - 1).end;
   outputs_.activations(epoch_, meter.peak() - held_bytes);
 
   replica_.make_current();
-  const auto validation = evaluate("validation");
+  const auto validation = ended == Steps::exhausted ? validation_ : evaluate("validation");
   progress_.clear();
+  if (validation && ended == Steps::done)
+    outputs_.validation(step_, epoch_, *validation, RunOutputs::Line::none);
   outputs_.epoch(epoch_, sums_, validation);
   last_ = info(sums_.total, true);
   const bool is_best = is_best_so_far(validation);
@@ -232,8 +216,8 @@ Trainer::Ending Trainer::train_epoch() {
   return Ending::complete;
 }
 
-/// The steps of the epoch that are still to do, up to `steps`; false when all ranks were asked to stop.
-bool Trainer::train_steps(std::int64_t steps) {
+/// The steps of the epoch that are still to do, up to `steps`, unless all ranks are asked to stop before.
+Trainer::Steps Trainer::train_steps(std::int64_t steps) {
   const auto first_step = (epoch_ - 1) * pieces_.steps();
   const auto done = step_ - first_step;
   const auto mine = pieces_.owned_by(job_.groups().data().rank());
@@ -241,23 +225,33 @@ bool Trainer::train_steps(std::int64_t steps) {
                                        {done, steps}, first_step);
   std::erase_if(requests, [](const data::PieceRequest& request) { return request.samples.empty(); });
   std::vector<std::vector<StepPiece>> pieces_of_step(static_cast<std::size_t>(steps));
+  std::vector<std::uint64_t> hash_of_step(static_cast<std::size_t>(steps));
   for (const auto& request : requests) {
-    pieces_of_step[static_cast<std::size_t>(request.step - first_step)].push_back(
+    const auto index = static_cast<std::size_t>(request.step - first_step);
+    pieces_of_step[index].push_back(
         {static_cast<std::uint32_t>(request.micro_batch), static_cast<std::int64_t>(request.samples.size())});
     // A copy's samples are counted once, where their loss is.
-    if (replica_.counts_samples()) sums_.sample_hash += data::sample_hash(request.samples);
+    if (replica_.counts_samples()) hash_of_step[index] += data::sample_hash(request.samples);
   }
   replica_.forget_ahead();
   if (replica_.reads()) loader_.start(std::move(requests));
 
   clock_.take();  // what happened between the epochs belongs to neither
   steps_begun_s_ = steady_s();
+  // A run that was stopped after a step whose validation was due does it now.
+  const bool owes = done > 0 && done < steps && selection_.due_within_epoch(step_) && !last_.so_far.evaluated;
+  if (owes) {
+    last_ = info(sums_.total, false);
+    if (validate_within_epoch()) checkpoints_.save(replica_.state(), last_);
+    if (is_exhausted()) return Steps::exhausted;
+  }
   for (auto s = done; s < steps; ++s) {
     const double rate = optim::learning_rate(schedule_, step_ + 1, total_steps_);
     job_.groups().recorder().begin_step(step_ + 1);
     if (injection_ != nullptr) injection_->begin_step(step_ + 1);
     const auto index = static_cast<std::size_t>(s);
-    const bool another_follows = s + 1 < steps && !pieces_of_step[index + 1].empty();
+    const bool another_follows =
+        s + 1 < steps && !pieces_of_step[index + 1].empty() && !selection_.due_within_epoch(step_ + 1);
     const auto outcome = replica_.step(step_ + 1, pieces_of_step[index], loader_, rate, another_follows);
     ++step_;
     if (outcome.left_out && job_.rank() == 0) {
@@ -267,24 +261,43 @@ bool Trainer::train_steps(std::int64_t steps) {
     }
     const bool stops = outcome.total.stop_requests > 0 && step_ < total_steps_;
     const bool saves = outcome.total.save_requests > 0 || checkpoints_.due_after_step(step_);
-    if (stops || saves) {
+    const bool validates = !stops && s + 1 < steps && selection_.due_within_epoch(step_);
+    if (stops || saves || validates) {
       auto total = sums_.total;
       total.add_samples(outcome.total);
       last_ = info(total, false);
       outputs_.flush();
-      if (!stops) checkpoints_.save(replica_.state(), last_);
     }
-    const auto phases = clock_.take();
+    auto phases = clock_.take();
+    const bool is_best = validates && validate_within_epoch();
+    if (!stops && (saves || is_best)) checkpoints_.save(replica_.state(), last_);
+    phases += clock_.take();
+    sums_.sample_hash += hash_of_step[index];
     outputs_.step(step_, epoch_, outcome, rate, phases, sums_);
     look_after_ranks(phases, pieces_of_step[index]);
     survival_.after_step(step_, [this] { return info_of_last_step(); });
     show_progress(s + 1, s + 1 - done, sums_.total, steady_s() - steps_begun_s_);
     if (stops) {
       progress_.clear();
-      return false;
+      return Steps::stop_wanted;
     }
+    if (validates && is_exhausted()) return Steps::exhausted;
   }
-  return true;
+  return Steps::done;
+}
+
+/// Between two steps of an epoch; its time counts for neither. Whether the model is the best so far.
+bool Trainer::validate_within_epoch() {
+  const double begun_s = steady_s();
+  replica_.make_current();
+  validation_ = evaluate("validation");
+  progress_.clear();
+  outputs_.validation(step_, epoch_, *validation_, RunOutputs::Line::printed);
+  last_.so_far.evaluated = true;
+  const bool is_best = is_best_so_far(validation_);
+  clock_.take();
+  steps_begun_s_ += steady_s() - begun_s;
+  return is_best;
 }
 
 /// Whether a rank keeps the others waiting, and whether all copies still hold the same.
@@ -366,10 +379,11 @@ checkpoint::CheckpointInfo Trainer::info_of_last_step() const {
 
 // Without a validation split every epoch is the best so far. All ranks decide alike: the loss is agreed.
 bool Trainer::is_best_so_far(const std::optional<EvaluationResult>& validation) {
-  const auto& best = checkpoints_.best();
-  const double loss = validation ? validation->total.loss : -static_cast<double>(epoch_);
-  if (best.step > 0 && !improves(loss, best.loss)) return false;
-  last_.best = {.step = step_, .loss = loss};
+  const Scores scores = validation
+                            ? validation->total
+                            : Scores{.loss = -static_cast<double>(epoch_), .accuracy = record::kNoValue};
+  if (!selection_.improves(scores, checkpoints_.best())) return false;
+  last_.best = {.step = step_, .loss = scores.loss, .accuracy = scores.accuracy};
   return true;
 }
 

@@ -19,6 +19,7 @@
 #include "train/config.hpp"
 #include "train/evaluation.hpp"
 #include "train/job.hpp"
+#include "train/model_selection.hpp"
 #include "train/progress.hpp"
 #include "train/replica.hpp"
 #include "train/resume_point.hpp"
@@ -57,19 +58,21 @@ class Trainer {
 
  private:
   enum class Ending { complete, stopped };
+  enum class Steps { done, stop_wanted, exhausted };  // exhausted: early stopping, within the epoch
   void go_on_from(const ResumePoint& resume);
   void tell_where_from(const ResumePoint& resume) const;
-  std::string stretched_schedule(const checkpoint::CheckpointInfo& earlier) const;
   void tell_graphs(const std::string& what);
   ExitCode train_to_the_end();
   Ending train_epoch();
-  bool train_steps(std::int64_t steps);
+  Steps train_steps(std::int64_t steps);
+  bool validate_within_epoch();
   void ask(parallel::StepShare& share) const;
   void look_after_ranks(const record::PhaseTotals& phases, const std::vector<StepPiece>& pieces);
   void show_progress(std::int64_t done_in_epoch, std::int64_t done_here, const parallel::StepShare& sums,
                      double elapsed_s);
   std::optional<EvaluationResult> evaluate(const std::string& split);
   bool is_best_so_far(const std::optional<EvaluationResult>& validation);
+  bool is_exhausted() const { return selection_.is_exhausted(step_, checkpoints_.best()); }
   checkpoint::CheckpointInfo info(const parallel::StepShare& total, bool evaluated) const;
   checkpoint::CheckpointInfo info_of_last_step() const;
   ExitCode stop();
@@ -87,6 +90,7 @@ class Trainer {
   std::vector<std::int64_t> lengths_;  // of the training samples; empty where all are alike
   parallel::Pieces pieces_;
   optim::ScheduleConfig schedule_;
+  ModelSelection selection_;
   std::map<std::string, Evaluation> evaluations_;  ///< By split.
   RunOutputs outputs_;
   Checkpoints checkpoints_;
@@ -98,11 +102,12 @@ class Trainer {
   Survival survival_;
 
   std::int64_t total_steps_;
-  std::int64_t step_ = 0;            // updates done
-  int epoch_ = 0;                    // the latest begun, from 1
-  std::vector<std::int64_t> order_;  // of the epoch's samples
-  EpochSums sums_;                   // of its steps so far
-  double steps_begun_s_ = 0;         // when the first of them here was
+  std::int64_t step_ = 0;                       // updates done
+  int epoch_ = 0;                               // the latest begun, from 1
+  std::vector<std::int64_t> order_;             // of the epoch's samples
+  EpochSums sums_;                              // of its steps so far
+  std::optional<EvaluationResult> validation_;  // after the newest step, within its epoch
+  double steps_begun_s_ = 0;                    // when the first of them here was
   std::optional<checkpoint::EpochProgress>
       earlier_;                      // of the next epoch, begun by an earlier part of the run
   checkpoint::CheckpointInfo last_;  // of the newest state that a checkpoint may have

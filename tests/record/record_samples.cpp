@@ -82,7 +82,8 @@ void write_results(const std::string& folder) {
                    .learning_rate = 0.1},
                   std::vector<double>{2.0 * static_cast<double>(epoch)});
   }
-  results.test({.loss = 0.125, .samples = 10, .time_s = 0.5, .checkpoint = "checkpoints/best"});
+  results.test({.loss = 0.125, .samples = 10, .time_s = 0.5, .checkpoint = "checkpoints/best"},
+               std::vector<double>{2.5});
   for (const auto& recorder : recorders) recorder->close();
   results.finish(Status::completed);
 }

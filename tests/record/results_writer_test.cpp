@@ -9,10 +9,12 @@
 
 #include "core/error.hpp"
 #include "h5/attribute.hpp"
+#include "h5/dataset.hpp"
 #include "h5/file.hpp"
 #include "record/file_size_limit.hpp"
 #include "record/rank_recorder.hpp"
 #include "record/run_reader.hpp"
+#include "record/table_file.hpp"
 #include "support/scratch_folder.hpp"
 
 namespace dtrain::record {
@@ -66,7 +68,8 @@ TEST_F(ResultsWriterTest, ARunIsReadableFromItsFirstMomentToItsEnd) {
   EXPECT_EQ(running.ranks[1].steps.rows, 1U);
   EXPECT_EQ(running.topology.texts.at("hostname"), (std::vector<std::string>{"n0", "n0"}));
 
-  results.test({.loss = 0.25, .accuracy = 0.5, .samples = 10, .checkpoint = "checkpoints/best"});
+  results.test({.loss = 0.25, .accuracy = 0.5, .samples = 10, .checkpoint = "checkpoints/best"},
+               std::vector<double>{0.5});
   first->close();
   second->close();
   results.finish(Status::completed);
@@ -90,9 +93,9 @@ TEST_F(ResultsWriterTest, ARunThatGoesOnKeepsItsEpochs) {
       results.epoch({.epoch = epoch, .samples = 10 * epoch},
                     std::vector<double>{0.5 * static_cast<double>(epoch)});
     }
-    results.test({.loss = 1});
+    results.test({.loss = 1}, std::vector<double>{1});
   }
-  ResultsWriter results(library_, run_, info(), extra, 2);
+  ResultsWriter results(library_, run_, info(), extra, Kept{.step = 20, .epoch = 2});
   results.epoch({.epoch = 3, .samples = 99}, std::vector<double>{7});
   const RunRecord run = read();
   EXPECT_EQ(run.epochs.column("samples"), (std::vector<double>{10, 20, 99}));
@@ -264,6 +267,43 @@ TEST(RunFolderTest, StateIsOneWordOnOneLine) {
     const std::string text((std::istreambuf_iterator<char>(in)), {});
     EXPECT_EQ(text, std::string(status_name(status)) + "\n");
   }
+}
+
+TEST_F(ResultsWriterTest, ValidationsAndTestHaveTheModelsColumnsToo) {
+  ResultsWriter results(library_, run_, info(), {{"validation_f1", "1"}});
+  results.validation({.step = 5, .epoch = 1, .loss = 0.5, .samples = 10}, std::vector<double>{0.25});
+  results.validation({.step = 5, .epoch = 1, .loss = 0.75, .samples = 10}, std::vector<double>{0.125});
+  EXPECT_THROW(results.validation({.step = 6}), Error) << "no value for the model's column";
+  results.test({.loss = 0.25, .samples = 10}, std::vector<double>{0.5},
+               {.classes = {"cat", "dog"}, .counts = {3, 1, 0, 6}});
+  const auto lock = library_.lock();
+  const auto file = h5::open_file(results_path(run_), h5::Access::read);
+  const auto validations = read_table(file.id(), "validations");
+  EXPECT_EQ(validations.column("loss"), std::vector<double>{0.75}) << "what is done again replaces";
+  EXPECT_EQ(validations.column("f1"), std::vector<double>{0.125});
+  EXPECT_EQ(read_table(file.id(), "test").column("f1"), std::vector<double>{0.5});
+  EXPECT_EQ(h5::read_all<std::int64_t>(h5::open_dataset(file.id(), "test_confusion")),
+            (std::vector<std::int64_t>{3, 1, 0, 6}));
+  EXPECT_EQ(h5::read_strings(h5::open_dataset(file.id(), "test_classes")),
+            (std::vector<std::string>{"cat", "dog"}));
+}
+
+TEST_F(ResultsWriterTest, ARunThatGoesOnKeepsWhatCountsAndTakesColumnsThatWereNotThere) {
+  {
+    ResultsWriter results(library_, run_, info());
+    results.validation({.step = 5, .epoch = 1, .loss = 0.5});
+    results.validation({.step = 10, .epoch = 1, .loss = 0.25});
+    results.epoch({.epoch = 1, .train_loss = 0.75});
+    results.validation({.step = 15, .epoch = 2, .loss = 0.125});
+    results.epoch({.epoch = 2, .train_loss = 0.5});
+  }
+  const ResultsWriter results(library_, run_, info(), {{"validation_f1", "1"}}, Kept{.step = 12, .epoch = 1});
+  const auto lock = library_.lock();
+  const auto file = h5::open_file(results_path(run_), h5::Access::read);
+  EXPECT_EQ(read_table(file.id(), "validations").column("step"), (std::vector<double>{5, 10}));
+  const auto epochs = read_table(file.id(), "epochs");
+  EXPECT_EQ(epochs.column("train_loss"), std::vector<double>{0.75});
+  EXPECT_TRUE(std::isnan(epochs.column("validation_f1").at(0)));
 }
 
 }  // namespace

@@ -2,29 +2,12 @@
 
 #include <gtest/gtest.h>
 
-#include <limits>
+#include <cmath>
 
 #include "core/error.hpp"
 
 namespace dtrain::train {
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
-
-TEST(EvaluationTest, ASmallerLossIsBetter) {
-  EXPECT_TRUE(improves(0.5, 1.0));
-  EXPECT_FALSE(improves(1.0, 1.0));
-  EXPECT_FALSE(improves(2.0, 1.0));
-  EXPECT_TRUE(improves(2.0, kInfinity));
-}
-
-TEST(EvaluationTest, AnyLossIsBetterThanNoneAndNoneIsBetterThanNothing) {
-  EXPECT_TRUE(improves(1e9, kNan));
-  EXPECT_FALSE(improves(kNan, 1.0));
-  EXPECT_FALSE(improves(kNan, kNan));
-  EXPECT_FALSE(improves(kNan, kInfinity));
-}
 
 TEST(EvaluationTest, MeansComeFromSumsAndNoSamplesGiveNoMeans) {
   const auto scores =

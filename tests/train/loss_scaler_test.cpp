@@ -72,6 +72,15 @@ TEST(LossScaler, IsWhatItWasBeforeAStepThatIsTakenBack) {
   EXPECT_EQ(scaler.updates(3), 3);
 }
 
+TEST(LossScaler, GoesOnCountingTheUpdatesOfAnotherRunsState) {
+  for (const auto use : {LossScaler::Use::none, LossScaler::Use::dynamic}) {
+    LossScaler scaler(use);
+    scaler.go_on_from({.left_out = -90});  // 100 updates in 10 steps of a larger batch
+    EXPECT_EQ(scaler.updates(11), 101);
+    EXPECT_EQ(scaler.state().left_out, -90) << "the next checkpoint says so, too";
+  }
+}
+
 TEST(LossScaler, IsOneWhereNoneIsWanted) {
   LossScaler scaler(LossScaler::Use::none);
   scaler.go_on_from({.scale = 8.0, .good_steps = 3});

@@ -318,6 +318,8 @@ def draw_refinements(chance, case, data):
         what["augment"] = chance.choice(["crop", "flip"])
     if sometimes(0.2):
         how["eval-batch"] = chance.choice([1, 7])
+    if sometimes(0.15):
+        how["validate-every"] = f"{chance.randint(1, 2)}steps"
 
 
 def valid(case):
