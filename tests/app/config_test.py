@@ -9,7 +9,8 @@ BUILT = """model model-option init-from init-skip loss class-weights label-smoot
 pipeline virtual-stages balance recompute memory-limit
 epochs limit-steps global-batch micro-batches optimizer learning-rate momentum nesterov beta1 beta2 epsilon weight-decay decay schedule
 eval-batch min-learning-rate warmup-steps grad-clip batch-norm precision device device-graphs threads kernels comm-backend all-reduce bucket-mb watchdog on-failure spares replicate verify-every inject seed reproducible output name
-overwrite record-steps trace tensorboard quiet dry-run cluster exit-after checkpoint-every keep resume""".split()
+overwrite record-steps trace tensorboard quiet dry-run cluster exit-after checkpoint-every keep resume optimizer-state
+validate-every best-by early-stopping""".split()
 LATER = ["compression"]
 # A value that is not the default for every option.
 OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "init-from": "a.h5", "init-skip": "fc.*", "loss": "mae",
@@ -21,7 +22,8 @@ OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "init-from": "a.h5
          "batch-norm": "local", "precision": "fp64", "device": "cpu", "device-graphs": "off", "threads": 3, "kernels": "libtorch", "comm-backend": "mpi", "all-reduce": "ring",
          "bucket-mb": 1.5, "watchdog": 20.0, "on-failure": "abort", "spares": 1, "replicate": "3", "verify-every": 50, "inject": "stop:rank=0,phase=optimizer,step=3", "seed": 9223372036854775807, "reproducible": True, "output": "out", "name": "mine",
          "overwrite": True, "record-steps": 10, "trace": True, "tensorboard": True, "quiet": True, "dry-run": True, "cluster": "2x4",
-         "exit-after": "55min", "checkpoint-every": "2epochs", "keep": 5, "resume": "none"}
+         "exit-after": "55min", "checkpoint-every": "2epochs", "keep": 5, "resume": "runs/a/checkpoints/best",
+         "optimizer-state": "keep", "validate-every": "20steps", "best-by": "accuracy", "early-stopping": 3}
 ADAM = {"optimizer": "adamw", "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-06}  # has other options than sgd
 
 
