@@ -28,8 +28,10 @@ constexpr int kTreeTag = 32'100;
 constexpr int kRollCallTag = 32'101;
 constexpr int kArrivalTag = 32'102;
 constexpr int kVerdictTag = 32'103;
+constexpr int kQuestionTag = 32'104;
+constexpr int kPresenceTag = 32'105;
 
-constexpr double kGraceS = 5.0;      // for rank 0's verdict to come before the others' own
+constexpr double kGraceS = 5.0;      // for rank 0's answer, or its verdict, to come before the others' own
 constexpr double kRollCallS = 2.0;   // for those that have come to answer rank 0
 constexpr double kLastWordsS = 0.5;  // for a verdict to leave
 
@@ -118,6 +120,7 @@ class Host {
     Waiting waiting(limit_s_, pause_s_);
     while (!gathering.complete()) {
       losses_.look();
+      answer_questions();
       if (!waiting.pause()) call_the_roll();
     }
     if (!gathering.agrees()) call_the_roll();
@@ -130,6 +133,21 @@ class Host {
     Transfer receive = {};
     bool has_come = false;
   };
+
+  /// To ranks that have waited for long: this one is there, and waits for others itself.
+  void answer_questions() {
+    int is_asked = 0;
+    MPI_Status status;
+    while (
+        check_mpi(MPI_Iprobe(MPI_ANY_SOURCE, kQuestionTag, comm_, &is_asked, &status), "MPI_Iprobe", comm_),
+        is_asked != 0) {
+      std::int32_t question = 0;
+      Transfer arriving =
+          Transfer::receive({comm_, kQuestionTag}, &question, sizeof question, status.MPI_SOURCE);
+      while (!arriving.test()) losses_.look();
+      sends_.push_back(send_value({comm_, kPresenceTag}, question, status.MPI_SOURCE));
+    }
+  }
 
   [[noreturn]] void call_the_roll() {
     for (Guest& guest : guests_) {
@@ -189,9 +207,9 @@ class Host {
 /// Every other rank, which learns from rank 0 where the others are.
 class Caller {
  public:
-  /// Rank 0 may come a limit later than this rank, and then wait for one.
-  Caller(MPI_Comm comm, std::string_view what, double limit_s, double pause_s)
+  Caller(MPI_Comm comm, int rank, std::string_view what, double limit_s, double pause_s)
       : comm_(comm),
+        rank_(rank),
         what_(what),
         limit_s_(limit_s),
         waiting_(limit_s > 0 ? 2 * limit_s + kGraceS : 0, pause_s),
@@ -200,6 +218,7 @@ class Caller {
   void await_all(Gathering& gathering) {
     while (!gathering.complete()) {
       if (roll_is_called()) answer();
+      if (limit_s_ > 0 && waiting_.waited_s() > limit_s_) look_for_host();
       pause();
     }
     if (gathering.agrees()) return;
@@ -208,6 +227,19 @@ class Caller {
   }
 
  private:
+  /// Rank 0 may have come a limit later than this rank, and wait for another one: it is asked whether it has.
+  /// Only one that does not answer is missing.
+  void look_for_host() {
+    if (!asked_) {
+      asked_ = true;
+      presence_ = Transfer::receive({comm_, kPresenceTag}, &answered_, sizeof answered_, 0);
+      question_ = send_value({comm_, kQuestionTag}, std::int32_t{1}, 0);
+    }
+    question_.test();
+    host_is_there_ = host_is_there_ || presence_.test();
+    if (!host_is_there_ && waiting_.waited_s() > limit_s_ + kGraceS) give_up();
+  }
+
   bool roll_is_called() const {
     int is_called = 0;
     check_mpi(MPI_Iprobe(0, kRollCallTag, comm_, &is_called, MPI_STATUS_IGNORE), "MPI_Iprobe", comm_);
@@ -233,15 +265,31 @@ class Caller {
 
   void pause() {
     losses_.look();
-    if (waiting_.pause()) return;
-    throw_verdict(Verdict::missing, what_, late_in_words(ranks_in_words(comm_, {0}), false, limit_s_));
+    if (!waiting_.pause()) give_up();
+  }
+
+  /// What rank 0 says comes down the tree: another rank may keep it back.
+  [[noreturn]] void give_up() const {
+    std::string text = late_in_words(ranks_in_words(comm_, {0}), false, limit_s_);
+    const int parent = rank_ & (rank_ - 1);
+    if (parent != 0) {
+      text +=
+          fmt::format(", or {}, from which this one learns of that, hangs", ranks_in_words(comm_, {parent}));
+    }
+    throw_verdict(Verdict::missing, what_, text);
   }
 
   MPI_Comm comm_;
+  int rank_;
   std::string_view what_;
   double limit_s_;
   Waiting waiting_;
   LossWatch losses_;
+  bool asked_ = false;
+  bool host_is_there_ = false;
+  std::int32_t answered_ = 0;
+  Transfer question_;
+  Transfer presence_;
 };
 
 }  // namespace
@@ -256,7 +304,7 @@ void meet(MPI_Comm comm, std::string_view what, double limit_s, double pause_s) 
   if (rank == 0) {
     Host(comm, size, what, limit_s, pause_s).await_all(gathering);
   } else {
-    Caller(comm, what, limit_s, pause_s).await_all(gathering);
+    Caller(comm, rank, what, limit_s, pause_s).await_all(gathering);
   }
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -28,6 +29,11 @@ Error error_of(const Call& call) {
   return {"no error", {}};
 }
 
+void pause_for(double seconds) {
+  for (double passed = 0; passed < seconds; passed += 0.01)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
+}
+
 TEST(MeetingTest, ARankThatDoesNotComeIsNamedByAllOthers) {
   const auto world = Communicator::duplicate(MPI_COMM_WORLD);
   const auto short_of_time = Communicator::duplicate(MPI_COMM_WORLD, 1);
@@ -48,6 +54,43 @@ TEST(MeetingTest, TheRankThatOthersReportToMayBeTheLateOne) {
     const Error error = error_of([&] { short_of_time.barrier(); });
     EXPECT_EQ(error.code(), ExitCode::lost_rank);
     EXPECT_THAT(error.what(), HasSubstr("barrier: rank 0 has not arrived within"));
+  }
+  world.barrier();
+}
+
+// What others wait for longer than a limit and a little is rank 0 itself.
+TEST(MeetingTest, ALateRankZeroIsNamedAfterOneLimit) {
+  constexpr double kLimitS = 10;
+  const auto world = Communicator::duplicate(MPI_COMM_WORLD);
+  const auto quick = Communicator::duplicate(MPI_COMM_WORLD, kLimitS);
+  if (world.size() == 1) GTEST_SKIP() << "needs a second rank";
+  std::byte word{};
+  if (world.rank() == 0) {
+    pause_for(2 * kLimitS);
+    for (int rank = 1; rank < world.size(); ++rank) world.send_bytes(std::span(&word, 1), rank);
+  } else {
+    const Error error = error_of([&] { quick.barrier(); });
+    EXPECT_THAT(error.what(), HasSubstr("barrier: rank 0 has not arrived within 10 s"));
+    int is_there = 0;
+    MPI_Iprobe(0, MPI_ANY_TAG, world.handle(), &is_there, MPI_STATUS_IGNORE);
+    EXPECT_EQ(is_there, 0) << "two limits had passed";
+    world.receive_bytes(std::span(&word, 1), 0);
+  }
+  world.barrier();
+}
+
+TEST(MeetingTest, ARankZeroThatComesWithinTheLimitIsNotAccused) {
+  constexpr double kLimitS = 7;
+  const auto world = Communicator::duplicate(MPI_COMM_WORLD);
+  const auto quick = Communicator::duplicate(MPI_COMM_WORLD, kLimitS);
+  if (world.size() < 3) GTEST_SKIP() << "needs a third rank";
+  const int missing = world.size() - 1;
+  if (world.rank() != missing) {
+    if (world.rank() == 0) pause_for(kLimitS - 0.5);
+    const Error error = error_of([&] { quick.barrier(); });
+    EXPECT_EQ(error.code(), ExitCode::lost_rank);
+    EXPECT_THAT(error.what(),
+                HasSubstr("barrier: rank " + std::to_string(missing) + " has not arrived within 7 s"));
   }
   world.barrier();
 }
