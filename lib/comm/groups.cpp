@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <functional>
+#include <limits>
 #include <set>
 #include <string>
 #include <utility>
@@ -111,6 +112,9 @@ void CommConfig::validate() const {
           {.subject = "--watchdog", .advice = "give seconds, or 0 for no limit", .code = ExitCode::usage});
   require(threads_per_rank >= 1, "a rank needs a thread",
           {.subject = "--threads", .advice = "give at least 1", .code = ExitCode::usage});
+  require(piece_bytes >= 1 && piece_bytes <= std::numeric_limits<int>::max(),
+          fmt::format("MPI cannot send a message in pieces of {} bytes", piece_bytes),
+          {.subject = "CommConfig::piece_bytes", .advice = "use 1 to 2147483647", .code = ExitCode::usage});
 }
 
 struct Groups::State {
@@ -221,7 +225,8 @@ Groups make_groups(const Communicator& world, const topology::Cluster& cluster, 
                                                 .timeout_s = config.timeout_s});
     }
     auto group = std::make_unique<MpiGroup>(name, std::move(comm), named(ranks), nodes, config.order,
-                                            AllReduceChoice{config.all_reduce, &state->table}, state->queue);
+                                            AllReduceChoice{config.all_reduce, &state->table}, state->queue,
+                                            config.piece_bytes);
     group->set_on_device(std::move(on_device));
     if (config.compares_all) group->compare(MpiGroup::Compare::all);
     return group;

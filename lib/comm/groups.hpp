@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -9,6 +10,7 @@
 #include "comm/device_transport.hpp"
 #include "comm/group.hpp"
 #include "comm/queue.hpp"
+#include "comm/transfer.hpp"
 #include "core/span_sink.hpp"
 #include "topology/cluster.hpp"
 #include "topology/mesh.hpp"
@@ -32,6 +34,7 @@ struct CommConfig {
   int device = 0;                              ///< Of this rank; see DeviceGroupRequest.
   void* stream = nullptr;                      ///< Likewise.
   bool recovery = false;                       ///< MpiEnvironment::can_recover().
+  std::size_t piece_bytes = kLongestPiece;     ///< Of a message between ranks; the same on all of them.
   bool compares_all = false;  ///< All collectives between nodes, not only the first: MpiGroup::compare().
 
   void validate() const;  ///< Throws Error (exit code 2).

@@ -91,9 +91,10 @@ class HierarchicalAllReduce final : public Step {
     }
     chunk.reduced = segment == nullptr;
     if (crossing.ranks.empty()) return;
-    const Party party = {.channel = {crossing.channel.comm, crossing.channel.tag + index},
-                         .ranks = crossing.ranks,
-                         .index = crossing.index};
+    const Party party = {
+        .channel = {crossing.channel.comm, crossing.channel.tag + index, crossing.channel.piece_bytes},
+        .ranks = crossing.ranks,
+        .index = crossing.index};
     chunk.cross = slice.bytes() <= kTreeBytes ? make_tree_all_reduce(party, slice, op)
                                               : make_ring_all_reduce(party, slice, op);
   }

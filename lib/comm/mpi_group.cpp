@@ -98,13 +98,14 @@ bool LastingMemory::holds(const void* data, std::size_t bytes) const {
 
 MpiGroup::MpiGroup(std::string name, Communicator ranks, std::vector<int> world_ranks,
                    const std::vector<int>& nodes, topology::RankOrder order, AllReduceChoice choice,
-                   Queue& queue)
+                   Queue& queue, std::size_t piece_bytes)
     : name_(std::move(name)),
       ranks_(std::move(ranks)),
       world_ranks_(std::move(world_ranks)),
       id_(group_id(name_, world_ranks_)),
       choice_(choice),
-      queue_(queue) {
+      queue_(queue),
+      piece_bytes_(piece_bytes) {
   std::map<int, std::vector<int>> members;  // node -> group ranks
   bool nodes_are_alike = true;
   for (int rank = 0; rank < size(); ++rank) members[nodes[static_cast<std::size_t>(rank)]].push_back(rank);
@@ -181,8 +182,10 @@ Label MpiGroup::message_label(std::string_view operation, const Buffer& values, 
 }
 
 Channel MpiGroup::channel_of(const Label& label) const {
-  return {ranks_.handle(), kFirstTag + static_cast<int>(label.number % kTags * kMostChunks)};
+  return {ranks_.handle(), kFirstTag + static_cast<int>(label.number % kTags * kMostChunks), piece_bytes_};
 }
+
+Channel MpiGroup::channel_of_messages() const { return {ranks_.handle(), kPointToPointTag, piece_bytes_}; }
 
 void MpiGroup::compare(Compare which) {
   compared_until_ = which == Compare::all ? std::numeric_limits<std::uint64_t>::max()
@@ -357,17 +360,16 @@ Handle MpiGroup::broadcast(Buffer values, int root) {
 Handle MpiGroup::send(Buffer values, int to) {
   check_arguments(*this, "send", values);
   require_peer(*this, "send", to);
-  const Channel channel = {ranks_.handle(), kPointToPointTag};
-  return queue_.submit(std::make_unique<GroupOperation>(message_label("send", values, to),
-                                                        make_send(channel, lasting(values), to), nullptr));
+  return queue_.submit(std::make_unique<GroupOperation>(
+      message_label("send", values, to), make_send(channel_of_messages(), lasting(values), to), nullptr));
 }
 
 Handle MpiGroup::receive(Buffer values, int from) {
   check_arguments(*this, "receive", values);
   require_peer(*this, "receive", from);
-  const Channel channel = {ranks_.handle(), kPointToPointTag};
-  return queue_.submit(std::make_unique<GroupOperation>(
-      message_label("receive", values, from), make_receive(channel, lasting(values), from), nullptr));
+  return queue_.submit(
+      std::make_unique<GroupOperation>(message_label("receive", values, from),
+                                       make_receive(channel_of_messages(), lasting(values), from), nullptr));
 }
 
 Handle MpiGroup::barrier() {

@@ -42,9 +42,11 @@ class LastingMemory {
 class MpiGroup final : public Group {
  public:
   /// `ranks` is this group's own communicator. `world_ranks` and `nodes` say, by group rank, who and where
-  /// they are; a ring passes `order`'s neighbours. Collective over `ranks`. `queue` is borrowed.
+  /// they are; a ring passes `order`'s neighbours. Collective over `ranks`. `queue` is borrowed. Messages of
+  /// more than `piece_bytes` go in several.
   MpiGroup(std::string name, Communicator ranks, std::vector<int> world_ranks, const std::vector<int>& nodes,
-           topology::RankOrder order, AllReduceChoice choice, Queue& queue);
+           topology::RankOrder order, AllReduceChoice choice, Queue& queue,
+           std::size_t piece_bytes = kLongestPiece);
 
   const std::string& name() const override { return name_; }
   int rank() const override { return ranks_.rank(); }
@@ -91,6 +93,7 @@ class MpiGroup final : public Group {
   Label next_label(std::string_view operation, const Buffer& values = {});
   Label message_label(std::string_view operation, const Buffer& values, int peer);
   Channel channel_of(const Label& label) const;
+  Channel channel_of_messages() const;
   Steps compared(const Label& label, const Descriptor& mine) const;
   Handle submit(const Label& label, Steps steps);
   Handle submit(const Label& label, std::unique_ptr<Step> step);
@@ -112,6 +115,7 @@ class MpiGroup final : public Group {
   std::vector<int> everyone_;
   AllReduceChoice choice_;
   Queue& queue_;
+  std::size_t piece_bytes_;
   std::unique_ptr<Group> on_device_;
   std::uint64_t operations_ = 0;              ///< Collectives: the same on all ranks.
   std::uint64_t compared_until_ = kCompared;  ///< Of operations_.

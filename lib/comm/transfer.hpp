@@ -10,11 +10,14 @@
 
 namespace dtrain::comm {
 
+/// Bytes of one of MPI's messages, which it counts in int: longer ones go in pieces.
+constexpr std::size_t kLongestPiece = std::size_t{1} << 30;
+
 /// Where messages of one collective travel.
 struct Channel {
   MPI_Comm comm = MPI_COMM_NULL;
   int tag = 0;
-  std::size_t piece_bytes = std::size_t{1} << 30;  ///< Longest message of MPI's, which counts in int.
+  std::size_t piece_bytes = kLongestPiece;
 };
 
 /// One message on its way, sent or received. Move-only; abandoning one that is not complete happens only
