@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "core/error.hpp"
+#include "data/sentencepiece_model.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -67,6 +68,7 @@ Error refusal(std::int64_t vocabulary_size, const std::string& message) {
 class SentencePieceTokenizer final : public Tokenizer {
  public:
   explicit SentencePieceTokenizer(std::string_view model) {
+    check_sentencepiece_model(model);
     const auto status = processor_.LoadFromSerializedProto(model);
     const bool ours = status.ok() && processor_.pad_id() == kPaddingId && processor_.unk_id() == kUnknownId &&
                       processor_.bos_id() == kStartId && processor_.eos_id() == kEndId;

@@ -2,6 +2,7 @@
 
 #include "core/error.hpp"
 #include "data/listed_tokenizer.hpp"
+#include "data/sentencepiece_model.hpp"
 #include "data/sentencepiece_tokenizer.hpp"
 #include "data/unicode.hpp"
 
@@ -19,7 +20,15 @@ std::vector<std::int32_t> Tokenizer::encode_strictly(std::string_view text,
 
 std::unique_ptr<const Tokenizer> make_tokenizer(const TokenizerInfo& info, Side side) {
   const bool target = side == Side::target;
-  if (info.kind == "sentencepiece") return make_sentencepiece(target ? info.target_model : info.model);
+  if (info.kind == "sentencepiece") {
+    const std::string& model = target ? info.target_model : info.model;
+    auto tokenizer = make_sentencepiece(model);
+    // A checkpoint keeps the hash of the vocabulary: so the pieces are those of its training.
+    if (check_sentencepiece_model(model) != (target ? info.target_vocabulary : info.vocabulary))
+      throw data_error("has other pieces than the vocabulary beside it", "the dataset's SentencePiece model",
+                       "stage the dataset again");
+    return tokenizer;
+  }
   auto rule = rule_of_kind(info.kind);
   if (!rule)
     throw data_error("is of the unknown kind '" + info.kind + "'", "the dataset's tokenizer",

@@ -136,10 +136,34 @@ def results():
     seed("results", "small", h5_bytes(write))
 
 
+def sentencepiece():
+    def number(value):
+        return bytes([value]) if value < 128 else bytes([value & 127 | 128]) + number(value >> 7)
+
+    def text(field, content):
+        return number(field << 3 | 2) + number(len(content)) + content
+
+    def piece(content, score, kind):
+        return text(1, text(1, content.encode()) + b"\x15" + struct.pack("<f", score) + b"\x18" + number(kind))
+
+    # The first state is unit 256; `a` leads from it to unit 512, whose value is the place of the text `b`.
+    units = np.zeros(768, "<u4")
+    units[0] = 256 << 10
+    units[256 ^ ord("a")] = ((256 ^ ord("a") ^ 512) << 10) | 1 << 8 | ord("a")
+    units[512] = 1 << 31
+    table = struct.pack("<I", units.nbytes) + units.tobytes() + b"b\0"
+    pieces = b"".join(piece(*facts) for facts in (("<pad>", 0, 3), ("<unk>", 0, 2), ("<start>", 0, 3), ("<end>", 0, 3), ("\u2581", -1, 1),
+                                                   ("a", -2, 1), ("b", -3, 1)))
+    ids = b"".join(number(field << 3) + number(value) for field, value in ((3, 1), (40, 1), (41, 2), (42, 3), (43, 0)))
+    names = text(46, b"<start>") + text(47, b"<end>") + text(45, b"<unk>") + text(48, b"<pad>")
+    seed("sentencepiece", "plain", pieces + text(2, ids + names) + text(3, text(1, b"identity")))
+    seed("sentencepiece", "letters", pieces + text(2, ids + names) + text(3, text(1, b"table") + text(2, table)))
+
+
 def toml():
     seed("toml", "keys", 'model = "mlp"\nepochs = 3\nlearning-rate = 1e-3\nquiet = true\nmodel-option = ["hidden=8", "activation=relu"]\n')
     seed("toml", "refused", '[table]\nx = 1979-05-27T07:32:00Z\ny = {a = [1, [2, """\nz"""]]}\n')
 
 
-for make in (manifests, safetensors, arrays, tables, archives, dataset_json, shards, results, toml):
+for make in (manifests, safetensors, arrays, tables, archives, dataset_json, shards, sentencepiece, results, toml):
     make()
