@@ -155,6 +155,9 @@ void complete(StageWords& words) {
   }
   complete_text(words);
   if (options.format != "synthetic") {
+    if (!words.samples.empty())
+      throw usage_error("all samples of the original files are staged", "--samples",
+                        "leave it out, or use --format synthetic");
     require(!words.from.empty(), "the original files are not named",
             {.subject = "--from", .advice = "give their folder or file", .code = ExitCode::usage});
     options.task = words.task;

@@ -51,6 +51,9 @@ class StageTextTest(ProgramTest):
             with self.subTest(option=option, value=value):
                 self.refuse_staging(2, [option, value], option, value)
 
+    def test_sizes_of_a_synthetic_set_are_refused_for_others(self):
+        self.refuse_staging(2, ["--samples", "all samples", "--format synthetic"], "--samples", 20)
+
     def test_bad_text_is_named(self):
         self.write("raw/val.en", "A dog.\n")
         self.refuse_staging(3, ["raw/val.de", "4 lines", "raw/val.en", "1"])
