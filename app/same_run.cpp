@@ -57,6 +57,10 @@ std::int64_t number_of(const std::map<std::string, std::string>& values, const s
 
 }  // namespace
 
+std::int64_t global_batch_of(const checkpoint::CheckpointInfo& info, const std::string& checkpoint) {
+  return number_of(values_of(info.config, checkpoint + "/manifest.json"), "global-batch");
+}
+
 bool is_longer(const train::RunConfig& config, const checkpoint::CheckpointInfo& info,
                const std::string& checkpoint) {
   const auto then = values_of(info.config, checkpoint + "/manifest.json");

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "checkpoint/manifest.hpp"
@@ -14,6 +15,9 @@ namespace dtrain::app {
 enum class Origin { own_run, other_run };
 void check_same_run(const train::RunConfig& config, const checkpoint::CheckpointInfo& info,
                     const std::string& checkpoint, Origin origin);
+
+/// Samples of a step of the run that left this checkpoint; 0: it does not say.
+std::int64_t global_batch_of(const checkpoint::CheckpointInfo& info, const std::string& checkpoint);
 
 /// Whether the user asks for more steps than the run that left this checkpoint was to do, by `--epochs`,
 /// `--limit-steps` or a more patient `--early-stopping`.

@@ -154,7 +154,8 @@ std::optional<train::ResumePoint> find_resume_point(const train::RunConfig& conf
 void check_same_dataset(const train::RunConfig& config, const train::ResumePoint& resume) {
   if (config.data.dataset == "synthetic") return;
   train::check_same_dataset(
-      resume, data::read_dataset_info(data::find_dataset(config.data.dataset, config.data.root)));
+      resume, data::read_dataset_info(data::find_dataset(config.data.dataset, config.data.root)),
+      global_batch_of(resume.info, resume.folder.string()));
 }
 
 /// What the run is called: where the user gave no name, one of its own, but in Slurm the job's. Collective.

@@ -116,6 +116,7 @@ Json to_json(const Manifest& manifest) {
   if (!info.identity.sha256.empty()) {
     json["dataset_samples"] = info.identity.samples;
     json["dataset_sha256"] = info.identity.sha256;
+    if (!info.identity.classes.empty()) json["dataset_classes"] = info.identity.classes;
   }
   if (!info.all_reduce.layout.empty()) {
     json["all_reduce"] = {{"layout", info.all_reduce.layout}, {"by_size", info.all_reduce.by_size}};
@@ -170,6 +171,7 @@ Manifest from_json(const Json& json) {
   if (json.contains("dataset_sha256")) {
     json.at("dataset_samples").get_to(info.identity.samples);
     json.at("dataset_sha256").get_to(info.identity.sha256);
+    if (json.contains("dataset_classes")) json.at("dataset_classes").get_to(info.identity.classes);
   }
   if (json.contains("all_reduce")) {
     const auto& saved = json.at("all_reduce");

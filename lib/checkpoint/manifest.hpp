@@ -40,6 +40,7 @@ struct Transformations {
 struct DatasetIdentity {
   std::map<std::string, std::int64_t> samples;  ///< Of each split.
   std::string sha256;                           ///< data::dataset_hash; empty: not kept.
+  std::vector<std::string> classes = {};  ///< Their names; empty: there are none, or they were not kept.
 };
 
 /// What an epoch had come to when a checkpoint was taken, over all ranks: a run that goes on adds to it.

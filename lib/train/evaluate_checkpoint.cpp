@@ -116,8 +116,9 @@ EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequ
   require(samples > 0, fmt::format("has no samples in the split {}", request.split),
           {.subject = info.name, .advice = "use --split train, validation or test", .code = ExitCode::data});
 
-  const auto trained = checkpoint::read_manifest(config.model.init_from).info.transformations;
-  const auto how = transformation_as_trained(trained, info, config.model.init_from);
+  const auto trained = checkpoint::read_manifest(config.model.init_from).info;
+  check_same_classes(trained.identity, info, config.model.init_from);
+  const auto how = transformation_as_trained(trained.transformations, info, config.model.init_from);
   if (const auto own = own_transformation(info);
       how.mean != own.mean || how.std_dev != own.std_dev || !how.factor.empty()) {
     log.info(

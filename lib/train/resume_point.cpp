@@ -87,6 +87,16 @@ void settle_best(const fs::path& checkpoints, const comm::Communicator& world, R
   if (linked != best.step && world.rank() == 0) checkpoint::mark_best(checkpoints, best.step);
 }
 
+/// Whether a run on so many samples is where the checkpoint stands after as many steps.
+bool comes_to(const checkpoint::CheckpointInfo& info, std::int64_t samples, std::int64_t global_batch) {
+  if (info.position_samples > samples) return false;
+  if (global_batch < 1 || samples < 1 || info.step < 1) return true;
+  const auto steps_per_epoch = (samples + global_batch - 1) / global_batch;
+  const auto of_epoch = info.step - (info.epoch - 1) * steps_per_epoch;
+  return of_epoch >= 1 && of_epoch <= steps_per_epoch &&
+         info.position_samples == std::min(of_epoch * global_batch, samples);
+}
+
 /// Out of the way, for whoever wants to look.
 void put_aside(const fs::path& folder) {
   fs::path damaged = folder;
@@ -128,11 +138,17 @@ ResumePoint resume_point(const fs::path& folder, const comm::Communicator& world
   return {.folder = folder, .info = manifest->info, .own = false, .passed_over = {}};
 }
 
-void check_same_dataset(const ResumePoint& point, const data::DatasetInfo& info) {
+void check_same_dataset(const ResumePoint& point, const data::DatasetInfo& info, std::int64_t global_batch) {
   const auto& then = point.info.identity;
   const auto now = identity_of(info);
-  if (then.sha256.empty() || then.sha256 == now.sha256) return;
+  const bool knows = !then.sha256.empty();
+  if (knows ? then.sha256 == now.sha256 : comes_to(point.info, info.samples("train"), global_batch)) return;
   std::string what = "has other samples than it had when the run was begun";
+  if (!knows) {
+    what +=
+        fmt::format(": with {} to train on, {} steps do not come to sample {} of epoch {}",
+                    info.samples("train"), point.info.step, point.info.position_samples, point.info.epoch);
+  }
   for (const auto& [split, samples] : then.samples) {
     const auto count = info.samples(split);
     if (count != samples)

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <optional>
 #include <string>
@@ -31,8 +32,9 @@ std::optional<ResumePoint> newest_valid(const std::filesystem::path& checkpoints
 ResumePoint resume_point(const std::filesystem::path& folder, const comm::Communicator& world);
 
 /// Throws Error (exit code 3) when `info`, the dataset under the name that the run had, has other samples
-/// now: the checkpoint's position means nothing in them. Checkpoints from before they kept it fit any.
-void check_same_dataset(const ResumePoint& point, const data::DatasetInfo& info);
+/// now: the checkpoint's position means nothing in them. Of checkpoints from before they kept a hash the
+/// position must be one that steps of `global_batch` samples come to; 0: not known.
+void check_same_dataset(const ResumePoint& point, const data::DatasetInfo& info, std::int64_t global_batch);
 
 /// Checks each byte of the checkpoint in `folder`; the ranks share the work. Collective. Throws Error (exit
 /// code 4) naming the file at fault, the same on all ranks.

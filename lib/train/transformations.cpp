@@ -91,9 +91,25 @@ checkpoint::Transformations transformations_of(const data::DatasetInfo& info) {
 }
 
 checkpoint::DatasetIdentity identity_of(const data::DatasetInfo& info) {
-  checkpoint::DatasetIdentity identity{.samples = {}, .sha256 = data::dataset_hash(info)};
+  checkpoint::DatasetIdentity identity{
+      .samples = {}, .sha256 = data::dataset_hash(info), .classes = info.classes};
   for (const auto& [name, split] : info.splits) identity.samples[name] = split.samples;
   return identity;
+}
+
+void check_same_classes(const checkpoint::DatasetIdentity& trained, const data::DatasetInfo& info,
+                        const std::string& checkpoint) {
+  const auto& then = trained.classes;
+  const auto& now = info.classes;
+  if (then.empty() || now.empty() || then == now) return;
+  const auto differs = std::ranges::mismatch(then, now);
+  const std::string what =
+      then.size() != now.size()
+          ? fmt::format("{} against {}", then.size(), now.size())
+          : fmt::format("class {} was {} and is {}", differs.in1 - then.begin(), *differs.in1, *differs.in2);
+  throw checkpoint_error(
+      fmt::format("was trained on other classes than the dataset {} has: {}", info.name, what), checkpoint,
+      "stage a dataset with the same classes in the same order, and name it with --dataset");
 }
 
 InputTransformation own_transformation(const data::DatasetInfo& info) {

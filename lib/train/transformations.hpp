@@ -16,6 +16,11 @@ checkpoint::Transformations transformations_of(const data::DatasetInfo& info);
 /// Which samples a run on this dataset uses.
 checkpoint::DatasetIdentity identity_of(const data::DatasetInfo& info);
 
+/// Throws Error (exit code 4), with `checkpoint` as subject, where the classes that a model was trained on
+/// have other names, or another order, than this dataset's. Checkpoints from before they kept them fit any.
+void check_same_classes(const checkpoint::DatasetIdentity& trained, const data::DatasetInfo& info,
+                        const std::string& checkpoint);
+
 /// How a dataset's inputs become what a model takes.
 struct InputTransformation {
   std::vector<double> mean = {};  ///< Per channel of images; empty: they are not standardised.

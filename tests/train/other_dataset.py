@@ -131,6 +131,32 @@ class OtherDatasetTest(unittest.TestCase):
         self.assertEqual(self.stage_arrays("set", inputs, labels, "--overwrite"), first)
         run(BINARY, 1, *resume, cwd=self.folder)
 
+    def test_other_classes_are_refused(self):
+        for name, word in (("first", "red"), ("again", "red"), ("renamed", "green")):
+            lines = ["size,age,colour"] + [f"{n % 17},{n % 5},{[word, 'yellow', 'zinc'][n % 3]}" for n in range(300)]
+            (self.folder / f"{name}.csv").write_text("\n".join(lines) + "\n")
+            self.stage(name, "--from", f"{name}.csv")
+        best = self.train("table", "first", "--model", "mlp")
+        self.loss(best, "again")
+        refused(BINARY, 2, 4, [best, "other classes", "renamed", "class 0 was red and is green", "--dataset"], "evaluate", best,
+                "--dataset", "renamed", cwd=self.folder)
+        old = without_facts(self.folder, best, "before", "dataset_classes")
+        self.loss(old, "renamed")
+
+    def test_a_checkpoint_without_a_hash_is_not_resumed_where_its_position_is_not(self):
+        rng = np.random.default_rng(9)
+        inputs, labels = rng.normal(size=(700, 8)).astype(np.float32), rng.integers(0, 3, 700)
+        self.stage_arrays("set", inputs[:600], labels[:600])
+        self.train("run", "set", "--model", "mlp", steps=18)  # of 15 an epoch
+        old = without_facts(self.folder, "runs/run/checkpoints/step-00000018", "before", "dataset_samples", "dataset_sha256")
+        resume = ["--dataset", "set", "--limit-steps", 20, *TRAIN, "--model", "mlp", "--resume", old]
+        for kept in (300, 700):
+            self.stage_arrays("set", inputs[:kept], labels[:kept], "--overwrite")
+            refused(BINARY, 1, 3, ["the dataset set", "other samples", "18 steps do not come to sample 96 of epoch 2", "--init-from"],
+                    "--name", f"on-{kept}", *resume, cwd=self.folder)
+        self.stage_arrays("set", inputs[:600], labels[:600], "--overwrite")
+        run(BINARY, 1, "--name", "on", *resume, cwd=self.folder)
+
     def test_checkpoints_from_before_they_knew_still_load(self):
         rng = np.random.default_rng(8)
         for name in ("one", "two"):

@@ -111,5 +111,35 @@ TEST_F(ResumePointTest, ADamagedBestGivesWayToTheStateItself) {
   EXPECT_EQ(fs::read_symlink(folder / "best"), "step-00000020");
 }
 
+data::DatasetInfo dataset_of(std::int64_t samples) {
+  data::DatasetInfo info;
+  info.name = "digits";
+  info.splits["train"] = {.samples = samples, .shards = {}};
+  return info;
+}
+
+// 100 samples in steps of 32 are 4 steps an epoch: step 6 is at sample 64 of epoch 2.
+TEST(SameDatasetTest, WithoutAHashThePositionMustBeOneOfTheDataset) {
+  const ResumePoint middle{.folder = "old", .info = {.step = 6, .epoch = 2, .position_samples = 64}};
+  const ResumePoint end{.folder = "old", .info = {.step = 8, .epoch = 2, .position_samples = 100}};
+  for (const auto* point : {&middle, &end}) {
+    EXPECT_NO_THROW(check_same_dataset(*point, dataset_of(100), 32));
+    for (const std::int64_t samples : {40, 63, 96, 99, 129, 1000}) {
+      if (point == &middle && samples == 99) continue;  // which the middle of an epoch cannot tell
+      try {
+        check_same_dataset(*point, dataset_of(samples), 32);
+        ADD_FAILURE() << samples << " samples, step " << point->info.step;
+      } catch (const Error& error) {
+        EXPECT_EQ(error.code(), ExitCode::data);
+        EXPECT_THAT(error.what(), HasSubstr("the dataset digits"));
+        EXPECT_THAT(error.what(), HasSubstr(std::to_string(samples) + " to train on"));
+        EXPECT_THAT(error.advice(), HasSubstr("--init-from old"));
+      }
+    }
+  }
+  EXPECT_THROW(check_same_dataset(middle, dataset_of(40), 0), Error) << "it would read before the array";
+  EXPECT_NO_THROW(check_same_dataset(middle, dataset_of(1000), 0));
+}
+
 }  // namespace
 }  // namespace dtrain::train
