@@ -38,6 +38,18 @@ void warn_of_idle_ranks(const RunConfig& config, const Job& job, const Log& log)
                   copies - pieces, copies, pieces, pieces == 1 ? "" : "es", pieces));
 }
 
+/// Ranks wait at each step for those that have one piece more: after a loss, mostly.
+void tell_of_uneven_ranks(const RunConfig& config, const Job& job, const Log& log) {
+  const int copies = job.mesh().shape().data;
+  const int pieces = config.batch.micro_batches;
+  const int most = (pieces + copies - 1) / copies;
+  if (pieces <= copies || 10 * pieces >= 9 * most * copies) return;
+  log.info(fmt::format(
+      "uneven     some of {} data ranks compute {} of a step's {} micro-batches, and the others wait "
+      "for them: at most {:.0f} % of the time of all ranks is used",
+      copies, most, pieces, 100.0 * pieces / (most * copies)));
+}
+
 }  // namespace
 
 std::string bits_of(const RunConfig& config, int threads) {
@@ -58,6 +70,7 @@ void announce(const RunConfig& config, Job& job, const Workload& workload, const
   if (config.reproducible) log.info(bits_of(config, job.threads()));
   warn_of_sums_between_nodes(config, job, workload, log);
   warn_of_idle_ranks(config, job, log);
+  tell_of_uneven_ranks(config, job, log);
   if (!workload.read_in_place.empty()) {
     log.warn(fmt::format("no copy on this node ({}): {}; its ranks read the files in place",
                          job.cluster().ranks.at(static_cast<std::size_t>(job.rank())).hostname,

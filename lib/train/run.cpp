@@ -3,8 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
+#include <utility>
 
 #include "core/clock.hpp"
 #include "h5/library.hpp"
@@ -29,6 +31,25 @@ RunStart start_of(const RunConfig& config, bool goes_on, const comm::MpiEnvironm
   const double passed_s = seconds_of_utc(start.utc) - seconds_of_utc(earlier);
   if (!std::isfinite(passed_s)) return start;
   return {.steady_ns = start.steady_ns - std::llround(passed_s * 1e9), .utc = earlier};
+}
+
+/// The options with a warm-up that ends before the run does: the recipe's is shortened, the user's is not.
+/// Throws Error (exit code 2).
+RunConfig with_fitting_warmup(RunConfig config, std::int64_t samples, const Log& log) {
+  const std::int64_t batch = config.batch.global_batch;
+  std::int64_t steps = config.epochs * ((samples + batch - 1) / batch);
+  if (config.limit_steps > 0) steps = std::min<std::int64_t>(steps, config.limit_steps);
+  int& warmup = config.optimizer.warmup_steps;
+  if (warmup == 0 || warmup < steps) return config;
+  require(!config.given.contains("warmup-steps"),
+          fmt::format("the run has {} steps, and all of them would be warm-up", steps),
+          {.subject = fmt::format("--warmup-steps {}", warmup),
+           .advice = "use fewer, or train longer with --epochs or --limit-steps",
+           .code = ExitCode::usage});
+  const int recipe = std::exchange(warmup, static_cast<int>(steps / 2));
+  log.info(fmt::format("warm-up    {} of the run's {} steps, not the {} of the model's recipe", warmup, steps,
+                       recipe));
+  return config;
 }
 
 }  // namespace
@@ -83,12 +104,13 @@ ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
     workload.transformation = transformation_as_trained(resume->info.transformations, workload.dataset.info(),
                                                         resume->folder.string());
   }
+  const auto fitting = with_fitting_warmup(config, workload.dataset.info().samples("train"), log);
   if (config.dry_run) {
     log.info(describe(config, job.cluster(), job.mesh(), workload));
     return ExitCode::success;
   }
   enter("the ranks agree on weights and files");
-  Trainer trainer(config, job, workload,
+  Trainer trainer(fitting, job, workload,
                   {library, clock, trace.get(), start, begun_s, signals, injection.get(), recovery, mpi},
                   resume, log);
   job.end_preparation();

@@ -82,6 +82,13 @@ class UsageTest(ProgramTest):
         self.refuse(2, ["--min-learning-rate", "constant never falls"], "--min-learning-rate", "1e-5")
         self.succeed("--model", "gpt", "--schedule", "one_cycle", "--print-config")  # its recipe's warm-up is not the user's
 
+    def test_warm_up_that_the_run_does_not_outlive(self):
+        self.refuse(2, ["--warmup-steps 50", "50 steps", "all of them would be warm-up", "--limit-steps"], "--warmup-steps", 50,
+                    "--limit-steps", 50, ranks=2)
+        self.succeed("--warmup-steps", 49, "--limit-steps", 50, "--dry-run")
+        said = self.succeed("--model", "gpt", "--limit-steps", 60, "--dry-run")  # the recipe has 100
+        self.assertIn("30 of the run's 60 steps, not the 100", said)
+
     def test_options_of_another_optimizer(self):
         self.refuse(2, ["--momentum", "the optimizer adam has none", "sgd"], "--momentum", "0.9")
         self.refuse(2, ["--nesterov", "sgd with momentum"], "--nesterov")
@@ -94,6 +101,13 @@ class UsageTest(ProgramTest):
 
     def test_more_micro_batches_than_samples(self):
         self.refuse(2, ["--micro-batches", "at most 4"], "--global-batch", "4", "--micro-batches", "8", ranks=2)
+
+    def test_micro_batches_that_the_ranks_cannot_share_evenly(self):
+        few = ["--global-batch", 48, "--limit-steps", 2, "--micro-batches"]
+        said = self.succeed(*few, 3, ranks=2)
+        self.assertIn("some of 2 data ranks compute 2 of a step's 3 micro-batches", said)
+        self.assertIn("at most 75 %", said)
+        self.assertNotIn("uneven", self.succeed(*few, 4, ranks=2))
 
     def test_fewer_samples_than_data_ranks(self):
         self.refuse(2, ["--global-batch", "3 samples", "use 4 or more"], "--global-batch", "3", ranks=4)
