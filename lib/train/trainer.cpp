@@ -212,7 +212,8 @@ Trainer::Ending Trainer::train_epoch() {
   outputs_.epoch(epoch_, sums_, validation);
   last_ = info(sums_.total, true);
   const bool is_best = is_best_so_far(validation);
-  if (is_best || checkpoints_.due_after_epoch(epoch_)) checkpoints_.save(replica_.state(), last_);
+  if (is_best || save_with_epoch_ || checkpoints_.due_after_epoch(epoch_))
+    checkpoints_.save(replica_.state(), last_);
   return Ending::complete;
 }
 
@@ -260,8 +261,11 @@ Trainer::Steps Trainer::train_steps(std::int64_t steps) {
                                  replica_.scaler().scale()));
     }
     const bool stops = outcome.total.stop_requests > 0 && step_ < total_steps_;
-    const bool saves = outcome.total.save_requests > 0 || checkpoints_.due_after_step(step_);
-    const bool validates = !stops && s + 1 < steps && selection_.due_within_epoch(step_);
+    const bool due = outcome.total.save_requests > 0 || checkpoints_.due_after_step(step_);
+    const bool ends_epoch = s + 1 == steps;
+    save_with_epoch_ = due && ends_epoch && !stops;  // once: its evaluation belongs to it
+    const bool saves = due && !ends_epoch;
+    const bool validates = !stops && !ends_epoch && selection_.due_within_epoch(step_);
     if (stops || saves || validates) {
       auto total = sums_.total;
       total.add_samples(outcome.total);

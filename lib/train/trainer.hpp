@@ -108,6 +108,7 @@ class Trainer {
   EpochSums sums_;                              // of its steps so far
   std::optional<EvaluationResult> validation_;  // after the newest step, within its epoch
   double steps_begun_s_ = 0;                    // when the first of them here was
+  bool save_with_epoch_ = false;                // a checkpoint that was due at its last step
   std::optional<checkpoint::EpochProgress>
       earlier_;                      // of the next epoch, begun by an earlier part of the run
   checkpoint::CheckpointInfo last_;  // of the newest state that a checkpoint may have

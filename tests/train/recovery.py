@@ -133,6 +133,23 @@ def waits_for_a_survivor_that_comes_late(binary, folder):
     print(f"a survivor that comes {late_s} s late goes on with the other", flush=True)
 
 
+def tells_that_it_died(binary, folder):
+    """A survivor that never comes: the others end without a word in `state`. The report knows, and the run goes on."""
+    options = [*COMMON[:-1], 5, "--mesh", "data=3", "--name", "waiting"]  # seconds that they wait for it
+    environment = {**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}
+    ended = subprocess.run([str(MPIRUN), "3", str(binary), *map(str, options), "--inject",
+                            "kill:rank=1,phase=backward,step=8;stop:rank=2,phase=forward,step=8"], cwd=folder, env=environment, text=True,
+                           timeout=120, stdin=subprocess.DEVNULL, capture_output=True)
+    assert ended.returncode == 5, (ended.returncode, ended.stdout, ended.stderr)
+    assert "a rank does not come" in ended.stderr, ended.stderr
+    assert (folder / "runs/waiting/state").read_text() == "running\n"
+    said = run(binary, 1, "report", "runs/waiting", cwd=folder).stdout
+    assert "incomplete" in said, said
+    run(binary, 3, *options, cwd=folder)
+    assert (folder / "runs/waiting/state").read_text() == "completed\n"
+    print("a run whose survivors do not meet is reported as incomplete, and goes on", flush=True)
+
+
 def check_records(file, case, ranks):
     """What results.h5 says about the losses: ranks keep the numbers they had at the start."""
     topology = file["topology"][:]
@@ -207,6 +224,7 @@ def main():
                              "fault": case.fault, "recovered_s": seconds})
         waits_for_a_survivor_that_comes_late(arguments.binary, folder)
         keeps_the_last_step(arguments.binary, folder)
+        tells_that_it_died(arguments.binary, folder)
         given_up = started(arguments.binary, folder, "aborted", "data=4", "--inject", SAMPLE[0].fault, "--on-failure", "abort")
         assert given_up.returncode == 5 and "rank 0 is gone" in given_up.stderr, (given_up.returncode, given_up.stderr)
         shutil.rmtree(folder / "runs")

@@ -292,6 +292,8 @@ def writes_the_best_when_it_happens(binary, folder):
     run(binary, 2, *short, "--checkpoint-every", "1epoch", "--keep", 9, "--name", "once", "--quiet", cwd=folder)
     assert written(folder / "runs/once") == [17, 34, 51, 68], written(folder / "runs/once")
     assert os.readlink(folder / "runs/once/checkpoints/best") == "step-00000068"  # each epoch is better
+    run(binary, 2, *short, "--checkpoint-every", "17steps", "--keep", 9, "--name", "by-steps", "--quiet", cwd=folder)
+    assert written(folder / "runs/by-steps") == [17, 34, 51, 68], written(folder / "runs/by-steps")
 
     done = run(binary, 2, *short, "--inject", "nan:rank=1,step=40", "--name", "nan", cwd=folder, check=False)
     assert done.returncode == 1 and "not finite" in done.stderr, (done.returncode, done.stderr)
