@@ -11,7 +11,10 @@
 #include <utility>
 
 #include "checkpoint/file_io.hpp"
+#include "checkpoint/manifest_check.hpp"
 #include "core/error.hpp"
+#include "core/nesting.hpp"
+#include "core/outside.hpp"
 #include "core/sha256.hpp"
 
 namespace dtrain::checkpoint {
@@ -47,13 +50,36 @@ double number(const Json& json) {
   return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
 }
 
+/// A whole number: the library would cut a fraction off, and wrap what is too large.
+std::int64_t whole(const Json& json) {
+  const bool fits = json.is_number_integer() &&
+                    (!json.is_number_unsigned() ||
+                     json.get<std::uint64_t>() <= std::uint64_t{std::numeric_limits<std::int64_t>::max()});
+  if (!fits)
+    throw checkpoint_error("has something else where a whole number belongs", "manifest.json", kTakeAnother);
+  return json.get<std::int64_t>();
+}
+
+std::vector<std::int64_t> whole_numbers(const Json& json) {
+  std::vector<std::int64_t> values;
+  for (const auto& value : json.get<std::vector<Json>>()) values.push_back(whole(value));
+  return values;
+}
+
+std::uint64_t not_negative(const Json& json) {
+  if (!json.is_number_unsigned())
+    throw checkpoint_error("has something else where a number that is not negative belongs", "manifest.json",
+                           kTakeAnother);
+  return json.get<std::uint64_t>();
+}
+
 EpochProgress progress_from(const Json& json) {
   return {.loss = number(json.at("loss")),
           .weight = json.at("weight").get<double>(),
           .correct = json.at("correct").get<double>(),
           .counted = json.at("counted").get<double>(),
           .train_time_s = json.at("train_time_s").get<double>(),
-          .sample_hash = json.at("sample_hash").get<std::uint64_t>(),
+          .sample_hash = not_negative(json.at("sample_hash")),
           .evaluated = json.at("evaluated").get<bool>()};
 }
 
@@ -140,26 +166,27 @@ std::string plain_name(const Json& json) {
 Manifest from_json(const Json& json) {
   Manifest manifest;
   CheckpointInfo& info = manifest.info;
-  json.at("step").get_to(info.step);
-  json.at("epoch").get_to(info.epoch);
-  json.at("position").at("samples").get_to(info.position_samples);
-  info.total_steps = json.value("total_steps", std::int64_t{0});
+  info.step = whole(json.at("step"));
+  info.epoch = whole(json.at("epoch"));
+  info.position_samples = whole(json.at("position").at("samples"));
+  if (json.contains("total_steps")) info.total_steps = whole(json.at("total_steps"));
   if (json.contains("so_far")) info.so_far = progress_from(json.at("so_far"));
   if (json.contains("best")) {
     const auto& best = json.at("best");
-    info.best = {.step = best.at("step").get<std::int64_t>(), .loss = number(best.at("loss"))};
+    info.best = {.step = whole(best.at("step")), .loss = number(best.at("loss"))};
     if (best.contains("accuracy")) info.best.accuracy = best.at("accuracy").get<double>();
   }
   if (json.contains("loss_scale")) {
     const auto& saved = json.at("loss_scale");
     info.loss_scale = {.scale = saved.at("scale").get<double>(),
-                       .good_steps = saved.at("good_steps").get<std::int64_t>(),
-                       .left_out = saved.value("left_out", std::int64_t{0})};
+                       .good_steps = whole(saved.at("good_steps")),
+                       .left_out = saved.contains("left_out") ? whole(saved.at("left_out")) : 0};
   }
   json.at("model").get_to(info.model);
   json.at("dataset").get_to(info.dataset);
-  json.at("seed").get_to(info.seed);
-  json.at("micro_batches").get_to(info.micro_batches);
+  info.seed = not_negative(json.at("seed"));
+  info.micro_batches = static_cast<int>(
+      std::clamp<std::int64_t>(whole(json.at("micro_batches")), 0, std::numeric_limits<int>::max()));
   json.at("config").get_to(info.config);
   json.at("dtrain_version").get_to(info.dtrain_version);
   info.vocabulary = {.all = json.value("vocabulary_sha256", std::string()),
@@ -169,7 +196,8 @@ Manifest from_json(const Json& json) {
     info.transformations = transformations_from(json.at("transformations"));
   }
   if (json.contains("dataset_sha256")) {
-    json.at("dataset_samples").get_to(info.identity.samples);
+    for (const auto& [split, samples] : json.at("dataset_samples").items())
+      info.identity.samples[split] = whole(samples);
     json.at("dataset_sha256").get_to(info.identity.sha256);
     if (json.contains("dataset_classes")) json.at("dataset_classes").get_to(info.identity.classes);
   }
@@ -180,18 +208,18 @@ Manifest from_json(const Json& json) {
   }
   for (const auto& file : json.at("files")) {
     manifest.files.push_back({.file = plain_name(file.at("file")),
-                              .bytes = file.at("bytes").get<std::int64_t>(),
+                              .bytes = whole(file.at("bytes")),
                               .sha256 = file.at("sha256").get<std::string>()});
   }
   for (const auto& tensor : json.at("tensors")) {
     TensorEntry entry;
     tensor.at("name").get_to(entry.name);
     tensor.at("dtype").get_to(entry.dtype);
-    tensor.at("shape").get_to(entry.shape);
+    entry.shape = whole_numbers(tensor.at("shape"));
     for (const auto& slice : tensor.at("slices")) {
       entry.slices.push_back({.file = plain_name(slice.at("file")),
-                              .offset = slice.at("offset").get<std::vector<std::int64_t>>(),
-                              .shape = slice.at("shape").get<std::vector<std::int64_t>>()});
+                              .offset = whole_numbers(slice.at("offset")),
+                              .shape = whole_numbers(slice.at("shape"))});
     }
     manifest.tensors.push_back(std::move(entry));
   }
@@ -235,13 +263,14 @@ std::string step_folder(std::int64_t step) { return fmt::format("step-{:08}", st
 std::string manifest_text(const Manifest& manifest) { return to_json(manifest).dump(1) + "\n"; }
 
 Manifest parse_manifest(const std::string& text, const std::string& file) {
-  try {
+  if (const auto problem = refused_json(text); !problem.empty())
+    throw checkpoint_error(problem, file, kTakeAnother);
+  const ErrorContext context{.subject = file, .advice = kTakeAnother, .code = ExitCode::checkpoint};
+  return understand_from_outside(context, [&] {
     const Json json = Json::parse(text);
     check_format(json, file);
     return from_json(json);
-  } catch (const nlohmann::json::exception& error) {
-    throw checkpoint_error(fmt::format("cannot be understood ({})", error.what()), file, kTakeAnother);
-  }
+  });
 }
 
 void write_manifest(const std::filesystem::path& folder, const Manifest& manifest) {
@@ -262,7 +291,9 @@ Manifest read_manifest(const std::filesystem::path& folder) {
     throw checkpoint_error("is damaged: its SHA-256 is not that of manifest.sha256", file.string(),
                            kTakeAnother);
   }
-  return parse_manifest(text, file.string());
+  Manifest manifest = parse_manifest(text, file.string());
+  check_sense(manifest, file.string());
+  return manifest;
 }
 
 }  // namespace dtrain::checkpoint

@@ -95,7 +95,12 @@ void read_part(const std::filesystem::path& file, const std::string& dataset, co
     const auto lock = library.lock();
     const h5::File source = h5::open_file(file.string(), h5::Access::read);
     const h5::Dataset stored = h5::open_dataset(source.id(), dataset);
+    h5::require_own_bytes(source.id(), stored);
     const h5::DatasetInfo facts = h5::info(stored);
+    if (!facts.little_endian || facts.other_filters || !facts.contiguous) {
+      throw checkpoint_error("is compressed, in chunks or big-endian", file.string() + ":/" + dataset,
+                             "store it contiguous and little-endian, as h5py does by default");
+    }
     if (facts.shape != unsigned_shape(shape) || facts.type != element_type_of(dtype)) {
       throw checkpoint_error("has another shape or type than the manifest says",
                              file.string() + ":/" + dataset, "take another checkpoint");

@@ -2,19 +2,26 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "checkpoint/file_io.hpp"
 #include "core/error.hpp"
+#include "core/nesting.hpp"
+#include "core/outside.hpp"
 
 namespace dtrain::checkpoint {
 namespace {
 
 constexpr std::int64_t kLargestHeader = 100'000'000;  // as the format's own reader has it
+constexpr std::size_t kMostValues = 1'000'000;        // five or so of each tensor
+constexpr const char* kTakeAnotherCopy = "take another copy";
 constexpr std::array<std::pair<std::string_view, const char*>, 9> kTypes = {{{"float64", "F64"},
                                                                              {"float32", "F32"},
                                                                              {"float16", "F16"},
@@ -26,7 +33,7 @@ constexpr std::array<std::pair<std::string_view, const char*>, 9> kTypes = {{{"f
                                                                              {"uint8", "U8"}}};
 
 Error damaged(const std::filesystem::path& file, const std::string& how) {
-  return checkpoint_error("is not a whole safetensors file: " + how, file.string(), "take another copy");
+  return checkpoint_error("is not a whole safetensors file: " + how, file.string(), kTakeAnotherCopy);
 }
 
 std::string our_type(const std::string& theirs, const std::filesystem::path& file) {
@@ -53,14 +60,12 @@ class Safetensors final : public Weights {
     begin_ = 8 + static_cast<std::int64_t>(length);
     std::string text(static_cast<std::size_t>(length), '\0');
     file_.read_at(8, std::as_writable_bytes(std::span(text)));
-    try {
-      const auto header = nlohmann::ordered_json::parse(text);
-      for (const auto& [name, facts] : header.items()) {
-        if (name != "__metadata__") add(name, facts, file, bytes);
-      }
-    } catch (const nlohmann::json::exception& error) {
-      throw damaged(file, error.what());
-    }
+    if (const auto problem = refused_json(text, {.values = kMostValues}); !problem.empty())
+      throw damaged(file, "its header " + problem);
+    const ErrorContext context{
+        .subject = file.string(), .advice = kTakeAnotherCopy, .code = ExitCode::checkpoint};
+    understand_from_outside(context, [&] { read_header(text, file); });
+    check_layout(file, bytes - begin_);
   }
 
   const std::vector<WeightEntry>& entries() const override { return entries_; }
@@ -69,17 +74,54 @@ class Safetensors final : public Weights {
   }
 
  private:
-  void add(const std::string& name, const nlohmann::ordered_json& facts, const std::filesystem::path& file,
-           std::int64_t file_bytes) {
+  /// A name that is there twice is refused as it is read: the parser itself would keep the last.
+  void read_header(const std::string& text, const std::filesystem::path& file) {
+    std::set<std::string> names;
+    const auto once = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::ordered_json& parsed) {
+      if (depth == 1 && event == nlohmann::json::parse_event_t::key &&
+          !names.insert(parsed.get<std::string>()).second)
+        throw damaged(file, "it has a tensor twice");
+      return true;
+    };
+    const auto header = nlohmann::ordered_json::parse(text, once);
+    if (!header.is_object()) throw damaged(file, "its header lists no tensors");
+    for (const auto& [name, facts] : header.items()) {
+      if (name != "__metadata__") add(name, facts, file);
+    }
+  }
+
+  void add(const std::string& name, const nlohmann::ordered_json& facts, const std::filesystem::path& file) {
+    for (const char* field : {"shape", "data_offsets"}) {
+      for (const auto& number : facts.at(field).get<std::vector<nlohmann::ordered_json>>())
+        if (!number.is_number_unsigned())
+          throw damaged(file, fmt::format("the tensor {} has no {}", name, field));
+    }
     WeightEntry entry{.name = name,
                       .dtype = our_type(facts.at("dtype").get<std::string>(), file),
                       .shape = facts.at("shape").get<std::vector<std::int64_t>>()};
     const auto offsets = facts.at("data_offsets").get<std::array<std::int64_t, 2>>();
-    const bool fits =
-        offsets[0] >= 0 && offsets[1] - offsets[0] == entry.bytes() && begin_ + offsets[1] <= file_bytes;
-    if (!fits) throw damaged(file, fmt::format("the tensor {} leaves it", name));
+    if (offsets[0] < 0 || offsets[1] < offsets[0] || offsets[1] - offsets[0] != entry.bytes())
+      throw damaged(file, fmt::format("the tensor {} has other bytes than its shape says", name));
     places_[name] = offsets[0];
     entries_.push_back(std::move(entry));
+  }
+
+  /// The tensors fill the data without hole or overlap, as the format wants it.
+  void check_layout(const std::filesystem::path& file, std::int64_t data_bytes) const {
+    std::vector<std::pair<std::int64_t, std::int64_t>> parts;
+    for (const auto& entry : entries_) {
+      const auto begin = places_.at(entry.name);
+      parts.emplace_back(begin, begin + entry.bytes());
+    }
+    std::ranges::sort(parts);
+    std::int64_t at = 0;
+    for (const auto& [begin, end] : parts) {
+      if (begin < at) throw damaged(file, "tensors overlap in it");
+      if (begin > at) throw damaged(file, "it has bytes that belong to no tensor");
+      at = end;
+    }
+    if (at > data_bytes) throw damaged(file, "a tensor leaves it");
+    if (at < data_bytes) throw damaged(file, "it has bytes that belong to no tensor");
   }
 
   RawFile file_;

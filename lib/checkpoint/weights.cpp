@@ -12,6 +12,7 @@
 #include "checkpoint/part_file.hpp"
 #include "checkpoint/reader.hpp"
 #include "checkpoint/safetensors.hpp"
+#include "core/checked_bytes.hpp"
 #include "core/error.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
@@ -54,7 +55,9 @@ class FromH5 final : public Weights {
       const auto lock = library.lock();
       const h5::File source = h5::open_file(file_.string(), h5::Access::read);
       for (const std::string& name : h5::names(source.id(), "model")) {
-        const auto facts = h5::info(h5::open_dataset(source.id(), std::string(kGroup) + name));
+        const auto stored = h5::open_dataset(source.id(), std::string(kGroup) + name);
+        h5::require_own_bytes(source.id(), stored);
+        const auto facts = h5::info(stored);
         entries_.push_back({name, std::string(h5::element_name(facts.type)),
                             std::vector<std::int64_t>(facts.shape.begin(), facts.shape.end())});
       }
@@ -78,9 +81,9 @@ class FromH5 final : public Weights {
 }  // namespace
 
 std::int64_t WeightEntry::bytes() const {
-  std::int64_t count = dtype == "bfloat16" ? 2 : element_bytes(dtype);
-  for (const std::int64_t extent : shape) count *= extent;
-  return count;
+  const auto bytes = checked_bytes(shape, dtype == "bfloat16" ? 2 : element_bytes(dtype));
+  if (!bytes) throw checkpoint_error("has a shape that cannot be", name, "take another copy");
+  return *bytes;
 }
 
 const WeightEntry* Weights::find(const std::string& name) const {

@@ -98,8 +98,15 @@ char separator_of(std::string_view text) {
   return best;
 }
 
-bool looks_like_csv(std::string_view start) {
-  if (start.find('\0') != std::string_view::npos) return false;
+std::string with_line_ends(std::string text) {
+  if (text.find('\n') == std::string::npos) std::ranges::replace(text, '\r', '\n');
+  return text;
+}
+
+bool looks_like_csv(std::string_view stored) {
+  if (stored.find('\0') != std::string_view::npos) return false;
+  const std::string text = with_line_ends(std::string(stored));
+  const std::string_view start = text;
   const std::size_t last_line = start.rfind('\n');
   CsvReader reader(start.substr(0, last_line), "", separator_of(start));  // npos: a single line, whole
   std::vector<std::string_view> cells;

@@ -5,12 +5,16 @@
 #include <system_error>
 
 #include "core/error.hpp"
+#include "data/check_values.hpp"
 #include "data/sample_sources.hpp"
 #include "data/shard.hpp"
 #include "data/shared_memory.hpp"
 
 namespace dtrain::data {
 namespace {
+
+// Of an array of a shard: larger ones were looked through when they were staged.
+constexpr std::size_t kMostBytesChecked = std::size_t{256} << 20;
 
 using ShardColumns = std::vector<std::vector<std::shared_ptr<const Column>>>;
 
@@ -73,6 +77,7 @@ std::shared_ptr<const SampleSource> Dataset::source(const std::string& split,
     check_shard(file, {info_.name, split, first_sample, shard.samples}, *library_);
     columns.push_back(open_columns(file, arrays_of_task(info_.task), *library_, how));
     for (const auto& column : columns.back()) column->load();
+    value_check(info_)(columns.back(), file.string(), first_sample, {.most_bytes = kMostBytesChecked});
     first_sample += shard.samples;
   }
   if (shared) {

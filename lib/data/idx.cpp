@@ -1,13 +1,16 @@
 #include "data/idx.hpp"
 
+#include <fmt/format.h>
 #include <zlib.h>
 
 #include <algorithm>
 #include <array>
 #include <bit>
+#include <cmath>
 #include <cstring>
 #include <system_error>
 
+#include "core/checked_bytes.hpp"
 #include "core/error.hpp"
 #include "core/sha256.hpp"
 
@@ -15,6 +18,9 @@ namespace dtrain::data {
 namespace {
 
 namespace fs = std::filesystem;
+
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;
+constexpr double kMostLabel = 1e9;
 
 /// Reads a file through zlib, which passes plain files through.
 class GzipReader {
@@ -187,13 +193,24 @@ std::shared_ptr<const Column> read_idx(const fs::path& file) {
   if (!fs::exists(file, ignored)) throw data_error("there is no such file", name, "check the path");
   GzipReader reader(file);
   const IdxHeader header = read_header(reader, name);
-  const auto count = static_cast<std::size_t>(element_count(header.shape));
-  const auto values = read_values(reader, count * bytes_of_type(header.type), name);
+  const auto bytes =
+      checked_bytes(header.shape, static_cast<std::int64_t>(bytes_of_type(header.type)), kMostBytes);
+  if (!bytes)
+    throw data_error("is truncated: its header promises more values than a file can have", name,
+                     "fetch it again");
+  if (*bytes == 0) throw data_error("holds no values", name, "give the original file, plain or gzipped");
+  const auto values = read_values(reader, static_cast<std::size_t>(*bytes), name);
+  const auto count = values.size() / bytes_of_type(header.type);
   HostArray array;
   if (header.shape.size() == 1) {
     array.reset(ElementType::int64, header.shape);
-    for (std::size_t i = 0; i < count; ++i)
-      array.as<std::int64_t>()[i] = static_cast<std::int64_t>(value_at(values, header.type, i));
+    for (std::size_t i = 0; i < count; ++i) {
+      const double label = value_at(values, header.type, i);
+      if (!(std::abs(label) < kMostLabel) || label != std::floor(label))
+        throw data_error(fmt::format("has {} as label {}, which is no class", label, i), name,
+                         "give labels that are whole numbers");
+      array.as<std::int64_t>()[i] = static_cast<std::int64_t>(label);
+    }
   } else if (header.type == 0x08) {
     array.reset(ElementType::uint8, header.shape);
     if (count > 0) std::memcpy(array.data(), values.data(), count);

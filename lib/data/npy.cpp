@@ -2,17 +2,22 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
+#include <cmath>
 #include <cstring>
 #include <fstream>
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "core/checked_bytes.hpp"
 #include "core/error.hpp"
 #include "data/file_column.hpp"
 
 namespace dtrain::data {
 namespace {
 
+constexpr std::int64_t kMostRowBytes = std::int64_t{1} << 40;
 constexpr std::array<unsigned char, 6> kMagic = {0x93, 'N', 'U', 'M', 'P', 'Y'};
 
 struct NpyHeader {
@@ -29,7 +34,7 @@ Error npy_error(std::string_view problem, const std::string& name) {
 std::string after(const std::string& text, const std::string& key, const std::string& name) {
   const std::size_t at = text.find("'" + key + "':");
   if (at == std::string::npos) throw npy_error("has no " + key + " in its header", name);
-  return text.substr(text.find_first_not_of(' ', at + key.size() + 3));
+  return text.substr(std::min(text.find_first_not_of(' ', at + key.size() + 3), text.size()));
 }
 
 NpyHeader read_header(const ReadOnlyFile& file) {
@@ -54,11 +59,14 @@ NpyHeader read_header(const ReadOnlyFile& file) {
     throw npy_error("is in Fortran order", file.name());
   std::string dims = after(text, "shape", file.name());
   dims = dims.substr(0, dims.find(')'));
-  for (std::size_t at = dims.find_first_of("0123456789"); at != std::string::npos;
-       at = dims.find_first_of("0123456789", at)) {
-    std::size_t digits = 0;
-    header.shape.push_back(std::stoll(dims.substr(at), &digits));
-    at += digits;
+  constexpr std::string_view kBetween = "( ,L";  // Python 2 wrote 3L
+  for (std::size_t at = dims.find_first_not_of(kBetween); at != std::string::npos;
+       at = dims.find_first_not_of(kBetween, at)) {
+    std::int64_t extent = 0;
+    const auto [end, code] = std::from_chars(dims.data() + at, dims.data() + dims.size(), extent);
+    if (code != std::errc() || extent < 0) throw npy_error("has a shape that cannot be", file.name());
+    header.shape.push_back(extent);
+    at = static_cast<std::size_t>(end - dims.data());
   }
   if (header.shape.empty()) throw npy_error("holds a single value, not an array", file.name());
   return header;
@@ -70,6 +78,25 @@ std::optional<ElementType> stored_type(const std::string& descr) {
   if (descr == "<i8") return ElementType::int64;
   if (descr == "<f4") return ElementType::float32;
   return std::nullopt;
+}
+
+/// Of an element; 0 for a type that is not read.
+std::size_t bytes_of(const std::string& descr) {
+  constexpr std::array<std::string_view, 10> kRead = {"|b1", "|u1", "|i1", "<i2", "<u2",
+                                                      "<i4", "<u4", "<i8", "<u8", "<f4"};
+  if (descr == "<f8") return 8;
+  return std::ranges::find(kRead, descr) == kRead.end() ? 0 : static_cast<std::size_t>(descr[2] - '0');
+}
+
+/// Of doubles: whether all are numbers that an int64 holds. Others are a regression's values.
+bool all_whole(const std::vector<std::byte>& bytes) {
+  constexpr double kMost = 9007199254740992.0;  // 2^53
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(double)) {
+    double value = 0;
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    if (!(std::abs(value) <= kMost) || value != std::floor(value)) return false;
+  }
+  return true;
 }
 
 template <typename To, typename From>
@@ -112,10 +139,14 @@ std::shared_ptr<const Column> open_npy(const std::filesystem::path& path,
   const NpyHeader header = read_header(*file);
   const auto type = stored_type(header.descr);
   const std::vector<std::int64_t> row_shape(header.shape.begin() + 1, header.shape.end());
-  const std::int64_t count = element_count(header.shape);
-  const std::size_t item = header.descr.size() == 3 ? static_cast<std::size_t>(header.descr[2] - '0') : 0;
-  if (header.data_offset + static_cast<std::uint64_t>(count) * item > file->bytes())
+  const std::size_t item = bytes_of(header.descr);
+  if (item == 0)
+    throw npy_error("holds numbers of type " + header.descr + ", which dtrain does not read", file->name());
+  const auto stored = checked_bytes(header.shape, static_cast<std::int64_t>(item),
+                                    static_cast<std::int64_t>(file->bytes() - header.data_offset));
+  if (!stored || !checked_bytes(row_shape, sizeof(double), kMostRowBytes))
     throw npy_error("is truncated", file->name());
+  const std::int64_t count = *stored / static_cast<std::int64_t>(item);
   if (count > 0 && type && std::find(accepted.begin(), accepted.end(), *type) != accepted.end()) {
     StoredLayout layout{.rows_per_chunk = header.shape[0], .chunks = {{.file_offset = header.data_offset}}};
     return std::make_shared<FileColumn>(file, "array", *type, row_shape, header.shape[0], std::move(layout),
@@ -123,11 +154,14 @@ std::shared_ptr<const Column> open_npy(const std::filesystem::path& path,
   }
   std::vector<std::byte> bytes(static_cast<std::size_t>(count) * item);
   file->read(header.data_offset, bytes.size(), bytes.data());
+  const ElementType wanted =
+      header.descr == "<f8" && accepted.front() == ElementType::int64 && !all_whole(bytes)
+          ? ElementType::float32
+          : accepted.front();
   HostArray array;
-  array.reset(accepted.front(), header.shape);
-  const bool known = accepted.front() == ElementType::int64
-                         ? convert_to<std::int64_t>(header.descr, bytes, array)
-                         : convert_to<float>(header.descr, bytes, array);
+  array.reset(wanted, header.shape);
+  const bool known = wanted == ElementType::int64 ? convert_to<std::int64_t>(header.descr, bytes, array)
+                                                  : convert_to<float>(header.descr, bytes, array);
   if (!known)
     throw npy_error("holds numbers of type " + header.descr + ", which dtrain does not read", file->name());
   return MemoryColumn::of(std::move(array));

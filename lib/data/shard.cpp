@@ -132,6 +132,7 @@ std::shared_ptr<const Column> open_column(const h5::File& file,
   if (!h5::exists(file.id(), request.path) || h5::kind_of(file.id(), request.path) != h5::ObjectKind::dataset)
     throw data_error("there is no such dataset in the file", subject, "check its name with h5ls");
   const h5::Dataset dataset = h5::open_dataset(file.id(), request.path);
+  h5::require_own_bytes(file.id(), dataset);
   const h5::DatasetInfo info = h5::info(dataset);
   if (info.shape.empty()) throw data_error("has no rows: it is a single value", subject, "give an array");
   if (!is_number(info.type))
@@ -139,6 +140,11 @@ std::shared_ptr<const Column> open_column(const h5::File& file,
   const auto match = std::find_if(request.accepted.begin(), request.accepted.end(),
                                   [&](ElementType type) { return same_type(info.type, type); });
   const bool floating = info.type == h5::ElementType::float32 || info.type == h5::ElementType::float64;
+  const bool wants_whole = std::ranges::none_of(
+      request.accepted, [](ElementType accepted) { return accepted == ElementType::float32; });
+  if (floating && wants_whole)
+    throw data_error("holds floating-point numbers where whole numbers belong", subject,
+                     "write integers there, or stage the dataset again");
   const ElementType type =
       match == request.accepted.end() ? conversion_for(floating, request.accepted) : *match;
   const std::size_t row_bytes =

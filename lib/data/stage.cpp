@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "core/sha256.hpp"
 #include "core/slice.hpp"
+#include "data/check_values.hpp"
 #include "data/read_originals.hpp"
 #include "data/recognise.hpp"
 #include "data/sample_sources.hpp"
@@ -149,6 +150,20 @@ SplitInfo write_split(const StageOptions& options, const Originals& originals, c
   return info;
 }
 
+/// Before anything is written: each number finite, each target a class, and more than one class.
+void check_originals(const Originals& originals, const DatasetInfo& info, const std::string& from) {
+  const auto check = value_check(info);
+  for (const auto& [split, columns] : originals.splits)
+    check(columns, originals.splits.size() == 1 ? from : fmt::format("{}, split {}", from, split));
+  if (info.classes.empty()) return;
+  const auto& train = originals.splits.at("train");
+  const auto& targets = train.at(train.size() - (originals.sites.empty() ? 1 : 2));
+  const auto classes = read_whole<std::int64_t>(*targets);
+  if (std::ranges::adjacent_find(classes, std::ranges::not_equal_to()) == classes.end())
+    throw data_error(fmt::format("has samples of one class only, {}", info.classes.at(classes.at(0))), from,
+                     "give samples of two classes or more");
+}
+
 DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::Library& library,
                           const StageProgress& progress) {
   std::map<std::string, std::int64_t> samples;
@@ -170,6 +185,7 @@ DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::
                    .sites = originals.sites,
                    .seed = options.seed,
                    .sources = originals.sources};
+  check_originals(originals, info, options.from.string());
   if (layout_of_task(info.task) == SampleLayout::dense) {
     if (progress) progress("measuring mean and std", 0.0);
     const auto statistics =

@@ -11,16 +11,30 @@
 #include <set>
 
 #include "core/error.hpp"
+#include "core/printable.hpp"
 
 namespace dtrain::data {
 namespace {
 
 constexpr std::size_t kMostLabels = 100;
+constexpr std::size_t kMostWordsOfNumbers = 20;  // such as 0, 1, 2 and 3+: labels
 
 double number_of(std::string_view cell) {
   double number = std::numeric_limits<double>::quiet_NaN();
   read_number(cell, number);
   return number;
+}
+
+/// What was meant as a number: 1,5 or 1.000,5 or 12% or 3.5kg or inf.
+bool is_odd_number(std::string_view cell) {
+  if (cell.starts_with('+') || cell.starts_with('-')) cell.remove_prefix(1);
+  if (cell.empty()) return false;
+  if (cell.front() == '#' || cell.starts_with("inf") || cell.starts_with("Inf") || cell.starts_with("INF"))
+    return true;
+  constexpr std::string_view kOfNumbers = "0123456789.,'eE+- ";
+  if (cell.front() < '0' || cell.front() > '9') return false;
+  const auto unit = std::min(cell.find_first_not_of(kOfNumbers), cell.size());
+  return cell.size() - unit <= 3;  // %, kg, EUR
 }
 
 TableColumn scan(std::span<const TableText> files, std::size_t index) {
@@ -93,7 +107,36 @@ std::int64_t ColumnValues::position_of(std::string_view cell) const {
   return std::ranges::lower_bound(names_, cell) - names_.begin();
 }
 
+void require_plain_numbers(std::span<const TableText> files, const TableColumn& column) {
+  if (column.numeric || column.empty) return;
+  std::set<std::string_view> values;
+  std::int64_t cells = 0;
+  std::int64_t numbers = 0;  // and what was meant as one
+  std::string odd;
+  for (const TableText& file : files)
+    for (std::int64_t row = 0; row < file.rows(); ++row) {
+      const std::string_view cell = file.cell(row, column.index);
+      if (is_missing(cell)) continue;
+      double number = 0;
+      const bool plain = read_number(cell, number);
+      const bool meant = plain || is_odd_number(cell);
+      ++cells;
+      numbers += meant ? 1 : 0;
+      values.insert(cell);
+      if (!plain && odd.empty())
+        odd = fmt::format("has {} in line {} of {}, column {}", printable(cell, 40), file.line(row),
+                          file.origin(), column.name);
+    }
+  if (values.size() <= kMostWordsOfNumbers || 2 * numbers < cells) return;
+  throw data_error(
+      odd + ", where numbers stand", files.front().origin(),
+      fmt::format("write numbers like -1234.5 and leave gaps empty, or leave the column out with "
+                  "--ignore {}",
+                  column.name));
+}
+
 std::vector<InputColumn> inputs_of(std::span<const TableText> files, const TableColumn& column) {
+  require_plain_numbers(files, column);
   const std::string remedy = "leave it out with --ignore " + column.name;
   if (column.empty)
     throw data_error("has no value in the column " + column.name, files.front().origin(), remedy);

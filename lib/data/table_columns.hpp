@@ -44,6 +44,10 @@ class ColumnValues {
   std::vector<double> numbers_;  // of a numeric column
 };
 
+/// Throws data_error, naming cell and line, for a column that is none of numbers though most of its many
+/// values are, or are meant as numbers (decimal commas, units, inf): each would become an input of its own.
+void require_plain_numbers(std::span<const TableText> files, const TableColumn& column);
+
 /// Which inputs a column becomes: a number itself; of two labels one input that is 1 for the second; of more
 /// labels one input each, 1 for its own; and where there are gaps one more that is 1 for a gap. Throws
 /// data_error for more labels than 100: an identifier or free text.

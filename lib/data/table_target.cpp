@@ -26,6 +26,7 @@ TableTarget::TableTarget(std::span<const TableText> files, const std::vector<Tab
     name.resize(sign);
   }
   if (!name.empty()) column_ = &find_column(columns, name, "--target");
+  require_plain_numbers(files, *column_);
   if (!column_->numeric && (threshold_ || task_ == "regression"))
     throw usage_error("has labels in that column, not numbers", subject,
                       "name a column of numbers, or leave the threshold or --task out");

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <array>
 #include <charconv>
 #include <cmath>
 
@@ -19,8 +21,10 @@ bool read_any_number(std::string_view cell, double& number) {
 }  // namespace
 
 bool is_missing(std::string_view cell) {
+  constexpr std::array<std::string_view, 7> kGaps = {"?", "NA", "N/A", "n/a", "#N/A", "NULL", "null"};
   double number = 0;
-  return cell.empty() || cell == "?" || (read_any_number(cell, number) && std::isnan(number));
+  return cell.empty() || std::ranges::find(kGaps, cell) != kGaps.end() ||
+         (read_any_number(cell, number) && std::isnan(number));
 }
 
 bool read_number(std::string_view cell, double& number) {
@@ -28,7 +32,8 @@ bool read_number(std::string_view cell, double& number) {
 }
 
 TableText::TableText(std::string content, std::string origin)
-    : content_(std::make_unique<const std::string>(std::move(content))), origin_(std::move(origin)) {
+    : content_(std::make_unique<const std::string>(with_line_ends(std::move(content)))),
+      origin_(std::move(origin)) {
   if (content_->find('\0') != std::string::npos)
     throw data_error("holds binary data, not a table", origin_, "give text of comma-separated values");
   reader_ = std::make_unique<CsvReader>(*content_, origin_, separator_of(*content_));

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "core/error.hpp"
 #include "h5/handle.hpp"
@@ -49,6 +50,9 @@ template <class T>
 std::vector<T> read_numbers(hid_t object, const std::string& name) {
   const SilentErrors silent;
   const Attribute attribute = open(object, name);
+  const Datatype type(check_id(H5Aget_type(attribute.id()), "has no type", object, attribute_name(name)));
+  require(std::is_floating_point_v<T> || H5Tget_class(type.id()) == H5T_INTEGER, "is not a whole number",
+          {.subject = subject(object, name)});
   std::vector<T> values(count(attribute, subject(object, name)));
   if (values.empty()) return values;
   check(H5Aread(attribute.id(), native_type(element_of<T>()), values.data()), "is not a number", object,

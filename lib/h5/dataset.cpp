@@ -1,5 +1,6 @@
 #include "h5/dataset.hpp"
 
+#include <array>
 #include <numeric>
 
 #include "core/error.hpp"
@@ -145,6 +146,30 @@ DatasetInfo info(const Dataset& dataset) {
     (filter == H5Z_FILTER_FLETCHER32 ? result.fletcher32 : result.other_filters) = true;
   }
   return result;
+}
+
+void require_own_bytes(hid_t location, const Dataset& dataset) {
+  const SilentErrors silent;
+  const auto number_of = [](hid_t object) {
+    H5O_info_t facts{};
+    check(H5Oget_info2(object, &facts, H5O_INFO_BASIC), "cannot be looked up", object);
+    return facts.fileno;
+  };
+  const auto require_own = [&](bool own, const char* how) {
+    require(own, std::string("lies in another file: ") + how,
+            {.subject = describe(dataset.id()), .advice = "copy it into this file"});
+  };
+  require_own(number_of(location) == number_of(dataset.id()), "an external link leads to it");
+  const PropertyList list = creation_of(dataset);
+  require_own(H5Pget_external_count(list.id()) == 0, "it has external storage");
+  if (H5Pget_layout(list.id()) != H5D_VIRTUAL) return;
+  std::size_t sources = 0;
+  check(H5Pget_virtual_count(list.id(), &sources), "has no list of its sources", dataset.id());
+  for (std::size_t i = 0; i < sources; ++i) {
+    std::array<char, 3> name{};
+    const auto length = H5Pget_virtual_filename(list.id(), i, name.data(), name.size());
+    require_own(length == 1 && name[0] == '.', "it is a virtual dataset");
+  }
 }
 
 std::uint64_t file_offset(const Dataset& dataset) {

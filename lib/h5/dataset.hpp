@@ -58,6 +58,10 @@ Dataset open_dataset(hid_t location, const std::string& path);
 
 DatasetInfo info(const Dataset& dataset);
 
+/// Throws Error where the bytes of `dataset`, opened from `location`, lie in another file: behind an external
+/// link, in external storage, or in another file's datasets that it is made of.
+void require_own_bytes(hid_t location, const Dataset& dataset);
+
 /// Where a contiguous dataset's bytes begin in the file. Throws Error for other layouts or an empty dataset.
 std::uint64_t file_offset(const Dataset& dataset);
 

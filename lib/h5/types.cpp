@@ -38,6 +38,14 @@ Datatype half_type() {
   return type;
 }
 
+/// In either byte order.
+bool is_float(hid_t type, const Datatype& little_endian) {
+  if (H5Tequal(type, little_endian.id()) > 0) return true;
+  const Datatype big_endian = copy_of(little_endian.id());
+  check(H5Tset_order(big_endian.id(), H5T_ORDER_BE), "HDF5 refuses a byte order", "");
+  return H5Tequal(type, big_endian.id()) > 0;
+}
+
 }  // namespace
 
 std::string_view element_name(ElementType type) { return kKnown[static_cast<std::size_t>(type)].name; }
@@ -121,10 +129,10 @@ ElementType element_type(hid_t type) {
       if (bytes == 8) return is_signed ? ElementType::int64 : ElementType::uint64;
       return ElementType::other;
     }
-    case H5T_FLOAT:
-      if (bytes == 2) return ElementType::float16;
-      if (bytes == 4) return ElementType::float32;
-      if (bytes == 8) return ElementType::float64;
+    case H5T_FLOAT:  // by all its fields: bfloat16 has two bytes, too
+      if (bytes == 2 && is_float(type, half_type())) return ElementType::float16;
+      if (bytes == 4 && is_float(type, copy_of(H5T_IEEE_F32LE))) return ElementType::float32;
+      if (bytes == 8 && is_float(type, copy_of(H5T_IEEE_F64LE))) return ElementType::float64;
       return ElementType::other;
     case H5T_STRING:
       return ElementType::string;

@@ -46,7 +46,7 @@ class DocsTest(ProgramTest):
                         self.assertIn(word.split("=")[0], known[command], f"{page.name}: {line}")
 
     def test_first_command_of_each_page_works(self):
-        for name in "jobs", ".deps":
+        for name in "jobs", "tests", ".deps":
             (self.folder / name).symlink_to(TOP / name)
         (self.folder / "dtrain").symlink_to(DTRAIN)
         environment = {key: value for key, value in os.environ.items() if not key.startswith(("SLURM_", "OMPI_COMM_", "PMIX_"))}

@@ -103,8 +103,12 @@ TEST_F(CheckpointTest, JoinsSlicesOfATensor) {
   const auto other = save(folder.path() / "b", state.info, second, library);
   EXPECT_THROW(read<float>(load(target, library), "model/w", "float32", 15), Error);  // half of it is missing
   fs::copy_file(other / "part-00000.h5", target / "part-00001.h5");
-  Manifest joined = read_manifest(target);
-  Manifest added = read_manifest(other);
+  const auto half = [](const fs::path& place) {  // read_manifest() refuses it
+    std::ifstream file(place / "manifest.json");
+    return parse_manifest({std::istreambuf_iterator<char>(file), {}}, place.string());
+  };
+  Manifest joined = half(target);
+  Manifest added = half(other);
   added.files[0].file = added.tensors[0].slices[0].file = "part-00001.h5";
   joined.files.push_back(added.files[0]);
   joined.tensors[0].slices.push_back(added.tensors[0].slices[0]);

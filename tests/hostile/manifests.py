@@ -75,7 +75,7 @@ SHAPES = {
 }
 for number, (name, shape_of) in enumerate(SHAPES.items()):
     FAMILY.add(f"shape {name}, evaluate", with_shape(shape_of), *EVALUATE, code=4, quick=number == 0)
-    FAMILY.add(f"shape {name}, export", with_shape(shape_of), *EXPORT, code=4, quick=number in (2, 4))
+    FAMILY.add(f"shape {name}, export", with_shape(shape_of), *EXPORT, code={0, 4} if name == "a zero" else 4, quick=number in (2, 4))
 
 SLICES = {
     "none": lambda s, shape: [],

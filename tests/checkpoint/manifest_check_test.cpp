@@ -1,0 +1,100 @@
+#include "checkpoint/manifest_check.hpp"
+
+#include <gtest/gtest.h>
+
+#include <functional>
+
+#include "core/error.hpp"
+
+namespace dtrain::checkpoint {
+namespace {
+
+Manifest good() {
+  Manifest manifest;
+  manifest.info = {.step = 12, .epoch = 2, .position_samples = 40, .total_steps = 20, .best = {.step = 10}};
+  manifest.info.model = "mlp";
+  manifest.info.micro_batches = 2;
+  manifest.info.so_far = {.weight = 40, .correct = 30, .counted = 40};
+  manifest.info.identity.samples = {{"train", 100}};
+  manifest.files = {{.file = "part-00000.h5", .bytes = 5000, .sha256 = std::string(64, 'a')}};
+  manifest.tensors = {{.name = "model/fc.weight",
+                       .dtype = "float32",
+                       .shape = {4, 6},
+                       .slices = {{.file = "part-00000.h5", .offset = {0, 0}, .shape = {4, 2}},
+                                  {.file = "part-00000.h5", .offset = {0, 2}, .shape = {4, 4}}}}};
+  return manifest;
+}
+
+std::string refused(const std::function<void(Manifest&)>& spoil) {
+  Manifest manifest = good();
+  spoil(manifest);
+  try {
+    check_sense(manifest, "there/manifest.json");
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::checkpoint);
+    EXPECT_EQ(error.subject(), "there/manifest.json");
+    EXPECT_FALSE(error.advice().empty());
+    return error.problem();
+  }
+  return "";
+}
+
+TEST(ManifestCheckTest, AGoodManifestPasses) {
+  EXPECT_EQ(refused([](Manifest&) {}), "");
+  EXPECT_EQ(refused([](Manifest& m) { m.info.total_steps = 0; }), "") << "not known";
+}
+
+TEST(ManifestCheckTest, PlacesThatContradictEachOtherAreRefused) {
+  EXPECT_NE(refused([](Manifest& m) { m.info.step = -1; }), "");
+  EXPECT_NE(refused([](Manifest& m) { m.info.epoch = 0; }), "");
+  EXPECT_NE(refused([](Manifest& m) { m.info.epoch = 13; }), "") << "more epochs than steps";
+  EXPECT_NE(refused([](Manifest& m) { m.info.position_samples = -5; }), "");
+  EXPECT_NE(refused([](Manifest& m) { m.info.position_samples = 101; }), "") << "of 100 samples";
+  EXPECT_NE(refused([](Manifest& m) { m.info.total_steps = 11; }), "");
+  EXPECT_NE(refused([](Manifest& m) { m.info.best.step = 13; }), "");
+  EXPECT_NE(refused([](Manifest& m) { m.info.so_far.correct = 41; }), "");
+  EXPECT_NE(refused([](Manifest& m) { m.info.so_far.weight = -1; }), "");
+  EXPECT_NE(refused([](Manifest& m) { m.info.micro_batches = 0; }), "");
+}
+
+TEST(ManifestCheckTest, ShapesWhoseBytesWrapAreRefused) {
+  const auto shape = [](std::vector<std::int64_t> extents) {
+    return refused([&](Manifest& m) {
+      m.tensors[0].shape = extents;
+      m.tensors[0].slices = {
+          {.file = "part-00000.h5", .offset = std::vector<std::int64_t>(extents.size()), .shape = extents}};
+    });
+  };
+  EXPECT_EQ(shape({4, 6}), "");
+  EXPECT_EQ(shape({}), "") << "a scalar";
+  EXPECT_NE(shape({1LL << 32, 1LL << 32}), "");
+  EXPECT_NE(shape({-2, -3}), "");
+  EXPECT_EQ(shape({4, 0}), "") << "without elements";
+  EXPECT_NE(shape({4, 400}), "") << "more than the files have";
+}
+
+TEST(ManifestCheckTest, SlicesCoverEachElementOnce) {
+  const auto slices = [](const std::function<void(std::vector<SliceEntry>&)>& spoil) {
+    return refused([&](Manifest& m) { spoil(m.tensors[0].slices); });
+  };
+  using Slices = std::vector<SliceEntry>;
+  EXPECT_NE(slices([](Slices& s) { s.pop_back(); }), "") << "a hole";
+  EXPECT_NE(slices([](Slices& s) { s[1].offset = {0, 1}; }), "") << "as many elements, but some twice";
+  EXPECT_NE(slices([](Slices& s) { s[0].offset = {-1, 0}; }), "");
+  EXPECT_NE(slices([](Slices& s) { s[1].offset = {0, std::numeric_limits<std::int64_t>::max()}; }), "");
+  EXPECT_NE(slices([](Slices& s) { s[0].offset = {0}; }), "");
+  EXPECT_NE(slices([](Slices& s) { s[0].file = "part-00001.h5"; }), "") << "not listed";
+  EXPECT_NE(slices([](Slices& s) { s.clear(); }), "");
+}
+
+TEST(ManifestCheckTest, FilesAndTensorsHaveOneNameEachAndAHash) {
+  EXPECT_NE(refused([](Manifest& m) { m.files.push_back(m.files[0]); }), "");
+  EXPECT_NE(refused([](Manifest& m) { m.tensors.push_back(m.tensors[0]); }), "");
+  EXPECT_NE(refused([](Manifest& m) { m.files[0].sha256 = "abc"; }), "");
+  EXPECT_NE(refused([](Manifest& m) { m.files[0].bytes = -1; }), "");
+  EXPECT_NE(refused([](Manifest& m) { m.files[0].file = "part\x1b[2J"; }), "");
+  EXPECT_NE(refused([](Manifest& m) { m.info.model = "../mlp"; }), "");
+}
+
+}  // namespace
+}  // namespace dtrain::checkpoint
