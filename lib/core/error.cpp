@@ -2,14 +2,19 @@
 
 #include <utility>
 
+#include "core/printable.hpp"
+
 namespace dtrain {
 namespace {
 
+constexpr std::size_t kMostOfAProblem = 4000;  // watchdogs name many ranks
+
+/// Whatever a file, its name or an option holds: no terminal is sent control characters, no log a false line.
 std::string sentence(std::string_view problem, const ErrorContext& context) {
   std::string text;
-  if (!context.subject.empty()) text = context.subject + ": ";
-  text += problem;
-  if (!context.advice.empty()) text += "; " + context.advice;
+  if (!context.subject.empty()) text = printable(context.subject) + ": ";
+  text += printable(printable_sentence(problem), kMostOfAProblem);
+  if (!context.advice.empty()) text += "; " + printable_sentence(context.advice);
   return text;
 }
 

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <vector>
 
+#include "core/regular_file.hpp"
+
 namespace dtrain {
 namespace {
 
@@ -46,6 +48,7 @@ std::string sha256_of(std::string_view bytes) {
 }
 
 std::string sha256_of_file(const std::filesystem::path& file, ExitCode code) {
+  require_regular_file(file, code);
   std::ifstream stream(file, std::ios::binary);
   require(bool(stream), "cannot be opened",
           {.subject = file.string(), .advice = "check the path and its permissions", .code = code});
