@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <map>
 #include <ostream>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -25,20 +26,20 @@ std::string folder_of(const std::string& run) {
   fs::path path(run);
   if (path.filename() == "results.h5") path = path.has_parent_path() ? path.parent_path() : fs::path(".");
   if (path.filename().empty()) path = path.parent_path();
-  if (!fs::is_directory(path)) {
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) {
     throw usage_error("there is no such folder", run, "name the folder of a run, OUTPUT/NAME");
   }
   return path.string();
 }
 
-// The rank files of a run that could not do it itself are gathered now. Where the folder cannot be written
-// they are read in place every time.
-void gather(h5::Library& library, const RunRecord& run) {
-  if (run.merged || run.status == Status::running || run.alive) return;
-  try {
-    record::finish_interrupted(library, run.folder, run.status);
-  } catch (const Error&) {
-  }
+// A report is read by others than those who own the run, and while it may still be needed as it is.
+void gather(h5::Library& library, const std::string& folder) {
+  const RunRecord run = record::read_run(library, folder, Detail::epochs);
+  if (run.merged) return;
+  if (run.status == Status::running || run.alive)
+    throw usage_error("the run is under way", "--gather " + folder, "wait for its end");
+  record::finish_interrupted(library, folder, run.status);
 }
 
 ReportedRun load(h5::Library& library, const std::string& folder) {
@@ -46,7 +47,6 @@ ReportedRun load(h5::Library& library, const std::string& folder) {
   run.record = record::read_run(library, folder, Detail::epochs);
   // Where epochs do not tell how far it came, the steps do.
   if (run.record.status != Status::completed) run.record = record::read_run(library, folder, Detail::steps);
-  gather(library, run.record);
   run.summary = summarize(run.record);
   return run;
 }
@@ -89,6 +89,8 @@ void report(h5::Library& library, const ReportOptions& options, std::ostream& ou
   }
   std::vector<std::string> folders;
   for (const std::string& run : options.runs) folders.push_back(folder_of(run));
+  if (options.gather)
+    for (const std::string& folder : folders) gather(library, folder);
   if (options.follow) {
     const bool alone = folders.size() == 1 && !options.csv && !options.compare;
     if (!alone)

@@ -15,13 +15,14 @@ struct ReportOptions {
   bool compare = false;           ///< One line per run instead of one report after the other.
   bool csv = false;               ///< The rows of /epochs (with --compare: the summary), comma-separated.
   bool follow = false;            ///< Prints new epochs as they come until the run has ended. One run only.
+  bool gather = false;            ///< First copies the ranks' files of a run that died into its results.h5.
   double follow_interval_s = 1;   ///< Between two looks.
 };
 
-/// Prints the report of finished, running and killed runs to `out`; text is at most 100 columns wide. Returns
-/// when everything is printed (with follow: when the run has ended or `stopped` says so, which may be empty).
-/// Throws Error: exit code 2 when an option does not fit or a folder is no run, 3 when a results file is
-/// damaged or of another version.
+/// Prints the report of finished, running and killed runs to `out` and, without `gather`, writes nothing;
+/// text is at most 100 columns wide. Returns when everything is printed (with follow: when the run has ended
+/// or `stopped` says so, which may be empty). Throws Error: exit code 2 when an option does not fit or a
+/// folder is no run, 3 when a results file is damaged or of another version.
 void report(h5::Library& library, const ReportOptions& options, std::ostream& out,
             const std::function<bool()>& stopped = {});
 

@@ -2,6 +2,7 @@
 
 #include "command_line.hpp"
 #include "commands.hpp"
+#include "core/outside.hpp"
 #include "h5/library.hpp"
 #include "report.hpp"
 
@@ -14,11 +15,16 @@ Task report_command(const Words& words, const Environment&) {
   parser.add_flag("--compare", options.compare, "one column per run");
   parser.add_flag("--csv", options.csv, "comma-separated rows");
   parser.add_flag("--follow", options.follow, "print new epochs until the run has ended");
+  parser.add_flag("--gather", options.gather,
+                  "copy what the ranks of a run that died have left into its results.h5");
   if (const auto help = parse(parser, words)) return print_task(*help);
   return {.alone =
               [options] {
                 h5::Library library;
-                report(library, options, std::cout);
+                const ErrorContext context{.subject = options.runs.front(),
+                                           .advice = "take another copy of the run",
+                                           .code = ExitCode::data};
+                understand_from_outside(context, [&] { report(library, options, std::cout); });
                 return ExitCode::success;
               },
           .together = {}};

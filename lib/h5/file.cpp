@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "core/regular_file.hpp"
 
 namespace dtrain::h5 {
 namespace {
@@ -37,6 +38,7 @@ File create_file(const std::string& path) {
 }
 
 File open_file(const std::string& path, Access access) {
+  require_regular_file(path, ExitCode::failure);  // HDF5 would wait for the writer of a FIFO
   const SilentErrors silent;
   const PropertyList list = file_access();
   const unsigned flags = access == Access::read ? H5F_ACC_RDONLY : H5F_ACC_RDWR;

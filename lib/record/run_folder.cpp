@@ -83,6 +83,9 @@ void write_state(const std::string& folder, Status status) {
 }
 
 std::optional<Status> read_state(const std::string& folder) {
+  std::error_code error;
+  if (!fs::is_regular_file(inside(folder, "state"), error))
+    return std::nullopt;  // a FIFO would be waited for
   std::ifstream file(inside(folder, "state"));
   std::string line;
   if (!std::getline(file, line)) return std::nullopt;

@@ -33,6 +33,8 @@ std::string path_in(const std::string& folder) { return folder + "/" + kHolderFi
 
 /// The first line of a file; nothing where there is none.
 std::string line_of(const std::string& path) {
+  std::error_code error;
+  if (!fs::is_regular_file(path, error)) return {};
   std::ifstream file(path);
   std::string line;
   std::getline(file, line);

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "core/error.hpp"
+#include "core/printable.hpp"
 #include "h5/attribute.hpp"
 #include "h5/file.hpp"
 #include "record/process.hpp"
@@ -23,6 +24,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kSilence{60};  // a recorder touches its file every second
+
+constexpr std::size_t kMostOfAnAttribute = 10'000;
 
 constexpr std::array<const char*, 12> kTextAttributes = {
     "name",           "model",        "dataset",        "strategy",     "mesh",   "status",
@@ -82,7 +85,10 @@ void check_version(const h5::File& file, const std::string& path) {
 void read_results(const h5::File& file, const std::string& path, RunRecord& run) {
   check_version(file, path);
   for (const char* name : kTextAttributes) {
-    if (h5::has_attribute(file.id(), name)) run.attributes[name] = h5::read_string_attribute(file.id(), name);
+    if (!h5::has_attribute(file.id(), name)) continue;
+    const std::string text = h5::read_string_attribute(file.id(), name);
+    const bool has_lines = std::string_view(name) == "config";
+    run.attributes[name] = has_lines ? text : printable(text, kMostOfAnAttribute);  // it goes to a terminal
   }
   run.attributes["world_size"] = std::to_string(h5::read_int_attribute(file.id(), "world_size"));
   run.topology = read_table(file.id(), "topology");

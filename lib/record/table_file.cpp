@@ -2,10 +2,15 @@
 
 #include <hdf5.h>
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 
+#include "core/error.hpp"
+#include "core/printable.hpp"
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
+#include "h5/file.hpp"
 #include "h5/types.hpp"
 
 namespace dtrain::record {
@@ -84,6 +89,13 @@ ReadPlan plan_reading(const h5::Dataset& dataset) {
   return plan;
 }
 
+constexpr std::uint64_t kAlwaysAllowed = std::uint64_t{16} << 20;
+
+std::uint64_t bytes_of_file(const h5::Dataset& dataset) {
+  const h5::File file(h5::check_id(H5Iget_file_id(dataset.id()), "has no file", dataset.id()));
+  return h5::file_bytes(file);
+}
+
 }  // namespace
 
 TableFile::TableFile(hid_t location, const std::string& path, const std::vector<Column>& columns,
@@ -125,6 +137,10 @@ Table read_table(hid_t location, const std::string& path) {
   const ReadPlan plan = plan_reading(dataset);
   const h5::Shape shape = h5::info(dataset).shape;
   if (shape.size() != 1) throw Error("is not a list of rows", {.subject = h5::describe(dataset.id())});
+  // dtrain writes them uncompressed: a table larger than its file is none of ours, and would take the memory.
+  const std::uint64_t most = std::max(kAlwaysAllowed, bytes_of_file(dataset));
+  if (plan.row_bytes > 0 && shape[0] > most / plan.row_bytes)
+    throw Error("says that it has more rows than its file holds", {.subject = h5::describe(dataset.id())});
   Table table;
   table.rows = shape[0];
   std::vector<char> bytes(table.rows * plan.row_bytes);
@@ -134,7 +150,7 @@ Table read_table(hid_t location, const std::string& path) {
     for (std::size_t row = 0; row < table.rows; ++row) {
       const char* at = bytes.data() + row * plan.row_bytes + field.offset;
       if (field.is_text) {
-        table.texts[field.name].emplace_back(at, strnlen(at, field.bytes));
+        table.texts[field.name].push_back(printable({at, strnlen(at, field.bytes)}, 4 * field.bytes));
       } else {
         double value = 0;
         std::memcpy(&value, at, sizeof value);

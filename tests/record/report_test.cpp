@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
+#include <map>
 #include <memory>
 #include <sstream>
 
@@ -197,7 +199,55 @@ TEST_F(ReportTest, ARunningRunIsReportedWhileItIsWritten) {
   expect_narrow(text);
 }
 
-TEST_F(ReportTest, AKilledRunIsReportedAsIncompleteAndItsRanksAreGathered) {
+std::map<std::string, std::string> contents_of(const std::string& folder) {
+  std::map<std::string, std::string> contents;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+    if (!entry.is_regular_file()) continue;
+    std::ifstream stream(entry.path(), std::ios::binary);
+    contents[entry.path().string()] = {std::istreambuf_iterator<char>(stream), {}};
+  }
+  return contents;
+}
+
+TEST_F(ReportTest, AReportLeavesAKilledRunAsItWas) {
+  {
+    ConstructedRun run(library_, run_);
+    run.steps(1, 7);
+  }
+  forget_writers(run_);
+  const auto before = contents_of(run_);
+  EXPECT_THAT(text_of({.runs = {run_}}), HasSubstr("status    incomplete"));
+  text_of({.runs = {run_}, .csv = true});
+  EXPECT_TRUE(contents_of(run_) == before);
+}
+
+TEST_F(ReportTest, ARunThatStillWritesIsNotGathered) {
+  ConstructedRun run(library_, run_);
+  run.steps(1, 7);
+  try {
+    text_of({.runs = {run_}, .gather = true});
+    ADD_FAILURE() << "it was gathered";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_THAT(error.what(), HasSubstr("under way"));
+  }
+}
+
+TEST_F(ReportTest, WhatAResultsFileSaysSendsATerminalNoControlCharacters) {
+  {
+    ConstructedRun run(library_, run_);
+    run.epoch(1);
+    run.finish(Status::completed);
+  }
+  {
+    const auto lock = library_.lock();
+    const h5::File file = h5::open_file(run_ + "/results.h5", h5::Access::write);
+    h5::write_attribute(file.id(), "model", std::string("mlp\x1b[2J\x07"));
+  }
+  EXPECT_THAT(text_of({.runs = {run_}}), HasSubstr("mlp\\x1b[2J\\x07 on"));
+}
+
+TEST_F(ReportTest, AKilledRunIsReportedAsIncompleteAndItsRanksAreGatheredOnDemand) {
   {
     ConstructedRun run(library_, run_);
     run.steps(1, 7);
@@ -208,6 +258,7 @@ TEST_F(ReportTest, AKilledRunIsReportedAsIncompleteAndItsRanksAreGathered) {
   EXPECT_THAT(first, HasSubstr("no epoch has ended"));
   EXPECT_THAT(first, HasSubstr("is slower than the median")) << "of steps, where there are no epochs";
   expect_narrow(first);
+  EXPECT_EQ(text_of({.runs = {run_}, .gather = true}), first);
   std::filesystem::remove_all(run_ + "/ranks");
   EXPECT_EQ(text_of({.runs = {run_}}), first) << "results.h5 has all of it now";
 }
