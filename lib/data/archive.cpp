@@ -6,6 +6,7 @@
 #include <system_error>
 
 #include "core/error.hpp"
+#include "core/regular_file.hpp"
 #include "data/archive_reader.hpp"
 
 namespace dtrain::data {
@@ -26,6 +27,7 @@ std::string name_below(const fs::path& from, const fs::path& folder, const std::
 }
 
 std::string read_plain(const fs::path& file, std::size_t most) {
+  require_regular_file(file, ExitCode::data);
   std::ifstream stream(file, std::ios::binary);
   std::error_code code;
   const auto bytes = fs::file_size(file, code);
@@ -85,6 +87,7 @@ std::vector<fs::path> files_on_disk(const fs::path& from) {
     }
     if (code) throw data_error("cannot be listed: " + code.message(), from.string(), "check its rights");
   } else if (fs::exists(from, code)) {
+    require_regular_file(from, ExitCode::data);
     files.push_back(from);
   } else {
     throw data_error("there is no such file or folder", from.string(), "check the path");

@@ -9,6 +9,7 @@
 #include <string_view>
 
 #include "core/error.hpp"
+#include "core/regular_file.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -17,9 +18,15 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
 constexpr std::size_t kTarHeaderBytes = 512;
+// Larger files that compress better than this are made to fill memory: tables come to 10, images to 5.
+constexpr std::uint64_t kMostTimesLarger = 20;
+constexpr std::uint64_t kAlwaysAllowed = std::uint64_t{128} << 20;
+constexpr std::uint64_t kMostUnpacked = std::uint64_t{16} << 30;  // the members are in memory together
+constexpr std::size_t kMostMembers = 10'000'000;
 constexpr std::string_view kRefused = "dtrain does not unpack it; take another copy";
 
 std::string start_of(const fs::path& file) {
+  require_regular_file(file, ExitCode::data);
   std::ifstream stream(file, std::ios::binary);
   if (!stream) throw data_error("cannot be opened", file.string(), "check its path and rights");
   std::string start(kTarHeaderBytes, '\0');
@@ -77,6 +84,22 @@ struct ArchiveReader::Impl {
   std::string name;
   std::string content_name;  ///< Of the one file that was packed; empty for archives.
   bool ended = false;
+  std::uint64_t packed = 0;    ///< Bytes of the file on disk.
+  std::uint64_t unpacked = 0;  ///< Bytes that were handed out.
+  std::size_t members = 0;
+
+  /// What is taken out, or was decompressed on the way, is limited by what the file has.
+  void require_moderate() const {
+    const auto through = static_cast<std::uint64_t>(std::max<la_int64_t>(archive_filter_bytes(handle, 0), 0));
+    const std::uint64_t most = std::min(kMostUnpacked, std::max(kAlwaysAllowed, kMostTimesLarger * packed));
+    if (unpacked <= most && through <= std::max(kMostTimesLarger * packed, kAlwaysAllowed) &&
+        members <= kMostMembers)
+      return;
+    throw data_error(members > kMostMembers ? fmt::format("holds more than {} members", kMostMembers)
+                                            : fmt::format("unpacks to more than {} MiB from {} MiB",
+                                                          most >> 20, (packed >> 20) + 1),
+                     name, "unpack it yourself where that is right, and give the folder");
+  }
 
   Error damage() const {
     const char* detail = archive_error_string(handle);
@@ -101,6 +124,7 @@ Packing packing_of(const fs::path& file) {
 
 ArchiveReader::ArchiveReader(const fs::path& file, Packing packing) : impl_(std::make_unique<Impl>()) {
   impl_->name = file.string();
+  impl_->packed = fs::file_size(file);
   archive_read_support_filter_gzip(impl_->handle);
   archive_read_support_filter_xz(impl_->handle);
   if (packing == Packing::single) {
@@ -131,6 +155,8 @@ bool ArchiveReader::next() {
     }
     // A warning is about a name in another character set or the like; the content is whole.
     if (code != ARCHIVE_OK && code != ARCHIVE_WARN) throw impl_->damage();
+    ++impl_->members;
+    impl_->require_moderate();
     if (!impl_->content_name.empty()) {
       member_ = impl_->content_name;
       return true;
@@ -161,6 +187,8 @@ std::string ArchiveReader::read(std::size_t most) {
     const la_ssize_t got = archive_read_data(impl_->handle, content.data() + before, wanted);
     if (got < 0 && got != ARCHIVE_WARN) throw impl_->damage();
     content.resize(before + static_cast<std::size_t>(std::max<la_ssize_t>(got, 0)));
+    impl_->unpacked += static_cast<std::uint64_t>(std::max<la_ssize_t>(got, 0));
+    impl_->require_moderate();
     if (got <= 0) break;
     piece = std::clamp(content.size(), piece, 64 * kBlockBytes);
   }

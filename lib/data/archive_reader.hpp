@@ -34,7 +34,8 @@ class ArchiveReader {
 
   const std::string& member() const { return member_; }  ///< Its path, without a leading `./`.
 
-  /// What is left of the file, at most `most` bytes. Throws data_error.
+  /// What is left of the file, at most `most` bytes. Throws data_error, also where the archive unpacks to far
+  /// more than its size.
   std::string read(std::size_t most);
 
  private:

@@ -147,6 +147,20 @@ TEST_F(ArchiveTest, DamagedAndTruncatedFilesAreRefused) {
   expect_refused("none.tar: is truncated or damaged");
 }
 
+TEST_F(ArchiveTest, WhatUnpacksToFarMoreThanItsSizeIsRefused) {
+  // 150 MB of zeros take a few kilobytes: far more of them would fill the memory.
+  const std::string zeros(150'000'000, '\0');
+  for (const auto& [name, format] : {std::pair{"zeros.bin.gz", Format::raw}, {"zeros.tar.gz", Format::tar}}) {
+    write_archive(folder / "in" / name, {{"zeros.bin", zeros}}, format, archive_write_add_filter_gzip);
+    expect_refused("unpacks to more than 128 MiB from 1 MiB");
+    std::filesystem::remove(folder / "in" / name);
+  }
+  std::vector<Member> parts;
+  for (int i = 0; i < 4; ++i) parts.push_back({"part-" + std::to_string(i), zeros.substr(0, 40'000'000)});
+  write_archive(folder / "in/zeros.zip", parts, Format::zip);
+  expect_refused("unpacks to more than 128 MiB from 1 MiB");  // the total counts, not the member
+}
+
 TEST_F(ArchiveTest, NothingAndTwiceTheSameAreRefused) {
   expect_refused("holds no files");
   EXPECT_THAT(error_of([&] { all_of(folder / "absent"); }).what(), HasSubstr("no such file or folder"));
