@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/regular_file.hpp"
 
 namespace dtrain::checkpoint {
 namespace {
@@ -36,7 +37,9 @@ int flags_of(RawFile::Access access) {
 }  // namespace
 
 RawFile::RawFile(std::filesystem::path path, Access access)
-    : path_(std::move(path)), descriptor_(::open(path_.c_str(), flags_of(access), 0644)) {
+    : path_(std::move(path)),
+      descriptor_(access == Access::read ? open_regular_file(path_, ExitCode::checkpoint)
+                                         : ::open(path_.c_str(), flags_of(access), 0644)) {
   if (descriptor_ < 0) fail("cannot be opened", path_, errno);
 }
 

@@ -20,8 +20,8 @@ struct CheckedSizes {
 
 /// Looks through the arrays of `task` (in the order of arrays_of_task): numbers must be finite, targets among
 /// the classes, tokens in the vocabulary. `classes`, `vocabulary` (of the source language for pairs) and
-/// `target_vocabulary`: how many there are. Throws data_error that names `subject`, the first sample at fault,
-/// counted from `first_sample`, and the value.
+/// `target_vocabulary`: how many there are. Throws data_error that names `subject`, the first sample at
+/// fault, counted from `first_sample`, and the value.
 struct ValueCheck {
   std::string task;
   std::int64_t classes = 0;

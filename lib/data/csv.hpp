@@ -38,7 +38,8 @@ class CsvReader {
 /// The one of comma, semicolon and tab that gives the first row most cells; comma where none gives two.
 char separator_of(std::string_view text);
 
-/// The text with a line feed at each line's end where it has carriage returns only, as old spreadsheets write.
+/// The text with a line feed at each line's end where it has carriage returns only, as old spreadsheets
+/// write.
 std::string with_line_ends(std::string text);
 
 /// Whether all rows have the same number of cells, at least two. `start`: the beginning of a file, whose last

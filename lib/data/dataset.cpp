@@ -5,6 +5,7 @@
 #include <system_error>
 
 #include "core/error.hpp"
+#include "core/outside.hpp"
 #include "data/check_values.hpp"
 #include "data/sample_sources.hpp"
 #include "data/shard.hpp"
@@ -74,10 +75,16 @@ std::shared_ptr<const SampleSource> Dataset::source(const std::string& split,
   std::int64_t first_sample = 0;
   for (const ShardInfo& shard : described->second.shards) {
     const std::filesystem::path file = folder_ / shard.file;
-    check_shard(file, {info_.name, split, first_sample, shard.samples}, *library_);
-    columns.push_back(open_columns(file, arrays_of_task(info_.task), *library_, how));
-    for (const auto& column : columns.back()) column->load();
-    value_check(info_)(columns.back(), file.string(), first_sample, {.most_bytes = kMostBytesChecked});
+    understand_from_outside(
+        {.subject = file.string(),
+         .advice = "restore the file or stage the dataset again",
+         .code = ExitCode::data},
+        [&] {
+          check_shard(file, {info_.name, split, first_sample, shard.samples}, *library_);
+          columns.push_back(open_columns(file, arrays_of_task(info_.task), *library_, how));
+          for (const auto& column : columns.back()) column->load();
+          value_check(info_)(columns.back(), file.string(), first_sample, {.most_bytes = kMostBytesChecked});
+        });
     first_sample += shard.samples;
   }
   if (shared) {

@@ -7,8 +7,13 @@
 #include <system_error>
 
 #include "core/error.hpp"
+#include "core/nesting.hpp"
+#include "core/outside.hpp"
+#include "core/printable.hpp"
+#include "core/regular_file.hpp"
 #include "data/base64.hpp"
 #include "data/dataset.hpp"
+#include "data/dataset_folder.hpp"
 #include "data/synthetic.hpp"
 
 namespace dtrain::data {
@@ -19,6 +24,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kFileName = "dataset.json";
 constexpr std::string_view kFormat = "dtrain.dataset";
 constexpr int kVersion = 1;
+constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // a vocabulary and its tokeniser take a few
 constexpr std::array<std::string_view, 3> kSplits = {"train", "validation", "test"};
 constexpr std::string_view kAdvice = "stage the dataset again";
 
@@ -62,10 +68,11 @@ class Fields {
 };
 
 Json parse(const std::filesystem::path& file) {
-  std::ifstream stream(file);
-  if (!stream) throw data_error("cannot be opened", file.string(), "check its permissions");
+  const std::string text = read_regular_file(file, kMostBytes, ExitCode::data);
+  if (const std::string problem = refused_json(text); !problem.empty())
+    throw data_error(problem, file.string(), kAdvice);
   try {
-    return Json::parse(stream);
+    return Json::parse(text);
   } catch (const Json::exception&) {
     throw data_error("is not JSON", file.string(), kAdvice);
   }
@@ -81,8 +88,9 @@ SplitInfo read_split(const Json& json, const std::string& name, const std::strin
     if (shard.has("sha256")) split.shards.back().sha256 = shard.get<std::string>("sha256");
     // Nobody's dataset.json makes us read outside its folder.
     const std::filesystem::path path = split.shards.back().file;
-    if (path.empty() || path.has_parent_path() || path == "..")
-      throw fields.error("names the shard '" + path.string() + "', which is not a plain file name");
+    if (!is_plain_name(path.string()))
+      throw fields.error("names the shard '" + printable(path.string(), 100) +
+                         "', which is not a plain file name");
     sum += split.shards.back().samples;
   }
   if (sum != split.samples)
@@ -132,6 +140,9 @@ Json to_json(const InputColumn& column) {
 }
 
 void check_values(const DatasetInfo& info, const Fields& fields) {
+  // Copies of the dataset are named after it: a name that is a path would lead elsewhere.
+  if (!is_plain_name(info.name))
+    throw fields.error("has the name '" + printable(info.name, 100) + "', which is not a plain folder name");
   const auto& tasks = synthetic_tasks();  // every task there is has a synthetic set
   if (std::find(tasks.begin(), tasks.end(), info.task) == tasks.end())
     throw fields.error("has the unknown task '" + info.task + "'");
@@ -183,14 +194,7 @@ Json to_json(const DatasetInfo& info) {
   return json;
 }
 
-}  // namespace
-
-std::int64_t DatasetInfo::samples(const std::string& split) const {
-  const auto found = splits.find(split);
-  return found == splits.end() ? 0 : found->second.samples;
-}
-
-DatasetInfo read_dataset_info(const std::filesystem::path& folder) {
+DatasetInfo read_checked(const std::filesystem::path& folder) {
   std::error_code ignored;
   if (!std::filesystem::is_directory(folder, ignored))
     throw data_error("there is no such dataset folder", folder.string(),
@@ -232,6 +236,19 @@ DatasetInfo read_dataset_info(const std::filesystem::path& folder) {
     }
   check_values(info, fields);
   return info;
+}
+
+}  // namespace
+
+std::int64_t DatasetInfo::samples(const std::string& split) const {
+  const auto found = splits.find(split);
+  return found == splits.end() ? 0 : found->second.samples;
+}
+
+DatasetInfo read_dataset_info(const std::filesystem::path& folder) {
+  const ErrorContext context{
+      .subject = (folder / kFileName).string(), .advice = std::string(kAdvice), .code = ExitCode::data};
+  return understand_from_outside(context, [&] { return read_checked(folder); });
 }
 
 void write_dataset_info(const std::filesystem::path& folder, const DatasetInfo& info) {

@@ -1,6 +1,5 @@
 #include "data/file_column.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <sys/uio.h>
 #include <unistd.h>
@@ -11,6 +10,7 @@
 #include <cstring>
 
 #include "core/error.hpp"
+#include "core/regular_file.hpp"
 #include "data/fletcher32.hpp"
 #include "data/rows_in_memory.hpp"
 
@@ -23,10 +23,7 @@ constexpr const char* kRestore = "restore the file or stage the dataset again";
 }  // namespace
 
 ReadOnlyFile::ReadOnlyFile(const std::filesystem::path& path)
-    : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC)), name_(path.string()) {
-  if (descriptor_ < 0)
-    throw data_error(std::string("cannot be opened: ") + std::strerror(errno), name_,
-                     "check its path and rights");
+    : descriptor_(open_regular_file(path, ExitCode::data)), name_(path.string()) {
   struct stat status {};
   if (::fstat(descriptor_, &status) != 0) {
     const int reason = errno;

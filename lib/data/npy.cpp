@@ -12,6 +12,7 @@
 
 #include "core/checked_bytes.hpp"
 #include "core/error.hpp"
+#include "core/regular_file.hpp"
 #include "data/file_column.hpp"
 
 namespace dtrain::data {
@@ -127,6 +128,7 @@ bool convert_to(const std::string& descr, const std::vector<std::byte>& bytes, H
 }  // namespace
 
 bool is_npy(const std::filesystem::path& file) {
+  require_regular_file(file, ExitCode::data);
   std::ifstream stream(file, std::ios::binary);
   std::array<char, kMagic.size()> start{};
   return stream.read(start.data(), start.size()) &&

@@ -5,6 +5,7 @@
 #include <fstream>
 
 #include "core/error.hpp"
+#include "core/regular_file.hpp"
 #include "data/archive.hpp"
 #include "data/cifar10.hpp"
 #include "data/idx.hpp"
@@ -42,6 +43,7 @@ constexpr std::array<Rule, 2> kLastRules = {{{"csv", is_table_file}, {"text", is
 
 bool is_hdf5(const fs::path& file) {
   constexpr std::array<char, 8> kMagic = {'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
+  require_regular_file(file, ExitCode::data);
   std::ifstream stream(file, std::ios::binary);
   std::array<char, 8> start{};
   return stream.read(start.data(), start.size()) && start == kMagic;

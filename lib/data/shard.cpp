@@ -89,6 +89,15 @@ StoredLayout layout_of(const h5::Dataset& dataset, const h5::DatasetInfo& info, 
   return layout;
 }
 
+/// To look up a chunk's place takes HDF5 a walk over all of them: where they are many and small it reads them
+/// itself.
+bool has_many_small_chunks(const h5::DatasetInfo& info, std::size_t row_bytes) {
+  constexpr std::uint64_t kMany = 4096;
+  constexpr std::uint64_t kSmallBytes = 64 << 10;
+  if (info.chunk.empty()) return false;
+  return info.shape[0] / info.chunk[0] > kMany && info.chunk[0] * row_bytes < kSmallBytes;
+}
+
 /// Through HDF5, which converts and decompresses, in bursts.
 std::shared_ptr<const Column> read_converted(const h5::Dataset& dataset, const h5::DatasetInfo& info,
                                              ElementType type, const std::string& subject,
@@ -149,7 +158,8 @@ std::shared_ptr<const Column> open_column(const h5::File& file,
       match == request.accepted.end() ? conversion_for(floating, request.accepted) : *match;
   const std::size_t row_bytes =
       static_cast<std::size_t>(element_count(row_shape_of(info.shape))) * element_bytes(type);
-  if (match != request.accepted.end() && info.shape[0] > 0 && row_bytes > 0 && readable_in_place(info)) {
+  if (match != request.accepted.end() && info.shape[0] > 0 && row_bytes > 0 && readable_in_place(info) &&
+      !has_many_small_chunks(info, row_bytes)) {
     StoredLayout layout = layout_of(dataset, info, row_bytes);
     if (!layout.chunks.empty())
       return std::make_shared<FileColumn>(bytes, request.path, type, row_shape_of(info.shape),

@@ -2,10 +2,14 @@
 
 #include <sstream>
 
+#include "core/printable.hpp"
+
 namespace dtrain::data {
 
 std::string error_to_text(const Error& error) {
-  return error.subject() + "\n" + error.problem() + "\n" + error.advice() + "\n";
+  // Each on a line of its own: what others wrote must not add one.
+  return printable(error.subject()) + "\n" + printable_sentence(error.problem()) + "\n" +
+         printable_sentence(error.advice()) + "\n";
 }
 
 std::optional<Error> error_from_text(const std::string& text) {

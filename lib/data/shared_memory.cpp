@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -34,6 +35,11 @@ class Segment {
     const int descriptor = ::shm_open(name.c_str(), flags, S_IRUSR | S_IWUSR);
     // Reserved now: a page that cannot be had later would end the process with SIGBUS.
     int reason = descriptor < 0 ? errno : 0;
+    // Another user may have made an object of that name; of one that is too short a page would be missing.
+    struct stat facts {};
+    if (reason == 0 && !creating && ::fstat(descriptor, &facts) != 0) reason = errno;
+    const bool ours = creating || (facts.st_uid == ::geteuid() && facts.st_size >= static_cast<off_t>(bytes));
+    if (reason == 0 && !ours) reason = EACCES;
     if (reason == 0 && creating) reason = ::posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
     if (reason == 0) {
       data_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);

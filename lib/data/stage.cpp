@@ -7,9 +7,12 @@
 #include <system_error>
 
 #include "core/error.hpp"
+#include "core/outside.hpp"
+#include "core/printable.hpp"
 #include "core/sha256.hpp"
 #include "core/slice.hpp"
 #include "data/check_values.hpp"
+#include "data/dataset_folder.hpp"
 #include "data/read_originals.hpp"
 #include "data/recognise.hpp"
 #include "data/sample_sources.hpp"
@@ -31,21 +34,24 @@ Error disk_error(const std::string& subject, const std::error_code& code) {
                     "free some space or choose another --data-root");
 }
 
-/// DATA_ROOT/NAME.partial for as long as the dataset is not whole; removed unless it was committed.
+/// DATA_ROOT/NAME.partial for as long as the dataset is not whole; removed unless it was committed. Of what
+/// lay there only what staging wrote is removed.
 class PartialFolder {
  public:
   PartialFolder(const fs::path& data_root, const std::string& name)
       : final_(data_root / name), partial_(data_root / (name + ".partial")) {
     std::error_code code;
-    fs::remove_all(partial_, code);  // of a run that was killed
-    fs::create_directories(partial_, code);
-    if (code)
-      throw data_error("cannot be created: " + code.message(), partial_.string(),
-                       "choose another --data-root");
+    require_replaceable(partial_);
+    remove_staged(partial_);  // of a run that was killed
+    fs::create_directories(data_root, code);
+    const bool made = !code && fs::create_directory(partial_, code);
+    if (!made)
+      throw data_error(code ? "cannot be created: " + code.message() : "holds what dtrain did not write",
+                       partial_.string(), "choose another --data-root, or move what lies there");
   }
   ~PartialFolder() {
     std::error_code ignored;
-    if (!committed_) fs::remove_all(partial_, ignored);
+    if (!committed_) fs::remove_all(partial_, ignored);  // made by this process
   }
   PartialFolder(const PartialFolder&) = delete;
   PartialFolder& operator=(const PartialFolder&) = delete;
@@ -55,13 +61,16 @@ class PartialFolder {
   /// The dataset gets its name. What had that name is gone only when the new one is in place.
   void commit() {
     const fs::path replaced = final_.string() + ".replaced";
+    require_replaceable(replaced);
     std::error_code code;
-    fs::remove_all(replaced, code);
-    if (fs::exists(final_)) fs::rename(final_, replaced, code);
+    remove_staged(replaced);
+    if (fs::exists(fs::symlink_status(final_))) fs::rename(final_, replaced, code);
     if (!code) fs::rename(partial_, final_, code);
     if (code) throw disk_error(final_.string(), code);
     committed_ = true;
-    fs::remove_all(replaced, code);
+    // What others put beside the dataset stays beside it.
+    for (const std::string& name : others_in(replaced)) fs::rename(replaced / name, final_ / name, code);
+    remove_staged(replaced);
   }
 
  private:
@@ -164,6 +173,25 @@ void check_originals(const Originals& originals, const DatasetInfo& info, const 
                      "give samples of two classes or more");
 }
 
+/// dataset.json is JSON, which is UTF-8: found out now, not when everything else is written.
+void require_text(const DatasetInfo& info, const std::string& origin) {
+  const auto check = [&origin](const char* what, const std::string& text) {
+    if (!is_utf8(text))
+      throw data_error(fmt::format("the {} \"{}\" is not UTF-8", what, printable(text, 60)), origin,
+                       "convert it, e.g. with iconv -f LATIN1 -t UTF-8, or rename it");
+  };
+  for (const std::string& name : info.classes) check("class", name);
+  for (const InputColumn& column : info.columns) {
+    check("column", column.name);
+    check("label", column.label);
+  }
+  for (const std::string& name : info.sites) check("site", name);
+  for (const SourceInfo& source : info.sources) check("file's name", source.file);
+  if (!info.tokenizer) return;
+  for (const std::string& token : info.tokenizer->vocabulary) check("token", token);
+  for (const std::string& token : info.tokenizer->target_vocabulary) check("token", token);
+}
+
 DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::Library& library,
                           const StageProgress& progress) {
   std::map<std::string, std::int64_t> samples;
@@ -194,6 +222,7 @@ DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::
     info.std_dev = statistics.std_dev;
   }
 
+  require_text(info, options.from.string());
   PartialFolder folder(options.data_root, options.name);
   std::size_t total = 0;
   for (const auto& [split, choice] : plan)
@@ -215,13 +244,13 @@ void require_new_name(const StageOptions& options) {
   if (!options.overwrite && fs::exists(folder, ignored))
     throw data_error("there is already a dataset of this name", folder.string(),
                      "choose another name, or replace it with --overwrite");
+  if (options.overwrite) require_replaceable(folder);
 }
 
 }  // namespace
 
 void StageOptions::validate() const {
-  const bool plain = !name.empty() && name[0] != '.' && name.find('/') == std::string::npos &&
-                     !name.ends_with(".partial") && !name.ends_with(".replaced");
+  const bool plain = is_plain_name(name) && !name.ends_with(".partial") && !name.ends_with(".replaced");
   if (!plain)
     throw usage_error("is no name for a dataset", "'" + name + "'", "use a plain folder name such as mnist");
   if (shards < 0)
@@ -245,7 +274,11 @@ DatasetInfo stage(const StageOptions& options, h5::Library& library, const Stage
   require_new_name(options);
   try {
     if (progress) progress("reading " + options.from.string(), 0.0);
-    return write_dataset(options, read_originals(options, library), library, progress);
+    Originals originals = understand_from_outside({.subject = options.from.string(),
+                                                   .advice = "check the files given to --from",
+                                                   .code = ExitCode::data},
+                                                  [&] { return read_originals(options, library); });
+    return write_dataset(options, std::move(originals), library, progress);
   } catch (const fs::filesystem_error& error) {
     throw disk_error(error.path1().string(), error.code());
   }

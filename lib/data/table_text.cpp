@@ -8,6 +8,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "data/unicode.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -36,6 +37,7 @@ TableText::TableText(std::string content, std::string origin)
       origin_(std::move(origin)) {
   if (content_->find('\0') != std::string::npos)
     throw data_error("holds binary data, not a table", origin_, "give text of comma-separated values");
+  require_utf8(*content_, origin_);
   reader_ = std::make_unique<CsvReader>(*content_, origin_, separator_of(*content_));
   std::vector<std::string_view> row;
   while (reader_->next(row)) {

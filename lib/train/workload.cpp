@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <iostream>
 #include <regex>
 #include <span>
 #include <string_view>
@@ -14,6 +15,7 @@
 #include "checkpoint/weights.hpp"
 #include "comm/shared_failure.hpp"
 #include "core/error.hpp"
+#include "core/printable.hpp"
 #include "data/sampler.hpp"
 #include "data/staging.hpp"
 #include "data/synthetic.hpp"
@@ -66,7 +68,10 @@ checkpoint::Verify check_weights(const ModelConfig& model, const comm::Communica
 data::LocalCopy open_here(const RunConfig& config, const data::NodeTeam& team, h5::Library& library) {
   auto dataset = data::Dataset::open(data::find_dataset(config.data.dataset, config.data.root), library);
   if (config.data.staging.starts_with(kLocal)) {
-    return data::copy_to_local(dataset, config.data.staging.substr(kLocal.size()), team, library);
+    const data::LockPatience patience{.say = [](const std::string& what) {
+      std::cerr << "dtrain: --staging: " << printable(what) << std::endl;
+    }};
+    return data::copy_to_local(dataset, config.data.staging.substr(kLocal.size()), team, library, patience);
   }
   return {std::move(dataset), ""};
 }

@@ -3,17 +3,26 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstring>
 #include <set>
+#include <vector>
 
+#include "data/column.hpp"
+#include "data/dataset_folder.hpp"
 #include "data/folder.hpp"
 #include "data/loader.hpp"
+#include "data/shard.hpp"
 #include "data/shard_writer.hpp"
+#include "h5/dataset_typed.hpp"
+#include "h5/file.hpp"
 #include "h5/library.hpp"
+#include "h5/types.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -225,6 +234,135 @@ TEST_F(StageTest, AnExistingNameIsKeptUnlessOverwriteIsAsked) {
   stage(again, library);
   EXPECT_EQ(Dataset::open(folder / "staged/digits", library).info().seed, 9);
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "staged"), {}), 1);
+}
+
+TEST_F(StageTest, OverwriteLeavesAFolderAloneThatDtrainDidNotWrite) {
+  write_digits(folder / "original");
+  StageOptions given = options();
+  given.overwrite = true;
+  for (const char* name : {"digits", "digits.partial"}) {
+    std::filesystem::create_directories(folder / "staged" / name);
+    write_bytes(folder / "staged" / name / "thesis.txt", "years of work");
+    const Error error = error_of([&] { stage(given, library); });
+    expect_data_error(error, "was not written by dtrain");
+    EXPECT_THAT(error.what(), HasSubstr("thesis.txt"));
+    EXPECT_EQ(testing::read_bytes(folder / "staged" / name / "thesis.txt"), "years of work");
+    std::filesystem::remove_all(folder / "staged" / name);
+  }
+}
+
+TEST_F(StageTest, OverwriteFollowsNoLink) {
+  write_digits(folder / "original");
+  stage(options(), library);
+  std::filesystem::rename(folder / "staged/digits", folder / "elsewhere");
+  StageOptions given = options();
+  given.overwrite = true;
+  for (const char* name : {"digits", "digits.partial"}) {
+    std::filesystem::create_directory_symlink(folder / "elsewhere", folder / "staged" / name);
+    expect_data_error(error_of([&] { stage(given, library); }), "is not a folder that dtrain wrote");
+    std::filesystem::remove(folder / "staged" / name);
+  }
+  EXPECT_TRUE(std::filesystem::exists(folder / "elsewhere/dataset.json"));
+}
+
+TEST_F(StageTest, WhatOthersPutIntoADatasetStaysWhenItIsReplaced) {
+  write_digits(folder / "original");
+  stage(options(), library);
+  write_bytes(folder / "staged/digits/notes.txt", "mine");
+  std::filesystem::create_directory(folder / "staged/digits/plots");
+  StageOptions again = options();
+  again.overwrite = true;
+  again.seed = 9;
+  stage(again, library);
+  EXPECT_EQ(Dataset::open(folder / "staged/digits", library).info().seed, 9);
+  EXPECT_EQ(testing::read_bytes(folder / "staged/digits/notes.txt"), "mine");
+  EXPECT_THAT(others_in(folder / "staged/digits"), ::testing::ElementsAre("notes.txt", "plots"));
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder / "staged"), {}), 1);
+}
+
+TEST_F(StageTest, OnlyNamesThatStagingGivesAreItsOwn) {
+  for (const char* name : {"dataset.json", "dataset.json.partial", "train-00000-of-00001.h5",
+                           "validation-00000-of-00001.h5", "test-12345-of-99999.h5.partial"})
+    EXPECT_TRUE(is_staged_file(name)) << name;
+  for (const char* name : {"train.h5", "train-00000-of-00001.h5.bak", "mytrain-00000-of-00001.h5",
+                           "train-0-of-1.h5", "dataset.json.orig", ".partial", "train-00000-of-.h5"})
+    EXPECT_FALSE(is_staged_file(name)) << name;
+}
+
+TEST_F(StageTest, ManySmallChunksAreReadByHdf5InOneGo) {
+  // To ask for the place of each would take time that grows with the square of their number.
+  constexpr int kRows = 60'000;
+  {
+    const auto lock = library.lock();
+    const h5::File file = h5::create_file((folder / "many.h5").string());
+    const auto dataset =
+        h5::create_chunked(file.id(), "x", h5::file_type(h5::ElementType::uint8).id(), {kRows, 2},
+                           {.chunk = {1, 2}, .checksum = h5::Checksum::fletcher32});
+    std::vector<std::uint8_t> values(2 * kRows);
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = static_cast<std::uint8_t>(i % 251);
+    h5::write_slab<std::uint8_t>(dataset, {0, 0}, {kRows, 2}, values);
+  }
+  const auto columns = open_columns(folder / "many.h5", {{"/x", {ElementType::uint8}}}, library, {});
+  EXPECT_NE(dynamic_cast<const MemoryColumn*>(columns.at(0).get()), nullptr);
+  std::array<std::byte, 2> row{};
+  columns.at(0)->read(kRows - 1, 1, row.data());
+  EXPECT_EQ(static_cast<int>(row[1]), (2 * kRows - 1) % 251);
+}
+
+TEST_F(StageTest, AClassWhoseNameIsNotUtf8IsRefusedBeforeAnythingIsWritten) {
+  write_bytes(folder / "table.csv", "a,b,kind\n1,2,Zw\xF6lf\n3,4,drei\n");
+  StageOptions given{.name = "table", .from = folder / "table.csv", .data_root = folder / "staged"};
+  const Error error = refusal(given);
+  expect_data_error(error, "is not UTF-8");
+  EXPECT_THAT(error.what(), HasSubstr("line 2"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "staged"));
+  write_bytes(folder / "table.csv", "a,b,k\xF6nd\n1,2,x\n3,4,y\n");
+  expect_data_error(refusal(given), "is not UTF-8");
+}
+
+TEST_F(StageTest, AFileWhoseNameIsNotUtf8IsRefusedBeforeAnythingIsWritten) {
+  std::filesystem::create_directories(folder / "in");
+  std::string rows = "a,b,kind\n";
+  for (int i = 0; i < 40; ++i) rows += std::to_string(i) + ",2," + (i % 2 == 0 ? "x" : "y") + "\n";
+  write_bytes(folder / "in/caf\xE9.csv", rows);
+  StageOptions given{.name = "table", .from = folder / "in", .data_root = folder / "staged"};
+  const Error error = refusal(given);
+  expect_data_error(error, "is not UTF-8");
+  EXPECT_THAT(error.what(), HasSubstr("caf\\xe9"));
+  EXPECT_FALSE(std::filesystem::exists(folder / "staged"));
+}
+
+TEST_F(StageTest, AFifoIsNotWaitedFor) {
+  const auto path = folder / "in";
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  alarm(30);
+  for (const char* format : {"", "csv", "idx", "cifar10", "text", "imdb"}) {
+    StageOptions given{.name = "set", .from = path, .data_root = folder / "staged"};
+    given.format = format;
+    EXPECT_EQ(refusal(given).code(), ExitCode::data) << format;
+  }
+  StageOptions arrays{.name = "set", .from = path, .data_root = folder / "staged"};
+  arrays.format = "hdf5";
+  arrays.inputs = "/x";
+  arrays.targets = "/y";
+  expect_data_error(refusal(arrays), "is a FIFO");
+  alarm(0);
+}
+
+TEST_F(StageTest, DatasetJsonIsLimitedInDepthAndNumberBeforeItIsParsed) {
+  std::filesystem::create_directory(folder / "set");
+  std::string deep(100'000, '[');
+  write_bytes(folder / "set/dataset.json", deep);
+  expect_data_error(error_of([&] { read_dataset_info(folder / "set"); }), "nested in more than 64 levels");
+  std::string wide = "[0";
+  for (int i = 0; i < 5'000'000; ++i) wide += ",0";
+  write_bytes(folder / "set/dataset.json", wide + "]");
+  expect_data_error(error_of([&] { read_dataset_info(folder / "set"); }), "holds more than 4000000 values");
+  std::filesystem::remove(folder / "set/dataset.json");
+  ASSERT_EQ(::mkfifo((folder / "set/dataset.json").c_str(), 0600), 0);
+  alarm(20);
+  expect_data_error(error_of([&] { read_dataset_info(folder / "set"); }), "is a FIFO");
+  alarm(0);
 }
 
 TEST_F(StageTest, WhatAKilledRunLeftIsReplacedAndNeverOpened) {

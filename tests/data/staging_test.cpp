@@ -1,12 +1,19 @@
 #include "data/staging.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mount.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <barrier>
+#include <string>
 #include <thread>
+#include <vector>
 
 #include "data/folder.hpp"
 #include "data/sampler.hpp"
@@ -63,6 +70,20 @@ std::ptrdiff_t entries(const std::filesystem::path& path) {
   return std::distance(std::filesystem::directory_iterator(path), {});
 }
 
+/// The dataset's copy in the user's own folder in `local`.
+std::filesystem::path only_copy(const std::filesystem::path& local) {
+  std::vector<std::filesystem::path> copies;
+  for (const auto& own : std::filesystem::directory_iterator(local))
+    for (const auto& entry : std::filesystem::directory_iterator(own.path()))
+      if (entry.is_directory()) copies.push_back(entry.path());
+  EXPECT_EQ(copies.size(), 1U);
+  return copies.empty() ? std::filesystem::path() : copies.front();
+}
+
+unsigned mode_of(const std::filesystem::path& path) {
+  return static_cast<unsigned>(std::filesystem::status(path).permissions()) & 07777U;
+}
+
 TEST_F(StagingTest, OneCopyPerNodeHoldsWhatTheFilesHold) {
   const auto expected = all_inputs(Dataset::open(folder / "images", library), {});
   std::array<bool, kRanks> equal{};
@@ -117,11 +138,12 @@ TEST_F(StagingTest, TheLocalCopyIsMadeOnceAndUsedAgain) {
     as_node(token, [&](const NodeTeam& team) {
       const Dataset dataset =
           copy_to_local(Dataset::open(folder / "images", library), local, team, library).dataset;
-      equal[team.local_rank] = dataset.folder().parent_path() == local && all_inputs(dataset, {}) == expected;
+      equal[team.local_rank] =
+          dataset.folder().parent_path().parent_path() == local && all_inputs(dataset, {}) == expected;
     });
     EXPECT_THAT(equal, ::testing::Each(true));
     ASSERT_EQ(entries(local), 1);
-    const auto copy = std::filesystem::directory_iterator(local)->path();
+    const auto copy = only_copy(local);
     const auto written = std::filesystem::last_write_time(copy / "train-00000-of-00002.h5");
     if (round == 1) {
       EXPECT_EQ(written, first);
@@ -147,7 +169,132 @@ TEST_F(StagingTest, EachRankCopiesItsShareWhateverTheNodeBeginsWith) {
     });
     EXPECT_THAT(equal, ::testing::Each(true));
     EXPECT_EQ(entries(local), 1);
-    EXPECT_EQ(entries(std::filesystem::directory_iterator(local)->path()), entries(folder / "many"));
+    EXPECT_EQ(entries(only_copy(local)), entries(folder / "many"));
+  }
+}
+
+TEST_F(StagingTest, TheCopyLiesInAFolderOfTheUsersOwnThatOthersCannotEnter) {
+  const auto local = folder / "local";
+  const auto secret = folder / "images/train-00001-of-00002.h5";
+  std::filesystem::permissions(secret, std::filesystem::perms(0640));
+  std::filesystem::permissions(folder / "images/train-00000-of-00002.h5", std::filesystem::perms(0644));
+  const mode_t before = ::umask(0);
+  const auto copy =
+      copy_to_local(Dataset::open(folder / "images", library), local, {}, library).dataset.folder();
+  ::umask(before);
+  EXPECT_EQ(mode_of(copy.parent_path()), 0700U);
+  EXPECT_EQ(mode_of(copy / "train-00001-of-00002.h5"), 0600U);
+  EXPECT_EQ(mode_of(copy / "train-00000-of-00002.h5"), 0644U);
+  EXPECT_THAT(copy.parent_path().filename().string(), ::testing::MatchesRegex("dtrain-[0-9]+-.{6}"));
+}
+
+TEST_F(StagingTest, LinksAndFoldersThatOthersLaidAreNotUsed) {
+  const auto local = folder / "local";
+  const auto trap = folder / "trap";
+  std::filesystem::create_directory(trap);
+  const std::string prefix = "dtrain-" + std::to_string(::geteuid()) + "-";
+  std::filesystem::create_directory_symlink(trap, local / (prefix + "aaaaaa"));
+  std::filesystem::create_directory(local / (prefix + "bbbbbb"));  // open to all
+  std::filesystem::permissions(local / (prefix + "bbbbbb"), std::filesystem::perms(0777));
+  if (::geteuid() == 0) {  // closed, but another user's
+    std::filesystem::create_directory(local / (prefix + "cccccc"));
+    std::filesystem::permissions(local / (prefix + "cccccc"), std::filesystem::perms(0700));
+    ASSERT_EQ(::chown((local / (prefix + "cccccc")).c_str(), 12345, 12345), 0);
+  }
+  std::array<std::string, kRanks> places;
+  as_node(token, [&](const NodeTeam& team) {
+    places[team.local_rank] = copy_to_local(Dataset::open(folder / "images", library), local, team, library)
+                                  .dataset.folder()
+                                  .parent_path()
+                                  .filename();
+  });
+  EXPECT_THAT(places, ::testing::Each(places[0]));
+  for (const char* laid : {"aaaaaa", "bbbbbb", "cccccc"}) EXPECT_NE(places[0], prefix + laid);
+  EXPECT_EQ(entries(trap), 0);
+  EXPECT_EQ(entries(local / (prefix + "bbbbbb")), 0);
+}
+
+TEST_F(StagingTest, LinksInTheCopyAreReplacedAndNotWrittenThrough) {
+  const auto local = folder / "local";
+  const Dataset dataset = Dataset::open(folder / "images", library);
+  const auto copy = copy_to_local(dataset, local, {}, library).dataset.folder();
+  testing::write_bytes(folder / "precious", "years of work");
+  for (const char* name : {"train-00000-of-00002.h5", "train-00000-of-00002.h5.partial", "dataset.json"}) {
+    std::filesystem::remove(copy / name);
+    std::filesystem::create_symlink(folder / "precious", copy / name);
+  }
+  EXPECT_EQ(all_inputs(copy_to_local(dataset, local, {}, library).dataset, {}), all_inputs(dataset, {}));
+  EXPECT_EQ(testing::read_bytes(folder / "precious"), "years of work");
+  EXPECT_TRUE(std::filesystem::is_regular_file(std::filesystem::symlink_status(copy / "dataset.json")));
+}
+
+TEST_F(StagingTest, AFolderInWhichAnybodyMayReplaceOursIsRefused) {
+  std::filesystem::permissions(folder / "local", std::filesystem::perms(0777));
+  const Dataset dataset = Dataset::open(folder / "images", library);
+  const Error error = error_of([&] { copy_to_local(dataset, folder / "local", {}, library); });
+  EXPECT_EQ(error.code(), ExitCode::usage);
+  EXPECT_THAT(error.what(), HasSubstr("chmod +t"));
+  EXPECT_EQ(entries(folder / "local"), 0);
+  std::filesystem::permissions(folder / "local", std::filesystem::perms(01777));
+  EXPECT_NE(copy_to_local(dataset, folder / "local", {}, library).dataset.folder(), folder / "images");
+}
+
+TEST_F(StagingTest, ACopyThatWasChangedIsMadeAgain) {
+  const auto local = folder / "local";
+  const Dataset dataset = Dataset::open(folder / "images", library);
+  const auto shard = copy_to_local(dataset, local, {}, library).dataset.folder() / "train-00000-of-00002.h5";
+  std::string bytes = testing::read_bytes(shard);
+  bytes[bytes.size() / 2] = static_cast<char>(bytes[bytes.size() / 2] ^ 1);
+  testing::write_bytes(shard, bytes);
+  copy_to_local(dataset, local, {}, library);
+  EXPECT_EQ(testing::read_bytes(shard), testing::read_bytes(folder / "images/train-00000-of-00002.h5"));
+}
+
+TEST_F(StagingTest, TheWaitForAnotherJobEndsAndNamesItsProcess) {
+  const auto local = folder / "local";
+  const Dataset dataset = Dataset::open(folder / "images", library);
+  const auto own = copy_to_local(dataset, local, {}, library).dataset.folder().parent_path();
+  std::array<int, 2> ready{};
+  ASSERT_EQ(::pipe(ready.data()), 0);
+  const pid_t other = ::fork();
+  if (other == 0) {
+    const int file = ::open((own / "lock").c_str(), O_RDWR | O_CREAT, 0600);
+    struct flock lock {};
+    lock.l_type = F_WRLCK;
+    const char said = ::fcntl(file, F_SETLK, &lock) == 0 ? 'y' : 'n';
+    if (::write(ready[1], &said, 1) != 1) ::_exit(1);
+    ::alarm(60);
+    ::pause();
+    ::_exit(0);
+  }
+  char said = 0;
+  ASSERT_EQ(::read(ready[0], &said, 1), 1);
+  ASSERT_EQ(said, 'y');
+  std::vector<std::string> heard;
+  const LockPatience patience{
+      .limit_s = 0.3, .silent_s = 0.05, .say = [&](const std::string& text) { heard.push_back(text); }};
+  const Error error = error_of([&] { copy_to_local(dataset, local, {}, library, patience); });
+  ::kill(other, SIGKILL);
+  ::waitpid(other, nullptr, 0);
+  const std::string process = "process " + std::to_string(other);
+  EXPECT_EQ(error.code(), ExitCode::data);
+  EXPECT_THAT(error.what(), HasSubstr(process));
+  EXPECT_THAT(heard, ::testing::ElementsAre(HasSubstr("waits for " + process)));
+  EXPECT_NE(copy_to_local(dataset, local, {}, library, patience).dataset.folder(), folder / "images")
+      << "a lock ends with its process";
+}
+
+TEST_F(StagingTest, ADatasetsNameIsNoPath) {
+  const auto file = folder / "images/dataset.json";
+  std::string text = testing::read_bytes(file);
+  const std::string plain = "\"name\": \"images\"";
+  for (const char* name : {"../outside", "/tmp/outside", "..", "a/b", "a\\u001b[2J", ""}) {
+    std::string changed = text;
+    changed.replace(changed.find(plain), plain.size(), std::string("\"name\": \"") + name + "\"");
+    testing::write_bytes(file, changed);
+    const Error error = error_of([&] { Dataset::open(folder / "images", library); });
+    EXPECT_EQ(error.code(), ExitCode::data);
+    EXPECT_THAT(error.what(), HasSubstr("which is not a plain folder name"));
   }
 }
 
