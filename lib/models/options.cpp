@@ -28,7 +28,8 @@ std::string option_or(const ModelOptions& options, const std::string& key, const
 }
 
 std::vector<std::int64_t> parse_sizes(const std::string& key, const std::string& text) {
-  constexpr std::int64_t kLargest = 1 << 24;
+  constexpr std::int64_t kLargest = 1 << 20;
+  constexpr std::size_t kMostSizes = 1000;
   std::vector<std::int64_t> sizes;
   std::string_view rest = text;
   while (!rest.empty()) {
@@ -37,9 +38,13 @@ std::vector<std::int64_t> parse_sizes(const std::string& key, const std::string&
     const auto used = static_cast<std::size_t>(end - rest.data());
     const bool separated = used == rest.size() || (rest[used] == ',' && used + 1 < rest.size());
     if (failure != std::errc() || !separated || size < 1 || size > kLargest) {
-      throw usage_error(fmt::format("{} is not a list of sizes", text),
-                        fmt::format("--model-option {}={}", key, text),
-                        "use positive numbers with commas between, such as 250,100");
+      throw usage_error(
+          fmt::format("{} is not a list of sizes", text), fmt::format("--model-option {}={}", key, text),
+          fmt::format("use numbers from 1 to {} with commas between, such as 250,100", kLargest));
+    }
+    if (sizes.size() == kMostSizes) {
+      throw usage_error(fmt::format("holds more than {} sizes", kMostSizes), "--model-option " + key,
+                        "use fewer");
     }
     sizes.push_back(size);
     rest.remove_prefix(std::min(used + 1, rest.size()));

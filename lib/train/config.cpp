@@ -12,10 +12,12 @@
 #include <string_view>
 
 #include "core/error.hpp"
+#include "core/printable.hpp"
 #include "core/size.hpp"
 #include "train/device.hpp"
 #include "train/injection.hpp"
 #include "train/interval.hpp"
+#include "train/limits.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -29,6 +31,11 @@ void check(bool good, std::string_view problem, std::string_view option, std::st
 void check_at_least(std::int64_t value, std::int64_t least, std::string_view option) {
   if (value < least)
     throw usage_error(fmt::format("{} is too small", value), option, fmt::format("use {} or more", least));
+}
+
+void check_at_most(std::int64_t value, std::int64_t most, std::string_view option) {
+  if (value > most)
+    throw usage_error(fmt::format("{} is too large", value), option, fmt::format("use {} or less", most));
 }
 
 void check_finite(double value, std::string_view option) {
@@ -72,7 +79,9 @@ constexpr std::array<std::string_view, 5> kAllReduces = {"auto", "mpi", "ring", 
 void validate_batch(const RunConfig& config) {
   const BatchConfig& batch = config.batch;
   check_at_least(batch.global_batch, 1, "--global-batch");
+  check_at_most(batch.global_batch, kLargestBatch, "--global-batch");
   check_at_least(batch.evaluation, 0, "--eval-batch");
+  check_at_most(batch.micro_batches, kMostPieces, "--micro-batches");
   if (batch.micro_batches <= batch.global_batch)
     return check_at_least(batch.micro_batches, 1, "--micro-batches");
   if (config.given.contains("micro-batches")) {
@@ -93,6 +102,7 @@ void validate_pipeline(const RunConfig& config) {
   check_one_of(pipeline.balance, kBalances, "--balance");
   check_one_of(pipeline.recompute, kRecomputes, "--recompute");
   check_at_least(pipeline.virtual_stages, 1, "--virtual-stages");
+  check_at_most(pipeline.virtual_stages, kMostStagesOfARank, "--virtual-stages");
   const auto limit = pipeline.memory_limit_bytes();
   check(pipeline.recompute != "auto" || limit > 0,
         "auto recomputes as much as a limit asks for, and there is none", "--recompute auto",
@@ -142,6 +152,8 @@ void validate_comm(const RunConfig& config) {
   check_finite(comm.watchdog_s, "--watchdog");
   check(comm.watchdog_s > 0.0, fmt::format("{} seconds leave no time for a collective", comm.watchdog_s),
         "--watchdog", "use a positive number of seconds");
+  check(comm.watchdog_s <= kNoLimit_s, fmt::format("{} seconds are too many", comm.watchdog_s), "--watchdog",
+        "use inf for no limit");
 }
 
 void validate_output(const OutputConfig& output) {
@@ -149,6 +161,9 @@ void validate_output(const OutputConfig& output) {
   check(output.name.find('/') == std::string::npos && output.name != "." && output.name != "..",
         fmt::format("\"{}\" is not the name of a folder", output.name), "--name",
         "leave out slashes; --output says where it lies");
+  check(output.name.size() <= kLongestName && printable(output.name) == output.name,
+        "has control characters or is too long", "--name " + output.name,
+        fmt::format("use at most {} bytes of plain text", kLongestName));
   check_at_least(output.record_steps, 0, "--record-steps");
   if (output.checkpoint_every != "end") parse_interval(output.checkpoint_every, "--checkpoint-every");
   check_at_least(output.keep, 1, "--keep");
@@ -258,6 +273,7 @@ void RunConfig::validate() const {
         "--precision", "use fp32");
   check_one_of(kernels, kKernels, "--kernels");
   check_at_least(threads, 0, "--threads");
+  check_at_most(threads, kMostThreads, "--threads");
   check(seed <= kLargestSeed, fmt::format("{} is too large", seed), "--seed",
         fmt::format("use {} or less, the largest integer of TOML", kLargestSeed));
   validate_comm(*this);

@@ -3,6 +3,7 @@
 #include <c10/util/Exception.h>
 
 #include "core/error.hpp"
+#include "core/printable.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -15,7 +16,7 @@ std::string words_of(const std::exception& error) {
   const auto* const library = dynamic_cast<const c10::Error*>(&error);
   if (library == nullptr) return error.what();
   const std::string sentence = library->what_without_backtrace();
-  if (dynamic_cast<const c10::OutOfMemoryError*>(library) == nullptr) return sentence;
+  if (dynamic_cast<const c10::OutOfMemoryError*>(library) == nullptr) return printable(first_line(sentence));
   return Error(first_line(sentence),
                {.subject = "--device",
                 .advice =
