@@ -3,15 +3,21 @@
 #include <filesystem>
 
 #include "comm/mpi_environment.hpp"
+#include "core/error.hpp"
 #include "environment.hpp"
 #include "train/config.hpp"
 
 namespace dtrain::app {
 
-/// The configuration that a checkpoint's run was started with, its weights to start from those of the
-/// checkpoint, to be used by any number of ranks: how the work was split is left open.
-/// Throws Error (exit code 4) when the folder holds no valid manifest.
+/// What a checkpoint's configuration says of its model and dataset, its weights to start from those of the
+/// checkpoint, to be used by any number of ranks. What else stands there is data, not an order: how the work
+/// was split, what was copied or started and what was left behind are at their defaults. Throws Error (exit
+/// code 4) when the folder holds no valid manifest or no configuration of a run.
 train::RunConfig config_of_checkpoint(const std::filesystem::path& folder);
+
+/// An error of a run with such a configuration: where it is about the model, which the user has not named, it
+/// is the checkpoint's (exit code 4).
+Error blamed_on_checkpoint(const Error& error, const std::filesystem::path& folder);
 
 /// Completes such a configuration for the ranks that were started. Throws Error (exit code 2) when they do
 /// not make up the mesh.

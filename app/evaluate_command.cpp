@@ -10,6 +10,7 @@
 #include "command_line.hpp"
 #include "commands.hpp"
 #include "core/log.hpp"
+#include "core/regular_file.hpp"
 #include "train/evaluate_checkpoint.hpp"
 
 namespace dtrain::app {
@@ -58,6 +59,7 @@ Task evaluate_command(const Words& words, const Environment& environment) {
     throw usage_error(fmt::format("there is no split {}", request.split), "--split",
                       fmt::format("use one of {}", fmt::join(kSplits, ", ")));
   }
+  if (!request.predictions.empty()) require_writable_place(request.predictions, ExitCode::usage);
   train::RunConfig config = config_of_checkpoint(folder);
   if (!dataset.empty()) config.data.dataset = dataset;
   if (!data_root.empty()) config.data.root = data_root;
@@ -65,11 +67,16 @@ Task evaluate_command(const Words& words, const Environment& environment) {
   if (!device.empty()) config.device = device;
   if (threads >= 0) config.threads = threads;
   if (eval_batch >= 0) config.batch.evaluation = eval_batch;
-  return {
-      .alone = {},
-      .together = [config, request, environment](
-                      comm::MpiEnvironment& mpi) { return evaluate_on(config, request, environment, mpi); },
-      .threads = config.threads};
+  return {.alone = {},
+          .together =
+              [config, request, environment](comm::MpiEnvironment& mpi) {
+                try {
+                  return evaluate_on(config, request, environment, mpi);
+                } catch (const Error& error) {
+                  throw blamed_on_checkpoint(error, config.model.init_from);
+                }
+              },
+          .threads = config.threads};
 }
 
 }  // namespace dtrain::app

@@ -7,6 +7,8 @@
 #include "checkpoint/reader.hpp"
 #include "command_line.hpp"
 #include "commands.hpp"
+#include "core/outside.hpp"
+#include "core/regular_file.hpp"
 #include "h5/library.hpp"
 
 namespace dtrain::app {
@@ -22,8 +24,14 @@ Task export_command(const Words& words, const Environment&) {
   return {.alone =
               [folder, out] {
                 h5::Library library;
-                const auto checkpoint = checkpoint::load(folder, library);
-                checkpoint::export_model(checkpoint, out, library);
+                require_writable_place(out, ExitCode::usage);
+                const ErrorContext context{
+                    .subject = folder, .advice = "take another checkpoint", .code = ExitCode::checkpoint};
+                const auto checkpoint = understand_from_outside(context, [&] {
+                  auto whole = checkpoint::load(folder, library);
+                  checkpoint::export_model(whole, out, library);
+                  return whole;
+                });
                 fmt::print("{}: the weights of {} after step {}\n", out, checkpoint.info().model,
                            checkpoint.info().step);
                 return ExitCode::success;

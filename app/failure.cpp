@@ -1,5 +1,6 @@
 #include "failure.hpp"
 
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <mpi.h>
 #include <unistd.h>
@@ -8,11 +9,14 @@
 #include <array>
 #include <cstring>
 #include <iostream>
+#include <new>
 #include <set>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
 #include "core/clock.hpp"
+#include "core/outside.hpp"
 #include "train/library_errors.hpp"
 
 namespace dtrain::app {
@@ -20,6 +24,11 @@ namespace {
 
 constexpr double kPatience_s = 3.0;          ///< For ranks that fail too, only a little later.
 constexpr unsigned kLongestFinalise_s = 15;  ///< A finalisation that hangs must not leave ranks running.
+
+constexpr const char* kLessMemory =
+    "take a smaller model, a smaller --global-batch or more --micro-batches, or more ranks";
+constexpr const char* kSeeDoctor =
+    "run 'dtrain doctor'; if it finds nothing, report this with the command line";
 
 /// What one rank says to the others at its end.
 struct LastWords {
@@ -74,10 +83,20 @@ ExitCode exit_code(const std::exception& error) {
   return own == nullptr ? ExitCode::failure : own->code();
 }
 
+Error as_error(const std::exception& error, ExitCode code) {
+  if (const auto* own = dynamic_cast<const Error*>(&error)) return *own;
+  if (dynamic_cast<const c10::Error*>(&error) != nullptr)
+    return {train::words_of(error), {.subject = "LibTorch", .advice = kSeeDoctor, .code = code}};
+  const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
+                      dynamic_cast<const std::length_error*>(&error) != nullptr;
+  return {problem_of(error),
+          {.subject = "dtrain", .advice = memory ? kLessMemory : kSeeDoctor, .code = code}};
+}
+
 int settle_failure(const std::exception& error, const comm::Communicator& errors, comm::MpiEnvironment& mpi) {
   LastWords mine;
   mine.code = static_cast<int>(exit_code(error));
-  std::strncpy(mine.text.data(), train::words_of(error).c_str(), mine.text.size() - 1);
+  std::strncpy(mine.text.data(), as_error(error).what(), mine.text.size() - 1);
   // Where a rank has died nobody may meet once more; where that ends all of them, it may have failed only.
   const bool leaves = is_lost_rank(mine) && mpi.can_recover();
   const auto all = leaves ? std::vector<LastWords>() : exchange(mine, errors);

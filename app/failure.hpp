@@ -11,6 +11,9 @@ namespace dtrain::app {
 /// Of any exception: an Error's own code, otherwise failure.
 ExitCode exit_code(const std::exception& error);
 
+/// An Error as it is; any other exception in our words, with this exit code.
+Error as_error(const std::exception& error, ExitCode code = ExitCode::failure);
+
 /// How a job ends after an error on this rank. When all ranks fail (a usage or data error, found by every
 /// rank alike) each different sentence is printed once, and the function returns: MPI can be finalised and
 /// the process end with the code returned, the highest of all. When other ranks do not arrive within a few

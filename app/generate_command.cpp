@@ -1,7 +1,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <fstream>
 #include <iostream>
 #include <iterator>
 #include <sstream>
@@ -11,6 +10,7 @@
 #include "checkpoint_config.hpp"
 #include "command_line.hpp"
 #include "commands.hpp"
+#include "core/regular_file.hpp"
 #include "core/span_sink.hpp"
 #include "h5/library.hpp"
 #include "option_value.hpp"
@@ -74,11 +74,9 @@ void complete(GenerateWords& words) {
 }
 
 std::string text_of(const std::string& file) {
-  std::ifstream stream;
-  if (file != "-") stream.open(file);
-  std::istream& source = file == "-" ? std::cin : stream;
-  if (!source) throw data_error("cannot be read", "--translate " + file, "check the path");
-  return {std::istreambuf_iterator<char>(source), {}};
+  if (file == "-") return {std::istreambuf_iterator<char>(std::cin), {}};
+  constexpr std::size_t kMostBytes = std::size_t{1} << 30;
+  return read_regular_file(file, kMostBytes, ExitCode::data);
 }
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -92,7 +90,6 @@ train::RunConfig config_for(const GenerateWords& words) {
   train::RunConfig config = config_of_checkpoint(words.folder);
   if (!words.dataset.empty()) config.data.dataset = words.dataset;
   if (!words.data_root.empty()) config.data.root = words.data_root;
-  config.data.staging = "none";
   config.mesh = words.mesh;
   return config;
 }
@@ -133,8 +130,14 @@ Task generate_command(const Words& words, const Environment& environment) {
   complete(given);
   const auto config = config_for(given);
   return {.alone = {},
-          .together = [given, config, environment](
-                          comm::MpiEnvironment& mpi) { return generate(given, config, environment, mpi); },
+          .together =
+              [given, config, environment](comm::MpiEnvironment& mpi) {
+                try {
+                  return generate(given, config, environment, mpi);
+                } catch (const Error& error) {
+                  throw blamed_on_checkpoint(error, given.folder);
+                }
+              },
           .threads = config.threads};
 }
 

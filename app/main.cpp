@@ -36,7 +36,7 @@ void end_with_launcher(const app::Environment& environment) {
 }
 
 int fail(const std::exception& error) {
-  std::cerr << "dtrain: " << error.what() << std::endl;
+  std::cerr << "dtrain: " << app::as_error(error).what() << std::endl;
   return static_cast<int>(app::exit_code(error));
 }
 
@@ -75,7 +75,8 @@ int main(int argc, char** argv) {
   app::Task task;
   try {
     task = app::understand(argc, argv, environment);
-  } catch (const Error& error) {
+  } catch (const std::exception& thrown) {
+    const Error error = app::as_error(thrown, ExitCode::usage);
     if (is_silent(environment, environment.launcher_size)) return static_cast<int>(error.code());
     if (environment.launcher_size == 1) return fail(error);
     task.together = [error](comm::MpiEnvironment&) -> ExitCode {

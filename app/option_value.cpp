@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "core/error.hpp"
+#include "core/printable.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -48,13 +49,21 @@ void read_value(const std::string& text, const std::string& name, bool& value) {
   value = text == "true";
 }
 
-void read_value(const std::string& text, const std::string&, std::string& value) { value = text; }
+void read_value(const std::string& text, const std::string& name, std::string& value) {
+  // config.toml and the checkpoints keep it, and TOML and JSON are UTF-8.
+  if (!is_utf8(text))
+    throw usage_error(fmt::format("{} is not UTF-8", printable(text, 100)), "--" + name,
+                      "write it in UTF-8, or rename the file");
+  value = text;
+}
 
 void read_value(const std::string& text, const std::string& name, std::map<std::string, std::string>& value) {
   const auto equals = text.find('=');
   if (equals == std::string::npos || equals == 0) {
     throw usage_error(fmt::format("\"{}\" has no key", text), "--" + name, "write KEY=VALUE");
   }
+  if (!is_utf8(text))
+    throw usage_error(fmt::format("{} is not UTF-8", printable(text, 100)), "--" + name, "write it in UTF-8");
   value[text.substr(0, equals)] = text.substr(equals + 1);
 }
 

@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <ctime>
 #include <fstream>
@@ -15,19 +14,17 @@
 #include "checkpoint/writer.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/printable.hpp"
 #include "h5/library.hpp"
 #include "record/run_folder.hpp"
 #include "record/run_holder.hpp"
 #include "record/run_reader.hpp"
+#include "run_contents.hpp"
 #include "same_run.hpp"
 
 namespace dtrain::app {
 namespace fs = std::filesystem;
 namespace {
-
-/// All that a run leaves behind; the state last, so that a removal that was interrupted shows what it was.
-constexpr std::array<const char*, 7> kContents = {"results.h5",  "ranks",       "checkpoints", "trace.json",
-                                                  "tensorboard", "config.toml", "state"};
 
 constexpr const char* kToken = ".seen";
 
@@ -84,13 +81,28 @@ void check_free(const fs::path& path, bool may_be_unsaved) {
 
 }  // namespace
 
+namespace {
+
+/// What may be part of a folder's name: no control characters, not too long, no path.
+std::string plain(std::string text) {
+  constexpr std::size_t kMost = 60;
+  for (char& letter : text) {
+    if (static_cast<unsigned char>(letter) < 0x20 || letter == 0x7F || letter == '/') letter = '_';
+  }
+  if (text.size() > kMost) text.resize(kMost);
+  while (!text.empty() && !is_utf8(text)) text.pop_back();
+  return text;
+}
+
+}  // namespace
+
 std::string default_name(const train::RunConfig& config, const Environment& environment) {
   fs::path dataset = config.data.dataset;
   if (!dataset.has_filename()) dataset = dataset.parent_path();
   const std::string job = environment.slurm_job_id
                               ? *environment.slurm_job_id
                               : fmt::format("{:%Y%m%d-%H%M%S}", fmt::gmtime(std::time(nullptr)));
-  return fmt::format("{}-{}-{}", config.model.name, dataset.filename().string(), job);
+  return fmt::format("{}-{}-{}", plain(config.model.name), plain(dataset.filename().string()), job);
 }
 
 std::string make_own_folder(const fs::path& output, const std::string& name) {
@@ -119,15 +131,19 @@ bool RunFolder::can_go_on(const train::RunConfig& config) const {
 
 bool RunFolder::has_checkpoints() const { return !checkpoint::list(path_ / "checkpoints").empty(); }
 
-void RunFolder::prepare(Contents contents, const std::string& config_toml) const {
+std::vector<std::string> RunFolder::prepare(Contents contents, const std::string& config_toml) const {
+  std::vector<std::string> left;
   try {
     if (fs::exists(path_) && !fs::is_directory(path_)) refuse_to_write(path_, "it is a file");
     if (contents == Contents::none || contents == Contents::unsaved) {
       check_free(path_, contents == Contents::unsaved);
     }
-    if (contents != Contents::kept) {
-      for (const char* entry : kContents) fs::remove_all(path_ / entry);
+    if (contents == Contents::replaced && !is_run_folder(path_) && has_names_of_run(path_)) {
+      throw usage_error("holds files with the names of a run's, but dtrain wrote no state beside them",
+                        path_.string(), "take another --name, or move them");
     }
+    if (contents != Contents::kept) remove_run(path_);
+    if (contents == Contents::replaced) left = others_in_run(path_);
     fs::create_directories(path_);
   } catch (const fs::filesystem_error& error) {
     refuse_to_write(error.path1().empty() ? path_ : error.path1(), error.code().message());
@@ -140,6 +156,7 @@ void RunFolder::prepare(Contents contents, const std::string& config_toml) const
     throw usage_error(error.problem(), error.subject().empty() ? path_.string() : error.subject(),
                       kOtherFolder);
   }
+  return left;
 }
 
 void RunFolder::leave_token(const std::string& token) const {
@@ -169,7 +186,7 @@ void RunFolder::mark_failed() const noexcept {
     if (fs::exists(path_ / "results.h5") || fs::exists(path_ / "checkpoints")) {
       return record::write_state(path_.string(), record::Status::failed);
     }
-    for (const char* entry : kContents) fs::remove_all(path_ / entry);
+    remove_run(path_);
     fs::remove(path_);
   } catch (const std::exception&) {
     // The error that brought us here is the one to be told.

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <string>
+#include <vector>
 
 #include "environment.hpp"
 #include "train/config.hpp"
@@ -37,9 +38,10 @@ class RunFolder {
     replaced,  ///< What a run leaves behind is removed first, and nothing else.
     kept,      ///< The run goes on.
   };
-  /// Makes the folder, with config.toml and the state `running`. Throws Error (exit code 2): a finished or
-  /// unfinished run of that name, a folder that cannot be written.
-  void prepare(Contents contents, const std::string& config_toml) const;
+  /// Makes the folder, with config.toml and the state `running`. Returns what of others it leaves where a run
+  /// is replaced. Throws Error (exit code 2): a finished or unfinished run of that name, a folder to be
+  /// replaced that is not a run's, a folder that cannot be written.
+  std::vector<std::string> prepare(Contents contents, const std::string& config_toml) const;
 
   /// A file that only this folder has, for other ranks to look for; has_token() gives a shared file system a
   /// few seconds to show it. The first throws Error (exit code 2), the others nothing.

@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 
+#include <limits>
 #include <type_traits>
 #include <utility>
 
 #include "core/error.hpp"
 #include "option.hpp"
 #include "option_value.hpp"
+#include "train/limits.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -269,8 +271,15 @@ std::vector<Option> declare() {
       "bucket-mb", "X", "MiB of gradients per bucket; 0: chosen automatically", "",
       [](auto& c) -> auto& { return c.comm.bucket_mb; });
   add(
-      "watchdog", "S", "most seconds for a collective", "",
+      "watchdog", "S", "most seconds for a collective; inf: no limit", "",
       [](auto& c) -> auto& { return c.comm.watchdog_s; });
+  all.back().set = [](RunConfig& c, const std::string& text) {
+    read_value(text, "watchdog", c.comm.watchdog_s);
+    if (c.comm.watchdog_s == std::numeric_limits<double>::infinity()) c.comm.watchdog_s = train::kNoLimit_s;
+  };
+  all.back().toml = [](const RunConfig& c) {
+    return c.comm.watchdog_s == train::kNoLimit_s ? std::string("inf") : write_toml(c.comm.watchdog_s);
+  };
   add(
       "on-failure", "auto|recover|abort",
       "after a rank is lost: continue without it (auto: where MPI can), or end", "",

@@ -2,10 +2,13 @@
 #include <fmt/ranges.h>
 
 #include <cstdio>
+#include <limits>
 #include <string>
 
 #include "command_line.hpp"
 #include "commands.hpp"
+#include "core/printable.hpp"
+#include "data/dataset_folder.hpp"
 #include "data/recognise.hpp"
 #include "data/stage.hpp"
 #include "h5/library.hpp"
@@ -89,20 +92,31 @@ void bind(StageWords& words, Parser& parser) {
   parser.add_flag("--overwrite", options.overwrite, "replace a dataset of that name");
 }
 
+constexpr int kMostShards = 99'999;  // five digits in their names
+constexpr int kMostSamples = 1 << 26;
+constexpr int kLargestVocabulary = 1 << 22;
+constexpr int kLongestText = 1 << 24;
+
+void check_count(int number, int most, const char* key) {
+  require(number >= 1 && number <= most, fmt::format("{} is too {}", number, number < 1 ? "small" : "large"),
+          {.subject = fmt::format("--{}", key),
+           .advice = number < 1 ? "use 1 or more" : fmt::format("use {} or less", most),
+           .code = ExitCode::usage});
+}
+
 /// What was said about text, as numbers of at least 1. Throws Error (exit code 2).
 void complete_text(StageWords& words) {
   auto& text = words.options.text;
-  const auto read = [](const std::string& word, const char* key, std::int64_t& value) {
+  const auto read = [](const std::string& word, const char* key, int most, std::int64_t& value) {
     if (word.empty()) return;
     int number = 0;
     read_value(word, key, number);
-    require(number >= 1, fmt::format("{} is too small", number),
-            {.subject = fmt::format("--{}", key), .advice = "use 1 or more", .code = ExitCode::usage});
+    check_count(number, most, key);
     value = number;
   };
-  read(words.vocabulary_size, "vocab-size", text.vocabulary_size);
-  read(words.min_frequency, "min-frequency", text.min_frequency);
-  read(words.max_length, "max-length", text.max_length);
+  read(words.vocabulary_size, "vocab-size", kLargestVocabulary, text.vocabulary_size);
+  read(words.min_frequency, "min-frequency", std::numeric_limits<int>::max(), text.min_frequency);
+  read(words.max_length, "max-length", kLongestText, text.max_length);
 }
 
 /// What was said about the originals means nothing where there are none. Throws Error (exit code 2).
@@ -150,8 +164,7 @@ void complete(StageWords& words) {
   if (!words.seed.empty()) read_value(words.seed, "seed", options.seed);
   if (!words.shards.empty()) {
     read_value(words.shards, "shards", options.shards);
-    require(options.shards >= 1, fmt::format("{} is too small", options.shards),
-            {.subject = "--shards", .advice = "use 1 or more", .code = ExitCode::usage});
+    check_count(options.shards, kMostShards, "shards");
   }
   complete_text(words);
   if (options.format != "synthetic") {
@@ -168,8 +181,7 @@ void complete(StageWords& words) {
   words.synthetic.seed = options.seed;
   int samples = static_cast<int>(words.synthetic.train_samples);
   if (!words.samples.empty()) read_value(words.samples, "samples", samples);
-  require(samples >= 1, fmt::format("{} is too small", samples),
-          {.subject = "--samples", .advice = "use 1 or more", .code = ExitCode::usage});
+  check_count(samples, kMostSamples, "samples");
   words.synthetic.train_samples = samples;
   words.synthetic.validate();
 }
@@ -189,6 +201,9 @@ ExitCode stage(const StageWords& words, bool terminal) {
                         ? data::stage_synthetic(words.options, words.synthetic, library, progress)
                         : data::stage(words.options, library, progress);
   if (terminal) fmt::print("\r{:<58}\r", "");
+  for (const std::string& name : data::others_in(words.options.data_root / info.name))
+    fmt::print(stderr, "dtrain: {} is left: dtrain did not write it\n",
+               printable((words.options.data_root / info.name / name).string()));
   std::size_t files = 0;
   for (const auto& [name, split] : info.splits) files += split.shards.size();
   fmt::print("{}: train {}, validation {}, test {} samples in {} files\n",

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <iostream>
 #include <memory>
 #include <optional>
 #include <string>
@@ -13,6 +14,8 @@
 #include "commands.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
+#include "core/outside.hpp"
+#include "core/printable.hpp"
 #include "core/start_notice.hpp"
 #include "data/dataset.hpp"
 #include "failure.hpp"
@@ -40,7 +43,8 @@ void on_first_rank(const comm::Communicator& world, Action action) {
   if (world.rank() == 0) {
     try {
       action();
-    } catch (const Error& error) {
+    } catch (const std::exception& thrown) {
+      const Error error = as_error(thrown);
       problem = error.problem();
       subject = error.subject();
       advice = error.advice();
@@ -119,7 +123,11 @@ ExitCode run_in_folder(const train::RunConfig& config, const std::optional<train
                                                          : RunFolder::Contents::unsaved;
   {
     const comm::LongPhase removing(world, config.comm.files_limit_s());  // of what an earlier run has left
-    on_first_rank(world, [&] { folder.prepare(contents, config.text); });
+    on_first_rank(world, [&] {
+      for (const std::string& name : folder.prepare(contents, config.text))
+        std::cerr << "dtrain: " << printable((folder.path() / name).string())
+                  << " is left: dtrain did not write it" << std::endl;
+    });
   }
   try {
     check_seen_by_all(folder, world);

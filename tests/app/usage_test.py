@@ -179,7 +179,7 @@ class UsageTest(ProgramTest):
         self.refuse(2, [str(file), "epochs", "one value"], "--config", file)
 
     def test_file_that_is_not_there(self):
-        self.refuse(2, ["absent.toml", "cannot be read"], "--config", "absent.toml", ranks=2)
+        self.refuse(2, ["absent.toml", "cannot be opened"], "--config", "absent.toml", ranks=2)
 
     def test_output_that_cannot_be_written(self):
         output = "/sys/runs"  # no one may make folders there, root included

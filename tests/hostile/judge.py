@@ -129,7 +129,8 @@ def _left_behind(case, folder):
     if case.arguments[:1] != ("stage",) or 0 in case.codes:
         return ""
     staged = folder / "data" / "staged"
-    left = sorted(path.name for path in staged.iterdir()) if staged.is_dir() else []
+    left = sorted(path.name for path in staged.iterdir() if path.name.endswith(".partial") or (path / "dataset.json").exists()
+                  or any(path.glob("*.h5"))) if staged.is_dir() else []
     return f"left data/staged/{left[0]}" if left else ""
 
 

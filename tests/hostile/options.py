@@ -132,7 +132,7 @@ def linked_partial(folder, given):
 
 
 STAGE = ("stage", "set", "--format", "synthetic", "--samples", "16", "--overwrite", "--task", "table_classification")
-NAMES.add("--overwrite of a foreign folder", foreign, *STAGE, code={2, 3}, quick=True)
+NAMES.add("--overwrite of a foreign folder", foreign, *STAGE, code={2, 3}, check=still_there("data/staged/set/thesis.txt"), quick=True)
 NAMES.add("--overwrite of a link", linked, *STAGE, code={0, 2, 3})
 NAMES.add("--overwrite beside a link .partial", linked_partial, *STAGE, code={0, 2, 3})
 NAMES.add("--overwrite of a foreign run", foreign_run, *TRAIN, "--dataset", "table", "--data-root", "{given}", "--overwrite", code={0, 2},

@@ -130,7 +130,7 @@ def main():
         refused(binary, 1, 4, ["nowhere"], "evaluate", "nowhere", cwd=folder)
         run(binary, 1, "stage", "colours", "--format", "synthetic", "--task", "table_classification", cwd=folder)
         refused(binary, 1, 4, ["input_fc.weight"], "evaluate", best, "--dataset", "colours", cwd=folder)
-        refused(binary, 1, 1, ["no/such"], "evaluate", best, "--predictions", "no/such/said.h5", cwd=folder)
+        refused(binary, 1, 2, ["no/such"], "evaluate", best, "--predictions", "no/such/said.h5", cwd=folder)
 
 
 main()

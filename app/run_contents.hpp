@@ -1,0 +1,24 @@
+#pragma once
+
+#include <filesystem>
+#include <string>
+#include <vector>
+
+namespace dtrain::app {
+
+/// Whether a folder is that of a run: it has a `state` that dtrain wrote, or its results.h5.
+bool is_run_folder(const std::filesystem::path& folder);
+
+/// Paths below `folder`, relative to it, that no run writes, by name; of a folder of others the folder alone.
+/// `alive`, the file of the process that holds it, is not among them.
+std::vector<std::string> others_in_run(const std::filesystem::path& folder);
+
+/// Removes what a run leaves behind, `state` last, so that a removal that was interrupted shows what it was.
+/// What others wrote stays, with the folders that it lies in; that of a checkpoint becomes `step-N.left`. No
+/// link is followed. Throws std::filesystem::filesystem_error.
+void remove_run(const std::filesystem::path& folder);
+
+/// Whether names that a run gives its files are taken there.
+bool has_names_of_run(const std::filesystem::path& folder);
+
+}  // namespace dtrain::app
