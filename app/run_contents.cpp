@@ -22,12 +22,13 @@ struct Place {
   std::string_view file;
 };
 
-constexpr std::array<Place, 12> kPlaces = {{{"", "results.h5"},
+constexpr std::array<Place, 13> kPlaces = {{{"", "results.h5"},
                                             {"", "trace.json"},
                                             {"", "config.toml"},
                                             {"", ".seen"},
                                             {"ranks", "rank-*.h5"},
                                             {"ranks", "trace-*.json"},
+                                            {"ranks", "flights-*.csv"},
                                             {"tensorboard", "events.out.tfevents.*"},
                                             {"checkpoints", "best"},
                                             {"checkpoints/step-*", "manifest.json"},

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <system_error>
 
+#include "core/checked_bytes.hpp"
 #include "core/error.hpp"
 #include "core/nesting.hpp"
 #include "core/outside.hpp"
@@ -26,6 +27,7 @@ constexpr std::string_view kFormat = "dtrain.dataset";
 constexpr int kVersion = 1;
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // a vocabulary and its tokeniser take a few
 constexpr std::array<std::string_view, 3> kSplits = {"train", "validation", "test"};
+constexpr std::int64_t kMostSampleBytes = std::int64_t{1} << 40;
 constexpr std::string_view kAdvice = "stage the dataset again";
 
 /// A JSON object of one file, whose fields are asked for by name and type.
@@ -146,8 +148,20 @@ void check_values(const DatasetInfo& info, const Fields& fields) {
   const auto& tasks = synthetic_tasks();  // every task there is has a synthetic set
   if (std::find(tasks.begin(), tasks.end(), info.task) == tasks.end())
     throw fields.error("has the unknown task '" + info.task + "'");
+  for (const Json& extent : fields.json("shape"))
+    if (!extent.is_number_integer()) throw fields.error("has a shape whose dims are not whole numbers");
   if (std::any_of(info.shape.begin(), info.shape.end(), [](std::int64_t n) { return n < 1; }))
     throw fields.error("has a shape with a dim below 1");
+  if (!checked_bytes(info.shape, sizeof(double), kMostSampleBytes))
+    throw fields.error("has a shape of more values than a sample can have");
+  const bool classifies = info.task.ends_with("classification");
+  if (classifies && info.classes.size() < 2)
+    throw fields.error("has " + std::to_string(info.classes.size()) +
+                       " classes, and a classification needs two");
+  if (!info.columns.empty() &&
+      (info.shape.size() != 1 || static_cast<std::int64_t>(info.columns.size()) != info.shape[0]))
+    throw fields.error("describes " + std::to_string(info.columns.size()) +
+                       " columns, and its samples have another number of inputs");
   if (info.mean.size() != info.std_dev.size()) throw fields.error("has mean and std of different lengths");
   if (std::any_of(info.std_dev.begin(), info.std_dev.end(), [](double s) { return !(s > 0); }))
     throw fields.error("has a std that is not above 0");

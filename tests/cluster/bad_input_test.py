@@ -84,7 +84,7 @@ def a_full_disk_is_not_used(cluster):
     assert "rank 2: warning: no copy on this node (node2)" in warnings[0] and "MiB are free" in warnings[0], warnings
     assert events[0][0] == "00002" and "MiB are free" in events[0][1], events
     assert not cluster.run("node2", "ls", "-A", own / "small").stdout.strip()
-    assert cluster.run("node1", "ls", "-A", own / "small").stdout.startswith("tiny-")
+    assert cluster.run("node1", "find", own / "small", "-path", "*/dtrain-*/tiny-*", "-type", "f").stdout, "no copy on node1"
     assert results[0][0] == results[1][0]
     np.testing.assert_allclose(results[0][1], results[1][1], rtol=1e-4)  # each step had the same samples
 
