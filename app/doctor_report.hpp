@@ -22,9 +22,9 @@ class DoctorReport {
   void add(const doctor::Finding& finding) { print({finding, {}}); }
   void add(const std::vector<doctor::Finding>& findings);
 
-  /// What each rank has found by itself: alike on all ranks it is one line, otherwise with who found it.
-  /// Of those `asked` for nodes only the first rank of each gives its findings. Collective. True when there
-  /// was anything. Throws Error on rank 0, naming the ranks that do not come.
+  /// What each rank has found by itself: alike on all ranks it is one line, otherwise with the ranks that
+  /// found it. Of those `asked` for nodes only the first rank of each gives its findings. Collective. True
+  /// when there was anything. Throws Error on rank 0, naming the ranks that do not come.
   bool gather(std::vector<doctor::Finding> mine, doctor::Asked asked = doctor::Asked::ranks);
 
   /// The last line. The same code on every rank: failure where there was a problem.

@@ -97,7 +97,7 @@ int settle_failure(const std::exception& error, const comm::Communicator& errors
   LastWords mine;
   mine.code = static_cast<int>(exit_code(error));
   std::strncpy(mine.text.data(), as_error(error).what(), mine.text.size() - 1);
-  // Where a rank has died nobody may meet once more; where that ends all of them, it may have failed only.
+  // Where a rank has died no ranks may meet once more; where that ends all of them, it may have failed only.
   const bool leaves = is_lost_rank(mine) && mpi.can_recover();
   const auto all = leaves ? std::vector<LastWords>() : exchange(mine, errors);
   if (all.empty()) {

@@ -23,7 +23,7 @@ void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, 1 << 30);
 }
 
-/// A rank whose launcher is gone would compute, or wait, for nobody. (A signal at the parent's death would
+/// A rank whose launcher is gone would compute, or wait, in vain. (A signal at the parent's death would
 /// come at the death of the thread that started this process.)
 void end_with_launcher(const app::Environment& environment) {
   const pid_t launcher = getppid();

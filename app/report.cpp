@@ -33,7 +33,7 @@ std::string folder_of(const std::string& run) {
   return path.string();
 }
 
-// A report is read by others than those who own the run, and while it may still be needed as it is.
+// Not only the owner of a run reads its report, and while it may still be needed as it is.
 void gather(h5::Library& library, const std::string& folder) {
   const RunRecord run = record::read_run(library, folder, Detail::epochs);
   if (run.merged) return;

@@ -86,7 +86,7 @@ std::string links_of(const topology::Cluster& cluster, const std::vector<int>& g
   return fmt::format("{}", fmt::join(names, ", "));
 }
 
-/// Who talks to whom, over what.
+/// Which ranks exchange messages, over what.
 std::string table_of_groups(const topology::Cluster& cluster, const topology::Mesh& mesh) {
   using topology::Axis;
   std::string text;

@@ -12,7 +12,8 @@
 
 namespace dtrain::checkpoint {
 
-/// Fingerprints of what each id of a dataset's text means; empty where there is no text, or nobody kept them.
+/// Fingerprints of what each id of a dataset's text means; empty where there is no text, or they were not
+/// kept.
 struct VocabularyHashes {
   std::string all;     ///< Of both languages, where the samples are pairs.
   std::string source;  ///< Of pairs only, as is `target`.

@@ -36,7 +36,7 @@ class Weights {
   /// The same with `runs` of it only, one behind the other.
   virtual void read(const WeightEntry& entry, const Runs& runs, std::span<std::byte> out) const;
 
-  /// Of the text they were trained on. Only checkpoints keep it: whoever wrote a file of weights answers for
+  /// Of the text they were trained on. Only checkpoints keep it: the writer of a file of weights answers for
   /// their rows.
   virtual VocabularyHashes vocabulary() const { return {}; }
 

@@ -26,8 +26,8 @@ struct TensorRef {
 
 /// A checkpoint that several ranks write, each its own part: aside as `checkpoints`/step-NNNNNNNN.partial,
 /// files and folders synced, then renamed, so that a folder without that ending is whole. In order: begin()
-/// on one rank, write_part() on each writer, commit() on one rank with what the writers returned; who goes on
-/// when is the callers' business. An older checkpoint of the same step is replaced. All throw Error (exit
+/// on one rank, write_part() on each writer, commit() on one rank with what the writers returned; the
+/// callers see to it that these meet. An older checkpoint of the same step is replaced. All throw Error (exit
 /// code 4), e.g. when the disk is full.
 class Saving {
  public:
@@ -64,7 +64,7 @@ std::filesystem::path save(const std::filesystem::path& checkpoints, const Check
                            std::span<const TensorRef> tensors, h5::Library& library);
 
 /// Removes the oldest checkpoints but the newest `keep` and the one that `best` points to; of damaged ones
-/// (step-NNNNNNNN.damaged) the newest stays, of those that were never finished none: nobody may be writing
+/// (step-NNNNNNNN.damaged) the newest stays, of those that were never finished none: no rank may be writing
 /// one. Throws Error (exit code 4).
 void remove_old(const std::filesystem::path& checkpoints, int keep);
 

@@ -75,7 +75,7 @@ class Communicator {
   void receive_bytes(std::span<std::byte> bytes, int from) const;
 
   /// Ends all that any rank does with any communicator of this process that was not freed: after a loss, so
-  /// that nobody waits in vain. With ULFM only. They are of no more use.
+  /// that no rank waits in vain. With ULFM only. They are of no more use.
   static void revoke_all() noexcept;
 
   /// Throws Error (exit code 5) when a rank is gone, of which MPI may learn for a second: after a failure

@@ -150,14 +150,14 @@ std::string FlightRecorder::finding(const Line& line, const Label& overdue, std:
     return overdue.peer < 0 && !flight.is_message && flight.group_id == overdue.group_id &&
            flight.number == overdue.number;
   });
-  const std::string who = fmt::format("rank {}", line.world_rank);
+  const std::string name = fmt::format("rank {}", line.world_rank);
   const bool arrived = counterpart != flights.end();
   if (arrived && counterpart->operation.data() != overdue.operation) {
-    return fmt::format("{} is mismatched: its operation of that number is {}", who,
+    return fmt::format("{} is mismatched: its operation of that number is {}", name,
                        counterpart->operation.data());
   }
   if (arrived && (counterpart->count != overdue.count || counterpart->type != overdue.type)) {
-    return fmt::format("{} is mismatched: it passed {} where this rank passed {}", who,
+    return fmt::format("{} is mismatched: it passed {} where this rank passed {}", name,
                        elements(counterpart->count, counterpart->type),
                        elements(overdue.count, overdue.type));
   }
@@ -165,9 +165,9 @@ std::string FlightRecorder::finding(const Line& line, const Label& overdue, std:
   const double phase_s = static_cast<double>(now_ns - line.phase_since_ns.load()) * 1e-9;
   const std::string place =
       fmt::format("in {} of step {} for {:.1f} s", phase_in_words(line.phase), line.step.load(), phase_s);
-  if (state == '\0' || state == 'Z') return fmt::format("{} is dead: process {} is gone", who, line.pid);
+  if (state == '\0' || state == 'Z') return fmt::format("{} is dead: process {} is gone", name, line.pid);
   if (state == 'T' || state == 't') {
-    return fmt::format("{} is suspended: process {} was stopped by a signal, {}", who, line.pid, place);
+    return fmt::format("{} is suspended: process {} was stopped by a signal, {}", name, line.pid, place);
   }
   if (arrived) return {};
   // What it waits for in its turn; compute shows no such thing.
@@ -176,10 +176,10 @@ std::string FlightRecorder::finding(const Line& line, const Label& overdue, std:
   });
   if (waits != flights.rend() && line.phase.load() == Phase::exposed_communication) {
     const bool left_out = asker == Asker::here && !has_entered(*waits);
-    return fmt::format("{} is missing: it waits in {}{}, {}", who, text_of(*waits),
+    return fmt::format("{} is missing: it waits in {}{}, {}", name, text_of(*waits),
                        left_out ? fmt::format(", which rank {} has left out", mine_->world_rank) : "", place);
   }
-  return fmt::format("{} is {}: {}", who, phase_s < limit_s / 2 ? "slow" : "missing", place);
+  return fmt::format("{} is {}: {}", name, phase_s < limit_s / 2 ? "slow" : "missing", place);
 }
 
 std::vector<std::string> FlightRecorder::findings(const Label& overdue, double limit_s, Asker asker) const {

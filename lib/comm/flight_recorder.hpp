@@ -34,7 +34,7 @@ struct Flight {
 /// compute thread does. It lies in memory that the ranks of the node share, so that they can read it while
 /// the rank computes, is suspended or is dead, and say what keeps them waiting.
 ///
-/// Written by one rank without locks; who reads while it writes may see the newest operation half written.
+/// Written by one rank without locks; a reader may meanwhile see the newest operation half written.
 /// Spans pass through to the sink behind it.
 class FlightRecorder final : public PassingSpanSink {
  public:

@@ -27,7 +27,7 @@ struct CommConfig {
       Backend::automatic;  ///< automatic: nccl where it can; mpi copies through the CPU's memory.
   Algorithm all_reduce = Algorithm::automatic;              ///< Where a call does not choose itself.
   topology::RankOrder order = topology::RankOrder::placed;  ///< As the mesh was made.
-  Drive drive = Drive::inline_;                             ///< Who moves the queue on; see queue.hpp.
+  Drive drive = Drive::inline_;                             ///< What moves the queue on; see queue.hpp.
   double timeout_s = 300;                      ///< Longest a started operation may take; 0: no limit.
   int threads_per_rank = 1;                    ///< Compute threads: decides whether waits may spin.
   const DeviceTransport* transport = nullptr;  ///< Between the ranks' devices; null: there is none.
@@ -61,7 +61,7 @@ class Groups {
   Queue& queue();
   /// Keeps this rank's operations and spans, which pass through to the sink of make_groups().
   FlightRecorder& recorder();
-  /// Throws Error naming a rank that is gone, if one is: for who has learnt of it by an error of MPI's.
+  /// Throws Error naming a rank that is gone, if one is: for callers to which MPI reported an error.
   void check_deaths();
   const std::string& backend_name() const;  ///< `mpi`, `nccl 2.28.9 (/path/libnccl.so.2)`: for the log.
 

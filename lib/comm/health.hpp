@@ -14,9 +14,9 @@
 
 namespace dtrain::comm {
 
-/// Who of the job is still there. On a node every rank holds a robust mutex in shared memory for as long as
-/// it lives; the kernel gives it away when its owner dies, so that a waiter's trylock tells death from
-/// slowness. Deaths on other nodes come from MPI, where ULFM is on. The first rank that sees or causes a
+/// Which ranks of the job are still there. On a node every rank holds a robust mutex in shared memory for as
+/// long as it lives; the kernel gives it away when its owner dies, so that a waiter's trylock tells death
+/// from slowness. Deaths on other nodes come from MPI, where ULFM is on. The first rank that sees or causes a
 /// failure sets a word that all others of its node find.
 /// Must be made, checked and destroyed with the making thread alive: the mutex belongs to that thread.
 class Health {
@@ -31,7 +31,7 @@ class Health {
   /// Throws Error (exit code 5) naming the rank that is gone or that reported a failure. Called from waits
   /// at any rate: it limits its own cost.
   void check();
-  void check_deaths();  ///< Only who is gone, and without the limit: after something went wrong.
+  void check_deaths();  ///< Only the ranks that are gone, and without the limit: after something went wrong.
 
   /// Lets the other ranks know that this one cannot go on, and why, or that `dead_rank` is gone.
   void report_failure(std::optional<int> dead_rank = {}, std::string_view why = {}) noexcept;

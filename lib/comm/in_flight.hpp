@@ -20,7 +20,7 @@ class Inquiry;
 class Health;
 
 /// The operations of a queue that are not complete, in their order. Neither thread-safe nor driven: the queue
-/// says who moves them on, and when. The first failure is kept, and ends all of them.
+/// decides which thread moves them on, and when. The first failure is kept, and ends all of them.
 class InFlight {
  public:
   /// `timeout_s`: longest from start to end of one operation; 0: no limit. `allowance` (null: none): seconds

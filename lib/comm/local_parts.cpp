@@ -13,7 +13,7 @@
 namespace dtrain::comm {
 namespace {
 
-/// The first barrier says that every input is there, the second that nobody reads it any more.
+/// The first barrier says that every input is there, the second that no rank reads it any more.
 class LocalParts : public Step {
  public:
   LocalParts(Segment& segment, const Descriptor& mine, const Label& where)

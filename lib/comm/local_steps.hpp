@@ -10,8 +10,8 @@
 
 namespace dtrain::comm {
 
-/// Who has the sums at the end of a reduction within a node: all ranks; local rank 0; or, of buffers from
-/// allocate(), each rank those of its aligned_part (of other buffers everyone).
+/// Which ranks have the sums at the end of a reduction within a node: all ranks; local rank 0; or, of buffers
+/// from allocate(), each rank those of its aligned_part (of other buffers everyone).
 enum class Target { everyone, leader, owners };
 
 /// Whether a reduction to the owners of `bytes` in such memory leaves parts, or everything everywhere.
@@ -35,7 +35,7 @@ std::unique_ptr<Step> make_local_broadcast(Segment& segment, const Descriptor& m
                                            int local_root, const Label& where);
 
 /// Elements from `begin` of all ranks' inputs, which `mine` tells of and which lie in buffers from
-/// allocate(), reduced into `output`. Nobody reads an input any more when it is done.
+/// allocate(), reduced into `output`. No rank reads an input any more when it is done.
 std::unique_ptr<Step> make_local_reduce_scatter(Segment& segment, const Descriptor& mine, std::int64_t begin,
                                                 Buffer output, ReduceOp op, const Label& where);
 
@@ -43,7 +43,7 @@ std::unique_ptr<Step> make_local_reduce_scatter(Segment& segment, const Descript
 std::unique_ptr<Step> make_local_all_gather(Segment& segment, const Descriptor& mine, Buffer output,
                                             const Label& where);
 
-/// Of `values`, in buffers from allocate(), each rank's aligned_part to all others. Nobody reads another's
+/// Of `values`, in buffers from allocate(), each rank's aligned_part to all others. No rank reads another's
 /// values any more when it is done.
 std::unique_ptr<Step> make_local_slice_gather(Segment& segment, const Descriptor& mine, Buffer values,
                                               const Label& where);

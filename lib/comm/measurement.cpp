@@ -123,7 +123,7 @@ std::vector<Measurement> measure_all_reduce(Group& group, const MeasurementPlan&
                             }});
     }
     append(all, compare(group, contenders, bytes, plan));
-    group.barrier().wait();  // nobody frees what another still reads
+    group.barrier().wait();  // no rank frees what another still reads
   }
   return all;
 }

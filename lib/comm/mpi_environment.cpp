@@ -44,8 +44,8 @@ void exit_in(std::chrono::seconds time, int exit_code) {
 }
 
 /// Open MPI removes the files of its shared memory when it is finalised: killed ranks would leave them for
-/// ever. Nobody needs their names once all ranks of the node have mapped them, which each pair does with its
-/// first message.
+/// ever. Their names are not needed once all ranks of the node have mapped them, which each pair does with
+/// its first message.
 void unname_shared_memory() {
   const auto world = Communicator::duplicate(MPI_COMM_WORLD);
   const auto node = world.split_by_shared_memory();

@@ -10,7 +10,7 @@
 namespace dtrain::comm {
 
 /// Whether a job can go on after a rank died. mpirun --with-ft ulfm sets OMPI_MCA_mpi_ft_enable=1 in the
-/// ranks' environment; app reads it, because nobody below app reads the environment.
+/// ranks' environment; app reads it, because nothing below app reads the environment.
 enum class Recovery { off, on };
 
 /// What those that are left of a job learn of each other.
@@ -58,7 +58,7 @@ class MpiEnvironment {
   /// On a spare: returns nothing when ranks were lost and leave_lost_behind() is to be called, or how the job
   /// has ended.
   std::optional<Dismissal> wait_for_call() const;
-  /// Ends the wait of all spares; called by rank 0 of world(), or by whoever fails.
+  /// Ends the wait of all spares; called by rank 0 of world(), or by a rank that fails.
   void dismiss_spares(int exit_code, std::string_view why) const noexcept;
 
   /// Goes on without the ranks that are gone: from now on world() is of those that are left, in their order.

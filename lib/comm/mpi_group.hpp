@@ -41,7 +41,7 @@ class LastingMemory {
 /// The collectives over MPI and, among ranks of one node, over shared memory.
 class MpiGroup final : public Group {
  public:
-  /// `ranks` is this group's own communicator. `world_ranks` and `nodes` say, by group rank, who and where
+  /// `ranks` is this group's own communicator. `world_ranks` and `nodes` say, by group rank, which and where
   /// they are; a ring passes `order`'s neighbours. Collective over `ranks`. `queue` is borrowed. Messages of
   /// more than `piece_bytes` go in several.
   MpiGroup(std::string name, Communicator ranks, std::vector<int> world_ranks, const std::vector<int>& nodes,

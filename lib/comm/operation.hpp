@@ -23,7 +23,7 @@ class Operation {
 
   /// `all_reduce number 12 of group data (65536 float32)`: for the error of a wait that passed its limit.
   virtual std::string describe() const { return std::string(name()); }
-  /// What it is, for records; null where it is nobody's business.
+  /// What it is, for records; null where records leave it out.
   virtual const Label* label() const { return nullptr; }
   /// Which ranks have not arrived, as far as this rank can know; empty when it cannot.
   virtual std::string missing() const { return {}; }

@@ -8,7 +8,7 @@
 namespace dtrain::comm {
 
 /// Ordinary memory in the guise of a SharedBuffer, zero-filled and aligned to 64 bytes: where a group has
-/// nobody to share with, or /dev/shm has no room.
+/// no rank to share with, or /dev/shm has no room.
 std::unique_ptr<SharedBuffer> make_plain_buffer(std::size_t bytes);
 
 }  // namespace dtrain::comm

@@ -45,8 +45,8 @@ struct Queue::State {
     ++changes;
     changes.notify_all();
   }
-  /// Lets go of the lock until something changes. No condition variable: who wakes must ask for the lock in
-  /// turn, as all do, or the driver takes it first again and again.
+  /// Lets go of the lock until something changes. No condition variable: a woken thread must ask for the lock
+  /// in turn, as all do, or the driver takes it first again and again.
   void await_change(std::unique_lock<std::mutex>& held) const {
     const std::uint32_t seen = changes;
     held.unlock();
@@ -106,14 +106,14 @@ void Queue::State::run_thread() {
       } else {
         in_flight.check_limits();
       }
-    } catch (const Error&) {  // kept; those who wait throw it
+    } catch (const Error&) {  // kept; the waiting threads throw it
       announce_change();
       continue;
     }
     held.unlock();
     do {
       ::sched_yield();
-    } while (waiting > 0);  // who has been waiting goes first: a mutex is given to whoever is quickest
+    } while (waiting > 0);  // they go first: a mutex is given to the quickest thread
     held.lock();
   }
 }

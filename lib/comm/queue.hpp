@@ -23,7 +23,7 @@ class Handle {
   /// Drives the queue until this operation is complete. Throws Error when the operation failed, a peer died
   /// or the limit passed; then the queue is failed and every later wait throws the same.
   void wait() const;
-  /// For who uses the result on its device only: what is put there from now on comes after the operation, and
+  /// For uses of the result on its device only: what is put there from now on comes after the operation, and
   /// this thread waits for no more than that. Of operations on the CPU's memory the same as wait().
   void follow() const;
 
@@ -34,7 +34,7 @@ class Handle {
   std::uint64_t sequence_ = 0;
 };
 
-/// Who moves the queue on. inline_: gradient hooks and waits of the compute thread; the default on CPU ranks
+/// What moves the queue on. inline_: gradient hooks and waits of the compute thread; the default on CPU ranks
 /// without a spare core. thread: a thread of its own; for a spare core or a GPU rank.
 enum class Drive { inline_, thread };
 
@@ -68,7 +68,7 @@ class Queue {
   bool idle() const;
   bool failed() const;
 
-  /// Marks the queue failed: later calls throw `reason`. For whoever learns of a death elsewhere.
+  /// Marks the queue failed: later calls throw `reason`. For callers that learn of a death elsewhere.
   void fail(std::string_view reason);
   /// The same without telling the peers: before memory goes that operations in flight may use.
   void drop(std::string_view reason);

@@ -63,7 +63,7 @@ class Segment {
   /// The world ranks that have not posted yet, as `ranks 3, 5 have not arrived`; empty when all have.
   std::string missing() const;
 
-  /// One address per rank, for whoever is using the segment.
+  /// One address per rank, for the user of the segment.
   std::span<void*> pointers() { return pointers_; }
 
   /// Staging alternates between two halves. An operation finds the current half free, and leaves the turn at

@@ -5,7 +5,7 @@
 
 namespace dtrain {
 
-/// Lines for the person at the terminal. Owned by main and handed down by reference; nobody else prints.
+/// Lines for the person at the terminal. Owned by main and handed down by reference; nothing else prints.
 class Log {
  public:
   enum class Verbosity { quiet, normal };

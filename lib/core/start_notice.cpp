@@ -31,10 +31,11 @@ double age_s() {
 
 }  // namespace
 
-StartNotice::StartNotice(std::string who, std::FILE* out, const Patience& patience)
-    : who_(std::move(who)), out_(out), stages_{{"the program is loaded", 0}}, thread_([this, patience] {
-        watch(patience);
-      }) {}
+StartNotice::StartNotice(std::string starter, std::FILE* out, const Patience& patience)
+    : starter_(std::move(starter)),
+      out_(out),
+      stages_{{"the program is loaded", 0}},
+      thread_([this, patience] { watch(patience); }) {}
 
 StartNotice::~StartNotice() { done(); }
 
@@ -70,7 +71,7 @@ void StartNotice::watch(const Patience& patience) {
   std::unique_lock lock(mutex_);
   double wait_s = patience.first_s - age_s();
   while (!over_.wait_for(lock, std::chrono::duration<double>(wait_s), [this] { return is_over_; })) {
-    fmt::print(out_, "starting   {}: {:.0f} s so far: {}\n", who_, age_s(), stages_.back().name);
+    fmt::print(out_, "starting   {}: {:.0f} s so far: {}\n", starter_, age_s(), stages_.back().name);
     std::fflush(out_);
     has_spoken_ = true;
     wait_s = patience.next_s;

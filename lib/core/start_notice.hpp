@@ -19,9 +19,10 @@ class StartNotice {
     double next_s = 15;  ///< From one line to the next.
   };
 
-  /// `who`: what starts, as `100 ranks, 2 cores here`.
-  explicit StartNotice(std::string who, std::FILE* out = stdout) : StartNotice(std::move(who), out, {}) {}
-  StartNotice(std::string who, std::FILE* out, const Patience& patience);
+  /// `starter`: what starts, as `100 ranks, 2 cores here`.
+  explicit StartNotice(std::string starter, std::FILE* out = stdout)
+      : StartNotice(std::move(starter), out, {}) {}
+  StartNotice(std::string starter, std::FILE* out, const Patience& patience);
   ~StartNotice();
   StartNotice(const StartNotice&) = delete;
   StartNotice& operator=(const StartNotice&) = delete;
@@ -37,7 +38,7 @@ class StartNotice {
   void watch(const Patience& patience);
   std::string summary(double now_s) const;
 
-  std::string who_;
+  std::string starter_;
   std::FILE* out_;
   std::mutex mutex_;
   std::condition_variable over_;

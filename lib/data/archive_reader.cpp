@@ -53,8 +53,8 @@ bool named_as_tar(const fs::path& file) {
   return ends(".tar") || ends(".tar.gz") || ends(".tar.xz") || ends(".tgz") || ends(".txz");
 }
 
-// An archive is data from elsewhere: whoever unpacks it by hand must be as safe as we are, so it is refused
-// even where we would only have read it.
+// An archive is data from elsewhere: users unpack it by hand, too, and must be as safe as we are: it is
+// refused even where we would only have read it.
 std::string refusal_of(archive_entry* entry, const fs::path& path) {
   if (path.is_absolute()) return "has an absolute path";
   if (std::find(path.begin(), path.end(), "..") != path.end()) return "climbs out of its folder";

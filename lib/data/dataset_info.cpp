@@ -88,7 +88,7 @@ SplitInfo read_split(const Json& json, const std::string& name, const std::strin
     const Fields shard(entry, file, "splits." + name + ".shards.");
     split.shards.push_back({.file = shard.get<std::string>("file"), .samples = shard.count("samples")});
     if (shard.has("sha256")) split.shards.back().sha256 = shard.get<std::string>("sha256");
-    // Nobody's dataset.json makes us read outside its folder.
+    // No dataset.json makes us read outside its folder.
     const std::filesystem::path path = split.shards.back().file;
     if (!is_plain_name(path.string()))
       throw fields.error("names the shard '" + printable(path.string(), 100) +

@@ -24,7 +24,7 @@ struct Batch {
 };
 
 struct LoaderOptions {
-  /// Who fills the batches: next() itself, or a thread of the loader's own where a core is spare.
+  /// What fills the batches: next() itself, or a thread of the loader's own where a core is spare.
   enum class Drive { inline_call, thread };
   Drive drive = Drive::inline_call;
   int prefetch = 4;     ///< Batches that the thread keeps ready; at least 1.

@@ -25,7 +25,7 @@ struct StageOptions {
   std::string target;        ///< Of a table: name or number (from 0) of the column; empty: the last one.
                              ///< `COL>VALUE` makes two classes of a column of numbers.
   std::string ignore;        ///< Of a table: columns that are no inputs, `NAME,NAME`.
-  std::string site;          ///< Of a table: the column that says who owns a row.
+  std::string site;          ///< Of a table: the column that names the owner of a row.
   bool standardize = false;  ///< Of a table: numbers become (x - mean) / std, both of train.
   int shards = 0;            ///< Files per split; 0: one per 512 MiB.
   std::uint64_t seed = 1;    ///< Of the split into train, validation and test, and of synthetic data.

@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 unsigned mode_like(int original) {
   struct stat facts {};
   const bool for_all = ::fstat(original, &facts) == 0 && (facts.st_mode & S_IROTH) != 0;
-  return for_all ? 0644 : 0600;  // who may not read the original may not read its copy
+  return for_all ? 0644 : 0600;  // as many may read the copy as the original
 }
 
 [[noreturn]] void fail(const fs::path& file) {

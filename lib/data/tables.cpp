@@ -76,7 +76,7 @@ std::vector<const TableColumn*> input_columns(const std::vector<TableColumn>& co
   return inputs;
 }
 
-/// Who owns the rows: the values of a column, or the files themselves.
+/// The owners of the rows: the values of a column, or the files themselves.
 class Sites {
  public:
   Sites(const Files& files, const std::vector<TableColumn>& columns, const StageOptions& options)

@@ -12,7 +12,7 @@
 
 namespace dtrain::doctor {
 
-/// The name of what is being done, for who waits for it.
+/// The name of what is being done, for the thread that waits for it.
 using Step = std::atomic<const char*>;
 
 /// What `work` returns, or nothing when that takes more than `limit_s`: a file system that hangs does not

@@ -36,11 +36,11 @@ struct SharedFinding {
   std::string where;  ///< `node2`, or `ranks 2, 3 on node2`; empty: all that were asked.
 };
 
-/// Who was to find something: each rank, or the first of each node for all of them.
+/// Which ranks were to find something: each rank, or the first of each node for all of them.
 enum class Asked { ranks, nodes };
 
 /// The different ones among what each rank of `cluster` has found, in order of first appearance, each with
-/// who found it.
+/// the ranks that found it.
 std::vector<SharedFinding> merge(const std::vector<std::vector<Finding>>& by_rank,
                                  const topology::Cluster& cluster, Asked asked);
 

@@ -12,7 +12,7 @@
 namespace dtrain::doctor {
 namespace {
 
-// dtrain itself measures each node by its steady clock. But who reads the logs and events of two nodes side
+// dtrain itself measures each node by its steady clock. But a reader of the logs and events of two nodes side
 // by side takes what happened a step apart, tenths of a second, in the wrong order; and at a second the time
 // of a file that another node wrote lies visibly in the future, for make, rsync and the file system's caches.
 // A node that keeps time by NTP is within some milliseconds.

@@ -4,7 +4,7 @@
 
 namespace dtrain::h5 {
 
-/// The process's HDF5 library. Whoever calls a function of this folder holds its lock, for one burst of at
+/// The process's HDF5 library. A caller of this folder's functions holds its lock, for one burst of at
 /// most about 4 MiB: a checkpoint of 120 MB written under HDF5's own lock stalled the recorder by 378 ms.
 /// Main makes one and hands it down by reference. The lock is not recursive.
 ///

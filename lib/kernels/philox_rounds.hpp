@@ -14,7 +14,7 @@ inline constexpr std::uint32_t kPhiloxMultiplier1 = 0xCD9E8D57U;
 inline constexpr std::uint32_t kPhiloxWeyl0 = 0x9E3779B9U;
 inline constexpr std::uint32_t kPhiloxWeyl1 = 0xBB67AE85U;
 
-/// philox4x32() for whoever cannot call it: constexpr, so that a GPU's code may run it too.
+/// philox4x32() for code that cannot call it: constexpr, so that a GPU may run it, too.
 constexpr std::array<std::uint32_t, 4> philox_rounds(const PhiloxInput& input) {
   std::uint32_t k0 = input.key[0];
   std::uint32_t k1 = input.key[1];

@@ -19,7 +19,7 @@ namespace dtrain::models {
 
 /// What flows between two layers. Most layers take and give one tensor; a decoder also takes its target
 /// words. It lies where the parameters do, but ids and targets lie on the CPU, whatever computes: there they
-/// are looked at without waiting, and whoever looks them up on a device takes them there.
+/// are looked at without waiting, and a layer that looks them up on a device takes them there.
 using Tensors = std::vector<at::Tensor>;
 using Shape = std::vector<std::int64_t>;
 
@@ -100,7 +100,7 @@ struct Parameter {
   std::shared_ptr<const HeldSlice> slice = nullptr;  ///< Null: this rank holds the whole.
   bool frozen = false;   ///< Not trained: no gradient, no update, no place among the flat parameters.
   bool by_rows = false;  ///< A step uses few rows, and the layer can hand their gradient to `rows`.
-  std::shared_ptr<RowGradients> rows = nullptr;  ///< Set by who takes the gradient by rows; else null.
+  std::shared_ptr<RowGradients> rows = nullptr;  ///< Set by the taker of rows; else null.
   /// How often backward meets it in a micro-batch: a tied weight on a rank that walks its uses apart, twice.
   int uses = 1;
   /// A leaf of its own over the same memory, for the layers that borrow the parameter, where the gradients of

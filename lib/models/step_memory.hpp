@@ -8,7 +8,7 @@
 namespace dtrain::models {
 
 /// What a layer keeps of one weight while the micro-batches of a step pass, during which its values stand
-/// still. Who collects the gradients makes one per step of several micro-batches and drops it at the end.
+/// still. The collector of gradients makes one per step of several micro-batches and drops it at the end.
 ///
 /// The gradient of a product's weight is a sum over micro-batches, dW = sum_m dY_m^T X_m: as one product over
 /// all rows of the step it passes over dW once, not once per micro-batch, which is what small micro-batches
@@ -34,7 +34,7 @@ class StepMemory {
 
   /// Micro-batches that the gradient which arrives next is the sum of.
   int summed() const { return inputs_.empty() ? 1 : static_cast<int>(inputs_.size()); }
-  /// Whether micro-batches are held back that nobody has been given.
+  /// Whether micro-batches are held back that no caller has been given.
   bool incomplete() const { return !inputs_.empty() && static_cast<int>(inputs_.size()) < micro_batches_; }
 
   at::Tensor transformed;  ///< The weight in the form the layer computes with; undefined until it is made.

@@ -17,11 +17,11 @@
 
 namespace dtrain::models {
 
-void require_known(const at::Tensor& ids, std::int64_t words, const std::string& whom) {
+void require_known(const at::Tensor& ids, std::int64_t words, const std::string& subject) {
   const bool known =
       ids.numel() == 0 || (ids.min().item<std::int64_t>() >= 0 && ids.max().item<std::int64_t>() < words);
   require(known, fmt::format("a token's id is outside the vocabulary of {}", words),
-          {.subject = whom, .advice = "stage the dataset again", .code = ExitCode::data});
+          {.subject = subject, .advice = "stage the dataset again", .code = ExitCode::data});
 }
 
 at::Tensor held_rows(const Parameter& table, const at::Tensor& ids) {

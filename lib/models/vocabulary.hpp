@@ -8,8 +8,8 @@ namespace dtrain::models {
 // output layer. Without a slice each function is the plain operation. Source: Shoeybi et al., "Megatron-LM",
 // 2019, section 3.
 
-/// Throws Error (exit code 3), saying of `whom`, where an id in `ids`, on the CPU, is outside [0, words).
-void require_known(const at::Tensor& ids, std::int64_t words, const std::string& whom);
+/// Throws Error (exit code 3), saying of `subject`, where an id in `ids`, on the CPU, is outside [0, words).
+void require_known(const at::Tensor& ids, std::int64_t words, const std::string& subject);
 
 /// Rows `ids` [...] of `table` [words, width], as far as this rank holds them: [..., width], zero elsewhere.
 /// The sum over the ranks of the group is the embedding.

@@ -123,7 +123,7 @@ RankRecorder::RankRecorder(h5::Library& library, RankRecorderOptions options)
 RankRecorder::~RankRecorder() {
   try {
     close();
-  } catch (const std::exception&) {  // who wants to know calls close()
+  } catch (const std::exception&) {  // callers that want to know call close()
   }
 }
 

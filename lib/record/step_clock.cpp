@@ -34,7 +34,7 @@ void StepClock::enter(Phase phase, std::string_view name) {
   charge(now_ns);
   // An overlapping phase is no place where the compute thread can be.
   Phase place = static_cast<std::size_t>(phase) < kExclusivePhases ? phase : Phase::other;
-  // Whoever waits for another stage is idle, whatever the wait inside is called.
+  // A rank that waits for another stage is idle, whatever the wait inside is called.
   const bool waits_for_stage =
       depth_ > 0 && depth_ <= kDepth && open_[depth_ - 1].phase == Phase::pipeline_idle;
   if (waits_for_stage && place == Phase::exposed_communication) place = Phase::pipeline_idle;

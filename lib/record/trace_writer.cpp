@@ -72,7 +72,7 @@ TraceWriter::TraceWriter(const std::string& path, int rank, std::int64_t start_n
 TraceWriter::~TraceWriter() {
   try {
     close();
-  } catch (const std::exception&) {  // who wants to know calls close()
+  } catch (const std::exception&) {  // callers that want to know call close()
   }
 }
 

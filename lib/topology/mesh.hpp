@@ -31,7 +31,7 @@ struct MeshCoordinates {
   int tensor = 0;
 };
 
-/// Who comes next to whom: by where ranks run, or by their numbers.
+/// Which ranks are neighbours: by where they run, or by their numbers.
 enum class RankOrder { placed, launched };
 RankOrder parse_rank_order(std::string_view name);  ///< Throws Error (exit code 2).
 

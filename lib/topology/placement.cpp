@@ -180,7 +180,7 @@ std::vector<int> deal_gpus(const std::vector<Gpu>& gpus, const std::vector<int>&
       dealt[rank] = static_cast<int>(gpu);
     }
   };
-  // Those who have a GPU beside them first, or others would take it.
+  // Ranks with a GPU beside them first, or others would take it.
   for (std::size_t rank = 0; rank < dealt.size(); ++rank) {
     take(rank, [&](const Gpu& gpu) {
       return numa_node_of_rank[rank] >= 0 && gpu.numa_node == numa_node_of_rank[rank];

@@ -29,7 +29,7 @@ class NcclChannel {
   /// Throws Error and aborts the communicator when a peer or a link has failed.
   void check_peers();
 
-  /// Ends what the GPU waits for here: nobody will ever send it.
+  /// Ends what the GPU waits for here: no rank will ever send it.
   void abort() noexcept;
 
   cudaStream_t stream() const { return stream_; }
