@@ -6,6 +6,7 @@
 #include <string>
 
 #include "comm/roll_call.hpp"
+#include "core/counted.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -25,7 +26,7 @@ const char* mark_of(doctor::Level level) {
 }
 
 std::string count(int number, const char* thing) {
-  return fmt::format("{} {}{}", number == 0 ? "no" : std::to_string(number), thing, number == 1 ? "" : "s");
+  return number == 0 ? fmt::format("no {}s", thing) : counted(number, thing);
 }
 
 }  // namespace

@@ -3,12 +3,13 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <charconv>
 #include <cstdlib>
 #include <filesystem>
 #include <initializer_list>
 #include <string_view>
 #include <system_error>
+
+#include "core/parse_number.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -24,9 +25,7 @@ std::optional<int> number_of(std::initializer_list<const char*> names) {
   for (const char* name : names) {
     const auto text = text_of(name);
     if (!text) continue;
-    int value = 0;
-    const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-    if (error == std::errc() && end == text->data() + text->size()) return value;
+    if (const auto value = parse_number<int>(*text)) return value;
   }
   return std::nullopt;
 }

@@ -6,6 +6,7 @@
 
 #include "command_line.hpp"
 #include "commands.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "parallel/simulation.hpp"
 
@@ -31,8 +32,8 @@ ExitCode plan(const PlanWords& words) {
   const int stages = pipelining == parallel::Pipelining::interleaved ? words.virtual_stages : 1;
   const auto schedule = parallel::make_schedule(pipelining, words.pipe, stages, words.micro_batches);
   const auto simulation = parallel::simulate(schedule);
-  fmt::print("{}: {} ranks, {} stage{} each, {} micro-batches; F forward, B backward (twice as long)\n\n{}\n",
-             words.schedule, words.pipe, stages, stages == 1 ? "" : "s", words.micro_batches,
+  fmt::print("{}: {} ranks, {} each, {} micro-batches; F forward, B backward (twice as long)\n\n{}\n",
+             words.schedule, words.pipe, counted(stages, "stage"), words.micro_batches,
              parallel::drawing(schedule));
   fmt::print("idle: {:.1f} % of all ranks' time\n", 100 * simulation.idle_share);
   fmt::print("activations of micro-batches that live at once, at most, by rank:");

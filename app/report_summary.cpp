@@ -6,6 +6,8 @@
 #include <limits>
 #include <set>
 
+#include "core/median.hpp"
+
 namespace dtrain::app {
 namespace {
 
@@ -33,13 +35,6 @@ double first_of(const Table& table, const std::string& column) {
 
 double last_of(const Table& table, const std::string& column) {
   return table.rows > 0 && table.has(column) ? table.column(column).back() : kUnknown;
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return kUnknown;
-  std::sort(values.begin(), values.end());
-  const std::size_t half = values.size() / 2;
-  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 void place_rank(const Table& topology, RankSummary& summary) {

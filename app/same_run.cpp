@@ -3,13 +3,13 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <charconv>
 #include <cstdint>
 #include <map>
 #include <set>
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/parse_number.hpp"
 #include "option.hpp"
 #include "toml_file.hpp"
 
@@ -49,10 +49,7 @@ std::map<std::string, std::string> values_of(const std::string& toml, const std:
 /// A number of an earlier run's configuration; 0 where it has none.
 std::int64_t number_of(const std::map<std::string, std::string>& values, const std::string& key) {
   const auto place = values.find(key);
-  if (place == values.end()) return 0;
-  std::int64_t number = 0;
-  std::from_chars(place->second.data(), place->second.data() + place->second.size(), number);
-  return number;
+  return place == values.end() ? 0 : parse_number<std::int64_t>(place->second).value_or(0);
 }
 
 }  // namespace

@@ -77,22 +77,25 @@ class Safetensors final : public Weights {
   /// A name that is there twice is refused as it is read: the parser itself would keep the last.
   void read_header(const std::string& text, const std::filesystem::path& file) {
     std::set<std::string> names;
-    const auto once = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::ordered_json& parsed) {
+    const auto once = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
       if (depth == 1 && event == nlohmann::json::parse_event_t::key &&
           !names.insert(parsed.get<std::string>()).second)
         throw damaged(file, "it has a tensor twice");
       return true;
     };
-    const auto header = nlohmann::ordered_json::parse(text, once);
+    const auto header = nlohmann::json::parse(text, once);
     if (!header.is_object()) throw damaged(file, "its header lists no tensors");
     for (const auto& [name, facts] : header.items()) {
       if (name != "__metadata__") add(name, facts, file);
     }
+    std::ranges::sort(entries_, {}, [&](const WeightEntry& entry) {  // as they lie, not by name
+      return std::pair(places_.at(entry.name), entry.name);
+    });
   }
 
-  void add(const std::string& name, const nlohmann::ordered_json& facts, const std::filesystem::path& file) {
+  void add(const std::string& name, const nlohmann::json& facts, const std::filesystem::path& file) {
     for (const char* field : {"shape", "data_offsets"}) {
-      for (const auto& number : facts.at(field).get<std::vector<nlohmann::ordered_json>>())
+      for (const auto& number : facts.at(field).get<std::vector<nlohmann::json>>())
         if (!number.is_number_unsigned())
           throw damaged(file, fmt::format("the tensor {} has no {}", name, field));
     }

@@ -5,7 +5,6 @@
 #include <stdio.h>
 
 #include <algorithm>
-#include <charconv>
 #include <chrono>
 #include <fstream>
 #include <iterator>
@@ -18,6 +17,7 @@
 #include "checkpoint/part_file.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/parse_number.hpp"
 #include "core/sha256.hpp"
 
 namespace dtrain::checkpoint {
@@ -214,10 +214,9 @@ namespace {
 std::optional<std::int64_t> step_of(const std::string& name, std::string_view ending) {
   constexpr std::string_view kPrefix = "step-";
   if (!name.starts_with(kPrefix) || !name.ends_with(ending)) return std::nullopt;
-  std::int64_t step = 0;
-  const char* const end = name.data() + name.size() - ending.size();
-  const auto [rest, error] = std::from_chars(name.data() + kPrefix.size(), end, step);
-  return error == std::errc() && rest == end ? std::optional(step) : std::nullopt;
+  if (name.size() < kPrefix.size() + ending.size()) return std::nullopt;
+  return parse_number<std::int64_t>(
+      std::string_view(name).substr(kPrefix.size(), name.size() - kPrefix.size() - ending.size()));
 }
 
 /// Folders step-NNNNNNNN with this ending, newest first.

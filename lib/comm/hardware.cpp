@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "comm/nvml.hpp"
+#include "core/counted.hpp"
 #include "core/number_list.hpp"
 
 namespace dtrain::comm {
@@ -86,8 +87,8 @@ int Hardware::numa_node_of(const std::vector<int>& cpus) const {
 std::string Hardware::to_string() const {
   std::vector<std::string> nodes;
   for (const NumaNode& node : numa_nodes) nodes.push_back(number_list(node.cpus));
-  std::string text =
-      fmt::format("{} NUMA node{} ({})", nodes.size(), nodes.size() == 1 ? "" : "s", fmt::join(nodes, "; "));
+  std::string text = fmt::format("{} ({})", counted(static_cast<std::int64_t>(nodes.size()), "NUMA node"),
+                                 fmt::join(nodes, "; "));
   constexpr std::array kNames = {"network", "fabric"};
   for (const Device& device : devices) {
     text += fmt::format("; {} {}", kNames[static_cast<std::size_t>(device.kind)], device.name);

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/clock.hpp"
+#include "core/counted.hpp"
 
 namespace dtrain::comm {
 namespace {
@@ -133,8 +134,8 @@ std::vector<std::string> Inquiry::ask(const Label& overdue, double limit_s) cons
     if (first && !text.empty()) findings.push_back(text);
   }
   for (const auto& [node, members] : unanswered) {
-    findings.push_back(fmt::format("node {} does not answer (rank{} {}): it or the link to it is down", node,
-                                   members.size() == 1 ? "" : "s", fmt::join(members, ", ")));
+    findings.push_back(fmt::format("node {} does not answer ({}): it or the link to it is down", node,
+                                   numbered("rank", members)));
   }
   for (MPI_Request& request : requests) {  // of ranks that take no messages any more
     int done = 0;

@@ -18,6 +18,7 @@
 #include "comm/transfer.hpp"
 #include "comm/ulfm.hpp"
 #include "comm/waiting.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {
@@ -60,7 +61,7 @@ Arrival arrival(std::string_view what) {
 std::string ranks_in_words(MPI_Comm comm, const std::vector<int>& ranks) {
   std::vector<int> names;
   for (const int rank : ranks) names.push_back(ulfm::first_rank_of(comm, rank));
-  return fmt::format("rank{} {}", names.size() == 1 ? "" : "s", fmt::join(names, ", "));
+  return numbered("rank", names);
 }
 
 /// Of the ranks that have come, what rank 0 finds; thrown by all of them.

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "comm/ulfm.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {
@@ -63,9 +64,9 @@ void check_mpi(int code, std::string_view call, MPI_Comm comm) {
 void check_losses(MPI_Comm comm, std::string_view call, double within_s) {
   if (!ulfm::available() || !ulfm::learns_of_loss(comm, within_s)) return;
   const auto gone = ulfm::gone(comm);
-  throw lost(gone.empty() ? "another rank has ended the communication"
-                          : fmt::format("rank{} {} {} gone", gone.size() == 1 ? "" : "s",
-                                        fmt::join(gone, ", "), gone.size() == 1 ? "is" : "are"),
+  throw lost(gone.empty()
+                 ? "another rank has ended the communication"
+                 : fmt::format("{} {} gone", numbered("rank", gone), gone.size() == 1 ? "is" : "are"),
              call);
 }
 

@@ -12,6 +12,7 @@
 #include <ctime>
 #include <new>
 
+#include "core/counted.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {
@@ -123,8 +124,7 @@ std::string Segment::missing() const {
     if (line(peer).posted.load(std::memory_order_acquire) < posted_) late.push_back(world_rank(peer));
   }
   if (late.empty()) return {};
-  return fmt::format("rank{} {} {} not arrived", late.size() == 1 ? "" : "s", fmt::join(late, ", "),
-                     late.size() == 1 ? "has" : "have");
+  return fmt::format("{} {} not arrived", numbered("rank", late), late.size() == 1 ? "has" : "have");
 }
 
 std::byte* Segment::staging(int local_rank, unsigned later) const {

@@ -4,13 +4,13 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <map>
 #include <set>
 
 #include "core/error.hpp"
+#include "core/parse_number.hpp"
 #include "core/printable.hpp"
 
 namespace dtrain::data {
@@ -70,10 +70,8 @@ const TableColumn& find_column(const std::vector<TableColumn>& columns, const st
                                const std::string& option) {
   const auto named = std::ranges::find(columns, name, &TableColumn::name);
   if (named != columns.end()) return *named;
-  std::size_t index = 0;
-  const auto [end, code] = std::from_chars(name.data(), name.data() + name.size(), index);
-  if (code == std::errc() && end == name.data() + name.size() && index < columns.size())
-    return columns[index];
+  const auto index = parse_number<std::size_t>(name);
+  if (index && *index < columns.size()) return columns[*index];
   std::vector<std::string> names;
   for (const TableColumn& column : columns) names.push_back(column.name);
   throw usage_error("there is no such column", option + " " + name,

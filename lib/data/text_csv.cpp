@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "core/error.hpp"
+#include "core/parse_number.hpp"
 #include "data/csv.hpp"
 #include "data/source_list.hpp"
 #include "data/text_files.hpp"
@@ -19,19 +20,6 @@ namespace {
 constexpr std::string_view kClassNames = "classes.txt";
 
 bool is_csv(std::string_view name) { return name.ends_with(".csv"); }
-
-std::optional<std::int64_t> whole_number(std::string_view text) {
-  std::int64_t value = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc{} || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-bool is_number(std::string_view text) {
-  double value = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return code == std::errc{} && end == text.data() + text.size();
-}
 
 /// A split as its file has it: classes are numbers still.
 struct Rows {
@@ -62,7 +50,7 @@ Rows read_rows(const OriginalFile& file) {
       throw fail("has " + std::to_string(cells.size()) + " fields, not " +
                      (fields < 2 ? "a class and a text" : std::to_string(fields) + " as the first row"),
                  "put quotes around a text with commas");
-    const auto label = whole_number(cells[0]);
+    const auto label = parse_number<std::int64_t>(cells[0]);
     if (!label)
       throw fail("has the class '" + std::string(cells[0]) + "', which is no number", "number the classes");
     std::string text = text_of(cells);
@@ -120,10 +108,10 @@ bool is_text_csv_file(const OriginalFile& file) {
   } catch (const Error&) {
     return false;  // cut off within its first row, or not CSV at all
   }
-  if (first.size() < 2 || !whole_number(first[0])) return false;
+  if (first.size() < 2 || !parse_number<std::int64_t>(first[0])) return false;
   bool text = false;
   for (std::size_t i = 1; i < first.size(); ++i) {
-    if (is_number(first[i])) return false;
+    if (parse_number<double>(first[i])) return false;
     text = text || std::count(first[i].begin(), first[i].end(), ' ') >= 2;
   }
   return text;

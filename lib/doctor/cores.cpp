@@ -9,14 +9,12 @@
 #include <set>
 #include <utility>
 
+#include "core/counted.hpp"
+
 namespace dtrain::doctor {
 namespace {
 
 constexpr const char* kWhat = "cores";
-
-std::string counted(std::size_t count, const char* thing) {
-  return fmt::format("{} {}{}", count, thing, count == 1 ? "" : "s");
-}
 
 /// Ranks whose mask has fewer cores than the threads that are asked for.
 std::vector<Finding> judge_masks(const topology::Cluster& cluster, const ThreadRequest& request) {
@@ -31,7 +29,7 @@ std::vector<Finding> judge_masks(const topology::Cluster& cluster, const ThreadR
         problem(kWhat,
                 fmt::format("{}{} but {} may use {}", request.source, request.threads,
                             static_cast<int>(ranks.size()) == cluster.world_size() ? "each rank"
-                                                                                   : ranks_in_words(ranks),
+                                                                                   : numbered("rank", ranks),
                             counted(cores, "core")),
                 fmt::format("give each rank {0} cores by mpirun --map-by slot:PE={0} or srun "
                             "--cpus-per-task={0}, or say {1}{2}",
@@ -51,7 +49,7 @@ std::vector<Finding> judge_bindings(const topology::Cluster& cluster) {
     if (ranks.size() < 2) continue;
     const auto& host = cluster.ranks[static_cast<std::size_t>(ranks.front())].hostname;
     findings.push_back(problem(
-        kWhat, fmt::format("{} are all bound to core {} of {}", ranks_in_words(ranks), where.second, host),
+        kWhat, fmt::format("{} are all bound to core {} of {}", numbered("rank", ranks), where.second, host),
         "use mpirun --bind-to none, or srun --cpu-bind=cores with a core for each rank"));
   }
   return findings;

@@ -9,6 +9,8 @@
 #include <sstream>
 #include <utility>
 
+#include "core/counted.hpp"
+
 namespace dtrain::doctor {
 namespace {
 
@@ -40,7 +42,7 @@ std::string where_in_words(const RanksByNode& finders, const RanksByNode& asked,
   const std::string on = fmt::format("{}", fmt::join(hosts, ", "));
   if (whole && !one_node) return on;
   std::ranges::sort(ranks);
-  return one_node ? ranks_in_words(ranks) : fmt::format("{} on {}", ranks_in_words(ranks), on);
+  return one_node ? numbered("rank", ranks) : fmt::format("{} on {}", numbered("rank", ranks), on);
 }
 
 }  // namespace
@@ -107,10 +109,6 @@ std::vector<Finding> from_text(const std::string& text) {
                         .remedy = fields[3]});
   }
   return findings;
-}
-
-std::string ranks_in_words(const std::vector<int>& ranks) {
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
 }
 
 }  // namespace dtrain::doctor

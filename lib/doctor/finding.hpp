@@ -48,7 +48,4 @@ std::vector<SharedFinding> merge(const std::vector<std::vector<Finding>>& by_ran
 std::string to_text(const std::vector<Finding>& findings);
 std::vector<Finding> from_text(const std::string& text);
 
-/// `rank 2` or `ranks 2, 3, 5`.
-std::string ranks_in_words(const std::vector<int>& ranks);
-
 }  // namespace dtrain::doctor

@@ -5,16 +5,13 @@
 
 #include <set>
 
+#include "core/counted.hpp"
 #include "core/version.hpp"
 
 namespace dtrain::doctor {
 namespace {
 
 constexpr const char* kWhat = "launch";
-
-std::string count(int number, const char* thing) {
-  return fmt::format("{} {}{}", number, thing, number == 1 ? "" : "s");
-}
 
 /// What the launcher has made of what it was asked for.
 std::optional<Finding> judge_announced(const LaunchFacts& facts) {
@@ -31,7 +28,7 @@ std::optional<Finding> judge_announced(const LaunchFacts& facts) {
   }
   return problem(kWhat,
                  fmt::format("{} started {} tasks but MPI sees {}", facts.launcher, announced,
-                             count(facts.world_size, "rank")),
+                             counted(facts.world_size, "rank")),
                  remedy);
 }
 
@@ -41,7 +38,8 @@ std::optional<Finding> judge_allocation(const LaunchFacts& facts) {
   const int tasks = facts.slurm_tasks.value_or(facts.world_size);
   if (facts.nodes > nodes) {
     return problem(
-        kWhat, fmt::format("the ranks are on {} but the Slurm job has {}", count(facts.nodes, "node"), nodes),
+        kWhat,
+        fmt::format("the ranks are on {} but the Slurm job has {}", counted(facts.nodes, "node"), nodes),
         "leave --host and --hostfile out: mpirun takes the nodes of the allocation");
   }
   if (facts.launcher == "srun") return std::nullopt;
@@ -60,7 +58,7 @@ std::optional<Finding> judge_allocation(const LaunchFacts& facts) {
                 "use mpirun --map-by ppr:N:node for N ranks on each");
   }
   if (facts.world_size != tasks) {
-    return note(kWhat, fmt::format("{} in a Slurm job of {} tasks", count(facts.world_size, "rank"), tasks),
+    return note(kWhat, fmt::format("{} in a Slurm job of {} tasks", counted(facts.world_size, "rank"), tasks),
                 "leave -np out to use all of the allocation");
   }
   return std::nullopt;
@@ -71,9 +69,9 @@ std::optional<Finding> judge_allocation(const LaunchFacts& facts) {
 std::vector<Finding> judge_launch(const LaunchFacts& facts) {
   if (auto bad = judge_announced(facts)) return {*bad};
   if (auto bad = judge_allocation(facts)) return {*bad};
-  return {good(
-      kWhat, fmt::format("{} on {}, started {}", count(facts.world_size, "rank"), count(facts.nodes, "node"),
-                         facts.launcher.empty() ? "by hand" : "by " + facts.launcher))};
+  return {good(kWhat, fmt::format("{} on {}, started {}", counted(facts.world_size, "rank"),
+                                  counted(facts.nodes, "node"),
+                                  facts.launcher.empty() ? "by hand" : "by " + facts.launcher))};
 }
 
 std::vector<Finding> judge_slurm_job(const std::string& mine, const std::string& first_ranks) {
@@ -97,7 +95,7 @@ std::vector<Finding> judge_builds(const std::vector<std::string>& builds, const 
   }
   return {problem(
       "build",
-      fmt::format("{} ({}) {} another build of dtrain than rank 0 ({})", ranks_in_words(others),
+      fmt::format("{} ({}) {} another build of dtrain than rank 0 ({})", numbered("rank", others),
                   fmt::join(hosts, ", "), others.size() == 1 ? "is" : "are", cluster.ranks.front().hostname),
       "start the same program on all nodes, from one shared folder")};
 }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 #include <sys/statvfs.h>
 
+#include "core/counted.hpp"
+
 namespace dtrain::doctor {
 namespace {
 
@@ -58,7 +60,7 @@ std::vector<Finding> judge_sharing(const topology::Cluster& cluster) {
     findings.push_back(problem("shared memory",
                                fmt::format("{} run on one machine but not all of them see the same /dev/shm: "
                                            "those that do not exchange messages, which is slower",
-                                           ranks_in_words(ranks)),
+                                           numbered("rank", ranks)),
                                "start all ranks of a machine in one container, or give their containers one "
                                "/dev/shm with --ipc=host"));
   }

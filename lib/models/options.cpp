@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "core/error.hpp"
+#include "core/parse_number.hpp"
 
 namespace dtrain::models {
 
@@ -67,13 +68,12 @@ double probability_option(const ModelOptions& options, const std::string& key, d
   const auto place = options.find(key);
   if (place == options.end()) return fallback;
   const std::string& text = place->second;
-  double value = -1.0;
-  const auto [end, failure] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (failure != std::errc() || end != text.data() + text.size() || !(value >= 0.0 && value < 1.0)) {
+  const auto value = parse_number<double>(text);
+  if (!value || !(*value >= 0.0 && *value < 1.0)) {
     throw usage_error(fmt::format("\"{}\" is not a probability", text),
                       fmt::format("--model-option {}={}", key, text), "use a number from 0 to below 1");
   }
-  return value;
+  return *value;
 }
 
 std::string choice_option(const ModelOptions& options, const std::string& key,

@@ -3,12 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <filesystem>
 #include <system_error>
 
 #include "core/error.hpp"
+#include "core/parse_number.hpp"
 #include "h5/attribute.hpp"
 #include "h5/file.hpp"
 #include "record/run_folder.hpp"
@@ -49,10 +49,8 @@ std::vector<RankFile> rank_files(const std::string& folder) {
   for (const fs::directory_entry& entry : fs::directory_iterator(fs::path(folder) / "ranks", error)) {
     const std::string stem = entry.path().stem().string();
     if (entry.path().extension() != ".h5" || !stem.starts_with(kPrefix)) continue;
-    int rank = -1;
-    const char* end = stem.data() + stem.size();
-    const auto parsed = std::from_chars(stem.data() + kPrefix.size(), end, rank);
-    if (parsed.ec == std::errc{} && parsed.ptr == end) files.push_back({rank, entry.path().string()});
+    const auto rank = parse_number<int>(std::string_view(stem).substr(kPrefix.size()));
+    if (rank) files.push_back({*rank, entry.path().string()});
   }
   std::sort(files.begin(), files.end(), [](const RankFile& a, const RankFile& b) { return a.rank < b.rank; });
   return files;

@@ -3,12 +3,12 @@
 #include <hdf5.h>
 
 #include <array>
-#include <charconv>
 #include <chrono>
 #include <filesystem>
 #include <system_error>
 
 #include "core/error.hpp"
+#include "core/parse_number.hpp"
 #include "core/printable.hpp"
 #include "h5/attribute.hpp"
 #include "h5/file.hpp"
@@ -99,11 +99,11 @@ void read_results(const h5::File& file, const std::string& path, RunRecord& run)
 void read_merged_ranks(const h5::File& file, RunRecord& run, Detail detail) {
   if (!h5::exists(file.id(), "ranks")) return;
   for (const std::string& name : h5::names(file.id(), "ranks")) {
-    int rank = 0;
-    if (std::from_chars(name.data(), name.data() + name.size(), rank).ec != std::errc{}) continue;
+    const auto rank = parse_number<int>(name);
+    if (!rank) continue;
     try {
-      const h5::Group group = h5::open_group(file.id(), rank_group(rank));
-      run.ranks.push_back(read_rank(group.id(), rank, detail));
+      const h5::Group group = h5::open_group(file.id(), rank_group(*rank));
+      run.ranks.push_back(read_rank(group.id(), *rank, detail));
     } catch (const Error& error) {
       run.unreadable.push_back("rank " + name + ": " + error.what());
     }

@@ -1,10 +1,11 @@
 #include <fmt/core.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string>
 
+#include "core/counted.hpp"
 #include "core/error.hpp"
+#include "core/parse_number.hpp"
 #include "topology/mesh.hpp"
 
 namespace dtrain::topology {
@@ -68,16 +69,13 @@ class MeshParser {
   }
 
   int read_count(std::string_view digits) const {
-    int count = 0;
-    const auto [end, problem] = std::from_chars(digits.data(), digits.data() + digits.size(), count);
-    if (problem != std::errc() || end != digits.data() + digits.size()) {
-      fail(fmt::format("'{}' is not a count of ranks", digits));
-    }
-    if (count < 1) fail(fmt::format("an axis needs at least 1 rank, not {}", count));
-    return count;
+    const auto count = parse_number<int>(digits);
+    if (!count) fail(fmt::format("'{}' is not a count of ranks", digits));
+    if (*count < 1) fail(fmt::format("an axis needs at least 1 rank, not {}", *count));
+    return *count;
   }
 
-  std::string ranks() const { return fmt::format("{} rank{}", world_size_, world_size_ == 1 ? "" : "s"); }
+  std::string ranks() const { return counted(world_size_, "rank"); }
 
   std::string subject_;
   int world_size_;

@@ -1,8 +1,7 @@
-"""hostile.py DTRAIN [--quick] [--all] [--only PART]... [--jobs N] [--out FOLDER] [--faults FILE]: wrong and hostile input.
+"""hostile.py DTRAIN [--quick] [--only PART]... [--jobs N] [--out FOLDER] [--faults FILE]: wrong and hostile input.
 
 Runs dtrain on each case and prints a table by class: cases, and faults by kind. Ends with 1 if there is a fault.
---quick takes a fixed choice of cases from each class; --out keeps the table and a row per case. Cases of open.txt, whose
-faults are known, are left out; --all takes them too."""
+--quick takes a fixed choice of cases from each class; --out keeps the table and a row per case."""
 
 import argparse
 import csv
@@ -21,7 +20,6 @@ import judge
 
 
 QUICK_OF_A_CLASS = 4
-OPEN = Path(__file__).with_name("open.txt")
 
 
 class Trial:
@@ -87,9 +85,6 @@ def select(arguments):
         sys.exit(f"hostile.py: two cases are called {sorted(twice)[0]}")
     if arguments.quick:
         cases = [case for family in families.ALL for case in spread([case for case in family.cases if case.quick], QUICK_OF_A_CLASS)]
-    if not arguments.all:
-        left_out = set(OPEN.read_text(encoding="utf-8").splitlines()) if OPEN.exists() else set()
-        cases = [case for case in cases if ascii(case.title)[1:-1] not in left_out]
     return [case for case in cases if not arguments.only or any(part in case.title for part in arguments.only)]
 
 
@@ -137,7 +132,6 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("binary")
     parser.add_argument("--quick", action="store_true")
-    parser.add_argument("--all", action="store_true")
     parser.add_argument("--only", action="append", default=[], help="cases whose CLASS/NAME has this; repeat it for more")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
     parser.add_argument("--out", type=Path)

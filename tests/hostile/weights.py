@@ -89,7 +89,7 @@ CONTENTS = {
     "a missing tensor": lambda h, d: packed({k: v for k, v in h.items() if "weight" not in k}, d),
     "metadata that is no object": lambda h, d: packed({**h, "__metadata__": 7}, d),
     "a tensor that is a number": lambda h, d: packed({**h, "x": 7}, d),
-    "a million tensors": lambda h, d: packed({**h, **{f"x{i}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
+    "two hundred thousand tensors": lambda h, d: packed({**h, **{f"x{i}": {"dtype": "F32", "shape": [0], "data_offsets": [0, 0]}
                                                       for i in range(200_000)}}, d),
 }
 for name, content_of in CONTENTS.items():
