@@ -61,6 +61,13 @@ function(dtrain_use_torch target pch)
   endif()
 endfunction()
 
+# Headers, of which LibTorch's are most of the work, are then read once for several files.
+function(dtrain_use_unity target)
+  if(DTRAIN_UNITY AND NOT DTRAIN_SANITIZE)
+    set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
+endfunction()
+
 # dtrain_add_library(NAME [TORCH] SOURCES a.cpp ... PUBLIC targets ... PRIVATE targets ...)
 # One lib/ folder. PUBLIC: named in our headers; PRIVATE: used only in our .cpp files. The link line is the layer rule.
 function(dtrain_add_library name)
@@ -74,6 +81,7 @@ function(dtrain_add_library name)
   if(ARG_TORCH)
     dtrain_use_torch(dtrain_${name} tensor)
   endif()
+  dtrain_use_unity(dtrain_${name})
   set_property(GLOBAL APPEND PROPERTY DTRAIN_LIBRARIES ${name})
 endfunction()
 

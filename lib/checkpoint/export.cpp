@@ -18,7 +18,7 @@
 namespace dtrain::checkpoint {
 namespace {
 
-constexpr std::string_view kGroup = "model/";
+constexpr std::string_view kModelGroup = "model/";
 
 /// A whole tensor in memory.
 struct WholeTensor {
@@ -29,11 +29,11 @@ struct WholeTensor {
 std::vector<WholeTensor> read_model(const CheckpointReader& checkpoint) {
   std::vector<WholeTensor> tensors;
   for (const TensorEntry& entry : checkpoint.manifest().tensors) {
-    if (!entry.name.starts_with(kGroup)) continue;
+    if (!entry.name.starts_with(kModelGroup)) continue;
     WholeTensor tensor;
     tensor.data.resize(static_cast<std::size_t>(entry.bytes()));
     checkpoint.read(entry.name, entry.dtype, tensor.data);
-    tensor.reference = {.slice = Slice::whole(entry.name.substr(kGroup.size()), entry.shape),
+    tensor.reference = {.slice = Slice::whole(entry.name.substr(kModelGroup.size()), entry.shape),
                         .group = "model",
                         .dtype = entry.dtype,
                         .data = tensor.data.data()};

@@ -15,7 +15,7 @@
 namespace dtrain::checkpoint {
 namespace {
 
-constexpr const char* kTakeAnother = "take another checkpoint";
+constexpr const char* kLoadAnother = "take another checkpoint";
 
 /// Copies a slice, row by row of its last dim, to its place in the whole tensor.
 void scatter(const Slice& slice, std::span<const std::byte> from, std::size_t item_bytes,
@@ -61,7 +61,7 @@ CheckpointReader::CheckpointReader(std::filesystem::path folder, Manifest manife
 const TensorEntry& CheckpointReader::entry(const std::string& name, const std::string& dtype) const {
   const TensorEntry* tensor = manifest_.find(name);
   const std::string subject = folder_.string() + ":" + name;
-  if (tensor == nullptr) throw checkpoint_error("there is no such tensor", subject, kTakeAnother);
+  if (tensor == nullptr) throw checkpoint_error("there is no such tensor", subject, kLoadAnother);
   if (tensor->dtype == dtype) return *tensor;
   throw checkpoint_error(fmt::format("holds {}, not {}", tensor->dtype, dtype), subject,
                          "take a checkpoint of this model and precision");
@@ -104,7 +104,7 @@ void CheckpointReader::read(const std::string& name, const std::string& dtype,
     read_part(folder_ / entry.file, name, dtype, entry.shape, part, *library_);
     scatter(slice, part, item_bytes, out);
   }
-  if (filled != out.size()) throw checkpoint_error("its slices do not cover it once", subject, kTakeAnother);
+  if (filled != out.size()) throw checkpoint_error("its slices do not cover it once", subject, kLoadAnother);
 }
 
 CheckpointReader load(const std::filesystem::path& folder, h5::Library& library, Verify verify) {
@@ -112,7 +112,7 @@ CheckpointReader load(const std::filesystem::path& folder, h5::Library& library,
   for (const FileEntry& file : manifest.files) {
     if (verify == Verify::manifest) break;
     const std::string problem = damage(folder, file);
-    if (!problem.empty()) throw checkpoint_error(problem, (folder / file.file).string(), kTakeAnother);
+    if (!problem.empty()) throw checkpoint_error(problem, (folder / file.file).string(), kLoadAnother);
   }
   return {folder, std::move(manifest), library};
 }

@@ -15,14 +15,14 @@ namespace dtrain::comm {
 namespace {
 
 /// A file descriptor that closes itself.
-class Descriptor {
+class SegmentFile {
  public:
-  explicit Descriptor(int fd) : fd_(fd) {}
-  ~Descriptor() {
+  explicit SegmentFile(int fd) : fd_(fd) {}
+  ~SegmentFile() {
     if (fd_ >= 0) ::close(fd_);
   }
-  Descriptor(Descriptor&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Descriptor& operator=(Descriptor&&) = delete;
+  SegmentFile(SegmentFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  SegmentFile& operator=(SegmentFile&&) = delete;
   int get() const { return fd_; }
 
  private:
@@ -56,15 +56,15 @@ bool agree(const Communicator& local, bool fine) { return local.min(std::int64_t
 /// A file in /dev/shm that all ranks of `local` have open and that has no name any more; negative on every
 /// rank where they cannot have one. Until the name is gone the file is empty: a job that is killed meanwhile
 /// leaves no memory behind.
-Descriptor open_together(const Communicator& local) {
+SegmentFile open_together(const Communicator& local) {
   const bool makes = local.rank() == 0;
   const std::string chosen = makes ? unique_name() : std::string();
-  Descriptor own(makes ? ::shm_open(chosen.c_str(), O_RDWR | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR) : -1);
+  SegmentFile own(makes ? ::shm_open(chosen.c_str(), O_RDWR | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR) : -1);
   const Name made(own.get() >= 0 ? chosen : std::string());  // should the next call throw
   const Name name(local.broadcast(made.text(), 0));
-  Descriptor file =
-      makes || name.text().empty() ? std::move(own) : Descriptor(::shm_open(name.text().c_str(), O_RDWR, 0));
-  return agree(local, file.get() >= 0) ? std::move(file) : Descriptor(-1);
+  SegmentFile file =
+      makes || name.text().empty() ? std::move(own) : SegmentFile(::shm_open(name.text().c_str(), O_RDWR, 0));
+  return agree(local, file.get() >= 0) ? std::move(file) : SegmentFile(-1);
 }
 
 }  // namespace
@@ -90,7 +90,7 @@ std::int64_t SharedMemory::identity() {
 std::optional<SharedMemory> SharedMemory::create(const Communicator& local, std::size_t bytes_per_rank) {
   const std::size_t part = reserved_per_rank(bytes_per_rank);
   const std::size_t total = reserved_for(local.size(), bytes_per_rank);
-  const Descriptor file = open_together(local);
+  const SegmentFile file = open_together(local);
   if (file.get() < 0) return std::nullopt;
   // Reserving now turns a full /dev/shm into an answer instead of a SIGBUS later, and each rank reserving
   // its own part puts that part on its own NUMA node.

@@ -28,7 +28,7 @@ constexpr int kVersion = 1;
 constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // a vocabulary and its tokeniser take a few
 constexpr std::array<std::string_view, 3> kSplits = {"train", "validation", "test"};
 constexpr std::int64_t kMostSampleBytes = std::int64_t{1} << 40;
-constexpr std::string_view kAdvice = "stage the dataset again";
+constexpr std::string_view kStageAgain = "stage the dataset again";
 
 /// A JSON object of one file, whose fields are asked for by name and type.
 class Fields {
@@ -39,7 +39,7 @@ class Fields {
       throw error(where_.empty() ? "is not a JSON object" : where_ + " is not an object");
   }
 
-  Error error(std::string_view problem) const { return data_error(problem, file_, kAdvice); }
+  Error error(std::string_view problem) const { return data_error(problem, file_, kStageAgain); }
 
   bool has(const std::string& key) const { return object_.contains(key) && !object_.at(key).is_null(); }
 
@@ -72,11 +72,11 @@ class Fields {
 Json parse(const std::filesystem::path& file) {
   const std::string text = read_regular_file(file, kMostBytes, ExitCode::data);
   if (const std::string problem = refused_json(text); !problem.empty())
-    throw data_error(problem, file.string(), kAdvice);
+    throw data_error(problem, file.string(), kStageAgain);
   try {
     return Json::parse(text);
   } catch (const Json::exception&) {
-    throw data_error("is not JSON", file.string(), kAdvice);
+    throw data_error("is not JSON", file.string(), kStageAgain);
   }
 }
 
@@ -217,7 +217,7 @@ DatasetInfo read_checked(const std::filesystem::path& folder) {
   const std::string file = path.string();
   if (!std::filesystem::exists(path, ignored))
     throw data_error("has no dataset.json, so it is not a staged dataset or its staging was not finished",
-                     folder.string(), kAdvice);
+                     folder.string(), kStageAgain);
   const Json json = parse(path);
   const Fields fields(json, file, "");
   if (fields.get<std::string>("format") != kFormat)
@@ -261,7 +261,7 @@ std::int64_t DatasetInfo::samples(const std::string& split) const {
 
 DatasetInfo read_dataset_info(const std::filesystem::path& folder) {
   const ErrorContext context{
-      .subject = (folder / kFileName).string(), .advice = std::string(kAdvice), .code = ExitCode::data};
+      .subject = (folder / kFileName).string(), .advice = std::string(kStageAgain), .code = ExitCode::data};
   return understand_from_outside(context, [&] { return read_checked(folder); });
 }
 

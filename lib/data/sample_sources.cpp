@@ -11,7 +11,7 @@ namespace {
 using ColumnPointer = std::shared_ptr<const Column>;
 using Shards = std::vector<std::vector<ColumnPointer>>;
 
-constexpr const char* kAdvice = "stage the dataset again";
+constexpr const char* kStageAnew = "stage the dataset again";
 
 /// Array number `array` of all shards as one. Throws data_error when the shards disagree on its rows' shape.
 ColumnPointer joined(const Shards& shards, std::size_t array, const std::string& subject) {
@@ -19,7 +19,7 @@ ColumnPointer joined(const Shards& shards, std::size_t array, const std::string&
   for (const auto& shard : shards) {
     const ColumnPointer& part = shard.at(array);
     if (part->type() != shards[0][array]->type() || part->row_shape() != shards[0][array]->row_shape())
-      throw data_error("has shards whose arrays differ in type or shape", subject, kAdvice);
+      throw data_error("has shards whose arrays differ in type or shape", subject, kStageAnew);
     parts.push_back(part);
   }
   return JoinedColumn::of(std::move(parts));
@@ -63,7 +63,7 @@ class Sequences {
       const auto local = read_whole<std::int64_t>(*shard[offsets]);
       const bool ordered = std::is_sorted(local.begin(), local.end());
       if (local.empty() || local.front() != 0 || local.back() != shard[tokens]->rows() || !ordered)
-        throw data_error("has offsets that do not fit its tokens", subject, kAdvice);
+        throw data_error("has offsets that do not fit its tokens", subject, kStageAnew);
       for (std::size_t i = 1; i < local.size(); ++i) begins_.push_back(base + local[i]);
       base += local.back();
     }
@@ -165,7 +165,7 @@ class BlockSource final : public SampleSource {
 void require_equal_rows(std::int64_t inputs, std::int64_t targets, const std::string& subject) {
   if (inputs != targets)
     throw data_error("has " + std::to_string(inputs) + " inputs but " + std::to_string(targets) + " targets",
-                     subject, kAdvice);
+                     subject, kStageAnew);
 }
 
 void require_scalar_rows(const Column& targets, const std::string& subject) {
@@ -220,7 +220,8 @@ std::shared_ptr<const SampleSource> make_source(std::string_view task, const Sha
       return std::make_shared<PairSource>(std::move(source), std::move(target));
     }
     case SampleLayout::blocks:
-      if (sample_shape.empty()) throw data_error("has no shape [T], the length of a block", subject, kAdvice);
+      if (sample_shape.empty())
+        throw data_error("has no shape [T], the length of a block", subject, kStageAnew);
       return std::make_shared<BlockSource>(joined(shards, 0, subject), longest);
     case SampleLayout::dense:
       break;
@@ -230,7 +231,7 @@ std::shared_ptr<const SampleSource> make_source(std::string_view task, const Sha
   require_equal_rows(inputs->rows(), targets->rows(), subject);
   require_scalar_rows(*targets, subject);
   if (inputs->row_shape() != sample_shape)
-    throw data_error("has inputs of another shape than dataset.json says", subject, kAdvice);
+    throw data_error("has inputs of another shape than dataset.json says", subject, kStageAnew);
   return std::make_shared<DenseSource>(inputs, targets);
 }
 

@@ -12,18 +12,18 @@
 namespace dtrain::data {
 namespace {
 
-constexpr const char* kAdvice = "restore the file or stage the dataset again";
+constexpr const char* kRestoreShard = "restore the file or stage the dataset again";
 constexpr std::size_t kBurstBytes = std::size_t{4}
                                     << 20;  // of HDF5's time at once; the recorder waits for it
 
 h5::File open_checked(const std::filesystem::path& file) {
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored))
-    throw data_error("there is no such file", file.string(), kAdvice);
+    throw data_error("there is no such file", file.string(), kRestoreShard);
   try {
     return h5::open_file(file.string(), h5::Access::read);
   } catch (const Error& error) {
-    throw data_error(error.problem(), file.string(), kAdvice);
+    throw data_error(error.problem(), file.string(), kRestoreShard);
   }
 }
 
@@ -175,7 +175,7 @@ void check_shard(const std::filesystem::path& file, const ShardExpectation& expe
   const auto lock = library.lock();
   const h5::File shard = open_checked(file);
   const auto expect = [&](bool holds, const std::string& problem) {
-    require(holds, problem, {.subject = file.string(), .advice = kAdvice, .code = ExitCode::data});
+    require(holds, problem, {.subject = file.string(), .advice = kRestoreShard, .code = ExitCode::data});
   };
   const hid_t root = shard.id();
   try {
@@ -202,7 +202,7 @@ void check_shard(const std::filesystem::path& file, const ShardExpectation& expe
     }
   } catch (const Error& error) {
     if (error.code() == ExitCode::data) throw;
-    throw data_error(error.problem(), error.subject(), kAdvice);
+    throw data_error(error.problem(), error.subject(), kRestoreShard);
   }
 }
 
@@ -218,7 +218,7 @@ std::vector<std::shared_ptr<const Column>> open_columns(const std::filesystem::p
       columns.push_back(open_column(shard, bytes, request, options, lock));
   } catch (const Error& error) {
     if (error.code() == ExitCode::data) throw;
-    throw data_error(error.problem(), error.subject(), kAdvice);
+    throw data_error(error.problem(), error.subject(), kRestoreShard);
   }
   return columns;
 }

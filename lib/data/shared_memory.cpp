@@ -21,7 +21,7 @@ namespace dtrain::data {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-constexpr const char* kAdvice = "use --staging none, or give /dev/shm more room";
+constexpr const char* kMoreRoom = "use --staging none, or give /dev/shm more room";
 
 std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -51,7 +51,7 @@ class Segment {
       if (creating) ::shm_unlink(name.c_str());
       throw data_error("needs " + std::to_string(bytes >> 20) +
                            " MiB of shared memory, which failed: " + std::strerror(reason),
-                       "--staging memory", kAdvice);
+                       "--staging memory", kMoreRoom);
     }
   }
   ~Segment() {
@@ -147,7 +147,7 @@ std::vector<std::shared_ptr<const Column>> in_node_memory(
   }
   if (notice != nullptr && notice->taken.load() != 0)
     throw error_from_text(notice->text.data())
-        .value_or(data_error("another rank of this node failed", "--staging memory", kAdvice));
+        .value_or(data_error("another rank of this node failed", "--staging memory", kMoreRoom));
   if (attempts.failure()) throw *attempts.failure();
   std::vector<std::shared_ptr<const Column>> shared;
   for (std::size_t i = 0; i < columns.size(); ++i)

@@ -14,7 +14,7 @@
 namespace dtrain::doctor {
 namespace {
 
-constexpr const char* kWhat = "cores";
+constexpr const char* kCores = "cores";
 
 /// Ranks whose mask has fewer cores than the threads that are asked for.
 std::vector<Finding> judge_masks(const topology::Cluster& cluster, const ThreadRequest& request) {
@@ -26,7 +26,7 @@ std::vector<Finding> judge_masks(const topology::Cluster& cluster, const ThreadR
   std::vector<Finding> findings;
   for (const auto& [cores, ranks] : short_of) {
     findings.push_back(
-        problem(kWhat,
+        problem(kCores,
                 fmt::format("{}{} but {} may use {}", request.source, request.threads,
                             static_cast<int>(ranks.size()) == cluster.world_size() ? "each rank"
                                                                                    : numbered("rank", ranks),
@@ -49,7 +49,7 @@ std::vector<Finding> judge_bindings(const topology::Cluster& cluster) {
     if (ranks.size() < 2) continue;
     const auto& host = cluster.ranks[static_cast<std::size_t>(ranks.front())].hostname;
     findings.push_back(problem(
-        kWhat, fmt::format("{} are all bound to core {} of {}", numbered("rank", ranks), where.second, host),
+        kCores, fmt::format("{} are all bound to core {} of {}", numbered("rank", ranks), where.second, host),
         "use mpirun --bind-to none, or srun --cpu-bind=cores with a core for each rank"));
   }
   return findings;
@@ -68,24 +68,24 @@ std::vector<Finding> judge_node(std::size_t ranks, std::size_t cores, std::size_
                                 const ThreadRequest& request) {
   const auto wanted = ranks * static_cast<std::size_t>(std::max(request.threads, 1));
   if (wanted > cores && request.threads > 1) {
-    return {problem(kWhat,
+    return {problem(kCores,
                     fmt::format("{} of {} threads share {}", counted(ranks, "rank"), request.threads,
                                 counted(cores, "core")),
                     fmt::format("start fewer ranks on a node, or say {}{}", request.source,
                                 std::max<std::size_t>(cores / ranks, 1)))};
   }
   if (wanted > cores) {
-    return {note(kWhat, fmt::format("{} share {}", counted(ranks, "rank"), counted(cores, "core")),
+    return {note(kCores, fmt::format("{} share {}", counted(ranks, "rank"), counted(cores, "core")),
                  "start at most one rank per core where speed matters")};
   }
   if (cores == ranks && allowed > cores) {  // one each, as mpirun binds one or two ranks unasked
-    return {note(kWhat,
+    return {note(kCores,
                  fmt::format("each rank is bound to one core: {} of {} idle", allowed - cores, allowed),
                  fmt::format("use mpirun --bind-to none, or --map-by slot:PE={}", allowed / ranks))};
   }
   if (request.threads > 1 && wanted + ranks > cores) {
     return {
-        note(kWhat,
+        note(kCores,
              fmt::format("{}{} leaves no core to the loader: it works between steps", request.source,
                          request.threads),
              fmt::format("say {}{}, or give each rank a core more", request.source, request.threads - 1))};
@@ -127,7 +127,7 @@ std::vector<Finding> judge_cores(const topology::Cluster& cluster, const ThreadR
   }
   const auto range = most == least ? fmt::format("{}", least) : fmt::format("{} to {}", least, most);
   const auto threads = request.threads > 0 ? fmt::format("{}", request.threads) : range;
-  return {good(kWhat, fmt::format("{} for each rank, compute threads: {}", range, threads))};
+  return {good(kCores, fmt::format("{} for each rank, compute threads: {}", range, threads))};
 }
 
 int cores_of_parent() {

@@ -25,7 +25,7 @@ namespace dtrain::doctor {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr const char* kWhat = "output";
+constexpr const char* kOutput = "output";
 constexpr const char* kFile = "state";
 constexpr std::size_t kTrialBytes = std::size_t{1} << 20;
 constexpr auto kPause = std::chrono::milliseconds(5);
@@ -199,47 +199,47 @@ FolderFacts try_folder(const fs::path& folder, double limit_s) {
 std::vector<Finding> judge_folder(const FolderFacts& facts, const std::string& option) {
   if (!facts.stuck_in.empty()) {
     return {problem(
-        kWhat, fmt::format("{} does not answer: {} hangs", facts.part, facts.stuck_in),
+        kOutput, fmt::format("{} does not answer: {} hangs", facts.part, facts.stuck_in),
         fmt::format("ask the administrator about that file system, or name another folder with {}", option))};
   }
   if (facts.failed == "mkdir") {
-    return {problem(kWhat, fmt::format("{} is not writable: {}", facts.part, facts.reason),
+    return {problem(kOutput, fmt::format("{} is not writable: {}", facts.part, facts.reason),
                     fmt::format("name another folder with {}", option))};
   }
   if (!facts.failed.empty()) {
     return {
-        problem(kWhat, fmt::format("{}: {} fails: {}", facts.part, facts.failed, facts.reason),
+        problem(kOutput, fmt::format("{}: {} fails: {}", facts.part, facts.failed, facts.reason),
                 fmt::format("make room or repair that file system, or name another folder with {}", option))};
   }
   std::vector<Finding> findings;
   if (facts.free_bytes < kLeastFree_bytes) {
     findings.push_back(problem(
-        kWhat,
+        kOutput,
         fmt::format("{}: {} are free", facts.part, bytes_in_words(static_cast<double>(facts.free_bytes))),
         fmt::format("make room, or name another folder with {}", option)));
   } else if (facts.free_bytes < kLittleFree_bytes) {
     findings.push_back(
-        note(kWhat,
+        note(kOutput,
              fmt::format("{}: {} are free, few for checkpoints", facts.part,
                          bytes_in_words(static_cast<double>(facts.free_bytes))),
              fmt::format("make room, keep fewer with --keep, or use another folder ({})", option)));
   }
   if (facts.sync_s > kSlowSync_s) {
-    findings.push_back(note(kWhat,
+    findings.push_back(note(kOutput,
                             fmt::format("{}: {:.1f} s until 1 MiB is safe (fsync)", facts.part, facts.sync_s),
                             "save seldom (--checkpoint-every), or to a faster file system"));
   }
   if (!facts.lock_error.empty()) {
-    findings.push_back(
-        note(kWhat, fmt::format("{} has no file locks ({}); dtrain needs none", facts.part, facts.lock_error),
-             "set HDF5_USE_FILE_LOCKING=FALSE for other programs that read results.h5 there"));
+    findings.push_back(note(
+        kOutput, fmt::format("{} has no file locks ({}); dtrain needs none", facts.part, facts.lock_error),
+        "set HDF5_USE_FILE_LOCKING=FALSE for other programs that read results.h5 there"));
   }
   return findings;
 }
 
 Finding sum_up_folder(const std::string& folder, double longest_sync_s, std::int64_t least_free_bytes,
                       int nodes) {
-  return good(kWhat,
+  return good(kOutput,
               fmt::format("{}: writable{}, fsync {:.1f} ms, {} free", folder,
                           nodes > 1 ? fmt::format(" and the same on {} nodes", nodes) : "",
                           longest_sync_s * 1e3, bytes_in_words(static_cast<double>(least_free_bytes))));
@@ -283,26 +283,26 @@ std::vector<int> unseen_nodes(const fs::path& trial, int nodes, double limit_s) 
 }
 
 Finding judge_unseen(const std::string& folder, const std::string& host) {
-  return problem(kWhat, fmt::format("a file that {} writes in {} is not seen", host, folder),
+  return problem(kOutput, fmt::format("a file that {} writes in {} is not seen", host, folder),
                  "name a folder that all nodes share with --output, or mount it there");
 }
 
 std::vector<Finding> judge_seen(const SeenFacts& facts, const std::string& folder,
                                 const std::string& first_host) {
   if (!facts.stuck_in.empty()) {
-    return {problem(kWhat, fmt::format("{} does not answer: {} hangs", folder, facts.stuck_in),
+    return {problem(kOutput, fmt::format("{} does not answer: {} hangs", folder, facts.stuck_in),
                     "ask the administrator about that file system, or name another folder with --output")};
   }
   if (!facts.seen) return {judge_unseen(folder, first_host)};
   if (facts.broken) {
     return {problem(
-        kWhat,
+        kOutput,
         fmt::format("a file that {} replaces in {} is missing or half for a moment", first_host, folder),
         "name a folder with --output where rename is atomic, on NFS mounted without nocto")};
   }
   if (facts.after_s > kSlowSync_s) {
     return {note(
-        kWhat,
+        kOutput,
         fmt::format("a file that {} writes in {} is seen {:.1f} s later", first_host, folder, facts.after_s),
         "nothing needs that to be faster; on NFS the mount option actimeo sets it")};
   }

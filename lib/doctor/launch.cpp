@@ -11,7 +11,7 @@
 namespace dtrain::doctor {
 namespace {
 
-constexpr const char* kWhat = "launch";
+constexpr const char* kLaunch = "launch";
 
 /// What the launcher has made of what it was asked for.
 std::optional<Finding> judge_announced(const LaunchFacts& facts) {
@@ -21,12 +21,12 @@ std::optional<Finding> judge_announced(const LaunchFacts& facts) {
   const char* const remedy = srun ? "use srun --mpi=pmix, or mpirun inside the allocation"
                                   : "start it with the mpirun of the MPI it is linked to: . jobs/env.sh";
   if (facts.world_size == 1) {
-    return problem(kWhat,
+    return problem(kLaunch,
                    fmt::format("{} started {} tasks but MPI sees {} jobs of one rank",
                                srun ? "Slurm" : facts.launcher, announced, announced),
                    remedy);
   }
-  return problem(kWhat,
+  return problem(kLaunch,
                  fmt::format("{} started {} tasks but MPI sees {}", facts.launcher, announced,
                              counted(facts.world_size, "rank")),
                  remedy);
@@ -38,27 +38,28 @@ std::optional<Finding> judge_allocation(const LaunchFacts& facts) {
   const int tasks = facts.slurm_tasks.value_or(facts.world_size);
   if (facts.nodes > nodes) {
     return problem(
-        kWhat,
+        kLaunch,
         fmt::format("the ranks are on {} but the Slurm job has {}", counted(facts.nodes, "node"), nodes),
         "leave --host and --hostfile out: mpirun takes the nodes of the allocation");
   }
   if (facts.launcher == "srun") return std::nullopt;
   if (facts.launcher.empty() && tasks > 1) {
-    return note(kWhat, fmt::format("one process, started by hand in a Slurm job of {} tasks", tasks),
+    return note(kLaunch, fmt::format("one process, started by hand in a Slurm job of {} tasks", tasks),
                 "start it with srun --mpi=pmix or mpirun to look at all of them");
   }
   if (facts.slurm_tasks && facts.world_size == tasks && facts.nodes < nodes) {
-    return problem(kWhat,
+    return problem(kLaunch,
                    fmt::format("all {} ranks are on {} of the job's {} nodes", tasks, facts.nodes, nodes),
                    "unset PRTE_MCA_rmaps_default_mapping_policy OMPI_MCA_rmaps_base_oversubscribe, or use "
                    "mpirun --map-by ppr:N:node");
   }
   if (!facts.slurm_tasks && facts.nodes < nodes && facts.world_size >= nodes) {
-    return note(kWhat, fmt::format("the ranks are on {} of the job's {} nodes", facts.nodes, nodes),
+    return note(kLaunch, fmt::format("the ranks are on {} of the job's {} nodes", facts.nodes, nodes),
                 "use mpirun --map-by ppr:N:node for N ranks on each");
   }
   if (facts.world_size != tasks) {
-    return note(kWhat, fmt::format("{} in a Slurm job of {} tasks", counted(facts.world_size, "rank"), tasks),
+    return note(kLaunch,
+                fmt::format("{} in a Slurm job of {} tasks", counted(facts.world_size, "rank"), tasks),
                 "leave -np out to use all of the allocation");
   }
   return std::nullopt;
@@ -69,15 +70,16 @@ std::optional<Finding> judge_allocation(const LaunchFacts& facts) {
 std::vector<Finding> judge_launch(const LaunchFacts& facts) {
   if (auto bad = judge_announced(facts)) return {*bad};
   if (auto bad = judge_allocation(facts)) return {*bad};
-  return {good(kWhat, fmt::format("{} on {}, started {}", counted(facts.world_size, "rank"),
-                                  counted(facts.nodes, "node"),
-                                  facts.launcher.empty() ? "by hand" : "by " + facts.launcher))};
+  return {good(kLaunch, fmt::format("{} on {}, started {}", counted(facts.world_size, "rank"),
+                                    counted(facts.nodes, "node"),
+                                    facts.launcher.empty() ? "by hand" : "by " + facts.launcher))};
 }
 
 std::vector<Finding> judge_slurm_job(const std::string& mine, const std::string& first_ranks) {
   if (mine == first_ranks) return {};
   const auto named = [](const std::string& job) { return job.empty() ? std::string("none") : job; };
-  return {problem(kWhat, fmt::format("SLURM_JOB_ID is {} but {} on rank 0", named(mine), named(first_ranks)),
+  return {problem(kLaunch,
+                  fmt::format("SLURM_JOB_ID is {} but {} on rank 0", named(mine), named(first_ranks)),
                   "unset the SLURM_ variables that another job has left in the shell or in mpirun -x")};
 }
 

@@ -20,7 +20,6 @@
 namespace dtrain::models {
 namespace {
 
-constexpr auto kLast = at::MemoryFormat::ChannelsLast;
 constexpr std::int64_t kGrain = 1 << 15;    // elements that are worth a thread
 constexpr std::int64_t kChannelGrain = 64;  // a whole number of tiles of the kernels
 
@@ -92,7 +91,7 @@ const T* pointer(const at::Tensor& tensor, std::int64_t offset = 0) {
 
 template <class T>
 at::Tensor scaled(const at::Tensor& x, const at::Tensor& residual, const Scaling& by, kernels::Then then) {
-  at::Tensor y = at::empty(x.sizes(), x.options().memory_format(kLast));
+  at::Tensor y = at::empty(x.sizes(), x.options().memory_format(kChannelsLast));
   T* out = y.data_ptr<T>();
   over_rows(rows_of(x), [&](std::int64_t offset, const kernels::ChannelRows& part) {
     kernels::scale_channels<T>({.y = out + offset,
@@ -137,8 +136,8 @@ Gradients gradients_of(const kernels::MaskedGradient<T>& g, const at::Tensor& x,
     c = -a * sum / rows - b * mean;
   }
   const at::Tensor factors[3] = {a.to(x.scalar_type()), b.to(x.scalar_type()), c.to(x.scalar_type())};
-  found.input = at::empty(x.sizes(), x.options().memory_format(kLast));
-  if (has_residual) found.residual = at::empty(x.sizes(), x.options().memory_format(kLast));
+  found.input = at::empty(x.sizes(), x.options().memory_format(kChannelsLast));
+  if (has_residual) found.residual = at::empty(x.sizes(), x.options().memory_format(kChannelsLast));
   over_rows(size, [&](std::int64_t offset, const kernels::ChannelRows& part) {
     auto from = g;
     from.gradient += offset;
@@ -176,7 +175,7 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
 
   static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
                                                const torch::autograd::tensor_list& gradients) {
-    const at::Tensor gradient = gradients[0].contiguous(kLast);
+    const at::Tensor gradient = gradients[0].contiguous(kChannelsLast);
     const auto found = gradient.scalar_type() == at::kDouble ? backward_as<double>(context, gradient)
                                                              : backward_as<float>(context, gradient);
     return {found.input, found.weight, found.bias, found.residual, at::Tensor(), at::Tensor(), at::Tensor()};
@@ -265,8 +264,9 @@ void BatchNorm::slice(Range part, std::vector<Parameter>& parameters, std::vecto
 at::Tensor batch_norm(const BatchNormInput& what, const BatchNorm& place,
                       const std::vector<Parameter>& parameters, std::vector<Buffer>& buffers,
                       const Context& context) {
-  const at::Tensor x = what.input.contiguous(kLast);
-  const at::Tensor residual = what.residual.defined() ? what.residual.contiguous(kLast) : what.residual;
+  const at::Tensor x = what.input.contiguous(kChannelsLast);
+  const at::Tensor residual =
+      what.residual.defined() ? what.residual.contiguous(kChannelsLast) : what.residual;
   Buffer& mean = buffers.at(place.buffer);
   Buffer& variance = buffers.at(place.buffer + 1);
   if (!own_kernels_take(x)) {

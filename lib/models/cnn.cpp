@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::int64_t kKernel = 5;
 constexpr std::int64_t kPool = 2;
-constexpr std::int64_t kSmallest = 16;  // leaves one pixel after both convolutions and pools
+constexpr std::int64_t kSmallestCnnImage = 16;  // leaves one pixel after both convolutions and pools
 
 std::int64_t extent_after_stage(std::int64_t extent) { return (extent - kKernel + 1) / kPool; }
 
@@ -33,14 +33,15 @@ void add_stage(std::vector<std::unique_ptr<Layer>>& layers, const std::string& n
       std::make_unique<Activation>("conv" + number + "_activation", Function::relu, Overwrite::input));
 }
 
-std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {
+std::unique_ptr<Model> make_cnn(const DatasetFacts& facts, const ModelOptions& options) {
   refuse_unknown("cnn", options, {});
   const Shape& sample = facts.sample_shape;
-  if (sample.size() != 3 || sample[1] < kSmallest || sample[2] < kSmallest || facts.classes < 1) {
+  if (sample.size() != 3 || sample[1] < kSmallestCnnImage || sample[2] < kSmallestCnnImage ||
+      facts.classes < 1) {
     throw usage_error(
         fmt::format("the model cnn takes images [C, H, W] of at least {} x {} with classes, not samples of "
                     "shape {} with {} classes",
-                    kSmallest, kSmallest, shape_text(sample), facts.classes),
+                    kSmallestCnnImage, kSmallestCnnImage, shape_text(sample), facts.classes),
         "--model cnn", "use --model mlp or another --dataset");
   }
   loss_of(facts, "cnn", {Loss::cross_entropy});
@@ -70,7 +71,7 @@ Registration cnn() {
            .weight_decay = 5e-4,
            .schedule = "one_cycle",
            .augment = true},
-          &make};
+          &make_cnn};
 }
 
 }  // namespace dtrain::models

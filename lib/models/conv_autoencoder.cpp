@@ -12,8 +12,6 @@
 namespace dtrain::models {
 namespace {
 
-constexpr auto kLast = at::MemoryFormat::ChannelsLast;
-
 class ConvAutoencoder final : public Model {
  public:
   ConvAutoencoder(std::vector<std::unique_ptr<Layer>> layers, std::size_t code_layer, Loss loss)
@@ -45,9 +43,9 @@ Slicing slicing_of(std::size_t index, std::size_t count) {
 
 void add_encoder(Layers& layers, const std::vector<std::int64_t>& sizes) {
   for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {
-    layers.push_back(
-        std::make_unique<Conv2d>(fmt::format("encoder.{}", 2 * i), halving(sizes[i], sizes[i + 1]),
-                                 Conv2d::Style{.format = kLast, .slicing = slicing_of(i, sizes.size() - 1)}));
+    layers.push_back(std::make_unique<Conv2d>(
+        fmt::format("encoder.{}", 2 * i), halving(sizes[i], sizes[i + 1]),
+        Conv2d::Style{.format = kChannelsLast, .slicing = slicing_of(i, sizes.size() - 1)}));
     layers.push_back(
         std::make_unique<Activation>(fmt::format("encoder.{}", 2 * i + 1), Function::relu, Overwrite::input));
   }
@@ -58,7 +56,7 @@ void add_decoder(Layers& layers, const std::vector<std::int64_t>& sizes) {
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t from = count - i;
     layers.push_back(std::make_unique<ConvTranspose2d>(fmt::format("decoder.{}", 2 * i),
-                                                       halving(sizes[from], sizes[from - 1]), kLast,
+                                                       halving(sizes[from], sizes[from - 1]), kChannelsLast,
                                                        slicing_of(i, count)));
     layers.push_back(std::make_unique<Activation>(fmt::format("decoder.{}", 2 * i + 1),
                                                   i + 1 < count ? Function::relu : Function::sigmoid,
@@ -66,7 +64,7 @@ void add_decoder(Layers& layers, const std::vector<std::int64_t>& sizes) {
   }
 }
 
-std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {
+std::unique_ptr<Model> make_conv_autoencoder(const DatasetFacts& facts, const ModelOptions& options) {
   refuse_unknown("conv_autoencoder", options, {"channels"});
   auto sizes = parse_sizes("channels", option_or(options, "channels", "12,24,48"));
   if (sizes.empty() || sizes.size() > 8) {
@@ -97,7 +95,7 @@ Registration conv_autoencoder() {
   return {
       "conv_autoencoder",
       {.dataset = "cifar10", .epochs = 10, .optimizer = "adam", .learning_rate = 1e-3, .global_batch = 64},
-      &make};
+      &make_conv_autoencoder};
 }
 
 }  // namespace dtrain::models

@@ -104,7 +104,7 @@ class Gpt final : public Model {
   std::int64_t vocabulary_;
 };
 
-std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {
+std::unique_ptr<Model> make_gpt(const DatasetFacts& facts, const ModelOptions& options) {
   refuse_unknown("gpt", options, {"preset", "layers", "heads", "width", "block", "dropout"});
   loss_of(facts, "gpt", {Loss::cross_entropy});
   GptSizes sizes = sizes_of(facts, options);
@@ -177,7 +177,7 @@ Registration gpt() {
            .beta1 = 0.9,
            .beta2 = 0.99,
            .decay_matrices_only = true},
-          &make,
+          &make_gpt,
           &own_text};
 }
 

@@ -23,6 +23,9 @@ namespace dtrain::models {
 using Tensors = std::vector<at::Tensor>;
 using Shape = std::vector<std::int64_t>;
 
+/// How images lie inside the models that convolve: [n, channels, height, width] with the channels innermost.
+constexpr auto kChannelsLast = at::MemoryFormat::ChannelsLast;
+
 enum class Mode { training, evaluation };
 
 /// A forward pass may be repeated for backward instead of keeping what it needs; the repetition counts

@@ -48,7 +48,7 @@ Slicing slicing_of(std::size_t index, std::size_t hidden_count) {
   return index < hidden_count ? Slicing::column : Slicing::none;
 }
 
-std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {
+std::unique_ptr<Model> make_mlp(const DatasetFacts& facts, const ModelOptions& options) {
   refuse_unknown("mlp", options, {"hidden", "activation"});
   const Function function = function_of(option_or(options, "activation", "relu"));
   const auto hidden = parse_sizes("hidden", option_or(options, "hidden", "250,100"));
@@ -80,7 +80,7 @@ std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& optio
 }  // namespace
 
 Registration mlp() {
-  return {"mlp", {.dataset = "mnist", .epochs = 10, .optimizer = "adam", .learning_rate = 1e-3}, &make};
+  return {"mlp", {.dataset = "mnist", .epochs = 10, .optimizer = "adam", .learning_rate = 1e-3}, &make_mlp};
 }
 
 }  // namespace dtrain::models

@@ -12,7 +12,7 @@
 namespace dtrain::models {
 namespace {
 
-std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {
+std::unique_ptr<Model> make_nbow(const DatasetFacts& facts, const ModelOptions& options) {
   refuse_unknown("nbow", options, {"embedding", "max-tokens"});
   loss_of(facts, "nbow", {Loss::cross_entropy});
   if (facts.task != "text_classification" || facts.vocabulary < 1 || facts.classes < 1) {
@@ -32,7 +32,7 @@ std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& optio
 }  // namespace
 
 Registration nbow() {
-  return {"nbow", {.dataset = "imdb", .epochs = 5, .optimizer = "adam", .learning_rate = 1e-3}, &make};
+  return {"nbow", {.dataset = "imdb", .epochs = 5, .optimizer = "adam", .learning_rate = 1e-3}, &make_nbow};
 }
 
 }  // namespace dtrain::models

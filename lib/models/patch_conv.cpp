@@ -17,7 +17,6 @@
 namespace dtrain::models {
 namespace {
 
-constexpr auto kLast = at::MemoryFormat::ChannelsLast;
 constexpr std::int64_t kFewChannels = 32;
 constexpr std::size_t kBlock = std::size_t{1}
                                << 17;  // elements of gathered windows: half of a second-level cache
@@ -140,15 +139,15 @@ void add_weight_gradient(at::Tensor& sum, const at::Tensor& small, const Block& 
 /// Where the weight's gradient goes: its slot, or memory of its own.
 at::Tensor gradient_of(Parameter& parameter) {
   at::Tensor slot = parameter.take_gradient_slot();
-  if (!slot.defined() || !slot.is_contiguous(kLast)) {
-    slot = at::empty(parameter.value.sizes(), parameter.value.options().memory_format(kLast));
+  if (!slot.defined() || !slot.is_contiguous(kChannelsLast)) {
+    slot = at::empty(parameter.value.sizes(), parameter.value.options().memory_format(kChannelsLast));
   }
   return slot;
 }
 
 at::Tensor empty_images(const at::Tensor& like, std::int64_t channels, std::int64_t height,
                         std::int64_t width) {
-  return at::empty({like.size(0), channels, height, width}, like.options().memory_format(kLast));
+  return at::empty({like.size(0), channels, height, width}, like.options().memory_format(kChannelsLast));
 }
 
 class PatchConv : public torch::autograd::Function<PatchConv> {
@@ -166,12 +165,12 @@ class PatchConv : public torch::autograd::Function<PatchConv> {
                                                const torch::autograd::tensor_list& gradients) {
     Kept& kept = kept_of(context);
     const at::Tensor x = context->get_saved_variables()[0];
-    const at::Tensor dy = gradients[0].contiguous(kLast);
+    const at::Tensor dy = gradients[0].contiguous(kChannelsLast);
     const at::Tensor small = pixels(dy);
     const at::Tensor matrix = as_matrix(kept.weight->value);
     const bool needs_input = context->needs_input_grad(0);
     at::Tensor dx;
-    if (needs_input) dx = at::empty(x.sizes(), x.options().memory_format(kLast)).zero_();
+    if (needs_input) dx = at::empty(x.sizes(), x.options().memory_format(kChannelsLast)).zero_();
     const at::Tensor dweight = gradient_of(*kept.weight);
     if (x.size(0) == 0) dweight.zero_();
     at::Tensor sum = as_matrix(dweight);
@@ -211,14 +210,14 @@ class PatchConvTranspose : public torch::autograd::Function<PatchConvTranspose> 
                                                const torch::autograd::tensor_list& gradients) {
     Kept& kept = kept_of(context);
     const at::Tensor x = context->get_saved_variables()[0];
-    const at::Tensor dy = gradients[0].contiguous(kLast);
+    const at::Tensor dy = gradients[0].contiguous(kChannelsLast);
     const at::Tensor small = pixels(x);
     const at::Tensor matrix = as_matrix(kept.weight->value).t();
     const bool needs_input = context->needs_input_grad(0);
     at::Tensor dx;
     at::Tensor dsmall;
     if (needs_input) {
-      dx = at::empty(x.sizes(), x.options().memory_format(kLast));
+      dx = at::empty(x.sizes(), x.options().memory_format(kChannelsLast));
       dsmall = pixels(dx);
     }
     const at::Tensor dweight = gradient_of(*kept.weight);
@@ -238,20 +237,20 @@ class PatchConvTranspose : public torch::autograd::Function<PatchConvTranspose> 
 }  // namespace
 
 bool fits_patch_conv(const at::Tensor& input, const at::Tensor& weight) {
-  return std::min(weight.size(0), weight.size(1)) < kFewChannels && weight.is_contiguous(kLast) &&
+  return std::min(weight.size(0), weight.size(1)) < kFewChannels && weight.is_contiguous(kChannelsLast) &&
          own_products_take(input, weight);
 }
 
 at::Tensor patch_conv(const at::Tensor& input, Parameter& weight, Parameter* bias,
                       const Conv2d::Geometry& geometry) {
-  return PatchConv::apply(input.contiguous(kLast), weight.value,
+  return PatchConv::apply(input.contiguous(kChannelsLast), weight.value,
                           bias != nullptr ? std::optional(bias->value) : std::nullopt,
                           c10::make_intrusive<Kept>(&weight, bias, geometry));
 }
 
 at::Tensor patch_conv_transpose(const at::Tensor& input, Parameter& weight, Parameter& bias,
                                 const Conv2d::Geometry& geometry) {
-  return PatchConvTranspose::apply(input.contiguous(kLast), weight.value, bias.value,
+  return PatchConvTranspose::apply(input.contiguous(kChannelsLast), weight.value, bias.value,
                                    c10::make_intrusive<Kept>(&weight, &bias, geometry));
 }
 

@@ -29,7 +29,7 @@ ResidualBlock::Stage ResidualBlock::add_stage(const std::string& conv, const std
   add_convolution(name() + "." + conv, geometry,
                   {.start = Conv2d::Start::kaiming_fan_out,
                    .bias = Conv2d::Bias::no,
-                   .format = at::MemoryFormat::ChannelsLast,
+                   .format = kChannelsLast,
                    .slicing = slicing},
                   parameters_);
   const bool sliced_alike = slicing == Slicing::channels_out;

@@ -17,7 +17,7 @@
 namespace dtrain::models {
 namespace {
 
-constexpr std::int64_t kSmallest = 8;  // leaves one pixel after three halvings
+constexpr std::int64_t kSmallestResNetImage = 8;  // leaves one pixel after three halvings
 constexpr int kStages = 4;
 
 using Layers = std::vector<std::unique_ptr<Layer>>;
@@ -27,20 +27,19 @@ void add_stem(Layers& layers, std::int64_t channels, std::int64_t width, bool im
       .in_channels = channels, .out_channels = width, .kernel = 3, .stride = 1, .padding = 1};
   const Conv2d::Geometry large{
       .in_channels = channels, .out_channels = width, .kernel = 7, .stride = 2, .padding = 3};
-  layers.push_back(std::make_unique<Conv2d>("conv1", imagenet ? large : small,
-                                            Conv2d::Style{.start = Conv2d::Start::kaiming_fan_out,
-                                                          .bias = Conv2d::Bias::no,
-                                                          .format = at::MemoryFormat::ChannelsLast}));
+  layers.push_back(std::make_unique<Conv2d>(
+      "conv1", imagenet ? large : small,
+      Conv2d::Style{
+          .start = Conv2d::Start::kaiming_fan_out, .bias = Conv2d::Bias::no, .format = kChannelsLast}));
   layers.push_back(std::make_unique<BatchNorm2d>("bn1", width, kernels::Then::relu));
-  if (imagenet)
-    layers.push_back(std::make_unique<MaxPool2d>("maxpool", 3, 2, 1, at::MemoryFormat::ChannelsLast));
+  if (imagenet) layers.push_back(std::make_unique<MaxPool2d>("maxpool", 3, 2, 1, kChannelsLast));
 }
 
-std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {
+std::unique_ptr<Model> make_resnet18(const DatasetFacts& facts, const ModelOptions& options) {
   refuse_unknown("resnet18", options, {"width", "stem"});
   const std::int64_t width = size_option(options, "width", 64);
   const std::string stem = choice_option(options, "stem", {"cifar", "imagenet"});
-  require_images("resnet18", facts, kSmallest, Classes::needed);
+  require_images("resnet18", facts, kSmallestResNetImage, Classes::needed);
   loss_of(facts, "resnet18", {Loss::cross_entropy});
   Layers layers;
   add_stem(layers, facts.sample_shape[0], width, stem == "imagenet");
@@ -71,7 +70,7 @@ Registration resnet18() {
            .schedule = "one_cycle",
            .global_batch = 128,
            .augment = true},
-          &make};
+          &make_resnet18};
 }
 
 }  // namespace dtrain::models

@@ -53,7 +53,7 @@ class Seq2Seq final : public Model {
   }
 };
 
-std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {
+std::unique_ptr<Model> make_seq2seq(const DatasetFacts& facts, const ModelOptions& options) {
   refuse_unknown("seq2seq", options, {"embedding", "hidden", "layers", "dropout", "teacher-forcing"});
   loss_of(facts, "seq2seq", {Loss::cross_entropy});
   if (facts.task != "translation" || facts.vocabulary < 1 || facts.target_vocabulary < 1 ||
@@ -88,7 +88,7 @@ Registration seq2seq() {
            .learning_rate = 1e-3,
            .grad_clip = 1.0,
            .global_batch = 128},
-          &make};
+          &make_seq2seq};
 }
 
 }  // namespace dtrain::models

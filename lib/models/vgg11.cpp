@@ -21,7 +21,7 @@
 namespace dtrain::models {
 namespace {
 
-constexpr std::int64_t kSmallest = 32;  // leaves one pixel after five pools
+constexpr std::int64_t kSmallestVggImage = 32;  // leaves one pixel after five pools
 
 /// Channels of each convolution over the width; 0 is a pool.
 constexpr std::array<std::int64_t, 13> kFeatures = {1, 0, 2, 0, 4, 4, 0, 8, 8, 0, 8, 8, 0};
@@ -35,7 +35,7 @@ std::int64_t add_features(Layers& layers, std::int64_t channels, std::int64_t wi
   const auto name = [](int i) { return fmt::format("features.{}", i); };
   for (const std::int64_t times : kFeatures) {
     if (times == 0) {
-      layers.push_back(std::make_unique<MaxPool2d>(name(index++), 2, at::MemoryFormat::ChannelsLast));
+      layers.push_back(std::make_unique<MaxPool2d>(name(index++), 2, kChannelsLast));
       continue;
     }
     const Conv2d::Geometry geometry{
@@ -43,7 +43,7 @@ std::int64_t add_features(Layers& layers, std::int64_t channels, std::int64_t wi
     layers.push_back(std::make_unique<Conv2d>(
         name(index), geometry,
         Conv2d::Style{.start = Conv2d::Start::kaiming_fan_out,
-                      .format = at::MemoryFormat::ChannelsLast,
+                      .format = kChannelsLast,
                       .slicing = first_of_pair ? Slicing::channels_out : Slicing::channels_in}));
     layers.push_back(std::make_unique<BatchNorm2d>(name(index + 1), geometry.out_channels,
                                                    kernels::Then::relu,
@@ -68,13 +68,13 @@ void add_classifier(Layers& layers, std::int64_t features, std::int64_t hidden, 
   layers.push_back(std::make_unique<Linear>("classifier.6", hidden, classes));
 }
 
-std::unique_ptr<Model> make(const DatasetFacts& facts, const ModelOptions& options) {
+std::unique_ptr<Model> make_vgg11(const DatasetFacts& facts, const ModelOptions& options) {
   refuse_unknown("vgg11", options, {"width", "hidden", "dropout", "head"});
   const std::int64_t width = size_option(options, "width", 64);
   const std::int64_t hidden = size_option(options, "hidden", 4096);
   const double dropout = probability_option(options, "dropout", 0.5);
   const std::int64_t pixels = choice_option(options, "head", {"cifar", "imagenet"}) == "cifar" ? 1 : 7;
-  require_images("vgg11", facts, kSmallest, Classes::needed);
+  require_images("vgg11", facts, kSmallestVggImage, Classes::needed);
   loss_of(facts, "vgg11", {Loss::cross_entropy});
   Layers layers;
   const std::int64_t channels = add_features(layers, facts.sample_shape[0], width);
@@ -97,7 +97,7 @@ Registration vgg11() {
            .schedule = "one_cycle",
            .global_batch = 128,
            .augment = true},
-          &make};
+          &make_vgg11};
 }
 
 }  // namespace dtrain::models

@@ -19,7 +19,6 @@
 namespace dtrain::models {
 namespace {
 
-constexpr auto kLast = at::MemoryFormat::ChannelsLast;
 constexpr std::int64_t kBlock = 256;     // tiles: large enough for the products, small enough for the caches
 constexpr std::int64_t kFewest = 32;     // channels; below, the transforms cost more than they spare
 constexpr std::int64_t kTileGrain = 16;  // tiles worth a thread
@@ -107,7 +106,7 @@ std::int64_t block_capacity(const kernels::WinogradImages& size) {
 template <class T>
 Planes transformed(const Parameter& parameter) {
   const at::Tensor weight = parameter.value.detach();
-  const at::Tensor dense = weight.contiguous(kLast);
+  const at::Tensor dense = weight.contiguous(kChannelsLast);
   if (parameter.step != nullptr && parameter.step->transformed.defined()) {
     return {weight.size(0), weight.size(1), parameter.step->transformed};
   }
@@ -122,7 +121,8 @@ template <class T>
 at::Tensor forward_as(const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias,
                       const Planes& u) {
   const auto options = x.options();
-  at::Tensor y = at::empty({x.size(0), weight.size(0), x.size(2), x.size(3)}, options.memory_format(kLast));
+  at::Tensor y =
+      at::empty({x.size(0), weight.size(0), x.size(2), x.size(3)}, options.memory_format(kChannelsLast));
   const auto inputs = size_of(x);
   const auto outputs = size_of(y);
   const auto capacity = block_capacity(inputs);
@@ -147,8 +147,8 @@ at::Tensor forward_as(const at::Tensor& x, const at::Tensor& weight, const at::T
 /// Where a gradient goes: the parameter's slot, or memory of its own.
 at::Tensor gradient_of(Parameter& parameter) {
   at::Tensor slot = parameter.take_gradient_slot();
-  if (slot.defined() && slot.is_contiguous(kLast)) return slot;
-  return at::empty(parameter.value.sizes(), parameter.value.options().memory_format(kLast));
+  if (slot.defined() && slot.is_contiguous(kChannelsLast)) return slot;
+  return at::empty(parameter.value.sizes(), parameter.value.options().memory_format(kChannelsLast));
 }
 
 /// Which gradients are wanted, or have been found.
@@ -171,7 +171,7 @@ Gradients backward_as(const at::Tensor& dy, const at::Tensor& x, Parameter& weig
   const Planes dm(capacity, dy.size(1), options);
   const Planes du(dy.size(1), x.size(1), options);
   Gradients found;
-  if (wanted.input) found.input = at::empty(x.sizes(), options.memory_format(kLast)).zero_();
+  if (wanted.input) found.input = at::empty(x.sizes(), options.memory_format(kChannelsLast)).zero_();
   over_blocks(inputs, capacity, [&](const Block& block) {
     block.over_tiles(kTileGrain, [&](const kernels::TileRange& tiles) {
       if (wanted.weight) kernels::winograd_input(v.data<T>(), x.const_data_ptr<T>(), inputs, tiles);
@@ -235,7 +235,7 @@ class WinogradConv : public torch::autograd::Function<WinogradConv> {
 
   static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
                                                const torch::autograd::tensor_list& gradients) {
-    const at::Tensor dy = gradients[0].contiguous(kLast);
+    const at::Tensor dy = gradients[0].contiguous(kChannelsLast);
     const at::Tensor x = context->get_saved_variables()[0];
     const auto capsule = context->saved_data["kept"].toCapsule();
     auto& kept = static_cast<Kept&>(*capsule);
@@ -272,13 +272,13 @@ double winograd_bytes(const at::Tensor& weight, const Conv2d::Geometry& geometry
   const bool fits = geometry.kernel == 3 && geometry.stride == 1 && geometry.padding == 1 &&
                     std::min(weight.size(0), weight.size(1)) >= kFewest && weight.size(0) % channels == 0 &&
                     weight.size(1) % channels == 0 && (type == at::kFloat || type == at::kDouble) &&
-                    weight.is_contiguous(kLast);
+                    weight.is_contiguous(kChannelsLast);
   const auto planes = static_cast<double>(kernels::kWinogradPlanes);
   return fits ? planes * static_cast<double>(weight.size(0) * weight.size(1) * weight.element_size()) : 0.0;
 }
 
 at::Tensor winograd_conv(const at::Tensor& input, Parameter& weight, Parameter* bias) {
-  return WinogradConv::apply(input.contiguous(kLast), weight.value,
+  return WinogradConv::apply(input.contiguous(kChannelsLast), weight.value,
                              bias != nullptr ? std::optional(bias->value) : std::nullopt, &weight);
 }
 

@@ -11,7 +11,7 @@
 namespace dtrain::record {
 namespace {
 
-constexpr std::uint64_t kRowsPerChunk = 64;
+constexpr std::uint64_t kMeasurementsPerChunk = 64;
 
 void write_to(const std::string& path, const MeasurementsFile& contents) {
   auto file = h5::create_file(path);
@@ -20,9 +20,9 @@ void write_to(const std::string& path, const MeasurementsFile& contents) {
   h5::write_attribute(file.id(), "mesh", contents.mesh);
   h5::write_attribute(file.id(), "start_time_utc", contents.start_time_utc);
   h5::write_attribute(file.id(), "mpi", contents.mpi);
-  make_table<TopologyRow>(file.id(), "topology", kRowsPerChunk)
+  make_table<TopologyRow>(file.id(), "topology", kMeasurementsPerChunk)
       .append(contents.topology.data(), contents.topology.size());
-  make_table<MeasurementRow>(file.id(), "measurements", kRowsPerChunk)
+  make_table<MeasurementRow>(file.id(), "measurements", kMeasurementsPerChunk)
       .append(contents.measurements.data(), contents.measurements.size());
   file.close();
 }

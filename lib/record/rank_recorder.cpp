@@ -21,7 +21,7 @@ namespace dtrain::record {
 namespace {
 
 constexpr std::uint64_t kStepRowsPerChunk = 512;  // 70 kB
-constexpr std::uint64_t kRowsPerChunk = 32;
+constexpr std::uint64_t kRankRowsPerChunk = 32;
 constexpr const char* kAside = ".partial";
 
 h5::File create_rank_file(const std::string& path) {
@@ -47,10 +47,10 @@ struct RankRecorder::LiveFile {
   LiveFile(const RankRecorderOptions& options, const Rows& earlier)
       : file(create_rank_file(options.path)),
         space(options.path + kAside),
-        epochs(make_table<RankEpochRow>(file.id(), "epochs", kRowsPerChunk)),
+        epochs(make_table<RankEpochRow>(file.id(), "epochs", kRankRowsPerChunk)),
         steps(make_table<StepRow>(file.id(), "steps", kStepRowsPerChunk)),
-        events(make_table<EventRow>(file.id(), "events", kRowsPerChunk)),
-        samples(make_table<SamplesRow>(file.id(), "samples", kRowsPerChunk)) {
+        events(make_table<EventRow>(file.id(), "events", kRankRowsPerChunk)),
+        samples(make_table<SamplesRow>(file.id(), "samples", kRankRowsPerChunk)) {
     h5::write_attribute(file.id(), "format", "dtrain.rank");
     h5::write_attribute(file.id(), "version", 1);
     h5::write_attribute(file.id(), "rank", options.rank);
@@ -79,9 +79,9 @@ struct RankRecorder::LiveFile {
   static std::uint64_t bytes_of(const Rows& rows) {
     constexpr std::uint64_t kIndexBytes = 64 << 10;
     return (rows.steps.size() + kStepRowsPerChunk) * sizeof(StepRow) +
-           (rows.epochs.size() + kRowsPerChunk) * sizeof(RankEpochRow) +
-           (rows.events.size() + kRowsPerChunk) * sizeof(EventRow) +
-           (rows.samples.size() + kRowsPerChunk) * sizeof(SamplesRow) + kIndexBytes;
+           (rows.epochs.size() + kRankRowsPerChunk) * sizeof(RankEpochRow) +
+           (rows.events.size() + kRankRowsPerChunk) * sizeof(EventRow) +
+           (rows.samples.size() + kRankRowsPerChunk) * sizeof(SamplesRow) + kIndexBytes;
   }
 };
 

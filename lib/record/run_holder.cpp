@@ -26,8 +26,8 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::chrono::seconds kRenewal{1};
-constexpr std::chrono::seconds kSilence{60};          // of another host's process, whose run goes on
-constexpr std::chrono::seconds kSilenceAtTheEnd{10};  // of one whose run has ended
+constexpr std::chrono::seconds kSilenceElsewhere{60};  // of another host's process, whose run goes on
+constexpr std::chrono::seconds kSilenceAtTheEnd{10};   // of one whose run has ended
 
 std::string path_in(const std::string& folder) { return folder + "/" + kHolderFile; }
 
@@ -64,8 +64,9 @@ std::string other_in(const std::string& path, const std::string& folder) {
   if (!(text >> host >> pid >> start))
     return touched_within(path, kSilenceAtTheEnd) ? "a process that is starting" : "";
   const bool goes_on = read_state(folder) == Status::running;
-  const bool lives = host == this_host() ? start_of_process(pid) == start
-                                         : touched_within(path, goes_on ? kSilence : kSilenceAtTheEnd);
+  const bool lives = host == this_host()
+                         ? start_of_process(pid) == start
+                         : touched_within(path, goes_on ? kSilenceElsewhere : kSilenceAtTheEnd);
   return lives ? fmt::format("host {}, process {}", host, pid) : "";
 }
 
