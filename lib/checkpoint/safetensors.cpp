@@ -44,6 +44,36 @@ std::string our_type(const std::string& theirs, const std::filesystem::path& fil
                          file.string(), "save it with F32");
 }
 
+/// Notices a name that is twice in the outermost object: the parser itself would keep the last.
+class TensorNames final : public nlohmann::json_sax<nlohmann::json> {
+ public:
+  bool has_twice() const { return twice_; }
+
+  bool key(string_t& name) override {
+    twice_ = twice_ || (depth_ == 1 && !names_.insert(name).second);
+    return !twice_;
+  }
+  bool start_object(std::size_t) override { return ++depth_ > 0; }
+  bool end_object() override { return depth_-- > 0; }
+  bool start_array(std::size_t) override { return true; }
+  bool end_array() override { return true; }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(number_integer_t) override { return true; }
+  bool number_unsigned(number_unsigned_t) override { return true; }
+  bool number_float(number_float_t, const string_t&) override { return true; }
+  bool string(string_t&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool parse_error(std::size_t, const std::string&, const nlohmann::json::exception&) override {
+    return false;  // json::parse() says what is wrong
+  }
+
+ private:
+  int depth_ = 0;
+  bool twice_ = false;
+  std::set<std::string> names_;
+};
+
 class Safetensors final : public Weights {
  public:
   using Weights::read;
@@ -74,16 +104,11 @@ class Safetensors final : public Weights {
   }
 
  private:
-  /// A name that is there twice is refused as it is read: the parser itself would keep the last.
   void read_header(const std::string& text, const std::filesystem::path& file) {
-    std::set<std::string> names;
-    const auto once = [&](int depth, nlohmann::json::parse_event_t event, nlohmann::json& parsed) {
-      if (depth == 1 && event == nlohmann::json::parse_event_t::key &&
-          !names.insert(parsed.get<std::string>()).second)
-        throw damaged(file, "it has a tensor twice");
-      return true;
-    };
-    const auto header = nlohmann::json::parse(text, once);
+    TensorNames names;  // by itself: with a callback the parser takes time with the square of their number
+    nlohmann::json::sax_parse(text, &names);
+    if (names.has_twice()) throw damaged(file, "it has a tensor twice");
+    const auto header = nlohmann::json::parse(text);
     if (!header.is_object()) throw damaged(file, "its header lists no tensors");
     for (const auto& [name, facts] : header.items()) {
       if (name != "__metadata__") add(name, facts, file);
