@@ -79,7 +79,7 @@ std::int64_t ReproducibleTotals::add_gradients(const at::Tensor& gradients) {
   return non_finite;
 }
 
-void ReproducibleTotals::complete(StepShare& total) {
+void ReproducibleTotals::complete(StepTotals& total) {
   const std::span<double> all(losses_.data(), losses_.size() + weights_.size() + squares_.size());
   world_.all_reduce(comm::Buffer::of(all), comm::ReduceOp::sum).wait();
   total.loss = sum(losses_);

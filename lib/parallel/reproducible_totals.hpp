@@ -9,7 +9,7 @@
 #include "core/slice.hpp"
 #include "models/model.hpp"
 #include "parallel/flat_parameters.hpp"
-#include "parallel/step_control.hpp"
+#include "parallel/step.hpp"
 
 namespace dtrain::parallel {
 
@@ -31,7 +31,7 @@ class ReproducibleTotals {
 
   /// Replaces loss, weight and squares of `total` by sums in order. Collective over the world, and blocking;
   /// every rank gets the same bits.
-  void complete(StepShare& total);
+  void complete(StepTotals& total);
 
  private:
   std::size_t give_places(models::Model& model, const FlatParameters& parameters, bool counts_common);

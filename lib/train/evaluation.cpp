@@ -32,15 +32,7 @@ std::vector<double> summed(std::vector<double> own, comm::Group& group) {
 
 }  // namespace
 
-void add(parallel::StepShare& share, const models::LossSums& sums, std::int64_t samples) {
-  share.loss += sums.loss.item<double>();
-  share.weight += sums.weight;
-  share.counted += sums.counted > 0 ? sums.counted : sums.weight;
-  share.samples += static_cast<double>(samples);
-  if (sums.correct.defined()) share.correct += static_cast<double>(sums.correct.item<std::int64_t>());
-}
-
-Scores scores_of(const parallel::StepShare& sums, std::int64_t samples, Scoring scoring) {
+Scores scores_of(const parallel::StepTotals& sums, std::int64_t samples, Scoring scoring) {
   const double nan = std::numeric_limits<double>::quiet_NaN();
   if (sums.weight == 0) return {.loss = nan, .accuracy = nan, .samples = samples};
   return {.loss = sums.loss / sums.weight,
@@ -123,7 +115,7 @@ EvaluationResult Evaluation::run(const OutputSink& sink) {
   const double start_s = steady_s();
   const at::NoGradGuard no_grad;
   auto& model = parts_.model;
-  parallel::StepShare own;
+  parallel::StepTotals own;
   const auto columns = model.extra_columns();
   std::vector<double> extra(columns.sums);
   const auto add_extra = [&](const BatchOutputs& batch, models::Feedback words) {
@@ -134,7 +126,7 @@ EvaluationResult Evaluation::run(const OutputSink& sink) {
   const auto feedback = model.extra_feedback();
   models::Context context{.mode = models::Mode::evaluation, .half = parts_.half, .kernels = parts_.kernels};
   pass(context, static_cast<bool>(sink), [&](const BatchOutputs& batch) {
-    add(own, model.loss(batch.outputs, batch.targets), static_cast<std::int64_t>(batch.batch.samples.size()));
+    own.add(model.loss(batch.outputs, batch.targets), static_cast<std::int64_t>(batch.batch.samples.size()));
     if (sink) sink(batch);
     add_extra(batch, models::Feedback::targets);
   });
@@ -146,7 +138,7 @@ EvaluationResult Evaluation::run(const OutputSink& sink) {
     own.leave_samples_out();
     std::ranges::fill(extra, 0.0);
   }
-  const auto all = scores_of(control_.agree(own), samples_, parts_.scoring);
+  const auto all = scores_of(control_.agree(own).totals, samples_, parts_.scoring);
   const auto sums = summed(std::move(extra), parts_.world);
   const auto cells = columns.confusion_classes * columns.confusion_classes;
   return {.own = scores_of(own, static_cast<std::int64_t>(own.samples), parts_.scoring),

@@ -86,10 +86,7 @@ class Evaluation {
   parallel::StepControl control_;
 };
 
-/// Adds one batch of `samples` samples.
-void add(parallel::StepShare& share, const models::LossSums& sums, std::int64_t samples);
-
 /// Means from sums: the loss over the weights, the accuracy over the plain number of samples (or tokens).
-Scores scores_of(const parallel::StepShare& sums, std::int64_t samples, Scoring scoring);
+Scores scores_of(const parallel::StepTotals& sums, std::int64_t samples, Scoring scoring);
 
 }  // namespace dtrain::train

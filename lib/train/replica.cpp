@@ -95,7 +95,7 @@ std::vector<optim::ParameterRange> parameter_ranges(const OptimizerConfig& confi
 }  // namespace
 
 Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injection* injection, bool recovers,
-                 Ask ask, StepGraphs::Tell tell_graphs)
+                 Requests requests, StepGraphs::Tell tell_graphs)
     : config_(config),
       job_(job),
       workload_(workload),
@@ -153,7 +153,6 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injectio
                       .statistics = statistics_,
                       .tied = tied_,
                       .optimizer = *optimizer_,
-                      .preparation = preparation_,
                       .sink = job.groups().recorder(),
                       .half = workload.half,
                       .kernels = workload.kernels,
@@ -163,7 +162,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injectio
                       .undo = undo_.get(),
                       .injection = injection,
                       .graphs = graphs_.get(),
-                      .ask = std::move(ask),
+                      .requests = std::move(requests),
                       .counts_common = job.speaks_for_tensor_group()},
                      config.seed, config.optimizer.grad_clip) {
   agree_on_values();
@@ -179,14 +178,19 @@ void Replica::agree_on_values() {
   tied_.exchange_values();
 }
 
-StepOutcome Replica::step(std::int64_t number, const std::vector<StepPiece>& pieces, data::Loader& loader,
-                          double learning_rate, bool another_follows) {
-  auto outcome = training_step_.run(number, pieces, loader, learning_rate, another_follows);
+StepOutcome Replica::step(const StepPlan& plan, parallel::SampleSource& samples) {
+  auto outcome = training_step_.run(plan, samples);
   if (injection_ != nullptr && injection_->drifts()) {
     const auto buffers = workload_.model->buffers();
     (buffers.empty() ? parameters_.values() : buffers.front()->value).add_(1e-3);
   }
   return outcome;
+}
+
+parallel::Samples Replica::training_samples(const data::Batch& batch) const {
+  auto inputs = preparation_.training_inputs(batch);
+  auto targets = targets_of(*workload_.model, preparation_, batch, inputs);
+  return {std::move(inputs), std::move(targets)};
 }
 
 void Replica::compare_copies(std::int64_t number) {

@@ -26,22 +26,22 @@ namespace dtrain::train {
 /// that. Made alike on all ranks, with the same values wherever ranks hold the same.
 class Replica {
  public:
-  /// What this rank asks of all at the end of a step.
-  using Ask = std::function<void(parallel::StepShare&)>;
+  /// What this rank asks of all ranks at the end of a step.
+  using Requests = std::function<parallel::StepRequests()>;
 
   /// Everything is borrowed; `injection` may be null. `recovers`: whether this run is to outlive lost ranks.
   /// `tell_graphs`: what comes of capturing steps. Collective over the job.
-  Replica(const RunConfig& config, Job& job, Workload& workload, Injection* injection, bool recovers, Ask ask,
-          StepGraphs::Tell tell_graphs);
+  Replica(const RunConfig& config, Job& job, Workload& workload, Injection* injection, bool recovers,
+          Requests requests, StepGraphs::Tell tell_graphs);
 
   /// Why no step is captured for the device to replay; empty: they are, or the CPU computes.
   const std::string& no_graphs() const { return no_graphs_; }
 
   /// One update; see TrainingStep::run().
-  StepOutcome step(std::int64_t number, const std::vector<StepPiece>& pieces, data::Loader& loader,
-                   double learning_rate, bool another_follows);
-  /// Before `loader` begins anew.
-  void forget_ahead() { training_step_.forget_ahead(); }
+  StepOutcome step(const StepPlan& plan, parallel::SampleSource& samples);
+
+  /// A training batch as the model takes it.
+  parallel::Samples training_samples(const data::Batch& batch) const;
 
   LossScaler& scaler() { return training_step_.scaler(); }
   const LossScaler& scaler() const { return training_step_.scaler(); }

@@ -104,19 +104,15 @@ RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& worklo
   }
 }
 
-void RunOutputs::step(std::int64_t step, int epoch, const StepOutcome& outcome, double learning_rate,
-                      const record::PhaseTotals& phases, EpochSums& sums) {
-  sums.own.add_samples(outcome.own);
-  sums.total.add_samples(outcome.total);
-  sums.phases += phases;
-  sums.learning_rate = learning_rate;
+void RunOutputs::step(const parallel::StepPlan& plan, int epoch, const parallel::StepOutcome& outcome,
+                      const record::PhaseTotals& phases) {
   const auto& own = outcome.own;
-  recorder_.step({.step = step,
+  recorder_.step({.step = plan.number,
                   .epoch = epoch,
                   .loss = own.weight > 0 ? own.loss / own.weight : record::kNoValue,
                   .weight = own.weight,
                   .gradient_norm = outcome.gradient_norm,
-                  .learning_rate = learning_rate,
+                  .learning_rate = plan.learning_rate,
                   .time_s = phases.wall_s,
                   .phases = phases.times});
 }

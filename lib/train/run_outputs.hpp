@@ -9,29 +9,19 @@
 
 #include "core/log.hpp"
 #include "h5/library.hpp"
+#include "parallel/step.hpp"
 #include "record/rank_recorder.hpp"
 #include "record/results_writer.hpp"
 #include "record/step_clock.hpp"
 #include "record/tensorboard_writer.hpp"
 #include "record/trace_writer.hpp"
 #include "train/config.hpp"
+#include "train/epoch_sums.hpp"
 #include "train/evaluation.hpp"
 #include "train/job.hpp"
-#include "train/training_step.hpp"
 #include "train/workload.hpp"
 
 namespace dtrain::train {
-
-/// What an epoch adds up to.
-struct EpochSums {
-  parallel::StepShare own;        ///< This rank's steps.
-  parallel::StepShare total;      ///< All ranks'.
-  record::PhaseTotals phases;     ///< This rank's time.
-  std::uint64_t sample_hash = 0;  ///< Of the samples this rank used.
-  std::int64_t samples = 0;       ///< Over all ranks.
-  double earlier_s = 0;           ///< That an earlier part of the run has trained in this epoch.
-  double learning_rate = 0;       ///< Of the last step.
-};
 
 /// The moment from which a run's times count, on both clocks.
 struct RunStart {
@@ -50,9 +40,9 @@ class RunOutputs {
              record::TraceWriter* trace, const RunStart& start, const std::optional<record::Kept>& kept,
              std::vector<record::TopologyRow> earlier, const Log& log);
 
-  /// After each step; adds it to `sums`.
-  void step(std::int64_t step, int epoch, const StepOutcome& outcome, double learning_rate,
-            const record::PhaseTotals& phases, EpochSums& sums);
+  /// After each step.
+  void step(const parallel::StepPlan& plan, int epoch, const parallel::StepOutcome& outcome,
+            const record::PhaseTotals& phases);
 
   /// What an epoch's training took at most beside parameters, gradients and optimizer: an event of this rank.
   void activations(int epoch, std::int64_t peak_bytes);

@@ -43,10 +43,13 @@ StepGraphs::StepGraphs(parallel::StepCapture& capture, models::Model& model, at:
       number_(at::zeros({1}, at::TensorOptions().dtype(at::kInt).device(device))),
       loss_scale_(at::ones({}, at::TensorOptions().device(device))) {}
 
-bool StepGraphs::run(std::int64_t number, double loss_scale, const std::vector<StepPiece>& pieces,
-                     const Step& step, std::vector<MicroBatchLoss>& losses) {
-  if (pieces.empty()) return false;
-  Known& known = known_[pieces];
+bool StepGraphs::run(double loss_scale, const Step& step, std::vector<MicroBatchLoss>& losses) {
+  const auto& plan = step.plan;
+  if (plan.micro_batches.empty()) return false;
+  Sizes sizes;
+  for (const auto& micro_batch : plan.micro_batches)
+    sizes.emplace_back(micro_batch.index, micro_batch.samples());
+  Known& known = known_[sizes];
   if (known.refused) return false;
   running_ = &step;
   if (known.captured == nullptr) {
@@ -56,7 +59,7 @@ bool StepGraphs::run(std::int64_t number, double loss_scale, const std::vector<S
       return false;
     }
     try {
-      known.captured = capture(pieces, step, losses);
+      known.captured = capture(step, losses);
     } catch (const c10::Error& error) {
       refuse(known, first_line(error.what_without_backtrace()));
     } catch (const Error& error) {
@@ -65,7 +68,7 @@ bool StepGraphs::run(std::int64_t number, double loss_scale, const std::vector<S
     step.begin_anew();
     if (known.refused) return false;
   }
-  number_.fill_(number);
+  number_.fill_(plan.number);
   loss_scale_.fill_(loss_scale);
   known.captured->step.replay();
   losses = known.captured->losses;
@@ -88,19 +91,18 @@ Samples StepGraphs::memory_for(const Samples& samples) const {
   return memory;
 }
 
-std::unique_ptr<StepGraphs::Captured> StepGraphs::capture(const std::vector<StepPiece>& pieces,
-                                                          const Step& step,
+std::unique_ptr<StepGraphs::Captured> StepGraphs::capture(const Step& step,
                                                           const std::vector<MicroBatchLoss>& losses) {
   auto captured = std::make_unique<Captured>();
-  for (const Samples& samples : step.look_ahead(pieces.size())) {
+  for (const Samples& samples : step.samples.look_ahead(step.plan)) {
     captured->samples.push_back(memory_for(samples));
   }
   free_unused_memory(device_);
   const auto samples_of = [&](std::size_t micro_batch) {
     const Samples memory = captured->samples.at(micro_batch);
-    capture_.repeat([this, memory] {
+    capture_.repeat([this, memory, micro_batch] {
       const at::NoGradGuard no_grad;
-      const Samples now = running_->next_samples();
+      const Samples now = running_->samples.take(running_->plan, micro_batch);
       model_.require_known(now.inputs, now.targets);
       for (std::size_t i = 0; i < memory.inputs.size(); ++i) put(memory.inputs[i], now.inputs.at(i));
       if (!memory.targets.is_same(memory.inputs[0])) put(memory.targets, now.targets);
@@ -114,8 +116,8 @@ std::unique_ptr<StepGraphs::Captured> StepGraphs::capture(const std::vector<Step
     }
   });
   captured->losses = losses;
-  tell_(fmt::format("a step of {} micro-batch{} is replayed in {} parts", pieces.size(),
-                    pieces.size() == 1 ? "" : "es", captured->step.graphs()));
+  tell_(fmt::format("a step of {} micro-batch{} is replayed in {} parts", captured->samples.size(),
+                    captured->samples.size() == 1 ? "" : "es", captured->step.graphs()));
   return captured;
 }
 

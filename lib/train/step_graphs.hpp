@@ -2,39 +2,24 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/model.hpp"
+#include "parallel/sample_source.hpp"
+#include "parallel/step.hpp"
 #include "parallel/step_capture.hpp"
 
 namespace dtrain::train {
 
-/// One of the micro-batches that a pipeline of ranks computes in a step.
-struct StepPiece {
-  std::uint32_t micro_batch = 0;  ///< Index within the step, over all data ranks.
-  std::int64_t samples = 0;       ///< At least 1.
-  auto operator<=>(const StepPiece&) const = default;
-};
-
-/// A micro-batch as the model takes it.
-struct Samples {
-  models::Tensors inputs;
-  at::Tensor targets;
-};
-
-/// Of a micro-batch: read when the step's are all under way, for that waits for a device.
-struct MicroBatchLoss {
-  std::uint32_t micro_batch = 0;  ///< Index within the step, over all data ranks.
-  models::LossSums sums;
-  std::int64_t samples = 0;
-};
+using parallel::MicroBatchLoss;
+using parallel::Samples;
 
 /// Forward and backward of a rank that has whole copies of a model, given to its device by replaying what was
 /// captured of an earlier step with pieces of the same sizes: a few calls instead of one for each operation.
@@ -43,9 +28,8 @@ class StepGraphs {
  public:
   /// Whoever does the steps.
   struct Step {
-    std::function<Samples()> next_samples;  ///< The next micro-batch, from the loader.
-    /// So many that come next, in their order; each is then what next_samples() gives.
-    std::function<std::vector<Samples>(std::size_t micro_batches)> look_ahead;
+    const parallel::StepPlan& plan;
+    parallel::SampleSource& samples;
     /// Gives the device all of the step, with the samples that `samples_of` has of each micro-batch.
     std::function<void(const std::function<Samples(std::size_t micro_batch)>& samples_of)> give;
     /// As if nothing of the step had been given yet.
@@ -59,8 +43,7 @@ class StepGraphs {
 
   /// Does the step, and then `losses` are its own; false where it is to be done without a graph: it was not
   /// done often enough, or cannot be captured. `losses`: what step.give() fills.
-  bool run(std::int64_t number, double loss_scale, const std::vector<StepPiece>& pieces, const Step& step,
-           std::vector<MicroBatchLoss>& losses);
+  bool run(double loss_scale, const Step& step, std::vector<MicroBatchLoss>& losses);
 
   /// While a step is captured: the number and the loss's scale of that which is replayed, on the device; else
   /// undefined.
@@ -78,8 +61,7 @@ class StepGraphs {
     std::unique_ptr<Captured> captured;
     bool refused = false;
   };
-  std::unique_ptr<Captured> capture(const std::vector<StepPiece>& pieces, const Step& step,
-                                    const std::vector<MicroBatchLoss>& losses);
+  std::unique_ptr<Captured> capture(const Step& step, const std::vector<MicroBatchLoss>& losses);
   Samples memory_for(const Samples& samples) const;
   void refuse(Known& known, const std::string& why);
 
@@ -87,9 +69,10 @@ class StepGraphs {
   models::Model& model_;
   at::Device device_;
   Tell tell_;
-  at::Tensor number_;      // int32 [1]
-  at::Tensor loss_scale_;  // float, scalar
-  std::map<std::vector<StepPiece>, Known> known_;
+  at::Tensor number_;                                                 // int32 [1]
+  at::Tensor loss_scale_;                                             // float, scalar
+  using Sizes = std::vector<std::pair<std::uint32_t, std::int64_t>>;  // index and samples of each micro-batch
+  std::map<Sizes, Known> known_;
   const Step* running_ = nullptr;
 };
 

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <span>
 #include <utility>
 
 #include "checkpoint/writer.hpp"
@@ -24,6 +23,11 @@ data::LoaderOptions loader_options(const Job& job) {
                                         : data::LoaderOptions::Drive::inline_call};
 }
 
+std::int64_t total_steps(const RunConfig& config, const parallel::Pieces& pieces) {
+  const auto all = config.epochs * pieces.steps();
+  return config.limit_steps > 0 ? std::min<std::int64_t>(all, config.limit_steps) : all;
+}
+
 }  // namespace
 
 Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Recording& recording,
@@ -35,17 +39,26 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
       log_(log),
       replica_(
           config, job, workload, recording.injection, Survival::wanted(config, recording.mpi),
-          [this](parallel::StepShare& share) { ask(share); },
-          [this](const std::string& what) { tell_graphs(what); }),
+          [this] { return requests(); }, [this](const std::string& what) { tell_graphs(what); }),
       loader_(workload.dataset, "train", loader_options(job), workload.read),
-      lengths_(workload.dataset.source("train", workload.read)->lengths()),
+      batches_([this] { return loader_.next(); },
+               [this](const data::Batch& batch) { return replica_.training_samples(batch); },
+               job.groups().recorder()),
       pieces_{.samples = workload.dataset.info().samples("train"),
               .global_batch = config.batch.global_batch,
               .micro_batches = config.batch.micro_batches,
               .data_ranks = job.mesh().shape().data},
+      total_steps_(total_steps(config, pieces_)),
       schedule_(schedule_config(config.optimizer)),
       selection_(config.validation, pieces_.steps(), workload.scoring,
                  workload.dataset.info().samples("validation")),
+      plan_({.pieces = pieces_,
+             .data_rank = job.groups().data().rank(),
+             .lengths = workload.dataset.source("train", workload.read)->lengths(),
+             .schedule = schedule_,
+             .total_steps = total_steps_,
+             .seed = config.seed,
+             .pauses_after = [this](std::int64_t step) { return selection_.due_within_epoch(step); }}),
       outputs_(config, job, workload, recording.library, recording.trace, recording.start,
                rows_kept(resume, recording.recovery, pieces_.samples),
                recording.recovery ? recording.recovery->topology : std::vector<record::TopologyRow>(), log),
@@ -59,9 +72,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
       stragglers_(job.groups().world()),
       survival_({config, job, replica_, outputs_, recording.injection, recording.mpi, recording.library, log},
                 recording.recovery),
-      total_steps_(config.epochs * pieces_.steps()),
       library_(recording.library) {
-  if (config.limit_steps > 0) total_steps_ = std::min<std::int64_t>(total_steps_, config.limit_steps);
   if (config.exit_after != "none") {
     stop_at_s_ = recording.begun_s + parse_interval(config.exit_after, "--exit-after").count;
   }
@@ -169,9 +180,9 @@ ExitCode Trainer::stop() {
   return ExitCode::stopped;
 }
 
-void Trainer::ask(parallel::StepShare& share) const {
-  if (signals_.asked() || (job_.rank() == 0 && steady_s() >= stop_at_s_)) share.stop_requests = 1;
-  if (checkpoints_.asked_by_clock()) share.save_requests = 1;
+parallel::StepRequests Trainer::requests() const {
+  const bool stops = signals_.asked() || (job_.rank() == 0 && steady_s() >= stop_at_s_);
+  return {.stop = stops ? 1.0 : 0.0, .save = checkpoints_.asked_by_clock() ? 1.0 : 0.0};
 }
 
 /// Whether a step is given to the device in a few calls decides how fast it is: for those who look later,
@@ -184,8 +195,7 @@ void Trainer::tell_graphs(const std::string& what) {
 
 Trainer::Ending Trainer::train_epoch() {
   const auto first_step = (epoch_ - 1) * pieces_.steps();
-  const auto steps = std::min(pieces_.steps(), total_steps_ - first_step);
-  order_ = data::training_order(pieces_.samples, lengths_, pieces_.global_batch, config_.seed, epoch_);
+  plan_.begin_epoch(epoch_, step_ - first_step);
   sums_ = {};
   if (earlier_) {
     sums_.total = {.loss = earlier_->loss,
@@ -199,7 +209,7 @@ Trainer::Ending Trainer::train_epoch() {
   auto& meter = parallel::MemoryMeter::process();
   const auto held_bytes = meter.live();
   meter.begin_peak();
-  const Steps ended = train_steps(steps);
+  const Steps ended = train_steps();
   if (ended == Steps::stop_wanted) return Ending::stopped;
   sums_.samples = pieces_.step(step_ - first_step - 1).end;
   outputs_.activations(epoch_, meter.peak() - held_bytes);
@@ -217,52 +227,36 @@ Trainer::Ending Trainer::train_epoch() {
   return Ending::complete;
 }
 
-/// The steps of the epoch that are still to do, up to `steps`, unless all ranks are asked to stop before.
-Trainer::Steps Trainer::train_steps(std::int64_t steps) {
+/// The steps of the epoch that are still to do, unless all ranks are asked to stop before.
+Trainer::Steps Trainer::train_steps() {
   const auto first_step = (epoch_ - 1) * pieces_.steps();
   const auto done = step_ - first_step;
-  const auto mine = pieces_.owned_by(job_.groups().data().rank());
-  auto requests = data::epoch_requests(order_, pieces_.global_batch, pieces_.micro_batches, mine,
-                                       {done, steps}, first_step);
-  std::erase_if(requests, [](const data::PieceRequest& request) { return request.samples.empty(); });
-  std::vector<std::vector<StepPiece>> pieces_of_step(static_cast<std::size_t>(steps));
-  std::vector<std::uint64_t> hash_of_step(static_cast<std::size_t>(steps));
-  for (const auto& request : requests) {
-    const auto index = static_cast<std::size_t>(request.step - first_step);
-    pieces_of_step[index].push_back(
-        {static_cast<std::uint32_t>(request.micro_batch), static_cast<std::int64_t>(request.samples.size())});
-    // A copy's samples are counted once, where their loss is.
-    if (replica_.counts_samples()) hash_of_step[index] += data::sample_hash(request.samples);
-  }
-  replica_.forget_ahead();
-  if (replica_.reads()) loader_.start(std::move(requests));
+  batches_.begin();
+  if (replica_.reads()) loader_.start(plan_.requests());
 
   clock_.take();  // what happened between the epochs belongs to neither
   steps_begun_s_ = steady_s();
   // A run that was stopped after a step whose validation was due does it now.
-  const bool owes = done > 0 && done < steps && selection_.due_within_epoch(step_) && !last_.so_far.evaluated;
+  const bool owes =
+      done > 0 && done < plan_.steps() && selection_.due_within_epoch(step_) && !last_.so_far.evaluated;
   if (owes) {
     last_ = info(sums_.total, false);
     if (validate_within_epoch()) checkpoints_.save(replica_.state(), last_);
     if (is_exhausted()) return Steps::exhausted;
   }
-  for (auto s = done; s < steps; ++s) {
-    const double rate = optim::learning_rate(schedule_, step_ + 1, total_steps_);
-    job_.groups().recorder().begin_step(step_ + 1);
-    if (injection_ != nullptr) injection_->begin_step(step_ + 1);
-    const auto index = static_cast<std::size_t>(s);
-    const bool another_follows =
-        s + 1 < steps && !pieces_of_step[index + 1].empty() && !selection_.due_within_epoch(step_ + 1);
-    const auto outcome = replica_.step(step_ + 1, pieces_of_step[index], loader_, rate, another_follows);
+  while (const auto* plan = plan_.next()) {
+    job_.groups().recorder().begin_step(plan->number);
+    if (injection_ != nullptr) injection_->begin_step(plan->number);
+    const auto outcome = replica_.step(*plan, batches_);
     ++step_;
     if (outcome.left_out && job_.rank() == 0) {
       outputs_.event("step_left_out",
                      fmt::format("step {}: the gradient is not finite; the loss is scaled by {:g} now", step_,
                                  replica_.scaler().scale()));
     }
-    const bool stops = outcome.total.stop_requests > 0 && step_ < total_steps_;
-    const bool due = outcome.total.save_requests > 0 || checkpoints_.due_after_step(step_);
-    const bool ends_epoch = s + 1 == steps;
+    const bool stops = outcome.requests.stop > 0 && step_ < total_steps_;
+    const bool due = outcome.requests.save > 0 || checkpoints_.due_after_step(step_);
+    const bool ends_epoch = step_ - first_step == plan_.steps();
     save_with_epoch_ = due && ends_epoch && !stops;  // once: its evaluation belongs to it
     const bool saves = due && !ends_epoch;
     const bool validates = !stops && !ends_epoch && selection_.due_within_epoch(step_);
@@ -276,11 +270,11 @@ Trainer::Steps Trainer::train_steps(std::int64_t steps) {
     const bool is_best = validates && validate_within_epoch();
     if (!stops && (saves || is_best)) checkpoints_.save(replica_.state(), last_);
     phases += clock_.take();
-    sums_.sample_hash += hash_of_step[index];
-    outputs_.step(step_, epoch_, outcome, rate, phases, sums_);
-    look_after_ranks(phases, pieces_of_step[index]);
+    sums_.add(outcome, phases, plan->learning_rate, counted_hash(*plan));
+    outputs_.step(*plan, epoch_, outcome, phases);
+    look_after_ranks(phases, *plan);
     survival_.after_step(step_, [this] { return info_of_last_step(); });
-    show_progress(s + 1, s + 1 - done, sums_.total, steady_s() - steps_begun_s_);
+    show_progress(step_ - first_step, step_ - first_step - done, sums_.total, steady_s() - steps_begun_s_);
     if (stops) {
       progress_.clear();
       return Steps::stop_wanted;
@@ -288,6 +282,14 @@ Trainer::Steps Trainer::train_steps(std::int64_t steps) {
     if (validates && is_exhausted()) return Steps::exhausted;
   }
   return Steps::done;
+}
+
+/// Of the samples of a step. A copy's samples are counted once, where their loss is.
+std::uint64_t Trainer::counted_hash(const parallel::StepPlan& plan) const {
+  std::uint64_t hash = 0;
+  if (!replica_.counts_samples()) return hash;
+  for (const auto& micro_batch : plan.micro_batches) hash += data::sample_hash(micro_batch.ids);
+  return hash;
 }
 
 /// Between two steps of an epoch; its time counts for neither. Whether the model is the best so far.
@@ -305,10 +307,11 @@ bool Trainer::validate_within_epoch() {
 }
 
 /// Whether a rank keeps the others waiting, and whether all copies still hold the same.
-void Trainer::look_after_ranks(const record::PhaseTotals& phases, const std::vector<StepPiece>& pieces) {
+void Trainer::look_after_ranks(const record::PhaseTotals& phases, const parallel::StepPlan& plan) {
   const double waited_s = phases.times.exposed_communication_time_s + phases.times.pipeline_idle_time_s;
   Stragglers::Own own{.seconds = phases.wall_s - waited_s};
-  for (const StepPiece& piece : pieces) own.samples += static_cast<double>(piece.samples);
+  for (const auto& micro_batch : plan.micro_batches)
+    own.samples += static_cast<double>(micro_batch.samples());
   for (const auto& finding : stragglers_.step(step_, own)) {
     if (job_.rank() == 0) outputs_.event("straggler", finding);
   }
@@ -316,7 +319,7 @@ void Trainer::look_after_ranks(const record::PhaseTotals& phases, const std::vec
 }
 
 void Trainer::show_progress(std::int64_t done_in_epoch, std::int64_t done_here,
-                            const parallel::StepShare& sums, double elapsed_s) {
+                            const parallel::StepTotals& sums, double elapsed_s) {
   if (!progress_.visible()) return;
   const double step_s = elapsed_s / static_cast<double>(done_here);
   const auto samples = pieces_.step(done_in_epoch - 1).end - pieces_.step(done_in_epoch - done_here).begin;
@@ -346,10 +349,9 @@ std::optional<EvaluationResult> Trainer::evaluate(const std::string& split) {
   return place->second.run();
 }
 
-checkpoint::CheckpointInfo Trainer::info(const parallel::StepShare& total, bool evaluated) const {
+checkpoint::CheckpointInfo Trainer::info(const parallel::StepTotals& total, bool evaluated) const {
   const double here_s = evaluated ? sums_.phases.wall_s : steady_s() - steps_begun_s_;
   const auto position = pieces_.step((step_ - 1) % pieces_.steps()).end;
-  const std::span<const std::int64_t> used(order_.data(), static_cast<std::size_t>(position));
   return {.step = step_,
           .epoch = epoch_,
           .position_samples = position,
@@ -359,7 +361,7 @@ checkpoint::CheckpointInfo Trainer::info(const parallel::StepShare& total, bool 
                      .correct = total.correct,
                      .counted = total.counted,
                      .train_time_s = sums_.earlier_s + here_s,
-                     .sample_hash = data::sample_hash(used),
+                     .sample_hash = data::sample_hash(plan_.first_samples(position)),
                      .evaluated = evaluated},
           .best = checkpoints_.best(),
           .loss_scale = replica_.scaler().state(),

@@ -5,7 +5,6 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -20,6 +19,7 @@
 #include "train/evaluation.hpp"
 #include "train/job.hpp"
 #include "train/model_selection.hpp"
+#include "train/planned_batches.hpp"
 #include "train/progress.hpp"
 #include "train/replica.hpp"
 #include "train/resume_point.hpp"
@@ -28,6 +28,7 @@
 #include "train/stop_signals.hpp"
 #include "train/stragglers.hpp"
 #include "train/survival.hpp"
+#include "train/work_plan.hpp"
 #include "train/workload.hpp"
 
 namespace dtrain::train {
@@ -64,16 +65,17 @@ class Trainer {
   void tell_graphs(const std::string& what);
   ExitCode train_to_the_end();
   Ending train_epoch();
-  Steps train_steps(std::int64_t steps);
+  Steps train_steps();
   bool validate_within_epoch();
-  void ask(parallel::StepShare& share) const;
-  void look_after_ranks(const record::PhaseTotals& phases, const std::vector<StepPiece>& pieces);
-  void show_progress(std::int64_t done_in_epoch, std::int64_t done_here, const parallel::StepShare& sums,
+  std::uint64_t counted_hash(const parallel::StepPlan& plan) const;
+  parallel::StepRequests requests() const;
+  void look_after_ranks(const record::PhaseTotals& phases, const parallel::StepPlan& plan);
+  void show_progress(std::int64_t done_in_epoch, std::int64_t done_here, const parallel::StepTotals& sums,
                      double elapsed_s);
   std::optional<EvaluationResult> evaluate(const std::string& split);
   bool is_best_so_far(const std::optional<EvaluationResult>& validation);
   bool is_exhausted() const { return selection_.is_exhausted(step_, checkpoints_.best()); }
-  checkpoint::CheckpointInfo info(const parallel::StepShare& total, bool evaluated) const;
+  checkpoint::CheckpointInfo info(const parallel::StepTotals& total, bool evaluated) const;
   checkpoint::CheckpointInfo info_of_last_step() const;
   ExitCode stop();
   void finish(record::Status status);
@@ -87,10 +89,12 @@ class Trainer {
 
   Replica replica_;
   data::Loader loader_;
-  std::vector<std::int64_t> lengths_;  // of the training samples; empty where all are alike
+  PlannedBatches batches_;  // of loader_
   parallel::Pieces pieces_;
+  std::int64_t total_steps_;
   optim::ScheduleConfig schedule_;
   ModelSelection selection_;
+  WorkPlan plan_;
   std::map<std::string, Evaluation> evaluations_;  ///< By split.
   RunOutputs outputs_;
   Checkpoints checkpoints_;
@@ -101,10 +105,8 @@ class Trainer {
   Stragglers stragglers_;
   Survival survival_;
 
-  std::int64_t total_steps_;
   std::int64_t step_ = 0;                       // updates done
   int epoch_ = 0;                               // the latest begun, from 1
-  std::vector<std::int64_t> order_;             // of the epoch's samples
   EpochSums sums_;                              // of its steps so far
   std::optional<EvaluationResult> validation_;  // after the newest step, within its epoch
   double steps_begun_s_ = 0;                    // when the first of them here was

@@ -15,29 +15,8 @@
 #include "optim/schedule.hpp"
 #include "parallel/simulation.hpp"
 #include "parallel/squares.hpp"
-#include "train/evaluation.hpp"
 
 namespace dtrain::train {
-namespace {
-
-/// The same in the CPU's memory: the device is waited for once.
-std::vector<MicroBatchLoss> read(std::vector<MicroBatchLoss> losses) {
-  if (losses.empty() || losses[0].sums.loss.is_cpu()) return losses;
-  std::vector<at::Tensor> numbers;
-  for (const auto& [index, sums, samples] : losses) {
-    numbers.push_back(sums.loss.to(at::kDouble));
-    if (sums.correct.defined()) numbers.push_back(sums.correct.to(at::kDouble));
-  }
-  const at::Tensor here = at::stack(numbers).cpu();
-  std::int64_t next = 0;
-  for (auto& [index, sums, samples] : losses) {
-    sums.loss = here[next++];
-    if (sums.correct.defined()) sums.correct = here[next++].to(at::kLong);
-  }
-  return losses;
-}
-
-}  // namespace
 
 TrainingStep::TrainingStep(const Parts& parts, std::uint64_t seed, double grad_clip)
     : parts_(parts),
@@ -60,25 +39,6 @@ std::vector<Range> TrainingStep::counted_parts() const {
   return counted;
 }
 
-Samples TrainingStep::next_samples(data::Loader& loader) {
-  if (ahead_.empty()) return read_samples(loader);
-  Samples next = std::move(ahead_.front());
-  ahead_.pop_front();
-  return next;
-}
-
-Samples TrainingStep::read_samples(data::Loader& loader) const {
-  data::Batch batch;
-  {
-    const ScopedSpan span(parts_.sink, Phase::data, "load");
-    batch = loader.next();
-  }
-  const ScopedSpan span(parts_.sink, Phase::data, "prepare");
-  auto inputs = parts_.preparation.training_inputs(batch);
-  auto targets = targets_of(parts_.model, parts_.preparation, batch, inputs);
-  return {std::move(inputs), std::move(targets)};
-}
-
 const parallel::Schedule& TrainingStep::schedule_for(std::size_t micro_batches) {
   auto place = schedules_.find(micro_batches);
   if (place == schedules_.end()) {
@@ -94,29 +54,28 @@ models::LossSums TrainingStep::loss_of(const models::Tensors& outputs, const at:
   return parts_.model.training_loss(models::in_full(outputs), targets, parts_.training_loss);
 }
 
-void TrainingStep::begin(const std::vector<StepPiece>& pieces) {
-  parts_.gradients.begin_step(static_cast<int>(pieces.size()));
+void TrainingStep::begin(const StepPlan& plan) {
+  parts_.gradients.begin_step(static_cast<int>(plan.micro_batches.size()));
   parts_.statistics.begin_step();
   parts_.tied.begin_step();
   if (parts_.totals != nullptr) parts_.totals->begin_step();
   losses_.clear();
 }
 
-void TrainingStep::compute(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader) {
-  begin(pieces);
-  if (parts_.rows != nullptr) return compute_by_rows(step, pieces, loader);
-  if (parts_.graphs != nullptr && replay(step, pieces, loader)) return;
-  give(step, pieces, [&](std::size_t /*m*/) { return next_samples(loader); });
+void TrainingStep::compute(const StepPlan& plan, parallel::SampleSource& samples) {
+  begin(plan);
+  if (parts_.rows != nullptr) return compute_by_rows(plan, samples);
+  if (parts_.graphs != nullptr && replay(plan, samples)) return;
+  give(plan, [&](std::size_t m) { return samples.take(plan, m); });
 }
 
 // The rows that the step uses must be current before the first micro-batch: all are read first.
-void TrainingStep::compute_by_rows(std::int64_t step, const std::vector<StepPiece>& pieces,
-                                   data::Loader& loader) {
+void TrainingStep::compute_by_rows(const StepPlan& plan, parallel::SampleSource& samples) {
   std::vector<Samples> all;
   const auto& table = dynamic_cast<const models::EmbeddingBag&>(*parts_.model.layers().front());
   std::vector<at::Tensor> ids;
-  for (std::size_t i = 0; i < pieces.size(); ++i) {
-    all.push_back(next_samples(loader));
+  for (std::size_t i = 0; i < plan.micro_batches.size(); ++i) {
+    all.push_back(samples.take(plan, i));
     all.back().inputs = {table.ids_read(all.back().inputs.at(0))};
     ids.push_back(all.back().inputs.front());
   }
@@ -124,30 +83,25 @@ void TrainingStep::compute_by_rows(std::int64_t step, const std::vector<StepPiec
     const ScopedSpan span(parts_.sink, Phase::optimizer, "make rows current");
     parts_.rows->begin_step(ids);
   }
-  give(step, pieces, [&](std::size_t m) { return std::move(all[m]); });
+  give(plan, [&](std::size_t m) { return std::move(all[m]); });
   const ScopedSpan span(parts_.sink, Phase::optimizer, "add rows up");
   parts_.rows->finish();
 }
 
 /// False: the step is still to be given to the device.
-bool TrainingStep::replay(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader) {
-  const StepGraphs::Step how{.next_samples = [&] { return next_samples(loader); },
-                             .look_ahead =
-                                 [&](std::size_t count) {
-                                   while (ahead_.size() < count) ahead_.push_back(read_samples(loader));
-                                   return std::vector<Samples>(ahead_.begin(), ahead_.end());
-                                 },
-                             .give = [&](const SamplesOf& samples_of) { give(step, pieces, samples_of); },
-                             .begin_anew = [&] { begin(pieces); }};
-  return parts_.graphs->run(step, scaler_.scale(), pieces, how, losses_);
+bool TrainingStep::replay(const StepPlan& plan, parallel::SampleSource& samples) {
+  const StepGraphs::Step how{.plan = plan,
+                             .samples = samples,
+                             .give = [&](const SamplesOf& samples_of) { give(plan, samples_of); },
+                             .begin_anew = [&] { begin(plan); }};
+  return parts_.graphs->run(scaler_.scale(), how, losses_);
 }
 
-void TrainingStep::give(std::int64_t step, const std::vector<StepPiece>& pieces,
-                        const SamplesOf& samples_of) {
+void TrainingStep::give(const StepPlan& plan, const SamplesOf& samples_of) {
   std::vector<std::int64_t> samples;
-  for (const StepPiece& piece : pieces) samples.push_back(piece.samples);
+  for (const auto& micro_batch : plan.micro_batches) samples.push_back(micro_batch.samples());
   const auto index_of = [&](int m) {
-    return static_cast<int>(pieces[static_cast<std::size_t>(m)].micro_batch);
+    return static_cast<int>(plan.micro_batches[static_cast<std::size_t>(m)].index);
   };
   at::Tensor targets;  // of the micro-batch that came in last, where the first rank is the last one too
   const bool one_rank = parts_.pipeline.is_first() && parts_.pipeline.is_last();
@@ -159,7 +113,7 @@ void TrainingStep::give(std::int64_t step, const std::vector<StepPiece>& pieces,
             return models::Context{
                 .mode = models::Mode::training,
                 .seed = seed_,
-                .step = static_cast<std::uint32_t>(step),
+                .step = static_cast<std::uint32_t>(plan.number),
                 .micro_batch = static_cast<std::uint32_t>(index_of(m)) + (wrong_mask ? 1U : 0U),
                 .half = parts_.half,
                 .kernels = parts_.kernels,
@@ -184,7 +138,7 @@ void TrainingStep::give(std::int64_t step, const std::vector<StepPiece>& pieces,
             return scaled(sums.loss);
           },
       .taken_back = [&](int m) { parts_.gradients.taken_back(index_of(m)); }};
-  parts_.pipeline.train(schedule_for(pieces.size()), samples, work);
+  parts_.pipeline.train(schedule_for(plan.micro_batches.size()), samples, work);
 }
 
 at::Tensor TrainingStep::scaled(const at::Tensor& loss) const {
@@ -193,48 +147,49 @@ at::Tensor TrainingStep::scaled(const at::Tensor& loss) const {
   return on_device.defined() ? loss * on_device : loss * scaler_.scale();
 }
 
-StepOutcome TrainingStep::run(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader,
-                              double learning_rate, bool another_follows) {
+StepOutcome TrainingStep::run(const StepPlan& plan, parallel::SampleSource& samples) {
   StepOutcome outcome;
-  compute(step, pieces, loader);
+  compute(plan, samples);
   outcome.own.micro_batches += static_cast<double>(losses_.size());
   const bool reads = parts_.pipeline.is_first() || parts_.pipeline.is_last();
   const bool waits_for_device = !parts_.parameters.values().is_cpu();
-  if (another_follows && reads && waits_for_device) ahead_.push_back(read_samples(loader));
+  if (plan.another_follows && reads && waits_for_device) samples.read_ahead();
   parts_.gradients.finish([this] { parts_.tied.exchange_gradients(); });
   parts_.statistics.exchange();
 
-  for (const auto& [index, sums, samples] : read(losses_)) {
-    add(outcome.own, sums, samples);
+  for (const auto& [index, sums, count] : parallel::on_cpu(losses_)) {
+    outcome.own.add(sums, count);
     if (parts_.totals != nullptr && parts_.counts_common) {
       parts_.totals->add_micro_batch(static_cast<int>(index), sums.loss.item<double>(), sums.weight);
     }
   }
   if (!parts_.counts_common) outcome.own.leave_samples_out();
   measure_gradient(outcome.own);
-  if (parts_.ask) parts_.ask(outcome.own);
-  outcome.total = parts_.control.agree(outcome.own);
+  const auto agreed =
+      parts_.control.agree(outcome.own, parts_.requests ? parts_.requests() : parallel::StepRequests());
+  outcome.total = agreed.totals;
+  outcome.requests = agreed.requests;
   if (parts_.totals != nullptr) parts_.totals->complete(outcome.total);
   const auto& total = outcome.total;
   const double loss_scale = scaler_.scale();
   const bool finite = total.non_finite == 0 && std::isfinite(total.loss);
-  scaler_.keep(step);
+  scaler_.keep(plan.number);
   outcome.left_out = scaler_.leaves_out(finite);
-  if (!finite && !outcome.left_out) report_non_finite(step, total);
+  if (!finite && !outcome.left_out) report_non_finite(plan.number, total);
 
   if (parts_.undo != nullptr) {
     const ScopedSpan span(parts_.sink, Phase::optimizer, "keep");
-    parts_.undo->keep(step);
+    parts_.undo->keep(plan.number);
   }
   outcome.gradient_norm = std::sqrt(total.gradient_squares) / (total.weight * loss_scale);
   const double scale =
       optim::clip_coefficient(outcome.gradient_norm, grad_clip_) / (total.weight * loss_scale);
   if (!outcome.left_out) {
     const ScopedSpan span(parts_.sink, Phase::optimizer, "update");
-    const auto number = scaler_.updates(step);
-    parts_.optimizer.step(parts_.parameters.values(), parts_.gradients.gradients(), scale, learning_rate,
+    const auto number = scaler_.updates(plan.number);
+    parts_.optimizer.step(parts_.parameters.values(), parts_.gradients.gradients(), scale, plan.learning_rate,
                           number, parts_.gradients.update_parts());
-    if (parts_.rows != nullptr) parts_.rows->update(scale, learning_rate, number);
+    if (parts_.rows != nullptr) parts_.rows->update(scale, plan.learning_rate, number);
   }
   if (!outcome.left_out) parts_.statistics.apply();
   if (parts_.gradients.updates_parts()) parts_.data.barrier().wait();  // now all parts are new
@@ -246,7 +201,7 @@ StepOutcome TrainingStep::run(std::int64_t step, const std::vector<StepPiece>& p
   return outcome;
 }
 
-void TrainingStep::measure_gradient(parallel::StepShare& own) const {
+void TrainingStep::measure_gradient(parallel::StepTotals& own) const {
   const ScopedSpan span(parts_.sink, Phase::optimizer, "norm");
   if (parts_.rows != nullptr && parts_.counts_common) {
     const auto squares = parts_.rows->squares();
@@ -290,7 +245,7 @@ bool TrainingStep::holds_non_finite(const models::Parameter& parameter) const {
   });
 }
 
-void TrainingStep::report_non_finite(std::int64_t step, const parallel::StepShare& total) const {
+void TrainingStep::report_non_finite(std::int64_t step, const parallel::StepTotals& total) const {
   auto last = last_non_finite();
   parts_.world.all_reduce(comm::Buffer::of(std::span(&last, 1)), comm::ReduceOp::max).wait();
   std::string subject = fmt::format("step {}", step);

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -9,7 +8,6 @@
 
 #include "comm/group.hpp"
 #include "core/span_sink.hpp"
-#include "data/loader.hpp"
 #include "models/embedding_bag.hpp"
 #include "models/model.hpp"
 #include "optim/optimizer.hpp"
@@ -17,24 +15,20 @@
 #include "parallel/pipeline.hpp"
 #include "parallel/reproducible_totals.hpp"
 #include "parallel/row_updates.hpp"
+#include "parallel/sample_source.hpp"
+#include "parallel/step.hpp"
 #include "parallel/step_control.hpp"
 #include "parallel/step_statistics.hpp"
 #include "parallel/step_undo.hpp"
 #include "parallel/tied_parameters.hpp"
 #include "train/injection.hpp"
 #include "train/loss_scaler.hpp"
-#include "train/preparation.hpp"
 #include "train/step_graphs.hpp"
 
 namespace dtrain::train {
 
-/// What one step came to.
-struct StepOutcome {
-  parallel::StepShare own;    ///< This rank's samples.
-  parallel::StepShare total;  ///< All ranks' samples: the same on every rank.
-  double gradient_norm = 0;   ///< Of the mean gradient, before clipping.
-  bool left_out = false;      ///< Nothing was updated: the gradient was not finite, in fp16.
-};
+using parallel::StepOutcome;
+using parallel::StepPlan;
 
 /// One optimizer update: this rank's share of its micro-batches forward and back, the gradients summed over
 /// the data ranks while backward runs, the control message, and then, on all ranks or on none, the update.
@@ -53,7 +47,6 @@ class TrainingStep {
     parallel::StepStatistics& statistics;
     parallel::TiedParameters& tied;
     optim::Optimizer& optimizer;
-    const Preparation& preparation;
     SpanSink& sink;
     std::optional<at::ScalarType> half = {};         ///< Mixed precision, see models::ProductScope.
     models::Kernels kernels = models::Kernels::own;  ///< See models::KernelScope.
@@ -63,47 +56,40 @@ class TrainingStep {
     parallel::StepUndo* undo = nullptr;    ///< Null: no step will have to be taken back.
     Injection* injection = nullptr;        ///< Null: no fault is wanted.
     StepGraphs* graphs = nullptr;          ///< Null: the device is given each operation of each step.
-    /// What this rank has to ask of all at the end of a step: to stop, to save.
-    std::function<void(parallel::StepShare&)> ask = {};
+    /// What this rank asks of all ranks at the end of a step.
+    std::function<parallel::StepRequests()> requests = {};
     bool counts_common = true;  ///< Whether this rank counts what its tensor group has in common.
   };
   /// `grad_clip`: largest norm of the whole mean gradient; 0: no limit.
   TrainingStep(const Parts& parts, std::uint64_t seed, double grad_clip);
 
-  /// Takes the batches of `pieces` from `loader` on the ranks that need them: the first and the last of a
-  /// pipeline. `step` counts from 1. `another_follows`, on the loader's next batches: a device's first batch
-  /// of it is then on its way before the device has done with this step. Collective. In fp16 a gradient that
-  /// is not finite is left out with a smaller scale for the next; otherwise throws Error when the loss or a
-  /// gradient is not finite. No rank has updated then.
-  StepOutcome run(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader,
-                  double learning_rate, bool another_follows);
-
-  /// The loader begins anew: what was taken from it ahead is not wanted.
-  void forget_ahead() { ahead_.clear(); }
+  /// Takes the plan's micro-batches from `samples` on the ranks that need them: the first and the last of a
+  /// pipeline. Where another step follows, a device's first micro-batch of that one is on its way before the
+  /// device has done with this step. Collective. In fp16 a gradient that is not finite is left out
+  /// with a smaller scale for the next; otherwise throws Error when the loss or a gradient is not finite. No
+  /// rank has updated then.
+  StepOutcome run(const StepPlan& plan, parallel::SampleSource& samples);
 
   LossScaler& scaler() { return scaler_; }
   const LossScaler& scaler() const { return scaler_; }
 
  private:
-  Samples next_samples(data::Loader& loader);
-  Samples read_samples(data::Loader& loader) const;
   const parallel::Schedule& schedule_for(std::size_t micro_batches);
-  void begin(const std::vector<StepPiece>& pieces);
-  void compute(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader);
-  void compute_by_rows(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader);
-  bool replay(std::int64_t step, const std::vector<StepPiece>& pieces, data::Loader& loader);
+  void begin(const StepPlan& plan);
+  void compute(const StepPlan& plan, parallel::SampleSource& samples);
+  void compute_by_rows(const StepPlan& plan, parallel::SampleSource& samples);
+  bool replay(const StepPlan& plan, parallel::SampleSource& samples);
   using SamplesOf = std::function<Samples(std::size_t micro_batch)>;
-  void give(std::int64_t step, const std::vector<StepPiece>& pieces, const SamplesOf& samples_of);
+  void give(const StepPlan& plan, const SamplesOf& samples_of);
   models::LossSums loss_of(const models::Tensors& outputs, const at::Tensor& targets) const;
   at::Tensor scaled(const at::Tensor& loss) const;
   std::vector<Range> counted_parts() const;
-  void measure_gradient(parallel::StepShare& own) const;
-  [[noreturn]] void report_non_finite(std::int64_t step, const parallel::StepShare& total) const;
+  void measure_gradient(parallel::StepTotals& own) const;
+  [[noreturn]] void report_non_finite(std::int64_t step, const parallel::StepTotals& total) const;
   std::int64_t last_non_finite() const;
   bool holds_non_finite(const models::Parameter& parameter) const;
 
   Parts parts_;
-  std::deque<Samples> ahead_;                            // read, and not yet asked for
   std::vector<MicroBatchLoss> losses_;                   // of this step
   std::map<std::size_t, parallel::Schedule> schedules_;  // by number of micro-batches
   std::vector<Range> counted_parts_;                     // of the flat gradient, in norms

@@ -163,7 +163,7 @@ TEST(ReproducibleTotalsTest, AreTheBitsOfOneRank) {
       totals.add_micro_batch(static_cast<int>(k), std::sin(x) * std::pow(10.0, x), 1.0 / (x + 3));
     }
     totals.add_gradients(at::sin(at::arange(parameters.size(), at::kFloat)));
-    StepShare total;
+    StepTotals total;
     totals.complete(total);
     return total;
   };

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "models/model.hpp"
+
+namespace dtrain::parallel {
+
+/// A piece of a step: samples that pass through the model together, forward and back.
+struct MicroBatch {
+  std::uint32_t index = 0;        ///< Within the step, over all ranks of the data axis.
+  std::vector<std::int64_t> ids;  ///< Of its samples, in their order; at least one.
+
+  std::int64_t samples() const { return static_cast<std::int64_t>(ids.size()); }
+};
+
+/// What a rank's copy of the model does in one step.
+struct StepPlan {
+  std::int64_t number = 1;                ///< Counts from 1 over the whole run.
+  std::vector<MicroBatch> micro_batches;  ///< Of this copy, by ascending index; perhaps none.
+  double learning_rate = 0;
+  /// Another step follows at once: its first micro-batch may be read while a device computes this step.
+  bool another_follows = false;
+};
+
+/// A micro-batch as the model takes it.
+struct Samples {
+  models::Tensors inputs;
+  at::Tensor targets;
+};
+
+/// The loss of one micro-batch. Its tensors may still be computed by a device.
+struct MicroBatchLoss {
+  std::uint32_t micro_batch = 0;  ///< MicroBatch::index
+  models::LossSums sums;
+  std::int64_t samples = 0;
+};
+
+/// The same with all tensors in the CPU's memory. Waits for a device once.
+std::vector<MicroBatchLoss> on_cpu(std::vector<MicroBatchLoss> losses);
+
+/// What one step, or several, came to on one rank, or on all. Every field is a sum.
+struct StepTotals {
+  double loss = 0;
+  double weight = 0;   ///< Samples, target tokens or class weights in `loss`.
+  double correct = 0;  ///< Correctly classified samples or tokens.
+  double counted = 0;  ///< Those that `correct` is out of.
+  double samples = 0;
+  double gradient_squares = 0;  ///< Over the part of the agreed gradient that each rank vouches for.
+  double non_finite = 0;        ///< NaN or infinite elements in that part.
+  double micro_batches = 0;     ///< That were computed.
+
+  /// Adds a micro-batch or another batch of `samples` samples.
+  void add(const models::LossSums& sums, std::int64_t samples);
+
+  /// Adds the samples of another step, and what they came to.
+  void add_samples(const StepTotals& other);
+
+  /// Removes a loss that is not a number, and what belongs to it.
+  void leave_losses_out() { loss = weight = correct = counted = 0; }
+
+  /// Removes what another rank counts already: samples and their losses.
+  void leave_samples_out() { loss = weight = correct = counted = samples = micro_batches = 0; }
+};
+
+/// What ranks ask of all ranks at the end of a step. Each field counts the ranks that ask.
+struct StepRequests {
+  double stop = 0;  ///< The run is to stop.
+  double save = 0;  ///< A checkpoint is due.
+};
+
+/// What one step came to.
+struct StepOutcome {
+  StepTotals own;            ///< Of this rank's samples.
+  StepTotals total;          ///< Of all ranks' samples: the same on every rank.
+  StepRequests requests;     ///< Of all ranks.
+  double gradient_norm = 0;  ///< Of the mean gradient, before clipping.
+  bool left_out = false;     ///< Nothing was updated: in fp16 the gradient was not finite.
+};
+
+}  // namespace dtrain::parallel
