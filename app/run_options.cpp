@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "option.hpp"
 #include "option_value.hpp"
+#include "parallel/strategy/registry.hpp"
 #include "train/limits.hpp"
 
 namespace dtrain::app {
@@ -134,7 +135,7 @@ std::vector<Option> declare() {
       "order of ranks on the mesh: by placement, or as the launcher numbered them", "",
       [](auto& c) -> auto& { return c.rank_order; });
   add(
-      "strategy", "NAME", "how the copies of the model agree: ddp", "",
+      "strategy", "NAME", "how the copies of the model agree: " + parallel::strategies_in_words(), "",
       [](auto& c) -> auto& { return c.strategy; });
   add(
       "global-batch", "N", "samples per step, over all ranks", by_model,

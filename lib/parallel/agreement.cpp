@@ -1,10 +1,13 @@
 #include "parallel/agreement.hpp"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <span>
+#include <string>
 
 #include "kernels/reduce.hpp"
 #include "parallel/data_types.hpp"
@@ -51,6 +54,26 @@ void broadcast_parameters(comm::Group& group, at::Tensor& values) {
   require_agreement(
       group, hash_of(values), "the ranks start with different parameters",
       {.subject = "parameters", .advice = "run `dtrain topology` to check the links between the nodes"});
+}
+
+void require_same_copies(comm::Group& copies, comm::Group& world, models::Model& model,
+                         const at::Tensor& values, std::int64_t step) {
+  constexpr std::uint64_t kPrime = 1099511628211ULL;
+  auto hash = hash_of(values);
+  for (const auto* parameter : model.parameters()) {
+    if (parameter->frozen) hash = hash * kPrime ^ hash_of(parameter->value.contiguous());
+  }
+  for (const auto* buffer : model.buffers()) hash = hash * kPrime ^ hash_of(buffer->value.contiguous());
+  const auto odd = ranks_apart(copies, hash);
+  std::array<std::int64_t, 1> some = {odd.empty() ? 0 : 1};  // also in other groups
+  world.all_reduce(comm::Buffer::of(std::span<std::int64_t>(some)), comm::ReduceOp::max).wait();
+  require(some[0] == 0,
+          odd.empty()
+              ? std::string("copies of another part of the model have drifted apart")
+              : fmt::format("rank{} {} hold{} other weights or statistics than the other copies",
+                            odd.size() == 1 ? "" : "s", fmt::join(odd, ", "), odd.size() == 1 ? "s" : ""),
+          {.subject = fmt::format("step {}", step),
+           .advice = "go on from the last checkpoint, and look at that machine's memory"});
 }
 
 }  // namespace dtrain::parallel

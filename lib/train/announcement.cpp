@@ -13,7 +13,7 @@ namespace {
 void announce_device(const Job& job, const std::string& name, const std::string& no_graphs, const Log& log) {
   if (!job.device().is_cpu()) log.info("device     " + name);
   for (const auto& sentence : job.cluster().shared_gpus()) log.info("device     " + sentence);
-  if (!no_graphs.empty()) log.info("graphs     none: " + no_graphs);
+  if (!job.device().is_cpu() && !no_graphs.empty()) log.info("graphs     none: " + no_graphs);
 }
 
 void warn_of_sums_between_nodes(const RunConfig& config, const Job& job, const Workload& workload,

@@ -13,7 +13,7 @@ namespace dtrain::train {
 std::string bits_of(const RunConfig& config, int threads);
 
 /// The first lines of a run's log: what is trained, on what, and what of it is slower than it need be.
-/// `no_graphs`: why no step is captured for the device to replay; empty where they are.
+/// `no_graphs`: why no step is captured for a device to replay; empty where steps are.
 void announce(const RunConfig& config, Job& job, const Workload& workload, const std::string& no_graphs,
               const Log& log);
 

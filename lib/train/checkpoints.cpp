@@ -64,7 +64,7 @@ bool Checkpoints::due_after_epoch(int epoch) const {
   return every_.unit == Interval::Unit::epochs && epoch % static_cast<std::int64_t>(every_.count) == 0;
 }
 
-void Checkpoints::save(const TrainingState& state, checkpoint::CheckpointInfo info) {
+void Checkpoints::save(const parallel::StateView& state, checkpoint::CheckpointInfo info) {
   const ScopedSpan span(sink_, Phase::checkpoint, "checkpoint");
   wait();
   if (info.best.step == info.step) {
@@ -76,7 +76,7 @@ void Checkpoints::save(const TrainingState& state, checkpoint::CheckpointInfo in
   write();
 }
 
-void Checkpoints::finish(const TrainingState& state, const checkpoint::CheckpointInfo& info) {
+void Checkpoints::finish(const parallel::StateView& state, const checkpoint::CheckpointInfo& info) {
   wait();
   if (saved_step_ != info.step) save(state, info);
   wait();

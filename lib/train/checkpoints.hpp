@@ -42,7 +42,7 @@ class Checkpoints {
   bool due_after_epoch(int epoch) const;
   /// Where `info` calls this step the best, `best` points to it as soon as it is whole. Otherwise what `info`
   /// says of the best is replaced by best().
-  void save(const TrainingState& state, checkpoint::CheckpointInfo info);
+  void save(const parallel::StateView& state, checkpoint::CheckpointInfo info);
 
   /// The best whose checkpoint is there or being written. When that one cannot be written, the one before it
   /// is the best again.
@@ -54,7 +54,7 @@ class Checkpoints {
   }
 
   /// Writes the last state unless that is done, once more where it failed; returns when it is there.
-  void finish(const TrainingState& state, const checkpoint::CheckpointInfo& info);
+  void finish(const parallel::StateView& state, const checkpoint::CheckpointInfo& info);
 
   /// Returns when nothing is being written any more. Throws Error (exit code 5) when a rank is lost
   /// meanwhile, whose part would never come.

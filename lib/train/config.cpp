@@ -14,10 +14,12 @@
 #include "core/error.hpp"
 #include "core/printable.hpp"
 #include "core/size.hpp"
+#include "parallel/strategy/registry.hpp"
 #include "train/device.hpp"
 #include "train/injection.hpp"
 #include "train/interval.hpp"
 #include "train/limits.hpp"
+#include "train/strategy_setting.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -57,7 +59,6 @@ void check_one_of(const std::string& value, const std::array<std::string_view, N
 }
 
 constexpr std::uint64_t kLargestSeed = std::numeric_limits<std::int64_t>::max();
-constexpr std::array<std::string_view, 1> kStrategies = {"ddp"};
 constexpr std::array<std::string_view, 1> kBatchNorms = {"local"};
 constexpr std::array<std::string_view, 4> kPrecisions = {"fp32", "fp64", "bf16", "fp16"};
 constexpr std::array<std::string_view, 2> kKernels = {"own", "libtorch"};
@@ -248,7 +249,7 @@ void RunConfig::validate() const {
   check_at_least(data.augment_padding, 1, "--augment-padding");
   check(data.crops() || !given.contains("augment-padding"), "nothing is cropped", "--augment-padding",
         "leave it out, or use --augment crop or crop+flip");
-  check_one_of(strategy, kStrategies, "--strategy");
+  parallel::find_strategy(strategy);
   check(cluster.empty() || dry_run, "a cluster that is not there cannot train", "--cluster", "add --dry-run");
   check_at_least(epochs, 1, "--epochs");
   check_at_least(limit_steps, 0, "--limit-steps");
@@ -283,6 +284,7 @@ void RunConfig::validate() const {
   check_at_least(spares, 0, "--spares");
   replicate_every();
   check_one_of(on_failure, kOnFailure, "--on-failure");
+  parallel::require_strategy(strategy, strategy_setting(*this));
 }
 
 }  // namespace dtrain::train

@@ -47,7 +47,7 @@ std::string dtype_name(at::ScalarType type) {
   }
 }
 
-std::vector<StateTensor> state_tensors(const TrainingState& state) {
+std::vector<StateTensor> state_tensors(const parallel::StateView& state) {
   std::vector<StateTensor> sources;
   for (const auto* buffer : state.model.buffers()) {
     sources.push_back({"model", buffer->name, buffer->value, buffer->slice});
@@ -124,7 +124,7 @@ void SavedState::put_together(const StateTensor& source, int owner, Copy& copy) 
   }
 }
 
-void SavedState::take(const TrainingState& state, checkpoint::CheckpointInfo info) {
+void SavedState::take(const parallel::StateView& state, checkpoint::CheckpointInfo info) {
   const at::NoGradGuard no_grad;
   info_ = std::move(info);
   const auto sources = state_tensors(state);

@@ -9,18 +9,10 @@
 
 #include "checkpoint/writer.hpp"
 #include "models/model.hpp"
-#include "optim/optimizer.hpp"
-#include "parallel/flat_parameters.hpp"
+#include "parallel/strategy/state_view.hpp"
 #include "train/job.hpp"
 
 namespace dtrain::train {
-
-/// What a checkpoint is made of: buffers, parameters and the optimizer's state.
-struct TrainingState {
-  const parallel::FlatParameters& parameters;
-  models::Model& model;
-  const optim::Optimizer& optimizer;
-};
 
 /// A tensor of a state as one rank holds it.
 struct StateTensor {
@@ -31,7 +23,7 @@ struct StateTensor {
 };
 
 /// All of a rank's, in one order on all ranks of a stage; views of the state.
-std::vector<StateTensor> state_tensors(const TrainingState& state);
+std::vector<StateTensor> state_tensors(const parallel::StateView& state);
 
 /// To be written: `value`, contiguous, is the whole tensor. Borrowed.
 checkpoint::TensorRef reference_to(const std::string& group, const std::string& name,
@@ -46,7 +38,7 @@ class SavedState {
   explicit SavedState(Job& job) : job_(job) {}
 
   /// Copies; memory of an earlier copy is used again. Collective over the ranks of each stage.
-  void take(const TrainingState& state, checkpoint::CheckpointInfo info);
+  void take(const parallel::StateView& state, checkpoint::CheckpointInfo info);
 
   bool taken() const { return info_.step > 0; }
   const checkpoint::CheckpointInfo& info() const { return info_; }

@@ -17,7 +17,8 @@ bool Survival::wanted(const RunConfig& config, const comm::MpiEnvironment& mpi) 
 
 Survival::Survival(const Parts& parts, std::optional<Recovery> behind)
     : parts_(parts), behind_(std::move(behind)) {
-  if (wanted(parts.config, parts.mpi) && parts.config.replicate_every() > 0)
+  if (wanted(parts.config, parts.mpi) && parts.config.replicate_every() > 0 &&
+      parts.replica.can().copies_parts)
     copies_ = std::make_unique<PartCopies>(parts.job, state_tensors(parts.replica.state()));
   rebuilt_s_ = steady_s();
 }
@@ -60,10 +61,11 @@ Remains Survival::save_what_is_left(std::int64_t step, const Info& info) {
   const comm::LongPhase writing(world, parts_.config.comm.files_limit_s());
   const auto& mesh = parts_.job.mesh();
   std::vector<HeldPart> held = copies_ ? copies_->held() : std::vector<HeldPart>();
-  if (parts_.replica.outlives_loss() && done > 0) {
+  if (parts_.replica.can().rolls_back && done > 0) {
+    parts_.replica.strategy().roll_back(done + 1);
     held.push_back({.step = done,
                     .where = mesh.coordinates(parts_.job.rank()),
-                    .tensors = state_tensors(parts_.replica.take_back(done + 1)),
+                    .tensors = state_tensors(parts_.replica.strategy().state()),
                     .info = step == done ? std::optional(info()) : std::nullopt});
   }
   return save_remains(held, mesh.shape(), checkpoints_folder(parts_.config), world, parts_.library);

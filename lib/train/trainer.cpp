@@ -23,6 +23,14 @@ data::LoaderOptions loader_options(const Job& job) {
                                         : data::LoaderOptions::Drive::inline_call};
 }
 
+checkpoint::LossScale for_checkpoint(const optim::LossScale& state) {
+  return {.scale = state.scale, .good_steps = state.good_steps, .left_out = state.left_out};
+}
+
+optim::LossScale from_checkpoint(const checkpoint::LossScale& kept) {
+  return {.scale = kept.scale, .good_steps = kept.good_steps, .left_out = kept.left_out};
+}
+
 std::int64_t total_steps(const RunConfig& config, const parallel::Pieces& pieces) {
   const auto all = config.epochs * pieces.steps();
   return config.limit_steps > 0 ? std::min<std::int64_t>(all, config.limit_steps) : all;
@@ -80,7 +88,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
   if (!config.inject.empty()) outputs_.event("injected", config.inject);
   if (!workload.read_in_place.empty()) outputs_.event("read_in_place", workload.read_in_place);
   if (resume) go_on_from(*resume);
-  announce(config, job, workload, replica_.no_graphs(), log);
+  announce(config, job, workload, replica_.can().replays_graphs.why_not, log);
   if (resume) tell_where_from(*resume);
 }
 
@@ -98,7 +106,7 @@ void Trainer::go_on_from(const ResumePoint& resume) {
   step_ = last_.step;
   epoch_ = static_cast<int>(last_.epoch);
   if (resume.own) checkpoints_.go_on_from(last_.step, last_.best);
-  replica_.scaler().go_on_from(last_.loss_scale);
+  replica_.strategy().scaler().go_on_from(from_checkpoint(last_.loss_scale));
   if (!is_done(last_, pieces_.samples)) {
     earlier_ = last_.so_far;
     --epoch_;
@@ -214,7 +222,7 @@ Trainer::Ending Trainer::train_epoch() {
   sums_.samples = pieces_.step(step_ - first_step - 1).end;
   outputs_.activations(epoch_, meter.peak() - held_bytes);
 
-  replica_.make_current();
+  replica_.strategy().synchronise();
   const auto validation = ended == Steps::exhausted ? validation_ : evaluate("validation");
   progress_.clear();
   if (validation && ended == Steps::done)
@@ -252,7 +260,7 @@ Trainer::Steps Trainer::train_steps() {
     if (outcome.left_out && job_.rank() == 0) {
       outputs_.event("step_left_out",
                      fmt::format("step {}: the gradient is not finite; the loss is scaled by {:g} now", step_,
-                                 replica_.scaler().scale()));
+                                 replica_.strategy().scaler().scale()));
     }
     const bool stops = outcome.requests.stop > 0 && step_ < total_steps_;
     const bool due = outcome.requests.save > 0 || checkpoints_.due_after_step(step_);
@@ -295,7 +303,7 @@ std::uint64_t Trainer::counted_hash(const parallel::StepPlan& plan) const {
 /// Between two steps of an epoch; its time counts for neither. Whether the model is the best so far.
 bool Trainer::validate_within_epoch() {
   const double begun_s = steady_s();
-  replica_.make_current();
+  replica_.strategy().synchronise();
   validation_ = evaluate("validation");
   progress_.clear();
   outputs_.validation(step_, epoch_, *validation_, RunOutputs::Line::printed);
@@ -315,7 +323,8 @@ void Trainer::look_after_ranks(const record::PhaseTotals& phases, const parallel
   for (const auto& finding : stragglers_.step(step_, own)) {
     if (job_.rank() == 0) outputs_.event("straggler", finding);
   }
-  if (config_.verify_every > 0 && step_ % config_.verify_every == 0) replica_.compare_copies(step_);
+  if (config_.verify_every > 0 && step_ % config_.verify_every == 0)
+    replica_.strategy().compare_copies(step_);
 }
 
 void Trainer::show_progress(std::int64_t done_in_epoch, std::int64_t done_here,
@@ -364,7 +373,7 @@ checkpoint::CheckpointInfo Trainer::info(const parallel::StepTotals& total, bool
                      .sample_hash = data::sample_hash(plan_.first_samples(position)),
                      .evaluated = evaluated},
           .best = checkpoints_.best(),
-          .loss_scale = replica_.scaler().state(),
+          .loss_scale = for_checkpoint(replica_.strategy().scaler().state()),
           .model = config_.model.name,
           .dataset = workload_.dataset.info().name,
           .seed = config_.seed,

@@ -2,9 +2,16 @@
 
 #include <cstdint>
 
-#include "checkpoint/manifest.hpp"
+namespace dtrain::optim {
 
-namespace dtrain::train {
+/// Where a LossScaler stands: what a checkpoint keeps of it.
+struct LossScale {
+  double scale = 0;             ///< 0: nothing is scaled.
+  std::int64_t good_steps = 0;  ///< In a row, since it changed.
+  /// Steps that made no update of the optimizer's state, since the run began; negative where that state comes
+  /// from a run of more steps.
+  std::int64_t left_out = 0;
+};
 
 /// What the loss is multiplied by before backward, so that small gradients do not vanish in fp16; the update
 /// divides by it again. It is halved by a step whose gradient is not finite, which is left out, and doubled
@@ -32,9 +39,9 @@ class LossScaler {
   std::int64_t updates(std::int64_t step) const { return step - state_.left_out; }
 
   /// To go on from; empty where nothing is scaled.
-  const checkpoint::LossScale& state() const { return state_; }
+  const LossScale& state() const { return state_; }
   /// An empty state, of a run that did not scale, changes nothing; the number of updates goes on in any case.
-  void go_on_from(const checkpoint::LossScale& state);
+  void go_on_from(const LossScale& state);
 
  private:
   static constexpr double kFirst = 1024.0;  // of a sum: 65536 for the mean of 64 samples
@@ -42,9 +49,9 @@ class LossScaler {
   static constexpr int kStepsToDouble = 2000;
   void change(double factor);
   Use use_;
-  checkpoint::LossScale state_;
-  checkpoint::LossScale kept_;
+  LossScale state_;
+  LossScale kept_;
   std::int64_t kept_step_ = 0;  // 0: none
 };
 
-}  // namespace dtrain::train
+}  // namespace dtrain::optim

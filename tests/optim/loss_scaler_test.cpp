@@ -1,8 +1,8 @@
-#include "train/loss_scaler.hpp"
+#include "optim/loss_scaler.hpp"
 
 #include <gtest/gtest.h>
 
-namespace dtrain::train {
+namespace dtrain::optim {
 namespace {
 
 TEST(LossScaler, HalvesAndLeavesOutWhatIsNotFinite) {
@@ -89,4 +89,4 @@ TEST(LossScaler, IsOneWhereNoneIsWanted) {
 }
 
 }  // namespace
-}  // namespace dtrain::train
+}  // namespace dtrain::optim

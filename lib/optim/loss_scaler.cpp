@@ -1,6 +1,6 @@
-#include "train/loss_scaler.hpp"
+#include "optim/loss_scaler.hpp"
 
-namespace dtrain::train {
+namespace dtrain::optim {
 
 bool LossScaler::leaves_out(bool finite) {
   if (use_ == Use::none) return false;
@@ -28,9 +28,9 @@ void LossScaler::change(double factor) {
   state_.good_steps = 0;
 }
 
-void LossScaler::go_on_from(const checkpoint::LossScale& state) {
+void LossScaler::go_on_from(const LossScale& state) {
   state_.left_out = state.left_out;
   if (use_ == Use::dynamic && state.scale > 0.0) state_ = state;
 }
 
-}  // namespace dtrain::train
+}  // namespace dtrain::optim

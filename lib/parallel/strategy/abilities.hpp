@@ -1,0 +1,51 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "models/model.hpp"
+#include "optim/optimizer.hpp"
+#include "topology/mesh.hpp"
+
+namespace dtrain::parallel {
+
+/// The facts of a run that decide what a strategy can do. A strategy is asked twice: with what the options
+/// say, before anything is allocated, and again when model, dataset and device are there.
+struct Setting {
+  topology::MeshShape mesh = {};
+  bool reproducible = false;                ///< The same bits on every number of data and pipe ranks.
+  std::optional<at::ScalarType> half = {};  ///< Mixed precision.
+  bool own_kernels = true;            ///< Layers compute with our kernels, not with LibTorch's operators.
+  bool on_device = false;             ///< Not the CPU computes.
+  std::string no_device_graphs = {};  ///< Why the device replays no captured steps; empty: it can.
+  bool samples_alike = true;          ///< All samples have one shape.
+  bool class_weights = false;         ///< A step's weight depends on the classes of its samples.
+  bool injects_faults = false;
+  bool recovers = false;  ///< The run is to go on after a rank was lost.
+  optim::OptimizerConfig optimizer = {};
+  std::int64_t global_batch = 1;
+  std::int64_t micro_batches = 1;
+  std::int64_t sample_extent = 0;  ///< The first dim of a sample: of texts the most tokens.
+  models::Model* model = nullptr;  ///< Null: it is not made yet.
+};
+
+/// Whether a strategy can do something in a setting.
+struct Answer {
+  std::string why_not = {};  ///< Empty: it can.
+  explicit operator bool() const { return why_not.empty(); }
+};
+
+/// What a strategy can do in a setting. Other code asks this, and never which strategy runs.
+struct Abilities {
+  Answer runs;             ///< At all.
+  Answer replays_graphs;   ///< A device may replay captured steps.
+  Answer updates_by_rows;  ///< A large table's gradient is exchanged and applied by rows.
+  Answer rolls_back;       ///< A half-applied update can be rolled back, after a rank was lost.
+  Answer copies_parts;     ///< Each part of the state may be copied to another rank's memory (`--replicate`).
+  Answer same_bits;        ///< The same bits on every number of data and pipe ranks.
+};
+
+}  // namespace dtrain::parallel

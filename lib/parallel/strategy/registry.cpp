@@ -1,0 +1,15 @@
+#include "parallel/strategy/registry.hpp"
+
+#include "parallel/strategy/synchronous.hpp"
+
+namespace dtrain::parallel {
+
+// Alone in its file: a test's program is linked with a list of its own.
+const std::vector<StrategyEntry>& strategies() {
+  static const std::vector<StrategyEntry> kStrategies = {
+      synchronous(),
+  };
+  return kStrategies;
+}
+
+}  // namespace dtrain::parallel

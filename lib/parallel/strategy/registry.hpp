@@ -1,0 +1,34 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "parallel/strategy/abilities.hpp"
+#include "parallel/strategy/strategy.hpp"
+
+namespace dtrain::parallel {
+
+/// A strategy as `--strategy` knows it.
+struct StrategyEntry {
+  std::string name;
+  std::string rule;  ///< For the help: what the copies agree on, and when.
+  Abilities (*can)(const Setting& setting);
+  /// Collective over StrategyParts::world.
+  std::unique_ptr<Strategy> (*make)(const StrategyParts& parts);
+};
+
+/// All strategies, the default first. A new one is its own file and one line there.
+const std::vector<StrategyEntry>& strategies();
+
+/// Throws Error (exit code 2) naming the strategies there are.
+const StrategyEntry& find_strategy(const std::string& name);
+
+/// What the strategy can do. Throws Error (exit code 2) where it does not run in this setting, with its
+/// reason.
+Abilities require_strategy(const std::string& name, const Setting& setting);
+
+/// For the help: `ddp (all copies apply the same sum of gradients in each step)`, and so on.
+std::string strategies_in_words();
+
+}  // namespace dtrain::parallel

@@ -1,0 +1,86 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <functional>
+
+#include "comm/group.hpp"
+#include "comm/queue.hpp"
+#include "core/span_sink.hpp"
+#include "models/model.hpp"
+#include "optim/loss_scaler.hpp"
+#include "parallel/gradient_buckets.hpp"
+#include "parallel/sample_source.hpp"
+#include "parallel/stage_cuts.hpp"
+#include "parallel/step.hpp"
+#include "parallel/step_capture.hpp"
+#include "parallel/step_engine.hpp"
+#include "parallel/strategy/abilities.hpp"
+#include "parallel/strategy/state_view.hpp"
+
+namespace dtrain::parallel {
+
+/// What a strategy is made of. Everything is borrowed.
+struct StrategyParts {
+  Setting setting;
+  comm::Group& world;  ///< All ranks.
+  comm::Group& data;   ///< Those that hold a copy of the same part of the model.
+  comm::Group& pipe;   ///< Those that hold the other stages of this copy.
+  comm::Queue& queue;
+  models::Model& model;  ///< This rank's layers, initialised.
+  const StageCuts& cuts;
+  StepEngine& engine;
+  StepCapture* capture = nullptr;  ///< Null: no step is captured.
+  SpanSink& sink;
+  at::ScalarType dtype = at::kFloat;  ///< Of parameters, gradients and the optimizer's state.
+  at::Device device = at::kCPU;
+  bool decays_matrices_only = false;  ///< Weight decay spares parameters of fewer than two dims.
+  double grad_clip = 0;               ///< Largest norm of the mean gradient; 0: no limit.
+  BucketConfig buckets = {};          ///< BucketConfig::update is the strategy's choice.
+  /// What this rank asks of all ranks at the end of a step. Empty: nothing.
+  std::function<StepRequests()> requests = {};
+  bool counts_common = true;  ///< Whether this rank counts what its tensor group has in common.
+};
+
+/// How the copies of a model agree: what happens with the gradients that a StepEngine computes. It owns
+/// parameters, optimizer state, and all that is exchanged between the ranks of the data axis.
+///
+/// All ranks make the same calls in the same order; each call is collective unless it says otherwise.
+class Strategy {
+ public:
+  Strategy() = default;
+  virtual ~Strategy() = default;
+  Strategy(const Strategy&) = delete;
+  Strategy& operator=(const Strategy&) = delete;
+
+  /// One step: this rank's micro-batches forward and back, what the copies agree on, and the update. In fp16
+  /// a gradient that is not finite is left out with a smaller scale for the next; otherwise throws Error when
+  /// the loss or a gradient is not finite. No rank has updated then.
+  virtual StepOutcome step(const StepPlan& plan, SampleSource& samples) = 0;
+
+  /// Makes state() the agreed model, before evaluation and saving.
+  virtual void synchronise() = 0;
+
+  /// After synchronise(): the agreed model. Not collective.
+  virtual StateView state() = 0;
+
+  /// The weights and buffers in state() were read from a file: all copies take over the first one's.
+  virtual void adopt_weights() = 0;
+  /// The optimizer's state was read from a file, each rank its own part.
+  virtual void adopt_optimizer() = 0;
+
+  /// Where Abilities::rolls_back: makes everything as it was before step `number`, if this rank or another
+  /// one of its node had begun to update. Not collective, but all survivors call it before any of them
+  /// continues.
+  virtual void roll_back(std::int64_t number) = 0;
+
+  /// Compares what the copies hold, by hash; `number`: the step done last. Throws Error naming the ranks that
+  /// hold something else than most.
+  virtual void compare_copies(std::int64_t number) = 0;
+
+  /// What the loss is multiplied by, and the number of updates. Not collective.
+  virtual optim::LossScaler& scaler() = 0;
+};
+
+}  // namespace dtrain::parallel

@@ -1,0 +1,305 @@
+#include "parallel/strategy/synchronous.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "core/error.hpp"
+#include "optim/schedule.hpp"
+#include "parallel/agreement.hpp"
+#include "parallel/non_finite.hpp"
+#include "parallel/reproducible_sums.hpp"
+#include "parallel/squares.hpp"
+#include "parallel/table_by_rows.hpp"
+
+namespace dtrain::parallel {
+namespace {
+
+/// Micro-batches that were read before the step's first forward pass.
+class GivenSamples final : public SampleSource {
+ public:
+  explicit GivenSamples(std::vector<Samples> all) : all_(std::move(all)) {}
+  Samples take(const StepPlan& /*plan*/, std::size_t m) override { return std::move(all_.at(m)); }
+  std::vector<Samples> look_ahead(const StepPlan& /*plan*/) override { return all_; }
+  void read_ahead() override {}
+
+ private:
+  std::vector<Samples> all_;
+};
+
+Answer can_replay_graphs(const Setting& setting) {
+  if (!setting.on_device) return {"the CPU computes"};
+  if (!setting.no_device_graphs.empty()) return {setting.no_device_graphs};
+  if (setting.mesh.pipe > 1) return {"ranks of a pipeline wait for each other within a step"};
+  if (setting.mesh.tensor > 1) return {"ranks of the tensor axis wait for each other within a layer"};
+  if (!setting.samples_alike) return {"samples have different shapes"};
+  if (setting.reproducible) return {"the gradients of micro-batches are kept apart"};
+  if (setting.class_weights) return {"a step's weight depends on its samples' classes"};
+  if (setting.injects_faults) return {"faults are injected"};
+  return {};
+}
+
+Answer can_roll_back(const Setting& setting, const Answer& updates_by_rows) {
+  if (!setting.recovers) return {"the run ends where a rank is lost"};
+  if (updates_by_rows) return {"a step changes rows of a table ahead of its update"};
+  if (setting.on_device) return {"the state is in the memory of a device"};
+  return {};
+}
+
+/// Room for the parameters and the optimizer's state.
+NodeMemory node_memory(const StrategyParts& parts) {
+  const auto tensors = 1 + parts.setting.optimizer.state_count();
+  const auto options = at::TensorOptions().dtype(parts.dtype).device(parts.device);
+  return {parts.data, tensors * FlatParameters::size_of(parts.model), options};
+}
+
+/// The table that is updated by rows; empty: there is none.
+std::optional<TableByRows> table_of(const StrategyParts& parts) {
+  return can_update_by_rows(parts.setting) ? table_by_rows(parts.setting) : std::nullopt;
+}
+
+/// One range per parameter that the optimizer is to update as a whole, with the weight decay it gets.
+std::vector<optim::ParameterRange> parameter_ranges(const StrategyParts& parts,
+                                                    const FlatParameters& parameters) {
+  const auto table = table_of(parts);
+  std::vector<optim::ParameterRange> ranges;
+  for (const auto& entry : parameters.entries()) {
+    if (table && entry.parameter == table->weight) continue;
+    const bool spared = parts.decays_matrices_only && entry.parameter->value.dim() < 2;
+    ranges.push_back({.begin = entry.offset,
+                      .end = entry.offset + entry.count,
+                      .weight_decay = spared ? 0.0 : parts.setting.optimizer.weight_decay});
+  }
+  return ranges;
+}
+
+std::unique_ptr<RowUpdates> row_updates(const StrategyParts& parts, const FlatParameters& parameters,
+                                        const optim::Optimizer& optimizer, const NodeMemory& memory) {
+  const auto table = table_of(parts);
+  if (!table) return nullptr;
+  const auto entry =
+      std::ranges::find(parameters.entries(), table->weight, &FlatParameters::Entry::parameter);
+  const auto copies = memory.shared() ? RowUpdates::Copies::one : RowUpdates::Copies::each;
+  return std::make_unique<RowUpdates>(parameters, *entry, parts.data, optimizer, parts.setting.optimizer,
+                                      copies, table->limits);
+}
+
+std::unique_ptr<GradientSums> gradient_sums(const StrategyParts& parts, FlatParameters& parameters,
+                                            const NodeMemory& memory) {
+  if (parts.setting.reproducible) {
+    return std::make_unique<ReproducibleSums>(parameters, parts.model, parts.data,
+                                              static_cast<int>(parts.setting.micro_batches), memory.shared());
+  }
+  BucketConfig config = parts.buckets;
+  config.update = memory.shared() ? BucketConfig::Update::parts : BucketConfig::Update::everything;
+  return std::make_unique<GradientBuckets>(parameters, parts.data, parts.queue, config, parts.capture);
+}
+
+std::unique_ptr<ReproducibleTotals> reproducible_totals(const StrategyParts& parts,
+                                                        const FlatParameters& parameters) {
+  if (!parts.setting.reproducible) return nullptr;
+  return std::make_unique<ReproducibleTotals>(parts.model, parameters, parts.world, parts.data,
+                                              static_cast<int>(parts.setting.micro_batches),
+                                              parts.counts_common);
+}
+
+}  // namespace
+
+StrategyEntry synchronous() {
+  return {.name = "ddp",
+          .rule = "all copies apply the same sum of gradients in each step",
+          .can = Synchronous::can,
+          .make = [](const StrategyParts& parts) -> std::unique_ptr<Strategy> {
+            return std::make_unique<Synchronous>(parts);
+          }};
+}
+
+Abilities Synchronous::can(const Setting& setting) {
+  const auto updates_by_rows = can_update_by_rows(setting);
+  return {.runs = {},
+          .replays_graphs = can_replay_graphs(setting),
+          .updates_by_rows = updates_by_rows,
+          .rolls_back = can_roll_back(setting, updates_by_rows),
+          .copies_parts = {},
+          .same_bits = {}};
+}
+
+Synchronous::Synchronous(const StrategyParts& parts)
+    : parts_(parts),
+      memory_(node_memory(parts)),
+      parameters_(parts.model, memory_.take(FlatParameters::size_of(parts.model)),
+                  memory_.fills() ? FlatParameters::Values::put : FlatParameters::Values::take),
+      optimizer_(optim::make_optimizer(parts.setting.optimizer, parameters_.size(),
+                                       parameter_ranges(parts, parameters_), parameters_.values().options(),
+                                       [this](std::int64_t count) { return memory_.take(count); })),
+      rows_(row_updates(parts, parameters_, *optimizer_, memory_)),
+      gradients_(gradient_sums(parts, parameters_, memory_)),
+      totals_(reproducible_totals(parts, parameters_)),
+      control_(parts.world),
+      statistics_(parts.model, parts.data,
+                  parts.setting.reproducible ? static_cast<int>(parts.setting.micro_batches) : 1),
+      tied_(parts.model, parts.cuts, parts.pipe, *gradients_),
+      undo_(can(parts.setting).rolls_back
+                ? std::make_unique<StepUndo>(parts.data, parameters_, *optimizer_, parts.model,
+                                             gradients_->update_parts(), memory_.shared())
+                : nullptr),
+      counted_parts_(counted_parts()),
+      scaler_(parts.setting.half == at::kHalf ? optim::LossScaler::Use::dynamic
+                                              : optim::LossScaler::Use::none) {
+  adopt_weights();
+}
+
+void Synchronous::adopt_weights() {
+  if (memory_.shared()) {
+    parts_.data.barrier().wait();  // the values are there
+  } else {
+    broadcast_parameters(parts_.data, parameters_.values());
+  }
+  broadcast_buffers(parts_.data, parts_.model);
+  tied_.exchange_values();
+}
+
+/// What this rank vouches for, less what another rank of its tensor group holds and counts as well.
+std::vector<Range> Synchronous::counted_parts() const {
+  if (parts_.counts_common) return gradients_->own_parts();
+  std::vector<Range> counted;
+  for (const auto& entry : parameters_.entries()) {
+    if (entry.parameter->slice == nullptr) continue;
+    for (const auto& part : gradients_->own_parts()) {
+      const Range common{std::max(part.begin, entry.offset), std::min(part.end, entry.offset + entry.count)};
+      if (common.size() > 0) counted.push_back(common);
+    }
+  }
+  return counted;
+}
+
+void Synchronous::begin_step(int micro_batches) {
+  gradients_->begin_step(micro_batches);
+  statistics_.begin_step();
+  tied_.begin_step();
+  if (totals_ != nullptr) totals_->begin_step();
+}
+
+std::vector<MicroBatchLoss> Synchronous::compute(const StepPlan& plan, SampleSource& samples) {
+  if (rows_ != nullptr) return compute_by_rows(plan, samples);
+  return parts_.engine.compute(plan, samples, *this, scaler_.scale());
+}
+
+// The rows that the step uses must be current before the first micro-batch: all are read first.
+std::vector<MicroBatchLoss> Synchronous::compute_by_rows(const StepPlan& plan, SampleSource& samples) {
+  const auto& table = dynamic_cast<const models::EmbeddingBag&>(*parts_.model.layers().front());
+  std::vector<Samples> all;
+  std::vector<at::Tensor> ids;
+  for (std::size_t m = 0; m < plan.micro_batches.size(); ++m) {
+    all.push_back(samples.take(plan, m));
+    all.back().inputs = {table.ids_read(all.back().inputs.at(0))};
+    ids.push_back(all.back().inputs.front());
+  }
+  {
+    const ScopedSpan span(parts_.sink, Phase::optimizer, "make rows current");
+    rows_->begin_step(ids);
+  }
+  GivenSamples given(std::move(all));
+  auto losses = parts_.engine.compute(plan, given, *this, scaler_.scale());
+  const ScopedSpan span(parts_.sink, Phase::optimizer, "add rows up");
+  rows_->finish();
+  return losses;
+}
+
+StepOutcome Synchronous::step(const StepPlan& plan, SampleSource& samples) {
+  StepOutcome outcome;
+  auto losses = compute(plan, samples);
+  gradients_->finish([this] { tied_.exchange_gradients(); });
+  statistics_.exchange();
+  add_up(on_cpu(std::move(losses)), outcome.own);
+  measure_gradient(outcome.own);
+  agree(outcome);
+
+  const auto& total = outcome.total;
+  const double loss_scale = scaler_.scale();
+  const bool finite = total.non_finite == 0 && std::isfinite(total.loss);
+  scaler_.keep(plan.number);
+  outcome.left_out = scaler_.leaves_out(finite);
+  if (!finite && !outcome.left_out) {
+    report_non_finite(
+        parts_.world,
+        {parts_.model, parameters_, gradients_->gradients(), gradients_->own_parts(), rows_.get()},
+        plan.number, total);
+  }
+  if (undo_ != nullptr) {
+    const ScopedSpan span(parts_.sink, Phase::optimizer, "keep");
+    undo_->keep(plan.number);
+  }
+  outcome.gradient_norm = std::sqrt(total.gradient_squares) / (total.weight * loss_scale);
+  const double clip = optim::clip_coefficient(outcome.gradient_norm, parts_.grad_clip);
+  if (!outcome.left_out) update(plan, clip / (total.weight * loss_scale));
+  if (gradients_->updates_parts()) parts_.data.barrier().wait();  // now all parts are new
+  tied_.exchange_values();
+  if (!std::isfinite(total.loss)) {
+    outcome.own.leave_losses_out();
+    outcome.total.leave_losses_out();
+  }
+  return outcome;
+}
+
+void Synchronous::add_up(const std::vector<MicroBatchLoss>& losses, StepTotals& own) {
+  for (const auto& [index, sums, samples] : losses) {
+    own.add(sums, samples);
+    if (totals_ != nullptr && parts_.counts_common) {
+      totals_->add_micro_batch(static_cast<int>(index), sums.loss.item<double>(), sums.weight);
+    }
+  }
+  own.micro_batches += static_cast<double>(losses.size());
+  if (!parts_.counts_common) own.leave_samples_out();
+}
+
+void Synchronous::measure_gradient(StepTotals& own) const {
+  const ScopedSpan span(parts_.sink, Phase::optimizer, "norm");
+  if (rows_ != nullptr && parts_.counts_common) {
+    const auto squares = rows_->squares();
+    own.gradient_squares += squares.sum;
+    own.non_finite += static_cast<double>(squares.non_finite);
+  }
+  if (totals_ != nullptr) {
+    own.non_finite += static_cast<double>(totals_->add_gradients(gradients_->gradients()));
+    return;
+  }
+  for (const auto& squares : squares_of(gradients_->gradients(), counted_parts_)) {
+    own.gradient_squares += squares.sum;
+    own.non_finite += static_cast<double>(squares.non_finite);
+  }
+}
+
+void Synchronous::agree(StepOutcome& outcome) {
+  const auto agreed = control_.agree(outcome.own, parts_.requests ? parts_.requests() : StepRequests());
+  outcome.total = agreed.totals;
+  outcome.requests = agreed.requests;
+  if (totals_ != nullptr) totals_->complete(outcome.total);
+}
+
+void Synchronous::update(const StepPlan& plan, double scale) {
+  {
+    const ScopedSpan span(parts_.sink, Phase::optimizer, "update");
+    const auto number = scaler_.updates(plan.number);
+    optimizer_->step(parameters_.values(), gradients_->gradients(), scale, plan.learning_rate, number,
+                     gradients_->update_parts());
+    if (rows_ != nullptr) rows_->update(scale, plan.learning_rate, number);
+  }
+  statistics_.apply();
+}
+
+void Synchronous::synchronise() {
+  if (rows_ != nullptr) rows_->flush();
+}
+
+void Synchronous::roll_back(std::int64_t number) {
+  undo_->take_back(number);
+  scaler_.take_back(number);
+}
+
+void Synchronous::compare_copies(std::int64_t number) {
+  synchronise();
+  require_same_copies(parts_.data, parts_.world, parts_.model, parameters_.values(), number);
+}
+
+}  // namespace dtrain::parallel

@@ -1,0 +1,72 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "models/embedding_bag.hpp"
+#include "optim/optimizer.hpp"
+#include "parallel/flat_parameters.hpp"
+#include "parallel/gradient_sums.hpp"
+#include "parallel/node_memory.hpp"
+#include "parallel/reproducible_totals.hpp"
+#include "parallel/row_updates.hpp"
+#include "parallel/step_control.hpp"
+#include "parallel/step_statistics.hpp"
+#include "parallel/step_undo.hpp"
+#include "parallel/strategy/registry.hpp"
+#include "parallel/strategy/strategy.hpp"
+#include "parallel/tied_parameters.hpp"
+
+namespace dtrain::parallel {
+
+/// `ddp`: in each step the gradients of all copies are summed, and all copies make the same update. The ranks
+/// of a node share one copy of parameters and optimizer state where they can, and each updates a part of it.
+///
+/// A step ends with one control message. It is applied by all ranks or by none.
+class Synchronous final : public Strategy, private LocalSums {
+ public:
+  static Abilities can(const Setting& setting);
+
+  /// Collective: moves the model's values into the flat block, and gives all copies those of the first.
+  explicit Synchronous(const StrategyParts& parts);
+
+  StepOutcome step(const StepPlan& plan, SampleSource& samples) override;
+  void synchronise() override;
+  StateView state() override { return {parameters_, parts_.model, *optimizer_}; }
+  void adopt_weights() override;
+  void adopt_optimizer() override { parts_.data.barrier().wait(); }  // where the ranks of a node share it
+  void roll_back(std::int64_t number) override;
+  void compare_copies(std::int64_t number) override;
+  optim::LossScaler& scaler() override { return scaler_; }
+
+ private:
+  void begin_step(int micro_batches) override;
+  void taken_back(int index) override { gradients_->taken_back(index); }
+
+  std::vector<MicroBatchLoss> compute(const StepPlan& plan, SampleSource& samples);
+  std::vector<MicroBatchLoss> compute_by_rows(const StepPlan& plan, SampleSource& samples);
+  void add_up(const std::vector<MicroBatchLoss>& losses, StepTotals& own);
+  void measure_gradient(StepTotals& own) const;
+  void agree(StepOutcome& outcome);
+  void update(const StepPlan& plan, double scale);
+  std::vector<Range> counted_parts() const;
+
+  StrategyParts parts_;
+  NodeMemory memory_;
+  FlatParameters parameters_;
+  std::unique_ptr<optim::Optimizer> optimizer_;
+  std::unique_ptr<RowUpdates>
+      rows_;  // null: all gradients are dense; before the gradients, which leave it out
+  std::unique_ptr<GradientSums> gradients_;
+  std::unique_ptr<ReproducibleTotals> totals_;  // null: totals are added up as is fastest
+  StepControl control_;
+  StepStatistics statistics_;
+  TiedParameters tied_;
+  std::unique_ptr<StepUndo> undo_;    // null: no step will have to be rolled back
+  std::vector<Range> counted_parts_;  // of the flat gradient, in norms
+  optim::LossScaler scaler_;
+};
+
+StrategyEntry synchronous();
+
+}  // namespace dtrain::parallel

@@ -1,0 +1,295 @@
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "job_of_test.hpp"
+#include "parallel/agreement.hpp"
+#include "parallel/strategy/registry.hpp"
+#include "parallel/strategy/synchronous.hpp"
+#include "parallel/table_by_rows.hpp"
+#include "small_model.hpp"
+
+namespace dtrain::parallel {
+namespace {
+
+/// Brings nothing: the fake engine computes without samples.
+class NoSamples final : public SampleSource {
+ public:
+  Samples take(const StepPlan&, std::size_t) override { return {}; }
+  std::vector<Samples> look_ahead(const StepPlan&) override { return {}; }
+  void read_ahead() override {}
+};
+
+/// Gives each element of each parameter the same gradient in each micro-batch, by a backward pass.
+class FakeEngine final : public StepEngine {
+ public:
+  explicit FakeEngine(models::Model& model) : model_(model) {}
+
+  std::vector<MicroBatchLoss> compute(const StepPlan& plan, SampleSource&, LocalSums& sums,
+                                      double loss_scale) override {
+    sums.begin_step(static_cast<int>(plan.micro_batches.size()));
+    std::vector<MicroBatchLoss> losses;
+    for (const auto& micro_batch : plan.micro_batches) {
+      at::Tensor all = at::zeros({});
+      for (const auto* parameter : model_.parameters()) all = all + parameter->value.sum();
+      (all * gradient * loss_scale).backward();
+      sums.taken_back(static_cast<int>(micro_batch.index));
+      losses.push_back({micro_batch.index,
+                        {.loss = at::scalar_tensor(loss), .correct = {}, .weight = weight},
+                        micro_batch.samples()});
+    }
+    return losses;
+  }
+
+  double gradient = 1;
+  double loss = 3;
+  double weight = 2;
+
+ private:
+  models::Model& model_;
+};
+
+class SynchronousTest : public testing::Test {
+ protected:
+  explicit SynchronousTest(std::optional<at::ScalarType> half = {}, double grad_clip = 0,
+                           bool recovers = false)
+      : cuts_(cut_stages(std::vector<double>(model_->layers().size(), 1.0), 1, 1, model_->name())),
+        engine_(*model_),
+        strategy_(parts(half, grad_clip, recovers)) {}
+
+  StrategyParts parts(std::optional<at::ScalarType> half, double grad_clip, bool recovers) {
+    Setting setting;
+    setting.mesh.data = job_.data().size();
+    setting.half = half;
+    setting.recovers = recovers;
+    setting.optimizer.name = "sgd";
+    setting.micro_batches = job_.data().size();
+    setting.model = model_.get();
+    return {.setting = std::move(setting),
+            .world = job_.data(),
+            .data = job_.data(),
+            .pipe = job_.pipe(),
+            .queue = job_.queue(),
+            .model = *model_,
+            .cuts = cuts_,
+            .engine = engine_,
+            .sink = job_.sink(),
+            .grad_clip = grad_clip,
+            .requests = [this] { return requests_; }};
+  }
+
+  /// One micro-batch on each rank.
+  StepOutcome step(std::int64_t number, double learning_rate = 0.5) {
+    const StepPlan plan{
+        .number = number,
+        .micro_batches = {{.index = static_cast<std::uint32_t>(job_.rank()), .ids = {1, 2, 3}}},
+        .learning_rate = learning_rate};
+    return strategy_.step(plan, samples_);
+  }
+
+  std::vector<at::Tensor> weights() const {
+    std::vector<at::Tensor> all;
+    for (const auto* parameter : model_->parameters()) all.push_back(parameter->value.detach().clone());
+    return all;
+  }
+
+  /// All weights are those of `before` less `by`.
+  void expect_moved(const std::vector<at::Tensor>& before, double by) {
+    const auto now = weights();
+    for (std::size_t i = 0; i < now.size(); ++i) {
+      EXPECT_TRUE(at::allclose(now[i], before[i] - by, 1e-5, 1e-6)) << i << " by " << by;
+    }
+  }
+
+  JobOfTest job_;
+  std::unique_ptr<models::Model> model_ = small_model();
+  StageCuts cuts_;
+  NoSamples samples_;
+  FakeEngine engine_;
+  StepRequests requests_;
+  Synchronous strategy_;
+};
+
+TEST_F(SynchronousTest, AllCopiesApplyTheSumOfGradientsOverTheSumOfWeights) {
+  const int ranks = job_.data().size();
+  const auto before = weights();
+  engine_.gradient = job_.rank() + 1.0;
+  engine_.weight = 2.0 * (job_.rank() + 1);
+  const auto outcome = step(1);
+  // The gradients' sum is n (n + 1) / 2, the weights' sum twice that.
+  expect_moved(before, 0.5 * 0.5);
+  EXPECT_DOUBLE_EQ(outcome.own.weight, engine_.weight);
+  EXPECT_DOUBLE_EQ(outcome.total.weight, ranks * (ranks + 1.0));
+  EXPECT_DOUBLE_EQ(outcome.total.loss, 3.0 * ranks);
+  EXPECT_DOUBLE_EQ(outcome.total.samples, 3.0 * ranks);
+  EXPECT_DOUBLE_EQ(outcome.total.micro_batches, ranks);
+  const auto count = static_cast<double>(model_->parameter_count());
+  EXPECT_NEAR(outcome.gradient_norm, 0.5 * std::sqrt(count), 1e-4);
+  EXPECT_FALSE(outcome.left_out);
+}
+
+TEST_F(SynchronousTest, RequestsOfOneRankReachAll) {
+  requests_.stop = job_.rank() == 0 ? 1 : 0;
+  requests_.save = 1;
+  const auto outcome = step(1);
+  EXPECT_EQ(outcome.requests.stop, 1);
+  EXPECT_EQ(outcome.requests.save, job_.data().size());
+}
+
+TEST_F(SynchronousTest, AGradientThatIsNotFiniteEndsTheRunBeforeAnyRankUpdates) {
+  const auto before = weights();
+  const bool last = job_.rank() == job_.data().size() - 1;
+  if (last) engine_.gradient = std::numeric_limits<double>::infinity();
+  try {
+    step(7);
+    ADD_FAILURE() << "the step was applied";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.problem(), "the gradient is not finite");
+    EXPECT_NE(error.subject().find("step 7, output_fc"), std::string::npos) << error.subject();
+  }
+  expect_moved(before, 0);
+}
+
+TEST_F(SynchronousTest, CopiesThatDifferAreNamed) {
+  step(1);
+  EXPECT_NO_THROW(strategy_.compare_copies(1));
+  // The ranks of a node share one copy, which cannot differ: the comparison itself.
+  const auto values = at::full({8}, job_.rank() == job_.data().size() - 1 ? 1.0 : 0.0);
+  const auto compare = [&] { require_same_copies(job_.data(), job_.data(), *model_, values, 4); };
+  if (job_.data().size() == 1) {
+    EXPECT_NO_THROW(compare());
+    return;
+  }
+  try {
+    compare();
+    ADD_FAILURE() << "one copy is another";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.subject(), "step 4");
+    const auto last = std::to_string(job_.data().size() - 1);  // of two the first counts as usual
+    EXPECT_EQ(error.problem(), "rank " + last + " holds other weights or statistics than the other copies");
+  }
+}
+
+class ClippedTest : public SynchronousTest {
+ protected:
+  ClippedTest() : SynchronousTest({}, 0.01) {}
+};
+
+TEST_F(ClippedTest, TheMeanGradientIsScaledToTheLimit) {
+  const auto before = weights();
+  step(1);
+  const auto count = static_cast<double>(model_->parameter_count());
+  expect_moved(before, 0.5 * 0.01 / std::sqrt(count));
+}
+
+class HalfTest : public SynchronousTest {
+ protected:
+  HalfTest() : SynchronousTest(at::kHalf) {}
+};
+
+TEST_F(HalfTest, AGradientThatIsNotFiniteIsLeftOutAndTheScaleFalls) {
+  const auto before = weights();
+  const double scale = strategy_.scaler().scale();
+  engine_.gradient = std::numeric_limits<double>::infinity();
+  EXPECT_TRUE(step(1).left_out);
+  expect_moved(before, 0);
+  EXPECT_EQ(strategy_.scaler().scale(), scale / 2);
+  engine_.gradient = 1;
+  EXPECT_FALSE(step(2).left_out);
+  expect_moved(before, 0.5 * 0.5);  // the scale of the loss is divided out
+  EXPECT_EQ(strategy_.scaler().updates(3), 2);
+}
+
+class RecoveringTest : public SynchronousTest {
+ protected:
+  RecoveringTest() : SynchronousTest(at::kHalf, 0, true) {}
+};
+
+TEST_F(RecoveringTest, AnUpdateIsRolledBackWithItsScale) {
+  step(1);
+  const auto before = weights();
+  const auto scale = strategy_.scaler().state().good_steps;
+  step(2);
+  job_.data().barrier().wait();  // nobody updates meanwhile
+  strategy_.roll_back(2);
+  job_.data().barrier().wait();
+  expect_moved(before, 0);
+  EXPECT_EQ(strategy_.scaler().state().good_steps, scale);
+  strategy_.roll_back(2 + 1);  // no rank has begun it
+  expect_moved(before, 0);
+}
+
+Setting plain() { return {.optimizer = {.name = "adam"}, .global_batch = 8, .micro_batches = 1}; }
+
+TEST(AbilitiesTest, SayWhyStepsAreNotReplayed) {
+  auto setting = plain();
+  EXPECT_EQ(Synchronous::can(setting).replays_graphs.why_not, "the CPU computes");
+  setting.on_device = true;
+  EXPECT_TRUE(Synchronous::can(setting).replays_graphs);
+  const auto why = [&](const auto& change) {
+    auto changed = setting;
+    change(changed);
+    return Synchronous::can(changed).replays_graphs.why_not;
+  };
+  EXPECT_EQ(why([](Setting& s) { s.no_device_graphs = "--device-graphs off"; }), "--device-graphs off");
+  EXPECT_NE(why([](Setting& s) { s.mesh.pipe = 2; }), "");
+  EXPECT_NE(why([](Setting& s) { s.mesh.tensor = 2; }), "");
+  EXPECT_NE(why([](Setting& s) { s.samples_alike = false; }), "");
+  EXPECT_NE(why([](Setting& s) { s.reproducible = true; }), "");
+  EXPECT_NE(why([](Setting& s) { s.class_weights = true; }), "");
+  EXPECT_NE(why([](Setting& s) { s.injects_faults = true; }), "");
+}
+
+TEST(AbilitiesTest, OnlyATableMuchLargerThanAStepIsUpdatedByRows) {
+  const auto nbow = models::find_model("nbow").make(
+      {.task = "text_classification", .sample_shape = {20}, .classes = 2, .vocabulary = 4000}, {});
+  auto setting = plain();
+  setting.sample_extent = 20;
+  EXPECT_FALSE(Synchronous::can(setting).updates_by_rows) << "there is no model";
+  setting.model = nbow.get();
+  EXPECT_TRUE(Synchronous::can(setting).updates_by_rows);
+  const auto can = [&](const auto& change) {
+    auto changed = setting;
+    change(changed);
+    return static_cast<bool>(Synchronous::can(changed).updates_by_rows);
+  };
+  EXPECT_FALSE(can([](Setting& s) { s.global_batch = 4000; }));
+  EXPECT_FALSE(can([](Setting& s) { s.mesh.pipe = 2; }));
+  EXPECT_FALSE(can([](Setting& s) { s.reproducible = true; }));
+  EXPECT_FALSE(can([](Setting& s) { s.half = at::kHalf; }));
+  EXPECT_TRUE(can([](Setting& s) { s.half = at::kBFloat16; }));
+  EXPECT_FALSE(can([](Setting& s) { s.on_device = true; }));
+  EXPECT_FALSE(can([](Setting& s) { s.own_kernels = false; }));
+  EXPECT_FALSE(can([](Setting& s) { s.optimizer.weight_decay = 0.1; }));
+}
+
+TEST(AbilitiesTest, AnUpdateIsRolledBackWhereTheRunGoesOnAndTheCpuHoldsAll) {
+  auto setting = plain();
+  EXPECT_FALSE(Synchronous::can(setting).rolls_back);
+  setting.recovers = true;
+  EXPECT_TRUE(Synchronous::can(setting).rolls_back);
+  setting.on_device = true;
+  EXPECT_FALSE(Synchronous::can(setting).rolls_back);
+}
+
+TEST(StrategiesTest, AnUnknownOneNamesThoseThereAre) {
+  EXPECT_EQ(find_strategy("ddp").name, "ddp");
+  try {
+    find_strategy("zero1");
+    ADD_FAILURE() << "there is no zero1";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_NE(std::string(error.what()).find("use one of ddp"), std::string::npos) << error.what();
+  }
+}
+
+}  // namespace
+}  // namespace dtrain::parallel
