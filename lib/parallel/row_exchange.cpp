@@ -9,9 +9,11 @@
 namespace dtrain::parallel {
 namespace {
 
-constexpr std::size_t kAlignment = 64;  // bytes: no two ranks write to one cache line
+constexpr std::size_t kBlockAlignment = 64;  // bytes: no two ranks write to one cache line
 
-std::size_t rounded(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::size_t rounded(std::size_t bytes) {
+  return (bytes + kBlockAlignment - 1) / kBlockAlignment * kBlockAlignment;
+}
 
 }  // namespace
 

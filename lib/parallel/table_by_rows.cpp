@@ -7,7 +7,7 @@
 namespace dtrain::parallel {
 namespace {
 
-std::int64_t rounded_up(std::int64_t n, std::int64_t parts) { return (n + parts - 1) / parts; }
+std::int64_t quotient_rounded_up(std::int64_t n, std::int64_t parts) { return (n + parts - 1) / parts; }
 
 }  // namespace
 
@@ -20,8 +20,8 @@ std::optional<TableByRows> table_by_rows(const Setting& setting) {
   // Reading and writing a whole table costs more than an exchange twice as long as these factors.
   const auto factors = setting.global_batch * (weight.value.size(1) + tokens);
   if (weight.value.numel() <= 2 * factors) return std::nullopt;
-  const RowLimits limits{.samples = rounded_up(setting.micro_batches, setting.mesh.data) *
-                                    rounded_up(setting.global_batch, setting.micro_batches),
+  const RowLimits limits{.samples = quotient_rounded_up(setting.micro_batches, setting.mesh.data) *
+                                    quotient_rounded_up(setting.global_batch, setting.micro_batches),
                          .tokens = tokens};
   return TableByRows{.layer = layer, .weight = &weight, .limits = limits};
 }
