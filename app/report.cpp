@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/own_place.hpp"
 #include "record/results_writer.hpp"
 #include "record/run_reader.hpp"
 #include "report_text.hpp"
@@ -39,6 +40,9 @@ void gather(h5::Library& library, const std::string& folder) {
   if (run.merged) return;
   if (run.status == Status::running || run.alive)
     throw usage_error("the run is under way", "--gather " + folder, "wait for its end");
+  require_own_folder(folder, {.subject = "--gather " + folder,
+                              .advice = "copy the run into a folder of your own first",
+                              .code = ExitCode::usage});
   record::finish_interrupted(library, folder, run.status);
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/own_place.hpp"
 #include "core/regular_file.hpp"
 
 namespace dtrain::checkpoint {
@@ -31,7 +32,12 @@ int flags_of(RawFile::Access access) {
     case RawFile::Access::create:
       break;
   }
-  return O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC;
+  return O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
+}
+
+int open_to_write(const std::filesystem::path& path, RawFile::Access access) {
+  if (access == RawFile::Access::create) claim_file(path, ExitCode::checkpoint);
+  return ::open(path.c_str(), flags_of(access), 0644);
 }
 
 }  // namespace
@@ -39,7 +45,7 @@ int flags_of(RawFile::Access access) {
 RawFile::RawFile(std::filesystem::path path, Access access)
     : path_(std::move(path)),
       descriptor_(access == Access::read ? open_regular_file(path_, ExitCode::checkpoint)
-                                         : ::open(path_.c_str(), flags_of(access), 0644)) {
+                                         : open_to_write(path_, access)) {
   if (descriptor_ < 0) fail("cannot be opened", path_, errno);
 }
 

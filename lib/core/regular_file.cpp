@@ -8,6 +8,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "core/own_place.hpp"
+
 namespace dtrain {
 namespace {
 
@@ -23,6 +25,16 @@ Error other_kind(const std::filesystem::path& path, mode_t mode, ExitCode code) 
           {.subject = path.string(), .advice = "give a regular file", .code = code}};
 }
 
+/// Another user, who may not read a file of this user's, could have it read and passed on by a link to it.
+Error foreign_link(const std::filesystem::path& path, uid_t owner, ExitCode code) {
+  return {fmt::format("is a link that another user (uid {}) has laid to a file that is not theirs", owner),
+          {.subject = path.string(), .advice = "name the file itself, or another one", .code = code}};
+}
+
+bool may_be_theirs(uid_t owner, const struct stat& file) {
+  return is_trusted_owner(owner) || file.st_uid == owner || (file.st_uid != ::geteuid() && ::geteuid() != 0);
+}
+
 Error failure(const char* what, const std::filesystem::path& path, int reason, ExitCode code) {
   return {fmt::format("{} ({})", what, std::generic_category().message(reason)),
           {.subject = path.string(), .advice = "check the path and its permissions", .code = code}};
@@ -32,8 +44,11 @@ Error failure(const char* what, const std::filesystem::path& path, int reason, E
 
 void require_regular_file(const std::filesystem::path& path, ExitCode code) {
   struct stat facts = {};
-  if (::stat(path.c_str(), &facts) == 0 && !S_ISREG(facts.st_mode))
-    throw other_kind(path, facts.st_mode, code);
+  if (::stat(path.c_str(), &facts) != 0) return;
+  if (!S_ISREG(facts.st_mode)) throw other_kind(path, facts.st_mode, code);
+  struct stat name = {};
+  if (::lstat(path.c_str(), &name) == 0 && S_ISLNK(name.st_mode) && !may_be_theirs(name.st_uid, facts))
+    throw foreign_link(path, name.st_uid, code);
 }
 
 void require_writable_place(const std::filesystem::path& path, ExitCode code) {
@@ -52,10 +67,14 @@ int open_regular_file(const std::filesystem::path& path, ExitCode code) {
     throw failure("cannot be opened", path, reason, code);
   }
   struct stat facts = {};
+  struct stat name = {};
+  const bool is_link = ::lstat(path.c_str(), &name) == 0 && S_ISLNK(name.st_mode);
   const int rc = ::fstat(descriptor, &facts);
   const int reason = errno;
-  if (rc == 0 && S_ISREG(facts.st_mode)) return descriptor;
+  const bool own = rc == 0 && (!is_link || may_be_theirs(name.st_uid, facts));
+  if (own && S_ISREG(facts.st_mode)) return descriptor;
   ::close(descriptor);
+  if (rc == 0 && !own) throw foreign_link(path, name.st_uid, code);
   if (rc != 0) throw failure("cannot be examined", path, reason, code);
   throw other_kind(path, facts.st_mode, code);
 }

@@ -9,7 +9,7 @@
 namespace dtrain {
 
 // What is read must be a regular file: to open a FIFO waits for its writer, a device has no end. Links are
-// followed.
+// followed, but for those that another user has laid to a file of this user's.
 
 /// Throws Error with the exit code `code` where something else than a regular file lies at `path`. Nothing
 /// there passes: opening it says so.

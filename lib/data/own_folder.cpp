@@ -14,6 +14,7 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/own_place.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -67,10 +68,13 @@ void OwnFolder::require_safe(const fs::path& parent) {
   if (::stat(parent.c_str(), &facts) != 0) return;  // to open it says so
   const bool open_to_all = (facts.st_mode & S_IWOTH) != 0;
   const bool sticky = (facts.st_mode & S_ISVTX) != 0;
-  if (!open_to_all || sticky) return;
-  throw usage_error("every user may replace what others have put there",
-                    fmt::format("--staging local={}", parent.string()),
-                    "set its sticky bit (chmod +t), or name another folder");
+  const std::string subject = fmt::format("--staging local={}", parent.string());
+  if (open_to_all && !sticky)
+    throw usage_error("every user may replace what others have put there", subject,
+                      "set its sticky bit (chmod +t), or name another folder");
+  if (open_to_all && !is_trusted_owner(facts.st_uid))  // the sticky bit leaves all names to its owner
+    throw usage_error(fmt::format("its owner (uid {}) may replace what others have put there", facts.st_uid),
+                      subject, "name a folder of your own or of the administrator");
 }
 
 OwnFolder OwnFolder::find_or_make(const fs::path& parent) {

@@ -20,7 +20,7 @@ struct LockPatience {
 class OwnFolder {
  public:
   /// Throws usage_error (exit code 2) where other users could put another folder in the place of ours:
-  /// `parent` is writable by all without the sticky bit. Every process finds the same.
+  /// `parent` is writable by all without the sticky bit, or another user's. Every process finds the same.
   static void require_safe(const std::filesystem::path& parent);
 
   /// The one there is, or a new one. Throws std::filesystem::filesystem_error.

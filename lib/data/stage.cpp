@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "core/outside.hpp"
+#include "core/own_place.hpp"
 #include "core/printable.hpp"
 #include "core/sha256.hpp"
 #include "core/slice.hpp"
@@ -241,6 +242,11 @@ DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::
 void require_new_name(const StageOptions& options) {
   std::error_code ignored;
   const fs::path folder = options.data_root / options.name;
+  for (const fs::path& path : {options.data_root, folder}) {
+    require_own_folder(path, {.subject = path.string(),
+                              .advice = "choose another --data-root or another name",
+                              .code = ExitCode::data});
+  }
   if (!options.overwrite && fs::exists(folder, ignored))
     throw data_error("there is already a dataset of this name", folder.string(),
                      "choose another name, or replace it with --overwrite");

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/error.hpp"
+#include "core/own_place.hpp"
 #include "core/regular_file.hpp"
 
 namespace dtrain::h5 {
@@ -31,6 +32,7 @@ herr_t add_name(hid_t /*group*/, const char* name, const H5L_info_t* /*info*/, v
 }  // namespace
 
 File create_file(const std::string& path) {
+  claim_file(path, ExitCode::failure);
   const SilentErrors silent;
   const PropertyList access = file_access();
   return File(check_id(H5Fcreate(path.c_str(), H5F_ACC_TRUNC, H5P_DEFAULT, access.id()),

@@ -14,7 +14,8 @@ namespace dtrain::h5 {
 
 enum class Access { read, write };  ///< write: read and change a file that exists.
 
-/// A new file, replacing one of that name: earliest format (readable after kill -9, by every HDF5), no locks.
+/// A new file, replacing one of that name, and a link that lies there rather than what it leads to: earliest
+/// format (readable after kill -9, by every HDF5), no locks.
 File create_file(const std::string& path);
 
 /// An existing file, without file locks, so that a file being written can be read.

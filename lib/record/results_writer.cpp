@@ -12,6 +12,7 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/own_place.hpp"
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
 #include "h5/file.hpp"
@@ -118,7 +119,8 @@ void write_status(hid_t file, Status status, const std::string& end_time_utc) {
 class AsideFile {
  public:
   explicit AsideFile(std::string path) : path_(std::move(path)), aside_(path_ + ".partial") {
-    const int file = ::open(aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644);
+    claim_file(aside_, ExitCode::failure);
+    const int file = ::open(aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
     require(file >= 0, std::string("cannot be created (") + std::strerror(errno) + ")",
             {.subject = path_, .advice = "check the permissions of its folder"});
     ::close(file);

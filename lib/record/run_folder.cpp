@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "core/error.hpp"
+#include "core/own_place.hpp"
 
 namespace dtrain::record {
 namespace {
@@ -94,6 +95,7 @@ std::optional<Status> read_state(const std::string& folder) {
 
 void replace_file(const std::string& path, std::string_view text) {
   const std::string aside = path + ".partial";
+  claim_file(aside, ExitCode::failure);
   std::FILE* file = std::fopen(aside.c_str(), "wb");
   bool written = file != nullptr;
   if (file != nullptr) {

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/own_place.hpp"
 #include "record/process.hpp"
 #include "record/run_folder.hpp"
 
@@ -86,6 +87,12 @@ std::string other_holder(const std::string& folder) { return other_in(path_in(fo
 
 RunHolder::RunHolder(std::string folder, Claim how) : folder_(std::move(folder)), text_(own_line()) {
   std::error_code error;
+  // Before anything is read or written there: what a link of another user leads to may be this user's.
+  for (const fs::path& path : {fs::path(folder_).parent_path(), fs::path(folder_)}) {
+    require_own_folder(path, {.subject = path.string(),
+                              .advice = "name a folder of your own with --output, or take another --name",
+                              .code = ExitCode::usage});
+  }
   if (fs::exists(folder_, error) && !fs::is_directory(folder_, error))
     refuse_to_write(folder_, "it is a file");
   fs::create_directories(folder_, error);

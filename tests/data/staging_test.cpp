@@ -239,6 +239,17 @@ TEST_F(StagingTest, AFolderInWhichAnybodyMayReplaceOursIsRefused) {
   EXPECT_NE(copy_to_local(dataset, folder / "local", {}, library).dataset.folder(), folder / "images");
 }
 
+TEST_F(StagingTest, AStickyFolderOfAnotherUserIsRefused) {
+  if (::geteuid() != 0) GTEST_SKIP() << "to give a folder to another user needs root";
+  std::filesystem::permissions(folder / "local", std::filesystem::perms(01777));
+  ASSERT_EQ(::chown((folder / "local").c_str(), 12345, 12345), 0);
+  const Dataset dataset = Dataset::open(folder / "images", library);
+  const Error error = error_of([&] { copy_to_local(dataset, folder / "local", {}, library); });
+  EXPECT_EQ(error.code(), ExitCode::usage);
+  EXPECT_THAT(error.what(), HasSubstr("its owner (uid 12345)"));
+  EXPECT_EQ(entries(folder / "local"), 0);
+}
+
 TEST_F(StagingTest, ACopyThatWasChangedIsMadeAgain) {
   const auto local = folder / "local";
   const Dataset dataset = Dataset::open(folder / "images", library);
