@@ -21,6 +21,7 @@ struct Environment {
   std::optional<comm::LocalLaunch> mpirun;  ///< Open MPI's, where it started this process.
   std::string switches;                     ///< Above this node, outermost first, where Slurm knows them.
   std::string cache_folder;                 ///< What may be measured again; empty where the user has no home.
+  std::string temporary_folder = "/tmp";    ///< TMPDIR
   bool fault_tolerant = false;              ///< mpirun --with-ft ulfm.
   bool terminal = false;                    ///< A person sees standard output as it is written.
 };

@@ -9,6 +9,7 @@
 
 #include "commands.hpp"
 #include "failure.hpp"
+#include "session_folder.hpp"
 #include "thread_waits.hpp"
 
 namespace {
@@ -86,6 +87,7 @@ int main(int argc, char** argv) {
   if (task.alone) return run_alone(task, environment);
   if (task.threads && app::may_have_several_threads(*task.threads, comm::affinity_mask(), environment))
     app::limit_spinning(argv, environment);
+  app::keep_session_folder_from_others(environment);
   try {
     if (task.starting) task.starting->at("MPI connects the ranks");
     const auto recovery = environment.fault_tolerant ? comm::Recovery::on : comm::Recovery::off;
