@@ -33,7 +33,7 @@ std::shared_ptr<const Column> MemoryColumn::of(HostArray array) {
 }
 
 void MemoryColumn::read(std::int64_t first, std::int64_t count, std::byte* out) const {
-  if (count > 0)
+  if (count > 0 && row_bytes() > 0)  // else there is nothing at `data_`
     std::memcpy(out, data_ + static_cast<std::size_t>(first) * row_bytes(),
                 static_cast<std::size_t>(count) * row_bytes());
 }

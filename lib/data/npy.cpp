@@ -89,11 +89,12 @@ std::size_t bytes_of(const std::string& descr) {
   return std::ranges::find(kRead, descr) == kRead.end() ? 0 : static_cast<std::size_t>(descr[2] - '0');
 }
 
-/// Of doubles: whether all are numbers that an int64 holds. Others are a regression's values.
+/// Whether all are numbers that an int64 holds. Others are a regression's values.
+template <typename Real>
 bool all_whole(const std::vector<std::byte>& bytes) {
   constexpr double kMost = 9007199254740992.0;  // 2^53
-  for (std::size_t at = 0; at < bytes.size(); at += sizeof(double)) {
-    double value = 0;
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(Real)) {
+    Real value = 0;
     std::memcpy(&value, bytes.data() + at, sizeof value);
     if (!(std::abs(value) <= kMost) || value != std::floor(value)) return false;
   }
@@ -156,10 +157,10 @@ std::shared_ptr<const Column> open_npy(const std::filesystem::path& path,
   }
   std::vector<std::byte> bytes(static_cast<std::size_t>(count) * item);
   file->read(header.data_offset, bytes.size(), bytes.data());
+  const bool fractions = (header.descr == "<f8" && !all_whole<double>(bytes)) ||
+                         (header.descr == "<f4" && !all_whole<float>(bytes));
   const ElementType wanted =
-      header.descr == "<f8" && accepted.front() == ElementType::int64 && !all_whole(bytes)
-          ? ElementType::float32
-          : accepted.front();
+      fractions && accepted.front() == ElementType::int64 ? ElementType::float32 : accepted.front();
   HostArray array;
   array.reset(wanted, header.shape);
   const bool known = wanted == ElementType::int64 ? convert_to<std::int64_t>(header.descr, bytes, array)
