@@ -85,6 +85,8 @@ function(dtrain_add_library name)
   set_property(GLOBAL APPEND PROPERTY DTRAIN_LIBRARIES ${name})
 endfunction()
 
+add_custom_target(cxx_tests)  # all that the next function makes; what the presets with sanitizers build
+
 # dtrain_add_test(NAME [TORCH|TORCH_API] SOURCES ... LINK targets ... [NP 1 2 4] [TIMEOUT s] [LABELS ...] [FULL])
 # Without NP a plain GoogleTest program; with NP one CTest entry per rank count, each started by mpirun.
 # FULL: left out of the usual run, taken by tests/run.sh --full.
@@ -97,6 +99,7 @@ function(dtrain_add_test name)
     math(EXPR ARG_TIMEOUT "5 * ${ARG_TIMEOUT}")
   endif()
   add_executable(${name} ${ARG_SOURCES})
+  add_dependencies(cxx_tests ${name})
   target_include_directories(${name} PRIVATE "${CMAKE_SOURCE_DIR}/tests")
   target_link_libraries(${name} PRIVATE ${ARG_LINK} GTest::gtest GTest::gmock dtrain_options)
   if(ARG_TORCH_API)
@@ -104,7 +107,7 @@ function(dtrain_add_test name)
   elseif(ARG_TORCH)
     dtrain_use_torch(${name} tensor)
   endif()
-  set(labels ${ARG_LABELS})
+  set(labels cxx ${ARG_LABELS})
   if(ARG_FULL)
     list(APPEND labels full)
   endif()

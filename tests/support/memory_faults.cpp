@@ -4,6 +4,7 @@
 #include <climits>
 #include <cstdio>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 int main(int argc, char** argv) {
@@ -17,6 +18,13 @@ int main(int argc, char** argv) {
   if (fault == "overflow") std::printf("%d\n", values.data()[beyond]);
   if (fault == "sum") number = number + 1;
   if (fault == "leak") std::printf("%p\n", static_cast<void*>(new std::vector<int>(beyond)));
+  if (fault == "race") {
+    int shared = 0;
+    std::thread other([&shared] { ++shared; });
+    ++shared;
+    other.join();
+    std::printf("%d\n", shared);
+  }
   MPI_Finalize();
   return 0;
 }
