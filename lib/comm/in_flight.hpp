@@ -52,7 +52,8 @@ class InFlight {
   /// Moves on whatever may run: of each lane its first operation. True if any completed. Throws Error when
   /// one fails; a death that explains it is told instead.
   bool advance_all();
-  /// Throws Error when a peer is gone or an operation takes longer than allowed.
+  /// For waits, where nothing has moved: lets MPI go on with what earlier operations have left to it. Throws
+  /// Error when a peer is gone or an operation takes longer than allowed.
   void check_limits();
 
   /// Drops all operations and tells the peers. The first error is the one that is thrown from now on.

@@ -75,6 +75,18 @@ TEST_F(PiecesTest, OfCollectives) {
   job.world.barrier();
 }
 
+// MPI may still owe peers an answer to what a rank has received: a rank that then sleeps until the others of
+// its node have come must let MPI go on, or those wait for ever.
+TEST(PieceLengthTest, PeersGetTheirAnswersWhileARankWaitsWithinItsNode) {
+  Job job(1, {.piece_bytes = 4096});
+  for (int i = 0; i < 10; ++i) {
+    std::vector<std::int32_t> values(300'000, job.rank());
+    job.groups.world().all_reduce(Buffer::of(std::span(values)), ReduceOp::max, Algorithm::tree).wait();
+    job.groups.world().barrier().wait();
+    EXPECT_EQ(values.back(), job.size() - 1);
+  }
+}
+
 TEST(PieceLengthTest, ThatMpiCannotCountIsRefused) {
   for (const std::size_t bytes : {std::size_t{0}, std::size_t{1} << 31}) {
     const CommConfig config = {.piece_bytes = bytes};
