@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "checkpoint/manifest.hpp"
-#include "comm/discover.hpp"
+#include "comm/survey/discover.hpp"
 #include "core/outside.hpp"
 #include "core/printable.hpp"
 #include "option.hpp"

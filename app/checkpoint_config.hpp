@@ -2,10 +2,10 @@
 
 #include <filesystem>
 
-#include "comm/mpi_environment.hpp"
+#include "comm/mpi/mpi_environment.hpp"
 #include "core/error.hpp"
 #include "environment.hpp"
-#include "train/config.hpp"
+#include "train/config/config.hpp"
 
 namespace dtrain::app {
 

@@ -7,14 +7,14 @@
 #include <string>
 #include <vector>
 
-#include "comm/clock_offsets.hpp"
-#include "comm/communicator.hpp"
-#include "comm/cuda_module.hpp"
-#include "comm/deadline.hpp"
-#include "comm/discover.hpp"
+#include "comm/device/cuda_module.hpp"
 #include "comm/groups.hpp"
-#include "comm/link_speeds.hpp"
-#include "comm/ulfm.hpp"
+#include "comm/mpi/communicator.hpp"
+#include "comm/mpi/ulfm.hpp"
+#include "comm/survey/clock_offsets.hpp"
+#include "comm/survey/discover.hpp"
+#include "comm/survey/link_speeds.hpp"
+#include "comm/watch/deadline.hpp"
 #include "command_line.hpp"
 #include "commands.hpp"
 #include "core/version.hpp"

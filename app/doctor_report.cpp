@@ -5,7 +5,7 @@
 #include <cstdio>
 #include <string>
 
-#include "comm/roll_call.hpp"
+#include "comm/watch/roll_call.hpp"
 #include "core/counted.hpp"
 
 namespace dtrain::app {

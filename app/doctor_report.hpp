@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "comm/communicator.hpp"
+#include "comm/mpi/communicator.hpp"
 #include "core/error.hpp"
 #include "doctor/finding.hpp"
 #include "topology/cluster.hpp"

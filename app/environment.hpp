@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "comm/binding.hpp"
+#include "comm/survey/binding.hpp"
 
 namespace dtrain::app {
 

@@ -11,7 +11,7 @@
 #include "commands.hpp"
 #include "core/log.hpp"
 #include "core/regular_file.hpp"
-#include "train/evaluate_checkpoint.hpp"
+#include "train/inference/evaluate_checkpoint.hpp"
 
 namespace dtrain::app {
 namespace {

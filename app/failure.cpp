@@ -17,7 +17,7 @@
 
 #include "core/clock.hpp"
 #include "core/outside.hpp"
-#include "train/library_errors.hpp"
+#include "train/setup/library_errors.hpp"
 
 namespace dtrain::app {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <exception>
 
-#include "comm/communicator.hpp"
-#include "comm/mpi_environment.hpp"
+#include "comm/mpi/communicator.hpp"
+#include "comm/mpi/mpi_environment.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::app {

@@ -14,8 +14,8 @@
 #include "core/span_sink.hpp"
 #include "h5/library.hpp"
 #include "option_value.hpp"
-#include "train/job.hpp"
-#include "train/text_model.hpp"
+#include "train/inference/text_model.hpp"
+#include "train/setup/job.hpp"
 
 namespace dtrain::app {
 namespace {

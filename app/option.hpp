@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "train/config.hpp"
+#include "train/config/config.hpp"
 
 namespace dtrain::app {
 

@@ -8,7 +8,7 @@
 #include "commands.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
-#include "parallel/simulation.hpp"
+#include "parallel/pipeline/simulation.hpp"
 
 namespace dtrain::app {
 namespace {

@@ -5,8 +5,8 @@
 
 #include <string>
 
-#include "comm/discover.hpp"
 #include "comm/groups.hpp"
+#include "comm/survey/discover.hpp"
 #include "core/error.hpp"
 #include "doctor/launch.hpp"
 #include "doctor/libraries.hpp"

@@ -2,13 +2,13 @@
 
 #include <vector>
 
-#include "comm/communicator.hpp"
+#include "comm/mpi/communicator.hpp"
 #include "core/log.hpp"
 #include "doctor/cores.hpp"
 #include "doctor/finding.hpp"
 #include "environment.hpp"
 #include "topology/cluster.hpp"
-#include "train/config.hpp"
+#include "train/config/config.hpp"
 
 namespace dtrain::app {
 

@@ -6,7 +6,7 @@
 
 #include "task.hpp"
 #include "toml_file.hpp"
-#include "train/config.hpp"
+#include "train/config/config.hpp"
 
 namespace dtrain::app {
 

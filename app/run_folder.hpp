@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "environment.hpp"
-#include "train/config.hpp"
+#include "train/config/config.hpp"
 
 namespace dtrain::app {
 

@@ -8,7 +8,7 @@
 #include "option.hpp"
 #include "option_value.hpp"
 #include "parallel/strategy/registry.hpp"
-#include "train/limits.hpp"
+#include "train/config/limits.hpp"
 
 namespace dtrain::app {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "data/own_folder.hpp"
+#include "data/placement/own_folder.hpp"
 
 namespace dtrain::app {
 

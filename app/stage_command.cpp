@@ -8,9 +8,9 @@
 #include "command_line.hpp"
 #include "commands.hpp"
 #include "core/printable.hpp"
-#include "data/dataset_folder.hpp"
-#include "data/recognise.hpp"
-#include "data/stage.hpp"
+#include "data/import/recognise.hpp"
+#include "data/import/stage.hpp"
+#include "data/shards/dataset_folder.hpp"
 #include "h5/library.hpp"
 #include "option_value.hpp"
 

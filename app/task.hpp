@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "comm/mpi_environment.hpp"
+#include "comm/mpi/mpi_environment.hpp"
 #include "core/error.hpp"
 #include "core/start_notice.hpp"
 #include "environment.hpp"

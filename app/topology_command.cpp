@@ -10,11 +10,11 @@
 #include <utility>
 #include <vector>
 
-#include "comm/communicator.hpp"
-#include "comm/discover.hpp"
 #include "comm/groups.hpp"
-#include "comm/hardware.hpp"
-#include "comm/measurement.hpp"
+#include "comm/mpi/communicator.hpp"
+#include "comm/survey/discover.hpp"
+#include "comm/survey/hardware.hpp"
+#include "comm/survey/measurement.hpp"
 #include "command_line.hpp"
 #include "commands.hpp"
 #include "core/clock.hpp"
@@ -23,8 +23,8 @@
 #include "record/measurements_file.hpp"
 #include "topology/mesh.hpp"
 #include "topology/placement.hpp"
-#include "train/device.hpp"
-#include "train/topology_rows.hpp"
+#include "train/setup/device.hpp"
+#include "train/setup/topology_rows.hpp"
 
 namespace dtrain::app {
 namespace {

@@ -9,15 +9,15 @@
 #include <string>
 #include <utility>
 
-#include "comm/communicator.hpp"
-#include "comm/discover.hpp"
+#include "comm/mpi/communicator.hpp"
+#include "comm/survey/discover.hpp"
 #include "commands.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
 #include "core/outside.hpp"
 #include "core/printable.hpp"
 #include "core/start_notice.hpp"
-#include "data/dataset.hpp"
+#include "data/shards/dataset.hpp"
 #include "failure.hpp"
 #include "option.hpp"
 #include "preflight.hpp"
@@ -26,9 +26,9 @@
 #include "run_arguments.hpp"
 #include "run_folder.hpp"
 #include "same_run.hpp"
-#include "train/resume_point.hpp"
-#include "train/run.hpp"
-#include "train/run_outputs.hpp"
+#include "train/loop/run.hpp"
+#include "train/loop/run_outputs.hpp"
+#include "train/recovery/resume_point.hpp"
 
 namespace dtrain::app {
 namespace {

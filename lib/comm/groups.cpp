@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include "comm/flight_recorder.hpp"
-#include "comm/health.hpp"
-#include "comm/inquiry.hpp"
-#include "comm/mpi_group.hpp"
-#include "comm/segment.hpp"
-#include "comm/shared_memory.hpp"
+#include "comm/mpi/mpi_group.hpp"
+#include "comm/shared_memory/segment.hpp"
+#include "comm/shared_memory/shared_memory.hpp"
+#include "comm/watch/flight_recorder.hpp"
+#include "comm/watch/health.hpp"
+#include "comm/watch/inquiry.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {

@@ -5,12 +5,12 @@
 #include <string>
 #include <string_view>
 
-#include "comm/algorithm_table.hpp"
-#include "comm/communicator.hpp"
-#include "comm/device_transport.hpp"
+#include "comm/collectives/algorithm_table.hpp"
+#include "comm/device/device_transport.hpp"
 #include "comm/group.hpp"
+#include "comm/mpi/communicator.hpp"
+#include "comm/mpi/transfer.hpp"
 #include "comm/queue.hpp"
-#include "comm/transfer.hpp"
 #include "core/span_sink.hpp"
 #include "topology/cluster.hpp"
 #include "topology/mesh.hpp"

@@ -10,10 +10,10 @@
 #include <thread>
 #include <utility>
 
-#include "comm/flight_recorder.hpp"
-#include "comm/health.hpp"
-#include "comm/inquiry.hpp"
-#include "comm/mpi_check.hpp"
+#include "comm/mpi/mpi_check.hpp"
+#include "comm/watch/flight_recorder.hpp"
+#include "comm/watch/health.hpp"
+#include "comm/watch/inquiry.hpp"
 #include "core/clock.hpp"
 
 namespace dtrain::comm {

@@ -10,7 +10,7 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "data/array_pool.hpp"
+#include "data/shards/array_pool.hpp"
 
 namespace dtrain::data {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "data/array.hpp"
-#include "data/dataset.hpp"
 #include "data/sampler.hpp"
+#include "data/shards/array.hpp"
+#include "data/shards/dataset.hpp"
 
 namespace dtrain::data {
 

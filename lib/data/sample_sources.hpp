@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "data/column.hpp"
-#include "data/shard.hpp"
+#include "data/shards/column.hpp"
+#include "data/shards/shard.hpp"
 #include "data/source.hpp"
 
 namespace dtrain::data {

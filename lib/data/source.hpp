@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "data/array.hpp"
+#include "data/shards/array.hpp"
 
 namespace dtrain::data {
 

@@ -12,7 +12,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "comm/mpi_environment.hpp"
+#include "comm/mpi/mpi_environment.hpp"
 
 namespace dtrain::doctor {
 namespace {

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "comm/clock_offsets.hpp"
-#include "comm/link_speeds.hpp"
+#include "comm/survey/clock_offsets.hpp"
+#include "comm/survey/link_speeds.hpp"
 #include "doctor/finding.hpp"
 
 namespace dtrain::doctor {

@@ -1,6 +1,6 @@
 #include "models/layer.hpp"
 
-#include "models/precision.hpp"
+#include "models/compute/precision.hpp"
 
 namespace dtrain::models {
 

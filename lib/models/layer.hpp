@@ -11,9 +11,9 @@
 
 #include "core/slice.hpp"
 #include "kernels/philox.hpp"
-#include "models/kernel_scope.hpp"
-#include "models/row_gradients.hpp"
-#include "models/step_memory.hpp"
+#include "models/compute/kernel_scope.hpp"
+#include "models/compute/step_memory.hpp"
+#include "models/layers/row_gradients.hpp"
 
 namespace dtrain::models {
 
@@ -91,7 +91,7 @@ struct Flow {
   bool sliced() const { return whole > 0; }
 };
 
-class TensorGroup;  // models/tensor_group.hpp
+class TensorGroup;  // models/slicing/tensor_group.hpp
 
 /// A trainable tensor. `value` is a leaf that requires gradients; parallel replaces its storage by a view
 /// into flat memory, so keep the Parameter, not a copy of the tensor.
@@ -123,7 +123,7 @@ struct Parameter {
 };
 
 /// State that is saved and agreed upon but not trained (BatchNorm's running statistics). It changes once per
-/// step, alike on all ranks (parallel/step_statistics.hpp): a forward pass only adds to the step's sums.
+/// step, alike on all ranks (parallel/step/step_statistics.hpp): a forward pass only adds to the step's sums.
 struct Buffer {
   enum class Update {
     moving_mean,  ///< value += momentum (step_sum / step_weight - value), the sums being all ranks'.

@@ -11,8 +11,8 @@
 
 #include "core/error.hpp"
 #include "kernels/fill.hpp"
-#include "models/slices.hpp"
-#include "models/tensor_group.hpp"
+#include "models/slicing/slices.hpp"
+#include "models/slicing/tensor_group.hpp"
 
 namespace dtrain::models {
 namespace {

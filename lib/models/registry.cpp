@@ -4,15 +4,15 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "models/cnn.hpp"
-#include "models/conv_autoencoder.hpp"
-#include "models/gpt.hpp"
-#include "models/mlp.hpp"
 #include "models/model.hpp"
-#include "models/nbow.hpp"
-#include "models/resnet18.hpp"
-#include "models/seq2seq.hpp"
-#include "models/vgg11.hpp"
+#include "models/networks/cnn.hpp"
+#include "models/networks/conv_autoencoder.hpp"
+#include "models/networks/gpt.hpp"
+#include "models/networks/mlp.hpp"
+#include "models/networks/nbow.hpp"
+#include "models/networks/resnet18.hpp"
+#include "models/networks/seq2seq.hpp"
+#include "models/networks/vgg11.hpp"
 
 namespace dtrain::models {
 

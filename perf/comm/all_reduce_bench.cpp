@@ -17,9 +17,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/discover.hpp"
 #include "comm/groups.hpp"
-#include "comm/mpi_environment.hpp"
+#include "comm/mpi/mpi_environment.hpp"
+#include "comm/survey/discover.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 

@@ -5,8 +5,8 @@
 
 #include <vector>
 
-#include "comm/flight_recorder.hpp"
-#include "comm/mpi_environment.hpp"
+#include "comm/mpi/mpi_environment.hpp"
+#include "comm/watch/flight_recorder.hpp"
 #include "core/clock.hpp"
 
 namespace {

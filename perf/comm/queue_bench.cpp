@@ -10,9 +10,9 @@
 #include <memory>
 #include <vector>
 
-#include "comm/health.hpp"
-#include "comm/mpi_environment.hpp"
+#include "comm/mpi/mpi_environment.hpp"
 #include "comm/queue.hpp"
+#include "comm/watch/health.hpp"
 #include "core/clock.hpp"
 
 namespace {

@@ -15,10 +15,10 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "data/import/stage.hpp"
 #include "data/loader.hpp"
 #include "data/sample_sources.hpp"
-#include "data/shard.hpp"
-#include "data/stage.hpp"
+#include "data/shards/shard.hpp"
 #include "h5/library.hpp"
 
 namespace {

@@ -8,7 +8,7 @@
 #include <functional>
 #include <vector>
 
-#include "comm/cuda_module.hpp"
+#include "comm/device/cuda_module.hpp"
 #include "kernels/device_kernels.hpp"
 
 namespace {

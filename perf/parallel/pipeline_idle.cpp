@@ -13,12 +13,12 @@
 #include <thread>
 #include <vector>
 
-#include "comm/discover.hpp"
 #include "comm/groups.hpp"
-#include "comm/mpi_environment.hpp"
+#include "comm/mpi/mpi_environment.hpp"
+#include "comm/survey/discover.hpp"
 #include "core/clock.hpp"
-#include "parallel/pipeline.hpp"
-#include "parallel/simulation.hpp"
+#include "parallel/pipeline/pipeline.hpp"
+#include "parallel/pipeline/simulation.hpp"
 
 namespace {
 

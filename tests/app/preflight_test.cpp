@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
-#include "train/device.hpp"
+#include "train/setup/device.hpp"
 
 namespace dtrain::app {
 namespace {

@@ -10,11 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "comm/flight_recorder.hpp"
-#include "comm/health.hpp"
 #include "comm/job.hpp"
-#include "comm/segment.hpp"
-#include "comm/shared_memory.hpp"
+#include "comm/shared_memory/segment.hpp"
+#include "comm/shared_memory/shared_memory.hpp"
+#include "comm/watch/flight_recorder.hpp"
+#include "comm/watch/health.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {

@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "comm/discover.hpp"
 #include "comm/groups.hpp"
+#include "comm/survey/discover.hpp"
 #include "core/span_sink.hpp"
 
 namespace dtrain::comm {

@@ -8,9 +8,9 @@
 #include <string>
 #include <vector>
 
-#include "comm/communicator.hpp"
-#include "comm/health.hpp"
-#include "comm/mpi_check.hpp"
+#include "comm/mpi/communicator.hpp"
+#include "comm/mpi/mpi_check.hpp"
+#include "comm/watch/health.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {

@@ -14,9 +14,9 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "data/import/stage.hpp"
 #include "data/loader.hpp"
-#include "data/stage.hpp"
-#include "data/word_split.hpp"
+#include "data/text/word_split.hpp"
 #include "h5/library.hpp"
 
 namespace {

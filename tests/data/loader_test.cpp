@@ -8,8 +8,8 @@
 #include <memory>
 
 #include "data/folder.hpp"
-#include "data/stage.hpp"
-#include "data/synthetic.hpp"
+#include "data/import/stage.hpp"
+#include "data/synthetic/synthetic.hpp"
 #include "h5/library.hpp"
 
 namespace dtrain::data {

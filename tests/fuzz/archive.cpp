@@ -1,5 +1,5 @@
 // An archive or a packed file: its kind, its members and their content.
-#include "data/archive.hpp"
+#include "data/import/archive.hpp"
 
 #include "target.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "data/column.hpp"
+#include "data/shards/column.hpp"
 
 namespace dtrain::fuzz {
 

@@ -1,7 +1,7 @@
 // A table of text: cells, header, columns and target.
-#include "data/originals.hpp"
-#include "data/stage.hpp"
-#include "data/tables.hpp"
+#include "data/formats/tables.hpp"
+#include "data/import/originals.hpp"
+#include "data/import/stage.hpp"
 #include "target.hpp"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

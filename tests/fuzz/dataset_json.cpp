@@ -1,6 +1,6 @@
 // dataset.json, and the tokeniser that it describes.
-#include "data/dataset.hpp"
-#include "data/tokenizer.hpp"
+#include "data/shards/dataset.hpp"
+#include "data/text/tokenizer.hpp"
 #include "target.hpp"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,5 +1,5 @@
 // An IDX file, plain or in gzip.
-#include "data/idx.hpp"
+#include "data/formats/idx.hpp"
 
 #include "columns.hpp"
 #include "target.hpp"

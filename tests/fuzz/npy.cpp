@@ -1,5 +1,5 @@
 // A .npy file, as inputs and as targets.
-#include "data/npy.hpp"
+#include "data/formats/npy.hpp"
 
 #include "columns.hpp"
 #include "target.hpp"

@@ -1,8 +1,8 @@
 // A SentencePiece model: what passes our check, the library loads and uses.
-#include "data/sentencepiece_model.hpp"
+#include "data/text/sentencepiece_model.hpp"
 
-#include "data/sentencepiece_tokenizer.hpp"
-#include "data/tokenizer.hpp"
+#include "data/text/sentencepiece_tokenizer.hpp"
+#include "data/text/tokenizer.hpp"
 #include "target.hpp"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

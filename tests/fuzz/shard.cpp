@@ -1,5 +1,5 @@
 // A shard of a staged table: its attributes, where its arrays lie, and their rows.
-#include "data/shard.hpp"
+#include "data/shards/shard.hpp"
 
 #include "columns.hpp"
 #include "h5/library.hpp"

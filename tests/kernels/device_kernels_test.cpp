@@ -7,7 +7,7 @@
 #include <memory>
 #include <string>
 
-#include "comm/cuda_module.hpp"
+#include "comm/device/cuda_module.hpp"
 
 namespace dtrain::kernels {
 namespace {

@@ -33,6 +33,7 @@ WITHOUT_TORCH = {"core", "topology", "h5", "comm", "doctor", "record"}
 # Only the module that is opened where there is a GPU may be compiled with these.
 CUDA_FOLDERS = {"cuda", "nccl"}
 CUDA_HEADER = re.compile(r"(cuda|cudnn|cublas|nccl|nvml|nvtx3/|cub/|ATen/cuda|c10/cuda|torch/csrc/cuda)")
+MOST_FILES = 45  # in one folder of lib/
 HEADERS = {".hpp", ".h", ".cuh"}
 SOURCES = {".cpp", ".cu", ".c"}
 
@@ -117,6 +118,14 @@ def check_cuda(root):
                 yield f"{where}: includes <{path}>, but CUDA's headers stay in folders named {' or '.join(sorted(CUDA_FOLDERS))}"
 
 
+def check_sizes(root):
+    """What is in a folder can be seen at a glance."""
+    for folder in sorted({file.parent for file in (root / "lib").rglob("*") if file.is_file()}):
+        files = sum(file.is_file() for file in folder.iterdir())
+        if files > MOST_FILES:
+            yield f"{folder.relative_to(root)}: {files} files; make sub-folders that say what they hold (at most {MOST_FILES})"
+
+
 def check_app(root):
     """app/ may use all of lib/, if its link lines say so."""
     cmake = root / "app" / "CMakeLists.txt"
@@ -133,6 +142,7 @@ def violations(root):
     for folder in sorted((root / "lib").iterdir()):
         if folder.is_dir():
             yield from check_folder(folder, root)
+    yield from check_sizes(root)
     yield from check_app(root)
     yield from check_cuda(root)
 
@@ -182,6 +192,11 @@ def self_test():
         found = violations_in(CLEAN_TREE | {name: CLEAN_TREE[name].replace(piece, planted, 1)})
         if not any(expected in line for line in found):
             yield f"a violation planted in {name} was not found; expected '{expected}' in {found}"
+
+
+    many = violations_in(CLEAN_TREE | {f"lib/core/part{number}.hpp": "" for number in range(MOST_FILES)})
+    if not any("make sub-folders" in line for line in many):
+        yield f"a folder of {MOST_FILES + 2} files was not found; found {many}"
 
 
 def main():

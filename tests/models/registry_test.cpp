@@ -3,7 +3,7 @@
 #include <tuple>
 
 #include "core/error.hpp"
-#include "models/linear.hpp"
+#include "models/layers/linear.hpp"
 #include "models/support.hpp"
 
 namespace dtrain::models {

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "comm/discover.hpp"
 #include "comm/groups.hpp"
+#include "comm/survey/discover.hpp"
 #include "core/span_sink.hpp"
 
 namespace dtrain::parallel {

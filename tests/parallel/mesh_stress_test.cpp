@@ -6,8 +6,8 @@
 #include <random>
 #include <vector>
 
-#include "comm/discover.hpp"
 #include "comm/groups.hpp"
+#include "comm/survey/discover.hpp"
 #include "core/span_sink.hpp"
 
 namespace dtrain::parallel {

@@ -7,7 +7,7 @@
 #include <string>
 
 #include "models/model.hpp"
-#include "parallel/segments.hpp"
+#include "parallel/pipeline/segments.hpp"
 
 namespace dtrain::parallel {
 

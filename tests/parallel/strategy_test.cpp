@@ -12,9 +12,9 @@
 #include "core/error.hpp"
 #include "job_of_test.hpp"
 #include "parallel/agreement.hpp"
+#include "parallel/gradients/table_by_rows.hpp"
 #include "parallel/strategy/registry.hpp"
 #include "parallel/strategy/synchronous.hpp"
-#include "parallel/table_by_rows.hpp"
 #include "small_model.hpp"
 
 namespace dtrain::parallel {

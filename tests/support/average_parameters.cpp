@@ -5,7 +5,7 @@
 
 #include "parallel/agreement.hpp"
 #include "parallel/data_types.hpp"
-#include "parallel/step_control.hpp"
+#include "parallel/step/step_control.hpp"
 #include "parallel/strategy/registry.hpp"
 #include "parallel/strategy/synchronous.hpp"
 

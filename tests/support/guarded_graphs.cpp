@@ -3,9 +3,9 @@
 
 #include <memory>
 
-#include "parallel/device_graph.hpp"
+#include "parallel/step/device_graph.hpp"
 #include "support/guarded_device.hpp"
-#include "train/device.hpp"
+#include "train/setup/device.hpp"
 
 namespace dtrain {
 namespace {

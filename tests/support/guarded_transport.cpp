@@ -11,12 +11,12 @@
 #include <utility>
 #include <vector>
 
-#include "comm/device_transport.hpp"
+#include "comm/device/device_transport.hpp"
 #include "comm/operation.hpp"
 #include "core/error.hpp"
 #include "core/slice.hpp"
 #include "support/guarded_device.hpp"
-#include "train/device.hpp"
+#include "train/setup/device.hpp"
 
 namespace dtrain {
 namespace {

@@ -41,7 +41,7 @@ def program_beside_a_broken_nccl(folder):
 
 
 def main():
-    """There is a driver, though an old one (tests/comm/old_driver.c), in all cases: without one no other library is looked for."""
+    """There is a driver, though an old one (tests/comm/device/old_driver.c), in all cases: without one no other library is looked for."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         os.environ["LD_PRELOAD"] = str(OLD_DRIVER)

@@ -20,7 +20,7 @@ TASKS = {"nbow": "text_classification", "gpt": "language_modelling", "seq2seq": 
 
 
 def sha256(*vocabularies):
-    """As lib/data/vocabulary_hash.hpp has it: of each list its length, then its tokens with their ends."""
+    """As lib/data/shards/vocabulary_hash.hpp has it: of each list its length, then its tokens with their ends."""
     digest = hashlib.sha256()
     for tokens in vocabularies:
         digest.update(struct.pack("<Q", len(tokens)))

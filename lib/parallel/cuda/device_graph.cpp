@@ -7,7 +7,7 @@
 
 #include <exception>
 
-#include "parallel/device_graph.hpp"
+#include "parallel/step/device_graph.hpp"
 
 namespace dtrain::parallel {
 namespace {

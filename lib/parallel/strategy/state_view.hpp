@@ -2,7 +2,7 @@
 
 #include "models/model.hpp"
 #include "optim/optimizer.hpp"
-#include "parallel/flat_parameters.hpp"
+#include "parallel/gradients/flat_parameters.hpp"
 
 namespace dtrain::parallel {
 

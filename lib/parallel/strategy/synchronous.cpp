@@ -7,10 +7,10 @@
 #include "core/error.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/agreement.hpp"
-#include "parallel/non_finite.hpp"
-#include "parallel/reproducible_sums.hpp"
-#include "parallel/squares.hpp"
-#include "parallel/table_by_rows.hpp"
+#include "parallel/gradients/non_finite.hpp"
+#include "parallel/gradients/reproducible_sums.hpp"
+#include "parallel/gradients/squares.hpp"
+#include "parallel/gradients/table_by_rows.hpp"
 
 namespace dtrain::parallel {
 namespace {

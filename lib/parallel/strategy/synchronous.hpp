@@ -3,19 +3,19 @@
 #include <memory>
 #include <vector>
 
-#include "models/embedding_bag.hpp"
+#include "models/layers/embedding_bag.hpp"
 #include "optim/optimizer.hpp"
-#include "parallel/flat_parameters.hpp"
-#include "parallel/gradient_sums.hpp"
-#include "parallel/node_memory.hpp"
-#include "parallel/reproducible_totals.hpp"
-#include "parallel/row_updates.hpp"
-#include "parallel/step_control.hpp"
-#include "parallel/step_statistics.hpp"
-#include "parallel/step_undo.hpp"
+#include "parallel/gradients/flat_parameters.hpp"
+#include "parallel/gradients/gradient_sums.hpp"
+#include "parallel/gradients/reproducible_totals.hpp"
+#include "parallel/gradients/row_updates.hpp"
+#include "parallel/gradients/tied_parameters.hpp"
+#include "parallel/memory/node_memory.hpp"
+#include "parallel/step/step_control.hpp"
+#include "parallel/step/step_statistics.hpp"
+#include "parallel/step/step_undo.hpp"
 #include "parallel/strategy/registry.hpp"
 #include "parallel/strategy/strategy.hpp"
-#include "parallel/tied_parameters.hpp"
 
 namespace dtrain::parallel {
 

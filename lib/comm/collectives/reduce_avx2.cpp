@@ -1,0 +1,14 @@
+// Compiled with -mavx2; see CMakeLists.txt.
+#include <cstdint>
+#include <cstring>
+
+#include "comm/collectives/reduce_kernels.hpp"
+
+namespace dtrain::comm {
+namespace {
+#include "comm/collectives/reduce_kernels.inc"
+}  // namespace
+
+ReduceKernels avx2_kernels(DataType type, ReduceOp op) { return select(type, op); }
+
+}  // namespace dtrain::comm

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/group.hpp"
+#include "comm/mpi/communicator.hpp"
+#include "comm/queue.hpp"
+
+namespace dtrain::comm {
+
+/// What a group whose buffers lie in devices' memory is made from.
+struct DeviceGroupRequest {
+  std::string name;
+  const Communicator* ranks = nullptr;  ///< The group's, over which it is set up. Borrowed for the call.
+  std::vector<int> world_ranks;
+  Queue* queue = nullptr;       ///< Outlives the group.
+  int device = 0;               ///< LibTorch's index of the one that this rank computes on.
+  void* stream = nullptr;       ///< In which it computes, a cudaStream_t; null: the legacy default stream.
+  bool messages = false;        ///< Whether neighbours on the group's ring send each other messages, too.
+  bool shares_devices = false;  ///< Some device serves several of the job's ranks.
+  double timeout_s = 300;       ///< Longest that making it may take.
+};
+
+/// Carries what ranks exchange from the memory of one's device to another's, past the CPU's. NCCL is one.
+class DeviceTransport {
+ public:
+  virtual ~DeviceTransport() = default;
+  virtual std::string description() const = 0;        ///< `nccl 2.28.9 (/path/libnccl.so.2)`.
+  virtual bool lets_ranks_share_devices() const = 0;  ///< Whether several ranks may use one device.
+  /// Collective over the request's ranks. This transport must outlive the group. Throws Error.
+  virtual std::unique_ptr<Group> make_group(const DeviceGroupRequest& request) const = 0;
+};
+
+}  // namespace dtrain::comm

@@ -1,0 +1,109 @@
+#include "comm/device/nccl/nccl_channel.hpp"
+
+#include <fmt/core.h>
+
+#include <exception>
+#include <span>
+#include <thread>
+
+#include "comm/device/nccl/cuda_check.hpp"
+#include "comm/mpi/mpi_check.hpp"
+#include "comm/watch/waiting.hpp"
+#include "core/clock.hpp"
+#include "core/error.hpp"
+
+namespace dtrain::comm {
+namespace {
+
+constexpr double kLongestFinish_s = 10;
+
+}  // namespace
+
+NcclChannel::NcclChannel(const Communicator& ranks, int device, double timeout_s) : device_(device) {
+  check_cuda(cudaSetDevice(device), fmt::format("cudaSetDevice({})", device));
+  ncclUniqueId id{};
+  if (ranks.rank() == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
+  ranks.broadcast_bytes(std::as_writable_bytes(std::span(&id, 1)), 0);
+  ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+  config.blocking = 0;
+  Waiting waiting(timeout_s);
+  try {
+    check_nccl(ncclCommInitRankConfig(&comm_, ranks.size(), id, ranks.rank(), &config),
+               "ncclCommInitRankConfig");
+    while (!settled()) {
+      require(waiting.pause(), fmt::format("not complete after {} s", timeout_s),
+              {.subject = "ncclCommInitRankConfig",
+               .advice = "check that all ranks reach one another, with NCCL_DEBUG=INFO",
+               .code = ExitCode::lost_rank});
+    }
+    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  } catch (const LibraryError&) {
+    abort();
+    ranks.check_losses();  // whatever NCCL says
+    throw;
+  } catch (...) {
+    abort();
+    throw;
+  }
+}
+
+NcclChannel::~NcclChannel() {
+  if (std::uncaught_exceptions() > 0 || !finish()) abort();
+  if (stream_ != nullptr) cudaStreamDestroy(stream_);
+}
+
+/// In order, with the peers; false where one does not come to it, and where there is nothing left to finish.
+bool NcclChannel::finish() noexcept {
+  if (comm_ == nullptr || ncclCommFinalize(comm_) == ncclInvalidArgument) return false;
+  const double limit_s = steady_s() + kLongestFinish_s;
+  ncclResult_t state = ncclInProgress;
+  while (ncclCommGetAsyncError(comm_, &state) == ncclSuccess && state == ncclInProgress) {
+    if (steady_s() > limit_s) return false;
+    std::this_thread::yield();
+  }
+  if (state != ncclSuccess) return false;
+  ncclCommDestroy(comm_);
+  comm_ = nullptr;
+  return true;
+}
+
+/// Whether the last call on the communicator has been taken over by the GPU.
+bool NcclChannel::settled() {
+  ncclResult_t state = ncclSuccess;
+  check_nccl(ncclCommGetAsyncError(comm_, &state), "ncclCommGetAsyncError");
+  check_nccl(state, "NCCL");
+  return state != ncclInProgress;
+}
+
+bool NcclChannel::issue(std::uint64_t ticket,
+                        const std::function<ncclResult_t(ncclComm_t, cudaStream_t)>& call) {
+  if (ticket != issuing_) return false;
+  require(comm_ != nullptr, "the communicator was aborted",
+          {.subject = "NCCL", .advice = "see the earlier message", .code = ExitCode::lost_rank});
+  if (!called_) {
+    check_cuda(cudaSetDevice(device_), "cudaSetDevice");  // the driving thread may be another than the maker
+    check_nccl(call(comm_, stream_), "NCCL call");
+    called_ = true;
+  }
+  if (!settled()) return false;
+  called_ = false;
+  ++issuing_;
+  return true;
+}
+
+void NcclChannel::check_peers() {
+  if (comm_ == nullptr) return;
+  ncclResult_t state = ncclSuccess;
+  const ncclResult_t asked = ncclCommGetAsyncError(comm_, &state);
+  if (asked == ncclSuccess && (state == ncclSuccess || state == ncclInProgress)) return;
+  abort();  // otherwise kernels of ours wait for the peer for ever
+  check_nccl(asked, "ncclCommGetAsyncError");
+  check_nccl(state, "NCCL");
+}
+
+void NcclChannel::abort() noexcept {
+  if (comm_ != nullptr) ncclCommAbort(comm_);
+  comm_ = nullptr;
+}
+
+}  // namespace dtrain::comm

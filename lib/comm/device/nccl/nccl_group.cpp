@@ -1,0 +1,319 @@
+#include "comm/device/nccl/nccl_group.hpp"
+
+#include <fmt/core.h>
+
+#include <utility>
+
+#include "comm/device/nccl/cuda_check.hpp"
+#include "comm/device/nccl/cuda_event.hpp"
+#include "comm/group_arguments.hpp"
+#include "comm/operation.hpp"
+#include "core/error.hpp"
+
+namespace dtrain::comm {
+namespace {
+
+class DeviceBuffer final : public SharedBuffer {
+ public:
+  explicit DeviceBuffer(std::size_t bytes) : bytes_(bytes) {
+    if (bytes == 0) return;
+    check_cuda(cudaMalloc(&data_, bytes), fmt::format("cudaMalloc of {} bytes", bytes));
+    check_cuda(cudaMemset(data_, 0, bytes), "cudaMemset");
+    check_cuda(cudaStreamSynchronize(cudaStreamLegacy), "cudaMemset");  // other streams do not wait for it
+  }
+  ~DeviceBuffer() override { cudaFree(data_); }
+  DeviceBuffer(const DeviceBuffer&) = delete;
+  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
+  void* data() override { return data_; }
+  std::size_t bytes() const override { return bytes_; }
+
+ private:
+  std::size_t bytes_;
+  void* data_ = nullptr;
+};
+
+ncclDataType_t nccl_type(DataType type) {
+  switch (type) {
+    case DataType::float32:
+      return ncclFloat32;
+    case DataType::float64:
+      return ncclFloat64;
+    case DataType::bfloat16:
+      return ncclBfloat16;
+    case DataType::float16:
+      return ncclFloat16;
+    case DataType::int32:
+      return ncclInt32;
+    case DataType::int64:
+      return ncclInt64;
+  }
+  return ncclFloat32;
+}
+
+ncclRedOp_t nccl_op(ReduceOp op) {
+  if (op == ReduceOp::sum) return ncclSum;
+  return op == ReduceOp::max ? ncclMax : ncclMin;
+}
+
+/// The first result that is neither success nor "in progress".
+ncclResult_t worst(ncclResult_t first, ncclResult_t second) {
+  return first == ncclSuccess || first == ncclInProgress ? second : first;
+}
+
+using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
+
+/// Issues its call when its turn has come, then polls an event behind it: never blocks on the stream, where
+/// a dead peer would keep it for ever.
+class NcclOperation final : public Operation {
+ public:
+  NcclOperation(const Label& label, NcclChannel& channel, cudaStream_t compute, Call call, std::int64_t sent,
+                std::int64_t received)
+      : label_(label),
+        channel_(channel),
+        compute_(compute),
+        call_(std::move(call)),
+        ticket_(channel.take_ticket()) {
+    bytes_sent_ = sent;
+    bytes_received_ = received;
+    ready_.record(compute_);
+  }
+  NcclOperation(const NcclOperation&) = delete;
+  NcclOperation& operator=(const NcclOperation&) = delete;
+
+  /// Before its time: the queue has failed, or is not wanted any more. The compute thread may wait for the
+  /// GPU, and the GPU for a peer that does not come.
+  ~NcclOperation() override {
+    if (issued_ && !complete_) channel_.abort();
+  }
+
+  bool advance() override {
+    if (!issued_) {
+      issued_ = channel_.issue(ticket_, [this](ncclComm_t comm, cudaStream_t stream) {
+        ready_.make_wait(stream);
+        return call_(comm, stream);
+      });
+      if (!issued_) return false;
+      done_.record(channel_.stream());
+    }
+    complete_ = done_.passed();
+    if (complete_) return true;
+    channel_.check_peers();
+    return false;
+  }
+
+  Follow follow() override {
+    if (!issued_) return Follow::not_yet;
+    done_.make_wait(compute_);
+    return Follow::ordered;
+  }
+
+  std::string_view name() const override { return label_.operation; }
+  std::string describe() const override { return label_.text() + " (NCCL)"; }
+  const Label* label() const override { return &label_; }
+
+ private:
+  Label label_;
+  NcclChannel& channel_;
+  cudaStream_t compute_;
+  Call call_;
+  std::uint64_t ticket_;
+  CudaEvent ready_;
+  CudaEvent done_;
+  bool issued_ = false;
+  bool complete_ = false;
+};
+
+}  // namespace
+
+NcclGroup::NcclGroup(const DeviceGroupRequest& request)
+    : name_(request.name + " on GPUs"),
+      rank_(request.ranks->rank()),
+      world_ranks_(request.world_ranks),
+      id_(group_id(name_, world_ranks_)),
+      queue_(*request.queue),
+      compute_(request.stream != nullptr ? static_cast<cudaStream_t>(request.stream) : cudaStreamLegacy),
+      collectives_(*request.ranks, request.device, request.timeout_s),
+      token_(std::make_unique<DeviceBuffer>(sizeof(std::int32_t))) {
+  if (!request.messages) return;
+  for (int a = 0; a + 1 < size(); ++a) meet(a, a + 1, request);
+  if (size() > 2) meet(size() - 1, 0, request);
+}
+
+/// The two make what they send each other through; the others look on, for the set-up is collective.
+void NcclGroup::meet(int a, int b, const DeviceGroupRequest& request) {
+  const bool takes_part = rank_ == a || rank_ == b;
+  const Communicator pair = request.ranks->split(takes_part ? 0 : 1, rank_);
+  if (!takes_part) return;
+  const auto make = [&] {
+    channels_.push_back(std::make_unique<NcclChannel>(pair, request.device, request.timeout_s));
+    return channels_.back().get();
+  };
+  NcclChannel* const there = make();  // from a to b
+  NcclChannel* const back = make();
+  const int its_rank = pair.size() - 1 - pair.rank();
+  neighbours_[rank_ == a ? b : a] =
+      rank_ == a ? Neighbour{there, back, its_rank} : Neighbour{back, there, its_rank};
+}
+
+/// A communicator's end may wait for the peer's: all ranks end theirs in one order, against that of making.
+NcclGroup::~NcclGroup() {
+  while (!channels_.empty()) channels_.pop_back();
+}
+
+NcclGroup::Neighbour& NcclGroup::neighbour(int rank) {
+  const auto place = neighbours_.find(rank);
+  require(place != neighbours_.end(),
+          fmt::format("carries no messages between rank {} and rank {}", rank_, rank),
+          {.subject = "group " + name_, .advice = "use --comm-backend mpi"});
+  return place->second;
+}
+
+Label NcclGroup::label(std::string_view operation, const Buffer& values, int peer) {
+  return {.operation = operation,
+          .group = name_,
+          .number = peer < 0 ? ++operations_ : ++messages_,
+          .group_id = id_,
+          .members = &world_ranks_,
+          .peer = peer < 0 ? -1 : world_rank_of(peer),
+          .count = values.count,
+          .type = values.type};
+}
+
+std::unique_ptr<SharedBuffer> NcclGroup::allocate(std::size_t bytes) {
+  return std::make_unique<DeviceBuffer>(bytes);
+}
+
+Handle NcclGroup::submit(const Label& label, NcclChannel& channel, Call call, std::int64_t sent,
+                         std::int64_t received) {
+  check_cuda(cudaSetDevice(channel.device()), "cudaSetDevice");
+  return queue_.submit(
+      std::make_unique<NcclOperation>(label, channel, compute_, std::move(call), sent, received));
+}
+
+Handle NcclGroup::all_reduce(Buffer values, ReduceOp op, Algorithm) {
+  check_arguments(*this, "all_reduce", values);
+  const std::int64_t moved = 2 * static_cast<std::int64_t>(values.bytes()) * (size() - 1) / size();
+  return submit(
+      label("all_reduce", values), collectives_,
+      [values, op](ncclComm_t comm, cudaStream_t stream) {
+        return ncclAllReduce(values.data, values.data, values.count, nccl_type(values.type), nccl_op(op),
+                             comm, stream);
+      },
+      moved, moved);
+}
+
+Handle NcclGroup::reduce_scatter(Buffer input, Buffer output, ReduceOp op) {
+  check_arguments(*this, "reduce_scatter", input, output);
+  require_part(*this, "reduce_scatter", input, output);
+  const auto moved = static_cast<std::int64_t>(input.bytes() - output.bytes());
+  const bool even = input.count % static_cast<std::size_t>(size()) == 0;
+  return submit(
+      label("reduce_scatter", input), collectives_,
+      [this, input, output, op, even](ncclComm_t comm, cudaStream_t stream) {
+        const ncclDataType_t type = nccl_type(input.type);
+        if (even)
+          return ncclReduceScatter(input.data, output.data, output.count, type, nccl_op(op), comm, stream);
+        ncclResult_t result = ncclGroupStart();  // NCCL's own wants equal parts
+        const std::vector<Buffer> parts = parts_of(input, size());
+        for (int root = 0; root < size(); ++root) {
+          const Buffer& part = parts[static_cast<std::size_t>(root)];
+          result = worst(
+              result, ncclReduce(part.data, output.data, part.count, type, nccl_op(op), root, comm, stream));
+        }
+        return worst(result, ncclGroupEnd());
+      },
+      moved, moved);
+}
+
+Handle NcclGroup::all_gather(Buffer input, Buffer output) {
+  check_arguments(*this, "all_gather", input, output);
+  require_part(*this, "all_gather", output, input);
+  const auto received = static_cast<std::int64_t>(output.bytes() - input.bytes());
+  const bool even = output.count % static_cast<std::size_t>(size()) == 0;
+  return submit(
+      label("all_gather", output), collectives_,
+      [this, input, output, even](ncclComm_t comm, cudaStream_t stream) {
+        const ncclDataType_t type = nccl_type(input.type);
+        if (even) return ncclAllGather(input.data, output.data, input.count, type, comm, stream);
+        ncclResult_t result = ncclGroupStart();
+        const std::vector<Buffer> parts = parts_of(output, size());
+        for (int root = 0; root < size(); ++root) {
+          const Buffer& part = parts[static_cast<std::size_t>(root)];
+          const void* const from = root == rank() ? input.data : part.data;
+          result = worst(result, ncclBroadcast(from, part.data, part.count, type, root, comm, stream));
+        }
+        return worst(result, ncclGroupEnd());
+      },
+      received, received);
+}
+
+Handle NcclGroup::all_to_all(Buffer input, Buffer output) {
+  check_arguments(*this, "all_to_all", input, output);
+  require_blocks(*this, input, output);
+  const std::int64_t moved = static_cast<std::int64_t>(input.bytes()) * (size() - 1) / size();
+  return submit(
+      label("all_to_all", input), collectives_,
+      [this, input, output](ncclComm_t comm, cudaStream_t stream) {
+        const std::vector<Buffer> out = parts_of(input, size());
+        const std::vector<Buffer> in = parts_of(output, size());
+        ncclResult_t result = ncclGroupStart();
+        for (int peer = 0; peer < size(); ++peer) {
+          const auto k = static_cast<std::size_t>(peer);
+          result =
+              worst(result, ncclSend(out[k].data, out[k].count, nccl_type(input.type), peer, comm, stream));
+          result =
+              worst(result, ncclRecv(in[k].data, in[k].count, nccl_type(input.type), peer, comm, stream));
+        }
+        return worst(result, ncclGroupEnd());
+      },
+      moved, moved);
+}
+
+Handle NcclGroup::broadcast(Buffer values, int root) {
+  check_arguments(*this, "broadcast", values);
+  require_peer(*this, "broadcast", root);
+  const auto bytes = static_cast<std::int64_t>(values.bytes());
+  return submit(
+      label("broadcast", values), collectives_,
+      [values, root](ncclComm_t comm, cudaStream_t stream) {
+        return ncclBroadcast(values.data, values.data, values.count, nccl_type(values.type), root, comm,
+                             stream);
+      },
+      rank() == root ? bytes : 0, rank() == root ? 0 : bytes);
+}
+
+Handle NcclGroup::send(Buffer values, int to) {
+  check_arguments(*this, "send", values);
+  require_peer(*this, "send", to);
+  const Neighbour& peer = neighbour(to);
+  return submit(
+      label("send", values, to), *peer.out,
+      [values, to = peer.rank_in_pair](ncclComm_t comm, cudaStream_t stream) {
+        return ncclSend(values.data, values.count, nccl_type(values.type), to, comm, stream);
+      },
+      static_cast<std::int64_t>(values.bytes()), 0);
+}
+
+Handle NcclGroup::receive(Buffer values, int from) {
+  check_arguments(*this, "receive", values);
+  require_peer(*this, "receive", from);
+  const Neighbour& peer = neighbour(from);
+  return submit(
+      label("receive", values, from), *peer.in,
+      [values, from = peer.rank_in_pair](ncclComm_t comm, cudaStream_t stream) {
+        return ncclRecv(values.data, values.count, nccl_type(values.type), from, comm, stream);
+      },
+      0, static_cast<std::int64_t>(values.bytes()));
+}
+
+Handle NcclGroup::barrier() {
+  void* const token = token_->data();
+  return submit(
+      label("barrier", {}), collectives_,
+      [token](ncclComm_t comm, cudaStream_t stream) {
+        return ncclAllReduce(token, token, 1, ncclInt32, ncclMax, comm, stream);
+      },
+      0, 0);
+}
+
+}  // namespace dtrain::comm

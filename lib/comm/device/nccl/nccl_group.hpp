@@ -1,0 +1,73 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "comm/device/cuda_module.hpp"
+#include "comm/device/nccl/nccl_channel.hpp"
+#include "comm/group.hpp"
+#include "comm/label.hpp"
+
+namespace dtrain::comm {
+
+/// The collectives over NCCL, on buffers in the GPU's memory. An operation waits, on the GPU, for what the
+/// compute stream held when it was submitted, and a follower of its handle lets that stream wait for it.
+/// Messages to and from each neighbour have a communicator and a stream of their own: a receive that has been
+/// posted long before its message comes keeps none but later ones from there waiting.
+class NcclGroup final : public Group {
+ public:
+  explicit NcclGroup(const DeviceGroupRequest& request);
+  ~NcclGroup() override;
+
+  const std::string& name() const override { return name_; }
+  int rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(world_ranks_.size()); }
+  int world_rank_of(int group_rank) const override {
+    return world_ranks_.at(static_cast<std::size_t>(group_rank));
+  }
+
+  /// Device memory, zero-filled.
+  std::unique_ptr<SharedBuffer> allocate(std::size_t bytes) override;
+  /// NCCL chooses the algorithm itself: `algorithm` is not used.
+  Handle all_reduce(Buffer values, ReduceOp op, Algorithm algorithm) override;
+  Handle reduce_scatter(Buffer input, Buffer output, ReduceOp op) override;
+  Handle all_gather(Buffer input, Buffer output) override;
+  Handle all_to_all(Buffer input, Buffer output) override;
+  Handle broadcast(Buffer values, int root) override;
+  Handle send(Buffer values, int to) override;
+  Handle receive(Buffer values, int from) override;
+  Handle barrier() override;
+
+ private:
+  using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
+  /// Of the ring's neighbour `rank`: what this one sends it, and what it sends here.
+  struct Neighbour {
+    NcclChannel* out = nullptr;
+    NcclChannel* in = nullptr;
+    int rank_in_pair = 0;  // the neighbour's
+  };
+  void meet(int a, int b, const DeviceGroupRequest& request);
+  Neighbour& neighbour(int rank);
+  Label label(std::string_view operation, const Buffer& values, int peer = -1);
+  Handle submit(const Label& label, NcclChannel& channel, Call call, std::int64_t sent,
+                std::int64_t received);
+
+  std::string name_;
+  int rank_;
+  std::vector<int> world_ranks_;
+  std::uint64_t id_;
+  Queue& queue_;
+  cudaStream_t compute_;
+  NcclChannel collectives_;
+  std::vector<std::unique_ptr<NcclChannel>> channels_;  ///< To and from neighbours, as they were made.
+  std::map<int, Neighbour> neighbours_;                 ///< By rank; empty where no messages are wanted.
+  std::unique_ptr<SharedBuffer> token_;                 ///< What a barrier reduces.
+  std::uint64_t operations_ = 0;                        ///< Collectives: the same on all ranks.
+  std::uint64_t messages_ = 0;
+};
+
+}  // namespace dtrain::comm

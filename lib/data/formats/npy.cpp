@@ -1,0 +1,173 @@
+#include "data/formats/npy.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <fstream>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "core/checked_bytes.hpp"
+#include "core/error.hpp"
+#include "core/regular_file.hpp"
+#include "data/shards/file_column.hpp"
+
+namespace dtrain::data {
+namespace {
+
+constexpr std::int64_t kMostRowBytes = std::int64_t{1} << 40;
+constexpr std::array<unsigned char, 6> kMagic = {0x93, 'N', 'U', 'M', 'P', 'Y'};
+
+struct NpyHeader {
+  std::string descr;  ///< E.g. `<f4`.
+  std::vector<std::int64_t> shape;
+  std::uint64_t data_offset = 0;
+};
+
+Error npy_error(std::string_view problem, const std::string& name) {
+  return data_error(problem, name, "write it with numpy.save from a C-ordered array of numbers");
+}
+
+/// The text between `key` and what follows it, in the header's Python dictionary.
+std::string after(const std::string& text, const std::string& key, const std::string& name) {
+  const std::size_t at = text.find("'" + key + "':");
+  if (at == std::string::npos) throw npy_error("has no " + key + " in its header", name);
+  return text.substr(std::min(text.find_first_not_of(' ', at + key.size() + 3), text.size()));
+}
+
+NpyHeader read_header(const ReadOnlyFile& file) {
+  std::array<unsigned char, 12> start{};
+  if (file.bytes() < start.size()) throw npy_error("is truncated", file.name());
+  file.read(0, start.size(), start.data());
+  if (!std::equal(kMagic.begin(), kMagic.end(), start.begin()))
+    throw npy_error("is not a .npy file", file.name());
+  const bool first_version = start[6] == 1;
+  const std::size_t begin = first_version ? 10 : 12;
+  std::size_t length = start[8] | static_cast<std::size_t>(start[9]) << 8;
+  if (!first_version)
+    length |= static_cast<std::size_t>(start[10]) << 16 | static_cast<std::size_t>(start[11]) << 24;
+  if (begin + length > file.bytes()) throw npy_error("is truncated in its header", file.name());
+  std::string text(length, ' ');
+  file.read(begin, length, text.data());
+  NpyHeader header{.data_offset = begin + length};
+  const std::string descr = after(text, "descr", file.name());
+  if (descr.empty() || descr[0] != '\'') throw npy_error("holds records, not numbers", file.name());
+  header.descr = descr.substr(1, descr.find('\'', 1) - 1);
+  if (!after(text, "fortran_order", file.name()).starts_with("False"))
+    throw npy_error("is in Fortran order", file.name());
+  std::string dims = after(text, "shape", file.name());
+  dims = dims.substr(0, dims.find(')'));
+  constexpr std::string_view kBetween = "( ,L";  // Python 2 wrote 3L
+  for (std::size_t at = dims.find_first_not_of(kBetween); at != std::string::npos;
+       at = dims.find_first_not_of(kBetween, at)) {
+    std::int64_t extent = 0;
+    const auto [end, code] = std::from_chars(dims.data() + at, dims.data() + dims.size(), extent);
+    if (code != std::errc() || extent < 0) throw npy_error("has a shape that cannot be", file.name());
+    header.shape.push_back(extent);
+    at = static_cast<std::size_t>(end - dims.data());
+  }
+  if (header.shape.empty()) throw npy_error("holds a single value, not an array", file.name());
+  return header;
+}
+
+std::optional<ElementType> stored_type(const std::string& descr) {
+  if (descr == "|u1") return ElementType::uint8;
+  if (descr == "<i4") return ElementType::int32;
+  if (descr == "<i8") return ElementType::int64;
+  if (descr == "<f4") return ElementType::float32;
+  return std::nullopt;
+}
+
+/// Of an element; 0 for a type that is not read.
+std::size_t bytes_of(const std::string& descr) {
+  constexpr std::array<std::string_view, 10> kRead = {"|b1", "|u1", "|i1", "<i2", "<u2",
+                                                      "<i4", "<u4", "<i8", "<u8", "<f4"};
+  if (descr == "<f8") return 8;
+  return std::ranges::find(kRead, descr) == kRead.end() ? 0 : static_cast<std::size_t>(descr[2] - '0');
+}
+
+/// Whether all are numbers that an int64 holds. Others are a regression's values.
+template <typename Real>
+bool all_whole(const std::vector<std::byte>& bytes) {
+  constexpr double kMost = 9007199254740992.0;  // 2^53
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(Real)) {
+    Real value = 0;
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    if (!(std::abs(value) <= kMost) || value != std::floor(value)) return false;
+  }
+  return true;
+}
+
+template <typename To, typename From>
+void convert_as(const std::vector<std::byte>& bytes, HostArray& out) {
+  const auto to = out.as<To>();
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    From value;
+    std::memcpy(&value, bytes.data() + i * sizeof(From), sizeof(From));
+    to[i] = static_cast<To>(value);
+  }
+}
+
+template <typename To>
+bool convert_to(const std::string& descr, const std::vector<std::byte>& bytes, HostArray& out) {
+  if (descr == "|b1" || descr == "|u1") return convert_as<To, std::uint8_t>(bytes, out), true;
+  if (descr == "|i1") return convert_as<To, std::int8_t>(bytes, out), true;
+  if (descr == "<i2") return convert_as<To, std::int16_t>(bytes, out), true;
+  if (descr == "<u2") return convert_as<To, std::uint16_t>(bytes, out), true;
+  if (descr == "<i4") return convert_as<To, std::int32_t>(bytes, out), true;
+  if (descr == "<u4") return convert_as<To, std::uint32_t>(bytes, out), true;
+  if (descr == "<i8") return convert_as<To, std::int64_t>(bytes, out), true;
+  if (descr == "<u8") return convert_as<To, std::uint64_t>(bytes, out), true;
+  if (descr == "<f4") return convert_as<To, float>(bytes, out), true;
+  if (descr == "<f8") return convert_as<To, double>(bytes, out), true;
+  return false;
+}
+
+}  // namespace
+
+bool is_npy(const std::filesystem::path& file) {
+  require_regular_file(file, ExitCode::data);
+  std::ifstream stream(file, std::ios::binary);
+  std::array<char, kMagic.size()> start{};
+  return stream.read(start.data(), start.size()) &&
+         std::memcmp(start.data(), kMagic.data(), kMagic.size()) == 0;
+}
+
+std::shared_ptr<const Column> open_npy(const std::filesystem::path& path,
+                                       const std::vector<ElementType>& accepted) {
+  const auto file = std::make_shared<const ReadOnlyFile>(path);
+  const NpyHeader header = read_header(*file);
+  const auto type = stored_type(header.descr);
+  const std::vector<std::int64_t> row_shape(header.shape.begin() + 1, header.shape.end());
+  const std::size_t item = bytes_of(header.descr);
+  if (item == 0)
+    throw npy_error("holds numbers of type " + header.descr + ", which dtrain does not read", file->name());
+  const auto stored = checked_bytes(header.shape, static_cast<std::int64_t>(item),
+                                    static_cast<std::int64_t>(file->bytes() - header.data_offset));
+  if (!stored || !checked_bytes(row_shape, sizeof(double), kMostRowBytes))
+    throw npy_error("is truncated", file->name());
+  const std::int64_t count = *stored / static_cast<std::int64_t>(item);
+  if (count > 0 && type && std::find(accepted.begin(), accepted.end(), *type) != accepted.end()) {
+    StoredLayout layout{.rows_per_chunk = header.shape[0], .chunks = {{.file_offset = header.data_offset}}};
+    return std::make_shared<FileColumn>(file, "array", *type, row_shape, header.shape[0], std::move(layout),
+                                        FileColumn::Keep::nothing);
+  }
+  std::vector<std::byte> bytes(static_cast<std::size_t>(count) * item);
+  file->read(header.data_offset, bytes.size(), bytes.data());
+  const bool fractions = (header.descr == "<f8" && !all_whole<double>(bytes)) ||
+                         (header.descr == "<f4" && !all_whole<float>(bytes));
+  const ElementType wanted =
+      fractions && accepted.front() == ElementType::int64 ? ElementType::float32 : accepted.front();
+  HostArray array;
+  array.reset(wanted, header.shape);
+  const bool known = wanted == ElementType::int64 ? convert_to<std::int64_t>(header.descr, bytes, array)
+                                                  : convert_to<float>(header.descr, bytes, array);
+  if (!known)
+    throw npy_error("holds numbers of type " + header.descr + ", which dtrain does not read", file->name());
+  return MemoryColumn::of(std::move(array));
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,21 @@
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include "data/shards/column.hpp"
+
+namespace dtrain::data {
+
+/// Whether the file begins with NumPy's magic string.
+bool is_npy(const std::filesystem::path& file);
+
+/// The array of a .npy file (format versions 1 to 3, C order), as one of `accepted` types: read in place
+/// where the file has one of them, otherwise converted; see conversion_for. Source: NumPy's format
+/// specification (numpy.lib.format). Throws data_error naming the file: not .npy, truncated, Fortran order,
+/// unknown type.
+std::shared_ptr<const Column> open_npy(const std::filesystem::path& file,
+                                       const std::vector<ElementType>& accepted);
+
+}  // namespace dtrain::data

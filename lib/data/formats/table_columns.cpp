@@ -1,0 +1,165 @@
+#include "data/formats/table_columns.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <set>
+
+#include "core/error.hpp"
+#include "core/parse_number.hpp"
+#include "core/printable.hpp"
+
+namespace dtrain::data {
+namespace {
+
+constexpr std::size_t kMostLabels = 100;
+constexpr std::size_t kMostWordsOfNumbers = 20;  // such as 0, 1, 2 and 3+: labels
+
+double number_of(std::string_view cell) {
+  double number = std::numeric_limits<double>::quiet_NaN();
+  read_number(cell, number);
+  return number;
+}
+
+/// What was meant as a number: 1,5 or 1.000,5 or 12% or 3.5kg or inf.
+bool is_odd_number(std::string_view cell) {
+  if (cell.starts_with('+') || cell.starts_with('-')) cell.remove_prefix(1);
+  if (cell.empty()) return false;
+  if (cell.front() == '#' || cell.starts_with("inf") || cell.starts_with("Inf") || cell.starts_with("INF"))
+    return true;
+  constexpr std::string_view kOfNumbers = "0123456789.,'eE+- ";
+  if (cell.front() < '0' || cell.front() > '9') return false;
+  const auto unit = std::min(cell.find_first_not_of(kOfNumbers), cell.size());
+  return cell.size() - unit <= 3;  // %, kg, EUR
+}
+
+TableColumn scan(std::span<const TableText> files, std::size_t index) {
+  const auto& header = files.front().header();
+  TableColumn column{.name = header.empty() || header[index].empty() ? std::to_string(index) : header[index],
+                     .index = index};
+  double number = 0;
+  for (const TableText& file : files)
+    for (std::int64_t row = 0; row < file.rows(); ++row) {
+      const std::string_view cell = file.cell(row, index);
+      const bool gap = is_missing(cell);
+      column.gaps = column.gaps || gap;
+      column.empty = column.empty && gap;
+      if (!gap && column.numeric && !read_number(cell, number)) column.numeric = false;
+    }
+  return column;
+}
+
+}  // namespace
+
+std::vector<TableColumn> columns_of(std::span<const TableText> files) {
+  const TableText& first = files.front();
+  for (const TableText& file : files)
+    if (file.width() != first.width() || file.header() != first.header())
+      throw data_error(fmt::format("has other columns than {}", first.origin()), file.origin(),
+                       "give files that belong together, all with the same header or all without");
+  std::vector<TableColumn> columns;
+  for (std::size_t index = 0; index < first.width(); ++index) columns.push_back(scan(files, index));
+  return columns;
+}
+
+const TableColumn& find_column(const std::vector<TableColumn>& columns, const std::string& name,
+                               const std::string& option) {
+  const auto named = std::ranges::find(columns, name, &TableColumn::name);
+  if (named != columns.end()) return *named;
+  const auto index = parse_number<std::size_t>(name);
+  if (index && *index < columns.size()) return columns[*index];
+  std::vector<std::string> names;
+  for (const TableColumn& column : columns) names.push_back(column.name);
+  throw usage_error("there is no such column", option + " " + name,
+                    fmt::format("use one of {}", fmt::join(names, ", ")));
+}
+
+ColumnValues::ColumnValues(std::span<const TableText> files, const TableColumn& column)
+    : numeric_(column.numeric) {
+  std::set<std::string_view> labels;
+  std::map<double, std::string_view> numbers;
+  for (const TableText& file : files)
+    for (std::int64_t row = 0; row < file.rows(); ++row) {
+      const std::string_view cell = file.cell(row, column.index);
+      if (is_missing(cell)) continue;
+      if (numeric_) {
+        numbers.emplace(number_of(cell), cell);
+      } else {
+        labels.insert(cell);
+      }
+    }
+  names_.assign(labels.begin(), labels.end());
+  for (const auto& [number, name] : numbers) {
+    numbers_.push_back(number);
+    names_.emplace_back(name);
+  }
+  whole_ = numeric_ && std::ranges::all_of(numbers_, [](double n) { return n == std::floor(n); });
+}
+
+std::int64_t ColumnValues::position_of(std::string_view cell) const {
+  if (numeric_) return std::ranges::lower_bound(numbers_, number_of(cell)) - numbers_.begin();
+  return std::ranges::lower_bound(names_, cell) - names_.begin();
+}
+
+void require_plain_numbers(std::span<const TableText> files, const TableColumn& column) {
+  if (column.numeric || column.empty) return;
+  std::set<std::string_view> values;
+  std::int64_t cells = 0;
+  std::int64_t numbers = 0;  // and what was meant as one
+  std::string odd;
+  for (const TableText& file : files)
+    for (std::int64_t row = 0; row < file.rows(); ++row) {
+      const std::string_view cell = file.cell(row, column.index);
+      if (is_missing(cell)) continue;
+      double number = 0;
+      const bool plain = read_number(cell, number);
+      const bool meant = plain || is_odd_number(cell);
+      ++cells;
+      numbers += meant ? 1 : 0;
+      values.insert(cell);
+      if (!plain && odd.empty())
+        odd = fmt::format("has {} in line {} of {}, column {}", printable(cell, 40), file.line(row),
+                          file.origin(), column.name);
+    }
+  if (values.size() <= kMostWordsOfNumbers || 2 * numbers < cells) return;
+  throw data_error(
+      odd + ", where numbers stand", files.front().origin(),
+      fmt::format("write numbers like -1234.5 and leave gaps empty, or leave the column out with "
+                  "--ignore {}",
+                  column.name));
+}
+
+std::vector<InputColumn> inputs_of(std::span<const TableText> files, const TableColumn& column) {
+  require_plain_numbers(files, column);
+  const std::string remedy = "leave it out with --ignore " + column.name;
+  if (column.empty)
+    throw data_error("has no value in the column " + column.name, files.front().origin(), remedy);
+  std::vector<InputColumn> inputs;
+  if (column.numeric) {
+    inputs.push_back({.name = column.name});
+  } else {
+    const auto labels = ColumnValues(files, column).names();
+    if (labels.size() > kMostLabels)
+      throw data_error(fmt::format("has {} different labels in the column {}", labels.size(), column.name),
+                       files.front().origin(), remedy);
+    // One of two says all.
+    for (std::size_t i = labels.size() == 2 ? 1 : 0; i < labels.size(); ++i)
+      inputs.push_back({.name = column.name, .label = labels[i]});
+  }
+  if (column.gaps) inputs.push_back({.name = column.name, .marks_gaps = true});
+  return inputs;
+}
+
+float input_value(const InputColumn& input, const TableColumn& column, std::string_view cell) {
+  const bool gap = is_missing(cell);
+  if (input.marks_gaps) return gap ? 1.0F : 0.0F;
+  if (gap) return std::numeric_limits<float>::quiet_NaN();
+  if (column.numeric) return static_cast<float>(number_of(cell));
+  return cell == input.label ? 1.0F : 0.0F;
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,157 @@
+#include "data/formats/tables.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <limits>
+#include <sstream>
+
+#include "core/error.hpp"
+#include "data/formats/table_columns.hpp"
+#include "data/formats/table_target.hpp"
+#include "data/import/fill_gaps.hpp"
+#include "data/import/source_list.hpp"
+
+namespace dtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has_suffix(const std::string& name, std::initializer_list<const char*> suffixes) {
+  return std::any_of(suffixes.begin(), suffixes.end(), [&](const char* s) { return name.ends_with(s); });
+}
+
+/// The split that a file's name speaks of; empty for none.
+std::string split_of(const std::string& name) {
+  const std::string base = fs::path(name).filename().string();
+  if (base.starts_with("train")) return "train";
+  if (base.starts_with("val")) return "validation";
+  return base.starts_with("test") ? "test" : "";
+}
+
+/// All files, and the split and the name of each.
+struct Files {
+  std::vector<TableText> texts;
+  std::vector<std::string> splits;  // of each
+  std::vector<std::string> names;
+  bool split_by_name = false;
+};
+
+Files read_files(const fs::path& from) {
+  Files files;
+  const auto take = [&](OriginalFile& file) {
+    files.texts.emplace_back(std::move(file.content), file.origin);
+    files.names.push_back(fs::path(file.name).filename().string());
+    files.splits.push_back(split_of(file.name));
+    return true;
+  };
+  visit_files(from, take, [](const std::string& name) {
+    return has_suffix(name, {".csv", ".tsv", ".data"});
+  });
+  if (files.texts.empty() && !fs::is_directory(from)) visit_files(from, take);  // whatever it is called
+  if (files.texts.empty())
+    throw data_error("holds no .csv, .tsv or .data file", from.string(), "give the table itself");
+  files.split_by_name = std::ranges::find(files.splits, "train") != files.splits.end();
+  for (std::size_t i = 0; i < files.splits.size(); ++i) {
+    if (!files.split_by_name) files.splits[i] = "train";
+    if (files.splits[i].empty())
+      throw data_error("is neither train, validation nor test by its name, unlike its neighbours",
+                       files.texts[i].origin(), "rename it, or move it away");
+  }
+  return files;
+}
+
+std::vector<const TableColumn*> input_columns(const std::vector<TableColumn>& columns,
+                                              const StageOptions& options, const TableTarget& target) {
+  std::vector<bool> taken(columns.size(), true);
+  taken[target.column().index] = false;
+  std::istringstream ignored(options.ignore);
+  for (std::string name; std::getline(ignored, name, ',');)
+    taken[find_column(columns, name, "--ignore").index] = false;
+  if (!options.site.empty()) taken[find_column(columns, options.site, "--site").index] = false;
+  std::vector<const TableColumn*> inputs;
+  for (const TableColumn& column : columns)
+    if (taken[column.index]) inputs.push_back(&column);
+  if (inputs.empty()) throw usage_error("leaves no column as input", "--ignore", "leave fewer out");
+  return inputs;
+}
+
+/// The owners of the rows: the values of a column, or the files themselves.
+class Sites {
+ public:
+  Sites(const Files& files, const std::vector<TableColumn>& columns, const StageOptions& options)
+      : files_(files) {
+    if (!options.site.empty()) {
+      column_ = &find_column(columns, options.site, "--site");
+      values_.emplace(files.texts, *column_);
+      names_ = values_->names();
+    } else if (!files.split_by_name && files.texts.size() > 1) {
+      names_ = files.names;
+    }
+  }
+  const std::vector<std::string>& names() const { return names_; }
+  std::int32_t of(std::size_t file, std::int64_t row) const {
+    if (column_ == nullptr) return static_cast<std::int32_t>(file);
+    const std::string_view cell = files_.texts[file].cell(row, column_->index);
+    if (is_missing(cell))
+      throw data_error(fmt::format("has no site in line {}", files_.texts[file].line(row)),
+                       files_.texts[file].origin(), "fill it in, or leave the row out");
+    return static_cast<std::int32_t>(values_->position_of(cell));
+  }
+
+ private:
+  const Files& files_;
+  const TableColumn* column_ = nullptr;
+  std::optional<ColumnValues> values_;
+  std::vector<std::string> names_;
+};
+
+}  // namespace
+
+bool is_table_file(const OriginalFile& start) {
+  return has_suffix(start.name, {".csv", ".tsv"}) || looks_like_csv(start.content);
+}
+
+Originals read_tables(const StageOptions& options) {
+  const Files files = read_files(options.from);
+  const auto columns = columns_of(files.texts);
+  const TableTarget target(files.texts, columns, options);
+  const Sites sites(files, columns, options);
+  std::vector<const TableColumn*> origins;  // of each input
+  Originals found{.task = target.task(), .classes = target.classes(), .sites = sites.names()};
+  for (const TableColumn* column : input_columns(columns, options, target))
+    for (InputColumn& input : inputs_of(files.texts, *column)) {
+      found.columns.push_back(std::move(input));
+      origins.push_back(column);
+    }
+  const auto width = static_cast<std::int64_t>(found.columns.size());
+  found.shape = {width};
+
+  for (const char* split : {"train", "validation", "test"}) {
+    std::vector<float> inputs;
+    TargetColumn targets(target);
+    std::vector<std::int32_t> owners;
+    for (std::size_t file = 0; file < files.texts.size(); ++file) {
+      if (files.splits[file] != split) continue;
+      const TableText& text = files.texts[file];
+      for (std::int64_t row = 0; row < text.rows(); ++row) {
+        for (std::size_t i = 0; i < origins.size(); ++i)
+          inputs.push_back(input_value(found.columns[i], *origins[i], text.cell(row, origins[i]->index)));
+        targets.add(text, row);
+        if (!sites.names().empty()) owners.push_back(sites.of(file, row));
+      }
+    }
+    if (targets.rows() == 0) continue;
+    auto& arrays = found.splits[split];
+    arrays = {column_from(inputs, {width}), targets.column()};
+    if (!sites.names().empty()) arrays.push_back(column_from(owners, {}));
+  }
+  found.sources = source_list(options.from);
+  found.complete = [standardize = options.standardize](Originals& originals,
+                                                       std::span<const std::int64_t> train) {
+    fill_gaps(originals, train, standardize ? Scaling::standardize : Scaling::none);
+  };
+  return found;
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,53 @@
+#include "data/formats/text_files.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "data/text/unicode.hpp"
+
+namespace dtrain::data {
+
+std::string_view base_name(std::string_view name) {
+  const std::size_t slash = name.rfind('/');
+  return slash == std::string_view::npos ? name : name.substr(slash + 1);
+}
+
+std::optional<std::string> split_of_name(std::string_view base) {
+  if (base.starts_with("train")) return "train";
+  if (base.starts_with("val") || base.starts_with("dev")) return "validation";
+  if (base.starts_with("test")) return "test";
+  return std::nullopt;
+}
+
+bool is_blank(std::string_view text) {
+  for (std::size_t at = 0; at < text.size();) {
+    const CodePoint found = code_point_at(text, at);
+    if (kind_of(found.value) != CharacterKind::space) return false;
+    at += found.bytes;
+  }
+  return true;
+}
+
+void require_text(std::string_view text, const std::string& origin) {
+  require_utf8(text, origin);
+  if (is_blank(text)) throw data_error("is an empty document", origin, "remove it, or give it its text");
+}
+
+std::vector<std::string> lines_of(const OriginalFile& file) {
+  require_text(file.content, file.origin);
+  std::vector<std::string> lines;
+  std::string_view rest = file.content;
+  while (!rest.empty()) {
+    const std::size_t end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    if (is_blank(line))
+      throw data_error("has nothing in line " + std::to_string(lines.size() + 1), file.origin,
+                       "remove the line, and its translation in the other file");
+    lines.emplace_back(line);
+  }
+  return lines;
+}
+
+}  // namespace dtrain::data

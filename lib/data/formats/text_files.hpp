@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "data/import/archive.hpp"
+
+namespace dtrain::data {
+
+/// The last part of a path.
+std::string_view base_name(std::string_view name);
+
+/// The split that a file's name speaks of by its beginning: train, validation (val, valid, dev) or test;
+/// nothing for other names.
+std::optional<std::string> split_of_name(std::string_view base);
+
+/// Throws data_error naming the file, and the line where there is one: not UTF-8, or nothing but white space.
+void require_text(std::string_view text, const std::string& origin);
+
+/// The lines of a file without their ends (LF or CRLF). Throws data_error for a file that is not UTF-8 or
+/// has a blank line.
+std::vector<std::string> lines_of(const OriginalFile& file);
+
+/// Whether nothing of `text` shows.
+bool is_blank(std::string_view text);
+
+}  // namespace dtrain::data

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "data/import/originals.hpp"
+
+namespace dtrain::data {
+
+enum class Scaling { none, standardize };
+
+/// Completes the inputs of a table, float32 [n, F] with NaN in the gaps, by what train's rows say: gaps get
+/// their column's mean over `train` (rows of splits["train"]; 0 where train has no value), and with
+/// Scaling::standardize numbers become (x - mean) / std; inputs of labels and gaps stay 0 and 1. Notes in
+/// originals.columns what was done.
+void fill_gaps(Originals& originals, std::span<const std::int64_t> train, Scaling scaling);
+
+}  // namespace dtrain::data

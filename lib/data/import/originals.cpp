@@ -1,0 +1,76 @@
+#include "data/import/originals.hpp"
+
+#include <algorithm>
+
+#include "core/error.hpp"
+
+namespace dtrain::data {
+namespace {
+
+constexpr std::int64_t kMostClasses = 1'000'000;
+
+std::string text_of(const std::vector<std::int64_t>& shape) {
+  std::string text = "[n";
+  for (const std::int64_t extent : shape) text += ", " + std::to_string(extent);
+  return text + "]";
+}
+
+std::shared_ptr<const Column> as_float(const Column& bytes) {
+  const auto values = read_whole<std::uint8_t>(bytes);
+  HostArray floats;
+  floats.reset(ElementType::float32, {bytes.rows(), static_cast<std::int64_t>(bytes.row_bytes())});
+  std::copy(values.begin(), values.end(), floats.as<float>().begin());
+  return MemoryColumn::of(std::move(floats));
+}
+
+}  // namespace
+
+std::vector<std::string> classes_of(const std::vector<std::int64_t>& targets, const std::string& subject) {
+  if (targets.empty()) throw data_error("holds no samples", subject, "give at least ten");
+  const auto [least, most] = std::minmax_element(targets.begin(), targets.end());
+  if (*least < 0 || *most >= kMostClasses)
+    throw data_error("has the class " + std::to_string(*least < 0 ? *least : *most) + ", outside 0 to 999999",
+                     subject, "number classes from 0, or give floats for a regression");
+  std::vector<std::string> names;
+  for (std::int64_t name = 0; name <= *most; ++name) names.push_back(std::to_string(name));
+  return names;
+}
+
+void require_same_count(const Column& inputs, const Column& targets, const std::string& inputs_name,
+                        const std::string& targets_name) {
+  if (inputs.rows() != targets.rows())
+    throw data_error("holds " + std::to_string(inputs.rows()) + " samples but " + targets_name + " has " +
+                         std::to_string(targets.rows()) + " targets",
+                     inputs_name, "give files that belong together");
+}
+
+Originals from_arrays(std::shared_ptr<const Column> inputs, std::shared_ptr<const Column> targets,
+                      const std::string& subject) {
+  Originals found;
+  const std::vector<std::int64_t> shape = inputs->row_shape();
+  const bool bytes = inputs->type() == ElementType::uint8;
+  if (shape.size() == 1 && bytes) inputs = as_float(*inputs);
+  const bool images = shape.size() == 3 || (shape.size() == 2 && bytes);
+  found.shape = shape;
+  if (images && shape.size() == 2) found.shape.insert(found.shape.begin(), 1);
+  if (!images && shape.size() != 1 && shape.size() != 2)
+    throw data_error(
+        "has inputs of shape " + text_of(shape) + ", neither images nor a table", subject,
+        "write images as [n, C, H, W] or uint8 [n, H, W], tables as float32 [n, F] or [n, T, F]");
+  if (images && found.shape[0] > 4 && found.shape[2] <= 4)
+    throw data_error("has images of shape " + text_of(shape) + " with the channels last", subject,
+                     "transpose them to [n, C, H, W]");
+  if (element_count(targets->row_shape()) != 1)
+    throw data_error("has targets of shape " + text_of(targets->row_shape()), subject,
+                     "give one target per sample");
+  if (targets->type() == ElementType::int64) {
+    found.task = images ? "image_classification" : "table_classification";
+    found.classes = classes_of(read_whole<std::int64_t>(*targets), subject);
+  } else {
+    found.task = "regression";
+  }
+  found.splits["train"] = {std::move(inputs), std::move(targets)};
+  return found;
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "data/source.hpp"
+
+namespace dtrain::h5 {
+class Library;
+}
+
+namespace dtrain::data {
+
+/// One HDF5 file of a split.
+struct ShardInfo {
+  std::string file;  ///< Relative to the dataset's folder.
+  std::int64_t samples = 0;
+  std::string sha256;  ///< Of the whole file, lower-case hexadecimal; empty when the writer gave none.
+};
+
+struct SplitInfo {
+  std::int64_t samples = 0;
+  std::vector<ShardInfo> shards;  ///< In the order of their samples; empty for a dataset in memory.
+};
+
+/// An original file that the dataset was made from.
+struct SourceInfo {
+  std::string file;
+  std::string sha256;
+};
+
+/// How text became ids: 0 padding, 1 unknown, 2 start, 3 end (Tokenizer::has_special_ids). make_tokenizer
+/// (data/text/tokenizer.hpp) makes a tokeniser of it.
+struct TokenizerInfo {
+  std::string kind;                     ///< word, char, sentencepiece or synthetic.
+  std::vector<std::string> vocabulary;  ///< Token of each id; of the source language for pairs.
+  std::vector<std::string>
+      target_vocabulary;     ///< Of the target language; empty unless the samples are pairs.
+  std::string model;         ///< SentencePiece: the serialised model (base64 in the file); otherwise empty.
+  std::string target_model;  ///< The same of the target language.
+};
+
+/// What one input of a table is made of: (value - shift) / scale, a gap counting as `filled_with`.
+struct InputColumn {
+  std::string name;         ///< Of the original's column; its number from 0 where it has no header.
+  std::string label;        ///< Of text: the input is 1 where the original has this label; empty for numbers.
+  bool marks_gaps = false;  ///< The input is 1 where the original has no value.
+  double filled_with = 0;   ///< Mean of train's values; has no meaning where there are no gaps.
+  double shift = 0;         ///< Mean of train, with --standardize; else 0.
+  double scale = 1;         ///< Standard deviation of train, with --standardize; else 1.
+};
+
+/// Everything dataset.json says.
+struct DatasetInfo {
+  std::string name;
+  std::string task;                  ///< image_classification, table_classification, regression,
+                                     ///< text_classification, translation or language_modelling.
+  std::vector<std::string> classes;  ///< Names of the classes; empty where there are none.
+  std::vector<std::int64_t> shape;   ///< Of one sample: [C, H, W], [F], [T, F]; [T] for text (its longest).
+  std::vector<double> mean;          ///< Per channel, of train's values in [0, 1]; empty for text.
+  std::vector<double> std_dev;       ///< `std` in the file; same length as mean.
+  std::optional<TokenizerInfo> tokenizer;
+  std::vector<InputColumn> columns;  ///< Of a table made from text: what each input is; else empty.
+  std::vector<std::string> sites;    ///< Names of the owners of rows, numbered as in /sites; else empty.
+  std::uint64_t seed = 1;            ///< Of the split into train, validation and test.
+  std::map<std::string, SplitInfo> splits;  ///< train, validation, test.
+  std::vector<SourceInfo> sources;
+
+  /// Samples of a split; 0 when there is none of that name.
+  std::int64_t samples(const std::string& split) const;
+};
+
+/// Reads and checks FOLDER/dataset.json. Throws data_error (exit code 3) naming the file and the field.
+DatasetInfo read_dataset_info(const std::filesystem::path& folder);
+
+/// Writes FOLDER/dataset.json by a rename, so that it is whole or absent. Throws data_error.
+void write_dataset_info(const std::filesystem::path& folder, const DatasetInfo& info);
+
+/// A dataset that can be trained on: staged files, or arrays in memory. Copies share the open files.
+class Dataset {
+ public:
+  /// Opens a staged dataset. Reads dataset.json only; shards are opened by source(), under the lock of
+  /// `library`, which must outlive the dataset. Throws data_error when the folder or its dataset.json is
+  /// missing or wrong.
+  static Dataset open(const std::filesystem::path& folder, h5::Library& library);
+
+  /// A dataset whose splits are already there, e.g. synthetic ones.
+  Dataset(DatasetInfo info, std::map<std::string, std::shared_ptr<const SampleSource>> sources);
+
+  const DatasetInfo& info() const { return info_; }
+  /// Where the files lie; empty for a dataset in memory.
+  const std::filesystem::path& folder() const { return folder_; }
+  bool has_split(const std::string& split) const { return info_.samples(split) > 0; }
+
+  /// The samples of a split, opened on first use and shared from then on (not thread-safe; what it returns
+  /// is). Not collective unless options.staging is memory. Throws data_error.
+  std::shared_ptr<const SampleSource> source(const std::string& split, const ReadOptions& options = {}) const;
+
+  /// The owner of each row of a split, as a number of info().sites; empty where rows have none. Not
+  /// collective. Throws data_error.
+  std::vector<std::int32_t> sites(const std::string& split) const;
+
+ private:
+  Dataset() = default;
+  DatasetInfo info_;
+  std::filesystem::path folder_;
+  h5::Library* library_ = nullptr;  // null for a dataset in memory
+  std::shared_ptr<std::map<std::string, std::shared_ptr<const SampleSource>>> sources_;
+};
+
+/// `--dataset` as the user gave it: a folder, or a name below `data_root`. Throws data_error that lists the
+/// datasets there are.
+std::filesystem::path find_dataset(const std::string& name_or_folder, const std::filesystem::path& data_root);
+
+}  // namespace dtrain::data

@@ -1,0 +1,143 @@
+#include "models/layers/conv2d.hpp"
+
+#include <ATen/autocast_mode.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/empty.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "models/layers/patch_conv.hpp"
+#include "models/layers/winograd_conv.hpp"
+#include "models/shape.hpp"
+#include "models/slicing/slices.hpp"
+#include "models/slicing/tensor_group.hpp"
+
+namespace dtrain::models {
+namespace {
+
+/// Whether LibTorch 2.11 would write outside its memory: on CPUs the backward of a bf16 convolution with
+/// kernel 1 and stride 2 does with few channels, an odd number of samples and several threads, and ends with
+/// exit code 134. perf/results/random/README.md has the lines that show it.
+bool strays(const at::Tensor& input, const Conv2d::Geometry& geometry) {
+  if (geometry.kernel != 1 || geometry.stride == 1 || geometry.padding != 0 || !input.is_cpu()) return false;
+  return at::isReducedFloatingType(input.scalar_type()) || at::autocast::is_autocast_enabled(at::kCPU);
+}
+
+}  // namespace
+
+Conv2d::Conv2d(const std::string& name, const Geometry& geometry, const Style& style)
+    : Layer(name), geometry_(geometry) {
+  add_convolution(name, geometry, style, parameters_);
+}
+
+Tensors Conv2d::forward(const Tensors& inputs, const Context& /*context*/) {
+  const at::Tensor& input = inputs.at(0);
+  output_shapes({input.sizes().vec()});
+  Parameter& weight = parameters_[0];
+  Parameter* bias = parameters_.size() > 1 ? &parameters_[1] : nullptr;
+  if (group_ == nullptr) return {convolve(input, weight, bias, geometry_)};
+  if (weight.slicing == Slicing::channels_out) {
+    return {convolve(group_->enter(input), weight, bias, geometry_)};
+  }
+  const at::Tensor sum = group_->leave(convolve(input, weight, nullptr, geometry_));
+  return {bias != nullptr ? sum + bias->value.view({1, -1, 1, 1}) : sum};
+}
+
+Flow Conv2d::slice(TensorGroup& group, const Flow& flow) {
+  if (parameters_[0].slicing != Slicing::none) group_ = &group;
+  return slice_convolution(geometry_, parameters_[0], parameters_.size() > 1 ? &parameters_[1] : nullptr,
+                           group, flow);
+}
+
+std::vector<Shape> Conv2d::output_shapes(const std::vector<Shape>& inputs) const {
+  return {convolved_shape(name(), geometry_, inputs.at(0))};
+}
+
+Cost Conv2d::cost(const std::vector<Shape>& inputs) const {
+  return convolution_cost(geometry_, parameters_.size() > 1 ? Bias::yes : Bias::no, inputs.at(0),
+                          parameters_[0]);
+}
+
+std::int64_t Conv2d::Geometry::extent_after(std::int64_t extent) const {
+  return (extent + 2 * padding - kernel) / stride + 1;
+}
+
+void add_convolution(const std::string& name, const Conv2d::Geometry& geometry, const Conv2d::Style& style,
+                     std::vector<Parameter>& parameters) {
+  using Kind = Initialisation::Kind;
+  const auto& g = geometry;
+  const auto window = static_cast<double>(g.kernel * g.kernel);
+  const Initialisation uniform{Kind::uniform, 1.0 / std::sqrt(static_cast<double>(g.in_channels) * window)};
+  const Initialisation normal{Kind::normal, std::sqrt(2.0 / (static_cast<double>(g.out_channels) * window))};
+  const bool torch = style.start == Conv2d::Start::torch;
+  const at::Tensor weight =
+      at::empty({g.out_channels, g.in_channels, g.kernel, g.kernel}, at::TensorOptions(), style.format);
+  parameters.push_back({name + ".weight", weight.requires_grad_(), torch ? uniform : normal, style.slicing});
+  if (style.bias == Conv2d::Bias::no) return;
+  // Cut with the outputs; where the inputs are cut each rank holds all of it and one adds it.
+  const Slicing slicing = style.slicing == Slicing::channels_out ? Slicing::channels_out : Slicing::none;
+  parameters.push_back({name + ".bias", at::empty({g.out_channels}).requires_grad_(),
+                        torch ? uniform : Initialisation{Kind::zero}, slicing});
+}
+
+Shape convolved_shape(const std::string& layer, const Conv2d::Geometry& geometry, const Shape& input) {
+  const std::int64_t smallest = std::max<std::int64_t>(1, geometry.kernel - 2 * geometry.padding);
+  if (input.size() != 4 || input[1] != geometry.in_channels || input[2] < smallest || input[3] < smallest) {
+    throw input_error(
+        layer, fmt::format("[N, {}, H, W] with H and W at least {}", geometry.in_channels, smallest), input);
+  }
+  return {input[0], geometry.out_channels, geometry.extent_after(input[2]), geometry.extent_after(input[3])};
+}
+
+Flow slice_convolution(Conv2d::Geometry& geometry, Parameter& weight, Parameter* bias,
+                       const TensorGroup& group, const Flow& flow, std::int64_t out_dim) {
+  require((weight.slicing == Slicing::channels_in) == flow.sliced(),
+          "a sliced convolution takes what another one gives", {.subject = weight.name});
+  if (weight.slicing == Slicing::none) return flow;
+  if (weight.slicing == Slicing::channels_in) {
+    hold_slice(weight, 1 - out_dim, flow.part);
+    geometry.in_channels = flow.part.size();
+    return {};
+  }
+  const Range part = part_of(geometry.out_channels, group.rank(), group.size());
+  const Flow outputs{.whole = geometry.out_channels, .part = part};
+  hold_slice(weight, out_dim, part);
+  if (bias != nullptr) hold_slice(*bias, 0, part);
+  geometry.out_channels = part.size();
+  return outputs;
+}
+
+Cost convolution_cost(const Conv2d::Geometry& geometry, Conv2d::Bias bias, const Shape& input,
+                      const Parameter& parameter) {
+  const double outputs = element_count(convolved_shape(parameter.name, geometry, input));
+  const auto fan_in = static_cast<double>(geometry.in_channels * geometry.kernel * geometry.kernel);
+  const auto bytes = static_cast<double>(parameter.value.element_size());
+  const auto channels = static_cast<double>(geometry.out_channels);
+  const double biased = bias == Conv2d::Bias::yes ? 1.0 : 0.0;
+  const bool sliced = parameter.slice != nullptr;
+  return {.flops = outputs * (2.0 * fan_in + biased),
+          .parameter_bytes = channels * (fan_in + biased) * bytes,
+          .activation_bytes = outputs * bytes,
+          .step_bytes = winograd_bytes(parameter.value, geometry),
+          .entered_bytes =
+              sliced && parameter.slicing == Slicing::channels_out ? element_count(input) * bytes : 0.0,
+          .left_bytes = sliced && parameter.slicing == Slicing::channels_in ? outputs * bytes : 0.0};
+}
+
+at::Tensor convolve(const at::Tensor& input, Parameter& weight, Parameter* bias,
+                    const Conv2d::Geometry& geometry) {
+  if (fits_winograd(input, weight.value, geometry)) return winograd_conv(input, weight, bias);
+  if (fits_patch_conv(input, weight.value)) return patch_conv(input, weight, bias, geometry);
+  const auto biases = bias != nullptr ? std::optional(bias->value) : std::nullopt;
+  if (strays(input, geometry)) {  // a kernel of one pixel sees each stride-th: it is given those alone
+    const at::Tensor seen =
+        input.slice(2, 0, std::nullopt, geometry.stride).slice(3, 0, std::nullopt, geometry.stride);
+    return at::conv2d(seen, weight.value, biases);
+  }
+  return at::conv2d(input, weight.value, biases, geometry.stride, geometry.padding);
+}
+
+}  // namespace dtrain::models

@@ -1,0 +1,78 @@
+#include "models/layers/conv_transpose2d.hpp"
+
+#include <ATen/ops/conv_transpose2d.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "models/layers/patch_conv.hpp"
+#include "models/shape.hpp"
+#include "models/slicing/tensor_group.hpp"
+
+namespace dtrain::models {
+
+ConvTranspose2d::ConvTranspose2d(const std::string& name, const Conv2d::Geometry& geometry,
+                                 at::MemoryFormat format, Slicing slicing)
+    : Layer(name), geometry_(geometry) {
+  const auto& g = geometry;
+  const auto fan = static_cast<double>(g.out_channels * g.kernel * g.kernel);
+  const Initialisation init{Initialisation::Kind::uniform, 1.0 / std::sqrt(fan)};
+  const at::Tensor weight =
+      at::empty({g.in_channels, g.out_channels, g.kernel, g.kernel}, at::TensorOptions(), format);
+  parameters_.push_back({name + ".weight", weight.requires_grad_(), init, slicing});
+  parameters_.push_back({name + ".bias", at::empty({g.out_channels}).requires_grad_(), init,
+                         slicing == Slicing::channels_out ? slicing : Slicing::none});
+}
+
+Flow ConvTranspose2d::slice(TensorGroup& group, const Flow& flow) {
+  if (parameters_[0].slicing != Slicing::none) group_ = &group;
+  return slice_convolution(geometry_, parameters_[0], &parameters_[1], group, flow, 1);
+}
+
+Tensors ConvTranspose2d::forward(const Tensors& inputs, const Context& /*context*/) {
+  const at::Tensor& input = inputs.at(0);
+  output_shapes({input.sizes().vec()});
+  Parameter& bias = parameters_[1];
+  if (group_ == nullptr) return {convolved(input, bias)};
+  if (parameters_[0].slicing == Slicing::channels_out) return {convolved(group_->enter(input), bias)};
+  if (!no_bias_.value.defined()) no_bias_.value = at::zeros_like(bias.value.detach());
+  const at::Tensor sum = group_->leave(convolved(input, no_bias_));
+  return {sum + bias.value.view({1, -1, 1, 1})};
+}
+
+at::Tensor ConvTranspose2d::convolved(const at::Tensor& input, Parameter& bias) {
+  Parameter& weight = parameters_[0];
+  if (fits_patch_conv(input, weight.value)) return patch_conv_transpose(input, weight, bias, geometry_);
+  return at::conv_transpose2d(input, weight.value, bias.value, geometry_.stride, geometry_.padding);
+}
+
+std::int64_t ConvTranspose2d::extent_after(std::int64_t extent) const {
+  return (extent - 1) * geometry_.stride - 2 * geometry_.padding + geometry_.kernel;
+}
+
+std::vector<Shape> ConvTranspose2d::output_shapes(const std::vector<Shape>& inputs) const {
+  const Shape& shape = inputs.at(0);
+  if (shape.size() != 4 || shape[1] != geometry_.in_channels || extent_after(shape[2]) < 1 ||
+      extent_after(shape[3]) < 1) {
+    throw input_error(name(), fmt::format("[N, {}, H, W]", geometry_.in_channels), shape);
+  }
+  return {{shape[0], geometry_.out_channels, extent_after(shape[2]), extent_after(shape[3])}};
+}
+
+Cost ConvTranspose2d::cost(const std::vector<Shape>& inputs) const {
+  const double elements = element_count(inputs.at(0));
+  const double outputs = element_count(output_shapes(inputs)[0]);
+  const auto fan_out = static_cast<double>(geometry_.out_channels * geometry_.kernel * geometry_.kernel);
+  const auto bytes = static_cast<double>(parameters_[0].value.element_size());
+  const auto in = static_cast<double>(geometry_.in_channels);
+  const auto out = static_cast<double>(geometry_.out_channels);
+  return {.flops = elements * 2.0 * fan_out + outputs,
+          .parameter_bytes = (in * fan_out + out) * bytes,
+          .activation_bytes = outputs * bytes,
+          .entered_bytes = parameters_[1].slice != nullptr ? elements * bytes : 0.0,
+          .left_bytes = group_ != nullptr && parameters_[1].slice == nullptr ? outputs * bytes : 0.0};
+}
+
+}  // namespace dtrain::models

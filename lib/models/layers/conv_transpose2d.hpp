@@ -1,0 +1,31 @@
+#pragma once
+
+#include "models/layers/conv2d.hpp"
+
+namespace dtrain::models {
+
+/// The gradient of a convolution with respect to its input as a layer of its own, which enlarges images.
+/// `geometry` is read as PyTorch's ConvTranspose2d reads it: from `in_channels` to `out_channels`. Parameters
+/// NAME.weight [in, out, k, k] and NAME.bias [out], from U(-1/sqrt(out k k), 1/sqrt(out k k)), PyTorch's
+/// default.
+class ConvTranspose2d final : public Layer {
+ public:
+  ConvTranspose2d(const std::string& name, const Conv2d::Geometry& geometry,
+                  at::MemoryFormat format = at::MemoryFormat::Contiguous, Slicing slicing = Slicing::none);
+
+  /// [N, in, H, W] -> [N, out, (H - 1) stride - 2 padding + kernel, ...]. Throws Error (exit code 2) for
+  /// another shape.
+  Tensors forward(const Tensors& inputs, const Context& context) override;
+  std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
+  Cost cost(const std::vector<Shape>& inputs) const override;
+  Flow slice(TensorGroup& group, const Flow& flow) override;
+
+ private:
+  std::int64_t extent_after(std::int64_t extent) const;
+  at::Tensor convolved(const at::Tensor& input, Parameter& bias);
+  Conv2d::Geometry geometry_;
+  TensorGroup* group_ = nullptr;  // null: not sliced
+  Parameter no_bias_;             // of a product that is added to others before the bias is
+};
+
+}  // namespace dtrain::models

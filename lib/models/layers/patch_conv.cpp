@@ -1,0 +1,257 @@
+#include "models/layers/patch_conv.hpp"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/conv2d.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/mm.h>
+#include <ATen/ops/sum.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <algorithm>
+#include <optional>
+
+#include "kernels/patches.hpp"
+#include "models/compute/precision.hpp"
+
+namespace dtrain::models {
+namespace {
+
+constexpr std::int64_t kFewChannels = 32;
+constexpr std::size_t kBlock = std::size_t{1}
+                               << 17;  // elements of gathered windows: half of a second-level cache
+
+/// What a node of the graph keeps of its layer. The layer outlives the graph of each step.
+struct Kept : torch::CustomClassHolder {
+  Parameter* weight = nullptr;
+  Parameter* bias = nullptr;
+  Conv2d::Geometry geometry;
+  Kept(Parameter* weight_of, Parameter* bias_of, const Conv2d::Geometry& by)
+      : weight(weight_of), bias(bias_of), geometry(by) {}
+};
+
+Kept& kept_of(torch::autograd::AutogradContext* context) {
+  return static_cast<Kept&>(*context->saved_data["kept"].toCapsule());
+}
+
+/// The larger side of a convolution, whose windows are gathered, and the smaller one, a pixel per window.
+kernels::PatchSize patches_of(const at::Tensor& large, const at::Tensor& small,
+                              const Conv2d::Geometry& geometry) {
+  const auto number = [](std::int64_t n) { return static_cast<std::size_t>(n); };
+  return {.images = number(large.size(0)),
+          .height = number(large.size(2)),
+          .width = number(large.size(3)),
+          .channels = number(large.size(1)),
+          .kernel = number(geometry.kernel),
+          .stride = number(geometry.stride),
+          .padding = number(geometry.padding),
+          .rows = number(small.size(2)),
+          .columns = number(small.size(3))};
+}
+
+/// [N, C, H, W] with channels last as the matrix [N H W, C].
+at::Tensor pixels(const at::Tensor& images) {
+  return images.permute({0, 2, 3, 1}).view({-1, images.size(1)});
+}
+
+/// [A, B, k, k] with channels last as the matrix [A, k k B].
+at::Tensor as_matrix(const at::Tensor& weight) {
+  return weight.detach().permute({0, 2, 3, 1}).view({weight.size(0), -1});
+}
+
+/// Some images and their windows, gathered or to be scattered: [patches, k k C].
+struct Block {
+  kernels::PatchSize size;  // of these images
+  std::int64_t image = 0;   // the first
+  std::int64_t pixel = 0;   // its first window
+  at::Tensor windows;
+};
+
+/// Calls `work(block)` for all images, as many at a time as fit the cache.
+template <class Work>
+void over_blocks(const kernels::PatchSize& whole, const at::TensorOptions& options, const Work& work) {
+  const std::size_t per_image = whole.rows * whole.columns;
+  const std::size_t images =
+      std::max<std::size_t>(1, kBlock / std::max<std::size_t>(1, per_image * whole.patch()));
+  at::Tensor memory = at::empty({static_cast<std::int64_t>(std::min(images, whole.images) * per_image),
+                                 static_cast<std::int64_t>(whole.patch())},
+                                options);
+  for (std::size_t first = 0; first < whole.images; first += images) {
+    kernels::PatchSize size = whole;
+    size.images = std::min(images, whole.images - first);
+    work(Block{size, static_cast<std::int64_t>(first), static_cast<std::int64_t>(first * per_image),
+               memory.narrow(0, 0, static_cast<std::int64_t>(size.patches()))});
+  }
+}
+
+/// The images of a block, each thread some: call(first element, size, first window).
+template <class Call>
+void over_images(const Block& block, const Call& call) {
+  at::parallel_for(0, static_cast<std::int64_t>(block.size.images), 1,
+                   [&](std::int64_t begin, std::int64_t end) {
+                     kernels::PatchSize part = block.size;
+                     part.images = static_cast<std::size_t>(end - begin);
+                     const std::size_t image = part.height * part.width * part.channels;
+                     const std::size_t windows = part.rows * part.columns * part.patch();
+                     call(static_cast<std::size_t>(block.image + begin) * image, part,
+                          static_cast<std::size_t>(begin) * windows);
+                   });
+}
+
+void gather(const Block& block, const at::Tensor& images) {
+  over_images(block, [&](std::size_t image, const kernels::PatchSize& size, std::size_t window) {
+    if (images.scalar_type() == at::kDouble) {
+      kernels::gather_patches(block.windows.data_ptr<double>() + window,
+                              images.const_data_ptr<double>() + image, size);
+    } else {
+      kernels::gather_patches(block.windows.data_ptr<float>() + window,
+                              images.const_data_ptr<float>() + image, size);
+    }
+  });
+}
+
+void scatter(const Block& block, const at::Tensor& images) {
+  over_images(block, [&](std::size_t image, const kernels::PatchSize& size, std::size_t window) {
+    if (images.scalar_type() == at::kDouble) {
+      kernels::scatter_patches(images.data_ptr<double>() + image,
+                               block.windows.const_data_ptr<double>() + window, size);
+    } else {
+      kernels::scatter_patches(images.data_ptr<float>() + image,
+                               block.windows.const_data_ptr<float>() + window, size);
+    }
+  });
+}
+
+at::Tensor rows_of(const at::Tensor& matrix, const Block& block) {
+  return matrix.narrow(0, block.pixel, block.windows.size(0));
+}
+
+/// sum (+)= small^T windows: the weight's gradient [small channels, k k large channels].
+void add_weight_gradient(at::Tensor& sum, const at::Tensor& small, const Block& block) {
+  const at::Tensor left = rows_of(small, block).t();
+  if (block.image == 0) {
+    at::mm_out(sum, left, block.windows);
+  } else {
+    at::addmm_out(sum, sum, left, block.windows);
+  }
+}
+
+/// Where the weight's gradient goes: its slot, or memory of its own.
+at::Tensor gradient_of(Parameter& parameter) {
+  at::Tensor slot = parameter.take_gradient_slot();
+  if (!slot.defined() || !slot.is_contiguous(kChannelsLast)) {
+    slot = at::empty(parameter.value.sizes(), parameter.value.options().memory_format(kChannelsLast));
+  }
+  return slot;
+}
+
+at::Tensor empty_images(const at::Tensor& like, std::int64_t channels, std::int64_t height,
+                        std::int64_t width) {
+  return at::empty({like.size(0), channels, height, width}, like.options().memory_format(kChannelsLast));
+}
+
+class PatchConv : public torch::autograd::Function<PatchConv> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
+                            const at::Tensor& weight, const std::optional<at::Tensor>& bias,
+                            c10::intrusive_ptr<Kept> kept) {
+    const auto& g = kept->geometry;
+    context->save_for_backward({input});
+    context->saved_data["kept"] = c10::IValue::make_capsule(kept);
+    return at::conv2d(input, weight, bias, g.stride, g.padding);
+  }
+
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
+                                               const torch::autograd::tensor_list& gradients) {
+    Kept& kept = kept_of(context);
+    const at::Tensor x = context->get_saved_variables()[0];
+    const at::Tensor dy = gradients[0].contiguous(kChannelsLast);
+    const at::Tensor small = pixels(dy);
+    const at::Tensor matrix = as_matrix(kept.weight->value);
+    const bool needs_input = context->needs_input_grad(0);
+    at::Tensor dx;
+    if (needs_input) dx = at::empty(x.sizes(), x.options().memory_format(kChannelsLast)).zero_();
+    const at::Tensor dweight = gradient_of(*kept.weight);
+    if (x.size(0) == 0) dweight.zero_();
+    at::Tensor sum = as_matrix(dweight);
+    over_blocks(patches_of(x, dy, kept.geometry), x.options(), [&](const Block& block) {
+      gather(block, x);
+      add_weight_gradient(sum, small, block);
+      if (!needs_input) return;
+      at::Tensor windows = block.windows;  // used up: their gradient takes their place
+      at::mm_out(windows, rows_of(small, block), matrix);
+      scatter(block, dx);
+    });
+    return {dx, dweight, kept.bias != nullptr ? small.sum(0) : at::Tensor(), at::Tensor()};
+  }
+};
+
+class PatchConvTranspose : public torch::autograd::Function<PatchConvTranspose> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
+                            const at::Tensor& weight, const at::Tensor& bias, c10::intrusive_ptr<Kept> kept) {
+    const auto& g = kept->geometry;
+    const auto extent = [&](std::int64_t from) { return (from - 1) * g.stride - 2 * g.padding + g.kernel; };
+    const at::Tensor y = empty_images(input, weight.size(1), extent(input.size(2)), extent(input.size(3)));
+    pixels(y).copy_(bias.expand({y.size(0) * y.size(2) * y.size(3), y.size(1)}));
+    const at::Tensor small = pixels(input);
+    const at::Tensor matrix = as_matrix(weight);
+    over_blocks(patches_of(y, input, g), input.options(), [&](const Block& block) {
+      at::Tensor windows = block.windows;
+      at::mm_out(windows, rows_of(small, block), matrix);
+      scatter(block, y);
+    });
+    context->save_for_backward({input});
+    context->saved_data["kept"] = c10::IValue::make_capsule(kept);
+    return y;
+  }
+
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
+                                               const torch::autograd::tensor_list& gradients) {
+    Kept& kept = kept_of(context);
+    const at::Tensor x = context->get_saved_variables()[0];
+    const at::Tensor dy = gradients[0].contiguous(kChannelsLast);
+    const at::Tensor small = pixels(x);
+    const at::Tensor matrix = as_matrix(kept.weight->value).t();
+    const bool needs_input = context->needs_input_grad(0);
+    at::Tensor dx;
+    at::Tensor dsmall;
+    if (needs_input) {
+      dx = at::empty(x.sizes(), x.options().memory_format(kChannelsLast));
+      dsmall = pixels(dx);
+    }
+    const at::Tensor dweight = gradient_of(*kept.weight);
+    if (x.size(0) == 0) dweight.zero_();
+    at::Tensor sum = as_matrix(dweight);
+    over_blocks(patches_of(dy, x, kept.geometry), x.options(), [&](const Block& block) {
+      gather(block, dy);
+      add_weight_gradient(sum, small, block);
+      if (!needs_input) return;
+      at::Tensor rows = rows_of(dsmall, block);
+      at::mm_out(rows, block.windows, matrix);
+    });
+    return {dx, dweight, pixels(dy).sum(0), at::Tensor()};
+  }
+};
+
+}  // namespace
+
+bool fits_patch_conv(const at::Tensor& input, const at::Tensor& weight) {
+  return std::min(weight.size(0), weight.size(1)) < kFewChannels && weight.is_contiguous(kChannelsLast) &&
+         own_products_take(input, weight);
+}
+
+at::Tensor patch_conv(const at::Tensor& input, Parameter& weight, Parameter* bias,
+                      const Conv2d::Geometry& geometry) {
+  return PatchConv::apply(input.contiguous(kChannelsLast), weight.value,
+                          bias != nullptr ? std::optional(bias->value) : std::nullopt,
+                          c10::make_intrusive<Kept>(&weight, bias, geometry));
+}
+
+at::Tensor patch_conv_transpose(const at::Tensor& input, Parameter& weight, Parameter& bias,
+                                const Conv2d::Geometry& geometry) {
+  return PatchConvTranspose::apply(input.contiguous(kChannelsLast), weight.value, bias.value,
+                                   c10::make_intrusive<Kept>(&weight, &bias, geometry));
+}
+
+}  // namespace dtrain::models

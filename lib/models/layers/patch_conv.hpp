@@ -1,0 +1,24 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "models/layers/conv2d.hpp"
+
+namespace dtrain::models {
+
+/// Whether the two below are the faster way: few channels, channels last, float or double on the CPU.
+bool fits_patch_conv(const at::Tensor& input, const at::Tensor& weight);
+
+/// A convolution whose gradients are products of matrices over gathered windows (im2col), which pays for few
+/// channels: LibTorch's kernels are made for many. Gradients of the weights go into their slots where there
+/// are. Shapes: `input` [N, C, H, W], `weight` [K, C, k, k], `bias` [K] or null; the result has its channels
+/// last. Not differentiable twice. Both parameters must outlive the graph.
+at::Tensor patch_conv(const at::Tensor& input, Parameter& weight, Parameter* bias,
+                      const Conv2d::Geometry& geometry);
+
+/// The transposed convolution, forward and backward in the same manner. Shapes: `input` [N, C, H, W],
+/// `weight` [C, K, k, k], `bias` [K].
+at::Tensor patch_conv_transpose(const at::Tensor& input, Parameter& weight, Parameter& bias,
+                                const Conv2d::Geometry& geometry);
+
+}  // namespace dtrain::models

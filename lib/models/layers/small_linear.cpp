@@ -1,0 +1,118 @@
+#include "models/layers/small_linear.hpp"
+
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "kernels/small_gemm.hpp"
+#include "models/compute/precision.hpp"
+
+namespace dtrain::models {
+namespace {
+
+constexpr std::int64_t kLargestInput = 1 << 16;   // elements: half of a second-level cache as float
+constexpr std::int64_t kLargestWeight = 1 << 19;  // elements; beyond, packing pays
+
+std::size_t extent(const at::Tensor& tensor, std::int64_t dim) {
+  return static_cast<std::size_t>(tensor.size(dim));
+}
+
+template <class T>
+at::Tensor forward_as(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  at::Tensor output = at::empty({input.size(0), weight.size(0)}, input.options());
+  kernels::multiply_transposed(output.data_ptr<T>(), input.const_data_ptr<T>(), weight.const_data_ptr<T>(),
+                               bias.const_data_ptr<T>(),
+                               {extent(input, 0), extent(weight, 0), extent(weight, 1)});
+  return output;
+}
+
+/// dX = dY W
+template <class T>
+at::Tensor input_gradient(const at::Tensor& gradient, const at::Tensor& weight) {
+  at::Tensor result = at::empty({gradient.size(0), weight.size(1)}, gradient.options());
+  kernels::multiply(result.data_ptr<T>(), gradient.const_data_ptr<T>(), extent(weight, 0), 1,
+                    weight.const_data_ptr<T>(), {extent(gradient, 0), extent(weight, 1), extent(weight, 0)});
+  return result;
+}
+
+/// Where a parameter's gradient is put: where it is wanted, or in memory of its own.
+at::Tensor gradient_of(Parameter& parameter) {
+  at::Tensor slot = parameter.take_gradient_slot();
+  return slot.defined() && slot.is_contiguous() ? slot : at::empty_like(parameter.value);
+}
+
+/// dW = dY^T X
+template <class T>
+at::Tensor weight_gradient(const at::Tensor& gradient, const at::Tensor& input, Parameter& weight) {
+  at::Tensor result = gradient_of(weight);
+  kernels::multiply(result.data_ptr<T>(), gradient.const_data_ptr<T>(), 1, extent(result, 0),
+                    input.const_data_ptr<T>(), {extent(result, 0), extent(result, 1), extent(gradient, 0)});
+  return result;
+}
+
+/// db = column sums of dY
+template <class T>
+at::Tensor bias_gradient(const at::Tensor& gradient, Parameter& bias) {
+  at::Tensor result = gradient_of(bias);
+  kernels::column_sums(result.data_ptr<T>(), gradient.const_data_ptr<T>(), extent(gradient, 0),
+                       extent(gradient, 1));
+  return result;
+}
+
+/// The layer's parameters as a node of the graph keeps them. The layer outlives the graph of each step.
+struct Parameters {
+  Parameter* weight;
+  Parameter* bias;
+};
+
+class SmallLinear : public torch::autograd::Function<SmallLinear> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
+                            const at::Tensor& weight, const at::Tensor& bias, const Parameters& parameters) {
+    context->save_for_backward({input, weight});
+    context->saved_data["weight"] = reinterpret_cast<std::int64_t>(parameters.weight);
+    context->saved_data["bias"] = reinterpret_cast<std::int64_t>(parameters.bias);
+    return input.scalar_type() == at::kDouble ? forward_as<double>(input, weight, bias)
+                                              : forward_as<float>(input, weight, bias);
+  }
+
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
+                                               const torch::autograd::tensor_list& gradients) {
+    const at::Tensor gradient = gradients[0].contiguous();
+    return gradient.scalar_type() == at::kDouble ? backward_as<double>(context, gradient)
+                                                 : backward_as<float>(context, gradient);
+  }
+
+ private:
+  template <class T>
+  static torch::autograd::tensor_list backward_as(torch::autograd::AutogradContext* context,
+                                                  const at::Tensor& gradient) {
+    const auto saved = context->get_saved_variables();
+    torch::autograd::tensor_list results(4);
+    if (context->needs_input_grad(0)) results[0] = input_gradient<T>(gradient, saved[1]);
+    if (context->needs_input_grad(1)) {
+      results[1] = weight_gradient<T>(gradient, saved[0], parameter(context, "weight"));
+    }
+    if (context->needs_input_grad(2)) results[2] = bias_gradient<T>(gradient, parameter(context, "bias"));
+    return results;
+  }
+
+  static Parameter& parameter(torch::autograd::AutogradContext* context, const char* name) {
+    return *reinterpret_cast<Parameter*>(context->saved_data[name].toInt());
+  }
+};
+
+}  // namespace
+
+bool fits_small_linear(const at::Tensor& input, const at::Tensor& weight) {
+  return kernels::has_small_gemm() && at::get_num_threads() == 1 && input.dim() == 2 &&
+         own_products_take(input, weight) && input.is_contiguous() && weight.is_contiguous() &&
+         input.numel() <= kLargestInput && weight.numel() <= kLargestWeight;
+}
+
+at::Tensor small_linear(const at::Tensor& input, Parameter& weight, Parameter& bias) {
+  return SmallLinear::apply(input, weight.value, bias.value, Parameters{&weight, &bias});
+}
+
+}  // namespace dtrain::models

@@ -1,0 +1,218 @@
+#include "parallel/gradients/gradient_buckets.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "core/error.hpp"
+#include "core/planted_fault.hpp"
+#include "parallel/agreement.hpp"
+
+namespace dtrain::parallel {
+namespace {
+
+// On CPU ranks the reduction is itself compute: overlap hides skew and links, not adding, so a small model
+// goes in one bucket and a large one in pieces that a cache or a link takes in a few milliseconds.
+constexpr std::int64_t kDefaultBucketBytes = std::int64_t{8} << 20;
+
+}  // namespace
+
+/// Tells the buckets that one parameter's gradient of this backward pass is complete.
+class GradientBuckets::Hook final : public torch::autograd::PostAccumulateGradHook {
+ public:
+  Hook(GradientBuckets& buckets, std::size_t entry) : buckets_(buckets), entry_(entry) {}
+  void operator()(const torch::autograd::Variable&) override { buckets_.on_gradient(entry_); }
+
+ private:
+  GradientBuckets& buckets_;
+  std::size_t entry_;
+};
+
+GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group, comm::Queue& queue,
+                                 BucketConfig config, StepCapture* capture)
+    : parameters_(parameters),
+      group_(group),
+      queue_(queue),
+      config_(config),
+      capture_(capture),
+      charge_(parameters.size() * static_cast<std::int64_t>(c10::elementSize(parameters.dtype()))),
+      memory_(group, parameters.size(), parameters.values().options()) {
+  for (const auto& entry : parameters.entries()) {
+    if (!entry.parameter->rows) entries_.push_back(entry);
+  }
+  const auto limit = config.bucket_bytes > 0 ? config.bucket_bytes : kDefaultBucketBytes;
+  make_buckets(limit);
+  choose_parts();
+  require_agreement(
+      group, parameters.layout_hash() ^ static_cast<std::uint64_t>(limit),
+      "the ranks lay out the model's parameters differently",
+      {.subject = "gradient buckets", .advice = "start the same binary and options on every rank"});
+  for (std::size_t i = 0; i < views_.size(); ++i) {
+    torch::autograd::impl::set_post_acc_grad_hooks(entries_[i].parameter->value,
+                                                   std::make_unique<Hook>(*this, i));
+  }
+}
+
+void GradientBuckets::make_buckets(std::int64_t bucket_bytes) {
+  const auto element_bytes = static_cast<std::int64_t>(gradients().element_size());
+  for (const auto& entry : entries_) {
+    const auto end = FlatParameters::end_of(entry);
+    const bool full = !buckets_.empty() && (end - buckets_.back().begin) * element_bytes > bucket_bytes;
+    const bool apart = !buckets_.empty() && buckets_.back().end != entry.offset;
+    if (buckets_.empty() || full || apart) buckets_.push_back({.begin = entry.offset});
+    buckets_.back().end = end;
+    ++buckets_.back().parameters;
+    bucket_of_.push_back(buckets_.size() - 1);
+    views_.push_back(FlatParameters::view(gradients(), entry));
+  }
+  received_.assign(entries_.size(), 0);
+  shares_.assign(entries_.size(), 0);
+}
+
+void GradientBuckets::choose_parts() {
+  if (config_.update == BucketConfig::Update::everything || group_.size() == 1) {
+    update_parts_ = {{0, gradients().numel()}};
+    for (const auto& bucket : buckets_) {
+      const auto part = part_of(bucket.end - bucket.begin, group_.rank(), group_.size());
+      own_parts_.push_back({bucket.begin + part.begin, bucket.begin + part.end});
+    }
+    return;
+  }
+  updates_parts_ = true;
+  for (const auto& bucket : buckets_) {
+    auto part = memory_.group().reduced_part(memory_.place(bucket.range()), config_.algorithm);
+    // All sums on every rank: any cut will do.
+    if (part.size() == bucket.end - bucket.begin) {
+      part = part_of(part.size(), group_.rank(), group_.size());
+    }
+    update_parts_.push_back({bucket.begin + part.begin, bucket.begin + part.end});
+  }
+  own_parts_ = update_parts_;
+}
+
+GradientBuckets::~GradientBuckets() {
+  for (const auto& entry : entries_) {
+    auto& value = entry.parameter->value;
+    torch::autograd::impl::set_post_acc_grad_hooks(value, nullptr);
+    value.mutable_grad().reset();  // a view into memory that is about to go
+    entry.parameter->gradient_slot.reset();
+    entry.parameter->step.reset();
+  }
+}
+
+void GradientBuckets::begin_step(int micro_batches) {
+  micro_batches_ = micro_batches;
+  next_bucket_ = 0;
+  std::fill(received_.begin(), received_.end(), 0);
+  for (auto& bucket : buckets_) bucket.missing = bucket.parameters;
+  // Undefined, not zero: the first gradient is written or copied into place, which spares filling and adding.
+  for (std::size_t i = 0; i < views_.size(); ++i) {
+    auto& parameter = *entries_[i].parameter;
+    parameter.value.mutable_grad().reset();
+    parameter.gradient_slot = views_[i].alias();  // autograd takes over a tensor that nobody else refers to
+    const bool one_use = parameter.uses == 1 && shares_[i] == 0;
+    parameter.step =
+        micro_batches > 1 && one_use ? std::make_shared<models::StepMemory>(micro_batches) : nullptr;
+  }
+}
+
+void GradientBuckets::on_gradient(std::size_t i) {
+  auto& parameter = *entries_[i].parameter;
+  auto& gradient = parameter.value.mutable_grad();
+  auto& view = views_[i];
+  if (!gradient.defined()) return;  // held back: hooks are called all the same
+  if (received_[i] == 0) {
+    const at::NoGradGuard no_grad;
+    parameter.gradient_slot.reset();
+    if (gradient.data_ptr() == view.data_ptr()) {
+      // Written in place.
+    } else if (view.is_cpu() && gradient.strides() == view.strides() &&
+               gradient.is_non_overlapping_and_dense()) {
+      std::memcpy(view.data_ptr(), gradient.data_ptr(), view.nbytes());
+    } else {
+      view.copy_(gradient);
+    }
+    gradient = view;
+  } else if (gradient.data_ptr() != view.data_ptr()) {
+    throw Error(
+        "a gradient has left its bucket",
+        {.subject = parameter.name, .advice = "nothing may replace .grad between two backward passes"});
+  }
+  const int summed = parameter.step != nullptr ? parameter.step->summed() : 1;
+  if (capture_ == nullptr || !capture_->capturing()) return count(i, summed);
+  const bool sends = completes(i, summed) && buckets_[bucket_of_[i]].missing == 0 && group_.size() > 1;
+  const bool is_last = bucket_of_[i] + 1 == buckets_.size();  // nothing follows that it could go beside
+  const auto again = [this, i, summed] { count(i, summed); };
+  sends && !is_last ? capture_->repeat_between(again) : capture_->repeat(again);
+}
+
+void GradientBuckets::count(std::size_t i, int micro_batches) {
+  if (completes(i, micro_batches)) issue_ready_buckets();
+}
+
+/// Whether the entry's gradient of the step has come, with these micro-batches.
+bool GradientBuckets::completes(std::size_t i, int micro_batches) {
+  const int all = micro_batches_ * entries_[i].parameter->uses + shares_[i];
+  received_[i] += micro_batches;
+  require(received_[i] <= all, "has more gradients in a step than were expected",
+          {.subject = entries_[i].parameter->name, .advice = "its bucket has left without them"});
+  if (received_[i] < all) return false;
+  --buckets_[bucket_of_[i]].missing;
+  return true;
+}
+
+std::size_t GradientBuckets::entry_of(const models::Parameter* parameter) const {
+  const auto place = std::ranges::find(entries_, parameter, &FlatParameters::Entry::parameter);
+  require(place != entries_.end(), "has no gradient of its own here", {.subject = parameter->name});
+  return static_cast<std::size_t>(place - entries_.begin());
+}
+
+void GradientBuckets::expect_share(const models::Parameter* parameter) { ++shares_[entry_of(parameter)]; }
+
+void GradientBuckets::add_share(const models::Parameter* parameter, const at::Tensor& gradient) {
+  const at::NoGradGuard no_grad;
+  const std::size_t i = entry_of(parameter);
+  if (received_[i] == 0) {
+    views_[i].copy_(gradient);
+    entries_[i].parameter->gradient_slot.reset();
+    entries_[i].parameter->value.mutable_grad() = views_[i];
+  } else {
+    views_[i].add_(gradient.to(views_[i].device()));
+  }
+  count(i);
+}
+
+void GradientBuckets::issue_ready_buckets() {
+  while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].missing == 0) {
+    auto& bucket = buckets_[next_bucket_++];
+    if (group_.size() == 1 || planted(Fault::skipped_all_reduce)) continue;
+    const auto sums = memory_.outgoing(bucket.range());
+    bucket.handle = config_.update == BucketConfig::Update::parts
+                        ? memory_.group().reduce_parts(sums, comm::ReduceOp::sum, config_.algorithm)
+                        : memory_.group().all_reduce(sums, comm::ReduceOp::sum, config_.algorithm);
+  }
+  queue_.progress();
+}
+
+void GradientBuckets::finish(const std::function<void()>& exchange_shares) {
+  if (exchange_shares) exchange_shares();  // they take part in the buckets' sums
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < views_.size(); ++i) {
+    auto& parameter = *entries_[i].parameter;
+    require(parameter.step == nullptr || !parameter.step->incomplete(),
+            "has gradients held back for a micro-batch that did not come", {.subject = parameter.name});
+    parameter.step.reset();
+    if (received_[i] == 0) views_[i].zero_();
+  }
+  for (auto& bucket : buckets_) bucket.missing = 0;
+  issue_ready_buckets();
+  for (auto& bucket : buckets_) {
+    if (group_.size() > 1) memory_.take_in(bucket.handle, bucket.range());
+  }
+}
+
+}  // namespace dtrain::parallel

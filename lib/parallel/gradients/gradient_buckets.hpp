@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "comm/group.hpp"
+#include "comm/queue.hpp"
+#include "core/slice.hpp"
+#include "parallel/gradients/flat_parameters.hpp"
+#include "parallel/gradients/gradient_sums.hpp"
+#include "parallel/memory/exchange_memory.hpp"
+#include "parallel/memory/memory_meter.hpp"
+#include "parallel/step/step_capture.hpp"
+
+namespace dtrain::parallel {
+
+struct BucketConfig {
+  std::int64_t bucket_bytes = 0;  ///< Gradients that travel together; 0 chooses by the size of the model.
+  comm::Algorithm algorithm = comm::Algorithm::automatic;
+  /// Who updates: every rank all parameters of its own, or, where the ranks share the parameters' memory,
+  /// each its parts of them, which needs the sums of those parts only.
+  enum class Update { everything, parts } update = Update::everything;
+};
+
+/// Synchronous data parallelism (`ddp`): gradients are summed over a step's micro-batches in place, in memory
+/// the communication reads directly, and over the ranks of a group in buckets that leave while backward still
+/// runs.
+///
+/// Buckets are sub-ranges of the flat gradient in the order gradients become ready, fixed at the start and
+/// checked to be the same on all ranks; bucket i is issued only after bucket i - 1, so that all ranks issue
+/// the same operations in the same order even when some parameters receive no gradient. A parameter whose
+/// gradient is taken by rows (Parameter::rows) is not theirs.
+/// Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020.
+class GradientBuckets final : public GradientSums {
+ public:
+  /// Collective over `group`: allocates and compares layouts. Throws Error when ranks disagree. `capture`,
+  /// borrowed: what may capture steps; null: nothing does.
+  GradientBuckets(FlatParameters& parameters, comm::Group& group, comm::Queue& queue, BucketConfig config,
+                  StepCapture* capture = nullptr);
+  ~GradientBuckets() override;
+
+  void begin_step(int micro_batches) override;
+  void taken_back(int /*index*/) override {}
+  void expect_share(const models::Parameter* parameter) override;
+  void add_share(const models::Parameter* parameter, const at::Tensor& gradient) override;
+  /// Issues what no hook has issued (zeros for parameters without gradient) and waits for every bucket.
+  void finish(const std::function<void()>& exchange_shares = {}) override;
+  const at::Tensor& gradients() const override { return memory_.values(); }
+  bool updates_parts() const override { return updates_parts_; }
+  const std::vector<Range>& update_parts() const override { return update_parts_; }
+  const std::vector<Range>& own_parts() const override { return own_parts_; }
+
+  std::size_t bucket_count() const { return buckets_.size(); }
+
+ private:
+  class Hook;
+  struct Bucket {
+    std::int64_t begin = 0;  // elements of the flat gradient
+    std::int64_t end = 0;
+    int parameters = 0;
+    int missing = 0;  // gradients not yet complete in this step
+    comm::Handle handle;
+    Range range() const { return {begin, end}; }
+  };
+  void make_buckets(std::int64_t bucket_bytes);
+  void choose_parts();
+  void on_gradient(std::size_t entry);
+  void count(std::size_t entry, int micro_batches = 1);
+  bool completes(std::size_t entry, int micro_batches);
+  std::size_t entry_of(const models::Parameter* parameter) const;
+  void issue_ready_buckets();
+
+  FlatParameters& parameters_;
+  std::vector<FlatParameters::Entry> entries_;  // without those whose gradient is taken by rows
+  comm::Group& group_;
+  comm::Queue& queue_;
+  BucketConfig config_;
+  StepCapture* capture_;
+  MemoryCharge charge_;
+  ExchangeMemory memory_;
+  std::vector<at::Tensor> views_;       // per entry
+  std::vector<std::size_t> bucket_of_;  // per entry
+  std::vector<int> shares_;             // per entry: of other ranks, in each step
+  std::vector<int> received_;           // per entry: gradients that have come in this step
+  std::vector<Bucket> buckets_;
+  bool updates_parts_ = false;
+  std::vector<Range> update_parts_;
+  std::vector<Range> own_parts_;
+  std::size_t next_bucket_ = 0;  // the first one not issued
+  int micro_batches_ = 0;
+};
+
+}  // namespace dtrain::parallel

@@ -1,0 +1,213 @@
+#include "parallel/gradients/reproducible_sums.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "core/error.hpp"
+#include "parallel/agreement.hpp"
+#include "parallel/data_types.hpp"
+
+namespace dtrain::parallel {
+namespace {
+
+// Of the sums, elements that are brought together at once: few enough for the caches to hold what all ranks
+// bring, many enough for a message to be worth sending.
+constexpr std::int64_t kWindow = std::int64_t{1} << 18;
+
+std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) / to * to; }
+
+}  // namespace
+
+at::Tensor& ReproducibleSums::Leaf::tensor() const {
+  return use == Use::borrowed_too ? parameter->borrowers_value : parameter->value;
+}
+
+at::Tensor ReproducibleSums::Leaf::view(const at::Tensor& sums) const {
+  return FlatParameters::view(sums, {.parameter = parameter, .offset = offset});
+}
+
+ReproducibleSums::ReproducibleSums(FlatParameters& parameters, models::Model& model, comm::Group& group,
+                                   int micro_batches, bool update_parts)
+    : parameters_(parameters),
+      group_(group),
+      micro_batches_(micro_batches),
+      owned_(part_of(micro_batches, group.rank(), group.size())),
+      size_(parameters.size()),
+      updates_parts_(update_parts && group.size() > 1) {
+  for (const auto& entry : parameters.entries()) {
+    leaves_.push_back({.parameter = entry.parameter, .offset = entry.offset});
+  }
+  add_borrowed(model);
+  for (int r = 0; r < group.size(); ++r) {
+    nodes_of_.push_back(PieceTree::cover(part_of(micro_batches, r, group.size())));
+  }
+  own_parts_ = {part_of(parameters.size(), group.rank(), group.size())};
+  update_parts_ = updates_parts_ ? own_parts_ : std::vector<Range>{{0, parameters.size()}};
+  require_agreement(
+      group, parameters.layout_hash() ^ static_cast<std::uint64_t>(micro_batches),
+      "the ranks lay out the model's parameters differently",
+      {.subject = "gradient sums", .advice = "start the same binary and options on every rank"});
+}
+
+void ReproducibleSums::add_borrowed(models::Model& model) {
+  for (const auto& borrowed : model.borrowed()) {
+    if (!model.holds(borrowed.borrower) || borrowed.parameter->frozen) continue;
+    auto& parameter = *borrowed.parameter;
+    const bool owned = model.holds(borrowed.owner);
+    if (owned) parameter.borrowers_value = parameter.value.detach().set_requires_grad(true);
+    leaves_.push_back({.parameter = &parameter,
+                       .use = owned ? Leaf::Use::borrowed_too : Leaf::Use::borrowed_from_far,
+                       .offset = size_});
+    size_ += rounded_up(parameter.value.numel(), FlatParameters::kAlignment);
+  }
+}
+
+ReproducibleSums::~ReproducibleSums() {
+  for (const Leaf& leaf : leaves_) {
+    leaf.tensor().mutable_grad().reset();
+    leaf.parameter->gradient_slot.reset();
+  }
+  for (const Leaf& leaf : leaves_) leaf.parameter->borrowers_value.reset();
+}
+
+int ReproducibleSums::gradients_held(int micro_batches, int ranks) {
+  const int most = (micro_batches + ranks - 1) / ranks;
+  return std::bit_width(static_cast<unsigned>(most)) + (ranks > 1 ? 1 : 0);
+}
+
+void ReproducibleSums::begin_step(int micro_batches) {
+  require(micro_batches <= owned_.size(), "has more micro-batches than are this rank's",
+          {.subject = "a step"});
+  gradients_.reset();
+  if (total_.defined() && group_.size() == 1)
+    tree_.give_back(std::exchange(total_, {}));  // it came from there
+  taken_back_.assign(static_cast<std::size_t>(micro_batches_), false);
+  done_ = 0;
+  for (const Leaf& leaf : leaves_) leaf.tensor().mutable_grad().reset();
+  if (owned_.size() > 0) offer_slots();
+}
+
+// Where a layer can write its weight's gradient to at once. A slot is taken by one use only.
+void ReproducibleSums::offer_slots() {
+  if (!piece_.defined()) piece_ = tree_.take_free();
+  if (!piece_.defined()) piece_ = at::zeros({size_}, parameters_.values().options());
+  for (const Leaf& leaf : leaves_) {
+    if (leaf.use == Leaf::Use::owned) leaf.parameter->gradient_slot = leaf.view(piece_);
+  }
+}
+
+void ReproducibleSums::collect(const Leaf& leaf) {
+  auto& gradient = leaf.tensor().mutable_grad();
+  auto view = leaf.view(piece_);
+  if (!gradient.defined()) {
+    view.zero_();
+  } else if (gradient.data_ptr() != view.data_ptr()) {
+    view.copy_(gradient);
+  }
+  gradient.reset();
+  leaf.parameter->gradient_slot.reset();
+}
+
+void ReproducibleSums::taken_back(int index) {
+  const at::NoGradGuard no_grad;
+  require(index >= owned_.begin && index < owned_.end, "is another rank's", {.subject = "a micro-batch"});
+  for (const Leaf& leaf : leaves_) collect(leaf);
+  tree_.add({.height = 0, .index = index}, std::exchange(piece_, {}));
+  taken_back_[static_cast<std::size_t>(index)] = true;
+  if (++done_ < owned_.size()) offer_slots();
+}
+
+void ReproducibleSums::finish(const std::function<void()>& exchange_shares) {
+  const at::NoGradGuard no_grad;
+  for (auto index = owned_.begin; index < owned_.end; ++index) {  // those without samples
+    if (!taken_back_[static_cast<std::size_t>(index)]) taken_back(static_cast<int>(index));
+  }
+  for (const Leaf& leaf : leaves_) leaf.parameter->gradient_slot.reset();
+  bring_together();
+  gradients_ = total_.narrow(0, 0, parameters_.size());
+  for (const Leaf& leaf : leaves_) {
+    auto sum = leaf.view(total_);
+    if (leaf.use == Leaf::Use::borrowed_from_far) leaf.parameter->value.mutable_grad() = sum;
+    if (leaf.use == Leaf::Use::borrowed_too) add_share(leaf.parameter, sum);
+  }
+  if (exchange_shares) exchange_shares();
+}
+
+void ReproducibleSums::add_share(const models::Parameter* parameter, const at::Tensor& gradient) {
+  const at::NoGradGuard no_grad;
+  const auto leaf = std::ranges::find(leaves_, parameter, &Leaf::parameter);  // the owner's comes first
+  require(leaf != leaves_.end(), "has no gradient of its own here", {.subject = parameter->name});
+  leaf->view(total_).add_(gradient.to(total_.device()));
+}
+
+void ReproducibleSums::bring_together() {
+  if (group_.size() == 1) {
+    total_ = tree_.take_total();
+    return;
+  }
+  const std::int64_t ranks = group_.size();
+  const auto most =
+      static_cast<std::int64_t>(std::ranges::max(nodes_of_, {}, &std::vector<PieceTree::Node>::size).size());
+  if (!total_.defined()) {
+    total_ = at::empty({size_ + ranks * FlatParameters::kAlignment}, parameters_.values().options());
+    sent_ =
+        at::zeros({ranks * most * slice_of({0, std::min(kWindow, size_)})}, parameters_.values().options());
+    received_ = at::zeros_like(sent_);
+  }
+  for (std::int64_t begin = 0; begin < size_; begin += kWindow) {
+    bring_together({begin, std::min(begin + kWindow, size_)}, most);
+  }
+  tree_.clear();
+}
+
+/// Elements of a window that one rank adds up.
+std::int64_t ReproducibleSums::slice_of(Range window) const {
+  return rounded_up((window.size() + group_.size() - 1) / group_.size(), FlatParameters::kAlignment);
+}
+
+// Rank r gets slice r of every rank's nodes, adds them up, and gives the sum to all.
+void ReproducibleSums::bring_together(Range window, std::int64_t most_nodes) {
+  const std::int64_t ranks = group_.size();
+  const auto slice = slice_of(window);
+  const auto blocks = [&](const at::Tensor& memory) {
+    return memory.narrow(0, 0, ranks * most_nodes * slice).view({ranks, most_nodes, slice});
+  };
+  const auto sent = blocks(sent_);
+  const auto received = blocks(received_);
+  const auto mine = tree_.values();
+  for (std::int64_t r = 0; r < ranks; ++r) {
+    const auto begin = std::min(window.begin + r * slice, window.end);
+    const auto count = std::min(slice, window.end - begin);
+    for (std::size_t k = 0; k < mine.size(); ++k) {
+      sent[r][static_cast<std::int64_t>(k)].narrow(0, 0, count).copy_(mine[k].narrow(0, begin, count));
+    }
+  }
+  exchange(Exchange::blocks, sent, received);
+  PieceTree tree;
+  for (std::int64_t r = 0; r < ranks; ++r) {
+    const auto& nodes = nodes_of_[static_cast<std::size_t>(r)];
+    for (std::size_t k = 0; k < nodes.size(); ++k) {
+      tree.add(nodes[k], received[r][static_cast<std::int64_t>(k)]);
+    }
+  }
+  const auto sum = tree.take_total();
+  // The last slices may reach beyond the window: the next one overwrites that, or there is room for it.
+  const auto all = total_.narrow(0, window.begin, ranks * slice);
+  exchange(Exchange::slices, sum, all);
+}
+
+void ReproducibleSums::exchange(Exchange what, const at::Tensor& from, const at::Tensor& to) {
+  const auto [group, place] = carrier_of(group_, to.device());
+  const auto sent = from.to(place);
+  const auto received = to.device() == place ? to : at::empty_like(to, place);
+  (what == Exchange::blocks ? group.all_to_all(buffer_of(sent), buffer_of(received))
+                            : group.all_gather(buffer_of(sent), buffer_of(received)))
+      .follow();
+  if (!received.is_same(to)) to.copy_(received);
+}
+
+}  // namespace dtrain::parallel

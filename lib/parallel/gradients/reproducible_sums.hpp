@@ -1,0 +1,83 @@
+#pragma once
+
+#include <vector>
+
+#include "comm/group.hpp"
+#include "parallel/gradients/flat_parameters.hpp"
+#include "parallel/gradients/gradient_sums.hpp"
+#include "parallel/gradients/piece_tree.hpp"
+
+namespace dtrain::parallel {
+
+/// Gradient sums whose bits depend on the cut of a step into micro-batches, and on nothing else: not on how
+/// many ranks share them, nor on how a pipeline cuts the model. Each micro-batch's gradient is kept apart and
+/// added up along a PieceTree; when the step's last one is done, each rank adds up a slice of all ranks'
+/// nodes and hands the result to all. A parameter that two layers use has two sums, added last, as a pipeline
+/// with the layers on different ranks must.
+///
+/// Costs beside GradientBuckets: memory for gradients_held() gradients instead of one, an addition per
+/// micro-batch through memory, and an exchange that nothing hides.
+class ReproducibleSums final : public GradientSums {
+ public:
+  /// `micro_batches`: of a step, over all ranks; part_of() says which are this rank's. `update_parts`: this
+  /// rank updates its part of the parameters only. Collective over `group`.
+  ReproducibleSums(FlatParameters& parameters, models::Model& model, comm::Group& group, int micro_batches,
+                   bool update_parts);
+  ~ReproducibleSums() override;
+
+  /// Gradients that a rank has memory for, at most: log2(M / ranks) + 2, or one fewer on one rank.
+  static int gradients_held(int micro_batches, int ranks);
+
+  void begin_step(int micro_batches) override;
+  void taken_back(int index) override;
+  void expect_share(const models::Parameter*) override {}
+  void add_share(const models::Parameter* parameter, const at::Tensor& gradient) override;
+  void finish(const std::function<void()>& exchange_shares = {}) override;
+  const at::Tensor& gradients() const override { return gradients_; }
+  bool updates_parts() const override { return updates_parts_; }
+  const std::vector<Range>& update_parts() const override { return update_parts_; }
+  const std::vector<Range>& own_parts() const override { return own_parts_; }
+
+ private:
+  /// A tensor that backward leaves a gradient in.
+  struct Leaf {
+    models::Parameter* parameter = nullptr;
+    enum class Use {
+      owned,             // by a layer of this rank
+      borrowed_too,      // the same parameter's second use on this rank: Parameter::borrowers_value
+      borrowed_from_far  // of a layer of another rank of the pipeline
+    } use = Use::owned;
+    std::int64_t offset = 0;  // of its gradient in the sums
+    at::Tensor& tensor() const;
+    at::Tensor view(const at::Tensor& sums) const;
+  };
+  void add_borrowed(models::Model& model);
+  void offer_slots();
+  void collect(const Leaf& leaf);
+  void bring_together();
+  void bring_together(Range window, std::int64_t most_nodes);
+  std::int64_t slice_of(Range window) const;
+  enum class Exchange { blocks, slices };
+  void exchange(Exchange what, const at::Tensor& from, const at::Tensor& to);
+
+  FlatParameters& parameters_;
+  comm::Group& group_;
+  int micro_batches_;
+  Range owned_;            // micro-batches
+  std::int64_t done_ = 0;  // of them in this step
+  std::vector<Leaf> leaves_;
+  std::int64_t size_ = 0;  // of the sums: the parameters' and, behind them, those of borrowed uses
+  PieceTree tree_;
+  at::Tensor piece_;  // [size_]: of the micro-batch that is taken back next
+  at::Tensor total_;  // [at least size_]
+  at::Tensor gradients_;
+  at::Tensor sent_;                                     // [ranks, nodes, elements]: slices of the nodes
+  at::Tensor received_;                                 // likewise
+  std::vector<std::vector<PieceTree::Node>> nodes_of_;  // by rank of the group: what it brings
+  std::vector<bool> taken_back_;                        // by micro-batch
+  bool updates_parts_ = false;
+  std::vector<Range> update_parts_;
+  std::vector<Range> own_parts_;
+};
+
+}  // namespace dtrain::parallel

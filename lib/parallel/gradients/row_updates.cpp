@@ -1,0 +1,257 @@
+#include "parallel/gradients/row_updates.hpp"
+
+#include <ATen/ops/empty.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+
+#include "core/error.hpp"
+#include "core/slice.hpp"
+#include "kernels/bag.hpp"
+#include "parallel/gradients/squares.hpp"
+
+namespace dtrain::parallel {
+namespace {
+
+constexpr std::int32_t kNowhere = -1;
+
+/// Steps until beta1^steps is far below the precision of `type`.
+std::int64_t steps_to_fade(const optim::OptimizerConfig& config, at::ScalarType type) {
+  const double left = type == at::kDouble ? 0x1.0p-70 : 0x1.0p-30;
+  if (config.beta1 == 0.0) return 1;
+  return static_cast<std::int64_t>(std::ceil(std::log(left) / std::log(config.beta1)));
+}
+
+}  // namespace
+
+bool RowUpdates::supports(const optim::OptimizerConfig& config) {
+  if (config.name == "sgd") return config.momentum == 0.0 && config.weight_decay == 0.0;
+  // Moments must fade no slower than the second's root, or the steps missed would grow.
+  const bool fades = config.beta1 < 0.99 && config.beta1 * config.beta1 < config.beta2;
+  return fades && (config.name == "adamw" || config.weight_decay == 0.0);
+}
+
+RowUpdates::RowUpdates(const FlatParameters& parameters, const FlatParameters::Entry& entry,
+                       comm::Group& group, const optim::Optimizer& optimizer,
+                       const optim::OptimizerConfig& config, Copies copies, const RowLimits& limits)
+    : parameter_(*entry.parameter),
+      group_(group),
+      config_(config),
+      copies_(copies),
+      rows_(entry.parameter->value.size(0)),
+      columns_(entry.parameter->value.size(1)),
+      offset_(entry.offset),
+      values_(parameters.values()),
+      exchange_(group, limits, columns_, parameters.dtype()),
+      slots_(static_cast<std::size_t>(rows_), kNowhere),
+      is_used_(static_cast<std::size_t>(rows_), 0),
+      current_(static_cast<std::size_t>(rows_), 0),
+      touched_(static_cast<std::size_t>(rows_), 0),
+      longest_idle_(steps_to_fade(config, parameters.dtype())),
+      powers1_(static_cast<std::size_t>(longest_idle_) + 1, 1.0),
+      powers2_(static_cast<std::size_t>(longest_idle_) + 1, 1.0) {
+  require(supports(config), "this rule moves idle rows in a way that cannot be made up for",
+          {.subject = "optimizer " + config.name});
+  for (const auto& state : optimizer.state()) moments_.push_back(state.value);
+  for (std::size_t k = 1; k < powers1_.size(); ++k) {
+    powers1_[k] = powers1_[k - 1] * config.beta1;
+    powers2_[k] = powers2_[k - 1] * std::sqrt(config.beta2);
+  }
+  parameter_.rows = std::make_shared<models::RowGradients>();
+}
+
+RowUpdates::~RowUpdates() { parameter_.rows.reset(); }
+
+template <class T>
+T* RowUpdates::row_at(const at::Tensor& flat, std::int32_t row) const {
+  return static_cast<T*>(flat.data_ptr()) + offset_ + row * columns_;
+}
+
+std::vector<std::int32_t> RowUpdates::share_of(std::vector<std::int32_t> rows) const {
+  if (copies_ == Copies::each) return rows;
+  const Range part = part_of(static_cast<std::int64_t>(rows.size()), group_.rank(), group_.size());
+  return {rows.begin() + part.begin, rows.begin() + part.end};
+}
+
+void RowUpdates::wait_for_all() {
+  if (copies_ == Copies::one && group_.size() > 1) group_.barrier().wait();
+}
+
+void RowUpdates::begin_step(const std::vector<at::Tensor>& ids) {
+  parameter_.rows->clear();
+  exchange_.share_ids(ids);
+  find_used_rows();
+  mine_ = share_of(used_);
+  if (as_double()) {
+    make_current<double>(mine_);
+  } else {
+    make_current<float>(mine_);
+  }
+  const auto now = before_first_ + static_cast<std::int64_t>(done_.size());
+  for (const std::int32_t row : used_) current_[static_cast<std::size_t>(row)] = now;
+  wait_for_all();
+}
+
+void RowUpdates::find_used_rows() {
+  for (const std::int32_t row : used_) is_used_[static_cast<std::size_t>(row)] = 0;
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    for (std::int64_t sample = 0; sample < exchange_.samples(rank); ++sample) {
+      for (const std::int32_t id : exchange_.ids(rank, sample)) {
+        require(id > 0 && id < rows_, "a token's id is outside the vocabulary",
+                {.subject = parameter_.name, .advice = "stage the dataset again", .code = ExitCode::data});
+        is_used_[static_cast<std::size_t>(id)] = 1;
+      }
+    }
+  }
+  used_.clear();
+  for (std::int32_t row = 0; row < static_cast<std::int32_t>(rows_); ++row) {
+    if (is_used_[static_cast<std::size_t>(row)] != 0) used_.push_back(row);
+  }
+}
+
+/// Of the steps after the one `row` is current with.
+void RowUpdates::list_idle_steps(std::int32_t row) {
+  const auto at = static_cast<std::size_t>(row);
+  const auto last = before_first_ + static_cast<std::int64_t>(done_.size());
+  idle_.clear();
+  if (touched_[at] == 0 && config_.name == "adam") return;  // no moments yet: nothing moves it
+  for (std::int64_t step = current_[at] + 1; step <= last; ++step) {
+    const Done& done = done_[static_cast<std::size_t>(step - before_first_ - 1)];
+    const auto since = static_cast<std::size_t>(step - current_[at]);
+    const bool faded = step - touched_[at] > longest_idle_;
+    if (faded && config_.name == "adam") break;
+    idle_.push_back({.moved = faded ? 0.0 : done.moved * powers1_[since],
+                     .spread = faded ? 1.0 : done.spread * powers2_[since],
+                     .shrink = done.shrink});
+  }
+}
+
+template <class T>
+void RowUpdates::make_current(const std::vector<std::int32_t>& rows) {
+  if (moments_.empty()) return;  // sgd leaves idle rows alone
+  const auto last = before_first_ + static_cast<std::int64_t>(done_.size());
+  for (const std::int32_t r : rows) {
+    const auto missed = last - current_[static_cast<std::size_t>(r)];
+    if (missed == 0) continue;
+    list_idle_steps(r);
+    const auto steps = static_cast<double>(missed);
+    kernels::adam_idle(row_at<T>(values_, r), row_at<T>(moments_[0], r), row_at<T>(moments_[1], r),
+                       static_cast<std::size_t>(columns_), idle_, config_.eps, std::pow(config_.beta1, steps),
+                       std::pow(config_.beta2, steps));
+  }
+}
+
+void RowUpdates::finish() {
+  exchange_.share_gradients(*parameter_.rows);
+  parameter_.rows->clear();
+  if (as_double()) {
+    add_up<double>();
+  } else {
+    add_up<float>();
+  }
+}
+
+/// Sorts the samples by row (counting), then adds each row's up in the order of the samples.
+template <class T>
+void RowUpdates::add_up() {
+  const auto count = mine_.size();
+  for (std::size_t i = 0; i < count; ++i) {
+    slots_[static_cast<std::size_t>(mine_[i])] = static_cast<std::int32_t>(i);
+  }
+  std::vector<std::size_t> ends(count + 1, 0);
+  const auto for_each_use = [&](const auto& use) {
+    for (int rank = 0; rank < group_.size(); ++rank) {
+      for (std::int64_t sample = 0; sample < exchange_.samples(rank); ++sample) {
+        for (const std::int32_t id : exchange_.ids(rank, sample)) {
+          const std::int32_t slot = slots_[static_cast<std::size_t>(id)];
+          if (slot != kNowhere) use(static_cast<std::size_t>(slot), rank, sample);
+        }
+      }
+    }
+  };
+  for_each_use([&](std::size_t slot, int, std::int64_t) { ++ends[slot + 1]; });
+  std::partial_sum(ends.begin(), ends.end(), ends.begin());
+  std::vector<const T*> uses(ends.back());
+  std::vector<std::size_t> next(ends.begin(), ends.end() - 1);
+  for_each_use([&](std::size_t slot, int rank, std::int64_t sample) {
+    uses[next[slot]++] = exchange_.gradient<T>(rank, sample);
+  });
+  const auto needed = static_cast<std::int64_t>(count);
+  if (!gradient_.defined() || gradient_.size(0) < needed) {
+    gradient_ = at::empty({needed, columns_}, values_.scalar_type());
+  }
+  T* sums = gradient_.data_ptr<T>();
+  for (std::size_t i = 0; i < count; ++i) {
+    kernels::sum_rows(sums + i * static_cast<std::size_t>(columns_),
+                      std::span<const T* const>(uses.data() + ends[i], ends[i + 1] - ends[i]),
+                      static_cast<std::size_t>(columns_));
+    slots_[static_cast<std::size_t>(mine_[i])] = kNowhere;
+  }
+}
+
+kernels::SumOfSquares RowUpdates::squares() const {
+  const auto count = static_cast<std::int64_t>(mine_.size());
+  if (count == 0) return {};
+  // With a copy on each rank all have added up all rows: each vouches for some.
+  const Range part = copies_ == Copies::one ? Range{0, count} : part_of(count, group_.rank(), group_.size());
+  return squares_of(gradient_.view({-1}).narrow(0, part.begin * columns_, part.size() * columns_));
+}
+
+void RowUpdates::update(double scale, double learning_rate, std::int64_t step) {
+  if (done_.empty()) {
+    before_first_ = step - 1;
+    std::ranges::fill(current_, before_first_);
+    // Restored moments, if any, are those of the step before: no row may count as untouched.
+    if (before_first_ > 0) std::ranges::fill(touched_, before_first_);
+  }
+  const auto number = static_cast<double>(step);
+  const bool decoupled = config_.name == "adamw";
+  const kernels::AdamUpdate adam{
+      .scale = scale,
+      .learning_rate = learning_rate,
+      .beta1 = config_.beta1,
+      .beta2 = config_.beta2,
+      .eps = config_.eps,
+      .weight_decay = config_.weight_decay,
+      .decay = decoupled ? kernels::AdamUpdate::Decay::decoupled : kernels::AdamUpdate::Decay::coupled,
+      .bias1 = 1.0 - std::pow(config_.beta1, number),
+      .bias2 = 1.0 - std::pow(config_.beta2, number)};
+  const auto update_all = [&]<class T>(T* sums) {
+    const auto n = static_cast<std::size_t>(columns_);
+    for (const std::int32_t r : mine_) {
+      if (moments_.empty()) {
+        kernels::sgd_update(row_at<T>(values_, r), sums, static_cast<T*>(nullptr), n,
+                            {.scale = scale, .learning_rate = learning_rate});
+      } else {
+        kernels::adam_update(row_at<T>(values_, r), sums, row_at<T>(moments_[0], r),
+                             row_at<T>(moments_[1], r), n, adam);
+      }
+      sums += n;
+    }
+  };
+  if (!mine_.empty() && as_double()) update_all(gradient_.data_ptr<double>());
+  if (!mine_.empty() && !as_double()) update_all(gradient_.data_ptr<float>());
+  for (const std::int32_t row : used_) {
+    current_[static_cast<std::size_t>(row)] = step;
+    touched_[static_cast<std::size_t>(row)] = step;
+  }
+  done_.push_back({.moved = learning_rate / adam.bias1,
+                   .spread = 1.0 / std::sqrt(adam.bias2),
+                   .shrink = decoupled ? 1.0 - learning_rate * config_.weight_decay : 1.0});
+}
+
+void RowUpdates::flush() {
+  std::vector<std::int32_t> all(static_cast<std::size_t>(rows_));
+  std::iota(all.begin(), all.end(), 0);
+  if (as_double()) {
+    make_current<double>(share_of(all));
+  } else {
+    make_current<float>(share_of(all));
+  }
+  std::ranges::fill(current_, before_first_ + static_cast<std::int64_t>(done_.size()));
+  wait_for_all();
+}
+
+}  // namespace dtrain::parallel

@@ -1,0 +1,42 @@
+#include "parallel/gradients/table_by_rows.hpp"
+
+#include <algorithm>
+
+#include "parallel/gradients/row_updates.hpp"
+
+namespace dtrain::parallel {
+namespace {
+
+std::int64_t quotient_rounded_up(std::int64_t n, std::int64_t parts) { return (n + parts - 1) / parts; }
+
+}  // namespace
+
+std::optional<TableByRows> table_by_rows(const Setting& setting) {
+  if (setting.model == nullptr) return std::nullopt;
+  const auto* layer = dynamic_cast<const models::EmbeddingBag*>(setting.model->layers().front().get());
+  if (layer == nullptr || layer->parameters().front().frozen) return std::nullopt;
+  const models::Parameter& weight = layer->parameters().front();
+  const auto tokens = std::min(setting.sample_extent, layer->longest());
+  // Reading and writing a whole table costs more than an exchange twice as long as these factors.
+  const auto factors = setting.global_batch * (weight.value.size(1) + tokens);
+  if (weight.value.numel() <= 2 * factors) return std::nullopt;
+  const RowLimits limits{.samples = quotient_rounded_up(setting.micro_batches, setting.mesh.data) *
+                                    quotient_rounded_up(setting.global_batch, setting.micro_batches),
+                         .tokens = tokens};
+  return TableByRows{.layer = layer, .weight = &weight, .limits = limits};
+}
+
+Answer can_update_by_rows(const Setting& setting) {
+  // The exchange by rows wants a step's micro-batches whole.
+  if (setting.mesh.pipe > 1) return {"a pipeline's backward passes come one by one"};
+  if (setting.reproducible) return {"rows are added up in an order that depends on the ranks"};
+  if (setting.half == at::kHalf) return {"a step that is left out has made its rows current already"};
+  if (setting.on_device) return {"rows are updated by the CPU"};
+  if (!setting.own_kernels) return {"the gradient of LibTorch's operators is dense"};
+  if (!RowUpdates::supports(setting.optimizer))
+    return {"the update rule moves idle rows in a way that cannot be made up for"};
+  if (!table_by_rows(setting)) return {"no table is much larger than what a step uses of it"};
+  return {};
+}
+
+}  // namespace dtrain::parallel

@@ -1,0 +1,66 @@
+#include "parallel/gradients/tied_parameters.hpp"
+
+#include <ATen/ATen.h>
+
+#include "core/planted_fault.hpp"
+
+namespace dtrain::parallel {
+TiedParameters::TiedParameters(models::Model& model, const StageCuts& cuts, comm::Group& pipe,
+                               GradientSums& gradients)
+    : pipe_(pipe), gradients_(gradients) {
+  for (const auto& borrowed : model.borrowed()) {
+    const int owner = cuts.rank_of(cuts.stage_of(borrowed.owner));
+    const int borrower = cuts.rank_of(cuts.stage_of(borrowed.borrower));
+    if (owner == borrower || (pipe.rank() != owner && pipe.rank() != borrower)) continue;
+    Tied tied{.parameter = borrowed.parameter, .owned = pipe.rank() == owner};
+    tied.peer = tied.owned ? borrower : owner;
+    if (tied.owned) {
+      const auto& value = tied.parameter->value;
+      tied.memory = at::empty_like(value, carrier(*tied.parameter).place).detach();
+      if (!tied.parameter->frozen) gradients.expect_share(tied.parameter);
+    }
+    tied_.push_back(std::move(tied));
+  }
+  exchange_values();
+}
+
+Carrier TiedParameters::carrier(const models::Parameter& parameter) const {
+  return carrier_of(pipe_, parameter.value.device());
+}
+
+void TiedParameters::begin_step() {
+  for (const Tied& tied : tied_) {
+    if (!tied.owned) tied.parameter->value.mutable_grad().reset();
+  }
+}
+
+void TiedParameters::exchange_gradients() {
+  for (const Tied& tied : tied_) {
+    if (tied.parameter->frozen) continue;
+    const auto [group, place] = carrier(*tied.parameter);
+    if (tied.owned) {
+      group.receive(buffer_of(tied.memory), tied.peer).follow();
+      if (planted(Fault::share_counted_twice)) tied.memory.mul_(2);
+      gradients_.add_share(tied.parameter, tied.memory);
+      continue;
+    }
+    const auto& gradient = tied.parameter->value.grad();
+    const auto whole =
+        gradient.defined() ? gradient.contiguous() : at::zeros_like(tied.parameter->value).detach();
+    const auto out = whole.to(place);
+    group.send(buffer_of(out), tied.peer).follow();
+  }
+}
+
+void TiedParameters::exchange_values() {
+  for (const Tied& tied : tied_) {
+    const auto [group, place] = carrier(*tied.parameter);
+    const auto values = tied.parameter->value.detach();
+    const auto here = values.to(place);
+    (tied.owned ? group.send(buffer_of(here), tied.peer) : group.receive(buffer_of(here), tied.peer))
+        .follow();
+    if (!tied.owned && !here.is_same(values)) values.copy_(here);
+  }
+}
+
+}  // namespace dtrain::parallel

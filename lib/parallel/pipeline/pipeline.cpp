@@ -1,0 +1,131 @@
+#include "parallel/pipeline/pipeline.hpp"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros_like.h>
+
+#include "core/planted_fault.hpp"
+
+namespace dtrain::parallel {
+namespace {
+
+/// Counts for each parameter held here in how many walks over segments backward meets it.
+void count_uses(models::Model& model, const StageCuts& cuts, std::int64_t repeated_layers) {
+  for (auto* parameter : model.parameters()) parameter->uses = 1;
+  for (const auto& tied : model.borrowed()) {
+    const int owner = cuts.stage_of(tied.owner);
+    const int borrower = cuts.stage_of(tied.borrower);
+    const bool one_rank = cuts.rank_of(owner) == cuts.rank_of(borrower);
+    const bool one_segment = owner == borrower && repeated_layers == 0;
+    if (one_rank && !one_segment) ++tied.parameter->uses;
+  }
+}
+
+}  // namespace
+
+Pipeline::Pipeline(const Parts& parts)
+    : parts_(parts),
+      last_(parts.cuts.stages() - 1),
+      messages_(parts.pipe, parts.shapes, parts.device),
+      evaluation_messages_(parts.pipe, parts.shapes, parts.device) {
+  for (int stage = parts.pipe.rank(); stage <= last_; stage += parts.pipe.size()) {
+    const Range& layers = layers_of(stage);
+    walks_.try_emplace(stage, parts.model, layers, repeat_first(layers, parts.repeated_layers));
+  }
+  count_uses(parts.model, parts.cuts, parts.repeated_layers);
+}
+
+models::Tensors Pipeline::received(StageMessages& messages, const Action& action) {
+  const ScopedSpan span(parts_.sink, Phase::pipeline_idle, "wait for activations");
+  return messages.receive_activations(action.stage, action.micro_batch);
+}
+
+void Pipeline::train(const Schedule& schedule, const std::vector<std::int64_t>& samples,
+                     const Training& work) {
+  messages_.begin(schedule, samples);
+  for (const Action& action : schedule.of_rank.at(static_cast<std::size_t>(parts_.pipe.rank()))) {
+    if (action.kind == Action::Kind::forward) {
+      forward(action, work);
+    } else {
+      backward(action, work);
+    }
+    if (schedule.ranks == 1) continue;
+    parts_.queue.progress();
+    messages_.progress();
+  }
+  const ScopedSpan span(parts_.sink, Phase::pipeline_idle, "wait for receivers");
+  messages_.finish();
+}
+
+void Pipeline::forward(const Action& action, const Training& work) {
+  auto inputs = action.stage == 0 ? work.inputs(action.micro_batch) : received(messages_, action);
+  const ScopedSpan span(parts_.sink, Phase::forward, "forward");
+  Kept& kept = kept_[{action.stage, action.micro_batch}];
+  kept.passed = walks_.at(action.stage).forward(std::move(inputs), work.context(action.micro_batch));
+  if (action.stage == last_) {
+    kept.loss = work.loss(action.micro_batch, kept.passed.outputs());
+  } else {
+    messages_.send_activations(action.stage + 1, action.micro_batch, kept.passed.outputs());
+  }
+}
+
+/// What a test plants, to be found by the comparison with one rank.
+void Pipeline::plant_faults(const Action& action, models::Tensors& gradients) {
+  if (planted(Fault::dropped_micro_batch) && action.micro_batch == 1) {
+    for (auto& gradient : gradients) gradient = gradient.defined() ? at::zeros_like(gradient) : gradient;
+  }
+  if (!planted(Fault::stale_gradient)) return;
+  if (stale_.empty()) stale_ = gradients;
+  if (stale_[0].sizes() == gradients[0].sizes()) gradients = stale_;
+}
+
+void Pipeline::backward(const Action& action, const Training& work) {
+  models::Tensors gradients;
+  if (action.stage < last_) {
+    const ScopedSpan span(parts_.sink, Phase::pipeline_idle, "wait for gradients");
+    gradients = messages_.receive_gradients(action.stage, action.micro_batch);
+    plant_faults(action, gradients);
+  }
+  const ScopedSpan span(parts_.sink, Phase::backward, "backward");
+  auto kept = kept_.extract({action.stage, action.micro_batch});
+  auto& [passed, loss] = kept.mapped();
+  const SegmentWalk& walk = walks_.at(action.stage);
+  auto on = action.stage == last_ ? walk.backward(passed, loss) : walk.backward(passed, gradients);
+  if (work.taken_back) work.taken_back(action.micro_batch);
+  if (action.stage > 0) messages_.send_gradients(action.stage - 1, action.micro_batch, on);
+}
+
+void Pipeline::evaluate(const Schedule& schedule, const std::vector<std::int64_t>& samples,
+                        const Evaluation& work) {
+  const at::NoGradGuard no_grad;
+  evaluation_messages_.begin(schedule, samples);
+  // More than a rank sends within two groups of micro-batches, so that nobody waits for whom waits for him.
+  const auto most = static_cast<std::size_t>(4 * schedule.stages());
+  for (const Action& action : schedule.of_rank.at(static_cast<std::size_t>(parts_.pipe.rank()))) {
+    evaluate_stage(action, work);
+    if (schedule.ranks == 1) continue;
+    parts_.queue.progress();
+    evaluation_messages_.progress();
+    evaluation_messages_.limit_outgoing(most);
+  }
+  evaluation_messages_.finish();
+}
+
+void Pipeline::evaluate_stage(const Action& action, const Evaluation& work) {
+  const Range& layers = layers_of(action.stage);
+  auto flowing = action.stage == 0 ? work.inputs(action.micro_batch) : received(evaluation_messages_, action);
+  const auto code_layer = work.code_layer ? static_cast<std::int64_t>(*work.code_layer) : -1;
+  at::Tensor codes;
+  if (code_layer >= 0 && code_layer < layers.begin) {  // they travel along
+    codes = flowing.back();
+    flowing.pop_back();
+  }
+  for (auto layer = layers.begin; layer < layers.end; ++layer) {
+    flowing = parts_.model.layers()[static_cast<std::size_t>(layer)]->run(flowing, work.context);
+    if (layer == code_layer) codes = flowing.at(0).clone();  // the next layer may overwrite it
+  }
+  if (action.stage == last_) return work.outputs(action.micro_batch, flowing, codes);
+  if (codes.defined()) flowing.push_back(codes);
+  evaluation_messages_.send_activations(action.stage + 1, action.micro_batch, flowing);
+}
+
+}  // namespace dtrain::parallel

@@ -1,0 +1,125 @@
+#include "parallel/pipeline/segments.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace dtrain::parallel {
+namespace {
+
+// The graph ends here: what can have a gradient becomes a leaf that will receive one.
+models::Tensors cut_graph(const models::Tensors& tensors) {
+  models::Tensors leaves;
+  leaves.reserve(tensors.size());
+  for (const auto& tensor : tensors) {
+    leaves.push_back(tensor.is_floating_point() ? tensor.detach().set_requires_grad(true) : tensor);
+  }
+  return leaves;
+}
+
+}  // namespace
+
+Segments repeat_first(Range layers, std::int64_t count) {
+  count = std::min(count, layers.size());
+  Segments segments{.cuts = {}, .repeated = static_cast<std::size_t>(count)};
+  for (std::int64_t i = 1; i <= count && i < layers.size(); ++i)
+    segments.cuts.push_back(static_cast<std::size_t>(layers.begin + i));
+  return segments;
+}
+
+SegmentWalk::SegmentWalk(models::Model& model, Range layers, Segments segments)
+    : model_(model), layers_(layers), repeated_(segments.repeated) {
+  begins_.push_back(static_cast<std::size_t>(layers.begin));
+  for (const auto cut : segments.cuts) {
+    require(cut > begins_.back() && cut < static_cast<std::size_t>(layers.end),
+            "a model is cut before a layer it does not have",
+            {.subject = model.name(), .advice = "cuts ascend, and lie between two layers of the stage"});
+    begins_.push_back(cut);
+  }
+}
+
+std::size_t SegmentWalk::end_of(std::size_t segment) const {
+  return segment + 1 < begins_.size() ? begins_[segment + 1] : static_cast<std::size_t>(layers_.end);
+}
+
+models::Tensors SegmentWalk::run(std::size_t segment, models::Tensors flowing,
+                                 const models::Context& context) const {
+  for (std::size_t layer = begins_[segment]; layer < end_of(segment); ++layer) {
+    flowing = model_.layers()[layer]->run(flowing, context);
+  }
+  return flowing;
+}
+
+Passed SegmentWalk::forward(models::Tensors inputs, const models::Context& context) const {
+  Passed passed{.context = context, .segments = std::vector<Passed::Segment>(begins_.size())};
+  for (std::size_t s = 0; s < begins_.size(); ++s) {
+    auto& [segment_inputs, outputs] = passed.segments[s];
+    if (s > 0) {
+      segment_inputs = cut_graph(passed.segments[s - 1].outputs);
+    } else {
+      segment_inputs = layers_.begin > 0 ? cut_graph(inputs) : std::move(inputs);
+    }
+    const at::AutoGradMode mode(s >= repeated_);
+    outputs = run(s, segment_inputs, context);
+  }
+  // A loss is differentiated with respect to these.
+  if (begins_.size() <= repeated_) passed.segments.back().outputs = cut_graph(passed.outputs());
+  return passed;
+}
+
+models::Tensors SegmentWalk::backward(Passed& passed, const at::Tensor& loss) const {
+  const std::size_t last = begins_.size() - 1;
+  torch::autograd::backward({loss}, {});
+  if (last >= repeated_) {
+    auto gradients = input_gradients(passed.segments[last]);
+    return last == 0 ? gradients : walk_back(passed, last - 1, std::move(gradients));
+  }
+  models::Tensors gradients;
+  for (const auto& output : passed.outputs()) {
+    gradients.push_back(output.requires_grad() ? output.grad() : at::Tensor());
+  }
+  return walk_back(passed, last, std::move(gradients));
+}
+
+models::Tensors SegmentWalk::backward(Passed& passed, const models::Tensors& output_gradients) const {
+  return walk_back(passed, begins_.size() - 1, output_gradients);
+}
+
+models::Tensors SegmentWalk::walk_back(Passed& passed, std::size_t segment, models::Tensors gradients) const {
+  for (std::size_t s = segment + 1; s-- > 0;) {
+    auto& kept = passed.segments[s];
+    if (s < repeated_) {
+      auto context = passed.context;
+      context.pass = models::Pass::repeated;
+      kept.outputs = run(s, kept.inputs, context);
+    }
+    std::vector<at::Tensor> outputs;
+    std::vector<at::Tensor> given;
+    for (std::size_t i = 0; i < kept.outputs.size(); ++i) {
+      if (!kept.outputs[i].requires_grad() || !gradients.at(i).defined()) continue;
+      outputs.push_back(kept.outputs[i]);
+      given.push_back(gradients[i]);
+    }
+    if (!outputs.empty()) torch::autograd::backward(outputs, given);
+    gradients = input_gradients(kept);
+  }
+  return gradients;
+}
+
+// The segment's activations are free before the next one needs memory.
+models::Tensors SegmentWalk::input_gradients(Passed::Segment& segment) const {
+  models::Tensors gradients;
+  for (const auto& input : segment.inputs) {
+    gradients.push_back(input.requires_grad() ? input.grad() : at::Tensor());
+  }
+  segment = {};
+  return gradients;
+}
+
+}  // namespace dtrain::parallel

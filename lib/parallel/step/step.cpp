@@ -1,0 +1,40 @@
+#include "parallel/step/step.hpp"
+
+#include <ATen/ATen.h>
+
+namespace dtrain::parallel {
+
+std::vector<MicroBatchLoss> on_cpu(std::vector<MicroBatchLoss> losses) {
+  if (losses.empty() || losses[0].sums.loss.is_cpu()) return losses;
+  std::vector<at::Tensor> numbers;
+  for (const auto& [index, sums, samples] : losses) {
+    numbers.push_back(sums.loss.to(at::kDouble));
+    if (sums.correct.defined()) numbers.push_back(sums.correct.to(at::kDouble));
+  }
+  const at::Tensor here = at::stack(numbers).cpu();
+  std::int64_t next = 0;
+  for (auto& [index, sums, samples] : losses) {
+    sums.loss = here[next++];
+    if (sums.correct.defined()) sums.correct = here[next++].to(at::kLong);
+  }
+  return losses;
+}
+
+void StepTotals::add(const models::LossSums& sums, std::int64_t added) {
+  loss += sums.loss.item<double>();
+  weight += sums.weight;
+  counted += sums.counted > 0 ? sums.counted : sums.weight;
+  samples += static_cast<double>(added);
+  if (sums.correct.defined()) correct += static_cast<double>(sums.correct.item<std::int64_t>());
+}
+
+void StepTotals::add_samples(const StepTotals& other) {
+  loss += other.loss;
+  weight += other.weight;
+  correct += other.correct;
+  counted += other.counted;
+  samples += other.samples;
+  micro_batches += other.micro_batches;
+}
+
+}  // namespace dtrain::parallel

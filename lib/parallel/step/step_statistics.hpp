@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "comm/group.hpp"
+#include "models/model.hpp"
+#include "parallel/memory/exchange_memory.hpp"
+
+namespace dtrain::parallel {
+
+/// The state that a step changes without gradients: BatchNorm's running statistics. Every forward pass adds
+/// to its layer's sums; once per step the sums of all micro-batches of all ranks are brought together, and
+/// every rank applies the same update, so that all hold the same bits.
+class StepStatistics {
+ public:
+  /// Collective over `group`: the model's sums become views of memory that the group shares. The model must
+  /// outlive this object. `rows`: 1, or the micro-batches of a step, over all ranks, to be added up in their
+  /// order: the same bits then, whichever rank has which.
+  StepStatistics(models::Model& model, comm::Group& group, int rows = 1);
+  ~StepStatistics();
+  StepStatistics(const StepStatistics&) = delete;
+  StepStatistics& operator=(const StepStatistics&) = delete;
+
+  /// Forgets the last step's sums.
+  void begin_step();
+
+  /// Starts adding up over the ranks. Collective; to be called after the step's last forward pass.
+  void exchange();
+
+  /// Waits for the sums and changes the buffers; to be called only once the step is agreed upon. Without a
+  /// call the buffers stay as they were: a step is applied by all or by none.
+  void apply();
+
+ private:
+  void update_averages();
+
+  comm::Group& group_;
+  std::vector<models::Buffer*> averaged_;  // those with sums, in the model's order
+  std::vector<models::Buffer*> counters_;
+  std::optional<ExchangeMemory> memory_;  // doubles: all sums, then each buffer's weight
+  std::int64_t sums_ = 0;                 // elements
+  comm::Handle handle_;
+};
+
+/// Gives every rank the buffers of the group's rank 0 and verifies by hash that all hold the same. Collective
+/// and blocking. Throws Error when a rank differs afterwards.
+void broadcast_buffers(comm::Group& group, models::Model& model);
+
+}  // namespace dtrain::parallel

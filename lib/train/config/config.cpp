@@ -1,0 +1,290 @@
+#include "train/config/config.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <string_view>
+
+#include "core/error.hpp"
+#include "core/printable.hpp"
+#include "core/size.hpp"
+#include "parallel/strategy/registry.hpp"
+#include "train/config/interval.hpp"
+#include "train/config/limits.hpp"
+#include "train/config/strategy_setting.hpp"
+#include "train/loop/injection.hpp"
+#include "train/setup/device.hpp"
+
+namespace dtrain::train {
+namespace {
+
+constexpr double kMostInventedRanks = 1e6;
+
+void check(bool good, std::string_view problem, std::string_view option, std::string_view advice) {
+  if (!good) throw usage_error(problem, option, advice);
+}
+
+void check_at_least(std::int64_t value, std::int64_t least, std::string_view option) {
+  if (value < least)
+    throw usage_error(fmt::format("{} is too small", value), option, fmt::format("use {} or more", least));
+}
+
+void check_at_most(std::int64_t value, std::int64_t most, std::string_view option) {
+  if (value > most)
+    throw usage_error(fmt::format("{} is too large", value), option, fmt::format("use {} or less", most));
+}
+
+void check_finite(double value, std::string_view option) {
+  check(std::isfinite(value), fmt::format("{} is not a number to work with", value), option,
+        "use a finite one");
+}
+
+void check_not_negative(double value, std::string_view option) {
+  check_finite(value, option);
+  check(value >= 0.0, fmt::format("{} is negative", value), option, "use 0 or more");
+}
+
+template <std::size_t N>
+void check_one_of(const std::string& value, const std::array<std::string_view, N>& choices,
+                  std::string_view option) {
+  if (std::find(choices.begin(), choices.end(), value) != choices.end()) return;
+  throw usage_error(fmt::format("\"{}\" is not a value it takes", value), option,
+                    fmt::format("use one of {}", fmt::join(choices, ", ")));
+}
+
+constexpr std::uint64_t kLargestSeed = std::numeric_limits<std::int64_t>::max();
+constexpr std::array<std::string_view, 1> kBatchNorms = {"local"};
+constexpr std::array<std::string_view, 4> kPrecisions = {"fp32", "fp64", "bf16", "fp16"};
+constexpr std::array<std::string_view, 2> kKernels = {"own", "libtorch"};
+constexpr std::array<std::string_view, 3> kLosses = {"cross_entropy", "mse", "mae"};
+constexpr std::array<std::string_view, 2> kClassWeights = {"none", "balanced"};
+constexpr std::array<std::string_view, 5> kAugments = {"off", "on", "flip", "crop", "crop+flip"};
+constexpr std::array<std::string_view, 2> kDecays = {"all", "matrices"};
+constexpr std::array<std::string_view, 4> kPipelines = {"1f1b", "gpipe", "interleaved", "layerwise"};
+constexpr std::array<std::string_view, 2> kBalances = {"none", "dynamic"};
+constexpr std::array<std::string_view, 3> kRecomputes = {"none", "full", "auto"};
+constexpr int kPiecesPerStage = 4;      // by default: a pipeline is then idle for a fifth of its time or less
+constexpr int kReproduciblePieces = 8;  // by default: for 1, 2, 4 and 8 ranks as many each
+constexpr std::array<std::string_view, 2> kBestBy = {"loss", "accuracy"};
+constexpr std::array<std::string_view, 3> kOptimizerStates = {"exact", "keep", "reset"};
+constexpr std::array<std::string_view, 3> kOnFailure = {"auto", "recover", "abort"};
+constexpr std::array<std::string_view, 3> kBackends = {"auto", "mpi", "nccl"};
+constexpr std::array<std::string_view, 5> kAllReduces = {"auto", "mpi", "ring", "tree", "hierarchical"};
+
+void validate_batch(const RunConfig& config) {
+  const BatchConfig& batch = config.batch;
+  check_at_least(batch.global_batch, 1, "--global-batch");
+  check_at_most(batch.global_batch, kLargestBatch, "--global-batch");
+  check_at_least(batch.evaluation, 0, "--eval-batch");
+  check_at_most(batch.micro_batches, kMostPieces, "--micro-batches");
+  if (batch.micro_batches <= batch.global_batch)
+    return check_at_least(batch.micro_batches, 1, "--micro-batches");
+  if (config.given.contains("micro-batches")) {
+    throw usage_error(fmt::format("{} pieces of {} samples would leave some empty in every step",
+                                  batch.micro_batches, batch.global_batch),
+                      "--micro-batches",
+                      fmt::format("use at most {}, the --global-batch", batch.global_batch));
+  }
+  throw usage_error(fmt::format("{} samples cannot feed {} micro-batches of {}", batch.global_batch,
+                                batch.micro_batches, config.mesh_shape.to_string()),
+                    "--global-batch", fmt::format("use {} or more, or fewer ranks", batch.micro_batches));
+}
+
+void validate_pipeline(const RunConfig& config) {
+  const PipelineConfig& pipeline = config.pipeline;
+  const auto& shape = config.mesh_shape;
+  check_one_of(pipeline.schedule, kPipelines, "--pipeline");
+  check_one_of(pipeline.balance, kBalances, "--balance");
+  check_one_of(pipeline.recompute, kRecomputes, "--recompute");
+  check_at_least(pipeline.virtual_stages, 1, "--virtual-stages");
+  check_at_most(pipeline.virtual_stages, kMostStagesOfARank, "--virtual-stages");
+  const auto limit = pipeline.memory_limit_bytes();
+  check(pipeline.recompute != "auto" || limit > 0,
+        "auto recomputes as much as a limit asks for, and there is none", "--recompute auto",
+        "add --memory-limit, or use none or full");
+  check(pipeline.schedule == "interleaved" || !config.given.contains("virtual-stages"),
+        fmt::format("the schedule {} has one stage per rank", pipeline.schedule), "--virtual-stages",
+        "use it with --pipeline interleaved");
+  check(!config.reproducible || shape.pipe == 1 || pipeline.schedule != "interleaved",
+        "a rank's stages take a micro-batch back at different times, and its gradient is added up as a whole",
+        "--pipeline interleaved", "use 1f1b, gpipe or layerwise with --reproducible");
+  if (shape.pipe == 1 || pipeline.schedule == "layerwise") return;
+  const int owned = config.batch.micro_batches / shape.data;
+  check(owned >= shape.pipe,
+        fmt::format("{} micro-batches for {} data ranks leave {} for a pipeline of {} stages, some of which "
+                    "would never work",
+                    config.batch.micro_batches, shape.data, owned, shape.pipe),
+        "--micro-batches", fmt::format("use {} or more, or --pipeline layerwise", shape.data * shape.pipe));
+}
+
+/// What an optimizer would pass over in silence.
+void check_belongs(const RunConfig& config, const char* option, bool used, std::string_view optimizers) {
+  check(used || !config.given.contains(option),
+        fmt::format("the optimizer {} has none", config.optimizer.name), fmt::format("--{}", option),
+        fmt::format("leave it out, or use --optimizer {}", optimizers));
+}
+
+void validate_optimizer(const RunConfig& config) {
+  const OptimizerConfig& optimizer = config.optimizer;
+  optimizer_config(optimizer).validate();
+  schedule_config(optimizer).validate();
+  check_not_negative(optimizer.grad_clip, "--grad-clip");
+  check_one_of(optimizer.decay, kDecays, "--decay");
+  check_belongs(config, "momentum", !optimizer.adaptive() || optimizer.momentum == 0.0, "sgd");
+  for (const char* option : {"beta1", "beta2", "epsilon"}) {
+    check_belongs(config, option, optimizer.adaptive(), "adam or adamw");
+  }
+}
+
+void validate_comm(const RunConfig& config) {
+  const CommConfig& comm = config.comm;
+  check_one_of(comm.backend, kBackends, "--comm-backend");
+  check_one_of(comm.all_reduce, kAllReduces, "--all-reduce");
+  topology::parse_rank_order(config.rank_order);
+  check_not_negative(comm.bucket_mb, "--bucket-mb");
+  check(comm.bucket_mb <= 4096.0, fmt::format("{} MiB is too large", comm.bucket_mb), "--bucket-mb",
+        "use 4096 or less");
+  check_finite(comm.watchdog_s, "--watchdog");
+  check(comm.watchdog_s > 0.0, fmt::format("{} seconds leave no time for a collective", comm.watchdog_s),
+        "--watchdog", "use a positive number of seconds");
+  check(comm.watchdog_s <= kNoLimit_s, fmt::format("{} seconds are too many", comm.watchdog_s), "--watchdog",
+        "use inf for no limit");
+}
+
+void validate_output(const OutputConfig& output) {
+  check(!output.folder.empty(), "the folder for runs has no name", "--output", "give one, such as runs");
+  check(output.name.find('/') == std::string::npos && output.name != "." && output.name != "..",
+        fmt::format("\"{}\" is not the name of a folder", output.name), "--name",
+        "leave out slashes; --output says where it lies");
+  check(output.name.size() <= kLongestName && printable(output.name) == output.name,
+        "has control characters or is too long", "--name " + output.name,
+        fmt::format("use at most {} bytes of plain text", kLongestName));
+  check_at_least(output.record_steps, 0, "--record-steps");
+  if (output.checkpoint_every != "end") parse_interval(output.checkpoint_every, "--checkpoint-every");
+  check_at_least(output.keep, 1, "--keep");
+  check(!output.resume.empty(), "nothing is named", "--resume", "use auto, none or a checkpoint's folder");
+  check_one_of(output.optimizer_state, kOptimizerStates, "--optimizer-state");
+  check(output.optimizer_state == "exact" || (output.resume != "auto" && output.resume != "none"),
+        "no checkpoint is named whose state it could be", "--optimizer-state",
+        "name one with --resume CHECKPOINT, or leave it out");
+}
+
+void validate_staging(const std::string& staging) {
+  const bool local = staging.starts_with("local=") && staging.size() > std::string_view("local=").size();
+  check(staging == "none" || staging == "memory" || local,
+        fmt::format("\"{}\" is not a value it takes", staging), "--staging", "use none, memory or local=DIR");
+}
+
+}  // namespace
+
+std::int64_t PipelineConfig::memory_limit_bytes() const {
+  if (memory_limit == "none") return 0;
+  const auto bytes = parse_size(memory_limit);
+  check(bytes.has_value(), fmt::format("\"{}\" is not a size", memory_limit), "--memory-limit",
+        "write one such as 512MiB or 2GiB, or none");
+  return *bytes;
+}
+
+std::int64_t ValidationConfig::every_steps() const {
+  const auto interval = parse_interval(every, "--validate-every");
+  if (interval.unit == Interval::Unit::steps) return static_cast<std::int64_t>(interval.count);
+  check(interval.unit == Interval::Unit::epochs && interval.count == 1,
+        fmt::format("{} is not a number of steps", every), "--validate-every",
+        "write one such as 500steps, or 1epoch");
+  return 0;
+}
+
+std::pair<int, int> RunConfig::cluster_extents() const {
+  int nodes = 0;
+  int ranks = 0;
+  const char* const end = cluster.data() + cluster.size();
+  const auto first = std::from_chars(cluster.data(), end, nodes);
+  const bool both = first.ec == std::errc() && first.ptr != end && *first.ptr == 'x';
+  const auto second = both ? std::from_chars(first.ptr + 1, end, ranks) : first;
+  check(both && second.ec == std::errc() && second.ptr == end && nodes > 0 && ranks > 0 &&
+            static_cast<double>(nodes) * ranks <= kMostInventedRanks,
+        fmt::format("\"{}\" is not a number of nodes and of ranks on each", cluster), "--cluster",
+        "write one such as 384x8");
+  return {nodes, ranks};
+}
+
+std::int64_t RunConfig::replicate_every() const {
+  if (replicate == "off") return 0;
+  std::int64_t steps = 0;
+  const char* const end = replicate.data() + replicate.size();
+  const auto [rest, error] = std::from_chars(replicate.data(), end, steps);
+  check(error == std::errc() && rest == end && steps >= 1,
+        fmt::format("\"{}\" is not a number of steps", replicate), "--replicate", "use off, or 1 or more");
+  return steps;
+}
+
+void RunConfig::resolve(int world_size) {
+  mesh_shape =
+      mesh.empty() ? topology::MeshShape{world_size, 1, 1} : topology::MeshShape::parse(mesh, world_size);
+  if (reproducible && threads == 0) threads = 1;  // LibTorch's sums depend on it
+  if (batch.micro_batches == 0 && !given.contains("micro-batches") && reproducible) {
+    batch.micro_batches = kReproduciblePieces;
+  } else if (batch.micro_batches == 0 && !given.contains("micro-batches")) {
+    batch.micro_batches = mesh_shape.data * (mesh_shape.pipe > 1 ? kPiecesPerStage * mesh_shape.pipe : 1);
+  }
+}
+
+void RunConfig::validate() const {
+  check(!model.name.empty(), "no model is named", "--model", "name one, such as mlp");
+  if (!model.loss.empty()) check_one_of(model.loss, kLosses, "--loss");
+  check_one_of(model.class_weights, kClassWeights, "--class-weights");
+  check_not_negative(model.label_smoothing, "--label-smoothing");
+  check(model.label_smoothing < 1.0,
+        fmt::format("{} would leave nothing of the targets", model.label_smoothing), "--label-smoothing",
+        "use a value below 1, such as 0.1");
+  check(!data.dataset.empty(), "no dataset is named", "--dataset", "name one, such as synthetic");
+  validate_staging(data.staging);
+  check_one_of(data.augment, kAugments, "--augment");
+  check_at_least(data.augment_padding, 1, "--augment-padding");
+  check(data.crops() || !given.contains("augment-padding"), "nothing is cropped", "--augment-padding",
+        "leave it out, or use --augment crop or crop+flip");
+  parallel::find_strategy(strategy);
+  check(cluster.empty() || dry_run, "a cluster that is not there cannot train", "--cluster", "add --dry-run");
+  check_at_least(epochs, 1, "--epochs");
+  check_at_least(limit_steps, 0, "--limit-steps");
+  check(exit_after == "none" || parse_interval(exit_after, "--exit-after").unit == Interval::Unit::seconds,
+        fmt::format("\"{}\" is not a time", exit_after), "--exit-after", "write one such as 55min or 2h");
+  validate_batch(*this);
+  validate_pipeline(*this);
+  validate_optimizer(*this);
+  validation.every_steps();
+  check_one_of(validation.best_by, kBestBy, "--best-by");
+  check_at_least(validation.early_stopping, 0, "--early-stopping");
+  check(batch_norm != "sync", "statistics over the pieces of all ranks are not available in this version",
+        "--batch-norm", "use local: the statistics of each micro-batch");
+  check_one_of(batch_norm, kBatchNorms, "--batch-norm");
+  check_one_of(precision, kPrecisions, "--precision");
+  check(device_graphs == "auto" || device_graphs == "off",
+        fmt::format("there is no choice {}", device_graphs), "--device-graphs", "use auto or off");
+  check(is_device_name(device), fmt::format("there is no device {}", device), "--device",
+        "use auto, cpu or cuda");
+  check(!computes_on_device() || device == "cuda" || precision == "fp32" || precision == "fp64",
+        fmt::format("products in half precision are for CPUs and GPUs, not for the device {}", device),
+        "--precision", "use fp32");
+  check_one_of(kernels, kKernels, "--kernels");
+  check_at_least(threads, 0, "--threads");
+  check_at_most(threads, kMostThreads, "--threads");
+  check(seed <= kLargestSeed, fmt::format("{} is too large", seed), "--seed",
+        fmt::format("use {} or less, the largest integer of TOML", kLargestSeed));
+  validate_comm(*this);
+  validate_output(output);
+  check_at_least(verify_every, 0, "--verify-every");
+  parse_faults(inject, std::max(started_ranks, mesh_shape.size()));
+  check_at_least(spares, 0, "--spares");
+  replicate_every();
+  check_one_of(on_failure, kOnFailure, "--on-failure");
+  parallel::require_strategy(strategy, strategy_setting(*this));
+}
+
+}  // namespace dtrain::train

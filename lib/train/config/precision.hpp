@@ -1,0 +1,29 @@
+#pragma once
+
+#include <c10/core/ScalarType.h>
+
+#include <optional>
+
+#include "models/compute/kernel_scope.hpp"
+#include "train/config/config.hpp"
+
+namespace dtrain::train {
+
+/// The type of parameters, gradients and optimizer state: double for `fp64`, otherwise float.
+inline c10::ScalarType full_type(const RunConfig& config) {
+  return config.precision == "fp64" ? c10::kDouble : c10::kFloat;
+}
+
+/// What products are computed in under mixed precision; none for `fp32` and `fp64`.
+inline std::optional<c10::ScalarType> half_type(const RunConfig& config) {
+  if (config.precision == "bf16") return c10::kBFloat16;
+  if (config.precision == "fp16") return c10::kHalf;
+  return std::nullopt;
+}
+
+/// What layers compute with.
+inline models::Kernels kernels_of(const RunConfig& config) {
+  return config.kernels == "libtorch" ? models::Kernels::libtorch : models::Kernels::own;
+}
+
+}  // namespace dtrain::train

@@ -1,0 +1,49 @@
+#include "train/loop/progress.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/clock.hpp"
+
+namespace dtrain::train {
+namespace {
+
+constexpr int kBarWidth = 24;
+constexpr double kRedrawInterval_s = 0.1;
+
+std::string duration(double seconds) {
+  const auto total = static_cast<std::int64_t>(std::max(0.0, seconds) + 0.5);
+  if (total >= 3600) return fmt::format("{}:{:02}:{:02}", total / 3600, total / 60 % 60, total % 60);
+  return fmt::format("{}:{:02}", total / 60, total % 60);
+}
+
+}  // namespace
+
+std::string progress_text(const ProgressState& state) {
+  const double done =
+      state.steps > 0 ? static_cast<double>(state.step) / static_cast<double>(state.steps) : 1.0;
+  const auto filled = static_cast<std::size_t>(std::clamp(done, 0.0, 1.0) * kBarWidth);
+  return fmt::format("epoch {}/{} [{}{}] {:3.0f} %  loss {:.4f}  {:.0f} samples/s  {} left", state.epoch,
+                     state.epochs, std::string(filled, '#'), std::string(kBarWidth - filled, '.'), 100 * done,
+                     state.loss, state.samples_per_s, duration(state.seconds_left));
+}
+
+void ProgressLine::show(const ProgressState& state) {
+  if (style_ == Style::none) return;
+  const double now = steady_s();
+  if (drawn_ && now - last_s_ < kRedrawInterval_s) return;
+  last_s_ = now;
+  drawn_ = true;
+  fmt::print(out_, "\r\033[K{}", progress_text(state));
+  std::fflush(out_);
+}
+
+void ProgressLine::clear() {
+  if (!drawn_) return;
+  drawn_ = false;
+  fmt::print(out_, "\r\033[K");
+  std::fflush(out_);
+}
+
+}  // namespace dtrain::train

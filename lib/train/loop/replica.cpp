@@ -1,0 +1,125 @@
+#include "train/loop/replica.hpp"
+
+#include <ATen/ATen.h>
+
+#include <utility>
+
+#include "checkpoint/reader.hpp"
+#include "comm/watch/flight_recorder.hpp"
+#include "parallel/strategy/registry.hpp"
+#include "train/config/precision.hpp"
+#include "train/config/strategy_setting.hpp"
+#include "train/setup/initial_weights.hpp"
+
+namespace dtrain::train {
+namespace {
+
+/// One rank does one micro-batch after the other, whatever the schedule is called.
+parallel::Pipelining pipelining(const RunConfig& config) {
+  return config.mesh_shape.pipe > 1 ? parallel::parse_pipelining(config.pipeline.schedule)
+                                    : parallel::Pipelining::layerwise;
+}
+
+std::function<bool()> spoils_loss(const Injection* injection) {
+  if (injection == nullptr) return {};
+  return [injection] { return injection->spoils_loss(); };
+}
+
+}  // namespace
+
+Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injection* injection, bool recovers,
+                 Requests requests, parallel::GraphEngine::Tell tell_graphs)
+    : config_(config),
+      job_(job),
+      workload_(workload),
+      injection_(injection),
+      setting_(strategy_setting(config, job, workload, recovers)),
+      can_(parallel::require_strategy(config.strategy, setting_)),
+      preparation_(workload.dataset.info(), workload.transformation, full_type(config),
+                   workload.model->goal(), workload.augmentation, workload.device, job.device_clock()),
+      capture_(can_.replays_graphs ? std::make_unique<parallel::StepCapture>(job.groups().recorder(),
+                                                                             *job.rank_device().graphs)
+                                   : nullptr),
+      pipeline_({.model = *workload.model,
+                 .cuts = workload.cuts,
+                 .pipe = job.groups().pipe(),
+                 .queue = job.groups().queue(),
+                 .sink = capture_ != nullptr ? static_cast<SpanSink&>(*capture_) : job.groups().recorder(),
+                 .shapes = workload.sample_shapes,
+                 .repeated_layers = workload.repeated_layers,
+                 .device = workload.device}),
+      engine_({.model = *workload.model,
+               .pipeline = pipeline_,
+               .pipelining = pipelining(config),
+               .stages_per_rank = workload.cuts.stages() / workload.cuts.ranks,
+               .seed = config.seed,
+               .half = workload.half,
+               .kernels = workload.kernels,
+               .training_loss = workload.training_loss,
+               .device = workload.device,
+               .is_first_of_all = job.rank() == 0,
+               .spoils_loss = spoils_loss(injection)}),
+      graphs_(capture_ != nullptr
+                  ? std::make_unique<parallel::GraphEngine>(engine_, *capture_, *workload.model,
+                                                            workload.device, std::move(tell_graphs))
+                  : nullptr),
+      strategy_(
+          parallel::find_strategy(config.strategy)
+              .make(
+                  {.setting = setting_,
+                   .world = job.groups().world(),
+                   .data =
+                       injection != nullptr ? injection->tampered(job.groups().data()) : job.groups().data(),
+                   .pipe = job.groups().pipe(),
+                   .queue = job.groups().queue(),
+                   .model = *workload.model,
+                   .cuts = workload.cuts,
+                   .engine = graphs_ != nullptr ? static_cast<parallel::StepEngine&>(*graphs_) : engine_,
+                   .capture = capture_.get(),
+                   .sink = job.groups().recorder(),
+                   .dtype = full_type(config),
+                   .device = workload.device,
+                   .decays_matrices_only = config.optimizer.decay == "matrices",
+                   .grad_clip = config.optimizer.grad_clip,
+                   .buckets = {.bucket_bytes = static_cast<std::int64_t>(config.comm.bucket_mb * 1024 * 1024),
+                               .algorithm = comm::parse_algorithm(config.comm.all_reduce)},
+                   .requests = std::move(requests),
+                   .counts_common = job.speaks_for_tensor_group()})) {}
+
+parallel::StepOutcome Replica::step(const parallel::StepPlan& plan, parallel::SampleSource& samples) {
+  auto outcome = strategy_->step(plan, samples);
+  if (injection_ != nullptr && injection_->drifts()) {
+    const auto buffers = workload_.model->buffers();
+    (buffers.empty() ? strategy_->state().parameters.values() : buffers.front()->value).add_(1e-3);
+  }
+  return outcome;
+}
+
+parallel::Samples Replica::training_samples(const data::Batch& batch) const {
+  auto inputs = preparation_.training_inputs(batch);
+  auto targets = targets_of(*workload_.model, preparation_, batch, inputs);
+  return {std::move(inputs), std::move(targets)};
+}
+
+parallel::StateView Replica::state() {
+  strategy_->synchronise();
+  return strategy_->state();
+}
+
+void Replica::load_weights(const std::filesystem::path& folder, h5::Library& library) {
+  const auto weights = checkpoint::open_weights(folder, library, checkpoint::Verify::manifest);
+  train::load_weights(
+      *weights,
+      {.model = *workload_.model, .dataset = config_.data.dataset, .vocabulary = workload_.vocabulary}, "",
+      folder.string());
+  strategy_->adopt_weights();
+}
+
+void Replica::load_optimizer(const std::filesystem::path& folder, h5::Library& library) {
+  const auto state = strategy_->state();
+  train::load_optimizer(checkpoint::load(folder, library, checkpoint::Verify::manifest), state.parameters,
+                        state.optimizer);
+  strategy_->adopt_optimizer();
+}
+
+}  // namespace dtrain::train

@@ -1,0 +1,78 @@
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "data/loader.hpp"
+#include "h5/library.hpp"
+#include "parallel/pipeline/pipeline.hpp"
+#include "parallel/step/graph_engine.hpp"
+#include "parallel/step/pipeline_engine.hpp"
+#include "parallel/strategy/strategy.hpp"
+#include "train/inference/evaluation.hpp"
+#include "train/loop/injection.hpp"
+#include "train/setup/job.hpp"
+#include "train/setup/workload.hpp"
+
+namespace dtrain::train {
+
+/// A rank's part of a model that is being trained: the pipeline and engine that compute gradients, and the
+/// strategy that agrees on them and updates. Made alike on all ranks.
+class Replica {
+ public:
+  /// What this rank asks of all ranks at the end of a step.
+  using Requests = std::function<parallel::StepRequests()>;
+
+  /// Everything is borrowed; `injection` may be null. `recovers`: whether the run goes on after a rank was
+  /// lost. `tell_graphs` gets what comes of capturing steps. Collective over the job. Throws Error (exit code
+  /// 2) where the strategy cannot train this model.
+  Replica(const RunConfig& config, Job& job, Workload& workload, Injection* injection, bool recovers,
+          Requests requests, parallel::GraphEngine::Tell tell_graphs);
+
+  /// What the strategy can do in this run.
+  const parallel::Abilities& can() const { return can_; }
+
+  /// One update; see parallel::Strategy::step().
+  parallel::StepOutcome step(const parallel::StepPlan& plan, parallel::SampleSource& samples);
+
+  parallel::Strategy& strategy() const { return *strategy_; }
+
+  /// A training batch as the model takes it.
+  parallel::Samples training_samples(const data::Batch& batch) const;
+
+  /// The agreed model, to be saved between two steps. Collective.
+  parallel::StateView state();
+
+  /// Takes from the checkpoint in `folder`, whose files have been checked, the weights and buffers, or the
+  /// optimizer's state. Collective. Throws Error (exit code 4).
+  void load_weights(const std::filesystem::path& folder, h5::Library& library);
+  void load_optimizer(const std::filesystem::path& folder, h5::Library& library);
+
+  Evaluation::Parts evaluation_parts() {
+    return train::evaluation_parts(job_, workload_, pipeline_, preparation_);
+  }
+
+  /// Whether this rank reads batches: the first and the last of a pipeline do.
+  bool reads() const { return pipeline_.is_first() || pipeline_.is_last(); }
+  /// Whether this rank counts the samples of its pieces: one rank of a copy does.
+  bool counts_samples() const { return pipeline_.is_last() && job_.speaks_for_tensor_group(); }
+
+ private:
+  const RunConfig& config_;
+  Job& job_;
+  Workload& workload_;
+  Injection* injection_;
+  parallel::Setting setting_;
+  parallel::Abilities can_;
+  Preparation preparation_;
+  std::unique_ptr<parallel::StepCapture> capture_;  // null: no step is captured
+  parallel::Pipeline pipeline_;
+  parallel::PipelineEngine engine_;
+  std::unique_ptr<parallel::GraphEngine> graphs_;  // null: engine_ does all steps
+  std::unique_ptr<parallel::Strategy> strategy_;
+};
+
+}  // namespace dtrain::train

@@ -1,0 +1,121 @@
+#include "train/loop/run.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <utility>
+
+#include "core/clock.hpp"
+#include "h5/library.hpp"
+#include "parallel/memory/memory_meter.hpp"
+#include "record/run_folder.hpp"
+#include "train/loop/injection.hpp"
+#include "train/loop/trainer.hpp"
+#include "train/setup/dry_run.hpp"
+
+namespace dtrain::train {
+namespace {
+
+/// The moment from which a run's times count: that at which its first part was started.
+RunStart start_of(const RunConfig& config, bool goes_on, const comm::MpiEnvironment& mpi,
+                  h5::Library& library) {
+  const auto world = comm::Communicator::duplicate(mpi.world());
+  world.barrier();  // one moment on all ranks, whatever their clocks say
+  RunStart start{.steady_ns = steady_ns(), .utc = world.broadcast(utc_now(), 0)};
+  if (!goes_on) return start;
+  const std::string earlier =
+      world.broadcast(record::start_time_of(library, record::results_path(run_folder(config))), 0);
+  const double passed_s = seconds_of_utc(start.utc) - seconds_of_utc(earlier);
+  if (!std::isfinite(passed_s)) return start;
+  return {.steady_ns = start.steady_ns - std::llround(passed_s * 1e9), .utc = earlier};
+}
+
+/// The options with a warm-up that ends before the run does: the recipe's is shortened, the user's is not.
+/// Throws Error (exit code 2).
+RunConfig with_fitting_warmup(RunConfig config, std::int64_t samples, const Log& log) {
+  const std::int64_t batch = config.batch.global_batch;
+  std::int64_t steps = config.epochs * ((samples + batch - 1) / batch);
+  if (config.limit_steps > 0) steps = std::min<std::int64_t>(steps, config.limit_steps);
+  int& warmup = config.optimizer.warmup_steps;
+  if (warmup == 0 || warmup < steps) return config;
+  require(!config.given.contains("warmup-steps"),
+          fmt::format("the run has {} steps, and all of them would be warm-up", steps),
+          {.subject = fmt::format("--warmup-steps {}", warmup),
+           .advice = "use fewer, or train longer with --epochs or --limit-steps",
+           .code = ExitCode::usage});
+  const int recipe = std::exchange(warmup, static_cast<int>(steps / 2));
+  log.info(fmt::format("warm-up    {} of the run's {} steps, not the {} of the model's recipe", warmup, steps,
+                       recipe));
+  return config;
+}
+
+}  // namespace
+
+std::string Recovery::lost_in_words() const {
+  return fmt::format("rank{} {}", lost.size() == 1 ? "" : "s", fmt::join(lost, ", "));
+}
+
+ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
+             const std::optional<Recovery>& recovery, comm::MpiEnvironment& mpi, const Log& log,
+             StartNotice* starting) {
+  const auto enter = [starting](const char* stage) {
+    if (starting != nullptr) starting->at(stage);
+  };
+  const double begun_s = steady_s();
+  const StopSignals signals;
+  h5::Library library;
+  if (!config.cluster.empty()) {
+    log.info(describe_invented(config, library));
+    return ExitCode::success;
+  }
+  const RunStart start = start_of(config, recovery || (resume && resume->own), mpi, library);
+  if (!config.dry_run) record::create_run_folder(run_folder(config));
+  std::unique_ptr<record::TraceWriter> trace;
+  if (config.output.trace && !config.dry_run) {
+    trace = std::make_unique<record::TraceWriter>(
+        record::trace_part_path(run_folder(config), mpi.first_rank()), mpi.first_rank(), start.steady_ns);
+  }
+  parallel::MemoryMeter::process().install();
+  parallel::MemoryMeter::process().limit(config.pipeline.memory_limit_bytes());
+  record::StepClock clock(trace.get());
+  std::unique_ptr<Injection> injection;
+  if (!config.inject.empty()) {
+    injection =
+        std::make_unique<Injection>(parse_faults(config.inject, mpi.first_size()), mpi.first_rank(), clock);
+  }
+  enter("the ranks find their places and make groups");
+  Job job(config, mpi, injection ? static_cast<SpanSink&>(*injection) : clock, !recovery,
+          resume ? resume->info.all_reduce : checkpoint::AllReduceTable());
+  if (const auto table = job.all_reduce_table().to_string(); !table.empty()) {
+    log.info(fmt::format("all_reduce by bytes, between nodes: {}", table));
+  }
+  RunConfig with_weights = config;  // a run that goes on takes them from its checkpoint
+  if (resume) {
+    with_weights.model.init_from = resume->folder.string();
+    with_weights.model.init_is_checked = true;
+    with_weights.model.init_skip.clear();
+  }
+  enter("each rank opens the dataset and builds the model");
+  auto workload = make_workload(with_weights, place_of(job), library);
+  if (resume) {
+    workload.transformation = transformation_as_trained(resume->info.transformations, workload.dataset.info(),
+                                                        resume->folder.string());
+  }
+  const auto fitting = with_fitting_warmup(config, workload.dataset.info().samples("train"), log);
+  if (config.dry_run) {
+    log.info(describe(config, job.cluster(), job.mesh(), workload));
+    return ExitCode::success;
+  }
+  enter("the ranks agree on weights and files");
+  Trainer trainer(fitting, job, workload,
+                  {library, clock, trace.get(), start, begun_s, signals, injection.get(), recovery, mpi},
+                  resume, log);
+  job.end_preparation();
+  if (starting != nullptr) starting->done();
+  return trainer.train();
+}
+
+}  // namespace dtrain::train

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/log.hpp"
+#include "h5/library.hpp"
+#include "parallel/step/step.hpp"
+#include "record/rank_recorder.hpp"
+#include "record/results_writer.hpp"
+#include "record/step_clock.hpp"
+#include "record/tensorboard_writer.hpp"
+#include "record/trace_writer.hpp"
+#include "train/config/config.hpp"
+#include "train/inference/evaluation.hpp"
+#include "train/loop/epoch_sums.hpp"
+#include "train/setup/job.hpp"
+#include "train/setup/workload.hpp"
+
+namespace dtrain::train {
+
+/// The moment from which a run's times count, on both clocks.
+struct RunStart {
+  std::int64_t steady_ns = 0;
+  std::string utc;
+};
+
+/// All that a run leaves in its folder: results.h5, this rank's live file, curves, trace, checkpoints; and
+/// the lines it prints. Rank 0 writes what belongs to the whole run.
+class RunOutputs {
+ public:
+  /// `trace` may be null. `kept`: what counts of an earlier part of the run, whose files are continued;
+  /// `earlier`: where its ranks were, if ranks were lost since.
+  /// Throws Error (exit code 2) when the folder cannot be written.
+  RunOutputs(const RunConfig& config, Job& job, const Workload& workload, h5::Library& library,
+             record::TraceWriter* trace, const RunStart& start, const std::optional<record::Kept>& kept,
+             std::vector<record::TopologyRow> earlier, const Log& log);
+
+  /// After each step.
+  void step(const parallel::StepPlan& plan, int epoch, const parallel::StepOutcome& outcome,
+            const record::PhaseTotals& phases);
+
+  /// What an epoch's training took at most beside parameters, gradients and optimizer: an event of this rank.
+  void activations(int epoch, std::int64_t peak_bytes);
+
+  /// Brings this rank's rows to its file now, not within a second: before what they tell of counts as done.
+  void flush() { recorder_.flush(); }
+
+  /// A validation, after `step` steps. One within an epoch has a line of its own. Collective.
+  enum class Line { printed, none };
+  void validation(std::int64_t step, int epoch, const EvaluationResult& result, Line line);
+
+  /// After each epoch and its validation; all ranks' rows are in their files then. Collective.
+  void epoch(int epoch, const EpochSums& sums, const std::optional<EvaluationResult>& validation);
+
+  /// Something that happened on this rank.
+  void event(std::string_view kind, std::string_view detail) { recorder_.event(kind, detail); }
+
+  /// Writes what each rank of this node has communicated last to ranks/flights-NNNNN.csv, where no other rank
+  /// has done so, and flushes this rank's file.
+  void flights();
+
+  /// Where all ranks have been, with those in `lost` gone now.
+  std::vector<record::TopologyRow> topology_without(const std::vector<int>& lost) const;
+
+  /// Of the checkpoint of `step`, at the end of `epoch`.
+  void test(const EvaluationResult& result, std::int64_t step, std::int64_t epoch);
+
+  /// Closes everything; the run has ended like this. Returns why results.h5 does not say so, the same on
+  /// every rank; empty when it does. Collective.
+  std::string finish(record::Status status);
+
+ private:
+  std::string finish_results(record::Status status);
+  void warn_of_lost_results();  // rank 0: once, when the disk is full
+
+  const RunConfig& config_;
+  Job& job_;
+  h5::Library& library_;
+  record::TraceWriter* trace_;
+  const Log& log_;
+  std::string folder_;
+  std::int64_t start_ns_;
+  double flops_per_sample_;
+  double estimated_activations_;
+  Scoring scoring_;
+  std::vector<models::ExtraColumns::Column> extra_columns_;  // of /epochs, the model's own
+  std::vector<std::string> classes_;                         // their names
+  bool warned_ = false;
+  std::vector<record::TopologyRow> topology_;
+  record::RankRecorder recorder_;
+  std::unique_ptr<record::ResultsWriter> results_;          // rank 0
+  std::unique_ptr<record::TensorBoardWriter> tensorboard_;  // rank 0, when asked for
+};
+
+/// `runs/NAME`, and in it the checkpoints.
+std::string run_folder(const RunConfig& config);
+std::string checkpoints_folder(const RunConfig& config);
+
+}  // namespace dtrain::train

@@ -1,0 +1,419 @@
+#include "train/loop/trainer.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "checkpoint/writer.hpp"
+#include "comm/watch/flight_recorder.hpp"
+#include "core/clock.hpp"
+#include "core/version.hpp"
+#include "data/sampler.hpp"
+#include "parallel/memory/memory_meter.hpp"
+#include "train/config/interval.hpp"
+#include "train/recovery/continuation.hpp"
+#include "train/setup/announcement.hpp"
+
+namespace dtrain::train {
+namespace {
+
+data::LoaderOptions loader_options(const Job& job) {
+  return {.drive = job.has_spare_core() ? data::LoaderOptions::Drive::thread
+                                        : data::LoaderOptions::Drive::inline_call};
+}
+
+checkpoint::LossScale for_checkpoint(const optim::LossScale& state) {
+  return {.scale = state.scale, .good_steps = state.good_steps, .left_out = state.left_out};
+}
+
+optim::LossScale from_checkpoint(const checkpoint::LossScale& kept) {
+  return {.scale = kept.scale, .good_steps = kept.good_steps, .left_out = kept.left_out};
+}
+
+std::int64_t total_steps(const RunConfig& config, const parallel::Pieces& pieces) {
+  const auto all = config.epochs * pieces.steps();
+  return config.limit_steps > 0 ? std::min<std::int64_t>(all, config.limit_steps) : all;
+}
+
+}  // namespace
+
+Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Recording& recording,
+                 const std::optional<ResumePoint>& resume, const Log& log)
+    : config_(config),
+      job_(job),
+      workload_(workload),
+      clock_(recording.clock),
+      log_(log),
+      replica_(
+          config, job, workload, recording.injection, Survival::wanted(config, recording.mpi),
+          [this] { return requests(); }, [this](const std::string& what) { tell_graphs(what); }),
+      loader_(workload.dataset, "train", loader_options(job), workload.read),
+      batches_([this] { return loader_.next(); },
+               [this](const data::Batch& batch) { return replica_.training_samples(batch); },
+               job.groups().recorder()),
+      pieces_{.samples = workload.dataset.info().samples("train"),
+              .global_batch = config.batch.global_batch,
+              .micro_batches = config.batch.micro_batches,
+              .data_ranks = job.mesh().shape().data},
+      total_steps_(total_steps(config, pieces_)),
+      schedule_(schedule_config(config.optimizer)),
+      selection_(config.validation, pieces_.steps(), workload.scoring,
+                 workload.dataset.info().samples("validation")),
+      plan_({.pieces = pieces_,
+             .data_rank = job.groups().data().rank(),
+             .lengths = workload.dataset.source("train", workload.read)->lengths(),
+             .schedule = schedule_,
+             .total_steps = total_steps_,
+             .seed = config.seed,
+             .pauses_after = [this](std::int64_t step) { return selection_.due_within_epoch(step); }}),
+      outputs_(config, job, workload, recording.library, recording.trace, recording.start,
+               rows_kept(resume, recording.recovery, pieces_.samples),
+               recording.recovery ? recording.recovery->topology : std::vector<record::TopologyRow>(), log),
+      checkpoints_(config, checkpoints_folder(config), job, recording.library, job.groups().recorder(), log,
+                   [this](auto kind, auto detail) { outputs_.event(kind, detail); }),
+      signals_(recording.signals),
+      injection_(recording.injection),
+      progress_(stdout, job.rank() == 0 && config.output.terminal && !config.output.quiet
+                            ? ProgressLine::Style::in_place
+                            : ProgressLine::Style::none),
+      stragglers_(job.groups().world()),
+      survival_({config, job, replica_, outputs_, recording.injection, recording.mpi, recording.library, log},
+                recording.recovery),
+      library_(recording.library) {
+  if (config.exit_after != "none") {
+    stop_at_s_ = recording.begun_s + parse_interval(config.exit_after, "--exit-after").count;
+  }
+  if (config.reproducible) outputs_.event("reproducible", bits_of(config, job.threads()));
+  if (!config.inject.empty()) outputs_.event("injected", config.inject);
+  if (!workload.read_in_place.empty()) outputs_.event("read_in_place", workload.read_in_place);
+  if (resume) go_on_from(*resume);
+  announce(config, job, workload, replica_.can().replays_graphs.why_not, log);
+  if (resume) tell_where_from(*resume);
+}
+
+/// The weights are there; the rest of the state, and where the run stood.
+void Trainer::go_on_from(const ResumePoint& resume) {
+  job_.world().barrier();  // rank 0's results are there: who fails from here on leaves a run that has failed
+  last_ = standing(resume, pieces_, config_.output.optimizer_state);
+  require(last_.step <= total_steps_,
+          fmt::format("has done {} steps, and only {} are wanted", last_.step, total_steps_),
+          {.subject = resume.folder.string(),
+           .advice = "raise --limit-steps or --epochs",
+           .code = ExitCode::usage});
+  if (resume.own || config_.output.optimizer_state != "reset")
+    replica_.load_optimizer(resume.folder, library_);
+  step_ = last_.step;
+  epoch_ = static_cast<int>(last_.epoch);
+  if (resume.own) checkpoints_.go_on_from(last_.step, last_.best);
+  replica_.strategy().scaler().go_on_from(from_checkpoint(last_.loss_scale));
+  if (!is_done(last_, pieces_.samples)) {
+    earlier_ = last_.so_far;
+    --epoch_;
+  }
+  for (const auto& problem : resume.passed_over) outputs_.event("checkpoint_damaged", problem);
+  if (const auto stretch = stretched_schedule(schedule_, last_, total_steps_); !stretch.empty())
+    outputs_.event("schedule", stretch);
+  if (!resume.forgotten_best.empty()) outputs_.event("best_forgotten", resume.forgotten_best);
+  outputs_.event("resumed", fmt::format("from {} on {} ranks, {}", resume.folder.filename().string(),
+                                        job_.world().size(), job_.mesh().shape().to_string()));
+}
+
+void Trainer::tell_where_from(const ResumePoint& resume) const {
+  for (const auto& problem : resume.passed_over) log_.info("passed over " + problem);
+  if (!resume.forgotten_best.empty()) log_.info("the best is forgotten: " + resume.forgotten_best);
+  const auto stretch = stretched_schedule(schedule_, last_, total_steps_);
+  if (!stretch.empty() && job_.rank() == 0) log_.warn(stretch);
+  log_.info(fmt::format("resumed    from {}, step {} of {}", resume.folder.string(), step_, total_steps_));
+}
+
+ExitCode Trainer::train() {
+  try {
+    return train_to_the_end();
+  } catch (const Error& error) {
+    job_.groups().queue().drop(error.what());  // its memory goes as the error unwinds, or is saved before
+    if (error.code() != ExitCode::lost_rank) {
+      checkpoints_.give_up_when_written();
+      throw;
+    }
+    checkpoints_.give_up();
+    survival_.leave_lost_behind(error, step_, [this] { return info_of_last_step(); });
+    job_.groups().check_deaths();  // it names the rank
+    throw;
+  } catch (...) {  // memory, for example
+    job_.groups().queue().drop("the training has failed");
+    checkpoints_.give_up_when_written();
+    throw;
+  }
+}
+
+ExitCode Trainer::train_to_the_end() {
+  while (epoch_ < config_.epochs && (step_ < total_steps_ || earlier_) && !is_exhausted()) {
+    ++epoch_;
+    if (train_epoch() == Ending::stopped) return stop();
+  }
+  if (is_exhausted() && step_ < total_steps_) {
+    const auto why =
+        fmt::format("after step {}: {} validations in a row were not better than that of step {}", step_,
+                    config_.validation.early_stopping, checkpoints_.best().step);
+    outputs_.event("early_stopping", why);
+    log_.info("stopped    early " + why);
+  }
+  checkpoints_.wait();
+  if (checkpoints_.best().step == 0) {  // none could be written so far: this one would be the best
+    last_.best = {.step = step_, .loss = std::numeric_limits<double>::quiet_NaN()};
+  }
+  checkpoints_.finish(replica_.state(), last_);
+  if (checkpoints_.problem().empty()) survival_.all_is_saved();
+  test_best();
+  finish(record::Status::completed);
+  return ExitCode::success;
+}
+
+/// Throws Error when something that the run was to leave behind is missing.
+void Trainer::finish(record::Status status) {
+  const auto& problem = checkpoints_.problem();
+  const auto lost = outputs_.finish(problem.empty() ? status : record::Status::failed);
+  require(problem.empty(), problem,
+          {.subject = checkpoints_folder(config_), .advice = "free space", .code = ExitCode::checkpoint});
+  require(lost.empty(), lost, {.advice = "free space", .code = ExitCode::checkpoint});
+}
+
+/// Leaves what the run can be resumed from.
+ExitCode Trainer::stop() {
+  checkpoints_.finish(replica_.state(), last_);
+  outputs_.event("stopped", fmt::format("on request after step {}", step_));
+  finish(record::Status::preempted);
+  log_.info(fmt::format("stopped    on request after step {}; the same command goes on from there", step_));
+  return ExitCode::stopped;
+}
+
+parallel::StepRequests Trainer::requests() const {
+  const bool stops = signals_.asked() || (job_.rank() == 0 && steady_s() >= stop_at_s_);
+  return {.stop = stops ? 1.0 : 0.0, .save = checkpoints_.asked_by_clock() ? 1.0 : 0.0};
+}
+
+/// Whether a step is given to the device in a few calls decides how fast it is: for those who look later,
+/// too.
+void Trainer::tell_graphs(const std::string& what) {
+  outputs_.event("graphs", what);
+  progress_.clear();
+  log_.info("graphs     " + what);
+}
+
+Trainer::Ending Trainer::train_epoch() {
+  const auto first_step = (epoch_ - 1) * pieces_.steps();
+  plan_.begin_epoch(epoch_, step_ - first_step);
+  sums_ = {};
+  if (earlier_) {
+    sums_.total = {.loss = earlier_->loss,
+                   .weight = earlier_->weight,
+                   .correct = earlier_->correct,
+                   .counted = earlier_->counted};
+    sums_.earlier_s = earlier_->train_time_s;
+    if (job_.rank() == 0) sums_.sample_hash = earlier_->sample_hash;
+    earlier_.reset();
+  }
+  auto& meter = parallel::MemoryMeter::process();
+  const auto held_bytes = meter.live();
+  meter.begin_peak();
+  const Steps ended = train_steps();
+  if (ended == Steps::stop_wanted) return Ending::stopped;
+  sums_.samples = pieces_.step(step_ - first_step - 1).end;
+  outputs_.activations(epoch_, meter.peak() - held_bytes);
+
+  replica_.strategy().synchronise();
+  const auto validation = ended == Steps::exhausted ? validation_ : evaluate("validation");
+  progress_.clear();
+  if (validation && ended == Steps::done)
+    outputs_.validation(step_, epoch_, *validation, RunOutputs::Line::none);
+  outputs_.epoch(epoch_, sums_, validation);
+  last_ = info(sums_.total, true);
+  const bool is_best = is_best_so_far(validation);
+  if (is_best || save_with_epoch_ || checkpoints_.due_after_epoch(epoch_))
+    checkpoints_.save(replica_.state(), last_);
+  return Ending::complete;
+}
+
+/// The steps of the epoch that are still to do, unless all ranks are asked to stop before.
+Trainer::Steps Trainer::train_steps() {
+  const auto first_step = (epoch_ - 1) * pieces_.steps();
+  const auto done = step_ - first_step;
+  batches_.begin();
+  if (replica_.reads()) loader_.start(plan_.requests());
+
+  clock_.take();  // what happened between the epochs belongs to neither
+  steps_begun_s_ = steady_s();
+  // A run that was stopped after a step whose validation was due does it now.
+  const bool owes =
+      done > 0 && done < plan_.steps() && selection_.due_within_epoch(step_) && !last_.so_far.evaluated;
+  if (owes) {
+    last_ = info(sums_.total, false);
+    if (validate_within_epoch()) checkpoints_.save(replica_.state(), last_);
+    if (is_exhausted()) return Steps::exhausted;
+  }
+  while (const auto* plan = plan_.next()) {
+    job_.groups().recorder().begin_step(plan->number);
+    if (injection_ != nullptr) injection_->begin_step(plan->number);
+    const auto outcome = replica_.step(*plan, batches_);
+    ++step_;
+    if (outcome.left_out && job_.rank() == 0) {
+      outputs_.event("step_left_out",
+                     fmt::format("step {}: the gradient is not finite; the loss is scaled by {:g} now", step_,
+                                 replica_.strategy().scaler().scale()));
+    }
+    const bool stops = outcome.requests.stop > 0 && step_ < total_steps_;
+    const bool due = outcome.requests.save > 0 || checkpoints_.due_after_step(step_);
+    const bool ends_epoch = step_ - first_step == plan_.steps();
+    save_with_epoch_ = due && ends_epoch && !stops;  // once: its evaluation belongs to it
+    const bool saves = due && !ends_epoch;
+    const bool validates = !stops && !ends_epoch && selection_.due_within_epoch(step_);
+    if (stops || saves || validates) {
+      auto total = sums_.total;
+      total.add_samples(outcome.total);
+      last_ = info(total, false);
+      outputs_.flush();
+    }
+    auto phases = clock_.take();
+    const bool is_best = validates && validate_within_epoch();
+    if (!stops && (saves || is_best)) checkpoints_.save(replica_.state(), last_);
+    phases += clock_.take();
+    sums_.add(outcome, phases, plan->learning_rate, counted_hash(*plan));
+    outputs_.step(*plan, epoch_, outcome, phases);
+    look_after_ranks(phases, *plan);
+    survival_.after_step(step_, [this] { return info_of_last_step(); });
+    show_progress(step_ - first_step, step_ - first_step - done, sums_.total, steady_s() - steps_begun_s_);
+    if (stops) {
+      progress_.clear();
+      return Steps::stop_wanted;
+    }
+    if (validates && is_exhausted()) return Steps::exhausted;
+  }
+  return Steps::done;
+}
+
+/// Of the samples of a step. A copy's samples are counted once, where their loss is.
+std::uint64_t Trainer::counted_hash(const parallel::StepPlan& plan) const {
+  std::uint64_t hash = 0;
+  if (!replica_.counts_samples()) return hash;
+  for (const auto& micro_batch : plan.micro_batches) hash += data::sample_hash(micro_batch.ids);
+  return hash;
+}
+
+/// Between two steps of an epoch; its time counts for neither. Whether the model is the best so far.
+bool Trainer::validate_within_epoch() {
+  const double begun_s = steady_s();
+  replica_.strategy().synchronise();
+  validation_ = evaluate("validation");
+  progress_.clear();
+  outputs_.validation(step_, epoch_, *validation_, RunOutputs::Line::printed);
+  last_.so_far.evaluated = true;
+  const bool is_best = is_best_so_far(validation_);
+  clock_.take();
+  steps_begun_s_ += steady_s() - begun_s;
+  return is_best;
+}
+
+/// Whether a rank keeps the others waiting, and whether all copies still hold the same.
+void Trainer::look_after_ranks(const record::PhaseTotals& phases, const parallel::StepPlan& plan) {
+  const double waited_s = phases.times.exposed_communication_time_s + phases.times.pipeline_idle_time_s;
+  Stragglers::Own own{.seconds = phases.wall_s - waited_s};
+  for (const auto& micro_batch : plan.micro_batches)
+    own.samples += static_cast<double>(micro_batch.samples());
+  for (const auto& finding : stragglers_.step(step_, own)) {
+    if (job_.rank() == 0) outputs_.event("straggler", finding);
+  }
+  if (config_.verify_every > 0 && step_ % config_.verify_every == 0)
+    replica_.strategy().compare_copies(step_);
+}
+
+void Trainer::show_progress(std::int64_t done_in_epoch, std::int64_t done_here,
+                            const parallel::StepTotals& sums, double elapsed_s) {
+  if (!progress_.visible()) return;
+  const double step_s = elapsed_s / static_cast<double>(done_here);
+  const auto samples = pieces_.step(done_in_epoch - 1).end - pieces_.step(done_in_epoch - done_here).begin;
+  progress_.show({.epoch = epoch_,
+                  .epochs = config_.epochs,
+                  .step = done_in_epoch,
+                  .steps = pieces_.steps(),
+                  .loss = sums.loss / sums.weight,
+                  .samples_per_s = static_cast<double>(samples) / elapsed_s,
+                  .seconds_left = step_s * static_cast<double>(total_steps_ - step_)});
+}
+
+std::optional<EvaluationResult> Trainer::evaluate(const std::string& split) {
+  const auto samples = workload_.dataset.info().samples(split);
+  if (samples == 0) return std::nullopt;
+  if (injection_ != nullptr) injection_->reach(split == "test" ? "test" : "evaluation");
+  auto place = evaluations_.find(split);
+  if (place == evaluations_.end()) {
+    const comm::LongPhase staging(job_.world(), config_.comm.files_limit_s());
+    data::Loader loader(workload_.dataset, split, loader_options(job_), workload_.read);
+    place = evaluations_
+                .try_emplace(split, replica_.evaluation_parts(), std::move(loader), samples,
+                             workload_.evaluation_batch)
+                .first;
+    job_.world().barrier();
+  }
+  return place->second.run();
+}
+
+checkpoint::CheckpointInfo Trainer::info(const parallel::StepTotals& total, bool evaluated) const {
+  const double here_s = evaluated ? sums_.phases.wall_s : steady_s() - steps_begun_s_;
+  const auto position = pieces_.step((step_ - 1) % pieces_.steps()).end;
+  return {.step = step_,
+          .epoch = epoch_,
+          .position_samples = position,
+          .total_steps = total_steps_,
+          .so_far = {.loss = total.loss,
+                     .weight = total.weight,
+                     .correct = total.correct,
+                     .counted = total.counted,
+                     .train_time_s = sums_.earlier_s + here_s,
+                     .sample_hash = data::sample_hash(plan_.first_samples(position)),
+                     .evaluated = evaluated},
+          .best = checkpoints_.best(),
+          .loss_scale = for_checkpoint(replica_.strategy().scaler().state()),
+          .model = config_.model.name,
+          .dataset = workload_.dataset.info().name,
+          .seed = config_.seed,
+          .micro_batches = config_.batch.micro_batches,
+          .config = config_.text,
+          .dtrain_version = std::string(version()),
+          .vocabulary = workload_.vocabulary,
+          .transformations = workload_.transformation.floats == InputTransformation::Floats::standardised
+                                 ? std::optional(transformations_of(workload_.dataset.info()))
+                                 : std::nullopt,
+          .identity = workload_.identity,
+          .all_reduce = job_.kept_table()};
+}
+
+checkpoint::CheckpointInfo Trainer::info_of_last_step() const {
+  return last_.step == step_ ? last_ : info(sums_.total, false);
+}
+
+// Without a validation split every epoch is the best so far. All ranks decide alike: the loss is agreed.
+bool Trainer::is_best_so_far(const std::optional<EvaluationResult>& validation) {
+  const Scores scores = validation
+                            ? validation->total
+                            : Scores{.loss = -static_cast<double>(epoch_), .accuracy = record::kNoValue};
+  if (!selection_.improves(scores, checkpoints_.best())) return false;
+  last_.best = {.step = step_, .loss = scores.loss, .accuracy = scores.accuracy};
+  return true;
+}
+
+void Trainer::test_best() {
+  const auto best = checkpoints_.best();
+  if (best.step == 0 || workload_.dataset.info().samples("test") == 0) return;
+  if (!checkpoints_.problem().empty()) return;  // the best may be what is missing
+  const std::string folder = checkpoints_folder(config_) + "/" + checkpoint::step_folder(best.step);
+  if (best.step != step_) {
+    const comm::LongPhase reading(job_.world(), config_.comm.files_limit_s());
+    replica_.load_weights(folder, library_);
+    job_.world().barrier();
+  }
+  const auto steps = pieces_.steps();
+  if (const auto test = evaluate("test")) outputs_.test(*test, best.step, (best.step + steps - 1) / steps);
+}
+
+}  // namespace dtrain::train

@@ -1,0 +1,120 @@
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "core/error.hpp"
+#include "core/log.hpp"
+#include "data/loader.hpp"
+#include "h5/library.hpp"
+#include "optim/schedule.hpp"
+#include "parallel/step/pieces.hpp"
+#include "record/step_clock.hpp"
+#include "record/trace_writer.hpp"
+#include "train/config/config.hpp"
+#include "train/inference/evaluation.hpp"
+#include "train/loop/model_selection.hpp"
+#include "train/loop/planned_batches.hpp"
+#include "train/loop/progress.hpp"
+#include "train/loop/replica.hpp"
+#include "train/loop/run.hpp"
+#include "train/loop/run_outputs.hpp"
+#include "train/loop/stop_signals.hpp"
+#include "train/loop/stragglers.hpp"
+#include "train/loop/work_plan.hpp"
+#include "train/recovery/checkpoints.hpp"
+#include "train/recovery/resume_point.hpp"
+#include "train/recovery/survival.hpp"
+#include "train/setup/job.hpp"
+#include "train/setup/workload.hpp"
+
+namespace dtrain::train {
+
+/// Algorithm 1 of the study this project grew from, on ranks that hold a model and a dataset: per epoch
+/// train, evaluate, record, save; evaluate the best on the test split. Goes on where an earlier run stood,
+/// and stops on request.
+class Trainer {
+ public:
+  struct Recording {
+    h5::Library& library;
+    record::StepClock& clock;
+    record::TraceWriter* trace;  // null: none
+    RunStart start;
+    double begun_s;  // when this process was, which may go on with an earlier one's run
+    const StopSignals& signals;
+    Injection* injection = nullptr;  // null: no fault is wanted
+    std::optional<Recovery> recovery;
+    comm::MpiEnvironment& mpi;
+  };
+  /// Everything is borrowed. `resume`: where it goes on, the model's weights being there already. Collective.
+  Trainer(const RunConfig& config, Job& job, Workload& workload, const Recording& recording,
+          const std::optional<ResumePoint>& resume, const Log& log);
+
+  /// ExitCode::stopped when it was asked to stop and has left a checkpoint. Collective. Throws RanksLost
+  /// where the run is to be gone on with, or else Error.
+  ExitCode train();
+
+ private:
+  enum class Ending { complete, stopped };
+  enum class Steps { done, stop_wanted, exhausted };  // exhausted: early stopping, within the epoch
+  void go_on_from(const ResumePoint& resume);
+  void tell_where_from(const ResumePoint& resume) const;
+  void tell_graphs(const std::string& what);
+  ExitCode train_to_the_end();
+  Ending train_epoch();
+  Steps train_steps();
+  bool validate_within_epoch();
+  std::uint64_t counted_hash(const parallel::StepPlan& plan) const;
+  parallel::StepRequests requests() const;
+  void look_after_ranks(const record::PhaseTotals& phases, const parallel::StepPlan& plan);
+  void show_progress(std::int64_t done_in_epoch, std::int64_t done_here, const parallel::StepTotals& sums,
+                     double elapsed_s);
+  std::optional<EvaluationResult> evaluate(const std::string& split);
+  bool is_best_so_far(const std::optional<EvaluationResult>& validation);
+  bool is_exhausted() const { return selection_.is_exhausted(step_, checkpoints_.best()); }
+  checkpoint::CheckpointInfo info(const parallel::StepTotals& total, bool evaluated) const;
+  checkpoint::CheckpointInfo info_of_last_step() const;
+  ExitCode stop();
+  void finish(record::Status status);
+  void test_best();
+
+  const RunConfig& config_;
+  Job& job_;
+  Workload& workload_;
+  record::StepClock& clock_;
+  const Log& log_;
+
+  Replica replica_;
+  data::Loader loader_;
+  PlannedBatches batches_;  // of loader_
+  parallel::Pieces pieces_;
+  std::int64_t total_steps_;
+  optim::ScheduleConfig schedule_;
+  ModelSelection selection_;
+  WorkPlan plan_;
+  std::map<std::string, Evaluation> evaluations_;  ///< By split.
+  RunOutputs outputs_;
+  Checkpoints checkpoints_;
+  const StopSignals& signals_;
+  Injection* injection_;
+  double stop_at_s_ = std::numeric_limits<double>::infinity();
+  ProgressLine progress_;
+  Stragglers stragglers_;
+  Survival survival_;
+
+  std::int64_t step_ = 0;                       // updates done
+  int epoch_ = 0;                               // the latest begun, from 1
+  EpochSums sums_;                              // of its steps so far
+  std::optional<EvaluationResult> validation_;  // after the newest step, within its epoch
+  double steps_begun_s_ = 0;                    // when the first of them here was
+  bool save_with_epoch_ = false;                // a checkpoint that was due at its last step
+  std::optional<checkpoint::EpochProgress>
+      earlier_;                      // of the next epoch, begun by an earlier part of the run
+  checkpoint::CheckpointInfo last_;  // of the newest state that a checkpoint may have
+  h5::Library& library_;
+};
+
+}  // namespace dtrain::train

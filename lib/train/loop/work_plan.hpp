@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "data/loader.hpp"
+#include "optim/schedule.hpp"
+#include "parallel/step/pieces.hpp"
+#include "parallel/step/step.hpp"
+
+namespace dtrain::train {
+
+/// Hands out what is to be done: one step after the other, each with the micro-batches of this rank's copy of
+/// the model, their sample ids, and the learning rate. A pure function of its arguments, so that all ranks
+/// and a resumed run find the same plan. The loader reads from the same list.
+class WorkPlan {
+ public:
+  struct Facts {
+    parallel::Pieces pieces;
+    int data_rank = 0;
+    std::vector<std::int64_t> lengths = {};  ///< Of the samples; empty where all are alike.
+    optim::ScheduleConfig schedule = {};
+    std::int64_t total_steps = 0;  ///< Of the run, earlier parts included.
+    std::uint64_t seed = 1;
+    /// Whether the run does something else between this step and the next, such as a validation. Nothing is
+    /// read ahead then. Empty: it does not.
+    std::function<bool(std::int64_t step)> pauses_after = {};
+  };
+  explicit WorkPlan(Facts facts) : facts_(std::move(facts)) {}
+
+  /// Plans `epoch` (from 1), the first `done` steps of which are done already, up to the run's last step.
+  void begin_epoch(int epoch, std::int64_t done);
+
+  /// The next step, or null where the epoch or the run has no further one. Valid until begin_epoch().
+  const parallel::StepPlan* next();
+
+  /// Steps of the epoch, those done already included.
+  std::int64_t steps() const { return steps_; }
+
+  /// The micro-batches of all steps that begin_epoch() has planned, in the order of next().
+  data::Loader::RequestStream requests() const;
+
+  /// The ids of the epoch's first samples, in the order in which all ranks together use them.
+  std::span<const std::int64_t> first_samples(std::int64_t count) const {
+    return {order_.data(), static_cast<std::size_t>(count)};
+  }
+
+ private:
+  parallel::StepPlan plan_of(std::int64_t step_of_epoch) const;
+
+  using Steps = std::vector<parallel::StepPlan>;
+  Facts facts_;
+  std::int64_t first_step_ = 0;                                     // updates before the epoch
+  std::int64_t steps_ = 0;                                          // of the epoch
+  std::vector<std::int64_t> order_;                                 // of the epoch's samples
+  std::shared_ptr<const Steps> plans_ = std::make_shared<Steps>();  // shared with the loader's thread
+  std::size_t next_ = 0;                                            // of plans_
+};
+
+}  // namespace dtrain::train

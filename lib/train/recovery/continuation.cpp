@@ -1,0 +1,61 @@
+#include "train/recovery/continuation.hpp"
+
+#include <fmt/format.h>
+
+#include "core/error.hpp"
+
+namespace dtrain::train {
+namespace {
+
+std::int64_t step_in(const parallel::Pieces& pieces, const ResumePoint& resume) {
+  const auto& info = resume.info;
+  const auto done = info.step - (info.epoch - 1) * pieces.steps();
+  if (done >= 1 && done <= pieces.steps() && pieces.step(done - 1).end == info.position_samples)
+    return info.step;
+  require(is_done(info, pieces.samples), "stands within an epoch that other batches cut otherwise",
+          {.subject = resume.folder.string(),
+           .advice = "name a checkpoint of an epoch's end, or keep --global-batch",
+           .code = ExitCode::usage});
+  return info.epoch * pieces.steps();
+}
+
+}  // namespace
+
+bool is_done(const checkpoint::CheckpointInfo& info, std::int64_t samples) {
+  return info.position_samples == samples && info.so_far.evaluated;
+}
+
+std::optional<record::Kept> rows_kept(const std::optional<ResumePoint>& resume,
+                                      const std::optional<Recovery>& recovery, std::int64_t samples) {
+  if (!resume && recovery) return record::Kept{.step = 0, .epoch = 0};  // all but what happened
+  if (!resume || !resume->own) return std::nullopt;
+  const auto& info = resume->info;
+  return record::Kept{.step = info.step, .epoch = is_done(info, samples) ? info.epoch : info.epoch - 1};
+}
+
+checkpoint::CheckpointInfo standing(const ResumePoint& resume, const parallel::Pieces& pieces,
+                                    const std::string& optimizer_state) {
+  auto info = resume.info;
+  if (resume.own || optimizer_state == "exact") return info;
+  const auto updates = optimizer_state == "reset" ? 0 : info.step - info.loss_scale.left_out;
+  info.step = step_in(pieces, resume);
+  info.loss_scale.left_out = info.step - updates;
+  info.total_steps = 0;  // its schedule was another
+  return info;
+}
+
+std::string stretched_schedule(const optim::ScheduleConfig& schedule,
+                               const checkpoint::CheckpointInfo& earlier, std::int64_t total_steps) {
+  if (schedule.name == "constant" || earlier.total_steps == 0 || earlier.total_steps == total_steps)
+    return {};
+  const auto rate = [&](std::int64_t total) {
+    return optim::learning_rate(schedule, earlier.step + 1, total);
+  };
+  return fmt::format(
+      "the schedule {} was laid out for {} steps and is for {} from now on: step {} has the learning rate "
+      "{:g}, not {:g}; keep --epochs and --limit-steps, and use --exit-after to stop early",
+      schedule.name, earlier.total_steps, total_steps, earlier.step + 1, rate(total_steps),
+      rate(earlier.total_steps));
+}
+
+}  // namespace dtrain::train

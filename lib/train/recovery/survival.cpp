@@ -1,0 +1,96 @@
+#include "train/recovery/survival.hpp"
+
+#include <fmt/format.h>
+
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "core/clock.hpp"
+#include "core/error.hpp"
+
+namespace dtrain::train {
+
+bool Survival::wanted(const RunConfig& config, const comm::MpiEnvironment& mpi) {
+  return mpi.can_recover() && config.on_failure != "abort" && mpi.world_size() > 1;
+}
+
+Survival::Survival(const Parts& parts, std::optional<Recovery> behind)
+    : parts_(parts), behind_(std::move(behind)) {
+  if (wanted(parts.config, parts.mpi) && parts.config.replicate_every() > 0 &&
+      parts.replica.can().copies_parts)
+    copies_ = std::make_unique<PartCopies>(parts.job, state_tensors(parts.replica.state()));
+  rebuilt_s_ = steady_s();
+}
+
+void Survival::after_step(std::int64_t step, const Info& info) {
+  if (copies_ && step % parts_.config.replicate_every() == 0)
+    copies_->take(state_tensors(parts_.replica.state()), info());
+  if (behind_) record_recovery(step);
+}
+
+void Survival::leave_lost_behind(const Error& error, std::int64_t step, const Info& info) {
+  record(error);
+  if (!wanted(parts_.config, parts_.mpi)) return;
+  Recovery recovery{.lost = {}, .noticed_s = steady_s()};
+  while (true) {  // again, should another rank be lost meanwhile
+    try {
+      const auto loss = parts_.mpi.leave_lost_behind(!all_is_saved_, parts_.config.comm.watchdog_s);
+      recovery.lost.insert(recovery.lost.end(), loss.gone.begin(), loss.gone.end());
+      if (loss.gone.empty()) break;
+      recovery.agreed_s = steady_s();
+      recovery.topology = parts_.outputs.topology_without(recovery.lost);
+      if (parts_.injection != nullptr) parts_.injection->reach("recovery");
+      const auto remains = loss.all_hold_state ? save_what_is_left(step, info)
+                           : all_is_saved_     ? Remains{.problem = "the last step's checkpoint is there"}
+                                               : Remains{.problem = "not all are where the step was left"};
+      parts_.outputs.event("saved_after_loss", remains.problem.empty() ? fmt::format("step {}", remains.step)
+                                                                       : "nothing: " + remains.problem);
+      break;
+    } catch (const Error& next) {
+      if (next.code() != ExitCode::lost_rank) throw;
+    }
+  }
+  if (!recovery.lost.empty()) throw RanksLost(error, recovery);
+}
+
+/// Of the last step that all have done, or of the newest in copies.
+Remains Survival::save_what_is_left(std::int64_t step, const Info& info) {
+  const auto world = comm::Communicator::duplicate(parts_.mpi.world(), parts_.config.comm.watchdog_s);
+  const auto done = world.min(step);
+  const comm::LongPhase writing(world, parts_.config.comm.files_limit_s());
+  const auto& mesh = parts_.job.mesh();
+  std::vector<HeldPart> held = copies_ ? copies_->held() : std::vector<HeldPart>();
+  if (parts_.replica.can().rolls_back && done > 0) {
+    parts_.replica.strategy().roll_back(done + 1);
+    held.push_back({.step = done,
+                    .where = mesh.coordinates(parts_.job.rank()),
+                    .tensors = state_tensors(parts_.replica.strategy().state()),
+                    .info = step == done ? std::optional(info()) : std::nullopt});
+  }
+  return save_remains(held, mesh.shape(), checkpoints_folder(parts_.config), world, parts_.library);
+}
+
+void Survival::record(const Error& error) noexcept {
+  try {
+    parts_.outputs.event("lost_rank", fmt::format("{}: {}", error.subject(), error.problem()));
+    parts_.outputs.flights();
+  } catch (const std::exception&) {  // the run is failing already, and says why
+  }
+}
+
+void Survival::record_recovery(std::int64_t step) {
+  const double done_s = steady_s() - behind_->noticed_s;
+  parts_.outputs.event(
+      "recovered",
+      fmt::format("{} lost: {} ranks agreed after {:.3f} s, had rebuilt mesh and model after {:.3f} s, "
+                  "step {} was done after {:.3f} s",
+                  behind_->lost_in_words(), parts_.job.world().size(), behind_->agreed_s - behind_->noticed_s,
+                  rebuilt_s_ - behind_->noticed_s, step, done_s));
+  parts_.log.info(fmt::format("recovered  without {} in {:.2f} s: {} ranks, mesh {}, at step {}",
+                              behind_->lost_in_words(), done_s, parts_.job.world().size(),
+                              parts_.job.mesh().shape().to_string(), step));
+  behind_.reset();
+}
+
+}  // namespace dtrain::train

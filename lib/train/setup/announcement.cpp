@@ -1,0 +1,84 @@
+#include "train/setup/announcement.hpp"
+
+#include <ATen/Version.h>
+#include <fmt/format.h>
+#include <torch/headeronly/version.h>
+
+#include "core/version.hpp"
+#include "parallel/tensor/tensor_ranks.hpp"
+
+namespace dtrain::train {
+namespace {
+
+void announce_device(const Job& job, const std::string& name, const std::string& no_graphs, const Log& log) {
+  if (!job.device().is_cpu()) log.info("device     " + name);
+  for (const auto& sentence : job.cluster().shared_gpus()) log.info("device     " + sentence);
+  if (!job.device().is_cpu() && !no_graphs.empty()) log.info("graphs     none: " + no_graphs);
+}
+
+void warn_of_sums_between_nodes(const RunConfig& config, const Job& job, const Workload& workload,
+                                const Log& log) {
+  if (job.rank() != 0 || !job.mesh().crosses_nodes(job.cluster(), topology::Axis::tensor)) return;
+  const auto inputs =
+      workload.model->input_shapes(samples_of_largest_piece(config.batch), workload.dataset.info().shape);
+  log.warn(
+      fmt::format("the tensor axis crosses nodes: each micro-batch sums {:.1f} MiB between them, layer by "
+                  "layer; let tensor divide the ranks of a node to avoid it",
+                  parallel::bytes_of_sums(*workload.model, inputs) / 0x1p20));
+}
+
+/// A run keeps the pieces that it was begun with: on more ranks some have none.
+void warn_of_idle_ranks(const RunConfig& config, const Job& job, const Log& log) {
+  const int copies = job.mesh().shape().data;
+  const int pieces = config.batch.micro_batches;
+  if (job.rank() != 0 || pieces >= copies) return;
+  log.warn(
+      fmt::format("{} of {} data ranks have nothing to do: a step has {} micro-batch{}, and a run keeps "
+                  "their number; use at most {} data ranks, or begin a run with more --micro-batches",
+                  copies - pieces, copies, pieces, pieces == 1 ? "" : "es", pieces));
+}
+
+/// Ranks wait at each step for those that have one piece more: after a loss, mostly.
+void tell_of_uneven_ranks(const RunConfig& config, const Job& job, const Log& log) {
+  const int copies = job.mesh().shape().data;
+  const int pieces = config.batch.micro_batches;
+  const int most = (pieces + copies - 1) / copies;
+  if (pieces <= copies || 10 * pieces >= 9 * most * copies) return;
+  log.info(fmt::format(
+      "uneven     some of {} data ranks compute {} of a step's {} micro-batches, and the others wait "
+      "for them: at most {:.0f} % of the time of all ranks is used",
+      copies, most, pieces, 100.0 * pieces / (most * copies)));
+}
+
+}  // namespace
+
+std::string bits_of(const RunConfig& config, int threads) {
+  return fmt::format("bits       of {} micro-batches, {} thread{}, {}, LibTorch {}",
+                     config.batch.micro_batches, threads, threads == 1 ? "" : "s", at::get_cpu_capability(),
+                     TORCH_VERSION);
+}
+
+void announce(const RunConfig& config, Job& job, const Workload& workload, const std::string& no_graphs,
+              const Log& log) {
+  const auto& dataset = workload.dataset.info();
+  log.info(
+      fmt::format("dtrain {}: {} ({} parameters) on {}, {} samples, {} ranks, mesh {}, {} thread{} each, {}",
+                  version(), config.model.name, workload.model->parameter_count(), dataset.name,
+                  dataset.samples("train"), job.world().size(), job.mesh().shape().to_string(), job.threads(),
+                  job.threads() == 1 ? "" : "s", job.groups().backend_name()));
+  announce_device(job, config.device, no_graphs, log);
+  if (config.reproducible) log.info(bits_of(config, job.threads()));
+  warn_of_sums_between_nodes(config, job, workload, log);
+  warn_of_idle_ranks(config, job, log);
+  tell_of_uneven_ranks(config, job, log);
+  if (!workload.read_in_place.empty()) {
+    log.warn(fmt::format("no copy on this node ({}): {}; its ranks read the files in place",
+                         job.cluster().ranks.at(static_cast<std::size_t>(job.rank())).hostname,
+                         workload.read_in_place));
+  }
+  if (!workload.frozen.empty()) log.info("frozen     " + workload.frozen);
+  if (!workload.remark.empty())
+    log.info(fmt::format("weights from {}: {}", config.model.init_from, workload.remark));
+}
+
+}  // namespace dtrain::train

@@ -1,0 +1,139 @@
+#include "train/setup/dry_run.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <string_view>
+
+#include "core/error.hpp"
+#include "models/shape.hpp"
+#include "models/slicing/tensor_group.hpp"
+#include "parallel/tensor/tensor_ranks.hpp"
+#include "train/setup/memory_estimate.hpp"
+
+namespace dtrain::train {
+namespace {
+
+std::vector<models::Shape> largest_piece(const RunConfig& config, const models::Model& model,
+                                         const models::Shape& sample_shape) {
+  return model.input_shapes(samples_of_largest_piece(config.batch), sample_shape);
+}
+
+std::string shape_text(const models::Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+std::string mebibytes(double bytes) { return fmt::format("{:.1f} MiB", bytes / (1024.0 * 1024.0)); }
+
+constexpr int kRanksShown = 64;
+
+/// Bytes of all gradients, those counted once for each rank of a tensor group that it has in common.
+double gradient_bytes(const models::Model& model, int tensor, double element) {
+  double elements = 0;
+  for (const auto& layer : model.layers()) {
+    for (const auto& parameter : layer->parameters()) {
+      if (parameter.frozen) continue;
+      const bool sliced = parameter.slice != nullptr;
+      elements += sliced ? static_cast<double>(models::element_count(parameter.slice->whole))
+                         : static_cast<double>(parameter.value.numel()) * tensor;
+    }
+  }
+  return elements * element;
+}
+
+/// Elements of what flows between stages on different ranks.
+double crossing_elements(const Workload& workload, std::vector<models::Shape> shapes) {
+  double elements = 0;
+  const auto& cuts = workload.cuts;
+  for (std::size_t i = 0; i < workload.model->layers().size(); ++i) {
+    if (i > 0 && cuts.rank_of(cuts.stage_of(i)) != cuts.rank_of(cuts.stage_of(i - 1))) {
+      for (const auto& shape : shapes) elements += models::element_count(shape);
+    }
+    shapes = workload.model->layers()[i]->output_shapes(shapes);
+  }
+  return elements;
+}
+
+/// What all ranks together send in a step along each axis of the mesh. Gradients are summed by parts: where
+/// the ranks of a node share the parameters that is all, elsewhere each part goes out again.
+std::string volumes(const RunConfig& config, const topology::Cluster& cluster, const topology::Mesh& mesh,
+                    const Workload& workload) {
+  const auto& shape = mesh.shape();
+  const double element = config.precision == "fp64" ? 8 : 4;
+  const auto inputs = workload.model->input_shapes(config.batch.global_batch, workload.dataset.info().shape);
+  std::string text;
+  const auto add = [&](topology::Axis axis, const char* what, int extent, double bytes) {
+    if (extent == 1) return;
+    text += fmt::format("sent per step by all ranks, {}: {:.0f} bytes{}\n", what, bytes,
+                        mesh.crosses_nodes(cluster, axis) ? ", between nodes too" : "");
+  };
+  const double gradients = gradient_bytes(*workload.model, shape.tensor, element);
+  add(topology::Axis::data, "gradients on the data axis", shape.data, (shape.data - 1) * gradients);
+  add(topology::Axis::pipe, "activations and their gradients on the pipe axis", shape.pipe,
+      2.0 * shape.tensor * crossing_elements(workload, inputs) * element);
+  add(topology::Axis::tensor, "sums of slices on the tensor axis", shape.tensor,
+      2.0 * (shape.tensor - 1) * parallel::bytes_of_sums(*workload.model, inputs) * element / 4);
+  return text;
+}
+
+}  // namespace
+
+std::string placement_table(const topology::Cluster& cluster, const topology::Mesh& mesh) {
+  std::string text = fmt::format("{:>5}  {:>4}  {:<20}  {:>5}  {:>4}  {:>4}  {:>6}  {}\n", "rank", "node",
+                                 "host", "local", "data", "pipe", "tensor", "cores");
+  for (const auto& place : cluster.ranks) {
+    if (place.rank == kRanksShown && cluster.world_size() > kRanksShown + 1) {
+      return text + fmt::format("and {} more on {} nodes\n", cluster.world_size() - kRanksShown,
+                                cluster.node_count());
+    }
+    const auto at = mesh.coordinates(place.rank);
+    text += fmt::format("{:>5}  {:>4}  {:<20}  {:>5}  {:>4}  {:>4}  {:>6}  {}\n", place.rank, place.node,
+                        place.hostname, place.local_rank, at.data, at.pipe, at.tensor,
+                        fmt::join(place.cpus, ","));
+  }
+  return text;
+}
+
+std::string describe(const RunConfig& config, const topology::Cluster& cluster, const topology::Mesh& mesh,
+                     const Workload& workload) {
+  const auto& sample = workload.dataset.info().shape;
+  std::string text = fmt::format("mesh {}\n", mesh.shape().to_string()) + placement_table(cluster, mesh);
+
+  text += "\n";
+  for (int pipe = 0; pipe < workload.cuts.ranks; ++pipe) {
+    const auto repeated = repeated_layers(config, *workload.model, workload.cuts, pipe, sample);
+    const auto memory = estimate_memory(config, *workload.model, workload.cuts, pipe, sample, repeated);
+    const auto who = workload.cuts.ranks == 1 ? std::string("a rank") : fmt::format("pipeline rank {}", pipe);
+    text += fmt::format(
+        "memory of {}, estimated: {} (parameters {}, gradients {}, optimizer {}, activations {})\n", who,
+        mebibytes(memory.total()), mebibytes(memory.parameters), mebibytes(memory.gradients),
+        mebibytes(memory.optimizer), mebibytes(memory.activations));
+  }
+
+  text += volumes(config, cluster, mesh, workload);
+
+  std::vector<models::Shape> shapes = largest_piece(config, *workload.model, sample);
+  text += fmt::format("\nfirst micro-batch of {} on {}\n{:<20}  {:>20}  {:>10}  {:>5}\n{:<20}  {:>20}\n",
+                      workload.model->name(), workload.dataset.info().name, "layer", "output", "MFLOP",
+                      "stage", "input", shape_text(shapes.front()));
+  const auto& layers = workload.model->layers();
+  for (std::size_t i = 0; i < layers.size(); ++i) {
+    const auto cost = layers[i]->cost(shapes);
+    shapes = layers[i]->output_shapes(shapes);
+    text += fmt::format("{:<20}  {:>20}  {:>10.3f}  {:>5}\n", layers[i]->name(), shape_text(shapes.front()),
+                        cost.flops * 1e-6, workload.cuts.stage_of(i));
+  }
+  return text;
+}
+
+std::string describe_invented(const RunConfig& config, h5::Library& library) {
+  const auto [nodes, ranks] = config.cluster_extents();
+  const auto cluster = topology::uniform_cluster(nodes, ranks);
+  const topology::Mesh mesh(cluster, config.mesh_shape, topology::parse_rank_order(config.rank_order));
+  models::RankAlone slices(0, config.mesh_shape.tensor);
+  const auto workload =
+      make_workload(config, {.tensor = config.mesh_shape.tensor > 1 ? &slices : nullptr}, library);
+  return fmt::format("{} parameters\n", workload.model->parameter_count()) +
+         describe(config, cluster, mesh, workload);
+}
+
+}  // namespace dtrain::train

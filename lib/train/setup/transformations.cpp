@@ -1,0 +1,137 @@
+#include "train/setup/transformations.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/error.hpp"
+#include "data/shards/dataset_hash.hpp"
+
+namespace dtrain::train {
+namespace {
+
+bool has_images(const data::DatasetInfo& info) { return info.task == "image_classification"; }
+
+std::string in_words(const std::string& name, const std::string& label, bool marks_gaps) {
+  if (marks_gaps) return fmt::format("gaps of {}", name);
+  return label.empty() ? name : fmt::format("{}={}", name, label);
+}
+
+Error other_columns(const std::string& what, const data::DatasetInfo& info, const std::string& checkpoint) {
+  return checkpoint_error(
+      fmt::format("was trained on other columns than the dataset {} has: {}", info.name, what), checkpoint,
+      "stage a table with the same columns, and name it with --dataset");
+}
+
+/// Whether rows are as they were in the original.
+template <class Columns>
+bool plain(const Columns& columns) {
+  return std::ranges::all_of(columns, [](const auto& column) {
+    return column.shift == 0 && column.scale == 1 && !column.marks_gaps;
+  });
+}
+
+void compare_columns(const checkpoint::Transformations& trained, const data::DatasetInfo& info,
+                     const std::string& checkpoint) {
+  const std::size_t then = trained.columns.size();
+  const std::size_t now = info.columns.size();
+  if (then != now) throw other_columns(fmt::format("{} inputs against {}", then, now), info, checkpoint);
+  for (std::size_t i = 0; i < then; ++i) {
+    const auto& a = trained.columns[i];
+    const auto& b = info.columns[i];
+    if (a.name == b.name && a.label == b.label && a.marks_gaps == b.marks_gaps) continue;
+    throw other_columns(fmt::format("input {} was {} and is {}", i, in_words(a.name, a.label, a.marks_gaps),
+                                    in_words(b.name, b.label, b.marks_gaps)),
+                        info, checkpoint);
+  }
+}
+
+/// From values made with the dataset's columns to values made with the checkpoint's.
+void change_columns(InputTransformation& how, const checkpoint::Transformations& trained,
+                    const data::DatasetInfo& info) {
+  bool same = true;
+  for (std::size_t i = 0; i < info.columns.size(); ++i) {
+    const auto& to = trained.columns[i];
+    const auto& from = info.columns[i];
+    how.factor.push_back(from.scale / to.scale);
+    how.offset.push_back((from.shift - to.shift) / to.scale);
+    same = same && from.scale == to.scale && from.shift == to.shift;
+    if (from.marks_gaps || from.filled_with == to.filled_with) continue;
+    const auto marker = std::ranges::find_if(info.columns, [&from](const data::InputColumn& column) {
+      return column.marks_gaps && column.name == from.name;
+    });
+    if (marker == info.columns.end()) continue;  // it has no gaps
+    same = false;
+    how.gaps.push_back({.input = i,
+                        .marker = static_cast<std::size_t>(marker - info.columns.begin()),
+                        .value = (to.filled_with - to.shift) / to.scale});
+  }
+  if (!same) return;
+  how.factor.clear();
+  how.offset.clear();
+}
+
+}  // namespace
+
+checkpoint::Transformations transformations_of(const data::DatasetInfo& info) {
+  checkpoint::Transformations found;
+  if (has_images(info)) {
+    found.mean = info.mean;
+    found.std_dev = info.std_dev;
+  }
+  for (const auto& column : info.columns) {
+    found.columns.push_back({.name = column.name,
+                             .label = column.label,
+                             .marks_gaps = column.marks_gaps,
+                             .filled_with = column.filled_with,
+                             .shift = column.shift,
+                             .scale = column.scale});
+  }
+  return found;
+}
+
+checkpoint::DatasetIdentity identity_of(const data::DatasetInfo& info) {
+  checkpoint::DatasetIdentity identity{
+      .samples = {}, .sha256 = data::dataset_hash(info), .classes = info.classes};
+  for (const auto& [name, split] : info.splits) identity.samples[name] = split.samples;
+  return identity;
+}
+
+void check_same_classes(const checkpoint::DatasetIdentity& trained, const data::DatasetInfo& info,
+                        const std::string& checkpoint) {
+  const auto& then = trained.classes;
+  const auto& now = info.classes;
+  if (then.empty() || now.empty() || then == now) return;
+  const auto differs = std::ranges::mismatch(then, now);
+  const std::string what =
+      then.size() != now.size()
+          ? fmt::format("{} against {}", then.size(), now.size())
+          : fmt::format("class {} was {} and is {}", differs.in1 - then.begin(), *differs.in1, *differs.in2);
+  throw checkpoint_error(
+      fmt::format("was trained on other classes than the dataset {} has: {}", info.name, what), checkpoint,
+      "stage a dataset with the same classes in the same order, and name it with --dataset");
+}
+
+InputTransformation own_transformation(const data::DatasetInfo& info) {
+  if (!has_images(info)) return {};
+  return {.mean = info.mean, .std_dev = info.std_dev};
+}
+
+InputTransformation transformation_as_trained(const std::optional<checkpoint::Transformations>& trained,
+                                              const data::DatasetInfo& info, const std::string& checkpoint) {
+  InputTransformation how = own_transformation(info);
+  if (!trained) {
+    how.floats = InputTransformation::Floats::as_stored;
+    return how;
+  }
+  how.mean = trained->mean;
+  how.std_dev = trained->std_dev;
+  // Arrays have no columns: rows made by others are taken as the values of the original.
+  const bool arrays = trained->columns.empty() || info.columns.empty();
+  if (arrays && plain(trained->columns) && plain(info.columns)) return how;
+  compare_columns(*trained, info, checkpoint);
+  change_columns(how, *trained, info);
+  return how;
+}
+
+}  // namespace dtrain::train

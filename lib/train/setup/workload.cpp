@@ -1,0 +1,285 @@
+#include "train/setup/workload.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <iostream>
+#include <regex>
+#include <span>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "checkpoint/weights.hpp"
+#include "comm/watch/shared_failure.hpp"
+#include "core/error.hpp"
+#include "core/printable.hpp"
+#include "data/placement/staging.hpp"
+#include "data/sampler.hpp"
+#include "data/shards/vocabulary_hash.hpp"
+#include "data/synthetic/synthetic.hpp"
+#include "parallel/pipeline/layer_times.hpp"
+#include "train/config/precision.hpp"
+#include "train/recovery/resume_point.hpp"
+#include "train/setup/class_weights.hpp"
+#include "train/setup/initial_weights.hpp"
+#include "train/setup/memory_estimate.hpp"
+
+namespace dtrain::train {
+namespace {
+
+constexpr std::string_view kLocal = "local=";
+
+/// The synthetic dataset that stands for the one a model is usually trained on.
+data::SyntheticSpec synthetic_for(const models::Registration& model, const models::ModelOptions& options,
+                                  std::uint64_t seed) {
+  data::SyntheticSpec spec{.seed = seed};
+  if (model.recipe.dataset == "cifar10") spec.shape = {3, 32, 32};
+  if (model.recipe.dataset == "imdb") {
+    spec.task = "text_classification";
+    spec.vocabulary = 2000;  // so many that a step uses few of them
+  }
+  if (model.recipe.dataset == "multi30k") {
+    spec.task = "translation";
+    spec.shape = {8};  // short sentences of few words: learnt in seconds without attention
+    spec.vocabulary = 20;
+  }
+  if (model.recipe.dataset == "tinyshakespeare") spec.task = "language_modelling";
+  const auto text = model.text != nullptr ? model.text(options) : models::TextSizes{};
+  if (text.vocabulary > 0) spec.vocabulary = text.vocabulary;
+  if (text.tokens > 0) spec.shape = {text.tokens};
+  return spec;
+}
+
+/// Whether this rank has to check all of a checkpoint that weights are taken from: not where that is done, or
+/// all ranks share it. Collective.
+checkpoint::Verify check_weights(const ModelConfig& model, const comm::Communicator* world) {
+  if (model.init_is_checked) return checkpoint::Verify::manifest;
+  if (world == nullptr) return checkpoint::Verify::everything;
+  std::error_code ignored;
+  const bool is_checkpoint = std::filesystem::is_directory(model.init_from, ignored);
+  if (world->max(static_cast<std::int64_t>(is_checkpoint)) == 0) return checkpoint::Verify::everything;
+  check_together(model.init_from, *world);
+  return checkpoint::Verify::manifest;
+}
+
+data::LocalCopy open_here(const RunConfig& config, const data::NodeTeam& team, h5::Library& library) {
+  auto dataset = data::Dataset::open(data::find_dataset(config.data.dataset, config.data.root), library);
+  if (config.data.staging.starts_with(kLocal)) {
+    const data::LockPatience patience{.say = [](const std::string& what) {
+      std::cerr << "dtrain: --staging: " << printable(what) << std::endl;
+    }};
+    return data::copy_to_local(dataset, config.data.staging.substr(kLocal.size()), team, library, patience);
+  }
+  return {std::move(dataset), ""};
+}
+
+data::LocalCopy open_dataset(const RunConfig& config, const WorkloadPlace& place, h5::Library& library) {
+  if (config.data.dataset == "synthetic") {
+    return {data::synthetic_dataset(
+                synthetic_for(models::find_model(config.model.name), config.model.options, config.seed)),
+            ""};
+  }
+  if (place.world == nullptr) return open_here(config, place.team, library);
+  std::optional<data::LocalCopy> opened;
+  std::optional<Error> failure;
+  try {
+    opened = open_here(config, place.team, library);
+  } catch (const Error& error) {
+    if (error.code() == ExitCode::lost_rank) throw;  // there is nobody to agree with
+    failure = error;
+  }
+  comm::throw_on_all(failure, place.host, *place.world);
+  return std::move(*opened);
+}
+
+/// What `--augment` means on this dataset. By recipe it is silently nothing where there are no images.
+std::optional<Augmentation> augmentation_of(const RunConfig& config, const data::DatasetInfo& info) {
+  const auto& data = config.data;
+  const bool images = info.task == "image_classification";
+  const bool wanted = data.augment != "off";
+  const ErrorContext context{.subject = "--augment " + data.augment,
+                             .advice = "use off, or another --dataset",
+                             .code = ExitCode::usage};
+  require(images || !wanted || !config.given.contains("augment"),
+          "there are no images to crop or flip in a dataset of " + info.task, context);
+  if (!images || !wanted) return std::nullopt;
+  const auto extent = std::min(info.shape.at(1), info.shape.at(2));
+  require(!data.crops() || data.augment_padding < extent,
+          fmt::format("{} zeros on each side are as many as an image of {} x {} has pixels",
+                      data.augment_padding, info.shape.at(1), info.shape.at(2)),
+          {.subject = "--augment-padding",
+           .advice = fmt::format("use {} or fewer, or --augment flip", extent - 1),
+           .code = ExitCode::usage});
+  return Augmentation{.seed = config.seed,
+                      .steps_per_epoch = data::epoch_steps(info.samples("train"), config.batch.global_batch),
+                      .padding = data.crops() ? data.augment_padding : 0,
+                      .flips = data.flips() ? kernels::Flips::at_random : kernels::Flips::never};
+}
+
+/// Seconds per layer as rank 0 measures them; `model` gets weights to run with.
+std::vector<double> measured_costs(const RunConfig& config, models::Model& model,
+                                   const std::vector<models::Shape>& inputs, bool ids,
+                                   const comm::Communicator& world) {
+  std::vector<double> costs(model.layers().size());
+  if (world.rank() == 0) {
+    model.initialise(config.seed);
+    costs = parallel::measure_layers(model, inputs, ids);
+  }
+  world.broadcast_bytes(std::as_writable_bytes(std::span(costs)), 0);
+  return costs;
+}
+
+parallel::StageCuts cut_model(const RunConfig& config, models::Model& model, const data::DatasetInfo& info,
+                              const comm::Communicator* world) {
+  const int pipe = config.mesh_shape.pipe;
+  const int stages = pipe > 1 ? config.stages_per_rank() : 1;
+  const auto inputs = model.input_shapes(samples_of_largest_piece(config.batch), info.shape);
+  auto costs = parallel::flops_of_layers(model, inputs);
+  const auto cuts = parallel::cut_stages(costs, pipe, stages, model.name());  // refuses before it measures
+  if (pipe == 1 || config.pipeline.balance == "none" || config.dry_run || world == nullptr) return cuts;
+  costs = measured_costs(config, model, inputs, info.tokenizer.has_value(), *world);
+  return parallel::cut_stages(costs, pipe, stages, model.name());
+}
+
+/// Takes what `--freeze` names out of the training. Returns how much that is, in words.
+std::string freeze(const RunConfig& config, models::Model& model) {
+  const std::string& text = config.model.freeze;
+  if (text.empty()) return {};
+  const std::string subject = "--freeze " + text;
+  std::regex expression;
+  try {
+    expression = std::regex(text);
+  } catch (const std::regex_error&) {
+    throw usage_error("is not a regular expression", subject, "write one such as '^features' in quotes");
+  }
+  const auto names =
+      model.freeze([&](const std::string& name) { return std::regex_search(name, expression); });
+  std::vector<std::string> all;
+  for (const auto& layer : model.layers()) {
+    for (const auto& parameter : layer->parameters()) all.push_back(parameter.name);
+  }
+  require(!names.empty(), "matches no parameter of the model " + model.name(),
+          {.subject = subject,
+           .advice = fmt::format("the first is {}, the last {}", all.front(), all.back()),
+           .code = ExitCode::usage});
+  require(names.size() < all.size(), "leaves nothing to train",
+          {.subject = subject, .advice = "name fewer parameters", .code = ExitCode::usage});
+  return fmt::format("{} of {} parameter tensors are not trained: {}{}", names.size(), all.size(),
+                     names.front(), names.size() > 1 ? " to " + names.back() : "");
+}
+
+}  // namespace
+
+WorkloadPlace place_of(Job& job) {
+  return {.team = job.team(),
+          .pipe_index = job.mesh().coordinates(job.rank()).pipe,
+          .tensor = job.tensor_ranks(),
+          .world = &job.world(),
+          .host = job.cluster().ranks.at(static_cast<std::size_t>(job.rank())).hostname,
+          .device = job.device()};
+}
+
+Evaluation::Parts evaluation_parts(Job& job, Workload& workload, parallel::Pipeline& pipeline,
+                                   const Preparation& preparation) {
+  return {.model = *workload.model,
+          .pipeline = pipeline,
+          .stages_per_rank = workload.cuts.stages() / workload.cuts.ranks,
+          .preparation = preparation,
+          .world = job.groups().world(),
+          .data = job.groups().data(),
+          .counts_common = job.speaks_for_tensor_group(),
+          .scoring = workload.scoring,
+          .half = workload.half,
+          .kernels = workload.kernels};
+}
+
+Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::Library& library) {
+  auto [dataset, read_in_place] = open_dataset(config, place, library);
+  const auto& info = dataset.info();
+  models::DatasetFacts facts{.task = info.task,
+                             .sample_shape = info.shape,
+                             .classes = static_cast<std::int64_t>(info.classes.size()),
+                             .loss = config.model.loss};
+  if (info.tokenizer) {
+    facts.vocabulary = static_cast<std::int64_t>(info.tokenizer->vocabulary.size());
+    facts.target_vocabulary = static_cast<std::int64_t>(info.tokenizer->target_vocabulary.size());
+  }
+  require(
+      dataset.has_split("train"), "the dataset has no samples to train on",
+      {.subject = info.name, .advice = "stage it again from a source with samples", .code = ExitCode::data});
+  auto model = models::find_model(config.model.name).make(facts, config.model.options);
+  const auto frozen = freeze(config, *model);
+  auto cuts = cut_model(config, *model, info, place.world);
+  const double flops = 3 * model->forward_flops(info.shape);
+  const auto evaluated_at_once = evaluation_batch(config, *model, info.shape);
+  model->hold(cuts.layers_of(place.pipe_index));
+  if (place.tensor != nullptr) model->slice(*place.tensor);
+  const auto repeated = repeated_layers(config, *model, cuts, place.pipe_index, info.shape);
+  const double activations =
+      estimate_memory(config, *model, cuts, place.pipe_index, info.shape, repeated).activations;
+  // A dry run may be of a model that has no room here.
+  const bool moves = full_type(config) == at::kDouble || !place.device.is_cpu();
+  if (!config.dry_run && moves) model->to(full_type(config), place.device);
+  if (!config.dry_run) model->initialise(config.seed);
+  checkpoint::VocabularyHashes vocabulary{.all = data::vocabulary_hash(info),
+                                          .source = data::vocabulary_hash(info, data::Side::source),
+                                          .target = data::vocabulary_hash(info, data::Side::target)};
+  std::string remark;
+  if (!config.dry_run && !config.model.init_from.empty()) {
+    const auto weights =
+        checkpoint::open_weights(config.model.init_from, library, check_weights(config.model, place.world));
+    const Destination here{.model = *model, .dataset = config.data.dataset, .vocabulary = vocabulary};
+    remark = load_weights(*weights, here, config.model.init_skip, config.model.init_from).text();
+  }
+  const bool scored = facts.classes > 0 && model->goal() == models::Goal::target;
+  data::ReadOptions read;
+  if (config.data.staging == "memory" && !dataset.folder().empty()) {
+    read.staging = data::ReadOptions::Staging::memory;
+    read.team = place.team;
+  }
+  const auto augmentation = augmentation_of(config, info);
+  const bool varying = info.task == "text_classification" || info.task == "translation";
+  models::TrainingLoss training_loss{.label_smoothing = config.model.label_smoothing};
+  require(training_loss.label_smoothing == 0 || model->has_cross_entropy(),
+          "the model " + model->name() + " tells no classes or words of this dataset apart",
+          {.subject = "--label-smoothing",
+           .advice = "leave it out, or use another --model",
+           .code = ExitCode::usage});
+  if (config.model.class_weights == "balanced") {
+    require(model->classifies(), "the model " + model->name() + " tells no classes of this dataset apart",
+            {.subject = "--class-weights balanced",
+             .advice = "use none, or another --model",
+             .code = ExitCode::usage});
+    training_loss.class_weights =
+        balanced_class_weights(*dataset.source("train", read), facts.classes).to(full_type(config));
+  }
+  auto transformation = own_transformation(info);
+  auto identity = identity_of(info);
+  return {.dataset = std::move(dataset),
+          .read = std::move(read),
+          .transformation = std::move(transformation),
+          .identity = std::move(identity),
+          .model = std::move(model),
+          .augmentation = augmentation,
+          .half = half_type(config),
+          .kernels = kernels_of(config),
+          .device = place.device,
+          .training_loss = std::move(training_loss),
+          .scoring = scored ? Scoring::loss_and_accuracy : Scoring::loss_only,
+          .read_in_place = std::move(read_in_place),
+          .remark = std::move(remark),
+          .frozen = frozen,
+          .vocabulary = std::move(vocabulary),
+          .sample_shapes = varying ? parallel::StageMessages::SampleShapes::varying
+                                   : parallel::StageMessages::SampleShapes::alike,
+          .repeated_layers = repeated,
+          .estimated_activations = activations,
+          .cuts = std::move(cuts),
+          .evaluation_batch = evaluated_at_once,
+          .flops_per_sample = flops};
+}
+
+}  // namespace dtrain::train

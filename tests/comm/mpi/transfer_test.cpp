@@ -1,0 +1,118 @@
+#include "comm/mpi/transfer.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <memory>
+#include <numeric>
+#include <vector>
+
+#include "comm/mpi/communicator.hpp"
+#include "core/error.hpp"
+
+namespace dtrain::comm {
+namespace {
+
+void wait(Transfer& transfer) {
+  while (!transfer.test()) {
+  }
+}
+
+std::vector<std::uint8_t> counting(std::size_t bytes, int from) {
+  std::vector<std::uint8_t> values(bytes);
+  std::iota(values.begin(), values.end(), static_cast<std::uint8_t>(from));
+  return values;
+}
+
+TEST(TransferTest, LongMessagesOfTheSameRanksAreNotMixed) {
+  const auto world = Communicator::duplicate(MPI_COMM_WORLD);
+  const Channel channel = {.comm = world.handle(), .tag = 7, .piece_bytes = 1000};
+  const auto first = counting(3500, 1);
+  const auto second = counting(2000, 99);
+  if (world.rank() == 0) {
+    Transfer one = Transfer::send(channel, first.data(), first.size(), 1);
+    Transfer other = Transfer::send(channel, second.data(), second.size(), 1);
+    wait(other);
+    wait(one);
+  } else {
+    std::vector<std::uint8_t> got(first.size());
+    std::vector<std::uint8_t> got_second(second.size());
+    Transfer one = Transfer::receive(channel, got.data(), got.size(), 0);
+    Transfer other = Transfer::receive(channel, got_second.data(), got_second.size(), 0);
+    wait(one);
+    wait(other);
+    EXPECT_EQ(got, first);
+    EXPECT_EQ(got_second, second);
+  }
+  world.barrier();
+}
+
+TEST(TransferTest, AnotherNumberOfBytesIsNamed) {
+  const auto world = Communicator::duplicate(MPI_COMM_WORLD);
+  const Channel channel = {.comm = world.handle(), .tag = 7};
+  std::vector<std::uint8_t> values(100);
+  if (world.rank() == 0) {
+    Transfer message = Transfer::send(channel, values.data(), 60, 1);
+    wait(message);
+  } else {
+    Transfer message = Transfer::receive(channel, values.data(), 100, 0);
+    EXPECT_THROW(wait(message), Error);
+  }
+  world.barrier();
+}
+
+// A message that is announced, but not sent yet: its receive can neither be cancelled nor is it complete.
+TEST(TransferTest, GivenUpItWritesOnlyToMemoryThatIsKept) {
+  constexpr std::size_t kBytes = std::size_t{4} << 20;
+  const auto world = Communicator::duplicate(MPI_COMM_WORLD);
+  const Channel channel = {.comm = world.handle(), .tag = 7};
+  if (world.rank() == 0) {
+    const auto values = std::make_shared<std::vector<std::uint8_t>>(kBytes, std::uint8_t{5});
+    world.barrier();  // both receives are posted
+    std::vector<Transfer> sends;
+    sends.push_back(Transfer::send(channel, values->data(), kBytes, 1, values));
+    sends.push_back(Transfer::send(channel, values->data(), kBytes, 1, values));
+    world.barrier();  // both are given up
+    for (int i = 0; i < 1000; ++i) sends[0].test();
+  } else {
+    std::vector<std::uint8_t> borrowed(kBytes, std::uint8_t{1});
+    const auto owned = std::make_shared<std::vector<std::uint8_t>>(kBytes, std::uint8_t{1});
+    const std::weak_ptr<std::vector<std::uint8_t>> watched = owned;
+    {
+      Transfer of_borrowed = Transfer::receive(channel, borrowed.data(), kBytes, 0);
+      Transfer of_owned = Transfer::receive(channel, owned->data(), kBytes, 0, owned);
+      world.barrier();
+      for (int i = 0; i < 100; ++i) of_owned.test();  // the announcements are taken
+    }
+    world.barrier();
+    for (int i = 0; i < 1000; ++i) in_use(nullptr, 0);  // drives MPI
+    EXPECT_TRUE(std::ranges::all_of(borrowed, [](std::uint8_t value) { return value == 1; }));
+    EXPECT_EQ(watched.use_count() > 1, in_use(owned->data(), kBytes));
+  }
+  world.barrier();
+}
+
+TEST(TransferTest, OwnedMemoryIsUsedWhereItLiesAndFreedWhenSettled) {
+  const auto world = Communicator::duplicate(MPI_COMM_WORLD);
+  const Channel channel = {.comm = world.handle(), .tag = 7};
+  const auto values = std::make_shared<std::vector<std::uint8_t>>(counting(5000, 3 * world.rank()));
+  if (world.rank() == 0) {
+    Transfer message = Transfer::send(channel, values->data(), values->size(), 1, values);
+    wait(message);
+  } else {
+    {
+      const Transfer given_up =
+          Transfer::receive({.comm = world.handle(), .tag = 8}, values->data(), 10, 0, values);
+    }
+    EXPECT_FALSE(in_use(values->data(), values->size()));  // cancelled: nothing was sent
+    Transfer message = Transfer::receive(channel, values->data(), values->size(), 0, values);
+    wait(message);
+    EXPECT_EQ(*values, counting(5000, 0));
+    message = Transfer();
+    EXPECT_EQ(values.use_count(), 1);
+  }
+  world.barrier();
+}
+
+}  // namespace
+}  // namespace dtrain::comm

@@ -1,0 +1,60 @@
+// The ranks of a node as processes: one copy of a split in shared memory, loaded together.
+#include <gtest/gtest.h>
+#include <mpi.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+
+#include "data/import/stage.hpp"
+#include "data/sampler.hpp"
+#include "h5/library.hpp"
+
+namespace dtrain::data {
+namespace {
+
+int rank_of_world() {
+  int rank = 0;
+  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+  return rank;
+}
+
+int size_of_world() {
+  int size = 1;
+  MPI_Comm_size(MPI_COMM_WORLD, &size);
+  return size;
+}
+
+TEST(NodeMemoryTest, EveryRankReadsTheWholeSplitFromTheOneCopy) {
+  const int rank = rank_of_world();
+  const int size = size_of_world();
+  int id = static_cast<int>(::getpid());
+  MPI_Bcast(&id, 1, MPI_INT, 0, MPI_COMM_WORLD);
+  const auto folder = std::filesystem::temp_directory_path() / ("dtrain-node-memory-" + std::to_string(id));
+  const SyntheticSpec spec{
+      .shape = {1, 8, 8}, .train_samples = 997, .validation_samples = 10, .test_samples = 10};
+  h5::Library library;
+  if (rank == 0) stage_synthetic({.name = "images", .data_root = folder, .shards = 3}, spec, library);
+  MPI_Barrier(MPI_COMM_WORLD);
+
+  const NodeTeam team{.local_rank = rank, .local_size = size, .token = std::to_string(id), .barrier = [] {
+                        MPI_Barrier(MPI_COMM_WORLD);
+                      }};
+  const Dataset dataset = Dataset::open(folder / "images", library);
+  const auto source = dataset.source("train", {.staging = ReadOptions::Staging::memory, .team = team});
+  // The files may go: what is read now is the copy.
+  MPI_Barrier(MPI_COMM_WORLD);
+  if (rank == 0) std::filesystem::remove_all(folder);
+  MPI_Barrier(MPI_COMM_WORLD);
+
+  const auto ids = epoch_order(997, Order::shuffled, 1, 1);
+  std::array<HostArray, 4> arrays;
+  source->gather(ids, arrays[0], arrays[1]);
+  synthetic_dataset(spec).source("train")->gather(ids, arrays[2], arrays[3]);
+  EXPECT_TRUE(std::ranges::equal(arrays[0].as<std::uint8_t>(), arrays[2].as<std::uint8_t>()));
+  EXPECT_TRUE(std::ranges::equal(arrays[1].as<std::int64_t>(), arrays[3].as<std::int64_t>()));
+}
+
+}  // namespace
+}  // namespace dtrain::data

@@ -1,0 +1,86 @@
+#include "models/layers/winograd_conv.hpp"
+
+#include "models/support.hpp"
+
+namespace dtrain::models {
+namespace {
+
+constexpr auto kLast = at::MemoryFormat::ChannelsLast;
+
+struct Case {
+  std::int64_t images, channels, out, height, width;
+};
+// Odd sides, one pixel, more than a block of tiles, an image larger than a block, blocks of several images.
+const std::vector<Case> kCases = {
+    {2, 32, 40, 7, 9}, {3, 48, 32, 1, 1}, {9, 32, 32, 16, 16}, {1, 32, 32, 35, 70}, {70, 64, 32, 4, 6}};
+
+std::unique_ptr<Model> model_for(const Case& c, at::ScalarType type, Conv2d::Bias bias) {
+  const Conv2d::Geometry geometry{
+      .in_channels = c.channels, .out_channels = c.out, .kernel = 3, .stride = 1, .padding = 1};
+  return model_of(std::make_unique<Conv2d>("conv", geometry, Conv2d::Style{.bias = bias, .format = kLast}),
+                  type);
+}
+
+TEST(WinogradConvTest, OutputsAndGradientsAreTorchs) {
+  at::manual_seed(1);
+  for (const auto type : {at::kDouble, at::kFloat}) {
+    const double tolerance = type == at::kDouble ? 1e-12 : 2e-5;
+    for (const auto bias : {Conv2d::Bias::yes, Conv2d::Bias::no}) {
+      for (const Case& c : kCases) {
+        const auto model = model_for(c, type, bias);
+        auto& p = model->layers()[0]->parameters();
+        const at::Tensor ours = at::randn({c.images, c.channels, c.height, c.width}, type).requires_grad_();
+        const Conv2d::Geometry geometry{
+            .in_channels = c.channels, .out_channels = c.out, .kernel = 3, .stride = 1, .padding = 1};
+        ASSERT_TRUE(fits_winograd(ours, p[0].value, geometry));
+        const at::Tensor theirs = ours.detach().clone().requires_grad_();
+        const at::Tensor weight = p[0].value.detach().clone().requires_grad_();
+        at::Tensor shift;
+        if (bias == Conv2d::Bias::yes) shift = p[1].value.detach().clone().requires_grad_();
+        const at::Tensor expected = at::conv2d(
+            theirs, weight, shift.defined() ? std::optional<at::Tensor>(shift) : std::nullopt, 1, 1);
+        const at::Tensor out = model->layers()[0]->forward({ours}, {})[0];
+        EXPECT_TRUE(at::allclose(out, expected, tolerance, tolerance));
+        const at::Tensor gradient = at::randn_like(out);
+        out.backward(gradient);
+        expected.backward(gradient);
+        const auto expect_close = [&](const at::Tensor& a, const at::Tensor& b) {
+          EXPECT_LE((a - b).abs().max().item<double>(), tolerance * (1.0 + b.abs().max().item<double>()));
+        };
+        expect_close(ours.grad(), theirs.grad());
+        expect_close(p[0].value.grad(), weight.grad());
+        if (shift.defined()) expect_close(p[1].value.grad(), shift.grad());
+      }
+    }
+  }
+}
+
+TEST(WinogradConvTest, TheWeightsGradientGoesIntoItsSlot) {
+  const Case c{2, 32, 32, 4, 4};
+  const auto model = model_for(c, at::kFloat, Conv2d::Bias::no);
+  auto& weight = model->layers()[0]->parameters()[0];
+  const at::Tensor slot = at::empty_like(weight.value.detach());
+  weight.gradient_slot = slot.alias();
+  model->layers()[0]->forward({at::randn({2, 32, 4, 4})}, {})[0].sum().backward();
+  EXPECT_EQ(weight.value.grad().data_ptr(), slot.data_ptr());
+  EXPECT_FALSE(weight.gradient_slot.defined());
+}
+
+TEST(WinogradConvTest, OtherConvolutionsAreLeftToTorch) {
+  const at::Tensor input = at::randn({1, 32, 8, 8});
+  const at::Tensor weight = at::randn({32, 32, 3, 3}).contiguous(kLast);
+  const Conv2d::Geometry fits{.in_channels = 32, .out_channels = 32, .kernel = 3, .stride = 1, .padding = 1};
+  auto strided = fits;
+  strided.stride = 2;
+  auto unpadded = fits;
+  unpadded.padding = 0;
+  EXPECT_TRUE(fits_winograd(input, weight, fits));
+  EXPECT_FALSE(fits_winograd(input, weight, strided));
+  EXPECT_FALSE(fits_winograd(input, weight, unpadded));
+  EXPECT_FALSE(fits_winograd(input, at::randn({36, 32, 3, 3}).contiguous(kLast), fits));
+  EXPECT_FALSE(fits_winograd(input, at::randn({16, 32, 3, 3}).contiguous(kLast), fits));
+  EXPECT_FALSE(fits_winograd(input, at::randn({32, 32, 3, 3}), fits));
+}
+
+}  // namespace
+}  // namespace dtrain::models

@@ -1,0 +1,107 @@
+#include "parallel/pipeline/pipeline.hpp"
+
+#include <gtest/gtest.h>
+
+#include "job_of_test.hpp"
+#include "parallel/gradients/flat_parameters.hpp"
+#include "parallel/pipeline/simulation.hpp"
+#include "small_model.hpp"
+
+namespace dtrain::parallel {
+namespace {
+
+constexpr std::int64_t kSamples = 13;
+constexpr int kPieces = 5;
+
+struct Reference {
+  std::map<std::string, at::Tensor> gradients;
+  at::Tensor outputs;
+};
+
+Reference reference() {
+  auto model = small_model();
+  const FlatParameters parameters(*model, at::kDouble);
+  const auto batch = small_batch(kSamples);
+  const auto walk = whole_walk(*model);
+  auto passed = walk.forward({batch.inputs}, {});
+  Reference found;
+  found.outputs = passed.outputs()[0].detach().clone();
+  walk.backward(passed, model->loss(passed.outputs(), batch.targets).loss);
+  for (const auto* parameter : model->parameters())
+    found.gradients[parameter->name] = parameter->value.grad();
+  return found;
+}
+
+class PipelineTest : public testing::TestWithParam<std::tuple<Pipelining, int, bool, bool>> {};
+
+TEST_P(PipelineTest, GradientsAndOutputsAreThoseOfOneRank) {
+  const auto& [pipelining, stages_per_rank, recompute, varying] = GetParam();
+  JobOfTest job(topology::Axis::pipe);
+  auto model = small_model();
+  const auto layers = static_cast<int>(model->layers().size());
+  if (job.pipe().size() == 1 && stages_per_rank > 1) GTEST_SKIP() << "one rank has one stage";
+  if (job.pipe().size() * stages_per_rank > layers)
+    GTEST_SKIP() << "the model has only " << layers << " layers";
+  const auto cuts = cut_stages(std::vector<double>(model->layers().size(), 1.0), job.pipe().size(),
+                               stages_per_rank, "small");
+  model->hold(cuts.layers_of(job.rank()));
+  const FlatParameters parameters(*model, at::kDouble);
+  Pipeline pipeline(
+      {.model = *model,
+       .cuts = cuts,
+       .pipe = job.pipe(),
+       .queue = job.queue(),
+       .sink = job.sink(),
+       .shapes = varying ? StageMessages::SampleShapes::varying : StageMessages::SampleShapes::alike,
+       .repeated_layers = recompute ? 99 : 0});
+  const auto batch = small_batch(kSamples);
+  std::vector<std::int64_t> samples;
+  for (int m = 0; m < kPieces; ++m) samples.push_back(part_of(kSamples, m, kPieces).size());
+  const auto piece = [&](const at::Tensor& all, int m) {
+    const auto part = part_of(kSamples, m, kPieces);
+    return all.narrow(0, part.begin, part.size());
+  };
+  const auto schedule = make_schedule(pipelining, job.pipe().size(), stages_per_rank, kPieces);
+  const auto expected = reference();
+  for (int step = 0; step < 2; ++step) {  // the second one knows the messages' layout
+    for (auto* parameter : model->parameters()) parameter->value.mutable_grad().reset();
+    pipeline.train(schedule, samples,
+                   {.context = [](int) { return models::Context{}; },
+                    .inputs = [&](int m) { return models::Tensors{piece(batch.inputs, m)}; },
+                    .loss =
+                        [&](int m, const models::Tensors& outputs) {
+                          return model->loss(outputs, piece(batch.targets, m)).loss;
+                        }});
+    for (const auto* parameter : model->parameters()) {
+      ASSERT_TRUE(parameter->value.grad().defined()) << parameter->name;
+      const auto gap = (parameter->value.grad() - expected.gradients.at(parameter->name)).abs().max();
+      EXPECT_LT(gap.item<double>(), 1e-13) << parameter->name;
+    }
+  }
+  std::vector<at::Tensor> outputs;
+  pipeline.evaluate(make_forward_schedule(job.pipe().size(), stages_per_rank, kPieces), samples,
+                    {.context = {.mode = models::Mode::evaluation},
+                     .inputs = [&](int m) { return models::Tensors{piece(batch.inputs, m)}; },
+                     .outputs =
+                         [&](int m, const models::Tensors& found, const at::Tensor& codes) {
+                           EXPECT_EQ(m, static_cast<int>(outputs.size()));
+                           EXPECT_EQ(codes.size(0), samples[static_cast<std::size_t>(m)]);
+                           outputs.push_back(found[0].clone());
+                         },
+                     .code_layer = 0});
+  EXPECT_EQ(outputs.size(), pipeline.is_last() ? kPieces : 0);
+  if (pipeline.is_last()) {
+    EXPECT_LT((at::cat(outputs) - expected.outputs).abs().max().item<double>(), 1e-13);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Schedules, PipelineTest,
+                         testing::Combine(testing::Values(Pipelining::layerwise, Pipelining::gpipe,
+                                                          Pipelining::one_f_one_b),
+                                          testing::Values(1), testing::Bool(), testing::Bool()));
+INSTANTIATE_TEST_SUITE_P(Interleaved, PipelineTest,
+                         testing::Combine(testing::Values(Pipelining::interleaved), testing::Values(2),
+                                          testing::Bool(), testing::Bool()));
+
+}  // namespace
+}  // namespace dtrain::parallel

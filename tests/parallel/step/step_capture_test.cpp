@@ -1,0 +1,156 @@
+#include "parallel/step/step_capture.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace dtrain::parallel {
+namespace {
+
+using testing::ElementsAre;
+using testing::IsEmpty;
+
+/// A device whose work is words: they are written down when they are done, or kept while a graph is captured.
+struct FakeDevice {
+  std::vector<std::string> done;
+  std::vector<std::string>* capturing = nullptr;
+  bool fails_at_end = false;
+  int abandoned = 0;
+
+  void give(const std::string& word) { (capturing != nullptr ? *capturing : done).push_back(word); }
+};
+
+class FakeGraph final : public DeviceGraph {
+ public:
+  explicit FakeGraph(FakeDevice& device) : device_(device) {}
+  void begin() override { device_.capturing = &words_; }
+  void end() override {
+    device_.capturing = nullptr;
+    if (device_.fails_at_end) throw std::runtime_error("cannot be replayed");
+  }
+  void abandon() noexcept override {
+    device_.capturing = nullptr;
+    ++device_.abandoned;
+  }
+  void replay() override {
+    for (const auto& word : words_) device_.done.push_back(word);
+  }
+
+ private:
+  FakeDevice& device_;
+  std::vector<std::string> words_;
+};
+
+class FakeGraphs final : public DeviceGraphs {
+ public:
+  explicit FakeGraphs(FakeDevice& device) : device_(device) {}
+  std::unique_ptr<DeviceGraph> make() const override { return std::make_unique<FakeGraph>(device_); }
+
+ private:
+  FakeDevice& device_;
+};
+
+class Spans final : public SpanSink {
+ public:
+  explicit Spans(FakeDevice& device) : device_(device) {}
+  void enter(Phase /*phase*/, std::string_view name) override {
+    device_.done.push_back("<" + std::string(name));
+  }
+  void leave() override { device_.done.emplace_back(">"); }
+  void overlapped(Phase, std::string_view, std::int64_t, std::int64_t) override {}
+  void moved(std::int64_t, std::int64_t) override {}
+
+ private:
+  FakeDevice& device_;
+};
+
+class StepCaptureTest : public testing::Test {
+ protected:
+  auto tell(const std::string& word) {
+    return [this, word] { device_.done.push_back(word); };
+  }
+
+  FakeDevice device_;
+  FakeGraphs graphs_{device_};
+  Spans spans_{device_};
+  StepCapture capture_{spans_, graphs_};
+};
+
+TEST_F(StepCaptureTest, ReplaysWhatTheDeviceAndTheCpuDidInTheirOrder) {
+  const auto step = capture_.capture([&] {
+    capture_.repeat(tell("read"));
+    {
+      const ScopedSpan span(capture_, Phase::forward, "forward");
+      device_.give("a");
+      const ScopedSpan inner(capture_, Phase::forward, "inner");  // part of the graph: not told
+      device_.give("b");
+    }
+    const ScopedSpan span(capture_, Phase::backward, "backward");
+    device_.give("c");
+    capture_.repeat(tell("count"));
+    capture_.repeat_between(tell("send"));
+    device_.give("d");
+    capture_.repeat(tell("last"));
+  });
+  EXPECT_THAT(device_.done, IsEmpty()) << "a capture does nothing";
+  EXPECT_EQ(step.graphs(), 3U);
+  for (int times = 0; times < 2; ++times) {
+    device_.done.clear();
+    step.replay();
+    EXPECT_THAT(device_.done, ElementsAre("read", "<forward", "a", "b", ">", "<backward", "c", "count",
+                                          "send", "d", "last", ">"));
+  }
+}
+
+TEST_F(StepCaptureTest, PassesSpansOnWhileNothingIsCaptured) {
+  {
+    const ScopedSpan span(capture_, Phase::forward, "forward");
+    device_.give("a");
+  }
+  EXPECT_THAT(device_.done, ElementsAre("<forward", "a", ">"));
+}
+
+TEST_F(StepCaptureTest, SpansOfOtherPhasesHaveNoGraph) {
+  const auto step = capture_.capture([&] { const ScopedSpan span(capture_, Phase::pipeline_idle, "wait"); });
+  EXPECT_EQ(step.graphs(), 0U);
+  step.replay();
+  EXPECT_THAT(device_.done, ElementsAre("<wait", ">"));
+}
+
+TEST_F(StepCaptureTest, WhatFailsLeavesNothingAndTheNextStepIsAsBefore) {
+  EXPECT_THROW(capture_.capture([&] {
+    const ScopedSpan span(capture_, Phase::forward, "forward");
+    device_.give("a");
+    capture_.repeat(tell("count"));
+    throw std::runtime_error("an operation that waits for the device");
+  }),
+               std::runtime_error);
+  EXPECT_FALSE(capture_.capturing());
+  EXPECT_THAT(device_.done, IsEmpty());
+  EXPECT_EQ(device_.capturing, nullptr);
+  { const ScopedSpan span(capture_, Phase::forward, "forward"); }
+  EXPECT_THAT(device_.done, ElementsAre("<forward", ">"));
+}
+
+TEST_F(StepCaptureTest, AGraphThatCannotBeReplayedIsToldWhenTheStepIsThrough) {
+  device_.fails_at_end = true;
+  EXPECT_THROW(capture_.capture([&] {
+    {
+      const ScopedSpan span(capture_, Phase::forward, "forward");
+      device_.give("a");
+    }
+    const ScopedSpan span(capture_, Phase::backward, "backward");  // no other graph is begun
+    EXPECT_EQ(device_.capturing, nullptr);
+  }),
+               std::runtime_error);
+  EXPECT_EQ(device_.abandoned, 1);
+  EXPECT_FALSE(capture_.capturing());
+}
+
+}  // namespace
+}  // namespace dtrain::parallel

@@ -1,0 +1,68 @@
+#include "train/loop/device_clock.hpp"
+
+#include <c10/core/impl/DeviceGuardImplInterface.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+namespace dtrain::train {
+namespace {
+
+const c10::Device kDevice{c10::DeviceType::PrivateUse1, 0};
+std::int64_t now_ns = 0;  // on the device
+
+/// A device whose events hold `now_ns`, and whose differences are floats of milliseconds as CUDA's are.
+struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::PrivateUse1> {
+  c10::Device getDevice() const override { return kDevice; }
+  c10::Stream getStream(c10::Device) const noexcept override {
+    return c10::Stream(c10::Stream::DEFAULT, kDevice);
+  }
+  void record(void** event, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {
+    if (*event == nullptr) *event = new std::int64_t;
+    *static_cast<std::int64_t*>(*event) = now_ns;
+  }
+  void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
+    delete static_cast<std::int64_t*>(event);
+  }
+  bool queryEvent(void*) const override { return true; }
+  void synchronizeEvent(void*) const override {}
+  double elapsedTime(void* begin, void* end, c10::DeviceIndex) const override {
+    const auto ns = *static_cast<std::int64_t*>(end) - *static_cast<std::int64_t*>(begin);
+    return static_cast<float>(static_cast<double>(ns) * 1e-6);
+  }
+};
+C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
+
+struct Sink final : SpanSink {
+  void enter(Phase, std::string_view) override {}
+  void leave() override {}
+  void overlapped(Phase, std::string_view, std::int64_t, std::int64_t) override {}
+  void on_device(Phase, std::string_view, std::int64_t start_ns, std::int64_t end_ns) override {
+    durations_ns.push_back(end_ns - start_ns);
+  }
+  void moved(std::int64_t, std::int64_t) override {}
+  std::vector<std::int64_t> durations_ns;
+};
+
+TEST(DeviceClock, SpansAreExactAfterHours) {
+  constexpr std::int64_t kSpan_ns = 100'000;
+  constexpr int kSpans = 1000;
+  Sink sink;
+  DeviceClock clock(kDevice, sink);
+  now_ns += std::int64_t{10} * 3600 * 1'000'000'000;
+  for (int i = 0; i < kSpans; ++i) {
+    clock.enter(Phase::forward, "forward");
+    now_ns += kSpan_ns;
+    clock.leave();
+  }
+  clock.enter(Phase::other, "end");  // the clock looks at what is done
+  ASSERT_EQ(sink.durations_ns.size(), kSpans);
+  for (const auto duration_ns : sink.durations_ns) {
+    EXPECT_GE(duration_ns, kSpan_ns - 10);
+    EXPECT_LE(duration_ns, kSpan_ns + 10);
+  }
+}
+
+}  // namespace
+}  // namespace dtrain::train

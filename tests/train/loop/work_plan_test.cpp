@@ -1,0 +1,214 @@
+#include "train/loop/work_plan.hpp"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "data/sampler.hpp"
+#include "train/loop/planned_batches.hpp"
+
+namespace dtrain::train {
+namespace {
+
+constexpr std::int64_t kSamples = 103;  // four steps: three of 30, the last of 13
+
+WorkPlan::Facts facts(int data_rank = 0, int data_ranks = 1) {
+  return {.pieces = {.samples = kSamples, .global_batch = 30, .micro_batches = 8, .data_ranks = data_ranks},
+          .data_rank = data_rank,
+          .schedule = {.name = "linear", .learning_rate = 0.5},
+          .total_steps = 8,
+          .seed = 3};
+}
+
+std::vector<parallel::StepPlan> all_of(WorkPlan& plan) {
+  std::vector<parallel::StepPlan> steps;
+  while (const auto* next = plan.next()) steps.push_back(*next);
+  return steps;
+}
+
+TEST(WorkPlanTest, EachSampleOfAnEpochIsHandedOutOnceOverAllRanks) {
+  std::vector<std::int64_t> seen;
+  for (int rank = 0; rank < 3; ++rank) {
+    WorkPlan plan(facts(rank, 3));
+    plan.begin_epoch(2, 0);
+    const auto steps = all_of(plan);
+    ASSERT_EQ(steps.size(), 4U);
+    EXPECT_EQ(steps.front().number, 5) << "the second epoch's first step";
+    for (const auto& step : steps) {
+      for (const auto& micro_batch : step.micro_batches)
+        seen.insert(seen.end(), micro_batch.ids.begin(), micro_batch.ids.end());
+    }
+  }
+  std::ranges::sort(seen);
+  std::vector<std::int64_t> once(kSamples);
+  std::iota(once.begin(), once.end(), 0);
+  EXPECT_EQ(seen, once);
+}
+
+TEST(WorkPlanTest, AStepHasTheSameMicroBatchesOnAnyNumberOfRanks) {
+  WorkPlan one(facts());
+  one.begin_epoch(1, 0);
+  const auto whole = all_of(one);
+  for (int rank = 0; rank < 2; ++rank) {
+    WorkPlan plan(facts(rank, 2));
+    plan.begin_epoch(1, 0);
+    for (const auto& step : all_of(plan)) {
+      const auto& of_one = whole.at(static_cast<std::size_t>(step.number - 1));
+      EXPECT_EQ(step.learning_rate, of_one.learning_rate);
+      for (const auto& micro_batch : step.micro_batches) {
+        EXPECT_EQ(micro_batch.ids, of_one.micro_batches.at(micro_batch.index).ids);
+      }
+    }
+  }
+}
+
+TEST(WorkPlanTest, ARunThatGoesOnFindsTheRestOfTheEpoch) {
+  WorkPlan whole(facts());
+  whole.begin_epoch(1, 0);
+  const auto all = all_of(whole);
+  WorkPlan rest(facts());
+  rest.begin_epoch(1, 2);
+  const auto steps = all_of(rest);
+  ASSERT_EQ(steps.size(), 2U);
+  EXPECT_EQ(steps[0].number, 3);
+  EXPECT_EQ(steps[0].micro_batches.at(5).ids, all.at(2).micro_batches.at(5).ids);
+  EXPECT_EQ(rest.steps(), 4);
+}
+
+TEST(WorkPlanTest, EndsWithTheRun) {
+  auto six = facts();
+  six.total_steps = 6;
+  WorkPlan plan(six);
+  plan.begin_epoch(2, 0);
+  EXPECT_EQ(all_of(plan).size(), 2U);
+  EXPECT_EQ(plan.next(), nullptr);
+}
+
+TEST(WorkPlanTest, NothingIsReadAheadAcrossAPauseOrTheEnd) {
+  auto pausing = facts();
+  pausing.pauses_after = [](std::int64_t step) { return step == 2; };
+  WorkPlan plan(pausing);
+  plan.begin_epoch(1, 0);
+  std::vector<bool> follows;
+  for (const auto& step : all_of(plan)) follows.push_back(step.another_follows);
+  EXPECT_EQ(follows, (std::vector<bool>{true, false, true, false}));
+}
+
+TEST(WorkPlanTest, PiecesWithoutSamplesAreLeftOut) {
+  WorkPlan plan({.pieces = {.samples = 2, .global_batch = 2, .micro_batches = 4}, .total_steps = 1});
+  plan.begin_epoch(1, 0);
+  const auto steps = all_of(plan);
+  ASSERT_EQ(steps.size(), 1U);
+  ASSERT_EQ(steps[0].micro_batches.size(), 2U);
+  for (const auto& micro_batch : steps[0].micro_batches) EXPECT_EQ(micro_batch.samples(), 1);
+  EXPECT_NE(steps[0].micro_batches[0].index, steps[0].micro_batches[1].index);
+}
+
+/// Hands out what the plan asks for, as data::Loader does, except for what a test changes.
+class FakeLoader {
+ public:
+  explicit FakeLoader(const WorkPlan& plan) {
+    auto requests = plan.requests();
+    data::PieceRequest request;
+    while (requests(request)) {
+      batches.push_back(
+          {.step = request.step, .micro_batch = request.micro_batch, .samples = request.samples});
+    }
+  }
+  data::Batch next() { return batches.at(next_++); }
+  std::vector<data::Batch> batches;
+
+ private:
+  std::size_t next_ = 0;
+};
+
+/// The sum of a batch's ids stands for its inputs.
+parallel::Samples prepared(const data::Batch& batch) {
+  return {.inputs = {at::scalar_tensor(std::accumulate(batch.samples.begin(), batch.samples.end(), 0.0))},
+          .targets = {}};
+}
+
+double sum_of(const parallel::MicroBatch& micro_batch) {
+  return static_cast<double>(
+      std::accumulate(micro_batch.ids.begin(), micro_batch.ids.end(), std::int64_t{0}));
+}
+
+class PlannedBatchesTest : public testing::Test {
+ protected:
+  PlannedBatchesTest() { plan_.begin_epoch(1, 0); }
+  NullSpanSink sink_;
+  WorkPlan plan_{facts()};
+};
+
+TEST_F(PlannedBatchesTest, BringWhatThePlanSays) {
+  FakeLoader loader(plan_);
+  PlannedBatches batches([&] { return loader.next(); }, prepared, sink_);
+  for (const auto& step : all_of(plan_)) {
+    for (std::size_t m = 0; m < step.micro_batches.size(); ++m) {
+      EXPECT_EQ(batches.take(step, m).inputs.at(0).item<double>(), sum_of(step.micro_batches[m]));
+    }
+  }
+}
+
+TEST_F(PlannedBatchesTest, WhatIsReadAheadIsTakenLater) {
+  FakeLoader loader(plan_);
+  PlannedBatches batches([&] { return loader.next(); }, prepared, sink_);
+  const auto steps = all_of(plan_);
+  batches.read_ahead();
+  const auto ahead = batches.look_ahead(steps[0]);
+  ASSERT_EQ(ahead.size(), steps[0].micro_batches.size());
+  for (std::size_t m = 0; m < ahead.size(); ++m) {
+    EXPECT_TRUE(batches.take(steps[0], m).inputs.at(0).is_same(ahead[m].inputs.at(0)));
+  }
+  batches.read_ahead();
+  EXPECT_EQ(batches.take(steps[1], 0).inputs.at(0).item<double>(), sum_of(steps[1].micro_batches[0]));
+}
+
+TEST_F(PlannedBatchesTest, AnotherBatchThanPlannedIsAnError) {
+  const auto step = all_of(plan_).front();
+  const auto refused = [&](const auto& change, const std::string& words) {
+    FakeLoader loader(plan_);
+    change(loader.batches);
+    PlannedBatches batches([&] { return loader.next(); }, prepared, sink_);
+    try {
+      batches.take(step, 0);
+      ADD_FAILURE() << "taken: " << words;
+    } catch (const Error& error) {
+      EXPECT_NE(error.problem().find(words), std::string::npos) << error.what();
+      EXPECT_EQ(error.subject(), "the loader");
+    }
+  };
+  refused([](auto& batches) { std::swap(batches[0], batches[1]); }, "micro-batch 1; the plan wants");
+  refused([](auto& batches) { batches[0].step = 1; }, "samples of step 2, micro-batch 0");
+  refused([](auto& batches) { ++batches[0].samples[2]; }, "other samples of step 1");
+  refused([](auto& batches) { batches[0].samples.pop_back(); }, "other samples of step 1");
+}
+
+TEST_F(PlannedBatchesTest, AMicroBatchBeyondThePlanIsAnError) {
+  FakeLoader loader(plan_);
+  PlannedBatches batches([&] { return loader.next(); }, prepared, sink_);
+  const auto step = all_of(plan_).front();
+  for (std::size_t m = 0; m < step.micro_batches.size(); ++m) batches.take(step, m);
+  EXPECT_THROW(batches.take(step, step.micro_batches.size()), Error);
+}
+
+TEST_F(PlannedBatchesTest, ANewListForgetsWhatWasReadAhead) {
+  FakeLoader first(plan_);
+  FakeLoader second(plan_);
+  bool in_second = false;
+  PlannedBatches batches([&] { return in_second ? second.next() : first.next(); }, prepared, sink_);
+  batches.read_ahead();
+  in_second = true;
+  batches.begin();
+  const auto step = all_of(plan_).front();
+  EXPECT_NO_THROW(batches.take(step, 0));
+  EXPECT_NO_THROW(batches.take(step, 1));
+}
+
+}  // namespace
+}  // namespace dtrain::train

@@ -1,0 +1,78 @@
+#include "train/recovery/continuation.hpp"
+
+#include <gtest/gtest.h>
+
+#include "core/error.hpp"
+
+namespace dtrain::train {
+namespace {
+
+parallel::Pieces pieces(std::int64_t samples, int global_batch) {
+  return {.samples = samples, .global_batch = global_batch, .micro_batches = 1, .data_ranks = 1};
+}
+
+/// After `step` steps of 100 samples in epochs of 1000.
+ResumePoint after(std::int64_t step, std::int64_t left_out = 0) {
+  const auto epoch = (step + 9) / 10;
+  const auto position = (step - (epoch - 1) * 10) * 100;
+  return {.folder = "there",
+          .info = {.step = step,
+                   .epoch = epoch,
+                   .position_samples = position,
+                   .total_steps = 40,
+                   .so_far = {.evaluated = position == 1000},
+                   .loss_scale = {.left_out = left_out}},
+          .own = false};
+}
+
+TEST(ContinuationTest, TheSameSettingsChangeNothing) {
+  const auto info = standing(after(13, 2), pieces(1000, 100), "exact");
+  EXPECT_EQ(info.step, 13);
+  EXPECT_EQ(info.total_steps, 40);
+  EXPECT_EQ(info.loss_scale.left_out, 2);
+}
+
+TEST(ContinuationTest, AnotherRateGoesOnWithinAnEpoch) {
+  const auto info = standing(after(13, 2), pieces(1000, 100), "keep");
+  EXPECT_EQ(info.step, 13);
+  EXPECT_EQ(info.total_steps, 0) << "its schedule is another";
+  EXPECT_EQ(info.step - info.loss_scale.left_out, 11) << "updates of the optimizer's state";
+}
+
+TEST(ContinuationTest, OtherBatchesCountStepsAsIfAllEpochsHadHadThem) {
+  const auto info = standing(after(20), pieces(1000, 200), "keep");
+  EXPECT_EQ(info.step, 10);
+  EXPECT_EQ(info.step - info.loss_scale.left_out, 20);
+  EXPECT_TRUE(is_done(info, 1000));
+}
+
+TEST(ContinuationTest, AStateThatIsResetHasNoUpdates) {
+  const auto info = standing(after(20), pieces(1000, 300), "reset");
+  EXPECT_EQ(info.step, 8);
+  EXPECT_EQ(info.step - info.loss_scale.left_out, 0);
+}
+
+TEST(ContinuationTest, WithinAnEpochOtherBatchesAreRefused) {
+  for (const int batch : {60, 101, 200, 1000}) {
+    try {
+      standing(after(13), pieces(1000, batch), "keep");
+      ADD_FAILURE() << batch;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+    }
+  }
+}
+
+TEST(ContinuationTest, AnEpochThatGoesOnIsRecordedWhenItIsDone) {
+  auto within = after(13);
+  EXPECT_FALSE(rows_kept(within, std::nullopt, 1000)) << "another run's rows";
+  within.own = true;
+  EXPECT_EQ(rows_kept(within, std::nullopt, 1000)->epoch, 1);
+  auto done = after(20);
+  done.own = true;
+  EXPECT_EQ(rows_kept(done, std::nullopt, 1000)->epoch, 2);
+  EXPECT_EQ(rows_kept(std::nullopt, Recovery{}, 1000)->step, 0);
+}
+
+}  // namespace
+}  // namespace dtrain::train
