@@ -120,6 +120,9 @@ struct Parameter {
 
   /// The slot, for one gradient: the tensor to write to and to return as the gradient, or an undefined one.
   at::Tensor take_gradient_slot() { return std::exchange(gradient_slot, {}); }
+
+  /// Memory for one gradient, laid out in `format`: the slot where it is laid out so, else memory of its own.
+  at::Tensor take_gradient_memory(at::MemoryFormat format = at::MemoryFormat::Contiguous);
 };
 
 /// State that is saved and agreed upon but not trained (BatchNorm's running statistics). It changes once per

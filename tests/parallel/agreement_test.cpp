@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "job_of_test.hpp"
-#include "small_model.hpp"
+#include "parallel/job_of_test.hpp"
+#include "parallel/small_model.hpp"
 
 namespace dtrain::parallel {
 namespace {

@@ -10,12 +10,12 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "job_of_test.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/gradients/table_by_rows.hpp"
+#include "parallel/job_of_test.hpp"
+#include "parallel/small_model.hpp"
 #include "parallel/strategy/registry.hpp"
 #include "parallel/strategy/synchronous.hpp"
-#include "small_model.hpp"
 
 namespace dtrain::parallel {
 namespace {

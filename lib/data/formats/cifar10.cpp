@@ -6,6 +6,7 @@
 #include <sstream>
 
 #include "core/error.hpp"
+#include "data/formats/text_files.hpp"
 #include "data/import/source_list.hpp"
 
 namespace dtrain::data {
@@ -16,10 +17,8 @@ constexpr std::size_t kRecordBytes = 1 + kImageBytes;
 constexpr std::size_t kClasses = 10;
 constexpr const char* kMeta = "batches.meta.txt";
 
-std::string base_name(const std::string& name) { return std::filesystem::path(name).filename().string(); }
-
 bool is_batch(const std::string& name, const char* kind) {
-  const std::string base = base_name(name);
+  const std::string_view base = base_name(name);
   return base.starts_with(kind) && base.ends_with(".bin");
 }
 

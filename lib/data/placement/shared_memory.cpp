@@ -20,10 +20,12 @@
 namespace dtrain::data {
 namespace {
 
-constexpr std::size_t kAlignment = 64;
+constexpr std::size_t kSegmentAlignment = 64;
 constexpr const char* kMoreRoom = "use --staging none, or give /dev/shm more room";
 
-std::size_t aligned(std::size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
+std::size_t aligned(std::size_t bytes) {
+  return (bytes + kSegmentAlignment - 1) / kSegmentAlignment * kSegmentAlignment;
+}
 
 /// A mapping that all ranks of the team share.
 class Segment {

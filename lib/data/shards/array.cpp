@@ -8,7 +8,7 @@
 namespace dtrain::data {
 namespace {
 
-constexpr std::size_t kAlignment = 64;  // a cache line, and any vector register
+constexpr std::size_t kArrayAlignment = 64;  // a cache line, and any vector register
 constexpr std::int64_t kMostElements = std::numeric_limits<std::int64_t>::max() / 8;  // of 8 bytes each
 
 }  // namespace
@@ -29,8 +29,8 @@ std::int64_t element_count(std::span<const std::int64_t> shape) {
 Allocator aligned_allocator() {
   return {.allocate =
               [](std::size_t bytes) {
-                const std::size_t rounded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
-                void* data = std::aligned_alloc(kAlignment, rounded);
+                const std::size_t rounded = (bytes + kArrayAlignment - 1) / kArrayAlignment * kArrayAlignment;
+                void* data = std::aligned_alloc(kArrayAlignment, rounded);
                 if (data == nullptr) throw std::bad_alloc();
                 return data;
               },

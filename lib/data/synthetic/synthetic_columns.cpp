@@ -23,9 +23,9 @@ kernels::RandomKey key_of(const SyntheticSpec& spec, std::string_view name, std:
 }
 
 /// Whole numbers of a stream, one by one.
-class Words {
+class Draws {
  public:
-  explicit Words(const kernels::RandomKey& key) : key_(key) {}
+  explicit Draws(const kernels::RandomKey& key) : key_(key) {}
   std::int64_t below(std::int64_t bound) {
     if (next_ % 4 == 0) block_ = kernels::philox_block(key_, next_ / 4);
     const std::uint64_t word = block_[next_++ % 4];
@@ -39,7 +39,7 @@ class Words {
 };
 
 std::int64_t class_of(const SyntheticSpec& spec, std::int64_t id) {
-  return Words(key_of(spec, "class", id)).below(spec.classes);
+  return Draws(key_of(spec, "class", id)).below(spec.classes);
 }
 
 HostArray make_array(ElementType type, std::int64_t rows, const std::vector<std::int64_t>& row_shape) {
@@ -163,7 +163,7 @@ constexpr std::int32_t kStart = 2;
 constexpr std::int32_t kEnd = 3;
 
 /// A length in [half, most].
-std::int64_t draw_length(Words& words, std::int64_t most) {
+std::int64_t draw_length(Draws& words, std::int64_t most) {
   const std::int64_t least = std::max<std::int64_t>(1, most / 2);
   return least + words.below(std::max<std::int64_t>(most, 1) - least + 1);
 }
@@ -173,7 +173,7 @@ Columns texts(const SyntheticSpec& spec, std::int64_t first, std::int64_t sample
   const std::int64_t known = spec.vocabulary - kFirstWord;
   Sequences text;
   for (std::int64_t i = first; i < first + samples; ++i) {
-    Words words(key_of(spec, "text", i));
+    Draws words(key_of(spec, "text", i));
     const std::int64_t name = class_of(spec, i);
     const std::int64_t length = draw_length(words, spec.sample_shape()[0]);
     for (std::int64_t at = 0; at < length; ++at) {
@@ -196,7 +196,7 @@ Columns pairs(const SyntheticSpec& spec, std::int64_t first, std::int64_t sample
   Sequences source;
   Sequences target;
   for (std::int64_t i = first; i < first + samples; ++i) {
-    Words words(key_of(spec, "pair", i));
+    Draws words(key_of(spec, "pair", i));
     std::vector<std::int64_t> sentence(
         static_cast<std::size_t>(draw_length(words, spec.sample_shape()[0] - 2)));
     for (std::int64_t& word : sentence) word = words.below(known);
@@ -221,12 +221,12 @@ Columns pairs(const SyntheticSpec& spec, std::int64_t first, std::int64_t sample
 Columns running_text(const SyntheticSpec& spec, std::int64_t first, std::int64_t samples) {
   const std::int64_t known = spec.vocabulary - kFirstWord;
   HostArray tokens = make_array(ElementType::int32, samples * spec.sample_shape()[0] + 1, {});
-  Words words(key_of(spec, "chain", first));
+  Draws words(key_of(spec, "chain", first));
   std::int64_t word = words.below(known);
   for (std::int32_t& token : tokens.as<std::int32_t>()) {
     token = static_cast<std::int32_t>(kFirstWord + word);
     const std::int64_t successor = std::max<std::int64_t>(words.below(6) - 2, 0);
-    word = Words(key_of(spec, "successor", word * 4 + successor)).below(known);
+    word = Draws(key_of(spec, "successor", word * 4 + successor)).below(known);
   }
   return {MemoryColumn::of(std::move(tokens))};
 }

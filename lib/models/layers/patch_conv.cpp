@@ -136,15 +136,6 @@ void add_weight_gradient(at::Tensor& sum, const at::Tensor& small, const Block& 
   }
 }
 
-/// Where the weight's gradient goes: its slot, or memory of its own.
-at::Tensor gradient_of(Parameter& parameter) {
-  at::Tensor slot = parameter.take_gradient_slot();
-  if (!slot.defined() || !slot.is_contiguous(kChannelsLast)) {
-    slot = at::empty(parameter.value.sizes(), parameter.value.options().memory_format(kChannelsLast));
-  }
-  return slot;
-}
-
 at::Tensor empty_images(const at::Tensor& like, std::int64_t channels, std::int64_t height,
                         std::int64_t width) {
   return at::empty({like.size(0), channels, height, width}, like.options().memory_format(kChannelsLast));
@@ -171,7 +162,7 @@ class PatchConv : public torch::autograd::Function<PatchConv> {
     const bool needs_input = context->needs_input_grad(0);
     at::Tensor dx;
     if (needs_input) dx = at::empty(x.sizes(), x.options().memory_format(kChannelsLast)).zero_();
-    const at::Tensor dweight = gradient_of(*kept.weight);
+    const at::Tensor dweight = kept.weight->take_gradient_memory(kChannelsLast);
     if (x.size(0) == 0) dweight.zero_();
     at::Tensor sum = as_matrix(dweight);
     over_blocks(patches_of(x, dy, kept.geometry), x.options(), [&](const Block& block) {
@@ -220,7 +211,7 @@ class PatchConvTranspose : public torch::autograd::Function<PatchConvTranspose> 
       dx = at::empty(x.sizes(), x.options().memory_format(kChannelsLast));
       dsmall = pixels(dx);
     }
-    const at::Tensor dweight = gradient_of(*kept.weight);
+    const at::Tensor dweight = kept.weight->take_gradient_memory(kChannelsLast);
     if (x.size(0) == 0) dweight.zero_();
     at::Tensor sum = as_matrix(dweight);
     over_blocks(patches_of(dy, x, kept.geometry), x.options(), [&](const Block& block) {

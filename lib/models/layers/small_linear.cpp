@@ -36,16 +36,10 @@ at::Tensor input_gradient(const at::Tensor& gradient, const at::Tensor& weight) 
   return result;
 }
 
-/// Where a parameter's gradient is put: where it is wanted, or in memory of its own.
-at::Tensor gradient_of(Parameter& parameter) {
-  at::Tensor slot = parameter.take_gradient_slot();
-  return slot.defined() && slot.is_contiguous() ? slot : at::empty_like(parameter.value);
-}
-
 /// dW = dY^T X
 template <class T>
 at::Tensor weight_gradient(const at::Tensor& gradient, const at::Tensor& input, Parameter& weight) {
-  at::Tensor result = gradient_of(weight);
+  at::Tensor result = weight.take_gradient_memory();
   kernels::multiply(result.data_ptr<T>(), gradient.const_data_ptr<T>(), 1, extent(result, 0),
                     input.const_data_ptr<T>(), {extent(result, 0), extent(result, 1), extent(gradient, 0)});
   return result;
@@ -54,7 +48,7 @@ at::Tensor weight_gradient(const at::Tensor& gradient, const at::Tensor& input, 
 /// db = column sums of dY
 template <class T>
 at::Tensor bias_gradient(const at::Tensor& gradient, Parameter& bias) {
-  at::Tensor result = gradient_of(bias);
+  at::Tensor result = bias.take_gradient_memory();
   kernels::column_sums(result.data_ptr<T>(), gradient.const_data_ptr<T>(), extent(gradient, 0),
                        extent(gradient, 1));
   return result;

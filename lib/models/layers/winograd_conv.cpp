@@ -144,13 +144,6 @@ at::Tensor forward_as(const at::Tensor& x, const at::Tensor& weight, const at::T
   return y;
 }
 
-/// Where a gradient goes: the parameter's slot, or memory of its own.
-at::Tensor gradient_of(Parameter& parameter) {
-  at::Tensor slot = parameter.take_gradient_slot();
-  if (slot.defined() && slot.is_contiguous(kChannelsLast)) return slot;
-  return at::empty(parameter.value.sizes(), parameter.value.options().memory_format(kChannelsLast));
-}
-
 /// Which gradients are wanted, or have been found.
 struct Wanted {
   bool input = true;
@@ -198,7 +191,7 @@ Gradients backward_as(const at::Tensor& dy, const at::Tensor& x, Parameter& weig
     });
   });
   if (!wanted.weight) return found;
-  found.weight = gradient_of(weight);
+  found.weight = weight.take_gradient_memory(kChannelsLast);
   if (x.size(0) == 0) {
     found.weight.zero_();
   } else {

@@ -36,7 +36,7 @@ Conv2d::Geometry halving(std::int64_t in, std::int64_t out) {
 /// encoder.0, .2, .4 and ReLUs between: `sizes` are the image's channels and those after each convolution.
 /// In pairs from the image inwards and from the code outwards, first by outputs and second by inputs; the
 /// code itself and the image stay whole.
-Slicing slicing_of(std::size_t index, std::size_t count) {
+Slicing channel_slicing(std::size_t index, std::size_t count) {
   if (index % 2 == 1) return Slicing::channels_in;
   return index + 1 < count ? Slicing::channels_out : Slicing::none;
 }
@@ -45,7 +45,7 @@ void add_encoder(Layers& layers, const std::vector<std::int64_t>& sizes) {
   for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {
     layers.push_back(std::make_unique<Conv2d>(
         fmt::format("encoder.{}", 2 * i), halving(sizes[i], sizes[i + 1]),
-        Conv2d::Style{.format = kChannelsLast, .slicing = slicing_of(i, sizes.size() - 1)}));
+        Conv2d::Style{.format = kChannelsLast, .slicing = channel_slicing(i, sizes.size() - 1)}));
     layers.push_back(
         std::make_unique<Activation>(fmt::format("encoder.{}", 2 * i + 1), Function::relu, Overwrite::input));
   }
@@ -57,7 +57,7 @@ void add_decoder(Layers& layers, const std::vector<std::int64_t>& sizes) {
     const std::size_t from = count - i;
     layers.push_back(std::make_unique<ConvTranspose2d>(fmt::format("decoder.{}", 2 * i),
                                                        halving(sizes[from], sizes[from - 1]), kChannelsLast,
-                                                       slicing_of(i, count)));
+                                                       channel_slicing(i, count)));
     layers.push_back(std::make_unique<Activation>(fmt::format("decoder.{}", 2 * i + 1),
                                                   i + 1 < count ? Function::relu : Function::sigmoid,
                                                   Overwrite::input));

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "small_model.hpp"
+#include "parallel/small_model.hpp"
 
 namespace dtrain::parallel {
 namespace {

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
-#include "job_of_test.hpp"
+#include "parallel/job_of_test.hpp"
 #include "parallel/pipeline/segments.hpp"
-#include "small_model.hpp"
+#include "parallel/small_model.hpp"
 
 namespace dtrain::parallel {
 namespace {

@@ -9,10 +9,10 @@
 #include <span>
 
 #include "core/error.hpp"
-#include "job_of_test.hpp"
 #include "parallel/gradients/gradient_buckets.hpp"
 #include "parallel/gradients/reproducible_totals.hpp"
-#include "small_model.hpp"
+#include "parallel/job_of_test.hpp"
+#include "parallel/small_model.hpp"
 
 namespace dtrain::parallel {
 namespace {

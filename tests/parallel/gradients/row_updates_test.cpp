@@ -5,11 +5,11 @@
 
 #include "core/error.hpp"
 #include "core/slice.hpp"
-#include "job_of_test.hpp"
 #include "parallel/gradients/gradient_buckets.hpp"
+#include "parallel/job_of_test.hpp"
 #include "parallel/memory/node_memory.hpp"
 #include "parallel/pipeline/segments.hpp"
-#include "small_model.hpp"
+#include "parallel/small_model.hpp"
 
 namespace dtrain::parallel {
 namespace {

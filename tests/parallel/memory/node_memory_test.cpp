@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
-#include "job_of_test.hpp"
+#include "parallel/job_of_test.hpp"
 
 namespace dtrain::parallel {
 namespace {

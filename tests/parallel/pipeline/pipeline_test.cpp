@@ -2,10 +2,10 @@
 
 #include <gtest/gtest.h>
 
-#include "job_of_test.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
+#include "parallel/job_of_test.hpp"
 #include "parallel/pipeline/simulation.hpp"
-#include "small_model.hpp"
+#include "parallel/small_model.hpp"
 
 namespace dtrain::parallel {
 namespace {

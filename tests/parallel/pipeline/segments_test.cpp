@@ -4,7 +4,7 @@
 
 #include "core/error.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
-#include "small_model.hpp"
+#include "parallel/small_model.hpp"
 
 namespace dtrain::parallel {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "job_of_test.hpp"
+#include "parallel/job_of_test.hpp"
 
 namespace dtrain::parallel {
 namespace {

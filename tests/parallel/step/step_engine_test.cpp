@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "job_of_test.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
+#include "parallel/job_of_test.hpp"
+#include "parallel/small_model.hpp"
 #include "parallel/step/pipeline_engine.hpp"
-#include "small_model.hpp"
 
 namespace dtrain::parallel {
 namespace {

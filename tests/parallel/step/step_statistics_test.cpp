@@ -4,8 +4,8 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
-#include "job_of_test.hpp"
 #include "parallel/agreement.hpp"
+#include "parallel/job_of_test.hpp"
 
 namespace dtrain::parallel {
 namespace {

@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
-#include "job_of_test.hpp"
+#include "parallel/job_of_test.hpp"
 
 namespace dtrain::parallel {
 namespace {
