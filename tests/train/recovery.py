@@ -172,6 +172,11 @@ def check_records(file, case, ranks):
     exact = bool(case.options) or "step=1" == case.fault[-6:]
     if case.from_disk and not resumed:
         resumed = list(case.resumed)  # the newest checkpoint was still being written: it began anew
+    if len(resumed) == len(case.resumed) + 1 and not exact:
+        # Two are to die at once, in one step. The second was still in the barrier of the step before, which was undone for the
+        # first's death: it came to its own step later.
+        assert resumed[1] == resumed[0] + 1 == case.resumed[0] and len(case.lost()) == 2, (case, resumed)
+        resumed = resumed[1:]
     assert len(resumed) == len(case.resumed), (case, resumed)
     assert all(step - found in ((0,) if exact else (0, 1)) for step, found in zip(case.resumed, resumed)), (case, resumed)
     return [float(re.search(r"was done after ([\d.]+) s", text)[1]) for text in recovered]

@@ -9,6 +9,7 @@
 
 #include <fstream>
 #include <functional>
+#include <span>
 #include <utility>
 
 namespace dtrain::comm {
@@ -53,10 +54,45 @@ std::string unique_name() {
 
 bool agree(const Communicator& local, bool fine) { return local.min(std::int64_t{fine ? 1 : 0}) == 1; }
 
-/// A file in /dev/shm that all ranks of `local` have open and that has no name any more; negative on every
-/// rank where they cannot have one. Until the name is gone the file is empty: a job that is killed meanwhile
-/// leaves no memory behind.
-SegmentFile open_together(const Communicator& local) {
+/// Where the other ranks of a node find an open file of this process, and how they know that it is the one.
+struct OpenFile {
+  std::int64_t process = 0;
+  std::int64_t descriptor = -1;  // negative: this rank has none
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  bool operator==(const OpenFile&) const = default;
+};
+
+OpenFile place_of(int fd) {
+  struct stat facts = {};
+  if (fd < 0 || ::fstat(fd, &facts) != 0) return {};
+  return {.process = ::getpid(), .descriptor = fd, .device = facts.st_dev, .inode = facts.st_ino};
+}
+
+/// The file at `place`, opened by this process as well. In another container the process id may be another
+/// process's: what is found there must be the same file.
+SegmentFile open_again(const OpenFile& place) {
+  if (place.descriptor < 0) return SegmentFile(-1);
+  const auto path = fmt::format("/proc/{}/fd/{}", place.process, place.descriptor);
+  SegmentFile file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  const OpenFile found = place_of(file.get());
+  return found.device == place.device && found.inode == place.inode ? std::move(file) : SegmentFile(-1);
+}
+
+/// A file in /dev/shm that never had a name and that all ranks of `local` have open; negative on every rank
+/// where they cannot have one (containers with process ids of their own).
+SegmentFile open_unnamed(const Communicator& local) {
+  const bool makes = local.rank() == 0;
+  SegmentFile own(makes ? ::open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR) : -1);
+  OpenFile place = place_of(own.get());
+  local.broadcast_bytes(std::as_writable_bytes(std::span(&place, 1)), 0);
+  SegmentFile file = makes ? SegmentFile(::dup(own.get())) : open_again(place);
+  return agree(local, file.get() >= 0) ? std::move(file) : SegmentFile(-1);
+}
+
+/// The same by a name, which is gone when this returns. Until then the file is empty: a job that is killed
+/// meanwhile leaves a name, but no memory, behind.
+SegmentFile open_named(const Communicator& local) {
   const bool makes = local.rank() == 0;
   const std::string chosen = makes ? unique_name() : std::string();
   SegmentFile own(makes ? ::shm_open(chosen.c_str(), O_RDWR | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR) : -1);
@@ -65,6 +101,13 @@ SegmentFile open_together(const Communicator& local) {
   SegmentFile file =
       makes || name.text().empty() ? std::move(own) : SegmentFile(::shm_open(name.text().c_str(), O_RDWR, 0));
   return agree(local, file.get() >= 0) ? std::move(file) : SegmentFile(-1);
+}
+
+/// A file in /dev/shm that all ranks of `local` have open and that has no name (any more); negative on every
+/// rank where they cannot have one.
+SegmentFile open_together(const Communicator& local) {
+  SegmentFile file = open_unnamed(local);
+  return file.get() >= 0 ? std::move(file) : open_named(local);
 }
 
 }  // namespace

@@ -9,8 +9,9 @@
 
 namespace dtrain::comm {
 
-/// Memory that all ranks of a node have mapped. Owns the mapping; its name is gone before any of it is
-/// reserved, so that no memory stays taken in /dev/shm after a crash. Zero-filled.
+/// Memory that all ranks of a node have mapped. Owns the mapping. It never has a name where ranks see each
+/// other's process ids; else its name is gone before any of it is reserved. So no memory stays taken in
+/// /dev/shm after a crash. Zero-filled.
 class SharedMemory {
  public:
   /// One block of size() x `bytes_per_rank` (the same on every rank, rounded up to pages) for the ranks of

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdarg>
 #include <vector>
 
 #include "comm/mpi/communicator.hpp"
@@ -20,6 +21,8 @@
 namespace {
 
 std::vector<nlink_t> names_when_reserved;
+int names_made = 0;
+bool knows_unnamed_files = true;
 bool fails_to_make_robust = false;
 
 bool is_robust(const pthread_mutexattr_t* attributes) {
@@ -35,6 +38,28 @@ extern "C" int posix_fallocate(int fd, off_t offset, off_t bytes) noexcept {
   ::fstat(fd, &facts);
   names_when_reserved.push_back(facts.st_nlink);
   return ::fallocate(fd, 0, offset, bytes) == 0 ? 0 : errno;
+}
+
+extern "C" int shm_open(const char* name, int flags, mode_t mode) noexcept {
+  ++names_made;
+  using Open = int (*)(const char*, int, mode_t);
+  static const auto real = reinterpret_cast<Open>(::dlsym(RTLD_NEXT, "shm_open"));
+  return real(name, flags, mode);
+}
+
+extern "C" int open(const char* path, int flags, ...) {
+  mode_t mode = 0;
+  if ((flags & O_CREAT) != 0 || (flags & O_TMPFILE) == O_TMPFILE) {
+    va_list rest;
+    va_start(rest, flags);
+    mode = va_arg(rest, mode_t);
+    va_end(rest);
+  }
+  if ((flags & O_TMPFILE) == O_TMPFILE && !knows_unnamed_files) {
+    errno = EOPNOTSUPP;
+    return -1;
+  }
+  return static_cast<int>(::syscall(SYS_openat, AT_FDCWD, path, flags, mode));
 }
 
 extern "C" int pthread_mutex_init(pthread_mutex_t* mutex, const pthread_mutexattr_t* attributes) noexcept {
@@ -63,7 +88,15 @@ TEST(SharedMemoryTest, IsReservedWhenItsNameIsGone) {
   EXPECT_EQ(names_when_reserved, std::vector<nlink_t>{0});
 }
 
-TEST(SharedMemoryTest, IsSeenByAllRanksAndZeroFilled) {
+// A rank that is killed while others make memory would leave the name.
+TEST(SharedMemoryTest, HasNoNameAtAnyTime) {
+  const auto world = Communicator::duplicate(MPI_COMM_WORLD);
+  names_made = 0;
+  ASSERT_TRUE(SharedMemory::create(world, 5000).has_value());
+  EXPECT_EQ(names_made, 0);
+}
+
+void is_seen_by_all_ranks_and_zero_filled() {
   const auto world = Communicator::duplicate(MPI_COMM_WORLD);
   const auto memory = SharedMemory::create(world, 100'000);
   ASSERT_TRUE(memory.has_value());
@@ -74,6 +107,20 @@ TEST(SharedMemoryTest, IsSeenByAllRanksAndZeroFilled) {
   for (int rank = 0; rank < world.size(); ++rank)
     EXPECT_EQ(memory->part(rank)[99'999], static_cast<std::byte>(rank + 1));
   world.barrier();
+}
+
+TEST(SharedMemoryTest, IsSeenByAllRanksAndZeroFilled) { is_seen_by_all_ranks_and_zero_filled(); }
+
+TEST(SharedMemoryTest, IsMadeByANameWhereOneRankCannotDoWithout) {
+  const auto world = Communicator::duplicate(MPI_COMM_WORLD);
+  knows_unnamed_files = false;
+  names_made = 0;
+  is_seen_by_all_ranks_and_zero_filled();
+  EXPECT_EQ(names_made, 1);
+  names_when_reserved.clear();
+  EXPECT_TRUE(SharedMemory::create(world, 5000).has_value());
+  EXPECT_EQ(names_when_reserved, std::vector<nlink_t>{0});
+  knows_unnamed_files = true;
 }
 
 TEST(SharedMemoryTest, WhatHasNoRoomIsEmptyOnAllRanks) {
