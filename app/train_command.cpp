@@ -26,9 +26,10 @@
 #include "run_arguments.hpp"
 #include "run_folder.hpp"
 #include "same_run.hpp"
+#include "state/resume_point.hpp"
 #include "train/loop/run.hpp"
 #include "train/loop/run_outputs.hpp"
-#include "train/recovery/resume_point.hpp"
+#include "train/setup/transformations.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -112,7 +113,7 @@ std::string recovery_in_words(const train::RunConfig& config, const comm::MpiEnv
 }
 
 /// The run's folder from its first state to its last. Only rank 0 writes the state of a run that went well.
-ExitCode run_in_folder(const train::RunConfig& config, const std::optional<train::ResumePoint>& resume,
+ExitCode run_in_folder(const train::RunConfig& config, const std::optional<state::ResumePoint>& resume,
                        const std::optional<train::Recovery>& recovery, comm::MpiEnvironment& mpi,
                        const comm::Communicator& world, const Log& log, StartNotice* starting) {
   const RunFolder folder(train::run_folder(config));
@@ -143,27 +144,27 @@ ExitCode run_in_folder(const train::RunConfig& config, const std::optional<train
 }
 
 /// Where the run is to go on, if anywhere. Collective.
-std::optional<train::ResumePoint> find_resume_point(const train::RunConfig& config,
+std::optional<state::ResumePoint> find_resume_point(const train::RunConfig& config,
                                                     const std::optional<train::Recovery>& recovery,
                                                     const comm::Communicator& world) {
   const std::string& resume = config.output.resume;
   const bool is_path = resume != "auto" && resume != "none";
-  if (!recovery && is_path) return train::resume_point(resume, world);
+  if (!recovery && is_path) return state::resume_point(resume, world);
   if (!recovery && (resume == "none" || config.output.overwrite)) return std::nullopt;
   const RunFolder folder(train::run_folder(config));
   bool can_go_on = false;
   on_first_rank(world, [&] { can_go_on = recovery ? folder.has_checkpoints() : folder.can_go_on(config); });
   if (world.max(static_cast<std::int64_t>(can_go_on)) == 1)
-    return train::newest_valid(train::checkpoints_folder(config), world);
-  return is_path ? std::optional(train::resume_point(resume, world)) : std::nullopt;
+    return state::newest_valid(train::checkpoints_folder(config), world);
+  return is_path ? std::optional(state::resume_point(resume, world)) : std::nullopt;
 }
 
 /// What is made anew at each start is known by its seed.
-void check_same_dataset(const train::RunConfig& config, const train::ResumePoint& resume) {
+void check_same_dataset(const train::RunConfig& config, const state::ResumePoint& resume) {
   if (config.data.dataset == "synthetic") return;
-  train::check_same_dataset(
-      resume, data::read_dataset_info(data::find_dataset(config.data.dataset, config.data.root)),
-      global_batch_of(resume.info, resume.folder.string()));
+  const auto info = data::read_dataset_info(data::find_dataset(config.data.dataset, config.data.root));
+  state::check_same_dataset(resume, train::identity_of(info), info.name,
+                            global_batch_of(resume.info, resume.folder.string()));
 }
 
 /// What the run is called: where the user gave no name, one of its own, but in Slurm the job's. Collective.
@@ -189,7 +190,7 @@ ExitCode train_once(train::RunConfig& config, const std::optional<train::Recover
   log.call_rank(mpi.first_rank());
   config.output.name = settle_name(config, environment, world);  // one that was a spare does not know it yet
   std::optional<record::RunHolder> holder;                       // rank 0's
-  std::optional<train::ResumePoint> resume;
+  std::optional<state::ResumePoint> resume;
   if (!config.dry_run) {
     const comm::LongPhase reading(world, config.comm.files_limit_s());
     using Claim = record::RunHolder::Claim;

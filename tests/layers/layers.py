@@ -25,9 +25,10 @@ ALLOWED = {  # folder: what it may link, from the design's table of layers
     "optim": "core kernels",
     "parallel": "core topology comm models optim kernels",
     "checkpoint": "core topology h5 comm parallel",
+    "state": "core topology h5 comm models optim parallel checkpoint",
     "plan": "core topology models parallel",
     "federated": "core comm data models optim parallel",
-    "train": "core topology h5 kernels models comm record data optim parallel checkpoint plan federated",
+    "train": "core topology h5 kernels models comm record data optim parallel checkpoint state plan federated",
 }
 WITHOUT_TORCH = {"core", "topology", "h5", "comm", "doctor", "record"}
 # Only the module that is opened where there is a GPU may be compiled with these.

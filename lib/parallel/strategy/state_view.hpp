@@ -1,17 +1,48 @@
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
 #include "models/model.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
 
 namespace dtrain::parallel {
 
+/// A tensor of the agreed state, named as in checkpoints, as this rank holds it.
+struct StateTensor {
+  static constexpr const char* kModel = "model";           ///< The group of parameters and buffers.
+  static constexpr const char* kOptimizer = "optimizer/";  ///< What the other groups begin with.
+
+  std::string group;  ///< `model`, or `optimizer/STATE`
+  std::string name;
+  at::Tensor value;                                ///< A view: writing to it changes the state.
+  std::shared_ptr<const models::HeldSlice> slice;  ///< Which part of the whole it is; null: the whole.
+
+  bool is_of_optimizer() const { return group.starts_with(kOptimizer); }
+};
+
 /// The model that the copies of a strategy agree on, and the state of its optimizer: what saving, resuming,
 /// recovery and evaluation see. Borrowed from the strategy, and valid until its next step.
-struct StateView {
-  FlatParameters& parameters;
-  models::Model& model;  ///< Its parameters are views of `parameters`; it has the buffers as well.
-  optim::Optimizer& optimizer;
+class StateView {
+ public:
+  /// `model`: its parameters are views of `parameters`; it has the buffers as well.
+  StateView(FlatParameters& parameters, models::Model& model, optim::Optimizer& optimizer)
+      : parameters_(parameters), model_(model), optimizer_(optimizer) {}
+
+  /// All tensors of this rank, in one order on all ranks of a stage.
+  std::vector<StateTensor> tensors() const;
+
+  /// All parameters that are trained, flat.
+  at::Tensor& flat_parameters() const { return parameters_.values(); }
+
+ private:
+  FlatParameters& parameters_;
+  models::Model& model_;
+  optim::Optimizer& optimizer_;
 };
 
 }  // namespace dtrain::parallel

@@ -11,14 +11,13 @@
 #include <map>
 #include <string_view>
 
+#include "comm/faults/injection.hpp"
 #include "core/error.hpp"
 #include "core/printable.hpp"
 #include "core/size.hpp"
 #include "parallel/strategy/registry.hpp"
-#include "train/config/interval.hpp"
 #include "train/config/limits.hpp"
 #include "train/config/strategy_setting.hpp"
-#include "train/loop/injection.hpp"
 #include "train/setup/device.hpp"
 
 namespace dtrain::train {
@@ -166,7 +165,7 @@ void validate_output(const OutputConfig& output) {
         "has control characters or is too long", "--name " + output.name,
         fmt::format("use at most {} bytes of plain text", kLongestName));
   check_at_least(output.record_steps, 0, "--record-steps");
-  if (output.checkpoint_every != "end") parse_interval(output.checkpoint_every, "--checkpoint-every");
+  output.checkpoint_interval();
   check_at_least(output.keep, 1, "--keep");
   check(!output.resume.empty(), "nothing is named", "--resume", "use auto, none or a checkpoint's folder");
   check_one_of(output.optimizer_state, kOptimizerStates, "--optimizer-state");
@@ -191,10 +190,15 @@ std::int64_t PipelineConfig::memory_limit_bytes() const {
   return *bytes;
 }
 
+state::Interval OutputConfig::checkpoint_interval() const {
+  if (checkpoint_every == "end") return {};
+  return state::parse_interval(checkpoint_every, "--checkpoint-every");
+}
+
 std::int64_t ValidationConfig::every_steps() const {
-  const auto interval = parse_interval(every, "--validate-every");
-  if (interval.unit == Interval::Unit::steps) return static_cast<std::int64_t>(interval.count);
-  check(interval.unit == Interval::Unit::epochs && interval.count == 1,
+  const auto interval = state::parse_interval(every, "--validate-every");
+  if (interval.unit == state::Interval::Unit::steps) return static_cast<std::int64_t>(interval.count);
+  check(interval.unit == state::Interval::Unit::epochs && interval.count == 1,
         fmt::format("{} is not a number of steps", every), "--validate-every",
         "write one such as 500steps, or 1epoch");
   return 0;
@@ -253,7 +257,8 @@ void RunConfig::validate() const {
   check(cluster.empty() || dry_run, "a cluster that is not there cannot train", "--cluster", "add --dry-run");
   check_at_least(epochs, 1, "--epochs");
   check_at_least(limit_steps, 0, "--limit-steps");
-  check(exit_after == "none" || parse_interval(exit_after, "--exit-after").unit == Interval::Unit::seconds,
+  check(exit_after == "none" ||
+            state::parse_interval(exit_after, "--exit-after").unit == state::Interval::Unit::seconds,
         fmt::format("\"{}\" is not a time", exit_after), "--exit-after", "write one such as 55min or 2h");
   validate_batch(*this);
   validate_pipeline(*this);
@@ -280,7 +285,7 @@ void RunConfig::validate() const {
   validate_comm(*this);
   validate_output(output);
   check_at_least(verify_every, 0, "--verify-every");
-  parse_faults(inject, std::max(started_ranks, mesh_shape.size()));
+  comm::parse_faults(inject, std::max(started_ranks, mesh_shape.size()));
   check_at_least(spares, 0, "--spares");
   replicate_every();
   check_one_of(on_failure, kOnFailure, "--on-failure");

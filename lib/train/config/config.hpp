@@ -9,6 +9,7 @@
 
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
+#include "state/interval.hpp"
 #include "topology/mesh.hpp"
 
 namespace dtrain::comm {
@@ -125,6 +126,9 @@ struct OutputConfig {
   bool tensorboard = false;
   bool quiet = false;
   bool terminal = false;  ///< A person watches: draw a progress line. Set by app.
+
+  /// `checkpoint_every` parsed; never: at the end only. Throws Error (exit code 2).
+  state::Interval checkpoint_interval() const;
 };
 
 /// All of a run's options. Filled in app/, resolved and validated once, and const from then on.
@@ -154,7 +158,7 @@ struct RunConfig {
   int threads = 0;                     ///< Per rank; 0: from the affinity mask.
   std::uint64_t seed = 1;
   bool reproducible = false;        ///< The same bits on every number of ranks, of data and pipe.
-  std::string inject;               ///< Faults on demand, as parse_faults() reads them; empty: none.
+  std::string inject;               ///< Faults on demand, as comm::parse_faults() reads them; empty: none.
   std::string on_failure = "auto";  ///< `auto`, `recover` or `abort`, when a rank is lost.
   int spares = 0;                   ///< Ranks that wait to take the places of lost ones.
   std::string replicate = "off";    ///< Or steps between copies of each part in another rank's memory.

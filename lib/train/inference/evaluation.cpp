@@ -15,7 +15,7 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "models/compute/precision.hpp"
-#include "train/setup/memory_estimate.hpp"
+#include "train/config/footprint.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -43,7 +43,7 @@ Scores scores_of(const parallel::StepTotals& sums, std::int64_t samples, Scoring
 std::int64_t evaluation_batch(const RunConfig& config, const models::Model& model,
                               const models::Shape& sample_shape) {
   const auto limit = config.pipeline.memory_limit_bytes();
-  const double per_sample = evaluation_bytes(config, model, sample_shape);
+  const double per_sample = plan::evaluation_bytes(element_bytes(config), model, sample_shape);
   if (config.batch.evaluation > 0) {
     const double wanted = per_sample * config.batch.evaluation;
     require(limit == 0 || wanted <= static_cast<double>(limit),

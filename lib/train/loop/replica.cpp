@@ -7,9 +7,9 @@
 #include "checkpoint/reader.hpp"
 #include "comm/watch/flight_recorder.hpp"
 #include "parallel/strategy/registry.hpp"
+#include "state/initial_weights.hpp"
 #include "train/config/precision.hpp"
 #include "train/config/strategy_setting.hpp"
-#include "train/setup/initial_weights.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -20,15 +20,15 @@ parallel::Pipelining pipelining(const RunConfig& config) {
                                     : parallel::Pipelining::layerwise;
 }
 
-std::function<bool()> spoils_loss(const Injection* injection) {
+std::function<bool()> spoils_loss(const comm::Injection* injection) {
   if (injection == nullptr) return {};
   return [injection] { return injection->spoils_loss(); };
 }
 
 }  // namespace
 
-Replica::Replica(const RunConfig& config, Job& job, Workload& workload, Injection* injection, bool recovers,
-                 Requests requests, parallel::GraphEngine::Tell tell_graphs)
+Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::Injection* injection,
+                 bool recovers, Requests requests, parallel::GraphEngine::Tell tell_graphs)
     : config_(config),
       job_(job),
       workload_(workload),
@@ -90,7 +90,7 @@ parallel::StepOutcome Replica::step(const parallel::StepPlan& plan, parallel::Sa
   auto outcome = strategy_->step(plan, samples);
   if (injection_ != nullptr && injection_->drifts()) {
     const auto buffers = workload_.model->buffers();
-    (buffers.empty() ? strategy_->state().parameters.values() : buffers.front()->value).add_(1e-3);
+    (buffers.empty() ? strategy_->state().flat_parameters() : buffers.front()->value).add_(1e-3);
   }
   return outcome;
 }
@@ -108,7 +108,7 @@ parallel::StateView Replica::state() {
 
 void Replica::load_weights(const std::filesystem::path& folder, h5::Library& library) {
   const auto weights = checkpoint::open_weights(folder, library, checkpoint::Verify::manifest);
-  train::load_weights(
+  state::load_weights(
       *weights,
       {.model = *workload_.model, .dataset = config_.data.dataset, .vocabulary = workload_.vocabulary}, "",
       folder.string());
@@ -116,9 +116,7 @@ void Replica::load_weights(const std::filesystem::path& folder, h5::Library& lib
 }
 
 void Replica::load_optimizer(const std::filesystem::path& folder, h5::Library& library) {
-  const auto state = strategy_->state();
-  train::load_optimizer(checkpoint::load(folder, library, checkpoint::Verify::manifest), state.parameters,
-                        state.optimizer);
+  state::load_optimizer(checkpoint::load(folder, library, checkpoint::Verify::manifest), strategy_->state());
   strategy_->adopt_optimizer();
 }
 

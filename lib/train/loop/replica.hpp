@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 
+#include "comm/faults/injection.hpp"
 #include "data/loader.hpp"
 #include "h5/library.hpp"
 #include "parallel/pipeline/pipeline.hpp"
@@ -13,7 +14,6 @@
 #include "parallel/step/pipeline_engine.hpp"
 #include "parallel/strategy/strategy.hpp"
 #include "train/inference/evaluation.hpp"
-#include "train/loop/injection.hpp"
 #include "train/setup/job.hpp"
 #include "train/setup/workload.hpp"
 
@@ -29,7 +29,7 @@ class Replica {
   /// Everything is borrowed; `injection` may be null. `recovers`: whether the run goes on after a rank was
   /// lost. `tell_graphs` gets what comes of capturing steps. Collective over the job. Throws Error (exit code
   /// 2) where the strategy cannot train this model.
-  Replica(const RunConfig& config, Job& job, Workload& workload, Injection* injection, bool recovers,
+  Replica(const RunConfig& config, Job& job, Workload& workload, comm::Injection* injection, bool recovers,
           Requests requests, parallel::GraphEngine::Tell tell_graphs);
 
   /// What the strategy can do in this run.
@@ -64,7 +64,7 @@ class Replica {
   const RunConfig& config_;
   Job& job_;
   Workload& workload_;
-  Injection* injection_;
+  comm::Injection* injection_;
   parallel::Setting setting_;
   parallel::Abilities can_;
   Preparation preparation_;

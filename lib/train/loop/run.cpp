@@ -8,11 +8,11 @@
 #include <memory>
 #include <utility>
 
+#include "comm/faults/injection.hpp"
 #include "core/clock.hpp"
 #include "h5/library.hpp"
 #include "parallel/memory/memory_meter.hpp"
 #include "record/run_folder.hpp"
-#include "train/loop/injection.hpp"
 #include "train/loop/trainer.hpp"
 #include "train/setup/dry_run.hpp"
 
@@ -58,7 +58,7 @@ std::string Recovery::lost_in_words() const {
   return fmt::format("rank{} {}", lost.size() == 1 ? "" : "s", fmt::join(lost, ", "));
 }
 
-ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
+ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& resume,
              const std::optional<Recovery>& recovery, comm::MpiEnvironment& mpi, const Log& log,
              StartNotice* starting) {
   const auto enter = [starting](const char* stage) {
@@ -81,10 +81,10 @@ ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
   parallel::MemoryMeter::process().install();
   parallel::MemoryMeter::process().limit(config.pipeline.memory_limit_bytes());
   record::StepClock clock(trace.get());
-  std::unique_ptr<Injection> injection;
+  std::unique_ptr<comm::Injection> injection;
   if (!config.inject.empty()) {
-    injection =
-        std::make_unique<Injection>(parse_faults(config.inject, mpi.first_size()), mpi.first_rank(), clock);
+    injection = std::make_unique<comm::Injection>(comm::parse_faults(config.inject, mpi.first_size()),
+                                                  mpi.first_rank(), clock);
   }
   enter("the ranks find their places and make groups");
   Job job(config, mpi, injection ? static_cast<SpanSink&>(*injection) : clock, !recovery,

@@ -10,8 +10,8 @@
 #include "core/log.hpp"
 #include "core/start_notice.hpp"
 #include "record/rows.hpp"
+#include "state/resume_point.hpp"
 #include "train/config/config.hpp"
-#include "train/recovery/resume_point.hpp"
 
 namespace dtrain::train {
 
@@ -42,7 +42,7 @@ class RanksLost final : public Error {
 /// stop and has left a checkpoint. `recovery`: what it goes on after. `starting` (null: nothing) is told what
 /// a start is busy with. Collective over mpi.world(). Throws RanksLost where MPI allows to go on after a loss
 /// and the configuration does, or else Error.
-ExitCode run(const RunConfig& config, const std::optional<ResumePoint>& resume,
+ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& resume,
              const std::optional<Recovery>& recovery, comm::MpiEnvironment& mpi, const Log& log,
              StartNotice* starting = nullptr);
 

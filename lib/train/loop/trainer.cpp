@@ -11,7 +11,7 @@
 #include "core/version.hpp"
 #include "data/sampler.hpp"
 #include "parallel/memory/memory_meter.hpp"
-#include "train/config/interval.hpp"
+#include "state/interval.hpp"
 #include "train/recovery/continuation.hpp"
 #include "train/setup/announcement.hpp"
 
@@ -39,7 +39,7 @@ std::int64_t total_steps(const RunConfig& config, const parallel::Pieces& pieces
 }  // namespace
 
 Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Recording& recording,
-                 const std::optional<ResumePoint>& resume, const Log& log)
+                 const std::optional<state::ResumePoint>& resume, const Log& log)
     : config_(config),
       job_(job),
       workload_(workload),
@@ -70,7 +70,10 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
       outputs_(config, job, workload, recording.library, recording.trace, recording.start,
                rows_kept(resume, recording.recovery, pieces_.samples),
                recording.recovery ? recording.recovery->topology : std::vector<record::TopologyRow>(), log),
-      checkpoints_(config, checkpoints_folder(config), job, recording.library, job.groups().recorder(), log,
+      checkpoints_({.folder = checkpoints_folder(config),
+                    .every = config.output.checkpoint_interval(),
+                    .keep = config.output.keep},
+                   job.state_ranks(), recording.library, job.groups().recorder(), log,
                    [this](auto kind, auto detail) { outputs_.event(kind, detail); }),
       signals_(recording.signals),
       injection_(recording.injection),
@@ -82,7 +85,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
                 recording.recovery),
       library_(recording.library) {
   if (config.exit_after != "none") {
-    stop_at_s_ = recording.begun_s + parse_interval(config.exit_after, "--exit-after").count;
+    stop_at_s_ = recording.begun_s + state::parse_interval(config.exit_after, "--exit-after").count;
   }
   if (config.reproducible) outputs_.event("reproducible", bits_of(config, job.threads()));
   if (!config.inject.empty()) outputs_.event("injected", config.inject);
@@ -93,7 +96,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
 }
 
 /// The weights are there; the rest of the state, and where the run stood.
-void Trainer::go_on_from(const ResumePoint& resume) {
+void Trainer::go_on_from(const state::ResumePoint& resume) {
   job_.world().barrier();  // rank 0's results are there: who fails from here on leaves a run that has failed
   last_ = standing(resume, pieces_, config_.output.optimizer_state);
   require(last_.step <= total_steps_,
@@ -119,7 +122,7 @@ void Trainer::go_on_from(const ResumePoint& resume) {
                                         job_.world().size(), job_.mesh().shape().to_string()));
 }
 
-void Trainer::tell_where_from(const ResumePoint& resume) const {
+void Trainer::tell_where_from(const state::ResumePoint& resume) const {
   for (const auto& problem : resume.passed_over) log_.info("passed over " + problem);
   if (!resume.forgotten_best.empty()) log_.info("the best is forgotten: " + resume.forgotten_best);
   const auto stretch = stretched_schedule(schedule_, last_, total_steps_);
@@ -317,7 +320,7 @@ bool Trainer::validate_within_epoch() {
 /// Whether a rank keeps the others waiting, and whether all copies still hold the same.
 void Trainer::look_after_ranks(const record::PhaseTotals& phases, const parallel::StepPlan& plan) {
   const double waited_s = phases.times.exposed_communication_time_s + phases.times.pipeline_idle_time_s;
-  Stragglers::Own own{.seconds = phases.wall_s - waited_s};
+  comm::Stragglers::Own own{.seconds = phases.wall_s - waited_s};
   for (const auto& micro_batch : plan.micro_batches)
     own.samples += static_cast<double>(micro_batch.samples());
   for (const auto& finding : stragglers_.step(step_, own)) {

@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "comm/watch/stragglers.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "data/loader.hpp"
@@ -14,6 +15,8 @@
 #include "parallel/step/pieces.hpp"
 #include "record/step_clock.hpp"
 #include "record/trace_writer.hpp"
+#include "state/checkpoints.hpp"
+#include "state/resume_point.hpp"
 #include "train/config/config.hpp"
 #include "train/inference/evaluation.hpp"
 #include "train/loop/model_selection.hpp"
@@ -23,10 +26,7 @@
 #include "train/loop/run.hpp"
 #include "train/loop/run_outputs.hpp"
 #include "train/loop/stop_signals.hpp"
-#include "train/loop/stragglers.hpp"
 #include "train/loop/work_plan.hpp"
-#include "train/recovery/checkpoints.hpp"
-#include "train/recovery/resume_point.hpp"
 #include "train/recovery/survival.hpp"
 #include "train/setup/job.hpp"
 #include "train/setup/workload.hpp"
@@ -45,13 +45,13 @@ class Trainer {
     RunStart start;
     double begun_s;  // when this process was, which may go on with an earlier one's run
     const StopSignals& signals;
-    Injection* injection = nullptr;  // null: no fault is wanted
+    comm::Injection* injection = nullptr;  // null: no fault is wanted
     std::optional<Recovery> recovery;
     comm::MpiEnvironment& mpi;
   };
   /// Everything is borrowed. `resume`: where it goes on, the model's weights being there already. Collective.
   Trainer(const RunConfig& config, Job& job, Workload& workload, const Recording& recording,
-          const std::optional<ResumePoint>& resume, const Log& log);
+          const std::optional<state::ResumePoint>& resume, const Log& log);
 
   /// ExitCode::stopped when it was asked to stop and has left a checkpoint. Collective. Throws RanksLost
   /// where the run is to be gone on with, or else Error.
@@ -60,8 +60,8 @@ class Trainer {
  private:
   enum class Ending { complete, stopped };
   enum class Steps { done, stop_wanted, exhausted };  // exhausted: early stopping, within the epoch
-  void go_on_from(const ResumePoint& resume);
-  void tell_where_from(const ResumePoint& resume) const;
+  void go_on_from(const state::ResumePoint& resume);
+  void tell_where_from(const state::ResumePoint& resume) const;
   void tell_graphs(const std::string& what);
   ExitCode train_to_the_end();
   Ending train_epoch();
@@ -97,12 +97,12 @@ class Trainer {
   WorkPlan plan_;
   std::map<std::string, Evaluation> evaluations_;  ///< By split.
   RunOutputs outputs_;
-  Checkpoints checkpoints_;
+  state::Checkpoints checkpoints_;
   const StopSignals& signals_;
-  Injection* injection_;
+  comm::Injection* injection_;
   double stop_at_s_ = std::numeric_limits<double>::infinity();
   ProgressLine progress_;
-  Stragglers stragglers_;
+  comm::Stragglers stragglers_;
   Survival survival_;
 
   std::int64_t step_ = 0;                       // updates done

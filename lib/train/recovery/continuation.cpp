@@ -7,7 +7,7 @@
 namespace dtrain::train {
 namespace {
 
-std::int64_t step_in(const parallel::Pieces& pieces, const ResumePoint& resume) {
+std::int64_t step_in(const parallel::Pieces& pieces, const state::ResumePoint& resume) {
   const auto& info = resume.info;
   const auto done = info.step - (info.epoch - 1) * pieces.steps();
   if (done >= 1 && done <= pieces.steps() && pieces.step(done - 1).end == info.position_samples)
@@ -25,7 +25,7 @@ bool is_done(const checkpoint::CheckpointInfo& info, std::int64_t samples) {
   return info.position_samples == samples && info.so_far.evaluated;
 }
 
-std::optional<record::Kept> rows_kept(const std::optional<ResumePoint>& resume,
+std::optional<record::Kept> rows_kept(const std::optional<state::ResumePoint>& resume,
                                       const std::optional<Recovery>& recovery, std::int64_t samples) {
   if (!resume && recovery) return record::Kept{.step = 0, .epoch = 0};  // all but what happened
   if (!resume || !resume->own) return std::nullopt;
@@ -33,7 +33,7 @@ std::optional<record::Kept> rows_kept(const std::optional<ResumePoint>& resume,
   return record::Kept{.step = info.step, .epoch = is_done(info, samples) ? info.epoch : info.epoch - 1};
 }
 
-checkpoint::CheckpointInfo standing(const ResumePoint& resume, const parallel::Pieces& pieces,
+checkpoint::CheckpointInfo standing(const state::ResumePoint& resume, const parallel::Pieces& pieces,
                                     const std::string& optimizer_state) {
   auto info = resume.info;
   if (resume.own || optimizer_state == "exact") return info;

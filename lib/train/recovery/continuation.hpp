@@ -8,8 +8,8 @@
 #include "optim/schedule.hpp"
 #include "parallel/step/pieces.hpp"
 #include "record/rows.hpp"
+#include "state/resume_point.hpp"
 #include "train/loop/run.hpp"
-#include "train/recovery/resume_point.hpp"
 
 namespace dtrain::train {
 
@@ -17,14 +17,14 @@ namespace dtrain::train {
 bool is_done(const checkpoint::CheckpointInfo& info, std::int64_t samples);
 
 /// Which rows of an earlier part of the run count. An epoch that goes on is recorded when it is done.
-std::optional<record::Kept> rows_kept(const std::optional<ResumePoint>& resume,
+std::optional<record::Kept> rows_kept(const std::optional<state::ResumePoint>& resume,
                                       const std::optional<Recovery>& recovery, std::int64_t samples);
 
 /// Where the run that resumes stands. A run from another run's checkpoint may cut its steps otherwise and
 /// keep or reset the optimizer's state (`optimizer_state`, as `--optimizer-state`): step and updates are then
 /// counted in `pieces`. Throws Error (exit code 2) where the checkpoint is within an epoch that other batches
 /// cut otherwise.
-checkpoint::CheckpointInfo standing(const ResumePoint& resume, const parallel::Pieces& pieces,
+checkpoint::CheckpointInfo standing(const state::ResumePoint& resume, const parallel::Pieces& pieces,
                                     const std::string& optimizer_state);
 
 /// What becomes of the learning rate where the run is to do another number of steps than before; mostly

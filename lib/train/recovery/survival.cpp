@@ -19,13 +19,13 @@ Survival::Survival(const Parts& parts, std::optional<Recovery> behind)
     : parts_(parts), behind_(std::move(behind)) {
   if (wanted(parts.config, parts.mpi) && parts.config.replicate_every() > 0 &&
       parts.replica.can().copies_parts)
-    copies_ = std::make_unique<PartCopies>(parts.job, state_tensors(parts.replica.state()));
+    copies_ = std::make_unique<state::PartCopies>(parts.job.state_ranks(), parts.replica.state().tensors());
   rebuilt_s_ = steady_s();
 }
 
 void Survival::after_step(std::int64_t step, const Info& info) {
   if (copies_ && step % parts_.config.replicate_every() == 0)
-    copies_->take(state_tensors(parts_.replica.state()), info());
+    copies_->take(parts_.replica.state().tensors(), info());
   if (behind_) record_recovery(step);
 }
 
@@ -42,8 +42,8 @@ void Survival::leave_lost_behind(const Error& error, std::int64_t step, const In
       recovery.topology = parts_.outputs.topology_without(recovery.lost);
       if (parts_.injection != nullptr) parts_.injection->reach("recovery");
       const auto remains = loss.all_hold_state ? save_what_is_left(step, info)
-                           : all_is_saved_     ? Remains{.problem = "the last step's checkpoint is there"}
-                                               : Remains{.problem = "not all are where the step was left"};
+                           : all_is_saved_ ? state::Remains{.problem = "the last step's checkpoint is there"}
+                                           : state::Remains{.problem = "not all are where the step was left"};
       parts_.outputs.event("saved_after_loss", remains.problem.empty() ? fmt::format("step {}", remains.step)
                                                                        : "nothing: " + remains.problem);
       break;
@@ -55,20 +55,20 @@ void Survival::leave_lost_behind(const Error& error, std::int64_t step, const In
 }
 
 /// Of the last step that all have done, or of the newest in copies.
-Remains Survival::save_what_is_left(std::int64_t step, const Info& info) {
+state::Remains Survival::save_what_is_left(std::int64_t step, const Info& info) {
   const auto world = comm::Communicator::duplicate(parts_.mpi.world(), parts_.config.comm.watchdog_s);
   const auto done = world.min(step);
   const comm::LongPhase writing(world, parts_.config.comm.files_limit_s());
   const auto& mesh = parts_.job.mesh();
-  std::vector<HeldPart> held = copies_ ? copies_->held() : std::vector<HeldPart>();
+  std::vector<state::HeldPart> held = copies_ ? copies_->held() : std::vector<state::HeldPart>();
   if (parts_.replica.can().rolls_back && done > 0) {
     parts_.replica.strategy().roll_back(done + 1);
     held.push_back({.step = done,
                     .where = mesh.coordinates(parts_.job.rank()),
-                    .tensors = state_tensors(parts_.replica.strategy().state()),
+                    .tensors = parts_.replica.strategy().state().tensors(),
                     .info = step == done ? std::optional(info()) : std::nullopt});
   }
-  return save_remains(held, mesh.shape(), checkpoints_folder(parts_.config), world, parts_.library);
+  return state::save_remains(held, mesh.shape(), checkpoints_folder(parts_.config), world, parts_.library);
 }
 
 void Survival::record(const Error& error) noexcept {

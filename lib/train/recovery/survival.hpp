@@ -6,16 +6,16 @@
 #include <optional>
 
 #include "checkpoint/manifest.hpp"
+#include "comm/faults/injection.hpp"
 #include "comm/mpi/mpi_environment.hpp"
 #include "core/log.hpp"
 #include "h5/library.hpp"
+#include "state/part_copies.hpp"
+#include "state/remains.hpp"
 #include "train/config/config.hpp"
-#include "train/loop/injection.hpp"
 #include "train/loop/replica.hpp"
 #include "train/loop/run.hpp"
 #include "train/loop/run_outputs.hpp"
-#include "train/recovery/part_copies.hpp"
-#include "train/recovery/remains.hpp"
 #include "train/setup/job.hpp"
 
 namespace dtrain::train {
@@ -32,7 +32,7 @@ class Survival {
     Job& job;
     Replica& replica;
     RunOutputs& outputs;
-    Injection* injection;
+    comm::Injection* injection;
     comm::MpiEnvironment& mpi;
     h5::Library& library;
     const Log& log;
@@ -57,13 +57,13 @@ class Survival {
 
  private:
   void record(const Error& error) noexcept;
-  Remains save_what_is_left(std::int64_t step, const Info& info);
+  state::Remains save_what_is_left(std::int64_t step, const Info& info);
   void record_recovery(std::int64_t step);
 
   Parts parts_;
-  std::unique_ptr<PartCopies> copies_;  // null: none are wanted
-  std::optional<Recovery> behind_;      // until its first step is done
-  double rebuilt_s_;                    // when all was there for that
+  std::unique_ptr<state::PartCopies> copies_;  // null: none are wanted
+  std::optional<Recovery> behind_;             // until its first step is done
+  double rebuilt_s_;                           // when all was there for that
   bool all_is_saved_ = false;
 };
 

@@ -7,10 +7,10 @@
 #include <string_view>
 
 #include "core/error.hpp"
-#include "models/shape.hpp"
 #include "models/slicing/tensor_group.hpp"
-#include "parallel/tensor/tensor_ranks.hpp"
-#include "train/setup/memory_estimate.hpp"
+#include "plan/memory_estimate.hpp"
+#include "plan/volumes.hpp"
+#include "train/config/footprint.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -26,52 +26,16 @@ std::string mebibytes(double bytes) { return fmt::format("{:.1f} MiB", bytes / (
 
 constexpr int kRanksShown = 64;
 
-/// Bytes of all gradients, those counted once for each rank of a tensor group that it has in common.
-double gradient_bytes(const models::Model& model, int tensor, double element) {
-  double elements = 0;
-  for (const auto& layer : model.layers()) {
-    for (const auto& parameter : layer->parameters()) {
-      if (parameter.frozen) continue;
-      const bool sliced = parameter.slice != nullptr;
-      elements += sliced ? static_cast<double>(models::element_count(parameter.slice->whole))
-                         : static_cast<double>(parameter.value.numel()) * tensor;
-    }
-  }
-  return elements * element;
-}
-
-/// Elements of what flows between stages on different ranks.
-double crossing_elements(const Workload& workload, std::vector<models::Shape> shapes) {
-  double elements = 0;
-  const auto& cuts = workload.cuts;
-  for (std::size_t i = 0; i < workload.model->layers().size(); ++i) {
-    if (i > 0 && cuts.rank_of(cuts.stage_of(i)) != cuts.rank_of(cuts.stage_of(i - 1))) {
-      for (const auto& shape : shapes) elements += models::element_count(shape);
-    }
-    shapes = workload.model->layers()[i]->output_shapes(shapes);
-  }
-  return elements;
-}
-
-/// What all ranks together send in a step along each axis of the mesh. Gradients are summed by parts: where
-/// the ranks of a node share the parameters that is all, elsewhere each part goes out again.
+/// What all ranks together send in a step along each axis of the mesh.
 std::string volumes(const RunConfig& config, const topology::Cluster& cluster, const topology::Mesh& mesh,
                     const Workload& workload) {
-  const auto& shape = mesh.shape();
-  const double element = config.precision == "fp64" ? 8 : 4;
-  const auto inputs = workload.model->input_shapes(config.batch.global_batch, workload.dataset.info().shape);
   std::string text;
-  const auto add = [&](topology::Axis axis, const char* what, int extent, double bytes) {
-    if (extent == 1) return;
-    text += fmt::format("sent per step by all ranks, {}: {:.0f} bytes{}\n", what, bytes,
-                        mesh.crosses_nodes(cluster, axis) ? ", between nodes too" : "");
-  };
-  const double gradients = gradient_bytes(*workload.model, shape.tensor, element);
-  add(topology::Axis::data, "gradients on the data axis", shape.data, (shape.data - 1) * gradients);
-  add(topology::Axis::pipe, "activations and their gradients on the pipe axis", shape.pipe,
-      2.0 * shape.tensor * crossing_elements(workload, inputs) * element);
-  add(topology::Axis::tensor, "sums of slices on the tensor axis", shape.tensor,
-      2.0 * (shape.tensor - 1) * parallel::bytes_of_sums(*workload.model, inputs) * element / 4);
+  for (const auto& volume : plan::step_volumes(
+           mesh.shape(), *workload.model, workload.cuts, element_bytes(config),
+           workload.model->input_shapes(config.batch.global_batch, workload.dataset.info().shape))) {
+    text += fmt::format("sent per step by all ranks, {}: {:.0f} bytes{}\n", volume.what, volume.bytes,
+                        mesh.crosses_nodes(cluster, volume.axis) ? ", between nodes too" : "");
+  }
   return text;
 }
 
@@ -99,9 +63,12 @@ std::string describe(const RunConfig& config, const topology::Cluster& cluster, 
   std::string text = fmt::format("mesh {}\n", mesh.shape().to_string()) + placement_table(cluster, mesh);
 
   text += "\n";
+  const auto footprint = footprint_of(config);
   for (int pipe = 0; pipe < workload.cuts.ranks; ++pipe) {
-    const auto repeated = repeated_layers(config, *workload.model, workload.cuts, pipe, sample);
-    const auto memory = estimate_memory(config, *workload.model, workload.cuts, pipe, sample, repeated);
+    const auto repeated =
+        plan::repeated_layers(recompute_of(config), footprint, *workload.model, workload.cuts, pipe, sample);
+    const auto memory =
+        plan::estimate_memory(footprint, *workload.model, workload.cuts, pipe, sample, repeated);
     const auto who = workload.cuts.ranks == 1 ? std::string("a rank") : fmt::format("pipeline rank {}", pipe);
     text += fmt::format(
         "memory of {}, estimated: {} (parameters {}, gradients {}, optimizer {}, activations {})\n", who,

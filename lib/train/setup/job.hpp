@@ -12,6 +12,7 @@
 #include "core/span_sink.hpp"
 #include "data/source.hpp"
 #include "parallel/tensor/tensor_ranks.hpp"
+#include "state/ranks.hpp"
 #include "topology/cluster.hpp"
 #include "topology/mesh.hpp"
 #include "train/config/config.hpp"
@@ -57,6 +58,9 @@ class Job {
 
   /// True where a core is left for a helper thread such as the loader's.
   bool has_spare_core() const;
+
+  /// Those over which the model's state is spread. They borrow this job.
+  state::Ranks state_ranks() { return {world_, groups_, cluster_, mesh_}; }
 
   /// The ranks of this node, for data. The team borrows this job.
   data::NodeTeam team();

@@ -21,11 +21,11 @@
 #include "data/shards/vocabulary_hash.hpp"
 #include "data/synthetic/synthetic.hpp"
 #include "parallel/pipeline/layer_times.hpp"
+#include "state/initial_weights.hpp"
+#include "state/resume_point.hpp"
+#include "train/config/footprint.hpp"
 #include "train/config/precision.hpp"
-#include "train/recovery/resume_point.hpp"
 #include "train/setup/class_weights.hpp"
-#include "train/setup/initial_weights.hpp"
-#include "train/setup/memory_estimate.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -61,7 +61,7 @@ checkpoint::Verify check_weights(const ModelConfig& model, const comm::Communica
   std::error_code ignored;
   const bool is_checkpoint = std::filesystem::is_directory(model.init_from, ignored);
   if (world->max(static_cast<std::int64_t>(is_checkpoint)) == 0) return checkpoint::Verify::everything;
-  check_together(model.init_from, *world);
+  state::check_together(model.init_from, *world);
   return checkpoint::Verify::manifest;
 }
 
@@ -217,9 +217,11 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
   const auto evaluated_at_once = evaluation_batch(config, *model, info.shape);
   model->hold(cuts.layers_of(place.pipe_index));
   if (place.tensor != nullptr) model->slice(*place.tensor);
-  const auto repeated = repeated_layers(config, *model, cuts, place.pipe_index, info.shape);
+  const auto footprint = footprint_of(config);
+  const auto repeated =
+      plan::repeated_layers(recompute_of(config), footprint, *model, cuts, place.pipe_index, info.shape);
   const double activations =
-      estimate_memory(config, *model, cuts, place.pipe_index, info.shape, repeated).activations;
+      plan::estimate_memory(footprint, *model, cuts, place.pipe_index, info.shape, repeated).activations;
   // A dry run may be of a model that has no room here.
   const bool moves = full_type(config) == at::kDouble || !place.device.is_cpu();
   if (!config.dry_run && moves) model->to(full_type(config), place.device);
@@ -231,8 +233,8 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
   if (!config.dry_run && !config.model.init_from.empty()) {
     const auto weights =
         checkpoint::open_weights(config.model.init_from, library, check_weights(config.model, place.world));
-    const Destination here{.model = *model, .dataset = config.data.dataset, .vocabulary = vocabulary};
-    remark = load_weights(*weights, here, config.model.init_skip, config.model.init_from).text();
+    const state::Destination here{.model = *model, .dataset = config.data.dataset, .vocabulary = vocabulary};
+    remark = state::load_weights(*weights, here, config.model.init_skip, config.model.init_from).text();
   }
   const bool scored = facts.classes > 0 && model->goal() == models::Goal::target;
   data::ReadOptions read;

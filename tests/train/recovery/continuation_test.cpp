@@ -12,7 +12,7 @@ parallel::Pieces pieces(std::int64_t samples, int global_batch) {
 }
 
 /// After `step` steps of 100 samples in epochs of 1000.
-ResumePoint after(std::int64_t step, std::int64_t left_out = 0) {
+state::ResumePoint after(std::int64_t step, std::int64_t left_out = 0) {
   const auto epoch = (step + 9) / 10;
   const auto position = (step - (epoch - 1) * 10) * 100;
   return {.folder = "there",

@@ -1,0 +1,155 @@
+#include "comm/faults/injection.hpp"
+
+#include <fmt/format.h>
+#include <ifaddrs.h>
+#include <net/if.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <csignal>
+#include <cstring>
+#include <iterator>
+#include <string>
+#include <thread>
+
+#include "comm/faults/tampered_group.hpp"
+#include "core/clock.hpp"
+#include "core/error.hpp"
+
+namespace dtrain::comm {
+namespace {
+
+using Kind = InjectedFault::Kind;
+
+std::string_view phase_of(Phase phase) {
+  return phase == Phase::exposed_communication ? "all_reduce" : phase_name(phase);
+}
+
+/// Every later write to a file fails, and says so instead of ending the process.
+void fill_disk() {
+  std::signal(SIGXFSZ, SIG_IGN);
+  const rlimit nothing{0, 0};
+  ::setrlimit(RLIMIT_FSIZE, &nothing);
+}
+
+/// All network interfaces of this node that are up, but for the loopback.
+std::vector<std::string> links_up() {
+  std::vector<std::string> names;
+  ifaddrs* first = nullptr;
+  if (::getifaddrs(&first) != 0) return names;
+  for (const ifaddrs* link = first; link != nullptr; link = link->ifa_next) {
+    const bool is_up = (link->ifa_flags & IFF_UP) != 0;
+    const bool known = std::ranges::find(names, link->ifa_name) != names.end();
+    if ((link->ifa_flags & IFF_LOOPBACK) == 0 && is_up && !known) names.emplace_back(link->ifa_name);
+  }
+  ::freeifaddrs(first);
+  return names;
+}
+
+void set_link(const std::string& name, bool up) {
+  ifreq request{};
+  name.copy(request.ifr_name, sizeof request.ifr_name - 1);
+  const int socket = ::socket(AF_INET, SOCK_DGRAM, 0);
+  bool done = ::ioctl(socket, SIOCGIFFLAGS, &request) == 0;
+  request.ifr_flags = static_cast<short>(up ? request.ifr_flags | IFF_UP : request.ifr_flags & ~IFF_UP);
+  done = done && ::ioctl(socket, SIOCSIFFLAGS, &request) == 0;
+  const std::string why = std::strerror(errno);
+  ::close(socket);
+  require(done, fmt::format("the network interface {} cannot be changed ({})", name, why),
+          {.subject = "--inject link_down", .advice = "give the ranks CAP_NET_ADMIN"});
+}
+
+void take_links_down(double seconds) {
+  const auto names = links_up();
+  for (const auto& name : names) set_link(name, false);
+  if (seconds == 0) return;
+  std::thread([names, seconds] {
+    std::this_thread::sleep_for(std::chrono::duration<double>(seconds));
+    for (const auto& name : names) set_link(name, true);
+  }).detach();
+}
+
+}  // namespace
+
+Injection::Injection(const std::vector<InjectedFault>& faults, int rank, SpanSink& sink)
+    : PassingSpanSink(sink) {
+  std::ranges::copy_if(faults, std::back_inserter(faults_),
+                       [rank](const InjectedFault& fault) { return fault.rank == rank; });
+}
+
+Injection::~Injection() = default;
+
+void Injection::begin_step(std::int64_t step) {
+  step_ = step;
+  for (const auto& fault : faults_) {
+    if (fault.kind == Kind::fail && fault.step == step) {
+      throw Error("fails here because it was told to",
+                  {.subject = "--inject fail", .advice = "leave it out"});
+    }
+    if (fault.kind == Kind::disk_full && fault.step == step) fill_disk();
+    if (fault.kind == Kind::link_down && fault.step == step) take_links_down(fault.seconds);
+    const bool of_sums = fault.kind == Kind::skip || fault.kind == Kind::count || fault.kind == Kind::dtype ||
+                         fault.kind == Kind::order;
+    if (of_sums && fault.step == step && tampered_ != nullptr) tampered_->tamper_with_next(fault.kind);
+  }
+}
+
+void Injection::reach(std::string_view phase) {
+  for (const auto& fault : faults_) {
+    const bool at_any_step = phase == "recovery";
+    if (fault.phase != phase || (fault.step != step_ && !at_any_step)) continue;
+    if (fault.kind == Kind::kill) std::raise(SIGKILL);
+    if (fault.kind == Kind::stop) std::raise(SIGSTOP);
+  }
+}
+
+bool Injection::has(Kind kind) const {
+  return std::ranges::any_of(
+      faults_, [&](const InjectedFault& fault) { return fault.kind == kind && fault.step == step_; });
+}
+
+bool Injection::spoils_loss() const { return has(Kind::nan); }
+
+bool Injection::drifts() const { return has(Kind::drift); }
+
+double Injection::slowness() const {
+  double factor = 1;
+  for (const auto& fault : faults_) {
+    if (fault.kind == Kind::slow && step_ >= fault.step) factor *= fault.factor;
+  }
+  return factor;
+}
+
+Group& Injection::tampered(Group& group) {
+  tampered_ = std::make_unique<TamperedGroup>(group);
+  return *tampered_;
+}
+
+void Injection::enter(Phase phase, std::string_view name) {
+  PassingSpanSink::enter(phase, name);
+  if (depth_ < open_.size()) open_[depth_] = {.phase = phase, .start_ns = steady_ns()};
+  ++depth_;
+  // A rank that comes last to a step's sums does not wait for them, and so is never in all_reduce.
+  if (phase == Phase::optimizer) reach("all_reduce");
+  reach(phase_of(phase));
+}
+
+void Injection::leave() {
+  --depth_;
+  if (depth_ < open_.size()) {
+    const auto& [phase, start_ns] = open_[depth_];
+    const double factor = phase == Phase::forward || phase == Phase::backward ? slowness() : 1;
+    if (factor > 1) {
+      std::this_thread::sleep_for(std::chrono::duration<double, std::nano>(
+          (factor - 1) * static_cast<double>(steady_ns() - start_ns)));
+    }
+  }
+  PassingSpanSink::leave();
+}
+
+}  // namespace dtrain::comm

@@ -1,0 +1,152 @@
+#include "state/checkpoints.hpp"
+
+#include <fmt/format.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <exception>
+#include <utility>
+#include <vector>
+
+#include "core/clock.hpp"
+#include "core/error.hpp"
+
+namespace dtrain::state {
+namespace {
+
+constexpr auto kPause = std::chrono::milliseconds(50);
+constexpr double kSilence_s = 600;  ///< A part that does not grow for so long is not waited for.
+constexpr double kGrace_s = 30;     ///< For a checkpoint that is being written when the run fails.
+
+/// The training goes first where cores are short.
+void run_behind() {
+  constexpr int kNiceness = 10;
+  ::setpriority(PRIO_PROCESS, static_cast<id_t>(::syscall(SYS_gettid)), kNiceness);
+}
+
+}  // namespace
+
+Checkpoints::Checkpoints(Config config, const Ranks& ranks, h5::Library& library, SpanSink& sink,
+                         const Log& log, Tell tell)
+    : config_(std::move(config)),
+      ranks_(ranks),
+      library_(library),
+      sink_(sink),
+      log_(log),
+      tell_(std::move(tell)),
+      policy_(config_.every, steady_s()),
+      copy_(ranks) {}
+
+Checkpoints::~Checkpoints() {
+  if (std::uncaught_exceptions() > 0) given_up_ = true;
+  if (writing_.joinable()) writing_.join();
+}
+
+bool Checkpoints::asked_by_clock() const { return ranks_.rank() == 0 && policy_.due_at(steady_s()); }
+
+void Checkpoints::save(const parallel::StateView& state, checkpoint::CheckpointInfo info) {
+  const ScopedSpan span(sink_, Phase::checkpoint, "checkpoint");
+  wait();
+  policy_.begin(info, steady_s());
+  copy_.take(state, std::move(info));
+  write();
+}
+
+void Checkpoints::finish(const parallel::StateView& state, const checkpoint::CheckpointInfo& info) {
+  wait();
+  if (policy_.saved_step() != info.step) save(state, info);
+  wait();
+}
+
+void Checkpoints::give_up() {
+  given_up_ = true;
+  if (writing_.joinable()) writing_.join();
+}
+
+void Checkpoints::give_up_when_written() noexcept {
+  if (!writing_.joinable()) return;
+  const checkpoint::Saving saving(config_.folder, policy_.begun_step());
+  const double end_s = steady_s() + kGrace_s;
+  while (saving.is_open() && steady_s() < end_s) std::this_thread::sleep_for(kPause);
+  give_up();
+}
+
+void Checkpoints::write() {
+  const checkpoint::Saving saving(config_.folder, policy_.begun_step());
+  std::string refusal;
+  if (ranks_.rank() == 0) {
+    try {
+      saving.begin();
+    } catch (const Error& error) {
+      refusal = error.what();
+    }
+  }
+  outcome_ = ranks_.world.broadcast(refusal, 0);  // and the folder is there
+  if (!outcome_.empty()) return;
+  std::vector<int> writers;
+  for (const auto writer : ranks_.world.all_gather(static_cast<std::int64_t>(copy_.writer()))) {
+    if (writer >= 0) writers.push_back(static_cast<int>(writer));
+  }
+  written_ = false;
+  writing_ = std::thread([this, saving, writers = std::move(writers)] {
+    run_behind();
+    write_behind(saving, writers);
+    written_ = true;
+  });
+}
+
+void Checkpoints::write_behind(const checkpoint::Saving& saving, const std::vector<int>& writers) {
+  const double start_s = steady_s();
+  if (copy_.writer() >= 0) saving.leave_part(copy_.writer(), copy_.references(), library_);
+  if (ranks_.rank() == 0) {
+    try {
+      saving.commit(copy_.info(), saving.await_parts(writers, kSilence_s, given_up_));
+      if (policy_.begun_is_best()) checkpoint::mark_best(config_.folder, copy_.info().step);
+      checkpoint::remove_old(config_.folder, config_.keep);
+    } catch (const std::exception& error) {
+      outcome_ = error.what();
+      saving.abandon();
+    }
+  }
+  seconds_ = steady_s() - start_s;
+}
+
+// The ranks ask each other again and again: a wait for rank 0, which ends last, in one call would be taken
+// for a collective that hangs.
+void Checkpoints::await_writer() {
+  try {
+    auto pause = std::chrono::milliseconds(1);
+    while (ranks_.world.max(static_cast<std::int64_t>(written_ ? 0 : 1)) != 0) {
+      ranks_.groups.check_deaths();
+      std::this_thread::sleep_for(pause);
+      pause = std::min(2 * pause, kPause);
+    }
+  } catch (...) {
+    give_up();
+    throw;
+  }
+  writing_.join();
+}
+
+void Checkpoints::wait() {
+  if (policy_.begun_step() == 0) return;
+  if (writing_.joinable()) await_writer();
+  const std::string failure = ranks_.world.broadcast(outcome_, 0);
+  outcome_.clear();
+  if (!failure.empty()) {
+    if (policy_.fail(failure)) {
+      tell_("checkpoint_failed", policy_.problem());
+      if (ranks_.rank() == 0) log_.warn(policy_.problem());
+    }
+    return;
+  }
+  policy_.succeed();
+  if (ranks_.rank() == 0)
+    tell_("checkpoint", fmt::format("step {} written in {:.3f} s", policy_.saved_step(), seconds_));
+}
+
+}  // namespace dtrain::state

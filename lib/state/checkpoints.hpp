@@ -1,0 +1,94 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <thread>
+
+#include "checkpoint/writer.hpp"
+#include "core/log.hpp"
+#include "core/span_sink.hpp"
+#include "h5/library.hpp"
+#include "state/checkpoint_policy.hpp"
+#include "state/interval.hpp"
+#include "state/ranks.hpp"
+#include "state/saved_state.hpp"
+
+namespace dtrain::state {
+
+/// A run's checkpoints: a copy of the state is taken between two steps and written behind the training, each
+/// rank its share; rank 0 makes the checkpoint whole when all shares are there, and removes old ones. At most
+/// one is being written: the next waits for it. One that fails is removed and reported, and the run goes on.
+/// The best is written as soon as there is one, so that a run that ends badly leaves it.
+/// Every call is made by all ranks alike.
+class Checkpoints {
+ public:
+  /// What happened, for the rank's events.
+  using Tell = std::function<void(std::string_view kind, std::string_view detail)>;
+  struct Config {
+    std::filesystem::path folder;  ///< Below which they lie.
+    Interval every;                ///< Never: at the end only.
+    int keep = 3;                  ///< That stay, the best not counted.
+  };
+  /// `library`, `sink` and `log` are borrowed.
+  Checkpoints(Config config, const Ranks& ranks, h5::Library& library, SpanSink& sink, const Log& log,
+              Tell tell);
+  ~Checkpoints();  ///< Waits for what is being written, unless an exception unwinds: then it is given up.
+  Checkpoints(const Checkpoints&) = delete;
+  Checkpoints& operator=(const Checkpoints&) = delete;
+
+  /// Whether by this rank's clock one is due: rank 0 answers for all, in the step's message.
+  bool asked_by_clock() const;
+  /// See CheckpointPolicy.
+  bool due_after_step(std::int64_t step) const { return policy_.due_after_step(step); }
+  bool due_after_epoch(int epoch) const { return policy_.due_after_epoch(epoch); }
+  /// Where `info` calls this step the best, `best` points to it as soon as it is whole. Otherwise what `info`
+  /// says of the best is replaced by best().
+  void save(const parallel::StateView& state, checkpoint::CheckpointInfo info);
+
+  /// The best whose checkpoint is there or being written. When that one cannot be written, the one before it
+  /// is the best again.
+  const checkpoint::BestSoFar& best() const { return policy_.best(); }
+  /// What an earlier part of the run has left: the checkpoint of `step`, and its best.
+  void go_on_from(std::int64_t step, const checkpoint::BestSoFar& best) { policy_.go_on_from(step, best); }
+
+  /// Writes the last state unless that is done, once more where it failed; returns when it is there.
+  void finish(const parallel::StateView& state, const checkpoint::CheckpointInfo& info);
+
+  /// Returns when nothing is being written any more. Throws Error (exit code 5) when a rank is lost
+  /// meanwhile, whose part would never come.
+  void wait();
+
+  /// Ends what is being written without the others; nothing else is called afterwards.
+  void give_up();
+  /// The same where this rank fails and the others live: what is being written has some time to become whole.
+  /// Not collective.
+  void give_up_when_written() noexcept;
+
+  /// Why the newest checkpoint is missing; empty when it is there.
+  const std::string& problem() const { return policy_.problem(); }
+
+ private:
+  void await_writer();
+  void write();
+  void write_behind(const checkpoint::Saving& saving, const std::vector<int>& writers);
+
+  Config config_;
+  Ranks ranks_;
+  h5::Library& library_;
+  SpanSink& sink_;
+  const Log& log_;
+  Tell tell_;
+  CheckpointPolicy policy_;
+  SavedState copy_;  // what is being written
+  std::atomic<bool> given_up_{false};
+  std::atomic<bool> written_{false};  // the thread is at its end
+  std::thread writing_;
+  std::string outcome_;  // of the thread: why it failed; read after it has ended
+  double seconds_ = 0;   // of the thread
+};
+
+}  // namespace dtrain::state

@@ -1,0 +1,189 @@
+#include "state/initial_weights.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <regex>
+#include <set>
+
+#include "core/error.hpp"
+#include "models/slicing/slices.hpp"
+#include "state/dtypes.hpp"
+
+namespace dtrain::state {
+namespace {
+
+constexpr std::size_t kNamesShown = 5;
+
+std::string some_of(const std::vector<std::string>& names) {
+  if (names.size() <= kNamesShown) return fmt::format("{}", fmt::join(names, ", "));
+  return fmt::format("{} and {} more", fmt::join(names.begin(), names.begin() + kNamesShown, ", "),
+                     names.size() - kNamesShown);
+}
+
+std::optional<std::regex> expression(const std::string& skip) {
+  if (skip.empty()) return std::nullopt;
+  try {
+    return std::regex(skip);
+  } catch (const std::regex_error&) {
+    throw usage_error("is not a regular expression", "--init-skip " + skip,
+                      "write one such as '^output_fc' in quotes");
+  }
+}
+
+/// Where a rank's part of a tensor lies in the whole.
+checkpoint::Runs runs_of(const models::HeldSlice& slice) {
+  const auto dim = slice.view.begin() + slice.dim;
+  const auto outer = std::accumulate(slice.view.begin(), dim, std::int64_t{1}, std::multiplies<>());
+  const auto inner = std::accumulate(dim + 1, slice.view.end(), std::int64_t{1}, std::multiplies<>());
+  return {.begin = slice.part.begin * inner,
+          .length = slice.part.size() * inner,
+          .stride = *dim * inner,
+          .count = outer};
+}
+
+enum class Language { source, target };
+
+/// Whether the words of a language are others, or not known to be the same where something differs.
+bool differs(const checkpoint::VocabularyHashes& a, const checkpoint::VocabularyHashes& b,
+             Language language) {
+  if (a.all.empty() || b.all.empty() || a.all == b.all) return false;
+  const auto& of_a = language == Language::source ? a.source : a.target;
+  const auto& of_b = language == Language::source ? b.source : b.target;
+  return of_a.empty() || of_a != of_b;
+}
+
+class Loading {
+ public:
+  Loading(const checkpoint::Weights& weights, const std::string& skip, const std::string& subject)
+      : weights_(weights), skip_(expression(skip)), subject_(subject) {}
+
+  /// Refuses tensors with a row for each word when the words are others. The layer that reads a pair's source
+  /// is the first.
+  void compare_vocabularies(const Destination& destination) const {
+    const auto theirs = weights_.vocabulary();
+    std::vector<std::string> names;
+    auto language = Language::source;
+    for (const auto& layer : destination.model.layers()) {
+      for (const auto& parameter : layer->parameters()) {
+        if (parameter.slicing == models::Slicing::vocabulary && weights_.find(parameter.name) != nullptr &&
+            !skips(parameter.name) && differs(theirs, destination.vocabulary, language)) {
+          names.push_back(parameter.name);
+        }
+      }
+      language = Language::target;
+    }
+    if (names.empty()) return;
+    throw checkpoint_error(
+        "was trained with another vocabulary than that of the dataset " + destination.dataset, subject_,
+        fmt::format(
+            "name the dataset it was trained on with --dataset, or train from it with --init-skip '{}'",
+            fmt::join(names, "|")));
+  }
+
+  /// A value without memory belongs to another rank: its entry is checked all the same.
+  void give(const std::string& name, at::Tensor& value,
+            const std::shared_ptr<const models::HeldSlice>& slice) {
+    const auto* entry = weights_.find(name);
+    if (skips(name)) {
+      skipped_.push_back(name);
+      if (entry != nullptr) used_.insert(name);
+      return;
+    }
+    if (entry == nullptr) {
+      missing_.push_back(name);
+      return;
+    }
+    used_.insert(name);
+    const auto whole = models::whole_shape(value, slice);
+    if (whole != entry->shape) {
+      throw checkpoint_error(fmt::format("tensor {} has shape [{}], the model's [{}]", name,
+                                         fmt::join(entry->shape, ", "), fmt::join(whole, ", ")),
+                             subject_,
+                             "take weights of this model and dataset (its classes, vocabulary and "
+                             "--model-option values), or leave the tensor with --init-skip");
+    }
+    if (value.is_meta()) return;
+    const auto stored = at::empty(value.sizes(), at::TensorOptions().dtype(dtype_of(entry->dtype, subject_)));
+    const std::span<std::byte> memory(static_cast<std::byte*>(stored.data_ptr()), stored.nbytes());
+    if (slice != nullptr) {
+      weights_.read(*entry, runs_of(*slice), memory);
+    } else {
+      weights_.read(*entry, memory);
+    }
+    value.copy_(stored);
+  }
+
+  Unmatched finish() {
+    if (!missing_.empty()) {
+      throw checkpoint_error(
+          fmt::format("lacks {} of the model's tensors: {}", missing_.size(), some_of(missing_)), subject_,
+          "take weights of this model, or leave those tensors with --init-skip");
+    }
+    Unmatched unmatched{.of_model = std::move(skipped_), .of_file = {}};
+    for (const auto& entry : weights_.entries()) {
+      if (!used_.contains(entry.name)) unmatched.of_file.push_back(entry.name);
+    }
+    return unmatched;
+  }
+
+ private:
+  bool skips(const std::string& name) const { return skip_ && std::regex_search(name, *skip_); }
+
+  const checkpoint::Weights& weights_;
+  const std::optional<std::regex> skip_;
+  const std::string& subject_;
+  std::set<std::string> used_;
+  std::vector<std::string> skipped_;
+  std::vector<std::string> missing_;
+};
+
+}  // namespace
+
+std::string Unmatched::text() const {
+  std::string line;
+  if (!of_model.empty()) line += "left as they are: " + some_of(of_model);
+  if (!of_file.empty()) line += (line.empty() ? "" : "; ") + ("not in the model: " + some_of(of_file));
+  return line;
+}
+
+void load_optimizer(const checkpoint::CheckpointReader& checkpoint, const parallel::StateView& state) {
+  const at::NoGradGuard no_grad;
+  for (const auto& tensor : state.tensors()) {
+    if (!tensor.is_of_optimizer()) continue;
+    const std::string name = tensor.group + "/" + tensor.name;
+    at::Tensor place = tensor.value;
+    const at::Tensor stored = at::empty(place.sizes(), place.options().device(at::kCPU));
+    const std::span<std::byte> memory(static_cast<std::byte*>(stored.data_ptr()), stored.nbytes());
+    const std::string dtype = dtype_name(stored.scalar_type());
+    if (tensor.slice != nullptr) {
+      checkpoint.read(name, dtype, runs_of(*tensor.slice), memory);
+    } else {
+      checkpoint.read(name, dtype, memory);
+    }
+    place.copy_(stored);
+  }
+}
+
+Unmatched load_weights(const checkpoint::Weights& weights, const Destination& destination,
+                       const std::string& skip, const std::string& subject) {
+  const at::NoGradGuard no_grad;
+  auto& model = destination.model;
+  Loading loading(weights, skip, subject);
+  loading.compare_vocabularies(destination);
+  for (const auto& layer : model.layers()) {
+    for (auto& parameter : layer->parameters())
+      loading.give(parameter.name, parameter.value, parameter.slice);
+  }
+  for (const auto& layer : model.layers()) {
+    for (auto& buffer : layer->buffers()) loading.give(buffer.name, buffer.value, buffer.slice);
+  }
+  return loading.finish();
+}
+
+}  // namespace dtrain::state

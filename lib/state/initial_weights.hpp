@@ -1,0 +1,39 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "checkpoint/reader.hpp"
+#include "checkpoint/weights.hpp"
+#include "models/model.hpp"
+#include "parallel/strategy/state_view.hpp"
+
+namespace dtrain::state {
+
+/// What `--init-from` found no counterpart for.
+struct Unmatched {
+  std::vector<std::string> of_model;  ///< Tensors that keep their own start, as `--init-skip` asked.
+  std::vector<std::string> of_file;   ///< Tensors the model does not have.
+
+  std::string text() const;  ///< One line; empty when everything matched.
+};
+
+/// What the weights are for.
+struct Destination {
+  models::Model& model;
+  const std::string& dataset;                      ///< As the user named it.
+  const checkpoint::VocabularyHashes& vocabulary;  ///< Of the dataset.
+};
+
+/// Gives the model's parameters and buffers the tensors of the same names, converted to the model's dtype,
+/// but for names that the regular expression `skip` finds; an empty one finds none.
+/// Throws Error: exit code 4, naming the first tensors, when one is missing or of another shape, or has a row
+/// for each word of another vocabulary than the dataset's; 2 when `skip` is no regular expression.
+Unmatched load_weights(const checkpoint::Weights& weights, const Destination& destination,
+                       const std::string& skip, const std::string& subject);
+
+/// Gives the optimizer's tensors in `state` what a checkpoint has of them, each rank its slices. Throws Error
+/// (exit code 4) naming the tensor that is missing or of another type or size.
+void load_optimizer(const checkpoint::CheckpointReader& checkpoint, const parallel::StateView& state);
+
+}  // namespace dtrain::state

@@ -1,0 +1,178 @@
+#include "state/remains.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <exception>
+#include <map>
+#include <span>
+#include <sstream>
+#include <utility>
+
+#include "checkpoint/writer.hpp"
+#include "core/error.hpp"
+#include "state/gather.hpp"
+
+namespace dtrain::state {
+namespace {
+
+constexpr char kFailed = '!';  // before the reason; a part's entries are JSON
+
+/// Which rank has what of a step.
+struct Step {
+  std::vector<int> holders;  // the first rank by pipe * tensor ranks + tensor; -1: none
+  int informed = -1;         // the first rank that knows where the run stood
+  bool whole() const { return informed >= 0 && std::ranges::find(holders, -1) == holders.end(); }
+};
+
+std::map<std::int64_t, Step> steps_held(const std::vector<HeldPart>& held, const topology::MeshShape& shape,
+                                        const comm::Communicator& world) {
+  std::string mine;
+  for (const auto& part : held) {
+    mine += fmt::format("{} {} {} ", part.step, part.where.pipe * shape.tensor + part.where.tensor,
+                        part.info ? 1 : 0);
+  }
+  std::map<std::int64_t, Step> steps;
+  const auto all = world.all_gather(mine);
+  for (int rank = 0; rank < world.size(); ++rank) {
+    std::istringstream text(all[static_cast<std::size_t>(rank)]);
+    std::int64_t number = 0;
+    std::size_t slot = 0;
+    int informed = 0;
+    while (text >> number >> slot >> informed) {
+      Step& step = steps[number];
+      step.holders.resize(static_cast<std::size_t>(shape.model_ranks()), -1);
+      if (step.holders[slot] < 0) step.holders[slot] = rank;
+      if (informed != 0 && step.informed < 0) step.informed = rank;
+    }
+  }
+  return steps;
+}
+
+std::span<std::byte> bytes_of(const at::Tensor& values) {
+  return {static_cast<std::byte*>(values.data_ptr()), values.nbytes()};
+}
+
+/// Between the survivors, for the parts of one stage.
+class SurvivorMessages : public PartMessages {
+ public:
+  /// `holders`: by the index of the part; the first one puts the tensors together.
+  SurvivorMessages(const comm::Communicator& world, std::span<const int> holders)
+      : world_(world), holders_(holders) {}
+  void send(const at::Tensor& part) override { world_.send_bytes(bytes_of(part), holders_.front()); }
+  void receive(at::Tensor& part, int index) override {
+    world_.receive_bytes(bytes_of(part), holders_[static_cast<std::size_t>(index)]);
+  }
+
+ private:
+  const comm::Communicator& world_;
+  std::span<const int> holders_;
+};
+
+/// The tensors of one stage, whole, on the rank that holds its first part, which is to write them; none
+/// elsewhere. `holders`: the rank of each part. Called by all ranks of `world`.
+std::vector<parallel::StateTensor> gather_stage(const std::vector<HeldPart>& held, std::int64_t step,
+                                                int pipe, std::span<const int> holders,
+                                                const comm::Communicator& world) {
+  const at::NoGradGuard no_grad;
+  std::vector<const HeldPart*> parts(holders.size(), nullptr);  // null: another rank is the holder
+  for (const auto& part : held) {
+    const auto index = static_cast<std::size_t>(part.where.tensor);
+    if (part.step == step && part.where.pipe == pipe && holders[index] == world.rank()) parts[index] = &part;
+  }
+  std::vector<parallel::StateTensor> whole;
+  const auto mine = std::ranges::find_if(parts, [](const HeldPart* part) { return part != nullptr; });
+  if (mine == parts.end()) return whole;
+  const bool writes = holders.front() == world.rank();
+  SurvivorMessages messages(world, holders);
+  for (std::size_t i = 0; i < (*mine)->tensors.size(); ++i) {
+    auto tensor = (*mine)->tensors[i];
+    if (tensor.slice == nullptr) {
+      tensor.value = tensor.value.contiguous();
+    } else {
+      std::vector<at::Tensor> values;
+      for (const HeldPart* part : parts) values.push_back(part ? part->tensors[i].value : at::Tensor());
+      if (writes) tensor.value = at::empty(tensor.slice->whole, tensor.value.options());
+      gather_parts(*tensor.slice, values, writes ? &tensor.value : nullptr, messages);
+    }
+    if (writes) whole.push_back(std::move(tensor));
+  }
+  return whole;
+}
+
+/// The parts of all stages that this rank writes: their entries of the manifest, or why there are none.
+std::vector<std::string> write_parts(const checkpoint::Saving& saving, const std::vector<HeldPart>& held,
+                                     std::int64_t number, const Step& step, const topology::MeshShape& shape,
+                                     const comm::Communicator& world, h5::Library& library) {
+  std::vector<std::string> parts;
+  for (int pipe = 0; pipe < shape.pipe; ++pipe) {
+    const auto holders =
+        std::span(step.holders)
+            .subspan(static_cast<std::size_t>(pipe * shape.tensor), static_cast<std::size_t>(shape.tensor));
+    const auto whole = gather_stage(held, number, pipe, holders, world);
+    std::vector<checkpoint::TensorRef> references;
+    for (const auto& tensor : whole)
+      references.push_back(reference_to(tensor.group, tensor.name, tensor.value));
+    std::string text;
+    try {
+      if (holders.front() == world.rank()) text = saving.write_part(pipe, references, library);
+    } catch (const std::exception& error) {
+      text = kFailed + std::string(error.what());
+    }
+    for (auto& part : world.all_gather(text)) {
+      if (!part.empty()) parts.push_back(std::move(part));
+    }
+  }
+  return parts;
+}
+
+std::string begin(const checkpoint::Saving& saving) {
+  try {
+    saving.begin();
+    return {};
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+/// Returns why the checkpoint is not there.
+std::string commit(const checkpoint::Saving& saving, const checkpoint::CheckpointInfo& info,
+                   const std::vector<std::string>& parts) {
+  const auto failed =
+      std::ranges::find_if(parts, [](const std::string& part) { return part.front() == kFailed; });
+  try {
+    if (failed != parts.end()) throw Error(failed->substr(1), {.code = ExitCode::checkpoint});
+    saving.commit(info, parts);
+    return {};
+  } catch (const std::exception& error) {
+    saving.abandon();
+    return error.what();
+  }
+}
+
+}  // namespace
+
+Remains save_remains(const std::vector<HeldPart>& held, const topology::MeshShape& shape,
+                     const std::filesystem::path& checkpoints, const comm::Communicator& world,
+                     h5::Library& library) {
+  const auto steps = steps_held(held, shape, world);
+  const auto newest =
+      std::find_if(steps.rbegin(), steps.rend(), [](const auto& entry) { return entry.second.whole(); });
+  if (newest == steps.rend()) return {.problem = "of no step all parts of the model are left"};
+  const auto& [number, step] = *newest;
+  const bool informed = step.informed == world.rank();
+  const checkpoint::Saving saving(checkpoints, number);
+  auto problem = world.broadcast(informed ? begin(saving) : std::string(), step.informed);
+  if (!problem.empty()) return {.step = number, .problem = problem};
+  const auto parts = write_parts(saving, held, number, step, shape, world, library);
+  if (informed) {
+    const auto mine = std::ranges::find_if(
+        held, [number = number](const HeldPart& part) { return part.step == number && part.info; });
+    problem = commit(saving, *mine->info, parts);
+  }
+  return {.step = number, .problem = world.broadcast(problem, step.informed)};
+}
+
+}  // namespace dtrain::state

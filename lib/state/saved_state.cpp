@@ -1,0 +1,117 @@
+#include "state/saved_state.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <functional>
+#include <numeric>
+#include <utility>
+
+#include "models/slicing/slices.hpp"
+#include "parallel/data_types.hpp"
+#include "state/dtypes.hpp"
+#include "state/gather.hpp"
+
+namespace dtrain::state {
+namespace {
+
+constexpr std::int64_t kSmallestShare = std::int64_t{4} << 20;  // bytes: below, another file costs more
+
+at::TensorOptions on_cpu(const at::Tensor& value) {
+  return value.options().requires_grad(false).device(at::kCPU);
+}
+
+/// `place` becomes a dense row-major copy on the CPU, in its own memory where it has some of that shape and
+/// type.
+void copy_into(at::Tensor& place, const at::Tensor& value) {
+  if (!place.defined() || place.sizes() != value.sizes() || place.scalar_type() != value.scalar_type()) {
+    place = at::empty(value.sizes(), on_cpu(value));
+  }
+  place.copy_(value);
+}
+
+/// Between the ranks of a tensor group.
+class GroupMessages : public PartMessages {
+ public:
+  GroupMessages(comm::Group& group, int owner) : group_(group), owner_(owner) {}
+  void send(const at::Tensor& part) override { group_.send(parallel::buffer_of(part), owner_).wait(); }
+  void receive(at::Tensor& part, int index) override {
+    group_.receive(parallel::buffer_of(part), index).wait();
+  }
+
+ private:
+  comm::Group& group_;
+  int owner_;
+};
+
+}  // namespace
+
+checkpoint::TensorRef reference_to(const std::string& group, const std::string& name,
+                                   const at::Tensor& value) {
+  return {.slice = Slice::whole(name, value.sizes().vec()),
+          .group = group,
+          .dtype = dtype_name(value.scalar_type()),
+          .data = value.const_data_ptr()};
+}
+
+/// For each tensor the rank among those of the stage, counted as data * tensor ranks + tensor.
+std::vector<int> SavedState::owners(const std::vector<parallel::StateTensor>& sources) const {
+  std::vector<std::int64_t> bytes;
+  for (const auto& source : sources) {
+    const auto shape = models::whole_shape(source.value, source.slice);
+    bytes.push_back(std::accumulate(shape.begin(), shape.end(),
+                                    static_cast<std::int64_t>(source.value.element_size()),
+                                    std::multiplies<>()));
+  }
+  const auto& mesh = ranks_.mesh.shape();
+  return share_out(bytes, std::int64_t{mesh.data} * mesh.tensor, kSmallestShare);
+}
+
+/// Slices go to the rank of their own copy of the model that is to have the whole.
+void SavedState::put_together(const parallel::StateTensor& source, int owner, Copy& copy) const {
+  const auto where = ranks_.where();
+  const int count = ranks_.mesh.shape().tensor;
+  if (where.data != owner / count) return;
+  const bool mine = where.tensor == owner % count;
+  if (source.slice == nullptr) {
+    if (mine) copy_into(copy.value, source.value);
+    return;
+  }
+  if (mine && !copy.value.defined()) copy.value = at::empty(source.slice->whole, on_cpu(source.value));
+  std::vector<at::Tensor> parts(static_cast<std::size_t>(count));
+  parts[static_cast<std::size_t>(where.tensor)] = source.value;
+  GroupMessages messages(ranks_.groups.tensor(), owner % count);
+  gather_parts(*source.slice, parts, mine ? &copy.value : nullptr, messages);
+}
+
+void SavedState::take(const parallel::StateView& state, checkpoint::CheckpointInfo info) {
+  const at::NoGradGuard no_grad;
+  info_ = std::move(info);
+  const auto sources = state.tensors();
+  const auto owner = owners(sources);
+  copies_.resize(sources.size());
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    copies_[i].group = sources[i].group;
+    copies_[i].name = sources[i].name;
+    put_together(sources[i], owner[i], copies_[i]);
+  }
+}
+
+int SavedState::writer() const {
+  const bool has_share = std::ranges::any_of(copies_, [](const Copy& copy) { return copy.value.defined(); });
+  if (!has_share) return -1;
+  const auto& mesh = ranks_.mesh.shape();
+  const auto where = ranks_.where();
+  return (where.pipe * mesh.data + where.data) * mesh.tensor + where.tensor;
+}
+
+std::vector<checkpoint::TensorRef> SavedState::references() const {
+  std::vector<checkpoint::TensorRef> references;
+  for (const auto& copy : copies_) {
+    if (copy.value.defined()) references.push_back(reference_to(copy.group, copy.name, copy.value));
+  }
+  return references;
+}
+
+}  // namespace dtrain::state

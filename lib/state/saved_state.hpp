@@ -1,0 +1,51 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "checkpoint/writer.hpp"
+#include "parallel/strategy/state_view.hpp"
+#include "state/ranks.hpp"
+
+namespace dtrain::state {
+
+/// To be written: `value`, contiguous, is the whole tensor. Borrowed.
+checkpoint::TensorRef reference_to(const std::string& group, const std::string& name,
+                                   const at::Tensor& value);
+
+/// A copy of this rank's share of a state, taken between two steps: the run may go on while it is kept or
+/// written. The ranks that hold the same stage of the model, its copies and its slices, share out its
+/// tensors: the rank that has one has the whole of it.
+class SavedState {
+ public:
+  explicit SavedState(const Ranks& ranks) : ranks_(ranks) {}
+
+  /// Copies; memory of an earlier copy is used again. Collective over the ranks of each stage.
+  void take(const parallel::StateView& state, checkpoint::CheckpointInfo info);
+
+  bool taken() const { return info_.step > 0; }
+  const checkpoint::CheckpointInfo& info() const { return info_; }
+
+  /// This rank's number among the writers of a checkpoint, or -1 where it has no share.
+  int writer() const;
+  /// What it writes: valid until the next take().
+  std::vector<checkpoint::TensorRef> references() const;
+
+ private:
+  struct Copy {
+    std::string group;
+    std::string name;
+    at::Tensor value;  // contiguous; undefined where another rank has it
+  };
+  std::vector<int> owners(const std::vector<parallel::StateTensor>& sources) const;
+  void put_together(const parallel::StateTensor& source, int owner, Copy& copy) const;
+
+  Ranks ranks_;
+  checkpoint::CheckpointInfo info_;
+  std::vector<Copy> copies_;  // of all tensors, in one order on all ranks of a stage
+};
+
+}  // namespace dtrain::state

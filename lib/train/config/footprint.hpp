@@ -1,0 +1,27 @@
+#pragma once
+
+#include "plan/memory_estimate.hpp"
+#include "train/config/config.hpp"
+
+namespace dtrain::train {
+
+/// What the estimates of memory ask of the options.
+inline double element_bytes(const RunConfig& config) { return config.precision == "fp64" ? 8 : 4; }
+
+inline plan::Footprint footprint_of(const RunConfig& config) {
+  return {.element_bytes = element_bytes(config),
+          .copies = config.mesh_shape.data,
+          .micro_batches = config.batch.micro_batches,
+          .largest_piece = samples_of_largest_piece(config.batch),
+          .pipelining = parallel::parse_pipelining(config.pipeline.schedule),
+          .optimizer_states = optimizer_config(config.optimizer).state_count(),
+          .reproducible = config.reproducible};
+}
+
+inline plan::Recompute recompute_of(const RunConfig& config) {
+  return {.what = config.pipeline.recompute,
+          .limit_bytes = config.pipeline.memory_limit_bytes(),
+          .limit = config.pipeline.memory_limit};
+}
+
+}  // namespace dtrain::train
