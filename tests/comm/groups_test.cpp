@@ -84,12 +84,14 @@ TEST(GroupsTest, OperationsOfDifferentGroupsDoNotWaitForOneAnother) {
   }
 }
 
-/// Bytes of /dev/shm that this process has mapped of dtrain's own.
+/// Bytes of /dev/shm that this process has mapped of dtrain's own: of files without a name ("#" and an
+/// inode), or named where ranks do not see each other's process ids. MPI's own files have other names.
 std::size_t mapped_bytes() {
   std::size_t bytes = 0;
   std::ifstream maps("/proc/self/maps");
   for (std::string line; std::getline(maps, line);) {
-    if (line.find("/dev/shm/dtrain-") == std::string::npos) continue;
+    if (line.find("/dev/shm/#") == std::string::npos && line.find("/dev/shm/dtrain-") == std::string::npos)
+      continue;
     std::size_t end = 0;
     const auto first = std::stoull(line, &end, 16);
     bytes += std::stoull(line.substr(end + 1), nullptr, 16) - first;
