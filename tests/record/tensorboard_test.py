@@ -11,7 +11,7 @@ try:
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
     from tensorboard.backend.event_processing.event_file_loader import RawEventFileLoader
 except ImportError:
-    print("skipped: tensorboard is not installed; jobs/setup.sh installs it")
+    print("skipped: tensorboard is not installed; jobs/setup.sh --with-tools installs it")
     sys.exit(77)
 
 
