@@ -7,7 +7,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "core/error.hpp"
-#include "core/planted_fault.hpp"
 #include "kernels/device_kernels.hpp"
 #include "kernels/dropout.hpp"
 #include "models/compute/computing_stream.hpp"
@@ -30,8 +29,7 @@ kernels::LogicalSlice place_of(const at::Tensor& input, const Flow& flow) {
   const auto rows = static_cast<std::size_t>(input.size(0));
   const auto columns = count / rows;
   const auto each = columns / static_cast<std::size_t>(flow.part.size());  // pixels of a channel
-  const auto begin = planted(Fault::wrong_slice_of_mask) ? 0 : flow.part.begin;
-  return {.first_index = static_cast<std::uint64_t>(begin) * each,
+  return {.first_index = static_cast<std::uint64_t>(flow.part.begin) * each,
           .rows = rows,
           .columns = columns,
           .row_stride = static_cast<std::uint64_t>(flow.whole) * each};

@@ -7,7 +7,6 @@
 #include <cmath>
 
 #include "core/error.hpp"
-#include "core/planted_fault.hpp"
 #include "models/layers/large_linear.hpp"
 #include "models/layers/small_linear.hpp"
 #include "models/shape.hpp"
@@ -65,7 +64,6 @@ Tensors Linear::forward(const Tensors& inputs, const Context& /*context*/) {
   Parameter& bias = parameters_[1];
   if (group_ == nullptr) return {product(input, weight, bias)};
   if (weight.slicing == Slicing::column) return {product(group_->enter(input), weight, bias)};
-  if (planted(Fault::bias_on_every_slice)) return {group_->leave(product(input, weight, bias))};
   return {group_->leave(at::linear(input, weight.value)) + bias.value};
 }
 

@@ -1,9 +1,6 @@
 #include "parallel/pipeline/pipeline.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros_like.h>
-
-#include "core/planted_fault.hpp"
 
 namespace dtrain::parallel {
 namespace {
@@ -68,22 +65,11 @@ void Pipeline::forward(const Action& action, const Training& work) {
   }
 }
 
-/// What a test plants, to be found by the comparison with one rank.
-void Pipeline::plant_faults(const Action& action, models::Tensors& gradients) {
-  if (planted(Fault::dropped_micro_batch) && action.micro_batch == 1) {
-    for (auto& gradient : gradients) gradient = gradient.defined() ? at::zeros_like(gradient) : gradient;
-  }
-  if (!planted(Fault::stale_gradient)) return;
-  if (stale_.empty()) stale_ = gradients;
-  if (stale_[0].sizes() == gradients[0].sizes()) gradients = stale_;
-}
-
 void Pipeline::backward(const Action& action, const Training& work) {
   models::Tensors gradients;
   if (action.stage < last_) {
     const ScopedSpan span(parts_.sink, Phase::pipeline_idle, "wait for gradients");
     gradients = messages_.receive_gradients(action.stage, action.micro_batch);
-    plant_faults(action, gradients);
   }
   const ScopedSpan span(parts_.sink, Phase::backward, "backward");
   auto kept = kept_.extract({action.stage, action.micro_batch});

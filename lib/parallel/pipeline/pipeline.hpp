@@ -68,7 +68,6 @@ class Pipeline {
  private:
   void forward(const Action& action, const Training& work);
   void backward(const Action& action, const Training& work);
-  void plant_faults(const Action& action, models::Tensors& gradients);
   void evaluate_stage(const Action& action, const Evaluation& work);
   models::Tensors received(StageMessages& messages, const Action& action);
   const Range& layers_of(int stage) const { return parts_.cuts.layers[static_cast<std::size_t>(stage)]; }
@@ -82,7 +81,6 @@ class Pipeline {
   std::map<int, SegmentWalk> walks_;  // by stage: this rank's
   StageMessages messages_;
   StageMessages evaluation_messages_;         // layers may lay their outputs out otherwise
-  models::Tensors stale_;                     // gradients that came in first; of a planted fault only
   std::map<std::pair<int, int>, Kept> kept_;  // by stage and micro-batch: forward is done, backward is not
 };
 

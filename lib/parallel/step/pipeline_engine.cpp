@@ -5,7 +5,6 @@
 #include <limits>
 #include <utility>
 
-#include "core/planted_fault.hpp"
 #include "models/compute/precision.hpp"
 #include "parallel/pipeline/simulation.hpp"
 
@@ -45,14 +44,13 @@ std::vector<MicroBatchLoss> PipelineEngine::give(const StepPlan& plan, const Sam
   const auto index_of = [&](int m) { return plan.micro_batches[static_cast<std::size_t>(m)].index; };
   at::Tensor targets;  // of the micro-batch that came in last, where the first rank is the last one too
   const bool one_rank = parts_.pipeline.is_first() && parts_.pipeline.is_last();
-  const bool wrong_mask = planted(Fault::wrong_mask) && !parts_.is_first_of_all;
   const Pipeline::Training work{
       .context =
           [&](int m) {
             return models::Context{.mode = models::Mode::training,
                                    .seed = parts_.seed,
                                    .step = static_cast<std::uint32_t>(plan.number),
-                                   .micro_batch = index_of(m) + (wrong_mask ? 1U : 0U),
+                                   .micro_batch = index_of(m),
                                    .half = parts_.half,
                                    .kernels = parts_.kernels,
                                    .replayed_step = replayed.step};

@@ -29,7 +29,6 @@ class PipelineEngine final : public StepEngine {
     models::Kernels kernels = models::Kernels::own;  ///< See models::KernelScope.
     models::TrainingLoss training_loss = {};
     at::Device device = at::kCPU;
-    bool is_first_of_all = true;  ///< For a planted fault: whether this is rank 0.
     /// A fault on demand: whether this step's losses are not numbers. Empty: never.
     std::function<bool()> spoils_loss = {};
   };

@@ -7,7 +7,6 @@
 
 #include <optional>
 
-#include "core/planted_fault.hpp"
 #include "parallel/data_types.hpp"
 
 namespace dtrain::parallel {
@@ -26,7 +25,6 @@ class Enter : public torch::autograd::Function<Enter> {
   }
   static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
                                                const torch::autograd::tensor_list& gradients) {
-    if (planted(Fault::unsummed_slice)) return {gradients[0], at::Tensor()};
     return {ranks_of(context).summed(gradients[0]), at::Tensor()};
   }
 };
@@ -54,10 +52,6 @@ class Gather : public torch::autograd::Function<Gather> {
                                                const torch::autograd::tensor_list& gradients) {
     TensorRanks& ranks = ranks_of(context);
     const at::Tensor& whole = gradients[0];
-    if (planted(Fault::unsummed_slice)) {
-      const Range own = models::share_of_tokens(whole.size(1), ranks.rank(), ranks.size());
-      return {whole.narrow(1, own.begin, own.size()), at::Tensor(), at::Tensor()};
-    }
     return {ranks.summed_share(whole), at::Tensor(), at::Tensor()};
   }
 };
@@ -82,14 +76,6 @@ class GatherLinear : public torch::autograd::Function<GatherLinear> {
     const at::Tensor rows = gradients[0].reshape({-1, gradients[0].size(-1)});
     const at::Tensor of_whole = rows.mm(saved[1]).view_as(saved[0]);
     const bool has_bias = context->saved_data["has_bias"].toBool();
-    if (planted(Fault::unsummed_slice)) {
-      const Range own = models::share_of_tokens(of_whole.size(1), ranks.rank(), ranks.size());
-      return {of_whole.narrow(1, own.begin, own.size()),
-              {},
-              rows.t().mm(saved[0].flatten(0, 1)),
-              has_bias ? rows.sum(0) : at::Tensor(),
-              {}};
-    }
     const auto sum = ranks.summing_share(of_whole);
     const at::Tensor of_weight = rows.t().mm(saved[0].flatten(0, 1));
     const at::Tensor of_bias = has_bias ? rows.sum(0) : at::Tensor();

@@ -57,7 +57,6 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::In
                .kernels = workload.kernels,
                .training_loss = workload.training_loss,
                .device = workload.device,
-               .is_first_of_all = job.rank() == 0,
                .spoils_loss = spoils_loss(injection)}),
       graphs_(capture_ != nullptr
                   ? std::make_unique<parallel::GraphEngine>(engine_, *capture_, *workload.model,

@@ -1,7 +1,0 @@
-#include "core/planted_fault.hpp"
-
-namespace dtrain {
-
-bool planted(Fault /*fault*/) { return false; }
-
-}  // namespace dtrain
