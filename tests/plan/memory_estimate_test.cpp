@@ -1,0 +1,140 @@
+#include "plan/memory_estimate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "core/error.hpp"
+#include "plan/planned_model.hpp"
+
+namespace dtrain::plan {
+namespace {
+
+MemoryEstimate of(const Footprint& footprint, std::int64_t repeated = 0) {
+  return estimate_memory(footprint, *planned_model(), one_stage(), 0, {12}, repeated);
+}
+
+TEST(MemoryEstimateTest, ParametersGradientsAndOptimizerAreOfTheirElements) {
+  const auto adam = of({.optimizer_states = 2});
+  EXPECT_EQ(adam.parameters, 371 * 4);
+  EXPECT_EQ(adam.gradients, 371 * 4);
+  EXPECT_EQ(adam.optimizer, 371 * 4 * 2);
+  const auto sgd_in_double = of({.element_bytes = 8});
+  EXPECT_EQ(sgd_in_double.parameters, 371 * 8);
+  EXPECT_EQ(sgd_in_double.optimizer, 0);
+  EXPECT_EQ(adam.total(), 371 * 4 * 4 + adam.activations);
+}
+
+TEST(MemoryEstimateTest, FrozenParametersHaveNoGradientAndNoOptimizerState) {
+  auto model = planned_model();
+  model->freeze([](const std::string& name) { return name.starts_with("input_fc"); });
+  const auto estimate = estimate_memory({.optimizer_states = 1}, *model, one_stage(), 0, {12}, 0);
+  EXPECT_EQ(estimate.parameters, 371 * 4);
+  EXPECT_EQ(estimate.gradients, (371 - 208) * 4);
+  EXPECT_EQ(estimate.optimizer, (371 - 208) * 4);
+}
+
+TEST(MemoryEstimateTest, ReproducibleSumsHoldGradientsOfSeveralMicroBatches) {
+  // Of four pieces on one rank a binary tree holds up to three sums.
+  EXPECT_EQ(of({.micro_batches = 4, .reproducible = true}).gradients, 371 * 4 * 3);
+  EXPECT_EQ(of({.micro_batches = 4}).gradients, 371 * 4);
+}
+
+TEST(MemoryEstimateTest, ActivationsAreInputsOutputsAndTheLargestGradients) {
+  // Of a sample: 12 inputs, 16 + 8 + 3 outputs (an activation overwrites its input), and in backward the
+  // gradients of the first activation's outputs and inputs, 16 + 16.
+  EXPECT_EQ(of({.largest_piece = 10}).activations, 10 * (12 + 27 + 32) * 4);
+  EXPECT_EQ(of({.element_bytes = 8, .largest_piece = 10}).activations, 10 * (12 + 27 + 32) * 8);
+}
+
+TEST(MemoryEstimateTest, RepeatedLayersKeepTheirInputsOnly) {
+  // All six keep what comes in, 12 + 12 + 16 + 16 + 8 + 8, and one of them has its outputs too: 16.
+  EXPECT_EQ(of({.largest_piece = 10}, 6).activations, 10 * (72 + 16 + 32) * 4);
+}
+
+TEST(MemoryEstimateTest, StagesShareOutTheParameters) {
+  const auto model = planned_model();
+  const auto estimate = [&](int rank) {
+    return estimate_memory({.micro_batches = 8, .pipelining = parallel::Pipelining::one_f_one_b}, *model,
+                           two_stages(), rank, {12}, 0);
+  };
+  EXPECT_EQ(estimate(0).parameters, 208 * 4);
+  EXPECT_EQ(estimate(1).parameters, (371 - 208) * 4);
+}
+
+TEST(MemoryEstimateTest, APipelineKeepsTheMicroBatchesThatAreUnderWay) {
+  const auto model = planned_model();
+  const auto activations = [&](parallel::Pipelining how, int rank, int micro_batches) {
+    return estimate_memory({.micro_batches = micro_batches, .largest_piece = 10, .pipelining = how}, *model,
+                           two_stages(), rank, {12}, 0)
+        .activations;
+  };
+  constexpr double kOnce = 10 * 32 * 4;         // the largest gradients of the first stage
+  constexpr double kEach = 10 * (12 + 16) * 4;  // of a micro-batch
+  EXPECT_EQ(activations(parallel::Pipelining::gpipe, 0, 8), 8 * kEach + kOnce);
+  EXPECT_EQ(activations(parallel::Pipelining::one_f_one_b, 0, 8), 2 * kEach + kOnce);
+  EXPECT_EQ(activations(parallel::Pipelining::one_f_one_b, 0, 1), kEach + kOnce);
+}
+
+TEST(MemoryEstimateTest, AnEvaluationHasOneLayersInputsAndOutputs) {
+  EXPECT_EQ(evaluation_bytes(4, *planned_model(), {12}), (16 + 16) * 4) << "an activation's";
+  EXPECT_EQ(evaluation_bytes(8, *planned_model(), {12}), (16 + 16) * 8);
+}
+
+/// A model that has something to save by running layers again, on one rank.
+class RepeatedLayersTest : public testing::Test {
+ protected:
+  std::int64_t repeated(const std::string& what, double limit) const {
+    return repeated_layers(
+        {.what = what, .limit_bytes = static_cast<std::int64_t>(limit), .limit = "so much"}, kFootprint,
+        *model_, cuts_, 0, kShape);
+  }
+  double total(std::int64_t count) const {
+    return estimate_memory(kFootprint, *model_, cuts_, 0, kShape, count).total();
+  }
+
+  const models::Shape kShape{3, 32, 32};
+  const Footprint kFootprint{.largest_piece = 64};
+  std::unique_ptr<models::Model> model_ =
+      models::find_model("resnet18")
+          .make({.task = "image_classification", .sample_shape = kShape, .classes = 10}, {{"width", "4"}});
+  std::int64_t all_ = static_cast<std::int64_t>(model_->layers().size());
+  parallel::StageCuts cuts_{.ranks = 1, .layers = {{0, all_}}};
+};
+
+TEST_F(RepeatedLayersTest, AreNoneOrAllAsAsked) {
+  EXPECT_EQ(repeated("none", 0), 0);
+  EXPECT_EQ(repeated("full", 0), all_);
+  EXPECT_EQ(repeated("auto", 0), 0) << "there is no limit";
+}
+
+TEST_F(RepeatedLayersTest, AreTheFewestThatKeepWithinTheLimit) {
+  EXPECT_EQ(repeated("auto", total(0)), 0);
+  double least = total(0);
+  for (std::int64_t count = 1; count <= all_; ++count) least = std::min(least, total(count));
+  ASSERT_LT(least, total(0));
+  const auto found = repeated("auto", least + 1);
+  EXPECT_GT(found, 0);
+  EXPECT_LE(total(found), least + 1);
+  for (std::int64_t fewer = 0; fewer < found; ++fewer) EXPECT_GT(total(fewer), least + 1) << fewer;
+}
+
+TEST_F(RepeatedLayersTest, AreAllWhereTheEstimateStaysAboveTheLimit) {
+  const auto estimate = estimate_memory(kFootprint, *model_, cuts_, 0, kShape, 0);
+  EXPECT_EQ(repeated("auto", estimate.total() - estimate.activations + 1), all_);
+}
+
+TEST_F(RepeatedLayersTest, CannotHelpWhereParametersAloneAreTooMany) {
+  try {
+    repeated("auto", 1000);
+    ADD_FAILURE() << "a thousand bytes are not enough";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_EQ(error.subject(), "--memory-limit so much");
+    EXPECT_TRUE(error.problem().starts_with("parameters, gradients and optimizer of pipeline rank 0 take"));
+  }
+}
+
+}  // namespace
+}  // namespace dtrain::plan
