@@ -24,7 +24,7 @@ ALLOWED = {  # folder: what it may link, from the design's table of layers
     "data": "core topology h5 comm kernels",
     "optim": "core kernels",
     "parallel": "core topology comm models optim kernels",
-    "checkpoint": "core topology h5 comm parallel",
+    "checkpoint": "core topology h5 comm",
     "state": "core topology h5 comm models optim parallel checkpoint",
     "plan": "core topology models parallel",
     "federated": "core comm data models optim parallel",
