@@ -1,7 +1,6 @@
 #include "train/loop/run.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -54,13 +53,8 @@ RunConfig with_fitting_warmup(RunConfig config, std::int64_t samples, const Log&
 
 }  // namespace
 
-std::string Recovery::lost_in_words() const {
-  return fmt::format("rank{} {}", lost.size() == 1 ? "" : "s", fmt::join(lost, ", "));
-}
-
-ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& resume,
-             const std::optional<Recovery>& recovery, comm::MpiEnvironment& mpi, const Log& log,
-             StartNotice* starting) {
+ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& resume, Recovery& recovery,
+             comm::MpiEnvironment& mpi, const Log& log, StartNotice* starting) {
   const auto enter = [starting](const char* stage) {
     if (starting != nullptr) starting->at(stage);
   };
@@ -71,7 +65,7 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
     log.info(describe_invented(config, library));
     return ExitCode::success;
   }
-  const RunStart start = start_of(config, recovery || (resume && resume->own), mpi, library);
+  const RunStart start = start_of(config, recovery.behind() || (resume && resume->own), mpi, library);
   if (!config.dry_run) record::create_run_folder(run_folder(config));
   std::unique_ptr<record::TraceWriter> trace;
   if (config.output.trace && !config.dry_run) {
@@ -87,7 +81,7 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
                                                   mpi.first_rank(), clock);
   }
   enter("the ranks find their places and make groups");
-  Job job(config, mpi, injection ? static_cast<SpanSink&>(*injection) : clock, !recovery,
+  Job job(config, mpi, injection ? static_cast<SpanSink&>(*injection) : clock, !recovery.behind(),
           resume ? resume->info.all_reduce : checkpoint::AllReduceTable());
   if (const auto table = job.all_reduce_table().to_string(); !table.empty()) {
     log.info(fmt::format("all_reduce by bytes, between nodes: {}", table));

@@ -46,7 +46,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
       clock_(recording.clock),
       log_(log),
       replica_(
-          config, job, workload, recording.injection, Survival::wanted(config, recording.mpi),
+          config, job, workload, recording.injection, recording.recovery.may_lose_ranks(),
           [this] { return requests(); }, [this](const std::string& what) { tell_graphs(what); }),
       loader_(workload.dataset, "train", loader_options(job), workload.read),
       batches_([this] { return loader_.next(); },
@@ -68,8 +68,8 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
              .seed = config.seed,
              .pauses_after = [this](std::int64_t step) { return selection_.due_within_epoch(step); }}),
       outputs_(config, job, workload, recording.library, recording.trace, recording.start,
-               rows_kept(resume, recording.recovery, pieces_.samples),
-               recording.recovery ? recording.recovery->topology : std::vector<record::TopologyRow>(), log),
+               rows_kept(resume, recording.recovery.behind(), pieces_.samples), recording.recovery.topology(),
+               log),
       checkpoints_({.folder = checkpoints_folder(config),
                     .every = config.output.checkpoint_interval(),
                     .keep = config.output.keep},
@@ -81,8 +81,8 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
                             ? ProgressLine::Style::in_place
                             : ProgressLine::Style::none),
       stragglers_(job.groups().world()),
-      survival_({config, job, replica_, outputs_, recording.injection, recording.mpi, recording.library, log},
-                recording.recovery),
+      survival_({config, job, replica_, outputs_, recording.injection, recording.recovery, recording.mpi,
+                 recording.library, log}),
       library_(recording.library) {
   if (config.exit_after != "none") {
     stop_at_s_ = recording.begun_s + state::parse_interval(config.exit_after, "--exit-after").count;
@@ -140,8 +140,8 @@ ExitCode Trainer::train() {
       throw;
     }
     checkpoints_.give_up();
-    survival_.leave_lost_behind(error, step_, [this] { return info_of_last_step(); });
-    job_.groups().check_deaths();  // it names the rank
+    if (!survival_.leave_lost_behind(error, step_, [this] { return info_of_last_step(); }))
+      job_.groups().check_deaths();  // it names the rank
     throw;
   } catch (...) {  // memory, for example
     job_.groups().queue().drop("the training has failed");

@@ -23,10 +23,10 @@
 #include "train/loop/planned_batches.hpp"
 #include "train/loop/progress.hpp"
 #include "train/loop/replica.hpp"
-#include "train/loop/run.hpp"
 #include "train/loop/run_outputs.hpp"
 #include "train/loop/stop_signals.hpp"
 #include "train/loop/work_plan.hpp"
+#include "train/recovery/recovery.hpp"
 #include "train/recovery/survival.hpp"
 #include "train/setup/job.hpp"
 #include "train/setup/workload.hpp"
@@ -46,15 +46,15 @@ class Trainer {
     double begun_s;  // when this process was, which may go on with an earlier one's run
     const StopSignals& signals;
     comm::Injection* injection = nullptr;  // null: no fault is wanted
-    std::optional<Recovery> recovery;
+    Recovery& recovery;
     comm::MpiEnvironment& mpi;
   };
   /// Everything is borrowed. `resume`: where it goes on, the model's weights being there already. Collective.
   Trainer(const RunConfig& config, Job& job, Workload& workload, const Recording& recording,
           const std::optional<state::ResumePoint>& resume, const Log& log);
 
-  /// ExitCode::stopped when it was asked to stop and has left a checkpoint. Collective. Throws RanksLost
-  /// where the run is to be gone on with, or else Error.
+  /// ExitCode::stopped when it was asked to stop and has left a checkpoint. Collective. Throws Error; where
+  /// ranks were lost and the run goes on, they have been left behind then.
   ExitCode train();
 
  private:

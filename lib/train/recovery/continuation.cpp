@@ -26,8 +26,8 @@ bool is_done(const checkpoint::CheckpointInfo& info, std::int64_t samples) {
 }
 
 std::optional<record::Kept> rows_kept(const std::optional<state::ResumePoint>& resume,
-                                      const std::optional<Recovery>& recovery, std::int64_t samples) {
-  if (!resume && recovery) return record::Kept{.step = 0, .epoch = 0};  // all but what happened
+                                      const std::optional<LostRanks>& behind, std::int64_t samples) {
+  if (!resume && behind) return record::Kept{.step = 0, .epoch = 0};  // all but what happened
   if (!resume || !resume->own) return std::nullopt;
   const auto& info = resume->info;
   return record::Kept{.step = info.step, .epoch = is_done(info, samples) ? info.epoch : info.epoch - 1};

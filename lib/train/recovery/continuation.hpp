@@ -9,16 +9,17 @@
 #include "parallel/step/pieces.hpp"
 #include "record/rows.hpp"
 #include "state/resume_point.hpp"
-#include "train/loop/run.hpp"
+#include "train/recovery/recovery.hpp"
 
 namespace dtrain::train {
 
 /// Whether the epoch of a checkpoint is over, and the next one is to begin. `samples`: of an epoch.
 bool is_done(const checkpoint::CheckpointInfo& info, std::int64_t samples);
 
-/// Which rows of an earlier part of the run count. An epoch that goes on is recorded when it is done.
+/// Which rows of an earlier part of the run count; `behind`: the ranks that it lost. An epoch that goes on is
+/// recorded when it is done.
 std::optional<record::Kept> rows_kept(const std::optional<state::ResumePoint>& resume,
-                                      const std::optional<Recovery>& recovery, std::int64_t samples);
+                                      const std::optional<LostRanks>& behind, std::int64_t samples);
 
 /// Where the run that resumes stands. A run from another run's checkpoint may cut its steps otherwise and
 /// keep or reset the optimizer's state (`optimizer_state`, as `--optimizer-state`): step and updates are then

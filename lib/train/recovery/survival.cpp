@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <exception>
-#include <utility>
 #include <vector>
 
 #include "core/clock.hpp"
@@ -11,13 +10,8 @@
 
 namespace dtrain::train {
 
-bool Survival::wanted(const RunConfig& config, const comm::MpiEnvironment& mpi) {
-  return mpi.can_recover() && config.on_failure != "abort" && mpi.world_size() > 1;
-}
-
-Survival::Survival(const Parts& parts, std::optional<Recovery> behind)
-    : parts_(parts), behind_(std::move(behind)) {
-  if (wanted(parts.config, parts.mpi) && parts.config.replicate_every() > 0 &&
+Survival::Survival(const Parts& parts) : parts_(parts), behind_(parts.recovery.behind()) {
+  if (parts.recovery.may_lose_ranks() && parts.config.replicate_every() > 0 &&
       parts.replica.can().copies_parts)
     copies_ = std::make_unique<state::PartCopies>(parts.job.state_ranks(), parts.replica.state().tensors());
   rebuilt_s_ = steady_s();
@@ -29,29 +23,17 @@ void Survival::after_step(std::int64_t step, const Info& info) {
   if (behind_) record_recovery(step);
 }
 
-void Survival::leave_lost_behind(const Error& error, std::int64_t step, const Info& info) {
+bool Survival::leave_lost_behind(const Error& error, std::int64_t step, const Info& info) {
   record(error);
-  if (!wanted(parts_.config, parts_.mpi)) return;
-  Recovery recovery{.lost = {}, .noticed_s = steady_s()};
-  while (true) {  // again, should another rank be lost meanwhile
-    try {
-      const auto loss = parts_.mpi.leave_lost_behind(!all_is_saved_, parts_.config.comm.watchdog_s);
-      recovery.lost.insert(recovery.lost.end(), loss.gone.begin(), loss.gone.end());
-      if (loss.gone.empty()) break;
-      recovery.agreed_s = steady_s();
-      recovery.topology = parts_.outputs.topology_without(recovery.lost);
-      if (parts_.injection != nullptr) parts_.injection->reach("recovery");
-      const auto remains = loss.all_hold_state ? save_what_is_left(step, info)
-                           : all_is_saved_ ? state::Remains{.problem = "the last step's checkpoint is there"}
-                                           : state::Remains{.problem = "not all are where the step was left"};
-      parts_.outputs.event("saved_after_loss", remains.problem.empty() ? fmt::format("step {}", remains.step)
-                                                                       : "nothing: " + remains.problem);
-      break;
-    } catch (const Error& next) {
-      if (next.code() != ExitCode::lost_rank) throw;
-    }
-  }
-  if (!recovery.lost.empty()) throw RanksLost(error, recovery);
+  return parts_.recovery.leave_lost_behind(!all_is_saved_, [&](const LostRanks& lost, bool all_hold_state) {
+    parts_.recovery.keep(parts_.outputs.topology_without(lost.ranks));
+    if (parts_.injection != nullptr) parts_.injection->reach("recovery");
+    const auto remains = all_hold_state  ? save_what_is_left(step, info)
+                         : all_is_saved_ ? state::Remains{.problem = "the last step's checkpoint is there"}
+                                         : state::Remains{.problem = "not all are where the step was left"};
+    parts_.outputs.event("saved_after_loss", remains.problem.empty() ? fmt::format("step {}", remains.step)
+                                                                     : "nothing: " + remains.problem);
+  });
 }
 
 /// Of the last step that all have done, or of the newest in copies.
@@ -85,10 +67,10 @@ void Survival::record_recovery(std::int64_t step) {
       "recovered",
       fmt::format("{} lost: {} ranks agreed after {:.3f} s, had rebuilt mesh and model after {:.3f} s, "
                   "step {} was done after {:.3f} s",
-                  behind_->lost_in_words(), parts_.job.world().size(), behind_->agreed_s - behind_->noticed_s,
+                  behind_->in_words(), parts_.job.world().size(), behind_->agreed_s - behind_->noticed_s,
                   rebuilt_s_ - behind_->noticed_s, step, done_s));
   parts_.log.info(fmt::format("recovered  without {} in {:.2f} s: {} ranks, mesh {}, at step {}",
-                              behind_->lost_in_words(), done_s, parts_.job.world().size(),
+                              behind_->in_words(), done_s, parts_.job.world().size(),
                               parts_.job.mesh().shape().to_string(), step));
   behind_.reset();
 }

@@ -71,7 +71,7 @@ TEST(ContinuationTest, AnEpochThatGoesOnIsRecordedWhenItIsDone) {
   auto done = after(20);
   done.own = true;
   EXPECT_EQ(rows_kept(done, std::nullopt, 1000)->epoch, 2);
-  EXPECT_EQ(rows_kept(std::nullopt, Recovery{}, 1000)->step, 0);
+  EXPECT_EQ(rows_kept(std::nullopt, LostRanks{}, 1000)->step, 0);
 }
 
 }  // namespace

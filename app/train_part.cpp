@@ -1,0 +1,194 @@
+#include "train_part.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "comm/mpi/communicator.hpp"
+#include "core/clock.hpp"
+#include "core/log.hpp"
+#include "core/printable.hpp"
+#include "data/shards/dataset.hpp"
+#include "failure.hpp"
+#include "option.hpp"
+#include "preflight.hpp"
+#include "record/run_folder.hpp"
+#include "record/run_holder.hpp"
+#include "run_folder.hpp"
+#include "same_run.hpp"
+#include "state/resume_point.hpp"
+#include "train/loop/run.hpp"
+#include "train/loop/run_outputs.hpp"
+#include "train/recovery/recovery_options.hpp"
+#include "train/setup/transformations.hpp"
+
+namespace dtrain::app {
+namespace {
+
+/// Does `action` on rank 0; its Error is thrown on every rank.
+template <typename Action>
+void on_first_rank(const comm::Communicator& world, Action action) {
+  std::string problem;
+  std::string subject;
+  std::string advice;
+  ExitCode code = ExitCode::success;
+  if (world.rank() == 0) {
+    try {
+      action();
+    } catch (const std::exception& thrown) {
+      const Error error = as_error(thrown);
+      problem = error.problem();
+      subject = error.subject();
+      advice = error.advice();
+      code = error.code();
+    }
+  }
+  problem = world.broadcast(problem, 0);
+  if (problem.empty()) return;
+  subject = world.broadcast(subject, 0);
+  advice = world.broadcast(advice, 0);
+  code = static_cast<ExitCode>(world.max(static_cast<std::int64_t>(code)));
+  throw Error(problem, {.subject = subject, .advice = advice, .code = code});
+}
+
+std::string to_toml_without_name(train::RunConfig config, bool named) {
+  if (!named) config.output.name.clear();
+  return to_toml(config);
+}
+
+record::Status status_of(ExitCode code) {
+  if (code == ExitCode::success) return record::Status::completed;
+  return code == ExitCode::stopped ? record::Status::preempted : record::Status::failed;
+}
+
+/// A folder that only some nodes see would hold half of the run. Collective. Throws Error (exit code 2).
+void check_seen_by_all(const RunFolder& folder, const comm::Communicator& world) {
+  const std::string token = world.broadcast(fmt::format("{}-{}", ::getpid(), steady_ns()), 0);
+  on_first_rank(world, [&] { folder.leave_token(token); });
+  const bool seen = world.rank() == 0 || folder.has_token(token);
+  const auto blind = world.max(static_cast<std::int64_t>(seen ? -1 : world.rank()));
+  if (world.rank() == 0) folder.remove_token();
+  if (blind < 0) return;
+  throw usage_error(fmt::format("rank {} does not see the folder that rank 0 has made", blind),
+                    folder.path().string(), "name one that all nodes share with --output");
+}
+
+/// The run's folder from its first state to its last. Only rank 0 writes the state of a run that went well.
+ExitCode run_in_folder(const train::RunConfig& config, const std::optional<state::ResumePoint>& resume,
+                       train::Recovery& recovery, comm::MpiEnvironment& mpi, const comm::Communicator& world,
+                       const Log& log, StartNotice* starting) {
+  const RunFolder folder(train::run_folder(config));
+  const auto contents = config.output.overwrite          ? RunFolder::Contents::replaced
+                        : resume && resume->own          ? RunFolder::Contents::kept
+                        : recovery.behind()              ? RunFolder::Contents::kept
+                        : config.output.resume == "none" ? RunFolder::Contents::none
+                                                         : RunFolder::Contents::unsaved;
+  {
+    const comm::LongPhase removing(world, config.comm.files_limit_s());  // of what an earlier run has left
+    on_first_rank(world, [&] {
+      for (const std::string& name : folder.prepare(contents, config.text))
+        std::cerr << "dtrain: " << printable((folder.path() / name).string())
+                  << " is left: dtrain did not write it" << std::endl;
+    });
+  }
+  try {
+    check_seen_by_all(folder, world);
+    const ExitCode code = train::run(config, resume, recovery, mpi, log, starting);
+    on_first_rank(world, [&] { record::write_state(folder.path().string(), status_of(code)); });
+    return code;
+  } catch (...) {
+    // Whichever rank it was: the others may not come so far. Where ranks were left behind the run goes on.
+    if (!recovery.has_left()) folder.mark_failed();
+    throw;
+  }
+}
+
+/// Where the run is to go on, if anywhere. `goes_on`: after a loss. Collective.
+std::optional<state::ResumePoint> find_resume_point(const train::RunConfig& config, bool goes_on,
+                                                    const comm::Communicator& world) {
+  const std::string& resume = config.output.resume;
+  const bool is_path = resume != "auto" && resume != "none";
+  if (!goes_on && is_path) return state::resume_point(resume, world);
+  if (!goes_on && (resume == "none" || config.output.overwrite)) return std::nullopt;
+  const RunFolder folder(train::run_folder(config));
+  bool can_go_on = false;
+  on_first_rank(world, [&] { can_go_on = goes_on ? folder.has_checkpoints() : folder.can_go_on(config); });
+  if (world.max(static_cast<std::int64_t>(can_go_on)) == 1)
+    return state::newest_valid(train::checkpoints_folder(config), world);
+  return is_path ? std::optional(state::resume_point(resume, world)) : std::nullopt;
+}
+
+/// What is made anew at each start is known by its seed.
+void check_same_dataset(const train::RunConfig& config, const state::ResumePoint& resume) {
+  if (config.data.dataset == "synthetic") return;
+  const auto info = data::read_dataset_info(data::find_dataset(config.data.dataset, config.data.root));
+  state::check_same_dataset(resume, train::identity_of(info), info.name,
+                            global_batch_of(resume.info, resume.folder.string()));
+}
+
+/// What the run is called: where the user gave no name, one of its own, but in Slurm the job's. Collective.
+std::string settle_name(const train::RunConfig& config, const Environment& environment,
+                        const comm::Communicator& world) {
+  std::string name = config.output.name;
+  on_first_rank(world, [&] {
+    if (!name.empty()) return;
+    name = default_name(config, environment);
+    if (!config.dry_run && !environment.slurm_job_id) name = make_own_folder(config.output.folder, name);
+  });
+  return world.broadcast(name, 0);
+}
+
+}  // namespace
+
+double start_limit_s(const train::RunConfig& config) {
+  constexpr double kShortest = 60;  // however short the watchdog's is
+  return std::max(kShortest, config.comm.watchdog_s);
+}
+
+ExitCode train_part(train::RunConfig& config, train::Recovery& recovery, bool named,
+                    const Environment& environment, comm::MpiEnvironment& mpi, StartNotice* starting) {
+  const bool goes_on = recovery.behind().has_value();
+  if (starting != nullptr) starting->at("the ranks agree on their options");
+  const auto world = comm::Communicator::duplicate(mpi.world(), start_limit_s(config));
+  Log log(mpi.world_rank(), config.output.quiet ? Log::Verbosity::quiet : Log::Verbosity::normal);
+  log.call_rank(mpi.first_rank());
+  config.output.name = settle_name(config, environment, world);  // one that was a spare does not know it yet
+  std::optional<record::RunHolder> holder;                       // rank 0's
+  std::optional<state::ResumePoint> resume;
+  if (!config.dry_run) {
+    const comm::LongPhase reading(world, config.comm.files_limit_s());
+    using Claim = record::RunHolder::Claim;
+    on_first_rank(world, [&] {
+      holder.emplace(train::run_folder(config), goes_on ? Claim::taken_over : Claim::if_free);
+    });
+    resume = find_resume_point(config, goes_on, world);
+  }
+  if (resume && !config.given.contains("micro-batches"))
+    config.batch.micro_batches = resume->info.micro_batches;
+  const auto [nodes, ranks] =
+      config.cluster.empty() ? std::pair(1, mpi.world_size()) : config.cluster_extents();
+  train::settle_device(config, world);
+  config.resolve(nodes * ranks);
+  config.validate();
+  train::check_on_failure(config, mpi.can_recover());
+  config.output.terminal = environment.terminal;
+  config.comm.switches = environment.switches;
+  if (!environment.cache_folder.empty()) config.comm.table_file = environment.cache_folder + "/all_reduce";
+  config.text = to_toml_without_name(config, named);  // fed back, the file makes a run of its own
+  if (resume) {
+    check_same_run(config, resume->info, resume->folder.string(),
+                   resume->own ? Origin::own_run : Origin::other_run);
+    on_first_rank(world, [&] { check_same_dataset(config, *resume); });
+  }
+  if (config.dry_run) return train::run(config, resume, recovery, mpi, log, starting);
+  if (!goes_on) look_before_run(world, environment, config, log);
+  if (!goes_on && mpi.world_size() > 1) log.info(train::recovery_in_words(config, mpi.can_recover()));
+  return run_in_folder(config, resume, recovery, mpi, world, log, starting);
+}
+
+}  // namespace dtrain::app

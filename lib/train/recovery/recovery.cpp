@@ -1,0 +1,65 @@
+#include "train/recovery/recovery.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <utility>
+
+#include "core/clock.hpp"
+#include "core/error.hpp"
+
+namespace dtrain::train {
+
+std::string LostRanks::in_words() const {
+  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
+}
+
+Recovery::Recovery(const RunConfig& config, JobRanks& ranks)
+    : ranks_(ranks),
+      is_on_(ranks.can_recover() && config.on_failure != "abort"),
+      limit_s_(config.comm.watchdog_s) {}
+
+/// Returns whether ranks are gone that were there at the last meeting; adds them to `lost`.
+bool Recovery::meet(bool holds_state, LostRanks& lost, bool& all_hold_state) {
+  const auto loss = ranks_.leave_lost_behind(holds_state, limit_s_);
+  if (loss.gone.empty()) return false;
+  lost.ranks.insert(lost.ranks.end(), loss.gone.begin(), loss.gone.end());
+  lost.agreed_s = steady_s();
+  all_hold_state = loss.all_hold_state;
+  return true;
+}
+
+bool Recovery::leave_lost_behind(bool holds_state, const Save& save) {
+  if (!may_lose_ranks()) return false;
+  LostRanks lost{.ranks = {}, .noticed_s = steady_s()};
+  while (true) {
+    try {
+      bool all_hold_state = false;
+      if (meet(holds_state, lost, all_hold_state)) save(lost, all_hold_state);
+      break;
+    } catch (const Error& next) {
+      if (next.code() != ExitCode::lost_rank) throw;
+    }
+  }
+  if (!lost.ranks.empty()) left_ = std::move(lost);
+  return has_left();
+}
+
+bool Recovery::regroup(int wanted) {
+  bool meets = !has_left();
+  auto lost = std::exchange(left_, std::nullopt).value_or(LostRanks{.ranks = {}, .noticed_s = steady_s()});
+  while (true) {
+    try {
+      bool all_hold_state = false;
+      if (meets && !meet(false, lost, all_hold_state)) return false;
+      ranks_.call_spares(wanted, limit_s_);
+      behind_ = std::move(lost);
+      return true;
+    } catch (const Error& next) {
+      if (next.code() != ExitCode::lost_rank) throw;
+      meets = true;
+    }
+  }
+}
+
+}  // namespace dtrain::train

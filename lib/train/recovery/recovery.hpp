@@ -1,0 +1,70 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "record/rows.hpp"
+#include "train/config/config.hpp"
+#include "train/recovery/job_ranks.hpp"
+
+namespace dtrain::train {
+
+/// Ranks that a run goes on without.
+struct LostRanks {
+  std::vector<int> ranks;  ///< In MPI_COMM_WORLD at the start.
+  double noticed_s = 0;    ///< steady_s()
+  double agreed_s = 0;     ///< The ranks that are left know of each other.
+
+  std::string in_words() const;  ///< `rank 1`, `ranks 1, 3`.
+};
+
+/// What a run keeps from one part of it to the next, a part being what one set of ranks trains until it loses
+/// some. The survivors meet and save what they hold (leave_lost_behind()), then take their places in the next
+/// part (regroup()). A rank that had nothing to save comes to regroup() at once. Borrows `ranks`.
+class Recovery {
+ public:
+  Recovery(const RunConfig& config, JobRanks& ranks);
+
+  /// Whether the run goes on after a loss: MPI can, and the options want it.
+  bool is_on() const { return is_on_; }
+  /// Whether it is on and there is another rank to lose.
+  bool may_lose_ranks() const { return is_on_ && ranks_.at_work() > 1; }
+
+  /// What the part that trains now goes on after; empty in the first part.
+  const std::optional<LostRanks>& behind() const { return behind_; }
+
+  /// Of all parts so far, where their ranks were; on some ranks perhaps nothing.
+  const std::vector<record::TopologyRow>& topology() const { return topology_; }
+  void keep(std::vector<record::TopologyRow> topology) { topology_ = std::move(topology); }
+
+  /// What the survivors do before they leave the part of the run: save what they hold. `all_hold_state`: what
+  /// each of them said of itself.
+  using Save = std::function<void(const LostRanks& lost, bool all_hold_state)>;
+
+  /// After an error that lost ranks may have caused: the survivors agree on the ranks that are left, and
+  /// save. When another rank is lost meanwhile they do both again. `holds_state`: whether this rank has what
+  /// it worked on as it was before the loss. Returns false where may_lose_ranks() is false, and where no rank
+  /// is gone. Collective over the survivors that reach it, or regroup(), which counts as holding nothing.
+  bool leave_lost_behind(bool holds_state, const Save& save);
+  /// Whether that was done, and regroup() was not yet.
+  bool has_left() const { return left_.has_value(); }
+
+  /// Brings the survivors together, with spares in the places of the lost, until `wanted` ranks work or no
+  /// spare is left; again, when more are lost meanwhile. Then begins the next part. Returns false where no
+  /// rank is gone. Collective over the survivors and the spares.
+  bool regroup(int wanted);
+
+ private:
+  bool meet(bool holds_state, LostRanks& lost, bool& all_hold_state);
+
+  JobRanks& ranks_;
+  bool is_on_;
+  double limit_s_;  // for all to come
+  std::optional<LostRanks> left_;
+  std::optional<LostRanks> behind_;
+  std::vector<record::TopologyRow> topology_;
+};
+
+}  // namespace dtrain::train

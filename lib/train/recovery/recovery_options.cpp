@@ -1,0 +1,39 @@
+#include "train/recovery/recovery_options.hpp"
+
+#include <fmt/format.h>
+
+#include "core/error.hpp"
+
+namespace dtrain::train {
+namespace {
+
+constexpr const char* kHowToRecover = "start with mpirun --with-ft ulfm of Open MPI 5";
+
+}  // namespace
+
+void check_on_failure(const RunConfig& config, bool mpi_can_recover) {
+  if (config.on_failure != "recover" || mpi_can_recover) return;
+  throw usage_error("this MPI was not started so that ranks may be lost", "--on-failure recover",
+                    fmt::format("{}, or use auto", kHowToRecover));
+}
+
+void check_spares(const RunConfig& config, bool mpi_can_recover, int ranks) {
+  const std::string subject = fmt::format("--spares {}", config.spares);
+  if (config.spares >= ranks) {
+    throw usage_error(fmt::format("of {} ranks none would be left to work", ranks), subject,
+                      fmt::format("start at least {}", config.spares + 1));
+  }
+  if (mpi_can_recover && config.on_failure != "abort") return;
+  throw usage_error("spares would wait in vain: this job ends when a rank is lost", subject,
+                    mpi_can_recover ? "leave --on-failure abort out" : kHowToRecover);
+}
+
+std::string recovery_in_words(const RunConfig& config, bool mpi_can_recover) {
+  if (config.on_failure == "abort") return "recovery   off: --on-failure abort";
+  if (!mpi_can_recover) return fmt::format("recovery   off: {} to have it", kHowToRecover);
+  if (config.spares == 0) return "recovery   on: when a rank is lost, the others go on without it";
+  return fmt::format("recovery   on: {} spare rank{} take{} the places of lost ones", config.spares,
+                     config.spares == 1 ? "" : "s", config.spares == 1 ? "s" : "");
+}
+
+}  // namespace dtrain::train
