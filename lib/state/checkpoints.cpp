@@ -39,7 +39,7 @@ Checkpoints::Checkpoints(Config config, const Ranks& ranks, h5::Library& library
       log_(log),
       tell_(std::move(tell)),
       policy_(config_.every, steady_s()),
-      copy_(ranks) {}
+      copy_(ranks.mesh.shape(), ranks.where(), ranks.groups.tensor()) {}
 
 Checkpoints::~Checkpoints() {
   if (std::uncaught_exceptions() > 0) given_up_ = true;
@@ -52,7 +52,7 @@ void Checkpoints::save(const parallel::StateView& state, checkpoint::CheckpointI
   const ScopedSpan span(sink_, Phase::checkpoint, "checkpoint");
   wait();
   policy_.begin(info, steady_s());
-  copy_.take(state, std::move(info));
+  copy_.take(state.tensors(), std::move(info));
   write();
 }
 

@@ -105,11 +105,11 @@ std::vector<parallel::StateTensor> PartCopies::views(const Layout& layout, const
 }
 
 PartCopies::PartCopies(const Ranks& ranks, const std::vector<parallel::StateTensor>& tensors)
-    : ranks_(ranks), own_(layout_of(ranks.where(), tensors)) {
+    : world_(ranks.world), own_(layout_of(ranks.mesh.coordinates(ranks.world.rank()), tensors)) {
   const auto& mesh = ranks.mesh;
   const int parts = mesh.shape().model_ranks();
   if (parts > 1) {
-    const auto texts = ranks.world.all_gather(text_of(own_));
+    const auto texts = ranks.all_gather(text_of(own_));
     const int distance = distance_to_keeper(mesh, ranks.cluster, own_.where.data);
     const auto rank_at = [&](int part) {
       const int index = part % parts;
@@ -137,9 +137,8 @@ void PartCopies::take(const std::vector<parallel::StateTensor>& tensors,
   auto places = views(own_, copy.own);
   for (std::size_t i = 0; i < tensors.size(); ++i) places[i].value.copy_(tensors[i].value);
   if (keeper_ >= 0) {
-    auto& world = ranks_.groups.world();
-    const auto sent = world.send(parallel::buffer_of(copy.own), keeper_);
-    const auto received = world.receive(parallel::buffer_of(copy.others), kept_);
+    const auto sent = world_.send(parallel::buffer_of(copy.own), keeper_);
+    const auto received = world_.receive(parallel::buffer_of(copy.others), kept_);
     sent.wait();
     received.wait();
   }

@@ -2,11 +2,14 @@
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <vector>
 
-#include "state/ranks.hpp"
+#include "comm/group.hpp"
 #include "state/remains.hpp"
+#include "topology/cluster.hpp"
+#include "topology/mesh.hpp"
 
 namespace dtrain::state {
 
@@ -15,6 +18,14 @@ namespace dtrain::state {
 /// is one. The two newest steps are kept, so that a loss while one is copied leaves the other.
 class PartCopies {
  public:
+  /// Where a rank copies to and from. Everything is borrowed.
+  struct Ranks {
+    const topology::Mesh& mesh;
+    const topology::Cluster& cluster;
+    comm::Group& world;  ///< All ranks of the mesh.
+    /// Each rank's text, in order of rank. Collective over `world`.
+    std::function<std::vector<std::string>(const std::string& text)> all_gather;
+  };
   /// `tensors`: this rank's part. Collective over `ranks`.
   PartCopies(const Ranks& ranks, const std::vector<parallel::StateTensor>& tensors);
 
@@ -42,7 +53,7 @@ class PartCopies {
   static Layout parse(const std::string& text);
   static std::vector<parallel::StateTensor> views(const Layout& layout, const at::Tensor& block);
 
-  Ranks ranks_;
+  comm::Group& world_;
   int keeper_ = -1;  // rank that keeps this one's part
   int kept_ = -1;    // whose part this one keeps
   Layout own_;

@@ -2,7 +2,6 @@
 
 #include "comm/groups.hpp"
 #include "comm/mpi/communicator.hpp"
-#include "topology/cluster.hpp"
 #include "topology/mesh.hpp"
 
 namespace dtrain::state {
@@ -11,7 +10,6 @@ namespace dtrain::state {
 struct Ranks {
   comm::Communicator& world;
   comm::Groups& groups;
-  const topology::Cluster& cluster;
   const topology::Mesh& mesh;
 
   int rank() const { return world.rank(); }

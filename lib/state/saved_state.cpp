@@ -56,54 +56,49 @@ checkpoint::TensorRef reference_to(const std::string& group, const std::string& 
 }
 
 /// For each tensor the rank among those of the stage, counted as data * tensor ranks + tensor.
-std::vector<int> SavedState::owners(const std::vector<parallel::StateTensor>& sources) const {
+std::vector<int> SavedState::owners(const std::vector<parallel::StateTensor>& state) const {
   std::vector<std::int64_t> bytes;
-  for (const auto& source : sources) {
+  for (const auto& source : state) {
     const auto shape = models::whole_shape(source.value, source.slice);
     bytes.push_back(std::accumulate(shape.begin(), shape.end(),
                                     static_cast<std::int64_t>(source.value.element_size()),
                                     std::multiplies<>()));
   }
-  const auto& mesh = ranks_.mesh.shape();
-  return share_out(bytes, std::int64_t{mesh.data} * mesh.tensor, kSmallestShare);
+  return share_out(bytes, std::int64_t{mesh_.data} * mesh_.tensor, kSmallestShare);
 }
 
 /// Slices go to the rank of their own copy of the model that is to have the whole.
 void SavedState::put_together(const parallel::StateTensor& source, int owner, Copy& copy) const {
-  const auto where = ranks_.where();
-  const int count = ranks_.mesh.shape().tensor;
-  if (where.data != owner / count) return;
-  const bool mine = where.tensor == owner % count;
+  const int count = mesh_.tensor;
+  if (where_.data != owner / count) return;
+  const bool mine = where_.tensor == owner % count;
   if (source.slice == nullptr) {
     if (mine) copy_into(copy.value, source.value);
     return;
   }
   if (mine && !copy.value.defined()) copy.value = at::empty(source.slice->whole, on_cpu(source.value));
   std::vector<at::Tensor> parts(static_cast<std::size_t>(count));
-  parts[static_cast<std::size_t>(where.tensor)] = source.value;
-  GroupMessages messages(ranks_.groups.tensor(), owner % count);
+  parts[static_cast<std::size_t>(where_.tensor)] = source.value;
+  GroupMessages messages(tensor_, owner % count);
   gather_parts(*source.slice, parts, mine ? &copy.value : nullptr, messages);
 }
 
-void SavedState::take(const parallel::StateView& state, checkpoint::CheckpointInfo info) {
+void SavedState::take(const std::vector<parallel::StateTensor>& state, checkpoint::CheckpointInfo info) {
   const at::NoGradGuard no_grad;
   info_ = std::move(info);
-  const auto sources = state.tensors();
-  const auto owner = owners(sources);
-  copies_.resize(sources.size());
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    copies_[i].group = sources[i].group;
-    copies_[i].name = sources[i].name;
-    put_together(sources[i], owner[i], copies_[i]);
+  const auto owner = owners(state);
+  copies_.resize(state.size());
+  for (std::size_t i = 0; i < state.size(); ++i) {
+    copies_[i].group = state[i].group;
+    copies_[i].name = state[i].name;
+    put_together(state[i], owner[i], copies_[i]);
   }
 }
 
 int SavedState::writer() const {
   const bool has_share = std::ranges::any_of(copies_, [](const Copy& copy) { return copy.value.defined(); });
   if (!has_share) return -1;
-  const auto& mesh = ranks_.mesh.shape();
-  const auto where = ranks_.where();
-  return (where.pipe * mesh.data + where.data) * mesh.tensor + where.tensor;
+  return (where_.pipe * mesh_.data + where_.data) * mesh_.tensor + where_.tensor;
 }
 
 std::vector<checkpoint::TensorRef> SavedState::references() const {

@@ -7,8 +7,9 @@
 #include <vector>
 
 #include "checkpoint/writer.hpp"
+#include "comm/group.hpp"
 #include "parallel/strategy/state_view.hpp"
-#include "state/ranks.hpp"
+#include "topology/mesh.hpp"
 
 namespace dtrain::state {
 
@@ -21,10 +22,13 @@ checkpoint::TensorRef reference_to(const std::string& group, const std::string& 
 /// tensors: the rank that has one has the whole of it.
 class SavedState {
  public:
-  explicit SavedState(const Ranks& ranks) : ranks_(ranks) {}
+  /// `where`: this rank's place in the mesh; `tensor`: its tensor group, borrowed.
+  SavedState(const topology::MeshShape& mesh, const topology::MeshCoordinates& where, comm::Group& tensor)
+      : mesh_(mesh), where_(where), tensor_(tensor) {}
 
-  /// Copies; memory of an earlier copy is used again. Collective over the ranks of each stage.
-  void take(const parallel::StateView& state, checkpoint::CheckpointInfo info);
+  /// Copies `state`, this rank's part; memory of an earlier copy is used again. Collective over the ranks of
+  /// each stage, which have the same tensors in one order.
+  void take(const std::vector<parallel::StateTensor>& state, checkpoint::CheckpointInfo info);
 
   bool taken() const { return info_.step > 0; }
   const checkpoint::CheckpointInfo& info() const { return info_; }
@@ -40,10 +44,12 @@ class SavedState {
     std::string name;
     at::Tensor value;  // contiguous; undefined where another rank has it
   };
-  std::vector<int> owners(const std::vector<parallel::StateTensor>& sources) const;
+  std::vector<int> owners(const std::vector<parallel::StateTensor>& state) const;
   void put_together(const parallel::StateTensor& source, int owner, Copy& copy) const;
 
-  Ranks ranks_;
+  topology::MeshShape mesh_;
+  topology::MeshCoordinates where_;
+  comm::Group& tensor_;
   checkpoint::CheckpointInfo info_;
   std::vector<Copy> copies_;  // of all tensors, in one order on all ranks of a stage
 };

@@ -10,10 +10,21 @@
 
 namespace dtrain::train {
 
+namespace {
+
+state::PartCopies::Ranks copying_ranks(Job& job) {
+  return {.mesh = job.mesh(),
+          .cluster = job.cluster(),
+          .world = job.groups().world(),
+          .all_gather = [&job](const std::string& text) { return job.world().all_gather(text); }};
+}
+
+}  // namespace
+
 Survival::Survival(const Parts& parts) : parts_(parts), behind_(parts.recovery.behind()) {
   if (parts.recovery.may_lose_ranks() && parts.config.replicate_every() > 0 &&
       parts.replica.can().copies_parts)
-    copies_ = std::make_unique<state::PartCopies>(parts.job.state_ranks(), parts.replica.state().tensors());
+    copies_ = std::make_unique<state::PartCopies>(copying_ranks(parts.job), parts.replica.state().tensors());
   rebuilt_s_ = steady_s();
 }
 

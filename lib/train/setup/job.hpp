@@ -60,7 +60,7 @@ class Job {
   bool has_spare_core() const;
 
   /// Those over which the model's state is spread. They borrow this job.
-  state::Ranks state_ranks() { return {world_, groups_, cluster_, mesh_}; }
+  state::Ranks state_ranks() { return {world_, groups_, mesh_}; }
 
   /// The ranks of this node, for data. The team borrows this job.
   data::NodeTeam team();
