@@ -91,7 +91,8 @@ Abilities can(const Setting& setting) {
           .updates_by_rows = no,
           .rolls_back = no,
           .copies_parts = no,
-          .same_bits = {"depends on the number of copies"}};
+          .same_bits = {"depends on the number of copies"},
+          .spares = no};
 }
 
 StrategyEntry average_parameters() {

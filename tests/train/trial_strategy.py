@@ -74,6 +74,14 @@ class TrialStrategyTest(unittest.TestCase):
     def test_an_unknown_strategy_names_those_there_are(self):
         refused(BINARY, 2, 2, ["there is no strategy zero1", "ddp, average_parameters"], "--strategy", "zero1", cwd=self.folder)
 
+    def test_says_why_it_does_not_outlive_lost_ranks(self):
+        for options in [("--replicate", 3), ("--on-failure", "recover"), ("--spares", 1)]:
+            with self.subTest(options=options):
+                option = " ".join(map(str, options))
+                refused(BINARY, 2, 2, [f"{option}: --strategy average_parameters cannot: is on trial"], *words_of(SGD | TRIAL), *options,
+                        "--name", "refused", cwd=self.folder)
+        self.train("auto", TRIAL | {"--on-failure": "auto"}, 2, 2)
+
     def test_says_why_it_does_not_run(self):
         for options, words in [({"--mesh": "data=1,pipe=2"}, "a copy is cut over several ranks"),
                                ({"--mesh": "data=1,tensor=2"}, "a copy is cut over several ranks"),

@@ -18,6 +18,7 @@
 #include "parallel/strategy/registry.hpp"
 #include "train/config/limits.hpp"
 #include "train/config/strategy_setting.hpp"
+#include "train/recovery/recovery_options.hpp"
 #include "train/setup/device.hpp"
 
 namespace dtrain::train {
@@ -289,7 +290,7 @@ void RunConfig::validate() const {
   check_at_least(spares, 0, "--spares");
   replicate_every();
   check_one_of(on_failure, kOnFailure, "--on-failure");
-  parallel::require_strategy(strategy, strategy_setting(*this));
+  check_recovery(*this, parallel::require_strategy(strategy, strategy_setting(*this)));
 }
 
 }  // namespace dtrain::train

@@ -12,6 +12,7 @@ parallel::Setting strategy_setting(const RunConfig& config) {
           .on_device = config.computes_on_device(),
           .no_device_graphs = config.device_graphs == "off" ? "--device-graphs off" : "",
           .injects_faults = !config.inject.empty(),
+          .recovers = config.on_failure != "abort",
           .optimizer = optimizer_config(config.optimizer),
           .global_batch = config.batch.global_batch,
           .micro_batches = config.batch.micro_batches};

@@ -7,6 +7,7 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "train/recovery/recovery_options.hpp"
 
 namespace dtrain::train {
 
@@ -22,8 +23,8 @@ state::PartCopies::Ranks copying_ranks(Job& job) {
 }  // namespace
 
 Survival::Survival(const Parts& parts) : parts_(parts), behind_(parts.recovery.behind()) {
-  if (parts.recovery.may_lose_ranks() && parts.config.replicate_every() > 0 &&
-      parts.replica.can().copies_parts)
+  if (parts.recovery.may_lose_ranks()) check_recovery(parts.config, parts.replica.can());
+  if (parts.recovery.may_lose_ranks() && parts.config.replicate_every() > 0)
     copies_ = std::make_unique<state::PartCopies>(copying_ranks(parts.job), parts.replica.state().tensors());
   rebuilt_s_ = steady_s();
 }

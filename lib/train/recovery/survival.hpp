@@ -35,7 +35,8 @@ class Survival {
     h5::Library& library;
     const Log& log;
   };
-  /// All is borrowed. Collective over the job.
+  /// All is borrowed. Collective over the job. Throws Error (exit code 2) where the options ask for what the
+  /// strategy cannot do with this model.
   explicit Survival(const Parts& parts);
 
   /// Of the last step, when a checkpoint of it could be written.

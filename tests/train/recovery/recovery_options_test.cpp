@@ -4,6 +4,28 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
+#include "parallel/strategy/registry.hpp"
+#include "parallel/strategy/synchronous.hpp"
+
+namespace dtrain::parallel {
+
+/// Beside ddp one that can do nothing when a rank is lost.
+const std::vector<StrategyEntry>& strategies() {
+  static const std::vector<StrategyEntry> kStrategies = {
+      synchronous(),
+      {.name = "fragile",
+       .rule = "a test's",
+       .can =
+           [](const Setting& /*setting*/) {
+             return Abilities{.rolls_back = {"each copy stands elsewhere"},
+                              .copies_parts = {"a part has no owner"},
+                              .spares = {"no copy has another's state"}};
+           },
+       .make = nullptr}};
+  return kStrategies;
+}
+
+}  // namespace dtrain::parallel
 
 namespace dtrain::train {
 namespace {
@@ -31,6 +53,37 @@ std::string refusal(const Check& check) {
   return "nothing is refused";
 }
 
+TEST(RecoveryOptionsTest, AStrategyThatCannotRecoverSaysWhy) {
+  auto config = on_two_ranks("fragile");
+  EXPECT_NO_THROW(config.validate()) << "nothing is asked of it";
+  config.on_failure = "recover";
+  EXPECT_EQ(
+      refusal([&] { config.validate(); }),
+      "--on-failure recover: --strategy fragile cannot: each copy stands elsewhere; use --on-failure auto "
+      "or abort");
+  config.on_failure = "abort";
+  config.replicate = "3";
+  EXPECT_EQ(refusal([&] { config.validate(); }),
+            "--replicate 3: --strategy fragile cannot: a part has no owner; leave --replicate out");
+}
+
+TEST(RecoveryOptionsTest, AStrategyThatRecoversIsLeftAlone) {
+  auto config = on_two_ranks("ddp");
+  config.on_failure = "recover";
+  config.replicate = "3";
+  EXPECT_NO_THROW(config.validate());
+}
+
+TEST(RecoveryOptionsTest, CopiesServeWhereAStepCannotBeRolledBack) {
+  auto config = on_two_ranks("ddp");
+  config.on_failure = "recover";
+  const parallel::Answer no{"the state is in the memory of a device"};
+  EXPECT_NO_THROW(check_recovery(config, {.rolls_back = no}));
+  EXPECT_NO_THROW(check_recovery(config, {.copies_parts = no}));
+  EXPECT_THAT(refusal([&] { check_recovery(config, {.rolls_back = no, .copies_parts = no}); }),
+              HasSubstr("the state is in the memory of a device"));
+}
+
 TEST(RecoveryOptionsTest, RecoveryIsRefusedWhereMpiEndsTheJob) {
   auto config = on_two_ranks("ddp");
   EXPECT_NO_THROW(check_on_failure(config, false));
@@ -50,6 +103,10 @@ TEST(RecoveryOptionsTest, SparesAreRefusedWhereTheyWouldWaitInVain) {
               AllOf(HasSubstr("would wait in vain"), HasSubstr("--with-ft ulfm")));
   config.on_failure = "abort";
   EXPECT_THAT(refusal([&] { check_spares(config, true, 3); }), HasSubstr("leave --on-failure abort out"));
+  config.on_failure = "auto";
+  config.strategy = "fragile";
+  EXPECT_EQ(refusal([&] { check_spares(config, true, 3); }),
+            "--spares 2: --strategy fragile cannot: no copy has another's state; leave --spares out");
 }
 
 TEST(RecoveryOptionsTest, TheLogSaysWhatALossWouldMean) {
