@@ -1,0 +1,95 @@
+#include "parallel/strategy/state_view.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <set>
+
+#include "models/slicing/tensor_group.hpp"
+
+namespace dtrain::parallel {
+namespace {
+
+using testing::UnorderedElementsAre;
+
+/// An optimizer with state, over a model's flat parameters.
+struct Trained {
+  std::unique_ptr<models::Model> model;
+  FlatParameters parameters{*model, at::kFloat};
+  std::unique_ptr<optim::Optimizer> optimizer =
+      optim::make_optimizer({.name = "adam"}, parameters.size(), parameters.values().options());
+
+  StateView view() { return {parameters, *model, *optimizer}; }
+  StateTensor find(const std::string& group, const std::string& name) {
+    for (auto& tensor : view().tensors()) {
+      if (tensor.group == group && tensor.name == name) return tensor;
+    }
+    ADD_FAILURE() << "there is no " << group << "/" << name;
+    return {};
+  }
+};
+
+std::unique_ptr<models::Model> mlp() {
+  return models::find_model("mlp").make({.task = "table_classification", .sample_shape = {12}, .classes = 3},
+                                        {{"hidden", "16,8"}});
+}
+
+TEST(StateViewTest, HasEachParameterAndItsOptimizerStateByName) {
+  Trained trained{mlp()};
+  std::set<std::string> names;
+  for (const auto& tensor : trained.view().tensors()) {
+    EXPECT_TRUE(names.insert(tensor.group + "/" + tensor.name).second) << tensor.name << " is there twice";
+    EXPECT_EQ(tensor.is_of_optimizer(), tensor.group != StateTensor::kModel);
+    EXPECT_EQ(tensor.slice, nullptr);
+    EXPECT_FALSE(tensor.value.requires_grad());
+  }
+  EXPECT_EQ(names.size(), 3 * trained.model->parameters().size());
+  EXPECT_EQ(trained.find("optimizer/exp_avg", "input_fc.weight").value.sizes(), at::IntArrayRef({16, 12}));
+}
+
+TEST(StateViewTest, WritingToItChangesWhatIsTrained) {
+  Trained trained{mlp()};
+  const at::NoGradGuard no_grad;
+  trained.find("model", "output_fc.bias").value.fill_(5);
+  const auto parameters = trained.model->parameters();
+  const auto bias = std::ranges::find(parameters, "output_fc.bias", &models::Parameter::name);
+  EXPECT_TRUE(at::equal((*bias)->value, at::full({3}, 5.0F)));
+  EXPECT_EQ(trained.view().flat_parameters().sum().item<float>(),
+            trained.parameters.values().sum().item<float>());
+  trained.find("optimizer/exp_avg_sq", "output_fc.bias").value.fill_(2);
+  double sum = 0;
+  for (const auto& state : trained.optimizer->state()) sum += state.value.sum().item<double>();
+  EXPECT_EQ(sum, 6) << "no other element of the optimizer's state is one of them";
+}
+
+TEST(StateViewTest, BuffersAreOfTheModelAndHaveNoOptimizerState) {
+  Trained trained{models::find_model("resnet18")
+                      .make({.task = "image_classification", .sample_shape = {3, 32, 32}, .classes = 10},
+                            {{"width", "4"}})};
+  std::vector<std::string> groups;
+  for (const auto& tensor : trained.view().tensors()) {
+    if (tensor.name == "bn1.running_mean") groups.push_back(tensor.group);
+  }
+  EXPECT_THAT(groups, UnorderedElementsAre(StateTensor::kModel));
+}
+
+TEST(StateViewTest, SlicesSayWhatOfTheWholeTheyAre) {
+  models::RankAlone second_of_two(1, 2);
+  auto model = mlp();
+  model->slice(second_of_two);
+  Trained trained{std::move(model)};
+  for (const std::string group : {"model", "optimizer/exp_avg"}) {
+    const auto weight = trained.find(group, "input_fc.weight");
+    EXPECT_EQ(weight.value.sizes(), at::IntArrayRef({8, 12}));
+    ASSERT_NE(weight.slice, nullptr);
+    EXPECT_EQ(weight.slice->whole, models::Shape({16, 12}));
+    EXPECT_EQ(weight.slice->part.begin, 8);
+    EXPECT_EQ(trained.find(group, "output_fc.weight").slice, nullptr) << "each rank has the whole";
+  }
+}
+
+}  // namespace
+}  // namespace dtrain::parallel
