@@ -109,22 +109,32 @@ def survives(binary, folder, case, expected):
     return seconds
 
 
-def waits_for_a_survivor_that_comes_late(binary, folder):
-    """It was suspended, or computes for long: the others go on with it."""
-    late_s = 12
-    command = [str(MPIRUN), "3", str(binary), *map(str, COMMON), "--name", "late", "--inject",
-               "kill:rank=1,phase=backward,step=8;stop:rank=2,phase=forward,step=8"]
-    job = subprocess.Popen(command, cwd=folder, env={**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}, text=True,
-                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+# Rank 1 dies when rank 2 is suspended in the same step: without `slow` it may be dead before rank 2 has begun the step.
+KILLED_AND_SUSPENDED = "slow:rank=1,step=8,factor=1000;kill:rank=1,phase=backward,step=8;stop:rank=2,phase=forward,step=8"
+
+
+def suspended_rank(job):
+    """Process of the rank that the job has suspended; waits for it."""
     end = time.monotonic() + 60
     while not (stopped := [pid for pid in children(job.pid) if process_state(pid) == "T"]):
         assert job.poll() is None and time.monotonic() < end, "no rank was suspended"
         time.sleep(0.05)
+    return stopped[0]
+
+
+def waits_for_a_survivor_that_comes_late(binary, folder):
+    """It was suspended, or computes for long: the others go on with it."""
+    late_s = 12
+    command = [str(MPIRUN), "3", str(binary), *map(str, COMMON), "--name", "late", "--inject", KILLED_AND_SUSPENDED]
+    job = subprocess.Popen(command, cwd=folder, env={**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}, text=True,
+                           stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    suspended = suspended_rank(job)
     time.sleep(late_s)
     assert job.poll() is None, job.communicate()
-    while job.poll() is None and time.monotonic() < end + 60:
-        if process_state(stopped[0]) == "T":  # the step has several pieces
-            os.kill(stopped[0], signal.SIGCONT)
+    end = time.monotonic() + 60
+    while job.poll() is None and time.monotonic() < end:
+        if process_state(suspended) == "T":  # the step has several pieces
+            os.kill(suspended, signal.SIGCONT)
         time.sleep(0.05)
     out, err = job.communicate(timeout=60)
     assert job.returncode == 0, (job.returncode, out, err)
@@ -137,15 +147,21 @@ def tells_that_it_died(binary, folder):
     """A survivor that never comes: the others end without a word in `state`. The report knows, and the run goes on."""
     options = [*COMMON[:-1], 5, "--mesh", "data=3", "--name", "waiting"]  # seconds that they wait for it
     environment = {**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}
-    ended = subprocess.run([str(MPIRUN), "3", str(binary), *map(str, options), "--inject",
-                            "kill:rank=1,phase=backward,step=8;stop:rank=2,phase=forward,step=8"], cwd=folder, env=environment, text=True,
-                           timeout=120, stdin=subprocess.DEVNULL, capture_output=True)
-    assert ended.returncode == 5, (ended.returncode, ended.stdout, ended.stderr)
-    assert "a rank does not come" in ended.stderr, ended.stderr
+    job = subprocess.Popen([str(MPIRUN), "3", str(binary), *map(str, options), "--inject", KILLED_AND_SUSPENDED], cwd=folder,
+                           env=environment, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    suspended = suspended_rank(job)
+    job.wait(timeout=120)
+    try:  # the launcher may have left it, and a suspended process cannot end itself
+        os.kill(suspended, signal.SIGKILL)
+    except ProcessLookupError:
+        pass
+    out, err = job.communicate(timeout=60)
+    assert job.returncode == 5, (job.returncode, out, err)
+    assert "a rank does not come" in err, err
     assert (folder / "runs/waiting/state").read_text() == "running\n"
     end = time.monotonic() + 20
     while "incomplete" not in (said := run(binary, 1, "report", "runs/waiting", cwd=folder).stdout):
-        assert time.monotonic() < end, said  # the suspended rank may outlive the launcher for a moment
+        assert time.monotonic() < end, said  # a killed process is there for a moment
     run(binary, 3, *options, cwd=folder)
     assert (folder / "runs/waiting/state").read_text() == "completed\n"
     print("a run whose survivors do not meet is reported as incomplete, and goes on", flush=True)
