@@ -8,6 +8,7 @@
 #include "checkpoint/manifest.hpp"
 #include "comm/faults/injection.hpp"
 #include "comm/mpi/mpi_environment.hpp"
+#include "core/error.hpp"
 #include "core/log.hpp"
 #include "h5/library.hpp"
 #include "state/part_copies.hpp"
