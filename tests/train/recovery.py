@@ -191,8 +191,8 @@ def check_records(file, case, ranks):
         resumed = list(case.resumed)  # the newest checkpoint was still being written: it began anew
     if len(resumed) == len(case.resumed) + 1 and not exact:
         # Two are to die at once, in one step. The second was still in the barrier of the step before, which was undone for the
-        # first's death: it came to its own step later.
-        assert resumed[1] == resumed[0] + 1 == case.resumed[0] and len(case.lost()) == 2, (case, resumed)
+        # first's death: it came to its own step later, and another rank may then have been in that barrier.
+        assert resumed[0] == case.resumed[0] - 1 and len(case.lost()) == 2, (case, resumed)
         resumed = resumed[1:]
     assert len(resumed) == len(case.resumed), (case, resumed)
     assert all(step - found in ((0,) if exact else (0, 1)) for step, found in zip(case.resumed, resumed)), (case, resumed)
