@@ -200,6 +200,27 @@ TEST(SparesTest, ARankThatFailsSendsThemHomeWithItsReason) {
   EXPECT_THAT(others.done, ElementsAre("keep 1", "dismiss 1 no memory"));
 }
 
+TEST(SparesTest, ADryRunKeepsNone) {
+  FakeRanks ranks(3);
+  auto config = on_mesh("data=3", 1);
+  config.dry_run = true;
+  ScriptedRun run(ranks, {ends(ExitCode::success)});
+  EXPECT_EQ(run(config), ExitCode::success);
+  EXPECT_THAT(run.parts, ElementsAre(StartsWith("data=3,")));
+  EXPECT_THAT(ranks.done, IsEmpty());
+}
+
+TEST(SparesTest, DoNotSendEachOtherHome) {
+  FakeRanks ranks(3);  // rank 0 of those that wait
+  ranks.be_spare();
+  ScriptedRun run(ranks, {});
+  ranks.calls = {comm::Dismissal{0, ""}};
+  EXPECT_EQ(run(on_mesh("data=2", 1)), ExitCode::success);
+  ranks.calls = {comm::Dismissal{3, "a shard: is damaged"}};
+  EXPECT_EQ(code_of([&] { run(on_mesh("data=1", 1)); }, "a shard: is damaged"), ExitCode::data);
+  EXPECT_THAT(ranks.done, ElementsAre("keep 1", "wait", "keep 1", "wait"));
+}
+
 /// This rank is the one that waits beside two others.
 class SpareTest : public testing::Test {
  protected:
