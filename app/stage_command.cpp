@@ -4,11 +4,12 @@
 #include <cstdio>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include "command_line.hpp"
 #include "commands.hpp"
 #include "core/printable.hpp"
-#include "data/import/recognise.hpp"
+#include "data/import/format_table.hpp"
 #include "data/import/stage.hpp"
 #include "data/shards/dataset_folder.hpp"
 #include "h5/library.hpp"
@@ -34,11 +35,13 @@ struct StageWords {
 
 void bind(StageWords& words, Parser& parser) {
   auto& options = words.options;
+  std::vector<std::string> described;
+  for (const data::Format& format : data::formats())
+    if (format.read != nullptr) described.emplace_back(format.description);
   parser.add_option("NAME", options.name, "the dataset's name")->required();
   parser
       .add_option("--from", words.from,
-                  "a folder, file or archive: IDX, CIFAR-10's binary version, HDF5, .npy, IMDB's "
-                  "reviews, class-and-text CSV, parallel or plain text")
+                  fmt::format("a folder, file or archive: {}", fmt::join(described, ", ")))
       ->option_text("PATH");
   parser
       .add_option("--format", options.format,
@@ -167,7 +170,7 @@ void complete(StageWords& words) {
     check_count(options.shards, kMostShards, "shards");
   }
   complete_text(words);
-  if (options.format != "synthetic") {
+  if (data::has_originals(options.format)) {
     if (!words.samples.empty())
       throw usage_error("all samples of the original files are staged", "--samples",
                         "leave it out, or use --format synthetic");
@@ -197,9 +200,9 @@ data::StageProgress progress_on(bool terminal) {
 ExitCode stage(const StageWords& words, bool terminal) {
   h5::Library library;
   const auto progress = progress_on(terminal);
-  const auto info = words.options.format == "synthetic"
-                        ? data::stage_synthetic(words.options, words.synthetic, library, progress)
-                        : data::stage(words.options, library, progress);
+  const auto info = data::has_originals(words.options.format)
+                        ? data::stage(words.options, library, progress)
+                        : data::stage_synthetic(words.options, words.synthetic, library, progress);
   if (terminal) fmt::print("\r{:<58}\r", "");
   for (const std::string& name : data::others_in(words.options.data_root / info.name))
     fmt::print(stderr, "dtrain: {} is left: dtrain did not write it\n",

@@ -222,7 +222,25 @@ std::shared_ptr<const Column> read_idx(const fs::path& file) {
   return MemoryColumn::of(std::move(array));
 }
 
+bool is_idx_source(const fs::path& from) {
+  if (!fs::is_directory(from)) {
+    if (is_idx(from))
+      throw data_error("is one IDX file, but images and labels are needed", from.string(),
+                       "give the folder that holds both");
+    return false;
+  }
+  for (const auto& entry : fs::directory_iterator(from)) {
+    const std::string name = entry.path().filename().string();
+    const bool named = name.find("idx") != std::string::npos || name.find("ubyte") != std::string::npos;
+    if (entry.is_regular_file() && (named || is_idx(entry.path()))) return true;
+  }
+  return false;
+}
+
 Originals read_idx_folder(const fs::path& folder) {
+  if (!fs::is_directory(folder))
+    throw data_error("is not a folder", "--from " + folder.string(),
+                     "give the folder that holds the IDX files of images and labels");
   Originals found;
   for (const auto& [split, pair] : find_pairs(folder)) {
     const auto images = read_idx(pair.images);

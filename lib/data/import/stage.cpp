@@ -13,8 +13,8 @@
 #include "core/sha256.hpp"
 #include "core/slice.hpp"
 #include "data/import/check_values.hpp"
+#include "data/import/format_table.hpp"
 #include "data/import/read_originals.hpp"
-#include "data/import/recognise.hpp"
 #include "data/import/selection.hpp"
 #include "data/import/split_plan.hpp"
 #include "data/import/statistics.hpp"
@@ -262,20 +262,19 @@ void StageOptions::validate() const {
   if (shards < 0)
     throw usage_error("is below 0", "--shards",
                       "give the number of files per split, or 0 to let dtrain choose");
-  const auto formats = format_names();
-  if (!format.empty() && std::find(formats.begin(), formats.end(), format) == formats.end())
+  if (!format.empty() && find_format(format) == nullptr)
     throw usage_error("does not know '" + format + "'", "--format",
-                      fmt::format("use one of {}", fmt::join(formats, ", ")));
-  if (!task.empty() && task != "table_classification" && task != "regression" && format != "synthetic")
+                      fmt::format("use one of {}", fmt::join(format_names(), ", ")));
+  if (!task.empty() && task != "table_classification" && task != "regression" && has_originals(format))
     throw usage_error("is no task of a table", "--task " + task, "use table_classification or regression");
-  if (from.empty() && format != "synthetic")
+  if (from.empty() && has_originals(format))
     throw usage_error("is missing", "--from", "give the file or folder to stage");
   text.validate();
 }
 
 DatasetInfo stage(const StageOptions& options, h5::Library& library, const StageProgress& progress) {
   options.validate();
-  if (options.format == "synthetic")
+  if (!has_originals(options.format))
     return stage_synthetic(options, {.seed = options.seed}, library, progress);
   require_new_name(options);
   try {

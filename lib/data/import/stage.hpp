@@ -18,7 +18,7 @@ struct StageOptions {
   std::string name;            ///< Becomes DATA_ROOT/NAME.
   std::filesystem::path from;  ///< A folder or a file; unused for synthetic sets.
   std::filesystem::path data_root = "data/staged";
-  std::string format;        ///< One of format_names(); empty: recognised from content.
+  std::string format;        ///< One of formats(), by name; empty: recognised from content.
   std::string inputs;        ///< HDF5: path of the dataset; npy: file name. Relative to `from`.
   std::string targets;       ///< The same.
   std::string task;          ///< Of a table: table_classification or regression; empty: by its target.

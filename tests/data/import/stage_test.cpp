@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "data/folder.hpp"
+#include "data/import/format_table.hpp"
 #include "data/loader.hpp"
 #include "data/shards/column.hpp"
 #include "data/shards/dataset_folder.hpp"
@@ -175,6 +176,16 @@ TEST_F(StageTest, AFolderThatHoldsNothingKnownIsRefused) {
   std::filesystem::create_directories(folder / "original");
   write_bytes(folder / "original/readme.md", "hello");
   expect_data_error(refusal(options()), "holds no files that dtrain recognises");
+}
+
+TEST(FormatTableTest, AFormatThatIsReadIsDescribedAndCanBeRecognised) {
+  std::set<std::string> names;
+  for (const Format& format : formats()) {
+    EXPECT_TRUE(names.insert(format.name).second) << format.name;
+    const bool tested = format.recognises != nullptr || format.recognises_file != nullptr;
+    EXPECT_EQ(tested, format.read != nullptr) << format.name;
+    EXPECT_EQ(*format.description == '\0', format.read == nullptr) << format.name;
+  }
 }
 
 TEST_F(StageTest, ATruncatedFileIsNamedWithWhatItLacks) {

@@ -1,0 +1,72 @@
+#include "data/formats/own_arrays.hpp"
+
+#include <array>
+#include <fstream>
+
+#include "core/error.hpp"
+#include "core/regular_file.hpp"
+#include "core/sha256.hpp"
+#include "data/formats/npy.hpp"
+#include "data/shards/shard.hpp"
+
+namespace dtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+const std::vector<ElementType> kInputTypes = {ElementType::float32, ElementType::uint8};
+const std::vector<ElementType> kTargetTypes = {ElementType::int64, ElementType::float32};
+
+void require_both(const StageOptions& options, const char* example) {
+  if (options.inputs.empty()) throw usage_error("is needed for this format", "--inputs", example);
+  if (options.targets.empty()) throw usage_error("is needed for this format", "--targets", example);
+}
+
+}  // namespace
+
+bool is_hdf5_source(const StageOptions& options) {
+  constexpr std::array<char, 8> kMagic = {'\x89', 'H', 'D', 'F', '\r', '\n', '\x1a', '\n'};
+  if (fs::is_directory(options.from)) return false;
+  require_regular_file(options.from, ExitCode::data);
+  std::ifstream stream(options.from, std::ios::binary);
+  std::array<char, 8> start{};
+  return stream.read(start.data(), start.size()) && start == kMagic;
+}
+
+bool is_npy_source(const StageOptions& options) {
+  if (!fs::is_directory(options.from)) return is_npy(options.from);
+  return options.inputs.ends_with(".npy") ||
+         (!options.inputs.empty() && is_npy(options.from / options.inputs));
+}
+
+Originals read_hdf5(const StageOptions& options, h5::Library& library) {
+  if (fs::is_directory(options.from))
+    throw usage_error("is a folder", "--from " + options.from.string(), "give the HDF5 file itself");
+  require_both(options, "name the arrays in the file, e.g. --inputs /x --targets /y");
+  const auto columns = open_columns(
+      options.from, {{options.inputs, kInputTypes}, {options.targets, kTargetTypes}}, library, {});
+  const std::string inputs_name = options.from.string() + ":" + options.inputs;
+  require_same_count(*columns[0], *columns[1], inputs_name, options.targets);
+  Originals found = from_arrays(columns[0], columns[1], inputs_name);
+  found.sources.push_back({options.from.filename().string(), sha256_of_file(options.from, ExitCode::data)});
+  return found;
+}
+
+Originals read_npy(StageOptions options) {
+  if (!fs::is_directory(options.from)) {  // the inputs themselves, the targets beside them
+    if (options.inputs.empty()) options.inputs = options.from.filename().string();
+    options.from = options.from.parent_path();
+  }
+  require_both(options, "name the files, e.g. --inputs x.npy --targets y.npy");
+  const fs::path inputs_file = options.from / options.inputs;
+  const fs::path targets_file = options.from / options.targets;
+  const auto inputs = open_npy(inputs_file, kInputTypes);
+  const auto targets = open_npy(targets_file, kTargetTypes);
+  require_same_count(*inputs, *targets, inputs_file.string(), targets_file.filename().string());
+  Originals found = from_arrays(inputs, targets, inputs_file.string());
+  for (const fs::path& file : {inputs_file, targets_file})
+    found.sources.push_back({file.filename().string(), sha256_of_file(file, ExitCode::data)});
+  return found;
+}
+
+}  // namespace dtrain::data
