@@ -58,7 +58,7 @@ void require_own_folder(const fs::path& folder, const ErrorContext& context) {
   const bool is_open = !S_ISLNK(facts.st_mode) && (facts.st_mode & S_IWOTH) != 0;
   if (!is_open && !is_open_to_all(parent)) return;
   throw Error(
-      fmt::format("{} another user's (uid {}) and open to others, who may replace what is written there",
+      fmt::format("{} another user's (uid {}) and open to others: they could replace what is written there",
                   S_ISLNK(facts.st_mode) ? "is a link," : "is", facts.st_uid),
       context);
 }

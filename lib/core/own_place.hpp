@@ -11,7 +11,7 @@ namespace dtrain {
 // Other users of the machine may write to the folders above a file of ours, such as /tmp. What they have laid
 // there before us, a link, a FIFO or a folder of the right name, must not be written through.
 
-/// This user, the administrator, or an owner that cannot act here: one whom this user namespace does not map.
+/// This user, the administrator, or an owner that cannot act here: one that this user namespace does not map.
 bool is_trusted_owner(uid_t owner);
 
 /// Throws Error in words of `context` where another user may replace what is written below `folder`: the

@@ -25,7 +25,7 @@ Error other_kind(const std::filesystem::path& path, mode_t mode, ExitCode code) 
           {.subject = path.string(), .advice = "give a regular file", .code = code}};
 }
 
-/// Another user, who may not read a file of this user's, could have it read and passed on by a link to it.
+/// Another user that may not read a file of this user's could have it read and passed on by a link to it.
 Error foreign_link(const std::filesystem::path& path, uid_t owner, ExitCode code) {
   return {fmt::format("is a link that another user (uid {}) has laid to a file that is not theirs", owner),
           {.subject = path.string(), .advice = "name the file itself, or another one", .code = code}};

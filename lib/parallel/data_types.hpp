@@ -10,7 +10,7 @@ namespace dtrain::parallel {
 /// The type under which a tensor's elements travel. Throws Error for types that never do.
 comm::DataType data_type_of(at::ScalarType type);
 
-/// Who carries tensors between the ranks of a group, and where they must lie for it.
+/// What carries tensors between the ranks of a group, and where the tensors must lie for it.
 struct Carrier {
   comm::Group& group;
   at::Device place;

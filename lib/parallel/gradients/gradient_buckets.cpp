@@ -112,7 +112,7 @@ void GradientBuckets::begin_step(int micro_batches) {
   for (std::size_t i = 0; i < views_.size(); ++i) {
     auto& parameter = *entries_[i].parameter;
     parameter.value.mutable_grad().reset();
-    parameter.gradient_slot = views_[i].alias();  // autograd takes over a tensor that nobody else refers to
+    parameter.gradient_slot = views_[i].alias();  // autograd takes over a tensor without other references
     const bool one_use = parameter.uses == 1 && shares_[i] == 0;
     parameter.step =
         micro_batches > 1 && one_use ? std::make_shared<models::StepMemory>(micro_batches) : nullptr;

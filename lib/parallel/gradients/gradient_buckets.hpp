@@ -18,8 +18,8 @@ namespace dtrain::parallel {
 struct BucketConfig {
   std::int64_t bucket_bytes = 0;  ///< Gradients that travel together; 0 chooses by the size of the model.
   comm::Algorithm algorithm = comm::Algorithm::automatic;
-  /// Who updates: every rank all parameters of its own, or, where the ranks share the parameters' memory,
-  /// each its parts of them, which needs the sums of those parts only.
+  /// Each rank updates all parameters of its own, or, where the ranks share the parameters' memory, its parts
+  /// of them, which needs the sums of those parts only.
   enum class Update { everything, parts } update = Update::everything;
 };
 

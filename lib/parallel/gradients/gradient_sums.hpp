@@ -12,7 +12,7 @@ namespace dtrain::parallel {
 
 /// A step's gradient: what the backward pass of each micro-batch leaves in the parameters' .grad, summed over
 /// the micro-batches of all ranks of a data group, and laid out as FlatParameters lays out the parameters.
-/// Gradients are sums over samples; who updates divides by the weight of the whole step.
+/// Gradients are sums over samples; the update divides by the weight of the whole step.
 class GradientSums {
  public:
   GradientSums() = default;
@@ -39,7 +39,7 @@ class GradientSums {
   /// valid until a later collective of the group begins.
   virtual const at::Tensor& gradients() const = 0;
 
-  /// Whether other ranks update the rest of the parameters: nobody may use them until all have.
+  /// Whether other ranks update the rest of the parameters: none may be used until all are updated.
   virtual bool updates_parts() const = 0;
   /// What this rank updates.
   virtual const std::vector<Range>& update_parts() const = 0;

@@ -12,10 +12,10 @@
 
 namespace dtrain::parallel {
 
-/// Sums over a step's micro-batches whose bits do not depend on who computed which, nor when: along one
-/// binary tree over their indices. A node of height h is the sum of the 2^h micro-batches from index 2^h on,
-/// and is only ever made from its two halves; a half behind the last micro-batch is left out. Ranks add their
-/// own micro-batches up as far as the tree allows, and bring the nodes that remain together.
+/// Sums over a step's micro-batches whose bits do not depend on which rank computed which of them, nor when:
+/// along one binary tree over their indices. A node of height h is the sum of the 2^h micro-batches from
+/// index 2^h on, and is only ever made from its two halves; a half behind the last micro-batch is left out.
+/// Ranks add their own micro-batches up as far as the tree allows, and bring the nodes that remain together.
 ///
 /// Source of the idea: the binary counter of pairwise summation, Higham, "The Accuracy of Floating Point
 /// Summation", SIAM J. Sci. Comput. 14 (1993).

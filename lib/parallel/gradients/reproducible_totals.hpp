@@ -13,9 +13,9 @@
 
 namespace dtrain::parallel {
 
-/// Those of a step's totals whose bits would depend on who adds up what, added up in one order on every
-/// layout: loss and weight by micro-batch, the squares of the gradient by parameter and blocks of it. Each of
-/// these numbers comes from one rank; the others add zero to it.
+/// Those of a step's totals whose bits would depend on which rank adds up what, added up in one order on
+/// every layout: loss and weight by micro-batch, the squares of the gradient by parameter and blocks of it.
+/// Each of these numbers comes from one rank; the others add zero to it.
 class ReproducibleTotals {
  public:
   /// `data`: its ranks hold the same gradient, and share the work. `counts_common`: whether this rank counts

@@ -52,8 +52,8 @@ class RowUpdates {
   /// Of the rows this rank vouches for: disjoint over the group.
   kernels::SumOfSquares squares() const;
 
-  /// Applies the step, numbered without gaps. With Copies::one nobody may use the table before all ranks have
-  /// come back from here: the caller waits for them.
+  /// Applies the step, numbered without gaps. With Copies::one no rank may use the table before all ranks
+  /// have returned from here: the caller waits for them.
   void update(double scale, double learning_rate, std::int64_t step);
 
   /// Makes all rows current, for evaluation and checkpoints. Collective.

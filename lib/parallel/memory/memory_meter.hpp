@@ -6,7 +6,7 @@ namespace dtrain::parallel {
 
 /// Counts the memory that tensors of this process take, and holds it to a limit. LibTorch has one CPU
 /// allocator per process, so there is one meter. What is not LibTorch's (parameters in shared memory, buffers
-/// of collectives) is charged by who takes it. Counting is safe from any thread.
+/// of collectives) is charged by the code that takes it. Counting is safe from any thread.
 class MemoryMeter {
  public:
   static MemoryMeter& process();

@@ -84,7 +84,7 @@ void Pipeline::evaluate(const Schedule& schedule, const std::vector<std::int64_t
                         const Evaluation& work) {
   const at::NoGradGuard no_grad;
   evaluation_messages_.begin(schedule, samples);
-  // More than a rank sends within two groups of micro-batches, so that nobody waits for whom waits for him.
+  // More than a rank sends within two groups of micro-batches; avoids circular waits.
   const auto most = static_cast<std::size_t>(4 * schedule.stages());
   for (const Action& action : schedule.of_rank.at(static_cast<std::size_t>(parts_.pipe.rank()))) {
     evaluate_stage(action, work);

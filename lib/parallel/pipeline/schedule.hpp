@@ -29,8 +29,8 @@ struct Action {
   bool operator==(const Action&) const = default;
 };
 
-/// Who does what in which order: a list of actions per rank of a pipeline. A value; which messages travel
-/// follows from it.
+/// What each rank of a pipeline does, in which order: a list of actions per rank. A value; the messages that
+/// travel follow from it.
 struct Schedule {
   int ranks = 1;
   int stages_per_rank = 1;

@@ -203,7 +203,7 @@ models::Tensors StageMessages::take(const Key& key) {
     const auto peer = std::ranges::find_if(peers_, [&key](const Peer& one) {
       return std::ranges::find(one.expected, key) != one.expected.end();
     });
-    require(peer != peers_.end(), "a stage waits for a message that nobody sends", {.subject = "pipeline"});
+    require(peer != peers_.end(), "a stage waits for a message that no rank sends", {.subject = "pipeline"});
     while ((place = posted_.find(key)) == posted_.end()) {
       require(post_next(*peer, true), "a stage waits for gradients of what it has not computed",
               {.subject = "pipeline"});

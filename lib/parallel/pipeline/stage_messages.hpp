@@ -43,7 +43,7 @@ class StageMessages {
   /// What the other ranks will send here during `schedule`. `samples`: of each of its micro-batches.
   void begin(const Schedule& schedule, std::vector<std::int64_t> samples);
 
-  /// Inputs of `stage`'s forward pass, to whoever holds it. Does not wait.
+  /// Sends the inputs of `stage`'s forward pass to the rank that holds the stage. Does not wait.
   void send_activations(int stage, int micro_batch, const models::Tensors& tensors);
   models::Tensors receive_activations(int stage, int micro_batch);
 

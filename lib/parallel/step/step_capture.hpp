@@ -35,7 +35,7 @@ class StepCapture final : public PassingSpanSink {
   StepCapture(SpanSink& sink, const DeviceGraphs& graphs) : PassingSpanSink(sink), graphs_(graphs) {}
 
   /// What `work` gives the device. Throws what `work` throws, c10::Error where something cannot be captured;
-  /// what has been done on the device then, if anything, nobody may rely on.
+  /// the caller may then not rely on anything that the device did.
   CapturedStep capture(const std::function<void()>& work);
   bool capturing() const { return capturing_; }
 

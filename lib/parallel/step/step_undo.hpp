@@ -30,9 +30,9 @@ class StepUndo {
   /// comes to a step before all have done the one before.
   void keep(std::int64_t number);
 
-  /// Makes everything as it was before step `number`, wherever a rank, this or another one of the node, dead
-  /// or alive, had begun to update: nothing changes where none had. Nobody may update meanwhile. All ranks of
-  /// the group that are left call it; they write the same.
+  /// Rolls a half-applied update back: restores what was there before step `number`, wherever a rank of the
+  /// node, dead or alive, had begun to update, and changes nothing elsewhere. No rank may update meanwhile.
+  /// All surviving ranks of the group call it; they write the same.
   void take_back(std::int64_t number);
 
  private:

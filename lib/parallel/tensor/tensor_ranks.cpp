@@ -213,7 +213,7 @@ void TensorRanks::reduce(at::Tensor& values, comm::ReduceOp op) {
 
 double bytes_of_sums(const models::Model& model, std::vector<models::Shape> inputs) {
   double bytes = 0;
-  bool differentiated = false;  // nobody asks for the gradient of the model's own inputs
+  bool differentiated = false;  // the model's own inputs get no gradient
   for (const auto& layer : model.layers()) {
     const auto cost = layer->cost(inputs);
     bytes += cost.left_bytes + (differentiated ? cost.entered_bytes : 0.0);

@@ -17,8 +17,8 @@ namespace dtrain::train {
 /// A moment of a device's stream, with its time: it is there once the stream has come so far.
 c10::Event moment_of(const c10::Stream& stream);
 
-/// Tells another sink, beside all that it is told itself, how long a device was at work for each phase and
-/// copy. It puts events into the device's streams and looks at them later: nobody waits for the device. A
+/// Passes all spans on to another sink, and reports to it how long a device was at work for each phase and
+/// copy. It puts events into the device's streams and looks at them later: no thread waits for the device. A
 /// profiler that listens sees the same spans.
 class DeviceClock final : public PassingSpanSink {
  public:

@@ -7,7 +7,7 @@ namespace dtrain::train {
 class StopSignals {
  public:
   StopSignals();
-  ~StopSignals();  ///< Gives the signals back to whom they belonged.
+  ~StopSignals();  ///< Restores the handlers that were there before.
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 

@@ -97,7 +97,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
 
 /// The weights are there; the rest of the state, and where the run stood.
 void Trainer::go_on_from(const state::ResumePoint& resume) {
-  job_.world().barrier();  // rank 0's results are there: who fails from here on leaves a run that has failed
+  job_.world().barrier();  // rank 0's results are there: an error from here on leaves a run that has failed
   last_ = standing(resume, pieces_, config_.output.optimizer_state);
   require(last_.step <= total_steps_,
           fmt::format("has done {} steps, and only {} are wanted", last_.step, total_steps_),
@@ -196,8 +196,8 @@ parallel::StepRequests Trainer::requests() const {
   return {.stop = stops ? 1.0 : 0.0, .save = checkpoints_.asked_by_clock() ? 1.0 : 0.0};
 }
 
-/// Whether a step is given to the device in a few calls decides how fast it is: for those who look later,
-/// too.
+/// Whether a step is given to the device in a few calls decides how fast it is: recorded, so that a later
+/// reader sees it, too.
 void Trainer::tell_graphs(const std::string& what) {
   outputs_.event("graphs", what);
   progress_.clear();

@@ -143,7 +143,7 @@ void compute_deterministically() {
   at::globalContext().setBenchmarkCuDNN(false);     // which algorithm is fastest may be another each time
   at::globalContext().setDeterministicCuDNN(true);
   at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
-  at::globalContext().setDeterministicFillUninitializedMemory(false);  // nobody reads it
+  at::globalContext().setDeterministicFillUninitializedMemory(false);  // no code reads it
 }
 
 void require_room(const std::string& gpu, const comm::DeviceMemory& memory) {
@@ -164,7 +164,7 @@ bool is_device_name(const std::string& name) {
 }
 
 void settle_device(RunConfig& config, const comm::Communicator& world) {
-  // Who takes a lost rank's place has not heard of what the others have settled.
+  // A rank that takes a lost rank's place does not know yet what the others have settled.
   config.device = world.broadcast(config.device, 0);
   if (config.device != "auto") return;
   bool has_gpu = comm::CudaModule::why_no_driver().empty();

@@ -14,7 +14,7 @@ class DeviceClock;
 /// itself, so that neither the device's computing nor this thread waits for them.
 class DeviceCopies {
  public:
-  /// `clock`, borrowed: is told how long copies take; null: nobody is.
+  /// `clock`, borrowed: receives how long copies take; null: no times are taken.
   explicit DeviceCopies(at::Device device, DeviceClock* clock = nullptr);
 
   /// Memory of the CPU to be filled and then copied from: page-locked for GPUs.

@@ -69,9 +69,10 @@ std::string describe(const RunConfig& config, const topology::Cluster& cluster, 
         plan::repeated_layers(recompute_of(config), footprint, *workload.model, workload.cuts, pipe, sample);
     const auto memory =
         plan::estimate_memory(footprint, *workload.model, workload.cuts, pipe, sample, repeated);
-    const auto who = workload.cuts.ranks == 1 ? std::string("a rank") : fmt::format("pipeline rank {}", pipe);
+    const auto rank =
+        workload.cuts.ranks == 1 ? std::string("a rank") : fmt::format("pipeline rank {}", pipe);
     text += fmt::format(
-        "memory of {}, estimated: {} (parameters {}, gradients {}, optimizer {}, activations {})\n", who,
+        "memory of {}, estimated: {} (parameters {}, gradients {}, optimizer {}, activations {})\n", rank,
         mebibytes(memory.total()), mebibytes(memory.parameters), mebibytes(memory.gradients),
         mebibytes(memory.optimizer), mebibytes(memory.activations));
   }

@@ -52,7 +52,7 @@ int start_thread_pool(int threads) {
 
 comm::CommConfig comm_config(const RunConfig& config, const comm::MpiEnvironment& mpi,
                              const RankDevice& device, int threads, double cores_per_rank) {
-  // On a device nobody else looks at what is under way while the compute thread waits for it.
+  // On a device no other thread looks at operations in flight while the compute thread waits for the device.
   const bool has_driver = cores_per_rank >= threads + 1 || device.transport != nullptr;
   return {.backend = comm::parse_backend(config.comm.backend),
           .all_reduce = comm::parse_algorithm(config.comm.all_reduce),

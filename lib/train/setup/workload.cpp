@@ -88,7 +88,7 @@ data::LocalCopy open_dataset(const RunConfig& config, const WorkloadPlace& place
   try {
     opened = open_here(config, place.team, library);
   } catch (const Error& error) {
-    if (error.code() == ExitCode::lost_rank) throw;  // there is nobody to agree with
+    if (error.code() == ExitCode::lost_rank) throw;  // no other rank is left to agree with
     failure = error;
   }
   comm::throw_on_all(failure, place.host, *place.world);

@@ -47,11 +47,11 @@ struct Workload {
   double flops_per_sample = 0;        ///< Of one training step: forward and twice that backward.
 };
 
-/// Which rank asks for a workload, and with whom.
+/// The rank that needs a workload, and the ranks it shares the work with.
 struct WorkloadPlace {
   data::NodeTeam team = {};                   ///< The ranks of its node.
   int pipe_index = 0;                         ///< Of the pipeline's ranks.
-  models::TensorGroup* tensor = nullptr;      ///< Those with whom it shares each layer; null: none.
+  models::TensorGroup* tensor = nullptr;      ///< The ranks that share each layer; null: none.
   const comm::Communicator* world = nullptr;  ///< All ranks; null: it is alone.
   std::string host = {};                      ///< Its node's name; where there is a world.
   at::Device device = at::kCPU;               ///< Where it computes.
