@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <charconv>
 #include <string_view>
 
 #include "core/error.hpp"
+#include "core/parse_number.hpp"
 #include "core/printable.hpp"
 
 namespace dtrain::app {
@@ -14,18 +14,16 @@ namespace {
 template <typename T>
 void read_number(const std::string& text, const std::string& name, T& value, std::string_view kind,
                  std::string_view example) {
-  const char* begin = text.data();
-  const char* end = begin + text.size();
-  if (begin != end && *begin == '+') ++begin;
-  const auto [stop, error] = std::from_chars(begin, end, value);
-  if (error == std::errc::result_out_of_range) {
+  const auto number = leading_number<T>(std::string_view(text).substr(text.starts_with('+') ? 1 : 0));
+  if (number.error == std::errc::result_out_of_range) {
     throw usage_error(fmt::format("{} is out of range", text), "--" + name,
                       fmt::format("use {}, such as {}", kind, example));
   }
-  if (error != std::errc() || stop != end) {
+  if (!number || !number.rest.empty()) {
     throw usage_error(fmt::format("\"{}\" is not {}", text, kind), "--" + name,
                       fmt::format("use one, such as {}", example));
   }
+  value = number.value;
 }
 
 }  // namespace

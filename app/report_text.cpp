@@ -7,6 +7,7 @@
 #include <ostream>
 #include <utility>
 
+#include "core/counted.hpp"
 #include "report_table.hpp"
 
 namespace dtrain::app {
@@ -23,10 +24,6 @@ std::string attribute(const ReportedRun& run, const std::string& name) {
 
 double value_at(const Table& table, const std::string& column, std::size_t row) {
   return table.has(column) ? table.column(column)[row] : std::nan("");
-}
-
-std::string plural(double n, const std::string& thing) {
-  return fmt::format("{:.0f} {}{}", n, thing, n == 1 ? "" : "s");
 }
 
 std::string status_line(const ReportedRun& run) {
@@ -82,8 +79,8 @@ void print_heading(const ReportedRun& run, std::ostream& out) {
   };
   line("status", status_line(run));
   line("model", attribute(run, "model") + " on " + attribute(run, "dataset"));
-  std::string ranks = plural(run.summary.ranks, "rank");
-  if (run.summary.nodes > 0) ranks += " on " + plural(run.summary.nodes, "node");
+  std::string ranks = counted(run.summary.ranks, "rank");
+  if (run.summary.nodes > 0) ranks += " on " + counted(run.summary.nodes, "node");
   line("layout", fmt::format("{}, {}, {}", ranks, attribute(run, "mesh"), attribute(run, "strategy")));
   line("started", attribute(run, "start_time_utc"));
   if (attribute(run, "end_time_utc") != "-") line("ended", attribute(run, "end_time_utc"));

@@ -7,7 +7,7 @@
 
 namespace dtrain {
 
-/// `1 rank`, `3 ranks`; of things whose plural takes an s.
+/// `1 rank`, `3 ranks`, `4 batches`; of things whose plural takes an s, or an es behind ch.
 std::string counted(std::int64_t number, std::string_view thing);
 
 /// `rank 1`, `ranks 1, 2`: which of the numbered things.

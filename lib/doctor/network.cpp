@@ -9,6 +9,8 @@
 #include <map>
 #include <numeric>
 
+#include "core/median.hpp"
+
 namespace dtrain::doctor {
 namespace {
 
@@ -65,9 +67,7 @@ double expected_speed(const std::vector<comm::LinkSpeed>& links) {
   std::vector<double> speeds;
   for (const auto& [node, speed] : fastest) speeds.push_back(speed);
   if (speeds.empty()) return 0;
-  const auto middle = speeds.begin() + static_cast<std::ptrdiff_t>(speeds.size() / 2);
-  std::ranges::nth_element(speeds, middle);
-  return *middle;
+  return median(speeds);
 }
 
 std::vector<comm::LinkSpeed> slow_links(const std::vector<comm::LinkSpeed>& links) {

@@ -4,7 +4,6 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <charconv>
 #include <string_view>
 
 #include "core/error.hpp"
@@ -34,11 +33,9 @@ std::vector<std::int64_t> parse_sizes(const std::string& key, const std::string&
   std::vector<std::int64_t> sizes;
   std::string_view rest = text;
   while (!rest.empty()) {
-    std::int64_t size = 0;
-    const auto [end, failure] = std::from_chars(rest.data(), rest.data() + rest.size(), size);
-    const auto used = static_cast<std::size_t>(end - rest.data());
-    const bool separated = used == rest.size() || (rest[used] == ',' && used + 1 < rest.size());
-    if (failure != std::errc() || !separated || size < 1 || size > kLargest) {
+    const auto size = leading_number<std::int64_t>(rest);
+    const bool separated = size.rest.empty() || (size.rest.starts_with(',') && size.rest.size() > 1);
+    if (!size || !separated || size.value < 1 || size.value > kLargest) {
       throw usage_error(
           fmt::format("{} is not a list of sizes", text), fmt::format("--model-option {}={}", key, text),
           fmt::format("use numbers from 1 to {} with commas between, such as 250,100", kLargest));
@@ -47,8 +44,8 @@ std::vector<std::int64_t> parse_sizes(const std::string& key, const std::string&
       throw usage_error(fmt::format("holds more than {} sizes", kMostSizes), "--model-option " + key,
                         "use fewer");
     }
-    sizes.push_back(size);
-    rest.remove_prefix(std::min(used + 1, rest.size()));
+    sizes.push_back(size.value);
+    rest = size.rest.empty() ? size.rest : size.rest.substr(1);
   }
   return sizes;
 }

@@ -2,13 +2,13 @@
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <array>
 #include <span>
 #include <string>
 
+#include "core/counted.hpp"
 #include "kernels/reduce.hpp"
 #include "parallel/data_types.hpp"
 
@@ -68,10 +68,9 @@ void require_same_copies(comm::Group& copies, comm::Group& world, models::Model&
   std::array<std::int64_t, 1> some = {odd.empty() ? 0 : 1};  // also in other groups
   world.all_reduce(comm::Buffer::of(std::span<std::int64_t>(some)), comm::ReduceOp::max).wait();
   require(some[0] == 0,
-          odd.empty()
-              ? std::string("copies of another part of the model have drifted apart")
-              : fmt::format("rank{} {} hold{} other weights or statistics than the other copies",
-                            odd.size() == 1 ? "" : "s", fmt::join(odd, ", "), odd.size() == 1 ? "s" : ""),
+          odd.empty() ? std::string("copies of another part of the model have drifted apart")
+                      : fmt::format("{} {} other weights or statistics than the other copies",
+                                    numbered("rank", odd), odd.size() == 1 ? "holds" : "hold"),
           {.subject = fmt::format("step {}", step),
            .advice = "go on from the last checkpoint, and look at that machine's memory"});
 }

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <filesystem>
 #include <fstream>
@@ -16,6 +15,7 @@
 #include "comm/groups.hpp"
 #include "comm/mpi/communicator.hpp"
 #include "core/error.hpp"
+#include "core/parse_number.hpp"
 
 namespace dtrain::comm {
 namespace {
@@ -88,11 +88,12 @@ std::optional<AlgorithmTable> AlgorithmTable::parse(std::string_view text) {
     const std::string_view item = text.substr(0, text.find(", "));
     text.remove_prefix(std::min(text.size(), item.size() + 2));
     Entry entry;
-    const auto [end, problem] = std::from_chars(item.data(), item.data() + item.size(), entry.up_to_bytes);
-    const std::string_view name = item.substr(static_cast<std::size_t>(end - item.data()));
-    const auto known = std::ranges::find_if(
-        kCandidates, [name](Algorithm candidate) { return fmt::format(" {}", name_of(candidate)) == name; });
-    if (problem != std::errc() || known == kCandidates.end()) return std::nullopt;
+    const auto bytes = leading_number<std::size_t>(item);
+    const auto known = std::ranges::find_if(kCandidates, [name = bytes.rest](Algorithm candidate) {
+      return fmt::format(" {}", name_of(candidate)) == name;
+    });
+    if (!bytes || known == kCandidates.end()) return std::nullopt;
+    entry.up_to_bytes = bytes.value;
     if (!entries.empty() && entries.back().up_to_bytes >= entry.up_to_bytes) return std::nullopt;
     entry.algorithm = *known;
     entries.push_back(entry);

@@ -5,11 +5,11 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <string_view>
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/parse_number.hpp"
 
 namespace dtrain::comm {
 namespace {
@@ -43,14 +43,12 @@ std::vector<std::string> parts_of(const std::string& text, char separator) {
 
 template <typename Number>
 Number number_of(const std::string& fault, const std::string& key, const std::string& text) {
-  Number value{};
-  const char* const end = text.data() + text.size();
-  const auto [rest, error] = std::from_chars(text.data(), end, value);
-  if (error != std::errc() || rest != end) {
+  const auto value = parse_number<Number>(text);
+  if (!value) {
     throw usage_error(fmt::format("{}={} is not a number", key, text), "--inject " + fault,
                       std::string(kForm));
   }
-  return value;
+  return *value;
 }
 
 Kind kind_of(const std::string& fault, const std::string& name) {

@@ -12,6 +12,7 @@
 
 #include "comm/group_arguments.hpp"
 #include "core/clock.hpp"
+#include "core/median.hpp"
 
 namespace dtrain::comm {
 namespace {
@@ -55,15 +56,15 @@ std::vector<Measurement> compare(Group& group, const std::vector<Contender>& con
   }
   std::vector<Measurement> measured;
   for (std::size_t c = 0; c < contenders.size(); ++c) {
-    std::ranges::sort(times[c]);
+    const auto [least, greatest] = std::ranges::minmax(times[c]);
     measured.push_back({.group = group.name(),
                         .operation = contenders[c].operation,
                         .algorithm = contenders[c].algorithm,
                         .ranks = group.size(),
                         .bytes = bytes,
-                        .median_s = times[c][times[c].size() / 2],
-                        .least_s = times[c].front(),
-                        .greatest_s = times[c].back()});
+                        .median_s = median(times[c]),
+                        .least_s = least,
+                        .greatest_s = greatest});
   }
   return measured;
 }

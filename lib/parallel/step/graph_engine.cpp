@@ -7,6 +7,7 @@
 
 #include <utility>
 
+#include "core/counted.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::parallel {
@@ -122,8 +123,9 @@ std::unique_ptr<GraphEngine::Captured> GraphEngine::capture(const Running& runni
       capture_.repeat([buffer, weight = buffer->step_weight] { buffer->step_weight = weight; });
     }
   });
-  tell_(fmt::format("a step of {} micro-batch{} is replayed in {} parts", captured->samples.size(),
-                    captured->samples.size() == 1 ? "" : "es", captured->step.graphs()));
+  tell_(fmt::format("a step of {} is replayed in {} parts",
+                    counted(static_cast<std::int64_t>(captured->samples.size()), "micro-batch"),
+                    captured->step.graphs()));
   return captured;
 }
 

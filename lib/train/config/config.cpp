@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <limits>
 #include <map>
@@ -13,6 +12,7 @@
 
 #include "comm/faults/injection.hpp"
 #include "core/error.hpp"
+#include "core/parse_number.hpp"
 #include "core/printable.hpp"
 #include "core/size.hpp"
 #include "parallel/strategy/registry.hpp"
@@ -206,27 +206,21 @@ std::int64_t ValidationConfig::every_steps() const {
 }
 
 std::pair<int, int> RunConfig::cluster_extents() const {
-  int nodes = 0;
-  int ranks = 0;
-  const char* const end = cluster.data() + cluster.size();
-  const auto first = std::from_chars(cluster.data(), end, nodes);
-  const bool both = first.ec == std::errc() && first.ptr != end && *first.ptr == 'x';
-  const auto second = both ? std::from_chars(first.ptr + 1, end, ranks) : first;
-  check(both && second.ec == std::errc() && second.ptr == end && nodes > 0 && ranks > 0 &&
-            static_cast<double>(nodes) * ranks <= kMostInventedRanks,
+  const auto nodes = leading_number<int>(cluster);
+  const auto ranks = parse_number<int>(nodes.rest.substr(nodes.rest.starts_with('x') ? 1 : 0));
+  check(nodes && nodes.rest.starts_with('x') && ranks && nodes.value > 0 && *ranks > 0 &&
+            static_cast<double>(nodes.value) * *ranks <= kMostInventedRanks,
         fmt::format("\"{}\" is not a number of nodes and of ranks on each", cluster), "--cluster",
         "write one such as 384x8");
-  return {nodes, ranks};
+  return {nodes.value, *ranks};
 }
 
 std::int64_t RunConfig::replicate_every() const {
   if (replicate == "off") return 0;
-  std::int64_t steps = 0;
-  const char* const end = replicate.data() + replicate.size();
-  const auto [rest, error] = std::from_chars(replicate.data(), end, steps);
-  check(error == std::errc() && rest == end && steps >= 1,
-        fmt::format("\"{}\" is not a number of steps", replicate), "--replicate", "use off, or 1 or more");
-  return steps;
+  const auto steps = parse_number<std::int64_t>(replicate);
+  check(steps && *steps >= 1, fmt::format("\"{}\" is not a number of steps", replicate), "--replicate",
+        "use off, or 1 or more");
+  return *steps;
 }
 
 void RunConfig::resolve(int world_size) {

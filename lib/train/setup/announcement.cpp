@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <torch/headeronly/version.h>
 
+#include "core/counted.hpp"
 #include "core/version.hpp"
 #include "parallel/tensor/tensor_ranks.hpp"
 
@@ -33,9 +34,9 @@ void warn_of_idle_ranks(const RunConfig& config, const Job& job, const Log& log)
   const int pieces = config.batch.micro_batches;
   if (job.rank() != 0 || pieces >= copies) return;
   log.warn(
-      fmt::format("{} of {} data ranks have nothing to do: a step has {} micro-batch{}, and a run keeps "
+      fmt::format("{} of {} data ranks have nothing to do: a step has {}, and a run keeps "
                   "their number; use at most {} data ranks, or begin a run with more --micro-batches",
-                  copies - pieces, copies, pieces, pieces == 1 ? "" : "es", pieces));
+                  copies - pieces, copies, counted(pieces, "micro-batch"), pieces));
 }
 
 /// Ranks wait at each step for those that have one piece more: after a loss, mostly.
@@ -53,19 +54,17 @@ void tell_of_uneven_ranks(const RunConfig& config, const Job& job, const Log& lo
 }  // namespace
 
 std::string bits_of(const RunConfig& config, int threads) {
-  return fmt::format("bits       of {} micro-batches, {} thread{}, {}, LibTorch {}",
-                     config.batch.micro_batches, threads, threads == 1 ? "" : "s", at::get_cpu_capability(),
-                     TORCH_VERSION);
+  return fmt::format("bits       of {} micro-batches, {}, {}, LibTorch {}", config.batch.micro_batches,
+                     counted(threads, "thread"), at::get_cpu_capability(), TORCH_VERSION);
 }
 
 void announce(const RunConfig& config, Job& job, const Workload& workload, const std::string& no_graphs,
               const Log& log) {
   const auto& dataset = workload.dataset.info();
-  log.info(
-      fmt::format("dtrain {}: {} ({} parameters) on {}, {} samples, {} ranks, mesh {}, {} thread{} each, {}",
-                  version(), config.model.name, workload.model->parameter_count(), dataset.name,
-                  dataset.samples("train"), job.world().size(), job.mesh().shape().to_string(), job.threads(),
-                  job.threads() == 1 ? "" : "s", job.groups().backend_name()));
+  log.info(fmt::format("dtrain {}: {} ({} parameters) on {}, {} samples, {} ranks, mesh {}, {} each, {}",
+                       version(), config.model.name, workload.model->parameter_count(), dataset.name,
+                       dataset.samples("train"), job.world().size(), job.mesh().shape().to_string(),
+                       counted(job.threads(), "thread"), job.groups().backend_name()));
   announce_device(job, config.device, no_graphs, log);
   if (config.reproducible) log.info(bits_of(config, job.threads()));
   warn_of_sums_between_nodes(config, job, workload, log);
