@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <iostream>
 #include <new>
@@ -17,6 +18,7 @@
 
 #include "core/clock.hpp"
 #include "core/outside.hpp"
+#include "core/wait_until.hpp"
 #include "train/setup/library_errors.hpp"
 
 namespace dtrain::app {
@@ -39,14 +41,13 @@ struct LastWords {
 bool is_lost_rank(const LastWords& words) { return words.code == static_cast<int>(ExitCode::lost_rank); }
 
 bool wait_a_little(MPI_Request& request) {
-  const double end_s = steady_s() + kPatience_s;
   int done = 0;
-  while (MPI_Test(&request, &done, MPI_STATUS_IGNORE) == MPI_SUCCESS) {
-    if (done != 0) return true;
-    if (steady_s() > end_s) return false;
-    usleep(1000);
-  }
-  return false;
+  wait_until(steady_s() + kPatience_s, std::chrono::milliseconds(1), [&request, &done] {
+    const bool failed = MPI_Test(&request, &done, MPI_STATUS_IGNORE) != MPI_SUCCESS;
+    if (failed) done = 0;
+    return failed || done != 0;
+  });
+  return done != 0;
 }
 
 /// Everybody's last words; empty when not all ranks came to say theirs.

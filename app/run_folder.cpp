@@ -8,13 +8,13 @@
 #include <ctime>
 #include <fstream>
 #include <system_error>
-#include <thread>
 
 #include "checkpoint/manifest.hpp"
 #include "checkpoint/writer.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/printable.hpp"
+#include "core/wait_until.hpp"
 #include "h5/library.hpp"
 #include "record/run_folder.hpp"
 #include "record/run_holder.hpp"
@@ -166,14 +166,11 @@ void RunFolder::leave_token(const std::string& token) const {
 bool RunFolder::has_token(const std::string& token) const noexcept {
   constexpr double kPatience_s = 5.0;
   constexpr auto kPause = std::chrono::milliseconds(20);
-  const double end_s = steady_s() + kPatience_s;
-  while (true) {
+  return wait_until(steady_s() + kPatience_s, kPause, [&] {
     std::string found;
     std::ifstream file(path_ / kToken);
-    if (std::getline(file, found) && found == token) return true;
-    if (steady_s() > end_s) return false;
-    std::this_thread::sleep_for(kPause);
-  }
+    return std::getline(file, found) && found == token;
+  });
 }
 
 void RunFolder::remove_token() const noexcept {

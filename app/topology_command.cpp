@@ -19,7 +19,7 @@
 #include "commands.hpp"
 #include "core/clock.hpp"
 #include "core/number_list.hpp"
-#include "core/size.hpp"
+#include "core/parse_number.hpp"
 #include "record/measurements_file.hpp"
 #include "topology/mesh.hpp"
 #include "topology/placement.hpp"

@@ -35,31 +35,29 @@ int flags_of(RawFile::Access access) {
   return O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC;
 }
 
-int open_to_write(const std::filesystem::path& path, RawFile::Access access) {
+FileDescriptor open_to_write(const std::filesystem::path& path, RawFile::Access access) {
   if (access == RawFile::Access::create) claim_file(path, ExitCode::checkpoint);
-  return ::open(path.c_str(), flags_of(access), 0644);
+  return FileDescriptor(::open(path.c_str(), flags_of(access), 0644));
 }
 
 }  // namespace
 
 RawFile::RawFile(std::filesystem::path path, Access access)
     : path_(std::move(path)),
-      descriptor_(access == Access::read ? open_regular_file(path_, ExitCode::checkpoint)
-                                         : open_to_write(path_, access)) {
-  if (descriptor_ < 0) fail("cannot be opened", path_, errno);
+      file_(access == Access::read ? open_regular_file(path_, ExitCode::checkpoint)
+                                   : open_to_write(path_, access)) {
+  if (!file_.is_open()) fail("cannot be opened", path_, errno);
 }
-
-RawFile::~RawFile() { ::close(descriptor_); }
 
 std::int64_t RawFile::bytes() const {
   struct stat facts = {};
-  if (fstat(descriptor_, &facts) != 0) fail("cannot be examined", path_, errno);
+  if (fstat(file_.get(), &facts) != 0) fail("cannot be examined", path_, errno);
   return facts.st_size;
 }
 
 void RawFile::read_at(std::int64_t offset, std::span<std::byte> out) const {
   while (!out.empty()) {
-    const ssize_t n = pread(descriptor_, out.data(), out.size(), offset);
+    const ssize_t n = pread(file_.get(), out.data(), out.size(), offset);
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) fail("cannot be read", path_, errno);
     if (n == 0) throw checkpoint_error("ends too early", path_.string(), "take another checkpoint");
@@ -70,7 +68,7 @@ void RawFile::read_at(std::int64_t offset, std::span<std::byte> out) const {
 
 void RawFile::write_at(std::int64_t offset, std::span<const std::byte> data) const {
   while (!data.empty()) {
-    const ssize_t n = pwrite(descriptor_, data.data(), data.size(), offset);
+    const ssize_t n = pwrite(file_.get(), data.data(), data.size(), offset);
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) fail("cannot be written", path_, n == 0 ? ENOSPC : errno);
     data = data.subspan(static_cast<std::size_t>(n));
@@ -79,16 +77,14 @@ void RawFile::write_at(std::int64_t offset, std::span<const std::byte> data) con
 }
 
 void RawFile::sync() const {
-  if (fsync(descriptor_) != 0) fail("cannot be synced", path_, errno);
+  if (fsync(file_.get()) != 0) fail("cannot be synced", path_, errno);
 }
 
 void sync_folder(const std::filesystem::path& folder) {
-  const int descriptor = ::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) fail("cannot be opened", folder, errno);
-  const int rc = fsync(descriptor);
-  const int code = errno;
-  ::close(descriptor);
-  if (rc != 0 && code != EINVAL) fail("cannot be synced", folder, code);  // EINVAL: a file system without it
+  const FileDescriptor opened(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!opened.is_open()) fail("cannot be opened", folder, errno);
+  if (fsync(opened.get()) != 0 && errno != EINVAL)
+    fail("cannot be synced", folder, errno);  // EINVAL: a file system without it
 }
 
 std::string read_text(const std::filesystem::path& path) {

@@ -7,17 +7,16 @@
 #include <string>
 #include <string_view>
 
+#include "core/file_descriptor.hpp"
+
 namespace dtrain::checkpoint {
 
-/// A file open for raw reading or writing. Move-free: made where it is used. Every call throws Error (exit
+/// A file open for raw reading or writing. Every call throws Error (exit
 /// code 4) naming the file; a full disk is called so.
 class RawFile {
  public:
   enum class Access { read, change, create };
   RawFile(std::filesystem::path path, Access access);
-  ~RawFile();
-  RawFile(const RawFile&) = delete;
-  RawFile& operator=(const RawFile&) = delete;
 
   std::int64_t bytes() const;
   /// All of `out`; a file that is too short is an Error.
@@ -27,7 +26,7 @@ class RawFile {
 
  private:
   std::filesystem::path path_;
-  int descriptor_;
+  FileDescriptor file_;
 };
 
 /// Makes the names in `folder` durable. Throws Error (exit code 4).

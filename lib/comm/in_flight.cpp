@@ -7,7 +7,6 @@
 #include <algorithm>
 #include <chrono>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "comm/mpi/mpi_check.hpp"
@@ -15,6 +14,7 @@
 #include "comm/watch/health.hpp"
 #include "comm/watch/inquiry.hpp"
 #include "core/clock.hpp"
+#include "core/wait_until.hpp"
 
 namespace dtrain::comm {
 namespace {
@@ -95,16 +95,17 @@ bool InFlight::advance(Entry& entry) {
 
 /// A death that explains the error, if one is seen in that time.
 Error InFlight::cause_of(const Error& error, double within_s) {
-  const double end_s = steady_s() + within_s;
-  while (true) {
+  Error cause = error;
+  wait_until(steady_s() + within_s, std::chrono::milliseconds(5), [&] {
     try {
       health_.check_deaths();
-    } catch (const Error& cause) {
-      return cause;
+      return false;
+    } catch (const Error& death) {
+      cause = death;
+      return true;
     }
-    if (steady_s() >= end_s) return error;
-    std::this_thread::sleep_for(std::chrono::milliseconds(5));
-  }
+  });
+  return cause;
 }
 
 void InFlight::complete(Entry& entry) {

@@ -11,6 +11,8 @@
 #include <string>
 #include <system_error>
 
+#include "core/file_descriptor.hpp"
+
 namespace dtrain {
 namespace {
 
@@ -78,9 +80,9 @@ void claim_file(const fs::path& path, ExitCode code) {
       if (own || S_ISDIR(facts.st_mode)) return;  // to open a folder as a file says what is wrong
       if (::unlink(path.c_str()) != 0 && errno != ENOENT) refuse(laid_kind(facts.st_mode), errno);
     }
-    const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kMode);
-    if (descriptor >= 0) ::close(descriptor);
-    if (descriptor >= 0 || errno != EEXIST) return;  // to open it says what is wrong
+    const FileDescriptor made(
+        ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, kMode));
+    if (made.is_open() || errno != EEXIST) return;  // to open it says what is wrong
   }
   refuse("what another process keeps making", EEXIST);
 }

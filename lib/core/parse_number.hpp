@@ -1,6 +1,7 @@
 #pragma once
 
 #include <charconv>
+#include <cstdint>
 #include <optional>
 #include <string_view>
 #include <system_error>
@@ -36,5 +37,8 @@ std::optional<T> parse_number(std::string_view text) {
   const auto number = leading_number<T>(text);
   return number && number.rest.empty() ? std::optional(number.value) : std::nullopt;
 }
+
+/// Bytes, from text such as `512`, `4KiB`, `1.5GiB` or `2TiB`; nothing where it is not that, or below 1.
+std::optional<std::int64_t> parse_size(std::string_view text);
 
 }  // namespace dtrain

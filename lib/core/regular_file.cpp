@@ -59,9 +59,9 @@ void require_writable_place(const std::filesystem::path& path, ExitCode code) {
           {.subject = path.string(), .advice = "make the folder, or name another file", .code = code});
 }
 
-int open_regular_file(const std::filesystem::path& path, ExitCode code) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (descriptor < 0) {
+FileDescriptor open_regular_file(const std::filesystem::path& path, ExitCode code) {
+  FileDescriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  if (!file.is_open()) {
     const int reason = errno;
     require_regular_file(path, code);  // a socket cannot be opened at all
     throw failure("cannot be opened", path, reason, code);
@@ -69,18 +69,17 @@ int open_regular_file(const std::filesystem::path& path, ExitCode code) {
   struct stat facts = {};
   struct stat name = {};
   const bool is_link = ::lstat(path.c_str(), &name) == 0 && S_ISLNK(name.st_mode);
-  const int rc = ::fstat(descriptor, &facts);
+  const int rc = ::fstat(file.get(), &facts);
   const int reason = errno;
   const bool own = rc == 0 && (!is_link || may_be_theirs(name.st_uid, facts));
-  if (own && S_ISREG(facts.st_mode)) return descriptor;
-  ::close(descriptor);
+  if (own && S_ISREG(facts.st_mode)) return file;
   if (rc == 0 && !own) throw foreign_link(path, name.st_uid, code);
   if (rc != 0) throw failure("cannot be examined", path, reason, code);
   throw other_kind(path, facts.st_mode, code);
 }
 
 std::string read_regular_file(const std::filesystem::path& path, std::size_t most_bytes, ExitCode code) {
-  const int descriptor = open_regular_file(path, code);
+  const FileDescriptor file = open_regular_file(path, code);
   std::string text;
   constexpr std::size_t kPiece = std::size_t{1} << 20;
   ssize_t got = 1;
@@ -89,12 +88,11 @@ std::string read_regular_file(const std::filesystem::path& path, std::size_t mos
     const std::size_t before = text.size();
     text.resize(before + kPiece);
     do {
-      got = ::read(descriptor, text.data() + before, kPiece);
+      got = ::read(file.get(), text.data() + before, kPiece);
     } while (got < 0 && errno == EINTR);
     reason = errno;
     text.resize(before + static_cast<std::size_t>(got < 0 ? 0 : got));
   }
-  ::close(descriptor);
   if (got < 0) throw failure("cannot be read", path, reason, code);
   if (text.size() <= most_bytes) return text;
   throw Error(fmt::format("is larger than {} MiB", most_bytes >> 20U),

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "core/error.hpp"
+#include "core/file_descriptor.hpp"
 
 namespace dtrain {
 
@@ -18,8 +19,8 @@ void require_regular_file(const std::filesystem::path& path, ExitCode code);
 /// The same for a file to be written: nothing there, or a regular file. Its folder must be there.
 void require_writable_place(const std::filesystem::path& path, ExitCode code);
 
-/// A descriptor to read from, never waiting; the caller closes it. Throws Error with the exit code `code`.
-int open_regular_file(const std::filesystem::path& path, ExitCode code);
+/// A descriptor to read from, never waiting. Throws Error with the exit code `code`.
+FileDescriptor open_regular_file(const std::filesystem::path& path, ExitCode code);
 
 /// All of a text of at most `most_bytes`. Throws Error with the exit code `code`.
 std::string read_regular_file(const std::filesystem::path& path, std::size_t most_bytes, ExitCode code);

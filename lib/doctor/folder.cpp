@@ -18,6 +18,8 @@
 #include <thread>
 
 #include "core/clock.hpp"
+#include "core/file_descriptor.hpp"
+#include "core/wait_until.hpp"
 #include "doctor/bounded.hpp"
 #include "doctor/memory.hpp"
 
@@ -74,20 +76,6 @@ int version_in(const std::string& text) {
   return -1;
 }
 
-class Descriptor {
- public:
-  explicit Descriptor(int value) : value_(value) {}
-  ~Descriptor() {
-    if (value_ >= 0) ::close(value_);
-  }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int get() const { return value_; }
-
- private:
-  int value_;
-};
-
 /// Each call in turn, until one fails.
 class Trial {
  public:
@@ -113,8 +101,8 @@ void try_file(const fs::path& folder, FolderFacts& facts, Step& step) {
   const fs::path path = folder / kFile;
   const fs::path aside = folder / "aside";
   trial.enter("open");
-  const Descriptor file(::open(path.c_str(), O_CREAT | O_RDWR, S_IRUSR | S_IWUSR));
-  trial.check(file.get() >= 0);
+  const FileDescriptor file(::open(path.c_str(), O_CREAT | O_RDWR, S_IRUSR | S_IWUSR));
+  trial.check(file.is_open());
   if (trial.enter("write")) {
     const std::vector<char> data(kTrialBytes, 'x');
     std::size_t written = 0;
@@ -173,13 +161,12 @@ SeenFacts look_here(const fs::path& trial, int node, Step& step) {
   const double begun_s = steady_s();
   bool seen_one = false;
   step = "read";
-  while (!facts.seen && steady_s() < begun_s + kPatience_s) {
+  facts.seen = wait_until(begun_s + kPatience_s, std::chrono::milliseconds(1), [&] {
     const int version = version_in(read_file(trial / kFile));
     facts.broken = facts.broken || (version < 0 && seen_one);
     seen_one = seen_one || version >= 0;
-    facts.seen = version == SharedTrial::kVersions - 1;
-    if (!facts.seen) std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+    return version == SharedTrial::kVersions - 1;
+  });
   facts.after_s = steady_s() - begun_s;
   step = "write";
   write_file(trial / fmt::format("node-{}", node), "here");
@@ -275,9 +262,11 @@ std::vector<int> unseen_nodes(const fs::path& trial, int nodes, double limit_s) 
   std::vector<int> unseen;
   for (int node = 1; node < nodes; ++node) {
     const fs::path file = trial / fmt::format("node-{}", node);
-    std::error_code ignored;
-    while (!fs::exists(file, ignored) && steady_s() < end_s) std::this_thread::sleep_for(kPause);
-    if (!fs::exists(file, ignored)) unseen.push_back(node);
+    const bool seen = wait_until(end_s, kPause, [&file] {
+      std::error_code ignored;
+      return fs::exists(file, ignored);
+    });
+    if (!seen) unseen.push_back(node);
   }
   return unseen;
 }

@@ -12,15 +12,12 @@
 namespace dtrain::record {
 
 ReservedSpace::ReservedSpace(const std::string& path)
-    : path_(path), descriptor_(::open(path.c_str(), O_WRONLY | O_CLOEXEC)) {
-  require(descriptor_ >= 0, std::string("cannot be opened (") + std::strerror(errno) + ")",
-          {.subject = path});
+    : path_(path), file_(::open(path.c_str(), O_WRONLY | O_CLOEXEC)) {
+  require(file_.is_open(), std::string("cannot be opened (") + std::strerror(errno) + ")", {.subject = path});
 }
 
-ReservedSpace::~ReservedSpace() { ::close(descriptor_); }
-
 void ReservedSpace::reserve(std::uint64_t file_bytes, std::uint64_t bytes) {
-  if (::fallocate(descriptor_, 0, static_cast<off_t>(file_bytes), static_cast<off_t>(bytes)) == 0) return;
+  if (::fallocate(file_.get(), 0, static_cast<off_t>(file_bytes), static_cast<off_t>(bytes)) == 0) return;
   int reason = errno;
   if (reason == EOPNOTSUPP && !has_free(bytes)) reason = ENOSPC;
   const bool full = reason == ENOSPC || reason == EDQUOT || reason == EFBIG;
@@ -32,12 +29,12 @@ void ReservedSpace::reserve(std::uint64_t file_bytes, std::uint64_t bytes) {
 
 bool ReservedSpace::has_free(std::uint64_t bytes) const {
   struct statvfs facts = {};
-  return ::fstatvfs(descriptor_, &facts) != 0 || facts.f_bavail * facts.f_frsize >= bytes;
+  return ::fstatvfs(file_.get(), &facts) != 0 || facts.f_bavail * facts.f_frsize >= bytes;
 }
 
 void ReservedSpace::trim(std::uint64_t file_bytes) {
   // Room that is not given back only makes the file longer.
-  if (::ftruncate(descriptor_, static_cast<off_t>(file_bytes)) != 0) return;
+  if (::ftruncate(file_.get(), static_cast<off_t>(file_bytes)) != 0) return;
 }
 
 }  // namespace dtrain::record

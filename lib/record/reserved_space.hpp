@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "core/file_descriptor.hpp"
+
 namespace dtrain::record {
 
 /// Asks the file system for room before a burst is written: HDF5, refused in the middle, leaves a file that
@@ -11,9 +13,6 @@ class ReservedSpace {
  public:
   /// Throws Error when the file cannot be opened.
   explicit ReservedSpace(const std::string& path);
-  ~ReservedSpace();
-  ReservedSpace(const ReservedSpace&) = delete;
-  ReservedSpace& operator=(const ReservedSpace&) = delete;
 
   /// Room for `bytes` more behind `file_bytes`. Throws Error when the disk is full. A file system that cannot
   /// reserve is only asked what it has.
@@ -26,7 +25,7 @@ class ReservedSpace {
   bool has_free(std::uint64_t bytes) const;
 
   std::string path_;
-  int descriptor_;
+  FileDescriptor file_;
 };
 
 }  // namespace dtrain::record

@@ -12,6 +12,7 @@
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/file_descriptor.hpp"
 #include "core/own_place.hpp"
 #include "h5/attribute.hpp"
 #include "h5/dataset.hpp"
@@ -120,10 +121,10 @@ class AsideFile {
  public:
   explicit AsideFile(std::string path) : path_(std::move(path)), aside_(path_ + ".partial") {
     claim_file(aside_, ExitCode::failure);
-    const int file = ::open(aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644);
-    require(file >= 0, std::string("cannot be created (") + std::strerror(errno) + ")",
+    const FileDescriptor file(
+        ::open(aside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0644));
+    require(file.is_open(), std::string("cannot be created (") + std::strerror(errno) + ")",
             {.subject = path_, .advice = "check the permissions of its folder"});
-    ::close(file);
   }
   ~AsideFile() {
     std::error_code error;

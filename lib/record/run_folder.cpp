@@ -13,6 +13,7 @@
 #include <system_error>
 
 #include "core/error.hpp"
+#include "core/file_descriptor.hpp"
 #include "core/own_place.hpp"
 
 namespace dtrain::record {
@@ -64,11 +65,12 @@ namespace {
 
 /// Needs no further room: the line fits the block that the file has.
 bool write_in_place(const std::string& path, std::string_view line) {
-  const int file = ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
-  if (file < 0) return false;
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CLOEXEC));
+  if (!file.is_open()) return false;
   const auto bytes = static_cast<ssize_t>(line.size());
-  const bool written = ::pwrite(file, line.data(), line.size(), 0) == bytes && ::ftruncate(file, bytes) == 0;
-  return ::close(file) == 0 && written;
+  const bool written =
+      ::pwrite(file.get(), line.data(), line.size(), 0) == bytes && ::ftruncate(file.get(), bytes) == 0;
+  return file.close() && written;
 }
 
 }  // namespace

@@ -17,6 +17,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/file_descriptor.hpp"
 #include "core/own_place.hpp"
 #include "record/process.hpp"
 #include "record/run_folder.hpp"
@@ -106,13 +107,11 @@ void RunHolder::claim(Claim how) const {
   const std::string aside = fmt::format("{}.{}", path, ::getpid());
   constexpr int kAttempts = 10;  // each fails because another start has been faster
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (file >= 0) {
+    const FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644));
+    if (file.is_open()) {
       const std::string line = text_ + "\n";
-      const bool written = ::write(file, line.data(), line.size()) == static_cast<ssize_t>(line.size());
+      if (::write(file.get(), line.data(), line.size()) == static_cast<ssize_t>(line.size())) return;
       const int reason = errno;
-      ::close(file);
-      if (written) return;
       ::unlink(path.c_str());
       refuse_to_write(path, std::strerror(reason));
     }

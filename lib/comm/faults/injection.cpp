@@ -20,6 +20,7 @@
 #include "comm/faults/tampered_group.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/file_descriptor.hpp"
 
 namespace dtrain::comm {
 namespace {
@@ -54,12 +55,11 @@ std::vector<std::string> links_up() {
 void set_link(const std::string& name, bool up) {
   ifreq request{};
   name.copy(request.ifr_name, sizeof request.ifr_name - 1);
-  const int socket = ::socket(AF_INET, SOCK_DGRAM, 0);
-  bool done = ::ioctl(socket, SIOCGIFFLAGS, &request) == 0;
+  const FileDescriptor socket(::socket(AF_INET, SOCK_DGRAM, 0));
+  bool done = ::ioctl(socket.get(), SIOCGIFFLAGS, &request) == 0;
   request.ifr_flags = static_cast<short>(up ? request.ifr_flags | IFF_UP : request.ifr_flags & ~IFF_UP);
-  done = done && ::ioctl(socket, SIOCSIFFLAGS, &request) == 0;
+  done = done && ::ioctl(socket.get(), SIOCSIFFLAGS, &request) == 0;
   const std::string why = std::strerror(errno);
-  ::close(socket);
   require(done, fmt::format("the network interface {} cannot be changed ({})", name, why),
           {.subject = "--inject link_down", .advice = "give the ranks CAP_NET_ADMIN"});
 }

@@ -4,9 +4,9 @@
 
 #include <chrono>
 #include <numeric>
-#include <thread>
 
 #include "core/clock.hpp"
+#include "core/wait_until.hpp"
 
 namespace dtrain::comm::ulfm {
 namespace {
@@ -68,15 +68,12 @@ int first_rank_of(MPI_Comm comm, int rank) {
 // Without the probe MPI reported nothing. Probing a communicator that another rank has revoked drives
 // nothing; that it is revoked says enough.
 bool learns_of_loss(MPI_Comm comm, double within_s) {
-  const double end_s = steady_s() + within_s;
-  while (true) {
+  return wait_until(steady_s() + within_s, std::chrono::milliseconds(1), [comm] {
     int flag = 0;
     if (is_revoked(comm, &flag) == MPI_SUCCESS && flag != 0) return true;
     MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, comm, &flag, MPI_STATUS_IGNORE);
-    if (!gone(comm).empty()) return true;
-    if (steady_s() >= end_s) return false;
-    std::this_thread::sleep_for(std::chrono::milliseconds(1));
-  }
+    return !gone(comm).empty();
+  });
 }
 
 }  // namespace dtrain::comm::ulfm

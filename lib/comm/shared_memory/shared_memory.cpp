@@ -10,25 +10,13 @@
 #include <fstream>
 #include <functional>
 #include <span>
+#include <string>
 #include <utility>
+
+#include "core/file_descriptor.hpp"
 
 namespace dtrain::comm {
 namespace {
-
-/// A file descriptor that closes itself.
-class SegmentFile {
- public:
-  explicit SegmentFile(int fd) : fd_(fd) {}
-  ~SegmentFile() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  SegmentFile(SegmentFile&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  SegmentFile& operator=(SegmentFile&&) = delete;
-  int get() const { return fd_; }
-
- private:
-  int fd_;
-};
 
 /// A name in /dev/shm that is gone with this object, whichever rank made it and whether that one still lives.
 class Name {
@@ -71,43 +59,44 @@ OpenFile place_of(int fd) {
 
 /// The file at `place`, opened by this process as well. In another container the process id may be another
 /// process's: what is found there must be the same file.
-SegmentFile open_again(const OpenFile& place) {
-  if (place.descriptor < 0) return SegmentFile(-1);
+FileDescriptor open_again(const OpenFile& place) {
+  if (place.descriptor < 0) return FileDescriptor();
   const auto path = fmt::format("/proc/{}/fd/{}", place.process, place.descriptor);
-  SegmentFile file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
+  FileDescriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));
   const OpenFile found = place_of(file.get());
-  return found.device == place.device && found.inode == place.inode ? std::move(file) : SegmentFile(-1);
+  return found.device == place.device && found.inode == place.inode ? std::move(file) : FileDescriptor();
 }
 
 /// A file in /dev/shm that never had a name and that all ranks of `local` have open; negative on every rank
 /// where they cannot have one (containers with process ids of their own).
-SegmentFile open_unnamed(const Communicator& local) {
+FileDescriptor open_unnamed(const Communicator& local) {
   const bool makes = local.rank() == 0;
-  SegmentFile own(makes ? ::open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR) : -1);
+  FileDescriptor own(makes ? ::open("/dev/shm", O_TMPFILE | O_RDWR | O_CLOEXEC, S_IRUSR | S_IWUSR) : -1);
   OpenFile place = place_of(own.get());
   local.broadcast_bytes(std::as_writable_bytes(std::span(&place, 1)), 0);
-  SegmentFile file = makes ? SegmentFile(::dup(own.get())) : open_again(place);
-  return agree(local, file.get() >= 0) ? std::move(file) : SegmentFile(-1);
+  FileDescriptor file = makes ? FileDescriptor(::dup(own.get())) : open_again(place);
+  return agree(local, file.is_open()) ? std::move(file) : FileDescriptor();
 }
 
 /// The same by a name, which is gone when this returns. Until then the file is empty: a job that is killed
 /// meanwhile leaves a name, but no memory, behind.
-SegmentFile open_named(const Communicator& local) {
+FileDescriptor open_named(const Communicator& local) {
   const bool makes = local.rank() == 0;
   const std::string chosen = makes ? unique_name() : std::string();
-  SegmentFile own(makes ? ::shm_open(chosen.c_str(), O_RDWR | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR) : -1);
-  const Name made(own.get() >= 0 ? chosen : std::string());  // should the next call throw
+  FileDescriptor own(makes ? ::shm_open(chosen.c_str(), O_RDWR | O_CREAT | O_EXCL, S_IRUSR | S_IWUSR) : -1);
+  const Name made(own.is_open() ? chosen : std::string());  // should the next call throw
   const Name name(local.broadcast(made.text(), 0));
-  SegmentFile file =
-      makes || name.text().empty() ? std::move(own) : SegmentFile(::shm_open(name.text().c_str(), O_RDWR, 0));
-  return agree(local, file.get() >= 0) ? std::move(file) : SegmentFile(-1);
+  FileDescriptor file = makes || name.text().empty()
+                            ? std::move(own)
+                            : FileDescriptor(::shm_open(name.text().c_str(), O_RDWR, 0));
+  return agree(local, file.is_open()) ? std::move(file) : FileDescriptor();
 }
 
 /// A file in /dev/shm that all ranks of `local` have open and that has no name (any more); negative on every
 /// rank where they cannot have one.
-SegmentFile open_together(const Communicator& local) {
-  SegmentFile file = open_unnamed(local);
-  return file.get() >= 0 ? std::move(file) : open_named(local);
+FileDescriptor open_together(const Communicator& local) {
+  FileDescriptor file = open_unnamed(local);
+  return file.is_open() ? std::move(file) : open_named(local);
 }
 
 }  // namespace
@@ -133,34 +122,15 @@ std::int64_t SharedMemory::identity() {
 std::optional<SharedMemory> SharedMemory::create(const Communicator& local, std::size_t bytes_per_rank) {
   const std::size_t part = reserved_per_rank(bytes_per_rank);
   const std::size_t total = reserved_for(local.size(), bytes_per_rank);
-  const SegmentFile file = open_together(local);
-  if (file.get() < 0) return std::nullopt;
+  const FileDescriptor file = open_together(local);
+  if (!file.is_open()) return std::nullopt;
   // Reserving now turns a full /dev/shm into an answer instead of a SIGBUS later, and each rank reserving
   // its own part puts that part on its own NUMA node.
   const off_t offset = static_cast<off_t>(part * static_cast<std::size_t>(local.rank()));
   const bool reserved = ::posix_fallocate(file.get(), offset, static_cast<off_t>(part)) == 0;
-  void* base = MAP_FAILED;
-  if (reserved) base = ::mmap(nullptr, total, PROT_READ | PROT_WRITE, MAP_SHARED, file.get(), 0);
-  SharedMemory memory(base == MAP_FAILED ? nullptr : static_cast<std::byte*>(base), total, part);
-  if (!agree(local, base != MAP_FAILED)) return std::nullopt;
-  return memory;
-}
-
-SharedMemory::SharedMemory(SharedMemory&& other) noexcept
-    : base_(std::exchange(other.base_, nullptr)),
-      total_bytes_(other.total_bytes_),
-      part_bytes_(other.part_bytes_) {}
-
-SharedMemory& SharedMemory::operator=(SharedMemory&& other) noexcept {
-  SharedMemory taken(std::move(other));
-  std::swap(base_, taken.base_);
-  std::swap(total_bytes_, taken.total_bytes_);
-  std::swap(part_bytes_, taken.part_bytes_);
-  return *this;
-}
-
-SharedMemory::~SharedMemory() {
-  if (base_ != nullptr) ::munmap(base_, total_bytes_);
+  SharedMapping mapping = reserved ? SharedMapping(file, total) : SharedMapping();
+  if (!agree(local, !mapping.is_empty())) return std::nullopt;
+  return SharedMemory(std::move(mapping), part);
 }
 
 }  // namespace dtrain::comm

@@ -3,9 +3,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <string>
+#include <utility>
 
 #include "comm/mpi/communicator.hpp"
+#include "core/shared_mapping.hpp"
 
 namespace dtrain::comm {
 
@@ -26,18 +27,15 @@ class SharedMemory {
   /// A number that is the same for two processes exactly where they see the same /dev/shm.
   static std::int64_t identity();
 
-  SharedMemory(SharedMemory&& other) noexcept;
-  SharedMemory& operator=(SharedMemory&& other) noexcept;
-  ~SharedMemory();
-
-  std::byte* part(int local_rank) const { return base_ + static_cast<std::size_t>(local_rank) * part_bytes_; }
+  std::byte* part(int local_rank) const {
+    return memory_.data() + static_cast<std::size_t>(local_rank) * part_bytes_;
+  }
   std::size_t part_bytes() const { return part_bytes_; }
 
  private:
-  SharedMemory(std::byte* base, std::size_t total_bytes, std::size_t part_bytes)
-      : base_(base), total_bytes_(total_bytes), part_bytes_(part_bytes) {}
-  std::byte* base_ = nullptr;
-  std::size_t total_bytes_ = 0;
+  SharedMemory(SharedMapping memory, std::size_t part_bytes)
+      : memory_(std::move(memory)), part_bytes_(part_bytes) {}
+  SharedMapping memory_;
   std::size_t part_bytes_ = 0;
 };
 

@@ -12,6 +12,7 @@
 #include "comm/mpi/transfer.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/wait_until.hpp"
 
 namespace dtrain::comm {
 namespace {
@@ -24,13 +25,11 @@ void wait_for_all(const Communicator& world, const topology::Cluster& cluster, d
   std::vector<std::pair<int, Transfer>> awaited;
   for (int rank = 1; rank < world.size(); ++rank)
     awaited.emplace_back(rank, Transfer::receive({.comm = world.handle(), .tag = kTag}, &word, 1, rank));
-  const double end_s = steady_s() + limit_s;
-  while (true) {
+  const bool all = wait_until(steady_s() + limit_s, kPause, [&awaited] {
     std::erase_if(awaited, [](auto& entry) { return entry.second.test(); });
-    if (awaited.empty()) return;
-    if (steady_s() > end_s) break;
-    std::this_thread::sleep_for(kPause);
-  }
+    return awaited.empty();
+  });
+  if (all) return;
   std::vector<std::string> missing;
   for (const auto& [rank, transfer] : awaited)
     missing.push_back(

@@ -1,11 +1,11 @@
 #include "data/formats/imdb.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <optional>
 #include <string_view>
 
 #include "core/error.hpp"
+#include "core/parse_number.hpp"
 #include "data/formats/text_files.hpp"
 #include "data/import/source_list.hpp"
 #include "data/import/text_originals.hpp"
@@ -22,11 +22,10 @@ struct Place {
 
 /// The number that `text` begins with; it is cut off. Nothing when there is none.
 std::optional<std::int64_t> take_number(std::string_view& text) {
-  std::int64_t value = 0;
-  const auto [end, code] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (code != std::errc{} || text.starts_with('-')) return std::nullopt;
-  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
-  return value;
+  const auto number = leading_number<std::int64_t>(text);
+  if (!number || text.starts_with('-')) return std::nullopt;
+  text = number.rest;
+  return number.value;
 }
 
 /// The last part of a path, which is cut off with its slash.

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 #include <cstring>
 #include <fstream>
@@ -12,6 +11,7 @@
 
 #include "core/checked_bytes.hpp"
 #include "core/error.hpp"
+#include "core/parse_number.hpp"
 #include "core/regular_file.hpp"
 #include "data/shards/file_column.hpp"
 
@@ -63,11 +63,10 @@ NpyHeader read_header(const ReadOnlyFile& file) {
   constexpr std::string_view kBetween = "( ,L";  // Python 2 wrote 3L
   for (std::size_t at = dims.find_first_not_of(kBetween); at != std::string::npos;
        at = dims.find_first_not_of(kBetween, at)) {
-    std::int64_t extent = 0;
-    const auto [end, code] = std::from_chars(dims.data() + at, dims.data() + dims.size(), extent);
-    if (code != std::errc() || extent < 0) throw npy_error("has a shape that cannot be", file.name());
-    header.shape.push_back(extent);
-    at = static_cast<std::size_t>(end - dims.data());
+    const auto extent = leading_number<std::int64_t>(std::string_view(dims).substr(at));
+    if (!extent || extent.value < 0) throw npy_error("has a shape that cannot be", file.name());
+    header.shape.push_back(extent.value);
+    at = dims.size() - extent.rest.size();
   }
   if (header.shape.empty()) throw npy_error("holds a single value, not an array", file.name());
   return header;

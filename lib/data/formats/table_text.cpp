@@ -4,10 +4,10 @@
 
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cmath>
 
 #include "core/error.hpp"
+#include "core/parse_number.hpp"
 #include "data/text/unicode.hpp"
 
 namespace dtrain::data {
@@ -15,8 +15,9 @@ namespace {
 
 bool read_any_number(std::string_view cell, double& number) {
   if (cell.starts_with('+')) cell.remove_prefix(1);
-  const auto [end, code] = std::from_chars(cell.data(), cell.data() + cell.size(), number);
-  return code == std::errc() && end == cell.data() + cell.size();
+  const auto read = parse_number<double>(cell);
+  number = read.value_or(number);
+  return read.has_value();
 }
 
 }  // namespace

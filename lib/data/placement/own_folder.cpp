@@ -31,13 +31,10 @@ std::string prefix() { return fmt::format("dtrain-{}-", ::geteuid()); }
 
 /// A folder, not a link to one, that this user alone may enter.
 bool is_own(const fs::path& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
-  if (descriptor < 0) return false;
+  const FileDescriptor folder(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat facts {};
-  const bool good =
-      ::fstat(descriptor, &facts) == 0 && facts.st_uid == ::geteuid() && (facts.st_mode & 0077U) == 0;
-  ::close(descriptor);
-  return good;
+  return folder.is_open() && ::fstat(folder.get(), &facts) == 0 && facts.st_uid == ::geteuid() &&
+         (facts.st_mode & 0077U) == 0;
 }
 
 /// By name, so that two processes take the same one.
@@ -98,40 +95,34 @@ std::optional<OwnFolder> OwnFolder::holding(const fs::path& parent, const std::s
 
 OwnFolderLock::OwnFolderLock(const OwnFolder& folder, const LockPatience& patience)
     : file_(folder.path() / kLockFile),
-      descriptor_(::open(file_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)) {
-  if (descriptor_ < 0) return;
+      lock_(::open(file_.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)) {
+  if (!lock_.is_open()) return;
   struct flock lock {};
   lock.l_type = F_WRLCK;
   lock.l_whence = SEEK_SET;
   const double begin_s = steady_s();
   bool said = false;
-  while (::fcntl(descriptor_, F_SETLK, &lock) != 0) {
+  while (::fcntl(lock_.get(), F_SETLK, &lock) != 0) {
     if (errno != EACCES && errno != EAGAIN && errno != EINTR) return;  // no locks on this file system
     const double waited_s = steady_s() - begin_s;
     if (waited_s > patience.limit_s) {
-      const std::string holder = holder_of(descriptor_);
-      ::close(descriptor_);
-      throw data_error(
-          fmt::format("{} has been copying there for more than {:.0f} s", holder, patience.limit_s),
-          file_.parent_path().string(), "wait for its end, or name another folder");
+      throw data_error(fmt::format("{} has been copying there for more than {:.0f} s", holder_of(lock_.get()),
+                                   patience.limit_s),
+                       file_.parent_path().string(), "wait for its end, or name another folder");
     }
     if (!said && waited_s >= patience.silent_s && patience.say) {
       said = true;
-      patience.say(fmt::format("waits for {}, which copies into {}", holder_of(descriptor_),
+      patience.say(fmt::format("waits for {}, which copies into {}", holder_of(lock_.get()),
                                file_.parent_path().string()));
     }
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
   }
 }
 
-OwnFolderLock::~OwnFolderLock() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
 bool OwnFolderLock::is_good() const {
-  if (descriptor_ < 0) return ::access(file_.parent_path().c_str(), W_OK) == 0;
+  if (!lock_.is_open()) return ::access(file_.parent_path().c_str(), W_OK) == 0;
   struct stat facts {};
-  return ::fstat(descriptor_, &facts) == 0 && facts.st_nlink > 0;
+  return ::fstat(lock_.get(), &facts) == 0 && facts.st_nlink > 0;
 }
 
 void OwnFolderLock::remove_folder_if_empty() const {
@@ -143,13 +134,10 @@ void OwnFolderLock::remove_folder_if_empty() const {
   ::rmdir(file_.parent_path().c_str());
 }
 
-int create_new_file(const fs::path& path, unsigned mode) {
-  const int descriptor = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
-  if (descriptor < 0) fail("cannot be created", path);
-  if (::fchmod(descriptor, mode) == 0) return descriptor;
-  const int reason = errno;
-  ::close(descriptor);
-  errno = reason;
+FileDescriptor create_new_file(const fs::path& path, unsigned mode) {
+  FileDescriptor file(::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode));
+  if (!file.is_open()) fail("cannot be created", path);
+  if (::fchmod(file.get(), mode) == 0) return file;
   fail("cannot be given its rights", path);
 }
 

@@ -5,6 +5,8 @@
 #include <optional>
 #include <string>
 
+#include "core/file_descriptor.hpp"
+
 namespace dtrain::data {
 
 /// How long to wait for another process, and what to call meanwhile.
@@ -42,9 +44,6 @@ class OwnFolderLock {
  public:
   /// Throws data_error naming the process that holds it when it is not let go within the limit.
   OwnFolderLock(const OwnFolder& folder, const LockPatience& patience);
-  ~OwnFolderLock();
-  OwnFolderLock(const OwnFolderLock&) = delete;
-  OwnFolderLock& operator=(const OwnFolderLock&) = delete;
 
   /// Whether the folder is still there: the one before may have removed it.
   bool is_good() const;
@@ -54,11 +53,11 @@ class OwnFolderLock {
 
  private:
   std::filesystem::path file_;
-  int descriptor_ = -1;
+  FileDescriptor lock_;
 };
 
-/// Creates a file that is not there, following no link; `mode` is not cut by the umask. The caller closes it.
-/// Throws std::filesystem::filesystem_error.
-int create_new_file(const std::filesystem::path& path, unsigned mode);
+/// Creates a file that is not there, following no link; `mode` is not cut by the umask. Throws
+/// std::filesystem::filesystem_error.
+FileDescriptor create_new_file(const std::filesystem::path& path, unsigned mode);
 
 }  // namespace dtrain::data

@@ -13,7 +13,9 @@
 #include <memory>
 #include <optional>
 
+#include "core/file_descriptor.hpp"
 #include "core/error.hpp"
+#include "core/shared_mapping.hpp"
 #include "core/slice.hpp"
 #include "data/placement/shared_error.hpp"
 
@@ -31,42 +33,34 @@ std::size_t aligned(std::size_t bytes) {
 class Segment {
  public:
   /// The creating rank makes the name, the others open it.
-  Segment(const std::string& name, std::size_t bytes, bool creating) : bytes_(bytes) {
+  Segment(const std::string& name, std::size_t bytes, bool creating) {
     if (creating) ::shm_unlink(name.c_str());  // of a run that was killed
     const int flags = creating ? O_RDWR | O_CREAT | O_EXCL : O_RDWR;
-    const int descriptor = ::shm_open(name.c_str(), flags, S_IRUSR | S_IWUSR);
+    const FileDescriptor file(::shm_open(name.c_str(), flags, S_IRUSR | S_IWUSR));
     // Reserved now: a page that cannot be had later would end the process with SIGBUS.
-    int reason = descriptor < 0 ? errno : 0;
+    int reason = file.is_open() ? 0 : errno;
     // Another user may have made an object of that name; of one that is too short a page would be missing.
     struct stat facts {};
-    if (reason == 0 && !creating && ::fstat(descriptor, &facts) != 0) reason = errno;
+    if (reason == 0 && !creating && ::fstat(file.get(), &facts) != 0) reason = errno;
     const bool ours = creating || (facts.st_uid == ::geteuid() && facts.st_size >= static_cast<off_t>(bytes));
     if (reason == 0 && !ours) reason = EACCES;
-    if (reason == 0 && creating) reason = ::posix_fallocate(descriptor, 0, static_cast<off_t>(bytes));
+    if (reason == 0 && creating) reason = ::posix_fallocate(file.get(), 0, static_cast<off_t>(bytes));
     if (reason == 0) {
-      data_ = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
-      if (data_ == MAP_FAILED) reason = errno;
+      memory_ = SharedMapping(file, bytes);
+      if (memory_.is_empty()) reason = errno;
     }
-    if (descriptor >= 0) ::close(descriptor);
     if (reason != 0) {
-      data_ = nullptr;
       if (creating) ::shm_unlink(name.c_str());
       throw data_error("needs " + std::to_string(bytes >> 20) +
                            " MiB of shared memory, which failed: " + std::strerror(reason),
                        "--staging memory", kMoreRoom);
     }
   }
-  ~Segment() {
-    if (data_ != nullptr) ::munmap(data_, bytes_);
-  }
-  Segment(const Segment&) = delete;
-  Segment& operator=(const Segment&) = delete;
 
-  std::byte* data() const { return static_cast<std::byte*>(data_); }
+  std::byte* data() const { return memory_.data(); }
 
  private:
-  void* data_ = nullptr;
-  std::size_t bytes_;
+  SharedMapping memory_;
 };
 
 void wait_for_all(const NodeTeam& team) {

@@ -16,6 +16,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/file_descriptor.hpp"
 #include "core/error.hpp"
 #include "core/outside.hpp"
 #include "core/regular_file.hpp"
@@ -47,32 +48,19 @@ void write_all(int descriptor, const char* data, std::size_t bytes, const fs::pa
   }
 }
 
-/// A descriptor that is closed with the object.
-class Descriptor {
- public:
-  explicit Descriptor(int number) : number_(number) {}
-  ~Descriptor() { ::close(number_); }
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  int number() const { return number_; }
-
- private:
-  int number_;
-};
-
 /// Copies a file under a new name and returns the SHA-256 of what was read.
 std::string copy_new(const fs::path& from, const fs::path& to) {
-  const Descriptor source(open_regular_file(from, ExitCode::data));
-  const Descriptor target(create_new_file(to, mode_like(source.number())));
+  const FileDescriptor source = open_regular_file(from, ExitCode::data);
+  const FileDescriptor target = create_new_file(to, mode_like(source.get()));
   Sha256 digest;
   std::vector<char> buffer(std::size_t{1} << 20);
   while (true) {
-    const ssize_t got = ::read(source.number(), buffer.data(), buffer.size());
+    const ssize_t got = ::read(source.get(), buffer.data(), buffer.size());
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) fail(from);
     if (got == 0) return digest.hexadecimal();
     digest.add(buffer.data(), static_cast<std::size_t>(got));
-    write_all(target.number(), buffer.data(), static_cast<std::size_t>(got), to);
+    write_all(target.get(), buffer.data(), static_cast<std::size_t>(got), to);
   }
 }
 
@@ -219,7 +207,7 @@ class NodeCopy {
       take_notices_away();
       std::error_code ignored;
       fs::remove(own_ / team_file(), ignored);
-      ::close(create_new_file(own_ / team_file(), 0600));
+      create_new_file(own_ / team_file(), 0600);
       return;
     }
     throw data_error("other processes keep removing what this one makes", directory_.string(), "start again");
@@ -300,8 +288,8 @@ class NodeCopy {
     if (own_.empty()) return;
     const std::string text = obstacle.failure ? error_to_text(*obstacle.failure) : kNoRoom + obstacle.no_room;
     try {
-      const Descriptor file(create_new_file(notice(team_.local_rank), 0600));
-      write_all(file.number(), text.data(), text.size(), notice(team_.local_rank));
+      const FileDescriptor file = create_new_file(notice(team_.local_rank), 0600);
+      write_all(file.get(), text.data(), text.size(), notice(team_.local_rank));
     } catch (const fs::filesystem_error&) {  // a full disk: this rank says it alone
     }
   }

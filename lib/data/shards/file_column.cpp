@@ -23,17 +23,12 @@ constexpr const char* kRestore = "restore the file or stage the dataset again";
 }  // namespace
 
 ReadOnlyFile::ReadOnlyFile(const std::filesystem::path& path)
-    : descriptor_(open_regular_file(path, ExitCode::data)), name_(path.string()) {
+    : file_(open_regular_file(path, ExitCode::data)), name_(path.string()) {
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) {
-    const int reason = errno;
-    ::close(descriptor_);
-    throw data_error(std::string("cannot be examined: ") + std::strerror(reason), name_, "check the disk");
-  }
+  if (::fstat(file_.get(), &status) != 0)
+    throw data_error(std::string("cannot be examined: ") + std::strerror(errno), name_, "check the disk");
   bytes_ = static_cast<std::uint64_t>(status.st_size);
 }
-
-ReadOnlyFile::~ReadOnlyFile() { ::close(descriptor_); }
 
 void ReadOnlyFile::read(std::uint64_t offset, std::size_t count, void* out) const {
   read(offset, count, out, 0, nullptr);
@@ -45,8 +40,8 @@ void ReadOnlyFile::read(std::uint64_t offset, std::size_t count, void* out, std:
   while (parts[0].iov_len + parts[1].iov_len > 0) {
     const ssize_t got =
         parts[1].iov_len == 0
-            ? ::pread(descriptor_, parts[0].iov_base, parts[0].iov_len, static_cast<off_t>(offset))
-            : ::preadv(descriptor_, parts.data(), 2, static_cast<off_t>(offset));
+            ? ::pread(file_.get(), parts[0].iov_base, parts[0].iov_len, static_cast<off_t>(offset))
+            : ::preadv(file_.get(), parts.data(), 2, static_cast<off_t>(offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0)
       throw data_error(std::string("cannot be read: ") + std::strerror(errno), name_, "check the disk");

@@ -8,17 +8,15 @@
 #include <string>
 #include <vector>
 
+#include "core/file_descriptor.hpp"
 #include "data/shards/column.hpp"
 
 namespace dtrain::data {
 
-/// A file open for pread. Owns the descriptor.
+/// A file open for pread.
 class ReadOnlyFile {
  public:
   explicit ReadOnlyFile(const std::filesystem::path& path);  ///< Throws data_error.
-  ~ReadOnlyFile();
-  ReadOnlyFile(const ReadOnlyFile&) = delete;
-  ReadOnlyFile& operator=(const ReadOnlyFile&) = delete;
 
   const std::string& name() const { return name_; }
   std::uint64_t bytes() const { return bytes_; }  ///< When it was opened.
@@ -29,7 +27,7 @@ class ReadOnlyFile {
   void read(std::uint64_t offset, std::size_t count, void* out, std::size_t more, void* more_out) const;
 
  private:
-  int descriptor_ = -1;
+  FileDescriptor file_;
   std::string name_;
   std::uint64_t bytes_ = 0;
 };

@@ -14,7 +14,6 @@
 #include "core/error.hpp"
 #include "core/parse_number.hpp"
 #include "core/printable.hpp"
-#include "core/size.hpp"
 #include "parallel/strategy/registry.hpp"
 #include "train/config/limits.hpp"
 #include "train/config/strategy_setting.hpp"

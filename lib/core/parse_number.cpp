@@ -1,8 +1,6 @@
-#include "core/size.hpp"
+#include "core/parse_number.hpp"
 
 #include <map>
-
-#include "core/parse_number.hpp"
 
 namespace dtrain {
 
