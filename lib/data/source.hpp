@@ -18,7 +18,13 @@ struct NodeTeam {
   int node = 0;  ///< In [0, nodes): which of them read what first.
   int nodes = 1;
   std::string token = "0";  ///< Names this run on this node: the same on all its ranks, never used again.
-  std::function<void()> barrier;  ///< Over the ranks of the node; may stay empty when local_size is 1.
+  /// Gives each rank of the node what all of them say, by local rank, once all have called it. Collective
+  /// over the node; may stay empty when local_size is 1.
+  std::function<std::vector<std::string>(const std::string& mine)> exchange;
+
+  std::vector<std::string> share(const std::string& mine) const {
+    return exchange ? exchange(mine) : std::vector<std::string>{mine};
+  }
 };
 
 /// How staged files are read.

@@ -22,4 +22,11 @@ std::optional<Error> error_from_text(const std::string& text) {
   return data_error(problem, subject, advice);
 }
 
+std::optional<Error> first_error(const NodeTeam& team, const std::optional<Error>& mine) {
+  for (const std::string& text : team.share(mine ? error_to_text(*mine) : "")) {
+    if (auto error = error_from_text(text)) return error;
+  }
+  return std::nullopt;
+}
+
 }  // namespace dtrain::data

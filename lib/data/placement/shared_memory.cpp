@@ -6,15 +6,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
-#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <memory>
 #include <optional>
 
-#include "core/file_descriptor.hpp"
 #include "core/error.hpp"
+#include "core/file_descriptor.hpp"
 #include "core/shared_mapping.hpp"
 #include "core/slice.hpp"
 #include "data/placement/shared_error.hpp"
@@ -63,22 +61,12 @@ class Segment {
   SharedMapping memory_;
 };
 
-void wait_for_all(const NodeTeam& team) {
-  if (team.barrier) team.barrier();
-}
-
 void fill_part(const Column& column, const NodeTeam& team, std::byte* out) {
   const Range part = part_of(column.rows(), team.local_rank, team.local_size);
   column.read(part.begin, part.size(), out + static_cast<std::size_t>(part.begin) * column.row_bytes());
 }
 
-/// Where the first rank that fails says why. Zeros when it is new.
-struct Notice {
-  std::atomic<int> taken;
-  std::array<char, 4000> text;
-};
-
-/// Runs actions until one fails, and keeps its error.
+/// Runs actions until one of the node fails, and keeps its error.
 class Attempts {
  public:
   template <typename Action>
@@ -90,17 +78,13 @@ class Attempts {
       failure_ = error;
     }
   }
+  /// What the first rank with an error met counts on all ranks. Collective over the node.
+  void share_first(const NodeTeam& team) { failure_ = first_error(team, failure_); }
   const std::optional<Error>& failure() const { return failure_; }
 
  private:
   std::optional<Error> failure_;
 };
-
-void post(const Error& error, Notice& notice) {
-  if (notice.taken.exchange(1) != 0) return;
-  const std::string text = error_to_text(error);
-  std::copy_n(text.begin(), std::min(text.size(), notice.text.size() - 1), notice.text.begin());
-}
 
 }  // namespace
 
@@ -114,37 +98,20 @@ std::vector<std::shared_ptr<const Column>> in_node_memory(
     total +=
         aligned(std::max<std::size_t>(static_cast<std::size_t>(column->rows()) * column->row_bytes(), 1));
   }
-  // Every rank reaches both barriers, whatever happens to it in between.
-  const std::string notice_name = name + "-notice";
+  // Every rank reaches both exchanges, whatever happens to it in between.
   const bool first = team.local_rank == 0;
   Attempts attempts;
-  std::unique_ptr<Segment> notices;
   std::shared_ptr<Segment> segment;
-  if (first) {
-    attempts.run([&] { notices = std::make_unique<Segment>(notice_name, sizeof(Notice), true); });
-    attempts.run([&] { segment = std::make_shared<Segment>(name, total, true); });
-    if (attempts.failure() && notices) post(*attempts.failure(), *reinterpret_cast<Notice*>(notices->data()));
-  }
-  wait_for_all(team);
-  if (!first) {
-    attempts.run([&] { notices = std::make_unique<Segment>(notice_name, sizeof(Notice), false); });
-    attempts.run([&] { segment = std::make_shared<Segment>(name, total, false); });
-  }
+  if (first) attempts.run([&] { segment = std::make_shared<Segment>(name, total, true); });
+  attempts.share_first(team);
+  if (!first) attempts.run([&] { segment = std::make_shared<Segment>(name, total, false); });
   attempts.run([&] {
     for (std::size_t i = 0; i < columns.size(); ++i)
       fill_part(*columns[i], team, segment->data() + begins[i]);
   });
-  auto* notice = notices ? reinterpret_cast<Notice*>(notices->data()) : nullptr;
-  if (attempts.failure() && notice != nullptr) post(*attempts.failure(), *notice);
-  wait_for_all(team);
-  if (first) {
-    ::shm_unlink(name.c_str());
-    ::shm_unlink(notice_name.c_str());
-  }
-  if (notice != nullptr && notice->taken.load() != 0)
-    throw error_from_text(notice->text.data())
-        .value_or(data_error("another rank of this node failed", "--staging memory", kMoreRoom));
-  if (attempts.failure()) throw *attempts.failure();
+  attempts.share_first(team);
+  if (first) ::shm_unlink(name.c_str());
+  if (attempts.failure()) throw Error(*attempts.failure());
   std::vector<std::shared_ptr<const Column>> shared;
   for (std::size_t i = 0; i < columns.size(); ++i)
     shared.push_back(std::make_shared<MemoryColumn>(columns[i]->type(), columns[i]->row_shape(),

@@ -16,8 +16,8 @@
 #include <utility>
 #include <vector>
 
-#include "core/file_descriptor.hpp"
 #include "core/error.hpp"
+#include "core/file_descriptor.hpp"
 #include "core/outside.hpp"
 #include "core/regular_file.hpp"
 #include "core/sha256.hpp"
@@ -148,34 +148,32 @@ Obstacle obstacle_of(const fs::path& copy, Action action) {
   }
 }
 
-/// One node's copy, made by all its ranks in a folder of the user's own. They tell each other of obstacles by
-/// files in it, which rank 0 takes away again.
+/// One node's copy, made by all its ranks in a folder of the user's own. They share what hinders them, so
+/// that all give up or none.
 class NodeCopy {
  public:
   /// `name`: of the copy.
   NodeCopy(const Dataset& dataset, fs::path directory, std::string name, const NodeTeam& team)
       : dataset_(dataset), directory_(std::move(directory)), name_(std::move(name)), team_(team) {}
 
-  /// Collective over the team. Throws data_error on all ranks alike, or on rank 0 alone where there is no
-  /// folder to tell of it; returns why there is no room, on rank 0.
+  /// Collective over the team. Throws data_error on all ranks alike; returns why there is no room, on rank 0.
   std::string make(const LockPatience& patience) {
     std::optional<OwnFolderLock> alone;
+    Obstacle mine;
     if (leads()) {
-      tell(obstacle_of(directory_, [&] { enter(alone, patience); }));
-      if (mine_.none()) tell(prepare());
+      mine = obstacle_of(directory_, [&] { enter(alone, patience); });
+      if (mine.none()) mine = prepare();
     }
-    wait_for_all();
+    Obstacle met = of_all(mine);
     if (!leads()) find_folder();
-    if (!own_.empty() && told_by(0).none()) tell(obstacle_of(copy_, [this] { copy_own_shards(); }));
-    wait_for_all();
-    if (leads() && !own_.empty()) tell(obstacle_of(copy_, [this] { finish(); }));
-    wait_for_all();
-    const Obstacle obstacle = heard();
-    wait_for_all();  // all have read it
-    if (leads() && !own_.empty()) take_notices_away();
+    if (met.none() && !own_.empty()) mine = obstacle_of(copy_, [this] { copy_own_shards(); });
+    if (met.none()) met = of_all(mine);
+    if (leads() && !own_.empty()) mine = obstacle_of(copy_, [&] { finish(met); });
+    met = of_all(met.none() ? mine : met);  // no rank looks at the copy before it is finished, or gone
+    if (leads() && !own_.empty()) remove_team_file();
     if (alone) alone->remove_folder_if_empty();
-    if (obstacle.failure) throw Error(*obstacle.failure);
-    return leads() ? obstacle.no_room : std::string();
+    if (met.failure) throw Error(*met.failure);
+    return leads() ? met.no_room : std::string();
   }
 
   bool has_all() const { return !copy_.empty() && complete(copy_, dataset_.folder()); }
@@ -185,10 +183,6 @@ class NodeCopy {
   static constexpr int kFilesInFlight = 8;  ///< Of a node: what a parallel file system needs to be busy.
 
   bool leads() const { return team_.local_rank == 0; }
-  void wait_for_all() const {
-    if (team_.barrier) team_.barrier();
-  }
-
   void use(const OwnFolder& folder) {
     own_ = folder.path();
     copy_ = own_ / name_;
@@ -204,9 +198,7 @@ class NodeCopy {
       alone.emplace(folder, patience);
       if (!alone->is_good()) continue;
       use(folder);
-      take_notices_away();
-      std::error_code ignored;
-      fs::remove(own_ / team_file(), ignored);
+      remove_team_file();
       create_new_file(own_ / team_file(), 0600);
       return;
     }
@@ -266,8 +258,8 @@ class NodeCopy {
   }
 
   /// dataset.json is copied last: a copy that has it was whole.
-  void finish() const {
-    if (!heard().none()) {
+  void finish(const Obstacle& met) const {
+    if (!met.none()) {
       std::error_code ignored;
       fs::remove_all(copy_, ignored);  // half a copy would keep the disk full
       return;
@@ -279,43 +271,23 @@ class NodeCopy {
     fs::rename(aside, copy_ / "dataset.json");
   }
 
-  fs::path notice(int local_rank) const { return fmt::format("{}.failed-{}", copy_.string(), local_rank); }
-
-  /// A rank's first obstacle stands.
-  void tell(const Obstacle& obstacle) {
-    if (obstacle.none() || !mine_.none()) return;
-    mine_ = obstacle;
-    if (own_.empty()) return;
-    const std::string text = obstacle.failure ? error_to_text(*obstacle.failure) : kNoRoom + obstacle.no_room;
-    try {
-      const FileDescriptor file = create_new_file(notice(team_.local_rank), 0600);
-      write_all(file.get(), text.data(), text.size(), notice(team_.local_rank));
-    } catch (const fs::filesystem_error&) {  // a full disk: this rank says it alone
+  /// The lowest rank's failure, or else that there is no room; the same on all ranks.
+  Obstacle of_all(const Obstacle& mine) const {
+    Obstacle met;
+    for (const std::string& text : team_.share(mine.failure           ? error_to_text(*mine.failure)
+                                               : mine.no_room.empty() ? ""
+                                                                      : kNoRoom + mine.no_room)) {
+      if (text.starts_with(kNoRoom)) {
+        if (met.no_room.empty()) met.no_room = text.substr(kNoRoom.size());
+      } else if (!met.failure) {
+        met.failure = error_from_text(text);
+      }
     }
+    return met;
   }
 
-  Obstacle told_by(int local_rank) const {
-    if (own_.empty()) return {};
-    std::ifstream stream(notice(local_rank));
-    const std::string text{std::istreambuf_iterator<char>(stream), {}};
-    if (text.starts_with(kNoRoom)) return {.failure = {}, .no_room = text.substr(kNoRoom.size())};
-    return {.failure = error_from_text(text), .no_room = {}};
-  }
-
-  /// The lowest rank's failure, or else that there is no room.
-  Obstacle heard() const {
-    Obstacle heard;
-    for (int rank = team_.local_size - 1; rank >= 0; --rank) {
-      const Obstacle told = told_by(rank);
-      if (told.failure) heard.failure = told.failure;
-      if (!told.no_room.empty()) heard.no_room = told.no_room;
-    }
-    return heard.none() ? mine_ : heard;
-  }
-
-  void take_notices_away() const {
+  void remove_team_file() const {
     std::error_code ignored;
-    for (int rank = 0; rank < team_.local_size; ++rank) fs::remove(notice(rank), ignored);
     fs::remove(own_ / team_file(), ignored);
   }
 
@@ -325,7 +297,6 @@ class NodeCopy {
   std::string name_;
   fs::path own_;   ///< Of the user; empty: it could not be made.
   fs::path copy_;  ///< In it.
-  Obstacle mine_;  ///< The first that this rank met.
   const NodeTeam& team_;
 };
 

@@ -18,8 +18,8 @@ struct LocalCopy {
 /// folder of the user's own in DIR, or found there from an earlier run; either way they are verified by
 /// SHA-256. A copy is not readable by others where its original is not. Where DIR has no room nothing is left
 /// there and the files are read in place. Waits with `patience` for another job of the user that copies on
-/// this node. Collective over the team (a barrier). Throws usage_error when there is no DIR or it is not
-/// safe, data_error when the copy failed: on all ranks, or on rank 0 alone where it could not make a folder.
+/// this node. Collective over the team. Throws usage_error when there is no DIR or it is not safe, data_error
+/// on all ranks of the node when the copy failed.
 LocalCopy copy_to_local(const Dataset& dataset, const std::filesystem::path& directory, const NodeTeam& team,
                         h5::Library& library, const LockPatience& patience = {});
 

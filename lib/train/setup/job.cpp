@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cstdint>
+#include <span>
 
 #include "comm/survey/discover.hpp"
 #include "core/clock.hpp"
@@ -67,6 +70,26 @@ comm::CommConfig comm_config(const RunConfig& config, const comm::MpiEnvironment
           .compares_all = config.verify_every > 0};
 }
 
+/// The texts of all ranks of `group`, by rank. Collective.
+std::vector<std::string> exchange_texts(comm::Group& group, const std::string& mine) {
+  std::array<std::int64_t, 1> length = {std::ssize(mine)};
+  std::vector<std::int64_t> lengths(static_cast<std::size_t>(group.size()));
+  group.all_gather(comm::Buffer::of(std::span<std::int64_t>(length)), comm::Buffer::of(std::span(lengths)))
+      .wait();
+  const auto longest = static_cast<std::size_t>(std::ranges::max(lengths));
+  std::vector<std::string> texts(lengths.size());
+  if (longest == 0) return texts;
+  std::vector<std::int32_t> letters(longest);
+  std::ranges::copy(mine, letters.begin());
+  std::vector<std::int32_t> all(longest * lengths.size());
+  group.all_gather(comm::Buffer::of(std::span(letters)), comm::Buffer::of(std::span(all))).wait();
+  for (std::size_t rank = 0; rank < texts.size(); ++rank) {
+    for (std::size_t i = 0; i < static_cast<std::size_t>(lengths[rank]); ++i)
+      texts[rank] += static_cast<char>(all[rank * longest + i]);
+  }
+  return texts;
+}
+
 /// What decides which all_reduce is fastest: `node: 4 nodes, 8 ranks, data groups of 4`. Empty where there is
 /// no choice.
 std::string layout_name(const RunConfig& config, const topology::Cluster& cluster,
@@ -125,7 +148,7 @@ data::NodeTeam Job::team() {
           .node = cluster_.ranks[static_cast<std::size_t>(rank())].node,
           .nodes = cluster_.node_count(),
           .token = token_,
-          .barrier = [&node] { node.barrier().wait(); }};
+          .exchange = [&node](const std::string& mine) { return exchange_texts(node, mine); }};
 }
 
 }  // namespace dtrain::train

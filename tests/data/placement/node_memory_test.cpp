@@ -26,6 +26,16 @@ int size_of_world() {
   return size;
 }
 
+std::vector<std::string> exchange(const std::string& mine) {
+  std::array<char, 1000> text{};
+  mine.copy(text.data(), text.size() - 1);
+  std::vector<std::array<char, 1000>> all(static_cast<std::size_t>(size_of_world()));
+  MPI_Allgather(text.data(), 1000, MPI_CHAR, all.data(), 1000, MPI_CHAR, MPI_COMM_WORLD);
+  std::vector<std::string> texts;
+  for (const auto& one : all) texts.emplace_back(one.data());
+  return texts;
+}
+
 TEST(NodeMemoryTest, EveryRankReadsTheWholeSplitFromTheOneCopy) {
   const int rank = rank_of_world();
   const int size = size_of_world();
@@ -38,9 +48,8 @@ TEST(NodeMemoryTest, EveryRankReadsTheWholeSplitFromTheOneCopy) {
   if (rank == 0) stage_synthetic({.name = "images", .data_root = folder, .shards = 3}, spec, library);
   MPI_Barrier(MPI_COMM_WORLD);
 
-  const NodeTeam team{.local_rank = rank, .local_size = size, .token = std::to_string(id), .barrier = [] {
-                        MPI_Barrier(MPI_COMM_WORLD);
-                      }};
+  const NodeTeam team{
+      .local_rank = rank, .local_size = size, .token = std::to_string(id), .exchange = exchange};
   const Dataset dataset = Dataset::open(folder / "images", library);
   const auto source = dataset.source("train", {.staging = ReadOptions::Staging::memory, .team = team});
   // The files may go: what is read now is the copy.

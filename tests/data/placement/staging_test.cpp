@@ -33,11 +33,19 @@ constexpr int kRanks = 3;
 template <typename Action>
 void as_node(const std::string& token, Action action) {
   std::barrier meeting(kRanks);
+  std::vector<std::string> said(kRanks);
   std::vector<std::thread> ranks;
   for (int rank = 0; rank < kRanks; ++rank)
     ranks.emplace_back([&, rank] {
-      action(NodeTeam{.local_rank = rank, .local_size = kRanks, .token = token, .barrier = [&] {
+      action(NodeTeam{.local_rank = rank,
+                      .local_size = kRanks,
+                      .token = token,
+                      .exchange = [&, rank](const std::string& mine) {
+                        said[static_cast<std::size_t>(rank)] = mine;
                         meeting.arrive_and_wait();
+                        auto all = said;
+                        meeting.arrive_and_wait();  // all have read it
+                        return all;
                       }});
     });
   for (std::thread& rank : ranks) rank.join();
