@@ -6,7 +6,6 @@
 #include <numeric>
 #include <string_view>
 
-#include "core/error.hpp"
 #include "kernels/philox.hpp"
 
 namespace dtrain::data {
@@ -105,20 +104,6 @@ std::vector<std::int64_t> training_order(std::int64_t samples, std::span<const s
   return order;
 }
 
-std::int64_t epoch_steps(std::int64_t samples, std::int64_t global_batch) {
-  require(global_batch >= 1, "a step needs a sample", {.subject = "--global-batch", .code = ExitCode::usage});
-  return (samples + global_batch - 1) / global_batch;
-}
-
-Range step_range(std::int64_t samples, std::int64_t global_batch, std::int64_t step) {
-  return {std::min(step * global_batch, samples), std::min((step + 1) * global_batch, samples)};
-}
-
-Range piece_range(Range step, std::int64_t piece, std::int64_t pieces) {
-  const Range part = part_of(step.size(), piece, pieces);
-  return {step.begin + part.begin, step.begin + part.end};
-}
-
 std::uint64_t sample_hash(std::span<const std::int64_t> ids) {
   std::uint64_t sum = 0;
   for (const std::int64_t id : ids) sum += mixed(id);
@@ -129,24 +114,6 @@ std::uint64_t epoch_hash(std::int64_t samples) {
   std::uint64_t sum = 0;
   for (std::int64_t id = 0; id < samples; ++id) sum += mixed(id);
   return sum;
-}
-
-std::vector<PieceRequest> epoch_requests(std::span<const std::int64_t> order, std::int64_t global_batch,
-                                         std::int64_t micro_batches, Range mine, Range steps,
-                                         std::int64_t step_offset) {
-  std::vector<PieceRequest> requests;
-  requests.reserve(static_cast<std::size_t>(steps.size() * mine.size()));
-  const auto samples = static_cast<std::int64_t>(order.size());
-  for (std::int64_t step = steps.begin; step < steps.end; ++step) {
-    const Range whole = step_range(samples, global_batch, step);
-    for (std::int64_t piece = mine.begin; piece < mine.end; ++piece) {
-      const Range range = piece_range(whole, piece, micro_batches);
-      requests.push_back({.step = step_offset + step,
-                          .micro_batch = static_cast<int>(piece),
-                          .samples = {order.begin() + range.begin, order.begin() + range.end}});
-    }
-  }
-  return requests;
 }
 
 }  // namespace dtrain::data

@@ -4,8 +4,6 @@
 #include <span>
 #include <vector>
 
-#include "core/slice.hpp"
-
 namespace dtrain::data {
 
 /// The order in which an epoch visits its samples.
@@ -28,15 +26,6 @@ std::vector<std::int64_t> epoch_order(std::int64_t samples, Order order, std::ui
 std::vector<std::int64_t> training_order(std::int64_t samples, std::span<const std::int64_t> lengths,
                                          std::int64_t global_batch, std::uint64_t seed, std::int64_t epoch);
 
-/// Steps of an epoch: the last one may be smaller, none is dropped and none is padded.
-std::int64_t epoch_steps(std::int64_t samples, std::int64_t global_batch);
-
-/// Positions of the epoch's order that step `step` (from 0 within the epoch) covers.
-Range step_range(std::int64_t samples, std::int64_t global_batch, std::int64_t step);
-
-/// Positions of micro-batch `piece` of `pieces` of a step; may be empty.
-Range piece_range(Range step, std::int64_t piece, std::int64_t pieces);
-
 /// An order-free hash of sample ids: sums over ranks and steps add up (modulo 2^64) to the hash of the whole,
 /// so `/ranks/*/samples` proves that each sample was used exactly once.
 std::uint64_t sample_hash(std::span<const std::int64_t> ids);
@@ -50,11 +39,5 @@ struct PieceRequest {
   int micro_batch = 0;                ///< In [0, M).
   std::vector<std::int64_t> samples;  ///< Ids; may be empty.
 };
-
-/// The pieces [mine.begin, mine.end) of every step in [first_step, end_step) of one epoch (from 0), in the
-/// order in which they are computed. PieceRequest::step is step_offset + the step within the epoch.
-std::vector<PieceRequest> epoch_requests(std::span<const std::int64_t> order, std::int64_t global_batch,
-                                         std::int64_t micro_batches, Range mine, Range steps,
-                                         std::int64_t step_offset);
 
 }  // namespace dtrain::data

@@ -102,7 +102,11 @@ void measure_loader(const Dataset& dataset, const char* name, LoaderOptions::Dri
   std::vector<double> medians;
   for (int epoch = 0; epoch < kPairs + 1; ++epoch) {
     const auto order = epoch_order(samples, Order::shuffled, 1, epoch);
-    loader.start(epoch_requests(order, batch, 1, {0, 1}, {0, steps}, 0));
+    std::vector<PieceRequest> requests;
+    for (std::int64_t step = 0; step < steps; ++step)
+      requests.push_back(
+          {.step = step, .samples = {order.begin() + step * batch, order.begin() + (step + 1) * batch}});
+    loader.start(std::move(requests));
     std::vector<double> waits_us;
     for (std::int64_t step = 0; step < steps; ++step) {
       waits_us.push_back(seconds_of([&] { loader.next(); }) * 1e6);

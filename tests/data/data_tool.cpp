@@ -17,6 +17,7 @@
 #include "data/import/stage.hpp"
 #include "data/loader.hpp"
 #include "data/text/word_split.hpp"
+#include "epoch_requests.hpp"
 #include "h5/library.hpp"
 
 namespace {
@@ -48,7 +49,7 @@ void run_dump(const std::vector<std::string>& words, h5::Library& library) {
   const std::string& split = words.at(2);
   const std::int64_t samples = dataset.info().samples(split);
   const auto order = epoch_order(samples, Order::shuffled, 1, 1);
-  const auto requests = epoch_requests(order, 17, 1, {0, 1}, {0, epoch_steps(samples, 17)}, 0);
+  const auto requests = epoch_requests(order, 17, 1, {0, 1}, {0, (samples + 16) / 17}, 0);
   Loader loader(dataset, split, {.drive = LoaderOptions::Drive::thread});
   loader.start(requests);
   std::vector<std::byte> inputs;

@@ -7,6 +7,7 @@
 #include <atomic>
 #include <memory>
 
+#include "data/epoch_requests.hpp"
 #include "data/folder.hpp"
 #include "data/import/stage.hpp"
 #include "data/synthetic/synthetic.hpp"

@@ -6,7 +6,8 @@
 #include <array>
 #include <numeric>
 
-#include "core/error.hpp"
+#include "core/slice.hpp"
+#include "data/epoch_requests.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -70,8 +71,9 @@ double computed_over_real(const std::vector<std::int64_t>& order, const std::vec
   double computed = 0;
   double real = 0;
   const auto n = static_cast<std::int64_t>(order.size());
-  for (std::int64_t step = 0; step < epoch_steps(n, batch); ++step) {
-    const Range range = step_range(n, batch, step);
+  const parallel::Pieces pieces{.samples = n, .global_batch = batch};
+  for (std::int64_t step = 0; step < pieces.steps(); ++step) {
+    const Range range = pieces.step(step);
     std::int64_t longest = 0;
     for (std::int64_t at = range.begin; at < range.end; ++at) {
       longest = std::max(longest, lengths[order[at]]);
@@ -119,48 +121,17 @@ TEST(SamplerTest, ShortAndLongBatchesComeInNoOrder) {
   EXPECT_NEAR(longer_than_before, 100, 40);  // 199 if they were sorted
 }
 
-TEST(SamplerTest, TheLastStepIsKeptAndNotPadded) {
-  EXPECT_EQ(epoch_steps(130, 64), 3);
-  EXPECT_EQ(epoch_steps(128, 64), 2);
-  EXPECT_EQ(epoch_steps(0, 64), 0);
-  EXPECT_EQ(step_range(130, 64, 2).begin, 128);
-  EXPECT_EQ(step_range(130, 64, 2).end, 130);
-}
-
-TEST(SamplerTest, ABatchOfNothingIsRefusedByTheNameOfItsOption) {
-  try {
-    epoch_steps(10, 0);
-    FAIL();
-  } catch (const Error& error) {
-    EXPECT_EQ(error.code(), ExitCode::usage);
-    EXPECT_EQ(error.subject(), "--global-batch");
-  }
-}
-
-TEST(SamplerTest, PiecesCoverAStepInOrderWhateverTheirNumber) {
-  const Range step = step_range(130, 64, 2);  // two samples
-  for (const std::int64_t pieces : {1, 2, 3, 8}) {
-    std::int64_t next = step.begin;
-    for (std::int64_t k = 0; k < pieces; ++k) {
-      const Range piece = piece_range(step, k, pieces);
-      EXPECT_EQ(piece.begin, next);
-      EXPECT_EQ(piece.end - step.begin, (k + 1) * 2 / pieces);
-      next = piece.end;
-    }
-    EXPECT_EQ(next, step.end);
-  }
-}
-
 TEST(SamplerTest, RanksTogetherUseEachSampleOnceHoweverManyThereAre) {
   const std::int64_t n = 1003;
   const auto order = epoch_order(n, Order::shuffled, 5, 1);
-  const std::int64_t pieces = 8;
+  const int pieces = 8;
+  const std::int64_t steps = (n + 63) / 64;
   for (const std::int64_t ranks : {1, 2, 3, 4, 8}) {
     std::vector<std::int64_t> used;
     std::uint64_t hash = 0;
     for (std::int64_t rank = 0; rank < ranks; ++rank) {
       const Range mine = part_of(pieces, rank, ranks);
-      for (const auto& request : epoch_requests(order, 64, pieces, mine, {0, epoch_steps(n, 64)}, 100)) {
+      for (const auto& request : epoch_requests(order, 64, pieces, mine, {0, steps}, 100)) {
         EXPECT_GE(request.step, 100);
         EXPECT_GE(request.micro_batch, mine.begin);
         EXPECT_LT(request.micro_batch, mine.end);

@@ -17,10 +17,10 @@
 #include "core/error.hpp"
 #include "core/printable.hpp"
 #include "data/placement/staging.hpp"
-#include "data/sampler.hpp"
 #include "data/shards/vocabulary_hash.hpp"
 #include "data/synthetic/synthetic.hpp"
 #include "parallel/pipeline/layer_times.hpp"
+#include "parallel/step/pieces.hpp"
 #include "state/initial_weights.hpp"
 #include "state/resume_point.hpp"
 #include "train/config/footprint.hpp"
@@ -113,8 +113,9 @@ std::optional<Augmentation> augmentation_of(const RunConfig& config, const data:
           {.subject = "--augment-padding",
            .advice = fmt::format("use {} or fewer, or --augment flip", extent - 1),
            .code = ExitCode::usage});
+  const parallel::Pieces epoch{.samples = info.samples("train"), .global_batch = config.batch.global_batch};
   return Augmentation{.seed = config.seed,
-                      .steps_per_epoch = data::epoch_steps(info.samples("train"), config.batch.global_batch),
+                      .steps_per_epoch = epoch.steps(),
                       .padding = data.crops() ? data.augment_padding : 0,
                       .flips = data.flips() ? kernels::Flips::at_random : kernels::Flips::never};
 }

@@ -36,6 +36,24 @@ TEST(PiecesTest, TheLastStepKeepsItsRemainderAndMayHaveEmptyPieces) {
   EXPECT_EQ(pieces.step(1).size(), 2);
   EXPECT_EQ(pieces.piece(1, 0).size(), 0);
   EXPECT_EQ(pieces.piece(1, 1).size(), 1);
+  EXPECT_EQ((Pieces{.samples = 128, .global_batch = 64}.steps()), 2);
+  EXPECT_EQ((Pieces{.samples = 0, .global_batch = 64}.steps()), 0);
+}
+
+TEST(PiecesTest, PiecesCoverAStepInOrderWhateverTheirNumber) {
+  for (const int number : {1, 2, 3, 8}) {
+    const Pieces pieces{.samples = 130, .global_batch = 64, .micro_batches = number};
+    const Range step = pieces.step(2);  // two samples
+    EXPECT_EQ(step.begin, 128);
+    std::int64_t next = step.begin;
+    for (int k = 0; k < number; ++k) {
+      const Range piece = pieces.piece(2, k);
+      EXPECT_EQ(piece.begin, next);
+      EXPECT_EQ(piece.end - step.begin, (k + 1) * 2 / number);  // piece k of n: from floor(kn / M)
+      next = piece.end;
+    }
+    EXPECT_EQ(next, step.end);
+  }
 }
 
 TEST(PiecesTest, WhatAPieceHoldsDoesNotDependOnTheNumberOfRanks) {
