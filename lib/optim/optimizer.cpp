@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
-#include "kernels/update.hpp"
+#include "optim/adam.hpp"
 #include "optim/fused_optimizer.hpp"
 
 namespace dtrain::optim {
@@ -114,21 +114,11 @@ class Adam final : public FlatOptimizer {
 
   void step(const at::Tensor& parameters, const at::Tensor& gradients, double scale, double learning_rate,
             std::int64_t step, const std::vector<Range>& parts) override {
-    using Decay = kernels::AdamUpdate::Decay;
-    const auto steps = static_cast<double>(step);
     for_each_range(
         parameters, gradients, parts, [&]<class T>(T* values, const T* sums, const ParameterRange& range) {
           kernels::adam_update(values + range.begin, sums + range.begin, state_at<T>(0, range),
                                state_at<T>(1, range), static_cast<std::size_t>(range.end - range.begin),
-                               {.scale = scale,
-                                .learning_rate = learning_rate,
-                                .beta1 = config_.beta1,
-                                .beta2 = config_.beta2,
-                                .eps = config_.eps,
-                                .weight_decay = range.weight_decay,
-                                .decay = config_.name == "adamw" ? Decay::decoupled : Decay::coupled,
-                                .bias1 = 1.0 - std::pow(config_.beta1, steps),
-                                .bias2 = 1.0 - std::pow(config_.beta2, steps)});
+                               adam_update_of(config_, scale, learning_rate, step, range.weight_decay));
         });
   }
 };
@@ -146,6 +136,21 @@ void check_ranges(std::vector<ParameterRange> ranges, std::int64_t count) {
 }
 
 }  // namespace
+
+kernels::AdamUpdate adam_update_of(const OptimizerConfig& config, double scale, double learning_rate,
+                                   std::int64_t step, double weight_decay) {
+  using Decay = kernels::AdamUpdate::Decay;
+  const auto steps = static_cast<double>(step);
+  return {.scale = scale,
+          .learning_rate = learning_rate,
+          .beta1 = config.beta1,
+          .beta2 = config.beta2,
+          .eps = config.eps,
+          .weight_decay = weight_decay,
+          .decay = config.name == "adamw" ? Decay::decoupled : Decay::coupled,
+          .bias1 = 1.0 - std::pow(config.beta1, steps),
+          .bias2 = 1.0 - std::pow(config.beta2, steps)};
+}
 
 void OptimizerConfig::validate() const {
   const auto usage = [](const char* option, const char* advice) {

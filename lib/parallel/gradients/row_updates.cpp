@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "core/slice.hpp"
 #include "kernels/bag.hpp"
+#include "optim/adam.hpp"
 #include "parallel/gradients/squares.hpp"
 
 namespace dtrain::parallel {
@@ -206,18 +207,7 @@ void RowUpdates::update(double scale, double learning_rate, std::int64_t step) {
     // Restored moments, if any, are those of the step before: no row may count as untouched.
     if (before_first_ > 0) std::ranges::fill(touched_, before_first_);
   }
-  const auto number = static_cast<double>(step);
-  const bool decoupled = config_.name == "adamw";
-  const kernels::AdamUpdate adam{
-      .scale = scale,
-      .learning_rate = learning_rate,
-      .beta1 = config_.beta1,
-      .beta2 = config_.beta2,
-      .eps = config_.eps,
-      .weight_decay = config_.weight_decay,
-      .decay = decoupled ? kernels::AdamUpdate::Decay::decoupled : kernels::AdamUpdate::Decay::coupled,
-      .bias1 = 1.0 - std::pow(config_.beta1, number),
-      .bias2 = 1.0 - std::pow(config_.beta2, number)};
+  const auto adam = optim::adam_update_of(config_, scale, learning_rate, step, config_.weight_decay);
   const auto update_all = [&]<class T>(T* sums) {
     const auto n = static_cast<std::size_t>(columns_);
     for (const std::int32_t r : mine_) {
@@ -237,6 +227,7 @@ void RowUpdates::update(double scale, double learning_rate, std::int64_t step) {
     current_[static_cast<std::size_t>(row)] = step;
     touched_[static_cast<std::size_t>(row)] = step;
   }
+  const bool decoupled = adam.decay == kernels::AdamUpdate::Decay::decoupled;
   done_.push_back({.moved = learning_rate / adam.bias1,
                    .spread = 1.0 / std::sqrt(adam.bias2),
                    .shrink = decoupled ? 1.0 - learning_rate * config_.weight_decay : 1.0});
