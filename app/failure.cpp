@@ -18,8 +18,8 @@
 
 #include "core/clock.hpp"
 #include "core/outside.hpp"
+#include "core/printable.hpp"
 #include "core/wait_until.hpp"
-#include "train/setup/library_errors.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -77,6 +77,19 @@ void print_once(const std::vector<LastWords>& all) {
   }
 }
 
+/// Of an error of LibTorch's the sentence without the calls that led there, and where a device has no room
+/// for a tensor, the remedy.
+std::string words_of(const c10::Error& error) {
+  const std::string sentence = error.what_without_backtrace();
+  const std::string line = sentence.substr(0, sentence.find('\n'));
+  if (dynamic_cast<const c10::OutOfMemoryError*>(&error) == nullptr) return printable(line);
+  return Error(line,
+               {.subject = "--device",
+                .advice =
+                    "take a smaller --global-batch, more --micro-batches, --recompute full or more ranks"})
+      .what();
+}
+
 }  // namespace
 
 ExitCode exit_code(const std::exception& error) {
@@ -86,8 +99,8 @@ ExitCode exit_code(const std::exception& error) {
 
 Error as_error(const std::exception& error, ExitCode code) {
   if (const auto* own = dynamic_cast<const Error*>(&error)) return *own;
-  if (dynamic_cast<const c10::Error*>(&error) != nullptr)
-    return {train::words_of(error), {.subject = "LibTorch", .advice = kSeeDoctor, .code = code}};
+  if (const auto* library = dynamic_cast<const c10::Error*>(&error))
+    return {words_of(*library), {.subject = "LibTorch", .advice = kSeeDoctor, .code = code}};
   const bool memory = dynamic_cast<const std::bad_alloc*>(&error) != nullptr ||
                       dynamic_cast<const std::length_error*>(&error) != nullptr;
   return {problem_of(error),

@@ -1,15 +1,18 @@
 #include <malloc.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <chrono>
+#include <cstdlib>
 #include <exception>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <thread>
 
 #include "commands.hpp"
+#include "data/placement/own_folder.hpp"
 #include "failure.hpp"
-#include "session_folder.hpp"
 #include "thread_waits.hpp"
 
 namespace {
@@ -34,6 +37,20 @@ void end_with_launcher(const app::Environment& environment) {
     std::cerr << "dtrain: rank " << rank << ": its launcher is gone" << std::endl;  // if anybody listens
     ::_exit(static_cast<int>(ExitCode::lost_rank));
   }).detach();
+}
+
+/// Open MPI, started without a launcher, makes a folder in TMPDIR whose name others can foretell; it follows
+/// a link that they have laid there, and ends by a signal where it may not enter. So where others may write
+/// to TMPDIR, a folder of this user's own in it becomes TMPDIR. Before MPI is initialised.
+void keep_session_folder_from_others(const app::Environment& environment) {
+  if (environment.launcher_rank) return;  // which has given the ranks a folder
+  struct stat facts = {};
+  if (::stat(environment.temporary_folder.c_str(), &facts) != 0 || (facts.st_mode & S_IWOTH) == 0) return;
+  try {
+    const auto own = data::OwnFolder::find_or_make(environment.temporary_folder);
+    ::setenv("TMPDIR", own.path().c_str(), 1);
+  } catch (const std::filesystem::filesystem_error&) {  // full: Open MPI says what it lacks
+  }
 }
 
 int fail(const std::exception& error) {
@@ -87,7 +104,7 @@ int main(int argc, char** argv) {
   if (task.alone) return run_alone(task, environment);
   if (task.threads && app::may_have_several_threads(*task.threads, comm::affinity_mask(), environment))
     app::limit_spinning(argv, environment);
-  app::keep_session_folder_from_others(environment);
+  keep_session_folder_from_others(environment);
   try {
     if (task.starting) task.starting->at("MPI connects the ranks");
     const auto recovery = environment.fault_tolerant ? comm::Recovery::on : comm::Recovery::off;

@@ -3,10 +3,25 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "data/text/character_split.hpp"
+#include "data/text/unicode.hpp"
 #include "data/text/word_split.hpp"
 
 namespace dtrain::data {
+namespace {
+
+/// One token per character (code point) of valid UTF-8, case and white space kept.
+void split_characters(std::string_view text, std::vector<std::string_view>& tokens) {
+  for (std::size_t at = 0; at < text.size(); at += tokens.back().size())
+    tokens.push_back(text.substr(at, code_point_at(text, at).bytes));
+}
+
+std::string join_characters(const std::vector<std::string_view>& tokens) {
+  std::string text;
+  for (const std::string_view token : tokens) text += token;
+  return text;
+}
+
+}  // namespace
 
 std::optional<TokenRule> rule_of_kind(std::string_view kind) {
   if (kind == "word" || kind == "synthetic") return TokenRule{split_words, join_words};

@@ -20,7 +20,7 @@
 #include "data/shards/dataset_folder.hpp"
 #include "data/shards/shard.hpp"
 #include "data/shards/shard_writer.hpp"
-#include "h5/dataset_typed.hpp"
+#include "h5/dataset.hpp"
 #include "h5/file.hpp"
 #include "h5/library.hpp"
 #include "h5/types.hpp"

@@ -5,13 +5,37 @@
 #include <utility>
 
 #include "comm/device/nccl/cuda_check.hpp"
-#include "comm/device/nccl/cuda_event.hpp"
 #include "comm/group_arguments.hpp"
 #include "comm/operation.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {
 namespace {
+
+/// A point on a stream. Owns its event; without timing, which would cost.
+class CudaEvent {
+ public:
+  CudaEvent() {
+    check_cuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
+  }
+  ~CudaEvent() { cudaEventDestroy(event_); }
+  CudaEvent(const CudaEvent&) = delete;
+  CudaEvent& operator=(const CudaEvent&) = delete;
+
+  void record(cudaStream_t stream) { check_cuda(cudaEventRecord(event_, stream), "cudaEventRecord"); }
+  void make_wait(cudaStream_t stream) const {
+    check_cuda(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent");
+  }
+  bool passed() const {
+    const cudaError_t state = cudaEventQuery(event_);
+    if (state == cudaErrorNotReady) return false;
+    check_cuda(state, "cudaEventQuery");
+    return true;
+  }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
 
 class DeviceBuffer final : public SharedBuffer {
  public:
