@@ -22,7 +22,7 @@ void require_agreement(comm::Group& group, std::uint64_t value, const char* prob
   group.all_reduce(comm::Buffer::of(std::span<std::int64_t>(extremes)), comm::ReduceOp::max).wait();
   const bool largest = extremes[0] == static_cast<std::int64_t>(value);
   const bool smallest = extremes[1] == static_cast<std::int64_t>(~value);
-  // Ranks that see their own value as both extremes may still differ from others: ask everybody.
+  // Ranks that see their own value as both extremes may still differ from others: compare all.
   std::array<std::int64_t, 1> unequal = {largest && smallest ? 0 : 1};
   group.all_reduce(comm::Buffer::of(std::span<std::int64_t>(unequal)), comm::ReduceOp::max).wait();
   require(unequal[0] == 0, problem, context);

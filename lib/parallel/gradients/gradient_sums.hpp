@@ -23,7 +23,7 @@ class GradientSums {
   /// Forgets the last step's gradients. `micro_batches`: how many this rank takes back before finish().
   virtual void begin_step(int micro_batches) = 0;
 
-  /// Micro-batch `index` of the step (over all ranks) has been taken back through all layers of this rank.
+  /// Micro-batch `index` of the step (over all ranks) has run backward through all layers of this rank.
   virtual void taken_back(int index) = 0;
 
   /// From now on each step's gradient of `parameter` has a share from another rank.

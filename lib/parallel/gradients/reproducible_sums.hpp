@@ -68,7 +68,7 @@ class ReproducibleSums final : public GradientSums {
   std::vector<Leaf> leaves_;
   std::int64_t size_ = 0;  // of the sums: the parameters' and, behind them, those of borrowed uses
   PieceTree tree_;
-  at::Tensor piece_;  // [size_]: of the micro-batch that is taken back next
+  at::Tensor piece_;  // [size_]: of the micro-batch whose backward pass comes next
   at::Tensor total_;  // [at least size_]
   at::Tensor gradients_;
   at::Tensor sent_;                                     // [ranks, nodes, elements]: slices of the nodes

@@ -12,7 +12,7 @@ namespace dtrain::parallel {
 
 /// Flat memory that a rank computes in and a group's collectives read and write. On the CPU both see the same
 /// memory, which the ranks of a node share; on a device, too, where the group reaches it. Where it does not,
-/// collectives see a copy on the CPU, which is brought up to date before each and taken back after it.
+/// collectives see a copy on the CPU, which is updated before each collective and copied back after it.
 class ExchangeMemory {
  public:
   /// `elements` of zeros, of the options' type and device. Collective over `group`, and blocking.
@@ -27,7 +27,7 @@ class ExchangeMemory {
   /// The same, holding what the rank has computed up to here. Waits for a device that the group does not
   /// reach.
   comm::Buffer outgoing(const Range& part) const;
-  /// Lets the rank go on with what a collective leaves in a part.
+  /// Makes what a collective leaves in a part visible to the rank.
   void take_in(const comm::Handle& collective, const Range& part) const;
 
  private:

@@ -47,7 +47,7 @@ class Pipeline {
     std::function<models::Tensors(int micro_batch)> inputs;
     /// The scalar to differentiate, from the last layer's outputs; called on the last rank only.
     std::function<at::Tensor(int micro_batch, const models::Tensors& outputs)> loss;
-    /// A micro-batch has been taken back through a stage of this rank.
+    /// A micro-batch has run backward through a stage of this rank.
     std::function<void(int micro_batch)> taken_back = {};
   };
   /// Forward and back as `schedule` says. `samples`: of each of its micro-batches, the same on all ranks of

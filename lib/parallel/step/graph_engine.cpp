@@ -19,7 +19,7 @@ constexpr int kWarmUp = 3;
 /// Sizes of steps that are captured. An epoch has two: the last step may be smaller.
 constexpr std::size_t kMost = 4;
 
-/// What a first line says of an error of LibTorch's, which goes on with a backtrace.
+/// The sentence of an error of LibTorch's; a backtrace follows it.
 std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 /// What was cached for operations is not for graphs, whose memory is their own.

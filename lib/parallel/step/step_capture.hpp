@@ -23,8 +23,8 @@ class CapturedStep {
   std::size_t graphs_ = 0;
 };
 
-/// Captures a step. It is the sink that the step's compute thread tells its spans: what happens within one of
-/// forward or backward becomes a graph, and spans are told again at each replay. Else it passes spans on.
+/// Captures a step. It is the sink of the spans of the step's compute thread: the work within a span of
+/// forward or backward becomes a graph, and each replay reports the spans again. Else it passes spans on.
 ///
 /// Nothing is done by capture() but what the CPU does on its own: no operation runs on the device, and what
 /// repeat() and repeat_between() are given waits for the replay. So a capture that fails leaves nothing that

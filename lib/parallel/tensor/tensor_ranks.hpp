@@ -12,7 +12,7 @@
 namespace dtrain::parallel {
 
 /// The tensor axis of the mesh as layers see it: sums over the ranks of a group, differentiable where a layer
-/// asks for it. What a sum gives has the same bits on every rank. Blocking, where a layer needs the sum at
+/// needs the gradient. A sum has the same bits on every rank. It blocks where a layer needs the sum at
 /// once.
 class TensorRanks final : public models::TensorGroup {
  public:

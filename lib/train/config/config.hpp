@@ -23,7 +23,7 @@ struct ModelConfig {
   std::string name = "mlp";                    ///< A name of models::registry().
   std::map<std::string, std::string> options;  ///< `--model-option KEY=VALUE`, unparsed.
   std::string init_from;  ///< A checkpoint, an .h5 or a .safetensors whose weights it starts with; or empty.
-  bool init_is_checked = false;  ///< All its files are known to be whole. Set where a run goes on.
+  bool init_is_checked = false;  ///< All its files are known to be whole. Set where a run is resumed.
   std::string init_skip;  ///< Names that keep their own start: a regular expression (ECMAScript), or empty.
   std::string loss;       ///< `cross_entropy`, `mse` or `mae`; empty: by task.
   std::string class_weights = "none";  ///< Of the training loss: `none` or `balanced`.

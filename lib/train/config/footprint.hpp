@@ -5,7 +5,7 @@
 
 namespace dtrain::train {
 
-/// What the estimates of memory ask of the options.
+/// The options that the estimates of memory depend on.
 inline double element_bytes(const RunConfig& config) { return config.precision == "fp64" ? 8 : 4; }
 
 inline plan::Footprint footprint_of(const RunConfig& config) {

@@ -30,7 +30,7 @@ class TextModel {
   bool speaks() const;
 
   /// Hands `prompt` and then each further token's text to `write` as it comes, up to `tokens` of them, or
-  /// until the end token. Beyond the model's block the text's last half block goes on.
+  /// until the end token. Beyond the model's block only the last half block of the text is kept.
   /// Throws Error (exit code 2) when the model does not generate, the prompt is empty, has a token that is
   /// not in the vocabulary or is longer than the block.
   void generate(const std::string& prompt, int tokens, const SamplingConfig& sampling,

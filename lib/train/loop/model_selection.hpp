@@ -8,12 +8,12 @@
 
 namespace dtrain::train {
 
-/// Which of a run's validations has the best model, and when it is no use to go on (early stopping). It keeps
-/// nothing: all follows from the step and the best so far, so that a run that was resumed decides alike.
+/// Which of a run's validations has the best model, and when more training is useless (early stopping). It
+/// has no state: all follows from the step and the best so far, so that a resumed run decides alike.
 class ModelSelection {
  public:
-  /// `steps_per_epoch`: at least 1. Throws Error (exit code 2) where the model or the dataset has not what
-  /// the options ask for: an accuracy, a validation split.
+  /// `steps_per_epoch`: at least 1. Throws Error (exit code 2) where the model or the dataset lacks what
+  /// the options need: an accuracy, a validation split.
   ModelSelection(const ValidationConfig& config, std::int64_t steps_per_epoch, Scoring scoring,
                  std::int64_t validation_samples);
 

@@ -67,7 +67,7 @@ class RunOutputs {
   /// What an epoch's training took at most beside parameters, gradients and optimizer: an event of this rank.
   void activations(int epoch, std::int64_t peak_bytes);
 
-  /// Brings this rank's rows to its file now, not within a second: before what they tell of counts as done.
+  /// Writes this rank's rows to its file now, not within a second: before the recorded work counts as done.
   void flush() { recorder_.flush(); }
 
   /// A validation, after `step` steps. One within an epoch has a line of its own. Collective.

@@ -49,12 +49,12 @@ class Trainer {
     Recovery& recovery;
     comm::MpiEnvironment& mpi;
   };
-  /// Everything is borrowed. `resume`: where it goes on, the model's weights being there already. Collective.
+  /// Everything is borrowed. `resume`: where it resumes; the model already has its weights. Collective.
   Trainer(const RunConfig& config, Job& job, Workload& workload, const Recording& recording,
           const std::optional<state::ResumePoint>& resume, const Log& log);
 
-  /// ExitCode::stopped when it was asked to stop and has left a checkpoint. Collective. Throws Error; where
-  /// ranks were lost and the run goes on, they have been left behind then.
+  /// ExitCode::stopped when a request stopped it and it has left a checkpoint. Collective. Throws Error; where
+  /// ranks were lost and the run continues, the survivors have left them behind then.
   ExitCode train();
 
  private:

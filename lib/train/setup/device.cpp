@@ -23,7 +23,7 @@ namespace {
 
 constexpr double kLeastFree = 0.02;  // of a GPU's memory: a context alone takes about half a gigabyte
 
-/// The node's GPUs: as NVML tells of them or, where it does not know this process's, those only.
+/// The node's GPUs as NVML lists them; where NVML does not list this process's, those only.
 std::vector<topology::Gpu> gpus_of_node(const std::vector<std::string>& visible) {
   auto all = comm::read_gpus();
   const bool knows_all = std::ranges::all_of(visible, [&all](const std::string& uuid) {

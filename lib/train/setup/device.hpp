@@ -38,9 +38,9 @@ void use_extension_graphs(const parallel::DeviceGraphs* graphs);
 void load_libtorch_cuda();
 
 /// Opens one that is not auto: of a node's GPUs each of its ranks gets its own, near its cores, or several
-/// ranks share one where there are too few. From then on LibTorch computes there where it is asked for this
-/// device. Collective over `world`, all ranks asking for the same. Throws Error (exit code 2) that says what
-/// is missing.
+/// ranks share one where there are too few. From then on tensors of this device lie there.
+/// Collective over `world`; all ranks name the same device. Throws Error (exit code 2) that says what is
+/// missing.
 RankDevice open_device(const std::string& name, const comm::Communicator& world);
 
 /// From here on what LibTorch computes on GPUs has the same bits each time: cuDNN's and cuBLAS's algorithms

@@ -26,7 +26,7 @@ namespace dtrain::train {
 class Job {
  public:
   /// Collective over mpi.world(). `measures`: which all_reduce is fastest, where that is not known yet.
-  /// `earlier`: the table of the run that goes on, which holds on the same layout. Sets LibTorch's thread
+  /// `earlier`: the table of the run that is resumed; it holds on the same layout. Sets LibTorch's thread
   /// count, before any helper thread exists. Throws Error when the ranks were started with different
   /// configurations, or the mesh does not fit.
   Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sink, bool measures = false,

@@ -29,7 +29,7 @@ class Preparation {
  public:
   /// With the goal own_input images become b / 255 only, and floats stay as they are. `how`: mostly the
   /// dataset's own_transformation(). `augmentation`: of training batches, whose inputs must be images.
-  /// `clock`, borrowed: is told how long copies to the device take.
+  /// `clock`, borrowed: receives how long copies to the device take.
   Preparation(const data::DatasetInfo& info, const InputTransformation& how, at::ScalarType dtype,
               models::Goal goal = models::Goal::target,
               const std::optional<Augmentation>& augmentation = std::nullopt, at::Device device = at::kCPU,
@@ -38,7 +38,7 @@ class Preparation {
   /// [n, ...] of the run's dtype; of text the ids [n, T], of pairs source [n, S] and target [n, T]. What lies
   /// in the batch's arrays keeps them: the loader does not fill them again before.
   models::Tensors inputs(const data::Batch& batch) const;
-  /// The same for a training batch, augmented where that is asked for; its step counts from 0 over all
+  /// The same for a training batch, augmented where augmentation is on; its step counts from 0 over all
   /// epochs.
   models::Tensors training_inputs(const data::Batch& batch) const;
   /// On the CPU: int64 [n] ([n, T] words of pairs and blocks), or the run's dtype for regression. Keeps

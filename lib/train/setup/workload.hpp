@@ -34,7 +34,7 @@ struct Workload {
   at::Device device = at::kCPU;                    ///< Where the model is.
   models::TrainingLoss training_loss;              ///< Its class weights of the run's type.
   Scoring scoring = Scoring::loss_and_accuracy;
-  std::string read_in_place;                ///< Why, although `--staging` asks for a copy; mostly empty.
+  std::string read_in_place;                ///< Why, although `--staging` names a copy; mostly empty.
   std::string remark;                       ///< What `--init-from` did not match, for people; mostly empty.
   std::string frozen;                       ///< What `--freeze` takes out, for people; mostly empty.
   checkpoint::VocabularyHashes vocabulary;  ///< Of the dataset.
