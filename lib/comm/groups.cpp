@@ -108,8 +108,8 @@ Backend parse_backend(std::string_view name) {
 }
 
 void CommConfig::validate() const {
-  require(timeout_s >= 0, "a limit cannot be negative",
-          {.subject = "--watchdog", .advice = "give seconds, or 0 for no limit", .code = ExitCode::usage});
+  require(timeout_s > 0, fmt::format("{} seconds leave no time for a collective", timeout_s),
+          {.subject = "--watchdog", .advice = "use a positive number of seconds", .code = ExitCode::usage});
   require(threads_per_rank >= 1, "a rank needs a thread",
           {.subject = "--threads", .advice = "give at least 1", .code = ExitCode::usage});
   require(piece_bytes >= 1 && piece_bytes <= std::numeric_limits<int>::max(),

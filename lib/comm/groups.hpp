@@ -28,7 +28,7 @@ struct CommConfig {
   Algorithm all_reduce = Algorithm::automatic;              ///< Where a call does not choose itself.
   topology::RankOrder order = topology::RankOrder::placed;  ///< As the mesh was made.
   Drive drive = Drive::inline_;                             ///< What moves the queue on; see queue.hpp.
-  double timeout_s = 300;                      ///< Longest a started operation may take; 0: no limit.
+  double timeout_s = 300;                      ///< Longest a started operation may take; above 0.
   int threads_per_rank = 1;                    ///< Compute threads: decides whether waits may spin.
   const DeviceTransport* transport = nullptr;  ///< Between the ranks' devices; null: there is none.
   int device = 0;                              ///< Of this rank; see DeviceGroupRequest.

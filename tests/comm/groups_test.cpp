@@ -134,8 +134,8 @@ TEST(GroupsTest, WhatIsAnnouncedIsWhatTheKernelTakesOnAFullNode) {
   }
 }
 
-TEST(GroupsTest, RefusesANegativeLimit) {
-  EXPECT_THROW(Job(1, {.timeout_s = -1}), Error);
+TEST(GroupsTest, RefusesALimitThatLeavesNoTime) {
+  for (const double limit_s : {-1.0, 0.0}) EXPECT_THROW(Job(1, {.timeout_s = limit_s}), Error) << limit_s;
   EXPECT_THROW(parse_backend("gloo"), Error);
   EXPECT_EQ(parse_backend("nccl"), Backend::nccl);
 }

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "comm/faults/injection.hpp"
+#include "comm/groups.hpp"
 #include "core/error.hpp"
 #include "core/parse_number.hpp"
 #include "core/printable.hpp"
@@ -150,8 +151,7 @@ void validate_comm(const RunConfig& config) {
   check(comm.bucket_mb <= 4096.0, fmt::format("{} MiB is too large", comm.bucket_mb), "--bucket-mb",
         "use 4096 or less");
   check_finite(comm.watchdog_s, "--watchdog");
-  check(comm.watchdog_s > 0.0, fmt::format("{} seconds leave no time for a collective", comm.watchdog_s),
-        "--watchdog", "use a positive number of seconds");
+  dtrain::comm::CommConfig{.timeout_s = comm.watchdog_s}.validate();
   check(comm.watchdog_s <= kNoLimit_s, fmt::format("{} seconds are too many", comm.watchdog_s), "--watchdog",
         "use inf for no limit");
 }
