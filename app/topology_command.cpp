@@ -18,7 +18,7 @@
 #include "command_line.hpp"
 #include "commands.hpp"
 #include "core/clock.hpp"
-#include "core/number_list.hpp"
+#include "core/counted.hpp"
 #include "core/parse_number.hpp"
 #include "record/measurements_file.hpp"
 #include "topology/mesh.hpp"

@@ -250,12 +250,14 @@ const TensorEntry* Manifest::find(const std::string& name) const {
   return found == tensors.end() ? nullptr : &*found;
 }
 
-std::int64_t element_bytes(const std::string& dtype) {
-  if (dtype == "float64" || dtype == "int64") return 8;
-  if (dtype == "float32" || dtype == "int32") return 4;
-  if (dtype == "float16" || dtype == "int16") return 2;
-  if (dtype == "uint8" || dtype == "int8") return 1;
+ElementType element_type_of(const std::string& dtype) {
+  const ElementFacts* const facts = find_element_type(&ElementFacts::name, dtype);
+  if (facts != nullptr && facts->in_checkpoints) return facts->type;
   throw checkpoint_error("checkpoints have no tensors of this type", dtype, "use a dtrain that has them");
+}
+
+std::int64_t element_bytes(const std::string& dtype) {
+  return static_cast<std::int64_t>(dtrain::element_bytes(element_type_of(dtype)));
 }
 
 std::string step_folder(std::int64_t step) { return fmt::format("step-{:08}", step); }

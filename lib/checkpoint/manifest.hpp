@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/element_type.hpp"
 #include "core/slice.hpp"
 
 namespace dtrain::checkpoint {
@@ -132,6 +133,10 @@ struct Manifest {
   /// Null when there is none of that name.
   const TensorEntry* find(const std::string& name) const;
 };
+
+/// The type that a manifest calls `dtype`. Throws Error (exit code 4) for a type that checkpoints do not
+/// have.
+ElementType element_type_of(const std::string& dtype);
 
 /// Bytes of one element. Throws Error (exit code 4) for a type that checkpoints do not have.
 std::int64_t element_bytes(const std::string& dtype);

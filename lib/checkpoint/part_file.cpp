@@ -1,7 +1,5 @@
 #include "checkpoint/part_file.hpp"
 
-#include <algorithm>
-#include <array>
 #include <cstdint>
 #include <optional>
 #include <utility>
@@ -17,18 +15,6 @@
 
 namespace dtrain::checkpoint {
 namespace {
-
-using h5::ElementType;
-
-ElementType element_type_of(const std::string& dtype) {
-  constexpr std::array kTypes = {ElementType::float32, ElementType::float64, ElementType::float16,
-                                 ElementType::int64,   ElementType::int32,   ElementType::int16,
-                                 ElementType::int8,    ElementType::uint8};
-  const auto found =
-      std::find_if(kTypes.begin(), kTypes.end(), [&](auto type) { return h5::element_name(type) == dtype; });
-  if (found != kTypes.end()) return *found;
-  throw checkpoint_error("checkpoints have no tensors of this type", dtype, "use a dtrain that has them");
-}
 
 std::span<const std::byte> bytes_of(const TensorRef& tensor) {
   const std::int64_t bytes = tensor.slice.count() * element_bytes(tensor.dtype);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "checkpoint/file_io.hpp"
+#include "core/element_type.hpp"
 #include "core/error.hpp"
 #include "core/nesting.hpp"
 #include "core/outside.hpp"
@@ -22,24 +23,13 @@ namespace {
 constexpr std::int64_t kLargestHeader = 100'000'000;  // as the format's own reader has it
 constexpr std::size_t kMostValues = 1'000'000;        // five or so of each tensor
 constexpr const char* kTakeAnotherCopy = "take another copy";
-constexpr std::array<std::pair<std::string_view, const char*>, 9> kTypes = {{{"float64", "F64"},
-                                                                             {"float32", "F32"},
-                                                                             {"float16", "F16"},
-                                                                             {"bfloat16", "BF16"},
-                                                                             {"int64", "I64"},
-                                                                             {"int32", "I32"},
-                                                                             {"int16", "I16"},
-                                                                             {"int8", "I8"},
-                                                                             {"uint8", "U8"}}};
-
 Error damaged(const std::filesystem::path& file, const std::string& how) {
   return checkpoint_error("is not a whole safetensors file: " + how, file.string(), kTakeAnotherCopy);
 }
 
 std::string our_type(const std::string& theirs, const std::filesystem::path& file) {
-  for (const auto& [ours, name] : kTypes) {
-    if (theirs == name) return std::string(ours);
-  }
+  if (const auto* const facts = find_element_type(&ElementFacts::safetensors, theirs))
+    return std::string(facts->name);
   throw checkpoint_error(fmt::format("holds elements of type {}, which dtrain does not read", theirs),
                          file.string(), "save it with F32");
 }
@@ -160,10 +150,9 @@ class Safetensors final : public Weights {
 
 }  // namespace
 
-const char* safetensors_type(const std::string& dtype) {
-  for (const auto& [ours, theirs] : kTypes) {
-    if (ours == dtype) return theirs;
-  }
+std::string safetensors_type(const std::string& dtype) {
+  const auto* const facts = find_element_type(&ElementFacts::name, dtype);
+  if (facts != nullptr && !facts->safetensors.empty()) return std::string(facts->safetensors);
   throw checkpoint_error("safetensors has no such type", dtype, "export to .h5");
 }
 

@@ -13,6 +13,6 @@ namespace dtrain::checkpoint {
 std::unique_ptr<const Weights> open_safetensors(const std::filesystem::path& file);
 
 /// `F32` and its like for `float32` and its like. Throws Error (exit code 4) for a type the format lacks.
-const char* safetensors_type(const std::string& dtype);
+std::string safetensors_type(const std::string& dtype);
 
 }  // namespace dtrain::checkpoint

@@ -3,19 +3,21 @@
 #include <array>
 #include <string>
 
+#include "core/element_type.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {
 namespace {
-constexpr std::array<std::size_t, 6> kSizes = {4, 8, 2, 2, 4, 8};
-constexpr std::array<std::string_view, 6> kTypes = {"float32", "float64", "bfloat16",
-                                                    "float16", "int32",   "int64"};
+// In the order of DataType.
+constexpr std::array<ElementType, 6> kTypes = {ElementType::float32,  ElementType::float64,
+                                               ElementType::bfloat16, ElementType::float16,
+                                               ElementType::int32,    ElementType::int64};
 constexpr std::array<std::string_view, 3> kOps = {"sum", "max", "min"};
 constexpr std::array<std::string_view, 5> kAlgorithms = {"auto", "mpi", "ring", "tree", "hierarchical"};
 }  // namespace
 
-std::size_t size_of(DataType type) { return kSizes[static_cast<std::size_t>(type)]; }
-std::string_view name_of(DataType type) { return kTypes[static_cast<std::size_t>(type)]; }
+std::size_t size_of(DataType type) { return element_bytes(kTypes[static_cast<std::size_t>(type)]); }
+std::string_view name_of(DataType type) { return element_name(kTypes[static_cast<std::size_t>(type)]); }
 std::string_view name_of(ReduceOp op) { return kOps[static_cast<std::size_t>(op)]; }
 std::string_view name_of(Algorithm algorithm) { return kAlgorithms[static_cast<std::size_t>(algorithm)]; }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,5 +13,8 @@ std::string counted(std::int64_t number, std::string_view thing);
 
 /// `rank 1`, `ranks 1, 2`: which of the numbered things.
 std::string numbered(std::string_view thing, const std::vector<int>& numbers);
+
+/// `0-3,8` for {0, 1, 2, 3, 8}, which ascend: the way the kernel writes cores.
+std::string number_list(std::span<const int> numbers);
 
 }  // namespace dtrain

@@ -1,31 +1,9 @@
 #include "h5/types.hpp"
 
-#include <array>
-
 #include "core/error.hpp"
 
 namespace dtrain::h5 {
 namespace {
-
-struct Known {
-  ElementType type;
-  std::string_view name;
-  std::size_t bytes;
-};
-constexpr std::array<Known, 14> kKnown = {{{ElementType::int8, "int8", 1},
-                                           {ElementType::uint8, "uint8", 1},
-                                           {ElementType::int16, "int16", 2},
-                                           {ElementType::uint16, "uint16", 2},
-                                           {ElementType::int32, "int32", 4},
-                                           {ElementType::uint32, "uint32", 4},
-                                           {ElementType::int64, "int64", 8},
-                                           {ElementType::uint64, "uint64", 8},
-                                           {ElementType::float16, "float16", 2},
-                                           {ElementType::float32, "float32", 4},
-                                           {ElementType::float64, "float64", 8},
-                                           {ElementType::string, "string", 0},
-                                           {ElementType::compound, "compound", 0},
-                                           {ElementType::other, "other", 0}}};
 
 Datatype copy_of(hid_t type) { return Datatype(check_id(H5Tcopy(type), "HDF5 cannot copy a type", "")); }
 
@@ -47,9 +25,6 @@ bool is_float(hid_t type, const Datatype& little_endian) {
 }
 
 }  // namespace
-
-std::string_view element_name(ElementType type) { return kKnown[static_cast<std::size_t>(type)].name; }
-std::size_t element_bytes(ElementType type) { return kKnown[static_cast<std::size_t>(type)].bytes; }
 
 hid_t native_type(ElementType type) {
   switch (type) {

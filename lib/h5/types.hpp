@@ -7,32 +7,17 @@
 #include <cstdint>
 #include <string_view>
 
+#include "core/element_type.hpp"
 #include "h5/handle.hpp"
 
 namespace dtrain::h5 {
 
-/// What the elements of a dataset are, whatever their byte order in the file.
-enum class ElementType {
-  int8,
-  uint8,
-  int16,
-  uint16,
-  int32,
-  uint32,
-  int64,
-  uint64,
-  float16,
-  float32,
-  float64,
-  string,
-  compound,
-  other
-};
+using dtrain::element_bytes;
+using dtrain::element_name;
+using dtrain::ElementType;
 
-std::string_view element_name(ElementType type);  ///< `float32` and so on.
-std::size_t element_bytes(ElementType type);      ///< 0 for string, compound and other.
-
-/// The type in memory, owned by HDF5: not to be closed. Throws Error for float16, string, compound, other.
+/// The type in memory, owned by HDF5: not to be closed. Throws Error for float16, bfloat16, string, compound,
+/// other.
 hid_t native_type(ElementType type);
 
 /// The little-endian type in files (float16: IEEE half).

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "core/number_list.hpp"
+#include "core/counted.hpp"
 
 namespace dtrain::record {
 namespace {

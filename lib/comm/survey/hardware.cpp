@@ -12,7 +12,6 @@
 
 #include "comm/survey/nvml.hpp"
 #include "core/counted.hpp"
-#include "core/number_list.hpp"
 
 namespace dtrain::comm {
 namespace {

@@ -72,20 +72,13 @@ NpyHeader read_header(const ReadOnlyFile& file) {
   return header;
 }
 
-std::optional<ElementType> stored_type(const std::string& descr) {
-  if (descr == "|u1") return ElementType::uint8;
-  if (descr == "<i4") return ElementType::int32;
-  if (descr == "<i8") return ElementType::int64;
-  if (descr == "<f4") return ElementType::float32;
-  return std::nullopt;
-}
+constexpr std::string_view kBooleans = "|b1";
 
-/// Of an element; 0 for a type that is not read.
-std::size_t bytes_of(const std::string& descr) {
-  constexpr std::array<std::string_view, 10> kRead = {"|b1", "|u1", "|i1", "<i2", "<u2",
-                                                      "<i4", "<u4", "<i8", "<u8", "<f4"};
-  if (descr == "<f8") return 8;
-  return std::ranges::find(kRead, descr) == kRead.end() ? 0 : static_cast<std::size_t>(descr[2] - '0');
+/// The type that the file's numbers have; booleans are read as uint8. Nothing for one that is not read.
+std::optional<ElementType> type_of(const std::string& descr) {
+  const ElementFacts* const facts =
+      descr == kBooleans ? &facts_of(ElementType::uint8) : find_element_type(&ElementFacts::npy, descr);
+  return facts == nullptr ? std::nullopt : std::optional(facts->type);
 }
 
 /// Whether all are numbers that an int64 holds. Others are a regression's values.
@@ -111,18 +104,31 @@ void convert_as(const std::vector<std::byte>& bytes, HostArray& out) {
 }
 
 template <typename To>
-bool convert_to(const std::string& descr, const std::vector<std::byte>& bytes, HostArray& out) {
-  if (descr == "|b1" || descr == "|u1") return convert_as<To, std::uint8_t>(bytes, out), true;
-  if (descr == "|i1") return convert_as<To, std::int8_t>(bytes, out), true;
-  if (descr == "<i2") return convert_as<To, std::int16_t>(bytes, out), true;
-  if (descr == "<u2") return convert_as<To, std::uint16_t>(bytes, out), true;
-  if (descr == "<i4") return convert_as<To, std::int32_t>(bytes, out), true;
-  if (descr == "<u4") return convert_as<To, std::uint32_t>(bytes, out), true;
-  if (descr == "<i8") return convert_as<To, std::int64_t>(bytes, out), true;
-  if (descr == "<u8") return convert_as<To, std::uint64_t>(bytes, out), true;
-  if (descr == "<f4") return convert_as<To, float>(bytes, out), true;
-  if (descr == "<f8") return convert_as<To, double>(bytes, out), true;
-  return false;
+void convert_to(ElementType type, const std::vector<std::byte>& bytes, HostArray& out) {
+  switch (type) {
+    case ElementType::uint8:
+      return convert_as<To, std::uint8_t>(bytes, out);
+    case ElementType::int8:
+      return convert_as<To, std::int8_t>(bytes, out);
+    case ElementType::int16:
+      return convert_as<To, std::int16_t>(bytes, out);
+    case ElementType::uint16:
+      return convert_as<To, std::uint16_t>(bytes, out);
+    case ElementType::int32:
+      return convert_as<To, std::int32_t>(bytes, out);
+    case ElementType::uint32:
+      return convert_as<To, std::uint32_t>(bytes, out);
+    case ElementType::int64:
+      return convert_as<To, std::int64_t>(bytes, out);
+    case ElementType::uint64:
+      return convert_as<To, std::uint64_t>(bytes, out);
+    case ElementType::float32:
+      return convert_as<To, float>(bytes, out);
+    case ElementType::float64:
+      return convert_as<To, double>(bytes, out);
+    default:
+      throw Error("cannot be converted", {.subject = std::string(element_name(type))});
+  }
 }
 
 }  // namespace
@@ -139,33 +145,35 @@ std::shared_ptr<const Column> open_npy(const std::filesystem::path& path,
                                        const std::vector<ElementType>& accepted) {
   const auto file = std::make_shared<const ReadOnlyFile>(path);
   const NpyHeader header = read_header(*file);
-  const auto type = stored_type(header.descr);
+  const auto type = type_of(header.descr);
   const std::vector<std::int64_t> row_shape(header.shape.begin() + 1, header.shape.end());
-  const std::size_t item = bytes_of(header.descr);
-  if (item == 0)
+  if (!type)
     throw npy_error("holds numbers of type " + header.descr + ", which dtrain does not read", file->name());
+  const std::size_t item = element_bytes(*type);
   const auto stored = checked_bytes(header.shape, static_cast<std::int64_t>(item),
                                     static_cast<std::int64_t>(file->bytes() - header.data_offset));
   if (!stored || !checked_bytes(row_shape, sizeof(double), kMostRowBytes))
     throw npy_error("is truncated", file->name());
   const std::int64_t count = *stored / static_cast<std::int64_t>(item);
-  if (count > 0 && type && std::find(accepted.begin(), accepted.end(), *type) != accepted.end()) {
+  const bool is_stored = header.descr != kBooleans && std::ranges::find(accepted, *type) != accepted.end();
+  if (count > 0 && is_stored) {
     StoredLayout layout{.rows_per_chunk = header.shape[0], .chunks = {{.file_offset = header.data_offset}}};
     return std::make_shared<FileColumn>(file, "array", *type, row_shape, header.shape[0], std::move(layout),
                                         FileColumn::Keep::nothing);
   }
   std::vector<std::byte> bytes(static_cast<std::size_t>(count) * item);
   file->read(header.data_offset, bytes.size(), bytes.data());
-  const bool fractions = (header.descr == "<f8" && !all_whole<double>(bytes)) ||
-                         (header.descr == "<f4" && !all_whole<float>(bytes));
+  const bool fractions = (*type == ElementType::float64 && !all_whole<double>(bytes)) ||
+                         (*type == ElementType::float32 && !all_whole<float>(bytes));
   const ElementType wanted =
       fractions && accepted.front() == ElementType::int64 ? ElementType::float32 : accepted.front();
   HostArray array;
   array.reset(wanted, header.shape);
-  const bool known = wanted == ElementType::int64 ? convert_to<std::int64_t>(header.descr, bytes, array)
-                                                  : convert_to<float>(header.descr, bytes, array);
-  if (!known)
-    throw npy_error("holds numbers of type " + header.descr + ", which dtrain does not read", file->name());
+  if (wanted == ElementType::int64) {
+    convert_to<std::int64_t>(*type, bytes, array);
+  } else {
+    convert_to<float>(*type, bytes, array);
+  }
   return MemoryColumn::of(std::move(array));
 }
 

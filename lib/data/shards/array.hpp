@@ -7,25 +7,11 @@
 #include <utility>
 #include <vector>
 
+#include "core/element_type.hpp"
+
 namespace dtrain::data {
 
-/// What the elements of an array are. Datasets store nothing else.
-enum class ElementType : std::uint8_t { uint8, int32, int64, float32 };
-
-/// Bytes of one element.
-constexpr std::size_t element_bytes(ElementType type) {
-  switch (type) {
-    case ElementType::uint8:
-      return 1;
-    case ElementType::int32:
-      return 4;
-    case ElementType::float32:
-      return 4;
-    case ElementType::int64:
-      return 8;
-  }
-  return 0;
-}
+using dtrain::ElementType;  // datasets store uint8, int32, int64 and float32
 
 /// What numbers of a type that is not accepted become: floats float32 and integers int64 where that is
 /// accepted, otherwise the first of `accepted`.

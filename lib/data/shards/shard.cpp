@@ -27,35 +27,6 @@ h5::File open_checked(const std::filesystem::path& file) {
   }
 }
 
-/// Ours, where it is exactly what the file stores.
-bool same_type(h5::ElementType stored, ElementType wanted) {
-  switch (wanted) {
-    case ElementType::uint8:
-      return stored == h5::ElementType::uint8;
-    case ElementType::int32:
-      return stored == h5::ElementType::int32;
-    case ElementType::int64:
-      return stored == h5::ElementType::int64;
-    case ElementType::float32:
-      return stored == h5::ElementType::float32;
-  }
-  return false;
-}
-
-hid_t memory_type(ElementType type) {
-  switch (type) {
-    case ElementType::uint8:
-      return h5::native_type(h5::ElementType::uint8);
-    case ElementType::int32:
-      return h5::native_type(h5::ElementType::int32);
-    case ElementType::int64:
-      return h5::native_type(h5::ElementType::int64);
-    case ElementType::float32:
-      break;
-  }
-  return h5::native_type(h5::ElementType::float32);
-}
-
 std::vector<std::int64_t> row_shape_of(const h5::Shape& shape) { return {shape.begin() + 1, shape.end()}; }
 
 /// Whether the stored bytes are the rows themselves, cut between rows if at all.
@@ -120,7 +91,7 @@ std::shared_ptr<const Column> read_converted(const h5::Dataset& dataset, const h
     h5::Shape extent = info.shape;
     offset[0] = row;
     extent[0] = std::min(burst, info.shape[0] - row);
-    h5::read_slab(dataset, memory_type(type), offset, extent,
+    h5::read_slab(dataset, h5::native_type(type), offset, extent,
                   static_cast<std::byte*>(array.data()) + row * row_bytes);
     lock.unlock();  // another thread's turn
     lock.lock();
@@ -147,7 +118,7 @@ std::shared_ptr<const Column> open_column(const h5::File& file,
   if (!is_number(info.type))
     throw data_error("does not hold numbers that dtrain reads", subject, "write uint8, integers or floats");
   const auto match = std::find_if(request.accepted.begin(), request.accepted.end(),
-                                  [&](ElementType type) { return same_type(info.type, type); });
+                                  [&](ElementType type) { return info.type == type; });
   const bool floating = info.type == h5::ElementType::float32 || info.type == h5::ElementType::float64;
   const bool wants_whole = std::ranges::none_of(
       request.accepted, [](ElementType accepted) { return accepted == ElementType::float32; });

@@ -17,20 +17,6 @@ namespace {
 constexpr std::size_t kChunkBytes = std::size_t{1} << 20;
 constexpr std::int64_t kChunksPerBurst = 4;  // how long the library is held at once
 
-h5::ElementType file_element(ElementType type) {
-  switch (type) {
-    case ElementType::uint8:
-      return h5::ElementType::uint8;
-    case ElementType::int32:
-      return h5::ElementType::int32;
-    case ElementType::int64:
-      return h5::ElementType::int64;
-    case ElementType::float32:
-      break;
-  }
-  return h5::ElementType::float32;
-}
-
 void write_header(const h5::File& file, const ShardHeader& header) {
   h5::write_attribute(file.id(), "format", kShardFormat);
   h5::write_attribute(file.id(), "version", kShardVersion);
@@ -53,7 +39,7 @@ void write_array(const h5::File& file, const ShardArray& array, h5::Library::Loc
   shape.insert(shape.end(), array.row_shape.begin(), array.row_shape.end());
   h5::Shape chunk = shape;
   chunk[0] = static_cast<std::uint64_t>(chunk_rows);
-  const h5::Datatype type = h5::file_type(file_element(array.type));
+  const h5::Datatype type = h5::file_type(array.type);
   const h5::Dataset dataset = h5::create_chunked(file.id(), array.path, type.id(), shape,
                                                  {.chunk = chunk, .checksum = h5::Checksum::fletcher32});
   std::vector<std::byte> burst(static_cast<std::size_t>(std::min(chunk_rows * kChunksPerBurst, array.rows)) *
@@ -67,7 +53,7 @@ void write_array(const h5::File& file, const ShardArray& array, h5::Library::Loc
     h5::Shape extent = shape;
     offset[0] = static_cast<std::uint64_t>(row);
     extent[0] = static_cast<std::uint64_t>(count);
-    h5::write_slab(dataset, h5::native_type(file_element(array.type)), offset, extent, burst.data());
+    h5::write_slab(dataset, h5::native_type(array.type), offset, extent, burst.data());
     wrote(static_cast<std::size_t>(count) * row_bytes);
   }
 }

@@ -6,6 +6,7 @@
 #include <span>
 #include <utility>
 
+#include "core/error.hpp"
 #include "kernels/augment.hpp"
 #include "kernels/device_kernels.hpp"
 #include "kernels/image_batch.hpp"
@@ -24,8 +25,9 @@ at::ScalarType scalar_type(data::ElementType type) {
       return at::kLong;
     case data::ElementType::float32:
       return at::kFloat;
+    default:
+      throw Error("batches have no elements of this type", {.subject = std::string(element_name(type))});
   }
-  return at::kByte;
 }
 
 // Keeps the array. LibTorch has no tensors over constant memory; nothing writes to this one.

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <utility>
 
-#include "core/number_list.hpp"
+#include "core/counted.hpp"
 
 namespace dtrain::train {
 
