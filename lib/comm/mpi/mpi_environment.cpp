@@ -8,6 +8,7 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <fstream>
 #include <iostream>
@@ -34,6 +35,11 @@ struct Message {
   int exit_code = 0;
   std::array<char, 1020> why{};
 };
+
+/// Open MPI's shared memory lends each process 512 fragments for short messages. Those that a dead rank had
+/// not read yet never come back: once all are gone the process sends nothing to any rank of its node. Without
+/// a limit they are as many as fit into 16 MiB.
+void lift_limit_of_lent_fragments() { ::setenv("OMPI_MCA_btl_sm_free_list_max", "-1", 0); }
 
 /// Whatever happens meanwhile.
 void exit_in(std::chrono::seconds time, int exit_code) {
@@ -66,6 +72,7 @@ MpiEnvironment::MpiEnvironment(int& argc, char**& argv, Recovery recovery, doubl
     : exceptions_(std::uncaught_exceptions()), limit_s_(limit_s) {
   // What Open MPI sends by TCP to a rank that was just killed raises it, and would take this rank along.
   std::signal(SIGPIPE, SIG_IGN);
+  if (recovery == Recovery::on) lift_limit_of_lent_fragments();
   const Deadline deadline(limit_s, "the start of MPI");
   int provided = MPI_THREAD_SINGLE;
   check_mpi(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided), "MPI_Init_thread");

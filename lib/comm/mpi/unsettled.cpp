@@ -7,6 +7,10 @@
 namespace dtrain::comm {
 namespace {
 
+// More than the one that a call adds, so that settled ones leave faster than others come. All of them at each
+// call would be n * n tests for n requests: a message of thousands of pieces would keep its rank for minutes.
+constexpr int kTestedPerCall = 2;
+
 /// Lives as long as the process: MPI may write to it at any time.
 class Unsettled {
  public:
@@ -17,16 +21,25 @@ class Unsettled {
 
   void add(MPI_Request request, const void* data, std::size_t bytes, Owner owner) {
     const std::scoped_lock lock(mutex_);
-    forget_settled();
     entries_.push_back({request, static_cast<const std::byte*>(data), bytes, std::move(owner)});
+    test_some();
   }
 
   bool touch(const void* data, std::size_t bytes) {
     const std::scoped_lock lock(mutex_);
-    forget_settled();
+    test_some();
     const auto* const first = static_cast<const std::byte*>(data);
-    for (const Entry& entry : entries_) {
-      if (first < entry.data + entry.bytes && entry.data < first + bytes) return true;
+    std::size_t i = 0;
+    while (i < entries_.size()) {
+      const Entry& entry = entries_[i];
+      const bool overlaps = first < entry.data + entry.bytes && entry.data < first + bytes;
+      if (!overlaps) {
+        ++i;
+      } else if (is_settled(entries_[i])) {
+        forget(i);
+      } else {
+        return true;
+      }
     }
     return false;
   }
@@ -39,19 +52,35 @@ class Unsettled {
     Owner owner;
   };
 
-  void forget_settled() {
+  static bool is_settled(Entry& entry) {
     int finalised = 0;
     MPI_Finalized(&finalised);
-    if (finalised != 0) return;
-    std::erase_if(entries_, [](Entry& entry) {
-      int complete = 0;
-      const bool failed = MPI_Test(&entry.request, &complete, MPI_STATUS_IGNORE) != MPI_SUCCESS;
-      return complete != 0 || (failed && entry.request == MPI_REQUEST_NULL);
-    });
+    if (finalised != 0) return false;
+    int complete = 0;
+    const bool failed = MPI_Test(&entry.request, &complete, MPI_STATUS_IGNORE) != MPI_SUCCESS;
+    return complete != 0 || (failed && entry.request == MPI_REQUEST_NULL);
+  }
+
+  void forget(std::size_t i) {
+    std::swap(entries_[i], entries_.back());
+    entries_.pop_back();
+  }
+
+  /// The next ones in turn.
+  void test_some() {
+    for (int tested = 0; tested < kTestedPerCall && !entries_.empty(); ++tested) {
+      if (next_ >= entries_.size()) next_ = 0;
+      if (is_settled(entries_[next_])) {
+        forget(next_);
+      } else {
+        ++next_;
+      }
+    }
   }
 
   std::mutex mutex_;
   std::vector<Entry> entries_;
+  std::size_t next_ = 0;
 };
 
 }  // namespace
