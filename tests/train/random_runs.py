@@ -5,7 +5,9 @@ kernels, a crash and other ranks after it, a rank killed) are drawn from a seed.
 samples used must be those of the plain run. A run that differs is made as small as it can be and still differ; then both
 command lines are printed.
 
-    random_runs.py BINARY [--runs K] [--seed N] [--csv FILE] [--folder FOLDER]     seeds N, N + 1, ...
+    random_runs.py BINARY [--runs K] [--seed N|dated] [--csv FILE] [--folder FOLDER]     seeds N, N + 1, ...
+
+`--seed dated`: other seeds each day, so that a test that is short tries many in time.
 """
 
 import argparse
@@ -21,6 +23,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import h5py
@@ -32,6 +35,7 @@ from recovery import has_ulfm
 
 LIMIT_S = 100  # of a run that takes a second or two
 SHRINKING_S = 240  # and of making one case smaller
+FIRST_DATED, DATED_DAYS = 1000, 200  # which seeds the days have
 # Largest differences, relative, of losses, gradient norms and weights. fp64: what sums in another order leave, and what some
 # steps of training make of that: a unit in the last place is 1e-16, and normalising by a deviation near 0 multiplies it by
 # 300 in each layer. fp32: a unit is 6e-8, the first step's numbers are sums of some thousand such; each later step starts from
@@ -141,7 +145,11 @@ class Bench:
 
     def compare(self, case):
         """The largest differences of losses, norms and weights, over what is allowed. Throws Failed."""
-        found = self.outcome(case, "drawn")
+        stage(self.binary, environment(), self.folder, case.what["dataset"])
+        with ThreadPoolExecutor(1) as beside:  # nearly all of a run is its start, which keeps one core per rank busy
+            plain = beside.submit(self.plain, plain_how(case), case.what)
+            found = self.outcome(case, "drawn")
+            plain.exception()
         gaps = self.gaps(found, case)
         if "reproducible" in case.how and "tensor=2" not in case.how["mesh"] + case.how.get("MESH", ""):
             same = {key: case.how[key] for key in ("precision", "threads")}
@@ -302,11 +310,15 @@ def described(case):
             yield f"{name} {value}".lower()
 
 
+def first_seed(text, runs):
+    return FIRST_DATED + int(time.time() // 86400) % DATED_DAYS * runs if text == "dated" else int(text)
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("binary")
     parser.add_argument("--runs", type=int, default=60)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", default="1", help="a number, or dated")
     parser.add_argument("--also", type=int, nargs="*", default=[], help="more seeds: those that have found a fault")
     parser.add_argument("--csv", type=Path, help="where a row of each run goes")
     parser.add_argument("--folder", type=Path, help="where datasets and runs stay; else they are removed")
@@ -317,7 +329,9 @@ def main():
         folder = arguments.folder or Path(scratch)
         folder.mkdir(parents=True, exist_ok=True)
         bench = Bench(arguments.binary, folder.resolve(), has_ulfm())
-        for seed in [*arguments.also, *range(arguments.seed, arguments.seed + arguments.runs)]:
+        first = first_seed(arguments.seed, arguments.runs)
+        print("seeds", *arguments.also, f"{first} to {first + arguments.runs - 1}", flush=True)
+        for seed in [*arguments.also, *range(first, first + arguments.runs)]:
             if time.monotonic() > begun + arguments.limit_s:
                 break
             case, start_s = draw(seed, bench.ulfm), time.monotonic()
