@@ -5,6 +5,7 @@
 #include <array>
 #include <chrono>
 #include <filesystem>
+#include <limits>
 #include <system_error>
 
 #include "core/error.hpp"
@@ -90,7 +91,11 @@ void read_results(const h5::File& file, const std::string& path, RunRecord& run)
     const bool has_lines = std::string_view(name) == "config";
     run.attributes[name] = has_lines ? text : printable(text, kMostOfAnAttribute);  // it goes to a terminal
   }
-  run.attributes["world_size"] = std::to_string(h5::read_int_attribute(file.id(), "world_size"));
+  const std::int64_t world_size = h5::read_int_attribute(file.id(), "world_size");
+  if (world_size < 1 || world_size > std::numeric_limits<int>::max())
+    throw data_error("says that its run had " + std::to_string(world_size) + " ranks", path,
+                     "the file is damaged: take another copy of it");
+  run.attributes["world_size"] = std::to_string(world_size);
   run.topology = read_table(file.id(), "topology");
   run.epochs = read_table(file.id(), "epochs");
   run.test = read_table(file.id(), "test");

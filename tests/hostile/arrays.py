@@ -77,6 +77,7 @@ HEADERS = {
 }
 for name, content in HEADERS.items():
     NPY.add(name, npy(inputs=content), *STAGE_NPY, code={0, 3} if name == "followed by more" else 3,
+            check=whole_inputs if name == "followed by more" else None,
             quick=name in ("a shape beyond 64 bits", "a shape that wraps to its size"))
 VALUES = {
     "an input that is not a number": (spoiled(INPUTS, (3, 1), np.nan), LABELS), "an infinite input": (spoiled(INPUTS, (3, 1), -np.inf), LABELS),
@@ -88,14 +89,20 @@ VALUES = {
     (spoiled(INPUTS.astype("f8"), (1, 1), 1e300), LABELS), "complex numbers": (INPUTS.astype("c8"), LABELS), "text": (INPUTS.astype("U9"), LABELS),
     "dates": (INPUTS.astype("i8").astype("M8[s]"), LABELS), "images of no height": (np.zeros((N, 1, 0, 4), np.uint8), LABELS),
 }
+SAYS = {"an input that is not a number": ("nan", "sample 3, element 1"), "an infinite input": ("-inf", "sample 3, element 1"),
+        "a negative class": ("in/y.npy", "class -1", "sample 4"), "a class of minus a hundred": ("in/y.npy", "class -100", "sample 4"),
+        "a class of 2^62": ("in/y.npy", f"class {2**62}", "sample 4"), "a class of a milliard": ("in/y.npy", "class 1000000000", "sample 4"),
+        "a target that is not a number": ("nan", "target of sample 2"), "an infinite target in float64": ("inf", "target of sample 2"),
+        "numbers too large for float32": ("sample 1, element 1",)}
 for name, (inputs, targets) in VALUES.items():
-    NPY.add(name, npy(inputs, targets), *STAGE_NPY, code=3, quick=name in ("a class of 2^62", "an input that is not a number"))
+    NPY.add(name, npy(inputs, targets), *STAGE_NPY, code=3, says=SAYS.get(name, ()), quick=name in ("a class of 2^62", "an input that is not a number"))
 NPY.add("targets in float64", npy(targets=INPUTS[:, 0].astype("f8")), *STAGE_NPY, code=0, check=regression, quick=True)
 NPY.add("targets in float32", npy(targets=INPUTS[:, 0]), *STAGE_NPY, code=0, check=regression)
 NPY.add("whole targets in float64", npy(targets=LABELS.astype("f8")), *STAGE_NPY, code=0,
         check=lambda folder, given, output: staged.same_rows(folder, "targets", LABELS) if staged.facts(folder)["classes"] else "no classes")
 for name, kind in {"big-endian inputs": ">f4", "inputs in half precision": "<f2"}.items():
-    NPY.add(name, npy(INPUTS.astype(kind)), *STAGE_NPY, code={0, 3}, check=whole_inputs if kind == ">f4" else None)
+    NPY.add(name, npy(INPUTS.astype(kind)), *STAGE_NPY, code={0, 3}, check=lambda folder, given, output, kind=kind:
+            staged.same_rows(folder, "inputs", INPUTS.astype(kind).astype("f4")))
 
 
 # ---- IDX ------------------------------------------------------------------------------------------------------------
@@ -137,8 +144,10 @@ LABELS_OF = {
     "one class only": idx(8, [N], bytes(N)), "fewer": idx(8, [N - 1], bytes(N - 1)), "of no dim": bytes([0, 0, 8, 0]) + b"x",
     "two milliard classes": idx(12, [N], np.full(N, 2**31 - 1, ">i4").tobytes()),
 }
+LABELS_SAY = {"fractions": ("0.5", "label 0"), "not numbers": ("nan", "label 0"), "beyond 64 bits": ("label 0",),
+              "negative": ("train-labels-idx1-ubyte", "class -1", "sample 0")}
 for name, content in LABELS_OF.items():
-    IDX.add(f"labels: {name}", pair(labels=content), *STAGE, "in", code=3, quick=name == "fractions")
+    IDX.add(f"labels: {name}", pair(labels=content), *STAGE, "in", code=3, says=LABELS_SAY.get(name, ()), quick=name == "fractions")
 IDX.add("labels alone", lambda folder, given: (pair()(folder, given), (folder / "in" / "train-images-idx3-ubyte").unlink()),
         *STAGE, "in", code=3)
 
@@ -161,7 +170,7 @@ def batches(content):
 
 for name, content in {"a label of 10": batch(lambda i: 10), "a label of 255": batch(lambda i: 255), "half a record": batch(lambda i: 1)[:-7],
                       "empty": b"", "text": b"no images at all"}.items():
-    CIFAR.add(name, batches(content), *STAGE, "in", code=3, quick=name == "a label of 10")
+    CIFAR.add(name, batches(content), *STAGE, "in", code=3, says=("data_batch_3.bin",) + (("record 1",) if "label" in name else ()), quick=name == "a label of 10")
 
 
 # ---- HDF5 -----------------------------------------------------------------------------------------------------------
@@ -237,12 +246,13 @@ REFUSED = {
     "zeros that unpack to 8 GiB": lambda file, folder: file.create_dataset("x", (N, 2**26), "f4", chunks=(1, 2**26), compression="gzip"),
 }
 for name, write in REFUSED.items():
-    H5.add(name, original(write), *STAGE_H5, code=3, quick=name in ("an external link", "zeros that unpack to 8 GiB"))
+    H5.add(name, original(write), *STAGE_H5, code=3, says=("sample 1, element 2",) if name in ("not numbers", "infinite numbers") else (), quick=name in ("an external link", "zeros that unpack to 8 GiB"))
 for name, write in {"a bfloat16": typed(brain_float, BITS), "an exponent with another bias": typed(biased, INPUTS)}.items():
     H5.add(name, original(write), *STAGE_H5, code=3, quick=name == "a bfloat16")
 for name, targets in {"a negative class": spoiled(LABELS, 3, -1), "a class of 2^62": spoiled(LABELS, 3, 2**62), "one class only": LABELS * 0,
                       "no targets": None, "text as targets": LABELS.astype("S1"), "unsigned classes beyond 63 bits":
                       np.full(N, 2**64 - 1, np.uint64)}.items():
-    H5.add(name, original(put(INPUTS), targets), *STAGE_H5, code=3)
+    H5.add(name, original(put(INPUTS), targets), *STAGE_H5, code=3,
+           says=("in.h5:/y", "sample 3") if name in ("a negative class", "a class of 2^62") else ())
 H5.add("control characters in the name", original(put(INPUTS)), *STAGE, "in.h5", "--inputs", "/x\x1b[2J\x07", "--targets", "/y", code=3)
 H5.add("targets in float64", original(put(INPUTS), INPUTS[:, 1].astype("f8")), *STAGE_H5, code=0, check=regression)

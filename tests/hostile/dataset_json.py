@@ -3,6 +3,7 @@
 import json
 
 import fixtures
+import trained
 from case import TRAIN, Family
 
 FAMILY = Family("dataset.json")
@@ -72,7 +73,7 @@ FIELDS = {
 }
 ALLOWED = {"sites without shards of them": {0, 3}, "a negative seed": {0, 3}, "no shape": {2, 3}, "the task of other arrays": {2, 3}}
 for name, facts in FIELDS.items():
-    FAMILY.add(name, field(**facts), *train_on("table"), code=ALLOWED.get(name, 3),
+    FAMILY.add(name, field(**facts), *train_on("table"), code=ALLOWED.get(name, 3), check=trained.completed(),
                quick=name in ("a shape that wraps", "a task of control characters"))
 SAMPLES = {"negative samples": -1, "samples beyond 64 bits": 2**64, "fractional samples": N + 0.5, "samples of text": "32",
            "one sample more": N + 1, "2^62 samples": 2**62}
@@ -109,7 +110,7 @@ TOKENIZERS = {
     "a model of control characters": {**WORDS, "kind": "\x1b[2J"},
 }
 for name, tokenizer in TOKENIZERS.items():
-    FAMILY.add(name, field("text", tokenizer=tokenizer), *TEXT, code={0, 2, 3}, quick=name == "a model that says it is huge")
+    FAMILY.add(name, field("text", tokenizer=tokenizer), *TEXT, code={0, 2, 3}, check=trained.completed(model="nbow"), quick=name == "a model that says it is huge")
 
 TEXTS = {
     "empty": lambda t: "", "half": lambda t: t[:len(t) // 2], "a list": lambda t: "[]", "null": lambda t: "null", "deep": lambda t: "[" * 200_000,

@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 
 import fixtures
+import trained
 from case import EVALUATE, EXPORT, TRAIN, Family
 
 FAMILY = Family("manifest")
@@ -36,6 +37,13 @@ def matrix(manifest):
     return next(tensor for tensor in manifest["tensors"] if tensor["name"].startswith("model/") and len(tensor["shape"]) == 2)
 
 
+def same_score(folder, given, output):
+    """Weights and test samples are those of the run: so are loss and accuracy."""
+    with h5py.File(given / "run" / "results.h5") as file:
+        wanted = file["test"][0]
+    return trained.shows(f"loss {wanted['loss']:.4f}", f"accuracy {wanted['accuracy']:.4f}")(folder, given, output)
+
+
 def with_tensor(**facts):
     return changed(lambda manifest, _: matrix(manifest).update(facts))
 
@@ -61,6 +69,13 @@ def piece(slice_, offset, shape):
 
 
 # ---- shapes, slices and types ---------------------------------------------------------------------------------------
+def exported_nothing(folder, given, output):
+    """The tensor of no rows has none in what was exported either."""
+    with h5py.File(folder / "out.h5") as file:
+        rows = [values.shape[0] for values in file["model"].values()]
+    return "" if 0 in rows else f"the tensors have {rows} rows"
+
+
 SHAPES = {
     "wraps to its true size": lambda s: [2**62 + s[0], s[1]],
     "wraps to nothing": lambda s: [2**32, 2**32],
@@ -75,7 +90,8 @@ SHAPES = {
 }
 for number, (name, shape_of) in enumerate(SHAPES.items()):
     FAMILY.add(f"shape {name}, evaluate", with_shape(shape_of), *EVALUATE, code=4, quick=number == 0)
-    FAMILY.add(f"shape {name}, export", with_shape(shape_of), *EXPORT, code={0, 4} if name == "a zero" else 4, quick=number in (2, 4))
+    FAMILY.add(f"shape {name}, export", with_shape(shape_of), *EXPORT, code={0, 4} if name == "a zero" else 4, check=exported_nothing,
+               quick=number in (2, 4))
 
 SLICES = {
     "none": lambda s, shape: [],
@@ -171,10 +187,10 @@ ALLOWED = {"an all_reduce table of noise": {0, 4}, "a negative seed": {0, 2, 4},
            "a model with control characters": {0, 2, 4}, "an unknown model": {0, 2, 4}}
 for name, facts in STANDS.items():
     FAMILY.add(f"stands at {name}", changed(lambda m, _, facts=facts: m.update(facts)), *RESUME, code=ALLOWED.get(name, 4),
-               quick=name in ("a negative step", "a position behind the epoch's end", "no micro-batches"))
+               check=trained.completed(32, "mlp"), quick=name in ("a negative step", "a position behind the epoch's end", "no micro-batches"))
 for name in ("a negative step", "the smallest step", "no micro-batches", "an unknown model", "a model with control characters"):
     FAMILY.add(f"stands at {name}, evaluate", changed(lambda m, _, facts=STANDS[name]: m.update(facts)), *EVALUATE,
-               code={0, 2, 4} if "model" in name else 4)
+               code={0, 2, 4} if "model" in name else 4, check=same_score)
 
 
 # ---- its configuration is data, not an order -------------------------------------------------------------------------
@@ -200,7 +216,7 @@ def make_copies(prepare):
 WITHOUT_THREADS = EVALUATE[:-2]
 FAMILY.add("config starts threads", configured("threads = 100000"), *WITHOUT_THREADS, code=0, quick=True)
 FAMILY.add("config copies the dataset", make_copies(configured('staging = "local=copies"')), *EVALUATE, code=0, check=wrote_nothing)
-FAMILY.add("config sets a huge evaluation batch", configured("eval-batch = 2000000000"), *EVALUATE, code={0, 4})
+FAMILY.add("config sets a huge evaluation batch", configured("eval-batch = 2000000000"), *EVALUATE, code={0, 4}, check=same_score)
 CONFIGURED = {"huge layers": {1, 2, 4}, "another model": {2, 4}, "an unknown option": {2, 4}, "no model": {2, 4}}
 for name, lines in {"huge layers": ['model-option = ["hidden=16777216,16777216"]'], "another model": ['model = "vgg11"'],
                     "an unknown option": ['model-option = ["colour=red"]'], "no model": ['model = ""'],

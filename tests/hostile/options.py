@@ -1,5 +1,6 @@
 """Values of options and configuration files that make no sense, and names that are paths."""
 
+import trained
 from case import TRAIN, Family, nothing
 
 OPTIONS = Family("options")
@@ -47,9 +48,9 @@ for option, values in VALUES.items():
     for value in values:
         title = ascii(value)[1:-1]
         title = title if len(title) < 40 else f"{title[:20]}... of {len(title)} letters"
-        OPTIONS.add(f"{option} {title}", nothing, *SMALL, option, value, code=ALLOWED.get((option, value), 2), quick=(option, value) in QUICK)
-OPTIONS.add("--watchdog inf", nothing, *SMALL, "--watchdog", "inf", code=0, quick=True)
-OPTIONS.add("--threads 0", nothing, *SMALL, "--threads", "0", code=0)
+        OPTIONS.add(f"{option} {title}", nothing, *SMALL, option, value, code=ALLOWED.get((option, value), 2), check=trained.completed(), quick=(option, value) in QUICK)
+OPTIONS.add("--watchdog inf", nothing, *SMALL, "--watchdog", "inf", code=0, check=trained.completed(), quick=True)
+OPTIONS.add("--threads 0", nothing, *SMALL, "--threads", "0", code=0, check=trained.completed())
 OPTIONS.add("an unknown option", nothing, "--fr\x1b[2Job", "1", code=2)
 OPTIONS.add("an unknown command", nothing, "fr\x1b[2Job", code=2, quick=True)
 OPTIONS.add("a command of 100 KB", nothing, "x" * 100_000, code=2)

@@ -8,9 +8,11 @@ import numpy as np
 import fixtures
 import judge
 from case import Family
+from trained import shows
 
 FAMILY = Family("results")
 REPORT = ("report", "run")
+LOSS = "validation_f1"  # of what the run has, whatever else is wrong
 
 
 def changed(change):
@@ -45,14 +47,17 @@ FAMILY.add("as it should be", changed(lambda file: None), *REPORT, code=0, quick
 ATTRIBUTES = {
     "no format": ("format", None, 3), "another format": ("format", "x", 3), "a number as format": ("format", 5, 3), "version 99": ("version", 99, 3),
     "a version of text": ("version", "one", 3), "no version": ("version", None, 3), "no world size": ("world_size", None, 3),
-    "a world size of text": ("world_size", "two", 3), "a negative world size": ("world_size", -1, {0, 3}),
-    "a world size of 2^62": ("world_size", 2**62, {0, 3}), "a status of noise": ("status", "\x1b[2J", {0, 3}), "a number as status": ("status", 3, 3),
+    "a world size of text": ("world_size", "two", 3), "a negative world size": ("world_size", -1, 3),
+    "a world size of 0": ("world_size", 0, 3), "a world size of 2^62": ("world_size", 2**62, 3), "a status of noise": ("status", "\x1b[2J", {0, 3}), "a number as status": ("status", 3, 3),
     "a name of control characters": ("name", "\x1b]0;title\x07\x1b[2J", {0, 3}), "a model of a list": ("model", [1, 2], 3),
     "a model that is not UTF-8": ("model", np.bytes_(b"m\xff\xfe"), {0, 3}), "a name of 60 KB": ("name", "x" * 60_000, {0, 3}),
     "a mesh of control characters": ("mesh", "\r\x1b[31m", {0, 3}),
 }
+SHOWN = {"a status of noise": shows("status    incomplete", LOSS), "a name of control characters": shows(r"\x1b]0;title\x07", LOSS),
+         "a model that is not UTF-8": shows("1 rank", LOSS), "a name of 60 KB": shows("x" * 90, LOSS, without=("x" * 400,)),
+         "a mesh of control characters": shows(r"\x1b[31m", LOSS)}
 for name, (key, value, code) in ATTRIBUTES.items():
-    FAMILY.add(name, attribute(key, value), *REPORT, code=code, quick=name == "a name of control characters")
+    FAMILY.add(name, attribute(key, value), *REPORT, code=code, check=SHOWN.get(name), quick=name == "a name of control characters")
 
 
 def no_field(field):
@@ -89,8 +94,13 @@ TABLES = {
     ("ranks/00000/epochs", lambda rows: None), "events of a rank of numbers": ("ranks/00000/events", lambda rows: np.zeros(3)),
     "samples of a rank with other fields": ("ranks/00000/samples", lambda rows: np.zeros(2, [("a", "f4"), ("b", "S3")])),
 }
+LEFT_OUT = shows("left out  rank 00000", LOSS)
+SHOWN = {"epochs without the field epoch": shows("    -  ", LOSS), "epochs without losses": shows("1           -  ", LOSS),
+         "an epoch of 2^62": shows(f"{2**62:,}", LOSS), "a negative epoch": shows(" -5 ", LOSS), "losses that are not numbers": shows("1           -  ", LOSS),
+         "losses of 1e300": shows("1e+300", LOSS), "no rows of topology": shows("1 rank", LOSS), "no epochs of a rank": LEFT_OUT,
+         "events of a rank of numbers": LEFT_OUT, "samples of a rank with other fields": LEFT_OUT}
 for name, (path, make) in TABLES.items():
-    FAMILY.add(name, table(path, make), *REPORT, code={0, 3}, quick=name == "epochs of two dims")
+    FAMILY.add(name, table(path, make), *REPORT, code={0, 3}, check=SHOWN.get(name), quick=name == "epochs of two dims")
     if path == "epochs":
         FAMILY.add(f"{name}, compared", table(path, make), *REPORT, "--compare", "--csv", code={0, 3})
 
@@ -103,7 +113,8 @@ def hostnames(text):
     return make
 
 
-FAMILY.add("hosts of control characters", table("topology", hostnames(b"\x1b[2J\x07h")), *REPORT, code={0, 3})
+FAMILY.add("hosts of control characters", table("topology", hostnames(b"\x1b[2J\x07h")), *REPORT, code={0, 3},
+           check=shows(r"\x1b[2J\x07h", LOSS))
 
 
 def replaced(path, make):
@@ -140,7 +151,8 @@ GROUPS = {"no ranks": lambda file: None, "ranks that are no group": lambda file:
           "a negative rank": lambda file: file.create_group("ranks/-0001"), "an empty rank": lambda file: file.create_group("ranks/00000"),
           "a rank of another file": lambda file: file.__setitem__("ranks/00000", h5py.ExternalLink("other.h5", "/"))}
 for name, make in GROUPS.items():
-    FAMILY.add(name, replaced("ranks", make), *REPORT, code={0, 3})
+    FAMILY.add(name, replaced("ranks", make), *REPORT, code={0, 3},
+               check=LEFT_OUT if name in ("an empty rank", "a rank of another file") else shows("1 rank", LOSS))
 
 
 # ---- the file and the folder ----------------------------------------------------------------------------------------
@@ -177,9 +189,9 @@ def flipped(seed):
 
 for seed in range(30):
     FAMILY.add(f"three flipped bits, choice {seed}", with_run(flipped(seed)), *REPORT, code={0, 3})
-FAMILY.add("a state of control characters", with_run(lambda run: (run / "state").write_text("\x1b[2J\x07running\n")), *REPORT, code={0, 3})
+FAMILY.add("a state of control characters", with_run(lambda run: (run / "state").write_text("\x1b[2J\x07running\n")), *REPORT, code={0, 3}, check=shows("status    ", LOSS))
 FAMILY.add("a run that seems to train", with_run(lambda run: ((run / "state").write_text("running\n"), (run / "alive").write_text("\x1b[2J 1\n"))),
-           *REPORT, code={0, 3})
+           *REPORT, code={0, 3}, check=shows("status    ", LOSS))
 FAMILY.add("no run at all", lambda folder, given: (folder / "run").mkdir(), *REPORT, code=2, quick=True)
 
 
@@ -193,7 +205,7 @@ def of_a_running_run(folder, given):
         file.attrs["status"] = "running"
 
 
-FAMILY.add("files of ranks that are noise", of_a_running_run, *REPORT, code={0, 3})
+FAMILY.add("files of ranks that are noise", of_a_running_run, *REPORT, code={0, 3}, check=shows("left out  rank 0", "left out  rank 1", LOSS))
 
 
 def untouched(folder, given, output):

@@ -6,6 +6,7 @@ import h5py
 import numpy as np
 
 import fixtures
+import trained
 from case import TRAIN, Family
 
 FAMILY = Family("shards")
@@ -74,12 +75,15 @@ for name, (key, value) in ATTRIBUTES.items():
 TARGETS = {"the number of classes": fixtures.CLASSES, "minus one": -1, "minus a hundred": -100, "2^62": 2**62, "2^32": 2**32,
            "the smallest": -2**63}
 for name, value in TARGETS.items():
-    FAMILY.add(f"a target of {name}", with_array("targets", put(5, value)), *train_on("table"), code=3, says=("target",),
-               quick=name in ("the number of classes", "minus a hundred"))
-    FAMILY.add(f"a text's target of {name}", with_array("targets", put(5, value), "text"), *TEXT, code=3)
+    FAMILY.add(f"a target of {name}", with_array("targets", put(5, value)), *train_on("table"), code=3,
+               says=(SHARD, f"class {value} ", "sample 5", f"0 to {fixtures.CLASSES - 1}"), quick=name in ("the number of classes", "minus a hundred"))
+    FAMILY.add(f"a text's target of {name}", with_array("targets", put(5, value), "text"), *TEXT, code=3,
+               says=(SHARD, f"class {value} ", "sample 5"))
 for name, value in {"not a number": np.nan, "infinite": np.inf}.items():
-    FAMILY.add(f"an input that is {name}", with_array("inputs", put((3, 2), value)), *train_on("table"), code=3)
-    FAMILY.add(f"a number to predict that is {name}", with_array("targets", put(3, value), "numbers"), *train_on("numbers"), code=3)
+    FAMILY.add(f"an input that is {name}", with_array("inputs", put((3, 2), value)), *train_on("table"), code=3,
+               says=(SHARD, f"has {value} ", "sample 3, element 2"))
+    FAMILY.add(f"a number to predict that is {name}", with_array("targets", put(3, value), "numbers"), *train_on("numbers"), code=3,
+               says=(SHARD, f"has {value} ", "target of sample 3"))
 ARRAYS = {
     "no inputs": ("inputs", None), "no targets": ("targets", None),
     "inputs of one dim": ("inputs", lambda v: v[:, 0]), "inputs of another width": ("inputs", lambda v: v[:, :3]),
@@ -95,7 +99,7 @@ for name, (array, make) in ARRAYS.items():
     FAMILY.add(name, prepare, *train_on("table"), code=3, quick=name == "too few targets")
 for name, kind in {"big-endian inputs": ">f4", "inputs in double precision": "f8", "inputs in half precision": "f2"}.items():
     FAMILY.add(name, with_array("inputs", lambda v, kind=kind: v.astype(kind)), *train_on("table"),
-               code={0, 3} if kind == "f2" else 0)
+               code={0, 3} if kind == "f2" else 0, check=trained.completed())
 FAMILY.add("big-endian targets", with_array("targets", lambda v: v.astype(">i8")), *train_on("table"), code=0)
 
 
@@ -152,7 +156,7 @@ def biased(file, copy):
 
 for name, change in {"an external link": external_link, "external storage": external_storage, "a foreign virtual dataset": foreign_virtual,
                      "a link to itself": link_to_itself, "a group for inputs": group, "an exponent of another bias": biased}.items():
-    FAMILY.add(name, with_shard(change), *train_on("table"), code={0, 3} if change is biased else 3,
+    FAMILY.add(name, with_shard(change), *train_on("table"), code=3,
                quick=name in ("an external link", "external storage"))
 FAMILY.add("a width of 2^40", with_shard(declared((N, 2**40), (1, 2**10))), *train_on("table"), code=3)
 FAMILY.add("2^40 rows", with_shard(declared((2**40, 4), (2**10, 4))), *train_on("table"), code=3)
@@ -179,8 +183,10 @@ FAMILY.add("60,000 chunks of a row", many_chunks, *train_on("table"), code=0)
 # ---- text -----------------------------------------------------------------------------------------------------------
 TOKENS = {"the size of the vocabulary": fixtures.WORDS, "minus one": -1, "the largest": 2**31 - 1}
 for name, value in TOKENS.items():
-    FAMILY.add(f"a token of {name}", with_array("tokens", put(9, value), "text"), *TEXT, code=3, quick=name == "minus one")
-    FAMILY.add(f"a running token of {name}", with_array("tokens", put(9, value), "running"), *RUNNING, code=3)
+    FAMILY.add(f"a token of {name}", with_array("tokens", put(9, value), "text"), *TEXT, code=3,
+               says=(SHARD, f"token {value} ", "place 9", f"{fixtures.WORDS} tokens"), quick=name == "minus one")
+    FAMILY.add(f"a running token of {name}", with_array("tokens", put(9, value), "running"), *RUNNING, code=3,
+               says=(SHARD, f"token {value} ", "place 9", f"{fixtures.WORDS} tokens"))
 OFFSETS = {"that fall": put(3, 0), "that are negative": put(3, -4), "beyond the tokens": put(3, 10**9), "that begin late": put(0, 1),
            "that end early": put(-1, 3), "that wrap": put(3, 2**63 - 1), "that are none": lambda v: v[:0],
            "of which one is missing": lambda v: v[:-1], "with one too many": lambda v: np.append(v, v[-1])}

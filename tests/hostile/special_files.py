@@ -4,6 +4,7 @@ import os
 
 import fixtures
 from case import EVALUATE, EXPORT, STAGE, TRAIN, Family
+from trained import shows
 
 FAMILY = Family("special files")
 SHARD = "train-00000-of-00001.h5"
@@ -67,7 +68,7 @@ for place, (prepare_of, arguments, code) in PLACES.items():
         codes = {0, 3} if "as state" in title else {2, 3} if "as results" in title else code
         if kind == "a folder" and place in ("as weights", "to stage as hdf5"):
             codes = {2, code}
-        FAMILY.add(title, prepare_of(make), *arguments, code=codes,
+        FAMILY.add(title, prepare_of(make), *arguments, code=codes, check=shows("status    ", "validation_f1") if "as state" in title else None,
                    quick=title in ("a FIFO to stage as csv", "a FIFO as dataset.json", "/dev/zero as manifest", "a FIFO as configuration", "a FIFO as part"))
 
 

@@ -21,6 +21,16 @@ def array(folder, name):
     return np.concatenate(parts)
 
 
+def spans(folder):
+    """Where each text begins and ends in the tokens of its shard."""
+    place = folder / "data" / "staged" / "set"
+    for split in facts(folder)["splits"].values():
+        for shard in split["shards"]:
+            with h5py.File(place / shard["file"]) as file:
+                offsets = file["offsets"][()].tolist()
+            yield from zip(offsets, offsets[1:])
+
+
 def same_rows(folder, name, wanted):
     """What is wrong with the staged rows, in whatever order they are; empty: nothing."""
     found = array(folder, name)

@@ -64,7 +64,7 @@ EITHER = {
     "a thousands separator": rows(replaced(WIDTHS, 3, "1'000.5")), "a unit": rows(replaced(WIDTHS, 3, "5 cm")), "a percent sign": rows(replaced(WIDTHS, 3, "5%")),
 }
 for name, content in EITHER.items():
-    FAMILY.add(name, text(content), *STAGE_CSV, code={0, 3}, check=lambda folder, given, output:
+    FAMILY.add(name, text(content), *STAGE_CSV, code={0, 3}, says=("line 2" if name == "decimal commas" else "line 5", "column width"), check=lambda folder, given, output:
                "" if staged.array(folder, "inputs").shape[1] <= 3 else f"{staged.array(folder, 'inputs').shape[1]} inputs of 2 columns",
                quick=name in ("decimal commas", "inf"))
 for name, content in {"a header in Latin-1": rows(header=LATIN), "labels in Latin-1": rows(kinds=[k.replace("green", "grün") for k in KINDS])}.items():
@@ -84,18 +84,39 @@ REFUSED = {
 }
 ALLOWED = {"a label of a megabyte": {0, 3}, "a hundred thousand columns of one row": {0, 3}, "two columns of one name": {0, 3},
            "a target of NA": {0, 3}, "control characters in a label": {0, 3}, "control characters in the header": {0, 3}}
+
+
+def all_of(*checks):
+    return lambda folder, given, output: next(filter(None, (check(folder, given, output) for check in checks)), "")
+
+
+def classes(count):
+    def check(folder, given, output):
+        found = len(staged.facts(folder)["classes"])
+        return "" if found == count else f"{found} classes instead of {count}"
+    return check
+
+
+# Of those that may be taken: the numbers must be the file's, and each label a class.
+READ = {"two columns of one name": same(), "control characters in the header": same(), "control characters in a label": all_of(same(), classes(4)),
+        "a label of a megabyte": all_of(same(), classes(4))}
+SAYS = {"numbers too large for float32": ("1e300", "line 5", "column width"), "a target without a value": ("line 4", "column kind"),
+        "a target of NA": ("line 4", "column kind")}
 for name, content in REFUSED.items():
-    FAMILY.add(name, text(content), *STAGE_CSV, code=ALLOWED.get(name, 3), quick=name in ("one class only", "control characters in the header"))
+    FAMILY.add(name, text(content), *STAGE_CSV, code=ALLOWED.get(name, 3), check=READ.get(name), says=SAYS.get(name, ()),
+               quick=name in ("one class only", "control characters in the header", "numbers too large for float32"))
 NUMBERS = [f"{i * 1.5}" for i in range(N)]
 for name, cell in {"inf": "inf", "not a number": "nan", "too large for float32": "1e39", "NA": "NA", "a word": "many"}.items():
     FAMILY.add(f"a number to predict that is {name}", text(rows(kinds=replaced(NUMBERS, 3, cell))), *STAGE_CSV, "--task", "regression",
-               code=3 if name in ("not a number", "too large for float32") else {2, 3}, quick=name == "inf")
-FAMILY.add("classes of fractions", text(rows(kinds=NUMBERS)), *STAGE_CSV, "--task", "table_classification", code={0, 3})
+               code=3, says=("line 5", "column kind"), quick=name == "inf")
+FAMILY.add("classes of fractions", text(rows(kinds=NUMBERS)), *STAGE_CSV, "--task", "table_classification", code={0, 3},
+           check=all_of(same(), classes(N)))
 for name, words in {"an unknown target": ("--target", "colour"), "a target of control characters": ("--target", "\x1b[2J"),
                     "a target of no number": ("--target", "width>many"), "an unknown site": ("--site", "town"),
                     "all columns ignored": ("--ignore", "width,length"), "a negative target": ("--target", "-1"),
                     "the target as site": ("--site", "kind"), "a threshold of infinity": ("--target", "width>inf")}.items():
-    FAMILY.add(name, text(rows()), *STAGE_CSV, *words, code={0, 2, 3} if name == "the target as site" else 2)
+    FAMILY.add(name, text(rows()), *STAGE_CSV, *words, code={0, 2, 3} if name == "the target as site" else 2,
+               check=all_of(same(), classes(3)) if name == "the target as site" else None)
 
 
 def other_columns(folder, given):
@@ -111,7 +132,7 @@ def new_class(folder, given):
 
 
 FAMILY.add("files with other columns", other_columns, *STAGE, "in", code=3)
-FAMILY.add("a class that only the test has", new_class, *STAGE, "in", code={0, 3})
+FAMILY.add("a class that only the test has", new_class, *STAGE, "in", code={0, 3}, check=classes(4))
 
 
 def odd_name(folder, given):

@@ -246,7 +246,7 @@ Originals read_idx_folder(const fs::path& folder) {
     const auto images = read_idx(pair.images);
     const auto labels = read_idx(pair.labels);
     require_same_count(*images, *labels, pair.images.string(), pair.labels.filename().string());
-    Originals part = from_arrays(images, labels, pair.images.string());
+    Originals part = from_arrays(images, labels, pair.images.string(), pair.labels.string());
     found.splits[split] = part.splits.at("train");
     if (part.classes.size() > found.classes.size()) found.classes = part.classes;
     if (!found.shape.empty() && found.shape != part.shape)

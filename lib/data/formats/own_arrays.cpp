@@ -47,7 +47,8 @@ Originals read_hdf5(const StageOptions& options, h5::Library& library) {
       options.from, {{options.inputs, kInputTypes}, {options.targets, kTargetTypes}}, library, {});
   const std::string inputs_name = options.from.string() + ":" + options.inputs;
   require_same_count(*columns[0], *columns[1], inputs_name, options.targets);
-  Originals found = from_arrays(columns[0], columns[1], inputs_name);
+  Originals found =
+      from_arrays(columns[0], columns[1], inputs_name, options.from.string() + ":" + options.targets);
   found.sources.push_back({options.from.filename().string(), sha256_of_file(options.from, ExitCode::data)});
   return found;
 }
@@ -63,7 +64,7 @@ Originals read_npy(StageOptions options) {
   const auto inputs = open_npy(inputs_file, kInputTypes);
   const auto targets = open_npy(targets_file, kTargetTypes);
   require_same_count(*inputs, *targets, inputs_file.string(), targets_file.filename().string());
-  Originals found = from_arrays(inputs, targets, inputs_file.string());
+  Originals found = from_arrays(inputs, targets, inputs_file.string(), targets_file.string());
   for (const fs::path& file : {inputs_file, targets_file})
     found.sources.push_back({file.filename().string(), sha256_of_file(file, ExitCode::data)});
   return found;

@@ -133,8 +133,21 @@ void require_plain_numbers(std::span<const TableText> files, const TableColumn& 
                   column.name));
 }
 
+void require_small_numbers(std::span<const TableText> files, const TableColumn& column) {
+  if (!column.numeric) return;
+  for (const TableText& file : files)
+    for (std::int64_t row = 0; row < file.rows(); ++row) {
+      const std::string_view cell = file.cell(row, column.index);
+      if (is_missing(cell) || std::isfinite(static_cast<float>(number_of(cell)))) continue;
+      throw data_error(fmt::format("has {} in line {} of {}, column {}, more than a float32 holds",
+                                   printable(cell, 40), file.line(row), file.origin(), column.name),
+                       files.front().origin(), "scale the column to below 3.4e38, or leave the row out");
+    }
+}
+
 std::vector<InputColumn> inputs_of(std::span<const TableText> files, const TableColumn& column) {
   require_plain_numbers(files, column);
+  require_small_numbers(files, column);
   const std::string remedy = "leave it out with --ignore " + column.name;
   if (column.empty)
     throw data_error("has no value in the column " + column.name, files.front().origin(), remedy);

@@ -48,6 +48,9 @@ class ColumnValues {
 /// values are, or are meant as numbers (decimal commas, units, inf): each would become an input of its own.
 void require_plain_numbers(std::span<const TableText> files, const TableColumn& column);
 
+/// Throws data_error, naming number, line and column, for a number that float32 does not hold.
+void require_small_numbers(std::span<const TableText> files, const TableColumn& column);
+
 /// Which inputs a column becomes: a number itself; of two labels one input that is 1 for the second; of more
 /// labels one input each, 1 for its own; and where there are gaps one more that is 1 for a gap. Throws
 /// data_error for more labels than 100: an identifier or free text.

@@ -38,12 +38,19 @@ TableTarget::TableTarget(std::span<const TableText> files, const std::vector<Tab
     classes_ = {column_->name + "<=" + bound, column_->name + ">" + bound};
     return;
   }
-  if (task_ == "regression") return;
+  if (task_ == "regression") {
+    require_small_numbers(files, *column_);
+    return;
+  }
   values_.emplace(files, *column_);
   const bool numbers =
       column_->numeric && !(values_->whole() && values_->names().size() <= kMostNumberedClasses);
   if (task_.empty()) task_ = numbers ? "regression" : "table_classification";
-  if (!is_regression()) classes_ = values_->names();
+  if (is_regression()) {
+    require_small_numbers(files, *column_);
+  } else {
+    classes_ = values_->names();
+  }
 }
 
 double TableTarget::value(const TableText& file, std::int64_t row) const {

@@ -1,5 +1,7 @@
 #include "data/import/originals.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/error.hpp"
@@ -27,12 +29,15 @@ std::shared_ptr<const Column> as_float(const Column& bytes) {
 
 std::vector<std::string> classes_of(const std::vector<std::int64_t>& targets, const std::string& subject) {
   if (targets.empty()) throw data_error("holds no samples", subject, "give at least ten");
-  const auto [least, most] = std::minmax_element(targets.begin(), targets.end());
-  if (*least < 0 || *most >= kMostClasses)
-    throw data_error("has the class " + std::to_string(*least < 0 ? *least : *most) + ", outside 0 to 999999",
+  const auto odd = std::ranges::find_if_not(
+      targets, [](std::int64_t target) { return target >= 0 && target < kMostClasses; });
+  if (odd != targets.end())
+    throw data_error(fmt::format("has the class {} as the target of sample {}, outside 0 to {}", *odd,
+                                 odd - targets.begin(), kMostClasses - 1),
                      subject, "number classes from 0, or give floats for a regression");
+  const std::int64_t most = std::ranges::max(targets);
   std::vector<std::string> names;
-  for (std::int64_t name = 0; name <= *most; ++name) names.push_back(std::to_string(name));
+  for (std::int64_t name = 0; name <= most; ++name) names.push_back(std::to_string(name));
   return names;
 }
 
@@ -45,7 +50,7 @@ void require_same_count(const Column& inputs, const Column& targets, const std::
 }
 
 Originals from_arrays(std::shared_ptr<const Column> inputs, std::shared_ptr<const Column> targets,
-                      const std::string& subject) {
+                      const std::string& subject, const std::string& targets_subject) {
   Originals found;
   const std::vector<std::int64_t> shape = inputs->row_shape();
   const bool bytes = inputs->type() == ElementType::uint8;
@@ -61,11 +66,11 @@ Originals from_arrays(std::shared_ptr<const Column> inputs, std::shared_ptr<cons
     throw data_error("has images of shape " + text_of(shape) + " with the channels last", subject,
                      "transpose them to [n, C, H, W]");
   if (element_count(targets->row_shape()) != 1)
-    throw data_error("has targets of shape " + text_of(targets->row_shape()), subject,
+    throw data_error("has targets of shape " + text_of(targets->row_shape()), targets_subject,
                      "give one target per sample");
   if (targets->type() == ElementType::int64) {
     found.task = images ? "image_classification" : "table_classification";
-    found.classes = classes_of(read_whole<std::int64_t>(*targets), subject);
+    found.classes = classes_of(read_whole<std::int64_t>(*targets), targets_subject);
   } else {
     found.task = "regression";
   }

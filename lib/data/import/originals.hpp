@@ -33,12 +33,13 @@ struct Originals {
 
 /// Makes sense of one's own arrays: uint8 [n, C, H, W] or [n, H, W] and float32 [n, C, H, W] are images;
 /// float32 [n, F] and [n, T, F] and uint8 [n, F] (converted) are tables. int64 targets are classes, float32 a
-/// regression's values. Fills task, classes, shape and splits["train"]. Throws data_error naming `subject`.
+/// regression's values. Fills task, classes, shape and splits["train"]. Throws data_error naming `subject`,
+/// of which the inputs are, or `targets_subject`.
 Originals from_arrays(std::shared_ptr<const Column> inputs, std::shared_ptr<const Column> targets,
-                      const std::string& subject);
+                      const std::string& subject, const std::string& targets_subject);
 
-/// Class names "0", "1", ... up to the largest target. Throws data_error for a negative one or over a
-/// million.
+/// Class names "0", "1", ... up to the largest target. Throws data_error, naming the sample, for a
+/// negative one or a million and more.
 std::vector<std::string> classes_of(const std::vector<std::int64_t>& targets, const std::string& subject);
 
 /// Throws data_error unless both have as many rows.
