@@ -10,13 +10,13 @@
 namespace dtrain {
 
 /// Says what a start is busy with where it takes long, as it does with many ranks on few cores: a line after
-/// a few seconds, then one more now and then, and at the end where the time went. A start that is quick says
-/// nothing. For one rank of a job.
+/// a few seconds, then one at least every 10 s, and at the end where the time went. A start that is quick
+/// says nothing. For one rank of a job.
 class StartNotice {
  public:
   struct Patience {
     double first_s = 3;  ///< From the start of the process to the first line.
-    double next_s = 15;  ///< From one line to the next.
+    double next_s = 8;   ///< From one line to the next; a busy machine may take two more.
   };
 
   /// `starter`: what starts, as `100 ranks, 2 cores here`.

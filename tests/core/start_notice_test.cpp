@@ -54,6 +54,11 @@ TEST_F(StartNoticeTest, ALongStartSaysWhatItIsBusyWithAndWhereTheTimeWent) {
   EXPECT_EQ(said(), text) << "once is enough";
 }
 
+TEST_F(StartNoticeTest, ItSpeaksAtLeastEveryTenSecondsThoughABusyMachineWakesItLate) {
+  EXPECT_LE(StartNotice::Patience().first_s, 8);
+  EXPECT_LE(StartNotice::Patience().next_s, 8);
+}
+
 TEST_F(StartNoticeTest, AStartThatFailsEndsTheNotice) {
   { const StartNotice notice("2 ranks", out_, {.first_s = 1e6}); }
   EXPECT_EQ(said(), "");

@@ -212,6 +212,23 @@ def keeps_the_last_step(binary, folder):
     with h5py.File(folder / "runs/tested/results.h5") as file:
         assert len(file["test"]) == 1
         assert any(event["kind"] == b"lost_rank" for event in file["ranks/00000/events"][:])
+    print("a rank lost in the test evaluation: the last step is the last step's", flush=True)
+
+
+def completes_without_those_lost_at_shutdown(binary, folder, expected):
+    """Training is over and saved, and a rank goes while results.h5 is put together: nothing is lost or done twice."""
+    for rank in (0, 2):
+        name = f"shutdown-{rank}"
+        done = started(binary, folder, name, "data=4", "--inject", f"kill:rank={rank},phase=shutdown,step={STEPS}")
+        assert done.returncode == 0, (done.returncode, done.stdout, done.stderr)
+        assert (folder / "runs" / name / "state").read_text() == "completed\n", rank
+        found = facts(folder / "runs" / name)
+        others = [tensor for tensor in expected[0] if expected[0][tensor].tobytes() != found[0][tensor].tobytes()]
+        assert not others and found[1] == expected[1], (rank, others[:5], found[1])
+        with h5py.File(folder / "runs" / name / "results.h5") as file:
+            assert file.attrs["status"] == b"completed" and len(file["test"]) == 1, (rank, dict(file.attrs))
+            assert list(file["epochs"]["epoch"]) == [1, 2], (rank, file["epochs"]["epoch"])
+    print("a rank lost at shutdown: the run completes, with its results", flush=True)
 
 
 def main():
@@ -246,6 +263,7 @@ def main():
                              "fault": case.fault, "recovered_s": seconds})
         waits_for_a_survivor_that_comes_late(arguments.binary, folder)
         keeps_the_last_step(arguments.binary, folder)
+        completes_without_those_lost_at_shutdown(arguments.binary, folder, expected)
         tells_that_it_died(arguments.binary, folder)
         given_up = started(arguments.binary, folder, "aborted", "data=4", "--inject", SAMPLE[0].fault, "--on-failure", "abort")
         assert given_up.returncode == 5 and "rank 0 is gone" in given_up.stderr, (given_up.returncode, given_up.stderr)

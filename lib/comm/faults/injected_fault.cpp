@@ -108,8 +108,9 @@ InjectedFault parse_fault(const std::string& fault, int world_size) {
 }  // namespace
 
 const std::vector<std::string>& InjectedFault::phases() {
-  static const std::vector<std::string> kPhases = {"forward",    "backward",   "all_reduce", "optimizer",
-                                                   "evaluation", "checkpoint", "test",       "recovery"};
+  static const std::vector<std::string> kPhases = {"forward",   "backward",   "all_reduce",
+                                                   "optimizer", "evaluation", "checkpoint",
+                                                   "test",      "shutdown",   "recovery"};
   return kPhases;
 }
 

@@ -31,7 +31,8 @@ struct InjectedFault {
   double seconds = 0;  ///< Of link_down; 0: for good.
 
   /// forward, backward, all_reduce, optimizer, evaluation, checkpoint; test: the evaluation at the end;
-  /// recovery: after another rank was lost, whatever the step.
+  /// shutdown: behind it, before results.h5 is put together; recovery: after another rank was lost, whatever
+  /// the step.
   static const std::vector<std::string>& phases();
 };
 

@@ -175,6 +175,7 @@ ExitCode Trainer::train_to_the_end() {
 
 /// Throws Error when something that the run was to leave behind is missing.
 void Trainer::finish(record::Status status) {
+  if (injection_ != nullptr) injection_->reach("shutdown");
   const auto& problem = checkpoints_.problem();
   const auto lost = outputs_.finish(problem.empty() ? status : record::Status::failed);
   require(problem.empty(), problem,
