@@ -14,6 +14,7 @@
 #include "option.hpp"
 #include "run_arguments.hpp"
 #include "toml_file.hpp"
+#include "train/setup/kept_program.hpp"
 
 namespace dtrain::app {
 
@@ -81,6 +82,8 @@ train::RunConfig config_of_checkpoint(const std::filesystem::path& folder) {
                            origin, kTakeAnother);
   }
   config.model.init_from = folder.string();
+  config.model.name = train::kept_program(folder, config.model.name);
+  config.model.golden = "off";  // that was of its first weights
   return config;
 }
 

@@ -22,7 +22,7 @@ struct Place {
   std::string_view file;
 };
 
-constexpr std::array<Place, 13> kPlaces = {{{"", "results.h5"},
+constexpr std::array<Place, 14> kPlaces = {{{"", "results.h5"},
                                             {"", "trace.json"},
                                             {"", "config.toml"},
                                             {"", ".seen"},
@@ -30,6 +30,7 @@ constexpr std::array<Place, 13> kPlaces = {{{"", "results.h5"},
                                             {"ranks", "trace-*.json"},
                                             {"ranks", "flights-*.csv"},
                                             {"tensorboard", "events.out.tfevents.*"},
+                                            {"program", "*.pt2"},
                                             {"checkpoints", "best"},
                                             {"checkpoints/step-*", "manifest.json"},
                                             {"checkpoints/step-*", "manifest.sha256"},
@@ -60,7 +61,7 @@ bool is_file_of_run(const fs::path& relative) {
 
 bool is_folder_of_run(const fs::path& relative) {
   const std::string folder = relative.generic_string();
-  return folder == "ranks" || folder == "tensorboard" || folder == "checkpoints" ||
+  return folder == "ranks" || folder == "tensorboard" || folder == "program" || folder == "checkpoints" ||
          (relative.parent_path() == "checkpoints" && matches(folder, "checkpoints/step-*"));
 }
 

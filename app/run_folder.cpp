@@ -21,6 +21,7 @@
 #include "record/run_reader.hpp"
 #include "run_contents.hpp"
 #include "same_run.hpp"
+#include "train/setup/kept_program.hpp"
 
 namespace dtrain::app {
 namespace fs = std::filesystem;
@@ -102,7 +103,8 @@ std::string default_name(const train::RunConfig& config, const Environment& envi
   const std::string job = environment.slurm_job_id
                               ? *environment.slurm_job_id
                               : fmt::format("{:%Y%m%d-%H%M%S}", fmt::gmtime(std::time(nullptr)));
-  return fmt::format("{}-{}-{}", plain(config.model.name), plain(dataset.filename().string()), job);
+  return fmt::format("{}-{}-{}", plain(models::model_title(config.model.name)),
+                     plain(dataset.filename().string()), job);
 }
 
 std::string make_own_folder(const fs::path& output, const std::string& name) {

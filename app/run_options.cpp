@@ -80,10 +80,14 @@ std::vector<Option> declare() {
   const auto add = [&](auto... parts) { all.push_back(declare_option(group, parts...)); };
 
   add(
-      "model", "NAME", "the network", "", [](auto& c) -> auto& { return c.model.name; });
+      "model", "NAME|NET.pt2", "the network, or a file of torch.export.save", "",
+      [](auto& c) -> auto& { return c.model.name; });
   add(
       "model-option", "KEY=VALUE", "an option of the model; repeat it for several", "",
       [](auto& c) -> auto& { return c.model.options; });
+  add(
+      "golden", "on|off", "compute the golden batch that a NET.pt2 may hold, and compare, before training",
+      "", [](auto& c) -> auto& { return c.model.golden; });
   add(
       "init-from", "PATH", "initial weights: a checkpoint, an .h5 or a .safetensors", "",
       [](auto& c) -> auto& { return c.model.init_from; });
@@ -91,7 +95,8 @@ std::vector<Option> declare() {
       "init-skip", "REGEX", "names of weights that --init-from does not load", "",
       [](auto& c) -> auto& { return c.model.init_skip; });
   add(
-      "loss", "NAME", "cross_entropy, mse or mae", "by task", [](auto& c) -> auto& { return c.model.loss; });
+      "loss", "NAME", "cross_entropy, mse or mae; model: what a NET.pt2 itself returns", "by task",
+      [](auto& c) -> auto& { return c.model.loss; });
   // Not written while it is open: the task is not known before the dataset is.
   all.back().toml = [](const RunConfig& c) {
     return c.model.loss.empty() ? std::string() : write_toml(c.model.loss);

@@ -12,6 +12,7 @@
 #include "core/parse_number.hpp"
 #include "option.hpp"
 #include "toml_file.hpp"
+#include "train/setup/kept_program.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -29,9 +30,10 @@ bool belongs_to_update(const Option& option, const std::string& optimizer_state)
 
 bool may_differ(const Option& option, bool reproducible) {
   static const std::set<std::string> kFree = {
-      "epochs",       "limit-steps", "exit-after",   "mesh",    "rank-order", "pipeline",   "virtual-stages",
-      "balance",      "recompute",   "memory-limit", "inject",  "on-failure", "spares",     "replicate",
-      "verify-every", "watchdog",    "device",       "staging", "data-root",  "eval-batch", "early-stopping"};
+      "epochs",         "limit-steps", "exit-after",     "mesh",         "rank-order", "pipeline",
+      "virtual-stages", "balance",     "recompute",      "memory-limit", "inject",     "on-failure",
+      "spares",         "replicate",   "verify-every",   "watchdog",     "device",     "staging",
+      "data-root",      "eval-batch",  "early-stopping", "golden"};
   // The last bits of sums depend on these.
   static const std::set<std::string> kFreeUnlessReproducible = {"threads", "bucket-mb", "all-reduce"};
   return option.group == kOutputs || kFree.contains(option.name) ||
@@ -96,6 +98,8 @@ void check_same_run(const train::RunConfig& config, const checkpoint::Checkpoint
     const std::string before = value(then, option.name);
     const std::string after = value(now, option.name);
     if (other_update && belongs_to_update(option, state)) continue;
+    // A file may have moved: what it computes is compared with the checkpoint's when it has been read.
+    if (option.name == "model" && models::is_program_file(before) && models::is_program_file(after)) continue;
     if (before != after && !may_differ(option, config.reproducible)) {
       others.push_back(fmt::format("--{} was {} and is {}", option.name, before, after));
     }

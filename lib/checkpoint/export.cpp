@@ -39,6 +39,15 @@ std::vector<WholeTensor> read_model(const CheckpointReader& checkpoint) {
                         .data = tensor.data.data()};
     tensors.push_back(std::move(tensor));  // moving a vector keeps its memory where it is
   }
+  for (const auto& [other, name] : checkpoint.info().tied) {  // PyTorch's state_dict has both names
+    const auto place = std::ranges::find(
+        tensors, name, [](const WholeTensor& tensor) { return tensor.reference.slice.name; });
+    if (place == tensors.end()) continue;
+    WholeTensor copy = *place;
+    copy.reference.slice.name = other;
+    copy.reference.data = copy.data.data();
+    tensors.push_back(std::move(copy));
+  }
   return tensors;
 }
 

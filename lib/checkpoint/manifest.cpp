@@ -147,6 +147,8 @@ Json to_json(const Manifest& manifest) {
   if (!info.all_reduce.layout.empty()) {
     json["all_reduce"] = {{"layout", info.all_reduce.layout}, {"by_size", info.all_reduce.by_size}};
   }
+  if (!info.program.empty()) json["program_sha256"] = info.program;
+  if (!info.tied.empty()) json["tied"] = info.tied;
   for (const auto& file : manifest.files) {
     json["files"].push_back({{"file", file.file}, {"bytes", file.bytes}, {"sha256", file.sha256}});
   }
@@ -206,6 +208,8 @@ Manifest from_json(const Json& json) {
     info.all_reduce = {.layout = saved.at("layout").get<std::string>(),
                        .by_size = saved.at("by_size").get<std::string>()};
   }
+  info.program = json.value("program_sha256", std::string());
+  if (json.contains("tied")) json.at("tied").get_to(info.tied);
   for (const auto& file : json.at("files")) {
     manifest.files.push_back({.file = plain_name(file.at("file")),
                               .bytes = whole(file.at("bytes")),

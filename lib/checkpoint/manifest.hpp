@@ -89,6 +89,8 @@ struct CheckpointInfo {
   BestSoFar best = {};
   LossScale loss_scale = {};
   std::string model;
+  std::string program = {};  ///< SHA-256 of what a model from a file computes; empty: dtrain's own.
+  std::map<std::string, std::string> tied = {};  ///< Other names of a parameter in that model's state_dict.
   std::string dataset;
   std::uint64_t seed = 0;
   int micro_batches = 0;

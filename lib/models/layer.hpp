@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -65,10 +66,12 @@ struct Context {
 
 /// How a parameter starts: PyTorch's default of its layer, unless a recipe says otherwise.
 struct Initialisation {
-  enum class Kind { zero, one, uniform, normal };
+  enum class Kind { zero, one, uniform, normal, given };
   Kind kind = Kind::zero;
   double scale = 0.0;  ///< Half-width of the uniform distribution, standard deviation of the normal one.
   std::int64_t zero_rows = 0;  ///< So many first rows are zero instead: padding's.
+  /// Of `given`: reads the whole tensor, of any type, on the CPU. Called where a part of it is held.
+  std::function<at::Tensor()> values = {};
 };
 
 /// Which dim of a parameter may be cut over the tensor axis, and in what manner.
@@ -131,6 +134,7 @@ struct Buffer {
   enum class Update {
     moving_mean,  ///< value += momentum (step_sum / step_weight - value), the sums being all ranks'.
     count_steps,  ///< value += 1.
+    constant,     ///< It stays: a mask, or positions, that a module keeps in its state.
   };
   std::string name;
   at::Tensor value;

@@ -56,6 +56,9 @@ at::Tensor initial_values(const Parameter& parameter, std::uint64_t seed) {
     case Kind::normal:
       fill_normal(values, key, static_cast<float>(parameter.init.scale));
       break;
+    case Kind::given:
+      values.copy_(parameter.init.values());
+      break;
   }
   if (parameter.init.zero_rows > 0) values.narrow(0, 0, parameter.init.zero_rows).zero_();
   return values;

@@ -59,8 +59,9 @@ struct ExtraColumns {
 
 /// What a model's outputs are compared with.
 enum class Goal {
-  target,    ///< The sample's target; images of classifiers are standardised.
-  own_input  ///< The input itself, bytes / 255: an autoencoder.
+  target,     ///< The sample's target; images of classifiers are standardised.
+  own_input,  ///< The input itself, bytes / 255: an autoencoder.
+  own_loss    ///< The target, which the layers take as a second input: their output is the loss.
 };
 
 /// A network as an ordered list of layers, and the loss at its end. Knows nothing of ranks.
@@ -107,6 +108,14 @@ class Model {
   double forward_flops(const Shape& sample) const;
 
   virtual Goal goal() const { return Goal::target; }
+
+  /// What a log says of it at the start of a run, beside its name; empty: nothing.
+  virtual std::string remark() const { return {}; }
+
+  /// SHA-256 of what is computed, for a model that was read from a file; empty for one that dtrain defines.
+  virtual std::string program_hash() const { return {}; }
+  /// Writes that file without its weights, for a run folder; nothing where there is no file. Throws Error.
+  virtual void save_program(const std::string& /*path*/) const {}
 
   /// The loss of the last layer's outputs against `targets`: [n], or the inputs where that is the goal.
   virtual LossSums loss(const Tensors& outputs, const at::Tensor& targets) const = 0;
@@ -190,14 +199,21 @@ struct TextSizes {
 struct Registration {
   std::string name;
   Recipe recipe;
-  std::unique_ptr<Model> (*make)(const DatasetFacts& facts, const ModelOptions& options);
+  std::function<std::unique_ptr<Model>(const DatasetFacts& facts, const ModelOptions& options)> make;
   /// Of a model with these options; null: any text. Throws Error (exit code 2) for an option that is wrong.
   TextSizes (*text)(const ModelOptions& options) = nullptr;
 };
 
 const std::vector<Registration>& registry();
 
-/// Throws Error (exit code 2) that lists the models there are.
-const Registration& find_model(const std::string& name);
+/// The model of that name, or, where it ends in `.pt2`, of the program in that file (models/exported), which
+/// is read when the model is made. Throws Error (exit code 2) that lists the models there are.
+Registration find_model(const std::string& name);
+
+/// What a model is called in results and checkpoints: of a file its name without folder and ending.
+std::string model_title(const std::string& name);
+
+/// Whether `name` is that of a file.
+bool is_program_file(const std::string& name);
 
 }  // namespace dtrain::models

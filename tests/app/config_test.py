@@ -5,7 +5,7 @@ import unittest
 
 from program import ProgramTest
 
-BUILT = """model model-option init-from init-skip loss class-weights label-smoothing freeze dataset data-root staging augment augment-padding mesh rank-order strategy
+BUILT = """model model-option golden init-from init-skip loss class-weights label-smoothing freeze dataset data-root staging augment augment-padding mesh rank-order strategy
 pipeline virtual-stages balance recompute memory-limit
 epochs limit-steps global-batch micro-batches optimizer learning-rate momentum nesterov beta1 beta2 epsilon weight-decay decay schedule
 eval-batch min-learning-rate warmup-steps grad-clip batch-norm precision device device-graphs threads kernels comm-backend all-reduce bucket-mb watchdog on-failure spares replicate verify-every inject seed reproducible output name
@@ -13,7 +13,7 @@ overwrite record-steps trace tensorboard quiet dry-run cluster exit-after checkp
 validate-every best-by early-stopping""".split()
 LATER = ["compression"]
 # A value that is not the default for every option.
-OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "init-from": "a.h5", "init-skip": "fc.*", "loss": "mae",
+OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "golden": "off", "init-from": "a.h5", "init-skip": "fc.*", "loss": "mae",
          "class-weights": "balanced", "label-smoothing": 0.125, "freeze": "^fc[12]", "dataset": "a \"quoted\" \\ name", "data-root": "/d",
          "staging": "local=/scratch/a,b", "augment": "crop", "augment-padding": 2, "mesh": "data=2,pipe=1", "rank-order": "launched", "strategy": "ddp", "pipeline": "interleaved",
          "virtual-stages": 3, "balance": "dynamic", "recompute": "auto", "memory-limit": "2GiB", "epochs": 7,

@@ -75,9 +75,10 @@ Statistics moments(const at::Tensor& x) {
   return found;
 }
 
-Scaling scaling_of(const Statistics& statistics, const at::Tensor& weight, const at::Tensor& bias) {
+Scaling scaling_of(const Statistics& statistics, double epsilon, const at::Tensor& weight,
+                   const at::Tensor& bias) {
   Scaling made;
-  made.inverse_deviation = (statistics.variance + BatchNorm::kEpsilon).rsqrt();
+  made.inverse_deviation = (statistics.variance + epsilon).rsqrt();
   const at::Tensor scale = weight.to(at::kDouble) * made.inverse_deviation;
   made.shift = (bias.to(at::kDouble) - statistics.mean * scale).to(weight.scalar_type());
   made.scale = scale.to(weight.scalar_type());
@@ -155,9 +156,9 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& weight, const at::Tensor& bias,
                             const std::optional<at::Tensor>& beside, const Statistics& statistics,
-                            kernels::Then then, Mode mode) {
+                            double epsilon, kernels::Then then, Mode mode) {
     const at::Tensor residual = beside.value_or(at::Tensor());
-    const auto by = scaling_of(statistics, weight, bias);
+    const auto by = scaling_of(statistics, epsilon, weight, bias);
     const at::Tensor y = input.scalar_type() == at::kDouble ? scaled<double>(input, residual, by, then)
                                                             : scaled<float>(input, residual, by, then);
     // Without a residual the ReLU's zeros follow from the input, which is kept anyway.
@@ -178,7 +179,8 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
     const at::Tensor gradient = gradients[0].contiguous(kChannelsLast);
     const auto found = gradient.scalar_type() == at::kDouble ? backward_as<double>(context, gradient)
                                                              : backward_as<float>(context, gradient);
-    return {found.input, found.weight, found.bias, found.residual, at::Tensor(), at::Tensor(), at::Tensor()};
+    return {found.input,  found.weight, found.bias,   found.residual,
+            at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 
  private:
@@ -219,14 +221,13 @@ void add_to_step(const Statistics& statistics, const at::Tensor& x, std::uint32_
 /// By LibTorch's operators, for what the own kernels do not take: images in half precision, or in a device's
 /// memory; and where they are off.
 at::Tensor library_batch_norm(const at::Tensor& x, const Parameter& weight, const Parameter& bias,
-                              Buffer& mean, Buffer& variance, const Context& context) {
+                              Buffer& mean, Buffer& variance, double epsilon, const Context& context) {
   const bool training = context.mode == Mode::training;
   const auto running = [&](const Buffer& buffer) { return training ? at::Tensor() : buffer.value; };
   const auto [y, found_mean, inverse_deviation] = at::native_batch_norm(
-      x, weight.value, bias.value, running(mean), running(variance), training, 0.0, BatchNorm::kEpsilon);
+      x, weight.value, bias.value, running(mean), running(variance), training, 0.0, epsilon);
   if (training && context.pass == Pass::first) {
-    const at::Tensor found_variance =
-        inverse_deviation.detach().to(at::kDouble).pow(-2) - BatchNorm::kEpsilon;
+    const at::Tensor found_variance = inverse_deviation.detach().to(at::kDouble).pow(-2) - epsilon;
     add_to_step({found_mean.detach().to(at::kDouble), found_variance}, x, context.micro_batch, mean,
                 variance);
   }
@@ -270,8 +271,9 @@ at::Tensor batch_norm(const BatchNormInput& what, const BatchNorm& place,
   Buffer& mean = buffers.at(place.buffer);
   Buffer& variance = buffers.at(place.buffer + 1);
   if (!own_kernels_take(x)) {
-    const at::Tensor y = library_batch_norm(x, parameters.at(place.parameter),
-                                            parameters.at(place.parameter + 1), mean, variance, context);
+    const at::Tensor y =
+        library_batch_norm(x, parameters.at(place.parameter), parameters.at(place.parameter + 1), mean,
+                           variance, place.epsilon, context);
     const at::Tensor sum = residual.defined() ? y + residual : y;
     return what.then == kernels::Then::relu ? sum.relu() : sum;
   }
@@ -282,9 +284,10 @@ at::Tensor batch_norm(const BatchNormInput& what, const BatchNorm& place,
   } else {
     statistics = {mean.value.to(at::kDouble), variance.value.to(at::kDouble)};
   }
-  return BatchNormFunction::apply(
-      x, parameters.at(place.parameter).value, parameters.at(place.parameter + 1).value,
-      residual.defined() ? std::optional(residual) : std::nullopt, statistics, what.then, context.mode);
+  return BatchNormFunction::apply(x, parameters.at(place.parameter).value,
+                                  parameters.at(place.parameter + 1).value,
+                                  residual.defined() ? std::optional(residual) : std::nullopt, statistics,
+                                  place.epsilon, what.then, context.mode);
 }
 
 }  // namespace dtrain::models

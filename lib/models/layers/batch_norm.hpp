@@ -21,6 +21,7 @@ struct BatchNorm {
 
   std::size_t parameter = 0;  ///< Where NAME.weight lies in its layer's parameters; the bias follows.
   std::size_t buffer = 0;     ///< NAME.running_mean; running_var and num_batches_tracked follow.
+  double epsilon = kEpsilon;  ///< Added to the variance.
 
   /// Adds the parameters (1 and 0) and buffers (0, 1 and 0) of a normalisation called NAME to a layer's.
   static BatchNorm add(const std::string& name, std::int64_t channels, std::vector<Parameter>& parameters,

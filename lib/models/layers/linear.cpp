@@ -45,15 +45,11 @@ Flow Linear::slice(TensorGroup& group, const Flow& flow) {
   return {};
 }
 
-namespace {
-
-at::Tensor product(const at::Tensor& input, Parameter& weight, Parameter& bias) {
+at::Tensor linear_product(const at::Tensor& input, Parameter& weight, Parameter& bias) {
   if (fits_large_linear(input, weight)) return large_linear(input, weight, bias);
   if (fits_small_linear(input, weight.value)) return small_linear(input, weight, bias);
   return at::linear(input, weight.value, bias.value);
 }
-
-}  // namespace
 
 Tensors Linear::forward(const Tensors& inputs, const Context& /*context*/) {
   const at::Tensor& input = inputs.at(0);
@@ -62,8 +58,8 @@ Tensors Linear::forward(const Tensors& inputs, const Context& /*context*/) {
   }
   Parameter& weight = parameters_[0];
   Parameter& bias = parameters_[1];
-  if (group_ == nullptr) return {product(input, weight, bias)};
-  if (weight.slicing == Slicing::column) return {product(group_->enter(input), weight, bias)};
+  if (group_ == nullptr) return {linear_product(input, weight, bias)};
+  if (weight.slicing == Slicing::column) return {linear_product(group_->enter(input), weight, bias)};
   return {group_->leave(at::linear(input, weight.value)) + bias.value};
 }
 

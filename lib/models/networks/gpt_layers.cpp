@@ -22,9 +22,9 @@ namespace {
 
 constexpr double kDeviation = 0.02;
 constexpr double kEps = 1e-5;
-constexpr Initialisation kWeight{Initialisation::Kind::normal, kDeviation};
-constexpr Initialisation kZero{Initialisation::Kind::zero};
-constexpr Initialisation kOne{Initialisation::Kind::one};
+const Initialisation kWeight{Initialisation::Kind::normal, kDeviation};
+const Initialisation kZero{Initialisation::Kind::zero};
+const Initialisation kOne{Initialisation::Kind::one};
 
 Parameter parameter(const GptSizes& sizes, const std::string& name, const Shape& shape, Initialisation init,
                     Slicing slicing = Slicing::none) {

@@ -11,6 +11,7 @@ namespace dtrain::parallel {
 
 StepStatistics::StepStatistics(models::Model& model, comm::Group& group, int rows) : group_(group) {
   for (models::Buffer* buffer : model.buffers()) {
+    if (buffer->update == models::Buffer::Update::constant) continue;
     const bool averaged = buffer->update == models::Buffer::Update::moving_mean;
     (averaged ? averaged_ : counters_).push_back(buffer);
     if (averaged) sums_ += rows * buffer->value.numel();

@@ -62,7 +62,8 @@ constexpr std::uint64_t kLargestSeed = std::numeric_limits<std::int64_t>::max();
 constexpr std::array<std::string_view, 1> kBatchNorms = {"local"};
 constexpr std::array<std::string_view, 4> kPrecisions = {"fp32", "fp64", "bf16", "fp16"};
 constexpr std::array<std::string_view, 2> kKernels = {"own", "libtorch"};
-constexpr std::array<std::string_view, 3> kLosses = {"cross_entropy", "mse", "mae"};
+constexpr std::array<std::string_view, 4> kLosses = {"cross_entropy", "mse", "mae", "model"};
+constexpr std::array<std::string_view, 2> kSwitches = {"on", "off"};
 constexpr std::array<std::string_view, 2> kClassWeights = {"none", "balanced"};
 constexpr std::array<std::string_view, 5> kAugments = {"off", "on", "flip", "crop", "crop+flip"};
 constexpr std::array<std::string_view, 2> kDecays = {"all", "matrices"};
@@ -236,6 +237,7 @@ void RunConfig::resolve(int world_size) {
 void RunConfig::validate() const {
   check(!model.name.empty(), "no model is named", "--model", "name one, such as mlp");
   if (!model.loss.empty()) check_one_of(model.loss, kLosses, "--loss");
+  check_one_of(model.golden, kSwitches, "--golden");
   check_one_of(model.class_weights, kClassWeights, "--class-weights");
   check_not_negative(model.label_smoothing, "--label-smoothing");
   check(model.label_smoothing < 1.0,

@@ -20,15 +20,17 @@ namespace dtrain::train {
 
 /// What is trained.
 struct ModelConfig {
-  std::string name = "mlp";                    ///< A name of models::registry().
+  std::string name = "mlp";                    ///< A name of models::registry(), or a file NET.pt2.
   std::map<std::string, std::string> options;  ///< `--model-option KEY=VALUE`, unparsed.
   std::string init_from;  ///< A checkpoint, an .h5 or a .safetensors whose weights it starts with; or empty.
   bool init_is_checked = false;  ///< All its files are known to be whole. Set where a run is resumed.
   std::string init_skip;  ///< Names that keep their own start: a regular expression (ECMAScript), or empty.
-  std::string loss;       ///< `cross_entropy`, `mse` or `mae`; empty: by task.
+  std::string loss;       ///< `cross_entropy`, `mse`, `mae` or a file's own, `model`; empty: by task.
   std::string class_weights = "none";  ///< Of the training loss: `none` or `balanced`.
   double label_smoothing = 0.0;        ///< Of the training loss, in [0, 1).
   std::string freeze;                  ///< Parameters that are not trained: a regular expression, or empty.
+  std::string golden =
+      "on";  ///< Whether a file's golden batch is computed again at the start: `on` or `off`.
 };
 
 /// What it is trained on, and where the shards are read from.

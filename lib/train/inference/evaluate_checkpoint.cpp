@@ -14,6 +14,7 @@
 #include "record/predictions_file.hpp"
 #include "train/config/precision.hpp"
 #include "train/setup/job.hpp"
+#include "train/setup/kept_program.hpp"
 #include "train/setup/preparation.hpp"
 #include "train/setup/transformations.hpp"
 #include "train/setup/workload.hpp"
@@ -117,6 +118,7 @@ EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequ
           {.subject = info.name, .advice = "use --split train, validation or test", .code = ExitCode::data});
 
   const auto trained = checkpoint::read_manifest(config.model.init_from).info;
+  check_same_program(trained.program, *workload.model, config.model.init_from);
   check_same_classes(trained.identity, info, config.model.init_from);
   const auto how = transformation_as_trained(trained.transformations, info, config.model.init_from);
   if (const auto own = own_transformation(info);
@@ -153,7 +155,7 @@ EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequ
     const comm::LongPhase writing(job.world(), config.comm.files_limit_s());
     if (pipeline.is_last() && job.speaks_for_tensor_group()) {
       auto predictions = collector.gather(group, samples);
-      predictions.model = config.model.name;
+      predictions.model = models::model_title(config.model.name);
       predictions.dataset = info.name;
       predictions.split = request.split;
       predictions.classes = info.classes;

@@ -30,7 +30,7 @@ std::int64_t peak_memory_bytes() {
 
 record::RunInfo run_info(const RunConfig& config, Job& job, const Workload& workload, const RunStart& start) {
   return {.name = config.output.name,
-          .model = config.model.name,
+          .model = models::model_title(config.model.name),
           .dataset = workload.dataset.info().name,
           .strategy = config.strategy,
           .mesh = job.mesh().shape().to_string(),

@@ -10,6 +10,7 @@
 #include "core/clock.hpp"
 #include "core/version.hpp"
 #include "data/sampler.hpp"
+#include "models/exported/exported_model.hpp"
 #include "parallel/memory/memory_meter.hpp"
 #include "state/interval.hpp"
 #include "train/recovery/continuation.hpp"
@@ -378,7 +379,9 @@ checkpoint::CheckpointInfo Trainer::info(const parallel::StepTotals& total, bool
                      .evaluated = evaluated},
           .best = checkpoints_.best(),
           .loss_scale = for_checkpoint(replica_.strategy().scaler().state()),
-          .model = config_.model.name,
+          .model = models::model_title(config_.model.name),
+          .program = workload_.model->program_hash(),
+          .tied = models::exported::tied_names(*workload_.model),
           .dataset = workload_.dataset.info().name,
           .seed = config_.seed,
           .micro_batches = config_.batch.micro_batches,

@@ -62,9 +62,10 @@ void announce(const RunConfig& config, Job& job, const Workload& workload, const
               const Log& log) {
   const auto& dataset = workload.dataset.info();
   log.info(fmt::format("dtrain {}: {} ({} parameters) on {}, {} samples, {} ranks, mesh {}, {} each, {}",
-                       version(), config.model.name, workload.model->parameter_count(), dataset.name,
-                       dataset.samples("train"), job.world().size(), job.mesh().shape().to_string(),
-                       counted(job.threads(), "thread"), job.groups().backend_name()));
+                       version(), models::model_title(config.model.name), workload.model->parameter_count(),
+                       dataset.name, dataset.samples("train"), job.world().size(),
+                       job.mesh().shape().to_string(), counted(job.threads(), "thread"),
+                       job.groups().backend_name()));
   announce_device(job, config.device, no_graphs, log);
   if (config.reproducible) log.info(bits_of(config, job.threads()));
   warn_of_sums_between_nodes(config, job, workload, log);
@@ -75,6 +76,8 @@ void announce(const RunConfig& config, Job& job, const Workload& workload, const
                          job.cluster().ranks.at(static_cast<std::size_t>(job.rank())).hostname,
                          workload.read_in_place));
   }
+  if (const auto remark = workload.model->remark(); !remark.empty()) log.info("model      " + remark);
+  if (!workload.golden.empty()) log.info("model      " + workload.golden);
   if (!workload.frozen.empty()) log.info("frozen     " + workload.frozen);
   if (!workload.remark.empty())
     log.info(fmt::format("weights from {}: {}", config.model.init_from, workload.remark));

@@ -78,9 +78,10 @@ Preparation::Preparation(const data::DatasetInfo& info, const InputTransformatio
     : dtype_(dtype),
       device_(device),
       copies_(device, clock),
-      standardises_floats_(goal == models::Goal::target && !how.mean.empty() &&
+      standardises_floats_(goal != models::Goal::own_input && !how.mean.empty() &&
                            how.floats == InputTransformation::Floats::standardised),
       pairs_(info.task == "translation"),
+      takes_targets_(goal == models::Goal::own_loss && info.task != "translation"),
       augmentation_(augmentation),
       gaps_(how.gaps) {
   if (!how.factor.empty()) {
@@ -165,16 +166,23 @@ at::Tensor Preparation::prepared_on_device(const at::Tensor& stored, Crops crops
 models::Tensors Preparation::inputs(const data::Batch& batch) const {
   if (pairs_) return {tensor_over(batch.inputs), tensor_over(batch.targets)};
   const auto stored = tensor_over(batch.inputs);
-  if (has_kernel_for(stored)) return {prepared_on_device(stored, {})};
-  return prepared(stored);
+  return with_targets(
+      has_kernel_for(stored) ? models::Tensors{prepared_on_device(stored, {})} : prepared(stored), batch);
+}
+
+models::Tensors Preparation::with_targets(models::Tensors inputs, const data::Batch& batch) const {
+  if (takes_targets_) inputs.push_back(targets(batch));
+  return inputs;
 }
 
 models::Tensors Preparation::training_inputs(const data::Batch& batch) const {
   if (!augmentation_) return inputs(batch);
   const auto stored = tensor_over(batch.inputs);
-  if (has_kernel_for(stored)) return {prepared_on_device(stored, crops_of(batch))};
-  return prepared(stored.scalar_type() == at::kByte ? augmented<std::uint8_t>(stored, batch, *augmentation_)
-                                                    : augmented<float>(stored, batch, *augmentation_));
+  if (has_kernel_for(stored)) return with_targets({prepared_on_device(stored, crops_of(batch))}, batch);
+  return with_targets(
+      prepared(stored.scalar_type() == at::kByte ? augmented<std::uint8_t>(stored, batch, *augmentation_)
+                                                 : augmented<float>(stored, batch, *augmentation_)),
+      batch);
 }
 
 at::Tensor Preparation::targets(const data::Batch& batch) const {

@@ -49,6 +49,7 @@ class Preparation {
   using Crops = std::vector<kernels::CropAndFlip>;
   Crops crops_of(const data::Batch& batch) const;
   models::Tensors prepared(const at::Tensor& stored) const;
+  models::Tensors with_targets(models::Tensors inputs, const data::Batch& batch) const;
   models::Tensors prepared_images(const at::Tensor& stored) const;
   at::Tensor prepared_rows(const at::Tensor& stored) const;
   at::Tensor prepared_on_device(const at::Tensor& stored, Crops crops) const;
@@ -58,7 +59,8 @@ class Preparation {
   at::Device device_;
   DeviceCopies copies_;
   bool standardises_floats_;
-  bool pairs_;  // a translator reads its target words too
+  bool pairs_;          // a translator reads its target words too
+  bool takes_targets_;  // as does a model that computes its loss itself
   std::optional<Augmentation> augmentation_;
   std::vector<float> mean_;
   std::vector<float> deviation_;

@@ -19,6 +19,7 @@
 #include "data/placement/staging.hpp"
 #include "data/shards/vocabulary_hash.hpp"
 #include "data/synthetic/synthetic.hpp"
+#include "models/exported/golden.hpp"
 #include "parallel/pipeline/layer_times.hpp"
 #include "parallel/step/pieces.hpp"
 #include "state/initial_weights.hpp"
@@ -93,6 +94,25 @@ data::LocalCopy open_dataset(const RunConfig& config, const WorkloadPlace& place
   }
   comm::throw_on_all(failure, place.host, *place.world);
   return std::move(*opened);
+}
+
+/// The golden batch of a model's file is computed by rank 0 alone. Collective. Returns what to say of it.
+std::string replayed_golden_batch(const RunConfig& config, const WorkloadPlace& place) {
+  const auto& model = config.model;
+  if (!models::is_program_file(model.name) || model.golden != "on" || model.init_is_checked) return {};
+  std::string line;
+  std::optional<Error> failure;
+  try {
+    if (place.world == nullptr || place.world->rank() == 0) line = models::exported::check_golden(model.name);
+  } catch (const Error& error) {
+    failure = error;
+  }
+  if (place.world != nullptr) {
+    comm::throw_on_all(failure, place.host, *place.world);
+  } else if (failure) {
+    throw Error(*failure);
+  }
+  return line;
 }
 
 /// What `--augment` means on this dataset. By recipe it is silently nothing where there are no images.
@@ -212,6 +232,7 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
       dataset.has_split("train"), "the dataset has no samples to train on",
       {.subject = info.name, .advice = "stage it again from a source with samples", .code = ExitCode::data});
   auto model = models::find_model(config.model.name).make(facts, config.model.options);
+  auto golden = replayed_golden_batch(config, place);
   const auto frozen = freeze(config, *model);
   auto cuts = cut_model(config, *model, info, place.world);
   const double flops = 3 * model->forward_flops(info.shape);
@@ -275,6 +296,7 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
           .read_in_place = std::move(read_in_place),
           .remark = std::move(remark),
           .frozen = frozen,
+          .golden = std::move(golden),
           .vocabulary = std::move(vocabulary),
           .sample_shapes = varying ? parallel::StageMessages::SampleShapes::varying
                                    : parallel::StageMessages::SampleShapes::alike,

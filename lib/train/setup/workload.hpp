@@ -34,9 +34,10 @@ struct Workload {
   at::Device device = at::kCPU;                    ///< Where the model is.
   models::TrainingLoss training_loss;              ///< Its class weights of the run's type.
   Scoring scoring = Scoring::loss_and_accuracy;
-  std::string read_in_place;                ///< Why, although `--staging` names a copy; mostly empty.
-  std::string remark;                       ///< What `--init-from` did not match, for people; mostly empty.
-  std::string frozen;                       ///< What `--freeze` takes out, for people; mostly empty.
+  std::string read_in_place;  ///< Why, although `--staging` names a copy; mostly empty.
+  std::string remark;         ///< What `--init-from` did not match, for people; mostly empty.
+  std::string frozen;         ///< What `--freeze` takes out, for people; mostly empty.
+  std::string golden;  ///< What the model's golden batch came to; empty: it has none, or it was not computed.
   checkpoint::VocabularyHashes vocabulary;  ///< Of the dataset.
   /// Whether all samples have one shape, or as many tokens as they have.
   parallel::StageMessages::SampleShapes sample_shapes = parallel::StageMessages::SampleShapes::alike;

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <functional>
+
+#include "models/exported/graph.hpp"
+#include "models/layer.hpp"
+
+namespace dtrain::models::exported {
+
+/// Forward FLOPs of a node (a multiply and an add count as two): by formulas for matrix products,
+/// convolutions, attention and recurrent layers; one for each element of the results of all else. `shape_of`:
+/// of a tensor.
+double flops_of(const Node& node, const std::function<Shape(ValueId)>& shape_of);
+
+}  // namespace dtrain::models::exported

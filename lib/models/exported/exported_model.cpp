@@ -1,0 +1,192 @@
+#include "models/exported/exported_model.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/printable.hpp"
+#include "models/exported/objective.hpp"
+#include "models/exported/program_layers.hpp"
+#include "models/options.hpp"
+#include "models/shape.hpp"
+
+namespace dtrain::models::exported {
+namespace {
+
+/// What the layers take for `n` samples.
+std::vector<Shape> shapes_of_inputs(const DatasetFacts& facts, std::int64_t n, const Shape& sample) {
+  Shape batch = {n};
+  batch.insert(batch.end(), sample.begin(), sample.end());
+  if (facts.task == "translation") return {batch, batch};
+  if (!is_own_loss(facts)) return {batch};
+  return {batch, facts.task == "language_modelling" ? batch : Shape{n}};
+}
+
+class ExportedModel final : public Model {
+ public:
+  ExportedModel(const std::string& name, std::shared_ptr<const PlannedProgram> planned,
+                std::vector<std::unique_ptr<Layer>> layers, std::unique_ptr<Model> objective,
+                DatasetFacts facts, std::string remark)
+      : Model(name, std::move(layers)),
+        planned_(std::move(planned)),
+        objective_(std::move(objective)),
+        facts_(std::move(facts)),
+        remark_(std::move(remark)) {}
+
+  Goal goal() const override { return objective_->goal(); }
+  LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
+    return objective_->loss(outputs, targets);
+  }
+  LossSums training_loss(const Tensors& outputs, const at::Tensor& targets,
+                         const TrainingLoss& how) const override {
+    return objective_->training_loss(outputs, targets, how);
+  }
+  bool classifies() const override { return objective_->classifies(); }
+  bool has_cross_entropy() const override { return objective_->has_cross_entropy(); }
+  ExtraColumns extra_columns() const override { return objective_->extra_columns(); }
+  std::vector<double> extra_sums(const Tensors& outputs, const at::Tensor& targets,
+                                 Feedback words) const override {
+    return objective_->extra_sums(outputs, targets, words);
+  }
+  std::vector<double> extra_values(std::span<const double> sums, double loss) const override {
+    return objective_->extra_values(sums, loss);
+  }
+  std::vector<Shape> input_shapes(std::int64_t n, const Shape& sample) const override {
+    return shapes_of_inputs(facts_, n, sample);
+  }
+  std::string remark() const override { return remark_; }
+  std::string program_hash() const override { return planned_->program.graph().hash; }
+  void save_program(const std::string& path) const override { planned_->program.save_without_weights(path); }
+  std::map<std::string, std::string> tied_names() const {
+    std::map<std::string, std::string> tied;
+    for (const auto* input : planned_->program.graph().inputs_of(GraphInput::Kind::parameter)) {
+      const auto& first = planned_->program.first_name(input->name);
+      if (first != input->name) tied.emplace(input->name, first);
+    }
+    return tied;
+  }
+
+ private:
+  std::shared_ptr<const PlannedProgram> planned_;
+  std::unique_ptr<Model> objective_;
+  DatasetFacts facts_;
+  std::string remark_;
+};
+
+std::string facts_text(const TensorFacts& facts) {
+  std::vector<std::string> sizes;
+  for (const auto& size : facts.sizes) {
+    const auto number = size.constant();
+    sizes.push_back(number ? std::to_string(*number) : size.symbol().value_or("..."));
+  }
+  return fmt::format("[{}] of {}", fmt::join(sizes, ", "), at::toString(facts.type));
+}
+
+/// Refuses what the dataset cannot give, with both shapes.
+void check_inputs(const PlannedProgram& planned, const DatasetFacts& facts) {
+  const std::string subject = "--model " + planned.program.file();
+  const auto& graph = planned.program.graph();
+  const auto shapes = shapes_of_inputs(facts, 2, facts.sample_shape);
+  const auto& inputs = planned.plan.user_inputs;
+  if (inputs.size() != shapes.size()) {
+    std::vector<std::string> names;
+    for (const ValueId input : inputs) names.push_back(printable(graph[input].name, 50));
+    const char* given = shapes.size() == 1            ? "the samples"
+                        : facts.task == "translation" ? "source and target"
+                                                      : "the samples and their targets";
+    throw usage_error(
+        fmt::format("takes {} inputs ({}), and the dataset gives {}: {}", inputs.size(),
+                    fmt::join(names, ", "), shapes.size(), given),
+        subject,
+        inputs.size() == 2 && shapes.size() == 1
+            ? "use --loss model where the second one is the targets, or export a module that takes "
+              "one input"
+            : "export a module that takes these");
+  }
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const TensorFacts& wanted = *graph[inputs[i]].tensor;
+    if (!wanted.sizes.empty() && wanted.sizes[0].constant()) {
+      throw usage_error(
+          fmt::format("takes batches of {} samples only: its input {} is {}", *wanted.sizes[0].constant(),
+                      printable(graph[inputs[i]].name, 50), facts_text(wanted)),
+          subject,
+          "export it with dynamic_shapes and Dim(\"batch\", min=2) for dim 0, as jobs/export_model.py does");
+    }
+    bool fits = wanted.sizes.size() == shapes[i].size();
+    for (std::size_t dim = 1; fits && dim < shapes[i].size(); ++dim) {
+      const auto size = wanted.sizes[dim].constant();
+      const bool varies = facts.task == "text_classification" || facts.task == "translation";
+      fits = !size || *size == shapes[i][dim] || (varies && i == 0);
+    }
+    if (!fits) {
+      throw usage_error(
+          fmt::format("takes {} as its input {}, and {} of a dataset of {} are {}", facts_text(wanted),
+                      printable(graph[inputs[i]].name, 50), "two samples", facts.task, shape_text(shapes[i])),
+          subject, "export it with an example of such a shape, or choose another --dataset");
+    }
+  }
+  const bool words = facts.vocabulary > 0;
+  const bool takes_words = !at::isFloatingType(graph[inputs[0]].tensor->type);
+  if (words != takes_words) {
+    throw usage_error(fmt::format("takes {}, and the samples of a dataset of {} are {}",
+                                  facts_text(*graph[inputs[0]].tensor), facts.task,
+                                  words ? "whole numbers: ids of words" : "real numbers"),
+                      subject, "export it with an example of that type, or choose another --dataset");
+  }
+}
+
+std::string remark_on(const std::vector<std::string>& unused) {
+  if (unused.empty()) return {};
+  return fmt::format(
+      "{} parameter tensors are not trained, since the first output does not depend on them: {}{}",
+      unused.size(), printable(unused.front(), 100),
+      unused.size() > 1 ? " to " + printable(unused.back(), 100) : "");
+}
+
+std::unique_ptr<Model> make(const std::string& file, const DatasetFacts& facts, const ModelOptions& options) {
+  const std::string name = model_title(file);
+  refuse_unknown(name, options, {});
+  auto planned = std::make_shared<const PlannedProgram>(file, PlannedProgram::Dropout::as_exported);
+  check_inputs(*planned, facts);
+  std::unique_ptr<Model> model;
+  planned->program.understand([&] {
+    auto [layers, unused] = make_layers(planned);
+    const auto inputs = shapes_of_inputs(facts, 2, facts.sample_shape);
+    auto shapes = inputs;
+    for (const auto& layer : layers) {
+      layer->cost(shapes);  // every size can be computed
+      shapes = layer->output_shapes(shapes);
+    }
+    const bool trains = std::ranges::any_of(layers, [](const auto& layer) {
+      return std::ranges::any_of(layer->parameters(), [](const Parameter& one) { return !one.frozen; });
+    });
+    if (!trains)
+      throw usage_error("has no parameter that its first output depends on", "--model " + file,
+                        "export a module with parameters that require gradients");
+    auto objective = make_objective(name, facts, inputs.at(0), shapes.at(0));
+    model = std::make_unique<ExportedModel>(name, planned, std::move(layers), std::move(objective), facts,
+                                            remark_on(unused));
+  });
+  return model;
+}
+
+}  // namespace
+
+std::map<std::string, std::string> tied_names(const Model& model) {
+  const auto* exported = dynamic_cast<const ExportedModel*>(&model);
+  return exported == nullptr ? std::map<std::string, std::string>() : exported->tied_names();
+}
+
+Registration registration(const std::string& file) {
+  return {.name = model_title(file),
+          .recipe = {},
+          .make = [file](const DatasetFacts& facts, const ModelOptions& options) {
+            return make(file, facts, options);
+          }};
+}
+
+}  // namespace dtrain::models::exported

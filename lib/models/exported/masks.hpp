@@ -1,0 +1,19 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <string>
+
+#include "models/exported/graph.hpp"
+#include "models/layer.hpp"
+
+namespace dtrain::models::exported {
+
+/// Drops elements of `x` with probability `p`, in [0, 1], in training.
+at::Tensor dropped(const at::Tensor& x, double p, const Context& context, std::uint32_t stream);
+
+/// Of a node's masks; `part` tells several of one node apart.
+std::uint32_t stream_of(const Node& node, const std::string& part = "");
+
+}  // namespace dtrain::models::exported

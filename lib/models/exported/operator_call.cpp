@@ -1,0 +1,259 @@
+#include "models/exported/operator_call.hpp"
+
+#include <ATen/ScalarOps.h>
+#include <ATen/core/List.h>
+#include <ATen/core/ivalue.h>
+#include <ATen/core/jit_type.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/printable.hpp"
+#include "models/exported/operators.hpp"
+
+namespace dtrain::models::exported {
+namespace {
+
+using Fill = std::function<c10::IValue(const Workspace&)>;
+
+/// A number as PyTorch gives it to an operator that wants a tensor: it does not decide the result's type.
+at::Tensor scalar_tensor(const at::Scalar& number) {
+  at::Tensor made = c10::scalar_to_tensor(number);
+  made.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return made;
+}
+
+/// Without `Optional`.
+c10::TypePtr plain_type(c10::TypePtr type) {
+  while (const auto optional = type->cast<c10::OptionalType>()) type = optional->getElementType();
+  return type;
+}
+
+Fill constant(c10::IValue value) {
+  return [value = std::move(value)](const Workspace&) { return value; };
+}
+
+/// A size at the time of the call.
+class SizeSource {
+ public:
+  SizeSource(const Size& size, const Graph& graph)
+      : expression_(size.value ? *graph[*size.value].number : SizeExpression(size.number)),
+        constant_(size.value ? expression_.constant() : std::optional(size.number)) {}
+  std::int64_t at(const Workspace& work) const {
+    return constant_ ? *constant_ : expression_.evaluate(work.symbols);
+  }
+  double real_at(const Workspace& work) const { return expression_.evaluate_real(work.symbols); }
+  bool is_constant() const { return constant_.has_value(); }
+
+ private:
+  SizeExpression expression_;
+  std::optional<std::int64_t> constant_;
+};
+
+/// Fills one argument of the operator.
+class ArgumentFiller {
+ public:
+  ArgumentFiller(const Node& node, const Scope& scope) : node_(node), scope_(scope) {}
+
+  Fill fill(const Argument& given, const c10::Argument& wanted) const {
+    using Kind = Argument::Kind;
+    const auto type = plain_type(wanted.type());
+    switch (given.kind) {
+      case Kind::none:
+        return constant({});
+      case Kind::tensor:
+        return [place = scope_.place_of(*given.values.at(0))](const Workspace& work) {
+          return c10::IValue(work.tensors[place]);
+        };
+      case Kind::tensors:
+        return tensors(given, type);
+      case Kind::size:
+        return size(given, wanted, type);
+      case Kind::sizes:
+        return sizes(given, type);
+      case Kind::number:
+        return [source = SizeSource(given.sizes.at(0), scope_.graph)](const Workspace& work) {
+          return c10::IValue(source.real_at(work));
+        };
+      case Kind::real:
+        if (type->kind() == c10::TypeKind::TensorType) return constant(scalar_tensor(given.reals.at(0)));
+        return constant(given.reals.at(0));
+      case Kind::reals:
+        return constant(given.reals);
+      case Kind::boolean:
+        if (type->kind() == c10::TypeKind::TensorType)
+          return constant(scalar_tensor(bool{given.booleans.at(0)}));
+        return constant(bool{given.booleans.at(0)});
+      case Kind::booleans: {
+        c10::List<bool> list;
+        for (const bool one : given.booleans) list.push_back(one);
+        return constant(list);
+      }
+      case Kind::text:
+        return constant(given.text);
+      case Kind::type:
+        return [wanted_type = static_cast<at::ScalarType>(given.code),
+                own = scope_.type](const Workspace& work) {
+          return c10::IValue(static_cast<std::int64_t>(type_in_run(wanted_type, own, work.type)));
+        };
+      case Kind::format:
+        return constant(static_cast<std::int64_t>(given.code));
+      case Kind::layout:
+        return constant(static_cast<std::int64_t>(at::kStrided));
+      case Kind::device:
+        return [](const Workspace& work) { return c10::IValue(work.device); };
+      case Kind::other:
+        break;
+    }
+    throw refused(node_, fmt::format("has an argument of kind {}", printable(given.text, 50)),
+                  "use operators that take tensors and numbers");
+  }
+
+ private:
+  Fill tensors(const Argument& given, const c10::TypePtr& type) const {
+    std::vector<std::optional<std::size_t>> places;
+    for (const auto& value : given.values)
+      places.push_back(value ? std::optional(scope_.place_of(*value)) : std::nullopt);
+    const auto list = type->cast<c10::ListType>();
+    if (list != nullptr && list->getElementType()->kind() == c10::TypeKind::OptionalType) {
+      return [places](const Workspace& work) {
+        c10::List<std::optional<at::Tensor>> made;
+        for (const auto& place : places)
+          made.push_back(place ? std::optional(work.tensors[*place]) : std::nullopt);
+        return c10::IValue(made);
+      };
+    }
+    return [places](const Workspace& work) {
+      c10::List<at::Tensor> made;
+      for (const auto& place : places) made.push_back(place ? work.tensors[*place] : at::Tensor());
+      return c10::IValue(made);
+    };
+  }
+
+  Fill size(const Argument& given, const c10::Argument& wanted, const c10::TypePtr& type) const {
+    const SizeSource source(given.sizes.at(0), scope_.graph);
+    switch (type->kind()) {
+      case c10::TypeKind::TensorType:
+        return [source](const Workspace& work) {
+          return c10::IValue(scalar_tensor(at::Scalar(source.at(work))));
+        };
+      case c10::TypeKind::FloatType:
+        return [source](const Workspace& work) { return c10::IValue(static_cast<double>(source.at(work))); };
+      case c10::TypeKind::BoolType:
+        return [source](const Workspace& work) { return c10::IValue(source.at(work) != 0); };
+      case c10::TypeKind::ListType:
+        return [source, count = wanted.N().value_or(1)](const Workspace& work) {
+          return c10::IValue(std::vector<std::int64_t>(static_cast<std::size_t>(count), source.at(work)));
+        };
+      default:
+        return [source](const Workspace& work) { return c10::IValue(source.at(work)); };
+    }
+  }
+
+  Fill sizes(const Argument& given, const c10::TypePtr& type) const {
+    std::vector<SizeSource> sources;
+    for (const Size& one : given.sizes) sources.emplace_back(one, scope_.graph);
+    const auto list = type->cast<c10::ListType>();
+    if (list != nullptr && list->getElementType()->kind() == c10::TypeKind::FloatType) {
+      return [sources](const Workspace& work) {
+        std::vector<double> made;
+        for (const auto& source : sources) made.push_back(static_cast<double>(source.at(work)));
+        return c10::IValue(made);
+      };
+    }
+    const auto now = [sources](const Workspace& work) {
+      std::vector<std::int64_t> made;
+      made.reserve(sources.size());
+      for (const auto& source : sources) made.push_back(source.at(work));
+      return c10::IValue(made);
+    };
+    const bool fixed = std::ranges::all_of(sources, &SizeSource::is_constant);
+    if (!fixed) return now;
+    std::vector<std::int64_t> made;
+    for (const Size& one : given.sizes)
+      made.push_back(one.value ? *scope_.graph[*one.value].number->constant() : one.number);
+    return constant(made);
+  }
+
+  const Node& node_;
+  const Scope& scope_;
+};
+
+class OperatorCall final : public Operation {
+ public:
+  OperatorCall(const Step& step, const Scope& scope) : handle_(step.handle) {
+    const Node& node = scope.graph.nodes[step.node];
+    where_ = node.where();
+    const ArgumentFiller filler(node, scope);
+    const auto& wanted = handle_.schema().arguments();
+    for (const auto& [name, argument] : node.inputs) {
+      if (std::ranges::none_of(wanted, [&](const auto& one) { return one.name() == name; })) {
+        throw refused(node, fmt::format("is given an argument {} that this LibTorch does not know", name),
+                      "export it with PyTorch 2.11");
+      }
+    }
+    for (const auto& argument : wanted) {
+      const auto* given = node.find(argument.name());
+      if (given != nullptr && !(argument.name() == "sparse" && given->kind == Argument::Kind::boolean)) {
+        fills_.push_back(filler.fill(*given, argument));
+      } else if (argument.default_value()) {  // of an embedding's sparse gradients, too: dtrain's are dense
+        fills_.push_back(constant(*argument.default_value()));
+      } else {
+        throw refused(node, fmt::format("lacks its argument {}", argument.name()),
+                      "export it with PyTorch 2.11");
+      }
+    }
+    for (const auto& output : node.outputs) {
+      Result result{.list = output.kind == Output::Kind::tensors};
+      if (output.kind == Output::Kind::tensor || output.kind == Output::Kind::tensors) {
+        for (const ValueId value : output.values) result.places.push_back(scope.place_of(value));
+      }
+      results_.push_back(std::move(result));
+    }
+  }
+
+  void run(Workspace& work) override {
+    torch::jit::Stack stack;
+    stack.reserve(fills_.size());
+    for (const auto& fill : fills_) stack.push_back(fill(work));
+    try {
+      handle_.callBoxed(stack);
+    } catch (const c10::Error& error) {
+      throw Error(fmt::format("{} failed: {}", where_, printable(error.what_without_backtrace(), 300)),
+                  {.subject = "--model", .advice = "run the module in Python with the same inputs"});
+    }
+    for (std::size_t i = 0; i < results_.size() && i < stack.size(); ++i) take(results_[i], stack[i], work);
+  }
+
+ private:
+  struct Result {
+    bool list = false;
+    std::vector<std::size_t> places;
+  };
+
+  void take(const Result& result, const c10::IValue& value, Workspace& work) const {
+    if (result.places.empty()) return;
+    if (!result.list && value.isTensor()) {
+      work.tensors[result.places.at(0)] = value.toTensor();
+      return;
+    }
+    require(result.list && value.isTensorList() && value.toTensorList().size() == result.places.size(),
+            where_ + " gave other outputs than the program says", {.subject = "--model"});
+    const auto list = value.toTensorVector();
+    for (std::size_t i = 0; i < list.size(); ++i) work.tensors[result.places[i]] = list[i];
+  }
+
+  c10::OperatorHandle handle_;
+  std::string where_;
+  std::vector<Fill> fills_;
+  std::vector<Result> results_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> operator_call(const Step& step, const Scope& scope) {
+  return std::make_unique<OperatorCall>(step, scope);
+}
+
+}  // namespace dtrain::models::exported

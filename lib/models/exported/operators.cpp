@@ -1,0 +1,170 @@
+#include "models/exported/operators.hpp"
+
+#include <ATen/core/enum_tag.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <utility>
+
+#include "core/printable.hpp"
+
+namespace dtrain::models::exported {
+namespace {
+
+constexpr std::string_view kPrefix = "torch.ops.";
+
+/// `torch.ops.aten.conv2d.default` in its parts.
+struct Target {
+  std::string space;
+  std::string name;
+  std::string overload;
+};
+
+std::optional<Target> parts_of(const std::string& target) {
+  if (!target.starts_with(kPrefix)) return std::nullopt;
+  const auto begin = kPrefix.size();
+  const auto first = target.find('.', begin);
+  const auto second = first == std::string::npos ? first : target.find('.', first + 1);
+  if (second == std::string::npos) return std::nullopt;
+  std::string overload = target.substr(second + 1);
+  if (overload == "default") overload.clear();
+  return Target{target.substr(begin, first - begin), target.substr(first + 1, second - first - 1),
+                std::move(overload)};
+}
+
+bool is_random(const c10::OperatorHandle& found) { return found.hasTag(at::Tag::nondeterministic_seeded); }
+
+/// Those that dtrain draws itself (own_operations.hpp).
+bool is_drawn_by_dtrain(const Target& target) {
+  constexpr std::array<std::string_view, 5> kOwn = {"dropout", "dropout_", "scaled_dot_product_attention",
+                                                    "lstm", "gru"};
+  return target.space == "aten" && std::ranges::find(kOwn, target.name) != kOwn.end();
+}
+
+/// The Error for a higher-order operator.
+Error control_flow(const Node& node) {
+  const auto& target = node.target;
+  if (target.find("set_grad_enabled") != std::string::npos) {
+    return refused(node, "runs part of the program under torch.no_grad()",
+                   "use detach() on its results instead");
+  }
+  if (target.find("autocast") != std::string::npos) {
+    return refused(node, "runs part of the program under autocast",
+                   "leave autocast out and start dtrain with --precision bf16");
+  }
+  return refused(node, "is control flow that depends on values",
+                 "compute both branches and choose with torch.where, or write the loop out");
+}
+
+}  // namespace
+
+Error refused(const Node& node, const std::string& problem, const std::string& advice) {
+  return Error(fmt::format("{} {}", node.where(), problem), {.advice = advice, .code = ExitCode::usage});
+}
+
+bool is_about_sizes(const Node& node) {
+  if (node.target.find("higher_order") != std::string::npos) return false;
+  for (const auto& output : node.outputs) {
+    if (output.kind == Output::Kind::tensor || output.kind == Output::Kind::tensors) return false;
+  }
+  // What writes in place returns what it writes to.
+  return true;
+}
+
+bool calls(const Node& node, std::string_view name) {
+  const auto target = parts_of(node.target);
+  return target && target->space == "aten" && target->name == name;
+}
+
+std::optional<c10::OperatorHandle> find_operator(const Node& node) {
+  const auto target = parts_of(node.target);
+  if (!target) return std::nullopt;
+  return c10::Dispatcher::singleton().findSchema({target->space + "::" + target->name, target->overload});
+}
+
+void check_operator(const Node& node) {
+  if (node.target.find("higher_order") != std::string::npos) throw control_flow(node);
+  const auto found = find_operator(node);
+  if (!found) {
+    throw refused(node, "is an operator that this LibTorch does not have",
+                  "use operators of torch and torch.nn only");
+  }
+  if (is_random(*found) && !is_drawn_by_dtrain(*parts_of(node.target))) {
+    throw refused(node, "draws random numbers, which would depend on the number of ranks",
+                  "use nn.Dropout or F.dropout, whose masks dtrain draws, or make them part of the dataset");
+  }
+}
+
+namespace {
+
+/// Which tensors a node is given for an argument.
+std::vector<ValueId> tensors_of(const Node& node, const std::string& argument) {
+  std::vector<ValueId> found;
+  if (const auto* given = node.find(argument)) {
+    for (const auto& value : given->values) {
+      if (value) found.push_back(*value);
+    }
+  }
+  return found;
+}
+
+/// Operators that may return their input although their schema does not say so.
+bool may_return_input(const Node& node) {
+  constexpr std::array<std::string_view, 7> kNames = {
+      "dropout", "type_as", "broadcast_tensors", "meshgrid", "atleast_1d", "atleast_2d", "atleast_3d"};
+  return std::ranges::any_of(kNames, [&](std::string_view name) { return calls(node, name); });
+}
+
+/// The alias sets of an annotation, those of a list's elements too.
+std::set<std::string> sets_of(const c10::AliasInfo& info) {
+  std::set<std::string> found;
+  for (const auto* sets : {&info.beforeSets(), &info.afterSets()}) {
+    for (const auto& set : *sets) found.insert(set.toUnqualString());
+  }
+  for (const auto& inner : info.containedTypes()) found.merge(sets_of(inner));
+  return found;
+}
+
+}  // namespace
+
+std::vector<Sharing> shared_memory(const Node& node, const c10::FunctionSchema& schema) {
+  std::vector<Sharing> found;
+  const bool any = may_return_input(node);
+  const auto& returns = schema.returns();
+  for (std::size_t i = 0; i < node.outputs.size(); ++i) {
+    const auto& output = node.outputs[i];
+    if (output.kind != Output::Kind::tensor && output.kind != Output::Kind::tensors) continue;
+    const auto* info = i < returns.size() ? returns[i].alias_info() : nullptr;
+    for (const auto& argument : schema.arguments()) {
+      const auto* theirs = argument.alias_info();
+      bool shares = any;
+      if (info != nullptr && theirs != nullptr) {
+        const auto ours = sets_of(*info);
+        shares = std::ranges::any_of(sets_of(*theirs), [&](const auto& set) { return ours.contains(set); });
+      }
+      if (!shares) continue;
+      const bool same = theirs != nullptr && theirs->isWrite();
+      for (const ValueId input : tensors_of(node, argument.name())) {
+        for (const ValueId value : output.values)
+          found.push_back({value, input, same ? Sharing::How::same : Sharing::How::view});
+      }
+    }
+  }
+  return found;
+}
+
+std::vector<ValueId> written(const Node& node, const c10::FunctionSchema& schema) {
+  std::vector<ValueId> found;
+  for (const auto& argument : schema.arguments()) {
+    if (argument.alias_info() == nullptr || !argument.alias_info()->isWrite()) continue;
+    const auto given = tensors_of(node, argument.name());
+    found.insert(found.end(), given.begin(), given.end());
+  }
+  return found;
+}
+
+}  // namespace dtrain::models::exported

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <ATen/core/dispatch/Dispatcher.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "core/error.hpp"
+#include "models/exported/graph.hpp"
+
+namespace dtrain::models::exported {
+
+/// Whether a node does nothing that training needs: it computes a number from sizes (those are expressions
+/// already), or asserts something of the example it was exported with.
+bool is_about_sizes(const Node& node);
+
+/// LibTorch's operator for a node, found by its dispatcher.
+std::optional<c10::OperatorHandle> find_operator(const Node& node);
+
+/// Throws Error (exit code 2), with the node's module and line and what to write instead, where there is no
+/// such operator, where it draws random numbers that dtrain does not draw, or where it is control flow.
+void check_operator(const Node& node);
+
+/// Whether a node calls `aten.NAME`, in any of its overloads.
+bool calls(const Node& node, std::string_view name);
+
+/// An argument of the operator that the node writes to, or whose memory one of its outputs may be.
+struct Sharing {
+  ValueId output = 0;  ///< Which output, unless it is only written to.
+  ValueId input = 0;
+  enum class How { view, same } how = How::view;  ///< `same`: the output is the input, which was written to.
+};
+std::vector<Sharing> shared_memory(const Node& node, const c10::FunctionSchema& schema);
+
+/// The tensors that it writes to.
+std::vector<ValueId> written(const Node& node, const c10::FunctionSchema& schema);
+
+/// An Error (exit code 2) about what a node does.
+Error refused(const Node& node, const std::string& problem, const std::string& advice);
+
+}  // namespace dtrain::models::exported

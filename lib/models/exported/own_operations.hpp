@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+
+#include "models/exported/operation.hpp"
+#include "models/exported/plan.hpp"
+
+namespace dtrain::models::exported {
+
+/// Whether the program was exported in training mode: one of its nodes trains. Where none does, all follow
+/// the run's mode.
+bool exported_in_training(const Graph& graph);
+
+/// dtrain's own operation for a step, or null where LibTorch's operator is called:
+/// - batch_norm with running statistics: these are counted once in a step (layers/batch_norm.hpp);
+/// - dropout, alone and inside attention and LSTM or GRU layers, which are taken apart for it: masks do not
+///   depend on the ranks (layers/dropout.hpp);
+/// - linear, conv2d and max_pool2d, where dtrain's kernels may take them;
+/// - view, which becomes reshape: dtrain's kernels lay images out otherwise than PyTorch's.
+/// Throws Error (exit code 2) for what dtrain cannot do so.
+std::unique_ptr<Operation> own_operation(const Step& step, const Scope& scope, bool in_training);
+
+}  // namespace dtrain::models::exported

@@ -1,0 +1,123 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "models/exported/operation.hpp"
+#include "models/exported/plan.hpp"
+#include "models/exported/program.hpp"
+#include "models/layer.hpp"
+
+namespace dtrain::models::exported {
+
+/// A program with the plan of how it runs. Does not move.
+struct PlannedProgram {
+  Program program;
+  Plan plan;
+  bool in_training = true;  ///< It was exported in training mode.
+  enum class Dropout { as_exported, off } dropout;
+
+  PlannedProgram(const std::string& file, Dropout how);
+  PlannedProgram(const PlannedProgram&) = delete;
+  PlannedProgram& operator=(const PlannedProgram&) = delete;
+
+  /// Null for what a node made.
+  const GraphInput* input_of(ValueId value) const;
+  /// How often the steps use a parameter or buffer of this name, tied parameters together.
+  std::size_t uses_of(const std::string& name) const;
+  /// Weights of images' convolutions, beside BatchNorm, lie with the channels innermost: it is faster.
+  bool is_channels_last(ValueId value) const { return channels_last_.contains(value); }
+
+ private:
+  void count_uses();
+  std::map<ValueId, const GraphInput*> inputs_;
+  std::map<std::string, std::size_t> uses_;
+  std::set<ValueId> channels_last_;
+};
+
+/// One run of a program's nodes. Its parameters and buffers have the names of the module's state_dict and
+/// start as the file has them; a parameter that several runs use belongs to the first of them, and the others
+/// borrow it. Between two layers flow all tensors that a later run uses.
+class ProgramLayer final : public Layer {
+ public:
+  /// `before`: the layers before this one, which may own what it uses.
+  ProgramLayer(std::shared_ptr<const PlannedProgram> planned, std::size_t run,
+               const std::vector<std::unique_ptr<Layer>>& before);
+
+  /// Takes in what no run uses, so that a checkpoint has all of the module's state. Before make_operations().
+  void add_unused_parameter(const GraphInput& input);
+  void add_unused_buffer(const GraphInput& input);
+  bool owns_parameter(const std::string& name) const;
+  bool owns_buffer(const std::string& name) const;
+
+  /// After all layers have their parameters and buffers: they stay where they are from now on.
+  void make_operations();
+
+  Tensors forward(const Tensors& inputs, const Context& context) override;
+  std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
+  Cost cost(const std::vector<Shape>& inputs) const override;
+  std::vector<Parameter*> borrowed() override;
+  Flow slice(TensorGroup& group, const Flow& flow) override;
+
+ private:
+  /// A symbol of the sizes, and which dim of which input it is.
+  struct Binding {
+    std::string symbol;
+    std::size_t input;
+    std::size_t dim;
+  };
+  /// A tensor that an operation uses from outside its run.
+  struct Used {
+    enum class Kind { parameter, borrowed, buffer, constant } kind;
+    std::size_t place;
+    std::size_t index;  // among parameters_, borrowed_, buffers_ or constants_
+  };
+  /// A constant of the file, in the type and at the place that the last forward pass wanted.
+  struct Constant {
+    const GraphInput* input;
+    at::Tensor value;
+  };
+  struct Done {
+    std::unique_ptr<Operation> operation;
+    Step::Copies copies = Step::Copies::never;
+    std::vector<std::size_t> written;  // places
+    std::vector<std::size_t> ended;    // places that nothing uses behind it
+  };
+
+  const Run& own_run() const { return planned_->plan.runs[run_]; }
+  const Graph& graph() const { return planned_->program.graph(); }
+  bool is_last() const { return run_ + 1 == planned_->plan.runs.size(); }
+  std::vector<Flowing> outputs() const;
+  std::size_t place_of(ValueId value);
+  void take_parameter(const GraphInput& input, const std::vector<std::unique_ptr<Layer>>& before);
+  Parameter make_parameter(const GraphInput& input) const;
+  Buffer make_buffer(const GraphInput& input, Buffer::Update update) const;
+  void find_bindings();
+  Symbols symbols_of(const std::vector<Shape>& inputs) const;
+  Shape shape_of(ValueId value, const Symbols& symbols) const;
+  void check_input(std::size_t index, const Shape& given, const Symbols& symbols) const;
+  at::ScalarType type_of(const Tensors& inputs) const;
+  void enter(Workspace& work, const Tensors& inputs);
+  const at::Tensor& constant(Constant& which, const Workspace& work) const;
+  void count_batches();
+  Parameter* parameter_of(ValueId value);
+  Parameter* exclusive_parameter(ValueId value);
+  Buffer* buffer_of(ValueId value);
+
+  std::shared_ptr<const PlannedProgram> planned_;
+  std::size_t run_;
+  std::vector<Parameter*> borrowed_;
+  std::vector<Constant> constants_;
+  std::vector<Used> used_;
+  std::map<ValueId, std::size_t> places_;
+  std::vector<Binding> bindings_;
+  std::vector<Done> done_;
+};
+
+}  // namespace dtrain::models::exported

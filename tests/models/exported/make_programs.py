@@ -1,0 +1,238 @@
+"""Writes small exported programs for the C++ tests: sound ones with a golden batch, and ones that dtrain refuses.
+
+    make_programs.py FOLDER
+"""
+
+import copy
+import json
+import sys
+import warnings
+import zipfile
+from pathlib import Path
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.export import Dim, export, save
+
+warnings.filterwarnings("ignore")
+
+
+class Images(nn.Module):
+    """Convolution, BatchNorm, ReLU in place, a value that is used late, a mask in the state and one outside it."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, padding=1, bias=False)
+        self.bn = nn.BatchNorm2d(8, momentum=0.2, eps=1e-3)
+        self.act = nn.ReLU(inplace=True)
+        self.pool = nn.MaxPool2d(2)
+        self.depthwise = nn.Conv2d(8, 8, 3, padding=1, groups=8)
+        self.fc1 = nn.Linear(8 * 4 * 4, 16)
+        self.norm = nn.BatchNorm1d(16, affine=False)
+        self.drop = nn.Dropout(0.3)
+        self.fc2 = nn.Linear(16, 5)
+        self.register_buffer("mask", (torch.arange(16) % 3 > 0).float())
+        self.register_buffer("outside", torch.linspace(1, 2, 16), persistent=False)
+
+    def forward(self, x):
+        x = self.pool(self.act(self.bn(self.conv(x))))
+        early = x.mean(dim=(1, 2, 3))
+        x = F.relu_(self.depthwise(x)) + x
+        x = x.view(x.size(0), -1)
+        x = self.drop(F.relu(self.norm(self.fc1(x)))) * self.mask * self.outside + torch.arange(16)
+        return self.fc2(x) + early[:, None]
+
+
+class Words(nn.Module):
+    """Tied weights, a frozen parameter, attention and an LSTM with dropout inside, a parameter that nothing uses."""
+
+    def __init__(self, words=11, width=8, length=6):
+        super().__init__()
+        self.embedding = nn.Embedding(words, width)
+        self.places = nn.Parameter(torch.randn(length, width), requires_grad=False)
+        self.qkv = nn.Linear(width, 3 * width)
+        self.out = nn.Linear(width, width)
+        self.norm = nn.LayerNorm(width)
+        self.lstm = nn.LSTM(width, width, 2, batch_first=True, dropout=0.1)
+        self.head = nn.Linear(width, words, bias=False)
+        self.head.weight = self.embedding.weight
+        self.spare = nn.Linear(2, 2)
+
+    def forward(self, ids):
+        n, length = ids.shape
+        x = self.embedding(ids) + self.places[:length]
+        q, k, v = (part.view(n, length, 2, 4).transpose(1, 2) for part in self.qkv(self.norm(x)).chunk(3, -1))
+        y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=0.1 if self.training else 0.0)
+        x = x + self.out(y.transpose(1, 2).reshape(n, length, 8))
+        x = x + self.lstm(x)[0]
+        return self.head(x)
+
+
+class Views(nn.Module):
+    """Writes through views, and into its own input."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Linear(6, 6)
+        self.second = nn.Linear(6, 6)
+        self.third = nn.Linear(6, 3)
+
+    def forward(self, x):
+        x[:, 0] = 1.0
+        y = self.first(x)
+        left = y[:, :3]
+        z = self.second(x)
+        left.mul_(2.0)
+        return self.third(y * z)
+
+
+class OwnLoss(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.fc = nn.Linear(6, 3)
+
+    def forward(self, x, target):
+        return F.cross_entropy(self.fc(x), target)
+
+
+class Small(nn.Module):
+    """One linear layer and what `then` does with its outputs."""
+
+    def __init__(self, then):
+        super().__init__()
+        self.fc = nn.Linear(6, 3)
+        self.register_buffer("seen", torch.zeros(3))
+        self.then = then
+
+    def forward(self, x):
+        return self.then(self, self.fc(x))
+
+
+def count(module, y):
+    module.seen.add_(y.sum(0).detach())
+    return y + module.seen
+
+
+def branch(_, y):
+    return torch.cond(y.sum() > 0, lambda t: t.sin(), lambda t: t.cos(), (y,))
+
+
+def without_gradient(_, y):
+    with torch.no_grad():
+        scale = y.exp()
+    return y * scale
+
+
+def described(value):
+    kind = "float64" if value.is_floating_point() else "int64"
+    return {"dtype": kind, "shape": list(value.shape), "values": value.flatten().tolist()}
+
+
+def golden(module, inputs, loss, target):
+    double = copy.deepcopy(module).double().train()
+    for part in double.modules():
+        if isinstance(part, nn.Dropout):
+            part.p = 0.0
+        if isinstance(part, nn.LSTM):
+            part.dropout = 0.0
+    inputs = [value.double() if value.is_floating_point() else value for value in inputs]
+    attention = F.scaled_dot_product_attention
+    F.scaled_dot_product_attention = lambda *a, dropout_p=0.0, **k: attention(*a, **k)
+    outputs = double(*[value.clone() for value in inputs])
+    F.scaled_dot_product_attention = attention
+    if loss == "model":
+        value = outputs
+    else:
+        value = F.cross_entropy(outputs.flatten(0, -2), target.flatten())
+    value.backward()
+
+    def print_of(gradient):
+        flat = gradient.flatten()
+        return {"norm": flat.norm().item(), "projection": torch.dot(flat, torch.arange(len(flat)).double().cos()).item()}
+
+    return {"version": 1, "loss": loss, "dropout": "off", "inputs": [described(value) for value in inputs],
+            "target": None if target is None else described(target), "value": value.item(),
+            "gradients": {name: print_of(p.grad) for name, p in double.named_parameters() if p.grad is not None}}
+
+
+def write(folder, name, module, inputs, loss=None, target=None, fixed=False):
+    batch = Dim("batch", min=2)
+    shapes = None if fixed else tuple({0: batch} for _ in inputs)
+    program = export(module.train(), inputs, dynamic_shapes=shapes)
+    extra = {}
+    if loss:
+        extra["dtrain_golden.json"] = json.dumps(golden(module, inputs, loss, target))
+    save(program, str(folder / f"{name}.pt2"), extra_files=extra)
+
+
+def changed(folder, name, new, change, record="models/model.json"):
+    """The same archive with one record changed."""
+    with zipfile.ZipFile(folder / f"{name}.pt2") as old, zipfile.ZipFile(folder / f"{new}.pt2", "w") as made:
+        for entry in old.infolist():
+            data = old.read(entry)
+            inner = entry.filename.partition("/")[2]
+            if inner == record:
+                data = change(data)
+            if data is not None:
+                made.writestr(f"{new}/{inner}", data)
+
+
+def in_json(change):
+    def apply(data):
+        value = json.loads(data)
+        change(value)
+        return json.dumps(value).encode()
+    return apply
+
+
+def main(folder):
+    torch.manual_seed(1)
+    rows, classes = torch.randn(4, 6), torch.tensor([0, 1, 2, 1])
+    write(folder, "images", Images(), (torch.randn(4, 3, 8, 8),), "cross_entropy", torch.tensor([0, 3, 2, 4]))
+    write(folder, "words", Words(), (torch.randint(11, (3, 6)),), "cross_entropy", torch.randint(11, (3, 6)))
+    write(folder, "views", Views(), (rows,), "cross_entropy", classes)
+    write(folder, "own_loss", OwnLoss(), (rows, classes), "model")
+    program = export(Images().eval(), (torch.randn(4, 3, 8, 8),), dynamic_shapes=({0: Dim("batch", min=2)},))
+    save(program, str(folder / "evaluated.pt2"))
+
+    write(folder, "random", Small(lambda _, y: y + torch.rand_like(y)), (rows,))
+    write(folder, "branch", Small(branch), (rows,))
+    write(folder, "no_grad", Small(without_gradient), (rows,))
+    write(folder, "counts", Small(count), (rows,))
+    write(folder, "complex", Small(lambda _, y: torch.fft.fft(y).abs()), (rows,))
+    write(folder, "fixed", Small(lambda _, y: y), (rows,), fixed=True)
+    write(folder, "plain", Small(lambda _, y: torch.sigmoid(y)), (rows,))
+    write(folder, "unused_random", Small(lambda _, y: (y, torch.rand_like(y))), (rows,))
+
+    def unknown(model):
+        for node in model["graph_module"]["graph"]["nodes"]:
+            node["target"] = node["target"].replace("aten.sigmoid", "mine.sigmoid")
+
+    def early(model):
+        model["graph_module"]["graph"]["nodes"].reverse()
+
+    def enlarged(config):
+        config["config"]["fc.weight"]["tensor_meta"]["sizes"] = [{"as_int": 1 << 40}, {"as_int": 1 << 40}]
+
+    changed(folder, "plain", "unknown", in_json(unknown))
+    changed(folder, "plain", "schema_9", in_json(lambda model: model["schema_version"].update(major=9, minor=1)))
+    changed(folder, "plain", "backwards", in_json(early))
+    changed(folder, "plain", "no_json", lambda data: data[:200])
+    changed(folder, "plain", "no_model", lambda data: None)
+    changed(folder, "plain", "large_tensor", in_json(enlarged), "data/weights/model_weights_config.json")
+    changed(folder, "plain", "short_tensor", lambda data: data[:4], "data/weights/weight_0")
+    changed(folder, "images", "other_golden", in_json(lambda found: found.update(value=found["value"] * (1 + 3e-5))),
+            "extra/dtrain_golden.json")
+    changed(folder, "images", "other_gradient", in_json(
+        lambda found: found["gradients"]["bn.bias"].update(norm=found["gradients"]["bn.bias"]["norm"] * 1.001)),
+            "extra/dtrain_golden.json")
+    whole = (folder / "plain.pt2").read_bytes()
+    (folder / "truncated.pt2").write_bytes(whole[:len(whole) // 2])
+    (folder / "text.pt2").write_text("this is no archive, but it is long enough to be one\n" * 4)
+    (folder / "empty.pt2").write_bytes(b"")
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).mkdir(parents=True, exist_ok=True)
+    main(Path(sys.argv[1]))
