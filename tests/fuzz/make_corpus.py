@@ -165,5 +165,48 @@ def toml():
     seed("toml", "refused", '[table]\nx = 1979-05-27T07:32:00Z\ny = {a = [1, [2, """\nz"""]]}\n')
 
 
-for make in (manifests, safetensors, arrays, tables, archives, dataset_json, shards, sentencepiece, results, toml):
+def exported():
+    """The archive as it is, and its JSON alone: `model.json`, a line of dashes, the list of weights."""
+    import torch
+    from torch import nn
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.conv, self.norm = nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2)
+            self.lstm = nn.LSTM(4, 2, 2, batch_first=True, dropout=0.5)
+            self.register_buffer("mask", torch.ones(2))
+
+        def forward(self, x):
+            y = self.norm(self.conv(x)).relu_().view(x.size(0), 2, -1)
+            y = nn.functional.dropout(y, 0.1) * self.mask[:, None]
+            y[:, 0] += 1
+            y = nn.functional.scaled_dot_product_attention(y, y, y, dropout_p=0.1)
+            return self.lstm(y)[0].sum((1, 2))[:, None].expand(-1, 3)
+
+    torch.manual_seed(1)
+    program = torch.export.export(Net(), (torch.randn(2, 1, 4, 4),), dynamic_shapes=({0: torch.export.Dim("batch", min=2)},))
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    small = io.BytesIO()
+    records = {}
+    with zipfile.ZipFile(file) as old, zipfile.ZipFile(small, "w") as made:
+        for entry in old.infolist():
+            records[entry.filename.partition("/")[2]] = old.read(entry)
+            if "sample_inputs" not in entry.filename:
+                data = old.read(entry)
+                if entry.filename.endswith("model.json"):
+                    model = json.loads(data)
+                    for node in model["graph_module"]["graph"]["nodes"]:
+                        node["metadata"].pop("stack_trace", None)
+                        node["metadata"].pop("torch_fn", None)
+                    model["graph_module"]["module_call_graph"] = []
+                    data = records["models/model.json"] = json.dumps(model).encode()
+                made.writestr(entry.filename, data)
+    seed("exported", "plain", small.getvalue())
+    dashes = b"\n----\n"
+    seed("exported_graph", "plain", records["models/model.json"] + dashes + records["data/weights/model_weights_config.json"])
+
+
+for make in (manifests, safetensors, arrays, tables, archives, dataset_json, shards, sentencepiece, results, toml, exported):
     make()

@@ -116,11 +116,18 @@ void check_inputs(const PlannedProgram& planned, const DatasetFacts& facts) {
           subject,
           "export it with dynamic_shapes and Dim(\"batch\", min=2) for dim 0, as jobs/export_model.py does");
     }
+    const bool texts = facts.task == "text_classification" || facts.task == "translation";
+    if (texts && wanted.sizes.size() == 2 && i < 2) {
+      const auto length = wanted.sizes[1].constant().value_or(shapes[i][1]);  // shorter ones are padded
+      if (length >= shapes[i][1]) continue;
+      throw usage_error(fmt::format("takes texts of {} words, and the longest of the dataset has {}", length,
+                                    shapes[i][1]),
+                        subject, fmt::format("stage the dataset with --max-length {}", length));
+    }
     bool fits = wanted.sizes.size() == shapes[i].size();
     for (std::size_t dim = 1; fits && dim < shapes[i].size(); ++dim) {
       const auto size = wanted.sizes[dim].constant();
-      const bool varies = facts.task == "text_classification" || facts.task == "translation";
-      fits = !size || *size == shapes[i][dim] || (varies && i == 0);
+      fits = !size || *size == shapes[i][dim];
     }
     if (!fits) {
       throw usage_error(

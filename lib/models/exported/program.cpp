@@ -150,6 +150,11 @@ void Program::check_tensors() {
     if (parameter) ++types[stored.type];
     if (*extent == 0 || (!has_weights_ && parameter)) continue;
     const auto bytes = *extent * static_cast<std::int64_t>(at::elementSize(stored.type));
+    // An element may stand for many, but not for more than what one would write out.
+    constexpr std::int64_t kMostRepeated = 1 << 26;
+    const auto whole = checked_bytes(stored.sizes, static_cast<std::int64_t>(at::elementSize(stored.type)),
+                                     std::max(bytes, kMostRepeated));
+    if (!whole) throw Error(fmt::format("has a tensor {} of impossible sizes", name), {});
     if (archive_.size_of(stored.record) < bytes) {
       throw Error(fmt::format("has {} bytes of the tensor {}, which takes {}",
                               archive_.size_of(stored.record), name, bytes),

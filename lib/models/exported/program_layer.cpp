@@ -1,5 +1,6 @@
 #include "models/exported/program_layer.hpp"
 
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -17,6 +18,8 @@
 
 namespace dtrain::models::exported {
 namespace {
+
+constexpr std::int64_t kPadding = 0;  // a text's id behind its last word: data/text
 
 /// Types that checkpoints have; of bool and small whole numbers they keep int32.
 bool is_kept_as_it_is(at::ScalarType type) {
@@ -262,9 +265,19 @@ void ProgramLayer::count_batches() {
   }
 }
 
-Symbols ProgramLayer::symbols_of(const std::vector<Shape>& inputs) const {
+std::int64_t ProgramLayer::missing_words(std::size_t index, at::IntArrayRef given) const {
+  if (run_ != 0 || !own_run().inputs[index].value || given.size() != 2) return 0;
+  const TensorFacts& facts = *graph()[*own_run().inputs[index].value].tensor;
+  if (at::isFloatingType(facts.type) || facts.sizes.size() != 2) return 0;
+  return std::max<std::int64_t>(0, facts.sizes[1].constant().value_or(0) - given[1]);
+}
+
+Symbols ProgramLayer::symbols_of(std::vector<Shape> inputs) const {
   require(inputs.size() >= own_run().inputs.size(), "is given other tensors than it takes",
           {.subject = fmt::format("layer {}", name())});
+  for (std::size_t i = 0; i < own_run().inputs.size(); ++i) {
+    if (const auto missing = missing_words(i, inputs[i]); missing > 0) inputs[i][1] += missing;
+  }
   Symbols symbols;
   for (const Binding& binding : bindings_) {
     const Shape& shape = inputs[binding.input];
@@ -365,6 +378,8 @@ void ProgramLayer::enter(Workspace& work, const Tensors& inputs) {
     if (run_ == 0) {
       tensor = tensor.to(type_in_run(graph()[value].tensor->type, planned_->program.type(), work.type));
     }
+    if (const auto missing = missing_words(i, tensor.sizes()); missing > 0)
+      tensor = at::constant_pad_nd(tensor, {0, missing}, kPadding);
     if (tensor.device() != work.device) tensor = tensor.to(work.device);
     if (std::ranges::find(run.cloned, value) != run.cloned.end()) tensor = tensor.clone();
     work.tensors[places_.at(value)] = tensor;

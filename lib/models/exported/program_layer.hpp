@@ -99,7 +99,9 @@ class ProgramLayer final : public Layer {
   Parameter make_parameter(const GraphInput& input) const;
   Buffer make_buffer(const GraphInput& input, Buffer::Update update) const;
   void find_bindings();
-  Symbols symbols_of(const std::vector<Shape>& inputs) const;
+  Symbols symbols_of(std::vector<Shape> inputs) const;
+  /// How many words a batch of texts is shorter than the length that the program was exported for.
+  std::int64_t missing_words(std::size_t index, at::IntArrayRef given) const;
   Shape shape_of(ValueId value, const Symbols& symbols) const;
   void check_input(std::size_t index, const Shape& given, const Symbols& symbols) const;
   at::ScalarType type_of(const Tensors& inputs) const;

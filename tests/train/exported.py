@@ -1,0 +1,214 @@
+"""Programs that torch.export.save wrote train from the command line: on every mesh as on one rank, through stops, evaluated
+and exported, and refused in one sentence.
+
+    exported.py BINARY [--only CHECK]
+
+The programs are those of tests/models/exported/make_programs.py.
+"""
+
+import argparse
+import json
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "models/exported"))
+import make_programs  # noqa: E402
+from dtrain_run import checkpoint_tensors, ranks_of, refused, run, step_losses  # noqa: E402
+
+MESHES = ("data=2", "pipe=2", "data=2,pipe=2")
+STEPS = 4
+COMMON = ["--epochs", 2, "--limit-steps", STEPS, "--global-batch", 16, "--micro-batches", 8, "--threads", 1, "--optimizer", "sgd", "--learning-rate", 0.05,
+          "--quiet"]
+DATASETS = {"images": "pictures", "words": "blocks"}
+
+
+def stage(binary, folder):
+    rng = np.random.default_rng(1)
+    images, classes = rng.integers(0, 256, (96, 3, 8, 8), np.uint8), rng.integers(0, 5, 96)
+    np.savez(folder / "pictures.npz", x=images, y=classes)
+    with h5py.File(folder / "pictures.h5", "w") as file:
+        file["x"], file["y"] = images, classes
+    run(binary, 1, "stage", "pictures", "--from", "pictures.h5", "--inputs", "/x", "--targets", "/y", cwd=folder)
+    run(binary, 1, "stage", "blocks", "--format", "synthetic", "--task", "language_modelling", "--samples", 96, "--vocab-size", 11,
+        "--max-length", 6, cwd=folder)
+    run(binary, 1, "stage", "rows", "--format", "synthetic", "--task", "table_classification", "--samples", 96, cwd=folder)
+
+
+def trained(binary, folder, name, program, mesh, *options):
+    run(binary, ranks_of(mesh), "--model", f"{program}.pt2", "--dataset", DATASETS[program], "--mesh", mesh, "--name", name, *COMMON,
+        *options, cwd=folder)
+    with h5py.File(folder / "runs" / name / "results.h5") as results:
+        losses = step_losses(results)
+    return losses, checkpoint_tensors(folder / f"runs/{name}/checkpoints/step-{STEPS:08}", group=None)
+
+
+def meshes_agree(binary, folder):
+    """fp64: what is left is the order of sums."""
+    for program in DATASETS:
+        losses, tensors = trained(binary, folder, f"{program}-one", program, "data=1", "--precision", "fp64")
+        assert len(losses) == STEPS and np.all(np.isfinite(losses)), losses
+        # Recomputation cuts the graph before each layer, and layerwise runs them one by one.
+        ways = [(mesh, ()) for mesh in MESHES] + [("data=1", ("--recompute", "full")), ("pipe=2", ("--pipeline", "interleaved")),
+                                                  ("data=1", ("--kernels", "libtorch")), ("pipe=3", ("--recompute", "full"))]
+        for mesh, options in ways:
+            name = "-".join([program, mesh, *options]).replace(",", "-").replace("--", "")
+            other, theirs = trained(binary, folder, name, program, mesh, "--precision", "fp64", *options)
+            assert np.allclose(other, losses, rtol=1e-10), (name, other, losses)
+            assert theirs.keys() == tensors.keys(), theirs.keys() ^ tensors.keys()
+            for key, value in tensors.items():
+                assert np.allclose(theirs[key], value, rtol=1e-6, atol=1e-7), (name, key, np.max(np.abs(theirs[key] - value)))
+
+
+def bits_agree(binary, folder):
+    for program in DATASETS:
+        losses, tensors = trained(binary, folder, f"{program}-bits", program, "data=1", "--reproducible")
+        for mesh in MESHES:
+            other, theirs = trained(binary, folder, f"{program}-bits-{mesh}", program, mesh, "--reproducible")
+            assert np.array_equal(other, losses), (program, mesh, other, losses)
+            for key, value in tensors.items():
+                assert np.array_equal(theirs[key], value), (program, mesh, key)
+
+
+def learns_in_half_precision(binary, folder):
+    losses, _ = trained(binary, folder, "images-full", "images", "data=1")
+    half, _ = trained(binary, folder, "images-bf16", "images", "data=1", "--precision", "bf16")
+    assert np.allclose(half, losses, rtol=0.05) and not np.array_equal(half, losses), (half, losses)
+
+
+def goes_on(binary, folder):
+    """A run that was cut has the bits of one that was not, also when the file has moved, and on another mesh nearly."""
+    program = "images"
+    options = ["--reproducible", "--checkpoint-every", "2steps"]
+    _, whole = trained(binary, folder, "uncut", program, "data=1", *options)
+    cut = folder / "runs/cut"
+    shutil.copytree(folder / "runs/uncut", cut, symlinks=True)
+    shutil.rmtree(cut / f"checkpoints/step-{STEPS:08}")
+    (cut / "checkpoints/best").unlink(missing_ok=True)
+    (cut / "state").write_text("failed\n")
+    (folder / "elsewhere").mkdir()
+    shutil.copy(folder / "images.pt2", folder / "elsewhere/images.pt2")
+    run(binary, 2, "--model", "elsewhere/images.pt2", "--dataset", "pictures", "--name", "cut", *COMMON, *options, "--resume", "auto",
+        "--mesh", "pipe=2", cwd=folder)
+    on = checkpoint_tensors(cut / f"checkpoints/step-{STEPS:08}", group=None)
+    assert all(np.array_equal(on[key], value) for key, value in whole.items())
+    # Another program has another hash.
+    shutil.rmtree(cut / f"checkpoints/step-{STEPS:08}")
+    (cut / "state").write_text("failed\n")
+    (folder / "other").mkdir()
+    shutil.copy(folder / "evaluated.pt2", folder / "other/images.pt2")
+    refused(binary, 1, 4, ["another program", "--init-from"], "--model", "other/images.pt2", "--dataset", "pictures", "--name", "cut",
+            *COMMON, *options, "--resume", "auto", cwd=folder)
+
+
+def evaluates_and_exports(binary, folder):
+    """After the file is gone; what is exported loads into the module."""
+    moved = folder / "moved"
+    shutil.copytree(folder / "runs/words-one", moved / "runs/words-one", symlinks=True)
+    shutil.copytree(folder / "data", moved / "data")
+    said = run(binary, 2, "evaluate", "runs/words-one/checkpoints/best", cwd=moved).stdout
+    with h5py.File(folder / "runs/words-one/results.h5") as results:
+        expected = float(results["test"]["loss"][0])
+    assert f"loss {expected:.4f}" in said, (said, expected)
+    run(binary, 1, "export", "runs/words-one/checkpoints/best", "words.h5", cwd=moved)
+    with h5py.File(moved / "words.h5") as file:
+        state = {name: torch.from_numpy(np.asarray(value[()])) for name, value in file["model"].items()}
+    module = make_programs.Words().double()
+    module.load_state_dict(state, strict=True)
+    assert torch.equal(module.head.weight, module.embedding.weight)
+    # And the other way: weights of PyTorch start a run.
+    (folder / "start.h5").unlink(missing_ok=True)
+    with h5py.File(folder / "start.h5", "w") as file:
+        for name, value in module.state_dict().items():
+            file[f"model/{name}"] = value.numpy()
+    run(binary, 1, "--model", "words.pt2", "--dataset", "blocks", "--name", "started", "--init-from", "start.h5", "--precision", "fp64",
+        *COMMON[:-3], "--learning-rate", 1e-300, cwd=folder)
+    for name, value in checkpoint_tensors(folder / f"runs/started/checkpoints/step-{STEPS:08}").items():
+        assert np.array_equal(value, state[name].numpy()), name
+
+
+def own_loss_trains(binary, folder):
+    losses = {}
+    for program, loss in (("row_loss", "model"), ("row_logits", "cross_entropy")):
+        run(binary, 2, "--model", f"{program}.pt2", "--loss", loss, "--dataset", "rows", "--name", program, "--precision", "fp64", *COMMON,
+            "--mesh", "pipe=2" if program == "row_loss" else "data=2", cwd=folder)
+        with h5py.File(folder / f"runs/{program}/results.h5") as results:
+            losses[program] = step_losses(results)
+    assert np.allclose(losses["row_loss"], losses["row_logits"], rtol=1e-12), losses
+
+
+def dry_run_shows_layers(binary, folder):
+    said = run(binary, 2, "--model", "images.pt2", "--dataset", "pictures", "--dry-run", "--mesh", "pipe=2", cwd=folder).stdout
+    for word in ("conv", "bn", "fc2", "[8, 5]"):
+        assert word in said, (word, said)
+
+
+def refuses(binary, folder):
+    """What a model's test has by name and module, here through the program: exit code and one sentence, on all ranks."""
+    for name, code, words, dataset, *options in (
+            ("random", 2, ["aten.rand_like", "nn.Dropout"], "rows"), ("truncated", 4, ["truncated.pt2"], "rows"),
+            ("schema_9", 2, ["schema 9.1", "schema 8"], "rows"), ("missing", 2, ["no such file"], "rows"),
+            ("other_golden", 4, ["another loss", "--golden off"], "pictures"),
+            ("images", 2, ["3, 8, 8", "[2, 6]"], "blocks"),
+            ("images", 2, ["tensor axis", "data=2,pipe=2"], "pictures", "--mesh", "tensor=2"),
+            ("images", 2, ["--model-option"], "pictures", "--model-option", "width=3"),
+            ("images", 2, ["--golden"], "pictures", "--golden", "perhaps"),
+            ("images", 2, ["its own inputs"], "pictures", "--loss", "mse")):
+        refused(binary, 2, code, words, "--model", f"{name}.pt2", "--dataset", dataset, *COMMON, *options, cwd=folder)
+        assert not list((folder / "runs").glob(f"{name}-{dataset}-*")), "a refused run left a folder"
+    run(binary, 1, "--model", "other_golden.pt2", "--dataset", "pictures", "--golden", "off", "--name", "not-compared", *COMMON,
+        cwd=folder)
+
+
+class RowLoss(torch.nn.Module):
+    def __init__(self, features):
+        super().__init__()
+        self.fc1, self.fc2 = torch.nn.Linear(features, 12), torch.nn.Linear(12, 10)
+
+    def logits(self, x):
+        return self.fc2(torch.relu(self.fc1(x)))
+
+    def forward(self, x, target):
+        return torch.nn.functional.cross_entropy(self.logits(x), target)
+
+
+class RowLogits(RowLoss):
+    def forward(self, x):
+        return self.logits(x)
+
+
+def make_row_programs(folder):
+    facts = json.loads((folder / "data/staged/rows/dataset.json").read_text())
+    features, classes = facts["shape"][0], len(facts["classes"])
+    for name, kind, targets in (("row_loss", RowLoss, (torch.zeros(4, dtype=torch.long),)), ("row_logits", RowLogits, ())):
+        torch.manual_seed(3)
+        module = kind(features)
+        module.fc2 = torch.nn.Linear(12, classes)
+        make_programs.write(folder, name, module, (torch.randn(4, features), *targets))
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("binary", type=Path)
+    parser.add_argument("--only", action="append", help="a check by the name that it prints")
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        make_programs.main(folder)
+        stage(given.binary, folder)
+        make_row_programs(folder)
+        for check in (refuses, dry_run_shows_layers, meshes_agree, bits_agree, learns_in_half_precision, own_loss_trains, goes_on,
+                      evaluates_and_exports):
+            if not given.only or check.__name__ in given.only:
+                check(given.binary.resolve(), folder)
+                print(check.__name__, flush=True)
+
+
+if __name__ == "__main__":
+    main()
