@@ -375,9 +375,9 @@ void ProgramLayer::enter(Workspace& work, const Tensors& inputs) {
     if (!run.inputs[i].value) continue;
     const ValueId value = *run.inputs[i].value;
     at::Tensor tensor = inputs[i];
-    if (run_ == 0) {
-      tensor = tensor.to(type_in_run(graph()[value].tensor->type, planned_->program.type(), work.type));
-    }
+    const auto type = type_in_run(graph()[value].tensor->type, planned_->program.type(), work.type);
+    if (run_ == 0 || !tensor.is_floating_point())
+      tensor = tensor.to(type);  // ids, and masks that have travelled
     if (const auto missing = missing_words(i, tensor.sizes()); missing > 0)
       tensor = at::constant_pad_nd(tensor, {0, missing}, kPadding);
     if (tensor.device() != work.device) tensor = tensor.to(work.device);

@@ -13,8 +13,8 @@ namespace dtrain::parallel {
 namespace {
 
 // A layout as numbers: how many tensors, then type, dims, sizes and strides of each.
-constexpr std::size_t kHeader = 64;
-constexpr std::size_t kAhead = 2;  // messages of one rank that may have room before they are needed
+constexpr std::size_t kHeader = 256;  // room for 25 images
+constexpr std::size_t kAhead = 2;     // messages of one rank that may have room before they are needed
 
 std::vector<std::int64_t> encoded(const TensorLayouts& layouts) {
   std::vector<std::int64_t> header = {static_cast<std::int64_t>(layouts.tensors.size())};
@@ -50,6 +50,17 @@ TensorLayouts decoded(const std::vector<std::int64_t>& header) {
 at::Tensor dense(const at::Tensor& tensor, at::Device place) {
   const at::Tensor here = tensor.is_floating_point() ? tensor.detach().to(place) : tensor.detach().cpu();
   return here.is_non_overlapping_and_dense() ? here : here.contiguous();
+}
+
+/// Masks and small whole numbers travel as int32.
+models::Tensors exchangeable(const models::Tensors& tensors) {
+  models::Tensors made;
+  for (const auto& tensor : tensors) {
+    const auto type = tensor.scalar_type();
+    const bool travels = tensor.is_floating_point() || type == at::kLong || type == at::kInt;
+    made.push_back(travels ? tensor : tensor.to(at::kInt));
+  }
+  return made;
 }
 
 at::Device place_of(const TensorLayouts::One& one, at::Device place) {
@@ -129,7 +140,8 @@ void StageMessages::send(int to, Outgoing message) {
   }
 }
 
-void StageMessages::send_activations(int stage, int micro_batch, const models::Tensors& tensors) {
+void StageMessages::send_activations(int stage, int micro_batch, const models::Tensors& given) {
+  const auto tensors = exchangeable(given);
   Outgoing message;
   auto layout = known_layout({Action::Kind::forward, stage, micro_batch});
   if (layout != nullptr) {

@@ -43,7 +43,8 @@ class StageMessages {
   /// What the other ranks will send here during `schedule`. `samples`: of each of its micro-batches.
   void begin(const Schedule& schedule, std::vector<std::int64_t> samples);
 
-  /// Sends the inputs of `stage`'s forward pass to the rank that holds the stage. Does not wait.
+  /// Sends the inputs of `stage`'s forward pass to the rank that holds the stage. Does not wait. Tensors of
+  /// bool and of whole numbers of fewer than four bytes arrive as int32.
   void send_activations(int stage, int micro_batch, const models::Tensors& tensors);
   models::Tensors receive_activations(int stage, int micro_batch);
 

@@ -61,12 +61,13 @@ class Words(nn.Module):
 
     def forward(self, ids):
         n, length = ids.shape
+        known = ids.ne(0)  # made early, used late
         x = self.embedding(ids) + self.places[:length]
         q, k, v = (part.view(n, length, 2, 4).transpose(1, 2) for part in self.qkv(self.norm(x)).chunk(3, -1))
         y = F.scaled_dot_product_attention(q, k, v, is_causal=True, dropout_p=0.1 if self.training else 0.0)
         x = x + self.out(y.transpose(1, 2).reshape(n, length, 8))
         x = x + self.lstm(x)[0]
-        return self.head(x)
+        return self.head(x * known[..., None])
 
 
 class Views(nn.Module):
