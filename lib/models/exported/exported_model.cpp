@@ -120,9 +120,9 @@ void check_inputs(const PlannedProgram& planned, const DatasetFacts& facts) {
     if (texts && wanted.sizes.size() == 2 && i < 2) {
       const auto length = wanted.sizes[1].constant().value_or(shapes[i][1]);  // shorter ones are padded
       if (length >= shapes[i][1]) continue;
-      throw usage_error(fmt::format("takes texts of {} words, and the longest of the dataset has {}", length,
-                                    shapes[i][1]),
-                        subject, fmt::format("stage the dataset with --max-length {}", length));
+      throw usage_error(
+          fmt::format("takes texts of {} words, and the longest of the dataset has {}", length, shapes[i][1]),
+          subject, fmt::format("stage the dataset with --max-length {}", length));
     }
     bool fits = wanted.sizes.size() == shapes[i].size();
     for (std::size_t dim = 1; fits && dim < shapes[i].size(); ++dim) {
