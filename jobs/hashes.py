@@ -1,4 +1,5 @@
-"""hashes.py REPORT: prints jobs/hashes.txt from what `pip install --report` says of the packages that it would install."""
+"""hashes.py REPORT [FILE]: prints FILE, by default jobs/hashes.txt, from what `pip install --report` says of the packages that
+it would install."""
 
 import json
 import re
@@ -7,7 +8,7 @@ from pathlib import Path
 
 
 def main():
-    hashes = Path(__file__).with_name("hashes.txt")
+    hashes = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(__file__).with_name("hashes.txt")
     for line in hashes.read_text().splitlines():  # what it says at its top stays
         if line.startswith("#"):
             print(line)

@@ -7,7 +7,7 @@ set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 jobs=$top/jobs
 deps=${DTRAIN_DEPS:-$top/.deps}
-mpi='' torch='' bundle='' from_bundle='' lists=("$jobs/packages.txt")
+mpi='' torch='' bundle='' from_bundle='' for_tests='' lists=("$jobs/packages.txt")
 levels=(program)  # of Python packages, see below
 
 usage() {
@@ -19,7 +19,7 @@ usage: jobs/setup.sh [OPTIONS]
   --from-bundle FILE  install from such a file; uses no network
   --to-build          only what compiling needs; a call without it fetches the rest, also while the compiler runs
   --with-tools        also the Python packages of notebooks, peers and figures
-  --for-tests         the same, and the system packages that only tests need
+  --for-tests         the same, and the system and Python packages that only tests need
   --help
 Everything goes into DTRAIN_DEPS, here $deps. Choices of --mpi and --torch are remembered there.
 EOF
@@ -37,7 +37,7 @@ while (($#)); do
       shift 2 ;;
     --to-build) levels=(build); shift ;;
     --with-tools) levels=(tools); shift ;;
-    --for-tests) lists+=("$jobs/packages-tests.txt") levels=(tools); shift ;;
+    --for-tests) for_tests=1 levels=(tools) lists+=("$jobs/packages-tests.txt"); shift ;;
     --help | -h) usage; exit 0 ;;
     *) fail "unknown argument '$1'; see jobs/setup.sh --help" 2 ;;
   esac
@@ -225,6 +225,21 @@ install_python() {  # LEVEL, and the folder of an unpacked bundle
     [[ $stamped != "$level" ]] || break
   done
 }
+install_test_packages() {  # networks of others, beside the venv: nothing but their tests finds them
+  local list=$jobs/hashes-tests.txt folder=$deps/test-packages stamp
+  stamp=$(sha256sum <"$list" | cut -d' ' -f1)
+  [[ -n $for_tests && $(cat "$folder/dtrain.stamp" 2>/dev/null) != "$stamp" ]] || return 0
+  if [[ -n $from_bundle || -n $torch_home ]] || ! hashes_fit tools; then
+    say "not here, but only some tests need it: the Python packages of jobs/hashes-tests.txt"
+    return 0
+  fi
+  say "installing the Python packages of some tests into $folder (about 200 MB)"
+  rm -rf "$folder"
+  pip_run install --progress-bar off --no-deps --require-hashes --target "$folder" -r "$list" ||
+    { say "pip could not install the packages of jobs/hashes-tests.txt; some tests will be skipped"; return 0; }
+  mkdir -p "$folder"
+  printf '%s\n' "$stamp" >"$folder/dtrain.stamp"
+}
 allow_oversubscription() {  # plain `mpirun -np 8` works on fewer cores; only in the Open MPI we installed ourselves
   local file=$deps/venv/etc/prte-mca-params.conf line='rmaps_default_mapping_policy = :oversubscribe'
   [[ -n $mpi_home ]] || grep -qxF "$line" "$file" || printf '\n%s\n' "$line" >>"$file"
@@ -268,5 +283,6 @@ if [[ -n $from_bundle ]]; then
 fi
 install_packages "$work"
 for level in "${levels[@]}"; do install_python "$level" "$work"; done
+install_test_packages
 allow_oversubscription
 say "complete in $deps"

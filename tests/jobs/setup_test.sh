@@ -48,10 +48,23 @@ check 0 "no hashes of the Python packages" "$setup"  # of that one there is none
 check 0 "-c $scratch/checkout/jobs/constraints.txt" cat "$scratch/asked"
 cp "$root/jobs/requirements.txt" "$scratch/checkout/jobs"
 
+# The Python packages of tests go into a folder of their own, once.
+check 0 "absent" sh -c "[ -e $DTRAIN_DEPS/test-packages ] || echo absent"
+: >"$scratch/checkout/jobs/packages-tests.txt"
+rm -f "$scratch/asked"
+check 0 "installing the Python packages of some tests" "$setup" --for-tests
+check 0 "--no-deps --require-hashes --target $DTRAIN_DEPS/test-packages" cat "$scratch/asked"
+rm "$scratch/asked"
+check 0 "complete in" "$setup" --for-tests
+check 0 "absent" sh -c "[ -e $scratch/asked ] || echo absent"
+
 # Each pinned package has a hash, of the same version.
 while read -r package; do
+  check 0 "--hash=sha256:" grep -i "^${package//[-_.]/[-_.]} " "$root/jobs/hashes-tests.txt"
+done < <(sed 's/ *#.*//; /^$/d' "$root/jobs/requirements-tests.txt")
+while read -r package; do
   check 0 "--hash=sha256:" grep -i "^${package//[-_.]/[-_.]} " "$root/jobs/hashes.txt"
-done < <(sed 's/ *#.*//; /^$/d' "$root"/jobs/requirements*.txt "$root/jobs/constraints.txt")
+done < <(sed 's/ *#.*//; /^$/d' "$root/jobs/requirements.txt" "$root/jobs/requirements-tools.txt" "$root/jobs/constraints.txt")
 
 # What is installed already is not installed again.
 if [[ -e $deps/venv/dtrain.stamp.program ]]; then
