@@ -1,0 +1,354 @@
+"""jobs/export_model.py: the golden batch of every program is what the file computes, read by another reader; and what cannot
+be exported is refused in one sentence that says where and what to write instead."""
+
+import contextlib
+import inspect
+import io
+import math
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+import programs
+from export_model import NotExportable, check_program, export_model, fingerprint, main, mean_loss
+from interpreter import Program, tensor_of
+
+FULL = "--full" in sys.argv  # all programs, and not the three of every build
+TOLERANCE = 1e-9  # both sides are in float64, and add in other orders
+
+
+class Linear(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(8, 8)
+
+    def forward(self, x):  # [N, 8] -> [N, 8]
+        return self.linear(x)
+
+
+class Branch(Linear):
+    def forward(self, x):
+        x = self.linear(x)
+        if x.sum() > 0:  # here
+            x = 2 * x
+        return x
+
+
+class Item(Linear):
+    def forward(self, x):
+        return self.linear(x) * x.max().item()  # here
+
+
+class FixedBatch(Linear):
+    def forward(self, x):
+        return self.linear(x).view(4, 2, 4).flatten(1)
+
+
+class AddsOfFixedBatch(Linear):
+    def forward(self, x):
+        return self.linear(x) + torch.zeros(4, 8)
+
+
+class Noise(Linear):
+    def forward(self, x):
+        return self.linear(x) + torch.randn_like(x)  # here
+
+
+class Channels(Linear):
+    def forward(self, x):
+        return F.dropout2d(self.linear(x).view(-1, 2, 2, 2)).flatten(1)  # here
+
+
+class DroppingGru(Linear):
+    def __init__(self, dropout=0.5):
+        super().__init__()
+        self.gru = nn.GRU(4, 4, 2, batch_first=True, dropout=dropout)
+
+    def forward(self, x):
+        return self.gru(self.linear(x).unflatten(1, (2, 4)))[0].flatten(1)
+
+
+class Buffer(Linear):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("mean", torch.zeros(8))
+
+    def forward(self, x):
+        self.mean.mul_(0.9)  # here
+        return self.linear(x) - self.mean
+
+
+class AssignedBuffer(Buffer):
+    def forward(self, x):
+        self.mean = 0.9 * self.mean + x.mean(0)
+        return self.linear(x) - self.mean
+
+
+class PartOfBuffer(Buffer):
+    def forward(self, x):
+        self.mean[:4].copy_(x.mean(0)[:4])  # here
+        return self.linear(x) - self.mean
+
+
+class NoGradient(Linear):
+    def forward(self, x):
+        with torch.no_grad():
+            y = self.linear(x)
+        return self.linear(x) + y
+
+
+class Autocast(Linear):
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return self.linear(x)
+
+
+class Condition(Linear):
+    def forward(self, x):
+        return torch.cond(x.sum() > 0, lambda x: 2 * x, lambda x: 3 * x, (self.linear(x),))
+
+
+class Selected(Linear):
+    def forward(self, x):
+        return self.linear(x)[x[:, 0] > 0]  # here
+
+
+class NoBatchOut(Linear):
+    def forward(self, x):
+        return self.linear(x).sum(0)
+
+
+class Nothing(Linear):
+    def forward(self, x):
+        self.linear(x)
+
+
+class Single(Linear):
+    def forward(self, x):
+        return F.linear(x.to(torch.float32), self.linear.weight.to(torch.float32))
+
+
+class NotFinite(Linear):
+    def forward(self, x):
+        return self.linear(x) / 0 * 0
+
+
+class NoParameters(nn.Module):
+    def forward(self, x):
+        return 2 * x
+
+
+class Complex(Linear):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("phase", torch.ones(8, dtype=torch.complex64))
+
+    def forward(self, x):
+        return self.linear(x) * self.phase.real
+
+
+class RawState(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.decoder = (nn.LSTM(4, 4, 2, batch_first=True) for _ in range(2))
+
+    def forward(self, x):
+        x = x.unflatten(1, (2, 4))
+        return self.decoder(x, self.encoder(x)[1])[0].flatten(1)
+
+
+class Locked(Linear):
+    def __init__(self):
+        super().__init__()
+        self.lock = threading.Lock()
+
+
+class Attention(nn.Module):
+    """Dropout inside of attention and of an LSTM, a shared weight, constants, a buffer that is not saved."""
+
+    def __init__(self, weights=False):
+        super().__init__()
+        self.attention = nn.MultiheadAttention(8, 2, dropout=0.5, batch_first=True)
+        self.lstm = nn.LSTM(8, 8, 2, dropout=0.5, batch_first=True)
+        self.first, self.last = nn.Linear(8, 8), nn.Linear(8, 8, bias=False)
+        self.last.weight = self.first.weight
+        self.register_buffer("scale", torch.full((8,), 0.5), persistent=False)
+        self.offset = torch.arange(8) / 8
+        self.weights = weights
+
+    def forward(self, x):  # [N, 8] -> [N, 8]
+        x = F.dropout(self.first(x), 0.3, self.training).unsqueeze(1).repeat(1, 3, 1) + torch.tensor([[0.0], [1.0], [2.0]])
+        x = self.attention(x, x, x, need_weights=self.weights)[0]
+        return self.last(self.lstm(x)[0].mean(1) * self.scale + self.offset)
+
+
+def line_of(module_class):
+    """Where the class has a comment `here`."""
+    lines, start = inspect.getsourcelines(module_class)
+    return start + next(number for number, line in enumerate(lines) if "# here" in line)
+
+
+class ExportModelTest(unittest.TestCase):
+    def setUp(self):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.path = self.folder / "net.pt2"
+        torch.manual_seed(1)
+        self.x = torch.randn(4, 8)
+
+    def refused(self, words, module, *inputs, **options):
+        with self.assertRaises(NotExportable) as caught:
+            export_model(module, inputs or self.x, options.pop("path", self.path), **options)
+        for word in words:
+            self.assertIn(word, str(caught.exception))
+        self.assertNotIn("\n", str(caught.exception))
+        self.assertEqual(list(self.folder.iterdir()), [])
+
+    def agree(self, path):
+        """The file's own golden batch against another reader of the file."""
+        program = Program(path)
+        golden = program.golden
+        output = program.run(*map(tensor_of, golden["inputs"]))
+        loss = mean_loss(golden["loss"], output, golden["target"] and tensor_of(golden["target"]))
+        self.assertTrue(math.isclose(loss.item(), golden["value"], rel_tol=TOLERANCE))
+        loss.backward()
+        total = math.hypot(*(entry["norm"] for entry in golden["gradients"].values()))
+        self.assertGreater(total, 0)
+        for name, entry in golden["gradients"].items():
+            found = fingerprint(program.tensors[name].grad)
+            for key in entry:
+                self.assertLessEqual(abs(found[key] - entry[key]), TOLERANCE * max(entry["norm"], 1e-6 * total), (name, key))
+        return program
+
+    def test_golden_batches_of_all_programs(self):
+        for name, program in programs.PROGRAMS.items():
+            with self.subTest(program=name):
+                if not (FULL or program.ci):
+                    continue
+                if not programs.installed(program):
+                    print(f"{name}: skipped, since {program.needs} is not installed (jobs/setup.sh --for-tests)")
+                    continue
+                path = self.folder / f"{name}.pt2"
+                programs.export(program, path)
+                self.agree(path)
+
+    def test_dropout_inside_attention_and_lstm_is_off(self):
+        for weights in (False, True):
+            export_model(Attention(weights), self.x, self.path)
+            program = self.agree(self.path)
+            self.assertIn("first.weight", program.golden["gradients"])
+            self.assertNotIn("last.weight", program.golden["gradients"])
+
+    def test_every_loss_and_given_targets(self):
+        for loss in ("cross_entropy", "mse", "mae"):
+            export_model(Linear(), self.x, self.path, loss=loss)
+            self.assertEqual(self.agree(self.path).golden["loss"], loss)
+        export_model(Linear(), self.x, self.path, target=torch.tensor([7, 7, 0, 1]))
+        self.assertEqual(self.agree(self.path).golden["target"]["values"], [7, 7, 0, 1])
+        export_model(nn.Conv2d(3, 5, 3, padding=1), torch.randn(4, 3, 6, 6), self.path)  # a class for each pixel
+        self.assertEqual(self.agree(self.path).golden["target"]["shape"], [4, 6, 6])
+
+    def test_the_module_is_left_as_it_was_and_pytorch_loads_the_file(self):
+        module = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.5)).eval()
+        module[1].train()
+        before = {name: value.clone() for name, value in module.state_dict().items()}
+        export_model(module, self.x, self.path)
+        self.assertEqual([part.training for part in module.modules()], [False, False, True, False])
+        for name, value in module.state_dict().items():
+            self.assertTrue(torch.equal(value, before[name]), name)
+        loaded = torch.export.load(self.path)
+        self.assertEqual(loaded.module()(torch.randn(9, 8)).shape, (9, 8))
+        self.assertTrue(any(node.args[5:6] == (True,) for node in loaded.graph.nodes if "batch_norm" in str(node.target)))
+
+    def test_what_reads_values_is_refused(self):
+        self.refused(["Branch", "torch.where", f"export_model_test.py, line {line_of(Branch)}"], Branch())
+        self.refused(["aten.item", ".item()", f"line {line_of(Item)}"], Item())
+        self.refused(["cond", "torch.where"], Condition())
+        self.refused(["index", "masks", f"line {line_of(Selected)}"], Selected())
+
+    def test_a_fixed_batch_is_refused(self):
+        for module in (FixedBatch(), AddsOfFixedBatch()):
+            self.refused([type(module).__name__, "batch of 4", "x.shape[0]"], module)
+        program = torch.export.export(Linear(), (self.x,))
+        with self.assertRaisesRegex(NotExportable, "input x is fixed at 4"):
+            check_program(program, "cross_entropy")
+
+    def test_random_operators_are_refused(self):
+        self.refused(["randn_like", "nn.Dropout", f"line {line_of(Noise)}"], Noise())
+        self.refused(["feature_dropout", "nn.Dropout", f"line {line_of(Channels)}"], Channels())
+        self.refused(["gru", "nn.Dropout", "in gru"], DroppingGru())
+        export_model(DroppingGru(dropout=0), self.x, self.path)
+        self.agree(self.path)
+
+    def test_buffers_that_change_are_refused(self):
+        self.refused(["buffer mean", f"line {line_of(Buffer)}"], Buffer())
+        self.refused(["buffer mean", "make it a parameter"], AssignedBuffer())
+        self.refused(["buffer mean", f"line {line_of(PartOfBuffer)}"], PartOfBuffer())
+
+    def test_wrapped_parts_are_refused(self):
+        self.refused(["set_grad_enabled", "x.detach()"], NoGradient())
+        self.refused(["autocast", "--precision bf16"], Autocast())
+
+    def test_what_does_not_fit_is_refused(self):
+        self.refused(["first output", "[8]"], NoBatchOut())
+        self.refused(["returns no tensor"], Nothing())
+        self.refused(["scalar", "[s"], Linear(), loss="model")
+        self.refused(["LSTM's state", "reshape(layers, batch, hidden)"], RawState())
+        self.refused(["no parameter"], NoParameters())
+        self.refused(["phase", "complex64"], Complex())
+        self.refused(["cross_entropy", "[4]"], nn.Sequential(Linear(), nn.Linear(8, 1), nn.Flatten(0)))
+        self.refused(["x.dtype", "golden=False"], Single())
+        self.refused(["nan", "golden=False"], NotFinite())
+        self.refused(["cannot be copied", "golden=False"], Locked())
+        self.refused(["float64", "mse"], Linear(), loss="mse", target=torch.zeros(4, 3))
+
+    def test_wrong_arguments_are_refused(self):
+        self.refused(["at least 2", "1"], Linear(), torch.randn(1, 8))
+        self.refused(["at least 2", "4, 3"], Linear(), torch.randn(4, 8), torch.randn(3, 8))
+        self.refused(["tensors"], Linear(), self.x, 3)
+        self.refused([".pt2", "net.onnx"], Linear(), path=self.folder / "net.onnx")
+        self.refused(["'hinge'", "cross_entropy"], Linear(), loss="hinge")
+        self.refused(["sequence_dim is 2"], Linear(), sequence_dim=2)
+        self.refused(["PyTorch cannot export Linear"], Linear(), torch.randn(4, 9))
+
+    def command(self, *arguments):
+        output, errors = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(output), contextlib.redirect_stderr(errors):
+            code = main([*map(str, arguments)])
+        return code, output.getvalue() + errors.getvalue()
+
+    def test_the_command(self):
+        nets = self.folder / "nets.py"
+        nets.write_text("from torch import nn\n\ndef net():\n    return nn.Sequential(nn.Flatten(), nn.Linear(12, 3))\n\n"
+                        "def text():\n    return nn.Sequential(nn.Embedding(9, 4), nn.Linear(4, 9))\n\ndef number():\n    return 3\n")
+        code, said = self.command(f"{nets}:net", self.path, "--shape", "3,2,2")
+        self.assertEqual((code, "39 parameters" in said), (0, True), said)
+        self.agree(self.path)
+        code, said = self.command(f"{nets}:text", self.path, "--shape", "5", "--dtype", "int64", "--below", 9, "--varying-length")
+        self.assertEqual(code, 0, said)
+        self.assertEqual(self.agree(self.path).run(torch.zeros(3, 7, dtype=torch.int64)).shape, (3, 7, 9))
+        code, said = self.command(f"{nets}:net", self.path, "--shape", "3,2,2", "--no-golden")
+        self.assertEqual((code, Program(self.path).golden), (0, None), said)
+        for words, arguments in ((["nowhere.py"], ["nowhere.py:net", self.path, "--shape", "3"]),
+                                 (["missing"], [f"{nets}:missing", self.path, "--shape", "3"]),
+                                 (["file.py:function"], ["nets.py", self.path, "--shape", "3"]),
+                                 (["int", "torch.nn.Module"], [f"{nets}:number", self.path, "--shape", "3"]),
+                                 (["3x2"], [f"{nets}:net", self.path, "--shape", "3x2"]),
+                                 (["2 --dtype"], [f"{nets}:net", self.path, "--shape", "3", "--dtype", "int64", "--dtype", "int64"]),
+                                 (["no/such"], [f"{nets}:net", self.folder / "no/such/net.pt2", "--shape", "3,2,2"])):
+            code, said = self.command(*arguments)
+            self.assertEqual(code, 2, said)
+            for word in ["export_model: ", *words]:
+                self.assertIn(word, said)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    unittest.main(argv=[word for word in sys.argv if word != "--full"])
