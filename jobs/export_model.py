@@ -137,11 +137,13 @@ def _why_not(module, error, samples):
     if "data-dependent" in text:
         return (f"{name} branches on the values of a tensor{place}: use torch.where on whole tensors in place of if, while, "
                 ".item(), int() and bool()")
-    if "Constraints violated" in text or "specialized it to be a constant" in text:
-        if re.search(rf"specialized it to be a constant \({samples}\)", text) or "batch" in text.split("\n")[0]:
-            return (f"{name} works for a batch of {samples} alone: take the batch from x.shape[0], or use flatten(1) and "
-                    "unflatten(1, ...), in place of a number")
-        return f"{name} fixes a size that should vary: {_first_line(text)}"
+    if re.search(rf"specialized it to be a constant \({samples}\)", text):
+        return (f"{name} works for a batch of {samples} alone: take the batch from x.shape[0], or use flatten(1) and "
+                "unflatten(1, ...), in place of a number")
+    if "Constraints violated" in text:
+        limit = re.search(r"Not all values of (\w+) = .* satisfy the generated guard (.*)", text)
+        return (f"{name} does not take every batch" + (f" ({limit[2]})" if limit else f": {_first_line(text)}") +
+                ": no table and no size may depend on the number of samples")
     if "hx and cx should also be 3-D" in text:
         return (f"while it exports, PyTorch takes an LSTM's state for one of four dims{place}: hand it on as "
                 "state.reshape(layers, batch, hidden)")

@@ -139,6 +139,35 @@ class NotFinite(Linear):
         return self.linear(x) / 0 * 0
 
 
+class Table(Linear):
+    def __init__(self):
+        super().__init__()
+        self.table = nn.Parameter(torch.zeros(64, 8))
+
+    def forward(self, x):
+        return self.linear(x) + self.table[:x.shape[0]]
+
+
+class OwnLoss(Linear):
+    def forward(self, x, targets):
+        return F.cross_entropy(self.linear(x), targets, label_smoothing=0.1)
+
+
+@torch.library.custom_op("dtrain_test::twice", mutates_args=())
+def twice(x: torch.Tensor) -> torch.Tensor:
+    return 2 * x
+
+
+@twice.register_fake
+def _(x):
+    return torch.empty_like(x)
+
+
+class OwnOperator(Linear):
+    def forward(self, x):
+        return twice(self.linear(x))  # here
+
+
 class NoParameters(nn.Module):
     def forward(self, x):
         return 2 * x
@@ -250,6 +279,9 @@ class ExportModelTest(unittest.TestCase):
         for loss in ("cross_entropy", "mse", "mae"):
             export_model(Linear(), self.x, self.path, loss=loss)
             self.assertEqual(self.agree(self.path).golden["loss"], loss)
+        export_model(OwnLoss(), (self.x, torch.tensor([7, 7, 0, 1])), self.path, loss="model")
+        golden = self.agree(self.path).golden
+        self.assertEqual((golden["target"], golden["inputs"][1]["values"]), (None, [7, 7, 0, 1]))
         export_model(Linear(), self.x, self.path, target=torch.tensor([7, 7, 0, 1]))
         self.assertEqual(self.agree(self.path).golden["target"]["values"], [7, 7, 0, 1])
         export_model(nn.Conv2d(3, 5, 3, padding=1), torch.randn(4, 3, 6, 6), self.path)  # a class for each pixel
@@ -276,6 +308,7 @@ class ExportModelTest(unittest.TestCase):
     def test_a_fixed_batch_is_refused(self):
         for module in (FixedBatch(), AddsOfFixedBatch()):
             self.refused([type(module).__name__, "batch of 4", "x.shape[0]"], module)
+        self.refused(["Table", "64", "number of samples"], Table())
         program = torch.export.export(Linear(), (self.x,))
         with self.assertRaisesRegex(NotExportable, "input x is fixed at 4"):
             check_program(program, "cross_entropy")
@@ -295,6 +328,7 @@ class ExportModelTest(unittest.TestCase):
     def test_wrapped_parts_are_refused(self):
         self.refused(["set_grad_enabled", "x.detach()"], NoGradient())
         self.refused(["autocast", "--precision bf16"], Autocast())
+        self.refused(["dtrain_test.twice", "not PyTorch's own", f"line {line_of(OwnOperator)}"], OwnOperator())
 
     def test_what_does_not_fit_is_refused(self):
         self.refused(["first output", "[8]"], NoBatchOut())
