@@ -14,6 +14,7 @@
 #include "core/error.hpp"
 #include "models/slicing/slices.hpp"
 #include "state/dtypes.hpp"
+#include "state/saved_state.hpp"
 
 namespace dtrain::state {
 namespace {
@@ -152,21 +153,55 @@ std::string Unmatched::text() const {
   return line;
 }
 
+namespace {
+
+at::Tensor read_tensor(const checkpoint::CheckpointReader& checkpoint, const std::string& group,
+                       const parallel::StateTensor& tensor) {
+  const std::string name = group + "/" + tensor.name;
+  at::Tensor stored = at::empty(tensor.value.sizes(), tensor.value.options().device(at::kCPU));
+  const std::span<std::byte> memory(static_cast<std::byte*>(stored.data_ptr()), stored.nbytes());
+  const std::string dtype = dtype_name(stored.scalar_type());
+  if (tensor.slice != nullptr) {
+    checkpoint.read(name, dtype, runs_of(*tensor.slice), memory);
+  } else {
+    checkpoint.read(name, dtype, memory);
+  }
+  return stored;
+}
+
+/// How many copies of the model have saved a value of their own; 0: there is one for all.
+int copies_in(const checkpoint::CheckpointReader& checkpoint, const parallel::StateTensor& tensor) {
+  int copies = 0;
+  while (checkpoint.manifest().find(group_of_copy(tensor.group, copies) + "/" + tensor.name) != nullptr)
+    ++copies;
+  return copies;
+}
+
+at::Tensor mean_of_copies(const checkpoint::CheckpointReader& checkpoint, const parallel::StateTensor& tensor,
+                          int copies) {
+  at::Tensor sum;
+  for (int index = 0; index < copies; ++index) {
+    const auto value = read_tensor(checkpoint, group_of_copy(tensor.group, index), tensor).to(at::kDouble);
+    sum = index == 0 ? value : sum + value;
+  }
+  return sum / copies;
+}
+
+}  // namespace
+
 void load_optimizer(const checkpoint::CheckpointReader& checkpoint, const parallel::StateView& state) {
   const at::NoGradGuard no_grad;
   for (const auto& tensor : state.tensors()) {
     if (!tensor.is_of_optimizer()) continue;
-    const std::string name = tensor.group + "/" + tensor.name;
     at::Tensor place = tensor.value;
-    const at::Tensor stored = at::empty(place.sizes(), place.options().device(at::kCPU));
-    const std::span<std::byte> memory(static_cast<std::byte*>(stored.data_ptr()), stored.nbytes());
-    const std::string dtype = dtype_name(stored.scalar_type());
-    if (tensor.slice != nullptr) {
-      checkpoint.read(name, dtype, runs_of(*tensor.slice), memory);
+    const int copies = copies_in(checkpoint, tensor);
+    if (copies == 0) {
+      place.copy_(read_tensor(checkpoint, tensor.group, tensor));
+    } else if (tensor.copy && tensor.copy->count == copies) {
+      place.copy_(read_tensor(checkpoint, group_of_copy(tensor.group, tensor.copy->index), tensor));
     } else {
-      checkpoint.read(name, dtype, memory);
+      place.copy_(mean_of_copies(checkpoint, tensor, copies));
     }
-    place.copy_(stored);
   }
 }
 

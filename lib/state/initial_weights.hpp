@@ -32,8 +32,10 @@ struct Destination {
 Unmatched load_weights(const checkpoint::Weights& weights, const Destination& destination,
                        const std::string& skip, const std::string& subject);
 
-/// Gives the optimizer's tensors in `state` what a checkpoint has of them, each rank its slices. Throws Error
-/// (exit code 4) naming the tensor that is missing or of another type or size.
+/// Gives the optimizer's tensors in `state` what a checkpoint has of them, each rank its slices. Where copies
+/// of the model hold values of their own and the checkpoint has as many copies, each gets its own; else all
+/// get the mean of those it has. Throws Error (exit code 4) naming the tensor that is missing or of another
+/// type or size.
 void load_optimizer(const checkpoint::CheckpointReader& checkpoint, const parallel::StateView& state);
 
 }  // namespace dtrain::state

@@ -3,6 +3,8 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <functional>
 #include <numeric>
@@ -55,6 +57,25 @@ checkpoint::TensorRef reference_to(const std::string& group, const std::string& 
           .data = value.const_data_ptr()};
 }
 
+std::string group_of_copy(const std::string& group, int index) {
+  return fmt::format("{}.copy-{:05}", group, index);
+}
+
+/// What the ranks of a stage save, in one order on all of them: of other copies' values only the names count.
+std::vector<parallel::StateTensor> SavedState::listed(const std::vector<parallel::StateTensor>& state) {
+  std::vector<parallel::StateTensor> all;
+  for (const auto& tensor : state) {
+    if (!tensor.saves) continue;
+    for (int index = 0; tensor.copy && index < tensor.copy->count; ++index) {
+      all.push_back(tensor);
+      all.back().group = group_of_copy(tensor.group, index);
+      all.back().copy->index = index;
+    }
+    if (!tensor.copy) all.push_back(tensor);
+  }
+  return all;
+}
+
 /// For each tensor the rank among those of the stage, counted as data * tensor ranks + tensor.
 std::vector<int> SavedState::owners(const std::vector<parallel::StateTensor>& state) const {
   std::vector<std::int64_t> bytes;
@@ -64,7 +85,11 @@ std::vector<int> SavedState::owners(const std::vector<parallel::StateTensor>& st
                                     static_cast<std::int64_t>(source.value.element_size()),
                                     std::multiplies<>()));
   }
-  return share_out(bytes, std::int64_t{mesh_.data} * mesh_.tensor, kSmallestShare);
+  auto owners = share_out(bytes, std::int64_t{mesh_.data} * mesh_.tensor, kSmallestShare);
+  for (std::size_t i = 0; i < state.size(); ++i) {
+    if (state[i].copy) owners[i] = state[i].copy->index * mesh_.tensor + owners[i] % mesh_.tensor;
+  }
+  return owners;
 }
 
 /// Slices go to the rank of their own copy of the model that is to have the whole.
@@ -86,12 +111,13 @@ void SavedState::put_together(const parallel::StateTensor& source, int owner, Co
 void SavedState::take(const std::vector<parallel::StateTensor>& state, checkpoint::CheckpointInfo info) {
   const at::NoGradGuard no_grad;
   info_ = std::move(info);
-  const auto owner = owners(state);
-  copies_.resize(state.size());
-  for (std::size_t i = 0; i < state.size(); ++i) {
-    copies_[i].group = state[i].group;
-    copies_[i].name = state[i].name;
-    put_together(state[i], owner[i], copies_[i]);
+  const auto sources = listed(state);
+  const auto owner = owners(sources);
+  copies_.resize(sources.size());
+  for (std::size_t i = 0; i < sources.size(); ++i) {
+    copies_[i].group = sources[i].group;
+    copies_[i].name = sources[i].name;
+    put_together(sources[i], owner[i], copies_[i]);
   }
 }
 

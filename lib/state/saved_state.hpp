@@ -17,9 +17,13 @@ namespace dtrain::state {
 checkpoint::TensorRef reference_to(const std::string& group, const std::string& name,
                                    const at::Tensor& value);
 
+/// Where a checkpoint has what copy `index` of the model holds of `group`: `optimizer/exp_avg.copy-00001`.
+std::string group_of_copy(const std::string& group, int index);
+
 /// A copy of this rank's share of a state, taken between two steps: the run may go on while it is kept or
 /// written. The ranks that hold the same stage of the model, its copies and its slices, share out its
-/// tensors: the rank that has one has the whole of it.
+/// tensors: the rank that has one has the whole of it. A value of one copy of the model is saved by that
+/// copy, under group_of_copy().
 class SavedState {
  public:
   /// `where`: this rank's place in the mesh; `tensor`: its tensor group, borrowed.
@@ -44,6 +48,7 @@ class SavedState {
     std::string name;
     at::Tensor value;  // contiguous; undefined where another rank has it
   };
+  static std::vector<parallel::StateTensor> listed(const std::vector<parallel::StateTensor>& state);
   std::vector<int> owners(const std::vector<parallel::StateTensor>& state) const;
   void put_together(const parallel::StateTensor& source, int owner, Copy& copy) const;
 

@@ -14,6 +14,7 @@ class JobOfTest {
                                   {.timeout_s = 20}, sink_)) {}
   comm::Group& data() { return groups_.data(); }
   comm::Group& pipe() { return groups_.pipe(); }
+  comm::Group& tensor() { return groups_.tensor(); }
   SpanSink& sink() { return sink_; }
   comm::Queue& queue() { return groups_.queue(); }
   int rank() { return world_.rank(); }

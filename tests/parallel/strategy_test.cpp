@@ -77,6 +77,7 @@ class SynchronousTest : public testing::Test {
             .world = job_.data(),
             .data = job_.data(),
             .pipe = job_.pipe(),
+            .tensor = job_.tensor(),
             .queue = job_.queue(),
             .model = *model_,
             .cuts = cuts_,

@@ -15,8 +15,8 @@ OWN_TOKENS = "const Range own = models::share_of_tokens({whole}.size(1), ranks.r
 MISTAKES = {
     # A bucket of gradients stays each rank's own.
     "parallel/gradients/gradient_buckets.cpp": [
-        ("if (group_.size() == 1) continue;",
-         'if (group_.size() == 1 || planted("skipped_all_reduce")) continue;')],
+        ("if (!exchanges()) continue;",
+         'if (!exchanges() || planted("skipped_all_reduce")) continue;')],
     # A tied weight's gradient from the other rank is added twice.
     "parallel/gradients/tied_parameters.cpp": [
         ("gradients_.add_share(tied.parameter, tied.memory);",

@@ -50,13 +50,15 @@ std::vector<Stragglers::Own> Stragglers::gathered() {
   return owns;
 }
 
-std::vector<std::string> Stragglers::step(std::int64_t step, const Own& own) {
+std::vector<std::string> Stragglers::step(std::int64_t step, const Own& own, bool meets) {
   std::vector<std::string> said;
   if (world_.size() == 1) return said;
   if (first_step_ == 0) first_step_ = step;
   own_.seconds += own.seconds;
   own_.samples += own.samples;
-  if (step % kWindow != 0) return said;
+  is_full_ = is_full_ || step % kWindow == 0;
+  if (!is_full_ || !meets) return said;
+  is_full_ = false;
   const auto all = gathered();
   const auto now = slow(all);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {

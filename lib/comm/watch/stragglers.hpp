@@ -34,8 +34,8 @@ class Stragglers {
 
   /// Adds what this rank took for its samples in `step`. At the end of a window: a sentence on each rank that
   /// has become slow, with what it cost, and on each that is no longer; the same on all ranks. Collective
-  /// then.
-  std::vector<std::string> step(std::int64_t step, const Own& own);
+  /// then. `meets`: whether the ranks wait for each other after this step; a window ends with such a step.
+  std::vector<std::string> step(std::int64_t step, const Own& own, bool meets = true);
 
   /// The slow ones; none that costs less than kLeastCostS.
   static std::vector<Slow> slow(std::span<const Own> all);
@@ -46,6 +46,7 @@ class Stragglers {
   Group& world_;
   Own own_;
   std::int64_t first_step_ = 0;  // of the window; 0: none has come
+  bool is_full_ = false;         // the window ends with the next step that ranks meet after
   std::vector<bool> is_slow_;
 };
 

@@ -188,7 +188,7 @@ void GradientBuckets::add_share(const models::Parameter* parameter, const at::Te
 void GradientBuckets::issue_ready_buckets() {
   while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].missing == 0) {
     auto& bucket = buckets_[next_bucket_++];
-    if (group_.size() == 1) continue;
+    if (!exchanges()) continue;
     const auto sums = memory_.outgoing(bucket.range());
     bucket.handle = config_.update == BucketConfig::Update::parts
                         ? memory_.group().reduce_parts(sums, comm::ReduceOp::sum, config_.algorithm)
@@ -210,7 +210,7 @@ void GradientBuckets::finish(const std::function<void()>& exchange_shares) {
   for (auto& bucket : buckets_) bucket.missing = 0;
   issue_ready_buckets();
   for (auto& bucket : buckets_) {
-    if (group_.size() > 1) memory_.take_in(bucket.handle, bucket.range());
+    if (exchanges()) memory_.take_in(bucket.handle, bucket.range());
   }
 }
 

@@ -40,6 +40,10 @@ class GradientBuckets final : public GradientSums {
                   StepCapture* capture = nullptr);
   ~GradientBuckets() override;
 
+  /// Whether the sums are those of all ranks from the next step on, or of this rank's micro-batches alone.
+  enum class Exchange { sums, nothing };
+  void exchange(Exchange exchange) { exchange_ = exchange; }
+
   void begin_step(int micro_batches) override;
   void taken_back(int /*index*/) override {}
   void expect_share(const models::Parameter* parameter) override;
@@ -70,6 +74,7 @@ class GradientBuckets final : public GradientSums {
   bool completes(std::size_t entry, int micro_batches);
   std::size_t entry_of(const models::Parameter* parameter) const;
   void issue_ready_buckets();
+  bool exchanges() const { return group_.size() > 1 && exchange_ == Exchange::sums; }
 
   FlatParameters& parameters_;
   std::vector<FlatParameters::Entry> entries_;  // without those whose gradient is taken by rows
@@ -89,6 +94,7 @@ class GradientBuckets final : public GradientSums {
   std::vector<Range> own_parts_;
   std::size_t next_bucket_ = 0;  // the first one not issued
   int micro_batches_ = 0;
+  Exchange exchange_ = Exchange::sums;
 };
 
 }  // namespace dtrain::parallel

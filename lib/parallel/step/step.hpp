@@ -24,6 +24,9 @@ struct StepPlan {
   double learning_rate = 0;
   /// Another step follows at once: its first micro-batch may be read while a device computes this step.
   bool another_follows = false;
+  /// The run uses the agreed model after this step: the epoch or the run ends, or the model is validated. The
+  /// same on all ranks.
+  bool pauses = false;
 };
 
 /// A micro-batch as the model takes it.
@@ -75,10 +78,13 @@ struct StepRequests {
 /// What one step came to.
 struct StepOutcome {
   StepTotals own;            ///< Of this rank's samples.
-  StepTotals total;          ///< Of all ranks' samples: the same on every rank.
+  StepTotals total;          ///< Of all ranks' samples since the last agreed step: the same on every rank.
   StepRequests requests;     ///< Of all ranks.
   double gradient_norm = 0;  ///< Of the mean gradient, before clipping.
-  bool left_out = false;     ///< Nothing was updated: in fp16 the gradient was not finite.
+  /// The copies have agreed after this step: Strategy::state() can be had. Where they have not, `total` and
+  /// `requests` are empty. The same on every rank; true for StepPlan::pauses.
+  bool agreed = true;
+  bool left_out = false;  ///< Nothing was updated: in fp16 the gradient was not finite.
 };
 
 }  // namespace dtrain::parallel

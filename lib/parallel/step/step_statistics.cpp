@@ -35,6 +35,7 @@ StepStatistics::~StepStatistics() {
 
 void StepStatistics::begin_step() {
   handle_.wait();  // of a step that was not applied
+  exchanged_ = false;
   for (models::Buffer* buffer : averaged_) {
     buffer->step_sum.zero_();
     buffer->step_weight = 0.0;
@@ -43,6 +44,7 @@ void StepStatistics::begin_step() {
 
 void StepStatistics::exchange() {
   if (averaged_.empty() || group_.size() == 1) return;
+  exchanged_ = true;
   std::vector<double> weights;
   for (const models::Buffer* buffer : averaged_) weights.push_back(buffer->step_weight);
   const Range all{0, memory_->values().numel()};
@@ -59,7 +61,7 @@ void StepStatistics::apply() {
 void StepStatistics::update_averages() {
   const auto& all = memory_->values();
   at::Tensor weights;  // of all ranks
-  if (group_.size() > 1) {
+  if (exchanged_) {
     memory_->take_in(handle_, {0, all.numel()});
     weights = all.narrow(0, sums_, all.numel() - sums_).cpu();
   }

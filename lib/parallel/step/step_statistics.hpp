@@ -26,7 +26,8 @@ class StepStatistics {
   /// Forgets the last step's sums.
   void begin_step();
 
-  /// Starts adding up over the ranks. Collective; to be called after the step's last forward pass.
+  /// Starts adding up over the ranks. Collective; to be called after the step's last forward pass. A step
+  /// without a call has the sums of this rank alone.
   void exchange();
 
   /// Waits for the sums and changes the buffers; to be called only once the step is agreed upon. Without a
@@ -42,6 +43,7 @@ class StepStatistics {
   std::optional<ExchangeMemory> memory_;  // doubles: all sums, then each buffer's weight
   std::int64_t sums_ = 0;                 // elements
   comm::Handle handle_;
+  bool exchanged_ = false;  // in this step
 };
 
 /// Gives every rank the buffers of the group's rank 0 and verifies by hash that all hold the same. Collective

@@ -8,6 +8,7 @@
 
 #include "models/model.hpp"
 #include "optim/optimizer.hpp"
+#include "parallel/strategy/strategy_options.hpp"
 #include "topology/mesh.hpp"
 
 namespace dtrain::parallel {
@@ -26,6 +27,7 @@ struct Setting {
   bool injects_faults = false;
   bool recovers = false;  ///< The run is to go on after a rank was lost.
   optim::OptimizerConfig optimizer = {};
+  StrategyOptions options = {};
   std::int64_t global_batch = 1;
   std::int64_t micro_batches = 1;
   std::int64_t sample_extent = 0;  ///< The first dim of a sample: of texts the most tokens.

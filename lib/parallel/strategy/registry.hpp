@@ -13,6 +13,11 @@ namespace dtrain::parallel {
 struct StrategyEntry {
   std::string name;
   std::string rule;  ///< For the help: what the copies agree on, and when.
+  /// Of StrategyOptions, those that it has, named as on the command line without dashes.
+  std::vector<std::string> options = {};
+  /// For estimates of memory: blocks of the parameters' size that a rank holds beside parameters, gradients
+  /// and the optimizer's state. Null: none.
+  int (*blocks)(const StrategyOptions& options) = nullptr;
   Abilities (*can)(const Setting& setting);
   /// Collective over StrategyParts::world.
   std::unique_ptr<Strategy> (*make)(const StrategyParts& parts);

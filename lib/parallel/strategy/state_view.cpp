@@ -2,6 +2,11 @@
 
 namespace dtrain::parallel {
 
+StateView::StateView(FlatParameters& parameters, models::Model& model, optim::Optimizer& optimizer)
+    : parameters_(parameters), model_(model) {
+  for (const auto& moments : optimizer.state()) optimizer_.push_back({moments.name, moments.value});
+}
+
 std::vector<StateTensor> StateView::tensors() const {
   std::vector<StateTensor> all;
   for (const auto* buffer : model_.buffers()) {
@@ -10,12 +15,13 @@ std::vector<StateTensor> StateView::tensors() const {
   for (const auto* parameter : model_.parameters()) {
     all.push_back({StateTensor::kModel, parameter->name, parameter->value.detach(), parameter->slice});
   }
-  for (const auto& moments : optimizer_.state()) {
+  for (const auto& flat : optimizer_) {
     for (const auto& entry : parameters_.entries()) {
-      all.push_back({StateTensor::kOptimizer + moments.name, entry.parameter->name,
-                     FlatParameters::view(moments.value, entry), entry.parameter->slice});
+      all.push_back({StateTensor::kOptimizer + flat.state, entry.parameter->name,
+                     FlatParameters::view(flat.values, entry), entry.parameter->slice, flat.copy});
     }
   }
+  all.insert(all.end(), more_.begin(), more_.end());
   return all;
 }
 

@@ -3,7 +3,9 @@
 #include <ATen/core/Tensor.h>
 
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "models/model.hpp"
@@ -21,6 +23,13 @@ struct StateTensor {
   std::string name;
   at::Tensor value;                                ///< A view: writing to it changes the state.
   std::shared_ptr<const models::HeldSlice> slice;  ///< Which part of the whole it is; null: the whole.
+  /// Which of how many copies of the model has this value.
+  struct OfCopy {
+    int index = 0;
+    int count = 1;
+  };
+  std::optional<OfCopy> copy = {};  ///< Empty: all copies hold the same.
+  bool saves = true;                ///< False: another stage saves it, and this one reads it.
 
   bool is_of_optimizer() const { return group.starts_with(kOptimizer); }
 };
@@ -30,8 +39,18 @@ struct StateTensor {
 class StateView {
  public:
   /// `model`: its parameters are views of `parameters`; it has the buffers as well.
-  StateView(FlatParameters& parameters, models::Model& model, optim::Optimizer& optimizer)
-      : parameters_(parameters), model_(model), optimizer_(optimizer) {}
+  StateView(FlatParameters& parameters, models::Model& model, optim::Optimizer& optimizer);
+
+  /// Values laid out like the flat parameters.
+  struct Flat {
+    std::string state;  ///< STATE of `optimizer/STATE`
+    at::Tensor values;
+    std::optional<StateTensor::OfCopy> copy = {};
+  };
+  /// `more`: what else there is, already named.
+  StateView(FlatParameters& parameters, models::Model& model, std::vector<Flat> optimizer,
+            std::vector<StateTensor> more = {})
+      : parameters_(parameters), model_(model), optimizer_(std::move(optimizer)), more_(std::move(more)) {}
 
   /// All tensors of this rank, in one order on all ranks of a stage.
   std::vector<StateTensor> tensors() const;
@@ -42,7 +61,8 @@ class StateView {
  private:
   FlatParameters& parameters_;
   models::Model& model_;
-  optim::Optimizer& optimizer_;
+  std::vector<Flat> optimizer_;
+  std::vector<StateTensor> more_;
 };
 
 }  // namespace dtrain::parallel

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <string_view>
 
 #include "comm/group.hpp"
 #include "comm/queue.hpp"
@@ -24,9 +25,10 @@ namespace dtrain::parallel {
 /// What a strategy is made of. Everything is borrowed.
 struct StrategyParts {
   Setting setting;
-  comm::Group& world;  ///< All ranks.
-  comm::Group& data;   ///< Those that hold a copy of the same part of the model.
-  comm::Group& pipe;   ///< Those that hold the other stages of this copy.
+  comm::Group& world;   ///< All ranks.
+  comm::Group& data;    ///< Those that hold a copy of the same part of the model.
+  comm::Group& pipe;    ///< Those that hold the other stages of this copy.
+  comm::Group& tensor;  ///< Those that hold the other slices of this stage.
   comm::Queue& queue;
   models::Model& model;  ///< This rank's layers, initialised.
   const StageCuts& cuts;
@@ -40,6 +42,9 @@ struct StrategyParts {
   BucketConfig buckets = {};          ///< BucketConfig::update is the strategy's choice.
   /// What this rank asks of all ranks at the end of a step. Empty: nothing.
   std::function<StepRequests()> requests = {};
+  /// Takes what the strategy decides within a step, for the run's events. Empty: nothing does.
+  using Tell = std::function<void(std::string_view kind, std::string_view detail)>;
+  Tell tell = {};
   bool counts_common = true;  ///< Whether this rank counts what its tensor group has in common.
 };
 
@@ -59,7 +64,7 @@ class Strategy {
   /// the loss or a gradient is not finite. No rank has updated then.
   virtual StepOutcome step(const StepPlan& plan, SampleSource& samples) = 0;
 
-  /// Makes state() the agreed model, before evaluation and saving.
+  /// Makes state() the agreed model, before evaluation and saving; after a step with StepOutcome::agreed.
   virtual void synchronise() = 0;
 
   /// After synchronise(): the agreed model. Not collective.

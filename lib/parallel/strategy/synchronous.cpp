@@ -11,6 +11,7 @@
 #include "parallel/gradients/reproducible_sums.hpp"
 #include "parallel/gradients/squares.hpp"
 #include "parallel/gradients/table_by_rows.hpp"
+#include "parallel/strategy/flat_ranges.hpp"
 
 namespace dtrain::parallel {
 namespace {
@@ -58,19 +59,10 @@ std::optional<TableByRows> table_of(const StrategyParts& parts) {
   return can_update_by_rows(parts.setting) ? table_by_rows(parts.setting) : std::nullopt;
 }
 
-/// One range per parameter that the optimizer is to update as a whole, with the weight decay it gets.
 std::vector<optim::ParameterRange> parameter_ranges(const StrategyParts& parts,
                                                     const FlatParameters& parameters) {
   const auto table = table_of(parts);
-  std::vector<optim::ParameterRange> ranges;
-  for (const auto& entry : parameters.entries()) {
-    if (table && entry.parameter == table->weight) continue;
-    const bool spared = parts.decays_matrices_only && entry.parameter->value.dim() < 2;
-    ranges.push_back({.begin = entry.offset,
-                      .end = entry.offset + entry.count,
-                      .weight_decay = spared ? 0.0 : parts.setting.optimizer.weight_decay});
-  }
-  return ranges;
+  return update_ranges(parts, parameters, table ? table->weight : nullptr);
 }
 
 std::unique_ptr<RowUpdates> row_updates(const StrategyParts& parts, const FlatParameters& parameters,
@@ -143,7 +135,7 @@ Synchronous::Synchronous(const StrategyParts& parts)
                 ? std::make_unique<StepUndo>(parts.data, parameters_, *optimizer_, parts.model,
                                              gradients_->update_parts(), memory_.shared())
                 : nullptr),
-      counted_parts_(counted_parts()),
+      counted_parts_(counted_parts(parts_, parameters_, gradients_->own_parts())),
       scaler_(parts.setting.half == at::kHalf ? optim::LossScaler::Use::dynamic
                                               : optim::LossScaler::Use::none) {
   adopt_weights();
@@ -157,20 +149,6 @@ void Synchronous::adopt_weights() {
   }
   broadcast_buffers(parts_.data, parts_.model);
   tied_.exchange_values();
-}
-
-/// What this rank vouches for, less what another rank of its tensor group holds and counts as well.
-std::vector<Range> Synchronous::counted_parts() const {
-  if (parts_.counts_common) return gradients_->own_parts();
-  std::vector<Range> counted;
-  for (const auto& entry : parameters_.entries()) {
-    if (entry.parameter->slice == nullptr) continue;
-    for (const auto& part : gradients_->own_parts()) {
-      const Range common{std::max(part.begin, entry.offset), std::min(part.end, entry.offset + entry.count)};
-      if (common.size() > 0) counted.push_back(common);
-    }
-  }
-  return counted;
 }
 
 void Synchronous::begin_step(int micro_batches) {

@@ -49,7 +49,6 @@ class Synchronous final : public Strategy, private LocalSums {
   void measure_gradient(StepTotals& own) const;
   void agree(StepOutcome& outcome);
   void update(const StepPlan& plan, double scale);
-  std::vector<Range> counted_parts() const;
 
   StrategyParts parts_;
   NodeMemory memory_;

@@ -9,6 +9,7 @@
 
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
+#include "parallel/strategy/strategy_options.hpp"
 #include "state/interval.hpp"
 #include "topology/mesh.hpp"
 
@@ -148,6 +149,7 @@ struct RunConfig {
   topology::MeshShape mesh_shape;     ///< What `mesh` means on this many ranks; set by resolve().
   std::string rank_order = "placed";  ///< Or `launched`: as topology::RankOrder.
   std::string strategy = "ddp";
+  parallel::StrategyOptions strategy_options;
   int epochs = 0;       ///< By model.
   int limit_steps = 0;  ///< Steps after which the run ends, in all; 0: no limit.
   std::string exit_after =

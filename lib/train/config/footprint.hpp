@@ -1,5 +1,6 @@
 #pragma once
 
+#include "parallel/strategy/registry.hpp"
 #include "plan/memory_estimate.hpp"
 #include "train/config/config.hpp"
 
@@ -9,12 +10,14 @@ namespace dtrain::train {
 inline double element_bytes(const RunConfig& config) { return config.precision == "fp64" ? 8 : 4; }
 
 inline plan::Footprint footprint_of(const RunConfig& config) {
+  const auto blocks = parallel::find_strategy(config.strategy).blocks;
   return {.element_bytes = element_bytes(config),
           .copies = config.mesh_shape.data,
           .micro_batches = config.batch.micro_batches,
           .largest_piece = samples_of_largest_piece(config.batch),
           .pipelining = parallel::parse_pipelining(config.pipeline.schedule),
-          .optimizer_states = optimizer_config(config.optimizer).state_count(),
+          .optimizer_states = optimizer_config(config.optimizer).state_count() +
+                              (blocks != nullptr ? blocks(config.strategy_options) : 0),
           .reproducible = config.reproducible};
 }
 

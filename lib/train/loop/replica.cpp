@@ -28,7 +28,8 @@ std::function<bool()> spoils_loss(const comm::Injection* injection) {
 }  // namespace
 
 Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::Injection* injection,
-                 bool recovers, Requests requests, parallel::GraphEngine::Tell tell_graphs)
+                 bool recovers, Requests requests, parallel::GraphEngine::Tell tell_graphs,
+                 parallel::StrategyParts::Tell tell)
     : config_(config),
       job_(job),
       workload_(workload),
@@ -70,6 +71,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::In
                    .data =
                        injection != nullptr ? injection->tampered(job.groups().data()) : job.groups().data(),
                    .pipe = job.groups().pipe(),
+                   .tensor = job.groups().tensor(),
                    .queue = job.groups().queue(),
                    .model = *workload.model,
                    .cuts = workload.cuts,
@@ -83,6 +85,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::In
                    .buckets = {.bucket_bytes = static_cast<std::int64_t>(config.comm.bucket_mb * 1024 * 1024),
                                .algorithm = comm::parse_algorithm(config.comm.all_reduce)},
                    .requests = std::move(requests),
+                   .tell = std::move(tell),
                    .counts_common = job.speaks_for_tensor_group()})) {}
 
 parallel::StepOutcome Replica::step(const parallel::StepPlan& plan, parallel::SampleSource& samples) {

@@ -27,10 +27,11 @@ class Replica {
   using Requests = std::function<parallel::StepRequests()>;
 
   /// Everything is borrowed; `injection` may be null. `recovers`: whether the run goes on after a rank was
-  /// lost. `tell_graphs` gets what comes of capturing steps. Collective over the job. Throws Error (exit code
+  /// lost. `tell_graphs` gets what comes of capturing steps, `tell` what the strategy decides within a step.
+  /// Collective over the job. Throws Error (exit code
   /// 2) where the strategy cannot train this model.
   Replica(const RunConfig& config, Job& job, Workload& workload, comm::Injection* injection, bool recovers,
-          Requests requests, parallel::GraphEngine::Tell tell_graphs);
+          Requests requests, parallel::GraphEngine::Tell tell_graphs, parallel::StrategyParts::Tell tell);
 
   /// What the strategy can do in this run.
   const parallel::Abilities& can() const { return can_; }

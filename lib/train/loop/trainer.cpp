@@ -48,7 +48,10 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
       log_(log),
       replica_(
           config, job, workload, recording.injection, recording.recovery.may_lose_ranks(),
-          [this] { return requests(); }, [this](const std::string& what) { tell_graphs(what); }),
+          [this] { return requests(); }, [this](const std::string& what) { tell_graphs(what); },
+          [this](auto kind, auto detail) {
+            if (job_.rank() == 0) outputs_.event(kind, detail);
+          }),
       loader_(workload.dataset, "train", loader_options(job), workload.read),
       batches_([this] { return loader_.next(); },
                [this](const data::Batch& batch) { return replica_.training_samples(batch); },
@@ -268,7 +271,9 @@ Trainer::Steps Trainer::train_steps() {
                                  replica_.strategy().scaler().scale()));
     }
     const bool stops = outcome.requests.stop > 0 && step_ < total_steps_;
-    const bool due = outcome.requests.save > 0 || checkpoints_.due_after_step(step_);
+    owes_save_ = owes_save_ || outcome.requests.save > 0 || checkpoints_.due_after_step(step_);
+    const bool due = owes_save_ && outcome.agreed;
+    if (due) owes_save_ = false;
     const bool ends_epoch = step_ - first_step == plan_.steps();
     save_with_epoch_ = due && ends_epoch && !stops;  // once: its evaluation belongs to it
     const bool saves = due && !ends_epoch;
@@ -285,9 +290,10 @@ Trainer::Steps Trainer::train_steps() {
     phases += clock_.take();
     sums_.add(outcome, phases, plan->learning_rate, counted_hash(*plan));
     outputs_.step(*plan, epoch_, outcome, phases);
-    look_after_ranks(phases, *plan);
-    survival_.after_step(step_, [this] { return info_of_last_step(); });
-    show_progress(step_ - first_step, step_ - first_step - done, sums_.total, steady_s() - steps_begun_s_);
+    look_after_ranks(phases, *plan, outcome.agreed);
+    if (outcome.agreed) survival_.after_step(step_, [this] { return info_of_last_step(); });
+    if (outcome.agreed)
+      show_progress(step_ - first_step, step_ - first_step - done, sums_.total, steady_s() - steps_begun_s_);
     if (stops) {
       progress_.clear();
       return Steps::stop_wanted;
@@ -320,16 +326,19 @@ bool Trainer::validate_within_epoch() {
 }
 
 /// Whether a rank keeps the others waiting, and whether all copies still hold the same.
-void Trainer::look_after_ranks(const record::PhaseTotals& phases, const parallel::StepPlan& plan) {
+void Trainer::look_after_ranks(const record::PhaseTotals& phases, const parallel::StepPlan& plan,
+                               bool agreed) {
   const double waited_s = phases.times.exposed_communication_time_s + phases.times.pipeline_idle_time_s;
   comm::Stragglers::Own own{.seconds = phases.wall_s - waited_s};
   for (const auto& micro_batch : plan.micro_batches)
     own.samples += static_cast<double>(micro_batch.samples());
-  for (const auto& finding : stragglers_.step(step_, own)) {
+  for (const auto& finding : stragglers_.step(step_, own, agreed)) {
     if (job_.rank() == 0) outputs_.event("straggler", finding);
   }
-  if (config_.verify_every > 0 && step_ % config_.verify_every == 0)
-    replica_.strategy().compare_copies(step_);
+  owes_comparison_ = owes_comparison_ || (config_.verify_every > 0 && step_ % config_.verify_every == 0);
+  if (!owes_comparison_ || !agreed) return;
+  owes_comparison_ = false;
+  replica_.strategy().compare_copies(step_);
 }
 
 void Trainer::show_progress(std::int64_t done_in_epoch, std::int64_t done_here,

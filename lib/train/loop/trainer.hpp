@@ -69,7 +69,7 @@ class Trainer {
   bool validate_within_epoch();
   std::uint64_t counted_hash(const parallel::StepPlan& plan) const;
   parallel::StepRequests requests() const;
-  void look_after_ranks(const record::PhaseTotals& phases, const parallel::StepPlan& plan);
+  void look_after_ranks(const record::PhaseTotals& phases, const parallel::StepPlan& plan, bool agreed);
   void show_progress(std::int64_t done_in_epoch, std::int64_t done_here, const parallel::StepTotals& sums,
                      double elapsed_s);
   std::optional<EvaluationResult> evaluate(const std::string& split);
@@ -111,6 +111,8 @@ class Trainer {
   std::optional<EvaluationResult> validation_;  // after the newest step, within its epoch
   double steps_begun_s_ = 0;                    // when the first of them here was
   bool save_with_epoch_ = false;                // a checkpoint that was due at its last step
+  bool owes_save_ = false;                      // one is due at the next step that the copies agree after,
+  bool owes_comparison_ = false;                // or a comparison of the copies
   std::optional<checkpoint::EpochProgress>
       earlier_;                      // of the next epoch, begun by an earlier part of the run
   checkpoint::CheckpointInfo last_;  // of the newest state that a checkpoint may have

@@ -18,7 +18,9 @@ void WorkPlan::begin_epoch(int epoch, std::int64_t done) {
     auto& plan = (*plans)[i];
     const bool pauses = facts_.pauses_after && facts_.pauses_after(plan.number);
     plan.another_follows = !pauses && !(*plans)[i + 1].micro_batches.empty();
+    plan.pauses = pauses;
   }
+  if (!plans->empty()) plans->back().pauses = true;
   plans_ = std::move(plans);
   next_ = 0;
 }

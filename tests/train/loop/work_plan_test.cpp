@@ -95,8 +95,13 @@ TEST(WorkPlanTest, NothingIsReadAheadAcrossAPauseOrTheEnd) {
   WorkPlan plan(pausing);
   plan.begin_epoch(1, 0);
   std::vector<bool> follows;
-  for (const auto& step : all_of(plan)) follows.push_back(step.another_follows);
+  std::vector<bool> pauses;
+  for (const auto& step : all_of(plan)) {
+    follows.push_back(step.another_follows);
+    pauses.push_back(step.pauses);
+  }
   EXPECT_EQ(follows, (std::vector<bool>{true, false, true, false}));
+  EXPECT_EQ(pauses, (std::vector<bool>{false, true, false, true}));  // also where the epoch ends
 }
 
 TEST(WorkPlanTest, PiecesWithoutSamplesAreLeftOut) {

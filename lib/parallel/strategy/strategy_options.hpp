@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+namespace dtrain::parallel {
+
+/// What users choose of strategies beyond ddp. Which of them a strategy has, StrategyEntry::options says.
+struct StrategyOptions {
+  std::string sync_period = "16";        ///< Steps of a copy's own between two exchanges, or `adaptive`.
+  std::string sync_optimizer = "keep";   ///< Optimizer state at an exchange: `keep`, `average` or `reset`.
+  int local_after = 0;                   ///< Steps in lock-step before the copies make steps of their own.
+  std::string outer_optimizer = "none";  ///< `none`, or `nesterov` on what a round has changed.
+  double outer_learning_rate = 0.7;
+  double outer_momentum = 0.9;
+  double elasticity = 0;  ///< In (0, 1): what moves between a copy and the centre; 0: 0.9 / copies.
+};
+
+}  // namespace dtrain::parallel
