@@ -9,6 +9,7 @@
 #include "option_value.hpp"
 #include "parallel/strategy/registry.hpp"
 #include "train/config/limits.hpp"
+#include "train/config/strategy_setting.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -142,6 +143,36 @@ std::vector<Option> declare() {
   add(
       "strategy", "NAME", "how the copies of the model agree: " + parallel::strategies_in_words(), "",
       [](auto& c) -> auto& { return c.strategy; });
+  // Not written where it means nothing: a file that is fed back must not be refused.
+  const auto of_strategy = [&](const std::string& name, const char* argument, const char* help,
+                               const std::string& fallback, auto access) {
+    add(name, argument, help, fallback, access);
+    all.back().toml = [name, access](const RunConfig& c) {
+      return train::uses_strategy_option(c, name) ? write_toml(access(c)) : std::string();
+    };
+  };
+  of_strategy(
+      "sync-period", "H|adaptive",
+      "steps of a copy's own between two exchanges (local_sgd, easgd); adaptive: fewer as the loss falls", "",
+      [](auto& c) -> auto& { return c.strategy_options.sync_period; });
+  of_strategy(
+      "sync-optimizer", "keep|average|reset", "optimizer state of the copies when they average (local_sgd)",
+      "", [](auto& c) -> auto& { return c.strategy_options.sync_optimizer; });
+  of_strategy(
+      "local-after", "STEPS", "first steps in which the copies agree on each, as with ddp (local_sgd)", "",
+      [](auto& c) -> auto& { return c.strategy_options.local_after; });
+  of_strategy(
+      "outer-optimizer", "none|nesterov", "update with what a round has changed, after the mean (local_sgd)",
+      "", [](auto& c) -> auto& { return c.strategy_options.outer_optimizer; });
+  of_strategy(
+      "outer-learning-rate", "R", "learning rate of the outer update", "",
+      [](auto& c) -> auto& { return c.strategy_options.outer_learning_rate; });
+  of_strategy(
+      "outer-momentum", "R", "momentum of the outer update", "",
+      [](auto& c) -> auto& { return c.strategy_options.outer_momentum; });
+  of_strategy(
+      "elasticity", "R", "how far a copy moves to the centre in an exchange, in (0, 1) (easgd)",
+      "0.9 / copies", [](auto& c) -> auto& { return c.strategy_options.elasticity; });
   add(
       "global-batch", "N", "samples per step, over all ranks", by_model,
       [](auto& c) -> auto& { return c.batch.global_batch; });

@@ -21,10 +21,15 @@ constexpr const char* kOutputs = "What it leaves behind";
 
 /// What a run that goes on from another run's checkpoint with `--optimizer-state` may have otherwise.
 bool belongs_to_update(const Option& option, const std::string& optimizer_state) {
-  static const std::set<std::string> kUpdate = {
-      "global-batch", "micro-batches",     "learning-rate", "momentum",        "nesterov", "beta1",
-      "beta2",        "epsilon",           "weight-decay",  "decay",           "schedule", "warmup-steps",
-      "grad-clip",    "min-learning-rate", "class-weights", "label-smoothing", "augment",  "augment-padding"};
+  static const std::set<std::string> kUpdate = {"global-batch",    "micro-batches",     "learning-rate",
+                                                "momentum",        "nesterov",          "beta1",
+                                                "beta2",           "epsilon",           "weight-decay",
+                                                "decay",           "schedule",          "warmup-steps",
+                                                "grad-clip",       "min-learning-rate", "class-weights",
+                                                "label-smoothing", "augment",           "augment-padding",
+                                                "strategy",        "sync-period",       "sync-optimizer",
+                                                "local-after",     "outer-optimizer",   "outer-learning-rate",
+                                                "outer-momentum",  "elasticity"};
   return kUpdate.contains(option.name) || (optimizer_state == "reset" && option.name == "optimizer");
 }
 

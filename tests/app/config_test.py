@@ -6,6 +6,7 @@ import unittest
 from program import ProgramTest
 
 BUILT = """model model-option golden init-from init-skip loss class-weights label-smoothing freeze dataset data-root staging augment augment-padding mesh rank-order strategy
+ sync-period sync-optimizer local-after outer-optimizer outer-learning-rate outer-momentum elasticity
 pipeline virtual-stages balance recompute memory-limit
 epochs limit-steps global-batch micro-batches optimizer learning-rate momentum nesterov beta1 beta2 epsilon weight-decay decay schedule
 eval-batch min-learning-rate warmup-steps grad-clip batch-norm precision device device-graphs threads kernels comm-backend all-reduce bucket-mb watchdog on-failure spares replicate verify-every inject seed reproducible output name
@@ -25,6 +26,9 @@ OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "golden": "off", "
          "exit-after": "55min", "checkpoint-every": "2epochs", "keep": 5, "resume": "runs/a/checkpoints/best",
          "optimizer-state": "keep", "validate-every": "20steps", "best-by": "accuracy", "early-stopping": 3}
 ADAM = {"optimizer": "adamw", "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-06}  # has other options than sgd
+LOCAL = {"strategy": "local_sgd", "sync-period": "adaptive", "sync-optimizer": "average", "local-after": 40, "outer-optimizer": "nesterov",
+         "outer-learning-rate": 0.5, "outer-momentum": 0.75}
+ELASTIC = {"strategy": "easgd", "sync-period": "8", "elasticity": 0.125}
 
 
 def flags(values):
@@ -71,16 +75,19 @@ class ConfigTest(ProgramTest):
         self.assertEqual((config["epochs"], config["model-option"]), (4, ["a=1", "b=2"]))
 
     def test_printed_file_fed_back_prints_the_same(self):
-        for arguments in ([], ["--model", "cnn", "--name", "x"], flags(OTHER), flags(ADAM)):
+        for arguments in ([], ["--model", "cnn", "--name", "x"], flags(OTHER), flags(ADAM), flags(LOCAL), flags(ELASTIC)):
             text, _ = self.printed(*arguments)
             again, _ = self.printed("--config", self.write("fed.toml", text))
             self.assertEqual(text, again)
 
     def test_every_option_reaches_the_file_and_comes_back(self):
-        self.assertEqual(sorted({**OTHER, **ADAM}), sorted(BUILT), "a value for every option")
+        self.assertEqual(sorted({**OTHER, **ADAM, **LOCAL, **ELASTIC}), sorted(BUILT), "a value for every option")
         self.assertEqual(self.printed(*flags(OTHER))[1], OTHER)
         with_adam = self.printed(*flags(ADAM))[1]
         self.assertEqual({key: with_adam[key] for key in ADAM}, ADAM)
+        for options in (LOCAL, ELASTIC):
+            printed = self.printed(*flags(options))[1]
+            self.assertEqual({key: printed[key] for key in options}, options)
 
     def test_help_lists_what_is_built_and_nothing_else(self):
         listed = re.findall(r"^  (?:-\w,)?--([\w-]+)", self.succeed("--help"), re.MULTILINE)

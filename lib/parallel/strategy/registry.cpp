@@ -1,5 +1,7 @@
 #include "parallel/strategy/registry.hpp"
 
+#include "parallel/strategy/easgd.hpp"
+#include "parallel/strategy/local_sgd.hpp"
 #include "parallel/strategy/synchronous.hpp"
 
 namespace dtrain::parallel {
@@ -8,6 +10,8 @@ namespace dtrain::parallel {
 const std::vector<StrategyEntry>& strategies() {
   static const std::vector<StrategyEntry> kStrategies = {
       synchronous(),
+      local_sgd(),
+      easgd(),
   };
   return kStrategies;
 }

@@ -249,7 +249,7 @@ void RunConfig::validate() const {
   check_at_least(data.augment_padding, 1, "--augment-padding");
   check(data.crops() || !given.contains("augment-padding"), "nothing is cropped", "--augment-padding",
         "leave it out, or use --augment crop or crop+flip");
-  parallel::find_strategy(strategy);
+  validate_strategy_options(*this);
   check(cluster.empty() || dry_run, "a cluster that is not there cannot train", "--cluster", "add --dry-run");
   check_at_least(epochs, 1, "--epochs");
   check_at_least(limit_steps, 0, "--limit-steps");

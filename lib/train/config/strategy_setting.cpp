@@ -1,8 +1,80 @@
 #include "train/config/strategy_setting.hpp"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+#include <vector>
+
+#include "core/error.hpp"
+#include "parallel/strategy/registry.hpp"
+#include "parallel/strategy/sync_period.hpp"
 #include "train/config/precision.hpp"
 
 namespace dtrain::train {
+namespace {
+
+void refuse_unless(bool good, std::string_view problem, std::string_view option, std::string_view advice) {
+  if (!good) throw usage_error(problem, option, advice);
+}
+
+/// Throws Error where the user gave an option that belongs to other strategies.
+void check_options_belong(const RunConfig& config) {
+  const auto& chosen = parallel::find_strategy(config.strategy);
+  for (const auto& entry : parallel::strategies()) {
+    for (const auto& option : entry.options) {
+      if (!config.given.contains(option) || std::ranges::count(chosen.options, option) > 0) continue;
+      std::vector<std::string> others;
+      for (const auto& other : parallel::strategies()) {
+        if (std::ranges::count(other.options, option) > 0) others.push_back(other.name);
+      }
+      throw usage_error(fmt::format("means nothing to the strategy {}", config.strategy), "--" + option,
+                        fmt::format("leave it out, or use --strategy {}", fmt::join(others, " or ")));
+    }
+  }
+}
+
+bool has_outer(const RunConfig& config) { return config.strategy_options.outer_optimizer != "none"; }
+
+}  // namespace
+
+void validate_strategy_options(const RunConfig& config) {
+  check_options_belong(config);
+  const auto& options = config.strategy_options;
+  const parallel::SyncPeriod period(options.sync_period);
+  refuse_unless(options.sync_optimizer == "keep" || options.sync_optimizer == "average" ||
+                    options.sync_optimizer == "reset",
+                fmt::format("\"{}\" is not a value it takes", options.sync_optimizer), "--sync-optimizer",
+                "use one of keep, average, reset");
+  refuse_unless(options.local_after >= 0, fmt::format("{} is too small", options.local_after),
+                "--local-after", "use 0 or more");
+  refuse_unless(options.outer_optimizer == "none" || options.outer_optimizer == "nesterov",
+                fmt::format("\"{}\" is not a value it takes", options.outer_optimizer), "--outer-optimizer",
+                "use one of none, nesterov");
+  for (const std::string option : {"outer-learning-rate", "outer-momentum"}) {
+    refuse_unless(has_outer(config) || !config.given.contains(option), "there is no outer update",
+                  "--" + option, "leave it out, or use --outer-optimizer nesterov");
+  }
+  refuse_unless(std::isfinite(options.outer_learning_rate) && options.outer_learning_rate > 0,
+                fmt::format("{} is not a rate to work with", options.outer_learning_rate),
+                "--outer-learning-rate", "use a positive number, such as 0.7");
+  refuse_unless(options.outer_momentum >= 0 && options.outer_momentum < 1,
+                fmt::format("momentum {} is outside [0, 1)", options.outer_momentum), "--outer-momentum",
+                "use 0.9");
+  refuse_unless(!config.given.contains("elasticity") || (options.elasticity > 0 && options.elasticity < 1),
+                fmt::format("{} is outside (0, 1)", options.elasticity), "--elasticity",
+                "use 0.9 over the number of copies, its default");
+}
+
+bool uses_strategy_option(const RunConfig& config, const std::string& name) {
+  const auto& entries = parallel::strategies();
+  const auto chosen = std::ranges::find(entries, config.strategy, &parallel::StrategyEntry::name);
+  if (chosen == entries.end() || std::ranges::count(chosen->options, name) == 0) return false;
+  if (name == "outer-learning-rate" || name == "outer-momentum") return has_outer(config);
+  return name != "elasticity" || config.given.contains(name);
+}
 
 parallel::Setting strategy_setting(const RunConfig& config) {
   return {.mesh = config.mesh_shape,
@@ -14,6 +86,7 @@ parallel::Setting strategy_setting(const RunConfig& config) {
           .injects_faults = !config.inject.empty(),
           .recovers = config.on_failure != "abort",
           .optimizer = optimizer_config(config.optimizer),
+          .options = config.strategy_options,
           .global_batch = config.batch.global_batch,
           .micro_batches = config.batch.micro_batches};
 }

@@ -1,11 +1,20 @@
 #pragma once
 
+#include <string>
+
 #include "parallel/strategy/abilities.hpp"
 #include "train/config/config.hpp"
 #include "train/setup/job.hpp"
 #include "train/setup/workload.hpp"
 
 namespace dtrain::train {
+
+/// Throws Error (exit code 2), naming the option, where the strategy is unknown, does not have an option that
+/// the user gave, or a value cannot work.
+void validate_strategy_options(const RunConfig& config);
+
+/// Whether the strategy has the option of StrategyOptions called `name`, and it has a use there.
+bool uses_strategy_option(const RunConfig& config, const std::string& name);
 
 /// What a strategy is asked about: as far as the options say.
 parallel::Setting strategy_setting(const RunConfig& config);

@@ -1,0 +1,108 @@
+#include "parallel/strategy/rounds.hpp"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <cmath>
+#include <limits>
+#include <span>
+
+#include "optim/schedule.hpp"
+#include "parallel/gradients/non_finite.hpp"
+
+namespace dtrain::parallel {
+
+Rounds::Rounds(const StrategyParts& parts, std::int64_t lock_step)
+    : parts_(parts),
+      lock_step_(lock_step),
+      copy_(parts),
+      control_(parts.world),
+      period_(parts.setting.options.sync_period) {}
+
+StepOutcome Rounds::step(const StepPlan& plan, SampleSource& samples) {
+  StepOutcome outcome;
+  if (plan.number <= lock_step_) {
+    step_together(plan, samples, outcome);
+  } else {
+    step_alone(plan, samples, outcome);
+  }
+  return outcome;
+}
+
+void Rounds::step_together(const StepPlan& plan, SampleSource& samples, StepOutcome& outcome) {
+  outcome.own = copy_.compute(plan, samples, LocalCopy::Sums::of_all).own;
+  const auto agreed = control_.agree(outcome.own, parts_.requests ? parts_.requests() : StepRequests());
+  outcome.total = agreed.totals;
+  outcome.requests = agreed.requests;
+  const auto& total = outcome.total;
+  if (total.non_finite > 0 || !std::isfinite(total.loss)) {
+    spoiled_ = {plan.number, copy_.gradients()};
+    report(total);
+  }
+  outcome.gradient_norm = std::sqrt(total.gradient_squares) / total.weight;
+  update(outcome.gradient_norm, total.weight, plan, plan.number);
+}
+
+void Rounds::step_alone(const StepPlan& plan, SampleSource& samples, StepOutcome& outcome) {
+  begin_own_step(plan.number == lock_step_ + 1);
+  const auto pass = copy_.compute(plan, samples, LocalCopy::Sums::of_copy);
+  outcome.own = pass.own;
+  outcome.agreed = false;
+  if (pass.weight > 0) outcome.gradient_norm = std::sqrt(pass.squares) / pass.weight;
+  const bool finite = pass.non_finite == 0 && std::isfinite(pass.loss);
+  if (!finite && spoiled_.step == 0) spoiled_ = {plan.number, copy_.gradients().clone()};
+  if (spoiled_.step == 0 && pass.weight > 0)
+    update(outcome.gradient_norm, pass.weight, plan, update_number(plan.number));
+  round_.add_samples(pass.own);
+  round_.non_finite += pass.own.non_finite;
+  round_weight_ += pass.weight;
+  ++steps_;
+  if (steps_ >= period_.steps() || plan.pauses) end_round(outcome);
+}
+
+void Rounds::update(double norm, double weight, const StepPlan& plan, std::int64_t number) {
+  const double clip = optim::clip_coefficient(norm, parts_.grad_clip);
+  copy_.update(clip / weight, plan.learning_rate, number);
+}
+
+void Rounds::end_round(StepOutcome& outcome) {
+  const auto agreed = control_.agree(round_, parts_.requests ? parts_.requests() : StepRequests());
+  outcome.total = agreed.totals;
+  outcome.requests = agreed.requests;
+  outcome.agreed = true;
+  const auto& total = outcome.total;
+  if (total.non_finite > 0 || !std::isfinite(total.loss)) report(total);
+  exchange(total.weight > 0 ? round_weight_ / total.weight : 1.0 / parts_.data.size());
+  const auto before = period_.steps();
+  if (period_.round_done(total.loss, total.weight, steps_) && parts_.tell)
+    parts_.tell("sync_period", fmt::format("{} steps, was {}", period_.steps(), before));
+  round_ = {};
+  round_weight_ = 0;
+  steps_ = 0;
+}
+
+/// All ranks name the first step that was spoiled on any of them.
+void Rounds::report(const StepTotals& total) {
+  constexpr auto kNever = std::numeric_limits<std::int64_t>::max();
+  std::int64_t first = spoiled_.step > 0 ? spoiled_.step : kNever;
+  const auto own = first;
+  parts_.world.all_reduce(comm::Buffer::of(std::span(&first, 1)), comm::ReduceOp::min).wait();
+  const std::vector<Range> whole = {{0, copy_.parameters().size()}};
+  const std::vector<Range> nothing;
+  const bool here = own == first;
+  report_non_finite(parts_.world,
+                    {parts_.model, copy_.parameters(), here ? spoiled_.gradient : copy_.gradients(),
+                     here ? whole : nothing},
+                    first, total);
+}
+
+std::vector<StateTensor> Rounds::period_state() const {
+  if (!period_.adapts()) return {};
+  return {{.group = std::string(StateTensor::kOptimizer) + "sync_period",
+           .name = "state",
+           .value = period_.state(),
+           .slice = nullptr,
+           .saves = parts_.pipe.rank() == 0}};
+}
+
+}  // namespace dtrain::parallel

@@ -1,0 +1,257 @@
+"""Copies that make steps of their own: local_sgd and easgd train, save, resume, recover and are evaluated, and say what they cannot do.
+
+    local_sgd.py BINARY
+"""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from dtrain_run import MPIRUN, checkpoint_tensors, refused, run, sample_hash
+
+BINARY = sys.argv.pop()
+RECIPE = {"--model": "mlp", "--threads": 1, "--global-batch": 128, "--micro-batches": 2, "--schedule": "constant", "--epochs": 1}
+SGD = {"--optimizer": "sgd", "--momentum": 0.9, "--learning-rate": 0.05}
+LOCAL = {"--strategy": "local_sgd", "--sync-period": 4}
+OUTER = {"--outer-optimizer": "nesterov"}
+EASGD = {"--strategy": "easgd", "--sync-period": 4}
+
+
+def words_of(options):
+    """Of a list each value, with the option before it."""
+    words = []
+    for option, value in options.items():
+        for one in value if isinstance(value, list) else [value]:
+            words += [option] if one == "" else [option, str(one)]
+    return words
+
+
+class StrategyTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(scratch.cleanup)
+        cls.folder = Path(scratch.name)
+
+    def train(self, name, options, ranks=2, steps=32):
+        options = RECIPE | {"--name": name, "--quiet": "", "--limit-steps": steps} | options
+        run(BINARY, ranks, *words_of(options), cwd=self.folder)
+        return self.folder / "runs" / name
+
+    def state(self, folder, step):
+        return checkpoint_tensors(folder / "checkpoints" / f"step-{step:08}", group=None)
+
+    def assert_same(self, one, other):
+        self.assertEqual(one.keys(), other.keys())
+        self.assertEqual([], [name for name in one if not np.array_equal(one[name], other[name])])
+
+    def assert_close(self, one, other, tolerance):
+        for name in other:
+            np.testing.assert_allclose(one[name], other[name], rtol=0, atol=tolerance, err_msg=name)
+
+
+class LocalSgdTest(StrategyTest):
+    def test_with_one_step_a_round_it_has_the_bits_of_ddp(self):
+        strict = SGD | {"--reproducible": "", "--micro-batches": 8}
+        ddp = self.state(self.train("strict-ddp", strict, steps=6), 6)
+        self.assert_same(self.state(self.train("strict-local", strict | LOCAL | {"--sync-period": 1}, steps=6), 6), ddp)
+        outer = OUTER | {"--outer-learning-rate": 1, "--outer-momentum": 0}
+        self.assert_same(self.state(self.train("strict-outer", strict | LOCAL | outer | {"--sync-period": 1}, steps=6), 6), ddp)
+
+    def test_rounds_of_any_length_use_each_sample_once_and_learn(self):
+        # 3 micro-batches on 2 ranks, 60 samples in the last step, rounds that do not divide an epoch.
+        odd = SGD | {"--global-batch": 100, "--micro-batches": 3, "--verify-every": 5}
+        usual = self.train("odd-ddp", odd, steps=0)
+        with h5py.File(usual / "results.h5") as file:
+            expected, samples = sample_hash(file), file["epochs"]["samples"].tolist()
+        for name, options in {"odd-local": LOCAL | {"--sync-period": 7}, "odd-easgd": EASGD | {"--sync-period": 7}}.items():
+            with self.subTest(name=name), h5py.File(self.train(name, odd | options, steps=0) / "results.h5") as file:
+                self.assertEqual(file.attrs["strategy"].decode(), options["--strategy"])
+                self.assertEqual(sample_hash(file), expected)
+                self.assertEqual(file["epochs"]["samples"].tolist(), samples)
+                rows = np.concatenate([rank["steps"][:] for rank in file["ranks"].values()])
+                mean = np.sum(rows["loss"] * rows["weight"]) / np.sum(rows["weight"])
+                self.assertAlmostEqual(file["epochs"]["train_loss"][0], mean, delta=1e-6 * mean)  # the copies' own losses
+                self.assertLess(file["epochs"]["validation_loss"][-1], 0.1 * rows["loss"][0])
+
+    def test_a_run_in_two_parts_has_the_same_bits(self):
+        cases = {"keep": {}, "average": {"--sync-optimizer": "average"}, "reset": {"--sync-optimizer": "reset"}, "outer": OUTER,
+                 "late": {"--local-after": 4}, "early": {"--local-after": 24}}
+        for name, options in cases.items():
+            with self.subTest(name=name):
+                options = LOCAL | options | ({"--optimizer": "adam", "--learning-rate": 0.001} if name != "outer" else SGD)
+                self.check_two_parts(name, options)
+
+    def test_an_adaptive_period_is_resumed_within_its_interval(self):
+        options = SGD | {"--strategy": "local_sgd", "--sync-period": "adaptive"}
+        begun = self.train("adaptive-first", options | {"--epochs": 2}, steps=0)
+        whole = self.train("adaptive-whole", options | {"--epochs": 5}, steps=0)
+        newest = max((begun / "checkpoints").glob("step-????????"))
+        rest = self.train("adaptive-rest", options | {"--epochs": 5, "--resume": newest}, steps=0)
+        last = int(max((whole / "checkpoints").glob("step-????????")).name[5:])
+        self.assert_same(self.state(whole, last), self.state(rest, last))
+        with h5py.File(whole / "results.h5") as file:
+            told = [row["detail"].decode() for row in file["ranks/00000/events"] if row["kind"] == b"sync_period"]
+        self.assertTrue(told and told[0].endswith("steps, was 16"), told)
+
+    def check_two_parts(self, name, options, steps=32, first=16):
+        whole = self.train(f"{name}-whole", options, steps=steps)
+        begun = self.train(f"{name}-first", options, steps=first)
+        rest = self.train(f"{name}-rest", options | {"--resume": begun / f"checkpoints/step-{first:08}"}, steps=steps)
+        self.assert_same(self.state(whole, steps), self.state(rest, steps))
+
+    def test_copies_of_optimizer_state_are_saved_and_go_to_other_numbers_of_ranks(self):
+        first = self.train("copies", SGD | LOCAL, steps=8)
+        saved = self.state(first, 8)
+        for copy in ("copy-00000", "copy-00001"):
+            self.assertIn(f"optimizer/momentum_buffer.{copy}/output_fc.weight", saved)
+        self.assertFalse(np.array_equal(saved["optimizer/momentum_buffer.copy-00000/output_fc.weight"],
+                                        saved["optimizer/momentum_buffer.copy-00001/output_fc.weight"]))
+        self.assertNotIn("optimizer/momentum_buffer/output_fc.weight", saved)
+        for ranks in (1, 3):
+            rest = self.train(f"copies-{ranks}", SGD | LOCAL | {"--micro-batches": 3, "--resume": first / "checkpoints/step-00000008",
+                                                                "--optimizer-state": "keep"}, ranks=ranks, steps=12)
+            self.assertIn(f"optimizer/momentum_buffer.copy-{ranks - 1:05}/output_fc.weight", self.state(rest, 12))
+
+    def test_goes_on_from_another_strategy_and_back(self):
+        begun = self.train("from-ddp", SGD, steps=6)
+        local = self.train("to-local", SGD | LOCAL | {"--resume": begun / "checkpoints/step-00000006", "--optimizer-state": "keep"}, steps=12)
+        back = self.train("to-ddp", SGD | {"--resume": local / "checkpoints/step-00000012", "--optimizer-state": "keep"}, steps=18)
+        self.assertIn("optimizer/momentum_buffer/output_fc.weight", self.state(back, 18))
+
+    def test_a_checkpoint_that_is_due_within_a_round_comes_with_its_end(self):
+        folder = self.train("due", SGD | LOCAL | {"--checkpoint-every": "6steps", "--keep": 9}, steps=16)
+        kept = sorted(path.name for path in (folder / "checkpoints").glob("step-*"))
+        self.assertEqual(kept, ["step-00000008", "step-00000012", "step-00000016"])
+        plain = self.train("not-due", SGD | LOCAL, steps=16)
+        self.assert_same(self.state(folder, 16), self.state(plain, 16))
+
+    def test_running_statistics_are_the_same_on_all_copies(self):
+        network = {"--model": "resnet18", "--model-option": "width=4", "--global-batch": 8, "--augment": "off", "--learning-rate": 0.05}
+        folder = self.train("statistics", network | LOCAL | {"--sync-period": 2, "--verify-every": 1}, steps=5)
+        saved = self.state(folder, 5)
+        self.assertEqual(saved["model/bn1.num_batches_tracked"], 5)
+        self.assertGreater(np.abs(saved["model/bn1.running_mean"]).max(), 0)
+
+    def test_on_other_axes_it_is_the_same_training(self):
+        options = SGD | LOCAL | {"--precision": "fp64", "--micro-batches": 4, "--grad-clip": 0.5}
+        usual = self.state(self.train("whole-copies", options | {"--mesh": "data=2"}, ranks=2, steps=8), 8)
+        for mesh, rounding in {"data=2,pipe=2": 1e-10, "data=2,tensor=2": 1e-10}.items():
+            with self.subTest(mesh=mesh):
+                cut = self.state(self.train(mesh.replace(",", "-"), options | {"--mesh": mesh}, ranks=4, steps=8), 8)
+                self.assertEqual(usual.keys(), cut.keys())
+                self.assert_close(cut, usual, rounding)
+
+    def test_a_tied_weight_on_two_stages_stays_one(self):
+        network = {"--model": "gpt", "--model-option": ["layers=2", "heads=4", "width=16"], "--global-batch": 8, "--micro-batches": 4,
+                   "--precision": "fp64"}
+        options = network | LOCAL | {"--sync-period": 2, "--verify-every": 1, "--learning-rate": 0.001}
+        usual = self.state(self.train("tied-whole", options | {"--mesh": "data=2"}, ranks=2, steps=4), 4)
+        cut = self.state(self.train("tied-cut", options | {"--mesh": "data=2,pipe=2"}, ranks=4, steps=4), 4)
+        self.assert_close(cut, usual, 1e-9)
+
+    def test_a_loss_that_is_no_number_ends_the_run_with_its_round(self):
+        done = run(BINARY, 2, *words_of(RECIPE | SGD | LOCAL | {"--inject": "nan:rank=1,step=2", "--name": "nan"}),
+                   cwd=self.folder, check=False)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("step 2", done.stderr)
+        self.assertIn("is not finite", done.stderr)
+
+    def test_bytes_fall_with_the_length_of_a_round(self):
+        sent = {}
+        for name, options in {"ddp": {}, "rounds": LOCAL | {"--sync-period": 8}}.items():
+            folder = self.train(f"bytes-{name}", SGD | {"--all-reduce": "ring", "--verify-every": 0} | options, steps=64)
+            with h5py.File(folder / "results.h5") as file:
+                sent[name] = int(file["ranks/00000/epochs"]["bytes_sent"][0])
+        if sent["ddp"] > 0:
+            self.assertLess(sent["rounds"], sent["ddp"] / 6)
+            parameters = 4 * sum(value.size for name, value in self.state(self.folder / "runs/bytes-rounds", 64).items()
+                                 if name.startswith("model/"))
+            self.assertGreater(sent["rounds"], 8 * parameters)  # two halves of a ring of two, in each of 8 rounds
+
+
+class EasgdTest(StrategyTest):
+    def test_a_run_in_two_parts_has_the_same_bits(self):
+        whole = self.train("whole", SGD | {"--nesterov": ""} | EASGD, steps=32)
+        begun = self.train("first", SGD | {"--nesterov": ""} | EASGD, steps=16)
+        rest = self.train("rest", SGD | {"--nesterov": ""} | EASGD | {"--resume": begun / "checkpoints/step-00000016"}, steps=32)
+        self.assert_same(self.state(whole, 32), self.state(rest, 32))
+
+    def test_the_centre_is_evaluated_and_saved(self):
+        folder = self.train("centre", SGD | EASGD | {"--micro-batches": 4}, steps=40, ranks=2)
+        saved = self.state(folder, 40)
+        centre = saved["model/output_fc.weight"]
+        for copy in range(2):
+            self.assertFalse(np.array_equal(centre, saved[f"optimizer/copy.copy-{copy:05}/output_fc.weight"]))
+        said = run(BINARY, 1, "evaluate", folder / "checkpoints/step-00000040", "--split", "validation", cwd=self.folder).stdout
+        shown = re.search(r"loss (\d\.(\d+))", said)
+        with h5py.File(folder / "results.h5") as file:
+            self.assertAlmostEqual(file["epochs"]["validation_loss"][0], float(shown[1]), delta=0.51 * 10.0 ** -len(shown[2]))
+
+    def test_it_learns_on_a_mesh_with_stages(self):
+        folder = self.train("stages", SGD | EASGD | {"--mesh": "data=2,pipe=2", "--micro-batches": 4, "--verify-every": 1}, ranks=4, steps=48)
+        with h5py.File(folder / "results.h5") as file:
+            rows = np.concatenate([rank["steps"][:] for rank in file["ranks"].values() if np.any(rank["steps"]["weight"] > 0)])
+            self.assertLess(rows["loss"][rows["step"] > 40].mean(), 0.8 * rows["loss"][rows["step"] < 8].mean())
+
+
+class RefusalTest(StrategyTest):
+    def test_says_what_does_not_work_and_what_does(self):
+        cases = [
+            (LOCAL | {"--sync-period": 0}, ["--sync-period", "not a number of steps"]),
+            (LOCAL | {"--sync-period": "often"}, ["--sync-period", "adaptive"]),
+            (LOCAL | {"--sync-optimizer": "forget"}, ["--sync-optimizer", "keep, average, reset"]),
+            (LOCAL | {"--local-after": -1}, ["--local-after", "0 or more"]),
+            (LOCAL | {"--outer-optimizer": "adam"}, ["--outer-optimizer", "none, nesterov"]),
+            (LOCAL | {"--outer-momentum": 0.5}, ["--outer-momentum", "--outer-optimizer nesterov"]),
+            (LOCAL | OUTER | {"--outer-momentum": 1}, ["--outer-momentum", "outside [0, 1)"]),
+            (LOCAL | OUTER | {"--outer-learning-rate": 0}, ["--outer-learning-rate", "positive"]),
+            (LOCAL | {"--precision": "fp16"}, ["--strategy local_sgd", "fp16"]),
+            (LOCAL | {"--reproducible": ""}, ["--strategy local_sgd", "depends on their number"]),
+            (LOCAL | {"--elasticity": 0.2}, ["--elasticity", "use --strategy easgd"]),
+            (EASGD | {"--elasticity": 0}, ["--elasticity", "outside (0, 1)"]),
+            (EASGD | {"--elasticity": 1}, ["--elasticity", "outside (0, 1)"]),
+            (EASGD | {"--elasticity": "nan"}, ["--elasticity", "outside (0, 1)"]),
+            (EASGD | {"--elasticity": 0.6}, ["2 copies", "--strategy easgd"]),
+            (EASGD | {"--reproducible": ""}, ["--strategy easgd", "number of copies"]),
+            (EASGD | {"--outer-optimizer": "nesterov"}, ["--outer-optimizer", "use --strategy local_sgd"]),
+            ({"--sync-period": 8}, ["--sync-period", "ddp", "local_sgd or easgd"]),
+            ({"--strategy": "ddp", "--outer-optimizer": "nesterov"}, ["--outer-optimizer", "local_sgd"]),
+        ]
+        for options, words in cases:
+            with self.subTest(options=options):
+                refused(BINARY, 2, 2, words, *words_of(RECIPE | options | {"--name": "refused"}), cwd=self.folder)
+
+
+class LossTest(StrategyTest):
+    def test_after_a_loss_the_others_go_on_from_the_newest_checkpoint(self):
+        version = subprocess.run([os.environ.get("DTRAIN_MPIRUN", "mpirun"), "--version"], capture_output=True, text=True, check=True).stdout
+        if "Open MPI) 5" not in version and "prterun" not in version:
+            self.skipTest("this MPI cannot go on without a rank")
+        environment = {**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}
+        for name, options in {"local": LOCAL, "easgd": EASGD}.items():
+            with self.subTest(name=name):
+                options = RECIPE | SGD | options | {"--micro-batches": 3, "--checkpoint-every": "8steps", "--inject":
+                                                    "kill:rank=1,phase=backward,step=22", "--name": f"lost-{name}", "--limit-steps": 32}
+                done = subprocess.run([str(MPIRUN), "3", BINARY, *words_of(options)], cwd=self.folder, text=True, timeout=120, env=environment,
+                                      stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+                folder = self.folder / "runs" / f"lost-{name}"
+                self.assertEqual((folder / "state").read_text(), "completed\n", done.stdout + done.stderr)
+                manifest = json.loads((folder / "checkpoints/step-00000032/manifest.json").read_text())
+                self.assertEqual(manifest["step"], 32)
+                with h5py.File(folder / "results.h5") as file:
+                    kinds = {row["kind"].decode(): row["detail"].decode() for row in file["ranks/00000/events"]}
+                self.assertRegex(kinds["resumed"], "step-000000(08|16)")  # the newer one may still have been written
+                self.assertIn("nothing", kinds["saved_after_loss"])
+
+
+if __name__ == "__main__":
+    unittest.main()
