@@ -91,11 +91,11 @@ class LocalSgdTest(StrategyTest):
                 self.check_two_parts(name, options)
 
     def test_an_adaptive_period_is_resumed_within_its_interval(self):
-        options = SGD | {"--strategy": "local_sgd", "--sync-period": "adaptive"}
-        begun = self.train("adaptive-first", options | {"--epochs": 2}, steps=0)
-        whole = self.train("adaptive-whole", options | {"--epochs": 5}, steps=0)
+        options = SGD | {"--strategy": "local_sgd", "--sync-period": "adaptive", "--mesh": "data=2,pipe=2", "--micro-batches": 4}
+        begun = self.train("adaptive-first", options | {"--epochs": 2}, steps=0, ranks=4)
+        whole = self.train("adaptive-whole", options | {"--epochs": 5}, steps=0, ranks=4)
         newest = max((begun / "checkpoints").glob("step-????????"))
-        rest = self.train("adaptive-rest", options | {"--epochs": 5, "--resume": newest}, steps=0)
+        rest = self.train("adaptive-rest", options | {"--epochs": 5, "--resume": newest}, steps=0, ranks=4)
         last = int(max((whole / "checkpoints").glob("step-????????")).name[5:])
         self.assert_same(self.state(whole, last), self.state(rest, last))
         with h5py.File(whole / "results.h5") as file:
@@ -216,6 +216,8 @@ class RefusalTest(StrategyTest):
             (LOCAL | OUTER | {"--outer-learning-rate": 0}, ["--outer-learning-rate", "positive"]),
             (LOCAL | {"--precision": "fp16"}, ["--strategy local_sgd", "fp16"]),
             (LOCAL | {"--reproducible": ""}, ["--strategy local_sgd", "depends on their number"]),
+            (LOCAL | {"--replicate": 3}, ["--replicate", "differ within a round"]),
+            (EASGD | {"--replicate": 3}, ["--replicate", "the copies differ"]),
             (LOCAL | {"--elasticity": 0.2}, ["--elasticity", "use --strategy easgd"]),
             (EASGD | {"--elasticity": 0}, ["--elasticity", "outside (0, 1)"]),
             (EASGD | {"--elasticity": 1}, ["--elasticity", "outside (0, 1)"]),
