@@ -100,12 +100,15 @@ void Injection::begin_step(std::int64_t step) {
 }
 
 void Injection::reach(std::string_view phase) {
-  for (const auto& fault : faults_) {
-    const bool at_any_step = phase == "recovery";
-    if (fault.phase != phase || (fault.step != step_ && !at_any_step)) continue;
-    if (fault.kind == Kind::kill) std::raise(SIGKILL);
-    if (fault.kind == Kind::stop) std::raise(SIGSTOP);
-  }
+  const auto is_due = [&](const InjectedFault& fault, Kind kind) {
+    return fault.kind == kind && fault.phase == phase && (fault.step == step_ || phase == "recovery");
+  };
+  if (std::ranges::any_of(faults_, [&](const auto& fault) { return is_due(fault, Kind::kill); }))
+    std::raise(SIGKILL);
+  // Once, also in a step of several pieces: a launcher that ends the job wakes the rank with SIGCONT, and one
+  // that stopped again would outlive it.
+  if (std::erase_if(faults_, [&](const auto& fault) { return is_due(fault, Kind::stop); }) > 0)
+    std::raise(SIGSTOP);
 }
 
 bool Injection::has(Kind kind) const {
