@@ -45,6 +45,7 @@ const std::vector<Command>& commands() {
       {"stage", "turn original files into shards", stage_command},
       {"report", "show what runs measured", report_command},
       {"evaluate", "measure a trained model on a split", evaluate_command},
+      {"predict", "say what new data are, with a trained model", predict_command},
       {"generate", "continue a text, or translate, with a trained model", generate_command},
       {"export", "write a checkpoint's weights as .h5 or .safetensors", export_command},
       {"plan", "draw the schedule of a pipeline and its idle time", plan_command},

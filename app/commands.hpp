@@ -22,6 +22,7 @@ const std::vector<Command>& commands();
 Task train_command(const Words& words, const Environment& environment);
 Task stage_command(const Words& words, const Environment& environment);
 Task evaluate_command(const Words& words, const Environment& environment);
+Task predict_command(const Words& words, const Environment& environment);
 Task generate_command(const Words& words, const Environment& environment);
 Task export_command(const Words& words, const Environment& environment);
 Task report_command(const Words& words, const Environment& environment);

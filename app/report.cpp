@@ -8,6 +8,7 @@
 #include <thread>
 #include <vector>
 
+#include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/own_place.hpp"
 #include "record/results_writer.hpp"
@@ -32,6 +33,21 @@ std::string folder_of(const std::string& run) {
     throw usage_error("there is no such folder", run, "name the folder of a run, OUTPUT/NAME");
   }
   return path.string();
+}
+
+/// The same for a run that may not have begun: says so, and returns when its results are there.
+std::string folder_when_it_appears(const std::string& run, double interval_s, std::ostream& out,
+                                   const std::function<bool()>& stopped) {
+  const bool names_file = fs::path(run).filename() == "results.h5";
+  const fs::path results = names_file ? fs::path(run) : fs::path(run) / "results.h5";
+  std::error_code ignored;
+  if (!fs::exists(results, ignored)) {
+    out << "waiting for " << run << " to begin\n";
+    out.flush();
+  }
+  while (!fs::exists(results, ignored) && !(stopped && stopped()))
+    std::this_thread::sleep_for(std::chrono::duration<double>(interval_s));
+  return folder_of(run);
 }
 
 // Not only the owner of a run reads its report, and while it may still be needed as it is.
@@ -64,21 +80,31 @@ void name_apart(std::vector<ReportedRun>& runs) {
   }
 }
 
-void follow(h5::Library& library, const std::string& folder, double interval_s, std::ostream& out,
+void follow(h5::Library& library, const std::string& folder, const ReportOptions& options, std::ostream& out,
             const std::function<bool()>& stopped) {
   ReportedRun run = load(library, folder);
   if (run.record.status != Status::running) return print_run(run, out);
   print_heading(run, out);
   out << '\n';
   std::size_t printed = 0;
+  std::int64_t said_step = 0;
+  double said_s = steady_s();
   for (;; run = load(library, folder)) {
     if (run.record.epochs.rows > printed) {
       print_epochs(run.record.epochs, printed, out);
       printed = run.record.epochs.rows;
       out.flush();
+      said_s = steady_s();
+    }
+    const auto step = newest_step(run.record);
+    if (step && step->step > said_step && steady_s() - said_s >= options.step_interval_s) {
+      print_step(*step, out);
+      out.flush();
+      said_step = step->step;
+      said_s = steady_s();
     }
     if (run.record.status != Status::running || (stopped && stopped())) break;
-    std::this_thread::sleep_for(std::chrono::duration<double>(interval_s));
+    std::this_thread::sleep_for(std::chrono::duration<double>(options.follow_interval_s));
   }
   out << '\n';
   print_run(run, out);
@@ -92,14 +118,17 @@ void report(h5::Library& library, const ReportOptions& options, std::ostream& ou
     throw usage_error("no run is named", "dtrain report", "name one or more run folders, OUTPUT/NAME");
   }
   std::vector<std::string> folders;
-  for (const std::string& run : options.runs) folders.push_back(folder_of(run));
+  const bool follows_one = options.follow && options.runs.size() == 1 && !options.gather;
+  for (const std::string& run : options.runs)
+    folders.push_back(follows_one ? folder_when_it_appears(run, options.follow_interval_s, out, stopped)
+                                  : folder_of(run));
   if (options.gather)
     for (const std::string& folder : folders) gather(library, folder);
   if (options.follow) {
     const bool alone = folders.size() == 1 && !options.csv && !options.compare;
     if (!alone)
       throw usage_error("follows one run, as text", "--follow", "leave --csv, --compare and other runs out");
-    follow(library, folders.front(), options.follow_interval_s, out, stopped);
+    follow(library, folders.front(), options, out, stopped);
     return;
   }
   std::vector<ReportedRun> runs;

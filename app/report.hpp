@@ -14,9 +14,11 @@ struct ReportOptions {
   std::vector<std::string> runs;  ///< Run folders, or their results.h5; at least one.
   bool compare = false;           ///< One line per run instead of one report after the other.
   bool csv = false;               ///< The rows of /epochs (with --compare: the summary), comma-separated.
-  bool follow = false;            ///< Prints new epochs as they come until the run has ended. One run only.
-  bool gather = false;            ///< First copies the ranks' files of a run that died into its results.h5.
-  double follow_interval_s = 1;   ///< Between two looks.
+  bool follow = false;  ///< Waits for the run to begin and prints new epochs, and between them steps,
+                        ///< as they come until it has ended. One run only.
+  bool gather = false;  ///< First copies the ranks' files of a run that died into its results.h5.
+  double follow_interval_s = 1;  ///< Between two looks.
+  double step_interval_s = 5;    ///< Between two lines, with follow, where no epoch ends meanwhile.
 };
 
 /// Prints the report of finished, running and killed runs to `out` and, without `gather`, writes nothing;

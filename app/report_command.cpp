@@ -14,7 +14,8 @@ Task report_command(const Words& words, const Environment&) {
   parser.add_option("RUN", options.runs, "run folders, such as runs/NAME")->required();
   parser.add_flag("--compare", options.compare, "one column per run");
   parser.add_flag("--csv", options.csv, "comma-separated rows");
-  parser.add_flag("--follow", options.follow, "print new epochs until the run has ended");
+  parser.add_flag("--follow", options.follow,
+                  "wait for the run, and print its epochs and steps until it has ended");
   parser.add_flag("--gather", options.gather,
                   "copy what the ranks of a run that died have left into its results.h5");
   if (const auto help = parse(parser, words)) return print_task(*help);

@@ -103,7 +103,37 @@ double mean_flops(const Table& epochs, double train_time_s) {
   return train_time_s > 0 ? flops / train_time_s : kUnknown;
 }
 
+/// The row of a rank's steps with this number, which is near the end; nothing where it has none.
+std::optional<std::size_t> row_of_step(const Table& steps, double step) {
+  const auto& numbers = steps.column("step");
+  for (std::size_t i = steps.rows; i > 0 && numbers[i - 1] >= step; --i)
+    if (numbers[i - 1] == step) return i - 1;
+  return std::nullopt;
+}
+
 }  // namespace
+
+std::optional<NewestStep> newest_step(const RunRecord& run) {
+  double step = std::numeric_limits<double>::infinity();
+  for (const RankRecord& rank : run.ranks) {
+    if (rank.steps.rows > 0) step = std::min(step, rank.steps.column("step").back());
+  }
+  if (!std::isfinite(step)) return std::nullopt;
+  NewestStep newest{.step = static_cast<std::int64_t>(step)};
+  double weight = 0;
+  for (const RankRecord& rank : run.ranks) {
+    const auto row = rank.steps.rows > 0 ? row_of_step(rank.steps, step) : std::nullopt;
+    if (!row) continue;
+    newest.epoch = static_cast<std::int64_t>(rank.steps.column("epoch")[*row]);
+    newest.time_s = std::max(newest.time_s, rank.steps.column("time_s")[*row]);
+    const double own = rank.steps.column("weight")[*row];
+    if (!(own > 0)) continue;
+    newest.loss += own * rank.steps.column("loss")[*row];
+    weight += own;
+  }
+  newest.loss /= weight;
+  return newest;
+}
 
 double sum_of(const Table& table, const std::string& column) {
   double sum = 0;

@@ -2,6 +2,8 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -42,6 +44,17 @@ struct SlowRank {
   double over_median = 0;  ///< 0.35 for 35 % more.
 };
 inline constexpr double kSlowMargin = 0.10;
+
+/// The newest step that all ranks have recorded.
+struct NewestStep {
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;
+  double loss = 0;    ///< Mean over the ranks' weights.
+  double time_s = 0;  ///< Of the slowest rank.
+};
+
+/// Nothing where no step was recorded.
+std::optional<NewestStep> newest_step(const record::RunRecord& run);
 
 /// What a report says of a run beside its rows.
 struct RunSummary {

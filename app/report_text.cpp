@@ -89,6 +89,12 @@ void print_heading(const ReportedRun& run, std::ostream& out) {
   if (attribute(run, "unreadable_ranks") != "-") line("left out", attribute(run, "unreadable_ranks"));
 }
 
+void print_step(const NewestStep& step, std::ostream& out) {
+  out << fmt::format("  step {} of epoch {}: loss {}, {:.3f} s\n",
+                     grouped_text(static_cast<double>(step.step)),
+                     grouped_text(static_cast<double>(step.epoch)), short_text(step.loss), step.time_s);
+}
+
 void print_epochs(const Table& epochs, std::size_t first, std::ostream& out) {
   TextTable table({{"epoch"},
                    {"train loss"},

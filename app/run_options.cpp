@@ -344,7 +344,8 @@ std::vector<Option> declare() {
   add(
       "overwrite", "", "replace a run of that name", "", [](auto& c) -> auto& { return c.output.overwrite; });
   add(
-      "resume", "auto|none|PATH", "resume the run of that name, or start from a checkpoint's folder", "",
+      "resume", "auto|none|PATH",
+      "resume the run of that name, or start from a checkpoint's folder or a run's newest", "",
       [](auto& c) -> auto& { return c.output.resume; });
   add(
       "optimizer-state", "exact|keep|reset",
@@ -353,7 +354,12 @@ std::vector<Option> declare() {
       "", [](auto& c) -> auto& { return c.output.optimizer_state; });
   add(
       "checkpoint-every", "end|INTERVAL", "interval, such as 500steps, 1epoch or 10min; end: only at the end",
-      "", [](auto& c) -> auto& { return c.output.checkpoint_every; });
+      "1epoch, where it takes at most 2 % of the time",
+      [](auto& c) -> auto& { return c.output.checkpoint_every; });
+  // Not written unless it was given: then it is kept to, whatever time it takes.
+  all.back().toml = [](const RunConfig& c) {
+    return c.given.contains("checkpoint-every") ? write_toml(c.output.checkpoint_every) : std::string();
+  };
   add(
       "keep", "N", "checkpoints to keep besides the best", "",
       [](auto& c) -> auto& { return c.output.keep; });

@@ -1,19 +1,24 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <limits>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "command_line.hpp"
 #include "commands.hpp"
+#include "core/parse_number.hpp"
 #include "core/printable.hpp"
 #include "data/import/format_table.hpp"
 #include "data/import/stage.hpp"
 #include "data/shards/dataset_folder.hpp"
 #include "h5/library.hpp"
 #include "option_value.hpp"
+#include "stage_progress.hpp"
+#include "stage_summary.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -24,6 +29,9 @@ struct StageWords {
   data::SyntheticSpec synthetic;
   std::string from;
   std::string data_root = "data/staged";
+  std::string validation;
+  std::string test;
+  std::string image_size;
   std::string shards;
   std::string seed;
   std::string samples;
@@ -47,14 +55,29 @@ void bind(StageWords& words, Parser& parser) {
       .add_option("--format", options.format,
                   fmt::format("one of {} [recognised from content]", fmt::join(data::format_names(), ", ")))
       ->option_text("F");
-  parser.add_option("--inputs", options.inputs, "HDF5: path of the inputs; npy: their file")
+  parser.add_option("--inputs", options.inputs, "HDF5: path of the inputs; npy, npz: their file or array")
       ->option_text("/x");
-  parser.add_option("--targets", options.targets, "HDF5: path of the targets; npy: their file")
+  parser.add_option("--targets", options.targets, "HDF5: path of the targets; npy, npz: their file or array")
       ->option_text("/y");
   parser
       .add_option("--target", options.target,
                   "table: name or number of the column to predict; COL>VALUE makes two classes [the last]")
       ->option_text("COL");
+  parser
+      .add_option("--validation", words.validation,
+                  "table: file of the validation split [a tenth of the rows of --from]")
+      ->option_text("FILE");
+  parser.add_option("--test", words.test, "table: file of the test split [a tenth of the rows of --from]")
+      ->option_text("FILE");
+  parser
+      .add_option("--na-values", options.na_values,
+                  "table: what counts as a gap beside NA and its like, separated by commas")
+      ->option_text("TEXTS");
+  parser
+      .add_option("--image-size", words.image_size,
+                  "images: resize and cut the middle, such as 64 or 48x64 rows and columns [as they are]")
+      ->option_text("HxW");
+  parser.add_flag("--skip-broken", options.skip_broken, "images: leave out those that cannot be decoded");
   parser.add_option("--ignore", options.ignore, "table: columns to leave out, separated by commas")
       ->option_text("COLS");
   parser
@@ -136,6 +159,11 @@ void refuse_for_synthetic(const StageWords& words) {
   refuse(!options.target.empty(), "--target");
   refuse(!options.ignore.empty(), "--ignore");
   refuse(!options.site.empty(), "--site");
+  refuse(!words.validation.empty(), "--validation");
+  refuse(!words.test.empty(), "--test");
+  refuse(!options.na_values.empty(), "--na-values");
+  refuse(!words.image_size.empty(), "--image-size");
+  refuse(options.skip_broken, "--skip-broken");
   refuse(options.standardize, "--standardize");
   refuse(!options.text.tokenizer.empty(), "--tokenizer");
   refuse(!words.min_frequency.empty(), "--min-frequency");
@@ -159,10 +187,31 @@ void complete_synthetic(StageWords& words) {
   if (text.max_length > 0) made.shape = {text.max_length};
 }
 
+constexpr int kLargestSide = 8192;
+
+/// `64` or `48x64`. Throws Error (exit code 2).
+data::ImageSize image_size_of(const std::string& text) {
+  if (text.empty()) return {};
+  const auto cross = std::min(text.find('x'), text.size());
+  const auto rows = parse_number<int>(text.substr(0, cross));
+  const auto columns = cross == text.size() ? rows : parse_number<int>(text.substr(cross + 1));
+  const auto fits = [](const std::optional<int>& side) {
+    return side && *side >= 1 && *side <= kLargestSide;
+  };
+  require(fits(rows) && fits(columns), "is no number of rows and columns",
+          {.subject = "--image-size " + text,
+           .advice = fmt::format("write it like 64 or 48x64, each side from 1 to {}", kLargestSide),
+           .code = ExitCode::usage});
+  return {.height = *rows, .width = *columns};
+}
+
 /// `words.options` and `words.synthetic` complete. Throws Error (exit code 2).
 void complete(StageWords& words) {
   auto& options = words.options;
   options.from = words.from;
+  options.validation = words.validation;
+  options.test = words.test;
+  options.image_size = image_size_of(words.image_size);
   options.data_root = words.data_root;
   if (!words.seed.empty()) read_value(words.seed, "seed", options.seed);
   if (!words.shards.empty()) {
@@ -189,21 +238,19 @@ void complete(StageWords& words) {
   words.synthetic.validate();
 }
 
-data::StageProgress progress_on(bool terminal) {
-  if (!terminal) return {};
-  return [](std::string_view what, double fraction) {
-    fmt::print("\r{:>4.0f} %  {:<50}", 100.0 * fraction, what);
-    std::fflush(stdout);
-  };
+data::DatasetInfo stage_with_progress(const StageWords& words, h5::Library& library, bool terminal,
+                                      data::StageReport& report) {
+  StageProgress line(stdout, terminal);
+  const auto progress = [&line](std::string_view what, double fraction) { line.at(what, fraction); };
+  return words.options.format == "synthetic"
+             ? data::stage_synthetic(words.options, words.synthetic, library, progress, &report)
+             : data::stage(words.options, library, progress, &report);
 }
 
 ExitCode stage(const StageWords& words, bool terminal) {
   h5::Library library;
-  const auto progress = progress_on(terminal);
-  const auto info = data::has_originals(words.options.format)
-                        ? data::stage(words.options, library, progress)
-                        : data::stage_synthetic(words.options, words.synthetic, library, progress);
-  if (terminal) fmt::print("\r{:<58}\r", "");
+  data::StageReport report;
+  const auto info = stage_with_progress(words, library, terminal, report);
   for (const std::string& name : data::others_in(words.options.data_root / info.name))
     fmt::print(stderr, "dtrain: {} is left: dtrain did not write it\n",
                printable((words.options.data_root / info.name / name).string()));
@@ -212,6 +259,7 @@ ExitCode stage(const StageWords& words, bool terminal) {
   fmt::print("{}: train {}, validation {}, test {} samples in {} files\n",
              (words.options.data_root / info.name).string(), info.samples("train"),
              info.samples("validation"), info.samples("test"), files);
+  fmt::print("{}", stage_summary(info, report));
   return ExitCode::success;
 }
 

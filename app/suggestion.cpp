@@ -4,6 +4,7 @@
 #include <array>
 #include <cstddef>
 #include <numeric>
+#include <utility>
 
 namespace dtrain::app {
 namespace {
@@ -11,6 +12,31 @@ namespace {
 constexpr std::array<std::string_view, 2> kLaterOptions = {"compression",
                                                            // of stage and topology
                                                            "benchmark"};
+
+/// What other programs call an option.
+constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kOtherNames = {
+    {{"lr", "learning-rate"},
+     {"rate", "learning-rate"},
+     {"batch-size", "global-batch"},
+     {"batch", "global-batch"},
+     {"bs", "global-batch"},
+     {"gradient-accumulation", "micro-batches"},
+     {"gradient-accumulation-steps", "micro-batches"},
+     {"accumulate", "micro-batches"},
+     {"num-epochs", "epochs"},
+     {"max-epochs", "epochs"},
+     {"max-steps", "limit-steps"},
+     {"steps", "limit-steps"},
+     {"wd", "weight-decay"},
+     {"data", "dataset"},
+     {"save-every", "checkpoint-every"},
+     {"run-name", "name"},
+     {"out", "output"},
+     {"amp", "precision"},
+     {"dtype", "precision"},
+     {"gpu", "device"},
+     {"gpus", "device"},
+     {"workers", "threads"}}};
 
 /// Letters to insert, remove or replace (Levenshtein 1966), row by row.
 std::size_t edit_distance(std::string_view from, std::string_view to) {
@@ -31,6 +57,8 @@ std::size_t edit_distance(std::string_view from, std::string_view to) {
 }  // namespace
 
 std::string nearest(std::string_view word, const std::vector<std::string>& candidates) {
+  for (const auto& [other, ours] : kOtherNames)
+    if (word == other && std::ranges::find(candidates, ours) != candidates.end()) return std::string(ours);
   std::string best;
   std::size_t best_distance = 2 + word.size() / 5;  // farther away it would be a guess
   for (const auto& candidate : candidates) {

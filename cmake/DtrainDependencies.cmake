@@ -49,6 +49,8 @@ endif()
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(sentencepiece IMPORTED_TARGET sentencepiece)  # optional: a tokeniser
+find_package(PNG)   # optional, as JPEG is: images in files
+find_package(JPEG)
 
 if(NOT DTRAIN_CUDA STREQUAL "OFF")
   include(CheckLanguage)

@@ -92,6 +92,7 @@ Json to_json(const Transformations& transformations) {
                                {"filled_with", column.filled_with},
                                {"shift", column.shift},
                                {"scale", column.scale}});
+    if (!column.other.empty()) json["columns"].back()["other"] = column.other;
   }
   return json;
 }
@@ -103,6 +104,7 @@ Transformations transformations_from(const Json& json) {
   for (const auto& column : json.at("columns")) {
     found.columns.push_back({.name = column.at("name").get<std::string>(),
                              .label = column.at("label").get<std::string>(),
+                             .other = column.value("other", std::string()),
                              .marks_gaps = column.at("marks_gaps").get<bool>(),
                              .filled_with = column.at("filled_with").get<double>(),
                              .shift = column.at("shift").get<double>(),
@@ -143,6 +145,10 @@ Json to_json(const Manifest& manifest) {
     json["dataset_samples"] = info.identity.samples;
     json["dataset_sha256"] = info.identity.sha256;
     if (!info.identity.classes.empty()) json["dataset_classes"] = info.identity.classes;
+    if (!info.identity.task.empty()) {
+      json["dataset_task"] = info.identity.task;
+      json["dataset_shape"] = info.identity.shape;
+    }
   }
   if (!info.all_reduce.layout.empty()) {
     json["all_reduce"] = {{"layout", info.all_reduce.layout}, {"by_size", info.all_reduce.by_size}};
@@ -202,6 +208,10 @@ Manifest from_json(const Json& json) {
       info.identity.samples[split] = whole(samples);
     json.at("dataset_sha256").get_to(info.identity.sha256);
     if (json.contains("dataset_classes")) json.at("dataset_classes").get_to(info.identity.classes);
+    if (json.contains("dataset_task")) {
+      json.at("dataset_task").get_to(info.identity.task);
+      info.identity.shape = whole_numbers(json.at("dataset_shape"));
+    }
   }
   if (json.contains("all_reduce")) {
     const auto& saved = json.at("all_reduce");

@@ -25,6 +25,7 @@ struct VocabularyHashes {
 struct InputColumn {
   std::string name = {};    ///< Of the original's column.
   std::string label = {};   ///< Of text: the input is 1 where the original has this label; empty for numbers.
+  std::string other = {};   ///< Of two labels the one that is 0; empty: there are more, or it was not kept.
   bool marks_gaps = false;  ///< The input is 1 where the original has no value.
   double filled_with = 0;
   double shift = 0;
@@ -43,6 +44,8 @@ struct DatasetIdentity {
   std::map<std::string, std::int64_t> samples;  ///< Of each split.
   std::string sha256;                           ///< data::dataset_hash; empty: not kept.
   std::vector<std::string> classes = {};  ///< Their names; empty: there are none, or they were not kept.
+  std::string task = {};                  ///< Of the dataset; empty: not kept.
+  std::vector<std::int64_t> shape = {};   ///< Of one sample; kept with the task.
 };
 
 /// What an epoch had come to when a checkpoint was taken, over all ranks: a run that goes on adds to it.

@@ -183,6 +183,7 @@ fs::path Saving::commit(const CheckpointInfo& info, std::span<const std::string>
   } catch (const fs::filesystem_error& error) {
     fail(error, partial_);
   }
+  mark(target_.parent_path(), kLast, info.step);
   return target_;
 }
 
@@ -256,14 +257,15 @@ void remove_old(const fs::path& checkpoints, int keep) {
   }
 }
 
-void mark_best(const fs::path& checkpoints, std::int64_t step) {
+void mark(const fs::path& checkpoints, std::string_view link, std::int64_t step) {
+  const fs::path place = checkpoints / link;
   try {
-    const fs::path aside = checkpoints / "best.partial";
+    const fs::path aside = place.string() + ".partial";
     fs::remove(aside);
     fs::create_directory_symlink(step_folder(step), aside);
-    fs::rename(aside, checkpoints / "best");
+    fs::rename(aside, place);
   } catch (const fs::filesystem_error& error) {
-    fail(error, checkpoints / "best");
+    fail(error, place);
   }
 }
 

@@ -45,7 +45,7 @@ class Saving {
                                        const std::atomic<bool>& given_up = kNotGivenUp) const;
   /// Whether it has begun and is neither whole nor abandoned, as far as this rank sees.
   bool is_open() const noexcept;
-  /// Makes the checkpoint whole and returns its folder. `parts`: of all writers.
+  /// Makes the checkpoint whole, points `last` to it and returns its folder. `parts`: of all writers.
   std::filesystem::path commit(const CheckpointInfo& info, std::span<const std::string> parts) const;
   /// Removes what has been written.
   void abandon() const noexcept;
@@ -74,7 +74,11 @@ std::vector<std::filesystem::path> list(const std::filesystem::path& checkpoints
 /// The step of a checkpoint's folder, by its name; 0 for another name.
 std::int64_t step_of(const std::filesystem::path& folder);
 
-/// Points `checkpoints`/best to the folder of `step`, in one rename. Throws Error (exit code 4).
-void mark_best(const std::filesystem::path& checkpoints, std::int64_t step);
+// Links in the folder of the checkpoints.
+inline constexpr std::string_view kBest = "best";  ///< To the one with the best validation.
+inline constexpr std::string_view kLast = "last";  ///< To the newest; commit() sets it.
+
+/// Points `checkpoints`/`link` to the folder of `step`, in one rename. Throws Error (exit code 4).
+void mark(const std::filesystem::path& checkpoints, std::string_view link, std::int64_t step);
 
 }  // namespace dtrain::checkpoint

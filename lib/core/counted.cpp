@@ -14,6 +14,17 @@ std::string counted(std::int64_t number, std::string_view thing) {
   return fmt::format("{} {}{}", number, thing, number == 1 ? "" : plural_ending(thing));
 }
 
+std::string grouped(std::int64_t number) {
+  const std::string digits = std::to_string(number);
+  std::string text;
+  for (std::size_t i = 0; i < digits.size(); ++i) {
+    const bool starts_three = i > 0 && digits[i - 1] != '-' && (digits.size() - i) % 3 == 0;
+    if (starts_three) text += ',';
+    text += digits[i];
+  }
+  return text;
+}
+
 std::string numbered(std::string_view thing, const std::vector<int>& numbers) {
   return fmt::format("{}{} {}", thing, numbers.size() == 1 ? "" : "s", fmt::join(numbers, ", "));
 }

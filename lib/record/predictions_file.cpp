@@ -1,6 +1,7 @@
 #include "record/predictions_file.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <span>
 #include <system_error>
@@ -20,16 +21,6 @@ h5::Shape rows_of(std::int64_t samples, const std::vector<std::int64_t>& shape) 
 }
 
 constexpr std::size_t kMostClasses = 1000;  // whose confusion matrix is written
-
-std::vector<std::int64_t> largest(const Predictions& predictions) {
-  std::vector<std::int64_t> classes;
-  const std::size_t width = predictions.outputs.size() / static_cast<std::size_t>(predictions.samples);
-  for (auto row = predictions.outputs.begin(); row != predictions.outputs.end();
-       row += static_cast<std::ptrdiff_t>(width)) {
-    classes.push_back(std::max_element(row, row + static_cast<std::ptrdiff_t>(width)) - row);
-  }
-  return classes;
-}
 
 /// Samples by class (row) and predicted class.
 void write_confusion(hid_t file, std::size_t classes, const std::vector<std::int64_t>& targets,
@@ -54,17 +45,24 @@ void write(const std::string& path, const Predictions& predictions, h5::Library&
   const auto n = predictions.samples;
   h5::write_dataset(file.id(), "outputs", rows_of(n, predictions.output_shape),
                     std::span<const float>(predictions.outputs));
+  const bool labelled = !predictions.targets.empty();
   const auto targets = rows_of(n, predictions.target_shape);
-  if (predictions.classes.empty()) {
+  if (predictions.classes.empty() && labelled)
     h5::write_dataset(file.id(), "targets", targets, std::span<const double>(predictions.targets));
-  } else {
-    const std::vector<std::int64_t> classes(predictions.targets.begin(), predictions.targets.end());
-    h5::write_dataset(file.id(), "targets", targets, std::span<const std::int64_t>(classes));
-    const auto predicted = largest(predictions);
+  if (!predictions.classes.empty()) {
+    const auto predicted = predicted_classes(predictions);
+    const auto probabilities = probabilities_of(predictions);
     h5::write_dataset(file.id(), "predicted", rows_of(n, {}), std::span<const std::int64_t>(predicted));
+    h5::write_dataset(file.id(), "probabilities", rows_of(n, predictions.output_shape),
+                      std::span<const double>(probabilities));
     h5::write_strings(file.id(), "classes", predictions.classes);
-    write_confusion(file.id(), predictions.classes.size(), classes, predicted);
+    if (labelled) {
+      const std::vector<std::int64_t> classes(predictions.targets.begin(), predictions.targets.end());
+      h5::write_dataset(file.id(), "targets", targets, std::span<const std::int64_t>(classes));
+      write_confusion(file.id(), predictions.classes.size(), classes, predicted);
+    }
   }
+  if (!predictions.names.empty()) h5::write_strings(file.id(), "names", predictions.names);
   if (!predictions.codes.empty()) {
     h5::write_dataset(file.id(), "codes", rows_of(n, predictions.code_shape),
                       std::span<const float>(predictions.codes));
@@ -72,7 +70,32 @@ void write(const std::string& path, const Predictions& predictions, h5::Library&
   file.close();
 }
 
+std::size_t width_of(const Predictions& predictions) {
+  return predictions.outputs.size() / static_cast<std::size_t>(predictions.samples);
+}
+
 }  // namespace
+
+std::vector<double> probabilities_of(const Predictions& predictions) {
+  const std::size_t width = width_of(predictions);
+  std::vector<double> probabilities(predictions.outputs.begin(), predictions.outputs.end());
+  for (std::size_t row = 0; row < probabilities.size(); row += width) {
+    const std::span<double> values(probabilities.data() + row, width);
+    const double most = std::ranges::max(values);
+    double sum = 0;
+    for (double& value : values) sum += value = std::exp(value - most);
+    for (double& value : values) value /= sum;
+  }
+  return probabilities;
+}
+
+std::vector<std::int64_t> predicted_classes(const Predictions& predictions) {
+  std::vector<std::int64_t> classes;
+  const auto width = static_cast<std::ptrdiff_t>(width_of(predictions));
+  for (auto row = predictions.outputs.begin(); row != predictions.outputs.end(); row += width)
+    classes.push_back(std::max_element(row, row + width) - row);
+  return classes;
+}
 
 void write_predictions(const std::string& path, const Predictions& predictions, h5::Library& library) {
   const std::string partial = path + ".partial";
@@ -83,7 +106,7 @@ void write_predictions(const std::string& path, const Predictions& predictions, 
   } catch (const std::filesystem::filesystem_error& error) {
     std::filesystem::remove(partial, failed);
     throw Error("cannot be written (" + error.code().message() + ")",
-                {.subject = path, .advice = "give another --predictions"});
+                {.subject = path, .advice = "give another file"});
   } catch (...) {
     std::filesystem::remove(partial, failed);
     throw;

@@ -12,21 +12,28 @@ namespace dtrain::record {
 struct Predictions {
   std::string model;
   std::string dataset;
-  std::string split;
+  std::string split;                       ///< Of the dataset; of new samples the file they come from.
+  std::vector<std::string> names;          ///< Of each sample, such as a file's; empty: they are counted.
   std::vector<std::string> classes;        ///< Their names; empty where there are none.
   std::vector<std::int64_t> output_shape;  ///< Of one sample.
   std::vector<float> outputs;  ///< [n, output_shape...]: of the last layer, logits of a classifier.
   std::vector<std::int64_t> target_shape;  ///< Of one sample; empty for a number.
-  std::vector<double> targets;             ///< [n, target_shape...]
+  std::vector<double> targets;             ///< [n, target_shape...]; empty where they are not known.
   std::vector<std::int64_t> code_shape;    ///< Of one sample.
   std::vector<float> codes;                ///< [n, code_shape...]; empty where the model has none.
   std::int64_t samples = 0;                ///< n
 };
 
-/// Writes `/outputs`, `/targets`, for classifiers `/predicted` (the class of the largest output) and up to
-/// 1,000 classes `/confusion` [classes, classes] (samples by class and predicted class), and `/codes` where
-/// there are any, into a new file that replaces one of that name when it is whole. Throws Error (exit code
-/// 1).
+/// The probability of each class, [n, classes]: of the outputs, which are logits, the softmax.
+std::vector<double> probabilities_of(const Predictions& predictions);
+
+/// The class of each sample's largest output, [n].
+std::vector<std::int64_t> predicted_classes(const Predictions& predictions);
+
+/// Writes `/outputs`, `/targets` where they are known, for classifiers `/predicted` (the class of the largest
+/// output), `/probabilities` [n, classes] and, with targets, up to 1,000 classes `/confusion` [classes,
+/// classes] (samples by class and predicted class), `/names` and `/codes` where there are any, into a new
+/// file that replaces one of that name when it is whole. Throws Error (exit code 1).
 void write_predictions(const std::string& path, const Predictions& predictions, h5::Library& library);
 
 }  // namespace dtrain::record

@@ -14,8 +14,14 @@ bool CheckpointPolicy::due_after_step(std::int64_t step) const {
   return every_.unit == Interval::Unit::steps && step % static_cast<std::int64_t>(every_.count) == 0;
 }
 
-bool CheckpointPolicy::due_after_epoch(int epoch) const {
+bool CheckpointPolicy::ends_interval(int epoch) const {
   return every_.unit == Interval::Unit::epochs && epoch % static_cast<std::int64_t>(every_.count) == 0;
+}
+
+bool CheckpointPolicy::due_after_epoch(int epoch) const { return most_share_ == 0 && ends_interval(epoch); }
+
+bool CheckpointPolicy::pays_after_epoch(int epoch, double now_s) const {
+  return most_share_ > 0 && ends_interval(epoch) && took_s_ <= most_share_ * (now_s - last_s_);
 }
 
 void CheckpointPolicy::begin(checkpoint::CheckpointInfo& info, double now_s) {
@@ -28,7 +34,8 @@ void CheckpointPolicy::begin(checkpoint::CheckpointInfo& info, double now_s) {
   last_s_ = now_s;
 }
 
-void CheckpointPolicy::succeed() {
+void CheckpointPolicy::succeed(double took_s) {
+  took_s_ = took_s;
   saved_step_ = std::exchange(begun_step_, 0);
   problem_.clear();
 }

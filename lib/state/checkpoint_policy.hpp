@@ -13,19 +13,25 @@ namespace dtrain::state {
 class CheckpointPolicy {
  public:
   /// `every`: Interval::Unit::never means at the end only. `now_s`: on a steady clock, as everywhere here.
-  CheckpointPolicy(Interval every, double now_s) : every_(every), last_s_(now_s) {}
+  /// `most_share`: of the time that those at the ends of epochs may take; 0: none is left out.
+  CheckpointPolicy(Interval every, double now_s, double most_share = 0)
+      : every_(every), most_share_(most_share), last_s_(now_s) {}
 
   /// Whether one is due by the clock; by number after this step; at the end of this epoch.
   bool due_at(double now_s) const;
   bool due_after_step(std::int64_t step) const;
   bool due_after_epoch(int epoch) const;
+  /// With a share: whether one is due at the end of this epoch, so much time having passed since the last one
+  /// that it pays. By this rank's clock, so one rank answers for all.
+  bool pays_after_epoch(int epoch, double now_s) const;
 
   /// One of info.step begins. Where `info` calls this step the best, it is the best from now on; otherwise
   /// what `info` says of the best is replaced by best().
   void begin(checkpoint::CheckpointInfo& info, double now_s);
   /// What has become of the one that was begun. fail() returns whether that is news: when the same one is
   /// tried again and fails for the same reason, it is not. Then the best is the one before it again.
-  void succeed();
+  /// `took_s`: to copy the state and to write it.
+  void succeed(double took_s = 0);
   bool fail(const std::string& reason);
 
   std::int64_t begun_step() const { return begun_step_; }  ///< 0: none is being written.
@@ -41,8 +47,12 @@ class CheckpointPolicy {
   void go_on_from(std::int64_t step, const checkpoint::BestSoFar& best);
 
  private:
+  bool ends_interval(int epoch) const;
+
   Interval every_;
-  double last_s_;  // when the last one was begun
+  double most_share_;
+  double last_s_;      // when the last one was begun
+  double took_s_ = 0;  // the newest that is there
   std::int64_t begun_step_ = 0;
   std::int64_t saved_step_ = 0;
   checkpoint::BestSoFar best_;

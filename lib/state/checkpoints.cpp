@@ -38,7 +38,7 @@ Checkpoints::Checkpoints(Config config, const Ranks& ranks, h5::Library& library
       sink_(sink),
       log_(log),
       tell_(std::move(tell)),
-      policy_(config_.every, steady_s()),
+      policy_(config_.every, steady_s(), config_.most_share),
       copy_(ranks.mesh.shape(), ranks.where(), ranks.groups.tensor()) {}
 
 Checkpoints::~Checkpoints() {
@@ -48,12 +48,18 @@ Checkpoints::~Checkpoints() {
 
 bool Checkpoints::asked_by_clock() const { return ranks_.rank() == 0 && policy_.due_at(steady_s()); }
 
+bool Checkpoints::asked_after_epoch(int epoch) const {
+  return ranks_.rank() == 0 && policy_.pays_after_epoch(epoch, steady_s());
+}
+
 void Checkpoints::save(const parallel::StateView& state, checkpoint::CheckpointInfo info) {
   const ScopedSpan span(sink_, Phase::checkpoint, "checkpoint");
   wait();
-  policy_.begin(info, steady_s());
+  const double begun_s = steady_s();
+  policy_.begin(info, begun_s);
   copy_.take(state.tensors(), std::move(info));
   write();
+  held_s_ = steady_s() - begun_s;
 }
 
 void Checkpoints::finish(const parallel::StateView& state, const checkpoint::CheckpointInfo& info) {
@@ -105,7 +111,7 @@ void Checkpoints::write_behind(const checkpoint::Saving& saving, const std::vect
   if (ranks_.rank() == 0) {
     try {
       saving.commit(copy_.info(), saving.await_parts(writers, kSilence_s, given_up_));
-      if (policy_.begun_is_best()) checkpoint::mark_best(config_.folder, copy_.info().step);
+      if (policy_.begun_is_best()) checkpoint::mark(config_.folder, checkpoint::kBest, copy_.info().step);
       checkpoint::remove_old(config_.folder, config_.keep);
     } catch (const std::exception& error) {
       outcome_ = error.what();
@@ -144,7 +150,7 @@ void Checkpoints::wait() {
     }
     return;
   }
-  policy_.succeed();
+  policy_.succeed(held_s_ + seconds_);
   if (ranks_.rank() == 0)
     tell_("checkpoint", fmt::format("step {} written in {:.3f} s", policy_.saved_step(), seconds_));
 }

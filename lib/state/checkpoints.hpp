@@ -31,6 +31,7 @@ class Checkpoints {
   struct Config {
     std::filesystem::path folder;  ///< Below which they lie.
     Interval every;                ///< Never: at the end only.
+    double most_share = 0;         ///< See CheckpointPolicy.
     int keep = 3;                  ///< That stay, the best not counted.
   };
   /// `library`, `sink` and `log` are borrowed.
@@ -42,6 +43,8 @@ class Checkpoints {
 
   /// Whether by this rank's clock one is due: rank 0 answers for all, in the step's message.
   bool asked_by_clock() const;
+  /// The same at the end of an epoch, see CheckpointPolicy::pays_after_epoch.
+  bool asked_after_epoch(int epoch) const;
   /// See CheckpointPolicy.
   bool due_after_step(std::int64_t step) const { return policy_.due_after_step(step); }
   bool due_after_epoch(int epoch) const { return policy_.due_after_epoch(epoch); }
@@ -89,6 +92,7 @@ class Checkpoints {
   std::thread writing_;
   std::string outcome_;  // of the thread: why it failed; read after it has ended
   double seconds_ = 0;   // of the thread
+  double held_s_ = 0;    // of the training, while the state was copied
 };
 
 }  // namespace dtrain::state

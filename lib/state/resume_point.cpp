@@ -83,7 +83,7 @@ void settle_best(const fs::path& checkpoints, const comm::Communicator& world, R
     point.forgotten_best =
         fmt::format("{}; until a better one comes it is {}", problem, checkpoint::step_folder(best.step));
   }
-  if (linked != best.step && world.rank() == 0) checkpoint::mark_best(checkpoints, best.step);
+  if (linked != best.step && world.rank() == 0) checkpoint::mark(checkpoints, checkpoint::kBest, best.step);
 }
 
 /// Whether a run on so many samples is where the checkpoint stands after as many steps.
@@ -103,6 +103,25 @@ void put_aside(const fs::path& folder) {
   std::error_code ignored;
   fs::remove_all(damaged, ignored);
   fs::rename(folder, damaged, ignored);
+}
+
+/// Collective. Throws Error (exit code 4).
+ResumePoint newest_of_run(const fs::path& checkpoints, const comm::Communicator& world) {
+  ResumePoint point{.folder = {}, .info = {}, .own = false, .passed_over = {}};
+  for (const auto& name : candidates(checkpoints, world)) {
+    point.folder = checkpoints / name;
+    std::optional<checkpoint::Manifest> manifest;
+    const std::string problem = damage_of(point.folder, world, manifest);
+    if (problem.empty()) {
+      point.info = manifest->info;
+      return point;
+    }
+    point.passed_over.push_back(problem);
+  }
+  throw checkpoint_error(point.passed_over.empty()
+                             ? std::string("holds no checkpoint")
+                             : fmt::format("no checkpoint is whole; {}", fmt::join(point.passed_over, "; ")),
+                         checkpoints.string(), "name another run, or a checkpoint's folder");
 }
 
 }  // namespace
@@ -131,6 +150,10 @@ std::optional<ResumePoint> newest_valid(const fs::path& checkpoints, const comm:
 }
 
 ResumePoint resume_point(const fs::path& folder, const comm::Communicator& world) {
+  const auto below = folder / "checkpoints";
+  std::error_code ignored;
+  const bool is_run = world.rank() == 0 && fs::is_directory(below, ignored);
+  if (world.max(static_cast<std::int64_t>(is_run)) == 1) return newest_of_run(below, world);
   std::optional<checkpoint::Manifest> manifest;
   const std::string problem = damage_of(folder, world, manifest);
   if (!problem.empty()) throw checkpoint_error("cannot be resumed", problem, "name another checkpoint");

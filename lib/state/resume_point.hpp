@@ -27,7 +27,8 @@ struct ResumePoint {
 std::optional<ResumePoint> newest_valid(const std::filesystem::path& checkpoints,
                                         const comm::Communicator& world);
 
-/// The checkpoint in `folder`. Collective. Throws Error (exit code 4) naming the file at fault.
+/// The checkpoint in `folder`, or of a run's folder the newest valid one, which is looked for only: the run
+/// may be another user's, or under way. Collective. Throws Error (exit code 4) naming the file at fault.
 ResumePoint resume_point(const std::filesystem::path& folder, const comm::Communicator& world);
 
 /// Throws Error (exit code 3) when the samples of the dataset called `dataset`, `now`, are others than the

@@ -138,6 +138,35 @@ class UsageTest(ProgramTest):
     def test_mistyped_option(self):
         self.refuse(2, ["--lerning-rate", "did you mean --learning-rate?"], "--lerning-rate", "0.1", ranks=2)
 
+    def test_names_that_other_programs_have(self):
+        for other, ours in (("--lr", "--learning-rate"), ("--batch-size", "--global-batch"), ("--num-epochs", "--epochs")):
+            self.refuse(2, [other, f"did you mean {ours}?"], other, "1")
+
+    def test_a_public_dataset_that_is_not_there_yet(self):
+        recipes = {path.stem for path in (pathlib.Path(__file__).resolve().parents[2] / "data").glob("*.recipe")}
+        self.assertIn("mnist", recipes)
+        for name in recipes:
+            self.refuse(3, [f"--dataset {name}", f"data/fetch.sh {name}"], "--dataset", name)
+
+    def test_choice_of_a_mesh(self):
+        text = self.succeed("plan", "--model", "gpt", "--model-option", "preset=gpt2", "--cluster", "2x4", "--memory", "4GiB",
+                            "--global-batch", 64)
+        self.assertIn("124,439,808 parameters", text)
+        self.assertIn("2x4", text)
+        rows = [line.split() for line in text.splitlines() if "data=" in line and line.split()[0].isdigit()]
+        self.assertIn("data=8,pipe=1,tensor=1", [row[1] for row in rows])
+        for row in rows:
+            sizes = dict(axis.split("=") for axis in row[1].split(","))
+            self.assertEqual(int(sizes["data"]) * int(sizes["pipe"]) * int(sizes["tensor"]), 8)
+            self.assertEqual("GiB" in row[3] and float(row[2]) > 4, False, row)
+        self.assertEqual(len(text[text.index("\nwhy\n"):].splitlines()), 7)  # two lines before, five reasons
+        none = self.run_program("plan", "--model", "gpt", "--model-option", "preset=gpt2-xl", "--cluster", "1x2", "--memory", "1GiB")
+        self.assertEqual(none.returncode, 1, none.stderr)
+        self.assertIn("no mesh fits", none.stdout)
+        self.refuse(2, ["--memory", "--cluster"], "plan", "--memory", "4GiB")
+        self.refuse(2, ["--cluster", "384x8"], "plan", "--cluster", "many")
+        self.refuse(2, ["--pipe", "leave it out"], "plan", "--cluster", "2x2", "--pipe", "2")
+
     def test_option_like_no_other(self):
         self.refuse(2, ["--frobnicate", "--help"], "--frobnicate", "1")
 

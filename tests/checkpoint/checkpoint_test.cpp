@@ -211,7 +211,7 @@ TEST_F(CheckpointTest, RemovesOldOnesButNotTheBest) {
     info.step = step;
     save(folder.path(), info, state.tensors(), library);
   }
-  mark_best(folder.path(), 20);
+  mark(folder.path(), kBest, 20);
   for (const char* name : {"step-00000001.damaged", "step-00000002.damaged", "step-00000003.partial"}) {
     fs::create_directory(folder.path() / name);
   }
@@ -274,9 +274,9 @@ TEST_F(CheckpointTest, BestPointsToTheStepLastMarked) {
   save_small();
   state.info.step = 750;
   save_small();
-  mark_best(folder.path(), 500);
+  mark(folder.path(), kBest, 500);
   EXPECT_EQ(load(folder.path() / "best", library).info().step, 500);
-  mark_best(folder.path(), 750);
+  mark(folder.path(), kBest, 750);
   EXPECT_EQ(load(folder.path() / "best", library).info().step, 750);
 }
 

@@ -114,6 +114,31 @@ class FormatsTest(unittest.TestCase):
                 seen.append(int(values[0]))
         self.assertEqual(sorted(seen), list(range(120)))
 
+    def test_gaps_words_among_numbers_and_the_summary(self):
+        lines = ["id,size,kind,same,verdict"] + [f"{i},{100 + i / 7:.3f},{'ab'[i % 3 == 0]},5,{'no yes'.split()[i % 2]}" for i in range(2860)]
+        lines[78] = lines[78].replace(lines[78].split(",")[1], "oops")
+        (self.original / "t.csv").write_text("\n".join(lines) + "\n")
+        self.refuse(3, ["t.csv", "2,859 of 2,860 cells of the column size", "'oops' in line 79", "--na-values 'oops'"])
+        facts, splits = self.stage("--na-values", "oops")
+        self.assertEqual(sum(data["inputs"][:, 2].sum() for data in splits.values()), 1)  # the gap is marked
+        said = run(BINARY, 1, "stage", "small", "--overwrite", "--from", self.original, "--na-values", "oops", "--ignore", "id",
+                   cwd=self.folder).stdout
+        for words in ("table_classification of verdict", "2 in train: no 50.0 %, yes 50.0 %", "1 gap (0.0 %) filled with the mean",
+                      "2 labels: a, b", "left out", "the column same has the same value in every row"):
+            self.assertIn(words, said)
+        said = run(BINARY, 1, "stage", "small", "--overwrite", "--from", self.original, "--na-values", "oops", cwd=self.folder).stdout
+        self.assertIn("the column id has another whole number in every row", said)
+
+    def test_own_files_for_the_splits(self):
+        for name, first, count in (("rows", 0, 40), ("later", 40, 9), ("last", 49, 7)):
+            text = "".join(f"{i},{i % 2}\n" for i in range(first, first + count))
+            (self.original / f"{name}.csv").write_text("number,odd\n" + text)
+        run(BINARY, 1, "stage", "own", "--from", self.original / "rows.csv", "--validation", self.original / "later.csv", "--test",
+            self.original / "last.csv", cwd=self.folder)
+        for split, numbers in (("train", range(40)), ("validation", range(40, 49)), ("test", range(49, 56))):
+            with h5py.File(self.folder / f"data/staged/own/{split}-00000-of-00001.h5") as file:
+                self.assertEqual(file["inputs"][:, 0].tolist(), list(numbers))
+
     def test_bad_originals_are_refused(self):
         self.write_wards()
         (self.original / "west.csv").write_text("id,pressure,smokes,verdict\n1,2,no,ill\n2,3,no\n")
@@ -121,7 +146,7 @@ class FormatsTest(unittest.TestCase):
         self.write_wards()
         self.refuse(2, ["--target fate", "id, pressure, smokes, verdict"], "--target", "fate")
         self.refuse(2, ["--target", "--format csv"], "--target", "verdict", "--format", "idx")
-        self.refuse(2, ["--format", "idx, hdf5, npy"], "--format", "jpeg")
+        self.refuse(2, ["--format", "idx, hdf5, npy, npz"], "--format", "jpeg")
         for name, kind in (("../evil.csv", None), ("/etc/evil.csv", None), ("link.csv", tarfile.SYMTYPE)):
             archive = self.folder / "bad.tar"
             with tarfile.open(archive, "w") as tar:

@@ -334,6 +334,31 @@ TEST_F(ReportTest, FollowingPrintsEachEpochOnceAndEndsWithTheRun) {
   expect_narrow(text);
 }
 
+TEST_F(ReportTest, FollowingWaitsForTheRunAndSaysItsStepsBetweenEpochs) {
+  std::unique_ptr<ConstructedRun> run;
+  std::ostringstream out;
+  int looks = 0;
+  const auto goes_on_meanwhile = [&] {
+    ++looks;
+    if (looks == 3) {
+      run = std::make_unique<ConstructedRun>(library_, run_);
+      run->steps(1, 40);
+    }
+    if (looks == 4) run->steps(41, 1041);
+    if (looks == 6) run->epoch(1);
+    if (looks == 7) run->finish(Status::completed);
+    return false;
+  };
+  report(library_, {.runs = {run_}, .follow = true, .follow_interval_s = 0.001, .step_interval_s = 0}, out,
+         goes_on_meanwhile);
+  const std::string text = out.str();
+  EXPECT_TRUE(text.starts_with("waiting for " + run_ + " to begin\n")) << text;
+  EXPECT_THAT(text, HasSubstr("  step 40 of epoch 1: loss 0.5, 1.000 s\n  step 1,041 of epoch 1: loss 0.5"));
+  EXPECT_EQ(text.find("step 1,041 of"), text.rfind("step 1,041 of")) << "a step is said once";
+  EXPECT_THAT(text, HasSubstr("status    completed"));
+  expect_narrow(text);
+}
+
 TEST_F(ReportTest, FollowingARunThatHasEndedReportsItOnce) {
   ConstructedRun run(library_, run_);
   run.epoch(1);

@@ -51,6 +51,20 @@ TEST(CheckpointPolicyTest, TheClockBeginsAnewWithEachCheckpoint) {
   EXPECT_TRUE(policy.due_at(1150));
 }
 
+TEST(CheckpointPolicyTest, WithAShareEpochsAreLeftOutUntilOnePays) {
+  CheckpointPolicy policy({Unit::epochs, 2}, 1000, 0.02);
+  EXPECT_FALSE(policy.due_after_epoch(2)) << "the clock decides";
+  EXPECT_FALSE(policy.pays_after_epoch(1, 1e9));
+  EXPECT_TRUE(policy.pays_after_epoch(2, 1001)) << "what the first takes is not known";
+  auto info = info_of(7);
+  policy.begin(info, 1001);
+  policy.succeed(3);
+  EXPECT_FALSE(policy.pays_after_epoch(4, 1001 + 149));
+  EXPECT_TRUE(policy.pays_after_epoch(4, 1001 + 151));
+  EXPECT_FALSE(CheckpointPolicy({Unit::steps, 2}, 0, 0.02).pays_after_epoch(2, 1e9));
+  EXPECT_FALSE(CheckpointPolicy({Unit::epochs, 2}, 0).pays_after_epoch(2, 1e9)) << "none is left out";
+}
+
 TEST(CheckpointPolicyTest, AStepThatIsNotTheBestIsWrittenWithTheBestBefore) {
   CheckpointPolicy policy({}, 0);
   write(policy, info_of(10, true));

@@ -48,7 +48,7 @@ class ResumePointTest : public testing::Test {
         parts.push_back(saving.write_part(writer, std::span(&tensor, 1), library));
       }
       saving.commit({.step = step, .epoch = 1, .best = best, .model = "mlp", .micro_batches = 1}, parts);
-      if (best.step == step) checkpoint::mark_best(folder, step);
+      if (best.step == step) checkpoint::mark(folder, checkpoint::kBest, step);
     }
     world.barrier();
   }

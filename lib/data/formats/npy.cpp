@@ -38,7 +38,24 @@ std::string after(const std::string& text, const std::string& key, const std::st
   return text.substr(std::min(text.find_first_not_of(' ', at + key.size() + 3), text.size()));
 }
 
-NpyHeader read_header(const ReadOnlyFile& file) {
+/// An array in memory, in the words of ReadOnlyFile.
+class Content {
+ public:
+  Content(std::string_view bytes, std::string name) : bytes_(bytes), name_(std::move(name)) {}
+  const std::string& name() const { return name_; }
+  std::uint64_t bytes() const { return bytes_.size(); }
+  void read(std::uint64_t offset, std::size_t count, void* out) const {
+    if (offset > bytes_.size() || count > bytes_.size() - offset) throw npy_error("is truncated", name_);
+    std::memcpy(out, bytes_.data() + offset, count);
+  }
+
+ private:
+  std::string_view bytes_;
+  std::string name_;
+};
+
+template <typename File>
+NpyHeader read_header(const File& file) {
   std::array<unsigned char, 12> start{};
   if (file.bytes() < start.size()) throw npy_error("is truncated", file.name());
   file.read(0, start.size(), start.data());
@@ -131,6 +148,58 @@ void convert_to(ElementType type, const std::vector<std::byte>& bytes, HostArray
   }
 }
 
+/// What the header says of the file, checked against its size.
+struct Stored {
+  NpyHeader header;
+  ElementType type = ElementType::uint8;
+  std::size_t item = 0;    ///< Bytes of an element.
+  std::int64_t count = 0;  ///< Elements.
+  std::vector<std::int64_t> row_shape;
+
+  /// Whether the bytes of the file serve as they are.
+  bool is_one_of(const std::vector<ElementType>& accepted) const {
+    return header.descr != kBooleans && std::ranges::find(accepted, type) != accepted.end();
+  }
+};
+
+template <typename File>
+Stored read_stored(const File& file) {
+  Stored stored{.header = read_header(file)};
+  const auto& shape = stored.header.shape;
+  stored.row_shape.assign(shape.begin() + 1, shape.end());
+  const auto type = type_of(stored.header.descr);
+  if (!type)
+    throw npy_error("holds numbers of type " + stored.header.descr + ", which dtrain does not read",
+                    file.name());
+  stored.type = *type;
+  stored.item = element_bytes(*type);
+  const auto bytes = checked_bytes(shape, static_cast<std::int64_t>(stored.item),
+                                   static_cast<std::int64_t>(file.bytes() - stored.header.data_offset));
+  if (!bytes || !checked_bytes(stored.row_shape, sizeof(double), kMostRowBytes))
+    throw npy_error("is truncated", file.name());
+  stored.count = *bytes / static_cast<std::int64_t>(stored.item);
+  return stored;
+}
+
+template <typename File>
+std::shared_ptr<const Column> converted(const File& file, const Stored& stored,
+                                        const std::vector<ElementType>& accepted) {
+  std::vector<std::byte> bytes(static_cast<std::size_t>(stored.count) * stored.item);
+  file.read(stored.header.data_offset, bytes.size(), bytes.data());
+  const bool fractions = (stored.type == ElementType::float64 && !all_whole<double>(bytes)) ||
+                         (stored.type == ElementType::float32 && !all_whole<float>(bytes));
+  const ElementType wanted =
+      fractions && accepted.front() == ElementType::int64 ? ElementType::float32 : accepted.front();
+  HostArray array;
+  array.reset(wanted, stored.header.shape);
+  if (wanted == ElementType::int64) {
+    convert_to<std::int64_t>(stored.type, bytes, array);
+  } else {
+    convert_to<float>(stored.type, bytes, array);
+  }
+  return MemoryColumn::of(std::move(array));
+}
+
 }  // namespace
 
 bool is_npy(const std::filesystem::path& file) {
@@ -144,36 +213,22 @@ bool is_npy(const std::filesystem::path& file) {
 std::shared_ptr<const Column> open_npy(const std::filesystem::path& path,
                                        const std::vector<ElementType>& accepted) {
   const auto file = std::make_shared<const ReadOnlyFile>(path);
-  const NpyHeader header = read_header(*file);
-  const auto type = type_of(header.descr);
-  const std::vector<std::int64_t> row_shape(header.shape.begin() + 1, header.shape.end());
-  if (!type)
-    throw npy_error("holds numbers of type " + header.descr + ", which dtrain does not read", file->name());
-  const std::size_t item = element_bytes(*type);
-  const auto stored = checked_bytes(header.shape, static_cast<std::int64_t>(item),
-                                    static_cast<std::int64_t>(file->bytes() - header.data_offset));
-  if (!stored || !checked_bytes(row_shape, sizeof(double), kMostRowBytes))
-    throw npy_error("is truncated", file->name());
-  const std::int64_t count = *stored / static_cast<std::int64_t>(item);
-  const bool is_stored = header.descr != kBooleans && std::ranges::find(accepted, *type) != accepted.end();
-  if (count > 0 && is_stored) {
-    StoredLayout layout{.rows_per_chunk = header.shape[0], .chunks = {{.file_offset = header.data_offset}}};
-    return std::make_shared<FileColumn>(file, "array", *type, row_shape, header.shape[0], std::move(layout),
-                                        FileColumn::Keep::nothing);
-  }
-  std::vector<std::byte> bytes(static_cast<std::size_t>(count) * item);
-  file->read(header.data_offset, bytes.size(), bytes.data());
-  const bool fractions = (*type == ElementType::float64 && !all_whole<double>(bytes)) ||
-                         (*type == ElementType::float32 && !all_whole<float>(bytes));
-  const ElementType wanted =
-      fractions && accepted.front() == ElementType::int64 ? ElementType::float32 : accepted.front();
+  const Stored stored = read_stored(*file);
+  if (stored.count == 0 || !stored.is_one_of(accepted)) return converted(*file, stored, accepted);
+  const std::int64_t rows = stored.header.shape[0];
+  StoredLayout layout{.rows_per_chunk = rows, .chunks = {{.file_offset = stored.header.data_offset}}};
+  return std::make_shared<FileColumn>(file, "array", stored.type, stored.row_shape, rows, std::move(layout),
+                                      FileColumn::Keep::nothing);
+}
+
+std::shared_ptr<const Column> read_npy(std::string_view content, const std::string& name,
+                                       const std::vector<ElementType>& accepted) {
+  const Content file(content, name);
+  const Stored stored = read_stored(file);
+  if (!stored.is_one_of(accepted)) return converted(file, stored, accepted);
   HostArray array;
-  array.reset(wanted, header.shape);
-  if (wanted == ElementType::int64) {
-    convert_to<std::int64_t>(*type, bytes, array);
-  } else {
-    convert_to<float>(*type, bytes, array);
-  }
+  array.reset(stored.type, stored.header.shape);
+  file.read(stored.header.data_offset, array.bytes(), array.data());
   return MemoryColumn::of(std::move(array));
 }
 

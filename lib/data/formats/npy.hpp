@@ -2,6 +2,8 @@
 
 #include <filesystem>
 #include <memory>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/shards/column.hpp"
@@ -16,6 +18,10 @@ bool is_npy(const std::filesystem::path& file);
 /// specification (numpy.lib.format). Throws data_error naming the file: not .npy, truncated, Fortran order,
 /// unknown type.
 std::shared_ptr<const Column> open_npy(const std::filesystem::path& file,
+                                       const std::vector<ElementType>& accepted);
+
+/// The same of what such a file holds; `name` is its name.
+std::shared_ptr<const Column> read_npy(std::string_view content, const std::string& name,
                                        const std::vector<ElementType>& accepted);
 
 }  // namespace dtrain::data

@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "core/parse_number.hpp"
 #include "core/printable.hpp"
@@ -46,6 +47,7 @@ TableColumn scan(std::span<const TableText> files, std::size_t index) {
     for (std::int64_t row = 0; row < file.rows(); ++row) {
       const std::string_view cell = file.cell(row, index);
       const bool gap = is_missing(cell);
+      ++(gap ? column.missing : column.values);
       column.gaps = column.gaps || gap;
       column.empty = column.empty && gap;
       if (!gap && column.numeric && !read_number(cell, number)) column.numeric = false;
@@ -108,29 +110,47 @@ std::int64_t ColumnValues::position_of(std::string_view cell) const {
 void require_plain_numbers(std::span<const TableText> files, const TableColumn& column) {
   if (column.numeric || column.empty) return;
   std::set<std::string_view> values;
-  std::int64_t cells = 0;
-  std::int64_t numbers = 0;  // and what was meant as one
-  std::string odd;
+  std::int64_t numbers = 0;
+  std::int64_t meant = 0;  // as numbers, those among them
+  std::string odd;         // the first that is none
+  std::string place;
   for (const TableText& file : files)
     for (std::int64_t row = 0; row < file.rows(); ++row) {
       const std::string_view cell = file.cell(row, column.index);
       if (is_missing(cell)) continue;
       double number = 0;
       const bool plain = read_number(cell, number);
-      const bool meant = plain || is_odd_number(cell);
-      ++cells;
-      numbers += meant ? 1 : 0;
+      numbers += plain ? 1 : 0;
+      meant += plain || is_odd_number(cell) ? 1 : 0;
       values.insert(cell);
-      if (!plain && odd.empty())
-        odd = fmt::format("has {} in line {} of {}, column {}", printable(cell, 40), file.line(row),
-                          file.origin(), column.name);
+      if (plain || !odd.empty()) continue;
+      odd = printable(cell, 40);
+      place = fmt::format("line {} of {}", file.line(row), file.origin());
     }
-  if (values.size() <= kMostWordsOfNumbers || 2 * numbers < cells) return;
-  throw data_error(
-      odd + ", where numbers stand", files.front().origin(),
-      fmt::format("write numbers like -1234.5 and leave gaps empty, or leave the column out with "
-                  "--ignore {}",
-                  column.name));
+  if (values.size() <= kMostWordsOfNumbers || 2 * meant < column.values) return;
+  const std::string remedy =
+      2 * numbers < column.values
+          ? fmt::format(
+                "write numbers like -1234.5 and leave gaps empty, or leave the column out with "
+                "--ignore {}",
+                column.name)
+          : fmt::format("correct it, or say that it stands for a gap with --na-values '{}'", odd);
+  throw data_error(fmt::format("has numbers in {} of {} cells of the column {}, and '{}' in {}",
+                               grouped(numbers), grouped(column.values), column.name, odd, place),
+                   files.front().origin(), remedy);
+}
+
+ColumnReport report_of(std::span<const TableText> files, const TableColumn& column) {
+  ColumnReport report{
+      .name = column.name, .numeric = column.numeric, .gaps = column.missing, .values = column.values};
+  const ColumnValues found(files, column);
+  const auto different = static_cast<std::int64_t>(found.names().size());
+  report.is_constant = different == 1;
+  constexpr std::int64_t kFewestIds = 20;
+  report.looks_like_id =
+      column.numeric && found.whole() && different == column.values && different >= kFewestIds;
+  if (!column.numeric) report.labels = found.names();
+  return report;
 }
 
 void require_small_numbers(std::span<const TableText> files, const TableColumn& column) {
@@ -162,6 +182,7 @@ std::vector<InputColumn> inputs_of(std::span<const TableText> files, const Table
     // One of two says all.
     for (std::size_t i = labels.size() == 2 ? 1 : 0; i < labels.size(); ++i)
       inputs.push_back({.name = column.name, .label = labels[i]});
+    if (labels.size() == 2) inputs.back().other = labels.front();
   }
   if (column.gaps) inputs.push_back({.name = column.name, .marks_gaps = true});
   return inputs;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "data/formats/table_text.hpp"
+#include "data/import/stage_report.hpp"
 #include "data/shards/dataset.hpp"
 
 namespace dtrain::data {
@@ -14,9 +15,11 @@ namespace dtrain::data {
 struct TableColumn {
   std::string name;  ///< From the header, or its number counted from 0.
   std::size_t index = 0;
-  bool numeric = true;  ///< All values that are there are numbers.
-  bool gaps = false;    ///< Some are missing.
-  bool empty = true;    ///< All are.
+  bool numeric = true;       ///< All values that are there are numbers.
+  bool gaps = false;         ///< Some are missing.
+  bool empty = true;         ///< All are.
+  std::int64_t missing = 0;  ///< Cells without a value.
+  std::int64_t values = 0;   ///< Cells with one.
 };
 
 /// The columns of `files`, whose rows count as one table. Throws data_error when the files have other columns
@@ -50,6 +53,9 @@ void require_plain_numbers(std::span<const TableText> files, const TableColumn& 
 
 /// Throws data_error, naming number, line and column, for a number that float32 does not hold.
 void require_small_numbers(std::span<const TableText> files, const TableColumn& column);
+
+/// For people: what a column has. Labels of text may be many.
+ColumnReport report_of(std::span<const TableText> files, const TableColumn& column);
 
 /// Which inputs a column becomes: a number itself; of two labels one input that is 1 for the second; of more
 /// labels one input each, 1 for its own; and where there are gaps one more that is 1 for a gap. Throws

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <sstream>
 
 #include "core/error.hpp"
 #include "core/parse_number.hpp"
@@ -33,7 +34,16 @@ bool read_number(std::string_view cell, double& number) {
   return read_any_number(cell, number) && std::isfinite(number);
 }
 
-TableText::TableText(std::string content, std::string origin)
+std::vector<std::string> parse_na_values(const std::string& text) {
+  std::vector<std::string> values;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');)
+    if (!word.empty()) values.push_back(word);
+  return values;
+}
+
+TableText::TableText(std::string content, std::string origin, std::size_t least_width,
+                     const std::vector<std::string>& gaps)
     : content_(std::make_unique<const std::string>(with_line_ends(std::move(content)))),
       origin_(std::move(origin)) {
   if (content_->find('\0') != std::string::npos)
@@ -51,12 +61,20 @@ TableText::TableText(std::string content, std::string origin)
     lines_.push_back(reader_->line());
   }
   if (lines_.empty()) throw data_error("holds no rows", origin_, "give at least ten");
-  if (width_ < 2)
+  if (width_ < least_width)
     throw data_error("has one column only", origin_, "give inputs and a target, separated by commas");
-  if (!first_row_is_header()) return;
+  const auto empty_gaps = [&] {
+    for (auto& cell : cells_)
+      if (!gaps.empty() && std::ranges::find(gaps, cell) != gaps.end()) cell = {};
+  };
+  if (!first_row_is_header()) {
+    empty_gaps();
+    return;
+  }
   header_.assign(cells_.begin(), cells_.begin() + static_cast<std::ptrdiff_t>(width_));
   cells_.erase(cells_.begin(), cells_.begin() + static_cast<std::ptrdiff_t>(width_));
   lines_.erase(lines_.begin());
+  empty_gaps();
 }
 
 bool TableText::first_row_is_header() const {

@@ -14,8 +14,11 @@ namespace dtrain::data {
 class TableText {
  public:
   /// A first row of words, none of which occurs again in its column, is a header; some of its cells may be
-  /// empty. Throws data_error naming file and line for a row of another length than the first.
-  TableText(std::string content, std::string origin);
+  /// empty. Throws data_error naming file and line for a row of another length than the first, and for fewer
+  /// than `least_width` cells in a row.
+  /// `gaps`: cells that count as empty.
+  TableText(std::string content, std::string origin, std::size_t least_width = 2,
+            const std::vector<std::string>& gaps = {});
 
   const std::string& origin() const { return origin_; }
   const std::vector<std::string>& header() const { return header_; }  ///< Empty without one.
@@ -38,8 +41,11 @@ class TableText {
   std::vector<std::int64_t> lines_;      // of each row
 };
 
-/// `?`, nothing, or a number that is none (nan).
+/// `?`, `NA`, `NULL` and their like, nothing, or a number that is none (nan).
 bool is_missing(std::string_view cell);
+
+/// The cells that `--na-values` names, as `TEXT,TEXT`.
+std::vector<std::string> parse_na_values(const std::string& text);
 
 /// The whole cell as a finite number. False where it is none.
 bool read_number(std::string_view cell, double& number);

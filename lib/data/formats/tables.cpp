@@ -37,10 +37,24 @@ struct Files {
   bool split_by_name = false;
 };
 
-Files read_files(const fs::path& from) {
+/// A file that is one split whole, whatever it is called.
+void add_split(Files& files, const fs::path& from, const std::string& split,
+               const std::vector<std::string>& gaps) {
+  if (from.empty()) return;
+  visit_files(from, [&](OriginalFile& file) {
+    files.texts.emplace_back(std::move(file.content), file.origin, 2, gaps);
+    files.names.push_back(fs::path(file.name).filename().string());
+    files.splits.push_back(split);
+    return true;
+  });
+}
+
+Files read_files(const StageOptions& options) {
   Files files;
+  const fs::path& from = options.from;
+  const auto gaps = parse_na_values(options.na_values);
   const auto take = [&](OriginalFile& file) {
-    files.texts.emplace_back(std::move(file.content), file.origin);
+    files.texts.emplace_back(std::move(file.content), file.origin, 2, gaps);
     files.names.push_back(fs::path(file.name).filename().string());
     files.splits.push_back(split_of(file.name));
     return true;
@@ -51,6 +65,13 @@ Files read_files(const fs::path& from) {
   if (files.texts.empty() && !fs::is_directory(from)) visit_files(from, take);  // whatever it is called
   if (files.texts.empty())
     throw data_error("holds no .csv, .tsv or .data file", from.string(), "give the table itself");
+  if (!options.validation.empty() || !options.test.empty()) {
+    files.split_by_name = true;  // by the options' names
+    std::ranges::fill(files.splits, "train");
+    add_split(files, options.validation, "validation", gaps);
+    add_split(files, options.test, "test", gaps);
+    return files;
+  }
   files.split_by_name = std::ranges::find(files.splits, "train") != files.splits.end();
   for (std::size_t i = 0; i < files.splits.size(); ++i) {
     if (!files.split_by_name) files.splits[i] = "train";
@@ -106,6 +127,33 @@ class Sites {
   std::vector<std::string> names_;
 };
 
+/// For people: each column, and what may be a mistake.
+void report_columns(const Files& files, const std::vector<TableColumn>& columns, const StageOptions& options,
+                    const TableTarget& target, const std::vector<const TableColumn*>& inputs,
+                    Originals& found) {
+  using Role = ColumnReport::Role;
+  for (const TableColumn& column : columns) {
+    ColumnReport report = report_of(files.texts, column);
+    const bool is_input = std::ranges::find(inputs, &column) != inputs.end();
+    const bool is_site = !options.site.empty() && &find_column(columns, options.site, "--site") == &column;
+    report.role = column.index == target.column().index ? Role::target
+                  : is_site                             ? Role::site
+                  : is_input                            ? Role::input
+                                                        : Role::ignored;
+    if (is_input && report.is_constant && !column.gaps)
+      found.remarks.push_back(
+          fmt::format("the column {} has the same value in every row: it tells nothing, "
+                      "--ignore {} leaves it out",
+                      column.name, column.name));
+    if (is_input && report.looks_like_id)
+      found.remarks.push_back(
+          fmt::format("the column {} has another whole number in every row, like an "
+                      "identifier: --ignore {} leaves it out",
+                      column.name, column.name));
+    found.table.push_back(std::move(report));
+  }
+}
+
 }  // namespace
 
 bool is_table_file(const OriginalFile& start) {
@@ -113,7 +161,7 @@ bool is_table_file(const OriginalFile& start) {
 }
 
 Originals read_tables(const StageOptions& options) {
-  const Files files = read_files(options.from);
+  const Files files = read_files(options);
   const auto columns = columns_of(files.texts);
   const TableTarget target(files.texts, columns, options);
   const Sites sites(files, columns, options);
@@ -124,6 +172,7 @@ Originals read_tables(const StageOptions& options) {
       found.columns.push_back(std::move(input));
       origins.push_back(column);
     }
+  report_columns(files, columns, options, target, origins, found);
   const auto width = static_cast<std::int64_t>(found.columns.size());
   found.shape = {width};
 
@@ -147,6 +196,8 @@ Originals read_tables(const StageOptions& options) {
     if (!sites.names().empty()) arrays.push_back(column_from(owners, {}));
   }
   found.sources = source_list(options.from);
+  for (const fs::path& split : {options.validation, options.test})
+    if (!split.empty()) std::ranges::move(source_list(split), std::back_inserter(found.sources));
   found.complete = [standardize = options.standardize](Originals& originals,
                                                        std::span<const std::int64_t> train) {
     fill_gaps(originals, train, standardize ? Scaling::standardize : Scaling::none);

@@ -5,7 +5,9 @@
 
 #include "data/formats/cifar10.hpp"
 #include "data/formats/idx.hpp"
+#include "data/formats/image_folder.hpp"
 #include "data/formats/imdb.hpp"
+#include "data/formats/npz.hpp"
 #include "data/formats/own_arrays.hpp"
 #include "data/formats/parallel_text.hpp"
 #include "data/formats/plain_text.hpp"
@@ -17,7 +19,7 @@ namespace {
 
 // A list of addresses beside reviews, or notes beside a table, are plain text, too: tables and plain text
 // come last, and HDF5 first, because it refuses what is no regular file.
-constexpr std::array<Format, 10> kFormats = {
+constexpr std::array<Format, 12> kFormats = {
     {{.name = "idx",
       .description = "IDX",
       .order = 3,
@@ -29,6 +31,17 @@ constexpr std::array<Format, 10> kFormats = {
       .order = 2,
       .recognises = is_npy_source,
       .read = [](const StageOptions& options, h5::Library&) { return read_npy(options); }},
+     {.name = "npz",
+      .description = ".npz",
+      .order = 2,
+      .recognises = [](const StageOptions& options) { return options.from.extension() == ".npz"; },
+      .read = [](const StageOptions& options, h5::Library&) { return read_npz(options); }},
+     {.name = "images",
+      .description = "PNG and JPEG images in a folder per class",
+      .order = 4,
+      .recognises_file = is_image_file,
+      .read = [](const StageOptions& options, h5::Library&) { return read_image_folder(options); },
+      .takes_image_options = true},
      {.name = "cifar10",
       .description = "CIFAR-10's binary version",
       .order = 4,

@@ -24,6 +24,7 @@ struct Format {
   /// Reads options.from. Null for a format without original files.
   Originals (*read)(const StageOptions& options, h5::Library& library) = nullptr;
   bool takes_table_options = false;  ///< --target, --ignore, --site, --task and --standardize mean something.
+  bool takes_image_options = false;  ///< --image-size and --skip-broken mean something.
 };
 
 /// The formats in the order of the help.

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "data/import/stage_report.hpp"
 #include "data/shards/column.hpp"
 #include "data/shards/dataset.hpp"
 
@@ -26,6 +27,8 @@ struct Originals {
   std::vector<std::string> sites;    ///< Names of the owners of rows; then a split's last column is their
                                      ///< number, int32 [n], behind the task's arrays.
   std::vector<SourceInfo> sources;
+  std::vector<ColumnReport> table;   ///< Of a table made from text.
+  std::vector<std::string> remarks;  ///< See StageReport.
   /// Completes what depends on which samples are train's, once that is known: `train` are their places in
   /// splits["train"]. Empty where nothing does.
   std::function<void(Originals& originals, std::span<const std::int64_t> train)> complete;

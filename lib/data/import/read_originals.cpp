@@ -13,11 +13,22 @@ namespace fs = std::filesystem;
 
 constexpr int kMostGlances = 1000;  // files looked at before a format is given up
 
+void refuse_image_options(const StageOptions& options, const Format& format) {
+  for (const auto& [option, given] :
+       {std::pair{"--image-size", options.image_size.is_given()}, {"--skip-broken", options.skip_broken}})
+    if (given)
+      throw usage_error("is for images in files, and the format here is " + std::string(format.name), option,
+                        "leave it out");
+}
+
 /// An option that would do nothing is a misunderstanding.
 void refuse_table_options(const StageOptions& options, const Format& format) {
   for (const auto& [option, given] : {std::pair{"--target", !options.target.empty()},
                                       {"--ignore", !options.ignore.empty()},
                                       {"--site", !options.site.empty()},
+                                      {"--validation", !options.validation.empty()},
+                                      {"--test", !options.test.empty()},
+                                      {"--na-values", !options.na_values.empty()},
                                       {"--task", !options.task.empty()},
                                       {"--standardize", options.standardize}})
     if (given)
@@ -69,6 +80,7 @@ Originals read_originals(const StageOptions& options, h5::Library& library) {
     throw data_error("there is no such file or folder", "--from " + options.from.string(), "check the path");
   const Format& format = options.format.empty() ? recognise(options) : *find_format(options.format);
   if (!format.takes_table_options) refuse_table_options(options, format);
+  if (!format.takes_image_options) refuse_image_options(options, format);
   return format.read(options, library);
 }
 

@@ -185,6 +185,7 @@ void require_text(const DatasetInfo& info, const std::string& origin) {
   for (const InputColumn& column : info.columns) {
     check("column", column.name);
     check("label", column.label);
+    check("label", column.other);
   }
   for (const std::string& name : info.sites) check("site", name);
   for (const SourceInfo& source : info.sources) check("file's name", source.file);
@@ -193,8 +194,19 @@ void require_text(const DatasetInfo& info, const std::string& origin) {
   for (const std::string& token : info.tokenizer->target_vocabulary) check("token", token);
 }
 
+/// Of the samples that train has in the end.
+std::vector<std::int64_t> samples_of_class(const Originals& originals,
+                                           const std::vector<std::int64_t>& train) {
+  std::vector<std::int64_t> counts(originals.classes.size());
+  if (counts.empty()) return counts;
+  const auto& columns = originals.splits.at("train");
+  const auto classes = read_whole<std::int64_t>(*columns[columns.size() - (originals.sites.empty() ? 1 : 2)]);
+  for (const auto row : train) ++counts.at(static_cast<std::size_t>(classes[static_cast<std::size_t>(row)]));
+  return counts;
+}
+
 DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::Library& library,
-                          const StageProgress& progress) {
+                          const StageProgress& progress, StageReport* report) {
   std::map<std::string, std::int64_t> samples;
   for (const auto& [split, columns] : originals.splits)
     samples[split] = sample_count(originals.task, columns, originals.shape);
@@ -235,6 +247,10 @@ DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::
     if (!choice.ids.empty())
       info.splits[split] = write_split(options, originals, split, choice, folder.path(), library, tally);
   write_dataset_info(folder.path(), info);
+  if (report != nullptr)
+    *report = {.columns = std::move(originals.table),
+               .samples_of_class = samples_of_class(originals, plan.at("train").ids),
+               .remarks = std::move(originals.remarks)};
   folder.commit();
   return info;
 }
@@ -272,10 +288,11 @@ void StageOptions::validate() const {
   text.validate();
 }
 
-DatasetInfo stage(const StageOptions& options, h5::Library& library, const StageProgress& progress) {
+DatasetInfo stage(const StageOptions& options, h5::Library& library, const StageProgress& progress,
+                  StageReport* report) {
   options.validate();
   if (!has_originals(options.format))
-    return stage_synthetic(options, {.seed = options.seed}, library, progress);
+    return stage_synthetic(options, {.seed = options.seed}, library, progress, report);
   require_new_name(options);
   try {
     if (progress) progress("reading " + options.from.string(), 0.0);
@@ -283,20 +300,20 @@ DatasetInfo stage(const StageOptions& options, h5::Library& library, const Stage
                                                    .advice = "check the files given to --from",
                                                    .code = ExitCode::data},
                                                   [&] { return read_originals(options, library); });
-    return write_dataset(options, std::move(originals), library, progress);
+    return write_dataset(options, std::move(originals), library, progress, report);
   } catch (const fs::filesystem_error& error) {
     throw disk_error(error.path1().string(), error.code());
   }
 }
 
 DatasetInfo stage_synthetic(const StageOptions& options, const SyntheticSpec& spec, h5::Library& library,
-                            const StageProgress& progress) {
+                            const StageProgress& progress, StageReport* report) {
   StageOptions named = options;
   named.format = "synthetic";
   named.validate();
   require_new_name(named);
   try {
-    return write_dataset(named, synthetic_originals(spec), library, progress);
+    return write_dataset(named, synthetic_originals(spec), library, progress, report);
   } catch (const fs::filesystem_error& error) {
     throw disk_error(error.path1().string(), error.code());
   }

@@ -129,6 +129,10 @@ std::filesystem::path find_dataset(const std::string& name_or_folder,
     if (std::filesystem::exists(entry.path() / "dataset.json", ignored))
       there.push_back(entry.path().filename());
   std::sort(there.begin(), there.end());
+  if (std::ranges::find(kPublicDatasets, name_or_folder) != kPublicDatasets.end())
+    throw data_error("there is no such dataset in " + data_root.string() + " yet",
+                     "--dataset " + name_or_folder,
+                     "download and stage it with 'data/fetch.sh " + name_or_folder + "'");
   std::string list;
   for (const std::string& name : there) list += (list.empty() ? "" : ", ") + name;
   throw data_error("there is no such dataset in " + data_root.string(), "--dataset " + name_or_folder,

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "data/source.hpp"
@@ -49,6 +51,7 @@ struct TokenizerInfo {
 struct InputColumn {
   std::string name;         ///< Of the original's column; its number from 0 where it has no header.
   std::string label;        ///< Of text: the input is 1 where the original has this label; empty for numbers.
+  std::string other = {};   ///< Of two labels the one that is 0; empty where there are more.
   bool marks_gaps = false;  ///< The input is 1 where the original has no value.
   double filled_with = 0;   ///< Mean of train's values; has no meaning where there are no gaps.
   double shift = 0;         ///< Mean of train, with --standardize; else 0.
@@ -113,8 +116,12 @@ class Dataset {
   std::shared_ptr<std::map<std::string, std::shared_ptr<const SampleSource>>> sources_;
 };
 
+/// Those for which data/ has a recipe.
+inline constexpr std::array<std::string_view, 8> kPublicDatasets = {
+    "ag-news", "cifar10", "fashion-mnist", "heart-disease", "imdb", "mnist", "multi30k", "tinyshakespeare"};
+
 /// `--dataset` as the user gave it: a folder, or a name below `data_root`. Throws data_error that lists the
-/// datasets there are.
+/// datasets there are, or for a public one says how to get it.
 std::filesystem::path find_dataset(const std::string& name_or_folder, const std::filesystem::path& data_root);
 
 }  // namespace dtrain::data

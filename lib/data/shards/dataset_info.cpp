@@ -121,6 +121,7 @@ InputColumn read_column(const Json& json, const std::string& file) {
   const Fields fields(json, file, "columns.");
   InputColumn column{.name = fields.get<std::string>("name")};
   if (fields.has("label")) column.label = fields.get<std::string>("label");
+  if (fields.has("other")) column.other = fields.get<std::string>("other");
   if (fields.has("marks_gaps")) column.marks_gaps = fields.get<bool>("marks_gaps");
   if (fields.has("filled_with")) column.filled_with = fields.get<double>("filled_with");
   if (fields.has("shift")) column.shift = fields.get<double>("shift");
@@ -131,6 +132,7 @@ InputColumn read_column(const Json& json, const std::string& file) {
 Json to_json(const InputColumn& column) {
   Json json = {{"name", column.name}};
   if (!column.label.empty()) json["label"] = column.label;
+  if (!column.other.empty()) json["other"] = column.other;
   if (column.marks_gaps) {
     json["marks_gaps"] = true;
     return json;

@@ -119,16 +119,16 @@ struct OutputConfig {
   std::string folder = "runs";
   std::string name;  ///< Never empty once the run has begun; rank 0 decides the default.
   bool overwrite = false;
-  std::string checkpoint_every = "end";  ///< `end`, or an interval such as `500steps`, `1epoch` or `10min`.
-  int keep = 3;                          ///< Checkpoints that stay, `best` not counted.
-  std::string resume = "auto";           ///< `auto`: the run of that name; `none`; or a checkpoint's folder.
+  std::string checkpoint_every = "1epoch";  ///< Or `end`, or an interval such as `500steps` or `10min`.
+  int keep = 3;                             ///< Checkpoints that stay, `best` not counted.
+  std::string resume = "auto";  ///< `auto`: the run of that name; `none`; a run's folder or a checkpoint's.
   /// Of a checkpoint's folder: `exact` (same settings), or with others of the update `keep` or `reset`.
   std::string optimizer_state = "exact";
   int record_steps = 1;  ///< Each Nth step is recorded: 1 all, 0 none.
   bool trace = false;
   bool tensorboard = false;
   bool quiet = false;
-  bool terminal = false;  ///< A person watches: draw a progress line. Set by app.
+  bool terminal = false;  ///< A person watches: draw the progress in place. Set by app.
 
   /// `checkpoint_every` parsed; never: at the end only. Throws Error (exit code 2).
   state::Interval checkpoint_interval() const;
@@ -177,6 +177,9 @@ struct RunConfig {
 
   /// `replicate` as a number of steps; 0: off. Throws Error (exit code 2) when it is neither.
   std::int64_t replicate_every() const;
+
+  /// Of the time that checkpoints at the ends of epochs may take; 0, where the user asks for them: any.
+  double most_checkpoint_share() const { return given.contains("checkpoint-every") ? 0 : 0.02; }
 
   /// Whether parameters are to be in another memory than the CPU's.
   bool computes_on_device() const { return device != "auto" && device != "cpu"; }

@@ -29,9 +29,28 @@ std::string progress_text(const ProgressState& state) {
                      state.loss, state.samples_per_s, duration(state.seconds_left));
 }
 
+std::string progress_line(const ProgressState& state) {
+  const double done =
+      state.steps > 0 ? static_cast<double>(state.step) / static_cast<double>(state.steps) : 1.0;
+  return fmt::format("step {}/{}  epoch {}/{}  {:.0f} %  loss {:.4f}  {:.0f} samples/s  {} left",
+                     state.run_step, state.run_steps, state.epoch, state.epochs, 100 * done, state.loss,
+                     state.samples_per_s, duration(state.seconds_left));
+}
+
+ProgressLine::ProgressLine(std::FILE* out, Style style, const Pace& pace)
+    : out_(out), style_(style), pace_(pace), begun_s_(steady_s()), last_s_(begun_s_) {}
+
 void ProgressLine::show(const ProgressState& state) {
   if (style_ == Style::none) return;
   const double now = steady_s();
+  if (style_ == Style::lines) {
+    constexpr double kShare = 0.05;
+    if (now - last_s_ < std::clamp(kShare * (now - begun_s_), pace_.least_s, pace_.most_s)) return;
+    last_s_ = now;
+    fmt::print(out_, "{}\n", progress_line(state));
+    std::fflush(out_);
+    return;
+  }
   if (drawn_ && now - last_s_ < kRedrawInterval_s) return;
   last_s_ = now;
   drawn_ = true;

@@ -76,14 +76,15 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
                log),
       checkpoints_({.folder = checkpoints_folder(config),
                     .every = config.output.checkpoint_interval(),
+                    .most_share = config.most_checkpoint_share(),
                     .keep = config.output.keep},
                    job.state_ranks(), recording.library, job.groups().recorder(), log,
                    [this](auto kind, auto detail) { outputs_.event(kind, detail); }),
       signals_(recording.signals),
       injection_(recording.injection),
-      progress_(stdout, job.rank() == 0 && config.output.terminal && !config.output.quiet
-                            ? ProgressLine::Style::in_place
-                            : ProgressLine::Style::none),
+      progress_(stdout, job.rank() != 0 || config.output.quiet ? ProgressLine::Style::none
+                        : config.output.terminal               ? ProgressLine::Style::in_place
+                                                               : ProgressLine::Style::lines),
       stragglers_(job.groups().world()),
       survival_({config, job, replica_, outputs_, recording.injection, recording.recovery, recording.mpi,
                  recording.library, log}),
@@ -198,7 +199,9 @@ ExitCode Trainer::stop() {
 
 parallel::StepRequests Trainer::requests() const {
   const bool stops = signals_.asked() || (job_.rank() == 0 && steady_s() >= stop_at_s_);
-  return {.stop = stops ? 1.0 : 0.0, .save = checkpoints_.asked_by_clock() ? 1.0 : 0.0};
+  const bool ends_epoch = step_ + 1 - (epoch_ - 1) * pieces_.steps() == plan_.steps();
+  const bool saves = checkpoints_.asked_by_clock() || (ends_epoch && checkpoints_.asked_after_epoch(epoch_));
+  return {.stop = stops ? 1.0 : 0.0, .save = saves ? 1.0 : 0.0};
 }
 
 /// Whether a step is given to the device in a few calls decides how fast it is: recorded, so that a later
@@ -350,6 +353,8 @@ void Trainer::show_progress(std::int64_t done_in_epoch, std::int64_t done_here,
                   .epochs = config_.epochs,
                   .step = done_in_epoch,
                   .steps = pieces_.steps(),
+                  .run_step = step_,
+                  .run_steps = total_steps_,
                   .loss = sums.loss / sums.weight,
                   .samples_per_s = static_cast<double>(samples) / elapsed_s,
                   .seconds_left = step_s * static_cast<double>(total_steps_ - step_)});

@@ -82,6 +82,7 @@ checkpoint::Transformations transformations_of(const data::DatasetInfo& info) {
   for (const auto& column : info.columns) {
     found.columns.push_back({.name = column.name,
                              .label = column.label,
+                             .other = column.other,
                              .marks_gaps = column.marks_gaps,
                              .filled_with = column.filled_with,
                              .shift = column.shift,
@@ -91,8 +92,11 @@ checkpoint::Transformations transformations_of(const data::DatasetInfo& info) {
 }
 
 checkpoint::DatasetIdentity identity_of(const data::DatasetInfo& info) {
-  checkpoint::DatasetIdentity identity{
-      .samples = {}, .sha256 = data::dataset_hash(info), .classes = info.classes};
+  checkpoint::DatasetIdentity identity{.samples = {},
+                                       .sha256 = data::dataset_hash(info),
+                                       .classes = info.classes,
+                                       .task = info.task,
+                                       .shape = info.shape};
   for (const auto& [name, split] : info.splits) identity.samples[name] = split.samples;
   return identity;
 }

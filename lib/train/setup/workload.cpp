@@ -219,6 +219,13 @@ Evaluation::Parts evaluation_parts(Job& job, Workload& workload, parallel::Pipel
 
 Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::Library& library) {
   auto [dataset, read_in_place] = open_dataset(config, place, library);
+  auto workload = make_workload(config, place, library, std::move(dataset));
+  workload.read_in_place = std::move(read_in_place);
+  return workload;
+}
+
+Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::Library& library,
+                       data::Dataset dataset) {
   const auto& info = dataset.info();
   models::DatasetFacts facts{.task = info.task,
                              .sample_shape = info.shape,
@@ -293,7 +300,7 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
           .device = place.device,
           .training_loss = std::move(training_loss),
           .scoring = scored ? Scoring::loss_and_accuracy : Scoring::loss_only,
-          .read_in_place = std::move(read_in_place),
+          .read_in_place = {},
           .remark = std::move(remark),
           .frozen = frozen,
           .golden = std::move(golden),

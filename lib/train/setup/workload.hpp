@@ -69,4 +69,8 @@ Evaluation::Parts evaluation_parts(Job& job, Workload& workload, parallel::Pipel
 /// Throws Error: exit code 2 when they do not fit each other, 3 for the dataset, 4 for the weights.
 Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::Library& library);
 
+/// The same on a dataset that is open.
+Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::Library& library,
+                       data::Dataset dataset);
+
 }  // namespace dtrain::train

@@ -22,7 +22,7 @@ TEST(ProgressTest, HoursAppearOnlyWhenThereAreSome) {
   EXPECT_NE(progress_text({.seconds_left = 7}).find(" 0:07 left"), std::string::npos);
 }
 
-TEST(ProgressTest, NothingIsDrawnWhereNoTerminalIsWatched) {
+TEST(ProgressTest, NothingIsDrawnOnQuietRanks) {
   std::FILE* file = std::tmpfile();
   ASSERT_NE(file, nullptr);
   ProgressLine line(file, ProgressLine::Style::none);
@@ -32,19 +32,49 @@ TEST(ProgressTest, NothingIsDrawnWhereNoTerminalIsWatched) {
   std::fclose(file);
 }
 
+std::string written_to(std::FILE* file) {
+  const auto length = static_cast<std::size_t>(std::ftell(file));
+  std::rewind(file);
+  std::string text(length, '\0');
+  EXPECT_EQ(std::fread(text.data(), 1, length, file), length);
+  std::fclose(file);
+  return text;
+}
+
+TEST(ProgressTest, AFileGetsALineWithTheStepOfTheRun) {
+  std::FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  ProgressLine line(file, ProgressLine::Style::lines, {.least_s = 0, .most_s = 0});
+  line.show({.epoch = 1,
+             .epochs = 3,
+             .step = 20,
+             .steps = 200,
+             .run_step = 20,
+             .run_steps = 600,
+             .loss = 0.5,
+             .samples_per_s = 99.6,
+             .seconds_left = 61});
+  line.clear();
+  EXPECT_EQ(written_to(file), "step 20/600  epoch 1/3  10 %  loss 0.5000  100 samples/s  1:01 left\n");
+}
+
+TEST(ProgressTest, AFileGetsNoLineBeforeItsTime) {
+  std::FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  ProgressLine line(file, ProgressLine::Style::lines);
+  for (int step = 1; step < 1000; ++step) line.show({.step = step});
+  EXPECT_EQ(written_to(file), "");
+}
+
 TEST(ProgressTest, ClearingLeavesTheCursorOnAnEmptyLine) {
   std::FILE* file = std::tmpfile();
   ASSERT_NE(file, nullptr);
   ProgressLine line(file, ProgressLine::Style::in_place);
   line.show({});
   line.clear();
-  const auto length = static_cast<std::size_t>(std::ftell(file));
-  std::rewind(file);
-  std::string text(length, '\0');
-  ASSERT_EQ(std::fread(text.data(), 1, length, file), length);
+  const std::string text = written_to(file);
   EXPECT_NE(text.find("epoch 1/1"), std::string::npos);
   EXPECT_TRUE(text.ends_with("\r\033[K"));
-  std::fclose(file);
 }
 
 }  // namespace

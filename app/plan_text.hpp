@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+
+#include "train/setup/mesh_plan.hpp"
+
+namespace dtrain::app {
+
+/// The meshes that fit as a table, the best first (ten of them, or `all`), and five lines of reasons.
+std::string plan_text(const train::RunConfig& config, const train::ClusterPlan& plan, bool all);
+
+}  // namespace dtrain::app

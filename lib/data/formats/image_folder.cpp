@@ -1,0 +1,289 @@
+#include "data/formats/image_folder.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/printable.hpp"
+#include "data/formats/text_files.hpp"
+#include "data/images/decode.hpp"
+#include "data/images/image_decoder.hpp"
+#include "data/import/source_list.hpp"
+
+namespace dtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool has_image_name(const std::string& name) {
+  std::string ending = fs::path(name).extension().string();
+  std::ranges::transform(ending, ending.begin(),
+                         [](unsigned char letter) { return static_cast<char>(std::tolower(letter)); });
+  constexpr std::array<std::string_view, 4> kEndings = {".png", ".jpg", ".jpeg", ".jpe"};
+  return std::ranges::find(kEndings, ending) != kEndings.end();
+}
+
+/// The split that a whole folder's name is.
+std::optional<std::string> split_of_folder(const std::string& folder) {
+  static const std::map<std::string, std::string> kSplits = {
+      {"train", "train"},           {"training", "train"}, {"val", "validation"}, {"valid", "validation"},
+      {"validation", "validation"}, {"dev", "validation"}, {"test", "test"}};
+  const auto found = kSplits.find(folder);
+  return found == kSplits.end() ? std::nullopt : std::optional(found->second);
+}
+
+/// Where an image lies.
+struct ClassPlace {
+  std::string split = "train";
+  std::string label;
+};
+
+/// By the folder that it lies in, and the one above.
+ClassPlace class_place_of(const std::string& name, const std::string& origin) {
+  const fs::path folder = fs::path(name).parent_path();
+  ClassPlace place{.label = folder.filename().string()};
+  if (place.label.empty() || split_of_folder(place.label))
+    throw data_error("lies in no class's folder", origin,
+                     "put the images of each class into a folder with its name, CLASS/IMAGE or "
+                     "train/CLASS/IMAGE");
+  for (const fs::path& part : folder.parent_path())
+    if (const auto split = split_of_folder(part.string())) place.split = *split;
+  return place;
+}
+
+/// Links may lead to anything on this machine, and what they lead to may change behind them.
+void refuse_links(const fs::path& from) {
+  std::error_code code;
+  if (!fs::is_directory(from, code)) return;
+  for (auto entry = fs::recursive_directory_iterator(from, code);
+       !code && entry != fs::recursive_directory_iterator(); entry.increment(code)) {
+    if (entry->path().filename().string().starts_with('.')) {
+      entry.disable_recursion_pending();
+      continue;
+    }
+    std::error_code ignored;
+    if (entry->is_symlink(ignored))
+      throw data_error("is a link, which may lead elsewhere", entry->path().string(),
+                       "copy what it leads to, or name that folder with --from");
+  }
+}
+
+/// The pictures of a split as they come.
+struct Pictures {
+  std::vector<std::uint8_t> planes;
+  std::vector<std::string> labels;
+};
+
+std::string size_in_words(const ImageSize& size) { return fmt::format("{} x {}", size.height, size.width); }
+
+/// Of what is decoded: sizes alike, broken ones told.
+class Gathered {
+ public:
+  explicit Gathered(const StageOptions& options) : options_(options) {}
+
+  void take(DecodedImage&& image) {
+    if (!image.problem.empty()) {
+      if (!options_.skip_broken)
+        throw data_error(image.problem, image.origin,
+                         "save it again, or leave broken images out with --skip-broken");
+      broken_.push_back(image.name);
+      return;
+    }
+    if (!first_size_) {
+      first_size_ = image.stored;
+      first_ = image.origin;
+    }
+    if (!options_.image_size.is_given() && image.stored != *first_size_)
+      throw data_error(fmt::format("has {} pixels, and {} has {}", size_in_words(image.stored), first_,
+                                   size_in_words(*first_size_)),
+                       image.origin,
+                       "bring all to one size with --image-size, such as --image-size 64 or 48x64");
+    const ClassPlace place = class_place_of(image.name, image.origin);
+    Pictures& pictures = splits_[place.split];
+    pictures.planes.insert(pictures.planes.end(), image.planes.begin(), image.planes.end());
+    pictures.labels.push_back(place.label);
+    folders_.insert(fs::path(image.name).parent_path());
+    all_grey_ = all_grey_ && image.grey;
+    any_grey_ = any_grey_ || image.grey;
+  }
+
+  ImageSize size() const {
+    return options_.image_size.is_given() ? options_.image_size : first_size_.value();
+  }
+  bool all_grey() const { return all_grey_; }
+  bool mixed() const { return any_grey_ && !all_grey_; }
+  std::map<std::string, Pictures>& splits() { return splits_; }
+  const std::vector<std::string>& broken() const { return broken_; }
+  const std::set<fs::path>& folders() const { return folders_; }  // of images, relative
+
+ private:
+  const StageOptions& options_;
+  std::map<std::string, Pictures> splits_;
+  std::vector<std::string> broken_;
+  std::set<fs::path> folders_;
+  std::optional<ImageSize> first_size_;
+  std::string first_;
+  bool all_grey_ = true;
+  bool any_grey_ = false;
+};
+
+/// Of [n, 3, plane] the first of the three: those of grey images are equal.
+std::vector<std::uint8_t> first_planes(const std::vector<std::uint8_t>& planes, std::size_t plane) {
+  std::vector<std::uint8_t> grey;
+  grey.reserve(planes.size() / 3);
+  for (std::size_t at = 0; at < planes.size(); at += 3 * plane)
+    grey.insert(grey.end(), planes.begin() + static_cast<std::ptrdiff_t>(at),
+                planes.begin() + static_cast<std::ptrdiff_t>(at + plane));
+  return grey;
+}
+
+std::shared_ptr<const Column> pixels_column(std::vector<std::uint8_t> bytes,
+                                            const std::vector<std::int64_t>& shape) {
+  const auto owner = std::make_shared<const std::vector<std::uint8_t>>(std::move(bytes));
+  const auto rows = static_cast<std::int64_t>(owner->size()) / element_count(shape);
+  return std::make_shared<MemoryColumn>(ElementType::uint8, shape, rows,
+                                        reinterpret_cast<const std::byte*>(owner->data()), owner);
+}
+
+/// Throws data_error for a folder beside those of classes that no image came from.
+void refuse_empty_classes(const fs::path& from, const std::set<fs::path>& folders) {
+  std::error_code code;
+  if (!fs::is_directory(from, code)) return;
+  std::set<fs::path> parents;
+  for (const fs::path& folder : folders) parents.insert(folder.parent_path());
+  for (const fs::path& parent : parents)
+    for (const auto& entry : fs::directory_iterator(from / parent, code)) {
+      const std::string name = entry.path().filename().string();
+      if (name.starts_with('.') || !entry.is_directory(code)) continue;
+      if (folders.contains(parent / name) || split_of_folder(name)) continue;
+      const bool leads_on = std::ranges::any_of(parents, [&](const fs::path& other) {
+        const auto inside = other.lexically_relative(parent / name);
+        return !inside.empty() && *inside.begin() != "..";
+      });
+      if (leads_on) continue;
+      throw data_error("is the folder of a class without images that can be read", entry.path().string(),
+                       "put images into it, or remove it");
+    }
+}
+
+/// Of all splits. Throws data_error for a class that train has no image of.
+std::vector<std::string> classes_of_pictures(std::map<std::string, Pictures>& splits, const fs::path& from) {
+  if (!splits.contains("train"))
+    throw data_error("has no images in train", from.string(), "put some into train/CLASS");
+  const auto& train = splits["train"].labels;
+  const std::set<std::string> classes(train.begin(), train.end());
+  for (const auto& [split, pictures] : splits)
+    for (const auto& label : pictures.labels)
+      if (!classes.contains(label))
+        throw data_error(
+            fmt::format("has images of the class {} in {}, and none in train", printable(label, 60), split),
+            from.string(), "put some into train, or take the others away");
+  return {classes.begin(), classes.end()};
+}
+
+std::vector<std::int64_t> targets_of_labels(const std::vector<std::string>& labels,
+                                            const std::vector<std::string>& classes) {
+  std::vector<std::int64_t> targets;
+  for (const auto& label : labels)
+    targets.push_back(std::ranges::lower_bound(classes, label) - classes.begin());
+  return targets;
+}
+
+void add_image_remarks(const Gathered& gathered, std::int64_t others, std::vector<std::string>& remarks) {
+  if (!gathered.broken().empty())
+    remarks.push_back(fmt::format("{} broken image{} left out: {}{}", gathered.broken().size(),
+                                  gathered.broken().size() == 1 ? " is" : "s are",
+                                  printable(gathered.broken().front(), 200),
+                                  gathered.broken().size() == 1 ? "" : ", ..."));
+  if (others > 0)
+    remarks.push_back(fmt::format("{} file{} no PNG or JPEG by {} and left out", others,
+                                  others == 1 ? " is" : "s are", others == 1 ? "its name" : "their names"));
+  if (gathered.mixed()) remarks.push_back("grey images lie among coloured ones: all have three channels");
+}
+
+}  // namespace
+
+bool is_image_file(const OriginalFile& start) {
+  return is_image(start.content) || has_image_name(start.name);
+}
+
+Originals read_image_folder(const StageOptions& options) {
+  refuse_links(options.from);
+  Gathered gathered(options);
+  ImageDecoder decoder(options.image_size, [&](DecodedImage&& image) { gathered.take(std::move(image)); });
+  std::int64_t others = 0;
+  visit_files(
+      options.from,
+      [&](OriginalFile& file) {
+        decoder.add({.name = file.name, .origin = file.origin, .content = std::move(file.content)});
+        return true;
+      },
+      [&](const std::string& name) {
+        others += has_image_name(name) ? 0 : 1;
+        return has_image_name(name);
+      });
+  decoder.finish();
+  if (gathered.splits().empty())
+    throw data_error("holds no image that can be read", options.from.string(), "give PNG or JPEG files");
+
+  Originals found{.task = "image_classification"};
+  refuse_empty_classes(options.from, gathered.folders());
+  found.classes = classes_of_pictures(gathered.splits(), options.from);
+  const ImageSize size = gathered.size();
+  found.shape = {gathered.all_grey() ? 1 : 3, size.height, size.width};
+  const auto plane = static_cast<std::size_t>(size.height * size.width);
+  for (auto& [split, pictures] : gathered.splits()) {
+    auto bytes = gathered.all_grey() ? first_planes(pictures.planes, plane) : std::move(pictures.planes);
+    pictures.planes = {};
+    found.splits[split] = {pixels_column(std::move(bytes), found.shape),
+                           column_from(targets_of_labels(pictures.labels, found.classes), {})};
+  }
+  add_image_remarks(gathered, others, found.remarks);
+  found.sources = source_list(options.from);
+  return found;
+}
+
+ImageFiles read_images(const fs::path& from, const std::vector<std::int64_t>& shape) {
+  refuse_links(from);
+  ImageFiles found;
+  std::vector<std::uint8_t> bytes;
+  const auto plane = static_cast<std::size_t>(shape.at(1) * shape.at(2));
+  ImageDecoder decoder({shape.at(1), shape.at(2)}, [&](DecodedImage&& image) {
+    if (!image.problem.empty())
+      throw data_error(image.problem, image.origin, "save it again, or take it away");
+    found.names.push_back(image.name);
+    if (shape.at(0) == 3) {
+      bytes.insert(bytes.end(), image.planes.begin(), image.planes.end());
+      return;
+    }
+    for (std::size_t i = 0; i < plane; ++i) {
+      const double luma =
+          0.299 * image.planes[i] + 0.587 * image.planes[plane + i] + 0.114 * image.planes[2 * plane + i];
+      bytes.push_back(static_cast<std::uint8_t>(luma + 0.5));
+    }
+  });
+  visit_files(
+      from,
+      [&](OriginalFile& file) {
+        decoder.add({.name = file.name, .origin = file.origin, .content = std::move(file.content)});
+        return true;
+      },
+      has_image_name);
+  decoder.finish();
+  if (found.names.empty())
+    throw data_error("holds no PNG or JPEG image", from.string(), "give images, or a .npy array of them");
+  found.pixels = pixels_column(std::move(bytes), shape);
+  return found;
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,101 @@
+#include "data/formats/npz.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "data/formats/npy.hpp"
+#include "data/import/archive.hpp"
+#include "data/import/source_list.hpp"
+
+namespace dtrain::data {
+namespace {
+
+using Arrays = std::map<std::string, std::string>;  // contents of the files, by name without .npy
+
+/// What a split is called in the names of its arrays.
+const std::vector<std::pair<std::string, std::vector<std::string>>>& split_words() {
+  static const std::vector<std::pair<std::string, std::vector<std::string>>> kWords = {
+      {"train", {"train"}}, {"validation", {"val", "valid", "validation"}}, {"test", {"test"}}};
+  return kWords;
+}
+
+std::string array_names(const Arrays& arrays) {
+  std::vector<std::string> names;
+  for (const auto& [name, content] : arrays) names.push_back(name);
+  return fmt::format("{}", fmt::join(names, ", "));
+}
+
+Arrays read_members(const std::filesystem::path& file) {
+  Arrays arrays;
+  visit_files(file, [&](OriginalFile& member) {
+    std::string name = member.name;
+    if (name.ends_with(".npy")) name.resize(name.size() - 4);
+    arrays[name] = std::move(member.content);
+    return true;
+  });
+  return arrays;
+}
+
+/// The array called `name`, or that of a split; empty: there is none.
+std::string array_name_in(const Arrays& arrays, const std::string& name,
+                          const std::vector<std::string>& words) {
+  for (const auto& word : words)
+    for (const auto& found : {name + "_" + word, word + "_" + name})
+      if (arrays.contains(found)) return found;
+  return {};
+}
+
+Originals read_pair(const StageOptions& options, const Arrays& arrays, const std::string& inputs,
+                    const std::string& targets) {
+  const auto where = [&](const std::string& name) { return options.from.string() + ":" + name; };
+  const auto x = read_npy(arrays.at(inputs), where(inputs), {ElementType::float32, ElementType::uint8});
+  const auto y = read_npy(arrays.at(targets), where(targets), {ElementType::int64, ElementType::float32});
+  require_same_count(*x, *y, where(inputs), targets);
+  return from_arrays(x, y, where(inputs), where(targets));
+}
+
+}  // namespace
+
+Originals read_npz(const StageOptions& options) {
+  const Arrays arrays = read_members(options.from);
+  const std::string there = fmt::format("the file has {}", array_names(arrays));
+  if (options.inputs.empty())
+    throw usage_error("is needed for this format", "--inputs", "name one: " + there);
+  if (options.targets.empty())
+    throw usage_error("is needed for this format", "--targets", "name one: " + there);
+  Originals found;
+  if (arrays.contains(options.inputs) && arrays.contains(options.targets)) {
+    found = read_pair(options, arrays, options.inputs, options.targets);
+  } else {
+    for (const auto& [split, words] : split_words()) {
+      const auto inputs = array_name_in(arrays, options.inputs, words);
+      const auto targets = array_name_in(arrays, options.targets, words);
+      if (inputs.empty() && targets.empty() && split != "train") continue;
+      if (inputs.empty() || targets.empty())
+        throw data_error(
+            fmt::format("has no array {} of {}", inputs.empty() ? options.inputs : options.targets,
+                        split == "train" ? "that name, and none of train" : split),
+            options.from.string(), there);
+      Originals part = read_pair(options, arrays, inputs, targets);
+      if (split == "train") {
+        found = std::move(part);
+        continue;
+      }
+      if (part.task != found.task || part.shape != found.shape)
+        throw data_error(fmt::format("has samples of another kind in {} than in train", inputs),
+                         options.from.string(), "give arrays that belong together");
+      if (part.classes.size() > found.classes.size()) found.classes = part.classes;
+      found.splits[split] = std::move(part.splits["train"]);
+    }
+  }
+  found.sources = source_list(options.from);
+  return found;
+}
+
+}  // namespace dtrain::data

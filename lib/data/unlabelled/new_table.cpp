@@ -1,0 +1,169 @@
+#include "data/unlabelled/new_table.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <optional>
+#include <sstream>
+#include <string_view>
+
+#include "core/error.hpp"
+#include "core/printable.hpp"
+#include "data/formats/table_text.hpp"
+#include "data/import/archive.hpp"
+
+namespace dtrain::data {
+namespace {
+
+/// A column of the original table, and the inputs that it became.
+struct TrainedColumn {
+  std::string name;
+  std::vector<std::size_t> inputs;
+  bool numeric = true;
+  bool had_gaps = false;
+  std::vector<std::string_view> labels;  // that the training had; empty where they are not all known
+};
+
+std::vector<TrainedColumn> columns_behind(const std::vector<InputColumn>& inputs) {
+  std::vector<TrainedColumn> columns;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    auto column = std::ranges::find(columns, inputs[i].name, &TrainedColumn::name);
+    if (column == columns.end()) column = columns.insert(column, {.name = inputs[i].name});
+    column->inputs.push_back(i);
+    column->had_gaps = column->had_gaps || inputs[i].marks_gaps;
+    if (inputs[i].label.empty()) continue;
+    column->numeric = false;
+    column->labels.push_back(inputs[i].label);
+    if (!inputs[i].other.empty()) column->labels.push_back(inputs[i].other);
+  }
+  for (auto& column : columns)
+    if (column.labels.size() == 1) column.labels.clear();  // the other one was not kept
+  return columns;
+}
+
+TableText read_table(const UnlabelledOptions& options) {
+  std::optional<TableText> table;
+  visit_files(options.from, [&](OriginalFile& file) {
+    if (table) throw data_error("is a second file", file.origin, "give one table at a time");
+    table.emplace(std::move(file.content), file.origin, 1, parse_na_values(options.na_values));
+    return true;
+  });
+  return std::move(*table);
+}
+
+std::vector<std::string> column_names(const TableText& table) {
+  if (!table.header().empty()) return table.header();
+  std::vector<std::string> names;
+  for (std::size_t i = 0; i < table.width(); ++i) names.push_back(std::to_string(i));
+  return names;
+}
+
+/// Where each trained column stands in the new table. Throws data_error.
+std::vector<std::size_t> places_of(const std::vector<TrainedColumn>& columns, const TableText& table,
+                                   const std::string& ignore) {
+  const auto names = column_names(table);
+  std::vector<bool> known(names.size(), false);
+  std::istringstream ignored(ignore);
+  for (std::string name; std::getline(ignored, name, ',');) {
+    const auto found = std::ranges::find(names, name);
+    if (found == names.end())
+      throw usage_error("there is no such column", "--ignore " + name,
+                        fmt::format("use some of {}", fmt::join(names, ", ")));
+    known[static_cast<std::size_t>(found - names.begin())] = true;
+  }
+  std::vector<std::size_t> places;
+  std::vector<std::string> missing;
+  for (const auto& column : columns) {
+    const auto found = std::ranges::find(names, column.name);
+    if (found == names.end()) {
+      missing.push_back(column.name);
+      continue;
+    }
+    places.push_back(static_cast<std::size_t>(found - names.begin()));
+    if (std::find(found + 1, names.end(), column.name) != names.end())
+      throw data_error(fmt::format("has the column {} twice", column.name), table.origin(), "leave one out");
+    known[places.back()] = true;
+  }
+  std::vector<std::string> additional;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (!known[i]) additional.push_back(names[i]);
+  const bool headless = table.header().empty();
+  if (!missing.empty())
+    throw data_error(
+        fmt::format("lacks the column{} {} of the training{}", missing.size() == 1 ? "" : "s",
+                    fmt::join(missing, ", "),
+                    additional.empty() ? "" : fmt::format(", and has {}", fmt::join(additional, ", "))),
+        table.origin(),
+        headless ? "begin it with a row of the columns' names" : "give the columns of the training's table");
+  if (!additional.empty())
+    throw data_error(fmt::format("has the column{} {}, which the training did not have as input",
+                                 additional.size() == 1 ? "" : "s", fmt::join(additional, ", ")),
+                     table.origin(),
+                     fmt::format("leave out what is no input with --ignore {}", fmt::join(additional, ",")));
+  return places;
+}
+
+[[noreturn]] void refuse_cell(const TableText& table, std::int64_t row, const TrainedColumn& column,
+                              std::string_view cell) {
+  const std::string where =
+      fmt::format("has {} in line {}, column {}", printable(cell, 40), table.line(row), column.name);
+  if (column.numeric)
+    throw data_error(where + ", where the training had numbers", table.origin(),
+                     "write numbers like -1234.5 and leave gaps empty");
+  throw data_error(where + ", a label that the training did not have", table.origin(),
+                   fmt::format("use one of {}, or leave the cell empty",
+                               printable(fmt::format("{}", fmt::join(column.labels, ", ")), 300)));
+}
+
+/// The inputs that a column becomes, of one cell, in the precision in which staging computed them.
+void fill_inputs(const std::vector<InputColumn>& inputs, const TrainedColumn& column, bool gap, double number,
+                 std::string_view cell, float* row) {
+  for (const std::size_t i : column.inputs) {
+    const InputColumn& input = inputs[i];
+    if (input.marks_gaps) {
+      row[i] = gap ? 1.0F : 0.0F;
+      continue;
+    }
+    const double value = gap                    ? input.filled_with
+                         : !input.label.empty() ? static_cast<double>(cell == input.label)
+                                                : double{static_cast<float>(number)};
+    row[i] = static_cast<float>((value - input.shift) / input.scale);
+  }
+}
+
+}  // namespace
+
+std::shared_ptr<const Column> read_new_table(const std::vector<InputColumn>& inputs,
+                                             const UnlabelledOptions& options,
+                                             std::vector<std::string>& remarks) {
+  const TableText table = read_table(options);
+  const auto columns = columns_behind(inputs);
+  const auto places = places_of(columns, table, options.ignore);
+  if (table.rows() == 0) throw data_error("holds no rows", table.origin(), "give at least one");
+  std::vector<float> rows(static_cast<std::size_t>(table.rows()) * inputs.size());
+  for (std::size_t k = 0; k < columns.size(); ++k) {
+    const TrainedColumn& column = columns[k];
+    std::int64_t gaps = 0;
+    for (std::int64_t row = 0; row < table.rows(); ++row) {
+      const std::string_view cell = table.cell(row, places[k]);
+      const bool gap = is_missing(cell);
+      double number = 0;
+      const bool known = column.numeric ? read_number(cell, number)
+                                        : column.labels.empty() ||
+                                              std::ranges::find(column.labels, cell) != column.labels.end();
+      if (!gap && !known) refuse_cell(table, row, column, cell);
+      gaps += gap ? 1 : 0;
+      fill_inputs(inputs, column, gap, number, cell,
+                  rows.data() + static_cast<std::size_t>(row) * inputs.size());
+    }
+    if (gaps > 0 && !column.had_gaps)
+      remarks.push_back(
+          fmt::format("{} of {} rows have no value in the column {}, which had no gaps in the training: its "
+                      "mean stands there",
+                      gaps, table.rows(), column.name));
+  }
+  return column_from(rows, {static_cast<std::int64_t>(inputs.size())});
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "data/shards/column.hpp"
+#include "data/shards/dataset.hpp"
+#include "data/unlabelled/unlabelled.hpp"
+
+namespace dtrain::data {
+
+/// Rows of a CSV file as inputs like those that `columns` describes: float32 [n, columns]. `remarks`: gaps in
+/// columns that had none in the training. Throws data_error, see read_unlabelled.
+std::shared_ptr<const Column> read_new_table(const std::vector<InputColumn>& columns,
+                                             const UnlabelledOptions& options,
+                                             std::vector<std::string>& remarks);
+
+}  // namespace dtrain::data

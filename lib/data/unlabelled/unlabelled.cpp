@@ -1,0 +1,170 @@
+#include "data/unlabelled/unlabelled.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "core/error.hpp"
+#include "core/printable.hpp"
+#include "core/regular_file.hpp"
+#include "data/formats/image_folder.hpp"
+#include "data/formats/npy.hpp"
+#include "data/import/check_values.hpp"
+#include "data/sample_sources.hpp"
+#include "data/text/tokenizer.hpp"
+#include "data/text/unicode.hpp"
+#include "data/unlabelled/new_table.hpp"
+
+namespace dtrain::data {
+namespace {
+
+namespace fs = std::filesystem;
+using Columns = std::vector<std::shared_ptr<const Column>>;
+
+constexpr std::size_t kLargestText = std::size_t{4} << 30;
+
+std::string shape_in_words(const std::vector<std::int64_t>& shape) {
+  return fmt::format("[n, {}]", fmt::join(shape, ", "));
+}
+
+/// Targets that stand for those that are not known.
+std::shared_ptr<const Column> no_targets(const DatasetInfo& trained, std::int64_t samples) {
+  const auto n = static_cast<std::size_t>(samples);
+  if (trained.task == "regression") return column_from(std::vector<float>(n), {});
+  return column_from(std::vector<std::int64_t>(n), {});
+}
+
+/// Rows of numbers that have no names: only where each input was a number of the original's.
+void require_plain_inputs(const DatasetInfo& trained, const fs::path& from) {
+  const auto made = std::ranges::find_if(
+      trained.columns, [](const auto& input) { return input.marks_gaps || !input.label.empty(); });
+  if (made == trained.columns.end()) return;
+  throw data_error(fmt::format("is an array, and the column {} of the training had {}", made->name,
+                               made->marks_gaps ? "gaps" : "labels"),
+                   from.string(), "give a CSV file with the training's columns");
+}
+
+/// (x - shift) / scale of each column.
+std::shared_ptr<const Column> scaled(const Column& rows, const std::vector<InputColumn>& columns) {
+  auto values = read_whole<float>(rows);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const InputColumn& column = columns[i % columns.size()];
+    values[i] = static_cast<float>((double{values[i]} - column.shift) / column.scale);
+  }
+  return column_from(values, rows.row_shape());
+}
+
+/// Grey images [n, H, W] as [n, 1, H, W].
+std::shared_ptr<const Column> with_channel(const Column& rows, const std::vector<std::int64_t>& shape) {
+  std::vector<std::int64_t> whole = {rows.rows()};
+  whole.insert(whole.end(), shape.begin(), shape.end());
+  HostArray array;
+  array.reset(rows.type(), whole);
+  rows.read(0, rows.rows(), static_cast<std::byte*>(array.data()));
+  return MemoryColumn::of(std::move(array));
+}
+
+std::shared_ptr<const Column> read_array(const DatasetInfo& trained, const fs::path& from) {
+  const bool images = trained.task == "image_classification";
+  std::vector<ElementType> accepted = {ElementType::float32};
+  if (images) accepted.push_back(ElementType::uint8);
+  auto rows = open_npy(from, accepted);
+  auto shape = rows->row_shape();
+  if (images && shape.size() == 2) shape.insert(shape.begin(), 1);
+  if (shape != trained.shape)
+    throw data_error(fmt::format("has samples of shape {}, and the training's had {}",
+                                 shape_in_words(rows->row_shape()), shape_in_words(trained.shape)),
+                     from.string(), "give samples like those of the training");
+  if (rows->rows() == 0) throw data_error("holds no samples", from.string(), "give at least one");
+  if (!images) require_plain_inputs(trained, from);
+  const Columns both = {rows, no_targets(trained, rows->rows())};
+  value_check(trained)(both, from.string());
+  if (images) return rows->row_shape() == shape ? rows : with_channel(*rows, shape);
+  return trained.columns.empty() ? rows : scaled(*rows, trained.columns);
+}
+
+/// Each line's tokens: the arrays of a text's samples, without targets.
+Columns read_lines(const DatasetInfo& trained, const fs::path& from) {
+  const std::string text = read_regular_file(from, kLargestText, ExitCode::data);
+  const auto tokenizer = make_tokenizer(trained.tokenizer.value());
+  std::vector<std::int32_t> tokens;
+  std::vector<std::int64_t> offsets = {0};
+  std::string_view rest = text;
+  for (std::int64_t line = 1; !rest.empty(); ++line) {
+    const auto end = std::min(rest.find('\n'), rest.size());
+    std::string_view sentence = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (sentence.ends_with('\r')) sentence.remove_suffix(1);
+    const std::string where = fmt::format("{}, line {}", from.string(), line);
+    require_utf8(sentence, where);
+    const auto ids = tokenizer->encode(sentence);
+    if (ids.empty()) throw data_error("has no word", where, "remove the line");
+    tokens.insert(tokens.end(), ids.begin(), ids.end());
+    offsets.push_back(static_cast<std::int64_t>(tokens.size()));
+  }
+  if (offsets.size() == 1) throw data_error("holds no line", from.string(), "give at least one");
+  return {column_from(tokens, {}), column_from(offsets, {})};
+}
+
+Unlabelled in_memory(const DatasetInfo& trained, Columns columns, std::int64_t samples) {
+  columns.push_back(no_targets(trained, samples));
+  DatasetInfo info = trained;
+  info.splits = {{"train", {.samples = samples, .shards = {}}}};
+  info.sources.clear();
+  auto source = make_source(trained.task, {std::move(columns)}, trained.shape, trained.name);
+  return {.dataset = Dataset(std::move(info), {{"train", std::move(source)}}),
+          .samples = samples,
+          .names = {},
+          .remarks = {}};
+}
+
+Unlabelled of_files(const DatasetInfo& trained, const fs::path& from) {
+  if (trained.shape[0] != 1 && trained.shape[0] != 3)
+    throw data_error(fmt::format("is no array, and the training's images had {} channels", trained.shape[0]),
+                     from.string(), "write the images with numpy.save as " + shape_in_words(trained.shape));
+  ImageFiles images = read_images(from, trained.shape);
+  auto found = in_memory(trained, {images.pixels}, images.pixels->rows());
+  found.names = std::move(images.names);
+  return found;
+}
+
+}  // namespace
+
+Unlabelled read_unlabelled(const DatasetInfo& trained, const UnlabelledOptions& options) {
+  const fs::path& from = options.from;
+  const bool table = trained.task == "table_classification" || trained.task == "regression";
+  const bool text = trained.task == "text_classification";
+  if (!table && !text && trained.task != "image_classification")
+    throw usage_error(fmt::format("a model of {} says nothing of single samples", trained.task), "predict",
+                      "use dtrain generate");
+  std::error_code ignored;
+  if (!fs::exists(from, ignored))
+    throw data_error("there is no such file or folder", "--from " + from.string(), "check the path");
+  if (!table && !(options.ignore + options.na_values).empty())
+    throw usage_error("is for tables of text", options.ignore.empty() ? "--na-values" : "--ignore",
+                      "leave it out");
+  if (text) {
+    Columns columns = read_lines(trained, from);
+    const auto samples = columns[1]->rows() - 1;
+    return in_memory(trained, std::move(columns), samples);
+  }
+  const bool array = !fs::is_directory(from, ignored) && is_npy(from);
+  if (array && !(options.ignore + options.na_values).empty())
+    throw usage_error("is for tables of text, and this is an array",
+                      options.ignore.empty() ? "--na-values" : "--ignore", "leave it out");
+  if (!array && !table) return of_files(trained, from);
+  if (!array && trained.columns.empty())
+    throw data_error("is no array, and the training's columns had no names", from.string(),
+                     "write the rows with numpy.save as float32 " + shape_in_words(trained.shape));
+  std::vector<std::string> remarks;
+  const auto rows = array ? read_array(trained, from) : read_new_table(trained.columns, options, remarks);
+  auto found = in_memory(trained, {rows}, rows->rows());
+  found.remarks = std::move(remarks);
+  return found;
+}
+
+}  // namespace dtrain::data

@@ -1,0 +1,158 @@
+#include "train/inference/predict.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "checkpoint/manifest.hpp"
+#include "comm/watch/shared_failure.hpp"
+#include "core/checked_bytes.hpp"
+#include "core/clock.hpp"
+#include "core/error.hpp"
+#include "record/predictions_csv.hpp"
+#include "record/predictions_file.hpp"
+#include "train/config/precision.hpp"
+#include "train/inference/evaluation.hpp"
+#include "train/inference/output_rows.hpp"
+#include "train/setup/job.hpp"
+#include "train/setup/preparation.hpp"
+#include "train/setup/transformations.hpp"
+#include "train/setup/workload.hpp"
+
+namespace dtrain::train {
+namespace {
+
+constexpr std::int64_t kMostSampleBytes = std::int64_t{1} << 40;
+
+/// Throws Error (exit code 4) where the facts contradict each other.
+void check_facts(const data::DatasetInfo& info, const std::string& checkpoint) {
+  const ErrorContext context{
+      .subject = checkpoint, .advice = "take another checkpoint", .code = ExitCode::checkpoint};
+  const bool images = info.task == "image_classification";
+  require(!info.shape.empty() && std::ranges::all_of(info.shape, [](auto extent) { return extent >= 1; }) &&
+              checked_bytes(info.shape, sizeof(double), kMostSampleBytes).has_value() &&
+              (!images || info.shape.size() == 3),
+          "says that its samples had a shape that cannot be", context);
+  require(info.columns.empty() || std::vector{static_cast<std::int64_t>(info.columns.size())} == info.shape,
+          "says that its samples had other columns than inputs", context);
+  require(info.mean.size() == info.std_dev.size() &&
+              (info.mean.empty() || static_cast<std::int64_t>(info.mean.size()) == info.shape[0]),
+          "has another number of means than its images had channels", context);
+  require(info.classes.empty() == !info.task.ends_with("classification"),
+          "does not say which classes it knows", context);
+}
+
+/// The vocabulary is too large for each checkpoint to keep: it comes from the dataset.
+data::DatasetInfo info_of_text(const RunConfig& config, const checkpoint::CheckpointInfo& trained) {
+  require(config.data.dataset != "synthetic", "was trained on synthetic text, which has no words",
+          {.subject = config.model.init_from, .advice = "train on words", .code = ExitCode::usage});
+  auto info = data::read_dataset_info(data::find_dataset(config.data.dataset, config.data.root));
+  check_same_classes(trained.identity, info, config.model.init_from);
+  require(info.task == trained.identity.task && info.tokenizer.has_value(),
+          fmt::format("was trained on samples of {}, and the dataset {} has samples of {}",
+                      trained.identity.task, info.name, info.task),
+          {.subject = config.model.init_from,
+           .advice = "name the dataset of its training with --dataset",
+           .code = ExitCode::checkpoint});
+  return info;
+}
+
+/// What the samples of the training were like.
+data::DatasetInfo info_of_training(const RunConfig& config, const checkpoint::CheckpointInfo& trained) {
+  const auto& checkpoint = config.model.init_from;
+  require(trained.transformations.has_value() && !trained.identity.task.empty(),
+          "is from before checkpoints kept what their inputs were made with",
+          {.subject = checkpoint,
+           .advice = "train it further with --resume, or stage the data and use dtrain evaluate",
+           .code = ExitCode::checkpoint});
+  if (trained.identity.task == "text_classification") return info_of_text(config, trained);
+  data::DatasetInfo info{.name = "training's samples",
+                         .task = trained.identity.task,
+                         .classes = trained.identity.classes,
+                         .shape = trained.identity.shape,
+                         .mean = trained.transformations->mean,
+                         .std_dev = trained.transformations->std_dev};
+  for (const auto& column : trained.transformations->columns) {
+    info.columns.push_back({.name = column.name,
+                            .label = column.label,
+                            .other = column.other,
+                            .marks_gaps = column.marks_gaps,
+                            .filled_with = column.filled_with,
+                            .shift = column.shift,
+                            .scale = column.scale});
+  }
+  const bool single = info.task != "language_modelling" && info.task != "translation";
+  if (single) check_facts(info, checkpoint);
+  return info;
+}
+
+/// Each rank reads all samples. Collective, so that no rank waits for one that failed.
+data::Unlabelled read_together(const data::DatasetInfo& info, const PredictRequest& request, Job& job,
+                               double limit_s) {
+  const comm::LongPhase reading(job.world(), limit_s);
+  std::optional<data::Unlabelled> found;
+  std::optional<Error> failure;
+  try {
+    found = data::read_unlabelled(info, request.data);
+  } catch (const Error& error) {
+    failure = error;
+  }
+  comm::throw_on_all(failure, place_of(job).host, job.world());
+  return std::move(*found);
+}
+
+}  // namespace
+
+void predict(const RunConfig& config, const PredictRequest& request, comm::MpiEnvironment& mpi,
+             const Log& log) {
+  NullSpanSink sink;
+  h5::Library library;
+  Job job(config, mpi, sink);
+  const auto trained = checkpoint::read_manifest(config.model.init_from).info;
+  const auto info = info_of_training(config, trained);
+  auto data = read_together(info, request, job, config.comm.files_limit_s());
+  for (const auto& remark : data.remarks) log.info(fmt::format("note        {}", remark));
+
+  auto workload = make_workload(config, place_of(job), library, data.dataset);
+  const InputTransformation how{.mean = trained.transformations->mean,
+                                .std_dev = trained.transformations->std_dev};
+  const Preparation preparation(info, how, full_type(config), workload.model->goal(), std::nullopt,
+                                workload.device);
+  auto& group = job.groups().data();
+  parallel::Pipeline pipeline({.model = *workload.model,
+                               .cuts = workload.cuts,
+                               .pipe = job.groups().pipe(),
+                               .queue = job.groups().queue(),
+                               .sink = sink,
+                               .shapes = workload.sample_shapes,
+                               .device = workload.device});
+  Evaluation evaluation(evaluation_parts(job, workload, pipeline, preparation),
+                        data::Loader(workload.dataset, "train", {}, workload.read), data.samples,
+                        workload.evaluation_batch);
+  job.end_preparation();
+  OutputRows rows("predict");
+  const double start_s = steady_s();
+  evaluation.run([&](const BatchOutputs& batch) { rows.take(batch); });
+  log.info(fmt::format("{} samples in {:.2f} s", data.samples, steady_s() - start_s));
+
+  const comm::LongPhase writing(job.world(), config.comm.files_limit_s());
+  if (pipeline.is_last() && job.speaks_for_tensor_group()) {
+    auto predictions = rows.gather(group, data.samples);
+    predictions.model = config.model.name;
+    predictions.dataset = trained.dataset;
+    predictions.split = request.data.from.string();
+    predictions.names = data.names;
+    predictions.targets.clear();
+    if (workload.scoring == Scoring::loss_and_accuracy) predictions.classes = info.classes;
+    if (group.rank() == 0 && request.output.ends_with(".csv"))
+      record::write_predictions_csv(request.output, predictions);
+    else if (group.rank() == 0)
+      record::write_predictions(request.output, predictions, library);
+  }
+  log.info(fmt::format("predictions {}", request.output));
+  job.world().barrier();
+}
+
+}  // namespace dtrain::train

@@ -1,0 +1,58 @@
+#include "stage_progress.hpp"
+
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <string>
+#include <thread>
+
+namespace dtrain::app {
+namespace {
+
+std::string written_to(std::FILE* file) {
+  const auto length = static_cast<std::size_t>(std::ftell(file));
+  std::rewind(file);
+  std::string text(length, '\0');
+  EXPECT_EQ(std::fread(text.data(), 1, length, file), length);
+  std::fclose(file);
+  return text;
+}
+
+/// What is written while one thing takes long enough for some lines.
+std::string said_of_long_work(bool terminal, const StageProgress::Pace& pace) {
+  std::FILE* file = std::tmpfile();
+  {
+    StageProgress line(file, terminal, pace);
+    line.at("reading table.csv", 0);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    line.at("writing train", 0.5);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  }
+  return written_to(file);
+}
+
+TEST(StageProgressTest, AFileGetsLinesAlsoWhileTheWorkTellsNothing) {
+  const std::string text = said_of_long_work(false, {.in_place_s = 100, .lines_s = 0.05});
+  EXPECT_NE(text.find("reading table.csv  0 s\n"), std::string::npos) << text;
+  EXPECT_NE(text.find("50 %  writing train  "), std::string::npos) << text;
+  EXPECT_EQ(text.find('\r'), std::string::npos);
+}
+
+TEST(StageProgressTest, ATerminalGetsOneLineThatIsGoneAtTheEnd) {
+  const std::string text = said_of_long_work(true, {.in_place_s = 0.05, .lines_s = 100});
+  EXPECT_EQ(text.find('\n'), std::string::npos) << text;
+  EXPECT_NE(text.find("\rreading table.csv  0 s"), std::string::npos) << text;
+  EXPECT_TRUE(text.ends_with(" \r")) << text;
+}
+
+TEST(StageProgressTest, QuickWorkSaysNothingIntoAFile) {
+  std::FILE* file = std::tmpfile();
+  {
+    StageProgress line(file, false);
+    line.at("reading", 0);
+  }
+  EXPECT_EQ(written_to(file), "");
+}
+
+}  // namespace
+}  // namespace dtrain::app

@@ -1,0 +1,228 @@
+"""`dtrain predict` on new rows, images and lines agrees with PyTorch: the exported weights in plain modules, on inputs made from
+the originals by the rules in dataset.json. What the training did not have is refused in one sentence."""
+
+import csv
+import json
+import random
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import h5py
+import numpy as np
+import torch
+
+from dtrain_run import refused, run, without_facts
+
+BINARY = sys.argv.pop()
+TOLERANCE = 1e-5  # far above the rounding of float32 in networks as small as these
+TRAIN = ["--global-batch", 32, "--threads", 1, "--quiet"]
+NUMBERS, LABELS = ("size", "age"), {"kind": ("red", "blue"), "place": ("north", "south", "west")}
+
+
+def table_row(rng):
+    """A patient of the invented table: its cells by column, some empty."""
+    row = {"size": f"{rng.gauss(170, 12):.3f}", "age": f"{rng.gauss(50, 9):.3f}" if rng.random() > 0.2 else "",
+           "kind": rng.choice(LABELS["kind"]), "place": rng.choice(LABELS["place"]) if rng.random() > 0.1 else "NA"}
+    return row
+
+
+def verdict(row):
+    tall = float(row["size"]) > 170
+    return "ill, badly" if tall and row["kind"] == "red" else "ill" if row["place"] == "west" else "well"
+
+
+def inputs_of(rows, columns):
+    """[n, inputs] as dataset.json describes them."""
+    values = np.empty((len(rows), len(columns)))
+    for i, row in enumerate(rows):
+        for k, column in enumerate(columns):
+            cell = row[column["name"]]
+            gap = cell in ("", "NA")
+            if column.get("marks_gaps"):
+                values[i, k] = gap
+                continue
+            value = column["filled_with"] if gap else float(cell == column["label"]) if "label" in column else float(cell)
+            values[i, k] = (value - column["shift"]) / column["scale"]
+    return torch.from_numpy(values.astype(np.float32))
+
+
+def torch_mlp(weights):
+    """The mlp of two hidden layers, from exported weights under PyTorch's names."""
+    network = torch.nn.Sequential()
+    for name in ("input_fc", "hidden_fc", "output_fc"):
+        rows, columns = weights[f"{name}.weight"].shape
+        network.add_module(name, torch.nn.Linear(columns, rows))
+        if name != "output_fc":
+            network.add_module(name + "_relu", torch.nn.ReLU())
+    network.load_state_dict(weights)
+    return network
+
+
+class PredictTest(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = Path(scratch.name)
+
+    def write_rows(self, name, rows, columns):
+        with open(self.folder / name, "w", newline="") as file:
+            writer = csv.writer(file)
+            writer.writerow(columns)
+            writer.writerows([row[column] for column in columns] for row in rows)
+
+    def stage(self, name, *options):
+        run(BINARY, 1, "stage", name, *options, cwd=self.folder)
+        return json.loads((self.folder / "data/staged" / name / "dataset.json").read_text())
+
+    def train(self, name, *options):
+        run(BINARY, 2, "--name", name, *options, *TRAIN, cwd=self.folder)
+        best = f"runs/{name}/checkpoints/best"
+        run(BINARY, 1, "export", best, f"{name}.h5", cwd=self.folder)
+        with h5py.File(self.folder / f"{name}.h5") as file:
+            return best, {key: torch.from_numpy(np.asarray(value)) for key, value in file["model"].items()}
+
+    def predict(self, ranks, best, source, output, *options):
+        return run(BINARY, ranks, "predict", best, "--from", source, "--output", output, *options, cwd=self.folder).stdout
+
+    def said(self, name):
+        with open(self.folder / name, newline="") as file:
+            return list(csv.DictReader(file))
+
+    def trained_table(self, *options):
+        rng = random.Random(3)
+        rows = [table_row(rng) for _ in range(400)]
+        for row in rows:
+            row["verdict"] = verdict(row)
+        self.write_rows("old.csv", rows, ["size", "age", "kind", "place", "verdict"])
+        facts = self.stage("table", "--from", "old.csv", *options)
+        return facts, *self.train("table", "--dataset", "table", "--model", "mlp", "--model-option", "hidden=20,12", "--epochs", 3)
+
+    def test_rows_of_a_table_in_any_order_of_columns(self):
+        facts, best, weights = self.trained_table("--standardize")
+        rng = random.Random(4)
+        rows = [table_row(rng) for _ in range(101)]
+        self.write_rows("new.csv", rows, ["place", "age", "size", "kind"])
+        with torch.no_grad():
+            expected = torch.softmax(torch_mlp(weights)(inputs_of(rows, facts["columns"])), 1).numpy()
+        for ranks in (1, 3):
+            self.predict(ranks, best, "new.csv", f"said-{ranks}.csv")
+            said = self.said(f"said-{ranks}.csv")
+            self.assertEqual([row["row"] for row in said], [str(i + 1) for i in range(101)])
+            found = np.array([[float(row[f"p({name})"]) for name in facts["classes"]] for row in said])
+            np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
+            self.assertEqual([row["class"] for row in said], [facts["classes"][k] for k in found.argmax(1)])
+            np.testing.assert_array_equal([float(row["probability"]) for row in said], found.max(1))
+        self.predict(2, best, "new.csv", "said.h5")
+        with h5py.File(self.folder / "said.h5") as file:
+            np.testing.assert_allclose(file["probabilities"][:], expected, rtol=0, atol=TOLERANCE)
+            np.testing.assert_array_equal(file["predicted"][:], file["outputs"][:].argmax(1))
+            self.assertEqual([name.decode() for name in file["classes"][:]], facts["classes"])
+            self.assertNotIn("targets", file)
+        # One row, and a gap in a column that had none.
+        rows[0]["size"] = ""
+        self.write_rows("one.csv", rows[:1], ["size", "age", "kind", "place"])
+        self.assertIn("no value in the column size", self.predict(3, best, "one.csv", "one.csv.csv"))
+        with torch.no_grad():
+            expected = torch.softmax(torch_mlp(weights)(inputs_of(rows[:1], facts["columns"])), 1).numpy()
+        found = [[float(row[f"p({name})"]) for name in facts["classes"]] for row in self.said("one.csv.csv")]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
+
+    def test_what_the_training_did_not_have_is_refused(self):
+        _, best, _ = self.trained_table()
+        rng = random.Random(5)
+        rows = [{**table_row(rng), "place": "north", "extra": "1", "weight": "70"} for _ in range(5)]
+        def refuse(code, words, columns=("size", "age", "kind", "place"), *options):
+            self.write_rows("new.csv", rows, columns)
+            refused(BINARY, 2, code, words, "predict", best, "--from", "new.csv", "--output", "out.csv", *options, cwd=self.folder)
+            self.assertFalse((self.folder / "out.csv").exists())
+        refuse(3, ["new.csv", "lacks the column age"], ("size", "kind", "place"))
+        refuse(3, ["lacks the columns size, age", "has weight"], ("weight", "kind", "place"))
+        refuse(3, ["has the columns extra, weight", "--ignore extra,weight"], ("size", "age", "kind", "place", "extra", "weight"))
+        refuse(2, ["no such column", "--ignore colour"], ("size", "age", "kind", "place"), "--ignore", "colour")
+        rows[2]["kind"] = "green"
+        refuse(3, ["has green in line 4, column kind", "red"])
+        rows[2].update(kind="red", place="east")
+        refuse(3, ["has east in line 4, column place", "north, south, west"])
+        rows[2].update(place="north", size="tall")
+        refuse(3, ["has tall in line 4, column size", "numbers"])
+        rows[2]["size"] = "1"
+        rows.clear()
+        refuse(3, ["new.csv", "no rows"])
+        rows += [{**table_row(rng), "extra": "1"} for _ in range(5)]
+        self.write_rows("new.csv", rows, ["extra", "size", "age", "kind", "place"])
+        self.predict(1, best, "new.csv", "out.csv", "--ignore", "extra")
+        np.save(self.folder / "rows.npy", np.zeros((3, 8), np.float32))
+        what = ["predict", best, "--output", "out.h5", "--from"]
+        refused(BINARY, 1, 3, ["is an array", "column"], *what, "rows.npy", cwd=self.folder)
+        refused(BINARY, 1, 3, ["no such file"], *what, "gone.csv", cwd=self.folder)
+        refused(BINARY, 1, 2, ["--output out.txt", ".csv"], "predict", best, "--from", "new.csv", "--output", "out.txt", cwd=self.folder)
+        for left_out in (["transformations"], ["dataset_task", "dataset_shape"]):
+            old = without_facts(self.folder, best, "before-" + left_out[0], *left_out)
+            refused(BINARY, 2, 4, ["before checkpoints kept", "dtrain evaluate"], "predict", old, "--from", "new.csv", "--output",
+                    "out.csv", cwd=self.folder)
+
+    def test_a_regression_says_values_of_the_target(self):
+        rng = random.Random(6)
+        rows = [table_row(rng) for _ in range(300)]
+        for row in rows:
+            row["cost"] = f"{1000 + 5 * float(row['size']) + rng.random():.4f}"
+        self.write_rows("old.csv", rows, ["size", "cost", "age", "kind", "place"])
+        facts = self.stage("costs", "--from", "old.csv", "--target", "cost", "--standardize")
+        best, weights = self.train("costs", "--dataset", "costs", "--model", "mlp", "--model-option", "hidden=20,12", "--epochs", 2)
+        self.write_rows("new.csv", rows[:40], ["kind", "place", "size", "age"])
+        self.predict(2, best, "new.csv", "said.csv")
+        with torch.no_grad():
+            expected = torch_mlp(weights)(inputs_of(rows[:40], facts["columns"])).numpy().ravel()
+        found = [float(row["prediction"]) for row in self.said("said.csv")]
+        np.testing.assert_allclose(found, expected, rtol=TOLERANCE)  # of hundreds
+
+    def test_images_and_rows_in_arrays(self):
+        rng = np.random.default_rng(7)
+        pixels, labels = rng.integers(0, 200, (300, 1, 8, 8)).astype(np.uint8), rng.integers(0, 3, 300)
+        np.save(self.folder / "x.npy", pixels)
+        np.save(self.folder / "y.npy", labels)
+        facts = self.stage("images", "--from", ".", "--inputs", "x.npy", "--targets", "y.npy")
+        best, weights = self.train("images", "--dataset", "images", "--model", "mlp", "--model-option", "hidden=20,12", "--epochs", 1)
+        images = torch.from_numpy(pixels[:50].astype(np.float32) / 255)
+        with torch.no_grad():
+            expected = torch.softmax(torch_mlp(weights)(((images - facts["mean"][0]) / facts["std"][0]).flatten(1)), 1).numpy()
+        np.save(self.folder / "bytes.npy", pixels[:50, 0])
+        np.save(self.folder / "floats.npy", pixels[:50].astype(np.float32) / 255)
+        for name in ("bytes", "floats"):
+            self.predict(2, best, f"{name}.npy", f"{name}.h5")
+            with h5py.File(self.folder / f"{name}.h5") as file:
+                np.testing.assert_allclose(file["probabilities"][:], expected, rtol=0, atol=TOLERANCE)
+        np.save(self.folder / "large.npy", np.zeros((3, 1, 9, 8), np.uint8))
+        refused(BINARY, 2, 3, ["large.npy", "[n, 1, 9, 8]", "[n, 1, 8, 8]"], "predict", best, "--from", "large.npy", "--output", "o.csv",
+                cwd=self.folder)
+
+    def test_lines_of_text(self):
+        rng = random.Random(8)
+        words = {0: ["good", "fine", "well", "the"], 1: ["bad", "awful", "the", "poor"]}
+        for split, n in (("train", 300), ("test", 40)):
+            rows = [(k := rng.randrange(2), " ".join(rng.choices(words[k], k=rng.randint(2, 9)))) for _ in range(n)]
+            (self.folder / f"{split}.csv").write_text("".join(f'"{k + 1}","{text}"\n' for k, text in rows))
+        (self.folder / "texts").mkdir()
+        for split in ("train", "test"):
+            (self.folder / f"{split}.csv").rename(self.folder / "texts" / f"{split}.csv")
+        facts = self.stage("texts", "--from", "texts")
+        best, weights = self.train("texts", "--dataset", "texts", "--model", "nbow", "--epochs", 2)
+        lines = [" ".join(rng.choices(words[0] + words[1] + ["unheard"], k=rng.randint(1, 12))) for _ in range(30)]
+        (self.folder / "new.txt").write_text("\n".join(lines) + "\n")
+        self.predict(2, best, "new.txt", "said.csv")
+        ids = {token: i for i, token in enumerate(facts["tokenizer"]["vocabulary"])}
+        expected = []
+        for line in lines:
+            tokens = torch.tensor([ids.get(word, 1) for word in line.split()][:facts["shape"][0]])
+            mean = weights["embedding.weight"][tokens].mean(0)
+            expected.append(torch.softmax(weights["fc.weight"] @ mean + weights["fc.bias"], 0).numpy())
+        found = np.array([[float(row[f"p({name})"]) for name in facts["classes"]] for row in self.said("said.csv")])
+        np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
+        (self.folder / "new.txt").write_text("good\n\nbad\n")
+        refused(BINARY, 2, 3, ["new.txt, line 2", "no word"], "predict", best, "--from", "new.txt", "--output", "o.csv", cwd=self.folder)
+
+
+if __name__ == "__main__":
+    unittest.main()
