@@ -16,6 +16,7 @@ import h5py
 import numpy as np
 
 from dtrain_run import MPIRUN, checkpoint_tensors, refused, run, sample_hash
+from resume import after_steps, stopped_by
 
 BINARY = sys.argv.pop()
 RECIPE = {"--model": "mlp", "--threads": 1, "--global-batch": 128, "--micro-batches": 2, "--schedule": "constant", "--epochs": 1}
@@ -133,6 +134,19 @@ class LocalSgdTest(StrategyTest):
         self.assertEqual(kept, ["step-00000008", "step-00000012", "step-00000016"])
         plain = self.train("not-due", SGD | LOCAL, steps=16)
         self.assert_same(self.state(folder, 16), self.state(plain, 16))
+
+    def test_a_request_to_stop_waits_for_the_end_of_a_round(self):
+        long = RECIPE | SGD | LOCAL | {"--sync-period": 50, "--epochs": 40, "--name": "asked", "--quiet": ""}
+        folder = self.folder / "runs/asked"
+        stopped_by(BINARY, self.folder, after_steps(folder, 80), *words_of(long))
+        step = int(max((folder / "checkpoints").glob("step-????????")).name[5:])
+        self.assertIn(step % 64, (0, 50))  # of 8192 samples an epoch makes a round of 50 steps and one of 14
+        run(BINARY, 2, *words_of(long), cwd=self.folder)
+        usual = self.train("not-asked", long | {"--name": "not-asked"}, steps=0)
+        with h5py.File(folder / "results.h5") as stopped, h5py.File(usual / "results.h5") as whole:
+            for name in ("train_loss", "validation_loss", "samples"):
+                self.assertEqual(stopped["epochs"][name].tolist(), whole["epochs"][name].tolist())
+        self.assert_same(self.state(folder, 40 * 64), self.state(usual, 40 * 64))
 
     def test_running_statistics_are_the_same_on_all_copies(self):
         network = {"--model": "resnet18", "--model-option": "width=4", "--global-batch": 8, "--augment": "off", "--learning-rate": 0.05}

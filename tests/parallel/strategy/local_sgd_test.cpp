@@ -95,7 +95,7 @@ TEST(LocalSgdTest, TheFirstStepsAreInLockStep) {
   EXPECT_TRUE(job.step(strategy, 6).agreed);
 }
 
-TEST(LocalSgdTest, ACopyWithoutSamplesCountsNothingAndHoldsNobodyUp) {
+TEST(LocalSgdTest, ACopyWithoutSamplesCountsNothingAndNoneWaitsForIt) {
   JobOfRounds job;
   LocalSgd strategy(job.parts({.sync_period = "2"}, sgd()));
   const auto start = job.weights();
