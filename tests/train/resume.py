@@ -295,6 +295,17 @@ def writes_the_best_when_it_happens(binary, folder):
     run(binary, 2, *short, "--checkpoint-every", "17steps", "--keep", 9, "--name", "by-steps", "--quiet", cwd=folder)
     assert written(folder / "runs/by-steps") == [17, 34, 51, 68], written(folder / "runs/by-steps")
 
+    # A run's folder stands for its newest checkpoint, which `last` leads to.
+    assert os.readlink(folder / "runs/once/checkpoints/last") == "step-00000068"
+    further = run(binary, 2, *short[:-4], "--epochs", 5, "--threads", 1, "--name", "further", "--resume", "runs/once", cwd=folder)
+    assert "runs/once/checkpoints/step-00000068, step 68 of 85" in further.stdout, further.stdout
+    (folder / "none/checkpoints").mkdir(parents=True)
+    refused(binary, 2, 4, ["none/checkpoints", "holds no checkpoint"], *short, "--name", "nothing", "--resume", "./none",
+            cwd=folder)
+    # Without --checkpoint-every epochs leave one, too: here the last validation is not the best.
+    run(binary, 1, *short, "--learning-rate", 0.3, "--name", "by-default", "--quiet", cwd=folder)
+    assert written(folder / "runs/by-default")[0] == 17, written(folder / "runs/by-default")
+
     done = run(binary, 2, *short, "--inject", "nan:rank=1,step=40", "--name", "nan", cwd=folder, check=False)
     assert done.returncode == 1 and "not finite" in done.stderr, (done.returncode, done.stderr)
     best = folder / "runs/nan/checkpoints/best"
