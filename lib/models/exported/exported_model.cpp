@@ -10,6 +10,7 @@
 #include "core/error.hpp"
 #include "core/printable.hpp"
 #include "models/exported/objective.hpp"
+#include "models/exported/operators.hpp"
 #include "models/exported/program_layers.hpp"
 #include "models/options.hpp"
 #include "models/shape.hpp"
@@ -86,6 +87,28 @@ std::string facts_text(const TensorFacts& facts) {
   return fmt::format("[{}] of {}", fmt::join(sizes, ", "), at::toString(facts.type));
 }
 
+/// A table that is looked up with the program's inputs must have a row for each of the dataset's words.
+void check_words(const PlannedProgram& planned, const DatasetFacts& facts) {
+  const auto& graph = planned.program.graph();
+  for (const Run& run : planned.plan.runs) {
+    for (const Step& step : run.steps) {
+      const Node& node = graph.nodes[step.node];
+      const auto* ids = calls(node, "embedding") ? node.find("indices") : nullptr;
+      const auto* table = node.find("weight");
+      if (ids == nullptr || table == nullptr || ids->values.empty() || table->values.empty()) continue;
+      const auto& inputs = planned.plan.user_inputs;
+      const auto input = std::ranges::find(inputs, ids->values[0].value_or(graph.values.size()));
+      if (input == inputs.end() || !table->values[0]) continue;
+      const auto rows = graph[*table->values[0]].tensor->sizes.at(0).constant().value_or(0);
+      const auto words = input == inputs.begin() ? facts.vocabulary : facts.target_vocabulary;
+      if (rows >= words) continue;
+      throw usage_error(fmt::format("has {} rows for words, and the dataset has {} words", rows, words),
+                        "--model " + planned.program.file(),
+                        fmt::format("stage the dataset with --vocab-size {}, or export with more", rows));
+    }
+  }
+}
+
 /// Refuses what the dataset cannot give, with both shapes.
 void check_inputs(const PlannedProgram& planned, const DatasetFacts& facts) {
   const std::string subject = "--model " + planned.program.file();
@@ -159,6 +182,7 @@ std::unique_ptr<Model> make(const std::string& file, const DatasetFacts& facts, 
   refuse_unknown(name, options, {});
   auto planned = std::make_shared<const PlannedProgram>(file, PlannedProgram::Dropout::as_exported);
   check_inputs(*planned, facts);
+  planned->program.understand([&] { check_words(*planned, facts); });
   std::unique_ptr<Model> model;
   planned->program.understand([&] {
     auto [layers, unused] = make_layers(planned);

@@ -33,47 +33,6 @@ std::string size_text(const SizeExpression& size) {
 
 }  // namespace
 
-PlannedProgram::PlannedProgram(const std::string& file, Dropout how) : program(file), dropout(how) {
-  program.understand([this] {
-    plan = make_plan(program.graph());
-    in_training = exported_in_training(program.graph());
-    count_uses();
-  });
-}
-
-void PlannedProgram::count_uses() {
-  const Graph& graph = program.graph();
-  for (const GraphInput& input : graph.inputs) inputs_.emplace(input.value, &input);
-  bool has_batch_norm = false;
-  std::set<ValueId> of_convolutions;
-  for (const Run& run : plan.runs) {
-    for (const Step& step : run.steps) {
-      const Node& node = graph.nodes[step.node];
-      has_batch_norm = has_batch_norm || calls(node, "batch_norm");
-      for (const auto& [name, argument] : node.inputs) {
-        for (const auto& value : argument.values) {
-          const auto* input = value ? input_of(*value) : nullptr;
-          if (input == nullptr) continue;
-          const bool parameter = input->kind == GraphInput::Kind::parameter;
-          ++uses_[parameter ? program.first_name(input->name) : input->name];
-          if (name == "weight" && calls(node, "conv2d")) of_convolutions.insert(*value);
-        }
-      }
-    }
-  }
-  if (has_batch_norm) channels_last_ = std::move(of_convolutions);
-}
-
-const GraphInput* PlannedProgram::input_of(ValueId value) const {
-  const auto place = inputs_.find(value);
-  return place == inputs_.end() ? nullptr : place->second;
-}
-
-std::size_t PlannedProgram::uses_of(const std::string& name) const {
-  const auto place = uses_.find(name);
-  return place == uses_.end() ? 0 : place->second;
-}
-
 ProgramLayer::ProgramLayer(std::shared_ptr<const PlannedProgram> planned, std::size_t run,
                            const std::vector<std::unique_ptr<Layer>>& before)
     : Layer(planned->plan.runs.at(run).name), planned_(std::move(planned)), run_(run) {

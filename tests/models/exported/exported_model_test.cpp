@@ -307,7 +307,10 @@ TEST(ExportedModelTest, RefusesADatasetThatDoesNotFitWithBothShapes) {
   expect("plain", rows("mse"), "its own inputs");
   facts = words();
   facts.vocabulary = 12;
-  expect("words", facts, "gives outputs [2, 6, 11]");
+  expect("words", facts, "has 11 rows for words, and the dataset has 12 words");
+  facts = words();
+  facts.sample_shape = {5};
+  expect("words", facts, "6] of Long as its input");
 }
 
 }  // namespace

@@ -1,0 +1,75 @@
+#include "models/exported/attention.hpp"
+
+#include <ATen/ATen.h>
+
+#include <cmath>
+#include <limits>
+#include <optional>
+
+#include "models/exported/masks.hpp"
+
+namespace dtrain::models::exported {
+namespace {
+
+class AttentionOperation final : public Operation {
+ public:
+  explicit AttentionOperation(const Given& given)
+      : query_(given.needed_place("query")),
+        key_(given.needed_place("key")),
+        value_(given.needed_place("value")),
+        mask_(given.place("attn_mask")),
+        to_(given.result()),
+        p_(given.probability("dropout_p")),
+        causal_(given.flag("is_causal", false)),
+        grouped_(given.flag("enable_gqa", false)),
+        stream_(stream_of(given.node)) {
+    const double scale = given.real("scale", -1.0);
+    if (scale >= 0) scale_ = scale;
+  }
+
+  void run(Workspace& work) override {
+    const at::Tensor& query = work.tensors[query_];
+    at::Tensor key = work.tensors[key_];
+    at::Tensor value = work.tensors[value_];
+    const auto mask = mask_ ? std::optional(work.tensors[*mask_]) : std::nullopt;
+    if (work.context.mode == Mode::evaluation) {
+      work.tensors[to_] =
+          at::scaled_dot_product_attention(query, key, value, mask, 0.0, causal_, scale_, grouped_);
+      return;
+    }
+    if (grouped_) {
+      key = key.repeat_interleave(query.size(-3) / key.size(-3), -3);
+      value = value.repeat_interleave(query.size(-3) / value.size(-3), -3);
+    }
+    const double scale = scale_.value_or(1.0 / std::sqrt(static_cast<double>(query.size(-1))));
+    at::Tensor scores = at::matmul(query * scale, key.transpose(-2, -1));
+    constexpr double kNever = -std::numeric_limits<double>::infinity();
+    if (causal_) {
+      const auto seen = at::ones({query.size(-2), key.size(-2)}, query.options().dtype(at::kBool)).tril();
+      scores = scores.masked_fill(seen.logical_not(), kNever);
+    }
+    if (mask) {
+      scores =
+          mask->scalar_type() == at::kBool ? scores.masked_fill(mask->logical_not(), kNever) : scores + *mask;
+    }
+    const at::Tensor weights = dropped(at::_safe_softmax(scores, -1), p_, work.context, stream_);
+    work.tensors[to_] = at::matmul(weights.to(value.scalar_type()), value);
+  }
+
+ private:
+  std::size_t query_, key_, value_;
+  std::optional<std::size_t> mask_;
+  std::size_t to_;
+  double p_;
+  bool causal_, grouped_;
+  std::uint32_t stream_;
+  std::optional<double> scale_;
+};
+
+}  // namespace
+
+std::unique_ptr<Operation> attention_operation(const Given& given) {
+  return std::make_unique<AttentionOperation>(given);
+}
+
+}  // namespace dtrain::models::exported

@@ -1,0 +1,13 @@
+#pragma once
+
+#include <memory>
+
+#include "models/exported/given.hpp"
+
+namespace dtrain::models::exported {
+
+/// scaled_dot_product_attention with dropout, in its parts: softmax(Q K^T scale + mask), dropped with
+/// dtrain's mask, times V. Source: the operator's documentation in torch.nn.functional.
+std::unique_ptr<Operation> attention_operation(const Given& given);
+
+}  // namespace dtrain::models::exported

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <cstddef>
+#include <map>
+#include <set>
+#include <string>
+
+#include "models/exported/plan.hpp"
+#include "models/exported/program.hpp"
+
+namespace dtrain::models::exported {
+
+/// A program with the plan of how it runs. Does not move.
+struct PlannedProgram {
+  Program program;
+  Plan plan;
+  bool in_training = true;  ///< It was exported in training mode.
+  enum class Dropout { as_exported, off } dropout;
+
+  PlannedProgram(const std::string& file, Dropout how);
+  PlannedProgram(const PlannedProgram&) = delete;
+  PlannedProgram& operator=(const PlannedProgram&) = delete;
+
+  /// Null for what a node made.
+  const GraphInput* input_of(ValueId value) const;
+  /// How often the steps use a parameter or buffer of this name, tied parameters together.
+  std::size_t uses_of(const std::string& name) const;
+  /// Weights of images' convolutions, beside BatchNorm, lie with the channels innermost: it is faster.
+  bool is_channels_last(ValueId value) const { return channels_last_.contains(value); }
+
+ private:
+  void count_uses();
+  std::map<ValueId, const GraphInput*> inputs_;
+  std::map<std::string, std::size_t> uses_;
+  std::set<ValueId> channels_last_;
+};
+
+}  // namespace dtrain::models::exported
