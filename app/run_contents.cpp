@@ -22,7 +22,7 @@ struct Place {
   std::string_view file;
 };
 
-constexpr std::array<Place, 14> kPlaces = {{{"", "results.h5"},
+constexpr std::array<Place, 15> kPlaces = {{{"", "results.h5"},
                                             {"", "trace.json"},
                                             {"", "config.toml"},
                                             {"", ".seen"},
