@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 
-
 namespace dtrain::parallel {
 TiedParameters::TiedParameters(models::Model& model, const StageCuts& cuts, comm::Group& pipe,
                                GradientSums& gradients)

@@ -53,8 +53,8 @@ class Trainer {
   Trainer(const RunConfig& config, Job& job, Workload& workload, const Recording& recording,
           const std::optional<state::ResumePoint>& resume, const Log& log);
 
-  /// ExitCode::stopped when a request stopped it and it has left a checkpoint. Collective. Throws Error; where
-  /// ranks were lost and the run continues, the survivors have left them behind then.
+  /// ExitCode::stopped when a request stopped it and it has left a checkpoint. Collective. Throws Error;
+  /// where ranks were lost and the run continues, the survivors have left them behind then.
   ExitCode train();
 
  private:
