@@ -117,17 +117,17 @@ void report(h5::Library& library, const ReportOptions& options, std::ostream& ou
   if (options.runs.empty()) {
     throw usage_error("no run is named", "dtrain report", "name one or more run folders, OUTPUT/NAME");
   }
+  const bool alone = options.runs.size() == 1 && !options.csv && !options.compare;
+  if (options.follow && !alone)
+    throw usage_error("follows one run, as text", "--follow", "leave --csv, --compare and other runs out");
   std::vector<std::string> folders;
-  const bool follows_one = options.follow && options.runs.size() == 1 && !options.gather;
+  const bool follows_one = options.follow && !options.gather;
   for (const std::string& run : options.runs)
     folders.push_back(follows_one ? folder_when_it_appears(run, options.follow_interval_s, out, stopped)
                                   : folder_of(run));
   if (options.gather)
     for (const std::string& folder : folders) gather(library, folder);
   if (options.follow) {
-    const bool alone = folders.size() == 1 && !options.csv && !options.compare;
-    if (!alone)
-      throw usage_error("follows one run, as text", "--follow", "leave --csv, --compare and other runs out");
     follow(library, folders.front(), options, out, stopped);
     return;
   }

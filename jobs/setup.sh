@@ -226,8 +226,8 @@ install_python() {  # LEVEL, and the folder of an unpacked bundle
   done
 }
 install_test_packages() {  # networks of others, beside the venv: nothing but their tests finds them
-  local list=$jobs/hashes-tests.txt folder=$deps/test-packages stamp
-  stamp=$(sha256sum <"$list" | cut -d' ' -f1)
+  local hashes=$jobs/hashes-tests.txt folder=$deps/test-packages stamp
+  stamp=$(sha256sum <"$hashes" | cut -d' ' -f1)
   [[ -n $for_tests && $(cat "$folder/dtrain.stamp" 2>/dev/null) != "$stamp" ]] || return 0
   if [[ -n $from_bundle || -n $torch_home ]] || ! hashes_fit tools; then
     say "not here, but only some tests need it: the Python packages of jobs/hashes-tests.txt"
@@ -235,7 +235,7 @@ install_test_packages() {  # networks of others, beside the venv: nothing but th
   fi
   say "installing the Python packages of some tests into $folder (about 200 MB)"
   rm -rf "$folder"
-  pip_run install --progress-bar off --no-deps --require-hashes --target "$folder" -r "$list" ||
+  pip_run install --progress-bar off --no-deps --require-hashes --target "$folder" -r "$hashes" ||
     { say "pip could not install the packages of jobs/hashes-tests.txt; some tests will be skipped"; return 0; }
   mkdir -p "$folder"
   printf '%s\n' "$stamp" >"$folder/dtrain.stamp"

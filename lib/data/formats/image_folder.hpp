@@ -24,7 +24,7 @@ bool is_image_file(const OriginalFile& start);
 /// of different sizes, a class without images, a link.
 Originals read_image_folder(const StageOptions& options);
 
-/// Pictures that nobody has told the class of: all below `from`, by name, or the one that it is.
+/// Images of unknown classes: all below `from`, by name, or the one that it is.
 struct ImageFiles {
   std::shared_ptr<const Column> pixels;  ///< uint8 [n, C, H, W]
   std::vector<std::string> names;

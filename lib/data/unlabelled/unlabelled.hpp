@@ -9,7 +9,7 @@
 
 namespace dtrain::data {
 
-/// New samples, of which nobody has told what they are: where they lie.
+/// Where new samples without targets lie.
 struct UnlabelledOptions {
   std::filesystem::path from;  ///< A CSV file, a .npy array, images, or a text with one sample in each line.
   std::string ignore = {};     ///< Of a table: columns to leave out, `NAME,NAME`.
