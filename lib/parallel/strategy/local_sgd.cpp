@@ -12,7 +12,8 @@ bool has_no_outer(const StrategyOptions& options) {
          (options.outer_learning_rate == 1.0 && options.outer_momentum == 0.0);
 }
 
-/// Averaging after each step is averaging gradients: ddp, with its bits.
+/// A mean of the weights after each step: with sgd it is what the mean gradient gives, and so ddp is run,
+/// with its bits. Adam's moments of single copies would give another step; ddp's is taken for them as well.
 bool is_lock_step(const StrategyOptions& options) {
   return options.sync_period == "1" && has_no_outer(options) && options.sync_optimizer != "reset";
 }

@@ -71,13 +71,7 @@ EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequ
   const Preparation preparation(info, how, full_type(config), workload.model->goal(), std::nullopt,
                                 workload.device);
   auto& group = job.groups().data();
-  parallel::Pipeline pipeline({.model = *workload.model,
-                               .cuts = workload.cuts,
-                               .pipe = job.groups().pipe(),
-                               .queue = job.groups().queue(),
-                               .sink = sink,
-                               .shapes = workload.sample_shapes,
-                               .device = workload.device});
+  parallel::Pipeline pipeline(evaluation_pipeline(job, workload, sink));
   Evaluation evaluation(evaluation_parts(job, workload, pipeline, preparation),
                         data::Loader(workload.dataset, request.split, {}, workload.read), samples,
                         workload.evaluation_batch);

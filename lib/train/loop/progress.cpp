@@ -18,11 +18,15 @@ std::string duration(double seconds) {
   return fmt::format("{}:{:02}", total / 60, total % 60);
 }
 
+/// In [0, 1].
+double done_in_epoch(const ProgressState& state) {
+  return state.steps > 0 ? static_cast<double>(state.step) / static_cast<double>(state.steps) : 1.0;
+}
+
 }  // namespace
 
 std::string progress_text(const ProgressState& state) {
-  const double done =
-      state.steps > 0 ? static_cast<double>(state.step) / static_cast<double>(state.steps) : 1.0;
+  const double done = done_in_epoch(state);
   const auto filled = static_cast<std::size_t>(std::clamp(done, 0.0, 1.0) * kBarWidth);
   return fmt::format("epoch {}/{} [{}{}] {:3.0f} %  loss {:.4f}  {:.0f} samples/s  {} left", state.epoch,
                      state.epochs, std::string(filled, '#'), std::string(kBarWidth - filled, '.'), 100 * done,
@@ -30,8 +34,7 @@ std::string progress_text(const ProgressState& state) {
 }
 
 std::string progress_line(const ProgressState& state) {
-  const double done =
-      state.steps > 0 ? static_cast<double>(state.step) / static_cast<double>(state.steps) : 1.0;
+  const double done = done_in_epoch(state);
   return fmt::format("step {}/{}  epoch {}/{}  {:.0f} %  loss {:.4f}  {:.0f} samples/s  {} left",
                      state.run_step, state.run_steps, state.epoch, state.epochs, 100 * done, state.loss,
                      state.samples_per_s, duration(state.seconds_left));

@@ -6,13 +6,12 @@
 #include <utility>
 
 #include "core/clock.hpp"
+#include "core/counted.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::train {
 
-std::string LostRanks::in_words() const {
-  return fmt::format("rank{} {}", ranks.size() == 1 ? "" : "s", fmt::join(ranks, ", "));
-}
+std::string LostRanks::in_words() const { return numbered("rank", ranks); }
 
 Recovery::Recovery(const RunConfig& config, JobRanks& ranks)
     : ranks_(ranks),

@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "core/counted.hpp"
 #include "core/error.hpp"
 #include "parallel/strategy/registry.hpp"
 #include "train/config/strategy_setting.hpp"
@@ -50,8 +51,8 @@ std::string recovery_in_words(const RunConfig& config, bool mpi_can_recover) {
   if (config.on_failure == "abort") return "recovery   off: --on-failure abort";
   if (!mpi_can_recover) return fmt::format("recovery   off: {} to have it", kHowToRecover);
   if (config.spares == 0) return "recovery   on: when a rank is lost, the others go on without it";
-  return fmt::format("recovery   on: {} spare rank{} take{} the places of lost ones", config.spares,
-                     config.spares == 1 ? "" : "s", config.spares == 1 ? "s" : "");
+  return fmt::format("recovery   on: {} {} the places of lost ones", counted(config.spares, "spare rank"),
+                     config.spares == 1 ? "takes" : "take");
 }
 
 }  // namespace dtrain::train

@@ -203,6 +203,16 @@ WorkloadPlace place_of(Job& job) {
           .device = job.device()};
 }
 
+parallel::Pipeline::Parts evaluation_pipeline(Job& job, Workload& workload, SpanSink& sink) {
+  return {.model = *workload.model,
+          .cuts = workload.cuts,
+          .pipe = job.groups().pipe(),
+          .queue = job.groups().queue(),
+          .sink = sink,
+          .shapes = workload.sample_shapes,
+          .device = workload.device};
+}
+
 Evaluation::Parts evaluation_parts(Job& job, Workload& workload, parallel::Pipeline& pipeline,
                                    const Preparation& preparation) {
   return {.model = *workload.model,

@@ -60,6 +60,9 @@ struct WorkloadPlace {
 
 WorkloadPlace place_of(Job& job);
 
+/// The pipeline that evaluates the workload, without a training beside it. All is borrowed.
+parallel::Pipeline::Parts evaluation_pipeline(Job& job, Workload& workload, SpanSink& sink);
+
 /// What an evaluation of the workload needs. All is borrowed.
 Evaluation::Parts evaluation_parts(Job& job, Workload& workload, parallel::Pipeline& pipeline,
                                    const Preparation& preparation);
