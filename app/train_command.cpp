@@ -8,6 +8,7 @@
 
 #include "comm/survey/discover.hpp"
 #include "commands.hpp"
+#include "core/counted.hpp"
 #include "core/start_notice.hpp"
 #include "option.hpp"
 #include "run_arguments.hpp"
@@ -36,11 +37,11 @@ ExitCode train_on(train::RunConfig config, const Environment& environment, comm:
 /// `100 ranks, 50 of them on 2 cores here`.
 std::string what_starts(const Environment& environment) {
   const int ranks = environment.launcher_size;
-  std::string text = fmt::format("{} rank{}", ranks, ranks == 1 ? "" : "s");
+  std::string text = counted(ranks, "rank");
   if (!environment.mpirun) return text;
   const auto cores = ::sysconf(_SC_NPROCESSORS_ONLN);
-  return text + fmt::format(", {} of them on {} core{} here", environment.mpirun->local_size, cores,
-                            cores == 1 ? "" : "s");
+  return text +
+         fmt::format(", {} of them on {} here", environment.mpirun->local_size, counted(cores, "core"));
 }
 
 /// The file that would be in force; what depends on the number of ranks stays as it was given.
