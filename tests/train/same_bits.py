@@ -6,10 +6,11 @@ data and pipe, another one all meshes with tensor=2: --reproducible promises tha
 fast mode run on two ranks, whose sums have one order, and cover what --reproducible leaves out: buckets, updates by
 rows, mixed precision.
 
-same_bits.json holds the hashes and names what they were made with: processor and LibTorch. The bits of a matrix product
-depend on both. On another processor or LibTorch the test compares the meshes with one another instead, and says so.
+same_bits.json has an entry for each machine on which hashes were made: its processor, its LibTorch and the hashes. The
+bits of a matrix product depend on both. On any other machine the test compares the meshes with one another instead, and
+says so.
 
-    same_bits.py BINARY [--full] [--write]     --write replaces same_bits.json by what BINARY computes
+    same_bits.py BINARY [--full] [--write]     --write puts what BINARY computes into this machine's entry
 """
 
 import argparse
@@ -104,15 +105,16 @@ def main():
     parser.add_argument("--full", action="store_true")
     parser.add_argument("--write", action="store_true")
     arguments = parser.parse_args()
-    stored = json.loads(STORED.read_text()) if STORED.exists() and not arguments.write else {"made_with": None, "hashes": {}}
+    entries = json.loads(STORED.read_text())
     found, wrong = {}, []
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         here = {"processor": processor(), "libtorch": libtorch_of(arguments.binary, folder)}
-        comparable = here == stored["made_with"]
+        stored = next((entry["hashes"] for entry in entries if entry["made_with"] == here), None)
+        comparable = stored is not None and not arguments.write
         if not comparable:
-            print(f"the hashes were made with {stored['made_with']}, here is {here}: meshes are compared with one another only")
-        expected = dict(stored["hashes"]) if comparable else {}
+            print(f"no hashes were made with {here}: meshes are compared with one another only")
+        expected = dict(stored) if comparable else {}
         for key, name, model, mesh, options in cases(arguments.full or arguments.write):
             found[key], _ = hash_of(arguments.binary, folder, name, model, mesh, options)
             same = found[key] == expected.setdefault(key, found[key])
@@ -120,12 +122,13 @@ def main():
             if not same:
                 wrong.append(name)
         if comparable:
-            unknown = sorted(found.keys() - stored["hashes"].keys())
+            unknown = sorted(found.keys() - stored.keys())
             assert not unknown, f"{STORED.name} lacks {unknown}; make it with a program whose bits are right: --write"
     if wrong:
         sys.exit(f"not the bits of the earlier program, or not those of another mesh: {', '.join(wrong)}")
     if arguments.write:
-        STORED.write_text(json.dumps({"made_with": here, "hashes": found}, indent=1) + "\n")
+        others = [entry for entry in entries if entry["made_with"] != here]
+        STORED.write_text(json.dumps([*others, {"made_with": here, "hashes": found}], indent=1) + "\n")
 
 
 if __name__ == "__main__":
