@@ -10,7 +10,7 @@
 #include "command_line.hpp"
 #include "commands.hpp"
 #include "core/regular_file.hpp"
-#include "train/inference/evaluate_checkpoint.hpp"
+#include "inference/evaluate_checkpoint.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -21,7 +21,7 @@ constexpr std::array<std::string_view, 3> kSplits = {"train", "validation", "tes
 
 Task evaluate_command(const Words& words, const Environment& environment) {
   CheckpointRun run;
-  train::EvaluateRequest request;
+  inference::EvaluateRequest request;
   Parser parser("evaluate",
                 "Measures a checkpoint on a split of its dataset, on all ranks that mpirun or srun starts.");
   parser.add_option("CHECKPOINT", run.folder, "its folder, such as runs/NAME/checkpoints/best")->required();
@@ -39,7 +39,7 @@ Task evaluate_command(const Words& words, const Environment& environment) {
   if (!request.predictions.empty()) require_writable_place(request.predictions, ExitCode::usage);
   return run.task(environment,
                   [request](const train::RunConfig& config, comm::MpiEnvironment& mpi, const Log& log) {
-                    train::evaluate_checkpoint(config, request, mpi, log);
+                    inference::evaluate_checkpoint(config, request, mpi, log);
                   });
 }
 

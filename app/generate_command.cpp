@@ -13,8 +13,8 @@
 #include "core/regular_file.hpp"
 #include "core/span_sink.hpp"
 #include "h5/library.hpp"
+#include "inference/text_model.hpp"
 #include "option_value.hpp"
-#include "train/inference/text_model.hpp"
 #include "train/setup/job.hpp"
 
 namespace dtrain::app {
@@ -30,7 +30,7 @@ struct GenerateWords {
   std::string seed;
   int tokens = 200;
   int beam = 1;
-  train::SamplingConfig sampling;
+  inference::SamplingConfig sampling;
 };
 
 void bind(GenerateWords& words, Parser& parser) {
@@ -100,7 +100,7 @@ ExitCode generate(const GenerateWords& words, train::RunConfig config, const Env
   NullSpanSink sink;
   h5::Library library;
   train::Job job(config, mpi, sink);
-  train::TextModel model(config, job, library);
+  inference::TextModel model(config, job, library);
   if (!words.translate.empty()) {
     const std::string subject = words.translate == "-" ? "standard input" : words.translate;
     const auto lines = job.world().broadcast(mpi.world_rank() == 0 ? text_of(words.translate) : "", 0);

@@ -4,13 +4,13 @@
 #include "command_line.hpp"
 #include "commands.hpp"
 #include "core/regular_file.hpp"
-#include "train/inference/predict.hpp"
+#include "inference/predict.hpp"
 
 namespace dtrain::app {
 Task predict_command(const Words& words, const Environment& environment) {
   CheckpointRun run;
   std::string from;
-  train::PredictRequest request;
+  inference::PredictRequest request;
   Parser parser(
       "predict",
       "Says what new data without targets are, on all ranks that mpirun or srun starts. The inputs are "
@@ -42,7 +42,7 @@ Task predict_command(const Words& words, const Environment& environment) {
   require_writable_place(request.output, ExitCode::usage);
   request.data.from = from;
   return run.task(environment, [request](const train::RunConfig& config, comm::MpiEnvironment& mpi,
-                                         const Log& log) { train::predict(config, request, mpi, log); });
+                                         const Log& log) { inference::predict(config, request, mpi, log); });
 }
 
 }  // namespace dtrain::app

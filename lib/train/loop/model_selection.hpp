@@ -4,7 +4,7 @@
 
 #include "checkpoint/manifest.hpp"
 #include "train/config/config.hpp"
-#include "train/inference/evaluation.hpp"
+#include "train/loop/evaluation.hpp"
 
 namespace dtrain::train {
 

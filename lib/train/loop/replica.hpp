@@ -13,7 +13,7 @@
 #include "parallel/step/graph_engine.hpp"
 #include "parallel/step/pipeline_engine.hpp"
 #include "parallel/strategy/strategy.hpp"
-#include "train/inference/evaluation.hpp"
+#include "train/loop/evaluation.hpp"
 #include "train/setup/job.hpp"
 #include "train/setup/workload.hpp"
 

@@ -16,7 +16,7 @@
 #include "record/tensorboard_writer.hpp"
 #include "record/trace_writer.hpp"
 #include "train/config/config.hpp"
-#include "train/inference/evaluation.hpp"
+#include "train/loop/evaluation.hpp"
 #include "train/setup/job.hpp"
 #include "train/setup/workload.hpp"
 

@@ -18,7 +18,7 @@
 #include "state/checkpoints.hpp"
 #include "state/resume_point.hpp"
 #include "train/config/config.hpp"
-#include "train/inference/evaluation.hpp"
+#include "train/loop/evaluation.hpp"
 #include "train/loop/model_selection.hpp"
 #include "train/loop/planned_batches.hpp"
 #include "train/loop/progress.hpp"

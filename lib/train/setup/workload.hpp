@@ -14,7 +14,7 @@
 #include "parallel/pipeline/stage_cuts.hpp"
 #include "parallel/pipeline/stage_messages.hpp"
 #include "train/config/config.hpp"
-#include "train/inference/evaluation.hpp"
+#include "train/loop/evaluation.hpp"
 #include "train/setup/job.hpp"
 #include "train/setup/preparation.hpp"
 #include "train/setup/transformations.hpp"

@@ -1,4 +1,4 @@
-#include "train/inference/text_model.hpp"
+#include "inference/text_model.hpp"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -12,14 +12,14 @@
 #include "data/text/unicode.hpp"
 #include "parallel/data_types.hpp"
 
-namespace dtrain::train {
+namespace dtrain::inference {
 namespace {
 
 constexpr std::int64_t kLongestTranslation = 100;  // words
 constexpr std::size_t kSentences = 64;             // translated together
 
-Workload open_workload(const RunConfig& config, Job& job, h5::Library& library) {
-  auto workload = make_workload(config, place_of(job), library);
+train::Workload open_workload(const train::RunConfig& config, train::Job& job, h5::Library& library) {
+  auto workload = train::make_workload(config, train::place_of(job), library);
   require(workload.dataset.info().tokenizer.has_value(), "was not trained on text",
           {.subject = config.model.init_from, .advice = "use dtrain evaluate", .code = ExitCode::usage});
   return workload;
@@ -42,7 +42,7 @@ at::Tensor rows_of(const std::vector<std::vector<std::int32_t>>& sentences) {
 
 }  // namespace
 
-TextModel::TextModel(const RunConfig& config, Job& job, h5::Library& library)
+TextModel::TextModel(const train::RunConfig& config, train::Job& job, h5::Library& library)
     : job_(job), workload_(open_workload(config, job, library)) {
   const auto& info = workload_.dataset.info();
   source_ = data::make_tokenizer(*info.tokenizer, data::Side::source);
@@ -192,4 +192,4 @@ std::vector<std::string> TextModel::translate(const std::vector<std::string>& li
   return translations;
 }
 
-}  // namespace dtrain::train
+}  // namespace dtrain::inference

@@ -8,14 +8,15 @@
 #include <vector>
 
 #include "data/text/tokenizer.hpp"
+#include "h5/library.hpp"
+#include "inference/sampling.hpp"
 #include "models/networks/gpt.hpp"
 #include "models/networks/translate.hpp"
 #include "train/config/config.hpp"
-#include "train/inference/sampling.hpp"
 #include "train/setup/job.hpp"
 #include "train/setup/workload.hpp"
 
-namespace dtrain::train {
+namespace dtrain::inference {
 
 /// A trained model of text and the vocabulary it was trained with, for evaluation only, cut into stages as
 /// the job's mesh says. Copies along the data axis all do the same.
@@ -24,7 +25,7 @@ class TextModel {
   /// The weights that config.model.init_from names. Collective over the job, here as below, with the same
   /// arguments on every rank. Throws Error: exit code 2 for a model that has no text, 3 for the dataset, 4
   /// for weights or a vocabulary that do not fit.
-  TextModel(const RunConfig& config, Job& job, h5::Library& library);
+  TextModel(const train::RunConfig& config, train::Job& job, h5::Library& library);
 
   /// Whether this rank says what was found: one of the job does.
   bool speaks() const;
@@ -50,10 +51,10 @@ class TextModel {
                           const std::function<std::int32_t(const at::Tensor&)>& choose);
   std::vector<models::Sentence> translated(const std::vector<std::vector<std::int32_t>>& sentences, int beam);
 
-  Job& job_;
-  Workload workload_;
+  train::Job& job_;
+  train::Workload workload_;
   std::unique_ptr<const data::Tokenizer> source_;
   std::unique_ptr<const data::Tokenizer> target_;
 };
 
-}  // namespace dtrain::train
+}  // namespace dtrain::inference

@@ -1,4 +1,4 @@
-#include "train/inference/evaluate_checkpoint.hpp"
+#include "inference/evaluate_checkpoint.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -9,21 +9,21 @@
 
 #include "checkpoint/manifest.hpp"
 #include "core/error.hpp"
+#include "inference/output_rows.hpp"
 #include "record/predictions_file.hpp"
 #include "train/config/precision.hpp"
-#include "train/inference/output_rows.hpp"
 #include "train/setup/job.hpp"
 #include "train/setup/kept_program.hpp"
 #include "train/setup/preparation.hpp"
 #include "train/setup/transformations.hpp"
 #include "train/setup/workload.hpp"
 
-namespace dtrain::train {
+namespace dtrain::inference {
 namespace {
 
 /// The model's own figures, and up to twenty classes which of them it takes for which.
 void print_scores(const models::Model& model, const std::vector<std::string>& names,
-                  const EvaluationResult& result, const Log& log) {
+                  const train::EvaluationResult& result, const Log& log) {
   const auto columns = model.extra_columns();
   std::vector<std::string> figures;
   for (std::size_t k = 0; k < columns.columns.size(); ++k) {
@@ -46,42 +46,43 @@ void print_scores(const models::Model& model, const std::vector<std::string>& na
 
 }  // namespace
 
-EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequest& request,
-                                     comm::MpiEnvironment& mpi, const Log& log) {
+train::EvaluationResult evaluate_checkpoint(const train::RunConfig& config, const EvaluateRequest& request,
+                                            comm::MpiEnvironment& mpi, const Log& log) {
   NullSpanSink sink;
   h5::Library library;
-  Job job(config, mpi, sink);
-  auto workload = make_workload(config, place_of(job), library);
+  train::Job job(config, mpi, sink);
+  auto workload = train::make_workload(config, train::place_of(job), library);
   const auto& info = workload.dataset.info();
   const auto samples = info.samples(request.split);
   require(samples > 0, fmt::format("has no samples in the split {}", request.split),
           {.subject = info.name, .advice = "use --split train, validation or test", .code = ExitCode::data});
 
   const auto trained = checkpoint::read_manifest(config.model.init_from).info;
-  check_same_program(trained.program, *workload.model, config.model.init_from);
-  check_same_classes(trained.identity, info, config.model.init_from);
-  const auto how = transformation_as_trained(trained.transformations, info, config.model.init_from);
-  if (const auto own = own_transformation(info);
+  train::check_same_program(trained.program, *workload.model, config.model.init_from);
+  train::check_same_classes(trained.identity, info, config.model.init_from);
+  const auto how = train::transformation_as_trained(trained.transformations, info, config.model.init_from);
+  if (const auto own = train::own_transformation(info);
       how.mean != own.mean || how.std_dev != own.std_dev || !how.factor.empty()) {
     log.info(
         fmt::format("inputs      made with what the checkpoint's training data were made with, not with "
                     "{}'s own",
                     info.name));
   }
-  const Preparation preparation(info, how, full_type(config), workload.model->goal(), std::nullopt,
-                                workload.device);
+  const train::Preparation preparation(info, how, train::full_type(config), workload.model->goal(),
+                                       std::nullopt, workload.device);
   auto& group = job.groups().data();
-  parallel::Pipeline pipeline(evaluation_pipeline(job, workload, sink));
-  Evaluation evaluation(evaluation_parts(job, workload, pipeline, preparation),
-                        data::Loader(workload.dataset, request.split, {}, workload.read), samples,
-                        workload.evaluation_batch);
+  parallel::Pipeline pipeline(train::evaluation_pipeline(job, workload, sink));
+  train::Evaluation evaluation(train::evaluation_parts(job, workload, pipeline, preparation),
+                               data::Loader(workload.dataset, request.split, {}, workload.read), samples,
+                               workload.evaluation_batch);
   job.end_preparation();
   OutputRows rows("--predictions");
   const bool keeps = !request.predictions.empty();
   const auto result =
-      evaluation.run(keeps ? OutputSink([&](const BatchOutputs& batch) { rows.take(batch); }) : OutputSink());
+      evaluation.run(keeps ? train::OutputSink([&](const train::BatchOutputs& batch) { rows.take(batch); })
+                           : train::OutputSink());
   std::string line = fmt::format("{} of {}: loss {:.4f}", request.split, info.name, result.total.loss);
-  if (workload.scoring == Scoring::loss_and_accuracy)
+  if (workload.scoring == train::Scoring::loss_and_accuracy)
     line += fmt::format(", accuracy {:.4f}", result.total.accuracy);
   log.info(line + fmt::format(", {} samples in {:.2f} s", samples, result.time_s));
   print_scores(*workload.model, info.classes, result, log);
@@ -92,7 +93,7 @@ EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequ
       predictions.model = models::model_title(config.model.name);
       predictions.dataset = info.name;
       predictions.split = request.split;
-      if (workload.scoring == Scoring::loss_and_accuracy) predictions.classes = info.classes;
+      if (workload.scoring == train::Scoring::loss_and_accuracy) predictions.classes = info.classes;
       if (group.rank() == 0) record::write_predictions(request.predictions, predictions, library);
     }
     log.info(fmt::format("predictions  {}", request.predictions));
@@ -101,4 +102,4 @@ EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequ
   return result;
 }
 
-}  // namespace dtrain::train
+}  // namespace dtrain::inference

@@ -1,4 +1,4 @@
-#include "train/inference/evaluation.hpp"
+#include "train/loop/evaluation.hpp"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>

@@ -1,4 +1,4 @@
-#include "train/inference/predict.hpp"
+#include "inference/predict.hpp"
 
 #include <fmt/format.h>
 
@@ -11,17 +11,17 @@
 #include "core/checked_bytes.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "inference/output_rows.hpp"
 #include "record/predictions_csv.hpp"
 #include "record/predictions_file.hpp"
 #include "train/config/precision.hpp"
-#include "train/inference/evaluation.hpp"
-#include "train/inference/output_rows.hpp"
+#include "train/loop/evaluation.hpp"
 #include "train/setup/job.hpp"
 #include "train/setup/preparation.hpp"
 #include "train/setup/transformations.hpp"
 #include "train/setup/workload.hpp"
 
-namespace dtrain::train {
+namespace dtrain::inference {
 namespace {
 
 constexpr std::int64_t kMostSampleBytes = std::int64_t{1} << 40;
@@ -45,11 +45,11 @@ void check_facts(const data::DatasetInfo& info, const std::string& checkpoint) {
 }
 
 /// The vocabulary is too large for each checkpoint to keep: it comes from the dataset.
-data::DatasetInfo info_of_text(const RunConfig& config, const checkpoint::CheckpointInfo& trained) {
+data::DatasetInfo info_of_text(const train::RunConfig& config, const checkpoint::CheckpointInfo& trained) {
   require(config.data.dataset != "synthetic", "was trained on synthetic text, which has no words",
           {.subject = config.model.init_from, .advice = "train on words", .code = ExitCode::usage});
   auto info = data::read_dataset_info(data::find_dataset(config.data.dataset, config.data.root));
-  check_same_classes(trained.identity, info, config.model.init_from);
+  train::check_same_classes(trained.identity, info, config.model.init_from);
   require(info.task == trained.identity.task && info.tokenizer.has_value(),
           fmt::format("was trained on samples of {}, and the dataset {} has samples of {}",
                       trained.identity.task, info.name, info.task),
@@ -60,7 +60,8 @@ data::DatasetInfo info_of_text(const RunConfig& config, const checkpoint::Checkp
 }
 
 /// What the samples of the training were like.
-data::DatasetInfo info_of_training(const RunConfig& config, const checkpoint::CheckpointInfo& trained) {
+data::DatasetInfo info_of_training(const train::RunConfig& config,
+                                   const checkpoint::CheckpointInfo& trained) {
   const auto& checkpoint = config.model.init_from;
   require(trained.transformations.has_value() && !trained.identity.task.empty(),
           "is from before checkpoints kept what their inputs were made with",
@@ -89,7 +90,7 @@ data::DatasetInfo info_of_training(const RunConfig& config, const checkpoint::Ch
 }
 
 /// Each rank reads all samples. Collective, so that no rank waits for one that failed.
-data::Unlabelled read_together(const data::DatasetInfo& info, const PredictRequest& request, Job& job,
+data::Unlabelled read_together(const data::DatasetInfo& info, const PredictRequest& request, train::Job& job,
                                double limit_s) {
   const comm::LongPhase reading(job.world(), limit_s);
   std::optional<data::Unlabelled> found;
@@ -99,36 +100,36 @@ data::Unlabelled read_together(const data::DatasetInfo& info, const PredictReque
   } catch (const Error& error) {
     failure = error;
   }
-  comm::throw_on_all(failure, place_of(job).host, job.world());
+  comm::throw_on_all(failure, train::place_of(job).host, job.world());
   return std::move(*found);
 }
 
 }  // namespace
 
-void predict(const RunConfig& config, const PredictRequest& request, comm::MpiEnvironment& mpi,
+void predict(const train::RunConfig& config, const PredictRequest& request, comm::MpiEnvironment& mpi,
              const Log& log) {
   NullSpanSink sink;
   h5::Library library;
-  Job job(config, mpi, sink);
+  train::Job job(config, mpi, sink);
   const auto trained = checkpoint::read_manifest(config.model.init_from).info;
   const auto info = info_of_training(config, trained);
   auto data = read_together(info, request, job, config.comm.files_limit_s());
   for (const auto& remark : data.remarks) log.info(fmt::format("note        {}", remark));
 
-  auto workload = make_workload(config, place_of(job), library, data.dataset);
-  const InputTransformation how{.mean = trained.transformations->mean,
-                                .std_dev = trained.transformations->std_dev};
-  const Preparation preparation(info, how, full_type(config), workload.model->goal(), std::nullopt,
-                                workload.device);
+  auto workload = train::make_workload(config, train::place_of(job), library, data.dataset);
+  const train::InputTransformation how{.mean = trained.transformations->mean,
+                                       .std_dev = trained.transformations->std_dev};
+  const train::Preparation preparation(info, how, train::full_type(config), workload.model->goal(),
+                                       std::nullopt, workload.device);
   auto& group = job.groups().data();
-  parallel::Pipeline pipeline(evaluation_pipeline(job, workload, sink));
-  Evaluation evaluation(evaluation_parts(job, workload, pipeline, preparation),
-                        data::Loader(workload.dataset, "train", {}, workload.read), data.samples,
-                        workload.evaluation_batch);
+  parallel::Pipeline pipeline(train::evaluation_pipeline(job, workload, sink));
+  train::Evaluation evaluation(train::evaluation_parts(job, workload, pipeline, preparation),
+                               data::Loader(workload.dataset, "train", {}, workload.read), data.samples,
+                               workload.evaluation_batch);
   job.end_preparation();
   OutputRows rows("predict");
   const double start_s = steady_s();
-  evaluation.run([&](const BatchOutputs& batch) { rows.take(batch); });
+  evaluation.run([&](const train::BatchOutputs& batch) { rows.take(batch); });
   log.info(fmt::format("{} samples in {:.2f} s", data.samples, steady_s() - start_s));
 
   const comm::LongPhase writing(job.world(), config.comm.files_limit_s());
@@ -139,7 +140,7 @@ void predict(const RunConfig& config, const PredictRequest& request, comm::MpiEn
     predictions.split = request.data.from.string();
     predictions.names = data.names;
     predictions.targets.clear();
-    if (workload.scoring == Scoring::loss_and_accuracy) predictions.classes = info.classes;
+    if (workload.scoring == train::Scoring::loss_and_accuracy) predictions.classes = info.classes;
     if (group.rank() == 0 && request.output.ends_with(".csv"))
       record::write_predictions_csv(request.output, predictions);
     else if (group.rank() == 0)
@@ -149,4 +150,4 @@ void predict(const RunConfig& config, const PredictRequest& request, comm::MpiEn
   job.world().barrier();
 }
 
-}  // namespace dtrain::train
+}  // namespace dtrain::inference

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace dtrain::train {
+namespace dtrain::inference {
 
 /// How the next token is chosen from its logits.
 struct SamplingConfig {
@@ -21,4 +21,4 @@ struct SamplingConfig {
 /// Source of top_p: Holtzman et al., "The Curious Case of Neural Text Degeneration", ICLR 2020.
 std::int32_t sample_token(const at::Tensor& logits, const SamplingConfig& config, std::uint32_t position);
 
-}  // namespace dtrain::train
+}  // namespace dtrain::inference

@@ -1,4 +1,4 @@
-#include "train/inference/sampling.hpp"
+#include "inference/sampling.hpp"
 
 #include <fmt/format.h>
 
@@ -10,7 +10,7 @@
 #include "core/error.hpp"
 #include "kernels/philox.hpp"
 
-namespace dtrain::train {
+namespace dtrain::inference {
 namespace {
 
 /// A number in [0, 1), another one for each position of a text.
@@ -50,4 +50,4 @@ std::int32_t sample_token(const at::Tensor& logits, const SamplingConfig& config
   return static_cast<std::int32_t>(tokens.const_data_ptr<std::int64_t>()[choice]);
 }
 
-}  // namespace dtrain::train
+}  // namespace dtrain::inference

@@ -1,4 +1,4 @@
-#include "train/inference/evaluation.hpp"
+#include "train/loop/evaluation.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "train/inference/sampling.hpp"
+#include "inference/sampling.hpp"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 
 #include "core/error.hpp"
 
-namespace dtrain::train {
+namespace dtrain::inference {
 namespace {
 
 /// Softmax of these: 0.1, 0.6, 0.25, 0.05.
@@ -70,4 +70,4 @@ TEST(SamplingTest, ImpossibleValuesAreRefused) {
 }
 
 }  // namespace
-}  // namespace dtrain::train
+}  // namespace dtrain::inference

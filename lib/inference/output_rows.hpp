@@ -4,9 +4,9 @@
 
 #include "comm/group.hpp"
 #include "record/predictions_file.hpp"
-#include "train/inference/evaluation.hpp"
+#include "train/loop/evaluation.hpp"
 
-namespace dtrain::train {
+namespace dtrain::inference {
 
 /// What a model says of each sample of a split, gathered from the ranks that evaluate it.
 class OutputRows {
@@ -16,7 +16,7 @@ class OutputRows {
 
   /// Rows of this rank, batch after batch. Throws Error (exit code 2) where the outputs have not one size per
   /// sample.
-  void take(const BatchOutputs& batch);
+  void take(const train::BatchOutputs& batch);
 
   /// All ranks' rows on rank 0, in the order of the samples; elsewhere this rank's. Collective.
   record::Predictions gather(comm::Group& group, std::int64_t samples);
@@ -26,4 +26,4 @@ class OutputRows {
   record::Predictions own_;
 };
 
-}  // namespace dtrain::train
+}  // namespace dtrain::inference

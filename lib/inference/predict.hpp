@@ -7,7 +7,7 @@
 #include "data/unlabelled/unlabelled.hpp"
 #include "train/config/config.hpp"
 
-namespace dtrain::train {
+namespace dtrain::inference {
 
 /// New samples, and where to write what a trained model says of them.
 struct PredictRequest {
@@ -20,7 +20,7 @@ struct PredictRequest {
 /// is resolved and validated, and the same on every rank; each rank reads the samples. Collective over
 /// MPI_COMM_WORLD. Throws Error: exit code 2 for a model that has nothing to say, 3 for the samples, 4 for a
 /// checkpoint that does not keep its transformations.
-void predict(const RunConfig& config, const PredictRequest& request, comm::MpiEnvironment& mpi,
+void predict(const train::RunConfig& config, const PredictRequest& request, comm::MpiEnvironment& mpi,
              const Log& log);
 
-}  // namespace dtrain::train
+}  // namespace dtrain::inference

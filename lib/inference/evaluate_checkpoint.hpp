@@ -5,9 +5,9 @@
 #include "comm/mpi/mpi_environment.hpp"
 #include "core/log.hpp"
 #include "train/config/config.hpp"
-#include "train/inference/evaluation.hpp"
+#include "train/loop/evaluation.hpp"
 
-namespace dtrain::train {
+namespace dtrain::inference {
 
 /// Which split of its dataset a trained model is measured on, and what is kept.
 struct EvaluateRequest {
@@ -18,7 +18,7 @@ struct EvaluateRequest {
 /// Measures the weights that config.model.init_from names on a split, shared out over all ranks, prints one
 /// line, and writes the predictions. `config` is resolved and validated, and the same on every rank.
 /// Collective over MPI_COMM_WORLD. Throws Error.
-EvaluationResult evaluate_checkpoint(const RunConfig& config, const EvaluateRequest& request,
-                                     comm::MpiEnvironment& mpi, const Log& log);
+train::EvaluationResult evaluate_checkpoint(const train::RunConfig& config, const EvaluateRequest& request,
+                                            comm::MpiEnvironment& mpi, const Log& log);
 
-}  // namespace dtrain::train
+}  // namespace dtrain::inference

@@ -1,4 +1,4 @@
-#include "train/inference/output_rows.hpp"
+#include "inference/output_rows.hpp"
 
 #include <ATen/ATen.h>
 
@@ -10,7 +10,7 @@
 #include "core/error.hpp"
 #include "core/slice.hpp"
 
-namespace dtrain::train {
+namespace dtrain::inference {
 namespace {
 
 constexpr std::int64_t kLargestRow = 1 << 20;
@@ -46,7 +46,7 @@ void join(comm::Group& group, std::vector<T>& rows, const std::vector<std::int64
 
 }  // namespace
 
-void OutputRows::take(const BatchOutputs& batch) {
+void OutputRows::take(const train::BatchOutputs& batch) {
   const at::Tensor& outputs = batch.outputs.at(0);
   require(outputs.size(0) == static_cast<std::int64_t>(batch.batch.samples.size()) &&
               outputs.numel() / std::max<std::int64_t>(outputs.size(0), 1) <= kLargestRow,
@@ -66,4 +66,4 @@ record::Predictions OutputRows::gather(comm::Group& group, std::int64_t samples)
   return std::move(own_);
 }
 
-}  // namespace dtrain::train
+}  // namespace dtrain::inference
