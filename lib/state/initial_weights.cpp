@@ -197,8 +197,8 @@ void load_optimizer(const checkpoint::CheckpointReader& checkpoint, const parall
     const int copies = copies_in(checkpoint, tensor);
     if (copies == 0) {
       place.copy_(read_tensor(checkpoint, tensor.group, tensor));
-    } else if (tensor.copy && tensor.copy->count == copies) {
-      place.copy_(read_tensor(checkpoint, group_of_copy(tensor.group, tensor.copy->index), tensor));
+    } else if (tensor.owner.copy && tensor.owner.copy->count == copies) {
+      place.copy_(read_tensor(checkpoint, group_of_copy(tensor.group, tensor.owner.copy->index), tensor));
     } else {
       place.copy_(mean_of_copies(checkpoint, tensor, copies));
     }

@@ -62,22 +62,24 @@ std::string group_of_copy(const std::string& group, int index) {
 }
 
 /// What the ranks of a stage save, in one order on all of them: of other copies' values only the names count.
-std::vector<parallel::StateTensor> SavedState::listed(const std::vector<parallel::StateTensor>& state) {
+std::vector<parallel::StateTensor> SavedState::listed(const std::vector<parallel::StateTensor>& state) const {
   std::vector<parallel::StateTensor> all;
   for (const auto& tensor : state) {
-    if (!tensor.saves) continue;
-    for (int index = 0; tensor.copy && index < tensor.copy->count; ++index) {
+    const auto& owner = tensor.owner;
+    if (owner.pipe && *owner.pipe != where_.pipe) continue;
+    for (int index = 0; owner.copy && index < owner.copy->count; ++index) {
       all.push_back(tensor);
       all.back().group = group_of_copy(tensor.group, index);
-      all.back().copy->index = index;
+      all.back().owner.copy->index = index;
     }
-    if (!tensor.copy) all.push_back(tensor);
+    if (!owner.copy) all.push_back(tensor);
   }
   return all;
 }
 
-/// For each tensor the rank among those of the stage, counted as data * tensor ranks + tensor.
-std::vector<int> SavedState::owners(const std::vector<parallel::StateTensor>& state) const {
+/// For each tensor the rank that saves it: of those of the stage, counted as data * tensor ranks + tensor,
+/// one of its owner's.
+std::vector<int> SavedState::savers(const std::vector<parallel::StateTensor>& state) const {
   std::vector<std::int64_t> bytes;
   for (const auto& source : state) {
     const auto shape = models::whole_shape(source.value, source.slice);
@@ -85,18 +87,19 @@ std::vector<int> SavedState::owners(const std::vector<parallel::StateTensor>& st
                                     static_cast<std::int64_t>(source.value.element_size()),
                                     std::multiplies<>()));
   }
-  auto owners = share_out(bytes, std::int64_t{mesh_.data} * mesh_.tensor, kSmallestShare);
+  auto savers = share_out(bytes, std::int64_t{mesh_.data} * mesh_.tensor, kSmallestShare);
   for (std::size_t i = 0; i < state.size(); ++i) {
-    if (state[i].copy) owners[i] = state[i].copy->index * mesh_.tensor + owners[i] % mesh_.tensor;
+    const auto& copy = state[i].owner.copy;
+    if (copy) savers[i] = copy->index * mesh_.tensor + savers[i] % mesh_.tensor;
   }
-  return owners;
+  return savers;
 }
 
 /// Slices go to the rank of their own copy of the model that is to have the whole.
-void SavedState::put_together(const parallel::StateTensor& source, int owner, Copy& copy) const {
+void SavedState::put_together(const parallel::StateTensor& source, int saver, Copy& copy) const {
   const int count = mesh_.tensor;
-  if (where_.data != owner / count) return;
-  const bool mine = where_.tensor == owner % count;
+  if (where_.data != saver / count) return;
+  const bool mine = where_.tensor == saver % count;
   if (source.slice == nullptr) {
     if (mine) copy_into(copy.value, source.value);
     return;
@@ -104,7 +107,7 @@ void SavedState::put_together(const parallel::StateTensor& source, int owner, Co
   if (mine && !copy.value.defined()) copy.value = at::empty(source.slice->whole, on_cpu(source.value));
   std::vector<at::Tensor> parts(static_cast<std::size_t>(count));
   parts[static_cast<std::size_t>(where_.tensor)] = source.value;
-  GroupMessages messages(tensor_, owner % count);
+  GroupMessages messages(tensor_, saver % count);
   gather_parts(*source.slice, parts, mine ? &copy.value : nullptr, messages);
 }
 
@@ -112,12 +115,12 @@ void SavedState::take(const std::vector<parallel::StateTensor>& state, checkpoin
   const at::NoGradGuard no_grad;
   info_ = std::move(info);
   const auto sources = listed(state);
-  const auto owner = owners(sources);
+  const auto saver = savers(sources);
   copies_.resize(sources.size());
   for (std::size_t i = 0; i < sources.size(); ++i) {
     copies_[i].group = sources[i].group;
     copies_[i].name = sources[i].name;
-    put_together(sources[i], owner[i], copies_[i]);
+    put_together(sources[i], saver[i], copies_[i]);
   }
 }
 

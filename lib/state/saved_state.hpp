@@ -48,9 +48,9 @@ class SavedState {
     std::string name;
     at::Tensor value;  // contiguous; undefined where another rank has it
   };
-  static std::vector<parallel::StateTensor> listed(const std::vector<parallel::StateTensor>& state);
-  std::vector<int> owners(const std::vector<parallel::StateTensor>& state) const;
-  void put_together(const parallel::StateTensor& source, int owner, Copy& copy) const;
+  std::vector<parallel::StateTensor> listed(const std::vector<parallel::StateTensor>& state) const;
+  std::vector<int> savers(const std::vector<parallel::StateTensor>& state) const;
+  void put_together(const parallel::StateTensor& source, int saver, Copy& copy) const;
 
   topology::MeshShape mesh_;
   topology::MeshCoordinates where_;

@@ -133,6 +133,33 @@ TEST(SavedStateTest, SlicesArePutTogetherWithinOneCopy) {
   EXPECT_EQ(states.messages(), 2) << "each slice goes once, within one copy";
 }
 
+TEST(SavedStateTest, TheStageThatOwnsATensorSavesItForAllStages) {
+  SavedStates states({.data = 2, .pipe = 2});
+  states.take([&](const auto& where) {
+    auto period = tensor("period", values(4, 1));
+    period.owner.pipe = 1;
+    return std::vector{tensor(where.pipe == 0 ? "first" : "last", values(10, where.pipe)), period};
+  });
+  EXPECT_TRUE(at::equal(states.written("period"), values(4, 1)));
+  EXPECT_THAT(states.names_of(1), UnorderedElementsAre("model/last", "model/period"));
+}
+
+TEST(SavedStateTest, EachCopySavesTheValuesThatItOwns) {
+  SavedStates states({.data = 3});
+  states.take([&](const auto& where) {
+    auto moments = tensor("moments", values(4, where.data));
+    moments.group = "optimizer/exp_avg";
+    moments.owner.copy = {.index = where.data, .count = 3};
+    return std::vector{moments};
+  });
+  for (int copy = 0; copy < 3; ++copy) {
+    EXPECT_THAT(states.names_of(copy), ElementsAre(group_of_copy("optimizer/exp_avg", copy) + "/moments"));
+    const auto reference = states.of(copy).references().front();
+    EXPECT_TRUE(
+        at::equal(at::from_blob(const_cast<void*>(reference.data), {4}, at::kFloat), values(4, copy)));
+  }
+}
+
 TEST(SavedStateTest, IsACopyOfTheMomentInTheSameMemoryEachTime) {
   SavedStates states({});
   EXPECT_FALSE(states.of(0).taken());

@@ -95,7 +95,8 @@ void Easgd::synchronise() {
 }
 
 StateView Easgd::state() {
-  const StateTensor::OfCopy mine{.index = parts().data.rank(), .count = parts().data.size()};
+  const StateTensor::Owner mine{
+      .copy = StateTensor::Owner::Copy{.index = parts().data.rank(), .count = parts().data.size()}};
   std::vector<StateView::Flat> flat;
   for (const auto& moments : copy().optimizer().state()) flat.push_back({moments.name, moments.value, mine});
   flat.push_back({"copy", own_, mine});

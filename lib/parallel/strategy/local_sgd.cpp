@@ -87,7 +87,7 @@ StateView LocalSgd::state() {
   for (const auto& moments : copy().optimizer().state()) {
     flat.push_back({moments.name, moments.value});
     if (policy_ == OptimizerState::kept)
-      flat.back().copy = {.index = parts().data.rank(), .count = parts().data.size()};
+      flat.back().owner.copy = {.index = parts().data.rank(), .count = parts().data.size()};
   }
   if (outer_ != nullptr) flat.push_back({"outer_momentum", outer_->momentum()});
   return {copy().parameters(), parts().model, std::move(flat), period_state()};

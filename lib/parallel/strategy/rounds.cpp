@@ -102,7 +102,7 @@ std::vector<StateTensor> Rounds::period_state() const {
            .name = "state",
            .value = period_.state(),
            .slice = nullptr,
-           .saves = parts_.pipe.rank() == 0}};
+           .owner = {.pipe = 0}}};
 }
 
 }  // namespace dtrain::parallel

@@ -18,7 +18,7 @@ std::vector<StateTensor> StateView::tensors() const {
   for (const auto& flat : optimizer_) {
     for (const auto& entry : parameters_.entries()) {
       all.push_back({StateTensor::kOptimizer + flat.state, entry.parameter->name,
-                     FlatParameters::view(flat.values, entry), entry.parameter->slice, flat.copy});
+                     FlatParameters::view(flat.values, entry), entry.parameter->slice, flat.owner});
     }
   }
   all.insert(all.end(), more_.begin(), more_.end());

@@ -23,13 +23,20 @@ struct StateTensor {
   std::string name;
   at::Tensor value;                                ///< A view: writing to it changes the state.
   std::shared_ptr<const models::HeldSlice> slice;  ///< Which part of the whole it is; null: the whole.
-  /// Which of how many copies of the model has this value.
-  struct OfCopy {
-    int index = 0;
-    int count = 1;
+  /// The ranks that vouch for the value: one of them saves it. All ranks name the same owner, but for the
+  /// copy's index.
+  struct Owner {
+    /// Which of how many copies of the model has this value.
+    struct Copy {
+      int index = 0;
+      int count = 1;
+    };
+    std::optional<Copy> copy = {};  ///< Empty: all copies hold the same.
+    /// Position on the pipe axis of the stage that saves it for all stages, which read it. Empty: each stage
+    /// saves its own.
+    std::optional<int> pipe = {};
   };
-  std::optional<OfCopy> copy = {};  ///< Empty: all copies hold the same.
-  bool saves = true;                ///< False: another stage saves it, and this one reads it.
+  Owner owner = {};
 
   bool is_of_optimizer() const { return group.starts_with(kOptimizer); }
 };
@@ -45,7 +52,7 @@ class StateView {
   struct Flat {
     std::string state;  ///< STATE of `optimizer/STATE`
     at::Tensor values;
-    std::optional<StateTensor::OfCopy> copy = {};
+    StateTensor::Owner owner = {};
   };
   /// `more`: what else there is, already named.
   StateView(FlatParameters& parameters, models::Model& model, std::vector<Flat> optimizer,

@@ -118,7 +118,7 @@ TEST(EasgdTest, EachCopySavesItsOwn) {
   int copies = 0;
   for (const auto& tensor : strategy.state().tensors()) {
     if (!tensor.is_of_optimizer()) continue;
-    EXPECT_TRUE(tensor.copy) << tensor.group;
+    EXPECT_TRUE(tensor.owner.copy) << tensor.group;
     if (tensor.group != "optimizer/copy") continue;
     ++copies;
     for (std::int64_t begin = 0; const auto* parameter : job.model().parameters()) {

@@ -169,10 +169,10 @@ TEST_P(OptimizerStateTest, IsKeptAveragedOrReset) {
   }
   const double expected = policy == "reset" ? 0.0 : start[begin].item<double>() - target;
   EXPECT_NEAR(first, expected, kRounding);
-  EXPECT_EQ(momentum.copy.has_value(), policy == "keep");
-  if (momentum.copy) {
-    EXPECT_EQ(momentum.copy->index, job.rank());
-    EXPECT_EQ(momentum.copy->count, job.copies());
+  EXPECT_EQ(momentum.owner.copy.has_value(), policy == "keep");
+  if (momentum.owner.copy) {
+    EXPECT_EQ(momentum.owner.copy->index, job.rank());
+    EXPECT_EQ(momentum.owner.copy->count, job.copies());
   }
 }
 
