@@ -13,8 +13,6 @@
 #include "core/slice.hpp"
 #include "kernels/philox.hpp"
 #include "models/compute/kernel_scope.hpp"
-#include "models/compute/step_memory.hpp"
-#include "models/layers/row_gradients.hpp"
 
 namespace dtrain::models {
 
@@ -94,7 +92,10 @@ struct Flow {
   bool sliced() const { return whole > 0; }
 };
 
-class TensorGroup;  // models/slicing/tensor_group.hpp
+class BorrowedParameter;  // models/borrowed_parameter.hpp
+class GradientPlace;      // models/compute/gradient_place.hpp
+class StepMemory;         // models/compute/step_memory.hpp
+class TensorGroup;        // models/slicing/tensor_group.hpp
 
 /// A trainable tensor. `value` is a leaf that requires gradients; parallel replaces its storage by a view
 /// into flat memory, so keep the Parameter, not a copy of the tensor.
@@ -105,27 +106,16 @@ struct Parameter {
   Slicing slicing = Slicing::none;
   std::shared_ptr<const HeldSlice> slice = nullptr;  ///< Null: this rank holds the whole.
   bool frozen = false;   ///< Not trained: no gradient, no update, no place among the flat parameters.
-  bool by_rows = false;  ///< A step uses few rows, and the layer can hand their gradient to `rows`.
-  std::shared_ptr<RowGradients> rows = nullptr;  ///< Set by the taker of rows; else null.
-  /// How often backward meets it in a micro-batch: a tied weight on a rank that walks its uses apart, twice.
-  int uses = 1;
-  /// A leaf of its own over the same memory, for the layers that borrow the parameter, where the gradients of
-  /// both uses are wanted apart; else undefined.
-  at::Tensor borrowers_value = {};
-  const at::Tensor& value_for_borrowers() const {
-    return borrowers_value.defined() ? borrowers_value : value;
-  }
+  bool by_rows = false;  ///< A step uses few rows, and the layer can give their gradient as RowGradients.
 
-  /// Where the next gradient may be written instead of into memory of its own; undefined while nowhere.
-  at::Tensor gradient_slot = {};
+  /// Set by GradientPlace alone. Null: nothing collects the gradient but .grad.
+  GradientPlace* place = nullptr;
 
-  std::shared_ptr<StepMemory> step = nullptr;  ///< While a step of several micro-batches runs; else null.
-
-  /// The slot, for one gradient: the tensor to write to and to return as the gradient, or an undefined one.
-  at::Tensor take_gradient_slot() { return std::exchange(gradient_slot, {}); }
-
-  /// Memory for one gradient, laid out in `format`: the slot where it is laid out so, else memory of its own.
+  /// Memory for one gradient, laid out in `format`: what its place offers where it is laid out so, else
+  /// memory of its own.
   at::Tensor take_gradient_memory(at::MemoryFormat format = at::MemoryFormat::Contiguous);
+  /// Null: no step of several micro-batches runs.
+  StepMemory* step_memory() const;
 };
 
 /// State that is saved and agreed upon but not trained (BatchNorm's running statistics). It changes once per
@@ -184,7 +174,7 @@ class Layer {
   virtual Flow slice(TensorGroup& group, const Flow& flow);
 
   /// Parameters of other layers that this one uses too: tied weights.
-  virtual std::vector<Parameter*> borrowed() { return {}; }
+  virtual std::vector<BorrowedParameter*> borrowed() { return {}; }
 
   std::vector<Parameter>& parameters() { return parameters_; }
   std::vector<Buffer>& buffers() { return buffers_; }

@@ -11,6 +11,7 @@
 
 #include "core/error.hpp"
 #include "kernels/fill.hpp"
+#include "models/borrowed_parameter.hpp"
 #include "models/slicing/slices.hpp"
 #include "models/slicing/tensor_group.hpp"
 
@@ -148,10 +149,10 @@ std::vector<Parameter*> Model::with_memory() {
 std::vector<Model::Borrowed> Model::borrowed() {
   std::vector<Borrowed> all;
   for (std::size_t user = 0; user < layers_.size(); ++user) {
-    for (Parameter* parameter : layers_[user]->borrowed()) {
+    for (BorrowedParameter* use : layers_[user]->borrowed()) {
       for (std::size_t owner = 0; owner < layers_.size(); ++owner) {
         for (Parameter& own : layers_[owner]->parameters()) {
-          if (&own == parameter) all.push_back({parameter, owner, user});
+          if (&own == &use->parameter()) all.push_back({&own, use, owner, user});
         }
       }
     }

@@ -96,8 +96,9 @@ class Model {
   /// A parameter that a layer uses and another one owns.
   struct Borrowed {
     Parameter* parameter = nullptr;
-    std::size_t owner = 0;     ///< Index of the layer that owns it.
-    std::size_t borrower = 0;  ///< Index of the layer that uses it too.
+    BorrowedParameter* use = nullptr;  ///< The borrower's.
+    std::size_t owner = 0;             ///< Index of the layer that owns it.
+    std::size_t borrower = 0;          ///< Index of the layer that uses it too.
   };
   std::vector<Borrowed> borrowed();
 

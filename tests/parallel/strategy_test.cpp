@@ -48,6 +48,7 @@ class FakeEngine final : public StepEngine {
     }
     return losses;
   }
+  std::vector<const models::Parameter*> met_again() const override { return {}; }
 
   double gradient = 1;
   double loss = 3;

@@ -8,7 +8,7 @@
 namespace dtrain::models {
 
 /// What a layer keeps of one weight while the micro-batches of a step pass, during which its values stand
-/// still. The collector of gradients makes one per step of several micro-batches and drops it at the end.
+/// still: see GradientPlace, which has one from the begin to the end of a step of several micro-batches.
 ///
 /// The gradient of a product's weight is a sum over micro-batches, dW = sum_m dY_m^T X_m: as one product over
 /// all rows of the step it passes over dW once, not once per micro-batch, which is what small micro-batches

@@ -90,9 +90,10 @@ void ProgramLayer::take_parameter(const GraphInput& input,
     auto& theirs = layer->parameters();
     const auto found = std::ranges::find(theirs, name, &Parameter::name);
     if (found == theirs.end()) continue;
-    const auto known = std::ranges::find(borrowed_, &*found);
+    const auto known =
+        std::ranges::find_if(borrowed_, [&](const auto& use) { return &use.parameter() == &*found; });
     used_.push_back({Used::Kind::borrowed, place, static_cast<std::size_t>(known - borrowed_.begin())});
-    if (known == borrowed_.end()) borrowed_.push_back(&*found);
+    if (known == borrowed_.end()) borrowed_.emplace_back(*found);
     return;
   }
   used_.push_back({Used::Kind::parameter, place, parameters_.size()});
@@ -300,7 +301,11 @@ Cost ProgramLayer::cost(const std::vector<Shape>& inputs) const {
   return cost;
 }
 
-std::vector<Parameter*> ProgramLayer::borrowed() { return borrowed_; }
+std::vector<BorrowedParameter*> ProgramLayer::borrowed() {
+  std::vector<BorrowedParameter*> all;
+  for (BorrowedParameter& use : borrowed_) all.push_back(&use);
+  return all;
+}
 
 Flow ProgramLayer::slice(TensorGroup& /*group*/, const Flow& /*flow*/) {
   throw usage_error("an exported program is not cut over a tensor axis", "--mesh tensor",
@@ -311,8 +316,8 @@ at::ScalarType ProgramLayer::type_of(const Tensors& inputs) const {
   for (const Parameter& parameter : parameters_) {
     if (!parameter.value.is_meta()) return parameter.value.scalar_type();
   }
-  for (const Parameter* parameter : borrowed_) {
-    if (!parameter->value.is_meta()) return parameter->value.scalar_type();
+  for (const BorrowedParameter& use : borrowed_) {
+    if (!use.value().is_meta()) return use.value().scalar_type();
   }
   for (const auto& input : inputs) {
     if (input.scalar_type() == at::kDouble) return at::kDouble;
@@ -350,7 +355,7 @@ void ProgramLayer::enter(Workspace& work, const Tensors& inputs) {
         tensor = parameters_[used.index].value;
         break;
       case Used::Kind::borrowed:
-        tensor = borrowed_[used.index]->value_for_borrowers();
+        tensor = borrowed_[used.index].value();
         break;
       case Used::Kind::buffer:
         tensor = buffers_[used.index].value;
@@ -367,7 +372,7 @@ Tensors ProgramLayer::forward(const Tensors& inputs, const Context& context) {
   for (const auto& input : inputs) shapes.push_back(input.sizes().vec());
   const auto symbols = symbols_of(shapes);
   const auto device = !parameters_.empty() ? parameters_[0].value.device()
-                      : !borrowed_.empty() ? borrowed_[0]->value.device()
+                      : !borrowed_.empty() ? borrowed_[0].value().device()
                                            : inputs.at(0).device();
   Workspace work{.tensors = std::vector<at::Tensor>(places_.size()),
                  .symbols = symbols,

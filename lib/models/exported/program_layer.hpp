@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "models/borrowed_parameter.hpp"
 #include "models/exported/operation.hpp"
 #include "models/exported/planned_program.hpp"
 #include "models/layer.hpp"
@@ -35,7 +36,7 @@ class ProgramLayer final : public Layer {
   Tensors forward(const Tensors& inputs, const Context& context) override;
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
   Cost cost(const std::vector<Shape>& inputs) const override;
-  std::vector<Parameter*> borrowed() override;
+  std::vector<BorrowedParameter*> borrowed() override;
   Flow slice(TensorGroup& group, const Flow& flow) override;
 
  private:
@@ -87,7 +88,7 @@ class ProgramLayer final : public Layer {
 
   std::shared_ptr<const PlannedProgram> planned_;
   std::size_t run_;
-  std::vector<Parameter*> borrowed_;
+  std::vector<BorrowedParameter> borrowed_;
   std::vector<Constant> constants_;
   std::vector<Used> used_;
   std::map<ValueId, std::size_t> places_;

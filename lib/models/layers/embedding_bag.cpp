@@ -11,6 +11,7 @@
 
 #include "kernels/bag.hpp"
 #include "models/compute/beside.hpp"
+#include "models/compute/gradient_place.hpp"
 #include "models/layers/vocabulary.hpp"
 #include "models/shape.hpp"
 
@@ -49,7 +50,7 @@ class BagMeans : public torch::autograd::Function<BagMeans> {
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& weight,
                             const at::Tensor& ids, const at::Tensor& scales, RowGradients* rows) {
     context->save_for_backward({weight, ids, scales});
-    // The parameter that owns the list outlives every graph over it.
+    // The collector that owns the list outlives the graph of each step.
     context->saved_data["rows"] = reinterpret_cast<std::int64_t>(rows);
     at::Tensor means = at::empty({ids.size(0), weight.size(1)}, weight.options());
     const auto columns = static_cast<std::size_t>(weight.size(1));
@@ -114,7 +115,8 @@ Tensors EmbeddingBag::forward(const Tensors& inputs, const Context& /*context*/)
   const at::Tensor scales = weight.value.scalar_type() == at::kDouble
                                 ? scales_of<double>(ids, weight.value, name())
                                 : scales_of<float>(ids, weight.value, name());
-  return {BagMeans::apply(weight.value, ids, scales, weight.rows.get())};
+  RowGradients* rows = weight.place != nullptr ? weight.place->rows() : nullptr;
+  return {BagMeans::apply(weight.value, ids, scales, rows)};
 }
 
 std::vector<Shape> EmbeddingBag::output_shapes(const std::vector<Shape>& inputs) const {

@@ -29,27 +29,28 @@ class LargeLinear : public torch::autograd::Function<LargeLinear> {
     auto& weight = *reinterpret_cast<Parameter*>(context->saved_data["weight"].toInt());
     torch::autograd::tensor_list results(4);
     if (context->needs_input_grad(0)) results[0] = at::mm(gradient, weight.value.detach());
-    if (weight.step->add(context->get_saved_variables()[0], gradient)) results[1] = weight_gradient(weight);
+    if (weight.step_memory()->add(context->get_saved_variables()[0], gradient))
+      results[1] = weight_gradient(weight);
     results[2] = gradient.sum(0);
     return results;
   }
 
  private:
   static at::Tensor weight_gradient(Parameter& weight) {
-    at::Tensor result = weight.take_gradient_slot();
-    if (!result.defined() || !result.is_contiguous()) result = at::empty_like(weight.value);
-    return at::mm_out(result, weight.step->output_gradients().t(), weight.step->inputs());
+    at::Tensor result = weight.take_gradient_memory();
+    const StepMemory& step = *weight.step_memory();
+    return at::mm_out(result, step.output_gradients().t(), step.inputs());
   }
 };
 
 }  // namespace
 
 bool fits_large_linear(const at::Tensor& input, const Parameter& weight) {
-  if (weight.step == nullptr || input.dim() != 2 || !own_products_take(input, weight.value)) return false;
+  StepMemory* step = weight.step_memory();
+  if (step == nullptr || input.dim() != 2 || !own_products_take(input, weight.value)) return false;
   using Otherwise = StepMemory::Otherwise;
-  return weight.step->holds_back(
-      input.size(0) * (weight.value.size(0) + weight.value.size(1)), weight.value.numel(),
-      fits_small_linear(input, weight.value) ? Otherwise::faster : Otherwise::nothing);
+  return step->holds_back(input.size(0) * (weight.value.size(0) + weight.value.size(1)), weight.value.numel(),
+                          fits_small_linear(input, weight.value) ? Otherwise::faster : Otherwise::nothing);
 }
 
 at::Tensor large_linear(const at::Tensor& input, Parameter& weight, Parameter& bias) {

@@ -107,11 +107,12 @@ template <class T>
 Planes transformed(const Parameter& parameter) {
   const at::Tensor weight = parameter.value.detach();
   const at::Tensor dense = weight.contiguous(kChannelsLast);
-  if (parameter.step != nullptr && parameter.step->transformed.defined()) {
-    return {weight.size(0), weight.size(1), parameter.step->transformed};
+  StepMemory* step = parameter.step_memory();
+  if (step != nullptr && step->transformed.defined()) {
+    return {weight.size(0), weight.size(1), step->transformed};
   }
   Planes u(weight.size(0), weight.size(1), dense.options());
-  if (parameter.step != nullptr) parameter.step->transformed = u.memory();
+  if (step != nullptr) step->transformed = u.memory();
   kernels::winograd_weight(u.data<T>(), dense.const_data_ptr<T>(), static_cast<std::size_t>(weight.size(0)),
                            static_cast<std::size_t>(weight.size(1)));
   return u;
@@ -232,7 +233,7 @@ class WinogradConv : public torch::autograd::Function<WinogradConv> {
     const at::Tensor x = context->get_saved_variables()[0];
     const auto capsule = context->saved_data["kept"].toCapsule();
     auto& kept = static_cast<Kept&>(*capsule);
-    StepMemory* step = kept.weight->step.get();
+    StepMemory* step = kept.weight->step_memory();
     const bool later =
         step != nullptr && step->holds_back(x.numel() + dy.numel(), kept.weight->value.numel());
     auto found = gradients_of(dy, x, kept, {.input = context->needs_input_grad(0), .weight = !later});

@@ -279,14 +279,14 @@ Flow GptMlp::slice(TensorGroup& group, const Flow& flow) {
 }
 
 GptHead::GptHead(const GptSizes& sizes, GptEmbedding& embedding)
-    : Layer("lm_head"), sizes_(sizes), embedding_(embedding) {
+    : Layer("lm_head"), sizes_(sizes), words_(embedding.parameters()[0]) {
   parameters_.push_back(parameter(sizes, "transformer.ln_f.weight", {sizes.width}, kOne));
   parameters_.push_back(parameter(sizes, "transformer.ln_f.bias", {sizes.width}, kZero));
 }
 
 at::Tensor GptHead::logits(const at::Tensor& input, const TokenFlow& flow) const {
   const auto used = flow.between_slices({&parameters_[0], &parameters_[1]});
-  return flow.into_slices(normed(input, used[0], used[1]), words().value_for_borrowers(), {});
+  return flow.into_slices(normed(input, used[0], used[1]), words_.value(), {});
 }
 
 Tensors GptHead::forward(const Tensors& inputs, const Context& /*context*/) {
@@ -294,7 +294,7 @@ Tensors GptHead::forward(const Tensors& inputs, const Context& /*context*/) {
 }
 
 at::Tensor GptHead::logits_of_all_words(const at::Tensor& input) const {
-  return of_all_words(logits(input, flow_.whole()), words(), flow_.group());
+  return of_all_words(logits(input, flow_.whole()), words_.parameter(), flow_.group());
 }
 
 Flow GptHead::slice(TensorGroup& group, const Flow& /*flow*/) {
@@ -304,12 +304,12 @@ Flow GptHead::slice(TensorGroup& group, const Flow& /*flow*/) {
 
 std::vector<Shape> GptHead::output_shapes(const std::vector<Shape>& inputs) const {
   const Shape& shape = inputs.at(0);
-  return {{shape.at(0), flow_.all_tokens(shape.at(1)), words().value.size(0)}};
+  return {{shape.at(0), flow_.all_tokens(shape.at(1)), words_.value().size(0)}};
 }
 
 Cost GptHead::cost(const std::vector<Shape>& inputs) const {
   const auto e = extents_of(inputs.at(0), sizes_, flow_);
-  const auto held = static_cast<double>(words().value.size(0));
+  const auto held = static_cast<double>(words_.value().size(0));
   return {.flops = 2.0 * e.tokens * e.width * held,
           .parameter_bytes = 2.0 * e.width * e.bytes,
           .activation_bytes = e.tokens * (e.width + held) * e.bytes,

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 
+#include "models/borrowed_parameter.hpp"
 #include "models/layer.hpp"
 #include "models/layers/token_flow.hpp"
 
@@ -90,7 +91,7 @@ class GptHead final : public Layer {
  public:
   /// `embedding` must outlive the head.
   GptHead(const GptSizes& sizes, GptEmbedding& embedding);
-  std::vector<Parameter*> borrowed() override { return {&embedding_.parameters()[0]}; }
+  std::vector<BorrowedParameter*> borrowed() override { return {&words_}; }
   Tensors forward(const Tensors& inputs, const Context& context) override;
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
   Cost cost(const std::vector<Shape>& inputs) const override;
@@ -101,9 +102,8 @@ class GptHead final : public Layer {
 
  private:
   at::Tensor logits(const at::Tensor& input, const TokenFlow& flow) const;
-  const Parameter& words() const { return embedding_.parameters()[0]; }
   GptSizes sizes_;
-  GptEmbedding& embedding_;
+  BorrowedParameter words_;
   TokenFlow flow_;
 };
 

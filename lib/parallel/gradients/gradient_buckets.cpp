@@ -32,7 +32,8 @@ class GradientBuckets::Hook final : public torch::autograd::PostAccumulateGradHo
 };
 
 GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group, comm::Queue& queue,
-                                 BucketConfig config, StepCapture* capture)
+                                 BucketConfig config, const CollectedGradients& collected,
+                                 StepCapture* capture)
     : parameters_(parameters),
       group_(group),
       queue_(queue),
@@ -41,10 +42,17 @@ GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group,
       charge_(parameters.size() * static_cast<std::int64_t>(c10::elementSize(parameters.dtype()))),
       memory_(group, parameters.size(), parameters.values().options()) {
   for (const auto& entry : parameters.entries()) {
-    if (!entry.parameter->rows) entries_.push_back(entry);
+    if (entry.parameter == collected.left_out) continue;
+    entries_.push_back(entry);
+    places_.emplace_back(*entry.parameter);
   }
   const auto limit = config.bucket_bytes > 0 ? config.bucket_bytes : kDefaultBucketBytes;
   make_buckets(limit);
+  uses_.assign(entries_.size(), 1);
+  for (const auto* parameter : collected.met_again) {
+    const auto place = std::ranges::find(entries_, parameter, &FlatParameters::Entry::parameter);
+    if (place != entries_.end()) ++uses_[static_cast<std::size_t>(place - entries_.begin())];
+  }
   choose_parts();
   require_agreement(
       group, parameters.layout_hash() ^ static_cast<std::uint64_t>(limit),
@@ -98,8 +106,6 @@ GradientBuckets::~GradientBuckets() {
     auto& value = entry.parameter->value;
     torch::autograd::impl::set_post_acc_grad_hooks(value, nullptr);
     value.mutable_grad().reset();  // a view into memory that is about to go
-    entry.parameter->gradient_slot.reset();
-    entry.parameter->step.reset();
   }
 }
 
@@ -110,23 +116,23 @@ void GradientBuckets::begin_step(int micro_batches) {
   for (auto& bucket : buckets_) bucket.missing = bucket.parameters;
   // Undefined, not zero: the first gradient is written or copied into place, which spares filling and adding.
   for (std::size_t i = 0; i < views_.size(); ++i) {
-    auto& parameter = *entries_[i].parameter;
-    parameter.value.mutable_grad().reset();
-    parameter.gradient_slot = views_[i].alias();  // autograd takes over a tensor without other references
-    const bool one_use = parameter.uses == 1 && shares_[i] == 0;
-    parameter.step =
-        micro_batches > 1 && one_use ? std::make_shared<models::StepMemory>(micro_batches) : nullptr;
+    auto& place = places_[i];
+    entries_[i].parameter->value.mutable_grad().reset();
+    place.offer(views_[i].alias());  // autograd takes over a tensor without other references
+    const bool one_use = uses_[i] == 1 && shares_[i] == 0;
+    micro_batches > 1 && one_use ? place.begin_step(micro_batches) : place.end_step();
   }
 }
 
 void GradientBuckets::on_gradient(std::size_t i) {
-  auto& parameter = *entries_[i].parameter;
+  const auto& parameter = *entries_[i].parameter;
   auto& gradient = parameter.value.mutable_grad();
+  auto& place = places_[i];
   auto& view = views_[i];
   if (!gradient.defined()) return;  // held back: hooks are called all the same
   if (received_[i] == 0) {
     const at::NoGradGuard no_grad;
-    parameter.gradient_slot.reset();
+    place.withdraw();
     if (gradient.data_ptr() == view.data_ptr()) {
       // Written in place.
     } else if (view.is_cpu() && gradient.strides() == view.strides() &&
@@ -141,7 +147,8 @@ void GradientBuckets::on_gradient(std::size_t i) {
         "a gradient has left its bucket",
         {.subject = parameter.name, .advice = "nothing may replace .grad between two backward passes"});
   }
-  const int summed = parameter.step != nullptr ? parameter.step->summed() : 1;
+  const auto* memory = place.step_memory();
+  const int summed = memory != nullptr ? memory->summed() : 1;
   if (capture_ == nullptr || !capture_->capturing()) return count(i, summed);
   const bool sends = completes(i, summed) && buckets_[bucket_of_[i]].missing == 0 && group_.size() > 1;
   const bool is_last = bucket_of_[i] + 1 == buckets_.size();  // nothing follows that it could go beside
@@ -155,7 +162,7 @@ void GradientBuckets::count(std::size_t i, int micro_batches) {
 
 /// Whether the entry's gradient of the step has come, with these micro-batches.
 bool GradientBuckets::completes(std::size_t i, int micro_batches) {
-  const int all = micro_batches_ * entries_[i].parameter->uses + shares_[i];
+  const int all = micro_batches_ * uses_[i] + shares_[i];
   received_[i] += micro_batches;
   require(received_[i] <= all, "has more gradients in a step than were expected",
           {.subject = entries_[i].parameter->name, .advice = "its bucket has left without them"});
@@ -177,7 +184,7 @@ void GradientBuckets::add_share(const models::Parameter* parameter, const at::Te
   const std::size_t i = entry_of(parameter);
   if (received_[i] == 0) {
     views_[i].copy_(gradient);
-    entries_[i].parameter->gradient_slot.reset();
+    places_[i].withdraw();
     entries_[i].parameter->value.mutable_grad() = views_[i];
   } else {
     views_[i].add_(gradient.to(views_[i].device()));
@@ -201,10 +208,11 @@ void GradientBuckets::finish(const std::function<void()>& exchange_shares) {
   if (exchange_shares) exchange_shares();  // they take part in the buckets' sums
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < views_.size(); ++i) {
-    auto& parameter = *entries_[i].parameter;
-    require(parameter.step == nullptr || !parameter.step->incomplete(),
-            "has gradients held back for a micro-batch that did not come", {.subject = parameter.name});
-    parameter.step.reset();
+    const auto* memory = places_[i].step_memory();
+    require(memory == nullptr || !memory->incomplete(),
+            "has gradients held back for a micro-batch that did not come",
+            {.subject = entries_[i].parameter->name});
+    places_[i].end_step();
     if (received_[i] == 0) views_[i].zero_();
   }
   for (auto& bucket : buckets_) bucket.missing = 0;

@@ -1,12 +1,14 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
 #include <memory>
 #include <vector>
 
 #include "comm/group.hpp"
 #include "comm/queue.hpp"
 #include "core/slice.hpp"
+#include "models/compute/gradient_place.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
 #include "parallel/gradients/gradient_sums.hpp"
 #include "parallel/memory/exchange_memory.hpp"
@@ -23,21 +25,27 @@ struct BucketConfig {
   enum class Update { everything, parts } update = Update::everything;
 };
 
+/// Which gradients come to the buckets, and how often.
+struct CollectedGradients {
+  const models::Parameter* left_out = nullptr;  ///< Another collector has its gradient; null: all come here.
+  /// See StepEngine::met_again().
+  std::vector<const models::Parameter*> met_again = {};
+};
+
 /// Synchronous data parallelism (`ddp`): gradients are summed over a step's micro-batches in place, in memory
 /// the communication reads directly, and over the ranks of a group in buckets that leave while backward still
 /// runs.
 ///
 /// Buckets are sub-ranges of the flat gradient in the order gradients become ready, fixed at the start and
 /// checked to be the same on all ranks; bucket i is issued only after bucket i - 1, so that all ranks issue
-/// the same operations in the same order even when some parameters receive no gradient. A parameter whose
-/// gradient is taken by rows (Parameter::rows) is not theirs.
+/// the same operations in the same order even when some parameters receive no gradient.
 /// Source: Li et al., "PyTorch Distributed: Experiences on Accelerating Data Parallel Training", VLDB 2020.
 class GradientBuckets final : public GradientSums {
  public:
   /// Collective over `group`: allocates and compares layouts. Throws Error when ranks disagree. `capture`,
   /// borrowed: what may capture steps; null: nothing does.
   GradientBuckets(FlatParameters& parameters, comm::Group& group, comm::Queue& queue, BucketConfig config,
-                  StepCapture* capture = nullptr);
+                  const CollectedGradients& collected = {}, StepCapture* capture = nullptr);
   ~GradientBuckets() override;
 
   /// Whether the sums are those of all ranks from the next step on, or of this rank's micro-batches alone.
@@ -77,17 +85,19 @@ class GradientBuckets final : public GradientSums {
   bool exchanges() const { return group_.size() > 1 && exchange_ == Exchange::sums; }
 
   FlatParameters& parameters_;
-  std::vector<FlatParameters::Entry> entries_;  // without those whose gradient is taken by rows
+  std::vector<FlatParameters::Entry> entries_;  // without CollectedGradients::left_out
   comm::Group& group_;
   comm::Queue& queue_;
   BucketConfig config_;
   StepCapture* capture_;
   MemoryCharge charge_;
   ExchangeMemory memory_;
-  std::vector<at::Tensor> views_;       // per entry
-  std::vector<std::size_t> bucket_of_;  // per entry
-  std::vector<int> shares_;             // per entry: of other ranks, in each step
-  std::vector<int> received_;           // per entry: gradients that have come in this step
+  std::deque<models::GradientPlace> places_;  // per entry
+  std::vector<at::Tensor> views_;             // per entry
+  std::vector<std::size_t> bucket_of_;        // per entry
+  std::vector<int> uses_;                     // per entry: how often backward meets it in a micro-batch
+  std::vector<int> shares_;                   // per entry: of other ranks, in each step
+  std::vector<int> received_;                 // per entry: gradients that have come in this step
   std::vector<Bucket> buckets_;
   bool updates_parts_ = false;
   std::vector<Range> update_parts_;

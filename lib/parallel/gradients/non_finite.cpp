@@ -14,7 +14,8 @@ namespace dtrain::parallel {
 namespace {
 
 bool holds_non_finite(const GradientOfRank& gradient, const models::Parameter& parameter) {
-  if (parameter.rows != nullptr) return gradient.rows->squares().non_finite > 0;
+  if (gradient.rows != nullptr && &gradient.rows->parameter() == &parameter)
+    return gradient.rows->squares().non_finite > 0;
   const auto& entries = gradient.parameters.entries();
   const auto entry = std::ranges::find(entries, &parameter, &FlatParameters::Entry::parameter);
   if (entry == entries.end()) return false;

@@ -22,10 +22,6 @@ std::int64_t rounded_up(std::int64_t n, std::int64_t to) { return (n + to - 1) /
 
 }  // namespace
 
-at::Tensor& ReproducibleSums::Leaf::tensor() const {
-  return use == Use::borrowed_too ? parameter->borrowers_value : parameter->value;
-}
-
 at::Tensor ReproducibleSums::Leaf::view(const at::Tensor& sums) const {
   return FlatParameters::view(sums, {.parameter = parameter, .offset = offset});
 }
@@ -39,7 +35,8 @@ ReproducibleSums::ReproducibleSums(FlatParameters& parameters, models::Model& mo
       size_(parameters.size()),
       updates_parts_(update_parts && group.size() > 1) {
   for (const auto& entry : parameters.entries()) {
-    leaves_.push_back({.parameter = entry.parameter, .offset = entry.offset});
+    auto& place = places_.emplace_back(*entry.parameter);
+    leaves_.push_back({.parameter = entry.parameter, .offset = entry.offset, .place = &place});
   }
   add_borrowed(model);
   for (int r = 0; r < group.size(); ++r) {
@@ -58,10 +55,8 @@ void ReproducibleSums::add_borrowed(models::Model& model) {
     if (!model.holds(borrowed.borrower) || borrowed.parameter->frozen) continue;
     auto& parameter = *borrowed.parameter;
     const bool owned = model.holds(borrowed.owner);
-    if (owned) parameter.borrowers_value = parameter.value.detach().set_requires_grad(true);
-    leaves_.push_back({.parameter = &parameter,
-                       .use = owned ? Leaf::Use::borrowed_too : Leaf::Use::borrowed_from_far,
-                       .offset = size_});
+    if (owned) borrowed.use->keep_apart();
+    leaves_.push_back({.parameter = &parameter, .offset = size_, .use = owned ? borrowed.use : nullptr});
     size_ += rounded_up(parameter.value.numel(), FlatParameters::kAlignment);
   }
 }
@@ -69,9 +64,8 @@ void ReproducibleSums::add_borrowed(models::Model& model) {
 ReproducibleSums::~ReproducibleSums() {
   for (const Leaf& leaf : leaves_) {
     leaf.tensor().mutable_grad().reset();
-    leaf.parameter->gradient_slot.reset();
+    if (leaf.use != nullptr) leaf.use->join();
   }
-  for (const Leaf& leaf : leaves_) leaf.parameter->borrowers_value.reset();
 }
 
 int ReproducibleSums::gradients_held(int micro_batches, int ranks) {
@@ -88,15 +82,15 @@ void ReproducibleSums::begin_step(int micro_batches) {
   taken_back_.assign(static_cast<std::size_t>(micro_batches_), false);
   done_ = 0;
   for (const Leaf& leaf : leaves_) leaf.tensor().mutable_grad().reset();
-  if (owned_.size() > 0) offer_slots();
+  if (owned_.size() > 0) offer_memory();
 }
 
-// Where a layer can write its weight's gradient to at once. A slot is taken by one use only.
-void ReproducibleSums::offer_slots() {
+// Where a layer can write its weight's gradient to at once. One use only takes it.
+void ReproducibleSums::offer_memory() {
   if (!piece_.defined()) piece_ = tree_.take_free();
   if (!piece_.defined()) piece_ = at::zeros({size_}, parameters_.values().options());
   for (const Leaf& leaf : leaves_) {
-    if (leaf.use == Leaf::Use::owned) leaf.parameter->gradient_slot = leaf.view(piece_);
+    if (leaf.place != nullptr) leaf.place->offer(leaf.view(piece_));
   }
 }
 
@@ -109,7 +103,7 @@ void ReproducibleSums::collect(const Leaf& leaf) {
     view.copy_(gradient);
   }
   gradient.reset();
-  leaf.parameter->gradient_slot.reset();
+  if (leaf.place != nullptr) leaf.place->withdraw();
 }
 
 void ReproducibleSums::taken_back(int index) {
@@ -118,7 +112,7 @@ void ReproducibleSums::taken_back(int index) {
   for (const Leaf& leaf : leaves_) collect(leaf);
   tree_.add({.height = 0, .index = index}, std::exchange(piece_, {}));
   taken_back_[static_cast<std::size_t>(index)] = true;
-  if (++done_ < owned_.size()) offer_slots();
+  if (++done_ < owned_.size()) offer_memory();
 }
 
 void ReproducibleSums::finish(const std::function<void()>& exchange_shares) {
@@ -126,13 +120,13 @@ void ReproducibleSums::finish(const std::function<void()>& exchange_shares) {
   for (auto index = owned_.begin; index < owned_.end; ++index) {  // those without samples
     if (!taken_back_[static_cast<std::size_t>(index)]) taken_back(static_cast<int>(index));
   }
-  for (const Leaf& leaf : leaves_) leaf.parameter->gradient_slot.reset();
+  for (auto& place : places_) place.withdraw();
   bring_together();
   gradients_ = total_.narrow(0, 0, parameters_.size());
   for (const Leaf& leaf : leaves_) {
     auto sum = leaf.view(total_);
-    if (leaf.use == Leaf::Use::borrowed_from_far) leaf.parameter->value.mutable_grad() = sum;
-    if (leaf.use == Leaf::Use::borrowed_too) add_share(leaf.parameter, sum);
+    if (leaf.from_far()) leaf.parameter->value.mutable_grad() = sum;
+    if (leaf.use != nullptr) add_share(leaf.parameter, sum);
   }
   if (exchange_shares) exchange_shares();
 }

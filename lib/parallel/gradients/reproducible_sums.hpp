@@ -1,8 +1,11 @@
 #pragma once
 
+#include <deque>
 #include <vector>
 
 #include "comm/group.hpp"
+#include "models/borrowed_parameter.hpp"
+#include "models/compute/gradient_place.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
 #include "parallel/gradients/gradient_sums.hpp"
 #include "parallel/gradients/piece_tree.hpp"
@@ -42,17 +45,17 @@ class ReproducibleSums final : public GradientSums {
   /// A tensor that backward leaves a gradient in.
   struct Leaf {
     models::Parameter* parameter = nullptr;
-    enum class Use {
-      owned,             // by a layer of this rank
-      borrowed_too,      // the same parameter's second use on this rank: Parameter::borrowers_value
-      borrowed_from_far  // of a layer of another rank of the pipeline
-    } use = Use::owned;
-    std::int64_t offset = 0;  // of its gradient in the sums
-    at::Tensor& tensor() const;
+    std::int64_t offset = 0;                 // of its gradient in the sums
+    models::GradientPlace* place = nullptr;  // of a parameter that a layer of this rank owns; else null
+    // Another use of such a parameter, by a layer of this rank, whose gradient is kept apart; else null.
+    models::BorrowedParameter* use = nullptr;
+    // Neither: a layer of another rank of the pipeline owns the parameter.
+    bool from_far() const { return place == nullptr && use == nullptr; }
+    const at::Tensor& tensor() const { return use != nullptr ? use->value() : parameter->value; }
     at::Tensor view(const at::Tensor& sums) const;
   };
   void add_borrowed(models::Model& model);
-  void offer_slots();
+  void offer_memory();
   void collect(const Leaf& leaf);
   void bring_together();
   void bring_together(Range window, std::int64_t most_nodes);
@@ -63,8 +66,9 @@ class ReproducibleSums final : public GradientSums {
   FlatParameters& parameters_;
   comm::Group& group_;
   int micro_batches_;
-  Range owned_;            // micro-batches
-  std::int64_t done_ = 0;  // of them in this step
+  Range owned_;                               // micro-batches
+  std::int64_t done_ = 0;                     // of them in this step
+  std::deque<models::GradientPlace> places_;  // by entry of the parameters
   std::vector<Leaf> leaves_;
   std::int64_t size_ = 0;  // of the sums: the parameters' and, behind them, those of borrowed uses
   PieceTree tree_;

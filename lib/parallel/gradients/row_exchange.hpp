@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "comm/group.hpp"
-#include "models/layers/row_gradients.hpp"
+#include "models/compute/row_gradients.hpp"
 
 namespace dtrain::parallel {
 

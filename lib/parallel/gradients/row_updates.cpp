@@ -38,6 +38,7 @@ RowUpdates::RowUpdates(const FlatParameters& parameters, const FlatParameters::E
                        comm::Group& group, const optim::Optimizer& optimizer,
                        const optim::OptimizerConfig& config, Copies copies, const RowLimits& limits)
     : parameter_(*entry.parameter),
+      place_(*entry.parameter, factors_),
       group_(group),
       config_(config),
       copies_(copies),
@@ -60,10 +61,7 @@ RowUpdates::RowUpdates(const FlatParameters& parameters, const FlatParameters::E
     powers1_[k] = powers1_[k - 1] * config.beta1;
     powers2_[k] = powers2_[k - 1] * std::sqrt(config.beta2);
   }
-  parameter_.rows = std::make_shared<models::RowGradients>();
 }
-
-RowUpdates::~RowUpdates() { parameter_.rows.reset(); }
 
 template <class T>
 T* RowUpdates::row_at(const at::Tensor& flat, std::int32_t row) const {
@@ -81,7 +79,7 @@ void RowUpdates::wait_for_all() {
 }
 
 void RowUpdates::begin_step(const std::vector<at::Tensor>& ids) {
-  parameter_.rows->clear();
+  factors_.clear();
   exchange_.share_ids(ids);
   find_used_rows();
   mine_ = share_of(used_);
@@ -145,8 +143,8 @@ void RowUpdates::make_current(const std::vector<std::int32_t>& rows) {
 }
 
 void RowUpdates::finish() {
-  exchange_.share_gradients(*parameter_.rows);
-  parameter_.rows->clear();
+  exchange_.share_gradients(factors_);
+  factors_.clear();
   if (as_double()) {
     add_up<double>();
   } else {

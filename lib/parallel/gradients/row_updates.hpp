@@ -8,6 +8,7 @@
 #include "comm/group.hpp"
 #include "kernels/reduce.hpp"
 #include "kernels/update.hpp"
+#include "models/compute/gradient_place.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
 #include "parallel/gradients/row_exchange.hpp"
@@ -33,14 +34,15 @@ class RowUpdates {
   /// moments), adamw, and sgd with neither momentum nor weight decay.
   static bool supports(const optim::OptimizerConfig& config);
 
-  /// For the parameter `entry` [rows, columns] of `parameters`. `optimizer` holds its state and leaves it
-  /// alone otherwise. Collective over `group`.
+  /// For the parameter `entry` [rows, columns] of `parameters`, whose gradient it collects. `optimizer` holds
+  /// its state and leaves it alone otherwise. Collective over `group`.
   RowUpdates(const FlatParameters& parameters, const FlatParameters::Entry& entry, comm::Group& group,
              const optim::Optimizer& optimizer, const optim::OptimizerConfig& config, Copies copies,
              const RowLimits& limits);
-  ~RowUpdates();
   RowUpdates(const RowUpdates&) = delete;
   RowUpdates& operator=(const RowUpdates&) = delete;
+
+  const models::Parameter& parameter() const { return parameter_; }
 
   /// Before a step's first forward pass: makes the rows current that any rank is about to use. `ids`: int32
   /// [n, T] of each of this rank's pieces. Collective.
@@ -79,6 +81,8 @@ class RowUpdates {
   bool as_double() const { return values_.scalar_type() == at::kDouble; }
 
   models::Parameter& parameter_;
+  models::RowGradients factors_;  // this rank's, of the step
+  models::GradientPlace place_;
   comm::Group& group_;
   const optim::OptimizerConfig config_;
   const Copies copies_;

@@ -2,9 +2,10 @@
 
 #include <ATen/ATen.h>
 
-#include <memory>
+#include <deque>
 
 #include "core/clock.hpp"
+#include "models/compute/gradient_place.hpp"
 #include "parallel/pipeline/segments.hpp"
 
 namespace dtrain::parallel {
@@ -41,13 +42,13 @@ std::vector<double> measure_layers(models::Model& model, const std::vector<model
     models::Tensors outputs;
     time_of(walk, flowing, outputs);  // allocates
     auto& parameters = model.layers()[layer]->parameters();
+    std::deque<models::GradientPlace> places;
     for (auto& parameter : parameters) {
-      if (!parameter.frozen) parameter.step = std::make_shared<models::StepMemory>(kMicroBatches);
+      if (!parameter.frozen) places.emplace_back(parameter).begin_step(kMicroBatches);
     }
     double sum = 0;
     for (int i = 0; i < kMicroBatches; ++i) sum += time_of(walk, flowing, outputs);
     times.push_back(sum / kMicroBatches);
-    for (auto& parameter : parameters) parameter.step.reset();
     for (auto& output : outputs) output = output.detach();
     flowing = std::move(outputs);
   }

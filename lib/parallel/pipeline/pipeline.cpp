@@ -3,21 +3,18 @@
 #include <ATen/core/grad_mode.h>
 
 namespace dtrain::parallel {
-namespace {
-
-/// Counts for each parameter held here in how many walks over segments backward meets it.
-void count_uses(models::Model& model, const StageCuts& cuts, std::int64_t repeated_layers) {
-  for (auto* parameter : model.parameters()) parameter->uses = 1;
+std::vector<const models::Parameter*> parameters_met_again(models::Model& model, const StageCuts& cuts,
+                                                           std::int64_t repeated_layers) {
+  std::vector<const models::Parameter*> met_again;
   for (const auto& tied : model.borrowed()) {
     const int owner = cuts.stage_of(tied.owner);
     const int borrower = cuts.stage_of(tied.borrower);
     const bool one_rank = cuts.rank_of(owner) == cuts.rank_of(borrower);
     const bool one_segment = owner == borrower && repeated_layers == 0;
-    if (one_rank && !one_segment) ++tied.parameter->uses;
+    if (one_rank && !one_segment) met_again.push_back(tied.parameter);
   }
+  return met_again;
 }
-
-}  // namespace
 
 Pipeline::Pipeline(const Parts& parts)
     : parts_(parts),
@@ -28,7 +25,6 @@ Pipeline::Pipeline(const Parts& parts)
     const Range& layers = layers_of(stage);
     walks_.try_emplace(stage, parts.model, layers, repeat_first(layers, parts.repeated_layers));
   }
-  count_uses(parts.model, parts.cuts, parts.repeated_layers);
 }
 
 models::Tensors Pipeline::received(StageMessages& messages, const Action& action) {

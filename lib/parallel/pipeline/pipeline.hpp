@@ -18,6 +18,12 @@
 
 namespace dtrain::parallel {
 
+/// The tied parameters that backward meets again in a micro-batch: a rank walks over the owner's and the
+/// borrower's segments one after the other, and each walk leaves a gradient. Once for each further gradient.
+/// `repeated_layers`: see Pipeline::Parts.
+std::vector<const models::Parameter*> parameters_met_again(models::Model& model, const StageCuts& cuts,
+                                                           std::int64_t repeated_layers);
+
 /// One copy of a model on the ranks of a pipeline: does this rank's share of a schedule, and passes
 /// activations on and gradients back. A whole model on one rank is a pipeline of one.
 class Pipeline {
@@ -34,6 +40,11 @@ class Pipeline {
     at::Device device = at::kCPU;  ///< Where the layers compute.
   };
   explicit Pipeline(const Parts& parts);
+
+  /// Of this pipeline's model, cuts and repeated layers.
+  std::vector<const models::Parameter*> met_again() const {
+    return parameters_met_again(parts_.model, parts_.cuts, parts_.repeated_layers);
+  }
 
   int ranks() const { return parts_.pipe.size(); }
   bool is_first() const { return parts_.pipe.rank() == 0; }                          ///< Reads the samples.

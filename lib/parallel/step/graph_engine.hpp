@@ -33,6 +33,7 @@ class GraphEngine final : public StepEngine {
 
   std::vector<MicroBatchLoss> compute(const StepPlan& plan, SampleSource& samples, LocalSums& sums,
                                       double loss_scale) override;
+  std::vector<const models::Parameter*> met_again() const override { return direct_.met_again(); }
 
  private:
   struct Captured {

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "models/layer.hpp"
 #include "parallel/step/sample_source.hpp"
 #include "parallel/step/step.hpp"
 
@@ -32,6 +33,9 @@ class StepEngine {
   /// pipeline only. Collective over the pipeline.
   virtual std::vector<MicroBatchLoss> compute(const StepPlan& plan, SampleSource& samples, LocalSums& sums,
                                               double loss_scale) = 0;
+
+  /// The parameters that get more than one gradient in a micro-batch, once for each gradient after the first.
+  virtual std::vector<const models::Parameter*> met_again() const = 0;
 };
 
 }  // namespace dtrain::parallel

@@ -77,14 +77,17 @@ std::unique_ptr<RowUpdates> row_updates(const StrategyParts& parts, const FlatPa
 }
 
 std::unique_ptr<GradientSums> gradient_sums(const StrategyParts& parts, FlatParameters& parameters,
-                                            const NodeMemory& memory) {
+                                            const NodeMemory& memory, const RowUpdates* rows) {
   if (parts.setting.reproducible) {
     return std::make_unique<ReproducibleSums>(parameters, parts.model, parts.data,
                                               static_cast<int>(parts.setting.micro_batches), memory.shared());
   }
   BucketConfig config = parts.buckets;
   config.update = memory.shared() ? BucketConfig::Update::parts : BucketConfig::Update::everything;
-  return std::make_unique<GradientBuckets>(parameters, parts.data, parts.queue, config, parts.capture);
+  const CollectedGradients collected{.left_out = rows != nullptr ? &rows->parameter() : nullptr,
+                                     .met_again = parts.engine.met_again()};
+  return std::make_unique<GradientBuckets>(parameters, parts.data, parts.queue, config, collected,
+                                           parts.capture);
 }
 
 std::unique_ptr<ReproducibleTotals> reproducible_totals(const StrategyParts& parts,
@@ -125,7 +128,7 @@ Synchronous::Synchronous(const StrategyParts& parts)
                                        parameter_ranges(parts, parameters_), parameters_.values().options(),
                                        [this](std::int64_t count) { return memory_.take(count); })),
       rows_(row_updates(parts, parameters_, *optimizer_, memory_)),
-      gradients_(gradient_sums(parts, parameters_, memory_)),
+      gradients_(gradient_sums(parts, parameters_, memory_, rows_.get())),
       totals_(reproducible_totals(parts, parameters_)),
       control_(parts.world),
       statistics_(parts.model, parts.data,

@@ -54,8 +54,7 @@ class Synchronous final : public Strategy, private LocalSums {
   NodeMemory memory_;
   FlatParameters parameters_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::unique_ptr<RowUpdates>
-      rows_;  // null: all gradients are dense; before the gradients, which leave it out
+  std::unique_ptr<RowUpdates> rows_;  // null: all gradients are dense; the others leave its table out
   std::unique_ptr<GradientSums> gradients_;
   std::unique_ptr<ReproducibleTotals> totals_;  // null: totals are added up as is fastest
   StepControl control_;

@@ -25,6 +25,11 @@ std::function<bool()> spoils_loss(const comm::Injection* injection) {
   return [injection] { return injection->spoils_loss(); };
 }
 
+parallel::BucketConfig buckets_of(const RunConfig& config) {
+  return {.bucket_bytes = static_cast<std::int64_t>(config.comm.bucket_mb * 1024 * 1024),
+          .algorithm = comm::parse_algorithm(config.comm.all_reduce)};
+}
+
 }  // namespace
 
 Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::Injection* injection,
@@ -65,28 +70,26 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::In
                   : nullptr),
       strategy_(
           parallel::find_strategy(config.strategy)
-              .make(
-                  {.setting = setting_,
-                   .world = job.groups().world(),
-                   .data =
-                       injection != nullptr ? injection->tampered(job.groups().data()) : job.groups().data(),
-                   .pipe = job.groups().pipe(),
-                   .tensor = job.groups().tensor(),
-                   .queue = job.groups().queue(),
-                   .model = *workload.model,
-                   .cuts = workload.cuts,
-                   .engine = graphs_ != nullptr ? static_cast<parallel::StepEngine&>(*graphs_) : engine_,
-                   .capture = capture_.get(),
-                   .sink = job.groups().recorder(),
-                   .dtype = full_type(config),
-                   .device = workload.device,
-                   .decays_matrices_only = config.optimizer.decay == "matrices",
-                   .grad_clip = config.optimizer.grad_clip,
-                   .buckets = {.bucket_bytes = static_cast<std::int64_t>(config.comm.bucket_mb * 1024 * 1024),
-                               .algorithm = comm::parse_algorithm(config.comm.all_reduce)},
-                   .requests = std::move(requests),
-                   .tell = std::move(tell),
-                   .counts_common = job.speaks_for_tensor_group()})) {}
+              .make({.setting = setting_,
+                     .world = job.groups().world(),
+                     .data = injection != nullptr ? injection->tampered(job.groups().data())
+                                                  : job.groups().data(),
+                     .pipe = job.groups().pipe(),
+                     .tensor = job.groups().tensor(),
+                     .queue = job.groups().queue(),
+                     .model = *workload.model,
+                     .cuts = workload.cuts,
+                     .engine = graphs_ != nullptr ? static_cast<parallel::StepEngine&>(*graphs_) : engine_,
+                     .capture = capture_.get(),
+                     .sink = job.groups().recorder(),
+                     .dtype = full_type(config),
+                     .device = workload.device,
+                     .decays_matrices_only = config.optimizer.decay == "matrices",
+                     .grad_clip = config.optimizer.grad_clip,
+                     .buckets = buckets_of(config),
+                     .requests = std::move(requests),
+                     .tell = std::move(tell),
+                     .counts_common = job.speaks_for_tensor_group()})) {}
 
 parallel::StepOutcome Replica::step(const parallel::StepPlan& plan, parallel::SampleSource& samples) {
   auto outcome = strategy_->step(plan, samples);

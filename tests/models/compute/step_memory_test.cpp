@@ -2,6 +2,7 @@
 
 #include <functional>
 
+#include "models/compute/gradient_place.hpp"
 #include "models/layers/conv2d.hpp"
 #include "models/layers/linear.hpp"
 #include "models/support.hpp"
@@ -62,15 +63,16 @@ TEST(StepMemoryTest, TheGradientHeldBackIsTheSumOverMicroBatches) {
       const at::Tensor expected = step(*each_time, x, dy);
       const auto held_back = kind.make(type);
       Parameter& weight = held_back->layers()[0]->parameters()[0];
-      weight.step = std::make_shared<StepMemory>(static_cast<int>(kRagged.size()));
+      GradientPlace place(weight);
+      place.begin_step(static_cast<int>(kRagged.size()));
       const at::Tensor slot = at::empty_like(weight.value.detach());
-      weight.gradient_slot = slot.alias();
+      place.offer(slot.alias());
       const at::Tensor found = step(*held_back, x, dy, [&](std::size_t m) {
         const bool last = m + 1 == kRagged.size();
         EXPECT_EQ(weight.value.grad().defined(), last) << "after micro-batch " << m;
-        EXPECT_EQ(weight.step->incomplete(), !last);
+        EXPECT_EQ(place.step_memory()->incomplete(), !last);
       });
-      EXPECT_EQ(weight.step->summed(), 3);
+      EXPECT_EQ(place.step_memory()->summed(), 3);
       EXPECT_EQ(weight.value.grad().data_ptr(), slot.data_ptr());
       const auto expect_close = [&](const at::Tensor& a, const at::Tensor& b) {
         EXPECT_LE((a - b).abs().max().item<double>(), tolerance * (1.0 + b.abs().max().item<double>()));
@@ -101,15 +103,16 @@ TEST(StepMemoryTest, MicroBatchesEitherSideOfAKernelsLimitGoOneWay) {
   const at::Tensor dy = at::randn({167, 250}, at::kDouble);
   const auto model = model_of(std::make_unique<Linear>("fc", 784, 250), at::kDouble);
   Parameter& weight = model->layers()[0]->parameters()[0];
+  GradientPlace place(weight);
   for (const std::int64_t rows : {83, 84}) {  // small_linear takes 83 rows of 784, not 84
     SCOPED_TRACE(rows);
-    weight.step = std::make_shared<StepMemory>(2);
+    place.begin_step(2);
     weight.value.mutable_grad().reset();
     for (const Range part : {Range{0, rows}, Range{rows, 167}}) {
       const at::Tensor y = model->layers()[0]->forward({x.narrow(0, part.begin, part.size())}, {})[0];
       y.backward(dy.narrow(0, part.begin, part.size()));
     }
-    EXPECT_FALSE(weight.step->incomplete());
+    EXPECT_FALSE(place.step_memory()->incomplete());
     ASSERT_TRUE(weight.value.grad().defined());
     EXPECT_LE((weight.value.grad() - dy.t().mm(x)).abs().max().item<double>(), 1e-11);
   }
@@ -125,11 +128,12 @@ TEST(StepMemoryTest, AConvolutionTransformsItsWeightOncePerStep) {
     const at::NoGradGuard no_grad;
     weight.value.mul_(2);
   };
-  weight.step = std::make_shared<StepMemory>(2);
+  GradientPlace place(weight);
+  place.begin_step(2);
   forward();
-  double_values();  // which nobody does within a step
+  double_values();  // no caller does it within a step
   EXPECT_TRUE(at::equal(forward(), before)) << "made anew";
-  weight.step.reset();
+  place.end_step();
   EXPECT_FALSE(at::equal(forward(), before)) << "kept beyond the step";
 }
 

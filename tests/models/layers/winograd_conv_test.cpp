@@ -1,5 +1,6 @@
 #include "models/layers/winograd_conv.hpp"
 
+#include "models/compute/gradient_place.hpp"
 #include "models/support.hpp"
 
 namespace dtrain::models {
@@ -55,15 +56,16 @@ TEST(WinogradConvTest, OutputsAndGradientsAreTorchs) {
   }
 }
 
-TEST(WinogradConvTest, TheWeightsGradientGoesIntoItsSlot) {
+TEST(WinogradConvTest, TheWeightsGradientGoesIntoItsPlace) {
   const Case c{2, 32, 32, 4, 4};
   const auto model = model_for(c, at::kFloat, Conv2d::Bias::no);
   auto& weight = model->layers()[0]->parameters()[0];
   const at::Tensor slot = at::empty_like(weight.value.detach());
-  weight.gradient_slot = slot.alias();
+  GradientPlace place(weight);
+  place.offer(slot.alias());
   model->layers()[0]->forward({at::randn({2, 32, 4, 4})}, {})[0].sum().backward();
   EXPECT_EQ(weight.value.grad().data_ptr(), slot.data_ptr());
-  EXPECT_FALSE(weight.gradient_slot.defined());
+  EXPECT_FALSE(place.take().defined());
 }
 
 TEST(WinogradConvTest, OtherConvolutionsAreLeftToTorch) {

@@ -1,4 +1,5 @@
 #include "core/error.hpp"
+#include "models/compute/gradient_place.hpp"
 #include "models/networks/torch_modules.hpp"
 
 namespace dtrain::models {
@@ -79,11 +80,12 @@ TEST(NbowTest, AGradientByRowsIsTheDenseOneInFactors) {
   model->loss(run(*model, ids), targets).loss.backward();
   const at::Tensor dense = embedding.value.grad().clone();
   embedding.value.mutable_grad().reset();
-  embedding.rows = std::make_shared<RowGradients>();
+  RowGradients rows;
+  const GradientPlace place(embedding, rows);
   model->loss(run(*model, ids), targets).loss.backward();
   EXPECT_FALSE(embedding.value.grad().defined());
-  ASSERT_EQ(embedding.rows->size(), 1U);
-  const RowGradient& factors = embedding.rows->front();
+  ASSERT_EQ(rows.size(), 1U);
+  const RowGradient& factors = rows.front();
   const at::Tensor per_word =
       (factors.gradient * factors.scales.unsqueeze(1)).unsqueeze(1).expand({7, 19, 300}).reshape({-1, 300});
   at::Tensor sums = at::zeros_like(dense).index_add(0, factors.ids.flatten().to(at::kLong), per_word);

@@ -90,19 +90,53 @@ TEST(GradientBucketsTest, AGradientThatStandsForAllMicroBatchesCompletesItsBucke
   models::Parameter& weight = *parameters.entries().front().parameter;
   for (const int passed : {2, 1}) {
     buckets.begin_step(2);
-    ASSERT_NE(weight.step, nullptr);
+    ASSERT_NE(weight.step_memory(), nullptr);
     const at::Tensor none = at::empty({0});
-    for (int m = 0; m < passed; ++m) weight.step->add(none, none);
+    for (int m = 0; m < passed; ++m) weight.step_memory()->add(none, none);
     if (passed == 2) {
       (weight.value * 3).sum().backward();
       buckets.finish();
       const auto found = FlatParameters::view(buckets.gradients(), parameters.entries().front());
       EXPECT_EQ(found.min().item<double>(), 3.0 * job.data().size());
-      EXPECT_EQ(weight.step, nullptr) << "the values are about to change";
+      EXPECT_EQ(weight.step_memory(), nullptr) << "the values are about to change";
     } else {
       EXPECT_THROW(buckets.finish(), Error) << "one micro-batch is still held back";
     }
   }
+}
+
+TEST(GradientBucketsTest, ABucketWaitsForEachGradientOfAParameterThatIsMetAgain) {
+  JobOfTest job;
+  auto model = small_model();
+  FlatParameters parameters(*model, at::kDouble);
+  models::Parameter& weight = *parameters.entries().front().parameter;
+  GradientBuckets buckets(parameters, job.data(), job.queue(), {.bucket_bytes = 1}, {.met_again = {&weight}});
+  const auto pass = [&](double factor) { (weight.value * factor).sum().backward(); };
+  buckets.begin_step(2);
+  EXPECT_EQ(weight.step_memory(), nullptr) << "a gradient held back would be of one use only";
+  for (const double factor : {1.0, 2.0, 3.0, 4.0}) pass(factor);
+  buckets.finish();
+  const auto found = FlatParameters::view(buckets.gradients(), parameters.entries().front());
+  EXPECT_EQ(found.min().item<double>(), 10.0 * job.data().size());
+  EXPECT_THROW(pass(5), Error) << "two gradients in each of two micro-batches are all";
+}
+
+TEST(GradientBucketsTest, TheGradientOfAParameterLeftOutIsNotTheirs) {
+  JobOfTest job;
+  auto model = small_model();
+  FlatParameters parameters(*model, at::kDouble);
+  models::Parameter& weight = *parameters.entries().back().parameter;
+  const models::GradientPlace elsewhere(weight);
+  EXPECT_THROW(GradientBuckets(parameters, job.data(), job.queue(), {}), Error) << "it is collected already";
+  GradientBuckets buckets(parameters, job.data(), job.queue(), {}, {.left_out = &weight});
+  run_step(*model, buckets, part_of(kPieces, job.rank(), job.data().size()));
+  const auto& entry = parameters.entries().back();
+  const auto theirs = at::TensorOptions().dtype(at::kDouble);
+  EXPECT_LT(gap(buckets.gradients().narrow(0, 0, entry.offset), reference().narrow(0, 0, entry.offset)),
+            1e-12);
+  EXPECT_TRUE(
+      at::equal(FlatParameters::view(buckets.gradients(), entry), at::zeros(weight.value.sizes(), theirs)));
+  EXPECT_TRUE(weight.value.grad().defined()) << "plain autograd has it";
 }
 
 using Update = BucketConfig::Update;

@@ -114,7 +114,7 @@ void expect_same(const optim::OptimizerConfig& config, RowUpdates::Copies wanted
                   shared ? RowUpdates::Copies::one : RowUpdates::Copies::each,
                   {.samples = kSamples, .tokens = kTokens});
   const auto update = shared ? BucketConfig::Update::parts : BucketConfig::Update::everything;
-  GradientBuckets buckets(parameters, group, job.queue(), {.update = update});
+  GradientBuckets buckets(parameters, group, job.queue(), {.update = update}, {.left_out = entry.parameter});
   const auto walk = whole_walk(*model);
   const Range mine = part_of(kPieces, group.rank(), group.size());
   for (int step = 1; step <= kSteps; ++step) {

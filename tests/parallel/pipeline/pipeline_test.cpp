@@ -103,5 +103,24 @@ INSTANTIATE_TEST_SUITE_P(Interleaved, PipelineTest,
                          testing::Combine(testing::Values(Pipelining::interleaved), testing::Values(2),
                                           testing::Bool(), testing::Bool()));
 
+/// How many further gradients a micro-batch brings for the embedding that gpt's head uses too. Layers: the
+/// embedding, two of each block, the head.
+std::size_t met_again(const std::vector<Range>& layers, int ranks, std::int64_t repeated_layers) {
+  const auto model =
+      models::find_model("gpt").make({.task = "language_modelling", .sample_shape = {8}, .vocabulary = 11},
+                                     {{"layers", "2"}, {"heads", "2"}, {"width", "8"}});
+  const auto found = parameters_met_again(*model, {.ranks = ranks, .layers = layers}, repeated_layers);
+  for (const auto* parameter : found) EXPECT_EQ(parameter->name, "transformer.wte.weight");
+  return found.size();
+}
+
+TEST(ParametersMetAgainTest, AreTiedOnesWhoseUsesARankWalksOverApart) {
+  EXPECT_EQ(met_again({{0, 6}}, 1, 0), 0U) << "one walk adds both uses up";
+  EXPECT_EQ(met_again({{0, 6}}, 1, 1), 1U) << "the embedding is walked over again";
+  EXPECT_EQ(met_again({{0, 3}, {3, 6}}, 2, 0), 0U) << "the other use is another rank's";
+  EXPECT_EQ(met_again({{0, 2}, {2, 3}, {3, 4}, {4, 6}}, 2, 0), 0U);
+  EXPECT_EQ(met_again({{0, 2}, {2, 4}, {4, 6}}, 2, 0), 1U) << "the first and the last stage are one rank's";
+}
+
 }  // namespace
 }  // namespace dtrain::parallel

@@ -14,8 +14,8 @@ struct RowGradient {
   at::Tensor gradient;  ///< [n, D], contiguous.
 };
 
-/// Where a parameter's gradient goes instead of .grad, if somebody takes it by rows: filled by backward in
-/// the order of the pieces.
+/// Where a parameter's gradient goes instead of .grad when it is collected by rows: filled by backward in the
+/// order of the pieces.
 using RowGradients = std::vector<RowGradient>;
 
 }  // namespace dtrain::models

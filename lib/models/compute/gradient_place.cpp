@@ -1,0 +1,18 @@
+#include "models/compute/gradient_place.hpp"
+
+#include "core/error.hpp"
+#include "models/layer.hpp"
+
+namespace dtrain::models {
+
+GradientPlace::GradientPlace(Parameter& parameter, RowGradients* rows) : parameter_(parameter), rows_(rows) {
+  require(parameter.place == nullptr, "its gradient is collected already",
+          {.subject = parameter.name, .advice = "end one collector of gradients before the next begins"});
+  require(rows == nullptr || parameter.by_rows, "its layer does not give its gradient by rows",
+          {.subject = parameter.name, .advice = "collect it dense"});
+  parameter.place = this;
+}
+
+GradientPlace::~GradientPlace() { parameter_.place = nullptr; }
+
+}  // namespace dtrain::models

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <optional>
+#include <utility>
+
+#include "models/compute/row_gradients.hpp"
+#include "models/compute/step_memory.hpp"
+
+namespace dtrain::models {
+
+struct Parameter;  // models/layer.hpp
+
+/// Where the layers leave the gradient of one parameter, and what they may keep for it between the
+/// micro-batches of a step. A collector of gradients owns the place and decides how the gradient comes; the
+/// layers use what they find. The gradient of a parameter without a place comes in .grad, in memory of its
+/// own.
+///
+/// While it exists it is the parameter's only place, and Parameter::place points to it.
+class GradientPlace {
+ public:
+  /// `parameter` must outlive the place, and stay where it is. Throws Error where it has a place already.
+  explicit GradientPlace(Parameter& parameter) : GradientPlace(parameter, nullptr) {}
+  /// For a gradient that comes by rows: backward appends each micro-batch's to `rows`, borrowed, and leaves
+  /// .grad alone. Throws Error also where the layer cannot give it so (Parameter::by_rows).
+  GradientPlace(Parameter& parameter, RowGradients& rows) : GradientPlace(parameter, &rows) {}
+  ~GradientPlace();
+  GradientPlace(const GradientPlace&) = delete;
+  GradientPlace& operator=(const GradientPlace&) = delete;
+
+  // For the collector.
+
+  /// Memory in the parameter's shape that the next gradient may be written to, instead of memory of its own.
+  void offer(at::Tensor memory) { offered_ = std::move(memory); }
+  void withdraw() { offered_.reset(); }
+  /// So many micro-batches follow, between which the parameter's value stays as it is.
+  void begin_step(int micro_batches) { memory_.emplace(micro_batches); }
+  void end_step() { memory_.reset(); }
+
+  // For the layers.
+
+  /// What was offered, for one gradient: the tensor to write to and to return as the gradient, or an
+  /// undefined one.
+  at::Tensor take() { return std::exchange(offered_, {}); }
+  /// Null: no step of several micro-batches runs.
+  StepMemory* step_memory() { return memory_ ? &*memory_ : nullptr; }
+  /// Null: the gradient is wanted dense.
+  RowGradients* rows() const { return rows_; }
+
+ private:
+  GradientPlace(Parameter& parameter, RowGradients* rows);
+
+  Parameter& parameter_;
+  RowGradients* rows_;
+  at::Tensor offered_;
+  std::optional<StepMemory> memory_;
+};
+
+}  // namespace dtrain::models
