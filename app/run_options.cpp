@@ -219,48 +219,50 @@ std::vector<Option> declare() {
       "exit-after", "TIME", "stop with a checkpoint after this time, such as 55min", "",
       [](auto& c) -> auto& { return c.exit_after; });
   add(
-      "optimizer", "NAME", "sgd, adam or adamw", by_model, [](auto& c) -> auto& { return c.optimizer.name; });
+      "optimizer", "NAME", "sgd, adam or adamw", by_model,
+      [](auto& c) -> auto& { return c.update.rule.name; });
   add(
       "learning-rate", "R", "highest learning rate of the schedule", by_model,
-      [](auto& c) -> auto& { return c.optimizer.learning_rate; });
+      [](auto& c) -> auto& { return c.update.schedule.learning_rate; });
   add(
-      "momentum", "R", "momentum of sgd", by_model, [](auto& c) -> auto& { return c.optimizer.momentum; });
+      "momentum", "R", "momentum of sgd", by_model, [](auto& c) -> auto& { return c.update.rule.momentum; });
   add(
-      "nesterov", "", "Nesterov momentum for sgd", "", [](auto& c) -> auto& { return c.optimizer.nesterov; });
+      "nesterov", "", "Nesterov momentum for sgd", "",
+      [](auto& c) -> auto& { return c.update.rule.nesterov; });
   const auto of_adam = [&](const char* name, const char* help, const std::string& fallback, auto access) {
     add(name, "R", help, fallback, access);
     // Not written where it means nothing: a file that is fed back must not be refused.
     all.back().toml = [access](const RunConfig& c) {
-      return c.optimizer.adaptive() ? write_toml(access(c)) : std::string();
+      return c.update.rule.adaptive() ? write_toml(access(c)) : std::string();
     };
   };
   of_adam(
       "beta1", "decay rate of the first moment of adam and adamw", by_model,
-      [](auto& c) -> auto& { return c.optimizer.beta1; });
+      [](auto& c) -> auto& { return c.update.rule.beta1; });
   of_adam(
       "beta2", "decay rate of the second moment of adam and adamw", by_model,
-      [](auto& c) -> auto& { return c.optimizer.beta2; });
+      [](auto& c) -> auto& { return c.update.rule.beta2; });
   of_adam(
       "epsilon", "epsilon of adam and adamw, beside the root of the second moment", "",
-      [](auto& c) -> auto& { return c.optimizer.epsilon; });
+      [](auto& c) -> auto& { return c.update.rule.eps; });
   add(
       "weight-decay", "R", "weight decay", by_model,
-      [](auto& c) -> auto& { return c.optimizer.weight_decay; });
+      [](auto& c) -> auto& { return c.update.rule.weight_decay; });
   add(
       "decay", "all|matrices", "parameters with weight decay; matrices: no biases and norms", by_model,
-      [](auto& c) -> auto& { return c.optimizer.decay; });
+      [](auto& c) -> auto& { return c.update.decay; });
   add(
       "schedule", "NAME", "learning rate over time: constant, step, cosine, one_cycle, linear or wsd",
-      by_model, [](auto& c) -> auto& { return c.optimizer.schedule; });
+      by_model, [](auto& c) -> auto& { return c.update.schedule.name; });
   add(
       "warmup-steps", "N", "first steps, in which the learning rate rises; one_cycle has its own", by_model,
-      [](auto& c) -> auto& { return c.optimizer.warmup_steps; });
+      [](auto& c) -> auto& { return c.update.schedule.warmup_steps; });
   add(
       "min-learning-rate", "R", "learning rate to which the schedule falls", "",
-      [](auto& c) -> auto& { return c.optimizer.min_learning_rate; });
+      [](auto& c) -> auto& { return c.update.schedule.least_rate; });
   add(
       "grad-clip", "R", "largest norm of the gradient; 0: no clipping", by_model,
-      [](auto& c) -> auto& { return c.optimizer.grad_clip; });
+      [](auto& c) -> auto& { return c.update.grad_clip; });
   add(
       "batch-norm", "local", "BatchNorm's statistics; local: of each micro-batch", "",
       [](auto& c) -> auto& { return c.batch_norm; });

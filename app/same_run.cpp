@@ -89,7 +89,7 @@ void check_same_run(const train::RunConfig& config, const checkpoint::Checkpoint
   train::RunConfig by_recipe;
   by_recipe.model.name = config.model.name;
   train::resolve_recipe(by_recipe);
-  by_recipe.optimizer.name = config.optimizer.name;  // which decides what the file has of it
+  by_recipe.update.rule.name = config.update.rule.name;  // which decides what the file has of it
   const auto defaults = values_of(to_toml(by_recipe), "the defaults");
   const auto value = [&defaults](const auto& values, const std::string& key) {
     for (const auto* source : {&values, &defaults}) {

@@ -25,6 +25,9 @@ struct OptimizerConfig {
   /// Throws Error (exit code 2), naming the option, at the first value that cannot work.
   void validate() const;
 
+  /// Whether it is adam or adamw, which have betas and eps and no momentum.
+  bool adaptive() const { return name == "adam" || name == "adamw"; }
+
   /// State tensors the rule keeps, each as large as the parameters.
   int state_count() const;
 };

@@ -10,7 +10,7 @@ namespace dtrain::optim {
 struct ScheduleConfig {
   std::string name = "constant";  ///< One of schedule_names().
   double learning_rate = 1e-3;    ///< The highest rate.
-  std::int64_t warmup_steps = 0;  ///< Linear rise before the schedule proper.
+  int warmup_steps = 0;           ///< Linear rise before the schedule proper.
   double least_rate = 0.0;        ///< What the schedule falls to; the warm-up may begin below it.
 
   /// Throws Error (exit code 2), naming the option, at the first value that cannot work.

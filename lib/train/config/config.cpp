@@ -127,19 +127,19 @@ void validate_pipeline(const RunConfig& config) {
 /// What an optimizer would pass over in silence.
 void check_belongs(const RunConfig& config, const char* option, bool used, std::string_view optimizers) {
   check(used || !config.given.contains(option),
-        fmt::format("the optimizer {} has none", config.optimizer.name), fmt::format("--{}", option),
+        fmt::format("the optimizer {} has none", config.update.rule.name), fmt::format("--{}", option),
         fmt::format("leave it out, or use --optimizer {}", optimizers));
 }
 
-void validate_optimizer(const RunConfig& config) {
-  const OptimizerConfig& optimizer = config.optimizer;
-  optimizer_config(optimizer).validate();
-  schedule_config(optimizer).validate();
-  check_not_negative(optimizer.grad_clip, "--grad-clip");
-  check_one_of(optimizer.decay, kDecays, "--decay");
-  check_belongs(config, "momentum", !optimizer.adaptive() || optimizer.momentum == 0.0, "sgd");
+void validate_update(const RunConfig& config) {
+  const UpdateConfig& update = config.update;
+  update.rule.validate();
+  update.schedule.validate();
+  check_not_negative(update.grad_clip, "--grad-clip");
+  check_one_of(update.decay, kDecays, "--decay");
+  check_belongs(config, "momentum", !update.rule.adaptive() || update.rule.momentum == 0.0, "sgd");
   for (const char* option : {"beta1", "beta2", "epsilon"}) {
-    check_belongs(config, option, optimizer.adaptive(), "adam or adamw");
+    check_belongs(config, option, update.rule.adaptive(), "adam or adamw");
   }
 }
 
@@ -258,7 +258,7 @@ void RunConfig::validate() const {
         fmt::format("\"{}\" is not a time", exit_after), "--exit-after", "write one such as 55min or 2h");
   validate_batch(*this);
   validate_pipeline(*this);
-  validate_optimizer(*this);
+  validate_update(*this);
   validation.every_steps();
   check_one_of(validation.best_by, kBestBy, "--best-by");
   check_at_least(validation.early_stopping, 0, "--early-stopping");

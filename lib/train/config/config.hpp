@@ -83,22 +83,11 @@ struct ValidationConfig {
 };
 
 /// The update. By model where the user gave nothing.
-struct OptimizerConfig {
-  std::string name = "adam";  ///< `sgd`, `adam` or `adamw`.
-  double learning_rate = 0.0;
-  double momentum = 0.0;  ///< Of sgd.
-  double weight_decay = 0.0;
-  std::string schedule = "constant";  ///< `constant`, `step`, `cosine`, `one_cycle`, `linear` or `wsd`.
-  int warmup_steps = 0;
-  double min_learning_rate = 0.0;  ///< What the schedule falls to.
-  double grad_clip = 0.0;          ///< Largest norm of the whole gradient; 0: no limit.
-  double beta1 = 0.9;              ///< Of adam and adamw, as are beta2 and epsilon.
-  double beta2 = 0.999;
-  double epsilon = 1e-8;
-  bool nesterov = false;      ///< Of sgd with momentum.
+struct UpdateConfig {
+  optim::OptimizerConfig rule;
+  optim::ScheduleConfig schedule;
+  double grad_clip = 0.0;     ///< Largest norm of the whole gradient; 0: no limit.
   std::string decay = "all";  ///< What weight decay is of: `all`, or `matrices` (two dims or more).
-
-  bool adaptive() const { return name == "adam" || name == "adamw"; }
 };
 
 /// How ranks talk.
@@ -140,7 +129,7 @@ struct RunConfig {
   DataConfig data;
   BatchConfig batch;
   PipelineConfig pipeline;
-  OptimizerConfig optimizer;
+  UpdateConfig update;
   ValidationConfig validation;
   CommConfig comm;
   OutputConfig output;
@@ -199,10 +188,6 @@ struct RunConfig {
   /// Purely local: every rank finds the same error.
   void validate() const;
 };
-
-/// The update rule and the learning rate as optim takes them.
-optim::OptimizerConfig optimizer_config(const OptimizerConfig& config);
-optim::ScheduleConfig schedule_config(const OptimizerConfig& config);
 
 /// Takes what the user did not give from the model's recipe.
 /// Throws Error (exit code 2), listing the models there are, when the name is unknown.

@@ -16,8 +16,8 @@ inline plan::Footprint footprint_of(const RunConfig& config) {
           .micro_batches = config.batch.micro_batches,
           .largest_piece = samples_of_largest_piece(config.batch),
           .pipelining = parallel::parse_pipelining(config.pipeline.schedule),
-          .optimizer_states = optimizer_config(config.optimizer).state_count() +
-                              (blocks != nullptr ? blocks(config.strategy_options) : 0),
+          .optimizer_states =
+              config.update.rule.state_count() + (blocks != nullptr ? blocks(config.strategy_options) : 0),
           .reproducible = config.reproducible};
 }
 

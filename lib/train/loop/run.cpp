@@ -39,7 +39,7 @@ RunConfig with_fitting_warmup(RunConfig config, std::int64_t samples, const Log&
   const std::int64_t batch = config.batch.global_batch;
   std::int64_t steps = config.epochs * ((samples + batch - 1) / batch);
   if (config.limit_steps > 0) steps = std::min<std::int64_t>(steps, config.limit_steps);
-  int& warmup = config.optimizer.warmup_steps;
+  int& warmup = config.update.schedule.warmup_steps;
   if (warmup == 0 || warmup < steps) return config;
   require(!config.given.contains("warmup-steps"),
           fmt::format("the run has {} steps, and all of them would be warm-up", steps),

@@ -61,7 +61,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
               .micro_batches = config.batch.micro_batches,
               .data_ranks = job.mesh().shape().data},
       total_steps_(total_steps(config, pieces_)),
-      schedule_(schedule_config(config.optimizer)),
+      schedule_(config.update.schedule),
       selection_(config.validation, pieces_.steps(), workload.scoring,
                  workload.dataset.info().samples("validation")),
       plan_({.pieces = pieces_,
