@@ -12,6 +12,7 @@
 #include "core/outside.hpp"
 #include "core/printable.hpp"
 #include "option.hpp"
+#include "recipe.hpp"
 #include "run_arguments.hpp"
 #include "toml_file.hpp"
 #include "train/setup/kept_program.hpp"
@@ -47,7 +48,7 @@ train::RunConfig config_of(const checkpoint::Manifest& manifest, const std::stri
   std::erase_if(entries, [](const FileEntry& entry) { return !kept_keys().contains(entry.key); });
   train::RunConfig config;
   apply_entries(entries, origin, config);
-  resolve_recipe(config);
+  apply_recipe(config);
   config.data.augment = train::RunConfig().data.augment;  // of training alone
   require(config.batch.global_batch >= 1,
           fmt::format("a global-batch of {} is a step without samples", config.batch.global_batch),

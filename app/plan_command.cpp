@@ -13,6 +13,7 @@
 #include "option.hpp"
 #include "parallel/pipeline/simulation.hpp"
 #include "plan_text.hpp"
+#include "recipe.hpp"
 #include "train/setup/mesh_plan.hpp"
 
 namespace dtrain::app {
@@ -80,7 +81,7 @@ train::RunConfig config_of(const PlanWords& words) {
   set("memory-limit", words.memory);
   config.cluster = words.cluster;
   config.dry_run = true;
-  resolve_recipe(config);
+  apply_recipe(config);
   config.cluster_extents();
   config.pipeline.memory_limit_bytes();
   return config;

@@ -9,6 +9,7 @@
 #include "commands.hpp"
 #include "core/version.hpp"
 #include "option.hpp"
+#include "recipe.hpp"
 #include "suggestion.hpp"
 #include "toml_file.hpp"
 
@@ -114,7 +115,7 @@ RunArguments read_run_arguments(const Words& words) {
   }
   if (parser.count("--config") > 0) apply_entries(read_toml(file), file, arguments.config);
   apply_flags(all, arguments.config);
-  resolve_recipe(arguments.config);
+  apply_recipe(arguments.config);
   return arguments;
 }
 

@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "core/parse_number.hpp"
 #include "option.hpp"
+#include "recipe.hpp"
 #include "toml_file.hpp"
 #include "train/setup/kept_program.hpp"
 
@@ -88,7 +89,7 @@ void check_same_run(const train::RunConfig& config, const checkpoint::Checkpoint
   // What a file does not name is at its default: it may be of a version that did not have the option yet.
   train::RunConfig by_recipe;
   by_recipe.model.name = config.model.name;
-  train::resolve_recipe(by_recipe);
+  apply_recipe(by_recipe);
   by_recipe.update.rule.name = config.update.rule.name;  // which decides what the file has of it
   const auto defaults = values_of(to_toml(by_recipe), "the defaults");
   const auto value = [&defaults](const auto& values, const std::string& key) {

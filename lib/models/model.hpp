@@ -172,22 +172,12 @@ class Model {
   Flow outputs_;
 };
 
-/// The default recipe of a model (DESIGN, models and their default recipes).
+/// What a model is trained with where the user says nothing (DESIGN, models and their default recipes).
 struct Recipe {
   std::string dataset;  ///< What the model is usually trained on.
-  int epochs = 10;
-  std::string optimizer = "adam";
-  double learning_rate = 1e-3;
-  double momentum = 0.0;
-  double weight_decay = 0.0;
-  std::string schedule = "constant";
-  int warmup_steps = 0;
-  double grad_clip = 0.0;  ///< 0: none.
-  int global_batch = 64;
-  bool augment = false;
-  double beta1 = 0.9;  ///< Of adam and adamw.
-  double beta2 = 0.999;
-  bool decay_matrices_only = false;  ///< Parameters of fewer than two dims (biases, norms) do not decay.
+  /// Values of a run's options, as they are typed, by the option's name without dashes. Options that are not
+  /// here have the defaults that they have for every model.
+  std::map<std::string, std::string> options = {};
 };
 
 /// The text that a model is made for, whatever dataset it meets. 0: any.

@@ -1,6 +1,5 @@
 #include <cmath>
 #include <map>
-#include <tuple>
 
 #include "core/error.hpp"
 #include "models/layers/linear.hpp"
@@ -17,40 +16,6 @@ TEST(RegistryTest, AnUnknownModelIsRefusedWithTheListOfModels) {
     EXPECT_EQ(error.code(), ExitCode::usage);
     EXPECT_THAT(error.what(), testing::AllOf(testing::HasSubstr("mpl"), testing::HasSubstr("mlp, cnn")));
   }
-}
-
-TEST(RegistryTest, RecipesAreThoseOfTheDesign) {
-  const Recipe& mlp = find_model("mlp").recipe;
-  EXPECT_EQ(mlp.dataset, "mnist");
-  EXPECT_EQ(mlp.epochs, 10);
-  EXPECT_EQ(mlp.optimizer, "adam");
-  EXPECT_EQ(mlp.learning_rate, 1e-3);
-  EXPECT_EQ(mlp.schedule, "constant");
-  EXPECT_EQ(mlp.global_batch, 64);
-  const Recipe& cnn = find_model("cnn").recipe;
-  EXPECT_EQ(cnn.epochs, 20);
-  EXPECT_EQ(cnn.optimizer, "sgd");
-  EXPECT_EQ(cnn.momentum, 0.9);
-  EXPECT_EQ(cnn.learning_rate, 0.01);
-  EXPECT_EQ(cnn.weight_decay, 5e-4);
-  EXPECT_EQ(cnn.schedule, "one_cycle");
-  for (const auto& [name, epochs, rate] : {std::tuple{"vgg11", 3, 0.05}, {"resnet18", 5, 0.1}}) {
-    const Recipe& recipe = find_model(name).recipe;
-    EXPECT_EQ(recipe.dataset, "cifar10");
-    EXPECT_EQ(recipe.epochs, epochs);
-    EXPECT_EQ(recipe.optimizer, "sgd");
-    EXPECT_EQ(recipe.learning_rate, rate);
-    EXPECT_EQ(recipe.momentum, 0.9);
-    EXPECT_EQ(recipe.weight_decay, 5e-4);
-    EXPECT_EQ(recipe.schedule, "one_cycle");
-    EXPECT_EQ(recipe.global_batch, 128);
-    EXPECT_TRUE(recipe.augment);
-  }
-  const Recipe& autoencoder = find_model("conv_autoencoder").recipe;
-  EXPECT_EQ(autoencoder.epochs, 10);
-  EXPECT_EQ(autoencoder.optimizer, "adam");
-  EXPECT_EQ(autoencoder.learning_rate, 1e-3);
-  EXPECT_EQ(autoencoder.global_batch, 64);
 }
 
 TEST(InitialisationTest, FollowsItsDistribution) {

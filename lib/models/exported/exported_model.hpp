@@ -8,7 +8,7 @@
 namespace dtrain::models::exported {
 
 /// The registry's entry for the program in `file`, which torch.export.save wrote: `make` reads it. Its
-/// default recipe is adam with 1e-3 in batches of 64, for 10 epochs.
+/// recipe is empty: the options' own defaults.
 ///
 /// The model's layers are runs of the program's nodes (program_layer.hpp), its parameters and buffers have
 /// the names of the module's state_dict, and start as they are in the file. The loss is `--loss` of the

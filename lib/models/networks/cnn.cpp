@@ -64,13 +64,13 @@ std::unique_ptr<Model> make_cnn(const DatasetFacts& facts, const ModelOptions& o
 Registration cnn() {
   return {"cnn",
           {.dataset = "cifar10",
-           .epochs = 20,
-           .optimizer = "sgd",
-           .learning_rate = 0.01,
-           .momentum = 0.9,
-           .weight_decay = 5e-4,
-           .schedule = "one_cycle",
-           .augment = true},
+           .options = {{"epochs", "20"},
+                       {"optimizer", "sgd"},
+                       {"learning-rate", "0.01"},
+                       {"momentum", "0.9"},
+                       {"weight-decay", "5e-4"},
+                       {"schedule", "one_cycle"},
+                       {"augment", "on"}}},
           &make_cnn};
 }
 

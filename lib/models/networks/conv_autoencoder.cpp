@@ -92,10 +92,7 @@ std::unique_ptr<Model> make_conv_autoencoder(const DatasetFacts& facts, const Mo
 }  // namespace
 
 Registration conv_autoencoder() {
-  return {
-      "conv_autoencoder",
-      {.dataset = "cifar10", .epochs = 10, .optimizer = "adam", .learning_rate = 1e-3, .global_batch = 64},
-      &make_conv_autoencoder};
+  return {"conv_autoencoder", {.dataset = "cifar10"}, &make_conv_autoencoder};
 }
 
 }  // namespace dtrain::models

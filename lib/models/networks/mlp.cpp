@@ -79,8 +79,6 @@ std::unique_ptr<Model> make_mlp(const DatasetFacts& facts, const ModelOptions& o
 
 }  // namespace
 
-Registration mlp() {
-  return {"mlp", {.dataset = "mnist", .epochs = 10, .optimizer = "adam", .learning_rate = 1e-3}, &make_mlp};
-}
+Registration mlp() { return {"mlp", {.dataset = "mnist"}, &make_mlp}; }
 
 }  // namespace dtrain::models

@@ -31,8 +31,6 @@ std::unique_ptr<Model> make_nbow(const DatasetFacts& facts, const ModelOptions& 
 
 }  // namespace
 
-Registration nbow() {
-  return {"nbow", {.dataset = "imdb", .epochs = 5, .optimizer = "adam", .learning_rate = 1e-3}, &make_nbow};
-}
+Registration nbow() { return {"nbow", {.dataset = "imdb", .options = {{"epochs", "5"}}}, &make_nbow}; }
 
 }  // namespace dtrain::models

@@ -62,14 +62,14 @@ std::unique_ptr<Model> make_resnet18(const DatasetFacts& facts, const ModelOptio
 Registration resnet18() {
   return {"resnet18",
           {.dataset = "cifar10",
-           .epochs = 5,
-           .optimizer = "sgd",
-           .learning_rate = 0.1,
-           .momentum = 0.9,
-           .weight_decay = 5e-4,
-           .schedule = "one_cycle",
-           .global_batch = 128,
-           .augment = true},
+           .options = {{"epochs", "5"},
+                       {"optimizer", "sgd"},
+                       {"learning-rate", "0.1"},
+                       {"momentum", "0.9"},
+                       {"weight-decay", "5e-4"},
+                       {"schedule", "one_cycle"},
+                       {"global-batch", "128"},
+                       {"augment", "on"}}},
           &make_resnet18};
 }
 

@@ -82,12 +82,7 @@ std::unique_ptr<Model> make_seq2seq(const DatasetFacts& facts, const ModelOption
 
 Registration seq2seq() {
   return {"seq2seq",
-          {.dataset = "multi30k",
-           .epochs = 10,
-           .optimizer = "adam",
-           .learning_rate = 1e-3,
-           .grad_clip = 1.0,
-           .global_batch = 128},
+          {.dataset = "multi30k", .options = {{"grad-clip", "1"}, {"global-batch", "128"}}},
           &make_seq2seq};
 }
 

@@ -89,14 +89,14 @@ std::unique_ptr<Model> make_vgg11(const DatasetFacts& facts, const ModelOptions&
 Registration vgg11() {
   return {"vgg11",
           {.dataset = "cifar10",
-           .epochs = 3,
-           .optimizer = "sgd",
-           .learning_rate = 0.05,
-           .momentum = 0.9,
-           .weight_decay = 5e-4,
-           .schedule = "one_cycle",
-           .global_batch = 128,
-           .augment = true},
+           .options = {{"epochs", "3"},
+                       {"optimizer", "sgd"},
+                       {"learning-rate", "0.05"},
+                       {"momentum", "0.9"},
+                       {"weight-decay", "5e-4"},
+                       {"schedule", "one_cycle"},
+                       {"global-batch", "128"},
+                       {"augment", "on"}}},
           &make_vgg11};
 }
 

@@ -48,7 +48,7 @@ struct DataConfig {
 
 /// How a step is cut.
 struct BatchConfig {
-  int global_batch = 0;   ///< Samples per step, over all ranks; by model.
+  int global_batch = 64;  ///< Samples per step, over all ranks.
   int micro_batches = 0;  ///< Pieces per step, over all ranks; 0 until resolve(): then one per data rank.
   int evaluation = 0;     ///< Samples per forward pass of an evaluation, on each data rank; 0: chosen.
 };
@@ -82,7 +82,7 @@ struct ValidationConfig {
   std::int64_t every_steps() const;
 };
 
-/// The update. By model where the user gave nothing.
+/// The update.
 struct UpdateConfig {
   optim::OptimizerConfig rule;
   optim::ScheduleConfig schedule;
@@ -123,7 +123,8 @@ struct OutputConfig {
   state::Interval checkpoint_interval() const;
 };
 
-/// All of a run's options. Filled in app/, resolved and validated once, and const from then on.
+/// All of a run's options, with the defaults they have where neither the user nor the model's recipe gives
+/// another value. Filled in app/, resolved and validated once, and const from then on.
 struct RunConfig {
   ModelConfig model;
   DataConfig data;
@@ -139,7 +140,7 @@ struct RunConfig {
   std::string rank_order = "placed";  ///< Or `launched`: as topology::RankOrder.
   std::string strategy = "ddp";
   parallel::StrategyOptions strategy_options;
-  int epochs = 0;       ///< By model.
+  int epochs = 10;
   int limit_steps = 0;  ///< Steps after which the run ends, in all; 0: no limit.
   std::string exit_after =
       "none";  ///< Time after which the run is to stop and can be resumed, such as `55min`.
@@ -188,10 +189,6 @@ struct RunConfig {
   /// Purely local: every rank finds the same error.
   void validate() const;
 };
-
-/// Takes what the user did not give from the model's recipe.
-/// Throws Error (exit code 2), listing the models there are, when the name is unknown.
-void resolve_recipe(RunConfig& config);
 
 /// Replaces a device that is auto: by cuda where every rank has a GPU that works and the run can use it, else
 /// by cpu. Collective.

@@ -36,7 +36,6 @@ using testing::HasSubstr;
 RunConfig on_two_ranks(const std::string& strategy) {
   RunConfig config;
   config.strategy = strategy;
-  resolve_recipe(config);
   config.resolve(2);
   return config;
 }
