@@ -26,6 +26,15 @@ void read_number(const std::string& text, const std::string& name, T& value, std
   value = number.value;
 }
 
+/// Throws usage_error for bytes that are no text: config.toml and the checkpoints keep it, and TOML and JSON
+/// are UTF-8.
+const std::string& read_text(const std::string& text, const std::string& name) {
+  if (!is_utf8(text))
+    throw usage_error(fmt::format("{} is not UTF-8", printable(text, 100)), "--" + name,
+                      "write it in UTF-8, or rename the file");
+  return text;
+}
+
 }  // namespace
 
 void read_value(const std::string& text, const std::string& name, int& value) {
@@ -48,11 +57,19 @@ void read_value(const std::string& text, const std::string& name, bool& value) {
 }
 
 void read_value(const std::string& text, const std::string& name, std::string& value) {
-  // config.toml and the checkpoints keep it, and TOML and JSON are UTF-8.
-  if (!is_utf8(text))
-    throw usage_error(fmt::format("{} is not UTF-8", printable(text, 100)), "--" + name,
-                      "write it in UTF-8, or rename the file");
-  value = text;
+  value = read_text(text, name);
+}
+
+void read_value(const std::string& text, const std::string& name, comm::Backend& value) {
+  value = comm::parse_backend(read_text(text, name));
+}
+
+void read_value(const std::string& text, const std::string& name, comm::Algorithm& value) {
+  value = comm::parse_algorithm(read_text(text, name));
+}
+
+void read_value(const std::string& text, const std::string& name, topology::RankOrder& value) {
+  value = topology::parse_rank_order(read_text(text, name));
 }
 
 void read_value(const std::string& text, const std::string& name, std::map<std::string, std::string>& value) {
@@ -91,6 +108,10 @@ std::string write_toml(const std::string& value) {
   }
   return text + '"';
 }
+
+std::string write_toml(comm::Backend value) { return write_toml(std::string(name_of(value))); }
+std::string write_toml(comm::Algorithm value) { return write_toml(std::string(name_of(value))); }
+std::string write_toml(topology::RankOrder value) { return write_toml(std::string(name_of(value))); }
 
 std::string write_toml(const std::map<std::string, std::string>& value) {
   std::string text;

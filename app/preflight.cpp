@@ -68,7 +68,7 @@ void look_before_run(const comm::Communicator& world, const Environment& environ
   mine.push_back(launch);
   for (const auto& finding : judge_cores_of(world, cluster, environment, request)) mine.push_back(finding);
   const auto& place = cluster.ranks[static_cast<std::size_t>(world.rank())];
-  const topology::Mesh mesh(cluster, config.mesh_shape, topology::parse_rank_order(config.rank_order));
+  const topology::Mesh mesh(cluster, config.mesh_shape, config.comm.order);
   const auto need = comm::shared_memory_for(cluster, mesh, place.node);
   mine.push_back(doctor::judge_shared_memory(doctor::look_at_shared_memory(static_cast<std::int64_t>(need))));
   for (const auto& finding : doctor::judge_sharing(cluster)) mine.push_back(finding);

@@ -30,6 +30,8 @@ Option declare_option(std::string group, std::string name, std::string argument,
     const RunConfig defaults;
     if constexpr (std::is_same_v<Value, std::string>) {
       fallback = access(defaults);
+    } else if constexpr (std::is_enum_v<Value>) {
+      fallback = name_of(access(defaults));
     } else if constexpr (std::is_same_v<Value, bool>) {
       fallback = "off";
     } else if constexpr (std::is_arithmetic_v<Value>) {
@@ -139,7 +141,7 @@ std::vector<Option> declare() {
   add(
       "rank-order", "placed|launched",
       "order of ranks on the mesh: by placement, or as the launcher numbered them", "",
-      [](auto& c) -> auto& { return c.rank_order; });
+      [](auto& c) -> auto& { return c.comm.order; });
   add(
       "strategy", "NAME", "how the copies of the model agree: " + parallel::strategies_in_words(), "",
       [](auto& c) -> auto& { return c.strategy; });
@@ -308,16 +310,16 @@ std::vector<Option> declare() {
       [](auto& c) -> auto& { return c.comm.all_reduce; });
   add(
       "bucket-mb", "X", "MiB of gradients per bucket; 0: chosen automatically", "",
-      [](auto& c) -> auto& { return c.comm.bucket_mb; });
+      [](auto& c) -> auto& { return c.bucket_mb; });
   add(
       "watchdog", "S", "most seconds for a collective; inf: no limit", "",
-      [](auto& c) -> auto& { return c.comm.watchdog_s; });
+      [](auto& c) -> auto& { return c.comm.timeout_s; });
   all.back().set = [](RunConfig& c, const std::string& text) {
-    read_value(text, "watchdog", c.comm.watchdog_s);
-    if (c.comm.watchdog_s == std::numeric_limits<double>::infinity()) c.comm.watchdog_s = train::kNoLimit_s;
+    read_value(text, "watchdog", c.comm.timeout_s);
+    if (c.comm.timeout_s == std::numeric_limits<double>::infinity()) c.comm.timeout_s = train::kNoLimit_s;
   };
   all.back().toml = [](const RunConfig& c) {
-    return c.comm.watchdog_s == train::kNoLimit_s ? std::string("inf") : write_toml(c.comm.watchdog_s);
+    return c.comm.timeout_s == train::kNoLimit_s ? std::string("inf") : write_toml(c.comm.timeout_s);
   };
   add(
       "on-failure", "auto|recover|abort",

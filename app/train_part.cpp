@@ -89,7 +89,7 @@ ExitCode run_in_folder(const train::RunConfig& config, const std::optional<state
                         : config.output.resume == "none" ? RunFolder::Contents::none
                                                          : RunFolder::Contents::unsaved;
   {
-    const comm::LongPhase removing(world, config.comm.files_limit_s());  // of what an earlier run has left
+    const comm::LongPhase removing(world, config.files_limit_s());  // of what an earlier run has left
     on_first_rank(world, [&] {
       for (const std::string& name : folder.prepare(contents, config.text))
         std::cerr << "dtrain: " << printable((folder.path() / name).string())
@@ -147,7 +147,7 @@ std::string settle_name(const train::RunConfig& config, const Environment& envir
 
 double start_limit_s(const train::RunConfig& config) {
   constexpr double kShortest = 60;  // however short the watchdog's is
-  return std::max(kShortest, config.comm.watchdog_s);
+  return std::max(kShortest, config.comm.timeout_s);
 }
 
 ExitCode train_part(train::RunConfig& config, train::Recovery& recovery, bool named,
@@ -161,7 +161,7 @@ ExitCode train_part(train::RunConfig& config, train::Recovery& recovery, bool na
   std::optional<record::RunHolder> holder;                       // rank 0's
   std::optional<state::ResumePoint> resume;
   if (!config.dry_run) {
-    const comm::LongPhase reading(world, config.comm.files_limit_s());
+    const comm::LongPhase reading(world, config.files_limit_s());
     using Claim = record::RunHolder::Claim;
     on_first_rank(world, [&] {
       holder.emplace(train::run_folder(config), goes_on ? Claim::taken_over : Claim::if_free);
@@ -177,8 +177,8 @@ ExitCode train_part(train::RunConfig& config, train::Recovery& recovery, bool na
   config.validate();
   train::check_on_failure(config, mpi.can_recover());
   config.output.terminal = environment.terminal;
-  config.comm.switches = environment.switches;
-  if (!environment.cache_folder.empty()) config.comm.table_file = environment.cache_folder + "/all_reduce";
+  config.switches = environment.switches;
+  if (!environment.cache_folder.empty()) config.table_file = environment.cache_folder + "/all_reduce";
   config.text = to_toml_without_name(config, named);  // fed back, the file makes a run of its own
   if (resume) {
     check_same_run(config, resume->info, resume->folder.string(),

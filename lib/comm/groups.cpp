@@ -99,24 +99,6 @@ bool goes_between_devices(const topology::Cluster& cluster, const CommConfig& co
 
 }  // namespace
 
-Backend parse_backend(std::string_view name) {
-  if (name == "auto") return Backend::automatic;
-  if (name == "mpi") return Backend::mpi;
-  if (name == "nccl") return Backend::nccl;
-  throw usage_error("there is no such backend", fmt::format("--comm-backend {}", name),
-                    "use one of auto, mpi, nccl");
-}
-
-void CommConfig::validate() const {
-  require(timeout_s > 0, fmt::format("{} seconds leave no time for a collective", timeout_s),
-          {.subject = "--watchdog", .advice = "use a positive number of seconds", .code = ExitCode::usage});
-  require(threads_per_rank >= 1, "a rank needs a thread",
-          {.subject = "--threads", .advice = "give at least 1", .code = ExitCode::usage});
-  require(piece_bytes >= 1 && piece_bytes <= std::numeric_limits<int>::max(),
-          fmt::format("MPI cannot send a message in pieces of {} bytes", piece_bytes),
-          {.subject = "CommConfig::piece_bytes", .advice = "use 1 to 2147483647", .code = ExitCode::usage});
-}
-
 struct Groups::State {
   State(const Communicator& job, const topology::Cluster& cluster, const CommConfig& config, SpanSink& sink)
       : world_comm(job.split(0, job.rank())),

@@ -87,7 +87,7 @@ train::EvaluationResult evaluate_checkpoint(const train::RunConfig& config, cons
   log.info(line + fmt::format(", {} samples in {:.2f} s", samples, result.time_s));
   print_scores(*workload.model, info.classes, result, log);
   if (keeps) {
-    const comm::LongPhase writing(job.world(), config.comm.files_limit_s());
+    const comm::LongPhase writing(job.world(), config.files_limit_s());
     if (pipeline.is_last() && job.speaks_for_tensor_group()) {
       auto predictions = rows.gather(group, samples);
       predictions.model = models::model_title(config.model.name);

@@ -113,7 +113,7 @@ void predict(const train::RunConfig& config, const PredictRequest& request, comm
   train::Job job(config, mpi, sink);
   const auto trained = checkpoint::read_manifest(config.model.init_from).info;
   const auto info = info_of_training(config, trained);
-  auto data = read_together(info, request, job, config.comm.files_limit_s());
+  auto data = read_together(info, request, job, config.files_limit_s());
   for (const auto& remark : data.remarks) log.info(fmt::format("note        {}", remark));
 
   auto workload = train::make_workload(config, train::place_of(job), library, data.dataset);
@@ -132,7 +132,7 @@ void predict(const train::RunConfig& config, const PredictRequest& request, comm
   evaluation.run([&](const train::BatchOutputs& batch) { rows.take(batch); });
   log.info(fmt::format("{} samples in {:.2f} s", data.samples, steady_s() - start_s));
 
-  const comm::LongPhase writing(job.world(), config.comm.files_limit_s());
+  const comm::LongPhase writing(job.world(), config.files_limit_s());
   if (pipeline.is_last() && job.speaks_for_tensor_group()) {
     auto predictions = rows.gather(group, data.samples);
     predictions.model = config.model.name;

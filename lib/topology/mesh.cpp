@@ -16,6 +16,8 @@ RankOrder parse_rank_order(std::string_view name) {
   throw usage_error("there is no such order", fmt::format("--rank-order {}", name), "use placed or launched");
 }
 
+std::string_view name_of(RankOrder order) { return order == RankOrder::placed ? "placed" : "launched"; }
+
 Mesh::Mesh(const Cluster& cluster, MeshShape shape, RankOrder order) : shape_(shape) {
   const int world_size = cluster.world_size();
   if (shape.data < 1 || shape.pipe < 1 || shape.tensor < 1 || shape.size() != world_size) {

@@ -33,7 +33,8 @@ struct MeshCoordinates {
 
 /// Which ranks are neighbours: by where they run, or by their numbers.
 enum class RankOrder { placed, launched };
-RankOrder parse_rank_order(std::string_view name);  ///< Throws Error (exit code 2).
+RankOrder parse_rank_order(std::string_view name);  ///< placed, launched. Throws Error (exit code 2).
+std::string_view name_of(RankOrder order);
 
 /// The ranks of a job arranged on data x pipe x tensor.
 class Mesh {

@@ -136,8 +136,14 @@ TEST(GroupsTest, WhatIsAnnouncedIsWhatTheKernelTakesOnAFullNode) {
 
 TEST(GroupsTest, RefusesALimitThatLeavesNoTime) {
   for (const double limit_s : {-1.0, 0.0}) EXPECT_THROW(Job(1, {.timeout_s = limit_s}), Error) << limit_s;
+}
+
+TEST(CommConfigTest, NamesAreThoseThatAreRead) {
   EXPECT_THROW(parse_backend("gloo"), Error);
   EXPECT_EQ(parse_backend("nccl"), Backend::nccl);
+  for (const auto* name : {"auto", "mpi", "nccl"}) EXPECT_EQ(name_of(parse_backend(name)), name);
+  for (const auto* name : {"placed", "launched"})
+    EXPECT_EQ(topology::name_of(topology::parse_rank_order(name)), name);
 }
 
 }  // namespace

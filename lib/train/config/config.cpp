@@ -11,10 +11,10 @@
 #include <string_view>
 
 #include "comm/faults/injection.hpp"
-#include "comm/groups.hpp"
 #include "core/error.hpp"
 #include "core/parse_number.hpp"
 #include "core/printable.hpp"
+#include "parallel/pipeline/schedule.hpp"
 #include "parallel/strategy/registry.hpp"
 #include "train/config/limits.hpp"
 #include "train/config/strategy_setting.hpp"
@@ -67,7 +67,6 @@ constexpr std::array<std::string_view, 2> kSwitches = {"on", "off"};
 constexpr std::array<std::string_view, 2> kClassWeights = {"none", "balanced"};
 constexpr std::array<std::string_view, 5> kAugments = {"off", "on", "flip", "crop", "crop+flip"};
 constexpr std::array<std::string_view, 2> kDecays = {"all", "matrices"};
-constexpr std::array<std::string_view, 4> kPipelines = {"1f1b", "gpipe", "interleaved", "layerwise"};
 constexpr std::array<std::string_view, 2> kBalances = {"none", "dynamic"};
 constexpr std::array<std::string_view, 3> kRecomputes = {"none", "full", "auto"};
 constexpr int kPiecesPerStage = 4;      // by default: a pipeline is then idle for a fifth of its time or less
@@ -75,8 +74,6 @@ constexpr int kReproduciblePieces = 8;  // by default: for 1, 2, 4 and 8 ranks a
 constexpr std::array<std::string_view, 2> kBestBy = {"loss", "accuracy"};
 constexpr std::array<std::string_view, 3> kOptimizerStates = {"exact", "keep", "reset"};
 constexpr std::array<std::string_view, 3> kOnFailure = {"auto", "recover", "abort"};
-constexpr std::array<std::string_view, 3> kBackends = {"auto", "mpi", "nccl"};
-constexpr std::array<std::string_view, 5> kAllReduces = {"auto", "mpi", "ring", "tree", "hierarchical"};
 
 void validate_batch(const RunConfig& config) {
   const BatchConfig& batch = config.batch;
@@ -100,7 +97,7 @@ void validate_batch(const RunConfig& config) {
 void validate_pipeline(const RunConfig& config) {
   const PipelineConfig& pipeline = config.pipeline;
   const auto& shape = config.mesh_shape;
-  check_one_of(pipeline.schedule, kPipelines, "--pipeline");
+  parallel::parse_pipelining(pipeline.schedule);
   check_one_of(pipeline.balance, kBalances, "--balance");
   check_one_of(pipeline.recompute, kRecomputes, "--recompute");
   check_at_least(pipeline.virtual_stages, 1, "--virtual-stages");
@@ -144,17 +141,13 @@ void validate_update(const RunConfig& config) {
 }
 
 void validate_comm(const RunConfig& config) {
-  const CommConfig& comm = config.comm;
-  check_one_of(comm.backend, kBackends, "--comm-backend");
-  check_one_of(comm.all_reduce, kAllReduces, "--all-reduce");
-  topology::parse_rank_order(config.rank_order);
-  check_not_negative(comm.bucket_mb, "--bucket-mb");
-  check(comm.bucket_mb <= 4096.0, fmt::format("{} MiB is too large", comm.bucket_mb), "--bucket-mb",
+  check_not_negative(config.bucket_mb, "--bucket-mb");
+  check(config.bucket_mb <= 4096.0, fmt::format("{} MiB is too large", config.bucket_mb), "--bucket-mb",
         "use 4096 or less");
-  check_finite(comm.watchdog_s, "--watchdog");
-  dtrain::comm::CommConfig{.timeout_s = comm.watchdog_s}.validate();
-  check(comm.watchdog_s <= kNoLimit_s, fmt::format("{} seconds are too many", comm.watchdog_s), "--watchdog",
-        "use inf for no limit");
+  check_finite(config.comm.timeout_s, "--watchdog");
+  config.comm.validate();
+  check(config.comm.timeout_s <= kNoLimit_s, fmt::format("{} seconds are too many", config.comm.timeout_s),
+        "--watchdog", "use inf for no limit");
 }
 
 void validate_output(const OutputConfig& output) {

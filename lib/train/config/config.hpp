@@ -7,6 +7,7 @@
 #include <string>
 #include <utility>
 
+#include "comm/comm_config.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/strategy/strategy_options.hpp"
@@ -90,19 +91,6 @@ struct UpdateConfig {
   std::string decay = "all";  ///< What weight decay is of: `all`, or `matrices` (two dims or more).
 };
 
-/// How ranks talk.
-struct CommConfig {
-  std::string backend = "auto";     ///< `auto` or `mpi`.
-  std::string all_reduce = "auto";  ///< `auto`, `mpi`, `ring`, `tree` or `hierarchical`.
-  double bucket_mb = 0.0;           ///< Size of a gradient bucket, in 2^20 bytes; 0: chosen.
-  double watchdog_s = 300.0;        ///< Seconds a collective may take before the run gives up.
-  /// The same for phases in which ranks copy, read or write files, which may take some of them long.
-  double files_limit_s() const { return std::max(watchdog_s, 3600.0); }
-  /// Where tables of the fastest all_reduce are kept from run to run; empty: nowhere. Set by app.
-  std::string table_file;
-  std::string switches;  ///< Above this rank's node, as topology::RankPlace has them. Set by app.
-};
-
 /// What the run leaves behind, under `folder`/`name`.
 struct OutputConfig {
   std::string folder = "runs";
@@ -132,12 +120,12 @@ struct RunConfig {
   PipelineConfig pipeline;
   UpdateConfig update;
   ValidationConfig validation;
-  CommConfig comm;
+  comm::CommConfig comm;  ///< How ranks talk; setup adds what it finds on the machine.
   OutputConfig output;
 
-  std::string mesh;                   ///< As given, e.g. `data=4`; empty: all ranks along data.
-  topology::MeshShape mesh_shape;     ///< What `mesh` means on this many ranks; set by resolve().
-  std::string rank_order = "placed";  ///< Or `launched`: as topology::RankOrder.
+  std::string mesh;                ///< As given, e.g. `data=4`; empty: all ranks along data.
+  topology::MeshShape mesh_shape;  ///< What `mesh` means on this many ranks; set by resolve().
+  double bucket_mb = 0.0;          ///< Size of a gradient bucket, in 2^20 bytes; 0: chosen.
   std::string strategy = "ddp";
   parallel::StrategyOptions strategy_options;
   int epochs = 10;
@@ -160,10 +148,18 @@ struct RunConfig {
   bool dry_run = false;
   std::string cluster;  ///< `NODESxRANKS`, invented for a dry run; empty: the ranks that were started.
 
+  /// Where tables of the fastest all_reduce are kept from run to run; empty: nowhere. Set by app.
+  std::string table_file;
+  std::string switches;  ///< Above this rank's node, as topology::RankPlace has them. Set by app.
+
   /// Options that the user set, by flag or file, named as on the command line without dashes.
   std::set<std::string> given;
   std::string text;          ///< The effective configuration as TOML, for records; set by app.
   std::string command_line;  ///< As typed, for records.
+
+  /// What CommConfig::timeout_s is for phases in which ranks copy, read or write files, which may take some
+  /// of them long.
+  double files_limit_s() const { return std::max(comm.timeout_s, 3600.0); }
 
   /// `replicate` as a number of steps; 0: off. Throws Error (exit code 2) when it is neither.
   std::int64_t replicate_every() const;

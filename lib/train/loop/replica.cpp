@@ -26,8 +26,8 @@ std::function<bool()> spoils_loss(const comm::Injection* injection) {
 }
 
 parallel::BucketConfig buckets_of(const RunConfig& config) {
-  return {.bucket_bytes = static_cast<std::int64_t>(config.comm.bucket_mb * 1024 * 1024),
-          .algorithm = comm::parse_algorithm(config.comm.all_reduce)};
+  return {.bucket_bytes = static_cast<std::int64_t>(config.bucket_mb * 1024 * 1024),
+          .algorithm = config.comm.all_reduce};
 }
 
 }  // namespace

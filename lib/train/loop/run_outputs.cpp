@@ -275,7 +275,7 @@ std::string RunOutputs::finish_results(record::Status status) {
 std::string RunOutputs::finish(record::Status status) {
   recorder_.close();
   if (trace_ != nullptr) trace_->close();
-  const comm::LongPhase copying(job_.world(), config_.comm.files_limit_s());
+  const comm::LongPhase copying(job_.world(), config_.files_limit_s());
   job_.world().barrier();  // all ranks' files are closed: they can be copied
   const std::string lost = results_ != nullptr ? finish_results(status) : "";
   if (const auto problem = recorder_.problem(); !problem.empty())

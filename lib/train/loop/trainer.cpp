@@ -366,7 +366,7 @@ std::optional<EvaluationResult> Trainer::evaluate(const std::string& split) {
   if (injection_ != nullptr) injection_->reach(split == "test" ? "test" : "evaluation");
   auto place = evaluations_.find(split);
   if (place == evaluations_.end()) {
-    const comm::LongPhase staging(job_.world(), config_.comm.files_limit_s());
+    const comm::LongPhase staging(job_.world(), config_.files_limit_s());
     data::Loader loader(workload_.dataset, split, loader_options(job_), workload_.read);
     place = evaluations_
                 .try_emplace(split, replica_.evaluation_parts(), std::move(loader), samples,
@@ -429,7 +429,7 @@ void Trainer::test_best() {
   if (!checkpoints_.problem().empty()) return;  // the best may be what is missing
   const std::string folder = checkpoints_folder(config_) + "/" + checkpoint::step_folder(best.step);
   if (best.step != step_) {
-    const comm::LongPhase reading(job_.world(), config_.comm.files_limit_s());
+    const comm::LongPhase reading(job_.world(), config_.files_limit_s());
     replica_.load_weights(folder, library_);
     job_.world().barrier();
   }

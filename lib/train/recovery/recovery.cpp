@@ -16,7 +16,7 @@ std::string LostRanks::in_words() const { return numbered("rank", ranks); }
 Recovery::Recovery(const RunConfig& config, JobRanks& ranks)
     : ranks_(ranks),
       is_on_(ranks.can_recover() && config.on_failure != "abort"),
-      limit_s_(config.comm.watchdog_s) {}
+      limit_s_(config.comm.timeout_s) {}
 
 /// Returns whether ranks are gone that were there at the last meeting; adds them to `lost`.
 bool Recovery::meet(bool holds_state, LostRanks& lost, bool& all_hold_state) {

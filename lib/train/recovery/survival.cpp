@@ -50,9 +50,9 @@ bool Survival::leave_lost_behind(const Error& error, std::int64_t step, const In
 
 /// Of the last step that all have done, or of the newest in copies.
 state::Remains Survival::save_what_is_left(std::int64_t step, const Info& info) {
-  const auto world = comm::Communicator::duplicate(parts_.mpi.world(), parts_.config.comm.watchdog_s);
+  const auto world = comm::Communicator::duplicate(parts_.mpi.world(), parts_.config.comm.timeout_s);
   const auto done = world.min(step);
-  const comm::LongPhase writing(world, parts_.config.comm.files_limit_s());
+  const comm::LongPhase writing(world, parts_.config.files_limit_s());
   const auto& mesh = parts_.job.mesh();
   std::vector<state::HeldPart> held = copies_ ? copies_->held() : std::vector<state::HeldPart>();
   if (parts_.replica.can().rolls_back && done > 0) {

@@ -96,7 +96,7 @@ std::string describe(const RunConfig& config, const topology::Cluster& cluster, 
 std::string describe_invented(const RunConfig& config, h5::Library& library) {
   const auto [nodes, ranks] = config.cluster_extents();
   const auto cluster = topology::uniform_cluster(nodes, ranks);
-  const topology::Mesh mesh(cluster, config.mesh_shape, topology::parse_rank_order(config.rank_order));
+  const topology::Mesh mesh(cluster, config.mesh_shape, config.comm.order);
   models::RankAlone slices(0, config.mesh_shape.tensor);
   const auto workload =
       make_workload(config, {.tensor = config.mesh_shape.tensor > 1 ? &slices : nullptr}, library);

@@ -19,7 +19,7 @@ namespace dtrain::train {
 namespace {
 
 comm::Communicator agreed_world(const RunConfig& config, const comm::MpiEnvironment& mpi) {
-  auto world = comm::Communicator::duplicate(mpi.world(), config.comm.watchdog_s);
+  auto world = comm::Communicator::duplicate(mpi.world(), config.comm.timeout_s);
   const auto build = world.broadcast(build_id(), 0);
   const auto other = world.max(static_cast<std::int64_t>(build == build_id() ? -1 : world.rank()));
   require(
@@ -57,17 +57,15 @@ comm::CommConfig comm_config(const RunConfig& config, const comm::MpiEnvironment
                              const RankDevice& device, int threads, double cores_per_rank) {
   // On a device no other thread looks at operations in flight while the compute thread waits for the device.
   const bool has_driver = cores_per_rank >= threads + 1 || device.transport != nullptr;
-  return {.backend = comm::parse_backend(config.comm.backend),
-          .all_reduce = comm::parse_algorithm(config.comm.all_reduce),
-          .order = topology::parse_rank_order(config.rank_order),
-          .drive = has_driver ? comm::Drive::thread : comm::Drive::inline_,
-          .timeout_s = config.comm.watchdog_s,
-          .threads_per_rank = threads,
-          .transport = device.transport,
-          .device = device.index,
-          .stream = device.stream,
-          .recovery = mpi.can_recover(),
-          .compares_all = config.verify_every > 0};
+  comm::CommConfig all = config.comm;
+  all.drive = has_driver ? comm::Drive::thread : comm::Drive::inline_;
+  all.threads_per_rank = threads;
+  all.transport = device.transport;
+  all.device = device.index;
+  all.stream = device.stream;
+  all.recovery = mpi.can_recover();
+  all.compares_all = config.verify_every > 0;
+  return all;
 }
 
 /// The texts of all ranks of `group`, by rank. Collective.
@@ -94,7 +92,9 @@ std::vector<std::string> exchange_texts(comm::Group& group, const std::string& m
 /// no choice.
 std::string layout_name(const RunConfig& config, const topology::Cluster& cluster,
                         const topology::Mesh& mesh) {
-  if (config.comm.all_reduce != "auto" || !mesh.crosses_nodes(cluster, topology::Axis::data)) return {};
+  if (config.comm.all_reduce != comm::Algorithm::automatic ||
+      !mesh.crosses_nodes(cluster, topology::Axis::data))
+    return {};
   std::string host = cluster.ranks[0].hostname;
   host.resize(std::min(host.size(), host.find_first_of("0123456789.")));
   return fmt::format("{}, {} nodes, {} ranks, data groups of {}", host, cluster.node_count(),
@@ -116,11 +116,11 @@ comm::AlgorithmTable table_for(const std::string& layout, const checkpoint::AllR
 Job::Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sink, bool measures,
          const checkpoint::AllReduceTable& earlier)
     : world_(agreed_world(config, mpi)),
-      preparation_(world_, config.comm.files_limit_s()),
+      preparation_(world_, config.files_limit_s()),
       device_(opened_device(config, world_)),
-      cluster_(comm::discover_cluster(world_, comm::affinity_mask(), device_.place, config.comm.switches)),
+      cluster_(comm::discover_cluster(world_, comm::affinity_mask(), device_.place, config.switches)),
       threads_(start_thread_pool(threads_for(config, cluster_, world_.rank()))),
-      mesh_(cluster_, config.mesh_shape, topology::parse_rank_order(config.rank_order)),
+      mesh_(cluster_, config.mesh_shape, config.comm.order),
       device_clock_(device().is_cpu() ? nullptr
                                       : std::make_unique<DeviceClock>(device(), sink, device_.ranges)),
       groups_(comm::make_groups(
@@ -128,7 +128,7 @@ Job::Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sin
           comm_config(config, mpi, device_, threads_, cluster_.cores_per_rank(world_.rank())),
           device_clock_ != nullptr ? static_cast<SpanSink&>(*device_clock_) : sink)),
       layout_(layout_name(config, cluster_, mesh_)),
-      all_reduce_table_(table_for(layout_, earlier, measures, config.comm.table_file, groups_, world_)),
+      all_reduce_table_(table_for(layout_, earlier, measures, config.table_file, groups_, world_)),
       tensor_ranks_(groups_.tensor()),
       token_(world_.broadcast(fmt::format("{}-{}", steady_ns(), getpid()), 0)) {
   groups_.use(all_reduce_table_);

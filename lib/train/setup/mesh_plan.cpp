@@ -75,7 +75,7 @@ double idle_share(const RunConfig& config, const Workload& workload) {
 MeshPlan plan_mesh(const RunConfig& config, const topology::Cluster& cluster, double limit,
                    h5::Library& library, ClusterPlan& all) {
   const auto& shape = config.mesh_shape;
-  const topology::Mesh mesh(cluster, shape, topology::parse_rank_order(config.rank_order));
+  const topology::Mesh mesh(cluster, shape, config.comm.order);
   models::RankAlone slices(0, shape.tensor);
   const auto workload = make_workload(config, {.tensor = shape.tensor > 1 ? &slices : nullptr}, library);
   all.parameters = workload.model->parameter_count();
