@@ -6,6 +6,7 @@
 #include <numeric>
 #include <string_view>
 
+#include "core/error.hpp"
 #include "kernels/philox.hpp"
 
 namespace dtrain::data {

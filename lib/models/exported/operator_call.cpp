@@ -188,7 +188,7 @@ class OperatorCall final : public Operation {
     const ArgumentFiller filler(node, scope);
     const auto& wanted = handle_.schema().arguments();
     for (const auto& [name, argument] : node.inputs) {
-      if (std::ranges::none_of(wanted, [&](const auto& one) { return one.name() == name; })) {
+      if (std::ranges::none_of(wanted, [&name = name](const auto& one) { return one.name() == name; })) {
         throw refused(node, fmt::format("is given an argument {} that this LibTorch does not know", name),
                       "export it with PyTorch 2.11");
       }
