@@ -135,6 +135,23 @@ class ImagesTest(unittest.TestCase):
         self.assertIn("2 broken images are left out: a/04.png", said)
         self.assertIn("1 file is no PNG or JPEG", said)
 
+    def test_small_files_of_large_images_do_not_fill_the_memory(self):
+        for i in range(8):
+            self.save(f"{'ab'[i % 2]}/{i}.png", Image.new("1", (5000, 5000)))  # 4 KB each, and 75 MB of pixels
+        self.refuse(3, ["MiB of pixels", "KiB of files", "--image-size"])
+        _, splits, _ = self.stage("--image-size", "8")
+        self.assertEqual(sum(len(targets) for _, targets in splits.values()), 8)
+        self.save("a/0.png", Image.new("1", (9000, 9000)))
+        self.refuse(3, ["photos/a/0.png", "claims 9000 x 9000 pixels", "67 million"])
+        wide = Image.fromarray(np.arange(0, 240000, dtype=np.int64).reshape(2, -1).astype(np.uint8))
+        self.save("a/0.png", wide)
+        _, splits, _ = self.stage("--image-size", "16")  # 960,000 columns as high as that, of which 16 are kept
+        kept = wide.convert("RGB").resize((wide.width * 8, 16), Image.BILINEAR, box=None).crop(((wide.width * 8 - 16) // 2, 0, (wide.width * 8 + 16) // 2, 16))
+        pixels = np.concatenate([inputs for inputs, _ in splits.values()])
+        found = [image for image in pixels if image.any()]
+        self.assertEqual(len(found), 1)
+        np.testing.assert_array_equal(found[0][0], np.asarray(kept)[:, :, 0])
+
     def test_folders_that_make_no_sense_are_refused(self):
         for i in range(12):
             self.save(f"{'ab'[i % 2]}/{i}.png", self.colours())
@@ -185,6 +202,12 @@ class ImagesTest(unittest.TestCase):
         content = (self.folder / "set.npz").read_bytes()
         (self.folder / "set.npz").write_bytes(content[:len(content) // 2])
         self.refuse(3, ["set.npz"], "--inputs", "x", "--targets", "y", source="set.npz")
+        (self.folder / "set.npz").write_bytes(content[:-30])  # the last array is whole, the list of them is not
+        self.refuse(3, ["set.npz", "truncated"], "--inputs", "x", "--targets", "y", source="set.npz")
+        (self.folder / "set.npz").write_bytes(content)
+        with zipfile.ZipFile(self.folder / "set.npz", "a") as archive:
+            archive.writestr("x_train", archive.read("x_test.npy"))
+        self.refuse(3, ["two arrays x_train"], "--inputs", "x", "--targets", "y", source="set.npz")
 
 
 if __name__ == "__main__":

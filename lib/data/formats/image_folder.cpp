@@ -25,6 +25,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr std::int64_t kPixelsAlwaysAllowed = std::int64_t{128} << 20;
+constexpr std::int64_t kMostTimesMorePixels =
+    1000;  // scanned pages of one bit become 250 to 500 times larger
+
 bool has_image_name(const std::string& name) {
   std::string ending = fs::path(name).extension().string();
   std::ranges::transform(ending, ending.begin(),
@@ -108,6 +112,7 @@ class Gathered {
                                    size_in_words(*first_size_)),
                        image.origin,
                        "bring all to one size with --image-size, such as --image-size 64 or 48x64");
+    check_total(image);
     const ClassPlace place = class_place_of(image.name, image.origin);
     Pictures& pictures = splits_[place.split];
     pictures.planes.insert(pictures.planes.end(), image.planes.begin(), image.planes.end());
@@ -127,7 +132,19 @@ class Gathered {
   const std::set<fs::path>& folders() const { return folders_; }  // of images, relative
 
  private:
+  /// A blank page of some kilobytes becomes a hundred megabytes: many of them would fill the memory.
+  void check_total(const DecodedImage& image) {
+    file_bytes_ += image.file_bytes;
+    pixel_bytes_ += static_cast<std::int64_t>(image.planes.size());
+    if (pixel_bytes_ <= std::max(kPixelsAlwaysAllowed, kMostTimesMorePixels * file_bytes_)) return;
+    throw data_error(fmt::format("is one of images that become {} MiB of pixels out of {} KiB of files",
+                                 pixel_bytes_ >> 20, (file_bytes_ >> 10) + 1),
+                     image.origin, "bring them to a smaller size with --image-size");
+  }
+
   const StageOptions& options_;
+  std::int64_t file_bytes_ = 0;
+  std::int64_t pixel_bytes_ = 0;
   std::map<std::string, Pictures> splits_;
   std::vector<std::string> broken_;
   std::set<fs::path> folders_;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/printable.hpp"
 #include "data/formats/npy.hpp"
 #include "data/import/archive.hpp"
 #include "data/import/source_list.hpp"
@@ -36,7 +37,9 @@ Arrays read_members(const std::filesystem::path& file) {
   visit_files(file, [&](OriginalFile& member) {
     std::string name = member.name;
     if (name.ends_with(".npy")) name.resize(name.size() - 4);
-    arrays[name] = std::move(member.content);
+    if (!arrays.emplace(name, std::move(member.content)).second)
+      throw data_error(fmt::format("has two arrays {}", printable(name, 100)), file.string(),
+                       "write it again with numpy.savez");
     return true;
   });
   return arrays;

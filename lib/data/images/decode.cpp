@@ -12,6 +12,11 @@ constexpr std::string_view kJpeg = "\xff\xd8\xff";
 
 bool is_image(std::string_view start) { return start.starts_with(kPng) || start.starts_with(kJpeg); }
 
+std::int64_t named_pixels(std::string_view content) {
+  if (content.starts_with(kPng)) return png_pixels(content);
+  return content.starts_with(kJpeg) ? jpeg_pixels(content) : 0;
+}
+
 Image decode_image(std::string_view content, const std::string& origin) {
   if (content.starts_with(kPng)) return decode_png(content, origin);
   if (content.starts_with(kJpeg)) return decode_jpeg(content, origin);

@@ -22,11 +22,13 @@ struct DecodedImage {
   std::string origin;
   std::string problem;  ///< Why there is no picture, a whole sentence; empty where there is one.
   ImageSize stored;     ///< Of its file.
+  std::int64_t file_bytes = 0;
   bool grey = false;
   std::vector<std::uint8_t> planes;  ///< [3, height, width], see resized_planes.
 };
 
 /// Decodes images on all cores that this process may use, and hands them on in the order in which they came.
+/// Of what is decoded and not yet handed on there is at most 600 MB at a time.
 class ImageDecoder {
  public:
   using Take = std::function<void(DecodedImage&& image)>;

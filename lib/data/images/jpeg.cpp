@@ -36,10 +36,37 @@ void weigh(j_common_ptr info, int level) {
 
 enum class Outcome { whole, damaged, too_large };
 
-/// What one call of libjpeg's decoder needs; nothing here has a destructor, since longjmp leaves it.
+constexpr int kMostScans = 100;  // progressive images have about ten
+constexpr int kMostComponents = 4;
+
+/// Each scan of a few bytes goes through all blocks of an image, however large it claims to be.
+void count_scans(j_common_ptr info) {
+  if (reinterpret_cast<j_decompress_ptr>(info)->input_scan_number <= kMostScans) return;
+  auto* errors = reinterpret_cast<Errors*>(info->err);
+  fmt::format_to_n(errors->text.data(), errors->text.size() - 1, "more than {} scans", kMostScans);
+  std::longjmp(errors->back, 1);  // NOLINT(modernize-avoid-setjmp-longjmp)
+}
+
+/// What one call of libjpeg's decoder needs. Calls of the library are in functions of their own, in which
+/// nothing has a destructor: longjmp leaves them.
 struct Decoder {
-  jpeg_decompress_struct info;
-  Errors errors;
+  Decoder() {
+    info.err = jpeg_std_error(&errors.base);
+    errors.base.error_exit = &leave;
+    errors.base.emit_message = &weigh;
+    progress.progress_monitor = &count_scans;
+  }
+  ~Decoder() { jpeg_destroy_decompress(&info); }
+  Decoder(const Decoder&) = delete;
+  Decoder& operator=(const Decoder&) = delete;
+
+  jpeg_decompress_struct info = {};
+  Errors errors = {};
+  jpeg_progress_mgr progress = {};
+
+  bool has_inks() const { return info.jpeg_color_space == JCS_CMYK || info.jpeg_color_space == JCS_YCCK; }
+  /// Four inks take more memory for a pixel than three colours.
+  std::int64_t most_pixels() const { return has_inks() ? kMostPixels / 2 : kMostPixels; }
 };
 
 Outcome read_header(Decoder& decoder, const unsigned char* bytes, std::size_t count) {
@@ -47,10 +74,11 @@ Outcome read_header(Decoder& decoder, const unsigned char* bytes, std::size_t co
   jpeg_create_decompress(&decoder.info);
   jpeg_mem_src(&decoder.info, bytes, count);
   jpeg_read_header(&decoder.info, TRUE);
+  decoder.info.progress = &decoder.progress;
   const auto pixels = std::int64_t{decoder.info.image_width} * std::int64_t{decoder.info.image_height};
-  if (pixels > kMostPixels) return Outcome::too_large;
-  const bool inks = decoder.info.jpeg_color_space == JCS_CMYK || decoder.info.jpeg_color_space == JCS_YCCK;
-  decoder.info.out_color_space = inks ? JCS_CMYK : JCS_RGB;
+  if (pixels > decoder.most_pixels() || decoder.info.num_components > kMostComponents)
+    return Outcome::too_large;
+  decoder.info.out_color_space = decoder.has_inks() ? JCS_CMYK : JCS_RGB;
   return Outcome::whole;
 }
 
@@ -78,22 +106,21 @@ void inks_to_colours(const std::vector<std::uint8_t>& inks, bool inverted, std::
 
 }  // namespace
 
+std::int64_t jpeg_pixels(std::string_view content) {
+  Decoder decoder;
+  read_header(decoder, reinterpret_cast<const unsigned char*>(content.data()), content.size());
+  return std::int64_t{decoder.info.image_width} * std::int64_t{decoder.info.image_height};
+}
+
 Image decode_jpeg(std::string_view content, const std::string& origin) {
-  Decoder decoder = {};
-  decoder.info.err = jpeg_std_error(&decoder.errors.base);
-  decoder.errors.base.error_exit = &leave;
-  decoder.errors.base.emit_message = &weigh;
-  struct Ended {
-    jpeg_decompress_struct& info;
-    ~Ended() { jpeg_destroy_decompress(&info); }
-  } const ended{decoder.info};
+  Decoder decoder;
   const auto require_whole = [&](Outcome outcome) {
     if (outcome == Outcome::damaged)
       throw image_error(fmt::format("is a damaged JPEG ({})", printable(decoder.errors.text.data(), 100)),
                         origin);
     if (outcome == Outcome::too_large)
-      throw image_error(
-          fmt::format("claims {} x {} pixels", decoder.info.image_width, decoder.info.image_height), origin);
+      throw too_many_pixels(decoder.info.image_height, decoder.info.image_width, decoder.most_pixels(),
+                            origin);
   };
   require_whole(read_header(decoder, reinterpret_cast<const unsigned char*>(content.data()), content.size()));
   const bool inks = decoder.info.out_color_space == JCS_CMYK;

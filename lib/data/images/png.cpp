@@ -16,6 +16,14 @@ struct Free {
 }  // namespace
 
 // Source: libpng's manual, "The simplified API".
+std::int64_t png_pixels(std::string_view content) {
+  png_image header = {};
+  header.version = PNG_IMAGE_VERSION;
+  const std::unique_ptr<png_image, Free> freed(&header);
+  if (png_image_begin_read_from_memory(&header, content.data(), content.size()) == 0) return 0;
+  return std::int64_t{header.width} * std::int64_t{header.height};
+}
+
 Image decode_png(std::string_view content, const std::string& origin) {
   png_image header = {};
   header.version = PNG_IMAGE_VERSION;
@@ -25,8 +33,7 @@ Image decode_png(std::string_view content, const std::string& origin) {
   };
   if (png_image_begin_read_from_memory(&header, content.data(), content.size()) == 0) throw fail();
   const auto pixels = std::int64_t{header.width} * std::int64_t{header.height};
-  if (pixels > kMostPixels)
-    throw image_error(fmt::format("claims {} x {} pixels", header.width, header.height), origin);
+  if (pixels > kMostPixels) throw too_many_pixels(header.height, header.width, kMostPixels, origin);
   Image image{.height = header.height,
               .width = header.width,
               .grey = (header.format & PNG_FORMAT_FLAG_COLOR) == 0,

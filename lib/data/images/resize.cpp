@@ -13,11 +13,13 @@ struct Window {
   std::vector<float> weights;
 };
 
-std::vector<Window> windows_of(std::int64_t from, std::int64_t to) {
+/// Of the `count` from `first` on: a line of pixels that is made taller is far longer than what is kept of
+/// it.
+std::vector<Window> windows_of(std::int64_t from, std::int64_t to, std::int64_t first, std::int64_t count) {
   const double scale = static_cast<double>(from) / static_cast<double>(to);
   const double reach = std::max(scale, 1.0);
   std::vector<Window> windows;
-  for (std::int64_t i = 0; i < to; ++i) {
+  for (std::int64_t i = first; i < first + count; ++i) {
     const double centre = (static_cast<double>(i) + 0.5) * scale;
     Window window{.first = std::max<std::int64_t>(0, std::llround(std::floor(centre - reach + 0.5)))};
     const auto end = std::min<std::int64_t>(from, std::llround(std::floor(centre + reach + 0.5)));
@@ -61,17 +63,20 @@ std::vector<std::uint8_t> resized_planes(const Image& image, const ImageSize& wa
   Extent rows;
   Extent columns;
   cover(image, size, rows, columns);
-  const auto across = windows_of(image.width, columns.whole);
-  const auto down = windows_of(image.height, rows.whole);
+  const auto across = windows_of(image.width, columns.whole, columns.first, size.width);
+  const auto down = windows_of(image.height, rows.whole, rows.first, size.height);
   const auto width = static_cast<std::size_t>(size.width);
+  // Of a column of pixels that is made wider nearly all is cut off.
+  const std::int64_t top = down.front().first;
+  const std::int64_t bottom = down.back().first + static_cast<std::int64_t>(down.back().weights.size());
   // Pillow rounds between the two passes, and so do we: the same bytes.
-  std::vector<std::uint8_t> narrow(3 * width * static_cast<std::size_t>(image.height));  // [rows, width, 3]
+  std::vector<std::uint8_t> narrow(3 * width * static_cast<std::size_t>(bottom - top));  // [rows, width, 3]
   const bool keeps_width = columns.whole == image.width;
-  for (std::int64_t y = 0; y < image.height; ++y) {
+  for (std::int64_t y = top; y < bottom; ++y) {
     const std::uint8_t* const line = image.pixels.data() + 3 * y * image.width;
-    std::uint8_t* const out = narrow.data() + 3 * width * static_cast<std::size_t>(y);
+    std::uint8_t* const out = narrow.data() + 3 * width * static_cast<std::size_t>(y - top);
     for (std::int64_t x = 0; x < size.width; ++x) {
-      const Window& window = across[static_cast<std::size_t>(x + columns.first)];
+      const Window& window = across[static_cast<std::size_t>(x)];
       for (int colour = 0; colour < 3; ++colour) {
         float sum = 0;
         for (std::size_t k = 0; !keeps_width && k < window.weights.size(); ++k)
@@ -84,12 +89,12 @@ std::vector<std::uint8_t> resized_planes(const Image& image, const ImageSize& wa
   std::vector<std::uint8_t> planes(3 * plane);
   const bool keeps_height = rows.whole == image.height;
   for (std::int64_t y = 0; y < size.height; ++y) {
-    const Window& window = down[static_cast<std::size_t>(y + rows.first)];
+    const Window& window = down[static_cast<std::size_t>(y)];
     for (std::size_t x = 0; x < 3 * width; ++x) {
       float sum = 0;
       for (std::size_t k = 0; !keeps_height && k < window.weights.size(); ++k)
-        sum += window.weights[k] * narrow[(static_cast<std::size_t>(window.first) + k) * 3 * width + x];
-      const auto same = static_cast<std::size_t>(y + rows.first) * 3 * width + x;
+        sum += window.weights[k] * narrow[(static_cast<std::size_t>(window.first - top) + k) * 3 * width + x];
+      const auto same = static_cast<std::size_t>(y + rows.first - top) * 3 * width + x;
       planes[(x % 3) * plane + static_cast<std::size_t>(y) * width + x / 3] =
           keeps_height ? narrow[same] : rounded(sum);
     }

@@ -35,6 +35,18 @@ std::string start_of(const fs::path& file) {
   return start;
 }
 
+/// A zip ends with a list of its members. Without it, libarchive takes what comes before the cut for the
+/// whole. Source: PKWARE's APPNOTE.TXT, 4.3.16.
+bool is_zip_without_end(const fs::path& file, std::uint64_t bytes) {
+  constexpr std::uint64_t kLongestEnd = 22 + 65535;  // with a comment
+  if (!start_of(file).starts_with("PK\x03\x04")) return false;
+  std::ifstream stream(file, std::ios::binary);
+  std::string end(std::min(bytes, kLongestEnd), '\0');
+  stream.seekg(-static_cast<std::streamoff>(end.size()), std::ios::end);
+  stream.read(end.data(), static_cast<std::streamsize>(end.size()));
+  return end.find("PK\x05\x06") == std::string::npos;
+}
+
 bool is_compressed(std::string_view start) {
   return start.starts_with("\x1f\x8b") || start.starts_with(std::string_view("\xfd"
                                                                              "7zXZ\0",
@@ -132,6 +144,9 @@ ArchiveReader::ArchiveReader(const fs::path& file, Packing packing) : impl_(std:
     archive_read_support_format_raw(impl_->handle);
     archive_read_support_format_empty(impl_->handle);  // a packed file without content
   } else {
+    if (is_zip_without_end(file, impl_->packed))
+      throw data_error("is truncated or damaged (its list of members is missing)", file.string(),
+                       "fetch it again");
     archive_read_support_format_tar(impl_->handle);
     archive_read_support_format_zip_streamable(impl_->handle);
     archive_read_support_format_zip_seekable(impl_->handle);

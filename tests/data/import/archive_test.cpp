@@ -143,6 +143,13 @@ TEST_F(ArchiveTest, DamagedAndTruncatedFilesAreRefused) {
     expect_refused(std::string(name) + ": is truncated or damaged");
     std::filesystem::remove(folder / "in" / name);
   }
+  write_archive(folder / "in/cut.zip", stored, Format::zip, &archive_write_add_filter_none);
+  const std::string zip = read_bytes(folder / "in/cut.zip");
+  for (const std::size_t missing : {10, 40, 200}) {  // each member is there, but not the whole list of them
+    write_bytes(folder / "in/cut.zip", zip.substr(0, zip.size() - missing));
+    expect_refused("cut.zip: is truncated or damaged");
+  }
+  std::filesystem::remove(folder / "in/cut.zip");
   write_bytes(folder / "in/none.tar", std::string(2000, 'n'));
   expect_refused("none.tar: is truncated or damaged");
 }
