@@ -8,6 +8,7 @@
 #include "command_line.hpp"
 #include "commands.hpp"
 #include "core/outside.hpp"
+#include "core/printable.hpp"
 #include "core/regular_file.hpp"
 #include "h5/library.hpp"
 
@@ -32,8 +33,8 @@ Task export_command(const Words& words, const Environment&) {
                   checkpoint::export_model(whole, out, library);
                   return whole;
                 });
-                fmt::print("{}: the weights of {} after step {}\n", out, checkpoint.info().model,
-                           checkpoint.info().step);
+                fmt::print("{}: the weights of {} after step {}\n", printable(out),
+                           printable(checkpoint.info().model), checkpoint.info().step);
                 return ExitCode::success;
               },
           .together = {}};

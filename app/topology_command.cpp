@@ -20,6 +20,7 @@
 #include "core/clock.hpp"
 #include "core/counted.hpp"
 #include "core/parse_number.hpp"
+#include "core/printable.hpp"
 #include "record/measurements_file.hpp"
 #include "topology/mesh.hpp"
 #include "topology/placement.hpp"
@@ -225,7 +226,7 @@ ExitCode show(const Wish& wish, const Environment& environment, comm::MpiEnviron
              "algorithm", "size", "median us", "range", "alg GB/s", "bus GB/s");
   for (const auto& one : measured) fmt::print("{}", line_of(one));
   keep(wish, measured, cluster, mesh, start_time_utc);
-  fmt::print("\nkept in {}\n", wish.output);
+  fmt::print("\nkept in {}\n", printable(wish.output));
   return ExitCode::success;
 }
 

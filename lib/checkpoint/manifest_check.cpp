@@ -5,12 +5,14 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <set>
 #include <string_view>
 #include <utility>
 
 #include "core/checked_bytes.hpp"
 #include "core/error.hpp"
+#include "core/printable.hpp"
 
 namespace dtrain::checkpoint {
 namespace {
@@ -64,6 +66,20 @@ void check_sums(const CheckpointInfo& info, const Check& check) {
         "has a loss scale that cannot be");
   check(info.micro_batches >= 1 && info.micro_batches <= kMostPieces,
         fmt::format("cuts its steps into {} micro-batches", info.micro_batches));
+}
+
+/// What new data are scaled by.
+void check_transformations(const Transformations& transformations, const Check& check) {
+  constexpr double kMost = std::numeric_limits<float>::max();
+  const auto fits = [](double value) { return std::abs(value) <= kMost; };
+  const auto divides = [](double value) { return value > 0 && std::isfinite(1 / value) && value <= kMost; };
+  check(std::ranges::all_of(transformations.mean, fits) &&
+            std::ranges::all_of(transformations.std_dev, divides),
+        "has a mean or a deviation of the training's images that cannot be");
+  for (const auto& column : transformations.columns)
+    check(fits(column.filled_with) && fits(column.shift) && divides(column.scale),
+          fmt::format("has a column {} whose numbers were scaled in a way that cannot be",
+                      printable(column.name, 100)));
 }
 
 bool is_name(std::string_view name) {
@@ -140,6 +156,7 @@ void check_sense(const Manifest& manifest, const std::string& file) {
   check(is_name(manifest.info.model) && manifest.info.model.find('/') == std::string::npos, "names no model");
   check_position(manifest.info, check);
   check_sums(manifest.info, check);
+  if (manifest.info.transformations) check_transformations(*manifest.info.transformations, check);
   check_files(manifest, check);
   check_tensors(manifest, check);
 }

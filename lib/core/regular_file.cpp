@@ -53,6 +53,9 @@ void require_regular_file(const std::filesystem::path& path, ExitCode code) {
 
 void require_writable_place(const std::filesystem::path& path, ExitCode code) {
   require_regular_file(path, code);
+  struct stat facts = {};
+  if (::stat(path.c_str(), &facts) != 0 && errno == ENAMETOOLONG)
+    throw failure("cannot be written", path, ENAMETOOLONG, code);
   std::error_code ignored;
   const auto folder = path.has_parent_path() ? path.parent_path() : std::filesystem::path(".");
   require(std::filesystem::is_directory(folder, ignored), "its folder is not there",

@@ -11,6 +11,7 @@
 #include "core/checked_bytes.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/printable.hpp"
 #include "inference/output_rows.hpp"
 #include "record/predictions_csv.hpp"
 #include "record/predictions_file.hpp"
@@ -146,7 +147,7 @@ void predict(const train::RunConfig& config, const PredictRequest& request, comm
     else if (group.rank() == 0)
       record::write_predictions(request.output, predictions, library);
   }
-  log.info(fmt::format("predictions {}", request.output));
+  log.info(fmt::format("predictions {}", printable(request.output)));
   job.world().barrier();
 }
 

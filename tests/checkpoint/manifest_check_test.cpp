@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 
 #include "core/error.hpp"
@@ -55,6 +56,27 @@ TEST(ManifestCheckTest, PlacesThatContradictEachOtherAreRefused) {
   EXPECT_NE(refused([](Manifest& m) { m.info.so_far.correct = 41; }), "");
   EXPECT_NE(refused([](Manifest& m) { m.info.so_far.weight = -1; }), "");
   EXPECT_NE(refused([](Manifest& m) { m.info.micro_batches = 0; }), "");
+}
+
+TEST(ManifestCheckTest, ColumnsAreScaledByNumbersThatCanBe) {
+  const auto column = [](double filled_with, double shift, double scale) {
+    return refused([&](Manifest& m) {
+      m.info.transformations.emplace();
+      m.info.transformations->columns = {
+          {.name = "width", .filled_with = filled_with, .shift = shift, .scale = scale}};
+    });
+  };
+  EXPECT_EQ(column(3.5, -2, 0.01), "");
+  EXPECT_NE(column(3.5, -2, 0), "");
+  EXPECT_NE(column(3.5, -2, -1), "");
+  EXPECT_NE(column(3.5, -2, 1e-320), "") << "its inverse is infinite";
+  EXPECT_NE(column(1e308, -2, 1), "");
+  EXPECT_NE(column(3.5, std::nan(""), 1), "");
+  const auto images = [](double deviation) {
+    return refused([&](Manifest& m) { m.info.transformations.emplace().std_dev = {0.3, deviation}; });
+  };
+  EXPECT_EQ(images(0.2), "");
+  EXPECT_NE(images(0), "");
 }
 
 TEST(ManifestCheckTest, ShapesWhoseBytesWrapAreRefused) {

@@ -56,6 +56,15 @@ TEST_F(RegularFileTest, WhatHasNoEndOrNoBeginningIsRefusedAtOnce) {
   alarm(0);
 }
 
+TEST_F(RegularFileTest, APlaceToWriteHasAFolderAndANameThatFits) {
+  EXPECT_NO_THROW(require_writable_place(folder_.file("new"), ExitCode::usage));
+  for (const std::string& path : {folder_.file("gone/new"), folder_.file(std::string(300, 'x'))}) {
+    const Error error = refusal([&] { require_writable_place(path, ExitCode::usage); });
+    EXPECT_EQ(error.code(), ExitCode::usage);
+    EXPECT_EQ(error.subject(), path);
+  }
+}
+
 TEST_F(RegularFileTest, AFileIsReadThroughALinkAndUpToItsLimit) {
   std::filesystem::create_symlink("file", folder_.file("link"));
   EXPECT_EQ(read_regular_file(folder_.file("link"), 4, ExitCode::data), "text");

@@ -147,6 +147,8 @@ class PredictTest(unittest.TestCase):
         refuse(3, ["has east in line 4, column place", "north, south, west"])
         rows[2].update(place="north", size="tall")
         refuse(3, ["has tall in line 4, column size", "numbers"])
+        rows[2]["size"] = "1e300"  # a number, and infinite as an input
+        refuse(3, ["has 1e300 in line 4, column size", "float32"])
         rows[2]["size"] = "1"
         rows.clear()
         refuse(3, ["new.csv", "no rows"])

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <cmath>
 #include <optional>
 #include <sstream>
 #include <string_view>
@@ -42,6 +43,11 @@ std::vector<TrainedColumn> columns_behind(const std::vector<InputColumn>& inputs
   return columns;
 }
 
+/// A file may have any number of columns.
+std::string listed(const std::vector<std::string>& names, const char* between = ", ") {
+  return printable(fmt::format("{}", fmt::join(names, between)));
+}
+
 TableText read_table(const UnlabelledOptions& options) {
   std::optional<TableText> table;
   visit_files(options.from, [&](OriginalFile& file) {
@@ -69,7 +75,7 @@ std::vector<std::size_t> places_of(const std::vector<TrainedColumn>& columns, co
     const auto found = std::ranges::find(names, name);
     if (found == names.end())
       throw usage_error("there is no such column", "--ignore " + name,
-                        fmt::format("use some of {}", fmt::join(names, ", ")));
+                        fmt::format("use some of {}", listed(names)));
     known[static_cast<std::size_t>(found - names.begin())] = true;
   }
   std::vector<std::size_t> places;
@@ -92,15 +98,15 @@ std::vector<std::size_t> places_of(const std::vector<TrainedColumn>& columns, co
   if (!missing.empty())
     throw data_error(
         fmt::format("lacks the column{} {} of the training{}", missing.size() == 1 ? "" : "s",
-                    fmt::join(missing, ", "),
-                    additional.empty() ? "" : fmt::format(", and has {}", fmt::join(additional, ", "))),
+                    listed(missing),
+                    additional.empty() ? "" : fmt::format(", and has {}", listed(additional))),
         table.origin(),
         headless ? "begin it with a row of the columns' names" : "give the columns of the training's table");
   if (!additional.empty())
     throw data_error(fmt::format("has the column{} {}, which the training did not have as input",
-                                 additional.size() == 1 ? "" : "s", fmt::join(additional, ", ")),
+                                 additional.size() == 1 ? "" : "s", listed(additional)),
                      table.origin(),
-                     fmt::format("leave out what is no input with --ignore {}", fmt::join(additional, ",")));
+                     fmt::format("leave out what is no input with --ignore {}", listed(additional, ",")));
   return places;
 }
 
@@ -108,6 +114,10 @@ std::vector<std::size_t> places_of(const std::vector<TrainedColumn>& columns, co
                               std::string_view cell) {
   const std::string where =
       fmt::format("has {} in line {}, column {}", printable(cell, 40), table.line(row), column.name);
+  double number = 0;
+  if (column.numeric && read_number(cell, number))
+    throw data_error(where + ", more than a float32 holds once it is scaled as in the training",
+                     table.origin(), "check the number, or leave the row out");
   if (column.numeric)
     throw data_error(where + ", where the training had numbers", table.origin(),
                      "write numbers like -1234.5 and leave gaps empty");
@@ -154,8 +164,10 @@ std::shared_ptr<const Column> read_new_table(const std::vector<InputColumn>& inp
                                               std::ranges::find(column.labels, cell) != column.labels.end();
       if (!gap && !known) refuse_cell(table, row, column, cell);
       gaps += gap ? 1 : 0;
-      fill_inputs(inputs, column, gap, number, cell,
-                  rows.data() + static_cast<std::size_t>(row) * inputs.size());
+      float* const place = rows.data() + static_cast<std::size_t>(row) * inputs.size();
+      fill_inputs(inputs, column, gap, number, cell, place);
+      if (std::ranges::any_of(column.inputs, [place](std::size_t i) { return !std::isfinite(place[i]); }))
+        refuse_cell(table, row, column, cell);
     }
     if (gaps > 0 && !column.had_gaps)
       remarks.push_back(
