@@ -1,14 +1,17 @@
-// Stands in for libFuzzer where the compiler has none: FUZZ_TARGET CORPUS [--runs N] [--seed N] reads every
-// file of the corpus, then N mutations of them. It has no feedback from the code; preset `fuzz` has. An input
-// that ends the process, or that takes more than ten seconds, is kept as fuzz-finding in the working folder.
+// Stands in for libFuzzer where the compiler has none: FUZZ_TARGET CORPUS [--runs N] [--seconds S] [--seed N]
+// reads every file of the corpus, then N mutations of them that are always the same, then others for S
+// seconds. Those begin with a seed of their own, which is printed: the day, or what --seed says. It has no
+// feedback from the code; preset `fuzz` has. An input that ends the process, or that takes more than ten
+// seconds, is kept as fuzz-finding in the working folder.
 #include <fcntl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <csignal>
-#include <cstring>
 #include <iterator>
+#include <map>
 #include <random>
 #include <vector>
 
@@ -119,13 +122,15 @@ std::vector<Input> read_corpus(const std::filesystem::path& folder) {
 
 int main(int argc, char** argv) {
   if (argc < 2) {
-    std::cerr << "usage: " << argv[0] << " CORPUS [--runs N] [--seed N]\n";
+    std::cerr << "usage: " << argv[0] << " CORPUS [--runs N] [--seconds S] [--seed N]\n";
     return 2;
   }
-  std::uint64_t runs = 0;
-  std::uint64_t seed = 1;
-  for (int i = 2; i + 1 < argc; i += 2)
-    (std::strcmp(argv[i], "--runs") == 0 ? runs : seed) = std::stoull(argv[i + 1]);
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  std::map<std::string, std::uint64_t> given = {
+      {"--runs", 0},
+      {"--seconds", 0},
+      {"--seed", static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::days>(now).count())}};
+  for (int i = 2; i + 1 < argc; i += 2) given.at(argv[i]) = std::stoull(argv[i + 1]);
   for (const int signal : {SIGSEGV, SIGABRT, SIGFPE, SIGBUS, SIGILL, SIGALRM})
     std::signal(signal, keep_finding);
   const std::vector<Input> corpus = read_corpus(argv[1]);
@@ -134,8 +139,17 @@ int main(int argc, char** argv) {
     return 2;
   }
   for (const Input& input : corpus) run(input);
-  Mutator mutator(seed);
-  for (std::uint64_t i = 0; i < runs; ++i)
+  const auto mutate_one = [&](Mutator& mutator) {
     run(mutator.mutate(corpus[mutator.below(corpus.size())], corpus[mutator.below(corpus.size())]));
-  std::cout << corpus.size() << " inputs and " << runs << " mutations\n";
+  };
+  Mutator always(1);
+  for (std::uint64_t i = 0; i < given["--runs"]; ++i) mutate_one(always);
+
+  std::cout << corpus.size() << " inputs and " << given["--runs"] << " mutations; then seed "
+            << given["--seed"] << std::endl;
+  Mutator others(given["--seed"]);
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(given["--seconds"]);
+  std::uint64_t more = 0;
+  for (; std::chrono::steady_clock::now() < end; ++more) mutate_one(others);
+  std::cout << more << " further mutations\n";
 }

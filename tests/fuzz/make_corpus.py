@@ -59,7 +59,22 @@ def arrays():
         seed("idx", name, content)
 
 
+def images():
+    from PIL import Image
+    y, x = np.mgrid[0:9, 0:11]
+    colours = np.stack([20 * x, 25 * y, 255 - 20 * x], -1).astype("u1")
+    for name, image, how in (("png", Image.fromarray(colours), {}), ("png_palette", Image.fromarray(colours).quantize(4), {}),
+                             ("png_deep", Image.fromarray((300 * x * y).astype("u2")), {}), ("png_bits", Image.fromarray(colours[:, :, 0] > 99), {}),
+                             ("jpeg", Image.fromarray(colours), {}), ("jpeg_progressive", Image.fromarray(colours), {"progressive": True}),
+                             ("jpeg_grey", Image.fromarray(colours[:, :, 0]), {}), ("jpeg_inks", Image.fromarray(colours).convert("CMYK"), {})):
+        stream = io.BytesIO()
+        image.save(stream, name.partition("_")[0], **how)
+        seed("image", name, stream.getvalue())
+
+
 def tables():
+    seed("new_table", "plain", "width,place,kind\n171.5,north,red\n-999,south,blue\n,NA,red\n")
+    seed("new_table", "another_order", 'kind;"place";width\r\nblue;north;1e2\r\n')
     rows = [f"{i}.5,{i * i},{'red' if i % 2 else 'blue'}" for i in range(6)]
     seed("csv", "header", "width,length,kind\n" + "\n".join(rows) + "\n")
     seed("csv", "gaps", "a;b;c\n1;?;x\n;2;y\nNA;inf;x\n")
@@ -208,5 +223,5 @@ def exported():
     seed("exported_graph", "plain", records["models/model.json"] + dashes + records["data/weights/model_weights_config.json"])
 
 
-for make in (manifests, safetensors, arrays, tables, archives, dataset_json, shards, sentencepiece, results, toml, exported):
+for make in (manifests, safetensors, arrays, images, tables, archives, dataset_json, shards, sentencepiece, results, toml, exported):
     make()

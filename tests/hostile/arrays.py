@@ -236,6 +236,14 @@ H5.add("as it should be", original(put(INPUTS)), *STAGE_H5, code=0, check=whole_
 for name, write in {"big-endian": put(INPUTS.astype(">f4")), "in double precision": put(INPUTS.astype("f8")),
                     "compressed": put(INPUTS, compression="gzip", chunks=(3, 2)), "shuffled": put(INPUTS, shuffle=True, chunks=(7, 4))}.items():
     H5.add(name, original(write), *STAGE_H5, code=0, check=whole_inputs, quick=name == "big-endian")
+MANY = np.random.default_rng(4).normal(size=(60_000, 4)).astype(np.float32)
+
+
+def many_rows(folder, given, output):
+    return staged.same_rows(folder, "inputs", MANY)
+
+
+H5.add("60,000 chunks of one row", original(put(MANY, chunks=(1, 4)), np.arange(len(MANY)) % 3), *STAGE_H5, code=0, check=many_rows)
 REFUSED = {
     "an external link": external_link, "a foreign virtual dataset": foreign_virtual, "external storage": external_storage,
     "storage of a foreign file": foreign_secret, "text": put(INPUTS.astype("S8")), "compound": put(INPUTS.astype([("a", "f4")])),

@@ -4,7 +4,11 @@ import archives
 import arrays
 import dataset_json
 import manifests
+import new_data
 import options
+import packed_arrays
+import pictures
+import programs
 import results
 import shards
 import special_files
@@ -12,5 +16,6 @@ import tables
 import texts
 import weights
 
-ALL = [manifests.FAMILY, weights.SAFE, weights.H5, shards.FAMILY, dataset_json.FAMILY, arrays.NPY, arrays.IDX, arrays.CIFAR, arrays.H5,
-       tables.FAMILY, texts.FAMILY, archives.FAMILY, results.FAMILY, special_files.FAMILY, options.OPTIONS, options.TOML, options.NAMES]
+ALL = [manifests.FAMILY, weights.SAFE, weights.H5, shards.FAMILY, dataset_json.FAMILY, arrays.NPY, packed_arrays.FAMILY, arrays.IDX, arrays.CIFAR,
+       arrays.H5, pictures.FAMILY, tables.FAMILY, texts.FAMILY, archives.FAMILY, results.FAMILY, new_data.FAMILY, programs.FAMILY,
+       special_files.FAMILY, options.OPTIONS, options.TOML, options.NAMES]

@@ -67,16 +67,35 @@ def write_datasets(given):
                   lambda n: {"tokens": random.integers(0, WORDS, 8 * n + 1).astype(np.int32)}, tokenizer=vocabulary())
 
 
+def trained(given, start, name, *words):
+    """A checkpoint of a small network, in the folder `name`."""
+    start(given, "--global-batch", "8", "--threads", "1", "--limit-steps", "2", "--quiet", "--data-root", str(given), "--output", str(given),
+          "--name", f"run_{name}", *words)
+    shutil.copytree((given / f"run_{name}" / "checkpoints" / "best").resolve(), given / name)
+    shutil.rmtree(given / f"run_{name}")
+
+
+def stage_rows(given, start):
+    """A table that dtrain itself has staged: predict needs its columns."""
+    lines = [f"{i + 0.5},{40 - i},{('north', 'south', 'west')[i % 3]},{('red', 'blue')[i // 2 % 2]}" for i in range(40)]
+    (given / "rows.csv").write_text("width,length,place,kind\n" + "\n".join(lines) + "\n")
+    start(given, "stage", "rows", "--from", "rows.csv", "--data-root", str(given), "--standardize")
+
+
 def make(given, start):
     """Everything below `given`; `start(folder, ARGUMENTS...)` runs dtrain there and must succeed."""
     write_datasets(given)
-    train = ("--model", "mlp", "--model-option", "hidden=8", "--global-batch", "8", "--threads", "1", "--limit-steps", "2", "--quiet",
-             "--data-root", str(given), "--output", str(given))
+    small = ("--model", "mlp", "--model-option", "hidden=8")
+    train = (*small, "--global-batch", "8", "--threads", "1", "--limit-steps", "2", "--quiet", "--data-root", str(given), "--output", str(given))
     start(given, *train, "--dataset", "table", "--name", "run")
     folder = given / "checkpoint"
     shutil.copytree((given / "run" / "checkpoints" / "best").resolve(), folder)
     start(given, "export", "checkpoint", "weights.h5")
     start(given, "export", "checkpoint", "weights.safetensors")
+    stage_rows(given, start)
+    trained(given, start, "of_rows", *small, "--dataset", "rows")
+    trained(given, start, "of_images", *small, "--dataset", "images")
+    trained(given, start, "of_text", "--model", "nbow", "--dataset", "text")
 
 
 def copy(given, folder, name, new=None):

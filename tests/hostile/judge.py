@@ -3,6 +3,7 @@
 import hashlib
 import os
 import re
+import resource
 import signal
 import subprocess
 import time
@@ -38,11 +39,18 @@ class Fault:
     text: str
 
 
-def _resident(pid):
+def _peak(pid):
+    """The most memory of a process so far."""
     try:
-        return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, IndexError, ValueError):
+        return int(re.search(r"VmHWM:\s*(\d+) kB", Path(f"/proc/{pid}/status").read_text()).group(1)) * 1024
+    except (OSError, AttributeError):
         return 0
+
+
+def _own_peak(usage):
+    """What the kernel has counted to the end; the memory of this Python, which the child was for a moment, counts there, too."""
+    ours = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return usage.ru_maxrss * 1024 if usage.ru_maxrss > ours else 0
 
 
 def _end(pid):
@@ -63,7 +71,7 @@ def execute(command, folder, environment, limit_s=LIMIT_S):
             pid, status, usage = os.wait4(process.pid, os.WNOHANG)
             if pid:
                 break
-            peak = max(peak, _resident(process.pid))
+            peak = max(peak, _peak(process.pid))
             hung = time.monotonic() - begin > limit_s
             if hung or peak > 2 * LARGEST_BYTES:
                 _end(process.pid)
@@ -74,7 +82,7 @@ def execute(command, folder, environment, limit_s=LIMIT_S):
         process.returncode = os.waitstatus_to_exitcode(status)
         seconds = time.monotonic() - begin
         _end(process.pid)  # of those it has started none may stay
-        return Outcome(process.returncode, seconds, max(peak, usage.ru_maxrss * 1024), hung, _read(output), _read(errors))
+        return Outcome(process.returncode, seconds, max(peak, _own_peak(usage)), hung, _read(output), _read(errors))
 
 
 def _read(file):

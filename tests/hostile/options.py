@@ -40,6 +40,19 @@ VALUES = {
     "--cluster": ("0x0", "99999999x99999999", "2", "-1x2", "1x1"),
     "--augment-padding": ("-1", "2147483647"),
     "--virtual-stages": ("0", "2147483647"),
+    "--strategy": ("", "sgd", "\x1b[2J", "x" * 100_000),
+    "--resume": ("gone", "\x1b[2J", ""),
+    "--golden": ("maybe", "\x1b[2J"),
+}
+# Of the strategies in rounds: each value beside the strategy whose option it is.
+ROUNDS = {
+    "--sync-period": ("local_sgd", ("0", "-1", "1.5", "2147483648", "99999999999999999999", "nan", "", "adaptive2", "\x1b[2J")),
+    "--sync-optimizer": ("local_sgd", ("", "mean", "\x1b[2J")),
+    "--local-after": ("local_sgd", ("-1", "2147483648", "1e3", "many")),
+    "--outer-optimizer": ("local_sgd", ("adam", "\x1b[2J")),
+    "--outer-learning-rate": ("local_sgd", ("0", "-1", "nan", "inf", "1e999")),
+    "--outer-momentum": ("local_sgd", ("-0.1", "1", "nan", "inf")),
+    "--elasticity": ("easgd", ("0", "1", "-1", "nan", "inf", "1e-999", "much")),
 }
 ALLOWED = {("--exit-after", "1e30h"): {0, 2}, ("--checkpoint-every", "99999999999999999999steps"): {0, 2}, ("--record-steps", "0"): {0, 2},
            ("--model-option", "hidden=16777216,16777216"): {1, 2}}
@@ -49,6 +62,15 @@ for option, values in VALUES.items():
         title = ascii(value)[1:-1]
         title = title if len(title) < 40 else f"{title[:20]}... of {len(title)} letters"
         OPTIONS.add(f"{option} {title}", nothing, *SMALL, option, value, code=ALLOWED.get((option, value), 2), check=trained.completed(), quick=(option, value) in QUICK)
+for option, (strategy, values) in ROUNDS.items():
+    outer = ("--outer-optimizer", "nesterov") if option in ("--outer-learning-rate", "--outer-momentum") else ()
+    for value in values:
+        OPTIONS.add(f"{strategy} {option} {ascii(value)[1:-1]}", nothing, *SMALL, "--strategy", strategy, *outer, option, value,
+                    code=2, quick=(option, value) == ("--elasticity", "nan"))
+    OPTIONS.add(f"ddp {option}", nothing, *SMALL, option, "1", code=2)
+OPTIONS.add("an outer rate without an outer optimizer", nothing, *SMALL, "--strategy", "local_sgd", "--outer-learning-rate", "0.7", code=2)
+OPTIONS.add("local_sgd with fp16", nothing, *SMALL, "--strategy", "local_sgd", "--precision", "fp16", code=2)
+OPTIONS.add("local_sgd as it should be", nothing, *SMALL, "--strategy", "local_sgd", "--sync-period", "2", code={0, 2}, check=trained.completed())
 OPTIONS.add("--watchdog inf", nothing, *SMALL, "--watchdog", "inf", code=0, check=trained.completed(), quick=True)
 OPTIONS.add("--threads 0", nothing, *SMALL, "--threads", "0", code=0, check=trained.completed())
 OPTIONS.add("an unknown option", nothing, "--fr\x1b[2Job", "1", code=2)
@@ -67,6 +89,18 @@ for name, words in {"--pipe 0": ("--pipe", "0"), "--pipe -1": ("--pipe", "-1"), 
                     "--micro-batches 2147483647": ("--micro-batches", "2147483647"), "--schedule ESC": ("--schedule", "\x1b[2J"),
                     "--virtual-stages 2147483647": ("--schedule", "interleaved", "--virtual-stages", "2147483647")}.items():
     OPTIONS.add(f"plan {name}", nothing, "plan", *words, code=2)
+CLUSTERS = ("0x8", "8x0", "-1x2", "2x-2", "99999999x99999999", "2147483648x1", "1x2147483648", "65536x65536", "2x2x2", "2", "x", "", "nanx2", "1.5x2", "\x1b[2J")
+for cluster in CLUSTERS:
+    OPTIONS.add(f"plan --cluster {ascii(cluster)[1:-1]}", nothing, "plan", "--cluster", cluster, code=2, quick=cluster == "65536x65536")
+for name, words in {"--memory 0": ("--memory", "0"), "--memory -1GiB": ("--memory", "-1GiB"), "--memory nanGiB": ("--memory", "nanGiB"), "--memory 1e30": ("--memory", "1e30"),
+                    "--memory ESC": ("--memory", "\x1b[2J"), "--model of a path": ("--model", "../mlp"), "--model ESC": ("--model", "\x1b[2J"), "--model of a file that is gone": ("--model", "gone.pt2"),
+                    "--model-option of 2^62": ("--model-option", f"hidden={2**62}"), "--dataset ESC": ("--dataset", "\x1b[2J"), "--dataset of a path": ("--dataset", "/etc"),
+                    "--global-batch 0": ("--global-batch", "0"), "--global-batch 2^31": ("--global-batch", str(2**31)), "--optimizer ESC": ("--optimizer", "\x1b[2J"),
+                    "--precision fp8": ("--precision", "fp8"), "--pipe with a cluster": ("--pipe", "2"), "--micro-batches 2^31": ("--micro-batches", str(2**31))}.items():
+    OPTIONS.add(f"plan --cluster and {name}", nothing, "plan", "--cluster", "2x4", *words, code={2, 3} if "--dataset" in name else 2)
+OPTIONS.add("plan --memory of nothing much", nothing, "plan", "--cluster", "2x4", "--memory", "1", code={1, 2})
+for cluster in ("1x1", "4096x8", "997x1", "1x100000"):
+    OPTIONS.add(f"plan of {cluster}", nothing, "plan", "--cluster", cluster, "--all", code={0, 1, 2})
 for name, words in {"--sizes -1": ("--sizes", "-1"), "--sizes 8EiB": ("--sizes", "8EiB"), "--sizes of nothing": ("--sizes", ",,"),
                     "--sizes 99999999999GiB": ("--sizes", "99999999999GiB")}.items():
     OPTIONS.add(f"topology {name}", nothing, "topology", "--benchmark", *words, code=2)

@@ -82,6 +82,8 @@ def export_to(make):
 for kind, make in {"a FIFO": fifo, "a folder": os.mkdir}.items():
     FAMILY.add(f"{kind} to export to", export_to(make), *EXPORT, code={0, 2, 4} if kind == "a FIFO" else {2, 4})
 FAMILY.add("a device to export to", lambda folder, given: fixtures.copy(given, folder, "checkpoint"), "export", "checkpoint", "/dev/full", code={2, 4})
+for name, out in {"control characters": "\x1b[2J\x07.h5", "300 letters": "x" * 300 + ".h5", "bytes that are no text": b"a\xff\xfe.h5".decode("utf-8", "surrogateescape")}.items():
+    FAMILY.add(f"a file of {name} to export to", lambda folder, given: fixtures.copy(given, folder, "checkpoint"), "export", "checkpoint", out, code={0, 2, 4})
 FAMILY.add("a folder that is not there to export to", lambda folder, given: fixtures.copy(given, folder, "checkpoint"), "export", "checkpoint",
            "gone/out.h5", code={2, 4})
 FAMILY.add("a link that leads nowhere to stage", lambda folder, given: (folder / "in.csv").symlink_to("gone"), *STAGE, "in.csv", code=3)

@@ -119,6 +119,47 @@ for name, words in {"an unknown target": ("--target", "colour"), "a target of co
                check=all_of(same(), classes(3)) if name == "the target as site" else None)
 
 
+# ---- what counts as a gap -------------------------------------------------------------------------------------------
+GAPS = {"-999": "-999", "a word": "unknown", "control characters": "\x1b[2J", "a comma and nothing": ",", "blanks": "  ", "a number that is everywhere": "1.0000"}
+for name, words in GAPS.items():
+    cell = words if name not in ("a comma and nothing", "control characters") else "7.5"
+    FAMILY.add(f"--na-values of {name}", text(rows(replaced(WIDTHS, 4, cell))), *STAGE_CSV, "--na-values", words, code={0, 2, 3},
+               check=lambda folder, given, output: "" if staged.array(folder, "inputs").shape[1] in (2, 3) else "inputs that are none", quick=name == "-999")
+EVERYTHING = ",".join(WIDTHS)
+for name, words, code in (("all values of a column", EVERYTHING, 3), ("nothing", "", {0, 2}), ("100 KB", "x" * 100_000, {0, 2}), ("ten thousand texts", ",".join(f"x{i}" for i in range(10_000)), {0, 2}),
+                          ("the classes", "red,blue,green", 3), ("bytes that are no text", b"\xff\xfe".decode("utf-8", "surrogateescape"), {0, 2})):
+    FAMILY.add(f"--na-values of {name}", text(rows()), *STAGE_CSV, "--na-values", words, code=code, check=same())
+FAMILY.add("--na-values for images", lambda folder, given: (folder / "in").mkdir(), *STAGE, "in", "--format", "images", "--na-values", "-1", code={2, 3})
+
+
+# ---- files of their own for validation and test ---------------------------------------------------------------------
+def apart(other, name="test.csv"):
+    def prepare(folder, given):
+        (folder / "in.csv").write_text(rows())
+        if other is not None:
+            (folder / name).write_bytes(other if isinstance(other, bytes) else other.encode())
+    return prepare
+
+
+def as_many_as(count):
+    def check(folder, given, output):
+        found = len(staged.array(folder, "inputs"))
+        return "" if found == count else f"{found} rows"
+    return check
+
+
+FAMILY.add("a test file", apart(rows()), *STAGE_CSV, "--test", "test.csv", code=0, check=as_many_as(2 * N))
+APART = {"of other columns": rows(header=("width", "height", "kind")), "of a column more": rows().replace("\n", ",1\n"), "without rows": ",".join(HEADER) + "\n", "of nothing": "",
+         "of another order": rows(header=("length", "width", "kind")), "with a word for a number": rows(replaced(WIDTHS, 3, "many")), "with infinity": rows(replaced(WIDTHS, 3, "inf")),
+         "with a class that is new": rows(kinds=replaced(KINDS, 3, "violet")), "of binary data": b"\0\1\2" * 99, "that is gone": None}
+for name, other in APART.items():
+    for option in ("--test", "--validation"):
+        FAMILY.add(f"{option} {name}", apart(other), *STAGE_CSV, option, "test.csv", code={0, 3} if name in ("of another order", "with a class that is new") else {2, 3} if other is None else 3)
+FAMILY.add("one file for --test and --validation", apart(rows()), *STAGE_CSV, "--test", "test.csv", "--validation", "test.csv", code={0, 2, 3})
+FAMILY.add("the file of --from for --test", apart(rows()), *STAGE_CSV, "--test", "in.csv", code={0, 2, 3})
+FAMILY.add("--test /dev/zero", apart(rows()), *STAGE_CSV, "--test", "/dev/zero", code={2, 3})
+
+
 def other_columns(folder, given):
     (folder / "in").mkdir()
     (folder / "in" / "train.csv").write_text(rows())
