@@ -11,7 +11,7 @@ void CheckpointRun::bind(Parser& parser, const std::string& about_dataset) {
   parser.add_option("--data-root", data_root, "folder of staged datasets")->option_text("FOLDER");
   parser.add_option("--mesh", mesh, "ranks along each axis, such as data=2,pipe=2 [data=N]")
       ->option_text("AXES");
-  parser.add_option("--device", device, "device of the ranks: auto, cpu, cuda [auto]")->option_text("NAME");
+  parser.add_option("--device", device, "device of the ranks [auto]")->option_text("auto|cpu|cuda");
   parser.add_option("--threads", threads, "compute threads per rank; 0: from the affinity mask")
       ->option_text("N");
   parser.add_option("--eval-batch", eval_batch, "samples that a rank evaluates at once; 0: as memory allows")

@@ -3,9 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <string_view>
 #include <vector>
 
+#include "help_forms.hpp"
 #include "suggestion.hpp"
 
 namespace dtrain::app {
@@ -35,59 +35,18 @@ void refuse(const CLI::App& parser, const Words& extras) {
                     meant.empty() ? see_help(parser) : fmt::format("did you mean --{}?", meant));
 }
 
-constexpr std::string_view kMarkdownHelp = "--help=markdown";
-
-/// A cell of a table, in which a bar would begin the next one.
-std::string cell(std::string_view text) {
-  std::string escaped;
-  for (const char letter : text) {
-    if (letter == '|') escaped += '\\';
-    escaped += letter;
-  }
-  return escaped;
-}
-
-/// A help line ends with the default in brackets, if there is one.
-std::string row(const CLI::Option& option) {
-  std::string help = option.get_description();
-  std::string fallback;
-  const auto bracket = help.rfind(" [");
-  if (bracket != std::string::npos && help.ends_with("]")) {
-    fallback = help.substr(bracket + 2, help.size() - bracket - 3);
-    help.erase(bracket);
-  }
-  std::string name = option.get_name(option.get_positional(), true);
-  if (const std::string value = option.get_option_text(); !value.empty()) name += " " + value;
-  return fmt::format("| `{}` | {} | {} |\n", cell(name), cell(help), cell(fallback));
-}
-
-std::string markdown(const CLI::App& parser) {
-  std::string text = fmt::format("## {}\n\n{}\n", parser.get_name(), parser.get_description());
-  const auto groups = parser.get_groups();
-  for (const std::string& group : groups) {
-    const auto options =
-        parser.get_options([&](const CLI::Option* option) { return option->get_group() == group; });
-    if (options.empty()) continue;
-    if (groups.size() > 1) text += fmt::format("\n### {}\n", group);
-    text += "\n| option | what it does | default |\n| --- | --- | --- |\n";
-    for (const CLI::Option* option : options) text += row(*option);
-  }
-  return text;
-}
-
 }  // namespace
 
 Parser::Parser(const std::string& command, const std::string& summary)
     : CLI::App(summary, "dtrain " + command) {
   allow_extras();
-  set_help_flag("-h,--help", "print this and exit; --help=markdown prints it as a page");
+  set_help_flag("-h,--help",
+                "print this and exit; --help=markdown, --help=man or --help=bash: in another form");
   get_formatter()->column_width(36);
 }
 
-bool asks_for_markdown(const Words& words) { return words == Words{std::string(kMarkdownHelp)}; }
-
 std::optional<std::string> parse(Parser& parser, const Words& words) {
-  if (asks_for_markdown(words)) return markdown(parser);
+  if (const auto form = help_form(words)) return help_in(*form, parser);
   try {
     parser.parse(std::vector<std::string>(words.rbegin(), words.rend()));  // CLI11 takes them from the back
   } catch (const CLI::CallForHelp&) {

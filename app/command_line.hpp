@@ -14,11 +14,8 @@ class Parser : public CLI::App {
   Parser(const std::string& command, const std::string& summary);
 };
 
-/// Whether `words` are `--help=markdown` alone.
-bool asks_for_markdown(const Words& words);
-
-/// Reads `words` into what was bound to `parser`. Returns the help for `--help`, and as Markdown for
-/// `--help=markdown`.
+/// Reads `words` into what was bound to `parser`. Returns the help for `--help`, and in another form for
+/// `--help=FORM` (help_forms.hpp).
 /// Throws Error (exit code 2) for an option that the command does not have (with the one that was probably
 /// meant), one that this version does not have, a missing value or a word too many.
 std::optional<std::string> parse(Parser& parser, const Words& words);

@@ -5,33 +5,19 @@
 
 #include <cstdio>
 
-#include "command_line.hpp"
+#include "help_forms.hpp"
 #include "suggestion.hpp"
 
 namespace dtrain::app {
 namespace {
 
-constexpr const char* kOptionsPage = R"(# Options
-
-```sh
-./dtrain --help                               # the options of train; ./dtrain COMMAND --help for another command
-./dtrain --help=markdown > docs/options.md    # writes this page, which a test compares with the program
-```
-
-`dtrain [COMMAND] [OPTIONS]`: without a command, `train`. Each option of `train` is also a key of the TOML file that
-`--config` takes. A flag overrides the file, the file overrides the model's default, and the model's default
-([models](models.md)) overrides the default below. `--print-config` prints the options in force as such a file.
-)";
-
-/// The help of all commands on one page.
-Task options_page(const Words& words, const Environment& environment) {
+/// The help of all commands in one text.
+Task help_of_all(HelpForm form, const Words& words, const Environment& environment) {
   return {.alone =
-              [words, environment] {
-                std::fputs(kOptionsPage, stdout);
-                for (const Command& command : commands()) {
-                  std::fputs("\n", stdout);
-                  command.understand(words, environment).alone();
-                }
+              [form, words, environment] {
+                std::fputs(help_head(form).c_str(), stdout);
+                for (const Command& command : commands()) command.understand(words, environment).alone();
+                std::fputs(help_tail(form).c_str(), stdout);
                 return ExitCode::success;
               },
           .together = {}};
@@ -66,7 +52,8 @@ Task print_task(std::string text) {
 
 Task understand(int argc, const char* const* argv, const Environment& environment) {
   Words words(argv + 1, argv + argc);
-  if (asks_for_markdown(words)) return options_page(words, environment);
+  const auto form = help_form(words);
+  if (form && *form != HelpForm::man) return help_of_all(*form, words, environment);  // man: a page each
   if (words.empty() || words.front().starts_with("-")) return train_command(words, environment);
   const std::string name = words.front();
   words.erase(words.begin());

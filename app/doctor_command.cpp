@@ -246,8 +246,7 @@ Task doctor_command(const Words& words, const Environment& environment) {
       ->option_text("FOLDER");
   parser.add_option("--threads", options.threads, "compute threads per rank [from the affinity mask]")
       ->option_text("N");
-  parser.add_option("--device", options.device, "device of the job: auto, cpu, cuda [auto]")
-      ->option_text("NAME");
+  parser.add_option("--device", options.device, "device of the job [auto]")->option_text("auto|cpu|cuda");
   if (const auto help = parse(parser, words)) return print_task(*help);
   if (options.threads < 0) {
     throw usage_error("is negative", fmt::format("--threads {}", options.threads),

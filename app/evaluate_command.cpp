@@ -25,7 +25,8 @@ Task evaluate_command(const Words& words, const Environment& environment) {
   Parser parser("evaluate",
                 "Measures a checkpoint on a split of its dataset, on all ranks that mpirun or srun starts.");
   parser.add_option("CHECKPOINT", run.folder, "its folder, such as runs/NAME/checkpoints/best")->required();
-  parser.add_option("--split", request.split, "train, validation or test [test]")->option_text("NAME");
+  parser.add_option("--split", request.split, "part of the dataset [test]")
+      ->option_text("train|validation|test");
   parser
       .add_option("--predictions", request.predictions,
                   "write each sample's outputs, target and code into this HDF5 file")

@@ -110,13 +110,13 @@ void bind(PlanWords& given, Parser& parser) {
       ->option_text("FOLDER");
   parser.add_option("--global-batch", given.global_batch, "samples per step, over all ranks [by model]")
       ->option_text("N");
-  parser.add_option("--optimizer", given.optimizer, "sgd, adam or adamw [by model]")->option_text("NAME");
-  parser.add_option("--precision", given.precision, "fp32, fp64, bf16 or fp16 [fp32]")->option_text("NAME");
+  parser.add_option("--optimizer", given.optimizer, "the rule of updates [by model]")
+      ->option_text("sgd|adam|adamw");
+  parser.add_option("--precision", given.precision, "numbers of the training [fp32]")
+      ->option_text("fp32|fp64|bf16|fp16");
   parser.add_flag("--all", given.all, "list every mesh that fits, not the first ten");
-  parser
-      .add_option("--schedule", given.schedule,
-                  "order of a pipeline's work: 1f1b, gpipe, interleaved or layerwise [1f1b]")
-      ->option_text("NAME");
+  parser.add_option("--schedule", given.schedule, "order of a pipeline's work [1f1b]")
+      ->option_text("1f1b|gpipe|interleaved|layerwise");
   parser.add_option("--pipe", given.pipe, "without --cluster: draw a pipeline of so many ranks [2]")
       ->option_text("P");
   parser

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "models/model.hpp"
 #include "option.hpp"
 #include "option_value.hpp"
 #include "parallel/strategy/registry.hpp"
@@ -76,6 +77,17 @@ Option record_steps(const std::string& group) {
   return option;
 }
 
+/// `a|b|c` of the names in a registry.
+template <typename Entries>
+std::string names_with_bars(const Entries& entries) {
+  std::string text;
+  for (const auto& entry : entries) text += (text.empty() ? "" : "|") + entry.name;
+  return text;
+}
+
+std::string model_argument() { return names_with_bars(models::registry()) + "|NET.pt2"; }
+std::string strategy_argument() { return names_with_bars(parallel::strategies()); }
+
 std::vector<Option> declare() {
   const std::string by_model = "by model";
   std::vector<Option> all;
@@ -83,7 +95,7 @@ std::vector<Option> declare() {
   const auto add = [&](auto... parts) { all.push_back(declare_option(group, parts...)); };
 
   add(
-      "model", "NAME|NET.pt2", "the network, or a file of torch.export.save", "",
+      "model", model_argument(), "the network; NET.pt2: a file of torch.export.save", "",
       [](auto& c) -> auto& { return c.model.name; });
   add(
       "model-option", "KEY=VALUE", "an option of the model; repeat it for several", "",
@@ -98,8 +110,8 @@ std::vector<Option> declare() {
       "init-skip", "REGEX", "names of weights that --init-from does not load", "",
       [](auto& c) -> auto& { return c.model.init_skip; });
   add(
-      "loss", "NAME", "cross_entropy, mse or mae; model: what a NET.pt2 itself returns", "by task",
-      [](auto& c) -> auto& { return c.model.loss; });
+      "loss", "cross_entropy|mse|mae|model", "what training lowers; model: what a NET.pt2 itself returns",
+      "by task", [](auto& c) -> auto& { return c.model.loss; });
   // Not written while it is open: the task is not known before the dataset is.
   all.back().toml = [](const RunConfig& c) {
     return c.model.loss.empty() ? std::string() : write_toml(c.model.loss);
@@ -143,7 +155,8 @@ std::vector<Option> declare() {
       "order of ranks on the mesh: by placement, or as the launcher numbered them", "",
       [](auto& c) -> auto& { return c.comm.order; });
   add(
-      "strategy", "NAME", "how the copies of the model agree: " + parallel::strategies_in_words(), "",
+      "strategy", strategy_argument(),
+      "how the copies of the model agree: " + parallel::strategies_in_words(), "",
       [](auto& c) -> auto& { return c.strategy; });
   // Not written where it means nothing: a file that is fed back must not be refused.
   const auto of_strategy = [&](const std::string& name, const char* argument, const char* help,
@@ -191,7 +204,7 @@ std::vector<Option> declare() {
       "eval-batch", "N", "samples that a rank evaluates at once; 0: as memory allows", "",
       [](auto& c) -> auto& { return c.batch.evaluation; });
   add(
-      "pipeline", "NAME", "schedule of a pipeline: 1f1b, gpipe, interleaved or layerwise", "",
+      "pipeline", "1f1b|gpipe|interleaved|layerwise", "schedule of a pipeline", "",
       [](auto& c) -> auto& { return c.pipeline.schedule; });
   add(
       "virtual-stages", "V", "stages per rank, with --pipeline interleaved", "",
@@ -221,7 +234,7 @@ std::vector<Option> declare() {
       "exit-after", "TIME", "stop with a checkpoint after this time, such as 55min", "",
       [](auto& c) -> auto& { return c.exit_after; });
   add(
-      "optimizer", "NAME", "sgd, adam or adamw", by_model,
+      "optimizer", "sgd|adam|adamw", "the rule of updates", by_model,
       [](auto& c) -> auto& { return c.update.rule.name; });
   add(
       "learning-rate", "R", "highest learning rate of the schedule", by_model,
@@ -254,8 +267,8 @@ std::vector<Option> declare() {
       "decay", "all|matrices", "parameters with weight decay; matrices: no biases and norms", by_model,
       [](auto& c) -> auto& { return c.update.decay; });
   add(
-      "schedule", "NAME", "learning rate over time: constant, step, cosine, one_cycle, linear or wsd",
-      by_model, [](auto& c) -> auto& { return c.update.schedule.name; });
+      "schedule", "constant|step|cosine|one_cycle|linear|wsd", "learning rate over time", by_model,
+      [](auto& c) -> auto& { return c.update.schedule.name; });
   add(
       "warmup-steps", "N", "first steps, in which the learning rate rises; one_cycle has its own", by_model,
       [](auto& c) -> auto& { return c.update.schedule.warmup_steps; });
@@ -269,7 +282,7 @@ std::vector<Option> declare() {
       "batch-norm", "local", "BatchNorm's statistics; local: of each micro-batch", "",
       [](auto& c) -> auto& { return c.batch_norm; });
   add(
-      "precision", "NAME", "fp32, fp64, or mixed precision with fp32 weights: bf16, fp16", "",
+      "precision", "fp32|fp64|bf16|fp16", "numbers; bf16, fp16: mixed precision with fp32 weights", "",
       [](auto& c) -> auto& { return c.precision; });
   add(
       "seed", "N", "seed of all random numbers", "", [](auto& c) -> auto& { return c.seed; });
@@ -306,7 +319,7 @@ std::vector<Option> declare() {
       "comm-backend", "auto|mpi|nccl", "transport between GPUs; mpi: through the CPU's memory", "",
       [](auto& c) -> auto& { return c.comm.backend; });
   add(
-      "all-reduce", "NAME", "algorithm of sums over ranks: auto, mpi, ring, tree or hierarchical", "",
+      "all-reduce", "auto|mpi|ring|tree|hierarchical", "algorithm of sums over ranks", "",
       [](auto& c) -> auto& { return c.comm.all_reduce; });
   add(
       "bucket-mb", "X", "MiB of gradients per bucket; 0: chosen automatically", "",

@@ -1,5 +1,6 @@
-# `cmake --install` gives a tree that can be moved: bin/dtrain, lib/*.a, include/dtrain/FOLDER/*.hpp, and what
-# find_package(dtrain) needs. LibTorch and MPI stay where they are; the program finds them by its RPATH.
+# `cmake --install` gives a tree that can be moved: bin/dtrain, its pages for man, its completion for bash, lib/*.a,
+# include/dtrain/FOLDER/*.hpp, and what find_package(dtrain) needs; `--component program` leaves out the last three. LibTorch
+# and MPI stay where they are; the program finds them by its RPATH.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/dtrain")
@@ -30,12 +31,18 @@ endfunction()
 if(TARGET dtrain_app)
   # The CUDA module is looked for beside the program's own libraries, LibTorch and MPI where they were at build time.
   dtrain_installed_rpath(dtrain_app "$ORIGIN/../${CMAKE_INSTALL_LIBDIR}")
-  install(TARGETS dtrain_app RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}")
+  install(TARGETS dtrain_app RUNTIME DESTINATION "${CMAKE_INSTALL_BINDIR}" COMPONENT program)
+  # The program itself writes its pages for man and its completion, so that both have the options that it has.
+  install(CODE "
+    set(dtrain_program \"$<TARGET_FILE:dtrain_app>\")
+    set(dtrain_man \"${CMAKE_INSTALL_MANDIR}/man1\")
+    set(dtrain_completions \"${CMAKE_INSTALL_DATADIR}/bash-completion/completions\")" COMPONENT program)
+  install(SCRIPT cmake/InstallPages.cmake COMPONENT program)
 endif()
 foreach(_module dtrain_cuda dtrain_cuda_graphs)
   if(TARGET ${_module})
     dtrain_installed_rpath(${_module} "$ORIGIN")
-    install(TARGETS ${_module} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}")
+    install(TARGETS ${_module} LIBRARY DESTINATION "${CMAKE_INSTALL_LIBDIR}" COMPONENT program)
   endif()
 endforeach()
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # install_test.sh CMAKE BUILD_DIR SOURCE_DIR PYTHON: installs, moves the tree, builds and runs a program against the moved
-# copy, and starts the moved dtrain with an empty environment.
+# copy, starts the moved dtrain with an empty environment, and looks at its pages for man and its completion.
 set -euo pipefail
 cmake=$1 build=$2 source=$3 python=$4
 scratch=$(mktemp -d)
@@ -25,3 +25,11 @@ answer=$("$scratch/build/consumer")
 [[ $answer == "mesh data=2,pipe=2,tensor=1" ]] || { echo "the program says: $answer" >&2; exit 1; }
 
 env -i "$scratch/moved/bin/dtrain" --version
+
+pages=("$scratch"/moved/share/man/man1/dtrain*.1)
+((${#pages[@]} == 10)) || { echo "installed these pages for man: ${pages[*]}" >&2; exit 1; }
+completion=$scratch/moved/share/bash-completion/completions/dtrain
+cmp "$completion" <("$scratch/moved/bin/dtrain" --help=bash)
+if ! command -v man >/dev/null; then echo "not checked: no man here shows the pages"; exit 0; fi
+shown=$(MANPATH=$scratch/moved/share/man MANWIDTH=100 man --pager=cat dtrain-stage)
+[[ $shown == *"--from PATH"*"CSV"* ]] || { echo "man shows: $shown" >&2; exit 1; }
