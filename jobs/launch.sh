@@ -3,7 +3,7 @@
 # job, hands signals on, and does with the job what the run's file `state` asks for. From the environment:
 #   DTRAIN             the program [./dtrain of the checkout]
 #   DTRAIN_LAUNCHER    srun, or mpirun [srun in a Slurm job, else mpirun]
-#   RANKS_PER_NODE     [what the job asked for, else 1]
+#   RANKS_PER_NODE     [the GPUs of a node where the job has some, else the tasks per node that it asked for, else 1]
 #   BIND               cores, or none: for cores that several ranks or nodes share [cores]
 #   MPIRUN_OPTIONS     further ones of mpirun, such as --with-ft ulfm
 #   OUTPUT             folder of runs, which all nodes see [runs of the checkout]
@@ -23,13 +23,59 @@ dtrain=${DTRAIN:-$top/dtrain}
 launcher=${DTRAIN_LAUNCHER:-$([[ -n ${SLURM_JOB_ID:-} ]] && echo srun || echo mpirun)}
 [[ $launcher == srun || $launcher == mpirun ]] || fail "DTRAIN_LAUNCHER=$launcher: it can be srun or mpirun"
 nodes=${SLURM_JOB_NUM_NODES:-1}
-ranks_per_node=${RANKS_PER_NODE:-${SLURM_NTASKS_PER_NODE:-1}}
 output=${OUTPUT:-$top/runs}
 # shellcheck disable=SC2034  # for the job scripts
 node_local=${NODE_LOCAL:-${TMPDIR:-/tmp}}
 bind=${BIND:-cores}
 attempts=${ATTEMPTS:-10}
 launched='' stop_asked=''
+
+# What can be known to be wrong before a rank is started: an hour in the queue is not to end in a mesh that does not fit.
+check_number() {  # NAME VALUE LEAST
+  if [[ ! $2 =~ ^[0-9]{1,6}$ ]] || ((10#$2 < $3)); then fail "$1=$2: it can be a whole number from $3 on"; fi
+}
+gpus_per_node() {  # of the job: what Slurm has given this node, or what was asked for (4, a100:4); 0 without
+  local asked=${SLURM_GPUS_ON_NODE:-${SLURM_GPUS_PER_NODE:-0}}
+  echo "${asked##*:}"
+}
+choose_ranks_per_node() {
+  local gpus tasks=${SLURM_NTASKS_PER_NODE:-}
+  [[ -z ${SLURM_GPUS_PER_TASK:-} ]] ||
+    fail "the job asks for --gpus-per-task: a rank that sees only one GPU cannot use the links to its neighbours' GPUs; ask for --gpus-per-node"
+  gpus=$(gpus_per_node)
+  check_number "GPUs per node" "$gpus" 0
+  if [[ -z $tasks && -n ${SLURM_NTASKS:-} ]]; then
+    check_number SLURM_NTASKS "$SLURM_NTASKS" 1
+    ((SLURM_NTASKS % nodes == 0)) ||
+      fail "the job has $SLURM_NTASKS tasks on $nodes nodes: give sbatch --ntasks-per-node, so that all nodes have as many"
+    tasks=$((SLURM_NTASKS / nodes))
+  fi
+  if [[ -n ${RANKS_PER_NODE:-} ]]; then
+    ranks_per_node=$RANKS_PER_NODE
+  elif ((gpus > 0)); then
+    ranks_per_node=$gpus
+  else
+    ranks_per_node=${tasks:-1}
+  fi
+  check_number RANKS_PER_NODE "$ranks_per_node" 1
+  [[ $launcher != srun || -z $tasks ]] || ((ranks_per_node <= tasks)) ||
+    fail "$ranks_per_node ranks per node$( ((gpus == 0)) || echo ", one for each of $gpus GPUs,") are more than the job's $tasks tasks per node: give sbatch --ntasks-per-node=$ranks_per_node"
+  ((gpus == 0 || ranks_per_node <= gpus)) ||
+    fail "$ranks_per_node ranks per node would share $gpus GPUs: give sbatch --gpus-per-node=$ranks_per_node, or set RANKS_PER_NODE=$gpus"
+}
+check_number "nodes of the job" "$nodes" 1
+check_number ATTEMPTS "$attempts" 1
+check_number PAUSE_S "${PAUSE_S:-10}" 0
+check_number SLURM_CPUS_PER_TASK "${SLURM_CPUS_PER_TASK:-1}" 1
+[[ $bind == cores || $bind == none ]] || fail "BIND=$bind: it can be cores or none"
+choose_ranks_per_node
+# shellcheck disable=SC2034  # for the job scripts
+device=$([[ $(gpus_per_node) == 0 ]] && echo auto || echo cuda)
+for folder in "$output" ${RESULTS:+"$RESULTS"}; do
+  mkdir -p "$folder" 2>/dev/null || true
+  [[ -w $folder ]] ||
+    fail "$folder: this folder cannot be made or written to; set OUTPUT and RESULTS to folders that all nodes see"
+done
 
 # Slurm's warning (--signal=B:USR1@SECONDS) comes to the job script alone. Asked before the launcher is there, `train`
 # does not start it.

@@ -1,0 +1,67 @@
+#!/usr/bin/env bash
+# launch_test.sh ROOT DEPS: the job scripts refuse what they were given wrong in one sentence, before they start a rank, and
+# make as many ranks of a node as it has GPUs. A stand-in for srun says how it was called. Exit code 77: skipped.
+set -euo pipefail
+root=$1 deps=$2
+# shellcheck source=tests/jobs/check.sh
+. "$root/tests/jobs/check.sh"
+[[ -x $deps/venv/bin/mpirun ]] || { echo "skipped: the MPI in use was not installed by jobs/setup.sh"; exit 77; }
+scratch=$(mktemp -d)
+trap 'chmod -R u+w "$scratch"; rm -rf "$scratch"' EXIT
+mkdir "$scratch/bin" "$scratch/node"
+
+# It leaves what a run would: a state. Asked about the nodes' own storage it runs the command.
+cat >"$scratch/bin/srun" <<'EOF'
+#!/bin/sh
+case "$*" in *" sh -c "*) shift 4; exec "$@" ;; esac
+echo "srun $*"
+while [ $# -gt 0 ]; do
+  case $1 in --output) output=$2 ;; --name) name=$2 ;; esac
+  shift
+done
+[ -z "${name:-}" ] || { mkdir -p "$output/$name" && echo completed >"$output/$name/state"; }
+EOF
+chmod +x "$scratch/bin/srun"
+
+job() {  # SCRIPT [NAME=VALUE]...: as in a job of two nodes
+  local script=$1
+  shift
+  env -i HOME="$HOME" PATH="$scratch/bin:/usr/bin:/bin" DTRAIN_DEPS="$deps" DTRAIN=/bin/true OUTPUT="$scratch/runs" NODE_LOCAL="$scratch/node" \
+    SLURM_JOB_ID=7 SLURM_JOB_NUM_NODES=2 SLURM_JOB_NAME=mine "$@" bash "$root/jobs/$script" --epochs 1
+}
+
+# A rank for each task, for each GPU, or what was said.
+check 0 "--ntasks=2 --ntasks-per-node=1 " job singlenode.sh
+check 0 "--ntasks=6 --ntasks-per-node=3 " job singlenode.sh SLURM_NTASKS_PER_NODE=3 SLURM_NTASKS=6
+check 0 "--ntasks=6 --ntasks-per-node=3 " job singlenode.sh SLURM_NTASKS=6
+check 0 "--ntasks=8 --ntasks-per-node=4 " job nodes.sh SLURM_NTASKS_PER_NODE=4 SLURM_GPUS_ON_NODE=4 SLURM_CPUS_PER_TASK=8
+check 0 "--cpus-per-task=8 " job nodes.sh SLURM_NTASKS_PER_NODE=4 SLURM_GPUS_ON_NODE=4 SLURM_CPUS_PER_TASK=8
+check 0 "--staging local=$scratch/node --device cuda --epochs 1" job nodes.sh SLURM_NTASKS_PER_NODE=4 SLURM_GPUS_ON_NODE=4
+check 0 "--ntasks=8 --ntasks-per-node=4 " job nodes.sh SLURM_NTASKS_PER_NODE=4 SLURM_GPUS_PER_NODE=a100:4
+check 0 "--ntasks=8 --ntasks-per-node=4 " job nodes.sh SLURM_NTASKS_PER_NODE=8 SLURM_GPUS_ON_NODE=4
+check 0 "--ntasks=4 --ntasks-per-node=2 " job nodes.sh SLURM_NTASKS_PER_NODE=4 SLURM_GPUS_ON_NODE=4 RANKS_PER_NODE=2
+check 0 "--device auto --epochs 1" job nodes.sh SLURM_NTASKS_PER_NODE=4
+check 0 "/bin/true doctor --output $scratch/runs --epochs 1" job doctor.sh SLURM_NTASKS_PER_NODE=2
+
+# Tasks and GPUs that do not fit one another.
+check 2 "4 ranks per node, one for each of 4 GPUs, are more than the job's 2 tasks per node: give sbatch --ntasks-per-node=4" \
+  job nodes.sh SLURM_NTASKS_PER_NODE=2 SLURM_GPUS_ON_NODE=4
+check 2 "3 ranks per node are more than the job's 2 tasks" job singlenode.sh SLURM_NTASKS_PER_NODE=2 RANKS_PER_NODE=3
+check 2 "8 ranks per node would share 4 GPUs" job nodes.sh SLURM_NTASKS_PER_NODE=8 SLURM_GPUS_ON_NODE=4 RANKS_PER_NODE=8
+check 2 "5 tasks on 2 nodes" job singlenode.sh SLURM_NTASKS=5
+check 2 "ask for --gpus-per-node" job nodes.sh SLURM_NTASKS_PER_NODE=4 SLURM_GPUS_ON_NODE=4 SLURM_GPUS_PER_TASK=1
+
+# Variables that cannot be.
+for wrong in 0 -1 two 1.5 9999999; do
+  check 2 "RANKS_PER_NODE=$wrong: it can be a whole number from 1 on" job singlenode.sh RANKS_PER_NODE="$wrong"
+done
+check 2 "ATTEMPTS=many: it can be a whole number from 1 on" job singlenode.sh ATTEMPTS=many
+check 2 "PAUSE_S=-1: it can be a whole number from 0 on" job singlenode.sh PAUSE_S=-1
+check 2 "GPUs per node=x: it can be" job nodes.sh SLURM_GPUS_ON_NODE=x
+check 2 "BIND=core: it can be cores or none" job singlenode.sh BIND=core
+check 2 "DTRAIN_LAUNCHER=mpiexec: it can be srun or mpirun" job singlenode.sh DTRAIN_LAUNCHER=mpiexec
+check 2 "no such program" job singlenode.sh DTRAIN="$scratch/none"
+check 2 "NODE_LOCAL=$scratch/none: no folder" job nodes.sh NODE_LOCAL="$scratch/none" SLURM_GPUS_ON_NODE=1
+check 2 "/proc/runs: this folder cannot be made" job singlenode.sh OUTPUT=/proc/runs
+check 2 "/proc/copy: this folder cannot be made" job singlenode.sh RESULTS=/proc/copy
+finish
