@@ -78,9 +78,13 @@ train::RunConfig config_of_checkpoint(const std::filesystem::path& folder) {
   } catch (const Error& error) {
     if (error.code() != ExitCode::usage) throw;
     // It names an option, but the user has given none.
+    const bool added = error.subject().starts_with("--model") || error.subject().starts_with("--loss");
     throw checkpoint_error(fmt::format("its configuration cannot be used ({}: {})",
                                        printable(error.subject(), 100), printable(error.problem(), 200)),
-                           origin, kTakeAnother);
+                           origin,
+                           added ? "give --plugin again if a plug-in brought that, since a checkpoint loads "
+                                   "none, or take another checkpoint"
+                                 : kTakeAnother);
   }
   config.model.init_from = folder.string();
   config.model.name = train::kept_program(folder, config.model.name);

@@ -3,12 +3,14 @@
 #include "checkpoint_config.hpp"
 #include "command_line.hpp"
 #include "core/error.hpp"
+#include "plugin_option.hpp"
 
 namespace dtrain::app {
 
 void CheckpointRun::bind(Parser& parser, const std::string& about_dataset) {
   parser.add_option("--dataset", dataset, about_dataset)->option_text("NAME|FOLDER");
   parser.add_option("--data-root", data_root, "folder of staged datasets")->option_text("FOLDER");
+  bind_plugins(parser, plugins);
   parser.add_option("--mesh", mesh, "ranks along each axis, such as data=2,pipe=2 [data=N]")
       ->option_text("AXES");
   parser.add_option("--device", device, "device of the ranks [auto]")->option_text("auto|cpu|cuda");
@@ -19,6 +21,7 @@ void CheckpointRun::bind(Parser& parser, const std::string& about_dataset) {
 }
 
 Task CheckpointRun::task(const Environment& environment, const Action& action) const {
+  models::load_plugins(plugins);
   train::RunConfig config = config_of_checkpoint(folder);
   if (!dataset.empty()) config.data.dataset = dataset;
   if (!data_root.empty()) config.data.root = data_root;

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <string>
+#include <vector>
 
 #include "comm/mpi/mpi_environment.hpp"
 #include "core/log.hpp"
@@ -19,6 +20,7 @@ struct CheckpointRun {
   std::string folder;  ///< The checkpoint's.
   std::string dataset;
   std::string data_root;
+  std::vector<std::string> plugins;
   std::string mesh;
   std::string device;
   int threads = -1;     ///< Negative: as by default.

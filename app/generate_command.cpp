@@ -15,6 +15,7 @@
 #include "h5/library.hpp"
 #include "inference/text_model.hpp"
 #include "option_value.hpp"
+#include "plugin_option.hpp"
 #include "train/setup/job.hpp"
 
 namespace dtrain::app {
@@ -26,6 +27,7 @@ struct GenerateWords {
   std::string translate;
   std::string dataset;
   std::string data_root;
+  std::vector<std::string> plugins;
   std::string mesh;
   std::string seed;
   int tokens = 200;
@@ -54,6 +56,7 @@ void bind(GenerateWords& words, Parser& parser) {
       ->option_text("P");
   parser.add_option("--seed", words.seed, "seed of the choices [1]")->option_text("N");
   parser.add_option("--beam", words.beam, "width of the beam search [1]")->option_text("N");
+  bind_plugins(parser, words.plugins);
   parser.add_option("--mesh", words.mesh, "ranks along each axis, such as pipe=2 [data=N]")
       ->option_text("AXES");
   parser.add_option("--dataset", words.dataset, "dataset with the vocabulary, if it has moved")
@@ -128,6 +131,7 @@ Task generate_command(const Words& words, const Environment& environment) {
   bind(given, parser);
   if (const auto help = parse(parser, words)) return print_task(*help);
   complete(given);
+  models::load_plugins(given.plugins);
   const auto config = config_for(given);
   return {.alone = {},
           .together =

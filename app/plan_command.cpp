@@ -13,6 +13,7 @@
 #include "option.hpp"
 #include "parallel/pipeline/simulation.hpp"
 #include "plan_text.hpp"
+#include "plugin_option.hpp"
 #include "recipe.hpp"
 #include "train/setup/mesh_plan.hpp"
 
@@ -30,6 +31,7 @@ struct PlanWords {
   // Of the choice of a mesh: as options of train.
   std::string model;
   std::vector<std::string> model_options;
+  std::vector<std::string> plugins;
   std::string dataset;
   std::string data_root;
   std::string global_batch;
@@ -68,6 +70,7 @@ train::RunConfig config_of(const PlanWords& words) {
     for (const Option& option : run_options())
       if (option.name == name) apply(option, value, config);
   };
+  models::load_plugins(words.plugins);
   set("model", words.model);
   for (const auto& option : words.model_options) set("model-option", option);
   set("dataset", words.dataset);
@@ -103,6 +106,7 @@ void bind(PlanWords& given, Parser& parser) {
   parser.add_option("--model-option", given.model_options, "an option of the model; repeat it for several")
       ->option_text("KEY=VALUE")
       ->allow_extra_args(false);
+  bind_plugins(parser, given.plugins);
   parser
       .add_option("--dataset", given.dataset, "synthetic, or a staged dataset by name or folder [synthetic]")
       ->option_text("NAME|FOLDER");

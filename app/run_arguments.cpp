@@ -9,6 +9,7 @@
 #include "commands.hpp"
 #include "core/version.hpp"
 #include "option.hpp"
+#include "plugin_option.hpp"
 #include "recipe.hpp"
 #include "suggestion.hpp"
 #include "toml_file.hpp"
@@ -55,6 +56,10 @@ const Option& find_key(const std::string& key, const std::string& file) {
   const auto found =
       std::find_if(options.begin(), options.end(), [&](const auto& option) { return option.name == key; });
   if (found != options.end()) return *found;
+  if (key == "plugin") {
+    throw usage_error("names a plug-in, which is code, and no file may bring code with it", file,
+                      "leave the key out, and give --plugin on the command line");
+  }
   if (is_later_option(key)) {
     throw usage_error(fmt::format("the key {} is not available in this version", key), file, "leave it out");
   }
@@ -102,6 +107,8 @@ RunArguments read_run_arguments(const Words& words) {
   for (const Option& option : run_options()) add_option(parser, all.emplace_back(Given{.option = &option}));
   parser.add_option("--config", file, "take options from a TOML file; flags override it")
       ->option_text("FILE");
+  std::vector<std::string> plugins;
+  bind_plugins(parser, plugins);
   parser.add_flag("--print-config", arguments.print_config,
                   "print the options in force as a TOML file and exit");
   bool version_only = false;
@@ -113,6 +120,7 @@ RunArguments read_run_arguments(const Words& words) {
     arguments.help = fmt::format("dtrain {}\n", version());
     return arguments;
   }
+  models::load_plugins(plugins);
   if (parser.count("--config") > 0) apply_entries(read_toml(file), file, arguments.config);
   apply_flags(all, arguments.config);
   apply_recipe(arguments.config);

@@ -110,8 +110,9 @@ std::vector<Option> declare() {
       "init-skip", "REGEX", "names of weights that --init-from does not load", "",
       [](auto& c) -> auto& { return c.model.init_skip; });
   add(
-      "loss", "cross_entropy|mse|mae|model", "what training lowers; model: what a NET.pt2 itself returns",
-      "by task", [](auto& c) -> auto& { return c.model.loss; });
+      "loss", "cross_entropy|mse|mae|model",
+      "what training lowers; model: what a NET.pt2 itself returns; a plug-in adds its own", "by task",
+      [](auto& c) -> auto& { return c.model.loss; });
   // Not written while it is open: the task is not known before the dataset is.
   all.back().toml = [](const RunConfig& c) {
     return c.model.loss.empty() ? std::string() : write_toml(c.model.loss);

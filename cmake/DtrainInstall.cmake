@@ -7,7 +7,7 @@ set(_package_dir "${CMAKE_INSTALL_LIBDIR}/cmake/dtrain")
 
 get_property(_libraries GLOBAL PROPERTY DTRAIN_LIBRARIES)
 list(TRANSFORM _libraries PREPEND dtrain_)
-list(APPEND _libraries dtrain_torch_fmt)
+list(APPEND _libraries dtrain_torch_fmt dtrain_plugin)
 install(TARGETS ${_libraries} EXPORT dtrainTargets ARCHIVE DESTINATION "${CMAKE_INSTALL_LIBDIR}")
 install(DIRECTORY lib/ DESTINATION "${CMAKE_INSTALL_INCLUDEDIR}/dtrain" FILES_MATCHING PATTERN "*.hpp")
 

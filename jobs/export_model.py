@@ -49,7 +49,7 @@ class NotExportable(ValueError):
     """The module cannot become a program for dtrain; the text says where and what to write instead."""
 
 
-def export_model(module, example_inputs, path, *, loss="cross_entropy", target=None, sequence_dim=None, golden=True):
+def export_model(module, example_inputs, path, *, loss="cross_entropy", target=None, sequence_dim=None, golden=True, operators=()):
     """Writes `module` as a program that `dtrain --model PATH` trains, and returns the torch.export.ExportedProgram.
 
     module          any torch.nn.Module on the CPU. All of it is exported in training mode; it is left as it was.
@@ -61,6 +61,8 @@ def export_model(module, example_inputs, path, *, loss="cross_entropy", target=N
     target          targets of the golden batch; without them random ones of the right shape.
     sequence_dim    the dim of the inputs that varies from batch to batch as well, such as 1 for texts [N, T].
     golden          False leaves the golden batch out.
+    operators       namespaces of your own operators (torch.library), such as ("mine",): training needs --plugin with the
+                    library that registers them.
 
     Throws NotExportable with one sentence.
     """
@@ -72,7 +74,7 @@ def export_model(module, example_inputs, path, *, loss="cross_entropy", target=N
         raise NotExportable(f"the loss '{loss}' is none of {', '.join(LOSSES)}")
     with _training(module):
         program = _exported(module, inputs, sequence_dim)
-        check_program(program, loss)
+        check_program(program, loss, operators)
         extra = {GOLDEN_FILE: json.dumps(golden_batch(module, inputs, loss, target))} if golden else {}
     # The file appears at once and whole. The folder in the archive has the file's name, therefore another folder for it.
     with tempfile.TemporaryDirectory(prefix=".export-", dir=path.parent) as folder:
@@ -179,13 +181,13 @@ def place_of(node):
 
 
 # ---- what dtrain does not run ----------------------------------------------------------------------------------------
-def check_program(program, loss):
+def check_program(program, loss, operators=()):
     """Throws NotExportable at the first node, buffer, size or type of an exported program that dtrain does not train."""
     if program.graph_signature.buffers_to_mutate:
         raise NotExportable("the program is functional: export it with torch.export.export alone, without run_decompositions()")
     symbols = [_batch_symbol(program, node) for node in _user_inputs(program)]
     output = _first_output(program)
-    _check_operators(program)
+    _check_operators(program, operators)
     _check_buffers(program)
     _check_types(program)
     if loss == "model":
@@ -224,7 +226,7 @@ def _first_output(program):
     raise NotExportable("the module returns no tensor: return its outputs, or with loss='model' the mean loss")
 
 
-def _check_operators(program):
+def _check_operators(program, operators):
     for node in program.graph.nodes:
         if node.op != "call_function":
             continue
@@ -234,8 +236,9 @@ def _check_operators(program):
             raise NotExportable(f"dtrain does not run the operator {target}{place_of(node)}: {advice}")
         if not isinstance(target, torch._ops.OpOverload):
             continue  # Python's arithmetic on sizes
-        if target.namespace != "aten":
-            raise NotExportable(f"the operator {target} is not PyTorch's own{place_of(node)}: use PyTorch's operators")
+        if target.namespace != "aten" and target.namespace not in operators:
+            raise NotExportable(f"the operator {target} is not PyTorch's own{place_of(node)}: use PyTorch's operators, or export "
+                                f"with operators=('{target.namespace}',) and train with --plugin")
         if torch.Tag.nondeterministic_seeded in target.tags and str(target) not in OWN_RANDOM and _draws(node):
             raise NotExportable(f"the operator {target} draws random numbers{place_of(node)}: use nn.Dropout, attention's or "
                                 "nn.LSTM's dropout, or random numbers that come with the data")
@@ -434,6 +437,8 @@ def main(arguments=None):
     parser.add_argument("--below", type=int, default=2, metavar="N", help="int64 examples are in [0, N): the vocabulary's size")
     parser.add_argument("--loss", choices=LOSSES, default="cross_entropy")
     parser.add_argument("--varying-length", action="store_true", help="the inputs' second dim varies, as of texts [N, T]")
+    parser.add_argument("--operators", action="append", default=[], metavar="NAMESPACE",
+                        help="a namespace of your own operators, which a --plugin of the training registers")
     parser.add_argument("--no-golden", action="store_true", help="write no golden batch")
     given = parser.parse_args(arguments)
     try:
@@ -444,7 +449,7 @@ def main(arguments=None):
         module = _load(given.source)
         inputs = tuple(_example(shape, dtype, given.below) for shape, dtype in zip(given.shape, types))
         program = export_model(module, inputs, given.out, loss=given.loss, sequence_dim=1 if given.varying_length else None,
-                               golden=not given.no_golden)
+                               golden=not given.no_golden, operators=given.operators)
     except (NotExportable, OSError) as error:
         print(f"export_model: {error}", file=sys.stderr)
         return 2

@@ -91,7 +91,7 @@ class ConfigTest(ProgramTest):
 
     def test_help_lists_what_is_built_and_nothing_else(self):
         listed = re.findall(r"^  (?:-\w,)?--([\w-]+)", self.succeed("--help"), re.MULTILINE)
-        self.assertEqual(sorted(listed), sorted(BUILT + ["help", "config", "print-config", "version"]))
+        self.assertEqual(sorted(listed), sorted(BUILT + ["help", "config", "plugin", "print-config", "version"]))
         self.assertFalse(set(listed) & set(LATER))
 
     def test_help_and_version_need_no_mpi(self):

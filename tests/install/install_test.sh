@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# install_test.sh CMAKE BUILD_DIR SOURCE_DIR PYTHON: installs, moves the tree, builds and runs a program against the moved
-# copy, starts the moved dtrain with an empty environment, and looks at its pages for man and its completion.
+# install_test.sh CMAKE BUILD_DIR SOURCE_DIR PYTHON: installs, moves the tree, builds and runs a program and a plug-in
+# against the moved copy, starts the moved dtrain with an empty environment, and looks at its pages for man and its completion.
 set -euo pipefail
 cmake=$1 build=$2 source=$3 python=$4
 scratch=$(mktemp -d)
@@ -25,6 +25,10 @@ answer=$("$scratch/build/consumer")
 [[ $answer == "mesh data=2,pipe=2,tensor=1" ]] || { echo "the program says: $answer" >&2; exit 1; }
 
 env -i "$scratch/moved/bin/dtrain" --version
+
+"$cmake" -S "$source/plugin" -B "$scratch/plugin" -DCMAKE_PREFIX_PATH="$scratch/moved" -DCMAKE_BUILD_TYPE=Release
+"$cmake" --build "$scratch/plugin"
+"$python" "$source/plugin.py" "$scratch/moved/bin/dtrain" "$scratch/plugin/libmine.so" "$scratch/plugged"
 
 pages=("$scratch"/moved/share/man/man1/dtrain*.1)
 ((${#pages[@]} == 10)) || { echo "installed these pages for man: ${pages[*]}" >&2; exit 1; }

@@ -10,6 +10,7 @@
 #include "models/losses/r_squared.hpp"
 #include "models/losses/token_loss.hpp"
 #include "models/networks/classifier.hpp"
+#include "models/plugins/additions.hpp"
 #include "models/shape.hpp"
 
 namespace dtrain::models::exported {
@@ -118,6 +119,11 @@ std::unique_ptr<Model> make_objective(const std::string& name, const DatasetFact
   if (is_own_loss(facts)) {
     if (element_count(outputs) != 1) throw misfit(name, facts, outputs, "one number with --loss model");
     return std::make_unique<OwnLoss>(name);
+  }
+  if (const AddedLoss* added = find_added_loss(facts.loss)) {
+    DatasetFacts plain = facts;
+    plain.loss.clear();
+    return with_added_loss(make_objective(name, plain, inputs, outputs), *added);
   }
   if (facts.task == "language_modelling") {
     loss_of(facts, name, {Loss::cross_entropy});

@@ -91,7 +91,7 @@ void check_operator(const Node& node) {
   const auto found = find_operator(node);
   if (!found) {
     throw refused(node, "is an operator that this LibTorch does not have",
-                  "use operators of torch and torch.nn only");
+                  "give --plugin with the library that registers it, or use operators of torch and torch.nn");
   }
   if (is_random(*found) && !is_drawn_by_dtrain(*parts_of(node.target))) {
     throw refused(node, "draws random numbers, which would depend on the number of ranks",

@@ -14,6 +14,7 @@
 #include "core/error.hpp"
 #include "core/parse_number.hpp"
 #include "core/printable.hpp"
+#include "models/plugins/load.hpp"
 #include "parallel/pipeline/schedule.hpp"
 #include "parallel/strategy/registry.hpp"
 #include "train/config/limits.hpp"
@@ -229,7 +230,7 @@ void RunConfig::resolve(int world_size) {
 
 void RunConfig::validate() const {
   check(!model.name.empty(), "no model is named", "--model", "name one, such as mlp");
-  if (!model.loss.empty()) check_one_of(model.loss, kLosses, "--loss");
+  if (!model.loss.empty() && !models::is_added_loss(model.loss)) check_one_of(model.loss, kLosses, "--loss");
   check_one_of(model.golden, kSwitches, "--golden");
   check_one_of(model.class_weights, kClassWeights, "--class-weights");
   check_not_negative(model.label_smoothing, "--label-smoothing");

@@ -1,0 +1,83 @@
+#include "models/plugins/load.hpp"
+
+#include <dlfcn.h>
+#include <fmt/format.h>
+
+#include <exception>
+#include <filesystem>
+#include <system_error>
+
+#include "core/error.hpp"
+#include "core/outside.hpp"
+#include "core/printable.hpp"
+#include "core/regular_file.hpp"
+#include "models/plugins/additions.hpp"
+#include "models/plugins/plugin.hpp"
+
+namespace dtrain::models {
+namespace {
+
+constexpr std::size_t kMostBytes = std::size_t{1} << 31;
+constexpr std::size_t kLongestStamp = 200;
+constexpr const char* kBuild = "build it against this dtrain, as docs/own-models.md says";
+
+/// A name without a folder would be looked for elsewhere than here.
+std::string path_of(const std::string& file) {
+  std::error_code problem;
+  const auto path = std::filesystem::canonical(file, problem);
+  require(!problem, "cannot be opened: " + problem.message(),
+          {.subject = "--plugin " + file, .advice = "name a library that is there", .code = ExitCode::usage});
+  return path.string();
+}
+
+void check_stamp(const std::string& file, const std::string& path) {
+  const auto theirs = stamp_in(read_regular_file(path, kMostBytes, ExitCode::usage));
+  require(theirs.has_value(), "is no plug-in of dtrain: there is no stamp in it",
+          {.subject = "--plugin " + file,
+           .advice = std::string("write DTRAIN_PLUGIN in it, and ") + kBuild,
+           .code = ExitCode::usage});
+  const std::string ours = stamp_in(DTRAIN_PLUGIN_STAMP).value();
+  require(
+      *theirs == ours,
+      fmt::format("was built for ({}), and this program is ({})", printable(*theirs, kLongestStamp), ours),
+      {.subject = "--plugin " + file, .advice = kBuild, .code = ExitCode::usage});
+}
+
+void load(const std::string& file) {
+  const std::string path = path_of(file);
+  check_stamp(file, path);
+  const ErrorContext context{.subject = "--plugin " + file, .advice = kBuild, .code = ExitCode::usage};
+  void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: operators stay
+  if (library == nullptr)
+    throw Error(fmt::format("cannot be opened: {}", printable(::dlerror(), 300)), context);
+  using Entry = const Plugin* (*)();
+  const auto entry = reinterpret_cast<Entry>(::dlsym(library, "dtrain_plugin"));
+  require(entry != nullptr, "has no function dtrain_plugin", context);
+  Additions more;
+  try {
+    if (const Plugin* plugin = entry(); plugin->add != nullptr) plugin->add(more);
+  } catch (const std::exception& error) {
+    throw Error(fmt::format("failed: {}", printable(error.what(), 300)), context);
+  }
+  add_from_plugin(file, more);
+}
+
+}  // namespace
+
+std::optional<std::string> stamp_in(std::string_view bytes) {
+  constexpr std::string_view kBegin = "dtrain-plugin-stamp{";
+  const auto begin = bytes.find(kBegin);
+  if (begin == std::string_view::npos) return std::nullopt;
+  const auto text = bytes.substr(begin + kBegin.size(), kLongestStamp);
+  const auto end = text.find('}');
+  if (end == std::string_view::npos) return std::nullopt;
+  return std::string(text.substr(0, end));
+}
+
+void load_plugins(const std::vector<std::string>& files) {
+  for (const std::string& file : files) load(file);
+}
+
+bool is_added_loss(const std::string& name) { return find_added_loss(name) != nullptr; }
+
+}  // namespace dtrain::models
