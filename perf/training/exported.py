@@ -1,0 +1,154 @@
+"""The same network three times on two ranks: as dtrain's own model, as a program that PyTorch exported, and in PyTorch with
+DistributedDataParallel over gloo, tuned. They run in turn, in another order each round; a ratio is of one round.
+
+seq2seq is left out: its choice between the target's word and its own is control flow, which cannot be exported.
+Written to perf/results/exported: every run as CSV, the ratios as a table.
+"""
+
+import argparse
+import csv
+import json
+import pathlib
+import sys
+import tempfile
+import tomllib
+
+import random_images
+import random_text
+import runs
+
+sys.path[:0] = [str(runs.PEERS), str(runs.TOP / "jobs")]
+import networks  # noqa: E402
+import staged_text  # noqa: E402
+import text_networks  # noqa: E402
+from export_model import export_model  # noqa: E402
+
+import torch  # noqa: E402
+
+TEXT = ("nbow", "gpt")
+MODELS = (*networks.RECIPES, *TEXT)
+BATCH = {"nbow": 512, "gpt": 8}  # of all ranks; as in perf/training.sh
+SIDES = ("own", "exported", "ddp")
+# Half a minute per side on two cores: three epochs of so many samples.
+SAMPLES = {"mlp": 54000, "cnn": 15000, "vgg11": 1024, "resnet18": 512, "conv_autoencoder": 8192, "nbow": 22500, "gpt": 64}
+# What the recipe of the own model decides, given to both.
+KEYS = ("optimizer", "learning-rate", "momentum", "weight-decay", "decay", "beta1", "beta2", "epsilon", "schedule", "warmup-steps",
+        "min-learning-rate", "grad-clip")
+TARGETS = {"own": 0.97, "ddp": 1.2}
+
+
+def parse():
+    parser = argparse.ArgumentParser(prog="perf/exported.sh", description=__doc__.split("\n\n")[0])
+    parser.add_argument("models", nargs="*", metavar="MODEL", help=f"of {', '.join(MODELS)}; default all")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--epochs", type=int, default=3, help="of each run; the first is a warm-up")
+    parser.add_argument("--quick", action="store_true", help="one round of two batches: only to see that all sides run; no figures")
+    parser.add_argument("--out", type=pathlib.Path, default=runs.TOP / "perf" / "results" / "exported")
+    given = parser.parse_args()
+    given.models = given.models or list(MODELS)
+    if unknown := set(given.models) - set(MODELS):
+        parser.error(f"there is no model {min(unknown)}; use {', '.join(MODELS)}")
+    if given.rounds < 1 or given.epochs < 2:
+        parser.error("at least one round and two epochs are needed")
+    if given.quick:
+        given.rounds, given.epochs = 1, 2
+    return given
+
+
+def batch_of(model):
+    return BATCH.get(model) or networks.RECIPES[model]["batch"]
+
+
+def cut_texts(folder):
+    """All sides read as many words of a text as the peers do."""
+    facts = json.loads((folder / "dataset.json").read_text())
+    facts["shape"] = [min(facts["shape"][0], staged_text.LONGEST_REVIEW)]
+    (folder / "dataset.json").write_text(json.dumps(facts))
+
+
+def prepare(model, scratch, quick):
+    """The dataset's folder and the program of the network with PyTorch's initial weights."""
+    folder = scratch / "data"
+    samples = 2 * batch_of(model) if quick else SAMPLES[model]
+    if model in TEXT:
+        random_text.stage(folder, model, samples)
+        cut_texts(folder)
+        network = text_networks.make_network(model, staged_text.Text(folder, samples), "tutorial" if model == "nbow" else "tuned")
+        length = 256 if model == "gpt" else 12
+        inputs = torch.randint(4, 60, (4, length), generator=torch.Generator().manual_seed(1))
+    else:
+        shape = networks.RECIPES[model]["shape"]
+        random_images.stage(folder, shape, train_samples=samples)
+        network, inputs = networks.make_network(model, 1), torch.randn(4, *shape)
+    export_model(network, inputs, scratch / "program.pt2", loss="mse" if model == "conv_autoencoder" else "cross_entropy",
+                 target=inputs if model == "conv_autoencoder" else None, sequence_dim=1 if model == "nbow" else None, golden=False)
+    return folder
+
+
+def recipe_of(model):
+    """The options that the own model's defaults stand for."""
+    printed = tomllib.loads(runs.run([runs.program(), "--model", model, "--print-config"])[0])
+    return [word for key in KEYS if key in printed for word in (f"--{key}", str(printed[key]))]
+
+
+def commands_of(model, folder, scratch, epochs):
+    common = ["--dataset", folder, "--epochs", epochs, "--global-batch", batch_of(model), *recipe_of(model)]
+    loss = ["--loss", "mse"] if model == "conv_autoencoder" else []
+    peer = "text_tuned.py" if model in TEXT else "ddp_tuned.py"
+    return {"own": runs.dtrain_command(2, scratch, "own", "--model", model, *common),
+            "exported": runs.dtrain_command(2, scratch, "exported", "--model", scratch / "program.pt2", *loss, *common),
+            "ddp": runs.peer_command(peer, 2, "--model", model, "--data", folder, "--epochs", epochs, "--batch", batch_of(model))}
+
+
+def rate_of(side, command, scratch):
+    output, _ = runs.run(command)
+    return runs.peer_rate(output) if side == "ddp" else runs.dtrain_rate(scratch / side)
+
+
+def measure(model, given, scratch, writer, file):
+    folder = prepare(model, scratch, given.quick)
+    commands = commands_of(model, folder, scratch, given.epochs)
+    for side, command in commands.items():
+        file.write(f"# {model}, {side}: {runs.relative(command).replace(str(scratch), 'SCRATCH')}\n")
+    ratios = {"own": [], "ddp": []}
+    for number in range(given.rounds):
+        turn = SIDES[number % 3:] + SIDES[:number % 3]
+        rates = {side: rate_of(side, commands[side], scratch) for side in turn}
+        if given.quick:
+            print(f"{model}: {', '.join(side for side, rate in rates.items() if rate > 0)} run", flush=True)
+            continue
+        for side in ratios:
+            ratios[side].append(rates["exported"] / rates[side])
+        writer.writerow({"model": model, "round": number + 1, "first": turn[0], **{side: round(rates[side], 1) for side in SIDES},
+                         **{f"exported/{side}": round(values[-1], 3) for side, values in ratios.items()}})
+        file.flush()
+        print(f"{model}, round {number + 1}: " + ", ".join(f"{side} {rates[side]:,.0f}" for side in SIDES) + " samples/s", flush=True)
+    return ratios
+
+
+def main():
+    given = parse()
+    out = given.out if not given.quick else pathlib.Path(tempfile.mkdtemp(prefix="dtrain-exported-"))
+    out.mkdir(parents=True, exist_ok=True)
+    stem, machine, lines = f"speed-{runs.today()}", runs.machine(), []
+    with open(out / f"{stem}.csv", "w", newline="", encoding="utf-8") as file:
+        file.write(f"# machine: {machine}\n# samples/s of two ranks with a thread each, the median of the epochs after the first\n")
+        writer = csv.DictWriter(file, ["model", "round", "first", *SIDES, "exported/own", "exported/ddp"], lineterminator="\n")
+        writer.writeheader()
+        for model in given.models:
+            with tempfile.TemporaryDirectory(prefix="dtrain-exported-") as scratch:
+                ratios = measure(model, given, pathlib.Path(scratch), writer, file)
+            if not given.quick:
+                lines.append(f"| {model} | {runs.median_and_range(ratios['own'])} | {runs.median_and_range(ratios['ddp'])} |")
+    if given.quick:
+        return
+    table = "\n".join([f"| model | speed of own: median (range); aim {TARGETS['own']} | speed of DDP: median (range); aim {TARGETS['ddp']} |",
+                       "| --- | --- | --- |", *lines])
+    (out / f"{stem}.md").write_text(
+        f"# Exported programs beside dtrain's own models and PyTorch\n\n`perf/exported.sh {' '.join(sys.argv[1:])}`, fp32, two ranks with "
+        f"a thread each, {given.rounds} rounds in turn; every run in {stem}.csv.\nMachine: {machine}.\n\n{table}\n", encoding="utf-8")
+    print(f"\n{table}\n\nwritten: {out / stem}.csv and .md")
+
+
+if __name__ == "__main__":
+    main()
