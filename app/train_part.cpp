@@ -4,9 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <iostream>
 #include <optional>
 #include <string>
+#include <system_error>
 #include <utility>
 
 #include "comm/mpi/communicator.hpp"
@@ -25,6 +27,7 @@
 #include "train/loop/run.hpp"
 #include "train/loop/run_outputs.hpp"
 #include "train/recovery/recovery_options.hpp"
+#include "train/setup/kept_program.hpp"
 #include "train/setup/transformations.hpp"
 
 namespace dtrain::app {
@@ -123,6 +126,19 @@ std::optional<state::ResumePoint> find_resume_point(const train::RunConfig& conf
   return is_path ? std::optional(state::resume_point(resume, world)) : std::nullopt;
 }
 
+/// The program of `--model` may be gone: the run has kept what it computes, and the checkpoint has its
+/// weights.
+void use_kept_program(train::RunConfig& config, const state::ResumePoint& resume, const Log& log) {
+  std::error_code ignored;
+  const std::string& named = config.model.name;
+  if (!models::is_program_file(named) || std::filesystem::exists(named, ignored)) return;
+  const std::string kept = train::kept_program(resume.folder, named);
+  if (kept == named) return;
+  log.info(fmt::format("{} is not there; the run goes on with the program that it kept, {}", printable(named),
+                       printable(kept)));
+  config.model.name = kept;
+}
+
 /// What is made anew at each start is known by its seed.
 void check_same_dataset(const train::RunConfig& config, const state::ResumePoint& resume) {
   if (config.data.dataset == "synthetic") return;
@@ -185,6 +201,7 @@ ExitCode train_part(train::RunConfig& config, train::Recovery& recovery, bool na
                    resume->own ? Origin::own_run : Origin::other_run);
     on_first_rank(world, [&] { check_same_dataset(config, *resume); });
   }
+  if (resume) use_kept_program(config, *resume, log);
   if (config.dry_run) return train::run(config, resume, recovery, mpi, log, starting);
   if (!goes_on) look_before_run(world, environment, config, log);
   if (!goes_on && mpi.world_size() > 1) log.info(train::recovery_in_words(config, mpi.can_recover()));

@@ -98,6 +98,16 @@ def goes_on(binary, folder):
         "--mesh", "pipe=2", cwd=folder)
     on = checkpoint_tensors(cut / f"checkpoints/step-{STEPS:08}", group=None)
     assert all(np.array_equal(on[key], value) for key, value in whole.items())
+    # The file is gone: the run has kept the program.
+    shutil.rmtree(cut / f"checkpoints/step-{STEPS:08}")
+    (cut / "state").write_text("failed\n")
+    options_on = [*COMMON[:-1], *options, "--resume", "auto", "--mesh", "data=2"]
+    said = run(binary, 2, "--model", "gone/images.pt2", "--dataset", "pictures", "--name", "cut", *options_on, cwd=folder)
+    assert "gone/images.pt2 is not there" in said.stdout + said.stderr, (said.stdout, said.stderr)
+    on = checkpoint_tensors(cut / f"checkpoints/step-{STEPS:08}", group=None)
+    assert all(np.array_equal(on[key], value) for key, value in whole.items())
+    refused(binary, 1, 2, ["gone/images.pt2", "no such file"], "--model", "gone/images.pt2", "--dataset", "pictures", "--name", "afresh",
+            *COMMON, cwd=folder)
     # Another program has another hash.
     shutil.rmtree(cut / f"checkpoints/step-{STEPS:08}")
     (cut / "state").write_text("failed\n")
