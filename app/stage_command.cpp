@@ -55,7 +55,9 @@ void bind(StageWords& words, Parser& parser) {
       .add_option("--format", options.format,
                   fmt::format("one of {} [recognised from content]", fmt::join(data::format_names(), ", ")))
       ->option_text("F");
-  parser.add_option("--inputs", options.inputs, "HDF5: path of the inputs; npy, npz: their file or array")
+  parser
+      .add_option("--inputs", options.inputs,
+                  "HDF5: path of the inputs; npy, npz: their file or array; several: NAME=ARRAY,NAME=ARRAY")
       ->option_text("/x");
   parser.add_option("--targets", options.targets, "HDF5: path of the targets; npy, npz: their file or array")
       ->option_text("/y");

@@ -13,6 +13,13 @@
 
 namespace dtrain::models {
 
+/// One of several inputs that a sample holds one behind the other, as numbers of one row.
+struct InputFacts {
+  std::string name;
+  Shape shape;           ///< Of one sample.
+  std::int64_t ids = 0;  ///< Whole numbers below this one; 0: real numbers.
+};
+
 /// What a model must know of its dataset, filled from dataset.json, and of its task.
 struct DatasetFacts {
   std::string task;                    ///< image_classification, table_classification, regression, ...
@@ -20,7 +27,8 @@ struct DatasetFacts {
   std::int64_t classes = 0;            ///< 0 when there are none.
   std::int64_t vocabulary = 0;         ///< Tokens; 0 when there is no text. Of the source language for pairs.
   std::int64_t target_vocabulary = 0;  ///< Of the target language; 0 unless the samples are pairs.
-  std::string loss;  ///< `--loss` as the user chose it; empty: the model's own. See loss_of().
+  std::vector<InputFacts> inputs = {};  ///< Empty: a sample is one input, of sample_shape.
+  std::string loss = {};  ///< `--loss` as the user chose it; empty: the model's own. See loss_of().
 };
 
 /// `--model-option KEY=VALUE`, unparsed. A model refuses keys it does not know.

@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "core/printable.hpp"
 #include "data/formats/npy.hpp"
+#include "data/formats/packed_arrays.hpp"
 #include "data/import/archive.hpp"
 #include "data/import/source_list.hpp"
 
@@ -57,6 +58,16 @@ std::string array_name_in(const Arrays& arrays, const std::string& name,
 Originals read_pair(const StageOptions& options, const Arrays& arrays, const std::string& inputs,
                     const std::string& targets) {
   const auto where = [&](const std::string& name) { return options.from.string() + ":" + name; };
+  if (const auto named = named_arrays(inputs); !named.empty()) {
+    std::vector<std::shared_ptr<const Column>> columns;
+    for (const auto& [name, array] : named) {
+      if (!arrays.contains(array))
+        throw data_error("has no array " + array, options.from.string(), "it has " + array_names(arrays));
+      columns.push_back(read_npy(arrays.at(array), where(array), packed_types()));
+    }
+    const auto y = read_npy(arrays.at(targets), where(targets), {ElementType::int64, ElementType::float32});
+    return from_packed(named, columns, y, options.from.string(), where(targets));
+  }
   const auto x = read_npy(arrays.at(inputs), where(inputs), {ElementType::float32, ElementType::uint8});
   const auto y = read_npy(arrays.at(targets), where(targets), {ElementType::int64, ElementType::float32});
   require_same_count(*x, *y, where(inputs), targets);
@@ -73,7 +84,8 @@ Originals read_npz(const StageOptions& options) {
   if (options.targets.empty())
     throw usage_error("is needed for this format", "--targets", "name one: " + there);
   Originals found;
-  if (arrays.contains(options.inputs) && arrays.contains(options.targets)) {
+  const bool named = !named_arrays(options.inputs).empty();
+  if ((named || arrays.contains(options.inputs)) && arrays.contains(options.targets)) {
     found = read_pair(options, arrays, options.inputs, options.targets);
   } else {
     for (const auto& [split, words] : split_words()) {

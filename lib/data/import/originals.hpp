@@ -24,6 +24,7 @@ struct Originals {
   /// Per split that the original has (at least train): the arrays of the task, in arrays_of_task's order.
   std::map<std::string, std::vector<std::shared_ptr<const Column>>> splits;
   std::vector<InputColumn> columns;  ///< Of a table made from text.
+  std::vector<InputInfo> inputs;     ///< Of several inputs in a row.
   std::vector<std::string> sites;    ///< Names of the owners of rows; then a split's last column is their
                                      ///< number, int32 [n], behind the task's arrays.
   std::vector<SourceInfo> sources;

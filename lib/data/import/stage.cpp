@@ -187,6 +187,7 @@ void require_text(const DatasetInfo& info, const std::string& origin) {
     check("label", column.label);
     check("label", column.other);
   }
+  for (const InputInfo& input : info.inputs) check("input", input.name);
   for (const std::string& name : info.sites) check("site", name);
   for (const SourceInfo& source : info.sources) check("file's name", source.file);
   if (!info.tokenizer) return;
@@ -223,6 +224,7 @@ DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::
                    .shape = originals.shape,
                    .tokenizer = originals.tokenizer,
                    .columns = originals.columns,
+                   .inputs = originals.inputs,
                    .sites = originals.sites,
                    .seed = options.seed,
                    .sources = originals.sources};

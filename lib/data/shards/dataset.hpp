@@ -58,6 +58,13 @@ struct InputColumn {
   double scale = 1;         ///< Standard deviation of train, with --standardize; else 1.
 };
 
+/// One of several inputs, which lie one behind the other in a sample's row of numbers.
+struct InputInfo {
+  std::string name;
+  std::vector<std::int64_t> shape;  ///< Of one sample.
+  std::int64_t ids = 0;             ///< Whole numbers below this one; 0: real numbers.
+};
+
 /// Everything dataset.json says.
 struct DatasetInfo {
   std::string name;
@@ -69,6 +76,7 @@ struct DatasetInfo {
   std::vector<double> std_dev;       ///< `std` in the file; same length as mean.
   std::optional<TokenizerInfo> tokenizer;
   std::vector<InputColumn> columns;  ///< Of a table made from text: what each input is; else empty.
+  std::vector<InputInfo> inputs;     ///< Of samples with several inputs, [F] in all; else empty.
   std::vector<std::string> sites;    ///< Names of the owners of rows, numbered as in /sites; else empty.
   std::uint64_t seed = 1;            ///< Of the split into train, validation and test.
   std::map<std::string, SplitInfo> splits;  ///< train, validation, test.

@@ -143,6 +143,30 @@ Json to_json(const InputColumn& column) {
   return json;
 }
 
+InputInfo read_input(const Json& json, const std::string& file) {
+  const Fields fields(json, file, "inputs.");
+  InputInfo input{.name = fields.get<std::string>("name"),
+                  .shape = fields.get<std::vector<std::int64_t>>("shape")};
+  if (fields.has("ids")) input.ids = fields.get<std::int64_t>("ids");
+  return input;
+}
+
+/// Together they are the row that a sample is.
+void check_inputs(const DatasetInfo& info, const Fields& fields) {
+  if (info.inputs.empty()) return;
+  std::int64_t elements = 0;
+  for (const InputInfo& input : info.inputs) {
+    const auto bytes = checked_bytes(input.shape, 1, kMostSampleBytes);
+    const bool sized = std::ranges::all_of(input.shape, [](std::int64_t extent) { return extent >= 1; });
+    if (!bytes || !sized || input.ids < 0)
+      throw fields.error("has an input '" + printable(input.name, 100) + "' of impossible shape");
+    elements += *bytes;
+  }
+  if (info.shape.size() != 1 || info.shape[0] != elements || info.tokenizer)
+    throw fields.error("describes inputs of " + std::to_string(elements) +
+                       " numbers, and its samples have another number");
+}
+
 void check_values(const DatasetInfo& info, const Fields& fields) {
   // Copies of the dataset are named after it: a name that is a path would lead elsewhere.
   if (!is_plain_name(info.name))
@@ -164,6 +188,7 @@ void check_values(const DatasetInfo& info, const Fields& fields) {
       (info.shape.size() != 1 || static_cast<std::int64_t>(info.columns.size()) != info.shape[0]))
     throw fields.error("describes " + std::to_string(info.columns.size()) +
                        " columns, and its samples have another number of inputs");
+  check_inputs(info, fields);
   if (info.mean.size() != info.std_dev.size()) throw fields.error("has mean and std of different lengths");
   if (std::any_of(info.std_dev.begin(), info.std_dev.end(), [](double s) { return !(s > 0); }))
     throw fields.error("has a std that is not above 0");
@@ -203,6 +228,8 @@ Json to_json(const DatasetInfo& info) {
                {"mean", info.mean}, {"std", info.std_dev},     {"tokenizer", tokenizer}};
   // Only tables have these.
   for (const InputColumn& column : info.columns) json["columns"].push_back(to_json(column));
+  for (const InputInfo& input : info.inputs)
+    json["inputs"].push_back({{"name", input.name}, {"shape", input.shape}, {"ids", input.ids}});
   if (!info.sites.empty()) json["sites"] = info.sites;
   json["seed"] = info.seed;
   json["splits"] = splits;
@@ -237,6 +264,8 @@ DatasetInfo read_checked(const std::filesystem::path& folder) {
   if (fields.has("tokenizer")) info.tokenizer = read_tokenizer(fields.json("tokenizer"), file);
   if (fields.has("columns"))
     for (const Json& column : fields.json("columns")) info.columns.push_back(read_column(column, file));
+  if (fields.has("inputs"))
+    for (const Json& input : fields.json("inputs")) info.inputs.push_back(read_input(input, file));
   if (fields.has("sites")) info.sites = fields.get<std::vector<std::string>>("sites");
   if (fields.has("seed")) info.seed = fields.get<std::uint64_t>("seed");
   const Fields splits(fields.json("splits"), file, "splits");

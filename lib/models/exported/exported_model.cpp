@@ -11,6 +11,7 @@
 #include "core/printable.hpp"
 #include "models/exported/objective.hpp"
 #include "models/exported/operators.hpp"
+#include "models/exported/packed_inputs.hpp"
 #include "models/exported/program_layers.hpp"
 #include "models/options.hpp"
 #include "models/shape.hpp"
@@ -87,6 +88,16 @@ std::string facts_text(const TensorFacts& facts) {
   return fmt::format("[{}] of {}", fmt::join(sizes, ", "), at::toString(facts.type));
 }
 
+/// The inputs of the dataset that the program takes by name, the targets of its own loss left out; empty for
+/// a dataset of one input.
+std::vector<std::size_t> named_inputs(const PlannedProgram& planned, const DatasetFacts& facts) {
+  if (facts.inputs.empty()) return {};
+  std::vector<std::string> names;
+  for (const ValueId input : planned.plan.user_inputs) names.push_back(planned.program.graph()[input].name);
+  if (is_own_loss(facts) && !names.empty()) names.pop_back();
+  return inputs_by_name(facts.inputs, names, "--model " + planned.program.file());
+}
+
 /// A table that is looked up with the program's inputs must have a row for each of the dataset's words.
 void check_words(const PlannedProgram& planned, const DatasetFacts& facts) {
   const auto& graph = planned.program.graph();
@@ -100,8 +111,18 @@ void check_words(const PlannedProgram& planned, const DatasetFacts& facts) {
       const auto input = std::ranges::find(inputs, ids->values[0].value_or(graph.values.size()));
       if (input == inputs.end() || !table->values[0]) continue;
       const auto rows = graph[*table->values[0]].tensor->sizes.at(0).constant().value_or(0);
-      const auto words = input == inputs.begin() ? facts.vocabulary : facts.target_vocabulary;
+      const auto named = named_inputs(planned, facts);
+      const auto place = static_cast<std::size_t>(input - inputs.begin());
+      const auto words = place < named.size()      ? facts.inputs[named[place]].ids
+                         : input == inputs.begin() ? facts.vocabulary
+                                                   : facts.target_vocabulary;
       if (rows >= words) continue;
+      if (!named.empty()) {
+        throw usage_error(
+            fmt::format("has {} rows for the ids of its input {}, and the dataset's are below {}", rows,
+                        printable(graph[*input].name, 50), words),
+            "--model " + planned.program.file(), "export it with more rows");
+      }
       throw usage_error(fmt::format("has {} rows for words, and the dataset has {} words", rows, words),
                         "--model " + planned.program.file(),
                         fmt::format("stage the dataset with --vocab-size {}, or export with more", rows));
@@ -109,11 +130,26 @@ void check_words(const PlannedProgram& planned, const DatasetFacts& facts) {
   }
 }
 
+/// What the program's inputs are for two samples of the dataset.
+std::vector<Shape> given_shapes(const PlannedProgram& planned, const DatasetFacts& facts) {
+  auto shapes = shapes_of_inputs(facts, 2, facts.sample_shape);
+  const auto order = named_inputs(planned, facts);
+  if (order.empty()) return shapes;
+  shapes.erase(shapes.begin());
+  std::vector<Shape> named;
+  for (const std::size_t i : order) {
+    named.push_back({2});
+    named.back().insert(named.back().end(), facts.inputs[i].shape.begin(), facts.inputs[i].shape.end());
+  }
+  shapes.insert(shapes.begin(), named.begin(), named.end());
+  return shapes;
+}
+
 /// Refuses what the dataset cannot give, with both shapes.
 void check_inputs(const PlannedProgram& planned, const DatasetFacts& facts) {
   const std::string subject = "--model " + planned.program.file();
   const auto& graph = planned.program.graph();
-  const auto shapes = shapes_of_inputs(facts, 2, facts.sample_shape);
+  const auto shapes = given_shapes(planned, facts);
   const auto& inputs = planned.plan.user_inputs;
   if (inputs.size() != shapes.size()) {
     std::vector<std::string> names;
@@ -159,6 +195,16 @@ void check_inputs(const PlannedProgram& planned, const DatasetFacts& facts) {
           subject, "export it with an example of such a shape, or choose another --dataset");
     }
   }
+  const auto named = named_inputs(planned, facts);
+  for (std::size_t i = 0; i < named.size(); ++i) {
+    const bool ids = facts.inputs[named[i]].ids > 0;
+    if (ids != at::isFloatingType(graph[inputs[i]].tensor->type)) continue;
+    throw usage_error(fmt::format("takes {} as its input {}, and the dataset's are {}",
+                                  facts_text(*graph[inputs[i]].tensor), printable(graph[inputs[i]].name, 50),
+                                  ids ? "whole numbers: ids" : "real numbers"),
+                      subject, "export it with an example of that type, or stage an array of the other");
+  }
+  if (!named.empty()) return;
   const bool words = facts.vocabulary > 0;
   const bool takes_words = !at::isFloatingType(graph[inputs[0]].tensor->type);
   if (words != takes_words) {
@@ -186,6 +232,8 @@ std::unique_ptr<Model> make(const std::string& file, const DatasetFacts& facts, 
   std::unique_ptr<Model> model;
   planned->program.understand([&] {
     auto [layers, unused] = make_layers(planned);
+    if (const auto named = named_inputs(*planned, facts); !named.empty())
+      layers.insert(layers.begin(), unpack_inputs(facts.inputs, named));
     const auto inputs = shapes_of_inputs(facts, 2, facts.sample_shape);
     auto shapes = inputs;
     for (const auto& layer : layers) {

@@ -248,6 +248,8 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
   require(
       dataset.has_split("train"), "the dataset has no samples to train on",
       {.subject = info.name, .advice = "stage it again from a source with samples", .code = ExitCode::data});
+  for (const auto& input : info.inputs)
+    facts.inputs.push_back({.name = input.name, .shape = input.shape, .ids = input.ids});
   auto model = models::find_model(config.model.name).make(facts, config.model.options);
   auto golden = replayed_golden_batch(config, place);
   const auto frozen = freeze(config, *model);
