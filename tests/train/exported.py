@@ -166,7 +166,7 @@ def refuses(binary, folder):
             ("schema_9", 2, ["schema 9.1", "schema 8"], "rows"), ("missing", 2, ["no such file"], "rows"),
             ("other_golden", 4, ["another loss", "--golden off"], "pictures"),
             ("images", 2, ["3, 8, 8", "[2, 6]"], "blocks"),
-            ("images", 2, ["tensor axis", "data=2,pipe=2"], "pictures", "--mesh", "tensor=2"),
+            ("images", 2, ["no two linear layers", "tensor axis", "data=2,pipe=2"], "pictures", "--mesh", "tensor=2"),
             ("images", 2, ["--model-option"], "pictures", "--model-option", "width=3"),
             ("images", 2, ["--golden"], "pictures", "--golden", "perhaps"),
             ("images", 2, ["its own inputs"], "pictures", "--loss", "mse")):
@@ -193,6 +193,43 @@ class RowLogits(RowLoss):
         return self.logits(x)
 
 
+class Wide(torch.nn.Module):
+    """Two pairs of linear layers, one with dropout between and an odd number of features, and one linear layer besides."""
+
+    def __init__(self, features, classes):
+        super().__init__()
+        self.up, self.drop, self.down = torch.nn.Linear(features, 13), torch.nn.Dropout(0.25), torch.nn.Linear(13, 6, bias=False)
+        self.norm, self.middle, self.act = torch.nn.LayerNorm(6), torch.nn.Linear(6, 8), torch.nn.ReLU(inplace=True)
+        self.end, self.last = torch.nn.Linear(8, 4), torch.nn.Linear(4, classes)
+
+    def forward(self, x):
+        x = x.unsqueeze(1).repeat(1, 3, 1) * torch.linspace(1, 2, 3)[:, None]  # [N, 3, features]
+        x = self.norm(self.down(self.drop(torch.nn.functional.gelu(self.up(x)))))
+        return self.last(torch.tanh(self.end(self.act(self.middle(x))).mean(1)))
+
+
+def tensor_axis_agrees(binary, folder):
+    """Pairs of linear layers are cut, with the whole's dropout masks; what is saved is whole, and is resumed on another mesh."""
+    found = {}
+    for mesh in ("data=1", "tensor=2", "data=2,tensor=2", "pipe=3,tensor=2"):
+        name = "wide-" + mesh.replace(",", "-")
+        said = run(binary, ranks_of(mesh), "--model", "wide.pt2", "--dataset", "rows", "--name", name, "--precision", "fp64", *COMMON[:-1],
+                   "--mesh", mesh, cwd=folder)
+        if "tensor" in mesh:
+            assert "2 pairs of linear layers are cut over the tensor axis: up and down, ... middle and end" in said.stdout + said.stderr, said
+        with h5py.File(folder / f"runs/{name}/results.h5") as results:
+            found[mesh] = step_losses(results), checkpoint_tensors(folder / f"runs/{name}/checkpoints/step-{STEPS:08}", group=None)
+        losses, tensors = found["data=1"]
+        assert np.allclose(found[mesh][0], losses, rtol=1e-10), (mesh, found[mesh][0], losses)
+        for key, value in tensors.items():
+            assert np.allclose(found[mesh][1][key], value, rtol=1e-7, atol=1e-9), (mesh, key)
+    first = run(binary, 1, "evaluate", "runs/wide-data=1/checkpoints/last", cwd=folder).stdout
+    cut = run(binary, 2, "evaluate", "runs/wide-tensor=2/checkpoints/last", "--mesh", "tensor=2", cwd=folder).stdout
+    assert "loss" in cut and cut.split("loss ")[1].split()[0] == first.split("loss ")[1].split()[0], (cut, first)
+    plan = run(binary, 2, "--model", "wide.pt2", "--dataset", "rows", "--mesh", "tensor=2", "--dry-run", cwd=folder)
+    assert "2 pairs of linear layers" in plan.stdout + plan.stderr, plan
+
+
 def make_row_programs(folder):
     facts = json.loads((folder / "data/staged/rows/dataset.json").read_text())
     features, classes = facts["shape"][0], len(facts["classes"])
@@ -201,6 +238,8 @@ def make_row_programs(folder):
         module = kind(features)
         module.fc2 = torch.nn.Linear(12, classes)
         make_programs.write(folder, name, module, (torch.randn(4, features), *targets))
+    torch.manual_seed(3)
+    make_programs.write(folder, "wide", Wide(features, classes), (torch.randn(4, features),))
 
 
 def main():
@@ -214,7 +253,7 @@ def main():
         stage(given.binary, folder)
         make_row_programs(folder)
         for check in (refuses, dry_run_shows_layers, meshes_agree, bits_agree, learns_in_half_precision, own_loss_trains, goes_on,
-                      evaluates_and_exports):
+                      evaluates_and_exports, tensor_axis_agrees):
             if not given.only or check.__name__ in given.only:
                 check(given.binary.resolve(), folder)
                 print(check.__name__, flush=True)

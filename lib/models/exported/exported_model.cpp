@@ -13,6 +13,7 @@
 #include "models/exported/operators.hpp"
 #include "models/exported/packed_inputs.hpp"
 #include "models/exported/program_layers.hpp"
+#include "models/exported/slicing/linear_pairs.hpp"
 #include "models/options.hpp"
 #include "models/shape.hpp"
 
@@ -60,7 +61,11 @@ class ExportedModel final : public Model {
   std::vector<Shape> input_shapes(std::int64_t n, const Shape& sample) const override {
     return shapes_of_inputs(facts_, n, sample);
   }
-  std::string remark() const override { return remark_; }
+  std::string remark() const override {
+    if (group() == nullptr) return remark_;
+    const auto pairs = pairs_in_words(find_linear_pairs(*planned_));
+    return remark_.empty() ? pairs : remark_ + "; " + pairs;
+  }
   std::string program_hash() const override { return planned_->program.graph().hash; }
   void save_program(const std::string& path) const override { planned_->program.save_without_weights(path); }
   std::map<std::string, std::string> tied_names() const {

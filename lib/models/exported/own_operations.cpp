@@ -156,6 +156,12 @@ bool exported_in_training(const Graph& graph) {
   return !has_flags;
 }
 
+bool drops_in_training(const Node& dropout, bool in_training) {
+  const auto* train = dropout.find("train");
+  const bool off = train != nullptr && train->kind == Argument::Kind::boolean && !train->booleans.at(0);
+  return !(in_training && off);
+}
+
 std::unique_ptr<Operation> own_operation(const Step& step, const Scope& scope, bool in_training) {
   const Given given(step, scope);
   const Node& node = given.node;
@@ -166,8 +172,8 @@ std::unique_ptr<Operation> own_operation(const Step& step, const Scope& scope, b
     if (in_place && step.copies == Step::Copies::never)
       throw refused(node, "drops in place what is used through a view",
                     "use nn.Dropout(p) without inplace=True");
-    const bool off = in_training && !given.flag("train", true);
-    if (!off) return std::make_unique<DropoutOperation>(given, in_place ? "self" : "input");
+    if (drops_in_training(node, in_training))
+      return std::make_unique<DropoutOperation>(given, in_place ? "self" : "input");
     return nullptr;
   }
   if (calls(node, "scaled_dot_product_attention") && given.real("dropout_p", 0.0) > 0)

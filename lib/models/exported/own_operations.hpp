@@ -11,6 +11,9 @@ namespace dtrain::models::exported {
 /// the run's mode.
 bool exported_in_training(const Graph& graph);
 
+/// Whether a dropout drops in a run's training, and is not one that was exported as switched off.
+bool drops_in_training(const Node& dropout, bool in_training);
+
 /// dtrain's own operation for a step, or null where LibTorch's operator is called:
 /// - batch_norm with running statistics: these are counted once in a step (layers/batch_norm.hpp);
 /// - dropout, alone and inside attention and LSTM or GRU layers, which are taken apart for it: masks do not

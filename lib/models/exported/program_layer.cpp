@@ -178,14 +178,18 @@ Buffer* ProgramLayer::buffer_of(ValueId value) {
   return own == buffers_.end() || planned_->uses_of(input->name) != 1 ? nullptr : &*own;
 }
 
+Scope ProgramLayer::scope() {
+  return {.graph = graph(),
+          .type = planned_->program.type(),
+          .drops = planned_->dropout == PlannedProgram::Dropout::as_exported,
+          .place_of = [this](ValueId value) { return place_of(value); },
+          .own_parameter = [this](ValueId value) { return exclusive_parameter(value); },
+          .parameter = [this](ValueId value) { return parameter_of(value); },
+          .buffer = [this](ValueId value) { return buffer_of(value); }};
+}
+
 void ProgramLayer::make_operations() {
-  const Scope scope{.graph = graph(),
-                    .type = planned_->program.type(),
-                    .drops = planned_->dropout == PlannedProgram::Dropout::as_exported,
-                    .place_of = [this](ValueId value) { return place_of(value); },
-                    .own_parameter = [this](ValueId value) { return exclusive_parameter(value); },
-                    .parameter = [this](ValueId value) { return parameter_of(value); },
-                    .buffer = [this](ValueId value) { return buffer_of(value); }};
+  const Scope scope = this->scope();
   std::map<ValueId, std::size_t> last_use;
   for (const Step& step : own_run().steps) {
     const Node& node = graph().nodes[step.node];
@@ -250,10 +254,7 @@ Symbols ProgramLayer::symbols_of(std::vector<Shape> inputs) const {
 void ProgramLayer::check_input(std::size_t index, const Shape& given, const Symbols& symbols) const {
   if (!own_run().inputs[index].value) return;
   const auto& sizes = graph()[*own_run().inputs[index].value].tensor->sizes;
-  bool fits = sizes.size() == given.size();
-  for (std::size_t dim = 0; fits && dim < sizes.size(); ++dim)
-    fits = sizes[dim].evaluate(symbols) == given[dim];
-  if (fits) return;
+  if (shape_of(*own_run().inputs[index].value, symbols) == given) return;
   std::vector<std::string> wanted;
   for (const auto& size : sizes) wanted.push_back(size_text(size));
   throw input_error(name(), fmt::format("[{}]", fmt::join(wanted, ", ")), given);
@@ -262,6 +263,7 @@ void ProgramLayer::check_input(std::size_t index, const Shape& given, const Symb
 Shape ProgramLayer::shape_of(ValueId value, const Symbols& symbols) const {
   Shape shape;
   for (const auto& size : graph()[value].tensor->sizes) shape.push_back(size.evaluate(symbols));
+  if (const auto part = sliced_.find(value); part != sliced_.end()) shape.back() = part->second;
   return shape;
 }
 
@@ -298,6 +300,8 @@ Cost ProgramLayer::cost(const std::vector<Shape>& inputs) const {
       }
     }
   }
+  for (const ValueId value : entered_) cost.entered_bytes += element_count(shape(value)) * float_bytes;
+  for (const ValueId value : left_) cost.left_bytes += element_count(shape(value)) * float_bytes;
   return cost;
 }
 
@@ -305,11 +309,6 @@ std::vector<BorrowedParameter*> ProgramLayer::borrowed() {
   std::vector<BorrowedParameter*> all;
   for (BorrowedParameter& use : borrowed_) all.push_back(&use);
   return all;
-}
-
-Flow ProgramLayer::slice(TensorGroup& /*group*/, const Flow& /*flow*/) {
-  throw usage_error("an exported program is not cut over a tensor axis", "--mesh tensor",
-                    "use data and pipe, such as --mesh data=2,pipe=2");
 }
 
 at::ScalarType ProgramLayer::type_of(const Tensors& inputs) const {

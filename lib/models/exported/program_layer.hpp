@@ -30,6 +30,10 @@ class ProgramLayer final : public Layer {
   bool owns_parameter(const std::string& name) const;
   bool owns_buffer(const std::string& name) const;
 
+  /// Cuts the pairs of linear layers (slicing/linear_pairs.hpp); all else is on each rank. Throws Error (exit
+  /// code 2) where the program has no pair.
+  Flow slice(TensorGroup& group, const Flow& flow) override;
+
   /// After all layers have their parameters and buffers: they stay where they are from now on.
   void make_operations();
 
@@ -37,7 +41,6 @@ class ProgramLayer final : public Layer {
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
   Cost cost(const std::vector<Shape>& inputs) const override;
   std::vector<BorrowedParameter*> borrowed() override;
-  Flow slice(TensorGroup& group, const Flow& flow) override;
 
  private:
   /// A symbol of the sizes, and which dim of which input it is.
@@ -68,6 +71,7 @@ class ProgramLayer final : public Layer {
   const Graph& graph() const { return planned_->program.graph(); }
   bool is_last() const { return run_ + 1 == planned_->plan.runs.size(); }
   std::vector<Flowing> outputs() const;
+  Scope scope();
   std::size_t place_of(ValueId value);
   void take_parameter(const GraphInput& input, const std::vector<std::unique_ptr<Layer>>& before);
   Parameter make_parameter(const GraphInput& input) const;
@@ -94,6 +98,9 @@ class ProgramLayer final : public Layer {
   std::map<ValueId, std::size_t> places_;
   std::vector<Binding> bindings_;
   std::vector<Done> done_;
+  std::map<ValueId, std::int64_t> sliced_;  // the last dim of what is cut over a tensor axis, on this rank
+  std::vector<ValueId> entered_;            // whose gradients the ranks of that axis add up
+  std::vector<ValueId> left_;               // whose values they do
 };
 
 }  // namespace dtrain::models::exported

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/exported/planned_program.hpp"
+
+namespace dtrain::models::exported {
+
+/// Two linear layers with nothing but element-wise functions between, which the ranks of a tensor axis can
+/// share: each has a part of the features between them.
+/// Source: Shoeybi et al., "Megatron-LM", 2019, section 3.
+struct LinearPair {
+  struct Place {
+    std::size_t run = 0;
+    std::size_t step = 0;  ///< In the run.
+  };
+  Place first;
+  Place second;
+  std::vector<Place> dropouts;   ///< Between them: their masks are of the whole.
+  std::vector<ValueId> between;  ///< What is cut along its last dim.
+  std::int64_t features = 0;     ///< In that dim.
+  std::string name;              ///< `fc1 and fc2`.
+};
+
+/// Those of a program. A weight that others use too, or a value between the two that others use, makes no
+/// pair.
+std::vector<LinearPair> find_linear_pairs(const PlannedProgram& planned);
+
+/// `2 pairs of linear layers are cut ...`, for the log. At least one pair.
+std::string pairs_in_words(const std::vector<LinearPair>& pairs);
+
+}  // namespace dtrain::models::exported
