@@ -43,7 +43,8 @@ for does_, make_, code_ in LAID:
     for ending_, command_, code in (("h5", ("export", "runs/kept/checkpoints/best", "OUT"), 4),
                                     ("safetensors", ("export", "runs/kept/checkpoints/best", "OUT"), 4),
                                     ("h5", ("evaluate", "runs/kept/checkpoints/best", "--data-root", "data", "--threads", "1",
-                                            "--predictions", "OUT"), 1)):
+                                            "--predictions", "OUT"), 1),
+                                    ("csv", ("predict", "runs/kept/checkpoints/best", "--from", "data/new.npy", "--threads", "1", "--output", "OUT"), 1)):
         file_case(does_, ending_, make_, (code if code_ is None else code_,), *command_)
 
 

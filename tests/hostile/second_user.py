@@ -46,6 +46,7 @@ def make_given(folder, binary):
     fixtures.write_dataset(data / "table", "table", "table_classification", [4],
                            lambda n: {"inputs": random.normal(size=(n, 4)).astype(np.float32), "targets": random.integers(0, 3, n).astype(np.int64)},
                            classes=[MARKER.decode(), "second", "third"])
+    np.save(data / "new.npy", random.normal(size=(5, 4)).astype(np.float32))
     (data / "rows.csv").write_text("a,b,class\n" + "".join(f"{i},{i * i % 7},{'yes' if i % 3 else 'no'}\n" for i in range(40)))
     command = [binary, *attacks.TRAIN, "--dataset", "table", "--data-root", data, "--output", folder / "runs", "--name", "kept"]
     subprocess.run(command, check=True, timeout=60, stdin=subprocess.DEVNULL, env=os.environ | {"OMPI_MCA_btl": "^ofi"})
