@@ -11,8 +11,8 @@ from program import DTRAIN, LIMIT_S, ProgramTest
 TOP = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-# Pages whose first command needs a network, a compiler, a cluster or an hour.
-NOT_RUN = {"README.md", "developing.md", "installing.md", "options.md", "speed.md", "study.md"}
+# Pages whose first command needs a network, a compiler, a cluster or an hour, or that have a test of their own.
+NOT_RUN = {"README.md", "developing.md", "installing.md", "options.md", "tutorial.md", "speed.md", "study.md"}
 
 
 def commands_of(text):
