@@ -33,13 +33,15 @@ std::string status_line(const ReportedRun& run) {
     case Status::completed:
       return "completed";
     case Status::preempted:
-      return "preempted: stopped on request, can be resumed";
+      return "preempted: stopped on request; the same command resumes it";
     case Status::failed:
-      return "failed: what was recorded is shown";
+      return "failed: what was recorded is shown; the same command resumes it if it has a checkpoint";
     case Status::incomplete:
       break;
   }
-  return "incomplete: it ended without saying so; rows up to its last flush are shown";
+  return "incomplete: it ended without saying so; rows up to its last flush are shown; the same command "
+         "resumes it "
+         "if it has a checkpoint";
 }
 
 TextTable::Headings headings_for(std::size_t first) {

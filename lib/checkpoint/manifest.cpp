@@ -297,6 +297,9 @@ void write_manifest(const std::filesystem::path& folder, const Manifest& manifes
 
 Manifest read_manifest(const std::filesystem::path& folder) {
   const auto file = folder / "manifest.json";
+  if (!std::filesystem::exists(folder))
+    throw checkpoint_error("there is no such checkpoint", folder.string(),
+                           "name a folder such as runs/NAME/checkpoints/best");
   if (!std::filesystem::exists(file) || !std::filesystem::exists(folder / "manifest.sha256")) {
     throw checkpoint_error("is not a whole checkpoint: manifest.json or manifest.sha256 is missing",
                            folder.string(), "name a folder such as runs/NAME/checkpoints/best");

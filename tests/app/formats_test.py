@@ -67,6 +67,9 @@ class FormatsTest(ProgramTest):
         (checkpoint / "manifest.sha256").write_text(f"{digest}  manifest.json\n")
         self.refuse(4, ["version 2", "reads 1", "use the dtrain that wrote it"], *self.evaluate(checkpoint, dataset))
 
+    def test_a_checkpoint_that_is_not_there_is_refused(self):
+        self.refuse(4, ["runs/first/checkpoints/best", "there is no such checkpoint"], "evaluate", "runs/first/checkpoints/best")
+
     def test_a_dataset_of_a_later_version_is_refused(self):
         checkpoint, dataset = self.kept()
         path = dataset / "dataset.json"

@@ -111,7 +111,9 @@ class RunTest(ProgramTest):
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(timeout=60), -signal.SIGINT)
         self.assertEqual((self.folder / "runs/long/state").read_text(), "running\n")
-        self.assertIn("incomplete", self.succeed("report", "runs/long"))
+        said = self.succeed("report", "runs/long")
+        self.assertIn("incomplete", said)
+        self.assertIn("the same command resumes it", said)
         done = self.run_program("--model", "mlp", "--threads", "1", "--epochs", "10000", "--schedule", "constant", "--name", "long",
                                 "--exit-after", "0.01s")
         self.assertEqual(done.returncode, 75, done.stderr)

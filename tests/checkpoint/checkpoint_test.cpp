@@ -246,6 +246,8 @@ TEST_F(CheckpointTest, NamesAFileThatIsShortOrMissing) {
   EXPECT_THAT(refusal(target, library), HasSubstr("part-00000.h5: is missing"));
   fs::remove(target / "manifest.sha256");
   EXPECT_THAT(refusal(target, library), HasSubstr("is not a whole checkpoint"));
+  fs::remove_all(target);
+  EXPECT_THAT(refusal(target, library), HasSubstr("there is no such checkpoint"));
 }
 
 TEST_F(CheckpointTest, RefusesTheWrongTensorTypeOrSize) {
