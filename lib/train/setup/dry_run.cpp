@@ -78,7 +78,8 @@ std::string describe(const RunConfig& config, const topology::Cluster& cluster, 
   }
 
   text += volumes(config, cluster, mesh, workload);
-  if (const auto remark = workload.model->remark(); !remark.empty()) text += fmt::format("model: {}\n", remark);
+  if (const auto remark = workload.model->remark(); !remark.empty())
+    text += fmt::format("model: {}\n", remark);
 
   std::vector<models::Shape> shapes = largest_piece(config, *workload.model, sample);
   text += fmt::format("\nfirst micro-batch of {} on {}\n{:<20}  {:>20}  {:>10}  {:>5}\n{:<20}  {:>20}\n",

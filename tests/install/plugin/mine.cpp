@@ -63,7 +63,7 @@ models::LossSums focal(const models::Tensors& outputs, const at::Tensor& targets
 }
 
 void add(models::Additions& additions) {
-  additions.models.push_back({.name = "mine_mlp", .recipe = {.epochs = 5}, .make = &make});
+  additions.models.push_back({.name = "mine_mlp", .recipe = {.options = {{"epochs", "5"}}}, .make = &make});
   additions.losses.push_back({.name = "focal", .sums = &focal});
 }
 
