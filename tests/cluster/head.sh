@@ -64,7 +64,11 @@ SlurmdLogFile=$folder/log/slurmd-%n
 SlurmctldPidFile=$folder/state/slurmctld.pid
 SlurmdPidFile=$folder/spool/%n/slurmd.pid
 EOF
-  for ((i = 1; i <= nodes; ++i)); do echo "NodeName=node$i NodeAddr=10.0.0.$i CPUs=64 State=UNKNOWN"; done
+  # GPUs that Slurm counts and gives to jobs; there is nothing behind them.
+  echo "GresTypes=gpu"
+  touch "$folder"/gpu{0,1}
+  echo "Name=gpu File=$folder/gpu[0-1]" >"$folder/gres.conf"
+  for ((i = 1; i <= nodes; ++i)); do echo "NodeName=node$i NodeAddr=10.0.0.$i CPUs=64 Gres=gpu:2 State=UNKNOWN"; done
   echo "PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP"
 }
 

@@ -59,6 +59,18 @@ def are_warned_before_their_time_is_up(cluster):
         print(f"job {job}: {facts['Restarts']} warnings, completed after {time.monotonic() - begun:.0f} s", flush=True)
 
 
+def start_a_rank_for_each_gpu(cluster):
+    """Of nodes whose GPUs exist for Slurm only: dtrain is started with as many ranks, and says that there is no driver."""
+    mlp = ["--model", "mlp", "--dataset", "synthetic"]
+    fits = cluster.submit("nodes.sh", *mlp, sbatch=["--ntasks-per-node=2", "--gpus-per-node=2"])
+    fewer_tasks = cluster.submit("nodes.sh", *mlp, sbatch=["--ntasks-per-node=1", "--gpus-per-node=2"])
+    for job, words in ((fits, ["2 nodes x 2 ranks by srun", "--device cuda", "no CUDA driver"]),
+                       (fewer_tasks, ["2 ranks per node, one for each of 2 GPUs, are more than the job's 1 tasks per node"])):
+        facts = cluster.wait_for_job(job, "COMPLETED", "FAILED")
+        said = cluster.said(job)
+        assert facts["ExitCode"] == "2:0" and all(word in said for word in words), (facts["ExitCode"], said)
+
+
 def run_bound_to_cores(cluster):
     """As on nodes whose cores are a job's own. Here two ranks of a node find a core each, the other node's the same ones."""
     if len(os.sched_getaffinity(0)) < 2:
@@ -86,6 +98,7 @@ def main():
         samples = completes(cluster, "srun")
         assert completes(cluster, "mpirun") == samples
         run_bound_to_cores(cluster)
+        start_a_rank_for_each_gpu(cluster)
         go_back_to_the_queue_when_warned(cluster, samples)
 
 
