@@ -33,15 +33,13 @@ std::string status_line(const ReportedRun& run) {
     case Status::completed:
       return "completed";
     case Status::preempted:
-      return "preempted: stopped on request; the same command resumes it";
+      return "preempted: stopped on request";
     case Status::failed:
-      return "failed: what was recorded is shown; the same command resumes it if it has a checkpoint";
+      return "failed: what was recorded is shown";
     case Status::incomplete:
       break;
   }
-  return "incomplete: it ended without saying so; rows up to its last flush are shown; the same command "
-         "resumes it "
-         "if it has a checkpoint";
+  return "incomplete: it ended without saying so; rows up to its last flush are shown";
 }
 
 TextTable::Headings headings_for(std::size_t first) {
@@ -80,6 +78,9 @@ void print_heading(const ReportedRun& run, std::ostream& out) {
     out << fmt::format("  {:<10}{}\n", what, clipped(text, kReportWidth - 12));
   };
   line("status", status_line(run));
+  const Status status = run.record.status;
+  if (status != Status::running && status != Status::completed)
+    line("resume", "the same command resumes it, if it has a checkpoint");
   line("model", attribute(run, "model") + " on " + attribute(run, "dataset"));
   std::string ranks = counted(run.summary.ranks, "rank");
   if (run.summary.nodes > 0) ranks += " on " + counted(run.summary.nodes, "node");
