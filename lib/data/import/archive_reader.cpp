@@ -44,7 +44,13 @@ bool is_zip_without_end(const fs::path& file, std::uint64_t bytes) {
   std::string end(std::min(bytes, kLongestEnd), '\0');
   stream.seekg(-static_cast<std::streamoff>(end.size()), std::ios::end);
   stream.read(end.data(), static_cast<std::streamsize>(end.size()));
-  return end.find("PK\x05\x06") == std::string::npos;
+  constexpr std::size_t kEnd = 22;
+  const auto at = end.rfind("PK\x05\x06");
+  if (at == std::string::npos || at + kEnd > end.size()) return true;
+  const auto byte = [&](std::size_t i) {
+    return static_cast<std::size_t>(static_cast<unsigned char>(end[at + i]));
+  };
+  return at + kEnd + byte(20) + 256 * byte(21) > end.size();  // its comment
 }
 
 bool is_compressed(std::string_view start) {
