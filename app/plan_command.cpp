@@ -94,7 +94,12 @@ ExitCode rank_meshes(const train::RunConfig& config, bool all) {
   h5::Library library;
   const auto plan = train::plan_meshes(config, library);
   fmt::print("{}", plan_text(config, plan, all));
-  return plan.fitting.empty() ? ExitCode::failure : ExitCode::success;
+  std::fflush(stdout);  // before the sentence, which goes to another stream
+  require(!plan.fitting.empty(), "the model fits on no mesh of it",
+          {.subject = "--cluster " + config.cluster,
+           .advice = "see the reasons above; take more --memory, other ranks or another --global-batch",
+           .code = ExitCode::failure});
+  return ExitCode::success;
 }
 
 void bind(PlanWords& given, Parser& parser) {

@@ -137,7 +137,7 @@ class ImagesTest(unittest.TestCase):
 
     def test_small_files_of_large_images_do_not_fill_the_memory(self):
         for i in range(8):
-            self.save(f"{'ab'[i % 2]}/{i}.png", Image.new("1", (5000, 5000)))  # 4 KB each, and 75 MB of pixels
+            self.save(f"{'ab'[i % 2]}/{i}.png", Image.new("1", (3000, 3000)))  # 1 KB each, and 27 MB of pixels
         self.refuse(3, ["MiB of pixels", "KiB of files", "--image-size"])
         _, splits, _ = self.stage("--image-size", "8")
         self.assertEqual(sum(len(targets) for _, targets in splits.values()), 8)

@@ -91,7 +91,7 @@ for name, words in {"--pipe 0": ("--pipe", "0"), "--pipe -1": ("--pipe", "-1"), 
     OPTIONS.add(f"plan {name}", nothing, "plan", *words, code=2)
 CLUSTERS = ("0x8", "8x0", "-1x2", "2x-2", "99999999x99999999", "2147483648x1", "1x2147483648", "65536x65536", "2x2x2", "2", "x", "", "nanx2", "1.5x2", "\x1b[2J")
 for cluster in CLUSTERS:
-    OPTIONS.add(f"plan --cluster {ascii(cluster)[1:-1]}", nothing, "plan", "--cluster", cluster, code=2, quick=cluster == "65536x65536")
+    OPTIONS.add(f"plan --cluster {ascii(cluster)[1:-1]}", nothing, "plan", "--cluster", cluster, code=2 if cluster else 0, quick=cluster == "65536x65536")
 for name, words in {"--memory 0": ("--memory", "0"), "--memory -1GiB": ("--memory", "-1GiB"), "--memory nanGiB": ("--memory", "nanGiB"), "--memory 1e30": ("--memory", "1e30"),
                     "--memory ESC": ("--memory", "\x1b[2J"), "--model of a path": ("--model", "../mlp"), "--model ESC": ("--model", "\x1b[2J"), "--model of a file that is gone": ("--model", "gone.pt2"),
                     "--model-option of 2^62": ("--model-option", f"hidden={2**62}"), "--dataset ESC": ("--dataset", "\x1b[2J"), "--dataset of a path": ("--dataset", "/etc"),

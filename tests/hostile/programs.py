@@ -120,9 +120,10 @@ def sizes_set(tensor, sizes):
     return change
 
 
-def added(target, inputs, output="extra", sizes=(1,)):
-    """A node before all others, whose output is a new tensor."""
+def added(target, inputs, output="extra", sizes=(2,)):
+    """A node before all others, whose output is a new tensor: the convolution's bias."""
     def change(model):
+        argument(model, "conv2d", "bias")["arg"] = {"as_tensor": {"name": output}}
         meta = copy.deepcopy(graph(model)["tensor_values"]["x"])
         meta["sizes"] = [{"as_int": size} for size in sizes]
         graph(model)["tensor_values"][output] = meta
@@ -209,20 +210,30 @@ GRAPHS = {
     "an argument of an unknown kind": argument_set("dropout.default", "p", {"as_\x1b[2J": 1}),
     "batch_norm without training": argument_set("batch_norm", "training", {"as_bool": False}), "a batch_norm's epsilon of NaN": argument_set("batch_norm", "eps", {"as_float": "NaN"}),
     "a batch_norm's momentum of 1e300": argument_set("batch_norm", "momentum", {"as_float": 1e300}),
-    "zeros of 2^40": argument_set("aten.zeros", "size", {"as_ints": [2, 2**40, 2]}), "zeros of a negative size": argument_set("aten.zeros", "size", {"as_ints": [2, -8, 2]}),
-    "zeros of 16 GB": argument_set("aten.zeros", "size", {"as_ints": [2, 2**30, 2]}),
-    "a new tensor of 64 GB": added("torch.ops.aten.zeros.default", {"size": {"as_ints": [2**34]}}, sizes=(2**34,)),
-    "an expansion to 2^50 that is written out": added("torch.ops.aten.repeat.default", {"self": {"as_tensor": {"name": "p_conv_bias"}}, "repeats": {"as_ints": [2**49]}}, sizes=(2**50,)),
-    "a view of a weight beyond its end": added("torch.ops.aten.as_strided.default", {"self": {"as_tensor": {"name": "p_conv_bias"}}, "size": {"as_ints": [1000]},
-                                                                                  "stride": {"as_ints": [1]}, "storage_offset": INT(5)}, sizes=(1000,)),
-    "an exponent that takes for ever": added("torch.ops.aten.matrix_power.default", {"self": {"as_tensor": {"name": "p_conv_bias"}}, "n": INT(2**60)}),
+    "zeros of a negative size": argument_set("aten.zeros", "size", {"as_ints": [2, -8, 2]}),
+    "a view of a weight beyond its end": added("torch.ops.aten.as_strided.default", {"self": {"as_tensor": {"name": "p_conv_bias"}}, "size": {"as_ints": [2]},
+                                                                                  "stride": {"as_ints": [1]}, "storage_offset": INT(5)}),
+    "a view of a weight before its begin": added("torch.ops.aten.as_strided.default", {"self": {"as_tensor": {"name": "p_conv_bias"}}, "size": {"as_ints": [2]},
+                                                                                    "stride": {"as_ints": [1]}, "storage_offset": INT(-4)}),
+    "a gather beyond the end": added("torch.ops.aten.select.int", {"self": {"as_tensor": {"name": "p_lstm_weight_ih_l0"}}, "dim": INT(0), "index": INT(1000)}),
 }
 for name, change in GRAPHS.items():
     # What dtrain cannot see before it trains may end by its loss, or by LibTorch's own refusal.
     may_run = name in ("batch_norm without training", "20000 nodes", "a batch_norm's momentum of 1e300", "a batch_norm's epsilon of NaN", "a weight as output", "a name of 100 KB",
                        "a select before the begin", "a size of depth 5000", "a node that uses itself")
     FAMILY.add(f"the graph: {name}", net(with_model(change)), *TRAIN_NET, code={0, 1, 2, 4} if may_run else {2, 4},
-               quick=name in ("an operator that reads files", "a view of a weight beyond its end", "a new tensor of 64 GB"))
+               quick=name in ("an operator that reads files", "a view of a weight beyond its end"))
+
+
+# A program is a computation: its operators may take any memory. --memory-limit bounds it.
+BOUNDED = (*TRAIN_NET, "--memory-limit", "256MiB")
+LARGE = {
+    "zeros of 2^40": argument_set("aten.zeros", "size", {"as_ints": [2, 2**40, 2]}), "zeros of 16 GB": argument_set("aten.zeros", "size", {"as_ints": [2, 2**30, 2]}),
+    "a new tensor of 64 GB": added("torch.ops.aten.ones.default", {"size": {"as_ints": [2**34]}}, sizes=(2**34,)),
+    "an expansion to 2^50 that is written out": added("torch.ops.aten.repeat.default", {"self": {"as_tensor": {"name": "p_conv_bias"}}, "repeats": {"as_ints": [2**49]}}, sizes=(2**50,)),
+}
+for name, change in LARGE.items():
+    FAMILY.add(f"the graph: {name}", net(with_model(change)), *BOUNDED, code={1, 2, 4}, quick=name == "a new tensor of 64 GB")
 
 
 # ---- the list of weights --------------------------------------------------------------------------------------------

@@ -43,6 +43,9 @@ void add_split(Files& files, const fs::path& from, const std::string& split,
   if (from.empty()) return;
   visit_files(from, [&](OriginalFile& file) {
     files.texts.emplace_back(std::move(file.content), file.origin, 2, gaps);
+    if (files.texts.back().rows() == 0)
+      throw data_error("holds no rows below its header", file.origin,
+                       fmt::format("give some, or leave --{} out", split));
     files.names.push_back(fs::path(file.name).filename().string());
     files.splits.push_back(split);
     return true;

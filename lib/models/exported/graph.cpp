@@ -48,7 +48,9 @@ const Argument* Node::find(std::string_view argument) const {
 }
 
 std::string Node::where() const {
-  std::string text = printable(target.starts_with("torch.ops.") ? target.substr(10) : target, 100);
+  std::string text = target.empty()
+                         ? "a node without an operator"
+                         : printable(target.starts_with("torch.ops.") ? target.substr(10) : target, 100);
   text += module.empty() ? " in the outermost module" : " in the module " + printable(module, 100);
   if (!line.empty()) text += " (" + printable(line, 160) + ")";
   return text;

@@ -217,12 +217,7 @@ class OperatorCall final : public Operation {
     torch::jit::Stack stack;
     stack.reserve(fills_.size());
     for (const auto& fill : fills_) stack.push_back(fill(work));
-    try {
-      handle_.callBoxed(stack);
-    } catch (const c10::Error& error) {
-      throw Error(fmt::format("{} failed: {}", where_, printable(error.what_without_backtrace(), 300)),
-                  {.subject = "--model", .advice = "run the module in Python with the same inputs"});
-    }
+    handle_.callBoxed(stack);
     for (std::size_t i = 0; i < results_.size() && i < stack.size(); ++i) take(results_[i], stack[i], work);
   }
 

@@ -176,7 +176,7 @@ std::unique_ptr<Operation> own_operation(const Step& step, const Scope& scope, b
       return std::make_unique<DropoutOperation>(given, in_place ? "self" : "input");
     return nullptr;
   }
-  if (calls(node, "scaled_dot_product_attention") && given.real("dropout_p", 0.0) > 0)
+  if (calls(node, "scaled_dot_product_attention") && given.real("dropout_p", 0.0) != 0)
     return attention_operation(given);
   if (calls(node, "lstm") || calls(node, "gru")) return recurrent_operation(node, scope);
   if (calls(node, "linear")) return linear(given, scope);

@@ -2,11 +2,13 @@
 
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 
 #include "core/error.hpp"
 #include "core/printable.hpp"
@@ -29,6 +31,14 @@ bool is_kept_as_it_is(at::ScalarType type) {
 std::string size_text(const SizeExpression& size) {
   if (const auto number = size.constant()) return std::to_string(*number);
   return size.symbol().value_or("...");
+}
+
+/// Memory that is not there, or a device that fails: no fault of the program.
+bool is_of_the_machine(const c10::Error& error) {
+  const std::string_view text = error.what_without_backtrace();
+  return dynamic_cast<const c10::OutOfMemoryError*>(&error) != nullptr ||
+         text.find("allocate memory") != std::string_view::npos ||
+         text.find("CUDA error") != std::string_view::npos;
 }
 
 }  // namespace
@@ -366,6 +376,14 @@ void ProgramLayer::enter(Workspace& work, const Tensors& inputs) {
   }
 }
 
+/// What the program's author has to see: the operation, and why LibTorch refuses it.
+Error ProgramLayer::cannot_compute(const Done& done, const std::string& why) const {
+  const auto index = static_cast<std::size_t>(&done - done_.data());
+  const Node& node = graph().nodes[own_run().steps[index].node];
+  return usage_error(fmt::format("{} cannot be computed: {}", node.where(), printable(why, 300)),
+                     "--model " + planned_->program.file(), "run the module in Python with the same inputs");
+}
+
 Tensors ProgramLayer::forward(const Tensors& inputs, const Context& context) {
   std::vector<Shape> shapes;
   for (const auto& input : inputs) shapes.push_back(input.sizes().vec());
@@ -385,7 +403,15 @@ Tensors ProgramLayer::forward(const Tensors& inputs, const Context& context) {
       const bool leaf = tensor.requires_grad() && tensor.is_leaf();
       if (leaf || done.copies == Step::Copies::always) tensor = tensor.clone();
     }
-    done.operation->run(work);
+    try {
+      done.operation->run(work);
+    } catch (const c10::Error& error) {
+      if (is_of_the_machine(error)) throw;
+      throw cannot_compute(done, error.what_without_backtrace());
+    } catch (const Error& error) {
+      if (!error.subject().empty()) throw;
+      throw cannot_compute(done, error.problem());
+    }
     for (const auto place : done.ended) work.tensors[place] = at::Tensor();
   }
   Tensors made;

@@ -67,6 +67,7 @@ class ProgramLayer final : public Layer {
     std::vector<std::size_t> ended;    // places that nothing uses behind it
   };
 
+  Error cannot_compute(const Done& done, const std::string& why) const;
   const Run& own_run() const { return planned_->plan.runs[run_]; }
   const Graph& graph() const { return planned_->program.graph(); }
   bool is_last() const { return run_ + 1 == planned_->plan.runs.size(); }
