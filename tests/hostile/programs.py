@@ -212,7 +212,7 @@ GRAPHS = {
     "a batch_norm's momentum of 1e300": argument_set("batch_norm", "momentum", {"as_float": 1e300}),
     "zeros of a negative size": argument_set("aten.zeros", "size", {"as_ints": [2, -8, 2]}),
     "a view of a weight beyond its end": added("torch.ops.aten.as_strided.default", {"self": {"as_tensor": {"name": "p_conv_bias"}}, "size": {"as_ints": [2]},
-                                                                                  "stride": {"as_ints": [1]}, "storage_offset": INT(5)}),
+                                                                                  "stride": {"as_ints": [1]}, "storage_offset": INT(2**30)}),
     "a view of a weight before its begin": added("torch.ops.aten.as_strided.default", {"self": {"as_tensor": {"name": "p_conv_bias"}}, "size": {"as_ints": [2]},
                                                                                     "stride": {"as_ints": [1]}, "storage_offset": INT(-4)}),
     "a gather beyond the end": added("torch.ops.aten.select.int", {"self": {"as_tensor": {"name": "p_lstm_weight_ih_l0"}}, "dim": INT(0), "index": INT(1000)}),
