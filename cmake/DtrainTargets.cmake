@@ -121,9 +121,13 @@ function(dtrain_add_test name)
   endif()
   target_link_libraries(${name} PRIVATE dtrain_test_mpi_main)
   foreach(np IN LISTS ARG_NP)
+    set(processors 2)
+    if(np EQUAL 1)
+      set(processors 1)
+    endif()
     add_test(NAME ${name}.np${np} COMMAND
       "${CMAKE_SOURCE_DIR}/tests/support/mpirun.sh" ${np} $<TARGET_FILE:${name}>)
-    set_tests_properties(${name}.np${np} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "np;${labels}" PROCESSORS 2
+    set_tests_properties(${name}.np${np} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "np;${labels}" PROCESSORS ${processors}
       ENVIRONMENT "DTRAIN_MPIRUN=${MPIEXEC_EXECUTABLE}" SKIP_RETURN_CODE 77)
   endforeach()
 endfunction()
