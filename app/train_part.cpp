@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "comm/mpi/communicator.hpp"
+#include "comm/watch/shared_failure.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
 #include "core/printable.hpp"
@@ -36,27 +37,15 @@ namespace {
 /// Does `action` on rank 0; its Error is thrown on every rank.
 template <typename Action>
 void on_first_rank(const comm::Communicator& world, Action action) {
-  std::string problem;
-  std::string subject;
-  std::string advice;
-  ExitCode code = ExitCode::success;
+  std::optional<Error> failure;
   if (world.rank() == 0) {
     try {
       action();
     } catch (const std::exception& thrown) {
-      const Error error = as_error(thrown);
-      problem = error.problem();
-      subject = error.subject();
-      advice = error.advice();
-      code = error.code();
+      failure = as_error(thrown);
     }
   }
-  problem = world.broadcast(problem, 0);
-  if (problem.empty()) return;
-  subject = world.broadcast(subject, 0);
-  advice = world.broadcast(advice, 0);
-  code = static_cast<ExitCode>(world.max(static_cast<std::int64_t>(code)));
-  throw Error(problem, {.subject = subject, .advice = advice, .code = code});
+  if (const auto shared = comm::first_failure(failure, world)) throw Error(*shared);
 }
 
 std::string to_toml_without_name(train::RunConfig config, bool named) {

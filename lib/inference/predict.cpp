@@ -12,6 +12,7 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/printable.hpp"
+#include "core/shared_failure.hpp"
 #include "inference/output_rows.hpp"
 #include "record/predictions_csv.hpp"
 #include "record/predictions_file.hpp"
@@ -95,12 +96,7 @@ data::Unlabelled read_together(const data::DatasetInfo& info, const PredictReque
                                double limit_s) {
   const comm::LongPhase reading(job.world(), limit_s);
   std::optional<data::Unlabelled> found;
-  std::optional<Error> failure;
-  try {
-    found = data::read_unlabelled(info, request.data);
-  } catch (const Error& error) {
-    failure = error;
-  }
+  const auto failure = failure_of([&] { found = data::read_unlabelled(info, request.data); });
   comm::throw_on_all(failure, train::place_of(job).host, job.world());
   return std::move(*found);
 }

@@ -12,8 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "comm/watch/shared_failure.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/shared_failure.hpp"
 
 namespace dtrain::state {
 namespace {
@@ -83,16 +85,11 @@ void Checkpoints::give_up_when_written() noexcept {
 
 void Checkpoints::write() {
   const checkpoint::Saving saving(config_.folder, policy_.begun_step());
-  std::string refusal;
-  if (ranks_.rank() == 0) {
-    try {
-      saving.begin();
-    } catch (const Error& error) {
-      refusal = error.what();
-    }
-  }
-  outcome_ = ranks_.world.broadcast(refusal, 0);  // and the folder is there
-  if (!outcome_.empty()) return;
+  const auto refusal = failure_of([&] {
+    if (ranks_.rank() == 0) saving.begin();
+  });
+  outcome_ = comm::first_failure(refusal, ranks_.world);
+  if (outcome_) return;  // else the folder is there
   std::vector<int> writers;
   for (const auto writer : ranks_.world.all_gather(static_cast<std::int64_t>(copy_.writer()))) {
     if (writer >= 0) writers.push_back(static_cast<int>(writer));
@@ -109,14 +106,12 @@ void Checkpoints::write_behind(const checkpoint::Saving& saving, const std::vect
   const double start_s = steady_s();
   if (copy_.writer() >= 0) saving.leave_part(copy_.writer(), copy_.references(), library_);
   if (ranks_.rank() == 0) {
-    try {
+    outcome_ = failure_of([&] {
       saving.commit(copy_.info(), saving.await_parts(writers, kSilence_s, given_up_));
       if (policy_.begun_is_best()) checkpoint::mark(config_.folder, checkpoint::kBest, copy_.info().step);
       checkpoint::remove_old(config_.folder, config_.keep);
-    } catch (const std::exception& error) {
-      outcome_ = error.what();
-      saving.abandon();
-    }
+    });
+    if (outcome_) saving.abandon();
   }
   seconds_ = steady_s() - start_s;
 }
@@ -141,10 +136,10 @@ void Checkpoints::await_writer() {
 void Checkpoints::wait() {
   if (policy_.begun_step() == 0) return;
   if (writing_.joinable()) await_writer();
-  const std::string failure = ranks_.world.broadcast(outcome_, 0);
-  outcome_.clear();
-  if (!failure.empty()) {
-    if (policy_.fail(failure)) {
+  const auto failure = comm::first_failure(outcome_, ranks_.world);
+  outcome_.reset();
+  if (failure) {
+    if (policy_.fail(failure->what())) {
       tell_("checkpoint_failed", policy_.problem());
       if (ranks_.rank() == 0) log_.warn(policy_.problem());
     }

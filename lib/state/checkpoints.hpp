@@ -4,11 +4,13 @@
 #include <cstdint>
 #include <filesystem>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <thread>
 
 #include "checkpoint/writer.hpp"
+#include "core/error.hpp"
 #include "core/log.hpp"
 #include "core/span_sink.hpp"
 #include "h5/library.hpp"
@@ -90,9 +92,9 @@ class Checkpoints {
   std::atomic<bool> given_up_{false};
   std::atomic<bool> written_{false};  // the thread is at its end
   std::thread writing_;
-  std::string outcome_;  // of the thread: why it failed; read after it has ended
-  double seconds_ = 0;   // of the thread
-  double held_s_ = 0;    // of the training, while the state was copied
+  std::optional<Error> outcome_;  // of the thread: why it failed; read after it has ended
+  double seconds_ = 0;            // of the thread
+  double held_s_ = 0;             // of the training, while the state was copied
 };
 
 }  // namespace dtrain::state

@@ -5,20 +5,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <exception>
 #include <map>
+#include <optional>
 #include <span>
 #include <sstream>
 #include <utility>
 
 #include "checkpoint/writer.hpp"
+#include "comm/watch/shared_failure.hpp"
 #include "core/error.hpp"
+#include "core/shared_failure.hpp"
 #include "state/gather.hpp"
 
 namespace dtrain::state {
 namespace {
-
-constexpr char kFailed = '!';  // before the reason; a part's entries are JSON
 
 /// Which rank has what of a step.
 struct Step {
@@ -102,11 +102,18 @@ std::vector<parallel::StateTensor> gather_stage(const std::vector<HeldPart>& hel
   return whole;
 }
 
-/// The parts of all stages that this rank writes: their entries of the manifest, or why there are none.
-std::vector<std::string> write_parts(const checkpoint::Saving& saving, const std::vector<HeldPart>& held,
-                                     std::int64_t number, const Step& step, const topology::MeshShape& shape,
-                                     const comm::Communicator& world, h5::Library& library) {
+/// What the survivors wrote, the same on every rank.
+struct Written {
+  std::vector<std::string> entries;  ///< Of the manifest.
+  std::optional<Error> failure;      ///< Why a part is missing.
+};
+
+/// The parts of all stages, each by the rank that holds its first slice. Collective.
+Written write_parts(const checkpoint::Saving& saving, const std::vector<HeldPart>& held, std::int64_t number,
+                    const Step& step, const topology::MeshShape& shape, const comm::Communicator& world,
+                    h5::Library& library) {
   std::vector<std::string> parts;
+  std::optional<Error> failure;
   for (int pipe = 0; pipe < shape.pipe; ++pipe) {
     const auto holders =
         std::span(step.holders)
@@ -116,40 +123,15 @@ std::vector<std::string> write_parts(const checkpoint::Saving& saving, const std
     for (const auto& tensor : whole)
       references.push_back(reference_to(tensor.group, tensor.name, tensor.value));
     std::string text;
-    try {
+    const auto mine = failure_of([&] {
       if (holders.front() == world.rank()) text = saving.write_part(pipe, references, library);
-    } catch (const std::exception& error) {
-      text = kFailed + std::string(error.what());
-    }
+    });
+    if (!failure) failure = mine;
     for (auto& part : world.all_gather(text)) {
       if (!part.empty()) parts.push_back(std::move(part));
     }
   }
-  return parts;
-}
-
-std::string begin(const checkpoint::Saving& saving) {
-  try {
-    saving.begin();
-    return {};
-  } catch (const std::exception& error) {
-    return error.what();
-  }
-}
-
-/// Returns why the checkpoint is not there.
-std::string commit(const checkpoint::Saving& saving, const checkpoint::CheckpointInfo& info,
-                   const std::vector<std::string>& parts) {
-  const auto failed =
-      std::ranges::find_if(parts, [](const std::string& part) { return part.front() == kFailed; });
-  try {
-    if (failed != parts.end()) throw Error(failed->substr(1), {.code = ExitCode::checkpoint});
-    saving.commit(info, parts);
-    return {};
-  } catch (const std::exception& error) {
-    saving.abandon();
-    return error.what();
-  }
+  return {std::move(parts), comm::first_failure(failure, world)};
 }
 
 }  // namespace
@@ -164,15 +146,20 @@ Remains save_remains(const std::vector<HeldPart>& held, const topology::MeshShap
   const auto& [number, step] = *newest;
   const bool informed = step.informed == world.rank();
   const checkpoint::Saving saving(checkpoints, number);
-  auto problem = world.broadcast(informed ? begin(saving) : std::string(), step.informed);
-  if (!problem.empty()) return {.step = number, .problem = problem};
-  const auto parts = write_parts(saving, held, number, step, shape, world, library);
-  if (informed) {
-    const auto mine = std::ranges::find_if(
-        held, [number = number](const HeldPart& part) { return part.step == number && part.info; });
-    problem = commit(saving, *mine->info, parts);
-  }
-  return {.step = number, .problem = world.broadcast(problem, step.informed)};
+  const auto refusal = failure_of([&] {
+    if (informed) saving.begin();
+  });
+  if (const auto first = comm::first_failure(refusal, world))
+    return {.step = number, .problem = first->what()};
+  const auto written = write_parts(saving, held, number, step, shape, world, library);
+  const auto mine = std::ranges::find_if(
+      held, [number = number](const HeldPart& part) { return part.step == number && part.info; });
+  const auto own = failure_of([&] {
+    if (informed && !written.failure) saving.commit(*mine->info, written.entries);
+  });
+  const auto failure = written.failure ? written.failure : comm::first_failure(own, world);
+  if (failure && informed) saving.abandon();
+  return {.step = number, .problem = failure ? failure->what() : ""};
 }
 
 }  // namespace dtrain::state

@@ -10,7 +10,9 @@
 
 #include "checkpoint/reader.hpp"
 #include "checkpoint/writer.hpp"
+#include "comm/watch/shared_failure.hpp"
 #include "core/error.hpp"
+#include "core/shared_failure.hpp"
 
 namespace dtrain::state {
 namespace fs = std::filesystem;
@@ -20,21 +22,17 @@ namespace {
 /// checks every n-th file. Collective.
 std::string damage_of(const fs::path& folder, const comm::Communicator& world,
                       std::optional<checkpoint::Manifest>& manifest) {
-  std::string own;
-  try {
+  const auto own = failure_of([&] {
     manifest = checkpoint::read_manifest(folder);
     for (std::size_t i = 0; i < manifest->files.size(); ++i) {
       if (static_cast<int>(i % static_cast<std::size_t>(world.size())) != world.rank()) continue;
-      const auto problem = checkpoint::damage(folder, manifest->files[i]);
-      if (!problem.empty()) own = fmt::format("{}: {}", (folder / manifest->files[i].file).string(), problem);
+      const auto& file = manifest->files[i];
+      const auto problem = checkpoint::damage(folder, file);
+      require(problem.empty(), problem, {.subject = (folder / file.file).string()});
     }
-  } catch (const Error& error) {
-    own = fmt::format("{}: {}", error.subject(), error.problem());
-  }
-  for (const auto& problem : world.all_gather(own)) {
-    if (!problem.empty()) return problem;
-  }
-  return {};
+  });
+  const auto first = comm::first_failure(own, world);
+  return first ? fmt::format("{}: {}", first->subject(), first->problem()) : std::string();
 }
 
 /// Folder names, newest first, as rank 0 sees them.

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <utility>
 
-#include "core/shared_mapping.hpp"
+#include "core/shared_file.hpp"
 
 namespace dtrain {
 namespace {

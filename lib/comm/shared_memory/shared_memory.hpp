@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "comm/mpi/communicator.hpp"
-#include "core/shared_mapping.hpp"
+#include "core/shared_file.hpp"
 
 namespace dtrain::comm {
 

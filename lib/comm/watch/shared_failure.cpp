@@ -2,25 +2,25 @@
 
 #include <fmt/core.h>
 
-#include <array>
-#include <cstdint>
+#include <algorithm>
+
+#include "core/shared_failure.hpp"
 
 namespace dtrain::comm {
 
+std::optional<Error> first_failure(const std::optional<Error>& mine, const Communicator& world) {
+  return dtrain::first_failure(world.all_gather(failure_to_text(mine)));
+}
+
 void throw_on_all(const std::optional<Error>& mine, const std::string& host, const Communicator& world) {
-  std::array<std::int64_t, 1> failures = {mine ? 1 : 0};
-  world.all_reduce_sum(failures);
-  if (failures[0] == 0) return;
-  const auto first = static_cast<int>(world.min(std::int64_t{mine ? world.rank() : world.size()}));
-  const auto from_first = [&](const std::string& text) { return world.broadcast(text, first); };
-  const std::string subject = from_first(mine ? mine->subject() : "");
-  const std::string problem = from_first(mine ? mine->problem() : "");
-  const std::string advice = from_first(mine ? mine->advice() : "");
-  const std::string where = from_first(host);
-  const bool everywhere = failures[0] == world.size();
-  const auto code = world.max(static_cast<std::int64_t>(mine ? mine->code() : ExitCode::success));
-  throw Error(everywhere ? problem : fmt::format("on {} (rank {}): {}", where, first, problem),
-              {.subject = subject, .advice = advice, .code = static_cast<ExitCode>(code)});
+  const auto texts = world.all_gather(failure_to_text(mine));
+  const auto first = dtrain::first_failure(texts);
+  if (!first) return;
+  if (std::ranges::none_of(texts, &std::string::empty)) throw Error(*first);
+  const auto failed = std::ranges::find_if_not(texts, &std::string::empty);
+  const auto rank = static_cast<int>(failed - texts.begin());
+  throw Error(fmt::format("on {} (rank {}): {}", world.broadcast(host, rank), rank, first->problem()),
+              {.subject = first->subject(), .advice = first->advice(), .code = first->code()});
 }
 
 }  // namespace dtrain::comm

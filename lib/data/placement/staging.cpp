@@ -21,7 +21,7 @@
 #include "core/outside.hpp"
 #include "core/regular_file.hpp"
 #include "core/sha256.hpp"
-#include "data/placement/shared_error.hpp"
+#include "core/shared_failure.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -274,13 +274,13 @@ class NodeCopy {
   /// The lowest rank's failure, or else that there is no room; the same on all ranks.
   Obstacle of_all(const Obstacle& mine) const {
     Obstacle met;
-    for (const std::string& text : team_.share(mine.failure           ? error_to_text(*mine.failure)
+    for (const std::string& text : team_.share(mine.failure           ? failure_to_text(mine.failure)
                                                : mine.no_room.empty() ? ""
                                                                       : kNoRoom + mine.no_room)) {
       if (text.starts_with(kNoRoom)) {
         if (met.no_room.empty()) met.no_room = text.substr(kNoRoom.size());
       } else if (!met.failure) {
-        met.failure = error_from_text(text);
+        met.failure = failure_from_text(text);
       }
     }
     return met;

@@ -1,7 +1,6 @@
 #include "data/shards/dataset.hpp"
 
 #include <algorithm>
-#include <functional>
 #include <system_error>
 
 #include "core/error.hpp"
@@ -30,10 +29,10 @@ std::size_t bytes_of(const std::filesystem::path& folder, const SplitInfo& split
 }
 
 /// All arrays of all shards through one copy per node.
-ShardColumns shared_copy(const ShardColumns& columns, const std::string& name, const NodeTeam& team) {
+ShardColumns shared_copy(const ShardColumns& columns, const NodeTeam& team) {
   std::vector<std::shared_ptr<const Column>> flat;
   for (const auto& shard : columns) flat.insert(flat.end(), shard.begin(), shard.end());
-  flat = in_node_memory(flat, name, team);
+  flat = in_node_memory(flat, team);
   ShardColumns copies;
   auto next = flat.begin();
   for (const auto& shard : columns) {
@@ -87,11 +86,7 @@ std::shared_ptr<const SampleSource> Dataset::source(const std::string& split,
         });
     first_sample += shard.samples;
   }
-  if (shared) {
-    const std::string name = "/dtrain-" + options.team.token + "-" +
-                             std::to_string(std::hash<std::string>{}(folder_.string())) + "-" + split;
-    columns = shared_copy(columns, name, options.team);
-  }
+  if (shared) columns = shared_copy(columns, options.team);
   const auto source = make_source(info_.task, columns, info_.shape, subject + ", split " + split);
   if (source->samples() != described->second.samples)
     throw data_error("holds " + std::to_string(source->samples()) + " samples in split " + split +

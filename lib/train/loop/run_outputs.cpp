@@ -12,8 +12,10 @@
 #include "checkpoint/writer.hpp"
 #include "comm/survey/nvml.hpp"
 #include "comm/watch/flight_recorder.hpp"
+#include "comm/watch/shared_failure.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/shared_failure.hpp"
 #include "core/version.hpp"
 #include "record/rank_files.hpp"
 #include "record/run_folder.hpp"
@@ -260,27 +262,20 @@ void RunOutputs::test(const EvaluationResult& result, std::int64_t step, std::in
   log_.info(line + fmt::format("  (epoch {}, {})", epoch, folder));
 }
 
-/// On rank 0.
-std::string RunOutputs::finish_results(record::Status status) {
-  try {
-    if (trace_ != nullptr) record::merge_traces(folder_);
-    results_->finish(status);
-    log_.info(fmt::format("results    {}", record::results_path(folder_)));
-    return {};
-  } catch (const Error& error) {
-    return error.what();
-  }
-}
-
-std::string RunOutputs::finish(record::Status status) {
+std::optional<Error> RunOutputs::finish(record::Status status) {
   recorder_.close();
   if (trace_ != nullptr) trace_->close();
   const comm::LongPhase copying(job_.world(), config_.files_limit_s());
   job_.world().barrier();  // all ranks' files are closed: they can be copied
-  const std::string lost = results_ != nullptr ? finish_results(status) : "";
+  const auto lost = failure_of([&] {
+    if (results_ == nullptr) return;
+    if (trace_ != nullptr) record::merge_traces(folder_);
+    results_->finish(status);
+    log_.info(fmt::format("results    {}", record::results_path(folder_)));
+  });
   if (const auto problem = recorder_.problem(); !problem.empty())
     log_.warn("recording stopped early: " + problem);
-  return job_.world().broadcast(lost, 0);
+  return comm::first_failure(lost, job_.world());
 }
 
 }  // namespace dtrain::train

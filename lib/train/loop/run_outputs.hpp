@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "core/error.hpp"
 #include "core/log.hpp"
 #include "h5/library.hpp"
 #include "parallel/step/step.hpp"
@@ -91,11 +92,10 @@ class RunOutputs {
   void test(const EvaluationResult& result, std::int64_t step, std::int64_t epoch);
 
   /// Closes everything; the run has ended like this. Returns why results.h5 does not say so, the same on
-  /// every rank; empty when it does. Collective.
-  std::string finish(record::Status status);
+  /// every rank. Collective.
+  std::optional<Error> finish(record::Status status);
 
  private:
-  std::string finish_results(record::Status status);
   void warn_of_lost_results();  // rank 0: once, when the disk is full
 
   const RunConfig& config_;

@@ -185,7 +185,9 @@ void Trainer::finish(record::Status status) {
   const auto lost = outputs_.finish(problem.empty() ? status : record::Status::failed);
   require(problem.empty(), problem,
           {.subject = checkpoints_folder(config_), .advice = "free space", .code = ExitCode::checkpoint});
-  require(lost.empty(), lost, {.advice = "free space", .code = ExitCode::checkpoint});
+  if (lost)
+    throw checkpoint_error(lost->problem(), lost->subject(),
+                           lost->advice().empty() ? "free space" : lost->advice());
 }
 
 /// Leaves what the run can be resumed from.

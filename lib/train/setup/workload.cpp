@@ -16,6 +16,7 @@
 #include "comm/watch/shared_failure.hpp"
 #include "core/error.hpp"
 #include "core/printable.hpp"
+#include "core/shared_failure.hpp"
 #include "data/placement/staging.hpp"
 #include "data/shards/vocabulary_hash.hpp"
 #include "data/synthetic/synthetic.hpp"
@@ -85,13 +86,8 @@ data::LocalCopy open_dataset(const RunConfig& config, const WorkloadPlace& place
   }
   if (place.world == nullptr) return open_here(config, place.team, library);
   std::optional<data::LocalCopy> opened;
-  std::optional<Error> failure;
-  try {
-    opened = open_here(config, place.team, library);
-  } catch (const Error& error) {
-    if (error.code() == ExitCode::lost_rank) throw;  // no other rank is left to agree with
-    failure = error;
-  }
+  const auto failure = failure_of([&] { opened = open_here(config, place.team, library); });
+  if (failure && failure->code() == ExitCode::lost_rank) throw Error(*failure);  // no rank left to agree with
   comm::throw_on_all(failure, place.host, *place.world);
   return std::move(*opened);
 }
@@ -101,12 +97,9 @@ std::string replayed_golden_batch(const RunConfig& config, const WorkloadPlace& 
   const auto& model = config.model;
   if (!models::is_program_file(model.name) || model.golden != "on" || model.init_is_checked) return {};
   std::string line;
-  std::optional<Error> failure;
-  try {
+  const auto failure = failure_of([&] {
     if (place.world == nullptr || place.world->rank() == 0) line = models::exported::check_golden(model.name);
-  } catch (const Error& error) {
-    failure = error;
-  }
+  });
   if (place.world != nullptr) {
     comm::throw_on_all(failure, place.host, *place.world);
   } else if (failure) {

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <functional>
+#include <string>
 
 #include "core/file_descriptor.hpp"
 
@@ -27,5 +29,19 @@ class SharedMapping {
   std::byte* data_ = nullptr;
   std::size_t bytes_ = 0;
 };
+
+/// How the processes of a node agree while they open a file together. Each function is called by all of them.
+struct FileTeam {
+  bool makes = true;                                             ///< True on exactly one process.
+  std::function<std::string(const std::string& mine)> of_maker;  ///< What the one that makes the file says.
+  std::function<bool(bool fine)> all;                            ///< Whether all of them say true.
+};
+
+/// A file in /dev/shm that all processes of the team have open, to read and write, for memory that they
+/// share. It is empty. It never has a name where the processes see each other's process ids; else its name is
+/// gone when this returns. So no memory stays taken after a crash: reserve it afterwards (posix_fallocate)
+/// and map it (SharedMapping). Not open on any process where one of them cannot have it. Collective over the
+/// team.
+FileDescriptor open_shared_file(const FileTeam& team);
 
 }  // namespace dtrain
