@@ -14,8 +14,8 @@
 #include "option.hpp"
 #include "recipe.hpp"
 #include "run_arguments.hpp"
+#include "state/kept_program.hpp"
 #include "toml_file.hpp"
-#include "train/setup/kept_program.hpp"
 
 namespace dtrain::app {
 
@@ -87,7 +87,7 @@ train::RunConfig config_of_checkpoint(const std::filesystem::path& folder) {
                                  : kTakeAnother);
   }
   config.model.init_from = folder.string();
-  config.model.name = train::kept_program(folder, config.model.name);
+  config.model.name = state::kept_program(folder, config.model.name);
   config.model.golden = "off";  // that was of its first weights
   return config;
 }

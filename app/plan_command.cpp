@@ -12,10 +12,10 @@
 #include "h5/library.hpp"
 #include "option.hpp"
 #include "parallel/pipeline/simulation.hpp"
+#include "plan_meshes.hpp"
 #include "plan_text.hpp"
 #include "plugin_option.hpp"
 #include "recipe.hpp"
-#include "train/setup/mesh_plan.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -92,7 +92,7 @@ train::RunConfig config_of(const PlanWords& words) {
 
 ExitCode rank_meshes(const train::RunConfig& config, bool all) {
   h5::Library library;
-  const auto plan = train::plan_meshes(config, library);
+  const auto plan = plan_meshes(config, library);
   fmt::print("{}", plan_text(config, plan, all));
   std::fflush(stdout);  // before the sentence, which goes to another stream
   require(!plan.fitting.empty(), "the model fits on no mesh of it",

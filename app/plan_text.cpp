@@ -13,8 +13,8 @@
 namespace dtrain::app {
 namespace {
 
-using train::ClusterPlan;
-using train::MeshPlan;
+using plan::ClusterPlan;
+using plan::MeshPlan;
 
 constexpr std::size_t kMeshesShown = 10;
 

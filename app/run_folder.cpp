@@ -21,7 +21,7 @@
 #include "record/run_reader.hpp"
 #include "run_contents.hpp"
 #include "same_run.hpp"
-#include "train/setup/kept_program.hpp"
+#include "state/kept_program.hpp"
 
 namespace dtrain::app {
 namespace fs = std::filesystem;

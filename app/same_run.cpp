@@ -12,8 +12,8 @@
 #include "core/parse_number.hpp"
 #include "option.hpp"
 #include "recipe.hpp"
+#include "state/kept_program.hpp"
 #include "toml_file.hpp"
-#include "train/setup/kept_program.hpp"
 
 namespace dtrain::app {
 namespace {

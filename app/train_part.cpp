@@ -24,11 +24,11 @@
 #include "record/run_holder.hpp"
 #include "run_folder.hpp"
 #include "same_run.hpp"
+#include "state/kept_program.hpp"
 #include "state/resume_point.hpp"
 #include "train/loop/run.hpp"
 #include "train/loop/run_outputs.hpp"
 #include "train/recovery/recovery_options.hpp"
-#include "train/setup/kept_program.hpp"
 #include "train/setup/transformations.hpp"
 
 namespace dtrain::app {
@@ -121,7 +121,7 @@ void use_kept_program(train::RunConfig& config, const state::ResumePoint& resume
   std::error_code ignored;
   const std::string& named = config.model.name;
   if (!models::is_program_file(named) || std::filesystem::exists(named, ignored)) return;
-  const std::string kept = train::kept_program(resume.folder, named);
+  const std::string kept = state::kept_program(resume.folder, named);
   if (kept == named) return;
   log.info(fmt::format("{} is not there; the run goes on with the program that it kept, {}", printable(named),
                        printable(kept)));

@@ -11,9 +11,9 @@
 #include "core/error.hpp"
 #include "inference/output_rows.hpp"
 #include "record/predictions_file.hpp"
+#include "state/kept_program.hpp"
 #include "train/config/precision.hpp"
 #include "train/setup/job.hpp"
-#include "train/setup/kept_program.hpp"
 #include "train/setup/preparation.hpp"
 #include "train/setup/transformations.hpp"
 #include "train/setup/workload.hpp"
@@ -58,7 +58,7 @@ train::EvaluationResult evaluate_checkpoint(const train::RunConfig& config, cons
           {.subject = info.name, .advice = "use --split train, validation or test", .code = ExitCode::data});
 
   const auto trained = checkpoint::read_manifest(config.model.init_from).info;
-  train::check_same_program(trained.program, *workload.model, config.model.init_from);
+  state::check_same_program(trained.program, *workload.model, config.model.init_from);
   train::check_same_classes(trained.identity, info, config.model.init_from);
   const auto how = train::transformation_as_trained(trained.transformations, info, config.model.init_from);
   if (const auto own = train::own_transformation(info);

@@ -71,21 +71,7 @@ data::DatasetInfo info_of_training(const train::RunConfig& config,
            .advice = "train it further with --resume, or stage the data and use dtrain evaluate",
            .code = ExitCode::checkpoint});
   if (trained.identity.task == "text_classification") return info_of_text(config, trained);
-  data::DatasetInfo info{.name = "training's samples",
-                         .task = trained.identity.task,
-                         .classes = trained.identity.classes,
-                         .shape = trained.identity.shape,
-                         .mean = trained.transformations->mean,
-                         .std_dev = trained.transformations->std_dev};
-  for (const auto& column : trained.transformations->columns) {
-    info.columns.push_back({.name = column.name,
-                            .label = column.label,
-                            .other = column.other,
-                            .marks_gaps = column.marks_gaps,
-                            .filled_with = column.filled_with,
-                            .shift = column.shift,
-                            .scale = column.scale});
-  }
+  auto info = train::samples_of_training(trained.identity, *trained.transformations);
   const bool single = info.task != "language_modelling" && info.task != "translation";
   if (single) check_facts(info, checkpoint);
   return info;

@@ -29,7 +29,7 @@ ALLOWED = {  # folder: what it may link, from the design's table of layers
     "plan": "core topology models parallel",
     "federated": "core comm data models optim parallel",
     "train": "core topology h5 kernels models comm record data optim parallel checkpoint state plan federated",
-    "inference": "core h5 kernels models comm record data parallel checkpoint train",
+    "inference": "core h5 kernels models comm record data parallel checkpoint state train",
 }
 WITHOUT_TORCH = {"core", "topology", "h5", "comm", "doctor", "record"}
 # Only the module that is opened where there is a GPU may be compiled with these.

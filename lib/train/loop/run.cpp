@@ -12,9 +12,9 @@
 #include "h5/library.hpp"
 #include "parallel/memory/memory_meter.hpp"
 #include "record/run_folder.hpp"
+#include "state/kept_program.hpp"
 #include "train/loop/trainer.hpp"
 #include "train/setup/dry_run.hpp"
-#include "train/setup/kept_program.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -96,7 +96,7 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
   enter("each rank opens the dataset and builds the model");
   auto workload = make_workload(with_weights, place_of(job), library);
   if (resume) {
-    check_same_program(resume->info.program, *workload.model, resume->folder.string());
+    state::check_same_program(resume->info.program, *workload.model, resume->folder.string());
     workload.transformation = transformation_as_trained(resume->info.transformations, workload.dataset.info(),
                                                         resume->folder.string());
   }
@@ -105,7 +105,7 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
     log.info(describe(config, job.cluster(), job.mesh(), workload));
     return ExitCode::success;
   }
-  if (mpi.world_rank() == 0) keep_program(run_folder(config), config.model.name, *workload.model);
+  if (mpi.world_rank() == 0) state::keep_program(run_folder(config), config.model.name, *workload.model);
   enter("the ranks agree on weights and files");
   Trainer trainer(fitting, job, workload,
                   {library, clock, trace.get(), start, begun_s, signals, injection.get(), recovery, mpi},

@@ -147,7 +147,7 @@ void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<Eva
                    .bytes_sent = sums.phases.bytes_sent,
                    .bytes_received = sums.phases.bytes_received,
                    .peak_memory_bytes = peak_memory_bytes(),
-                   .device_peak_memory_bytes = peak_memory(job_.device())});
+                   .device_peak_memory_bytes = parallel::peak_memory(job_.device())});
   if (!job_.device().is_cpu()) recorder_.event("device_time", device_time_in_words(epoch, sums.phases));
   const auto& place = job_.cluster().ranks.at(static_cast<std::size_t>(job_.rank()));
   const auto gpu = place.device_uuid.empty() ? std::nullopt : comm::read_gpu_state(place.device_uuid);

@@ -121,8 +121,9 @@ Job::Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sin
       cluster_(comm::discover_cluster(world_, comm::affinity_mask(), device_.place, config.switches)),
       threads_(start_thread_pool(threads_for(config, cluster_, world_.rank()))),
       mesh_(cluster_, config.mesh_shape, config.comm.order),
-      device_clock_(device().is_cpu() ? nullptr
-                                      : std::make_unique<DeviceClock>(device(), sink, device_.ranges)),
+      device_clock_(device().is_cpu()
+                        ? nullptr
+                        : std::make_unique<parallel::DeviceClock>(device(), sink, device_.ranges)),
       groups_(comm::make_groups(
           world_, cluster_, mesh_,
           comm_config(config, mpi, device_, threads_, cluster_.cores_per_rank(world_.rank())),

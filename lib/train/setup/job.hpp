@@ -11,12 +11,12 @@
 #include "comm/mpi/mpi_environment.hpp"
 #include "core/span_sink.hpp"
 #include "data/source.hpp"
+#include "parallel/device/device_clock.hpp"
 #include "parallel/tensor/tensor_ranks.hpp"
 #include "state/ranks.hpp"
 #include "topology/cluster.hpp"
 #include "topology/mesh.hpp"
 #include "train/config/config.hpp"
-#include "train/loop/device_clock.hpp"
 #include "train/setup/device.hpp"
 
 namespace dtrain::train {
@@ -54,7 +54,8 @@ class Job {
   int threads() const { return threads_; }  ///< Compute threads of this rank.
   at::Device device() const { return at::Device(device_.name); }
   const RankDevice& rank_device() const { return device_; }
-  DeviceClock* device_clock() const { return device_clock_.get(); }  ///< Null where the CPU computes.
+  /// Null where the CPU computes.
+  parallel::DeviceClock* device_clock() const { return device_clock_.get(); }
 
   /// True where a core is left for a helper thread such as the loader's.
   bool has_spare_core() const;
@@ -72,7 +73,7 @@ class Job {
   topology::Cluster cluster_;
   int threads_;
   topology::Mesh mesh_;
-  std::unique_ptr<DeviceClock> device_clock_;  // what the groups tell their spans, on a device
+  std::unique_ptr<parallel::DeviceClock> device_clock_;  // what the groups tell their spans, on a device
   comm::Groups groups_;
   std::string layout_;  // what a table of all_reduce holds for; empty: none is of use here
   comm::AlgorithmTable all_reduce_table_;

@@ -74,7 +74,7 @@ at::Tensor augmented(const at::Tensor& images, const data::Batch& batch, const A
 
 Preparation::Preparation(const data::DatasetInfo& info, const InputTransformation& how, at::ScalarType dtype,
                          models::Goal goal, const std::optional<Augmentation>& augmentation,
-                         at::Device device, DeviceClock* clock)
+                         at::Device device, parallel::DeviceClock* clock)
     : dtype_(dtype),
       device_(device),
       copies_(device, clock),

@@ -9,7 +9,7 @@
 #include "data/shards/dataset.hpp"
 #include "kernels/augment.hpp"
 #include "models/model.hpp"
-#include "train/setup/device_copies.hpp"
+#include "parallel/device/device_copies.hpp"
 #include "train/setup/transformations.hpp"
 
 namespace dtrain::train {
@@ -33,7 +33,7 @@ class Preparation {
   Preparation(const data::DatasetInfo& info, const InputTransformation& how, at::ScalarType dtype,
               models::Goal goal = models::Goal::target,
               const std::optional<Augmentation>& augmentation = std::nullopt, at::Device device = at::kCPU,
-              DeviceClock* clock = nullptr);
+              parallel::DeviceClock* clock = nullptr);
 
   /// [n, ...] of the run's dtype; of text the ids [n, T], of pairs source [n, S] and target [n, T]. What lies
   /// in the batch's arrays keeps them: the loader does not fill them again before.
@@ -57,7 +57,7 @@ class Preparation {
 
   at::ScalarType dtype_;
   at::Device device_;
-  DeviceCopies copies_;
+  parallel::DeviceCopies copies_;
   bool standardises_floats_;
   bool pairs_;          // a translator reads its target words too
   bool takes_targets_;  // as does a model that computes its loss itself

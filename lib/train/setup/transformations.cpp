@@ -23,6 +23,22 @@ Error other_columns(const std::string& what, const data::DatasetInfo& info, cons
       "stage a table with the same columns, and name it with --dataset");
 }
 
+/// A dataset's columns as a checkpoint keeps them, or back.
+template <class To, class From>
+std::vector<To> converted(const std::vector<From>& columns) {
+  std::vector<To> found;
+  for (const auto& column : columns) {
+    found.push_back({.name = column.name,
+                     .label = column.label,
+                     .other = column.other,
+                     .marks_gaps = column.marks_gaps,
+                     .filled_with = column.filled_with,
+                     .shift = column.shift,
+                     .scale = column.scale});
+  }
+  return found;
+}
+
 /// Whether rows are as they were in the original.
 template <class Columns>
 bool plain(const Columns& columns) {
@@ -79,16 +95,19 @@ checkpoint::Transformations transformations_of(const data::DatasetInfo& info) {
     found.mean = info.mean;
     found.std_dev = info.std_dev;
   }
-  for (const auto& column : info.columns) {
-    found.columns.push_back({.name = column.name,
-                             .label = column.label,
-                             .other = column.other,
-                             .marks_gaps = column.marks_gaps,
-                             .filled_with = column.filled_with,
-                             .shift = column.shift,
-                             .scale = column.scale});
-  }
+  found.columns = converted<checkpoint::InputColumn>(info.columns);
   return found;
+}
+
+data::DatasetInfo samples_of_training(const checkpoint::DatasetIdentity& identity,
+                                      const checkpoint::Transformations& transformations) {
+  return {.name = "training's samples",
+          .task = identity.task,
+          .classes = identity.classes,
+          .shape = identity.shape,
+          .mean = transformations.mean,
+          .std_dev = transformations.std_dev,
+          .columns = converted<data::InputColumn>(transformations.columns)};
 }
 
 checkpoint::DatasetIdentity identity_of(const data::DatasetInfo& info) {

@@ -16,6 +16,11 @@ checkpoint::Transformations transformations_of(const data::DatasetInfo& info);
 /// Which samples a run on this dataset uses.
 checkpoint::DatasetIdentity identity_of(const data::DatasetInfo& info);
 
+/// A dataset with samples such as those of the training of a checkpoint that keeps these two, as far as they
+/// tell; without any sample.
+data::DatasetInfo samples_of_training(const checkpoint::DatasetIdentity& identity,
+                                      const checkpoint::Transformations& transformations);
+
 /// Throws Error (exit code 4), with `checkpoint` as subject, where the classes that a model was trained on
 /// have other names, or another order, than this dataset's. Checkpoints from before they kept them fit any.
 void check_same_classes(const checkpoint::DatasetIdentity& trained, const data::DatasetInfo& info,

@@ -6,7 +6,7 @@
 #include <functional>
 #include <optional>
 
-namespace dtrain::train {
+namespace dtrain::parallel {
 
 class DeviceClock;
 
@@ -35,4 +35,4 @@ class DeviceCopies {
   std::optional<c10::Stream> stream_;  // empty for the CPU
 };
 
-}  // namespace dtrain::train
+}  // namespace dtrain::parallel

@@ -12,7 +12,7 @@
 #include "core/profiler_ranges.hpp"
 #include "core/span_sink.hpp"
 
-namespace dtrain::train {
+namespace dtrain::parallel {
 
 /// A moment of a device's stream, with its time: it is there once the stream has come so far.
 c10::Event moment_of(const c10::Stream& stream);
@@ -61,4 +61,4 @@ class DeviceClock final : public PassingSpanSink {
 /// does not count them.
 std::int64_t peak_memory(c10::Device device);
 
-}  // namespace dtrain::train
+}  // namespace dtrain::parallel

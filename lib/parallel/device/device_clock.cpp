@@ -1,4 +1,4 @@
-#include "train/loop/device_clock.hpp"
+#include "parallel/device/device_clock.hpp"
 
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -8,7 +8,7 @@
 
 #include "core/clock.hpp"
 
-namespace dtrain::train {
+namespace dtrain::parallel {
 namespace {
 
 /// What the compute thread gives the device work in. In the other phases it does nothing there, or waits.
@@ -86,4 +86,4 @@ std::int64_t peak_memory(c10::Device device) {
   return allocator->getDeviceStats(device.index()).allocated_bytes.at(kAll).peak;
 }
 
-}  // namespace dtrain::train
+}  // namespace dtrain::parallel

@@ -1,4 +1,4 @@
-#include "train/setup/kept_program.hpp"
+#include "state/kept_program.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "core/error.hpp"
 
-namespace dtrain::train {
+namespace dtrain::state {
 namespace {
 
 namespace fs = std::filesystem;
@@ -48,4 +48,4 @@ void check_same_program(const std::string& hash, const models::Model& model, con
       checkpoint, "name the file that it was trained with, or start from its weights with --init-from");
 }
 
-}  // namespace dtrain::train
+}  // namespace dtrain::state

@@ -1,4 +1,4 @@
-#include "train/loop/device_clock.hpp"
+#include "parallel/device/device_clock.hpp"
 
 #include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-namespace dtrain::train {
+namespace dtrain::parallel {
 namespace {
 
 const c10::Device kDevice{c10::DeviceType::PrivateUse1, 0};
@@ -65,4 +65,4 @@ TEST(DeviceClock, SpansAreExactAfterHours) {
 }
 
 }  // namespace
-}  // namespace dtrain::train
+}  // namespace dtrain::parallel

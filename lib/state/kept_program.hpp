@@ -5,7 +5,7 @@
 
 #include "models/model.hpp"
 
-namespace dtrain::train {
+namespace dtrain::state {
 
 /// Writes the file of a model that was read from one, without its weights, into the run's folder, so that its
 /// checkpoints can be used when the file is gone: `program/NAME.pt2`. Nothing for other models, and where it
@@ -20,4 +20,4 @@ std::string kept_program(const std::filesystem::path& checkpoint, const std::str
 /// this hash.
 void check_same_program(const std::string& hash, const models::Model& model, const std::string& checkpoint);
 
-}  // namespace dtrain::train
+}  // namespace dtrain::state

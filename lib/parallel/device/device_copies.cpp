@@ -1,13 +1,13 @@
-#include "train/setup/device_copies.hpp"
+#include "parallel/device/device_copies.hpp"
 
 #include <ATen/ATen.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <utility>
 
-#include "train/loop/device_clock.hpp"
+#include "parallel/device/device_clock.hpp"
 
-namespace dtrain::train {
+namespace dtrain::parallel {
 
 DeviceCopies::DeviceCopies(at::Device device, DeviceClock* clock) : device_(device), clock_(clock) {
   if (!device.is_cpu()) stream_ = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
@@ -47,4 +47,4 @@ void* DeviceCopies::stream() const {
   return stream_ && device_.is_cuda() ? stream_->native_handle() : nullptr;
 }
 
-}  // namespace dtrain::train
+}  // namespace dtrain::parallel
