@@ -6,29 +6,23 @@
 #include <string>
 #include <thread>
 
+#include "support/captured_file.hpp"
+
 namespace dtrain::app {
 namespace {
 
-std::string written_to(std::FILE* file) {
-  const auto length = static_cast<std::size_t>(std::ftell(file));
-  std::rewind(file);
-  std::string text(length, '\0');
-  EXPECT_EQ(std::fread(text.data(), 1, length, file), length);
-  std::fclose(file);
-  return text;
-}
-
 /// What is written while one thing takes long enough for some lines.
 std::string said_of_long_work(bool terminal, const StageProgress::Pace& pace) {
-  std::FILE* file = std::tmpfile();
+  const test::CapturedFile file;
   {
-    StageProgress line(file, terminal, pace);
+    StageProgress line(file.get(), terminal, pace);
     line.at("reading table.csv", 0);
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
     line.at("writing train", 0.5);
     std::this_thread::sleep_for(std::chrono::milliseconds(300));
   }
-  return written_to(file);
+  std::fflush(file.get());
+  return file.text();
 }
 
 TEST(StageProgressTest, AFileGetsLinesAlsoWhileTheWorkTellsNothing) {
@@ -46,12 +40,13 @@ TEST(StageProgressTest, ATerminalGetsOneLineThatIsGoneAtTheEnd) {
 }
 
 TEST(StageProgressTest, QuickWorkSaysNothingIntoAFile) {
-  std::FILE* file = std::tmpfile();
+  const test::CapturedFile file;
   {
-    StageProgress line(file, false);
+    StageProgress line(file.get(), false);
     line.at("reading", 0);
   }
-  EXPECT_EQ(written_to(file), "");
+  std::fflush(file.get());
+  EXPECT_EQ(file.text(), "");
 }
 
 }  // namespace

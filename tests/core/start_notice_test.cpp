@@ -2,11 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <unistd.h>
 
 #include <chrono>
 #include <string>
 #include <thread>
+
+#include "support/captured_file.hpp"
 
 namespace dtrain {
 namespace {
@@ -15,31 +16,25 @@ using testing::HasSubstr;
 
 class StartNoticeTest : public testing::Test {
  protected:
-  ~StartNoticeTest() override { std::fclose(out_); }
-
-  std::string said() const {
-    std::string text(4096, '\0');
-    text.resize(static_cast<std::size_t>(::pread(::fileno(out_), text.data(), text.size(), 0)));
-    return text;
-  }
+  std::string said() const { return file_.text(); }
   void await(const std::string& piece) const {
     for (int i = 0; i < 6000 && said().find(piece) == std::string::npos; ++i)
       std::this_thread::sleep_for(std::chrono::milliseconds(10));
     EXPECT_THAT(said(), HasSubstr(piece));
   }
 
-  std::FILE* out_ = std::tmpfile();
+  test::CapturedFile file_;
 };
 
 TEST_F(StartNoticeTest, AQuickStartSaysNothing) {
-  StartNotice notice("4 ranks", out_, {.first_s = 1e6});
+  StartNotice notice("4 ranks", file_.get(), {.first_s = 1e6});
   notice.at("MPI connects the ranks");
   notice.done();
   EXPECT_EQ(said(), "");
 }
 
 TEST_F(StartNoticeTest, ALongStartSaysWhatItIsBusyWithAndWhereTheTimeWent) {
-  StartNotice notice("100 ranks, 2 cores here", out_, {.first_s = 0, .next_s = 0.01});
+  StartNotice notice("100 ranks, 2 cores here", file_.get(), {.first_s = 0, .next_s = 0.01});
   notice.at("MPI connects the ranks");
   await("starting   100 ranks, 2 cores here: ");
   await(" s so far: MPI connects the ranks\n");
@@ -60,7 +55,7 @@ TEST_F(StartNoticeTest, ItSpeaksAtLeastEveryTenSecondsThoughABusyMachineWakesItL
 }
 
 TEST_F(StartNoticeTest, AStartThatFailsEndsTheNotice) {
-  { const StartNotice notice("2 ranks", out_, {.first_s = 1e6}); }
+  { const StartNotice notice("2 ranks", file_.get(), {.first_s = 1e6}); }
   EXPECT_EQ(said(), "");
 }
 

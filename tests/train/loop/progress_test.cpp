@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "support/captured_file.hpp"
+
 namespace dtrain::train {
 namespace {
 
@@ -23,28 +25,17 @@ TEST(ProgressTest, HoursAppearOnlyWhenThereAreSome) {
 }
 
 TEST(ProgressTest, NothingIsDrawnOnQuietRanks) {
-  std::FILE* file = std::tmpfile();
-  ASSERT_NE(file, nullptr);
-  ProgressLine line(file, ProgressLine::Style::none);
+  const test::CapturedFile file;
+  ProgressLine line(file.get(), ProgressLine::Style::none);
   line.show({});
   line.clear();
-  EXPECT_EQ(std::ftell(file), 0);
-  std::fclose(file);
-}
-
-std::string written_to(std::FILE* file) {
-  const auto length = static_cast<std::size_t>(std::ftell(file));
-  std::rewind(file);
-  std::string text(length, '\0');
-  EXPECT_EQ(std::fread(text.data(), 1, length, file), length);
-  std::fclose(file);
-  return text;
+  std::fflush(file.get());
+  EXPECT_EQ(file.text(), "");
 }
 
 TEST(ProgressTest, AFileGetsALineWithTheStepOfTheRun) {
-  std::FILE* file = std::tmpfile();
-  ASSERT_NE(file, nullptr);
-  ProgressLine line(file, ProgressLine::Style::lines, {.least_s = 0, .most_s = 0});
+  const test::CapturedFile file;
+  ProgressLine line(file.get(), ProgressLine::Style::lines, {.least_s = 0, .most_s = 0});
   line.show({.epoch = 1,
              .epochs = 3,
              .step = 20,
@@ -55,24 +46,22 @@ TEST(ProgressTest, AFileGetsALineWithTheStepOfTheRun) {
              .samples_per_s = 99.6,
              .seconds_left = 61});
   line.clear();
-  EXPECT_EQ(written_to(file), "step 20/600  epoch 1/3  10 %  loss 0.5000  100 samples/s  1:01 left\n");
+  EXPECT_EQ(file.text(), "step 20/600  epoch 1/3  10 %  loss 0.5000  100 samples/s  1:01 left\n");
 }
 
 TEST(ProgressTest, AFileGetsNoLineBeforeItsTime) {
-  std::FILE* file = std::tmpfile();
-  ASSERT_NE(file, nullptr);
-  ProgressLine line(file, ProgressLine::Style::lines);
+  const test::CapturedFile file;
+  ProgressLine line(file.get(), ProgressLine::Style::lines);
   for (int step = 1; step < 1000; ++step) line.show({.step = step});
-  EXPECT_EQ(written_to(file), "");
+  EXPECT_EQ(file.text(), "");
 }
 
 TEST(ProgressTest, ClearingLeavesTheCursorOnAnEmptyLine) {
-  std::FILE* file = std::tmpfile();
-  ASSERT_NE(file, nullptr);
-  ProgressLine line(file, ProgressLine::Style::in_place);
+  const test::CapturedFile file;
+  ProgressLine line(file.get(), ProgressLine::Style::in_place);
   line.show({});
   line.clear();
-  const std::string text = written_to(file);
+  const std::string text = file.text();
   EXPECT_NE(text.find("epoch 1/1"), std::string::npos);
   EXPECT_TRUE(text.ends_with("\r\033[K"));
 }
