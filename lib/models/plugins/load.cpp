@@ -32,7 +32,7 @@ std::string path_of(const std::string& file) {
 
 void check_stamp(const std::string& file, const std::string& path) {
   const auto theirs = stamp_in(read_regular_file(path, kMostBytes, ExitCode::usage));
-  require(theirs.has_value(), "is no plug-in of dtrain: there is no stamp in it",
+  require(theirs.has_value(), "is no plug-in: there is no stamp of dtrain in it",
           {.subject = "--plugin " + file,
            .advice = std::string("write DTRAIN_PLUGIN in it, and ") + kBuild,
            .code = ExitCode::usage});
