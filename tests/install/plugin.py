@@ -117,7 +117,7 @@ def others_are_refused(binary, folder, plugin):
     ours = "LibTorch " + version
     for name, words in (("older.so", ["LibTorch " + "1" * len(version), ours, "was built for"]), ("headers.so", ["headers 9", ours]),
                         ("plain.so", ["no stamp", "DTRAIN_PLUGIN"]), ("cut.so", ["cannot be opened"]), ("text.so", ["no stamp"]),
-                        ("empty.so", ["no stamp"]), ("missing.so", ["cannot be opened", "No such file"]), (".", ["--plugin ."])):
+                        ("empty.so", ["no stamp"]), ("missing.so", ["cannot be opened", "No such file"]), (".", ["is a folder"])):
         if name in files:
             (folder / name).write_bytes(files[name])
         refused(binary, 2, 2, [name, *words], "--plugin", name, *COMMON, cwd=folder)

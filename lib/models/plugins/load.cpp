@@ -1,8 +1,10 @@
 #include "models/plugins/load.hpp"
 
 #include <dlfcn.h>
+#include <elf.h>
 #include <fmt/format.h>
 
+#include <cstring>
 #include <exception>
 #include <filesystem>
 #include <system_error>
@@ -30,8 +32,24 @@ std::string path_of(const std::string& file) {
   return path.string();
 }
 
+/// Whether all that the loader would map is in the file: it ends the process where a file was cut off.
+bool is_whole(std::string_view bytes) {
+  Elf64_Ehdr header;
+  if (bytes.size() < sizeof header) return false;
+  std::memcpy(&header, bytes.data(), sizeof header);
+  if (!bytes.starts_with(ELFMAG) || header.e_ident[EI_CLASS] != ELFCLASS64) return false;
+  for (std::size_t i = 0; i < header.e_phnum; ++i) {
+    Elf64_Phdr part;
+    if (header.e_phoff > bytes.size() || bytes.size() - header.e_phoff < (i + 1) * sizeof part) return false;
+    std::memcpy(&part, bytes.data() + header.e_phoff + i * sizeof part, sizeof part);
+    if (part.p_offset > bytes.size() || bytes.size() - part.p_offset < part.p_filesz) return false;
+  }
+  return true;
+}
+
 void check_stamp(const std::string& file, const std::string& path) {
-  const auto theirs = stamp_in(read_regular_file(path, kMostBytes, ExitCode::usage));
+  const std::string bytes = read_regular_file(path, kMostBytes, ExitCode::usage);
+  const auto theirs = stamp_in(bytes);
   require(theirs.has_value(), "is no plug-in: there is no stamp of dtrain in it",
           {.subject = "--plugin " + file,
            .advice = std::string("write DTRAIN_PLUGIN in it, and ") + kBuild,
@@ -41,6 +59,8 @@ void check_stamp(const std::string& file, const std::string& path) {
       *theirs == ours,
       fmt::format("was built for ({}), and this program is ({})", printable(*theirs, kLongestStamp), ours),
       {.subject = "--plugin " + file, .advice = kBuild, .code = ExitCode::usage});
+  require(is_whole(bytes), "cannot be opened: it is no library, or a part of it is missing",
+          {.subject = "--plugin " + file, .advice = "build it again", .code = ExitCode::usage});
 }
 
 void load(const std::string& file) {
