@@ -65,6 +65,7 @@ std::string filling_of(const data::DatasetInfo& info, const std::string& name) {
   const auto input = std::ranges::find_if(info.columns, [&](const data::InputColumn& column) {
     return column.name == name && column.label.empty() && !column.marks_gaps;
   });
+  if (input != info.columns.end() && !input->part.empty()) return "the means of their parts";
   return input == info.columns.end() ? std::string("the labels' shares")
                                      : fmt::format("the mean {:.4g}", input->filled_with);
 }
@@ -77,11 +78,20 @@ std::string labels_in_words(const std::vector<std::string>& all) {
                      labels.size() < all.size() ? ", ..." : "");
 }
 
+std::string dates_in_words(const ColumnReport& column) {
+  return fmt::format("dates from {} to {}", column.first_date, column.last_date);
+}
+
 std::string column_in_words(const data::DatasetInfo& info, const ColumnReport& column) {
   if (column.role == ColumnReport::Role::ignored) return "left out";
   if (column.role == ColumnReport::Role::site) return "owner of the rows";
-  std::string text = column.numeric ? std::string("numbers") : labels_in_words(column.labels);
+  std::string text = column.kind == ColumnReport::Kind::numbers  ? std::string("numbers")
+                     : column.kind == ColumnReport::Kind::labels ? labels_in_words(column.labels)
+                                                                 : dates_in_words(column);
   if (column.role == ColumnReport::Role::target) return "target, " + text;
+  if (column.kind == ColumnReport::Kind::dates)
+    text += ": years since then; sine and cosine of the place in " +
+            std::string(column.has_times ? "year, week and day" : "year and week");
   const auto scaled = std::ranges::find_if(info.columns, [&](const data::InputColumn& input) {
     return input.name == column.name && (input.shift != 0 || input.scale != 1);
   });

@@ -93,6 +93,7 @@ Json to_json(const Transformations& transformations) {
                                {"shift", column.shift},
                                {"scale", column.scale}});
     if (!column.other.empty()) json["columns"].back()["other"] = column.other;
+    if (!column.part.empty()) json["columns"].back()["part"] = column.part;
   }
   return json;
 }
@@ -105,6 +106,7 @@ Transformations transformations_from(const Json& json) {
     found.columns.push_back({.name = column.at("name").get<std::string>(),
                              .label = column.at("label").get<std::string>(),
                              .other = column.value("other", std::string()),
+                             .part = column.value("part", std::string()),
                              .marks_gaps = column.at("marks_gaps").get<bool>(),
                              .filled_with = column.at("filled_with").get<double>(),
                              .shift = column.at("shift").get<double>(),

@@ -26,6 +26,7 @@ struct InputColumn {
   std::string name = {};    ///< Of the original's column.
   std::string label = {};   ///< Of text: the input is 1 where the original has this label; empty for numbers.
   std::string other = {};   ///< Of two labels the one that is 0; empty: there are more, or it was not kept.
+  std::string part = {};    ///< Of dates: what of them; empty for others.
   bool marks_gaps = false;  ///< The input is 1 where the original has no value.
   double filled_with = 0;
   double shift = 0;

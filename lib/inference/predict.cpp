@@ -13,6 +13,7 @@
 #include "core/error.hpp"
 #include "core/printable.hpp"
 #include "core/shared_failure.hpp"
+#include "data/formats/dates.hpp"
 #include "inference/output_rows.hpp"
 #include "record/predictions_csv.hpp"
 #include "record/predictions_file.hpp"
@@ -39,6 +40,10 @@ void check_facts(const data::DatasetInfo& info, const std::string& checkpoint) {
           "says that its samples had a shape that cannot be", context);
   require(info.columns.empty() || std::vector{static_cast<std::int64_t>(info.columns.size())} == info.shape,
           "says that its samples had other columns than inputs", context);
+  require(std::ranges::all_of(
+              info.columns,
+              [](const auto& column) { return column.part.empty() || data::is_date_part(column.part); }),
+          "has a column with a part of dates that this dtrain does not know", context);
   require(info.mean.size() == info.std_dev.size() &&
               (info.mean.empty() || static_cast<std::int64_t>(info.mean.size()) == info.shape[0]),
           "has another number of means than its images had channels", context);

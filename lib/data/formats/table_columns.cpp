@@ -13,6 +13,7 @@
 #include "core/error.hpp"
 #include "core/parse_number.hpp"
 #include "core/printable.hpp"
+#include "data/formats/dates.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -38,20 +39,34 @@ bool is_odd_number(std::string_view cell) {
   return cell.size() - unit <= 3;  // %, kg, EUR
 }
 
+/// The next value of a column that had nothing but dates so far.
+void note_date(TableColumn& column, std::string_view cell) {
+  const auto date = read_date(cell);
+  column.dates = date.has_value();
+  if (!date) return;
+  column.times = column.times || date->has_time;
+  column.first_day = column.empty ? date->days : std::min(column.first_day, date->days);
+  column.last_day = column.empty ? date->days : std::max(column.last_day, date->days);
+}
+
 TableColumn scan(std::span<const TableText> files, std::size_t index) {
   const auto& header = files.front().header();
   TableColumn column{.name = header.empty() || header[index].empty() ? std::to_string(index) : header[index],
                      .index = index};
   double number = 0;
+  column.dates = true;
   for (const TableText& file : files)
     for (std::int64_t row = 0; row < file.rows(); ++row) {
       const std::string_view cell = file.cell(row, index);
       const bool gap = is_missing(cell);
       ++(gap ? column.missing : column.values);
-      column.gaps = column.gaps || gap;
-      column.empty = column.empty && gap;
-      if (!gap && column.numeric && !read_number(cell, number)) column.numeric = false;
+      if (gap) continue;
+      column.numeric = column.numeric && read_number(cell, number);
+      if (column.dates) note_date(column, cell);
+      column.empty = false;
     }
+  column.gaps = column.missing > 0;
+  column.dates = column.dates && !column.empty;
   return column;
 }
 
@@ -108,7 +123,7 @@ std::int64_t ColumnValues::position_of(std::string_view cell) const {
 }
 
 void require_plain_numbers(std::span<const TableText> files, const TableColumn& column) {
-  if (column.numeric || column.empty) return;
+  if (column.numeric || column.dates || column.empty) return;
   std::set<std::string_view> values;
   std::int64_t numbers = 0;
   std::int64_t meant = 0;  // as numbers, those among them
@@ -140,16 +155,57 @@ void require_plain_numbers(std::span<const TableText> files, const TableColumn& 
                    files.front().origin(), remedy);
 }
 
+void require_plain_dates(std::span<const TableText> files, const TableColumn& column) {
+  if (column.numeric || column.dates || column.empty) return;
+  std::set<std::string_view> values;
+  std::int64_t dates = 0;
+  std::int64_t meant = 0;
+  std::string odd;  // the first that cannot be read
+  std::string place;
+  for (const TableText& file : files)
+    for (std::int64_t row = 0; row < file.rows(); ++row) {
+      const std::string_view cell = file.cell(row, column.index);
+      if (is_missing(cell)) continue;
+      const bool plain = read_date(cell).has_value();
+      dates += plain ? 1 : 0;
+      meant += plain || looks_like_date(cell) ? 1 : 0;
+      values.insert(cell);
+      if (plain || !odd.empty()) continue;
+      odd = printable(cell, 40);
+      place = fmt::format("line {} of {}", file.line(row), file.origin());
+    }
+  if (values.size() <= kMostWordsOfNumbers || 2 * meant < column.values) return;
+  const std::string remedy =
+      2 * dates < column.values
+          ? fmt::format(
+                "write dates like 2024-12-31 or 2024-12-31T18:30, or leave the column out with "
+                "--ignore {}",
+                column.name)
+          : fmt::format("correct it, or say that it stands for a gap with --na-values '{}'", odd);
+  throw data_error(fmt::format("has dates in {} of {} cells of the column {}, and '{}' in {}", grouped(dates),
+                               grouped(column.values), column.name, odd, place),
+                   files.front().origin(), remedy);
+}
+
 ColumnReport report_of(std::span<const TableText> files, const TableColumn& column) {
-  ColumnReport report{
-      .name = column.name, .numeric = column.numeric, .gaps = column.missing, .values = column.values};
+  ColumnReport report{.name = column.name, .gaps = column.missing, .values = column.values};
+  if (column.dates) {
+    report.kind = ColumnReport::Kind::dates;
+    report.first_date = date_text(column.first_day);
+    report.last_date = date_text(column.last_day);
+    report.has_times = column.times;
+    report.is_constant = column.first_day == column.last_day;
+    return report;
+  }
   const ColumnValues found(files, column);
   const auto different = static_cast<std::int64_t>(found.names().size());
   report.is_constant = different == 1;
   constexpr std::int64_t kFewestIds = 20;
   report.looks_like_id =
-      column.numeric && found.whole() && different == column.values && different >= kFewestIds;
-  if (!column.numeric) report.labels = found.names();
+      (!column.numeric || found.whole()) && different == column.values && different >= kFewestIds;
+  if (column.numeric) return report;
+  report.kind = ColumnReport::Kind::labels;
+  report.labels = found.names();
   return report;
 }
 
@@ -166,6 +222,7 @@ void require_small_numbers(std::span<const TableText> files, const TableColumn& 
 }
 
 std::vector<InputColumn> inputs_of(std::span<const TableText> files, const TableColumn& column) {
+  require_plain_dates(files, column);
   require_plain_numbers(files, column);
   require_small_numbers(files, column);
   const std::string remedy = "leave it out with --ignore " + column.name;
@@ -174,6 +231,11 @@ std::vector<InputColumn> inputs_of(std::span<const TableText> files, const Table
   std::vector<InputColumn> inputs;
   if (column.numeric) {
     inputs.push_back({.name = column.name});
+  } else if (column.dates) {
+    for (const std::string_view part : date_parts(column.times)) {
+      inputs.push_back({.name = column.name, .label = {}, .part = std::string(part)});
+      if (part == "years") inputs.back().shift = date_part(part, column.first_day);
+    }
   } else {
     const auto labels = ColumnValues(files, column).names();
     if (labels.size() > kMostLabels)
@@ -193,6 +255,7 @@ float input_value(const InputColumn& input, const TableColumn& column, std::stri
   if (input.marks_gaps) return gap ? 1.0F : 0.0F;
   if (gap) return std::numeric_limits<float>::quiet_NaN();
   if (column.numeric) return static_cast<float>(number_of(cell));
+  if (column.dates) return static_cast<float>(date_part(input.part, read_date(cell).value().days));
   return cell == input.label ? 1.0F : 0.0F;
 }
 

@@ -15,7 +15,11 @@ namespace dtrain::data {
 struct TableColumn {
   std::string name;  ///< From the header, or its number counted from 0.
   std::size_t index = 0;
-  bool numeric = true;       ///< All values that are there are numbers.
+  bool numeric = true;   ///< All values that are there are numbers.
+  bool dates = false;    ///< All are dates.
+  bool times = false;    ///< Of dates: some have a time.
+  double first_day = 0;  ///< Of dates: the earliest and the latest, see Moment.
+  double last_day = 0;
   bool gaps = false;         ///< Some are missing.
   bool empty = true;         ///< All are.
   std::int64_t missing = 0;  ///< Cells without a value.
@@ -51,15 +55,19 @@ class ColumnValues {
 /// values are, or are meant as numbers (decimal commas, units, inf): each would become an input of its own.
 void require_plain_numbers(std::span<const TableText> files, const TableColumn& column);
 
+/// Throws data_error, naming cell and line, for a column most of whose many values are meant as dates, but
+/// not all of them can be read.
+void require_plain_dates(std::span<const TableText> files, const TableColumn& column);
+
 /// Throws data_error, naming number, line and column, for a number that float32 does not hold.
 void require_small_numbers(std::span<const TableText> files, const TableColumn& column);
 
 /// For people: what a column has. Labels of text may be many.
 ColumnReport report_of(std::span<const TableText> files, const TableColumn& column);
 
-/// Which inputs a column becomes: a number itself; of two labels one input that is 1 for the second; of more
-/// labels one input each, 1 for its own; and where there are gaps one more that is 1 for a gap. Throws
-/// data_error for more labels than 100: an identifier or free text.
+/// Which inputs a column becomes: a number itself; of dates their date_parts(); of two labels one input that
+/// is 1 for the second; of more labels one input each, 1 for its own; and where there are gaps one more that
+/// is 1 for a gap. Throws data_error for more labels than 100: an identifier or free text.
 std::vector<InputColumn> inputs_of(std::span<const TableText> files, const TableColumn& column);
 
 /// The value of one input in a row of a file; NaN in a gap that is yet to be filled.

@@ -26,6 +26,10 @@ TableTarget::TableTarget(std::span<const TableText> files, const std::vector<Tab
     name.resize(sign);
   }
   if (!name.empty()) column_ = &find_column(columns, name, "--target");
+  require_plain_dates(files, *column_);
+  if (column_->dates)
+    throw usage_error("has dates in that column, neither classes nor numbers", subject,
+                      "name another column, or write the date as a number, such as days");
   require_plain_numbers(files, *column_);
   if (!column_->numeric && (threshold_ || task_ == "regression"))
     throw usage_error("has labels in that column, not numbers", subject,

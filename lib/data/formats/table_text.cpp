@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/parse_number.hpp"
+#include "data/formats/dates.hpp"
 #include "data/text/unicode.hpp"
 
 namespace dtrain::data {
@@ -84,7 +85,7 @@ bool TableText::first_row_is_header() const {
     const std::string_view first = cells_[column];
     if (first.empty()) continue;
     words = true;
-    if (is_missing(first) || read_number(first, number)) return false;
+    if (is_missing(first) || read_number(first, number) || read_date(first)) return false;
     for (std::int64_t row = 1; row < rows(); ++row)
       if (cell(row, column) == first) return false;
   }

@@ -149,10 +149,10 @@ void report_columns(const Files& files, const std::vector<TableColumn>& columns,
                       "--ignore {} leaves it out",
                       column.name, column.name));
     if (is_input && report.looks_like_id)
-      found.remarks.push_back(
-          fmt::format("the column {} has another whole number in every row, like an "
-                      "identifier: --ignore {} leaves it out",
-                      column.name, column.name));
+      found.remarks.push_back(fmt::format(
+          "the column {} has another {} in every row, like an "
+          "identifier: --ignore {} leaves it out",
+          column.name, report.kind == ColumnReport::Kind::numbers ? "whole number" : "label", column.name));
     found.table.push_back(std::move(report));
   }
 }

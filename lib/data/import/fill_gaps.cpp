@@ -6,6 +6,11 @@
 namespace dtrain::data {
 namespace {
 
+/// Labels, marks and sines lie around 0 as they are.
+bool is_scaled(const InputColumn& column) {
+  return column.label.empty() && !column.marks_gaps && (column.part.empty() || column.part == "years");
+}
+
 /// Mean and standard deviation of what is there, in two passes.
 void measure(InputColumn& column, std::span<const float> rows, std::size_t width, std::size_t index,
              std::span<const std::int64_t> train, Scaling scaling) {
@@ -20,7 +25,7 @@ void measure(InputColumn& column, std::span<const float> rows, std::size_t width
     ++count;
   }
   column.filled_with = count > 0 ? sum / count : 0.0;
-  if (scaling == Scaling::none || !column.label.empty() || column.marks_gaps) return;
+  if (scaling == Scaling::none || !is_scaled(column)) return;
   double squares = 0;  // a filled gap lies at the mean
   for (const std::int64_t row : train)
     if (!std::isnan(at(row))) squares += (at(row) - column.filled_with) * (at(row) - column.filled_with);

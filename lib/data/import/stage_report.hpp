@@ -12,12 +12,16 @@ struct ColumnReport {
   std::string name;
   enum class Role { input, target, site, ignored };
   Role role = Role::input;
-  bool numeric = true;
+  enum class Kind { numbers, labels, dates };
+  Kind kind = Kind::numbers;
   std::int64_t gaps = 0;
   std::int64_t values = 0;          ///< That are there, in all rows.
   std::vector<std::string> labels;  ///< Of text.
-  bool is_constant = false;         ///< All values are equal, and there are some.
-  bool looks_like_id = false;       ///< Whole numbers, each row another one.
+  std::string first_date;           ///< Of dates, as is `last_date`.
+  std::string last_date;
+  bool has_times = false;      ///< Of dates: some have a time.
+  bool is_constant = false;    ///< All values are equal, and there are some.
+  bool looks_like_id = false;  ///< Whole numbers or labels, each row another one.
 };
 
 /// What staging made of its originals, for people.

@@ -47,14 +47,16 @@ struct TokenizerInfo {
   std::string target_model;  ///< The same of the target language.
 };
 
-/// What one input of a table is made of: (value - shift) / scale, a gap counting as `filled_with`.
+/// What one input of a table is made of: (value - shift) / scale, a gap counting as `filled_with`. The value
+/// of a date is one of its parts.
 struct InputColumn {
   std::string name;         ///< Of the original's column; its number from 0 where it has no header.
   std::string label;        ///< Of text: the input is 1 where the original has this label; empty for numbers.
   std::string other = {};   ///< Of two labels the one that is 0; empty where there are more.
+  std::string part = {};    ///< Of dates: which of date_parts() (data/formats/dates.hpp); else empty.
   bool marks_gaps = false;  ///< The input is 1 where the original has no value.
   double filled_with = 0;   ///< Mean of train's values; has no meaning where there are no gaps.
-  double shift = 0;         ///< Mean of train, with --standardize; else 0.
+  double shift = 0;         ///< Mean of train, with --standardize; without it of `years` the first, else 0.
   double scale = 1;         ///< Standard deviation of train, with --standardize; else 1.
 };
 

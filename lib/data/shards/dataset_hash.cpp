@@ -15,6 +15,7 @@ std::string dataset_hash(const DatasetInfo& info) {
   for (const InputColumn& column : info.columns) {
     facts += fmt::format("{}\n{}\n{} {} {} {}\n", column.name, column.label, column.marks_gaps,
                          column.filled_with, column.shift, column.scale);
+    if (!column.part.empty()) facts += column.part + "\n";
   }
   for (const auto& [name, split] : info.splits) {
     facts += fmt::format("{} {}\n", name, split.samples);

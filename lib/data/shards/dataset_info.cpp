@@ -12,6 +12,7 @@
 #include "core/outside.hpp"
 #include "core/printable.hpp"
 #include "core/regular_file.hpp"
+#include "data/formats/dates.hpp"
 #include "data/shards/dataset.hpp"
 #include "data/shards/dataset_folder.hpp"
 #include "data/synthetic/synthetic.hpp"
@@ -122,6 +123,9 @@ InputColumn read_column(const Json& json, const std::string& file) {
   InputColumn column{.name = fields.get<std::string>("name")};
   if (fields.has("label")) column.label = fields.get<std::string>("label");
   if (fields.has("other")) column.other = fields.get<std::string>("other");
+  if (fields.has("part")) column.part = fields.get<std::string>("part");
+  if (!column.part.empty() && !is_date_part(column.part))
+    throw fields.error("has a column with the unknown part '" + printable(column.part, 40) + "' of a date");
   if (fields.has("marks_gaps")) column.marks_gaps = fields.get<bool>("marks_gaps");
   if (fields.has("filled_with")) column.filled_with = fields.get<double>("filled_with");
   if (fields.has("shift")) column.shift = fields.get<double>("shift");
@@ -133,6 +137,7 @@ Json to_json(const InputColumn& column) {
   Json json = {{"name", column.name}};
   if (!column.label.empty()) json["label"] = column.label;
   if (!column.other.empty()) json["other"] = column.other;
+  if (!column.part.empty()) json["part"] = column.part;
   if (column.marks_gaps) {
     json["marks_gaps"] = true;
     return json;

@@ -11,6 +11,7 @@
 
 #include "core/error.hpp"
 #include "core/printable.hpp"
+#include "data/formats/dates.hpp"
 #include "data/formats/table_text.hpp"
 #include "data/import/archive.hpp"
 
@@ -22,6 +23,7 @@ struct TrainedColumn {
   std::string name;
   std::vector<std::size_t> inputs;
   bool numeric = true;
+  bool dates = false;
   bool had_gaps = false;
   std::vector<std::string_view> labels;  // that the training had; empty where they are not all known
 };
@@ -33,8 +35,9 @@ std::vector<TrainedColumn> columns_behind(const std::vector<InputColumn>& inputs
     if (column == columns.end()) column = columns.insert(column, {.name = inputs[i].name});
     column->inputs.push_back(i);
     column->had_gaps = column->had_gaps || inputs[i].marks_gaps;
+    column->dates = column->dates || !inputs[i].part.empty();
+    column->numeric = column->numeric && inputs[i].label.empty() && inputs[i].part.empty();
     if (inputs[i].label.empty()) continue;
-    column->numeric = false;
     column->labels.push_back(inputs[i].label);
     if (!inputs[i].other.empty()) column->labels.push_back(inputs[i].other);
   }
@@ -121,9 +124,22 @@ std::vector<std::size_t> places_of(const std::vector<TrainedColumn>& columns, co
   if (column.numeric)
     throw data_error(where + ", where the training had numbers", table.origin(),
                      "write numbers like -1234.5 and leave gaps empty");
+  if (column.dates)
+    throw data_error(where + ", where the training had dates", table.origin(),
+                     "write dates like 2024-12-31 or 2024-12-31T18:30, and leave gaps empty");
   throw data_error(where + ", a label that the training did not have", table.origin(),
                    fmt::format("use one of {}, or leave the cell empty",
                                printable(fmt::format("{}", fmt::join(column.labels, ", ")), 300)));
+}
+
+/// Whether a cell with a value is of the kind that the training had. `number`: its number, or its day.
+bool read_cell(const TrainedColumn& column, std::string_view cell, double& number) {
+  if (column.numeric) return read_number(cell, number);
+  if (!column.dates)
+    return column.labels.empty() || std::ranges::find(column.labels, cell) != column.labels.end();
+  const auto date = read_date(cell);
+  if (date) number = date->days;
+  return date.has_value();
 }
 
 /// The inputs that a column becomes, of one cell, in the precision in which staging computed them.
@@ -137,6 +153,7 @@ void fill_inputs(const std::vector<InputColumn>& inputs, const TrainedColumn& co
     }
     const double value = gap                    ? input.filled_with
                          : !input.label.empty() ? static_cast<double>(cell == input.label)
+                         : !input.part.empty()  ? double{static_cast<float>(date_part(input.part, number))}
                                                 : double{static_cast<float>(number)};
     row[i] = static_cast<float>((value - input.shift) / input.scale);
   }
@@ -159,10 +176,7 @@ std::shared_ptr<const Column> read_new_table(const std::vector<InputColumn>& inp
       const std::string_view cell = table.cell(row, places[k]);
       const bool gap = is_missing(cell);
       double number = 0;
-      const bool known = column.numeric ? read_number(cell, number)
-                                        : column.labels.empty() ||
-                                              std::ranges::find(column.labels, cell) != column.labels.end();
-      if (!gap && !known) refuse_cell(table, row, column, cell);
+      if (!gap && !read_cell(column, cell, number)) refuse_cell(table, row, column, cell);
       gaps += gap ? 1 : 0;
       float* const place = rows.data() + static_cast<std::size_t>(row) * inputs.size();
       fill_inputs(inputs, column, gap, number, cell, place);

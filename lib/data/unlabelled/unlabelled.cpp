@@ -40,11 +40,14 @@ std::shared_ptr<const Column> no_targets(const DatasetInfo& trained, std::int64_
 
 /// Rows of numbers that have no names: only where each input was a number of the original's.
 void require_plain_inputs(const DatasetInfo& trained, const fs::path& from) {
-  const auto made = std::ranges::find_if(
-      trained.columns, [](const auto& input) { return input.marks_gaps || !input.label.empty(); });
+  const auto made = std::ranges::find_if(trained.columns, [](const auto& input) {
+    return input.marks_gaps || !input.label.empty() || !input.part.empty();
+  });
   if (made == trained.columns.end()) return;
   throw data_error(fmt::format("is an array, and the column {} of the training had {}", made->name,
-                               made->marks_gaps ? "gaps" : "labels"),
+                               made->marks_gaps       ? "gaps"
+                               : !made->label.empty() ? "labels"
+                                                      : "dates"),
                    from.string(), "give a CSV file with the training's columns");
 }
 

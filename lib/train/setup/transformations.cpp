@@ -12,9 +12,12 @@ namespace {
 
 bool has_images(const data::DatasetInfo& info) { return info.task == "image_classification"; }
 
-std::string in_words(const std::string& name, const std::string& label, bool marks_gaps) {
-  if (marks_gaps) return fmt::format("gaps of {}", name);
-  return label.empty() ? name : fmt::format("{}={}", name, label);
+/// Of either kind of column.
+template <class Column>
+std::string in_words(const Column& column) {
+  if (column.marks_gaps) return fmt::format("gaps of {}", column.name);
+  if (!column.part.empty()) return fmt::format("{} of {}", column.part, column.name);
+  return column.label.empty() ? column.name : fmt::format("{}={}", column.name, column.label);
 }
 
 Error other_columns(const std::string& what, const data::DatasetInfo& info, const std::string& checkpoint) {
@@ -31,6 +34,7 @@ std::vector<To> converted(const std::vector<From>& columns) {
     found.push_back({.name = column.name,
                      .label = column.label,
                      .other = column.other,
+                     .part = column.part,
                      .marks_gaps = column.marks_gaps,
                      .filled_with = column.filled_with,
                      .shift = column.shift,
@@ -55,10 +59,9 @@ void compare_columns(const checkpoint::Transformations& trained, const data::Dat
   for (std::size_t i = 0; i < then; ++i) {
     const auto& a = trained.columns[i];
     const auto& b = info.columns[i];
-    if (a.name == b.name && a.label == b.label && a.marks_gaps == b.marks_gaps) continue;
-    throw other_columns(fmt::format("input {} was {} and is {}", i, in_words(a.name, a.label, a.marks_gaps),
-                                    in_words(b.name, b.label, b.marks_gaps)),
-                        info, checkpoint);
+    if (a.name == b.name && a.label == b.label && a.part == b.part && a.marks_gaps == b.marks_gaps) continue;
+    throw other_columns(fmt::format("input {} was {} and is {}", i, in_words(a), in_words(b)), info,
+                        checkpoint);
   }
 }
 

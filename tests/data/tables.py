@@ -1,0 +1,128 @@
+"""`dtrain stage` on tables with dates: the shards hold what Python's datetime computes, and what cannot be read is named."""
+
+import csv
+import datetime
+import json
+import random
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from dtrain_run import refused, run
+from table_dates import part_of_date
+
+BINARY = sys.argv.pop()
+SPLITS = ("train", "validation", "test")
+DATE_PARTS = ["years", "year_sin", "year_cos", "week_sin", "week_cos"]
+# Years since 1970 are float32 before the first is taken off: 54 years have steps of 4e-6.
+TOLERANCE = 5e-6
+
+
+class TablesTest(unittest.TestCase):
+    def setUp(self):
+        scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(scratch.cleanup)
+        self.folder = Path(scratch.name)
+
+    def write(self, name, columns, rows):
+        with open(self.folder / name, "w", newline="") as file:
+            csv.writer(file).writerows([columns, *rows])
+
+    def stage(self, name, *options):
+        said = run(BINARY, 1, "stage", "t", "--overwrite", "--from", name, *options, cwd=self.folder).stdout
+        staged = self.folder / "data/staged/t"
+        facts = json.loads((staged / "dataset.json").read_text())
+        splits = {}
+        for split in SPLITS:
+            with h5py.File(staged / f"{split}-00000-of-00001.h5") as file:
+                splits[split] = {name: file[name][:] for name in file}
+        return facts, splits, said
+
+    def refuse(self, code, words, name, *options):
+        refused(BINARY, 1, code, words, "stage", "no", "--from", name, *options, cwd=self.folder)
+
+    def dated_rows(self, times):
+        """A number that names the row, a date, a verdict; two rows have no date."""
+        rng = random.Random(1)
+        rows = []
+        for i in range(80):
+            when = datetime.datetime(2019, 5, 2) + datetime.timedelta(days=rng.randrange(2000), minutes=rng.randrange(1440) * times)
+            text = "" if i in (7, 30) else when.isoformat(sep=" ", timespec="minutes") if times else when.date().isoformat()
+            rows.append([1000 + i, text, ("no", "yes")[i % 2]])
+        return rows
+
+    def test_dates_become_years_and_turns(self):
+        for times, standardize in ((False, False), (True, False), (True, True)):
+            rows = self.dated_rows(times)
+            self.write("d.csv", ["number", "when", "verdict"], rows)
+            facts, splits, said = self.stage("d.csv", *(["--standardize"] if standardize else []))
+            columns = facts["columns"]
+            parts = DATE_PARTS + (["day_sin", "day_cos"] if times else [])
+            self.assertEqual([(c["name"], c.get("part"), c.get("marks_gaps", False)) for c in columns],
+                             [("number", None, False), *(("when", part, False) for part in parts), ("when", None, True)])
+            texts = {number: text for number, text, _ in rows}
+            first = min(text for text in texts.values() if text)
+            if standardize:
+                self.assertAlmostEqual(np.std(splits["train"]["inputs"][:, 1]), 1, places=1)  # gaps lie at the mean
+                self.assertEqual([c["scale"] for c in columns[2:-1]], [1.0] * (len(columns) - 3))
+            else:
+                self.assertAlmostEqual(columns[1]["shift"], part_of_date("years", first), places=9)
+                self.assertEqual(min(data["inputs"][:, 1].min() for data in splits.values()).round(5), 0)
+            seen = 0
+            for data in splits.values():
+                for values in data["inputs"]:
+                    number = round(values[0] * columns[0]["scale"] + columns[0]["shift"])
+                    text = texts[number]
+                    self.assertEqual(values[-1], not text)
+                    for k, part in enumerate(parts, 1):
+                        column = columns[k]
+                        value = part_of_date(part, text) if text else column["filled_with"]
+                        self.assertAlmostEqual(values[k], (value - column["shift"]) / column["scale"], delta=TOLERANCE)
+                        seen += 1
+            self.assertEqual(seen, 80 * len(parts))
+            self.assertIn(f"dates from {first}", said)
+            self.assertIn("year, week and day" if times else "year and week", said)
+            self.assertIn("2 gaps (2.5 %)", said)
+
+    def test_offsets_are_one_moment(self):
+        rows = [[i, f"2024-03-{1 + i % 28:02}T12:00{zone}", i % 2] for i, zone in enumerate(["Z", "+00:00", ""] * 10)]
+        rows += [[i + 30, f"2024-03-{1 + i % 28:02}T14:00+02:00", i % 2] for i in range(10)]
+        self.write("z.csv", ["row", "when", "odd"], rows)
+        facts, splits, _ = self.stage("z.csv", "--target", "odd")
+        day = [c.get("part") for c in facts["columns"]].index("day_cos")
+        for data in splits.values():
+            np.testing.assert_allclose(data["inputs"][:, day], -1, atol=TOLERANCE)  # all at noon
+
+    def test_what_is_no_date_is_named(self):
+        rows = self.dated_rows(False)
+        rows[40][1] = "2023-02-29"
+        self.write("d.csv", ["number", "when", "verdict"], rows)
+        self.refuse(3, ["d.csv", "dates in 77 of 78 cells of the column when", "'2023-02-29' in line 42", "--na-values"], "d.csv")
+        _, splits, _ = self.stage("d.csv", "--na-values", "2023-02-29")
+        self.assertEqual(sum(data["inputs"][:, -1].sum() for data in splits.values()), 3)
+        for row in rows:
+            row[1] = "/".join(reversed(row[1].split("-")))
+        self.write("d.csv", ["number", "when", "verdict"], rows)
+        self.refuse(3, ["dates in 0 of 78 cells of the column when", "write dates like 2024-12-31", "--ignore when"], "d.csv")
+        self.write("d.csv", ["number", "when"], [row[:2] for row in self.dated_rows(True) if row[1]])
+        self.refuse(2, ["--target", "has dates in that column"], "d.csv", "--target", "when")
+
+    def test_identifiers_and_constants_are_named(self):
+        rows = [[f"P{i:03}", "2024-01-01", 3, i % 7 + 0.5, i % 2] for i in range(60)]
+        self.write("i.csv", ["patient", "visit", "ward", "size", "ill"], rows)
+        _, _, said = self.stage("i.csv")
+        for words in ("the column patient has another label in every row, like an identifier: --ignore patient",
+                      "the column visit has the same value in every row", "the column ward has the same value in every row"):
+            self.assertIn(words, said)
+        self.assertNotIn("the column size", said)
+        rows += [[f"Q{i:03}", "2024-01-01", 3, 1.5, i % 2] for i in range(60)]
+        self.write("i.csv", ["patient", "visit", "ward", "size", "ill"], rows)
+        self.refuse(3, ["120 different labels in the column patient", "--ignore patient"], "i.csv")
+
+
+if __name__ == "__main__":
+    unittest.main()
