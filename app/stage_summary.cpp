@@ -34,7 +34,11 @@ double percent(std::int64_t part, std::int64_t whole) {
 std::string task_in_words(const data::DatasetInfo& info, const data::StageReport& report) {
   std::string text = info.task;
   const auto target = std::ranges::find(report.columns, ColumnReport::Role::target, &ColumnReport::role);
-  if (target != report.columns.end()) text += fmt::format(" of {}", printable(target->name, kWidth));
+  if (!info.targets.empty())
+    text += fmt::format(" of {} targets: {}", info.targets.size(),
+                        printable(fmt::format("{}", fmt::join(info.targets, ", ")), 3 * kWidth));
+  else if (target != report.columns.end())
+    text += fmt::format(" of {}", printable(target->name, kWidth));
   if (!info.shape.empty()) text += fmt::format(", samples of [{}]", fmt::join(info.shape, ", "));
   if (info.tokenizer)
     text += fmt::format(", {} tokens by {}", grouped(std::ssize(info.tokenizer->vocabulary)),

@@ -147,6 +147,7 @@ Json to_json(const Manifest& manifest) {
     json["dataset_samples"] = info.identity.samples;
     json["dataset_sha256"] = info.identity.sha256;
     if (!info.identity.classes.empty()) json["dataset_classes"] = info.identity.classes;
+    if (!info.identity.targets.empty()) json["dataset_targets"] = info.identity.targets;
     if (!info.identity.task.empty()) {
       json["dataset_task"] = info.identity.task;
       json["dataset_shape"] = info.identity.shape;
@@ -210,6 +211,7 @@ Manifest from_json(const Json& json) {
       info.identity.samples[split] = whole(samples);
     json.at("dataset_sha256").get_to(info.identity.sha256);
     if (json.contains("dataset_classes")) json.at("dataset_classes").get_to(info.identity.classes);
+    if (json.contains("dataset_targets")) json.at("dataset_targets").get_to(info.identity.targets);
     if (json.contains("dataset_task")) {
       json.at("dataset_task").get_to(info.identity.task);
       info.identity.shape = whole_numbers(json.at("dataset_shape"));

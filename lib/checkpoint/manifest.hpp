@@ -45,6 +45,7 @@ struct DatasetIdentity {
   std::map<std::string, std::int64_t> samples;  ///< Of each split.
   std::string sha256;                           ///< data::dataset_hash; empty: not kept.
   std::vector<std::string> classes = {};  ///< Their names; empty: there are none, or they were not kept.
+  std::vector<std::string> targets = {};  ///< Names of several numbers of a regression; else empty.
   std::string task = {};                  ///< Of the dataset; empty: not kept.
   std::vector<std::int64_t> shape = {};   ///< Of one sample; kept with the task.
 };

@@ -25,9 +25,10 @@ std::vector<ArrayRequest> arrays_of_task(std::string_view task);
 
 /// The samples of a split from the columns of its shards: columns[shard][array], in the order of
 /// arrays_of_task. `sample_shape` [T] limits text and is the block length of language modelling. `subject`
-/// names the split in messages. Throws data_error when the arrays do not fit each other.
+/// names the split in messages. `target_count`: numbers in the target of a sample. Throws data_error when the
+/// arrays do not fit each other.
 std::shared_ptr<const SampleSource> make_source(
     std::string_view task, const std::vector<std::vector<std::shared_ptr<const Column>>>& columns,
-    const std::vector<std::int64_t>& sample_shape, const std::string& subject);
+    const std::vector<std::int64_t>& sample_shape, const std::string& subject, std::int64_t target_count = 1);
 
 }  // namespace dtrain::data

@@ -60,6 +60,7 @@ train::EvaluationResult evaluate_checkpoint(const train::RunConfig& config, cons
   const auto trained = checkpoint::read_manifest(config.model.init_from).info;
   state::check_same_program(trained.program, *workload.model, config.model.init_from);
   train::check_same_classes(trained.identity, info, config.model.init_from);
+  train::check_same_targets(trained.identity, info, config.model.init_from);
   const auto how = train::transformation_as_trained(trained.transformations, info, config.model.init_from);
   if (const auto own = train::own_transformation(info);
       how.mean != own.mean || how.std_dev != own.std_dev || !how.factor.empty()) {
@@ -94,6 +95,7 @@ train::EvaluationResult evaluate_checkpoint(const train::RunConfig& config, cons
       predictions.dataset = info.name;
       predictions.split = request.split;
       if (workload.scoring == train::Scoring::loss_and_accuracy) predictions.classes = info.classes;
+      predictions.target_names = info.targets;
       if (group.rank() == 0) record::write_predictions(request.predictions, predictions, library);
     }
     log.info(fmt::format("predictions  {}", request.predictions));

@@ -47,6 +47,8 @@ void check_facts(const data::DatasetInfo& info, const std::string& checkpoint) {
   require(info.mean.size() == info.std_dev.size() &&
               (info.mean.empty() || static_cast<std::int64_t>(info.mean.size()) == info.shape[0]),
           "has another number of means than its images had channels", context);
+  require(info.targets.empty() || info.task == "regression",
+          "says that its samples had several targets, and was trained for " + info.task, context);
   require(info.classes.empty() == !info.task.ends_with("classification"),
           "does not say which classes it knows", context);
 }
@@ -129,6 +131,7 @@ void predict(const train::RunConfig& config, const PredictRequest& request, comm
     predictions.names = data.names;
     predictions.targets.clear();
     if (workload.scoring == train::Scoring::loss_and_accuracy) predictions.classes = info.classes;
+    predictions.target_names = info.targets;
     if (group.rank() == 0 && request.output.ends_with(".csv"))
       record::write_predictions_csv(request.output, predictions);
     else if (group.rank() == 0)

@@ -25,6 +25,7 @@ struct DatasetFacts {
   std::string task;                    ///< image_classification, table_classification, regression, ...
   Shape sample_shape;                  ///< Of one sample, without the batch dim: [C, H, W], [F], [T, F].
   std::int64_t classes = 0;            ///< 0 when there are none.
+  std::int64_t targets = 1;            ///< Numbers in the target of a sample of a regression.
   std::int64_t vocabulary = 0;         ///< Tokens; 0 when there is no text. Of the source language for pairs.
   std::int64_t target_vocabulary = 0;  ///< Of the target language; 0 unless the samples are pairs.
   std::vector<InputFacts> inputs = {};  ///< Empty: a sample is one input, of sample_shape.

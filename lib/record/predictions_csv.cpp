@@ -30,6 +30,8 @@ void write_header(std::ostream& out, const Predictions& predictions, std::size_t
   if (!predictions.classes.empty()) {
     out << ",class,probability";
     for (const auto& name : predictions.classes) out << ',' << cell(fmt::format("p({})", name));
+  } else if (predictions.target_names.size() == width) {
+    for (const auto& name : predictions.target_names) out << ',' << cell(fmt::format("prediction({})", name));
   } else if (width == 1) {
     out << ",prediction";
   } else {

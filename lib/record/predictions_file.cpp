@@ -62,6 +62,8 @@ void write(const std::string& path, const Predictions& predictions, h5::Library&
       write_confusion(file.id(), predictions.classes.size(), classes, predicted);
     }
   }
+  if (!predictions.target_names.empty())
+    h5::write_strings(file.id(), "target_names", predictions.target_names);
   if (!predictions.names.empty()) h5::write_strings(file.id(), "names", predictions.names);
   if (!predictions.codes.empty()) {
     h5::write_dataset(file.id(), "codes", rows_of(n, predictions.code_shape),

@@ -15,6 +15,7 @@ struct Predictions {
   std::string split;                       ///< Of the dataset; of new samples the file they come from.
   std::vector<std::string> names;          ///< Of each sample, such as a file's; empty: they are counted.
   std::vector<std::string> classes;        ///< Their names; empty where there are none.
+  std::vector<std::string> target_names;   ///< Of several numbers of a regression; else empty.
   std::vector<std::int64_t> output_shape;  ///< Of one sample.
   std::vector<float> outputs;  ///< [n, output_shape...]: of the last layer, logits of a classifier.
   std::vector<std::int64_t> target_shape;  ///< Of one sample; empty for a number.
@@ -32,8 +33,8 @@ std::vector<std::int64_t> predicted_classes(const Predictions& predictions);
 
 /// Writes `/outputs`, `/targets` where they are known, for classifiers `/predicted` (the class of the largest
 /// output), `/probabilities` [n, classes] and, with targets, up to 1,000 classes `/confusion` [classes,
-/// classes] (samples by class and predicted class), `/names` and `/codes` where there are any, into a new
-/// file that replaces one of that name when it is whole. Throws Error (exit code 1).
+/// classes] (samples by class and predicted class), `/target_names`, `/names` and `/codes` where there are
+/// any, into a new file that replaces one of that name when it is whole. Throws Error (exit code 1).
 void write_predictions(const std::string& path, const Predictions& predictions, h5::Library& library);
 
 }  // namespace dtrain::record

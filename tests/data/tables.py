@@ -1,4 +1,4 @@
-"""`dtrain stage` on tables with dates: the shards hold what Python's datetime computes, and what cannot be read is named."""
+"""`dtrain stage` on tables with dates and several targets: the shards hold what Python's datetime computes, and what cannot be read is named."""
 
 import csv
 import datetime
@@ -110,6 +110,47 @@ class TablesTest(unittest.TestCase):
         self.refuse(3, ["dates in 0 of 78 cells of the column when", "write dates like 2024-12-31", "--ignore when"], "d.csv")
         self.write("d.csv", ["number", "when"], [row[:2] for row in self.dated_rows(True) if row[1]])
         self.refuse(2, ["--target", "has dates in that column"], "d.csv", "--target", "when")
+
+    def test_several_targets(self):
+        rng = random.Random(2)
+        rows = [[f"{rng.random():.4f}", i, f"{rng.random():.4f}", i * i, ("a", "b")[i % 2]] for i in range(50)]
+        names = ["size", "row", "width", "square", "kind"]
+        self.write("s.csv", names, rows)
+        facts, splits, said = self.stage("s.csv", "--target", "row,square", "--ignore", "kind")
+        self.assertEqual((facts["task"], facts["targets"]), ("regression", ["row", "square"]))
+        self.assertEqual([c["name"] for c in facts["columns"]], ["size", "width"])
+        self.assertIn("regression of 2 targets: row, square", said)
+        pairs = np.concatenate([data["targets"] for data in splits.values()])
+        self.assertEqual((pairs.dtype, pairs.shape), (np.float32, (50, 2)))
+        self.assertEqual(sorted(pairs[:, 0]), list(range(50)))
+        np.testing.assert_array_equal(pairs[:, 0] ** 2, pairs[:, 1])
+        for row, values in zip(splits["train"]["targets"], splits["train"]["inputs"]):
+            self.assertEqual(np.float32(rows[int(row[0])][0]), values[0])
+        self.refuse(2, ["labels in that column", "--target kind"], "s.csv", "--target", "row,kind")
+        self.refuse(2, ["names the column row twice"], "s.csv", "--target", "row,row")
+        self.refuse(2, ["no such column", "colour"], "s.csv", "--target", "row,colour")
+        self.refuse(2, ["makes classes of one of several"], "s.csv", "--target", "row,square>4")
+        self.refuse(2, ["names several columns", "one target"], "s.csv", "--target", "row,square", "--task", "table_classification")
+        self.refuse(2, ["leaves no column as input"], "s.csv", "--target", "size,row,width,square", "--ignore", "kind")
+        rows[5][3] = ""
+        self.write("s.csv", names, rows)
+        self.refuse(3, ["no value in the target column square in line 7"], "s.csv", "--target", "row,square")
+
+    def test_several_targets_in_arrays(self):
+        rng = np.random.default_rng(3)
+        np.save(self.folder / "x.npy", rng.random((60, 4), np.float32))
+        arrays = ["--inputs", "x.npy", "--targets", "y.npy"]
+        for y in (rng.random((60, 3)), rng.integers(0, 9, (60, 3))):  # whole numbers, too
+            np.save(self.folder / "y.npy", y)
+            facts, splits, _ = self.stage(".", *arrays)
+            self.assertEqual((facts["task"], facts["targets"], facts["classes"]), ("regression", ["0", "1", "2"], []))
+            found = np.concatenate([data["targets"] for data in splits.values()])
+            order = lambda rows: rows[np.lexsort(rows.T)]
+            np.testing.assert_array_equal(order(found), order(y.astype(np.float32)))
+        np.save(self.folder / "y.npy", np.eye(3)[rng.integers(0, 3, 60)])
+        self.refuse(3, ["y.npy", "a 1 among 3 targets", "y.argmax(1)"], ".", *arrays)
+        np.save(self.folder / "y.npy", rng.random((60, 3, 2)))
+        self.refuse(3, ["y.npy", "[n, 3, 2]", "[n, K]"], ".", *arrays)
 
     def test_identifiers_and_constants_are_named(self):
         rows = [[f"P{i:03}", "2024-01-01", 3, i % 7 + 0.5, i % 2] for i in range(60)]

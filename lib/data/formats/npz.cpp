@@ -102,7 +102,7 @@ Originals read_npz(const StageOptions& options) {
         found = std::move(part);
         continue;
       }
-      if (part.task != found.task || part.shape != found.shape)
+      if (part.task != found.task || part.shape != found.shape || part.targets != found.targets)
         throw data_error(fmt::format("has samples of another kind in {} than in train", inputs),
                          options.from.string(), "give arrays that belong together");
       if (part.classes.size() > found.classes.size()) found.classes = part.classes;

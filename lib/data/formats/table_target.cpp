@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <sstream>
+
 #include "core/error.hpp"
 #include "data/import/originals.hpp"
 
@@ -11,13 +14,27 @@ namespace {
 // More whole numbers than this are counts or amounts, not names of classes.
 constexpr std::size_t kMostNumberedClasses = 20;
 
+/// The columns that --target names: one whose name has commas itself, or several. Nothing: the last.
+std::vector<std::string> target_names(const std::vector<TableColumn>& columns, const std::string& text) {
+  if (std::ranges::find(columns, text, &TableColumn::name) != columns.end() ||
+      text.find(',') == std::string::npos)
+    return {text};
+  std::vector<std::string> names;
+  std::istringstream words(text);
+  for (std::string word; std::getline(words, word, ',');)
+    if (!word.empty()) names.push_back(word);
+  if (names.empty())
+    throw usage_error("names no column", "--target " + text, "write it like --target COL or COL,COL");
+  return names;
+}
+
 }  // namespace
 
 TableTarget::TableTarget(std::span<const TableText> files, const std::vector<TableColumn>& columns,
-                         const StageOptions& options)
-    : column_(&columns.back()), task_(options.task) {
-  const std::string subject = "--target " + options.target;
-  std::string name = options.target;
+                         const std::string& wanted, const std::string& task)
+    : column_(&columns.back()), task_(task) {
+  const std::string subject = "--target " + wanted;
+  std::string name = wanted;
   if (const std::size_t sign = name.rfind('>'); sign != std::string::npos) {
     double bound = 0;
     if (!read_number(std::string_view(name).substr(sign + 1), bound))
@@ -38,7 +55,7 @@ TableTarget::TableTarget(std::span<const TableText> files, const std::vector<Tab
     throw usage_error("makes classes", subject, "leave the threshold or --task regression out");
   if (threshold_) {
     task_ = "table_classification";
-    const std::string bound = options.target.substr(options.target.rfind('>') + 1);
+    const std::string bound = wanted.substr(wanted.rfind('>') + 1);
     classes_ = {column_->name + "<=" + bound, column_->name + ">" + bound};
     return;
   }
@@ -70,9 +87,54 @@ double TableTarget::value(const TableText& file, std::int64_t row) const {
   return number;
 }
 
-std::shared_ptr<const Column> TargetColumn::column() const {
-  if (target_.is_regression()) return column_from(std::vector<float>(values_.begin(), values_.end()), {});
-  return column_from(std::vector<std::int64_t>(values_.begin(), values_.end()), {});
+TableTargets::TableTargets(std::span<const TableText> files, const std::vector<TableColumn>& columns,
+                           const StageOptions& options) {
+  const auto wanted = target_names(columns, options.target);
+  if (wanted.size() == 1) {
+    all_.emplace_back(files, columns, wanted.front(), options.task);
+    return;
+  }
+  const std::string subject = "--target " + options.target;
+  if (options.task == "table_classification")
+    throw usage_error("names several columns, and a classification has one target", subject,
+                      "name one column, or use --task regression");
+  for (const std::string& name : wanted) {
+    if (name.find('>') != std::string::npos)
+      throw usage_error("makes classes of one of several targets", subject,
+                        "name one target, or columns of numbers");
+    TableTarget target(files, columns, name, "regression");
+    if (contains(target.column()))
+      throw usage_error(fmt::format("names the column {} twice", target.column().name), subject,
+                        "name each target once");
+    all_.push_back(std::move(target));
+  }
+}
+
+std::vector<std::string> TableTargets::names() const {
+  std::vector<std::string> names;
+  if (all_.size() > 1)
+    for (const TableTarget& target : all_) names.push_back(target.column().name);
+  return names;
+}
+
+bool TableTargets::contains(const TableColumn& column) const {
+  return std::ranges::any_of(all_, [&](const TableTarget& t) { return t.column().index == column.index; });
+}
+
+void TableTargets::Rows::add(const TableText& file, std::int64_t row) {
+  for (const TableTarget& target : targets_.all_) values_.push_back(target.value(file, row));
+}
+
+std::int64_t TableTargets::Rows::count() const {
+  return static_cast<std::int64_t>(values_.size() / targets_.all_.size());
+}
+
+std::shared_ptr<const Column> TableTargets::Rows::column() const {
+  std::vector<std::int64_t> row_shape;
+  if (targets_.all_.size() > 1) row_shape.push_back(static_cast<std::int64_t>(targets_.all_.size()));
+  if (targets_.all_.front().is_regression())
+    return column_from(std::vector<float>(values_.begin(), values_.end()), row_shape);
+  return column_from(std::vector<std::int64_t>(values_.begin(), values_.end()), row_shape);
 }
 
 }  // namespace dtrain::data

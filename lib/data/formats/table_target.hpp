@@ -11,12 +11,13 @@
 
 namespace dtrain::data {
 
-/// What a table is to predict: classes or numbers, from one of its columns (options.target, options.task).
+/// What one column of a table is to predict: classes or numbers.
 class TableTarget {
  public:
-  /// The arguments must outlive it. Throws usage_error: no such column, text that is to be a number.
+  /// `wanted`: the column's name or number, or `COL>VALUE`; `task`: see StageOptions. The others must outlive
+  /// it. Throws usage_error: no such column, text that is to be a number.
   TableTarget(std::span<const TableText> files, const std::vector<TableColumn>& columns,
-              const StageOptions& options);
+              const std::string& wanted, const std::string& task);
 
   const TableColumn& column() const { return *column_; }
   const std::string& task() const { return task_; }  ///< table_classification or regression.
@@ -34,18 +35,36 @@ class TableTarget {
   std::vector<std::string> classes_;
 };
 
-/// The targets of a split, row by row.
-class TargetColumn {
+/// All that a table is to predict (options.target, options.task): one column, or the numbers of several.
+class TableTargets {
  public:
-  explicit TargetColumn(const TableTarget& target) : target_(target) {}
-  void add(const TableText& file, std::int64_t row) { values_.push_back(target_.value(file, row)); }
-  std::int64_t rows() const { return static_cast<std::int64_t>(values_.size()); }
-  /// [rows], int64 for classes and float32 for numbers.
-  std::shared_ptr<const Column> column() const;
+  /// The arguments must outlive it. Throws usage_error like TableTarget, and where one of several columns has
+  /// no numbers or is named twice.
+  TableTargets(std::span<const TableText> files, const std::vector<TableColumn>& columns,
+               const StageOptions& options);
+
+  const std::string& task() const { return all_.front().task(); }
+  const std::vector<std::string>& classes() const { return all_.front().classes(); }
+  /// Of the columns; empty where there is one.
+  std::vector<std::string> names() const;
+  bool contains(const TableColumn& column) const;
+
+  /// The targets of a split, row by row.
+  class Rows {
+   public:
+    explicit Rows(const TableTargets& targets) : targets_(targets) {}
+    void add(const TableText& file, std::int64_t row);
+    std::int64_t count() const;
+    /// [rows], of several columns [rows, columns]; int64 for classes and float32 for numbers.
+    std::shared_ptr<const Column> column() const;
+
+   private:
+    const TableTargets& targets_;
+    std::vector<double> values_;
+  };
 
  private:
-  const TableTarget& target_;
-  std::vector<double> values_;
+  std::vector<TableTarget> all_;  // at least one
 };
 
 }  // namespace dtrain::data

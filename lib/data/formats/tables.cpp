@@ -86,9 +86,10 @@ Files read_files(const StageOptions& options) {
 }
 
 std::vector<const TableColumn*> input_columns(const std::vector<TableColumn>& columns,
-                                              const StageOptions& options, const TableTarget& target) {
+                                              const StageOptions& options, const TableTargets& targets) {
   std::vector<bool> taken(columns.size(), true);
-  taken[target.column().index] = false;
+  for (const TableColumn& column : columns)
+    if (targets.contains(column)) taken[column.index] = false;
   std::istringstream ignored(options.ignore);
   for (std::string name; std::getline(ignored, name, ',');)
     taken[find_column(columns, name, "--ignore").index] = false;
@@ -132,17 +133,17 @@ class Sites {
 
 /// For people: each column, and what may be a mistake.
 void report_columns(const Files& files, const std::vector<TableColumn>& columns, const StageOptions& options,
-                    const TableTarget& target, const std::vector<const TableColumn*>& inputs,
+                    const TableTargets& targets, const std::vector<const TableColumn*>& inputs,
                     Originals& found) {
   using Role = ColumnReport::Role;
   for (const TableColumn& column : columns) {
     ColumnReport report = report_of(files.texts, column);
     const bool is_input = std::ranges::find(inputs, &column) != inputs.end();
     const bool is_site = !options.site.empty() && &find_column(columns, options.site, "--site") == &column;
-    report.role = column.index == target.column().index ? Role::target
-                  : is_site                             ? Role::site
-                  : is_input                            ? Role::input
-                                                        : Role::ignored;
+    report.role = targets.contains(column) ? Role::target
+                  : is_site                ? Role::site
+                  : is_input               ? Role::input
+                                           : Role::ignored;
     if (is_input && report.is_constant && !column.gaps)
       found.remarks.push_back(
           fmt::format("the column {} has the same value in every row: it tells nothing, "
@@ -166,22 +167,25 @@ bool is_table_file(const OriginalFile& start) {
 Originals read_tables(const StageOptions& options) {
   const Files files = read_files(options);
   const auto columns = columns_of(files.texts);
-  const TableTarget target(files.texts, columns, options);
+  const TableTargets targets(files.texts, columns, options);
   const Sites sites(files, columns, options);
   std::vector<const TableColumn*> origins;  // of each input
-  Originals found{.task = target.task(), .classes = target.classes(), .sites = sites.names()};
-  for (const TableColumn* column : input_columns(columns, options, target))
+  Originals found{.task = targets.task(),
+                  .classes = targets.classes(),
+                  .targets = targets.names(),
+                  .sites = sites.names()};
+  for (const TableColumn* column : input_columns(columns, options, targets))
     for (InputColumn& input : inputs_of(files.texts, *column)) {
       found.columns.push_back(std::move(input));
       origins.push_back(column);
     }
-  report_columns(files, columns, options, target, origins, found);
+  report_columns(files, columns, options, targets, origins, found);
   const auto width = static_cast<std::int64_t>(found.columns.size());
   found.shape = {width};
 
   for (const char* split : {"train", "validation", "test"}) {
     std::vector<float> inputs;
-    TargetColumn targets(target);
+    TableTargets::Rows wanted(targets);
     std::vector<std::int32_t> owners;
     for (std::size_t file = 0; file < files.texts.size(); ++file) {
       if (files.splits[file] != split) continue;
@@ -189,13 +193,13 @@ Originals read_tables(const StageOptions& options) {
       for (std::int64_t row = 0; row < text.rows(); ++row) {
         for (std::size_t i = 0; i < origins.size(); ++i)
           inputs.push_back(input_value(found.columns[i], *origins[i], text.cell(row, origins[i]->index)));
-        targets.add(text, row);
+        wanted.add(text, row);
         if (!sites.names().empty()) owners.push_back(sites.of(file, row));
       }
     }
-    if (targets.rows() == 0) continue;
+    if (wanted.count() == 0) continue;
     auto& arrays = found.splits[split];
-    arrays = {column_from(inputs, {width}), targets.column()};
+    arrays = {column_from(inputs, {width}), wanted.column()};
     if (!sites.names().empty()) arrays.push_back(column_from(owners, {}));
   }
   found.sources = source_list(options.from);

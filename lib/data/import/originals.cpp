@@ -25,6 +25,21 @@ std::shared_ptr<const Column> as_float(const Column& bytes) {
   return MemoryColumn::of(std::move(floats));
 }
 
+/// Several targets as float32. Throws data_error for one-hot classes, which mean something else.
+std::shared_ptr<const Column> numbers_of(const std::shared_ptr<const Column>& targets,
+                                         const std::string& subject) {
+  if (targets->type() == ElementType::float32) return targets;
+  const auto values = read_whole<std::int64_t>(*targets);
+  const auto width = element_count(targets->row_shape());
+  bool one_hot = !values.empty();
+  for (auto row = values.begin(); one_hot && row != values.end(); row += width)
+    one_hot = std::count(row, row + width, 1) == 1 && std::count(row, row + width, 0) == width - 1;
+  if (one_hot)
+    throw data_error(fmt::format("has a 1 among {} targets of each sample, like a class", width), subject,
+                     "give the class's number, such as y.argmax(1)");
+  return column_from(std::vector<float>(values.begin(), values.end()), targets->row_shape());
+}
+
 }  // namespace
 
 std::vector<std::string> classes_of(const std::vector<std::int64_t>& targets, const std::string& subject) {
@@ -65,9 +80,14 @@ Originals from_arrays(std::shared_ptr<const Column> inputs, std::shared_ptr<cons
   if (images && found.shape[0] > 4 && found.shape[2] <= 4)
     throw data_error("has images of shape " + text_of(shape) + " with the channels last", subject,
                      "transpose them to [n, C, H, W]");
-  if (element_count(targets->row_shape()) != 1)
-    throw data_error("has targets of shape " + text_of(targets->row_shape()), targets_subject,
-                     "give one target per sample");
+  const auto target_shape = targets->row_shape();
+  if (target_shape.size() > 1 || element_count(target_shape) < 1)
+    throw data_error("has targets of shape " + text_of(target_shape), targets_subject,
+                     "give one target per sample, or several numbers of a regression as [n, K]");
+  if (const auto several = element_count(target_shape); several > 1) {
+    targets = numbers_of(targets, targets_subject);
+    for (std::int64_t name = 0; name < several; ++name) found.targets.push_back(std::to_string(name));
+  }
   if (targets->type() == ElementType::int64) {
     found.task = images ? "image_classification" : "table_classification";
     found.classes = classes_of(read_whole<std::int64_t>(*targets), targets_subject);

@@ -19,7 +19,8 @@ namespace dtrain::data {
 struct Originals {
   std::string task;
   std::vector<std::string> classes;
-  std::vector<std::int64_t> shape;  ///< Of one sample; the columns may lack a channel dim of 1.
+  std::vector<std::string> targets;  ///< Names of several; empty for one.
+  std::vector<std::int64_t> shape;   ///< Of one sample; the columns may lack a channel dim of 1.
   std::optional<TokenizerInfo> tokenizer;
   /// Per split that the original has (at least train): the arrays of the task, in arrays_of_task's order.
   std::map<std::string, std::vector<std::shared_ptr<const Column>>> splits;
@@ -36,9 +37,9 @@ struct Originals {
 };
 
 /// Makes sense of one's own arrays: uint8 [n, C, H, W] or [n, H, W] and float32 [n, C, H, W] are images;
-/// float32 [n, F] and [n, T, F] and uint8 [n, F] (converted) are tables. int64 targets are classes, float32 a
-/// regression's values. Fills task, classes, shape and splits["train"]. Throws data_error naming `subject`,
-/// of which the inputs are, or `targets_subject`.
+/// float32 [n, F] and [n, T, F] and uint8 [n, F] (converted) are tables. int64 targets are classes, float32
+/// and several per sample, [n, K], a regression's values. Fills task, classes, shape and splits["train"].
+/// Throws data_error naming `subject`, of which the inputs are, or `targets_subject`.
 Originals from_arrays(std::shared_ptr<const Column> inputs, std::shared_ptr<const Column> targets,
                       const std::string& subject, const std::string& targets_subject);
 

@@ -182,6 +182,7 @@ void require_text(const DatasetInfo& info, const std::string& origin) {
                        "convert it, e.g. with iconv -f LATIN1 -t UTF-8, or rename it");
   };
   for (const std::string& name : info.classes) check("class", name);
+  for (const std::string& name : info.targets) check("target", name);
   for (const InputColumn& column : info.columns) {
     check("column", column.name);
     check("label", column.label);
@@ -221,6 +222,7 @@ DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::
   DatasetInfo info{.name = options.name,
                    .task = originals.task,
                    .classes = originals.classes,
+                   .targets = originals.targets,
                    .shape = originals.shape,
                    .tokenizer = originals.tokenizer,
                    .columns = originals.columns,

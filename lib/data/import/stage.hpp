@@ -25,7 +25,8 @@ struct StageOptions {
   std::string targets;  ///< The same.
   std::string task;     ///< Of a table: table_classification or regression; empty: by its target.
   std::string target;   ///< Of a table: name or number (from 0) of the column; empty: the last one.
-                        ///< `COL>VALUE` makes two classes of a column of numbers.
+                        ///< `COL>VALUE` makes two classes of a column of numbers; `COL,COL` is a
+                        ///< regression on several.
   std::filesystem::path
       validation;              ///< Of a table: a file of its own with the validation split; empty: none.
   std::filesystem::path test;  ///< The same for the test split.

@@ -87,7 +87,8 @@ std::shared_ptr<const SampleSource> Dataset::source(const std::string& split,
     first_sample += shard.samples;
   }
   if (shared) columns = shared_copy(columns, options.team);
-  const auto source = make_source(info_.task, columns, info_.shape, subject + ", split " + split);
+  const auto source =
+      make_source(info_.task, columns, info_.shape, subject + ", split " + split, info_.target_count());
   if (source->samples() != described->second.samples)
     throw data_error("holds " + std::to_string(source->samples()) + " samples in split " + split +
                          " but dataset.json has " + std::to_string(described->second.samples),

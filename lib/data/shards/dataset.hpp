@@ -73,6 +73,7 @@ struct DatasetInfo {
   std::string task;                  ///< image_classification, table_classification, regression,
                                      ///< text_classification, translation or language_modelling.
   std::vector<std::string> classes;  ///< Names of the classes; empty where there are none.
+  std::vector<std::string> targets;  ///< Names of the numbers of a regression on several; empty for one.
   std::vector<std::int64_t> shape;   ///< Of one sample: [C, H, W], [F], [T, F]; [T] for text (its longest).
   std::vector<double> mean;          ///< Per channel, of train's values in [0, 1]; empty for text.
   std::vector<double> std_dev;       ///< `std` in the file; same length as mean.
@@ -84,6 +85,10 @@ struct DatasetInfo {
   std::map<std::string, SplitInfo> splits;  ///< train, validation, test.
   std::vector<SourceInfo> sources;
 
+  /// Numbers in the target of a sample.
+  std::int64_t target_count() const {
+    return targets.empty() ? 1 : static_cast<std::int64_t>(targets.size());
+  }
   /// Samples of a split; 0 when there is none of that name.
   std::int64_t samples(const std::string& split) const;
 };

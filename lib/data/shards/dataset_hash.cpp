@@ -17,6 +17,7 @@ std::string dataset_hash(const DatasetInfo& info) {
                          column.filled_with, column.shift, column.scale);
     if (!column.part.empty()) facts += column.part + "\n";
   }
+  for (const std::string& target : info.targets) facts += target + "\n";
   for (const auto& [name, split] : info.splits) {
     facts += fmt::format("{} {}\n", name, split.samples);
     for (const ShardInfo& shard : split.shards) facts += fmt::format("{} {}\n", shard.samples, shard.sha256);

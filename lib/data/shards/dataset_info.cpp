@@ -194,6 +194,8 @@ void check_values(const DatasetInfo& info, const Fields& fields) {
     throw fields.error("describes " + std::to_string(info.columns.size()) +
                        " columns, and its samples have another number of inputs");
   check_inputs(info, fields);
+  if (!info.targets.empty() && info.task != "regression")
+    throw fields.error("has several targets, and its task is " + info.task);
   if (info.mean.size() != info.std_dev.size()) throw fields.error("has mean and std of different lengths");
   if (std::any_of(info.std_dev.begin(), info.std_dev.end(), [](double s) { return !(s > 0); }))
     throw fields.error("has a std that is not above 0");
@@ -231,10 +233,11 @@ Json to_json(const DatasetInfo& info) {
   Json json = {{"format", kFormat}, {"version", kVersion},     {"name", info.name},
                {"task", info.task}, {"classes", info.classes}, {"shape", info.shape},
                {"mean", info.mean}, {"std", info.std_dev},     {"tokenizer", tokenizer}};
-  // Only tables have these.
+  // Only some tables have these.
   for (const InputColumn& column : info.columns) json["columns"].push_back(to_json(column));
   for (const InputInfo& input : info.inputs)
     json["inputs"].push_back({{"name", input.name}, {"shape", input.shape}, {"ids", input.ids}});
+  if (!info.targets.empty()) json["targets"] = info.targets;
   if (!info.sites.empty()) json["sites"] = info.sites;
   json["seed"] = info.seed;
   json["splits"] = splits;
@@ -264,6 +267,7 @@ DatasetInfo read_checked(const std::filesystem::path& folder) {
   info.task = fields.get<std::string>("task");
   info.shape = fields.get<std::vector<std::int64_t>>("shape");
   if (fields.has("classes")) info.classes = fields.get<std::vector<std::string>>("classes");
+  if (fields.has("targets")) info.targets = fields.get<std::vector<std::string>>("targets");
   if (fields.has("mean")) info.mean = fields.get<std::vector<double>>("mean");
   if (fields.has("std")) info.std_dev = fields.get<std::vector<double>>("std");
   if (fields.has("tokenizer")) info.tokenizer = read_tokenizer(fields.json("tokenizer"), file);

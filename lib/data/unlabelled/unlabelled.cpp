@@ -34,6 +34,8 @@ std::string shape_in_words(const std::vector<std::int64_t>& shape) {
 /// Targets that stand for those that are not known.
 std::shared_ptr<const Column> no_targets(const DatasetInfo& trained, std::int64_t samples) {
   const auto n = static_cast<std::size_t>(samples);
+  if (!trained.targets.empty())
+    return column_from(std::vector<float>(n * trained.targets.size()), {trained.target_count()});
   if (trained.task == "regression") return column_from(std::vector<float>(n), {});
   return column_from(std::vector<std::int64_t>(n), {});
 }
@@ -118,7 +120,8 @@ Unlabelled in_memory(const DatasetInfo& trained, Columns columns, std::int64_t s
   DatasetInfo info = trained;
   info.splits = {{"train", {.samples = samples, .shards = {}}}};
   info.sources.clear();
-  auto source = make_source(trained.task, {std::move(columns)}, trained.shape, trained.name);
+  auto source =
+      make_source(trained.task, {std::move(columns)}, trained.shape, trained.name, trained.target_count());
   return {.dataset = Dataset(std::move(info), {{"train", std::move(source)}}),
           .samples = samples,
           .names = {},

@@ -60,28 +60,29 @@ class LanguageModel final : public Model {
 
 class Regression final : public Model {
  public:
-  Regression(const std::string& name, Loss loss, Goal goal, bool scored)
-      : Model(name, Layers()), loss_(loss), goal_(goal), scored_(scored) {}
+  /// `targets`: numbers per sample; 0: what the model gives is not scored.
+  Regression(const std::string& name, Loss loss, Goal goal, std::int64_t targets)
+      : Model(name, Layers()), loss_(loss), goal_(goal), targets_(targets) {}
   Goal goal() const override { return goal_; }
   LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
     return regression_sums(loss_, outputs.at(0), targets);
   }
   ExtraColumns extra_columns() const override {
-    if (!scored_) return {};
-    return {{{"validation_r2", "1"}}, kRSquaredSums};
+    if (targets_ == 0) return {};
+    return {{{"validation_r2", "1"}}, r_squared_sum_count(targets_)};
   }
   std::vector<double> extra_sums(const Tensors& outputs, const at::Tensor& targets,
                                  Feedback /*words*/) const override {
-    return scored_ ? r_squared_sums(outputs.at(0), targets) : std::vector<double>();
+    return targets_ > 0 ? r_squared_sums(outputs.at(0), targets, targets_) : std::vector<double>();
   }
   std::vector<double> extra_values(std::span<const double> sums, double /*loss*/) const override {
-    return scored_ ? std::vector<double>{r_squared(sums)} : std::vector<double>();
+    return targets_ > 0 ? std::vector<double>{r_squared(sums)} : std::vector<double>();
   }
 
  private:
   Loss loss_;
   Goal goal_;
-  bool scored_;
+  std::int64_t targets_;
 };
 
 /// The program's first output is the mean loss of the samples that it was given.
@@ -148,10 +149,13 @@ std::unique_ptr<Model> make_objective(const std::string& name, const DatasetFact
   if (facts.classes > 0) {
     if (!repeats)
       throw misfit(name, facts, outputs, shape_text(inputs) + " with this --loss: its own inputs");
-    return std::make_unique<Regression>(name, loss, Goal::own_input, false);
+    return std::make_unique<Regression>(name, loss, Goal::own_input, 0);
   }
-  if (element_count(outputs) != 2) throw misfit(name, facts, outputs, "[2] or [2, 1]: a number for each");
-  return std::make_unique<Regression>(name, loss, Goal::target, true);
+  if (element_count(outputs) != 2 * static_cast<double>(facts.targets))
+    throw misfit(name, facts, outputs,
+                 facts.targets == 1 ? std::string("[2] or [2, 1]: a number for each")
+                                    : fmt::format("[2, {}]: a number for each target", facts.targets));
+  return std::make_unique<Regression>(name, loss, Goal::target, facts.targets);
 }
 
 }  // namespace dtrain::models::exported

@@ -14,18 +14,20 @@
 namespace dtrain::models {
 namespace {
 
-/// Of one number per sample.
+/// Of one number per sample, or several.
 class Regression final : public Model {
  public:
-  Regression(std::vector<std::unique_ptr<Layer>> layers, Loss loss)
-      : Model("mlp", std::move(layers)), loss_(loss) {}
+  Regression(std::vector<std::unique_ptr<Layer>> layers, Loss loss, std::int64_t targets)
+      : Model("mlp", std::move(layers)), loss_(loss), targets_(targets) {}
   LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
     return regression_sums(loss_, outputs.at(0), targets);
   }
-  ExtraColumns extra_columns() const override { return {{{"validation_r2", "1"}}, kRSquaredSums}; }
+  ExtraColumns extra_columns() const override {
+    return {{{"validation_r2", "1"}}, r_squared_sum_count(targets_)};
+  }
   std::vector<double> extra_sums(const Tensors& outputs, const at::Tensor& targets,
                                  Feedback /*words*/) const override {
-    return r_squared_sums(outputs.at(0), targets);
+    return r_squared_sums(outputs.at(0), targets, targets_);
   }
   std::vector<double> extra_values(std::span<const double> sums, double /*loss*/) const override {
     return {r_squared(sums)};
@@ -33,6 +35,7 @@ class Regression final : public Model {
 
  private:
   Loss loss_;
+  std::int64_t targets_;
 };
 
 /// input_fc, then hidden_fc (hidden_fc1, hidden_fc2, ... when there are several), then output_fc.
@@ -69,12 +72,12 @@ std::unique_ptr<Model> make_mlp(const DatasetFacts& facts, const ModelOptions& o
     layers.push_back(std::make_unique<Activation>(name + "_activation", function, Overwrite::input));
     features = hidden[i];
   }
-  const std::int64_t outputs = facts.classes > 0 ? facts.classes : 1;
+  const std::int64_t outputs = facts.classes > 0 ? facts.classes : facts.targets;
   layers.push_back(
       std::make_unique<Linear>("output_fc", features, outputs, slicing_of(hidden.size(), hidden.size())));
   if (loss == Loss::cross_entropy)
     return std::make_unique<Classifier>("mlp", std::move(layers), facts.classes);
-  return std::make_unique<Regression>(std::move(layers), loss);
+  return std::make_unique<Regression>(std::move(layers), loss, facts.targets);
 }
 
 }  // namespace

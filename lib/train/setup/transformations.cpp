@@ -1,6 +1,7 @@
 #include "train/setup/transformations.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 
@@ -107,6 +108,7 @@ data::DatasetInfo samples_of_training(const checkpoint::DatasetIdentity& identit
   return {.name = "training's samples",
           .task = identity.task,
           .classes = identity.classes,
+          .targets = identity.targets,
           .shape = identity.shape,
           .mean = transformations.mean,
           .std_dev = transformations.std_dev,
@@ -117,6 +119,7 @@ checkpoint::DatasetIdentity identity_of(const data::DatasetInfo& info) {
   checkpoint::DatasetIdentity identity{.samples = {},
                                        .sha256 = data::dataset_hash(info),
                                        .classes = info.classes,
+                                       .targets = info.targets,
                                        .task = info.task,
                                        .shape = info.shape};
   for (const auto& [name, split] : info.splits) identity.samples[name] = split.samples;
@@ -136,6 +139,17 @@ void check_same_classes(const checkpoint::DatasetIdentity& trained, const data::
   throw checkpoint_error(
       fmt::format("was trained on other classes than the dataset {} has: {}", info.name, what), checkpoint,
       "stage a dataset with the same classes in the same order, and name it with --dataset");
+}
+
+void check_same_targets(const checkpoint::DatasetIdentity& trained, const data::DatasetInfo& info,
+                        const std::string& checkpoint) {
+  if (trained.sha256.empty() || trained.targets == info.targets) return;
+  const auto in_words = [](const std::vector<std::string>& names) {
+    return names.empty() ? std::string("one") : fmt::format("{}", fmt::join(names, ", "));
+  };
+  throw checkpoint_error(fmt::format("was trained on other targets than the dataset {} has: {} against {}",
+                                     info.name, in_words(trained.targets), in_words(info.targets)),
+                         checkpoint, "stage a table with the same --target, and name it with --dataset");
 }
 
 InputTransformation own_transformation(const data::DatasetInfo& info) {

@@ -26,6 +26,10 @@ data::DatasetInfo samples_of_training(const checkpoint::DatasetIdentity& identit
 void check_same_classes(const checkpoint::DatasetIdentity& trained, const data::DatasetInfo& info,
                         const std::string& checkpoint);
 
+/// The same for a regression's targets, where there are several.
+void check_same_targets(const checkpoint::DatasetIdentity& trained, const data::DatasetInfo& info,
+                        const std::string& checkpoint);
+
 /// How a dataset's inputs become what a model takes.
 struct InputTransformation {
   std::vector<double> mean = {};  ///< Per channel of images; empty: they are not standardised.

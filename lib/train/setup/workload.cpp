@@ -233,6 +233,7 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
   models::DatasetFacts facts{.task = info.task,
                              .sample_shape = info.shape,
                              .classes = static_cast<std::int64_t>(info.classes.size()),
+                             .targets = info.target_count(),
                              .loss = config.model.loss};
   if (info.tokenizer) {
     facts.vocabulary = static_cast<std::int64_t>(info.tokenizer->vocabulary.size());

@@ -73,6 +73,21 @@ TEST(LossesTest, RSquaredIsOneForTruthAndZeroForTheMean) {
   EXPECT_TRUE(std::isnan(r_squared(r_squared_sums(at::randn({4}), at::ones({4})))));
 }
 
+TEST(LossesTest, RSquaredOfSeveralTargetsIsTheMeanOfTheirs) {
+  const at::Tensor offsets = at::tensor({0.0, 1000.0, -5.0}, at::kDouble);  // one pool of all would be near 1
+  const at::Tensor targets = at::randn({50, 3}, at::kDouble) + offsets;
+  const at::Tensor outputs =
+      targets + at::randn({50, 3}, at::kDouble) * at::tensor({0.1, 2.0, 0.5}, at::kDouble);
+  auto sums = r_squared_sums(outputs.narrow(0, 0, 20), targets.narrow(0, 0, 20), 3);
+  const auto rest = r_squared_sums(outputs.narrow(0, 20, 30), targets.narrow(0, 20, 30), 3);
+  ASSERT_EQ(sums.size(), r_squared_sum_count(3));
+  for (std::size_t k = 0; k < sums.size(); ++k) sums[k] += rest[k];
+  const at::Tensor each =
+      1.0 - (outputs - targets).square().sum(0) / (targets - targets.mean(0, true)).square().sum(0);
+  EXPECT_NEAR(r_squared(sums), each.mean().item<double>(), 1e-9);
+  EXPECT_LT(r_squared(sums), 0.5);
+}
+
 TEST(LossesTest, TheChosenLossMustBeOneThatTheModelTakes) {
   const DatasetFacts numbers{.task = "regression", .sample_shape = {3}};
   DatasetFacts mae = numbers;
