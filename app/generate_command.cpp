@@ -59,7 +59,7 @@ void bind(GenerateWords& words, Parser& parser) {
   bind_plugins(parser, words.plugins);
   parser.add_option("--mesh", words.mesh, "ranks along each axis, such as pipe=2 [data=N]")
       ->option_text("AXES");
-  parser.add_option("--dataset", words.dataset, "dataset with the vocabulary, if it has moved")
+  parser.add_option("--dataset", words.dataset, "dataset with the vocabulary, if the run no longer keeps it")
       ->option_text("NAME|FOLDER");
   parser.add_option("--data-root", words.data_root, "folder of staged datasets")->option_text("FOLDER");
 }

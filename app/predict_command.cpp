@@ -34,7 +34,7 @@ Task predict_command(const Words& words, const Environment& environment) {
       .add_option("--na-values", request.data.na_values,
                   "CSV: what counts as a gap beside NA and its like, separated by commas")
       ->option_text("TEXTS");
-  run.bind(parser, "text: dataset with the vocabulary, if it has moved");
+  run.bind(parser, "text: dataset with the vocabulary, if the run no longer keeps it");
   if (const auto help = parse(parser, words)) return print_task(*help);
   if (!request.output.ends_with(".csv") && !request.output.ends_with(".h5"))
     throw usage_error("ends neither in .csv nor in .h5", "--output " + request.output,

@@ -22,7 +22,7 @@ struct Place {
   std::string_view file;
 };
 
-constexpr std::array<Place, 15> kPlaces = {{{"", "results.h5"},
+constexpr std::array<Place, 16> kPlaces = {{{"", "results.h5"},
                                             {"", "trace.json"},
                                             {"", "config.toml"},
                                             {"", ".seen"},
@@ -31,6 +31,7 @@ constexpr std::array<Place, 15> kPlaces = {{{"", "results.h5"},
                                             {"ranks", "flights-*.csv"},
                                             {"tensorboard", "events.out.tfevents.*"},
                                             {"program", "*.pt2"},
+                                            {"vocabulary", "dataset.json"},
                                             {"checkpoints", "best"},
                                             {"checkpoints", "last"},
                                             {"checkpoints/step-*", "manifest.json"},
@@ -62,7 +63,8 @@ bool is_file_of_run(const fs::path& relative) {
 
 bool is_folder_of_run(const fs::path& relative) {
   const std::string folder = relative.generic_string();
-  return folder == "ranks" || folder == "tensorboard" || folder == "program" || folder == "checkpoints" ||
+  return folder == "ranks" || folder == "tensorboard" || folder == "program" || folder == "vocabulary" ||
+         folder == "checkpoints" ||
          (relative.parent_path() == "checkpoints" && matches(folder, "checkpoints/step-*"));
 }
 

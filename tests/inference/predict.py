@@ -4,6 +4,7 @@ the originals by the rules in dataset.json. What the training did not have is re
 import csv
 import json
 import random
+import shutil
 import sys
 import tempfile
 import unittest
@@ -14,6 +15,7 @@ import numpy as np
 import torch
 
 from dtrain_run import refused, run, without_facts
+from table_dates import part_of_date
 
 BINARY = sys.argv.pop()
 TOLERANCE = 1e-5  # far above the rounding of float32 in networks as small as these
@@ -43,7 +45,12 @@ def inputs_of(rows, columns):
             if column.get("marks_gaps"):
                 values[i, k] = gap
                 continue
-            value = column["filled_with"] if gap else float(cell == column["label"]) if "label" in column else float(cell)
+            if gap:
+                value = column["filled_with"]
+            elif "part" in column:
+                value = part_of_date(column["part"], cell)
+            else:
+                value = float(cell == column["label"]) if "label" in column else float(cell)
             values[i, k] = (value - column["shift"]) / column["scale"]
     return torch.from_numpy(values.astype(np.float32))
 
@@ -180,6 +187,48 @@ class PredictTest(unittest.TestCase):
         found = [float(row["prediction"]) for row in self.said("said.csv")]
         np.testing.assert_allclose(found, expected, rtol=TOLERANCE)  # of hundreds
 
+    def test_dates_and_several_targets(self):
+        rng = random.Random(9)
+        def dated_row():
+            row = table_row(rng)
+            row["when"] = f"20{rng.randrange(10, 25)}-{rng.randrange(1, 13):02}-{rng.randrange(1, 29):02} {rng.randrange(24):02}:15"
+            if rng.random() < 0.1:
+                row["when"] = ""
+            return row
+        rows = [dated_row() for _ in range(300)]
+        for row in rows:
+            row["cost"], row["stay"] = f"{float(row['size']) / 100 + rng.random():.4f}", f"{5 + rng.random():.4f}"
+        self.write_rows("old.csv", rows, ["size", "cost", "when", "age", "kind", "stay", "place"])
+        facts = self.stage("costs", "--from", "old.csv", "--target", "cost,stay", "--standardize")
+        best, weights = self.train("costs", "--dataset", "costs", "--model", "mlp", "--model-option", "hidden=20,12", "--epochs", 3)
+        self.assertEqual(weights["output_fc.weight"].shape[0], 2)
+        new = [dated_row() for _ in range(37)]
+        self.write_rows("new.csv", new, ["when", "place", "age", "size", "kind"])
+        with torch.no_grad():
+            expected = torch_mlp(weights)(inputs_of(new, facts["columns"])).numpy()
+        for ranks in (1, 2):
+            self.predict(ranks, best, "new.csv", "said.csv")
+            found = [[float(row["prediction(cost)"]), float(row["prediction(stay)"])] for row in self.said("said.csv")]
+            np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
+        self.predict(2, best, "new.csv", "said.h5")
+        with h5py.File(self.folder / "said.h5") as file:
+            np.testing.assert_allclose(file["outputs"][:], expected, rtol=0, atol=TOLERANCE)
+            self.assertEqual([name.decode() for name in file["target_names"][:]], ["cost", "stay"])
+        said = run(BINARY, 2, "evaluate", best, "--predictions", "test.h5", cwd=self.folder).stdout
+        self.assertIn("test of costs", said)
+        with h5py.File(self.folder / "test.h5") as file:
+            self.assertEqual(file["targets"].shape, (30, 2))
+            error = (file["outputs"][:] - file["targets"][:]) ** 2
+        with h5py.File(self.folder / "runs/costs/results.h5") as file:
+            self.assertAlmostEqual(file["test"]["loss"][0], error.mean(), places=5)
+            self.assertTrue(np.isfinite(file["epochs"]["validation_r2"][-1]))
+        new[3]["when"] = "31.12.2024"
+        self.write_rows("new.csv", new, ["when", "place", "age", "size", "kind"])
+        refused(BINARY, 2, 3, ["has 31.12.2024 in line 5, column when", "2024-12-31"], "predict", best, "--from", "new.csv", "--output",
+                "o.csv", cwd=self.folder)
+        self.stage("turned", "--from", "old.csv", "--target", "stay,cost", "--standardize")
+        refused(BINARY, 2, 4, ["other targets", "cost, stay against stay, cost"], "evaluate", best, "--dataset", "turned", cwd=self.folder)
+
     def test_images_and_rows_in_arrays(self):
         rng = np.random.default_rng(7)
         pixels, labels = rng.integers(0, 200, (300, 1, 8, 8)).astype(np.uint8), rng.integers(0, 3, 300)
@@ -222,6 +271,26 @@ class PredictTest(unittest.TestCase):
             expected.append(torch.softmax(weights["fc.weight"] @ mean + weights["fc.bias"], 0).numpy())
         found = np.array([[float(row[f"p({name})"]) for name in facts["classes"]] for row in self.said("said.csv")])
         np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
+        # Neither a dataset of that name with other words nor none is in the way: the run keeps its own.
+        before = (self.folder / "said.csv").read_bytes()
+        staged, moved = self.folder / "data/staged/texts", self.folder / "data/staged/moved"
+        staged.rename(moved)
+        self.predict(2, best, "new.txt", "kept.csv")
+        self.assertEqual((self.folder / "kept.csv").read_bytes(), before)
+        others = json.loads((moved / "dataset.json").read_text())
+        others["tokenizer"]["vocabulary"] = others["tokenizer"]["vocabulary"][::-1]
+        staged.mkdir()
+        (staged / "dataset.json").write_text(json.dumps(others))
+        self.predict(1, best, "new.txt", "kept.csv")
+        self.assertEqual((self.folder / "kept.csv").read_bytes(), before)
+        kept = self.folder / "runs/texts/vocabulary"
+        kept.rename(kept.with_name("lost"))
+        refused(BINARY, 2, 4, ["vocabulary"], "predict", best, "--from", "new.txt", "--output", "o.csv", cwd=self.folder)
+        shutil.rmtree(staged)
+        refused(BINARY, 2, 3, ["no such dataset", "texts"], "predict", best, "--from", "new.txt", "--output", "o.csv", cwd=self.folder)
+        self.predict(1, best, "new.txt", "moved.csv", "--dataset", "moved")
+        self.assertEqual((self.folder / "moved.csv").read_bytes(), before)
+        kept.with_name("lost").rename(kept)
         (self.folder / "new.txt").write_text("good\n\nbad\n")
         refused(BINARY, 2, 3, ["new.txt, line 2", "no word"], "predict", best, "--from", "new.txt", "--output", "o.csv", cwd=self.folder)
 

@@ -15,6 +15,7 @@
 #include "state/kept_program.hpp"
 #include "train/loop/trainer.hpp"
 #include "train/setup/dry_run.hpp"
+#include "train/setup/kept_vocabulary.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -105,7 +106,10 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
     log.info(describe(config, job.cluster(), job.mesh(), workload));
     return ExitCode::success;
   }
-  if (mpi.world_rank() == 0) state::keep_program(run_folder(config), config.model.name, *workload.model);
+  if (mpi.world_rank() == 0) {
+    state::keep_program(run_folder(config), config.model.name, *workload.model);
+    if (config.data.dataset != "synthetic") keep_vocabulary(run_folder(config), workload.dataset.info());
+  }
   enter("the ranks agree on weights and files");
   Trainer trainer(fitting, job, workload,
                   {library, clock, trace.get(), start, begun_s, signals, injection.get(), recovery, mpi},
