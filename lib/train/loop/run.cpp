@@ -61,7 +61,7 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
     if (starting != nullptr) starting->at(stage);
   };
   const double begun_s = steady_s();
-  const StopSignals signals;
+  const StopSignals signals(mpi.world_rank() == 0 ? StopSignals::Voice::speaks : StopSignals::Voice::silent);
   h5::Library library;
   if (!config.cluster.empty()) {
     log.info(describe_invented(config, library));

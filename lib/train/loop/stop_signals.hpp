@@ -2,11 +2,14 @@
 
 namespace dtrain::train {
 
-/// Listens for SIGUSR1, with which Slurm and mpirun announce the end of a job's time, SIGTERM, and SIGINT
-/// (Ctrl-C), until it goes. A second SIGINT ends the process at once. One at a time.
+/// Listens for SIGUSR1, with which Slurm and mpirun announce the end of a job's time, SIGTERM, which mpirun
+/// makes of Ctrl-C, and SIGINT, until it goes. A second SIGINT ends the process at once. One at a time.
 class StopSignals {
  public:
-  StopSignals();
+  /// A process that `speaks` says at once that it stops: to SIGINT on standard error, to SIGTERM on the
+  /// terminal itself where it has one, since mpirun hands nothing on once Ctrl-C was pressed.
+  enum class Voice { speaks, silent };
+  explicit StopSignals(Voice voice = Voice::speaks);
   ~StopSignals();  ///< Restores the handlers that were there before.
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
