@@ -76,7 +76,7 @@ plan::ClusterPlan plan_meshes(const train::RunConfig& config, h5::Library& libra
         found.refused.push_back(fmt::format("{}: {}", tried.mesh, error.problem()));
       }
     }
-  plan::put_best_first(found.fitting);
+  plan::put_best_first(found.fitting, found.limit_bytes);
   return found;
 }
 

@@ -54,19 +54,25 @@ std::string why_first(const ClusterPlan& plan) {
     return std::ranges::all_of(plan.fitting,
                                [&](const MeshPlan& other) { return figure(first) <= figure(other); });
   };
+  const bool plenty = std::ranges::all_of(plan.fitting, [&](const MeshPlan& mesh) {
+    return plan::leaves_room(mesh.memory_bytes, plan.limit_bytes);
+  });
   std::vector<std::string> merits;
-  if (least([](const MeshPlan& mesh) { return mesh.memory_bytes; }))
+  if (!plenty && least([](const MeshPlan& mesh) { return mesh.memory_bytes; }))
     merits.emplace_back("needs least memory");
   if (least([](const MeshPlan& mesh) { return mesh.bytes_between_nodes; }))
     merits.emplace_back("sends fewest bytes between nodes");
   if (least([](const MeshPlan& mesh) { return mesh.idle_share; })) merits.emplace_back("is least idle");
   std::string text;
   for (const auto& merit : merits) text += (text.empty() ? "" : ", ") + merit;
-  return fmt::format("{} {}", first.mesh.to_string(),
-                     text.empty()
-                         ? "has the best places in memory, bytes (those between nodes count ten times) "
-                           "and idle time together"
-                         : text + " of those that fit");
+  if (text.empty())
+    text = fmt::format(
+        "has the best places in {}bytes (those between nodes count ten times) and idle time together",
+        plenty ? "" : "memory, ");
+  else
+    text += " of those that fit";
+  if (plenty) text += "; memory does not count, since each of them leaves a fifth of it free";
+  return fmt::format("{} {}", first.mesh.to_string(), text);
 }
 
 std::string why_not_one_copy(const ClusterPlan& plan) {

@@ -62,6 +62,10 @@ void add_places(const std::vector<MeshPlan>& plans, const std::function<double(c
         plans, [&](const MeshPlan& other) { return figure(other) < figure(plans[i]); }));
 }
 
+double weighed_bytes(const MeshPlan& plan) {
+  return plan.bytes_in_node + kBetweenNodes * plan.bytes_between_nodes;
+}
+
 }  // namespace
 
 MeshPlan plan_of(const MeshCase& one) {
@@ -82,19 +86,24 @@ MeshPlan plan_of(const MeshCase& one) {
   return found;
 }
 
-void put_best_first(std::vector<MeshPlan>& plans) {
+bool leaves_room(double memory_bytes, double limit) {
+  constexpr double kFilled = 0.8;
+  return limit > 0 && memory_bytes <= kFilled * limit;
+}
+
+void put_best_first(std::vector<MeshPlan>& plans, double limit) {
   std::vector<double> scores(plans.size());
   add_places(
-      plans, [](const MeshPlan& plan) { return plan.memory_bytes; }, scores);
-  add_places(
       plans,
-      [](const MeshPlan& plan) { return plan.bytes_in_node + kBetweenNodes * plan.bytes_between_nodes; },
+      [&](const MeshPlan& plan) { return leaves_room(plan.memory_bytes, limit) ? 0 : plan.memory_bytes; },
       scores);
+  add_places(plans, weighed_bytes, scores);
   add_places(
       plans, [](const MeshPlan& plan) { return plan.idle_share; }, scores);
   std::vector<std::size_t> order(plans.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::ranges::stable_sort(order, {}, [&](std::size_t i) { return scores[i]; });
+  std::ranges::stable_sort(order, {},
+                           [&](std::size_t i) { return std::pair(scores[i], weighed_bytes(plans[i])); });
   std::vector<MeshPlan> sorted;
   for (const auto i : order) sorted.push_back(plans[i]);
   plans = std::move(sorted);

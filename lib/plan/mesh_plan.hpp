@@ -47,8 +47,13 @@ struct ClusterPlan {
 /// With as few layers run again as the limit asks for, where it can be met.
 MeshPlan plan_of(const MeshCase& one);
 
-/// Orders the plans by the sum of their places in three orders: by memory, by bytes (those between nodes
-/// count ten times) and by idle time. Equal figures share a place; plans of equal sums stay in their order.
-void put_best_first(std::vector<MeshPlan>& plans);
+/// Whether so much memory leaves room in a rank that has `limit` bytes: 20 %, for what an estimate misses.
+/// Without a limit (0) nothing is known to.
+bool leaves_room(double memory_bytes, double limit);
+
+/// Orders by the sum of places in three orders: by memory, by bytes (those between nodes count ten times) and
+/// by idle time. Meshes that leave room share a place in memory: less of it makes no step faster. Equal sums
+/// are ordered by bytes.
+void put_best_first(std::vector<MeshPlan>& plans, double limit);
 
 }  // namespace dtrain::plan
