@@ -19,106 +19,10 @@
 #include "option_value.hpp"
 #include "stage_progress.hpp"
 #include "stage_summary.hpp"
+#include "stage_words.hpp"
 
 namespace dtrain::app {
 namespace {
-
-/// What the words say, before it is checked.
-struct StageWords {
-  data::StageOptions options;
-  data::SyntheticSpec synthetic;
-  std::string from;
-  std::string data_root = "data/staged";
-  std::string validation;
-  std::string test;
-  std::string image_size;
-  std::string shards;
-  std::string seed;
-  std::string samples;
-  std::string task;
-  std::string vocabulary_size;
-  std::string min_frequency;
-  std::string max_length;
-};
-
-void bind(StageWords& words, Parser& parser) {
-  auto& options = words.options;
-  std::vector<std::string> described;
-  for (const data::Format& format : data::formats())
-    if (format.read != nullptr) described.emplace_back(format.description);
-  parser.add_option("NAME", options.name, "the dataset's name")->required();
-  parser
-      .add_option("--from", words.from,
-                  fmt::format("a folder, file or archive: {}", fmt::join(described, ", ")))
-      ->option_text("PATH");
-  parser
-      .add_option("--format", options.format,
-                  fmt::format("one of {} [recognised from content]", fmt::join(data::format_names(), ", ")))
-      ->option_text("F");
-  parser
-      .add_option("--inputs", options.inputs,
-                  "HDF5: path of the inputs; npy, npz: their file or array; several: NAME=ARRAY,NAME=ARRAY")
-      ->option_text("/x");
-  parser.add_option("--targets", options.targets, "HDF5: path of the targets; npy, npz: their file or array")
-      ->option_text("/y");
-  parser
-      .add_option("--target", options.target,
-                  "table: name or number of the column to predict; COL>VALUE makes two classes [the last]")
-      ->option_text("COL");
-  parser
-      .add_option("--validation", words.validation,
-                  "table: file of the validation split [a tenth of the rows of --from]")
-      ->option_text("FILE");
-  parser.add_option("--test", words.test, "table: file of the test split [a tenth of the rows of --from]")
-      ->option_text("FILE");
-  parser
-      .add_option("--na-values", options.na_values,
-                  "table: what counts as a gap beside NA and its like, separated by commas")
-      ->option_text("TEXTS");
-  parser
-      .add_option("--image-size", words.image_size,
-                  "images: resize and cut the middle, such as 64 or 48x64 rows and columns [as they are]")
-      ->option_text("HxW");
-  parser.add_flag("--skip-broken", options.skip_broken, "images: leave out those that cannot be decoded");
-  parser.add_option("--ignore", options.ignore, "table: columns to leave out, separated by commas")
-      ->option_text("COLS");
-  parser
-      .add_option("--site", options.site,
-                  "table: column with the owner of each row [each of several files is a site]")
-      ->option_text("COL");
-  parser.add_flag("--standardize", options.standardize, "table: numbers become (x - mean) / std, of train");
-  parser.add_option("--tokenizer", options.text.tokenizer, "word, char or sentencepiece [by task]")
-      ->option_text("KIND");
-  parser
-      .add_option("--vocab-size", words.vocabulary_size,
-                  "size of the vocabulary, with the four special ids [by task]")
-      ->option_text("N");
-  parser
-      .add_option("--min-frequency", words.min_frequency,
-                  "least count of a token in the training text [pairs 2, else 1]")
-      ->option_text("N");
-  parser
-      .add_option("--max-length", words.max_length,
-                  "most tokens of a text, or of a block of running text [text: all; block: 256]")
-      ->option_text("N");
-  parser.add_option("--languages", options.text.languages, "source and target of parallel text [de-en]")
-      ->option_text("S-T");
-  parser.add_option("--shards", words.shards, "files per split [one per 512 MiB]")->option_text("N");
-  parser.add_option("--seed", words.seed, "seed of the split into train, validation and test [1]")
-      ->option_text("N");
-  parser.add_option("--data-root", words.data_root, "folder of staged datasets [data/staged]")
-      ->option_text("FOLDER");
-  parser
-      .add_option(
-          "--task", words.task,
-          fmt::format("synthetic set: {}; table: "
-                      "table_classification or regression [image_classification; of a table by its target]",
-                      fmt::join(data::synthetic_tasks(), ", ")))
-      ->option_text("NAME");
-  parser.add_option("--samples", words.samples, "training samples of a synthetic set [8192]")
-      ->option_text("N");
-  parser.add_flag("--overwrite", options.overwrite, "replace a dataset of that name");
-}
 
 constexpr int kMostShards = 99'999;  // five digits in their names
 constexpr int kMostSamples = 1 << 26;
