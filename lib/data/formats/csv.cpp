@@ -35,6 +35,7 @@ bool CsvReader::next(std::vector<std::string_view>& cells) {
     ++line_;
   }
   row_line_ = line_;
+  row_at_ = at_;
   for (;;) {
     while (at_ < text_.size() && is_blank(text_[at_]) && text_[at_] != separator_) ++at_;
     const bool quoted = at_ < text_.size() && text_[at_] == '"';

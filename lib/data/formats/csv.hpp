@@ -20,6 +20,7 @@ class CsvReader {
   bool next(std::vector<std::string_view>& cells);
 
   std::int64_t line() const { return row_line_; }  ///< Where the row begins, counted from 1.
+  const char* begin_of_row() const { return text_.data() + row_at_; }
   const std::string& origin() const { return origin_; }
 
  private:
@@ -32,6 +33,7 @@ class CsvReader {
   std::size_t at_ = 0;
   std::int64_t line_ = 1;      // of at_
   std::int64_t row_line_ = 0;  // of the row handed out last
+  std::size_t row_at_ = 0;     // where that begins
   std::deque<std::string> unquoted_;
 };
 

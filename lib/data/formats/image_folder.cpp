@@ -19,6 +19,7 @@
 #include "data/images/decode.hpp"
 #include "data/images/image_decoder.hpp"
 #include "data/import/source_list.hpp"
+#include "data/shards/column_over.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -164,14 +165,6 @@ std::vector<std::uint8_t> first_planes(const std::vector<std::uint8_t>& planes, 
   return grey;
 }
 
-std::shared_ptr<const Column> pixels_column(std::vector<std::uint8_t> bytes,
-                                            const std::vector<std::int64_t>& shape) {
-  const auto owner = std::make_shared<const std::vector<std::uint8_t>>(std::move(bytes));
-  const auto rows = static_cast<std::int64_t>(owner->size()) / element_count(shape);
-  return std::make_shared<MemoryColumn>(ElementType::uint8, shape, rows,
-                                        reinterpret_cast<const std::byte*>(owner->data()), owner);
-}
-
 /// Throws data_error for a folder beside those of classes that no image came from.
 void refuse_empty_classes(const fs::path& from, const std::set<fs::path>& folders) {
   std::error_code code;
@@ -262,7 +255,7 @@ Originals read_image_folder(const StageOptions& options) {
   for (auto& [split, pictures] : gathered.splits()) {
     auto bytes = gathered.all_grey() ? first_planes(pictures.planes, plane) : std::move(pictures.planes);
     pictures.planes = {};
-    found.splits[split] = {pixels_column(std::move(bytes), found.shape),
+    found.splits[split] = {column_over(std::move(bytes), found.shape),
                            column_from(targets_of_labels(pictures.labels, found.classes), {})};
   }
   add_image_remarks(gathered, others, found.remarks);
@@ -299,7 +292,7 @@ ImageFiles read_images(const fs::path& from, const std::vector<std::int64_t>& sh
   decoder.finish();
   if (found.names.empty())
     throw data_error("holds no PNG or JPEG image", from.string(), "give images, or a .npy array of them");
-  found.pixels = pixels_column(std::move(bytes), shape);
+  found.pixels = column_over(std::move(bytes), shape);
   return found;
 }
 

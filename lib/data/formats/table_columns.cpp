@@ -39,14 +39,18 @@ bool is_odd_number(std::string_view cell) {
   return cell.size() - unit <= 3;  // %, kg, EUR
 }
 
+void note(TableColumn& column, double value) {
+  column.least = column.empty ? value : std::min(column.least, value);
+  column.most = column.empty ? value : std::max(column.most, value);
+}
+
 /// The next value of a column that had nothing but dates so far.
 void note_date(TableColumn& column, std::string_view cell) {
   const auto date = read_date(cell);
   column.dates = date.has_value();
   if (!date) return;
   column.times = column.times || date->has_time;
-  column.first_day = column.empty ? date->days : std::min(column.first_day, date->days);
-  column.last_day = column.empty ? date->days : std::max(column.last_day, date->days);
+  note(column, date->days);
 }
 
 TableColumn scan(std::span<const TableText> files, std::size_t index) {
@@ -62,12 +66,36 @@ TableColumn scan(std::span<const TableText> files, std::size_t index) {
       ++(gap ? column.missing : column.values);
       if (gap) continue;
       column.numeric = column.numeric && read_number(cell, number);
+      if (column.numeric) note(column, number);
+      column.dates = column.dates && !column.numeric;
       if (column.dates) note_date(column, cell);
       column.empty = false;
     }
   column.gaps = column.missing > 0;
   column.dates = column.dates && !column.empty;
   return column;
+}
+
+/// Whether `holds` does for each value of a column of numbers; ends at the first for which it does not.
+template <typename Holds>
+bool all_numbers(std::span<const TableText> files, const TableColumn& column, const Holds& holds) {
+  for (const TableText& file : files)
+    for (std::int64_t row = 0; row < file.rows(); ++row) {
+      const std::string_view cell = file.cell(row, column.index);
+      if (!is_missing(cell) && !holds(number_of(cell))) return false;
+    }
+  return true;
+}
+
+bool are_different_whole_numbers(std::span<const TableText> files, const TableColumn& column) {
+  std::vector<double> numbers;
+  const bool whole = all_numbers(files, column, [&](double number) {
+    numbers.push_back(number);
+    return number == std::floor(number);
+  });
+  if (!whole) return false;
+  std::ranges::sort(numbers);
+  return std::ranges::adjacent_find(numbers) == numbers.end();
 }
 
 }  // namespace
@@ -114,7 +142,6 @@ ColumnValues::ColumnValues(std::span<const TableText> files, const TableColumn& 
     numbers_.push_back(number);
     names_.emplace_back(name);
   }
-  whole_ = numeric_ && std::ranges::all_of(numbers_, [](double n) { return n == std::floor(n); });
 }
 
 std::int64_t ColumnValues::position_of(std::string_view cell) const {
@@ -191,22 +218,33 @@ ColumnReport report_of(std::span<const TableText> files, const TableColumn& colu
   ColumnReport report{.name = column.name, .gaps = column.missing, .values = column.values};
   if (column.dates) {
     report.kind = ColumnReport::Kind::dates;
-    report.first_date = date_text(column.first_day);
-    report.last_date = date_text(column.last_day);
+    report.first_date = date_text(column.least);
+    report.last_date = date_text(column.most);
     report.has_times = column.times;
-    report.is_constant = column.first_day == column.last_day;
+    report.is_constant = column.least == column.most;
     return report;
   }
-  const ColumnValues found(files, column);
-  const auto different = static_cast<std::int64_t>(found.names().size());
-  report.is_constant = different == 1;
   constexpr std::int64_t kFewestIds = 20;
-  report.looks_like_id =
-      (!column.numeric || found.whole()) && different == column.values && different >= kFewestIds;
-  if (column.numeric) return report;
+  const bool enough = column.values >= kFewestIds;
+  if (column.numeric) {
+    report.is_constant = column.least == column.most && !column.empty;
+    report.looks_like_id = enough && are_different_whole_numbers(files, column);
+    return report;
+  }
   report.kind = ColumnReport::Kind::labels;
-  report.labels = found.names();
+  report.labels = ColumnValues(files, column).names();
+  const auto different = static_cast<std::int64_t>(report.labels.size());
+  report.is_constant = different == 1;
+  report.looks_like_id = enough && different == column.values;
   return report;
+}
+
+bool has_few_whole_numbers(std::span<const TableText> files, const TableColumn& column, std::size_t most) {
+  std::set<double> numbers;
+  return all_numbers(files, column, [&](double number) {
+    numbers.insert(number);
+    return number == std::floor(number) && numbers.size() <= most;
+  });
 }
 
 void require_small_numbers(std::span<const TableText> files, const TableColumn& column) {
@@ -234,7 +272,7 @@ std::vector<InputColumn> inputs_of(std::span<const TableText> files, const Table
   } else if (column.dates) {
     for (const std::string_view part : date_parts(column.times)) {
       inputs.push_back({.name = column.name, .label = {}, .part = std::string(part)});
-      if (part == "years") inputs.back().shift = date_part(part, column.first_day);
+      if (part == "years") inputs.back().shift = date_part(part, column.least);
     }
   } else {
     const auto labels = ColumnValues(files, column).names();

@@ -15,11 +15,11 @@ namespace dtrain::data {
 struct TableColumn {
   std::string name;  ///< From the header, or its number counted from 0.
   std::size_t index = 0;
-  bool numeric = true;   ///< All values that are there are numbers.
-  bool dates = false;    ///< All are dates.
-  bool times = false;    ///< Of dates: some have a time.
-  double first_day = 0;  ///< Of dates: the earliest and the latest, see Moment.
-  double last_day = 0;
+  bool numeric = true;  ///< All values that are there are numbers.
+  bool dates = false;   ///< All are dates.
+  bool times = false;   ///< Of dates: some have a time.
+  double least = 0;     ///< Of numbers; of dates the days, see Moment.
+  double most = 0;
   bool gaps = false;         ///< Some are missing.
   bool empty = true;         ///< All are.
   std::int64_t missing = 0;  ///< Cells without a value.
@@ -42,11 +42,9 @@ class ColumnValues {
   const std::vector<std::string>& names() const { return names_; }  ///< As they were written.
   /// The position of a cell that is not missing among them.
   std::int64_t position_of(std::string_view cell) const;
-  bool whole() const { return whole_; }  ///< All are integers.
 
  private:
   bool numeric_;
-  bool whole_ = false;
   std::vector<std::string> names_;
   std::vector<double> numbers_;  // of a numeric column
 };
@@ -61,6 +59,9 @@ void require_plain_dates(std::span<const TableText> files, const TableColumn& co
 
 /// Throws data_error, naming number, line and column, for a number that float32 does not hold.
 void require_small_numbers(std::span<const TableText> files, const TableColumn& column);
+
+/// Whether a column of numbers has whole ones alone, and no more than `most` different.
+bool has_few_whole_numbers(std::span<const TableText> files, const TableColumn& column, std::size_t most);
 
 /// For people: what a column has. Labels of text may be many.
 ColumnReport report_of(std::span<const TableText> files, const TableColumn& column);

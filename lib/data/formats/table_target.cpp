@@ -7,6 +7,7 @@
 
 #include "core/error.hpp"
 #include "data/import/originals.hpp"
+#include "data/shards/column_over.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -63,13 +64,12 @@ TableTarget::TableTarget(std::span<const TableText> files, const std::vector<Tab
     require_small_numbers(files, *column_);
     return;
   }
-  values_.emplace(files, *column_);
-  const bool numbers =
-      column_->numeric && !(values_->whole() && values_->names().size() <= kMostNumberedClasses);
+  const bool numbers = column_->numeric && !has_few_whole_numbers(files, *column_, kMostNumberedClasses);
   if (task_.empty()) task_ = numbers ? "regression" : "table_classification";
   if (is_regression()) {
     require_small_numbers(files, *column_);
   } else {
+    values_.emplace(files, *column_);
     classes_ = values_->names();
   }
 }
@@ -133,8 +133,8 @@ std::shared_ptr<const Column> TableTargets::Rows::column() const {
   std::vector<std::int64_t> row_shape;
   if (targets_.all_.size() > 1) row_shape.push_back(static_cast<std::int64_t>(targets_.all_.size()));
   if (targets_.all_.front().is_regression())
-    return column_from(std::vector<float>(values_.begin(), values_.end()), row_shape);
-  return column_from(std::vector<std::int64_t>(values_.begin(), values_.end()), row_shape);
+    return column_over(std::vector<float>(values_.begin(), values_.end()), row_shape);
+  return column_over(std::vector<std::int64_t>(values_.begin(), values_.end()), row_shape);
 }
 
 }  // namespace dtrain::data

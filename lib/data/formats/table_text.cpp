@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <functional>
+#include <limits>
 #include <sstream>
 
 #include "core/error.hpp"
@@ -53,36 +55,75 @@ TableText::TableText(std::string content, std::string origin, std::size_t least_
   reader_ = std::make_unique<CsvReader>(*content_, origin_, separator_of(*content_));
   std::vector<std::string_view> row;
   while (reader_->next(row)) {
-    if (lines_.empty()) width_ = row.size();
+    if (begins_.empty()) {
+      width_ = row.size();
+      const auto most_rows = static_cast<std::size_t>(std::ranges::count(*content_, '\n')) + 1;
+      begins_.reserve(most_rows);
+      cells_.reserve(std::min(most_rows * width_, content_->size() + 1));  // a cell takes a letter or more
+    }
     if (row.size() != width_)
       throw data_error(fmt::format("has {} cells in line {}, but {} in line {}", row.size(), reader_->line(),
-                                   width_, lines_.front()),
+                                   width_, line(0)),
                        origin_, "give every row the same number of cells");
-    cells_.insert(cells_.end(), row.begin(), row.end());
-    lines_.push_back(reader_->line());
+    if (!gaps.empty() && !begins_.empty())  // a header keeps its words
+      for (auto& cell : row)
+        if (std::ranges::find(gaps, cell) != gaps.end()) cell = {};
+    add_row(row);
   }
-  if (lines_.empty()) throw data_error("holds no rows", origin_, "give at least ten");
+  if (begins_.empty()) throw data_error("holds no rows", origin_, "give at least ten");
   if (width_ < least_width)
     throw data_error("has one column only", origin_, "give inputs and a target, separated by commas");
-  const auto empty_gaps = [&] {
-    for (auto& cell : cells_)
-      if (!gaps.empty() && std::ranges::find(gaps, cell) != gaps.end()) cell = {};
-  };
-  if (!first_row_is_header()) {
-    empty_gaps();
+  if (first_row_is_header()) {
+    drop_first_row();
     return;
   }
-  header_.assign(cells_.begin(), cells_.begin() + static_cast<std::ptrdiff_t>(width_));
+  for (std::size_t column = 0; column < width_; ++column)
+    if (std::ranges::find(gaps, cell(0, column)) != gaps.end()) cells_[column] = {};
+}
+
+void TableText::add_row(const std::vector<std::string_view>& cells) {
+  const auto is_inside = [this](std::string_view cell) {
+    return !cell.empty() && std::less_equal<>()(content_->data(), cell.data()) &&
+           std::less<>()(cell.data(), content_->data() + content_->size());
+  };
+  const auto begin = static_cast<std::size_t>(reader_->begin_of_row() - content_->data());
+  begins_.push_back(begin);
+  for (const std::string_view cell : cells) {
+    Cell& place = cells_.emplace_back();
+    if (cell.empty()) continue;
+    const std::size_t offset =
+        is_inside(cell) ? static_cast<std::size_t>(cell.data() - content_->data()) - begin : kElsewhere + 1U;
+    if (offset <= std::numeric_limits<std::uint16_t>::max() && cell.size() < kElsewhere) {
+      place = {.offset = static_cast<std::uint16_t>(offset),
+               .length = static_cast<std::uint16_t>(cell.size())};
+      continue;
+    }
+    place.length = kElsewhere;
+    odd_cells_.emplace(cells_.size() - 1, cell);
+  }
+}
+
+/// The first row becomes the header.
+void TableText::drop_first_row() {
+  for (std::size_t column = 0; column < width_; ++column) header_.emplace_back(cell(0, column));
   cells_.erase(cells_.begin(), cells_.begin() + static_cast<std::ptrdiff_t>(width_));
-  lines_.erase(lines_.begin());
-  empty_gaps();
+  begins_.erase(begins_.begin());
+  std::unordered_map<std::size_t, std::string_view> moved;
+  for (const auto& [index, cell] : odd_cells_)
+    if (index >= width_) moved.emplace(index - width_, cell);
+  odd_cells_ = std::move(moved);
+}
+
+std::int64_t TableText::line(std::int64_t row) const {
+  const auto end = content_->begin() + static_cast<std::ptrdiff_t>(begins_[static_cast<std::size_t>(row)]);
+  return 1 + std::count(content_->begin(), end, '\n');
 }
 
 bool TableText::first_row_is_header() const {
   double number = 0;
   bool words = false;
   for (std::size_t column = 0; column < width_; ++column) {
-    const std::string_view first = cells_[column];
+    const std::string_view first = cell(0, column);
     if (first.empty()) continue;
     words = true;
     if (is_missing(first) || read_number(first, number) || read_date(first)) return false;

@@ -11,6 +11,7 @@
 #include "data/formats/table_target.hpp"
 #include "data/import/fill_gaps.hpp"
 #include "data/import/source_list.hpp"
+#include "data/shards/column_over.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -137,9 +138,11 @@ void report_columns(const Files& files, const std::vector<TableColumn>& columns,
                     Originals& found) {
   using Role = ColumnReport::Role;
   for (const TableColumn& column : columns) {
-    ColumnReport report = report_of(files.texts, column);
     const bool is_input = std::ranges::find(inputs, &column) != inputs.end();
     const bool is_site = !options.site.empty() && &find_column(columns, options.site, "--site") == &column;
+    // What is left out may have as many labels as rows.
+    const bool is_used = is_input || is_site || targets.contains(column);
+    ColumnReport report = is_used ? report_of(files.texts, column) : ColumnReport{.name = column.name};
     report.role = targets.contains(column) ? Role::target
                   : is_site                ? Role::site
                   : is_input               ? Role::input
@@ -184,7 +187,11 @@ Originals read_tables(const StageOptions& options) {
   found.shape = {width};
 
   for (const char* split : {"train", "validation", "test"}) {
+    std::int64_t rows = 0;
+    for (std::size_t file = 0; file < files.texts.size(); ++file)
+      rows += files.splits[file] == split ? files.texts[file].rows() : 0;
     std::vector<float> inputs;
+    inputs.reserve(static_cast<std::size_t>(rows * width));
     TableTargets::Rows wanted(targets);
     std::vector<std::int32_t> owners;
     for (std::size_t file = 0; file < files.texts.size(); ++file) {
@@ -199,7 +206,7 @@ Originals read_tables(const StageOptions& options) {
     }
     if (wanted.count() == 0) continue;
     auto& arrays = found.splits[split];
-    arrays = {column_from(inputs, {width}), wanted.column()};
+    arrays = {column_over(std::move(inputs), {width}), wanted.column()};
     if (!sites.names().empty()) arrays.push_back(column_from(owners, {}));
   }
   found.sources = source_list(options.from);

@@ -7,6 +7,7 @@
 #include <map>
 
 #include "data/folder.hpp"
+#include "data/formats/table_text.hpp"
 #include "data/loader.hpp"
 #include "h5/library.hpp"
 
@@ -285,6 +286,39 @@ TEST_F(TablesTest, OptionsThatDoNotFitAreUsageErrors) {
   refused("age>old", "", "", "", "has no number behind >");
   refused("", "age,colour,weight", "", "", "leaves no column as input");
   refused("", "", "", "sorting", "--task sorting: is no task of a table");
+}
+
+TEST(TableTextTest, CellsOfAnyLengthAndPlaceAreRead) {
+  const std::string lengthy(70'000, 'x');  // longer than what four bytes keep of a cell
+  const std::string text = "first,second,third\n" + lengthy +
+                           ",\"said \"\"yes\"\"\",1\n\n\"two\nlines\",,2\n" + std::string(100, 'y') + "," +
+                           lengthy + ", far \n,NONE,NONE\n";
+  const TableText table(text, "t.csv", 2, {"NONE"});
+  ASSERT_EQ(table.rows(), 4);
+  EXPECT_THAT(table.header(), ElementsAre("first", "second", "third"));
+  EXPECT_EQ(table.cell(0, 0), lengthy);
+  EXPECT_EQ(table.cell(0, 1), "said \"yes\"");
+  EXPECT_EQ(table.cell(0, 2), "1");  // behind 70,000 others in its row
+  EXPECT_EQ(table.cell(1, 0), "two\nlines");
+  EXPECT_EQ(table.cell(1, 1), "");
+  EXPECT_EQ(table.cell(2, 1), lengthy);
+  EXPECT_EQ(table.cell(2, 2), "far");
+  EXPECT_EQ(table.cell(3, 1), "");  // named as a gap
+  EXPECT_THAT((std::vector{table.line(0), table.line(1), table.line(2), table.line(3)}),
+              ElementsAre(2, 4, 6, 7));
+}
+
+TEST(TableTextTest, AHeaderKeepsWhatElsewhereIsAGap) {
+  const TableText named("NONE,b\n1,NONE\n", "t.csv", 2, {"NONE"});
+  EXPECT_THAT(named.header(), ElementsAre("NONE", "b"));
+  EXPECT_EQ(named.cell(0, 1), "");
+  const TableText headless("NONE,5\n1,NONE\n", "t.csv", 2, {"NONE"});
+  ASSERT_EQ(headless.rows(), 2);
+  EXPECT_EQ(headless.cell(0, 0), "");
+}
+
+TEST(TableTextTest, AFirstRowWithADateIsNoHeader) {
+  EXPECT_EQ(TableText("2024-01-01,a\n2024-01-02,b\n", "t.csv").rows(), 2);
 }
 
 }  // namespace
