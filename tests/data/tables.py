@@ -152,6 +152,13 @@ class TablesTest(unittest.TestCase):
         np.save(self.folder / "y.npy", rng.random((60, 3, 2)))
         self.refuse(3, ["y.npy", "[n, 3, 2]", "[n, K]"], ".", *arrays)
 
+    def test_classes_without_a_sample_are_named(self):
+        np.save(self.folder / "x.npy", np.random.default_rng(5).random((60, 4), np.float32))
+        np.save(self.folder / "y.npy", np.arange(60) % 3 * 2)
+        facts, _, said = self.stage(".", "--inputs", "x.npy", "--targets", "y.npy")
+        self.assertEqual(facts["classes"], ["0", "1", "2", "3", "4"])
+        self.assertIn("train has no sample of the classes 1, 3", said)
+
     def test_identifiers_and_constants_are_named(self):
         rows = [[f"P{i:03}", "2024-01-01", 3, i % 7 + 0.5, i % 2] for i in range(60)]
         self.write("i.csv", ["patient", "visit", "ward", "size", "ill"], rows)

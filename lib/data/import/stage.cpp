@@ -207,6 +207,21 @@ std::vector<std::int64_t> samples_of_class(const Originals& originals,
   return counts;
 }
 
+/// A class that train has no sample of cannot be learned.
+void remark_on_empty_classes(const DatasetInfo& info, StageReport& report) {
+  std::vector<std::string> names;
+  for (std::size_t k = 0; k < report.samples_of_class.size(); ++k)
+    if (report.samples_of_class[k] == 0) names.push_back(printable(info.classes[k], 40));
+  constexpr std::size_t kMostShown = 10;
+  const bool more = names.size() > kMostShown;
+  if (more) names.resize(kMostShown);
+  if (!names.empty())
+    report.remarks.push_back(
+        fmt::format("train has no sample of the class{} {}{}: number classes without gaps, "
+                    "or give samples of each",
+                    names.size() == 1 ? "" : "es", fmt::join(names, ", "), more ? ", ..." : ""));
+}
+
 DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::Library& library,
                           const StageProgress& progress, StageReport* report) {
   std::map<std::string, std::int64_t> samples;
@@ -255,6 +270,7 @@ DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::
     *report = {.columns = std::move(originals.table),
                .samples_of_class = samples_of_class(originals, plan.at("train").ids),
                .remarks = std::move(originals.remarks)};
+  if (report != nullptr) remark_on_empty_classes(info, *report);
   folder.commit();
   return info;
 }
