@@ -233,7 +233,7 @@ install_test_packages() {  # networks of others, beside the venv: nothing but th
     say "not here, but only some tests need it: the Python packages of jobs/hashes-tests.txt"
     return 0
   fi
-  say "installing the Python packages of some tests into $folder (about 200 MB)"
+  say "installing the Python packages of some tests into $folder (about 350 MB)"
   rm -rf "$folder"
   pip_run install --progress-bar off --no-deps --require-hashes --target "$folder" -r "$hashes" ||
     { say "pip could not install the packages of jobs/hashes-tests.txt; some tests will be skipped"; return 0; }

@@ -1,6 +1,9 @@
 #include "data/import/read_originals.hpp"
 
 #include <algorithm>
+#include <array>
+#include <fstream>
+#include <string_view>
 #include <system_error>
 
 #include "core/error.hpp"
@@ -72,12 +75,26 @@ const Format& recognise(const StageOptions& options) {
       "give original files of a format that 'dtrain stage --help' lists, or name it with --format");
 }
 
+/// Parquet's own library is not linked: a script makes tables of such files. Throws data_error.
+void refuse_parquet(const fs::path& from) {
+  constexpr std::string_view kMagic = "PAR1";
+  std::error_code ignored;
+  if (!fs::is_regular_file(from, ignored)) return;
+  std::ifstream stream(from, std::ios::binary);
+  std::array<char, kMagic.size()> start{};
+  if (!stream.read(start.data(), start.size()) || std::string_view(start.data(), start.size()) != kMagic)
+    return;
+  throw data_error("is a Parquet file, which stage does not read itself", from.string(),
+                   "make a table of it with python3 jobs/parquet_to_csv.py FILE TABLE.csv");
+}
+
 }  // namespace
 
 Originals read_originals(const StageOptions& options, h5::Library& library) {
   std::error_code ignored;
   if (!fs::exists(options.from, ignored))
     throw data_error("there is no such file or folder", "--from " + options.from.string(), "check the path");
+  refuse_parquet(options.from);
   const Format& format = options.format.empty() ? recognise(options) : *find_format(options.format);
   if (!format.takes_table_options) refuse_table_options(options, format);
   if (!format.takes_image_options) refuse_image_options(options, format);
