@@ -85,6 +85,7 @@ void print_heading(const ReportedRun& run, std::ostream& out) {
   std::string ranks = counted(run.summary.ranks, "rank");
   if (run.summary.nodes > 0) ranks += " on " + counted(run.summary.nodes, "node");
   line("layout", fmt::format("{}, {}, {}", ranks, attribute(run, "mesh"), attribute(run, "strategy")));
+  if (attribute(run, "emulated") != "-") line("emulated", attribute(run, "emulated"));
   line("started", attribute(run, "start_time_utc"));
   if (attribute(run, "end_time_utc") != "-") line("ended", attribute(run, "end_time_utc"));
   line("dtrain", attribute(run, "dtrain_version"));

@@ -189,6 +189,16 @@ std::vector<Option> declare() {
   of_strategy(
       "elasticity", "R", "how far a copy moves to the centre in an exchange, in (0, 1) (easgd)",
       "0.9 / copies", [](auto& c) -> auto& { return c.strategy_options.elasticity; });
+  of_strategy(
+      "servers", "N", "ranks that keep the parameters, a part each, and compute nothing (asgd)", "",
+      [](auto& c) -> auto& { return c.strategy_options.servers; });
+  of_strategy(
+      "staleness", "S", "steps that a copy may be ahead of the slowest (asgd); 0: lock-step, as with ddp", "",
+      [](auto& c) -> auto& { return c.strategy_options.staleness; });
+  of_strategy(
+      "staleness-rate", "constant|divided",
+      "learning rate of late updates: the usual, or divided by the updates that came between (asgd)", "",
+      [](auto& c) -> auto& { return c.strategy_options.staleness_rate; });
   add(
       "global-batch", "N", "samples per step, over all ranks", by_model,
       [](auto& c) -> auto& { return c.batch.global_batch; });
@@ -351,6 +361,9 @@ std::vector<Option> declare() {
   add(
       "inject", "FAULT", "inject a fault, such as kill:rank=1,phase=backward,step=7", "none",
       [](auto& c) -> auto& { return c.inject; });
+  add(
+      "emulate", "FILE", "slow ranks, nodes and links that are not there, as delays or by a virtual clock",
+      "none", [](auto& c) -> auto& { return c.emulate; });
 
   group = "What it leaves behind";
   add(

@@ -30,16 +30,17 @@ bool belongs_to_update(const Option& option, const std::string& optimizer_state)
                                                 "label-smoothing", "augment",           "augment-padding",
                                                 "strategy",        "sync-period",       "sync-optimizer",
                                                 "local-after",     "outer-optimizer",   "outer-learning-rate",
-                                                "outer-momentum",  "elasticity"};
+                                                "outer-momentum",  "elasticity",        "servers",
+                                                "staleness",       "staleness-rate"};
   return kUpdate.contains(option.name) || (optimizer_state == "reset" && option.name == "optimizer");
 }
 
 bool may_differ(const Option& option, bool reproducible) {
   static const std::set<std::string> kFree = {
-      "epochs",         "limit-steps", "exit-after",     "mesh",         "rank-order", "pipeline",
-      "virtual-stages", "balance",     "recompute",      "memory-limit", "inject",     "on-failure",
-      "spares",         "replicate",   "verify-every",   "watchdog",     "device",     "staging",
-      "data-root",      "eval-batch",  "early-stopping", "golden"};
+      "epochs",         "limit-steps", "exit-after", "mesh",           "rank-order", "pipeline",
+      "virtual-stages", "balance",     "recompute",  "memory-limit",   "inject",     "on-failure",
+      "emulate",        "spares",      "replicate",  "verify-every",   "watchdog",   "device",
+      "staging",        "data-root",   "eval-batch", "early-stopping", "golden"};
   // The last bits of sums depend on these.
   static const std::set<std::string> kFreeUnlessReproducible = {"threads", "bucket-mb", "all-reduce"};
   return option.group == kOutputs || kFree.contains(option.name) ||

@@ -13,6 +13,7 @@
 #include "option.hpp"
 #include "run_arguments.hpp"
 #include "run_folder.hpp"
+#include "train/config/strategy_setting.hpp"
 #include "train/loop/run_outputs.hpp"
 #include "train/recovery/run_in_parts.hpp"
 #include "train_part.hpp"
@@ -48,7 +49,7 @@ std::string what_starts(const Environment& environment) {
 Task print_config(const train::RunConfig& config) {
   train::RunConfig on_one_rank = config;
   on_one_rank.mesh.clear();
-  on_one_rank.resolve(1);
+  on_one_rank.resolve(train::fewest_ranks(config));
   on_one_rank.validate();
   train::RunConfig printed = config;
   if (!config.given.contains("micro-batches")) printed.batch.micro_batches = 0;

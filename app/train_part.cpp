@@ -17,6 +17,7 @@
 #include "core/log.hpp"
 #include "core/printable.hpp"
 #include "data/shards/dataset.hpp"
+#include "fabric_file.hpp"
 #include "failure.hpp"
 #include "option.hpp"
 #include "preflight.hpp"
@@ -178,6 +179,7 @@ ExitCode train_part(train::RunConfig& config, train::Recovery& recovery, bool na
   const auto [nodes, ranks] =
       config.cluster.empty() ? std::pair(1, mpi.world_size()) : config.cluster_extents();
   train::settle_device(config, world);
+  if (!config.emulate.empty() && !config.fabric.exists()) config.fabric = read_fabric(config.emulate);
   config.resolve(nodes * ranks);
   config.validate();
   train::check_on_failure(config, mpi.can_recover());

@@ -7,6 +7,7 @@
 #include "comm/mpi/transfer.hpp"
 #include "comm/queue.hpp"
 #include "comm/types.hpp"
+#include "topology/fabric.hpp"
 #include "topology/mesh.hpp"
 
 namespace dtrain::comm {
@@ -30,6 +31,7 @@ struct CommConfig {
   void* stream = nullptr;                      ///< Likewise.
   bool recovery = false;                       ///< MpiEnvironment::can_recover().
   std::size_t piece_bytes = kLongestPiece;     ///< Of a message between ranks; the same on all of them.
+  const topology::Fabric* fabric = nullptr;  ///< Whose links delay messages; null: none. Outlives the groups.
   bool compares_all = false;  ///< All collectives between nodes, not only the first: MpiGroup::compare().
 
   void validate() const;  ///< Throws Error (exit code 2).

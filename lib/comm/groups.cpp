@@ -11,6 +11,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/emulation/link_delays.hpp"
 #include "comm/mpi/mpi_group.hpp"
 #include "comm/shared_memory/segment.hpp"
 #include "comm/shared_memory/shared_memory.hpp"
@@ -62,6 +63,11 @@ std::unique_ptr<Inquiry> inquiry_of(const Communicator& job, const topology::Clu
   return std::make_unique<Inquiry>(job, first_ranks(cluster), std::move(nodes), recorder);
 }
 
+std::unique_ptr<LinkDelays> delays_of(const CommConfig& config, int rank) {
+  const bool has = config.fabric != nullptr && config.fabric->delays_messages();
+  return has ? std::make_unique<LinkDelays>(*config.fabric, rank) : nullptr;
+}
+
 struct Membership {
   std::string name;
   std::vector<int> ranks;
@@ -106,13 +112,15 @@ struct Groups::State {
         health(world_comm, node_comm, first_ranks(cluster), config.recovery),
         recorder(node_comm, cluster.ranks[static_cast<std::size_t>(job.rank())].first_rank, sink),
         inquiry(inquiry_of(job, cluster, recorder)),
+        delays(delays_of(config, cluster.ranks[static_cast<std::size_t>(job.rank())].first_rank)),
         queue(queue_config(cluster, job, config), recorder, health, &recorder, inquiry.get()) {}
 
   Communicator world_comm;
   Communicator node_comm;
   Health health;
   FlightRecorder recorder;
-  std::unique_ptr<Inquiry> inquiry;  ///< Where there are other nodes.
+  std::unique_ptr<Inquiry> inquiry;    ///< Where there are other nodes.
+  std::unique_ptr<LinkDelays> delays;  ///< Where links are emulated.
   std::unique_ptr<Group> world;
   std::unique_ptr<Group> data;
   std::unique_ptr<Group> pipe;
@@ -208,7 +216,7 @@ Groups make_groups(const Communicator& world, const topology::Cluster& cluster, 
     }
     auto group = std::make_unique<MpiGroup>(name, std::move(comm), named(ranks), nodes, config.order,
                                             AllReduceChoice{config.all_reduce, &state->table}, state->queue,
-                                            config.piece_bytes);
+                                            MessageWay{config.piece_bytes, state->delays.get()});
     group->set_on_device(std::move(on_device));
     if (config.compares_all) group->compare(MpiGroup::Compare::all);
     return group;

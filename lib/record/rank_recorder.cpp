@@ -42,6 +42,7 @@ struct RankRecorder::LiveFile {
   TableFile steps;
   TableFile events;
   TableFile samples;
+  std::optional<TableFile> virtual_times;
 
   /// Made aside and renamed, so that what an earlier part left is there until it is in the new file.
   LiveFile(const RankRecorderOptions& options, const Rows& earlier)
@@ -51,6 +52,8 @@ struct RankRecorder::LiveFile {
         steps(make_table<StepRow>(file.id(), "steps", kStepRowsPerChunk)),
         events(make_table<EventRow>(file.id(), "events", kRankRowsPerChunk)),
         samples(make_table<SamplesRow>(file.id(), "samples", kRankRowsPerChunk)) {
+    if (options.has_virtual_times)
+      virtual_times = make_table<VirtualTimeRow>(file.id(), "virtual_times", kStepRowsPerChunk);
     h5::write_attribute(file.id(), "format", "dtrain.rank");
     h5::write_attribute(file.id(), "version", 1);
     h5::write_attribute(file.id(), "rank", options.rank);
@@ -71,6 +74,7 @@ struct RankRecorder::LiveFile {
     epochs.append(rows.epochs.data(), rows.epochs.size());
     events.append(rows.events.data(), rows.events.size());
     samples.append(rows.samples.data(), rows.samples.size());
+    if (virtual_times) virtual_times->append(rows.virtual_times.data(), rows.virtual_times.size());
     h5::flush(file);
     space.trim(h5::file_bytes(file));
   }
@@ -81,7 +85,8 @@ struct RankRecorder::LiveFile {
     return (rows.steps.size() + kStepRowsPerChunk) * sizeof(StepRow) +
            (rows.epochs.size() + kRankRowsPerChunk) * sizeof(RankEpochRow) +
            (rows.events.size() + kRankRowsPerChunk) * sizeof(EventRow) +
-           (rows.samples.size() + kRankRowsPerChunk) * sizeof(SamplesRow) + kIndexBytes;
+           (rows.samples.size() + kRankRowsPerChunk) * sizeof(SamplesRow) +
+           (rows.virtual_times.size() + kStepRowsPerChunk) * sizeof(VirtualTimeRow) + kIndexBytes;
   }
 };
 
@@ -94,6 +99,8 @@ RankRecorder::Rows RankRecorder::rows_of_earlier_part(const std::string& path, c
     rows.epochs = read_rows<RankEpochRow>(file.id(), "epochs");
     rows.events = read_rows<EventRow>(file.id(), "events");
     rows.samples = read_rows<SamplesRow>(file.id(), "samples");
+    if (H5Lexists(file.id(), "virtual_times", H5P_DEFAULT) > 0)
+      rows.virtual_times = read_rows<VirtualTimeRow>(file.id(), "virtual_times");
   } catch (const Error&) {
     return {};
   }
@@ -101,6 +108,8 @@ RankRecorder::Rows RankRecorder::rows_of_earlier_part(const std::string& path, c
   std::erase_if(rows.steps, [&](const StepRow& row) { return row.step == 0 || row.step > kept.step; });
   std::erase_if(rows.epochs,
                 [&](const RankEpochRow& row) { return row.epoch == 0 || row.epoch > kept.epoch; });
+  std::erase_if(rows.virtual_times,
+                [&](const VirtualTimeRow& row) { return row.step == 0 || row.step > kept.step; });
   std::erase_if(rows.events, [](const EventRow& row) { return row.kind.view().empty(); });
   std::erase_if(rows.samples,
                 [&](const SamplesRow& row) { return row.epoch == 0 || row.epoch > kept.epoch; });
@@ -147,6 +156,12 @@ void RankRecorder::event(std::string_view kind, std::string_view detail) {
 void RankRecorder::samples(std::int64_t epoch, std::uint64_t hash) {
   const std::lock_guard guard(mutex_);
   if (problem_.empty() && !stopping_) gathered_.samples.push_back({epoch, static_cast<std::int64_t>(hash)});
+}
+
+void RankRecorder::virtual_time(const VirtualTimeRow& row) {
+  if (options_.step_every == 0 || row.step % options_.step_every != 0) return;
+  const std::lock_guard guard(mutex_);
+  if (problem_.empty() && !stopping_) gathered_.virtual_times.push_back(row);
 }
 
 void RankRecorder::flush() { write_burst(Wait::for_lock); }
@@ -205,6 +220,7 @@ void RankRecorder::write_burst(Wait how) {
   spare_.epochs.clear();
   spare_.events.clear();
   spare_.samples.clear();
+  spare_.virtual_times.clear();
 }
 
 // The file's time says that this rank lives, also when a step takes minutes.

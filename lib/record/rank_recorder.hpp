@@ -25,6 +25,7 @@ struct RankRecorderOptions {
   /// Of what an earlier part of the run left at `path` the rows up to this step and epoch are kept; nothing
   /// when it starts anew.
   std::optional<Kept> kept = std::nullopt;
+  bool has_virtual_times = false;  ///< There is a virtual clock: the file gets a table of its times.
 };
 
 /// One rank's live file. Rows are gathered in memory (nanoseconds on the calling thread) and written by a
@@ -44,6 +45,7 @@ class RankRecorder {
   void epoch(const RankEpochRow& row);
   void event(std::string_view kind, std::string_view detail);
   void samples(std::int64_t epoch, std::uint64_t hash);
+  void virtual_time(const VirtualTimeRow& row);  ///< Kept as step() keeps; has_virtual_times.
 
   /// Writes what was gathered and returns when it is with the operating system.
   void flush();
@@ -60,7 +62,10 @@ class RankRecorder {
     std::vector<RankEpochRow> epochs;
     std::vector<EventRow> events;
     std::vector<SamplesRow> samples;
-    bool empty() const { return steps.empty() && epochs.empty() && events.empty() && samples.empty(); }
+    std::vector<VirtualTimeRow> virtual_times;
+    bool empty() const {
+      return steps.empty() && epochs.empty() && events.empty() && samples.empty() && virtual_times.empty();
+    }
   };
   struct LiveFile;  // the HDF5 side
   static Rows rows_of_earlier_part(const std::string& path, const Kept& kept);

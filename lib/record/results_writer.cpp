@@ -106,6 +106,7 @@ void write_attributes(hid_t file, const RunInfo& info) {
   h5::write_attribute(file, "dtrain_version", info.dtrain_version);
   h5::write_attribute(file, "command_line", info.command_line);
   h5::write_attribute(file, "config", info.config);
+  if (!info.emulated.empty()) h5::write_attribute(file, "emulated", info.emulated);
 }
 
 void write_status(hid_t file, Status status, const std::string& end_time_utc) {
@@ -185,6 +186,9 @@ void ResultsWriter::take_over(const Kept& kept) {
                                 [&](const EpochRow& row) { return row.epoch <= kept.epoch; });
   validations_ = rows_kept<ValidationRow>(file.id(), "validations", of_any_split(extra_),
                                           [&](const ValidationRow& row) { return row.step <= kept.step; });
+  if (H5Lexists(file.id(), "staleness", H5P_DEFAULT) <= 0) return;
+  staleness_ = read_rows<StalenessRow>(file.id(), "staleness");
+  std::erase_if(staleness_, [&](const StalenessRow& row) { return row.epoch > kept.epoch; });
 }
 
 template <class Row>
@@ -209,6 +213,12 @@ void ResultsWriter::topology(std::vector<TopologyRow> rows) { topology_ = std::m
 void ResultsWriter::epoch(const EpochRow& row, std::span<const double> extra) {
   append(epochs_, row, extra);
   write_if_possible();
+}
+
+void ResultsWriter::staleness(std::int64_t epoch, std::span<const std::int64_t> updates) {
+  for (std::size_t late = 0; late < updates.size(); ++late) {
+    if (updates[late] > 0) staleness_.push_back({epoch, static_cast<std::int64_t>(late), updates[late]});
+  }
 }
 
 void ResultsWriter::validation(const ValidationRow& row, std::span<const double> extra) {
@@ -250,6 +260,7 @@ std::uint64_t ResultsWriter::own_bytes() const {
          (epochs_.rows.size() + kRowsPerChunk) * (sizeof(EpochRow) + extra_bytes) +
          (validations_.rows.size() + kRowsPerChunk) * (sizeof(ValidationRow) + extra_bytes) +
          (test_.rows.size() + kRowsPerChunk) * (sizeof(TestRow) + extra_bytes) +
+         (staleness_.size() + kRowsPerChunk) * sizeof(StalenessRow) +
          confusion_.counts.size() * sizeof(std::int64_t) + confusion_.classes.size() * kNameBytes +
          static_cast<std::uint64_t>(info_.world_size) * kLinkBytes;
 }
@@ -270,6 +281,7 @@ void ResultsWriter::write(Status status, const std::string& end_time_utc) {
   write_extended(file.id(), "epochs", epochs_, extra_);
   write_extended(file.id(), "validations", validations_, of_any_split(extra_));
   write_extended(file.id(), "test", test_, of_any_split(extra_));
+  if (!staleness_.empty()) write_table(file.id(), "staleness", staleness_);
   write_confusion(file.id(), confusion_);
   if (status == Status::running) {
     for (int rank = 0; rank < info_.world_size; ++rank) link_rank_file(file.id(), rank);

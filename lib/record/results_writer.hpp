@@ -26,7 +26,8 @@ struct RunInfo {
   std::string start_time_utc;
   std::string dtrain_version;
   std::string command_line;
-  std::string config;  ///< The effective configuration, TOML.
+  std::string config;         ///< The effective configuration, TOML.
+  std::string emulated = {};  ///< The machine that was emulated, in words; empty: none, and no attribute.
 };
 
 /// A column that a model adds to /epochs, and without `validation_` in its name to /validations and /test.
@@ -64,6 +65,10 @@ class ResultsWriter {
   /// otherwise.
   void epoch(const EpochRow& row, std::span<const double> extra = {});
 
+  /// Appends rows of /staleness: how many updates of the epoch were as late as their index; written with the
+  /// next change.
+  void staleness(std::int64_t epoch, std::span<const std::int64_t> updates);
+
   /// Appends a row of /validations, which replaces an earlier one of that step; written with the next change.
   /// `extra` as for epoch().
   void validation(const ValidationRow& row, std::span<const double> extra = {});
@@ -100,6 +105,7 @@ class ResultsWriter {
   ExtendedRows<EpochRow> epochs_;
   ExtendedRows<ValidationRow> validations_;
   ExtendedRows<TestRow> test_;
+  std::vector<StalenessRow> staleness_;
   ConfusionMatrix confusion_;
   std::string problem_;
 };

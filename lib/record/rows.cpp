@@ -160,6 +160,20 @@ std::vector<Column> columns_of<SamplesRow>() {
 }
 
 template <>
+std::vector<Column> columns_of<VirtualTimeRow>() {
+  using Row = VirtualTimeRow;
+  return {integer("step", "1", offsetof(Row, step)), integer("epoch", "1", offsetof(Row, epoch)),
+          real("virtual_time_s", "s", offsetof(Row, virtual_time_s))};
+}
+
+template <>
+std::vector<Column> columns_of<StalenessRow>() {
+  using Row = StalenessRow;
+  return {integer("epoch", "1", offsetof(Row, epoch)), integer("staleness", "1", offsetof(Row, staleness)),
+          integer("updates", "1", offsetof(Row, updates))};
+}
+
+template <>
 std::vector<Column> columns_of<MeasurementRow>() {
   using Row = MeasurementRow;
   const Row row;

@@ -154,6 +154,20 @@ struct SamplesRow {
   std::int64_t hash = 0;  ///< Sum modulo 2^64 of a hash of each sample's id, as a signed number.
 };
 
+/// A row of /ranks/NNNNN/virtual_times, in runs that a virtual clock belongs to.
+struct VirtualTimeRow {
+  std::int64_t step = 0;
+  std::int64_t epoch = 0;
+  double virtual_time_s = 0;  ///< After the step, since the run (or its newest part) began.
+};
+
+/// A row of /staleness, of strategies whose updates may be late.
+struct StalenessRow {
+  std::int64_t epoch = 0;
+  std::int64_t staleness = 0;  ///< Updates between the parameters that an update was computed on and it.
+  std::int64_t updates = 0;    ///< That were so late.
+};
+
 /// A row of /measurements: a collective of `topology --benchmark`.
 struct MeasurementRow {
   FixedText<16> group;
@@ -199,6 +213,10 @@ template <>
 std::vector<Column> columns_of<EventRow>();
 template <>
 std::vector<Column> columns_of<SamplesRow>();
+template <>
+std::vector<Column> columns_of<VirtualTimeRow>();
+template <>
+std::vector<Column> columns_of<StalenessRow>();
 template <>
 std::vector<Column> columns_of<MeasurementRow>();
 

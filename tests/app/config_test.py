@@ -6,10 +6,10 @@ import unittest
 from program import ProgramTest
 
 BUILT = """model model-option golden init-from init-skip loss class-weights label-smoothing freeze dataset data-root staging augment augment-padding mesh rank-order strategy
- sync-period sync-optimizer local-after outer-optimizer outer-learning-rate outer-momentum elasticity
+ sync-period sync-optimizer local-after outer-optimizer outer-learning-rate outer-momentum elasticity servers staleness staleness-rate
 pipeline virtual-stages balance recompute memory-limit
 epochs limit-steps global-batch micro-batches optimizer learning-rate momentum nesterov beta1 beta2 epsilon weight-decay decay schedule
-eval-batch min-learning-rate warmup-steps grad-clip batch-norm precision device device-graphs threads kernels comm-backend all-reduce bucket-mb watchdog on-failure spares replicate verify-every inject seed reproducible output name
+eval-batch min-learning-rate warmup-steps grad-clip batch-norm precision device device-graphs threads kernels comm-backend all-reduce bucket-mb watchdog on-failure spares replicate verify-every inject emulate seed reproducible output name
 overwrite record-steps trace tensorboard quiet dry-run cluster exit-after checkpoint-every keep resume optimizer-state
 validate-every best-by early-stopping""".split()
 LATER = ["compression"]
@@ -21,7 +21,7 @@ OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "golden": "off", "
          "limit-steps": 9, "global-batch": 48, "micro-batches": 6, "eval-batch": 5, "optimizer": "sgd", "learning-rate": 3e-05,
          "momentum": 0.25, "nesterov": True, "decay": "matrices", "min-learning-rate": 1e-06, "weight-decay": 0.125, "schedule": "wsd", "warmup-steps": 5, "grad-clip": 2.0,
          "batch-norm": "local", "precision": "fp64", "device": "cpu", "device-graphs": "off", "threads": 3, "kernels": "libtorch", "comm-backend": "mpi", "all-reduce": "ring",
-         "bucket-mb": 1.5, "watchdog": 20.0, "on-failure": "abort", "spares": 1, "replicate": "3", "verify-every": 50, "inject": "stop:rank=0,phase=optimizer,step=3", "seed": 9223372036854775807, "reproducible": True, "output": "out", "name": "mine",
+         "bucket-mb": 1.5, "watchdog": 20.0, "on-failure": "abort", "spares": 1, "replicate": "3", "verify-every": 50, "inject": "stop:rank=0,phase=optimizer,step=3", "emulate": "slow.toml", "seed": 9223372036854775807, "reproducible": True, "output": "out", "name": "mine",
          "overwrite": True, "record-steps": 10, "trace": True, "tensorboard": True, "quiet": True, "dry-run": True, "cluster": "2x4",
          "exit-after": "55min", "checkpoint-every": "2epochs", "keep": 5, "resume": "runs/a/checkpoints/best",
          "optimizer-state": "keep", "validate-every": "20steps", "best-by": "accuracy", "early-stopping": 3}
@@ -29,6 +29,7 @@ ADAM = {"optimizer": "adamw", "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-06}  # 
 LOCAL = {"strategy": "local_sgd", "sync-period": "adaptive", "sync-optimizer": "average", "local-after": 40, "outer-optimizer": "nesterov",
          "outer-learning-rate": 0.5, "outer-momentum": 0.75}
 ELASTIC = {"strategy": "easgd", "sync-period": "8", "elasticity": 0.125}
+LATE = {"strategy": "asgd", "servers": 2, "staleness": 7, "staleness-rate": "divided"}
 
 
 def flags(values):
@@ -75,17 +76,17 @@ class ConfigTest(ProgramTest):
         self.assertEqual((config["epochs"], config["model-option"]), (4, ["a=1", "b=2"]))
 
     def test_printed_file_fed_back_prints_the_same(self):
-        for arguments in ([], ["--model", "cnn", "--name", "x"], flags(OTHER), flags(ADAM), flags(LOCAL), flags(ELASTIC)):
+        for arguments in ([], ["--model", "cnn", "--name", "x"], flags(OTHER), flags(ADAM), flags(LOCAL), flags(ELASTIC), flags(LATE)):
             text, _ = self.printed(*arguments)
             again, _ = self.printed("--config", self.write("fed.toml", text))
             self.assertEqual(text, again)
 
     def test_every_option_reaches_the_file_and_comes_back(self):
-        self.assertEqual(sorted({**OTHER, **ADAM, **LOCAL, **ELASTIC}), sorted(BUILT), "a value for every option")
+        self.assertEqual(sorted({**OTHER, **ADAM, **LOCAL, **ELASTIC, **LATE}), sorted(BUILT), "a value for every option")
         self.assertEqual(self.printed(*flags(OTHER))[1], OTHER)
         with_adam = self.printed(*flags(ADAM))[1]
         self.assertEqual({key: with_adam[key] for key in ADAM}, ADAM)
-        for options in (LOCAL, ELASTIC):
+        for options in (LOCAL, ELASTIC, LATE):
             printed = self.printed(*flags(options))[1]
             self.assertEqual({key: printed[key] for key in options}, options)
 

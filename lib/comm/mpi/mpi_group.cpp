@@ -98,14 +98,14 @@ bool LastingMemory::holds(const void* data, std::size_t bytes) const {
 
 MpiGroup::MpiGroup(std::string name, Communicator ranks, std::vector<int> world_ranks,
                    const std::vector<int>& nodes, topology::RankOrder order, AllReduceChoice choice,
-                   Queue& queue, std::size_t piece_bytes)
+                   Queue& queue, const MessageWay& way)
     : name_(std::move(name)),
       ranks_(std::move(ranks)),
       world_ranks_(std::move(world_ranks)),
       id_(group_id(name_, world_ranks_)),
       choice_(choice),
       queue_(queue),
-      piece_bytes_(piece_bytes) {
+      way_(way) {
   std::map<int, std::vector<int>> members;  // node -> group ranks
   bool nodes_are_alike = true;
   for (int rank = 0; rank < size(); ++rank) members[nodes[static_cast<std::size_t>(rank)]].push_back(rank);
@@ -182,10 +182,13 @@ Label MpiGroup::message_label(std::string_view operation, const Buffer& values, 
 }
 
 Channel MpiGroup::channel_of(const Label& label) const {
-  return {ranks_.handle(), kFirstTag + static_cast<int>(label.number % kTags * kMostChunks), piece_bytes_};
+  return {ranks_.handle(), kFirstTag + static_cast<int>(label.number % kTags * kMostChunks), way_.piece_bytes,
+          way_.delays, &world_ranks_};
 }
 
-Channel MpiGroup::channel_of_messages() const { return {ranks_.handle(), kPointToPointTag, piece_bytes_}; }
+Channel MpiGroup::channel_of_messages() const {
+  return {ranks_.handle(), kPointToPointTag, way_.piece_bytes, way_.delays, &world_ranks_};
+}
 
 void MpiGroup::compare(Compare which) {
   compared_until_ = which == Compare::all ? std::numeric_limits<std::uint64_t>::max()

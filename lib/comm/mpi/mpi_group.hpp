@@ -27,6 +27,12 @@ struct AllReduceChoice {
   const AlgorithmTable* measured = nullptr;  ///< For automatic, in groups that span nodes; borrowed.
 };
 
+/// How messages of a group travel.
+struct MessageWay {
+  std::size_t piece_bytes = kLongestPiece;  ///< Longer messages go in several.
+  LinkDelays* delays = nullptr;             ///< Of an emulated machine; null: there are none. Borrowed.
+};
+
 /// Where the memory lies that a group has allocated.
 class LastingMemory {
  public:
@@ -42,11 +48,9 @@ class LastingMemory {
 class MpiGroup final : public Group {
  public:
   /// `ranks` is this group's own communicator. `world_ranks` and `nodes` say, by group rank, which and where
-  /// they are; a ring passes `order`'s neighbours. Collective over `ranks`. `queue` is borrowed. Messages of
-  /// more than `piece_bytes` go in several.
+  /// they are; a ring passes `order`'s neighbours. Collective over `ranks`. `queue` is borrowed.
   MpiGroup(std::string name, Communicator ranks, std::vector<int> world_ranks, const std::vector<int>& nodes,
-           topology::RankOrder order, AllReduceChoice choice, Queue& queue,
-           std::size_t piece_bytes = kLongestPiece);
+           topology::RankOrder order, AllReduceChoice choice, Queue& queue, const MessageWay& way = {});
 
   const std::string& name() const override { return name_; }
   int rank() const override { return ranks_.rank(); }
@@ -115,7 +119,7 @@ class MpiGroup final : public Group {
   std::vector<int> everyone_;
   AllReduceChoice choice_;
   Queue& queue_;
-  std::size_t piece_bytes_;
+  MessageWay way_;
   std::unique_ptr<Group> on_device_;
   std::uint64_t operations_ = 0;              ///< Collectives: the same on all ranks.
   std::uint64_t compared_until_ = kCompared;  ///< Of operations_.

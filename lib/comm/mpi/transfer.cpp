@@ -6,7 +6,9 @@
 #include <cstring>
 #include <utility>
 
+#include "comm/emulation/link_delays.hpp"
 #include "comm/mpi/mpi_check.hpp"
+#include "core/clock.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {
@@ -74,9 +76,14 @@ bool Transfer::test() {
     if (complete == 0) return false;
     if (direction_ == Direction::receive) check_count(status);
     const std::size_t piece = piece_at(done_);
+    if (direction_ == Direction::receive && channel_.delays != nullptr) {
+      const int from = channel_.world_ranks->at(static_cast<std::size_t>(peer_));
+      due_ns_ = channel_.delays->due_ns(from, piece, steady_ns());
+    }
     if (done_ + piece == bytes_) break;
     done_ += piece;
   }
+  if (due_ns_ > 0 && steady_ns() < due_ns_) return false;
   if (target_ != nullptr) std::memcpy(std::exchange(target_, nullptr), data_, bytes_);
   return true;
 }
@@ -109,6 +116,7 @@ void Transfer::swap(Transfer& other) noexcept {
   std::swap(target_, other.target_);
   std::swap(bytes_, other.bytes_);
   std::swap(done_, other.done_);
+  std::swap(due_ns_, other.due_ns_);
   std::swap(owner_, other.owner_);
   std::swap(first_, other.first_);
   std::swap(more_, other.more_);

@@ -3,6 +3,7 @@
 #include <mpi.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -13,11 +14,15 @@ namespace dtrain::comm {
 /// Bytes of one of MPI's messages, which it counts in int: longer ones go in pieces.
 constexpr std::size_t kLongestPiece = std::size_t{1} << 30;
 
+class LinkDelays;
+
 /// Where messages of one collective travel.
 struct Channel {
   MPI_Comm comm = MPI_COMM_NULL;
   int tag = 0;
   std::size_t piece_bytes = kLongestPiece;
+  LinkDelays* delays = nullptr;                   ///< Of an emulated machine; null: there are none. Borrowed.
+  const std::vector<int>* world_ranks = nullptr;  ///< Of the peers, for `delays`, by their ranks in `comm`.
 };
 
 /// One message on its way, sent or received. Move-only; abandoning one that is not complete happens only
@@ -58,6 +63,7 @@ class Transfer {
   std::byte* target_ = nullptr;  ///< Where the copy goes that MPI has received; null where there is none.
   std::size_t bytes_ = 0;
   std::size_t done_ = 0;                  ///< Bytes of the pieces that are complete.
+  std::int64_t due_ns_ = 0;               ///< When an emulated link lets what has come be seen.
   Owner owner_;                           ///< Of data_.
   MPI_Request first_ = MPI_REQUEST_NULL;  ///< The usual case, without a vector to allocate.
   std::vector<MPI_Request> more_;         ///< Of the pieces behind the first.

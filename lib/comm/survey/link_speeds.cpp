@@ -15,13 +15,13 @@ namespace dtrain::comm {
 namespace {
 
 constexpr int kMostRounds = 64;
-constexpr int kTag = 1;
+constexpr int kLinkTag = 1;
 
 /// One end of a link under test.
 class LinkEnd {
  public:
   LinkEnd(const Communicator& world, const topology::Cluster& cluster, const LinkTest& test)
-      : channel_{.comm = world.handle(), .tag = kTag},
+      : channel_{.comm = world.handle(), .tag = kLinkTag},
         cluster_(cluster),
         test_(test),
         me_(world.rank()),

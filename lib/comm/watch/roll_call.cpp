@@ -17,14 +17,15 @@
 namespace dtrain::comm {
 namespace {
 
-constexpr int kTag = 2;
+constexpr int kRollCallTag = 2;
 constexpr auto kPause = std::chrono::milliseconds(1);
 
 void wait_for_all(const Communicator& world, const topology::Cluster& cluster, double limit_s) {
   std::byte word{};
   std::vector<std::pair<int, Transfer>> awaited;
   for (int rank = 1; rank < world.size(); ++rank)
-    awaited.emplace_back(rank, Transfer::receive({.comm = world.handle(), .tag = kTag}, &word, 1, rank));
+    awaited.emplace_back(rank,
+                         Transfer::receive({.comm = world.handle(), .tag = kRollCallTag}, &word, 1, rank));
   const bool all = wait_until(steady_s() + limit_s, kPause, [&awaited] {
     std::erase_if(awaited, [](auto& entry) { return entry.second.test(); });
     return awaited.empty();
@@ -46,7 +47,7 @@ void roll_call(const Communicator& world, const topology::Cluster& cluster, doub
     wait_for_all(world, cluster, limit_s);
   } else {
     const std::byte word{};
-    Transfer here = Transfer::send({.comm = world.handle(), .tag = kTag}, &word, 1, 0);
+    Transfer here = Transfer::send({.comm = world.handle(), .tag = kRollCallTag}, &word, 1, 0);
     while (!here.test()) std::this_thread::sleep_for(kPause);
   }
   world.patient_barrier();

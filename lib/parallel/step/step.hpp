@@ -22,11 +22,25 @@ struct StepPlan {
   std::int64_t number = 1;                ///< Counts from 1 over the whole run.
   std::vector<MicroBatch> micro_batches;  ///< Of this copy, by ascending index; perhaps none.
   double learning_rate = 0;
+  double share =
+      1;  ///< Of the step's samples, those in micro_batches, where ranks take them at their own pace.
   /// Another step follows at once: its first micro-batch may be read while a device computes this step.
   bool another_follows = false;
   /// The run uses the agreed model after this step: the epoch or the run ends, or the model is validated. The
   /// same on all ranks.
   bool pauses = false;
+};
+
+/// One micro-batch of a step, handed out to one copy.
+struct WorkUnit {
+  std::int64_t step = 1;
+  int micro_batch = 0;
+};
+
+/// Steps [first, last] of a run, whose micro-batches are handed out one by one.
+struct WorkRange {
+  std::int64_t first = 1;
+  std::int64_t last = 1;
 };
 
 /// A micro-batch as the model takes it.
@@ -84,6 +98,9 @@ struct StepOutcome {
   /// The copies have agreed after this step: Strategy::state() can be had. Where they have not, `total` and
   /// `requests` are empty. The same on every rank; true for StepPlan::pauses.
   bool agreed = true;
+  /// Updates by how many others came between the parameters that they were computed on and them, since the
+  /// last agreed step; empty where all are computed on the newest.
+  std::vector<std::int64_t> staleness = {};
   bool left_out = false;  ///< Nothing was updated: in fp16 the gradient was not finite.
 };
 

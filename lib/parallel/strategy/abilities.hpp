@@ -48,7 +48,8 @@ struct Abilities {
   Answer rolls_back;       ///< A half-applied update can be rolled back, after a rank was lost.
   Answer copies_parts;     ///< Each part of the state may be copied to another rank's memory (`--replicate`).
   Answer same_bits;        ///< The same bits on every number of data and pipe ranks.
-  Answer spares = {};      ///< A rank that waited may take the place of a lost one (`--spares`).
+  bool deals_work = false;  ///< Ranks take micro-batches at their own pace, by Strategy::take_work().
+  Answer spares = {};       ///< A rank that waited may take the place of a lost one (`--spares`).
 };
 
 }  // namespace dtrain::parallel

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string_view>
 
+#include "comm/emulation/virtual_clock.hpp"
 #include "comm/group.hpp"
 #include "comm/queue.hpp"
 #include "core/span_sink.hpp"
@@ -45,7 +47,8 @@ struct StrategyParts {
   /// Takes what the strategy decides within a step, for the run's events. Empty: nothing does.
   using Tell = std::function<void(std::string_view kind, std::string_view detail)>;
   Tell tell = {};
-  bool counts_common = true;  ///< Whether this rank counts what its tensor group has in common.
+  bool counts_common = true;            ///< Whether this rank counts what its tensor group has in common.
+  comm::VirtualClock* clock = nullptr;  ///< Of an emulated machine, for messages; null: there is none.
 };
 
 /// How the copies of a model agree: what happens with the gradients that a StepEngine computes. It owns
@@ -63,6 +66,11 @@ class Strategy {
   /// a gradient that is not finite is left out with a smaller scale for the next; otherwise throws Error when
   /// the loss or a gradient is not finite. No rank has updated then.
   virtual StepOutcome step(const StepPlan& plan, SampleSource& samples) = 0;
+
+  /// Where Abilities::deals_work: the next micro-batch of `steps` for this rank, each to one rank; empty
+  /// where there is none for it any more. Not collective: it may wait for other ranks. A plan that pauses
+  /// follows the last one, without micro-batches, with which all ranks come to agree.
+  virtual std::optional<WorkUnit> take_work(const WorkRange& /*steps*/) { return std::nullopt; }
 
   /// Makes state() the agreed model, before evaluation and saving; after a step with StepOutcome::agreed.
   virtual void synchronise() = 0;

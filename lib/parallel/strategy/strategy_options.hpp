@@ -12,6 +12,9 @@ struct StrategyOptions {
   std::string outer_optimizer = "none";  ///< `none`, or `nesterov` on what a round has changed.
   double outer_learning_rate = 0.7;
   double outer_momentum = 0.9;
+  int servers = 1;                          ///< Data ranks that keep the parameters, and compute nothing.
+  int staleness = 4;                        ///< Steps that a copy may be ahead of the slowest; 0: lock-step.
+  std::string staleness_rate = "constant";  ///< Learning rate of a late update: `constant`, or `divided`.
   double elasticity = 0;  ///< In (0, 1): what moves between a copy and the centre; 0: 0.9 / copies.
 };
 

@@ -169,6 +169,24 @@ void validate_output(const OutputConfig& output) {
         "name one with --resume CHECKPOINT, or leave it out");
 }
 
+/// Whether the run can be what it emulates.
+void validate_emulation(const RunConfig& config) {
+  const auto& fabric = config.fabric;
+  if (!fabric.exists()) return;
+  const std::string subject = "--emulate " + config.emulate;
+  fabric.validate(std::max(config.started_ranks, config.mesh_shape.size()));
+  check(!config.computes_on_device(), "delays are between CPU ranks", subject, "use --device cpu");
+  check(!fabric.delays_messages() || config.comm.all_reduce != comm::Algorithm::mpi,
+        "MPI's own sums cannot be delayed", subject, "leave --all-reduce mpi out");
+  const auto& shape = config.mesh_shape;
+  check(!fabric.computes_times() || (shape.pipe == 1 && shape.tensor == 1),
+        "a virtual clock knows no times of pipelines and tensor slices", subject,
+        "use clock = \"real\", or a mesh of data alone");
+  check(!fabric.computes_times() || fewest_ranks(config) <= 2,
+        "a virtual clock puts the messages of one server in order, and not of several", subject,
+        "use --servers 1, or clock = \"real\"");
+}
+
 void validate_staging(const std::string& staging) {
   const bool local = staging.starts_with("local=") && staging.size() > std::string_view("local=").size();
   check(staging == "none" || staging == "memory" || local,
@@ -224,7 +242,7 @@ void RunConfig::resolve(int world_size) {
   if (batch.micro_batches == 0 && !given.contains("micro-batches") && reproducible) {
     batch.micro_batches = kReproduciblePieces;
   } else if (batch.micro_batches == 0 && !given.contains("micro-batches")) {
-    batch.micro_batches = mesh_shape.data * (mesh_shape.pipe > 1 ? kPiecesPerStage * mesh_shape.pipe : 1);
+    batch.micro_batches = workers(*this) * (mesh_shape.pipe > 1 ? kPiecesPerStage * mesh_shape.pipe : 1);
   }
 }
 
@@ -276,6 +294,7 @@ void RunConfig::validate() const {
   validate_output(output);
   check_at_least(verify_every, 0, "--verify-every");
   comm::parse_faults(inject, std::max(started_ranks, mesh_shape.size()));
+  validate_emulation(*this);
   check_at_least(spares, 0, "--spares");
   replicate_every();
   check_one_of(on_failure, kOnFailure, "--on-failure");

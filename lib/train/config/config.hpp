@@ -12,6 +12,7 @@
 #include "optim/schedule.hpp"
 #include "parallel/strategy/strategy_options.hpp"
 #include "state/interval.hpp"
+#include "topology/fabric.hpp"
 #include "topology/mesh.hpp"
 
 namespace dtrain::comm {
@@ -141,6 +142,8 @@ struct RunConfig {
   std::uint64_t seed = 1;
   bool reproducible = false;        ///< The same bits on every number of ranks, of data and pipe.
   std::string inject;               ///< Faults on demand, as comm::parse_faults() reads them; empty: none.
+  std::string emulate;              ///< A file that describes a machine to emulate; empty: none.
+  topology::Fabric fabric;          ///< What it says; set by app.
   std::string on_failure = "auto";  ///< `auto`, `recover` or `abort`, when a rank is lost.
   int spares = 0;                   ///< Ranks that wait to take the places of lost ones.
   std::string replicate = "off";    ///< Or steps between copies of each part in another rank's memory.

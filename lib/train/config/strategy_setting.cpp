@@ -36,6 +36,8 @@ void check_options_belong(const RunConfig& config) {
   }
 }
 
+constexpr int kMostStaleness = 1000;  // steps; what is kept of staleness grows with it
+
 bool has_outer(const RunConfig& config) { return config.strategy_options.outer_optimizer != "none"; }
 
 }  // namespace
@@ -63,9 +65,32 @@ void validate_strategy_options(const RunConfig& config) {
   refuse_unless(options.outer_momentum >= 0 && options.outer_momentum < 1,
                 fmt::format("momentum {} is outside [0, 1)", options.outer_momentum), "--outer-momentum",
                 "use 0.9");
+  refuse_unless(options.servers >= 1, fmt::format("{} ranks cannot keep the parameters", options.servers),
+                "--servers", "use 1 or more");
+  refuse_unless(config.mesh_shape.data >= fewest_ranks(config),
+                fmt::format("{} of {} data ranks would serve, and none would compute", options.servers,
+                            config.mesh_shape.data),
+                "--servers",
+                fmt::format("start at least {} ranks, or use --staleness 0", options.servers + 1));
+  refuse_unless(options.staleness >= 0, fmt::format("{} is too small", options.staleness), "--staleness",
+                "use 0 (lock-step) or more");
+  refuse_unless(options.staleness <= kMostStaleness, fmt::format("{} is too large", options.staleness),
+                "--staleness", fmt::format("use at most {}", kMostStaleness));
+  refuse_unless(options.staleness_rate == "constant" || options.staleness_rate == "divided",
+                fmt::format("\"{}\" is not a value it takes", options.staleness_rate), "--staleness-rate",
+                "use one of constant, divided");
   refuse_unless(!config.given.contains("elasticity") || (options.elasticity > 0 && options.elasticity < 1),
                 fmt::format("{} is outside (0, 1)", options.elasticity), "--elasticity",
                 "use 0.9 over the number of copies, its default");
+}
+
+int workers(const RunConfig& config) {
+  return std::max(1, config.mesh_shape.data - fewest_ranks(config) + 1);
+}
+
+int fewest_ranks(const RunConfig& config) {
+  const bool serves = uses_strategy_option(config, "servers") && config.strategy_options.staleness > 0;
+  return serves ? std::max(config.strategy_options.servers, 0) + 1 : 1;
 }
 
 bool uses_strategy_option(const RunConfig& config, const std::string& name) {

@@ -16,6 +16,11 @@ void validate_strategy_options(const RunConfig& config);
 /// Whether the strategy has the option of StrategyOptions called `name`, and it has a use there.
 bool uses_strategy_option(const RunConfig& config, const std::string& name);
 
+/// Data ranks that compute: all but those that only serve. At least 1.
+int workers(const RunConfig& config);
+/// The fewest ranks on which the strategy runs.
+int fewest_ranks(const RunConfig& config);
+
 /// What a strategy is asked about: as far as the options say.
 parallel::Setting strategy_setting(const RunConfig& config);
 

@@ -68,31 +68,52 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::In
                   ? std::make_unique<parallel::GraphEngine>(engine_, *capture_, *workload.model,
                                                             workload.device, std::move(tell_graphs))
                   : nullptr),
-      strategy_(
-          parallel::find_strategy(config.strategy)
-              .make({.setting = setting_,
-                     .world = job.groups().world(),
-                     .data = injection != nullptr ? injection->tampered(job.groups().data())
-                                                  : job.groups().data(),
-                     .pipe = job.groups().pipe(),
-                     .tensor = job.groups().tensor(),
-                     .queue = job.groups().queue(),
-                     .model = *workload.model,
-                     .cuts = workload.cuts,
-                     .engine = graphs_ != nullptr ? static_cast<parallel::StepEngine&>(*graphs_) : engine_,
-                     .capture = capture_.get(),
-                     .sink = job.groups().recorder(),
-                     .dtype = full_type(config),
-                     .device = workload.device,
-                     .decays_matrices_only = config.update.decay == "matrices",
-                     .grad_clip = config.update.grad_clip,
-                     .buckets = buckets_of(config),
-                     .requests = std::move(requests),
-                     .tell = std::move(tell),
-                     .counts_common = job.speaks_for_tensor_group()})) {}
+      clocked_(job.virtual_clock() == nullptr
+                   ? nullptr
+                   : std::make_unique<Clocked>(comm::ClockedGroup(job.groups().world(), *job.virtual_clock()),
+                                               comm::ClockedGroup(data_group(), *job.virtual_clock()),
+                                               parallel::ClockedEngine(engine(), *job.virtual_clock()))),
+      strategy_(parallel::find_strategy(config.strategy)
+                    .make({.setting = setting_,
+                           .world = clocked_ != nullptr ? clocked_->world : job.groups().world(),
+                           .data = clocked_ != nullptr ? clocked_->data : data_group(),
+                           .pipe = job.groups().pipe(),
+                           .tensor = job.groups().tensor(),
+                           .queue = job.groups().queue(),
+                           .model = *workload.model,
+                           .cuts = workload.cuts,
+                           .engine = clocked_ != nullptr ? clocked_->engine : engine(),
+                           .capture = capture_.get(),
+                           .sink = job.groups().recorder(),
+                           .dtype = full_type(config),
+                           .device = workload.device,
+                           .decays_matrices_only = config.update.decay == "matrices",
+                           .grad_clip = config.update.grad_clip,
+                           .buckets = buckets_of(config),
+                           .requests = std::move(requests),
+                           .tell = std::move(tell),
+                           .counts_common = job.speaks_for_tensor_group(),
+                           .clock = job.virtual_clock()})) {}
+
+comm::Group& Replica::data_group() {
+  auto& data = job_.groups().data();
+  return injection_ != nullptr ? injection_->tampered(data) : data;
+}
+
+parallel::StepEngine& Replica::engine() {
+  return graphs_ != nullptr ? static_cast<parallel::StepEngine&>(*graphs_) : engine_;
+}
+
+/// The step's collectives began when the last rank came.
+void Replica::settle_clock() {
+  auto* const clock = job_.virtual_clock();
+  if (clock != nullptr && clock->owes()) clock->settle(job_.world().max(clock->now_s()));
+}
 
 parallel::StepOutcome Replica::step(const parallel::StepPlan& plan, parallel::SampleSource& samples) {
+  if (job_.virtual_clock() != nullptr) job_.virtual_clock()->forget();
   auto outcome = strategy_->step(plan, samples);
+  settle_clock();
   if (injection_ != nullptr && injection_->drifts()) {
     const auto buffers = workload_.model->buffers();
     (buffers.empty() ? strategy_->state().flat_parameters() : buffers.front()->value).add_(1e-3);

@@ -6,10 +6,12 @@
 #include <memory>
 #include <string>
 
+#include "comm/emulation/clocked_group.hpp"
 #include "comm/faults/injection.hpp"
 #include "data/loader.hpp"
 #include "h5/library.hpp"
 #include "parallel/pipeline/pipeline.hpp"
+#include "parallel/step/clocked_engine.hpp"
 #include "parallel/step/graph_engine.hpp"
 #include "parallel/step/pipeline_engine.hpp"
 #include "parallel/strategy/strategy.hpp"
@@ -62,6 +64,10 @@ class Replica {
   bool counts_samples() const { return pipeline_.is_last() && job_.speaks_for_tensor_group(); }
 
  private:
+  comm::Group& data_group();
+  parallel::StepEngine& engine();
+  void settle_clock();
+
   const RunConfig& config_;
   Job& job_;
   Workload& workload_;
@@ -73,6 +79,13 @@ class Replica {
   parallel::Pipeline pipeline_;
   parallel::PipelineEngine engine_;
   std::unique_ptr<parallel::GraphEngine> graphs_;  // null: engine_ does all steps
+  /// Of an emulated machine: what passes through here takes time on its clock.
+  struct Clocked {
+    comm::ClockedGroup world;
+    comm::ClockedGroup data;
+    parallel::ClockedEngine engine;
+  };
+  std::unique_ptr<Clocked> clocked_;  // null: none is
   std::unique_ptr<parallel::Strategy> strategy_;
 };
 

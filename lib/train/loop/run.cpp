@@ -82,8 +82,13 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
     injection = std::make_unique<comm::Injection>(comm::parse_faults(config.inject, mpi.first_size()),
                                                   mpi.first_rank(), clock);
   }
+  SpanSink& sink = injection ? static_cast<SpanSink&>(*injection) : clock;
+  std::unique_ptr<comm::SlowCompute> slow_compute;
+  if (config.fabric.exists()) log.info("emulated   " + config.fabric.in_words());
+  if (config.fabric.exists() && !config.fabric.computes_times())
+    slow_compute = std::make_unique<comm::SlowCompute>(config.fabric, mpi.first_rank(), sink);
   enter("the ranks find their places and make groups");
-  Job job(config, mpi, injection ? static_cast<SpanSink&>(*injection) : clock, !recovery.behind(),
+  Job job(config, mpi, slow_compute ? static_cast<SpanSink&>(*slow_compute) : sink, !recovery.behind(),
           resume ? resume->info.all_reduce : checkpoint::AllReduceTable());
   if (const auto table = job.all_reduce_table().to_string(); !table.empty()) {
     log.info(fmt::format("all_reduce by bytes, between nodes: {}", table));
@@ -112,7 +117,8 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
   }
   enter("the ranks agree on weights and files");
   Trainer trainer(fitting, job, workload,
-                  {library, clock, trace.get(), start, begun_s, signals, injection.get(), recovery, mpi},
+                  {library, clock, trace.get(), start, begun_s, signals, injection.get(), slow_compute.get(),
+                   recovery, mpi},
                   resume, log);
   job.end_preparation();
   if (starting != nullptr) starting->done();

@@ -40,7 +40,8 @@ record::RunInfo run_info(const RunConfig& config, Job& job, const Workload& work
           .start_time_utc = start.utc,
           .dtrain_version = std::string(version()),
           .command_line = config.command_line,
-          .config = config.text};
+          .config = config.text,
+          .emulated = config.fabric.exists() ? config.fabric.in_words() : std::string()};
 }
 
 std::vector<record::ExtraColumn> for_files(const std::vector<models::ExtraColumns::Column>& columns) {
@@ -93,7 +94,8 @@ RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& worklo
                           .rank = job.first_rank(),
                           .step_every = config.output.record_steps,
                           .start_s = static_cast<double>(start.steady_ns) * 1e-9,
-                          .kept = kept}) {
+                          .kept = kept,
+                          .has_virtual_times = job.virtual_clock() != nullptr}) {
   if (job.rank() != 0) return;
   const bool goes_on = kept && std::filesystem::exists(record::results_path(folder_));
   results_ =
@@ -117,6 +119,8 @@ void RunOutputs::step(const parallel::StepPlan& plan, int epoch, const parallel:
                   .learning_rate = plan.learning_rate,
                   .time_s = phases.wall_s,
                   .phases = phases.times});
+  if (const auto* clock = job_.virtual_clock())
+    recorder_.virtual_time({.step = plan.number, .epoch = epoch, .virtual_time_s = clock->now_s()});
 }
 
 void RunOutputs::activations(int epoch, std::int64_t peak_bytes) {
@@ -158,6 +162,7 @@ void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<Eva
   const double longest_validation_s = job_.world().max(validation_time_s);
   if (results_ == nullptr) return;
 
+  results_->staleness(epoch, sums.staleness);
   const double samples_per_s = static_cast<double>(sums.samples) / train_time_s;
   results_->epoch({.epoch = epoch,
                    .train_loss = total.loss,
@@ -193,7 +198,9 @@ void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<Eva
     if (extra_columns_[k].log == models::ExtraColumns::Log::yes)
       line += fmt::format("  {} {:.4f}", extra_columns_[k].name, extra[k]);
   }
-  log_.info(line + fmt::format("  {:.2f} s  {:.0f} samples/s", train_time_s, samples_per_s));
+  line += fmt::format("  {:.2f} s  {:.0f} samples/s", train_time_s, samples_per_s);
+  if (const auto* clock = job_.virtual_clock()) line += fmt::format("  virtual {:.3f} s", clock->now_s());
+  log_.info(line);
 }
 
 void RunOutputs::validation(std::int64_t step, int epoch, const EvaluationResult& result, Line line) {

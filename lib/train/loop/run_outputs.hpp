@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -31,13 +33,14 @@ struct RunStart {
 
 /// What the steps of an epoch add up to.
 struct EpochSums {
-  parallel::StepTotals own;       ///< This rank's steps.
-  parallel::StepTotals total;     ///< All ranks'.
-  record::PhaseTotals phases;     ///< This rank's time.
-  std::uint64_t sample_hash = 0;  ///< Of the samples this rank used.
-  std::int64_t samples = 0;       ///< Over all ranks.
-  double earlier_s = 0;           ///< That an earlier part of the run has trained in this epoch.
-  double learning_rate = 0;       ///< Of the last step.
+  parallel::StepTotals own;                  ///< This rank's steps.
+  parallel::StepTotals total;                ///< All ranks'.
+  record::PhaseTotals phases;                ///< This rank's time.
+  std::uint64_t sample_hash = 0;             ///< Of the samples this rank used.
+  std::int64_t samples = 0;                  ///< Over all ranks.
+  double earlier_s = 0;                      ///< That an earlier part of the run has trained in this epoch.
+  double learning_rate = 0;                  ///< Of the last step.
+  std::vector<std::int64_t> staleness = {};  ///< StepOutcome::staleness of all.
 
   /// Adds a step. `hash`: data::sample_hash() of the samples that this rank counts.
   void add(const parallel::StepOutcome& outcome, const record::PhaseTotals& step_phases, double rate,
@@ -47,6 +50,9 @@ struct EpochSums {
     phases += step_phases;
     sample_hash += hash;
     learning_rate = rate;
+    staleness.resize(std::max(staleness.size(), outcome.staleness.size()));
+    for (std::size_t late = 0; late < outcome.staleness.size(); ++late)
+      staleness[late] += outcome.staleness[late];
   }
 };
 

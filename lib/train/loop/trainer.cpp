@@ -19,9 +19,10 @@
 namespace dtrain::train {
 namespace {
 
-data::LoaderOptions loader_options(const Job& job) {
-  return {.drive = job.has_spare_core() ? data::LoaderOptions::Drive::thread
-                                        : data::LoaderOptions::Drive::inline_call};
+/// `taken`: batches are known one by one, as the ranks take them.
+data::LoaderOptions loader_options(const Job& job, bool taken = false) {
+  return {.drive = !taken && job.has_spare_core() ? data::LoaderOptions::Drive::thread
+                                                  : data::LoaderOptions::Drive::inline_call};
 }
 
 checkpoint::LossScale for_checkpoint(const optim::LossScale& state) {
@@ -30,6 +31,13 @@ checkpoint::LossScale for_checkpoint(const optim::LossScale& state) {
 
 optim::LossScale from_checkpoint(const checkpoint::LossScale& kept) {
   return {.scale = kept.scale, .good_steps = kept.good_steps, .left_out = kept.left_out};
+}
+
+std::function<std::optional<parallel::WorkUnit>(const parallel::WorkRange&)> work_of(const Replica& replica) {
+  if (!replica.can().deals_work) return {};
+  return [&strategy = replica.strategy()](const parallel::WorkRange& steps) {
+    return strategy.take_work(steps);
+  };
 }
 
 std::int64_t total_steps(const RunConfig& config, const parallel::Pieces& pieces) {
@@ -52,7 +60,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
           [this](auto kind, auto detail) {
             if (job_.rank() == 0) outputs_.event(kind, detail);
           }),
-      loader_(workload.dataset, "train", loader_options(job), workload.read),
+      loader_(workload.dataset, "train", loader_options(job, replica_.can().deals_work), workload.read),
       batches_([this] { return loader_.next(); },
                [this](const data::Batch& batch) { return replica_.training_samples(batch); },
                job.groups().recorder()),
@@ -70,7 +78,8 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
              .schedule = schedule_,
              .total_steps = total_steps_,
              .seed = config.seed,
-             .pauses_after = [this](std::int64_t step) { return selection_.due_within_epoch(step); }}),
+             .pauses_after = [this](std::int64_t step) { return selection_.due_within_epoch(step); },
+             .take = work_of(replica_)}),
       outputs_(config, job, workload, recording.library, recording.trace, recording.start,
                rows_kept(resume, recording.recovery.behind(), pieces_.samples), recording.recovery.topology(),
                log),
@@ -82,6 +91,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
                    [this](auto kind, auto detail) { outputs_.event(kind, detail); }),
       signals_(recording.signals),
       injection_(recording.injection),
+      slow_compute_(recording.slow_compute),
       progress_(stdout, job.rank() != 0 || config.output.quiet ? ProgressLine::Style::none
                         : config.output.terminal               ? ProgressLine::Style::in_place
                                                                : ProgressLine::Style::lines),
@@ -94,6 +104,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
   }
   if (config.reproducible) outputs_.event("reproducible", bits_of(config, job.threads()));
   if (!config.inject.empty()) outputs_.event("injected", config.inject);
+  if (config.fabric.exists()) outputs_.event("emulated", config.fabric.in_words());
   if (!workload.read_in_place.empty()) outputs_.event("read_in_place", workload.read_in_place);
   if (resume) go_on_from(*resume);
   announce(config, job, workload, replica_.can().replays_graphs.why_not, log);
@@ -112,6 +123,7 @@ void Trainer::go_on_from(const state::ResumePoint& resume) {
   if (resume.own || config_.output.optimizer_state != "reset")
     replica_.load_optimizer(resume.folder, library_);
   step_ = last_.step;
+  agreed_step_ = step_;
   epoch_ = static_cast<int>(last_.epoch);
   if (resume.own) checkpoints_.go_on_from(last_.step, last_.best);
   replica_.strategy().scaler().go_on_from(from_checkpoint(last_.loss_scale));
@@ -201,7 +213,7 @@ ExitCode Trainer::stop() {
 
 parallel::StepRequests Trainer::requests() const {
   const bool stops = signals_.asked() || (job_.rank() == 0 && steady_s() >= stop_at_s_);
-  const bool ends_epoch = step_ + 1 - (epoch_ - 1) * pieces_.steps() == plan_.steps();
+  const bool ends_epoch = stepping_ - (epoch_ - 1) * pieces_.steps() == plan_.steps();
   const bool saves = checkpoints_.asked_by_clock() || (ends_epoch && checkpoints_.asked_after_epoch(epoch_));
   return {.stop = stops ? 1.0 : 0.0, .save = saves ? 1.0 : 0.0};
 }
@@ -268,21 +280,23 @@ Trainer::Steps Trainer::train_steps() {
   while (const auto* plan = plan_.next()) {
     job_.groups().recorder().begin_step(plan->number);
     if (injection_ != nullptr) injection_->begin_step(plan->number);
+    if (slow_compute_ != nullptr) slow_compute_->begin_step(plan->number);
+    stepping_ = plan->number;
     const auto outcome = replica_.step(*plan, batches_);
-    ++step_;
+    step_ = plan->number;
     if (outcome.left_out && job_.rank() == 0) {
       outputs_.event("step_left_out",
                      fmt::format("step {}: the gradient is not finite; the loss is scaled by {:g} now", step_,
                                  replica_.strategy().scaler().scale()));
     }
     const bool stops = outcome.requests.stop > 0 && step_ < total_steps_;
-    owes_save_ = owes_save_ || outcome.requests.save > 0 || checkpoints_.due_after_step(step_);
-    const bool due = owes_save_ && outcome.agreed;
-    if (due) owes_save_ = false;
+    const bool due = outcome.agreed && (outcome.requests.save > 0 || owes_save());
+    const bool compares = outcome.agreed && owes_comparison();
+    if (outcome.agreed) agreed_step_ = step_;
     const bool ends_epoch = step_ - first_step == plan_.steps();
     save_with_epoch_ = due && ends_epoch && !stops;  // once: its evaluation belongs to it
     const bool saves = due && !ends_epoch;
-    const bool validates = !stops && !ends_epoch && selection_.due_within_epoch(step_);
+    const bool validates = outcome.agreed && !stops && !ends_epoch && selection_.due_within_epoch(step_);
     if (stops || saves || validates) {
       auto total = sums_.total;
       total.add_samples(outcome.total);
@@ -296,6 +310,7 @@ Trainer::Steps Trainer::train_steps() {
     sums_.add(outcome, phases, plan->learning_rate, counted_hash(*plan));
     outputs_.step(*plan, epoch_, outcome, phases);
     look_after_ranks(phases, *plan, outcome.agreed);
+    if (compares) replica_.strategy().compare_copies(step_);
     if (outcome.agreed) survival_.after_step(step_, [this] { return info_of_last_step(); });
     if (outcome.agreed)
       show_progress(step_ - first_step, step_ - first_step - done, sums_.total, steady_s() - steps_begun_s_);
@@ -330,9 +345,10 @@ bool Trainer::validate_within_epoch() {
   return is_best;
 }
 
-/// Whether a rank keeps the others waiting, and whether all copies still hold the same.
+/// Whether a rank keeps the others waiting.
 void Trainer::look_after_ranks(const record::PhaseTotals& phases, const parallel::StepPlan& plan,
                                bool agreed) {
+  if (replica_.can().deals_work) return;  // none does
   const double waited_s = phases.times.exposed_communication_time_s + phases.times.pipeline_idle_time_s;
   comm::Stragglers::Own own{.seconds = phases.wall_s - waited_s};
   for (const auto& micro_batch : plan.micro_batches)
@@ -340,10 +356,18 @@ void Trainer::look_after_ranks(const record::PhaseTotals& phases, const parallel
   for (const auto& finding : stragglers_.step(step_, own, agreed)) {
     if (job_.rank() == 0) outputs_.event("straggler", finding);
   }
-  owes_comparison_ = owes_comparison_ || (config_.verify_every > 0 && step_ % config_.verify_every == 0);
-  if (!owes_comparison_ || !agreed) return;
-  owes_comparison_ = false;
-  replica_.strategy().compare_copies(step_);
+}
+
+/// Whether a checkpoint was due after one of the steps since the copies last agreed.
+bool Trainer::owes_save() const {
+  bool owes = false;
+  for (auto step = agreed_step_ + 1; step <= step_ && !owes; ++step) owes = checkpoints_.due_after_step(step);
+  return owes;
+}
+
+/// The same of a comparison of the copies.
+bool Trainer::owes_comparison() const {
+  return config_.verify_every > 0 && step_ / config_.verify_every > agreed_step_ / config_.verify_every;
 }
 
 void Trainer::show_progress(std::int64_t done_in_epoch, std::int64_t done_here,

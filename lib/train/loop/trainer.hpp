@@ -6,6 +6,7 @@
 #include <optional>
 #include <string>
 
+#include "comm/emulation/slow_compute.hpp"
 #include "comm/watch/stragglers.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -45,7 +46,8 @@ class Trainer {
     RunStart start;
     double begun_s;  // when this process was, which may go on with an earlier one's run
     const StopSignals& signals;
-    comm::Injection* injection = nullptr;  // null: no fault is wanted
+    comm::Injection* injection = nullptr;       // null: no fault is wanted
+    comm::SlowCompute* slow_compute = nullptr;  // null: this rank computes as fast as it can
     Recovery& recovery;
     comm::MpiEnvironment& mpi;
   };
@@ -70,6 +72,8 @@ class Trainer {
   std::uint64_t counted_hash(const parallel::StepPlan& plan) const;
   parallel::StepRequests requests() const;
   void look_after_ranks(const record::PhaseTotals& phases, const parallel::StepPlan& plan, bool agreed);
+  bool owes_save() const;
+  bool owes_comparison() const;
   void show_progress(std::int64_t done_in_epoch, std::int64_t done_here, const parallel::StepTotals& sums,
                      double elapsed_s);
   std::optional<EvaluationResult> evaluate(const std::string& split);
@@ -100,19 +104,20 @@ class Trainer {
   state::Checkpoints checkpoints_;
   const StopSignals& signals_;
   comm::Injection* injection_;
+  comm::SlowCompute* slow_compute_;
   double stop_at_s_ = std::numeric_limits<double>::infinity();
   ProgressLine progress_;
   comm::Stragglers stragglers_;
   Survival survival_;
 
   std::int64_t step_ = 0;                       // updates done
+  std::int64_t stepping_ = 0;                   // the step under way
   int epoch_ = 0;                               // the latest begun, from 1
   EpochSums sums_;                              // of its steps so far
   std::optional<EvaluationResult> validation_;  // after the newest step, within its epoch
   double steps_begun_s_ = 0;                    // when the first of them here was
   bool save_with_epoch_ = false;                // a checkpoint that was due at its last step
-  bool owes_save_ = false;                      // one is due at the next step that the copies agree after,
-  bool owes_comparison_ = false;                // or a comparison of the copies
+  std::int64_t agreed_step_ = 0;                // after which the copies last agreed
   std::optional<checkpoint::EpochProgress>
       earlier_;                      // of the next epoch, begun by an earlier part of the run
   checkpoint::CheckpointInfo last_;  // of the newest state that a checkpoint may have

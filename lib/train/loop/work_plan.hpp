@@ -2,8 +2,10 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -29,6 +31,9 @@ class WorkPlan {
     /// Whether the run does something else between this step and the next, such as a validation. Nothing is
     /// read ahead then. Empty: it does not.
     std::function<bool(std::int64_t step)> pauses_after = {};
+    /// Strategy::take_work(), where ranks take micro-batches at their own pace: plans then have one each, and
+    /// a plan without any, which pauses, ends the steps between two pauses. Empty: they are dealt beforehand.
+    std::function<std::optional<parallel::WorkUnit>(const parallel::WorkRange& steps)> take = {};
   };
   explicit WorkPlan(Facts facts) : facts_(std::move(facts)) {}
 
@@ -41,7 +46,8 @@ class WorkPlan {
   /// Steps of the epoch, those done already included.
   std::int64_t steps() const { return steps_; }
 
-  /// The micro-batches of all steps that begin_epoch() has planned, in the order of next().
+  /// The micro-batches of all steps that begin_epoch() has planned, in the order of next(); where they are
+  /// taken, those that next() has returned by then.
   data::Loader::RequestStream requests() const;
 
   /// The ids of the epoch's first samples, in the order in which all ranks together use them.
@@ -51,6 +57,9 @@ class WorkPlan {
 
  private:
   parallel::StepPlan plan_of(std::int64_t step_of_epoch) const;
+  parallel::StepPlan empty_plan(std::int64_t step_of_epoch) const;
+  std::optional<parallel::MicroBatch> micro_batch(std::int64_t step_of_epoch, int index) const;
+  const parallel::StepPlan* take_next();
 
   using Steps = std::vector<parallel::StepPlan>;
   Facts facts_;
@@ -59,6 +68,14 @@ class WorkPlan {
   std::vector<std::int64_t> order_;                                 // of the epoch's samples
   std::shared_ptr<const Steps> plans_ = std::make_shared<Steps>();  // shared with the loader's thread
   std::size_t next_ = 0;                                            // of plans_
+  // Where they are taken:
+  struct Taken {
+    std::int64_t step = 0;  // that a loader counts, from 0
+    parallel::MicroBatch micro_batch;
+  };
+  std::int64_t next_step_ = 0;  // of the epoch, the first that is not done
+  parallel::StepPlan taken_;    // the newest
+  std::shared_ptr<std::deque<Taken>> unread_ = std::make_shared<std::deque<Taken>>();
 };
 
 }  // namespace dtrain::train

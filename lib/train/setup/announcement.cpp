@@ -7,6 +7,7 @@
 #include "core/counted.hpp"
 #include "core/version.hpp"
 #include "parallel/tensor/tensor_ranks.hpp"
+#include "train/config/strategy_setting.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -30,7 +31,7 @@ void warn_of_sums_between_nodes(const RunConfig& config, const Job& job, const W
 
 /// A run keeps the pieces that it was begun with: on more ranks some have none.
 void warn_of_idle_ranks(const RunConfig& config, const Job& job, const Log& log) {
-  const int copies = job.mesh().shape().data;
+  const int copies = workers(config);
   const int pieces = config.batch.micro_batches;
   if (job.rank() != 0 || pieces >= copies) return;
   log.warn(
@@ -41,6 +42,7 @@ void warn_of_idle_ranks(const RunConfig& config, const Job& job, const Log& log)
 
 /// Ranks wait at each step for those that have one piece more: after a loss, mostly.
 void tell_of_uneven_ranks(const RunConfig& config, const Job& job, const Log& log) {
+  if (fewest_ranks(config) > 1) return;  // copies take pieces from servers, at their own pace
   const int copies = job.mesh().shape().data;
   const int pieces = config.batch.micro_batches;
   const int most = (pieces + copies - 1) / copies;

@@ -65,6 +65,7 @@ comm::CommConfig comm_config(const RunConfig& config, const comm::MpiEnvironment
   all.stream = device.stream;
   all.recovery = mpi.can_recover();
   all.compares_all = config.verify_every > 0;
+  all.fabric = config.fabric.delays_messages() ? &config.fabric : nullptr;
   return all;
 }
 
@@ -92,6 +93,7 @@ std::vector<std::string> exchange_texts(comm::Group& group, const std::string& m
 /// no choice.
 std::string layout_name(const RunConfig& config, const topology::Cluster& cluster,
                         const topology::Mesh& mesh) {
+  if (config.fabric.exists()) return {};  // what is fastest there is fastest nowhere else
   if (config.comm.all_reduce != comm::Algorithm::automatic ||
       !mesh.crosses_nodes(cluster, topology::Axis::data))
     return {};
@@ -118,9 +120,14 @@ Job::Job(const RunConfig& config, const comm::MpiEnvironment& mpi, SpanSink& sin
     : world_(agreed_world(config, mpi)),
       preparation_(world_, config.files_limit_s()),
       device_(opened_device(config, world_)),
-      cluster_(comm::discover_cluster(world_, comm::affinity_mask(), device_.place, config.switches)),
+      cluster_(topology::on_fabric(
+          comm::discover_cluster(world_, comm::affinity_mask(), device_.place, config.switches),
+          config.fabric)),
       threads_(start_thread_pool(threads_for(config, cluster_, world_.rank()))),
       mesh_(cluster_, config.mesh_shape, config.comm.order),
+      virtual_clock_(config.fabric.computes_times()
+                         ? std::make_unique<comm::VirtualClock>(config.fabric, first_rank())
+                         : nullptr),
       device_clock_(device().is_cpu()
                         ? nullptr
                         : std::make_unique<parallel::DeviceClock>(device(), sink, device_.ranges)),

@@ -6,6 +6,7 @@
 
 #include "checkpoint/manifest.hpp"
 #include "comm/collectives/algorithm_table.hpp"
+#include "comm/emulation/virtual_clock.hpp"
 #include "comm/groups.hpp"
 #include "comm/mpi/communicator.hpp"
 #include "comm/mpi/mpi_environment.hpp"
@@ -54,6 +55,8 @@ class Job {
   int threads() const { return threads_; }  ///< Compute threads of this rank.
   at::Device device() const { return at::Device(device_.name); }
   const RankDevice& rank_device() const { return device_; }
+  /// What shows the times of an emulated machine; null: none does.
+  comm::VirtualClock* virtual_clock() const { return virtual_clock_.get(); }
   /// Null where the CPU computes.
   parallel::DeviceClock* device_clock() const { return device_clock_.get(); }
 
@@ -73,6 +76,7 @@ class Job {
   topology::Cluster cluster_;
   int threads_;
   topology::Mesh mesh_;
+  std::unique_ptr<comm::VirtualClock> virtual_clock_;
   std::unique_ptr<parallel::DeviceClock> device_clock_;  // what the groups tell their spans, on a device
   comm::Groups groups_;
   std::string layout_;  // what a table of all_reduce holds for; empty: none is of use here

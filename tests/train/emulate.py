@@ -1,0 +1,112 @@
+"""An emulated machine: delays of a real run, and a virtual clock whose times are those of the formula, marked wherever they show.
+
+    emulate.py BINARY
+"""
+
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+from dtrain_run import run
+
+BINARY = sys.argv.pop()
+RECIPE = ["--model", "mlp", "--threads", 1, "--global-batch", 64, "--schedule", "constant", "--epochs", 1]
+SAMPLE_S = 100e-6
+CLOCK = f"clock = \"virtual\"\ncompute_us_per_sample = {SAMPLE_S * 1e6:g}\n"
+NODES = "".join(f"[[node]]\nranks = [{rank}]\n" for rank in range(4))
+LINKS = NODES + "[[link]]\nlatency_ms = 5\ngbit_per_s = 1\n"
+SLOW = "[[slow]]\nrank = 3\nfactor = 4\n"
+
+
+class EmulateTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        scratch = tempfile.TemporaryDirectory()
+        cls.addClassCleanup(scratch.cleanup)
+        cls.folder = Path(scratch.name)
+
+    def train(self, name, ranks, machine, *options, steps=8):
+        (self.folder / f"{name}.toml").write_text(machine)
+        done = run(BINARY, ranks, *RECIPE, "--name", name, "--emulate", f"{name}.toml", "--limit-steps", steps, *options,
+                   cwd=self.folder, limit_s=100)
+        return h5py.File(self.folder / "runs" / name / "results.h5"), done.stdout
+
+    def times(self, file, rank=0):
+        return file[f"ranks/{rank:05}/virtual_times"]["virtual_time_s"][:]
+
+    def test_lock_step_takes_the_time_of_the_slowest_rank(self):
+        for name, machine, slowness in [("even", CLOCK, 1), ("slow", CLOCK + SLOW, 4), ("short", CLOCK + SLOW + "from_step = 3\nto_step = 4\n", None)]:
+            with self.subTest(name=name):
+                file, text = self.train(name, 4, machine)
+                with file:
+                    factors = [4 if step in (3, 4) else 1 for step in range(1, 9)] if slowness is None else [slowness] * 8
+                    np.testing.assert_allclose(self.times(file), np.cumsum(factors) * 16 * SAMPLE_S, rtol=1e-12)
+                    self.assertIn("times are computed", file.attrs["emulated"].decode())
+                self.assertRegex(text, r"emulated .*times are computed")
+                self.assertRegex(text, r"virtual \d+\.\d+ s")
+
+    def test_the_same_run_shows_the_same_times(self):
+        machine = CLOCK + SLOW + LINKS
+        for strategy in [("--strategy", "asgd"), ("--strategy", "local_sgd", "--sync-period", "4")]:
+            with self.subTest(strategy=strategy):
+                runs = []
+                for part in ("a", "b"):
+                    file, _ = self.train(f"again-{part}-{strategy[1]}", 4, machine, *strategy)
+                    with file:
+                        runs.append([self.times(file, rank) for rank in range(4)] + [file["epochs"]["train_loss"][:]])
+                for one, other in zip(*runs):
+                    np.testing.assert_array_equal(one, other)
+
+    def test_messages_between_nodes_take_what_their_link_says(self):
+        file, _ = self.train("links", 4, CLOCK + LINKS)
+        with file:
+            steps = np.diff(self.times(file))
+        parameters = 222_360 * 4  # bytes; mlp's on this dataset may differ, so that only bounds are stated
+        self.assertGreater(steps.min(), 16 * SAMPLE_S + 6 * 0.005)
+        self.assertLess(steps.max(), 16 * SAMPLE_S + 40 * 0.005 + 2 * parameters / 125e6)
+        file, _ = self.train("rounds", 4, CLOCK + LINKS, "--strategy", "local_sgd", "--sync-period", "4")
+        with file:
+            rounds = self.times(file)
+        self.assertAlmostEqual(rounds[0], 16 * SAMPLE_S, delta=1e-9)  # no rank waits within a round
+        self.assertLess(rounds[-1], 0.5 * np.sum(steps))
+
+    def test_asynchronous_updates_do_not_wait_for_the_slow_rank(self):
+        slow = CLOCK + "[[slow]]\nrank = 0\nfactor = 4\n"
+        file, _ = self.train("asgd-slow", 5, slow, "--strategy", "asgd", steps=32)
+        with file:
+            asynchronous = max(self.times(file, rank)[-1] for rank in range(5))
+            weights = [np.sum(file[f"ranks/{rank:05}/steps"]["weight"]) for rank in range(5)]
+        file, _ = self.train("ddp-slow", 4, slow, steps=32)
+        with file:
+            lock_step = self.times(file)[-1]
+        self.assertGreater(lock_step / asynchronous, 2.7)  # 3.25 with all of the time used; the slow copy ends last
+        self.assertLess(weights[0], 0.5 * weights[1])
+        self.assertEqual(sum(weights), 32 * 64)
+
+    def test_delays_are_real(self):
+        file, _ = self.train("usual", 2, "[[node]]\nranks = [0, 1]\n")
+        with file:
+            usual = np.median(file["ranks/00000/steps"]["time_s"])
+        two = "[[node]]\nranks = [0]\n[[node]]\nranks = [1]\n[[link]]\nlatency_ms = 20\n"
+        file, _ = self.train("far", 2, two)
+        with file:
+            far = file["ranks/00000/steps"]["time_s"]
+            self.assertEqual(list(file["topology"]["node"]), [0, 1])
+            self.assertNotIn("virtual_times", file["ranks/00000"])
+            # A sum needs a message there and one back, and a step has at least that of its losses.
+            self.assertGreater(np.median(far), 0.04)
+        self.assertGreater(np.median(far), usual)
+
+    def test_a_report_says_what_was_emulated(self):
+        file, _ = self.train("said", 2, CLOCK + "[[slow]]\nrank = 1\nfactor = 2.5\n", steps=2)
+        file.close()
+        done = run(BINARY, 1, "report", "runs/said", cwd=self.folder)
+        self.assertIn("rank 1 computes 2.5 times as long", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
