@@ -238,6 +238,8 @@ class RefusalTest(StrategyTest):
             (EASGD | {"--elasticity": "nan"}, ["--elasticity", "outside (0, 1)"]),
             (EASGD | {"--elasticity": 0.6}, ["2 copies", "--strategy easgd"]),
             (EASGD | {"--reproducible": ""}, ["--strategy easgd", "number of copies"]),
+            (EASGD | {"--spares": 1}, ["--spares 1", "--strategy easgd cannot", "newest checkpoint"]),
+            (LOCAL | {"--spares": 1}, ["--spares 1", "--strategy local_sgd cannot", "newest checkpoint"]),
             (EASGD | {"--outer-optimizer": "nesterov"}, ["--outer-optimizer", "use --strategy local_sgd"]),
             ({"--sync-period": 8}, ["--sync-period", "ddp", "local_sgd or easgd"]),
             ({"--strategy": "ddp", "--outer-optimizer": "nesterov"}, ["--outer-optimizer", "local_sgd"]),

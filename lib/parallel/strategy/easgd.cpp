@@ -45,7 +45,8 @@ Abilities Easgd::can(const Setting& setting) {
           .updates_by_rows = {"the copies hold different tables"},
           .rolls_back = {"the copies differ"},
           .copies_parts = {"the copies differ"},
-          .same_bits = {"the centre depends on the number of copies"}};
+          .same_bits = {"the centre depends on the number of copies"},
+          .spares = {"the copies that are left go on from the newest checkpoint"}};
 }
 
 Easgd::Easgd(const StrategyParts& parts)

@@ -43,6 +43,9 @@ class LocalCopy final : private LocalSums {
   /// Collective over the copy.
   void update(double scale, double learning_rate, std::int64_t number);
 
+  /// The running statistics alone, by what the last micro-batches had.
+  void apply_statistics() { statistics_.apply(); }
+
   /// All copies become their mean, this one counting `share`; the shares of all add up to 1: parameters and
   /// buffers. Collective over all ranks.
   void average(double share);

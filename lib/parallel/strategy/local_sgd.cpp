@@ -45,7 +45,8 @@ Abilities LocalSgd::can(const Setting& setting) {
           .updates_by_rows = {"the copies hold different tables within a round"},
           .rolls_back = {"the copies differ within a round"},
           .copies_parts = {"the copies differ within a round"},
-          .same_bits = {"the mean of the copies depends on their number"}};
+          .same_bits = {"the mean of the copies depends on their number"},
+          .spares = {"the copies that are left go on from the newest checkpoint"}};
 }
 
 LocalSgd::LocalSgd(const StrategyParts& parts)

@@ -1,5 +1,6 @@
 #include "parallel/strategy/registry.hpp"
 
+#include "parallel/strategy/asgd.hpp"
 #include "parallel/strategy/easgd.hpp"
 #include "parallel/strategy/local_sgd.hpp"
 #include "parallel/strategy/synchronous.hpp"
@@ -12,6 +13,7 @@ const std::vector<StrategyEntry>& strategies() {
       synchronous(),
       local_sgd(),
       easgd(),
+      asgd(),
   };
   return kStrategies;
 }

@@ -2,13 +2,9 @@
 
 #include <fmt/format.h>
 
-#include <array>
 #include <cmath>
-#include <limits>
-#include <span>
 
 #include "optim/schedule.hpp"
-#include "parallel/gradients/non_finite.hpp"
 
 namespace dtrain::parallel {
 
@@ -36,8 +32,8 @@ void Rounds::step_together(const StepPlan& plan, SampleSource& samples, StepOutc
   outcome.requests = agreed.requests;
   const auto& total = outcome.total;
   if (total.non_finite > 0 || !std::isfinite(total.loss)) {
-    spoiled_ = {plan.number, copy_.gradients()};
-    report(total);
+    spoiled_.keep(plan.number, copy_.gradients());
+    spoiled_.report(parts_, copy_, total);
   }
   outcome.gradient_norm = std::sqrt(total.gradient_squares) / total.weight;
   update(outcome.gradient_norm, total.weight, plan, plan.number);
@@ -50,8 +46,8 @@ void Rounds::step_alone(const StepPlan& plan, SampleSource& samples, StepOutcome
   outcome.agreed = false;
   if (pass.weight > 0) outcome.gradient_norm = std::sqrt(pass.squares) / pass.weight;
   const bool finite = pass.non_finite == 0 && std::isfinite(pass.loss);
-  if (!finite && spoiled_.step == 0) spoiled_ = {plan.number, copy_.gradients().clone()};
-  if (spoiled_.step == 0 && pass.weight > 0)
+  if (!finite && !spoiled_.found()) spoiled_.keep(plan.number, copy_.gradients().clone());
+  if (!spoiled_.found() && pass.weight > 0)
     update(outcome.gradient_norm, pass.weight, plan, update_number(plan.number));
   round_.add_samples(pass.own);
   round_.non_finite += pass.own.non_finite;
@@ -71,7 +67,7 @@ void Rounds::end_round(StepOutcome& outcome) {
   outcome.requests = agreed.requests;
   outcome.agreed = true;
   const auto& total = outcome.total;
-  if (total.non_finite > 0 || !std::isfinite(total.loss)) report(total);
+  if (total.non_finite > 0 || !std::isfinite(total.loss)) spoiled_.report(parts_, copy_, total);
   exchange(total.weight > 0 ? round_weight_ / total.weight : 1.0 / parts_.data.size());
   const auto before = period_.steps();
   if (period_.round_done(total.loss, total.weight, steps_) && parts_.tell)
@@ -79,21 +75,6 @@ void Rounds::end_round(StepOutcome& outcome) {
   round_ = {};
   round_weight_ = 0;
   steps_ = 0;
-}
-
-/// All ranks name the first step that was spoiled on any of them.
-void Rounds::report(const StepTotals& total) {
-  constexpr auto kNever = std::numeric_limits<std::int64_t>::max();
-  std::int64_t first = spoiled_.step > 0 ? spoiled_.step : kNever;
-  const auto own = first;
-  parts_.world.all_reduce(comm::Buffer::of(std::span(&first, 1)), comm::ReduceOp::min).wait();
-  const std::vector<Range> whole = {{0, copy_.parameters().size()}};
-  const std::vector<Range> nothing;
-  const bool here = own == first;
-  report_non_finite(parts_.world,
-                    {parts_.model, copy_.parameters(), here ? spoiled_.gradient : copy_.gradients(),
-                     here ? whole : nothing},
-                    first, total);
 }
 
 std::vector<StateTensor> Rounds::period_state() const {

@@ -1,12 +1,11 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <vector>
 
 #include "parallel/step/step_control.hpp"
 #include "parallel/strategy/local_copy.hpp"
+#include "parallel/strategy/spoiled_gradient.hpp"
 #include "parallel/strategy/strategy.hpp"
 #include "parallel/strategy/sync_period.hpp"
 
@@ -43,16 +42,10 @@ class Rounds : public Strategy {
   LocalCopy& copy() { return copy_; }
 
  private:
-  /// The first gradient of a round that was not finite.
-  struct Spoiled {
-    std::int64_t step = 0;  // 0: there is none
-    at::Tensor gradient;
-  };
   void step_alone(const StepPlan& plan, SampleSource& samples, StepOutcome& outcome);
   void step_together(const StepPlan& plan, SampleSource& samples, StepOutcome& outcome);
   void end_round(StepOutcome& outcome);
   void update(double norm, double weight, const StepPlan& plan, std::int64_t number);
-  [[noreturn]] void report(const StepTotals& total);
 
   StrategyParts parts_;
   std::int64_t lock_step_;
@@ -63,7 +56,7 @@ class Rounds : public Strategy {
   StepTotals round_;         // of this rank
   double round_weight_ = 0;  // of this copy
   std::int64_t steps_ = 0;   // of the round so far
-  Spoiled spoiled_;
+  SpoiledGradient spoiled_;
 };
 
 }  // namespace dtrain::parallel
