@@ -80,7 +80,7 @@ Range Asgd::part_of_server(int index) const {
   return part_of(FlatParameters::size_of(parts_.model), index, servers());
 }
 
-/// Each micro-batch is one update: the number does not depend on who computed them.
+/// Each micro-batch is one update: the number is the same whichever copy computed them.
 std::int64_t Asgd::updates_before(std::int64_t step) const {
   return (step - 1) * parts_.setting.micro_batches;
 }
