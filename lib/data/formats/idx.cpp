@@ -19,7 +19,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kMostBytes = std::int64_t{1} << 40;
+constexpr std::int64_t kMostIdxBytes = std::int64_t{1} << 40;
 constexpr double kMostLabel = 1e9;
 
 /// Reads a file through zlib, which passes plain files through.
@@ -194,7 +194,7 @@ std::shared_ptr<const Column> read_idx(const fs::path& file) {
   GzipReader reader(file);
   const IdxHeader header = read_header(reader, name);
   const auto bytes =
-      checked_bytes(header.shape, static_cast<std::int64_t>(bytes_of_type(header.type)), kMostBytes);
+      checked_bytes(header.shape, static_cast<std::int64_t>(bytes_of_type(header.type)), kMostIdxBytes);
   if (!bytes)
     throw data_error("is truncated: its header promises more values than a file can have", name,
                      "fetch it again");

@@ -10,7 +10,7 @@ namespace dtrain::data {
 namespace {
 
 constexpr std::int64_t kMostIds = 1 << 24;
-constexpr std::int64_t kMostBytes = std::int64_t{4} << 30;
+constexpr std::int64_t kMostArrayBytes = std::int64_t{4} << 30;
 
 /// Copies each sample's elements to where the input begins in the row.
 template <typename T, typename Convert>
@@ -88,7 +88,7 @@ Originals from_packed(const std::vector<std::pair<std::string, std::string>>& na
     width += element_count(columns[i]->row_shape());
   }
   const std::int64_t samples = targets->rows();
-  if (width > kMostBytes / static_cast<std::int64_t>(sizeof(float)) / std::max<std::int64_t>(samples, 1))
+  if (width > kMostArrayBytes / static_cast<std::int64_t>(sizeof(float)) / std::max<std::int64_t>(samples, 1))
     throw data_error("has more than 4 GiB of inputs", subject, "stage fewer samples");
   HostArray rows;
   rows.reset(ElementType::float32, {samples, width});

@@ -26,7 +26,7 @@ using Json = nlohmann::ordered_json;
 constexpr std::string_view kFileName = "dataset.json";
 constexpr std::string_view kFormat = "dtrain.dataset";
 constexpr int kVersion = 1;
-constexpr std::size_t kMostBytes = std::size_t{64} << 20;  // a vocabulary and its tokeniser take a few
+constexpr std::size_t kMostInfoBytes = std::size_t{64} << 20;  // a vocabulary and its tokeniser take a few
 constexpr std::array<std::string_view, 3> kSplits = {"train", "validation", "test"};
 constexpr std::int64_t kMostSampleBytes = std::int64_t{1} << 40;
 constexpr std::string_view kStageAgain = "stage the dataset again";
@@ -71,7 +71,7 @@ class Fields {
 };
 
 Json parse(const std::filesystem::path& file) {
-  const std::string text = read_regular_file(file, kMostBytes, ExitCode::data);
+  const std::string text = read_regular_file(file, kMostInfoBytes, ExitCode::data);
   if (const std::string problem = refused_json(text); !problem.empty())
     throw data_error(problem, file.string(), kStageAgain);
   try {
