@@ -56,10 +56,14 @@ Times median_step(const Case& what, int steps) {
   model->initialise(1);
   const at::Tensor flat = flatten(*model);
   const at::Tensor gradients = at::zeros_like(flat);
-  const auto& recipe = registration.recipe;
-  const auto optimizer = optim::make_optimizer(
-      {.name = recipe.optimizer, .momentum = recipe.momentum, .weight_decay = recipe.weight_decay},
-      flat.numel(), {});
+  const auto& recipe = registration.recipe.options;
+  const auto number = [&](const char* option) {
+    return recipe.contains(option) ? std::stod(recipe.at(option)) : 0;
+  };
+  const auto optimizer = optim::make_optimizer({.name = recipe.at("optimizer"),
+                                                .momentum = number("momentum"),
+                                                .weight_decay = number("weight-decay")},
+                                               flat.numel(), {});
   models::Shape shape = what.facts.sample_shape;
   shape.insert(shape.begin(), what.batch);
   const at::Tensor input = at::randn(shape);
@@ -82,7 +86,7 @@ Times median_step(const Case& what, int steps) {
       offset += count;
     }
     const double gathered = thread_s();
-    optimizer->step(flat, gradients, 1.0 / static_cast<double>(what.batch), recipe.learning_rate, step);
+    optimizer->step(flat, gradients, 1.0 / static_cast<double>(what.batch), number("learning-rate"), step);
     const double end = thread_s();
     times.push_back({1e6 * (forward - start), 1e6 * (backward - forward), 1e6 * (gathered - backward),
                      1e6 * (end - gathered), 1e6 * (end - start)});
