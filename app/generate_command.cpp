@@ -17,6 +17,7 @@
 #include "option_value.hpp"
 #include "plugin_option.hpp"
 #include "train/setup/job.hpp"
+#include "train/setup/kept_vocabulary.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -91,8 +92,8 @@ std::vector<std::string> lines_of(const std::string& text) {
 
 train::RunConfig config_for(const GenerateWords& words) {
   train::RunConfig config = config_of_checkpoint(words.folder);
-  if (!words.dataset.empty()) config.data.dataset = words.dataset;
   if (!words.data_root.empty()) config.data.root = words.data_root;
+  config.data.dataset = words.dataset.empty() ? train::dataset_with_vocabulary(config) : words.dataset;
   config.mesh = words.mesh;
   return config;
 }

@@ -5,6 +5,7 @@
 #include "commands.hpp"
 #include "core/regular_file.hpp"
 #include "inference/predict.hpp"
+#include "train/setup/kept_vocabulary.hpp"
 
 namespace dtrain::app {
 Task predict_command(const Words& words, const Environment& environment) {
@@ -41,8 +42,11 @@ Task predict_command(const Words& words, const Environment& environment) {
                       "say which kind of file it is to be by its ending");
   require_writable_place(request.output, ExitCode::usage);
   request.data.from = from;
-  return run.task(environment, [request](const train::RunConfig& config, comm::MpiEnvironment& mpi,
-                                         const Log& log) { inference::predict(config, request, mpi, log); });
+  return run.task(environment, [request, as_trained = run.dataset.empty()](
+                                   train::RunConfig config, comm::MpiEnvironment& mpi, const Log& log) {
+    if (as_trained) config.data.dataset = train::dataset_with_vocabulary(config);
+    inference::predict(config, request, mpi, log);
+  });
 }
 
 }  // namespace dtrain::app

@@ -20,7 +20,6 @@
 #include "train/config/precision.hpp"
 #include "train/loop/evaluation.hpp"
 #include "train/setup/job.hpp"
-#include "train/setup/kept_vocabulary.hpp"
 #include "train/setup/preparation.hpp"
 #include "train/setup/transformations.hpp"
 #include "train/setup/workload.hpp"
@@ -54,11 +53,11 @@ void check_facts(const data::DatasetInfo& info, const std::string& checkpoint) {
           "does not say which classes it knows", context);
 }
 
-/// The vocabulary is too large for each checkpoint to keep: it comes from the dataset or the run's folder.
+/// The vocabulary is too large for each checkpoint to keep: it comes from the dataset.
 data::DatasetInfo info_of_text(const train::RunConfig& config, const checkpoint::CheckpointInfo& trained) {
   require(config.data.dataset != "synthetic", "was trained on synthetic text, which has no words",
           {.subject = config.model.init_from, .advice = "train on words", .code = ExitCode::usage});
-  auto info = data::read_dataset_info(train::folder_of_vocabulary(config));
+  auto info = data::read_dataset_info(data::find_dataset(config.data.dataset, config.data.root));
   train::check_same_classes(trained.identity, info, config.model.init_from);
   require(info.task == trained.identity.task && info.tokenizer.has_value(),
           fmt::format("was trained on samples of {}, and the dataset {} has samples of {}",

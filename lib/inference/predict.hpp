@@ -16,11 +16,10 @@ struct PredictRequest {
 };
 
 /// Applies the model that config.model.init_from names to new samples, shared out over all ranks, each sample
-/// transformed as the checkpoint says its training's were; texts with the vocabulary of the dataset,
-/// which the run's folder keeps. `config`
-/// is resolved and validated, and the same on every rank; each rank reads the samples. Collective over
-/// MPI_COMM_WORLD. Throws Error: exit code 2 for a model that has nothing to say, 3 for the samples, 4 for a
-/// checkpoint that does not keep its transformations.
+/// transformed as the checkpoint says its training's were; texts with the vocabulary of
+/// config.data.dataset. `config` is resolved and validated, and the same on every rank; each rank reads the
+/// samples. Collective over MPI_COMM_WORLD. Throws Error: exit code 2 for a model that has nothing to say, 3
+/// for the samples, 4 for a checkpoint that does not keep its transformations.
 void predict(const train::RunConfig& config, const PredictRequest& request, comm::MpiEnvironment& mpi,
              const Log& log);
 

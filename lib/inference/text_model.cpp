@@ -11,7 +11,6 @@
 #include "core/error.hpp"
 #include "data/text/unicode.hpp"
 #include "parallel/data_types.hpp"
-#include "train/setup/kept_vocabulary.hpp"
 
 namespace dtrain::inference {
 namespace {
@@ -20,10 +19,7 @@ constexpr std::int64_t kLongestTranslation = 100;  // words
 constexpr std::size_t kSentences = 64;             // translated together
 
 train::Workload open_workload(const train::RunConfig& config, train::Job& job, h5::Library& library) {
-  train::RunConfig with_words = config;
-  if (config.data.dataset != "synthetic")
-    with_words.data.dataset = train::folder_of_vocabulary(config).string();
-  auto workload = train::make_workload(with_words, train::place_of(job), library);
+  auto workload = train::make_workload(config, train::place_of(job), library);
   require(workload.dataset.info().tokenizer.has_value(), "was not trained on text",
           {.subject = config.model.init_from, .advice = "use dtrain evaluate", .code = ExitCode::usage});
   return workload;

@@ -281,14 +281,14 @@ class PredictTest(unittest.TestCase):
         others["tokenizer"]["vocabulary"] = others["tokenizer"]["vocabulary"][::-1]
         staged.mkdir()
         (staged / "dataset.json").write_text(json.dumps(others))
-        self.predict(1, best, "new.txt", "kept.csv")
+        self.predict(2, best, "new.txt", "kept.csv")
         self.assertEqual((self.folder / "kept.csv").read_bytes(), before)
         kept = self.folder / "runs/texts/vocabulary"
         kept.rename(kept.with_name("lost"))
         refused(BINARY, 2, 4, ["vocabulary"], "predict", best, "--from", "new.txt", "--output", "o.csv", cwd=self.folder)
         shutil.rmtree(staged)
         refused(BINARY, 2, 3, ["no such dataset", "texts"], "predict", best, "--from", "new.txt", "--output", "o.csv", cwd=self.folder)
-        self.predict(1, best, "new.txt", "moved.csv", "--dataset", "moved")
+        self.predict(2, best, "new.txt", "moved.csv", "--dataset", "moved")
         self.assertEqual((self.folder / "moved.csv").read_bytes(), before)
         kept.with_name("lost").rename(kept)
         (self.folder / "new.txt").write_text("good\n\nbad\n")

@@ -1,6 +1,5 @@
 #include "train/setup/kept_vocabulary.hpp"
 
-#include <optional>
 #include <system_error>
 
 #include "checkpoint/manifest.hpp"
@@ -37,25 +36,23 @@ void keep_vocabulary(const std::string& run_folder, const data::DatasetInfo& inf
   }
 }
 
-fs::path folder_of_vocabulary(const RunConfig& config) {
+std::string dataset_with_vocabulary(const RunConfig& config) {
   const fs::path checkpoint = config.model.init_from;
+  const auto& trained_on = config.data.dataset;
   const auto wanted = vocabulary_of(checkpoint);
-  std::optional<Error> missing;
-  fs::path named;
+  if (wanted.empty() || trained_on == "synthetic") return trained_on;
   try {
-    named = data::find_dataset(config.data.dataset, config.data.root);
-    if (wanted.empty() || data::vocabulary_hash(data::read_dataset_info(named)) == wanted) return named;
-  } catch (const Error& error) {
-    missing = error;
+    const auto staged = data::find_dataset(trained_on, config.data.root);
+    if (data::vocabulary_hash(data::read_dataset_info(staged)) == wanted) return trained_on;
+  } catch (const Error&) {  // it is gone or damaged; without a kept one, it is blamed where it is opened
   }
   std::error_code ignored;
   for (const auto& path : {checkpoint.lexically_normal(), fs::weakly_canonical(checkpoint, ignored)}) {
     const fs::path kept = path.parent_path().parent_path() / kFolder;
-    if (wanted.empty() || !fs::exists(kept / "dataset.json", ignored)) continue;
-    if (data::vocabulary_hash(data::read_dataset_info(kept)) == wanted) return kept;
+    if (!fs::exists(kept / "dataset.json", ignored)) continue;
+    if (data::vocabulary_hash(data::read_dataset_info(kept)) == wanted) return kept.string();
   }
-  if (missing) throw Error(*missing);
-  return named;
+  return trained_on;
 }
 
 }  // namespace dtrain::train

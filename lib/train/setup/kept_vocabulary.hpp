@@ -1,6 +1,5 @@
 #pragma once
 
-#include <filesystem>
 #include <string>
 
 #include "data/shards/dataset.hpp"
@@ -13,9 +12,10 @@ namespace dtrain::train {
 /// already. Throws Error (exit code 4).
 void keep_vocabulary(const std::string& run_folder, const data::DatasetInfo& info);
 
-/// The folder whose dataset.json has the vocabulary that config.model.init_from was trained with: that of
-/// config.data.dataset, or else what its run keeps. Where neither has it, or the checkpoint does not say
-/// which one it needs, config.data.dataset. Throws data_error where there is none.
-std::filesystem::path folder_of_vocabulary(const RunConfig& config);
+/// A dataset with the vocabulary that config.model.init_from was trained with, as config.data.dataset names
+/// one: that of its training, config.data.dataset, while it has this vocabulary, or else what its run keeps.
+/// Where neither has it, or the checkpoint does not say which one it needs, config.data.dataset. Throws Error
+/// for a kept file that is damaged.
+std::string dataset_with_vocabulary(const RunConfig& config);
 
 }  // namespace dtrain::train
