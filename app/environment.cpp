@@ -64,6 +64,7 @@ Environment read_environment() {
                           .local_size = number_of({"OMPI_COMM_WORLD_LOCAL_SIZE"}).value_or(1)};
   }
   environment.temporary_folder = text_of("TMPDIR").value_or("/tmp");
+  environment.python = text_of("DTRAIN_PYTHON").value_or("");
   environment.fault_tolerant = text_of("OMPI_MCA_mpi_ft_enable").value_or("") == "1";
   if (const auto address = text_of("SLURM_TOPOLOGY_ADDR")) {  // switches and then the node, joined by dots
     environment.switches =

@@ -22,6 +22,7 @@ struct Environment {
   std::string switches;                     ///< Above this node, outermost first, where Slurm knows them.
   std::string cache_folder;                 ///< What may be measured again; empty where the user has no home.
   std::string temporary_folder = "/tmp";    ///< TMPDIR
+  std::string python;                       ///< DTRAIN_PYTHON; empty: dtrain chooses.
   bool fault_tolerant = false;              ///< mpirun --with-ft ulfm.
   bool terminal = false;                    ///< A person sees standard output as it is written.
 };

@@ -23,19 +23,7 @@ using record::Detail;
 using record::RunRecord;
 using record::Status;
 
-// `runs/mlp` for runs/mlp, runs/mlp/ and runs/mlp/results.h5.
-std::string folder_of(const std::string& run) {
-  fs::path path(run);
-  if (path.filename() == "results.h5") path = path.has_parent_path() ? path.parent_path() : fs::path(".");
-  if (path.filename().empty()) path = path.parent_path();
-  std::error_code ignored;
-  if (!fs::is_directory(path, ignored)) {
-    throw usage_error("there is no such folder", run, "name the folder of a run, OUTPUT/NAME");
-  }
-  return path.string();
-}
-
-/// The same for a run that may not have begun: says so, and returns when its results are there.
+/// The folder of a run that may not have begun: says so, and returns when its results are there.
 std::string folder_when_it_appears(const std::string& run, double interval_s, std::ostream& out,
                                    const std::function<bool()>& stopped) {
   const bool names_file = fs::path(run).filename() == "results.h5";
@@ -47,7 +35,7 @@ std::string folder_when_it_appears(const std::string& run, double interval_s, st
   }
   while (!fs::exists(results, ignored) && !(stopped && stopped()))
     std::this_thread::sleep_for(std::chrono::duration<double>(interval_s));
-  return folder_of(run);
+  return folder_of_run(run);
 }
 
 // Not only the owner of a run reads its report, and while it may still be needed as it is.
@@ -112,6 +100,17 @@ void follow(h5::Library& library, const std::string& folder, const ReportOptions
 
 }  // namespace
 
+std::string folder_of_run(const std::string& run) {
+  fs::path path(run);
+  if (path.filename() == "results.h5") path = path.has_parent_path() ? path.parent_path() : fs::path(".");
+  if (path.filename().empty()) path = path.parent_path();
+  std::error_code ignored;
+  if (!fs::is_directory(path, ignored)) {
+    throw usage_error("there is no such folder", run, "name the folder of a run, OUTPUT/NAME");
+  }
+  return path.string();
+}
+
 void report(h5::Library& library, const ReportOptions& options, std::ostream& out,
             const std::function<bool()>& stopped) {
   if (options.runs.empty()) {
@@ -124,7 +123,7 @@ void report(h5::Library& library, const ReportOptions& options, std::ostream& ou
   const bool follows_one = options.follow && !options.gather;
   for (const std::string& run : options.runs)
     folders.push_back(follows_one ? folder_when_it_appears(run, options.follow_interval_s, out, stopped)
-                                  : folder_of(run));
+                                  : folder_of_run(run));
   if (options.gather)
     for (const std::string& folder : folders) gather(library, folder);
   if (options.follow) {

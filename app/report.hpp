@@ -21,6 +21,10 @@ struct ReportOptions {
   double step_interval_s = 5;    ///< Between two lines, with follow, where no epoch ends meanwhile.
 };
 
+/// `runs/mlp` for runs/mlp, runs/mlp/ and runs/mlp/results.h5. Throws Error (exit code 2) where it is no
+/// folder.
+std::string folder_of_run(const std::string& run);
+
 /// Prints the report of finished, running and killed runs to `out` and, without `gather`, writes nothing;
 /// text is at most 100 columns wide. Returns when everything is printed (with follow: when the run has ended
 /// or `stopped` says so, which may be empty). Throws Error: exit code 2 when an option does not fit or a

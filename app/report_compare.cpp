@@ -1,11 +1,17 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <ostream>
+#include <set>
 
+#include "core/error.hpp"
+#include "core/printable.hpp"
 #include "report_table.hpp"
 #include "report_text.hpp"
+#include "toml_file.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -64,6 +70,55 @@ void print_curves(const std::vector<ReportedRun>& runs, std::ostream& out) {
   table.print(out);
 }
 
+/// The options of a run that say how it trains; none where its file has none that can be read.
+std::map<std::string, std::string> settings_of(const ReportedRun& run) {
+  static const std::set<std::string> kNoSettings = {"name", "output", "overwrite", "quiet", "resume"};
+  std::map<std::string, std::string> settings;
+  const auto config = run.record.attributes.find("config");
+  if (config == run.record.attributes.end()) return settings;
+  try {
+    for (const FileEntry& entry : parse_toml(config->second, run.record.folder)) {
+      if (!kNoSettings.contains(entry.key))
+        settings[entry.key] = printable(fmt::format("{}", fmt::join(entry.values, " ")));
+    }
+  } catch (const Error&) {
+    return {};
+  }
+  return settings;
+}
+
+/// The settings that are not the same in all runs.
+void print_differences(const std::vector<ReportedRun>& runs, std::ostream& out) {
+  constexpr std::size_t kOptionWidth = 20;
+  constexpr std::size_t kValueWidth = 11;
+  const std::size_t shown = std::min(runs.size(), kColumnsOfCurves);
+  std::vector<TextTable::Heading> headings = {{"option", Align::left}};
+  std::vector<std::map<std::string, std::string>> settings;
+  std::set<std::string> names;
+  for (std::size_t i = 0; i < shown; ++i) {
+    headings.push_back({clipped(runs[i].summary.name, kValueWidth)});
+    settings.push_back(settings_of(runs[i]));
+    for (const auto& [name, value] : settings.back()) names.insert(name);
+  }
+  TextTable table(std::move(headings));
+  bool differ = false;
+  for (const std::string& name : names) {
+    std::vector<std::string> cells = {clipped(printable(name), kOptionWidth)};
+    std::set<std::string> values;
+    for (const auto& of_run : settings) {
+      const auto found = of_run.find(name);
+      values.insert(found == of_run.end() ? "" : found->second);
+      cells.push_back(found == of_run.end() ? "-" : clipped(found->second, kValueWidth));
+    }
+    if (values.size() < 2) continue;
+    table.row(std::move(cells));
+    differ = true;
+  }
+  if (runs.size() < 2) return;
+  out << (differ ? "\noptions that differ\n" : "\nno option differs\n");
+  if (differ) table.print(out);
+}
+
 std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\r\n") == std::string::npos) return text;
   std::string quoted = "\"";
@@ -99,6 +154,7 @@ void print_comparison(const std::vector<ReportedRun>& runs, std::ostream& out) {
   out << "  ratio: samples/s over the first run's; waiting: exposed communication and idle pipelines;\n"
          "  best loss and acc.: of validation\n\n";
   print_curves(runs, out);
+  print_differences(runs, out);
 }
 
 void print_epochs_csv(const std::vector<ReportedRun>& runs, std::ostream& out) {

@@ -31,7 +31,7 @@ void print_events(const ReportedRun& run, std::ostream& out);
 /// All of them.
 void print_run(const ReportedRun& run, std::ostream& out);
 
-/// Several runs, one line each, and their losses by epoch side by side.
+/// Several runs, one line each, their losses by epoch side by side, and the options in which they differ.
 void print_comparison(const std::vector<ReportedRun>& runs, std::ostream& out);
 
 // The same as comma-separated values (RFC 4180), NaN as an empty field, first column `run`.

@@ -46,6 +46,12 @@ foreach(_module dtrain_cuda dtrain_cuda_graphs)
   endif()
 endforeach()
 
+# What draws the pictures of `dtrain report --html`: Python, found beside the program both as it is built and as it is
+# installed.
+file(MAKE_DIRECTORY "${CMAKE_BINARY_DIR}/share/dtrain")
+file(CREATE_LINK "${CMAKE_SOURCE_DIR}/perf/notebooks/dtrain_plots" "${CMAKE_BINARY_DIR}/share/dtrain/dtrain_plots" SYMBOLIC)
+install(DIRECTORY perf/notebooks/dtrain_plots DESTINATION "${CMAKE_INSTALL_DATADIR}/dtrain" PATTERN __pycache__ EXCLUDE)
+
 install(EXPORT dtrainTargets NAMESPACE dtrain:: DESTINATION "${_package_dir}")
 configure_package_config_file(cmake/dtrainConfig.cmake.in "${CMAKE_CURRENT_BINARY_DIR}/dtrainConfig.cmake"
   INSTALL_DESTINATION "${_package_dir}")

@@ -102,14 +102,16 @@ class ConstructedRun {
 
  private:
   static record::RunInfo info(const std::string& folder) {
-    return {.name = std::filesystem::path(folder).filename().string(),
+    const std::string name = std::filesystem::path(folder).filename().string();
+    return {.name = name,
             .model = "mlp",
             .dataset = "mnist",
             .strategy = "ddp",
             .mesh = "data=4,pipe=1,tensor=1",
             .world_size = kRanks,
             .start_time_utc = "2026-11-21T06:00:00.000Z",
-            .dtrain_version = "0.1.0"};
+            .dtrain_version = "0.1.0",
+            .config = "epochs = 3\nname = \"" + name + "\"\nseed = " + std::to_string(name.size()) + "\n"};
   }
 
   // Of 14 s a rank waits what it does not work.
@@ -303,6 +305,8 @@ TEST_F(ReportTest, RunsAreComparedWithTheFirst) {
   EXPECT_THAT(text, testing::ContainsRegex("one +completed +4 +1 +286 +1.00"));
   EXPECT_THAT(text, testing::ContainsRegex("two, faster +completed +4 +1 +571 +2.00"));
   EXPECT_THAT(text, HasSubstr("validation accuracy by epoch"));
+  EXPECT_THAT(text,
+              testing::ContainsRegex("\noptions that differ\n +option +one +two, faster\n +seed +3 +11\n$"));
   expect_narrow(text);
   const std::string csv = text_of({.runs = runs, .compare = true, .csv = true});
   EXPECT_THAT(
@@ -402,7 +406,9 @@ TEST_F(ReportTest, BigNumbersStillFit) {
   expect_narrow(text_of({.runs = {run_}}));
   EXPECT_THAT(text_of({.runs = {run_, run_}, .csv = true}), HasSubstr("\n" + run_ + ",1000,"))
       << "two runs of one name are told apart by their folders";
-  expect_narrow(text_of({.runs = {run_, run_, run_, run_, run_, run_, run_}, .compare = true}));
+  const std::string alike = text_of({.runs = {run_, run_, run_, run_, run_, run_, run_}, .compare = true});
+  expect_narrow(alike);
+  EXPECT_THAT(alike, HasSubstr("\nno option differs\n"));
 }
 
 TEST_F(ReportTest, AResultsFileOfAnotherVersionIsADataErrorWithARemedy) {

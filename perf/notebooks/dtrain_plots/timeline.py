@@ -98,7 +98,7 @@ def from_steps(run):
     """The phases one after another as far as their sums tell: their order within a step was not recorded."""
     steps = run.need_steps()
     if not np.isfinite(steps["ended_at_s"]).any():
-        raise Nothing("Neither a trace nor the time at which steps ended was recorded; --trace-steps 100-110 records one.")
+        raise Nothing("Neither a trace nor the time at which steps ended was recorded; a run with --trace has one.")
     known = np.isfinite(steps["ended_at_s"])
     ended = steps["ended_at_s"][known]
     wanted = steps_to_show(steps["step"][known].astype(int), ended - steps["time_s"][known], ended)
