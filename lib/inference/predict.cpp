@@ -14,6 +14,7 @@
 #include "core/printable.hpp"
 #include "core/shared_failure.hpp"
 #include "data/formats/dates.hpp"
+#include "data/shards/vocabulary_hash.hpp"
 #include "inference/output_rows.hpp"
 #include "record/predictions_csv.hpp"
 #include "record/predictions_file.hpp"
@@ -62,6 +63,12 @@ data::DatasetInfo info_of_text(const train::RunConfig& config, const checkpoint:
   require(info.task == trained.identity.task && info.tokenizer.has_value(),
           fmt::format("was trained on samples of {}, and the dataset {} has samples of {}",
                       trained.identity.task, info.name, info.task),
+          {.subject = config.model.init_from,
+           .advice = "name the dataset of its training with --dataset",
+           .code = ExitCode::checkpoint});
+  const auto& vocabulary = trained.vocabulary.all;
+  require(vocabulary.empty() || vocabulary == data::vocabulary_hash(info),
+          "was trained with another vocabulary than that of the dataset " + info.name,
           {.subject = config.model.init_from,
            .advice = "name the dataset of its training with --dataset",
            .code = ExitCode::checkpoint});

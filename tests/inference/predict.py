@@ -287,7 +287,7 @@ class PredictTest(unittest.TestCase):
         kept.rename(kept.with_name("lost"))
         refused(BINARY, 2, 4, ["vocabulary"], "predict", best, "--from", "new.txt", "--output", "o.csv", cwd=self.folder)
         shutil.rmtree(staged)
-        refused(BINARY, 2, 3, ["no such dataset", "texts"], "predict", best, "--from", "new.txt", "--output", "o.csv", cwd=self.folder)
+        refused(BINARY, 2, 3, ["texts", "dataset.json"], "predict", best, "--from", "new.txt", "--output", "o.csv", cwd=self.folder)
         self.predict(2, best, "new.txt", "moved.csv", "--dataset", "moved")
         self.assertEqual((self.folder / "moved.csv").read_bytes(), before)
         kept.with_name("lost").rename(kept)
