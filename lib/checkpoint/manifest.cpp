@@ -271,7 +271,8 @@ const TensorEntry* Manifest::find(const std::string& name) const {
 ElementType element_type_of(const std::string& dtype) {
   const ElementFacts* const facts = find_element_type(&ElementFacts::name, dtype);
   if (facts != nullptr && facts->in_checkpoints) return facts->type;
-  throw checkpoint_error("checkpoints have no tensors of this type", dtype, "use a dtrain that has them");
+  throw checkpoint_error("checkpoints have no tensors of this type", dtype.empty() ? "an empty type" : dtype,
+                         "use a dtrain that has them");
 }
 
 std::int64_t element_bytes(const std::string& dtype) {

@@ -129,6 +129,9 @@ std::shared_ptr<const Column> open_column(const h5::File& file,
       match == request.accepted.end() ? conversion_for(floating, request.accepted) : *match;
   const std::size_t row_bytes =
       static_cast<std::size_t>(element_count(row_shape_of(info.shape))) * element_bytes(type);
+  require(!info.contiguous || row_bytes == 0 || info.shape[0] <= bytes->bytes() / row_bytes,
+          "says that it has more rows than its file has room for",
+          {.subject = subject, .advice = kRestoreShard, .code = ExitCode::data});
   if (match != request.accepted.end() && info.shape[0] > 0 && row_bytes > 0 && readable_in_place(info) &&
       !has_many_small_chunks(info, row_bytes)) {
     StoredLayout layout = layout_of(dataset, info, row_bytes);
