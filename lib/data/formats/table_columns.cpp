@@ -98,6 +98,45 @@ bool are_different_whole_numbers(std::span<const TableText> files, const TableCo
   return std::ranges::adjacent_find(numbers) == numbers.end();
 }
 
+/// What a column may be meant to hold, and how its cells tell.
+struct Kind {
+  std::string_view plural;
+  std::string_view like;  ///< How to write one.
+  bool (*reads)(std::string_view cell);
+  bool (*was_meant)(std::string_view cell);  ///< Of a cell that cannot be read.
+};
+
+/// Refuses a column most of whose cells are of the kind, or were meant to be.
+void require_plain(const Kind& kind, std::span<const TableText> files, const TableColumn& column) {
+  if (column.numeric || column.dates || column.empty) return;
+  std::set<std::string_view> values;
+  std::int64_t read = 0;
+  std::int64_t meant = 0;  // those among them
+  std::string odd;         // the first that cannot be read
+  std::string place;
+  for (const TableText& file : files)
+    for (std::int64_t row = 0; row < file.rows(); ++row) {
+      const std::string_view cell = file.cell(row, column.index);
+      if (is_missing(cell)) continue;
+      const bool plain = kind.reads(cell);
+      read += plain ? 1 : 0;
+      meant += plain || kind.was_meant(cell) ? 1 : 0;
+      values.insert(cell);
+      if (plain || !odd.empty()) continue;
+      odd = printable(cell, 40);
+      place = fmt::format("line {} of {}", file.line(row), file.origin());
+    }
+  if (values.size() <= kMostWordsOfNumbers || 2 * meant < column.values) return;
+  const std::string remedy =
+      2 * read < column.values
+          ? fmt::format("write {} like {}, or leave the column out with --ignore {}", kind.plural, kind.like,
+                        column.name)
+          : fmt::format("correct it, or say that it stands for a gap with --na-values '{}'", odd);
+  throw data_error(fmt::format("has {} in {} of {} cells of the column {}, and '{}' in {}", kind.plural,
+                               grouped(read), grouped(column.values), column.name, odd, place),
+                   files.front().origin(), remedy);
+}
+
 }  // namespace
 
 std::vector<TableColumn> columns_of(std::span<const TableText> files) {
@@ -150,68 +189,23 @@ std::int64_t ColumnValues::position_of(std::string_view cell) const {
 }
 
 void require_plain_numbers(std::span<const TableText> files, const TableColumn& column) {
-  if (column.numeric || column.dates || column.empty) return;
-  std::set<std::string_view> values;
-  std::int64_t numbers = 0;
-  std::int64_t meant = 0;  // as numbers, those among them
-  std::string odd;         // the first that is none
-  std::string place;
-  for (const TableText& file : files)
-    for (std::int64_t row = 0; row < file.rows(); ++row) {
-      const std::string_view cell = file.cell(row, column.index);
-      if (is_missing(cell)) continue;
-      double number = 0;
-      const bool plain = read_number(cell, number);
-      numbers += plain ? 1 : 0;
-      meant += plain || is_odd_number(cell) ? 1 : 0;
-      values.insert(cell);
-      if (plain || !odd.empty()) continue;
-      odd = printable(cell, 40);
-      place = fmt::format("line {} of {}", file.line(row), file.origin());
-    }
-  if (values.size() <= kMostWordsOfNumbers || 2 * meant < column.values) return;
-  const std::string remedy =
-      2 * numbers < column.values
-          ? fmt::format(
-                "write numbers like -1234.5 and leave gaps empty, or leave the column out with "
-                "--ignore {}",
-                column.name)
-          : fmt::format("correct it, or say that it stands for a gap with --na-values '{}'", odd);
-  throw data_error(fmt::format("has numbers in {} of {} cells of the column {}, and '{}' in {}",
-                               grouped(numbers), grouped(column.values), column.name, odd, place),
-                   files.front().origin(), remedy);
+  require_plain({.plural = "numbers",
+                 .like = "-1234.5 and leave gaps empty",
+                 .reads =
+                     [](std::string_view cell) {
+                       double number = 0;
+                       return read_number(cell, number);
+                     },
+                 .was_meant = is_odd_number},
+                files, column);
 }
 
 void require_plain_dates(std::span<const TableText> files, const TableColumn& column) {
-  if (column.numeric || column.dates || column.empty) return;
-  std::set<std::string_view> values;
-  std::int64_t dates = 0;
-  std::int64_t meant = 0;
-  std::string odd;  // the first that cannot be read
-  std::string place;
-  for (const TableText& file : files)
-    for (std::int64_t row = 0; row < file.rows(); ++row) {
-      const std::string_view cell = file.cell(row, column.index);
-      if (is_missing(cell)) continue;
-      const bool plain = read_date(cell).has_value();
-      dates += plain ? 1 : 0;
-      meant += plain || looks_like_date(cell) ? 1 : 0;
-      values.insert(cell);
-      if (plain || !odd.empty()) continue;
-      odd = printable(cell, 40);
-      place = fmt::format("line {} of {}", file.line(row), file.origin());
-    }
-  if (values.size() <= kMostWordsOfNumbers || 2 * meant < column.values) return;
-  const std::string remedy =
-      2 * dates < column.values
-          ? fmt::format(
-                "write dates like 2024-12-31 or 2024-12-31T18:30, or leave the column out with "
-                "--ignore {}",
-                column.name)
-          : fmt::format("correct it, or say that it stands for a gap with --na-values '{}'", odd);
-  throw data_error(fmt::format("has dates in {} of {} cells of the column {}, and '{}' in {}", grouped(dates),
-                               grouped(column.values), column.name, odd, place),
-                   files.front().origin(), remedy);
+  require_plain({.plural = "dates",
+                 .like = "2024-12-31 or 2024-12-31T18:30",
+                 .reads = [](std::string_view cell) { return read_date(cell).has_value(); },
+                 .was_meant = looks_like_date},
+                files, column);
 }
 
 ColumnReport report_of(std::span<const TableText> files, const TableColumn& column) {
