@@ -18,7 +18,6 @@
 #include <thread>
 
 #include "comm/faults/tampered_group.hpp"
-#include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/file_descriptor.hpp"
 
@@ -77,7 +76,7 @@ void take_links_down(double seconds) {
 }  // namespace
 
 Injection::Injection(const std::vector<InjectedFault>& faults, int rank, SpanSink& sink)
-    : PassingSpanSink(sink) {
+    : StretchedCompute(sink) {
   std::ranges::copy_if(faults, std::back_inserter(faults_),
                        [rank](const InjectedFault& fault) { return fault.rank == rank; });
 }
@@ -86,6 +85,7 @@ Injection::~Injection() = default;
 
 void Injection::begin_step(std::int64_t step) {
   step_ = step;
+  stretch(slowness());
   for (const auto& fault : faults_) {
     if (fault.kind == Kind::fail && fault.step == step) {
       throw Error("fails here because it was told to",
@@ -134,25 +134,10 @@ Group& Injection::tampered(Group& group) {
 }
 
 void Injection::enter(Phase phase, std::string_view name) {
-  PassingSpanSink::enter(phase, name);
-  if (depth_ < open_.size()) open_[depth_] = {.phase = phase, .start_ns = steady_ns()};
-  ++depth_;
+  StretchedCompute::enter(phase, name);
   // A rank that comes last to a step's sums does not wait for them, and so is never in all_reduce.
   if (phase == Phase::optimizer) reach("all_reduce");
   reach(phase_of(phase));
-}
-
-void Injection::leave() {
-  --depth_;
-  if (depth_ < open_.size()) {
-    const auto& [phase, start_ns] = open_[depth_];
-    const double factor = phase == Phase::forward || phase == Phase::backward ? slowness() : 1;
-    if (factor > 1) {
-      std::this_thread::sleep_for(std::chrono::duration<double, std::nano>(
-          (factor - 1) * static_cast<double>(steady_ns() - start_ns)));
-    }
-  }
-  PassingSpanSink::leave();
 }
 
 }  // namespace dtrain::comm

@@ -1,12 +1,12 @@
 #pragma once
 
-#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string_view>
 #include <vector>
 
+#include "comm/emulation/stretched_compute.hpp"
 #include "comm/faults/injected_fault.hpp"
 #include "comm/group.hpp"
 #include "core/span_sink.hpp"
@@ -17,7 +17,7 @@ class TamperedGroup;
 
 /// Makes the faults of this rank happen, or tells the trainer which are due: those of the loss and of
 /// weights. Spans pass through to the sink behind it.
-class Injection final : public PassingSpanSink {
+class Injection final : public StretchedCompute {
  public:
   Injection(const std::vector<InjectedFault>& faults, int rank, SpanSink& sink);
   ~Injection() override;
@@ -33,20 +33,13 @@ class Injection final : public PassingSpanSink {
   Group& tampered(Group& group);
 
   void enter(Phase phase, std::string_view name) override;
-  void leave() override;
 
  private:
-  struct Open {
-    Phase phase = Phase::other;
-    std::int64_t start_ns = 0;
-  };
   bool has(InjectedFault::Kind kind) const;
   double slowness() const;
 
   std::vector<InjectedFault> faults_;
   std::int64_t step_ = 0;
-  std::array<Open, 32> open_{};
-  std::size_t depth_ = 0;
   std::unique_ptr<TamperedGroup> tampered_;
 };
 

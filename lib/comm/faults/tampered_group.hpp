@@ -1,50 +1,28 @@
 #pragma once
 
-#include <cstddef>
-#include <memory>
 #include <optional>
-#include <string>
 #include <utility>
 
 #include "comm/faults/injected_fault.hpp"
-#include "comm/group.hpp"
+#include "comm/passing_group.hpp"
 
 namespace dtrain::comm {
 
 /// Passes everything on, but for one sum in a step.
-class TamperedGroup final : public Group {
+class TamperedGroup final : public PassingGroup {
  public:
-  explicit TamperedGroup(Group& group) : group_(group) {}
+  using PassingGroup::PassingGroup;
   void tamper_with_next(InjectedFault::Kind kind) { kind_ = kind; }
 
-  const std::string& name() const override { return group_.name(); }
-  int rank() const override { return group_.rank(); }
-  int size() const override { return group_.size(); }
-  int world_rank_of(int group_rank) const override { return group_.world_rank_of(group_rank); }
-  std::unique_ptr<SharedBuffer> allocate(std::size_t bytes) override { return group_.allocate(bytes); }
-  std::unique_ptr<SharedBuffer> allocate_common(std::size_t bytes) override {
-    return group_.allocate_common(bytes);
-  }
   Handle all_reduce(Buffer values, ReduceOp op, Algorithm algorithm) override {
-    return tampers(values) ? Handle() : group_.all_reduce(values, op, algorithm);
-  }
-  Range reduced_part(Buffer values, Algorithm algorithm) const override {
-    return group_.reduced_part(values, algorithm);
+    return tampers(values) ? Handle() : PassingGroup::all_reduce(values, op, algorithm);
   }
   Handle reduce_parts(Buffer values, ReduceOp op, Algorithm algorithm) override {
-    return tampers(values) ? Handle() : group_.reduce_parts(values, op, algorithm);
+    return tampers(values) ? Handle() : PassingGroup::reduce_parts(values, op, algorithm);
   }
-  Handle reduce_scatter(Buffer input, Buffer output, ReduceOp op) override {
-    return group_.reduce_scatter(input, output, op);
-  }
-  Handle all_gather(Buffer input, Buffer output) override { return group_.all_gather(input, output); }
   Handle all_to_all(Buffer input, Buffer output) override {
-    return tampers(input) ? Handle() : group_.all_to_all(input, output);
+    return tampers(input) ? Handle() : PassingGroup::all_to_all(input, output);
   }
-  Handle broadcast(Buffer values, int root) override { return group_.broadcast(values, root); }
-  Handle send(Buffer values, int to) override { return group_.send(values, to); }
-  Handle receive(Buffer values, int from) override { return group_.receive(values, from); }
-  Handle barrier() override { return group_.barrier(); }
 
  private:
   /// Whether the operation is to be left out; changes what it is about to pass otherwise.
@@ -56,11 +34,10 @@ class TamperedGroup final : public Group {
       const bool wide = size_of(values.type) == 8;
       values.type = wide ? DataType::int64 : DataType::int32;
     }
-    if (kind == Kind::order) group_.barrier().wait();
+    if (kind == Kind::order) passed_on().barrier().wait();
     return kind == Kind::skip;
   }
 
-  Group& group_;
   std::optional<InjectedFault::Kind> kind_;
 };
 

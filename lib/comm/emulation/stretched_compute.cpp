@@ -1,4 +1,4 @@
-#include "comm/emulation/slow_compute.hpp"
+#include "comm/emulation/stretched_compute.hpp"
 
 #include <chrono>
 #include <thread>
@@ -7,13 +7,13 @@
 
 namespace dtrain::comm {
 
-void SlowCompute::enter(Phase phase, std::string_view name) {
+void StretchedCompute::enter(Phase phase, std::string_view name) {
   PassingSpanSink::enter(phase, name);
   if (depth_ < open_.size()) open_[depth_] = {.phase = phase, .start_ns = steady_ns()};
   ++depth_;
 }
 
-void SlowCompute::leave() {
+void StretchedCompute::leave() {
   --depth_;
   if (depth_ < open_.size() && slowness_ > 1) {
     const auto& [phase, start_ns] = open_[depth_];
