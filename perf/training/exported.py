@@ -32,7 +32,7 @@ SIDES = ("own", "exported", "ddp")
 # Half a minute per side on two cores: three epochs of so many samples.
 SAMPLES = {"mlp": 54000, "cnn": 15000, "vgg11": 1024, "resnet18": 512, "conv_autoencoder": 8192, "nbow": 22500, "gpt": 64}
 # What the recipe of the own model decides, given to both.
-KEYS = ("optimizer", "learning-rate", "momentum", "weight-decay", "decay", "beta1", "beta2", "epsilon", "schedule", "warmup-steps",
+KEYS = ("optimizer", "learning-rate", "momentum", "weight-decay", "decay", "beta1", "beta2", "epsilon", "schedule",
         "min-learning-rate", "grad-clip")
 TARGETS = {"own": 0.97, "ddp": 1.2}
 
@@ -88,7 +88,8 @@ def prepare(model, scratch, quick):
 def recipe_of(model):
     """The options that the own model's defaults stand for."""
     printed = tomllib.loads(runs.run([runs.program(), "--model", model, "--print-config"])[0])
-    return [word for key in KEYS if key in printed for word in (f"--{key}", str(printed[key]))]
+    shared = [word for key in KEYS if key in printed for word in (f"--{key}", str(printed[key]))]
+    return [*shared, "--warmup-steps", "0"]  # the run may be shorter than the recipe's warm-up
 
 
 def commands_of(model, folder, scratch, epochs):
@@ -130,7 +131,11 @@ def main():
     given = parse()
     out = given.out if not given.quick else pathlib.Path(tempfile.mkdtemp(prefix="dtrain-exported-"))
     out.mkdir(parents=True, exist_ok=True)
-    stem, machine, lines = f"speed-{runs.today()}", runs.machine(), []
+    stem, machine = f"speed-{runs.today()}", runs.machine()
+    lines = [f"| model | speed of own: median (range); aim {TARGETS['own']} | speed of DDP: median (range); aim {TARGETS['ddp']} |",
+             "| --- | --- | --- |"]
+    about = (f"# Exported programs beside dtrain's own models and PyTorch\n\n`perf/exported.sh {' '.join(sys.argv[1:])}`, fp32, two ranks with "
+             f"a thread each, {given.rounds} rounds in turn; every run in {stem}.csv.\nMachine: {machine}.\n\n")
     with open(out / f"{stem}.csv", "w", newline="", encoding="utf-8") as file:
         file.write(f"# machine: {machine}\n# samples/s of two ranks with a thread each, the median of the epochs after the first\n")
         writer = csv.DictWriter(file, ["model", "round", "first", *SIDES, "exported/own", "exported/ddp"], lineterminator="\n")
@@ -138,16 +143,12 @@ def main():
         for model in given.models:
             with tempfile.TemporaryDirectory(prefix="dtrain-exported-") as scratch:
                 ratios = measure(model, given, pathlib.Path(scratch), writer, file)
-            if not given.quick:
-                lines.append(f"| {model} | {runs.median_and_range(ratios['own'])} | {runs.median_and_range(ratios['ddp'])} |")
-    if given.quick:
-        return
-    table = "\n".join([f"| model | speed of own: median (range); aim {TARGETS['own']} | speed of DDP: median (range); aim {TARGETS['ddp']} |",
-                       "| --- | --- | --- |", *lines])
-    (out / f"{stem}.md").write_text(
-        f"# Exported programs beside dtrain's own models and PyTorch\n\n`perf/exported.sh {' '.join(sys.argv[1:])}`, fp32, two ranks with "
-        f"a thread each, {given.rounds} rounds in turn; every run in {stem}.csv.\nMachine: {machine}.\n\n{table}\n", encoding="utf-8")
-    print(f"\n{table}\n\nwritten: {out / stem}.csv and .md")
+            if given.quick:
+                continue
+            lines.append(f"| {model} | {runs.median_and_range(ratios['own'])} | {runs.median_and_range(ratios['ddp'])} |")
+            (out / f"{stem}.md").write_text(about + "\n".join(lines) + "\n", encoding="utf-8")
+    if not given.quick:
+        print("\n".join(["", *lines, "", f"written: {out / stem}.csv and .md"]))
 
 
 if __name__ == "__main__":
