@@ -3,9 +3,11 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "models/model.hpp"
+#include "parallel/step/ownership.hpp"
 
 namespace dtrain::parallel {
 
@@ -21,6 +23,8 @@ struct MicroBatch {
 struct StepPlan {
   std::int64_t number = 1;                ///< Counts from 1 over the whole run.
   std::vector<MicroBatch> micro_batches;  ///< Of this copy, by ascending index; perhaps none.
+  /// Of all copies, where it is not even_ownership(); null: it is, in this step and all before.
+  std::shared_ptr<const Ownership> owned = nullptr;
   double learning_rate = 0;
   double share =
       1;  ///< Of the step's samples, those in micro_batches, where ranks take them at their own pace.

@@ -1,31 +1,70 @@
 #include "train/loop/work_plan.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
+#include "core/error.hpp"
 #include "data/sampler.hpp"
 
 namespace dtrain::train {
 
-void WorkPlan::begin_epoch(int epoch, std::int64_t done) {
+void WorkPlan::begin_epoch(int epoch, std::int64_t done, const StepSize& size) {
   const auto& pieces = facts_.pieces;
   first_step_ = (epoch - 1) * pieces.steps();
   steps_ = std::min(pieces.steps(), facts_.total_steps - first_step_);
   order_ = data::training_order(pieces.samples, facts_.lengths, pieces.global_batch, facts_.seed, epoch);
   next_step_ = done;
+  size_ = size;
   unread_ = std::make_shared<std::deque<Taken>>();
   if (facts_.take) return;
-  auto plans = std::make_shared<Steps>();
-  for (auto step = done; step < steps_; ++step) plans->push_back(plan_of(step));
-  for (std::size_t i = 0; i + 1 < plans->size(); ++i) {
-    auto& plan = (*plans)[i];
-    const bool pauses = facts_.pauses_after && facts_.pauses_after(plan.number);
-    plan.another_follows = !pauses && !(*plans)[i + 1].micro_batches.empty();
-    plan.pauses = pauses;
+  auto plans = std::make_shared<Planned>();
+  for (auto step = done; step < steps_;) {
+    auto last = step;
+    while (last + 1 < std::min(step + size.batches, steps_) && !pauses_after(last)) ++last;
+    plans->steps.push_back(plan_of(last, last + 1 - step));
+    step = last + 1;
   }
-  if (!plans->empty()) plans->back().pauses = true;
+  connect(plans->steps);
   plans_ = std::move(plans);
   next_ = 0;
+}
+
+bool WorkPlan::pauses_after(std::int64_t step_of_epoch) const {
+  return facts_.pauses_after && facts_.pauses_after(first_step_ + step_of_epoch + 1);
+}
+
+/// What a step has to know of the one after it.
+void WorkPlan::connect(Steps& steps) const {
+  for (std::size_t i = 0; i + 1 < steps.size(); ++i) {
+    auto& plan = steps[i];
+    const bool pauses = pauses_after(plan.number - first_step_ - 1);
+    plan.another_follows = !pauses && !steps[i + 1].micro_batches.empty();
+    plan.pauses = pauses;
+  }
+  if (!steps.empty()) steps.back().pauses = true;
+}
+
+void WorkPlan::own(std::int64_t first, parallel::Ownership owned) {
+  const std::lock_guard lock(plans_->mutex);
+  auto& steps = plans_->steps;
+  const auto begun = std::max(plans_->read, next_ > 0 ? steps[next_ - 1].number : 0);
+  require(size_.batches == 1, "has steps of several batches, which are not owned by speed",
+          {.subject = "the plan of a step", .advice = "report this as a bug"});
+  require(first > begun, fmt::format("step {} has been begun, and is to be owned otherwise", begun),
+          {.subject = "the plan of a step", .advice = "report this as a bug"});
+  owned_[first] = std::make_shared<const parallel::Ownership>(std::move(owned));
+  for (auto& plan : steps) {
+    if (plan.number >= first) plan = plan_of(plan.number - first_step_ - 1, 1);
+  }
+  connect(steps);
+}
+
+std::shared_ptr<const parallel::Ownership> WorkPlan::owned_in(std::int64_t step) const {
+  const auto later = owned_.upper_bound(step);
+  return later == owned_.begin() ? nullptr : std::prev(later)->second;
 }
 
 parallel::StepPlan WorkPlan::empty_plan(std::int64_t step_of_epoch) const {
@@ -41,25 +80,33 @@ std::optional<parallel::MicroBatch> WorkPlan::micro_batch(std::int64_t step_of_e
                               .ids = {order_.begin() + piece.begin, order_.begin() + piece.end}};
 }
 
-parallel::StepPlan WorkPlan::plan_of(std::int64_t step_of_epoch) const {
-  const auto mine = facts_.pieces.owned_by(facts_.data_rank);
+/// `step_of_epoch`: the last of so many batches.
+parallel::StepPlan WorkPlan::plan_of(std::int64_t step_of_epoch, std::int64_t batches) const {
   auto plan = empty_plan(step_of_epoch);
-  for (auto k = mine.begin; k < mine.end; ++k) {
-    if (auto found = micro_batch(step_of_epoch, static_cast<int>(k)))
+  plan.owned = owned_in(plan.number);
+  const auto mine = plan.owned != nullptr ? plan.owned->at(static_cast<std::size_t>(facts_.data_rank))
+                                          : facts_.pieces.owned_by(facts_.data_rank);
+  plan.learning_rate *= size_.rate;
+  for (std::int64_t batch = 0; batch < batches; ++batch) {
+    for (auto k = mine.begin; k < mine.end; ++k) {
+      auto found = micro_batch(step_of_epoch + 1 - batches + batch, static_cast<int>(k));
+      if (!found) continue;
+      found->index += static_cast<std::uint32_t>(batch * facts_.pieces.micro_batches);
       plan.micro_batches.push_back(*std::move(found));
+    }
   }
   return plan;
 }
 
 const parallel::StepPlan* WorkPlan::next() {
   if (facts_.take) return take_next();
-  return next_ < plans_->size() ? &(*plans_)[next_++] : nullptr;
+  return next_ < plans_->steps.size() ? &plans_->steps[next_++] : nullptr;
 }
 
 const parallel::StepPlan* WorkPlan::take_next() {
   if (next_step_ >= steps_) return nullptr;
   auto last = next_step_;
-  while (last + 1 < steps_ && !(facts_.pauses_after && facts_.pauses_after(first_step_ + last + 1))) ++last;
+  while (last + 1 < steps_ && !pauses_after(last)) ++last;
   const auto unit = facts_.take({.first = first_step_ + next_step_ + 1, .last = first_step_ + last + 1});
   if (!unit) {
     taken_ = empty_plan(last);
@@ -91,13 +138,16 @@ data::Loader::RequestStream WorkPlan::requests() const {
     };
   }
   return [plans = plans_, step = std::size_t{0}, m = std::size_t{0}](data::PieceRequest& request) mutable {
-    while (step < plans->size() && m == (*plans)[step].micro_batches.size()) {
+    const std::lock_guard lock(plans->mutex);
+    const auto& steps = plans->steps;
+    while (step < steps.size() && m == steps[step].micro_batches.size()) {
       ++step;
       m = 0;
     }
-    if (step == plans->size()) return false;
-    const auto& micro_batch = (*plans)[step].micro_batches[m++];
-    request = {.step = (*plans)[step].number - 1,  // a loader's steps count from 0
+    if (step == steps.size()) return false;
+    plans->read = steps[step].number;
+    const auto& micro_batch = steps[step].micro_batches[m++];
+    request = {.step = steps[step].number - 1,  // a loader's steps count from 0
                .micro_batch = static_cast<int>(micro_batch.index),
                .samples = micro_batch.ids};
     return true;

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <map>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -78,6 +79,89 @@ TEST(WorkPlanTest, ARunThatGoesOnFindsTheRestOfTheEpoch) {
   EXPECT_EQ(steps[0].number, 3);
   EXPECT_EQ(steps[0].micro_batches.at(5).ids, all.at(2).micro_batches.at(5).ids);
   EXPECT_EQ(rest.steps(), 4);
+}
+
+/// Ids by step and micro-batch.
+std::map<std::pair<std::int64_t, std::uint32_t>, std::vector<std::int64_t>> by_place(
+    const std::vector<parallel::StepPlan>& steps) {
+  std::map<std::pair<std::int64_t, std::uint32_t>, std::vector<std::int64_t>> all;
+  for (const auto& step : steps) {
+    for (const auto& micro_batch : step.micro_batches)
+      all[{step.number, micro_batch.index}] = micro_batch.ids;
+  }
+  return all;
+}
+
+TEST(WorkPlanTest, MicroBatchesOfLaterStepsCanBeOwnedOtherwise) {
+  WorkPlan one(facts());
+  one.begin_epoch(1, 0);
+  const auto whole = by_place(all_of(one));
+  std::map<std::pair<std::int64_t, std::uint32_t>, std::vector<std::int64_t>> seen;
+  for (int rank = 0; rank < 2; ++rank) {
+    WorkPlan plan(facts(rank, 2));
+    plan.begin_epoch(1, 0);
+    const auto* first = plan.next();
+    ASSERT_EQ(first->micro_batches.size(), 4U);
+    EXPECT_EQ(first->owned, nullptr);
+    plan.own(3, {{0, 7}, {7, 8}});
+    EXPECT_EQ(first->micro_batches.size(), 4U) << "the step under way stays as it is";
+    auto steps = all_of(plan);
+    steps.insert(steps.begin(), *first);
+    EXPECT_EQ(steps[1].micro_batches.size(), 4U);
+    EXPECT_EQ(steps[2].micro_batches.size(), rank == 0 ? 7U : 1U);
+    ASSERT_NE(steps[3].owned, nullptr);
+    EXPECT_EQ(steps[3].owned->at(1).begin, 7);
+    EXPECT_TRUE(steps[3].pauses);
+    seen.merge(by_place(steps));
+    plan.begin_epoch(2, 0);
+    EXPECT_EQ(plan.next()->micro_batches.size(), rank == 0 ? 7U : 1U) << "until another call";
+  }
+  EXPECT_EQ(seen, whole) << "the same samples in the same micro-batches, each once";
+}
+
+TEST(WorkPlanTest, AStepOfSeveralBatchesHasTheirMicroBatches) {
+  auto pausing = facts();
+  pausing.pauses_after = [](std::int64_t step) { return step == 5; };
+  WorkPlan one(pausing);
+  one.begin_epoch(2, 0);
+  const auto single = all_of(one);
+  WorkPlan plan(pausing);
+  plan.begin_epoch(2, 0, {.batches = 2, .rate = 3});
+  const auto steps = all_of(plan);
+  ASSERT_EQ(steps.size(), 3U) << "the epoch's first step pauses: two batches follow, then the last one";
+  EXPECT_EQ(steps[0].number, 5);
+  EXPECT_EQ(steps[1].number, 7) << "that of its last batch";
+  EXPECT_EQ(steps[2].number, 8);
+  EXPECT_EQ(steps[1].micro_batches.size(), 16U);
+  EXPECT_DOUBLE_EQ(steps[1].learning_rate, 3 * single[2].learning_rate);
+  for (std::size_t m = 0; m < 16; ++m) {
+    EXPECT_EQ(steps[1].micro_batches[m].index, m);
+    EXPECT_EQ(steps[1].micro_batches[m].ids, single[1 + m / 8].micro_batches[m % 8].ids);
+  }
+  auto requests = plan.requests();
+  data::PieceRequest request;
+  for (int k = 0; k < 8 + 9; ++k) ASSERT_TRUE(requests(request));
+  EXPECT_EQ(request.step, 6);
+  EXPECT_EQ(request.micro_batch, 8);
+  EXPECT_EQ(request.samples, single[2].micro_batches[0].ids);
+}
+
+TEST(WorkPlanTest, WhatIsBegunCannotBeOwnedOtherwise) {
+  WorkPlan plan(facts(0, 2));
+  plan.begin_epoch(1, 0);
+  plan.next();
+  EXPECT_THROW(plan.own(1, {{0, 7}, {7, 8}}), Error);
+  auto requests = plan.requests();
+  data::PieceRequest request;
+  for (int k = 0; k < 5; ++k) ASSERT_TRUE(requests(request));
+  EXPECT_EQ(request.step, 1) << "a loader has come to the second step";
+  EXPECT_THROW(plan.own(2, {{0, 7}, {7, 8}}), Error);
+  plan.own(3, {{0, 1}, {1, 8}});
+  for (int k = 0; k < 4; ++k) ASSERT_TRUE(requests(request));
+  EXPECT_EQ(request.step, 2);
+  EXPECT_EQ(request.micro_batch, 0);
+  ASSERT_TRUE(requests(request));
+  EXPECT_EQ(request.step, 3) << "one micro-batch of the third step is this rank's";
 }
 
 TEST(WorkPlanTest, EndsWithTheRun) {
