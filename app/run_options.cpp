@@ -204,7 +204,7 @@ std::vector<Option> declare() {
       [](auto& c) -> auto& { return c.batch.global_batch; });
   add(
       "micro-batches", "M", "pieces of a step (gradient accumulation); equal M gives equal results",
-      "one per data rank; with pipe=P 4 P times as many",
+      "one per data rank; with pipe=P 4 P times as many, with --balance data 4 times",
       [](auto& c) -> auto& { return c.batch.micro_batches; });
   // Not written while it is open, so that a file made for any number of ranks can be fed back.
   all.back().toml = [](const RunConfig& c) {
@@ -225,8 +225,10 @@ std::vector<Option> declare() {
     return c.pipeline.schedule == "interleaved" ? write_toml(c.pipeline.virtual_stages) : std::string();
   };
   add(
-      "balance", "none|dynamic", "stages with equal FLOPs, or (dynamic) with equal measured time", "",
-      [](auto& c) -> auto& { return c.pipeline.balance; });
+      "balance", "none|dynamic|data",
+      "dynamic: stages with equal measured time, not with equal FLOPs; data: micro-batches dealt by the "
+      "ranks' measured speed",
+      "", [](auto& c) -> auto& { return c.pipeline.balance; });
   add(
       "recompute", "none|full|auto",
       "recompute activations in backward; auto: as far as --memory-limit needs it", "",

@@ -24,8 +24,11 @@ class VirtualClock {
 
   /// The rank computes `samples` of `step`.
   void compute(std::int64_t step, double samples) {
-    now_s_ += samples * fabric_.compute_s_per_sample * fabric_.slowness(rank_, step);
+    const double seconds = samples * fabric_.compute_s_per_sample * fabric_.slowness(rank_, step);
+    computed_s_ += seconds;
+    now_s_ += seconds;
   }
+  double computed_s() const { return computed_s_; }  ///< All that compute() took.
 
   /// A message that `from` has sent at `sent_s` is here.
   void receive(int from, double sent_s, double bytes);
@@ -49,6 +52,7 @@ class VirtualClock {
   const topology::Fabric& fabric_;
   int rank_;
   double now_s_ = 0;
+  double computed_s_ = 0;
   double counted_s_ = 0;
   bool counts_ = false;
 };

@@ -7,6 +7,7 @@
 
 #include "core/slice.hpp"
 #include "models/model.hpp"
+#include "parallel/step/ownership.hpp"
 
 namespace dtrain::parallel {
 
@@ -19,6 +20,10 @@ class GradientSums {
   virtual ~GradientSums() = default;
   GradientSums(const GradientSums&) = delete;
   GradientSums& operator=(const GradientSums&) = delete;
+
+  /// From the next step on the ranks of the group own these micro-batches; without a call as evenly as can
+  /// be.
+  virtual void own(const Ownership& /*owned*/) {}
 
   /// Forgets the last step's gradients. `micro_batches`: how many this rank takes back before finish().
   virtual void begin_step(int micro_batches) = 0;

@@ -31,7 +31,6 @@ ReproducibleSums::ReproducibleSums(FlatParameters& parameters, models::Model& mo
     : parameters_(parameters),
       group_(group),
       micro_batches_(micro_batches),
-      owned_(part_of(micro_batches, group.rank(), group.size())),
       size_(parameters.size()),
       updates_parts_(update_parts && group.size() > 1) {
   for (const auto& entry : parameters.entries()) {
@@ -39,9 +38,7 @@ ReproducibleSums::ReproducibleSums(FlatParameters& parameters, models::Model& mo
     leaves_.push_back({.parameter = entry.parameter, .offset = entry.offset, .place = &place});
   }
   add_borrowed(model);
-  for (int r = 0; r < group.size(); ++r) {
-    nodes_of_.push_back(PieceTree::cover(part_of(micro_batches, r, group.size())));
-  }
+  own(even_ownership(micro_batches, group.size()));
   own_parts_ = {part_of(parameters.size(), group.rank(), group.size())};
   update_parts_ = updates_parts_ ? own_parts_ : std::vector<Range>{{0, parameters.size()}};
   require_agreement(
@@ -66,6 +63,13 @@ ReproducibleSums::~ReproducibleSums() {
     leaf.tensor().mutable_grad().reset();
     if (leaf.use != nullptr) leaf.use->join();
   }
+}
+
+void ReproducibleSums::own(const Ownership& owned) {
+  require(std::ssize(owned) == group_.size(), "has other ranks than the group", {.subject = "an ownership"});
+  owned_ = owned[static_cast<std::size_t>(group_.rank())];
+  nodes_of_.clear();
+  for (const Range& of_rank : owned) nodes_of_.push_back(PieceTree::cover(of_rank));
 }
 
 int ReproducibleSums::gradients_held(int micro_batches, int ranks) {
@@ -148,8 +152,10 @@ void ReproducibleSums::bring_together() {
       static_cast<std::int64_t>(std::ranges::max(nodes_of_, {}, &std::vector<PieceTree::Node>::size).size());
   if (!total_.defined()) {
     total_ = at::empty({size_ + ranks * FlatParameters::kAlignment}, parameters_.values().options());
-    sent_ =
-        at::zeros({ranks * most * slice_of({0, std::min(kWindow, size_)})}, parameters_.values().options());
+  }
+  const auto exchanged = ranks * most * slice_of({0, std::min(kWindow, size_)});
+  if (!sent_.defined() || sent_.numel() < exchanged) {
+    sent_ = at::zeros({exchanged}, parameters_.values().options());
     received_ = at::zeros_like(sent_);
   }
   for (std::int64_t begin = 0; begin < size_; begin += kWindow) {

@@ -22,15 +22,17 @@ namespace dtrain::parallel {
 /// micro-batch through memory, and an exchange that nothing hides.
 class ReproducibleSums final : public GradientSums {
  public:
-  /// `micro_batches`: of a step, over all ranks; part_of() says which are this rank's. `update_parts`: this
+  /// `micro_batches`: of a step, over all ranks; own() says which are this rank's. `update_parts`: this
   /// rank updates its part of the parameters only. Collective over `group`.
   ReproducibleSums(FlatParameters& parameters, models::Model& model, comm::Group& group, int micro_batches,
                    bool update_parts);
   ~ReproducibleSums() override;
 
-  /// Gradients that a rank has memory for, at most: log2(M / ranks) + 2, or one fewer on one rank.
+  /// Gradients that a rank has memory for, at most, where all own as many micro-batches: log2(M / ranks) + 2,
+  /// or one fewer on one rank.
   static int gradients_held(int micro_batches, int ranks);
 
+  void own(const Ownership& owned) override;
   void begin_step(int micro_batches) override;
   void taken_back(int index) override;
   void expect_share(const models::Parameter*) override {}

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "parallel/gradients/row_updates.hpp"
+#include "parallel/step/ownership.hpp"
 
 namespace dtrain::parallel {
 namespace {
@@ -20,8 +21,10 @@ std::optional<TableByRows> table_by_rows(const Setting& setting) {
   // Reading and writing a whole table costs more than an exchange twice as long as these factors.
   const auto factors = setting.global_batch * (weight.value.size(1) + tokens);
   if (weight.value.numel() <= 2 * factors) return std::nullopt;
-  const RowLimits limits{.samples = quotient_rounded_up(setting.micro_batches, setting.mesh.data) *
-                                    quotient_rounded_up(setting.global_batch, setting.micro_batches),
+  const auto owned = setting.owns_by_speed
+                         ? most_owned(static_cast<int>(setting.micro_batches), setting.mesh.data)
+                         : quotient_rounded_up(setting.micro_batches, setting.mesh.data);
+  const RowLimits limits{.samples = owned * quotient_rounded_up(setting.global_batch, setting.micro_batches),
                          .tokens = tokens};
   return TableByRows{.layer = layer, .weight = &weight, .limits = limits};
 }

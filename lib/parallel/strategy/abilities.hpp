@@ -25,7 +25,8 @@ struct Setting {
   bool samples_alike = true;          ///< All samples have one shape.
   bool class_weights = false;         ///< A step's weight depends on the classes of its samples.
   bool injects_faults = false;
-  bool recovers = false;  ///< The run is to go on after a rank was lost.
+  bool recovers = false;       ///< The run is to go on after a rank was lost.
+  bool owns_by_speed = false;  ///< Micro-batches are dealt by the ranks' measured speed.
   optim::OptimizerConfig optimizer = {};
   StrategyOptions options = {};
   std::int64_t global_batch = 1;
@@ -50,6 +51,8 @@ struct Abilities {
   Answer same_bits;        ///< The same bits on every number of data and pipe ranks.
   bool deals_work = false;  ///< Ranks take micro-batches at their own pace, by Strategy::take_work().
   Answer spares = {};       ///< A rank that waited may take the place of a lost one (`--spares`).
+  /// The ranks may own micro-batches by their measured speed (`--balance data`): StepPlan::owned.
+  Answer owns_by_speed = {"its copies do not wait for each other in each step"};
 };
 
 }  // namespace dtrain::parallel

@@ -47,6 +47,12 @@ Answer can_roll_back(const Setting& setting, const Answer& updates_by_rows) {
   return {};
 }
 
+Answer can_own_by_speed(const Setting& setting) {
+  if (setting.on_device)
+    return {"what a micro-batch takes on a device is not known when the next step begins"};
+  return {};
+}
+
 /// Room for the parameters and the optimizer's state.
 NodeMemory node_memory(const StrategyParts& parts) {
   const auto tensors = 1 + parts.setting.optimizer.state_count();
@@ -116,7 +122,8 @@ Abilities Synchronous::can(const Setting& setting) {
           .updates_by_rows = updates_by_rows,
           .rolls_back = can_roll_back(setting, updates_by_rows),
           .copies_parts = {},
-          .same_bits = {}};
+          .same_bits = {},
+          .owns_by_speed = can_own_by_speed(setting)};
 }
 
 Synchronous::Synchronous(const StrategyParts& parts)
@@ -189,6 +196,7 @@ std::vector<MicroBatchLoss> Synchronous::compute_by_rows(const StepPlan& plan, S
 
 StepOutcome Synchronous::step(const StepPlan& plan, SampleSource& samples) {
   StepOutcome outcome;
+  if (plan.owned != nullptr) gradients_->own(*plan.owned);
   auto losses = compute(plan, samples);
   gradients_->finish([this] { tied_.exchange_gradients(); });
   statistics_.exchange();

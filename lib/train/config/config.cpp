@@ -68,9 +68,10 @@ constexpr std::array<std::string_view, 2> kSwitches = {"on", "off"};
 constexpr std::array<std::string_view, 2> kClassWeights = {"none", "balanced"};
 constexpr std::array<std::string_view, 5> kAugments = {"off", "on", "flip", "crop", "crop+flip"};
 constexpr std::array<std::string_view, 2> kDecays = {"all", "matrices"};
-constexpr std::array<std::string_view, 2> kBalances = {"none", "dynamic"};
+constexpr std::array<std::string_view, 3> kBalances = {"none", "dynamic", "data"};
 constexpr std::array<std::string_view, 3> kRecomputes = {"none", "full", "auto"};
 constexpr int kPiecesPerStage = 4;      // by default: a pipeline is then idle for a fifth of its time or less
+constexpr int kPiecesToBalance = 4;     // of each data rank, at least: fewer cannot follow speeds
 constexpr int kReproduciblePieces = 8;  // by default: for 1, 2, 4 and 8 ranks as many each
 constexpr std::array<std::string_view, 2> kBestBy = {"loss", "accuracy"};
 constexpr std::array<std::string_view, 3> kOptimizerStates = {"exact", "keep", "reset"};
@@ -95,11 +96,25 @@ void validate_batch(const RunConfig& config) {
                     "--global-batch", fmt::format("use {} or more, or fewer ranks", batch.micro_batches));
 }
 
+/// Whether micro-batches can be dealt by speed.
+void validate_balance(const RunConfig& config) {
+  check_one_of(config.pipeline.balance, kBalances, "--balance");
+  if (config.pipeline.balance != "data") return;
+  const auto can = parallel::find_strategy(config.strategy).can(strategy_setting(config));
+  check(static_cast<bool>(can.owns_by_speed),
+        fmt::format("--strategy {} cannot: {}", config.strategy, can.owns_by_speed.why_not), "--balance data",
+        "use --balance none");
+  const int wanted = kPiecesToBalance * config.mesh_shape.data;
+  check(!balances_data(config) || config.batch.micro_batches >= wanted,
+        fmt::format("{} micro-batches for {} data ranks are too few to deal them by speed",
+                    config.batch.micro_batches, config.mesh_shape.data),
+        "--balance data", fmt::format("use --micro-batches {} or more", wanted));
+}
+
 void validate_pipeline(const RunConfig& config) {
   const PipelineConfig& pipeline = config.pipeline;
   const auto& shape = config.mesh_shape;
   parallel::parse_pipelining(pipeline.schedule);
-  check_one_of(pipeline.balance, kBalances, "--balance");
   check_one_of(pipeline.recompute, kRecomputes, "--recompute");
   check_at_least(pipeline.virtual_stages, 1, "--virtual-stages");
   check_at_most(pipeline.virtual_stages, kMostStagesOfARank, "--virtual-stages");
@@ -242,7 +257,9 @@ void RunConfig::resolve(int world_size) {
   if (batch.micro_batches == 0 && !given.contains("micro-batches") && reproducible) {
     batch.micro_batches = kReproduciblePieces;
   } else if (batch.micro_batches == 0 && !given.contains("micro-batches")) {
-    batch.micro_batches = workers(*this) * (mesh_shape.pipe > 1 ? kPiecesPerStage * mesh_shape.pipe : 1);
+    const int per_copy = mesh_shape.pipe > 1 ? kPiecesPerStage * mesh_shape.pipe : 1;
+    batch.micro_batches =
+        workers(*this) * (balances_data(*this) ? std::max(per_copy, kPiecesToBalance) : per_copy);
   }
 }
 
@@ -270,6 +287,7 @@ void RunConfig::validate() const {
         fmt::format("\"{}\" is not a time", exit_after), "--exit-after", "write one such as 55min or 2h");
   validate_batch(*this);
   validate_pipeline(*this);
+  validate_balance(*this);
   validate_update(*this);
   validation.every_steps();
   check_one_of(validation.best_by, kBestBy, "--best-by");

@@ -63,9 +63,10 @@ inline int samples_of_largest_piece(const BatchConfig& batch) {
 
 /// How one copy of the model is executed where the mesh has a pipe axis.
 struct PipelineConfig {
-  std::string schedule = "1f1b";      ///< `1f1b`, `gpipe`, `interleaved` or `layerwise`.
-  int virtual_stages = 2;             ///< Stages per rank of interleaved.
-  std::string balance = "none";       ///< `none`: stages of like FLOPs; `dynamic`: of like measured time.
+  std::string schedule = "1f1b";  ///< `1f1b`, `gpipe`, `interleaved` or `layerwise`.
+  int virtual_stages = 2;         ///< Stages per rank of interleaved.
+  /// `none`: stages of like FLOPs; `dynamic`: of like measured time; `data`: micro-batches by measured speed.
+  std::string balance = "none";
   std::string recompute = "none";     ///< Layers run again in backward: `none`, `full`, or `auto`.
   std::string memory_limit = "none";  ///< What a rank's tensors may take, such as `2GiB`.
 
@@ -188,6 +189,11 @@ struct RunConfig {
   /// Purely local: every rank finds the same error.
   void validate() const;
 };
+
+/// Whether micro-batches are dealt by the speed of the data ranks: one alone has all.
+inline bool balances_data(const RunConfig& config) {
+  return config.pipeline.balance == "data" && config.mesh_shape.data > 1;
+}
 
 /// Replaces a device that is auto: by cuda where every rank has a GPU that works and the run can use it, else
 /// by cpu. Collective.

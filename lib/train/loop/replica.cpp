@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+#include <span>
 #include <utility>
 
 #include "checkpoint/reader.hpp"
@@ -119,6 +121,20 @@ parallel::StepOutcome Replica::step(const parallel::StepPlan& plan, parallel::Sa
     (buffers.empty() ? strategy_->state().flat_parameters() : buffers.front()->value).add_(1e-3);
   }
   return outcome;
+}
+
+std::vector<double> Replica::largest_of_copies(double mine) {
+  comm::Group& world = clocked_ != nullptr ? clocked_->world : job_.groups().world();
+  std::vector<double> all(static_cast<std::size_t>(world.size()));
+  world.all_gather(comm::Buffer::of(std::span(&mine, 1)), comm::Buffer::of(std::span(all))).wait();
+  settle_clock();
+  const auto& mesh = job_.mesh();
+  std::vector<double> largest(static_cast<std::size_t>(mesh.shape().data), 0.0);
+  for (std::size_t rank = 0; rank < all.size(); ++rank) {
+    auto& of_copy = largest[static_cast<std::size_t>(mesh.coordinates(static_cast<int>(rank)).data)];
+    of_copy = std::max(of_copy, all[rank]);
+  }
+  return largest;
 }
 
 parallel::Samples Replica::training_samples(const data::Batch& batch) const {

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "comm/emulation/clocked_group.hpp"
 #include "comm/faults/injection.hpp"
@@ -42,6 +43,10 @@ class Replica {
   parallel::StepOutcome step(const parallel::StepPlan& plan, parallel::SampleSource& samples);
 
   parallel::Strategy& strategy() const { return *strategy_; }
+
+  /// What each rank of the data axis says, of the ranks of a copy the largest, which is not negative; takes
+  /// its time on an emulated machine, too. Collective.
+  std::vector<double> largest_of_copies(double mine);
 
   /// A training batch as the model takes it.
   parallel::Samples training_samples(const data::Batch& batch) const;

@@ -96,6 +96,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
                         : config.output.terminal               ? ProgressLine::Style::in_place
                                                                : ProgressLine::Style::lines),
       stragglers_(job.groups().world()),
+      balancing_(balancing()),
       survival_({config, job, replica_, outputs_, recording.injection, recording.recovery, recording.mpi,
                  recording.library, log}),
       library_(recording.library) {
@@ -310,6 +311,7 @@ Trainer::Steps Trainer::train_steps() {
     sums_.add(outcome, phases, plan->learning_rate, counted_hash(*plan));
     outputs_.step(*plan, epoch_, outcome, phases);
     look_after_ranks(phases, *plan, outcome.agreed);
+    if (balancing_) balancing_->step(step_, computed_s(phases), plan->micro_batches.size());
     if (compares) replica_.strategy().compare_copies(step_);
     if (outcome.agreed) survival_.after_step(step_, [this] { return info_of_last_step(); });
     if (outcome.agreed)
@@ -356,6 +358,32 @@ void Trainer::look_after_ranks(const record::PhaseTotals& phases, const parallel
   for (const auto& finding : stragglers_.step(step_, own, agreed)) {
     if (job_.rank() == 0) outputs_.event("straggler", finding);
   }
+}
+
+/// Empty: each rank keeps its micro-batches.
+std::optional<Balancing> Trainer::balancing() {
+  if (!balances_data(config_)) return std::nullopt;
+  return Balancing(
+      {.micro_batches = pieces_.micro_batches,
+       .data_ranks = pieces_.data_ranks,
+       .lead = loader_options(job_).prefetch + 3,  // batches: that are ready, one being read, one taken ahead
+       .gather = [this](double mine) { return replica_.largest_of_copies(mine); },
+       .change =
+           [this](std::int64_t first, const parallel::Ownership& owned, const std::string& words) {
+             plan_.own(first, owned);
+             if (job_.rank() != 0) return;
+             outputs_.event("balance", words);
+             progress_.clear();
+             log_.info("balance    " + words);
+           }});
+}
+
+/// What this rank took for the micro-batches of the step just done, without waits for other ranks.
+double Trainer::computed_s(const record::PhaseTotals& phases) {
+  const auto* const clock = job_.virtual_clock();
+  if (clock == nullptr)
+    return phases.times.data_time_s + phases.times.forward_time_s + phases.times.backward_time_s;
+  return clock->computed_s() - std::exchange(clocked_s_, clock->computed_s());
 }
 
 /// Whether a checkpoint was due after one of the steps since the copies last agreed.

@@ -19,6 +19,7 @@
 #include "state/checkpoints.hpp"
 #include "state/resume_point.hpp"
 #include "train/config/config.hpp"
+#include "train/loop/balancing.hpp"
 #include "train/loop/evaluation.hpp"
 #include "train/loop/model_selection.hpp"
 #include "train/loop/planned_batches.hpp"
@@ -71,6 +72,8 @@ class Trainer {
   bool validate_within_epoch();
   std::uint64_t counted_hash(const parallel::StepPlan& plan) const;
   parallel::StepRequests requests() const;
+  std::optional<Balancing> balancing();
+  double computed_s(const record::PhaseTotals& phases);
   void look_after_ranks(const record::PhaseTotals& phases, const parallel::StepPlan& plan, bool agreed);
   bool owes_save() const;
   bool owes_comparison() const;
@@ -108,6 +111,8 @@ class Trainer {
   double stop_at_s_ = std::numeric_limits<double>::infinity();
   ProgressLine progress_;
   comm::Stragglers stragglers_;
+  std::optional<Balancing> balancing_;
+  double clocked_s_ = 0;  // that an emulated machine had computed up to the step before
   Survival survival_;
 
   std::int64_t step_ = 0;                       // updates done

@@ -153,7 +153,7 @@ parallel::StageCuts cut_model(const RunConfig& config, models::Model& model, con
   const auto inputs = model.input_shapes(samples_of_largest_piece(config.batch), info.shape);
   auto costs = parallel::flops_of_layers(model, inputs);
   const auto cuts = parallel::cut_stages(costs, pipe, stages, model.name());  // refuses before it measures
-  if (pipe == 1 || config.pipeline.balance == "none" || config.dry_run || world == nullptr) return cuts;
+  if (pipe == 1 || config.pipeline.balance != "dynamic" || config.dry_run || world == nullptr) return cuts;
   costs = measured_costs(config, model, inputs, info.tokenizer.has_value(), *world);
   return parallel::cut_stages(costs, pipe, stages, model.name());
 }

@@ -113,6 +113,24 @@ TEST(ReproducibleSumsTest, AreTheBitsOfTheTreeOnAnyNumberOfRanks) {
   }
 }
 
+TEST(ReproducibleSumsTest, AreTheSameBitsWhateverMicroBatchesTheRanksOwn) {
+  JobOfTest job;
+  constexpr int kPieces = 16;
+  const auto expected = by_definition({0, kPieces}, kPieces, kPieces);
+  auto model = small_model();
+  FlatParameters parameters(*model, at::kFloat);
+  ReproducibleSums sums(parameters, *model, job.data(), kPieces, false);
+  const auto ranks = static_cast<std::size_t>(job.data().size());
+  for (const double slowness : {1.0, 4.0, 1.5, 9.0, 1.0}) {
+    std::vector<double> seconds(ranks, 1.0);
+    seconds.back() = slowness;
+    const auto owned = ownership_by_speed(kPieces, seconds);
+    sums.own(owned);
+    run_step(*model, sums, owned[static_cast<std::size_t>(job.rank())], kPieces);
+    EXPECT_TRUE(same_bits(sums.gradients(), expected)) << slowness;
+  }
+}
+
 TEST(ReproducibleSumsTest, ALargeModelComesTogetherInSeveralWindows) {
   JobOfTest job;
   constexpr int kPieces = 5;

@@ -1,0 +1,43 @@
+#include "train/loop/balancing.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/median.hpp"
+
+namespace dtrain::train {
+
+Balancing::Balancing(Facts facts)
+    : facts_(std::move(facts)), owned_(parallel::even_ownership(facts_.micro_batches, facts_.data_ranks)) {}
+
+void Balancing::step(std::int64_t step, double seconds, std::size_t micro_batches) {
+  if (micro_batches > 0) seconds_.push_back(seconds / static_cast<double>(micro_batches));
+  if (step % kWindow == 0) compare(step);
+}
+
+/// A median: one step that the machine has held up says nothing of the rank.
+void Balancing::compare(std::int64_t step) {
+  const auto all = facts_.gather(seconds_.empty() ? 0 : median(std::exchange(seconds_, {})));
+  // A rank that had no micro-batch, or an emulated machine that computes in no time, has no speed.
+  if (std::ranges::any_of(all, [](double seconds) { return !(seconds > 0); })) return;
+  auto wanted = parallel::ownership_by_speed(facts_.micro_batches, all);
+  const double now_s = parallel::slowest_seconds(owned_, all);
+  const double then_s = parallel::slowest_seconds(wanted, all);
+  if (then_s > (1 - kLeastGain) * now_s) return;
+  owned_ = std::move(wanted);
+  std::vector<std::int64_t> counts;
+  std::vector<std::string> took;
+  for (const auto& of_rank : owned_) counts.push_back(of_rank.size());
+  for (const double seconds : all) took.push_back(fmt::format("{:.3g}", 1e3 * seconds));
+  const auto first = step + facts_.lead;
+  facts_.change(first, owned_,
+                fmt::format("from step {} the data ranks compute {} of a step's {} micro-batches, which take "
+                            "{} ms each; the slowest has {:.3g} ms to do, before {:.3g} ms",
+                            first, fmt::join(counts, ", "), facts_.micro_batches, fmt::join(took, ", "),
+                            1e3 * then_s, 1e3 * now_s));
+}
+
+}  // namespace dtrain::train
