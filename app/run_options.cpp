@@ -212,6 +212,10 @@ std::vector<Option> declare() {
   };
 
   add(
+      "adaptive-batch", "",
+      "after each epoch, let a step take as many batches as the noise of its gradient asks for", "",
+      [](auto& c) -> auto& { return c.batch.adaptive; });
+  add(
       "eval-batch", "N", "samples that a rank evaluates at once; 0: as memory allows", "",
       [](auto& c) -> auto& { return c.batch.evaluation; });
   add(

@@ -9,7 +9,7 @@ BUILT = """model model-option golden init-from init-skip loss class-weights labe
  sync-period sync-optimizer local-after outer-optimizer outer-learning-rate outer-momentum elasticity servers staleness staleness-rate
 pipeline virtual-stages balance recompute memory-limit
 epochs limit-steps global-batch micro-batches optimizer learning-rate momentum nesterov beta1 beta2 epsilon weight-decay decay schedule
-eval-batch min-learning-rate warmup-steps grad-clip batch-norm precision device device-graphs threads kernels comm-backend all-reduce bucket-mb watchdog on-failure spares replicate verify-every inject emulate seed reproducible output name
+adaptive-batch eval-batch min-learning-rate warmup-steps grad-clip batch-norm precision device device-graphs threads kernels comm-backend all-reduce bucket-mb watchdog on-failure spares replicate verify-every inject emulate seed reproducible output name
 overwrite record-steps trace tensorboard quiet dry-run cluster exit-after checkpoint-every keep resume optimizer-state
 validate-every best-by early-stopping""".split()
 LATER = ["compression"]
@@ -25,7 +25,7 @@ OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "golden": "off", "
          "overwrite": True, "record-steps": 10, "trace": True, "tensorboard": True, "quiet": True, "dry-run": True, "cluster": "2x4",
          "exit-after": "55min", "checkpoint-every": "2epochs", "keep": 5, "resume": "runs/a/checkpoints/best",
          "optimizer-state": "keep", "validate-every": "20steps", "best-by": "accuracy", "early-stopping": 3}
-ADAM = {"optimizer": "adamw", "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-06}  # has other options than sgd
+ADAM = {"optimizer": "adamw", "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-06, "adaptive-batch": True}  # has other options than sgd; not with reproducible
 LOCAL = {"strategy": "local_sgd", "sync-period": "adaptive", "sync-optimizer": "average", "local-after": 40, "outer-optimizer": "nesterov",
          "outer-learning-rate": 0.5, "outer-momentum": 0.75}
 ELASTIC = {"strategy": "easgd", "sync-period": "8", "elasticity": 0.125}
@@ -83,7 +83,7 @@ class ConfigTest(ProgramTest):
 
     def test_every_option_reaches_the_file_and_comes_back(self):
         self.assertEqual(sorted({**OTHER, **ADAM, **LOCAL, **ELASTIC, **LATE}), sorted(BUILT), "a value for every option")
-        self.assertEqual(self.printed(*flags(OTHER))[1], OTHER)
+        self.assertEqual(self.printed(*flags(OTHER))[1], OTHER | {"adaptive-batch": False})
         with_adam = self.printed(*flags(ADAM))[1]
         self.assertEqual({key: with_adam[key] for key in ADAM}, ADAM)
         for options in (LOCAL, ELASTIC, LATE):

@@ -61,16 +61,18 @@ class FakeEngine final : public StepEngine {
 class SynchronousTest : public testing::Test {
  protected:
   explicit SynchronousTest(std::optional<at::ScalarType> half = {}, double grad_clip = 0,
-                           bool recovers = false)
+                           bool recovers = false, bool adapts_batch = false)
       : cuts_(cut_stages(std::vector<double>(model_->layers().size(), 1.0), 1, 1, model_->name())),
         engine_(*model_),
-        strategy_(parts(half, grad_clip, recovers)) {}
+        strategy_(parts(half, grad_clip, recovers, adapts_batch)) {}
 
-  StrategyParts parts(std::optional<at::ScalarType> half, double grad_clip, bool recovers) {
+  StrategyParts parts(std::optional<at::ScalarType> half, double grad_clip, bool recovers,
+                      bool adapts_batch) {
     Setting setting;
     setting.mesh.data = job_.data().size();
     setting.half = half;
     setting.recovers = recovers;
+    setting.adapts_batch = adapts_batch;
     setting.optimizer.name = "sgd";
     setting.micro_batches = job_.data().size();
     setting.model = model_.get();
@@ -192,6 +194,36 @@ TEST_F(ClippedTest, TheMeanGradientIsScaledToTheLimit) {
   expect_moved(before, 0.5 * 0.01 / std::sqrt(count));
 }
 
+class AdaptingTest : public SynchronousTest {
+ protected:
+  AdaptingTest() : SynchronousTest({}, 0, false, true) {}
+};
+
+TEST_F(AdaptingTest, TheNoiseFollowsFromTheGradientsOfSingleCopies) {
+  const double ranks = job_.data().size();
+  engine_.gradient = job_.rank() + 1.0;
+  EXPECT_EQ(step(1).total.copies, 0) << "is not measured";
+  const auto total = step(AdaptiveBatch::kEvery).total;
+  ASSERT_EQ(total.copies, ranks);
+  const auto count = static_cast<double>(model_->parameter_count());
+  double squares = 0;  // each element of a mean gradient is (rank + 1) / 2
+  for (int rank = 0; rank < job_.data().size(); ++rank) squares += count * std::pow((rank + 1.0) / 2, 2);
+  EXPECT_NEAR(total.copy_squares / squares, 1, 1e-6);
+  EXPECT_NEAR(total.copy_inverse, ranks / 3, 1e-12);
+  const auto* adaptive = strategy_.adaptive_batch();
+  ASSERT_NE(adaptive, nullptr);
+  if (job_.data().size() == 1) {
+    EXPECT_TRUE(std::isnan(adaptive->noise_scale()));
+    return;
+  }
+  const double small = squares / ranks;
+  const double large = count * std::pow((ranks + 1) / 4, 2);
+  const double between = 1.0 / 3 - 1 / (3 * ranks);
+  const double noise = (small - large) / between;
+  const double signal = (large / 3 - small / (3 * ranks)) / between;
+  EXPECT_NEAR(adaptive->noise_scale() / (noise / signal), 1, 1e-5);
+}
+
 class HalfTest : public SynchronousTest {
  protected:
   HalfTest() : SynchronousTest(at::kHalf) {}
@@ -227,6 +259,26 @@ TEST_F(RecoveringTest, AnUpdateIsRolledBackWithItsScale) {
   EXPECT_EQ(strategy_.scaler().state().good_steps, scale);
   strategy_.roll_back(2 + 1);  // no rank has begun it
   expect_moved(before, 0);
+}
+
+TEST(AbilitiesTest, SayWhereStepsCannotBeCutBySpeedOrNoise) {
+  const auto can = [](const auto& change) {
+    Setting setting;
+    change(setting);
+    return Synchronous::can(setting);
+  };
+  EXPECT_TRUE(can([](Setting& s) { s.mesh.pipe = 2; }).owns_by_speed);
+  EXPECT_TRUE(can([](Setting& s) { s.reproducible = true; }).owns_by_speed);
+  EXPECT_FALSE(can([](Setting& s) { s.on_device = true; }).owns_by_speed);
+  EXPECT_FALSE(can([](Setting& s) { s.adapts_batch = true; }).owns_by_speed);
+  EXPECT_FALSE(can([](Setting& s) { s.adapts_batch = s.recovers = true; }).rolls_back);
+  EXPECT_TRUE(can([](Setting&) {}).adapts_batch);
+  EXPECT_FALSE(can([](Setting& s) { s.mesh.pipe = 2; }).adapts_batch);
+  EXPECT_FALSE(can([](Setting& s) { s.mesh.tensor = 2; }).adapts_batch);
+  EXPECT_FALSE(can([](Setting& s) { s.reproducible = true; }).adapts_batch);
+  EXPECT_FALSE(can([](Setting& s) { s.on_device = true; }).adapts_batch);
+  EXPECT_FALSE(find_strategy("easgd").can({}).owns_by_speed);
+  EXPECT_FALSE(find_strategy("easgd").can({}).adapts_batch);
 }
 
 Setting plain() { return {.optimizer = {.name = "adam"}, .global_batch = 8, .micro_batches = 1}; }

@@ -10,6 +10,7 @@
 
 #include "core/error.hpp"
 #include "parallel/agreement.hpp"
+#include "parallel/gradients/squares.hpp"
 
 namespace dtrain::parallel {
 namespace {
@@ -111,6 +112,7 @@ GradientBuckets::~GradientBuckets() {
 
 void GradientBuckets::begin_step(int micro_batches) {
   micro_batches_ = micro_batches;
+  own_squares_ = 0;
   next_bucket_ = 0;
   std::fill(received_.begin(), received_.end(), 0);
   for (auto& bucket : buckets_) bucket.missing = bucket.parameters;
@@ -195,6 +197,10 @@ void GradientBuckets::add_share(const models::Parameter* parameter, const at::Te
 void GradientBuckets::issue_ready_buckets() {
   while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].missing == 0) {
     auto& bucket = buckets_[next_bucket_++];
+    if (measures_own_) {
+      const Range range = bucket.range();
+      own_squares_ += squares_of(gradients(), {&range, 1}).front().sum;
+    }
     if (!exchanges()) continue;
     const auto sums = memory_.outgoing(bucket.range());
     bucket.handle = config_.update == BucketConfig::Update::parts

@@ -52,6 +52,10 @@ class GradientBuckets final : public GradientSums {
   enum class Exchange { sums, nothing };
   void exchange(Exchange exchange) { exchange_ = exchange; }
 
+  /// Reads each bucket once more before it leaves.
+  void measure_own(bool wanted) override { measures_own_ = wanted; }
+  double own_squares() const override { return own_squares_; }
+
   void begin_step(int micro_batches) override;
   void taken_back(int /*index*/) override {}
   void expect_share(const models::Parameter* parameter) override;
@@ -104,6 +108,8 @@ class GradientBuckets final : public GradientSums {
   std::vector<Range> own_parts_;
   std::size_t next_bucket_ = 0;  // the first one not issued
   int micro_batches_ = 0;
+  bool measures_own_ = false;
+  double own_squares_ = 0;  // of the step so far
   Exchange exchange_ = Exchange::sums;
 };
 

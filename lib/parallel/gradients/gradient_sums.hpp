@@ -25,6 +25,11 @@ class GradientSums {
   /// be.
   virtual void own(const Ownership& /*owned*/) {}
 
+  /// Whether own_squares() are wanted of the steps that follow.
+  virtual void measure_own(bool /*wanted*/) {}
+  /// After finish(), where wanted: the squares of what this rank's micro-batches alone have added up to.
+  virtual double own_squares() const { return 0; }
+
   /// Forgets the last step's gradients. `micro_batches`: how many this rank takes back before finish().
   virtual void begin_step(int micro_batches) = 0;
 

@@ -32,6 +32,7 @@ std::optional<TableByRows> table_by_rows(const Setting& setting) {
 Answer can_update_by_rows(const Setting& setting) {
   // The exchange by rows wants a step's micro-batches whole.
   if (setting.mesh.pipe > 1) return {"a pipeline's backward passes come one by one"};
+  if (setting.adapts_batch) return {"the noise of its gradient is measured, and the batch of a step changes"};
   if (setting.reproducible) return {"rows are added up in an order that depends on the ranks"};
   if (setting.half == at::kHalf) return {"a step that is left out has made its rows current already"};
   if (setting.on_device) return {"rows are updated by the CPU"};

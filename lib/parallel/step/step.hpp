@@ -73,6 +73,10 @@ struct StepTotals {
   double gradient_squares = 0;  ///< Over the part of the agreed gradient that each rank vouches for.
   double non_finite = 0;        ///< NaN or infinite elements in that part.
   double micro_batches = 0;     ///< That were computed.
+  // Of steps whose noise is measured, over the copies:
+  double copy_squares = 0;  ///< Of each one's mean gradient, the squared norm.
+  double copy_inverse = 0;  ///< 1 / its samples.
+  double copies = 0;        ///< In these sums.
 
   /// Adds a micro-batch or another batch of `samples` samples.
   void add(const models::LossSums& sums, std::int64_t samples);

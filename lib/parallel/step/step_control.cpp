@@ -17,8 +17,11 @@ StepControl::Agreed StepControl::agree(const StepTotals& own, const StepRequests
   message[5] = own.gradient_squares;
   message[6] = own.non_finite;
   message[7] = own.micro_batches;
-  message[8] = requests.stop;
-  message[9] = requests.save;
+  message[8] = own.copy_squares;
+  message[9] = own.copy_inverse;
+  message[10] = own.copies;
+  message[11] = requests.stop;
+  message[12] = requests.save;
   group_.all_reduce(comm::Buffer::of(message), comm::ReduceOp::sum).wait();
   return {.totals = {.loss = message[0],
                      .weight = message[1],
@@ -27,8 +30,11 @@ StepControl::Agreed StepControl::agree(const StepTotals& own, const StepRequests
                      .samples = message[4],
                      .gradient_squares = message[5],
                      .non_finite = message[6],
-                     .micro_batches = message[7]},
-          .requests = {.stop = message[8], .save = message[9]}};
+                     .micro_batches = message[7],
+                     .copy_squares = message[8],
+                     .copy_inverse = message[9],
+                     .copies = message[10]},
+          .requests = {.stop = message[11], .save = message[12]}};
 }
 
 }  // namespace dtrain::parallel

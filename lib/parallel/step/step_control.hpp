@@ -22,7 +22,7 @@ class StepControl {
   Agreed agree(const StepTotals& own, const StepRequests& requests = {});
 
  private:
-  static constexpr std::size_t kFields = 10;
+  static constexpr std::size_t kFields = 13;
   comm::Group& group_;
   std::unique_ptr<comm::SharedBuffer> memory_;
 };

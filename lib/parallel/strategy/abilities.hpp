@@ -26,6 +26,7 @@ struct Setting {
   bool class_weights = false;         ///< A step's weight depends on the classes of its samples.
   bool injects_faults = false;
   bool recovers = false;       ///< The run is to go on after a rank was lost.
+  bool adapts_batch = false;   ///< A step takes as many batches as the noise of its gradient asks for.
   bool owns_by_speed = false;  ///< Micro-batches are dealt by the ranks' measured speed.
   optim::OptimizerConfig optimizer = {};
   StrategyOptions options = {};
@@ -51,6 +52,8 @@ struct Abilities {
   Answer same_bits;        ///< The same bits on every number of data and pipe ranks.
   bool deals_work = false;  ///< Ranks take micro-batches at their own pace, by Strategy::take_work().
   Answer spares = {};       ///< A rank that waited may take the place of a lost one (`--spares`).
+  /// A step may take several batches, by the noise of its gradient (`--adaptive-batch`).
+  Answer adapts_batch = {"its copies do not sum their gradients in each step"};
   /// The ranks may own micro-batches by their measured speed (`--balance data`): StepPlan::owned.
   Answer owns_by_speed = {"its copies do not wait for each other in each step"};
 };

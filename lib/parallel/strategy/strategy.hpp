@@ -20,6 +20,7 @@
 #include "parallel/step/step_capture.hpp"
 #include "parallel/step/step_engine.hpp"
 #include "parallel/strategy/abilities.hpp"
+#include "parallel/strategy/adaptive_batch.hpp"
 #include "parallel/strategy/state_view.hpp"
 
 namespace dtrain::parallel {
@@ -91,6 +92,9 @@ class Strategy {
   /// Compares what the copies hold, by hash; `number`: the step done last. Throws Error naming the ranks that
   /// hold something else than most.
   virtual void compare_copies(std::int64_t number) = 0;
+
+  /// How many batches a step takes, by the noise of its gradients; null: one. Not collective.
+  virtual AdaptiveBatch* adaptive_batch() { return nullptr; }
 
   /// What the loss is multiplied by, and the number of updates. Not collective.
   virtual optim::LossScaler& scaler() = 0;

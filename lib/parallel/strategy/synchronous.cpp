@@ -44,10 +44,21 @@ Answer can_roll_back(const Setting& setting, const Answer& updates_by_rows) {
   if (!setting.recovers) return {"the run ends where a rank is lost"};
   if (updates_by_rows) return {"a step changes rows of a table ahead of its update"};
   if (setting.on_device) return {"the state is in the memory of a device"};
+  if (setting.adapts_batch)
+    return {"a step may take several batches, and the next one's number is not known"};
+  return {};
+}
+
+Answer can_adapt_batch(const Setting& setting) {
+  if (setting.mesh.pipe > 1 || setting.mesh.tensor > 1)
+    return {"each rank must know the whole gradient of its copy"};
+  if (setting.reproducible) return {"the measured noise depends on the number of ranks"};
+  if (setting.on_device) return {"the CPU measures the noise of gradients"};
   return {};
 }
 
 Answer can_own_by_speed(const Setting& setting) {
+  if (setting.adapts_batch) return {"the batch of a step changes with --adaptive-batch"};
   if (setting.on_device)
     return {"what a micro-batch takes on a device is not known when the next step begins"};
   return {};
@@ -123,6 +134,7 @@ Abilities Synchronous::can(const Setting& setting) {
           .rolls_back = can_roll_back(setting, updates_by_rows),
           .copies_parts = {},
           .same_bits = {},
+          .adapts_batch = can_adapt_batch(setting),
           .owns_by_speed = can_own_by_speed(setting)};
 }
 
@@ -147,8 +159,18 @@ Synchronous::Synchronous(const StrategyParts& parts)
                 : nullptr),
       counted_parts_(counted_parts(parts_, parameters_, gradients_->own_parts())),
       scaler_(parts.setting.half == at::kHalf ? optim::LossScaler::Use::dynamic
-                                              : optim::LossScaler::Use::none) {
+                                              : optim::LossScaler::Use::none),
+      adaptive_(parts.setting.adapts_batch
+                    ? std::make_unique<AdaptiveBatch>(parts.setting.global_batch, parts.setting.optimizer)
+                    : nullptr) {
   adopt_weights();
+}
+
+StateView Synchronous::state() {
+  if (adaptive_ == nullptr) return {parameters_, parts_.model, *optimizer_};
+  std::vector<StateView::Flat> moments;
+  for (const auto& state : optimizer_->state()) moments.push_back({state.name, state.value});
+  return {parameters_, parts_.model, std::move(moments), {adaptive_->saved()}};
 }
 
 void Synchronous::adopt_weights() {
@@ -197,11 +219,14 @@ std::vector<MicroBatchLoss> Synchronous::compute_by_rows(const StepPlan& plan, S
 StepOutcome Synchronous::step(const StepPlan& plan, SampleSource& samples) {
   StepOutcome outcome;
   if (plan.owned != nullptr) gradients_->own(*plan.owned);
+  const bool measures = adaptive_ != nullptr && adaptive_->measures(plan.number);
+  gradients_->measure_own(measures);
   auto losses = compute(plan, samples);
   gradients_->finish([this] { tied_.exchange_gradients(); });
   statistics_.exchange();
   add_up(on_cpu(std::move(losses)), outcome.own);
   measure_gradient(outcome.own);
+  if (measures) measure_copy(outcome.own);
   agree(outcome);
 
   const auto& total = outcome.total;
@@ -219,6 +244,7 @@ StepOutcome Synchronous::step(const StepPlan& plan, SampleSource& samples) {
     const ScopedSpan span(parts_.sink, Phase::optimizer, "keep");
     undo_->keep(plan.number);
   }
+  if (adaptive_ != nullptr && finite) adaptive_->add(total, loss_scale);
   outcome.gradient_norm = std::sqrt(total.gradient_squares) / (total.weight * loss_scale);
   const double clip = optim::clip_coefficient(outcome.gradient_norm, parts_.grad_clip);
   if (!outcome.left_out) update(plan, clip / (total.weight * loss_scale));
@@ -257,6 +283,15 @@ void Synchronous::measure_gradient(StepTotals& own) const {
     own.gradient_squares += squares.sum;
     own.non_finite += static_cast<double>(squares.non_finite);
   }
+}
+
+/// The mean gradient of this rank's samples alone.
+void Synchronous::measure_copy(StepTotals& own) const {
+  if (!(own.weight > 0) || !(own.samples > 0)) return;
+  const double scale = own.weight * scaler_.scale();
+  own.copy_squares = gradients_->own_squares() / (scale * scale);
+  own.copy_inverse = 1 / own.samples;
+  own.copies = 1;
 }
 
 void Synchronous::agree(StepOutcome& outcome) {

@@ -32,11 +32,12 @@ class Synchronous final : public Strategy, private LocalSums {
 
   StepOutcome step(const StepPlan& plan, SampleSource& samples) override;
   void synchronise() override;
-  StateView state() override { return {parameters_, parts_.model, *optimizer_}; }
+  StateView state() override;
   void adopt_weights() override;
   void adopt_optimizer() override { parts_.data.barrier().wait(); }  // where the ranks of a node share it
   void roll_back(std::int64_t number) override;
   void compare_copies(std::int64_t number) override;
+  AdaptiveBatch* adaptive_batch() override { return adaptive_.get(); }
   optim::LossScaler& scaler() override { return scaler_; }
 
  private:
@@ -47,6 +48,7 @@ class Synchronous final : public Strategy, private LocalSums {
   std::vector<MicroBatchLoss> compute_by_rows(const StepPlan& plan, SampleSource& samples);
   void add_up(const std::vector<MicroBatchLoss>& losses, StepTotals& own);
   void measure_gradient(StepTotals& own) const;
+  void measure_copy(StepTotals& own) const;
   void agree(StepOutcome& outcome);
   void update(const StepPlan& plan, double scale);
 
@@ -63,6 +65,7 @@ class Synchronous final : public Strategy, private LocalSums {
   std::unique_ptr<StepUndo> undo_;    // null: no step will have to be rolled back
   std::vector<Range> counted_parts_;  // of the flat gradient, in norms
   optim::LossScaler scaler_;
+  std::unique_ptr<AdaptiveBatch> adaptive_;  // null: a step takes one batch
 };
 
 StrategyEntry synchronous();

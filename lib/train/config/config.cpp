@@ -111,6 +111,18 @@ void validate_balance(const RunConfig& config) {
         "--balance data", fmt::format("use --micro-batches {} or more", wanted));
 }
 
+/// Whether the noise of gradients can be measured. One copy shows none: a run that has lost the others keeps
+/// its batch.
+void validate_adaptive_batch(const RunConfig& config) {
+  if (!config.batch.adaptive) return;
+  const auto can = parallel::find_strategy(config.strategy).can(strategy_setting(config));
+  check(static_cast<bool>(can.adapts_batch),
+        fmt::format("--strategy {} cannot: {}", config.strategy, can.adapts_batch.why_not),
+        "--adaptive-batch", "leave it out");
+  check(config.mesh_shape.data > 1 || config.started_ranks != 1, "the gradient of one copy shows no noise",
+        "--adaptive-batch", "start two ranks or more, or leave it out");
+}
+
 void validate_pipeline(const RunConfig& config) {
   const PipelineConfig& pipeline = config.pipeline;
   const auto& shape = config.mesh_shape;
@@ -288,6 +300,7 @@ void RunConfig::validate() const {
   validate_batch(*this);
   validate_pipeline(*this);
   validate_balance(*this);
+  validate_adaptive_batch(*this);
   validate_update(*this);
   validation.every_steps();
   check_one_of(validation.best_by, kBestBy, "--best-by");

@@ -52,6 +52,7 @@ struct DataConfig {
 struct BatchConfig {
   int global_batch = 64;  ///< Samples per step, over all ranks.
   int micro_batches = 0;  ///< Pieces per step, over all ranks; 0 until resolve(): then one per data rank.
+  bool adaptive = false;  ///< A step takes as many of these batches as the noise of its gradient asks for.
   int evaluation = 0;     ///< Samples per forward pass of an evaluation, on each data rank; 0: chosen.
 };
 

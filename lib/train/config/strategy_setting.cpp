@@ -110,6 +110,7 @@ parallel::Setting strategy_setting(const RunConfig& config) {
           .no_device_graphs = config.device_graphs == "off" ? "--device-graphs off" : "",
           .injects_faults = !config.inject.empty(),
           .recovers = config.on_failure != "abort",
+          .adapts_batch = config.batch.adaptive,
           .owns_by_speed = balances_data(config),
           .optimizer = config.update.rule,
           .options = config.strategy_options,

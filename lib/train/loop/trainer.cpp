@@ -229,7 +229,10 @@ void Trainer::tell_graphs(const std::string& what) {
 
 Trainer::Ending Trainer::train_epoch() {
   const auto first_step = (epoch_ - 1) * pieces_.steps();
-  plan_.begin_epoch(epoch_, step_ - first_step);
+  const auto* const adaptive = replica_.strategy().adaptive_batch();
+  const auto size =
+      adaptive == nullptr ? WorkPlan::StepSize() : WorkPlan::StepSize{adaptive->batches(), adaptive->rate()};
+  plan_.begin_epoch(epoch_, step_ - first_step, size);
   sums_ = {};
   if (earlier_) {
     sums_.total = {.loss = earlier_->loss,
@@ -245,6 +248,7 @@ Trainer::Ending Trainer::train_epoch() {
   meter.begin_peak();
   const Steps ended = train_steps();
   if (ended == Steps::stop_wanted) return Ending::stopped;
+  if (step_ - first_step == pieces_.steps()) adapt_batch();
   sums_.samples = pieces_.step(step_ - first_step - 1).end;
   outputs_.activations(epoch_, meter.peak() - held_bytes);
 
@@ -259,6 +263,17 @@ Trainer::Ending Trainer::train_epoch() {
   if (is_best || save_with_epoch_ || checkpoints_.due_after_epoch(epoch_))
     checkpoints_.save(replica_.state(), last_);
   return Ending::complete;
+}
+
+/// Once all of an epoch is done, and before the checkpoint that keeps what is decided.
+void Trainer::adapt_batch() {
+  auto* const adaptive = replica_.strategy().adaptive_batch();
+  if (adaptive == nullptr) return;
+  const auto words = fmt::format("after epoch {}: {}", epoch_, adaptive->end_epoch(pieces_.steps()));
+  if (job_.rank() != 0) return;
+  outputs_.event("adaptive_batch", words);
+  progress_.clear();
+  log_.info("batch      " + words);
 }
 
 /// The steps of the epoch that are still to do, unless all ranks are asked to stop before.

@@ -68,6 +68,7 @@ class Trainer {
   void tell_graphs(const std::string& what);
   ExitCode train_to_the_end();
   Ending train_epoch();
+  void adapt_batch();
   Steps train_steps();
   bool validate_within_epoch();
   std::uint64_t counted_hash(const parallel::StepPlan& plan) const;
