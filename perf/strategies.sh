@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# perf/strategies.sh [OPTIONS]: time to accuracy of strategies on ranks and links of unequal speed, by virtual clock; see --help. DTRAIN=PATH: another binary.
+# perf/strategies.sh [OPTIONS]: time to accuracy of strategies on ranks and links of unequal speed; see --help. DTRAIN=PATH: another binary.
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 # shellcheck source=jobs/env.sh

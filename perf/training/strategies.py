@@ -1,14 +1,17 @@
 """Validation accuracy against the time of an emulated machine: four copies, (even) all alike, (slow) one of them computing four times as
-long, (links) each on a node of its own, with 1 Gb/s and 5 ms between nodes. Each case is run once and read from its virtual clock.
+long, (links) each on a node of its own, with 1 Gb/s and 5 ms between nodes. Times are those of a virtual clock, or of real delays.
 
-asgd's server is a fifth rank. Keeps a line per validation of each run beside the table and the picture.
+A part is one strategy on one machine. Its rows are kept as soon as it is done, in SCENARIO-CLOCK.csv, and table and picture are made anew;
+parts that the file has already are not run again, so that a long comparison can be made piece by piece. asgd's server is a fifth rank.
 """
 
 import argparse
 import csv
 import pathlib
 import statistics
+import sys
 import tempfile
+import time
 
 import h5py
 import matplotlib
@@ -19,8 +22,17 @@ matplotlib.use("Agg")
 from matplotlib import pyplot  # noqa: E402  # after the choice of the back end
 
 COPIES = 4
+PIECES_TO_DEAL = 4 * COPIES
+# What a sample takes on one core, and how often the model is validated, so that each run has about 20 validations.
+SCENARIOS = {
+    "mlp": {"dataset": "mnist", "epochs": 5, "compute_us": 25, "validate_every": 200},
+    "cnn": {"dataset": "cifar10", "epochs": 5, "compute_us": 200, "validate_every": 175},
+    "nbow": {"dataset": "imdb", "epochs": 5, "compute_us": 66, "validate_every": 88},
+}
+QUICK = {"dataset": "synthetic", "epochs": 1, "compute_us": 100, "validate_every": 16}
 STRATEGIES = {
     "ddp": [],
+    "ddp, balanced": ["--balance", "data"],
     "local_sgd 4": ["--strategy", "local_sgd", "--sync-period", "4"],
     "local_sgd 16": ["--strategy", "local_sgd", "--sync-period", "16"],
     "local_sgd adaptive": ["--strategy", "local_sgd", "--sync-period", "adaptive"],
@@ -29,26 +41,39 @@ STRATEGIES = {
     "asgd": ["--strategy", "asgd", "--servers", "1", "--staleness", "4"],
 }
 MACHINES = ("even", "slow", "links")
+FIELDS = ("machine", "strategy", "seed", "step", "time_s", "validation_accuracy", "validation_loss", "test_accuracy")
+BELOW_FIRST = 0.01  # that the accuracy to reach is below the first strategy's last one, unless it is given
 
 
 def parse():
-    parser = argparse.ArgumentParser(prog="perf/strategies.sh", description=__doc__)
-    parser.add_argument("--dataset", default="mnist")
-    parser.add_argument("--model", default="mlp")
-    parser.add_argument("--data-root", type=pathlib.Path, default=runs.TOP / "data" / "staged")
-    parser.add_argument("--epochs", type=int, default=5)
-    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--strategies", nargs="+", choices=list(STRATEGIES), default=list(STRATEGIES))
+    parser = argparse.ArgumentParser(prog="perf/strategies.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--scenarios", nargs="+", choices=list(SCENARIOS), default=list(SCENARIOS))
     parser.add_argument("--machines", nargs="+", choices=MACHINES, default=list(MACHINES))
-    parser.add_argument("--validate-every", default="200steps")
-    parser.add_argument("--compute-us", type=float, default=25, help="time of a sample on a rank that is not slow [%(default)s]")
-    parser.add_argument("--accuracy", type=float, default=0.97, help="that the times are for [%(default)s]")
+    parser.add_argument("--strategies", nargs="+", choices=list(STRATEGIES), default=list(STRATEGIES), metavar="NAME",
+                        help=f"of: {'; '.join(STRATEGIES)}")
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--clock", choices=("virtual", "real"), default="virtual")
+    parser.add_argument("--epochs", type=int, help="instead of the scenario's")
+    parser.add_argument("--accuracy", type=float, help=f"that the times are for [ddp's last one on the even machine, less {BELOW_FIRST}]")
+    parser.add_argument("--limit-min", type=float, help="begin no run after so many minutes")
+    parser.add_argument("--again", action="store_true", help="run parts that the files have already, too")
+    parser.add_argument("--quick", action="store_true", help="short runs on synthetic data, of one seed: does it run? No figures, nothing kept")
+    parser.add_argument("--data-root", type=pathlib.Path, default=runs.TOP / "data" / "staged")
     parser.add_argument("--out", type=pathlib.Path, default=runs.TOP / "perf" / "results" / "strategies")
-    return parser.parse_args()
+    arguments = parser.parse_args()
+    for scenario in arguments.scenarios:
+        dataset = SCENARIOS[scenario]["dataset"]
+        if not arguments.quick and not (arguments.data_root / dataset / "dataset.json").exists():
+            parser.error(f"{arguments.data_root / dataset} is not staged; run data/fetch.sh {dataset}")
+    if arguments.quick:
+        arguments.seeds = arguments.seeds[:1]
+    return arguments
 
 
-def emulation(machine, ranks, compute_us):
-    text = f"clock = \"virtual\"\ncompute_us_per_sample = {compute_us:g}\n"
+def emulation(machine, ranks, clock, compute_us):
+    text = f"clock = \"{clock}\"\n"
+    if clock == "virtual":
+        text += f"compute_us_per_sample = {compute_us:g}\n"
     if machine == "slow":
         text += f"[[slow]]\nrank = {COPIES - 1}\nfactor = 4.0\n"
     if machine == "links":
@@ -57,80 +82,177 @@ def emulation(machine, ranks, compute_us):
     return text
 
 
-def train(arguments, machine, strategy, seed, scratch):
-    """Of each validation the step, the virtual time of the slowest rank, and the accuracy."""
+def times_by_step(results, clock):
+    """For each step the time of the rank that was done with it last."""
+    times = {}
+    for rank in results["ranks"].values():
+        passed_s = 0.0
+        for row in rank["virtual_times" if clock == "virtual" else "steps"][:]:
+            passed_s = float(row["virtual_time_s"]) if clock == "virtual" else passed_s + float(row["time_s"])
+            step = int(row["step"])
+            times[step] = max(times.get(step, 0.0), passed_s)
+    return times
+
+
+def train(arguments, scenario, machine, strategy, seed, scratch):
+    """A row for each validation."""
+    case = QUICK if arguments.quick else SCENARIOS[scenario]
     ranks = COPIES + (1 if strategy == "asgd" else 0)
-    name = f"{machine}-{strategy}-{seed}".replace(" ", "-").replace(",", "")
-    file = scratch / f"{name}.toml"
-    file.write_text(emulation(machine, ranks, arguments.compute_us))
-    command = runs.dtrain_command(
-        ranks, scratch, name, "--model", arguments.model, "--dataset", arguments.dataset, "--data-root", arguments.data_root.resolve(),
-        "--epochs", arguments.epochs, "--micro-batches", COPIES, "--seed", seed, "--emulate", file, "--validate-every",
-        arguments.validate_every, "--checkpoint-every", "end", *STRATEGIES[strategy], oversubscribe=True)
-    runs.run(command)
+    name = f"{scenario}-{machine}-{strategy}-{seed}".replace(" ", "-").replace(",", "")
+    emulated = []
+    if arguments.clock == "virtual" or machine != "even":  # an even machine of real delays is this one
+        (scratch / f"{name}.toml").write_text(emulation(machine, ranks, arguments.clock, case["compute_us"]))
+        emulated = ["--emulate", scratch / f"{name}.toml"]
+    pieces = PIECES_TO_DEAL if strategy == "ddp, balanced" else COPIES
+    runs.run(runs.dtrain_command(
+        ranks, scratch, name, "--model", scenario, "--dataset", case["dataset"], "--data-root", arguments.data_root.resolve(),
+        "--epochs", arguments.epochs or case["epochs"], "--micro-batches", pieces, "--seed", seed, *emulated, "--validate-every",
+        f"{case['validate_every']}steps", "--checkpoint-every", "end", *STRATEGIES[strategy], oversubscribe=True))
     with h5py.File(scratch / name / "results.h5", "r", locking=False) as results:
-        times = {}
-        for rank in results["ranks"].values():
-            for row in rank["virtual_times"][:]:
-                step = int(row["step"])
-                times[step] = max(times.get(step, 0.0), float(row["virtual_time_s"]))
-        validations = results["validations"][:]
+        times = times_by_step(results, arguments.clock)
         test = float(results["test"][0]["accuracy"])
-    rows = [{"machine": machine, "strategy": strategy, "seed": seed, "step": int(row["step"]), "virtual_time_s": times[int(row["step"])],
-             "validation_accuracy": float(row["accuracy"]), "validation_loss": float(row["loss"])} for row in validations]
-    return rows, test
+        return [{"machine": machine, "strategy": strategy, "seed": seed, "step": int(row["step"]), "time_s": round(times[int(row["step"])], 6),
+                 "validation_accuracy": float(row["accuracy"]), "validation_loss": float(row["loss"]), "test_accuracy": test}
+                for row in results["validations"][:]]
 
 
-def reached(rows, accuracy):
-    """The time at which a run first had the accuracy; None where it never had."""
-    return next((row["virtual_time_s"] for row in rows if row["validation_accuracy"] >= accuracy), None)
+def kept_rows(path):
+    if not path.exists():
+        return []
+    with open(path, newline="", encoding="utf-8") as file:
+        return [{key: value if key in ("machine", "strategy") else int(value) if key in ("seed", "step") else float(value)
+                 for key, value in row.items()} for row in csv.DictReader(file)]
 
 
-def ratio(part, whole):
-    return "-" if part is None or whole is None else f"{whole / part:.2f}"
+def write_rows(path, rows):
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, fieldnames=FIELDS, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def by_seed(rows, machine, strategy):
+    """The rows of each run of a part, in the order of their steps."""
+    chosen = [row for row in rows if row["machine"] == machine and row["strategy"] == strategy]
+    return [sorted((row for row in chosen if row["seed"] == seed), key=lambda row: row["step"])
+            for seed in sorted({row["seed"] for row in chosen})]
+
+
+def last_accuracy(part):
+    return statistics.mean(run[-1]["validation_accuracy"] for run in part)
+
+
+def accuracy_to_reach(arguments, rows):
+    """None: there is nothing to derive it from."""
+    first = by_seed(rows, "even", "ddp")
+    return arguments.accuracy or (last_accuracy(first) - BELOW_FIRST if first else None)
+
+
+def time_to(part, accuracy):
+    """The median over the runs of the time at which each first had the accuracy; None where one never had."""
+    reached = [next((row["time_s"] for row in run if row["validation_accuracy"] >= accuracy), None) for run in part]
+    return None if None in reached else statistics.median(reached)
+
+
+def table(rows, target):
+    """Of all parts that are there, in the order of MACHINES and STRATEGIES."""
+    goal = "-" if target is None else f"{target:.4f}"
+    lines = [f"| machine | strategy | seeds | time of all epochs, s | ddp's over it | time to {goal}, s | ddp's over it | last validation accuracy: mean "
+             "| least and most | less than ddp's, points | test accuracy, mean |", "| --- |" + " --- |" * 10]
+    for machine in MACHINES:
+        base = by_seed(rows, machine, "ddp")
+        for strategy in STRATEGIES:
+            part = by_seed(rows, machine, strategy)
+            if not part:
+                continue
+            last = [run[-1]["validation_accuracy"] for run in part]
+            of_all = [statistics.median(run[-1]["time_s"] for run in runs_of) if runs_of else None for runs_of in (part, base)]
+            to_goal = [time_to(runs_of, target) if runs_of and target is not None else None for runs_of in (part, base)]
+            behind = f"{100 * (last_accuracy(base) - last_accuracy(part)):+.2f}" if base else "-"
+            lines.append(f"| {machine} | {strategy} | {len(part)} | {of_all[0]:.2f} | {ratio(of_all)} | "
+                         f"{'never' if to_goal[0] is None else f'{to_goal[0]:.2f}'} | {ratio(to_goal)} | {statistics.mean(last):.4f} | "
+                         f"{min(last):.4f} to {max(last):.4f} | {behind} | {statistics.mean(run[-1]['test_accuracy'] for run in part):.4f} |")
+    return "\n".join(lines)
+
+
+def ratio(part_and_base):
+    part, base = part_and_base
+    return "-" if part is None or base is None or part == 0 else f"{base / part:.2f}"
+
+
+def draw(path, title, rows, target):
+    """A panel for each machine; of each strategy the run of the first seed."""
+    machines = [machine for machine in MACHINES if any(row["machine"] == machine for row in rows)]
+    figure, panels = pyplot.subplots(1, len(machines), figsize=(5 * len(machines), 3.6), squeeze=False, layout="constrained", sharey=True)
+    for axes, machine in zip(panels[0], machines):
+        for number, strategy in enumerate(STRATEGIES):
+            part = by_seed(rows, machine, strategy)
+            if part:
+                axes.plot([row["time_s"] for row in part[0]], [row["validation_accuracy"] for row in part[0]], label=strategy, linewidth=1,
+                          color=f"C{number}")
+        if target is not None:
+            axes.axhline(target, color="grey", linewidth=0.5)
+            axes.set_ylim(bottom=max(0.0, target - 0.15))
+        axes.set_title(f"{title}, {machine}")
+        axes.set_xlabel("time, s")
+        axes.set_xscale("log")
+        axes.legend(fontsize=7)
+    panels[0][0].set_ylabel("validation accuracy")
+    figure.savefig(path, dpi=70)
+    pyplot.close(figure)
+
+
+def describe(arguments, scenario, name, rows):
+    """Writes the page and the picture of a scenario from its rows."""
+    target = accuracy_to_reach(arguments, rows)
+    case = QUICK if arguments.quick else SCENARIOS[scenario]
+    clock = f"by a virtual clock, {case['compute_us']:g} us a sample" if arguments.clock == "virtual" else f"of real delays; {runs.machine()}"
+    draw(arguments.out / f"{name}.png", f"{scenario}, {case['dataset']}", rows, target)
+    text = table(rows, target)
+    (arguments.out / f"{name}.md").write_text(
+        f"# Time to accuracy: {scenario} on {case['dataset']}\n\n{COPIES} copies, {arguments.epochs or case['epochs']} epochs, the model's recipe "
+        f"without augmentation; times {clock}. slow: one copy computes 4 times as long; links: 1 Gb/s and 5 ms between all ranks. asgd has its "
+        f"server on a fifth rank; balanced: {PIECES_TO_DEAL} micro-batches, of all others {COPIES}. Times are medians over the seeds, curves of the "
+        f"first. Last part: `{' '.join(['perf/strategies.sh', *sys.argv[1:]])}` on {runs.today()}; rows in [{name}.csv]({name}.csv).\n\n{text}\n\n"
+        f"![curves]({name}.png)\n", encoding="utf-8")
+    return text
+
+
+def compare(arguments, scenario, begun_s):
+    name = f"{scenario}-{arguments.clock}"
+    path = arguments.out / f"{name}.csv"
+    rows = kept_rows(path)
+    for machine in arguments.machines:
+        for strategy in arguments.strategies:
+            is_new = False
+            for seed in arguments.seeds:
+                mine = [row for row in rows if (row["machine"], row["strategy"], row["seed"]) == (machine, strategy, seed)]
+                if mine and not arguments.again:
+                    continue
+                if arguments.limit_min and time.monotonic() - begun_s > 60 * arguments.limit_min:
+                    print("perf: the time is up; the same command goes on")
+                    return
+                with tempfile.TemporaryDirectory(prefix="dtrain-perf-") as scratch:
+                    found = train(arguments, scenario, machine, strategy, seed, pathlib.Path(scratch))
+                rows = [row for row in rows if row not in mine] + found
+                write_rows(path, rows)
+                is_new = True
+                print(f"{scenario}, {machine}, {strategy}, seed {seed}: {found[-1]['time_s']:.2f} s, accuracy "
+                      f"{found[-1]['validation_accuracy']:.4f}; {(time.monotonic() - begun_s) / 60:.1f} min so far", flush=True)
+            if is_new:
+                describe(arguments, scenario, name, rows)
+    print(f"\n{describe(arguments, scenario, name, rows)}\n")
 
 
 def main():
     arguments = parse()
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    everything, lines = [], []
-    figure, panels = pyplot.subplots(1, len(arguments.machines), figsize=(6 * len(arguments.machines), 4), squeeze=False, layout="constrained")
+    begun_s = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="dtrain-perf-") as scratch:
-        for axes, machine in zip(panels[0], arguments.machines):
-            base = None
-            for strategy in arguments.strategies:
-                trained = [train(arguments, machine, strategy, seed, pathlib.Path(scratch)) for seed in arguments.seeds]
-                everything += [row for rows, _ in trained for row in rows]
-                all_reached = [reached(rows, arguments.accuracy) for rows, _ in trained]
-                time_s = None if None in all_reached else statistics.median(all_reached)
-                total_s = statistics.median(rows[-1]["virtual_time_s"] for rows, _ in trained)
-                final = [rows[-1]["validation_accuracy"] for rows, _ in trained]
-                base = base or (time_s, total_s)
-                lines.append(f"| {machine} | {strategy} | {total_s:.2f} | {ratio(total_s, base[1])} | "
-                             f"{'never' if time_s is None else f'{time_s:.2f}'} | {ratio(time_s, base[0])} | {statistics.mean(final):.4f} | "
-                             f"{min(final):.4f} to {max(final):.4f} | {statistics.mean(test for _, test in trained):.4f} |")
-                print(lines[-1], flush=True)
-                axes.plot([row["virtual_time_s"] for row in trained[0][0]], [row["validation_accuracy"] for row in trained[0][0]], label=strategy)
-            axes.set_title(f"{machine}: {arguments.dataset}, {arguments.model}")
-            axes.set_xlabel("virtual time, s")
-            axes.set_xscale("log")
-            axes.set_ylabel("validation accuracy")
-            axes.set_ylim(bottom=0.85)
-            axes.legend(fontsize=8)
-    name = f"{arguments.model}-{arguments.dataset}-{runs.today()}"
-    figure.savefig(arguments.out / f"{name}.png", dpi=80)
-    with open(arguments.out / f"{name}.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, fieldnames=list(everything[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(everything)
-    first = arguments.strategies[0]
-    table = "\n".join([
-        f"| machine | strategy | time of all epochs, s | {first}'s over it | time to {arguments.accuracy:g}, s | {first}'s over it "
-        "| final validation accuracy, mean | least and most | test accuracy, mean |", "| --- | --- | --- | --- | --- | --- | --- | --- | --- |", *lines])
-    (arguments.out / f"{name}.md").write_text(
-        f"# Time to accuracy by virtual clock\n\n{COPIES} copies, {arguments.epochs} epochs, seeds {', '.join(map(str, arguments.seeds))}, "
-        f"{arguments.compute_us:g} us a sample; slow: one copy computes 4 times as long; links: 1 Gb/s and 5 ms between all ranks. asgd has its "
-        f"server on a fifth rank. Times are medians over the seeds.\n\n{table}\n\n![curves]({name}.png)\n", encoding="utf-8")
+        if arguments.quick:
+            arguments.out = pathlib.Path(scratch)
+        arguments.out.mkdir(parents=True, exist_ok=True)
+        for scenario in arguments.scenarios:
+            compare(arguments, scenario, begun_s)
 
 
 if __name__ == "__main__":
