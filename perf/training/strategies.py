@@ -33,6 +33,7 @@ QUICK = {"dataset": "synthetic", "epochs": 1, "compute_us": 100, "validate_every
 STRATEGIES = {
     "ddp": [],
     "ddp, balanced": ["--balance", "data"],
+    "ddp, adaptive batch": ["--adaptive-batch"],
     "local_sgd 4": ["--strategy", "local_sgd", "--sync-period", "4"],
     "local_sgd 16": ["--strategy", "local_sgd", "--sync-period", "16"],
     "local_sgd adaptive": ["--strategy", "local_sgd", "--sync-period", "adaptive"],
@@ -41,7 +42,7 @@ STRATEGIES = {
     "asgd": ["--strategy", "asgd", "--servers", "1", "--staleness", "4"],
 }
 MACHINES = ("even", "slow", "links")
-FIELDS = ("machine", "strategy", "seed", "step", "time_s", "validation_accuracy", "validation_loss", "test_accuracy")
+FIELDS = ("machine", "strategy", "seed", "step", "time_s", "validation_accuracy", "validation_loss", "test_accuracy", "steps_of_rank_0")
 BELOW_FIRST = 0.01  # that the accuracy to reach is below the first strategy's last one, unless it is given
 
 
@@ -110,9 +111,9 @@ def train(arguments, scenario, machine, strategy, seed, scratch):
         f"{case['validate_every']}steps", "--checkpoint-every", "end", *STRATEGIES[strategy], oversubscribe=True))
     with h5py.File(scratch / name / "results.h5", "r", locking=False) as results:
         times = times_by_step(results, arguments.clock)
-        test = float(results["test"][0]["accuracy"])
+        last = {"test_accuracy": float(results["test"][0]["accuracy"]), "steps_of_rank_0": len(results["ranks/00000/steps"])}
         return [{"machine": machine, "strategy": strategy, "seed": seed, "step": int(row["step"]), "time_s": round(times[int(row["step"])], 6),
-                 "validation_accuracy": float(row["accuracy"]), "validation_loss": float(row["loss"]), "test_accuracy": test}
+                 "validation_accuracy": float(row["accuracy"]), "validation_loss": float(row["loss"]), **last}
                 for row in results["validations"][:]]
 
 
@@ -120,7 +121,7 @@ def kept_rows(path):
     if not path.exists():
         return []
     with open(path, newline="", encoding="utf-8") as file:
-        return [{key: value if key in ("machine", "strategy") else int(value) if key in ("seed", "step") else float(value)
+        return [{key: value if key in ("machine", "strategy") else int(value) if key in ("seed", "step", "steps_of_rank_0") else float(value)
                  for key, value in row.items()} for row in csv.DictReader(file)]
 
 
@@ -157,8 +158,8 @@ def time_to(part, accuracy):
 def table(rows, target):
     """Of all parts that are there, in the order of MACHINES and STRATEGIES."""
     goal = "-" if target is None else f"{target:.4f}"
-    lines = [f"| machine | strategy | seeds | time of all epochs, s | ddp's over it | time to {goal}, s | ddp's over it | last validation accuracy: mean "
-             "| least and most | less than ddp's, points | test accuracy, mean |", "| --- |" + " --- |" * 10]
+    lines = [f"| machine | strategy | seeds | steps of rank 0 | time of all epochs, s | ddp's over it | time to {goal}, s | ddp's over it | last validation accuracy: mean "
+             "| least and most | less than ddp's, points | test accuracy, mean |", "| --- |" + " --- |" * 11]
     for machine in MACHINES:
         base = by_seed(rows, machine, "ddp")
         for strategy in STRATEGIES:
@@ -168,9 +169,10 @@ def table(rows, target):
             last = [run[-1]["validation_accuracy"] for run in part]
             of_all = [statistics.median(run[-1]["time_s"] for run in runs_of) if runs_of else None for runs_of in (part, base)]
             to_goal = [time_to(runs_of, target) if runs_of and target is not None else None for runs_of in (part, base)]
+            reached = "-" if target is None else "never" if to_goal[0] is None else f"{to_goal[0]:.2f}"
             behind = f"{100 * (last_accuracy(base) - last_accuracy(part)):+.2f}" if base else "-"
-            lines.append(f"| {machine} | {strategy} | {len(part)} | {of_all[0]:.2f} | {ratio(of_all)} | "
-                         f"{'never' if to_goal[0] is None else f'{to_goal[0]:.2f}'} | {ratio(to_goal)} | {statistics.mean(last):.4f} | "
+            lines.append(f"| {machine} | {strategy} | {len(part)} | {statistics.median(run[-1]['steps_of_rank_0'] for run in part):.0f} | {of_all[0]:.2f} | {ratio(of_all)} | "
+                         f"{reached} | {ratio(to_goal)} | {statistics.mean(last):.4f} | "
                          f"{min(last):.4f} to {max(last):.4f} | {behind} | {statistics.mean(run[-1]['test_accuracy'] for run in part):.4f} |")
     return "\n".join(lines)
 
