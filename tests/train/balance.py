@@ -13,7 +13,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from dtrain_run import MPIRUN, checkpoint_tensors, refused, run, sample_hash
+from dtrain_run import MPIRUN, checkpoint_tensors, refused, run, sample_hash, step_losses
 
 BINARY = sys.argv.pop()
 RECIPE = ["--model", "mlp", "--threads", 1, "--global-batch", 64, "--schedule", "constant", "--epochs", 4, "--quiet"]
@@ -61,11 +61,13 @@ class BalanceTest(unittest.TestCase):
         with self.results(self.train("even", 4, CLOCK + slow(3), "--micro-batches", 16)) as file:
             even = np.diff(self.times(file))
             hashes = sample_hash(file)
+            losses = step_losses(file)
         with self.results(self.train("dealt", 4, CLOCK + slow(3), *BALANCED)) as file:
             dealt = np.diff(self.times(file))
             weights = [np.sum(file[f"ranks/{rank:05}/steps"]["weight"][-32:]) for rank in range(4)]
             said = self.changes(file)
             self.assertEqual(sample_hash(file), hashes)
+            np.testing.assert_allclose(step_losses(file), losses, rtol=1e-3)  # the same sums, added in another order
         np.testing.assert_allclose(even, 16 * 4 * SAMPLE_S)
         # 5 of 16 micro-batches are the most that a rank has: 16 / 5 times as fast.
         np.testing.assert_allclose(dealt[-32:], 20 * SAMPLE_S)

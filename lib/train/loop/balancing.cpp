@@ -15,12 +15,16 @@ Balancing::Balancing(Facts facts)
 
 void Balancing::step(std::int64_t step, double seconds, std::size_t micro_batches) {
   if (micro_batches > 0) seconds_.push_back(seconds / static_cast<double>(micro_batches));
-  if (step % kWindow == 0) compare(step);
+  if (seconds_.size() > kWindow) seconds_.pop_front();
+  if (++waited_ < between_) return;
+  waited_ = 0;
+  between_ = std::min(2 * between_, kMostBetween);
+  compare(step);
 }
 
 /// A median: one step that the machine has held up says nothing of the rank.
 void Balancing::compare(std::int64_t step) {
-  const auto all = facts_.gather(seconds_.empty() ? 0 : median(std::exchange(seconds_, {})));
+  const auto all = facts_.gather(seconds_.empty() ? 0 : median({seconds_.begin(), seconds_.end()}));
   // A rank that had no micro-batch, or an emulated machine that computes in no time, has no speed.
   if (std::ranges::any_of(all, [](double seconds) { return !(seconds > 0); })) return;
   auto wanted = parallel::ownership_by_speed(facts_.micro_batches, all);
@@ -28,6 +32,7 @@ void Balancing::compare(std::int64_t step) {
   const double then_s = parallel::slowest_seconds(wanted, all);
   if (then_s > (1 - kLeastGain) * now_s) return;
   owned_ = std::move(wanted);
+  between_ = kWindow;
   std::vector<std::int64_t> counts;
   std::vector<std::string> took;
   for (const auto& of_rank : owned_) counts.push_back(of_rank.size());

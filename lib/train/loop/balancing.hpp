@@ -2,6 +2,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <string>
 #include <vector>
@@ -11,15 +12,17 @@
 namespace dtrain::train {
 
 /// `--balance data`: the micro-batches of coming steps are dealt to the ranks of the data axis by what a
-/// micro-batch takes on each of them, and again when that changes. All ranks compare their times after each
-/// kWindow steps, and find the same ownership.
+/// micro-batch takes on each of them, and again when that changes. All ranks compare their times after
+/// kWindow steps, and as long as nothing is to be changed less and less often; they find the same ownership.
 ///
 /// It has no state that a checkpoint must keep: who computes a micro-batch does not change what is summed. A
 /// run that goes on begins evenly. Source of the idea: Chen et al., "Semi-dynamic load balancing", SoCC 2020
 /// (LB-BSP), which resizes batches instead.
 class Balancing {
  public:
-  static constexpr std::int64_t kWindow = 8;  ///< Steps between two comparisons.
+  static constexpr std::size_t kWindow =
+      8;  ///< Steps whose median counts, and between two comparisons at first.
+  static constexpr std::size_t kMostBetween = 32;  ///< Steps between two comparisons: they cost a message.
   /// Of the time of a step's micro-batches, what another ownership must save: less is noise.
   static constexpr double kLeastGain = 0.1;
 
@@ -47,7 +50,9 @@ class Balancing {
 
   Facts facts_;
   parallel::Ownership owned_;
-  std::vector<double> seconds_;  // of a micro-batch, in the steps of the window
+  std::deque<double> seconds_;  // of a micro-batch, in the newest kWindow steps that had one
+  std::size_t between_ = kWindow;
+  std::size_t waited_ = 0;  // steps since the last comparison
 };
 
 }  // namespace dtrain::train

@@ -14,7 +14,7 @@ class BalancingTest : public testing::Test {
   /// A window of steps in which a micro-batch takes so long here, and there.
   void window(double here_s, double there_s) {
     there_s_ = there_s;
-    for (int k = 0; k < Balancing::kWindow; ++k) {
+    for (std::size_t k = 0; k < Balancing::kWindow; ++k) {
       const auto mine = static_cast<std::size_t>(owned_[0].size());
       balancing_.step(++step_, here_s * static_cast<double>(mine), mine);
     }
@@ -44,20 +44,22 @@ class BalancingTest : public testing::Test {
 };
 
 TEST_F(BalancingTest, EqualRanksKeepWhatTheyHave) {
-  for (int k = 0; k < 3; ++k) window(0.1, 0.1);
+  for (int k = 0; k < 7 + 4; ++k) window(0.1, 0.1);
   EXPECT_TRUE(changes_.empty());
-  EXPECT_EQ(gathered_.size(), 3U) << "one comparison per window";
+  EXPECT_EQ(gathered_.size(), 3U + 1U) << "after 1, 3 and 7 windows, and then each four";
 }
 
 TEST_F(BalancingTest, ASlowRankGivesMicroBatchesAwayAndTakesThemBack) {
   window(0.1, 0.3);
-  ASSERT_EQ(changes_, (std::vector<std::int64_t>{Balancing::kWindow + 7}));
+  ASSERT_EQ(changes_, (std::vector<std::int64_t>{static_cast<std::int64_t>(Balancing::kWindow) + 7}));
   EXPECT_EQ(owned_[0].size(), 6);
   EXPECT_EQ(owned_[1].size(), 2);
   EXPECT_NE(said_[0].find("compute 6, 2 of a step's 8"), std::string::npos) << said_[0];
   window(0.1, 0.3);
   EXPECT_EQ(changes_.size(), 1U) << "nothing is left to gain";
+  window(0.1, 0.3);
   window(0.1, 0.1);
+  EXPECT_EQ(gathered_.size(), 3U) << "the second time after two windows, of which the newest counts";
   ASSERT_EQ(changes_.size(), 2U);
   EXPECT_EQ(owned_[0].size(), 4);
 }
@@ -70,14 +72,14 @@ TEST_F(BalancingTest, NoiseChangesNothing) {
 
 TEST_F(BalancingTest, OneStepThatWasHeldUpSaysNothing) {
   there_s_ = 0.1;
-  for (int k = 0; k < Balancing::kWindow; ++k) balancing_.step(++step_, k == 3 ? 40.0 : 0.4, 4);
+  for (std::size_t k = 0; k < Balancing::kWindow; ++k) balancing_.step(++step_, k == 3 ? 40.0 : 0.4, 4);
   EXPECT_TRUE(changes_.empty());
   EXPECT_DOUBLE_EQ(gathered_.at(0), 0.1);
 }
 
 TEST_F(BalancingTest, RanksWithoutASpeedAreLeftAlone) {
   there_s_ = 0;
-  for (int k = 0; k < Balancing::kWindow; ++k) balancing_.step(++step_, 0, 0);
+  for (std::size_t k = 0; k < Balancing::kWindow; ++k) balancing_.step(++step_, 0, 0);
   EXPECT_TRUE(changes_.empty());
   EXPECT_EQ(gathered_.size(), 1U) << "and take part all the same";
 }
