@@ -13,15 +13,15 @@ namespace dtrain::train {
 
 /// `--balance data`: the micro-batches of coming steps are dealt to the ranks of the data axis by what a
 /// micro-batch takes on each of them, and again when that changes. All ranks compare their times after
-/// kWindow steps, and as long as nothing is to be changed less and less often; they find the same ownership.
+/// kWindow steps, and less often while nothing is to be changed. They find the same ownership.
 ///
-/// It has no state that a checkpoint must keep: who computes a micro-batch does not change what is summed. A
+/// It has no state that a checkpoint must keep: which rank computes a micro-batch does not change the sum. A
 /// run that goes on begins evenly. Source of the idea: Chen et al., "Semi-dynamic load balancing", SoCC 2020
 /// (LB-BSP), which resizes batches instead.
 class Balancing {
  public:
-  static constexpr std::size_t kWindow =
-      8;  ///< Steps whose median counts, and between two comparisons at first.
+  /// Steps whose median counts; and between two comparisons, at first and after a change.
+  static constexpr std::size_t kWindow = 8;
   static constexpr std::size_t kMostBetween = 32;  ///< Steps between two comparisons: they cost a message.
   /// Of the time of a step's micro-batches, what another ownership must save: less is noise.
   static constexpr double kLeastGain = 0.1;
