@@ -2,8 +2,11 @@
 
 #include <openssl/evp.h>
 
+#include <algorithm>
 #include <array>
+#include <cstdint>
 #include <fstream>
+#include <system_error>
 #include <vector>
 
 #include "core/regular_file.hpp"
@@ -53,7 +56,10 @@ std::string sha256_of_file(const std::filesystem::path& file, ExitCode code) {
   require(bool(stream), "cannot be opened",
           {.subject = file.string(), .advice = "check the path and its permissions", .code = code});
   Sha256 digest;
-  std::vector<char> buffer(std::size_t{1} << 20);
+  constexpr std::uintmax_t kMostAtOnce = std::uintmax_t{1} << 20;
+  std::error_code ignored;  // a file without a size is read in the largest pieces
+  const auto size = std::filesystem::file_size(file, ignored);
+  std::vector<char> buffer(std::clamp<std::uintmax_t>(size, 1, kMostAtOnce));
   while (stream) {
     stream.read(buffer.data(), static_cast<std::streamsize>(buffer.size()));
     digest.add(buffer.data(), static_cast<std::size_t>(stream.gcount()));

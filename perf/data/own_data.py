@@ -1,16 +1,17 @@
 """Staging what users bring: images of a folder per second beside Pillow, and the time and memory of a long table.
 
-Images are staged with --image-size 64. Pillow decodes the same files, scales each until it covers 64 x 64 and cuts the middle, in
-one process and in one per core, and keeps the bytes; it writes nothing, while staging writes shards with checksums as well.
-The table has 8 numbers, a label of four and a target in each row; its peak is that of the staging process (ru_maxrss).
+Images are staged with --image-size 64 on all cores that the process may use. Pillow decodes the same files in one thread, scales each
+until it covers 64 x 64, cuts the middle and makes a NumPy array; it writes nothing, while staging writes shards with checksums as well.
+The two take turns. The table has 8 numbers, a label of four and a target in each row; its peak is that of the staging process
+(ru_maxrss).
 """
 
 import argparse
 import csv
 import io
-import multiprocessing
 import os
 import pathlib
+import shutil
 import statistics
 import subprocess
 import sys
@@ -23,18 +24,18 @@ from PIL import Image
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "training"))
 import runs  # noqa: E402
 
-SIDE, SIZE = 256, 64
+SIZE = 64
 KINDS = ("PNG", "JPEG")
 
 
-def write_images(folder, kind, count):
-    """Smooth pictures with some noise, of two classes: a few hundred different ones, in turn."""
+def write_images(folder, kind, width, height, count):
+    """Smooth pictures with some noise, of two classes: two hundred different ones, in turn."""
     rng = np.random.default_rng(1)
-    y, x = np.mgrid[0:SIDE, 0:SIDE]
+    y, x = np.mgrid[0:height, 0:width]
     contents = []
     for _ in range(200):
         waves = [np.sin(rng.uniform(0, 6) + x * rng.uniform(0.01, 0.1) + y * rng.uniform(0.01, 0.1)) for _ in range(3)]
-        pixels = 127 + 110 * np.stack(waves, -1) + rng.normal(0, 4, (SIDE, SIDE, 3))
+        pixels = 127 + 110 * np.stack(waves, -1) + rng.normal(0, 4, (height, width, 3))
         out = io.BytesIO()
         Image.fromarray(pixels.clip(0, 255).astype(np.uint8)).save(out, kind)
         contents.append(out.getvalue())
@@ -50,16 +51,12 @@ def pillow_reads(path):
         scale = SIZE / min(image.size)
         image = image.resize((round(image.width * scale), round(image.height * scale)), Image.Resampling.BILINEAR)
         left, top = (image.width - SIZE) // 2, (image.height - SIZE) // 2
-        return image.crop((left, top, left + SIZE, top + SIZE)).tobytes()
+        return np.asarray(image.crop((left, top, left + SIZE, top + SIZE)))
 
 
-def pillow_s(files, processes):
+def pillow_s(files):
     start = time.monotonic()
-    if processes == 1:
-        read = [pillow_reads(file) for file in files]
-    else:
-        with multiprocessing.Pool(processes) as pool:
-            read = pool.map(pillow_reads, files, chunksize=64)
+    read = [pillow_reads(file) for file in files]
     assert len(read) == len(files)
     return time.monotonic() - start
 
@@ -76,20 +73,21 @@ def staged(source, scratch, *options):
     return time.monotonic() - start, used.ru_maxrss / 1024
 
 
-def measure_images(kind, count, pairs, scratch):
-    folder = scratch / kind
-    write_images(folder, kind, count)
+def measure_images(kind, size, pairs, scratch):
+    extent, count = size.split(":")
+    width, height = map(int, extent.split("x"))
+    folder = scratch / f"{kind}-{extent}"
+    write_images(folder, kind, width, height, int(count))
     files = sorted(folder.rglob(f"*.{kind.lower()}"))
-    cores = len(os.sched_getaffinity(0))
     rows = []
     for pair in range(pairs + 1):  # the first warms the page cache
         seconds, peak = staged(folder, scratch, "--image-size", str(SIZE))
-        row = {"what": f"{count} {kind} of {SIDE} x {SIDE}", "pair": pair, "stage_s": f"{seconds:.3f}", "peak_MiB": f"{peak:.0f}",
-               "pillow_s": f"{pillow_s(files, 1):.3f}", f"pillow_{cores}_s": f"{pillow_s(files, cores):.3f}",
-               "load": f"{os.getloadavg()[0]:.2f}"}
+        row = {"what": f"{len(files)} {kind} of {width} x {height}", "pair": pair, "stage_s": f"{seconds:.3f}", "peak_MiB": f"{peak:.0f}",
+               "pillow_s": f"{pillow_s(files):.3f}", "load": f"{os.getloadavg()[0]:.2f}"}
         print(row, flush=True)
         if pair > 0:
             rows.append(row)
+    shutil.rmtree(folder)
     return rows
 
 
@@ -120,11 +118,9 @@ def summary(rows):
         mine = [row for row in rows if row["what"] == what]
         text = f"- {what}: staged in {statistics.median(float(row['stage_s']) for row in mine):.2f} s, " \
                f"at most {max(float(row['peak_MiB']) for row in mine):.0f} MiB"
-        for key in mine[0]:
-            if key.startswith("pillow"):
-                ratios = [float(row[key]) / float(row["stage_s"]) for row in mine]
-                cores = key.removeprefix("pillow").strip("_s") or "1"
-                text += f"; {statistics.median(ratios):.2f} x Pillow on {cores} ({min(ratios):.2f} to {max(ratios):.2f})"
+        if "pillow_s" in mine[0]:
+            ratios = [float(row["pillow_s"]) / float(row["stage_s"]) for row in mine]
+            text += f"; {statistics.median(ratios):.2f} x Pillow in one thread ({min(ratios):.2f} to {max(ratios):.2f})"
         lines.append(text)
     return "\n".join(lines) + "\n"
 
@@ -132,7 +128,8 @@ def summary(rows):
 def main():
     parser = argparse.ArgumentParser(prog="perf/own_data.sh", description=__doc__,
                                      formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--images", type=int, default=10_000, help="of each kind; 0: none [10000]")
+    parser.add_argument("--images", nargs="*", default=["96x96:10000", "500x375:1000"], metavar="WIDTHxHEIGHT:COUNT",
+                        help="of each kind [96x96:10000 500x375:1000]")
     parser.add_argument("--rows", type=int, default=5_000_000, help="of the table; 0: none [5000000]")
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--out", type=pathlib.Path, default=runs.TOP / "perf" / "results" / "data")
@@ -141,8 +138,9 @@ def main():
     machine = runs.machine()
     with tempfile.TemporaryDirectory(prefix="dtrain-perf-") as scratch:
         scratch = pathlib.Path(scratch)
-        for kind in KINDS if arguments.images else ():
-            rows += measure_images(kind, arguments.images, arguments.pairs, scratch)
+        for size in arguments.images:
+            for kind in KINDS:
+                rows += measure_images(kind, size, arguments.pairs, scratch)
         if arguments.rows:
             rows += measure_table(arguments.rows, scratch)
     arguments.out.mkdir(parents=True, exist_ok=True)
@@ -153,7 +151,7 @@ def main():
         writer.writerows(rows)
     text = summary(rows)
     pathlib.Path(f"{stem}.md").write_text(
-        f"# Staging images beside Pillow, and a long table\n\n`perf/own_data.sh --images {arguments.images} --rows {arguments.rows} "
+        f"# Staging images beside Pillow, and a long table\n\n`perf/own_data.sh --images {' '.join(arguments.images)} --rows {arguments.rows} "
         f"--pairs {arguments.pairs}`, medians; the csv has the load of the machine. {machine}\n\n{text}")
     print(text)
 

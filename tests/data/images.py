@@ -1,8 +1,10 @@
 """`dtrain stage` on folders of PNG and JPEG images: the shards, read by h5py, have the pixels that Pillow decodes and resizes.
 Mixed kinds are converted, broken files named or left out, links refused; arrays of a .npz file are read by split."""
 
+import hashlib
 import json
 import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -134,6 +136,25 @@ class ImagesTest(unittest.TestCase):
         self.assertEqual(sum(len(targets) for _, targets in splits.values()), 38)
         self.assertIn("2 broken images are left out: a/04.png", said)
         self.assertIn("1 file is no PNG or JPEG", said)
+
+    def test_the_same_files_on_any_number_of_cores(self):
+        for i in range(30):
+            self.save(f"{'ab'[i % 2]}/{i:02}.{('png', 'jpg')[i // 2 % 2]}", self.colours(20 + i, 50 - i))
+        (self.photos / "a/04.jpg").write_bytes(b"\xff\xd8\xff")
+        (self.photos / "b/notes.txt").write_text("of no class")
+        cores = sorted(os.sched_getaffinity(0))
+        found = []
+        for used in (cores[:1], cores):
+            subprocess.run([BINARY, "stage", "set", "--from", "photos", "--image-size", "16", "--skip-broken", "--overwrite"], cwd=self.folder,
+                           check=True, stdout=subprocess.DEVNULL, timeout=60, preexec_fn=lambda: os.sched_setaffinity(0, used))
+            facts = json.loads((self.folder / "data/staged/set/dataset.json").read_text())
+            found.append([shard["sha256"] for split in facts["splits"].values() for shard in split["shards"]])
+        self.assertEqual(found[0], found[1])
+        # Each file's hash is that of its bytes, also of what is broken or no image.
+        hashes = {path.relative_to(self.photos).as_posix(): hashlib.sha256(path.read_bytes()).hexdigest()
+                  for path in self.photos.rglob("*") if path.is_file()}
+        self.assertEqual({source["file"]: source["sha256"] for source in facts["sources"]}, hashes)
+        self.assertEqual([source["file"] for source in facts["sources"]], sorted(hashes))
 
     def test_small_files_of_large_images_do_not_fill_the_memory(self):
         for i in range(8):

@@ -11,6 +11,7 @@
 #include <set>
 #include <string_view>
 #include <system_error>
+#include <unordered_map>
 #include <utility>
 
 #include "core/error.hpp"
@@ -230,12 +231,19 @@ bool is_image_file(const OriginalFile& start) {
 Originals read_image_folder(const StageOptions& options) {
   refuse_links(options.from);
   Gathered gathered(options);
-  ImageDecoder decoder(options.image_size, [&](DecodedImage&& image) { gathered.take(std::move(image)); });
+  std::unordered_map<std::string, std::string> hashes;  // of files that are images as they lie on disk
+  ImageDecoder decoder(options.image_size, [&](DecodedImage&& image) {
+    if (!image.sha256.empty()) hashes.emplace(image.origin, image.sha256);
+    gathered.take(std::move(image));
+  });
   std::int64_t others = 0;
   visit_files(
       options.from,
       [&](OriginalFile& file) {
-        decoder.add({.name = file.name, .origin = file.origin, .content = std::move(file.content)});
+        decoder.add({.name = file.name,
+                     .origin = file.origin,
+                     .content = std::move(file.content),
+                     .wants_sha256 = file.as_stored});
         return true;
       },
       [&](const std::string& name) {
@@ -259,7 +267,7 @@ Originals read_image_folder(const StageOptions& options) {
                            column_from(targets_of_labels(pictures.labels, found.classes), {})};
   }
   add_image_remarks(gathered, others, found.remarks);
-  found.sources = source_list(options.from);
+  found.sources = source_list(options.from, hashes);
   return found;
 }
 

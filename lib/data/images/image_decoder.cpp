@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <condition_variable>
+#include <deque>
 #include <mutex>
 #include <new>
 #include <optional>
@@ -11,6 +12,7 @@
 #include <utility>
 
 #include "core/error.hpp"
+#include "core/sha256.hpp"
 #include "data/images/codecs.hpp"
 #include "data/images/decode.hpp"
 #include "data/images/resize.hpp"
@@ -34,6 +36,7 @@ int cores() {
 DecodedImage decoded(const ImageFile& file, const ImageSize& size, std::optional<Error>& refusal) {
   DecodedImage result{.name = file.name, .origin = file.origin};
   try {
+    if (file.wants_sha256) result.sha256 = sha256_of(file.content);
     const Image image = decode_image(file.content, file.origin);
     result.stored = {image.height, image.width};
     result.grey = image.grey;
@@ -48,28 +51,47 @@ DecodedImage decoded(const ImageFile& file, const ImageSize& size, std::optional
   return result;
 }
 
-/// Images that several threads decode while one takes them in their order. What is decoded at once, or waits
-/// to be taken, is limited, whatever sizes the files claim.
-class Batch {
+}  // namespace
+
+/// Images in a row, which several threads decode while one puts files in at its end and takes images from its
+/// front. What is decoded at once, or waits to be taken, is limited, whatever sizes the files claim.
+class ImageDecoder::Pool {
  public:
-  Batch(std::vector<ImageFile>& files, const ImageSize& size)
-      : files_(files), size_(size), slots_(files.size()) {
-    const auto workers = std::min<std::size_t>(static_cast<std::size_t>(cores()), files.size());
-    for (std::size_t i = 0; i < workers; ++i) threads_.emplace_back([this] { work(); });
-  }
-  ~Batch() {
+  explicit Pool(const ImageSize& size) : size_(size) {}
+  ~Pool() {
     const std::lock_guard lock(mutex_);
     stopped_ = true;
     changed_.notify_all();
   }  // then the threads are joined, which are the last member
-  Batch(const Batch&) = delete;
-  Batch& operator=(const Batch&) = delete;
+  Pool(const Pool&) = delete;
+  Pool& operator=(const Pool&) = delete;
 
-  /// Waits for image `i`. Throws its Error where the fault is not the image's.
-  DecodedImage take(std::size_t i) {
+  void put(ImageFile file) {
+    const auto pixels = std::clamp<std::int64_t>(named_pixels(file.content), 0, kMostPixels);
+    const std::lock_guard lock(mutex_);
+    waiting_bytes_ += file.content.size();
+    row_.push_back({.file = std::move(file), .bytes = kBytesOfAPixel * pixels});
+    changed_.notify_all();
+    if (threads_.size() < std::min(most_threads_, row_.size())) threads_.emplace_back([this] { work(); });
+  }
+
+  /// Whether the next file has to wait until an image was taken.
+  bool is_full() {
+    const std::lock_guard lock(mutex_);
+    return row_.size() >= kMostWaiting || waiting_bytes_ >= kMostWaitingBytes;
+  }
+
+  /// The image at the front: nothing where there is none, or, unless the caller waits, where it is not ready.
+  /// Throws its Error where the fault is not the image's.
+  std::optional<DecodedImage> take(bool waits) {
     std::unique_lock lock(mutex_);
-    Slot& slot = slots_[i];
-    changed_.wait(lock, [&] { return slot.ready; });
+    if (row_.empty()) return std::nullopt;
+    Slot& front = row_.front();  // a deque leaves it where it is
+    if (waits) changed_.wait(lock, [&] { return front.ready; });
+    if (!front.ready) return std::nullopt;
+    Slot slot = std::move(front);
+    row_.pop_front();
+    --admitted_;
     used_ -= slot.bytes;
     changed_.notify_all();
     if (slot.refusal) throw Error(*slot.refusal);
@@ -78,70 +100,70 @@ class Batch {
 
  private:
   struct Slot {
-    DecodedImage image;
-    std::optional<Error> refusal;
-    std::int64_t bytes = 0;  // that it takes now, or may take
+    ImageFile file;
+    DecodedImage image = {};
+    std::optional<Error> refusal = {};
+    std::int64_t bytes = 0;  // that it takes, or may take, once it was admitted
     bool ready = false;
   };
 
   void work() {
-    for (auto i = admit(); i; i = admit()) {
+    std::unique_lock lock(mutex_);
+    while (Slot* const slot = admit(lock)) {
+      lock.unlock();
       std::optional<Error> refusal;
-      DecodedImage image = decoded(files_[*i], size_, refusal);
-      files_[*i].content = {};
-      const std::lock_guard lock(mutex_);
-      Slot& slot = slots_[*i];
-      used_ -= slot.bytes;
-      slot.bytes = static_cast<std::int64_t>(image.planes.size());
-      used_ += slot.bytes;
-      slot.image = std::move(image);
-      slot.refusal = std::move(refusal);
-      slot.ready = true;
+      const std::size_t file_bytes = slot->file.content.size();
+      DecodedImage image = decoded(slot->file, size_, refusal);
+      slot->file = {};
+      lock.lock();
+      waiting_bytes_ -= file_bytes;
+      used_ -= slot->bytes;
+      slot->bytes = static_cast<std::int64_t>(image.planes.size());
+      used_ += slot->bytes;
+      slot->image = std::move(image);
+      slot->refusal = std::move(refusal);
+      slot->ready = true;
       changed_.notify_all();
     }
   }
 
-  /// The next image, as soon as there is room for it. In order, so that none waits for room that is held by
-  /// images behind it.
-  std::optional<std::size_t> admit() {
-    const std::lock_guard one_at_a_time(order_);
-    if (next_ == slots_.size()) return std::nullopt;
-    const auto pixels = std::clamp<std::int64_t>(named_pixels(files_[next_].content), 0, kMostPixels);
-    std::unique_lock lock(mutex_);
-    changed_.wait(
-        lock, [&] { return stopped_ || used_ == 0 || used_ + kBytesOfAPixel * pixels <= kMostDecodedBytes; });
-    if (stopped_) return std::nullopt;
-    used_ += slots_[next_].bytes = kBytesOfAPixel * pixels;
-    return next_++;
+  /// The next image, as soon as there is one and room for it; null at the end. In order, so that none waits
+  /// for room that is held by images behind it.
+  Slot* admit(std::unique_lock<std::mutex>& lock) {
+    changed_.wait(lock, [this] {
+      return stopped_ ||
+             (admitted_ < row_.size() && (used_ == 0 || used_ + row_[admitted_].bytes <= kMostDecodedBytes));
+    });
+    if (stopped_) return nullptr;
+    Slot& slot = row_[admitted_++];
+    used_ += slot.bytes;
+    return &slot;
   }
 
-  std::vector<ImageFile>& files_;
   const ImageSize size_;
-  std::vector<Slot> slots_;
-  std::mutex order_;
+  const std::size_t most_threads_ = static_cast<std::size_t>(cores());
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::size_t next_ = 0;
+  std::deque<Slot> row_;
+  std::size_t admitted_ = 0;  // of the row, from its front on
+  std::size_t waiting_bytes_ = 0;
   std::int64_t used_ = 0;
   bool stopped_ = false;
   std::vector<std::jthread> threads_;
 };
 
-}  // namespace
+ImageDecoder::ImageDecoder(const ImageSize& size, Take take)
+    : take_(std::move(take)), pool_(std::make_unique<Pool>(size)) {}
+
+ImageDecoder::~ImageDecoder() = default;
 
 void ImageDecoder::add(ImageFile file) {
-  waiting_bytes_ += file.content.size();
-  waiting_.push_back(std::move(file));
-  if (waiting_.size() >= kMostWaiting || waiting_bytes_ >= kMostWaitingBytes) finish();
+  pool_->put(std::move(file));
+  while (auto image = pool_->take(pool_->is_full())) take_(std::move(*image));
 }
 
 void ImageDecoder::finish() {
-  {
-    Batch batch(waiting_, size_);
-    for (std::size_t i = 0; i < waiting_.size(); ++i) take_(batch.take(i));
-  }
-  waiting_.clear();
-  waiting_bytes_ = 0;
+  while (auto image = pool_->take(true)) take_(std::move(*image));
 }
 
 }  // namespace dtrain::data

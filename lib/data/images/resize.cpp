@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <iterator>
+#include <span>
 
 namespace dtrain::data {
 namespace {
@@ -39,6 +41,52 @@ std::uint8_t rounded(float value) {
   return static_cast<std::uint8_t>(std::clamp(value + 0.5F, 0.0F, 255.0F));
 }
 
+typedef float FourNumbers __attribute__((vector_size(16)));
+
+/// A pixel's colours, and a fourth number that means nothing: the processor takes all at once.
+struct Pixel {
+  FourNumbers colours = {};
+};
+
+void widen(const std::uint8_t* line, std::vector<Pixel>& out) {
+  for (Pixel& pixel : out) {
+    for (int colour = 0; colour < 3; ++colour) pixel.colours[colour] = static_cast<float>(line[colour]);
+    line += 3;
+  }
+}
+
+/// The rows [top, bottom) of an image with `windows.size()` pixels each: [rows, pixels, 3].
+std::vector<std::uint8_t> narrowed(const Image& image, std::span<const Window> windows, std::int64_t top,
+                                   std::int64_t bottom) {
+  std::vector<std::uint8_t> narrow(3 * windows.size() * static_cast<std::size_t>(bottom - top));
+  const std::int64_t first = windows.front().first;
+  const std::int64_t end = windows.back().first + std::ssize(windows.back().weights);
+  std::vector<Pixel> line(static_cast<std::size_t>(end - first));
+  std::uint8_t* out = narrow.data();
+  for (std::int64_t y = top; y < bottom; ++y) {
+    widen(image.pixels.data() + 3 * (y * image.width + first), line);
+    for (const Window& window : windows) {
+      const Pixel* pixel = line.data() + (window.first - first);
+      FourNumbers sum = {};
+      for (const float weight : window.weights) sum += weight * (pixel++)->colours;
+      for (int colour = 0; colour < 3; ++colour) *out++ = rounded(sum[colour]);
+    }
+  }
+  return narrow;
+}
+
+/// The same rows of the columns [first, first + width) as they are.
+std::vector<std::uint8_t> cut_out(const Image& image, std::int64_t first, std::int64_t width,
+                                  std::int64_t top, std::int64_t bottom) {
+  std::vector<std::uint8_t> narrow;
+  narrow.reserve(static_cast<std::size_t>(3 * width * (bottom - top)));
+  for (std::int64_t y = top; y < bottom; ++y) {
+    const auto line = image.pixels.begin() + 3 * (y * image.width + first);
+    narrow.insert(narrow.end(), line, line + 3 * width);
+  }
+  return narrow;
+}
+
 /// Of one direction: how long it becomes, and where the part that is kept begins.
 struct Extent {
   std::int64_t whole = 0;
@@ -65,39 +113,37 @@ std::vector<std::uint8_t> resized_planes(const Image& image, const ImageSize& wa
   cover(image, size, rows, columns);
   const auto across = windows_of(image.width, columns.whole, columns.first, size.width);
   const auto down = windows_of(image.height, rows.whole, rows.first, size.height);
-  const auto width = static_cast<std::size_t>(size.width);
   // Of a column of pixels that is made wider nearly all is cut off.
   const std::int64_t top = down.front().first;
-  const std::int64_t bottom = down.back().first + static_cast<std::int64_t>(down.back().weights.size());
+  const std::int64_t bottom = down.back().first + std::ssize(down.back().weights);
   // Pillow rounds between the two passes, and so do we: the same bytes.
-  std::vector<std::uint8_t> narrow(3 * width * static_cast<std::size_t>(bottom - top));  // [rows, width, 3]
-  const bool keeps_width = columns.whole == image.width;
-  for (std::int64_t y = top; y < bottom; ++y) {
-    const std::uint8_t* const line = image.pixels.data() + 3 * y * image.width;
-    std::uint8_t* const out = narrow.data() + 3 * width * static_cast<std::size_t>(y - top);
-    for (std::int64_t x = 0; x < size.width; ++x) {
-      const Window& window = across[static_cast<std::size_t>(x)];
-      for (int colour = 0; colour < 3; ++colour) {
-        float sum = 0;
-        for (std::size_t k = 0; !keeps_width && k < window.weights.size(); ++k)
-          sum += window.weights[k] * line[3 * (window.first + static_cast<std::int64_t>(k)) + colour];
-        out[3 * x + colour] = keeps_width ? line[3 * (x + columns.first) + colour] : rounded(sum);
-      }
-    }
-  }
+  const std::vector<std::uint8_t> narrow = columns.whole == image.width
+                                               ? cut_out(image, columns.first, size.width, top, bottom)
+                                               : narrowed(image, across, top, bottom);
+  const auto width = static_cast<std::size_t>(size.width);
   const auto plane = width * static_cast<std::size_t>(size.height);
+  const std::size_t row_values = 3 * width;
   std::vector<std::uint8_t> planes(3 * plane);
   const bool keeps_height = rows.whole == image.height;
+  std::vector<float> sums(row_values);
   for (std::int64_t y = 0; y < size.height; ++y) {
     const Window& window = down[static_cast<std::size_t>(y)];
-    for (std::size_t x = 0; x < 3 * width; ++x) {
-      float sum = 0;
-      for (std::size_t k = 0; !keeps_height && k < window.weights.size(); ++k)
-        sum += window.weights[k] * narrow[(static_cast<std::size_t>(window.first - top) + k) * 3 * width + x];
-      const auto same = static_cast<std::size_t>(y + rows.first - top) * 3 * width + x;
-      planes[(x % 3) * plane + static_cast<std::size_t>(y) * width + x / 3] =
-          keeps_height ? narrow[same] : rounded(sum);
+    std::uint8_t* const out = planes.data() + static_cast<std::size_t>(y) * width;
+    if (keeps_height) {
+      const std::uint8_t* const row =
+          narrow.data() + static_cast<std::size_t>(y + rows.first - top) * row_values;
+      for (std::size_t x = 0; x < row_values; ++x) out[(x % 3) * plane + x / 3] = row[x];
+      continue;
     }
+    std::ranges::fill(sums, 0.0F);
+    const std::uint8_t* row = narrow.data() + static_cast<std::size_t>(window.first - top) * row_values;
+    for (const float weight : window.weights) {
+      for (std::size_t x = 0; x < row_values; ++x) sums[x] += weight * row[x];
+      row += row_values;
+    }
+    for (std::size_t x = 0; x < width; ++x)
+      for (std::size_t colour = 0; colour < 3; ++colour)
+        out[colour * plane + x] = rounded(sums[3 * x + colour]);
   }
   return planes;
 }

@@ -13,6 +13,7 @@ struct OriginalFile {
   std::string name;     ///< `train/pos/0_9.txt`: relative, as if all archives were unpacked where they lie.
   std::string origin;   ///< For messages: the file on disk and, in an archive, the member.
   std::string content;  ///< The visitor may take it.
+  bool as_stored = false;  ///< The file on disk has these bytes: nothing was unpacked.
 };
 
 /// Visits every file below `from`, a folder or a single file, wherever it lies: plain, packed with gzip or xz

@@ -17,7 +17,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::size_t kBlockBytes = std::size_t{1} << 20;
-constexpr std::size_t kTarHeaderBytes = 512;
 // Larger files that compress better than this are made to fill memory: tables come to 10, images to 5.
 constexpr std::uint64_t kMostTimesLarger = 20;
 constexpr std::uint64_t kAlwaysAllowed = std::uint64_t{128} << 20;
@@ -29,7 +28,7 @@ std::string start_of(const fs::path& file) {
   require_regular_file(file, ExitCode::data);
   std::ifstream stream(file, std::ios::binary);
   if (!stream) throw data_error("cannot be opened", file.string(), "check its path and rights");
-  std::string start(kTarHeaderBytes, '\0');
+  std::string start(kPackingBytes, '\0');
   stream.read(start.data(), static_cast<std::streamsize>(start.size()));
   start.resize(static_cast<std::size_t>(stream.gcount()));
   return start;
@@ -62,7 +61,7 @@ bool is_compressed(std::string_view start) {
 // POSIX.1-1988 (ustar), and GNU's own, which differs in the byte after the word.
 bool is_tar(std::string_view start) {
   constexpr std::size_t kMagicAt = 257;
-  return start.size() == kTarHeaderBytes && start.substr(kMagicAt, 5) == "ustar";
+  return start.size() == kPackingBytes && start.substr(kMagicAt, 5) == "ustar";
 }
 
 bool named_as_tar(const fs::path& file) {
@@ -127,17 +126,11 @@ struct ArchiveReader::Impl {
   }
 };
 
-Packing packing_of(const fs::path& file) {
-  std::string start = start_of(file);
-  if (start.starts_with("PK\x03\x04")) return Packing::archive;
-  const bool compressed = is_compressed(start);
-  if (named_as_tar(file)) return Packing::archive;
-  if (compressed) {
-    ArchiveReader inside(file, Packing::single);
-    start = inside.next() ? inside.read(kTarHeaderBytes) : "";
-  }
-  if (is_tar(start)) return Packing::archive;
-  return compressed ? Packing::single : Packing::plain;
+Packing packing_of(const fs::path& file, std::string_view start) {
+  if (start.starts_with("PK\x03\x04") || named_as_tar(file)) return Packing::archive;
+  if (!is_compressed(start)) return is_tar(start) ? Packing::archive : Packing::plain;
+  ArchiveReader inside(file, Packing::single);
+  return inside.next() && is_tar(inside.read(kPackingBytes)) ? Packing::archive : Packing::single;
 }
 
 ArchiveReader::ArchiveReader(const fs::path& file, Packing packing) : impl_(std::make_unique<Impl>()) {

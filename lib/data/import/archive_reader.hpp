@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <string_view>
 
 namespace dtrain::data {
 
@@ -14,9 +15,12 @@ enum class Packing {
   archive,  ///< A tar, itself plain or packed, or a zip.
 };
 
-/// Known by the first bytes; by the name only for a tar without a magic number. Throws data_error when the
-/// file cannot be read.
-Packing packing_of(const std::filesystem::path& file);
+/// Bytes by which a file's packing is known.
+inline constexpr std::size_t kPackingBytes = 512;  // a tar's header
+
+/// Known by the first bytes, `start`; by the name only for a tar without a magic number. Reads on only where
+/// those are compressed, to see what is inside. Throws data_error when that cannot be read.
+Packing packing_of(const std::filesystem::path& file, std::string_view start);
 
 /// The members of an archive in the order in which they are stored, or the one file that was packed. Never
 /// writes anywhere. Source: libarchive's interface, archive_read(3).
