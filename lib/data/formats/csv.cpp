@@ -83,6 +83,18 @@ std::string_view CsvReader::quoted_cell() {
   return text;
 }
 
+std::string_view cell_at(std::string_view text, std::size_t at, char separator) {
+  const bool quoted = at > 0 && text[at - 1] == '"';  // a cell without quotes follows a separator or a blank
+  std::size_t end = at;
+  if (quoted) {
+    end = text.find('"', at);
+  } else {
+    while (end < text.size() && text[end] != separator && text[end] != '\n') ++end;
+  }
+  const std::string_view cell = text.substr(at, end - at);
+  return quoted ? cell : trimmed(cell);
+}
+
 char separator_of(std::string_view text) {
   char best = ',';
   std::size_t most = 1;

@@ -37,6 +37,10 @@ class CsvReader {
   std::deque<std::string> unquoted_;
 };
 
+/// The cell that begins at `at` of a text, behind its quote where it has one, as the reader gave it out; it
+/// must not hold doubled quotes.
+std::string_view cell_at(std::string_view text, std::size_t at, char separator);
+
 /// The one of comma, semicolon and tab that gives the first row most cells; comma where none gives two.
 char separator_of(std::string_view text);
 

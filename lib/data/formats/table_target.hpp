@@ -52,7 +52,10 @@ class TableTargets {
   /// The targets of a split, row by row.
   class Rows {
    public:
-    explicit Rows(const TableTargets& targets) : targets_(targets) {}
+    /// `rows`: that there will be.
+    Rows(const TableTargets& targets, std::int64_t rows) : targets_(targets) {
+      values_.reserve(static_cast<std::size_t>(rows) * targets.all_.size());
+    }
     void add(const TableText& file, std::int64_t row);
     std::int64_t count() const;
     /// [rows], of several columns [rows, columns]; int64 for classes and float32 for numbers.

@@ -6,7 +6,6 @@
 #include <array>
 #include <cmath>
 #include <functional>
-#include <limits>
 #include <sstream>
 
 #include "core/error.hpp"
@@ -28,9 +27,14 @@ bool read_any_number(std::string_view cell, double& number) {
 
 bool is_missing(std::string_view cell) {
   constexpr std::array<std::string_view, 7> kGaps = {"?", "NA", "N/A", "n/a", "#N/A", "NULL", "null"};
+  if (cell.empty()) return true;
+  constexpr std::size_t kLongest = 4;
+  if (cell.size() <= kLongest && std::ranges::find(kGaps, cell) != kGaps.end()) return true;
+  // Most cells are numbers, which take long to read: those that are none begin with this letter.
+  const std::size_t letter = cell.find_first_not_of("+-");
+  if (letter == std::string_view::npos || (cell[letter] != 'n' && cell[letter] != 'N')) return false;
   double number = 0;
-  return cell.empty() || std::ranges::find(kGaps, cell) != kGaps.end() ||
-         (read_any_number(cell, number) && std::isnan(number));
+  return read_any_number(cell, number) && std::isnan(number);
 }
 
 bool read_number(std::string_view cell, double& number) {
@@ -52,7 +56,8 @@ TableText::TableText(std::string content, std::string origin, std::size_t least_
   if (content_->find('\0') != std::string::npos)
     throw data_error("holds binary data, not a table", origin_, "give text of comma-separated values");
   require_utf8(*content_, origin_);
-  reader_ = std::make_unique<CsvReader>(*content_, origin_, separator_of(*content_));
+  separator_ = separator_of(*content_);
+  reader_ = std::make_unique<CsvReader>(*content_, origin_, separator_);
   std::vector<std::string_view> row;
   while (reader_->next(row)) {
     if (begins_.empty()) {
@@ -78,7 +83,7 @@ TableText::TableText(std::string content, std::string origin, std::size_t least_
     return;
   }
   for (std::size_t column = 0; column < width_; ++column)
-    if (std::ranges::find(gaps, cell(0, column)) != gaps.end()) cells_[column] = {};
+    if (std::ranges::find(gaps, cell(0, column)) != gaps.end()) cells_[column] = kEmpty;
 }
 
 void TableText::add_row(const std::vector<std::string_view>& cells) {
@@ -89,18 +94,23 @@ void TableText::add_row(const std::vector<std::string_view>& cells) {
   const auto begin = static_cast<std::size_t>(reader_->begin_of_row() - content_->data());
   begins_.push_back(begin);
   for (const std::string_view cell : cells) {
-    Cell& place = cells_.emplace_back();
+    Offset& place = cells_.emplace_back(kEmpty);
     if (cell.empty()) continue;
     const std::size_t offset =
-        is_inside(cell) ? static_cast<std::size_t>(cell.data() - content_->data()) - begin : kElsewhere + 1U;
-    if (offset <= std::numeric_limits<std::uint16_t>::max() && cell.size() < kElsewhere) {
-      place = {.offset = static_cast<std::uint16_t>(offset),
-               .length = static_cast<std::uint16_t>(cell.size())};
-      continue;
-    }
-    place.length = kElsewhere;
+        is_inside(cell) ? static_cast<std::size_t>(cell.data() - content_->data()) - begin : kElsewhere;
+    place = static_cast<Offset>(std::min<std::size_t>(offset, kElsewhere));
+    if (place != kEmpty && place != kElsewhere) continue;
+    place = kElsewhere;
     odd_cells_.emplace(cells_.size() - 1, cell);
   }
+}
+
+std::string_view TableText::cell(std::int64_t row, std::size_t column) const {
+  const std::size_t index = static_cast<std::size_t>(row) * width_ + column;
+  const Offset place = cells_[index];
+  if (place == kEmpty) return {};
+  if (place == kElsewhere) return odd_cells_.at(index);
+  return cell_at(*content_, begins_[static_cast<std::size_t>(row)] + place, separator_);
 }
 
 /// The first row becomes the header.

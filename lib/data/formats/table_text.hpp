@@ -12,8 +12,8 @@
 
 namespace dtrain::data {
 
-/// One CSV file taken apart into cells, as text. It keeps the file's content, and of a cell four bytes: its
-/// place in its row and its length, so that tables of many rows have room in memory.
+/// One CSV file taken apart into cells, as text. It keeps the file's content, and of a cell two bytes: its
+/// place in its row, so that tables of many rows have room in memory.
 class TableText {
  public:
   /// A first row of words, none of which occurs again in its column, is a header; some of its cells may be
@@ -27,21 +27,14 @@ class TableText {
   const std::vector<std::string>& header() const { return header_; }  ///< Empty without one.
   std::size_t width() const { return width_; }
   std::int64_t rows() const { return static_cast<std::int64_t>(begins_.size()); }
-  std::string_view cell(std::int64_t row, std::size_t column) const {
-    const std::size_t index = static_cast<std::size_t>(row) * width_ + column;
-    const Cell& cell = cells_[index];
-    if (cell.length == kElsewhere) return odd_cells_.at(index);
-    return {content_->data() + begins_[static_cast<std::size_t>(row)] + cell.offset, cell.length};
-  }
+  std::string_view cell(std::int64_t row, std::size_t column) const;
   /// Where a row begins, counted from 1. Counts the lines before it: for messages.
   std::int64_t line(std::int64_t row) const;
 
  private:
-  struct Cell {
-    std::uint16_t offset = 0;  // behind the beginning of its row
-    std::uint16_t length = 0;  // or kElsewhere
-  };
-  static constexpr std::uint16_t kElsewhere = 0xFFFF;
+  using Offset = std::uint16_t;  // of a cell behind the beginning of its row, or one of these
+  static constexpr Offset kElsewhere = 0xFFFF;
+  static constexpr Offset kEmpty = 0xFFFE;
 
   void add_row(const std::vector<std::string_view>& cells);
   void drop_first_row();
@@ -49,12 +42,12 @@ class TableText {
 
   std::unique_ptr<const std::string> content_;  // apart, so that a move leaves the cells where they are
   std::unique_ptr<CsvReader> reader_;           // owns cells whose quotes were undone
-  std::unordered_map<std::size_t, std::string_view>
-      odd_cells_;  // those, and what is too long or far for a Cell
+  std::unordered_map<std::size_t, std::string_view> odd_cells_;  // those, and what is too far for an Offset
   std::string origin_;
   std::vector<std::string> header_;
   std::size_t width_ = 0;
-  std::vector<Cell> cells_;          // [rows, width]
+  char separator_ = ',';
+  std::vector<Offset> cells_;        // [rows, width]
   std::vector<std::size_t> begins_;  // of each row in the content
 };
 

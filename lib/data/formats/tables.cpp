@@ -192,7 +192,7 @@ Originals read_tables(const StageOptions& options) {
       rows += files.splits[file] == split ? files.texts[file].rows() : 0;
     std::vector<float> inputs;
     inputs.reserve(static_cast<std::size_t>(rows * width));
-    TableTargets::Rows wanted(targets);
+    TableTargets::Rows wanted(targets, rows);
     std::vector<std::int32_t> owners;
     for (std::size_t file = 0; file < files.texts.size(); ++file) {
       if (files.splits[file] != split) continue;
