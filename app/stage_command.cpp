@@ -70,7 +70,7 @@ void refuse_for_synthetic(const StageWords& words) {
   refuse(!options.na_values.empty(), "--na-values");
   refuse(!words.image_size.empty(), "--image-size");
   refuse(options.skip_broken, "--skip-broken");
-  refuse(options.standardize, "--standardize");
+  refuse(!options.standardize.empty(), "--standardize");
   refuse(!options.text.tokenizer.empty(), "--tokenizer");
   refuse(!words.min_frequency.empty(), "--min-frequency");
   refuse(!options.text.languages.empty(), "--languages");
@@ -119,6 +119,7 @@ void complete(StageWords& words) {
   options.test = words.test;
   options.image_size = image_size_of(words.image_size);
   options.data_root = words.data_root;
+  if (options.standardize == "true") options.standardize = "on";  // the flag alone
   if (!words.seed.empty()) read_value(words.seed, "seed", options.seed);
   if (!words.shards.empty()) {
     read_value(words.shards, "shards", options.shards);
@@ -169,13 +170,25 @@ ExitCode stage(const StageWords& words, bool terminal) {
   return ExitCode::success;
 }
 
+/// `--standardize off` as one word: alone it takes no value, and so none behind a blank either.
+Words with_joined_switch(const Words& words) {
+  Words joined;
+  for (const std::string& word : words) {
+    if (!joined.empty() && joined.back() == "--standardize" && (word == "on" || word == "off"))
+      joined.back() += "=" + word;
+    else
+      joined.push_back(word);
+  }
+  return joined;
+}
+
 }  // namespace
 
 Task stage_command(const Words& words, const Environment& environment) {
   StageWords given;
   Parser parser("stage", "Turns original files into HDF5 shards and dataset.json below the data root.");
   bind(given, parser);
-  if (const auto help = parse(parser, words)) return print_task(*help);
+  if (const auto help = parse(parser, with_joined_switch(words))) return print_task(*help);
   complete(given);
   given.options.validate();
   return {.alone = [given, terminal = environment.terminal] { return stage(given, terminal); },

@@ -86,13 +86,22 @@ std::string dates_in_words(const ColumnReport& column) {
   return fmt::format("dates from {} to {}", column.first_date, column.last_date);
 }
 
+/// How a regression is trained on it, unless that is its value.
+std::string scaling_of_target(const data::DatasetInfo& info, const ColumnReport& column) {
+  if (info.target_scales.empty()) return "";
+  const auto name = std::ranges::find(info.targets, column.name);
+  const auto at = name == info.targets.end() ? 0 : name - info.targets.begin();
+  const auto& target = info.target_scales.at(static_cast<std::size_t>(at));
+  return fmt::format(", trained on as (y - {:.4g}) / {:.4g}", target.shift, target.scale);
+}
+
 std::string column_in_words(const data::DatasetInfo& info, const ColumnReport& column) {
   if (column.role == ColumnReport::Role::ignored) return "left out";
   if (column.role == ColumnReport::Role::site) return "owner of the rows";
   std::string text = column.kind == ColumnReport::Kind::numbers  ? std::string("numbers")
                      : column.kind == ColumnReport::Kind::labels ? labels_in_words(column.labels)
                                                                  : dates_in_words(column);
-  if (column.role == ColumnReport::Role::target) return "target, " + text;
+  if (column.role == ColumnReport::Role::target) return "target, " + text + scaling_of_target(info, column);
   if (column.kind == ColumnReport::Kind::dates)
     text += ": years since then; sine and cosine of the place in " +
             std::string(column.has_times ? "year, week and day" : "year and week");

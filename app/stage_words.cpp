@@ -65,7 +65,13 @@ void bind_table(StageWords& words, Parser& parser) {
       .add_option("--site", options.site,
                   "table: column with the owner of each row [each of several files is a site]")
       ->option_text("COL");
-  parser.add_flag("--standardize", options.standardize, "table: numbers become (x - mean) / std, of train");
+  // A flag, since alone it means on: tables used to stay as they were without it.
+  parser
+      .add_flag(
+          "--standardize", options.standardize,
+          "table, on or off: numbers become (x - mean) / std of train; targets of a regression are trained "
+          "on like that, and reported in their units [on]")
+      ->option_text("on|off");
 }
 
 /// Of images in files.

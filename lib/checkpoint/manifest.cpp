@@ -95,6 +95,8 @@ Json to_json(const Transformations& transformations) {
     if (!column.other.empty()) json["columns"].back()["other"] = column.other;
     if (!column.part.empty()) json["columns"].back()["part"] = column.part;
   }
+  for (const auto& target : transformations.targets)
+    json["targets"].push_back({{"shift", target.shift}, {"scale", target.scale}});
   return json;
 }
 
@@ -111,6 +113,11 @@ Transformations transformations_from(const Json& json) {
                              .filled_with = column.at("filled_with").get<double>(),
                              .shift = column.at("shift").get<double>(),
                              .scale = column.at("scale").get<double>()});
+  }
+  if (json.contains("targets")) {
+    for (const auto& target : json.at("targets"))
+      found.targets.push_back(
+          {.shift = target.at("shift").get<double>(), .scale = target.at("scale").get<double>()});
   }
   return found;
 }

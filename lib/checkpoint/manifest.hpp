@@ -33,11 +33,19 @@ struct InputColumn {
   double scale = 1;
 };
 
+/// What a number of a regression was trained on as: (value - shift) / scale.
+struct TargetScale {
+  double shift = 0;
+  double scale = 1;
+  friend bool operator==(const TargetScale&, const TargetScale&) = default;
+};
+
 /// What the inputs that a model was trained on had been made with: it means nothing on others.
 struct Transformations {
   std::vector<double> mean = {};  ///< Per channel of images, which are (x - mean) / std; empty for others.
   std::vector<double> std_dev = {};
   std::vector<InputColumn> columns = {};  ///< Of a table made from text; else empty.
+  std::vector<TargetScale> targets = {};  ///< Of a regression; empty: the model says the values themselves.
 };
 
 /// Which samples a run uses.

@@ -80,6 +80,9 @@ void check_transformations(const Transformations& transformations, const Check& 
     check(fits(column.filled_with) && fits(column.shift) && divides(column.scale),
           fmt::format("has a column {} whose numbers were scaled in a way that cannot be",
                       printable(column.name, 100)));
+  for (const auto& target : transformations.targets)
+    check(fits(target.shift) && divides(target.scale),
+          "has a target that was scaled in a way that cannot be");
 }
 
 bool is_name(std::string_view name) {

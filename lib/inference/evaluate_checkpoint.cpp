@@ -91,6 +91,10 @@ train::EvaluationResult evaluate_checkpoint(const train::RunConfig& config, cons
     const comm::LongPhase writing(job.world(), config.files_limit_s());
     if (pipeline.is_last() && job.speaks_for_tensor_group()) {
       auto predictions = rows.gather(group, samples);
+      if (info.task == "regression") {
+        preparation.give_units(predictions.outputs);
+        preparation.give_units(predictions.targets);
+      }
       predictions.model = models::model_title(config.model.name);
       predictions.dataset = info.name;
       predictions.split = request.split;

@@ -50,6 +50,10 @@ void check_facts(const data::DatasetInfo& info, const std::string& checkpoint) {
           "has another number of means than its images had channels", context);
   require(info.targets.empty() || info.task == "regression",
           "says that its samples had several targets, and was trained for " + info.task, context);
+  require(info.target_scales.empty() ||
+              (info.task == "regression" &&
+               static_cast<std::int64_t>(info.target_scales.size()) == info.target_count()),
+          "says that it scaled another number of targets than its samples had", context);
   require(info.classes.empty() == !info.task.ends_with("classification"),
           "does not say which classes it knows", context);
 }
@@ -115,7 +119,8 @@ void predict(const train::RunConfig& config, const PredictRequest& request, comm
 
   auto workload = train::make_workload(config, train::place_of(job), library, data.dataset);
   const train::InputTransformation how{.mean = trained.transformations->mean,
-                                       .std_dev = trained.transformations->std_dev};
+                                       .std_dev = trained.transformations->std_dev,
+                                       .targets = trained.transformations->targets};
   const train::Preparation preparation(info, how, train::full_type(config), workload.model->goal(),
                                        std::nullopt, workload.device);
   auto& group = job.groups().data();
@@ -132,6 +137,7 @@ void predict(const train::RunConfig& config, const PredictRequest& request, comm
   const comm::LongPhase writing(job.world(), config.files_limit_s());
   if (pipeline.is_last() && job.speaks_for_tensor_group()) {
     auto predictions = rows.gather(group, data.samples);
+    if (info.task == "regression") preparation.give_units(predictions.outputs);
     predictions.model = config.model.name;
     predictions.dataset = trained.dataset;
     predictions.split = request.data.from.string();

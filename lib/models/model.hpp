@@ -58,6 +58,8 @@ struct ExtraColumns {
     std::string name;   ///< E.g. `validation_r2`.
     std::string units;  ///< `1` for a pure number.
     Log log = Log::yes;
+    /// Of an error: the target of a regression in whose units the evaluation gives it; -1: of no target.
+    int target = -1;
   };
   std::vector<Column> columns;
   std::size_t sums = 0;  ///< Numbers that extra_sums() gives for each batch.

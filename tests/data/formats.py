@@ -85,7 +85,7 @@ class FormatsTest(unittest.TestCase):
 
     def test_tables_of_two_sites(self):
         self.write_wards()
-        facts, splits = self.stage("--target", "verdict")
+        facts, splits = self.stage("--target", "verdict", "--standardize", "off")
         rows = {}
         for ward in ("east", "west"):
             with open(self.original / f"{ward}.csv", newline="") as file:
@@ -134,7 +134,7 @@ class FormatsTest(unittest.TestCase):
             text = "".join(f"{i},{i % 2}\n" for i in range(first, first + count))
             (self.original / f"{name}.csv").write_text("number,odd\n" + text)
         run(BINARY, 1, "stage", "own", "--from", self.original / "rows.csv", "--validation", self.original / "later.csv", "--test",
-            self.original / "last.csv", cwd=self.folder)
+            self.original / "last.csv", "--standardize", "off", cwd=self.folder)
         for split, numbers in (("train", range(40)), ("validation", range(40, 49)), ("test", range(49, 56))):
             with h5py.File(self.folder / f"data/staged/own/{split}-00000-of-00001.h5") as file:
                 self.assertEqual(file["inputs"][:, 0].tolist(), list(numbers))

@@ -59,7 +59,7 @@ class TablesTest(unittest.TestCase):
         for times, standardize in ((False, False), (True, False), (True, True)):
             rows = self.dated_rows(times)
             self.write("d.csv", ["number", "when", "verdict"], rows)
-            facts, splits, said = self.stage("d.csv", *(["--standardize"] if standardize else []))
+            facts, splits, said = self.stage("d.csv", "--standardize", "on" if standardize else "off")
             columns = facts["columns"]
             parts = DATE_PARTS + (["day_sin", "day_cos"] if times else [])
             self.assertEqual([(c["name"], c.get("part"), c.get("marks_gaps", False)) for c in columns],
@@ -116,7 +116,7 @@ class TablesTest(unittest.TestCase):
         rows = [[f"{rng.random():.4f}", i, f"{rng.random():.4f}", i * i, ("a", "b")[i % 2]] for i in range(50)]
         names = ["size", "row", "width", "square", "kind"]
         self.write("s.csv", names, rows)
-        facts, splits, said = self.stage("s.csv", "--target", "row,square", "--ignore", "kind")
+        facts, splits, said = self.stage("s.csv", "--target", "row,square", "--ignore", "kind", "--standardize", "off")
         self.assertEqual((facts["task"], facts["targets"]), ("regression", ["row", "square"]))
         self.assertEqual([c["name"] for c in facts["columns"]], ["size", "width"])
         self.assertIn("regression of 2 targets: row, square", said)
@@ -126,6 +126,15 @@ class TablesTest(unittest.TestCase):
         np.testing.assert_array_equal(pairs[:, 0] ** 2, pairs[:, 1])
         for row, values in zip(splits["train"]["targets"], splits["train"]["inputs"]):
             self.assertEqual(np.float32(rows[int(row[0])][0]), values[0])
+        # By default inputs lie around 0, and the targets keep their units beside a scale.
+        facts, scaled, said = self.stage("s.csv", "--target", "row,square", "--ignore", "kind")
+        np.testing.assert_array_equal(scaled["train"]["targets"], splits["train"]["targets"])
+        np.testing.assert_allclose(scaled["train"]["inputs"].mean(0), 0, atol=1e-6)
+        np.testing.assert_allclose(scaled["train"]["inputs"].std(0), 1, atol=1e-6)
+        targets = splits["train"]["targets"].astype(np.float64)
+        np.testing.assert_allclose([[t["shift"], t["scale"]] for t in facts["target_scales"]], np.stack([targets.mean(0), targets.std(0)], 1))
+        self.assertIn(f"trained on as (y - {targets[:, 0].mean():.4g}) / {targets[:, 0].std():.4g}", said)
+        self.refuse(2, ["--standardize maybe", "on or off"], "s.csv", "--standardize=maybe")
         self.refuse(2, ["labels in that column", "--target kind"], "s.csv", "--target", "row,kind")
         self.refuse(2, ["names the column row twice"], "s.csv", "--target", "row,row")
         self.refuse(2, ["no such column", "colour"], "s.csv", "--target", "row,colour")

@@ -71,12 +71,15 @@ class ObjectivesTest(unittest.TestCase):
         for word in words:
             self.assertIn(word, sentences[0])
 
-    def test_a_regression_has_no_accuracy_but_r2(self):
+    def test_a_regression_has_no_accuracy_but_r2_and_errors(self):
         for loss in ("mse", "mae"):
             epochs, units = self.train_on_one_and_two(f"r2-{loss}", "--dataset", "numbers", "--loss", loss, "--epochs", 6)
             self.assertTrue(np.all(np.isnan(epochs["validation_accuracy"])))
-            self.assertEqual(epochs.dtype.names[-1], "validation_r2")
-            self.assertEqual(units["validation_r2"], b"1" if isinstance(units["validation_r2"], bytes) else "1")
+            self.assertEqual(epochs.dtype.names[-3:], ("validation_r2", "validation_rmse", "validation_mae"))
+            text = [unit.decode() if isinstance(unit, bytes) else unit for unit in list(units.values())[-3:]]
+            self.assertEqual(text, ["1", "target", "target"])
+            errors = epochs["validation_rmse"] ** 2 if loss == "mse" else epochs["validation_mae"]
+            np.testing.assert_allclose(errors, epochs["validation_loss"], rtol=1e-5)
             self.assertGreater(epochs["validation_r2"][-1], 0.9)
             self.assertGreater(epochs["validation_r2"][-1], epochs["validation_r2"][0])
         epochs, _ = self.train_on_one_and_two("series", "--dataset", "series", "--epochs", 14)

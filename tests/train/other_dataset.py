@@ -65,7 +65,7 @@ class OtherDatasetTest(unittest.TestCase):
     def test_tables_get_the_means_and_gaps_of_training(self):
         trained = self.stage_table("first", slice(None), "--standardize")
         self.stage_table("second", slice(200, None), "--standardize")
-        self.stage_table("raw", slice(200, None))
+        self.stage_table("raw", slice(200, None), "--standardize", "off")
         best = self.train("table", "first", "--model", "mlp")
 
         def as_in_training(inputs, facts):

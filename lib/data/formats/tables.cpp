@@ -212,9 +212,10 @@ Originals read_tables(const StageOptions& options) {
   found.sources = source_list(options.from);
   for (const fs::path& split : {options.validation, options.test})
     if (!split.empty()) std::ranges::move(source_list(split), std::back_inserter(found.sources));
-  found.complete = [standardize = options.standardize](Originals& originals,
-                                                       std::span<const std::int64_t> train) {
-    fill_gaps(originals, train, standardize ? Scaling::standardize : Scaling::none);
+  const Scaling scaling = options.standardize == "off" ? Scaling::none : Scaling::standardize;
+  found.complete = [scaling](Originals& originals, std::span<const std::int64_t> train) {
+    fill_gaps(originals, train, scaling);
+    if (scaling == Scaling::standardize && originals.task == "regression") scale_targets(originals, train);
   };
   return found;
 }

@@ -29,34 +29,50 @@ void for_each_row(const Column& rows, std::span<const std::int64_t> ids, std::si
   }
 }
 
-/// Mean and standard deviation of what is there in each column, in two passes.
-void measure(std::vector<InputColumn>& columns, const Column& rows, std::span<const std::int64_t> train,
-             Scaling scaling) {
-  const std::size_t width = columns.size();
+/// Means of what is there in each column, 0 where nothing is. Each value counts from its column's first one,
+/// so that the mean of equal values is exactly theirs, and their deviation 0.
+std::vector<double> means_of(const Column& rows, std::span<const std::int64_t> ids, std::size_t width) {
+  std::vector<double> firsts(width);
   std::vector<double> sums(width);
   std::vector<double> counts(width);
-  for_each_row(rows, train, width, [&](const float* row) {
+  for_each_row(rows, ids, width, [&](const float* row) {
     for (std::size_t i = 0; i < width; ++i) {
       if (std::isnan(row[i])) continue;
-      sums[i] += double{row[i]};
+      if (counts[i] == 0) firsts[i] = double{row[i]};
+      sums[i] += double{row[i]} - firsts[i];
       ++counts[i];
     }
   });
-  for (std::size_t i = 0; i < width; ++i) columns[i].filled_with = counts[i] > 0 ? sums[i] / counts[i] : 0.0;
-  if (scaling == Scaling::none) return;
-  std::vector<double> squares(width);  // a filled gap lies at the mean
-  for_each_row(rows, train, width, [&](const float* row) {
-    for (std::size_t i = 0; i < width; ++i) {
-      const double distance = std::isnan(row[i]) ? 0.0 : double{row[i]} - columns[i].filled_with;
+  for (std::size_t i = 0; i < width; ++i) sums[i] = counts[i] > 0 ? firsts[i] + sums[i] / counts[i] : 0.0;
+  return sums;
+}
+
+/// Of each column the standard deviation from `means`, 1 where there is none; a gap lies at the mean.
+std::vector<double> deviations_of(const Column& rows, std::span<const std::int64_t> ids,
+                                  const std::vector<double>& means) {
+  std::vector<double> squares(means.size());
+  for_each_row(rows, ids, means.size(), [&](const float* row) {
+    for (std::size_t i = 0; i < means.size(); ++i) {
+      const double distance = std::isnan(row[i]) ? 0.0 : double{row[i]} - means[i];
       squares[i] += distance * distance;
     }
   });
-  for (std::size_t i = 0; i < width; ++i) {
+  for (double& square : squares)
+    square = square > 0 ? std::sqrt(square / static_cast<double>(std::max<std::size_t>(ids.size(), 1))) : 1.0;
+  return squares;
+}
+
+/// What becomes of each column, by train's rows.
+void measure(std::vector<InputColumn>& columns, const Column& rows, std::span<const std::int64_t> train,
+             Scaling scaling) {
+  const auto means = means_of(rows, train, columns.size());
+  for (std::size_t i = 0; i < columns.size(); ++i) columns[i].filled_with = means[i];
+  if (scaling == Scaling::none) return;
+  const auto deviations = deviations_of(rows, train, means);
+  for (std::size_t i = 0; i < columns.size(); ++i) {
     if (!is_scaled(columns[i])) continue;
-    columns[i].shift = columns[i].filled_with;
-    const double deviation =
-        std::sqrt(squares[i] / static_cast<double>(std::max<std::size_t>(train.size(), 1)));
-    columns[i].scale = deviation > 0 ? deviation : 1.0;
+    columns[i].shift = means[i];
+    columns[i].scale = deviations[i];
   }
 }
 
@@ -74,6 +90,14 @@ void fill_gaps(Originals& originals, std::span<const std::int64_t> train, Scalin
     }
     arrays.front() = column_over(std::move(rows), {static_cast<std::int64_t>(width)});
   }
+}
+
+void scale_targets(Originals& originals, std::span<const std::int64_t> train) {
+  const Column& targets = *originals.splits.at("train").at(1);
+  const auto means = means_of(targets, train, static_cast<std::size_t>(element_count(targets.row_shape())));
+  const auto deviations = deviations_of(targets, train, means);
+  for (std::size_t k = 0; k < means.size(); ++k)
+    originals.target_scales.push_back({.shift = means[k], .scale = deviations[k]});
 }
 
 }  // namespace dtrain::data

@@ -15,4 +15,8 @@ enum class Scaling { none, standardize };
 /// originals.columns what was done.
 void fill_gaps(Originals& originals, std::span<const std::int64_t> train, Scaling scaling);
 
+/// Notes in originals.target_scales mean and standard deviation over `train` of each target, float32 [n] or
+/// [n, K]; of a target that never changes 1 as its deviation. The targets stay as they are.
+void scale_targets(Originals& originals, std::span<const std::int64_t> train);
+
 }  // namespace dtrain::data

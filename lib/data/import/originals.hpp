@@ -19,8 +19,9 @@ namespace dtrain::data {
 struct Originals {
   std::string task;
   std::vector<std::string> classes;
-  std::vector<std::string> targets;  ///< Names of several; empty for one.
-  std::vector<std::int64_t> shape;   ///< Of one sample; the columns may lack a channel dim of 1.
+  std::vector<std::string> targets;             ///< Names of several; empty for one.
+  std::vector<TargetScale> target_scales = {};  ///< See DatasetInfo.
+  std::vector<std::int64_t> shape;              ///< Of one sample; the columns may lack a channel dim of 1.
   std::optional<TokenizerInfo> tokenizer;
   /// Per split that the original has (at least train): the arrays of the task, in arrays_of_task's order.
   std::map<std::string, std::vector<std::shared_ptr<const Column>>> splits;

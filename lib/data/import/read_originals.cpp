@@ -33,7 +33,7 @@ void refuse_table_options(const StageOptions& options, const Format& format) {
                                       {"--test", !options.test.empty()},
                                       {"--na-values", !options.na_values.empty()},
                                       {"--task", !options.task.empty()},
-                                      {"--standardize", options.standardize}})
+                                      {"--standardize", !options.standardize.empty()}})
     if (given)
       throw usage_error(std::string("is for tables of text, and the format here is ") + format.name, option,
                         "leave it out, or say --format csv");

@@ -238,6 +238,7 @@ DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::
                    .task = originals.task,
                    .classes = originals.classes,
                    .targets = originals.targets,
+                   .target_scales = originals.target_scales,
                    .shape = originals.shape,
                    .tokenizer = originals.tokenizer,
                    .columns = originals.columns,
@@ -303,6 +304,8 @@ void StageOptions::validate() const {
                       fmt::format("use one of {}", fmt::join(format_names(), ", ")));
   if (!task.empty() && task != "table_classification" && task != "regression" && has_originals(format))
     throw usage_error("is no task of a table", "--task " + task, "use table_classification or regression");
+  if (!standardize.empty() && standardize != "on" && standardize != "off")
+    throw usage_error("is neither on nor off", "--standardize " + standardize, "use on or off");
   if (from.empty() && has_originals(format))
     throw usage_error("is missing", "--from", "give the file or folder to stage");
   text.validate();

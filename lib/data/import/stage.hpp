@@ -35,7 +35,8 @@ struct StageOptions {
   bool skip_broken = false;  ///< Of images: leave out those that cannot be decoded.
   std::string ignore;        ///< Of a table: columns that are no inputs, `NAME,NAME`.
   std::string site;          ///< Of a table: the column that names the owner of a row.
-  bool standardize = false;  ///< Of a table: numbers become (x - mean) / std, both of train.
+  std::string standardize;   ///< Of a table, on or off: numbers, and the targets of regressions while they
+                             ///< are trained on, become (x - mean) / std, both of train. Empty: on.
   int shards = 0;            ///< Files per split; 0: one per 512 MiB.
   std::uint64_t seed = 1;    ///< Of the split into train, validation and test, and of synthetic data.
   bool overwrite = false;    ///< Replace a dataset of that name.

@@ -56,8 +56,15 @@ struct InputColumn {
   std::string part = {};    ///< Of dates: which of date_parts() (data/formats/dates.hpp); else empty.
   bool marks_gaps = false;  ///< The input is 1 where the original has no value.
   double filled_with = 0;   ///< Mean of train's values; has no meaning where there are no gaps.
-  double shift = 0;         ///< Mean of train, with --standardize; without it of `years` the first, else 0.
-  double scale = 1;         ///< Standard deviation of train, with --standardize; else 1.
+  double shift = 0;         ///< Mean of train, or with --standardize off: of `years` the first, else 0.
+  double scale = 1;         ///< Standard deviation of train, or with --standardize off: 1.
+};
+
+/// How a number of a regression is trained on: as (value - shift) / scale. The shards have the value.
+struct TargetScale {
+  double shift = 0;  ///< Mean of train.
+  double scale = 1;  ///< Standard deviation of train.
+  friend bool operator==(const TargetScale&, const TargetScale&) = default;
 };
 
 /// One of several inputs, which lie one behind the other in a sample's row of numbers.
@@ -74,9 +81,10 @@ struct DatasetInfo {
                                      ///< text_classification, translation or language_modelling.
   std::vector<std::string> classes;  ///< Names of the classes; empty where there are none.
   std::vector<std::string> targets;  ///< Names of the numbers of a regression on several; empty for one.
-  std::vector<std::int64_t> shape;   ///< Of one sample: [C, H, W], [F], [T, F]; [T] for text (its longest).
-  std::vector<double> mean;          ///< Per channel, of train's values in [0, 1]; empty for text.
-  std::vector<double> std_dev;       ///< `std` in the file; same length as mean.
+  std::vector<TargetScale> target_scales = {};  ///< Of each target; empty: they are trained on as they are.
+  std::vector<std::int64_t> shape;  ///< Of one sample: [C, H, W], [F], [T, F]; [T] for text (its longest).
+  std::vector<double> mean;         ///< Per channel, of train's values in [0, 1]; empty for text.
+  std::vector<double> std_dev;      ///< `std` in the file; same length as mean.
   std::optional<TokenizerInfo> tokenizer;
   std::vector<InputColumn> columns;  ///< Of a table made from text: what each input is; else empty.
   std::vector<InputInfo> inputs;     ///< Of samples with several inputs, [F] in all; else empty.

@@ -18,6 +18,8 @@ std::string dataset_hash(const DatasetInfo& info) {
     if (!column.part.empty()) facts += column.part + "\n";
   }
   for (const std::string& target : info.targets) facts += target + "\n";
+  for (const TargetScale& target : info.target_scales)
+    facts += fmt::format("{} {}\n", target.shift, target.scale);
   for (const auto& [name, split] : info.splits) {
     facts += fmt::format("{} {}\n", name, split.samples);
     for (const ShardInfo& shard : split.shards) facts += fmt::format("{} {}\n", shard.samples, shard.sha256);

@@ -1,7 +1,9 @@
 // dataset.json: read with every field checked, written last and whole.
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 #include <string_view>
 #include <system_error>
@@ -148,6 +150,15 @@ Json to_json(const InputColumn& column) {
   return json;
 }
 
+TargetScale read_target_scale(const Json& json, const std::string& file) {
+  const Fields fields(json, file, "target_scales.");
+  const TargetScale scale{.shift = fields.get<double>("shift"), .scale = fields.get<double>("scale")};
+  constexpr double kMost = std::numeric_limits<float>::max();
+  if (!(std::abs(scale.shift) <= kMost && scale.scale > 0 && scale.scale <= kMost))
+    throw fields.error("has a target that is scaled in a way that cannot be");
+  return scale;
+}
+
 InputInfo read_input(const Json& json, const std::string& file) {
   const Fields fields(json, file, "inputs.");
   InputInfo input{.name = fields.get<std::string>("name"),
@@ -196,6 +207,10 @@ void check_values(const DatasetInfo& info, const Fields& fields) {
   check_inputs(info, fields);
   if (!info.targets.empty() && info.task != "regression")
     throw fields.error("has several targets, and its task is " + info.task);
+  if (!info.target_scales.empty() &&
+      (info.task != "regression" ||
+       static_cast<std::int64_t>(info.target_scales.size()) != info.target_count()))
+    throw fields.error("scales another number of targets than its samples have");
   if (info.mean.size() != info.std_dev.size()) throw fields.error("has mean and std of different lengths");
   if (std::any_of(info.std_dev.begin(), info.std_dev.end(), [](double s) { return !(s > 0); }))
     throw fields.error("has a std that is not above 0");
@@ -238,6 +253,8 @@ Json to_json(const DatasetInfo& info) {
   for (const InputInfo& input : info.inputs)
     json["inputs"].push_back({{"name", input.name}, {"shape", input.shape}, {"ids", input.ids}});
   if (!info.targets.empty()) json["targets"] = info.targets;
+  for (const TargetScale& target : info.target_scales)
+    json["target_scales"].push_back({{"shift", target.shift}, {"scale", target.scale}});
   if (!info.sites.empty()) json["sites"] = info.sites;
   json["seed"] = info.seed;
   json["splits"] = splits;
@@ -268,6 +285,9 @@ DatasetInfo read_checked(const std::filesystem::path& folder) {
   info.shape = fields.get<std::vector<std::int64_t>>("shape");
   if (fields.has("classes")) info.classes = fields.get<std::vector<std::string>>("classes");
   if (fields.has("targets")) info.targets = fields.get<std::vector<std::string>>("targets");
+  if (fields.has("target_scales"))
+    for (const Json& target : fields.json("target_scales"))
+      info.target_scales.push_back(read_target_scale(target, file));
   if (fields.has("mean")) info.mean = fields.get<std::vector<double>>("mean");
   if (fields.has("std")) info.std_dev = fields.get<std::vector<double>>("std");
   if (fields.has("tokenizer")) info.tokenizer = read_tokenizer(fields.json("tokenizer"), file);

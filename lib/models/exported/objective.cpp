@@ -7,7 +7,7 @@
 
 #include "core/error.hpp"
 #include "models/losses/losses.hpp"
-#include "models/losses/r_squared.hpp"
+#include "models/losses/regression_scores.hpp"
 #include "models/losses/token_loss.hpp"
 #include "models/networks/classifier.hpp"
 #include "models/plugins/additions.hpp"
@@ -68,15 +68,14 @@ class Regression final : public Model {
     return regression_sums(loss_, outputs.at(0), targets);
   }
   ExtraColumns extra_columns() const override {
-    if (targets_ == 0) return {};
-    return {{{"validation_r2", "1"}}, r_squared_sum_count(targets_)};
+    return targets_ > 0 ? regression_columns(targets_) : ExtraColumns();
   }
   std::vector<double> extra_sums(const Tensors& outputs, const at::Tensor& targets,
                                  Feedback /*words*/) const override {
-    return targets_ > 0 ? r_squared_sums(outputs.at(0), targets, targets_) : std::vector<double>();
+    return targets_ > 0 ? regression_score_sums(outputs.at(0), targets, targets_) : std::vector<double>();
   }
   std::vector<double> extra_values(std::span<const double> sums, double /*loss*/) const override {
-    return targets_ > 0 ? std::vector<double>{r_squared(sums)} : std::vector<double>();
+    return targets_ > 0 ? regression_scores(sums) : std::vector<double>();
   }
 
  private:

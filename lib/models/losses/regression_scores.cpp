@@ -1,18 +1,21 @@
-#include "models/losses/r_squared.hpp"
+#include "models/losses/regression_scores.hpp"
 
 #include <ATen/ops/stack.h>
 #include <ATen/ops/sum.h>
+#include <fmt/format.h>
 
 #include <array>
+#include <cmath>
 #include <limits>
 
 namespace dtrain::models {
 namespace {
 
-constexpr std::size_t kSums = 4;
+/// Of one target: squared errors, absolute errors, targets, their squares, their count.
+constexpr std::size_t kSums = 5;
 
-double of_one_target(std::span<const double> sums) {
-  const auto [errors, total, squares, count] = std::array{sums[0], sums[1], sums[2], sums[3]};
+double r_squared_of_one(std::span<const double> sums) {
+  const auto [errors, total, squares, count] = std::array{sums[0], sums[2], sums[3], sums[4]};
   const double variation = squares - total * total / count;
   // What rounding leaves of targets that are all the same is no variation.
   constexpr double kRounding = 1e-12;
@@ -22,13 +25,25 @@ double of_one_target(std::span<const double> sums) {
 
 }  // namespace
 
-std::size_t r_squared_sum_count(std::int64_t targets) { return kSums * static_cast<std::size_t>(targets); }
+ExtraColumns regression_columns(std::int64_t targets) {
+  ExtraColumns found{.columns = {{"validation_r2", "1"}}, .sums = kSums * static_cast<std::size_t>(targets)};
+  if (targets > kMostScoredTargets) return found;
+  const auto log = targets == 1 ? ExtraColumns::Log::yes : ExtraColumns::Log::no;
+  for (int target = 0; target < static_cast<int>(targets); ++target) {
+    const std::string number = targets == 1 ? std::string() : fmt::format("_{}", target);
+    const std::string units = targets == 1 ? std::string("target") : fmt::format("target {}", target);
+    for (const char* kind : {"rmse", "mae"})
+      found.columns.push_back({fmt::format("validation_{}{}", kind, number), units, log, target});
+  }
+  return found;
+}
 
-std::vector<double> r_squared_sums(const at::Tensor& outputs, const at::Tensor& wanted,
-                                   std::int64_t targets) {
+std::vector<double> regression_score_sums(const at::Tensor& outputs, const at::Tensor& wanted,
+                                          std::int64_t targets) {
   const at::Tensor right = wanted.to(outputs.device(), at::kDouble).reshape({-1, targets});
   const at::Tensor error = outputs.to(at::kDouble).reshape({-1, targets}) - right;
-  const at::Tensor sums = at::stack({(error * error).sum(0), right.sum(0), (right * right).sum(0)}).cpu();
+  const at::Tensor sums =
+      at::stack({(error * error).sum(0), error.abs().sum(0), right.sum(0), (right * right).sum(0)}).cpu();
   std::vector<double> found;
   for (std::int64_t target = 0; target < targets; ++target) {
     for (std::int64_t k = 0; k < sums.size(0); ++k) found.push_back(sums[k][target].item<double>());
@@ -39,8 +54,19 @@ std::vector<double> r_squared_sums(const at::Tensor& outputs, const at::Tensor& 
 
 double r_squared(std::span<const double> sums) {
   double total = 0;
-  for (std::size_t at = 0; at < sums.size(); at += kSums) total += of_one_target(sums.subspan(at, kSums));
+  for (std::size_t at = 0; at < sums.size(); at += kSums) total += r_squared_of_one(sums.subspan(at, kSums));
   return total / static_cast<double>(sums.size() / kSums);
+}
+
+std::vector<double> regression_scores(std::span<const double> sums) {
+  std::vector<double> values = {r_squared(sums)};
+  if (sums.size() > kSums * static_cast<std::size_t>(kMostScoredTargets)) return values;
+  for (std::size_t at = 0; at < sums.size(); at += kSums) {
+    const double count = sums[at + kSums - 1];
+    values.push_back(std::sqrt(sums[at] / count));
+    values.push_back(sums[at + 1] / count);
+  }
+  return values;
 }
 
 }  // namespace dtrain::models

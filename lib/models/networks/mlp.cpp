@@ -6,7 +6,7 @@
 #include "models/layers/flatten.hpp"
 #include "models/layers/linear.hpp"
 #include "models/losses/losses.hpp"
-#include "models/losses/r_squared.hpp"
+#include "models/losses/regression_scores.hpp"
 #include "models/networks/classifier.hpp"
 #include "models/options.hpp"
 #include "models/shape.hpp"
@@ -22,15 +22,13 @@ class Regression final : public Model {
   LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
     return regression_sums(loss_, outputs.at(0), targets);
   }
-  ExtraColumns extra_columns() const override {
-    return {{{"validation_r2", "1"}}, r_squared_sum_count(targets_)};
-  }
+  ExtraColumns extra_columns() const override { return regression_columns(targets_); }
   std::vector<double> extra_sums(const Tensors& outputs, const at::Tensor& targets,
                                  Feedback /*words*/) const override {
-    return r_squared_sums(outputs.at(0), targets, targets_);
+    return regression_score_sums(outputs.at(0), targets, targets_);
   }
   std::vector<double> extra_values(std::span<const double> sums, double /*loss*/) const override {
-    return {r_squared(sums)};
+    return regression_scores(sums);
   }
 
  private:

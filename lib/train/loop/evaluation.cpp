@@ -140,10 +140,14 @@ EvaluationResult Evaluation::run(const OutputSink& sink) {
   }
   const auto all = scores_of(control_.agree(own).totals, samples_, parts_.scoring);
   const auto sums = summed(std::move(extra), parts_.world);
+  auto values = model.extra_values(sums, all.loss);
+  for (std::size_t k = 0; k < values.size(); ++k)
+    if (const int target = columns.columns[k].target; target >= 0)
+      values[k] *= parts_.preparation.target_scale(static_cast<std::size_t>(target));
   const auto cells = columns.confusion_classes * columns.confusion_classes;
   return {.own = scores_of(own, static_cast<std::int64_t>(own.samples), parts_.scoring),
           .total = all,
-          .extra = model.extra_values(sums, all.loss),
+          .extra = std::move(values),
           .confusion = std::vector<std::int64_t>(sums.end() - cells, sums.end()),
           .time_s = steady_s() - start_s};
 }

@@ -54,6 +54,19 @@ void tell_of_uneven_ranks(const RunConfig& config, const Job& job, const Log& lo
       copies, most, pieces, 100.0 * pieces / (most * copies)));
 }
 
+/// A loss of 0.2 may be an error of thousands.
+void tell_of_scaled_targets(const Workload& workload, const Log& log) {
+  const auto& targets = workload.transformation.targets;
+  if (targets.empty()) return;
+  log.info(
+      targets.size() == 1
+          ? fmt::format("target     the loss counts in standard deviations, of {:.4g}; rmse and mae are in "
+                        "the target's units",
+                        targets.front().scale)
+          : std::string("targets    the loss counts in their standard deviations; rmse_K and mae_K are in "
+                        "the units of target K"));
+}
+
 }  // namespace
 
 std::string bits_of(const RunConfig& config, int threads) {
@@ -79,6 +92,7 @@ void announce(const RunConfig& config, Job& job, const Workload& workload, const
                          job.cluster().ranks.at(static_cast<std::size_t>(job.rank())).hostname,
                          workload.read_in_place));
   }
+  tell_of_scaled_targets(workload, log);
   if (const auto remark = workload.model->remark(); !remark.empty()) log.info("model      " + remark);
   if (!workload.golden.empty()) log.info("model      " + workload.golden);
   if (!workload.frozen.empty()) log.info("frozen     " + workload.frozen);

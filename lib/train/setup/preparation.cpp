@@ -70,6 +70,15 @@ at::Tensor augmented(const at::Tensor& images, const data::Batch& batch, const A
   return out;
 }
 
+/// [..., targets]
+template <typename T>
+void in_units(std::span<T> values, std::span<const checkpoint::TargetScale> targets) {
+  for (std::size_t i = 0; i < values.size() && !targets.empty(); ++i) {
+    const auto& target = targets[i % targets.size()];
+    values[i] = static_cast<T>(double{values[i]} * target.scale + target.shift);
+  }
+}
+
 }  // namespace
 
 Preparation::Preparation(const data::DatasetInfo& info, const InputTransformation& how, at::ScalarType dtype,
@@ -83,7 +92,16 @@ Preparation::Preparation(const data::DatasetInfo& info, const InputTransformatio
       pairs_(info.task == "translation"),
       takes_targets_(goal == models::Goal::own_loss && info.task != "translation"),
       augmentation_(augmentation),
-      gaps_(how.gaps) {
+      gaps_(how.gaps),
+      target_scales_(how.targets) {
+  std::vector<double> shifts;
+  std::vector<double> scales;
+  for (const auto& target : target_scales_) {
+    shifts.push_back(target.shift);
+    scales.push_back(target.scale);
+  }
+  target_shift_ = at::tensor(shifts, at::kDouble);
+  target_scale_ = at::tensor(scales, at::kDouble);
   if (!how.factor.empty()) {
     factor_ = at::tensor(how.factor, at::TensorOptions().dtype(dtype));
     offset_ = at::tensor(how.offset, at::TensorOptions().dtype(dtype));
@@ -187,8 +205,19 @@ models::Tensors Preparation::training_inputs(const data::Batch& batch) const {
 
 at::Tensor Preparation::targets(const data::Batch& batch) const {
   const auto targets = tensor_over(batch.targets);
-  return targets.is_floating_point() ? targets.to(dtype_) : targets.to(at::kLong);
+  if (!targets.is_floating_point()) return targets.to(at::kLong);
+  if (target_scales_.empty()) return targets.to(dtype_);
+  // In double: a shift may be far larger than what is left.
+  return ((targets.to(at::kDouble) - target_shift_) / target_scale_).to(dtype_);
 }
+
+double Preparation::target_scale(std::size_t target) const {
+  return target_scales_.empty() ? 1.0 : target_scales_.at(target).scale;
+}
+
+void Preparation::give_units(std::span<float> values) const { in_units(values, target_scales_); }
+
+void Preparation::give_units(std::span<double> values) const { in_units(values, target_scales_); }
 
 at::Tensor targets_of(const models::Model& model, const Preparation& preparation, const data::Batch& batch,
                       const models::Tensors& inputs) {

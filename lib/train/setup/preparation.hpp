@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "data/loader.hpp"
@@ -42,8 +43,14 @@ class Preparation {
   /// epochs.
   models::Tensors training_inputs(const data::Batch& batch) const;
   /// On the CPU: int64 [n] ([n, T] words of pairs and blocks), or the run's dtype for regression. Keeps
-  /// the batch's array as inputs() does.
+  /// the batch's array as inputs() does. Of a regression (y - shift) / scale.
   at::Tensor targets(const data::Batch& batch) const;
+
+  /// How many units of a regression's target `target` a model's 1 is.
+  double target_scale(std::size_t target) const;
+  /// Values [..., targets] as a model gives them, or takes as targets, in the units of the dataset, in place.
+  void give_units(std::span<float> values) const;
+  void give_units(std::span<double> values) const;
 
  private:
   using Crops = std::vector<kernels::CropAndFlip>;
@@ -67,6 +74,9 @@ class Preparation {
   at::Tensor factor_;  // of a table's rows, as is `offset_`: [inputs]; undefined: 1 and 0
   at::Tensor offset_;
   std::vector<InputTransformation::Gap> gaps_;
+  std::vector<checkpoint::TargetScale> target_scales_;  // empty: targets are taken as they are
+  at::Tensor target_shift_;                             // the same as float64 [targets]
+  at::Tensor target_scale_;
 };
 
 /// What the model's outputs are compared with: the batch's targets or, where that is its goal, `inputs`.

@@ -44,6 +44,14 @@ std::vector<To> converted(const std::vector<From>& columns) {
   return found;
 }
 
+/// A dataset's targets as a checkpoint keeps them, or back.
+template <class To, class From>
+std::vector<To> scales(const std::vector<From>& targets) {
+  std::vector<To> found;
+  for (const auto& target : targets) found.push_back({.shift = target.shift, .scale = target.scale});
+  return found;
+}
+
 /// Whether rows are as they were in the original.
 template <class Columns>
 bool plain(const Columns& columns) {
@@ -100,6 +108,7 @@ checkpoint::Transformations transformations_of(const data::DatasetInfo& info) {
     found.std_dev = info.std_dev;
   }
   found.columns = converted<checkpoint::InputColumn>(info.columns);
+  found.targets = scales<checkpoint::TargetScale>(info.target_scales);
   return found;
 }
 
@@ -109,6 +118,7 @@ data::DatasetInfo samples_of_training(const checkpoint::DatasetIdentity& identit
           .task = identity.task,
           .classes = identity.classes,
           .targets = identity.targets,
+          .target_scales = scales<data::TargetScale>(transformations.targets),
           .shape = identity.shape,
           .mean = transformations.mean,
           .std_dev = transformations.std_dev,
@@ -153,8 +163,8 @@ void check_same_targets(const checkpoint::DatasetIdentity& trained, const data::
 }
 
 InputTransformation own_transformation(const data::DatasetInfo& info) {
-  if (!has_images(info)) return {};
-  return {.mean = info.mean, .std_dev = info.std_dev};
+  if (has_images(info)) return {.mean = info.mean, .std_dev = info.std_dev};
+  return {.targets = scales<checkpoint::TargetScale>(info.target_scales)};
 }
 
 InputTransformation transformation_as_trained(const std::optional<checkpoint::Transformations>& trained,
@@ -162,8 +172,10 @@ InputTransformation transformation_as_trained(const std::optional<checkpoint::Tr
   InputTransformation how = own_transformation(info);
   if (!trained) {
     how.floats = InputTransformation::Floats::as_stored;
+    how.targets.clear();
     return how;
   }
+  how.targets = trained->targets;
   how.mean = trained->mean;
   how.std_dev = trained->std_dev;
   // Arrays have no columns: rows made by others are taken as the values of the original.

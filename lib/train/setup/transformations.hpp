@@ -30,7 +30,7 @@ void check_same_classes(const checkpoint::DatasetIdentity& trained, const data::
 void check_same_targets(const checkpoint::DatasetIdentity& trained, const data::DatasetInfo& info,
                         const std::string& checkpoint);
 
-/// How a dataset's inputs become what a model takes.
+/// How a dataset's inputs, and the targets of a regression, become what a model takes.
 struct InputTransformation {
   std::vector<double> mean = {};  ///< Per channel of images; empty: they are not standardised.
   std::vector<double> std_dev = {};
@@ -46,6 +46,9 @@ struct InputTransformation {
     double value;
   };
   std::vector<Gap> gaps = {};
+
+  /// Of each target, which becomes (y - shift) / scale; empty: they are taken as they are.
+  std::vector<checkpoint::TargetScale> targets = {};
 };
 
 /// The dataset's own.

@@ -40,7 +40,11 @@ class TablesTest : public ::testing::Test {
  protected:
   void SetUp() override { std::filesystem::create_directories(folder / "in"); }
   StageOptions options() const {
-    return {.name = "table", .from = folder / "in", .data_root = folder / "staged", .overwrite = true};
+    return {.name = "table",
+            .from = folder / "in",
+            .data_root = folder / "staged",
+            .standardize = "off",
+            .overwrite = true};
   }
   Rows rows_of(const std::string& split) const {
     const Dataset dataset = Dataset::open(folder / "staged/table", library);
@@ -136,10 +140,10 @@ TEST_F(TablesTest, WithoutHeaderColumnsHaveNumbers) {
   EXPECT_THAT(info.shape, ElementsAre(3));  // 0, 2 and the gaps of 2
 }
 
-TEST_F(TablesTest, StandardizingUsesTrainAlone) {
+TEST_F(TablesTest, NumbersAreStandardizedByTrainAloneUnlessThatIsOff) {
   write_bytes(folder / "in/patients.csv", patients(true));
   StageOptions given = options();
-  given.standardize = true;
+  given.standardize.clear();
   const DatasetInfo info = stage(given, library);
   const Rows rows = rows_of("train");
   for (const std::size_t number : {0, 5}) {
@@ -160,6 +164,38 @@ TEST_F(TablesTest, StandardizingUsesTrainAlone) {
     const double age = row[0] * info.columns[0].scale + info.columns[0].shift;
     EXPECT_NEAR(age, std::round(age), 1e-4);
   }
+}
+
+TEST_F(TablesTest, TargetsOfARegressionKeepTheirUnitsBesideAScale) {
+  std::string text = "x,constant,cost,stay\n";
+  for (int i = 0; i < 60; ++i) text += std::to_string(i) + ",0.1," + std::to_string(1e6 + 3 * i) + ",0.3\n";
+  write_bytes(folder / "in/costs.csv", text);
+  StageOptions given = options();
+  given.standardize.clear();
+  given.target = "cost,stay";
+  stage(given, library);
+  const DatasetInfo info = Dataset::open(folder / "staged/table", library).info();
+  const Rows rows = rows_of("train");
+  double mean = 0;
+  for (std::size_t k = 0; k < rows.numbers.size(); k += 2) mean += rows.numbers[k];
+  mean /= static_cast<double>(rows.inputs.size());
+  double squares = 0;
+  for (std::size_t k = 0; k < rows.numbers.size(); k += 2) {
+    squares += (rows.numbers[k] - mean) * (rows.numbers[k] - mean);
+    EXPECT_GE(rows.numbers[k], 1e6F);
+  }
+  ASSERT_EQ(info.target_scales.size(), 2);
+  EXPECT_NEAR(info.target_scales[0].shift, mean, 1e-6);
+  EXPECT_NEAR(info.target_scales[0].scale, std::sqrt(squares / static_cast<double>(rows.inputs.size())),
+              1e-6);
+  // What never changes becomes 0, not a tiny number over another one.
+  EXPECT_EQ(info.target_scales[1], (TargetScale{.shift = double{0.3F}, .scale = 1}));
+  for (const auto& row : rows.inputs) EXPECT_EQ(row[1], 0.0F);
+  given.standardize = "off";
+  EXPECT_TRUE(stage(given, library).target_scales.empty());
+  given.standardize = "maybe";
+  std::filesystem::remove_all(folder / "staged/table");
+  expect_refused(given, ExitCode::usage, "--standardize maybe: is neither on nor off");
 }
 
 TEST_F(TablesTest, ANumericTargetIsClassesOrARegressionByAStatedRule) {

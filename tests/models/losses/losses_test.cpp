@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
-#include "models/losses/r_squared.hpp"
+#include "models/losses/regression_scores.hpp"
 #include "models/support.hpp"
 
 namespace dtrain::models {
@@ -59,8 +59,8 @@ TEST(LossesTest, RSquaredIsOneForTruthAndZeroForTheMean) {
   const at::Tensor targets = 1000.0 + at::randn({50}, at::kDouble);
   const auto value = [&](const at::Tensor& outputs) {
     // In two pieces, as batches and ranks add up.
-    auto sums = r_squared_sums(outputs.narrow(0, 0, 20), targets.narrow(0, 0, 20));
-    const auto rest = r_squared_sums(outputs.narrow(0, 20, 30), targets.narrow(0, 20, 30));
+    auto sums = regression_score_sums(outputs.narrow(0, 0, 20), targets.narrow(0, 0, 20));
+    const auto rest = regression_score_sums(outputs.narrow(0, 20, 30), targets.narrow(0, 20, 30));
     for (std::size_t k = 0; k < sums.size(); ++k) sums[k] += rest[k];
     return r_squared(sums);
   };
@@ -70,7 +70,7 @@ TEST(LossesTest, RSquaredIsOneForTruthAndZeroForTheMean) {
   const at::Tensor expected =
       1.0 - (near - targets).square().sum() / (targets - targets.mean()).square().sum();
   EXPECT_NEAR(value(near), expected.item<double>(), 1e-9);
-  EXPECT_TRUE(std::isnan(r_squared(r_squared_sums(at::randn({4}), at::ones({4})))));
+  EXPECT_TRUE(std::isnan(r_squared(regression_score_sums(at::randn({4}), at::ones({4})))));
 }
 
 TEST(LossesTest, RSquaredOfSeveralTargetsIsTheMeanOfTheirs) {
@@ -78,14 +78,26 @@ TEST(LossesTest, RSquaredOfSeveralTargetsIsTheMeanOfTheirs) {
   const at::Tensor targets = at::randn({50, 3}, at::kDouble) + offsets;
   const at::Tensor outputs =
       targets + at::randn({50, 3}, at::kDouble) * at::tensor({0.1, 2.0, 0.5}, at::kDouble);
-  auto sums = r_squared_sums(outputs.narrow(0, 0, 20), targets.narrow(0, 0, 20), 3);
-  const auto rest = r_squared_sums(outputs.narrow(0, 20, 30), targets.narrow(0, 20, 30), 3);
-  ASSERT_EQ(sums.size(), r_squared_sum_count(3));
+  auto sums = regression_score_sums(outputs.narrow(0, 0, 20), targets.narrow(0, 0, 20), 3);
+  const auto rest = regression_score_sums(outputs.narrow(0, 20, 30), targets.narrow(0, 20, 30), 3);
+  ASSERT_EQ(sums.size(), regression_columns(3).sums);
   for (std::size_t k = 0; k < sums.size(); ++k) sums[k] += rest[k];
   const at::Tensor each =
       1.0 - (outputs - targets).square().sum(0) / (targets - targets.mean(0, true)).square().sum(0);
   EXPECT_NEAR(r_squared(sums), each.mean().item<double>(), 1e-9);
   EXPECT_LT(r_squared(sums), 0.5);
+  const auto columns = regression_columns(3).columns;
+  const auto scores = regression_scores(sums);
+  ASSERT_EQ(columns.size(), scores.size());
+  const at::Tensor error = outputs - targets;
+  for (int target = 0; target < 3; ++target) {
+    const auto rmse = static_cast<std::size_t>(1 + 2 * target);
+    EXPECT_EQ(columns[rmse].target, target);
+    EXPECT_EQ(columns[rmse + 1].name, "validation_mae_" + std::to_string(target));
+    EXPECT_NEAR(scores[rmse], error.square().mean(0).sqrt()[target].item<double>(), 1e-9);
+    EXPECT_NEAR(scores[rmse + 1], error.abs().mean(0)[target].item<double>(), 1e-9);
+  }
+  EXPECT_EQ(regression_columns(kMostScoredTargets + 1).columns.size(), 1U);
 }
 
 TEST(LossesTest, TheChosenLossMustBeOneThatTheModelTakes) {
