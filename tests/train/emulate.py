@@ -101,6 +101,12 @@ class EmulateTest(unittest.TestCase):
             self.assertGreater(np.median(far), 0.04)
         self.assertGreater(np.median(far), usual)
 
+    def test_delays_hold_between_nodes_of_several_ranks(self):
+        """Their sums go through the first rank of each node."""
+        file, _ = self.train("nodes", 4, "[[node]]\nranks = [0, 1]\n[[node]]\nranks = [2, 3]\n[[link]]\nlatency_ms = 20\n", steps=8)
+        with file:
+            self.assertGreater(np.median(file["ranks/00000/steps"]["time_s"]), 0.04)
+
     def test_a_report_says_what_was_emulated(self):
         file, _ = self.train("said", 2, CLOCK + "[[slow]]\nrank = 1\nfactor = 2.5\n", steps=2)
         file.close()

@@ -91,10 +91,8 @@ class HierarchicalAllReduce final : public Step {
     }
     chunk.reduced = segment == nullptr;
     if (crossing.ranks.empty()) return;
-    const Party party = {
-        .channel = {crossing.channel.comm, crossing.channel.tag + index, crossing.channel.piece_bytes},
-        .ranks = crossing.ranks,
-        .index = crossing.index};
+    Party party = {.channel = crossing.channel, .ranks = crossing.ranks, .index = crossing.index};
+    party.channel.tag += index;
     chunk.cross = slice.bytes() <= kTreeBytes ? make_tree_all_reduce(party, slice, op)
                                               : make_ring_all_reduce(party, slice, op);
   }
