@@ -52,6 +52,7 @@ class GroupOperation final : public Operation {
   void count(const Step& step) {
     bytes_sent_ += step.bytes_sent();
     bytes_received_ += step.bytes_received();
+    step.count_by_rank();
   }
 
   Label label_;

@@ -15,6 +15,7 @@
 #include "comm/mpi/mpi_group.hpp"
 #include "comm/shared_memory/segment.hpp"
 #include "comm/shared_memory/shared_memory.hpp"
+#include "comm/traffic.hpp"
 #include "comm/watch/flight_recorder.hpp"
 #include "comm/watch/health.hpp"
 #include "comm/watch/inquiry.hpp"
@@ -52,6 +53,11 @@ std::vector<int> first_ranks(const topology::Cluster& cluster) {
   std::vector<int> ranks;
   for (const auto& place : cluster.ranks) ranks.push_back(place.first_rank);
   return ranks;
+}
+
+/// One more than the largest rank that is still there.
+int ranks_at_the_start(const topology::Cluster& cluster) {
+  return std::ranges::max(first_ranks(cluster)) + 1;
 }
 
 std::unique_ptr<Inquiry> inquiry_of(const Communicator& job, const topology::Cluster& cluster,
@@ -113,6 +119,7 @@ struct Groups::State {
         recorder(node_comm, cluster.ranks[static_cast<std::size_t>(job.rank())].first_rank, sink),
         inquiry(inquiry_of(job, cluster, recorder)),
         delays(delays_of(config, cluster.ranks[static_cast<std::size_t>(job.rank())].first_rank)),
+        traffic(cluster.ranks[static_cast<std::size_t>(job.rank())].first_rank, ranks_at_the_start(cluster)),
         queue(queue_config(cluster, job, config), recorder, health, &recorder, inquiry.get()) {}
 
   Communicator world_comm;
@@ -121,6 +128,7 @@ struct Groups::State {
   FlightRecorder recorder;
   std::unique_ptr<Inquiry> inquiry;    ///< Where there are other nodes.
   std::unique_ptr<LinkDelays> delays;  ///< Where links are emulated.
+  Traffic traffic;
   std::unique_ptr<Group> world;
   std::unique_ptr<Group> data;
   std::unique_ptr<Group> pipe;
@@ -154,6 +162,7 @@ void Groups::use(const AlgorithmTable& table) {
 
 Queue& Groups::queue() { return state_->queue; }
 FlightRecorder& Groups::recorder() { return state_->recorder; }
+Traffic& Groups::traffic() { return state_->traffic; }
 void Groups::check_deaths() { state_->health.check_deaths(); }
 const std::string& Groups::backend_name() const { return state_->backend_name; }
 
@@ -212,11 +221,14 @@ Groups make_groups(const Communicator& world, const topology::Cluster& cluster, 
                                                 .stream = config.stream,
                                                 .messages = name == "pipe",
                                                 .shares_devices = cluster.shares_gpus(),
-                                                .timeout_s = config.timeout_s});
+                                                .timeout_s = config.timeout_s,
+                                                .traffic = &state->traffic,
+                                                .bytes_with_all = &state->traffic.among(named(ranks))});
     }
-    auto group = std::make_unique<MpiGroup>(name, std::move(comm), named(ranks), nodes, config.order,
-                                            AllReduceChoice{config.all_reduce, &state->table}, state->queue,
-                                            MessageWay{config.piece_bytes, state->delays.get()});
+    auto group =
+        std::make_unique<MpiGroup>(name, std::move(comm), named(ranks), nodes, config.order,
+                                   AllReduceChoice{config.all_reduce, &state->table}, state->queue,
+                                   MessageWay{config.piece_bytes, state->delays.get(), &state->traffic});
     group->set_on_device(std::move(on_device));
     if (config.compares_all) group->compare(MpiGroup::Compare::all);
     return group;

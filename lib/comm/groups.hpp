@@ -15,6 +15,7 @@
 namespace dtrain::comm {
 
 class FlightRecorder;
+class Traffic;
 
 /// The queue of this rank and its groups on the mesh. Move-only; destroyed before MPI is finalised.
 class Groups {
@@ -35,6 +36,8 @@ class Groups {
   Queue& queue();
   /// Keeps this rank's operations and spans, which pass through to the sink of make_groups().
   FlightRecorder& recorder();
+  /// Counts the payload bytes between this rank and each other.
+  Traffic& traffic();
   /// Throws Error naming a rank that is gone, if one is: for callers to which MPI reported an error.
   void check_deaths();
   const std::string& backend_name() const;  ///< `mpi`, `nccl 2.28.9 (/path/libnccl.so.2)`: for the log.

@@ -3,6 +3,8 @@
 #include <cstdint>
 #include <string>
 
+#include "comm/traffic.hpp"
+
 namespace dtrain::comm {
 
 /// A part of an operation: a state machine that never blocks. An all_reduce over nodes is three of them.
@@ -18,10 +20,15 @@ class Step {
 
   std::int64_t bytes_sent() const { return bytes_sent_; }
   std::int64_t bytes_received() const { return bytes_received_; }
+  /// Counts these bytes by the ranks at the other ends, once complete; its messages count themselves.
+  void count_by_rank() const {
+    if (by_rank_ != nullptr) by_rank_->add(bytes_sent_, bytes_received_);
+  }
 
  protected:
   std::int64_t bytes_sent_ = 0;
   std::int64_t bytes_received_ = 0;
+  ByteCount* by_rank_ = nullptr;  ///< Of a step without messages; null: not counted.
 };
 
 }  // namespace dtrain::comm

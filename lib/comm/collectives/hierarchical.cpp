@@ -142,6 +142,7 @@ class HierarchicalAllReduce final : public Step {
   void count(const Step& step) {
     bytes_sent_ += step.bytes_sent();
     bytes_received_ += step.bytes_received();
+    step.count_by_rank();
   }
 
   std::vector<Chunk> chunks_;

@@ -18,6 +18,7 @@ class LocalBroadcast final : public Step {
       : segment_(segment), mine_(mine), values_(values), root_(root), where_(where) {
     const auto bytes = static_cast<std::int64_t>(values.bytes());
     (is_root() ? bytes_sent_ : bytes_received_) = is_root() ? bytes * (segment.size() - 1) : bytes;
+    by_rank_ = is_root() ? segment.bytes_with_all() : segment.bytes_with(root);
   }
 
   std::string missing() const override { return segment_.missing(); }

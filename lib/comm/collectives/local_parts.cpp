@@ -17,7 +17,9 @@ namespace {
 class LocalParts : public Step {
  public:
   LocalParts(Segment& segment, const Descriptor& mine, const Label& where)
-      : segment_(segment), mine_(mine), where_(where) {}
+      : segment_(segment), mine_(mine), where_(where) {
+    by_rank_ = segment.bytes_with_all();
+  }
 
   std::string missing() const override { return segment_.missing(); }
   bool sleep(double limit_s) override { return segment_.sleep(limit_s); }

@@ -29,6 +29,7 @@ class LocalReduce : public Step {
     const int passes = target == Target::owners ? 1 : 2;
     bytes_sent_ = passes * bytes * (n - 1) / n;  // what any algorithm must move
     bytes_received_ = bytes_sent_;
+    by_rank_ = segment.bytes_with_all();
   }
 
   std::string missing() const override { return segment_.missing(); }

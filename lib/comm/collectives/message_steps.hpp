@@ -37,8 +37,10 @@ std::unique_ptr<Step> make_ring_all_reduce(Party party, Buffer values, ReduceOp 
 /// Source: Thakur, Rabenseifner and Gropp 2005.
 std::unique_ptr<Step> make_tree_all_reduce(Party party, Buffer values, ReduceOp op);
 
-/// MPI's own all-reduce, non-blocking; 16-bit types by an operation of ours.
-std::unique_ptr<Step> make_mpi_all_reduce(const Channel& channel, int ranks, Buffer values, ReduceOp op);
+/// MPI's own all-reduce, non-blocking; 16-bit types by an operation of ours. `by_rank` counts its bytes;
+/// null: none does.
+std::unique_ptr<Step> make_mpi_all_reduce(const Channel& channel, int ranks, Buffer values, ReduceOp op,
+                                          ByteCount* by_rank);
 
 /// From ranks[0] to all, by a binomial tree, in pieces.
 std::unique_ptr<Step> make_tree_broadcast(Party party, Buffer values);

@@ -66,10 +66,11 @@ MPI_Op mpi_op(ReduceOp op) {
 
 class MpiAllReduce final : public Step {
  public:
-  MpiAllReduce(const Channel& channel, int ranks, Buffer values, ReduceOp op)
+  MpiAllReduce(const Channel& channel, int ranks, Buffer values, ReduceOp op, ByteCount* by_rank)
       : channel_(channel), values_(std::move(values)), used_(values_), op_(op), own_op_(values_.type, op) {
     bytes_sent_ = 2 * static_cast<std::int64_t>(values_.bytes()) * (ranks - 1) / ranks;
     bytes_received_ = bytes_sent_;
+    by_rank_ = by_rank;
   }
 
   ~MpiAllReduce() override {
@@ -115,8 +116,9 @@ class MpiAllReduce final : public Step {
 
 }  // namespace
 
-std::unique_ptr<Step> make_mpi_all_reduce(const Channel& channel, int ranks, Buffer values, ReduceOp op) {
-  return std::make_unique<MpiAllReduce>(channel, ranks, std::move(values), op);
+std::unique_ptr<Step> make_mpi_all_reduce(const Channel& channel, int ranks, Buffer values, ReduceOp op,
+                                          ByteCount* by_rank) {
+  return std::make_unique<MpiAllReduce>(channel, ranks, std::move(values), op, by_rank);
 }
 
 }  // namespace dtrain::comm

@@ -7,6 +7,7 @@
 #include "comm/group.hpp"
 #include "comm/mpi/communicator.hpp"
 #include "comm/queue.hpp"
+#include "comm/traffic.hpp"
 
 namespace dtrain::comm {
 
@@ -21,6 +22,9 @@ struct DeviceGroupRequest {
   bool messages = false;        ///< Whether neighbours on the group's ring send each other messages, too.
   bool shares_devices = false;  ///< Some device serves several of the job's ranks.
   double timeout_s = 300;       ///< Longest that making it may take.
+  Traffic* traffic =
+      nullptr;  ///< Counts messages by rank, as the next does what goes to all; null: none does.
+  ByteCount* bytes_with_all = nullptr;  ///< Both outlive the group.
 };
 
 /// Carries what ranks exchange from the memory of one's device to another's, past the CPU's. NCCL is one.

@@ -105,7 +105,8 @@ MpiGroup::MpiGroup(std::string name, Communicator ranks, std::vector<int> world_
       id_(group_id(name_, world_ranks_)),
       choice_(choice),
       queue_(queue),
-      way_(way) {
+      way_(way),
+      bytes_with_all_(way.traffic == nullptr ? nullptr : &way.traffic->among(world_ranks_)) {
   std::map<int, std::vector<int>> members;  // node -> group ranks
   bool nodes_are_alike = true;
   for (int rank = 0; rank < size(); ++rank) members[nodes[static_cast<std::size_t>(rank)]].push_back(rank);
@@ -126,7 +127,7 @@ MpiGroup::MpiGroup(std::string name, Communicator ranks, std::vector<int> world_
   }
   std::vector<int> local_world_ranks;
   for (const int group_rank : members[my_node]) local_world_ranks.push_back(world_rank_of(group_rank));
-  segment_ = std::make_shared<Segment>(*local_, std::move(local_world_ranks));
+  segment_ = std::make_shared<Segment>(*local_, std::move(local_world_ranks), way_.traffic);
 }
 
 std::unique_ptr<SharedBuffer> MpiGroup::allocate(std::size_t bytes) {
@@ -182,12 +183,13 @@ Label MpiGroup::message_label(std::string_view operation, const Buffer& values, 
 }
 
 Channel MpiGroup::channel_of(const Label& label) const {
-  return {ranks_.handle(), kFirstTag + static_cast<int>(label.number % kTags * kMostChunks), way_.piece_bytes,
-          way_.delays, &world_ranks_};
+  return {ranks_.handle(),  kFirstTag + static_cast<int>(label.number % kTags * kMostChunks),
+          way_.piece_bytes, way_.delays,
+          way_.traffic,     &world_ranks_};
 }
 
 Channel MpiGroup::channel_of_messages() const {
-  return {ranks_.handle(), kPointToPointTag, way_.piece_bytes, way_.delays, &world_ranks_};
+  return {ranks_.handle(), kPointToPointTag, way_.piece_bytes, way_.delays, way_.traffic, &world_ranks_};
 }
 
 void MpiGroup::compare(Compare which) {
@@ -238,7 +240,7 @@ Algorithm MpiGroup::choose(const Buffer& values, Algorithm algorithm) const {
 void MpiGroup::add_all_reduce_among(Steps& steps, const std::vector<int>& ranks, const Channel& channel,
                                     Buffer values, ReduceOp op, Algorithm algorithm) const {
   if (algorithm == Algorithm::mpi) {
-    steps.push_back(make_mpi_all_reduce(channel, size(), values, op));
+    steps.push_back(make_mpi_all_reduce(channel, size(), values, op, bytes_with_all_));
   } else if (algorithm == Algorithm::tree) {
     steps.push_back(make_tree_all_reduce(party(ranks, channel), values, op));
   } else {

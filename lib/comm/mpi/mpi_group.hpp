@@ -31,6 +31,7 @@ struct AllReduceChoice {
 struct MessageWay {
   std::size_t piece_bytes = kLongestPiece;  ///< Longer messages go in several.
   LinkDelays* delays = nullptr;             ///< Of an emulated machine; null: there are none. Borrowed.
+  Traffic* traffic = nullptr;               ///< Counts bytes by rank; null: none does. Borrowed.
 };
 
 /// Where the memory lies that a group has allocated.
@@ -120,6 +121,7 @@ class MpiGroup final : public Group {
   AllReduceChoice choice_;
   Queue& queue_;
   MessageWay way_;
+  ByteCount* bytes_with_all_;  ///< Null: none does.
   std::unique_ptr<Group> on_device_;
   std::uint64_t operations_ = 0;              ///< Collectives: the same on all ranks.
   std::uint64_t compared_until_ = kCompared;  ///< Of operations_.

@@ -8,6 +8,7 @@
 
 #include "comm/emulation/link_delays.hpp"
 #include "comm/mpi/mpi_check.hpp"
+#include "comm/traffic.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
 
@@ -80,12 +81,23 @@ bool Transfer::test() {
       const int from = channel_.world_ranks->at(static_cast<std::size_t>(peer_));
       due_ns_ = channel_.delays->due_ns(from, piece, steady_ns());
     }
-    if (done_ + piece == bytes_) break;
+    if (done_ + piece == bytes_) {
+      count_bytes();
+      break;
+    }
     done_ += piece;
   }
   if (due_ns_ > 0 && steady_ns() < due_ns_) return false;
   if (target_ != nullptr) std::memcpy(std::exchange(target_, nullptr), data_, bytes_);
   return true;
+}
+
+void Transfer::count_bytes() const {
+  if (channel_.traffic == nullptr || bytes_ == 0) return;
+  const auto bytes = static_cast<std::int64_t>(bytes_);
+  const bool sends = direction_ == Direction::send;
+  channel_.traffic->with(channel_.world_ranks->at(static_cast<std::size_t>(peer_)))
+      .add(sends ? bytes : 0, sends ? 0 : bytes);
 }
 
 void Transfer::check_count(const MPI_Status& status) const {

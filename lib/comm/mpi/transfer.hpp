@@ -15,6 +15,7 @@ namespace dtrain::comm {
 constexpr std::size_t kLongestPiece = std::size_t{1} << 30;
 
 class LinkDelays;
+class Traffic;
 
 /// Where messages of one collective travel.
 struct Channel {
@@ -22,7 +23,8 @@ struct Channel {
   int tag = 0;
   std::size_t piece_bytes = kLongestPiece;
   LinkDelays* delays = nullptr;                   ///< Of an emulated machine; null: there are none. Borrowed.
-  const std::vector<int>* world_ranks = nullptr;  ///< Of the peers, for `delays`, by their ranks in `comm`.
+  Traffic* traffic = nullptr;                     ///< Counts bytes by peer; null: none does. Borrowed.
+  const std::vector<int>* world_ranks = nullptr;  ///< Of the peers, for these two, by their ranks in `comm`.
 };
 
 /// One message on its way, sent or received. Move-only; abandoning one that is not complete happens only
@@ -53,6 +55,7 @@ class Transfer {
   void swap(Transfer& other) noexcept;
   void begin_piece(std::size_t offset, MPI_Request& request);
   void check_count(const MPI_Status& status) const;
+  void count_bytes() const;
   std::size_t piece_at(std::size_t offset) const;
   MPI_Request& current() { return done_ == 0 ? first_ : more_[done_ / channel_.piece_bytes - 1]; }
 

@@ -58,10 +58,12 @@ std::size_t Segment::bytes_per_rank(int ranks) {
   return kHeaderBytes + 2 * chunk + 2 * slice_bytes(chunk, ranks);
 }
 
-Segment::Segment(const Communicator& local, std::vector<int> world_ranks)
+Segment::Segment(const Communicator& local, std::vector<int> world_ranks, Traffic* traffic)
     : rank_(local.rank()),
       chunk_bytes_(chunk_bytes_for(local.size())),
       world_ranks_(std::move(world_ranks)),
+      traffic_(traffic),
+      with_all_(traffic == nullptr ? nullptr : &traffic->among(world_ranks_)),
       memory_(create(local)),
       pointers_(static_cast<std::size_t>(local.size())) {
   new (&line(rank_)) Line{};

@@ -12,6 +12,7 @@
 
 #include "comm/mpi/communicator.hpp"
 #include "comm/shared_memory/shared_memory.hpp"
+#include "comm/traffic.hpp"
 #include "comm/types.hpp"
 
 namespace dtrain::comm {
@@ -43,8 +44,9 @@ enum class OperationKind : std::uint8_t {
 /// Each step of an operation ends with post(); a rank may go on once all have posted as often as it has.
 class Segment {
  public:
-  /// Collective over `local`. Throws Error when the ranks cannot share memory.
-  Segment(const Communicator& local, std::vector<int> world_ranks);
+  /// Collective over `local`. `traffic` counts bytes by rank (null: none does); it is borrowed. Throws Error
+  /// when the ranks cannot share memory.
+  Segment(const Communicator& local, std::vector<int> world_ranks, Traffic* traffic = nullptr);
 
   /// Of the shared memory that each rank of a segment of so many takes, its SharedBuffers aside.
   static std::size_t bytes_per_rank(int ranks);
@@ -52,6 +54,12 @@ class Segment {
   int rank() const { return rank_; }
   int size() const { return static_cast<int>(world_ranks_.size()); }
   int world_rank(int local_rank) const { return world_ranks_[static_cast<std::size_t>(local_rank)]; }
+
+  /// Where operations count the bytes that they move; null: nowhere.
+  ByteCount* bytes_with_all() const { return with_all_; }
+  ByteCount* bytes_with(int local_rank) const {
+    return traffic_ == nullptr ? nullptr : &traffic_->with(world_rank(local_rank));
+  }
 
   /// Says what this rank enters and posts.
   void enter(const Descriptor& mine);
@@ -104,6 +112,8 @@ class Segment {
   int rank_;
   std::size_t chunk_bytes_;
   std::vector<int> world_ranks_;
+  Traffic* traffic_;
+  ByteCount* with_all_;
   SharedMemory memory_;
   std::uint64_t posted_ = 0;
   std::uint64_t entered_ = 0;

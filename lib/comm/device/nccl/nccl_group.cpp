@@ -91,12 +91,13 @@ using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
 class NcclOperation final : public Operation {
  public:
   NcclOperation(const Label& label, NcclChannel& channel, cudaStream_t compute, Call call, std::int64_t sent,
-                std::int64_t received)
+                std::int64_t received, ByteCount* by_rank)
       : label_(label),
         channel_(channel),
         compute_(compute),
         call_(std::move(call)),
-        ticket_(channel.take_ticket()) {
+        ticket_(channel.take_ticket()),
+        by_rank_(by_rank) {
     bytes_sent_ = sent;
     bytes_received_ = received;
     ready_.record(compute_);
@@ -120,6 +121,7 @@ class NcclOperation final : public Operation {
       done_.record(channel_.stream());
     }
     complete_ = done_.passed();
+    if (complete_ && by_rank_ != nullptr) by_rank_->add(bytes_sent_, bytes_received_);
     if (complete_) return true;
     channel_.check_peers();
     return false;
@@ -141,6 +143,7 @@ class NcclOperation final : public Operation {
   cudaStream_t compute_;
   Call call_;
   std::uint64_t ticket_;
+  ByteCount* by_rank_;  // null: not counted
   CudaEvent ready_;
   CudaEvent done_;
   bool issued_ = false;
@@ -157,7 +160,9 @@ NcclGroup::NcclGroup(const DeviceGroupRequest& request)
       queue_(*request.queue),
       compute_(request.stream != nullptr ? static_cast<cudaStream_t>(request.stream) : cudaStreamLegacy),
       collectives_(*request.ranks, request.device, request.timeout_s),
-      token_(std::make_unique<DeviceBuffer>(sizeof(std::int32_t))) {
+      token_(std::make_unique<DeviceBuffer>(sizeof(std::int32_t))),
+      traffic_(request.traffic),
+      bytes_with_all_(request.bytes_with_all) {
   if (!request.messages) return;
   for (int a = 0; a + 1 < size(); ++a) meet(a, a + 1, request);
   if (size() > 2) meet(size() - 1, 0, request);
@@ -210,8 +215,10 @@ std::unique_ptr<SharedBuffer> NcclGroup::allocate(std::size_t bytes) {
 Handle NcclGroup::submit(const Label& label, NcclChannel& channel, Call call, std::int64_t sent,
                          std::int64_t received) {
   check_cuda(cudaSetDevice(channel.device()), "cudaSetDevice");
+  ByteCount* const by_rank =
+      label.peer < 0 || traffic_ == nullptr ? bytes_with_all_ : &traffic_->with(label.peer);
   return queue_.submit(
-      std::make_unique<NcclOperation>(label, channel, compute_, std::move(call), sent, received));
+      std::make_unique<NcclOperation>(label, channel, compute_, std::move(call), sent, received, by_rank));
 }
 
 Handle NcclGroup::all_reduce(Buffer values, ReduceOp op, Algorithm) {

@@ -66,6 +66,8 @@ class NcclGroup final : public Group {
   std::vector<std::unique_ptr<NcclChannel>> channels_;  ///< To and from neighbours, as they were made.
   std::map<int, Neighbour> neighbours_;                 ///< By rank; empty where no messages are wanted.
   std::unique_ptr<SharedBuffer> token_;                 ///< What a barrier reduces.
+  Traffic* traffic_;                                    ///< Null: messages are not counted.
+  ByteCount* bytes_with_all_;                           ///< Null: collectives are not counted.
   std::uint64_t operations_ = 0;                        ///< Collectives: the same on all ranks.
   std::uint64_t messages_ = 0;
 };
