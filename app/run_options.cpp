@@ -405,6 +405,9 @@ std::vector<Option> declare() {
       "trace", "", "write trace.json, for Chrome's tracing or Perfetto", "",
       [](auto& c) -> auto& { return c.output.trace; });
   add(
+      "trace-steps", "all|FIRST-LAST", "write trace.json of these steps alone, such as 100-110", "",
+      [](auto& c) -> auto& { return c.output.trace_steps; });
+  add(
       "tensorboard", "", "write event files for TensorBoard", "",
       [](auto& c) -> auto& { return c.output.tensorboard; });
   add(

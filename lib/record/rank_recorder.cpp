@@ -20,7 +20,7 @@
 namespace dtrain::record {
 namespace {
 
-constexpr std::uint64_t kStepRowsPerChunk = 512;  // 70 kB
+constexpr std::uint64_t kStepRowsPerChunk = 512;  // 74 kB
 constexpr std::uint64_t kRankRowsPerChunk = 32;
 constexpr const char* kAside = ".partial";
 
@@ -42,6 +42,7 @@ struct RankRecorder::LiveFile {
   TableFile steps;
   TableFile events;
   TableFile samples;
+  TableFile traffic;
   std::optional<TableFile> virtual_times;
 
   /// Made aside and renamed, so that what an earlier part left is there until it is in the new file.
@@ -51,7 +52,8 @@ struct RankRecorder::LiveFile {
         epochs(make_table<RankEpochRow>(file.id(), "epochs", kRankRowsPerChunk)),
         steps(make_table<StepRow>(file.id(), "steps", kStepRowsPerChunk)),
         events(make_table<EventRow>(file.id(), "events", kRankRowsPerChunk)),
-        samples(make_table<SamplesRow>(file.id(), "samples", kRankRowsPerChunk)) {
+        samples(make_table<SamplesRow>(file.id(), "samples", kRankRowsPerChunk)),
+        traffic(make_table<TrafficRow>(file.id(), "traffic", kRankRowsPerChunk)) {
     if (options.has_virtual_times)
       virtual_times = make_table<VirtualTimeRow>(file.id(), "virtual_times", kStepRowsPerChunk);
     h5::write_attribute(file.id(), "format", "dtrain.rank");
@@ -74,6 +76,7 @@ struct RankRecorder::LiveFile {
     epochs.append(rows.epochs.data(), rows.epochs.size());
     events.append(rows.events.data(), rows.events.size());
     samples.append(rows.samples.data(), rows.samples.size());
+    traffic.append(rows.traffic.data(), rows.traffic.size());
     if (virtual_times) virtual_times->append(rows.virtual_times.data(), rows.virtual_times.size());
     h5::flush(file);
     space.trim(h5::file_bytes(file));
@@ -86,6 +89,7 @@ struct RankRecorder::LiveFile {
            (rows.epochs.size() + kRankRowsPerChunk) * sizeof(RankEpochRow) +
            (rows.events.size() + kRankRowsPerChunk) * sizeof(EventRow) +
            (rows.samples.size() + kRankRowsPerChunk) * sizeof(SamplesRow) +
+           (rows.traffic.size() + kRankRowsPerChunk) * sizeof(TrafficRow) +
            (rows.virtual_times.size() + kStepRowsPerChunk) * sizeof(VirtualTimeRow) + kIndexBytes;
   }
 };
@@ -99,6 +103,8 @@ RankRecorder::Rows RankRecorder::rows_of_earlier_part(const std::string& path, c
     rows.epochs = read_rows<RankEpochRow>(file.id(), "epochs");
     rows.events = read_rows<EventRow>(file.id(), "events");
     rows.samples = read_rows<SamplesRow>(file.id(), "samples");
+    if (H5Lexists(file.id(), "traffic", H5P_DEFAULT) > 0)  // a file of an older version has none
+      rows.traffic = read_rows<TrafficRow>(file.id(), "traffic");
     if (H5Lexists(file.id(), "virtual_times", H5P_DEFAULT) > 0)
       rows.virtual_times = read_rows<VirtualTimeRow>(file.id(), "virtual_times");
   } catch (const Error&) {
@@ -113,6 +119,8 @@ RankRecorder::Rows RankRecorder::rows_of_earlier_part(const std::string& path, c
   std::erase_if(rows.events, [](const EventRow& row) { return row.kind.view().empty(); });
   std::erase_if(rows.samples,
                 [&](const SamplesRow& row) { return row.epoch == 0 || row.epoch > kept.epoch; });
+  std::erase_if(rows.traffic,
+                [&](const TrafficRow& row) { return row.epoch == 0 || row.epoch > kept.epoch; });
   return rows;
 }
 
@@ -156,6 +164,11 @@ void RankRecorder::event(std::string_view kind, std::string_view detail) {
 void RankRecorder::samples(std::int64_t epoch, std::uint64_t hash) {
   const std::lock_guard guard(mutex_);
   if (problem_.empty() && !stopping_) gathered_.samples.push_back({epoch, static_cast<std::int64_t>(hash)});
+}
+
+void RankRecorder::traffic(const TrafficRow& row) {
+  const std::lock_guard guard(mutex_);
+  if (problem_.empty() && !stopping_) gathered_.traffic.push_back(row);
 }
 
 void RankRecorder::virtual_time(const VirtualTimeRow& row) {
@@ -216,11 +229,7 @@ void RankRecorder::write_burst(Wait how) {
     gathered_ = {};
   }
   if (!problem().empty()) file_.reset();  // a file whose write failed is not written again
-  spare_.steps.clear();
-  spare_.epochs.clear();
-  spare_.events.clear();
-  spare_.samples.clear();
-  spare_.virtual_times.clear();
+  spare_.clear();
 }
 
 // The file's time says that this rank lives, also when a step takes minutes.

@@ -45,6 +45,7 @@ class RankRecorder {
   void epoch(const RankEpochRow& row);
   void event(std::string_view kind, std::string_view detail);
   void samples(std::int64_t epoch, std::uint64_t hash);
+  void traffic(const TrafficRow& row);
   void virtual_time(const VirtualTimeRow& row);  ///< Kept as step() keeps; has_virtual_times.
 
   /// Writes what was gathered and returns when it is with the operating system.
@@ -62,9 +63,19 @@ class RankRecorder {
     std::vector<RankEpochRow> epochs;
     std::vector<EventRow> events;
     std::vector<SamplesRow> samples;
+    std::vector<TrafficRow> traffic;
     std::vector<VirtualTimeRow> virtual_times;
     bool empty() const {
-      return steps.empty() && epochs.empty() && events.empty() && samples.empty() && virtual_times.empty();
+      return steps.empty() && epochs.empty() && events.empty() && samples.empty() && traffic.empty() &&
+             virtual_times.empty();
+    }
+    void clear() {  // keeps the memory
+      steps.clear();
+      epochs.clear();
+      events.clear();
+      samples.clear();
+      traffic.clear();
+      virtual_times.clear();
     }
   };
   struct LiveFile;  // the HDF5 side

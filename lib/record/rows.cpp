@@ -142,7 +142,16 @@ std::vector<Column> columns_of<StepRow>() {
                                  real("learning_rate", "1", offsetof(Row, learning_rate)),
                                  real("time_s", "s", offsetof(Row, time_s))};
   add_phases(columns, offsetof(Row, phases));
+  columns.push_back(real("ended_at_s", "s", offsetof(Row, ended_at_s)));
   return columns;
+}
+
+template <>
+std::vector<Column> columns_of<TrafficRow>() {
+  using Row = TrafficRow;
+  return {integer("epoch", "1", offsetof(Row, epoch)), integer("peer", "1", offsetof(Row, peer)),
+          integer("bytes_sent", "bytes", offsetof(Row, bytes_sent)),
+          integer("bytes_received", "bytes", offsetof(Row, bytes_received))};
 }
 
 template <>

@@ -139,6 +139,15 @@ struct StepRow {
   double learning_rate = kNoValue;
   double time_s = 0;
   PhaseTimes phases;
+  double ended_at_s = kNoValue;  ///< Since start_time_utc.
+};
+
+/// A row of /ranks/NNNNN/traffic: payload between a rank and another in the training of an epoch.
+struct TrafficRow {
+  std::int64_t epoch = 0;
+  std::int64_t peer = 0;  ///< The other rank.
+  std::int64_t bytes_sent = 0;
+  std::int64_t bytes_received = 0;
 };
 
 /// A row of /ranks/NNNNN/events.
@@ -209,6 +218,8 @@ template <>
 std::vector<Column> columns_of<RankEpochRow>();
 template <>
 std::vector<Column> columns_of<StepRow>();
+template <>
+std::vector<Column> columns_of<TrafficRow>();
 template <>
 std::vector<Column> columns_of<EventRow>();
 template <>

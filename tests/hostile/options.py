@@ -24,6 +24,7 @@ VALUES = {
     "--exit-after": ("-5min", "1e30h", "soon", "nan"),
     "--checkpoint-every": ("0steps", "-1steps", "99999999999999999999steps", "1fortnight", "nanmin"),
     "--record-steps": ("-1", "0", "often"),
+    "--trace-steps": ("-1", "0-5", "7-3", "5-", "-", "all-", "1-99999999999999999999", "\x1b[2J"),
     "--keep": ("-1", "99999999999"),
     "--seed": ("-1", "18446744073709551616", "x"),
     "--mesh": ("data=0", "data=-1", "data=99999999999999999999", "data=2147483647,pipe=2147483647", "data=1,data=1", "colour=2", "data", "=,=", "data=1,,"),

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <chrono>
+#include <cmath>
 #include <filesystem>
 #include <thread>
 
@@ -41,6 +42,8 @@ TEST_F(RankRecorderTest, EverythingIsThereFromTheStart) {
   EXPECT_EQ(read("epochs").order.front(), "epoch");
   EXPECT_EQ(read("events").order, (std::vector<std::string>{"time_s", "kind", "detail"}));
   EXPECT_EQ(read("samples").order, (std::vector<std::string>{"epoch", "hash"}));
+  EXPECT_EQ(read("traffic").order,
+            (std::vector<std::string>{"epoch", "peer", "bytes_sent", "bytes_received"}));
 }
 
 TEST_F(RankRecorderTest, ARunThatGoesOnKeepsTheRowsUpToWhereItStood) {
@@ -52,6 +55,7 @@ TEST_F(RankRecorderTest, ARunThatGoesOnKeepsTheRowsUpToWhereItStood) {
     for (std::int64_t epoch = 1; epoch <= 2; ++epoch) {
       recorder.epoch({.epoch = epoch, .samples = 10 * epoch});
       recorder.samples(epoch, ~std::uint64_t{0} - static_cast<std::uint64_t>(epoch));
+      recorder.traffic({.epoch = epoch, .peer = 3, .bytes_sent = 100 * epoch, .bytes_received = 7});
     }
     recorder.event("checkpoint", "step 4");
   }
@@ -65,8 +69,31 @@ TEST_F(RankRecorderTest, ARunThatGoesOnKeepsTheRowsUpToWhereItStood) {
   EXPECT_EQ(read("steps").column("loss"), (std::vector<double>{0.5, 1, 1.5, 2, 7}));
   EXPECT_EQ(read("epochs").column("samples"), std::vector<double>{10});
   EXPECT_EQ(read("samples").column("hash"), std::vector<double>{-2});
+  EXPECT_EQ(read("traffic").column("bytes_sent"), std::vector<double>{100});
   EXPECT_EQ(read("events").texts.at("kind"), (std::vector<std::string>{"checkpoint", "resumed"}));
   EXPECT_FALSE(std::filesystem::exists(later.path + ".partial"));
+}
+
+/// Such a file lacks the traffic, and the times at which steps ended.
+TEST_F(RankRecorderTest, ARunThatGoesOnKeepsTheRowsOfAnOlderVersion) {
+  {
+    const auto lock = library_.lock();
+    const h5::File file = h5::create_file(options().path);
+    auto columns = columns_of<StepRow>();
+    columns.pop_back();
+    const StepRow row{.step = 1, .epoch = 1, .loss = 0.5};
+    TableFile(file.id(), "steps", columns, sizeof(StepRow), 8).append(&row, 1);
+    make_table<RankEpochRow>(file.id(), "epochs", 8);
+    make_table<EventRow>(file.id(), "events", 8);
+    make_table<SamplesRow>(file.id(), "samples", 8);
+  }
+  auto later = options();
+  later.kept = Kept{.step = 4, .epoch = 1};
+  const RankRecorder recorder(library_, later);
+  const Table steps = read("steps");
+  EXPECT_EQ(steps.column("loss"), std::vector<double>{0.5});
+  EXPECT_TRUE(std::isnan(steps.column("ended_at_s").at(0)));
+  EXPECT_EQ(read("traffic").rows, 0U);
 }
 
 TEST_F(RankRecorderTest, RowsAreReadableAfterAFlushWhileRecordingGoesOn) {

@@ -66,10 +66,17 @@ void write_results(const std::string& folder) {
   for (std::int64_t epoch = 1; epoch <= 3; ++epoch) {
     for (int rank = 0; rank < 2; ++rank) {
       for (std::int64_t i = 1; i <= 4; ++i) {
-        recorders[rank]->step(
-            {.step = (epoch - 1) * 4 + i, .epoch = epoch, .loss = 0.25, .weight = 8, .time_s = 0.5});
+        const std::int64_t step = (epoch - 1) * 4 + i;
+        recorders[rank]->step({.step = step,
+                               .epoch = epoch,
+                               .loss = 0.25,
+                               .weight = 8,
+                               .time_s = 0.5,
+                               .ended_at_s = 0.5 * static_cast<double>(step)});
       }
       recorders[rank]->epoch(rank_epoch(epoch, rank));
+      recorders[rank]->traffic(
+          {.epoch = epoch, .peer = 1 - rank, .bytes_sent = 1000 + rank, .bytes_received = 2000});
       recorders[rank]->samples(epoch, 0x8000000000000000U + static_cast<std::uint64_t>(rank));
       recorders[rank]->event("epoch", "ended");
     }

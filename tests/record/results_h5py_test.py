@@ -33,7 +33,9 @@ CONTRACT = {
                            ("peak_memory_bytes", "i", "bytes"), ("device_peak_memory_bytes", "i", "bytes")],
     "ranks/00001/steps": [("step", "i", "1"), ("epoch", "i", "1"), ("loss", "f", "1"), ("weight", "f", "1"),
                           ("gradient_norm", "f", "1"), ("learning_rate", "f", "1"), ("time_s", "f", "s"),
-                          *PHASE_FIELDS],
+                          *PHASE_FIELDS, ("ended_at_s", "f", "s")],
+    "ranks/00001/traffic": [("epoch", "i", "1"), ("peer", "i", "1"), ("bytes_sent", "i", "bytes"),
+                            ("bytes_received", "i", "bytes")],
     "ranks/00001/events": [("time_s", "f", "s"), ("kind", "s", ""), ("detail", "s", "")],
     "ranks/00001/samples": [("epoch", "i", "1"), ("hash", "i", "1")],
 }
@@ -79,6 +81,8 @@ def check_values(file):
     np.testing.assert_array_equal(rank["epochs"]["bytes_sent"], [1001] * 3)
     np.testing.assert_array_equal(rank["epochs"]["peak_memory_bytes"], [5 << 32] * 3)
     np.testing.assert_array_equal(rank["samples"]["hash"].astype(np.uint64), [(1 << 63) + 1] * 3)
+    np.testing.assert_array_equal(rank["steps"]["ended_at_s"], np.arange(1, 13) / 2)
+    assert [tuple(row) for row in rank["traffic"][:]] == [(epoch, 0, 1001, 2000) for epoch in (1, 2, 3)]
     assert rank["events"]["detail"][0] == b"ended"
     row = rank["epochs"][0]
     exclusive = sum(row[phase + "_time_s"] for phase in PHASES if phase not in ("communication", "transfer"))

@@ -27,6 +27,7 @@ TEST(RowsTest, EveryMemberHasExactlyOneColumn) {
   expect_columns_cover_the_row<TestRow>();
   expect_columns_cover_the_row<RankEpochRow>();
   expect_columns_cover_the_row<StepRow>();
+  expect_columns_cover_the_row<TrafficRow>();
   expect_columns_cover_the_row<EventRow>();
   expect_columns_cover_the_row<SamplesRow>();
 }

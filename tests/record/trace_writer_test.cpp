@@ -7,6 +7,8 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <string>
+#include <vector>
 
 #include "core/clock.hpp"
 #include "core/error.hpp"
@@ -90,6 +92,74 @@ TEST(TraceWriterTest, TheClockForwardsItsSpansNested) {
   const double inner_start = last["inner"].at("ts");
   EXPECT_GE(inner_start, outer_start);
   EXPECT_LE(inner_start + static_cast<double>(last["inner"].at("dur")), outer_end + 1e-3);
+}
+
+/// [rank]: the steps of its spans, in their order; 0: none.
+std::map<int, std::vector<int>> steps_by_rank(const std::string& folder) {
+  std::map<int, std::vector<int>> steps;
+  for (const nlohmann::json& event : trace_of(folder)) {
+    if (event.at("ph") != "X") continue;
+    steps[event.at("pid")].push_back(event.contains("args") ? event.at("args").at("step").get<int>() : 0);
+  }
+  return steps;
+}
+
+void write_steps(TraceWriter& trace, std::int64_t first, std::int64_t last) {
+  for (std::int64_t step = first; step <= last; ++step) {
+    trace.begin_step(step);
+    trace.span(Phase::forward, "forward", step * 10, step * 10 + 5);
+  }
+}
+
+TEST(TraceWriterTest, SpansHaveTheirStepAndThoseOutsideTheWindowAreLeftOut) {
+  const test::ScratchFolder folder;
+  create_run_folder(folder.path());
+  {
+    TraceWriter whole(trace_part_path(folder.path(), 0), 0, 0);
+    TraceWriter window(trace_part_path(folder.path(), 1), 1, 0, TraceBegin::anew, {.first = 2, .last = 3});
+    write_steps(whole, 0, 4);
+    write_steps(window, 0, 4);
+  }
+  merge_traces(folder.path());
+  EXPECT_EQ(steps_by_rank(folder.path()),
+            (std::map<int, std::vector<int>>{{0, {0, 1, 2, 3, 4}}, {1, {2, 3}}}));
+}
+
+/// As after a rank was lost, and after a kill that has cut a line.
+TEST(TraceWriterTest, WhatAnEarlierPartOfTheRunHasLeftStays) {
+  const test::ScratchFolder folder;
+  create_run_folder(folder.path());
+  const std::string part = trace_part_path(folder.path(), 0);
+  {
+    TraceWriter first(part, 0, 0);
+    write_steps(first, 1, 2);
+  }
+  std::ofstream(part, std::ios::app) << R"({"name":"forward","ca)";
+  {
+    TraceWriter second(part, 0, 0, TraceBegin::continued);
+    write_steps(second, 2, 3);
+  }
+  merge_traces(folder.path());
+  EXPECT_EQ(steps_by_rank(folder.path()), (std::map<int, std::vector<int>>{{0, {1, 2, 2, 3}}}));
+  {  // another process resumes the run
+    TraceWriter third(part, 0, 0, TraceBegin::continued);
+    write_steps(third, 4, 4);
+  }
+  merge_traces(folder.path());
+  EXPECT_EQ(steps_by_rank(folder.path()), (std::map<int, std::vector<int>>{{0, {1, 2, 2, 3, 4}}}));
+}
+
+TEST(TraceWriterTest, ARunThatBeginsAnewKeepsNothingOfThePartBefore) {
+  const test::ScratchFolder folder;
+  create_run_folder(folder.path());
+  const std::string part = trace_part_path(folder.path(), 0);
+  std::ofstream(part) << "{\"left\":\"by a run that was killed\"}\n";
+  {
+    TraceWriter trace(part, 0, 0);
+    write_steps(trace, 1, 1);
+  }
+  merge_traces(folder.path());
+  EXPECT_EQ(steps_by_rank(folder.path()), (std::map<int, std::vector<int>>{{0, {1}}}));
 }
 
 TEST(TraceWriterTest, AFolderThatIsMissingIsAUsageError) {

@@ -25,6 +25,7 @@ def main():
         trace = json.loads((run_folder / "trace.json").read_text())
         events = trace["traceEvents"] if isinstance(trace, dict) else trace
         assert {event["pid"] for event in events} == {0, 1, 2}
+        assert {event["args"]["step"] for event in events if "step" in event.get("args", {})} == set(range(1, 257))
         assert list((run_folder / "tensorboard").iterdir())
         best = (run_folder / "checkpoints" / "best").resolve()
         assert best.name.startswith("step-") and (best / "manifest.json").exists()
@@ -60,6 +61,11 @@ def check(results):
             of_epoch = steps[steps["epoch"] == epoch]
             assert abs(of_epoch["time_s"].sum() - rows["train_time_s"][epoch - 1]) < 1e-6
             assert of_epoch["weight"].sum() == rows["samples"][epoch - 1]
+            by_peer = rank["traffic"][rank["traffic"]["epoch"] == epoch]
+            for column in ("bytes_sent", "bytes_received"):
+                assert by_peer[column].sum() == rows[column][epoch - 1] > 0, (column, by_peer, rows[column])
+        assert np.all(np.diff(steps["ended_at_s"]) > 0) and steps["ended_at_s"][0] > steps["time_s"][0]
+        assert steps["ended_at_s"][-1] <= (end - start).total_seconds() + 0.01
         used += rows["samples"]
     assert np.all(used == 8192)
     hashes = [sum(int(rank["samples"][e]["hash"]) for rank in results["ranks"].values()) % 2**64 for e in (0, 1)]

@@ -188,6 +188,7 @@ void validate_output(const OutputConfig& output) {
         fmt::format("use at most {} bytes of plain text", kLongestName));
   check_at_least(output.record_steps, 0, "--record-steps");
   output.checkpoint_interval();
+  output.trace_window();
   check_at_least(output.keep, 1, "--keep");
   check(!output.resume.empty(), "nothing is named", "--resume", "use auto, none or a checkpoint's folder");
   check_one_of(output.optimizer_state, kOptimizerStates, "--optimizer-state");
@@ -228,6 +229,18 @@ std::int64_t PipelineConfig::memory_limit_bytes() const {
   check(bytes.has_value(), fmt::format("\"{}\" is not a size", memory_limit), "--memory-limit",
         "write one such as 512MiB or 2GiB, or none");
   return *bytes;
+}
+
+record::TraceWindow OutputConfig::trace_window() const {
+  if (trace_steps == "all") return {};
+  const auto dash = std::min(trace_steps.find('-'), trace_steps.size());
+  const std::string_view text = trace_steps;
+  const auto first = parse_number<std::int64_t>(text.substr(0, dash));
+  const auto last = dash == text.size() ? first : parse_number<std::int64_t>(text.substr(dash + 1));
+  check(first && last && *first >= 1 && *last >= *first,
+        fmt::format("\"{}\" names no steps", printable(trace_steps)), "--trace-steps",
+        "write one, or the first and the last, such as 100-110; steps count from 1");
+  return {.first = *first, .last = *last};
 }
 
 state::Interval OutputConfig::checkpoint_interval() const {

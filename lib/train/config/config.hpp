@@ -11,6 +11,7 @@
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/strategy/strategy_options.hpp"
+#include "record/trace_window.hpp"
 #include "state/interval.hpp"
 #include "topology/fabric.hpp"
 #include "topology/mesh.hpp"
@@ -106,12 +107,17 @@ struct OutputConfig {
   std::string optimizer_state = "exact";
   int record_steps = 1;  ///< Each Nth step is recorded: 1 all, 0 none.
   bool trace = false;
+  std::string trace_steps = "all";  ///< Or those of which spans are written, such as `100-110`.
   bool tensorboard = false;
   bool quiet = false;
   bool terminal = false;  ///< A person watches: draw the progress in place. Set by app.
 
   /// `checkpoint_every` parsed; never: at the end only. Throws Error (exit code 2).
   state::Interval checkpoint_interval() const;
+
+  bool traces() const { return trace || trace_steps != "all"; }
+  /// `trace_steps` parsed. Throws Error (exit code 2).
+  record::TraceWindow trace_window() const;
 };
 
 /// All of a run's options, with the defaults they have where neither the user nor the model's recipe gives

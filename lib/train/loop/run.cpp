@@ -67,12 +67,14 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
     log.info(describe_invented(config, library));
     return ExitCode::success;
   }
-  const RunStart start = start_of(config, recovery.behind() || (resume && resume->own), mpi, library);
+  const bool goes_on = recovery.behind() || (resume && resume->own);
+  const RunStart start = start_of(config, goes_on, mpi, library);
   if (!config.dry_run) record::create_run_folder(run_folder(config));
   std::unique_ptr<record::TraceWriter> trace;
-  if (config.output.trace && !config.dry_run) {
+  if (config.output.traces() && !config.dry_run) {
     trace = std::make_unique<record::TraceWriter>(
-        record::trace_part_path(run_folder(config), mpi.first_rank()), mpi.first_rank(), start.steady_ns);
+        record::trace_part_path(run_folder(config), mpi.first_rank()), mpi.first_rank(), start.steady_ns,
+        goes_on ? record::TraceBegin::continued : record::TraceBegin::anew, config.output.trace_window());
   }
   parallel::MemoryMeter::process().install();
   parallel::MemoryMeter::process().limit(config.pipeline.memory_limit_bytes());

@@ -118,7 +118,8 @@ void RunOutputs::step(const parallel::StepPlan& plan, int epoch, const parallel:
                   .gradient_norm = outcome.gradient_norm,
                   .learning_rate = plan.learning_rate,
                   .time_s = phases.wall_s,
-                  .phases = phases.times});
+                  .phases = phases.times,
+                  .ended_at_s = static_cast<double>(steady_ns() - start_ns_) * 1e-9});
   if (const auto* clock = job_.virtual_clock())
     recorder_.virtual_time({.step = plan.number, .epoch = epoch, .virtual_time_s = clock->now_s()});
 }
@@ -139,6 +140,14 @@ void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<Eva
       validation ? validation->extra : std::vector<double>(extra_columns_.size(), record::kNoValue);
 
   recorder_.samples(epoch, sums.sample_hash);
+  for (std::size_t rank = 0; rank < sums.traffic.size(); ++rank) {
+    const auto& bytes = sums.traffic[rank];
+    if (bytes.sent == 0 && bytes.received == 0) continue;
+    recorder_.traffic({.epoch = epoch,
+                       .peer = static_cast<std::int64_t>(rank),
+                       .bytes_sent = bytes.sent,
+                       .bytes_received = bytes.received});
+  }
   recorder_.epoch({.epoch = epoch,
                    .train_loss = own.loss,
                    .train_accuracy = own.accuracy,

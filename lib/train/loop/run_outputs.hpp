@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/traffic.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
 #include "h5/library.hpp"
@@ -33,14 +34,15 @@ struct RunStart {
 
 /// What the steps of an epoch add up to.
 struct EpochSums {
-  parallel::StepTotals own;                  ///< This rank's steps.
-  parallel::StepTotals total;                ///< All ranks'.
-  record::PhaseTotals phases;                ///< This rank's time.
-  std::uint64_t sample_hash = 0;             ///< Of the samples this rank used.
-  std::int64_t samples = 0;                  ///< Over all ranks.
-  double earlier_s = 0;                      ///< That an earlier part of the run has trained in this epoch.
-  double learning_rate = 0;                  ///< Of the last step.
-  std::vector<std::int64_t> staleness = {};  ///< StepOutcome::staleness of all.
+  parallel::StepTotals own;                    ///< This rank's steps.
+  parallel::StepTotals total;                  ///< All ranks'.
+  record::PhaseTotals phases;                  ///< This rank's time.
+  std::uint64_t sample_hash = 0;               ///< Of the samples this rank used.
+  std::int64_t samples = 0;                    ///< Over all ranks.
+  double earlier_s = 0;                        ///< That an earlier part of the run has trained in this epoch.
+  double learning_rate = 0;                    ///< Of the last step.
+  std::vector<std::int64_t> staleness = {};    ///< StepOutcome::staleness of all.
+  std::vector<comm::MovedBytes> traffic = {};  ///< Between this rank and each other, by rank.
 
   /// Adds a step. `hash`: data::sample_hash() of the samples that this rank counts.
   void add(const parallel::StepOutcome& outcome, const record::PhaseTotals& step_phases, double rate,
@@ -66,6 +68,11 @@ class RunOutputs {
   RunOutputs(const RunConfig& config, Job& job, const Workload& workload, h5::Library& library,
              record::TraceWriter* trace, const RunStart& start, const std::optional<record::Kept>& kept,
              std::vector<record::TopologyRow> earlier, const Log& log);
+
+  /// What is traced from now on is of this step; 0: of none.
+  void trace_step(std::int64_t step) {
+    if (trace_ != nullptr) trace_->begin_step(step);
+  }
 
   /// After each step.
   void step(const parallel::StepPlan& plan, int epoch, const parallel::StepOutcome& outcome,

@@ -247,6 +247,7 @@ Trainer::Ending Trainer::train_epoch() {
   const auto held_bytes = meter.live();
   meter.begin_peak();
   const Steps ended = train_steps();
+  outputs_.trace_step(0);
   if (ended == Steps::stop_wanted) return Ending::stopped;
   if (step_ - first_step == pieces_.steps()) adapt_batch();
   sums_.samples = pieces_.step(step_ - first_step - 1).end;
@@ -283,7 +284,7 @@ Trainer::Steps Trainer::train_steps() {
   batches_.begin();
   if (replica_.reads()) loader_.start(plan_.requests());
 
-  clock_.take();  // what happened between the epochs belongs to neither
+  leave_out();  // what happened between the epochs belongs to neither
   steps_begun_s_ = steady_s();
   // A run that was stopped after a step whose validation was due does it now.
   const bool owes =
@@ -295,6 +296,7 @@ Trainer::Steps Trainer::train_steps() {
   }
   while (const auto* plan = plan_.next()) {
     job_.groups().recorder().begin_step(plan->number);
+    outputs_.trace_step(plan->number);
     if (injection_ != nullptr) injection_->begin_step(plan->number);
     if (slow_compute_ != nullptr) slow_compute_->begin_step(plan->number);
     stepping_ = plan->number;
@@ -319,10 +321,10 @@ Trainer::Steps Trainer::train_steps() {
       last_ = info(total, false);
       outputs_.flush();
     }
-    auto phases = clock_.take();
+    auto phases = take();
     const bool is_best = validates && validate_within_epoch();
     if (!stops && (saves || is_best)) checkpoints_.save(replica_.state(), last_);
-    phases += clock_.take();
+    phases += take();
     sums_.add(outcome, phases, plan->learning_rate, counted_hash(*plan));
     outputs_.step(*plan, epoch_, outcome, phases);
     look_after_ranks(phases, *plan, outcome.agreed);
@@ -348,16 +350,29 @@ std::uint64_t Trainer::counted_hash(const parallel::StepPlan& plan) const {
   return hash;
 }
 
+/// What this rank did since the last call, or leave_out(): it belongs to the epoch's steps.
+record::PhaseTotals Trainer::take() {
+  job_.groups().traffic().take(sums_.traffic);
+  return clock_.take();
+}
+
+void Trainer::leave_out() {
+  std::vector<comm::MovedBytes> unused;
+  job_.groups().traffic().take(unused);
+  clock_.take();
+}
+
 /// Between two steps of an epoch; its time counts for neither. Whether the model is the best so far.
 bool Trainer::validate_within_epoch() {
   const double begun_s = steady_s();
+  outputs_.trace_step(0);
   replica_.strategy().synchronise();
   validation_ = evaluate("validation");
   progress_.clear();
   outputs_.validation(step_, epoch_, *validation_, RunOutputs::Line::printed);
   last_.so_far.evaluated = true;
   const bool is_best = is_best_so_far(validation_);
-  clock_.take();
+  leave_out();
   steps_begun_s_ += steady_s() - begun_s;
   return is_best;
 }

@@ -70,6 +70,8 @@ class Trainer {
   Ending train_epoch();
   void adapt_batch();
   Steps train_steps();
+  record::PhaseTotals take();
+  void leave_out();
   bool validate_within_epoch();
   std::uint64_t counted_hash(const parallel::StepPlan& plan) const;
   parallel::StepRequests requests() const;
