@@ -5,12 +5,14 @@ import shutil
 import sys
 import unittest
 
+import h5py
+import numpy as np
+from numpy.lib.recfunctions import repack_fields
+
 from program import ProgramTest
 
 SMALL = ("--model", "mlp", "--global-batch", "512", "--epochs", "2", "--limit-steps", "16", "--quiet")
 OF_RUN = ["loss", "metrics", "rate_gradient", "throughput", "phases", "waiting", "timeline", "memory", "traffic"]
-# What this version does not record is said in the picture's place.
-NOT_RECORDED = ["throughput", "timeline", "traffic"]
 OF_RUNS = ["losses", "scaling", "phase_shares"]
 # Words along the axes of each picture.
 AXES = {"loss": {"step", "loss"}, "metrics": {"epoch", "accuracy"}, "rate_gradient": {"step", "learning rate", "norm of the gradient"},
@@ -102,11 +104,19 @@ class PicturesTest(ProgramTest):
     def test_a_run_that_lost_a_rank_and_was_resumed_on_fewer(self):
         first = self.train("kills", "--checkpoint-every", "2steps", "--inject", "kill:rank=1,phase=backward,step=7", ranks=2)
         self.assertNotEqual(first.returncode, 0)
-        self.says(self.page_of("runs/kills", without=["metrics", "memory", *NOT_RECORDED]), "failed: what was recorded is shown", "rank 1 is gone")
+        self.says(self.page_of("runs/kills", without=["metrics", "memory", "traffic"]), "failed: what was recorded is shown", "rank 1 is gone")
         again = self.train("kills", "--checkpoint-every", "2steps")
         self.assertEqual(again.returncode, 0, again.stderr)
-        page = self.page_of("runs/kills", without=NOT_RECORDED)
+        page = self.page_of("runs/kills", without=["traffic"])  # the rank that is left sends nothing
         self.says(page, "from step-00000006 on 1 ranks")
+        for picture in ("loss", "throughput"):
+            self.assertIn("resumed: 1 rank, one copy", page.pictures[picture])
+        with h5py.File(self.folder / "runs/kills/results.h5") as file:
+            events = file["ranks/00000/events"][:]
+            resumed = float(events["time_s"][events["kind"] == b"resumed"][0])
+            steps = file["ranks/00000/steps"][:]
+        self.assertTrue((np.diff(steps["ended_at_s"]) > 0).all(), "times go on where the run began")
+        self.assertEqual(steps["step"][steps["ended_at_s"] > resumed].tolist(), list(range(7, 17)))
 
     def test_survivors_are_marked_with_their_number(self):
         done = self.train("survives", "--inject", "kill:rank=1,phase=backward,step=9", "--mesh", "data=3", ranks=3,
@@ -114,22 +124,46 @@ class PicturesTest(ProgramTest):
         if "MPICH" in done.stderr or "unrecognized" in done.stderr:
             self.skipTest("this MPI has no ULFM")
         self.assertIn("completed", (self.folder / "runs/survives/state").read_text())
-        self.says(self.page_of("runs/survives", without=NOT_RECORDED), "rank 1 lost: 2 ranks agreed after")
+        page = self.page_of("runs/survives")
+        self.says(page, "rank 1 lost: 2 ranks agreed after")
+        self.assertIn("rank lost, then recovered: 2 ranks, data=2", page.pictures["loss"])
 
     def test_a_pipeline_with_the_trace_of_some_steps(self):
-        self.assertEqual(self.train("pipe", "--mesh", "pipe=2", "--trace", ranks=2).returncode, 0)
-        page = self.page_of("runs/pipe", without=["throughput", "traffic"])
-        self.assertIn("ms, from the middle of the trace", page.pictures["timeline"])
+        self.assertEqual(self.train("pipe", "--mesh", "pipe=2", "--trace-steps", "6-8", ranks=2).returncode, 0)
+        page = self.page_of("runs/pipe")
+        self.assertIn("ms, steps 6 to 8", page.pictures["timeline"])
         self.assertIn("pipeline idle", page.pictures["phases"])
         self.assertIn("communication", page.pictures["timeline"])
 
+        with h5py.File(self.folder / "runs/pipe/results.h5") as file:
+            for rank in ("00000", "00001"):
+                epochs, traffic = file[f"ranks/{rank}/epochs"][:], file[f"ranks/{rank}/traffic"][:]
+                for column in ("bytes_sent", "bytes_received"):
+                    self.assertEqual([int(traffic[column][traffic["epoch"] == epoch].sum()) for epoch in epochs["epoch"]],
+                                     epochs[column].tolist(), f"rank {rank}: {column} by peer add up")
+                self.assertEqual(set(traffic["peer"]), {1 - int(rank)})
+
+    def test_files_of_an_older_version_say_what_they_lack(self):
+        self.assertEqual(self.train("old", ranks=2).returncode, 0)
+        with h5py.File(self.folder / "runs/old/results.h5", "r+") as file:
+            for rank in file["ranks"].values():
+                rows = rank["steps"][:]
+                units = rank["steps"].attrs["units"]
+                del rank["steps"], rank["traffic"]
+                rank["steps"] = repack_fields(rows[[name for name in rows.dtype.names if name != "ended_at_s"]])
+                rank["steps"].attrs["units"] = units[:-1]
+        page = self.page_of("runs/old", without=["throughput", "timeline", "traffic"])
+        for picture in ("throughput", "timeline", "traffic"):
+            self.assertIn("an older dtrain wrote it", page.notes[picture])
+        self.assertIn("accuracy", self.succeed("report", "runs/old"))
+
     def test_copies_that_agree_after_rounds(self):
         self.assertEqual(self.train("rounds", "--strategy", "local_sgd", "--sync-period", "4", ranks=2).returncode, 0)
-        self.page_of("runs/rounds", without=NOT_RECORDED)
+        self.assertIn("order within a step not recorded", " ".join(self.page_of("runs/rounds").pictures["timeline"]))
 
     def test_one_rank_and_several_runs(self):
         self.assertEqual(self.train("one").returncode, 0)
-        self.page_of("runs/one", without=["waiting", *NOT_RECORDED])
+        self.page_of("runs/one", without=["waiting", "traffic"])
         self.assertEqual(self.train("<b>two", "--learning-rate", "0.002", ranks=2).returncode, 0)
         page = self.page_of("runs/one", "runs/<b>two", pictures=OF_RUNS)
         self.says(page, "<b>two", "learning-rate 0.001 0.002", "ranks 1 2")
@@ -137,7 +171,7 @@ class PicturesTest(ProgramTest):
         self.assertIn("mlp, ideal", page.pictures["scaling"])
         self.succeed("report", "runs/one", "--plots", "pictures/")
         drawn = {path.stem for path in (self.folder / "pictures").iterdir()}
-        self.assertEqual(drawn, set(OF_RUN) - {"waiting", *NOT_RECORDED})
+        self.assertEqual(drawn, set(OF_RUN) - {"waiting", "traffic"})
         for path in (self.folder / "pictures").iterdir():
             self.assertEqual(path.read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
             self.assertGreater(path.stat().st_size, 5000, path.name)
@@ -164,7 +198,7 @@ class PicturesTest(ProgramTest):
         self.refuse(1, ["ended by signal 9"], "report", "runs/one", "--html", "page.html", environment={"DTRAIN_PYTHON": str(killed)})
         # A matplotlibrc of the current folder, where others may write, is not followed.
         self.write("matplotlibrc", "text.usetex: True\nfont.size: 300\n")
-        self.page_of("runs/one", without=["waiting", *NOT_RECORDED])
+        self.page_of("runs/one", without=["waiting", "traffic"])
         (self.folder / "runs/broken").mkdir()
         whole = (self.folder / "runs/one/results.h5").read_bytes()
         (self.folder / "runs/broken/results.h5").write_bytes(whole[: len(whole) // 2])

@@ -163,7 +163,7 @@ def throughput(run):
     steps = run.need_steps()
     known = np.isfinite(steps["ended_at_s"]) & (steps["weight"] > 0)
     if not known.any():
-        raise Nothing("The version that made this run did not record when its steps ended.")
+        raise Nothing("This run's file lacks the times at which steps ended: an older dtrain wrote it.")
     ended, weight, time_s = (steps[name][known] for name in ("ended_at_s", "weight", "time_s"))
     # A point is some steps in a row; whatever came between two steps beside training is a gap.
     per_point = max(1, min(len(ended) // 12, max(len(ended) // 80, 4)))

@@ -132,7 +132,7 @@ def traffic_matrix(run):
         np.add.at(told_by_sender[rank.rank], rank.traffic["peer"], rank.traffic["bytes_sent"])
         np.add.at(told_by_receiver[:, rank.rank], rank.traffic["peer"], rank.traffic["bytes_received"])
     if not recorded:
-        raise Nothing("The version that made this run did not record bytes by pair.")
+        raise Nothing("This run's file lacks the bytes by pair: an older dtrain wrote it.")
     return np.maximum(told_by_sender, told_by_receiver), list(range(size))
 
 
@@ -165,6 +165,6 @@ def traffic(run):
         bar.ax.yaxis.set_major_formatter(bytes_axis)
     else:
         bytes_along(bar.ax.yaxis, most)
-    bar.set_label("all epochs")
+    bar.set_label("sent in all epochs")
     bar.outline.set_visible(False)
     return new

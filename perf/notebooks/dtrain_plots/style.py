@@ -17,6 +17,7 @@ MARK_COLOURS = {"lost_rank": "#c0392b", "recovered": "#3a8f5c", "resumed": "#3a8
 MOST_POINTS = 1500   # of a line: more cannot be seen
 MOST_LINES = 64      # light ones, in one figure
 MOST_LABELS = 16     # ranks along an axis
+MOST_WORD_LINES = 3  # above a figure, for its marks
 
 SETTINGS = {
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"], "font.size": 9,
@@ -96,7 +97,8 @@ def rank_ticks(axis, ranks):
 
 
 def draw_marks(axes, marks, where):
-    """Vertical lines at `where(mark)`, with words above; those of marks that lie close together are in one line."""
+    """Vertical lines at `where(mark)`, with words above; those of marks that lie close together are in one line. Where they
+    would lie on those before them they are a line higher; of very many the last ones have none."""
     low, high = axes.get_xlim()
     close = 0.02 * (high - low)
     together = []
@@ -104,7 +106,7 @@ def draw_marks(axes, marks, where):
         if not together or where(mark) - where(together[-1][-1]) > close:
             together.append([])
         together[-1].append(mark)
-    free_from = low
+    free_from = [low] * MOST_WORD_LINES
     for group in together:
         for mark in group:
             axes.axvline(where(mark), color=MARK_COLOURS[mark.kind], lw=1.0, ls=(0, (4, 2)), zorder=1.5)
@@ -113,12 +115,13 @@ def draw_marks(axes, marks, where):
         at = where(group[0])
         left = at + width > high
         begin = at - width if left else at
-        if begin < free_from:
+        line = next((i for i, free in enumerate(free_from) if begin >= free), None)
+        if line is None:
             continue
-        axes.annotate(words, (at, 1.0), xycoords=("data", "axes fraction"), xytext=(-2 if left else 2, 2),
+        axes.annotate(words, (at, 1.0), xycoords=("data", "axes fraction"), xytext=(-2 if left else 2, 2 + 10 * line),
                       textcoords="offset points", ha="right" if left else "left", va="bottom", fontsize=7.5,
                       color=MARK_COLOURS[group[0].kind], annotation_clip=False)
-        free_from = begin + width
+        free_from[line] = begin + width
     axes.set_xlim(low, high)
 
 

@@ -73,8 +73,18 @@ def drawn(ranks, spans_of, note):
     return new
 
 
-def from_trace(spans):
-    of_steps = [span for span in spans if span[3] > 0]
+def last_time(spans, marks):
+    """Of a step that was done again after a loss or a resumption the spans of the last time."""
+    begins = sorted(mark.time_s for mark in marks)
+    parts = np.searchsorted(begins, [span[4] for span in spans])
+    last = {}
+    for span, part in zip(spans, parts):
+        last[span[3]] = max(part, last.get(span[3], 0))
+    return [span for span, part in zip(spans, parts) if part == last[span[3]]]
+
+
+def from_trace(spans, marks):
+    of_steps = last_time([span for span in spans if span[3] > 0], marks)
     if of_steps:
         numbers, place = np.unique([span[3] for span in of_steps], return_inverse=True)
         begun, ended = np.full(len(numbers), np.inf), np.full(len(numbers), -np.inf)
@@ -98,7 +108,7 @@ def from_steps(run):
     """The phases one after another as far as their sums tell: their order within a step was not recorded."""
     steps = run.need_steps()
     if not np.isfinite(steps["ended_at_s"]).any():
-        raise Nothing("Neither a trace nor the time at which steps ended was recorded; a run with --trace has one.")
+        raise Nothing("This run's file has neither a trace nor the times at which its steps ended: an older dtrain wrote it.")
     known = np.isfinite(steps["ended_at_s"])
     ended = steps["ended_at_s"][known]
     wanted = steps_to_show(steps["step"][known].astype(int), ended - steps["time_s"][known], ended)
@@ -120,4 +130,4 @@ def from_steps(run):
 
 def timeline(run):
     spans = spans_of_trace(run)
-    return from_trace(spans) if spans else from_steps(run)
+    return from_trace(spans, run.marks) if spans else from_steps(run)
