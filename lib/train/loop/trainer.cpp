@@ -8,29 +8,20 @@
 #include "checkpoint/writer.hpp"
 #include "comm/watch/flight_recorder.hpp"
 #include "core/clock.hpp"
-#include "core/version.hpp"
 #include "data/sampler.hpp"
-#include "models/exported/exported_model.hpp"
 #include "parallel/memory/memory_meter.hpp"
 #include "state/interval.hpp"
+#include "train/loop/checkpoint_info.hpp"
 #include "train/recovery/continuation.hpp"
 #include "train/setup/announcement.hpp"
 
 namespace dtrain::train {
 namespace {
 
-/// `taken`: batches are known one by one, as the ranks take them.
-data::LoaderOptions loader_options(const Job& job, bool taken = false) {
-  return {.drive = !taken && job.has_spare_core() ? data::LoaderOptions::Drive::thread
-                                                  : data::LoaderOptions::Drive::inline_call};
-}
-
-checkpoint::LossScale for_checkpoint(const optim::LossScale& state) {
-  return {.scale = state.scale, .good_steps = state.good_steps, .left_out = state.left_out};
-}
-
-optim::LossScale from_checkpoint(const checkpoint::LossScale& kept) {
-  return {.scale = kept.scale, .good_steps = kept.good_steps, .left_out = kept.left_out};
+/// Where ranks take their work as they come, batches are known one by one.
+data::LoaderOptions training_loader(const Job& job, const Replica& replica) {
+  if (!replica.can().deals_work) return loader_options(job);
+  return {.drive = data::LoaderOptions::Drive::inline_call};
 }
 
 std::function<std::optional<parallel::WorkUnit>(const parallel::WorkRange&)> work_of(const Replica& replica) {
@@ -60,7 +51,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
           [this](auto kind, auto detail) {
             if (job_.rank() == 0) outputs_.event(kind, detail);
           }),
-      loader_(workload.dataset, "train", loader_options(job, replica_.can().deals_work), workload.read),
+      loader_(workload.dataset, "train", training_loader(job, replica_), workload.read),
       batches_([this] { return loader_.next(); },
                [this](const data::Batch& batch) { return replica_.training_samples(batch); },
                job.groups().recorder()),
@@ -80,6 +71,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
              .seed = config.seed,
              .pauses_after = [this](std::int64_t step) { return selection_.due_within_epoch(step); },
              .take = work_of(replica_)}),
+      evaluations_(job, workload, replica_, recording.injection, config.files_limit_s()),
       outputs_(config, job, workload, recording.library, recording.trace, recording.start,
                rows_kept(resume, recording.recovery.behind(), pieces_.samples), recording.recovery.topology(),
                log),
@@ -254,7 +246,7 @@ Trainer::Ending Trainer::train_epoch() {
   outputs_.activations(epoch_, meter.peak() - held_bytes);
 
   replica_.strategy().synchronise();
-  const auto validation = ended == Steps::exhausted ? validation_ : evaluate("validation");
+  const auto validation = ended == Steps::exhausted ? validation_ : evaluations_.run("validation");
   progress_.clear();
   if (validation && ended == Steps::done)
     outputs_.validation(step_, epoch_, *validation, RunOutputs::Line::none);
@@ -367,7 +359,7 @@ bool Trainer::validate_within_epoch() {
   const double begun_s = steady_s();
   outputs_.trace_step(0);
   replica_.strategy().synchronise();
-  validation_ = evaluate("validation");
+  validation_ = evaluations_.run("validation");
   progress_.clear();
   outputs_.validation(step_, epoch_, *validation_, RunOutputs::Line::printed);
   last_.so_far.evaluated = true;
@@ -444,53 +436,24 @@ void Trainer::show_progress(std::int64_t done_in_epoch, std::int64_t done_here,
                   .seconds_left = step_s * static_cast<double>(total_steps_ - step_)});
 }
 
-std::optional<EvaluationResult> Trainer::evaluate(const std::string& split) {
-  const auto samples = workload_.dataset.info().samples(split);
-  if (samples == 0) return std::nullopt;
-  if (injection_ != nullptr) injection_->reach(split == "test" ? "test" : "evaluation");
-  auto place = evaluations_.find(split);
-  if (place == evaluations_.end()) {
-    const comm::LongPhase staging(job_.world(), config_.files_limit_s());
-    data::Loader loader(workload_.dataset, split, loader_options(job_), workload_.read);
-    place = evaluations_
-                .try_emplace(split, replica_.evaluation_parts(), std::move(loader), samples,
-                             workload_.evaluation_batch)
-                .first;
-    job_.world().barrier();
-  }
-  return place->second.run();
-}
-
 checkpoint::CheckpointInfo Trainer::info(const parallel::StepTotals& total, bool evaluated) const {
   const double here_s = evaluated ? sums_.phases.wall_s : steady_s() - steps_begun_s_;
   const auto position = pieces_.step((step_ - 1) % pieces_.steps()).end;
-  return {.step = step_,
-          .epoch = epoch_,
-          .position_samples = position,
-          .total_steps = total_steps_,
-          .so_far = {.loss = total.loss,
-                     .weight = total.weight,
-                     .correct = total.correct,
-                     .counted = total.counted,
-                     .train_time_s = sums_.earlier_s + here_s,
-                     .sample_hash = data::sample_hash(plan_.first_samples(position)),
-                     .evaluated = evaluated},
-          .best = checkpoints_.best(),
-          .loss_scale = for_checkpoint(replica_.strategy().scaler().state()),
-          .model = models::model_title(config_.model.name),
-          .program = workload_.model->program_hash(),
-          .tied = models::exported::tied_names(*workload_.model),
-          .dataset = workload_.dataset.info().name,
-          .seed = config_.seed,
-          .micro_batches = config_.batch.micro_batches,
-          .config = config_.text,
-          .dtrain_version = std::string(version()),
-          .vocabulary = workload_.vocabulary,
-          .transformations = workload_.transformation.floats == InputTransformation::Floats::standardised
-                                 ? std::optional(transformations_of(workload_.dataset.info()))
-                                 : std::nullopt,
-          .identity = workload_.identity,
-          .all_reduce = job_.kept_table()};
+  auto info = info_of_run(config_, workload_, job_);
+  info.step = step_;
+  info.epoch = epoch_;
+  info.position_samples = position;
+  info.total_steps = total_steps_;
+  info.so_far = {.loss = total.loss,
+                 .weight = total.weight,
+                 .correct = total.correct,
+                 .counted = total.counted,
+                 .train_time_s = sums_.earlier_s + here_s,
+                 .sample_hash = data::sample_hash(plan_.first_samples(position)),
+                 .evaluated = evaluated};
+  info.best = checkpoints_.best();
+  info.loss_scale = for_checkpoint(replica_.strategy().scaler().state());
+  return info;
 }
 
 checkpoint::CheckpointInfo Trainer::info_of_last_step() const {
@@ -518,7 +481,8 @@ void Trainer::test_best() {
     job_.world().barrier();
   }
   const auto steps = pieces_.steps();
-  if (const auto test = evaluate("test")) outputs_.test(*test, best.step, (best.step + steps - 1) / steps);
+  if (const auto test = evaluations_.run("test"))
+    outputs_.test(*test, best.step, (best.step + steps - 1) / steps);
 }
 
 }  // namespace dtrain::train

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <limits>
-#include <map>
 #include <optional>
 #include <string>
 
@@ -20,7 +19,7 @@
 #include "state/resume_point.hpp"
 #include "train/config/config.hpp"
 #include "train/loop/balancing.hpp"
-#include "train/loop/evaluation.hpp"
+#include "train/loop/evaluations.hpp"
 #include "train/loop/model_selection.hpp"
 #include "train/loop/planned_batches.hpp"
 #include "train/loop/progress.hpp"
@@ -82,7 +81,6 @@ class Trainer {
   bool owes_comparison() const;
   void show_progress(std::int64_t done_in_epoch, std::int64_t done_here, const parallel::StepTotals& sums,
                      double elapsed_s);
-  std::optional<EvaluationResult> evaluate(const std::string& split);
   bool is_best_so_far(const std::optional<EvaluationResult>& validation);
   bool is_exhausted() const { return selection_.is_exhausted(step_, checkpoints_.best()); }
   checkpoint::CheckpointInfo info(const parallel::StepTotals& total, bool evaluated) const;
@@ -105,7 +103,7 @@ class Trainer {
   optim::ScheduleConfig schedule_;
   ModelSelection selection_;
   WorkPlan plan_;
-  std::map<std::string, Evaluation> evaluations_;  ///< By split.
+  Evaluations evaluations_;
   RunOutputs outputs_;
   state::Checkpoints checkpoints_;
   const StopSignals& signals_;

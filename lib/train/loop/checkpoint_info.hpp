@@ -1,0 +1,18 @@
+#pragma once
+
+#include "checkpoint/manifest.hpp"
+#include "optim/loss_scaler.hpp"
+#include "train/config/config.hpp"
+#include "train/setup/job.hpp"
+#include "train/setup/workload.hpp"
+
+namespace dtrain::train {
+
+/// What every checkpoint of a run says of it: model, data, configuration. Where the run stands is the
+/// caller's to add.
+checkpoint::CheckpointInfo info_of_run(const RunConfig& config, const Workload& workload, const Job& job);
+
+checkpoint::LossScale for_checkpoint(const optim::LossScale& state);
+optim::LossScale from_checkpoint(const checkpoint::LossScale& kept);
+
+}  // namespace dtrain::train
