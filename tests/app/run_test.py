@@ -14,7 +14,7 @@ import unittest
 import h5py
 import numpy as np
 from faults import fault_library
-from program import DTRAIN, SHORT, ProgramTest
+from program import DTRAIN, MPIRUN, SHORT, ProgramTest
 
 
 def flip_byte(path, at):
@@ -74,17 +74,17 @@ class RunTest(ProgramTest):
         names = [path.name for path in (self.folder / "runs").iterdir()]
         self.assertTrue(any(re.fullmatch(r"mlp-synthetic-\d{8}-\d{6}", name) for name in names), names)
 
-    def start(self, *arguments, environment=None):
-        """A run by one process that lasts until it is asked to stop, and is in its first steps."""
-        command = [DTRAIN, "--model", "mlp", "--threads", "1", "--epochs", "10000", "--schedule", "constant", "--name", "long", "--quiet",
-                   *arguments]
+    def start(self, *arguments, environment=None, name="long", launcher=(), stdin=None):
+        """A run by one process, or under `launcher`, that lasts until it is asked to stop, and is in its first steps."""
+        command = [*launcher, DTRAIN, "--model", "mlp", "--threads", "1", "--epochs", "10000", "--schedule", "constant", "--name", name,
+                   "--quiet", *arguments]
         process = subprocess.Popen(command, cwd=self.folder, env={**os.environ, **(environment or {})}, text=True,
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, stdin=stdin)
         self.addCleanup(process.stderr.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
         limit = time.monotonic() + 60
-        while not (self.folder / "runs/long/results.h5").exists():
+        while not (self.folder / "runs" / name / "results.h5").exists():
             self.assertIsNone(process.poll())
             self.assertLess(time.monotonic(), limit)
             time.sleep(0.02)
@@ -117,6 +117,40 @@ class RunTest(ProgramTest):
         done = self.run_program("--model", "mlp", "--threads", "1", "--epochs", "10000", "--schedule", "constant", "--name", "long",
                                 "--exit-after", "0.01s")
         self.assertEqual(done.returncode, 75, done.stderr)
+
+    def test_a_launcher_that_closes_the_input_ends_the_run(self):
+        """As Open MPI's mpirun does at Ctrl-C, half a second before it kills its ranks."""
+        process = self.start(stdin=subprocess.PIPE)
+        process.send_signal(signal.SIGCONT)  # a suspended job goes on: the input is open
+        time.sleep(0.5)
+        self.assertIsNone(process.poll(), "it goes on")
+        process.stdin.close()
+        process.send_signal(signal.SIGCONT)
+        self.assertEqual(process.wait(timeout=60), 75)
+        self.assertEqual((self.folder / "runs/long/state").read_text(), "preempted\n")
+
+    def test_a_job_whose_input_has_ended_long_ago_goes_on_when_it_is_continued(self):
+        process = self.start(stdin=subprocess.PIPE)
+        process.stdin.close()
+        time.sleep(1)
+        process.send_signal(signal.SIGSTOP)
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.5)
+        self.assertIsNone(process.poll(), "it goes on")
+        process.send_signal(signal.SIGUSR1)
+        self.assertEqual(process.wait(timeout=60), 75)
+
+    def test_ctrl_c_to_mpirun_loses_nothing(self):
+        """It kills its ranks after half a second, in which a small run has written its checkpoint also on a busy machine."""
+        states = []
+        for name in "abc":
+            process = self.start(name=name, launcher=[MPIRUN, "2"], stdin=subprocess.PIPE)
+            process.send_signal(signal.SIGINT)
+            process.wait(timeout=60)
+            process.stdin.close()
+            states.append((self.folder / "runs" / name / "state").read_text().strip())
+            self.assertIn("the same command resumes it", self.succeed("report", f"runs/{name}"))
+        self.assertGreaterEqual(states.count("preempted"), 2, states)
 
     def test_a_live_run_is_left_alone(self):
         process = self.start()
