@@ -21,7 +21,7 @@ Task predict_command(const Words& words, const Environment& environment) {
       .add_option(
           "--from", from,
           "the new data: a CSV file with the training's columns in any order, a .npy array of rows or "
-          "images, a folder of PNG and JPEG images, or lines of text")
+          "images, a folder of PNG and JPEG images, lines of text, or arrays of several inputs")
       ->option_text("DATA")
       ->required();
   parser
@@ -35,6 +35,11 @@ Task predict_command(const Words& words, const Environment& environment) {
       .add_option("--na-values", request.data.na_values,
                   "CSV: what counts as a gap beside NA and its like, separated by commas")
       ->option_text("TEXTS");
+  parser
+      .add_option("--inputs", request.data.inputs,
+                  "a network of several inputs: the array of each in an HDF5 or .npz file or a folder of "
+                  ".npy files; without it the arrays have the inputs' names")
+      ->option_text("NAME=ARRAY,...");
   run.bind(parser, "text: dataset with the vocabulary, if the run no longer keeps it");
   if (const auto help = parse(parser, words)) return print_task(*help);
   if (!request.output.ends_with(".csv") && !request.output.ends_with(".h5"))

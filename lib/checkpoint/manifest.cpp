@@ -158,6 +158,10 @@ Json to_json(const Manifest& manifest) {
     if (!info.identity.task.empty()) {
       json["dataset_task"] = info.identity.task;
       json["dataset_shape"] = info.identity.shape;
+      if (!info.identity.target_shape.empty()) json["dataset_target_shape"] = info.identity.target_shape;
+      for (const NamedInput& input : info.identity.inputs) {
+        json["dataset_inputs"].push_back({{"name", input.name}, {"shape", input.shape}, {"ids", input.ids}});
+      }
     }
   }
   if (!info.all_reduce.layout.empty()) {
@@ -222,6 +226,15 @@ Manifest from_json(const Json& json) {
     if (json.contains("dataset_task")) {
       json.at("dataset_task").get_to(info.identity.task);
       info.identity.shape = whole_numbers(json.at("dataset_shape"));
+      if (json.contains("dataset_target_shape"))
+        info.identity.target_shape = whole_numbers(json.at("dataset_target_shape"));
+      if (json.contains("dataset_inputs")) {
+        for (const auto& input : json.at("dataset_inputs")) {
+          info.identity.inputs.push_back({.name = input.at("name").get<std::string>(),
+                                          .shape = whole_numbers(input.at("shape")),
+                                          .ids = whole(input.at("ids"))});
+        }
+      }
     }
   }
   if (json.contains("all_reduce")) {

@@ -48,6 +48,13 @@ struct Transformations {
   std::vector<TargetScale> targets = {};  ///< Of a regression; empty: the model says the values themselves.
 };
 
+/// One of several inputs, which lie one behind the other in a sample.
+struct NamedInput {
+  std::string name = {};
+  std::vector<std::int64_t> shape = {};  ///< Of one sample.
+  std::int64_t ids = 0;                  ///< Whole numbers below this one; 0: real numbers.
+};
+
 /// Which samples a run uses.
 struct DatasetIdentity {
   std::map<std::string, std::int64_t> samples;  ///< Of each split.
@@ -56,6 +63,8 @@ struct DatasetIdentity {
   std::vector<std::string> targets = {};  ///< Names of several numbers of a regression; else empty.
   std::string task = {};                  ///< Of the dataset; empty: not kept.
   std::vector<std::int64_t> shape = {};   ///< Of one sample; kept with the task.
+  std::vector<std::int64_t> target_shape = {};  ///< Of a class for each place, [H, W]; else empty.
+  std::vector<NamedInput> inputs = {};          ///< Of samples with several; else empty.
 };
 
 /// What an epoch had come to when a checkpoint was taken, over all ranks: a run that goes on adds to it.

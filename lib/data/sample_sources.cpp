@@ -168,14 +168,17 @@ void require_equal_rows(std::int64_t inputs, std::int64_t targets, const std::st
                      subject, kStageAnew);
 }
 
-void require_targets(const Column& targets, std::int64_t count, const std::string& subject) {
+void require_targets(const Column& targets, const std::vector<std::int64_t>& shape,
+                     const std::string& subject) {
   const auto there = element_count(targets.row_shape());
-  if (there == count && targets.row_shape().size() <= 1) return;
+  const auto count = element_count(shape);
+  if (targets.row_shape() == shape) return;
+  if (there == count && targets.row_shape().size() <= 1 && shape.size() <= 1) return;
   throw data_error(
       "has " + std::to_string(there) + " targets per sample, and dataset.json names " + std::to_string(count),
       subject,
-      "write /targets as [n], or those of a regression as [n, K] with their K names under "
-      "targets in dataset.json");
+      "write /targets as [n], those of a regression as [n, K] with their K names under targets in "
+      "dataset.json, or a class for each place as [n, H, W] with target_shape");
 }
 
 }  // namespace
@@ -209,7 +212,8 @@ std::vector<ArrayRequest> arrays_of_task(std::string_view task) {
 
 std::shared_ptr<const SampleSource> make_source(std::string_view task, const Shards& shards,
                                                 const std::vector<std::int64_t>& sample_shape,
-                                                const std::string& subject, std::int64_t target_count) {
+                                                const std::string& subject,
+                                                const std::vector<std::int64_t>& target_shape) {
   const std::int64_t longest = sample_shape.empty() ? std::int64_t{1} << 40 : sample_shape[0];
   switch (layout_of_task(task)) {
     case SampleLayout::text: {
@@ -234,7 +238,7 @@ std::shared_ptr<const SampleSource> make_source(std::string_view task, const Sha
   const ColumnPointer inputs = joined(shards, 0, subject);
   const ColumnPointer targets = joined(shards, 1, subject);
   require_equal_rows(inputs->rows(), targets->rows(), subject);
-  require_targets(*targets, target_count, subject);
+  require_targets(*targets, target_shape, subject);
   if (inputs->row_shape() != sample_shape)
     throw data_error("has inputs of another shape than dataset.json says", subject, kStageAnew);
   return std::make_shared<DenseSource>(inputs, targets);

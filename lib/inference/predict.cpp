@@ -54,6 +54,20 @@ void check_facts(const data::DatasetInfo& info, const std::string& checkpoint) {
               (info.task == "regression" &&
                static_cast<std::int64_t>(info.target_scales.size()) == info.target_count()),
           "says that it scaled another number of targets than its samples had", context);
+  const auto places = [](const std::vector<std::int64_t>& shape) {
+    return std::ranges::all_of(shape, [](auto extent) { return extent >= 1; }) &&
+           checked_bytes(shape, sizeof(double), kMostSampleBytes).has_value();
+  };
+  std::int64_t elements = 0;
+  for (const auto& input : info.inputs) {
+    require(places(input.shape) && input.ids >= 0, "says that an input had a shape that cannot be", context);
+    elements += checked_bytes(input.shape, 1, kMostSampleBytes).value();
+  }
+  require(info.inputs.empty() || info.shape == std::vector{elements},
+          "says that its samples had other inputs than numbers", context);
+  require(info.target_shape.empty() ||
+              (info.target_shape.size() == 2 && places(info.target_shape) && !info.classes.empty()),
+          "says that its targets had a shape that cannot be", context);
   require(info.classes.empty() == !info.task.ends_with("classification"),
           "does not say which classes it knows", context);
 }
@@ -97,10 +111,10 @@ data::DatasetInfo info_of_training(const train::RunConfig& config,
 
 /// Each rank reads all samples. Collective, so that no rank waits for one that failed.
 data::Unlabelled read_together(const data::DatasetInfo& info, const PredictRequest& request, train::Job& job,
-                               double limit_s) {
+                               h5::Library& library, double limit_s) {
   const comm::LongPhase reading(job.world(), limit_s);
   std::optional<data::Unlabelled> found;
-  const auto failure = failure_of([&] { found = data::read_unlabelled(info, request.data); });
+  const auto failure = failure_of([&] { found = data::read_unlabelled(info, request.data, library); });
   comm::throw_on_all(failure, train::place_of(job).host, job.world());
   return std::move(*found);
 }
@@ -114,7 +128,10 @@ void predict(const train::RunConfig& config, const PredictRequest& request, comm
   train::Job job(config, mpi, sink);
   const auto trained = checkpoint::read_manifest(config.model.init_from).info;
   const auto info = info_of_training(config, trained);
-  auto data = read_together(info, request, job, config.files_limit_s());
+  require(info.target_shape.empty() || request.output.ends_with(".h5"),
+          "was trained on a class for each place, which a table has no cells for",
+          {.subject = config.model.init_from, .advice = "use --output OUT.h5", .code = ExitCode::usage});
+  auto data = read_together(info, request, job, library, config.files_limit_s());
   for (const auto& remark : data.remarks) log.info(fmt::format("note        {}", remark));
 
   auto workload = train::make_workload(config, train::place_of(job), library, data.dataset);

@@ -34,6 +34,35 @@ void write_confusion(hid_t file, std::size_t classes, const std::vector<std::int
   h5::write_dataset(file, "confusion", {classes, classes}, std::span<const std::int64_t>(counts));
 }
 
+/// Outputs [n, classes, places].
+struct Extents {
+  std::size_t classes;
+  std::size_t places;
+};
+
+Extents extents_of(const Predictions& predictions) {
+  const auto width = predictions.outputs.size() / static_cast<std::size_t>(predictions.samples);
+  if (predictions.output_shape.size() < 2) return {width, 1};
+  const auto classes = static_cast<std::size_t>(predictions.output_shape[0]);
+  return {classes, width / std::max<std::size_t>(classes, 1)};
+}
+
+/// Calls `work(first, step)` for each place of each sample: where its first logit lies, and how far it is to
+/// the next one's.
+template <class Work>
+void over_places(const Predictions& predictions, const Work& work) {
+  const auto [classes, places] = extents_of(predictions);
+  for (std::size_t row = 0; row < predictions.outputs.size(); row += classes * places) {
+    for (std::size_t place = 0; place < places; ++place) work(row + place, places, classes);
+  }
+}
+
+/// Of one place of a sample.
+std::vector<std::int64_t> places_of(const Predictions& predictions) {
+  const auto& shape = predictions.output_shape;
+  return shape.empty() ? shape : std::vector<std::int64_t>(shape.begin() + 1, shape.end());
+}
+
 void write(const std::string& path, const Predictions& predictions, h5::Library& library) {
   const auto lock = library.lock();
   auto file = h5::create_file(path);
@@ -52,7 +81,8 @@ void write(const std::string& path, const Predictions& predictions, h5::Library&
   if (!predictions.classes.empty()) {
     const auto predicted = predicted_classes(predictions);
     const auto probabilities = probabilities_of(predictions);
-    h5::write_dataset(file.id(), "predicted", rows_of(n, {}), std::span<const std::int64_t>(predicted));
+    h5::write_dataset(file.id(), "predicted", rows_of(n, places_of(predictions)),
+                      std::span<const std::int64_t>(predicted));
     h5::write_dataset(file.id(), "probabilities", rows_of(n, predictions.output_shape),
                       std::span<const double>(probabilities));
     h5::write_strings(file.id(), "classes", predictions.classes);
@@ -72,30 +102,31 @@ void write(const std::string& path, const Predictions& predictions, h5::Library&
   file.close();
 }
 
-std::size_t width_of(const Predictions& predictions) {
-  return predictions.outputs.size() / static_cast<std::size_t>(predictions.samples);
-}
-
 }  // namespace
 
 std::vector<double> probabilities_of(const Predictions& predictions) {
-  const std::size_t width = width_of(predictions);
   std::vector<double> probabilities(predictions.outputs.begin(), predictions.outputs.end());
-  for (std::size_t row = 0; row < probabilities.size(); row += width) {
-    const std::span<double> values(probabilities.data() + row, width);
-    const double most = std::ranges::max(values);
+  over_places(predictions, [&](std::size_t first, std::size_t step, std::size_t classes) {
+    double most = probabilities[first];
+    for (std::size_t k = 1; k < classes; ++k) most = std::max(most, probabilities[first + k * step]);
     double sum = 0;
-    for (double& value : values) sum += value = std::exp(value - most);
-    for (double& value : values) value /= sum;
-  }
+    for (std::size_t k = 0; k < classes; ++k) {
+      double& value = probabilities[first + k * step];
+      sum += value = std::exp(value - most);
+    }
+    for (std::size_t k = 0; k < classes; ++k) probabilities[first + k * step] /= sum;
+  });
   return probabilities;
 }
 
 std::vector<std::int64_t> predicted_classes(const Predictions& predictions) {
   std::vector<std::int64_t> classes;
-  const auto width = static_cast<std::ptrdiff_t>(width_of(predictions));
-  for (auto row = predictions.outputs.begin(); row != predictions.outputs.end(); row += width)
-    classes.push_back(std::max_element(row, row + width) - row);
+  over_places(predictions, [&](std::size_t first, std::size_t step, std::size_t count) {
+    std::size_t best = 0;
+    for (std::size_t k = 1; k < count; ++k)
+      if (predictions.outputs[first + k * step] > predictions.outputs[first + best * step]) best = k;
+    classes.push_back(static_cast<std::int64_t>(best));
+  });
   return classes;
 }
 

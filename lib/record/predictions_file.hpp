@@ -25,10 +25,11 @@ struct Predictions {
   std::int64_t samples = 0;                ///< n
 };
 
-/// The probability of each class, [n, classes]: of the outputs, which are logits, the softmax.
+/// The probability of each class, [n, classes] or of each place [n, classes, H, W]: of the outputs, which are
+/// logits, the softmax.
 std::vector<double> probabilities_of(const Predictions& predictions);
 
-/// The class of each sample's largest output, [n].
+/// The class of each sample's largest output, [n], or of each place's, [n, H, W].
 std::vector<std::int64_t> predicted_classes(const Predictions& predictions);
 
 /// Writes `/outputs`, `/targets` where they are known, for classifiers `/predicted` (the class of the largest

@@ -49,6 +49,7 @@ def arrays():
     rng = np.random.default_rng(1)
     return {"p": rng.integers(0, 256, (SAMPLES, 2, 6, 6), np.uint8), "w": rng.integers(0, WORDS, (SAMPLES, 7)),
             "e": rng.standard_normal((SAMPLES, 4)).astype(np.float32), "y": np.arange(SAMPLES) % CLASSES,
+            "one_real": rng.random((SAMPLES, 7), np.float32), "large": np.full((SAMPLES, 7), WORDS),
             "negative": rng.integers(-2, 3, (SAMPLES, 7)), "short": np.zeros((SAMPLES - 1, 2), np.float32)}
 
 
@@ -113,6 +114,32 @@ def trains(binary, folder):
     assert "accuracy" in run(binary, 2, "evaluate", "runs/one/checkpoints/last", cwd=folder).stdout
 
 
+def predicts(binary, folder, values):
+    """New samples by name, from each kind of file: what the weights say in PyTorch."""
+    run(binary, 1, "export", "runs/one/checkpoints/last", "weights.h5", cwd=folder)
+    module = Joint().double()
+    with h5py.File(folder / "weights.h5") as file:
+        module.load_state_dict({name: torch.from_numpy(np.asarray(value[()])) for name, value in file["model"].items()}, strict=True)
+    with torch.no_grad():
+        expected = module(torch.from_numpy(values["w"]), torch.from_numpy(values["p"]).double() / 255, torch.from_numpy(values["e"]).double())
+    np.savez(folder / "named.npz", words=values["w"], picture=values["p"], extra=values["e"])
+    by_name = "words=/w,picture=/p,extra=/e"
+    for source, *options in (("set.h5", "--inputs", by_name), ("named.npz",), ("npy", "--inputs", "words=w.npy,picture=p.npy,extra=e.npy")):
+        run(binary, 2, "predict", "runs/one/checkpoints/last", "--from", source, "--output", "said.h5", *options, cwd=folder)
+        with h5py.File(folder / "said.h5") as file:
+            assert np.allclose(file["outputs"][:], expected.numpy(), rtol=1e-5, atol=1e-6), source
+    for source, code, words, *options in (
+            ("set.h5", 2, ["leaves out the input extra"], "--inputs", "words=/w,picture=/p"),
+            ("set.h5", 2, ["an input sound", "words"], "--inputs", by_name + ",sound=/e"),
+            ("set.h5", 2, ["names one array"], "--inputs", "/w"),
+            ("set.h5", 3, ["/w", "[n, 7]", "[n, 4]"], "--inputs", "words=/w,picture=/p,extra=/w"),
+            ("set.h5", 3, ["/one_real", "real numbers"], "--inputs", "words=/one_real,picture=/p,extra=/e"),
+            ("set.h5", 3, ["/large", f"id {WORDS}", f"below {WORDS}"], "--inputs", "words=/large,picture=/p,extra=/e"),
+            ("set.h5", 3, ["/short", "59 samples"], "--inputs", "words=/w,picture=/p,extra=/short"),
+            ("set.npz", 3, ["no array picture"]), ("npy", 3, ["picture.npy"])):
+        refused(binary, 1, code, words, "predict", "runs/one/checkpoints/last", "--from", source, "--output", "said.h5", *options, cwd=folder)
+
+
 def refuses(binary, folder):
     def stage(code, words, named, source="set.h5"):
         refused(binary, 1, code, words, "stage", "wrong", "--from", source, "--inputs", named, "--targets", "/y", cwd=folder)
@@ -150,6 +177,7 @@ def main():
         write(folder, values)
         stages_all_kinds(binary, folder, values)
         trains(binary, folder)
+        predicts(binary, folder, values)
         refuses(binary, folder)
 
 

@@ -55,16 +55,27 @@ std::string array_name_in(const Arrays& arrays, const std::string& name,
   return {};
 }
 
+/// Those of `names`, as one of the types `accepted`.
+std::vector<std::shared_ptr<const Column>> columns_of(const Arrays& arrays, const std::filesystem::path& file,
+                                                      const std::vector<std::string>& names,
+                                                      const std::vector<ElementType>& accepted) {
+  std::vector<std::shared_ptr<const Column>> columns;
+  for (const std::string& name : names) {
+    const auto array = arrays.find(name);
+    if (array == arrays.end())
+      throw data_error("has no array " + name, file.string(), "it has " + array_names(arrays));
+    columns.push_back(read_npy(array->second, file.string() + ":" + name, accepted));
+  }
+  return columns;
+}
+
 Originals read_pair(const StageOptions& options, const Arrays& arrays, const std::string& inputs,
                     const std::string& targets) {
   const auto where = [&](const std::string& name) { return options.from.string() + ":" + name; };
   if (const auto named = named_arrays(inputs); !named.empty()) {
-    std::vector<std::shared_ptr<const Column>> columns;
-    for (const auto& [name, array] : named) {
-      if (!arrays.contains(array))
-        throw data_error("has no array " + array, options.from.string(), "it has " + array_names(arrays));
-      columns.push_back(read_npy(arrays.at(array), where(array), packed_types()));
-    }
+    std::vector<std::string> names;
+    for (const auto& [name, array] : named) names.push_back(array);
+    const auto columns = columns_of(arrays, options.from, names, packed_types());
     const auto y = read_npy(arrays.at(targets), where(targets), {ElementType::int64, ElementType::float32});
     return from_packed(named, columns, y, options.from.string(), where(targets));
   }
@@ -75,6 +86,12 @@ Originals read_pair(const StageOptions& options, const Arrays& arrays, const std
 }
 
 }  // namespace
+
+std::vector<std::shared_ptr<const Column>> read_npz_arrays(const std::filesystem::path& file,
+                                                           const std::vector<std::string>& names,
+                                                           const std::vector<ElementType>& accepted) {
+  return columns_of(read_members(file), file, names, accepted);
+}
 
 Originals read_npz(const StageOptions& options) {
   const Arrays arrays = read_members(options.from);
@@ -102,7 +119,8 @@ Originals read_npz(const StageOptions& options) {
         found = std::move(part);
         continue;
       }
-      if (part.task != found.task || part.shape != found.shape || part.targets != found.targets)
+      if (part.task != found.task || part.shape != found.shape || part.targets != found.targets ||
+          part.target_shape != found.target_shape)
         throw data_error(fmt::format("has samples of another kind in {} than in train", inputs),
                          options.from.string(), "give arrays that belong together");
       if (part.classes.size() > found.classes.size()) found.classes = part.classes;

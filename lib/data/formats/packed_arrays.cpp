@@ -77,17 +77,19 @@ const std::vector<ElementType>& packed_types() {
   return kTypes;
 }
 
-Originals from_packed(const std::vector<std::pair<std::string, std::string>>& named,
-                      const std::vector<std::shared_ptr<const Column>>& columns,
-                      std::shared_ptr<const Column> targets, const std::string& subject,
-                      const std::string& targets_subject) {
+PackedRows pack_inputs(const std::vector<std::pair<std::string, std::string>>& named,
+                       const std::vector<std::shared_ptr<const Column>>& columns,
+                       const std::string& subject) {
   const auto name_of = [&](std::size_t i) { return subject + ":" + named[i].second; };
+  const std::int64_t samples = columns.at(0)->rows();
   std::int64_t width = 0;
   for (std::size_t i = 0; i < columns.size(); ++i) {
-    require_same_count(*columns[i], *targets, name_of(i), targets_subject);
+    if (columns[i]->rows() != samples)
+      throw data_error(
+          fmt::format("holds {} samples but {} has {}", columns[i]->rows(), named[0].second, samples),
+          name_of(i), "give arrays that belong together");
     width += element_count(columns[i]->row_shape());
   }
-  const std::int64_t samples = targets->rows();
   if (width > kMostArrayBytes / static_cast<std::int64_t>(sizeof(float)) / std::max<std::int64_t>(samples, 1))
     throw data_error("has more than 4 GiB of inputs", subject, "stage fewer samples");
   HostArray rows;
@@ -98,9 +100,18 @@ Originals from_packed(const std::vector<std::pair<std::string, std::string>>& na
     inputs.push_back(place(named[i].first, *columns[i], name_of(i), rows.as<float>(), width, begin));
     begin += element_count(columns[i]->row_shape());
   }
-  Originals found =
-      from_arrays(MemoryColumn::of(std::move(rows)), std::move(targets), subject, targets_subject);
-  found.inputs = std::move(inputs);
+  return {.rows = MemoryColumn::of(std::move(rows)), .inputs = std::move(inputs)};
+}
+
+Originals from_packed(const std::vector<std::pair<std::string, std::string>>& named,
+                      const std::vector<std::shared_ptr<const Column>>& columns,
+                      std::shared_ptr<const Column> targets, const std::string& subject,
+                      const std::string& targets_subject) {
+  for (std::size_t i = 0; i < columns.size(); ++i)
+    require_same_count(*columns[i], *targets, subject + ":" + named[i].second, targets_subject);
+  PackedRows packed = pack_inputs(named, columns, subject);
+  Originals found = from_arrays(std::move(packed.rows), std::move(targets), subject, targets_subject);
+  found.inputs = std::move(packed.inputs);
   return found;
 }
 

@@ -60,9 +60,10 @@ void check_classes(const Column& targets, std::int64_t classes, const std::strin
   const auto odd = first_odd<std::int64_t>(
       targets, [classes](std::int64_t value) { return value >= 0 && value < classes; });
   if (odd < 0) return;
+  const auto of_row = static_cast<std::int64_t>(targets.row_bytes() / sizeof(std::int64_t));
   throw data_error(
       fmt::format("has the class {} as the target of sample {}, and there are the classes 0 to {}",
-                  value_at<std::int64_t>(targets, odd), first_sample + odd, classes - 1),
+                  value_at<std::int64_t>(targets, odd), first_sample + odd / of_row, classes - 1),
       subject, "correct the target and stage the dataset again");
 }
 

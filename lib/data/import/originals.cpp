@@ -42,13 +42,14 @@ std::shared_ptr<const Column> numbers_of(const std::shared_ptr<const Column>& ta
 
 }  // namespace
 
-std::vector<std::string> classes_of(const std::vector<std::int64_t>& targets, const std::string& subject) {
+std::vector<std::string> classes_of(const std::vector<std::int64_t>& targets, const std::string& subject,
+                                    std::int64_t per_sample) {
   if (targets.empty()) throw data_error("holds no samples", subject, "give at least ten");
   const auto odd = std::ranges::find_if_not(
       targets, [](std::int64_t target) { return target >= 0 && target < kMostClasses; });
   if (odd != targets.end())
     throw data_error(fmt::format("has the class {} as the target of sample {}, outside 0 to {}", *odd,
-                                 odd - targets.begin(), kMostClasses - 1),
+                                 (odd - targets.begin()) / per_sample, kMostClasses - 1),
                      subject, "number classes from 0, or give floats for a regression");
   const std::int64_t most = std::ranges::max(targets);
   std::vector<std::string> names;
@@ -81,16 +82,23 @@ Originals from_arrays(std::shared_ptr<const Column> inputs, std::shared_ptr<cons
     throw data_error("has images of shape " + text_of(shape) + " with the channels last", subject,
                      "transpose them to [n, C, H, W]");
   const auto target_shape = targets->row_shape();
-  if (target_shape.size() > 1 || element_count(target_shape) < 1)
+  const bool places = target_shape.size() == 2;
+  if (target_shape.size() > 2 || element_count(target_shape) < 1)
     throw data_error("has targets of shape " + text_of(target_shape), targets_subject,
-                     "give one target per sample, or several numbers of a regression as [n, K]");
-  if (const auto several = element_count(target_shape); several > 1) {
+                     "give one target per sample, several numbers of a regression as [n, K], or a class for "
+                     "each pixel as [n, H, W]");
+  if (places && targets->type() != ElementType::int64)
+    throw data_error("has targets of shape " + text_of(target_shape) + " that are no whole numbers",
+                     targets_subject, "give the class of each pixel, numbered from 0");
+  if (places) found.target_shape = target_shape;
+  if (const auto several = element_count(target_shape); several > 1 && !places) {
     targets = numbers_of(targets, targets_subject);
     for (std::int64_t name = 0; name < several; ++name) found.targets.push_back(std::to_string(name));
   }
   if (targets->type() == ElementType::int64) {
     found.task = images ? "image_classification" : "table_classification";
-    found.classes = classes_of(read_whole<std::int64_t>(*targets), targets_subject);
+    found.classes =
+        classes_of(read_whole<std::int64_t>(*targets), targets_subject, element_count(target_shape));
   } else {
     found.task = "regression";
   }

@@ -21,6 +21,7 @@ struct Originals {
   std::vector<std::string> classes;
   std::vector<std::string> targets;             ///< Names of several; empty for one.
   std::vector<TargetScale> target_scales = {};  ///< See DatasetInfo.
+  std::vector<std::int64_t> target_shape = {};  ///< [H, W] of a class for each place; else empty.
   std::vector<std::int64_t> shape;              ///< Of one sample; the columns may lack a channel dim of 1.
   std::optional<TokenizerInfo> tokenizer;
   /// Per split that the original has (at least train): the arrays of the task, in arrays_of_task's order.
@@ -38,15 +39,17 @@ struct Originals {
 };
 
 /// Makes sense of one's own arrays: uint8 [n, C, H, W] or [n, H, W] and float32 [n, C, H, W] are images;
-/// float32 [n, F] and [n, T, F] and uint8 [n, F] (converted) are tables. int64 targets are classes, float32
-/// and several per sample, [n, K], a regression's values. Fills task, classes, shape and splits["train"].
+/// float32 [n, F] and [n, T, F] and uint8 [n, F] (converted) are tables. int64 targets are classes, of the
+/// sample, [n], or of its places, [n, H, W]; float32 and several per sample, [n, K], a regression's values.
+/// Fills task, classes, target_shape, shape and splits["train"].
 /// Throws data_error naming `subject`, of which the inputs are, or `targets_subject`.
 Originals from_arrays(std::shared_ptr<const Column> inputs, std::shared_ptr<const Column> targets,
                       const std::string& subject, const std::string& targets_subject);
 
-/// Class names "0", "1", ... up to the largest target. Throws data_error, naming the sample, for a
-/// negative one or a million and more.
-std::vector<std::string> classes_of(const std::vector<std::int64_t>& targets, const std::string& subject);
+/// Class names "0", "1", ... up to the largest target, of which each sample has so many. Throws data_error,
+/// naming the sample, for a negative one or a million and more.
+std::vector<std::string> classes_of(const std::vector<std::int64_t>& targets, const std::string& subject,
+                                    std::int64_t per_sample = 1);
 
 /// Throws data_error unless both have as many rows.
 void require_same_count(const Column& inputs, const Column& targets, const std::string& inputs_name,

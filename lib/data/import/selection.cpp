@@ -86,9 +86,9 @@ std::vector<ShardArray> select_arrays(std::string_view task, const std::vector<C
       break;
   }
   arrays.push_back(rows_of("/inputs", columns[0], sample_shape, ids));
-  const auto several = element_count(columns[1]->row_shape()) > 1;
-  arrays.push_back(
-      rows_of("/targets", columns[1], several ? columns[1]->row_shape() : std::vector<std::int64_t>(), ids));
+  const auto& target = columns[1]->row_shape();
+  const auto several = target.size() > 1 || element_count(target) > 1;
+  arrays.push_back(rows_of("/targets", columns[1], several ? target : std::vector<std::int64_t>(), ids));
   if (columns.size() > 2) arrays.push_back(rows_of("/sites", columns[2], {}, ids));
   return arrays;
 }

@@ -87,7 +87,7 @@ std::vector<std::int64_t> strata_of(const Originals& originals) {
   const auto classes = static_cast<std::int64_t>(originals.classes.size());
   std::vector<std::int64_t> strata;
   // The targets are a task's last array; sites come behind it.
-  if (classes > 0)
+  if (classes > 0 && originals.target_shape.empty())
     strata = read_whole<std::int64_t>(*columns[columns.size() - (originals.sites.empty() ? 1 : 2)]);
   if (originals.sites.empty()) return strata;
   const auto sites = read_whole<std::int32_t>(*columns.back());
@@ -196,11 +196,11 @@ void require_text(const DatasetInfo& info, const std::string& origin) {
   for (const std::string& token : info.tokenizer->target_vocabulary) check("token", token);
 }
 
-/// Of the samples that train has in the end.
+/// Of the samples that train has in the end; none where a sample has a class for each place.
 std::vector<std::int64_t> samples_of_class(const Originals& originals,
                                            const std::vector<std::int64_t>& train) {
   std::vector<std::int64_t> counts(originals.classes.size());
-  if (counts.empty()) return counts;
+  if (counts.empty() || !originals.target_shape.empty()) return {};
   const auto& columns = originals.splits.at("train");
   const auto classes = read_whole<std::int64_t>(*columns[columns.size() - (originals.sites.empty() ? 1 : 2)]);
   for (const auto row : train) ++counts.at(static_cast<std::size_t>(classes[static_cast<std::size_t>(row)]));
@@ -239,6 +239,7 @@ DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::
                    .classes = originals.classes,
                    .targets = originals.targets,
                    .target_scales = originals.target_scales,
+                   .target_shape = originals.target_shape,
                    .shape = originals.shape,
                    .tokenizer = originals.tokenizer,
                    .columns = originals.columns,

@@ -88,7 +88,7 @@ std::shared_ptr<const SampleSource> Dataset::source(const std::string& split,
   }
   if (shared) columns = shared_copy(columns, options.team);
   const auto source =
-      make_source(info_.task, columns, info_.shape, subject + ", split " + split, info_.target_count());
+      make_source(info_.task, columns, info_.shape, subject + ", split " + split, info_.stored_target());
   if (source->samples() != described->second.samples)
     throw data_error("holds " + std::to_string(source->samples()) + " samples in split " + split +
                          " but dataset.json has " + std::to_string(described->second.samples),

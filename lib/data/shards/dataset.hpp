@@ -82,6 +82,7 @@ struct DatasetInfo {
   std::vector<std::string> classes;  ///< Names of the classes; empty where there are none.
   std::vector<std::string> targets;  ///< Names of the numbers of a regression on several; empty for one.
   std::vector<TargetScale> target_scales = {};  ///< Of each target; empty: they are trained on as they are.
+  std::vector<std::int64_t> target_shape;  ///< [H, W] of a classification of places; empty: of the sample.
   std::vector<std::int64_t> shape;  ///< Of one sample: [C, H, W], [F], [T, F]; [T] for text (its longest).
   std::vector<double> mean;         ///< Per channel, of train's values in [0, 1]; empty for text.
   std::vector<double> std_dev;      ///< `std` in the file; same length as mean.
@@ -96,6 +97,11 @@ struct DatasetInfo {
   /// Numbers in the target of a sample.
   std::int64_t target_count() const {
     return targets.empty() ? 1 : static_cast<std::int64_t>(targets.size());
+  }
+  /// What a sample's target is in a shard: [] of one, [K] of several numbers, [H, W] of a class per place.
+  std::vector<std::int64_t> stored_target() const {
+    if (!target_shape.empty()) return target_shape;
+    return targets.empty() ? std::vector<std::int64_t>() : std::vector<std::int64_t>{target_count()};
   }
   /// Samples of a split; 0 when there is none of that name.
   std::int64_t samples(const std::string& split) const;

@@ -20,6 +20,7 @@ std::string dataset_hash(const DatasetInfo& info) {
   for (const std::string& target : info.targets) facts += target + "\n";
   for (const TargetScale& target : info.target_scales)
     facts += fmt::format("{} {}\n", target.shift, target.scale);
+  if (!info.target_shape.empty()) facts += fmt::format("{}\n", fmt::join(info.target_shape, " "));
   for (const auto& [name, split] : info.splits) {
     facts += fmt::format("{} {}\n", name, split.samples);
     for (const ShardInfo& shard : split.shards) facts += fmt::format("{} {}\n", shard.samples, shard.sha256);

@@ -183,6 +183,16 @@ void check_inputs(const DatasetInfo& info, const Fields& fields) {
                        " numbers, and its samples have another number");
 }
 
+/// A class for each of a sample's places.
+void check_places(const DatasetInfo& info, const Fields& fields) {
+  if (info.target_shape.empty()) return;
+  const bool dense = info.task == "image_classification" || info.task == "table_classification";
+  const bool sized = info.target_shape.size() == 2 &&
+                     std::ranges::all_of(info.target_shape, [](std::int64_t n) { return n >= 1; });
+  if (!dense || !sized || !checked_bytes(info.target_shape, sizeof(double), kMostSampleBytes))
+    throw fields.error("has a target_shape that is not the [H, W] of a class for each place");
+}
+
 void check_values(const DatasetInfo& info, const Fields& fields) {
   // Copies of the dataset are named after it: a name that is a path would lead elsewhere.
   if (!is_plain_name(info.name))
@@ -211,6 +221,7 @@ void check_values(const DatasetInfo& info, const Fields& fields) {
       (info.task != "regression" ||
        static_cast<std::int64_t>(info.target_scales.size()) != info.target_count()))
     throw fields.error("scales another number of targets than its samples have");
+  check_places(info, fields);
   if (info.mean.size() != info.std_dev.size()) throw fields.error("has mean and std of different lengths");
   if (std::any_of(info.std_dev.begin(), info.std_dev.end(), [](double s) { return !(s > 0); }))
     throw fields.error("has a std that is not above 0");
@@ -255,6 +266,7 @@ Json to_json(const DatasetInfo& info) {
   if (!info.targets.empty()) json["targets"] = info.targets;
   for (const TargetScale& target : info.target_scales)
     json["target_scales"].push_back({{"shift", target.shift}, {"scale", target.scale}});
+  if (!info.target_shape.empty()) json["target_shape"] = info.target_shape;
   if (!info.sites.empty()) json["sites"] = info.sites;
   json["seed"] = info.seed;
   json["splits"] = splits;
@@ -288,6 +300,7 @@ DatasetInfo read_checked(const std::filesystem::path& folder) {
   if (fields.has("target_scales"))
     for (const Json& target : fields.json("target_scales"))
       info.target_scales.push_back(read_target_scale(target, file));
+  if (fields.has("target_shape")) info.target_shape = fields.get<std::vector<std::int64_t>>("target_shape");
   if (fields.has("mean")) info.mean = fields.get<std::vector<double>>("mean");
   if (fields.has("std")) info.std_dev = fields.get<std::vector<double>>("std");
   if (fields.has("tokenizer")) info.tokenizer = read_tokenizer(fields.json("tokenizer"), file);

@@ -17,6 +17,7 @@
 #include "data/sample_sources.hpp"
 #include "data/text/tokenizer.hpp"
 #include "data/text/unicode.hpp"
+#include "data/unlabelled/new_inputs.hpp"
 #include "data/unlabelled/new_table.hpp"
 
 namespace dtrain::data {
@@ -37,7 +38,8 @@ std::shared_ptr<const Column> no_targets(const DatasetInfo& trained, std::int64_
   if (!trained.targets.empty())
     return column_from(std::vector<float>(n * trained.targets.size()), {trained.target_count()});
   if (trained.task == "regression") return column_from(std::vector<float>(n), {});
-  return column_from(std::vector<std::int64_t>(n), {});
+  const auto places = static_cast<std::size_t>(element_count(trained.target_shape));
+  return column_from(std::vector<std::int64_t>(n * places), trained.target_shape);
 }
 
 /// Rows of numbers that have no names: only where each input was a number of the original's.
@@ -121,7 +123,7 @@ Unlabelled in_memory(const DatasetInfo& trained, Columns columns, std::int64_t s
   info.splits = {{"train", {.samples = samples, .shards = {}}}};
   info.sources.clear();
   auto source =
-      make_source(trained.task, {std::move(columns)}, trained.shape, trained.name, trained.target_count());
+      make_source(trained.task, {std::move(columns)}, trained.shape, trained.name, trained.stored_target());
   return {.dataset = Dataset(std::move(info), {{"train", std::move(source)}}),
           .samples = samples,
           .names = {},
@@ -140,7 +142,8 @@ Unlabelled of_files(const DatasetInfo& trained, const fs::path& from) {
 
 }  // namespace
 
-Unlabelled read_unlabelled(const DatasetInfo& trained, const UnlabelledOptions& options) {
+Unlabelled read_unlabelled(const DatasetInfo& trained, const UnlabelledOptions& options,
+                           h5::Library& library) {
   const fs::path& from = options.from;
   const bool table = trained.task == "table_classification" || trained.task == "regression";
   const bool text = trained.task == "text_classification";
@@ -153,6 +156,13 @@ Unlabelled read_unlabelled(const DatasetInfo& trained, const UnlabelledOptions& 
   if (!table && !(options.ignore + options.na_values).empty())
     throw usage_error("is for tables of text", options.ignore.empty() ? "--na-values" : "--ignore",
                       "leave it out");
+  if (!trained.inputs.empty()) {
+    const auto rows = read_new_inputs(trained, from, options.inputs, library);
+    return in_memory(trained, {rows}, rows->rows());
+  }
+  if (!options.inputs.empty())
+    throw usage_error("is for networks of several inputs, and this one was trained on one",
+                      "--inputs " + options.inputs, "leave it out");
   if (text) {
     Columns columns = read_lines(trained, from);
     const auto samples = columns[1]->rows() - 1;

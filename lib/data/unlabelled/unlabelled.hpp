@@ -11,9 +11,12 @@ namespace dtrain::data {
 
 /// Where new samples without targets lie.
 struct UnlabelledOptions {
-  std::filesystem::path from;  ///< A CSV file, a .npy array, images, or a text with one sample in each line.
+  /// A CSV file, a .npy array, images, or a text with one sample in each line; of samples with several inputs
+  /// an HDF5 or .npz file, or a folder of .npy files.
+  std::filesystem::path from;
   std::string ignore = {};     ///< Of a table: columns to leave out, `NAME,NAME`.
   std::string na_values = {};  ///< Of a table: what counts as a gap beside `NA` and the like, `TEXT,TEXT`.
+  std::string inputs = {};     ///< Of several inputs: `NAME=ARRAY,...`; empty: arrays have the inputs' names.
 };
 
 /// New samples, made as those of a training were.
@@ -27,9 +30,11 @@ struct Unlabelled {
 /// Reads samples like those that `trained` describes: task, classes, sample shape, columns, tokenizer. A
 /// table's rows come from CSV, its columns by name and in any order, each transformed as `trained.columns`
 /// says; from an array float32 [n, F] they are taken as they are. Images come from arrays [n, C, H, W] or [n,
-/// H, W], or from files (see read_images), texts from the lines of a file. Throws data_error: missing and
+/// H, W], or from files (see read_images), texts from the lines of a file, several inputs from arrays by
+/// name. HDF5 is read under the lock of `library`. Throws data_error: missing and
 /// additional columns, a label or a shape that the training did not have, no sample; usage_error for a task
 /// that has no such samples.
-Unlabelled read_unlabelled(const DatasetInfo& trained, const UnlabelledOptions& options);
+Unlabelled read_unlabelled(const DatasetInfo& trained, const UnlabelledOptions& options,
+                           h5::Library& library);
 
 }  // namespace dtrain::data

@@ -114,15 +114,20 @@ checkpoint::Transformations transformations_of(const data::DatasetInfo& info) {
 
 data::DatasetInfo samples_of_training(const checkpoint::DatasetIdentity& identity,
                                       const checkpoint::Transformations& transformations) {
+  std::vector<data::InputInfo> inputs;
+  for (const auto& input : identity.inputs)
+    inputs.push_back({.name = input.name, .shape = input.shape, .ids = input.ids});
   return {.name = "training's samples",
           .task = identity.task,
           .classes = identity.classes,
           .targets = identity.targets,
           .target_scales = scales<data::TargetScale>(transformations.targets),
+          .target_shape = identity.target_shape,
           .shape = identity.shape,
           .mean = transformations.mean,
           .std_dev = transformations.std_dev,
-          .columns = converted<data::InputColumn>(transformations.columns)};
+          .columns = converted<data::InputColumn>(transformations.columns),
+          .inputs = std::move(inputs)};
 }
 
 checkpoint::DatasetIdentity identity_of(const data::DatasetInfo& info) {
@@ -131,7 +136,10 @@ checkpoint::DatasetIdentity identity_of(const data::DatasetInfo& info) {
                                        .classes = info.classes,
                                        .targets = info.targets,
                                        .task = info.task,
-                                       .shape = info.shape};
+                                       .shape = info.shape,
+                                       .target_shape = info.target_shape};
+  for (const auto& input : info.inputs)
+    identity.inputs.push_back({.name = input.name, .shape = input.shape, .ids = input.ids});
   for (const auto& [name, split] : info.splits) identity.samples[name] = split.samples;
   return identity;
 }

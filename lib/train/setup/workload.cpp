@@ -28,6 +28,7 @@
 #include "train/config/footprint.hpp"
 #include "train/config/precision.hpp"
 #include "train/setup/class_weights.hpp"
+#include "train/setup/target_places.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -118,7 +119,10 @@ std::optional<Augmentation> augmentation_of(const RunConfig& config, const data:
                              .code = ExitCode::usage};
   require(images || !wanted || !config.given.contains("augment"),
           "there are no images to crop or flip in a dataset of " + info.task, context);
-  if (!images || !wanted) return std::nullopt;
+  const bool places = !info.target_shape.empty();
+  require(!places || !wanted || !config.given.contains("augment"),
+          "crops and flips would move the images and leave the targets of their pixels", context);
+  if (!images || places || !wanted) return std::nullopt;
   const auto extent = std::min(info.shape.at(1), info.shape.at(2));
   require(!data.crops() || data.augment_padding < extent,
           fmt::format("{} zeros on each side are as many as an image of {} x {} has pixels",
@@ -245,6 +249,7 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
   for (const auto& input : info.inputs)
     facts.inputs.push_back({.name = input.name, .shape = input.shape, .ids = input.ids});
   auto model = models::find_model(config.model.name).make(facts, config.model.options);
+  require_same_places(*model, info);
   auto golden = replayed_golden_batch(config, place);
   const auto frozen = freeze(config, *model);
   auto cuts = cut_model(config, *model, info, place.world);
