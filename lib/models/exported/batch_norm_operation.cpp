@@ -1,5 +1,6 @@
 #include "models/exported/batch_norm_operation.hpp"
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/zeros.h>
 
@@ -19,6 +20,7 @@ class BatchNormOperation final : public Operation {
         to_(given.result()),
         weight_(given.place("weight")),
         bias_(given.place("bias")),
+        residual_(step.residual ? std::optional(scope.place_of(*step.residual)) : std::nullopt),
         relu_(step.relu_follows),
         // A module in evaluation mode inside one that trains keeps its statistics.
         frozen_(in_training && !given.flag("training", true)) {
@@ -50,6 +52,9 @@ class BatchNormOperation final : public Operation {
     const std::vector<Parameter> affine = {
         {.name = "weight", .value = weight_ ? work.tensors[*weight_] : at::ones({channels}, options)},
         {.name = "bias", .value = bias_ ? work.tensors[*bias_] : at::zeros({channels}, options)}};
+    const at::Tensor beside = residual_ ? work.tensors[*residual_] : at::Tensor();
+    const bool together = !beside.defined() || beside.scalar_type() == x.scalar_type();
+    const auto then = relu_ ? kernels::Then::relu : kernels::Then::nothing;
     // batch_norm() takes neighbours.
     std::vector<Buffer> statistics = {std::move(*mean_), std::move(*variance_)};
     const auto give_back = [&] {
@@ -58,15 +63,18 @@ class BatchNormOperation final : public Operation {
     };
     at::Tensor made;
     try {
-      made = batch_norm(
-          {.input = x, .residual = {}, .then = relu_ ? kernels::Then::relu : kernels::Then::nothing},
-          {.parameter = 0, .buffer = 0, .epsilon = epsilon_}, affine, statistics, context);
+      made = batch_norm({.input = x,
+                         .residual = beside.defined() && together ? images(beside) : at::Tensor(),
+                         .then = together ? then : kernels::Then::nothing},
+                        {.parameter = 0, .buffer = 0, .epsilon = epsilon_}, affine, statistics, context);
     } catch (...) {
       give_back();
       throw;
     }
     give_back();
-    work.tensors[to_] = given.dim() == 4 ? made : made.reshape(given.sizes());
+    made = given.dim() == 4 ? made : made.reshape(given.sizes());
+    if (!together) made = relu_ ? (made + beside).relu() : made + beside;  // in mixed precision
+    work.tensors[to_] = made;
   }
 
  private:
@@ -79,7 +87,7 @@ class BatchNormOperation final : public Operation {
   }
 
   std::size_t from_, to_;
-  std::optional<std::size_t> weight_, bias_;
+  std::optional<std::size_t> weight_, bias_, residual_;
   bool relu_, frozen_;
   double epsilon_ = BatchNorm::kEpsilon;
   Buffer* mean_ = nullptr;

@@ -45,6 +45,15 @@ bool is_drawn_by_dtrain(const Target& target) {
   return target.space == "aten" && std::ranges::find(kOwn, target.name) != kOwn.end();
 }
 
+/// Operators that see how a tensor lies in memory: dtrain lays images out otherwise, and all parameters
+/// behind one another, so that they would read another tensor.
+bool sees_memory(const Target& target) {
+  constexpr std::array<std::string_view, 8> kNames = {
+      "as_strided",     "as_strided_", "as_strided_copy", "as_strided_scatter",
+      "_reshape_alias", "set_",        "resize_",         "resize_as_"};
+  return target.space == "aten" && std::ranges::find(kNames, target.name) != kNames.end();
+}
+
 /// The Error for a higher-order operator.
 Error control_flow(const Node& node) {
   const auto& target = node.target;
@@ -80,6 +89,24 @@ bool calls(const Node& node, std::string_view name) {
   return target && target->space == "aten" && target->name == name;
 }
 
+std::optional<ValueId> tensor_of(const Node& node, std::string_view argument) {
+  const auto* given = node.find(argument);
+  if (given == nullptr || given->kind != Argument::Kind::tensor) return std::nullopt;
+  return given->values.at(0);
+}
+
+std::optional<std::int64_t> number_of(const Node& node, std::string_view argument) {
+  const auto* given = node.find(argument);
+  if (given == nullptr || given->sizes.size() != 1 || given->sizes[0].value) return std::nullopt;
+  return given->sizes[0].number;
+}
+
+bool has_one_result(const Node& node) {
+  return node.outputs.size() == 1 && node.outputs[0].kind == Output::Kind::tensor;
+}
+
+ValueId result_of(const Node& node) { return node.outputs.at(0).values.at(0); }
+
 std::optional<c10::OperatorHandle> find_operator(const Node& node) {
   const auto target = parts_of(node.target);
   if (!target) return std::nullopt;
@@ -92,6 +119,11 @@ void check_operator(const Node& node) {
   if (!found) {
     throw refused(node, "is an operator that this LibTorch does not have",
                   "give --plugin with the library that registers it, or use operators of torch and torch.nn");
+  }
+  if (sees_memory(*parts_of(node.target))) {
+    throw refused(node,
+                  "reads a tensor's memory by strides, and dtrain lays tensors out otherwise than PyTorch",
+                  "use view, reshape, transpose, narrow or unfold");
   }
   if (is_random(*found) && !is_drawn_by_dtrain(*parts_of(node.target))) {
     throw refused(node, "draws random numbers, which would depend on the number of ranks",

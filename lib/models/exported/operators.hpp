@@ -2,8 +2,10 @@
 
 #include <ATen/core/dispatch/Dispatcher.h>
 
+#include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/error.hpp"
@@ -24,6 +26,14 @@ void check_operator(const Node& node);
 
 /// Whether a node calls `aten.NAME`, in any of its overloads.
 bool calls(const Node& node, std::string_view name);
+
+/// The tensor that a node is given for an argument.
+std::optional<ValueId> tensor_of(const Node& node, std::string_view argument);
+/// The whole number that it is given, alone or as a list of one; nothing where it is something else.
+std::optional<std::int64_t> number_of(const Node& node, std::string_view argument);
+/// Whether a node gives one tensor, and which.
+bool has_one_result(const Node& node);
+ValueId result_of(const Node& node);
 
 /// An argument of the operator that the node writes to, or whose memory one of its outputs may be.
 struct Sharing {

@@ -6,13 +6,17 @@
 #include <algorithm>
 #include <utility>
 
+#include "models/compute/gradient_place.hpp"
 #include "models/exported/attention.hpp"
 #include "models/exported/batch_norm_operation.hpp"
 #include "models/exported/given.hpp"
 #include "models/exported/masks.hpp"
 #include "models/exported/operators.hpp"
 #include "models/exported/recurrent.hpp"
+#include "models/layers/activation.hpp"
 #include "models/layers/conv2d.hpp"
+#include "models/layers/conv_transpose2d.hpp"
+#include "models/layers/embedding_bag.hpp"
 #include "models/layers/linear.hpp"
 #include "models/layers/max_pool2d.hpp"
 
@@ -70,6 +74,66 @@ class ConvolutionOperation final : public Operation {
   Conv2d::Geometry geometry_;
 };
 
+class TransposedOperation final : public Operation {
+ public:
+  TransposedOperation(const Given& given, Parameter& weight, Parameter& bias,
+                      const Conv2d::Geometry& geometry)
+      : from_(given.needed_place("input")),
+        to_(given.result()),
+        weight_(weight),
+        bias_(bias),
+        geometry_(geometry) {}
+  void run(Workspace& work) override {
+    work.tensors[to_] = convolve_transposed(work.tensors[from_], weight_, bias_, geometry_);
+  }
+
+ private:
+  std::size_t from_, to_;
+  Parameter& weight_;
+  Parameter& bias_;
+  Conv2d::Geometry geometry_;
+};
+
+/// Of a value that nothing else uses.
+class FunctionOperation final : public Operation {
+ public:
+  FunctionOperation(const Given& given, Function function)
+      : from_(given.needed_place("self")),
+        to_(given.result()),
+        layer_(given.node.where(), function, Overwrite::input) {}
+  void run(Workspace& work) override {
+    work.tensors[to_] = layer_.forward({work.tensors[from_]}, work.context).at(0);
+  }
+
+ private:
+  std::size_t from_, to_;
+  Activation layer_;
+};
+
+/// The mean over each text's real words.
+class WordsOperation final : public Operation {
+ public:
+  WordsOperation(const Given& given, Parameter* own_table)
+      : table_(given.needed_place("weight")),
+        ids_(given.needed_place("indices")),
+        to_(given.result()),
+        own_table_(own_table),
+        name_(given.node.module) {
+    if (own_table_ != nullptr) own_table_->by_rows = true;
+  }
+  void run(Workspace& work) override {
+    const at::Tensor ids = work.tensors[ids_].to(at::kCPU, at::kInt).contiguous();
+    auto* place = own_table_ != nullptr ? own_table_->place : nullptr;
+    work.tensors[to_] =
+        bag_means(ids, work.tensors[table_], place != nullptr ? place->rows() : nullptr, name_);
+  }
+
+ private:
+  std::size_t table_, ids_, to_;
+  Parameter* own_table_;
+  std::string name_;
+};
+
 class PoolOperation final : public Operation {
  public:
   explicit PoolOperation(const Given& given)
@@ -123,6 +187,28 @@ std::unique_ptr<Operation> convolution(const Given& given, const Scope& scope) {
                                                                  .kernel = shape[2],
                                                                  .stride = *stride,
                                                                  .padding = *padding});
+}
+
+std::unique_ptr<Operation> transposed(const Given& given, const Scope& scope) {
+  const auto weight_value = given.tensor("weight");
+  const auto bias_value = given.tensor("bias");
+  if (!weight_value || !bias_value) return nullptr;
+  Parameter* weight = scope.own_parameter(*weight_value);
+  Parameter* bias = scope.own_parameter(*bias_value);
+  if (weight == nullptr || bias == nullptr || weight->value.dim() != 4) return nullptr;
+  const auto& shape = weight->value.sizes();
+  const auto stride = given.alike("stride", 1);
+  const auto padding = given.alike("padding", 0);
+  if (shape[2] != shape[3] || !stride || !padding || given.alike("output_padding", 0) != 0 ||
+      given.alike("dilation", 1) != 1 || given.alike("groups", 1) != 1) {
+    return nullptr;
+  }
+  return std::make_unique<TransposedOperation>(given, *weight, *bias,
+                                               Conv2d::Geometry{.in_channels = shape[0],
+                                                                .out_channels = shape[1],
+                                                                .kernel = shape[2],
+                                                                .stride = *stride,
+                                                                .padding = *padding});
 }
 
 std::unique_ptr<Operation> linear(const Given& given, const Scope& scope) {
@@ -181,6 +267,15 @@ std::unique_ptr<Operation> own_operation(const Step& step, const Scope& scope, b
   if (calls(node, "lstm") || calls(node, "gru")) return recurrent_operation(node, scope);
   if (calls(node, "linear")) return linear(given, scope);
   if (calls(node, "conv2d")) return convolution(given, scope);
+  if (calls(node, "conv_transpose2d")) return transposed(given, scope);
+  if (step.means_words)
+    return std::make_unique<WordsOperation>(given, scope.own_parameter(*given.tensor("weight")));
+  if (step.overwrites_input) {
+    const auto function = calls(node, "relu")   ? Function::relu
+                          : calls(node, "tanh") ? Function::tanh
+                                                : Function::sigmoid;
+    return std::make_unique<FunctionOperation>(given, function);
+  }
   if (calls(node, "max_pool2d") && halves(given)) return std::make_unique<PoolOperation>(given);
   if ((calls(node, "view") && node.find("size") != nullptr) && !step.is_written_later)
     return std::make_unique<ReshapeOperation>(given, scope);

@@ -9,30 +9,14 @@
 #include <utility>
 
 #include "core/printable.hpp"
+#include "models/exported/fusion.hpp"
+#include "models/exported/memory.hpp"
 #include "models/exported/operators.hpp"
 
 namespace dtrain::models::exported {
 namespace {
 
 constexpr std::size_t kNever = static_cast<std::size_t>(-1);
-
-/// Values that may share memory, as disjoint sets whose root is the first of them that was made.
-class Memory {
- public:
-  explicit Memory(std::size_t values) : parent_(values) { std::iota(parent_.begin(), parent_.end(), 0); }
-  ValueId root(ValueId value) const {
-    while (parent_[value] != value) value = parent_[value];
-    return value;
-  }
-  void join(ValueId later, ValueId earlier) {
-    const auto a = root(later);
-    const auto b = root(earlier);
-    if (a != b) parent_[a] = b;
-  }
-
- private:
-  std::vector<ValueId> parent_;
-};
 
 std::vector<ValueId> tensors_used(const Node& node) {
   std::vector<ValueId> found;
@@ -69,7 +53,8 @@ class Planning {
     share_memory();
     drop_unused();
     plan_.output = same(plan_.output);
-    fuse();
+    fuse_steps(graph_, steps_, plan_, memory_);
+    plan_.output = same(plan_.output);
     count_uses();
     find_writes();
     cut();
@@ -151,41 +136,11 @@ class Planning {
     }
   }
 
-  /// A ReLU right behind the batch_norm that alone feeds it.
-  void fuse() {
-    std::map<ValueId, int> uses;
-    for (const Step& step : steps_) {
-      for (const ValueId value : tensors_used(node(step))) ++uses[value];
-    }
-    ++uses[plan_.output];
-    std::vector<Step> kept;
-    for (std::size_t i = 0; i < steps_.size(); ++i) {
-      kept.push_back(steps_[i]);
-      if (!calls(node(steps_[i]), "batch_norm") || i + 1 == steps_.size()) continue;
-      const Node& next = node(steps_[i + 1]);
-      const ValueId made = node(steps_[i]).outputs.at(0).values.at(0);
-      if (!(calls(next, "relu") || calls(next, "relu_")) || next.inputs.at(0).second.values.at(0) != made ||
-          uses[made] != 1) {
-        continue;
-      }
-      kept.back().relu_follows = true;
-      for (const ValueId value : tensors_made(next)) {
-        for (auto& other : plan_.same) {
-          if (other == same(value) && other != made) other = made;
-        }
-        memory_.join(value, made);
-      }
-      ++i;
-    }
-    steps_ = std::move(kept);
-    plan_.output = same(plan_.output);
-  }
-
   void count_uses() {
     made_at_.assign(graph_.values.size(), kNever);
     last_use_.assign(graph_.values.size(), kNever);
     for (std::size_t i = 0; i < steps_.size(); ++i) {
-      for (const ValueId value : tensors_used(node(steps_[i]))) last_use_[same(value)] = i;
+      for (const ValueId value : tensors_read(steps_[i], graph_)) last_use_[same(value)] = i;
       for (const ValueId value : tensors_made(node(steps_[i]))) {
         if (made_at_[same(value)] == kNever && input(same(value)) == nullptr) made_at_[same(value)] = i;
       }
@@ -311,7 +266,7 @@ class Planning {
     for (const ValueId value : plan_.user_inputs) run_made[value] = 0;
     for (std::size_t r = 0; r < plan_.runs.size(); ++r) {
       for (const Step& step : plan_.runs[r].steps) {
-        for (const ValueId value : tensors_used(node(step))) run_used[same(value)] = r;
+        for (const ValueId value : tensors_read(step, graph_)) run_used[same(value)] = r;
         for (const ValueId value : tensors_made(node(step))) {
           if (run_made[same(value)] == kNever && input(same(value)) == nullptr) run_made[same(value)] = r + 1;
         }
@@ -362,6 +317,12 @@ class Planning {
 };
 
 }  // namespace
+
+std::vector<ValueId> tensors_read(const Step& step, const Graph& graph) {
+  auto found = tensors_used(graph.nodes[step.node]);
+  if (step.residual) found.push_back(*step.residual);
+  return found;
+}
 
 Plan make_plan(const Graph& graph) {
   Plan plan = Planning(graph).plan();

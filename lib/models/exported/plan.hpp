@@ -18,9 +18,18 @@ struct Step {
   /// What it writes to is handed to it as a copy, which takes the place of the original: others still hold
   /// that one. `if_leaf`: only where it is a leaf of the autograd graph, which must not be written to.
   enum class Copies { never, if_leaf, always } copies = Copies::never;
-  bool relu_follows = false;      ///< Of batch_norm: the ReLU that was the next node is part of it.
+
+  // What other nodes of the program it computes as well (fusion.hpp).
+  bool relu_follows = false;             ///< The ReLU of its result.
+  std::optional<ValueId> residual = {};  ///< Of batch_norm: what is added to its result, before that ReLU.
+  bool overwrites_input = false;         ///< Of an element-wise function: nothing else uses its input.
+  bool means_words = false;              ///< Of embedding: the mean over each text's real words.
+
   bool is_written_later = false;  ///< Its result shares memory with its input, and one of them is written to.
 };
+
+/// All tensors that a step reads: its node's arguments, and what fusion has added.
+std::vector<ValueId> tensors_read(const Step& step, const Graph& graph);
 
 /// What lives between two runs: a tensor, or a symbol that no tensor there shows.
 struct Flowing {

@@ -18,24 +18,25 @@ PlannedProgram::PlannedProgram(const std::string& file, Dropout how) : program(f
 void PlannedProgram::count_uses() {
   const Graph& graph = program.graph();
   for (const GraphInput& input : graph.inputs) inputs_.emplace(input.value, &input);
-  bool has_batch_norm = false;
+  bool wants_channels_last = false;
   std::set<ValueId> of_convolutions;
   for (const Run& run : plan.runs) {
     for (const Step& step : run.steps) {
       const Node& node = graph.nodes[step.node];
-      has_batch_norm = has_batch_norm || calls(node, "batch_norm");
+      const bool enlarges = calls(node, "conv_transpose2d");
+      wants_channels_last = wants_channels_last || enlarges || calls(node, "batch_norm");
       for (const auto& [name, argument] : node.inputs) {
         for (const auto& value : argument.values) {
           const auto* input = value ? input_of(*value) : nullptr;
           if (input == nullptr) continue;
           const bool parameter = input->kind == GraphInput::Kind::parameter;
           ++uses_[parameter ? program.first_name(input->name) : input->name];
-          if (name == "weight" && calls(node, "conv2d")) of_convolutions.insert(*value);
+          if (name == "weight" && (enlarges || calls(node, "conv2d"))) of_convolutions.insert(*value);
         }
       }
     }
   }
-  if (has_batch_norm) channels_last_ = std::move(of_convolutions);
+  if (wants_channels_last) channels_last_ = std::move(of_convolutions);
 }
 
 const GraphInput* PlannedProgram::input_of(ValueId value) const {

@@ -25,7 +25,8 @@ struct PlannedProgram {
   const GraphInput* input_of(ValueId value) const;
   /// How often the steps use a parameter or buffer of this name, tied parameters together.
   std::size_t uses_of(const std::string& name) const;
-  /// Weights of images' convolutions, beside BatchNorm, lie with the channels innermost: it is faster.
+  /// Weights of images' convolutions, beside BatchNorm or transposed ones, lie with the channels innermost:
+  /// it is faster.
   bool is_channels_last(ValueId value) const { return channels_last_.contains(value); }
 
  private:

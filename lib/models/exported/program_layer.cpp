@@ -2,6 +2,7 @@
 
 #include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/relu.h>
 #include <c10/util/Exception.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -40,6 +41,21 @@ bool is_of_the_machine(const c10::Error& error) {
          text.find("allocate memory") != std::string_view::npos ||
          text.find("CUDA error") != std::string_view::npos;
 }
+
+/// An operation and the ReLU of its result, which nothing else uses.
+class ThenRelu final : public Operation {
+ public:
+  ThenRelu(std::unique_ptr<Operation> operation, std::size_t place)
+      : operation_(std::move(operation)), place_(place) {}
+  void run(Workspace& work) override {
+    operation_->run(work);
+    at::relu_(work.tensors[place_]);
+  }
+
+ private:
+  std::unique_ptr<Operation> operation_;
+  std::size_t place_;
+};
 
 }  // namespace
 
@@ -206,14 +222,15 @@ void ProgramLayer::make_operations() {
     Done done{.copies = step.copies};
     done.operation = own_operation(step, scope, planned_->in_training);
     if (done.operation == nullptr) done.operation = operator_call(step, scope);
+    if (step.relu_follows && !calls(node, "batch_norm")) {
+      const auto place = place_of(node.outputs.at(0).values.at(0));
+      done.operation = std::make_unique<ThenRelu>(std::move(done.operation), place);
+    }
     if (step.copies != Step::Copies::never) {
       for (const ValueId value : written(node, step.handle.schema())) done.written.push_back(place_of(value));
     }
-    for (const auto& [name, argument] : node.inputs) {
-      for (const auto& value : argument.values) {
-        if (value) last_use[planned_->plan.same[*value]] = done_.size();
-      }
-    }
+    for (const ValueId value : tensors_read(step, graph()))
+      last_use[planned_->plan.same[value]] = done_.size();
     for (const auto& output : node.outputs) {
       if (output.kind == Output::Kind::number) continue;
       for (const ValueId value : output.values) last_use[planned_->plan.same[value]] = done_.size();
@@ -297,7 +314,9 @@ Cost ProgramLayer::cost(const std::vector<Shape>& inputs) const {
   }
   for (const Step& step : own_run().steps) {
     const Node& node = graph().nodes[step.node];
-    cost.flops += flops_of(node, shape);
+    cost.flops += step.means_words ? element_count(shape(node.find("indices")->values.at(0).value())) *
+                                         static_cast<double>(shape(node.outputs[0].values.at(0)).back())
+                                   : flops_of(node, shape);
     const auto shared = shared_memory(node, step.handle.schema());
     for (const auto& output : node.outputs) {
       if (output.kind == Output::Kind::number) continue;
@@ -306,7 +325,8 @@ Cost ProgramLayer::cost(const std::vector<Shape>& inputs) const {
         const auto type = graph()[value].tensor->type;
         const double bytes =
             at::isFloatingType(type) ? float_bytes : static_cast<double>(at::elementSize(type));
-        cost.activation_bytes += element_count(shape(value)) * bytes;
+        if (!step.overwrites_input)
+          cost.activation_bytes += element_count(shape(planned_->plan.same[value])) * bytes;
       }
     }
   }

@@ -12,13 +12,14 @@
 #include "models/exported/operation.hpp"
 #include "models/exported/planned_program.hpp"
 #include "models/layer.hpp"
+#include "models/layers/word_table.hpp"
 
 namespace dtrain::models::exported {
 
 /// One run of a program's nodes. Its parameters and buffers have the names of the module's state_dict and
 /// start as the file has them; a parameter that several runs use belongs to the first of them, and the others
 /// borrow it. Between two layers flow all tensors that a later run uses.
-class ProgramLayer final : public Layer {
+class ProgramLayer final : public Layer, public WordTable {
  public:
   /// `before`: the layers before this one, which may own what it uses.
   ProgramLayer(std::shared_ptr<const PlannedProgram> planned, std::size_t run,
@@ -41,6 +42,11 @@ class ProgramLayer final : public Layer {
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
   Cost cost(const std::vector<Shape>& inputs) const override;
   std::vector<BorrowedParameter*> borrowed() override;
+
+  /// Of the program's first run, where it takes the mean of words and nothing else uses their table.
+  const Parameter* table() const override;
+  at::Tensor ids_read(const at::Tensor& input) const override;
+  std::int64_t longest() const override;
 
  private:
   /// A symbol of the sizes, and which dim of which input it is.

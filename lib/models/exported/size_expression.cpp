@@ -208,6 +208,12 @@ void SizeExpression::collect(const Term& term, std::set<std::string>& found) {
   for (const auto& argument : term.arguments) collect(*argument, found);
 }
 
+bool SizeExpression::alike(const Term& one, const Term& other) {
+  return one.name == other.name && one.number == other.number && one.is_symbol == other.is_symbol &&
+         std::ranges::equal(one.arguments, other.arguments,
+                            [](const Tree& a, const Tree& b) { return alike(*a, *b); });
+}
+
 std::set<std::string> SizeExpression::symbols() const {
   std::set<std::string> found;
   collect(*tree_, found);

@@ -31,6 +31,9 @@ class SizeExpression {
   std::optional<std::string> symbol() const;     ///< Where it is one symbol alone.
   std::set<std::string> symbols() const;
 
+  /// Whether both are written alike; two that are always equal may not be.
+  bool operator==(const SizeExpression& other) const { return alike(*tree_, *other.tree_); }
+
  private:
   struct Term;
   class Parser;
@@ -38,6 +41,7 @@ class SizeExpression {
   explicit SizeExpression(Tree tree) : tree_(std::move(tree)) {}
   static double value(const Term& term, const Symbols& symbols);
   static void collect(const Term& term, std::set<std::string>& found);
+  static bool alike(const Term& one, const Term& other);
   Tree tree_;
 };
 

@@ -43,9 +43,13 @@ Tensors ConvTranspose2d::forward(const Tensors& inputs, const Context& /*context
 }
 
 at::Tensor ConvTranspose2d::convolved(const at::Tensor& input, Parameter& bias) {
-  Parameter& weight = parameters_[0];
-  if (fits_patch_conv(input, weight.value)) return patch_conv_transpose(input, weight, bias, geometry_);
-  return at::conv_transpose2d(input, weight.value, bias.value, geometry_.stride, geometry_.padding);
+  return convolve_transposed(input, parameters_[0], bias, geometry_);
+}
+
+at::Tensor convolve_transposed(const at::Tensor& input, Parameter& weight, Parameter& bias,
+                               const Conv2d::Geometry& geometry) {
+  if (fits_patch_conv(input, weight.value)) return patch_conv_transpose(input, weight, bias, geometry);
+  return at::conv_transpose2d(input, weight.value, bias.value, geometry.stride, geometry.padding);
 }
 
 std::int64_t ConvTranspose2d::extent_after(std::int64_t extent) const {

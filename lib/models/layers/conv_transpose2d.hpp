@@ -28,4 +28,8 @@ class ConvTranspose2d final : public Layer {
   Parameter no_bias_;             // of a product that is added to others before the bias is
 };
 
+/// The operation, by the fastest way there is. Both parameters must outlive the graph.
+at::Tensor convolve_transposed(const at::Tensor& input, Parameter& weight, Parameter& bias,
+                               const Conv2d::Geometry& geometry);
+
 }  // namespace dtrain::models

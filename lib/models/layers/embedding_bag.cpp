@@ -111,12 +111,15 @@ Tensors EmbeddingBag::forward(const Tensors& inputs, const Context& /*context*/)
   }
   const at::Tensor ids = ids_read(input);
   const Parameter& weight = parameters_[0];
-  if (!weight.value.is_cpu() || !own_kernels_are_on()) return {library_means(ids, weight.value, name())};
-  const at::Tensor scales = weight.value.scalar_type() == at::kDouble
-                                ? scales_of<double>(ids, weight.value, name())
-                                : scales_of<float>(ids, weight.value, name());
-  RowGradients* rows = weight.place != nullptr ? weight.place->rows() : nullptr;
-  return {BagMeans::apply(weight.value, ids, scales, rows)};
+  return {bag_means(ids, weight.value, weight.place != nullptr ? weight.place->rows() : nullptr, name())};
+}
+
+at::Tensor bag_means(const at::Tensor& ids, const at::Tensor& weight, RowGradients* rows,
+                     const std::string& name) {
+  if (!weight.is_cpu() || !own_kernels_are_on()) return library_means(ids, weight, name);
+  const at::Tensor scales = weight.scalar_type() == at::kDouble ? scales_of<double>(ids, weight, name)
+                                                                : scales_of<float>(ids, weight, name);
+  return BagMeans::apply(weight, ids, scales, rows);
 }
 
 std::vector<Shape> EmbeddingBag::output_shapes(const std::vector<Shape>& inputs) const {

@@ -14,9 +14,9 @@ std::int64_t quotient_rounded_up(std::int64_t n, std::int64_t parts) { return (n
 
 std::optional<TableByRows> table_by_rows(const Setting& setting) {
   if (setting.model == nullptr) return std::nullopt;
-  const auto* layer = dynamic_cast<const models::EmbeddingBag*>(setting.model->layers().front().get());
-  if (layer == nullptr || layer->parameters().front().frozen) return std::nullopt;
-  const models::Parameter& weight = layer->parameters().front();
+  const auto* layer = dynamic_cast<const models::WordTable*>(setting.model->layers().front().get());
+  if (layer == nullptr || layer->table() == nullptr || layer->table()->frozen) return std::nullopt;
+  const models::Parameter& weight = *layer->table();
   const auto tokens = std::min(setting.sample_extent, layer->longest());
   // Reading and writing a whole table costs more than an exchange twice as long as these factors.
   const auto factors = setting.global_batch * (weight.value.size(1) + tokens);

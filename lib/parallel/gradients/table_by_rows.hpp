@@ -2,7 +2,7 @@
 
 #include <optional>
 
-#include "models/layers/embedding_bag.hpp"
+#include "models/layers/word_table.hpp"
 #include "models/model.hpp"
 #include "parallel/gradients/row_exchange.hpp"
 #include "parallel/strategy/abilities.hpp"
@@ -11,7 +11,7 @@ namespace dtrain::parallel {
 
 /// A table of which a step uses few rows.
 struct TableByRows {
-  const models::EmbeddingBag* layer = nullptr;
+  const models::WordTable* layer = nullptr;
   const models::Parameter* weight = nullptr;
   RowLimits limits;  ///< Of a step, on each of the data ranks.
 };

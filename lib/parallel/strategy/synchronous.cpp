@@ -197,7 +197,7 @@ std::vector<MicroBatchLoss> Synchronous::compute(const StepPlan& plan, SampleSou
 
 // The rows that the step uses must be current before the first micro-batch: all are read first.
 std::vector<MicroBatchLoss> Synchronous::compute_by_rows(const StepPlan& plan, SampleSource& samples) {
-  const auto& table = dynamic_cast<const models::EmbeddingBag&>(*parts_.model.layers().front());
+  const auto& table = dynamic_cast<const models::WordTable&>(*parts_.model.layers().front());
   std::vector<Samples> all;
   std::vector<at::Tensor> ids;
   for (std::size_t m = 0; m < plan.micro_batches.size(); ++m) {

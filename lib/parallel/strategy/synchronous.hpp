@@ -3,7 +3,7 @@
 #include <memory>
 #include <vector>
 
-#include "models/layers/embedding_bag.hpp"
+#include "models/layers/word_table.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
 #include "parallel/gradients/gradient_sums.hpp"

@@ -88,6 +88,57 @@ class Views(nn.Module):
         return self.third(y * z)
 
 
+class Residual(nn.Module):
+    """BatchNorm and what is added to it: in several ways of writing it, with and without ReLU, and a sum of another shape."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv1, self.bn1 = nn.Conv2d(3, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)
+        self.conv2, self.bn2 = nn.Conv2d(8, 8, 3, padding=1, bias=False), nn.BatchNorm2d(8)
+        self.conv3, self.bn3 = nn.Conv2d(8, 8, 3, 2, 1, bias=False), nn.BatchNorm2d(8)
+        self.short, self.norm = nn.Conv2d(8, 8, 1, 2, bias=False), nn.BatchNorm2d(8)
+        self.conv4, self.bn4 = nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8)
+        self.bn5, self.fc = nn.BatchNorm2d(8), nn.Linear(8 * 4 * 4, 5)
+        self.act = nn.ReLU(inplace=True)
+
+    def forward(self, x):
+        x = self.act(self.bn1(self.conv1(x)))
+        x = F.relu(self.bn2(self.conv2(x)) + x)
+        y = self.bn3(self.conv3(x))
+        y += self.norm(self.short(x))
+        x = self.act(y)
+        x = x + self.bn4(self.conv4(x))
+        x = F.relu(self.bn5(F.adaptive_avg_pool2d(x, 1)) + x)
+        return self.fc(x.flatten(1))
+
+
+class Pooled(nn.Module):
+    """A ReLU before a pool, a transposed convolution, and functions of values that nothing else uses, and of one that is."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv, self.pool = nn.Conv2d(3, 8, 3, padding=1), nn.MaxPool2d(2)
+        self.up, self.hidden, self.fc = nn.ConvTranspose2d(8, 4, 4, 2, 1), nn.Linear(4 * 8 * 8, 16), nn.Linear(16, 5)
+
+    def forward(self, x):
+        x = self.pool(F.relu(self.conv(x)))
+        y = torch.sigmoid(self.up(x)).flatten(1)
+        z = self.hidden(y)
+        return self.fc(torch.tanh(z) * z + torch.relu(self.hidden(y * 2)))
+
+
+class Bag(nn.Module):
+    """The mean of each text's real words."""
+
+    def __init__(self, words=11, width=8, classes=5):
+        super().__init__()
+        self.embedding, self.fc = nn.Embedding(words, width, padding_idx=0), nn.Linear(width, classes)
+
+    def forward(self, ids):
+        real = (ids != 0).unsqueeze(2)
+        return self.fc((self.embedding(ids) * real).sum(1) / real.sum(1).clamp(min=1))
+
+
 class OwnLoss(nn.Module):
     def __init__(self):
         super().__init__()
@@ -157,9 +208,10 @@ def golden(module, inputs, loss, target):
             "gradients": {name: print_of(p.grad) for name, p in double.named_parameters() if p.grad is not None}}
 
 
-def write(folder, name, module, inputs, loss=None, target=None, fixed=False):
+def write(folder, name, module, inputs, loss=None, target=None, fixed=False, length=False):
     batch = Dim("batch", min=2)
-    shapes = None if fixed else tuple({0: batch} for _ in inputs)
+    free = {0: batch, 1: Dim("length", min=2)} if length else {0: batch}
+    shapes = None if fixed else tuple(free for _ in inputs)
     program = export(module.train(), inputs, dynamic_shapes=shapes)
     extra = {}
     if loss:
@@ -194,6 +246,10 @@ def main(folder):
     write(folder, "words", Words(), (torch.randint(11, (3, 6)),), "cross_entropy", torch.randint(11, (3, 6)))
     write(folder, "views", Views(), (rows,), "cross_entropy", classes)
     write(folder, "own_loss", OwnLoss(), (rows, classes), "model")
+    write(folder, "residual", Residual(), (torch.randn(4, 3, 8, 8),), "cross_entropy", torch.tensor([0, 3, 2, 4]))
+    write(folder, "pooled", Pooled(), (torch.randn(4, 3, 8, 8),), "cross_entropy", torch.tensor([0, 3, 2, 4]))
+    write(folder, "bag", Bag(), (torch.tensor([[4, 2, 0, 9], [0, 0, 0, 0], [1, 1, 10, 4]]),), "cross_entropy", torch.tensor([0, 3, 4]),
+          length=True)
     program = export(Images().eval(), (torch.randn(4, 3, 8, 8),), dynamic_shapes=({0: Dim("batch", min=2)},))
     save(program, str(folder / "evaluated.pt2"))
 
@@ -202,6 +258,7 @@ def main(folder):
     write(folder, "no_grad", Small(without_gradient), (rows,))
     write(folder, "counts", Small(count), (rows,))
     write(folder, "complex", Small(lambda _, y: torch.fft.fft(y).abs()), (rows,))
+    write(folder, "strided", Small(lambda module, y: y + module.fc.weight.as_strided((3,), (2,))), (rows,))
     write(folder, "fixed", Small(lambda _, y: y), (rows,), fixed=True)
     write(folder, "plain", Small(lambda _, y: torch.sigmoid(y)), (rows,))
     write(folder, "unused_random", Small(lambda _, y: (y, torch.rand_like(y))), (rows,))

@@ -29,11 +29,7 @@ class Search {
     for (std::size_t run = 0; run < runs.size(); ++run) {
       for (std::size_t step = 0; step < runs[run].steps.size(); ++step) {
         const LinearPair::Place place{run, step};
-        for (const auto& [name, argument] : node_at(place).inputs) {
-          for (const auto& value : argument.values) {
-            if (value) users_[*value].push_back(place);
-          }
-        }
+        for (const ValueId value : tensors_read(runs[run].steps[step], graph_)) users_[value].push_back(place);
       }
     }
   }
