@@ -230,6 +230,103 @@ def tensor_axis_agrees(binary, folder):
     assert "2 pairs of linear layers" in plan.stdout + plan.stderr, plan
 
 
+class Joint(torch.nn.Module):
+    """Queries, keys and values by one linear layer; scaled_dot_product_attention with dropout."""
+
+    def __init__(self, width, heads):
+        super().__init__()
+        self.heads, self.width = heads, width
+        self.qkv, self.out = torch.nn.Linear(width, 3 * width), torch.nn.Linear(width, width, bias=False)
+
+    def forward(self, x):
+        n, t, _ = x.shape
+        q, k, v = (part.view(n, t, self.heads, -1).transpose(1, 2) for part in self.qkv(x).split(self.width, 2))
+        p = 0.2 if self.training else 0.0
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, dropout_p=p, is_causal=True)
+        return self.out(y.transpose(1, 2).contiguous().view(n, t, self.width))
+
+
+class Apart(torch.nn.Module):
+    """A linear layer for each, and a mask; `written`: the products written out, with dropout between."""
+
+    def __init__(self, width, heads, written):
+        super().__init__()
+        self.heads, self.width, self.written = heads, width, written
+        self.q, self.k, self.v = (torch.nn.Linear(width, width, bias=bias) for bias in (True, False, True))
+        self.drop, self.out = torch.nn.Dropout(0.2), torch.nn.Linear(width, width)
+
+    def forward(self, x, seen):
+        n, t, _ = x.shape
+        q, k, v = (part(x).view(n, t, self.heads, self.width // self.heads).permute(0, 2, 1, 3) for part in (self.q, self.k, self.v))
+        if self.written:
+            scores = torch.matmul(q, k.transpose(-2, -1)) / 2.0
+            y = torch.matmul(self.drop(scores.masked_fill(~seen, -1e9).softmax(-1)), v)
+        else:
+            y = torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=seen)
+        return self.out(y.transpose(1, 2).reshape(n, t, self.width))
+
+
+class Attentive(torch.nn.Module):
+    """Three attentions of three heads, written in three ways, and a pair of linear layers."""
+
+    def __init__(self, words, length, width=12):
+        super().__init__()
+        self.embedding, self.places = torch.nn.Embedding(words, width), torch.nn.Parameter(torch.randn(length, width))
+        self.joint, self.apart, self.written = Joint(width, 3), Apart(width, 3, False), Apart(width, 3, True)
+        self.norm, self.up, self.down = torch.nn.LayerNorm(width), torch.nn.Linear(width, 20), torch.nn.Linear(20, width)
+        self.head = torch.nn.Linear(width, words)
+
+    def forward(self, ids):
+        x = self.embedding(ids) + self.places
+        seen = (ids != 0)[:, None, None, :] | torch.eye(ids.shape[1], dtype=torch.bool)
+        x = x + self.joint(self.norm(x))
+        x = x + self.apart(x, seen)
+        x = x + self.written(x, seen)
+        return self.head(x + self.down(torch.nn.functional.gelu(self.up(x))))
+
+
+def attentions_are_cut_by_heads(binary, folder):
+    """Uneven parts: two heads and one. Masks of dropout are the whole's; what is saved is whole."""
+    torch.manual_seed(3)
+    make_programs.write(folder, "attentive", Attentive(11, 6), (torch.randint(11, (4, 6)),))
+    found = {}
+    for mesh in ("data=1", "tensor=2", "data=2,tensor=2", "pipe=2,tensor=2"):
+        name = "attentive-" + mesh.replace(",", "-")
+        said = run(binary, ranks_of(mesh), "--model", "attentive.pt2", "--dataset", "blocks", "--name", name, "--precision", "fp64",
+                   *COMMON[:-1], "--mesh", mesh, cwd=folder)
+        if "tensor" in mesh:
+            assert ("3 attentions are cut by heads over the tensor axis: joint, ... written; 1 pair of linear layers is cut over the "
+                    "tensor axis: up and down; the rest is on each rank") in said.stdout + said.stderr, said
+        with h5py.File(folder / f"runs/{name}/results.h5") as results:
+            found[mesh] = step_losses(results), checkpoint_tensors(folder / f"runs/{name}/checkpoints/step-{STEPS:08}", group=None)
+        losses, tensors = found["data=1"]
+        assert np.allclose(found[mesh][0], losses, rtol=1e-10), (mesh, found[mesh][0], losses)
+        for key, value in tensors.items():
+            assert np.allclose(found[mesh][1][key], value, rtol=1e-7, atol=1e-9), (mesh, key)
+    refused(binary, 4, 2, ["3 heads", "--mesh tensor=4", "tensor=3"], "--model", "attentive.pt2", "--dataset", "blocks", *COMMON, "--mesh",
+            "tensor=4", cwd=folder)
+
+
+def words_by_rows_agree(binary, folder):
+    """A table of words, of which a step uses few rows: exchanged by rows, as a whole, and on a pipeline."""
+    run(binary, 1, "stage", "texts", "--format", "synthetic", "--task", "text_classification", "--samples", 96, "--vocab-size", 2000,
+        "--max-length", 12, cwd=folder)
+    facts = json.loads((folder / "data/staged/texts/dataset.json").read_text())
+    torch.manual_seed(3)
+    module = make_programs.Bag(len(facts["tokenizer"]["vocabulary"]), 8, len(facts["classes"]))
+    make_programs.write(folder, "mean", module, (torch.randint(4, 60, (4, 9)),), length=True)
+    options = [*COMMON[:COMMON.index("--optimizer")], "--optimizer", "adam", "--learning-rate", 0.05, "--precision", "fp64", "--quiet"]
+    found = {}
+    for name, ranks, *more in (("dense", 1, "--kernels", "libtorch"), ("rows", 1), ("rows-2", 2, "--mesh", "data=2"),
+                               ("pipe", 2, "--mesh", "pipe=2")):
+        run(binary, ranks, "--model", "mean.pt2", "--dataset", "texts", "--name", name, *options, *more, cwd=folder)
+        with h5py.File(folder / f"runs/{name}/results.h5") as results:
+            found[name] = step_losses(results), checkpoint_tensors(folder / f"runs/{name}/checkpoints/step-{STEPS:08}", group=None)
+        assert np.allclose(found[name][0], found["dense"][0], rtol=1e-10), (name, found[name][0], found["dense"][0])
+        for key, value in found["dense"][1].items():
+            assert np.allclose(found[name][1][key], value, rtol=1e-6, atol=1e-7), (name, key)
+
+
 def make_row_programs(folder):
     facts = json.loads((folder / "data/staged/rows/dataset.json").read_text())
     features, classes = facts["shape"][0], len(facts["classes"])
@@ -253,7 +350,7 @@ def main():
         stage(given.binary, folder)
         make_row_programs(folder)
         for check in (refuses, dry_run_shows_layers, meshes_agree, bits_agree, learns_in_half_precision, own_loss_trains, goes_on,
-                      evaluates_and_exports, tensor_axis_agrees):
+                      evaluates_and_exports, tensor_axis_agrees, attentions_are_cut_by_heads, words_by_rows_agree):
             if not given.only or check.__name__ in given.only:
                 check(given.binary.resolve(), folder)
                 print(check.__name__, flush=True)

@@ -13,7 +13,7 @@ namespace {
 
 class AttentionOperation final : public Operation {
  public:
-  explicit AttentionOperation(const Given& given)
+  AttentionOperation(const Given& given, const Flow& heads)
       : query_(given.needed_place("query")),
         key_(given.needed_place("key")),
         value_(given.needed_place("value")),
@@ -22,7 +22,8 @@ class AttentionOperation final : public Operation {
         p_(given.probability("dropout_p")),
         causal_(given.flag("is_causal", false)),
         grouped_(given.flag("enable_gqa", false)),
-        stream_(stream_of(given.node)) {
+        stream_(stream_of(given.node)),
+        heads_(heads) {
     const double scale = given.real("scale", -1.0);
     if (scale >= 0) scale_ = scale;
   }
@@ -52,7 +53,7 @@ class AttentionOperation final : public Operation {
       scores =
           mask->scalar_type() == at::kBool ? scores.masked_fill(mask->logical_not(), kNever) : scores + *mask;
     }
-    const at::Tensor weights = dropped(at::_safe_softmax(scores, -1), p_, work.context, stream_);
+    const at::Tensor weights = dropped(at::_safe_softmax(scores, -1), p_, work.context, stream_, heads_);
     work.tensors[to_] = at::matmul(weights.to(value.scalar_type()), value);
   }
 
@@ -63,13 +64,14 @@ class AttentionOperation final : public Operation {
   double p_;
   bool causal_, grouped_;
   std::uint32_t stream_;
+  Flow heads_;
   std::optional<double> scale_;
 };
 
 }  // namespace
 
-std::unique_ptr<Operation> attention_operation(const Given& given) {
-  return std::make_unique<AttentionOperation>(given);
+std::unique_ptr<Operation> attention_operation(const Given& given, const Flow& heads) {
+  return std::make_unique<AttentionOperation>(given, heads);
 }
 
 }  // namespace dtrain::models::exported

@@ -13,7 +13,7 @@
 #include "models/exported/operators.hpp"
 #include "models/exported/packed_inputs.hpp"
 #include "models/exported/program_layers.hpp"
-#include "models/exported/slicing/linear_pairs.hpp"
+#include "models/exported/slicing/cuts.hpp"
 #include "models/options.hpp"
 #include "models/shape.hpp"
 
@@ -63,8 +63,8 @@ class ExportedModel final : public Model {
   }
   std::string remark() const override {
     if (group() == nullptr) return remark_;
-    const auto pairs = pairs_in_words(find_linear_pairs(*planned_));
-    return remark_.empty() ? pairs : remark_ + "; " + pairs;
+    const auto cuts = cuts_in_words(find_cuts(*planned_));
+    return remark_.empty() ? cuts : remark_ + "; " + cuts;
   }
   std::string program_hash() const override { return planned_->program.graph().hash; }
   void save_program(const std::string& path) const override { planned_->program.save_without_weights(path); }

@@ -10,8 +10,10 @@
 
 namespace dtrain::models::exported {
 
-/// Drops elements of `x` with probability `p`, in [0, 1], in training.
-at::Tensor dropped(const at::Tensor& x, double p, const Context& context, std::uint32_t stream);
+/// Drops elements of `x` with probability `p`, in [0, 1], in training. `flow`: which part of dim 1 of the
+/// whole tensor it is.
+at::Tensor dropped(const at::Tensor& x, double p, const Context& context, std::uint32_t stream,
+                   const Flow& flow = {});
 
 /// Of a node's masks; `part` tells several of one node apart.
 std::uint32_t stream_of(const Node& node, const std::string& part = "");

@@ -290,7 +290,8 @@ void ProgramLayer::check_input(std::size_t index, const Shape& given, const Symb
 Shape ProgramLayer::shape_of(ValueId value, const Symbols& symbols) const {
   Shape shape;
   for (const auto& size : graph()[value].tensor->sizes) shape.push_back(size.evaluate(symbols));
-  if (const auto part = sliced_.find(value); part != sliced_.end()) shape.back() = part->second;
+  if (const auto cut = sliced_.find(value); cut != sliced_.end())
+    shape.at(cut->second.dim) = cut->second.extent;
   return shape;
 }
 

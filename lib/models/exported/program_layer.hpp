@@ -16,6 +16,11 @@
 
 namespace dtrain::models::exported {
 
+struct CutAttention;  // models/exported/slicing/attentions.hpp
+struct FeaturePart;   // models/exported/slicing/sliced_linear.hpp
+struct LinearPair;    // models/exported/slicing/linear_pairs.hpp
+struct Place;         // models/exported/slicing/node_search.hpp
+
 /// One run of a program's nodes. Its parameters and buffers have the names of the module's state_dict and
 /// start as the file has them; a parameter that several runs use belongs to the first of them, and the others
 /// borrow it. Between two layers flow all tensors that a later run uses.
@@ -31,8 +36,8 @@ class ProgramLayer final : public Layer, public WordTable {
   bool owns_parameter(const std::string& name) const;
   bool owns_buffer(const std::string& name) const;
 
-  /// Cuts the pairs of linear layers (slicing/linear_pairs.hpp); all else is on each rank. Throws Error (exit
-  /// code 2) where the program has no pair.
+  /// Cuts attentions and pairs of linear layers (slicing/cuts.hpp); all else is on each rank. Throws Error
+  /// (exit code 2) where the program has neither.
   Flow slice(TensorGroup& group, const Flow& flow) override;
 
   /// After all layers have their parameters and buffers: they stay where they are from now on.
@@ -73,6 +78,19 @@ class ProgramLayer final : public Layer, public WordTable {
     std::vector<std::size_t> ended;    // places that nothing uses behind it
   };
 
+  /// Of what is cut: which dim, and how long it is here.
+  struct CutDim {
+    std::size_t dim;
+    std::int64_t extent;
+  };
+  enum class Side { outputs, inputs };  // of a linear layer
+  void slice_pair(const LinearPair& pair, TensorGroup& group);
+  void slice_attention(const CutAttention& attention, TensorGroup& group);
+  void slice_linear(const Place& place, TensorGroup& group, const FeaturePart& part, Side side);
+  void hold_part(ValueId value, std::size_t dim, std::int64_t extent);
+  bool drops_here(const Place& place) const;
+  const Step& step_at(const Place& place) const;
+
   Error cannot_compute(const Done& done, const std::string& why) const;
   const Run& own_run() const { return planned_->plan.runs[run_]; }
   const Graph& graph() const { return planned_->program.graph(); }
@@ -105,9 +123,9 @@ class ProgramLayer final : public Layer, public WordTable {
   std::map<ValueId, std::size_t> places_;
   std::vector<Binding> bindings_;
   std::vector<Done> done_;
-  std::map<ValueId, std::int64_t> sliced_;  // the last dim of what is cut over a tensor axis, on this rank
-  std::vector<ValueId> entered_;            // whose gradients the ranks of that axis add up
-  std::vector<ValueId> left_;               // whose values they do
+  std::map<ValueId, CutDim> sliced_;  // of what is cut over a tensor axis, on this rank
+  std::vector<ValueId> entered_;      // whose gradients the ranks of that axis add up
+  std::vector<ValueId> left_;         // whose values they do
 };
 
 }  // namespace dtrain::models::exported

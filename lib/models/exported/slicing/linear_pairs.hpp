@@ -1,11 +1,10 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "models/exported/planned_program.hpp"
+#include "models/exported/slicing/node_search.hpp"
 
 namespace dtrain::models::exported {
 
@@ -13,10 +12,6 @@ namespace dtrain::models::exported {
 /// share: each has a part of the features between them.
 /// Source: Shoeybi et al., "Megatron-LM", 2019, section 3.
 struct LinearPair {
-  struct Place {
-    std::size_t run = 0;
-    std::size_t step = 0;  ///< In the run.
-  };
   Place first;
   Place second;
   std::vector<Place> dropouts;   ///< Between them: their masks are of the whole.
@@ -27,9 +22,6 @@ struct LinearPair {
 
 /// Those of a program. A weight that others use too, or a value between the two that others use, makes no
 /// pair.
-std::vector<LinearPair> find_linear_pairs(const PlannedProgram& planned);
-
-/// `2 pairs of linear layers are cut ...`, for the log. At least one pair.
-std::string pairs_in_words(const std::vector<LinearPair>& pairs);
+std::vector<LinearPair> find_linear_pairs(const NodeSearch& search);
 
 }  // namespace dtrain::models::exported

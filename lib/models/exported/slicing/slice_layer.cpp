@@ -1,47 +1,114 @@
+#include <fmt/format.h>
+
 #include "core/error.hpp"
+#include "models/exported/operators.hpp"
 #include "models/exported/own_operations.hpp"
 #include "models/exported/program_layer.hpp"
-#include "models/exported/slicing/linear_pairs.hpp"
+#include "models/exported/slicing/cuts.hpp"
 #include "models/exported/slicing/sliced_linear.hpp"
 
 namespace dtrain::models::exported {
+namespace {
+
+/// Attention with a probability to drop weights.
+bool drops_inside(const Node& node) {
+  const auto* p = node.find("dropout_p");
+  if (p == nullptr) return false;
+  return p->kind == Argument::Kind::real ? p->reals.at(0) != 0 : !p->sizes.empty() && p->sizes[0].number != 0;
+}
+
+}  // namespace
 
 Flow ProgramLayer::slice(TensorGroup& group, const Flow& flow) {
-  const auto pairs = find_linear_pairs(*planned_);
-  if (pairs.empty()) {
+  const auto cuts = find_cuts(*planned_);
+  if (cuts.empty()) {
     throw usage_error(
-        "there are no two linear layers with only an element-wise function between, which the ranks of a "
-        "tensor axis could share",
+        "there are no two linear layers with only an element-wise function between, and no attention between "
+        "linear layers, which the ranks of a tensor axis could share",
         "--model " + planned_->program.file(), "use data and pipe, such as --mesh data=2,pipe=2");
   }
-  const Scope scope = this->scope();
-  for (const LinearPair& pair : pairs) {
-    const Range part = part_of(pair.features, group.rank(), group.size());
-    const auto step = [&](const LinearPair::Place& place) { return own_run().steps[place.step]; };
-    const auto tensor = [&](const LinearPair::Place& place, const char* name) {
-      return graph().nodes[step(place).node].find(name)->values.at(0).value();
-    };
-    for (const ValueId value : pair.between) {
-      sliced_[value] = part.size();
-      sliced_[planned_->plan.same[value]] = part.size();
-    }
-    if (pair.first.run == run_) {
-      done_[pair.first.step].operation = first_of_pair(step(pair.first), scope, group, part);
-      entered_.push_back(tensor(pair.first, "input"));
-    }
-    for (const auto& place : pair.dropouts) {
-      // One that does nothing where the others train is LibTorch's.
-      if (place.run != run_ || !drops_in_training(graph().nodes[step(place).node], planned_->in_training))
-        continue;
-      done_[place.step].operation = dropout_in_pair(step(place), scope, {pair.features, part});
-    }
-    if (pair.second.run == run_) {
-      done_[pair.second.step].operation = second_of_pair(step(pair.second), scope, group, part);
-      sliced_[tensor(pair.second, "weight")] = part.size();
-      left_.push_back(graph().nodes[step(pair.second).node].outputs.at(0).values.at(0));
-    }
-  }
+  for (const LinearPair& pair : cuts.pairs) slice_pair(pair, group);
+  for (const CutAttention& attention : cuts.attentions) slice_attention(attention, group);
   return flow;
+}
+
+const Step& ProgramLayer::step_at(const Place& place) const {
+  return planned_->plan.runs[place.run].steps[place.step];
+}
+
+void ProgramLayer::hold_part(ValueId value, std::size_t dim, std::int64_t extent) {
+  sliced_[value] = {dim, extent};
+  sliced_[planned_->plan.same[value]] = {dim, extent};
+}
+
+/// The linear layer at `place`, where this layer has it.
+void ProgramLayer::slice_linear(const Place& place, TensorGroup& group, const FeaturePart& part, Side side) {
+  if (place.run != run_) return;
+  const Step& step = step_at(place);
+  const Node& node = graph().nodes[step.node];
+  auto& operation = done_[place.step].operation;
+  if (side == Side::outputs) {
+    operation = linear_into_slices(step, scope(), group, part);
+    entered_.push_back(node.find("input")->values.at(0).value());
+  } else {
+    operation = linear_out_of_slices(step, scope(), group, part);
+    left_.push_back(node.outputs.at(0).values.at(0));
+  }
+  const ValueId weight = node.find("weight")->values.at(0).value();
+  const auto* held = parameter_of(weight);
+  for (std::size_t dim = 0; held != nullptr && dim < 2; ++dim) {
+    const auto extent = held->value.size(static_cast<std::int64_t>(dim));
+    if (graph()[weight].tensor->sizes.at(dim).constant() != extent) hold_part(weight, dim, extent);
+  }
+}
+
+/// One that does nothing where the others train is LibTorch's.
+bool ProgramLayer::drops_here(const Place& place) const {
+  return place.run == run_ && drops_in_training(graph().nodes[step_at(place).node], planned_->in_training);
+}
+
+void ProgramLayer::slice_pair(const LinearPair& pair, TensorGroup& group) {
+  const Range part = part_of(pair.features, group.rank(), group.size());
+  for (const ValueId value : pair.between)
+    hold_part(value, graph()[value].tensor->sizes.size() - 1, part.size());
+  slice_linear(pair.first, group, {.part = part}, Side::outputs);
+  slice_linear(pair.second, group, {.part = part}, Side::inputs);
+  for (const Place& place : pair.dropouts) {
+    if (drops_here(place))
+      done_[place.step].operation = dropout_in_pair(step_at(place), scope(), {pair.features, part});
+  }
+}
+
+void ProgramLayer::slice_attention(const CutAttention& attention, TensorGroup& group) {
+  const Range part = part_of(attention.heads, group.rank(), group.size());
+  require(attention.heads >= group.size(),
+          fmt::format("the attention {} has {} heads, fewer than the ranks of the tensor axis",
+                      attention.name, attention.heads),
+          {.subject = fmt::format("--mesh tensor={}", group.size()),
+           .advice = fmt::format("use tensor={} or less", attention.heads),
+           .code = ExitCode::usage});
+  for (const auto& [value, dim, of_head] : attention.between) hold_part(value, dim, part.size() * of_head);
+  for (const auto& [place, parts] : attention.projections) {
+    const Shape view = {parts, attention.heads, attention.width};
+    slice_linear(place, group, {.part = part, .dim = 1, .view = view}, Side::outputs);
+  }
+  slice_linear(attention.output, group, {.part = part, .dim = 0, .view = {attention.heads, attention.width}},
+               Side::inputs);
+  for (const Place& place : attention.reshapes) {
+    if (place.run != run_) continue;
+    const ValueId made = graph().nodes[step_at(place).node].outputs.at(0).values.at(0);
+    const auto& [dim, extent] = sliced_.at(made);
+    done_[place.step].operation = reshape_of_part(step_at(place), scope(), dim, extent);
+  }
+  for (const Place& place : attention.splits) {
+    if (place.run == run_) done_[place.step].operation = split_of_part(step_at(place), scope());
+  }
+  const Flow heads{.whole = attention.heads, .part = part};
+  for (const Place& place : attention.dropouts) {
+    const Node& node = graph().nodes[step_at(place).node];
+    if ((calls(node, "dropout") || drops_inside(node)) && drops_here(place))
+      done_[place.step].operation = dropout_of_heads(step_at(place), scope(), heads);
+  }
 }
 
 }  // namespace dtrain::models::exported

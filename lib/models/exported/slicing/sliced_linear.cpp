@@ -2,6 +2,9 @@
 
 #include <ATen/ops/linear.h>
 
+#include <vector>
+
+#include "models/exported/attention.hpp"
 #include "models/exported/given.hpp"
 #include "models/exported/masks.hpp"
 #include "models/layers/dropout.hpp"
@@ -26,11 +29,11 @@ struct SlicedLinear {
   TensorGroup& group;
 };
 
-class FirstOfPair final : public Operation {
+class LinearIntoSlices final : public Operation {
  public:
-  FirstOfPair(const SlicedLinear& linear, Range part) : linear_(linear) {
-    hold(linear_.weight, part);
-    if (linear_.bias != nullptr) hold(*linear_.bias, part);
+  LinearIntoSlices(const SlicedLinear& linear, const FeaturePart& outputs) : linear_(linear) {
+    hold(linear_.weight, outputs, {linear_.weight.value.size(1)});
+    if (linear_.bias != nullptr) hold(*linear_.bias, outputs, {});
   }
   void run(Workspace& work) override {
     const at::Tensor input = linear_.group.enter(work.tensors[linear_.from]);
@@ -39,18 +42,22 @@ class FirstOfPair final : public Operation {
   }
 
  private:
-  static void hold(Parameter& parameter, Range part) {
-    parameter.slicing = Slicing::column;
-    hold_slice(parameter, 0, part);
+  static void hold(Parameter& parameter, const FeaturePart& outputs, const Shape& rest) {
+    parameter.slicing = outputs.view.empty() ? Slicing::column : Slicing::heads;
+    Shape view = outputs.view;
+    if (!view.empty()) view.insert(view.end(), rest.begin(), rest.end());
+    hold_slice(parameter, outputs.dim, outputs.part, view);
   }
   SlicedLinear linear_;
 };
 
-class SecondOfPair final : public Operation {
+class LinearOutOfSlices final : public Operation {
  public:
-  SecondOfPair(const SlicedLinear& linear, Range part) : linear_(linear) {
+  LinearOutOfSlices(const SlicedLinear& linear, const FeaturePart& inputs) : linear_(linear) {
     linear_.weight.slicing = Slicing::row;
-    hold_slice(linear_.weight, 1, part);
+    Shape view = inputs.view;
+    if (!view.empty()) view.insert(view.begin(), linear_.weight.value.size(0));
+    hold_slice(linear_.weight, inputs.dim + 1, inputs.part, view);
   }
   void run(Workspace& work) override {
     const at::Tensor sum = linear_.group.leave(at::linear(work.tensors[linear_.from], linear_.weight.value));
@@ -87,20 +94,89 @@ class DropoutInPair final : public Operation {
   Flow flow_;
 };
 
+class DropoutOfHeads final : public Operation {
+ public:
+  DropoutOfHeads(const Given& given, const Flow& flow)
+      : from_(given.needed_place("input")),
+        to_(given.result()),
+        p_(given.probability("p")),
+        stream_(stream_of(given.node)),
+        flow_(flow) {}
+  void run(Workspace& work) override {
+    work.tensors[to_] = dropped(work.tensors[from_], p_, work.context, stream_, flow_);
+  }
+
+ private:
+  std::size_t from_, to_;
+  double p_;
+  std::uint32_t stream_;
+  Flow flow_;
+};
+
+class ReshapeOfPart final : public Operation {
+ public:
+  ReshapeOfPart(const Given& given, const Scope& scope, std::size_t dim, std::int64_t extent)
+      : from_(given.needed_place("self")),
+        to_(given.result()),
+        sizes_(scope.graph[given.node.outputs[0].values[0]].tensor->sizes) {
+    sizes_.at(dim) = SizeExpression(extent);
+  }
+  void run(Workspace& work) override {
+    Shape shape;
+    for (const auto& size : sizes_) shape.push_back(size.evaluate(work.symbols));
+    work.tensors[to_] = work.tensors[from_].reshape(shape);
+  }
+
+ private:
+  std::size_t from_, to_;
+  std::vector<SizeExpression> sizes_;
+};
+
+class SplitOfPart final : public Operation {
+ public:
+  SplitOfPart(const Given& given, const Scope& scope) : from_(given.needed_place("self")) {
+    for (const ValueId value : given.node.outputs.at(0).values) to_.push_back(scope.place_of(value));
+  }
+  void run(Workspace& work) override {
+    const at::Tensor& joint = work.tensors[from_];
+    const auto parts = joint.split(joint.size(-1) / static_cast<std::int64_t>(to_.size()), -1);
+    for (std::size_t i = 0; i < to_.size(); ++i) work.tensors[to_[i]] = parts.at(i);
+  }
+
+ private:
+  std::size_t from_;
+  std::vector<std::size_t> to_;
+};
+
 }  // namespace
 
-std::unique_ptr<Operation> first_of_pair(const Step& step, const Scope& scope, TensorGroup& group,
-                                         Range part) {
-  return std::make_unique<FirstOfPair>(SlicedLinear(Given(step, scope), scope, group), part);
+std::unique_ptr<Operation> linear_into_slices(const Step& step, const Scope& scope, TensorGroup& group,
+                                              const FeaturePart& part) {
+  return std::make_unique<LinearIntoSlices>(SlicedLinear(Given(step, scope), scope, group), part);
 }
 
-std::unique_ptr<Operation> second_of_pair(const Step& step, const Scope& scope, TensorGroup& group,
-                                          Range part) {
-  return std::make_unique<SecondOfPair>(SlicedLinear(Given(step, scope), scope, group), part);
+std::unique_ptr<Operation> linear_out_of_slices(const Step& step, const Scope& scope, TensorGroup& group,
+                                                const FeaturePart& part) {
+  return std::make_unique<LinearOutOfSlices>(SlicedLinear(Given(step, scope), scope, group), part);
 }
 
 std::unique_ptr<Operation> dropout_in_pair(const Step& step, const Scope& scope, const Flow& flow) {
   return std::make_unique<DropoutInPair>(Given(step, scope), flow);
+}
+
+std::unique_ptr<Operation> dropout_of_heads(const Step& step, const Scope& scope, const Flow& flow) {
+  const Given given(step, scope);
+  if (calls(given.node, "dropout")) return std::make_unique<DropoutOfHeads>(given, flow);
+  return attention_operation(given, flow);
+}
+
+std::unique_ptr<Operation> reshape_of_part(const Step& step, const Scope& scope, std::size_t dim,
+                                           std::int64_t extent) {
+  return std::make_unique<ReshapeOfPart>(Given(step, scope), scope, dim, extent);
+}
+
+std::unique_ptr<Operation> split_of_part(const Step& step, const Scope& scope) {
+  return std::make_unique<SplitOfPart>(Given(step, scope), scope);
 }
 
 }  // namespace dtrain::models::exported

@@ -8,12 +8,28 @@
 
 namespace dtrain::models::exported {
 
-/// The operations of a pair (linear_pairs.hpp) on a rank of `group`, borrowed, that has the features `part`
-/// of `features`. Each of the first two leaves the layer that part of its parameters.
-std::unique_ptr<Operation> first_of_pair(const Step& step, const Scope& scope, TensorGroup& group,
-                                         Range part);
-std::unique_ptr<Operation> second_of_pair(const Step& step, const Scope& scope, TensorGroup& group,
-                                          Range part);
+/// Which part of a linear layer's outputs or inputs a rank has: elements `part` along dim `dim` of them, seen
+/// in the shape `view`; [features] of a plain layer, [3, heads, width] of a joint projection.
+struct FeaturePart {
+  Range part;
+  std::int64_t dim = 0;
+  Shape view = {};
+};
+
+/// The linear layer of a step on a rank of `group`, borrowed, that has a part of its outputs, or of its
+/// inputs, whose products the ranks add up. Each leaves the layer that part of its parameters.
+std::unique_ptr<Operation> linear_into_slices(const Step& step, const Scope& scope, TensorGroup& group,
+                                              const FeaturePart& part);
+std::unique_ptr<Operation> linear_out_of_slices(const Step& step, const Scope& scope, TensorGroup& group,
+                                                const FeaturePart& part);
+/// The dropout of features, `flow`'s part of the last dim.
 std::unique_ptr<Operation> dropout_in_pair(const Step& step, const Scope& scope, const Flow& flow);
+/// That of [n, heads, ...], `flow`'s part of the heads.
+std::unique_ptr<Operation> dropout_of_heads(const Step& step, const Scope& scope, const Flow& flow);
+/// A view whose result has `extent` elements in dim `dim` on this rank.
+std::unique_ptr<Operation> reshape_of_part(const Step& step, const Scope& scope, std::size_t dim,
+                                           std::int64_t extent);
+/// The parts of a joint projection, each as wide.
+std::unique_ptr<Operation> split_of_part(const Step& step, const Scope& scope);
 
 }  // namespace dtrain::models::exported

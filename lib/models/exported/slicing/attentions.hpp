@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "models/exported/slicing/node_search.hpp"
+
+namespace dtrain::models::exported {
+
+/// An attention whose linear layers the ranks of a tensor axis can share: each has some of the heads, from
+/// the projections to queries, keys and values to that of the heads' results. Source: Shoeybi et al.,
+/// "Megatron-LM", 2019, section 3.
+struct CutAttention {
+  /// To one of queries, keys and values, or to all three of them behind one another.
+  struct Projection {
+    Place place;
+    std::int64_t parts = 1;
+  };
+  /// A value of which each rank has a part: in dim `dim` so many elements for each head.
+  struct Between {
+    ValueId value = 0;
+    std::size_t dim = 0;
+    std::int64_t of_head = 1;
+  };
+  std::vector<Projection> projections;
+  Place output;
+  std::int64_t heads = 0;
+  std::int64_t width = 0;  ///< Of a head.
+  std::vector<Between> between;
+  std::vector<Place> reshapes;  ///< Views, whose sizes are those of the part.
+  std::vector<Place> splits;    ///< Of a joint projection.
+  std::vector<Place>
+      dropouts;  ///< Of [n, heads, ...], alone or inside attention: their masks are the whole's.
+  std::string name;
+};
+
+/// Those of a program that are written as: a linear layer each, or one for all and split() or chunk() behind
+/// it; view, reshape or unflatten to [n, T, heads, width]; transpose or permute;
+/// scaled_dot_product_attention, or matmul, sums and products with what all heads have alike, softmax,
+/// dropout and matmul; the way back, and a linear layer. A weight that others use too, or a value between
+/// that others use, makes none.
+std::vector<CutAttention> find_attentions(const NodeSearch& search);
+
+}  // namespace dtrain::models::exported
