@@ -20,8 +20,10 @@ import h5py
 import numpy as np
 
 from dtrain_run import checkpoint_tensors, ranks_of, refused, run, step_losses
+from small_data import stage_small
 
 COMMON = ["--threads", 1, "--quiet", "--verify-every", 3]
+# With the small dataset of each, which use_small_data adds.
 SMALL_GPT = ["--model-option", "layers=2", "--model-option", "heads=2", "--model-option", "width=16", "--global-batch", 32]
 MODELS = {"mlp": ["--limit-steps", 12], "cnn": ["--limit-steps", 6], "nbow": ["--limit-steps", 6],
           "gpt": [*SMALL_GPT, "--limit-steps", 4],
@@ -39,6 +41,13 @@ THROUGH_THE_CPU = {"mlp": ["data=2,pipe=2"], "gpt": ["tensor=2", "pipe=2"], "res
 
 DEVICE = sys.argv[2] if len(sys.argv) > 2 else "guarded"
 PARTS = sys.argv[3:]
+
+
+def use_small_data(binary, folder):
+    for model, options in stage_small(binary, folder, MODELS).items():
+        MODELS[model][:0] = options
+        if model == "gpt":
+            SMALL_GPT[:0] = options
 
 
 def gpus():
@@ -249,9 +258,11 @@ def main(binary):
     unknown = [name for name in PARTS if name not in named]
     if unknown:
         sys.exit(f"device_memory.py: there is no part {', '.join(unknown)}; there are {', '.join(named)}")
-    for name in PARTS or named:
-        with tempfile.TemporaryDirectory() as folder:
-            named[name](binary, Path(folder))
+    with tempfile.TemporaryDirectory() as data:
+        use_small_data(binary, Path(data))
+        for name in PARTS or named:
+            with tempfile.TemporaryDirectory() as folder:
+                named[name](binary, Path(folder))
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """The equivalence matrix: every model on every way of splitting its work equals one rank at equal micro-batches.
 
-A cell trains 10 steps with dropout, on meshes with a pipe axis also with recomputation, and compares the mean loss of
-each step and the final weights and buffers, put together from the parts that the ranks wrote, with those of one rank:
-fp64 to 1e-9, fp32 to 1e-3, relative to the largest value. A cell that makes no sense is one that dtrain refuses, and
-shows its reason.
+A cell trains 10 steps with dropout, on a small dataset, on meshes with a pipe axis also with recomputation, and compares
+the mean loss of each step and the final weights and buffers, put together from the parts that the ranks wrote, with those
+of one rank: fp64 to 1e-9, fp32 to 1e-3, relative to the largest value. A cell that makes no sense is one that dtrain
+refuses, and shows its reason.
 
     equivalence.py BINARY [--full] [--out FOLDER]     without --full a fixed sample over every row and column, in fp64
 """
@@ -19,19 +19,20 @@ import h5py
 import numpy as np
 
 from dtrain_run import checkpoint_tensors, refused, run, sample_hash, step_losses
+from small_data import stage_small
 
 STEPS = 10
-COMMON = ["--limit-steps", STEPS, "--epochs", 2, "--threads", 1, "--quiet", "--micro-batches", 8, "--schedule", "constant",
-          "--grad-clip", 1.0, "--warmup-steps", 0]
+COMMON = ["--epochs", 2, "--threads", 1, "--quiet", "--micro-batches", 8, "--schedule", "constant", "--grad-clip", 1.0,
+          "--warmup-steps", 0]
 SGD = ["--optimizer", "sgd", "--momentum", 0.9, "--learning-rate", 0.1]
 ADAM = ["--optimizer", "adam", "--momentum", 0, "--learning-rate", 0.01]
 # What keeps a model to seconds. Dropout stays where a model has it, and is put where an option can.
 MODELS = {
     "mlp": ["--global-batch", 1365, *SGD],  # of 8192 samples: step 7 has two, most of its micro-batches none
-    "cnn": ["--global-batch", 250, *SGD],
+    "cnn": ["--global-batch", 90, *SGD],  # of 800: the last step of an epoch has 80
     "vgg11": ["--global-batch", 100, *SGD, "--model-option", "width=4", "--model-option", "hidden=64"],
     "resnet18": ["--global-batch", 60, *SGD, "--model-option", "width=4"],
-    "nbow": ["--global-batch", 250, *ADAM],
+    "nbow": ["--global-batch", 90, *ADAM],
     "seq2seq": ["--global-batch", 100, *ADAM, "--model-option", "embedding=16", "--model-option", "hidden=24"],
     "conv_autoencoder": ["--global-batch", 100, *ADAM],
     "gpt": ["--global-batch", 50, *ADAM, "--model-option", "layers=2", "--model-option", "heads=4",
@@ -76,21 +77,22 @@ def takes_small_steps(model, precision):
     return model in ("vgg11", "resnet18") and precision == "fp32"
 
 
-def options_of(model, precision):
-    options = MODELS[model]
+def options_of(model, precision, data):
+    options = [*MODELS[model], *data[model]]
     if takes_small_steps(model, precision):
         place = options.index("--optimizer")
         options = [*options[:place], *SMALL_STEPS, *options[place + len(SMALL_STEPS):]]
     return [*COMMON, *options]
 
 
-def train(binary, folder, model, precision, ranks, options):
+def train(binary, folder, data, model, precision, ranks, options, steps=STEPS):
+    """`data`: what stage_small has given, by model."""
     name = "-".join(["run", model, precision, *(str(word).strip("-") for word in options)]).replace(",", "-")
-    run(binary, ranks, "--model", model, "--precision", precision, "--name", name, *options_of(model, precision), *options,
-        cwd=folder)
+    run(binary, ranks, "--model", model, "--precision", precision, "--name", name, *options_of(model, precision, data), *options,
+        "--limit-steps", steps, cwd=folder)
     with h5py.File(folder / "runs" / name / "results.h5") as results:
         return (step_losses(results), sample_hash(results),
-                checkpoint_tensors(folder / "runs" / name / "checkpoints" / f"step-{STEPS:08}"))
+                checkpoint_tensors(folder / "runs" / name / "checkpoints" / f"step-{steps:08}"))
 
 
 def gap(found, expected, smallest=SMALLEST):
@@ -111,15 +113,15 @@ def compare(one, other):
     return gap(other[0], one[0]), max(gap(other[2][name], value, scale_of(name, one[2])) for name, value in one[2].items())
 
 
-def cell(binary, folder, model, precision, column, one):
+def cell(binary, folder, data, model, precision, column, one):
     ranks, options = COLUMNS[column]
     layers = {"nbow": 2, "seq2seq": 2}.get(model, 99)
     stages = {"layerwise 4": 4, "1f1b 4": 4, "interleaved 2x2": 4}.get(column, 2)
     if stages > layers and "ddp" not in column:
         refused(binary, ranks, 2, [f"{stages} stages are more than the {layers} layers of the model {model}"],
-                "--model", model, *COMMON, *MODELS[model], *options, cwd=folder)
+                "--model", model, *COMMON, *MODELS[model], *options, "--limit-steps", STEPS, cwd=folder)
         return {"model": model, "precision": precision, "column": column, "refused": f"{layers} layers, {stages} stages"}
-    losses, weights = compare(one, train(binary, folder, model, precision, ranks, options))
+    losses, weights = compare(one, train(binary, folder, data, model, precision, ranks, options))
     return {"model": model, "precision": precision, "column": column, "losses": losses, "weights": weights}
 
 
@@ -138,6 +140,26 @@ def page(rows, columns):
     return "\n".join(text) + "\n"
 
 
+def matrix(arguments, data):
+    """All rows, and those among them that are not equal to one rank."""
+    rows, red = [], []
+    for model in arguments.models:
+        for precision in TOLERANCES if arguments.full else ("fp64",):
+            with tempfile.TemporaryDirectory() as folder:
+                folder = Path(folder)
+                one = train(arguments.binary, folder, data, model, precision, 1, [])
+                assert len(one[0]) == STEPS, one[0]
+                falls = one[0][-2:].mean() < one[0][:2].mean()
+                assert falls or takes_small_steps(model, precision), f"{model}'s loss does not fall: {one[0]}"
+                for column in COLUMNS if arguments.full else SAMPLE[model]:
+                    row = cell(arguments.binary, folder, data, model, precision, column, one)
+                    rows.append(row)
+                    print(*row.values(), flush=True)
+                    if "refused" not in row and not max(row["losses"], row["weights"]) <= TOLERANCES[precision]:
+                        red.append(row)
+    return rows, red
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("binary")
@@ -145,21 +167,8 @@ def main():
     parser.add_argument("--models", nargs="+", choices=MODELS, default=list(MODELS))
     parser.add_argument("--out", type=Path, help="where the page and the raw figures go")
     arguments = parser.parse_args()
-    rows, red = [], []
-    for model in arguments.models:
-        for precision in TOLERANCES if arguments.full else ("fp64",):
-            with tempfile.TemporaryDirectory() as folder:
-                folder = Path(folder)
-                one = train(arguments.binary, folder, model, precision, 1, [])
-                assert len(one[0]) == STEPS, one[0]
-                falls = one[0][-2:].mean() < one[0][:2].mean()
-                assert falls or takes_small_steps(model, precision), f"{model}'s loss does not fall: {one[0]}"
-                for column in COLUMNS if arguments.full else SAMPLE[model]:
-                    row = cell(arguments.binary, folder, model, precision, column, one)
-                    rows.append(row)
-                    print(*row.values(), flush=True)
-                    if "refused" not in row and not max(row["losses"], row["weights"]) <= TOLERANCES[precision]:
-                        red.append(row)
+    with tempfile.TemporaryDirectory() as folder:
+        rows, red = matrix(arguments, stage_small(arguments.binary, Path(folder), arguments.models))
     if arguments.out:
         arguments.out.mkdir(parents=True, exist_ok=True)
         stem = arguments.out / f"equivalence-{date.today()}"

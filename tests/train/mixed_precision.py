@@ -12,6 +12,7 @@ import h5py
 import numpy as np
 
 from dtrain_run import checkpoint_tensors, ranks_of, refused, run, step_losses
+from small_data import stage_small
 
 COMMON = ["--threads", 1, "--epochs", 2, "--quiet"]
 SMALL_GPT = ["--model-option", "layers=2", "--model-option", "heads=2", "--model-option", "width=16", "--global-batch", 64]
@@ -30,9 +31,9 @@ def train(binary, folder, name, mesh, *options):
         return step_losses(file)
 
 
-def learns_beside_fp32(binary, folder, model, precision):
+def learns_beside_fp32(binary, folder, model, precision, data):
     """The losses fall, near those of fp32 but not the same; all tensors of the checkpoint are in full precision."""
-    options = ["--model", model, "--micro-batches", 4, *MODELS[model]]
+    options = ["--model", model, "--micro-batches", 4, *MODELS[model], *data.get(model, [])]
     full = train(binary, folder, f"{model}-fp32", "data=1", *options, "--overwrite")
     one = train(binary, folder, f"{model}-{precision}", "data=1", *options, "--precision", precision)
     assert one[-4:].mean() < one[:4].mean(), (model, one)
@@ -105,10 +106,11 @@ def main():
         folder = Path(folder)
         leaves_out_what_overflows(binary, folder)
         is_reproducible(binary, folder)
+        data = stage_small(binary, folder, ["gpt", "resnet18"])
         for model in MODELS:
-            learns_beside_fp32(binary, folder, model, "bf16")
+            learns_beside_fp32(binary, folder, model, "bf16", data)
         for model in ("mlp", "gpt"):
-            learns_beside_fp32(binary, folder, model, "fp16")
+            learns_beside_fp32(binary, folder, model, "fp16", data)
 
 
 if __name__ == "__main__":

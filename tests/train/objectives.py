@@ -10,6 +10,7 @@ import h5py
 import numpy as np
 
 from dtrain_run import checkpoint_tensors, run
+from small_data import stage_small
 
 BINARY = sys.argv.pop()
 COMMON = ["--precision", "fp64", "--threads", 1, "--micro-batches", 2, "--quiet"]
@@ -21,6 +22,7 @@ class ObjectivesTest(unittest.TestCase):
         scratch = tempfile.TemporaryDirectory()
         cls.addClassCleanup(scratch.cleanup)
         cls.folder = Path(scratch.name)
+        cls.images = stage_small(BINARY, cls.folder, ["cnn"])["cnn"]
         cls.stage("numbers", "--format", "synthetic", "--task", "regression", "--samples", 2000)
         cls.write_rare_classes()
         cls.write_series()
@@ -103,7 +105,7 @@ class ObjectivesTest(unittest.TestCase):
             self.assertEqual(list(sum(rows)), [800] * 4)  # samples are counted, not weights
 
     def test_augmented_images_are_the_same_on_any_number_of_ranks(self):
-        options = ["--model", "cnn", "--limit-steps", 12, "--epochs", 1]
+        options = ["--model", "cnn", *self.images, "--limit-steps", 12, "--epochs", 2]
         on, _ = self.train_on_one_and_two("on", *options)  # cnn's recipe augments
         off, _ = self.train_on_one_and_two("off", *options, "--augment", "off")
         both, _ = self.train(1, "both", *options, "--augment", "crop+flip", "--augment-padding", 4)
@@ -158,7 +160,7 @@ class ObjectivesTest(unittest.TestCase):
         self.assertIn(f"loss {smooth['validation_loss'][0]:.4f}", done.stdout)
 
     def test_evaluation_does_not_depend_on_how_many_samples_it_takes(self):
-        options = ["--model", "cnn", "--limit-steps", 4, "--epochs", 1]
+        options = ["--model", "cnn", *self.images, "--limit-steps", 4, "--epochs", 1]
         whole, _ = self.train(1, "whole", *options)
         for ranks, batch in (1, 7), (2, 33):
             parts, _ = self.train(ranks, f"parts-{batch}", *options, "--eval-batch", batch)

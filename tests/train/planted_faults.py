@@ -9,7 +9,9 @@ import tempfile
 from pathlib import Path
 
 import equivalence
+from small_data import stage_small
 
+STEPS = 3  # the first shows most of the mistakes, a gradient of the step before the second
 # Mistake, model, column of the matrix.
 CELLS = [("skipped_all_reduce", "mlp", "ddp 2"),
          ("skipped_all_reduce", "cnn", "data 2 x pipe 2"),
@@ -31,7 +33,9 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         os.environ.pop("DTRAIN_FAULT", None)
-        one = {model: equivalence.train(binary, folder, model, "fp64", 1, []) for model in {cell[1] for cell in CELLS}}
+        models = sorted({cell[1] for cell in CELLS})
+        data = stage_small(binary, folder, models)
+        one = {model: equivalence.train(binary, folder, data, model, "fp64", 1, [], STEPS) for model in models}
         for fault, model, column in CELLS:
             for planted in (False, True):
                 os.environ.pop("DTRAIN_FAULT", None)
@@ -40,7 +44,7 @@ def main():
                 ranks, options = equivalence.COLUMNS[column]
                 with tempfile.TemporaryDirectory() as other:
                     losses, weights = equivalence.compare(
-                        one[model], equivalence.train(binary, Path(other), model, "fp64", ranks, options))
+                        one[model], equivalence.train(binary, Path(other), data, model, "fp64", ranks, options, STEPS))
                 red = max(losses, weights) > equivalence.TOLERANCES["fp64"]
                 print(fault if planted else "as it is", model, column, f"{losses:.1e}", f"{weights:.1e}", flush=True)
                 assert red == planted, f"{fault} in {model} on {column}: losses {losses}, weights {weights}"

@@ -14,9 +14,11 @@ import h5py
 import numpy as np
 
 from dtrain_run import checkpoint_tensors, run, sample_hash, step_losses
+from small_data import stage_small
 
-# 8192 synthetic samples in steps of 500: 17 steps, the last with 192 samples; 7 micro-batches of 71 or 72.
-COMMON = ["--global-batch", 500, "--micro-batches", 7, "--limit-steps", 20, "--epochs", 2, "--threads", 1,
+# 800 samples in steps of 48: 17 steps, the last with 32 samples; 7 micro-batches of 6 or 7. Of the built-in set of mlp 8192 in
+# steps of 500: 17 steps, the last with 192 samples; 7 micro-batches of 71 or 72.
+COMMON = ["--micro-batches", 7, "--limit-steps", 20, "--epochs", 2, "--threads", 1,
           "--optimizer", "sgd", "--momentum", 0.9, "--learning-rate", 0.2, "--schedule", "cosine", "--grad-clip", 1.0,
           "--quiet"]
 
@@ -39,10 +41,10 @@ DOUBLE_ONLY = ("vgg11", "resnet18", "conv_autoencoder")
 BIAS_SCALE = 1e-3  # of a bias that BatchNorm takes out again: its gradient is rounding, so it has no size of its own
 
 
-def train(binary, folder, model, precision, ranks):
+def train(binary, folder, data, model, precision, ranks):
     name = f"{model}-{precision}-{ranks}"
-    run(binary, ranks, "--model", model, "--precision", precision, "--name", name, *COMMON, *SMALL.get(model, []),
-        cwd=folder)
+    run(binary, ranks, "--model", model, "--precision", precision, "--name", name, *COMMON,
+        "--global-batch", 48 if data[model] else 500, *data[model], *SMALL.get(model, []), cwd=folder)
     with h5py.File(folder / "runs" / name / "results.h5") as results:
         epochs = results["epochs"][:]
         return (step_losses(results), epochs, sample_hash(results),
@@ -51,17 +53,23 @@ def train(binary, folder, model, precision, ranks):
 
 def main():
     binary = sys.argv[1]
-    for model in sys.argv[2:] or ("mlp", "cnn", *DOUBLE_ONLY, "nbow", "seq2seq", "gpt"):
+    models = sys.argv[2:] or ("mlp", "cnn", *DOUBLE_ONLY, "nbow", "seq2seq", "gpt")
+    with tempfile.TemporaryDirectory() as folder:
+        compare(binary, models, stage_small(binary, Path(folder), models))
+
+
+def compare(binary, models, data):
+    for model in models:
         for precision, tolerance in (("fp64", 1e-9), ("fp32", 1e-5)):
             if precision == "fp32" and model in DOUBLE_ONLY:
                 continue
             with tempfile.TemporaryDirectory() as folder:
                 folder = Path(folder)
-                one, epochs_one, order_one, weights_one = train(binary, folder, model, precision, 1)
+                one, epochs_one, order_one, weights_one = train(binary, folder, data, model, precision, 1)
                 assert len(one) == 20, len(one)
                 assert one[-5:].mean() < LEARNS.get(model, 0.9) * one[:5].mean(), f"{model} does not learn: {one}"
                 for ranks in (2, 3) if model in DOUBLE_ONLY else (2, 3, 4):
-                    many, epochs, order, weights_many = train(binary, folder, model, precision, ranks)
+                    many, epochs, order, weights_many = train(binary, folder, data, model, precision, ranks)
                     loss_gap = np.max(np.abs(many - one)) / np.max(np.abs(one))
                     assert weights_many.keys() == weights_one.keys()
                     weight_gap = max(np.max(np.abs(weights_many[k] - w)) / max(np.max(np.abs(w)), BIAS_SCALE)

@@ -13,6 +13,7 @@ import h5py
 import numpy as np
 
 from dtrain_run import checkpoint_tensors, ranks_of, refused, run
+from small_data import stage_small
 
 SMALL_GPT = ["--model-option", "layers=2", "--model-option", "heads=2", "--model-option", "width=16", "--global-batch", 64]
 SMALL_CNNS = {"vgg11": ["--model-option", "width=8", "--model-option", "hidden=64", "--global-batch", 96],
@@ -57,9 +58,9 @@ def same_on_all(binary, folder, model, meshes, *options):
     return expected
 
 
-def the_fast_mode_differs(binary, folder, expected):
+def the_fast_mode_differs(binary, folder, expected, *options):
     """Or the comparison would show nothing."""
-    common = ["--model", "cnn", "--epochs", 2, "--limit-steps", STEPS, "--grad-clip", 0.5, "--micro-batches", 8, "--threads", 1]
+    common = ["--model", "cnn", "--epochs", 2, "--limit-steps", STEPS, "--grad-clip", 0.5, "--micro-batches", 8, "--threads", 1, *options]
     found = [end_of(trained(binary, folder, f"fast-{mesh}", mesh, *common)) for mesh in ("data=1", "data=3")]
     assert others(*found), "the fast mode has the same bits on one rank and on three"
     weights = {name: values for name, values in expected.items() if name.startswith("model/")}
@@ -83,9 +84,9 @@ def the_same_after_stops(binary, folder, model, *options):
     print(f"{model}: stopped three times, the bits of an undisturbed run", flush=True)
 
 
-def over_tensor_to_rounding(binary, folder, expected):
+def over_tensor_to_rounding(binary, folder, expected, *options):
     found = end_of(trained(binary, folder, "tensor", "data=1,tensor=2", "--model", "cnn", "--epochs", 2, "--limit-steps", STEPS,
-                           "--reproducible", "--grad-clip", 0.5))
+                           "--reproducible", "--grad-clip", 0.5, *options))
     for name in expected:
         assert np.allclose(expected[name], found[name], rtol=1e-3, atol=1e-5), name
 
@@ -109,15 +110,17 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
         refuses(arguments.binary, folder)
+        data = stage_small(arguments.binary, folder, [*MODELS, *MORE_MODELS])
         for model, options in (MODELS | (MORE_MODELS if arguments.full else {})).items():
+            options = [*options, *data[model]]
             if arguments.models and model not in arguments.models:
                 continue
             meshes = MESHES + (MORE_MESHES if arguments.full else [])
             meshes = [mesh for mesh in meshes if int((re.findall(r"pipe=(\d)", mesh) or [1])[0]) <= LAYERS.get(model, 4)]
             expected = same_on_all(arguments.binary, folder, model, meshes, *options)
             if model == "cnn":
-                the_fast_mode_differs(arguments.binary, folder, expected)
-                over_tensor_to_rounding(arguments.binary, folder, expected)
+                the_fast_mode_differs(arguments.binary, folder, expected, *options)
+                over_tensor_to_rounding(arguments.binary, folder, expected, *options)
             if arguments.full or model in ("cnn", "resnet18"):
                 the_same_after_stops(arguments.binary, folder, model, *options)
             shutil.rmtree(folder / "runs")

@@ -17,6 +17,7 @@ import h5py
 import numpy as np
 
 from dtrain_run import checkpoint_tensors, run, step_losses, write_rows
+from small_data import stage_small
 
 MESHES = {"1": (1, []), "data 2": (2, ["--mesh", "data=2"]), "pipe 2": (2, ["--mesh", "pipe=2"]),
           "tensor 2": (2, ["--mesh", "tensor=2"]), "data 4": (4, ["--mesh", "data=4"]),
@@ -42,20 +43,20 @@ def losses(run_folder):
         return step_losses(file)
 
 
-def begin(binary, folder, model, mesh):
+def begin(binary, folder, data, model, mesh):
     """The run that saves at step 10 and goes on undisturbed."""
     ranks, options = MESHES[mesh]
     name = f"{model}-{mesh}".replace(" ", "")
-    run(binary, ranks, *MODELS[model], *COMMON, *options, "--limit-steps", LAST, "--checkpoint-every", f"{SAVED}steps",
+    run(binary, ranks, *MODELS[model], *data[model], *COMMON, *options, "--limit-steps", LAST, "--checkpoint-every", f"{SAVED}steps",
         "--name", name, cwd=folder)
     return folder / "runs" / name
 
 
-def cell(binary, folder, model, saved_by, loaded_by):
+def cell(binary, folder, data, model, saved_by, loaded_by):
     begun = folder / "runs" / f"{model}-{saved_by}".replace(" ", "")
-    begun = begun if begun.exists() else begin(binary, folder, model, saved_by)
+    begun = begun if begun.exists() else begin(binary, folder, data, model, saved_by)
     ranks, options = MESHES[loaded_by]
-    again = [*MODELS[model], *COMMON, *options, "--resume", begun / "checkpoints" / f"step-{SAVED:08}"]
+    again = [*MODELS[model], *data[model], *COMMON, *options, "--resume", begun / "checkpoints" / f"step-{SAVED:08}"]
     with tempfile.TemporaryDirectory() as other:
         run(binary, ranks, *again, "--limit-steps", SAVED, "--name", "loaded", cwd=other)
         run(binary, ranks, *again, "--limit-steps", LAST, "--name", "gone-on", cwd=other)
@@ -76,9 +77,10 @@ def main():
     arguments = parser.parse_args()
     rows, red = [], []
     with tempfile.TemporaryDirectory() as folder:
+        data = stage_small(arguments.binary, Path(folder), MODELS)
         for model, sample in SAMPLE.items():
             for saved_by, loaded_by in itertools.product(MESHES, MESHES) if arguments.full else sample:
-                row = cell(arguments.binary, Path(folder), model, saved_by, loaded_by)
+                row = cell(arguments.binary, Path(folder), data, model, saved_by, loaded_by)
                 rows.append(row)
                 print(*row.values(), flush=True)
                 if row["different"] or row["losses"] > (0 if saved_by == loaded_by else 1e-9):
