@@ -60,7 +60,7 @@ std::string options(const CLI::App& parser) {
   return text;
 }
 
-std::string command_list() {
+std::string command_section() {
   std::string text = ".SH COMMANDS\n";
   for (const Command& command : commands())
     text += fmt::format(".TP\n\\fB{}\\fR\n{}\n", plain(command.name), plain(sentence(command.summary)));
@@ -129,7 +129,7 @@ std::string manual_page(const CLI::App& parser) {
     text += "\n";
   }
   text += ".SH DESCRIPTION\n" + plain(parser.get_description()) + "\n";
-  if (first) text += command_list();
+  if (first) text += command_section();
   text += options(parser);
   if (first) text += kInCommon;
   return text + see_also(page);

@@ -71,7 +71,7 @@ const Option& find_key(const std::string& key, const std::string& file) {
       meant.empty() ? "dtrain --print-config lists all keys" : fmt::format("did you mean {}?", meant));
 }
 
-std::string command_list() {
+std::string command_footer() {
   std::string text = "Commands (dtrain COMMAND --help):\n";
   for (const Command& command : commands())
     text += fmt::format("  {:<12}{}\n", command.name, command.summary);
@@ -113,7 +113,7 @@ RunArguments read_run_arguments(const Words& words) {
                   "print the options in force as a TOML file and exit");
   bool version_only = false;
   parser.add_flag("--version", version_only, "print dtrain's version and exit");
-  parser.footer(command_list());
+  parser.footer(command_footer());
   arguments.help = parse(parser, words);
   if (arguments.help) return arguments;
   if (version_only) {

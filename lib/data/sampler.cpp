@@ -20,9 +20,9 @@ __extension__ typedef unsigned __int128 Wide;  // for the upper half of a 64-bit
 constexpr std::int64_t kWindowBatches = 64;
 
 /// Numbers of [0, bound) from one stream, made a buffer at a time.
-class Draws {
+class BufferedDraws {
  public:
-  explicit Draws(const kernels::RandomKey& key) : key_(key) {}
+  explicit BufferedDraws(const kernels::RandomKey& key) : key_(key) {}
 
   /// Multiplication instead of a remainder: the bias is below bound / 2^64.
   std::int64_t below(std::int64_t bound) {
@@ -64,11 +64,11 @@ std::vector<std::int64_t> counted(std::int64_t samples) {
 std::vector<std::int64_t> permutation(std::int64_t n, std::string_view name, std::uint64_t seed,
                                       std::int64_t epoch) {
   std::vector<std::int64_t> ids = counted(n);
-  Draws draws({.seed = seed,
-               .purpose = kernels::Purpose::sampling,
-               .major = static_cast<std::uint32_t>(epoch),
-               .minor = 0,
-               .stream = kernels::stream_of(name)});
+  BufferedDraws draws({.seed = seed,
+                       .purpose = kernels::Purpose::sampling,
+                       .major = static_cast<std::uint32_t>(epoch),
+                       .minor = 0,
+                       .stream = kernels::stream_of(name)});
   for (std::int64_t i = n - 1; i > 0; --i) std::swap(ids[i], ids[draws.below(i + 1)]);
   return ids;
 }

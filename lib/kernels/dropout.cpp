@@ -14,7 +14,7 @@ namespace dtrain::kernels {
 namespace {
 
 constexpr std::uint64_t kDrawsPerBlock = 8;  // a block is 128 bits, a draw 16
-constexpr std::uint64_t kBlocksAtOnce = 128;
+constexpr std::uint64_t kMaskBlocksAtOnce = 128;
 static_assert(std::endian::native == std::endian::little, "draws are read as the halves of words");
 
 template <class T>
@@ -85,8 +85,8 @@ void apply(T* out, const T* input, const std::uint16_t* draws, std::size_t n, Ru
 template <class T>
 void dropout_run(T* out, const T* input, std::size_t n, std::uint64_t index, const RandomKey& key,
                  Rule<T> rule) {
-  std::array<std::uint16_t, kDrawsPerBlock * kBlocksAtOnce> draws;
-  std::array<std::uint32_t, 4 * kBlocksAtOnce> words;
+  std::array<std::uint16_t, kDrawsPerBlock * kMaskBlocksAtOnce> draws;
+  std::array<std::uint32_t, 4 * kMaskBlocksAtOnce> words;
   std::size_t done = 0;
   while (done < n) {
     const std::uint64_t first = index + done;

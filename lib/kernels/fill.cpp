@@ -8,13 +8,13 @@
 namespace dtrain::kernels {
 namespace {
 
-constexpr std::uint64_t kBlocksAtOnce = 64;
+constexpr std::uint64_t kFillBlocksAtOnce = 64;
 
 /// Calls `use(word index of the stream's element, four words)` chunk by chunk: `use(offset, words, skip,
 /// count)` gets elements [offset, offset + count) of the output from words + skip.
 template <class Use>
 void for_each_chunk(std::size_t n, const RandomKey& key, std::uint64_t first_index, const Use& use) {
-  std::array<std::uint32_t, 4 * kBlocksAtOnce> words;
+  std::array<std::uint32_t, 4 * kFillBlocksAtOnce> words;
   std::size_t done = 0;
   while (done < n) {
     const std::uint64_t index = first_index + done;

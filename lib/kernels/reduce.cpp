@@ -11,7 +11,8 @@ namespace dtrain::kernels {
 namespace {
 
 constexpr std::size_t kBlock = 1024;
-constexpr std::size_t kLanes = 16;  // partial sums that a block is spread over, whatever the instruction set
+constexpr std::size_t kPartialSums =
+    16;  // partial sums that a block is spread over, whatever the instruction set
 
 template <class T>
 bool is_non_finite(T value) {
@@ -25,16 +26,16 @@ bool is_non_finite(T value) {
 /// The sum of a whole block: lanes, then a tree over the lanes.
 template <class T>
 double block_sum(const T* values) {
-  std::array<double, kLanes> lanes{};
+  std::array<double, kPartialSums> lanes{};
   with_avx2([&]() DTRAIN_VECTOR_BODY {
-    for (std::size_t i = 0; i < kBlock; i += kLanes) {
-      for (std::size_t lane = 0; lane < kLanes; ++lane) {
+    for (std::size_t i = 0; i < kBlock; i += kPartialSums) {
+      for (std::size_t lane = 0; lane < kPartialSums; ++lane) {
         const auto value = static_cast<double>(values[i + lane]);
         lanes[lane] += value * value;
       }
     }
   });
-  for (std::size_t width = kLanes / 2; width > 0; width /= 2) {
+  for (std::size_t width = kPartialSums / 2; width > 0; width /= 2) {
     for (std::size_t lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
   }
   return lanes[0];

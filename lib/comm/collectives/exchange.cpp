@@ -10,7 +10,7 @@
 namespace dtrain::comm {
 namespace {
 
-constexpr int kWindow = 4;  // peers at a time
+constexpr int kPeersAtATime = 4;
 
 /// In round r this rank sends to the one r places on and receives from the one r places back, so that in no
 /// round two ranks send to the same one.
@@ -26,17 +26,17 @@ class Exchange final : public Step {
         result_(std::move(result)),
         op_(op),
         reduces_(true) {
-    const auto arriving = std::make_shared<std::vector<std::byte>>(result_.bytes() * kWindow);
-    const Buffer all = {arriving->data(), result_.count * kWindow, result_.type, arriving};
-    for (std::size_t slot = 0; slot < kWindow; ++slot)
+    const auto arriving = std::make_shared<std::vector<std::byte>>(result_.bytes() * kPeersAtATime);
+    const Buffer all = {arriving->data(), result_.count * kPeersAtATime, result_.type, arriving};
+    for (std::size_t slot = 0; slot < kPeersAtATime; ++slot)
       incoming_.push_back(all.part(slot * result_.count, result_.count));
   }
 
   bool advance() override {
     if (posted_ == 0) copy_own();
     while (finished_ < party_.size()) {
-      while (posted_ < party_.size() && posted_ < finished_ + kWindow) post(posted_++);
-      const std::size_t slot = static_cast<std::size_t>(finished_ % kWindow);
+      while (posted_ < party_.size() && posted_ < finished_ + kPeersAtATime) post(posted_++);
+      const std::size_t slot = static_cast<std::size_t>(finished_ % kPeersAtATime);
       if (!receives_[slot].test() || !sends_[slot].test()) return false;
       if (reduces_) {
         reduce_into(result_.data, incoming_[slot].data, result_.count, result_.type, op_);
@@ -59,7 +59,7 @@ class Exchange final : public Step {
   }
 
   void post(int round) {
-    const std::size_t slot = static_cast<std::size_t>(round % kWindow);
+    const std::size_t slot = static_cast<std::size_t>(round % kPeersAtATime);
     const Buffer& out = outgoing_[static_cast<std::size_t>(place(round))];
     const Buffer& in = incoming_[reduces_ ? slot : static_cast<std::size_t>(place(-round))];
     if (in.count > 0)
@@ -76,8 +76,8 @@ class Exchange final : public Step {
   Buffer result_;
   ReduceOp op_ = ReduceOp::sum;
   bool reduces_ = false;
-  std::array<Transfer, kWindow> receives_;
-  std::array<Transfer, kWindow> sends_;
+  std::array<Transfer, kPeersAtATime> receives_;
+  std::array<Transfer, kPeersAtATime> sends_;
   int posted_ = 0;    ///< Rounds begun; round 0 is this rank's own part.
   int finished_ = 0;  ///< Rounds complete.
 };

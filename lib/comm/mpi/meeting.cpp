@@ -26,7 +26,7 @@ namespace {
 
 // Above those of groups' collectives; MPI promises tags up to 32767.
 constexpr int kTreeTag = 32'100;
-constexpr int kRollCallTag = 32'101;
+constexpr int kMeetingRollCallTag = 32'101;
 constexpr int kArrivalTag = 32'102;
 constexpr int kVerdictTag = 32'103;
 constexpr int kQuestionTag = 32'104;
@@ -154,7 +154,7 @@ class Host {
     for (Guest& guest : guests_) {
       guest.receive = Transfer::receive({comm_, kArrivalTag}, guest.arrival.get(), sizeof(Arrival),
                                         guest.rank, guest.arrival);
-      sends_.push_back(send_value({comm_, kRollCallTag}, std::int32_t{0}, guest.rank));
+      sends_.push_back(send_value({comm_, kMeetingRollCallTag}, std::int32_t{0}, guest.rank));
     }
     Waiting waiting(kRollCallS, pause_s_);
     while (!all_have_come() && waiting.pause()) losses_.look();
@@ -243,13 +243,13 @@ class Caller {
 
   bool roll_is_called() const {
     int is_called = 0;
-    check_mpi(MPI_Iprobe(0, kRollCallTag, comm_, &is_called, MPI_STATUS_IGNORE), "MPI_Iprobe", comm_);
+    check_mpi(MPI_Iprobe(0, kMeetingRollCallTag, comm_, &is_called, MPI_STATUS_IGNORE), "MPI_Iprobe", comm_);
     return is_called != 0;
   }
 
   [[noreturn]] void answer() {
     std::int32_t call = 0;
-    receive(kRollCallTag, &call, sizeof call);
+    receive(kMeetingRollCallTag, &call, sizeof call);
     Transfer here = send_value({comm_, kArrivalTag}, arrival(what_), 0);
     while (!here.test()) pause();
     Answer verdict;

@@ -31,7 +31,7 @@ constexpr auto kReadByLauncher = std::chrono::milliseconds(100);
 constexpr auto kSpareLooks = std::chrono::milliseconds(10);
 constexpr int kDismissal = 1;  // tag
 
-struct Message {
+struct SentDismissal {
   int exit_code = 0;
   std::array<char, 1020> why{};
 };
@@ -123,7 +123,7 @@ std::optional<Dismissal> MpiEnvironment::wait_for_call() const {
     int there = 0;
     MPI_Status status;
     if (MPI_Iprobe(MPI_ANY_SOURCE, kDismissal, everyone_, &there, &status) == MPI_SUCCESS && there != 0) {
-      Message message;
+      SentDismissal message;
       MPI_Recv(&message, sizeof message, MPI_BYTE, status.MPI_SOURCE, kDismissal, everyone_,
                MPI_STATUS_IGNORE);
       return Dismissal{message.exit_code, message.why.data()};
@@ -138,7 +138,7 @@ std::optional<Dismissal> MpiEnvironment::wait_for_call() const {
 }
 
 void MpiEnvironment::dismiss_spares(int exit_code, std::string_view why) const noexcept {
-  Message message{.exit_code = exit_code};
+  SentDismissal message{.exit_code = exit_code};
   why.copy(message.why.data(), message.why.size() - 1);
   for (std::size_t place = 0; place < members_.size(); ++place) {
     if (members_[place].spare == 0) continue;

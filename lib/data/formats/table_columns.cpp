@@ -99,7 +99,7 @@ bool are_different_whole_numbers(std::span<const TableText> files, const TableCo
 }
 
 /// What a column may be meant to hold, and how its cells tell.
-struct Kind {
+struct MeantKind {
   std::string_view plural;
   std::string_view like;  ///< How to write one.
   bool (*reads)(std::string_view cell);
@@ -107,7 +107,7 @@ struct Kind {
 };
 
 /// Refuses a column most of whose cells are of the kind, or were meant to be.
-void require_plain(const Kind& kind, std::span<const TableText> files, const TableColumn& column) {
+void require_plain(const MeantKind& kind, std::span<const TableText> files, const TableColumn& column) {
   if (column.numeric || column.dates || column.empty) return;
   std::set<std::string_view> values;
   std::int64_t read = 0;

@@ -11,7 +11,7 @@
 namespace dtrain::data {
 namespace {
 
-constexpr std::size_t kBurstBytes = std::size_t{4} << 20;
+constexpr std::size_t kCheckedBurstBytes = std::size_t{4} << 20;
 
 /// Calls good(value) for all values of a column; the index of the first that is not, or -1.
 template <typename T, typename Good>
@@ -19,7 +19,7 @@ std::int64_t first_odd(const Column& column, const Good& good) {
   const std::int64_t of_row = static_cast<std::int64_t>(column.row_bytes() / sizeof(T));
   if (of_row == 0) return -1;
   const std::int64_t burst =
-      std::max<std::int64_t>(1, static_cast<std::int64_t>(kBurstBytes / column.row_bytes()));
+      std::max<std::int64_t>(1, static_cast<std::int64_t>(kCheckedBurstBytes / column.row_bytes()));
   std::vector<T> values;
   for (std::int64_t first = 0; first < column.rows(); first += burst) {
     const std::int64_t count = std::min(burst, column.rows() - first);

@@ -143,7 +143,7 @@ Columns regression_table(const SyntheticSpec& spec, std::int64_t first, std::int
 }
 
 /// Sequences under construction: tokens and offsets, as a shard has them.
-struct Sequences {
+struct GrowingSequences {
   std::vector<std::int32_t> tokens;
   std::vector<std::int64_t> offsets = {0};
 
@@ -171,7 +171,7 @@ std::int64_t draw_length(Draws& words, std::int64_t most) {
 /// Every other word, about, is one of the class's own.
 Columns texts(const SyntheticSpec& spec, std::int64_t first, std::int64_t samples) {
   const std::int64_t known = spec.vocabulary - kFirstWord;
-  Sequences text;
+  GrowingSequences text;
   for (std::int64_t i = first; i < first + samples; ++i) {
     Draws words(key_of(spec, "text", i));
     const std::int64_t name = class_of(spec, i);
@@ -193,8 +193,8 @@ Columns texts(const SyntheticSpec& spec, std::int64_t first, std::int64_t sample
 /// The target is the source backwards, each word moved on by seven.
 Columns pairs(const SyntheticSpec& spec, std::int64_t first, std::int64_t samples) {
   const std::int64_t known = spec.vocabulary - kFirstWord;
-  Sequences source;
-  Sequences target;
+  GrowingSequences source;
+  GrowingSequences target;
   for (std::int64_t i = first; i < first + samples; ++i) {
     Draws words(key_of(spec, "pair", i));
     std::vector<std::int64_t> sentence(

@@ -36,9 +36,9 @@ struct Field {
 };
 
 /// The fields of a message, one after another.
-class Fields {
+class MessageFields {
  public:
-  explicit Fields(std::string_view message) : rest_(message) {}
+  explicit MessageFields(std::string_view message) : rest_(message) {}
 
   std::optional<Field> next() {
     if (rest_.empty()) return std::nullopt;
@@ -86,7 +86,7 @@ class Fields {
 std::string piece_of(std::string_view message) {
   constexpr std::uint64_t kControl = 3;  // 1 normal, 2 unknown
   std::string text;
-  Fields fields(message);
+  MessageFields fields(message);
   while (const auto field = fields.next()) {
     if (field->number == 1) text = field->bytes;
     if (field->number == 2 && !std::isfinite(std::bit_cast<float>(static_cast<std::uint32_t>(field->value))))
@@ -157,7 +157,7 @@ void check_letters(std::string_view table) {
 
 /// NormalizerSpec { precompiled_charsmap = 2 }.
 void check_normalizer(std::string_view message) {
-  Fields fields(message);
+  MessageFields fields(message);
   while (const auto field = fields.next())
     if (field->number == 2) check_letters(field->bytes);
 }
@@ -165,7 +165,7 @@ void check_normalizer(std::string_view message) {
 /// TrainerSpec { model_type = 3 }.
 void check_trainer(std::string_view message) {
   constexpr std::uint64_t kUnigram = 1;
-  Fields fields(message);
+  MessageFields fields(message);
   while (const auto field = fields.next())
     if (field->number == 3 && field->value != kUnigram) throw damage("it is no unigram model");
 }
@@ -174,7 +174,7 @@ void check_trainer(std::string_view message) {
 
 std::vector<std::string> check_sentencepiece_model(std::string_view model) {
   std::vector<std::string> pieces;
-  Fields fields(model);
+  MessageFields fields(model);
   while (const auto field = fields.next()) {
     switch (field->number) {
       case 1:

@@ -23,7 +23,7 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr const char* kRecord = "extra/dtrain_golden.json";
-constexpr std::int64_t kLargest = 1 << 28;
+constexpr std::int64_t kLargestRecordBytes = 1 << 28;
 constexpr double kTolerance = 1e-5;  // of float64: room for another order of sums, none for another operator
 constexpr double kNoise = 1e-6;      // of the largest gradient: below it a gradient is the rounding of sums
 
@@ -150,7 +150,7 @@ std::string check_golden(const std::string& file) {
   std::string line;
   planned->program.understand([&] {
     if (!planned->program.archive().has(kRecord)) return;
-    const auto record = planned->program.archive().read(kRecord, kLargest);
+    const auto record = planned->program.archive().read(kRecord, kLargestRecordBytes);
     if (const auto problem = refused_json(record.text(), {.values = 20'000'000}); !problem.empty())
       throw Error("has a golden batch that " + problem, {});
     line = replay(planned, Json::parse(record.text()));

@@ -15,7 +15,7 @@ namespace dtrain::models::exported {
 namespace {
 
 constexpr int kDeepest = 32;
-constexpr double kLargest = 9007199254740992.0;  // 2^53: a double holds every whole number up to it
+constexpr double kLargestWhole = 9007199254740992.0;  // 2^53: a double holds every whole number up to it
 
 Error not_understood(const std::string& what) {
   return Error(fmt::format("has a size that dtrain cannot compute: {}", printable(what, 100)),
@@ -78,7 +78,7 @@ class SizeExpression::Parser {
     double value = 0;
     const auto left = rest();
     const auto [end, error] = std::from_chars(left.data(), left.data() + left.size(), value);
-    if (error != std::errc() || !(std::abs(value) <= kLargest)) throw not_understood(std::string(text_));
+    if (error != std::errc() || !(std::abs(value) <= kLargestWhole)) throw not_understood(std::string(text_));
     at_ += static_cast<std::size_t>(end - left.data());
     auto term = std::make_shared<Term>();
     term->number = value;
@@ -187,7 +187,7 @@ double SizeExpression::value(const Term& term, const Symbols& symbols) {
 
 std::int64_t SizeExpression::evaluate(const Symbols& symbols) const {
   const double found = value(*tree_, symbols);
-  if (!(std::abs(found) <= kLargest) || std::nearbyint(found) != found)
+  if (!(std::abs(found) <= kLargestWhole) || std::nearbyint(found) != found)
     throw not_understood(fmt::format("it would be {}", found));
   return static_cast<std::int64_t>(found);
 }

@@ -18,20 +18,20 @@ namespace dtrain::models {
 namespace {
 
 constexpr std::int64_t kFewChannels = 32;
-constexpr std::size_t kBlock = std::size_t{1}
-                               << 17;  // elements of gathered windows: half of a second-level cache
+/// Of gathered windows: half of a second-level cache.
+constexpr std::size_t kPatchElements = std::size_t{1} << 17;
 
 /// What a node of the graph keeps of its layer. The layer outlives the graph of each step.
-struct Kept : torch::CustomClassHolder {
+struct KeptOfPatches : torch::CustomClassHolder {
   Parameter* weight = nullptr;
   Parameter* bias = nullptr;
   Conv2d::Geometry geometry;
-  Kept(Parameter* weight_of, Parameter* bias_of, const Conv2d::Geometry& by)
+  KeptOfPatches(Parameter* weight_of, Parameter* bias_of, const Conv2d::Geometry& by)
       : weight(weight_of), bias(bias_of), geometry(by) {}
 };
 
-Kept& kept_of(torch::autograd::AutogradContext* context) {
-  return static_cast<Kept&>(*context->saved_data["kept"].toCapsule());
+KeptOfPatches& kept_of(torch::autograd::AutogradContext* context) {
+  return static_cast<KeptOfPatches&>(*context->saved_data["kept"].toCapsule());
 }
 
 /// The larger side of a convolution, whose windows are gathered, and the smaller one, a pixel per window.
@@ -60,7 +60,7 @@ at::Tensor as_matrix(const at::Tensor& weight) {
 }
 
 /// Some images and their windows, gathered or to be scattered: [patches, k k C].
-struct Block {
+struct PatchBlock {
   kernels::PatchSize size;  // of these images
   std::int64_t image = 0;   // the first
   std::int64_t pixel = 0;   // its first window
@@ -72,21 +72,21 @@ template <class Work>
 void over_blocks(const kernels::PatchSize& whole, const at::TensorOptions& options, const Work& work) {
   const std::size_t per_image = whole.rows * whole.columns;
   const std::size_t images =
-      std::max<std::size_t>(1, kBlock / std::max<std::size_t>(1, per_image * whole.patch()));
+      std::max<std::size_t>(1, kPatchElements / std::max<std::size_t>(1, per_image * whole.patch()));
   at::Tensor memory = at::empty({static_cast<std::int64_t>(std::min(images, whole.images) * per_image),
                                  static_cast<std::int64_t>(whole.patch())},
                                 options);
   for (std::size_t first = 0; first < whole.images; first += images) {
     kernels::PatchSize size = whole;
     size.images = std::min(images, whole.images - first);
-    work(Block{size, static_cast<std::int64_t>(first), static_cast<std::int64_t>(first * per_image),
-               memory.narrow(0, 0, static_cast<std::int64_t>(size.patches()))});
+    work(PatchBlock{size, static_cast<std::int64_t>(first), static_cast<std::int64_t>(first * per_image),
+                    memory.narrow(0, 0, static_cast<std::int64_t>(size.patches()))});
   }
 }
 
 /// The images of a block, each thread some: call(first element, size, first window).
 template <class Call>
-void over_images(const Block& block, const Call& call) {
+void over_images(const PatchBlock& block, const Call& call) {
   at::parallel_for(0, static_cast<std::int64_t>(block.size.images), 1,
                    [&](std::int64_t begin, std::int64_t end) {
                      kernels::PatchSize part = block.size;
@@ -98,7 +98,7 @@ void over_images(const Block& block, const Call& call) {
                    });
 }
 
-void gather(const Block& block, const at::Tensor& images) {
+void gather(const PatchBlock& block, const at::Tensor& images) {
   over_images(block, [&](std::size_t image, const kernels::PatchSize& size, std::size_t window) {
     if (images.scalar_type() == at::kDouble) {
       kernels::gather_patches(block.windows.data_ptr<double>() + window,
@@ -110,7 +110,7 @@ void gather(const Block& block, const at::Tensor& images) {
   });
 }
 
-void scatter(const Block& block, const at::Tensor& images) {
+void scatter(const PatchBlock& block, const at::Tensor& images) {
   over_images(block, [&](std::size_t image, const kernels::PatchSize& size, std::size_t window) {
     if (images.scalar_type() == at::kDouble) {
       kernels::scatter_patches(images.data_ptr<double>() + image,
@@ -122,12 +122,12 @@ void scatter(const Block& block, const at::Tensor& images) {
   });
 }
 
-at::Tensor rows_of(const at::Tensor& matrix, const Block& block) {
+at::Tensor rows_of(const at::Tensor& matrix, const PatchBlock& block) {
   return matrix.narrow(0, block.pixel, block.windows.size(0));
 }
 
 /// sum (+)= small^T windows: the weight's gradient [small channels, k k large channels].
-void add_weight_gradient(at::Tensor& sum, const at::Tensor& small, const Block& block) {
+void add_weight_gradient(at::Tensor& sum, const at::Tensor& small, const PatchBlock& block) {
   const at::Tensor left = rows_of(small, block).t();
   if (block.image == 0) {
     at::mm_out(sum, left, block.windows);
@@ -145,7 +145,7 @@ class PatchConv : public torch::autograd::Function<PatchConv> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& weight, const std::optional<at::Tensor>& bias,
-                            c10::intrusive_ptr<Kept> kept) {
+                            c10::intrusive_ptr<KeptOfPatches> kept) {
     const auto& g = kept->geometry;
     context->save_for_backward({input});
     context->saved_data["kept"] = c10::IValue::make_capsule(kept);
@@ -154,7 +154,7 @@ class PatchConv : public torch::autograd::Function<PatchConv> {
 
   static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
                                                const torch::autograd::tensor_list& gradients) {
-    Kept& kept = kept_of(context);
+    KeptOfPatches& kept = kept_of(context);
     const at::Tensor x = context->get_saved_variables()[0];
     const at::Tensor dy = gradients[0].contiguous(kChannelsLast);
     const at::Tensor small = pixels(dy);
@@ -165,7 +165,7 @@ class PatchConv : public torch::autograd::Function<PatchConv> {
     const at::Tensor dweight = kept.weight->take_gradient_memory(kChannelsLast);
     if (x.size(0) == 0) dweight.zero_();
     at::Tensor sum = as_matrix(dweight);
-    over_blocks(patches_of(x, dy, kept.geometry), x.options(), [&](const Block& block) {
+    over_blocks(patches_of(x, dy, kept.geometry), x.options(), [&](const PatchBlock& block) {
       gather(block, x);
       add_weight_gradient(sum, small, block);
       if (!needs_input) return;
@@ -180,14 +180,15 @@ class PatchConv : public torch::autograd::Function<PatchConv> {
 class PatchConvTranspose : public torch::autograd::Function<PatchConvTranspose> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
-                            const at::Tensor& weight, const at::Tensor& bias, c10::intrusive_ptr<Kept> kept) {
+                            const at::Tensor& weight, const at::Tensor& bias,
+                            c10::intrusive_ptr<KeptOfPatches> kept) {
     const auto& g = kept->geometry;
     const auto extent = [&](std::int64_t from) { return (from - 1) * g.stride - 2 * g.padding + g.kernel; };
     const at::Tensor y = empty_images(input, weight.size(1), extent(input.size(2)), extent(input.size(3)));
     pixels(y).copy_(bias.expand({y.size(0) * y.size(2) * y.size(3), y.size(1)}));
     const at::Tensor small = pixels(input);
     const at::Tensor matrix = as_matrix(weight);
-    over_blocks(patches_of(y, input, g), input.options(), [&](const Block& block) {
+    over_blocks(patches_of(y, input, g), input.options(), [&](const PatchBlock& block) {
       at::Tensor windows = block.windows;
       at::mm_out(windows, rows_of(small, block), matrix);
       scatter(block, y);
@@ -199,7 +200,7 @@ class PatchConvTranspose : public torch::autograd::Function<PatchConvTranspose> 
 
   static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
                                                const torch::autograd::tensor_list& gradients) {
-    Kept& kept = kept_of(context);
+    KeptOfPatches& kept = kept_of(context);
     const at::Tensor x = context->get_saved_variables()[0];
     const at::Tensor dy = gradients[0].contiguous(kChannelsLast);
     const at::Tensor small = pixels(x);
@@ -214,7 +215,7 @@ class PatchConvTranspose : public torch::autograd::Function<PatchConvTranspose> 
     const at::Tensor dweight = kept.weight->take_gradient_memory(kChannelsLast);
     if (x.size(0) == 0) dweight.zero_();
     at::Tensor sum = as_matrix(dweight);
-    over_blocks(patches_of(dy, x, kept.geometry), x.options(), [&](const Block& block) {
+    over_blocks(patches_of(dy, x, kept.geometry), x.options(), [&](const PatchBlock& block) {
       gather(block, dy);
       add_weight_gradient(sum, small, block);
       if (!needs_input) return;
@@ -236,13 +237,13 @@ at::Tensor patch_conv(const at::Tensor& input, Parameter& weight, Parameter* bia
                       const Conv2d::Geometry& geometry) {
   return PatchConv::apply(input.contiguous(kChannelsLast), weight.value,
                           bias != nullptr ? std::optional(bias->value) : std::nullopt,
-                          c10::make_intrusive<Kept>(&weight, bias, geometry));
+                          c10::make_intrusive<KeptOfPatches>(&weight, bias, geometry));
 }
 
 at::Tensor patch_conv_transpose(const at::Tensor& input, Parameter& weight, Parameter& bias,
                                 const Conv2d::Geometry& geometry) {
   return PatchConvTranspose::apply(input.contiguous(kChannelsLast), weight.value, bias.value,
-                                   c10::make_intrusive<Kept>(&weight, &bias, geometry));
+                                   c10::make_intrusive<KeptOfPatches>(&weight, &bias, geometry));
 }
 
 }  // namespace dtrain::models

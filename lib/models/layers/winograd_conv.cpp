@@ -19,9 +19,9 @@
 namespace dtrain::models {
 namespace {
 
-constexpr std::int64_t kBlock = 256;     // tiles: large enough for the products, small enough for the caches
-constexpr std::int64_t kFewest = 32;     // channels; below, the transforms cost more than they spare
-constexpr std::int64_t kTileGrain = 16;  // tiles worth a thread
+constexpr std::int64_t kTilesAtOnce = 256;  // large enough for the products, small enough for the caches
+constexpr std::int64_t kFewest = 32;        // channels; below, the transforms cost more than they spare
+constexpr std::int64_t kTileGrain = 16;     // tiles worth a thread
 
 /// Sixteen matrices [rows, columns] in one piece of memory, as the kernels lay them out.
 class Planes {
@@ -64,7 +64,7 @@ kernels::WinogradImages size_of(const at::Tensor& images) {
 }
 
 /// A block of consecutive tiles, and calls for parts of it on all threads.
-struct Block {
+struct TileBlock {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   std::int64_t capacity = 0;
@@ -87,7 +87,7 @@ template <class Work>
 void over_blocks(const kernels::WinogradImages& size, std::int64_t capacity, const Work& work) {
   const auto tiles = static_cast<std::int64_t>(size.tiles());
   for (std::int64_t begin = 0; begin < tiles; begin += capacity) {
-    work(Block{begin, std::min(begin + capacity, tiles), capacity});
+    work(TileBlock{begin, std::min(begin + capacity, tiles), capacity});
   }
 }
 
@@ -97,8 +97,8 @@ std::int64_t per_image(const kernels::WinogradImages& size) {
 
 /// Whole images, unless one is more than a block.
 std::int64_t block_capacity(const kernels::WinogradImages& size) {
-  const auto images = std::max<std::int64_t>(1, kBlock / std::max<std::int64_t>(1, per_image(size)));
-  const auto wanted = per_image(size) > kBlock ? kBlock : images * per_image(size);
+  const auto images = std::max<std::int64_t>(1, kTilesAtOnce / std::max<std::int64_t>(1, per_image(size)));
+  const auto wanted = per_image(size) > kTilesAtOnce ? kTilesAtOnce : images * per_image(size);
   return std::max<std::int64_t>(1, std::min(wanted, static_cast<std::int64_t>(size.tiles())));
 }
 
@@ -130,7 +130,7 @@ at::Tensor forward_as(const at::Tensor& x, const at::Tensor& weight, const at::T
   const Planes v(capacity, x.size(1), options);
   const Planes m(capacity, weight.size(0), options);
   const T* shift = bias.defined() ? bias.const_data_ptr<T>() : nullptr;
-  over_blocks(inputs, capacity, [&](const Block& block) {
+  over_blocks(inputs, capacity, [&](const TileBlock& block) {
     block.over_tiles(kTileGrain, [&](const kernels::TileRange& tiles) {
       kernels::winograd_input(v.data<T>(), x.const_data_ptr<T>(), inputs, tiles);
     });
@@ -150,13 +150,13 @@ struct Wanted {
   bool input = true;
   bool weight = true;
 };
-struct Gradients {
+struct WinogradGradients {
   at::Tensor input, weight;
 };
 
 template <class T>
-Gradients backward_as(const at::Tensor& dy, const at::Tensor& x, Parameter& weight, const Planes& u,
-                      Wanted wanted) {
+WinogradGradients backward_as(const at::Tensor& dy, const at::Tensor& x, Parameter& weight, const Planes& u,
+                              Wanted wanted) {
   const auto options = x.options();
   const auto inputs = size_of(x);
   const auto outputs = size_of(dy);
@@ -164,9 +164,9 @@ Gradients backward_as(const at::Tensor& dy, const at::Tensor& x, Parameter& weig
   const Planes v(capacity, x.size(1), options);
   const Planes dm(capacity, dy.size(1), options);
   const Planes du(dy.size(1), x.size(1), options);
-  Gradients found;
+  WinogradGradients found;
   if (wanted.input) found.input = at::empty(x.sizes(), options.memory_format(kChannelsLast)).zero_();
-  over_blocks(inputs, capacity, [&](const Block& block) {
+  over_blocks(inputs, capacity, [&](const TileBlock& block) {
     block.over_tiles(kTileGrain, [&](const kernels::TileRange& tiles) {
       if (wanted.weight) kernels::winograd_input(v.data<T>(), x.const_data_ptr<T>(), inputs, tiles);
       kernels::winograd_output_gradient(dm.data<T>(), dy.const_data_ptr<T>(), outputs, tiles);
@@ -204,10 +204,10 @@ Gradients backward_as(const at::Tensor& dy, const at::Tensor& x, Parameter& weig
 }
 
 /// What the node keeps of its layer besides the saved tensors.
-struct Kept : torch::CustomClassHolder {
+struct KeptOfWinograd : torch::CustomClassHolder {
   Parameter* weight = nullptr;
   Planes transformed;
-  Kept(Parameter* of, Planes planes) : weight(of), transformed(std::move(planes)) {}
+  KeptOfWinograd(Parameter* of, Planes planes) : weight(of), transformed(std::move(planes)) {}
 };
 
 class WinogradConv : public torch::autograd::Function<WinogradConv> {
@@ -217,7 +217,7 @@ class WinogradConv : public torch::autograd::Function<WinogradConv> {
                             Parameter* parameter) {
     const at::Tensor bias = given.value_or(at::Tensor());
     const bool doubles = input.scalar_type() == at::kDouble;
-    auto kept = c10::make_intrusive<Kept>(
+    auto kept = c10::make_intrusive<KeptOfWinograd>(
         parameter, doubles ? transformed<double>(*parameter) : transformed<float>(*parameter));
     const at::Tensor y = doubles ? forward_as<double>(input, weight, bias, kept->transformed)
                                  : forward_as<float>(input, weight, bias, kept->transformed);
@@ -232,7 +232,7 @@ class WinogradConv : public torch::autograd::Function<WinogradConv> {
     const at::Tensor dy = gradients[0].contiguous(kChannelsLast);
     const at::Tensor x = context->get_saved_variables()[0];
     const auto capsule = context->saved_data["kept"].toCapsule();
-    auto& kept = static_cast<Kept&>(*capsule);
+    auto& kept = static_cast<KeptOfWinograd&>(*capsule);
     StepMemory* step = kept.weight->step_memory();
     const bool later =
         step != nullptr && step->holds_back(x.numel() + dy.numel(), kept.weight->value.numel());
@@ -247,7 +247,8 @@ class WinogradConv : public torch::autograd::Function<WinogradConv> {
   }
 
  private:
-  static Gradients gradients_of(const at::Tensor& dy, const at::Tensor& x, Kept& kept, Wanted wanted) {
+  static WinogradGradients gradients_of(const at::Tensor& dy, const at::Tensor& x, KeptOfWinograd& kept,
+                                        Wanted wanted) {
     return dy.scalar_type() == at::kDouble
                ? backward_as<double>(dy, x, *kept.weight, kept.transformed, wanted)
                : backward_as<float>(dy, x, *kept.weight, kept.transformed, wanted);
