@@ -1,9 +1,12 @@
 #include "h5/dataset.hpp"
 
+#include <algorithm>
 #include <array>
 #include <numeric>
 
 #include "core/error.hpp"
+#include "h5/chunk_check.hpp"
+#include "h5/file.hpp"
 #include "h5/string_buffer.hpp"
 
 namespace dtrain::h5 {
@@ -78,6 +81,32 @@ herr_t read_values(hid_t dataset, hid_t type, hid_t memory, hid_t file, void* va
   return H5Dread(dataset, type, memory, file, H5P_DEFAULT, values);
 }
 
+/// Which of the open files holds an object.
+unsigned long file_number(hid_t object) {
+  H5O_info_t facts{};
+  check(H5Oget_info2(object, &facts, H5O_INFO_BASIC), "cannot be looked up", object);
+  return facts.fileno;
+}
+
+/// What a virtual dataset is made of HDF5 opens by itself, so that nothing checks its chunks or where it
+/// lies.
+void require_plain_source(const PropertyList& list, std::size_t index, const Dataset& dataset) {
+  const File file(check_id(H5Iget_file_id(dataset.id()), "has no file", dataset.id()));
+  const auto length = H5Pget_virtual_dsetname(list.id(), index, nullptr, 0);
+  std::string name(static_cast<std::size_t>(std::max<ssize_t>(length, 0)), '\0');
+  if (length > 0) H5Pget_virtual_dsetname(list.id(), index, name.data(), name.size() + 1);
+  if (name.find('%') == std::string::npos && !exists(file.id(), name)) return;  // HDF5 fills it
+  const auto is_plain = [&] {
+    if (name.find('%') != std::string::npos) return false;
+    const Dataset source = open_dataset(file.id(), name);
+    const PropertyList made = creation_of(source);
+    return file_number(source.id()) == file_number(dataset.id()) &&
+           H5Pget_layout(made.id()) == H5D_CONTIGUOUS && H5Pget_external_count(made.id()) == 0;
+  };
+  require(is_plain(), "is a virtual dataset of others that are chunked or lie elsewhere",
+          {.subject = describe(dataset.id()), .advice = "copy it into one dataset"});
+}
+
 }  // namespace
 
 std::uint64_t element_count(const Shape& shape) {
@@ -118,8 +147,12 @@ Dataset create_contiguous(hid_t location, const std::string& path, hid_t type, c
 
 Dataset open_dataset(hid_t location, const std::string& path) {
   const SilentErrors silent;
+  // Without a cache of chunks HDF5 reads one that has no filters by the size of a chunk; for its cache it
+  // would take the size that the file says the chunk has, and read beyond a buffer of that size.
+  const PropertyList access(check_id(H5Pcreate(H5P_DATASET_ACCESS), "HDF5 has no dataset access list", ""));
+  check(H5Pset_chunk_cache(access.id(), 0, 0, 0), "HDF5 refuses to work without a cache", "");
   return Dataset(
-      check_id(H5Dopen2(location, path.c_str(), H5P_DEFAULT), "dataset is missing", location, path));
+      check_id(H5Dopen2(location, path.c_str(), access.id()), "dataset is missing", location, path));
 }
 
 DatasetInfo info(const Dataset& dataset) {
@@ -150,16 +183,11 @@ DatasetInfo info(const Dataset& dataset) {
 
 void require_own_bytes(hid_t location, const Dataset& dataset) {
   const SilentErrors silent;
-  const auto number_of = [](hid_t object) {
-    H5O_info_t facts{};
-    check(H5Oget_info2(object, &facts, H5O_INFO_BASIC), "cannot be looked up", object);
-    return facts.fileno;
-  };
   const auto require_own = [&](bool own, const char* how) {
     require(own, std::string("lies in another file: ") + how,
             {.subject = describe(dataset.id()), .advice = "copy it into this file"});
   };
-  require_own(number_of(location) == number_of(dataset.id()), "an external link leads to it");
+  require_own(file_number(location) == file_number(dataset.id()), "an external link leads to it");
   const PropertyList list = creation_of(dataset);
   require_own(H5Pget_external_count(list.id()) == 0, "it has external storage");
   if (H5Pget_layout(list.id()) != H5D_VIRTUAL) return;
@@ -169,6 +197,7 @@ void require_own_bytes(hid_t location, const Dataset& dataset) {
     std::array<char, 3> name{};
     const auto length = H5Pget_virtual_filename(list.id(), i, name.data(), name.size());
     require_own(length == 1 && name[0] == '.', "it is a virtual dataset");
+    require_plain_source(list, i, dataset);
   }
 }
 
@@ -218,6 +247,7 @@ void write_slab(const Dataset& dataset, hid_t memory_type, const Shape& offset, 
 
 void read_slab(const Dataset& dataset, hid_t memory_type, const Shape& offset, const Shape& extent,
                void* values) {
+  require_whole_chunks(dataset, offset, extent);
   move_slab(dataset, memory_type, offset, extent, values, read_values, "cannot be read");
 }
 

@@ -3,6 +3,8 @@
 import gzip
 import random
 import struct
+import zlib
+from functools import cache
 
 import h5py
 import numpy as np
@@ -210,6 +212,24 @@ def put(values, **options):
     return lambda file, folder: file.create_dataset("x", data=values, **options)
 
 
+def packed(pack, **options):
+    """INPUTS in chunks of five rows, the third of which is stored as what `pack` makes of its bytes."""
+    def write(file, folder):
+        made = file.create_dataset("x", data=INPUTS, chunks=(5, 4), **options)
+        made.id.write_direct_chunk((10, 0), pack(INPUTS[10:15].tobytes()))
+    return write
+
+
+def own_virtual(chunks):
+    """A virtual dataset of one in the same file."""
+    def write(file, folder):
+        file.create_dataset("rows", data=INPUTS, chunks=chunks)
+        layout = h5py.VirtualLayout(INPUTS.shape, INPUTS.dtype)
+        layout[...] = h5py.VirtualSource(file["rows"])
+        file.create_virtual_dataset("x", layout)
+    return write
+
+
 def typed(make_type, values):
     def write(file, folder):
         kind = make_type()
@@ -231,6 +251,12 @@ def biased():
     return kind
 
 
+@cache
+def packed_zeros():
+    packer, piece = zlib.compressobj(1), bytes(1 << 24)
+    return b"".join(packer.compress(piece) for _ in range(16)) + packer.flush()
+
+
 BITS = (INPUTS.view(np.uint32) >> 16).astype(np.uint16)
 H5.add("as it should be", original(put(INPUTS)), *STAGE_H5, code=0, check=whole_inputs)
 for name, write in {"big-endian": put(INPUTS.astype(">f4")), "in double precision": put(INPUTS.astype("f8")),
@@ -244,6 +270,9 @@ def many_rows(folder, given, output):
 
 
 H5.add("60,000 chunks of one row", original(put(MANY, chunks=(1, 4)), np.arange(len(MANY)) % 3), *STAGE_H5, code=0, check=many_rows)
+H5.add("60,000 packed chunks of one row", original(put(MANY, chunks=(1, 4), compression="gzip", compression_opts=1), np.arange(len(MANY)) % 3), *STAGE_H5, code=0, check=many_rows)
+H5.add("a virtual dataset of the same file", original(own_virtual(None)), *STAGE_H5, code=0, check=whole_inputs)
+H5.add("a chunk that is packed as it should be", original(packed(zlib.compress, compression="gzip")), *STAGE_H5, code=0, check=whole_inputs)
 REFUSED = {
     "an external link": external_link, "a foreign virtual dataset": foreign_virtual, "external storage": external_storage,
     "storage of a foreign file": foreign_secret, "text": put(INPUTS.astype("S8")), "compound": put(INPUTS.astype([("a", "f4")])),
@@ -252,9 +281,17 @@ REFUSED = {
     "nothing": lambda file, folder: None, "a group": lambda file, folder: file.create_group("x"),
     "a width of 2^40": lambda file, folder: file.create_dataset("x", (N, 2**40), "f4", chunks=(1, 2**10)),
     "zeros that unpack to 8 GiB": lambda file, folder: file.create_dataset("x", (N, 2**26), "f4", chunks=(1, 2**26), compression="gzip"),
+    "a chunk that unpacks to less": packed(lambda plain: zlib.compress(plain[:60]), compression="gzip"),
+    "a chunk that unpacks to nothing": packed(lambda plain: zlib.compress(b""), compression="gzip"),
+    "a chunk that unpacks to 256 MiB": packed(lambda plain: packed_zeros(), compression="gzip"),
+    "a chunk cut off": packed(lambda plain: zlib.compress(plain)[:-6], compression="gzip"),
+    "a short chunk under a checksum": packed(lambda plain: bytes(24), fletcher32=True, shuffle=True),
+    "an empty chunk under a checksum": packed(lambda plain: b"ab", fletcher32=True, shuffle=True),
+    "packed by scale and offset": put(np.round(INPUTS), scaleoffset=2, chunks=(5, 4)),
+    "a virtual dataset of chunks": own_virtual((5, 4)),
 }
 for name, write in REFUSED.items():
-    H5.add(name, original(write), *STAGE_H5, code=3, says=("sample 1, element 2",) if name in ("not numbers", "infinite numbers") else (), quick=name in ("an external link", "zeros that unpack to 8 GiB"))
+    H5.add(name, original(write), *STAGE_H5, code=3, says=("sample 1, element 2",) if name in ("not numbers", "infinite numbers") else (), quick=name in ("an external link", "zeros that unpack to 8 GiB", "a chunk that unpacks to less"))
 for name, write in {"a bfloat16": typed(brain_float, BITS), "an exponent with another bias": typed(biased, INPUTS)}.items():
     H5.add(name, original(write), *STAGE_H5, code=3, quick=name == "a bfloat16")
 for name, targets in {"a negative class": spoiled(LABELS, 3, -1), "a class of 2^62": spoiled(LABELS, 3, 2**62), "one class only": LABELS * 0,
