@@ -8,7 +8,6 @@ else the machine does.
 """
 
 import argparse
-import csv
 import io
 import os
 import pathlib
@@ -149,19 +148,16 @@ def main():
                 rows += measure_images(kind, size, arguments.pairs, scratch)
         if arguments.rows:
             rows += measure_table(arguments.rows, scratch)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    stem = arguments.out / f"own-data-{runs.today()}"
-    with open(f"{stem}.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)))
-        writer.writeheader()
-        writer.writerows(rows)
-    text = summary(rows)
-    pathlib.Path(f"{stem}.md").write_text(
-        f"# Staging images beside Pillow, and a long table\n\n`perf/own_data.sh --images {' '.join(arguments.images)} --rows {arguments.rows} "
+    runs.write_results(
+        arguments.out, "own-data", rows,
+        f"# Staging images beside Pillow, and a long table
+
+`perf/own_data.sh --images {' '.join(arguments.images)} --rows {arguments.rows} "
         f"--pairs {arguments.pairs}`, medians; the csv has the load of the machine. Staging computes on all cores: at equal "
         f"computing it takes half of Pillow's time on two idle ones. On a busy machine the share of computing tells more than the time. "
-        f"{machine}\n\n{text}")
-    print(text)
+        f"{machine}
+
+{summary(rows)}")
 
 
 if __name__ == "__main__":

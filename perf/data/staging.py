@@ -7,7 +7,6 @@ median of the pairs and the range of the ratio. Staging reads, checks and conver
 """
 
 import argparse
-import csv
 import pathlib
 import shlex
 import shutil
@@ -151,17 +150,10 @@ def main():
                 folder = arguments.mirror / source
             rows += measure(name, folder, options, arguments.pairs, scratch)
             shutil.rmtree(scratch / "source", ignore_errors=True)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    stem = arguments.out / f"staging-{runs.today()}"
-    with open(f"{stem}.csv", "w", newline="") as file:
-        writer = csv.DictWriter(file, rows[0].keys())
-        writer.writeheader()
-        writer.writerows(rows)
-    table_text = summary(rows)
-    pathlib.Path(f"{stem}.md").write_text(
+    runs.write_results(
+        arguments.out, "staging", rows,
         f"# Staging beside plain decompression\n\n`perf/staging.sh --mirror DIR --pairs {arguments.pairs}`, MB of unpacked "
-        f"source per second, one core each, medians of {arguments.pairs} pairs. {machine}\n\n{table_text}")
-    print(table_text)
+        f"source per second, one core each, medians of {arguments.pairs} pairs. {machine}\n\n{summary(rows)}")
 
 
 if __name__ == "__main__":

@@ -9,7 +9,6 @@
 """
 
 import argparse
-import csv
 import json
 import os
 import pathlib
@@ -165,15 +164,8 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         for part in arguments.parts:
             pages.append((blocking, writing, loading)[part - 1](arguments, pathlib.Path(folder), rows))
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    stem = arguments.out / f"cost-{runs.today()}"
-    names = ["part", "pair", "case", "samples_per_s", "blocked_steps", "extra_of_50_steps", "megabytes", "seconds"]
-    with open(stem.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
     command = f"perf/checkpoint.sh --parts {' '.join(map(str, arguments.parts))} --pairs {arguments.pairs}"
-    stem.with_suffix(".md").write_text(f"`{command}`. Machine: {machine}.\n\n" + "\n\n".join(pages) + "\n", encoding="utf-8")
+    runs.write_results(arguments.out, "cost", rows, f"`{command}`. Machine: {machine}.\n\n" + "\n\n".join(pages))
 
 
 if __name__ == "__main__":

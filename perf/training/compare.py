@@ -5,7 +5,6 @@ machine that slows down half-way slows both. Written to perf/results/training: e
 """
 
 import argparse
-import csv
 import pathlib
 import statistics
 import sys
@@ -149,21 +148,12 @@ def summary(rows, model):
 
 
 def write(arguments, machine, commands, rows, dataset):
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    stem = f"{arguments.model}-{runs.today()}"
-    with open(arguments.out / f"{stem}.csv", "w", newline="", encoding="utf-8") as file:
-        file.write(f"# machine: {machine}\n")
-        for who, command in commands.items():
-            file.write(f"# {who}: {command}\n")
-        writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    table = summary(rows, arguments.model)
-    (arguments.out / f"{stem}.md").write_text(
+    runs.write_results(
+        arguments.out, arguments.model, rows,
         f"# {arguments.model}: 2 ranks x 1 thread beside PyTorch\n\n`perf/training.sh {' '.join(sys.argv[1:])}`, dataset "
         f"{dataset}, global batch {arguments.batch}, fp32, {len(rows) // 3} pairs per peer; epochs after the first.\n"
-        f"Machine: {machine}.\n\n{table}\n", encoding="utf-8")
-    print(f"\n{table}\n\nwritten: {arguments.out / stem}.csv and .md")
+        f"Machine: {machine}.\n\n{summary(rows, arguments.model)}",
+        [f"machine: {machine}", *(f"{program}: {command}" for program, command in commands.items())])
 
 
 if __name__ == "__main__":

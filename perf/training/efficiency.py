@@ -7,7 +7,6 @@
 """
 
 import argparse
-import csv
 import json
 import pathlib
 import re
@@ -109,20 +108,11 @@ def write(arguments, machine, commands, rows):
                      f"| {statistics.median(row['b'] for row in group):,.2f} "
                      f"| {runs.median_and_range([row['ratio'] for row in group], 3)} | {target} |")
     table = "\n".join(lines)
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    stem = f"efficiency-{arguments.model}-{runs.today()}"
-    with open(arguments.out / f"{stem}.csv", "w", newline="", encoding="utf-8") as file:
-        file.write(f"# machine: {machine}\n")
-        for command in commands:
-            file.write(f"# {command}\n")
-        writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    (arguments.out / f"{stem}.md").write_text(
+    runs.write_results(
+        arguments.out, f"efficiency-{arguments.model}", rows,
         f"# {arguments.model}: what parallelism costs\n\n`{' '.join(['perf/efficiency.sh', *sys.argv[1:]])}`, "
         f"{arguments.dataset}, global batch {arguments.batch}, fp32, {arguments.pairs} pairs; epochs after the first.\n"
-        f"Machine: {machine}.\n\n{table}\n", encoding="utf-8")
-    print(f"\n{table}\n\nwritten: {arguments.out / stem}.csv and .md")
+        f"Machine: {machine}.\n\n{table}", [f"machine: {machine}", *commands])
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ perf/results/meshes.
 """
 
 import argparse
-import csv
 import pathlib
 import re
 import statistics
@@ -105,21 +104,13 @@ def char(arguments, folder, rows):
 
 def main():
     arguments = parse()
-    arguments.out.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="dtrain-perf-") as text:
         for number in arguments.parts:
             name, part = {1: ("meshes", meshes), 2: ("char", char)}[number]
             rows = []
             page = part(arguments, pathlib.Path(text), rows)
-            stem = arguments.out / f"{name}-{runs.today()}"
-            with open(stem.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
-                file.write(f"# machine: {runs.machine()}\n")
-                writer = csv.DictWriter(file, list(dict.fromkeys(key for row in rows for key in row)), lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
-            stem.with_suffix(".md").write_text(
-                f"`perf/meshes.sh {' '.join(sys.argv[1:])}`. Machine: {runs.machine()}.\n\n{page}\n", encoding="utf-8")
-            print(page, flush=True)
+            runs.write_results(arguments.out, name, rows, f"`perf/meshes.sh {' '.join(sys.argv[1:])}`. Machine: {runs.machine()}.\n\n{page}",
+                               [f"machine: {runs.machine()}"])
 
 
 if __name__ == "__main__":

@@ -155,17 +155,8 @@ def limit(arguments, folder, rows):
 
 
 def write(arguments, part, rows, page):
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    stem = arguments.out / f"{part}-{runs.today()}"
-    names = list(dict.fromkeys(name for row in rows for name in row))
-    with open(stem.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
-        file.write(f"# machine: {runs.machine()}\n")
-        writer = csv.DictWriter(file, names, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    stem.with_suffix(".md").write_text(f"`perf/pipeline.sh {' '.join(sys.argv[1:])}`. Machine: {runs.machine()}.\n\n{page}\n",
-                                       encoding="utf-8")
-    print(page, flush=True)
+    runs.write_results(arguments.out, part, rows, f"`perf/pipeline.sh {' '.join(sys.argv[1:])}`. Machine: {runs.machine()}.\n\n{page}",
+                       [f"machine: {runs.machine()}"])
 
 
 def main():

@@ -7,7 +7,6 @@ time per step over the mean of all ranks, on 2 and 4 ranks.
 """
 
 import argparse
-import csv
 import pathlib
 import statistics
 import tempfile
@@ -77,14 +76,8 @@ def main():
     machine, rows = runs.machine(), []
     with tempfile.TemporaryDirectory() as folder:
         pages = [part(arguments, pathlib.Path(folder), rows) for part in (cost, spread)]
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    stem = arguments.out / f"cost-{runs.today()}"
-    with open(stem.with_suffix(".csv"), "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, ["model", "ranks", "pair", "mode", "step_s", "rank", "forward_over_mean"], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    stem.with_suffix(".md").write_text(f"`perf/reproducible.sh --pairs {arguments.pairs}`. Machine: {machine}.\n\n"
-                                       + "\n\n".join(pages) + "\n", encoding="utf-8")
+    runs.write_results(arguments.out, "cost", rows,
+                       f"`perf/reproducible.sh --pairs {arguments.pairs}`. Machine: {machine}.\n\n" + "\n\n".join(pages))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 """Starts dtrain and its peers on this machine, one at a time or side by side, and reads what they measured."""
 
+import csv
 import datetime
 import os
 import pathlib
@@ -116,3 +117,21 @@ def relative(command):
 
 def median_and_range(values, digits=2):
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def write_rows(path, rows, comments=()):
+    """Leaves rows as a CSV file, below lines of comment. Rows are dictionaries; one may lack columns that others have."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w", newline="", encoding="utf-8") as file:
+        file.writelines(f"# {comment}\n" for comment in comments)
+        writer = csv.DictWriter(file, list(dict.fromkeys(name for row in rows for name in row)), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
+
+
+def write_results(folder, name, rows, page, comments=()):
+    """Leaves rows as FOLDER/NAME-DATE.csv and what is said of them as FOLDER/NAME-DATE.md, and says where."""
+    stem = folder / f"{name}-{today()}"
+    write_rows(pathlib.Path(f"{stem}.csv"), rows, comments)
+    pathlib.Path(f"{stem}.md").write_text(f"{page}\n", encoding="utf-8")
+    print(f"\n{page}\n\nwritten: {stem}.csv and .md", flush=True)

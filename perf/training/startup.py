@@ -6,7 +6,6 @@ processor seconds per rank are beside the wall's. Messages: sent by each rank in
 """
 
 import argparse
-import csv
 import json
 import pathlib
 import resource
@@ -88,17 +87,10 @@ def main():
 
 
 def write(arguments, machine, rows, text):
-    arguments.out.mkdir(parents=True, exist_ok=True)
-    stem = arguments.out / f"startup-{runs.today()}"
-    with open(f"{stem}.csv", "w", newline="", encoding="utf-8") as file:
-        file.write(f"# machine: {machine}\n")
-        writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    pathlib.Path(f"{stem}.md").write_text(
+    runs.write_results(
+        arguments.out, "startup", rows,
         f"# What a start costs\n\n`{' '.join(['perf/startup.sh', *sys.argv[1:]])}`: mlp on synthetic data, all ranks on one machine, "
-        f"{rows[-1]['round']} rounds.\nMachine: {machine}.\n\n{text}\n", encoding="utf-8")
-    print(f"\n{text}\n\nwritten: {stem}.csv and .md")
+        f"{rows[-1]['round']} rounds.\nMachine: {machine}.\n\n{text}", [f"machine: {machine}"])
 
 
 if __name__ == "__main__":

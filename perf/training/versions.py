@@ -6,7 +6,6 @@ has the ratio new / old, round by round: its median and range.
 """
 
 import argparse
-import csv
 import pathlib
 import statistics
 import subprocess
@@ -94,15 +93,7 @@ def main():
                 row |= {f"{name}_step_ms": round(step_ms, 4), f"{name}_one_step_s": round(one_s, 4)}
             rows.append({key: row[key] for key in ("model", "round", "old_step_ms", "new_step_ms", "old_one_step_s", "new_one_step_s")})
             print(rows[-1], flush=True)
-    given.out.mkdir(parents=True, exist_ok=True)
-    name = f"{given.name}-{runs.today()}"
-    with open(given.out / f"{name}.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
-    text = "\n".join([*about, *table(rows, given)]) + "\n"
-    (given.out / f"{name}.md").write_text(text, encoding="utf-8")
-    print(text)
+    runs.write_results(given.out, given.name, rows, "\n".join([*about, *table(rows, given)]))
 
 
 if __name__ == "__main__":
