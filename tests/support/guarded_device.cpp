@@ -3,13 +3,13 @@
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/detail/PrivateUse1HooksInterface.h>
 #include <c10/core/DeviceType.h>
-#include <c10/core/impl/DeviceGuardImplInterface.h>
 
 #include <cstdint>
 #include <cstring>
 #include <utility>
 
 #include "core/clock.hpp"
+#include "support/event_guard.hpp"
 #include "support/guarded_memory.hpp"
 
 namespace dtrain {
@@ -17,30 +17,13 @@ namespace {
 
 GuardedWork* captured = nullptr;
 
-struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::PrivateUse1> {
+struct Guard final : test::EventGuard<&steady_ns> {
   c10::Device exchangeDevice(c10::Device) const override { return kGuarded; }
-  c10::Device getDevice() const override { return kGuarded; }
-  c10::Stream getStream(c10::Device) const noexcept override {
-    return c10::Stream(c10::Stream::DEFAULT, kGuarded);
-  }
   c10::Stream getStreamFromGlobalPool(c10::Device, bool) const override {
     return c10::Stream(c10::Stream::UNSAFE, kGuarded, 1);
   }
   c10::Stream exchangeStream(c10::Stream) const noexcept override {
     return c10::Stream(c10::Stream::DEFAULT, kGuarded);
-  }
-  // All is done at once, so an event is the time at which it was recorded.
-  void record(void** event, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {
-    if (*event == nullptr) *event = new std::int64_t;
-    *static_cast<std::int64_t*>(*event) = steady_ns();
-  }
-  void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
-    delete static_cast<std::int64_t*>(event);
-  }
-  bool queryEvent(void*) const override { return true; }
-  void synchronizeEvent(void*) const override {}
-  double elapsedTime(void* begin, void* end, c10::DeviceIndex) const override {
-    return static_cast<double>(*static_cast<std::int64_t*>(end) - *static_cast<std::int64_t*>(begin)) * 1e-6;
   }
   void block(void*, const c10::Stream&) const override {}
 };

@@ -1,10 +1,11 @@
 #include "parallel/device/device_clock.hpp"
 
-#include <c10/core/impl/DeviceGuardImplInterface.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
 #include <vector>
+
+#include "support/event_guard.hpp"
 
 namespace dtrain::parallel {
 namespace {
@@ -12,26 +13,8 @@ namespace {
 const c10::Device kDevice{c10::DeviceType::PrivateUse1, 0};
 std::int64_t now_ns = 0;  // on the device
 
-/// A device whose events hold `now_ns`, and whose differences are floats of milliseconds as CUDA's are.
-struct Guard final : c10::impl::NoOpDeviceGuardImpl<c10::DeviceType::PrivateUse1> {
-  c10::Device getDevice() const override { return kDevice; }
-  c10::Stream getStream(c10::Device) const noexcept override {
-    return c10::Stream(c10::Stream::DEFAULT, kDevice);
-  }
-  void record(void** event, const c10::Stream&, c10::DeviceIndex, c10::EventFlag) const override {
-    if (*event == nullptr) *event = new std::int64_t;
-    *static_cast<std::int64_t*>(*event) = now_ns;
-  }
-  void destroyEvent(void* event, c10::DeviceIndex) const noexcept override {
-    delete static_cast<std::int64_t*>(event);
-  }
-  bool queryEvent(void*) const override { return true; }
-  void synchronizeEvent(void*) const override {}
-  double elapsedTime(void* begin, void* end, c10::DeviceIndex) const override {
-    const auto ns = *static_cast<std::int64_t*>(end) - *static_cast<std::int64_t*>(begin);
-    return static_cast<float>(static_cast<double>(ns) * 1e-6);
-  }
-};
+std::int64_t device_ns() { return now_ns; }
+using Guard = test::EventGuard<&device_ns>;
 C10_REGISTER_GUARD_IMPL(PrivateUse1, Guard)
 
 struct Sink final : SpanSink {
