@@ -187,6 +187,13 @@ std::vector<Option> declare() {
       "outer-momentum", "R", "momentum of the outer update", "",
       [](auto& c) -> auto& { return c.strategy_options.outer_momentum; });
   of_strategy(
+      "fragments", "F", "parts of the parameters, exchanged one after another within a round (local_sgd)", "",
+      [](auto& c) -> auto& { return c.strategy_options.fragments; });
+  of_strategy(
+      "exchange-type", "full|bfloat16|int8",
+      "how changes of the parameters travel: in their own type, in 16 or in 8 bits (local_sgd)", "",
+      [](auto& c) -> auto& { return c.strategy_options.exchange_type; });
+  of_strategy(
       "elasticity", "R", "how far a copy moves to the centre in an exchange, in (0, 1) (easgd)",
       "0.9 / copies", [](auto& c) -> auto& { return c.strategy_options.elasticity; });
   of_strategy(

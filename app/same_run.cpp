@@ -30,7 +30,8 @@ bool belongs_to_update(const Option& option, const std::string& optimizer_state)
                                                 "label-smoothing", "augment",           "augment-padding",
                                                 "strategy",        "sync-period",       "sync-optimizer",
                                                 "local-after",     "outer-optimizer",   "outer-learning-rate",
-                                                "outer-momentum",  "elasticity",        "servers",
+                                                "outer-momentum",  "fragments",         "exchange-type",
+                                                "elasticity",      "servers",
                                                 "staleness",       "staleness-rate"};
   return kUpdate.contains(option.name) || (optimizer_state == "reset" && option.name == "optimizer");
 }

@@ -53,6 +53,8 @@ ROUNDS = {
     "--outer-optimizer": ("local_sgd", ("adam", "\x1b[2J")),
     "--outer-learning-rate": ("local_sgd", ("0", "-1", "nan", "inf", "1e999")),
     "--outer-momentum": ("local_sgd", ("-0.1", "1", "nan", "inf")),
+    "--fragments": ("local_sgd", ("0", "-1", "17", "1001", "2147483648", "few")),
+    "--exchange-type": ("local_sgd", ("", "int4", "\x1b[2J")),
     "--elasticity": ("easgd", ("0", "1", "-1", "nan", "inf", "1e-999", "much")),
 }
 ALLOWED = {("--exit-after", "1e30h"): {0, 2}, ("--checkpoint-every", "99999999999999999999steps"): {0, 2}, ("--record-steps", "0"): {0, 2},

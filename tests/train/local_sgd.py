@@ -85,10 +85,10 @@ class LocalSgdTest(StrategyTest):
 
     def test_a_run_in_two_parts_has_the_same_bits(self):
         cases = {"keep": {}, "average": {"--sync-optimizer": "average"}, "reset": {"--sync-optimizer": "reset"}, "outer": OUTER,
-                 "late": {"--local-after": 4}, "early": {"--local-after": 24}}
+                 "late": {"--local-after": 4}, "early": {"--local-after": 24}, "parts": OUTER | {"--fragments": 3, "--exchange-type": "int8"}}
         for name, options in cases.items():
             with self.subTest(name=name):
-                options = LOCAL | options | ({"--optimizer": "adam", "--learning-rate": 0.001} if name != "outer" else SGD)
+                options = LOCAL | options | ({"--optimizer": "adam", "--learning-rate": 0.001} if name not in ("outer", "parts") else SGD)
                 self.check_two_parts(name, options)
 
     def test_an_adaptive_period_is_resumed_within_its_interval(self):
@@ -179,17 +179,33 @@ class LocalSgdTest(StrategyTest):
         self.assertIn("step 2", done.stderr)
         self.assertIn("is not finite", done.stderr)
 
-    def test_bytes_fall_with_the_length_of_a_round(self):
+    def test_bytes_follow_their_formula(self):
+        rounds = LOCAL | {"--sync-period": 8}
+        cases = {"ddp": {}, "rounds": rounds, "fragments": rounds | {"--fragments": 4}, "bfloat16": rounds | {"--exchange-type": "bfloat16"},
+                 "int8": rounds | OUTER | {"--fragments": 4, "--exchange-type": "int8"}}
         sent = {}
-        for name, options in {"ddp": {}, "rounds": LOCAL | {"--sync-period": 8}}.items():
+        for name, options in cases.items():
             folder = self.train(f"bytes-{name}", SGD | {"--all-reduce": "ring", "--verify-every": 0} | options, steps=64)
             with h5py.File(folder / "results.h5") as file:
                 sent[name] = int(file["ranks/00000/epochs"]["bytes_sent"][0])
+                self.assertLess(file["epochs"]["validation_loss"][0], 0.2 * file["ranks/00000/steps"]["loss"][0], name)
         weights = sum(value.nbytes for name, value in self.state(self.folder / "runs/bytes-rounds", 64).items() if name.startswith("model/"))
-        # A ring of two sends two halves of the weights in each of 8 rounds, or of the gradients in each of 64 steps; messages of
-        # control and the gaps between parameters are less than a hundredth of that.
-        self.assertAlmostEqual(sent["rounds"], 8 * weights, delta=0.01 * 8 * weights)
-        self.assertAlmostEqual(sent["ddp"], 64 * weights, delta=0.01 * 64 * weights)
+        # A ring of two sends two halves of the weights in each of 8 rounds, or of the gradients in each of 64 steps. In 16 or 8 bits a
+        # rank sends everything to the other, 8 bits with a scale of 4 bytes for 256 weights. Messages of control and the gaps between
+        # parameters are less than a hundredth of all that.
+        formula = {"ddp": 64, "rounds": 8, "fragments": 8, "bfloat16": 8 / 2, "int8": 8 / 4 * (1 + 4 / 256)}
+        for name, times in formula.items():
+            self.assertAlmostEqual(sent[name], times * weights, delta=0.01 * times * weights, msg=name)
+
+    def test_parts_of_the_parameters_on_other_axes(self):
+        options = SGD | LOCAL | OUTER | {"--fragments": 2, "--precision": "fp64", "--micro-batches": 4, "--verify-every": 1}
+        usual = self.state(self.train("cut-whole", options | {"--mesh": "data=2"}, ranks=2, steps=8), 8)
+        for copy in ("copy-00000", "copy-00001"):
+            self.assertIn(f"optimizer/copy.{copy}/output_fc.weight", usual)
+        # A stage cuts its own parameters, so that other tensors are exchanged half-way: the same training, not the same numbers.
+        cut = self.state(self.train("cut-stages", options | {"--mesh": "data=2,pipe=2"}, ranks=4, steps=8), 8)
+        self.assertEqual(usual.keys(), cut.keys())
+        self.assert_close(cut, usual, 0.1)
 
 
 class EasgdTest(StrategyTest):
@@ -228,6 +244,10 @@ class RefusalTest(StrategyTest):
             (LOCAL | {"--outer-momentum": 0.5}, ["--outer-momentum", "--outer-optimizer nesterov"]),
             (LOCAL | OUTER | {"--outer-momentum": 1}, ["--outer-momentum", "outside [0, 1)"]),
             (LOCAL | OUTER | {"--outer-learning-rate": 0}, ["--outer-learning-rate", "positive"]),
+            (LOCAL | {"--fragments": 0}, ["--fragments", "0 is not a number of parts"]),
+            (LOCAL | {"--fragments": 5}, ["--fragments", "a round has 4 steps", "5 parts"]),
+            (LOCAL | {"--exchange-type": "int4"}, ["--exchange-type", "full, bfloat16, int8"]),
+            (EASGD | {"--fragments": 2}, ["--fragments", "use --strategy local_sgd"]),
             (LOCAL | {"--precision": "fp16"}, ["--strategy local_sgd", "fp16"]),
             (LOCAL | {"--reproducible": ""}, ["--strategy local_sgd", "depends on their number"]),
             (LOCAL | {"--replicate": 3}, ["--replicate", "differ within a round"]),

@@ -106,19 +106,29 @@ void LocalCopy::update(double scale, double learning_rate, std::int64_t number) 
 }
 
 void LocalCopy::average(double share) {
-  const at::NoGradGuard no_grad;
-  const Range all{0, parameters_.size()};
-  if (parts_.data.size() > 1) {
-    {
-      const ScopedSpan span(parts_.sink, Phase::optimizer, "weigh");
-      parameters_.values().mul_(share);
-    }
-    memory_.take_in(
-        memory_.group().all_reduce(memory_.outgoing(all), comm::ReduceOp::sum, parts_.buckets.algorithm),
-        all);
-  }
+  if (parts_.data.size() > 1) take_sum({0, parameters_.size()}, share);
   average_buffers(share);
   tied_.exchange_values();
+}
+
+/// The part's sum over all copies, each times its own factor.
+void LocalCopy::take_sum(const Range& part, double factor) {
+  const at::NoGradGuard no_grad;
+  {
+    const ScopedSpan span(parts_.sink, Phase::optimizer, "weigh");
+    parameters_.values().narrow(0, part.begin, part.size()).mul_(factor);
+  }
+  memory_.take_in(
+      memory_.group().all_reduce(memory_.outgoing(part), comm::ReduceOp::sum, parts_.buckets.algorithm),
+      part);
+}
+
+double LocalCopy::add_up(const Range& part, double weight) {
+  double weights = weight;
+  const auto sum = parts_.data.all_reduce(comm::Buffer::of(std::span(&weights, 1)), comm::ReduceOp::sum);
+  take_sum(part, weight);
+  sum.wait();
+  return weights;
 }
 
 void LocalCopy::sum_over_copies(at::Tensor& values) {

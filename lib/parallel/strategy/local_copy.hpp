@@ -49,7 +49,10 @@ class LocalCopy final : private LocalSums {
   /// All copies become their mean, this one counting `share`; the shares of all add up to 1: parameters and
   /// buffers. Collective over all ranks.
   void average(double share);
-  /// The same for the optimizer's state alone.
+  /// A part of the parameters becomes the sum over all copies, this one times `weight`. Returns the sum of
+  /// the weights. Collective over the copies.
+  double add_up(const Range& part, double weight);
+  /// average() of the optimizer's state alone.
   void average_optimizer(double share);
   void reset_optimizer();
 
@@ -71,6 +74,7 @@ class LocalCopy final : private LocalSums {
   void begin_step(int micro_batches) override;
   void taken_back(int index) override { gradients_.taken_back(index); }
   void measure(Pass& pass, Sums sums);
+  void take_sum(const Range& part, double factor);
 
   StrategyParts parts_;
   MemoryCharge charge_;

@@ -1,5 +1,8 @@
 #include "parallel/strategy/local_sgd.hpp"
 
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
 #include "parallel/agreement.hpp"
 #include "parallel/strategy/synchronous.hpp"
 
@@ -12,10 +15,21 @@ bool has_no_outer(const StrategyOptions& options) {
          (options.outer_learning_rate == 1.0 && options.outer_momentum == 0.0);
 }
 
+/// Whether parameters are exchanged part by part, or as differences.
+bool is_partial(const StrategyOptions& options) {
+  return options.fragments > 1 || options.exchange_type != "full";
+}
+
+int extra_blocks(const StrategyOptions& options) {
+  const bool keeps_agreed = !has_no_outer(options) || is_partial(options);
+  return (keeps_agreed ? 2 : 0) + (options.fragments > 1 ? 1 : 0) + (options.exchange_type != "full" ? 1 : 0);
+}
+
 /// A mean of the weights after each step: with sgd it is what the mean gradient gives, and so ddp is run,
 /// with its bits. Adam's moments of single copies would give another step; ddp's is taken for them as well.
 bool is_lock_step(const StrategyOptions& options) {
-  return options.sync_period == "1" && has_no_outer(options) && options.sync_optimizer != "reset";
+  return options.sync_period == "1" && has_no_outer(options) && options.sync_optimizer != "reset" &&
+         !is_partial(options);
 }
 
 Answer can_average(const Setting& setting) {
@@ -29,8 +43,8 @@ StrategyEntry local_sgd() {
   return {.name = "local_sgd",
           .rule = "each copy makes --sync-period steps of its own, then all take the mean of their weights",
           .options = {"sync-period", "sync-optimizer", "local-after", "outer-optimizer",
-                      "outer-learning-rate", "outer-momentum"},
-          .blocks = [](const StrategyOptions& options) { return has_no_outer(options) ? 0 : 2; },
+                      "outer-learning-rate", "outer-momentum", "fragments", "exchange-type"},
+          .blocks = extra_blocks,
           .can = LocalSgd::can,
           .make = [](const StrategyParts& parts) -> std::unique_ptr<Strategy> {
             if (is_lock_step(parts.setting.options)) return std::make_unique<Synchronous>(parts);
@@ -53,54 +67,112 @@ LocalSgd::LocalSgd(const StrategyParts& parts)
     : Rounds(parts, parts.setting.options.local_after),
       policy_(parts.setting.options.sync_optimizer == "average" ? OptimizerState::averaged
               : parts.setting.options.sync_optimizer == "reset" ? OptimizerState::reset
-                                                                : OptimizerState::kept) {
+                                                                : OptimizerState::kept),
+      fragments_(copy().parameters(), parts.setting.options.fragments) {
   const auto& options = parts.setting.options;
-  if (has_no_outer(options)) return;
-  outer_ = std::make_unique<OuterUpdate>(
-      OuterUpdate::Config{.learning_rate = options.outer_learning_rate, .momentum = options.outer_momentum},
-      copy().values());
-  outer_->begin(copy().values());
+  if (is_partial(options)) {
+    partial_ = std::make_unique<PartExchange>(copy(), parts.data, parse_exchange_type(options.exchange_type));
+  } else if (has_no_outer(options)) {
+    return;
+  }
+  // A rate of 1 without momentum takes the mean, and keeps what was agreed on.
+  const OuterUpdate::Config plain{.learning_rate = 1, .momentum = 0};
+  const OuterUpdate::Config chosen{.learning_rate = options.outer_learning_rate,
+                                   .momentum = options.outer_momentum};
+  outer_ = std::make_unique<OuterUpdate>(has_no_outer(options) ? plain : chosen, copy().values());
+  if (stays_apart()) own_ = at::empty_like(copy().values());
+  begin_with_agreed();
+}
+
+/// The model has values that all copies agree on.
+void LocalSgd::begin_with_agreed() {
+  const at::NoGradGuard no_grad;
+  if (outer_ != nullptr) outer_->begin(copy().values());
+  if (!stays_apart()) return;
+  own_.copy_(copy().values());
+  holds_ = Holds::agreed;
 }
 
 void LocalSgd::begin_own_step(bool first) {
-  if (!first) return;
-  if (outer_ != nullptr) outer_->begin(copy().values());
-  if (policy_ == OptimizerState::reset) copy().reset_optimizer();
+  if (first) {
+    if (outer_ != nullptr) outer_->begin(copy().values());
+    if (policy_ == OptimizerState::reset) copy().reset_optimizer();
+  } else if (holds_ == Holds::agreed) {
+    const at::NoGradGuard no_grad;
+    copy().values().copy_(own_);
+    copy().replaced();
+  }
+  holds_ = Holds::own;
 }
 
 std::int64_t LocalSgd::update_number(std::int64_t step) {
   return policy_ == OptimizerState::reset ? ++updates_ : step;
 }
 
+void LocalSgd::exchange_within(std::int64_t step, std::int64_t steps, double weight) {
+  if (partial_ != nullptr) exchange_fragments(fragments_.due_by(step, steps), weight);
+}
+
+/// Those from next_ to `end`, which all copies have come to.
+void LocalSgd::exchange_fragments(int end, double weight) {
+  if (next_ >= end) return;
+  for (; next_ < end; ++next_) {
+    const auto& part = fragments_.part(next_);
+    partial_->average(part, outer_->agreed(), weight);
+    outer_->apply(copy().values(), part);
+  }
+  copy().replaced();
+}
+
 void LocalSgd::exchange(double share) {
-  copy().average(share);
-  if (outer_ != nullptr) {
-    outer_->apply(copy().values());
-    copy().replaced();
+  if (partial_ != nullptr) {
+    exchange_fragments(fragments_.count(), share);
+    next_ = 0;
+    copy().average_buffers(share);
+  } else {
+    copy().average(share);
+    if (outer_ != nullptr) {
+      outer_->apply(copy().values());
+      copy().replaced();
+    }
   }
   if (policy_ == OptimizerState::averaged) copy().average_optimizer(share);
   if (policy_ == OptimizerState::reset) copy().reset_optimizer();
   updates_ = 0;
 }
 
+/// Where the copies have agreed on everything they hold the agreed model already.
+void LocalSgd::synchronise() {
+  if (!stays_apart() || holds_ == Holds::agreed) return;
+  const at::NoGradGuard no_grad;
+  own_.copy_(copy().values());
+  if (holds_ == Holds::common) return;
+  copy().values().copy_(outer_->agreed());
+  copy().replaced();
+  holds_ = Holds::agreed;
+}
+
 StateView LocalSgd::state() {
+  const StateTensor::Owner mine{
+      .copy = StateTensor::Owner::Copy{.index = parts().data.rank(), .count = parts().data.size()}};
+  const bool keeps = policy_ == OptimizerState::kept;
   std::vector<StateView::Flat> flat;
-  for (const auto& moments : copy().optimizer().state()) {
-    flat.push_back({moments.name, moments.value});
-    if (policy_ == OptimizerState::kept)
-      flat.back().owner.copy = {.index = parts().data.rank(), .count = parts().data.size()};
-  }
-  if (outer_ != nullptr) flat.push_back({"outer_momentum", outer_->momentum()});
+  for (const auto& moments : copy().optimizer().state())
+    flat.push_back({moments.name, moments.value, keeps ? mine : StateTensor::Owner{}});
+  if (!has_no_outer(parts().setting.options)) flat.push_back({"outer_momentum", outer_->momentum()});
+  if (stays_apart()) flat.push_back({"copy", own_, mine});
   return {copy().parameters(), parts().model, std::move(flat), period_state()};
 }
 
 void LocalSgd::adopt_weights() {
   copy().adopt_weights();
-  if (outer_ != nullptr) outer_->begin(copy().values());
+  begin_with_agreed();
 }
 
 void LocalSgd::compare_copies(std::int64_t number) {
-  require_same_copies(parts().data, parts().world, parts().model, copy().values(), number);
+  const bool apart = holds_ == Holds::own && stays_apart();
+  require_same_copies(parts().data, parts().world, parts().model, apart ? outer_->agreed() : copy().values(),
+                      number);
 }
 
 }  // namespace dtrain::parallel

@@ -13,12 +13,16 @@ void OuterUpdate::begin(const at::Tensor& values) {
   outer_.copy_(values);
 }
 
-void OuterUpdate::apply(at::Tensor& values) {
+void OuterUpdate::apply(at::Tensor& values, const Range& part) {
   const at::NoGradGuard no_grad;
-  values.neg_().add_(outer_);  // the difference
-  momentum_.mul_(config_.momentum).add_(values);
-  outer_.sub_(values, config_.learning_rate).sub_(momentum_, config_.learning_rate * config_.momentum);
-  values.copy_(outer_);
+  const auto of = [&part](const at::Tensor& all) { return all.narrow(0, part.begin, part.size()); };
+  auto here = of(values);
+  auto outer = of(outer_);
+  auto momentum = of(momentum_);
+  here.neg_().add_(outer);  // the difference
+  momentum.mul_(config_.momentum).add_(here);
+  outer.sub_(here, config_.learning_rate).sub_(momentum, config_.learning_rate * config_.momentum);
+  here.copy_(outer);
 }
 
 }  // namespace dtrain::parallel

@@ -2,9 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <memory>
-
-#include "optim/optimizer.hpp"
+#include "core/slice.hpp"
 
 namespace dtrain::parallel {
 
@@ -27,7 +25,12 @@ class OuterUpdate {
   void begin(const at::Tensor& values);
 
   /// Replaces `values` [n], the average of all copies after a round, by what the next round begins with.
-  void apply(at::Tensor& values);
+  void apply(at::Tensor& values) { apply(values, {0, values.numel()}); }
+  /// The same of a part of them alone.
+  void apply(at::Tensor& values, const Range& part);
+
+  /// [n], what the copies have agreed on last.
+  const at::Tensor& agreed() const { return outer_; }
 
   /// [n]; writing to it restores it.
   const at::Tensor& momentum() const { return momentum_; }

@@ -26,6 +26,7 @@ StepOutcome Rounds::step(const StepPlan& plan, SampleSource& samples) {
 }
 
 void Rounds::step_together(const StepPlan& plan, SampleSource& samples, StepOutcome& outcome) {
+  begin_common_step();
   outcome.own = copy_.compute(plan, samples, LocalCopy::Sums::of_all).own;
   const auto agreed = control_.agree(outcome.own, parts_.requests ? parts_.requests() : StepRequests());
   outcome.total = agreed.totals;
@@ -53,7 +54,11 @@ void Rounds::step_alone(const StepPlan& plan, SampleSource& samples, StepOutcome
   round_.non_finite += pass.own.non_finite;
   round_weight_ += pass.weight;
   ++steps_;
-  if (steps_ >= period_.steps() || plan.pauses) end_round(outcome);
+  if (steps_ >= period_.steps() || plan.pauses) {
+    end_round(outcome);
+  } else {
+    exchange_within(steps_, period_.steps(), round_weight_);
+  }
 }
 
 void Rounds::update(double norm, double weight, const StepPlan& plan, std::int64_t number) {

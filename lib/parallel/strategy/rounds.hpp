@@ -28,10 +28,15 @@ class Rounds : public Strategy {
   /// `lock_step`: the first steps of the run in which all copies make the same update.
   Rounds(const StrategyParts& parts, std::int64_t lock_step);
 
+  /// Before a step in lock-step.
+  virtual void begin_common_step() {}
   /// Before a step of a copy's own. `first`: the step before it, if there was one, was in lock-step.
   virtual void begin_own_step(bool first) = 0;
   /// The number of the update that follows, from 1, for the optimizer.
   virtual std::int64_t update_number(std::int64_t step) { return step; }
+  /// After a step that does not end its round: the `step`th, from 1, of `steps`. `weight`: of the samples
+  /// that this copy has used in the round. Collective over the data axis, and over the copy.
+  virtual void exchange_within(std::int64_t /*step*/, std::int64_t /*steps*/, double /*weight*/) {}
   /// The round is over: what the copies exchange. `share`: of this copy in the weight of all samples of the
   /// round. Collective.
   virtual void exchange(double share) = 0;

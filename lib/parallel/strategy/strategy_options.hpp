@@ -12,6 +12,8 @@ struct StrategyOptions {
   std::string outer_optimizer = "none";  ///< `none`, or `nesterov` on what a round has changed.
   double outer_learning_rate = 0.7;
   double outer_momentum = 0.9;
+  int fragments = 1;                   ///< Parts of the parameters that are exchanged at different steps.
+  std::string exchange_type = "full";  ///< Of what travels: `full` (the parameters' own), `bfloat16`, `int8`.
   int servers = 1;                          ///< Data ranks that keep the parameters, and compute nothing.
   int staleness = 4;                        ///< Steps that a copy may be ahead of the slowest; 0: lock-step.
   std::string staleness_rate = "constant";  ///< Learning rate of a late update: `constant`, or `divided`.

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "parallel/strategy/difference_codec.hpp"
 #include "parallel/strategy/registry.hpp"
 #include "parallel/strategy/sync_period.hpp"
 #include "train/config/precision.hpp"
@@ -34,6 +35,18 @@ void check_options_belong(const RunConfig& config) {
                         fmt::format("leave it out, or use --strategy {}", fmt::join(others, " or ")));
     }
   }
+}
+
+constexpr int kMostFragments = 1000;
+
+void check_fragments(const parallel::StrategyOptions& options, const parallel::SyncPeriod& period) {
+  refuse_unless(options.fragments >= 1 && options.fragments <= kMostFragments,
+                fmt::format("{} is not a number of parts", options.fragments), "--fragments",
+                fmt::format("use 1 to {}", kMostFragments));
+  refuse_unless(
+      period.adapts() || options.fragments <= period.steps(),
+      fmt::format("a round has {} steps for the exchanges of {} parts", period.steps(), options.fragments),
+      "--fragments", "use at most as many as --sync-period has steps");
 }
 
 constexpr int kMostStaleness = 1000;  // steps; what is kept of staleness grows with it
@@ -65,6 +78,8 @@ void validate_strategy_options(const RunConfig& config) {
   refuse_unless(options.outer_momentum >= 0 && options.outer_momentum < 1,
                 fmt::format("momentum {} is outside [0, 1)", options.outer_momentum), "--outer-momentum",
                 "use 0.9");
+  check_fragments(options, period);
+  parallel::parse_exchange_type(options.exchange_type);
   refuse_unless(options.servers >= 1, fmt::format("{} ranks cannot keep the parameters", options.servers),
                 "--servers", "use 1 or more");
   refuse_unless(config.mesh_shape.data >= fewest_ranks(config),

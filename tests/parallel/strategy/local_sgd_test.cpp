@@ -236,6 +236,34 @@ TEST(LocalSgdTest, AGradientThatIsNotFiniteEndsTheRunWithItsRound) {
   }
 }
 
+/// The two ways of an exchange: everything at once, and parts in 8 bits.
+class DriftTest : public testing::TestWithParam<int> {};
+
+TEST_P(DriftTest, ACopyThatHoldsAnotherModelIsNamedAfterALongRound) {
+  JobOfRounds job;
+  LocalSgd strategy(job.parts(
+      {.sync_period = "40", .fragments = GetParam(), .exchange_type = GetParam() > 1 ? "int8" : "full"},
+      sgd()));
+  job.engine.target = job.rank() + 1.0;
+  for (std::int64_t number = 1; number <= 40; ++number) job.step(strategy, number);
+  strategy.synchronise();
+  EXPECT_NO_THROW(strategy.compare_copies(40));
+  if (job.copies() == 1) return;
+  if (job.rank() == 1) {
+    const at::NoGradGuard no_grad;
+    job.model().parameters().back()->value.add_(1e-9);
+  }
+  try {
+    strategy.compare_copies(40);
+    ADD_FAILURE() << "two models go on as one";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("rank 1 holds other weights"), std::string::npos)
+        << error.what();
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Fragments, DriftTest, testing::Values(1, 3));
+
 TEST(LocalSgdTest, AnAdaptivePeriodIsToldAndSaved) {
   JobOfRounds job;
   LocalSgd strategy(job.parts({.sync_period = "adaptive"}, sgd()));
