@@ -154,9 +154,23 @@ void LocalCopy::reset_optimizer() {
   for (const auto& state : optimizer_->state()) state.value.zero_();
 }
 
-// Steps are counted alike on all copies: those buffers are the same already.
+// A copy without samples in a step does not count it, and copies at their own pace make different numbers.
+void LocalCopy::agree_on_counters() {
+  std::vector<models::Buffer*> counters;
+  std::vector<std::int64_t> steps;
+  for (auto* buffer : parts_.model.buffers()) {
+    if (buffer->update != models::Buffer::Update::count_steps) continue;
+    counters.push_back(buffer);
+    steps.push_back(buffer->value.item<std::int64_t>());
+  }
+  if (steps.empty()) return;
+  parts_.data.all_reduce(comm::Buffer::of(std::span(steps)), comm::ReduceOp::max).wait();
+  for (std::size_t i = 0; i < counters.size(); ++i) counters[i]->value.fill_(steps[i]);
+}
+
 void LocalCopy::average_buffers(double share) {
   const at::NoGradGuard no_grad;
+  agree_on_counters();
   std::vector<models::Buffer*> averaged;
   std::vector<at::Tensor> flat;
   for (auto* buffer : parts_.model.buffers()) {

@@ -60,7 +60,7 @@ class LocalCopy final : private LocalSums {
   void adopt_weights();
   /// The flat parameters have been replaced on all stages: tied ones follow.
   void replaced() { tied_.exchange_values(); }
-  /// All copies' buffers become their mean.
+  /// All copies' buffers become their mean; counters of steps, those of the copy that made most.
   void average_buffers(double share);
 
   FlatParameters& parameters() { return parameters_; }
@@ -74,6 +74,7 @@ class LocalCopy final : private LocalSums {
   void begin_step(int micro_batches) override;
   void taken_back(int index) override { gradients_.taken_back(index); }
   void measure(Pass& pass, Sums sums);
+  void agree_on_counters();
   void take_sum(const Range& part, double factor);
 
   StrategyParts parts_;

@@ -214,6 +214,19 @@ TEST(LocalSgdTest, RunningStatisticsBecomeTheMeanOfTheCopies) {
   EXPECT_NO_THROW(strategy.compare_copies(2));
 }
 
+TEST(LocalSgdTest, ACopyWithoutSamplesHasTheCountersOfTheOthers) {
+  auto network =
+      models::find_model("resnet18")
+          .make({.task = "image_classification", .sample_shape = {3, 8, 8}, .classes = 2}, {{"width", "4"}});
+  network->initialise(7);
+  JobOfRounds job(std::move(network));
+  LocalSgd strategy(job.parts({.sync_period = "2"}, sgd()));
+  const bool idle = job.copies() > 1 && job.rank() == 0;
+  job.step(strategy, 1, false, idle ? JobOfRounds::Work::none : JobOfRounds::Work::one_micro_batch);
+  job.step(strategy, 2);
+  EXPECT_NO_THROW(strategy.compare_copies(2));
+}
+
 TEST(LocalSgdTest, AGradientThatIsNotFiniteEndsTheRunWithItsRound) {
   JobOfRounds job;
   LocalSgd strategy(job.parts({.sync_period = "4"}, sgd()));
