@@ -11,6 +11,7 @@
 #include "core/error.hpp"
 #include "core/parse_number.hpp"
 #include "option.hpp"
+#include "parallel/strategy/registry.hpp"
 #include "recipe.hpp"
 #include "state/kept_program.hpp"
 #include "toml_file.hpp"
@@ -108,6 +109,7 @@ void check_same_run(const train::RunConfig& config, const checkpoint::Checkpoint
     if (other_update && belongs_to_update(option, state)) continue;
     // A file may have moved: what it computes is compared with the checkpoint's when it has been read.
     if (option.name == "model" && models::is_program_file(before) && models::is_program_file(after)) continue;
+    if (option.name == "strategy" && parallel::makes_same_steps(before, after)) continue;
     if (before != after && !may_differ(option, config.reproducible)) {
       others.push_back(fmt::format("--{} was {} and is {}", option.name, before, after));
     }

@@ -30,6 +30,7 @@ Json to_json(const TensorEntry& tensor) {
   Json slices = Json::array();
   for (const auto& slice : tensor.slices) {
     slices.push_back({{"file", slice.file}, {"offset", slice.offset}, {"shape", slice.shape}});
+    if (!slice.dataset.empty()) slices.back()["dataset"] = slice.dataset;
   }
   return {
       {"name", tensor.name}, {"dtype", tensor.dtype}, {"shape", tensor.shape}, {"slices", std::move(slices)}};
@@ -257,7 +258,8 @@ Manifest from_json(const Json& json) {
     for (const auto& slice : tensor.at("slices")) {
       entry.slices.push_back({.file = plain_name(slice.at("file")),
                               .offset = whole_numbers(slice.at("offset")),
-                              .shape = whole_numbers(slice.at("shape"))});
+                              .shape = whole_numbers(slice.at("shape")),
+                              .dataset = slice.value("dataset", "")});
     }
     manifest.tensors.push_back(std::move(entry));
   }

@@ -136,6 +136,7 @@ struct SliceEntry {
   std::string file;
   std::vector<std::int64_t> offset;
   std::vector<std::int64_t> shape;
+  std::string dataset = {};  ///< Its path in the file; empty: the tensor's name.
 };
 
 /// A logical tensor of a checkpoint.

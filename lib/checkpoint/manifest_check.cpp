@@ -128,6 +128,8 @@ void check_slices(const TensorEntry& tensor, const std::set<std::string_view>& f
     }
     covered += *checked_bytes(slice.shape, item);  // at most kMostSlices times the tensor
     check(covered <= *bytes, odd);
+    check(slice.dataset.empty() || is_name(slice.dataset),
+          fmt::format("has a slice of {} under a name that cannot be one", tensor.name));
     check(files.contains(slice.file),
           fmt::format("has a slice of {} in a file that it does not list", tensor.name));
   }

@@ -1,7 +1,11 @@
 #include "checkpoint/part_file.hpp"
 
+#include <fmt/format.h>
+
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -27,13 +31,15 @@ h5::Shape unsigned_shape(const std::vector<std::int64_t>& shape) { return {shape
 using Places = std::vector<std::optional<std::uint64_t>>;
 
 Places lay_out(const std::filesystem::path& file, std::span<const TensorRef> tensors, h5::Library& library) {
+  const auto names = datasets_of(tensors);
   Places places;
   const auto lock = library.lock();
   h5::File target = h5::create_file(file.string());
+  auto name = names.begin();
   for (const TensorRef& tensor : tensors) {
     const h5::Datatype type = h5::file_type(element_type_of(tensor.dtype));
-    const h5::Dataset dataset = h5::create_contiguous(target.id(), tensor.group + "/" + tensor.slice.name,
-                                                      type.id(), unsigned_shape(tensor.slice.extent));
+    const h5::Dataset dataset =
+        h5::create_contiguous(target.id(), *name++, type.id(), unsigned_shape(tensor.slice.extent));
     h5::write_attribute(dataset.id(), "global_shape", tensor.slice.global_shape);
     h5::write_attribute(dataset.id(), "offset", tensor.slice.offset);
     places.push_back(tensor.slice.count() == 0 ? std::nullopt : std::optional(h5::file_offset(dataset)));
@@ -55,6 +61,17 @@ auto as_checkpoint_error(const std::filesystem::path& file, Action action) {
 }
 
 }  // namespace
+
+std::vector<std::string> datasets_of(std::span<const TensorRef> tensors) {
+  std::vector<std::string> names;
+  std::map<std::string, int> slices;
+  for (const TensorRef& tensor : tensors) {
+    names.push_back(tensor.group + "/" + tensor.slice.name);
+    const int before = slices[names.back()]++;
+    if (before > 0) names.back() += fmt::format(".slice-{:05}", before);
+  }
+  return names;
+}
 
 void write_part(const std::filesystem::path& file, std::span<const TensorRef> tensors, h5::Library& library) {
   for (const TensorRef& tensor : tensors) tensor.slice.validate();

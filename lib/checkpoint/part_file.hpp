@@ -2,15 +2,21 @@
 
 #include <filesystem>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "checkpoint/reader.hpp"
 #include "checkpoint/writer.hpp"
 
 namespace dtrain::checkpoint {
 
-/// Writes one HDF5 file with `/GROUP/NAME` for each tensor, contiguous, with the attributes global_shape and
-/// offset, and syncs it. HDF5 only lays the file out; the data goes past it, so that its lock is held for
-/// moments. Throws Error (exit code 4).
+/// Where a file has each of `tensors`: `GROUP/NAME`; further slices of the same tensor at
+/// `GROUP/NAME.slice-00001` and so on.
+std::vector<std::string> datasets_of(std::span<const TensorRef> tensors);
+
+/// Writes one HDF5 file with a dataset for each tensor, named by datasets_of(), contiguous, with the
+/// attributes global_shape and offset, and syncs it. HDF5 only lays the file out; the data goes past it, so
+/// that its lock is held for moments. Throws Error (exit code 4).
 void write_part(const std::filesystem::path& file, std::span<const TensorRef> tensors, h5::Library& library);
 
 /// Fills `out` with the slice `dataset` (a path in the file), whose shape must be `shape`.

@@ -73,7 +73,8 @@ void CheckpointReader::read(const std::string& name, const std::string& dtype, c
   const auto item_bytes = static_cast<std::size_t>(element_bytes(dtype));
   const bool in_one_piece = tensor.slices.size() == 1 && tensor.slices[0].shape == tensor.shape;
   if (in_one_piece) {
-    return read_part(folder_ / tensor.slices[0].file, name, dtype, tensor.shape, runs, out, *library_);
+    const std::string& dataset = tensor.slices[0].dataset.empty() ? name : tensor.slices[0].dataset;
+    return read_part(folder_ / tensor.slices[0].file, dataset, dtype, tensor.shape, runs, out, *library_);
   }
   std::vector<std::byte> whole(static_cast<std::size_t>(tensor.bytes()));
   read(name, dtype, whole);
@@ -96,12 +97,13 @@ void CheckpointReader::read(const std::string& name, const std::string& dtype,
     slice.validate();
     const std::size_t bytes = static_cast<std::size_t>(slice.count()) * item_bytes;
     filled += bytes;
+    const std::string& dataset = entry.dataset.empty() ? name : entry.dataset;
     if (slice.is_whole()) {
-      read_part(folder_ / entry.file, name, dtype, entry.shape, out, *library_);
+      read_part(folder_ / entry.file, dataset, dtype, entry.shape, out, *library_);
       continue;
     }
     std::vector<std::byte> part(bytes);
-    read_part(folder_ / entry.file, name, dtype, entry.shape, part, *library_);
+    read_part(folder_ / entry.file, dataset, dtype, entry.shape, part, *library_);
     scatter(slice, part, item_bytes, out);
   }
   if (filled != out.size()) throw checkpoint_error("its slices do not cover it once", subject, kLoadAnother);

@@ -8,7 +8,9 @@
 #include <chrono>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <optional>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -31,14 +33,34 @@ Manifest describe(std::span<const TensorRef> tensors, const fs::path& part) {
   manifest.files.push_back({.file = file,
                             .bytes = static_cast<std::int64_t>(fs::file_size(part)),
                             .sha256 = sha256_of_file(part, ExitCode::checkpoint)});
-  for (const TensorRef& tensor : tensors) {
-    manifest.tensors.push_back(
-        {.name = tensor.group + "/" + tensor.slice.name,
-         .dtype = tensor.dtype,
-         .shape = tensor.slice.global_shape,
-         .slices = {{.file = file, .offset = tensor.slice.offset, .shape = tensor.slice.extent}}});
+  const auto datasets = datasets_of(tensors);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const auto& [slice, group, dtype, data] = tensors[i];
+    const std::string name = group + "/" + slice.name;
+    manifest.tensors.push_back({.name = name,
+                                .dtype = dtype,
+                                .shape = slice.global_shape,
+                                .slices = {{.file = file,
+                                            .offset = slice.offset,
+                                            .shape = slice.extent,
+                                            .dataset = datasets[i] == name ? "" : datasets[i]}}});
   }
   return manifest;
+}
+
+/// Makes one entry of those of each tensor, whose slices different writers, or one, have written.
+void join_slices(std::vector<TensorEntry>& tensors) {
+  std::map<std::string, std::size_t> places;
+  std::vector<TensorEntry> joined;
+  for (auto& tensor : tensors) {
+    const auto [place, is_new] = places.try_emplace(tensor.name, joined.size());
+    if (is_new) {
+      joined.push_back(std::move(tensor));
+    } else {
+      std::ranges::move(tensor.slices, std::back_inserter(joined[place->second].slices));
+    }
+  }
+  tensors = std::move(joined);
 }
 
 /// A folder cannot be renamed onto another: the two change places, so that one of them is there at any time.
@@ -176,6 +198,7 @@ fs::path Saving::commit(const CheckpointInfo& info, std::span<const std::string>
     std::ranges::move(part.files, std::back_inserter(manifest.files));
     std::ranges::move(part.tensors, std::back_inserter(manifest.tensors));
   }
+  join_slices(manifest.tensors);
   try {
     write_manifest(partial_, manifest);
     sync_folder(partial_);

@@ -19,17 +19,18 @@ using Tensors = std::vector<at::Tensor>;
 
 class FusedOptimizer final : public Optimizer {
  public:
-  FusedOptimizer(OptimizerConfig config, std::int64_t count, const std::vector<ParameterRange>& ranges,
-                 const at::TensorOptions& options, const StateAllocator& allocate)
-      : config_(std::move(config)) {
+  FusedOptimizer(OptimizerConfig config, const std::vector<ParameterRange>& ranges,
+                 const at::TensorOptions& options, const StateAllocator& allocate, HeldRanges held)
+      : config_(std::move(config)), held_(std::move(held)) {
     for (const ParameterRange& range : ranges)
       ranges_[range.weight_decay].push_back({range.begin, range.end});
     const std::vector<std::string> names = config_.name == "sgd"
                                                ? std::vector<std::string>{"momentum_buffer"}
                                                : std::vector<std::string>{"exp_avg", "exp_avg_sq"};
     for (int i = 0; i < config_.state_count(); ++i) {
-      state_.push_back({names[static_cast<std::size_t>(i)],
-                        allocate ? allocate(count) : at::zeros({count}, options.requires_grad(false))});
+      state_.push_back(
+          {names[static_cast<std::size_t>(i)],
+           allocate ? allocate(held_.count()) : at::zeros({held_.count()}, options.requires_grad(false))});
     }
   }
 
@@ -48,18 +49,24 @@ class FusedOptimizer final : public Optimizer {
         for (const Range& piece : pieces) views.push_back(flat.narrow(0, piece.begin, piece.size()));
         return views;
       };
+      const auto state_of = [&](std::size_t index) {
+        Tensors views;
+        for (const Range& piece : pieces)
+          views.push_back(state_[index].value.narrow(0, held_.place_of(piece), piece.size()));
+        return views;
+      };
       const Tensors values = of(parameters);
       const Tensors sums = of(gradients);
       if (config_.name == "sgd") {
-        const Tensors momentum = state_.empty() ? Tensors() : of(state_[0].value);
+        const Tensors momentum = state_.empty() ? Tensors() : state_of(0);
         at::_fused_sgd_(values, sums, momentum, weight_decay, config_.momentum, learning_rate, 0.0,
                         config_.nesterov, false, false, divisor);
         continue;
       }
       const Tensors counts(pieces.size(), count);
       const auto update = config_.name == "adamw" ? kAdamW : kAdam;
-      update(values, sums, of(state_[0].value), of(state_[1].value), {}, counts, learning_rate, config_.beta1,
-             config_.beta2, weight_decay, config_.eps, false, false, divisor, {});
+      update(values, sums, state_of(0), state_of(1), {}, counts, learning_rate, config_.beta1, config_.beta2,
+             weight_decay, config_.eps, false, false, divisor, {});
     }
   }
 
@@ -82,16 +89,17 @@ class FusedOptimizer final : public Optimizer {
   }
 
   const OptimizerConfig config_;
+  const HeldRanges held_;
   std::map<double, std::vector<Range>> ranges_;  // by weight decay
 };
 
 }  // namespace
 
-std::unique_ptr<Optimizer> make_fused_optimizer(const OptimizerConfig& config, std::int64_t count,
+std::unique_ptr<Optimizer> make_fused_optimizer(const OptimizerConfig& config,
                                                 const std::vector<ParameterRange>& ranges,
                                                 const at::TensorOptions& options,
-                                                const StateAllocator& allocate) {
-  return std::make_unique<FusedOptimizer>(config, count, ranges, options, allocate);
+                                                const StateAllocator& allocate, HeldRanges held) {
+  return std::make_unique<FusedOptimizer>(config, ranges, options, allocate, std::move(held));
 }
 
 }  // namespace dtrain::optim

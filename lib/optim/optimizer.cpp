@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "optim/adam.hpp"
 #include "optim/fused_optimizer.hpp"
+#include "optim/held_ranges.hpp"
 
 namespace dtrain::optim {
 namespace {
@@ -17,9 +18,10 @@ namespace {
 class FlatOptimizer : public Optimizer {
  public:
   FlatOptimizer(OptimizerConfig config, std::int64_t count, std::vector<ParameterRange> ranges,
-                const at::TensorOptions& options, StateAllocator allocate)
+                const at::TensorOptions& options, StateAllocator allocate, HeldRanges held)
       : config_(std::move(config)),
         allocate_(std::move(allocate)),
+        held_(std::move(held)),
         count_(count),
         ranges_(std::move(ranges)),
         type_(c10::typeMetaToScalarType(options.dtype())) {
@@ -29,9 +31,9 @@ class FlatOptimizer : public Optimizer {
 
  protected:
   void add_state(const std::string& name, const at::TensorOptions& options) {
-    state_.push_back(
-        {name, allocate_ ? allocate_(count_) : at::zeros({count_}, options.requires_grad(false))});
-    check(state_.back().value, "state");
+    const auto count = held_.count();
+    state_.push_back({name, allocate_ ? allocate_(count) : at::zeros({count}, options.requires_grad(false))});
+    check(state_.back().value, "state", count);
   }
 
   /// Calls `update(parameters, gradients, range)` for what each range and each part have in common, with
@@ -39,8 +41,8 @@ class FlatOptimizer : public Optimizer {
   template <class Update>
   void for_each_range(const at::Tensor& parameters, const at::Tensor& gradients,
                       const std::vector<Range>& parts, const Update& update) const {
-    check(parameters, "parameters");
-    check(gradients, "gradients");
+    check(parameters, "parameters", count_);
+    check(gradients, "gradients", count_);
     for (const ParameterRange& whole : ranges_) {
       for (const Range& part : parts) {
         ParameterRange range = whole;
@@ -60,20 +62,21 @@ class FlatOptimizer : public Optimizer {
 
   template <class T>
   T* state_at(std::size_t index, const ParameterRange& range) const {
-    return static_cast<T*>(state_[index].value.data_ptr()) + range.begin;
+    return static_cast<T*>(state_[index].value.data_ptr()) + held_.place_of({range.begin, range.end});
   }
 
   const OptimizerConfig config_;
 
  private:
-  void check(const at::Tensor& flat, const char* what) const {
-    require(flat.scalar_type() == type_ && flat.is_contiguous() && flat.numel() == count_ && flat.is_cpu(),
+  void check(const at::Tensor& flat, const char* what, std::int64_t count) const {
+    require(flat.scalar_type() == type_ && flat.is_contiguous() && flat.numel() == count && flat.is_cpu(),
             fmt::format("the flat {} do not match what the optimizer was made for", what),
             {.subject = fmt::format("optimizer {}", config_.name),
-             .advice = fmt::format("pass {} contiguous elements of its type, not {}", count_, flat.numel())});
+             .advice = fmt::format("pass {} contiguous elements of its type, not {}", count, flat.numel())});
   }
 
   const StateAllocator allocate_;
+  const HeldRanges held_;
   const std::int64_t count_;
   const std::vector<ParameterRange> ranges_;
   const at::ScalarType type_;
@@ -82,8 +85,8 @@ class FlatOptimizer : public Optimizer {
 class Sgd final : public FlatOptimizer {
  public:
   Sgd(const OptimizerConfig& config, std::int64_t count, std::vector<ParameterRange> ranges,
-      const at::TensorOptions& options, const StateAllocator& allocate)
-      : FlatOptimizer(config, count, std::move(ranges), options, allocate) {
+      const at::TensorOptions& options, const StateAllocator& allocate, HeldRanges held)
+      : FlatOptimizer(config, count, std::move(ranges), options, allocate, std::move(held)) {
     if (config_.momentum != 0.0) add_state("momentum_buffer", options);
   }
 
@@ -106,8 +109,8 @@ class Sgd final : public FlatOptimizer {
 class Adam final : public FlatOptimizer {
  public:
   Adam(const OptimizerConfig& config, std::int64_t count, std::vector<ParameterRange> ranges,
-       const at::TensorOptions& options, const StateAllocator& allocate)
-      : FlatOptimizer(config, count, std::move(ranges), options, allocate) {
+       const at::TensorOptions& options, const StateAllocator& allocate, HeldRanges held)
+      : FlatOptimizer(config, count, std::move(ranges), options, allocate, std::move(held)) {
     add_state("exp_avg", options);
     add_state("exp_avg_sq", options);
   }
@@ -186,12 +189,17 @@ std::int64_t Optimizer::state_bytes() const {
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::int64_t count,
                                           std::vector<ParameterRange> ranges,
-                                          const at::TensorOptions& options, const StateAllocator& allocate) {
+                                          const at::TensorOptions& options, const StateAllocator& allocate,
+                                          std::vector<Range> held) {
   config.validate();
   check_ranges(ranges, count);
-  if (!options.device().is_cpu()) return make_fused_optimizer(config, count, ranges, options, allocate);
-  if (config.name == "sgd") return std::make_unique<Sgd>(config, count, std::move(ranges), options, allocate);
-  return std::make_unique<Adam>(config, count, std::move(ranges), options, allocate);
+  if (held.empty()) held = {{0, count}};
+  HeldRanges parts(std::move(held), count);
+  if (!options.device().is_cpu())
+    return make_fused_optimizer(config, ranges, options, allocate, std::move(parts));
+  if (config.name == "sgd")
+    return std::make_unique<Sgd>(config, count, std::move(ranges), options, allocate, std::move(parts));
+  return std::make_unique<Adam>(config, count, std::move(ranges), options, allocate, std::move(parts));
 }
 
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::int64_t count,

@@ -39,10 +39,12 @@ struct ParameterRange {
   double weight_decay = 0.0;
 };
 
-/// A state tensor, flat and aligned with the parameters: `momentum_buffer`, `exp_avg` or `exp_avg_sq`.
+/// A state tensor, flat and laid out like the parameters: `momentum_buffer`, `exp_avg` or `exp_avg_sq`.
 struct OptimizerState {
   std::string name;
-  at::Tensor value;  ///< [count]; shares the optimizer's memory, so copying into it restores a checkpoint.
+  /// [count], or the elements of the parts that the optimizer was made for, one part behind the other; shares
+  /// the optimizer's memory, so copying into it restores a checkpoint.
+  at::Tensor value;
 };
 
 /// An update rule over flat memory. Holds the state of exactly the elements it was made for, which may be any
@@ -80,11 +82,12 @@ class Optimizer {
 using StateAllocator = std::function<at::Tensor(std::int64_t count)>;
 
 /// An optimizer for `count` elements of the given dtype and device, its state zero. Ranges must not overlap.
-/// Throws Error for a bad config or range.
+/// `held`: the only parts that step() will be given, ascending, where it is to have no state for the rest;
+/// empty: everything. Throws Error for a bad config, range or part.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::int64_t count,
                                           std::vector<ParameterRange> ranges,
                                           const at::TensorOptions& options,
-                                          const StateAllocator& allocate = {});
+                                          const StateAllocator& allocate = {}, std::vector<Range> held = {});
 
 /// The same with one range over everything and config.weight_decay.
 std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::int64_t count,

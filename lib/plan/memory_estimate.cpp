@@ -78,7 +78,7 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
                                                : 1;
   return {.parameters = parameters * element,
           .gradients = trained * element * gradients,
-          .optimizer = trained * element * footprint.optimizer_states,
+          .optimizer = trained * element * footprint.optimizer_states / footprint.optimizer_shards,
           .activations = kept * live_micro_batches(footprint, cuts, pipe_index) + largest_repeated +
                          largest_gradients + once};
 }

@@ -17,6 +17,7 @@ struct Footprint {
   int largest_piece = 1;     ///< Samples of the largest one.
   parallel::Pipelining pipelining = parallel::Pipelining::layerwise;
   int optimizer_states = 0;  ///< Tensors of each parameter's size that the optimizer keeps.
+  int optimizer_shards = 1;  ///< Ranks that share them out.
   bool reproducible = false;
 };
 

@@ -155,10 +155,18 @@ std::string Unmatched::text() const {
 
 namespace {
 
+/// The rectangle of `whole` that a rank holds.
+at::Tensor shard_of(at::Tensor whole, const Slice& shard) {
+  for (std::size_t dim = 0; dim < shard.offset.size(); ++dim)
+    whole = whole.narrow(static_cast<std::int64_t>(dim), shard.offset[dim], shard.extent[dim]);
+  return whole;
+}
+
 at::Tensor read_tensor(const checkpoint::CheckpointReader& checkpoint, const std::string& group,
                        const parallel::StateTensor& tensor) {
   const std::string name = group + "/" + tensor.name;
-  at::Tensor stored = at::empty(tensor.value.sizes(), tensor.value.options().device(at::kCPU));
+  const at::IntArrayRef shape = tensor.shard ? tensor.shard->global_shape : tensor.value.sizes();
+  at::Tensor stored = at::empty(shape, tensor.value.options().device(at::kCPU));
   const std::span<std::byte> memory(static_cast<std::byte*>(stored.data_ptr()), stored.nbytes());
   const std::string dtype = dtype_name(stored.scalar_type());
   if (tensor.slice != nullptr) {
@@ -166,7 +174,7 @@ at::Tensor read_tensor(const checkpoint::CheckpointReader& checkpoint, const std
   } else {
     checkpoint.read(name, dtype, memory);
   }
-  return stored;
+  return tensor.shard ? shard_of(stored, *tensor.shard) : stored;
 }
 
 /// How many copies of the model have saved a value of their own; 0: there is one for all.

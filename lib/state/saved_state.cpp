@@ -61,10 +61,12 @@ std::string group_of_copy(const std::string& group, int index) {
   return fmt::format("{}.copy-{:05}", group, index);
 }
 
-/// What the ranks of a stage save, in one order on all of them: of other copies' values only the names count.
+/// What the ranks of a stage share out to be saved, in one order on all of them: of other copies' values only
+/// the names count.
 std::vector<parallel::StateTensor> SavedState::listed(const std::vector<parallel::StateTensor>& state) const {
   std::vector<parallel::StateTensor> all;
   for (const auto& tensor : state) {
+    if (tensor.shard) continue;
     const auto& owner = tensor.owner;
     if (owner.pipe && *owner.pipe != where_.pipe) continue;
     for (int index = 0; owner.copy && index < owner.copy->count; ++index) {
@@ -116,11 +118,21 @@ void SavedState::take(const std::vector<parallel::StateTensor>& state, checkpoin
   info_ = std::move(info);
   const auto sources = listed(state);
   const auto saver = savers(sources);
-  copies_.resize(sources.size());
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    copies_[i].group = sources[i].group;
-    copies_[i].name = sources[i].name;
-    put_together(sources[i], saver[i], copies_[i]);
+  const auto shards =
+      std::ranges::count_if(state, [](const auto& tensor) { return tensor.shard.has_value(); });
+  copies_.resize(sources.size() + static_cast<std::size_t>(shards));
+  auto copy = copies_.begin();
+  for (std::size_t i = 0; i < sources.size(); ++i, ++copy) {
+    copy->group = sources[i].group;
+    copy->name = sources[i].name;
+    put_together(sources[i], saver[i], *copy);
+  }
+  for (const auto& tensor : state) {
+    if (!tensor.shard) continue;
+    copy->group = tensor.group;
+    copy->name = tensor.name;
+    copy->shard = tensor.shard;
+    copy_into((copy++)->value, tensor.value);
   }
 }
 
@@ -133,7 +145,9 @@ int SavedState::writer() const {
 std::vector<checkpoint::TensorRef> SavedState::references() const {
   std::vector<checkpoint::TensorRef> references;
   for (const auto& copy : copies_) {
-    if (copy.value.defined()) references.push_back(reference_to(copy.group, copy.name, copy.value));
+    if (!copy.value.defined()) continue;
+    references.push_back(reference_to(copy.group, copy.name, copy.value));
+    if (copy.shard) references.back().slice = *copy.shard;
   }
   return references;
 }

@@ -3,6 +3,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -23,7 +24,7 @@ std::string group_of_copy(const std::string& group, int index);
 /// A copy of this rank's share of a state, taken between two steps: the run may go on while it is kept or
 /// written. The ranks that hold the same stage of the model, its copies and its slices, share out its
 /// tensors: the rank that has one has the whole of it. A value of one copy of the model is saved by that
-/// copy, under group_of_copy().
+/// copy, under group_of_copy(), and a shard by the rank that holds it.
 class SavedState {
  public:
   /// `where`: this rank's place in the mesh; `tensor`: its tensor group, borrowed.
@@ -46,7 +47,8 @@ class SavedState {
   struct Copy {
     std::string group;
     std::string name;
-    at::Tensor value;  // contiguous; undefined where another rank has it
+    at::Tensor value;                 // contiguous; undefined where another rank has it
+    std::optional<Slice> shard = {};  // what of the tensor it is; empty: the whole
   };
   std::vector<parallel::StateTensor> listed(const std::vector<parallel::StateTensor>& state) const;
   std::vector<int> savers(const std::vector<parallel::StateTensor>& state) const;
@@ -56,7 +58,7 @@ class SavedState {
   topology::MeshCoordinates where_;
   comm::Group& tensor_;
   checkpoint::CheckpointInfo info_;
-  std::vector<Copy> copies_;  // of all tensors, in one order on all ranks of a stage
+  std::vector<Copy> copies_;  // of all tensors, in one order on all ranks of a stage, and of its own shards
 };
 
 }  // namespace dtrain::state

@@ -107,6 +107,7 @@ TEST(ManifestCheckTest, SlicesCoverEachElementOnce) {
   EXPECT_NE(slices([](Slices& s) { s[0].offset = {0}; }), "");
   EXPECT_NE(slices([](Slices& s) { s[0].file = "part-00001.h5"; }), "") << "not listed";
   EXPECT_NE(slices([](Slices& s) { s.clear(); }), "");
+  EXPECT_NE(slices([](Slices& s) { s[0].dataset = "two words"; }), "");
 }
 
 TEST(ManifestCheckTest, FilesAndTensorsHaveOneNameEachAndAHash) {

@@ -155,5 +155,40 @@ TEST(OptimizerTest, RefusesWhatCannotWork) {
   EXPECT_THROW(optimizer->step(at::zeros({10}), at::zeros({10}, at::kDouble), 1.0, 0.1, 1), Error);
 }
 
+TEST(OptimizerTest, HasStateForThePartsItIsMadeForAlone) {
+  const std::vector<Range> parts = {{0, 100}, {100, 100}, {640, 700}, {990, kCount}};
+  for (const OptimizerConfig& config :
+       {OptimizerConfig{.name = "sgd", .momentum = 0.9}, OptimizerConfig{.name = "adam"}}) {
+    torch::manual_seed(4);
+    const at::Tensor whole = at::randn({kCount}, at::kFloat);
+    const at::Tensor shard = whole.clone();
+    const at::Tensor before = whole.clone();
+    const std::vector<ParameterRange> ranges = {{.begin = 0, .end = 650}, {.begin = 650, .end = kCount}};
+    const auto usual = make_optimizer(config, kCount, ranges, whole.options());
+    const auto held = make_optimizer(config, kCount, ranges, whole.options(), {}, parts);
+    for (std::int64_t step = 1; step <= 3; ++step) {
+      const at::Tensor sums = at::randn({kCount}, at::kFloat);
+      usual->step(whole, sums, 1.0, kRate, step);
+      held->step(shard, sums, 1.0, kRate, step, parts);
+    }
+    std::int64_t place = 0;
+    for (const Range& part : parts) {
+      const auto of = [&part](const at::Tensor& flat) { return flat.narrow(0, part.begin, part.size()); };
+      EXPECT_TRUE(at::equal(of(shard), of(whole)));
+      for (std::size_t i = 0; i < usual->state().size(); ++i) {
+        EXPECT_TRUE(
+            at::equal(held->state()[i].value.narrow(0, place, part.size()), of(usual->state()[i].value)));
+      }
+      place += part.size();
+    }
+    EXPECT_EQ(held->state().front().value.numel(), place);
+    EXPECT_TRUE(at::equal(shard.narrow(0, 700, 290), before.narrow(0, 700, 290)));
+    EXPECT_THROW(held->step(shard, before, 1.0, kRate, 4), Error);  // of the rest it has no state
+  }
+  EXPECT_THROW(
+      make_optimizer({.name = "adam"}, 10, {{.begin = 0, .end = 10}}, at::kFloat, {}, {{4, 8}, {2, 6}}),
+      Error);
+}
+
 }  // namespace
 }  // namespace dtrain::optim

@@ -82,7 +82,7 @@ def checkpoint_tensors(folder, group="model"):
         for part in entry["slices"]:
             with h5py.File(folder / part["file"]) as file:
                 place = tuple(slice(begin, begin + extent) for begin, extent in zip(part["offset"], part["shape"]))
-                whole[place] = file[entry["name"]][()]
+                whole[place] = file[part.get("dataset", entry["name"])][()]
         tensors[name if group else entry["name"]] = whole
     return tensors
 

@@ -1,4 +1,5 @@
 // Collectives in which everyone sends to everyone, and single messages.
+#include <algorithm>
 #include <array>
 #include <cstring>
 #include <utility>
@@ -25,18 +26,16 @@ class Exchange final : public Step {
         outgoing_(std::move(outgoing)),
         result_(std::move(result)),
         op_(op),
-        reduces_(true) {
-    const auto arriving = std::make_shared<std::vector<std::byte>>(result_.bytes() * kPeersAtATime);
-    const Buffer all = {arriving->data(), result_.count * kPeersAtATime, result_.type, arriving};
-    for (std::size_t slot = 0; slot < kPeersAtATime; ++slot)
-      incoming_.push_back(all.part(slot * result_.count, result_.count));
-  }
+        reduces_(true) {}
 
   bool advance() override {
-    if (posted_ == 0) copy_own();
+    if (posted_ == 0) {
+      if (reduces_) make_room();
+      copy_own();
+    }
     while (finished_ < party_.size()) {
-      while (posted_ < party_.size() && posted_ < finished_ + kPeersAtATime) post(posted_++);
-      const std::size_t slot = static_cast<std::size_t>(finished_ % kPeersAtATime);
+      while (posted_ < party_.size() && posted_ < finished_ + window_) post(posted_++);
+      const std::size_t slot = static_cast<std::size_t>(finished_ % window_);
       if (!receives_[slot].test() || !sends_[slot].test()) return false;
       if (reduces_) {
         reduce_into(result_.data, incoming_[slot].data, result_.count, result_.type, op_);
@@ -51,6 +50,15 @@ class Exchange final : public Step {
     return ((party_.index + distance) % party_.size() + party_.size()) % party_.size();
   }
 
+  /// For what arrives, not before the operation's turn: many may be waiting for theirs.
+  void make_room() {
+    const auto slots = static_cast<std::size_t>(window_);
+    const auto arriving = std::make_shared<std::vector<std::byte>>(result_.bytes() * slots);
+    const Buffer all = {arriving->data(), result_.count * slots, result_.type, arriving};
+    for (std::size_t slot = 0; slot < slots; ++slot)
+      incoming_.push_back(all.part(slot * result_.count, result_.count));
+  }
+
   void copy_own() {
     const Buffer& own = outgoing_[static_cast<std::size_t>(party_.index)];
     const Buffer& target = reduces_ ? result_ : incoming_[static_cast<std::size_t>(party_.index)];
@@ -59,7 +67,7 @@ class Exchange final : public Step {
   }
 
   void post(int round) {
-    const std::size_t slot = static_cast<std::size_t>(round % kPeersAtATime);
+    const std::size_t slot = static_cast<std::size_t>(round % window_);
     const Buffer& out = outgoing_[static_cast<std::size_t>(place(round))];
     const Buffer& in = incoming_[reduces_ ? slot : static_cast<std::size_t>(place(-round))];
     if (in.count > 0)
@@ -76,6 +84,7 @@ class Exchange final : public Step {
   Buffer result_;
   ReduceOp op_ = ReduceOp::sum;
   bool reduces_ = false;
+  int window_ = std::clamp(party_.size() - 1, 1, kPeersAtATime);  ///< Rounds at a time.
   std::array<Transfer, kPeersAtATime> receives_;
   std::array<Transfer, kPeersAtATime> sends_;
   int posted_ = 0;    ///< Rounds begun; round 0 is this rank's own part.

@@ -92,14 +92,37 @@ void GradientBuckets::choose_parts() {
   }
   updates_parts_ = true;
   for (const auto& bucket : buckets_) {
-    auto part = memory_.group().reduced_part(memory_.place(bucket.range()), config_.algorithm);
-    // All sums on every rank: any cut will do.
-    if (part.size() == bucket.end - bucket.begin) {
-      part = part_of(part.size(), group_.rank(), group_.size());
+    const auto whole = bucket.range();
+    auto part = part_of(whole.size(), group_.rank(), group_.size());
+    if (config_.update == BucketConfig::Update::parts) {
+      const auto reduced = memory_.group().reduced_part(memory_.place(whole), config_.algorithm);
+      if (reduced.size() < whole.size()) part = reduced;  // else all sums are on every rank: any cut will do
     }
     update_parts_.push_back({bucket.begin + part.begin, bucket.begin + part.end});
   }
   own_parts_ = update_parts_;
+}
+
+std::vector<Range> GradientBuckets::shared_out() const {
+  std::vector<Range> all;
+  for (const auto& bucket : buckets_) all.push_back(bucket.range());
+  return all;
+}
+
+/// Begins to sum a bucket over the ranks.
+comm::Handle GradientBuckets::sum(std::size_t bucket) const {
+  using Update = BucketConfig::Update;
+  auto& group = memory_.group();
+  const auto sums = memory_.outgoing(buckets_[bucket].range());
+  switch (config_.update) {
+    case Update::everything:
+      return group.all_reduce(sums, comm::ReduceOp::sum, config_.algorithm);
+    case Update::parts:
+      return group.reduce_parts(sums, comm::ReduceOp::sum, config_.algorithm);
+    case Update::shards:
+      return group.reduce_scatter(sums, memory_.place(update_parts_[bucket]), comm::ReduceOp::sum);
+  }
+  throw Error("is unknown", {.subject = "the update of gradient buckets"});
 }
 
 GradientBuckets::~GradientBuckets() {
@@ -196,16 +219,12 @@ void GradientBuckets::add_share(const models::Parameter* parameter, const at::Te
 
 void GradientBuckets::issue_ready_buckets() {
   while (next_bucket_ < buckets_.size() && buckets_[next_bucket_].missing == 0) {
-    auto& bucket = buckets_[next_bucket_++];
+    const std::size_t bucket = next_bucket_++;
     if (measures_own_) {
-      const Range range = bucket.range();
+      const Range range = buckets_[bucket].range();
       own_squares_ += squares_of(gradients(), {&range, 1}).front().sum;
     }
-    if (!exchanges()) continue;
-    const auto sums = memory_.outgoing(bucket.range());
-    bucket.handle = config_.update == BucketConfig::Update::parts
-                        ? memory_.group().reduce_parts(sums, comm::ReduceOp::sum, config_.algorithm)
-                        : memory_.group().all_reduce(sums, comm::ReduceOp::sum, config_.algorithm);
+    if (exchanges()) buckets_[bucket].handle = sum(bucket);
   }
   queue_.progress();
 }

@@ -20,9 +20,10 @@ namespace dtrain::parallel {
 struct BucketConfig {
   std::int64_t bucket_bytes = 0;  ///< Gradients that travel together; 0 chooses by the size of the model.
   comm::Algorithm algorithm = comm::Algorithm::automatic;
-  /// Each rank updates all parameters of its own, or, where the ranks share the parameters' memory, its parts
-  /// of them, which needs the sums of those parts only.
-  enum class Update { everything, parts } update = Update::everything;
+  /// Each rank updates all parameters of its own, or its parts of them, which needs the sums of those parts
+  /// only: where the ranks share the parameters' memory those that are there first, elsewhere shards,
+  /// part_of() each bucket.
+  enum class Update { everything, parts, shards } update = Update::everything;
 };
 
 /// Which gradients come to the buckets, and how often.
@@ -65,6 +66,7 @@ class GradientBuckets final : public GradientSums {
   const at::Tensor& gradients() const override { return memory_.values(); }
   bool updates_parts() const override { return updates_parts_; }
   const std::vector<Range>& update_parts() const override { return update_parts_; }
+  std::vector<Range> shared_out() const override;
   const std::vector<Range>& own_parts() const override { return own_parts_; }
 
   std::size_t bucket_count() const { return buckets_.size(); }
@@ -85,6 +87,7 @@ class GradientBuckets final : public GradientSums {
   void count(std::size_t entry, int micro_batches = 1);
   bool completes(std::size_t entry, int micro_batches);
   std::size_t entry_of(const models::Parameter* parameter) const;
+  comm::Handle sum(std::size_t bucket) const;
   void issue_ready_buckets();
   bool exchanges() const { return group_.size() > 1 && exchange_ == Exchange::sums; }
 

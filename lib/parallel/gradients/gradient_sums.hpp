@@ -53,6 +53,9 @@ class GradientSums {
   virtual bool updates_parts() const = 0;
   /// What this rank updates.
   virtual const std::vector<Range>& update_parts() const = 0;
+  /// Where updates_parts(): what the ranks of the group share out, update_parts()[i] being this rank's part
+  /// of the i-th.
+  virtual std::vector<Range> shared_out() const = 0;
   /// The parts of the flat gradient that this rank vouches for in norms: disjoint over the group.
   virtual const std::vector<Range>& own_parts() const = 0;
 };

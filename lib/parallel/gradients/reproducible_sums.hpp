@@ -41,6 +41,7 @@ class ReproducibleSums final : public GradientSums {
   const at::Tensor& gradients() const override { return gradients_; }
   bool updates_parts() const override { return updates_parts_; }
   const std::vector<Range>& update_parts() const override { return update_parts_; }
+  std::vector<Range> shared_out() const override { return {{0, parameters_.size()}}; }
   const std::vector<Range>& own_parts() const override { return own_parts_; }
 
  private:

@@ -13,12 +13,13 @@ constexpr std::int64_t kAlignment = 64;  // elements; at least a cache line of a
 
 }  // namespace
 
-NodeMemory::NodeMemory(comm::Group& group, std::int64_t elements, const at::TensorOptions& options) {
+NodeMemory::NodeMemory(comm::Group& group, std::int64_t elements, const at::TensorOptions& options,
+                       std::int64_t own) {
   const auto bytes = static_cast<std::size_t>(elements) * options.dtype().itemsize();
   const bool shares = group.size() > 1 && options.device().is_cpu();
   std::shared_ptr<comm::SharedBuffer> common = shares ? group.allocate_common(bytes) : nullptr;
   if (!common) {
-    whole_ = at::zeros({elements}, options);
+    whole_ = at::zeros({own}, options);
     return;
   }
   shared_ = true;

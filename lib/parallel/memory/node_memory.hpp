@@ -15,9 +15,11 @@ namespace dtrain::parallel {
 /// part; elsewhere it is this rank's own. Tensors taken from it keep it alive.
 class NodeMemory {
  public:
-  /// Room for `elements` of the options' type; on a device always this rank's own. Collective over `group`,
-  /// and blocking.
-  NodeMemory(comm::Group& group, std::int64_t elements, const at::TensorOptions& options);
+  /// Room for `elements` of the options' type; on a device always this rank's own. `own`: for how many where
+  /// it is this rank's own. Collective over `group`, and blocking.
+  NodeMemory(comm::Group& group, std::int64_t elements, const at::TensorOptions& options, std::int64_t own);
+  NodeMemory(comm::Group& group, std::int64_t elements, const at::TensorOptions& options)
+      : NodeMemory(group, elements, options, elements) {}
 
   /// The next `count` elements, zero, starting at a multiple of 64 bytes. Throws Error when there is no room.
   at::Tensor take(std::int64_t count);

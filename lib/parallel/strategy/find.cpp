@@ -17,6 +17,14 @@ const StrategyEntry& find_strategy(const std::string& name) {
                     fmt::format("use one of {}", fmt::join(names, ", ")));
 }
 
+bool makes_same_steps(const std::string& one, const std::string& other) {
+  const auto steps_of = [](const std::string& name) {
+    const auto place = std::ranges::find(strategies(), name, &StrategyEntry::name);
+    return place == strategies().end() || place->steps_of.empty() ? name : place->steps_of;
+  };
+  return steps_of(one) == steps_of(other);
+}
+
 Abilities require_strategy(const std::string& name, const Setting& setting) {
   auto abilities = find_strategy(name).can(setting);
   if (!abilities.runs) {

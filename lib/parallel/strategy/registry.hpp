@@ -13,11 +13,15 @@ namespace dtrain::parallel {
 struct StrategyEntry {
   std::string name;
   std::string rule;  ///< For the help: what the copies agree on, and when.
+  /// The strategy whose steps it makes in another way, so that a run may go on with either. Empty: none.
+  std::string steps_of = {};
   /// Of StrategyOptions, those that it has, named as on the command line without dashes.
   std::vector<std::string> options = {};
   /// For estimates of memory: blocks of the parameters' size that a rank holds beside parameters, gradients
   /// and the optimizer's state. Null: none.
   int (*blocks)(const StrategyOptions& options) = nullptr;
+  /// For estimates of memory: the copies of the model share out the optimizer's state.
+  bool shards_state = false;
   Abilities (*can)(const Setting& setting);
   /// Collective over StrategyParts::world.
   std::unique_ptr<Strategy> (*make)(const StrategyParts& parts);
@@ -28,6 +32,9 @@ const std::vector<StrategyEntry>& strategies();
 
 /// Throws Error (exit code 2) naming the strategies there are.
 const StrategyEntry& find_strategy(const std::string& name);
+
+/// Whether strategies of these names make the same steps. Also for names that there are not.
+bool makes_same_steps(const std::string& one, const std::string& other);
 
 /// What the strategy can do. Throws Error (exit code 2) where it does not run in this setting, with its
 /// reason.

@@ -1,9 +1,16 @@
 #include "parallel/strategy/state_view.hpp"
 
+#include <ATen/ATen.h>
+
+#include <algorithm>
+
+#include "parallel/strategy/shards.hpp"
+
 namespace dtrain::parallel {
 
-StateView::StateView(FlatParameters& parameters, models::Model& model, optim::Optimizer& optimizer)
-    : parameters_(parameters), model_(model) {
+StateView::StateView(FlatParameters& parameters, models::Model& model, optim::Optimizer& optimizer,
+                     std::vector<Range> held, std::vector<StateTensor> more)
+    : parameters_(parameters), model_(model), held_(std::move(held)), more_(std::move(more)) {
   for (const auto& moments : optimizer.state()) optimizer_.push_back({moments.name, moments.value});
 }
 
@@ -17,12 +24,42 @@ std::vector<StateTensor> StateView::tensors() const {
   }
   for (const auto& flat : optimizer_) {
     for (const auto& entry : parameters_.entries()) {
+      if (!held_.empty()) {
+        add_shards(flat, entry, all);
+        continue;
+      }
       all.push_back({StateTensor::kOptimizer + flat.state, entry.parameter->name,
                      FlatParameters::view(flat.values, entry), entry.parameter->slice, flat.owner});
     }
   }
   all.insert(all.end(), more_.begin(), more_.end());
   return all;
+}
+
+/// What the held ranges have of a parameter.
+void StateView::add_shards(const Flat& flat, const FlatParameters::Entry& entry,
+                           std::vector<StateTensor>& all) const {
+  const auto& value = entry.parameter->value;
+  std::int64_t before = 0;  // elements of the ranges before
+  for (const Range& range : held_) {
+    const Range common{std::max(range.begin, entry.offset), std::min(range.end, entry.offset + entry.count)};
+    if (common.size() > 0) {
+      const Range part{common.begin - entry.offset, common.end - entry.offset};
+      const auto first = flat.values.storage_offset() + before + entry.offset - range.begin;
+      for (auto& rectangle : rectangles_of(part, value.sizes().vec(), value.strides().vec())) {
+        auto shard = flat.values.as_strided(rectangle.extent, value.strides(), first + rectangle.place);
+        all.push_back({.group = StateTensor::kOptimizer + flat.state,
+                       .name = entry.parameter->name,
+                       .value = std::move(shard),
+                       .owner = flat.owner,
+                       .shard = Slice{.name = entry.parameter->name,
+                                      .global_shape = value.sizes().vec(),
+                                      .offset = std::move(rectangle.offset),
+                                      .extent = std::move(rectangle.extent)}});
+      }
+    }
+    before += range.size();
+  }
 }
 
 }  // namespace dtrain::parallel

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "core/slice.hpp"
 #include "models/model.hpp"
 #include "optim/optimizer.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
@@ -37,6 +38,10 @@ struct StateTensor {
     std::optional<int> pipe = {};
   };
   Owner owner = {};
+  /// Where the copies of the model share the tensor out: what of it `value` is, which this rank alone has and
+  /// saves. A tensor of which a rank has several rectangles comes as often. Empty: `value` is all of it that
+  /// a rank of this stage holds.
+  std::optional<Slice> shard = {};
 
   bool is_of_optimizer() const { return group.starts_with(kOptimizer); }
 };
@@ -45,8 +50,11 @@ struct StateTensor {
 /// recovery and evaluation see. Borrowed from the strategy, and valid until its next step.
 class StateView {
  public:
-  /// `model`: its parameters are views of `parameters`; it has the buffers as well.
-  StateView(FlatParameters& parameters, models::Model& model, optim::Optimizer& optimizer);
+  /// `model`: its parameters are views of `parameters`; it has the buffers as well. `held`: what of the
+  /// parameters the optimizer has state for, ascending, where other copies of the model have the rest; empty:
+  /// everything. `more`: what else there is, already named.
+  StateView(FlatParameters& parameters, models::Model& model, optim::Optimizer& optimizer,
+            std::vector<Range> held = {}, std::vector<StateTensor> more = {});
 
   /// Values laid out like the flat parameters.
   struct Flat {
@@ -54,7 +62,6 @@ class StateView {
     at::Tensor values;
     StateTensor::Owner owner = {};
   };
-  /// `more`: what else there is, already named.
   StateView(FlatParameters& parameters, models::Model& model, std::vector<Flat> optimizer,
             std::vector<StateTensor> more = {})
       : parameters_(parameters), model_(model), optimizer_(std::move(optimizer)), more_(std::move(more)) {}
@@ -66,9 +73,12 @@ class StateView {
   at::Tensor& flat_parameters() const { return parameters_.values(); }
 
  private:
+  void add_shards(const Flat& flat, const FlatParameters::Entry& entry, std::vector<StateTensor>& all) const;
+
   FlatParameters& parameters_;
   models::Model& model_;
   std::vector<Flat> optimizer_;
+  std::vector<Range> held_;  // of which optimizer_ has values, one range behind the other; empty: everything
   std::vector<StateTensor> more_;
 };
 

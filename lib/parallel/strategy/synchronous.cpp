@@ -16,6 +16,8 @@
 namespace dtrain::parallel {
 namespace {
 
+using Shards = Synchronous::Shards;
+
 /// Micro-batches that were read before the step's first forward pass.
 class GivenSamples final : public SampleSource {
  public:
@@ -64,27 +66,45 @@ Answer can_own_by_speed(const Setting& setting) {
   return {};
 }
 
-/// Room for the parameters and the optimizer's state.
-NodeMemory node_memory(const StrategyParts& parts) {
-  const auto tensors = 1 + parts.setting.optimizer.state_count();
+/// What shards of the state change in what copies of it can do.
+void restrict_to_shards(const Setting& setting, Abilities& can) {
+  if (setting.mesh.tensor > 1) can.runs = {"a shard of a slice cannot be saved: use a mesh of data and pipe"};
+  if (setting.on_device) can.runs = {"shards are gathered in the CPU's memory"};
+  can.updates_by_rows = {"each rank has a shard of the table's state only"};
+  can.rolls_back = {"a lost rank takes its shard along"};
+  can.copies_parts = {"a rank's part is not the same on all copies of the model"};
+}
+
+/// Room for the parameters and the optimizer's state; where the latter may be cut into shards, only if all
+/// ranks share it.
+NodeMemory node_memory(const StrategyParts& parts, Shards shards) {
+  const auto size = FlatParameters::size_of(parts.model);
+  const auto all = (1 + parts.setting.optimizer.state_count()) * size;
   const auto options = at::TensorOptions().dtype(parts.dtype).device(parts.device);
-  return {parts.data, tensors * FlatParameters::size_of(parts.model), options};
+  return {parts.data, all, options, shards == Shards::nothing ? all : size};
+}
+
+/// Whether this run's ranks hold shards: of memory that they share each updates a part anyway.
+bool cuts_state(const StrategyParts& parts, Shards shards, const NodeMemory& memory) {
+  return shards == Shards::optimizer && parts.data.size() > 1 && !memory.shared();
 }
 
 /// The table that is updated by rows; empty: there is none.
-std::optional<TableByRows> table_of(const StrategyParts& parts) {
-  return can_update_by_rows(parts.setting) ? table_by_rows(parts.setting) : std::nullopt;
+std::optional<TableByRows> table_of(const StrategyParts& parts, Shards shards) {
+  return Synchronous::can(parts.setting, shards).updates_by_rows ? table_by_rows(parts.setting)
+                                                                 : std::nullopt;
 }
 
-std::vector<optim::ParameterRange> parameter_ranges(const StrategyParts& parts,
+std::vector<optim::ParameterRange> parameter_ranges(const StrategyParts& parts, Shards shards,
                                                     const FlatParameters& parameters) {
-  const auto table = table_of(parts);
+  const auto table = table_of(parts, shards);
   return update_ranges(parts, parameters, table ? table->weight : nullptr);
 }
 
-std::unique_ptr<RowUpdates> row_updates(const StrategyParts& parts, const FlatParameters& parameters,
-                                        const optim::Optimizer& optimizer, const NodeMemory& memory) {
-  const auto table = table_of(parts);
+std::unique_ptr<RowUpdates> row_updates(const StrategyParts& parts, Shards shards,
+                                        const FlatParameters& parameters, const optim::Optimizer& optimizer,
+                                        const NodeMemory& memory) {
+  const auto table = table_of(parts, shards);
   if (!table) return nullptr;
   const auto entry =
       std::ranges::find(parameters.entries(), table->weight, &FlatParameters::Entry::parameter);
@@ -93,15 +113,19 @@ std::unique_ptr<RowUpdates> row_updates(const StrategyParts& parts, const FlatPa
                                       copies, table->limits);
 }
 
-std::unique_ptr<GradientSums> gradient_sums(const StrategyParts& parts, FlatParameters& parameters,
-                                            const NodeMemory& memory, const RowUpdates* rows) {
+std::unique_ptr<GradientSums> gradient_sums(const StrategyParts& parts, Shards shards,
+                                            FlatParameters& parameters, const NodeMemory& memory) {
+  const bool cut = cuts_state(parts, shards, memory);
   if (parts.setting.reproducible) {
     return std::make_unique<ReproducibleSums>(parameters, parts.model, parts.data,
-                                              static_cast<int>(parts.setting.micro_batches), memory.shared());
+                                              static_cast<int>(parts.setting.micro_batches),
+                                              memory.shared() || cut);
   }
+  using Update = BucketConfig::Update;
   BucketConfig config = parts.buckets;
-  config.update = memory.shared() ? BucketConfig::Update::parts : BucketConfig::Update::everything;
-  const CollectedGradients collected{.left_out = rows != nullptr ? &rows->parameter() : nullptr,
+  config.update = memory.shared() ? Update::parts : cut ? Update::shards : Update::everything;
+  const auto table = table_of(parts, shards);
+  const CollectedGradients collected{.left_out = table ? table->weight : nullptr,
                                      .met_again = parts.engine.met_again()};
   return std::make_unique<GradientBuckets>(parameters, parts.data, parts.queue, config, collected,
                                            parts.capture);
@@ -120,40 +144,60 @@ std::unique_ptr<ReproducibleTotals> reproducible_totals(const StrategyParts& par
 StrategyEntry synchronous() {
   return {.name = "ddp",
           .rule = "all copies apply the same sum of gradients in each step",
-          .can = Synchronous::can,
+          .can = [](const Setting& setting) { return Synchronous::can(setting); },
           .make = [](const StrategyParts& parts) -> std::unique_ptr<Strategy> {
             return std::make_unique<Synchronous>(parts);
           }};
 }
 
-Abilities Synchronous::can(const Setting& setting) {
-  const auto updates_by_rows = can_update_by_rows(setting);
-  return {.runs = {},
-          .replays_graphs = can_replay_graphs(setting),
-          .updates_by_rows = updates_by_rows,
-          .rolls_back = can_roll_back(setting, updates_by_rows),
-          .copies_parts = {},
-          .same_bits = {},
-          .adapts_batch = can_adapt_batch(setting),
-          .owns_by_speed = can_own_by_speed(setting)};
+StrategyEntry zero1() {
+  return {.name = "zero1",
+          .rule = "as ddp, each copy holding and updating a shard of the optimizer's state",
+          .steps_of = "ddp",
+          .shards_state = true,
+          .can = [](const Setting& setting) { return Synchronous::can(setting, Shards::optimizer); },
+          .make = [](const StrategyParts& parts) -> std::unique_ptr<Strategy> {
+            return std::make_unique<Synchronous>(parts, Shards::optimizer);
+          }};
 }
 
-Synchronous::Synchronous(const StrategyParts& parts)
+Abilities Synchronous::can(const Setting& setting, Shards shards) {
+  const auto updates_by_rows = can_update_by_rows(setting);
+  Abilities can{.runs = {},
+                .replays_graphs = can_replay_graphs(setting),
+                .updates_by_rows = updates_by_rows,
+                .rolls_back = can_roll_back(setting, updates_by_rows),
+                .copies_parts = {},
+                .same_bits = {},
+                .adapts_batch = can_adapt_batch(setting),
+                .owns_by_speed = can_own_by_speed(setting)};
+  if (shards != Shards::nothing) restrict_to_shards(setting, can);
+  return can;
+}
+
+Synchronous::Synchronous(const StrategyParts& parts, Shards shards)
     : parts_(parts),
-      memory_(node_memory(parts)),
+      memory_(node_memory(parts, shards)),
       parameters_(parts.model, memory_.take(FlatParameters::size_of(parts.model)),
                   memory_.fills() ? FlatParameters::Values::put : FlatParameters::Values::take),
-      optimizer_(optim::make_optimizer(parts.setting.optimizer, parameters_.size(),
-                                       parameter_ranges(parts, parameters_), parameters_.values().options(),
-                                       [this](std::int64_t count) { return memory_.take(count); })),
-      rows_(row_updates(parts, parameters_, *optimizer_, memory_)),
-      gradients_(gradient_sums(parts, parameters_, memory_, rows_.get())),
+      gradients_(gradient_sums(parts, shards, parameters_, memory_)),
+      gather_(cuts_state(parts, shards, memory_)
+                  ? std::make_unique<ShardGather>(parameters_, parts.data, gradients_->shared_out())
+                  : nullptr),
+      held_(gather_ != nullptr ? gradients_->update_parts() : std::vector<Range>()),
+      optimizer_(optim::make_optimizer(
+          parts.setting.optimizer, parameters_.size(), parameter_ranges(parts, shards, parameters_),
+          parameters_.values().options(),
+          gather_ != nullptr ? optim::StateAllocator()
+                             : [this](std::int64_t count) { return memory_.take(count); },
+          held_)),
+      rows_(row_updates(parts, shards, parameters_, *optimizer_, memory_)),
       totals_(reproducible_totals(parts, parameters_)),
       control_(parts.world),
       statistics_(parts.model, parts.data,
                   parts.setting.reproducible ? static_cast<int>(parts.setting.micro_batches) : 1),
       tied_(parts.model, parts.cuts, parts.pipe, *gradients_),
-      undo_(can(parts.setting).rolls_back
+      undo_(can(parts.setting, shards).rolls_back
                 ? std::make_unique<StepUndo>(parts.data, parameters_, *optimizer_, parts.model,
                                              gradients_->update_parts(), memory_.shared())
                 : nullptr),
@@ -167,10 +211,9 @@ Synchronous::Synchronous(const StrategyParts& parts)
 }
 
 StateView Synchronous::state() {
-  if (adaptive_ == nullptr) return {parameters_, parts_.model, *optimizer_};
-  std::vector<StateView::Flat> moments;
-  for (const auto& state : optimizer_->state()) moments.push_back({state.name, state.value});
-  return {parameters_, parts_.model, std::move(moments), {adaptive_->saved()}};
+  std::vector<StateTensor> more;
+  if (adaptive_ != nullptr) more.push_back(adaptive_->saved());
+  return {parameters_, parts_.model, *optimizer_, held_, std::move(more)};
 }
 
 void Synchronous::adopt_weights() {
@@ -248,7 +291,12 @@ StepOutcome Synchronous::step(const StepPlan& plan, SampleSource& samples) {
   outcome.gradient_norm = std::sqrt(total.gradient_squares) / (total.weight * loss_scale);
   const double clip = optim::clip_coefficient(outcome.gradient_norm, parts_.grad_clip);
   if (!outcome.left_out) update(plan, clip / (total.weight * loss_scale));
-  if (gradients_->updates_parts()) parts_.data.barrier().wait();  // now all parts are new
+  if (gather_ != nullptr) {
+    const ScopedSpan span(parts_.sink, Phase::optimizer, "gather");
+    gather_->gather();
+  } else if (gradients_->updates_parts()) {
+    parts_.data.barrier().wait();  // now all parts are new
+  }
   tied_.exchange_values();
   if (!std::isfinite(total.loss)) {
     outcome.own.leave_losses_out();

@@ -15,6 +15,7 @@
 #include "parallel/step/step_statistics.hpp"
 #include "parallel/step/step_undo.hpp"
 #include "parallel/strategy/registry.hpp"
+#include "parallel/strategy/shards.hpp"
 #include "parallel/strategy/strategy.hpp"
 
 namespace dtrain::parallel {
@@ -22,13 +23,20 @@ namespace dtrain::parallel {
 /// `ddp`: in each step the gradients of all copies are summed, and all copies make the same update. The ranks
 /// of a node share one copy of parameters and optimizer state where they can, and each updates a part of it.
 ///
+/// `zero1`: the same, but where the copies share no memory each rank has the optimizer's state of a shard of
+/// the parameters only, gets the sums of its gradients, updates it and gives it to the others.
+/// Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC
+/// 2020.
+///
 /// A step ends with one control message. It is applied by all ranks or by none.
 class Synchronous final : public Strategy, private LocalSums {
  public:
-  static Abilities can(const Setting& setting);
+  /// What of the state each copy of the model holds a shard of only.
+  enum class Shards { nothing, optimizer };
+  static Abilities can(const Setting& setting, Shards shards = Shards::nothing);
 
   /// Collective: moves the model's values into the flat block, and gives all copies those of the first.
-  explicit Synchronous(const StrategyParts& parts);
+  explicit Synchronous(const StrategyParts& parts, Shards shards = Shards::nothing);
 
   StepOutcome step(const StepPlan& plan, SampleSource& samples) override;
   void synchronise() override;
@@ -55,9 +63,11 @@ class Synchronous final : public Strategy, private LocalSums {
   StrategyParts parts_;
   NodeMemory memory_;
   FlatParameters parameters_;
+  std::unique_ptr<GradientSums> gradients_;
+  std::unique_ptr<ShardGather> gather_;  // null: no rank holds a shard only
+  std::vector<Range> held_;  // of the parameters: what this rank has the optimizer's state of; empty: all
   std::unique_ptr<optim::Optimizer> optimizer_;
   std::unique_ptr<RowUpdates> rows_;  // null: all gradients are dense; the others leave its table out
-  std::unique_ptr<GradientSums> gradients_;
   std::unique_ptr<ReproducibleTotals> totals_;  // null: totals are added up as is fastest
   StepControl control_;
   StepStatistics statistics_;
@@ -69,5 +79,6 @@ class Synchronous final : public Strategy, private LocalSums {
 };
 
 StrategyEntry synchronous();
+StrategyEntry zero1();
 
 }  // namespace dtrain::parallel

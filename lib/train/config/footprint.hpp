@@ -10,7 +10,8 @@ namespace dtrain::train {
 inline double element_bytes(const RunConfig& config) { return config.precision == "fp64" ? 8 : 4; }
 
 inline plan::Footprint footprint_of(const RunConfig& config) {
-  const auto blocks = parallel::find_strategy(config.strategy).blocks;
+  const auto& strategy = parallel::find_strategy(config.strategy);
+  const auto blocks = strategy.blocks;
   return {.element_bytes = element_bytes(config),
           .copies = config.mesh_shape.data,
           .micro_batches = config.batch.micro_batches,
@@ -18,6 +19,7 @@ inline plan::Footprint footprint_of(const RunConfig& config) {
           .pipelining = parallel::parse_pipelining(config.pipeline.schedule),
           .optimizer_states =
               config.update.rule.state_count() + (blocks != nullptr ? blocks(config.strategy_options) : 0),
+          .optimizer_shards = strategy.shards_state ? config.mesh_shape.data : 1,
           .reproducible = config.reproducible};
 }
 

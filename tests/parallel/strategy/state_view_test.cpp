@@ -91,5 +91,41 @@ TEST(StateViewTest, SlicesSayWhatOfTheWholeTheyAre) {
   }
 }
 
+TEST(StateViewTest, HasTheShardsThatARankHolds) {
+  Trained trained{mlp()};
+  const auto& entry = trained.parameters.entries().back();  // the first layer's bias or weight
+  const std::vector<Range> held = {{5, 9}, {entry.offset + 1, entry.offset + entry.count}};
+  const auto count = held[0].size() + held[1].size();
+  const auto optimizer = optim::make_optimizer({.name = "adam"}, trained.parameters.size(),
+                                               {{.begin = 0, .end = trained.parameters.size()}},
+                                               trained.parameters.values().options(), {}, held);
+  optimizer->state()[0].value.copy_(at::arange(count));
+  const StateView view(trained.parameters, *trained.model, *optimizer, held);
+  std::int64_t elements = 0;
+  at::Tensor flat = at::full({trained.parameters.size()}, -1.0F);
+  for (const auto& tensor : view.tensors()) {
+    EXPECT_EQ(tensor.shard.has_value(), tensor.is_of_optimizer());
+    if (tensor.group != "optimizer/exp_avg") continue;
+    elements += tensor.value.numel();
+    EXPECT_EQ(tensor.value.sizes(), at::IntArrayRef(tensor.shard->extent));
+    const auto place = std::ranges::find_if(trained.parameters.entries(), [&tensor](const auto& one) {
+      return one.parameter->name == tensor.name;
+    });
+    auto part = FlatParameters::view(flat, *place);
+    for (std::size_t dim = 0; dim < tensor.shard->offset.size(); ++dim)
+      part =
+          part.narrow(static_cast<std::int64_t>(dim), tensor.shard->offset[dim], tensor.shard->extent[dim]);
+    part.copy_(tensor.value);
+  }
+  std::int64_t next = 0;
+  for (const Range& range : held) {
+    for (auto i = range.begin; i < range.end; ++i, ++next) {
+      const auto found = flat[i].item<float>();
+      EXPECT_TRUE(found < 0 || found == static_cast<float>(next)) << i << ": " << found;  // below 0: a gap
+    }
+  }
+  EXPECT_GE(elements, entry.count - 1);
+}
+
 }  // namespace
 }  // namespace dtrain::parallel

@@ -1,0 +1,85 @@
+#include "parallel/strategy/shards.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <utility>
+
+#include "parallel/data_types.hpp"
+
+namespace dtrain::parallel {
+namespace {
+
+/// Cuts a range of elements of a dense tensor into rectangles, from the dim of the longest stride inwards.
+class Cutter {
+ public:
+  Cutter(const std::vector<std::int64_t>& shape, const std::vector<std::int64_t>& strides)
+      : shape_(shape), strides_(strides), dims_(shape.size()) {
+    std::iota(dims_.begin(), dims_.end(), std::size_t{0});
+    // Dims of one element have any stride; among equal strides they come first, and are never cut.
+    std::ranges::stable_sort(dims_, [&](std::size_t a, std::size_t b) {
+      return std::pair(strides_[a], -shape_[a]) > std::pair(strides_[b], -shape_[b]);
+    });
+  }
+
+  std::vector<Rectangle> cut(const Range& part) {
+    if (part.size() > 0) cut(0, part, {.offset = std::vector<std::int64_t>(shape_.size()), .extent = shape_});
+    return std::move(rectangles_);
+  }
+
+ private:
+  /// `part`: of the elements behind the indices that `outer` has fixed for the dims before `level`.
+  void cut(std::size_t level, const Range& part, Rectangle outer) {
+    if (level == dims_.size()) return add(std::move(outer));
+    const std::size_t dim = dims_[level];
+    const std::int64_t inner = shape_[dim] == 1 ? part.end : strides_[dim];
+    const Range whole{(part.begin + inner - 1) / inner, part.end / inner};  // indices that are in it entirely
+    const auto one = [&](std::int64_t index, const Range& rest) {
+      Rectangle fixed = outer;
+      fixed.offset[dim] = index;
+      fixed.extent[dim] = 1;
+      cut(level + 1, {rest.begin - index * inner, rest.end - index * inner}, std::move(fixed));
+    };
+    if (shape_[dim] == 1) return cut(level + 1, part, std::move(outer));
+    if (whole.begin > whole.end) return one(part.begin / inner, part);  // within one index
+    if (part.begin < whole.begin * inner) one(whole.begin - 1, {part.begin, whole.begin * inner});
+    if (whole.size() > 0) {
+      Rectangle middle = outer;
+      middle.offset[dim] = whole.begin;
+      middle.extent[dim] = whole.size();
+      add(std::move(middle));
+    }
+    if (whole.end * inner < part.end) one(whole.end, {whole.end * inner, part.end});
+  }
+
+  void add(Rectangle rectangle) {
+    rectangle.place = std::inner_product(rectangle.offset.begin(), rectangle.offset.end(), strides_.begin(),
+                                         std::int64_t{0});
+    rectangles_.push_back(std::move(rectangle));
+  }
+
+  const std::vector<std::int64_t>& shape_;
+  const std::vector<std::int64_t>& strides_;
+  std::vector<std::size_t> dims_;  // by stride, the longest first
+  std::vector<Rectangle> rectangles_;
+};
+
+}  // namespace
+
+void ShardGather::gather() {
+  std::vector<comm::Handle> gathering;
+  for (const Range& all : shared_out_) {
+    const Range own = part_of(all.size(), group_.rank(), group_.size());
+    const auto values = parameters_.values().narrow(0, all.begin, all.size());
+    gathering.push_back(
+        group_.all_gather(buffer_of(values.narrow(0, own.begin, own.size())), buffer_of(values)));
+  }
+  for (const auto& handle : gathering) handle.wait();
+}
+
+std::vector<Rectangle> rectangles_of(const Range& part, const std::vector<std::int64_t>& shape,
+                                     const std::vector<std::int64_t>& strides) {
+  return Cutter(shape, strides).cut(part);
+}
+
+}  // namespace dtrain::parallel
