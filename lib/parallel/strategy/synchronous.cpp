@@ -163,16 +163,16 @@ StrategyEntry zero1() {
 
 Abilities Synchronous::can(const Setting& setting, Shards shards) {
   const auto updates_by_rows = can_update_by_rows(setting);
-  Abilities can{.runs = {},
-                .replays_graphs = can_replay_graphs(setting),
-                .updates_by_rows = updates_by_rows,
-                .rolls_back = can_roll_back(setting, updates_by_rows),
-                .copies_parts = {},
-                .same_bits = {},
-                .adapts_batch = can_adapt_batch(setting),
-                .owns_by_speed = can_own_by_speed(setting)};
-  if (shards != Shards::nothing) restrict_to_shards(setting, can);
-  return can;
+  Abilities abilities{.runs = {},
+                      .replays_graphs = can_replay_graphs(setting),
+                      .updates_by_rows = updates_by_rows,
+                      .rolls_back = can_roll_back(setting, updates_by_rows),
+                      .copies_parts = {},
+                      .same_bits = {},
+                      .adapts_batch = can_adapt_batch(setting),
+                      .owns_by_speed = can_own_by_speed(setting)};
+  if (shards != Shards::nothing) restrict_to_shards(setting, abilities);
+  return abilities;
 }
 
 Synchronous::Synchronous(const StrategyParts& parts, Shards shards)
