@@ -55,6 +55,7 @@ def parse():
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--clock", choices=("virtual", "real"), default="virtual")
     parser.add_argument("--epochs", type=int, help="instead of the scenario's")
+    parser.add_argument("--global-batch", type=int, help="instead of the model's; small pieces cost time of a real clock")
     parser.add_argument("--accuracy", type=float, help=f"that the times are for [ddp's last one on the even machine, less {BELOW_FIRST}]")
     parser.add_argument("--limit-min", type=float, help="begin no run after so many minutes")
     parser.add_argument("--again", action="store_true", help="run parts that the files have already, too")
@@ -104,10 +105,11 @@ def train(arguments, scenario, machine, strategy, seed, scratch):
     if arguments.clock == "virtual" or machine != "even":  # an even machine of real delays is this one
         (scratch / f"{name}.toml").write_text(emulation(machine, ranks, arguments.clock, case["compute_us"]))
         emulated = ["--emulate", scratch / f"{name}.toml"]
+    batch = ["--global-batch", arguments.global_batch] if arguments.global_batch else []
     pieces = PIECES_TO_DEAL if strategy == "ddp, balanced" else COPIES
     runs.run(runs.dtrain_command(
         ranks, scratch, name, "--model", scenario, "--dataset", case["dataset"], "--data-root", arguments.data_root.resolve(),
-        "--epochs", arguments.epochs or case["epochs"], "--micro-batches", pieces, "--seed", seed, *emulated, "--validate-every",
+        "--epochs", arguments.epochs or case["epochs"], "--micro-batches", pieces, "--seed", seed, *emulated, *batch, "--validate-every",
         f"{case['validate_every']}steps", "--checkpoint-every", "end", *STRATEGIES[strategy], oversubscribe=True))
     with h5py.File(scratch / name / "results.h5", "r", locking=False) as results:
         times = times_by_step(results, arguments.clock)
@@ -221,7 +223,7 @@ def describe(arguments, scenario, name, rows):
 
 
 def compare(arguments, scenario, begun_s):
-    name = f"{scenario}-{arguments.clock}"
+    name = f"{scenario}-{arguments.clock}" + (f"-batch-{arguments.global_batch}" if arguments.global_batch else "")
     path = arguments.out / f"{name}.csv"
     rows = kept_rows(path)
     for machine in arguments.machines:
