@@ -108,7 +108,7 @@ void validate_balance(const RunConfig& config) {
   check(!balances_data(config) || config.batch.micro_batches >= wanted,
         fmt::format("{} micro-batches for {} data ranks are too few to deal them by speed",
                     config.batch.micro_batches, config.mesh_shape.data),
-        "--balance data", fmt::format("use --micro-batches {} or more", wanted));
+        "--balance data", fmt::format("use --micro-batches {} or more, or --balance none", wanted));
 }
 
 /// Whether the noise of gradients can be measured. One copy shows none: a run that has lost the others keeps
