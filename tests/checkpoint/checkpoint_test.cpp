@@ -78,6 +78,8 @@ TEST_F(CheckpointTest, GivesBackWhatWasSaved) {
   EXPECT_EQ(transformations.columns[0].scale, 2.0);
   EXPECT_EQ(transformations.columns[0].filled_with, 40.5);
   EXPECT_TRUE(transformations.columns[1].marks_gaps);
+  EXPECT_EQ(transformations.targets, state.info.transformations->targets);
+  EXPECT_EQ(transformations.targets.size(), 2);
   EXPECT_EQ(reader.info().config, "model = \"mlp\"\n");
   EXPECT_EQ(read<float>(reader, "model/fc.weight", "float32", 6), state.weight);
   EXPECT_EQ(read<double>(reader, "model/fc.bias", "float64", 2), state.bias);

@@ -72,6 +72,13 @@ TEST(ManifestCheckTest, ColumnsAreScaledByNumbersThatCanBe) {
   EXPECT_NE(column(3.5, -2, 1e-320), "") << "its inverse is infinite";
   EXPECT_NE(column(1e308, -2, 1), "");
   EXPECT_NE(column(3.5, std::nan(""), 1), "");
+  const auto target = [](double shift, double scale) {
+    return refused(
+        [&](Manifest& m) { m.info.transformations.emplace().targets = {{.shift = shift, .scale = scale}}; });
+  };
+  EXPECT_EQ(target(1e6, 0.01), "");
+  EXPECT_NE(target(1e6, 0), "");
+  EXPECT_NE(target(std::nan(""), 1), "");
   const auto images = [](double deviation) {
     return refused([&](Manifest& m) { m.info.transformations.emplace().std_dev = {0.3, deviation}; });
   };

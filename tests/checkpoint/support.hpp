@@ -48,7 +48,8 @@ struct SmallState {
           Transformations{.mean = {0.1307},
                           .std_dev = {1.0 / 3.0},
                           .columns = {{.name = "age", .filled_with = 40.5, .shift = 40.5, .scale = 2.0},
-                                      {.name = "age", .marks_gaps = true}}},
+                                      {.name = "age", .marks_gaps = true}},
+                          .targets = {{.shift = 1e6, .scale = 0.1}, {}}},
       .identity = {.samples = {{"test", 7}, {"train", 54000}}, .sha256 = "abc"}};
 
   std::vector<TensorRef> tensors() const {

@@ -69,7 +69,9 @@ FIELDS = {
     "no splits": {"splits": {}}, "an unknown split": {"splits": {"dev": {"samples": 1, "shards": []}}},
     "columns of null": {"columns": [None]}, "columns that are too few": {"columns": [{"name": "x"}]}, "columns of text": {"columns": "abc"},
     "sites without shards of them": {"sites": ["a", "b"]}, "sites of numbers": {"sites": [1]}, "sources of numbers": {"sources": [1]},
-    "a tokenizer of text": {"tokenizer": "word"},
+    "a tokenizer of text": {"tokenizer": "word"}, "a scale of classes": {"target_scales": [{"shift": 1.0, "scale": 2.0}]},
+    "a target over 0": {"target_scales": [{"shift": 1.0, "scale": 0.0}]}, "a target over 1e-320": {"target_scales": [{"shift": 1.0, "scale": 1e-320}]},
+    "a target shifted by text": {"target_scales": [{"shift": "1", "scale": 1.0}]}, "a target without scale": {"target_scales": [{"shift": 1.0}]},
 }
 ALLOWED = {"sites without shards of them": {0, 3}, "a negative seed": {0, 3}, "no shape": {2, 3}, "the task of other arrays": {2, 3}}
 for name, facts in FIELDS.items():

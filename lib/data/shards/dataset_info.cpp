@@ -154,7 +154,8 @@ TargetScale read_target_scale(const Json& json, const std::string& file) {
   const Fields fields(json, file, "target_scales.");
   const TargetScale scale{.shift = fields.get<double>("shift"), .scale = fields.get<double>("scale")};
   constexpr double kMost = std::numeric_limits<float>::max();
-  if (!(std::abs(scale.shift) <= kMost && scale.scale > 0 && scale.scale <= kMost))
+  const bool divides = scale.scale > 0 && scale.scale <= kMost && std::isfinite(1 / scale.scale);
+  if (!(std::abs(scale.shift) <= kMost) || !divides)
     throw fields.error("has a target that is scaled in a way that cannot be");
   return scale;
 }
