@@ -88,8 +88,10 @@ Originals from_arrays(std::shared_ptr<const Column> inputs, std::shared_ptr<cons
                      "give one target per sample, several numbers of a regression as [n, K], or a class for "
                      "each pixel as [n, H, W]");
   if (places && targets->type() != ElementType::int64)
-    throw data_error("has targets of shape " + text_of(target_shape) + " that are no whole numbers",
-                     targets_subject, "give the class of each pixel, numbered from 0");
+    throw data_error(
+        "has targets of shape " + text_of(target_shape) + " that are no whole numbers", targets_subject,
+        "give the class of each pixel as whole numbers from 0, or several numbers of a regression "
+        "as [n, K]");
   if (places) found.target_shape = target_shape;
   if (const auto several = element_count(target_shape); several > 1 && !places) {
     targets = numbers_of(targets, targets_subject);
