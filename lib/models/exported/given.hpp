@@ -7,7 +7,7 @@
 
 #include "models/exported/operation.hpp"
 #include "models/exported/operators.hpp"
-#include "models/exported/plan.hpp"
+#include "models/exported/planning/plan.hpp"
 
 namespace dtrain::models::exported {
 

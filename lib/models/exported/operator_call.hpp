@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "models/exported/operation.hpp"
-#include "models/exported/plan.hpp"
+#include "models/exported/planning/plan.hpp"
 
 namespace dtrain::models::exported {
 

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "models/exported/operation.hpp"
-#include "models/exported/plan.hpp"
+#include "models/exported/planning/plan.hpp"
 
 namespace dtrain::models::exported {
 
@@ -19,7 +19,8 @@ bool drops_in_training(const Node& dropout, bool in_training);
 /// - dropout, alone and inside attention and LSTM or GRU layers, which are taken apart for it: masks do not
 ///   depend on the ranks (layers/dropout.hpp);
 /// - linear, conv2d, conv_transpose2d and max_pool2d, where dtrain's kernels may take them;
-/// - an embedding whose words' mean is taken, and functions that may write over their input (fusion.hpp);
+/// - an embedding whose words' mean is taken, and functions that may write over their input
+/// (planning/fusion.hpp);
 /// - view, which becomes reshape: dtrain's kernels lay images out otherwise than PyTorch's.
 /// Throws Error (exit code 2) for what dtrain cannot do so.
 std::unique_ptr<Operation> own_operation(const Step& step, const Scope& scope, bool in_training);

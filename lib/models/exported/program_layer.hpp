@@ -10,7 +10,7 @@
 
 #include "models/borrowed_parameter.hpp"
 #include "models/exported/operation.hpp"
-#include "models/exported/planned_program.hpp"
+#include "models/exported/planning/planned_program.hpp"
 #include "models/layer.hpp"
 #include "models/layers/word_table.hpp"
 

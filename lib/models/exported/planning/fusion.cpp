@@ -1,4 +1,4 @@
-#include "models/exported/fusion.hpp"
+#include "models/exported/planning/fusion.hpp"
 
 #include <algorithm>
 #include <array>

@@ -2,8 +2,8 @@
 
 #include <vector>
 
-#include "models/exported/memory.hpp"
-#include "models/exported/plan.hpp"
+#include "models/exported/planning/memory.hpp"
+#include "models/exported/planning/plan.hpp"
 
 namespace dtrain::models::exported {
 

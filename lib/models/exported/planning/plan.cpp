@@ -1,4 +1,4 @@
-#include "models/exported/plan.hpp"
+#include "models/exported/planning/plan.hpp"
 
 #include <fmt/format.h>
 
@@ -9,9 +9,9 @@
 #include <utility>
 
 #include "core/printable.hpp"
-#include "models/exported/fusion.hpp"
-#include "models/exported/memory.hpp"
 #include "models/exported/operators.hpp"
+#include "models/exported/planning/fusion.hpp"
+#include "models/exported/planning/memory.hpp"
 
 namespace dtrain::models::exported {
 namespace {

@@ -1,4 +1,4 @@
-#include "models/exported/planned_program.hpp"
+#include "models/exported/planning/planned_program.hpp"
 
 #include <utility>
 

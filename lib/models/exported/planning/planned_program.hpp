@@ -5,7 +5,7 @@
 #include <set>
 #include <string>
 
-#include "models/exported/plan.hpp"
+#include "models/exported/planning/plan.hpp"
 #include "models/exported/program.hpp"
 
 namespace dtrain::models::exported {

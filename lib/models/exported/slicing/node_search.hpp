@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "models/exported/planned_program.hpp"
+#include "models/exported/planning/planned_program.hpp"
 
 namespace dtrain::models::exported {
 
@@ -18,7 +18,7 @@ struct Place {
   bool operator==(const Place&) const = default;
 };
 
-/// The nodes of a planned program, and who makes and uses which value.
+/// The nodes of a planned program, with the one that makes each value and those that use it.
 class NodeSearch {
  public:
   explicit NodeSearch(const PlannedProgram& planned);

@@ -1,4 +1,4 @@
-#include "models/exported/fusion.hpp"
+#include "models/exported/planning/fusion.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 
 #include "models/exported/exported_model.hpp"
 #include "models/exported/operators.hpp"
-#include "models/exported/planned_program.hpp"
+#include "models/exported/planning/planned_program.hpp"
 #include "models/layers/word_table.hpp"
 
 namespace dtrain::models::exported {
