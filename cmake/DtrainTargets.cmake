@@ -90,11 +90,12 @@ endfunction()
 
 add_custom_target(cxx_tests)  # all that the next function makes; what the presets with sanitizers build
 
-# dtrain_add_test(NAME [TORCH|TORCH_API] SOURCES ... LINK targets ... [NP 1 2 4] [TIMEOUT s] [LABELS ...] [FULL])
+# dtrain_add_test(NAME [TORCH|TORCH_API] SOURCES ... LINK targets ... [NP 1 2 4] [WAITS] [TIMEOUT s] [LABELS ...] [FULL])
 # Without NP a plain GoogleTest program; with NP one CTest entry per rank count, each started by mpirun.
+# WAITS: its ranks mostly wait for a deadline, so that other tests may run beside it (tests/CMakeLists.txt: PROCESSORS).
 # FULL: left out of the usual run, taken by tests/run.sh --full.
 function(dtrain_add_test name)
-  cmake_parse_arguments(ARG "TORCH;TORCH_API;FULL" "TIMEOUT" "SOURCES;LINK;NP;LABELS" ${ARGN})
+  cmake_parse_arguments(ARG "TORCH;TORCH_API;FULL;WAITS" "TIMEOUT" "SOURCES;LINK;NP;LABELS" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 60)
   endif()
@@ -117,14 +118,16 @@ function(dtrain_add_test name)
   if(NOT ARG_NP)
     target_link_libraries(${name} PRIVATE GTest::gtest_main)
     add_test(NAME ${name} COMMAND ${name})
-    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "plain;${labels}")
+    set_tests_properties(${name} PROPERTIES TIMEOUT ${ARG_TIMEOUT} LABELS "plain;${labels}" PROCESSORS 2)
     return()
   endif()
   target_link_libraries(${name} PRIVATE dtrain_test_mpi_main)
   foreach(np IN LISTS ARG_NP)
-    set(processors 2)
-    if(np EQUAL 1)
+    set(processors 4)
+    if(ARG_WAITS)
       set(processors 1)
+    elseif(np EQUAL 1)
+      set(processors 2)
     endif()
     add_test(NAME ${name}.np${np} COMMAND
       "${CMAKE_SOURCE_DIR}/tests/support/mpirun.sh" ${np} $<TARGET_FILE:${name}>)

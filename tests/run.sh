@@ -14,7 +14,7 @@ jobs/setup.sh --for-tests
 jobs/build.sh all
 # shellcheck source=jobs/env.sh
 . jobs/env.sh
-test=(ctest --test-dir build/release --output-on-failure --no-tests=error --timeout 120 --parallel "$(nproc)"
+test=(ctest --test-dir build/release --output-on-failure --no-tests=error --timeout 120 --parallel "$((2 * $(nproc)))"
   "${select[@]}" "$@")
 if ((${#select[@]})); then exec "${test[@]}"; fi
 

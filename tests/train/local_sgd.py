@@ -136,7 +136,7 @@ class LocalSgdTest(StrategyTest):
         self.assert_same(self.state(folder, 16), self.state(plain, 16))
 
     def test_a_request_to_stop_waits_for_the_end_of_a_round(self):
-        long = RECIPE | SGD | LOCAL | {"--sync-period": 50, "--epochs": 40, "--name": "asked", "--quiet": ""}
+        long = RECIPE | SGD | LOCAL | {"--sync-period": 50, "--epochs": 16, "--name": "asked", "--quiet": ""}
         folder = self.folder / "runs/asked"
         stopped_by(BINARY, self.folder, after_steps(folder, 80), *words_of(long))
         step = int(max((folder / "checkpoints").glob("step-????????")).name[5:])
@@ -146,7 +146,7 @@ class LocalSgdTest(StrategyTest):
         with h5py.File(folder / "results.h5") as stopped, h5py.File(usual / "results.h5") as whole:
             for name in ("train_loss", "validation_loss", "samples"):
                 self.assertEqual(stopped["epochs"][name].tolist(), whole["epochs"][name].tolist())
-        self.assert_same(self.state(folder, 40 * 64), self.state(usual, 40 * 64))
+        self.assert_same(self.state(folder, 16 * 64), self.state(usual, 16 * 64))
 
     def test_running_statistics_are_the_same_on_all_copies(self):
         network = {"--model": "resnet18", "--model-option": "width=4", "--global-batch": 8, "--augment": "off", "--learning-rate": 0.05}
