@@ -14,7 +14,7 @@ from pathlib import Path
 
 import h5py
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "tests/cluster"))
+sys.path[:0] = [str(Path(__file__).resolve().parents[2] / "tests" / folder) for folder in ("cluster", "support")]
 from emulated import Cluster  # noqa: E402
 
 BYTES = 36 << 20
