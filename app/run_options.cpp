@@ -194,11 +194,17 @@ std::vector<Option> declare() {
       "how changes of the parameters travel: in their own type, in 16 or in 8 bits (local_sgd)", "",
       [](auto& c) -> auto& { return c.strategy_options.exchange_type; });
   of_strategy(
+      "easgd-mode", "rounds|asynchronous",
+      "all copies meet the centre at once, or each when it comes, on servers (easgd)", "",
+      [](auto& c) -> auto& { return c.strategy_options.easgd_mode; });
+  of_strategy(
       "elasticity", "R", "how far a copy moves to the centre in an exchange, in (0, 1) (easgd)",
       "0.9 / copies", [](auto& c) -> auto& { return c.strategy_options.elasticity; });
   of_strategy(
-      "servers", "N", "ranks that keep the parameters, a part each, and compute nothing (asgd)", "",
-      [](auto& c) -> auto& { return c.strategy_options.servers; });
+      "servers", "N",
+      "ranks that keep the parameters, a part each, and compute nothing (asgd, easgd); 0: all, beside "
+      "computing",
+      "", [](auto& c) -> auto& { return c.strategy_options.servers; });
   of_strategy(
       "staleness", "S", "steps that a copy may be ahead of the slowest (asgd); 0: lock-step, as with ddp", "",
       [](auto& c) -> auto& { return c.strategy_options.staleness; });

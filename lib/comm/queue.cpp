@@ -4,6 +4,7 @@
 #include <sched.h>
 
 #include <atomic>
+#include <chrono>
 #include <mutex>
 #include <thread>
 #include <utility>
@@ -16,6 +17,9 @@ namespace dtrain::comm {
 namespace {
 
 constexpr int kPollsPerClockRead = 16;
+// Between two looks of a driver where cores are short. Some operations wait for long, such as a server's for
+// its next request: looking all the time would take the core from those that compute.
+constexpr std::chrono::microseconds kRest{20};
 constexpr double kLongestSleepS = 2e-3;  // how late a wait may look for dead peers
 
 Error given_up(std::string_view reason) {
@@ -100,8 +104,10 @@ void Queue::State::run_thread() {
       await_change(held);
       continue;
     }
+    bool moved = false;
     try {
-      if (in_flight.advance_all()) {
+      moved = in_flight.advance_all();
+      if (moved) {
         announce_change();
       } else {
         in_flight.check_limits();
@@ -111,6 +117,7 @@ void Queue::State::run_thread() {
       continue;
     }
     held.unlock();
+    if (!moved && config.spin_s == 0) std::this_thread::sleep_for(kRest);
     do {
       ::sched_yield();
     } while (waiting > 0);  // they go first: a mutex is given to the quickest thread

@@ -69,11 +69,12 @@ class EmulateTest(ProgramTest):
         file = self.write("good.toml", GOOD)
         self.refuse(2, ["pipelines and tensor slices"], "--emulate", file, "--mesh", "pipe=2", ranks=2)
         self.refuse(2, ["messages of one server"], "--emulate", file, "--strategy", "asgd", "--servers", 2, ranks=3)
+        self.refuse(2, ["messages of one server"], "--emulate", file, "--strategy", "asgd", "--servers", 0, ranks=3)
         self.refuse(2, ["MPI's own sums"], "--emulate", self.write("links.toml", LINKS), "--all-reduce", "mpi", ranks=2)
 
     def test_servers_and_staleness(self):
         self.refuse(2, ["1 of 1 data ranks would serve", "--servers", "at least 2 ranks"], "--strategy", "asgd")
-        for option, value, words in [("--servers", 0, "0 ranks cannot keep"), ("--servers", -1, "-1 ranks cannot keep"),
+        for option, value, words in [("--servers", 2, "2 of 2 data ranks would serve"), ("--servers", -1, "-1 ranks cannot keep"),
                                      ("--staleness", -1, "-1 is too small"), ("--staleness", 1001, "1001 is too large"),
                                      ("--staleness-rate", "half", '"half" is not a value')]:
             with self.subTest(option=option, value=value):

@@ -55,6 +55,9 @@ ROUNDS = {
     "--outer-momentum": ("local_sgd", ("-0.1", "1", "nan", "inf")),
     "--fragments": ("local_sgd", ("0", "-1", "17", "1001", "2147483648", "few")),
     "--exchange-type": ("local_sgd", ("", "int4", "\x1b[2J")),
+    "--easgd-mode": ("easgd", ("", "round", "\x1b[2J")),
+    "--servers": ("asgd", ("-1", "2", "2147483647", "2147483648", "all")),
+    "--staleness": ("asgd", ("-1", "1001", "0.5", "late")),
     "--elasticity": ("easgd", ("0", "1", "-1", "nan", "inf", "1e-999", "much")),
 }
 ALLOWED = {("--exit-after", "1e30h"): {0, 2}, ("--checkpoint-every", "99999999999999999999steps"): {0, 2}, ("--record-steps", "0"): {0, 2},

@@ -9,9 +9,10 @@ namespace dtrain::parallel {
 /// All ranks of the test on one node, along one axis of the mesh, every wait limited to 20 s.
 class JobOfTest {
  public:
-  explicit JobOfTest(topology::Axis axis = topology::Axis::data)
+  explicit JobOfTest(topology::Axis axis = topology::Axis::data, comm::Drive drive = comm::Drive::inline_)
       : groups_(comm::make_groups(world_, cluster_, topology::Mesh(cluster_, shape(axis, world_.size())),
-                                  {.timeout_s = 20}, sink_)) {}
+                                  {.drive = drive, .timeout_s = 20}, sink_)) {}
+  comm::Group& world() { return groups_.world(); }
   comm::Group& data() { return groups_.data(); }
   comm::Group& pipe() { return groups_.pipe(); }
   comm::Group& tensor() { return groups_.tensor(); }

@@ -2,28 +2,19 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <fmt/format.h>
 
 #include "parallel/agreement.hpp"
+#include "parallel/strategy/asynchronous_easgd.hpp"
+#include "parallel/strategy/elasticity.hpp"
 
 namespace dtrain::parallel {
 namespace {
 
-constexpr double kUsualPull = 0.9;  // of all copies together on the centre; from the paper
+bool has_rounds(const StrategyOptions& options) { return options.easgd_mode == "rounds"; }
 
-double elasticity_of(const Setting& setting) {
-  return setting.options.elasticity > 0 ? setting.options.elasticity : kUsualPull / setting.mesh.data;
-}
-
-Answer can_pull(const Setting& setting) {
+Answer can_pull_in_rounds(const Setting& setting) {
   if (setting.half == at::kHalf) return {"in fp16 each copy would scale its loss differently"};
-  const double pull = elasticity_of(setting) * setting.mesh.data;
-  if (pull > 1.0) {
-    return {
-        fmt::format("{} copies with --elasticity {} would pull the centre past their mean; at most {:.4g}",
-                    setting.mesh.data, setting.options.elasticity, 1.0 / setting.mesh.data)};
-  }
-  return {};
+  return can_pull(setting.options.elasticity, setting.mesh.data);
 }
 
 }  // namespace
@@ -31,16 +22,20 @@ Answer can_pull(const Setting& setting) {
 StrategyEntry easgd() {
   return {.name = "easgd",
           .rule = "each copy makes --sync-period steps of its own, then it and a centre pull at each other",
-          .options = {"sync-period", "elasticity"},
+          .options = {"easgd-mode", "sync-period", "elasticity", "servers"},
           .blocks = [](const StrategyOptions&) { return 3; },
-          .can = Easgd::can,
+          .can =
+              [](const Setting& setting) {
+                return has_rounds(setting.options) ? Easgd::can(setting) : AsynchronousEasgd::can(setting);
+              },
           .make = [](const StrategyParts& parts) -> std::unique_ptr<Strategy> {
+            if (!has_rounds(parts.setting.options)) return std::make_unique<AsynchronousEasgd>(parts);
             return std::make_unique<Easgd>(parts);
           }};
 }
 
 Abilities Easgd::can(const Setting& setting) {
-  return {.runs = can_pull(setting),
+  return {.runs = can_pull_in_rounds(setting),
           .replays_graphs = {"a step within a round is another than its last one"},
           .updates_by_rows = {"the copies hold different tables"},
           .rolls_back = {"the copies differ"},
@@ -51,7 +46,7 @@ Abilities Easgd::can(const Setting& setting) {
 
 Easgd::Easgd(const StrategyParts& parts)
     : Rounds(parts, 0),
-      elasticity_(elasticity_of(parts.setting)),
+      elasticity_(elasticity_of(parts.setting.options.elasticity, parts.data.size())),
       centre_(at::empty_like(copy().values())),
       own_(at::empty_like(copy().values())),
       sum_(at::empty_like(copy().values())) {

@@ -14,9 +14,11 @@ struct StrategyOptions {
   double outer_momentum = 0.9;
   int fragments = 1;                   ///< Parts of the parameters that are exchanged at different steps.
   std::string exchange_type = "full";  ///< Of what travels: `full` (the parameters' own), `bfloat16`, `int8`.
-  int servers = 1;                          ///< Data ranks that keep the parameters, and compute nothing.
+  int servers =
+      1;  ///< Data ranks that keep the parameters, and compute nothing; 0: all do, beside computing.
   int staleness = 4;                        ///< Steps that a copy may be ahead of the slowest; 0: lock-step.
   std::string staleness_rate = "constant";  ///< Learning rate of a late update: `constant`, or `divided`.
+  std::string easgd_mode = "rounds";  ///< How copies meet the centre: in `rounds`, or each `asynchronous`.
   double elasticity = 0;  ///< In (0, 1): what moves between a copy and the centre; 0: 0.9 / copies.
 };
 

@@ -49,7 +49,8 @@ void check_fragments(const parallel::StrategyOptions& options, const parallel::S
       "--fragments", "use at most as many as --sync-period has steps");
 }
 
-constexpr int kMostStaleness = 1000;  // steps; what is kept of staleness grows with it
+constexpr int kMostServers = 1 << 20;  // more than any job has ranks
+constexpr int kMostStaleness = 1000;   // steps; what is kept of staleness grows with it
 
 bool has_outer(const RunConfig& config) { return config.strategy_options.outer_optimizer != "none"; }
 
@@ -80,13 +81,19 @@ void validate_strategy_options(const RunConfig& config) {
                 "use 0.9");
   check_fragments(options, period);
   parallel::parse_exchange_type(options.exchange_type);
-  refuse_unless(options.servers >= 1, fmt::format("{} ranks cannot keep the parameters", options.servers),
-                "--servers", "use 1 or more");
+  refuse_unless(options.easgd_mode == "rounds" || options.easgd_mode == "asynchronous",
+                fmt::format("\"{}\" is not a value it takes", options.easgd_mode), "--easgd-mode",
+                "use one of rounds, asynchronous");
+  refuse_unless(!config.given.contains("servers") || uses_strategy_option(config, "servers"),
+                "copies that meet in rounds have no servers", "--servers",
+                "leave it out, or use --easgd-mode asynchronous");
+  refuse_unless(options.servers >= 0, fmt::format("{} ranks cannot keep the parameters", options.servers),
+                "--servers", "use 1 or more, or 0 for all ranks beside their computing");
   refuse_unless(config.mesh_shape.data >= fewest_ranks(config),
                 fmt::format("{} of {} data ranks would serve, and none would compute", options.servers,
                             config.mesh_shape.data),
                 "--servers",
-                fmt::format("start at least {} ranks, or use --staleness 0", options.servers + 1));
+                fmt::format("start at least {} ranks, or use --servers 0", fewest_ranks(config)));
   refuse_unless(options.staleness >= 0, fmt::format("{} is too small", options.staleness), "--staleness",
                 "use 0 (lock-step) or more");
   refuse_unless(options.staleness <= kMostStaleness, fmt::format("{} is too large", options.staleness),
@@ -104,14 +111,25 @@ int workers(const RunConfig& config) {
 }
 
 int fewest_ranks(const RunConfig& config) {
-  const bool serves = uses_strategy_option(config, "servers") && config.strategy_options.staleness > 0;
-  return serves ? std::max(config.strategy_options.servers, 0) + 1 : 1;
+  return has_servers(config) ? std::clamp(config.strategy_options.servers, 0, kMostServers) + 1 : 1;
+}
+
+bool has_servers(const RunConfig& config) {
+  const bool in_lock_step =
+      uses_strategy_option(config, "staleness") && config.strategy_options.staleness == 0;
+  return uses_strategy_option(config, "servers") && !in_lock_step;
+}
+
+bool serves_in_threads(const RunConfig& config) {
+  return has_servers(config) && config.strategy_options.servers == 0;
 }
 
 bool uses_strategy_option(const RunConfig& config, const std::string& name) {
   const auto& entries = parallel::strategies();
   const auto chosen = std::ranges::find(entries, config.strategy, &parallel::StrategyEntry::name);
   if (chosen == entries.end() || std::ranges::count(chosen->options, name) == 0) return false;
+  if (name == "servers" && std::ranges::count(chosen->options, "easgd-mode") > 0)
+    return config.strategy_options.easgd_mode == "asynchronous";
   if (name == "outer-learning-rate" || name == "outer-momentum") return has_outer(config);
   return name != "elasticity" || config.given.contains(name);
 }

@@ -16,6 +16,11 @@ void validate_strategy_options(const RunConfig& config);
 /// Whether the strategy has the option of StrategyOptions called `name`, and it has a use there.
 bool uses_strategy_option(const RunConfig& config, const std::string& name);
 
+/// Whether copies take their work from servers, at their own pace.
+bool has_servers(const RunConfig& config);
+/// Whether each rank serves in a thread, beside computing.
+bool serves_in_threads(const RunConfig& config);
+
 /// Data ranks that compute: all but those that only serve. At least 1.
 int workers(const RunConfig& config);
 /// The fewest ranks on which the strategy runs.

@@ -42,7 +42,7 @@ void warn_of_idle_ranks(const RunConfig& config, const Job& job, const Log& log)
 
 /// Ranks wait at each step for those that have one piece more: after a loss, mostly.
 void tell_of_uneven_ranks(const RunConfig& config, const Job& job, const Log& log) {
-  if (fewest_ranks(config) > 1) return;  // copies take pieces from servers, at their own pace
+  if (has_servers(config)) return;  // copies take pieces from servers, at their own pace
   if (balances_data(config)) return;     // how many depends on their speed
   const int copies = job.mesh().shape().data;
   const int pieces = config.batch.micro_batches;

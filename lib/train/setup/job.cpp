@@ -14,6 +14,7 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/version.hpp"
+#include "train/config/strategy_setting.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -56,7 +57,9 @@ int start_thread_pool(int threads) {
 comm::CommConfig comm_config(const RunConfig& config, const comm::MpiEnvironment& mpi,
                              const RankDevice& device, int threads, double cores_per_rank) {
   // On a device no other thread looks at operations in flight while the compute thread waits for the device.
-  const bool has_driver = cores_per_rank >= threads + 1 || device.transport != nullptr;
+  // And no other thread but a driver may move messages on that several threads await.
+  const bool has_driver =
+      cores_per_rank >= threads + 1 || device.transport != nullptr || serves_in_threads(config);
   comm::CommConfig all = config.comm;
   all.drive = has_driver ? comm::Drive::thread : comm::Drive::inline_;
   all.threads_per_rank = threads;

@@ -4,45 +4,18 @@
 
 #include <cmath>
 #include <cstdint>
-#include <numeric>
-#include <optional>
 #include <span>
-#include <utility>
+#include <string>
 #include <vector>
 
 #include "core/error.hpp"
 #include "parallel/data_types.hpp"
-#include "parallel/strategy/job_of_rounds.hpp"
+#include "parallel/strategy/job_of_servers.hpp"
 
 namespace dtrain::parallel {
 namespace {
 
 constexpr double kClosedForm = 1e-9;
-
-/// Copies that take their work from servers, as a trainer lets them.
-class JobOfServers : public JobOfRounds {
- public:
-  /// Does the steps, and agrees.
-  StepOutcome train(Strategy& strategy, const WorkRange& steps) {
-    units = 0;
-    while (const auto unit = strategy.take_work(steps)) {
-      ++units;
-      StepPlan plan{.number = unit->step, .learning_rate = rate, .share = 1.0 / copies()};
-      plan.micro_batches.push_back(
-          {.index = static_cast<std::uint32_t>(unit->micro_batch), .ids = {1, 2, 3}});
-      EXPECT_FALSE(strategy.step(plan, none_).agreed);
-    }
-    return strategy.step({.number = steps.last, .learning_rate = rate, .pauses = true}, none_);
-  }
-  std::int64_t units = 0;  ///< That this rank had.
-
- private:
-  NoSamples none_;
-};
-
-std::int64_t sum_of(const std::vector<std::int64_t>& values) {
-  return std::accumulate(values.begin(), values.end(), std::int64_t{0});
-}
 
 // One copy is never late: with the share h of a step in each micro-batch, an update takes x to x - rate h (x
 // - target), whatever the number of micro-batches in a step.
@@ -65,9 +38,15 @@ TEST(AsgdTest, OneCopyFollowsTheClosedForm) {
   EXPECT_NO_THROW(strategy.compare_copies(5));
 }
 
-TEST(AsgdTest, ManyCopiesUseEachMicroBatchOnceAndTrain) {
-  JobOfServers job;
-  Asgd strategy(job.parts({.servers = 1, .staleness = 2}, {.name = "sgd", .momentum = 0.5}));
+/// With so many servers; 0: each rank serves beside computing, in a thread.
+class AsgdServersTest : public testing::TestWithParam<int> {
+ protected:
+  static comm::Drive drive() { return GetParam() == 0 ? comm::Drive::thread : comm::Drive::inline_; }
+};
+
+TEST_P(AsgdServersTest, ManyCopiesUseEachMicroBatchOnceAndTrain) {
+  JobOfServers job(drive());
+  Asgd strategy(job.parts({.servers = GetParam(), .staleness = 2}, {.name = "sgd", .momentum = 0.5}));
   job.engine.target = 2;
   const double before = distance(job.weights(), job.weights() * 0 + 2);
   std::int64_t updates = 0;
@@ -75,6 +54,7 @@ TEST(AsgdTest, ManyCopiesUseEachMicroBatchOnceAndTrain) {
   for (std::int64_t first = 1; first <= 41; first += 10) {
     outcome = job.train(strategy, {.first = first, .last = first + 9});
     updates += sum_of(outcome.staleness);
+    EXPECT_EQ(outcome.total.samples, 3.0 * 10 * job.copies());
   }
   EXPECT_EQ(updates, 50 * job.copies()) << "micro-batches";
   EXPECT_LE(std::ssize(outcome.staleness), Dealing::most_late(job.copies(), 2) + 1);
@@ -89,6 +69,32 @@ TEST(AsgdTest, ManyCopiesUseEachMicroBatchOnceAndTrain) {
   }
   EXPECT_TRUE(has_momentum);
 }
+
+TEST_P(AsgdServersTest, AWeightThatIsReadFromAFileIsWhatTheServersGoOnFrom) {
+  JobOfServers job(drive());
+  Asgd strategy(job.parts({.servers = GetParam(), .staleness = 1}, {.name = "sgd"}));
+  {
+    const at::NoGradGuard no_grad;
+    for (auto* parameter : job.model().parameters()) parameter->value.fill_(5);
+  }
+  strategy.adopt_weights();
+  job.engine.curvature = 0;
+  job.train(strategy, {.first = 1, .last = 2});
+  EXPECT_EQ(distance(job.weights(), job.weights() * 0 + 5), 0);
+}
+
+TEST_P(AsgdServersTest, CountersOfRunningStatisticsAreTheSameOnAllRanks) {
+  auto network =
+      models::find_model("resnet18")
+          .make({.task = "image_classification", .sample_shape = {3, 8, 8}, .classes = 2}, {{"width", "4"}});
+  network->initialise(7);
+  JobOfServers job(drive(), std::move(network));
+  Asgd strategy(job.parts({.servers = GetParam(), .staleness = 2}, {.name = "sgd"}));
+  job.train(strategy, {.first = 1, .last = 3});
+  EXPECT_NO_THROW(strategy.compare_copies(3));
+}
+
+INSTANTIATE_TEST_SUITE_P(Servers, AsgdServersTest, testing::Values(0, 1));
 
 TEST(AsgdTest, AGradientThatIsNotFiniteEndsTheRunWhenTheRanksAgree) {
   JobOfServers job;
@@ -125,8 +131,9 @@ TEST(AsgdTest, ALateUpdateMayHaveADividedRate) {
       tell({.kind = ServerMessage::Kind::finish});
     } else if (job.rank() == server) {
       std::vector<double> rates;
+      const ServerLines lines(parts.data, parts.data);
       ParameterServer keeps(
-          {.data = parts.data,
+          {.lines = lines,
            .queue = parts.queue,
            .sink = parts.sink,
            .copies = 1,

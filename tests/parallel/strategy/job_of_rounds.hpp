@@ -61,8 +61,10 @@ class QuadraticEngine final : public StepEngine {
 /// Copies of a small model in fp64, one on each rank of the test, that a strategy of rounds trains.
 class JobOfRounds {
  public:
-  explicit JobOfRounds(std::unique_ptr<models::Model> model = small_model())
-      : model_(std::move(model)),
+  explicit JobOfRounds(std::unique_ptr<models::Model> model = small_model(),
+                       comm::Drive drive = comm::Drive::inline_)
+      : job_(topology::Axis::data, drive),
+        model_(std::move(model)),
         cuts_(cut_stages(std::vector<double>(model_->layers().size(), 1.0), 1, 1, model_->name())),
         engine(*model_) {}
 
@@ -74,7 +76,7 @@ class JobOfRounds {
     setting.micro_batches = copies();
     setting.model = model_.get();
     return {.setting = std::move(setting),
-            .world = job_.data(),
+            .world = job_.world(),
             .data = job_.data(),
             .pipe = job_.pipe(),
             .tensor = job_.tensor(),
@@ -89,6 +91,7 @@ class JobOfRounds {
                            auto detail) { told.push_back(std::string(kind) + ": " + std::string(detail)); }};
   }
 
+  comm::Queue& queue() { return job_.queue(); }
   int rank() { return job_.rank(); }
   int copies() { return job_.data().size(); }
   models::Model& model() { return *model_; }

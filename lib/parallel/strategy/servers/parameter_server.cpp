@@ -1,4 +1,4 @@
-#include "parallel/strategy/parameter_server.hpp"
+#include "parallel/strategy/servers/parameter_server.hpp"
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
@@ -19,36 +19,6 @@ constexpr std::chrono::microseconds kSleep{50};  // short beside a micro-batch; 
 
 }  // namespace
 
-ServerMessage::Fields ServerMessage::fields() const {
-  return {static_cast<double>(kind),
-          static_cast<double>(unit.step),
-          static_cast<double>(unit.micro_batch),
-          static_cast<double>(version),
-          scale,
-          rate,
-          sent_s};
-}
-
-ServerMessage ServerMessage::from(const Fields& fields) {
-  return {.kind = static_cast<Kind>(static_cast<int>(fields[0])),
-          .unit = {static_cast<std::int64_t>(fields[1]), static_cast<int>(fields[2])},
-          .version = static_cast<std::int64_t>(fields[3]),
-          .scale = fields[4],
-          .rate = fields[5],
-          .sent_s = fields[6]};
-}
-
-ServerAnswer::Fields ServerAnswer::fields() const {
-  return {static_cast<double>(unit.step), static_cast<double>(unit.micro_batch), static_cast<double>(version),
-          sent_s};
-}
-
-ServerAnswer ServerAnswer::from(const Fields& fields) {
-  return {.unit = {static_cast<std::int64_t>(fields[0]), static_cast<int>(fields[1])},
-          .version = static_cast<std::int64_t>(fields[2]),
-          .sent_s = fields[3]};
-}
-
 /// A copy as the server sees it.
 struct ParameterServer::Copy {
   int rank = 0;
@@ -61,7 +31,7 @@ struct ParameterServer::Copy {
 };
 
 ParameterServer::ParameterServer(Parts parts)
-    : parts_(std::move(parts)), gradient_(at::zeros_like(parts_.values)) {
+    : parts_(std::move(parts)), given_(at::zeros_like(parts_.values)) {
   for (int rank = 0; rank < parts_.copies; ++rank) {
     copies_.push_back(std::make_unique<Copy>());
     copies_.back()->rank = rank;
@@ -83,14 +53,24 @@ std::vector<std::int64_t> ParameterServer::serve(Dealing* dealing, std::int64_t 
   const auto is_done = [](const auto& copy) { return copy->state == Copy::State::done; };
   while (!std::ranges::all_of(copies_, is_done)) take(next_message());
   for (auto& copy : copies_) {
-    copy->header.wait();
-    copy->values.wait();
+    settle(copy->header);
+    settle(copy->values);
   }
   return std::exchange(late_, {});
 }
 
 void ParameterServer::await_message(Copy& copy) {
-  copy.receipt = parts_.data.receive(comm::Buffer::of(std::span<double>(copy.incoming)), copy.rank);
+  copy.receipt = parts_.lines.hear(comm::Buffer::of(std::span<double>(copy.incoming)), copy.rank);
+}
+
+/// As Handle::wait(), which a thread beside the one that computes must not call: its time would be taken for
+/// that of the other.
+void ParameterServer::settle(const comm::Handle& operation) {
+  while (parts_.runs == Parts::Runs::in_a_thread && !operation.done()) {
+    parts_.queue.progress();  // throws where the queue has failed
+    std::this_thread::sleep_for(kSleep);
+  }
+  operation.wait();
 }
 
 /// With a virtual clock messages are taken in the order of its times, whatever came first: once each copy
@@ -99,7 +79,8 @@ ParameterServer::Copy& ParameterServer::next_message() {
   for (int polls = 1;; ++polls) {
     if (Copy* const copy = earliest()) return *copy;
     parts_.queue.progress();
-    if (polls % kPollsBeforeSleep == 0) std::this_thread::sleep_for(kSleep);
+    if (parts_.runs == Parts::Runs::in_a_thread || polls % kPollsBeforeSleep == 0)
+      std::this_thread::sleep_for(kSleep);
   }
 }
 
@@ -125,11 +106,11 @@ ParameterServer::Copy* ParameterServer::earliest() {
 
 /// On the virtual clock.
 void ParameterServer::arrive(const ServerMessage& message, int copy, double bytes) {
-  if (parts_.clock != nullptr) parts_.clock->receive(parts_.data.world_rank_of(copy), message.sent_s, bytes);
+  if (parts_.clock != nullptr) parts_.clock->receive(parts_.lines.world_rank_of(copy), message.sent_s, bytes);
 }
 
 void ParameterServer::take(Copy& copy) {
-  copy.receipt.wait();  // for its errors; it is here
+  settle(copy.receipt);  // for its errors; it is here
   const auto message = ServerMessage::from(copy.incoming);
   using Kind = ServerMessage::Kind;
   if (message.kind == Kind::push || message.kind == Kind::skip) {
@@ -143,11 +124,19 @@ void ParameterServer::take(Copy& copy) {
     hand_out_work();
     return;
   }
+  if (message.kind == Kind::exchange) {
+    exchange(copy, message);
+    await_message(copy);
+    return;
+  }
   arrive(message, copy.rank, sizeof(ServerMessage::Fields));
   if (message.kind == Kind::finish) {
     copy.state = Copy::State::done;
   } else if (message.kind == Kind::pull) {
     answer(copy, {.unit = message.unit, .version = version_}, true);
+    await_message(copy);
+  } else if (message.kind == Kind::draw) {
+    answer(copy, {.unit = dealing_->deal().value_or(WorkUnit{.step = 0})}, false);
     await_message(copy);
   } else {
     copy.state = Copy::State::waits_for_work;
@@ -155,18 +144,32 @@ void ParameterServer::take(Copy& copy) {
   }
 }
 
+/// The part as a message brings it.
+void ParameterServer::receive_numbers(int copy) {
+  settle(parts_.lines.hear(buffer_of(given_.narrow(0, parts_.part.begin, parts_.part.size())), copy));
+}
+
+/// The copy is answered with what its parameters meet.
+void ParameterServer::exchange(Copy& copy, const ServerMessage& message) {
+  arrive(message, copy.rank, static_cast<double>(parts_.part.size() * given_.element_size()));
+  receive_numbers(copy.rank);
+  answer(copy, {.unit = message.unit, .version = version_}, true);
+  const ScopedSpan span(parts_.sink, Phase::optimizer, "update");
+  parts_.update(given_, message.scale, message.rate, ++version_);
+}
+
 void ParameterServer::apply(const ServerMessage& message, int copy) {
-  const double bytes = static_cast<double>(parts_.part.size() * gradient_.element_size());
+  const double bytes = static_cast<double>(parts_.part.size() * given_.element_size());
   arrive(message, copy, message.kind == ServerMessage::Kind::push ? bytes : 0);
   if (message.kind == ServerMessage::Kind::skip) return;
-  auto part = gradient_.narrow(0, parts_.part.begin, parts_.part.size());
-  parts_.data.receive(buffer_of(part), copy).wait();
+  receive_numbers(copy);
   const auto late = static_cast<std::size_t>(version_ - message.version);
   late_.resize(std::max(late_.size(), late + 1));
   ++late_[late];
   const double rate =
       parts_.divides_rate && late > 1 ? message.rate / static_cast<double>(late) : message.rate;
-  parts_.update(gradient_, message.scale, rate, ++version_);
+  const ScopedSpan span(parts_.sink, Phase::optimizer, "update");
+  parts_.update(given_, message.scale, rate, ++version_);
 }
 
 /// To the copies that wait, in their order.
@@ -184,17 +187,17 @@ void ParameterServer::hand_out_work() {
 
 /// The part is sent as it is now: later updates must not reach a message on its way.
 void ParameterServer::answer(Copy& copy, const ServerAnswer& answer, bool with_parameters) {
-  copy.header.wait();
-  copy.values.wait();
+  settle(copy.header);
+  settle(copy.values);
   ServerAnswer stamped = answer;
   if (parts_.clock != nullptr) stamped.sent_s = parts_.clock->now_s();
   copy.outgoing = stamped.fields();
-  copy.header = parts_.data.send(comm::Buffer::of(std::span<double>(copy.outgoing)), copy.rank);
+  copy.header = parts_.lines.answer(comm::Buffer::of(std::span<double>(copy.outgoing)), copy.rank);
   if (!with_parameters) return;
   const auto now = parts_.values.narrow(0, parts_.part.begin, parts_.part.size()).clone();
   auto buffer = buffer_of(now);
   buffer.owner = std::make_shared<at::Tensor>(now);
-  copy.values = parts_.data.send(buffer, copy.rank);
+  copy.values = parts_.lines.answer(buffer, copy.rank);
 }
 
 }  // namespace dtrain::parallel

@@ -1,4 +1,4 @@
-#include "parallel/strategy/dealing.hpp"
+#include "parallel/strategy/servers/dealing.hpp"
 
 #include <fmt/format.h>
 
