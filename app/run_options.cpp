@@ -1,10 +1,6 @@
-#include <fmt/format.h>
-
 #include <limits>
-#include <type_traits>
-#include <utility>
 
-#include "core/error.hpp"
+#include "declare_option.hpp"
 #include "models/model.hpp"
 #include "option.hpp"
 #include "option_value.hpp"
@@ -16,40 +12,6 @@ namespace dtrain::app {
 namespace {
 
 using train::RunConfig;
-
-/// Binds an option to the member that `access` returns for a RunConfig, const or not. The help shows
-/// `fallback`, or where that is empty the member's own default.
-template <typename Access>
-Option declare_option(std::string group, std::string name, std::string argument, std::string help,
-                      std::string fallback, Access access) {
-  using Value = std::remove_cvref_t<decltype(access(std::declval<RunConfig&>()))>;
-  Option option;
-  if constexpr (std::is_same_v<Value, bool>) option.kind = Option::Kind::toggle;
-  if constexpr (std::is_same_v<Value, decltype(train::ModelConfig::options)>)
-    option.kind = Option::Kind::list;
-  if (fallback.empty()) {
-    const RunConfig defaults;
-    if constexpr (std::is_same_v<Value, std::string>) {
-      fallback = access(defaults);
-    } else if constexpr (std::is_enum_v<Value>) {
-      fallback = name_of(access(defaults));
-    } else if constexpr (std::is_same_v<Value, bool>) {
-      fallback = "off";
-    } else if constexpr (std::is_arithmetic_v<Value>) {
-      fallback = fmt::format("{}", access(defaults));
-    }
-  }
-  option.set = [name, access](RunConfig& config, const std::string& text) {
-    read_value(text, name, access(config));
-  };
-  option.toml = [access](const RunConfig& config) { return write_toml(access(config)); };
-  option.name = std::move(name);
-  option.argument = std::move(argument);
-  option.group = std::move(group);
-  option.help = std::move(help);
-  option.fallback = std::move(fallback);
-  return option;
-}
 
 /// `--record-steps` counts, but its ends have names.
 Option record_steps(const std::string& group) {
@@ -439,27 +401,6 @@ std::vector<Option> declare() {
 const std::vector<Option>& run_options() {
   static const std::vector<Option> kOptions = declare();
   return kOptions;
-}
-
-void apply(const Option& option, const std::string& text, train::RunConfig& config) {
-  option.set(config, text);
-  config.given.insert(option.name);
-}
-
-std::string to_toml(const train::RunConfig& config) {
-  std::string text;
-  std::string group;
-  for (const Option& option : run_options()) {
-    if (option.group != group) {
-      text += fmt::format("{}# {}\n", group.empty() ? "" : "\n", option.group);
-      group = option.group;
-    }
-    const std::string value = option.toml(config);
-    text += value.empty() ? fmt::format("# {} =  # {}\n", option.name,
-                                        option.fallback.empty() ? option.argument : option.fallback)
-                          : fmt::format("{} = {}\n", option.name, value);
-  }
-  return text;
 }
 
 }  // namespace dtrain::app
