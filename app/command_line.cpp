@@ -41,7 +41,7 @@ Parser::Parser(const std::string& command, const std::string& summary)
     : CLI::App(summary, "dtrain " + command) {
   allow_extras();
   set_help_flag("-h,--help",
-                "print this and exit; --help=markdown, --help=man or --help=bash: in another form");
+                "print this and exit; in another form: --help=markdown, --help=man, --help=bash, --help=zsh");
   get_formatter()->column_width(36);
 }
 

@@ -10,13 +10,16 @@
 #include "commands.hpp"
 #include "help_option.hpp"
 #include "manual_page.hpp"
+#include "zsh_completion.hpp"
 
 namespace dtrain::app {
 namespace {
 
 constexpr std::string_view kAsked = "--help=";
-constexpr std::array<std::pair<std::string_view, HelpForm>, 3> kForms = {
-    {{"markdown", HelpForm::markdown}, {"man", HelpForm::man}, {"bash", HelpForm::bash}}};
+constexpr std::array<std::pair<std::string_view, HelpForm>, 4> kForms = {{{"markdown", HelpForm::markdown},
+                                                                          {"man", HelpForm::man},
+                                                                          {"bash", HelpForm::bash},
+                                                                          {"zsh", HelpForm::zsh}}};
 
 // ---- Markdown ----
 
@@ -31,7 +34,7 @@ constexpr const char* kOptionsPage = R"(# Options
 `--config` takes. A flag overrides the file, the file overrides the model's default, and the model's default
 ([models](models.md)) overrides the default below. `--print-config` prints the options in force as such a file.
 
-`--help=man` prints a page for man, and `--help=bash` the completion for bash: [installing](installing.md#man-pages-and-completion).
+`--help=man` prints a page for man, `--help=bash` and `--help=zsh` the completion for these shells: [installing](installing.md#man-pages-and-completion).
 )";
 
 /// A cell of a table, in which a bar would begin the next one.
@@ -154,12 +157,15 @@ std::string help_in(HelpForm form, const CLI::App& parser) {
       return manual_page(parser);
     case HelpForm::bash:
       return bash_case(parser);
+    case HelpForm::zsh:
+      return zsh_case(parser);
   }
   return {};
 }
 
 std::string help_head(HelpForm form) {
   if (form == HelpForm::markdown) return kOptionsPage;
+  if (form == HelpForm::zsh) return zsh_head();
   if (form != HelpForm::bash) return {};
   constexpr std::string_view kPlace = "COMMANDS";
   std::vector<std::string> names;
@@ -168,6 +174,9 @@ std::string help_head(HelpForm form) {
   return head.replace(head.find(kPlace), kPlace.size(), fmt::format("{}", fmt::join(names, " ")));
 }
 
-std::string help_tail(HelpForm form) { return form == HelpForm::bash ? kBashTail : ""; }
+std::string help_tail(HelpForm form) {
+  if (form == HelpForm::zsh) return zsh_tail();
+  return form == HelpForm::bash ? kBashTail : "";
+}
 
 }  // namespace dtrain::app

@@ -13,6 +13,7 @@ enum class HelpForm {
   markdown,  ///< `--help=markdown`: a part of docs/options.md.
   man,       ///< `--help=man`: a page for man, in groff's language.
   bash,      ///< `--help=bash`: a part of the script for completion in bash.
+  zsh,       ///< `--help=zsh`: the same for zsh.
 };
 
 /// The form that `words` ask for; nothing where they do not begin with `--help=`. Throws Error (exit code 2)

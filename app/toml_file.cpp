@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::size_t kMostBytes = std::size_t{1} << 20;
 
-std::string value_of(const toml::node& node, const std::string& file, const std::string& key) {
+std::string toml_value(const toml::node& node, const std::string& file, const std::string& key) {
   if (const auto text = node.as_string()) return text->get();
   if (const auto number = node.as_integer()) return fmt::format("{}", number->get());
   if (const auto number = node.as_floating_point()) return fmt::format("{}", number->get());
@@ -47,9 +47,9 @@ std::vector<FileEntry> parse_toml(const std::string& text, const std::string& or
   for (const auto& [key, node] : table) {
     FileEntry entry{.key = std::string(key.str()), .values = {}};
     if (const auto list = node.as_array()) {
-      for (const auto& item : *list) entry.values.push_back(value_of(item, origin, entry.key));
+      for (const auto& item : *list) entry.values.push_back(toml_value(item, origin, entry.key));
     } else {
-      entry.values.push_back(value_of(node, origin, entry.key));
+      entry.values.push_back(toml_value(node, origin, entry.key));
     }
     entries.push_back(std::move(entry));
   }

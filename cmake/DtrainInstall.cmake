@@ -1,4 +1,4 @@
-# `cmake --install` gives a tree that can be moved: bin/dtrain, its pages for man, its completion for bash, lib/*.a,
+# `cmake --install` gives a tree that can be moved: bin/dtrain, its pages for man, its completion for shells, lib/*.a,
 # include/dtrain/FOLDER/*.hpp, and what find_package(dtrain) needs; `--component program` leaves out the last three. LibTorch
 # and MPI stay where they are; the program finds them by its RPATH.
 include(GNUInstallDirs)
@@ -36,7 +36,8 @@ if(TARGET dtrain_app)
   install(CODE "
     set(dtrain_program \"$<TARGET_FILE:dtrain_app>\")
     set(dtrain_man \"${CMAKE_INSTALL_MANDIR}/man1\")
-    set(dtrain_completions \"${CMAKE_INSTALL_DATADIR}/bash-completion/completions\")" COMPONENT program)
+    set(dtrain_bash \"${CMAKE_INSTALL_DATADIR}/bash-completion/completions\")
+    set(dtrain_zsh \"${CMAKE_INSTALL_DATADIR}/zsh/site-functions\")" COMPONENT program)
   install(SCRIPT cmake/InstallPages.cmake COMPONENT program)
 endif()
 foreach(_module dtrain_cuda dtrain_cuda_graphs)

@@ -1,6 +1,6 @@
-# Run by `cmake --install`, with `dtrain_program`, `dtrain_man` and `dtrain_completions` set: pages for man, and completion
-# for bash. A relative folder is below the prefix.
-foreach(folder IN ITEMS dtrain_man dtrain_completions)
+# Run by `cmake --install`, with `dtrain_program`, `dtrain_man`, `dtrain_bash` and `dtrain_zsh` set: pages for man, and
+# completion for both shells. A relative folder is below the prefix.
+foreach(folder IN ITEMS dtrain_man dtrain_bash dtrain_zsh)
   if(NOT IS_ABSOLUTE "${${folder}}")
     set(${folder} "${CMAKE_INSTALL_PREFIX}/${${folder}}")
   endif()
@@ -23,4 +23,5 @@ foreach(page IN LISTS pages)
   string(REGEX REPLACE "^dtrain\\\\-([a-z]+) .*" "\\1" command "${page}")
   write_help("${dtrain_man}/dtrain-${command}.1" ${command} --help=man)
 endforeach()
-write_help("${dtrain_completions}/dtrain" --help=bash)
+write_help("${dtrain_bash}/dtrain" --help=bash)
+write_help("${dtrain_zsh}/_dtrain" --help=zsh)

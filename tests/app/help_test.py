@@ -1,4 +1,4 @@
-"""The forms of the help: each has every option that the program has; man shows the pages, and bash completes words."""
+"""The forms of the help: each has every option that the program has; man shows the pages, and bash and zsh complete words."""
 import pathlib
 import re
 import shutil
@@ -32,9 +32,37 @@ class HelpTest(ProgramTest):
         self.assertEqual((done.returncode, done.stderr), (0, ""))
         return done.stdout.split()
 
+    def complete_in_zsh(self, *lines):
+        """What zsh offers at the end of each line. All that is offered passes through compadd; the line itself says when it is over."""
+        if not shutil.which("zsh") or not shutil.which("script"):
+            self.skipTest("zsh or util-linux's script is not installed")
+        said = self.write("said", "")
+        self.write("dtrain", f"#!/bin/sh\necho --- >>{said}\n").chmod(0o755)
+        start = self.write("start", f"""
+autoload -U compinit; compinit -u -D
+. {self.write("completion.zsh", self.zsh_script)}
+LISTMAX=1000
+compadd() {{
+  if (( ! ${{argv[(I)-[OAD]]}} )); then
+    local -a hits
+    builtin compadd -O hits "$@"
+    (( ! ${{#hits}} )) || print -rl -- $hits >>{said}
+  fi
+  builtin compadd "$@"
+}}
+function dtrain mpirun {{ print -- --- >>{said} }}
+""")
+        session = "".join(line + "\n" for line in [f". {start}", *(line + "\t" for line in lines), "exit"])
+        done = subprocess.run(["script", "-qec", "zsh -f -i", "/dev/null"], text=True, timeout=LIMIT_S, capture_output=True,
+                              input=session, cwd=self.folder)
+        offered = [part.split() for part in said.read_text().split("---\n")]
+        self.assertEqual(len(offered), len(lines) + 1, done.stdout)
+        return offered[:-1]
+
     @classmethod
     def setUpClass(cls):
         cls.script = print_help("bash")
+        cls.zsh_script = print_help("zsh")
         cls.options = options_by_command(print_help("markdown"))
 
     def test_bash_reads_the_script(self):
@@ -74,6 +102,33 @@ class HelpTest(ProgramTest):
                               input=f"dtrain() {{ echo \"got:$*\"; }}; . {script}\ndtrain --glo\t 4\nexit\n")
         self.assertIn("got:--global-batch 4", done.stdout.replace("\r", ""))
 
+    def test_zsh_offers_every_option_of_every_command(self):
+        offered = self.complete_in_zsh("./dtrain ", "dtrain --", *(f"dtrain {command} --" for command in COMMANDS))
+        self.assertEqual(offered[0], COMMANDS)
+        for command, found in zip(["train", *COMMANDS], offered[1:]):
+            with self.subTest(command=command):
+                self.assertEqual(sorted({option.rstrip("=") for option in found}), sorted(self.options[command]))
+
+    def test_zsh_offers_values(self):
+        self.write("NET.pt2", "")
+        lines = {"dtrain sta": ["stage"], "./dtrain --glo": ["--global-batch"], "dtrain --precision fp": ["fp32", "fp64", "fp16"],
+                 "dtrain --precision=b": ["bf16"], "dtrain --device=": ["auto", "cpu", "cuda"], "dtrain --epochs ": [],
+                 "dtrain evaluate last --split t": ["train", "test"], "dtrain --model re": ["resnet18"], "dtrain --model NE": ["NET.pt2"],
+                 "dtrain --model-option a=1 --model-op": ["--model-option"],
+                 "mpirun -np 2 ./dtrain --mes": ["--mesh"], "mpirun -np 2 ./other --mes": []}
+        for line, found in zip(lines, self.complete_in_zsh(*lines)):
+            with self.subTest(line=line):
+                self.assertEqual(found, lines[line])
+
+    def test_zsh_finds_the_script_in_its_path_of_functions(self):
+        """As it is installed: a file that holds the function and calls it."""
+        self.write("_dtrain", self.zsh_script)
+        done = subprocess.run(["zsh", "-f", "-c", "fpath=($1 $fpath); autoload -U compinit; compinit -u -D; print $_comps[dtrain]", "zsh",
+                               str(self.folder)], text=True, capture_output=True, timeout=LIMIT_S) if shutil.which("zsh") else None
+        if done is None:
+            self.skipTest("zsh is not installed")
+        self.assertEqual((done.stdout, done.stderr), ("_dtrain\n", ""))
+
     def test_man_pages_have_every_option(self):
         for command in COMMANDS:
             with self.subTest(command=command):
@@ -92,8 +147,8 @@ class HelpTest(ProgramTest):
             self.assertIn(f"dtrain\\-{command} (1)", top)
 
     def test_forms_that_there_are_not(self):
-        self.refuse(2, ["--help=html", "markdown, man, bash"], "--help=html")
-        self.refuse(2, ["--help=", "markdown, man, bash"], "stage", "--help=")
+        self.refuse(2, ["--help=html", "markdown, man, bash, zsh"], "--help=html")
+        self.refuse(2, ["--help=", "markdown, man, bash, zsh"], "stage", "--help=")
         self.refuse(2, ["--help=man", "stands alone", "--epochs"], "--help=man", "--epochs", "2")
 
 

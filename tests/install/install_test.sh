@@ -34,6 +34,7 @@ pages=("$scratch"/moved/share/man/man1/dtrain*.1)
 ((${#pages[@]} == 10)) || { echo "installed these pages for man: ${pages[*]}" >&2; exit 1; }
 completion=$scratch/moved/share/bash-completion/completions/dtrain
 cmp "$completion" <("$scratch/moved/bin/dtrain" --help=bash)
+cmp "$scratch/moved/share/zsh/site-functions/_dtrain" <("$scratch/moved/bin/dtrain" --help=zsh)
 if ! command -v man >/dev/null; then echo "not checked: no man here shows the pages"; exit 0; fi
 shown=$(MANPATH=$scratch/moved/share/man MANWIDTH=100 man --pager=cat dtrain-stage)
 [[ $shown == *"--from PATH"*"CSV"* ]] || { echo "man shows: $shown" >&2; exit 1; }
