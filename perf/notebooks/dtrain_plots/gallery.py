@@ -32,8 +32,9 @@ OF_RUN = [
             "Upper lane of each rank: what its compute thread did. Lower lane: operations of communication, copies and a GPU "
             "beside it.", timeline.timeline),
     Picture("memory", "Memory", "The peak that the operating system or the GPU counted.", ranks.memory),
-    Picture("traffic", "Bytes between ranks", "Payload from rank to rank in all epochs; of an epoch that was interrupted what came after. Of collectives through shared "
-            "memory, by MPI itself and over NCCL the other ranks count alike.", ranks.traffic),
+    Picture("traffic", "Bytes between ranks", "Payload from rank to rank in all epochs; of an epoch that was interrupted what "
+            "came after. Of collectives through shared memory, by MPI itself and over NCCL the other ranks count alike.",
+            ranks.traffic),
 ]
 
 OF_RUNS = [
