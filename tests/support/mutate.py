@@ -15,8 +15,8 @@ OWN_TOKENS = "const Range own = models::share_of_tokens({whole}.size(1), ranks.r
 MISTAKES = {
     # A bucket of gradients stays each rank's own.
     "parallel/gradients/gradient_buckets.cpp": [
-        ("if (!exchanges()) continue;",
-         'if (!exchanges() || planted("skipped_all_reduce")) continue;')],
+        ("if (exchanges()) buckets_[bucket].handle = sum(bucket);",
+         'if (exchanges() && !planted("skipped_all_reduce")) buckets_[bucket].handle = sum(bucket);')],
     # A tied weight's gradient from the other rank is added twice.
     "parallel/gradients/tied_parameters.cpp": [
         ("gradients_.add_share(tied.parameter, tied.memory);",
