@@ -42,8 +42,8 @@ void warn_of_idle_ranks(const RunConfig& config, const Job& job, const Log& log)
 
 /// Ranks wait at each step for those that have one piece more: after a loss, mostly.
 void tell_of_uneven_ranks(const RunConfig& config, const Job& job, const Log& log) {
-  if (has_servers(config)) return;  // copies take pieces from servers, at their own pace
-  if (balances_data(config)) return;     // how many depends on their speed
+  if (has_servers(config)) return;    // copies take pieces from servers, at their own pace
+  if (balances_data(config)) return;  // how many depends on their speed
   const int copies = job.mesh().shape().data;
   const int pieces = config.batch.micro_batches;
   const int most = (pieces + copies - 1) / copies;
