@@ -31,7 +31,7 @@ def main():
             flushed = run_and_kill(sys.argv[1], path, chance.uniform(0.0, 0.2))
             with h5py.File(path, "r") as file:
                 steps = file["steps"][:]
-                assert sorted(file) == ["epochs", "events", "samples", "steps"]
+                assert sorted(file) == ["epochs", "events", "samples", "steps", "traffic"]
             assert len(steps) >= flushed, f"run {run}: {len(steps)} rows, {flushed} were flushed"
             number = np.arange(1, len(steps) + 1)
             cut = (number > flushed) & (steps["step"] == 0)
