@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <map>
 #include <optional>
@@ -62,6 +63,28 @@ auto as_checkpoint_error(const std::filesystem::path& file, Action action) {
 
 }  // namespace
 
+namespace {
+
+/// Of a tensor's slices each has a place of its own, and all say alike what the whole is.
+void check_distinct(std::span<const TensorRef> tensors, const std::filesystem::path& file) {
+  std::map<std::string, std::vector<const TensorRef*>> of_tensor;
+  for (const TensorRef& tensor : tensors) {
+    tensor.slice.validate();
+    auto& before = of_tensor[tensor.group + "/" + tensor.slice.name];
+    const bool fits = std::ranges::all_of(before, [&tensor](const TensorRef* other) {
+      return other->dtype == tensor.dtype && other->slice.global_shape == tensor.slice.global_shape &&
+             other->slice.offset != tensor.slice.offset;
+    });
+    if (!fits) {
+      throw checkpoint_error("would have two different tensors of this name, or a slice of it twice",
+                             file.string() + ":" + tensor.slice.name, "give each tensor a name of its own");
+    }
+    before.push_back(&tensor);
+  }
+}
+
+}  // namespace
+
 std::vector<std::string> datasets_of(std::span<const TensorRef> tensors) {
   std::vector<std::string> names;
   std::map<std::string, int> slices;
@@ -74,7 +97,7 @@ std::vector<std::string> datasets_of(std::span<const TensorRef> tensors) {
 }
 
 void write_part(const std::filesystem::path& file, std::span<const TensorRef> tensors, h5::Library& library) {
-  for (const TensorRef& tensor : tensors) tensor.slice.validate();
+  check_distinct(tensors, file);
   const Places places = as_checkpoint_error(file, [&] { return lay_out(file, tensors, library); });
   const RawFile raw(file, RawFile::Access::change);
   for (std::size_t i = 0; i < tensors.size(); ++i) {

@@ -121,7 +121,7 @@ class UsageTest(ProgramTest):
                               ("--threads", "-1"), ("--watchdog", "0"), ("--bucket-mb", "-1"),
                               ("--seed", "-1"), ("--seed", "9223372036854775808"), ("--epochs", "1.5"), ("--epochs", "99999999999"),
                               ("--epochs", "many"), ("--record-steps", "some"), ("--trace-steps", "9-3"), ("--trace-steps", "some"), ("--precision", "fp8"),
-                              ("--optimizer", "lion"), ("--schedule", "square"), ("--strategy", "zero1"), ("--sync-period", "8"), ("--outer-optimizer", "nesterov"), ("--elasticity", "0.1"),
+                              ("--optimizer", "lion"), ("--schedule", "square"), ("--strategy", "zero9"), ("--sync-period", "8"), ("--outer-optimizer", "nesterov"), ("--elasticity", "0.1"),
                               ("--device", "tpu"), ("--device-graphs", "on"), ("--kernels", "mine"), ("--all-reduce", "magic"), ("--comm-backend", "gloo"),
                               ("--staging", "disk"), ("--rank-order", "random"), ("--pipeline", "zigzag"), ("--balance", "static"),
                               ("--recompute", "some"), ("--recompute", "auto"), ("--virtual-stages", "0"),

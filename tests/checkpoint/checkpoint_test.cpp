@@ -264,7 +264,7 @@ TEST_F(CheckpointTest, ReplacesAnOlderOneOfTheSameStepAndLeavesNothingElse) {
 
 TEST_F(CheckpointTest, LeavesNothingBehindWhenItFails) {
   auto tensors = state.tensors();
-  tensors[1].slice.name = "fc.weight";  // a second one of that name cannot be created
+  tensors[1].slice.name = "fc.weight";  // a second one of that name, of another type and shape
   EXPECT_THROW(save(folder.path(), state.info, tensors, library), Error);
   EXPECT_TRUE(fs::is_empty(folder.path()));
 }
