@@ -61,10 +61,6 @@ auto as_checkpoint_error(const std::filesystem::path& file, Action action) {
   }
 }
 
-}  // namespace
-
-namespace {
-
 /// Of a tensor's slices each has a place of its own, and all say alike what the whole is.
 void check_distinct(std::span<const TensorRef> tensors, const std::filesystem::path& file) {
   std::map<std::string, std::vector<const TensorRef*>> of_tensor;

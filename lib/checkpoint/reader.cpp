@@ -17,6 +17,11 @@ namespace {
 
 constexpr const char* kLoadAnother = "take another checkpoint";
 
+/// Where a file has a slice of the tensor `name`.
+const std::string& dataset_of(const SliceEntry& slice, const std::string& name) {
+  return slice.dataset.empty() ? name : slice.dataset;
+}
+
 /// Copies a slice, row by row of its last dim, to its place in the whole tensor.
 void scatter(const Slice& slice, std::span<const std::byte> from, std::size_t item_bytes,
              std::span<std::byte> to) {
@@ -73,8 +78,9 @@ void CheckpointReader::read(const std::string& name, const std::string& dtype, c
   const auto item_bytes = static_cast<std::size_t>(element_bytes(dtype));
   const bool in_one_piece = tensor.slices.size() == 1 && tensor.slices[0].shape == tensor.shape;
   if (in_one_piece) {
-    const std::string& dataset = tensor.slices[0].dataset.empty() ? name : tensor.slices[0].dataset;
-    return read_part(folder_ / tensor.slices[0].file, dataset, dtype, tensor.shape, runs, out, *library_);
+    const SliceEntry& whole = tensor.slices[0];
+    return read_part(folder_ / whole.file, dataset_of(whole, name), dtype, tensor.shape, runs, out,
+                     *library_);
   }
   std::vector<std::byte> whole(static_cast<std::size_t>(tensor.bytes()));
   read(name, dtype, whole);
@@ -97,7 +103,7 @@ void CheckpointReader::read(const std::string& name, const std::string& dtype,
     slice.validate();
     const std::size_t bytes = static_cast<std::size_t>(slice.count()) * item_bytes;
     filled += bytes;
-    const std::string& dataset = entry.dataset.empty() ? name : entry.dataset;
+    const std::string& dataset = dataset_of(entry, name);
     if (slice.is_whole()) {
       read_part(folder_ / entry.file, dataset, dtype, entry.shape, out, *library_);
       continue;

@@ -7,6 +7,8 @@
 #include <limits>
 #include <optional>
 #include <span>
+#include <string>
+#include <vector>
 
 #include "core/error.hpp"
 #include "h5/check.hpp"
@@ -90,6 +92,25 @@ bool is_understood(H5Z_filter_t filter) {
   return filter == H5Z_FILTER_DEFLATE || filter == H5Z_FILTER_SHUFFLE || filter == H5Z_FILTER_FLETCHER32;
 }
 
+std::string misfit(std::uint64_t unpacked, std::uint64_t chunk_bytes) {
+  if (unpacked > chunk_bytes)
+    return "has a chunk that unpacks to more than " + std::to_string(chunk_bytes) + " bytes";
+  return "has a chunk that unpacks to " + std::to_string(unpacked) + " bytes instead of " +
+         std::to_string(chunk_bytes);
+}
+
+/// Moves `place` to the slab's next chunk, the last dim fastest; `first`: its first one. Whether there is
+/// one.
+bool advance(std::vector<hsize_t>& place, const std::vector<hsize_t>& first, const Shape& chunk,
+             const Shape& offset, const Shape& extent) {
+  for (std::size_t dim = place.size(); dim-- > 0;) {
+    place[dim] += chunk[dim];
+    if (place[dim] < offset[dim] + extent[dim]) return true;
+    place[dim] = first[dim];
+  }
+  return false;
+}
+
 }  // namespace
 
 void require_whole_chunks(const Dataset& dataset, const Shape& offset, const Shape& extent) {
@@ -136,18 +157,9 @@ void require_whole_chunks(const Dataset& dataset, const Shape& offset, const Sha
             id);
       const auto unpacked = plain ? bytes : unpacked_bytes(filters, left_out, stored, chunk_bytes, inflater);
       if (!unpacked) throw refuse("has a chunk that cannot be unpacked");
-      if (*unpacked != chunk_bytes)
-        throw refuse(
-            "has a chunk that unpacks to " +
-            (*unpacked < chunk_bytes ? std::to_string(*unpacked) + " bytes instead of " : "more than ") +
-            std::to_string(chunk_bytes) + (*unpacked < chunk_bytes ? "" : " bytes"));
+      if (*unpacked != chunk_bytes) throw refuse(misfit(*unpacked, chunk_bytes));
     }
-    more = false;
-    for (std::size_t dim = dims; dim-- > 0 && !more;) {  // the last dim runs fastest
-      place[dim] += about.chunk[dim];
-      more = place[dim] < offset[dim] + extent[dim];
-      if (!more) place[dim] = first[dim];
-    }
+    more = advance(place, first, about.chunk, offset, extent);
   }
 }
 

@@ -208,21 +208,27 @@ class Wide(torch.nn.Module):
         return self.last(torch.tanh(self.end(self.act(self.middle(x))).mean(1)))
 
 
-def tensor_axis_agrees(binary, folder):
-    """Pairs of linear layers are cut, with the whole's dropout masks; what is saved is whole, and is resumed on another mesh."""
+def cut_agrees(binary, folder, program, dataset, meshes, words):
+    """On meshes with a tensor axis a program is cut as `words` say, and trains as on one rank; what is saved is whole."""
     found = {}
-    for mesh in ("data=1", "tensor=2", "data=2,tensor=2", "pipe=3,tensor=2"):
-        name = "wide-" + mesh.replace(",", "-")
-        said = run(binary, ranks_of(mesh), "--model", "wide.pt2", "--dataset", "rows", "--name", name, "--precision", "fp64", *COMMON[:-1],
+    for mesh in ("data=1", *meshes):
+        name = f"{program}-{mesh.replace(',', '-')}"
+        said = run(binary, ranks_of(mesh), "--model", f"{program}.pt2", "--dataset", dataset, "--name", name, "--precision", "fp64", *COMMON[:-1],
                    "--mesh", mesh, cwd=folder)
-        if "tensor" in mesh:
-            assert "2 pairs of linear layers are cut over the tensor axis: up and down, ... middle and end" in said.stdout + said.stderr, said
+        if mesh in meshes:
+            assert words in said.stdout + said.stderr, said
         with h5py.File(folder / f"runs/{name}/results.h5") as results:
             found[mesh] = step_losses(results), checkpoint_tensors(folder / f"runs/{name}/checkpoints/step-{STEPS:08}", group=None)
         losses, tensors = found["data=1"]
         assert np.allclose(found[mesh][0], losses, rtol=1e-10), (mesh, found[mesh][0], losses)
         for key, value in tensors.items():
             assert np.allclose(found[mesh][1][key], value, rtol=1e-7, atol=1e-9), (mesh, key)
+
+
+def tensor_axis_agrees(binary, folder):
+    """Pairs of linear layers are cut, with the whole's dropout masks; what is saved is whole, and is resumed on another mesh."""
+    cut_agrees(binary, folder, "wide", "rows", ("tensor=2", "data=2,tensor=2", "pipe=3,tensor=2"),
+               "2 pairs of linear layers are cut over the tensor axis: up and down, ... middle and end")
     first = run(binary, 1, "evaluate", "runs/wide-data=1/checkpoints/last", cwd=folder).stdout
     cut = run(binary, 2, "evaluate", "runs/wide-tensor=2/checkpoints/last", "--mesh", "tensor=2", cwd=folder).stdout
     assert "loss" in cut and cut.split("loss ")[1].split()[0] == first.split("loss ")[1].split()[0], (cut, first)
@@ -289,20 +295,9 @@ def attentions_are_cut_by_heads(binary, folder):
     """Uneven parts: two heads and one. Masks of dropout are the whole's; what is saved is whole."""
     torch.manual_seed(3)
     make_programs.write(folder, "attentive", Attentive(11, 6), (torch.randint(11, (4, 6)),))
-    found = {}
-    for mesh in ("data=1", "tensor=2", "data=2,tensor=2", "pipe=2,tensor=2"):
-        name = "attentive-" + mesh.replace(",", "-")
-        said = run(binary, ranks_of(mesh), "--model", "attentive.pt2", "--dataset", "blocks", "--name", name, "--precision", "fp64",
-                   *COMMON[:-1], "--mesh", mesh, cwd=folder)
-        if "tensor" in mesh:
-            assert ("3 attentions are cut by heads over the tensor axis: joint, ... written; 1 pair of linear layers is cut over the "
-                    "tensor axis: up and down; the rest is on each rank") in said.stdout + said.stderr, said
-        with h5py.File(folder / f"runs/{name}/results.h5") as results:
-            found[mesh] = step_losses(results), checkpoint_tensors(folder / f"runs/{name}/checkpoints/step-{STEPS:08}", group=None)
-        losses, tensors = found["data=1"]
-        assert np.allclose(found[mesh][0], losses, rtol=1e-10), (mesh, found[mesh][0], losses)
-        for key, value in tensors.items():
-            assert np.allclose(found[mesh][1][key], value, rtol=1e-7, atol=1e-9), (mesh, key)
+    cut_agrees(binary, folder, "attentive", "blocks", ("tensor=2", "data=2,tensor=2", "pipe=2,tensor=2"),
+               "3 attentions are cut by heads over the tensor axis: joint, ... written; 1 pair of linear layers is cut over the tensor axis: "
+               "up and down; the rest is on each rank")
     refused(binary, 4, 2, ["3 heads", "--mesh tensor=4", "tensor=3"], "--model", "attentive.pt2", "--dataset", "blocks", *COMMON, "--mesh",
             "tensor=4", cwd=folder)
 

@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "jobs"))
+from array_files import write_arrays  # noqa: E402
 from dtrain_run import ranks_of, refused, run, step_losses  # noqa: E402
 from export_model import export_model  # noqa: E402
 
@@ -51,16 +52,6 @@ def arrays():
             "e": rng.standard_normal((SAMPLES, 4)).astype(np.float32), "y": np.arange(SAMPLES) % CLASSES,
             "one_real": rng.random((SAMPLES, 7), np.float32), "large": np.full((SAMPLES, 7), WORDS),
             "negative": rng.integers(-2, 3, (SAMPLES, 7)), "short": np.zeros((SAMPLES - 1, 2), np.float32)}
-
-
-def write(folder, values):
-    with h5py.File(folder / "set.h5", "w") as file:
-        for name, value in values.items():
-            file[name] = value
-    np.savez(folder / "set.npz", **values)
-    (folder / "npy").mkdir()
-    for name, value in values.items():
-        np.save(folder / "npy" / f"{name}.npy", value)
 
 
 def staged(folder, name):
@@ -174,7 +165,7 @@ def main():
     with tempfile.TemporaryDirectory() as scratch:
         folder = Path(scratch)
         values = arrays()
-        write(folder, values)
+        write_arrays(folder, values)
         stages_all_kinds(binary, folder, values)
         trains(binary, folder)
         predicts(binary, folder, values)

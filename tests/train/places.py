@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn import functional as F
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "jobs"))
+from array_files import write_arrays  # noqa: E402
 from dtrain_run import checkpoint_tensors, ranks_of, refused, run, step_losses  # noqa: E402
 from export_model import export_model  # noqa: E402
 
@@ -57,13 +58,7 @@ def write(folder):
     values = {"x": images, "masks": masks, "small": masks[:, ::2, ::2].copy(), "real": masks + np.float32(0.5), "one": masks[:, 0, 0],
               "stacked": masks[:, None], "negative": np.where(np.arange(SAMPLES)[:, None, None] == 7, -1, masks.astype(int)),
               "wide": masks[:, :, :4].copy()}
-    with h5py.File(folder / "set.h5", "w") as file:
-        for name, value in values.items():
-            file[name] = value
-    np.savez(folder / "set.npz", **values)
-    (folder / "npy").mkdir()
-    for name, value in values.items():
-        np.save(folder / "npy" / f"{name}.npy", value)
+    write_arrays(folder, values)
     return values
 
 

@@ -12,6 +12,7 @@ import tempfile
 import unittest
 from pathlib import Path
 
+import h5py
 import numpy as np
 
 from dtrain_run import MPIRUN, checkpoint_tensors, refused, run
@@ -94,6 +95,18 @@ class ShardedTest(ShardedRuns):
         refused(BINARY, 4, 2, [f"take {16 * parameters // 1_000_000}"], *large, "--name", "large-ddp", cwd=self.folder)
         folder = self.train("large-zero1", 4, *large, *ZERO1, steps=3)  # LibTorch's memory is held to the limit
         self.assertEqual(sum(value.size for value in checkpoint_tensors(folder / "checkpoints/step-00000003").values()), parameters)
+
+    def test_as_many_bytes_travel_as_with_ddp(self):
+        ranks, steps, model = 4, 6, ["--model", "mlp", "--model-option", "hidden=256", "--global-batch", 16, "--threads", 1, "--quiet"]
+        parameters = 784 * 256 + 256 + 256 * 10 + 10
+        for name, options in {"ddp": ["--all-reduce", "ring"], "zero1": ZERO1}.items():
+            with self.subTest(name=name):
+                folder = self.train(f"bytes-{name}", ranks, *model, *options, *self.apart(ranks), steps=steps)
+                with h5py.File(folder / "results.h5") as file:
+                    sent = [int(file[f"ranks/{rank:05}/traffic"]["bytes_sent"].sum()) for rank in range(ranks)]
+                expected = 2 * (ranks - 1) / ranks * 4 * parameters * steps
+                for of_rank in sent:  # and the message at the end of each step
+                    self.assertAlmostEqual(of_rank / expected, 1, delta=0.01)
 
     def test_what_it_cannot_do_is_said(self):
         model = [*MODELS["gpt"], "--name", "refused"]

@@ -7,12 +7,38 @@
 #include "models/layers/dropout.hpp"
 
 namespace dtrain::models::exported {
+namespace {
+
+class DropoutOperation final : public Operation {
+ public:
+  DropoutOperation(const Given& given, const char* input, const Flow& flow)
+      : from_(given.needed_place(input)),
+        to_(given.result()),
+        p_(given.probability("p")),
+        stream_(stream_of(given.node)),
+        flow_(flow) {}
+  void run(Workspace& work) override {
+    work.tensors[to_] = dropped(work.tensors[from_], p_, work.context, stream_, flow_);
+  }
+
+ private:
+  std::size_t from_, to_;
+  double p_;
+  std::uint32_t stream_;
+  Flow flow_;
+};
+
+}  // namespace
 
 at::Tensor dropped(const at::Tensor& x, double p, const Context& context, std::uint32_t stream,
                    const Flow& flow) {
   if (context.mode == Mode::evaluation || p == 0.0) return x;
   if (p == 1.0) return x * 0;
   return dropout(x, p, context.dropout_key(stream), flow);
+}
+
+std::unique_ptr<Operation> dropout_operation(const Given& given, const char* input, const Flow& flow) {
+  return std::make_unique<DropoutOperation>(given, input, flow);
 }
 
 std::uint32_t stream_of(const Node& node, const std::string& part) {

@@ -3,8 +3,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <string>
 
+#include "models/exported/given.hpp"
 #include "models/exported/graph.hpp"
 #include "models/layer.hpp"
 
@@ -14,6 +16,9 @@ namespace dtrain::models::exported {
 /// whole tensor it is.
 at::Tensor dropped(const at::Tensor& x, double p, const Context& context, std::uint32_t stream,
                    const Flow& flow = {});
+
+/// The same of the node's value called `input`, with the node's probability and masks.
+std::unique_ptr<Operation> dropout_operation(const Given& given, const char* input, const Flow& flow = {});
 
 /// Of a node's masks; `part` tells several of one node apart.
 std::uint32_t stream_of(const Node& node, const std::string& part = "");

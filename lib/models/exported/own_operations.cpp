@@ -23,23 +23,6 @@
 namespace dtrain::models::exported {
 namespace {
 
-class DropoutOperation final : public Operation {
- public:
-  DropoutOperation(const Given& given, const char* input)
-      : from_(given.needed_place(input)),
-        to_(given.result()),
-        p_(given.probability("p")),
-        stream_(stream_of(given.node)) {}
-  void run(Workspace& work) override {
-    work.tensors[to_] = dropped(work.tensors[from_], p_, work.context, stream_);
-  }
-
- private:
-  std::size_t from_, to_;
-  double p_;
-  std::uint32_t stream_;
-};
-
 class LinearOperation final : public Operation {
  public:
   LinearOperation(const Given& given, Parameter& weight, Parameter& bias)
@@ -56,41 +39,27 @@ class LinearOperation final : public Operation {
 
 class ConvolutionOperation final : public Operation {
  public:
-  ConvolutionOperation(const Given& given, Parameter& weight, Parameter* bias,
+  enum class Kind { plain, transposed };
+  /// `bias`: null where there is none; a transposed convolution has one.
+  ConvolutionOperation(const Given& given, Kind kind, Parameter& weight, Parameter* bias,
                        const Conv2d::Geometry& geometry)
       : from_(given.needed_place("input")),
         to_(given.result()),
+        kind_(kind),
         weight_(weight),
         bias_(bias),
         geometry_(geometry) {}
   void run(Workspace& work) override {
-    work.tensors[to_] = convolve(work.tensors[from_], weight_, bias_, geometry_);
+    const at::Tensor& input = work.tensors[from_];
+    work.tensors[to_] = kind_ == Kind::plain ? convolve(input, weight_, bias_, geometry_)
+                                             : convolve_transposed(input, weight_, *bias_, geometry_);
   }
 
  private:
   std::size_t from_, to_;
+  Kind kind_;
   Parameter& weight_;
   Parameter* bias_;
-  Conv2d::Geometry geometry_;
-};
-
-class TransposedOperation final : public Operation {
- public:
-  TransposedOperation(const Given& given, Parameter& weight, Parameter& bias,
-                      const Conv2d::Geometry& geometry)
-      : from_(given.needed_place("input")),
-        to_(given.result()),
-        weight_(weight),
-        bias_(bias),
-        geometry_(geometry) {}
-  void run(Workspace& work) override {
-    work.tensors[to_] = convolve_transposed(work.tensors[from_], weight_, bias_, geometry_);
-  }
-
- private:
-  std::size_t from_, to_;
-  Parameter& weight_;
-  Parameter& bias_;
   Conv2d::Geometry geometry_;
 };
 
@@ -147,14 +116,10 @@ class PoolOperation final : public Operation {
   MaxPool2d layer_;
 };
 
-/// LibTorch's operator may refuse memory that dtrain's kernels have laid out; a copy then does.
 class ReshapeOperation final : public Operation {
  public:
-  ReshapeOperation(const Given& given, const Scope& scope)
-      : from_(given.needed_place("self")), to_(given.result()) {
-    for (const Size& size : given.node.find("size")->sizes)
-      sizes_.push_back(size.value ? *scope.graph[*size.value].number : SizeExpression(size.number));
-  }
+  ReshapeOperation(const Given& given, std::vector<SizeExpression> sizes)
+      : from_(given.needed_place("self")), to_(given.result()), sizes_(std::move(sizes)) {}
   void run(Workspace& work) override {
     std::vector<std::int64_t> shape;
     for (const auto& size : sizes_) shape.push_back(size.evaluate(work.symbols));
@@ -165,6 +130,13 @@ class ReshapeOperation final : public Operation {
   std::size_t from_, to_;
   std::vector<SizeExpression> sizes_;
 };
+
+std::vector<SizeExpression> sizes_of(const Node& view, const Scope& scope) {
+  std::vector<SizeExpression> sizes;
+  for (const Size& size : view.find("size")->sizes)
+    sizes.push_back(size.value ? *scope.graph[*size.value].number : SizeExpression(size.number));
+  return sizes;
+}
 
 std::unique_ptr<Operation> convolution(const Given& given, const Scope& scope) {
   const auto weight_value = given.tensor("weight");
@@ -181,7 +153,7 @@ std::unique_ptr<Operation> convolution(const Given& given, const Scope& scope) {
       given.alike("groups", 1) != 1) {
     return nullptr;
   }
-  return std::make_unique<ConvolutionOperation>(given, *weight, bias,
+  return std::make_unique<ConvolutionOperation>(given, ConvolutionOperation::Kind::plain, *weight, bias,
                                                 Conv2d::Geometry{.in_channels = shape[1],
                                                                  .out_channels = shape[0],
                                                                  .kernel = shape[2],
@@ -203,12 +175,12 @@ std::unique_ptr<Operation> transposed(const Given& given, const Scope& scope) {
       given.alike("dilation", 1) != 1 || given.alike("groups", 1) != 1) {
     return nullptr;
   }
-  return std::make_unique<TransposedOperation>(given, *weight, *bias,
-                                               Conv2d::Geometry{.in_channels = shape[0],
-                                                                .out_channels = shape[1],
-                                                                .kernel = shape[2],
-                                                                .stride = *stride,
-                                                                .padding = *padding});
+  return std::make_unique<ConvolutionOperation>(given, ConvolutionOperation::Kind::transposed, *weight, bias,
+                                                Conv2d::Geometry{.in_channels = shape[0],
+                                                                 .out_channels = shape[1],
+                                                                 .kernel = shape[2],
+                                                                 .stride = *stride,
+                                                                 .padding = *padding});
 }
 
 std::unique_ptr<Operation> linear(const Given& given, const Scope& scope) {
@@ -248,6 +220,10 @@ bool drops_in_training(const Node& dropout, bool in_training) {
   return !(in_training && off);
 }
 
+std::unique_ptr<Operation> reshape_operation(const Given& given, std::vector<SizeExpression> sizes) {
+  return std::make_unique<ReshapeOperation>(given, std::move(sizes));
+}
+
 std::unique_ptr<Operation> own_operation(const Step& step, const Scope& scope, bool in_training) {
   const Given given(step, scope);
   const Node& node = given.node;
@@ -258,8 +234,7 @@ std::unique_ptr<Operation> own_operation(const Step& step, const Scope& scope, b
     if (in_place && step.copies == Step::Copies::never)
       throw refused(node, "drops in place what is used through a view",
                     "use nn.Dropout(p) without inplace=True");
-    if (drops_in_training(node, in_training))
-      return std::make_unique<DropoutOperation>(given, in_place ? "self" : "input");
+    if (drops_in_training(node, in_training)) return dropout_operation(given, in_place ? "self" : "input");
     return nullptr;
   }
   if (calls(node, "scaled_dot_product_attention") && given.real("dropout_p", 0.0) != 0)
@@ -278,7 +253,7 @@ std::unique_ptr<Operation> own_operation(const Step& step, const Scope& scope, b
   }
   if (calls(node, "max_pool2d") && halves(given)) return std::make_unique<PoolOperation>(given);
   if ((calls(node, "view") && node.find("size") != nullptr) && !step.is_written_later)
-    return std::make_unique<ReshapeOperation>(given, scope);
+    return reshape_operation(given, sizes_of(node, scope));
   return nullptr;
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
 #include <memory>
+#include <vector>
 
+#include "models/exported/given.hpp"
 #include "models/exported/operation.hpp"
 #include "models/exported/planning/plan.hpp"
 
@@ -13,6 +15,10 @@ bool exported_in_training(const Graph& graph);
 
 /// Whether a dropout drops in a run's training, and is not one that was exported as switched off.
 bool drops_in_training(const Node& dropout, bool in_training);
+
+/// `self` in the shape `sizes`. LibTorch's view may refuse memory that dtrain's kernels have laid out; a copy
+/// then does.
+std::unique_ptr<Operation> reshape_operation(const Given& given, std::vector<SizeExpression> sizes);
 
 /// dtrain's own operation for a step, or null where LibTorch's operator is called:
 /// - batch_norm with running statistics: these are counted once in a step (layers/batch_norm.hpp);

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "parallel/strategy/shards.hpp"
+#include "parallel/strategy/rectangles.hpp"
 
 namespace dtrain::parallel {
 

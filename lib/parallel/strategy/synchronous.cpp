@@ -67,12 +67,13 @@ Answer can_own_by_speed(const Setting& setting) {
 }
 
 /// What shards of the state change in what copies of it can do.
-void restrict_to_shards(const Setting& setting, Abilities& can) {
-  if (setting.mesh.tensor > 1) can.runs = {"a shard of a slice cannot be saved: use a mesh of data and pipe"};
-  if (setting.on_device) can.runs = {"shards are gathered in the CPU's memory"};
-  can.updates_by_rows = {"each rank has a shard of the table's state only"};
-  can.rolls_back = {"a lost rank takes its shard along"};
-  can.copies_parts = {"a rank's part is not the same on all copies of the model"};
+void restrict_to_shards(const Setting& setting, Abilities& abilities) {
+  if (setting.mesh.tensor > 1)
+    abilities.runs = {"a shard of a slice cannot be saved: use a mesh of data and pipe"};
+  if (setting.on_device) abilities.runs = {"shards are gathered in the CPU's memory"};
+  abilities.updates_by_rows = {"each rank has a shard of the table's state only"};
+  abilities.rolls_back = {"a lost rank takes its shard along"};
+  abilities.copies_parts = {"a rank's part is not the same on all copies of the model"};
 }
 
 /// Room for the parameters and the optimizer's state; where the latter may be cut into shards, only if all

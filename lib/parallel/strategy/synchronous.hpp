@@ -9,13 +9,13 @@
 #include "parallel/gradients/gradient_sums.hpp"
 #include "parallel/gradients/reproducible_totals.hpp"
 #include "parallel/gradients/row_updates.hpp"
+#include "parallel/gradients/shard_gather.hpp"
 #include "parallel/gradients/tied_parameters.hpp"
 #include "parallel/memory/node_memory.hpp"
 #include "parallel/step/step_control.hpp"
 #include "parallel/step/step_statistics.hpp"
 #include "parallel/step/step_undo.hpp"
 #include "parallel/strategy/registry.hpp"
-#include "parallel/strategy/shards.hpp"
 #include "parallel/strategy/strategy.hpp"
 
 namespace dtrain::parallel {

@@ -213,10 +213,13 @@ parallel::StepRequests Trainer::requests() const {
 
 /// Whether a step is given to the device in a few calls decides how fast it is: recorded, so that a later
 /// reader sees it, too.
-void Trainer::tell_graphs(const std::string& what) {
-  outputs_.event("graphs", what);
+void Trainer::tell_graphs(const std::string& what) { tell("graphs", "graphs", what); }
+
+/// An event of the run and a line of the log, which begins with `title`.
+void Trainer::tell(std::string_view kind, std::string_view title, const std::string& words) {
+  outputs_.event(kind, words);
   progress_.clear();
-  log_.info("graphs     " + what);
+  log_.info(fmt::format("{:<10} {}", title, words));
 }
 
 Trainer::Ending Trainer::train_epoch() {
@@ -263,10 +266,7 @@ void Trainer::adapt_batch() {
   auto* const adaptive = replica_.strategy().adaptive_batch();
   if (adaptive == nullptr) return;
   const auto words = fmt::format("after epoch {}: {}", epoch_, adaptive->end_epoch(pieces_.steps()));
-  if (job_.rank() != 0) return;
-  outputs_.event("adaptive_batch", words);
-  progress_.clear();
-  log_.info("batch      " + words);
+  if (job_.rank() == 0) tell("adaptive_batch", "batch", words);
 }
 
 /// The steps of the epoch that are still to do, unless all ranks are asked to stop before.
@@ -383,9 +383,9 @@ void Trainer::look_after_ranks(const record::PhaseTotals& phases, const parallel
 }
 
 /// Empty: each rank keeps its micro-batches.
-std::optional<Balancing> Trainer::balancing() {
+std::optional<parallel::Balancing> Trainer::balancing() {
   if (!balances_data(config_)) return std::nullopt;
-  return Balancing(
+  return parallel::Balancing(
       {.micro_batches = pieces_.micro_batches,
        .data_ranks = pieces_.data_ranks,
        .lead = loader_options(job_).prefetch + 3,  // batches: that are ready, one being read, one taken ahead
@@ -393,10 +393,7 @@ std::optional<Balancing> Trainer::balancing() {
        .change =
            [this](std::int64_t first, const parallel::Ownership& owned, const std::string& words) {
              plan_.own(first, owned);
-             if (job_.rank() != 0) return;
-             outputs_.event("balance", words);
-             progress_.clear();
-             log_.info("balance    " + words);
+             if (job_.rank() == 0) tell("balance", "balance", words);
            }});
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "comm/emulation/slow_compute.hpp"
 #include "comm/watch/stragglers.hpp"
@@ -12,13 +13,13 @@
 #include "data/loader.hpp"
 #include "h5/library.hpp"
 #include "optim/schedule.hpp"
+#include "parallel/step/balancing.hpp"
 #include "parallel/step/pieces.hpp"
 #include "record/step_clock.hpp"
 #include "record/trace_writer.hpp"
 #include "state/checkpoints.hpp"
 #include "state/resume_point.hpp"
 #include "train/config/config.hpp"
-#include "train/loop/balancing.hpp"
 #include "train/loop/evaluations.hpp"
 #include "train/loop/model_selection.hpp"
 #include "train/loop/planned_batches.hpp"
@@ -65,6 +66,7 @@ class Trainer {
   void go_on_from(const state::ResumePoint& resume);
   void tell_where_from(const state::ResumePoint& resume) const;
   void tell_graphs(const std::string& what);
+  void tell(std::string_view kind, std::string_view title, const std::string& words);
   ExitCode train_to_the_end();
   Ending train_epoch();
   void adapt_batch();
@@ -74,7 +76,7 @@ class Trainer {
   bool validate_within_epoch();
   std::uint64_t counted_hash(const parallel::StepPlan& plan) const;
   parallel::StepRequests requests() const;
-  std::optional<Balancing> balancing();
+  std::optional<parallel::Balancing> balancing();
   double computed_s(const record::PhaseTotals& phases);
   void look_after_ranks(const record::PhaseTotals& phases, const parallel::StepPlan& plan, bool agreed);
   bool owes_save() const;
@@ -112,7 +114,7 @@ class Trainer {
   double stop_at_s_ = std::numeric_limits<double>::infinity();
   ProgressLine progress_;
   comm::Stragglers stragglers_;
-  std::optional<Balancing> balancing_;
+  std::optional<parallel::Balancing> balancing_;
   double clocked_s_ = 0;  // that an emulated machine had computed up to the step before
   Survival survival_;
 

@@ -192,12 +192,17 @@ TEST(LocalSgdTest, AdamBeginsAnewWhereItsStateIsReset) {
   }
 }
 
-TEST(LocalSgdTest, RunningStatisticsBecomeTheMeanOfTheCopies) {
+/// With BatchNorm, initialised.
+std::unique_ptr<models::Model> network_with_statistics() {
   auto network =
       models::find_model("resnet18")
           .make({.task = "image_classification", .sample_shape = {3, 8, 8}, .classes = 2}, {{"width", "4"}});
   network->initialise(7);
-  JobOfRounds job(std::move(network));
+  return network;
+}
+
+TEST(LocalSgdTest, RunningStatisticsBecomeTheMeanOfTheCopies) {
+  JobOfRounds job(network_with_statistics());
   LocalSgd strategy(job.parts({.sync_period = "2"}, sgd()));
   job.step(strategy, 1);
   const double steps_before = 1;
@@ -215,11 +220,7 @@ TEST(LocalSgdTest, RunningStatisticsBecomeTheMeanOfTheCopies) {
 }
 
 TEST(LocalSgdTest, ACopyWithoutSamplesHasTheCountersOfTheOthers) {
-  auto network =
-      models::find_model("resnet18")
-          .make({.task = "image_classification", .sample_shape = {3, 8, 8}, .classes = 2}, {{"width", "4"}});
-  network->initialise(7);
-  JobOfRounds job(std::move(network));
+  JobOfRounds job(network_with_statistics());
   LocalSgd strategy(job.parts({.sync_period = "2"}, sgd()));
   const bool idle = job.copies() > 1 && job.rank() == 0;
   job.step(strategy, 1, false, idle ? JobOfRounds::Work::none : JobOfRounds::Work::one_micro_batch);

@@ -2,11 +2,13 @@
 
 #include <ATen/ops/linear.h>
 
+#include <utility>
 #include <vector>
 
 #include "models/exported/attention.hpp"
 #include "models/exported/given.hpp"
 #include "models/exported/masks.hpp"
+#include "models/exported/own_operations.hpp"
 #include "models/layers/dropout.hpp"
 #include "models/layers/linear.hpp"
 #include "models/slicing/slices.hpp"
@@ -94,44 +96,6 @@ class DropoutInPair final : public Operation {
   Flow flow_;
 };
 
-class DropoutOfHeads final : public Operation {
- public:
-  DropoutOfHeads(const Given& given, const Flow& flow)
-      : from_(given.needed_place("input")),
-        to_(given.result()),
-        p_(given.probability("p")),
-        stream_(stream_of(given.node)),
-        flow_(flow) {}
-  void run(Workspace& work) override {
-    work.tensors[to_] = dropped(work.tensors[from_], p_, work.context, stream_, flow_);
-  }
-
- private:
-  std::size_t from_, to_;
-  double p_;
-  std::uint32_t stream_;
-  Flow flow_;
-};
-
-class ReshapeOfPart final : public Operation {
- public:
-  ReshapeOfPart(const Given& given, const Scope& scope, std::size_t dim, std::int64_t extent)
-      : from_(given.needed_place("self")),
-        to_(given.result()),
-        sizes_(scope.graph[given.node.outputs[0].values[0]].tensor->sizes) {
-    sizes_.at(dim) = SizeExpression(extent);
-  }
-  void run(Workspace& work) override {
-    Shape shape;
-    for (const auto& size : sizes_) shape.push_back(size.evaluate(work.symbols));
-    work.tensors[to_] = work.tensors[from_].reshape(shape);
-  }
-
- private:
-  std::size_t from_, to_;
-  std::vector<SizeExpression> sizes_;
-};
-
 class SplitOfPart final : public Operation {
  public:
   SplitOfPart(const Given& given, const Scope& scope) : from_(given.needed_place("self")) {
@@ -166,13 +130,16 @@ std::unique_ptr<Operation> dropout_in_pair(const Step& step, const Scope& scope,
 
 std::unique_ptr<Operation> dropout_of_heads(const Step& step, const Scope& scope, const Flow& flow) {
   const Given given(step, scope);
-  if (calls(given.node, "dropout")) return std::make_unique<DropoutOfHeads>(given, flow);
+  if (calls(given.node, "dropout")) return dropout_operation(given, "input", flow);
   return attention_operation(given, flow);
 }
 
 std::unique_ptr<Operation> reshape_of_part(const Step& step, const Scope& scope, std::size_t dim,
                                            std::int64_t extent) {
-  return std::make_unique<ReshapeOfPart>(Given(step, scope), scope, dim, extent);
+  const Given given(step, scope);
+  auto sizes = scope.graph[given.node.outputs[0].values[0]].tensor->sizes;
+  sizes.at(dim) = SizeExpression(extent);
+  return reshape_operation(given, std::move(sizes));
 }
 
 std::unique_ptr<Operation> split_of_part(const Step& step, const Scope& scope) {

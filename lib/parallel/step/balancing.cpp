@@ -1,4 +1,4 @@
-#include "train/loop/balancing.hpp"
+#include "parallel/step/balancing.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,10 +8,10 @@
 
 #include "core/median.hpp"
 
-namespace dtrain::train {
+namespace dtrain::parallel {
 
 Balancing::Balancing(Facts facts)
-    : facts_(std::move(facts)), owned_(parallel::even_ownership(facts_.micro_batches, facts_.data_ranks)) {}
+    : facts_(std::move(facts)), owned_(even_ownership(facts_.micro_batches, facts_.data_ranks)) {}
 
 void Balancing::step(std::int64_t step, double seconds, std::size_t micro_batches) {
   if (micro_batches > 0) seconds_.push_back(seconds / static_cast<double>(micro_batches));
@@ -27,9 +27,9 @@ void Balancing::compare(std::int64_t step) {
   const auto all = facts_.gather(seconds_.empty() ? 0 : median({seconds_.begin(), seconds_.end()}));
   // A rank that had no micro-batch, or an emulated machine that computes in no time, has no speed.
   if (std::ranges::any_of(all, [](double seconds) { return !(seconds > 0); })) return;
-  auto wanted = parallel::ownership_by_speed(facts_.micro_batches, all);
-  const double now_s = parallel::slowest_seconds(owned_, all);
-  const double then_s = parallel::slowest_seconds(wanted, all);
+  auto wanted = ownership_by_speed(facts_.micro_batches, all);
+  const double now_s = slowest_seconds(owned_, all);
+  const double then_s = slowest_seconds(wanted, all);
   if (then_s > (1 - kLeastGain) * now_s) return;
   owned_ = std::move(wanted);
   between_ = kWindow;
@@ -45,4 +45,4 @@ void Balancing::compare(std::int64_t step) {
                             1e3 * then_s, 1e3 * now_s));
 }
 
-}  // namespace dtrain::train
+}  // namespace dtrain::parallel

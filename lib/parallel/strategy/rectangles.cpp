@@ -1,11 +1,9 @@
-#include "parallel/strategy/shards.hpp"
+#include "parallel/strategy/rectangles.hpp"
 
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
 #include <utility>
-
-#include "parallel/data_types.hpp"
 
 namespace dtrain::parallel {
 namespace {
@@ -65,17 +63,6 @@ class Cutter {
 };
 
 }  // namespace
-
-void ShardGather::gather() {
-  std::vector<comm::Handle> gathering;
-  for (const Range& all : shared_out_) {
-    const Range own = part_of(all.size(), group_.rank(), group_.size());
-    const auto values = parameters_.values().narrow(0, all.begin, all.size());
-    gathering.push_back(
-        group_.all_gather(buffer_of(values.narrow(0, own.begin, own.size())), buffer_of(values)));
-  }
-  for (const auto& handle : gathering) handle.wait();
-}
 
 std::vector<Rectangle> rectangles_of(const Range& part, const std::vector<std::int64_t>& shape,
                                      const std::vector<std::int64_t>& strides) {

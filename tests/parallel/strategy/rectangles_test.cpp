@@ -1,4 +1,4 @@
-#include "parallel/strategy/shards.hpp"
+#include "parallel/strategy/rectangles.hpp"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ void expect_cover(const Range& part, const at::Tensor& tensor) {
   EXPECT_LE(rectangles.size(), shape.empty() ? 1 : 2 * shape.size() - 1);
 }
 
-TEST(ShardsTest, RectanglesHaveEachElementOnce) {
+TEST(RectanglesTest, HaveEachElementOnce) {
   std::mt19937 random(7);
   const auto below = [&random](std::int64_t n) {
     return std::uniform_int_distribution<std::int64_t>(0, n - 1)(random);

@@ -1,11 +1,11 @@
-#include "train/loop/balancing.hpp"
+#include "parallel/step/balancing.hpp"
 
 #include <gtest/gtest.h>
 
 #include <string>
 #include <vector>
 
-namespace dtrain::train {
+namespace dtrain::parallel {
 namespace {
 
 /// Two data ranks, of which the test is the first, and 8 micro-batches.
@@ -22,25 +22,24 @@ class BalancingTest : public testing::Test {
 
   double there_s_ = 0;
   std::int64_t step_ = 0;
-  parallel::Ownership owned_ = parallel::even_ownership(8, 2);
+  Ownership owned_ = even_ownership(8, 2);
   std::vector<std::int64_t> changes_;  // first steps
   std::vector<std::string> said_;
   std::vector<double> gathered_;
-  Balancing balancing_{
-      {.micro_batches = 8,
-       .data_ranks = 2,
-       .lead = 7,
-       .gather =
-           [this](double mine) {
-             gathered_.push_back(mine);
-             return std::vector<double>{mine, there_s_};
-           },
-       .change =
-           [this](std::int64_t first, const parallel::Ownership& owned, const std::string& words) {
-             changes_.push_back(first);
-             owned_ = owned;
-             said_.push_back(words);
-           }}};
+  Balancing balancing_{{.micro_batches = 8,
+                        .data_ranks = 2,
+                        .lead = 7,
+                        .gather =
+                            [this](double mine) {
+                              gathered_.push_back(mine);
+                              return std::vector<double>{mine, there_s_};
+                            },
+                        .change =
+                            [this](std::int64_t first, const Ownership& owned, const std::string& words) {
+                              changes_.push_back(first);
+                              owned_ = owned;
+                              said_.push_back(words);
+                            }}};
 };
 
 TEST_F(BalancingTest, EqualRanksKeepWhatTheyHave) {
@@ -85,4 +84,4 @@ TEST_F(BalancingTest, RanksWithoutASpeedAreLeftAlone) {
 }
 
 }  // namespace
-}  // namespace dtrain::train
+}  // namespace dtrain::parallel

@@ -9,7 +9,7 @@
 
 #include "parallel/step/ownership.hpp"
 
-namespace dtrain::train {
+namespace dtrain::parallel {
 
 /// `--balance data`: the micro-batches of coming steps are dealt to the ranks of the data axis by what a
 /// micro-batch takes on each of them, and again when that changes. All ranks compare their times after
@@ -36,8 +36,7 @@ class Balancing {
     /// ranks.
     std::function<std::vector<double>(double mine)> gather;
     /// From step `first` on; all ranks call it alike. `words`: for the log and the run's events.
-    std::function<void(std::int64_t first, const parallel::Ownership& owned, const std::string& words)>
-        change;
+    std::function<void(std::int64_t first, const Ownership& owned, const std::string& words)> change;
   };
   explicit Balancing(Facts facts);
 
@@ -49,10 +48,10 @@ class Balancing {
   void compare(std::int64_t step);
 
   Facts facts_;
-  parallel::Ownership owned_;
+  Ownership owned_;
   std::deque<double> seconds_;  // of a micro-batch, in the newest kWindow steps that had one
   std::size_t between_ = kWindow;
   std::size_t waited_ = 0;  // steps since the last comparison
 };
 
-}  // namespace dtrain::train
+}  // namespace dtrain::parallel
