@@ -12,6 +12,7 @@
 #include "core/outside.hpp"
 #include "core/printable.hpp"
 #include "option.hpp"
+#include "parallel/device/rank_device.hpp"
 #include "recipe.hpp"
 #include "run_arguments.hpp"
 #include "state/kept_program.hpp"
@@ -104,7 +105,7 @@ void spread_over_ranks(train::RunConfig& config, const Environment& environment,
   comm::check_launch(mpi.world_size(), environment.srun_tasks);
   // Checked, and what an evaluation takes at once follows it: as many per rank as in training.
   config.batch.global_batch = std::max(config.batch.global_batch, kFewestSamples) * mpi.world_size();
-  train::settle_device(config, comm::Communicator::duplicate(mpi.world()));
+  config.device = parallel::settled_device(config.device, comm::Communicator::duplicate(mpi.world()));
   config.resolve(mpi.world_size());
   config.validate();
   config.text = to_toml(config);

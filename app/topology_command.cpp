@@ -21,10 +21,10 @@
 #include "core/counted.hpp"
 #include "core/parse_number.hpp"
 #include "core/printable.hpp"
+#include "parallel/device/rank_device.hpp"
 #include "record/measurements_file.hpp"
 #include "topology/mesh.hpp"
 #include "topology/placement.hpp"
-#include "train/setup/device.hpp"
 #include "train/setup/topology_rows.hpp"
 
 namespace dtrain::app {
@@ -202,7 +202,7 @@ ExitCode show(const Wish& wish, const Environment& environment, comm::MpiEnviron
   const auto shape =
       wish.mesh.empty() ? topology::MeshShape{size, 1, 1} : topology::MeshShape::parse(wish.mesh, size);
   const auto world = comm::Communicator::duplicate(MPI_COMM_WORLD);
-  const auto device = train::open_device(wish.device, world);
+  const auto device = parallel::open_device(wish.device, world);
   const auto cluster =
       comm::discover_cluster(world, comm::affinity_mask(), device.place, environment.switches);
   const topology::Mesh mesh(cluster, shape, order);
@@ -253,7 +253,7 @@ Task topology_command(const Words& words, const Environment& environment) {
   parser.add_option("--output", wish.output, "file for the measurements [topology.h5]")->option_text("FILE");
   if (const auto help = parse(parser, words)) return print_task(*help);
   topology::parse_rank_order(wish.order);
-  if (wish.device == "auto" || !train::is_device_name(wish.device))
+  if (wish.device == "auto" || !parallel::is_device_name(wish.device))
     throw usage_error("there is no such device", "--device " + wish.device, "use cpu or cuda");
   sizes_of(wish);
   return {.alone = {}, .together = [wish, environment](comm::MpiEnvironment& mpi) {

@@ -20,6 +20,7 @@
 #include "fabric_file.hpp"
 #include "failure.hpp"
 #include "option.hpp"
+#include "parallel/device/rank_device.hpp"
 #include "preflight.hpp"
 #include "record/run_folder.hpp"
 #include "record/run_holder.hpp"
@@ -178,7 +179,7 @@ ExitCode train_part(train::RunConfig& config, train::Recovery& recovery, bool na
     config.batch.micro_batches = resume->info.micro_batches;
   const auto [nodes, ranks] =
       config.cluster.empty() ? std::pair(1, mpi.world_size()) : config.cluster_extents();
-  train::settle_device(config, world);
+  config.device = parallel::settled_device(config.device, world);
   if (!config.emulate.empty() && !config.fabric.exists()) config.fabric = read_fabric(config.emulate);
   config.resolve(nodes * ranks);
   config.validate();

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "core/error.hpp"
-#include "train/setup/device.hpp"
+#include "parallel/device/rank_device.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -14,7 +14,7 @@ namespace {
 TEST(Preflight, LooksAtLibrariesWithoutAskingLibTorchForCuda) {
   EXPECT_FALSE(judge_libraries().empty());
   try {
-    train::load_libtorch_cuda();
+    parallel::load_libtorch_cuda();
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("No such file"), std::string::npos) << error.what();
     GTEST_SKIP() << "a LibTorch for CPUs only: " << error.what();

@@ -3,9 +3,9 @@
 
 #include <memory>
 
+#include "parallel/device/rank_device.hpp"
 #include "parallel/step/device_graph.hpp"
 #include "support/guarded_device.hpp"
-#include "train/setup/device.hpp"
 
 namespace dtrain {
 namespace {
@@ -31,7 +31,7 @@ class GuardedGraphs final : public parallel::DeviceGraphs {
 
 [[maybe_unused]] const bool kAreUsed = [] {
   static const GuardedGraphs graphs;
-  train::use_extension_graphs(&graphs);
+  parallel::use_extension_graphs(&graphs);
   return true;
 }();
 

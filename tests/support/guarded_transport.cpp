@@ -15,8 +15,8 @@
 #include "comm/operation.hpp"
 #include "core/error.hpp"
 #include "core/slice.hpp"
+#include "parallel/device/rank_device.hpp"
 #include "support/guarded_device.hpp"
-#include "train/setup/device.hpp"
 
 namespace dtrain {
 namespace {
@@ -185,7 +185,7 @@ class GuardedTransport final : public comm::DeviceTransport {
 
 [[maybe_unused]] const bool kIsUsed = [] {
   static const GuardedTransport transport;
-  train::use_extension_transport(&transport);
+  parallel::use_extension_transport(&transport);
   return true;
 }();
 

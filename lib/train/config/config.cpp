@@ -15,12 +15,12 @@
 #include "core/parse_number.hpp"
 #include "core/printable.hpp"
 #include "models/plugins/load.hpp"
+#include "parallel/device/rank_device.hpp"
 #include "parallel/pipeline/schedule.hpp"
 #include "parallel/strategy/registry.hpp"
 #include "train/config/limits.hpp"
 #include "train/config/strategy_setting.hpp"
 #include "train/recovery/recovery_options.hpp"
-#include "train/setup/device.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -324,7 +324,7 @@ void RunConfig::validate() const {
   check_one_of(precision, kPrecisions, "--precision");
   check(device_graphs == "auto" || device_graphs == "off",
         fmt::format("there is no choice {}", device_graphs), "--device-graphs", "use auto or off");
-  check(is_device_name(device), fmt::format("there is no device {}", device), "--device",
+  check(parallel::is_device_name(device), fmt::format("there is no device {}", device), "--device",
         "use auto, cpu or cuda");
   check(!computes_on_device() || device == "cuda" || precision == "fp32" || precision == "fp64",
         fmt::format("products in half precision are for CPUs and GPUs, not for the device {}", device),

@@ -16,10 +16,6 @@
 #include "topology/fabric.hpp"
 #include "topology/mesh.hpp"
 
-namespace dtrain::comm {
-class Communicator;
-}
-
 namespace dtrain::train {
 
 /// What is trained.
@@ -143,7 +139,7 @@ struct RunConfig {
       "none";  ///< Time after which the run is to stop and can be resumed, such as `55min`.
   std::string batch_norm = "local";    ///< Statistics of each micro-batch.
   std::string precision = "fp32";      ///< `fp32`, `fp64`, or mixed: `bf16`, `fp16`.
-  std::string device = "auto";         ///< See is_device_name().
+  std::string device = "auto";         ///< See parallel::is_device_name().
   std::string device_graphs = "auto";  ///< `auto` or `off`: whether steps are captured and replayed there.
   std::string kernels = "own";         ///< What layers compute with: `own` kernels or `libtorch`'s operators.
   int threads = 0;                     ///< Per rank; 0: from the affinity mask.
@@ -201,9 +197,5 @@ struct RunConfig {
 inline bool balances_data(const RunConfig& config) {
   return config.pipeline.balance == "data" && config.mesh_shape.data > 1;
 }
-
-/// Replaces a device that is auto: by cuda where every rank has a GPU that works and the run can use it, else
-/// by cpu. Collective.
-void settle_device(RunConfig& config, const comm::Communicator& world);
 
 }  // namespace dtrain::train

@@ -61,7 +61,8 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
     if (starting != nullptr) starting->at(stage);
   };
   const double begun_s = steady_s();
-  const StopSignals signals(mpi.world_rank() == 0 ? StopSignals::Voice::speaks : StopSignals::Voice::silent);
+  using Voice = comm::StopSignals::Voice;
+  const comm::StopSignals signals(mpi.world_rank() == 0 ? Voice::speaks : Voice::silent);
   h5::Library library;
   if (!config.cluster.empty()) {
     log.info(describe_invented(config, library));

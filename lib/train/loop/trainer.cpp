@@ -84,9 +84,9 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
       signals_(recording.signals),
       injection_(recording.injection),
       slow_compute_(recording.slow_compute),
-      progress_(stdout, job.rank() != 0 || config.output.quiet ? ProgressLine::Style::none
-                        : config.output.terminal               ? ProgressLine::Style::in_place
-                                                               : ProgressLine::Style::lines),
+      progress_(stdout, job.rank() != 0 || config.output.quiet ? record::ProgressLine::Style::none
+                        : config.output.terminal               ? record::ProgressLine::Style::in_place
+                                                               : record::ProgressLine::Style::lines),
       stragglers_(job.groups().world()),
       balancing_(balancing()),
       survival_({config, job, replica_, outputs_, recording.injection, recording.recovery, recording.mpi,

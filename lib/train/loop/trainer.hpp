@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "comm/emulation/slow_compute.hpp"
+#include "comm/watch/stop_signals.hpp"
 #include "comm/watch/stragglers.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
@@ -15,6 +16,7 @@
 #include "optim/schedule.hpp"
 #include "parallel/step/balancing.hpp"
 #include "parallel/step/pieces.hpp"
+#include "record/progress_line.hpp"
 #include "record/step_clock.hpp"
 #include "record/trace_writer.hpp"
 #include "state/checkpoints.hpp"
@@ -23,10 +25,8 @@
 #include "train/loop/evaluations.hpp"
 #include "train/loop/model_selection.hpp"
 #include "train/loop/planned_batches.hpp"
-#include "train/loop/progress.hpp"
 #include "train/loop/replica.hpp"
 #include "train/loop/run_outputs.hpp"
-#include "train/loop/stop_signals.hpp"
 #include "train/loop/work_plan.hpp"
 #include "train/recovery/recovery.hpp"
 #include "train/recovery/survival.hpp"
@@ -46,7 +46,7 @@ class Trainer {
     record::TraceWriter* trace;  // null: none
     RunStart start;
     double begun_s;  // when this process was, which may go on with an earlier one's run
-    const StopSignals& signals;
+    const comm::StopSignals& signals;
     comm::Injection* injection = nullptr;       // null: no fault is wanted
     comm::SlowCompute* slow_compute = nullptr;  // null: this rank computes as fast as it can
     Recovery& recovery;
@@ -108,11 +108,11 @@ class Trainer {
   Evaluations evaluations_;
   RunOutputs outputs_;
   state::Checkpoints checkpoints_;
-  const StopSignals& signals_;
+  const comm::StopSignals& signals_;
   comm::Injection* injection_;
   comm::SlowCompute* slow_compute_;
   double stop_at_s_ = std::numeric_limits<double>::infinity();
-  ProgressLine progress_;
+  record::ProgressLine progress_;
   comm::Stragglers stragglers_;
   std::optional<parallel::Balancing> balancing_;
   double clocked_s_ = 0;  // that an emulated machine had computed up to the step before

@@ -40,9 +40,9 @@ int threads_for(const RunConfig& config, const topology::Cluster& cluster, int r
   return std::max(1, static_cast<int>(cluster.cores_per_rank(rank)));
 }
 
-RankDevice opened_device(const RunConfig& config, const comm::Communicator& world) {
-  auto device = open_device(config.device, world);
-  if (config.reproducible && config.computes_on_device()) compute_deterministically();
+parallel::RankDevice opened_device(const RunConfig& config, const comm::Communicator& world) {
+  auto device = parallel::open_device(config.device, world);
+  if (config.reproducible && config.computes_on_device()) parallel::compute_deterministically();
   return device;
 }
 
@@ -55,7 +55,7 @@ int start_thread_pool(int threads) {
 }
 
 comm::CommConfig comm_config(const RunConfig& config, const comm::MpiEnvironment& mpi,
-                             const RankDevice& device, int threads, double cores_per_rank) {
+                             const parallel::RankDevice& device, int threads, double cores_per_rank) {
   // On a device no other thread looks at operations in flight while the compute thread waits for the device.
   // And no other thread but a driver may move messages on that several threads await.
   const bool has_driver =

@@ -13,12 +13,12 @@
 #include "core/span_sink.hpp"
 #include "data/source.hpp"
 #include "parallel/device/device_clock.hpp"
+#include "parallel/device/rank_device.hpp"
 #include "parallel/tensor/tensor_ranks.hpp"
 #include "state/ranks.hpp"
 #include "topology/cluster.hpp"
 #include "topology/mesh.hpp"
 #include "train/config/config.hpp"
-#include "train/setup/device.hpp"
 
 namespace dtrain::train {
 
@@ -54,7 +54,7 @@ class Job {
   checkpoint::AllReduceTable kept_table() const { return {layout_, all_reduce_table_.to_string()}; }
   int threads() const { return threads_; }  ///< Compute threads of this rank.
   at::Device device() const { return at::Device(device_.name); }
-  const RankDevice& rank_device() const { return device_; }
+  const parallel::RankDevice& rank_device() const { return device_; }
   /// What shows the times of an emulated machine; null: none does.
   comm::VirtualClock* virtual_clock() const { return virtual_clock_.get(); }
   /// Null where the CPU computes.
@@ -72,7 +72,7 @@ class Job {
  private:
   comm::Communicator world_;
   comm::LongPhase preparation_;
-  RankDevice device_;  // opened before anything computes
+  parallel::RankDevice device_;  // opened before anything computes
   topology::Cluster cluster_;
   int threads_;
   topology::Mesh mesh_;

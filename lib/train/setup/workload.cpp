@@ -17,6 +17,7 @@
 #include "core/error.hpp"
 #include "core/printable.hpp"
 #include "core/shared_failure.hpp"
+#include "data/class_weights.hpp"
 #include "data/placement/staging.hpp"
 #include "data/shards/vocabulary_hash.hpp"
 #include "data/synthetic/synthetic.hpp"
@@ -27,7 +28,6 @@
 #include "state/resume_point.hpp"
 #include "train/config/footprint.hpp"
 #include "train/config/precision.hpp"
-#include "train/setup/class_weights.hpp"
 #include "train/setup/target_places.hpp"
 
 namespace dtrain::train {
@@ -295,8 +295,8 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
             {.subject = "--class-weights balanced",
              .advice = "use none, or another --model",
              .code = ExitCode::usage});
-    training_loss.class_weights =
-        balanced_class_weights(*dataset.source("train", read), facts.classes).to(full_type(config));
+    const auto weights = data::balanced_class_weights(*dataset.source("train", read), facts.classes);
+    training_loss.class_weights = at::tensor(weights, full_type(config));
   }
   auto transformation = own_transformation(info);
   auto identity = identity_of(info);

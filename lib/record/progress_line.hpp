@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <string>
 
-namespace dtrain::train {
+namespace dtrain::record {
 
 /// Where a run stands; what the progress line shows.
 struct ProgressState {
@@ -52,4 +52,4 @@ class ProgressLine {
   bool drawn_ = false;
 };
 
-}  // namespace dtrain::train
+}  // namespace dtrain::record

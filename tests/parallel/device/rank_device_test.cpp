@@ -1,4 +1,4 @@
-#include "train/setup/device.hpp"
+#include "parallel/device/rank_device.hpp"
 
 #include <ATen/ATen.h>
 #include <ATen/detail/CUDAHooksInterface.h>
@@ -8,7 +8,7 @@
 
 #include "core/error.hpp"
 
-namespace dtrain::train {
+namespace dtrain::parallel {
 namespace {
 
 TEST(Device, NamesAreThoseOfTheHelp) {
@@ -18,10 +18,10 @@ TEST(Device, NamesAreThoseOfTheHelp) {
 }
 
 TEST(Device, AGpuThatOthersFillIsRefused) {
-  EXPECT_NO_THROW(require_room("GPU-1", {.free_bytes = 10, .total_bytes = 100}));
+  EXPECT_NO_THROW(require_free_memory("GPU-1", {.free_bytes = 10, .total_bytes = 100}));
   constexpr std::int64_t kGib = std::int64_t{1} << 30;
   try {
-    require_room("GPU-1", {.free_bytes = kGib / 2, .total_bytes = 140 * kGib});
+    require_free_memory("GPU-1", {.free_bytes = kGib / 2, .total_bytes = 140 * kGib});
     FAIL() << "half a GiB suffices";
   } catch (const Error& error) {
     EXPECT_NE(std::string(error.what()).find("GPU-1 has 0.5 of its 140.0 GiB left: other processes"),
@@ -50,9 +50,9 @@ TEST(Device, GraphsComeFromAModuleThatUsesLibTorchsPartForCuda) {
   load_libtorch_cuda();
   void* const module = dlopen(DTRAIN_CUDA_GRAPHS, RTLD_NOW | RTLD_LOCAL);
   ASSERT_NE(module, nullptr) << dlerror();
-  const auto entry = reinterpret_cast<parallel::DeviceGraphsEntry>(dlsym(module, "dtrain_cuda_graphs"));
+  const auto entry = reinterpret_cast<DeviceGraphsEntry>(dlsym(module, "dtrain_cuda_graphs"));
   ASSERT_NE(entry, nullptr);
-  const parallel::DeviceGraphs& graphs = *entry();
+  const DeviceGraphs& graphs = *entry();
   if (!at::hasCUDA()) GTEST_SKIP() << "there is no GPU to capture on; the module opens";
   const at::Device device(at::kCUDA, 0);
   const c10::impl::VirtualGuardImpl streams(at::kCUDA);
@@ -70,4 +70,4 @@ TEST(Device, GraphsComeFromAModuleThatUsesLibTorchsPartForCuda) {
 #endif
 
 }  // namespace
-}  // namespace dtrain::train
+}  // namespace dtrain::parallel

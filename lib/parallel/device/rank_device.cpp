@@ -1,4 +1,4 @@
-#include "train/setup/device.hpp"
+#include "parallel/device/rank_device.hpp"
 
 #include <ATen/Context.h>
 #include <c10/core/DeviceType.h>
@@ -16,9 +16,8 @@
 #include "core/error.hpp"
 #include "kernels/device_kernels.hpp"
 #include "topology/placement.hpp"
-#include "train/config/config.hpp"
 
-namespace dtrain::train {
+namespace dtrain::parallel {
 namespace {
 
 constexpr double kLeastFree = 0.02;  // of a GPU's memory: a context alone takes about half a gigabyte
@@ -74,7 +73,7 @@ void open_graphs(const comm::CudaModule& module, RankDevice& device) {
     device.no_graphs = why != nullptr ? why : "libdtrain_cuda_graphs.so cannot be opened";
     return;
   }
-  device.graphs = reinterpret_cast<parallel::DeviceGraphsEntry>(entry)();
+  device.graphs = reinterpret_cast<DeviceGraphsEntry>(entry)();
 }
 
 /// From here on this thread puts into a stream of its own what the device is to compute: graphs cannot be
@@ -98,7 +97,7 @@ RankDevice open_cuda(const comm::Communicator& world) {
   const auto gpus = gpus_of_node(visible);
   const auto index = own_gpu(visible, gpus, world);
   const auto number = std::ranges::find(gpus, visible[index], &topology::Gpu::uuid) - gpus.begin();
-  require_room(visible[index], module.memory(static_cast<int>(index)));
+  require_free_memory(visible[index], module.memory(static_cast<int>(index)));
   require(at::hasCUDA(), "LibTorch finds no GPU",
           {.subject = "--device cuda",
            .advice = "look at nvidia-smi: its driver may be too old, or use --device cpu",
@@ -123,7 +122,7 @@ RankDevice open_cuda(const comm::Communicator& world) {
 }
 
 const comm::DeviceTransport* extension_transport = nullptr;
-const parallel::DeviceGraphs* extension_graphs = nullptr;
+const DeviceGraphs* extension_graphs = nullptr;
 
 }  // namespace
 
@@ -146,7 +145,7 @@ void compute_deterministically() {
   at::globalContext().setDeterministicFillUninitializedMemory(false);  // no code reads it
 }
 
-void require_room(const std::string& gpu, const comm::DeviceMemory& memory) {
+void require_free_memory(const std::string& gpu, const comm::DeviceMemory& memory) {
   const auto gib = [](std::int64_t bytes) { return static_cast<double>(bytes) / 0x1p30; };
   require(static_cast<double>(memory.free_bytes) >= kLeastFree * static_cast<double>(memory.total_bytes),
           fmt::format("{} has {:.1f} of its {:.1f} GiB left: other processes have the rest", gpu,
@@ -156,24 +155,24 @@ void require_room(const std::string& gpu, const comm::DeviceMemory& memory) {
 }
 
 void use_extension_transport(const comm::DeviceTransport* transport) { extension_transport = transport; }
-void use_extension_graphs(const parallel::DeviceGraphs* graphs) { extension_graphs = graphs; }
+void use_extension_graphs(const DeviceGraphs* graphs) { extension_graphs = graphs; }
 
 bool is_device_name(const std::string& name) {
   if (name == "auto" || name == "cpu" || name == "cuda") return true;
   return c10::is_privateuse1_backend_registered() && name == c10::get_privateuse1_backend();
 }
 
-void settle_device(RunConfig& config, const comm::Communicator& world) {
+std::string settled_device(const std::string& name, const comm::Communicator& world) {
   // A rank that takes a lost rank's place does not know yet what the others have settled.
-  config.device = world.broadcast(config.device, 0);
-  if (config.device != "auto") return;
+  const std::string wished = world.broadcast(name, 0);
+  if (wished != "auto") return wished;
   bool has_gpu = comm::CudaModule::why_no_driver().empty();
   try {
     has_gpu = has_gpu && cuda_module().device_problem().empty();
   } catch (const Error&) {
     has_gpu = false;  // a driver without the module, or without a libnccl for it
   }
-  config.device = world.min(static_cast<std::int64_t>(has_gpu)) == 1 ? "cuda" : "cpu";
+  return world.min(static_cast<std::int64_t>(has_gpu)) == 1 ? "cuda" : "cpu";
 }
 
 RankDevice open_device(const std::string& name, const comm::Communicator& world) {
@@ -186,4 +185,4 @@ RankDevice open_device(const std::string& name, const comm::Communicator& world)
           .graphs = extension_graphs};
 }
 
-}  // namespace dtrain::train
+}  // namespace dtrain::parallel

@@ -1,6 +1,6 @@
 #pragma once
 
-namespace dtrain::train {
+namespace dtrain::comm {
 
 /// Listens for SIGUSR1, with which Slurm and mpirun announce the end of a job's time, SIGTERM, which mpirun
 /// makes of Ctrl-C, and SIGINT, until it goes. A second SIGINT ends the process at once. One at a time.
@@ -24,4 +24,4 @@ class StopSignals {
   bool asked() const;
 };
 
-}  // namespace dtrain::train
+}  // namespace dtrain::comm

@@ -1,10 +1,10 @@
-#include "train/loop/progress.hpp"
+#include "record/progress_line.hpp"
 
 #include <gtest/gtest.h>
 
 #include "support/captured_file.hpp"
 
-namespace dtrain::train {
+namespace dtrain::record {
 namespace {
 
 TEST(ProgressTest, TheLineSaysEpochShareLossSpeedAndTimeLeft) {
@@ -67,4 +67,4 @@ TEST(ProgressTest, ClearingLeavesTheCursorOnAnEmptyLine) {
 }
 
 }  // namespace
-}  // namespace dtrain::train
+}  // namespace dtrain::record

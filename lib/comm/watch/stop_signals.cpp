@@ -1,4 +1,4 @@
-#include "train/loop/stop_signals.hpp"
+#include "comm/watch/stop_signals.hpp"
 
 #include <fcntl.h>
 #include <poll.h>
@@ -13,7 +13,7 @@
 
 #include "core/clock.hpp"
 
-namespace dtrain::train {
+namespace dtrain::comm {
 namespace {
 
 constexpr std::array kSignals = {SIGUSR1, SIGTERM, SIGINT};
@@ -92,4 +92,4 @@ bool StopSignals::asked() const {
   return asked_to_stop != 0;
 }
 
-}  // namespace dtrain::train
+}  // namespace dtrain::comm

@@ -1,6 +1,5 @@
-#include "train/setup/class_weights.hpp"
+#include "data/class_weights.hpp"
 
-#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -9,12 +8,12 @@
 
 #include "core/error.hpp"
 
-namespace dtrain::train {
+namespace dtrain::data {
 
-at::Tensor balanced_class_weights(const data::SampleSource& train, std::int64_t classes) {
+std::vector<double> balanced_class_weights(const SampleSource& train, std::int64_t classes) {
   std::vector<std::int64_t> ids(static_cast<std::size_t>(train.samples()));
   std::iota(ids.begin(), ids.end(), std::int64_t{0});
-  data::HostArray targets;
+  HostArray targets;
   train.gather_targets(ids, targets);
   std::vector<double> counts(static_cast<std::size_t>(classes), 0.0);
   for (const std::int64_t target : targets.as<std::int64_t>()) {
@@ -25,11 +24,10 @@ at::Tensor balanced_class_weights(const data::SampleSource& train, std::int64_t 
   }
   const auto present =
       static_cast<double>(std::count_if(counts.begin(), counts.end(), [](double n) { return n > 0; }));
-  const at::Tensor weights = at::zeros({classes}, at::kDouble);
+  std::vector<double> weights(counts.size(), 0.0);
   for (std::size_t c = 0; c < counts.size(); ++c)
-    if (counts[c] > 0)
-      weights.mutable_data_ptr<double>()[c] = static_cast<double>(ids.size()) / (present * counts[c]);
+    if (counts[c] > 0) weights[c] = static_cast<double>(ids.size()) / (present * counts[c]);
   return weights;
 }
 
-}  // namespace dtrain::train
+}  // namespace dtrain::data

@@ -1,4 +1,4 @@
-#include "train/loop/progress.hpp"
+#include "record/progress_line.hpp"
 
 #include <fmt/format.h>
 
@@ -6,7 +6,7 @@
 
 #include "core/clock.hpp"
 
-namespace dtrain::train {
+namespace dtrain::record {
 namespace {
 
 constexpr int kBarWidth = 24;
@@ -68,4 +68,4 @@ void ProgressLine::clear() {
   std::fflush(out_);
 }
 
-}  // namespace dtrain::train
+}  // namespace dtrain::record

@@ -9,7 +9,7 @@
 #include "core/profiler_ranges.hpp"
 #include "parallel/step/device_graph.hpp"
 
-namespace dtrain::train {
+namespace dtrain::parallel {
 
 /// What a rank computes on.
 struct RankDevice {
@@ -19,7 +19,7 @@ struct RankDevice {
   const comm::DeviceTransport* transport = nullptr;  ///< Between the ranks' devices; null: there is none.
   const ProfilerRanges* ranges = nullptr;            ///< Of the device's profiler; null: it has none.
   void* stream = nullptr;                            ///< See comm::DeviceGroupRequest.
-  const parallel::DeviceGraphs* graphs = nullptr;    ///< Null: there are none, and `no_graphs` says why.
+  const DeviceGraphs* graphs = nullptr;              ///< Null: there are none, and `no_graphs` says why.
   std::string no_graphs = "the device has none";
 };
 
@@ -31,11 +31,15 @@ bool is_device_name(const std::string& name);
 /// through the CPU's. Borrowed; to be called before a run.
 void use_extension_transport(const comm::DeviceTransport* transport);
 /// The same of what captures the work that such a device is given.
-void use_extension_graphs(const parallel::DeviceGraphs* graphs);
+void use_extension_graphs(const DeviceGraphs* graphs);
 
 /// Loads LibTorch's part for CUDA, which lies beside its others. Nothing links it: a process with it takes
 /// four times the memory. Throws Error (exit code 2) where it is missing or cannot be loaded.
 void load_libtorch_cuda();
+
+/// What `name`, rank 0's, stands for: auto is cuda where every rank has a GPU that works, else cpu; any other
+/// name stands for itself. Collective.
+std::string settled_device(const std::string& name, const comm::Communicator& world);
 
 /// Opens one that is not auto: of a node's GPUs each of its ranks gets its own, near its cores, or several
 /// ranks share one where there are too few. From then on tensors of this device lie there.
@@ -50,6 +54,6 @@ RankDevice open_device(const std::string& name, const comm::Communicator& world)
 void compute_deterministically();
 
 /// Throws Error where of a GPU's memory next to nothing is left: other processes have it.
-void require_room(const std::string& gpu, const comm::DeviceMemory& memory);
+void require_free_memory(const std::string& gpu, const comm::DeviceMemory& memory);
 
-}  // namespace dtrain::train
+}  // namespace dtrain::parallel
