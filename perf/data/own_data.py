@@ -148,16 +148,13 @@ def main():
                 rows += measure_images(kind, size, arguments.pairs, scratch)
         if arguments.rows:
             rows += measure_table(arguments.rows, scratch)
+    sizes = " ".join(map(str, arguments.images))
     runs.write_results(
         arguments.out, "own-data", rows,
-        f"# Staging images beside Pillow, and a long table
-
-`perf/own_data.sh --images {' '.join(arguments.images)} --rows {arguments.rows} "
+        f"# Staging images beside Pillow, and a long table\n\n`perf/own_data.sh --images {sizes} --rows {arguments.rows} "
         f"--pairs {arguments.pairs}`, medians; the csv has the load of the machine. Staging computes on all cores: at equal "
         f"computing it takes half of Pillow's time on two idle ones. On a busy machine the share of computing tells more than the time. "
-        f"{machine}
-
-{summary(rows)}")
+        f"{machine}\n\n{summary(rows)}")
 
 
 if __name__ == "__main__":
