@@ -4,11 +4,14 @@
                                        touches it by hand; and guarded_transport.cpp, which stands in for NCCL
     device_memory.py BINARY cuda       on the machine's GPUs, which several ranks share where there are too few
     device_memory.py BINARY DEVICE PART...
-                                       only these functions of main(); trains_as_on_the_cpu:MODEL is one model of it
+                                       only these functions of main(); trains_as_on_the_cpu:MODEL is one model of it;
+                                       drawn: all, but half of the models, which the date draws
 """
 
+import datetime
 import json
 import os
+import random
 import re
 import subprocess
 import sys
@@ -255,12 +258,17 @@ def main(binary):
              refuses if DEVICE == "guarded" else in_half_precision]
     named = {f"trains_as_on_the_cpu:{model}": partial(trains_as_on_the_cpu, model=model) for model in MODELS}
     named |= {part.__name__: part for part in parts}
-    unknown = [name for name in PARTS if name not in named]
+    wanted = PARTS or list(named)
+    if PARTS == ["drawn"]:
+        models = random.Random(datetime.date.today().isoformat()).sample(sorted(MODELS), len(MODELS) // 2)
+        print("models drawn today:", *models, flush=True)
+        wanted = [name for name in named if ":" not in name or name.split(":")[1] in models]
+    unknown = [name for name in wanted if name not in named]
     if unknown:
         sys.exit(f"device_memory.py: there is no part {', '.join(unknown)}; there are {', '.join(named)}")
     with tempfile.TemporaryDirectory() as data:
         use_small_data(binary, Path(data))
-        for name in PARTS or named:
+        for name in wanted:
             with tempfile.TemporaryDirectory() as folder:
                 named[name](binary, Path(folder))
 
