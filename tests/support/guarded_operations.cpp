@@ -42,7 +42,7 @@ bool captures() { return guarded_captured() != nullptr && within == 0; }
 /// How often the CPU has waited for the device.
 class Waits {
  public:
-  ~Waits() {
+  void tell() const {
     const char* const file = std::getenv("DTRAIN_DEVICE_WAITS");
     if (file != nullptr) std::ofstream(file, std::ios::app) << count_ << '\n';
   }
@@ -58,6 +58,8 @@ class Waits {
 
 Waits& waits() {
   static Waits all;
+  static const int told = std::at_quick_exit([] { all.tell(); });  // as app/main.cpp ends
+  static_cast<void>(told);
   return all;
 }
 
