@@ -37,7 +37,7 @@ GOLDEN_FILE = "dtrain_golden.json"
 GOLDEN_SAMPLES = 8  # most samples of the golden batch
 TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 # Operators that draw random numbers and that dtrain replaces by its own, whose masks do not depend on the ranks.
-OWN_RANDOM = ("aten.dropout.default", "aten.scaled_dot_product_attention.default", "aten.lstm.input")
+OWN_RANDOM = ("aten.dropout.default", "aten.dropout_.default", "aten.scaled_dot_product_attention.default", "aten.lstm.input")
 # Of modules that wrap a part of the forward pass: what to write instead.
 WRAPPED = {"set_grad_enabled": "use x.detach() in place of torch.no_grad() or torch.set_grad_enabled()",
            "autocast": "leave autocast out and use dtrain's --precision bf16",
@@ -242,6 +242,8 @@ def _check_operators(program, operators):
         if torch.Tag.nondeterministic_seeded in target.tags and str(target) not in OWN_RANDOM and _draws(node):
             raise NotExportable(f"the operator {target} draws random numbers{place_of(node)}: use nn.Dropout, attention's or "
                                 "nn.LSTM's dropout, or random numbers that come with the data")
+        if str(target) == "aten.instance_norm.default" and len(node.args) > 3 and node.args[3] is not None:
+            raise NotExportable(f"the operator {target} keeps running statistics{place_of(node)}: use track_running_stats=False")
         value = node.meta.get("val")
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) and _from_data(value):
             raise NotExportable(f"{target} reads a value of a tensor{place_of(node)}: leave it a tensor of one element, without "

@@ -146,8 +146,9 @@ std::vector<ValueId> tensors_of(const Node& node, const std::string& argument) {
 
 /// Operators that may return their input although their schema does not say so.
 bool may_return_input(const Node& node) {
-  constexpr std::array<std::string_view, 7> kNames = {
-      "dropout", "type_as", "broadcast_tensors", "meshgrid", "atleast_1d", "atleast_2d", "atleast_3d"};
+  constexpr std::array<std::string_view, 10> kNames = {
+      "dropout",    "type_as",    "broadcast_tensors", "meshgrid", "atleast_1d",
+      "atleast_2d", "atleast_3d", "sum_to_size",       "einsum",   "cartesian_prod"};
   return std::ranges::any_of(kNames, [&](std::string_view name) { return calls(node, name); });
 }
 

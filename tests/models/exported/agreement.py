@@ -47,8 +47,8 @@ def stage(binary, folder):
         run(binary, 1, "stage", name, *options, cwd=folder)
 
 
-def split(folder, program, part):
-    """All inputs and targets of a split as dtrain gives them to a model, in float64."""
+def split(folder, program, part, length=programs.LENGTH):
+    """All inputs and targets of a split as dtrain gives them to a model, in float64; texts have `length` words."""
     name = program.data
     facts = json.loads((folder / "data/staged" / name / "dataset.json").read_text())
     (shard,) = facts["splits"][part]["shards"]
@@ -59,13 +59,15 @@ def split(folder, program, part):
             if program.loss == "mse":
                 return images, images
             return (images - mean) / deviation, torch.from_numpy(file["targets"][:])
+        if name == "series":
+            return torch.from_numpy(file["inputs"][:]).double(), torch.from_numpy(file["targets"][:])
         tokens = torch.from_numpy(file["tokens"][:]).long()
         if name == "blocks":
-            count = (len(tokens) - 1) // programs.LENGTH
-            cut = lambda first: tokens[first:first + count * programs.LENGTH].view(count, programs.LENGTH)  # noqa: E731
+            count = (len(tokens) - 1) // length
+            cut = lambda first: tokens[first:first + count * length].view(count, length)  # noqa: E731
             return cut(0), cut(1)
         offsets = file["offsets"][:]
-        ids = torch.zeros(len(offsets) - 1, programs.LENGTH, dtype=torch.int64)
+        ids = torch.zeros(len(offsets) - 1, length, dtype=torch.int64)
         for row, (first, last) in enumerate(zip(offsets, offsets[1:])):
             ids[row, :last - first] = tokens[first:last]
         return ids, torch.from_numpy(file["targets"][:])
