@@ -195,7 +195,7 @@ def check_program(program, loss, operators=()):
             raise NotExportable(f"with loss='model' the output is the mean loss, a scalar; here it has the shape {_shape(output)}")
         if not output.dtype.is_floating_point:
             raise NotExportable(f"with loss='model' the output is the mean loss; here it is of {output.dtype}")
-    elif output.dim() == 0 or str(output.shape[0]) != symbols[0]:
+    elif output.dim() == 0 or not _is_batch(output.shape[0], symbols[0]):
         raise NotExportable(f"the first output must have the batch as its first dim; here its shape is {_shape(output)}")
 
 
@@ -217,6 +217,15 @@ def _batch_symbol(program, node):
     if limits is not None and int(limits.lower) > 2 or limits is not None and limits.upper < 2**31:
         raise NotExportable(f"the module takes batches from {limits.lower} to {limits.upper} only: take the batch from x.shape[0]")
     return str(size)
+
+
+def _is_batch(size, symbol):
+    """Is a size the batch, also where PyTorch writes it as an expression, such as (s0*s1 + s1 - 1)//s1 of nn.EmbeddingBag?"""
+    if isinstance(size, int):
+        return False
+    expression = size.node.expr
+    return all(expression.subs({one: batch if one.name == symbol else other for one in expression.free_symbols}) == batch
+               for batch, other in ((3, 5), (7, 2), (16, 11)))
 
 
 def _first_output(program):

@@ -27,7 +27,7 @@ ACROSS_MESHES = 1e-9
 SMALLEST = 1e-6  # of the largest gradient: a bias before BatchNorm has one of rounding only
 # Samples of a step and its micro-batches across meshes. The deepest images have one pixel, and BatchNorm over the two values
 # of two samples turns their last bits into percents: twelve samples do not.
-BATCHES = {"image": (48, 4), "text": (16, 8), "blocks": (16, 8)}
+BATCHES = {"image": (48, 4), "text": (16, 8), "blocks": (16, 8), "pairs": (16, 8)}
 MESHES = ("data=2", "pipe=2", "data=2,pipe=2")
 DATA = {
     "image": ["--from", "images", "--inputs", "inputs.npy", "--targets", "targets.npy"],
@@ -35,6 +35,8 @@ DATA = {
              "--vocab-size", programs.WORDS, "--max-length", programs.LENGTH],
     "blocks": ["--format", "synthetic", "--task", "language_modelling", "--samples", 70,
              "--vocab-size", programs.WORDS, "--max-length", programs.LENGTH],
+    "pairs": ["--format", "synthetic", "--task", "translation", "--samples", 70, "--vocab-size", programs.WORDS, "--max-length",
+              programs.LENGTH],
 }
 
 
@@ -45,6 +47,15 @@ def stage(binary, folder):
     np.save(folder / "images/targets.npy", np.arange(60) % programs.CLASSES["image"])
     for name, options in DATA.items():
         run(binary, 1, "stage", name, *options, cwd=folder)
+
+
+def padded(file, kind, length):
+    """The texts of a shard as ids [n, length], 0 behind the last word."""
+    offsets, tokens = file[kind + "offsets"][:], torch.from_numpy(file[kind + "tokens"][:]).long()
+    ids = torch.zeros(len(offsets) - 1, length, dtype=torch.int64)
+    for row, (first, last) in enumerate(zip(offsets, offsets[1:])):
+        ids[row, :last - first] = tokens[first:last]
+    return ids
 
 
 def split(folder, program, part, length=programs.LENGTH):
@@ -61,19 +72,17 @@ def split(folder, program, part, length=programs.LENGTH):
             return (images - mean) / deviation, torch.from_numpy(file["targets"][:])
         if name == "series":
             return torch.from_numpy(file["inputs"][:]).double(), torch.from_numpy(file["targets"][:])
+        if name == "pairs":
+            return padded(file, "source_", length), padded(file, "target_", length)
+        if name == "text":
+            return padded(file, "", length), torch.from_numpy(file["targets"][:])
         tokens = torch.from_numpy(file["tokens"][:]).long()
-        if name == "blocks":
-            count = (len(tokens) - 1) // length
-            cut = lambda first: tokens[first:first + count * length].view(count, length)  # noqa: E731
-            return cut(0), cut(1)
-        offsets = file["offsets"][:]
-        ids = torch.zeros(len(offsets) - 1, length, dtype=torch.int64)
-        for row, (first, last) in enumerate(zip(offsets, offsets[1:])):
-            ids[row, :last - first] = tokens[first:last]
-        return ids, torch.from_numpy(file["targets"][:])
+        count = (len(tokens) - 1) // length
+        cut = lambda first: tokens[first:first + count * length].view(count, length)  # noqa: E731
+        return cut(0), cut(1)
 
 
-def loss_of(program, module, inputs, targets):
+def loss_of(program, module, inputs, targets):  # of pairs the targets are the second input
     outputs = module(inputs, targets) if program.loss == "model" else module(inputs)
     return mean_loss(program.loss, outputs, targets)
 

@@ -128,6 +128,7 @@ const std::vector<std::pair<const char*, DatasetFacts>>& odd_programs() {
                                                                         {"viewed_as", images()},
                                                                         {"turned_in_place", rows()},
                                                                         {"counting", rows()},
+                                                                        {"multiplied_behind", rows()},
                                                                         {"dropped_in_place", rows()},
                                                                         {"padded_elsewhere", texts(5)},
                                                                         {"bags", texts(5)}};

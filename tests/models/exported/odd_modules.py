@@ -83,6 +83,19 @@ class TurnedInPlace(nn.Module):
         return self.last(y)
 
 
+class MultipliedBehindAWrite(nn.Module):
+    """A write behind which the value is multiplied with a parameter: no write to the parameter. And nn.RNN, which drops nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.matrix, self.rnn = nn.Parameter(torch.randn(6, 4)), nn.RNN(4, 3, 2, nonlinearity="relu", batch_first=True)
+
+    def forward(self, x):
+        y = x + 0
+        y.t().mul_(0.5)
+        return self.rnn(torch.einsum("nf,fg->ng", y, self.matrix).unsqueeze(1))[0].squeeze(1)
+
+
 class Counting(nn.Module):
     """Whole numbers that are written to in another layer than made them, and an activation in place behind it."""
 
@@ -122,5 +135,5 @@ def unflattened(y):
 
 IMAGES = {"own_statistics": OwnStatistics(), "written_flat": WrittenThroughAView(flat), "written_contiguous": WrittenThroughAView(contiguous),
           "written_unflattened": WrittenThroughAView(unflattened), "viewed_as": ViewedAs()}
-ROWS = {"turned_in_place": TurnedInPlace(), "counting": Counting(), "dropped_in_place": DroppedInPlace()}
+ROWS = {"turned_in_place": TurnedInPlace(), "counting": Counting(), "multiplied_behind": MultipliedBehindAWrite(), "dropped_in_place": DroppedInPlace()}
 TEXTS = {"padded_elsewhere": PaddedElsewhere(), "bags": Bags()}
