@@ -37,7 +37,7 @@ GOLDEN_FILE = "dtrain_golden.json"
 GOLDEN_SAMPLES = 8  # most samples of the golden batch
 TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 # Operators that draw random numbers and that dtrain replaces by its own, whose masks do not depend on the ranks.
-OWN_RANDOM = ("aten.dropout.default", "aten.scaled_dot_product_attention.default", "aten.lstm.input")
+OWN_RANDOM = ("aten.dropout.default", "aten.dropout_.default", "aten.scaled_dot_product_attention.default", "aten.lstm.input")
 # Of modules that wrap a part of the forward pass: what to write instead.
 WRAPPED = {"set_grad_enabled": "use x.detach() in place of torch.no_grad() or torch.set_grad_enabled()",
            "autocast": "leave autocast out and use dtrain's --precision bf16",
@@ -195,7 +195,7 @@ def check_program(program, loss, operators=()):
             raise NotExportable(f"with loss='model' the output is the mean loss, a scalar; here it has the shape {_shape(output)}")
         if not output.dtype.is_floating_point:
             raise NotExportable(f"with loss='model' the output is the mean loss; here it is of {output.dtype}")
-    elif output.dim() == 0 or str(output.shape[0]) != symbols[0]:
+    elif output.dim() == 0 or not _is_batch(output.shape[0], symbols[0]):
         raise NotExportable(f"the first output must have the batch as its first dim; here its shape is {_shape(output)}")
 
 
@@ -217,6 +217,15 @@ def _batch_symbol(program, node):
     if limits is not None and int(limits.lower) > 2 or limits is not None and limits.upper < 2**31:
         raise NotExportable(f"the module takes batches from {limits.lower} to {limits.upper} only: take the batch from x.shape[0]")
     return str(size)
+
+
+def _is_batch(size, symbol):
+    """Is a size the batch, also where PyTorch writes it as an expression, such as (s0*s1 + s1 - 1)//s1 of nn.EmbeddingBag?"""
+    if isinstance(size, int):
+        return False
+    expression = size.node.expr
+    return all(expression.subs({one: batch if one.name == symbol else other for one in expression.free_symbols}) == batch
+               for batch, other in ((3, 5), (7, 2), (16, 11)))
 
 
 def _first_output(program):
@@ -242,6 +251,8 @@ def _check_operators(program, operators):
         if torch.Tag.nondeterministic_seeded in target.tags and str(target) not in OWN_RANDOM and _draws(node):
             raise NotExportable(f"the operator {target} draws random numbers{place_of(node)}: use nn.Dropout, attention's or "
                                 "nn.LSTM's dropout, or random numbers that come with the data")
+        if str(target) == "aten.instance_norm.default" and len(node.args) > 3 and node.args[3] is not None:
+            raise NotExportable(f"the operator {target} keeps running statistics{place_of(node)}: use track_running_stats=False")
         value = node.meta.get("val")
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) and _from_data(value):
             raise NotExportable(f"{target} reads a value of a tensor{place_of(node)}: leave it a tensor of one element, without "

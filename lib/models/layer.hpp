@@ -51,6 +51,9 @@ struct Context {
   Feedback feedback = Feedback::by_chance;  ///< In evaluation by_chance means targets.
   std::optional<at::ScalarType> half = {};  ///< Mixed precision, see ProductScope: kBFloat16 or kHalf.
   Kernels kernels = Kernels::own;           ///< See KernelScope.
+  /// What flows between two layers, and its gradient, lies in memory as though another rank had sent it: sums
+  /// over it have the same bits on any number of ranks.
+  bool as_sent = false;
 
   /// Where the forward pass is captured, to be replayed in later steps: what `step` is then, int32 [1] on the
   /// device. Else undefined.

@@ -26,7 +26,7 @@ MESHES = ("data=2", "pipe=2", "data=2,pipe=2")
 STEPS = 4
 COMMON = ["--epochs", 2, "--limit-steps", STEPS, "--global-batch", 16, "--micro-batches", 8, "--threads", 1, "--optimizer", "sgd", "--learning-rate", 0.05,
           "--quiet"]
-DATASETS = {"images": "pictures", "words": "blocks"}
+DATASETS = {"images": "pictures", "words": "blocks", "turned": "blocks"}
 
 
 def stage(binary, folder):
@@ -51,7 +51,7 @@ def trained(binary, folder, name, program, mesh, *options):
 
 def meshes_agree(binary, folder):
     """fp64: what is left is the order of sums."""
-    for program in DATASETS:
+    for program in ("images", "words"):
         losses, tensors = trained(binary, folder, f"{program}-one", program, "data=1", "--precision", "fp64")
         assert len(losses) == STEPS and np.all(np.isfinite(losses)), losses
         # Recomputation cuts the graph before each layer, and layerwise runs them one by one.
@@ -66,7 +66,21 @@ def meshes_agree(binary, folder):
                 assert np.allclose(theirs[key], value, rtol=1e-6, atol=1e-7), (name, key, np.max(np.abs(theirs[key] - value)))
 
 
+class Turned(torch.nn.Module):
+    """The gradient of a normalisation lies otherwise than its result: sums over it have other bits."""
+
+    def __init__(self, words, length, width=16):
+        super().__init__()
+        self.embedding, self.norm = torch.nn.Embedding(words, width), torch.nn.LayerNorm(width)
+        self.mixed, self.head = torch.nn.Linear(length, length), torch.nn.Linear(width, words)
+
+    def forward(self, ids):
+        return self.head(torch.tanh(self.mixed(self.norm(self.embedding(ids)).transpose(1, 2))).transpose(1, 2))
+
+
 def bits_agree(binary, folder):
+    torch.manual_seed(3)
+    make_programs.write(folder, "turned", Turned(11, 6), (torch.randint(11, (4, 6)),))
     for program in DATASETS:
         losses, tensors = trained(binary, folder, f"{program}-bits", program, "data=1", "--reproducible")
         for mesh in MESHES:
@@ -302,6 +316,55 @@ def attentions_are_cut_by_heads(binary, folder):
             "tensor=4", cwd=folder)
 
 
+class Conv1D(torch.nn.Module):
+    """Hugging Face's linear layer of GPT-2, whose weight is [inputs, outputs]."""
+
+    def __init__(self, inputs, outputs):
+        super().__init__()
+        self.weight, self.bias = torch.nn.Parameter(torch.randn(inputs, outputs) / 4), torch.nn.Parameter(torch.randn(outputs) / 4)
+
+    def forward(self, x):
+        return torch.addmm(self.bias, x.view(-1, x.size(-1)), self.weight).view(*x.shape[:-1], self.weight.shape[1])
+
+
+class Fused(torch.nn.Module):
+    """nn.MultiheadAttention, of which one has a mask and one gets keys from elsewhere, and GPT-2's block as Hugging Face has it."""
+
+    def __init__(self, words, length, width=12):
+        super().__init__()
+        self.embedding, self.places = torch.nn.Embedding(words, width), torch.nn.Parameter(torch.randn(length, width))
+        self.module = torch.nn.MultiheadAttention(width, 3, dropout=0.2, batch_first=True)
+        self.causal = torch.nn.MultiheadAttention(width, 4, bias=False, batch_first=True)
+        self.crossed = torch.nn.MultiheadAttention(width, 3, batch_first=True)
+        self.c_attn, self.c_proj = Conv1D(width, 3 * width), Conv1D(width, width)
+        self.norm, self.c_fc, self.c_out = torch.nn.LayerNorm(width), Conv1D(width, 21), Conv1D(21, width)
+        self.drop, self.head = torch.nn.Dropout(0.2), torch.nn.Linear(width, words)
+
+    def forward(self, ids):
+        x = self.embedding(ids) + self.places
+        n, t, width = x.shape
+        y = self.norm(x)
+        x = x + self.module(y, y, y, need_weights=False)[0]
+        x = x + self.causal(x, x, x, need_weights=False, attn_mask=torch.ones(t, t, dtype=torch.bool).triu(1))[0]
+        x = x + self.crossed(x, y, y, need_weights=False)[0]
+        q, k, v = (part.view(n, t, -1, 4).transpose(1, 2) for part in self.c_attn(x).split(width, dim=2))
+        y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.c_proj(y.transpose(1, 2).reshape(n, t, -1).contiguous())
+        y = self.c_fc(x)
+        y = 0.5 * y * (1.0 + torch.tanh(0.8 * (y + 0.044715 * torch.pow(y, 3.0))))  # NewGELUActivation
+        return self.head(x + self.drop(self.c_out(self.drop(y))))
+
+
+def fused_projections_are_cut(binary, folder):
+    """in_proj of nn.MultiheadAttention and Conv1D of GPT-2, both by heads; what cannot be cut is named."""
+    torch.manual_seed(3)
+    make_programs.write(folder, "fused", Fused(11, 6), (torch.randint(11, (4, 6)),))
+    cut_agrees(binary, folder, "fused", "blocks", ("tensor=2", "data=2,tensor=2", "pipe=2,tensor=2"),
+               "3 attentions are cut by heads over the tensor axis: module, ... c_proj; 1 pair of linear layers is cut over the tensor axis: "
+               "c_fc and c_out; 1 attention stays whole, since it is not linear layers, view and transpose(1, 2) alone that lie around "
+               "scaled_dot_product_attention: crossed; the rest is on each rank")
+
+
 def words_by_rows_agree(binary, folder):
     """A table of words, of which a step uses few rows: exchanged by rows, as a whole, and on a pipeline."""
     run(binary, 1, "stage", "texts", "--format", "synthetic", "--task", "text_classification", "--samples", 96, "--vocab-size", 2000,
@@ -345,7 +408,8 @@ def main():
         stage(given.binary, folder)
         make_row_programs(folder)
         for check in (refuses, dry_run_shows_layers, meshes_agree, bits_agree, learns_in_half_precision, own_loss_trains, goes_on,
-                      evaluates_and_exports, tensor_axis_agrees, attentions_are_cut_by_heads, words_by_rows_agree):
+                      evaluates_and_exports, tensor_axis_agrees, attentions_are_cut_by_heads, fused_projections_are_cut,
+                      words_by_rows_agree):
             if not given.only or check.__name__ in given.only:
                 check(given.binary.resolve(), folder)
                 print(check.__name__, flush=True)

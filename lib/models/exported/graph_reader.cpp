@@ -68,6 +68,21 @@ SizeExpression expression_of(const Json& given, const char* plain) {
   return SizeExpression::parse(value->at("expr_str").get_ref<const std::string&>());
 }
 
+/// Of [N, C, H, W] with known C, H and W; others count as in order.
+bool lies_in_order(const Json& meta) {
+  const Json& strides = meta.at("strides");
+  std::int64_t wanted = 1;
+  for (std::size_t dim = 4; dim-- > 1;) {
+    const auto [size_kind, size] = alternative(meta.at("sizes").at(dim));
+    const auto [stride_kind, stride] = alternative(strides.at(dim));
+    if (size_kind != "as_int" || stride_kind != "as_int") return true;
+    const auto length = size->get<std::int64_t>();
+    if (length != 1 && stride->get<std::int64_t>() != wanted) return false;
+    if (__builtin_mul_overflow(wanted, length, &wanted)) return true;
+  }
+  return true;
+}
+
 class Reading {
  public:
   explicit Reading(const Json& model) : module_(model.at("graph_module")) {}
@@ -100,6 +115,7 @@ class Reading {
     TensorFacts facts{.type = scalar_type_of(meta.at("dtype").get<std::int64_t>())};
     for (const Json& size : meta.at("sizes")) facts.sizes.push_back(expression_of(size, "as_int"));
     if (facts.sizes.size() > 16) throw damaged("has a tensor of more than 16 dims");
+    if (facts.sizes.size() == 4) facts.lies_in_order = lies_in_order(meta);
     add({.name = name, .tensor = std::move(facts)});
   }
 

@@ -195,9 +195,11 @@ class OperatorCall final : public Operation {
     }
     for (const auto& argument : wanted) {
       const auto* given = node.find(argument.name());
-      if (given != nullptr && !(argument.name() == "sparse" && given->kind == Argument::Kind::boolean)) {
+      if (given != nullptr && argument.name() == "sparse" && given->kind == Argument::Kind::boolean) {
+        fills_.push_back(constant(false));  // an embedding's gradients are dense here
+      } else if (given != nullptr) {
         fills_.push_back(filler.fill(*given, argument));
-      } else if (argument.default_value()) {  // of an embedding's sparse gradients, too: dtrain's are dense
+      } else if (argument.default_value()) {
         fills_.push_back(constant(*argument.default_value()));
       } else {
         throw refused(node, fmt::format("lacks its argument {}", argument.name()),

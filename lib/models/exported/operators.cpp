@@ -45,6 +45,13 @@ bool is_drawn_by_dtrain(const Target& target) {
   return target.space == "aten" && std::ranges::find(kOwn, target.name) != kOwn.end();
 }
 
+/// nn.RNN without dropout, which draws nothing.
+bool is_plain_recurrence(const Node& node) {
+  if (!calls(node, "rnn_tanh") && !calls(node, "rnn_relu")) return false;
+  const auto* dropout = node.find("dropout");
+  return dropout != nullptr && dropout->kind == Argument::Kind::real && dropout->reals.at(0) == 0.0;
+}
+
 /// Operators that see how a tensor lies in memory: dtrain lays images out otherwise, and all parameters
 /// behind one another, so that they would read another tensor.
 bool sees_memory(const Target& target) {
@@ -125,7 +132,7 @@ void check_operator(const Node& node) {
                   "reads a tensor's memory by strides, and dtrain lays tensors out otherwise than PyTorch",
                   "use view, reshape, transpose, narrow or unfold");
   }
-  if (is_random(*found) && !is_drawn_by_dtrain(*parts_of(node.target))) {
+  if (is_random(*found) && !is_drawn_by_dtrain(*parts_of(node.target)) && !is_plain_recurrence(node)) {
     throw refused(node, "draws random numbers, which would depend on the number of ranks",
                   "use nn.Dropout or F.dropout, whose masks dtrain draws, or make them part of the dataset");
   }
@@ -146,9 +153,15 @@ std::vector<ValueId> tensors_of(const Node& node, const std::string& argument) {
 
 /// Operators that may return their input although their schema does not say so.
 bool may_return_input(const Node& node) {
-  constexpr std::array<std::string_view, 7> kNames = {
-      "dropout", "type_as", "broadcast_tensors", "meshgrid", "atleast_1d", "atleast_2d", "atleast_3d"};
-  return std::ranges::any_of(kNames, [&](std::string_view name) { return calls(node, name); });
+  constexpr std::array<std::string_view, 8> kNames = {"dropout",    "type_as",    "broadcast_tensors",
+                                                      "meshgrid",   "atleast_1d", "atleast_2d",
+                                                      "atleast_3d", "sum_to_size"};
+  // Of one tensor: they turn it.
+  constexpr std::array<std::string_view, 2> kOfOne = {"einsum", "cartesian_prod"};
+  const auto calls_it = [&](std::string_view name) { return calls(node, name); };
+  const auto* tensors = node.find("tensors");
+  return std::ranges::any_of(kNames, calls_it) ||
+         (tensors != nullptr && tensors->values.size() == 1 && std::ranges::any_of(kOfOne, calls_it));
 }
 
 /// The alias sets of an annotation, those of a list's elements too.
@@ -173,7 +186,7 @@ std::vector<Sharing> shared_memory(const Node& node, const c10::FunctionSchema& 
     const auto* info = i < returns.size() ? returns[i].alias_info() : nullptr;
     for (const auto& argument : schema.arguments()) {
       const auto* theirs = argument.alias_info();
-      bool shares = any;
+      bool shares = any && argument.name() != "other";  // of type_as
       if (info != nullptr && theirs != nullptr) {
         const auto ours = sets_of(*info);
         shares = std::ranges::any_of(sets_of(*theirs), [&](const auto& set) { return ours.contains(set); });

@@ -229,6 +229,10 @@ std::unique_ptr<Operation> own_operation(const Step& step, const Scope& scope, b
   const Node& node = given.node;
   if (calls(node, "batch_norm") && given.tensor("running_mean") && given.tensor("running_var"))
     return batch_norm_operation(step, given, scope, in_training);
+  if (calls(node, "instance_norm") && given.tensor("running_mean")) {
+    throw refused(node, "keeps running statistics, which would depend on the number of ranks",
+                  "use InstanceNorm with track_running_stats=False");
+  }
   if (calls(node, "dropout") || calls(node, "dropout_")) {
     const bool in_place = calls(node, "dropout_");
     if (in_place && step.copies == Step::Copies::never)
@@ -252,6 +256,9 @@ std::unique_ptr<Operation> own_operation(const Step& step, const Scope& scope, b
     return std::make_unique<FunctionOperation>(given, function);
   }
   if (calls(node, "max_pool2d") && halves(given)) return std::make_unique<PoolOperation>(given);
+  // Both take an image that lies otherwise than in PyTorch.
+  if (calls(node, "view_as") && !step.is_written_later)
+    return reshape_operation(given, scope.graph[result_of(node)].tensor->sizes);
   if ((calls(node, "view") && node.find("size") != nullptr) && !step.is_written_later)
     return reshape_operation(given, sizes_of(node, scope));
   return nullptr;

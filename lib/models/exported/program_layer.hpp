@@ -11,13 +11,13 @@
 #include "models/borrowed_parameter.hpp"
 #include "models/exported/operation.hpp"
 #include "models/exported/planning/planned_program.hpp"
+#include "models/exported/slicing/sliced_linear.hpp"
 #include "models/layer.hpp"
 #include "models/layers/word_table.hpp"
 
 namespace dtrain::models::exported {
 
 struct CutAttention;  // models/exported/slicing/attentions.hpp
-struct FeaturePart;   // models/exported/slicing/sliced_linear.hpp
 struct LinearPair;    // models/exported/slicing/linear_pairs.hpp
 struct Place;         // models/exported/slicing/node_search.hpp
 
@@ -78,16 +78,12 @@ class ProgramLayer final : public Layer, public WordTable {
     std::vector<std::size_t> ended;    // places that nothing uses behind it
   };
 
-  /// Of what is cut: which dim, and how long it is here.
-  struct CutDim {
-    std::size_t dim;
-    std::int64_t extent;
-  };
   enum class Side { outputs, inputs };  // of a linear layer
   void slice_pair(const LinearPair& pair, TensorGroup& group);
   void slice_attention(const CutAttention& attention, TensorGroup& group);
+  void slice_reshapes(const std::vector<Place>& reshapes);
   void slice_linear(const Place& place, TensorGroup& group, const FeaturePart& part, Side side);
-  void hold_part(ValueId value, std::size_t dim, std::int64_t extent);
+  void hold_part(ValueId value, const PartOfDim& cut);
   bool drops_here(const Place& place) const;
   const Step& step_at(const Place& place) const;
 
@@ -123,9 +119,9 @@ class ProgramLayer final : public Layer, public WordTable {
   std::map<ValueId, std::size_t> places_;
   std::vector<Binding> bindings_;
   std::vector<Done> done_;
-  std::map<ValueId, CutDim> sliced_;  // of what is cut over a tensor axis, on this rank
-  std::vector<ValueId> entered_;      // whose gradients the ranks of that axis add up
-  std::vector<ValueId> left_;         // whose values they do
+  std::map<ValueId, PartOfDim> sliced_;  // of what is cut over a tensor axis, on this rank
+  std::vector<ValueId> entered_;         // whose gradients the ranks of that axis add up
+  std::vector<ValueId> left_;            // whose values they do
 };
 
 }  // namespace dtrain::models::exported

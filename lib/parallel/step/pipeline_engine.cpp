@@ -53,6 +53,7 @@ std::vector<MicroBatchLoss> PipelineEngine::give(const StepPlan& plan, const Sam
                                    .micro_batch = index_of(m),
                                    .half = parts_.half,
                                    .kernels = parts_.kernels,
+                                   .as_sent = parts_.reproducible,
                                    .replayed_step = replayed.step};
           },
       .inputs =

@@ -28,6 +28,7 @@ class PipelineEngine final : public StepEngine {
     std::optional<at::ScalarType> half = {};         ///< Mixed precision, see models::ProductScope.
     models::Kernels kernels = models::Kernels::own;  ///< See models::KernelScope.
     models::TrainingLoss training_loss = {};
+    bool reproducible = false;  ///< The same bits on any number of ranks of the pipeline.
     at::Device device = at::kCPU;
     /// A fault on demand: whether this step's losses are not numbers. Empty: never.
     std::function<bool()> spoils_loss = {};

@@ -64,6 +64,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::In
                .half = workload.half,
                .kernels = workload.kernels,
                .training_loss = workload.training_loss,
+               .reproducible = config.reproducible,
                .device = workload.device,
                .spoils_loss = spoils_loss(injection)}),
       graphs_(capture_ != nullptr

@@ -27,7 +27,7 @@ ACROSS_MESHES = 1e-9
 SMALLEST = 1e-6  # of the largest gradient: a bias before BatchNorm has one of rounding only
 # Samples of a step and its micro-batches across meshes. The deepest images have one pixel, and BatchNorm over the two values
 # of two samples turns their last bits into percents: twelve samples do not.
-BATCHES = {"image": (48, 4), "text": (16, 8), "blocks": (16, 8)}
+BATCHES = {"image": (48, 4), "text": (16, 8), "blocks": (16, 8), "pairs": (16, 8)}
 MESHES = ("data=2", "pipe=2", "data=2,pipe=2")
 DATA = {
     "image": ["--from", "images", "--inputs", "inputs.npy", "--targets", "targets.npy"],
@@ -35,6 +35,8 @@ DATA = {
              "--vocab-size", programs.WORDS, "--max-length", programs.LENGTH],
     "blocks": ["--format", "synthetic", "--task", "language_modelling", "--samples", 70,
              "--vocab-size", programs.WORDS, "--max-length", programs.LENGTH],
+    "pairs": ["--format", "synthetic", "--task", "translation", "--samples", 70, "--vocab-size", programs.WORDS, "--max-length",
+              programs.LENGTH],
 }
 
 
@@ -47,8 +49,17 @@ def stage(binary, folder):
         run(binary, 1, "stage", name, *options, cwd=folder)
 
 
-def split(folder, program, part):
-    """All inputs and targets of a split as dtrain gives them to a model, in float64."""
+def padded(file, kind, length):
+    """The texts of a shard as ids [n, length], 0 behind the last word."""
+    offsets, tokens = file[kind + "offsets"][:], torch.from_numpy(file[kind + "tokens"][:]).long()
+    ids = torch.zeros(len(offsets) - 1, length, dtype=torch.int64)
+    for row, (first, last) in enumerate(zip(offsets, offsets[1:])):
+        ids[row, :last - first] = tokens[first:last]
+    return ids
+
+
+def split(folder, program, part, length=programs.LENGTH):
+    """All inputs and targets of a split as dtrain gives them to a model, in float64; texts have `length` words."""
     name = program.data
     facts = json.loads((folder / "data/staged" / name / "dataset.json").read_text())
     (shard,) = facts["splits"][part]["shards"]
@@ -59,19 +70,19 @@ def split(folder, program, part):
             if program.loss == "mse":
                 return images, images
             return (images - mean) / deviation, torch.from_numpy(file["targets"][:])
+        if name == "series":
+            return torch.from_numpy(file["inputs"][:]).double(), torch.from_numpy(file["targets"][:])
+        if name == "pairs":
+            return padded(file, "source_", length), padded(file, "target_", length)
+        if name == "text":
+            return padded(file, "", length), torch.from_numpy(file["targets"][:])
         tokens = torch.from_numpy(file["tokens"][:]).long()
-        if name == "blocks":
-            count = (len(tokens) - 1) // programs.LENGTH
-            cut = lambda first: tokens[first:first + count * programs.LENGTH].view(count, programs.LENGTH)  # noqa: E731
-            return cut(0), cut(1)
-        offsets = file["offsets"][:]
-        ids = torch.zeros(len(offsets) - 1, programs.LENGTH, dtype=torch.int64)
-        for row, (first, last) in enumerate(zip(offsets, offsets[1:])):
-            ids[row, :last - first] = tokens[first:last]
-        return ids, torch.from_numpy(file["targets"][:])
+        count = (len(tokens) - 1) // length
+        cut = lambda first: tokens[first:first + count * length].view(count, length)  # noqa: E731
+        return cut(0), cut(1)
 
 
-def loss_of(program, module, inputs, targets):
+def loss_of(program, module, inputs, targets):  # of pairs the targets are the second input
     outputs = module(inputs, targets) if program.loss == "model" else module(inputs)
     return mean_loss(program.loss, outputs, targets)
 

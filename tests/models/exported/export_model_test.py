@@ -96,6 +96,15 @@ class PartOfBuffer(Buffer):
         return self.linear(x) - self.mean
 
 
+class RunningInstances(Linear):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.InstanceNorm1d(1, track_running_stats=True)
+
+    def forward(self, x):
+        return self.norm(self.linear(x).unsqueeze(1)).squeeze(1)
+
+
 class NoGradient(Linear):
     def forward(self, x):
         with torch.no_grad():
@@ -324,6 +333,7 @@ class ExportModelTest(unittest.TestCase):
         self.refused(["buffer mean", f"line {line_of(Buffer)}"], Buffer())
         self.refused(["buffer mean", "make it a parameter"], AssignedBuffer())
         self.refused(["buffer mean", f"line {line_of(PartOfBuffer)}"], PartOfBuffer())
+        self.refused(["instance_norm", "in norm", "track_running_stats=False"], RunningInstances())
 
     def test_wrapped_parts_are_refused(self):
         self.refused(["set_grad_enabled", "x.detach()"], NoGradient())

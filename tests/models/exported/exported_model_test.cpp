@@ -24,8 +24,8 @@ std::string program(const std::string& name) {
 
 DatasetFacts images() { return {.task = "image_classification", .sample_shape = {3, 8, 8}, .classes = 5}; }
 DatasetFacts words() { return {.task = "language_modelling", .sample_shape = {6}, .vocabulary = 11}; }
-DatasetFacts texts() {
-  return {.task = "text_classification", .sample_shape = {6}, .classes = 5, .vocabulary = 11};
+DatasetFacts texts(std::int64_t length = 6) {
+  return {.task = "text_classification", .sample_shape = {length}, .classes = 5, .vocabulary = 11};
 }
 DatasetFacts rows(const std::string& loss = "") {
   return {.task = "table_classification", .sample_shape = {6}, .classes = 3, .loss = loss};
@@ -117,6 +117,50 @@ TEST(ExportedModelTest, ComputesTheGoldenBatchAsPyTorchDid) {
   for (const char* name : {"images", "words", "views", "own_loss", "residual", "pooled", "bag"})
     EXPECT_NE(check_golden(program(name)).find("as PyTorch found them"), std::string::npos) << name;
   EXPECT_EQ(check_golden(program("plain")), "");  // it has none
+}
+
+/// Those of odd_modules.py, with a dataset for each.
+const std::vector<std::pair<const char*, DatasetFacts>>& odd_programs() {
+  static const std::vector<std::pair<const char*, DatasetFacts>> all = {{"own_statistics", images()},
+                                                                        {"written_flat", images()},
+                                                                        {"written_contiguous", images()},
+                                                                        {"written_unflattened", images()},
+                                                                        {"viewed_as", images()},
+                                                                        {"turned_in_place", rows()},
+                                                                        {"counting", rows()},
+                                                                        {"multiplied_behind", rows()},
+                                                                        {"dropped_in_place", rows()},
+                                                                        {"padded_elsewhere", texts(5)},
+                                                                        {"bags", texts(5)}};
+  return all;
+}
+
+TEST(ExportedModelTest, ComputesOddProgramsAsPyTorchDid) {
+  for (const auto& [name, facts] : odd_programs()) {
+    SCOPED_TRACE(name);
+    EXPECT_NO_THROW(EXPECT_NE(check_golden(program(name)), ""));
+    const auto model = made(name, facts);
+    const auto whole = step(*model, facts, 4, [](std::size_t) { return false; });
+    expect_alike(step(*model, facts, 4, [](std::size_t) { return true; }), whole, 1e-12);
+  }
+}
+
+TEST(ExportedModelTest, ALayerLeavesItsInputsAsTheyWere) {
+  for (const auto& [name, facts] : odd_programs()) {
+    const auto model = made(name, facts);
+    const Context context{.mode = Mode::training, .seed = 7, .step = 2, .micro_batch = 1};
+    Tensors flowing = inputs_of(facts, 4);
+    for (const auto& layer : model->layers()) {
+      for (auto& tensor : flowing)
+        tensor = tensor.is_floating_point() ? tensor.detach().set_requires_grad(true) : tensor;
+      Tensors before;
+      for (const auto& tensor : flowing) before.push_back(tensor.detach().clone());
+      const Tensors made = layer->run(flowing, context);
+      for (std::size_t i = 0; i < before.size(); ++i)
+        EXPECT_TRUE(at::equal(flowing[i], before[i])) << name << ", " << layer->name() << ", input " << i;
+      flowing = made;
+    }
+  }
 }
 
 TEST(ExportedModelTest, RefusesAGoldenBatchThatDoesNotAgree) {
@@ -277,6 +321,7 @@ TEST(ExportedModelTest, RefusesWhatCannotBeTrainedByNameModuleAndLine) {
   expect("no_grad", "torch.no_grad()", "detach()");
   expect("counts", "writes to the buffer seen", "BatchNorm");
   expect("strided", "aten.as_strided.default", "narrow");
+  expect("running_instances", "keeps running statistics", "track_running_stats=False");
   expect("complex", "complex numbers", "float32");
   expect("fixed", "batches of 4 samples only", "Dim(\"batch\", min=2)");
   expect("unknown", "mine.sigmoid.default", "torch.nn");

@@ -15,6 +15,8 @@ import torch.nn.functional as F
 from torch import nn
 from torch.export import Dim, export, save
 
+import odd_modules
+
 warnings.filterwarnings("ignore")
 
 
@@ -155,6 +157,8 @@ class Small(nn.Module):
         super().__init__()
         self.fc = nn.Linear(6, 3)
         self.register_buffer("seen", torch.zeros(3))
+        self.register_buffer("one", torch.zeros(1), persistent=False)
+        self.register_buffer("two", torch.ones(1), persistent=False)
         self.then = then
 
     def forward(self, x):
@@ -250,6 +254,10 @@ def main(folder):
     write(folder, "pooled", Pooled(), (torch.randn(4, 3, 8, 8),), "cross_entropy", torch.tensor([0, 3, 2, 4]))
     write(folder, "bag", Bag(), (torch.tensor([[4, 2, 0, 9], [0, 0, 0, 0], [1, 1, 10, 4]]),), "cross_entropy", torch.tensor([0, 3, 4]),
           length=True)
+    for kind, inputs, target in ((odd_modules.IMAGES, torch.randn(4, 3, 8, 8), torch.tensor([0, 3, 2, 4])), (odd_modules.ROWS, rows, classes),
+                                 (odd_modules.TEXTS, torch.tensor([[4, 2, 0, 9, 4], [0, 0, 0, 0, 0], [1, 1, 10, 4, 3]]), torch.tensor([0, 3, 4]))):
+        for name, module in kind.items():
+            write(folder, name, module, (inputs,), "cross_entropy", target)
     program = export(Images().eval(), (torch.randn(4, 3, 8, 8),), dynamic_shapes=({0: Dim("batch", min=2)},))
     save(program, str(folder / "evaluated.pt2"))
 
@@ -257,6 +265,7 @@ def main(folder):
     write(folder, "branch", Small(branch), (rows,))
     write(folder, "no_grad", Small(without_gradient), (rows,))
     write(folder, "counts", Small(count), (rows,))
+    write(folder, "running_instances", Small(lambda module, y: F.instance_norm(y.unsqueeze(1), module.one, module.two).squeeze(1)), (rows,))
     write(folder, "complex", Small(lambda _, y: torch.fft.fft(y).abs()), (rows,))
     write(folder, "strided", Small(lambda module, y: y + module.fc.weight.as_strided((3,), (2,))), (rows,))
     write(folder, "fixed", Small(lambda _, y: y), (rows,), fixed=True)

@@ -1,4 +1,4 @@
-"""Fifteen programs that were not written for dtrain: plain PyTorch modules, torchvision's, and Hugging Face's from small
+"""Seventeen programs that were not written for dtrain: plain PyTorch modules, torchvision's, and Hugging Face's from small
 configurations, each of a size that trains in seconds on one core.
 
     programs.py FOLDER [NAME...]     exports them, those of torchvision and transformers where these are installed
@@ -55,6 +55,27 @@ class SequenceAutoencoder(nn.Module):
         # While it exports, PyTorch 2.11 takes the state of an LSTM for one of four dims: reshape gives it three in every case.
         state = tuple(value.reshape(2, ids.shape[0], 16) for value in self.encoder(embedded)[1])
         return self.fc_out(self.decoder(embedded, state)[0])
+
+
+class Translator(nn.Module):
+    """An encoder reads the source, a decoder starts from its state and is given the target's words; the mean over texts of the mean
+    loss of their real words, so that the loss of a batch is that of its samples."""
+
+    def __init__(self, dropout=0.1):
+        super().__init__()
+        self.source, self.target = nn.Embedding(WORDS, 12, padding_idx=0), nn.Embedding(WORDS, 12, padding_idx=0)
+        self.dropout = nn.Dropout(dropout)
+        self.encoder = nn.LSTM(12, 16, 2, batch_first=True, dropout=dropout)
+        self.decoder = nn.LSTM(12, 16, 2, batch_first=True, dropout=dropout)
+        self.fc_out = nn.Linear(16, WORDS)
+
+    def forward(self, source, target):  # [N, S], [N, T] -> []
+        _, state = self.encoder(self.dropout(self.source(source)))
+        state = tuple(value.reshape(2, source.shape[0], 16) for value in state)
+        logits = self.fc_out(self.decoder(self.dropout(self.target(target[:, :-1])), state)[0])
+        next_words = target[:, 1:]
+        losses = nn.functional.cross_entropy(logits.transpose(1, 2), next_words, ignore_index=0, reduction="none")  # [N, T - 1]
+        return (losses.sum(1) / (next_words != 0).sum(1).clamp(min=1)).mean()
 
 
 class OwnLoss(nn.Module):
@@ -122,7 +143,7 @@ def vgg11(dropout=0.5):
 @dataclass(frozen=True)
 class Program:
     make: Any  # a function that returns the module; `dropout` is its only argument, where it has one
-    data: str  # image, text or blocks
+    data: str  # image, text, blocks or pairs
     dropout: bool = False
     loss: str = "cross_entropy"
     needs: str = ""  # a package for tests
@@ -137,7 +158,9 @@ PROGRAMS = {
     "resnet18": Program(lambda: networks.ResNet18(width=8), "image", ci=True),
     "conv_autoencoder": Program(networks.ConvAutoencoder, "image", loss="mse"),  # against its own input
     "nbow": Program(lambda: text_networks.Nbow(WORDS, CLASSES["text"], 16), "text"),
-    "seq2seq": Program(SequenceAutoencoder, "blocks", dropout=True),
+    "embedding_bag": Program(lambda: text_networks.Nbow(WORDS, CLASSES["text"], 16, bag=True), "text"),
+    "seq2seq": Program(Translator, "pairs", dropout=True, loss="model"),
+    "sequence_autoencoder": Program(SequenceAutoencoder, "blocks", dropout=True),
     "gpt": Program(gpt, "blocks", dropout=True, ci=True),
     "lstm_classifier": Program(LstmClassifier, "text", dropout=True),
     "own_loss": Program(OwnLoss, "image", loss="model"),
@@ -168,6 +191,8 @@ def example(program, samples=4):
             return images, torch.randint(CLASSES["image"], (samples,), generator=generator)
         return (images,)
     ids = torch.randint(4, WORDS, (samples, LENGTH), generator=generator)
+    if program.data == "pairs":
+        return ids, torch.randint(4, WORDS, (samples, LENGTH), generator=generator)
     if program.data == "text":
         ids[1, LENGTH - 3:] = 0  # padding
     return (ids,)

@@ -131,7 +131,7 @@ class Fusion {
     std::vector<Step> kept;
     for (std::size_t i = 0; i < steps_.size();) {
       Step step = steps_[i++];
-      if (calls(node(step), "batch_norm")) {
+      if (calls(node(step), "batch_norm") && is_given(node(step), "running_mean")) {
         const ValueId made = result_of(node(step));
         ValueId last = made;
         if (const auto added = i < steps_.size() ? added_to(node(steps_[i]), made) : std::nullopt) {
@@ -208,7 +208,9 @@ class Fusion {
     const Node* count = producer(tensor_of(*most, "self"));
     const bool looks_up = embedding != nullptr && calls(*embedding, "embedding") && real != nullptr &&
                           calls(*real, "unsqueeze") && count != nullptr && sums_words(*count);
-    if (!looks_up || is_on(*embedding, "scale_grad_by_freq")) return std::nullopt;
+    const auto padding = looks_up ? number_or(*embedding, "padding_idx", -1) : std::nullopt;
+    const bool fits_bag = padding && (*padding == 0 || *padding == -1);  // -1: none
+    if (!fits_bag || is_on(*embedding, "scale_grad_by_freq")) return std::nullopt;
     const Node* known = producer(tensor_of(*real, "self"));
     const auto ids = tensor_of(*embedding, "indices");
     if (known == nullptr || !calls(*known, "ne") || !known->target.ends_with(".Scalar") || !ids ||

@@ -160,8 +160,10 @@ class Planning {
         const ValueId root = memory_.root(value);
         refuse_state(node(steps_[i]), root);
         const auto& sharing = members[root];
+        // A view made behind this step is one of what it leaves.
         const bool sole = std::ranges::none_of(sharing, [&](ValueId other) {
-          return other != value && last_use_[other] != kNever && last_use_[other] > i;
+          return other != value && last_use_[other] != kNever && last_use_[other] > i &&
+                 (made_at_[other] == kNever || made_at_[other] < i);
         });
         if (sole) {
           const bool from_user = input(root) != nullptr;
@@ -170,6 +172,8 @@ class Planning {
         }
         if (input(root) != nullptr && input(root)->kind != GraphInput::Kind::user)
           throw refused(node(steps_[i]), "writes to a view of a constant", "write to a clone() of it");
+        if (made_at_[root] != kNever && graph_[root].tensor->lies_in_order)
+          steps_[made_at_[root]].lies_in_order = graph_[root].tensor->sizes.size() == 4;
         std::size_t first = i;
         for (const ValueId other : sharing) {
           if (other != root && made_at_[other] != kNever) first = std::min(first, made_at_[other]);

@@ -26,6 +26,8 @@ struct Step {
   bool means_words = false;              ///< Of embedding: the mean over each text's real words.
 
   bool is_written_later = false;  ///< Its result shares memory with its input, and one of them is written to.
+  /// Its result lies in memory as in PyTorch: what is a view of it there is to be one here.
+  bool lies_in_order = false;
 };
 
 /// All tensors that a step reads: its node's arguments, and what fusion has added.

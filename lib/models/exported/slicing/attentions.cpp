@@ -17,27 +17,28 @@ bool calls_one(const Node& node, std::initializer_list<std::string_view> names) 
   return std::ranges::any_of(names, [&](std::string_view name) { return calls(node, name); });
 }
 
-/// Whether a node exchanges two dims of a tensor of four.
-bool exchanges(const Node& node, std::int64_t a, std::int64_t b) {
-  if (calls(node, "transpose")) {
-    const auto from = number_of(node, "dim0");
-    const auto to = number_of(node, "dim1");
-    if (!from || !to) return false;
-    const auto one = (*from + 4) % 4;
-    const auto other = (*to + 4) % 4;
-    return (one == a && other == b) || (one == b && other == a);
-  }
-  if (!calls(node, "permute")) return false;
-  std::array<std::int64_t, 4> order = {0, 1, 2, 3};
-  std::swap(order[static_cast<std::size_t>(a)], order[static_cast<std::size_t>(b)]);
-  const auto* dims = node.find("dims");
+/// Whether a node is a permutation of a tensor of four dims.
+bool permutes(const Node& node, const std::array<std::int64_t, 4>& order) {
+  const auto* dims = calls(node, "permute") ? node.find("dims") : nullptr;
   return dims != nullptr && std::ranges::equal(dims->sizes, order, [](const Size& given, std::int64_t dim) {
            return !given.value && given.number == dim;
          });
 }
 
-bool is_reshape(const Node& node) {
-  return calls_one(node, {"view", "reshape", "unflatten", "flatten", "_unsafe_view"}) && has_one_result(node);
+/// Whether a node exchanges two dims, both counted from the first, of a tensor of `dims`.
+bool exchanges(const Node& node, std::int64_t a, std::int64_t b, std::int64_t dims = 4) {
+  if (calls(node, "transpose")) {
+    const auto from = number_of(node, "dim0");
+    const auto to = number_of(node, "dim1");
+    if (!from || !to) return false;
+    const auto one = (*from + dims) % dims;
+    const auto other = (*to + dims) % dims;
+    return (one == a && other == b) || (one == b && other == a);
+  }
+  if (dims != 4) return false;
+  std::array<std::int64_t, 4> order = {0, 1, 2, 3};
+  std::swap(order[static_cast<std::size_t>(a)], order[static_cast<std::size_t>(b)]);
+  return permutes(node, order);
 }
 
 bool copies(const Node& node) { return calls_one(node, {"contiguous", "clone"}); }
@@ -57,9 +58,8 @@ class Tracing {
   }
 
  private:
-  void cut(ValueId value, std::size_t dim, std::int64_t of_head) {
-    made_.between.push_back({value, dim, of_head});
-  }
+  void cut(ValueId value, std::size_t dim) { made_.between.push_back({value, dim}); }
+  void cut_last(ValueId value) { cut(value, search_.dims(value) - 1); }
 
   /// Whether what all ranks have whole is the same for each head.
   bool is_alike(ValueId value) const {
@@ -96,7 +96,7 @@ class Tracing {
       return false;
     made_.heads = *heads;
     made_.width = *width;
-    cut(*turned, kHeads, 1);
+    cut(*turned, kHeads);
     const auto key = tensor_of(search_.node_at(*turning), "self");
     if (!key || !back(*query) || !back(*key)) return false;
     return scores(result_of(product));
@@ -105,7 +105,7 @@ class Tracing {
   /// From the scores [n, heads, T, S] through softmax to the product with the values.
   bool scores(ValueId value) {
     for (bool weighed = false;;) {
-      cut(value, kHeads, 1);
+      cut(value, kHeads);
       const auto user = search_.only_user(value);
       if (!user) return false;
       const Node& node = search_.node_at(*user);
@@ -149,13 +149,13 @@ class Tracing {
     if (!heads) return false;
     bool turned = false;
     for (;;) {
-      const bool flat = search_.dims(value) == 3;
-      cut(value, flat || turned ? 2 : kHeads, flat ? made_.width : 1);
+      const bool flat = search_.dims(value) < 4;
+      cut(value, flat ? search_.dims(value) - 1 : turned ? 2 : kHeads);
       const auto place = search_.producer(value);
       if (!place || !search_.only_user(value)) return false;
       const Node& node = search_.node_at(*place);
       if (flat && search_.is_linear(node)) {
-        if (search_.extent(node, 0) != made_.heads * made_.width) return false;
+        if (search_.outputs_of(node) != made_.heads * made_.width) return false;
         made_.projections.push_back({*place, 1});
         return true;
       }
@@ -164,8 +164,10 @@ class Tracing {
       if (!self) return false;
       if (!flat && !turned && exchanges(node, 1, 2)) {
         turned = true;
-      } else if (turned && !flat && is_reshape(node)) {
-        if (search_.dims(*self) != 3 || search_.size(*self, 2) != made_.heads * made_.width) return false;
+      } else if (!turned && !flat && is_reshape(node)) {
+        return of_module(*place, *self);
+      } else if ((turned || flat) && is_reshape(node)) {
+        if (search_.dims(*self) > 3 || search_.size(*self, -1) != made_.heads * made_.width) return false;
         made_.reshapes.push_back(*place);
       } else if (!keeps_shape(node)) {
         return false;
@@ -184,37 +186,114 @@ class Tracing {
         });
     if (!joint || !alike) return false;
     if (std::ranges::find(made_.splits, place) != made_.splits.end()) return true;
-    const auto source = search_.producer(*joint);
-    if (!source || !search_.only_user(*joint) || !search_.is_linear(search_.node_at(*source)) ||
-        search_.extent(search_.node_at(*source), 0) != kParts * made_.heads * made_.width)
-      return false;
-    cut(*joint, 2, kParts * made_.width);
     made_.splits.push_back(place);
-    made_.projections.push_back({*source, kParts});
-    return true;
+    return joint_projection(*joint);
+  }
+
+  /// From [..., 3 * heads * width] to the linear layer that makes it.
+  bool joint_projection(ValueId value) {
+    constexpr std::int64_t kParts = 3;
+    for (;;) {
+      const auto source = search_.producer(value);
+      if (!source || !search_.only_user(value) || search_.dims(value) > 3 ||
+          search_.size(value, -1) != kParts * made_.heads * made_.width)
+        return false;
+      cut_last(value);
+      const Node& node = search_.node_at(*source);
+      if (search_.is_linear(node)) {
+        made_.projections.push_back({*source, kParts});
+        return true;
+      }
+      if (!is_reshape(node)) return false;
+      made_.reshapes.push_back(*source);
+      value = *tensor_of(node, "self");
+    }
+  }
+
+  /// The node that makes a value, where it alone is used by what comes behind, and its input.
+  struct Link {
+    Place place;
+    const Node* node;
+    ValueId self;
+  };
+  std::optional<Link> link(ValueId value) const {
+    const auto place = search_.producer(value);
+    if (!place) return std::nullopt;
+    const Node& node = search_.node_at(*place);
+    const auto self = tensor_of(node, "self");
+    if (!self || !has_one_result(node)) return std::nullopt;
+    return Link{*place, &node, *self};
+  }
+
+  /// nn.MultiheadAttention: `view`, at `place`, makes [n, heads, T, width] of [n * heads, T, width], which is
+  /// one of three parts of [3, T, n, heads * width].
+  bool of_module(const Place& place, ValueId value) {
+    made_.reshapes.push_back(place);
+    if (search_.dims(value) != 3 || !search_.only_user(value)) return false;
+    cut(value, 0);
+    const auto turned = link(value);
+    if (!turned || !exchanges(*turned->node, 0, 1, 3) || !search_.only_user(turned->self)) return false;
+    cut(turned->self, 1);
+    const auto view = link(turned->self);
+    const auto whole = made_.heads * made_.width;
+    if (!view || !is_reshape(*view->node) || search_.dims(view->self) != 3 ||
+        search_.size(view->self, 2) != whole || !search_.only_user(view->self))
+      return false;
+    made_.reshapes.push_back(view->place);
+    cut_last(view->self);
+    const auto part = link(view->self);
+    const bool picks = part && calls(*part->node, "select") && number_of(*part->node, "dim") == 0 &&
+                       number_of(*part->node, "index") == picked_;
+    if (!picks || (picked_ > 0 && part->self != stacked_)) return false;
+    stacked_ = part->self;
+    return ++picked_ > 1 || of_stack(part->self);
+  }
+
+  /// From [3, T, n, heads * width], which queries, keys and values are picked from.
+  bool of_stack(ValueId value) {
+    constexpr std::size_t kParts = 3;
+    if (search_.users(value).size() != kParts || search_.is_returned(value)) return false;
+    cut_last(value);
+    auto next = link(value);
+    if (next && copies(*next->node)) next = step_back(next->self);
+    if (!next || !calls(*next->node, "squeeze")) return false;
+    next = step_back(next->self);
+    if (!next || !exchanges(*next->node, 0, 3, 5)) return false;
+    next = step_back(next->self);
+    if (!next || !calls(*next->node, "unsqueeze") || number_of(*next->node, "dim") != 0) return false;
+    next = step_back(next->self);
+    if (!next || !is_reshape(*next->node)) return false;
+    made_.reshapes.push_back(next->place);
+    return joint_projection(next->self);
+  }
+
+  std::optional<Link> step_back(ValueId value) {
+    if (!search_.only_user(value)) return std::nullopt;
+    cut_last(value);
+    return link(value);
   }
 
   /// From the heads' results [n, heads, T, width] to the linear layer.
   bool forward(ValueId value) {
     bool turned = false;
     for (;;) {
-      const bool flat = search_.dims(value) == 3;
-      cut(value, flat || turned ? 2 : kHeads, flat ? made_.width : 1);
+      const bool flat = search_.dims(value) < 4;
+      cut(value, flat ? search_.dims(value) - 1 : turned ? 2 : kHeads);
       const auto user = search_.only_user(value);
       if (!user) return false;
       const Node& node = search_.node_at(*user);
-      if (flat && search_.is_linear(node) && tensor_of(node, "input") == value &&
-          search_.extent(node, 1) == made_.heads * made_.width) {
+      if (flat && search_.is_linear(node) && linear_input(node) == value &&
+          search_.inputs_of(node) == made_.heads * made_.width) {
         made_.output = *user;
         made_.name = name_of(node);
         return true;
       }
       if (!has_one_result(node) || tensor_of(node, "self") != value) return false;
-      if (!flat && !turned && exchanges(node, 1, 2)) {
+      if (!flat && !turned && (exchanges(node, 1, 2) || permutes(node, {2, 0, 1, 3}))) {
         turned = true;
-      } else if (turned && !flat && is_reshape(node)) {
-        if (search_.dims(result_of(node)) != 3 ||
-            search_.size(result_of(node), 2) != made_.heads * made_.width)
+      } else if (turned && is_reshape(node)) {
+        if (search_.dims(result_of(node)) > 3 ||
+            search_.size(result_of(node), -1) != made_.heads * made_.width)
           return false;
         made_.reshapes.push_back(*user);
       } else if (!copies(node)) {
@@ -240,6 +319,8 @@ class Tracing {
 
   const NodeSearch& search_;
   CutAttention made_;
+  ValueId stacked_ = 0;      // of nn.MultiheadAttention: what queries, keys and values are picked from
+  std::int64_t picked_ = 0;  // so many of them so far
 };
 
 }  // namespace

@@ -18,11 +18,10 @@ struct CutAttention {
     Place place;
     std::int64_t parts = 1;
   };
-  /// A value of which each rank has a part: in dim `dim` so many elements for each head.
+  /// A value of which each rank has a part: in dim `dim` the elements of some heads.
   struct Between {
     ValueId value = 0;
     std::size_t dim = 0;
-    std::int64_t of_head = 1;
   };
   std::vector<Projection> projections;
   Place output;
@@ -39,7 +38,8 @@ struct CutAttention {
 /// Those of a program that are written as: a linear layer each, or one for all and split() or chunk() behind
 /// it; view, reshape or unflatten to [n, T, heads, width]; transpose or permute;
 /// scaled_dot_product_attention, or matmul, sums and products with what all heads have alike, softmax,
-/// dropout and matmul; the way back, and a linear layer. A weight that others use too, or a value between
+/// dropout and matmul; the way back, and a linear layer. nn.MultiheadAttention of one sequence, which puts
+/// the heads beside the samples, is one of these as well. A weight that others use too, or a value between
 /// that others use, makes none.
 std::vector<CutAttention> find_attentions(const NodeSearch& search);
 

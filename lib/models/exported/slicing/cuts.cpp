@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "core/counted.hpp"
+#include "models/exported/operators.hpp"
 
 namespace dtrain::models::exported {
 namespace {
@@ -31,6 +32,13 @@ Cuts find_cuts(const PlannedProgram& planned) {
       return is_in(pair.first) || is_in(pair.second);
     });
   });
+  for (const Place& place : search.places()) {
+    const Node& node = search.node_at(place);
+    const bool is_cut = std::ranges::any_of(cuts.attentions, [&](const CutAttention& attention) {
+      return std::ranges::find(attention.dropouts, place) != attention.dropouts.end();
+    });
+    if (calls(node, "scaled_dot_product_attention") && !is_cut) cuts.whole.push_back(NodeSearch::title(node));
+  }
   return cuts;
 }
 
@@ -45,6 +53,13 @@ std::string cuts_in_words(const Cuts& cuts) {
     text += fmt::format("{} of linear layers {} cut over the tensor axis: {}; ",
                         counted(static_cast<std::int64_t>(cuts.pairs.size()), "pair"), are(cuts.pairs.size()),
                         names_of(cuts.pairs));
+  if (!cuts.whole.empty())
+    text += fmt::format(
+        "{} {} whole, since it is not linear layers, view and transpose(1, 2) alone that lie "
+        "around scaled_dot_product_attention: {}{}; ",
+        counted(static_cast<std::int64_t>(cuts.whole.size()), "attention"),
+        cuts.whole.size() == 1 ? "stays" : "stay", cuts.whole.front(),
+        cuts.whole.size() > 1 ? ", ... " + cuts.whole.back() : "");
   return text + "the rest is on each rank";
 }
 

@@ -13,6 +13,7 @@ namespace dtrain::models::exported {
 struct Cuts {
   std::vector<CutAttention> attentions;
   std::vector<LinearPair> pairs;
+  std::vector<std::string> whole;  ///< Attentions that are written in a way that is not known.
   bool empty() const { return attentions.empty() && pairs.empty(); }
 };
 

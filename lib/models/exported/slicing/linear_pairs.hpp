@@ -8,12 +8,13 @@
 
 namespace dtrain::models::exported {
 
-/// Two linear layers with nothing but element-wise functions between, which the ranks of a tensor axis can
-/// share: each has a part of the features between them.
-/// Source: Shoeybi et al., "Megatron-LM", 2019, section 3.
+/// Two linear layers with nothing but element-wise functions of the first one's results between, which the
+/// ranks of a tensor axis can share: each has a part of the features between them. Source: Shoeybi et al.,
+/// "Megatron-LM", 2019, section 3.
 struct LinearPair {
   Place first;
   Place second;
+  std::vector<Place> reshapes;   ///< Views between them, which leave the last dim as it is.
   std::vector<Place> dropouts;   ///< Between them: their masks are of the whole.
   std::vector<ValueId> between;  ///< What is cut along its last dim.
   std::int64_t features = 0;     ///< In that dim.

@@ -1,9 +1,41 @@
 #include "models/exported/slicing/node_search.hpp"
 
+#include <algorithm>
+#include <array>
+#include <string_view>
+
 #include "core/printable.hpp"
 #include "models/exported/operators.hpp"
 
 namespace dtrain::models::exported {
+
+bool is_reshape(const Node& node) {
+  constexpr std::array<std::string_view, 5> kNames = {"view", "reshape", "unflatten", "flatten",
+                                                      "_unsafe_view"};
+  return has_one_result(node) &&
+         std::ranges::any_of(kNames, [&](std::string_view name) { return calls(node, name); });
+}
+
+bool is_turned(const Node& linear) {
+  const auto is_one = [&](const char* factor) {
+    const auto* given = linear.find(factor);
+    return given == nullptr || number_of(linear, factor) == 1 ||
+           (given->kind == Argument::Kind::real && given->reals.at(0) == 1.0);
+  };
+  return calls(linear, "addmm") && is_one("beta") && is_one("alpha");
+}
+
+std::optional<ValueId> linear_input(const Node& linear) {
+  return tensor_of(linear, is_turned(linear) ? "mat1" : "input");
+}
+
+std::optional<ValueId> linear_weight(const Node& linear) {
+  return tensor_of(linear, is_turned(linear) ? "mat2" : "weight");
+}
+
+std::optional<ValueId> linear_bias(const Node& linear) {
+  return tensor_of(linear, is_turned(linear) ? "self" : "bias");
+}
 
 NodeSearch::NodeSearch(const PlannedProgram& planned) : planned_(planned) {
   const auto& runs = planned.plan.runs;
@@ -26,12 +58,9 @@ std::optional<Place> NodeSearch::producer(ValueId value) const {
 }
 
 std::optional<Place> NodeSearch::only_user(ValueId value) const {
-  const auto& same = planned_.plan.same;
-  const ValueId output = planned_.plan.output;
-  const auto users = users_.find(value);
-  const bool returned = value == output || same[value] == same[output];
-  if (users == users_.end() || users->second.size() != 1 || returned) return std::nullopt;
-  return users->second[0];
+  const auto found = users_.find(value);
+  if (found == users_.end() || found->second.size() != 1 || is_returned(value)) return std::nullopt;
+  return found->second[0];
 }
 
 bool NodeSearch::is_own_parameter(const std::optional<ValueId>& value) const {
@@ -40,14 +69,30 @@ bool NodeSearch::is_own_parameter(const std::optional<ValueId>& value) const {
          planned_.uses_of(planned_.program.first_name(input->name)) == 1;
 }
 
-bool NodeSearch::is_linear(const Node& node) const {
-  if (!calls(node, "linear") || !is_own_parameter(tensor_of(node, "weight"))) return false;
-  const auto bias = tensor_of(node, "bias");
-  return !bias || is_own_parameter(bias);
+std::vector<Place> NodeSearch::users(ValueId value) const {
+  const auto found = users_.find(value);
+  return found == users_.end() ? std::vector<Place>() : found->second;
 }
 
-std::int64_t NodeSearch::extent(const Node& linear, std::size_t dim) const {
-  return graph()[*tensor_of(linear, "weight")].tensor->sizes.at(dim).constant().value_or(0);
+bool NodeSearch::is_returned(ValueId value) const {
+  const auto& same = planned_.plan.same;
+  return same[value] == same[planned_.plan.output];
+}
+
+bool NodeSearch::is_linear(const Node& node) const {
+  if (!calls(node, "linear") && !is_turned(node)) return false;
+  const auto weight = linear_weight(node);
+  if (!is_own_parameter(weight) || dims(*weight) != 2) return false;
+  const auto bias = linear_bias(node);
+  return !bias || (is_own_parameter(bias) && dims(*bias) == 1);
+}
+
+std::int64_t NodeSearch::outputs_of(const Node& linear) const {
+  return size(*linear_weight(linear), is_turned(linear) ? 1 : 0).value_or(0);
+}
+
+std::int64_t NodeSearch::inputs_of(const Node& linear) const {
+  return size(*linear_weight(linear), is_turned(linear) ? 0 : 1).value_or(0);
 }
 
 std::optional<std::int64_t> NodeSearch::size(ValueId value, int dim) const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -15,8 +16,17 @@ namespace dtrain::models::exported {
 struct Place {
   std::size_t run = 0;
   std::size_t step = 0;  ///< In the run.
-  bool operator==(const Place&) const = default;
+  auto operator<=>(const Place&) const = default;
 };
+
+/// Whether a linear layer's weight is [inputs, outputs], and not [outputs, inputs].
+bool is_turned(const Node& linear);
+/// Whether a node gives its input, `self`, another shape.
+bool is_reshape(const Node& node);
+/// What a linear layer is given.
+std::optional<ValueId> linear_input(const Node& linear);
+std::optional<ValueId> linear_weight(const Node& linear);
+std::optional<ValueId> linear_bias(const Node& linear);
 
 /// The nodes of a planned program, with the one that makes each value and those that use it.
 class NodeSearch {
@@ -36,10 +46,16 @@ class NodeSearch {
   /// The one node that uses a value, unless the program returns it.
   std::optional<Place> only_user(ValueId value) const;
 
-  /// A linear layer whose parameters it alone uses.
+  /// All nodes that use a value, a node twice where it does so twice.
+  std::vector<Place> users(ValueId value) const;
+  /// Whether the program returns a value.
+  bool is_returned(ValueId value) const;
+
+  /// A linear layer whose parameters it alone uses: aten.linear, or aten.addmm of rows as Hugging Face's
+  /// Conv1D has it, whose weight is [inputs, outputs].
   bool is_linear(const Node& node) const;
-  /// Of a linear layer's weight.
-  std::int64_t extent(const Node& linear, std::size_t dim) const;
+  std::int64_t outputs_of(const Node& linear) const;
+  std::int64_t inputs_of(const Node& linear) const;
   /// A dim of a value counted from its first, or its last where it is negative; nothing where it depends on
   /// the inputs.
   std::optional<std::int64_t> size(ValueId value, int dim) const;

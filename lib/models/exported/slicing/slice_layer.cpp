@@ -5,6 +5,7 @@
 #include "models/exported/own_operations.hpp"
 #include "models/exported/program_layer.hpp"
 #include "models/exported/slicing/cuts.hpp"
+#include "models/exported/slicing/node_search.hpp"
 #include "models/exported/slicing/sliced_linear.hpp"
 
 namespace dtrain::models::exported {
@@ -36,9 +37,9 @@ const Step& ProgramLayer::step_at(const Place& place) const {
   return planned_->plan.runs[place.run].steps[place.step];
 }
 
-void ProgramLayer::hold_part(ValueId value, std::size_t dim, std::int64_t extent) {
-  sliced_[value] = {dim, extent};
-  sliced_[planned_->plan.same[value]] = {dim, extent};
+void ProgramLayer::hold_part(ValueId value, const PartOfDim& cut) {
+  sliced_[value] = cut;
+  sliced_[planned_->plan.same[value]] = cut;
 }
 
 /// The linear layer at `place`, where this layer has it.
@@ -49,16 +50,17 @@ void ProgramLayer::slice_linear(const Place& place, TensorGroup& group, const Fe
   auto& operation = done_[place.step].operation;
   if (side == Side::outputs) {
     operation = linear_into_slices(step, scope(), group, part);
-    entered_.push_back(node.find("input")->values.at(0).value());
+    entered_.push_back(*linear_input(node));
   } else {
     operation = linear_out_of_slices(step, scope(), group, part);
     left_.push_back(node.outputs.at(0).values.at(0));
   }
-  const ValueId weight = node.find("weight")->values.at(0).value();
+  const ValueId weight = *linear_weight(node);
   const auto* held = parameter_of(weight);
   for (std::size_t dim = 0; held != nullptr && dim < 2; ++dim) {
     const auto extent = held->value.size(static_cast<std::int64_t>(dim));
-    if (graph()[weight].tensor->sizes.at(dim).constant() != extent) hold_part(weight, dim, extent);
+    const auto whole = graph()[weight].tensor->sizes.at(dim).constant().value_or(extent);
+    if (whole != extent) hold_part(weight, {dim, whole, extent});
   }
 }
 
@@ -67,12 +69,21 @@ bool ProgramLayer::drops_here(const Place& place) const {
   return place.run == run_ && drops_in_training(graph().nodes[step_at(place).node], planned_->in_training);
 }
 
+void ProgramLayer::slice_reshapes(const std::vector<Place>& reshapes) {
+  for (const Place& place : reshapes) {
+    if (place.run != run_) continue;
+    const ValueId made = result_of(graph().nodes[step_at(place).node]);
+    done_[place.step].operation = reshape_of_part(step_at(place), scope(), sliced_.at(made));
+  }
+}
+
 void ProgramLayer::slice_pair(const LinearPair& pair, TensorGroup& group) {
   const Range part = part_of(pair.features, group.rank(), group.size());
   for (const ValueId value : pair.between)
-    hold_part(value, graph()[value].tensor->sizes.size() - 1, part.size());
+    hold_part(value, {graph()[value].tensor->sizes.size() - 1, pair.features, part.size()});
   slice_linear(pair.first, group, {.part = part}, Side::outputs);
   slice_linear(pair.second, group, {.part = part}, Side::inputs);
+  slice_reshapes(pair.reshapes);
   for (const Place& place : pair.dropouts) {
     if (drops_here(place))
       done_[place.step].operation = dropout_in_pair(step_at(place), scope(), {pair.features, part});
@@ -87,19 +98,14 @@ void ProgramLayer::slice_attention(const CutAttention& attention, TensorGroup& g
           {.subject = fmt::format("--mesh tensor={}", group.size()),
            .advice = fmt::format("use tensor={} or less", attention.heads),
            .code = ExitCode::usage});
-  for (const auto& [value, dim, of_head] : attention.between) hold_part(value, dim, part.size() * of_head);
+  for (const auto& [value, dim] : attention.between) hold_part(value, {dim, attention.heads, part.size()});
   for (const auto& [place, parts] : attention.projections) {
     const Shape view = {parts, attention.heads, attention.width};
     slice_linear(place, group, {.part = part, .dim = 1, .view = view}, Side::outputs);
   }
   slice_linear(attention.output, group, {.part = part, .dim = 0, .view = {attention.heads, attention.width}},
                Side::inputs);
-  for (const Place& place : attention.reshapes) {
-    if (place.run != run_) continue;
-    const ValueId made = graph().nodes[step_at(place).node].outputs.at(0).values.at(0);
-    const auto& [dim, extent] = sliced_.at(made);
-    done_[place.step].operation = reshape_of_part(step_at(place), scope(), dim, extent);
-  }
+  slice_reshapes(attention.reshapes);
   for (const Place& place : attention.splits) {
     if (place.run == run_) done_[place.step].operation = split_of_part(step_at(place), scope());
   }

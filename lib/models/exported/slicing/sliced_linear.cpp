@@ -1,6 +1,8 @@
 #include "models/exported/slicing/sliced_linear.hpp"
 
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/linear.h>
+#include <ATen/ops/mm.h>
 
 #include <utility>
 #include <vector>
@@ -9,6 +11,7 @@
 #include "models/exported/given.hpp"
 #include "models/exported/masks.hpp"
 #include "models/exported/own_operations.hpp"
+#include "models/exported/slicing/node_search.hpp"
 #include "models/layers/dropout.hpp"
 #include "models/layers/linear.hpp"
 #include "models/slicing/slices.hpp"
@@ -19,36 +22,57 @@ namespace {
 /// What both have: the parameters, of which the layer keeps its part.
 struct SlicedLinear {
   SlicedLinear(const Given& given, const Scope& scope, TensorGroup& its_group)
-      : from(given.needed_place("input")),
+      : from(scope.place_of(*linear_input(given.node))),
         to(given.result()),
-        weight(*scope.own_parameter(*given.tensor("weight"))),
-        bias(given.tensor("bias") ? scope.own_parameter(*given.tensor("bias")) : nullptr),
+        weight(*scope.own_parameter(*linear_weight(given.node))),
+        bias(linear_bias(given.node) ? scope.own_parameter(*linear_bias(given.node)) : nullptr),
+        turned(is_turned(given.node)),
         group(its_group) {}
+
+  at::Tensor product(const at::Tensor& input) const {
+    return turned ? at::mm(input, weight.value) : at::linear(input, weight.value);
+  }
 
   std::size_t from, to;
   Parameter& weight;
   Parameter* bias;
+  bool turned;  // the weight is [inputs, outputs]
   TensorGroup& group;
 };
 
 class LinearIntoSlices final : public Operation {
  public:
   LinearIntoSlices(const SlicedLinear& linear, const FeaturePart& outputs) : linear_(linear) {
-    hold(linear_.weight, outputs, {linear_.weight.value.size(1)});
-    if (linear_.bias != nullptr) hold(*linear_.bias, outputs, {});
+    const auto inputs = linear_.weight.value.size(linear_.turned ? 0 : 1);
+    if (linear_.turned) {
+      hold(linear_.weight, outputs, {inputs}, {});
+    } else {
+      hold(linear_.weight, outputs, {}, {inputs});
+    }
+    if (linear_.bias != nullptr) hold(*linear_.bias, outputs, {}, {});
   }
   void run(Workspace& work) override {
     const at::Tensor input = linear_.group.enter(work.tensors[linear_.from]);
-    work.tensors[linear_.to] = linear_.bias != nullptr ? linear_product(input, linear_.weight, *linear_.bias)
-                                                       : at::linear(input, linear_.weight.value);
+    if (linear_.bias == nullptr) {
+      work.tensors[linear_.to] = linear_.product(input);
+    } else if (linear_.turned) {
+      work.tensors[linear_.to] = at::addmm(linear_.bias->value, input, linear_.weight.value);
+    } else {
+      work.tensors[linear_.to] = linear_product(input, linear_.weight, *linear_.bias);
+    }
   }
 
  private:
-  static void hold(Parameter& parameter, const FeaturePart& outputs, const Shape& rest) {
+  /// `before` and `behind`: dims of the parameter around those of the outputs.
+  static void hold(Parameter& parameter, const FeaturePart& outputs, const Shape& before,
+                   const Shape& behind) {
     parameter.slicing = outputs.view.empty() ? Slicing::column : Slicing::heads;
     Shape view = outputs.view;
-    if (!view.empty()) view.insert(view.end(), rest.begin(), rest.end());
-    hold_slice(parameter, outputs.dim, outputs.part, view);
+    if (!view.empty()) {
+      view.insert(view.begin(), before.begin(), before.end());
+      view.insert(view.end(), behind.begin(), behind.end());
+    }
+    hold_slice(parameter, outputs.dim + static_cast<std::int64_t>(before.size()), outputs.part, view);
   }
   SlicedLinear linear_;
 };
@@ -58,11 +82,12 @@ class LinearOutOfSlices final : public Operation {
   LinearOutOfSlices(const SlicedLinear& linear, const FeaturePart& inputs) : linear_(linear) {
     linear_.weight.slicing = Slicing::row;
     Shape view = inputs.view;
-    if (!view.empty()) view.insert(view.begin(), linear_.weight.value.size(0));
-    hold_slice(linear_.weight, inputs.dim + 1, inputs.part, view);
+    const auto outputs = linear_.weight.value.size(linear_.turned ? 1 : 0);
+    if (!view.empty()) view.insert(linear_.turned ? view.end() : view.begin(), outputs);
+    hold_slice(linear_.weight, inputs.dim + (linear_.turned ? 0 : 1), inputs.part, view);
   }
   void run(Workspace& work) override {
-    const at::Tensor sum = linear_.group.leave(at::linear(work.tensors[linear_.from], linear_.weight.value));
+    const at::Tensor sum = linear_.group.leave(linear_.product(work.tensors[linear_.from]));
     work.tensors[linear_.to] = linear_.bias != nullptr ? sum + linear_.bias->value : sum;
   }
 
@@ -94,6 +119,26 @@ class DropoutInPair final : public Operation {
   double p_;
   std::uint32_t stream_;
   Flow flow_;
+};
+
+class ReshapeOfPart final : public Operation {
+ public:
+  ReshapeOfPart(const Given& given, const Scope& scope, const PartOfDim& cut)
+      : from_(given.needed_place("self")),
+        to_(given.result()),
+        sizes_(scope.graph[result_of(given.node)].tensor->sizes),
+        cut_(cut) {}
+  void run(Workspace& work) override {
+    Shape shape;
+    for (const auto& size : sizes_) shape.push_back(size.evaluate(work.symbols));
+    shape.at(cut_.dim) = cut_.of(shape.at(cut_.dim));
+    work.tensors[to_] = work.tensors[from_].reshape(shape);
+  }
+
+ private:
+  std::size_t from_, to_;
+  std::vector<SizeExpression> sizes_;
+  PartOfDim cut_;
 };
 
 class SplitOfPart final : public Operation {
@@ -134,12 +179,8 @@ std::unique_ptr<Operation> dropout_of_heads(const Step& step, const Scope& scope
   return attention_operation(given, flow);
 }
 
-std::unique_ptr<Operation> reshape_of_part(const Step& step, const Scope& scope, std::size_t dim,
-                                           std::int64_t extent) {
-  const Given given(step, scope);
-  auto sizes = scope.graph[given.node.outputs[0].values[0]].tensor->sizes;
-  sizes.at(dim) = SizeExpression(extent);
-  return reshape_operation(given, std::move(sizes));
+std::unique_ptr<Operation> reshape_of_part(const Step& step, const Scope& scope, const PartOfDim& cut) {
+  return std::make_unique<ReshapeOfPart>(Given(step, scope), scope, cut);
 }
 
 std::unique_ptr<Operation> split_of_part(const Step& step, const Scope& scope) {

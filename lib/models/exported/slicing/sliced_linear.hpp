@@ -26,9 +26,15 @@ std::unique_ptr<Operation> linear_out_of_slices(const Step& step, const Scope& s
 std::unique_ptr<Operation> dropout_in_pair(const Step& step, const Scope& scope, const Flow& flow);
 /// That of [n, heads, ...], `flow`'s part of the heads.
 std::unique_ptr<Operation> dropout_of_heads(const Step& step, const Scope& scope, const Flow& flow);
-/// A view whose result has `extent` elements in dim `dim` on this rank.
-std::unique_ptr<Operation> reshape_of_part(const Step& step, const Scope& scope, std::size_t dim,
-                                           std::int64_t extent);
+/// Of a value's dim the part that this rank has: `part` of each `whole` elements.
+struct PartOfDim {
+  std::size_t dim = 0;
+  std::int64_t whole = 1;
+  std::int64_t part = 1;
+  std::int64_t of(std::int64_t extent) const { return extent / whole * part; }
+};
+/// A view whose result is cut so.
+std::unique_ptr<Operation> reshape_of_part(const Step& step, const Scope& scope, const PartOfDim& cut);
 /// The parts of a joint projection, each as wide.
 std::unique_ptr<Operation> split_of_part(const Step& step, const Scope& scope);
 

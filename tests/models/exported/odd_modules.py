@@ -1,0 +1,139 @@
+"""Small modules for the C++ tests, each with something that random networks have found dtrain to compute otherwise than PyTorch, or
+that looks alike to a pattern and is none."""
+
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+
+class OwnStatistics(nn.Module):
+    """BatchNorm without running statistics, with the sum and the ReLU that dtrain's own one takes in."""
+
+    def __init__(self):
+        super().__init__()
+        self.conv = nn.Conv2d(3, 4, 3, padding=1)
+        self.bn1, self.bn2 = (nn.BatchNorm2d(4, track_running_stats=False) for _ in range(2))
+        self.fc = nn.Linear(4, 5)
+
+    def forward(self, x):
+        x = F.relu(self.bn1(self.conv(x)))
+        return self.fc(F.relu(self.bn2(x) + x).mean((2, 3)))
+
+
+class PaddedElsewhere(nn.Module):
+    """The mean of real words, of a table whose padding is another row than 0."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.fc = nn.Embedding(11, 8, padding_idx=4), nn.Linear(8, 5)
+
+    def forward(self, ids):
+        real = (ids != 0).unsqueeze(2)
+        return self.fc((self.embedding(ids) * real).sum(1) / real.sum(1).clamp(min=1))
+
+
+class Bags(nn.Module):
+    """nn.EmbeddingBag in its three modes, with padding and without."""
+
+    def __init__(self):
+        super().__init__()
+        self.bags = nn.ModuleList(nn.EmbeddingBag(11, 4, mode=mode, padding_idx=padding)
+                                  for mode, padding in (("mean", 0), ("mean", None), ("sum", 0), ("max", None), ("mean", 3)))
+        self.fc = nn.Linear(20, 5)
+
+    def forward(self, ids):
+        return self.fc(torch.cat([bag(ids) for bag in self.bags], 1))
+
+
+class WrittenThroughAView(nn.Module):
+    """Writes through views of images, which dtrain lays out otherwise."""
+
+    def __init__(self, view):
+        super().__init__()
+        self.conv, self.bn, self.fc, self.view = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Linear(4 * 8 * 8, 5), view
+
+    def forward(self, x):
+        y = self.bn(self.conv(x))
+        z = self.view(y)
+        z.mul_(torch.arange(z.shape[1]) / 9)
+        return self.fc((y * y).flatten(1)) + z.sum(1, keepdim=True)
+
+
+class ViewedAs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.conv, self.bn, self.fc = nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.Linear(4 * 8 * 8, 5)
+
+    def forward(self, x):
+        y = self.bn(self.conv(x))
+        return self.fc(y.view_as(torch.zeros(x.shape[0], 4 * 8 * 8)))
+
+
+class TurnedInPlace(nn.Module):
+    """A product that only turns its input, whose result is written to."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 6), nn.Linear(6, 3)
+
+    def forward(self, x):
+        y = self.first(x)
+        turned = torch.einsum("nf->fn", y)
+        turned.mul_(0.5)
+        return self.last(y)
+
+
+class MultipliedBehindAWrite(nn.Module):
+    """A write behind which the value is multiplied with a parameter: no write to the parameter. And nn.RNN, which drops nothing."""
+
+    def __init__(self):
+        super().__init__()
+        self.matrix, self.rnn = nn.Parameter(torch.randn(6, 4)), nn.RNN(4, 3, 2, nonlinearity="relu", batch_first=True)
+
+    def forward(self, x):
+        y = x + 0
+        y.t().mul_(0.5)
+        return self.rnn(torch.einsum("nf,fg->ng", y, self.matrix).unsqueeze(1))[0].squeeze(1)
+
+
+class Counting(nn.Module):
+    """Whole numbers that are written to in another layer than made them, and an activation in place behind it."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.middle, self.last, self.act = nn.Linear(6, 6), nn.Linear(6, 6), nn.Linear(6, 3), nn.Hardswish(inplace=True)
+
+    def forward(self, x):
+        y = self.first(x)
+        count = (y > 0).sum(1, keepdim=True)
+        z = self.act(self.middle(y))
+        count += 1
+        z = self.last(z)
+        return z / count
+
+
+class DroppedInPlace(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Linear(6, 8), nn.ReLU(inplace=True), nn.Dropout(0.5, inplace=True), nn.Linear(8, 3))
+
+    def forward(self, x):
+        return self.net(x)
+
+
+def flat(y):
+    return y.flatten(1)
+
+
+def contiguous(y):
+    return y.contiguous().view(y.shape[0], -1)
+
+
+def unflattened(y):
+    return y.reshape(y.shape[0], -1).unflatten(1, (16, 16))[:, :, 0]
+
+
+IMAGES = {"own_statistics": OwnStatistics(), "written_flat": WrittenThroughAView(flat), "written_contiguous": WrittenThroughAView(contiguous),
+          "written_unflattened": WrittenThroughAView(unflattened), "viewed_as": ViewedAs()}
+ROWS = {"turned_in_place": TurnedInPlace(), "counting": Counting(), "multiplied_behind": MultipliedBehindAWrite(), "dropped_in_place": DroppedInPlace()}
+TEXTS = {"padded_elsewhere": PaddedElsewhere(), "bags": Bags()}
