@@ -200,19 +200,19 @@ class LocalSgdTest(StrategyTest):
 
     def test_a_part_on_its_way_is_saved_and_arrives_after_a_resumption(self):
         late = SGD | LOCAL | OUTER | {"--fragments": 2, "--overlap-steps": 2, "--verify-every": 4}
-        usual = self.state(self.train("late", late), 32)
-        whole = self.train("late-saved", late | {"--checkpoint-every": "8steps", "--keep": 9})
+        usual = self.state(self.train("aside", late), 32)
+        whole = self.train("aside-saved", late | {"--checkpoint-every": "8steps", "--keep": 9})
         begun = whole / "checkpoints/step-00000008"
         saved = self.state(whole, 8)
         on_the_way = [name for name, value in saved.items() if name.startswith("optimizer/late_steps/") and np.all(value == 2)]
         self.assertTrue(on_the_way)
         self.assertLess(len(on_the_way), sum(name.startswith("model/") for name in saved))
-        rest = self.train("late-rest", late | {"--resume": begun})
+        rest = self.train("aside-rest", late | {"--resume": begun})
         for other in (whole, rest):
             self.assert_same(self.state(other, 32), usual)
         for ranks in (1, 3):
             more = {"--micro-batches": 3, "--resume": begun, "--optimizer-state": "keep"}
-            self.train(f"late-{ranks}", late | more, ranks=ranks, steps=16)
+            self.train(f"aside-{ranks}", late | more, ranks=ranks, steps=16)
         with h5py.File(rest / "results.h5") as file:
             self.assertLess(file["epochs"]["validation_loss"][-1], 0.5 * file["ranks/00000/steps"]["loss"][0])
 

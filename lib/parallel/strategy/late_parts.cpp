@@ -8,14 +8,6 @@
 #include <utility>
 
 namespace dtrain::parallel {
-namespace {
-
-at::Tensor part_of_all(const at::Tensor& all, const Range& part) {
-  return all.narrow(0, part.begin, part.size());
-}
-
-}  // namespace
-
 LateParts::LateParts(const StrategyParts& parts, PartExchange& exchange, int steps)
     : exchange_(exchange),
       queue_(parts.queue),
@@ -41,7 +33,7 @@ void LateParts::send(const Range& part, const at::Tensor& values, const at::Tens
   if (clock_ != nullptr) clock_->begin_aside();
   Part sent{.range = part, .sent = exchange_.send(part, agreed, weight, means_)};
   if (clock_ != nullptr) sent.clocked = clock_->end_aside();
-  if (sent.sent == nullptr) part_of_all(means_.values(), part).copy_(part_of_all(values, part));
+  if (sent.sent == nullptr) mean_of(part).copy_(values.narrow(0, part.begin, part.size()));
   on_the_way_.push_back(std::move(sent));
 }
 
@@ -51,9 +43,13 @@ bool LateParts::has(const Range& part) const {
   });
 }
 
+at::Tensor LateParts::mean_of(const Range& part) const {
+  return means_.values().narrow(0, part.begin, part.size());
+}
+
 void LateParts::receive(Part& part) {
   const at::NoGradGuard no_grad;
-  if (part.sent != nullptr) part.sent->receive(part_of_all(means_.values(), part.range));
+  if (part.sent != nullptr) part.sent->receive(mean_of(part.range));
   part.sent = nullptr;
 }
 
@@ -71,7 +67,7 @@ void LateParts::prepare_state() {
   left_.zero_();
   for (auto& part : on_the_way_) {
     receive(part);
-    part_of_all(left_, part.range).fill_(steps_ - part.steps);
+    left_.narrow(0, part.range.begin, part.range.size()).fill_(steps_ - part.steps);
   }
 }
 

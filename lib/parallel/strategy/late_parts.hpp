@@ -66,6 +66,7 @@ class LateParts {
     bool clocked = false;            // the clock knows of it
   };
   void receive(Part& part);
+  at::Tensor mean_of(const Range& part) const;
 
   PartExchange& exchange_;
   comm::Queue& queue_;
