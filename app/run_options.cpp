@@ -152,6 +152,9 @@ std::vector<Option> declare() {
       "fragments", "F", "parts of the parameters, exchanged one after another within a round (local_sgd)", "",
       [](auto& c) -> auto& { return c.strategy_options.fragments; });
   of_strategy(
+      "overlap-steps", "D", "steps that a copy makes while a part travels, before it arrives (local_sgd)", "",
+      [](auto& c) -> auto& { return c.strategy_options.overlap_steps; });
+  of_strategy(
       "exchange-type", "full|bfloat16|int8",
       "how changes of the parameters travel: in their own type, in 16 or in 8 bits (local_sgd)", "",
       [](auto& c) -> auto& { return c.strategy_options.exchange_type; });
@@ -205,8 +208,8 @@ std::vector<Option> declare() {
   };
   add(
       "balance", "none|dynamic|data",
-      "dynamic: stages with equal measured time, not with equal FLOPs; data: micro-batches dealt by the "
-      "ranks' measured speed",
+      "dynamic: stages with equal measured time, not with equal FLOPs, and again after an epoch; data: "
+      "micro-batches dealt by the ranks' measured speed",
       "", [](auto& c) -> auto& { return c.pipeline.balance; });
   add(
       "recompute", "none|full|auto",

@@ -32,8 +32,8 @@ bool belongs_to_update(const Option& option, const std::string& optimizer_state)
                                                 "strategy",        "sync-period",       "sync-optimizer",
                                                 "local-after",     "outer-optimizer",   "outer-learning-rate",
                                                 "outer-momentum",  "fragments",         "exchange-type",
-                                                "easgd-mode",      "elasticity",        "servers",
-                                                "staleness",       "staleness-rate"};
+                                                "overlap-steps",   "easgd-mode",        "elasticity",
+                                                "servers",         "staleness",         "staleness-rate"};
   return kUpdate.contains(option.name) || (optimizer_state == "reset" && option.name == "optimizer");
 }
 

@@ -27,7 +27,7 @@ ExitCode train_on(train::RunConfig config, const Environment& environment, comm:
   config.started_ranks = mpi.first_size();
   const bool named = !config.output.name.empty();
   const auto train_here = [&](train::RunConfig& settled, train::Recovery& recovery) {
-    return train_part(settled, recovery, named, environment, mpi, recovery.behind() ? nullptr : starting);
+    return train_part(settled, recovery, named, environment, mpi, recovery.goes_on() ? nullptr : starting);
   };
   const auto mark_failed = [](const train::RunConfig& settled) {
     RunFolder(train::run_folder(settled)).mark_failed();

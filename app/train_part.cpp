@@ -79,7 +79,7 @@ ExitCode run_in_folder(const train::RunConfig& config, const std::optional<state
   const RunFolder folder(train::run_folder(config));
   const auto contents = config.output.overwrite          ? RunFolder::Contents::replaced
                         : resume && resume->own          ? RunFolder::Contents::kept
-                        : recovery.behind()              ? RunFolder::Contents::kept
+                        : recovery.goes_on()             ? RunFolder::Contents::kept
                         : config.output.resume == "none" ? RunFolder::Contents::none
                                                          : RunFolder::Contents::unsaved;
   {
@@ -159,7 +159,7 @@ double start_limit_s(const train::RunConfig& config) {
 
 ExitCode train_part(train::RunConfig& config, train::Recovery& recovery, bool named,
                     const Environment& environment, comm::MpiEnvironment& mpi, StartNotice* starting) {
-  const bool goes_on = recovery.behind().has_value();
+  const bool goes_on = recovery.goes_on();
   if (starting != nullptr) starting->at("the ranks agree on their options");
   const auto world = comm::Communicator::duplicate(mpi.world(), start_limit_s(config));
   Log log(mpi.world_rank(), config.output.quiet ? Log::Verbosity::quiet : Log::Verbosity::normal);

@@ -41,7 +41,17 @@ STRATEGIES = {
     "easgd 16": ["--strategy", "easgd", "--sync-period", "16"],
     "asgd": ["--strategy", "asgd", "--servers", "1", "--staleness", "4"],
 }
+# Of the order that a paper found with longer periods and later updates; run where they are named.
+OTHER_PERIODS = {
+    **{f"local_sgd {steps}": ["--strategy", "local_sgd", "--sync-period", str(steps)] for steps in (64,)},
+    **{f"easgd {steps}": ["--strategy", "easgd", "--sync-period", str(steps)] for steps in (1, 4, 64)},
+    **{f"asgd, staleness {steps}": ["--strategy", "asgd", "--servers", "1", "--staleness", str(steps)] for steps in (1, 16, 64)},
+    "local_sgd 16, late": ["--strategy", "local_sgd", "--sync-period", "16", "--overlap-steps", "8"],
+    "local_sgd 16, mild outer": ["--strategy", "local_sgd", "--sync-period", "16", "--outer-optimizer", "nesterov", "--outer-learning-rate", "0.3"],
+}
+ALL_STRATEGIES = STRATEGIES | OTHER_PERIODS
 MACHINES = ("even", "slow", "links")
+SLOWNESS = 4
 FIELDS = ("machine", "strategy", "seed", "step", "time_s", "validation_accuracy", "validation_loss", "test_accuracy", "steps_of_rank_0")
 BELOW_FIRST = 0.01  # that the accuracy to reach is below the first strategy's last one, unless it is given
 
@@ -50,8 +60,8 @@ def parse():
     parser = argparse.ArgumentParser(prog="perf/strategies.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scenarios", nargs="+", choices=list(SCENARIOS), default=list(SCENARIOS))
     parser.add_argument("--machines", nargs="+", choices=MACHINES, default=list(MACHINES))
-    parser.add_argument("--strategies", nargs="+", choices=list(STRATEGIES), default=list(STRATEGIES), metavar="NAME",
-                        help=f"of: {'; '.join(STRATEGIES)}")
+    parser.add_argument("--strategies", nargs="+", choices=list(ALL_STRATEGIES), default=list(STRATEGIES), metavar="NAME",
+                        help=f"of: {'; '.join(ALL_STRATEGIES)} [up to asgd]")
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--clock", choices=("virtual", "real"), default="virtual")
     parser.add_argument("--epochs", type=int, help="instead of the scenario's")
@@ -77,7 +87,7 @@ def emulation(machine, ranks, clock, compute_us):
     if clock == "virtual":
         text += f"compute_us_per_sample = {compute_us:g}\n"
     if machine == "slow":
-        text += f"[[slow]]\nrank = {COPIES - 1}\nfactor = 4.0\n"
+        text += f"[[slow]]\nrank = {COPIES - 1}\nfactor = {SLOWNESS}.0\n"
     if machine == "links":
         text += "".join(f"[[node]]\nranks = [{rank}]\n" for rank in range(ranks))
         text += "[[link]]\nlatency_ms = 5\ngbit_per_s = 1\n"
@@ -99,7 +109,7 @@ def times_by_step(results, clock):
 def train(arguments, scenario, machine, strategy, seed, scratch):
     """A row for each validation."""
     case = QUICK if arguments.quick else SCENARIOS[scenario]
-    ranks = COPIES + (1 if strategy == "asgd" else 0)
+    ranks = COPIES + (1 if strategy.startswith("asgd") else 0)
     name = f"{scenario}-{machine}-{strategy}-{seed}".replace(" ", "-").replace(",", "")
     emulated = []
     if arguments.clock == "virtual" or machine != "even":  # an even machine of real delays is this one
@@ -110,7 +120,7 @@ def train(arguments, scenario, machine, strategy, seed, scratch):
     runs.run(runs.dtrain_command(
         ranks, scratch, name, "--model", scenario, "--dataset", case["dataset"], "--data-root", arguments.data_root.resolve(),
         "--epochs", arguments.epochs or case["epochs"], "--micro-batches", pieces, "--seed", seed, *emulated, *batch, "--validate-every",
-        f"{case['validate_every']}steps", "--checkpoint-every", "end", *STRATEGIES[strategy], oversubscribe=True))
+        f"{case['validate_every']}steps", "--checkpoint-every", "end", *ALL_STRATEGIES[strategy], oversubscribe=True))
     with h5py.File(scratch / name / "results.h5", "r", locking=False) as results:
         times = times_by_step(results, arguments.clock)
         last = {"test_accuracy": float(results["test"][0]["accuracy"]), "steps_of_rank_0": len(results["ranks/00000/steps"])}
@@ -157,24 +167,41 @@ def time_to(part, accuracy):
     return None if None in reached else statistics.median(reached)
 
 
+def time_of_all(part):
+    return statistics.median(run[-1]["time_s"] for run in part) if part else None
+
+
+def possible_gain(rows, machine, strategy):
+    """By how much a strategy can be faster than ddp, of which it spares the waits; None: by nothing that a formula knows."""
+    waits, computes = (time_of_all(by_seed(rows, of, "ddp")) for of in (machine, "even"))
+    steps = ALL_STRATEGIES[strategy][3:4] if "--sync-period" in ALL_STRATEGIES[strategy] else []
+    if machine == "links" and waits and computes and steps and steps[0].isdigit():  # the same messages after so many steps
+        return waits / (computes + (waits - computes) / int(steps[0]))
+    if machine == "slow" and (strategy == "ddp, balanced" or strategy.startswith("asgd")):  # all copies compute all the time
+        return COPIES - 1 + 1 / SLOWNESS
+    return None
+
+
 def table(rows, target):
-    """Of all parts that are there, in the order of MACHINES and STRATEGIES."""
+    """Of all parts that are there, in the order of MACHINES and ALL_STRATEGIES."""
     goal = "-" if target is None else f"{target:.4f}"
-    lines = [f"| machine | strategy | seeds | steps of rank 0 | time of all epochs, s | ddp's over it | time to {goal}, s | ddp's over it | last validation accuracy: mean "
-             "| least and most | less than ddp's, points | test accuracy, mean |", "| --- |" + " --- |" * 11]
+    lines = [f"| machine | strategy | seeds | steps of rank 0 | time of all epochs, s | x faster than ddp | of the possible, % | time to {goal}, s | x faster than ddp "
+             "| last validation accuracy: mean | least and most | below ddp, points | test accuracy, mean |", "| --- |" + " --- |" * 12]
     for machine in MACHINES:
         base = by_seed(rows, machine, "ddp")
-        for strategy in STRATEGIES:
+        for strategy in ALL_STRATEGIES:
             part = by_seed(rows, machine, strategy)
             if not part:
                 continue
             last = [run[-1]["validation_accuracy"] for run in part]
-            of_all = [statistics.median(run[-1]["time_s"] for run in runs_of) if runs_of else None for runs_of in (part, base)]
+            of_all = [time_of_all(part), time_of_all(base)]
+            possible = possible_gain(rows, machine, strategy)
+            share = f"{100 * of_all[1] / of_all[0] / possible:.0f}" if possible and base else "-"
             to_goal = [time_to(runs_of, target) if runs_of and target is not None else None for runs_of in (part, base)]
             reached = "-" if target is None else "never" if to_goal[0] is None else f"{to_goal[0]:.2f}"
             behind = f"{100 * (last_accuracy(base) - last_accuracy(part)):+.2f}" if base else "-"
             lines.append(f"| {machine} | {strategy} | {len(part)} | {statistics.median(run[-1]['steps_of_rank_0'] for run in part):.0f} | {of_all[0]:.2f} | {ratio(of_all)} | "
-                         f"{reached} | {ratio(to_goal)} | {statistics.mean(last):.4f} | "
+                         f"{share} | {reached} | {ratio(to_goal)} | {statistics.mean(last):.4f} | "
                          f"{min(last):.4f} to {max(last):.4f} | {behind} | {statistics.mean(run[-1]['test_accuracy'] for run in part):.4f} |")
     return "\n".join(lines)
 
@@ -184,25 +211,40 @@ def ratio(part_and_base):
     return "-" if part is None or base is None or part == 0 else f"{base / part:.2f}"
 
 
+def best_so_far(run):
+    best = 0.0
+    for row in run:
+        best = max(best, row["validation_accuracy"])
+        yield best
+
+
 def draw(path, title, rows, target):
-    """A panel for each machine; of each strategy the run of the first seed."""
+    """A panel for each machine; of each strategy the run of the first seed, the best accuracy so far, and its last step as a dot."""
     machines = [machine for machine in MACHINES if any(row["machine"] == machine for row in rows)]
-    figure, panels = pyplot.subplots(1, len(machines), figsize=(5 * len(machines), 3.6), squeeze=False, layout="constrained", sharey=True)
+    figure, panels = pyplot.subplots(1, len(machines), figsize=(4.6 * len(machines) + 0.6, 4.6), squeeze=False, layout="constrained", sharey=True)
+    highest = max(row["validation_accuracy"] for row in rows)
+    named = {}
     for axes, machine in zip(panels[0], machines):
-        for number, strategy in enumerate(STRATEGIES):
+        for number, strategy in enumerate(ALL_STRATEGIES):
             part = by_seed(rows, machine, strategy)
-            if part:
-                axes.plot([row["time_s"] for row in part[0]], [row["validation_accuracy"] for row in part[0]], label=strategy, linewidth=1,
-                          color=f"C{number}")
+            if not part:
+                continue
+            style = ["-", "--", ":"][number // 10] if not strategy.startswith("ddp") else "-"
+            times, best = [row["time_s"] for row in part[0]], list(best_so_far(part[0]))
+            line, = axes.plot(times, best, label=strategy, linewidth=2.6 if strategy == "ddp" else 1.5, color=f"C{number % 10}",
+                              linestyle=style, drawstyle="steps-post")
+            axes.plot(times[-1:], best[-1:], marker="o", markersize=4, color=line.get_color())
+            named[strategy] = line
         if target is not None:
-            axes.axhline(target, color="grey", linewidth=0.5)
-            axes.set_ylim(bottom=max(0.0, target - 0.15))
-        axes.set_title(f"{title}, {machine}")
-        axes.set_xlabel("time, s")
+            axes.axhline(target, color="grey", linewidth=0.8)
+            axes.set_ylim(max(0.0, target - 0.06), highest + 0.006)
+        axes.set_title(f"{title}: {machine}")
+        axes.set_xlabel("time of the emulated machine, s")
         axes.set_xscale("log")
-        axes.legend(fontsize=7)
-    panels[0][0].set_ylabel("validation accuracy")
-    figure.savefig(path, dpi=70)
+        axes.grid(which="major", color="#e4e4e4")
+    panels[0][0].set_ylabel("best validation accuracy so far")
+    figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=5, fontsize=9, frameon=False)
+    figure.savefig(path, dpi=80)
     pyplot.close(figure)
 
 
@@ -215,9 +257,9 @@ def describe(arguments, scenario, name, rows):
     text = table(rows, target)
     (arguments.out / f"{name}.md").write_text(
         f"# Time to accuracy: {scenario} on {case['dataset']}\n\n{COPIES} copies, {arguments.epochs or case['epochs']} epochs, the model's recipe "
-        f"without augmentation; times {clock}. slow: one copy computes 4 times as long; links: 1 Gb/s and 5 ms between all ranks. asgd has its "
+        f"without augmentation; times {clock}. slow: one copy computes {SLOWNESS} times as long; links: 1 Gb/s and 5 ms between all ranks. asgd has its "
         f"server on a fifth rank; balanced: {PIECES_TO_DEAL} micro-batches, of all others {COPIES}. Times are medians over the seeds, curves of the "
-        f"first. Last part: `{' '.join(['perf/strategies.sh', *sys.argv[1:]])}` on {runs.today()}; rows in [{name}.csv]({name}.csv).\n\n{text}\n\n"
+        f"first. Of the possible: on links, messages after each H-th step alone; on slow, all copies compute all the time. Last part: `{' '.join(['perf/strategies.sh', *sys.argv[1:]])}` on {runs.today()}; rows in [{name}.csv]({name}.csv).\n\n{text}\n\n"
         f"![curves]({name}.png)\n", encoding="utf-8")
     return text
 

@@ -6,7 +6,7 @@ import unittest
 from program import ProgramTest
 
 BUILT = """model model-option golden init-from init-skip loss class-weights label-smoothing freeze dataset data-root staging augment augment-padding mesh rank-order strategy
- sync-period sync-optimizer local-after outer-optimizer outer-learning-rate outer-momentum fragments exchange-type easgd-mode elasticity servers staleness staleness-rate
+ sync-period sync-optimizer local-after outer-optimizer outer-learning-rate outer-momentum fragments overlap-steps exchange-type easgd-mode elasticity servers staleness staleness-rate
 pipeline virtual-stages balance recompute memory-limit
 epochs limit-steps global-batch micro-batches optimizer learning-rate momentum nesterov beta1 beta2 epsilon weight-decay decay schedule
 adaptive-batch eval-batch min-learning-rate warmup-steps grad-clip batch-norm precision device device-graphs threads kernels comm-backend all-reduce bucket-mb watchdog on-failure spares replicate verify-every inject emulate seed reproducible output name
@@ -27,7 +27,7 @@ OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "golden": "off", "
          "optimizer-state": "keep", "validate-every": "20steps", "best-by": "accuracy", "early-stopping": 3}
 ADAM = {"optimizer": "adamw", "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-06, "adaptive-batch": True}  # has other options than sgd; not with reproducible
 LOCAL = {"strategy": "local_sgd", "sync-period": "adaptive", "sync-optimizer": "average", "local-after": 40, "outer-optimizer": "nesterov",
-         "outer-learning-rate": 0.5, "outer-momentum": 0.75, "fragments": 3, "exchange-type": "int8"}
+         "outer-learning-rate": 0.5, "outer-momentum": 0.75, "fragments": 3, "overlap-steps": 5, "exchange-type": "int8"}
 ELASTIC = {"strategy": "easgd", "easgd-mode": "asynchronous", "sync-period": "8", "elasticity": 0.125, "servers": 3}
 LATE = {"strategy": "asgd", "servers": 2, "staleness": 7, "staleness-rate": "divided"}
 

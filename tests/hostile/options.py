@@ -54,6 +54,7 @@ ROUNDS = {
     "--outer-learning-rate": ("local_sgd", ("0", "-1", "nan", "inf", "1e999")),
     "--outer-momentum": ("local_sgd", ("-0.1", "1", "nan", "inf")),
     "--fragments": ("local_sgd", ("0", "-1", "17", "1001", "2147483648", "few")),
+    "--overlap-steps": ("local_sgd", ("-1", "16", "2147483648", "1.5", "late")),
     "--exchange-type": ("local_sgd", ("", "int4", "\x1b[2J")),
     "--easgd-mode": ("easgd", ("", "round", "\x1b[2J")),
     "--servers": ("asgd", ("-1", "2", "2147483647", "2147483648", "all")),

@@ -74,6 +74,22 @@ class EmulateTest(unittest.TestCase):
         self.assertAlmostEqual(rounds[0], 16 * SAMPLE_S, delta=1e-9)  # no rank waits within a round
         self.assertLess(rounds[-1], 0.5 * np.sum(steps))
 
+    def test_what_travels_beside_the_next_steps_takes_no_time_of_theirs(self):
+        steps_s = 4 * 16 * 2e-3  # of a round's computing
+        rounds = ("--strategy", "local_sgd", "--sync-period", "4")
+        found = {}
+        for name, late in {"waits": (), "late": ("--overlap-steps", "3"), "again": ("--overlap-steps", "3"), "short": ("--overlap-steps", "1")}.items():
+            file, _ = self.train(f"aside-{name}", 4, CLOCK.replace("100", "2000") + LINKS, *rounds, *late, steps=12)
+            with file:
+                times = self.times(file)
+                found[name] = times[7] - times[3]
+        # The parameters alone: a ring of six messages, whose latency is 30 ms.
+        self.assertGreater(found["waits"] - found["late"], 0.03)
+        self.assertLess(found["late"], steps_s + 4 * 0.0051)  # the losses of a round are waited for
+        self.assertGreater(found["short"], found["late"])  # one step of 32 ms does not hide all of it
+        self.assertLess(found["short"], found["waits"])
+        self.assertEqual(found["again"], found["late"])
+
     def test_asynchronous_updates_do_not_wait_for_the_slow_rank(self):
         slow = CLOCK + "[[slow]]\nrank = 0\nfactor = 4\n"
         file, _ = self.train("asgd-slow", 5, slow, "--strategy", "asgd", steps=32)

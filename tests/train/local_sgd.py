@@ -182,7 +182,8 @@ class LocalSgdTest(StrategyTest):
     def test_bytes_follow_their_formula(self):
         rounds = LOCAL | {"--sync-period": 8}
         cases = {"ddp": {}, "rounds": rounds, "fragments": rounds | {"--fragments": 4}, "bfloat16": rounds | {"--exchange-type": "bfloat16"},
-                 "int8": rounds | OUTER | {"--fragments": 4, "--exchange-type": "int8"}}
+                 "int8": rounds | OUTER | {"--fragments": 4, "--exchange-type": "int8"},
+                 "late": rounds | {"--fragments": 4, "--overlap-steps": 2}, "easgd": EASGD | {"--sync-period": 8}}
         sent = {}
         for name, options in cases.items():
             folder = self.train(f"bytes-{name}", SGD | {"--all-reduce": "ring", "--verify-every": 0} | options, steps=64)
@@ -190,12 +191,30 @@ class LocalSgdTest(StrategyTest):
                 sent[name] = int(file["ranks/00000/epochs"]["bytes_sent"][0])
                 self.assertLess(file["epochs"]["validation_loss"][0], 0.2 * file["ranks/00000/steps"]["loss"][0], name)
         weights = sum(value.nbytes for name, value in self.state(self.folder / "runs/bytes-rounds", 64).items() if name.startswith("model/"))
-        # A ring of two sends two halves of the weights in each of 8 rounds, or of the gradients in each of 64 steps. In 16 or 8 bits a
+        # A ring of two sends two halves of the weights in each of 8 rounds, or of the gradients in each of 64 steps, late or not. In 16 or 8 bits a
         # rank sends everything to the other, 8 bits with a scale of 4 bytes for 256 weights. Messages of control and the gaps between
         # parameters are less than a hundredth of all that.
-        formula = {"ddp": 64, "rounds": 8, "fragments": 8, "bfloat16": 8 / 2, "int8": 8 / 4 * (1 + 4 / 256)}
+        formula = {"ddp": 64, "rounds": 8, "fragments": 8, "bfloat16": 8 / 2, "int8": 8 / 4 * (1 + 4 / 256), "late": 8, "easgd": 8}
         for name, times in formula.items():
             self.assertAlmostEqual(sent[name], times * weights, delta=0.01 * times * weights, msg=name)
+
+    def test_a_part_on_its_way_is_saved_and_arrives_after_a_resumption(self):
+        late = SGD | LOCAL | OUTER | {"--fragments": 2, "--overlap-steps": 2, "--verify-every": 4}
+        usual = self.state(self.train("aside", late), 32)
+        whole = self.train("aside-saved", late | {"--checkpoint-every": "8steps", "--keep": 9})
+        begun = whole / "checkpoints/step-00000008"
+        saved = self.state(whole, 8)
+        on_the_way = [name for name, value in saved.items() if name.startswith("optimizer/late_steps/") and np.all(value == 2)]
+        self.assertTrue(on_the_way)
+        self.assertLess(len(on_the_way), sum(name.startswith("model/") for name in saved))
+        rest = self.train("aside-rest", late | {"--resume": begun})
+        for other in (whole, rest):
+            self.assert_same(self.state(other, 32), usual)
+        for ranks in (1, 3):
+            more = {"--micro-batches": 3, "--resume": begun, "--optimizer-state": "keep"}
+            self.train(f"aside-{ranks}", late | more, ranks=ranks, steps=16)
+        with h5py.File(rest / "results.h5") as file:
+            self.assertLess(file["epochs"]["validation_loss"][-1], 0.5 * file["ranks/00000/steps"]["loss"][0])
 
     def test_parts_of_the_parameters_on_other_axes(self):
         options = SGD | LOCAL | OUTER | {"--fragments": 2, "--precision": "fp64", "--micro-batches": 4, "--verify-every": 1}
@@ -246,6 +265,9 @@ class RefusalTest(StrategyTest):
             (LOCAL | OUTER | {"--outer-learning-rate": 0}, ["--outer-learning-rate", "positive"]),
             (LOCAL | {"--fragments": 0}, ["--fragments", "0 is not a number of parts"]),
             (LOCAL | {"--fragments": 5}, ["--fragments", "a round has 4 steps", "5 parts"]),
+            (LOCAL | {"--overlap-steps": -1}, ["--overlap-steps", "-1 is not a number of steps"]),
+            (LOCAL | {"--overlap-steps": 4}, ["--overlap-steps", "sent again after 4 steps", "--sync-period"]),
+            (EASGD | {"--overlap-steps": 1}, ["--overlap-steps", "use --strategy local_sgd"]),
             (LOCAL | {"--exchange-type": "int4"}, ["--exchange-type", "full, bfloat16, int8"]),
             (EASGD | {"--fragments": 2}, ["--fragments", "use --strategy local_sgd"]),
             (LOCAL | {"--precision": "fp16"}, ["--strategy local_sgd", "fp16"]),
@@ -280,7 +302,8 @@ class LossTest(StrategyTest):
         if "Open MPI) 5" not in version and "prterun" not in version:
             self.skipTest("this MPI cannot go on without a rank")
         environment = {**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}
-        for name, options in {"local": LOCAL, "easgd": EASGD}.items():
+        late = LOCAL | {"--fragments": 2, "--overlap-steps": 3}
+        for name, options in {"local": LOCAL, "late": late, "easgd": EASGD}.items():
             with self.subTest(name=name):
                 options = RECIPE | SGD | options | {"--micro-batches": 3, "--checkpoint-every": "8steps", "--inject":
                                                     "kill:rank=1,phase=backward,step=22", "--name": f"lost-{name}", "--limit-steps": 32}

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <utility>
 
 namespace dtrain::comm {
 namespace {
@@ -14,8 +15,37 @@ void VirtualClock::receive(int from, double sent_s, double bytes) {
   now_s_ = std::max(now_s_, sent_s + fabric_.link(from, rank_).seconds(bytes));
 }
 
+void VirtualClock::count_collective(double seconds) {
+  (is_aside_ ? aside_s_ : counted_s_) += seconds;
+  counts_ |= !is_aside_;
+}
+
+bool VirtualClock::end_aside() {
+  is_aside_ = false;
+  const double seconds = std::exchange(aside_s_, 0.0);
+  if (seconds > 0) aside_.push_back({.seconds = seconds});
+  return seconds > 0;
+}
+
+void VirtualClock::await_aside() {
+  const auto first = aside_.front();
+  aside_.pop_front();
+  if (first.is_new) {  // it has not gone on beside anything
+    wait_until(aside_until_s_);
+    count_collective(first.seconds);
+  } else {
+    wait_until(first.end_s);
+  }
+}
+
 void VirtualClock::settle(double latest_s) {
-  now_s_ = std::max(now_s_, latest_s) + counted_s_;
+  double begin_s = std::max(now_s_, latest_s);
+  if (counts_) now_s_ = begin_s += counted_s_;
+  for (auto& aside : aside_) {
+    if (!aside.is_new) continue;
+    aside_until_s_ = std::max(aside_until_s_, begin_s) + aside.seconds;
+    aside = {.seconds = aside.seconds, .end_s = aside_until_s_, .is_new = false};
+  }
   forget();
 }
 

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <deque>
 #include <string_view>
 #include <vector>
 
@@ -35,12 +37,17 @@ class VirtualClock {
   /// The rank waits until then, if it is not later.
   void wait_until(double time_s) { now_s_ = now_s_ > time_s ? now_s_ : time_s; }
 
-  /// A collective among `ranks` that takes `seconds` will be over at the next settle().
-  void count_collective(double seconds) {
-    counted_s_ += seconds;
-    counts_ = true;
-  }
-  bool owes() const { return counts_; }
+  /// A collective that takes `seconds` will be over at the next settle().
+  void count_collective(double seconds);
+  /// Collectives counted from here to end_aside() go on beside what the rank does then, after those that went
+  /// aside before. They delay no other collective.
+  void begin_aside() { is_aside_ = true; }
+  /// Whether any was counted; then await_aside() is to follow, in the order of these calls.
+  bool end_aside();
+  /// The rank waits for the collectives of the oldest end_aside() that has not been waited for.
+  void await_aside();
+
+  bool owes() const { return counts_ || std::ranges::any_of(aside_, &Aside::is_new); }
   /// The counted collectives have begun when the last rank came, at `latest_s`.
   void settle(double latest_s);
   /// What was counted since belongs to no step: evaluation, for example.
@@ -55,6 +62,16 @@ class VirtualClock {
   double computed_s_ = 0;
   double counted_s_ = 0;
   bool counts_ = false;
+
+  struct Aside {
+    double seconds = 0;
+    double end_s = 0;  // known once it is settled
+    bool is_new = true;
+  };
+  bool is_aside_ = false;
+  double aside_s_ = 0;        // since begin_aside()
+  double aside_until_s_ = 0;  // all that is settled
+  std::deque<Aside> aside_;   // the oldest first
 };
 
 /// Times of collectives of `bytes` among ranks on `nodes` nodes whose slowest link is `link`; within a node

@@ -28,7 +28,7 @@ std::vector<std::size_t> StageCuts::layers_of(int rank) const {
 }
 
 StageCuts cut_stages(const std::vector<double>& costs, int ranks, int stages_per_rank,
-                     const std::string& model) {
+                     const std::string& model, const std::vector<double>& slowness) {
   const std::size_t n = costs.size();
   const auto stages = static_cast<std::size_t>(ranks) * static_cast<std::size_t>(stages_per_rank);
   if (stages > n) {
@@ -44,9 +44,10 @@ StageCuts cut_stages(const std::vector<double>& costs, int ranks, int stages_per
   std::vector<std::vector<std::size_t>> last_cut(stages + 1, std::vector<std::size_t>(n + 1, 0));
   worst[0][0] = 0.0;
   for (std::size_t s = 1; s <= stages; ++s) {
+    const double slow = slowness.empty() ? 1.0 : slowness.at((s - 1) % static_cast<std::size_t>(ranks));
     for (std::size_t i = s; i <= n; ++i) {
       for (std::size_t cut = s - 1; cut < i; ++cut) {
-        const double greatest = std::max(worst[s - 1][cut], before[i] - before[cut]);
+        const double greatest = std::max(worst[s - 1][cut], slow * (before[i] - before[cut]));
         if (greatest >= worst[s][i]) continue;
         worst[s][i] = greatest;
         last_cut[s][i] = cut;

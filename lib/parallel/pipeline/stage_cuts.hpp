@@ -20,10 +20,11 @@ struct StageCuts {
 };
 
 /// Cuts the layers, whose costs are in any one unit, into ranks x stages_per_rank runs so that the greatest
-/// sum of a run is as small as can be; no run is empty. Throws Error (exit code 2) when there are more stages
-/// than layers; `model` is what it is called there.
+/// sum of a run is as small as can be; no run is empty. `slowness`: what a cost takes on each rank; empty:
+/// they are alike. Throws Error (exit code 2) when there are more stages than layers; `model` is what it is
+/// called there.
 StageCuts cut_stages(const std::vector<double>& costs, int ranks, int stages_per_rank,
-                     const std::string& model);
+                     const std::string& model, const std::vector<double>& slowness = {});
 
 /// Forward FLOPs of each layer for `inputs`.
 std::vector<double> flops_of_layers(const models::Model& model, const std::vector<models::Shape>& inputs);

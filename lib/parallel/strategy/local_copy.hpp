@@ -64,7 +64,8 @@ class LocalCopy final : private LocalSums {
   void average_buffers(double share);
 
   FlatParameters& parameters() { return parameters_; }
-  at::Tensor& values() { return parameters_.values(); }  ///< [size], flat.
+  at::Tensor& values() { return parameters_.values(); }                   ///< [size], flat.
+  comm::Algorithm algorithm() const { return parts_.buckets.algorithm; }  ///< Of sums over the copies.
   optim::Optimizer& optimizer() { return *optimizer_; }
   const at::Tensor& gradients() const { return gradients_.gradients(); }
   /// The sum of values [n] over all copies, in place, the same bits on all of them.

@@ -15,14 +15,18 @@ bool has_no_outer(const StrategyOptions& options) {
          (options.outer_learning_rate == 1.0 && options.outer_momentum == 0.0);
 }
 
-/// Whether parameters are exchanged part by part, or as differences.
+constexpr double kOfAgreed = 0.5;  // of the values of a late part, as in the paper of LateParts
+
+/// Whether parameters are exchanged part by part, late, or as differences.
 bool is_partial(const StrategyOptions& options) {
-  return options.fragments > 1 || options.exchange_type != "full";
+  return options.fragments > 1 || options.overlap_steps > 0 || options.exchange_type != "full";
 }
 
 int extra_blocks(const StrategyOptions& options) {
   const bool keeps_agreed = !has_no_outer(options) || is_partial(options);
-  return (keeps_agreed ? 2 : 0) + (options.fragments > 1 ? 1 : 0) + (options.exchange_type != "full" ? 1 : 0);
+  const bool stays_apart = options.fragments > 1 || options.overlap_steps > 0;
+  return (keeps_agreed ? 2 : 0) + (stays_apart ? 1 : 0) + (options.exchange_type != "full" ? 1 : 0) +
+         (options.overlap_steps > 0 ? 2 : 0);
 }
 
 /// A mean of the weights after each step: with sgd it is what the mean gradient gives, and so ddp is run,
@@ -43,7 +47,7 @@ StrategyEntry local_sgd() {
   return {.name = "local_sgd",
           .rule = "each copy makes --sync-period steps of its own, then all take the mean of their weights",
           .options = {"sync-period", "sync-optimizer", "local-after", "outer-optimizer",
-                      "outer-learning-rate", "outer-momentum", "fragments", "exchange-type"},
+                      "outer-learning-rate", "outer-momentum", "fragments", "overlap-steps", "exchange-type"},
           .blocks = extra_blocks,
           .can = LocalSgd::can,
           .make = [](const StrategyParts& parts) -> std::unique_ptr<Strategy> {
@@ -75,6 +79,7 @@ LocalSgd::LocalSgd(const StrategyParts& parts)
   } else if (has_no_outer(options)) {
     return;
   }
+  if (options.overlap_steps > 0) late_ = std::make_unique<LateParts>(parts, *partial_, options.overlap_steps);
   // A rate of 1 without momentum takes the mean, and keeps what was agreed on.
   const OuterUpdate::Config plain{.learning_rate = 1, .momentum = 0};
   const OuterUpdate::Config chosen{.learning_rate = options.outer_learning_rate,
@@ -103,6 +108,7 @@ void LocalSgd::begin_own_step(bool first) {
     copy().replaced();
   }
   holds_ = Holds::own;
+  if (late_ != nullptr) late_->count_step();
 }
 
 std::int64_t LocalSgd::update_number(std::int64_t step) {
@@ -113,22 +119,47 @@ void LocalSgd::exchange_within(std::int64_t step, std::int64_t steps, double wei
   if (partial_ != nullptr) exchange_fragments(fragments_.due_by(step, steps), weight);
 }
 
-/// Those from next_ to `end`, which all copies have come to.
+/// Those from next_ to `end`, which all copies have come to, after those that were sent earlier and are due.
 void LocalSgd::exchange_fragments(int end, double weight) {
+  while (late_ != nullptr && late_->is_due()) take_first();
   if (next_ >= end) return;
   for (; next_ < end; ++next_) {
     const auto& part = fragments_.part(next_);
-    partial_->average(part, outer_->agreed(), weight);
-    outer_->apply(copy().values(), part);
+    if (late_ != nullptr) {
+      while (late_->has(part)) take_first();
+      late_->send(part, copy().values(), outer_->agreed(), weight);
+    } else {
+      partial_->average(part, outer_->agreed(), weight);
+      outer_->apply(copy().values(), part);
+    }
   }
+  if (late_ == nullptr) copy().replaced();
+}
+
+/// The late part that was sent first arrives.
+void LocalSgd::take_first() {
+  const at::NoGradGuard no_grad;
+  auto [part, mean, steps] = late_->take();
+  outer_->apply(mean, part);
+  auto own = copy().values().narrow(0, part.begin, part.size());
+  const auto agreed = mean.narrow(0, part.begin, part.size());
+  steps > 0 ? own.lerp_(agreed, kOfAgreed) : own.copy_(agreed);
   copy().replaced();
 }
 
+void LocalSgd::arrive() {
+  while (late_ != nullptr && !late_->empty()) take_first();
+}
+
 void LocalSgd::exchange(double share) {
+  // These first: they would wait for parts that are on their way.
+  if (policy_ == OptimizerState::averaged) copy().average_optimizer(share);
+  if (policy_ == OptimizerState::reset) copy().reset_optimizer();
+  updates_ = 0;
   if (partial_ != nullptr) {
+    copy().average_buffers(share);
     exchange_fragments(fragments_.count(), share);
     next_ = 0;
-    copy().average_buffers(share);
   } else {
     copy().average(share);
     if (outer_ != nullptr) {
@@ -136,13 +167,11 @@ void LocalSgd::exchange(double share) {
       copy().replaced();
     }
   }
-  if (policy_ == OptimizerState::averaged) copy().average_optimizer(share);
-  if (policy_ == OptimizerState::reset) copy().reset_optimizer();
-  updates_ = 0;
 }
 
 /// Where the copies have agreed on everything they hold the agreed model already.
 void LocalSgd::synchronise() {
+  if (late_ != nullptr) late_->prepare_state();
   if (!stays_apart() || holds_ == Holds::agreed) return;
   const at::NoGradGuard no_grad;
   own_.copy_(copy().values());
@@ -161,12 +190,21 @@ StateView LocalSgd::state() {
     flat.push_back({moments.name, moments.value, keeps ? mine : StateTensor::Owner{}});
   if (!has_no_outer(parts().setting.options)) flat.push_back({"outer_momentum", outer_->momentum()});
   if (stays_apart()) flat.push_back({"copy", own_, mine});
+  if (late_ != nullptr) {
+    for (auto& late : late_->state()) flat.push_back(std::move(late));
+  }
   return {copy().parameters(), parts().model, std::move(flat), period_state()};
 }
 
 void LocalSgd::adopt_weights() {
   copy().adopt_weights();
+  if (late_ != nullptr) late_->forget();
   begin_with_agreed();
+}
+
+void LocalSgd::adopt_optimizer() {
+  if (late_ != nullptr) late_->adopt_state();
+  parts().data.barrier().wait();
 }
 
 void LocalSgd::compare_copies(std::int64_t number) {

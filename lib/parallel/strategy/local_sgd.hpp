@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "parallel/strategy/fragments.hpp"
+#include "parallel/strategy/late_parts.hpp"
 #include "parallel/strategy/outer_update.hpp"
 #include "parallel/strategy/part_exchange.hpp"
 #include "parallel/strategy/registry.hpp"
@@ -21,6 +22,11 @@ namespace dtrain::parallel {
 /// part, and a checkpoint has the parameters of each copy as well. What travels may have fewer bits
 /// (PartExchange).
 ///
+/// With StrategyOptions::overlap_steps a part travels while the copies make so many further steps
+/// (LateParts). The outer update follows its arrival, and a copy takes the middle between what it has come to
+/// and the agreed values. What is on its way arrives at once where the run uses the agreed model, or where
+/// the part is due again, which happens in rounds that are shorter.
+///
 /// The optimizer's state of a copy is kept, averaged like the parameters, or set to zero
 /// (StrategyOptions::sync_optimizer). Of a state that is kept a checkpoint has each copy's; on another number
 /// of copies all go on with their mean. Sources: Stich, "Local SGD Converges Fast and Communicates Little",
@@ -36,25 +42,29 @@ class LocalSgd final : public Rounds {
   void synchronise() override;
   StateView state() override;
   void adopt_weights() override;
-  void adopt_optimizer() override { parts().data.barrier().wait(); }
+  void adopt_optimizer() override;
   void compare_copies(std::int64_t number) override;
 
  private:
   enum class OptimizerState { kept, averaged, reset };
   /// Whose values the model has: what all copies hold, this copy's, or the agreed ones beside own_.
   enum class Holds { common, own, agreed };
-  bool stays_apart() const { return fragments_.count() > 1; }
+  bool stays_apart() const { return fragments_.count() > 1 || late_ != nullptr; }
   void begin_common_step() override { holds_ = Holds::common; }
   void begin_own_step(bool first) override;
   std::int64_t update_number(std::int64_t step) override;
   void exchange_within(std::int64_t step, std::int64_t steps, double weight) override;
   void exchange(double share) override;
+  void arrive() override;
   void exchange_fragments(int end, double weight);
+  void send(const Range& part, double weight);
+  void take_first();
   void begin_with_agreed();
 
   OptimizerState policy_;
   std::unique_ptr<OuterUpdate> outer_;     // null: all copies take the mean of everything, as it is
   std::unique_ptr<PartExchange> partial_;  // null: everything is exchanged at once, in all bits
+  std::unique_ptr<LateParts> late_;        // null: parts are waited for
   Fragments fragments_;
   int next_ = 0;    // fragment to be exchanged
   at::Tensor own_;  // [n], where the copies stay apart

@@ -7,10 +7,15 @@
 #include <cstdint>
 #include <cstring>
 #include <span>
+#include <utility>
 #include <vector>
 
 namespace dtrain::parallel {
 namespace {
+
+at::Tensor part_of_all(const at::Tensor& all, const Range& part) {
+  return all.narrow(0, part.begin, part.size());
+}
 
 /// The messages of all copies, of one length, each with the copy's weight in front. They travel as words.
 class Messages {
@@ -24,8 +29,8 @@ class Messages {
     std::memcpy(mine_.data(), &weight, sizeof weight);
     return std::as_writable_bytes(std::span(mine_)).subspan(sizeof weight);
   }
-  void exchange(comm::Group& copies) {
-    copies.all_gather(comm::Buffer::of(std::span(mine_)), comm::Buffer::of(std::span(all_))).wait();
+  comm::Handle exchange(comm::Group& copies) {
+    return copies.all_gather(comm::Buffer::of(std::span(mine_)), comm::Buffer::of(std::span(all_)));
   }
   double weight(int copy) const {
     double weight = 0;
@@ -44,6 +49,73 @@ class Messages {
   std::vector<std::int32_t> all_;
 };
 
+/// Differences of all copies to values that they had agreed on.
+class SentDifferences final : public SentPart {
+ public:
+  /// `values` and `before`: of the part.
+  SentDifferences(comm::Group& copies, ExchangeType type, const at::Tensor& values, at::Tensor before,
+                  double weight)
+      : codec_(type),
+        copies_(copies.size()),
+        before_(std::move(before)),
+        messages_(codec_.bytes(elements()), copies_) {
+    const auto difference = (values - before_).to(at::kCPU, at::kFloat).contiguous();
+    codec_.encode({difference.const_data_ptr<float>(), elements()}, messages_.mine(weight));
+    arrival_ = messages_.exchange(copies);
+  }
+
+  void receive(at::Tensor mean) override {
+    arrival_.wait();
+    double weights = 0;
+    for (int copy = 0; copy < copies_; ++copy) weights += messages_.weight(copy);
+    const auto difference = at::zeros({before_.numel()}, at::kFloat);
+    const std::span<float> sums(difference.mutable_data_ptr<float>(), elements());
+    for (int copy = 0; copy < copies_ && weights > 0; ++copy)
+      codec_.add(messages_.body(copy), static_cast<float>(messages_.weight(copy) / weights), sums);
+    mean.copy_(before_).add_(difference.to(mean.options()));
+  }
+
+ private:
+  std::size_t elements() const { return static_cast<std::size_t>(before_.numel()); }
+
+  DifferenceCodec codec_;
+  int copies_;
+  at::Tensor before_;
+  Messages messages_;
+  comm::Handle arrival_;
+};
+
+/// The sum of all copies, each times its weight.
+class SentSum final : public SentPart {
+ public:
+  /// `values` and `before`: of the part, whose place in `memory` has the sum.
+  SentSum(comm::Group& copies, const at::Tensor& values, at::Tensor before, double weight,
+          const ExchangeMemory& memory, const Range& part, comm::Algorithm algorithm)
+      : memory_(memory), part_(part), before_(std::move(before)), weights_(weight) {
+    all_weights_ = copies.all_reduce(comm::Buffer::of(std::span(&weights_, 1)), comm::ReduceOp::sum);
+    part_of_all(memory_.values(), part_).copy_(values).mul_(weight);
+    sum_ = memory_.group().all_reduce(memory_.outgoing(part_), comm::ReduceOp::sum, algorithm);
+  }
+
+  void receive(at::Tensor mean) override {
+    all_weights_.wait();
+    memory_.take_in(sum_, part_);
+    if (weights_ > 0) {
+      mean.copy_(part_of_all(memory_.values(), part_)).div_(weights_);
+    } else {
+      mean.copy_(before_);
+    }
+  }
+
+ private:
+  const ExchangeMemory& memory_;
+  Range part_;
+  at::Tensor before_;
+  double weights_;
+  comm::Handle all_weights_;
+  comm::Handle sum_;
+};
+
 }  // namespace
 
 void PartExchange::average(const Range& part, const at::Tensor& agreed, double weight) {
@@ -52,36 +124,31 @@ void PartExchange::average(const Range& part, const at::Tensor& agreed, double w
   if (type_ == ExchangeType::full) {
     average_all_bits(part, agreed, weight);
   } else {
-    average_differences(part, agreed, weight);
+    const auto values = part_of_all(copy_.values(), part);
+    SentDifferences(copies_, type_, values, part_of_all(agreed, part), weight).receive(values);
   }
+}
+
+std::unique_ptr<SentPart> PartExchange::send(const Range& part, const at::Tensor& agreed, double weight,
+                                             const ExchangeMemory& memory) {
+  if (part.size() == 0 || copies_.size() == 1) return nullptr;
+  const at::NoGradGuard no_grad;
+  const auto values = part_of_all(copy_.values(), part);
+  auto before = part_of_all(agreed, part);
+  if (type_ != ExchangeType::full)
+    return std::make_unique<SentDifferences>(copies_, type_, values, std::move(before), weight);
+  return std::make_unique<SentSum>(copies_, values, std::move(before), weight, memory, part,
+                                   copy_.algorithm());
 }
 
 void PartExchange::average_all_bits(const Range& part, const at::Tensor& agreed, double weight) {
   const double weights = copy_.add_up(part, weight);
-  auto values = copy_.values().narrow(0, part.begin, part.size());
+  auto values = part_of_all(copy_.values(), part);
   if (weights > 0) {
     values.div_(weights);
   } else {
-    values.copy_(agreed.narrow(0, part.begin, part.size()));
+    values.copy_(part_of_all(agreed, part));
   }
-}
-
-void PartExchange::average_differences(const Range& part, const at::Tensor& agreed, double weight) {
-  const DifferenceCodec codec(type_);
-  auto values = copy_.values().narrow(0, part.begin, part.size());
-  const auto before = agreed.narrow(0, part.begin, part.size());
-  auto difference = (values - before).to(at::kCPU, at::kFloat).contiguous();
-  const std::span<float> elements(difference.mutable_data_ptr<float>(),
-                                  static_cast<std::size_t>(part.size()));
-  Messages messages(codec.bytes(elements.size()), copies_.size());
-  codec.encode(elements, messages.mine(weight));
-  messages.exchange(copies_);
-  double weights = 0;
-  for (int rank = 0; rank < copies_.size(); ++rank) weights += messages.weight(rank);
-  difference.zero_();
-  for (int rank = 0; rank < copies_.size() && weights > 0; ++rank)
-    codec.add(messages.body(rank), static_cast<float>(messages.weight(rank) / weights), elements);
-  values.copy_(before).add_(difference.to(values.options()));
 }
 
 }  // namespace dtrain::parallel

@@ -2,12 +2,27 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
+
 #include "comm/group.hpp"
 #include "core/slice.hpp"
+#include "parallel/memory/exchange_memory.hpp"
 #include "parallel/strategy/difference_codec.hpp"
 #include "parallel/strategy/local_copy.hpp"
 
 namespace dtrain::parallel {
+
+/// A part of all copies' parameters whose mean is on its way.
+class SentPart {
+ public:
+  SentPart() = default;
+  virtual ~SentPart() = default;
+  SentPart(const SentPart&) = delete;
+  SentPart& operator=(const SentPart&) = delete;
+
+  /// Waits for it, and leaves the mean in `mean` [elements of the part].
+  virtual void receive(at::Tensor mean) = 0;
+};
 
 /// Makes a part of all copies' parameters their mean, in all bits of their type or with fewer on the way.
 ///
@@ -16,7 +31,7 @@ namespace dtrain::parallel {
 /// rank sends (p - 1) n bytes in 8 bits, and a 64th for scales.
 class PartExchange {
  public:
-  /// Both are borrowed. `copies`: the ranks that hold a copy each.
+  /// All are borrowed. `copies`: the ranks that hold a copy each.
   PartExchange(LocalCopy& copy, comm::Group& copies, ExchangeType type)
       : copy_(copy), copies_(copies), type_(type) {}
 
@@ -25,9 +40,15 @@ class PartExchange {
   /// the copies.
   void average(const Range& part, const at::Tensor& agreed, double weight);
 
+  /// Begins the same and leaves the copy's parameters alone, which may change meanwhile; `agreed` stays as it
+  /// is in this part. Sums travel in `memory`, of the copies and the parameters' size: its part is not to be
+  /// touched until the mean is received. Null: there is no part, or no other copy. Collective over the
+  /// copies.
+  std::unique_ptr<SentPart> send(const Range& part, const at::Tensor& agreed, double weight,
+                                 const ExchangeMemory& memory);
+
  private:
   void average_all_bits(const Range& part, const at::Tensor& agreed, double weight);
-  void average_differences(const Range& part, const at::Tensor& agreed, double weight);
 
   LocalCopy& copy_;
   comm::Group& copies_;

@@ -56,6 +56,7 @@ void Rounds::step_alone(const StepPlan& plan, SampleSource& samples, StepOutcome
   ++steps_;
   if (steps_ >= period_.steps() || plan.pauses) {
     end_round(outcome);
+    if (plan.pauses) arrive();
   } else {
     exchange_within(steps_, period_.steps(), round_weight_);
   }

@@ -40,6 +40,9 @@ class Rounds : public Strategy {
   /// The round is over: what the copies exchange. `share`: of this copy in the weight of all samples of the
   /// round. Collective.
   virtual void exchange(double share) = 0;
+  /// After exchange(), where the run uses the agreed model next: what is still on its way between the copies
+  /// arrives. Collective.
+  virtual void arrive() {}
 
   /// Where the period stands, to be saved and restored.
   std::vector<StateTensor> period_state() const;

@@ -13,6 +13,7 @@ struct StrategyOptions {
   double outer_learning_rate = 0.7;
   double outer_momentum = 0.9;
   int fragments = 1;                   ///< Parts of the parameters that are exchanged at different steps.
+  int overlap_steps = 0;               ///< That a copy makes while a part travels; 0: it waits for the part.
   std::string exchange_type = "full";  ///< Of what travels: `full` (the parameters' own), `bfloat16`, `int8`.
   int servers =
       1;  ///< Data ranks that keep the parameters, and compute nothing; 0: all do, beside computing.

@@ -10,6 +10,7 @@
 #include "comm/comm_config.hpp"
 #include "optim/optimizer.hpp"
 #include "optim/schedule.hpp"
+#include "parallel/pipeline/stage_moves.hpp"
 #include "parallel/strategy/strategy_options.hpp"
 #include "record/trace_window.hpp"
 #include "state/interval.hpp"
@@ -67,6 +68,8 @@ struct PipelineConfig {
   std::string balance = "none";
   std::string recompute = "none";     ///< Layers run again in backward: `none`, `full`, or `auto`.
   std::string memory_limit = "none";  ///< What a rank's tensors may take, such as `2GiB`.
+
+  parallel::StageCosts measured = {};  ///< Not an option: by an earlier part of the run.
 
   /// 0: no limit. Throws Error (exit code 2) when the text is no size.
   std::int64_t memory_limit_bytes() const;
@@ -196,6 +199,11 @@ struct RunConfig {
 /// Whether micro-batches are dealt by the speed of the data ranks: one alone has all.
 inline bool balances_data(const RunConfig& config) {
   return config.pipeline.balance == "data" && config.mesh_shape.data > 1;
+}
+
+/// Whether layers move between the stages of a pipeline by measured time.
+inline bool balances_stages(const RunConfig& config) {
+  return config.pipeline.balance == "dynamic" && config.mesh_shape.pipe > 1;
 }
 
 }  // namespace dtrain::train

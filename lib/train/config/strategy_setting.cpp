@@ -49,6 +49,18 @@ void check_fragments(const parallel::StrategyOptions& options, const parallel::S
       "--fragments", "use at most as many as --sync-period has steps");
 }
 
+constexpr int kMostOverlap = 1'000'000;  // steps, as of a round
+
+void check_overlap(const parallel::StrategyOptions& options, const parallel::SyncPeriod& period) {
+  const auto steps = options.overlap_steps;
+  refuse_unless(steps >= 0 && steps <= kMostOverlap, fmt::format("{} is not a number of steps", steps),
+                "--overlap-steps", "use 0 (the copies wait) or more");
+  refuse_unless(
+      period.adapts() || steps < period.steps(),
+      fmt::format("a part is sent again after {} steps, and has not arrived before", period.steps()),
+      "--overlap-steps", "use fewer than --sync-period has");
+}
+
 constexpr int kMostServers = 1 << 20;  // more than any job has ranks
 constexpr int kMostStaleness = 1000;   // steps; what is kept of staleness grows with it
 
@@ -80,6 +92,7 @@ void validate_strategy_options(const RunConfig& config) {
                 fmt::format("momentum {} is outside [0, 1)", options.outer_momentum), "--outer-momentum",
                 "use 0.9");
   check_fragments(options, period);
+  check_overlap(options, period);
   parallel::parse_exchange_type(options.exchange_type);
   refuse_unless(options.easgd_mode == "rounds" || options.easgd_mode == "asynchronous",
                 fmt::format("\"{}\" is not a value it takes", options.easgd_mode), "--easgd-mode",

@@ -125,17 +125,26 @@ parallel::StepOutcome Replica::step(const parallel::StepPlan& plan, parallel::Sa
 }
 
 std::vector<double> Replica::largest_of_copies(double mine) {
+  return largest(mine, job_.mesh().shape().data, &topology::MeshCoordinates::data);
+}
+
+std::vector<double> Replica::largest_of_stages(double mine) {
+  return largest(mine, job_.mesh().shape().pipe, &topology::MeshCoordinates::pipe);
+}
+
+/// Of the ranks with one coordinate, by that coordinate.
+std::vector<double> Replica::largest(double mine, int extent, int topology::MeshCoordinates::*axis) {
   comm::Group& world = clocked_ != nullptr ? clocked_->world : job_.groups().world();
   std::vector<double> all(static_cast<std::size_t>(world.size()));
   world.all_gather(comm::Buffer::of(std::span(&mine, 1)), comm::Buffer::of(std::span(all))).wait();
   settle_clock();
   const auto& mesh = job_.mesh();
-  std::vector<double> largest(static_cast<std::size_t>(mesh.shape().data), 0.0);
+  std::vector<double> found(static_cast<std::size_t>(extent), 0.0);
   for (std::size_t rank = 0; rank < all.size(); ++rank) {
-    auto& of_copy = largest[static_cast<std::size_t>(mesh.coordinates(static_cast<int>(rank)).data)];
-    of_copy = std::max(of_copy, all[rank]);
+    auto& most = found[static_cast<std::size_t>(mesh.coordinates(static_cast<int>(rank)).*axis)];
+    most = std::max(most, all[rank]);
   }
-  return largest;
+  return found;
 }
 
 parallel::Samples Replica::training_samples(const data::Batch& batch) const {

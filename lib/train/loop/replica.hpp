@@ -47,6 +47,8 @@ class Replica {
   /// What each rank of the data axis says, of the ranks of a copy the largest, which is not negative; takes
   /// its time on an emulated machine, too. Collective.
   std::vector<double> largest_of_copies(double mine);
+  /// The same of each rank of the pipe axis, of all copies the largest.
+  std::vector<double> largest_of_stages(double mine);
 
   /// A training batch as the model takes it.
   parallel::Samples training_samples(const data::Batch& batch) const;
@@ -72,6 +74,7 @@ class Replica {
   comm::Group& data_group();
   parallel::StepEngine& engine();
   void settle_clock();
+  std::vector<double> largest(double mine, int extent, int topology::MeshCoordinates::*axis);
 
   const RunConfig& config_;
   Job& job_;

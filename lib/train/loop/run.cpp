@@ -60,7 +60,6 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
   const auto enter = [starting](const char* stage) {
     if (starting != nullptr) starting->at(stage);
   };
-  const double begun_s = steady_s();
   using Voice = comm::StopSignals::Voice;
   const comm::StopSignals signals(mpi.world_rank() == 0 ? Voice::speaks : Voice::silent);
   h5::Library library;
@@ -68,7 +67,7 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
     log.info(describe_invented(config, library));
     return ExitCode::success;
   }
-  const bool goes_on = recovery.behind() || (resume && resume->own);
+  const bool goes_on = recovery.goes_on() || (resume && resume->own);
   const RunStart start = start_of(config, goes_on, mpi, library);
   if (!config.dry_run) record::create_run_folder(run_folder(config));
   std::unique_ptr<record::TraceWriter> trace;
@@ -97,6 +96,7 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
     log.info(fmt::format("all_reduce by bytes, between nodes: {}", table));
   }
   RunConfig with_weights = config;  // a run that goes on takes them from its checkpoint
+  with_weights.pipeline.measured = recovery.stage_costs();
   if (resume) {
     with_weights.model.init_from = resume->folder.string();
     with_weights.model.init_is_checked = true;
@@ -120,8 +120,8 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
   }
   enter("the ranks agree on weights and files");
   Trainer trainer(fitting, job, workload,
-                  {library, clock, trace.get(), start, begun_s, signals, injection.get(), slow_compute.get(),
-                   recovery, mpi},
+                  {library, clock, trace.get(), start, recovery.begun_s(), signals, injection.get(),
+                   slow_compute.get(), recovery, mpi},
                   resume, log);
   job.end_preparation();
   if (starting != nullptr) starting->done();

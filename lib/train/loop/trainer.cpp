@@ -89,6 +89,8 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
                                                                : record::ProgressLine::Style::lines),
       stragglers_(job.groups().world()),
       balancing_(balancing()),
+      stage_balancing_(stage_balancing()),
+      recovery_(recording.recovery),
       survival_({config, job, replica_, outputs_, recording.injection, recording.recovery, recording.mpi,
                  recording.library, log}),
       library_(recording.library) {
@@ -164,6 +166,7 @@ ExitCode Trainer::train_to_the_end() {
   while (epoch_ < config_.epochs && (step_ < total_steps_ || earlier_) && !is_exhausted()) {
     ++epoch_;
     if (train_epoch() == Ending::stopped) return stop();
+    if (moves_layers()) return move_layers();
   }
   if (is_exhausted() && step_ < total_steps_) {
     const auto why =
@@ -201,6 +204,24 @@ ExitCode Trainer::stop() {
   outputs_.event("stopped", fmt::format("on request after step {}", step_));
   finish(record::Status::preempted);
   log_.info(fmt::format("stopped    on request after step {}; the same command goes on from there", step_));
+  return ExitCode::stopped;
+}
+
+/// Whether the run goes on with other cuts of the pipeline, after an epoch.
+bool Trainer::moves_layers() {
+  const bool goes_on = epoch_ < config_.epochs && step_ < total_steps_ && !is_exhausted();
+  if (!stage_balancing_ || !goes_on) return false;
+  auto decision = stage_balancing_->after_epoch(epoch_);
+  if (!decision) return false;
+  recovery_.move_layers(std::move(decision->move.costs));
+  if (job_.rank() == 0) tell("stages", "stages", decision->words);
+  return true;
+}
+
+/// Leaves a checkpoint, from which the next part of the run takes each layer and its optimizer state.
+ExitCode Trainer::move_layers() {
+  checkpoints_.finish(replica_.state(), last_);
+  finish(record::Status::preempted);
   return ExitCode::stopped;
 }
 
@@ -321,6 +342,7 @@ Trainer::Steps Trainer::train_steps() {
     outputs_.step(*plan, epoch_, outcome, phases);
     look_after_ranks(phases, *plan, outcome.agreed);
     if (balancing_) balancing_->step(step_, computed_s(phases), plan->micro_batches.size());
+    if (stage_balancing_) stage_balancing_->step(phases.times.forward_time_s + phases.times.backward_time_s);
     if (compares) replica_.strategy().compare_copies(step_);
     if (outcome.agreed) survival_.after_step(step_, [this] { return info_of_last_step(); });
     if (outcome.agreed)
@@ -395,6 +417,15 @@ std::optional<parallel::Balancing> Trainer::balancing() {
              plan_.own(first, owned);
              if (job_.rank() == 0) tell("balance", "balance", words);
            }});
+}
+
+/// Empty: the layers stay where they are.
+std::optional<StageBalancing> Trainer::stage_balancing() {
+  if (!balances_stages(config_)) return std::nullopt;
+  return StageBalancing({.cuts = workload_.cuts,
+                         .layer_costs = workload_.layer_costs,
+                         .model = workload_.model->name(),
+                         .gather = [this](double mine) { return replica_.largest_of_stages(mine); }});
 }
 
 /// What this rank took for the micro-batches of the step just done, without waits for other ranks.

@@ -27,6 +27,7 @@
 #include "train/loop/planned_batches.hpp"
 #include "train/loop/replica.hpp"
 #include "train/loop/run_outputs.hpp"
+#include "train/loop/stage_balancing.hpp"
 #include "train/loop/work_plan.hpp"
 #include "train/recovery/recovery.hpp"
 #include "train/recovery/survival.hpp"
@@ -77,6 +78,9 @@ class Trainer {
   std::uint64_t counted_hash(const parallel::StepPlan& plan) const;
   parallel::StepRequests requests() const;
   std::optional<parallel::Balancing> balancing();
+  std::optional<StageBalancing> stage_balancing();
+  bool moves_layers();
+  ExitCode move_layers();
   double computed_s(const record::PhaseTotals& phases);
   void look_after_ranks(const record::PhaseTotals& phases, const parallel::StepPlan& plan, bool agreed);
   bool owes_save() const;
@@ -115,6 +119,8 @@ class Trainer {
   record::ProgressLine progress_;
   comm::Stragglers stragglers_;
   std::optional<parallel::Balancing> balancing_;
+  std::optional<StageBalancing> stage_balancing_;
+  Recovery& recovery_;
   double clocked_s_ = 0;  // that an emulated machine had computed up to the step before
   Survival survival_;
 

@@ -16,7 +16,16 @@ std::string LostRanks::in_words() const { return numbered("rank", ranks); }
 Recovery::Recovery(const RunConfig& config, JobRanks& ranks)
     : ranks_(ranks),
       is_on_(ranks.can_recover() && config.on_failure != "abort"),
-      limit_s_(config.comm.timeout_s) {}
+      limit_s_(config.comm.timeout_s),
+      begun_s_(steady_s()) {}
+
+bool Recovery::begin_moved() {
+  if (!moves_) return false;
+  stage_costs_ = *std::exchange(moves_, std::nullopt);
+  has_moved_ = true;
+  behind_.reset();
+  return true;
+}
 
 /// Returns whether ranks are gone that were there at the last meeting; adds them to `lost`.
 bool Recovery::meet(bool holds_state, LostRanks& lost, bool& all_hold_state) {
@@ -53,6 +62,8 @@ bool Recovery::regroup(int wanted) {
       if (meets && !meet(false, lost, all_hold_state)) return false;
       ranks_.call_spares(wanted, limit_s_);
       behind_ = std::move(lost);
+      stage_costs_ = {};  // of other ranks
+      moves_.reset();
       return true;
     } catch (const Error& next) {
       if (next.code() != ExitCode::lost_rank) throw;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "parallel/pipeline/stage_moves.hpp"
 #include "record/rows.hpp"
 #include "train/config/config.hpp"
 #include "train/recovery/job_ranks.hpp"
@@ -33,8 +34,20 @@ class Recovery {
   /// Whether it is on and there is another rank to lose.
   bool may_lose_ranks() const { return is_on_ && ranks_.at_work() > 1; }
 
-  /// What the part that trains now goes on after; empty in the first part.
+  /// The loss that the part that trains now goes on after; empty where there was none before it.
   const std::optional<LostRanks>& behind() const { return behind_; }
+  /// Whether an earlier part of this process trained before this one.
+  bool goes_on() const { return behind_.has_value() || has_moved_; }
+
+  /// The part ends with a checkpoint, as one that is asked to stop, so that the layers of a pipeline lie by
+  /// these costs in the next. All ranks call it.
+  void move_layers(parallel::StageCosts costs) { moves_ = std::move(costs); }
+  /// After a part that has ended: whether another is to follow because layers move; begins that one.
+  bool begin_moved();
+  /// What move_layers() was last given; empty: nothing yet.
+  const parallel::StageCosts& stage_costs() const { return stage_costs_; }
+
+  double begun_s() const { return begun_s_; }  ///< When the first part did; steady_s().
 
   /// Of all parts so far, where their ranks were; on some ranks perhaps nothing.
   const std::vector<record::TopologyRow>& topology() const { return topology_; }
@@ -66,6 +79,10 @@ class Recovery {
   std::optional<LostRanks> left_;
   std::optional<LostRanks> behind_;
   std::vector<record::TopologyRow> topology_;
+  std::optional<parallel::StageCosts> moves_;
+  parallel::StageCosts stage_costs_;
+  bool has_moved_ = false;
+  double begun_s_;
 };
 
 }  // namespace dtrain::train

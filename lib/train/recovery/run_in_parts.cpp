@@ -71,7 +71,11 @@ ExitCode run_through_losses(RunConfig config, const RunPart& part, JobRanks& ran
   while (true) {
     const int at_work = ranks.at_work();
     const auto end = ranks.is_spare() ? wait_for_place(config, ranks) : train_part(config, part, recovery);
-    if (const auto* code = std::get_if<ExitCode>(&end)) return *code;
+    if (const auto* code = std::get_if<ExitCode>(&end)) {
+      if (!recovery.begin_moved()) return *code;
+      config.output.overwrite = false;
+      continue;
+    }
     if (!recovery.regroup(at_work)) {  // all are there, and one of them does not come
       part.mark_failed(config);
       throw Error(std::get<Error>(end));

@@ -150,16 +150,26 @@ std::vector<double> measured_costs(const RunConfig& config, models::Model& model
   return costs;
 }
 
-parallel::StageCuts cut_model(const RunConfig& config, models::Model& model, const data::DatasetInfo& info,
-                              const comm::Communicator* world) {
+struct CutModel {
+  parallel::StageCuts cuts;
+  std::vector<double> costs;  // of each layer, in one unit
+};
+
+CutModel cut_model(const RunConfig& config, models::Model& model, const data::DatasetInfo& info,
+                   const comm::Communicator* world) {
   const int pipe = config.mesh_shape.pipe;
   const int stages = pipe > 1 ? config.stages_per_rank() : 1;
   const auto inputs = model.input_shapes(samples_of_largest_piece(config.batch), info.shape);
   auto costs = parallel::flops_of_layers(model, inputs);
-  const auto cuts = parallel::cut_stages(costs, pipe, stages, model.name());  // refuses before it measures
-  if (pipe == 1 || config.pipeline.balance != "dynamic" || config.dry_run || world == nullptr) return cuts;
-  costs = measured_costs(config, model, inputs, info.tokenizer.has_value(), *world);
-  return parallel::cut_stages(costs, pipe, stages, model.name());
+  auto cuts = parallel::cut_stages(costs, pipe, stages, model.name());  // refuses before it measures
+  if (!balances_stages(config) || config.dry_run || world == nullptr)
+    return {std::move(cuts), std::move(costs)};
+  const auto& earlier = config.pipeline.measured;
+  const bool known = earlier.layers.size() == costs.size() && std::ssize(earlier.slowness) == pipe;
+  costs = known ? earlier.layers : measured_costs(config, model, inputs, info.tokenizer.has_value(), *world);
+  cuts = parallel::cut_stages(costs, pipe, stages, model.name(),
+                              known ? earlier.slowness : std::vector<double>());
+  return {std::move(cuts), std::move(costs)};
 }
 
 /// Takes what `--freeze` names out of the training. Returns how much that is, in words.
@@ -252,7 +262,7 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
   require_same_places(*model, info);
   auto golden = replayed_golden_batch(config, place);
   const auto frozen = freeze(config, *model);
-  auto cuts = cut_model(config, *model, info, place.world);
+  auto [cuts, layer_costs] = cut_model(config, *model, info, place.world);
   const double flops = 3 * model->forward_flops(info.shape);
   const auto evaluated_at_once = evaluation_batch(config, *model, info.shape);
   model->hold(cuts.layers_of(place.pipe_index));
@@ -321,6 +331,7 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
           .repeated_layers = repeated,
           .estimated_activations = activations,
           .cuts = std::move(cuts),
+          .layer_costs = std::move(layer_costs),
           .evaluation_batch = evaluated_at_once,
           .flops_per_sample = flops};
 }

@@ -44,6 +44,7 @@ struct Workload {
   std::int64_t repeated_layers = 0;   ///< Of each stage, first ones that run again in backward.
   double estimated_activations = 0;   ///< Bytes at once, of this rank.
   parallel::StageCuts cuts;           ///< Which rank of a pipeline holds which layers.
+  std::vector<double> layer_costs;    ///< By which they were cut, in any one unit.
   std::int64_t evaluation_batch = 1;  ///< Samples per forward pass of an evaluation.
   double flops_per_sample = 0;        ///< Of one training step: forward and twice that backward.
 };

@@ -57,6 +57,40 @@ TEST(VirtualClockTest, ACollectiveBeginsWhenTheLastRankCame) {
   EXPECT_FALSE(clock.owes());
 }
 
+TEST(VirtualClockTest, WhatGoesAsideTakesNoTimeUntilItIsWaitedFor) {
+  topology::Fabric fabric;
+  fabric.compute_s_per_sample = 1;
+  VirtualClock clock(fabric, 0);
+  const auto count_aside = [&clock](double seconds) {
+    clock.begin_aside();
+    clock.count_collective(seconds);
+    return clock.end_aside();
+  };
+  clock.begin_aside();
+  EXPECT_FALSE(clock.end_aside()) << "nothing went";
+  clock.compute(1, 2);
+  clock.count_collective(1);
+  EXPECT_TRUE(count_aside(5));
+  EXPECT_TRUE(clock.owes());
+  clock.settle(3);  // the last rank came at 3, and the collective took until 4
+  EXPECT_DOUBLE_EQ(clock.now_s(), 4);
+  EXPECT_FALSE(clock.owes());
+  clock.compute(2, 1);
+  EXPECT_TRUE(count_aside(10));  // goes after the first, which ends at 9
+  clock.settle(6);
+  EXPECT_DOUBLE_EQ(clock.now_s(), 5) << "this rank waits for no other";
+  clock.await_aside();
+  EXPECT_DOUBLE_EQ(clock.now_s(), 9);
+  clock.compute(3, 20);
+  clock.await_aside();
+  EXPECT_DOUBLE_EQ(clock.now_s(), 29) << "it was there at 19";
+  EXPECT_TRUE(count_aside(2));
+  clock.await_aside();
+  clock.settle(30);
+  EXPECT_DOUBLE_EQ(clock.now_s(), 32) << "it goes beside nothing";
+  EXPECT_FALSE(clock.owes());
+}
+
 // Of 12.5 MB on 4 nodes a ring's link carries 3/2 of it, which takes .15 s, and 6 latencies pass; of 8 bytes
 // a tree needs 4 of them.
 TEST(VirtualClockTest, CollectivesTakeWhatTheirFormulaSays) {

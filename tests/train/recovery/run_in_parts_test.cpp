@@ -68,6 +68,14 @@ ScriptedRun::Action loses(FakeRanks& ranks, const std::vector<int>& lost) {
   };
 }
 
+/// The part ends so that layers move.
+ScriptedRun::Action moves(double slowness) {
+  return [slowness](Recovery& recovery) {
+    recovery.move_layers({.layers = {1, 1}, .slowness = {1, slowness}});
+    return ExitCode::stopped;
+  };
+}
+
 /// The part fails before it has anything to save.
 ScriptedRun::Action fails(const Error& error) {
   return [error](Recovery&) -> ExitCode { throw error; };
@@ -102,6 +110,32 @@ TEST(RunInPartsTest, TheSurvivorsGoOnWithTheSameRunOnASmallerMesh) {
   EXPECT_THAT(run.parts, ElementsAre("data=4,pipe=1,tensor=1  overwrites",
                                      "data=3,pipe=1,tensor=1 settled after rank 1"));
   EXPECT_THAT(run.failed, IsEmpty());
+}
+
+TEST(RunInPartsTest, WhereLayersMoveTheSameRanksGoOnWithTheirCosts) {
+  FakeRanks ranks(4);
+  std::vector<double> seen;
+  const auto looks = [&seen](Recovery& recovery) {
+    EXPECT_TRUE(recovery.goes_on());
+    seen = recovery.stage_costs().slowness;
+    return ExitCode::stopped;  // as the user asks
+  };
+  ScriptedRun run(ranks, {moves(4), moves(2), looks});
+  EXPECT_EQ(run(on_mesh("data=2,pipe=2")), ExitCode::stopped);
+  EXPECT_THAT(seen, ElementsAre(1, 2));
+  EXPECT_THAT(run.parts, ElementsAre("data=2,pipe=2,tensor=1  overwrites", "data=2,pipe=2,tensor=1 settled",
+                                     "data=2,pipe=2,tensor=1 settled"));
+}
+
+TEST(RunInPartsTest, AfterALossTheCostsAreMeasuredAnew) {
+  FakeRanks ranks(4);
+  const auto looks = [](Recovery& recovery) {
+    EXPECT_THAT(recovery.stage_costs().layers, IsEmpty());
+    return ExitCode::success;
+  };
+  ScriptedRun run(ranks, {moves(4), loses(ranks, {1, 2}), looks});
+  EXPECT_EQ(run(on_mesh("data=2,pipe=2")), ExitCode::success);
+  EXPECT_THAT(run.parts.back(), StartsWith("data=1,pipe=2,tensor=1 "));
 }
 
 TEST(RunInPartsTest, WholeCopiesStayAsTheyAreCut) {
