@@ -130,6 +130,17 @@ std::vector<Option> declare() {
     };
   };
   of_strategy(
+      "compression", "none|fp16|bf16|int8|powersgd=R",
+      "how gradients travel between nodes: in 16 or 8 bits, rounded by chance, or as factors of rank R (ddp, "
+      "zero1)",
+      "", [](auto& c) -> auto& { return c.strategy_options.compression; });
+  // Not written unless it is wanted: a file of a usual run serves with any strategy.
+  all.back().toml = [](const RunConfig& c) {
+    const auto& wanted = c.strategy_options.compression;
+    return train::uses_strategy_option(c, "compression") && wanted != "none" ? write_toml(wanted)
+                                                                             : std::string();
+  };
+  of_strategy(
       "sync-period", "H|adaptive",
       "steps of a copy's own between two exchanges (local_sgd, easgd); adaptive: fewer as the loss falls", "",
       [](auto& c) -> auto& { return c.strategy_options.sync_period; });

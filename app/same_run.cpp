@@ -42,7 +42,7 @@ bool may_differ(const Option& option, bool reproducible) {
       "epochs",         "limit-steps", "exit-after", "mesh",           "rank-order", "pipeline",
       "virtual-stages", "balance",     "recompute",  "memory-limit",   "inject",     "on-failure",
       "emulate",        "spares",      "replicate",  "verify-every",   "watchdog",   "device",
-      "staging",        "data-root",   "eval-batch", "early-stopping", "golden"};
+      "staging",        "data-root",   "eval-batch", "early-stopping", "golden",     "compression"};
   // The last bits of sums depend on these.
   static const std::set<std::string> kFreeUnlessReproducible = {"threads", "bucket-mb", "all-reduce"};
   return option.group == kOutputs || kFree.contains(option.name) ||

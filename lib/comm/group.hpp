@@ -4,6 +4,7 @@
 #include <memory>
 #include <string>
 
+#include "comm/encoding.hpp"
 #include "comm/queue.hpp"
 #include "comm/types.hpp"
 #include "core/slice.hpp"
@@ -20,6 +21,13 @@ class SharedBuffer {
   virtual std::size_t bytes() const = 0;
 };
 
+/// Where a rank of a group is: on the `node`th of the group's `nodes`.
+struct NodePlace {
+  int node = 0;
+  int nodes = 1;
+  bool leads = true;  ///< It is the group's first rank there.
+};
+
 /// A set of ranks of the mesh and the collectives among them, over MPI or NCCL. Each call only puts an
 /// operation into the rank's queue and returns; the result is there once the handle is done. All ranks of
 /// the group make the same calls in the same order. Every all_reduce leaves the same bits on every rank.
@@ -32,6 +40,8 @@ class Group {
   virtual int rank() const = 0;                 ///< In [0, size()).
   virtual int size() const = 0;
   virtual int world_rank_of(int group_rank) const = 0;  ///< In MPI_COMM_WORLD at the start.
+
+  virtual NodePlace node_place() const { return {.leads = rank() == 0}; }
 
   /// The same ranks, for buffers in the memory of the devices they compute on; null where such buffers have
   /// to be copied into the CPU's memory first.
@@ -47,6 +57,11 @@ class Group {
 
   /// Element-wise reduction over all ranks, in place.
   virtual Handle all_reduce(Buffer values, ReduceOp op, Algorithm algorithm = Algorithm::automatic) = 0;
+  /// The sum of float32 over all ranks, in place, as `encoding` has it between nodes; on one node
+  /// all_reduce(). `encoding` is borrowed until the operation is done.
+  virtual Handle all_reduce_encoded(Buffer values, Encoding& /*encoding*/) {
+    return all_reduce(values, ReduceOp::sum);
+  }
   /// The elements of `values` that reduce_parts() leaves reduced on this rank: together with the other ranks'
   /// all of them, each once, or on every rank all of them.
   virtual Range reduced_part(Buffer values, Algorithm /*algorithm*/ = Algorithm::automatic) const {

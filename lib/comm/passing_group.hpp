@@ -18,12 +18,16 @@ class PassingGroup : public Group {
   int rank() const override { return group_.rank(); }
   int size() const override { return group_.size(); }
   int world_rank_of(int group_rank) const override { return group_.world_rank_of(group_rank); }
+  NodePlace node_place() const override { return group_.node_place(); }
   std::unique_ptr<SharedBuffer> allocate(std::size_t bytes) override { return group_.allocate(bytes); }
   std::unique_ptr<SharedBuffer> allocate_common(std::size_t bytes) override {
     return group_.allocate_common(bytes);
   }
   Handle all_reduce(Buffer values, ReduceOp op, Algorithm algorithm) override {
     return group_.all_reduce(values, op, algorithm);
+  }
+  Handle all_reduce_encoded(Buffer values, Encoding& encoding) override {
+    return group_.all_reduce_encoded(values, encoding);
   }
   Range reduced_part(Buffer values, Algorithm algorithm) const override {
     return group_.reduced_part(values, algorithm);

@@ -13,7 +13,8 @@ enum class Purpose : std::uint32_t {
   teacher_forcing,
   augmentation,
   sampling,
-  synthetic
+  synthetic,
+  compression
 };
 
 /// A stream of random numbers: a pure function of its key and an element's index, whatever rank computes it.

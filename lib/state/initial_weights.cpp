@@ -185,32 +185,39 @@ int copies_in(const checkpoint::CheckpointReader& checkpoint, const parallel::St
   return copies;
 }
 
-at::Tensor mean_of_copies(const checkpoint::CheckpointReader& checkpoint, const parallel::StateTensor& tensor,
-                          int copies) {
+at::Tensor sum_of_copies(const checkpoint::CheckpointReader& checkpoint, const parallel::StateTensor& tensor,
+                         int copies) {
   at::Tensor sum;
   for (int index = 0; index < copies; ++index) {
     const auto value = read_tensor(checkpoint, group_of_copy(tensor.group, index), tensor).to(at::kDouble);
     sum = index == 0 ? value : sum + value;
   }
-  return sum / copies;
+  return sum;
 }
 
 }  // namespace
 
-void load_optimizer(const checkpoint::CheckpointReader& checkpoint, const parallel::StateView& state) {
+std::set<std::string> load_optimizer(const checkpoint::CheckpointReader& checkpoint,
+                                     const parallel::StateView& state) {
   const at::NoGradGuard no_grad;
+  std::set<std::string> anew;
   for (const auto& tensor : state.tensors()) {
     if (!tensor.is_of_optimizer()) continue;
     at::Tensor place = tensor.value;
     const int copies = copies_in(checkpoint, tensor);
-    if (copies == 0) {
+    const auto& copy = tensor.owner.copy;
+    if (copies == 0 && !tensor.anew.empty()) {
+      anew.insert(tensor.anew);
+    } else if (copies == 0) {
       place.copy_(read_tensor(checkpoint, tensor.group, tensor));
-    } else if (tensor.owner.copy && tensor.owner.copy->count == copies) {
-      place.copy_(read_tensor(checkpoint, group_of_copy(tensor.group, tensor.owner.copy->index), tensor));
+    } else if (copy && copy->count == copies) {
+      place.copy_(read_tensor(checkpoint, group_of_copy(tensor.group, copy->index), tensor));
     } else {
-      place.copy_(mean_of_copies(checkpoint, tensor, copies));
+      const int among = copy && copy->adds_up ? copy->count : copies;
+      place.copy_(sum_of_copies(checkpoint, tensor, copies) / among);
     }
   }
+  return anew;
 }
 
 Unmatched load_weights(const checkpoint::Weights& weights, const Destination& destination,

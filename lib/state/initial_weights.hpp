@@ -1,5 +1,6 @@
 #pragma once
 
+#include <set>
 #include <string>
 #include <vector>
 
@@ -34,8 +35,10 @@ Unmatched load_weights(const checkpoint::Weights& weights, const Destination& de
 
 /// Gives the optimizer's tensors in `state` what a checkpoint has of them, each rank its slices. Where copies
 /// of the model hold values of their own and the checkpoint has as many copies, each gets its own; else all
-/// get the mean of those it has. Throws Error (exit code 4) naming the tensor that is missing or of another
-/// type or size.
-void load_optimizer(const checkpoint::CheckpointReader& checkpoint, const parallel::StateView& state);
+/// get the mean of those it has, or their shares of the sum (StateTensor::Owner::Copy::adds_up). Throws Error
+/// (exit code 4) naming the tensor that is missing or of another type or size. Returns what starts anew, in
+/// sentences, because the checkpoint lacks it (StateTensor::anew).
+std::set<std::string> load_optimizer(const checkpoint::CheckpointReader& checkpoint,
+                                     const parallel::StateView& state);
 
 }  // namespace dtrain::state

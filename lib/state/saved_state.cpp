@@ -129,7 +129,8 @@ void SavedState::take(const std::vector<parallel::StateTensor>& state, checkpoin
   }
   for (const auto& tensor : state) {
     if (!tensor.shard) continue;
-    copy->group = tensor.group;
+    const auto& owner = tensor.owner.copy;
+    copy->group = owner ? group_of_copy(tensor.group, owner->index) : tensor.group;
     copy->name = tensor.name;
     copy->shard = tensor.shard;
     copy_into((copy++)->value, tensor.value);

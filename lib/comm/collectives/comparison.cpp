@@ -40,6 +40,7 @@ std::string sentence(const Descriptor& d) {
     text += fmt::format(", {}, {}", name_of(static_cast<ReduceOp>(d.op)),
                         name_of(static_cast<Algorithm>(d.detail)));
   }
+  if (kind == OperationKind::all_reduce && d.root != 0) text += fmt::format(", encoding {}", d.root);
   if (kind == OperationKind::broadcast) text += fmt::format(" from group rank {}", d.root);
   return text;
 }

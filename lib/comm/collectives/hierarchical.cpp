@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "comm/collectives/encoded_all_reduce.hpp"
 #include "comm/collectives/local_steps.hpp"
 #include "comm/collectives/message_steps.hpp"
 #include "comm/collectives/slicing.hpp"
@@ -24,8 +25,10 @@ constexpr std::size_t kAhead = 2 * kCrossing;
 class HierarchicalAllReduce final : public Step {
  public:
   HierarchicalAllReduce(Segment* segment, const Descriptor& mine, const Crossing& crossing,
-                        const Buffer& values, ReduceOp op, const Label& where) {
-    const auto chunks = std::clamp<std::size_t>(values.bytes() / kChunkBytes, 1, kMostChunks);
+                        const Buffer& values, ReduceOp op, const Label& where, Encoding* encoding)
+      : encoding_(encoding) {
+    const bool whole = encoding != nullptr && encoding->takes_whole_buffers();
+    const auto chunks = whole ? 1 : std::clamp<std::size_t>(values.bytes() / kChunkBytes, 1, kMostChunks);
     chunks_.resize(chunks);
     for (std::size_t c = 0; c < chunks; ++c) {
       const Range range =
@@ -73,15 +76,18 @@ class HierarchicalAllReduce final : public Step {
     bool out;
   };
 
-  static void add_chunk(Chunk& chunk, Segment* segment, Descriptor mine, std::size_t offset,
-                        const Crossing& crossing, int index, const Buffer& part, ReduceOp op,
-                        const Label& where) {
+  void add_chunk(Chunk& chunk, Segment* segment, Descriptor mine, std::size_t offset,
+                 const Crossing& crossing, int index, const Buffer& part, ReduceOp op,
+                 const Label& where) const {
     Buffer slice = part;
+    const std::size_t begin = offset / size_of(part.type);
+    std::size_t first = begin;
     if (segment != nullptr) {
       mine.offset += offset;
       if (crossing.in_lanes) {
         const Range own = aligned_part(part.count, size_of(part.type), segment->rank(), segment->size());
         slice = part.part(static_cast<std::size_t>(own.begin), size_of_range(own));
+        first = begin + static_cast<std::size_t>(own.begin);
         chunk.in = make_local_reduce(*segment, mine, part, op, Target::owners, where);
         chunk.out = make_local_slice_gather(*segment, mine, part, where);
       } else {
@@ -93,6 +99,13 @@ class HierarchicalAllReduce final : public Step {
     if (crossing.ranks.empty()) return;
     Party party = {.channel = crossing.channel, .ranks = crossing.ranks, .index = crossing.index};
     party.channel.tag += index;
+    auto rounds = encoding_ == nullptr ? nullptr
+                                       : encoding_->begin({static_cast<float*>(slice.data), slice.count},
+                                                          first, party.index, party.size());
+    if (rounds != nullptr) {
+      chunk.cross = make_encoded_all_reduce(std::move(party), std::move(rounds));
+      return;
+    }
     chunk.cross = slice.bytes() <= kTreeBytes ? make_tree_all_reduce(party, slice, op)
                                               : make_ring_all_reduce(party, slice, op);
   }
@@ -145,6 +158,7 @@ class HierarchicalAllReduce final : public Step {
     step.count_by_rank();
   }
 
+  Encoding* encoding_;  // null: values cross as they are
   std::vector<Chunk> chunks_;
   std::vector<LocalStep> local_;
   std::size_t next_ = 0;     ///< Of local_.
@@ -155,8 +169,8 @@ class HierarchicalAllReduce final : public Step {
 
 std::unique_ptr<Step> make_hierarchical_all_reduce(Segment* segment, const Descriptor& mine,
                                                    const Crossing& crossing, Buffer values, ReduceOp op,
-                                                   const Label& where) {
-  return std::make_unique<HierarchicalAllReduce>(segment, mine, crossing, values, op, where);
+                                                   const Label& where, Encoding* encoding) {
+  return std::make_unique<HierarchicalAllReduce>(segment, mine, crossing, values, op, where, encoding);
 }
 
 }  // namespace dtrain::comm

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "comm/encoding.hpp"
 #include "comm/label.hpp"
 #include "comm/mpi/transfer.hpp"
 #include "comm/shared_memory/segment.hpp"
@@ -30,9 +31,9 @@ constexpr std::size_t kMostChunks = 8;
 /// All-reduce over nodes whose ranks share memory: reduced within each node, exchanged between the nodes by a
 /// ring, or for few bytes a tree, and handed on within each node. Large buffers in chunks, so that the links
 /// between the nodes do not wait for the memory within them. `segment` is this node's; null where only one
-/// rank of the group is on it.
+/// rank of the group is on it. `encoding`: how sums of float32 cross between the nodes; null: as they are.
 std::unique_ptr<Step> make_hierarchical_all_reduce(Segment* segment, const Descriptor& mine,
                                                    const Crossing& crossing, Buffer values, ReduceOp op,
-                                                   const Label& where);
+                                                   const Label& where, Encoding* encoding = nullptr);
 
 }  // namespace dtrain::comm

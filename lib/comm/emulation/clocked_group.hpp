@@ -23,6 +23,10 @@ class ClockedGroup final : public PassingGroup {
     count(all_reduce_seconds(link_, nodes_, bytes_of(values)));
     return PassingGroup::all_reduce(values, op, algorithm);
   }
+  Handle all_reduce_encoded(Buffer values, Encoding& encoding) override {
+    count(all_reduce_seconds(link_, nodes_, static_cast<double>(encoding.bytes(values.count))));
+    return PassingGroup::all_reduce_encoded(values, encoding);
+  }
   Handle reduce_parts(Buffer values, ReduceOp op, Algorithm algorithm) override {
     count(all_reduce_seconds(link_, nodes_, bytes_of(values)));
     return PassingGroup::reduce_parts(values, op, algorithm);

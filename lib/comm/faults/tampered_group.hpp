@@ -17,6 +17,9 @@ class TamperedGroup final : public PassingGroup {
   Handle all_reduce(Buffer values, ReduceOp op, Algorithm algorithm) override {
     return tampers(values) ? Handle() : PassingGroup::all_reduce(values, op, algorithm);
   }
+  Handle all_reduce_encoded(Buffer values, Encoding& encoding) override {
+    return tampers(values) ? Handle() : PassingGroup::all_reduce_encoded(values, encoding);
+  }
   Handle reduce_parts(Buffer values, ReduceOp op, Algorithm algorithm) override {
     return tampers(values) ? Handle() : PassingGroup::reduce_parts(values, op, algorithm);
   }

@@ -120,6 +120,9 @@ MpiGroup::MpiGroup(std::string name, Communicator ranks, std::vector<int> world_
   std::iota(everyone_.begin(), everyone_.end(), 0);
   if (order == topology::RankOrder::launched) ring_order_ = everyone_;
   const int my_node = nodes[static_cast<std::size_t>(rank())];
+  place_ = {.node = static_cast<int>(std::distance(members.begin(), members.find(my_node))),
+            .nodes = static_cast<int>(members.size()),
+            .leads = members[my_node].front() == rank()};
   local_.emplace(ranks_.split(my_node, rank()));
   if (local_->size() < 2) return;
   for (const auto& [node, group_ranks] : members) {
@@ -248,8 +251,11 @@ void MpiGroup::add_all_reduce_among(Steps& steps, const std::vector<int>& ranks,
   }
 }
 
-Crossing MpiGroup::crossing(const Channel& channel, const Descriptor& mine, const Buffer& values) const {
-  const bool in_lanes = !lane_.empty() && mine.allocation != 0 && values.bytes() > kLaneBytes;
+bool MpiGroup::goes_in_lanes(const Descriptor& mine, const Buffer& values) const {
+  return !lane_.empty() && mine.allocation != 0 && values.bytes() > kLaneBytes;
+}
+
+Crossing MpiGroup::crossing(const Channel& channel, bool in_lanes) const {
   const std::vector<int>& ranks = in_lanes ? lane_ : leaders_;
   const auto self = std::find(ranks.begin(), ranks.end(), rank());
   if (self == ranks.end()) return {.channel = channel, .ranks = {}};
@@ -275,12 +281,31 @@ Handle MpiGroup::all_reduce(Buffer values, ReduceOp op, Algorithm algorithm) {
   Steps steps;
   if (chosen != Algorithm::hierarchical || label.number <= compared_until_) steps = compared(label, mine);
   if (chosen == Algorithm::hierarchical) {
-    steps.push_back(make_hierarchical_all_reduce(segment_.get(), mine, crossing(channel, mine, values),
-                                                 values, op, label));
+    steps.push_back(make_hierarchical_all_reduce(
+        segment_.get(), mine, crossing(channel, goes_in_lanes(mine, values)), values, op, label));
     return submit(label, std::move(steps));
   }
   add_all_reduce_among(steps, chosen == Algorithm::ring ? ring_order_ : everyone_, channel, values, op,
                        chosen);
+  return submit(label, std::move(steps));
+}
+
+Handle MpiGroup::all_reduce_encoded(Buffer values, Encoding& encoding) {
+  if (size() == 1 || on_one_node()) return all_reduce(values, ReduceOp::sum, Algorithm::automatic);
+  check_arguments(*this, "all_reduce", values);
+  require(values.type == DataType::float32, "only float32 can be encoded",
+          {.subject = fmt::format("all_reduce in group {}", name_)});
+  const Label label = next_label("all_reduce", values);
+  Descriptor mine = describe(OperationKind::all_reduce, values);
+  mine.op = static_cast<std::uint8_t>(ReduceOp::sum);
+  mine.detail = static_cast<std::uint8_t>(Algorithm::hierarchical);
+  mine.root = encoding.id();
+  Steps steps;
+  if (label.number <= compared_until_) steps = compared(label, mine);
+  const bool in_lanes = !encoding.takes_whole_buffers() && goes_in_lanes(mine, values);
+  values = lasting(std::move(values));
+  steps.push_back(make_hierarchical_all_reduce(segment_.get(), mine, crossing(channel_of(label), in_lanes),
+                                               values, ReduceOp::sum, label, &encoding));
   return submit(label, std::move(steps));
 }
 

@@ -60,6 +60,7 @@ class MpiGroup final : public Group {
     return world_ranks_.at(static_cast<std::size_t>(group_rank));
   }
 
+  NodePlace node_place() const override { return place_; }
   Group* on_device() override { return on_device_.get(); }
   void set_on_device(std::unique_ptr<Group> group) { on_device_ = std::move(group); }
 
@@ -72,6 +73,7 @@ class MpiGroup final : public Group {
   std::unique_ptr<SharedBuffer> allocate(std::size_t bytes) override;
   std::unique_ptr<SharedBuffer> allocate_common(std::size_t bytes) override;
   Handle all_reduce(Buffer values, ReduceOp op, Algorithm algorithm) override;
+  Handle all_reduce_encoded(Buffer values, Encoding& encoding) override;
   Range reduced_part(Buffer values, Algorithm algorithm) const override;
   Handle reduce_parts(Buffer values, ReduceOp op, Algorithm algorithm) override;
   Handle reduce_scatter(Buffer input, Buffer output, ReduceOp op) override;
@@ -91,7 +93,9 @@ class MpiGroup final : public Group {
   bool leaves_parts_in_node(const Buffer& values, Algorithm algorithm, const Descriptor& mine) const;
   void add_all_reduce_among(Steps& steps, const std::vector<int>& ranks, const Channel& channel,
                             Buffer values, ReduceOp op, Algorithm algorithm) const;
-  Crossing crossing(const Channel& channel, const Descriptor& mine, const Buffer& values) const;
+  /// Whether each rank of a node is to carry its own slice of `values`.
+  bool goes_in_lanes(const Descriptor& mine, const Buffer& values) const;
+  Crossing crossing(const Channel& channel, bool in_lanes) const;
   Party party(const std::vector<int>& ranks, const Channel& channel) const;
   Buffer lasting(Buffer values) const;
   Descriptor describe(OperationKind kind, const Buffer& values) const;
@@ -114,6 +118,7 @@ class MpiGroup final : public Group {
       lane_;  ///< This rank and those of the other nodes in its place; empty unless all have as many.
   bool nodes_share_ranks_ =
       false;  ///< Some node holds at least two of the group, and there are several nodes.
+  NodePlace place_;
   std::optional<Communicator> local_;
   std::shared_ptr<Segment> segment_;  ///< Shared with its buffers.
   std::shared_ptr<LastingMemory> lasting_ = std::make_shared<LastingMemory>();

@@ -55,6 +55,8 @@ GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group,
     if (place != entries_.end()) ++uses_[static_cast<std::size_t>(place - entries_.begin())];
   }
   choose_parts();
+  if (config.compression != nullptr)
+    config.compression->lay_out(parameters, shared_out(), group.node_place());
   require_agreement(
       group, parameters.layout_hash() ^ static_cast<std::uint64_t>(limit),
       "the ranks lay out the model's parameters differently",
@@ -114,6 +116,7 @@ comm::Handle GradientBuckets::sum(std::size_t bucket) const {
   using Update = BucketConfig::Update;
   auto& group = memory_.group();
   const auto sums = memory_.outgoing(buckets_[bucket].range());
+  if (config_.compression != nullptr) return group.all_reduce_encoded(sums, config_.compression->of(bucket));
   switch (config_.update) {
     case Update::everything:
       return group.all_reduce(sums, comm::ReduceOp::sum, config_.algorithm);

@@ -9,6 +9,7 @@
 #include "comm/queue.hpp"
 #include "core/slice.hpp"
 #include "models/compute/gradient_place.hpp"
+#include "parallel/gradients/compression/gradient_compression.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
 #include "parallel/gradients/gradient_sums.hpp"
 #include "parallel/memory/exchange_memory.hpp"
@@ -24,6 +25,7 @@ struct BucketConfig {
   /// only: where the ranks share the parameters' memory those that are there first, elsewhere shards,
   /// part_of() each bucket.
   enum class Update { everything, parts, shards } update = Update::everything;
+  GradientCompression* compression = nullptr;  ///< Between nodes; null: none. Outlives the buckets.
 };
 
 /// Which gradients come to the buckets, and how often.

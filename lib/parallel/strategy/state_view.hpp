@@ -31,6 +31,8 @@ struct StateTensor {
     struct Copy {
       int index = 0;
       int count = 1;
+      /// On another number of copies each takes its share of the sum of all values; else the mean of them.
+      bool adds_up = false;
     };
     std::optional<Copy> copy = {};  ///< Empty: all copies hold the same.
     /// Position on the pipe axis of the stage that saves it for all stages, which read it. Empty: each stage
@@ -42,6 +44,9 @@ struct StateTensor {
   /// saves. A tensor of which a rank has several rectangles comes as often. Empty: `value` is all of it that
   /// a rank of this stage holds.
   std::optional<Slice> shard = {};
+  /// What happens where a checkpoint lacks it, as a sentence for the user: it stays as it is. Empty: it may
+  /// not be missing.
+  std::string anew = {};
 
   bool is_of_optimizer() const { return group.starts_with(kOptimizer); }
 };

@@ -42,7 +42,8 @@ struct StrategyParts {
   at::Device device = at::kCPU;
   bool decays_matrices_only = false;  ///< Weight decay spares parameters of fewer than two dims.
   double grad_clip = 0;               ///< Largest norm of the mean gradient; 0: no limit.
-  BucketConfig buckets = {};          ///< BucketConfig::update is the strategy's choice.
+  BucketConfig buckets = {};          ///< BucketConfig::update and compression are the strategy's choice.
+  std::uint64_t seed = 0;             ///< Of the run's random numbers.
   /// What this rank asks of all ranks at the end of a step. Empty: nothing.
   std::function<StepRequests()> requests = {};
   /// Takes what the strategy decides within a step, for the run's events. Empty: nothing does.

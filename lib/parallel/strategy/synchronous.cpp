@@ -76,6 +76,12 @@ void restrict_to_shards(const Setting& setting, Abilities& abilities) {
   abilities.copies_parts = {"a rank's part is not the same on all copies of the model"};
 }
 
+/// What changes where gradients leave a rest that each node keeps for itself.
+void restrict_to_kept_error(Abilities& abilities) {
+  abilities.rolls_back = {"a lost rank takes along what its node has not sent yet"};
+  abilities.copies_parts = {"a rank's part is not the same on all nodes"};
+}
+
 /// Room for the parameters and the optimizer's state; where the latter may be cut into shards, only if all
 /// ranks share it.
 NodeMemory node_memory(const StrategyParts& parts, Shards shards) {
@@ -114,8 +120,20 @@ std::unique_ptr<RowUpdates> row_updates(const StrategyParts& parts, Shards shard
                                       copies, table->limits);
 }
 
+/// Ranks that share memory are on one node.
+std::unique_ptr<GradientCompression> compression_of(const StrategyParts& parts, const NodeMemory& memory) {
+  if (memory.shared()) return nullptr;
+  return make_compression(CompressionChoice::parse(parts.setting.options.compression), parts.seed);
+}
+
+/// What it keeps of the gradient.
+int blocks_of_compression(const StrategyOptions& options) {
+  return CompressionChoice::parse(options.compression).keeps_error() ? 1 : 0;
+}
+
 std::unique_ptr<GradientSums> gradient_sums(const StrategyParts& parts, Shards shards,
-                                            FlatParameters& parameters, const NodeMemory& memory) {
+                                            FlatParameters& parameters, const NodeMemory& memory,
+                                            GradientCompression* compression) {
   const bool cut = cuts_state(parts, shards, memory);
   if (parts.setting.reproducible) {
     return std::make_unique<ReproducibleSums>(parameters, parts.model, parts.data,
@@ -125,6 +143,7 @@ std::unique_ptr<GradientSums> gradient_sums(const StrategyParts& parts, Shards s
   using Update = BucketConfig::Update;
   BucketConfig config = parts.buckets;
   config.update = memory.shared() ? Update::parts : cut ? Update::shards : Update::everything;
+  config.compression = compression;
   const auto table = table_of(parts, shards);
   const CollectedGradients collected{.left_out = table ? table->weight : nullptr,
                                      .met_again = parts.engine.met_again()};
@@ -145,6 +164,8 @@ std::unique_ptr<ReproducibleTotals> reproducible_totals(const StrategyParts& par
 StrategyEntry synchronous() {
   return {.name = "ddp",
           .rule = "all copies apply the same sum of gradients in each step",
+          .options = {"compression"},
+          .blocks = blocks_of_compression,
           .can = [](const Setting& setting) { return Synchronous::can(setting); },
           .make = [](const StrategyParts& parts) -> std::unique_ptr<Strategy> {
             return std::make_unique<Synchronous>(parts);
@@ -155,6 +176,8 @@ StrategyEntry zero1() {
   return {.name = "zero1",
           .rule = "as ddp, each copy holding and updating a shard of the optimizer's state",
           .steps_of = "ddp",
+          .options = {"compression"},
+          .blocks = blocks_of_compression,
           .shards_state = true,
           .can = [](const Setting& setting) { return Synchronous::can(setting, Shards::optimizer); },
           .make = [](const StrategyParts& parts) -> std::unique_ptr<Strategy> {
@@ -173,6 +196,7 @@ Abilities Synchronous::can(const Setting& setting, Shards shards) {
                       .adapts_batch = can_adapt_batch(setting),
                       .owns_by_speed = can_own_by_speed(setting)};
   if (shards != Shards::nothing) restrict_to_shards(setting, abilities);
+  if (CompressionChoice::parse(setting.options.compression).keeps_error()) restrict_to_kept_error(abilities);
   return abilities;
 }
 
@@ -181,7 +205,8 @@ Synchronous::Synchronous(const StrategyParts& parts, Shards shards)
       memory_(node_memory(parts, shards)),
       parameters_(parts.model, memory_.take(FlatParameters::size_of(parts.model)),
                   memory_.fills() ? FlatParameters::Values::put : FlatParameters::Values::take),
-      gradients_(gradient_sums(parts, shards, parameters_, memory_)),
+      compression_(compression_of(parts, memory_)),
+      gradients_(gradient_sums(parts, shards, parameters_, memory_, compression_.get())),
       gather_(cuts_state(parts, shards, memory_)
                   ? std::make_unique<ShardGather>(parameters_, parts.data, gradients_->shared_out())
                   : nullptr),
@@ -213,6 +238,7 @@ Synchronous::Synchronous(const StrategyParts& parts, Shards shards)
 
 StateView Synchronous::state() {
   std::vector<StateTensor> more;
+  if (compression_ != nullptr) more = compression_->state();
   if (adaptive_ != nullptr) more.push_back(adaptive_->saved());
   return {parameters_, parts_.model, *optimizer_, held_, std::move(more)};
 }
@@ -263,6 +289,7 @@ std::vector<MicroBatchLoss> Synchronous::compute_by_rows(const StepPlan& plan, S
 StepOutcome Synchronous::step(const StepPlan& plan, SampleSource& samples) {
   StepOutcome outcome;
   if (plan.owned != nullptr) gradients_->own(*plan.owned);
+  if (compression_ != nullptr) compression_->begin_step(plan.number);
   const bool measures = adaptive_ != nullptr && adaptive_->measures(plan.number);
   gradients_->measure_own(measures);
   auto losses = compute(plan, samples);

@@ -5,6 +5,7 @@
 
 #include "models/layers/word_table.hpp"
 #include "optim/optimizer.hpp"
+#include "parallel/gradients/compression/gradient_compression.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
 #include "parallel/gradients/gradient_sums.hpp"
 #include "parallel/gradients/reproducible_totals.hpp"
@@ -63,6 +64,7 @@ class Synchronous final : public Strategy, private LocalSums {
   StrategyParts parts_;
   NodeMemory memory_;
   FlatParameters parameters_;
+  std::unique_ptr<GradientCompression> compression_;  // null: gradients travel in all their bits
   std::unique_ptr<GradientSums> gradients_;
   std::unique_ptr<ShardGather> gather_;  // null: no rank holds a shard only
   std::vector<Range> held_;  // of the parameters: what this rank has the optimizer's state of; empty: all

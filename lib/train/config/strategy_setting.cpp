@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "parallel/gradients/compression/gradient_compression.hpp"
 #include "parallel/strategy/difference_codec.hpp"
 #include "parallel/strategy/registry.hpp"
 #include "parallel/strategy/sync_period.hpp"
@@ -61,6 +62,36 @@ void check_overlap(const parallel::StrategyOptions& options, const parallel::Syn
       "--overlap-steps", "use fewer than --sync-period has");
 }
 
+/// Throws Error where the gradients cannot be compressed, whatever the machine is.
+void check_compression(const RunConfig& config) {
+  const auto& wanted = config.strategy_options.compression;
+  const auto choice = parallel::CompressionChoice::parse(wanted);
+  if (!choice) return;
+  const auto refuse_if = [&](bool bad, std::string_view problem, std::string_view advice) {
+    refuse_unless(!bad, problem, "--compression " + wanted, advice);
+  };
+  refuse_if(config.mesh_shape.data == 1, "there is nothing to compress: the data axis has one rank",
+            "start ranks on several nodes, or leave it out");
+  refuse_if(config.reproducible,
+            "what a compressed sum leaves out depends on which ranks share a node, and --reproducible "
+            "promises the same bits on any ranks",
+            "leave one of them out");
+  refuse_if(config.precision == "fp64", "gradients in fp64 travel in all their bits",
+            "use --precision fp32, or leave it out");
+  refuse_if(config.computes_on_device(), "the CPU compresses, and gradients stay on their device",
+            "use --device cpu, or leave it out");
+  refuse_if(config.batch.adaptive, "its rounding would count as noise of the gradient, which sets the batch",
+            "leave --adaptive-batch or --compression out");
+  refuse_if(choice.keeps_error() && config.precision == "fp16",
+            "in fp16 steps are left out, and what their messages took from its error would be lost",
+            "use --precision bf16 or fp32, or another compression");
+  refuse_if(choice.keeps_error() && config.mesh_shape.tensor > 1, "a node's error of a slice cannot be saved",
+            "use a mesh of data and pipe, or another compression");
+  refuse_if(config.comm.all_reduce != comm::Algorithm::automatic &&
+                config.comm.all_reduce != comm::Algorithm::hierarchical,
+            "compressed sums go by node", "leave --all-reduce out, or use --all-reduce hierarchical");
+}
+
 constexpr int kMostServers = 1 << 20;  // more than any job has ranks
 constexpr int kMostStaleness = 1000;   // steps; what is kept of staleness grows with it
 
@@ -70,6 +101,7 @@ bool has_outer(const RunConfig& config) { return config.strategy_options.outer_o
 
 void validate_strategy_options(const RunConfig& config) {
   check_options_belong(config);
+  check_compression(config);
   const auto& options = config.strategy_options;
   const parallel::SyncPeriod period(options.sync_period);
   refuse_unless(options.sync_optimizer == "keep" || options.sync_optimizer == "average" ||
@@ -117,6 +149,17 @@ void validate_strategy_options(const RunConfig& config) {
   refuse_unless(!config.given.contains("elasticity") || (options.elasticity > 0 && options.elasticity < 1),
                 fmt::format("{} is outside (0, 1)", options.elasticity), "--elasticity",
                 "use 0.9 over the number of copies, its default");
+}
+
+void require_links_to_compress(const RunConfig& config, Job& job) {
+  const auto& wanted = config.strategy_options.compression;
+  if (!parallel::CompressionChoice::parse(wanted)) return;
+  refuse_unless(job.mesh().crosses_nodes(job.cluster(), topology::Axis::data),
+                "there is nothing to compress: the ranks of each data group are on one node, and gradients "
+                "are compressed between nodes",
+                "--compression " + wanted, "start ranks on several nodes, or leave it out");
+  refuse_unless(job.device().is_cpu(), "the CPU compresses, and gradients stay on their device",
+                "--compression " + wanted, "use --device cpu, or leave it out");
 }
 
 int workers(const RunConfig& config) {

@@ -13,6 +13,10 @@ namespace dtrain::train {
 /// the user gave, or a value cannot work.
 void validate_strategy_options(const RunConfig& config);
 
+/// Throws Error (exit code 2) where gradients are to be compressed and do not travel between nodes, or the
+/// device is not the CPU.
+void require_links_to_compress(const RunConfig& config, Job& job);
+
 /// Whether the strategy has the option of StrategyOptions called `name`, and it has a use there.
 bool uses_strategy_option(const RunConfig& config, const std::string& name);
 

@@ -93,6 +93,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::In
                            .decays_matrices_only = config.update.decay == "matrices",
                            .grad_clip = config.update.grad_clip,
                            .buckets = buckets_of(config),
+                           .seed = config.seed,
                            .requests = std::move(requests),
                            .tell = std::move(tell),
                            .counts_common = job.speaks_for_tensor_group(),
@@ -167,9 +168,11 @@ void Replica::load_weights(const std::filesystem::path& folder, h5::Library& lib
   strategy_->adopt_weights();
 }
 
-void Replica::load_optimizer(const std::filesystem::path& folder, h5::Library& library) {
-  state::load_optimizer(checkpoint::load(folder, library, checkpoint::Verify::manifest), strategy_->state());
+std::set<std::string> Replica::load_optimizer(const std::filesystem::path& folder, h5::Library& library) {
+  auto anew = state::load_optimizer(checkpoint::load(folder, library, checkpoint::Verify::manifest),
+                                    strategy_->state());
   strategy_->adopt_optimizer();
+  return anew;
 }
 
 }  // namespace dtrain::train

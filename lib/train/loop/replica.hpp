@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -57,9 +58,10 @@ class Replica {
   parallel::StateView state();
 
   /// Takes from the checkpoint in `folder`, whose files have been checked, the weights and buffers, or the
-  /// optimizer's state. Collective. Throws Error (exit code 4).
+  /// optimizer's state, and says what of it starts anew: see state::load_optimizer(). Collective. Throws
+  /// Error (exit code 4).
   void load_weights(const std::filesystem::path& folder, h5::Library& library);
-  void load_optimizer(const std::filesystem::path& folder, h5::Library& library);
+  std::set<std::string> load_optimizer(const std::filesystem::path& folder, h5::Library& library);
 
   Evaluation::Parts evaluation_parts() {
     return train::evaluation_parts(job_, workload_, pipeline_, preparation_);

@@ -13,6 +13,7 @@
 #include "parallel/memory/memory_meter.hpp"
 #include "record/run_folder.hpp"
 #include "state/kept_program.hpp"
+#include "train/config/strategy_setting.hpp"
 #include "train/loop/trainer.hpp"
 #include "train/setup/dry_run.hpp"
 #include "train/setup/kept_vocabulary.hpp"
@@ -92,6 +93,7 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
   enter("the ranks find their places and make groups");
   Job job(config, mpi, slow_compute ? static_cast<SpanSink&>(*slow_compute) : sink, !recovery.behind(),
           resume ? resume->info.all_reduce : checkpoint::AllReduceTable());
+  if (!recovery.behind()) require_links_to_compress(config, job);  // after a loss one node may be left
   if (const auto table = job.all_reduce_table().to_string(); !table.empty()) {
     log.info(fmt::format("all_reduce by bytes, between nodes: {}", table));
   }

@@ -116,7 +116,7 @@ void Trainer::go_on_from(const state::ResumePoint& resume) {
            .advice = "raise --limit-steps or --epochs",
            .code = ExitCode::usage});
   if (resume.own || config_.output.optimizer_state != "reset")
-    replica_.load_optimizer(resume.folder, library_);
+    anew_ = replica_.load_optimizer(resume.folder, library_);
   step_ = last_.step;
   agreed_step_ = step_;
   epoch_ = static_cast<int>(last_.epoch);
@@ -129,6 +129,7 @@ void Trainer::go_on_from(const state::ResumePoint& resume) {
   for (const auto& problem : resume.passed_over) outputs_.event("checkpoint_damaged", problem);
   if (const auto stretch = stretched_schedule(schedule_, last_, total_steps_); !stretch.empty())
     outputs_.event("schedule", stretch);
+  for (const auto& sentence : anew_) outputs_.event("starts_anew", sentence);
   if (!resume.forgotten_best.empty()) outputs_.event("best_forgotten", resume.forgotten_best);
   outputs_.event("resumed", fmt::format("from {} on {} ranks, {}", resume.folder.filename().string(),
                                         job_.world().size(), job_.mesh().shape().to_string()));
@@ -137,6 +138,7 @@ void Trainer::go_on_from(const state::ResumePoint& resume) {
 void Trainer::tell_where_from(const state::ResumePoint& resume) const {
   for (const auto& problem : resume.passed_over) log_.info("passed over " + problem);
   if (!resume.forgotten_best.empty()) log_.info("the best is forgotten: " + resume.forgotten_best);
+  for (const auto& sentence : anew_) log_.info("compression " + sentence);
   const auto stretch = stretched_schedule(schedule_, last_, total_steps_);
   if (!stretch.empty() && job_.rank() == 0) log_.warn(stretch);
   log_.info(fmt::format("resumed    from {}, step {} of {}", resume.folder.string(), step_, total_steps_));

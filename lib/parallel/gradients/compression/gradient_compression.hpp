@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "comm/encoding.hpp"
+#include "comm/group.hpp"
+#include "core/slice.hpp"
+#include "parallel/gradients/flat_parameters.hpp"
+#include "parallel/strategy/state_view.hpp"
+
+namespace dtrain::parallel {
+
+/// What `--compression` says of gradients between nodes.
+struct CompressionChoice {
+  enum class Kind : std::uint8_t { none, fp16, bf16, int8, powersgd };
+  Kind kind = Kind::none;
+  int rank = 0;  ///< Of powersgd.
+
+  /// none, fp16, bf16, int8, powersgd=R. Throws Error (exit code 2).
+  static CompressionChoice parse(std::string_view text);
+  explicit operator bool() const { return kind != Kind::none; }
+  /// Whether what a step leaves out is kept for later steps.
+  bool keeps_error() const { return kind == Kind::powersgd; }
+};
+
+/// How the buckets of a step's gradient are summed between nodes. Within a node they have all bits.
+class GradientCompression {
+ public:
+  GradientCompression() = default;
+  virtual ~GradientCompression() = default;
+  GradientCompression(const GradientCompression&) = delete;
+  GradientCompression& operator=(const GradientCompression&) = delete;
+
+  /// Once, before the first step. `buckets`: what of the flat gradient travels together. `place`: of this
+  /// rank in the group that sums it.
+  virtual void lay_out(const FlatParameters& parameters, const std::vector<Range>& buckets,
+                       const comm::NodePlace& place) = 0;
+  /// Before the first bucket of step `number` leaves.
+  virtual void begin_step(std::int64_t number) = 0;
+  virtual comm::Encoding& of(std::size_t bucket) = 0;
+  /// What it keeps from step to step, as this rank has it. Valid between steps.
+  virtual std::vector<StateTensor> state() const { return {}; }
+};
+
+/// Null where nothing is to be compressed. `seed`: of the run.
+std::unique_ptr<GradientCompression> make_compression(const CompressionChoice& choice, std::uint64_t seed);
+
+}  // namespace dtrain::parallel

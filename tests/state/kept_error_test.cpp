@@ -1,0 +1,92 @@
+// What nodes have not sent of their gradients, saved and loaded on as many nodes or others.
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <set>
+#include <vector>
+
+#include "checkpoint/reader.hpp"
+#include "checkpoint/support.hpp"
+#include "checkpoint/writer.hpp"
+#include "h5/library.hpp"
+#include "parallel/gradients/compression/kept_error.hpp"
+#include "parallel/small_model.hpp"
+#include "state/initial_weights.hpp"
+#include "state/saved_state.hpp"
+#include "state/threads_group.hpp"
+#include "topology/mesh.hpp"
+
+namespace dtrain::state {
+namespace {
+
+constexpr const char* kGroup = "test_error";
+
+parallel::StateTensor error_of(const at::Tensor& value, int node, int nodes) {
+  return parallel::kept_error(kGroup, "w", value, {.node = node, .nodes = nodes});
+}
+
+/// A checkpoint in which the nodes have these errors [3, 4].
+std::filesystem::path saved(const checkpoint::TemporaryFolder& folder, const std::vector<at::Tensor>& errors,
+                            h5::Library& library) {
+  const auto nodes = static_cast<int>(errors.size());
+  ThreadsJob job(nodes);
+  std::deque<ThreadsGroup> groups;
+  std::deque<SavedState> states;
+  std::vector<checkpoint::TensorRef> references;
+  for (int node = 0; node < nodes; ++node) {
+    groups.emplace_back(job, std::vector<int>{node}, 0);
+    states.emplace_back(topology::MeshShape{.data = nodes}, topology::MeshCoordinates{.data = node},
+                        groups.back());
+    states.back().take({error_of(errors[static_cast<std::size_t>(node)], node, nodes)}, {.step = 7});
+    for (const auto& reference : states.back().references()) references.push_back(reference);
+  }
+  return checkpoint::save(folder.path(), checkpoint::SmallState().info, references, library);
+}
+
+std::set<std::string> loaded(const std::filesystem::path& folder, at::Tensor& value, int node, int nodes,
+                             h5::Library& library) {
+  auto model = parallel::small_model();
+  parallel::FlatParameters parameters(*model, at::kFloat);
+  const auto optimizer =
+      optim::make_optimizer({.name = "sgd"}, parameters.size(), parameters.values().options());
+  return load_optimizer(
+      checkpoint::load(folder, library, checkpoint::Verify::manifest),
+      parallel::StateView(parameters, *model, *optimizer, {}, {error_of(value, node, nodes)}));
+}
+
+TEST(KeptErrorTest, EachNodeGetsItsOwnOrItsShareOfTheSum) {
+  h5::Library library;
+  const checkpoint::TemporaryFolder folder;
+  std::vector<at::Tensor> errors;
+  for (const double first : {0.25, -3.0})
+    errors.push_back(at::arange(12, at::kFloat).reshape({3, 4}) + first);
+  const auto checkpoint = saved(folder, errors, library);
+  for (const int nodes : {1, 2, 3, 5}) {
+    at::Tensor sum = at::zeros({3, 4});
+    for (int node = 0; node < nodes; ++node) {
+      auto value = at::zeros({4, 3}).t();  // in memory otherwise than in the file
+      EXPECT_TRUE(loaded(checkpoint, value, node, nodes, library).empty());
+      if (nodes == 2) {
+        EXPECT_TRUE(at::equal(value, errors[static_cast<std::size_t>(node)]));
+      }
+      sum += value;
+    }
+    EXPECT_TRUE(at::allclose(sum, errors[0] + errors[1])) << nodes << " nodes";
+  }
+}
+
+TEST(KeptErrorTest, WhatACheckpointLacksStaysAndIsSaid) {
+  h5::Library library;
+  const checkpoint::TemporaryFolder folder;
+  const auto checkpoint =
+      checkpoint::save(folder.path(), checkpoint::SmallState().info, checkpoint::SmallState().tensors(), library);
+  auto value = at::full({3, 4}, 5.0F);
+  const auto anew = loaded(checkpoint, value, 0, 2, library);
+  ASSERT_EQ(anew.size(), 1U);
+  EXPECT_NE(anew.begin()->find("starts anew"), std::string::npos);
+  EXPECT_TRUE(at::equal(value, at::full({3, 4}, 5.0F)));
+}
+
+}  // namespace
+}  // namespace dtrain::state
