@@ -37,24 +37,30 @@ class FlatOptimizer : public Optimizer {
   }
 
   /// Calls `update(parameters, gradients, range)` for what each range and each part have in common, with
-  /// pointers of the buffers' element type.
+  /// pointers of the buffers' element type to the first element of that.
   template <class Update>
   void for_each_range(const at::Tensor& parameters, const at::Tensor& gradients,
                       const std::vector<Range>& parts, const Update& update) const {
     check(parameters, "parameters", count_);
-    check(gradients, "gradients", count_);
+    const bool of_parts = gradients.numel() != count_;
+    std::int64_t all = 0;
+    for (const Range& part : parts) all += part.size();
+    check(gradients, "gradients", of_parts ? all : count_);
     for (const ParameterRange& whole : ranges_) {
+      std::int64_t before = 0;  // elements of the parts before
       for (const Range& part : parts) {
+        const std::int64_t first = of_parts ? before - part.begin : 0;
+        before += part.size();
         ParameterRange range = whole;
         range.begin = std::max(whole.begin, part.begin);
         range.end = std::min(whole.end, part.end);
         if (range.begin >= range.end) continue;
         if (type_ == at::kDouble) {
-          update(static_cast<double*>(parameters.data_ptr()),
-                 static_cast<const double*>(gradients.const_data_ptr()), range);
+          update(static_cast<double*>(parameters.data_ptr()) + range.begin,
+                 static_cast<const double*>(gradients.const_data_ptr()) + (first + range.begin), range);
         } else {
-          update(static_cast<float*>(parameters.data_ptr()),
-                 static_cast<const float*>(gradients.const_data_ptr()), range);
+          update(static_cast<float*>(parameters.data_ptr()) + range.begin,
+                 static_cast<const float*>(gradients.const_data_ptr()) + (first + range.begin), range);
         }
       }
     }
@@ -92,17 +98,16 @@ class Sgd final : public FlatOptimizer {
 
   void step(const at::Tensor& parameters, const at::Tensor& gradients, double scale, double learning_rate,
             std::int64_t /*step*/, const std::vector<Range>& parts) override {
-    for_each_range(parameters, gradients, parts,
-                   [&]<class T>(T* values, const T* sums, const ParameterRange& range) {
-                     T* momentum = state_.empty() ? nullptr : state_at<T>(0, range);
-                     kernels::sgd_update(values + range.begin, sums + range.begin, momentum,
-                                         static_cast<std::size_t>(range.end - range.begin),
-                                         {.scale = scale,
-                                          .learning_rate = learning_rate,
-                                          .momentum = config_.momentum,
-                                          .weight_decay = range.weight_decay,
-                                          .nesterov = config_.nesterov});
-                   });
+    for_each_range(
+        parameters, gradients, parts, [&]<class T>(T* values, const T* sums, const ParameterRange& range) {
+          T* momentum = state_.empty() ? nullptr : state_at<T>(0, range);
+          kernels::sgd_update(values, sums, momentum, static_cast<std::size_t>(range.end - range.begin),
+                              {.scale = scale,
+                               .learning_rate = learning_rate,
+                               .momentum = config_.momentum,
+                               .weight_decay = range.weight_decay,
+                               .nesterov = config_.nesterov});
+        });
   }
 };
 
@@ -119,8 +124,8 @@ class Adam final : public FlatOptimizer {
             std::int64_t step, const std::vector<Range>& parts) override {
     for_each_range(
         parameters, gradients, parts, [&]<class T>(T* values, const T* sums, const ParameterRange& range) {
-          kernels::adam_update(values + range.begin, sums + range.begin, state_at<T>(0, range),
-                               state_at<T>(1, range), static_cast<std::size_t>(range.end - range.begin),
+          kernels::adam_update(values, sums, state_at<T>(0, range), state_at<T>(1, range),
+                               static_cast<std::size_t>(range.end - range.begin),
                                adam_update_of(config_, scale, learning_rate, step, range.weight_decay));
         });
   }

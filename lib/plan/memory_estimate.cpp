@@ -77,7 +77,7 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
                                                      footprint.micro_batches, footprint.copies)
                                                : 1;
   return {.parameters = parameters * element,
-          .gradients = trained * element * gradients,
+          .gradients = trained * element * gradients / footprint.gradient_shards,
           .optimizer = trained * element * footprint.optimizer_states / footprint.optimizer_shards,
           .activations = kept * live_micro_batches(footprint, cuts, pipe_index) + largest_repeated +
                          largest_gradients + once};

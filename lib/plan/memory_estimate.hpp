@@ -18,6 +18,7 @@ struct Footprint {
   parallel::Pipelining pipelining = parallel::Pipelining::layerwise;
   int optimizer_states = 0;  ///< Tensors of each parameter's size that the optimizer keeps.
   int optimizer_shards = 1;  ///< Ranks that share them out.
+  int gradient_shards = 1;   ///< Likewise the gradients.
   bool reproducible = false;
 };
 

@@ -169,7 +169,9 @@ TEST(OptimizerTest, HasStateForThePartsItIsMadeForAlone) {
     for (std::int64_t step = 1; step <= 3; ++step) {
       const at::Tensor sums = at::randn({kCount}, at::kFloat);
       usual->step(whole, sums, 1.0, kRate, step);
-      held->step(shard, sums, 1.0, kRate, step, parts);
+      std::vector<at::Tensor> of_parts;
+      for (const Range& part : parts) of_parts.push_back(sums.narrow(0, part.begin, part.size()));
+      held->step(shard, step == 2 ? at::cat(of_parts) : sums, 1.0, kRate, step, parts);
     }
     std::int64_t place = 0;
     for (const Range& part : parts) {
@@ -184,6 +186,7 @@ TEST(OptimizerTest, HasStateForThePartsItIsMadeForAlone) {
     EXPECT_EQ(held->state().front().value.numel(), place);
     EXPECT_TRUE(at::equal(shard.narrow(0, 700, 290), before.narrow(0, 700, 290)));
     EXPECT_THROW(held->step(shard, before, 1.0, kRate, 4), Error);  // of the rest it has no state
+    EXPECT_THROW(held->step(shard, before.narrow(0, 0, 171), 1.0, kRate, 4, parts), Error);  // they have 173
   }
   EXPECT_THROW(
       make_optimizer({.name = "adam"}, 10, {{.begin = 0, .end = 10}}, at::kFloat, {}, {{4, 8}, {2, 6}}),

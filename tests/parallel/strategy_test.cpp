@@ -61,10 +61,11 @@ class FakeEngine final : public StepEngine {
 class SynchronousTest : public testing::Test {
  protected:
   explicit SynchronousTest(std::optional<at::ScalarType> half = {}, double grad_clip = 0,
-                           bool recovers = false, bool adapts_batch = false)
+                           bool recovers = false, bool adapts_batch = false,
+                           Synchronous::Shards shards = Synchronous::Shards::nothing)
       : cuts_(cut_stages(std::vector<double>(model_->layers().size(), 1.0), 1, 1, model_->name())),
         engine_(*model_),
-        strategy_(parts(half, grad_clip, recovers, adapts_batch)) {}
+        strategy_(parts(half, grad_clip, recovers, adapts_batch), shards) {}
 
   StrategyParts parts(std::optional<at::ScalarType> half, double grad_clip, bool recovers,
                       bool adapts_batch) {
@@ -180,6 +181,35 @@ TEST_F(SynchronousTest, CopiesThatDifferAreNamed) {
     const auto last = std::to_string(job_.data().size() - 1);  // of two the first counts as usual
     EXPECT_EQ(error.problem(), "rank " + last + " holds other weights or statistics than the other copies");
   }
+}
+
+class ShardedGradientsTest : public SynchronousTest {
+ protected:
+  ShardedGradientsTest() : SynchronousTest({}, 0, false, false, Synchronous::Shards::gradients) {}
+};
+
+TEST_F(ShardedGradientsTest, ShardsMakeTheSameUpdateAndTheSameNorm) {
+  const auto before = weights();
+  engine_.gradient = job_.rank() + 1.0;
+  engine_.weight = 2.0 * (job_.rank() + 1);
+  const auto outcome = step(1);
+  expect_moved(before, 0.5 * 0.5);
+  EXPECT_NEAR(outcome.gradient_norm, 0.5 * std::sqrt(static_cast<double>(model_->parameter_count())), 1e-4);
+  EXPECT_NO_THROW(strategy_.compare_copies(1));
+}
+
+TEST_F(ShardedGradientsTest, AGradientThatIsNotFiniteIsFoundInTheShardsAndNamed) {
+  step(1);
+  const auto before = weights();
+  if (job_.rank() == 0) engine_.gradient = std::numeric_limits<double>::quiet_NaN();
+  try {
+    step(2);
+    ADD_FAILURE() << "the step was applied";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.problem(), "the gradient is not finite");
+    EXPECT_NE(error.subject().find("step 2, output_fc"), std::string::npos) << error.subject();
+  }
+  expect_moved(before, 0);
 }
 
 class ClippedTest : public SynchronousTest {

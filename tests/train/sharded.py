@@ -1,5 +1,5 @@
-"""Copies that share out the optimizer's state: zero1 has ddp's bits on any ranks, saves what any other run loads, goes on after a
-loss, and needs the memory that it promises.
+"""Copies that share out the optimizer's state (zero1), and the gradients (zero2): they have ddp's bits on any ranks, save what any
+other run loads, go on after a loss, and need the memory that they promise.
 
     sharded.py BINARY
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from dtrain_run import MPIRUN, checkpoint_tensors, refused, run
+from dtrain_run import MPIRUN, checkpoint_tensors, ranks_of, refused, run
 
 BINARY = sys.argv.pop()
 STRICT = ["--threads", 1, "--micro-batches", 12, "--schedule", "constant", "--warmup-steps", 0, "--reproducible", "--quiet"]
@@ -25,6 +25,7 @@ MODELS = {  # a tied weight and dropout; convolutions with channels last and Bat
     "resnet18": ["--model", "resnet18", "--global-batch", 30, "--model-option", "width=4", "--learning-rate", 0.05],
     "mlp": ["--model", "mlp", "--global-batch", 50, "--model-option", "hidden=37,5", "--optimizer", "adam"]}
 ZERO1 = ["--strategy", "zero1"]
+ZERO2 = ["--strategy", "zero2"]
 
 
 class ShardedRuns(unittest.TestCase):
@@ -54,23 +55,41 @@ class ShardedRuns(unittest.TestCase):
 
 class ShardedTest(ShardedRuns):
     def test_it_has_the_bits_of_one_rank(self):
-        meshes = {"gpt": ["data=3", "data=2,pipe=2"], "resnet18": ["data=2"], "mlp": ["data=4", "data=2,pipe=2"]}
-        for model, of_model in meshes.items():
+        cases = {"gpt": [("zero1", "data=3"), ("zero1", "data=2,pipe=2"), ("zero2", "data=2,pipe=2")],
+                 "resnet18": [("zero1", "data=2"), ("zero2", "data=3")],
+                 "mlp": [("zero1", "data=4"), ("zero1", "data=2,pipe=2"), ("zero2", "data=4")]}
+        for model, of_model in cases.items():
             expected = self.state(self.train(f"{model}-one", 1, *MODELS[model], *STRICT))
-            for mesh in of_model:
-                with self.subTest(model=model, mesh=mesh):
-                    ranks = int(np.prod([int(part.split("=")[1]) for part in mesh.split(",")]))
-                    folder = self.train(f"{model}-{mesh}", ranks, *MODELS[model], *STRICT, *ZERO1, "--mesh", mesh, *self.apart(ranks))
+            for stage, mesh in of_model:
+                with self.subTest(model=model, stage=stage, mesh=mesh):
+                    ranks = ranks_of(mesh)
+                    folder = self.train(f"{model}-{stage}-{mesh}", ranks, *MODELS[model], *STRICT, "--strategy", stage, "--mesh", mesh,
+                                        *self.apart(ranks))
                     self.assert_same(self.state(folder), expected)
+
+    def assert_close(self, found, expected):
+        self.assertEqual(found.keys(), expected.keys())
+        for tensor in expected:
+            np.testing.assert_allclose(found[tensor], expected[tensor], rtol=0, atol=1e-12, err_msg=tensor)
 
     def test_without_reproducible_it_agrees_with_ddp_to_rounding(self):
         usual = [*MODELS["mlp"], "--threads", 1, "--micro-batches", 4, "--precision", "fp64", "--quiet", "--grad-clip", 0.05]
         expected = self.state(self.train("usual-ddp", 3, *usual))
-        for name, options in {"apart": self.apart(3), "together": []}.items():
+        for stage in (ZERO1, ZERO2):  # of 4 micro-batches a rank has 2, the others one
+            for name, options in {"apart": self.apart(3), "together": []}.items():
+                with self.subTest(stage=stage, name=name):
+                    self.assert_close(self.state(self.train(f"usual-{stage[1]}-{name}", 3, *usual, *stage, *options)), expected)
+
+    def test_gradients_of_stages_and_tied_weights_come_to_their_shards(self):
+        usual = [*MODELS["gpt"], "--threads", 1, "--micro-batches", 6, "--precision", "fp64", "--quiet", "--optimizer", "sgd",
+                 "--schedule", "constant", "--warmup-steps", 0, "--bucket-mb", 0.001]
+        expected = self.state(self.train("stages-one", 1, *usual))
+        for name, mesh, options in [("1f1b", "data=2,pipe=2", []), ("interleaved", "data=2,pipe=2", ["--pipeline", "interleaved"]),
+                                    ("repeated", "data=4", ["--recompute", "full"])]:
             with self.subTest(name=name):
-                found = self.state(self.train(f"usual-{name}", 3, *usual, *ZERO1, *options))
-                for tensor in expected:
-                    np.testing.assert_allclose(found[tensor], expected[tensor], rtol=0, atol=1e-12, err_msg=tensor)
+                ranks = ranks_of(mesh)
+                folder = self.train(f"stages-{name}", ranks, *usual, *ZERO2, "--mesh", mesh, *options, *self.apart(ranks))
+                self.assert_close(self.state(folder), expected)
 
     def test_any_strategy_loads_what_it_has_saved(self):
         model = [*MODELS["mlp"], *STRICT]
@@ -79,13 +98,15 @@ class ShardedTest(ShardedRuns):
         manifest = json.loads((saved / "checkpoints/step-00000004/manifest.json").read_text())
         moments = [tensor for tensor in manifest["tensors"] if tensor["name"] == "optimizer/exp_avg/input_fc.weight"]
         self.assertGreater(sum(len(tensor["slices"]) for tensor in moments), 1, "the state is not in shards")
-        for name, ranks, options in [("ddp", 1, []), ("zero1", 2, [*ZERO1, *self.apart(2)])]:
+        for name, ranks, options in [("ddp", 1, []), ("zero1", 2, [*ZERO1, *self.apart(2)]), ("zero2", 4, [*ZERO2, *self.apart(4)])]:
             with self.subTest(name=name):
                 gone_on = self.train(f"on-{name}", ranks, *model, *options, "--resume", saved / "checkpoints/step-00000004", steps=8)
                 self.assert_same(self.state(gone_on, 8), expected)
         from_ddp = self.train("ddp-saved", 2, *model)
-        gone_on = self.train("zero1-on", 3, *model, *ZERO1, *self.apart(3), "--resume", from_ddp / "checkpoints/step-00000004", steps=8)
-        self.assert_same(self.state(gone_on, 8), expected)
+        for stage in (ZERO1, ZERO2):
+            gone_on = self.train(f"{stage[1]}-on", 3, *model, *stage, *self.apart(3), "--resume", from_ddp / "checkpoints/step-00000004",
+                                 steps=8)
+            self.assert_same(self.state(gone_on, 8), expected)
 
     def test_the_state_takes_its_share_of_memory(self):
         # Adam in fp32 on 4 ranks: 16 bytes of each parameter with ddp, 10 with zero1; 3 more for the copy that is being saved.
@@ -96,10 +117,25 @@ class ShardedTest(ShardedRuns):
         folder = self.train("large-zero1", 4, *large, *ZERO1, steps=3)  # LibTorch's memory is held to the limit
         self.assertEqual(sum(value.size for value in checkpoint_tensors(folder / "checkpoints/step-00000003").values()), parameters)
 
+    def test_each_stage_takes_the_bytes_of_a_parameter_that_it_promises(self):
+        width, layers = 256, 160  # no tensor is a large part of all
+        parameters = 784 * width + width + (layers - 1) * (width * width + width) + width * 10 + 10
+        model = ["--model", "mlp", "--model-option", "hidden=" + ",".join([str(width)] * layers), "--global-batch", 4, "--threads", 1,
+                 "--quiet", "--optimizer", "adam", "--bucket-mb", 0.25, *self.apart(4)]
+        for stage, promised in {"ddp": 16, "zero1": 10, "zero2": 7}.items():
+            with self.subTest(stage=stage):
+                folder = self.train(f"bytes-of-{stage}", 4, *model, "--strategy", stage, steps=2)
+                with h5py.File(folder / "results.h5") as file:
+                    told = [event["detail"].decode() for rank in file["ranks"].values() for event in rank["events"][:]
+                            if event["kind"] == b"tensor_memory"]
+                self.assertEqual(len(told), 4)
+                for words in told:
+                    self.assertAlmostEqual(int(words.split("at most ")[1].split()[0]) / parameters / promised, 1, delta=0.05, msg=words)
+
     def test_as_many_bytes_travel_as_with_ddp(self):
         ranks, steps, model = 4, 6, ["--model", "mlp", "--model-option", "hidden=256", "--global-batch", 16, "--threads", 1, "--quiet"]
         parameters = 784 * 256 + 256 + 256 * 10 + 10
-        for name, options in {"ddp": ["--all-reduce", "ring"], "zero1": ZERO1}.items():
+        for name, options in {"ddp": ["--all-reduce", "ring"], "zero1": ZERO1, "zero2": ZERO2}.items():
             with self.subTest(name=name):
                 folder = self.train(f"bytes-{name}", ranks, *model, *options, *self.apart(ranks), steps=steps)
                 with h5py.File(folder / "results.h5") as file:
@@ -110,7 +146,9 @@ class ShardedTest(ShardedRuns):
 
     def test_what_it_cannot_do_is_said(self):
         model = [*MODELS["gpt"], "--name", "refused"]
-        refused(BINARY, 2, 2, ["--strategy zero1", "slice"], *model, *ZERO1, "--mesh", "tensor=2", cwd=self.folder)
+        for stage in (ZERO1, ZERO2):
+            refused(BINARY, 2, 2, [f"--strategy {stage[1]}", "slice"], *model, *stage, "--mesh", "tensor=2", cwd=self.folder)
+        refused(BINARY, 2, 2, ["--adaptive-batch", "zero2", "gradient of its copy"], *model, *ZERO2, "--adaptive-batch", cwd=self.folder)
         refused(BINARY, 2, 2, ["--replicate", "copies of the model"], *model, *ZERO1, "--replicate", "5", cwd=self.folder)
         refused(BINARY, 2, 2, ["zero9", "zero1", "ddp"], *model, "--strategy", "zero9", cwd=self.folder)
 
@@ -121,15 +159,18 @@ class LossTest(ShardedRuns):
         if "Open MPI) 5" not in version and "prterun" not in version:
             self.skipTest("this MPI cannot go on without a rank")
         model = [*MODELS["mlp"], *STRICT]
-        expected = self.train("undisturbed", 1, *model, steps=10)
-        options = [*model, *ZERO1, "--checkpoint-every", "3steps", "--epochs", "2", "--inject", "kill:rank=1,phase=optimizer,step=8",
-                   "--name", "lost", "--limit-steps", "10"]
-        done = subprocess.run([str(MPIRUN), "3", BINARY, *map(str, options)], cwd=self.folder, text=True, timeout=120,
-                              env={**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                              stderr=subprocess.PIPE, check=False)
-        folder = self.folder / "runs/lost"
-        self.assertEqual((folder / "state").read_text(), "completed\n", done.stdout + done.stderr)
-        self.assert_same(self.state(folder, 10), self.state(expected, 10))
+        expected = self.state(self.train("undisturbed", 1, *model, steps=10), 10)
+        for stage in (ZERO1, ZERO2):
+            with self.subTest(stage=stage):
+                name = f"lost-{stage[1]}"
+                options = [*model, *stage, "--checkpoint-every", "3steps", "--epochs", "2", "--inject", "kill:rank=1,phase=optimizer,step=8",
+                           "--name", name, "--limit-steps", "10"]
+                done = subprocess.run([str(MPIRUN), "3", BINARY, *map(str, options)], cwd=self.folder, text=True, timeout=120,
+                                      env={**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}, stdin=subprocess.DEVNULL,
+                                      stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
+                folder = self.folder / "runs" / name
+                self.assertEqual((folder / "state").read_text(), "completed\n", done.stdout + done.stderr)
+                self.assert_same(self.state(folder, 10), expected)
 
 
 if __name__ == "__main__":

@@ -10,16 +10,10 @@
 
 #include "core/error.hpp"
 #include "parallel/agreement.hpp"
+#include "parallel/gradients/bucket_cuts.hpp"
 #include "parallel/gradients/squares.hpp"
 
 namespace dtrain::parallel {
-namespace {
-
-// On CPU ranks the reduction is itself compute: overlap hides skew and links, not adding, so a small model
-// goes in one bucket and a large one in pieces that a cache or a link takes in a few milliseconds.
-constexpr std::int64_t kDefaultBucketBytes = std::int64_t{8} << 20;
-
-}  // namespace
 
 /// Tells the buckets that one parameter's gradient of this backward pass is complete.
 class GradientBuckets::Hook final : public torch::autograd::PostAccumulateGradHook {
@@ -47,8 +41,7 @@ GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group,
     entries_.push_back(entry);
     places_.emplace_back(*entry.parameter);
   }
-  const auto limit = config.bucket_bytes > 0 ? config.bucket_bytes : kDefaultBucketBytes;
-  make_buckets(limit);
+  make_buckets(config.bucket_bytes);
   uses_.assign(entries_.size(), 1);
   for (const auto* parameter : collected.met_again) {
     const auto place = std::ranges::find(entries_, parameter, &FlatParameters::Entry::parameter);
@@ -58,7 +51,7 @@ GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group,
   if (config.compression != nullptr)
     config.compression->lay_out(parameters, shared_out(), group.node_place());
   require_agreement(
-      group, parameters.layout_hash() ^ static_cast<std::uint64_t>(limit),
+      group, parameters.layout_hash() ^ static_cast<std::uint64_t>(config.bucket_bytes),
       "the ranks lay out the model's parameters differently",
       {.subject = "gradient buckets", .advice = "start the same binary and options on every rank"});
   for (std::size_t i = 0; i < views_.size(); ++i) {
@@ -68,17 +61,12 @@ GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group,
 }
 
 void GradientBuckets::make_buckets(std::int64_t bucket_bytes) {
-  const auto element_bytes = static_cast<std::int64_t>(gradients().element_size());
-  for (const auto& entry : entries_) {
-    const auto end = FlatParameters::end_of(entry);
-    const bool full = !buckets_.empty() && (end - buckets_.back().begin) * element_bytes > bucket_bytes;
-    const bool apart = !buckets_.empty() && buckets_.back().end != entry.offset;
-    if (buckets_.empty() || full || apart) buckets_.push_back({.begin = entry.offset});
-    buckets_.back().end = end;
-    ++buckets_.back().parameters;
-    bucket_of_.push_back(buckets_.size() - 1);
-    views_.push_back(FlatParameters::view(gradients(), entry));
-  }
+  const auto ranges =
+      cut_buckets(entries_, bucket_bytes, static_cast<std::int64_t>(gradients().element_size()));
+  for (const Range& range : ranges) buckets_.push_back({.begin = range.begin, .end = range.end});
+  bucket_of_ = buckets_of(entries_, ranges);
+  for (const std::size_t bucket : bucket_of_) ++buckets_[bucket].parameters;
+  for (const auto& entry : entries_) views_.push_back(FlatParameters::view(gradients(), entry));
   received_.assign(entries_.size(), 0);
   shares_.assign(entries_.size(), 0);
 }

@@ -48,6 +48,8 @@ class GradientSums {
   /// [FlatParameters::size()]: the sums, after finish(), at least in update_parts(). Where updates_parts(),
   /// valid until a later collective of the group begins.
   virtual const at::Tensor& gradients() const = 0;
+  /// Whether gradients() are the elements of update_parts() alone, one part behind the other.
+  virtual bool holds_parts() const { return false; }
 
   /// Whether other ranks update the rest of the parameters: none may be used until all are updated.
   virtual bool updates_parts() const = 0;

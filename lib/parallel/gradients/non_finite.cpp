@@ -19,10 +19,13 @@ bool holds_non_finite(const GradientOfRank& gradient, const models::Parameter& p
   const auto& entries = gradient.parameters.entries();
   const auto entry = std::ranges::find(entries, &parameter, &FlatParameters::Entry::parameter);
   if (entry == entries.end()) return false;
+  std::int64_t before = 0;  // elements of the parts before
   return std::ranges::any_of(gradient.own_parts, [&](const Range& part) {
+    const std::int64_t first = gradient.holds_parts ? before - part.begin : 0;
+    before += part.size();
     const auto begin = std::max(part.begin, entry->offset);
     const auto end = std::min(part.end, entry->offset + entry->count);
-    return begin < end && squares_of(gradient.gradients.narrow(0, begin, end - begin)).non_finite > 0;
+    return begin < end && squares_of(gradient.gradients.narrow(0, first + begin, end - begin)).non_finite > 0;
   });
 }
 

@@ -21,6 +21,7 @@ struct GradientOfRank {
   const at::Tensor& gradients;          ///< Flat.
   const std::vector<Range>& own_parts;  ///< What this rank vouches for.
   const RowUpdates* rows = nullptr;     ///< Of a table whose gradient is not in `gradients`; null: all are.
+  bool holds_parts = false;             ///< `gradients` are own_parts alone, one behind the other.
 };
 
 /// Throws Error naming the step and, of the parameters with a gradient that is not finite on any rank, the

@@ -20,8 +20,11 @@ struct StrategyEntry {
   /// For estimates of memory: blocks of the parameters' size that a rank holds beside parameters, gradients
   /// and the optimizer's state. Null: none.
   int (*blocks)(const StrategyOptions& options) = nullptr;
-  /// For estimates of memory: the copies of the model share out the optimizer's state.
-  bool shards_state = false;
+  /// For estimates of memory: what the copies of the model share out.
+  struct Shares {
+    bool optimizer = false;
+    bool gradients = false;  ///< Unless the run is to be reproducible.
+  } shares = {};
   Abilities (*can)(const Setting& setting);
   /// Collective over StrategyParts::world.
   std::unique_ptr<Strategy> (*make)(const StrategyParts& parts);

@@ -9,6 +9,7 @@
 #include "parallel/agreement.hpp"
 #include "parallel/gradients/non_finite.hpp"
 #include "parallel/gradients/reproducible_sums.hpp"
+#include "parallel/gradients/sharded_sums.hpp"
 #include "parallel/gradients/squares.hpp"
 #include "parallel/gradients/table_by_rows.hpp"
 #include "parallel/strategy/flat_ranges.hpp"
@@ -67,13 +68,15 @@ Answer can_own_by_speed(const Setting& setting) {
 }
 
 /// What shards of the state change in what copies of it can do.
-void restrict_to_shards(const Setting& setting, Abilities& abilities) {
+void restrict_to_shards(const Setting& setting, Shards shards, Abilities& abilities) {
   if (setting.mesh.tensor > 1)
     abilities.runs = {"a shard of a slice cannot be saved: use a mesh of data and pipe"};
   if (setting.on_device) abilities.runs = {"shards are gathered in the CPU's memory"};
   abilities.updates_by_rows = {"each rank has a shard of the table's state only"};
   abilities.rolls_back = {"a lost rank takes its shard along"};
   abilities.copies_parts = {"a rank's part is not the same on all copies of the model"};
+  if (shards == Shards::gradients && abilities.adapts_batch)
+    abilities.adapts_batch = {"no rank keeps the gradient of its copy"};
 }
 
 /// What changes where gradients leave a rest that each node keeps for itself.
@@ -93,7 +96,7 @@ NodeMemory node_memory(const StrategyParts& parts, Shards shards) {
 
 /// Whether this run's ranks hold shards: of memory that they share each updates a part anyway.
 bool cuts_state(const StrategyParts& parts, Shards shards, const NodeMemory& memory) {
-  return shards == Shards::optimizer && parts.data.size() > 1 && !memory.shared();
+  return shards != Shards::nothing && parts.data.size() > 1 && !memory.shared();
 }
 
 /// The table that is updated by rows; empty: there is none.
@@ -140,6 +143,13 @@ std::unique_ptr<GradientSums> gradient_sums(const StrategyParts& parts, Shards s
                                               static_cast<int>(parts.setting.micro_batches),
                                               memory.shared() || cut);
   }
+  if (shards == Shards::gradients && parts.data.size() > 1) {
+    return std::make_unique<ShardedSums>(
+        parameters, parts.data, parts.queue,
+        ShardedSums::Config{.micro_batches = static_cast<int>(parts.setting.micro_batches),
+                            .bucket_bytes = parts.buckets.bucket_bytes,
+                            .met_again = parts.engine.met_again()});
+  }
   using Update = BucketConfig::Update;
   BucketConfig config = parts.buckets;
   config.update = memory.shared() ? Update::parts : cut ? Update::shards : Update::everything;
@@ -178,10 +188,21 @@ StrategyEntry zero1() {
           .steps_of = "ddp",
           .options = {"compression"},
           .blocks = blocks_of_compression,
-          .shards_state = true,
+          .shares = {.optimizer = true},
           .can = [](const Setting& setting) { return Synchronous::can(setting, Shards::optimizer); },
           .make = [](const StrategyParts& parts) -> std::unique_ptr<Strategy> {
             return std::make_unique<Synchronous>(parts, Shards::optimizer);
+          }};
+}
+
+StrategyEntry zero2() {
+  return {.name = "zero2",
+          .rule = "as zero1, each copy keeping the gradient sums of its shard only",
+          .steps_of = "ddp",
+          .shares = {.optimizer = true, .gradients = true},
+          .can = [](const Setting& setting) { return Synchronous::can(setting, Shards::gradients); },
+          .make = [](const StrategyParts& parts) -> std::unique_ptr<Strategy> {
+            return std::make_unique<Synchronous>(parts, Shards::gradients);
           }};
 }
 
@@ -195,7 +216,7 @@ Abilities Synchronous::can(const Setting& setting, Shards shards) {
                       .same_bits = {},
                       .adapts_batch = can_adapt_batch(setting),
                       .owns_by_speed = can_own_by_speed(setting)};
-  if (shards != Shards::nothing) restrict_to_shards(setting, abilities);
+  if (shards != Shards::nothing) restrict_to_shards(setting, shards, abilities);
   if (CompressionChoice::parse(setting.options.compression).keeps_error()) restrict_to_kept_error(abilities);
   return abilities;
 }
@@ -227,7 +248,8 @@ Synchronous::Synchronous(const StrategyParts& parts, Shards shards)
                 ? std::make_unique<StepUndo>(parts.data, parameters_, *optimizer_, parts.model,
                                              gradients_->update_parts(), memory_.shared())
                 : nullptr),
-      counted_parts_(counted_parts(parts_, parameters_, gradients_->own_parts())),
+      counted_parts_(gradients_->holds_parts() ? std::vector<Range>{{0, gradients_->gradients().numel()}}
+                                               : counted_parts(parts_, parameters_, gradients_->own_parts())),
       scaler_(parts.setting.half == at::kHalf ? optim::LossScaler::Use::dynamic
                                               : optim::LossScaler::Use::none),
       adaptive_(parts.setting.adapts_batch
@@ -306,10 +328,10 @@ StepOutcome Synchronous::step(const StepPlan& plan, SampleSource& samples) {
   scaler_.keep(plan.number);
   outcome.left_out = scaler_.leaves_out(finite);
   if (!finite && !outcome.left_out) {
-    report_non_finite(
-        parts_.world,
-        {parts_.model, parameters_, gradients_->gradients(), gradients_->own_parts(), rows_.get()},
-        plan.number, total);
+    report_non_finite(parts_.world,
+                      {parts_.model, parameters_, gradients_->gradients(), gradients_->own_parts(),
+                       rows_.get(), gradients_->holds_parts()},
+                      plan.number, total);
   }
   if (undo_ != nullptr) {
     const ScopedSpan span(parts_.sink, Phase::optimizer, "keep");

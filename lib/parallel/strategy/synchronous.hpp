@@ -26,6 +26,9 @@ namespace dtrain::parallel {
 ///
 /// `zero1`: the same, but where the copies share no memory each rank has the optimizer's state of a shard of
 /// the parameters only, gets the sums of its gradients, updates it and gives it to the others.
+///
+/// `zero2`: the same, and each rank keeps the gradient sums of its shard only, also where the copies share
+/// memory. Sums whose bits may not depend on the ranks are whole until they are added up, as with `ddp`.
 /// Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC
 /// 2020.
 ///
@@ -33,7 +36,7 @@ namespace dtrain::parallel {
 class Synchronous final : public Strategy, private LocalSums {
  public:
   /// What of the state each copy of the model holds a shard of only.
-  enum class Shards { nothing, optimizer };
+  enum class Shards { nothing, optimizer, gradients };
   static Abilities can(const Setting& setting, Shards shards = Shards::nothing);
 
   /// Collective: moves the model's values into the flat block, and gives all copies those of the first.
@@ -82,5 +85,6 @@ class Synchronous final : public Strategy, private LocalSums {
 
 StrategyEntry synchronous();
 StrategyEntry zero1();
+StrategyEntry zero2();
 
 }  // namespace dtrain::parallel

@@ -19,7 +19,8 @@ inline plan::Footprint footprint_of(const RunConfig& config) {
           .pipelining = parallel::parse_pipelining(config.pipeline.schedule),
           .optimizer_states =
               config.update.rule.state_count() + (blocks != nullptr ? blocks(config.strategy_options) : 0),
-          .optimizer_shards = strategy.shards_state ? config.mesh_shape.data : 1,
+          .optimizer_shards = strategy.shares.optimizer ? config.mesh_shape.data : 1,
+          .gradient_shards = strategy.shares.gradients && !config.reproducible ? config.mesh_shape.data : 1,
           .reproducible = config.reproducible};
 }
 

@@ -124,9 +124,11 @@ void RunOutputs::step(const parallel::StepPlan& plan, int epoch, const parallel:
     recorder_.virtual_time({.step = plan.number, .epoch = epoch, .virtual_time_s = clock->now_s()});
 }
 
-void RunOutputs::activations(int epoch, std::int64_t peak_bytes) {
+void RunOutputs::memory(int epoch, std::int64_t peak_bytes, std::int64_t held_bytes) {
   recorder_.event("activation_memory", fmt::format("epoch {}: at most {} bytes, estimated {:.0f}", epoch,
-                                                   peak_bytes, estimated_activations_));
+                                                   peak_bytes - held_bytes, estimated_activations_));
+  recorder_.event("tensor_memory",
+                  fmt::format("epoch {}: at most {} bytes while it trained", epoch, peak_bytes));
 }
 
 void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<EvaluationResult>& validation) {

@@ -78,8 +78,9 @@ class RunOutputs {
   void step(const parallel::StepPlan& plan, int epoch, const parallel::StepOutcome& outcome,
             const record::PhaseTotals& phases);
 
-  /// What an epoch's training took at most beside parameters, gradients and optimizer: an event of this rank.
-  void activations(int epoch, std::int64_t peak_bytes);
+  /// What the tensors of an epoch's training took at most, of which `held_bytes` were there before it: events
+  /// of this rank, of all of them and of the rest.
+  void memory(int epoch, std::int64_t peak_bytes, std::int64_t held_bytes);
 
   /// Writes this rank's rows to its file now, not within a second: before the recorded work counts as done.
   void flush() { recorder_.flush(); }

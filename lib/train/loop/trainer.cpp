@@ -269,7 +269,7 @@ Trainer::Ending Trainer::train_epoch() {
   if (ended == Steps::stop_wanted) return Ending::stopped;
   if (step_ - first_step == pieces_.steps()) adapt_batch();
   sums_.samples = pieces_.step(step_ - first_step - 1).end;
-  outputs_.activations(epoch_, meter.peak() - held_bytes);
+  outputs_.memory(epoch_, meter.peak(), held_bytes);
 
   replica_.strategy().synchronise();
   const auto validation = ended == Steps::exhausted ? validation_ : evaluations_.run("validation");

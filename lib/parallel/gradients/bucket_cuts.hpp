@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/slice.hpp"
+#include "parallel/gradients/flat_parameters.hpp"
+
+namespace dtrain::parallel {
+
+/// Gradients that travel together: runs of `entries`, which ascend, as ranges of the flat gradient. A bucket
+/// has `bucket_bytes` at most, or one parameter; 0 chooses. `element_bytes`: of a gradient's element.
+std::vector<Range> cut_buckets(const std::vector<FlatParameters::Entry>& entries, std::int64_t bucket_bytes,
+                               std::int64_t element_bytes);
+
+/// By entry: the index of its bucket.
+std::vector<std::size_t> buckets_of(const std::vector<FlatParameters::Entry>& entries,
+                                    const std::vector<Range>& buckets);
+
+}  // namespace dtrain::parallel

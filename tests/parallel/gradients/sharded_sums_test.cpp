@@ -1,0 +1,189 @@
+#include "parallel/gradients/sharded_sums.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <span>
+
+#include "core/error.hpp"
+#include "parallel/job_of_test.hpp"
+#include "parallel/small_model.hpp"
+
+namespace dtrain::parallel {
+namespace {
+
+constexpr std::int64_t kSamples = 13;
+constexpr int kPieces = 5;
+
+double gap(const at::Tensor& a, const at::Tensor& b) {
+  return a.numel() == 0 ? 0 : (a - b).abs().max().item<double>();
+}
+
+/// The summed gradient of the whole batch, by plain autograd, laid out flat.
+at::Tensor plain_sum() {
+  auto model = small_model();
+  FlatParameters parameters(*model, at::kDouble);
+  const auto batch = small_batch(kSamples);
+  forward_and_back(*model, whole_walk(*model), batch.inputs, batch.targets);
+  auto flat = at::zeros_like(parameters.values());
+  for (const auto& entry : parameters.entries()) {
+    FlatParameters::view(flat, entry).copy_(entry.parameter->value.grad());
+  }
+  return flat;
+}
+
+/// One step on these pieces of `all`, without the empty ones.
+void run_pieces(models::Model& model, ShardedSums& sums, Range pieces, int all) {
+  const auto walk = whole_walk(model);
+  const auto batch = small_batch(kSamples);
+  std::vector<Range> parts;
+  for (auto k = pieces.begin; k < pieces.end; ++k) {
+    const auto part = part_of(kSamples, k, all);
+    if (part.size() > 0) parts.push_back(part);
+  }
+  sums.begin_step(static_cast<int>(parts.size()));
+  for (const Range& part : parts) {
+    forward_and_back(model, walk, batch.inputs.narrow(0, part.begin, part.size()),
+                     batch.targets.narrow(0, part.begin, part.size()));
+  }
+  sums.finish();
+}
+
+/// This rank's parts hold the sums, and those of all ranks are everything, once.
+void expect_shards_of(const at::Tensor& expected, const ShardedSums& sums, comm::Group& group) {
+  std::vector<double> covered(static_cast<std::size_t>(expected.numel()), 0.0);
+  std::int64_t place = 0;
+  for (const Range& part : sums.update_parts()) {
+    const auto found = sums.gradients().narrow(0, place, part.size());
+    EXPECT_LT(gap(found, expected.narrow(0, part.begin, part.size())), 1e-12);
+    place += part.size();
+    for (auto i = part.begin; i < part.end; ++i) covered[static_cast<std::size_t>(i)] += 1.0;
+  }
+  EXPECT_EQ(place, sums.gradients().numel());
+  group.all_reduce(comm::Buffer::of(std::span<double>(covered)), comm::ReduceOp::sum).wait();
+  EXPECT_EQ(covered, std::vector<double>(covered.size(), 1.0));
+}
+
+TEST(ShardedSumsTest, TheShardsOfAllRanksAreTheGradientOfTheWholeBatch) {
+  JobOfTest job;
+  const auto expected = plain_sum();
+  const int ranks = job.data().size();
+  for (const std::int64_t bucket_bytes : {0, 1, 1600}) {
+    auto model = small_model();
+    FlatParameters parameters(*model, at::kDouble);
+    ShardedSums sums(parameters, job.data(), job.queue(),
+                     {.micro_batches = kPieces, .bucket_bytes = bucket_bytes});
+    for (int step = 0; step < 3; ++step) {  // a second step must not see the first one's sums
+      run_pieces(*model, sums, part_of(kPieces, job.rank(), ranks), kPieces);
+      expect_shards_of(expected, sums, job.data());
+    }
+    EXPECT_EQ(sums.updates_parts(), ranks > 1);
+  }
+}
+
+TEST(ShardedSumsTest, MicroBatchesMayBeDealtUnevenlyAndBeEmpty) {
+  JobOfTest job;
+  const auto expected = plain_sum();
+  const int ranks = job.data().size();
+  std::mt19937 chance(11);  // the same on all ranks
+  for (int trial = 0; trial < 12; ++trial) {
+    const int pieces = std::uniform_int_distribution(ranks, 24)(chance);  // of 13 samples some are empty
+    const std::int64_t bucket_bytes = std::uniform_int_distribution(1, 4000)(chance);
+    auto model = small_model();
+    FlatParameters parameters(*model, at::kDouble);
+    ShardedSums sums(parameters, job.data(), job.queue(),
+                     {.micro_batches = pieces, .bucket_bytes = bucket_bytes});
+    for (int step = 0; step < 2; ++step) {
+      std::vector<int> cuts = {0, pieces};
+      for (int r = 1; r < ranks; ++r) cuts.push_back(std::uniform_int_distribution(0, pieces)(chance));
+      std::ranges::sort(cuts);
+      Ownership owned;
+      for (std::size_t r = 0; r + 1 < cuts.size(); ++r) owned.push_back({cuts[r], cuts[r + 1]});
+      sums.own(owned);
+      run_pieces(*model, sums, owned[static_cast<std::size_t>(job.rank())], pieces);
+      SCOPED_TRACE(testing::Message() << "trial " << trial << ", step " << step);
+      expect_shards_of(expected, sums, job.data());
+    }
+  }
+}
+
+/// The elements of a parameter's sum that this rank holds.
+std::vector<double> held_of(const ShardedSums& sums, const FlatParameters::Entry& entry) {
+  std::vector<double> held;
+  std::int64_t place = 0;
+  for (const Range& part : sums.update_parts()) {
+    for (auto i = part.begin; i < part.end; ++i, ++place) {
+      if (i >= entry.offset && i < entry.offset + entry.count)
+        held.push_back(sums.gradients()[place].item<double>());
+    }
+  }
+  return held;
+}
+
+TEST(ShardedSumsTest, GradientsMayComeInAnyOrderAndOfLaterMicroBatchesBeforeTheirTurn) {
+  JobOfTest job;
+  auto model = small_model();
+  FlatParameters parameters(*model, at::kDouble);
+  const int ranks = job.data().size();
+  ShardedSums sums(parameters, job.data(), job.queue(), {.micro_batches = 3 * ranks, .bucket_bytes = 1});
+  const auto& entries = parameters.entries();
+  for (int step = 0; step < 2; ++step) {
+    sums.begin_step(3);
+    // As with several stages on a rank: all micro-batches of one parameter, the last one's first.
+    for (auto entry = entries.rbegin(); entry != entries.rend(); ++entry) {
+      for (const double factor : {1.0, 2.0, 3.0}) (entry->parameter->value * factor).sum().backward();
+    }
+    EXPECT_THROW((entries.front().parameter->value * 4).sum().backward(), Error) << "three are all";
+    sums.finish();
+    for (const auto& entry : entries) {
+      for (const double value : held_of(sums, entry)) EXPECT_EQ(value, 6.0 * ranks);
+    }
+  }
+}
+
+TEST(ShardedSumsTest, AParameterThatIsMetAgainHasSeveralGradientsInAMicroBatch) {
+  JobOfTest job;
+  auto model = small_model();
+  FlatParameters parameters(*model, at::kDouble);
+  const auto& entry = parameters.entries().front();
+  models::Parameter& weight = *entry.parameter;
+  const int ranks = job.data().size();
+  ShardedSums sums(parameters, job.data(), job.queue(),
+                   {.micro_batches = 2 * ranks, .bucket_bytes = 1, .met_again = {&weight}});
+  sums.begin_step(2);
+  for (const double factor : {1.0, 2.0, 3.0, 4.0}) (weight.value * factor).sum().backward();
+  sums.finish();
+  for (const double value : held_of(sums, entry)) EXPECT_EQ(value, 10.0 * ranks);
+}
+
+TEST(ShardedSumsTest, AShareOfAnotherRankCountsOnce) {
+  JobOfTest job;
+  auto model = small_model();
+  FlatParameters parameters(*model, at::kDouble);
+  const auto& entry = parameters.entries().front();  // its bucket is the first to leave
+  models::Parameter& weight = *entry.parameter;
+  const int ranks = job.data().size();
+  ShardedSums sums(parameters, job.data(), job.queue(), {.micro_batches = 2 * ranks, .bucket_bytes = 1});
+  sums.expect_share(&weight);
+  for (const int passed : {2, 1, 0}) {  // a rank may have fewer micro-batches
+    sums.begin_step(passed);
+    for (int m = 0; m < passed; ++m) (weight.value * 3).sum().backward();
+    sums.finish([&] { sums.add_share(&weight, at::full(weight.value.sizes(), 5.0, at::kDouble)); });
+    for (const double value : held_of(sums, entry)) EXPECT_EQ(value, (3.0 * passed + 5.0) * ranks);
+  }
+}
+
+TEST(ShardedSumsTest, RanksWithDifferentModelsOrMicroBatchesAreRefused) {
+  JobOfTest job;
+  if (job.data().size() == 1) GTEST_SKIP() << "one rank cannot differ from itself";
+  auto model = small_model(job.rank() == 0 ? "16,8" : "8,16");
+  FlatParameters parameters(*model, at::kFloat);
+  EXPECT_THROW(ShardedSums(parameters, job.data(), job.queue(), {}), Error);
+  auto same = small_model();
+  FlatParameters flat(*same, at::kFloat);
+  EXPECT_THROW(ShardedSums(flat, job.data(), job.queue(), {.micro_batches = 4 + job.rank() % 2}), Error);
+}
+
+}  // namespace
+}  // namespace dtrain::parallel
