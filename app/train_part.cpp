@@ -28,10 +28,10 @@
 #include "same_run.hpp"
 #include "state/kept_program.hpp"
 #include "state/resume_point.hpp"
+#include "state/transformations.hpp"
 #include "train/loop/run.hpp"
 #include "train/loop/run_outputs.hpp"
 #include "train/recovery/recovery_options.hpp"
-#include "train/setup/transformations.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -134,7 +134,7 @@ void use_kept_program(train::RunConfig& config, const state::ResumePoint& resume
 void check_same_dataset(const train::RunConfig& config, const state::ResumePoint& resume) {
   if (config.data.dataset == "synthetic") return;
   const auto info = data::read_dataset_info(data::find_dataset(config.data.dataset, config.data.root));
-  state::check_same_dataset(resume, train::identity_of(info), info.name,
+  state::check_same_dataset(resume, state::identity_of(info), info.name,
                             global_batch_of(resume.info, resume.folder.string()));
 }
 

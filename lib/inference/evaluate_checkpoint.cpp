@@ -12,10 +12,10 @@
 #include "inference/output_rows.hpp"
 #include "record/predictions_file.hpp"
 #include "state/kept_program.hpp"
+#include "state/transformations.hpp"
 #include "train/config/precision.hpp"
 #include "train/setup/job.hpp"
 #include "train/setup/preparation.hpp"
-#include "train/setup/transformations.hpp"
 #include "train/setup/workload.hpp"
 
 namespace dtrain::inference {
@@ -59,10 +59,10 @@ train::EvaluationResult evaluate_checkpoint(const train::RunConfig& config, cons
 
   const auto trained = checkpoint::read_manifest(config.model.init_from).info;
   state::check_same_program(trained.program, *workload.model, config.model.init_from);
-  train::check_same_classes(trained.identity, info, config.model.init_from);
-  train::check_same_targets(trained.identity, info, config.model.init_from);
-  const auto how = train::transformation_as_trained(trained.transformations, info, config.model.init_from);
-  if (const auto own = train::own_transformation(info);
+  state::check_same_classes(trained.identity, info, config.model.init_from);
+  state::check_same_targets(trained.identity, info, config.model.init_from);
+  const auto how = state::transformation_as_trained(trained.transformations, info, config.model.init_from);
+  if (const auto own = state::own_transformation(info);
       how.mean != own.mean || how.std_dev != own.std_dev || !how.factor.empty()) {
     log.info(
         fmt::format("inputs      made with what the checkpoint's training data were made with, not with "

@@ -18,11 +18,11 @@
 #include "inference/output_rows.hpp"
 #include "record/predictions_csv.hpp"
 #include "record/predictions_file.hpp"
+#include "state/transformations.hpp"
 #include "train/config/precision.hpp"
 #include "train/loop/evaluation.hpp"
 #include "train/setup/job.hpp"
 #include "train/setup/preparation.hpp"
-#include "train/setup/transformations.hpp"
 #include "train/setup/workload.hpp"
 
 namespace dtrain::inference {
@@ -77,7 +77,7 @@ data::DatasetInfo info_of_text(const train::RunConfig& config, const checkpoint:
   require(config.data.dataset != "synthetic", "was trained on synthetic text, which has no words",
           {.subject = config.model.init_from, .advice = "train on words", .code = ExitCode::usage});
   auto info = data::read_dataset_info(data::find_dataset(config.data.dataset, config.data.root));
-  train::check_same_classes(trained.identity, info, config.model.init_from);
+  state::check_same_classes(trained.identity, info, config.model.init_from);
   require(info.task == trained.identity.task && info.tokenizer.has_value(),
           fmt::format("was trained on samples of {}, and the dataset {} has samples of {}",
                       trained.identity.task, info.name, info.task),
@@ -103,7 +103,7 @@ data::DatasetInfo info_of_training(const train::RunConfig& config,
            .advice = "train it further with --resume, or stage the data and use dtrain evaluate",
            .code = ExitCode::checkpoint});
   if (trained.identity.task == "text_classification") return info_of_text(config, trained);
-  auto info = train::samples_of_training(trained.identity, *trained.transformations);
+  auto info = state::samples_of_training(trained.identity, *trained.transformations);
   const bool single = info.task != "language_modelling" && info.task != "translation";
   if (single) check_facts(info, checkpoint);
   return info;
@@ -135,7 +135,7 @@ void predict(const train::RunConfig& config, const PredictRequest& request, comm
   for (const auto& remark : data.remarks) log.info(fmt::format("note        {}", remark));
 
   auto workload = train::make_workload(config, train::place_of(job), library, data.dataset);
-  const train::InputTransformation how{.mean = trained.transformations->mean,
+  const state::InputTransformation how{.mean = trained.transformations->mean,
                                        .std_dev = trained.transformations->std_dev,
                                        .targets = trained.transformations->targets};
   const train::Preparation preparation(info, how, train::full_type(config), workload.model->goal(),

@@ -25,7 +25,7 @@ ALLOWED = {  # folder: what it may link, from the design's table of layers
     "optim": "core kernels",
     "parallel": "core topology comm models optim kernels",
     "checkpoint": "core topology h5 comm",
-    "state": "core topology h5 comm models optim parallel checkpoint",
+    "state": "core topology h5 comm data models optim parallel checkpoint",
     "plan": "core topology models parallel",
     "federated": "core comm data models optim parallel",
     "train": "core topology h5 kernels models comm record data optim parallel checkpoint state plan federated",

@@ -5,12 +5,13 @@
 
 #include "core/version.hpp"
 #include "models/exported/exported_model.hpp"
-#include "train/setup/transformations.hpp"
+#include "state/transformations.hpp"
 
 namespace dtrain::train {
 
 checkpoint::CheckpointInfo info_of_run(const RunConfig& config, const Workload& workload, const Job& job) {
-  const bool standardised = workload.transformation.floats == InputTransformation::Floats::standardised;
+  const bool standardised =
+      workload.transformation.floats == state::InputTransformation::Floats::standardised;
   return {.model = models::model_title(config.model.name),
           .program = workload.model->program_hash(),
           .tied = models::exported::tied_names(*workload.model),
@@ -21,7 +22,7 @@ checkpoint::CheckpointInfo info_of_run(const RunConfig& config, const Workload& 
           .dtrain_version = std::string(version()),
           .vocabulary = workload.vocabulary,
           .transformations =
-              standardised ? std::optional(transformations_of(workload.dataset.info())) : std::nullopt,
+              standardised ? std::optional(state::transformations_of(workload.dataset.info())) : std::nullopt,
           .identity = workload.identity,
           .all_reduce = job.kept_table()};
 }

@@ -108,8 +108,8 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
   auto workload = make_workload(with_weights, place_of(job), library);
   if (resume) {
     state::check_same_program(resume->info.program, *workload.model, resume->folder.string());
-    workload.transformation = transformation_as_trained(resume->info.transformations, workload.dataset.info(),
-                                                        resume->folder.string());
+    workload.transformation = state::transformation_as_trained(
+        resume->info.transformations, workload.dataset.info(), resume->folder.string());
   }
   const auto fitting = with_fitting_warmup(config, workload.dataset.info().samples("train"), log);
   if (config.dry_run) {

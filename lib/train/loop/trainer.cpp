@@ -422,12 +422,13 @@ std::optional<parallel::Balancing> Trainer::balancing() {
 }
 
 /// Empty: the layers stay where they are.
-std::optional<StageBalancing> Trainer::stage_balancing() {
+std::optional<parallel::StageBalancing> Trainer::stage_balancing() {
   if (!balances_stages(config_)) return std::nullopt;
-  return StageBalancing({.cuts = workload_.cuts,
-                         .layer_costs = workload_.layer_costs,
-                         .model = workload_.model->name(),
-                         .gather = [this](double mine) { return replica_.largest_of_stages(mine); }});
+  return parallel::StageBalancing(
+      {.cuts = workload_.cuts,
+       .layer_costs = workload_.layer_costs,
+       .model = workload_.model->name(),
+       .gather = [this](double mine) { return replica_.largest_of_stages(mine); }});
 }
 
 /// What this rank took for the micro-batches of the step just done, without waits for other ranks.

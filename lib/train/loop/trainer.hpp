@@ -15,6 +15,7 @@
 #include "data/loader.hpp"
 #include "h5/library.hpp"
 #include "optim/schedule.hpp"
+#include "parallel/pipeline/stage_balancing.hpp"
 #include "parallel/step/balancing.hpp"
 #include "parallel/step/pieces.hpp"
 #include "record/progress_line.hpp"
@@ -28,7 +29,6 @@
 #include "train/loop/planned_batches.hpp"
 #include "train/loop/replica.hpp"
 #include "train/loop/run_outputs.hpp"
-#include "train/loop/stage_balancing.hpp"
 #include "train/loop/work_plan.hpp"
 #include "train/recovery/recovery.hpp"
 #include "train/recovery/survival.hpp"
@@ -79,7 +79,7 @@ class Trainer {
   std::uint64_t counted_hash(const parallel::StepPlan& plan) const;
   parallel::StepRequests requests() const;
   std::optional<parallel::Balancing> balancing();
-  std::optional<StageBalancing> stage_balancing();
+  std::optional<parallel::StageBalancing> stage_balancing();
   bool moves_layers();
   ExitCode move_layers();
   double computed_s(const record::PhaseTotals& phases);
@@ -120,7 +120,7 @@ class Trainer {
   record::ProgressLine progress_;
   comm::Stragglers stragglers_;
   std::optional<parallel::Balancing> balancing_;
-  std::optional<StageBalancing> stage_balancing_;
+  std::optional<parallel::StageBalancing> stage_balancing_;
   Recovery& recovery_;
   double clocked_s_ = 0;  // that an emulated machine had computed up to the step before
   Survival survival_;

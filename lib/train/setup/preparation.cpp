@@ -81,14 +81,15 @@ void in_units(std::span<T> values, std::span<const checkpoint::TargetScale> targ
 
 }  // namespace
 
-Preparation::Preparation(const data::DatasetInfo& info, const InputTransformation& how, at::ScalarType dtype,
-                         models::Goal goal, const std::optional<Augmentation>& augmentation,
-                         at::Device device, parallel::DeviceClock* clock)
+Preparation::Preparation(const data::DatasetInfo& info, const state::InputTransformation& how,
+                         at::ScalarType dtype, models::Goal goal,
+                         const std::optional<Augmentation>& augmentation, at::Device device,
+                         parallel::DeviceClock* clock)
     : dtype_(dtype),
       device_(device),
       copies_(device, clock),
       standardises_floats_(goal != models::Goal::own_input && !how.mean.empty() &&
-                           how.floats == InputTransformation::Floats::standardised),
+                           how.floats == state::InputTransformation::Floats::standardised),
       pairs_(info.task == "translation"),
       takes_targets_(goal == models::Goal::own_loss && info.task != "translation"),
       augmentation_(augmentation),

@@ -11,7 +11,7 @@
 #include "kernels/augment.hpp"
 #include "models/model.hpp"
 #include "parallel/device/device_copies.hpp"
-#include "train/setup/transformations.hpp"
+#include "state/transformations.hpp"
 
 namespace dtrain::train {
 
@@ -29,9 +29,9 @@ struct Augmentation {
 class Preparation {
  public:
   /// With the goal own_input images become b / 255 only, and floats stay as they are. `how`: mostly the
-  /// dataset's own_transformation(). `augmentation`: of training batches, whose inputs must be images.
+  /// dataset's state::own_transformation(). `augmentation`: of training batches, whose inputs must be images.
   /// `clock`, borrowed: receives how long copies to the device take.
-  Preparation(const data::DatasetInfo& info, const InputTransformation& how, at::ScalarType dtype,
+  Preparation(const data::DatasetInfo& info, const state::InputTransformation& how, at::ScalarType dtype,
               models::Goal goal = models::Goal::target,
               const std::optional<Augmentation>& augmentation = std::nullopt, at::Device device = at::kCPU,
               parallel::DeviceClock* clock = nullptr);
@@ -73,7 +73,7 @@ class Preparation {
   std::vector<float> deviation_;
   at::Tensor factor_;  // of a table's rows, as is `offset_`: [inputs]; undefined: 1 and 0
   at::Tensor offset_;
-  std::vector<InputTransformation::Gap> gaps_;
+  std::vector<state::InputTransformation::Gap> gaps_;
   std::vector<checkpoint::TargetScale> target_scales_;  // empty: targets are taken as they are
   at::Tensor target_shift_;                             // the same as float64 [targets]
   at::Tensor target_scale_;

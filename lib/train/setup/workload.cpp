@@ -308,8 +308,8 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
     const auto weights = data::balanced_class_weights(*dataset.source("train", read), facts.classes);
     training_loss.class_weights = at::tensor(weights, full_type(config));
   }
-  auto transformation = own_transformation(info);
-  auto identity = identity_of(info);
+  auto transformation = state::own_transformation(info);
+  auto identity = state::identity_of(info);
   return {.dataset = std::move(dataset),
           .read = std::move(read),
           .transformation = std::move(transformation),

@@ -13,11 +13,11 @@
 #include "models/model.hpp"
 #include "parallel/pipeline/stage_cuts.hpp"
 #include "parallel/pipeline/stage_messages.hpp"
+#include "state/transformations.hpp"
 #include "train/config/config.hpp"
 #include "train/loop/evaluation.hpp"
 #include "train/setup/job.hpp"
 #include "train/setup/preparation.hpp"
-#include "train/setup/transformations.hpp"
 
 namespace dtrain::train {
 
@@ -25,7 +25,7 @@ namespace dtrain::train {
 struct Workload {
   data::Dataset dataset;
   data::ReadOptions read;  ///< How its files are read (`--staging`).
-  InputTransformation transformation;
+  state::InputTransformation transformation;
   checkpoint::DatasetIdentity identity;
   std::unique_ptr<models::Model> model;
   std::optional<Augmentation> augmentation;        ///< Of training batches.

@@ -1,4 +1,4 @@
-#include "train/setup/transformations.hpp"
+#include "state/transformations.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -8,7 +8,7 @@
 #include "core/error.hpp"
 #include "data/shards/dataset_hash.hpp"
 
-namespace dtrain::train {
+namespace dtrain::state {
 namespace {
 
 bool has_images(const data::DatasetInfo& info) { return info.task == "image_classification"; }
@@ -194,4 +194,4 @@ InputTransformation transformation_as_trained(const std::optional<checkpoint::Tr
   return how;
 }
 
-}  // namespace dtrain::train
+}  // namespace dtrain::state

@@ -9,7 +9,7 @@
 
 #include "parallel/pipeline/stage_moves.hpp"
 
-namespace dtrain::train {
+namespace dtrain::parallel {
 
 /// `--balance dynamic` within a run: what the ranks of a pipeline take for their layers, and after an epoch
 /// whether layers should move between them.
@@ -20,7 +20,7 @@ class StageBalancing {
   static constexpr std::size_t kFewestSteps = 8;
 
   struct Facts {
-    const parallel::StageCuts& cuts;  ///< Borrowed, as `layer_costs`.
+    const StageCuts& cuts;  ///< Borrowed, as `layer_costs`.
     const std::vector<double>& layer_costs;
     std::string model;
     /// Gives all ranks what each rank of the pipeline says, of all copies the largest. Collective.
@@ -32,7 +32,7 @@ class StageBalancing {
   void step(double seconds);
 
   struct Decision {
-    parallel::StageMove move;
+    StageMove move;
     std::string words;  ///< For the log and the run's events.
   };
   /// After epoch `epoch`: whether layers should move; the same on all ranks. Collective.
@@ -43,4 +43,4 @@ class StageBalancing {
   std::deque<double> seconds_;
 };
 
-}  // namespace dtrain::train
+}  // namespace dtrain::parallel

@@ -8,7 +8,7 @@
 #include "checkpoint/manifest.hpp"
 #include "data/shards/dataset.hpp"
 
-namespace dtrain::train {
+namespace dtrain::state {
 
 /// What a checkpoint of a model trained on this dataset keeps.
 checkpoint::Transformations transformations_of(const data::DatasetInfo& info);
@@ -60,4 +60,4 @@ InputTransformation own_transformation(const data::DatasetInfo& info);
 InputTransformation transformation_as_trained(const std::optional<checkpoint::Transformations>& trained,
                                               const data::DatasetInfo& info, const std::string& checkpoint);
 
-}  // namespace dtrain::train
+}  // namespace dtrain::state

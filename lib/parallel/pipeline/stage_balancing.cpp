@@ -1,4 +1,4 @@
-#include "train/loop/stage_balancing.hpp"
+#include "parallel/pipeline/stage_balancing.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -7,10 +7,10 @@
 
 #include "core/median.hpp"
 
-namespace dtrain::train {
+namespace dtrain::parallel {
 namespace {
 
-std::vector<std::size_t> layers_by_rank(const parallel::StageCuts& cuts) {
+std::vector<std::size_t> layers_by_rank(const StageCuts& cuts) {
   std::vector<std::size_t> counts;
   for (int rank = 0; rank < cuts.ranks; ++rank) counts.push_back(cuts.layers_of(rank).size());
   return counts;
@@ -26,7 +26,7 @@ void StageBalancing::step(double seconds) {
 std::optional<StageBalancing::Decision> StageBalancing::after_epoch(int epoch) {
   const auto steps = std::exchange(seconds_, {});
   const auto all = facts_.gather(steps.size() < kFewestSteps ? 0 : median({steps.begin(), steps.end()}));
-  auto move = parallel::move_layers(facts_.cuts, facts_.layer_costs, all, facts_.model);
+  auto move = move_layers(facts_.cuts, facts_.layer_costs, all, facts_.model);
   if (!move) return std::nullopt;
   std::vector<std::string> took;
   for (const double seconds : all) took.push_back(fmt::format("{:.3g}", 1e3 * seconds));
@@ -38,4 +38,4 @@ std::optional<StageBalancing::Decision> StageBalancing::after_epoch(int epoch) {
   return Decision{.move = std::move(*move), .words = std::move(words)};
 }
 
-}  // namespace dtrain::train
+}  // namespace dtrain::parallel
