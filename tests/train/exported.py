@@ -370,19 +370,21 @@ def words_by_rows_agree(binary, folder):
     run(binary, 1, "stage", "texts", "--format", "synthetic", "--task", "text_classification", "--samples", 96, "--vocab-size", 2000,
         "--max-length", 12, cwd=folder)
     facts = json.loads((folder / "data/staged/texts/dataset.json").read_text())
-    torch.manual_seed(3)
-    module = make_programs.Bag(len(facts["tokenizer"]["vocabulary"]), 8, len(facts["classes"]))
-    make_programs.write(folder, "mean", module, (torch.randint(4, 60, (4, 9)),), length=True)
-    options = [*COMMON[:COMMON.index("--optimizer")], "--optimizer", "adam", "--learning-rate", 0.05, "--precision", "fp64", "--quiet"]
-    found = {}
-    for name, ranks, *more in (("dense", 1, "--kernels", "libtorch"), ("rows", 1), ("rows-2", 2, "--mesh", "data=2"),
-                               ("pipe", 2, "--mesh", "pipe=2")):
-        run(binary, ranks, "--model", "mean.pt2", "--dataset", "texts", "--name", name, *options, *more, cwd=folder)
-        with h5py.File(folder / f"runs/{name}/results.h5") as results:
-            found[name] = step_losses(results), checkpoint_tensors(folder / f"runs/{name}/checkpoints/step-{STEPS:08}", group=None)
-        assert np.allclose(found[name][0], found["dense"][0], rtol=1e-10), (name, found[name][0], found["dense"][0])
-        for key, value in found["dense"][1].items():
-            assert np.allclose(found[name][1][key], value, rtol=1e-6, atol=1e-7), (name, key)
+    words, classes = len(facts["tokenizer"]["vocabulary"]), len(facts["classes"])
+    options = [*COMMON[:COMMON.index("--optimizer")], "--optimizer", "adam", "--learning-rate", 0.05, "--precision", "fp64"]
+    for program, kind in (("mean", make_programs.Bag), ("mean_bag", make_programs.MeanBag)):
+        torch.manual_seed(3)
+        make_programs.write(folder, program, kind(words, 8, classes), (torch.randint(4, 60, (4, 9)),), length=True)
+        found = {}
+        for name, ranks, *more in (("dense", 1, "--kernels", "libtorch"), ("rows", 1), ("rows-2", 2, "--mesh", "data=2"),
+                                   ("pipe", 2, "--mesh", "pipe=2"))[:4 if program == "mean" else 3]:
+            run(binary, ranks, "--model", f"{program}.pt2", "--dataset", "texts", "--name", f"{program}-{name}", *options, *more, cwd=folder)
+            run_folder = folder / f"runs/{program}-{name}"
+            with h5py.File(run_folder / "results.h5") as results:
+                found[name] = step_losses(results), checkpoint_tensors(run_folder / f"checkpoints/step-{STEPS:08}", group=None)
+            assert np.allclose(found[name][0], found["dense"][0], rtol=1e-10), (program, name, found[name][0], found["dense"][0])
+            for key, value in found["dense"][1].items():
+                assert np.allclose(found[name][1][key], value, rtol=1e-6, atol=1e-7), (program, name, key)
 
 
 def make_row_programs(folder):

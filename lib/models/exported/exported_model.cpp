@@ -109,11 +109,13 @@ void check_words(const PlannedProgram& planned, const DatasetFacts& facts) {
   for (const Run& run : planned.plan.runs) {
     for (const Step& step : run.steps) {
       const Node& node = graph.nodes[step.node];
-      const auto* ids = calls(node, "embedding") ? node.find("indices") : nullptr;
+      const auto ids = step.texts                 ? step.texts
+                       : calls(node, "embedding") ? tensor_of(node, "indices")
+                                                  : std::nullopt;
       const auto* table = node.find("weight");
-      if (ids == nullptr || table == nullptr || ids->values.empty() || table->values.empty()) continue;
+      if (!ids || table == nullptr || table->values.empty()) continue;
       const auto& inputs = planned.plan.user_inputs;
-      const auto input = std::ranges::find(inputs, ids->values[0].value_or(graph.values.size()));
+      const auto input = std::ranges::find(inputs, *ids);
       if (input == inputs.end() || !table->values[0]) continue;
       const auto rows = graph[*table->values[0]].tensor->sizes.at(0).constant().value_or(0);
       const auto named = named_inputs(planned, facts);

@@ -82,9 +82,9 @@ class FunctionOperation final : public Operation {
 /// The mean over each text's real words.
 class WordsOperation final : public Operation {
  public:
-  WordsOperation(const Given& given, Parameter* own_table)
+  WordsOperation(const Given& given, std::size_t ids, Parameter* own_table)
       : table_(given.needed_place("weight")),
-        ids_(given.needed_place("indices")),
+        ids_(ids),
         to_(given.result()),
         own_table_(own_table),
         name_(given.node.module) {
@@ -247,8 +247,10 @@ std::unique_ptr<Operation> own_operation(const Step& step, const Scope& scope, b
   if (calls(node, "linear")) return linear(given, scope);
   if (calls(node, "conv2d")) return convolution(given, scope);
   if (calls(node, "conv_transpose2d")) return transposed(given, scope);
-  if (step.means_words)
-    return std::make_unique<WordsOperation>(given, scope.own_parameter(*given.tensor("weight")));
+  if (step.texts) {
+    return std::make_unique<WordsOperation>(given, scope.place_of(*step.texts),
+                                            scope.own_parameter(*given.tensor("weight")));
+  }
   if (step.overwrites_input) {
     const auto function = calls(node, "relu")   ? Function::relu
                           : calls(node, "tanh") ? Function::tanh

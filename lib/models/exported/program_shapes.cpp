@@ -96,9 +96,9 @@ Cost ProgramLayer::cost(const std::vector<Shape>& inputs) const {
   }
   for (const Step& step : own_run().steps) {
     const Node& node = graph().nodes[step.node];
-    cost.flops += step.means_words ? element_count(shape(node.find("indices")->values.at(0).value())) *
-                                         static_cast<double>(shape(node.outputs[0].values.at(0)).back())
-                                   : flops_of(node, shape);
+    cost.flops += step.texts ? element_count(shape(*step.texts)) *
+                                   static_cast<double>(shape(node.outputs[0].values.at(0)).back())
+                             : flops_of(node, shape);
     const auto shared = shared_memory(node, step.handle.schema());
     for (const auto& output : node.outputs) {
       if (output.kind == Output::Kind::number) continue;

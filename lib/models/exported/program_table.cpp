@@ -13,7 +13,7 @@ const Parameter* ProgramLayer::table() const {
   if (sizes.size() != 2 || sizes[1].constant()) return nullptr;  // it would be padded
   for (const Step& step : own_run().steps) {
     const Node& node = graph().nodes[step.node];
-    if (!step.means_words || node.find("indices")->values.at(0) != inputs[0].value) continue;
+    if (!step.texts || step.texts != inputs[0].value) continue;
     const auto* input = planned_->input_of(node.find("weight")->values.at(0).value());
     if (input == nullptr || input->kind != GraphInput::Kind::parameter ||
         planned_->uses_of(planned_->program.first_name(input->name)) != 1)

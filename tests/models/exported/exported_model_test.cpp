@@ -114,7 +114,8 @@ Error refusal(const std::string& name, const DatasetFacts& facts) {
 }
 
 TEST(ExportedModelTest, ComputesTheGoldenBatchAsPyTorchDid) {
-  for (const char* name : {"images", "words", "views", "own_loss", "residual", "pooled", "bag"})
+  for (const char* name :
+       {"images", "words", "views", "own_loss", "residual", "pooled", "bag", "embedding_bag"})
     EXPECT_NE(check_golden(program(name)).find("as PyTorch found them"), std::string::npos) << name;
   EXPECT_EQ(check_golden(program("plain")), "");  // it has none
 }
@@ -180,7 +181,8 @@ TEST(ExportedModelTest, RefusesAGoldenBatchThatDoesNotAgree) {
 TEST(ExportedModelTest, ACutGraphGivesTheGradientsOfTheWhole) {
   for (const auto& [name, facts] :
        {std::pair("images", images()), std::pair("words", words()), std::pair("views", rows()),
-        std::pair("residual", images()), std::pair("pooled", images()), std::pair("bag", texts())}) {
+        std::pair("residual", images()), std::pair("pooled", images()), std::pair("bag", texts()),
+        std::pair("embedding_bag", texts())}) {
     SCOPED_TRACE(name);
     const auto model = made(name, facts);
     const auto whole = step(*model, facts, 4, [](std::size_t) { return false; });
@@ -193,7 +195,7 @@ TEST(ExportedModelTest, ACutGraphGivesTheGradientsOfTheWhole) {
 TEST(ExportedModelTest, LibTorchsOperatorsAgreeWithOwnKernels) {
   for (const auto& [name, facts] :
        {std::pair("images", images()), std::pair("words", words()), std::pair("residual", images()),
-        std::pair("pooled", images()), std::pair("bag", texts())}) {
+        std::pair("pooled", images()), std::pair("bag", texts()), std::pair("embedding_bag", texts())}) {
     const auto model = made(name, facts);
     const auto whole = [](std::size_t) { return false; };
     expect_alike(step(*model, facts, 5, whole, Kernels::libtorch), step(*model, facts, 5, whole), 1e-9);
@@ -265,7 +267,7 @@ TEST(ExportedModelTest, AProgramExportedInEvaluationModeTrainsAllTheSame) {
 TEST(ExportedModelTest, ShapesAreThoseOfTheTensors) {
   for (const auto& [name, facts] :
        {std::pair("images", images()), std::pair("words", words()), std::pair("residual", images()),
-        std::pair("pooled", images()), std::pair("bag", texts())}) {
+        std::pair("pooled", images()), std::pair("bag", texts()), std::pair("embedding_bag", texts())}) {
     const auto model = made(name, facts);
     for (const std::int64_t n : {1, 3}) {
       Tensors flowing = inputs_of(facts, n);
@@ -324,7 +326,7 @@ TEST(ExportedModelTest, RefusesWhatCannotBeTrainedByNameModuleAndLine) {
   expect("running_instances", "keeps running statistics", "track_running_stats=False");
   expect("complex", "complex numbers", "float32");
   expect("fixed", "batches of 4 samples only", "Dim(\"batch\", min=2)");
-  expect("unknown", "mine.sigmoid.default", "torch.nn");
+  expect("unknown", "mine.sigmoid.default in the outermost module (make_programs.py:", "torch.nn");
   expect("schema_9", "schema 9.1, and dtrain reads schema 8", "PyTorch 2.11");
   expect("missing", "no such file", "torch.export.save");
 }

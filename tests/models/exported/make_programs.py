@@ -141,6 +141,17 @@ class Bag(nn.Module):
         return self.fc((self.embedding(ids) * real).sum(1) / real.sum(1).clamp(min=1))
 
 
+class MeanBag(nn.Module):
+    """The same by nn.EmbeddingBag."""
+
+    def __init__(self, words=11, width=8, classes=5):
+        super().__init__()
+        self.embedding, self.fc = nn.EmbeddingBag(words, width, padding_idx=0), nn.Linear(width, classes)
+
+    def forward(self, ids):
+        return self.fc(self.embedding(ids))
+
+
 class OwnLoss(nn.Module):
     def __init__(self):
         super().__init__()
@@ -252,8 +263,9 @@ def main(folder):
     write(folder, "own_loss", OwnLoss(), (rows, classes), "model")
     write(folder, "residual", Residual(), (torch.randn(4, 3, 8, 8),), "cross_entropy", torch.tensor([0, 3, 2, 4]))
     write(folder, "pooled", Pooled(), (torch.randn(4, 3, 8, 8),), "cross_entropy", torch.tensor([0, 3, 2, 4]))
-    write(folder, "bag", Bag(), (torch.tensor([[4, 2, 0, 9], [0, 0, 0, 0], [1, 1, 10, 4]]),), "cross_entropy", torch.tensor([0, 3, 4]),
-          length=True)
+    for name, module in (("bag", Bag()), ("embedding_bag", MeanBag())):
+        write(folder, name, module, (torch.tensor([[4, 2, 0, 9], [0, 0, 0, 0], [1, 1, 10, 4]]),), "cross_entropy", torch.tensor([0, 3, 4]),
+              length=True)
     for kind, inputs, target in ((odd_modules.IMAGES, torch.randn(4, 3, 8, 8), torch.tensor([0, 3, 2, 4])), (odd_modules.ROWS, rows, classes),
                                  (odd_modules.TEXTS, torch.tensor([[4, 2, 0, 9, 4], [0, 0, 0, 0, 0], [1, 1, 10, 4, 3]]), torch.tensor([0, 3, 4]))):
         for name, module in kind.items():

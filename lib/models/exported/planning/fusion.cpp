@@ -8,6 +8,7 @@
 #include <string_view>
 #include <utility>
 
+#include "core/error.hpp"
 #include "models/exported/operators.hpp"
 
 namespace dtrain::models::exported {
@@ -237,22 +238,80 @@ class Fusion {
            !is_given(node, "dtype");
   }
 
+  /// Whether two sizes are the same number for all inputs, though they may be written otherwise.
+  static bool are_alike(const SizeExpression& one, const SizeExpression& other) {
+    if (one == other) return true;
+    auto names = one.symbols();
+    names.merge(other.symbols());
+    try {
+      for (const std::int64_t first : {3, 16}) {
+        Symbols symbols;
+        for (const auto& name : names)
+          symbols.emplace(name, first + 4 * static_cast<std::int64_t>(symbols.size()));
+        if (one.evaluate(symbols) != other.evaluate(symbols)) return false;
+      }
+    } catch (const Error&) {
+      return false;  // one that does not follow from these numbers
+    }
+    return true;
+  }
+
+  SizeExpression size_of(const Node& node, const char* name) const {
+    const Size& size = node.find(name)->sizes.at(0);
+    return size.value ? *graph_[*size.value].number : SizeExpression(size.number);
+  }
+
+  /// nn.EmbeddingBag of texts [n, T], the mean with padding 0: the texts, and the nodes that flatten and
+  /// divide them.
+  struct Bag {
+    ValueId texts;
+    const Node* flat;
+    const Node* begins;
+  };
+  std::optional<Bag> bag_of(const Node& node) const {
+    constexpr std::int64_t kMean = 1;
+    const bool means = calls(node, "embedding_bag") && node.target.ends_with(".padding_idx") &&
+                       number_or(node, "mode", 0) == kMean && number_of(node, "padding_idx") == 0 &&
+                       !is_on(node, "scale_grad_by_freq") && !is_on(node, "include_last_offset") &&
+                       !is_given(node, "per_sample_weights");
+    if (!means) return std::nullopt;
+    const Node* flat = producer(tensor_of(node, "indices"));
+    const Node* begins = producer(tensor_of(node, "offsets"));
+    if (flat == nullptr || begins == nullptr || !calls(*flat, "reshape") || !calls(*begins, "arange") ||
+        !begins->target.ends_with(".start_step") || number_of(*begins, "start") != 0 ||
+        uses(result_of(*flat)) != 1 || uses(result_of(*begins)) != 1)
+      return std::nullopt;
+    const auto texts = tensor_of(*flat, "self");
+    const auto& facts = graph_[*texts].tensor;
+    const bool fits = facts->sizes.size() == 2 && !at::isFloatingType(facts->type) &&
+                      graph_[result_of(*flat)].tensor->sizes.size() == 1 &&
+                      are_alike(size_of(*begins, "step"), facts->sizes[1]) &&
+                      are_alike(size_of(*begins, "end"), graph_[result_of(*flat)].tensor->sizes[0]);
+    return fits ? std::optional(Bag{*texts, flat, begins}) : std::nullopt;
+  }
+
   void mean_words() {
     std::set<const Node*> gone;
     std::map<const Node*, ValueId> means;  // of which embedding
+    std::map<const Node*, ValueId> texts;  // of which embedding or bag
     for (const Step& step : steps_) {
-      const auto found = words_of(node(step));
-      if (!found) continue;
-      gone.insert(found->begin() + 1, found->end());
-      means.emplace(found->front(), result_of(node(step)));
+      if (const auto found = words_of(node(step))) {
+        gone.insert(found->begin() + 1, found->end());
+        means.emplace(found->front(), result_of(node(step)));
+        texts.emplace(found->front(), *tensor_of(*found->front(), "indices"));
+      } else if (const auto bag = bag_of(node(step))) {
+        gone.insert({bag->flat, bag->begins});
+        texts.emplace(&node(step), bag->texts);
+      }
     }
-    if (means.empty()) return;
+    if (texts.empty()) return;
     std::erase_if(steps_, [&](const Step& step) { return gone.contains(&node(step)); });
     for (Step& step : steps_) {
+      const auto found = texts.find(&node(step));
+      if (found == texts.end()) continue;
+      step.texts = found->second;
       const auto mean = means.find(&node(step));
-      if (mean == means.end()) continue;
-      step.means_words = true;
-      plan_.same[result_of(node(step))] = mean->second;  // whose shape it has
+      if (mean != means.end()) plan_.same[result_of(node(step))] = mean->second;  // whose shape it has
     }
   }
 

@@ -323,6 +323,7 @@ class Planning {
 }  // namespace
 
 std::vector<ValueId> tensors_read(const Step& step, const Graph& graph) {
+  if (step.texts) return {graph.nodes[step.node].find("weight")->values.at(0).value(), *step.texts};
   auto found = tensors_used(graph.nodes[step.node]);
   if (step.residual) found.push_back(*step.residual);
   return found;

@@ -23,7 +23,8 @@ struct Step {
   bool relu_follows = false;             ///< The ReLU of its result.
   std::optional<ValueId> residual = {};  ///< Of batch_norm: what is added to its result, before that ReLU.
   bool overwrites_input = false;         ///< Of an element-wise function: nothing else uses its input.
-  bool means_words = false;              ///< Of embedding: the mean over each text's real words.
+  /// Of embedding and embedding_bag: the mean over each text's real words. The texts, ids [n, T].
+  std::optional<ValueId> texts = {};
 
   bool is_written_later = false;  ///< Its result shares memory with its input, and one of them is written to.
   /// Its result lies in memory as in PyTorch: what is a view of it there is to be one here.

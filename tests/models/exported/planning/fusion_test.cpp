@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -30,7 +32,7 @@ std::vector<std::string> steps_of(const std::string& name) {
       if (step.residual) text += "+";
       if (step.relu_follows) text += "|";
       if (step.overwrites_input) text += "!";
-      if (step.means_words) text += "/";
+      if (step.texts) text += "/";
       found.push_back(text);
     }
   }
@@ -55,15 +57,25 @@ TEST(FusionTest, APoolComesBeforeItsReluAndFunctionsOverwriteWhatTheyUseUp) {
 
 TEST(FusionTest, TheMeanOfWordsIsOneStepWhoseTableIsKnown) {
   EXPECT_EQ(steps_of("bag"), (std::vector<std::string>{"embedding/", "linear"}));
-  const auto model =
-      registration(program("bag"))
-          .make({.task = "text_classification", .sample_shape = {6}, .classes = 5, .vocabulary = 11}, {});
-  ASSERT_EQ(model->layers().size(), 2U);
-  const auto* first = dynamic_cast<const WordTable*>(model->layers().front().get());
-  ASSERT_NE(first, nullptr);
-  ASSERT_NE(first->table(), nullptr);
-  EXPECT_EQ(first->table()->name, "embedding.weight");
-  EXPECT_TRUE(first->table()->by_rows);
+  EXPECT_EQ(steps_of("embedding_bag"), (std::vector<std::string>{"embedding_bag/", "linear"}));
+  for (const char* name : {"bag", "embedding_bag"}) {
+    const auto model =
+        registration(program(name))
+            .make({.task = "text_classification", .sample_shape = {6}, .classes = 5, .vocabulary = 11}, {});
+    ASSERT_EQ(model->layers().size(), 2U);
+    const auto* first = dynamic_cast<const WordTable*>(model->layers().front().get());
+    ASSERT_NE(first, nullptr);
+    ASSERT_NE(first->table(), nullptr);
+    EXPECT_EQ(first->table()->name, "embedding.weight");
+    EXPECT_TRUE(first->table()->by_rows);
+  }
+}
+
+TEST(FusionTest, OnlyTheMeanWithPaddingZeroIsThatOfRealWords) {
+  const auto found = steps_of("bags");
+  EXPECT_EQ(std::ranges::count(found, "embedding_bag/"), 1);
+  EXPECT_EQ(std::ranges::count(found, "embedding_bag"), 4);
+  EXPECT_EQ(std::ranges::count(steps_of("padded_elsewhere"), "embedding/"), 0);
 }
 
 }  // namespace
