@@ -46,7 +46,7 @@ OTHER_PERIODS = {
     **{f"local_sgd {steps}": ["--strategy", "local_sgd", "--sync-period", str(steps)] for steps in (64,)},
     **{f"easgd {steps}": ["--strategy", "easgd", "--sync-period", str(steps)] for steps in (1, 4, 64)},
     **{f"asgd, staleness {steps}": ["--strategy", "asgd", "--servers", "1", "--staleness", str(steps)] for steps in (1, 16, 64)},
-    "local_sgd 16, late": ["--strategy", "local_sgd", "--sync-period", "16", "--overlap-steps", "8"],
+    "local_sgd 16, late": ["--strategy", "local_sgd", "--sync-period", "16", "--overlap-steps", "15"],
     "local_sgd 16, mild outer": ["--strategy", "local_sgd", "--sync-period", "16", "--outer-optimizer", "nesterov", "--outer-learning-rate", "0.3"],
 }
 ALL_STRATEGIES = STRATEGIES | OTHER_PERIODS
