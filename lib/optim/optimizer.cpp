@@ -41,26 +41,30 @@ class FlatOptimizer : public Optimizer {
   template <class Update>
   void for_each_range(const at::Tensor& parameters, const at::Tensor& gradients,
                       const std::vector<Range>& parts, const Update& update) const {
-    check(parameters, "parameters", count_);
-    const bool of_parts = gradients.numel() != count_;
     std::int64_t all = 0;
     for (const Range& part : parts) all += part.size();
+    const bool holds_parts = parameters.numel() != count_;
+    check(parameters, "parameters", holds_parts ? all : count_);
+    const bool of_parts = gradients.numel() != count_;
     check(gradients, "gradients", of_parts ? all : count_);
     for (const ParameterRange& whole : ranges_) {
       std::int64_t before = 0;  // elements of the parts before
       for (const Range& part : parts) {
-        const std::int64_t first = of_parts ? before - part.begin : 0;
+        const std::int64_t moved = before - part.begin;
         before += part.size();
         ParameterRange range = whole;
         range.begin = std::max(whole.begin, part.begin);
         range.end = std::min(whole.end, part.end);
         if (range.begin >= range.end) continue;
         if (type_ == at::kDouble) {
-          update(static_cast<double*>(parameters.data_ptr()) + range.begin,
-                 static_cast<const double*>(gradients.const_data_ptr()) + (first + range.begin), range);
+          update(
+              static_cast<double*>(parameters.data_ptr()) + (holds_parts ? moved : 0) + range.begin,
+              static_cast<const double*>(gradients.const_data_ptr()) + (of_parts ? moved : 0) + range.begin,
+              range);
         } else {
-          update(static_cast<float*>(parameters.data_ptr()) + range.begin,
-                 static_cast<const float*>(gradients.const_data_ptr()) + (first + range.begin), range);
+          update(static_cast<float*>(parameters.data_ptr()) + (holds_parts ? moved : 0) + range.begin,
+                 static_cast<const float*>(gradients.const_data_ptr()) + (of_parts ? moved : 0) + range.begin,
+                 range);
         }
       }
     }

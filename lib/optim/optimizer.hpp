@@ -59,7 +59,8 @@ class Optimizer {
   /// Gradients are sums over the step's samples and, on the CPU, only read; `scale` (clip coefficient /
   /// weight of the step) multiplies them on the way. `step` counts updates from 1. Elements outside all
   /// ranges (padding) are left alone. `parts`: what to update; ranks that share the parameters' memory update
-  /// a part each. On the CPU `gradients` may be the elements of `parts` alone, one part behind the other.
+  /// a part each. On the CPU `parameters` and `gradients` may each be the elements of `parts` alone, one part
+  /// behind the other.
   virtual void step(const at::Tensor& parameters, const at::Tensor& gradients, double scale,
                     double learning_rate, std::int64_t step, const std::vector<Range>& parts) = 0;
 

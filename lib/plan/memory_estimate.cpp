@@ -76,7 +76,8 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
   const int gradients = footprint.reproducible ? parallel::ReproducibleSums::gradients_held(
                                                      footprint.micro_batches, footprint.copies)
                                                : 1;
-  return {.parameters = parameters * element,
+  const double frozen = parameters - trained;
+  return {.parameters = (frozen + trained / footprint.parameter_shards) * element,
           .gradients = trained * element * gradients / footprint.gradient_shards,
           .optimizer = trained * element * footprint.optimizer_states / footprint.optimizer_shards,
           .activations = kept * live_micro_batches(footprint, cuts, pipe_index) + largest_repeated +

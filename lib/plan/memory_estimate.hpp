@@ -19,6 +19,7 @@ struct Footprint {
   int optimizer_states = 0;  ///< Tensors of each parameter's size that the optimizer keeps.
   int optimizer_shards = 1;  ///< Ranks that share them out.
   int gradient_shards = 1;   ///< Likewise the gradients.
+  int parameter_shards = 1;  ///< Likewise the parameters that are trained.
   bool reproducible = false;
 };
 

@@ -226,9 +226,11 @@ Unmatched load_weights(const checkpoint::Weights& weights, const Destination& de
   auto& model = destination.model;
   Loading loading(weights, skip, subject);
   loading.compare_vocabularies(destination);
-  for (const auto& layer : model.layers()) {
-    for (auto& parameter : layer->parameters())
+  for (std::size_t layer = 0; layer < model.layers().size(); ++layer) {
+    if (destination.open) destination.open(layer);
+    for (auto& parameter : model.layers()[layer]->parameters())
       loading.give(parameter.name, parameter.value, parameter.slice);
+    if (destination.close) destination.close(layer);
   }
   for (const auto& layer : model.layers()) {
     for (auto& buffer : layer->buffers()) loading.give(buffer.name, buffer.value, buffer.slice);

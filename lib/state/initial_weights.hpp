@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <set>
 #include <string>
 #include <vector>
@@ -24,6 +25,10 @@ struct Destination {
   models::Model& model;
   const std::string& dataset;                      ///< As the user named it.
   const checkpoint::VocabularyHashes& vocabulary;  ///< Of the dataset.
+  /// Called before and after the parameters of each layer (index in the model) are written. Empty: they have
+  /// memory anyway.
+  std::function<void(std::size_t layer)> open = {};
+  std::function<void(std::size_t layer)> close = {};
 };
 
 /// Gives the model's parameters and buffers the tensors of the same names, converted to the model's dtype,

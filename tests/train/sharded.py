@@ -1,7 +1,7 @@
-"""Copies that share out the optimizer's state (zero1), and the gradients (zero2): they have ddp's bits on any ranks, save what any
-other run loads, go on after a loss, and need the memory that they promise.
+"""Copies that share out the optimizer's state (zero1), the gradients (zero2) and the parameters (zero3): they have ddp's bits on any
+ranks, save what any other run loads, go on after a loss, and need the memory that they promise.
 
-    sharded.py BINARY
+    sharded.py BINARY [--full]
 """
 
 import json
@@ -17,7 +17,8 @@ import numpy as np
 
 from dtrain_run import MPIRUN, checkpoint_tensors, ranks_of, refused, run
 
-BINARY = sys.argv.pop()
+FULL = "--full" in sys.argv
+BINARY = [argument for argument in sys.argv[1:] if argument != "--full"].pop()
 STRICT = ["--threads", 1, "--micro-batches", 12, "--schedule", "constant", "--warmup-steps", 0, "--reproducible", "--quiet"]
 MODELS = {  # a tied weight and dropout; convolutions with channels last and BatchNorm's buffers; odd sizes
     "gpt": ["--model", "gpt", "--global-batch", 26, "--model-option", "layers=2", "--model-option", "heads=2",
@@ -26,6 +27,7 @@ MODELS = {  # a tied weight and dropout; convolutions with channels last and Bat
     "mlp": ["--model", "mlp", "--global-batch", 50, "--model-option", "hidden=37,5", "--optimizer", "adam"]}
 ZERO1 = ["--strategy", "zero1"]
 ZERO2 = ["--strategy", "zero2"]
+ZERO3 = ["--strategy", "zero3"]
 
 
 class ShardedRuns(unittest.TestCase):
@@ -55,9 +57,13 @@ class ShardedRuns(unittest.TestCase):
 
 class ShardedTest(ShardedRuns):
     def test_it_has_the_bits_of_one_rank(self):
-        cases = {"gpt": [("zero1", "data=3"), ("zero1", "data=2,pipe=2"), ("zero2", "data=2,pipe=2")],
-                 "resnet18": [("zero1", "data=2"), ("zero2", "data=3")],
-                 "mlp": [("zero1", "data=4"), ("zero1", "data=2,pipe=2"), ("zero2", "data=4")]}
+        cases = {"gpt": [("zero1", "data=2,pipe=2"), ("zero2", "data=2,pipe=2"), ("zero3", "data=3")],
+                 "resnet18": [("zero1", "data=2"), ("zero3", "data=2")],
+                 "mlp": [("zero1", "data=2,pipe=2"), ("zero2", "data=4"), ("zero3", "data=4")]}
+        if FULL:
+            meshes = [f"data={ranks}" for ranks in (2, 3, 4)]
+            cases = {model: [*of_model, *[(stage, mesh) for stage in ("zero1", "zero2", "zero3") for mesh in meshes]]
+                     for model, of_model in cases.items()}
         for model, of_model in cases.items():
             expected = self.state(self.train(f"{model}-one", 1, *MODELS[model], *STRICT))
             for stage, mesh in of_model:
@@ -75,8 +81,8 @@ class ShardedTest(ShardedRuns):
     def test_without_reproducible_it_agrees_with_ddp_to_rounding(self):
         usual = [*MODELS["mlp"], "--threads", 1, "--micro-batches", 4, "--precision", "fp64", "--quiet", "--grad-clip", 0.05]
         expected = self.state(self.train("usual-ddp", 3, *usual))
-        for stage in (ZERO1, ZERO2):  # of 4 micro-batches a rank has 2, the others one
-            for name, options in {"apart": self.apart(3), "together": []}.items():
+        for stage in (ZERO1, ZERO2, ZERO3):  # of 4 micro-batches a rank has 2, the others one
+            for name, options in {"apart": self.apart(3), **({"together": []} if FULL or stage is ZERO2 else {})}.items():
                 with self.subTest(stage=stage, name=name):
                     self.assert_close(self.state(self.train(f"usual-{stage[1]}-{name}", 3, *usual, *stage, *options)), expected)
 
@@ -84,26 +90,29 @@ class ShardedTest(ShardedRuns):
         usual = [*MODELS["gpt"], "--threads", 1, "--micro-batches", 6, "--precision", "fp64", "--quiet", "--optimizer", "sgd",
                  "--schedule", "constant", "--warmup-steps", 0, "--bucket-mb", 0.001]
         expected = self.state(self.train("stages-one", 1, *usual))
-        for name, mesh, options in [("1f1b", "data=2,pipe=2", []), ("interleaved", "data=2,pipe=2", ["--pipeline", "interleaved"]),
-                                    ("repeated", "data=4", ["--recompute", "full"])]:
+        for name, mesh, options in [("1f1b", "data=2,pipe=2", ZERO2), ("interleaved", "data=2,pipe=2", [*ZERO2, "--pipeline", "interleaved"]),
+                                    ("repeated", "data=4", [*ZERO3, "--recompute", "full"]),
+                                    *([("layers", "data=3", ZERO3)] if FULL else [])]:
             with self.subTest(name=name):
                 ranks = ranks_of(mesh)
-                folder = self.train(f"stages-{name}", ranks, *usual, *ZERO2, "--mesh", mesh, *options, *self.apart(ranks))
+                folder = self.train(f"stages-{name}", ranks, *usual, "--mesh", mesh, *options, *self.apart(ranks))
                 self.assert_close(self.state(folder), expected)
 
     def test_any_strategy_loads_what_it_has_saved(self):
         model = [*MODELS["mlp"], *STRICT]
         expected = self.state(self.train("whole", 1, *model, steps=8), 8)
-        saved = self.train("saved", 3, *model, *ZERO1, *self.apart(3))
+        saved = self.train("saved", 3, *model, *ZERO3, *self.apart(3))
         manifest = json.loads((saved / "checkpoints/step-00000004/manifest.json").read_text())
-        moments = [tensor for tensor in manifest["tensors"] if tensor["name"] == "optimizer/exp_avg/input_fc.weight"]
-        self.assertGreater(sum(len(tensor["slices"]) for tensor in moments), 1, "the state is not in shards")
-        for name, ranks, options in [("ddp", 1, []), ("zero1", 2, [*ZERO1, *self.apart(2)]), ("zero2", 4, [*ZERO2, *self.apart(4)])]:
+        for name in ("optimizer/exp_avg/input_fc.weight", "model/input_fc.weight"):
+            slices = [tensor["slices"] for tensor in manifest["tensors"] if tensor["name"] == name]
+            self.assertGreater(len(slices[0]), 1, f"{name} is not in shards")
+        for name, ranks, options in [("ddp", 1, []), ("zero1", 2, [*ZERO1, *self.apart(2)]), ("zero2", 4, [*ZERO2, *self.apart(4)]),
+                                     ("zero3", 2, [*ZERO3, *self.apart(2)])]:
             with self.subTest(name=name):
                 gone_on = self.train(f"on-{name}", ranks, *model, *options, "--resume", saved / "checkpoints/step-00000004", steps=8)
                 self.assert_same(self.state(gone_on, 8), expected)
         from_ddp = self.train("ddp-saved", 2, *model)
-        for stage in (ZERO1, ZERO2):
+        for stage in (ZERO1, ZERO2, ZERO3):
             gone_on = self.train(f"{stage[1]}-on", 3, *model, *stage, *self.apart(3), "--resume", from_ddp / "checkpoints/step-00000004",
                                  steps=8)
             self.assert_same(self.state(gone_on, 8), expected)
@@ -118,13 +127,14 @@ class ShardedTest(ShardedRuns):
         self.assertEqual(sum(value.size for value in checkpoint_tensors(folder / "checkpoints/step-00000003").values()), parameters)
 
     def test_each_stage_takes_the_bytes_of_a_parameter_that_it_promises(self):
-        width, layers = 256, 160  # no tensor is a large part of all
-        parameters = 784 * width + width + (layers - 1) * (width * width + width) + width * 10 + 10
-        model = ["--model", "mlp", "--model-option", "hidden=" + ",".join([str(width)] * layers), "--global-batch", 4, "--threads", 1,
+        widths = [784, 64, *[256] * 160, 10]  # no tensor is a large part of all
+        parameters = sum(inputs * outputs + outputs for inputs, outputs in zip(widths, widths[1:]))
+        model = ["--model", "mlp", "--model-option", "hidden=" + ",".join(map(str, widths[1:-1])), "--global-batch", 4, "--threads", 1,
                  "--quiet", "--optimizer", "adam", "--bucket-mb", 0.25, *self.apart(4)]
-        for stage, promised in {"ddp": 16, "zero1": 10, "zero2": 7}.items():
+        for stage, promised in {"ddp": 16, "zero1": 10, "zero2": 7, "zero3": 4}.items():
             with self.subTest(stage=stage):
-                folder = self.train(f"bytes-of-{stage}", 4, *model, "--strategy", stage, steps=2)
+                limit = ["--memory-limit", f"{7.6 * parameters / 2**20:.0f}MiB"] if stage == "zero3" else []  # 3 to save, too
+                folder = self.train(f"bytes-of-{stage}", 4, *model, "--strategy", stage, *limit, steps=2)
                 with h5py.File(folder / "results.h5") as file:
                     told = [event["detail"].decode() for rank in file["ranks"].values() for event in rank["events"][:]
                             if event["kind"] == b"tensor_memory"]
@@ -146,7 +156,8 @@ class ShardedTest(ShardedRuns):
 
     def test_what_it_cannot_do_is_said(self):
         model = [*MODELS["gpt"], "--name", "refused"]
-        for stage in (ZERO1, ZERO2):
+        refused(BINARY, 2, 2, ["--strategy zero3", "mesh of data alone"], *model, *ZERO3, "--mesh", "pipe=2", cwd=self.folder)
+        for stage in (ZERO1, ZERO2, ZERO3):
             refused(BINARY, 2, 2, [f"--strategy {stage[1]}", "slice"], *model, *stage, "--mesh", "tensor=2", cwd=self.folder)
         refused(BINARY, 2, 2, ["--adaptive-batch", "zero2", "gradient of its copy"], *model, *ZERO2, "--adaptive-batch", cwd=self.folder)
         refused(BINARY, 2, 2, ["--replicate", "copies of the model"], *model, *ZERO1, "--replicate", "5", cwd=self.folder)
@@ -160,7 +171,7 @@ class LossTest(ShardedRuns):
             self.skipTest("this MPI cannot go on without a rank")
         model = [*MODELS["mlp"], *STRICT]
         expected = self.state(self.train("undisturbed", 1, *model, steps=10), 10)
-        for stage in (ZERO1, ZERO2):
+        for stage in (ZERO1, ZERO2, ZERO3) if FULL else (ZERO3,):
             with self.subTest(stage=stage):
                 name = f"lost-{stage[1]}"
                 options = [*model, *stage, "--checkpoint-every", "3steps", "--epochs", "2", "--inject", "kill:rank=1,phase=optimizer,step=8",
@@ -174,4 +185,4 @@ class LossTest(ShardedRuns):
 
 
 if __name__ == "__main__":
-    unittest.main()
+    unittest.main(argv=sys.argv[:1])

@@ -35,7 +35,7 @@ FlatParameters::FlatParameters(models::Model& model, at::ScalarType dtype)
     : FlatParameters(model, at::zeros({size_of(model)}, at::TensorOptions().dtype(dtype)), Values::put) {}
 
 FlatParameters::FlatParameters(models::Model& model, at::Tensor block, Values values)
-    : values_(std::move(block)) {
+    : values_(std::move(block)), size_(size_of(model)) {
   const auto parameters = trained(model);
   std::int64_t size = 0;
   for (auto it = parameters.rbegin(); it != parameters.rend(); ++it) {
@@ -43,6 +43,7 @@ FlatParameters::FlatParameters(models::Model& model, at::Tensor block, Values va
     entries_.push_back({*it, size, count});
     size += aligned(count);
   }
+  if (values == Values::elsewhere) return;
   const at::NoGradGuard no_grad;
   for (const auto& entry : entries_) {
     auto slot = view(values_, entry);

@@ -28,20 +28,21 @@ class FlatParameters {
   };
 
   /// Whether the model's values are put into the block, or those that are already there are taken: by the
-  /// ranks that share the block with one that fills it.
-  enum class Values { put, take };
+  /// ranks that share the block with one that fills it. elsewhere: the parameters are laid out only; values()
+  /// may be replaced by what this rank holds of them.
+  enum class Values { put, take, elsewhere };
 
   FlatParameters(models::Model& model, at::ScalarType dtype);
-  /// In `block` [size_of(model)], which also gives the dtype.
+  /// In `block` [size_of(model)], which also gives the dtype; with Values::elsewhere of any size.
   FlatParameters(models::Model& model, at::Tensor block, Values values);
 
   /// Elements that the model's block has, gaps included: at least one gap.
   static std::int64_t size_of(models::Model& model);
 
   const std::vector<Entry>& entries() const { return entries_; }
-  std::int64_t size() const { return values_.numel(); }  ///< Elements, gaps included.
+  std::int64_t size() const { return size_; }  ///< Elements, gaps included.
   at::ScalarType dtype() const { return values_.scalar_type(); }
-  at::Tensor& values() { return values_; }  ///< [size()], no gradient.
+  at::Tensor& values() { return values_; }  ///< [size()] or what is held of it, no gradient.
   const at::Tensor& values() const { return values_; }
 
   /// Where the parameter ends, the gap behind it included.
@@ -56,6 +57,7 @@ class FlatParameters {
  private:
   std::vector<Entry> entries_;
   at::Tensor values_;
+  std::int64_t size_ = 0;
 };
 
 }  // namespace dtrain::parallel

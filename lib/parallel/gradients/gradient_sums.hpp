@@ -36,6 +36,10 @@ class GradientSums {
   /// Micro-batch `index` of the step (over all ranks) has run backward through all layers of this rank.
   virtual void taken_back(int index) = 0;
 
+  /// Backward of a micro-batch, or of none where another rank has one more, is past a layer that uses
+  /// `parameter`: a gradient that has not come is zero.
+  virtual void passed(const models::Parameter* /*parameter*/) {}
+
   /// From now on each step's gradient of `parameter` has a share from another rank.
   virtual void expect_share(const models::Parameter* parameter) = 0;
   /// That share, in the parameter's shape; once per step, from within finish().

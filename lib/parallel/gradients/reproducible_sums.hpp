@@ -23,9 +23,10 @@ namespace dtrain::parallel {
 class ReproducibleSums final : public GradientSums {
  public:
   /// `micro_batches`: of a step, over all ranks; own() says which are this rank's. `update_parts`: this
-  /// rank updates its part of the parameters only. Collective over `group`.
+  /// rank updates its part of the parameters only. `shared_out`: what the ranks then share out, in order;
+  /// empty: everything at once. Collective over `group`.
   ReproducibleSums(FlatParameters& parameters, models::Model& model, comm::Group& group, int micro_batches,
-                   bool update_parts);
+                   bool update_parts, std::vector<Range> shared_out = {});
   ~ReproducibleSums() override;
 
   /// Gradients that a rank has memory for, at most, where all own as many micro-batches: log2(M / ranks) + 2,
@@ -41,7 +42,7 @@ class ReproducibleSums final : public GradientSums {
   const at::Tensor& gradients() const override { return gradients_; }
   bool updates_parts() const override { return updates_parts_; }
   const std::vector<Range>& update_parts() const override { return update_parts_; }
-  std::vector<Range> shared_out() const override { return {{0, parameters_.size()}}; }
+  std::vector<Range> shared_out() const override { return shared_out_; }
   const std::vector<Range>& own_parts() const override { return own_parts_; }
 
  private:
@@ -83,6 +84,7 @@ class ReproducibleSums final : public GradientSums {
   std::vector<std::vector<PieceTree::Node>> nodes_of_;  // by rank of the group: what it brings
   std::vector<bool> taken_back_;                        // by micro-batch
   bool updates_parts_ = false;
+  std::vector<Range> shared_out_;
   std::vector<Range> update_parts_;
   std::vector<Range> own_parts_;
 };

@@ -42,7 +42,9 @@ ShardedSums::ShardedSums(FlatParameters& parameters, comm::Group& group, comm::Q
     : parameters_(parameters),
       group_(group),
       queue_(queue),
-      buckets_(cut_buckets(parameters.entries(), config.bucket_bytes, element_bytes(parameters))),
+      buckets_(config.buckets.empty()
+                   ? cut_buckets(parameters.entries(), config.bucket_bytes, element_bytes(parameters))
+                   : config.buckets),
       bucket_of_(buckets_of(parameters.entries(), buckets_)),
       largest_(largest_of(buckets_)),
       charge_(kSlots * largest_ * element_bytes(parameters)),
@@ -60,6 +62,7 @@ ShardedSums::ShardedSums(FlatParameters& parameters, comm::Group& group, comm::Q
   }
   shares_.assign(entries.size(), 0);
   received_.assign(entries.size(), 0);
+  passed_.assign(entries.size(), 0);
   std::int64_t held = 0;
   for (const Range& bucket : buckets_) {
     const Range part = part_of(bucket.size(), group.rank(), group.size());
@@ -129,6 +132,7 @@ void ShardedSums::begin_step(int micro_batches) {
   require(micro_batches <= rounds_, "has more micro-batches than a rank owns", {.subject = "a step"});
   micro_batches_ = micro_batches;
   std::ranges::fill(received_, 0);
+  std::ranges::fill(passed_, 0);
   for (const auto& entry : parameters_.entries()) entry.parameter->value.mutable_grad().reset();
   for (auto& place : places_) {
     place.withdraw();
@@ -168,7 +172,9 @@ void ShardedSums::put(std::int64_t turn, std::size_t entry, const at::Tensor& gr
   places_[entry].withdraw();  // the memory may have been opened after the gradient was computed
   const auto view = view_of(turn, entry);
   const std::size_t index = entry - first_entry_[bucket_of(turn)];
-  if (slot.written[index]) {
+  if (!gradient.defined()) {  // zero
+    if (!slot.written[index]) view.zero_();
+  } else if (slot.written[index]) {
     view.add_(gradient);
   } else if (gradient.data_ptr() != view.data_ptr()) {
     if (gradient.strides() == view.strides() && gradient.is_non_overlapping_and_dense()) {
@@ -247,6 +253,16 @@ void ShardedSums::advance() {
     }
   }
   queue_.progress();
+}
+
+void ShardedSums::passed(const models::Parameter* parameter) {
+  const at::NoGradGuard no_grad;
+  const std::size_t i = entry_of(parameter);
+  ++passed_[i];
+  while (received_[i] < passed_[i]) {
+    const std::int64_t round = received_[i]++ / uses_[i];
+    take(turn_of(round, i), i, {});
+  }
 }
 
 void ShardedSums::expect_share(const models::Parameter* parameter) { ++shares_[entry_of(parameter)]; }

@@ -34,8 +34,9 @@ namespace dtrain::parallel {
 class ShardedSums final : public GradientSums {
  public:
   struct Config {
-    int micro_batches = 1;          ///< Of a step, over all ranks; own() says which are whose.
-    std::int64_t bucket_bytes = 0;  ///< See cut_buckets().
+    int micro_batches = 1;            ///< Of a step, over all ranks; own() says which are whose.
+    std::int64_t bucket_bytes = 0;    ///< See cut_buckets().
+    std::vector<Range> buckets = {};  ///< The buckets, where they are given; empty: as bucket_bytes says.
     std::vector<const models::Parameter*> met_again = {};  ///< See StepEngine::met_again().
   };
   /// On the CPU. Collective over `group`: allocates and compares layouts. Throws Error when ranks disagree.
@@ -45,6 +46,7 @@ class ShardedSums final : public GradientSums {
   void own(const Ownership& owned) override;
   void begin_step(int micro_batches) override;
   void taken_back(int /*index*/) override {}
+  void passed(const models::Parameter* parameter) override;
   void expect_share(const models::Parameter* parameter) override;
   void add_share(const models::Parameter* parameter, const at::Tensor& gradient) override;
   /// Issues what no hook has issued, with zeros where no gradient has come, and waits for every bucket.
@@ -105,6 +107,7 @@ class ShardedSums final : public GradientSums {
   std::vector<int> uses_;                     // by entry: how often backward meets it in a micro-batch
   std::vector<int> shares_;                   // by entry: of other ranks, in each step
   std::vector<int> received_;                 // by entry: gradients that have come in this step
+  std::vector<int> passed_;                   // by entry: gradients that must have come
   std::map<std::int64_t, std::vector<std::pair<std::size_t, at::Tensor>>> waiting_;  // by turn
   std::int64_t rounds_ = 1;                                                          // of a step
   int micro_batches_ = 0;    // of this rank in this step

@@ -2,6 +2,8 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "core/error.hpp"
+
 namespace dtrain::parallel {
 std::vector<const models::Parameter*> parameters_met_again(models::Model& model, const StageCuts& cuts,
                                                            std::int64_t repeated_layers) {
@@ -25,6 +27,32 @@ Pipeline::Pipeline(const Parts& parts)
     const Range& layers = layers_of(stage);
     walks_.try_emplace(stage, parts.model, layers, repeat_first(layers, parts.repeated_layers));
   }
+}
+
+std::vector<const models::Parameter*> Pipeline::met_again() const {
+  // Each layer is then a segment of its own, as where it is repeated.
+  const std::int64_t apart = weights_ != nullptr ? 1 : parts_.repeated_layers;
+  return parameters_met_again(parts_.model, parts_.cuts, apart);
+}
+
+void Pipeline::keep_weights(LayerWeights& weights) {
+  require(parts_.pipe.size() == 1 && last_ == 0, "brings no weights",
+          {.subject = "a pipeline of several stages"});
+  weights_ = &weights;
+  const Range& layers = layers_of(0);
+  walks_.clear();
+  walks_.try_emplace(0, parts_.model, layers, each_layer(layers, parts_.repeated_layers), &weights);
+}
+
+void Pipeline::pass_idle() { walks_.at(0).pass_idle(); }
+
+void Pipeline::bring(std::int64_t layer, const Range& layers) {
+  if (weights_ == nullptr) return;
+  weights_->bring(layer, layer + 1 < layers.end ? std::optional(layer + 1) : std::nullopt);
+}
+
+void Pipeline::drop(std::int64_t layer) {
+  if (weights_ != nullptr) weights_->drop(layer, LayerWeights::Pass::forward);
 }
 
 models::Tensors Pipeline::received(StageMessages& messages, const Action& action) {
@@ -90,6 +118,13 @@ void Pipeline::evaluate(const Schedule& schedule, const std::vector<std::int64_t
     evaluation_messages_.limit_outgoing(most);
   }
   evaluation_messages_.finish();
+  for (auto idle = std::ssize(samples); weights_ != nullptr && idle < work.most; ++idle) {
+    const Range& layers = layers_of(0);
+    for (auto layer = layers.begin; layer < layers.end; ++layer) {
+      bring(layer, layers);
+      drop(layer);
+    }
+  }
 }
 
 void Pipeline::evaluate_stage(const Action& action, const Evaluation& work) {
@@ -102,7 +137,9 @@ void Pipeline::evaluate_stage(const Action& action, const Evaluation& work) {
     flowing.pop_back();
   }
   for (auto layer = layers.begin; layer < layers.end; ++layer) {
+    bring(layer, layers);
     flowing = parts_.model.layers()[static_cast<std::size_t>(layer)]->run(flowing, work.context);
+    drop(layer);
     if (layer == code_layer) codes = flowing.at(0).clone();  // the next layer may overwrite it
   }
   if (action.stage == last_) return work.outputs(action.micro_batch, flowing, codes);

@@ -42,9 +42,12 @@ class Pipeline {
   explicit Pipeline(const Parts& parts);
 
   /// Of this pipeline's model, cuts and repeated layers.
-  std::vector<const models::Parameter*> met_again() const {
-    return parameters_met_again(parts_.model, parts_.cuts, parts_.repeated_layers);
-  }
+  std::vector<const models::Parameter*> met_again() const;
+
+  /// From now on `weights`, borrowed, brings the weights of each layer. For a pipeline of one rank.
+  void keep_weights(LayerWeights& weights);
+  /// What train() does with them for one micro-batch, without computing.
+  void pass_idle();
 
   int ranks() const { return parts_.pipe.size(); }
   bool is_first() const { return parts_.pipe.rank() == 0; }                          ///< Reads the samples.
@@ -72,6 +75,8 @@ class Pipeline {
     /// Takes the last layer's outputs and those of `code_layer`, undefined without; on the last rank only.
     std::function<void(int micro_batch, const models::Tensors& outputs, const at::Tensor& codes)> outputs;
     std::optional<std::size_t> code_layer;
+    /// Micro-batches of the copy of the model that has most: for them all copies bring their layers' weights.
+    int most = 0;
   };
   /// Forward only, without gradients. `schedule` is of make_forward_schedule(). Collective over the pipeline.
   void evaluate(const Schedule& schedule, const std::vector<std::int64_t>& samples, const Evaluation& work);
@@ -80,6 +85,8 @@ class Pipeline {
   void forward(const Action& action, const Training& work);
   void backward(const Action& action, const Training& work);
   void evaluate_stage(const Action& action, const Evaluation& work);
+  void bring(std::int64_t layer, const Range& layers);
+  void drop(std::int64_t layer);
   models::Tensors received(StageMessages& messages, const Action& action);
   const Range& layers_of(int stage) const { return parts_.cuts.layers[static_cast<std::size_t>(stage)]; }
 
@@ -90,6 +97,7 @@ class Pipeline {
   Parts parts_;
   int last_;                          // stage
   std::map<int, SegmentWalk> walks_;  // by stage: this rank's
+  LayerWeights* weights_ = nullptr;   // null: they are there
   StageMessages messages_;
   StageMessages evaluation_messages_;         // layers may lay their outputs out otherwise
   std::map<std::pair<int, int>, Kept> kept_;  // by stage and micro-batch: forward is done, backward is not

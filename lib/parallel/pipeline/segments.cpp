@@ -33,8 +33,16 @@ Segments repeat_first(Range layers, std::int64_t count) {
   return segments;
 }
 
-SegmentWalk::SegmentWalk(models::Model& model, Range layers, Segments segments)
-    : model_(model), layers_(layers), repeated_(segments.repeated) {
+Segments each_layer(Range layers, std::int64_t count) {
+  auto segments = repeat_first(layers, count);
+  segments.cuts.clear();
+  for (auto layer = layers.begin + 1; layer < layers.end; ++layer)
+    segments.cuts.push_back(static_cast<std::size_t>(layer));
+  return segments;
+}
+
+SegmentWalk::SegmentWalk(models::Model& model, Range layers, Segments segments, LayerWeights* weights)
+    : model_(model), layers_(layers), repeated_(segments.repeated), weights_(weights) {
   begins_.push_back(static_cast<std::size_t>(layers.begin));
   for (const auto cut : segments.cuts) {
     require(cut > begins_.back() && cut < static_cast<std::size_t>(layers.end),
@@ -46,6 +54,34 @@ SegmentWalk::SegmentWalk(models::Model& model, Range layers, Segments segments)
 
 std::size_t SegmentWalk::end_of(std::size_t segment) const {
   return segment + 1 < begins_.size() ? begins_[segment + 1] : static_cast<std::size_t>(layers_.end);
+}
+
+void SegmentWalk::bring_forward(std::size_t segment) const {
+  if (weights_ == nullptr) return;
+  const std::size_t next = segment + 1 < begins_.size() ? segment + 1 : segment;  // where backward begins
+  weights_->bring(static_cast<std::int64_t>(begins_[segment]), static_cast<std::int64_t>(begins_[next]));
+}
+
+void SegmentWalk::bring_back(std::size_t segment) const {
+  if (weights_ == nullptr) return;
+  std::optional<std::int64_t> next;
+  if (segment > 0) next = static_cast<std::int64_t>(begins_[segment - 1]);
+  weights_->bring(static_cast<std::int64_t>(begins_[segment]), next);
+}
+
+void SegmentWalk::drop(std::size_t segment, LayerWeights::Pass pass) const {
+  if (weights_ != nullptr) weights_->drop(static_cast<std::int64_t>(begins_[segment]), pass);
+}
+
+void SegmentWalk::pass_idle() const {
+  for (std::size_t s = 0; s < begins_.size(); ++s) {
+    bring_forward(s);
+    drop(s, LayerWeights::Pass::forward);
+  }
+  for (std::size_t s = begins_.size(); s-- > 0;) {
+    bring_back(s);
+    drop(s, LayerWeights::Pass::backward);
+  }
 }
 
 models::Tensors SegmentWalk::run(std::size_t segment, models::Tensors flowing,
@@ -66,7 +102,9 @@ Passed SegmentWalk::forward(models::Tensors inputs, const models::Context& conte
       segment_inputs = layers_.begin > 0 ? cut_graph(inputs) : std::move(inputs);
     }
     const at::AutoGradMode mode(s >= repeated_);
+    bring_forward(s);
     outputs = run(s, segment_inputs, context);
+    drop(s, LayerWeights::Pass::forward);
   }
   // A loss is differentiated with respect to these.
   if (begins_.size() <= repeated_) passed.segments.back().outputs = cut_graph(passed.outputs());
@@ -75,8 +113,10 @@ Passed SegmentWalk::forward(models::Tensors inputs, const models::Context& conte
 
 models::Tensors SegmentWalk::backward(Passed& passed, const at::Tensor& loss) const {
   const std::size_t last = begins_.size() - 1;
+  if (last >= repeated_) bring_back(last);
   torch::autograd::backward({loss}, {});
   if (last >= repeated_) {
+    drop(last, LayerWeights::Pass::backward);
     auto gradients = input_gradients(passed.segments[last]);
     return last == 0 ? gradients : walk_back(passed, last - 1, std::move(gradients));
   }
@@ -94,6 +134,7 @@ models::Tensors SegmentWalk::backward(Passed& passed, const models::Tensors& out
 models::Tensors SegmentWalk::walk_back(Passed& passed, std::size_t segment, models::Tensors gradients) const {
   for (std::size_t s = segment + 1; s-- > 0;) {
     auto& kept = passed.segments[s];
+    bring_back(s);
     if (s < repeated_) {
       auto context = passed.context;
       context.pass = models::Pass::repeated;
@@ -107,6 +148,7 @@ models::Tensors SegmentWalk::walk_back(Passed& passed, std::size_t segment, mode
       given.push_back(gradients[i]);
     }
     if (!outputs.empty()) torch::autograd::backward(outputs, given);
+    drop(s, LayerWeights::Pass::backward);
     gradients = input_gradients(kept);
   }
   return gradients;

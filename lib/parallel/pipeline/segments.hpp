@@ -5,6 +5,7 @@
 
 #include "core/slice.hpp"
 #include "models/model.hpp"
+#include "parallel/pipeline/layer_weights.hpp"
 
 namespace dtrain::parallel {
 
@@ -16,6 +17,9 @@ struct Segments {
 
 /// The first `count` of `layers` (or as many as there are) each a segment of its own that is repeated.
 Segments repeat_first(Range layers, std::int64_t count);
+
+/// Each layer a segment of its own, of which the first `count` are repeated.
+Segments each_layer(Range layers, std::int64_t count);
 
 /// What one micro-batch left behind in forward: what backward needs.
 struct Passed {
@@ -35,8 +39,9 @@ struct Passed {
 /// and pipelines use more. Several micro-batches may be on their way.
 class SegmentWalk {
  public:
-  /// `layers`: the stage's.
-  SegmentWalk(models::Model& model, Range layers, Segments segments = {});
+  /// `layers`: the stage's. `weights`, borrowed: brings each layer's weights, where each is a segment of its
+  /// own; null: they are there.
+  SegmentWalk(models::Model& model, Range layers, Segments segments = {}, LayerWeights* weights = nullptr);
 
   /// The stage's outputs are Passed::outputs(). `inputs` of a stage behind the first are differentiated.
   Passed forward(models::Tensors inputs, const models::Context& context) const;
@@ -49,6 +54,9 @@ class SegmentWalk {
   /// The same from the gradients of the outputs, undefined for those without.
   models::Tensors backward(Passed& passed, const models::Tensors& output_gradients) const;
 
+  /// What forward and backward of a micro-batch do with the weights, without computing.
+  void pass_idle() const;
+
   std::size_t segment_count() const { return begins_.size(); }
 
  private:
@@ -56,11 +64,15 @@ class SegmentWalk {
   models::Tensors run(std::size_t segment, models::Tensors flowing, const models::Context& context) const;
   models::Tensors walk_back(Passed& passed, std::size_t segment, models::Tensors gradients) const;
   models::Tensors input_gradients(Passed::Segment& segment) const;
+  void bring_forward(std::size_t segment) const;
+  void bring_back(std::size_t segment) const;
+  void drop(std::size_t segment, LayerWeights::Pass pass) const;
 
   models::Model& model_;
   Range layers_;
   std::vector<std::size_t> begins_;  // first layer of each segment
   std::size_t repeated_;
+  LayerWeights* weights_;
 };
 
 }  // namespace dtrain::parallel

@@ -20,6 +20,8 @@ class ClockedEngine final : public StepEngine {
     return engine_.compute(plan, samples, sums, loss_scale);
   }
   std::vector<const models::Parameter*> met_again() const override { return engine_.met_again(); }
+  void keep_weights(LayerWeights& weights) override { engine_.keep_weights(weights); }
+  void pass_idle() override { engine_.pass_idle(); }
 
  private:
   StepEngine& engine_;

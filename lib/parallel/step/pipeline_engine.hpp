@@ -38,6 +38,8 @@ class PipelineEngine final : public StepEngine {
   std::vector<MicroBatchLoss> compute(const StepPlan& plan, SampleSource& samples, LocalSums& sums,
                                       double loss_scale) override;
   std::vector<const models::Parameter*> met_again() const override { return parts_.pipeline.met_again(); }
+  void keep_weights(LayerWeights& weights) override { parts_.pipeline.keep_weights(weights); }
+  void pass_idle() override { parts_.pipeline.pass_idle(); }
 
   /// What differs between the replays of a captured step, in the device's memory. Undefined tensors: nothing
   /// is captured.

@@ -2,7 +2,14 @@
 
 #include <ATen/ATen.h>
 
+#include "core/error.hpp"
+#include "parallel/step/step_engine.hpp"
+
 namespace dtrain::parallel {
+
+void StepEngine::keep_weights(LayerWeights& /*weights*/) {
+  throw Error("brings no weights", {.subject = "an engine of steps", .advice = "report this as a bug"});
+}
 
 std::vector<MicroBatchLoss> on_cpu(std::vector<MicroBatchLoss> losses) {
   if (losses.empty() || losses[0].sums.loss.is_cpu()) return losses;

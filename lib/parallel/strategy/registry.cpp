@@ -10,7 +10,7 @@ namespace dtrain::parallel {
 // Alone in its file: a test's program is linked with a list of its own.
 const std::vector<StrategyEntry>& strategies() {
   static const std::vector<StrategyEntry> kStrategies = {
-      synchronous(), zero1(), zero2(), local_sgd(), easgd(), asgd(),
+      synchronous(), zero1(), zero2(), zero3(), local_sgd(), easgd(), asgd(),
   };
   return kStrategies;
 }

@@ -24,6 +24,7 @@ struct StrategyEntry {
   struct Shares {
     bool optimizer = false;
     bool gradients = false;  ///< Unless the run is to be reproducible.
+    bool parameters = false;
   } shares = {};
   Abilities (*can)(const Setting& setting);
   /// Collective over StrategyParts::world.

@@ -19,13 +19,18 @@ std::vector<StateTensor> StateView::tensors() const {
   for (const auto* buffer : model_.buffers()) {
     all.push_back({StateTensor::kModel, buffer->name, buffer->value, buffer->slice});
   }
+  for (const auto& entry : parameters_.entries()) {
+    if (holds_shards())
+      add_shards(StateTensor::kModel, {.state = {}, .values = parameters_.values()}, entry, all);
+  }
   for (const auto* parameter : model_.parameters()) {
+    if (holds_shards() && !parameter->frozen) continue;
     all.push_back({StateTensor::kModel, parameter->name, parameter->value.detach(), parameter->slice});
   }
   for (const auto& flat : optimizer_) {
     for (const auto& entry : parameters_.entries()) {
       if (!held_.empty()) {
-        add_shards(flat, entry, all);
+        add_shards(StateTensor::kOptimizer + flat.state, flat, entry, all);
         continue;
       }
       all.push_back({StateTensor::kOptimizer + flat.state, entry.parameter->name,
@@ -37,7 +42,7 @@ std::vector<StateTensor> StateView::tensors() const {
 }
 
 /// What the held ranges have of a parameter.
-void StateView::add_shards(const Flat& flat, const FlatParameters::Entry& entry,
+void StateView::add_shards(const std::string& group, const Flat& flat, const FlatParameters::Entry& entry,
                            std::vector<StateTensor>& all) const {
   const auto& value = entry.parameter->value;
   std::int64_t before = 0;  // elements of the ranges before
@@ -48,7 +53,7 @@ void StateView::add_shards(const Flat& flat, const FlatParameters::Entry& entry,
       const auto first = flat.values.storage_offset() + before + entry.offset - range.begin;
       for (auto& rectangle : rectangles_of(part, value.sizes().vec(), value.strides().vec())) {
         auto shard = flat.values.as_strided(rectangle.extent, value.strides(), first + rectangle.place);
-        all.push_back({.group = StateTensor::kOptimizer + flat.state,
+        all.push_back({.group = group,
                        .name = entry.parameter->name,
                        .value = std::move(shard),
                        .owner = flat.owner,

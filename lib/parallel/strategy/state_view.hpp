@@ -57,7 +57,8 @@ class StateView {
  public:
   /// `model`: its parameters are views of `parameters`; it has the buffers as well. `held`: what of the
   /// parameters the optimizer has state for, ascending, where other copies of the model have the rest; empty:
-  /// everything. `more`: what else there is, already named.
+  /// everything. Where `parameters` hold values of these parts alone, the model's tensors are shards as well.
+  /// `more`: what else there is, already named.
   StateView(FlatParameters& parameters, models::Model& model, optim::Optimizer& optimizer,
             std::vector<Range> held = {}, std::vector<StateTensor> more = {});
 
@@ -78,7 +79,9 @@ class StateView {
   at::Tensor& flat_parameters() const { return parameters_.values(); }
 
  private:
-  void add_shards(const Flat& flat, const FlatParameters::Entry& entry, std::vector<StateTensor>& all) const;
+  void add_shards(const std::string& group, const Flat& flat, const FlatParameters::Entry& entry,
+                  std::vector<StateTensor>& all) const;
+  bool holds_shards() const { return parameters_.values().numel() != parameters_.size(); }
 
   FlatParameters& parameters_;
   models::Model& model_;

@@ -80,6 +80,10 @@ class Strategy {
   /// After synchronise(): the agreed model. Not collective.
   virtual StateView state() = 0;
 
+  /// A layer's weights (index in the model) are about to be read from a file into the model, layer after
+  /// layer: there is memory for them until they are closed.
+  virtual void open_weights(std::size_t /*layer*/) {}
+  virtual void close_weights(std::size_t /*layer*/) {}
   /// The weights and buffers in state() were read from a file: all copies take over the first one's.
   virtual void adopt_weights() = 0;
   /// The optimizer's state was read from a file, each rank its own part.

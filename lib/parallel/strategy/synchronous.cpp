@@ -75,7 +75,10 @@ void restrict_to_shards(const Setting& setting, Shards shards, Abilities& abilit
   abilities.updates_by_rows = {"each rank has a shard of the table's state only"};
   abilities.rolls_back = {"a lost rank takes its shard along"};
   abilities.copies_parts = {"a rank's part is not the same on all copies of the model"};
-  if (shards == Shards::gradients && abilities.adapts_batch)
+  if (shards == Shards::parameters && setting.mesh.pipe > 1)
+    abilities.runs = {
+        "the stages of two copies would gather their weights in different orders: use a mesh of data alone"};
+  if (shards >= Shards::gradients && abilities.adapts_batch)
     abilities.adapts_batch = {"no rank keeps the gradient of its copy"};
 }
 
@@ -91,12 +94,26 @@ NodeMemory node_memory(const StrategyParts& parts, Shards shards) {
   const auto size = FlatParameters::size_of(parts.model);
   const auto all = (1 + parts.setting.optimizer.state_count()) * size;
   const auto options = at::TensorOptions().dtype(parts.dtype).device(parts.device);
-  return {parts.data, all, options, shards == Shards::nothing ? all : size};
+  const auto own = shards == Shards::nothing                               ? all
+                   : shards == Shards::parameters && parts.data.size() > 1 ? 0
+                                                                           : size;
+  return {parts.data, all, options, own};
 }
 
 /// Whether this run's ranks hold shards: of memory that they share each updates a part anyway.
 bool cuts_state(const StrategyParts& parts, Shards shards, const NodeMemory& memory) {
   return shards != Shards::nothing && parts.data.size() > 1 && !memory.shared();
+}
+
+bool cuts_parameters(const StrategyParts& parts, Shards shards, const NodeMemory& memory) {
+  return shards == Shards::parameters && cuts_state(parts, shards, memory);
+}
+
+FlatParameters flat_parameters(const StrategyParts& parts, Shards shards, NodeMemory& memory) {
+  using Values = FlatParameters::Values;
+  if (cuts_parameters(parts, shards, memory)) return {parts.model, memory.take(0), Values::elsewhere};
+  return {parts.model, memory.take(FlatParameters::size_of(parts.model)),
+          memory.fills() ? Values::put : Values::take};
 }
 
 /// The table that is updated by rows; empty: there is none.
@@ -136,18 +153,20 @@ int blocks_of_compression(const StrategyOptions& options) {
 
 std::unique_ptr<GradientSums> gradient_sums(const StrategyParts& parts, Shards shards,
                                             FlatParameters& parameters, const NodeMemory& memory,
-                                            GradientCompression* compression) {
+                                            GradientCompression* compression,
+                                            const LayerShards* layers) {
   const bool cut = cuts_state(parts, shards, memory);
   if (parts.setting.reproducible) {
-    return std::make_unique<ReproducibleSums>(parameters, parts.model, parts.data,
-                                              static_cast<int>(parts.setting.micro_batches),
-                                              memory.shared() || cut);
+    return std::make_unique<ReproducibleSums>(
+        parameters, parts.model, parts.data, static_cast<int>(parts.setting.micro_batches),
+        memory.shared() || cut, layers != nullptr ? layers->shared_out() : std::vector<Range>());
   }
-  if (shards == Shards::gradients && parts.data.size() > 1) {
+  if (shards >= Shards::gradients && parts.data.size() > 1) {
     return std::make_unique<ShardedSums>(
         parameters, parts.data, parts.queue,
         ShardedSums::Config{.micro_batches = static_cast<int>(parts.setting.micro_batches),
                             .bucket_bytes = parts.buckets.bucket_bytes,
+                            .buckets = layers != nullptr ? layers->shared_out() : std::vector<Range>(),
                             .met_again = parts.engine.met_again()});
   }
   using Update = BucketConfig::Update;
@@ -159,6 +178,10 @@ std::unique_ptr<GradientSums> gradient_sums(const StrategyParts& parts, Shards s
                                      .met_again = parts.engine.met_again()};
   return std::make_unique<GradientBuckets>(parameters, parts.data, parts.queue, config, collected,
                                            parts.capture);
+}
+
+int most_of(const Ownership& owned) {
+  return static_cast<int>(std::ranges::max(owned, {}, &Range::size).size());
 }
 
 std::unique_ptr<ReproducibleTotals> reproducible_totals(const StrategyParts& parts,
@@ -206,6 +229,18 @@ StrategyEntry zero2() {
           }};
 }
 
+StrategyEntry zero3() {
+  return {
+      .name = "zero3",
+      .rule = "as zero2, each copy keeping its shard of the parameters only, but for the layer that computes",
+      .steps_of = "ddp",
+      .shares = {.optimizer = true, .gradients = true, .parameters = true},
+      .can = [](const Setting& setting) { return Synchronous::can(setting, Shards::parameters); },
+      .make = [](const StrategyParts& parts) -> std::unique_ptr<Strategy> {
+        return std::make_unique<Synchronous>(parts, Shards::parameters);
+      }};
+}
+
 Abilities Synchronous::can(const Setting& setting, Shards shards) {
   const auto updates_by_rows = can_update_by_rows(setting);
   Abilities abilities{.runs = {},
@@ -224,19 +259,19 @@ Abilities Synchronous::can(const Setting& setting, Shards shards) {
 Synchronous::Synchronous(const StrategyParts& parts, Shards shards)
     : parts_(parts),
       memory_(node_memory(parts, shards)),
-      parameters_(parts.model, memory_.take(FlatParameters::size_of(parts.model)),
-                  memory_.fills() ? FlatParameters::Values::put : FlatParameters::Values::take),
+      parameters_(flat_parameters(parts, shards, memory_)),
       compression_(compression_of(parts, memory_)),
-      gradients_(gradient_sums(parts, shards, parameters_, memory_, compression_.get())),
-      gather_(cuts_state(parts, shards, memory_)
+      layers_(layer_shards(parts, shards)),
+      gradients_(gradient_sums(parts, shards, parameters_, memory_, compression_.get(), layers_.get())),
+      gather_(cuts_state(parts, shards, memory_) && layers_ == nullptr
                   ? std::make_unique<ShardGather>(parameters_, parts.data, gradients_->shared_out())
                   : nullptr),
-      held_(gather_ != nullptr ? gradients_->update_parts() : std::vector<Range>()),
+      held_(gather_ != nullptr || layers_ != nullptr ? gradients_->update_parts() : std::vector<Range>()),
       optimizer_(optim::make_optimizer(
           parts.setting.optimizer, parameters_.size(), parameter_ranges(parts, shards, parameters_),
           parameters_.values().options(),
-          gather_ != nullptr ? optim::StateAllocator()
-                             : [this](std::int64_t count) { return memory_.take(count); },
+          !held_.empty() ? optim::StateAllocator()
+                         : [this](std::int64_t count) { return memory_.take(count); },
           held_)),
       rows_(row_updates(parts, shards, parameters_, *optimizer_, memory_)),
       totals_(reproducible_totals(parts, parameters_)),
@@ -254,8 +289,28 @@ Synchronous::Synchronous(const StrategyParts& parts, Shards shards)
                                               : optim::LossScaler::Use::none),
       adaptive_(parts.setting.adapts_batch
                     ? std::make_unique<AdaptiveBatch>(parts.setting.global_batch, parts.setting.optimizer)
-                    : nullptr) {
+                    : nullptr),
+      most_micro_batches_(
+          most_of(even_ownership(static_cast<int>(parts.setting.micro_batches), parts.data.size()))) {
   adopt_weights();
+}
+
+/// Where the parameters are in shards, the engine has them brought from here on.
+std::unique_ptr<LayerShards> Synchronous::layer_shards(const StrategyParts& parts, Shards shards) {
+  if (!cuts_parameters(parts, shards, memory_)) return nullptr;
+  auto layers = std::make_unique<LayerShards>(
+      parts.model, parameters_, parts.data,
+      [this](const models::Parameter* parameter) { gradients_->passed(parameter); });
+  parts.engine.keep_weights(*layers);
+  return layers;
+}
+
+void Synchronous::open_weights(std::size_t layer) {
+  if (layers_ != nullptr) layers_->open(layer);
+}
+
+void Synchronous::close_weights(std::size_t layer) {
+  if (layers_ != nullptr) layers_->close(layer);
 }
 
 StateView Synchronous::state() {
@@ -267,8 +322,8 @@ StateView Synchronous::state() {
 
 void Synchronous::adopt_weights() {
   if (memory_.shared()) {
-    parts_.data.barrier().wait();  // the values are there
-  } else {
+    parts_.data.barrier().wait();   // the values are there
+  } else if (layers_ == nullptr) {  // else each rank has read the same file, or drawn the same numbers
     broadcast_parameters(parts_.data, parameters_.values());
   }
   broadcast_buffers(parts_.data, parts_.model);
@@ -284,7 +339,15 @@ void Synchronous::begin_step(int micro_batches) {
 
 std::vector<MicroBatchLoss> Synchronous::compute(const StepPlan& plan, SampleSource& samples) {
   if (rows_ != nullptr) return compute_by_rows(plan, samples);
-  return parts_.engine.compute(plan, samples, *this, scaler_.scale());
+  auto losses = parts_.engine.compute(plan, samples, *this, scaler_.scale());
+  if (layers_ != nullptr) pass_idle(plan);
+  return losses;
+}
+
+// A layer's weights come from all ranks: those with fewer micro-batches give theirs as often as the others.
+void Synchronous::pass_idle(const StepPlan& plan) {
+  for (auto done = std::ssize(plan.micro_batches); done < most_micro_batches_; ++done)
+    parts_.engine.pass_idle();
 }
 
 // The rows that the step uses must be current before the first micro-batch: all are read first.
@@ -310,7 +373,10 @@ std::vector<MicroBatchLoss> Synchronous::compute_by_rows(const StepPlan& plan, S
 
 StepOutcome Synchronous::step(const StepPlan& plan, SampleSource& samples) {
   StepOutcome outcome;
-  if (plan.owned != nullptr) gradients_->own(*plan.owned);
+  if (plan.owned != nullptr) {
+    gradients_->own(*plan.owned);
+    most_micro_batches_ = most_of(*plan.owned);
+  }
   if (compression_ != nullptr) compression_->begin_step(plan.number);
   const bool measures = adaptive_ != nullptr && adaptive_->measures(plan.number);
   gradients_->measure_own(measures);
@@ -344,7 +410,7 @@ StepOutcome Synchronous::step(const StepPlan& plan, SampleSource& samples) {
   if (gather_ != nullptr) {
     const ScopedSpan span(parts_.sink, Phase::optimizer, "gather");
     gather_->gather();
-  } else if (gradients_->updates_parts()) {
+  } else if (gradients_->updates_parts() && layers_ == nullptr) {
     parts_.data.barrier().wait();  // now all parts are new
   }
   tied_.exchange_values();
@@ -421,7 +487,8 @@ void Synchronous::roll_back(std::int64_t number) {
 
 void Synchronous::compare_copies(std::int64_t number) {
   synchronise();
-  require_same_copies(parts_.data, parts_.world, parts_.model, parameters_.values(), number);
+  const auto values = layers_ == nullptr ? parameters_.values() : parameters_.values().narrow(0, 0, 0);
+  require_same_copies(parts_.data, parts_.world, parts_.model, values, number);
 }
 
 }  // namespace dtrain::parallel

@@ -12,6 +12,7 @@
 #include "parallel/gradients/row_updates.hpp"
 #include "parallel/gradients/shard_gather.hpp"
 #include "parallel/gradients/tied_parameters.hpp"
+#include "parallel/memory/layer_shards.hpp"
 #include "parallel/memory/node_memory.hpp"
 #include "parallel/step/step_control.hpp"
 #include "parallel/step/step_statistics.hpp"
@@ -29,14 +30,16 @@ namespace dtrain::parallel {
 ///
 /// `zero2`: the same, and each rank keeps the gradient sums of its shard only, also where the copies share
 /// memory. Sums whose bits may not depend on the ranks are whole until they are added up, as with `ddp`.
-/// Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward Training Trillion Parameter Models", SC
-/// 2020.
+///
+/// `zero3`: the same, and where the copies share no memory each rank keeps its shard of the parameters only:
+/// a layer's are gathered while it computes. Source: Rajbhandari et al., "ZeRO: Memory Optimizations Toward
+/// Training Trillion Parameter Models", SC 2020.
 ///
 /// A step ends with one control message. It is applied by all ranks or by none.
 class Synchronous final : public Strategy, private LocalSums {
  public:
   /// What of the state each copy of the model holds a shard of only.
-  enum class Shards { nothing, optimizer, gradients };
+  enum class Shards { nothing, optimizer, gradients, parameters };
   static Abilities can(const Setting& setting, Shards shards = Shards::nothing);
 
   /// Collective: moves the model's values into the flat block, and gives all copies those of the first.
@@ -45,6 +48,8 @@ class Synchronous final : public Strategy, private LocalSums {
   StepOutcome step(const StepPlan& plan, SampleSource& samples) override;
   void synchronise() override;
   StateView state() override;
+  void open_weights(std::size_t layer) override;
+  void close_weights(std::size_t layer) override;
   void adopt_weights() override;
   void adopt_optimizer() override { parts_.data.barrier().wait(); }  // where the ranks of a node share it
   void roll_back(std::int64_t number) override;
@@ -53,10 +58,12 @@ class Synchronous final : public Strategy, private LocalSums {
   optim::LossScaler& scaler() override { return scaler_; }
 
  private:
+  std::unique_ptr<LayerShards> layer_shards(const StrategyParts& parts, Shards shards);
   void begin_step(int micro_batches) override;
   void taken_back(int index) override { gradients_->taken_back(index); }
 
   std::vector<MicroBatchLoss> compute(const StepPlan& plan, SampleSource& samples);
+  void pass_idle(const StepPlan& plan);
   std::vector<MicroBatchLoss> compute_by_rows(const StepPlan& plan, SampleSource& samples);
   void add_up(const std::vector<MicroBatchLoss>& losses, StepTotals& own);
   void measure_gradient(StepTotals& own) const;
@@ -68,6 +75,7 @@ class Synchronous final : public Strategy, private LocalSums {
   NodeMemory memory_;
   FlatParameters parameters_;
   std::unique_ptr<GradientCompression> compression_;  // null: gradients travel in all their bits
+  std::unique_ptr<LayerShards> layers_;  // null: the parameters are whole; else parameters_ holds a shard
   std::unique_ptr<GradientSums> gradients_;
   std::unique_ptr<ShardGather> gather_;  // null: no rank holds a shard only
   std::vector<Range> held_;  // of the parameters: what this rank has the optimizer's state of; empty: all
@@ -81,10 +89,12 @@ class Synchronous final : public Strategy, private LocalSums {
   std::vector<Range> counted_parts_;  // of the flat gradient, in norms
   optim::LossScaler scaler_;
   std::unique_ptr<AdaptiveBatch> adaptive_;  // null: a step takes one batch
+  int most_micro_batches_;                   // of a rank, in a step
 };
 
 StrategyEntry synchronous();
 StrategyEntry zero1();
 StrategyEntry zero2();
+StrategyEntry zero3();
 
 }  // namespace dtrain::parallel

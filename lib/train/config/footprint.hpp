@@ -21,6 +21,7 @@ inline plan::Footprint footprint_of(const RunConfig& config) {
               config.update.rule.state_count() + (blocks != nullptr ? blocks(config.strategy_options) : 0),
           .optimizer_shards = strategy.shares.optimizer ? config.mesh_shape.data : 1,
           .gradient_shards = strategy.shares.gradients && !config.reproducible ? config.mesh_shape.data : 1,
+          .parameter_shards = strategy.shares.parameters ? config.mesh_shape.data : 1,
           .reproducible = config.reproducible};
 }
 

@@ -74,6 +74,15 @@ std::vector<data::PieceRequest> Evaluation::requests() const {
   return requests;
 }
 
+int Evaluation::most_batches() const {
+  std::int64_t most = 0;
+  for (int rank = 0; rank < parts_.data.size(); ++rank) {
+    const auto samples = part_of(samples_, rank, parts_.data.size()).size();
+    most = std::max(most, (samples + batch_ - 1) / batch_);
+  }
+  return static_cast<int>(most);
+}
+
 // Once over this data rank's samples; `take` is called on the last rank of the pipeline.
 void Evaluation::pass(const models::Context& context, bool wants_codes, const Take& take) {
   auto pieces = requests();
@@ -105,7 +114,8 @@ void Evaluation::pass(const models::Context& context, bool wants_codes, const Ta
                   .outputs = models::in_full(outputs),
                   .codes = models::in_full(codes)});
           },
-      .code_layer = wants_codes ? parts_.model.code_layer() : std::nullopt};
+      .code_layer = wants_codes ? parts_.model.code_layer() : std::nullopt,
+      .most = most_batches()};
   const auto schedule = parallel::make_forward_schedule(pipeline.ranks(), parts_.stages_per_rank,
                                                         static_cast<int>(samples.size()));
   pipeline.evaluate(schedule, samples, work);

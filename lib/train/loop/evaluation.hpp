@@ -78,6 +78,7 @@ class Evaluation {
   using Take = std::function<void(const BatchOutputs& outputs)>;
   void pass(const models::Context& context, bool wants_codes, const Take& take);
   std::vector<data::PieceRequest> requests() const;
+  int most_batches() const;  // of a data rank
 
   Parts parts_;
   data::Loader loader_;

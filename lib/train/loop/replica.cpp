@@ -161,10 +161,13 @@ parallel::StateView Replica::state() {
 
 void Replica::load_weights(const std::filesystem::path& folder, h5::Library& library) {
   const auto weights = checkpoint::open_weights(folder, library, checkpoint::Verify::manifest);
-  state::load_weights(
-      *weights,
-      {.model = *workload_.model, .dataset = config_.data.dataset, .vocabulary = workload_.vocabulary}, "",
-      folder.string());
+  state::load_weights(*weights,
+                      {.model = *workload_.model,
+                       .dataset = config_.data.dataset,
+                       .vocabulary = workload_.vocabulary,
+                       .open = [this](std::size_t layer) { strategy_->open_weights(layer); },
+                       .close = [this](std::size_t layer) { strategy_->close_weights(layer); }},
+                      "", folder.string());
   strategy_->adopt_weights();
 }
 

@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <random>
-#include <span>
 
 #include "core/error.hpp"
+#include "parallel/gradients/plain_gradient.hpp"
 #include "parallel/job_of_test.hpp"
 #include "parallel/small_model.hpp"
 
@@ -15,23 +15,6 @@ namespace {
 
 constexpr std::int64_t kSamples = 13;
 constexpr int kPieces = 5;
-
-double gap(const at::Tensor& a, const at::Tensor& b) {
-  return a.numel() == 0 ? 0 : (a - b).abs().max().item<double>();
-}
-
-/// The summed gradient of the whole batch, by plain autograd, laid out flat.
-at::Tensor plain_sum() {
-  auto model = small_model();
-  FlatParameters parameters(*model, at::kDouble);
-  const auto batch = small_batch(kSamples);
-  forward_and_back(*model, whole_walk(*model), batch.inputs, batch.targets);
-  auto flat = at::zeros_like(parameters.values());
-  for (const auto& entry : parameters.entries()) {
-    FlatParameters::view(flat, entry).copy_(entry.parameter->value.grad());
-  }
-  return flat;
-}
 
 /// One step on these pieces of `all`, without the empty ones.
 void run_pieces(models::Model& model, ShardedSums& sums, Range pieces, int all) {
@@ -50,24 +33,9 @@ void run_pieces(models::Model& model, ShardedSums& sums, Range pieces, int all) 
   sums.finish();
 }
 
-/// This rank's parts hold the sums, and those of all ranks are everything, once.
-void expect_shards_of(const at::Tensor& expected, const ShardedSums& sums, comm::Group& group) {
-  std::vector<double> covered(static_cast<std::size_t>(expected.numel()), 0.0);
-  std::int64_t place = 0;
-  for (const Range& part : sums.update_parts()) {
-    const auto found = sums.gradients().narrow(0, place, part.size());
-    EXPECT_LT(gap(found, expected.narrow(0, part.begin, part.size())), 1e-12);
-    place += part.size();
-    for (auto i = part.begin; i < part.end; ++i) covered[static_cast<std::size_t>(i)] += 1.0;
-  }
-  EXPECT_EQ(place, sums.gradients().numel());
-  group.all_reduce(comm::Buffer::of(std::span<double>(covered)), comm::ReduceOp::sum).wait();
-  EXPECT_EQ(covered, std::vector<double>(covered.size(), 1.0));
-}
-
 TEST(ShardedSumsTest, TheShardsOfAllRanksAreTheGradientOfTheWholeBatch) {
   JobOfTest job;
-  const auto expected = plain_sum();
+  const auto expected = plain_gradient(kSamples);
   const int ranks = job.data().size();
   for (const std::int64_t bucket_bytes : {0, 1, 1600}) {
     auto model = small_model();
@@ -84,7 +52,7 @@ TEST(ShardedSumsTest, TheShardsOfAllRanksAreTheGradientOfTheWholeBatch) {
 
 TEST(ShardedSumsTest, MicroBatchesMayBeDealtUnevenlyAndBeEmpty) {
   JobOfTest job;
-  const auto expected = plain_sum();
+  const auto expected = plain_gradient(kSamples);
   const int ranks = job.data().size();
   std::mt19937 chance(11);  // the same on all ranks
   for (int trial = 0; trial < 12; ++trial) {
