@@ -20,6 +20,7 @@ WORDS = 40
 LENGTH = 7  # words of a text, and steps of a series
 FEATURES = 6  # of each step
 IMAGE = (3, 11, 9)
+LONGEST_ROW = 100  # of what a part takes: longer ones are narrowed
 MOST_NUMBERS = 700  # of a sample between two parts: larger ones are pooled
 
 
@@ -63,6 +64,9 @@ class Drawing:
 
     def part(self, shape, keeps=False):
         """A part that takes this shape, and what it returns; with `keeps` one that returns the same."""
+        if len(shape) == 1 and shape[0] > LONGEST_ROW and not keeps:
+            self.names.append("narrowed")
+            return nn.Linear(shape[0], 24), (24,)
         table = self.table(shape)
         names = [name for name in table if self.only is None or name in self.only] or list(table)
         for _ in range(40):

@@ -251,6 +251,8 @@ def tied(chance, shape):
 
 def products(chance, shape):
     size = shape[-1]
+    if size > 24:
+        return None
     made = chance.choice((
         lambda: Do(lambda m, x: x @ m.matrix, matrix=parameter(size, size)),
         lambda: Do(lambda m, x: torch.einsum("n...i,ij->n...j", x, m.matrix), matrix=parameter(size, size)),
