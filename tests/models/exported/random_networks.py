@@ -13,7 +13,10 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from random_parts import IMAGE_PARTS, ROW_PARTS, SEQUENCE_PARTS, TEXT_PARTS, TO_ROW, TO_SEQUENCE, BranchOf, LateOf, SharedOf, SumOf
+from random_image_parts import IMAGE_PARTS
+from random_parts import BranchOf, LateOf, SharedOf, SumOf
+from random_row_parts import ROW_PARTS, TEXT_PARTS, to_row, to_sequence
+from random_sequence_parts import SEQUENCE_PARTS
 
 CLASSES = 10
 WORDS = 40
@@ -127,12 +130,12 @@ class Drawing:
             module, shape = self.blocks(shape, chance.randint(1, 4))
             stages.append(module)
         if len(shape) == 3 and chance.yes(0.3):
-            module, shape = TO_SEQUENCE(chance, shape)
+            module, shape = to_sequence(chance, shape)
             stages.append(module)
             module, shape = self.blocks(shape, chance.randint(1, 2))
             stages.append(module)
         if len(shape) > 1:
-            module, shape = TO_ROW(chance, shape)
+            module, shape = to_row(chance, shape)
             stages.append(module)
         module, shape = self.blocks(shape, chance.randint(0, 3))
         stages += [module, nn.Linear(shape[0], CLASSES, bias=chance.yes(0.9))]
