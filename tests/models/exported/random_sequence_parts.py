@@ -6,7 +6,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from random_parts import EVERYWHERE, Do, divisor, fitted, parameter
+from random_parts import EVERYWHERE, Do, divisor, fitted
 
 
 def recurrent(chance, shape):
