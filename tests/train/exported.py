@@ -186,6 +186,8 @@ def refuses(binary, folder):
             ("images", 2, ["its own inputs"], "pictures", "--loss", "mse")):
         refused(binary, 2, code, words, "--model", f"{name}.pt2", "--dataset", dataset, *COMMON, *options, cwd=folder)
         assert not list((folder / "runs").glob(f"{name}-{dataset}-*")), "a refused run left a folder"
+    refused(binary, 3, 2, ["251 tensors flow between two layers", "pipe=N", "nn.LSTM"], "--model", "many.pt2", "--dataset", "rows", *COMMON,
+            "--mesh", "pipe=3", cwd=folder)
     run(binary, 1, "--model", "other_golden.pt2", "--dataset", "pictures", "--golden", "off", "--name", "not-compared", *COMMON,
         cwd=folder)
 
@@ -200,6 +202,19 @@ class RowLoss(torch.nn.Module):
 
     def forward(self, x, target):
         return torch.nn.functional.cross_entropy(self.logits(x), target)
+
+
+class Many(RowLoss):
+    """A value of which many are made early and used late."""
+
+    def __init__(self, features):
+        super().__init__(features)
+        self.middle = torch.nn.Linear(12, 12)
+
+    def forward(self, x):
+        x = self.fc1(x)
+        early = [torch.sin(x * k) for k in range(250)]
+        return self.fc2(self.middle(x) + torch.stack(early).sum(0))
 
 
 class RowLogits(RowLoss):
@@ -390,7 +405,7 @@ def words_by_rows_agree(binary, folder):
 def make_row_programs(folder):
     facts = json.loads((folder / "data/staged/rows/dataset.json").read_text())
     features, classes = facts["shape"][0], len(facts["classes"])
-    for name, kind, targets in (("row_loss", RowLoss, (torch.zeros(4, dtype=torch.long),)), ("row_logits", RowLogits, ())):
+    for name, kind, targets in (("row_loss", RowLoss, (torch.zeros(4, dtype=torch.long),)), ("row_logits", RowLogits, ()), ("many", Many, ())):
         torch.manual_seed(3)
         module = kind(features)
         module.fc2 = torch.nn.Linear(12, classes)

@@ -1,6 +1,7 @@
 #include "parallel/pipeline/stage_messages.hpp"
 
 #include <ATen/ATen.h>
+#include <fmt/format.h>
 
 #include <algorithm>
 #include <span>
@@ -13,8 +14,8 @@ namespace dtrain::parallel {
 namespace {
 
 // A layout as numbers: how many tensors, then type, dims, sizes and strides of each.
-constexpr std::size_t kHeader = 256;  // room for 25 images
-constexpr std::size_t kAhead = 2;     // messages of one rank that may have room before they are needed
+constexpr std::size_t kHeader = 1024;  // room for 100 images, or 170 tensors [n, features]
+constexpr std::size_t kAhead = 2;      // messages of one rank that may have room before they are needed
 
 std::vector<std::int64_t> encoded(const TensorLayouts& layouts) {
   std::vector<std::int64_t> header = {static_cast<std::int64_t>(layouts.tensors.size())};
@@ -24,8 +25,13 @@ std::vector<std::int64_t> encoded(const TensorLayouts& layouts) {
     header.insert(header.end(), one.sizes.begin(), one.sizes.end());
     header.insert(header.end(), one.strides.begin(), one.strides.end());
   }
-  require(header.size() <= kHeader, "more tensors flow between two layers than a message describes",
-          {.subject = "pipeline", .advice = "cut the model elsewhere"});
+  require(header.size() <= kHeader,
+          fmt::format("{} tensors flow between two layers, more than a message describes",
+                      layouts.tensors.size()),
+          {.subject = "--mesh",
+           .advice = "use another number of stages, pipe=N, which cuts the model elsewhere, or one operator "
+                     "such as nn.LSTM in place of a loop over many steps",
+           .code = ExitCode::usage});
   header.resize(kHeader);
   return header;
 }

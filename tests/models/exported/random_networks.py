@@ -13,13 +13,17 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from random_parts import IMAGE_PARTS, ROW_PARTS, SEQUENCE_PARTS, TEXT_PARTS, TO_ROW, TO_SEQUENCE, BranchOf, LateOf, SharedOf, SumOf
+from random_image_parts import IMAGE_PARTS
+from random_parts import BranchOf, LateOf, SharedOf, SumOf
+from random_row_parts import ROW_PARTS, TEXT_PARTS, to_row, to_sequence
+from random_sequence_parts import SEQUENCE_PARTS
 
 CLASSES = 10
 WORDS = 40
 LENGTH = 7  # words of a text, and steps of a series
 FEATURES = 6  # of each step
 IMAGE = (3, 11, 9)
+LONGEST_ROW = 100  # of what a part takes: longer ones are narrowed
 MOST_NUMBERS = 700  # of a sample between two parts: larger ones are pooled
 
 
@@ -63,6 +67,9 @@ class Drawing:
 
     def part(self, shape, keeps=False):
         """A part that takes this shape, and what it returns; with `keeps` one that returns the same."""
+        if len(shape) == 1 and shape[0] > LONGEST_ROW and not keeps:
+            self.names.append("narrowed")
+            return nn.Linear(shape[0], 24), (24,)
         table = self.table(shape)
         names = [name for name in table if self.only is None or name in self.only] or list(table)
         for _ in range(40):
@@ -123,12 +130,12 @@ class Drawing:
             module, shape = self.blocks(shape, chance.randint(1, 4))
             stages.append(module)
         if len(shape) == 3 and chance.yes(0.3):
-            module, shape = TO_SEQUENCE(chance, shape)
+            module, shape = to_sequence(chance, shape)
             stages.append(module)
             module, shape = self.blocks(shape, chance.randint(1, 2))
             stages.append(module)
         if len(shape) > 1:
-            module, shape = TO_ROW(chance, shape)
+            module, shape = to_row(chance, shape)
             stages.append(module)
         module, shape = self.blocks(shape, chance.randint(0, 3))
         stages += [module, nn.Linear(shape[0], CLASSES, bias=chance.yes(0.9))]
