@@ -8,6 +8,7 @@ parts that the file has already are not run again, so that a long comparison can
 import argparse
 import csv
 import pathlib
+import shlex
 import statistics
 import sys
 import tempfile
@@ -19,7 +20,7 @@ import matplotlib
 import runs
 
 matplotlib.use("Agg")
-from matplotlib import pyplot  # noqa: E402  # after the choice of the back end
+from matplotlib import pyplot, ticker  # noqa: E402  # after the choice of the back end
 
 COPIES = 4
 PIECES_TO_DEAL = 4 * COPIES
@@ -46,7 +47,8 @@ OTHER_PERIODS = {
     **{f"local_sgd {steps}": ["--strategy", "local_sgd", "--sync-period", str(steps)] for steps in (64,)},
     **{f"easgd {steps}": ["--strategy", "easgd", "--sync-period", str(steps)] for steps in (1, 4, 64)},
     **{f"asgd, staleness {steps}": ["--strategy", "asgd", "--servers", "1", "--staleness", str(steps)] for steps in (1, 16, 64)},
-    "local_sgd 16, late": ["--strategy", "local_sgd", "--sync-period", "16", "--overlap-steps", "15"],
+    **{f"local_sgd 16, late {steps}": ["--strategy", "local_sgd", "--sync-period", "16", "--overlap-steps", str(steps)] for steps in (4, 15)},
+    "local_sgd 16, outer, late 4": ["--strategy", "local_sgd", "--sync-period", "16", "--outer-optimizer", "nesterov", "--overlap-steps", "4"],
     "local_sgd 16, mild outer": ["--strategy", "local_sgd", "--sync-period", "16", "--outer-optimizer", "nesterov", "--outer-learning-rate", "0.3"],
 }
 ALL_STRATEGIES = STRATEGIES | OTHER_PERIODS
@@ -73,6 +75,7 @@ def parse():
     parser.add_argument("--data-root", type=pathlib.Path, default=runs.TOP / "data" / "staged")
     parser.add_argument("--out", type=pathlib.Path, default=runs.TOP / "perf" / "results" / "strategies")
     arguments = parser.parse_args()
+    arguments.command = shlex.join(["perf/strategies.sh", *sys.argv[1:]])
     for scenario in arguments.scenarios:
         dataset = SCENARIOS[scenario]["dataset"]
         if not arguments.quick and not (arguments.data_root / dataset / "dataset.json").exists():
@@ -223,6 +226,7 @@ def draw(path, title, rows, target):
     machines = [machine for machine in MACHINES if any(row["machine"] == machine for row in rows)]
     figure, panels = pyplot.subplots(1, len(machines), figsize=(4.6 * len(machines) + 0.6, 4.6), squeeze=False, layout="constrained", sharey=True)
     highest = max(row["validation_accuracy"] for row in rows)
+    least = min(row["validation_accuracy"] for of in MACHINES for strategy in ALL_STRATEGIES for run in by_seed(rows, of, strategy) for row in run[-1:])
     named = {}
     for axes, machine in zip(panels[0], machines):
         for number, strategy in enumerate(ALL_STRATEGIES):
@@ -237,10 +241,13 @@ def draw(path, title, rows, target):
             named[strategy] = line
         if target is not None:
             axes.axhline(target, color="grey", linewidth=0.8)
-            axes.set_ylim(max(0.0, target - 0.06), highest + 0.006)
+            axes.set_ylim(max(0.0, min(target - 0.06, least - 0.006)), highest + 0.006)
         axes.set_title(f"{title}: {machine}")
         axes.set_xlabel("time of the emulated machine, s")
         axes.set_xscale("log")
+        axes.xaxis.set_major_locator(ticker.LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter("{x:g}")
+        axes.xaxis.set_minor_formatter(ticker.NullFormatter())
         axes.grid(which="major", color="#e4e4e4")
     panels[0][0].set_ylabel("best validation accuracy so far")
     figure.legend(named.values(), named.keys(), loc="outside lower center", ncols=5, fontsize=9, frameon=False)
@@ -256,16 +263,17 @@ def describe(arguments, scenario, name, rows):
     draw(arguments.out / f"{name}.png", f"{scenario}, {case['dataset']}", rows, target)
     text = table(rows, target)
     (arguments.out / f"{name}.md").write_text(
-        f"# Time to accuracy: {scenario} on {case['dataset']}\n\n{COPIES} copies, {arguments.epochs or case['epochs']} epochs, the model's recipe "
+        f"# Time to accuracy: {scenario} on {case['dataset']}\n\n{COPIES} copies, epochs: {arguments.epochs or case['epochs']}; the model's recipe "
         f"without augmentation; times {clock}. slow: one copy computes {SLOWNESS} times as long; links: 1 Gb/s and 5 ms between all ranks. asgd has its "
         f"server on a fifth rank; balanced: {PIECES_TO_DEAL} micro-batches, of all others {COPIES}. Times are medians over the seeds, curves of the "
-        f"first. Of the possible: on links, messages after each H-th step alone; on slow, all copies compute all the time. Last part: `{' '.join(['perf/strategies.sh', *sys.argv[1:]])}` on {runs.today()}; rows in [{name}.csv]({name}.csv).\n\n{text}\n\n"
+        f"first. Of the possible: on links, ddp's messages after each H-th step alone; on slow, all copies compute all the time. Last part: `{arguments.command}` on {runs.today()}; rows in [{name}.csv]({name}.csv).\n\n{text}\n\n"
         f"![curves]({name}.png)\n", encoding="utf-8")
     return text
 
 
 def compare(arguments, scenario, begun_s):
-    name = f"{scenario}-{arguments.clock}" + (f"-batch-{arguments.global_batch}" if arguments.global_batch else "")
+    name = f"{scenario}-{arguments.clock}" + (f"-epochs-{arguments.epochs}" if arguments.epochs else "")
+    name += f"-batch-{arguments.global_batch}" if arguments.global_batch else ""
     path = arguments.out / f"{name}.csv"
     rows = kept_rows(path)
     for machine in arguments.machines:

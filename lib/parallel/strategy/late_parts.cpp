@@ -28,7 +28,8 @@ void LateParts::count_step() {
   for (auto& part : on_the_way_) ++part.steps;
 }
 
-void LateParts::send(const Range& part, const at::Tensor& values, const at::Tensor& agreed, double weight) {
+void LateParts::send(const Range& part, const at::Tensor& values, const at::Tensor& agreed,
+                     PartExchange::Weight weight) {
   const at::NoGradGuard no_grad;
   if (clock_ != nullptr) clock_->begin_aside();
   Part sent{.range = part, .sent = exchange_.send(part, agreed, weight, means_)};

@@ -34,7 +34,8 @@ class LateParts {
   void count_step();
   /// `values` [n]: of this copy, of which `part` is sent; `agreed`, `weight`: as PartExchange. Collective
   /// over the copies.
-  void send(const Range& part, const at::Tensor& values, const at::Tensor& agreed, double weight);
+  void send(const Range& part, const at::Tensor& values, const at::Tensor& agreed,
+            PartExchange::Weight weight);
 
   bool empty() const { return on_the_way_.empty(); }
   /// Whether the part sent first is due now.

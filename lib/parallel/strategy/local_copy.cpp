@@ -111,12 +111,11 @@ void LocalCopy::average(double share) {
   tied_.exchange_values();
 }
 
-/// The part's sum over all copies, each times its own factor.
-void LocalCopy::take_sum(const Range& part, double factor) {
+void LocalCopy::take_sum(const Range& part, double weight) {
   const at::NoGradGuard no_grad;
   {
     const ScopedSpan span(parts_.sink, Phase::optimizer, "weigh");
-    parameters_.values().narrow(0, part.begin, part.size()).mul_(factor);
+    parameters_.values().narrow(0, part.begin, part.size()).mul_(weight);
   }
   memory_.take_in(
       memory_.group().all_reduce(memory_.outgoing(part), comm::ReduceOp::sum, parts_.buckets.algorithm),

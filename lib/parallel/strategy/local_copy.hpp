@@ -52,6 +52,8 @@ class LocalCopy final : private LocalSums {
   /// A part of the parameters becomes the sum over all copies, this one times `weight`. Returns the sum of
   /// the weights. Collective over the copies.
   double add_up(const Range& part, double weight);
+  /// The same without the sum of the weights.
+  void take_sum(const Range& part, double weight);
   /// average() of the optimizer's state alone.
   void average_optimizer(double share);
   void reset_optimizer();
@@ -76,7 +78,6 @@ class LocalCopy final : private LocalSums {
   void taken_back(int index) override { gradients_.taken_back(index); }
   void measure(Pass& pass, Sums sums);
   void agree_on_counters();
-  void take_sum(const Range& part, double factor);
 
   StrategyParts parts_;
   MemoryCharge charge_;

@@ -116,11 +116,11 @@ std::int64_t LocalSgd::update_number(std::int64_t step) {
 }
 
 void LocalSgd::exchange_within(std::int64_t step, std::int64_t steps, double weight) {
-  if (partial_ != nullptr) exchange_fragments(fragments_.due_by(step, steps), weight);
+  if (partial_ != nullptr) exchange_fragments(fragments_.due_by(step, steps), {.value = weight});
 }
 
 /// Those from next_ to `end`, which all copies have come to, after those that were sent earlier and are due.
-void LocalSgd::exchange_fragments(int end, double weight) {
+void LocalSgd::exchange_fragments(int end, PartExchange::Weight weight) {
   while (late_ != nullptr && late_->is_due()) take_first();
   if (next_ >= end) return;
   for (; next_ < end; ++next_) {
@@ -158,7 +158,7 @@ void LocalSgd::exchange(double share) {
   updates_ = 0;
   if (partial_ != nullptr) {
     copy().average_buffers(share);
-    exchange_fragments(fragments_.count(), share);
+    exchange_fragments(fragments_.count(), {.value = share, .is_share = true});
     next_ = 0;
   } else {
     copy().average(share);

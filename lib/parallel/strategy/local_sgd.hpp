@@ -56,8 +56,7 @@ class LocalSgd final : public Rounds {
   void exchange_within(std::int64_t step, std::int64_t steps, double weight) override;
   void exchange(double share) override;
   void arrive() override;
-  void exchange_fragments(int end, double weight);
-  void send(const Range& part, double weight);
+  void exchange_fragments(int end, PartExchange::Weight weight);
   void take_first();
   void begin_with_agreed();
 

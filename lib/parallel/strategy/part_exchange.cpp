@@ -89,11 +89,15 @@ class SentDifferences final : public SentPart {
 class SentSum final : public SentPart {
  public:
   /// `values` and `before`: of the part, whose place in `memory` has the sum.
-  SentSum(comm::Group& copies, const at::Tensor& values, at::Tensor before, double weight,
+  SentSum(comm::Group& copies, const at::Tensor& values, at::Tensor before, PartExchange::Weight weight,
           const ExchangeMemory& memory, const Range& part, comm::Algorithm algorithm)
-      : memory_(memory), part_(part), before_(std::move(before)), weights_(weight) {
-    all_weights_ = copies.all_reduce(comm::Buffer::of(std::span(&weights_, 1)), comm::ReduceOp::sum);
-    part_of_all(memory_.values(), part_).copy_(values).mul_(weight);
+      : memory_(memory),
+        part_(part),
+        before_(std::move(before)),
+        weights_(weight.is_share ? 1 : weight.value) {
+    if (!weight.is_share)
+      all_weights_ = copies.all_reduce(comm::Buffer::of(std::span(&weights_, 1)), comm::ReduceOp::sum);
+    part_of_all(memory_.values(), part_).copy_(values).mul_(weight.value);
     sum_ = memory_.group().all_reduce(memory_.outgoing(part_), comm::ReduceOp::sum, algorithm);
   }
 
@@ -118,31 +122,32 @@ class SentSum final : public SentPart {
 
 }  // namespace
 
-void PartExchange::average(const Range& part, const at::Tensor& agreed, double weight) {
+void PartExchange::average(const Range& part, const at::Tensor& agreed, Weight weight) {
   if (part.size() == 0 || copies_.size() == 1) return;
   const at::NoGradGuard no_grad;
   if (type_ == ExchangeType::full) {
     average_all_bits(part, agreed, weight);
   } else {
     const auto values = part_of_all(copy_.values(), part);
-    SentDifferences(copies_, type_, values, part_of_all(agreed, part), weight).receive(values);
+    SentDifferences(copies_, type_, values, part_of_all(agreed, part), weight.value).receive(values);
   }
 }
 
-std::unique_ptr<SentPart> PartExchange::send(const Range& part, const at::Tensor& agreed, double weight,
+std::unique_ptr<SentPart> PartExchange::send(const Range& part, const at::Tensor& agreed, Weight weight,
                                              const ExchangeMemory& memory) {
   if (part.size() == 0 || copies_.size() == 1) return nullptr;
   const at::NoGradGuard no_grad;
   const auto values = part_of_all(copy_.values(), part);
   auto before = part_of_all(agreed, part);
   if (type_ != ExchangeType::full)
-    return std::make_unique<SentDifferences>(copies_, type_, values, std::move(before), weight);
+    return std::make_unique<SentDifferences>(copies_, type_, values, std::move(before), weight.value);
   return std::make_unique<SentSum>(copies_, values, std::move(before), weight, memory, part,
                                    copy_.algorithm());
 }
 
-void PartExchange::average_all_bits(const Range& part, const at::Tensor& agreed, double weight) {
-  const double weights = copy_.add_up(part, weight);
+void PartExchange::average_all_bits(const Range& part, const at::Tensor& agreed, Weight weight) {
+  if (weight.is_share) return copy_.take_sum(part, weight.value);
+  const double weights = copy_.add_up(part, weight.value);
   auto values = part_of_all(copy_.values(), part);
   if (weights > 0) {
     values.div_(weights);

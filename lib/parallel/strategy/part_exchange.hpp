@@ -35,20 +35,26 @@ class PartExchange {
   PartExchange(LocalCopy& copy, comm::Group& copies, ExchangeType type)
       : copy_(copy), copies_(copies), type_(type) {}
 
+  /// What a copy counts in the mean. Shares of all copies add up to 1, which spares a message.
+  struct Weight {
+    double value = 1;
+    bool is_share = false;  ///< The same on all copies.
+  };
+
   /// The part of the copy's parameters becomes the mean, in which this copy counts `weight`; of weights that
   /// add up to nothing, the agreed values. `agreed` [n]: flat, the same bits on all copies. Collective over
   /// the copies.
-  void average(const Range& part, const at::Tensor& agreed, double weight);
+  void average(const Range& part, const at::Tensor& agreed, Weight weight);
 
   /// Begins the same and leaves the copy's parameters alone, which may change meanwhile; `agreed` stays as it
   /// is in this part. Sums travel in `memory`, of the copies and the parameters' size: its part is not to be
   /// touched until the mean is received. Null: there is no part, or no other copy. Collective over the
   /// copies.
-  std::unique_ptr<SentPart> send(const Range& part, const at::Tensor& agreed, double weight,
+  std::unique_ptr<SentPart> send(const Range& part, const at::Tensor& agreed, Weight weight,
                                  const ExchangeMemory& memory);
 
  private:
-  void average_all_bits(const Range& part, const at::Tensor& agreed, double weight);
+  void average_all_bits(const Range& part, const at::Tensor& agreed, Weight weight);
 
   LocalCopy& copy_;
   comm::Group& copies_;
