@@ -130,9 +130,10 @@ std::vector<Option> declare() {
     };
   };
   of_strategy(
-      "compression", "none|fp16|bf16|int8|powersgd=R",
-      "how gradients travel between nodes: in 16 or 8 bits, rounded by chance, or as factors of rank R (ddp, "
-      "zero1)",
+      "compression", "none|fp16|bf16|int8|powersgd=R|topk=F|auto",
+      "how gradients travel between nodes (ddp, zero1): in 16 or 8 bits, rounded by chance; as factors of "
+      "rank R; "
+      "the share F of them that is largest; auto: as is fastest",
       "", [](auto& c) -> auto& { return c.strategy_options.compression; });
   // Not written unless it is wanted: a file of a usual run serves with any strategy.
   all.back().toml = [](const RunConfig& c) {

@@ -41,6 +41,8 @@ class Encoding {
   /// carries them for the `node`th of `nodes` nodes. Null: they travel as they are.
   virtual std::unique_ptr<MessageRounds> begin(std::span<float> values, std::size_t first, int node,
                                                int nodes) = 0;
+  /// A part that this rank carried has crossed, in so many seconds from when it was ready.
+  virtual void crossed(double /*seconds*/) {}
 };
 
 }  // namespace dtrain::comm

@@ -9,6 +9,7 @@
 #include "comm/collectives/local_steps.hpp"
 #include "comm/collectives/message_steps.hpp"
 #include "comm/collectives/slicing.hpp"
+#include "core/clock.hpp"
 
 namespace dtrain::comm {
 namespace {
@@ -70,6 +71,7 @@ class HierarchicalAllReduce final : public Step {
     std::unique_ptr<Step> out;    ///< The result to all ranks of the node; null as `in`.
     bool reduced = false;
     bool crossed = false;
+    double begun_s = 0;  ///< When `cross` began, where that is asked for.
   };
   struct LocalStep {
     std::size_t chunk;
@@ -119,11 +121,13 @@ class HierarchicalAllReduce final : public Step {
     for (Chunk& chunk : chunks_) {
       if (!chunk.reduced || crossing == kCrossing) break;
       if (chunk.crossed) continue;
+      if (encoding_ != nullptr && chunk.begun_s == 0) chunk.begun_s = steady_s();
       if (chunk.cross && !chunk.cross->advance()) {
         ++crossing;
         continue;
       }
       if (chunk.cross) count(*chunk.cross);
+      if (chunk.cross && encoding_ != nullptr) encoding_->crossed(steady_s() - chunk.begun_s);
       chunk.crossed = moved = true;
       ++crossed_;
     }

@@ -48,8 +48,7 @@ GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group,
     if (place != entries_.end()) ++uses_[static_cast<std::size_t>(place - entries_.begin())];
   }
   choose_parts();
-  if (config.compression != nullptr)
-    config.compression->lay_out(parameters, shared_out(), group.node_place());
+  if (config.compression != nullptr) config.compression->lay_out(parameters, shared_out(), group);
   require_agreement(
       group, parameters.layout_hash() ^ static_cast<std::uint64_t>(config.bucket_bytes),
       "the ranks lay out the model's parameters differently",

@@ -337,6 +337,12 @@ void Synchronous::begin_step(int micro_batches) {
   if (totals_ != nullptr) totals_->begin_step();
 }
 
+void Synchronous::begin_compression(std::int64_t number) {
+  if (compression_ == nullptr) return;
+  compression_->begin_step(number);
+  if (const auto news = compression_->news(); !news.empty() && parts_.tell) parts_.tell("compression", news);
+}
+
 std::vector<MicroBatchLoss> Synchronous::compute(const StepPlan& plan, SampleSource& samples) {
   if (rows_ != nullptr) return compute_by_rows(plan, samples);
   auto losses = parts_.engine.compute(plan, samples, *this, scaler_.scale());
@@ -377,7 +383,7 @@ StepOutcome Synchronous::step(const StepPlan& plan, SampleSource& samples) {
     gradients_->own(*plan.owned);
     most_micro_batches_ = most_of(*plan.owned);
   }
-  if (compression_ != nullptr) compression_->begin_step(plan.number);
+  begin_compression(plan.number);
   const bool measures = adaptive_ != nullptr && adaptive_->measures(plan.number);
   gradients_->measure_own(measures);
   auto losses = compute(plan, samples);

@@ -70,7 +70,8 @@ void check_compression(const RunConfig& config) {
   const auto refuse_if = [&](bool bad, std::string_view problem, std::string_view advice) {
     refuse_unless(!bad, problem, "--compression " + wanted, advice);
   };
-  refuse_if(config.mesh_shape.data == 1, "there is nothing to compress: the data axis has one rank",
+  refuse_if(config.mesh_shape.data == 1 && config.started_ranks == 1,
+            "there is nothing to compress: the data axis has one rank",
             "start ranks on several nodes, or leave it out");
   refuse_if(config.reproducible,
             "what a compressed sum leaves out depends on which ranks share a node, and --reproducible "
@@ -85,6 +86,8 @@ void check_compression(const RunConfig& config) {
   refuse_if(choice.keeps_error() && config.precision == "fp16",
             "in fp16 steps are left out, and what their messages took from its error would be lost",
             "use --precision bf16 or fp32, or another compression");
+  refuse_if(choice.kind == parallel::CompressionChoice::Kind::automatic && config.fabric.computes_times(),
+            "a virtual clock has no times to choose by", "name a compression, or use clock = \"real\"");
   refuse_if(choice.keeps_error() && config.mesh_shape.tensor > 1, "a node's error of a slice cannot be saved",
             "use a mesh of data and pipe, or another compression");
   refuse_if(config.comm.all_reduce != comm::Algorithm::automatic &&

@@ -9,7 +9,7 @@
 #include <limits>
 
 #include "core/error.hpp"
-#include "kernels/narrow.hpp"
+#include "kernels/compression/narrow.hpp"
 
 namespace dtrain::parallel {
 namespace {

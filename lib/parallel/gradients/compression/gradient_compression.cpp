@@ -7,8 +7,10 @@
 #include "core/error.hpp"
 #include "core/parse_number.hpp"
 #include "core/printable.hpp"
+#include "parallel/gradients/compression/measured_choice.hpp"
 #include "parallel/gradients/compression/power_sgd.hpp"
 #include "parallel/gradients/compression/rounded_sum.hpp"
+#include "parallel/gradients/compression/top_k.hpp"
 
 namespace dtrain::parallel {
 namespace {
@@ -16,6 +18,7 @@ namespace {
 using Kind = CompressionChoice::Kind;
 
 constexpr int kMostRank = 256;
+constexpr double kMostShare = 0.5;  // a place takes as many bytes as a value
 
 WireType wire_type(Kind kind) {
   if (kind == Kind::fp16) return WireType::float16;
@@ -28,7 +31,7 @@ class RoundedGradients final : public GradientCompression {
   RoundedGradients(WireType type, std::uint64_t seed) : type_(type), seed_(seed) {}
 
   void lay_out(const FlatParameters& /*parameters*/, const std::vector<Range>& buckets,
-               const comm::NodePlace& /*place*/) override {
+               comm::Group& /*group*/) override {
     for (const Range& bucket : buckets)
       encodings_.emplace_back(type_, seed_, static_cast<std::uint64_t>(bucket.begin));
   }
@@ -50,6 +53,14 @@ CompressionChoice CompressionChoice::parse(std::string_view text) {
   if (text == "fp16") return {Kind::fp16};
   if (text == "bf16") return {Kind::bf16};
   if (text == "int8") return {Kind::int8};
+  if (text == "auto") return {Kind::automatic};
+  constexpr std::string_view kTopK = "topk=";
+  if (text.starts_with(kTopK)) {
+    const auto share = parse_number<double>(text.substr(kTopK.size()));
+    if (share && *share > 0 && *share <= kMostShare) return {.kind = Kind::topk, .share = *share};
+    throw usage_error(fmt::format("\"{}\" has no share of the values to work with", printable(text)),
+                      "--compression", fmt::format("use topk=0.01, or another share up to {}", kMostShare));
+  }
   constexpr std::string_view kPowerSgd = "powersgd=";
   if (text.starts_with(kPowerSgd)) {
     const auto rank = parse_number<int>(text.substr(kPowerSgd.size()));
@@ -58,11 +69,13 @@ CompressionChoice CompressionChoice::parse(std::string_view text) {
                       fmt::format("use powersgd=2, or another rank up to {}", kMostRank));
   }
   throw usage_error(fmt::format("\"{}\" is not a value it takes", printable(text)), "--compression",
-                    "use one of none, fp16, bf16, int8, powersgd=R");
+                    "use one of none, fp16, bf16, int8, powersgd=R, topk=F, auto");
 }
 
 std::unique_ptr<GradientCompression> make_compression(const CompressionChoice& choice, std::uint64_t seed) {
   if (!choice) return nullptr;
+  if (choice.kind == Kind::automatic) return std::make_unique<MeasuredGradients>(seed);
+  if (choice.kind == Kind::topk) return std::make_unique<TopKGradients>(choice.share);
   if (choice.kind == Kind::powersgd) return std::make_unique<PowerSgdGradients>(choice.rank, seed);
   return std::make_unique<RoundedGradients>(wire_type(choice.kind), seed);
 }

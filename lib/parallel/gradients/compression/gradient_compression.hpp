@@ -17,15 +17,16 @@ namespace dtrain::parallel {
 
 /// What `--compression` says of gradients between nodes.
 struct CompressionChoice {
-  enum class Kind : std::uint8_t { none, fp16, bf16, int8, powersgd };
+  enum class Kind : std::uint8_t { none, fp16, bf16, int8, powersgd, topk, automatic };
   Kind kind = Kind::none;
-  int rank = 0;  ///< Of powersgd.
+  int rank = 0;      ///< Of powersgd.
+  double share = 0;  ///< Of topk: of the values, in (0, 0.5].
 
-  /// none, fp16, bf16, int8, powersgd=R. Throws Error (exit code 2).
+  /// none, fp16, bf16, int8, powersgd=R, topk=F, auto. Throws Error (exit code 2).
   static CompressionChoice parse(std::string_view text);
   explicit operator bool() const { return kind != Kind::none; }
   /// Whether what a step leaves out is kept for later steps.
-  bool keeps_error() const { return kind == Kind::powersgd; }
+  bool keeps_error() const { return kind == Kind::powersgd || kind == Kind::topk; }
 };
 
 /// How the buckets of a step's gradient are summed between nodes. Within a node they have all bits.
@@ -36,13 +37,15 @@ class GradientCompression {
   GradientCompression(const GradientCompression&) = delete;
   GradientCompression& operator=(const GradientCompression&) = delete;
 
-  /// Once, before the first step. `buckets`: what of the flat gradient travels together. `place`: of this
-  /// rank in the group that sums it.
+  /// Once, before the first step. `buckets`: what of the flat gradient travels together. `group`: that sums
+  /// it; borrowed.
   virtual void lay_out(const FlatParameters& parameters, const std::vector<Range>& buckets,
-                       const comm::NodePlace& place) = 0;
-  /// Before the first bucket of step `number` leaves.
+                       comm::Group& group) = 0;
+  /// Before the first bucket of step `number` leaves. May be collective over the group.
   virtual void begin_step(std::int64_t number) = 0;
   virtual comm::Encoding& of(std::size_t bucket) = 0;
+  /// What it has decided since the last call, as a sentence for the user; empty: nothing.
+  virtual std::string news() { return {}; }
   /// What it keeps from step to step, as this rank has it. Valid between steps.
   virtual std::vector<StateTensor> state() const { return {}; }
 };

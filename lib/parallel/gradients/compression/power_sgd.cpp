@@ -137,7 +137,8 @@ std::unique_ptr<comm::MessageRounds> PowerSgdEncoding::begin(std::span<float> va
 }
 
 void PowerSgdGradients::lay_out(const FlatParameters& parameters, const std::vector<Range>& buckets,
-                                const comm::NodePlace& place) {
+                                comm::Group& group) {
+  const auto place = group.node_place();
   if (place.leads) errors_ = at::zeros({parameters.size()}, at::kFloat);
   for (const Range& bucket : buckets) {
     std::vector<LowRankMatrix> matrices;

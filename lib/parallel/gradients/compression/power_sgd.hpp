@@ -11,7 +11,7 @@
 
 #include "comm/encoding.hpp"
 #include "core/slice.hpp"
-#include "kernels/low_rank.hpp"
+#include "kernels/compression/low_rank.hpp"
 #include "parallel/gradients/compression/gradient_compression.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
 
@@ -60,7 +60,7 @@ class PowerSgdGradients final : public GradientCompression {
   PowerSgdGradients(int rank, std::uint64_t seed) : rank_(rank), seed_(seed) {}
 
   void lay_out(const FlatParameters& parameters, const std::vector<Range>& buckets,
-               const comm::NodePlace& place) override;
+               comm::Group& group) override;
   void begin_step(std::int64_t /*number*/) override {}
   comm::Encoding& of(std::size_t bucket) override { return encodings_.at(bucket); }
   std::vector<StateTensor> state() const override { return state_; }

@@ -6,7 +6,7 @@
 namespace dtrain::parallel {
 namespace {
 
-constexpr auto kBlock = static_cast<std::int64_t>(BlockCodec::kBlock);
+constexpr auto kRoundedBlock = static_cast<std::int64_t>(BlockCodec::kBlock);
 
 }  // namespace
 
@@ -17,8 +17,8 @@ RoundedSum::RoundedSum(std::span<float> values, BlockCodec codec, int node, int 
 /// What a node adds up: whole blocks.
 Range RoundedSum::part(int node) const {
   const auto count = static_cast<std::int64_t>(values_.size());
-  const Range blocks = part_of((count + kBlock - 1) / kBlock, node, nodes_);
-  return {std::min(blocks.begin * kBlock, count), std::min(blocks.end * kBlock, count)};
+  const Range blocks = part_of((count + kRoundedBlock - 1) / kRoundedBlock, node, nodes_);
+  return {std::min(blocks.begin * kRoundedBlock, count), std::min(blocks.end * kRoundedBlock, count)};
 }
 
 std::span<float> RoundedSum::values_of(int node) const {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "parallel/gradients/compression/nodes_in_memory.hpp"
+#include "parallel/gradients/compression/placed_group.hpp"
 #include "parallel/small_model.hpp"
 
 namespace dtrain::parallel {
@@ -191,7 +192,8 @@ TEST(PowerSgdTest, OfAModelTheFirstRankOfANodeHasTheErrors) {
   FlatParameters parameters(*model, at::kFloat);
   for (const bool leads : {false, true}) {
     PowerSgdGradients gradients(2, 1);
-    gradients.lay_out(parameters, {{0, parameters.size()}}, {.node = 1, .nodes = 3, .leads = leads});
+    PlacedGroup group({.node = 1, .nodes = 3, .leads = leads});
+    gradients.lay_out(parameters, {{0, parameters.size()}}, group);
     int errors = 0;
     int factors = 0;
     for (const auto& tensor : gradients.state()) {

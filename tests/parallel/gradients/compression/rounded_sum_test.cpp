@@ -131,8 +131,12 @@ TEST(CompressionChoiceTest, NamesAreKnown) {
   for (const auto* name : {"fp16", "bf16", "int8"}) EXPECT_TRUE(CompressionChoice::parse(name));
   EXPECT_EQ(CompressionChoice::parse("powersgd=4").rank, 4);
   EXPECT_TRUE(CompressionChoice::parse("powersgd=4").keeps_error());
-  for (const auto* name : {"", "fp8", "FP16", "\x1b[2J", "powersgd", "powersgd=", "powersgd=0", "powersgd=-1",
-                           "powersgd=1.5", "powersgd=257"})
+  EXPECT_EQ(CompressionChoice::parse("topk=0.25").share, 0.25);
+  EXPECT_TRUE(CompressionChoice::parse("auto"));
+  EXPECT_FALSE(CompressionChoice::parse("auto").keeps_error());
+  for (const auto* name :
+       {"", "topk", "topk=0", "topk=0.6", "topk=nan", "topk=-1", "fp8", "FP16", "\x1b[2J", "powersgd",
+        "powersgd=", "powersgd=0", "powersgd=-1", "powersgd=1.5", "powersgd=257"})
     EXPECT_THROW(CompressionChoice::parse(name), Error) << name;
 }
 

@@ -1,4 +1,4 @@
-#include "kernels/narrow.hpp"
+#include "kernels/compression/narrow.hpp"
 
 #include <algorithm>
 #include <bit>

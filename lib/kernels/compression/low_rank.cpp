@@ -1,4 +1,4 @@
-#include "kernels/low_rank.hpp"
+#include "kernels/compression/low_rank.hpp"
 
 #include <algorithm>
 #include <array>
