@@ -284,6 +284,13 @@ class ExportModelTest(unittest.TestCase):
             self.assertIn("first.weight", program.golden["gradients"])
             self.assertNotIn("last.weight", program.golden["gradients"])
 
+    def test_dropout_in_place_and_bags_of_any_length(self):
+        export_model(nn.Sequential(Linear(), nn.Dropout(0.5, inplace=True)), self.x, self.path)
+        self.agree(self.path)
+        bag = nn.EmbeddingBag(9, 4, padding_idx=0)  # whose batch is written as (n * T + T - 1) // T
+        export_model(bag, torch.randint(9, (4, 5)), self.path, sequence_dim=1)
+        self.assertEqual(self.agree(self.path).run(torch.ones(3, 7, dtype=torch.int64)).shape, (3, 4))
+
     def test_every_loss_and_given_targets(self):
         for loss in ("cross_entropy", "mse", "mae"):
             export_model(Linear(), self.x, self.path, loss=loss)

@@ -74,7 +74,7 @@ class Program:
             _, _, space, name, overload = target.split(".")
             if name in CHECKS:
                 return
-            if name == "dropout":
+            if name in ("dropout", "dropout_"):
                 arguments["p"] = 0.0
             for probability in ("dropout_p", "dropout"):
                 if probability in arguments:

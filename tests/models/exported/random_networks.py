@@ -14,7 +14,7 @@ import torch
 from torch import nn
 
 from random_image_parts import IMAGE_PARTS
-from random_parts import BranchOf, LateOf, SharedOf, SumOf
+from random_parts import BranchOf, Do, LateOf, SharedOf, SumOf
 from random_row_parts import ROW_PARTS, TEXT_PARTS, to_row, to_sequence
 from random_sequence_parts import SEQUENCE_PARTS
 
@@ -126,6 +126,8 @@ class Drawing:
             stages.append(module)
         else:
             shape = IMAGE if data == "image" else (LENGTH, FEATURES)
+            # A byte may be the mean of its image to the bit: behind a norm it would lie on the kink of a ReLU.
+            stages.append(Do(lambda _, x: x + 0.1 * x.sin()))
         if len(shape) > 1:
             module, shape = self.blocks(shape, chance.randint(1, 4))
             stages.append(module)

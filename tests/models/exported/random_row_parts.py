@@ -31,7 +31,7 @@ def row_views(chance, shape):
         lambda: Do(lambda _, x: x.unsqueeze(1).expand(-1, 2, -1).reshape(x.shape[0], -1)), lambda: Do(lambda m, x: torch.cdist(x, m.points, compute_mode="donot_use_mm_for_euclid_dist"), points=parameter(5, size)),
         lambda: Do(lambda m, x: F.cosine_similarity(x[:, None], m.points[None], dim=-1), points=parameter(4, size)), lambda: Do(lambda _, x: x.view(-1, size, 1).mean(2)),
         lambda: Do(lambda _, x: torch.hstack(torch.split(x, [1, size - 1], 1)[::-1])), lambda: Do(lambda _, x: sum(x.split(1, 1))), lambda: Do(lambda _, x: x.topk(min(4, size)).values),
-        lambda: Do(lambda m, x: F.embedding((x[:, :2] > 0).long(), m.table).flatten(1), table=parameter(2, 3)), lambda: Do(lambda _, x: F.one_hot((x > 0).long(), 2).flatten(1) * x.repeat(1, 2)),
+        lambda: Do(lambda m, x: F.embedding((x[:, :2] > 0.0371).long(), m.table).flatten(1), table=parameter(2, 3)), lambda: Do(lambda _, x: F.one_hot((x > 0.0371).long(), 2).flatten(1) * x.repeat(1, 2)),
         lambda: Do(lambda _, x: F.pad(x, (1, 2), value=0.3))))()
     return fitted(made, shape) if size > 1 else None
 
