@@ -79,8 +79,8 @@ TEST(KeptErrorTest, EachNodeGetsItsOwnOrItsShareOfTheSum) {
 TEST(KeptErrorTest, WhatACheckpointLacksStaysAndIsSaid) {
   h5::Library library;
   const checkpoint::TemporaryFolder folder;
-  const auto checkpoint =
-      checkpoint::save(folder.path(), checkpoint::SmallState().info, checkpoint::SmallState().tensors(), library);
+  const auto checkpoint = checkpoint::save(folder.path(), checkpoint::SmallState().info,
+                                           checkpoint::SmallState().tensors(), library);
   auto value = at::full({3, 4}, 5.0F);
   const auto anew = loaded(checkpoint, value, 0, 2, library);
   ASSERT_EQ(anew.size(), 1U);

@@ -3,6 +3,8 @@
     compression.py BINARY [--full]     without --full a sample of each
 """
 
+import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -11,7 +13,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from dtrain_run import checkpoint_tensors, refused, run, step_losses
+from dtrain_run import MPIRUN, checkpoint_tensors, refused, run, step_losses
 
 FULL = "--full" in sys.argv
 if FULL:
@@ -73,7 +75,7 @@ class CompressionTest(unittest.TestCase):
             others = 0
             for name, expected in BYTES.items() if FULL or ranks == [1, 1] else ():
                 with self.subTest(ranks=ranks, compression=name):
-                    folder = self.train(f"{name}-{len(ranks)}x{ranks[-1]}", ranks, "--compression", name, "--verify-every", 2)
+                    folder = self.train(f"{name}-{'-'.join(map(str, ranks))}", ranks, "--compression", name, "--verify-every", 2)
                     sent = self.over_the_link(folder, ranks) / STEPS
                     losses = self.losses(folder)
                     if name == "none":  # the other messages are the end of each step
@@ -120,6 +122,22 @@ class CompressionTest(unittest.TestCase):
         for name in ("bf16", "powersgd=2"):
             piped = self.train(f"piped-{name}", [2, 2], "--mesh", "data=2,pipe=2", "--compression", name, "--verify-every", 2)
             np.testing.assert_allclose(self.losses(piped), plain, rtol=0.3)
+
+    @unittest.skipUnless(FULL, "with --full")
+    def test_after_a_loss_the_others_go_on(self):
+        version = subprocess.run([os.environ.get("DTRAIN_MPIRUN", "mpirun"), "--version"], capture_output=True, text=True, check=True).stdout
+        if "Open MPI) 5" not in version and "prterun" not in version:
+            self.skipTest("this MPI cannot go on without a rank")
+        for ranks, name, words in (([1, 1, 1], "int8", "between nodes: int8"), ([1, 1, 1], "powersgd=2", "recovered"), ([1, 1], "topk=0.05", "one is left")):
+            with self.subTest(ranks=ranks, compression=name):
+                options = ["--compression", name, "--micro-batches", 6, "--checkpoint-every", "3steps", "--inject", "kill:rank=1,phase=optimizer,step=9",
+                           "--name", f"lost-{name}", "--limit-steps", 12, *self.nodes(ranks, ""), "--model", "mlp", "--global-batch", 32, "--threads", 1]
+                done = subprocess.run([str(MPIRUN), str(len(ranks)), BINARY, *map(str, options)], cwd=self.folder, text=True, timeout=120,
+                                      env={**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
+                                      stderr=subprocess.PIPE, check=False)
+                self.assertEqual((self.folder / f"runs/lost-{name}/state").read_text(), "completed\n", done.stdout + done.stderr)
+                self.assertIn("recovered", done.stdout)
+                self.assertIn(words, done.stdout)
 
     def test_what_it_cannot_do_is_said(self):
         wanted = ["--compression", "int8"]

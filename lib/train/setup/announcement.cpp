@@ -54,6 +54,15 @@ void tell_of_uneven_ranks(const RunConfig& config, const Job& job, const Log& lo
       copies, most, pieces, 100.0 * pieces / (most * copies)));
 }
 
+void tell_of_compression(const RunConfig& config, const Job& job, const Log& log) {
+  const auto& wanted = config.strategy_options.compression;
+  if (wanted == "none") return;
+  const bool travels = job.mesh().crosses_nodes(job.cluster(), topology::Axis::data);
+  log.info(travels ? fmt::format("compressed gradients between nodes: {}", wanted)
+                   : fmt::format("compressed nothing: --compression {} is between nodes, and one is left",
+                                 wanted));
+}
+
 /// A loss of 0.2 may be an error of thousands.
 void tell_of_scaled_targets(const Workload& workload, const Log& log) {
   const auto& targets = workload.transformation.targets;
@@ -87,6 +96,7 @@ void announce(const RunConfig& config, Job& job, const Workload& workload, const
   warn_of_sums_between_nodes(config, job, workload, log);
   warn_of_idle_ranks(config, job, log);
   tell_of_uneven_ranks(config, job, log);
+  tell_of_compression(config, job, log);
   if (!workload.read_in_place.empty()) {
     log.warn(fmt::format("no copy on this node ({}): {}; its ranks read the files in place",
                          job.cluster().ranks.at(static_cast<std::size_t>(job.rank())).hostname,
