@@ -26,6 +26,14 @@ TEST(MemoryEstimateTest, ParametersGradientsAndOptimizerAreOfTheirElements) {
   EXPECT_EQ(adam.total(), 371 * 4 * 4 + adam.activations);
 }
 
+TEST(MemoryEstimateTest, WhatTheCopiesShareOutIsDivided) {
+  const auto shards =
+      of({.optimizer_states = 2, .optimizer_shards = 4, .gradient_shards = 4, .parameter_shards = 4});
+  EXPECT_EQ(shards.total() - shards.activations, 371 * 16 / 4);
+  const auto gradients = of({.optimizer_states = 2, .optimizer_shards = 4, .gradient_shards = 4});
+  EXPECT_EQ(gradients.total() - gradients.activations, 371 * 7);
+}
+
 TEST(MemoryEstimateTest, FrozenParametersHaveNoGradientAndNoOptimizerState) {
   auto model = planned_model();
   model->freeze([](const std::string& name) { return name.starts_with("input_fc"); });

@@ -130,7 +130,7 @@ class ShardedTest(ShardedRuns):
         widths = [784, 64, *[256] * 160, 10]  # no tensor is a large part of all
         parameters = sum(inputs * outputs + outputs for inputs, outputs in zip(widths, widths[1:]))
         model = ["--model", "mlp", "--model-option", "hidden=" + ",".join(map(str, widths[1:-1])), "--global-batch", 4, "--threads", 1,
-                 "--quiet", "--optimizer", "adam", "--bucket-mb", 0.25, *self.apart(4)]
+                 "--quiet", "--optimizer", "adam", "--bucket-mb", 0.25, "--eval-batch", 256, *self.apart(4)]
         for stage, promised in {"ddp": 16, "zero1": 10, "zero2": 7, "zero3": 4}.items():
             with self.subTest(stage=stage):
                 limit = ["--memory-limit", f"{7.6 * parameters / 2**20:.0f}MiB"] if stage == "zero3" else []  # 3 to save, too

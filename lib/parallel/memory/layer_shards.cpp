@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "models/borrowed_parameter.hpp"
+#include "parallel/agreement.hpp"
 #include "parallel/data_types.hpp"
 
 namespace dtrain::parallel {
@@ -69,6 +70,7 @@ LayerShards::LayerShards(models::Model& model, FlatParameters& parameters, comm:
     held += part.size();
   }
   parameters.values() = at::zeros({held}, options);
+  std::uint64_t hash = parameters.layout_hash();
   for (std::size_t i = 0; i < ranges_.size(); ++i) {
     wholes_.push_back({.values = at::zeros({ranges_[i].size()}, options), .users = 0, .gathering = {}});
     for (auto entry : parameters.entries()) {
@@ -78,9 +80,13 @@ LayerShards::LayerShards(models::Model& model, FlatParameters& parameters, comm:
       slot.copy_(entry.parameter->value);
       entry.parameter->value = slot.detach().set_requires_grad(true);
     }
+    constexpr std::uint64_t kPrime = 1099511628211ULL;
+    hash = hash * kPrime ^ hash_of(wholes_[i].values);
     take_over(i);
     take_memory(wholes_[i].values);
   }
+  require_agreement(group, hash, "the ranks start with different parameters",
+                    {.subject = "parameters", .advice = "start the same binary and options on every rank"});
   for (const auto& layer : model.layers()) {
     auto& used = used_.emplace_back();
     auto& own = own_.emplace_back();

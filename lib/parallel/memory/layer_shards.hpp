@@ -29,7 +29,7 @@ class LayerShards final : public LayerWeights {
   using Passed = std::function<void(const models::Parameter* parameter)>;
 
   /// Takes over the model's values, layer after layer: `parameters`, laid out without values, has the shard
-  /// from then on. On the CPU.
+  /// from then on. On the CPU. Collective. Throws Error when ranks have other values.
   LayerShards(models::Model& model, FlatParameters& parameters, comm::Group& group, Passed passed);
 
   void bring(std::int64_t layer, std::optional<std::int64_t> next) override;

@@ -6,6 +6,7 @@
 #include <array>
 #include <memory>
 
+#include "core/error.hpp"
 #include "parallel/gradients/plain_gradient.hpp"
 #include "parallel/gradients/sharded_sums.hpp"
 
@@ -118,6 +119,18 @@ TEST_F(LayerShardsTest, ALayerHasMemoryWhileItComputesAndTheNextOneFollows) {
   layers_.bring(second, {});
   layers_.drop(second, Pass::forward);
   expect_no_memory();
+}
+
+TEST(LayerShardsOfRanksTest, RanksThatStartWithOtherValuesAreRefused) {
+  JobOfTest job;
+  if (job.data().size() == 1) GTEST_SKIP() << "one rank cannot differ from itself";
+  auto model = small_model();
+  {
+    const at::NoGradGuard no_grad;
+    if (job.rank() == 1) model->parameters().front()->value.add_(1e-6);
+  }
+  FlatParameters parameters(*model, at::empty({0}), FlatParameters::Values::elsewhere);
+  EXPECT_THROW(LayerShards(*model, parameters, job.data(), [](const models::Parameter*) {}), Error);
 }
 
 }  // namespace
