@@ -62,7 +62,6 @@ class Synchronous final : public Strategy, private LocalSums {
   void taken_back(int index) override { gradients_->taken_back(index); }
 
   std::vector<MicroBatchLoss> compute(const StepPlan& plan, SampleSource& samples);
-  void pass_idle(const StepPlan& plan);
   std::vector<MicroBatchLoss> compute_by_rows(const StepPlan& plan, SampleSource& samples);
   void add_up(const std::vector<MicroBatchLoss>& losses, StepTotals& own);
   void measure_gradient(StepTotals& own) const;
@@ -87,7 +86,6 @@ class Synchronous final : public Strategy, private LocalSums {
   std::vector<Range> counted_parts_;  // of the flat gradient, in norms
   optim::LossScaler scaler_;
   std::unique_ptr<AdaptiveBatch> adaptive_;  // null: a step takes one batch
-  int most_micro_batches_;                   // of a rank, in a step
 };
 
 StrategyEntry synchronous();
