@@ -236,7 +236,7 @@ void ShardedSums::settle(Slot& slot) {
   slot.turn = -1;
 }
 
-/// Issues what is complete, and opens what can be opened without waiting.
+/// Issues what is complete, and opens what can be opened without waiting, or what gradients wait for.
 void ShardedSums::advance() {
   for (bool moved = true; moved;) {
     moved = false;
@@ -246,7 +246,8 @@ void ShardedSums::advance() {
     }
     if (opened_ < turns() && opened_ - kSlots < issued_) {
       const Slot& slot = slot_of(opened_);
-      if (slot.turn < 0 || slot.handle.done()) {
+      // Gradients that wait are put at once, so that all ranks issue between the same other collectives.
+      if (slot.turn < 0 || slot.handle.done() || waiting_.contains(opened_)) {
         open();
         moved = true;
       }

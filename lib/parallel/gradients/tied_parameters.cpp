@@ -4,13 +4,13 @@
 
 namespace dtrain::parallel {
 TiedParameters::TiedParameters(models::Model& model, const StageCuts& cuts, comm::Group& pipe,
-                               GradientSums& gradients)
-    : pipe_(pipe), gradients_(gradients) {
+                               GradientSums& gradients, LayerShards* layers)
+    : pipe_(pipe), gradients_(gradients), layers_(layers) {
   for (const auto& borrowed : model.borrowed()) {
     const int owner = cuts.rank_of(cuts.stage_of(borrowed.owner));
     const int borrower = cuts.rank_of(cuts.stage_of(borrowed.borrower));
     if (owner == borrower || (pipe.rank() != owner && pipe.rank() != borrower)) continue;
-    Tied tied{.parameter = borrowed.parameter, .owned = pipe.rank() == owner};
+    Tied tied{.parameter = borrowed.parameter, .layer = borrowed.owner, .owned = pipe.rank() == owner};
     tied.peer = tied.owned ? borrower : owner;
     if (tied.owned) {
       const auto& value = tied.parameter->value;
@@ -52,11 +52,14 @@ void TiedParameters::exchange_gradients() {
 void TiedParameters::exchange_values() {
   for (const Tied& tied : tied_) {
     const auto [group, place] = carrier(*tied.parameter);
+    const bool gathers = tied.owned && layers_ != nullptr && !tied.parameter->frozen;
+    if (gathers) layers_->open(tied.layer);
     const auto values = tied.parameter->value.detach();
     const auto here = values.to(place);
     (tied.owned ? group.send(buffer_of(here), tied.peer) : group.receive(buffer_of(here), tied.peer))
         .follow();
     if (!tied.owned && !here.is_same(values)) values.copy_(here);
+    if (gathers) layers_->close(tied.layer);
   }
 }
 

@@ -8,6 +8,7 @@
 #include "models/model.hpp"
 #include "parallel/data_types.hpp"
 #include "parallel/gradients/gradient_sums.hpp"
+#include "parallel/memory/layer_shards.hpp"
 #include "parallel/pipeline/stage_cuts.hpp"
 
 namespace dtrain::parallel {
@@ -18,8 +19,10 @@ namespace dtrain::parallel {
 /// hold the same bits, the optimizer's state exists once, and norms count the parameter once.
 class TiedParameters {
  public:
-  /// Collective over the pipeline, and blocking: the borrowers get the owners' values.
-  TiedParameters(models::Model& model, const StageCuts& cuts, comm::Group& pipe, GradientSums& gradients);
+  /// Collective over the pipeline, and blocking: the borrowers get the owners' values. `layers`: where the
+  /// owners have shards of them only; null: they have the values.
+  TiedParameters(models::Model& model, const StageCuts& cuts, comm::Group& pipe, GradientSums& gradients,
+                 LayerShards* layers = nullptr);
 
   /// Forgets the last step's gradients of borrowed parameters.
   void begin_step();
@@ -31,7 +34,8 @@ class TiedParameters {
  private:
   struct Tied {
     models::Parameter* parameter = nullptr;
-    int peer = 0;  // the other rank
+    int peer = 0;           // the other rank
+    std::size_t layer = 0;  // that owns it
     bool owned = false;
     at::Tensor memory;  // of the owner: room for the borrower's gradient
   };
@@ -39,6 +43,7 @@ class TiedParameters {
 
   comm::Group& pipe_;
   GradientSums& gradients_;
+  LayerShards* layers_;
   std::vector<Tied> tied_;  // in one order on all ranks
 };
 

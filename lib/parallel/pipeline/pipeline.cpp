@@ -2,9 +2,21 @@
 
 #include <ATen/core/grad_mode.h>
 
-#include "core/error.hpp"
+#include <algorithm>
 
 namespace dtrain::parallel {
+namespace {
+
+/// What a schedule has of the first `count` micro-batches.
+Schedule first_of(Schedule schedule, std::ptrdiff_t count) {
+  schedule.micro_batches = static_cast<int>(std::min<std::ptrdiff_t>(schedule.micro_batches, count));
+  for (auto& actions : schedule.of_rank)
+    std::erase_if(actions, [&](const Action& action) { return action.micro_batch >= count; });
+  return schedule;
+}
+
+}  // namespace
+
 std::vector<const models::Parameter*> parameters_met_again(models::Model& model, const StageCuts& cuts,
                                                            std::int64_t repeated_layers) {
   std::vector<const models::Parameter*> met_again;
@@ -36,15 +48,19 @@ std::vector<const models::Parameter*> Pipeline::met_again() const {
 }
 
 void Pipeline::keep_weights(LayerWeights& weights) {
-  require(parts_.pipe.size() == 1 && last_ == 0, "brings no weights",
-          {.subject = "a pipeline of several stages"});
   weights_ = &weights;
-  const Range& layers = layers_of(0);
   walks_.clear();
-  walks_.try_emplace(0, parts_.model, layers, each_layer(layers, parts_.repeated_layers), &weights);
+  for (int stage = parts_.pipe.rank(); stage <= last_; stage += parts_.pipe.size()) {
+    const Range& layers = layers_of(stage);
+    walks_.try_emplace(stage, parts_.model, layers, each_layer(layers, parts_.repeated_layers), &weights);
+  }
 }
 
-void Pipeline::pass_idle() { walks_.at(0).pass_idle(); }
+/// A micro-batch that this copy does not have, and another one has.
+void Pipeline::idle(const Action& action) {
+  const SegmentWalk& walk = walks_.at(action.stage);
+  action.kind == Action::Kind::forward ? walk.idle_forward() : walk.idle_back();
+}
 
 void Pipeline::bring(std::int64_t layer, const Range& layers) {
   if (weights_ == nullptr) return;
@@ -62,9 +78,15 @@ models::Tensors Pipeline::received(StageMessages& messages, const Action& action
 
 void Pipeline::train(const Schedule& schedule, const std::vector<std::int64_t>& samples,
                      const Training& work) {
-  messages_.begin(schedule, samples);
+  if (schedule.micro_batches > std::ssize(samples)) {
+    messages_.begin(first_of(schedule, std::ssize(samples)), samples);
+  } else {
+    messages_.begin(schedule, samples);
+  }
   for (const Action& action : schedule.of_rank.at(static_cast<std::size_t>(parts_.pipe.rank()))) {
-    if (action.kind == Action::Kind::forward) {
+    if (action.micro_batch >= std::ssize(samples)) {
+      idle(action);
+    } else if (action.kind == Action::Kind::forward) {
       forward(action, work);
     } else {
       backward(action, work);
@@ -107,23 +129,30 @@ void Pipeline::backward(const Action& action, const Training& work) {
 void Pipeline::evaluate(const Schedule& schedule, const std::vector<std::int64_t>& samples,
                         const Evaluation& work) {
   const at::NoGradGuard no_grad;
-  evaluation_messages_.begin(schedule, samples);
+  const auto all = weights_ == nullptr ? schedule
+                                       : make_forward_schedule(schedule.ranks, schedule.stages_per_rank,
+                                                               std::max(work.most, schedule.micro_batches));
+  evaluation_messages_.begin(first_of(all, std::ssize(samples)), samples);
   // More than a rank sends within two groups of micro-batches; avoids circular waits.
   const auto most = static_cast<std::size_t>(4 * schedule.stages());
-  for (const Action& action : schedule.of_rank.at(static_cast<std::size_t>(parts_.pipe.rank()))) {
-    evaluate_stage(action, work);
+  for (const Action& action : all.of_rank.at(static_cast<std::size_t>(parts_.pipe.rank()))) {
+    if (action.micro_batch < std::ssize(samples)) {
+      evaluate_stage(action, work);
+    } else {
+      bring_idle(layers_of(action.stage));
+    }
     if (schedule.ranks == 1) continue;
     parts_.queue.progress();
     evaluation_messages_.progress();
     evaluation_messages_.limit_outgoing(most);
   }
   evaluation_messages_.finish();
-  for (auto idle = std::ssize(samples); weights_ != nullptr && idle < work.most; ++idle) {
-    const Range& layers = layers_of(0);
-    for (auto layer = layers.begin; layer < layers.end; ++layer) {
-      bring(layer, layers);
-      drop(layer);
-    }
+}
+
+void Pipeline::bring_idle(const Range& layers) {
+  for (auto layer = layers.begin; layer < layers.end; ++layer) {
+    bring(layer, layers);
+    drop(layer);
   }
 }
 

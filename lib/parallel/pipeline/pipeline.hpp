@@ -44,10 +44,8 @@ class Pipeline {
   /// Of this pipeline's model, cuts and repeated layers.
   std::vector<const models::Parameter*> met_again() const;
 
-  /// From now on `weights`, borrowed, brings the weights of each layer. For a pipeline of one rank.
+  /// From now on `weights`, borrowed, brings the weights of each layer.
   void keep_weights(LayerWeights& weights);
-  /// What train() does with them for one micro-batch, without computing.
-  void pass_idle();
 
   int ranks() const { return parts_.pipe.size(); }
   bool is_first() const { return parts_.pipe.rank() == 0; }                          ///< Reads the samples.
@@ -65,7 +63,8 @@ class Pipeline {
     std::function<void(int micro_batch)> taken_back = {};
   };
   /// Forward and back as `schedule` says. `samples`: of each of its micro-batches, the same on all ranks of
-  /// the pipeline. Gradients arrive in each parameter's .grad. Collective over the pipeline.
+  /// the pipeline; for micro-batches behind the last of them only the weights are brought. Gradients arrive
+  /// in each parameter's .grad. Collective over the pipeline.
   void train(const Schedule& schedule, const std::vector<std::int64_t>& samples, const Training& work);
 
   /// The same for evaluation.
@@ -85,7 +84,9 @@ class Pipeline {
   void forward(const Action& action, const Training& work);
   void backward(const Action& action, const Training& work);
   void evaluate_stage(const Action& action, const Evaluation& work);
+  void idle(const Action& action);
   void bring(std::int64_t layer, const Range& layers);
+  void bring_idle(const Range& layers);
   void drop(std::int64_t layer);
   models::Tensors received(StageMessages& messages, const Action& action);
   const Range& layers_of(int stage) const { return parts_.cuts.layers[static_cast<std::size_t>(stage)]; }

@@ -73,11 +73,14 @@ void SegmentWalk::drop(std::size_t segment, LayerWeights::Pass pass) const {
   if (weights_ != nullptr) weights_->drop(static_cast<std::int64_t>(begins_[segment]), pass);
 }
 
-void SegmentWalk::pass_idle() const {
+void SegmentWalk::idle_forward() const {
   for (std::size_t s = 0; s < begins_.size(); ++s) {
     bring_forward(s);
     drop(s, LayerWeights::Pass::forward);
   }
+}
+
+void SegmentWalk::idle_back() const {
   for (std::size_t s = begins_.size(); s-- > 0;) {
     bring_back(s);
     drop(s, LayerWeights::Pass::backward);

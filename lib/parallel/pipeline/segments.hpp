@@ -55,7 +55,8 @@ class SegmentWalk {
   models::Tensors backward(Passed& passed, const models::Tensors& output_gradients) const;
 
   /// What forward and backward of a micro-batch do with the weights, without computing.
-  void pass_idle() const;
+  void idle_forward() const;
+  void idle_back() const;
 
   std::size_t segment_count() const { return begins_.size(); }
 

@@ -20,8 +20,9 @@ class ClockedEngine final : public StepEngine {
     return engine_.compute(plan, samples, sums, loss_scale);
   }
   std::vector<const models::Parameter*> met_again() const override { return engine_.met_again(); }
-  void keep_weights(LayerWeights& weights) override { engine_.keep_weights(weights); }
-  void pass_idle() override { engine_.pass_idle(); }
+  void keep_weights(LayerWeights& weights, int micro_batches) override {
+    engine_.keep_weights(weights, micro_batches);
+  }
 
  private:
   StepEngine& engine_;

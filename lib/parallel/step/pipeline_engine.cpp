@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
 #include <limits>
 #include <utility>
 
@@ -19,6 +20,11 @@ const Schedule& PipelineEngine::schedule_for(std::size_t micro_batches) {
     place = schedules_.emplace(micro_batches, std::move(schedule)).first;
   }
   return place->second;
+}
+
+void PipelineEngine::keep_weights(LayerWeights& weights, int micro_batches) {
+  parts_.pipeline.keep_weights(weights);
+  fewest_ = static_cast<std::size_t>(micro_batches);
 }
 
 std::vector<MicroBatchLoss> PipelineEngine::compute(const StepPlan& plan, SampleSource& samples,
@@ -75,7 +81,7 @@ std::vector<MicroBatchLoss> PipelineEngine::give(const StepPlan& plan, const Sam
             return replayed.loss_scale.defined() ? loss.loss * replayed.loss_scale : loss.loss * loss_scale;
           },
       .taken_back = [&](int m) { sums.taken_back(static_cast<int>(index_of(m))); }};
-  parts_.pipeline.train(schedule_for(plan.micro_batches.size()), samples, work);
+  parts_.pipeline.train(schedule_for(std::max(plan.micro_batches.size(), fewest_)), samples, work);
   return losses;
 }
 

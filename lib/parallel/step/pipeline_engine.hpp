@@ -38,8 +38,7 @@ class PipelineEngine final : public StepEngine {
   std::vector<MicroBatchLoss> compute(const StepPlan& plan, SampleSource& samples, LocalSums& sums,
                                       double loss_scale) override;
   std::vector<const models::Parameter*> met_again() const override { return parts_.pipeline.met_again(); }
-  void keep_weights(LayerWeights& weights) override { parts_.pipeline.keep_weights(weights); }
-  void pass_idle() override { parts_.pipeline.pass_idle(); }
+  void keep_weights(LayerWeights& weights, int micro_batches) override;
 
   /// What differs between the replays of a captured step, in the device's memory. Undefined tensors: nothing
   /// is captured.
@@ -60,6 +59,7 @@ class PipelineEngine final : public StepEngine {
 
   Parts parts_;
   std::map<std::size_t, Schedule> schedules_;  // by number of micro-batches
+  std::size_t fewest_ = 0;                     // micro-batches for which weights are brought
 };
 
 }  // namespace dtrain::parallel

@@ -7,7 +7,7 @@
 
 namespace dtrain::parallel {
 
-void StepEngine::keep_weights(LayerWeights& /*weights*/) {
+void StepEngine::keep_weights(LayerWeights& /*weights*/, int /*micro_batches*/) {
   throw Error("brings no weights", {.subject = "an engine of steps", .advice = "report this as a bug"});
 }
 

@@ -38,12 +38,9 @@ class StepEngine {
   /// The parameters that get more than one gradient in a micro-batch, once for each gradient after the first.
   virtual std::vector<const models::Parameter*> met_again() const = 0;
 
-  /// From now on `weights`, borrowed, brings the weights of each layer while it computes. Throws Error where
-  /// the engine cannot.
-  virtual void keep_weights(LayerWeights& weights);
-  /// What compute() does with them for one micro-batch, without computing: for a copy that has fewer
-  /// micro-batches than others.
-  virtual void pass_idle() {}
+  /// From now on `weights`, borrowed, brings the weights of each layer while it computes, in each step for
+  /// `micro_batches`, whether this copy has as many or fewer. Throws Error where the engine cannot.
+  virtual void keep_weights(LayerWeights& weights, int micro_batches);
 };
 
 }  // namespace dtrain::parallel

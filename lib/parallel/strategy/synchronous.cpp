@@ -75,9 +75,6 @@ void restrict_to_shards(const Setting& setting, Shards shards, Abilities& abilit
   abilities.updates_by_rows = {"each rank has a shard of the table's state only"};
   abilities.rolls_back = {"a lost rank takes its shard along"};
   abilities.copies_parts = {"a rank's part is not the same on all copies of the model"};
-  if (shards == Shards::parameters && setting.mesh.pipe > 1)
-    abilities.runs = {
-        "the stages of two copies would gather their weights in different orders: use a mesh of data alone"};
   if (shards >= Shards::gradients && abilities.adapts_batch)
     abilities.adapts_batch = {"no rank keeps the gradient of its copy"};
 }
@@ -278,7 +275,7 @@ Synchronous::Synchronous(const StrategyParts& parts, Shards shards)
       control_(parts.world),
       statistics_(parts.model, parts.data,
                   parts.setting.reproducible ? static_cast<int>(parts.setting.micro_batches) : 1),
-      tied_(parts.model, parts.cuts, parts.pipe, *gradients_),
+      tied_(parts.model, parts.cuts, parts.pipe, *gradients_, layers_.get()),
       undo_(can(parts.setting, shards).rolls_back
                 ? std::make_unique<StepUndo>(parts.data, parameters_, *optimizer_, parts.model,
                                              gradients_->update_parts(), memory_.shared())
@@ -289,9 +286,7 @@ Synchronous::Synchronous(const StrategyParts& parts, Shards shards)
                                               : optim::LossScaler::Use::none),
       adaptive_(parts.setting.adapts_batch
                     ? std::make_unique<AdaptiveBatch>(parts.setting.global_batch, parts.setting.optimizer)
-                    : nullptr),
-      most_micro_batches_(
-          most_of(even_ownership(static_cast<int>(parts.setting.micro_batches), parts.data.size()))) {
+                    : nullptr) {
   adopt_weights();
 }
 
@@ -301,7 +296,8 @@ std::unique_ptr<LayerShards> Synchronous::layer_shards(const StrategyParts& part
   auto layers = std::make_unique<LayerShards>(
       parts.model, parameters_, parts.data,
       [this](const models::Parameter* parameter) { gradients_->passed(parameter); });
-  parts.engine.keep_weights(*layers);
+  const int micro_batches = static_cast<int>(parts.setting.micro_batches);
+  parts.engine.keep_weights(*layers, most_of(even_ownership(micro_batches, parts.data.size())));
   return layers;
 }
 
@@ -345,15 +341,7 @@ void Synchronous::begin_compression(std::int64_t number) {
 
 std::vector<MicroBatchLoss> Synchronous::compute(const StepPlan& plan, SampleSource& samples) {
   if (rows_ != nullptr) return compute_by_rows(plan, samples);
-  auto losses = parts_.engine.compute(plan, samples, *this, scaler_.scale());
-  if (layers_ != nullptr) pass_idle(plan);
-  return losses;
-}
-
-// A layer's weights come from all ranks: those with fewer micro-batches give theirs as often as the others.
-void Synchronous::pass_idle(const StepPlan& plan) {
-  for (auto done = std::ssize(plan.micro_batches); done < most_micro_batches_; ++done)
-    parts_.engine.pass_idle();
+  return parts_.engine.compute(plan, samples, *this, scaler_.scale());
 }
 
 // The rows that the step uses must be current before the first micro-batch: all are read first.
@@ -381,7 +369,7 @@ StepOutcome Synchronous::step(const StepPlan& plan, SampleSource& samples) {
   StepOutcome outcome;
   if (plan.owned != nullptr) {
     gradients_->own(*plan.owned);
-    most_micro_batches_ = most_of(*plan.owned);
+    if (layers_ != nullptr) parts_.engine.keep_weights(*layers_, most_of(*plan.owned));
   }
   begin_compression(plan.number);
   const bool measures = adaptive_ != nullptr && adaptive_->measures(plan.number);

@@ -64,7 +64,6 @@ class Synchronous final : public Strategy, private LocalSums {
 
   void begin_compression(std::int64_t number);
   std::vector<MicroBatchLoss> compute(const StepPlan& plan, SampleSource& samples);
-  void pass_idle(const StepPlan& plan);
   std::vector<MicroBatchLoss> compute_by_rows(const StepPlan& plan, SampleSource& samples);
   void add_up(const std::vector<MicroBatchLoss>& losses, StepTotals& own);
   void measure_gradient(StepTotals& own) const;
@@ -90,7 +89,6 @@ class Synchronous final : public Strategy, private LocalSums {
   std::vector<Range> counted_parts_;  // of the flat gradient, in norms
   optim::LossScaler scaler_;
   std::unique_ptr<AdaptiveBatch> adaptive_;  // null: a step takes one batch
-  int most_micro_batches_;                   // of a rank, in a step
 };
 
 StrategyEntry synchronous();
