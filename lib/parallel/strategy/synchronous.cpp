@@ -150,8 +150,7 @@ int blocks_of_compression(const StrategyOptions& options) {
 
 std::unique_ptr<GradientSums> gradient_sums(const StrategyParts& parts, Shards shards,
                                             FlatParameters& parameters, const NodeMemory& memory,
-                                            GradientCompression* compression,
-                                            const LayerShards* layers) {
+                                            GradientCompression* compression, const LayerShards* layers) {
   const bool cut = cuts_state(parts, shards, memory);
   if (parts.setting.reproducible) {
     return std::make_unique<ReproducibleSums>(
