@@ -9,7 +9,7 @@
 namespace dtrain::app {
 namespace {
 
-constexpr std::array<std::string_view, 2> kLaterOptions = {"compression",
+constexpr std::array<std::string_view, 2> kLaterOptions = {"clients",
                                                            // of stage and topology
                                                            "benchmark"};
 

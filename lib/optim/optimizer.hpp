@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -64,10 +65,10 @@ class Optimizer {
   virtual void step(const at::Tensor& parameters, const at::Tensor& gradients, double scale,
                     double learning_rate, std::int64_t step, const std::vector<Range>& parts) = 0;
 
-  /// Everything.
+  /// Everything: more than any buffer of parts could be.
   void step(const at::Tensor& parameters, const at::Tensor& gradients, double scale, double learning_rate,
             std::int64_t number) {
-    step(parameters, gradients, scale, learning_rate, number, {{0, parameters.numel()}});
+    step(parameters, gradients, scale, learning_rate, number, {{0, std::numeric_limits<std::int64_t>::max()}});
   }
 
   /// Empty for sgd without momentum.
