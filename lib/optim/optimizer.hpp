@@ -68,7 +68,8 @@ class Optimizer {
   /// Everything: more than any buffer of parts could be.
   void step(const at::Tensor& parameters, const at::Tensor& gradients, double scale, double learning_rate,
             std::int64_t number) {
-    step(parameters, gradients, scale, learning_rate, number, {{0, std::numeric_limits<std::int64_t>::max()}});
+    step(parameters, gradients, scale, learning_rate, number,
+         {{0, std::numeric_limits<std::int64_t>::max()}});
   }
 
   /// Empty for sgd without momentum.
