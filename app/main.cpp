@@ -118,7 +118,7 @@ int run(int argc, char** argv) {
 }
 
 /// Ends the process without the destructors of what lives as long as it. LibTorch's would take thousands of
-/// operators out of its tables one by one: a third of the time that `dtrain --version` computes. Only what
+/// operators out of its tables one by one: a quarter of what `dtrain --version` computes. Only what
 /// was registered with std::at_quick_exit runs. CUDA's libraries and their profilers write at the usual end,
 /// and so do the sanitizers.
 void leave(int code) {

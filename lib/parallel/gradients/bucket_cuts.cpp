@@ -1,5 +1,7 @@
 #include "parallel/gradients/bucket_cuts.hpp"
 
+#include <algorithm>
+
 namespace dtrain::parallel {
 namespace {
 
@@ -32,6 +34,16 @@ std::vector<std::size_t> buckets_of(const std::vector<FlatParameters::Entry>& en
     all.push_back(bucket);
   }
   return all;
+}
+
+std::vector<int> uses_of(const std::vector<FlatParameters::Entry>& entries,
+                         const std::vector<const models::Parameter*>& met_again) {
+  std::vector<int> uses(entries.size(), 1);
+  for (const auto* parameter : met_again) {
+    const auto place = std::ranges::find(entries, parameter, &FlatParameters::Entry::parameter);
+    if (place != entries.end()) ++uses[static_cast<std::size_t>(place - entries.begin())];
+  }
+  return uses;
 }
 
 }  // namespace dtrain::parallel

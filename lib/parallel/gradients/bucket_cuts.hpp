@@ -17,4 +17,9 @@ std::vector<Range> cut_buckets(const std::vector<FlatParameters::Entry>& entries
 std::vector<std::size_t> buckets_of(const std::vector<FlatParameters::Entry>& entries,
                                     const std::vector<Range>& buckets);
 
+/// By entry: how often a backward pass meets it in a micro-batch. `met_again`: parameters of more than one
+/// layer, once for each further layer; those without an entry do not count.
+std::vector<int> uses_of(const std::vector<FlatParameters::Entry>& entries,
+                         const std::vector<const models::Parameter*>& met_again);
+
 }  // namespace dtrain::parallel

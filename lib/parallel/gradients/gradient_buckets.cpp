@@ -42,11 +42,7 @@ GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group,
     places_.emplace_back(*entry.parameter);
   }
   make_buckets(config.bucket_bytes);
-  uses_.assign(entries_.size(), 1);
-  for (const auto* parameter : collected.met_again) {
-    const auto place = std::ranges::find(entries_, parameter, &FlatParameters::Entry::parameter);
-    if (place != entries_.end()) ++uses_[static_cast<std::size_t>(place - entries_.begin())];
-  }
+  uses_ = uses_of(entries_, collected.met_again);
   choose_parts();
   if (config.compression != nullptr) config.compression->lay_out(parameters, shared_out(), group);
   require_agreement(

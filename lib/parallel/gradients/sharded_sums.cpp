@@ -55,11 +55,7 @@ ShardedSums::ShardedSums(FlatParameters& parameters, comm::Group& group, comm::Q
     if (i == 0 || bucket_of_[i] != bucket_of_[i - 1]) first_entry_.push_back(i);
   }
   first_entry_.push_back(entries.size());
-  uses_.assign(entries.size(), 1);
-  for (const auto* parameter : config.met_again) {
-    const auto place = std::ranges::find(entries, parameter, &FlatParameters::Entry::parameter);
-    if (place != entries.end()) ++uses_[static_cast<std::size_t>(place - entries.begin())];
-  }
+  uses_ = uses_of(entries, config.met_again);
   shares_.assign(entries.size(), 0);
   received_.assign(entries.size(), 0);
   passed_.assign(entries.size(), 0);
@@ -95,7 +91,7 @@ ShardedSums::~ShardedSums() {
 
 void ShardedSums::own(const Ownership& owned) {
   require(std::ssize(owned) == group_.size(), "has other ranks than the group", {.subject = "an ownership"});
-  rounds_ = std::max<std::int64_t>(1, std::ranges::max(owned, {}, &Range::size).size());
+  rounds_ = std::max(1, most_of(owned));
 }
 
 std::size_t ShardedSums::bucket_of(std::int64_t turn) const {

@@ -14,6 +14,10 @@ Ownership even_ownership(int micro_batches, int ranks) {
   return owned;
 }
 
+int most_of(const Ownership& owned) {
+  return static_cast<int>(std::ranges::max(owned, {}, &Range::size).size());
+}
+
 int most_owned(int micro_batches, int ranks) {
   const int even = (micro_batches + ranks - 1) / ranks;
   return std::max(even, std::min(2 * even, micro_batches - ranks + 1));

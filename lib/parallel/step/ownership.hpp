@@ -14,6 +14,9 @@ using Ownership = std::vector<Range>;
 /// As even as can be.
 Ownership even_ownership(int micro_batches, int ranks);
 
+/// Of the ranks, the one with the most: how many micro-batches it has.
+int most_of(const Ownership& owned);
+
 /// The most micro-batches that ownership_by_speed() gives a rank: twice an even share, so that what is
 /// allocated for them stays bounded.
 int most_owned(int micro_batches, int ranks);

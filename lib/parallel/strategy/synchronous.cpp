@@ -176,10 +176,6 @@ std::unique_ptr<GradientSums> gradient_sums(const StrategyParts& parts, Shards s
                                            parts.capture);
 }
 
-int most_of(const Ownership& owned) {
-  return static_cast<int>(std::ranges::max(owned, {}, &Range::size).size());
-}
-
 std::unique_ptr<ReproducibleTotals> reproducible_totals(const StrategyParts& parts,
                                                         const FlatParameters& parameters) {
   if (!parts.setting.reproducible) return nullptr;
