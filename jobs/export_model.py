@@ -118,6 +118,28 @@ def _quiet():
         logging.disable(logging.NOTSET)
 
 
+@contextlib.contextmanager
+def _recurrent_shapes():
+    """While it lasts, shapes are all that LSTM, GRU and RNN compute. PyTorch 2.11 runs through their steps instead, which ties the
+    program to the example's length, and takes the last state of an LSTM for one of four dims."""
+    def shapes_of(inputs, state, parameters, has_biases, layers, dropout, train, bidirectional, batch_first):
+        states = [state] if isinstance(state, torch.Tensor) else state
+        width = states[0].shape[-1] * (2 if bidirectional else 1)
+        return inputs.new_empty((*inputs.shape[:2], width)), *map(torch.empty_like, states)
+
+    operators = [getattr(torch.ops.aten, name).input for name in ("lstm", "gru", "rnn_tanh", "rnn_relu")]
+    kernels = [dict(operator.py_kernels) for operator in operators]
+    for operator in operators:
+        operator.py_kernels.update(dict.fromkeys(operator.py_kernels, shapes_of))
+        operator._dispatch_cache.clear()
+    try:
+        yield
+    finally:
+        for operator, former in zip(operators, kernels):
+            operator.py_kernels.update(former)
+            operator._dispatch_cache.clear()
+
+
 def _exported(module, inputs, sequence_dim):
     batch = torch.export.Dim("batch", min=2)
     dims = {0: batch}
@@ -127,7 +149,7 @@ def _exported(module, inputs, sequence_dim):
         # AUTO takes the longest length that the module allows, as tables of positions limit it.
         dims[sequence_dim] = torch.export.Dim.AUTO
     try:
-        with _quiet():
+        with _quiet(), _recurrent_shapes():
             return torch.export.export(module, inputs, dynamic_shapes=tuple(dict(dims) for _ in inputs))
     except Exception as error:  # PyTorch's own kinds of errors, of the module's, or of Python's
         raise NotExportable(_why_not(module, error, inputs[0].shape[0])) from error
@@ -146,9 +168,6 @@ def _why_not(module, error, samples):
         limit = re.search(r"Not all values of (\w+) = .* satisfy the generated guard (.*)", text)
         return (f"{name} does not take every batch" + (f" ({limit[2]})" if limit else f": {_first_line(text)}") +
                 ": no table and no size may depend on the number of samples")
-    if "hx and cx should also be 3-D" in text:
-        return (f"while it exports, PyTorch takes an LSTM's state for one of four dims{place}: hand it on as "
-                "state.reshape(layers, batch, hidden)")
     return f"PyTorch cannot export {name}{place}: {type(error).__name__}: {_first_line(text)}"
 
 

@@ -40,7 +40,8 @@ class Decoder(WordLstm):
 
 
 class Seq2Seq(nn.Module):
-    """Encoder and decoder of two LSTM layers; teacher forcing of one half, by a coin per word or per batch."""
+    """Encoder and decoder of two LSTM layers. The decoder reads its own word or the target's: a coin decides per word or per
+    batch, or `coin` is "never", and all words are the target's (teacher forcing alone)."""
 
     def __init__(self, source_vocabulary, target_vocabulary, dropout=0.5, coin="word"):
         super().__init__()
@@ -53,7 +54,7 @@ class Seq2Seq(nn.Module):
     def forward(self, source, target):  # [S, n], [T, n] -> [T - 1, n, vocabulary]
         encoder, decoder = self.encoder, self.decoder
         _, state = encoder.rnn(encoder.dropout(encoder.embedding(source)))
-        if self.coin == "batch" and random.random() < 0.5:
+        if self.coin == "never" or (self.coin == "batch" and random.random() < 0.5):
             outputs, _ = decoder.rnn(decoder.dropout(decoder.embedding(target[:-1])), state)
             return decoder.fc_out(outputs)
         logits, word = [], target[0]
@@ -63,6 +64,17 @@ class Seq2Seq(nn.Module):
             forced = self.coin == "word" and random.random() < 0.5
             word = target[t] if forced else logits[-1].argmax(1)
         return torch.stack(logits)
+
+
+class ForcedSeq2Seq(Seq2Seq):
+    """Teacher forcing alone and its mean loss: a network without control flow, which can be exported."""
+
+    def __init__(self, source_vocabulary, target_vocabulary):
+        super().__init__(source_vocabulary, target_vocabulary, coin="never")
+
+    def forward(self, source, target):  # [n, S], [n, T] -> []
+        logits = super().forward(source.t(), target.t())
+        return F.cross_entropy(logits.flatten(0, 1), target.t()[1:].flatten(), ignore_index=0)
 
 
 class Attention(nn.Module):
@@ -133,14 +145,14 @@ RECIPES = {"nbow": {"batch": 64, "optimizer": "adam", "clip": 0.0},
            "gpt": {"batch": 8, "optimizer": "adamw", "clip": 1.0}}
 
 
-def make_network(model, text, style):
-    """The same initial weights on every rank. `style`: tuned or tutorial."""
+def make_network(model, text, style, coin=None):
+    """The same initial weights on every rank. `style`: tuned or tutorial. `coin`: another one of seq2seq than the style's."""
     torch.manual_seed(1)
     tuned = style == "tuned"
     if model == "nbow":
         return Nbow(text.vocabulary, text.classes, bag=tuned)
     if model == "seq2seq":
-        return Seq2Seq(text.vocabulary, text.target_vocabulary, coin="batch" if tuned else "word")
+        return Seq2Seq(text.vocabulary, text.target_vocabulary, coin=coin or ("batch" if tuned else "word"))
     return Gpt(text.vocabulary, attention_dropout=0.0 if tuned else 0.2)
 
 

@@ -40,6 +40,7 @@ def main():
     parser.add_argument("--epochs", type=int, default=3)
     parser.add_argument("--samples", type=int, default=0, help="use only so many samples")
     parser.add_argument("--batch", type=int, default=0, help="over all ranks; default: the recipe's")
+    parser.add_argument("--coin", choices=("word", "batch", "never"), default="batch", help="of seq2seq: decides between its word and the target's")
     parser.add_argument("--threads", type=int, default=1)
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
@@ -50,10 +51,10 @@ def main():
         dist.init_process_group("gloo")
 
     text = Text(arguments.data, arguments.samples)
-    network = text_networks.make_network(arguments.model, text, "tuned")
+    network = text_networks.make_network(arguments.model, text, "tuned", arguments.coin)
     model = network
     if world_size > 1:
-        static = arguments.model != "seq2seq"  # whose graph depends on the coin
+        static = arguments.model != "seq2seq" or arguments.coin == "never"  # else its graph depends on the coin
         model = DDP(network, gradient_as_bucket_view=True, static_graph=static, broadcast_buffers=False,
                     bucket_cap_mb=100)
     optimizer = text_networks.make_optimizer(arguments.model, network, fused=True)

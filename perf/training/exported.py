@@ -1,12 +1,14 @@
 """The same network three times on two ranks: as dtrain's own model, as a program that PyTorch exported, and in PyTorch with
 DistributedDataParallel over gloo, tuned. They run in turn, in another order each round; a ratio is of one round.
 
-seq2seq is left out: its choice between the target's word and its own is control flow, which cannot be exported.
+seq2seq's choice between the target's word and its own is control flow, which cannot be exported: the program and its peer read the
+target's words alone. dtrain's own model chooses, computes more, and its ratio says nothing of the program's speed: it is shown without an aim.
 Written to perf/results/exported: every run as CSV, the ratios as a table.
 """
 
 import argparse
 import csv
+import itertools
 import json
 import pathlib
 import sys
@@ -25,15 +27,17 @@ from export_model import export_model  # noqa: E402
 
 import torch  # noqa: E402
 
-TEXT = ("nbow", "gpt")
+TEXT = ("nbow", "gpt", "seq2seq")
 MODELS = (*networks.RECIPES, *TEXT)
-BATCH = {"nbow": 512, "gpt": 8}  # of all ranks; as in perf/training.sh
+BATCH = {"nbow": 512, "gpt": 8, "seq2seq": 128}  # of all ranks; as in perf/training.sh
 SIDES = ("own", "exported", "ddp")
 # Half a minute per side on two cores: three epochs of so many samples.
-SAMPLES = {"mlp": 54000, "cnn": 15000, "vgg11": 1024, "resnet18": 512, "conv_autoencoder": 8192, "nbow": 22500, "gpt": 64}
+SAMPLES = {"mlp": 54000, "cnn": 15000, "vgg11": 1024, "resnet18": 512, "conv_autoencoder": 8192, "nbow": 22500, "gpt": 64,
+           "seq2seq": 3840}
 # What the recipe of the own model decides, given to both.
 KEYS = ("optimizer", "learning-rate", "momentum", "weight-decay", "decay", "beta1", "beta2", "epsilon", "schedule",
         "min-learning-rate", "grad-clip")
+LOSSES = {"conv_autoencoder": "mse", "seq2seq": "model"}  # of the program; the others: cross_entropy
 TARGETS = {"own": 0.97, "ddp": 1.2}
 
 
@@ -66,6 +70,17 @@ def cut_texts(folder):
     (folder / "dataset.json").write_text(json.dumps(facts))
 
 
+def text_network(model, text):
+    """The module to export and an example of its inputs."""
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(4, 60, (4, 256 if model == "gpt" else 12), generator=generator)
+    if model == "seq2seq":
+        torch.manual_seed(1)
+        network = text_networks.ForcedSeq2Seq(text.vocabulary, text.target_vocabulary)
+        return network, (ids, torch.randint(4, 60, (4, 15), generator=generator))
+    return text_networks.make_network(model, text, "tutorial" if model == "nbow" else "tuned"), ids
+
+
 def prepare(model, scratch, quick):
     """The dataset's folder and the program of the network with PyTorch's initial weights."""
     folder = scratch / "data"
@@ -73,15 +88,14 @@ def prepare(model, scratch, quick):
     if model in TEXT:
         random_text.stage(folder, model, samples)
         cut_texts(folder)
-        network = text_networks.make_network(model, staged_text.Text(folder, samples), "tutorial" if model == "nbow" else "tuned")
-        length = 256 if model == "gpt" else 12
-        inputs = torch.randint(4, 60, (4, length), generator=torch.Generator().manual_seed(1))
+        network, inputs = text_network(model, staged_text.Text(folder, samples))
     else:
         shape = networks.RECIPES[model]["shape"]
         random_images.stage(folder, shape, train_samples=samples)
         network, inputs = networks.make_network(model, 1), torch.randn(4, *shape)
-    export_model(network, inputs, scratch / "program.pt2", loss="mse" if model == "conv_autoencoder" else "cross_entropy",
-                 target=inputs if model == "conv_autoencoder" else None, sequence_dim=1 if model == "nbow" else None, golden=False)
+    export_model(network, inputs, scratch / "program.pt2", loss=LOSSES.get(model, "cross_entropy"),
+                 target=inputs if model == "conv_autoencoder" else None, sequence_dim=1 if model in ("nbow", "seq2seq") else None,
+                 golden=False)
     return folder
 
 
@@ -94,11 +108,12 @@ def recipe_of(model):
 
 def commands_of(model, folder, scratch, epochs):
     common = ["--dataset", folder, "--epochs", epochs, "--global-batch", batch_of(model), *recipe_of(model)]
-    loss = ["--loss", "mse"] if model == "conv_autoencoder" else []
+    loss = ["--loss", LOSSES[model]] if model in LOSSES else []
     peer = "text_tuned.py" if model in TEXT else "ddp_tuned.py"
+    coin = ["--coin", "never"] if model == "seq2seq" else []
     return {"own": runs.dtrain_command(2, scratch, "own", "--model", model, *common),
             "exported": runs.dtrain_command(2, scratch, "exported", "--model", scratch / "program.pt2", *loss, *common),
-            "ddp": runs.peer_command(peer, 2, "--model", model, "--data", folder, "--epochs", epochs, "--batch", batch_of(model))}
+            "ddp": runs.peer_command(peer, 2, "--model", model, "--data", folder, "--epochs", epochs, "--batch", batch_of(model), *coin)}
 
 
 def rate_of(side, command, scratch):
@@ -127,11 +142,17 @@ def measure(model, given, scratch, writer, file):
     return ratios
 
 
+def free_stem(out):
+    """Earlier figures of the same day stay."""
+    names = (f"speed-{runs.today()}" + (f"-{number}" if number > 1 else "") for number in itertools.count(1))
+    return next(name for name in names if not (out / f"{name}.csv").exists())
+
+
 def main():
     given = parse()
     out = given.out if not given.quick else pathlib.Path(tempfile.mkdtemp(prefix="dtrain-exported-"))
     out.mkdir(parents=True, exist_ok=True)
-    stem, machine = f"speed-{runs.today()}", runs.machine()
+    stem, machine = free_stem(out), runs.machine()
     lines = [f"| model | speed of own: median (range); aim {TARGETS['own']} | speed of DDP: median (range); aim {TARGETS['ddp']} |",
              "| --- | --- | --- |"]
     about = (f"# Exported programs beside dtrain's own models and PyTorch\n\n`perf/exported.sh {' '.join(sys.argv[1:])}`, fp32, two ranks with "

@@ -191,14 +191,15 @@ class Complex(Linear):
         return self.linear(x) * self.phase.real
 
 
-class RawState(nn.Module):
-    def __init__(self):
+class Recurrent(nn.Module):
+    """Two networks of `kind` over sequences [N, T, 4] of any length; the second starts from the first one's last state."""
+
+    def __init__(self, kind, both_ways):
         super().__init__()
-        self.encoder, self.decoder = (nn.LSTM(4, 4, 2, batch_first=True) for _ in range(2))
+        self.encoder, self.decoder = (kind(4, 5, 2, batch_first=True, bidirectional=both_ways) for _ in range(2))
 
     def forward(self, x):
-        x = x.unflatten(1, (2, 4))
-        return self.decoder(x, self.encoder(x)[1])[0].flatten(1)
+        return self.decoder(x[:, 1:], self.encoder(x)[1])[0].mean(1)
 
 
 class Locked(Linear):
@@ -291,6 +292,15 @@ class ExportModelTest(unittest.TestCase):
         export_model(bag, torch.randint(9, (4, 5)), self.path, sequence_dim=1)
         self.assertEqual(self.agree(self.path).run(torch.ones(3, 7, dtype=torch.int64)).shape, (3, 4))
 
+    def test_recurrent_networks_take_any_length(self):
+        x = torch.randn(3, 7, 4, dtype=torch.float64)
+        for kind in (nn.LSTM, nn.GRU, nn.RNN):
+            for both_ways in (False, True):
+                with self.subTest(kind=kind.__name__, both_ways=both_ways):
+                    module = Recurrent(kind, both_ways)
+                    export_model(module, torch.randn(4, 5, 4), self.path, sequence_dim=1)
+                    torch.testing.assert_close(self.agree(self.path).run(x), module.double()(x))
+
     def test_every_loss_and_given_targets(self):
         for loss in ("cross_entropy", "mse", "mae"):
             export_model(Linear(), self.x, self.path, loss=loss)
@@ -351,7 +361,6 @@ class ExportModelTest(unittest.TestCase):
         self.refused(["first output", "[8]"], NoBatchOut())
         self.refused(["returns no tensor"], Nothing())
         self.refused(["scalar", "[s"], Linear(), loss="model")
-        self.refused(["LSTM's state", "reshape(layers, batch, hidden)"], RawState())
         self.refused(["no parameter"], NoParameters())
         self.refused(["phase", "complex64"], Complex())
         self.refused(["cross_entropy", "[4]"], nn.Sequential(Linear(), nn.Linear(8, 1), nn.Flatten(0)))

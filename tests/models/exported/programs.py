@@ -52,9 +52,7 @@ class SequenceAutoencoder(nn.Module):
 
     def forward(self, ids):  # [N, T] -> [N, T, words]
         embedded = self.dropout(self.embedding(ids))
-        # While it exports, PyTorch 2.11 takes the state of an LSTM for one of four dims: reshape gives it three in every case.
-        state = tuple(value.reshape(2, ids.shape[0], 16) for value in self.encoder(embedded)[1])
-        return self.fc_out(self.decoder(embedded, state)[0])
+        return self.fc_out(self.decoder(embedded, self.encoder(embedded)[1])[0])
 
 
 class Translator(nn.Module):
@@ -71,7 +69,6 @@ class Translator(nn.Module):
 
     def forward(self, source, target):  # [N, S], [N, T] -> []
         _, state = self.encoder(self.dropout(self.source(source)))
-        state = tuple(value.reshape(2, source.shape[0], 16) for value in state)
         logits = self.fc_out(self.decoder(self.dropout(self.target(target[:, :-1])), state)[0])
         next_words = target[:, 1:]
         losses = nn.functional.cross_entropy(logits.transpose(1, 2), next_words, ignore_index=0, reduction="none")  # [N, T - 1]
@@ -202,7 +199,7 @@ def export(program, path, dropout=True):
     module = make(program, dropout)
     inputs = example(program)
     return module, export_model(module, inputs, path, loss=program.loss, target=inputs[0] if program.loss == "mse" else None,
-                                sequence_dim=1 if program.data == "text" else None)
+                                sequence_dim=1 if program.data in ("text", "pairs") else None)
 
 
 def main():
