@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/Event.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <deque>
@@ -43,8 +44,9 @@ class Moved {
 /// Once the device has done what it was given.
 double time_there_s(at::Device device) {
   if (!device.is_cpu()) {
-    const c10::impl::VirtualGuardImpl guard(device.type());
-    guard.synchronizeDevice(guard.getDevice().index());
+    c10::Event done(device.type());
+    done.record(c10::impl::VirtualGuardImpl(device.type()).getStream(device));
+    done.synchronize();
   }
   return steady_s();
 }
