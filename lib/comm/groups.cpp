@@ -38,7 +38,8 @@ int index_of(const std::vector<int>& ranks, int rank) {
   return static_cast<int>(std::find(ranks.begin(), ranks.end(), rank) - ranks.begin());
 }
 
-/// Spinning helps only if no other compute thread of the node needs the core meanwhile.
+/// Spinning helps only if no other compute thread of the node needs the core meanwhile, and not where devices
+/// do the work: they take their time, and each look costs calls of their library.
 QueueConfig queue_config(const topology::Cluster& cluster, const Communicator& job,
                          const CommConfig& config) {
   const int threads = config.threads_per_rank + (config.drive == Drive::thread ? 1 : 0);
@@ -46,7 +47,7 @@ QueueConfig queue_config(const topology::Cluster& cluster, const Communicator& j
   return {.drive = config.drive,
           .timeout_s = config.timeout_s,
           .allowance = job.allowance(),
-          .spin_s = cores_suffice ? kLongestSpinS : 0};
+          .spin_s = cores_suffice && config.transport == nullptr ? kLongestSpinS : 0};
 }
 
 std::vector<int> first_ranks(const topology::Cluster& cluster) {

@@ -22,8 +22,7 @@ class FusedOptimizer final : public Optimizer {
   FusedOptimizer(OptimizerConfig config, const std::vector<ParameterRange>& ranges,
                  const at::TensorOptions& options, const StateAllocator& allocate, HeldRanges held)
       : config_(std::move(config)), held_(std::move(held)) {
-    for (const ParameterRange& range : ranges)
-      ranges_[range.weight_decay].push_back({range.begin, range.end});
+    for (const ParameterRange& range : ranges) add(ranges_[range.weight_decay], {range.begin, range.end});
     const std::vector<std::string> names = config_.name == "sgd"
                                                ? std::vector<std::string>{"momentum_buffer"}
                                                : std::vector<std::string>{"exp_avg", "exp_avg_sq"};
@@ -76,6 +75,20 @@ class FusedOptimizer final : public Optimizer {
                         const std::optional<at::Tensor>&, const std::optional<at::Tensor>&);
   static constexpr Adam kAdam = &at::_fused_adam_;
   static constexpr Adam kAdamW = &at::_fused_adamw_;
+
+  /// Neighbours are one range: each one costs a view of every tensor in every step. Parameters begin at 64
+  /// bytes; what lies between is zero in all tensors and stays so.
+  static void add(std::vector<Range>& ranges, const Range& next) {
+    constexpr std::int64_t kLeastParameter =
+        16;  // elements, with what is behind it: a smaller gap holds none
+    const bool follows = !ranges.empty() && next.begin >= ranges.back().end &&
+                         next.begin - ranges.back().end < kLeastParameter;
+    if (follows) {
+      ranges.back().end = next.end;
+    } else {
+      ranges.push_back(next);
+    }
+  }
 
   static std::vector<Range> common(const std::vector<Range>& ranges, const std::vector<Range>& parts) {
     std::vector<Range> pieces;

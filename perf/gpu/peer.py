@@ -1,6 +1,6 @@
 """PyTorch's side of one case: makes the network once, then measures a round for each line that it reads.
 
-    echo again | python perf/gpu/peer.py --model resnet18 --batch 128 --precision bf16 --device cuda [--compile]
+    echo again | python perf/gpu/peer.py --model resnet18 --batch 128 --precision bf16 --device cuda [--compile MODE]
 
 Prints one line of JSON when it has warmed up, and one per round with the seconds of a step: `copied`, with the batch copied from
 pinned memory in each step, and `resident`, with the batch on the device already. Convolutions are channels-last, the optimizer
@@ -33,7 +33,7 @@ def parse():
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--precision", choices=["fp32", "bf16"], default="fp32")
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
-    parser.add_argument("--compile", action="store_true", help="torch.compile the network and its loss")
+    parser.add_argument("--compile", metavar="MODE", help="torch.compile the network and its loss: default, or reduce-overhead (CUDA graphs)")
     parser.add_argument("--threads", type=int, default=0, help="on the CPU; 0: as many as PyTorch takes")
     parser.add_argument("--warm-up", type=int, default=20)
     parser.add_argument("--stretches", type=int, default=5)
@@ -91,7 +91,7 @@ class Training:
         channels_last = {"memory_format": torch.channels_last} if arguments.model != "gpt" else {}
         self.side.network.to(self.device, **channels_last)
         self.optimizer, self.scheduler = self.side.optimizer()
-        self.loss = torch.compile(self.side.loss) if arguments.compile else self.side.loss
+        self.loss = torch.compile(self.side.loss, mode=arguments.compile) if arguments.compile else self.side.loss
         self.half = arguments.precision == "bf16"
         batches = [self.side.batch(arguments.batch) for _ in range(BATCHES)]
         pinned = self.device.type == "cuda"
@@ -105,6 +105,7 @@ class Training:
 
     def step(self, copied):
         self.taken += 1
+        torch.compiler.cudagraph_mark_step_begin()  # its graphs may write over the last step's values; else without effect
         batch = self.to_device(self.host[self.taken % BATCHES]) if copied else self.resident[self.taken % BATCHES]
         with torch.autocast(self.device.type, torch.bfloat16) if self.half else contextlib.nullcontext():
             loss = self.loss(*batch)

@@ -35,14 +35,15 @@ def faster(entry, side, than):
     return median_and_range([theirs / ours for ours, theirs in pairs])
 
 
-PYTORCH = ["eager", "torch.compile", "eager, resident", "torch.compile, resident"]
+PYTORCH = ["eager", "torch.compile", "reduce-overhead", "eager, resident", "torch.compile, resident", "reduce-overhead, resident"]
 
 
 def beside_pytorch(entries, units):
-    heads = ["model", "batch", "precision", f"dtrain, {units}/s", "dtrain, no graphs", *PYTORCH, "dtrain over eager: median (range)", "over torch.compile"]
+    heads = ["model", "batch", "precision", f"dtrain, {units}/s", "dtrain, no graphs", *PYTORCH, "dtrain over eager: median (range)", "over torch.compile", "over reduce-overhead"]
     return table(heads, [[entry["model"], str(entry["batch"]), entry["precision"],
                           *(rate(entry, side) for side in ["dtrain", "dtrain, no graphs", *PYTORCH]),
-                          faster(entry, "dtrain", "eager"), faster(entry, "dtrain", "torch.compile")] for entry in entries])
+                          faster(entry, "dtrain", "eager"), faster(entry, "dtrain", "torch.compile"),
+                          faster(entry, "dtrain", "reduce-overhead")] for entry in entries])
 
 
 def images(entries, _):
@@ -57,7 +58,7 @@ def text(entries, gpu):
         if not figures or not peak:
             return NONE if not figures else ""
         return f"{100 * figures['per_s'] * arithmetic.gpt_flops_per_token(entry['sizes']) / peak:.1f} %"
-    sides = ["dtrain", *PYTORCH[:2]]
+    sides = ["dtrain", *PYTORCH[:3]]
     shares = table(["model", "precision", "parameters", "FLOPs per token", *sides],
                    [[entry["model"], entry["precision"], f"{arithmetic.gpt_parameters(entry['sizes']):,}",
                      f"{arithmetic.gpt_flops_per_token(entry['sizes']):,}", *(share(entry, side) for side in sides)]

@@ -208,6 +208,14 @@ def goes_on_from_a_checkpoint(binary, folder):
     assert any(name.startswith("optimizer/momentum_buffer/") for name in saved)
 
 
+def measures_layers_there(binary, folder):
+    """With --balance dynamic, before the stages are cut."""
+    options = ["--model", "mlp", "--epochs", 1, "--limit-steps", 4, "--balance", "dynamic"]
+    expected, _ = train(binary, folder, "balanced-cpu", "data=1", *options[:-2], "--device", "cpu")
+    losses, _ = train(binary, folder, "balanced", "pipe=2", *options, "--device", DEVICE)
+    assert gap(losses, expected) < ROUNDING, (losses, expected)
+
+
 def says_how_messages_go(binary, folder):
     """And shows in the trace what the device did, and the copies to it."""
     by_device = "nccl" if DEVICE == "cuda" else "guarded devices"
@@ -254,7 +262,7 @@ def refuses(binary, folder):
 
 def main(binary):
     parts = [replays_what_it_computes, does_without_graphs, has_the_same_bits_on_every_mesh, goes_on_from_a_checkpoint,
-             says_how_messages_go, measures_between_devices, evaluates, waits_for_the_device,
+             measures_layers_there, says_how_messages_go, measures_between_devices, evaluates, waits_for_the_device,
              refuses if DEVICE == "guarded" else in_half_precision]
     named = {f"trains_as_on_the_cpu:{model}": partial(trains_as_on_the_cpu, model=model) for model in MODELS}
     named |= {part.__name__: part for part in parts}

@@ -88,14 +88,16 @@ void GraphEngine::refuse(Known& known, const std::string& why) {
   tell_(fmt::format("not captured: {}", why));
 }
 
+/// With the samples in it: operations after a capture that failed run on them, and ids out of range would end
+/// the device's context.
 Samples GraphEngine::memory_for(const Samples& samples) const {
+  const auto copy = [this](const at::Tensor& from) {
+    return at::empty_like(from, from.options().device(device_)).copy_(from);
+  };
   Samples memory;
-  for (const auto& input : samples.inputs) {
-    memory.inputs.push_back(at::empty_like(input, input.options().device(device_)));
-  }
+  for (const auto& input : samples.inputs) memory.inputs.push_back(copy(input));
   const bool own_input = samples.targets.is_same(samples.inputs.at(0));
-  memory.targets = own_input ? memory.inputs[0]
-                             : at::empty_like(samples.targets, samples.targets.options().device(device_));
+  memory.targets = own_input ? memory.inputs[0] : copy(samples.targets);
   return memory;
 }
 

@@ -27,9 +27,14 @@ std::function<bool()> spoils_loss(const comm::Injection* injection) {
   return [injection] { return injection->spoils_loss(); };
 }
 
+/// Each bucket ends a part of a device's graph and starts an operation there: devices take fewer and larger
+/// ones than a CPU's caches would.
+constexpr double kDeviceBucketMb = 32;
+
 parallel::BucketConfig buckets_of(const RunConfig& config) {
-  return {.bucket_bytes = static_cast<std::int64_t>(config.bucket_mb * 1024 * 1024),
-          .algorithm = config.comm.all_reduce};
+  const bool chosen = config.bucket_mb > 0 || !config.computes_on_device();
+  const double mb = chosen ? config.bucket_mb : kDeviceBucketMb;
+  return {.bucket_bytes = static_cast<std::int64_t>(mb * 1024 * 1024), .algorithm = config.comm.all_reduce};
 }
 
 }  // namespace

@@ -35,9 +35,11 @@ comm::Communicator agreed_world(const RunConfig& config, const comm::MpiEnvironm
   return world;
 }
 
+/// Where a device computes, a core is left to the loader and one to the thread that drives the queue.
 int threads_for(const RunConfig& config, const topology::Cluster& cluster, int rank) {
   if (config.threads > 0) return config.threads;
-  return std::max(1, static_cast<int>(cluster.cores_per_rank(rank)));
+  const int others = config.computes_on_device() ? 2 : 0;
+  return std::max(1, static_cast<int>(cluster.cores_per_rank(rank)) - others);
 }
 
 parallel::RankDevice opened_device(const RunConfig& config, const comm::Communicator& world) {

@@ -137,16 +137,16 @@ std::optional<Augmentation> augmentation_of(const RunConfig& config, const data:
                       .flips = data.flips() ? kernels::Flips::at_random : kernels::Flips::never};
 }
 
-/// Seconds per layer as rank 0 measures them; `model` gets weights to run with.
+/// Seconds per layer as rank 0 measures them on its device; `model` gets weights to run with.
 std::vector<double> measured_costs(const RunConfig& config, models::Model& model,
                                    const std::vector<models::Shape>& inputs, bool ids,
-                                   const comm::Communicator& world) {
+                                   const WorkloadPlace& place) {
   std::vector<double> costs(model.layers().size());
-  if (world.rank() == 0) {
+  if (place.world->rank() == 0) {
     model.initialise(config.seed);
-    costs = parallel::measure_layers(model, inputs, ids);
+    costs = parallel::measure_layers(model, inputs, ids, place.device);
   }
-  world.broadcast_bytes(std::as_writable_bytes(std::span(costs)), 0);
+  place.world->broadcast_bytes(std::as_writable_bytes(std::span(costs)), 0);
   return costs;
 }
 
@@ -156,17 +156,17 @@ struct CutModel {
 };
 
 CutModel cut_model(const RunConfig& config, models::Model& model, const data::DatasetInfo& info,
-                   const comm::Communicator* world) {
+                   const WorkloadPlace& place) {
   const int pipe = config.mesh_shape.pipe;
   const int stages = pipe > 1 ? config.stages_per_rank() : 1;
   const auto inputs = model.input_shapes(samples_of_largest_piece(config.batch), info.shape);
   auto costs = parallel::flops_of_layers(model, inputs);
   auto cuts = parallel::cut_stages(costs, pipe, stages, model.name());  // refuses before it measures
-  if (!balances_stages(config) || config.dry_run || world == nullptr)
+  if (!balances_stages(config) || config.dry_run || place.world == nullptr)
     return {std::move(cuts), std::move(costs)};
   const auto& earlier = config.pipeline.measured;
   const bool known = earlier.layers.size() == costs.size() && std::ssize(earlier.slowness) == pipe;
-  costs = known ? earlier.layers : measured_costs(config, model, inputs, info.tokenizer.has_value(), *world);
+  costs = known ? earlier.layers : measured_costs(config, model, inputs, info.tokenizer.has_value(), place);
   cuts = parallel::cut_stages(costs, pipe, stages, model.name(),
                               known ? earlier.slowness : std::vector<double>());
   return {std::move(cuts), std::move(costs)};
@@ -262,7 +262,7 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
   require_same_places(*model, info);
   auto golden = replayed_golden_batch(config, place);
   const auto frozen = freeze(config, *model);
-  auto [cuts, layer_costs] = cut_model(config, *model, info, place.world);
+  auto [cuts, layer_costs] = cut_model(config, *model, info, place);
   const double flops = 3 * model->forward_flops(info.shape);
   const auto evaluated_at_once = evaluation_batch(config, *model, info.shape);
   model->hold(cuts.layers_of(place.pipe_index));

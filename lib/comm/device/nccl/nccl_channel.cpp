@@ -27,10 +27,12 @@ NcclChannel::NcclChannel(const Communicator& ranks, int device, double timeout_s
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
   Waiting waiting(timeout_s);
+  LossWatch losses(ranks.handle(), "NCCL's set-up");
   try {
     check_nccl(ncclCommInitRankConfig(&comm_, ranks.size(), id, ranks.rank(), &config),
                "ncclCommInitRankConfig");
     while (!settled()) {
+      losses.look();
       require(waiting.pause(), fmt::format("not complete after {} s", timeout_s),
               {.subject = "ncclCommInitRankConfig",
                .advice = "check that all ranks reach one another, with NCCL_DEBUG=INFO",

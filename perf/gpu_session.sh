@@ -1,0 +1,55 @@
+#!/usr/bin/env bash
+# perf/gpu_session.sh [--limit-s N] [--out FOLDER]: all parts of perf/gpu_check.sh in the order of their value, within a time.
+set -euo pipefail
+top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+
+usage() {
+  cat <<'EOF'
+usage: perf/gpu_session.sh [--limit-s N] [--out FOLDER]
+Does the parts of perf/gpu_check.sh one after the other: smoke, correct, speed, profile, ranks, train. What is done of this commit
+and GPU is not done again, and the same command goes on where the last one stopped. A part that fails ends the call; the next
+call begins it again. Build first (perf/gpu_check.sh build, or the bundle of perf/gpu_bundle.sh).
+  --limit-s N    seconds of this call [570]; no part begins that may not end in time
+  --out FOLDER   where the parts leave their files [perf/results/gpu]
+Exit codes: 0 all done; 1 a part failed; 2 no GPU, or nothing built; 3 the time is up: run it again.
+EOF
+}
+fail() { printf 'gpu_session: %s\n' "$1" >&2; exit 2; }
+
+limit_s=570
+out=$top/perf/results/gpu
+while (($#)); do
+  case $1 in
+    --help | -h) usage; exit 0 ;;
+    --limit-s) [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || fail '--limit-s needs whole seconds'; limit_s=$2; shift 2 ;;
+    --out) [[ -n ${2:-} ]] || fail '--out needs a folder'; out=$2; shift 2 ;;
+    *) fail "unknown argument '$1'; see perf/gpu_session.sh --help" ;;
+  esac
+done
+nvidia-smi --list-gpus >/dev/null 2>&1 || fail "no GPU: nvidia-smi is missing or finds none"
+
+# What a part's file begins with, but for its date.
+commit() { cat "$top/commit" 2>/dev/null || git -C "$top" describe --always --dirty 2>/dev/null || echo unknown; }
+of="commit: $(commit), $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | tr '\n' ';')"
+done_file=$out/session.done  # PART and what it was done of
+is_done() { grep -Fqx "$1 $of" "$done_file" 2>/dev/null; }
+
+mkdir -p "$out"
+# The seconds that a part needs at least to be begun; speed ends by itself, and goes on in the next call.
+declare -A needs_s=([smoke]=120 [correct]=400 [speed]=300 [profile]=240 [ranks]=240 [train]=300)
+for part in smoke correct speed profile ranks train; do
+  ! is_done "$part" || { echo "$part: done"; continue; }
+  left_s=$((limit_s - SECONDS))
+  if ((left_s < needs_s[$part])); then
+    echo "$part needs ${needs_s[$part]} s, and ${left_s} s are left: run it again to go on"
+    exit 3
+  fi
+  status=0
+  timeout --kill-after 20 "$left_s" "$top/perf/gpu_check.sh" "$part" --out "$out" --limit-s "$((left_s - 60))" || status=$?
+  case $status in
+    0) echo "$part $of" >>"$done_file" ;;
+    2) exit 2 ;;
+    3 | 124 | 137) echo "$part: the time is up: run it again to go on"; exit 3 ;;
+    *) echo "$part failed ($status): see $out/$part.txt.part" | sed "s#$top/##g"; exit 1 ;;
+  esac
+done
