@@ -182,6 +182,27 @@ TEST_F(ReportTest, AFinishedRunNamesItsSlowRankAndWhatItCost) {
   EXPECT_EQ(text_of({.runs = {run_ + "/"}}), text);
 }
 
+TEST_F(ReportTest, MeasurementsDoNotPushOutWhatHappened) {
+  ConstructedRun run(library_, run_);
+  run.event(3, "lost_rank", "rank 1: is gone");
+  run.event(0, "resumed", "from step-00000006");
+  for (int epoch = 1; epoch <= 4; ++epoch) {
+    run.epoch(epoch);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      run.event(rank, "activation_memory", "epoch " + std::to_string(epoch) + ": at most 100 bytes");
+      run.event(rank, "tensor_memory", "epoch " + std::to_string(epoch) + ": at most 300 bytes");
+    }
+  }
+  run.finish(Status::completed);
+  const std::string text = text_of({.runs = {run_}});
+  const std::string events = text.substr(text.find("\nevents\n"));
+  EXPECT_THAT(events,
+              testing::ContainsRegex("^\nevents\n.*lost_rank: rank 1.*\n.*resumed: from step-00000006\n"
+                                     "\nmeasured .*\n.*activation_memory: epoch 4.*\n.*"
+                                     "tensor_memory: epoch 4: at most 300 bytes\n$"));
+  expect_narrow(text);
+}
+
 TEST_F(ReportTest, ARankThatHasMoreSamplesIsNotSlow) {
   ConstructedRun run(library_, run_);
   run.samples[kSlowRank] = 2000;
