@@ -73,7 +73,22 @@ struct Event {
   double time_s;
   int rank;
   std::string text;
+  bool routine;
 };
+
+/// Orders events by time and keeps the newest `count`, routine ones only where others leave room. Whether
+/// some are left out.
+bool keep_newest(std::vector<Event>& events, std::size_t count) {
+  const auto earlier = [](const Event& a, const Event& b) { return a.time_s < b.time_s; };
+  std::stable_sort(events.begin(), events.end(), earlier);
+  if (events.size() <= count) return false;
+  std::reverse(events.begin(), events.end());
+  std::stable_partition(events.begin(), events.end(), [](const Event& event) { return !event.routine; });
+  events.resize(count);
+  std::reverse(events.begin(), events.end());
+  std::stable_sort(events.begin(), events.end(), earlier);
+  return true;
+}
 
 void print_event(const Event& event, std::ostream& out) {
   const auto line = fmt::format("  {:>8} s  rank {}  {}", seconds_text(event.time_s), event.rank, event.text);
@@ -230,7 +245,7 @@ void print_events(const ReportedRun& run, std::ostream& out) {
     for (std::size_t i = 0; i < rank.events.rows; ++i) {
       const std::string& kind = rank.events.texts.at("kind")[i];
       const Event event{rank.events.column("time_s")[i], rank.rank,
-                        kind + ": " + rank.events.texts.at("detail")[i]};
+                        kind + ": " + rank.events.texts.at("detail")[i], record::is_routine(kind)};
       if (!record::is_measurement(kind)) {
         events.push_back(event);
       } else if (auto& newest = newest_measurements.try_emplace(kind, event).first->second;
@@ -239,15 +254,15 @@ void print_events(const ReportedRun& run, std::ostream& out) {
       }
     }
   }
-  std::stable_sort(events.begin(), events.end(),
-                   [](const Event& a, const Event& b) { return a.time_s < b.time_s; });
-  const std::size_t first = events.size() > kShown ? events.size() - kShown : 0;
-  if (first > 0) {
-    out << fmt::format("\nevents (the last {} of {})\n", kShown, events.size());
-  } else if (!events.empty()) {
-    out << "\nevents\n";
+  const std::size_t all = events.size();
+  const bool some_left_out = keep_newest(events, kShown);
+  if (!events.empty()) {
+    out << (some_left_out
+                ? fmt::format("\nevents ({} of {}: the newest that change the run, then the newest)\n",
+                              events.size(), all)
+                : "\nevents\n");
   }
-  for (std::size_t i = first; i < events.size(); ++i) print_event(events[i], out);
+  for (const Event& event : events) print_event(event, out);
   if (newest_measurements.empty()) return;
   out << "\nmeasured (the newest of each kind; results.h5 has those of each rank)\n";
   for (const auto& [kind, event] : newest_measurements) print_event(event, out);

@@ -44,6 +44,8 @@ bool is_measurement(std::string_view kind) {
   return std::ranges::find(kKinds, kind) != kKinds.end();
 }
 
+bool is_routine(std::string_view kind) { return kind == "checkpoint" || kind == "straggler"; }
+
 PhaseTimes& PhaseTimes::operator+=(const PhaseTimes& other) {
   data_time_s += other.data_time_s;
   forward_time_s += other.forward_time_s;

@@ -203,6 +203,23 @@ TEST_F(ReportTest, MeasurementsDoNotPushOutWhatHappened) {
   expect_narrow(text);
 }
 
+TEST_F(ReportTest, CheckpointsDoNotPushOutWhatChangedTheRun) {
+  ConstructedRun run(library_, run_);
+  run.epoch(1);
+  run.event(3, "lost_rank", "rank 1: is gone");
+  for (int step = 1; step <= 20; ++step) run.event(0, "checkpoint", "step " + std::to_string(step));
+  run.event(0, "resumed", "from step-00000006");
+  run.event(0, "checkpoint", "step 21");
+  run.finish(Status::completed);
+  const std::string text = text_of({.runs = {run_}});
+  const std::string events = text.substr(text.find("\nevents"));
+  EXPECT_THAT(events, testing::StartsWith("\nevents (10 of 23: "));
+  EXPECT_THAT(events, testing::ContainsRegex("lost_rank: .*\n.*checkpoint: step 14 *\n"));
+  EXPECT_THAT(events, testing::ContainsRegex("step 20 *\n.*resumed: .*\n.*step 21 *\n$"));
+  EXPECT_THAT(events, Not(HasSubstr("step 13\n")));
+  expect_narrow(text);
+}
+
 TEST_F(ReportTest, ARankThatHasMoreSamplesIsNotSlow) {
   ConstructedRun run(library_, run_);
   run.samples[kSlowRank] = 2000;
