@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <system_error>
 #include <vector>
 
 #include "checkpoint/manifest.hpp"
@@ -69,7 +70,18 @@ train::RunConfig config_of(const checkpoint::Manifest& manifest, const std::stri
 
 }  // namespace
 
-train::RunConfig config_of_checkpoint(const std::filesystem::path& folder) {
+std::filesystem::path named_checkpoint(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  if (std::filesystem::exists(folder / "manifest.json", ignored)) return folder;
+  for (const char* const link : {"best", "last"}) {
+    const auto checkpoint = folder / "checkpoints" / link;
+    if (std::filesystem::exists(checkpoint / "manifest.json", ignored)) return checkpoint;
+  }
+  return folder;
+}
+
+train::RunConfig config_of_checkpoint(const std::filesystem::path& named) {
+  const auto folder = named_checkpoint(named);
   const std::string origin = (folder / "manifest.json").string();
   const ErrorContext context{.subject = origin, .advice = kTakeAnother, .code = ExitCode::checkpoint};
   train::RunConfig config;

@@ -24,7 +24,8 @@ Task evaluate_command(const Words& words, const Environment& environment) {
   inference::EvaluateRequest request;
   Parser parser("evaluate",
                 "Measures a checkpoint on a split of its dataset, on all ranks that mpirun or srun starts.");
-  parser.add_option("CHECKPOINT", run.folder, "its folder, such as runs/NAME/checkpoints/best")->required();
+  parser.add_option("CHECKPOINT", run.folder, "its folder, or a run's, such as runs/NAME, for its best")
+      ->required();
   parser.add_option("--split", request.split, "part of the dataset [test]")
       ->option_text("train|validation|test");
   parser

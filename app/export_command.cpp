@@ -5,6 +5,7 @@
 
 #include "checkpoint/export.hpp"
 #include "checkpoint/reader.hpp"
+#include "checkpoint_config.hpp"
 #include "command_line.hpp"
 #include "commands.hpp"
 #include "core/outside.hpp"
@@ -19,11 +20,12 @@ Task export_command(const Words& words, const Environment&) {
   std::string out;
   Parser parser("export",
                 "Writes the weights of a checkpoint into one file, whole and under PyTorch's names.");
-  parser.add_option("CHECKPOINT", folder, "its folder, such as runs/NAME/checkpoints/best")->required();
+  parser.add_option("CHECKPOINT", folder, "its folder, or a run's, such as runs/NAME, for its best")
+      ->required();
   parser.add_option("OUT", out, "the file to write: .h5 or .safetensors")->required();
   if (const auto help = parse(parser, words)) return print_task(*help);
   return {.alone =
-              [folder, out] {
+              [folder = named_checkpoint(folder).string(), out] {
                 h5::Library library;
                 require_writable_place(out, ExitCode::usage);
                 const ErrorContext context{

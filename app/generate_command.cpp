@@ -37,7 +37,8 @@ struct GenerateWords {
 };
 
 void bind(GenerateWords& words, Parser& parser) {
-  parser.add_option("CHECKPOINT", words.folder, "its folder, such as runs/NAME/checkpoints/best")->required();
+  parser.add_option("CHECKPOINT", words.folder, "its folder, or a run's, such as runs/NAME, for its best")
+      ->required();
   auto* prompt = parser.add_option("--prompt", words.prompt, "start of the text (gpt)")->option_text("TEXT");
   parser
       .add_option("--translate", words.translate,

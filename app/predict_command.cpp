@@ -16,7 +16,8 @@ Task predict_command(const Words& words, const Environment& environment) {
       "predict",
       "Says what new data without targets are, on all ranks that mpirun or srun starts. The inputs are "
       "transformed as those of the training were.");
-  parser.add_option("CHECKPOINT", run.folder, "its folder, such as runs/NAME/checkpoints/best")->required();
+  parser.add_option("CHECKPOINT", run.folder, "its folder, or a run's, such as runs/NAME, for its best")
+      ->required();
   parser
       .add_option(
           "--from", from,

@@ -4,10 +4,13 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <ostream>
+#include <set>
 #include <utility>
 
 #include "core/counted.hpp"
+#include "record/rows.hpp"
 #include "report_table.hpp"
 
 namespace dtrain::app {
@@ -64,6 +67,33 @@ void print_own_columns(const Table& epochs, std::size_t first, std::ostream& out
 
 // Three significant digits: a small one in scientific notation is still narrow.
 std::string rate_text(double rate) { return std::isnan(rate) ? "-" : fmt::format("{:.3g}", rate); }
+
+/// Something that a rank has recorded, `KIND: DETAIL`.
+struct Event {
+  double time_s;
+  int rank;
+  std::string text;
+  bool routine;
+};
+
+/// Orders events by time and keeps the newest `count`, routine ones only where others leave room. Whether
+/// some are left out.
+bool keep_newest(std::vector<Event>& events, std::size_t count) {
+  const auto earlier = [](const Event& a, const Event& b) { return a.time_s < b.time_s; };
+  std::stable_sort(events.begin(), events.end(), earlier);
+  if (events.size() <= count) return false;
+  std::reverse(events.begin(), events.end());
+  std::stable_partition(events.begin(), events.end(), [](const Event& event) { return !event.routine; });
+  events.resize(count);
+  std::reverse(events.begin(), events.end());
+  std::stable_sort(events.begin(), events.end(), earlier);
+  return true;
+}
+
+void print_event(const Event& event, std::ostream& out) {
+  const auto line = fmt::format("  {:>8} s  rank {}  {}", seconds_text(event.time_s), event.rank, event.text);
+  out << clipped(line, kReportWidth) << '\n';
+}
 
 std::string bar(double share, std::size_t width) {
   const double filled = std::round(std::clamp(share, 0.0, 1.0) * static_cast<double>(width));
@@ -122,10 +152,16 @@ void print_epochs(const Table& epochs, std::size_t first, std::ostream& out) {
 }
 
 void print_test(const Table& test, std::ostream& out) {
+  static const std::set<std::string> kOfEachTest = {"loss", "accuracy", "samples", "time_s"};
   for (std::size_t i = 0; i < test.rows; ++i) {
     std::string line = fmt::format("test  loss {}", short_text(value_at(test, "loss", i)));
     const double accuracy = value_at(test, "accuracy", i);
     if (!std::isnan(accuracy)) line += fmt::format(", accuracy {:.4f}", accuracy);
+    // What stands for the accuracy where there is none, such as r2.
+    for (const std::string& name : test.order) {
+      if (std::isnan(accuracy) && !kOfEachTest.contains(name) && test.numbers.contains(name))
+        line += fmt::format(", {} {}", name, short_text(value_at(test, name, i)));
+    }
     line += fmt::format(", {} samples in {} s", grouped_text(value_at(test, "samples", i)),
                         seconds_text(value_at(test, "time_s", i)));
     if (test.has("checkpoint")) line += ", " + test.texts.at("checkpoint")[i];
@@ -202,31 +238,34 @@ void print_slow_ranks(const ReportedRun& run, std::ostream& out) {
 }
 
 void print_events(const ReportedRun& run, std::ostream& out) {
-  struct Event {
-    double time_s;
-    int rank;
-    std::string text;
-  };
   constexpr std::size_t kShown = 10;
   std::vector<Event> events;
+  std::map<std::string, Event> newest_measurements;  // by kind
   for (const record::RankRecord& rank : run.record.ranks) {
     for (std::size_t i = 0; i < rank.events.rows; ++i) {
-      events.push_back({rank.events.column("time_s")[i], rank.rank,
-                        rank.events.texts.at("kind")[i] + ": " + rank.events.texts.at("detail")[i]});
+      const std::string& kind = rank.events.texts.at("kind")[i];
+      const Event event{rank.events.column("time_s")[i], rank.rank,
+                        kind + ": " + rank.events.texts.at("detail")[i], record::is_routine(kind)};
+      if (!record::is_measurement(kind)) {
+        events.push_back(event);
+      } else if (auto& newest = newest_measurements.try_emplace(kind, event).first->second;
+                 event.time_s > newest.time_s) {
+        newest = event;
+      }
     }
   }
-  if (events.empty()) return;
-  std::stable_sort(events.begin(), events.end(),
-                   [](const Event& a, const Event& b) { return a.time_s < b.time_s; });
-  const std::size_t first = events.size() > kShown ? events.size() - kShown : 0;
-  out << '\n'
-      << (first > 0 ? fmt::format("events (the last {} of {})\n", kShown, events.size()) : "events\n");
-  for (std::size_t i = first; i < events.size(); ++i) {
-    out << clipped(fmt::format("  {:>8} s  rank {}  {}", seconds_text(events[i].time_s), events[i].rank,
-                               events[i].text),
-                   kReportWidth)
-        << '\n';
+  const std::size_t all = events.size();
+  const bool some_left_out = keep_newest(events, kShown);
+  if (!events.empty()) {
+    out << (some_left_out
+                ? fmt::format("\nevents ({} of {}: the newest that change the run, then the newest)\n",
+                              events.size(), all)
+                : "\nevents\n");
   }
+  for (const Event& event : events) print_event(event, out);
+  if (newest_measurements.empty()) return;
+  out << "\nmeasured (the newest of each kind; results.h5 has those of each rank)\n";
+  for (const auto& [kind, event] : newest_measurements) print_event(event, out);
 }
 
 void print_run(const ReportedRun& run, std::ostream& out) {

@@ -406,6 +406,9 @@ std::vector<Option> declare() {
       "dry-run", "", "print placement, memory and the first batch's shapes, then exit", "",
       [](auto& c) -> auto& { return c.dry_run; });
   add(
+      "all-ranks", "", "with --dry-run: list all ranks of a large job", "",
+      [](auto& c) -> auto& { return c.all_ranks; });
+  add(
       "cluster", "NODESxRANKS", "with --dry-run: plan for this many nodes and ranks per node", "",
       [](auto& c) -> auto& { return c.cluster; });
   return all;

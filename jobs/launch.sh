@@ -14,6 +14,7 @@
 
 me=${SLURM_JOB_NAME:-${0##*/}}  # a script in the queue runs under another file name
 fail() { printf '%s: %s\n' "$me" "$1" >&2; exit "${2:-2}"; }
+counted() { if (($1 == 1)); then echo "1 $2"; else echo "$1 ${2}s"; fi; }
 say() { printf '%(%F %T)T %s: %s\n' -1 "$me" "$*"; }
 
 # shellcheck source=jobs/env.sh
@@ -196,7 +197,7 @@ train() {  # NAME OPTIONS
     ((attempt <= attempts)) ||
       fail "$folder: given up after $attempts attempts; see the messages above, or raise ATTEMPTS" 5
     ((attempt == 1)) || bury "$folder"
-    say "attempt $attempt of $attempts: $nodes nodes x $ranks_per_node ranks by $launcher"
+    say "attempt $attempt of $attempts: $(counted "$nodes" node) x $(counted "$ranks_per_node" rank) by $launcher"
     before=$(mark_of "$folder")
     code=0
     start_ranks --output "$output" --name "$name" "$@" || code=$?

@@ -96,6 +96,7 @@ Json to_json(const Transformations& transformations) {
     if (!column.other.empty()) json["columns"].back()["other"] = column.other;
     if (!column.part.empty()) json["columns"].back()["part"] = column.part;
   }
+  if (!transformations.ignored_columns.empty()) json["ignored_columns"] = transformations.ignored_columns;
   for (const auto& target : transformations.targets)
     json["targets"].push_back({{"shift", target.shift}, {"scale", target.scale}});
   return json;
@@ -115,6 +116,7 @@ Transformations transformations_from(const Json& json) {
                              .shift = column.at("shift").get<double>(),
                              .scale = column.at("scale").get<double>()});
   }
+  if (json.contains("ignored_columns")) json.at("ignored_columns").get_to(found.ignored_columns);
   if (json.contains("targets")) {
     for (const auto& target : json.at("targets"))
       found.targets.push_back(

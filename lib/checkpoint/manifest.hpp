@@ -44,7 +44,8 @@ struct TargetScale {
 struct Transformations {
   std::vector<double> mean = {};  ///< Per channel of images, which are (x - mean) / std; empty for others.
   std::vector<double> std_dev = {};
-  std::vector<InputColumn> columns = {};  ///< Of a table made from text; else empty.
+  std::vector<InputColumn> columns = {};          ///< Of a table made from text; else empty.
+  std::vector<std::string> ignored_columns = {};  ///< Of such a table: its columns that are no inputs.
   std::vector<TargetScale> targets = {};  ///< Of a regression; empty: the model says the values themselves.
 };
 

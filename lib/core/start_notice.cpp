@@ -34,6 +34,7 @@ double age_s() {
 StartNotice::StartNotice(std::string starter, std::FILE* out, const Patience& patience)
     : starter_(std::move(starter)),
       out_(out),
+      least_s_(patience.least_s),
       stages_{{"the program is loaded", 0}},
       thread_([this, patience] { watch(patience); }) {}
 
@@ -54,7 +55,7 @@ void StartNotice::done() {
   thread_.join();
   if (!has_spoken_) return;
   const double now_s = age_s();
-  fmt::print(out_, "started    after {:.0f} s: {}\n", now_s, summary(now_s));
+  fmt::print(out_, "started    after {:.0f} s{}\n", now_s, summary(now_s));
   std::fflush(out_);
 }
 
@@ -62,7 +63,9 @@ std::string StartNotice::summary(double now_s) const {
   std::string text;
   for (std::size_t i = 0; i < stages_.size(); ++i) {
     const double end_s = i + 1 < stages_.size() ? stages_[i + 1].since_s : now_s;
-    text += fmt::format("{}{} {:.0f} s", i == 0 ? "" : ", ", stages_[i].name, end_s - stages_[i].since_s);
+    const double took_s = end_s - stages_[i].since_s;
+    if (took_s < least_s_) continue;
+    text += fmt::format("{}{} {:.0f} s", text.empty() ? ": " : ", ", stages_[i].name, took_s);
   }
   return text;
 }

@@ -15,8 +15,9 @@ namespace dtrain {
 class StartNotice {
  public:
   struct Patience {
-    double first_s = 3;  ///< From the start of the process to the first line.
-    double next_s = 8;   ///< From one line to the next; a busy machine may take two more.
+    double first_s = 3;    ///< From the start of the process to the first line.
+    double next_s = 8;     ///< From one line to the next; a busy machine may take two more.
+    double least_s = 0.5;  ///< Of a part of the start, for the line at the end to name it.
   };
 
   /// `starter`: what starts, as `100 ranks, 2 cores here`.
@@ -40,6 +41,7 @@ class StartNotice {
 
   std::string starter_;
   std::FILE* out_;
+  double least_s_;
   std::mutex mutex_;
   std::condition_variable over_;
   std::vector<Stage> stages_;

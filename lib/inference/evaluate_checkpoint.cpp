@@ -44,6 +44,14 @@ void print_scores(const models::Model& model, const std::vector<std::string>& na
   }
 }
 
+std::vector<std::string> splits_with_samples(const data::DatasetInfo& info) {
+  std::vector<std::string> names;
+  for (const char* split : {"train", "validation", "test"}) {
+    if (info.samples(split) > 0) names.emplace_back(split);
+  }
+  return names;
+}
+
 }  // namespace
 
 train::EvaluationResult evaluate_checkpoint(const train::RunConfig& config, const EvaluateRequest& request,
@@ -55,7 +63,9 @@ train::EvaluationResult evaluate_checkpoint(const train::RunConfig& config, cons
   const auto& info = workload.dataset.info();
   const auto samples = info.samples(request.split);
   require(samples > 0, fmt::format("has no samples in the split {}", request.split),
-          {.subject = info.name, .advice = "use --split train, validation or test", .code = ExitCode::data});
+          {.subject = info.name,
+           .advice = fmt::format("use --split {}", fmt::join(splits_with_samples(info), " or ")),
+           .code = ExitCode::data});
 
   const auto trained = checkpoint::read_manifest(config.model.init_from).info;
   state::check_same_program(trained.program, *workload.model, config.model.init_from);

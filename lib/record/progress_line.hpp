@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <string>
+#include <utility>
 
 namespace dtrain::record {
 
@@ -17,6 +18,28 @@ struct ProgressState {
   double loss = 0.0;           ///< Mean over the epoch so far.
   double samples_per_s = 0.0;
   double seconds_left = 0.0;  ///< Until the last epoch ends, evaluation not counted.
+};
+
+/// How fast steps go: those of the epoch so far, and of the one before, since the first steps of an epoch say
+/// little.
+class StepPace {
+ public:
+  void begin_epoch() { before_ = std::exchange(here_, {}); }
+  /// What of this epoch is done. `steps` above 0, `elapsed_s` too.
+  void epoch_so_far(std::int64_t steps, std::int64_t samples, double elapsed_s) {
+    here_ = {static_cast<double>(steps), static_cast<double>(samples), elapsed_s};
+  }
+  double step_s() const { return (before_.s + here_.s) / (before_.steps + here_.steps); }
+  double samples_per_s() const { return (before_.samples + here_.samples) / (before_.s + here_.s); }
+
+ private:
+  struct Done {
+    double steps = 0;
+    double samples = 0;
+    double s = 0;
+  };
+  Done before_;
+  Done here_;
 };
 
 /// `epoch 2/10 [####......] 45 %  loss 0.1234  12345 samples/s  0:03 left`; at most 100 columns.

@@ -1,6 +1,9 @@
 #include "record/rows.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
+#include <string_view>
 
 namespace dtrain::record {
 namespace {
@@ -34,6 +37,14 @@ void add_phases(std::vector<Column>& columns, std::size_t offset) {
 }
 
 }  // namespace
+
+bool is_measurement(std::string_view kind) {
+  constexpr std::array<std::string_view, 4> kKinds = {"activation_memory", "tensor_memory", "device_time",
+                                                      "gpu"};
+  return std::ranges::find(kKinds, kind) != kKinds.end();
+}
+
+bool is_routine(std::string_view kind) { return kind == "checkpoint" || kind == "straggler"; }
 
 PhaseTimes& PhaseTimes::operator+=(const PhaseTimes& other) {
   data_time_s += other.data_time_s;

@@ -157,6 +157,13 @@ struct EventRow {
   FixedText<256> detail;
 };
 
+/// Whether events of this kind are figures that a rank records again and again, such as an epoch's memory,
+/// and not something that happened.
+bool is_measurement(std::string_view kind);
+
+/// Whether events of this kind happen in the course of any run, such as a checkpoint, and do not change it.
+bool is_routine(std::string_view kind);
+
 /// A row of /ranks/NNNNN/samples.
 struct SamplesRow {
   std::int64_t epoch = 0;

@@ -195,6 +195,18 @@ at::Tensor sum_of_copies(const checkpoint::CheckpointReader& checkpoint, const p
   return sum;
 }
 
+void require_state_of_optimizer(const checkpoint::CheckpointReader& checkpoint,
+                                const parallel::StateTensor& tensor) {
+  const std::string name = tensor.group + "/" + tensor.name;
+  require(
+      checkpoint.manifest().find(name) != nullptr,
+      "the checkpoint lacks this state, which the update now needs: other options saved it",
+      {.subject = checkpoint.folder().string() + ":" + name,
+       .advice = "begin the optimizer's state anew, with --resume PATH and --optimizer-state reset, or give "
+                 "--strategy, --momentum, --outer-optimizer, --overlap-steps and the like as they were",
+       .code = ExitCode::checkpoint});
+}
+
 }  // namespace
 
 std::set<std::string> load_optimizer(const checkpoint::CheckpointReader& checkpoint,
@@ -209,6 +221,7 @@ std::set<std::string> load_optimizer(const checkpoint::CheckpointReader& checkpo
     if (copies == 0 && !tensor.anew.empty()) {
       anew.insert(tensor.anew);
     } else if (copies == 0) {
+      require_state_of_optimizer(checkpoint, tensor);
       place.copy_(read_tensor(checkpoint, tensor.group, tensor));
     } else if (copy && copy->count == copies) {
       place.copy_(read_tensor(checkpoint, group_of_copy(tensor.group, copy->index), tensor));

@@ -108,6 +108,7 @@ checkpoint::Transformations transformations_of(const data::DatasetInfo& info) {
     found.std_dev = info.std_dev;
   }
   found.columns = converted<checkpoint::InputColumn>(info.columns);
+  found.ignored_columns = info.ignored_columns;
   found.targets = scales<checkpoint::TargetScale>(info.target_scales);
   return found;
 }
@@ -127,6 +128,7 @@ data::DatasetInfo samples_of_training(const checkpoint::DatasetIdentity& identit
           .mean = transformations.mean,
           .std_dev = transformations.std_dev,
           .columns = converted<data::InputColumn>(transformations.columns),
+          .ignored_columns = transformations.ignored_columns,
           .inputs = std::move(inputs)};
 }
 

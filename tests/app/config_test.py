@@ -10,7 +10,7 @@ BUILT = """model model-option golden init-from init-skip loss class-weights labe
 pipeline virtual-stages balance recompute memory-limit
 epochs limit-steps global-batch micro-batches optimizer learning-rate momentum nesterov beta1 beta2 epsilon weight-decay decay schedule
 adaptive-batch eval-batch min-learning-rate warmup-steps grad-clip batch-norm precision device device-graphs threads kernels comm-backend all-reduce bucket-mb watchdog on-failure spares replicate verify-every inject emulate seed reproducible output name
-overwrite record-steps trace trace-steps tensorboard quiet dry-run cluster exit-after checkpoint-every keep resume optimizer-state
+overwrite record-steps trace trace-steps tensorboard quiet dry-run all-ranks cluster exit-after checkpoint-every keep resume optimizer-state
 validate-every best-by early-stopping""".split()
 # A value that is not the default for every option.
 OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "golden": "off", "init-from": "a.h5", "init-skip": "fc.*", "loss": "mae",
@@ -21,7 +21,7 @@ OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "golden": "off", "
          "momentum": 0.25, "nesterov": True, "decay": "matrices", "min-learning-rate": 1e-06, "weight-decay": 0.125, "schedule": "wsd", "warmup-steps": 5, "grad-clip": 2.0,
          "batch-norm": "local", "precision": "fp64", "device": "cpu", "device-graphs": "off", "threads": 3, "kernels": "libtorch", "comm-backend": "mpi", "all-reduce": "ring",
          "bucket-mb": 1.5, "watchdog": 20.0, "on-failure": "abort", "spares": 1, "replicate": "3", "verify-every": 50, "inject": "stop:rank=0,phase=optimizer,step=3", "emulate": "slow.toml", "seed": 9223372036854775807, "reproducible": True, "output": "out", "name": "mine",
-         "overwrite": True, "record-steps": 10, "trace": True, "trace-steps": "3-5", "tensorboard": True, "quiet": True, "dry-run": True, "cluster": "2x4",
+         "overwrite": True, "record-steps": 10, "trace": True, "trace-steps": "3-5", "tensorboard": True, "quiet": True, "dry-run": True, "all-ranks": True, "cluster": "2x4",
          "exit-after": "55min", "checkpoint-every": "2epochs", "keep": 5, "resume": "runs/a/checkpoints/best",
          "optimizer-state": "keep", "validate-every": "20steps", "best-by": "accuracy", "early-stopping": 3}
 ADAM = {"optimizer": "adamw", "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-06, "adaptive-batch": True}  # has other options than sgd; not with reproducible

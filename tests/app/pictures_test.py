@@ -115,6 +115,7 @@ class PicturesTest(ProgramTest):
             events = file["ranks/00000/events"][:]
             resumed = float(events["time_s"][events["kind"] == b"resumed"][0])
             steps = file["ranks/00000/steps"][:]
+        self.assertEqual(" ".join(page.text).count("tensor memory"), 1, "of each epoch and rank the newest")
         self.assertTrue((np.diff(steps["ended_at_s"]) > 0).all(), "times go on where the run began")
         self.assertEqual(steps["step"][steps["ended_at_s"] > resumed].tolist(), list(range(7, 17)))
 

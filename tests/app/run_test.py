@@ -270,6 +270,11 @@ class RunTest(ProgramTest):
         self.assertAlmostEqual(volume / (96 * 4 * 1536 * 2048 * 12288 * 4 * 14), 1, delta=0.02)
         between = [line for line in text.splitlines() if line.endswith("between nodes too")]
         self.assertEqual([line.split(",")[1].split()[0] for line in between], ["gradients", "activations"])
+        rows = lambda said: [line for line in said.splitlines() if re.match(r" *\d+ +\d+  node\d", line)]  # noqa: E731
+        self.assertEqual(len(rows(text)), 16)
+        self.assertIn("and 3056 more, of 384 nodes in all: --all-ranks lists them", text)
+        every = self.succeed("--dry-run", "--all-ranks", "--cluster", "8x4", "--mesh", "data=32")
+        self.assertEqual([int(line.split()[0]) for line in rows(every)], list(range(32)))
         across = self.succeed("--dry-run", "--cluster", "2x2", "--mesh", "tensor=4")
         self.assertRegex(across, r"tensor axis: \d+ bytes, between nodes too")
         self.refuse(2, ["--memory-limit", "pipeline rank"], "--dry-run", "--model", "gpt", "--model-option", "preset=gpt3-175b",

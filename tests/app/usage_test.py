@@ -14,6 +14,7 @@ class UsageTest(ProgramTest):
         self.refuse(2, ["6 heads", "tensor=4", "1, 2, 3, 6"], "--model", "gpt", "--mesh", "tensor=4", ranks=4)
         self.refuse(2, ["pipe x tensor", "divide 4"], "--mesh", "tensor=3", ranks=4)
         self.refuse(2, ["--cluster", "--dry-run"], "--cluster", "2x4")
+        self.refuse(2, ["--all-ranks", "--dry-run"], "--all-ranks")
         for wrong in "384", "2x", "0x8", "2x4x8", "x", "9999999x9999":
             self.refuse(2, ["--cluster", wrong], "--cluster", wrong, "--dry-run")
 

@@ -34,7 +34,7 @@ TEST_F(StartNoticeTest, AQuickStartSaysNothing) {
 }
 
 TEST_F(StartNoticeTest, ALongStartSaysWhatItIsBusyWithAndWhereTheTimeWent) {
-  StartNotice notice("100 ranks, 2 cores here", file_.get(), {.first_s = 0, .next_s = 0.01});
+  StartNotice notice("100 ranks, 2 cores here", file_.get(), {.first_s = 0, .next_s = 0.01, .least_s = 0});
   notice.at("MPI connects the ranks");
   await("starting   100 ranks, 2 cores here: ");
   await(" s so far: MPI connects the ranks\n");
@@ -47,6 +47,14 @@ TEST_F(StartNoticeTest, ALongStartSaysWhatItIsBusyWithAndWhereTheTimeWent) {
   EXPECT_THAT(text, HasSubstr(" s, the ranks make their groups "));
   notice.done();
   EXPECT_EQ(said(), text) << "once is enough";
+}
+
+TEST_F(StartNoticeTest, PartsThatTookLittleAreNotNamedAtTheEnd) {
+  StartNotice notice("2 ranks", file_.get(), {.first_s = 0, .next_s = 0.01, .least_s = 1e6});
+  notice.at("MPI connects the ranks");
+  await(" s so far: MPI connects the ranks\n");
+  notice.done();
+  EXPECT_THAT(said(), testing::ContainsRegex("started    after [0-9]+ s\n$"));
 }
 
 TEST_F(StartNoticeTest, ItSpeaksAtLeastEveryTenSecondsThoughABusyMachineWakesItLate) {

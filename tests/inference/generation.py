@@ -1,5 +1,6 @@
 """Trained models of text write and translate; what cannot be begun is refused in one sentence."""
 
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -44,6 +45,10 @@ def main():
         run(binary, 1, "stage", "chain", "--format", "synthetic", "--task", "language_modelling", "--samples", 100, cwd=folder)
         facts = folder / "data/staged/chain/dataset.json"
         run(binary, 1, "generate", gpt, "--prompt", "w5", "--dataset", "chain", "--max-tokens", 3, cwd=folder)
+        whole = json.loads(facts.read_text())
+        whole["splits"].pop("test", None)
+        facts.write_text(json.dumps(whole))
+        refused(binary, 1, 3, ["no samples in the split test", "--split train or validation"], "evaluate", "runs/gpt", "--dataset", "chain", cwd=folder)
         facts.write_text(facts.read_text().replace('"w9"', '"v9"'))
         refused(binary, 1, 4, ["vocabulary", "chain"], "generate", gpt, "--prompt", "w5", "--dataset", "chain", cwd=folder)
 

@@ -97,6 +97,13 @@ class PredictTest(unittest.TestCase):
         with open(self.folder / name, newline="") as file:
             return list(csv.DictReader(file))
 
+    def same_rows(self, one, other):
+        """The same classes and probabilities, but for rounding."""
+        for found, expected in zip(self.said(one), self.said(other), strict=True):
+            self.assertEqual(found["class"], expected["class"])
+            for name in found.keys() - {"class"}:
+                self.assertAlmostEqual(float(found[name]), float(expected[name]), places=6, msg=name)
+
     def trained_table(self, *options):
         rng = random.Random(3)
         rows = [table_row(rng) for _ in range(400)]
@@ -162,6 +169,25 @@ class PredictTest(unittest.TestCase):
         rows += [{**table_row(rng), "extra": "1"} for _ in range(5)]
         self.write_rows("new.csv", rows, ["extra", "size", "age", "kind", "place"])
         self.predict(1, best, "new.csv", "out.csv", "--ignore", "extra")
+        # What staging was told to leave out, the checkpoint knows.
+        rows = [{**table_row(rng), "extra": i % 7} for i in range(65)]
+        for row in rows:
+            row["verdict"] = verdict(row)
+        self.write_rows("old.csv", rows, ["extra", "size", "age", "kind", "place", "verdict"])
+        facts = self.stage("narrow", "--from", "old.csv", "--ignore", "extra")
+        self.assertEqual(facts["ignored_columns"], ["extra"])
+        narrow, _ = self.train("narrow", "--dataset", "narrow", "--model", "mlp", "--model-option", "hidden=20,12", "--epochs", 1)
+        self.write_rows("new.csv", rows[:7], ["size", "extra", "age", "kind", "place"])
+        self.assertIn("left out as in the training: extra", self.predict(2, narrow, "new.csv", "with.csv"))
+        self.write_rows("new.csv", rows[:7], ["size", "age", "kind", "place"])
+        self.assertNotIn("left out", self.predict(2, narrow, "new.csv", "without.csv"))
+        self.same_rows("with.csv", "without.csv")
+        # A run stands for its best checkpoint, and one without for its newest.
+        self.predict(1, "runs/narrow", "new.csv", "run.csv")
+        self.same_rows("run.csv", "without.csv")
+        (self.folder / "runs/narrow/checkpoints/best").unlink()
+        for command in (["evaluate", "runs/narrow"], ["export", "runs/narrow", "narrow.safetensors"]):
+            run(BINARY, 1, *command, cwd=self.folder)
         np.save(self.folder / "rows.npy", np.zeros((3, 8), np.float32))
         what = ["predict", best, "--output", "out.h5", "--from"]
         refused(BINARY, 1, 3, ["is an array", "column"], *what, "rows.npy", cwd=self.folder)
@@ -200,6 +226,7 @@ class PredictTest(unittest.TestCase):
         self.assertAlmostEqual(row["mae"], np.abs(error).mean(), delta=1e-3)
         self.assertAlmostEqual(row["loss"], (error ** 2).mean() / scale ** 2, places=5)
         self.assertIn(f"rmse {row['rmse']:.4f}, mae {row['mae']:.4f}", said)
+        self.assertRegex(run(BINARY, 1, "report", "runs/costs", cwd=self.folder).stdout, r"test  loss .*, r2 0\.\d+, rmse \d.*, mae \d")
         # The same rows staged as they are: the checkpoint's scale counts.
         self.stage("plain", "--from", "old.csv", "--target", "cost", "--standardize", "off")
         again = run(BINARY, 1, "evaluate", best, "--dataset", "plain", cwd=self.folder).stdout

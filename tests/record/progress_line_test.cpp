@@ -24,6 +24,20 @@ TEST(ProgressTest, HoursAppearOnlyWhenThereAreSome) {
   EXPECT_NE(progress_text({.seconds_left = 7}).find(" 0:07 left"), std::string::npos);
 }
 
+TEST(ProgressTest, TheFirstStepsOfAnEpochCountBesideThoseOfTheEpochBefore) {
+  StepPace pace;
+  pace.begin_epoch();
+  pace.epoch_so_far(10, 640, 2.0);
+  EXPECT_DOUBLE_EQ(pace.samples_per_s(), 320);
+  pace.begin_epoch();
+  pace.epoch_so_far(1, 64, 0.001);  // quick, since it was prepared before
+  EXPECT_NEAR(pace.samples_per_s(), 704 / 2.001, 1e-9);
+  EXPECT_NEAR(pace.step_s(), 2.001 / 11, 1e-12);
+  pace.begin_epoch();
+  pace.epoch_so_far(10, 640, 4.0);
+  EXPECT_NEAR(pace.step_s(), 4.001 / 11, 1e-12);
+}
+
 TEST(ProgressTest, NothingIsDrawnOnQuietRanks) {
   const test::CapturedFile file;
   ProgressLine line(file.get(), ProgressLine::Style::none);

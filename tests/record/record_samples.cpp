@@ -15,6 +15,7 @@
 #include "h5/library.hpp"
 #include "record/rank_recorder.hpp"
 #include "record/results_writer.hpp"
+#include "record/step_curves.hpp"
 #include "record/tensorboard_writer.hpp"
 
 namespace {
@@ -130,6 +131,15 @@ void write_curves(const std::string& folder) {
   writer.scalar("validation/accuracy", 1, kNoValue);
   writer.scalar("validation/accuracy", 2, 0.975);
   writer.flush();
+  StepCurves curves(writer, 1);
+  for (int step = 1; step <= 10; ++step)
+    curves.add({.number = step,
+                .loss = 2.0 * step,
+                .weight = 2,
+                .samples = 32,
+                .time_s = 0.3,
+                .gradient_norm = 0.5,
+                .learning_rate = 0.1});
 }
 
 }  // namespace

@@ -182,6 +182,44 @@ TEST_F(ReportTest, AFinishedRunNamesItsSlowRankAndWhatItCost) {
   EXPECT_EQ(text_of({.runs = {run_ + "/"}}), text);
 }
 
+TEST_F(ReportTest, MeasurementsDoNotPushOutWhatHappened) {
+  ConstructedRun run(library_, run_);
+  run.event(3, "lost_rank", "rank 1: is gone");
+  run.event(0, "resumed", "from step-00000006");
+  for (int epoch = 1; epoch <= 4; ++epoch) {
+    run.epoch(epoch);
+    for (int rank = 0; rank < kRanks; ++rank) {
+      run.event(rank, "activation_memory", "epoch " + std::to_string(epoch) + ": at most 100 bytes");
+      run.event(rank, "tensor_memory", "epoch " + std::to_string(epoch) + ": at most 300 bytes");
+    }
+  }
+  run.finish(Status::completed);
+  const std::string text = text_of({.runs = {run_}});
+  const std::string events = text.substr(text.find("\nevents\n"));
+  EXPECT_THAT(events,
+              testing::ContainsRegex("^\nevents\n.*lost_rank: rank 1.*\n.*resumed: from step-00000006\n"
+                                     "\nmeasured .*\n.*activation_memory: epoch 4.*\n.*"
+                                     "tensor_memory: epoch 4: at most 300 bytes\n$"));
+  expect_narrow(text);
+}
+
+TEST_F(ReportTest, CheckpointsDoNotPushOutWhatChangedTheRun) {
+  ConstructedRun run(library_, run_);
+  run.epoch(1);
+  run.event(3, "lost_rank", "rank 1: is gone");
+  for (int step = 1; step <= 20; ++step) run.event(0, "checkpoint", "step " + std::to_string(step));
+  run.event(0, "resumed", "from step-00000006");
+  run.event(0, "checkpoint", "step 21");
+  run.finish(Status::completed);
+  const std::string text = text_of({.runs = {run_}});
+  const std::string events = text.substr(text.find("\nevents"));
+  EXPECT_THAT(events, testing::StartsWith("\nevents (10 of 23: "));
+  EXPECT_THAT(events, testing::ContainsRegex("lost_rank: .*\n.*checkpoint: step 14 *\n"));
+  EXPECT_THAT(events, testing::ContainsRegex("step 20 *\n.*resumed: .*\n.*step 21 *\n$"));
+  EXPECT_THAT(events, Not(HasSubstr("step 13\n")));
+  expect_narrow(text);
+}
+
 TEST_F(ReportTest, ARankThatHasMoreSamplesIsNotSlow) {
   ConstructedRun run(library_, run_);
   run.samples[kSlowRank] = 2000;

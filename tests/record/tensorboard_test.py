@@ -19,10 +19,17 @@ def main():
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run([sys.argv[1], "tensorboard", folder], check=True, timeout=30)
         (path,) = glob.glob(folder + "/events.out.tfevents.*")
-        assert len(list(RawEventFileLoader(path).Load())) == 302, "version, 300 losses, one accuracy"
+        assert len(list(RawEventFileLoader(path).Load())) == 314, "version, 300 losses, one accuracy, 3 x 4 by step"
         events = EventAccumulator(folder, size_guidance={"scalars": 0})
         events.Reload()
-        assert sorted(events.Tags()["scalars"]) == ["train/loss", "validation/accuracy"]
+        by_step = [f"train_by_step/{name}" for name in ("gradient_norm", "learning_rate", "loss", "samples_per_s")]
+        assert sorted(events.Tags()["scalars"]) == ["train/loss", *by_step, "validation/accuracy"]
+        # Steps of 0.3 s, and a point each second: the first, then the means of steps 2 to 5 and 6 to 9.
+        points = events.Scalars("train_by_step/loss")
+        assert [point.step for point in points] == [1, 5, 9]
+        np.testing.assert_allclose([point.value for point in points], [1, 3.5, 7.5], rtol=1e-6)
+        np.testing.assert_allclose([point.value for point in events.Scalars("train_by_step/samples_per_s")],
+                                   [32 / 0.3, 32 / 0.3, 32 / 0.3], rtol=1e-6)
         loss = events.Scalars("train/loss")
         assert [event.step for event in loss] == list(range(1, 301))
         np.testing.assert_allclose([event.value for event in loss], 1 / np.arange(1, 301), rtol=1e-7)

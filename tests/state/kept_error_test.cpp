@@ -9,6 +9,7 @@
 #include "checkpoint/reader.hpp"
 #include "checkpoint/support.hpp"
 #include "checkpoint/writer.hpp"
+#include "core/error.hpp"
 #include "h5/library.hpp"
 #include "parallel/gradients/compression/kept_error.hpp"
 #include "parallel/small_model.hpp"
@@ -44,15 +45,14 @@ std::filesystem::path saved(const checkpoint::TemporaryFolder& folder, const std
   return checkpoint::save(folder.path(), checkpoint::SmallState().info, references, library);
 }
 
-std::set<std::string> loaded(const std::filesystem::path& folder, at::Tensor& value, int node, int nodes,
+std::set<std::string> loaded(const std::filesystem::path& folder, const parallel::StateTensor& tensor,
                              h5::Library& library) {
   auto model = parallel::small_model();
   parallel::FlatParameters parameters(*model, at::kFloat);
   const auto optimizer =
       optim::make_optimizer({.name = "sgd"}, parameters.size(), parameters.values().options());
-  return load_optimizer(
-      checkpoint::load(folder, library, checkpoint::Verify::manifest),
-      parallel::StateView(parameters, *model, *optimizer, {}, {error_of(value, node, nodes)}));
+  return load_optimizer(checkpoint::load(folder, library, checkpoint::Verify::manifest),
+                        parallel::StateView(parameters, *model, *optimizer, {}, {tensor}));
 }
 
 TEST(KeptErrorTest, EachNodeGetsItsOwnOrItsShareOfTheSum) {
@@ -66,7 +66,7 @@ TEST(KeptErrorTest, EachNodeGetsItsOwnOrItsShareOfTheSum) {
     at::Tensor sum = at::zeros({3, 4});
     for (int node = 0; node < nodes; ++node) {
       auto value = at::zeros({4, 3}).t();  // in memory otherwise than in the file
-      EXPECT_TRUE(loaded(checkpoint, value, node, nodes, library).empty());
+      EXPECT_TRUE(loaded(checkpoint, error_of(value, node, nodes), library).empty());
       if (nodes == 2) {
         EXPECT_TRUE(at::equal(value, errors[static_cast<std::size_t>(node)]));
       }
@@ -82,10 +82,27 @@ TEST(KeptErrorTest, WhatACheckpointLacksStaysAndIsSaid) {
   const auto checkpoint = checkpoint::save(folder.path(), checkpoint::SmallState().info,
                                            checkpoint::SmallState().tensors(), library);
   auto value = at::full({3, 4}, 5.0F);
-  const auto anew = loaded(checkpoint, value, 0, 2, library);
+  const auto anew = loaded(checkpoint, error_of(value, 0, 2), library);
   ASSERT_EQ(anew.size(), 1U);
   EXPECT_NE(anew.begin()->find("starts anew"), std::string::npos);
   EXPECT_TRUE(at::equal(value, at::full({3, 4}, 5.0F)));
+}
+
+TEST(KeptErrorTest, StateThatMayNotBeMissingIsNamedWithTheOptionThatBeginsItAnew) {
+  h5::Library library;
+  const checkpoint::TemporaryFolder folder;
+  const auto checkpoint = checkpoint::save(folder.path(), checkpoint::SmallState().info,
+                                           checkpoint::SmallState().tensors(), library);
+  auto tensor = error_of(at::zeros({3, 4}), 0, 2);
+  tensor.anew.clear();
+  try {
+    loaded(checkpoint, tensor, library);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.code(), ExitCode::checkpoint);
+    EXPECT_NE(error.subject().find("optimizer/"), std::string::npos) << error.subject();
+    EXPECT_NE(error.advice().find("--optimizer-state reset"), std::string::npos) << error.advice();
+  }
 }
 
 }  // namespace

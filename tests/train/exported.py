@@ -364,6 +364,7 @@ class Fused(torch.nn.Module):
         x = x + self.crossed(x, y, y, need_weights=False)[0]
         q, k, v = (part.view(n, t, -1, 4).transpose(1, 2) for part in self.c_attn(x).split(width, dim=2))
         y = torch.nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        y = y.reshape(n, -1, t, 4)  # the same shape, as in what transformers exports
         x = x + self.c_proj(y.transpose(1, 2).reshape(n, t, -1).contiguous())
         y = self.c_fc(x)
         y = 0.5 * y * (1.0 + torch.tanh(0.8 * (y + 0.044715 * torch.pow(y, 3.0))))  # NewGELUActivation

@@ -127,6 +127,13 @@ class LocalSgdTest(StrategyTest):
         local = self.train("to-local", SGD | LOCAL | {"--resume": begun / "checkpoints/step-00000006", "--optimizer-state": "keep"}, steps=12)
         back = self.train("to-ddp", SGD | {"--resume": local / "checkpoints/step-00000012", "--optimizer-state": "keep"}, steps=18)
         self.assertIn("optimizer/momentum_buffer/output_fc.weight", self.state(back, 18))
+        # What was saved has no values of the outer optimizer, nor of parts on their way.
+        on = {"--resume": local / "checkpoints/step-00000012", "--optimizer-state": "keep"}
+        for name, more in (("outer", OUTER), ("overlap", {"--overlap-steps": 2})):
+            with self.subTest(name):
+                refused(BINARY, 2, 4, ["optimizer/", "the checkpoint lacks this state", "--optimizer-state reset"], *words_of(
+                    RECIPE | SGD | LOCAL | on | more | {"--name": f"lacks-{name}", "--quiet": "", "--limit-steps": 18}), cwd=self.folder)
+                self.train(f"lacks-{name}", SGD | LOCAL | on | more | {"--optimizer-state": "reset", "--overwrite": ""}, steps=18)
 
     def test_a_checkpoint_that_is_due_within_a_round_comes_with_its_end(self):
         folder = self.train("due", SGD | LOCAL | {"--checkpoint-every": "6steps", "--keep": 9}, steps=16)

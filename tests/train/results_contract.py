@@ -26,9 +26,26 @@ def main():
         events = trace["traceEvents"] if isinstance(trace, dict) else trace
         assert {event["pid"] for event in events} == {0, 1, 2}
         assert {event["args"]["step"] for event in events if "step" in event.get("args", {})} == set(range(1, 257))
-        assert list((run_folder / "tensorboard").iterdir())
+        check_curves(run_folder / "tensorboard")
         best = (run_folder / "checkpoints" / "best").resolve()
         assert best.name.startswith("step-") and (best / "manifest.json").exists()
+
+
+def check_curves(folder):
+    """What TensorBoard's own reader finds, where it is installed."""
+    assert list(folder.iterdir())
+    try:
+        from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    except ImportError:
+        return
+    events = EventAccumulator(str(folder), size_guidance={"scalars": 0})
+    events.Reload()
+    assert [point.step for point in events.Scalars("train/loss")] == [1, 2]
+    for name in ("loss", "gradient_norm", "learning_rate", "samples_per_s"):
+        points = events.Scalars(f"train_by_step/{name}")
+        steps = [point.step for point in points]
+        assert steps[0] == 1 and steps == sorted(set(steps)) and steps[-1] <= 256, (name, steps)
+        assert all(point.value > 0 for point in points), name
 
 
 def text_of(value):

@@ -157,6 +157,7 @@ void report_columns(const Files& files, const std::vector<TableColumn>& columns,
           "the column {} has another {} in every row, like an "
           "identifier: --ignore {} leaves it out",
           column.name, report.kind == ColumnReport::Kind::numbers ? "whole number" : "label", column.name));
+    if (report.role == Role::ignored || is_site) found.ignored_columns.push_back(column.name);
     found.table.push_back(std::move(report));
   }
 }

@@ -26,10 +26,11 @@ struct Originals {
   std::optional<TokenizerInfo> tokenizer;
   /// Per split that the original has (at least train): the arrays of the task, in arrays_of_task's order.
   std::map<std::string, std::vector<std::shared_ptr<const Column>>> splits;
-  std::vector<InputColumn> columns;  ///< Of a table made from text.
-  std::vector<InputInfo> inputs;     ///< Of several inputs in a row.
-  std::vector<std::string> sites;    ///< Names of the owners of rows; then a split's last column is their
-                                     ///< number, int32 [n], behind the task's arrays.
+  std::vector<InputColumn> columns;               ///< Of a table made from text.
+  std::vector<std::string> ignored_columns = {};  ///< Of it: those that are no inputs; see DatasetInfo.
+  std::vector<InputInfo> inputs;                  ///< Of several inputs in a row.
+  std::vector<std::string> sites;  ///< Names of the owners of rows; then a split's last column is their
+                                   ///< number, int32 [n], behind the task's arrays.
   std::vector<SourceInfo> sources;
   std::vector<ColumnReport> table;   ///< Of a table made from text.
   std::vector<std::string> remarks;  ///< See StageReport.

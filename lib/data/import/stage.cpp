@@ -243,6 +243,7 @@ DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::
                    .shape = originals.shape,
                    .tokenizer = originals.tokenizer,
                    .columns = originals.columns,
+                   .ignored_columns = originals.ignored_columns,
                    .inputs = originals.inputs,
                    .sites = originals.sites,
                    .seed = options.seed,

@@ -88,9 +88,10 @@ struct DatasetInfo {
   std::vector<double> std_dev;      ///< `std` in the file; same length as mean.
   std::optional<TokenizerInfo> tokenizer;
   std::vector<InputColumn> columns;  ///< Of a table made from text: what each input is; else empty.
-  std::vector<InputInfo> inputs;     ///< Of samples with several inputs, [F] in all; else empty.
-  std::vector<std::string> sites;    ///< Names of the owners of rows, numbered as in /sites; else empty.
-  std::uint64_t seed = 1;            ///< Of the split into train, validation and test.
+  std::vector<std::string> ignored_columns = {};  ///< Of such a table: its columns that are no inputs.
+  std::vector<InputInfo> inputs;                  ///< Of samples with several inputs, [F] in all; else empty.
+  std::vector<std::string> sites;  ///< Names of the owners of rows, numbered as in /sites; else empty.
+  std::uint64_t seed = 1;          ///< Of the split into train, validation and test.
   std::map<std::string, SplitInfo> splits;  ///< train, validation, test.
   std::vector<SourceInfo> sources;
 

@@ -262,6 +262,7 @@ Json to_json(const DatasetInfo& info) {
                {"mean", info.mean}, {"std", info.std_dev},     {"tokenizer", tokenizer}};
   // Only some tables have these.
   for (const InputColumn& column : info.columns) json["columns"].push_back(to_json(column));
+  if (!info.ignored_columns.empty()) json["ignored_columns"] = info.ignored_columns;
   for (const InputInfo& input : info.inputs)
     json["inputs"].push_back({{"name", input.name}, {"shape", input.shape}, {"ids", input.ids}});
   if (!info.targets.empty()) json["targets"] = info.targets;
@@ -307,6 +308,8 @@ DatasetInfo read_checked(const std::filesystem::path& folder) {
   if (fields.has("tokenizer")) info.tokenizer = read_tokenizer(fields.json("tokenizer"), file);
   if (fields.has("columns"))
     for (const Json& column : fields.json("columns")) info.columns.push_back(read_column(column, file));
+  if (fields.has("ignored_columns"))
+    info.ignored_columns = fields.get<std::vector<std::string>>("ignored_columns");
   if (fields.has("inputs"))
     for (const Json& input : fields.json("inputs")) info.inputs.push_back(read_input(input, file));
   if (fields.has("sites")) info.sites = fields.get<std::vector<std::string>>("sites");

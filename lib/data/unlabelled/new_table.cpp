@@ -68,19 +68,41 @@ std::vector<std::string> column_names(const TableText& table) {
   return names;
 }
 
-/// Where each trained column stands in the new table. Throws data_error.
-std::vector<std::size_t> places_of(const std::vector<TrainedColumn>& columns, const TableText& table,
-                                   const std::string& ignore) {
-  const auto names = column_names(table);
-  std::vector<bool> known(names.size(), false);
-  std::istringstream ignored(ignore);
-  for (std::string name; std::getline(ignored, name, ',');) {
+/// Columns that are no inputs.
+struct Ignored {
+  const std::vector<std::string>& by_training;  // and may be missing
+  const std::string& by_user;                   // NAME,NAME
+};
+
+/// Which of the columns `names` are left out; those that the training left out are a remark. Throws
+/// usage_error for a name of the user's that is not there.
+std::vector<bool> left_out(const std::vector<std::string>& names, const Ignored& ignored,
+                           std::vector<std::string>& remarks) {
+  std::vector<bool> out(names.size(), false);
+  std::istringstream by_user(ignored.by_user);
+  for (std::string name; std::getline(by_user, name, ',');) {
     const auto found = std::ranges::find(names, name);
     if (found == names.end())
       throw usage_error("there is no such column", "--ignore " + name,
                         fmt::format("use some of {}", listed(names)));
-    known[static_cast<std::size_t>(found - names.begin())] = true;
+    out[static_cast<std::size_t>(found - names.begin())] = true;
   }
+  std::vector<std::string> as_in_training;
+  for (std::size_t i = 0; i < names.size(); ++i) {
+    if (out[i] || std::ranges::find(ignored.by_training, names[i]) == ignored.by_training.end()) continue;
+    out[i] = true;
+    as_in_training.push_back(names[i]);
+  }
+  if (!as_in_training.empty())
+    remarks.push_back(fmt::format("left out as in the training: {}", listed(as_in_training)));
+  return out;
+}
+
+/// Where each trained column stands in the new table. Throws data_error.
+std::vector<std::size_t> places_of(const std::vector<TrainedColumn>& columns, const TableText& table,
+                                   const Ignored& ignored, std::vector<std::string>& remarks) {
+  const auto names = column_names(table);
+  std::vector<bool> known = left_out(names, ignored, remarks);
   std::vector<std::size_t> places;
   std::vector<std::string> missing;
   for (const auto& column : columns) {
@@ -162,11 +184,12 @@ void fill_inputs(const std::vector<InputColumn>& inputs, const TrainedColumn& co
 }  // namespace
 
 std::shared_ptr<const Column> read_new_table(const std::vector<InputColumn>& inputs,
+                                             const std::vector<std::string>& ignored,
                                              const UnlabelledOptions& options,
                                              std::vector<std::string>& remarks) {
   const TableText table = read_table(options);
   const auto columns = columns_behind(inputs);
-  const auto places = places_of(columns, table, options.ignore);
+  const auto places = places_of(columns, table, {.by_training = ignored, .by_user = options.ignore}, remarks);
   if (table.rows() == 0) throw data_error("holds no rows", table.origin(), "give at least one");
   std::vector<float> rows(static_cast<std::size_t>(table.rows()) * inputs.size());
   for (std::size_t k = 0; k < columns.size(); ++k) {

@@ -177,7 +177,8 @@ Unlabelled read_unlabelled(const DatasetInfo& trained, const UnlabelledOptions& 
     throw data_error("is no array, and the training's columns had no names", from.string(),
                      "write the rows with numpy.save as float32 " + shape_in_words(trained.shape));
   std::vector<std::string> remarks;
-  const auto rows = array ? read_array(trained, from) : read_new_table(trained.columns, options, remarks);
+  const auto rows = array ? read_array(trained, from)
+                          : read_new_table(trained.columns, trained.ignored_columns, options, remarks);
   auto found = in_memory(trained, {rows}, rows->rows());
   found.remarks = std::move(remarks);
   return found;

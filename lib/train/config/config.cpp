@@ -304,6 +304,7 @@ void RunConfig::validate() const {
   check(data.crops() || !given.contains("augment-padding"), "nothing is cropped", "--augment-padding",
         "leave it out, or use --augment crop or crop+flip");
   validate_strategy_options(*this);
+  check(!all_ranks || dry_run, "only a dry run lists ranks", "--all-ranks", "add --dry-run");
   check(cluster.empty() || dry_run, "a cluster that is not there cannot train", "--cluster", "add --dry-run");
   check_at_least(epochs, 1, "--epochs");
   check_at_least(limit_steps, 0, "--limit-steps");

@@ -156,7 +156,8 @@ struct RunConfig {
   std::string replicate = "off";    ///< Or steps between copies of each part in another rank's memory.
   int verify_every = 0;             ///< Steps between comparisons of the copies of the weights; 0: none.
   bool dry_run = false;
-  std::string cluster;  ///< `NODESxRANKS`, invented for a dry run; empty: the ranks that were started.
+  bool all_ranks = false;  ///< A dry run lists every rank.
+  std::string cluster;     ///< `NODESxRANKS`, invented for a dry run; empty: the ranks that were started.
 
   /// Where tables of the fastest all_reduce are kept from run to run; empty: nowhere. Set by app.
   std::string table_file;

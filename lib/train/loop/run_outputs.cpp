@@ -50,6 +50,19 @@ std::vector<record::ExtraColumn> for_files(const std::vector<models::ExtraColumn
   return extra;
 }
 
+/// `  r2 0.8912  rmse 3.4567`: what the log says of a model's own figures.
+std::string own_figures(const std::vector<models::ExtraColumns::Column>& columns,
+                        const std::vector<double>& values) {
+  constexpr std::string_view kPrefix = "validation_";
+  std::string text;
+  for (std::size_t k = 0; k < values.size(); ++k) {
+    std::string_view name = columns[k].name;
+    if (name.starts_with(kPrefix)) name.remove_prefix(kPrefix.size());
+    if (columns[k].log == models::ExtraColumns::Log::yes) text += fmt::format("  {} {:.4f}", name, values[k]);
+  }
+  return text;
+}
+
 /// `epoch 2: forward 1.203 s, backward 2.410 s, optimizer 0.101 s`: what the device did meanwhile.
 std::string device_time_in_words(int epoch, const record::PhaseTotals& totals) {
   const auto seconds = [&totals](Phase phase) { return totals.device_s.at(static_cast<std::size_t>(phase)); };
@@ -105,6 +118,7 @@ RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& worklo
   results_->topology(topology_);
   if (config.output.tensorboard) {
     tensorboard_ = std::make_unique<record::TensorBoardWriter>(record::tensorboard_folder(folder_));
+    curves_.emplace(*tensorboard_);
   }
 }
 
@@ -122,6 +136,16 @@ void RunOutputs::step(const parallel::StepPlan& plan, int epoch, const parallel:
                   .ended_at_s = static_cast<double>(steady_ns() - start_ns_) * 1e-9});
   if (const auto* clock = job_.virtual_clock())
     recorder_.virtual_time({.step = plan.number, .epoch = epoch, .virtual_time_s = clock->now_s()});
+  if (!curves_) return;
+  since_agreed_s_ += phases.wall_s;
+  if (!outcome.agreed) return;
+  curves_->add({.number = plan.number,
+                .loss = outcome.total.loss,
+                .weight = outcome.total.weight,
+                .samples = outcome.total.samples,
+                .time_s = std::exchange(since_agreed_s_, 0.0),
+                .gradient_norm = outcome.gradient_norm,
+                .learning_rate = plan.learning_rate});
 }
 
 void RunOutputs::memory(int epoch, std::int64_t peak_bytes, std::int64_t held_bytes) {
@@ -205,10 +229,7 @@ void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<Eva
   if (validation && scoring_ == Scoring::loss_and_accuracy) {
     line += fmt::format(" accuracy {:.4f}", total_validation.accuracy);
   }
-  for (std::size_t k = 0; validation && k < extra.size(); ++k) {
-    if (extra_columns_[k].log == models::ExtraColumns::Log::yes)
-      line += fmt::format("  {} {:.4f}", extra_columns_[k].name, extra[k]);
-  }
+  if (validation) line += own_figures(extra_columns_, extra);
   line += fmt::format("  {:.2f} s  {:.0f} samples/s", train_time_s, samples_per_s);
   if (const auto* clock = job_.virtual_clock()) line += fmt::format("  virtual {:.3f} s", clock->now_s());
   log_.info(line);
@@ -277,6 +298,7 @@ void RunOutputs::test(const EvaluationResult& result, std::int64_t step, std::in
   warn_of_lost_results();
   std::string line = fmt::format("test       loss {:.4f}", result.total.loss);
   if (scoring_ == Scoring::loss_and_accuracy) line += fmt::format(" accuracy {:.4f}", result.total.accuracy);
+  line += own_figures(extra_columns_, result.extra);
   log_.info(line + fmt::format("  (epoch {}, {})", epoch, folder));
 }
 

@@ -17,6 +17,7 @@
 #include "record/rank_recorder.hpp"
 #include "record/results_writer.hpp"
 #include "record/step_clock.hpp"
+#include "record/step_curves.hpp"
 #include "record/tensorboard_writer.hpp"
 #include "record/trace_writer.hpp"
 #include "train/config/config.hpp"
@@ -129,6 +130,8 @@ class RunOutputs {
   record::RankRecorder recorder_;
   std::unique_ptr<record::ResultsWriter> results_;          // rank 0
   std::unique_ptr<record::TensorBoardWriter> tensorboard_;  // rank 0, when asked for
+  std::optional<record::StepCurves> curves_;                // in it
+  double since_agreed_s_ = 0;                               // that steps took
 };
 
 /// `runs/NAME`, and in it the checkpoints.

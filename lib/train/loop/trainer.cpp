@@ -301,6 +301,7 @@ Trainer::Steps Trainer::train_steps() {
 
   leave_out();  // what happened between the epochs belongs to neither
   steps_begun_s_ = steady_s();
+  pace_.begin_epoch();
   // A run that was stopped after a step whose validation was due does it now.
   const bool owes =
       done > 0 && done < plan_.steps() && selection_.due_within_epoch(step_) && !last_.so_far.evaluated;
@@ -454,8 +455,8 @@ bool Trainer::owes_comparison() const {
 void Trainer::show_progress(std::int64_t done_in_epoch, std::int64_t done_here,
                             const parallel::StepTotals& sums, double elapsed_s) {
   if (!progress_.visible()) return;
-  const double step_s = elapsed_s / static_cast<double>(done_here);
   const auto samples = pieces_.step(done_in_epoch - 1).end - pieces_.step(done_in_epoch - done_here).begin;
+  pace_.epoch_so_far(done_here, samples, elapsed_s);
   progress_.show({.epoch = epoch_,
                   .epochs = config_.epochs,
                   .step = done_in_epoch,
@@ -463,8 +464,8 @@ void Trainer::show_progress(std::int64_t done_in_epoch, std::int64_t done_here,
                   .run_step = step_,
                   .run_steps = total_steps_,
                   .loss = sums.loss / sums.weight,
-                  .samples_per_s = static_cast<double>(samples) / elapsed_s,
-                  .seconds_left = step_s * static_cast<double>(total_steps_ - step_)});
+                  .samples_per_s = pace_.samples_per_s(),
+                  .seconds_left = pace_.step_s() * static_cast<double>(total_steps_ - step_)});
 }
 
 checkpoint::CheckpointInfo Trainer::info(const parallel::StepTotals& total, bool evaluated) const {

@@ -118,6 +118,7 @@ class Trainer {
   comm::SlowCompute* slow_compute_;
   double stop_at_s_ = std::numeric_limits<double>::infinity();
   record::ProgressLine progress_;
+  record::StepPace pace_;
   comm::Stragglers stragglers_;
   std::optional<parallel::Balancing> balancing_;
   std::optional<parallel::StageBalancing> stage_balancing_;

@@ -86,9 +86,9 @@ std::string bits_of(const RunConfig& config, int threads) {
 void announce(const RunConfig& config, Job& job, const Workload& workload, const std::string& no_graphs,
               const Log& log) {
   const auto& dataset = workload.dataset.info();
-  log.info(fmt::format("dtrain {}: {} ({} parameters) on {}, {} samples, {} ranks, mesh {}, {} each, {}",
-                       version(), models::model_title(config.model.name), workload.model->parameter_count(),
-                       dataset.name, dataset.samples("train"), job.world().size(),
+  log.info(fmt::format("dtrain {}: {} ({} parameters) on {}, {} samples, {}, mesh {}, {} each, {}", version(),
+                       models::model_title(config.model.name), workload.model->parameter_count(),
+                       dataset.name, dataset.samples("train"), counted(job.world().size(), "rank"),
                        job.mesh().shape().to_string(), counted(job.threads(), "thread"),
                        job.groups().backend_name()));
   announce_device(job, config.device, no_graphs, log);

@@ -24,7 +24,7 @@ std::string shape_text(const models::Shape& shape) { return fmt::format("[{}]", 
 
 std::string mebibytes(double bytes) { return fmt::format("{:.1f} MiB", bytes / (1024.0 * 1024.0)); }
 
-constexpr int kRanksShown = 64;
+constexpr int kRanksShown = 16;
 
 /// What all ranks together send in a step along each axis of the mesh.
 std::string volumes(const RunConfig& config, const topology::Cluster& cluster, const topology::Mesh& mesh,
@@ -41,13 +41,13 @@ std::string volumes(const RunConfig& config, const topology::Cluster& cluster, c
 
 }  // namespace
 
-std::string placement_table(const topology::Cluster& cluster, const topology::Mesh& mesh) {
+std::string placement_table(const topology::Cluster& cluster, const topology::Mesh& mesh, bool all) {
   std::string text = fmt::format("{:>5}  {:>4}  {:<20}  {:>5}  {:>4}  {:>4}  {:>6}  {}\n", "rank", "node",
                                  "host", "local", "data", "pipe", "tensor", "cores");
   for (const auto& place : cluster.ranks) {
-    if (place.rank == kRanksShown && cluster.world_size() > kRanksShown + 1) {
-      return text + fmt::format("and {} more on {} nodes\n", cluster.world_size() - kRanksShown,
-                                cluster.node_count());
+    if (!all && place.rank == kRanksShown && cluster.world_size() > kRanksShown + 1) {
+      return text + fmt::format("and {} more, of {} nodes in all: --all-ranks lists them\n",
+                                cluster.world_size() - kRanksShown, cluster.node_count());
     }
     const auto at = mesh.coordinates(place.rank);
     text += fmt::format("{:>5}  {:>4}  {:<20}  {:>5}  {:>4}  {:>4}  {:>6}  {}\n", place.rank, place.node,
@@ -60,7 +60,8 @@ std::string placement_table(const topology::Cluster& cluster, const topology::Me
 std::string describe(const RunConfig& config, const topology::Cluster& cluster, const topology::Mesh& mesh,
                      const Workload& workload) {
   const auto& sample = workload.dataset.info().shape;
-  std::string text = fmt::format("mesh {}\n", mesh.shape().to_string()) + placement_table(cluster, mesh);
+  std::string text =
+      fmt::format("mesh {}\n", mesh.shape().to_string()) + placement_table(cluster, mesh, config.all_ranks);
 
   text += "\n";
   const auto footprint = footprint_of(config);

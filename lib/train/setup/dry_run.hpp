@@ -17,7 +17,8 @@ std::string describe(const RunConfig& config, const topology::Cluster& cluster, 
 /// The same on the cluster that `--cluster` invents, by this process alone.
 std::string describe_invented(const RunConfig& config, h5::Library& library);
 
-/// One line per rank: node, cores, mesh coordinates. Of a large job the first ranks and how many follow.
-std::string placement_table(const topology::Cluster& cluster, const topology::Mesh& mesh);
+/// One line per rank: node, cores, mesh coordinates. Of a large job, unless `all`, the first ranks and how
+/// many follow.
+std::string placement_table(const topology::Cluster& cluster, const topology::Mesh& mesh, bool all);
 
 }  // namespace dtrain::train

@@ -8,6 +8,7 @@ import numpy as np
 
 from . import gallery
 from .comparison import differing_options
+from .recording import MEASUREMENTS
 from .style import seconds_text
 
 STYLE = """
@@ -116,13 +117,16 @@ def summary(run):
 
 
 def events(run):
+    """What happened; of what was measured again and again the newest of each kind."""
     rows = sorted((time_s, rank.rank, kind, detail) for rank in run.ranks for time_s, kind, detail in rank.events)
-    if not rows:
-        return ""
-    shown = rows[-MOST_EVENTS:]
-    title = "Events" if len(shown) == len(rows) else f"Events (the last {len(shown)} of {len(rows)})"
-    cells = [(f"{time_s:,.1f}", rank, kind.replace("_", " "), detail) for time_s, rank, kind, detail in shown]
-    return f"<h3>{title}</h3>\n" + table(("s", "rank", "what", "detail"), cells, (0, 1))
+    happened = [row for row in rows if row[2] not in MEASUREMENTS]
+    shown = happened[-MOST_EVENTS:]
+    title = "Events" if len(shown) == len(happened) else f"Events (the last {len(shown)} of {len(happened)})"
+    measured = {row[2]: row for row in rows if row[2] in MEASUREMENTS}
+    parts = [(title, shown), ("Measured last; results.h5 has all", sorted(measured.values(), key=lambda row: row[2]))]
+    return "\n".join(f"<h3>{heading}</h3>\n" + table(("s", "rank", "what", "detail"), [
+        (f"{time_s:,.1f}", rank, kind.replace("_", " "), detail) for time_s, rank, kind, detail in found], (0, 1))
+        for heading, found in parts if found)
 
 
 def section(pictures, subject, prefix):

@@ -14,6 +14,8 @@ WAITING = ["exposed_communication", "pipeline_idle"]
 # Events that a reader looks for in a curve, and what a mark of them says.
 MARKED = {"lost_rank": "rank lost", "recovered": "recovered", "resumed": "resumed", "stopped": "stopped",
           "early_stopping": "stopped early"}
+# Events that a rank records again and again, as record::is_measurement() has them.
+MEASUREMENTS = {"activation_memory", "tensor_memory", "device_time", "gpu"}
 SAME_EVENT_S = 5.0  # ranks that record one event record it within this time
 
 

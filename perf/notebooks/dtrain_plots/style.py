@@ -3,7 +3,7 @@
 import matplotlib
 import numpy as np
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, FuncFormatter, MaxNLocator
+from matplotlib.ticker import FixedLocator, FuncFormatter, LogLocator, MaxNLocator, NullFormatter
 
 # Own work is cold, waiting is warm; neighbours differ in lightness, too, for those that do not see the hue.
 PHASE_COLOURS = {"data": "#2a9d8f", "forward": "#8ecae6", "backward": "#2f6f9f", "exposed_communication": "#e76f51",
@@ -18,6 +18,7 @@ MOST_POINTS = 1500   # of a line: more cannot be seen
 MOST_LINES = 64      # light ones, in one figure
 MOST_LABELS = 16     # ranks along an axis
 MOST_WORD_LINES = 3  # above a figure, for its marks
+UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 SETTINGS = {
     "font.family": "sans-serif", "font.sans-serif": ["DejaVu Sans", "Verdana", "sans-serif"], "font.size": 9,
@@ -74,9 +75,14 @@ def log_if_positive(axes, values):
     if len(known) and known.min() > 0 and known.max() > 3 * known.min():
         axes.set_yscale("log")
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
-        if known.max() < 30 * known.min():
-            axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:.2g}"))
+        # Between the powers of ten, where these are few: as numbers, and so far apart that they do not touch.
+        span = known.max() / known.min()
+        if span < 1000:
+            axes.yaxis.set_minor_locator(LogLocator(subs=(2, 3, 5, 7) if span < 10 else (2, 5)))
+            axes.yaxis.set_minor_formatter(FuncFormatter(lambda value, _: f"{value:.4g}"))
             axes.tick_params(axis="y", which="minor", labelsize=7)
+        else:
+            axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def chosen(items, most=MOST_LINES):
@@ -108,7 +114,7 @@ def draw_marks(axes, marks, where):
         together[-1].append(mark)
     free_from = [low] * MOST_WORD_LINES
     for group in together:
-        for mark in group:
+        for mark in reversed(group):  # the first one, whose colour the words have, on top
             axes.axvline(where(mark), color=MARK_COLOURS[mark.kind], lw=1.0, ls=(0, (4, 2)), zorder=1.5)
         words = ", then ".join(mark.text for mark in group)
         width = 0.0085 * (high - low) * len(words)  # of a font of 7 points in a figure of 10 inches
@@ -126,8 +132,8 @@ def draw_marks(axes, marks, where):
 
 
 def bytes_text(value):
-    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
-        if abs(value) < 1024 or unit == "TiB":
+    for unit in UNITS:
+        if abs(value) < 1024 or unit == UNITS[-1]:
             return f"{value:.0f} {unit}" if unit == "B" or abs(value) >= 100 else f"{value:.3g} {unit}"
         value /= 1024
 
@@ -143,10 +149,11 @@ def seconds_text(value):
 
 
 def bytes_along(axis, most):
-    """Ticks at round numbers of bytes up to `most`, in the unit that suits it."""
-    unit = 1024.0 ** max(0, int(np.log2(max(most, 1)) // 10))
+    """Ticks at round numbers of bytes up to `most`, all in the unit that suits it."""
+    power = max(0, min(int(np.log2(max(most, 1)) // 10), len(UNITS) - 1))
+    unit = 1024.0 ** power
     axis.set_major_locator(FixedLocator(unit * MaxNLocator(5).tick_values(0, 1.08 * most / unit)))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: bytes_text(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: f"{value / unit:.3g} {UNITS[power]}"))
 
 
 bytes_axis = FuncFormatter(lambda value, _: bytes_text(value))

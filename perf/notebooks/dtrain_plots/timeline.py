@@ -52,9 +52,12 @@ def drawn(ranks, spans_of, note):
     lanes = [(rank, *spans_of(rank)) for rank in ranks]
     lanes = [lane for lane in lanes if lane[1] or lane[2]]
     everything = [span for _, computed, beside in lanes for span in [*computed, *beside]]
-    phases = {phase for _, long, phase in everything if long > 0}
+    total = {phase: sum(long for _, long, of in everything if of == phase) for _, _, phase in everything}
+    phases = {phase for phase, long in total.items() if long > 2e-3 * sum(total.values())}  # those that can be seen
     if not phases:
         raise Nothing("No step that was recorded took any time.")
+    lanes = [(rank, *([span for span in spans if span[2] in phases] for spans in lane)) for rank, *lane in lanes]
+    everything = [span for _, computed, beside in lanes for span in [*computed, *beside]]
     begin = min(at for at, _, _ in everything)
     in_ms = lambda spans: [(1e3 * (at - begin), 1e3 * long, phase) for at, long, phase in spans]  # noqa: E731
     new, axes = figure(height=min(8.0, 1.4 + 0.55 * len(lanes)))

@@ -146,6 +146,7 @@ class Program:
     needs: str = ""  # a package for tests
     shape: tuple = (3, 32, 32)
     ci: bool = False  # tested with every build
+    tensor: str = ""  # what dtrain says of its cut over the tensor axis, where it has one
 
 
 PROGRAMS = {
@@ -158,14 +159,14 @@ PROGRAMS = {
     "embedding_bag": Program(lambda: text_networks.Nbow(WORDS, CLASSES["text"], 16, bag=True), "text"),
     "seq2seq": Program(Translator, "pairs", dropout=True, loss="model"),
     "sequence_autoencoder": Program(SequenceAutoencoder, "blocks", dropout=True),
-    "gpt": Program(gpt, "blocks", dropout=True, ci=True),
+    "gpt": Program(gpt, "blocks", dropout=True, ci=True, tensor="2 attentions are cut by heads"),
     "lstm_classifier": Program(LstmClassifier, "text", dropout=True),
     "own_loss": Program(OwnLoss, "image", loss="model"),
     "torchvision_resnet18": Program(torchvision_resnet18, "image", needs="torchvision"),
     "torchvision_mobilenet_v2": Program(torchvision_mobilenet_v2, "image", dropout=True, needs="torchvision"),
-    "torchvision_vit": Program(torchvision_vit, "image", dropout=True, needs="torchvision"),
-    "hugging_face_distilbert": Program(hugging_face_distilbert, "text", dropout=True, needs="transformers"),
-    "hugging_face_gpt2": Program(hugging_face_gpt2, "blocks", dropout=True, needs="transformers"),
+    "torchvision_vit": Program(torchvision_vit, "image", dropout=True, needs="torchvision", tensor="2 attentions are cut by heads"),
+    "hugging_face_distilbert": Program(hugging_face_distilbert, "text", dropout=True, needs="transformers", tensor="2 attentions are cut by heads"),
+    "hugging_face_gpt2": Program(hugging_face_gpt2, "blocks", dropout=True, needs="transformers", tensor="2 attentions are cut by heads"),
 }
 
 

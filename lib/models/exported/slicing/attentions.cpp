@@ -291,6 +291,8 @@ class Tracing {
       if (!has_one_result(node) || tensor_of(node, "self") != value) return false;
       if (!flat && !turned && (exchanges(node, 1, 2) || permutes(node, {2, 0, 1, 3}))) {
         turned = true;
+      } else if (!flat && !turned && is_reshape(node) && search_.same_shape(value, result_of(node))) {
+        made_.reshapes.push_back(*user);  // which Hugging Face's transformers leave there
       } else if (turned && is_reshape(node)) {
         if (search_.dims(result_of(node)) > 3 ||
             search_.size(result_of(node), -1) != made_.heads * made_.width)

@@ -106,6 +106,12 @@ std::size_t NodeSearch::dims(ValueId value) const {
   return facts ? facts->sizes.size() : 0;
 }
 
+bool NodeSearch::same_shape(ValueId one, ValueId other) const {
+  const auto& a = graph()[one].tensor;
+  const auto& b = graph()[other].tensor;
+  return a && b && a->sizes == b->sizes;
+}
+
 std::string NodeSearch::title(const Node& node) {
   return printable(node.module.empty() ? node.name : node.module, 60);
 }

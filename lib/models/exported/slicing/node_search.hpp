@@ -60,6 +60,8 @@ class NodeSearch {
   /// the inputs.
   std::optional<std::int64_t> size(ValueId value, int dim) const;
   std::size_t dims(ValueId value) const;
+  /// Whether both have the same sizes, written alike.
+  bool same_shape(ValueId one, ValueId other) const;
 
   /// What a person calls the node's module.
   static std::string title(const Node& node);
