@@ -54,7 +54,7 @@ OTHER_PERIODS = {
 ALL_STRATEGIES = STRATEGIES | OTHER_PERIODS
 MACHINES = ("even", "slow", "links")
 SLOWNESS = 4
-FIELDS = ("machine", "strategy", "seed", "step", "time_s", "validation_accuracy", "validation_loss", "test_accuracy", "steps_of_rank_0")
+FIELDS = ("machine", "strategy", "seed", "step", "time_s", "validation_accuracy", "validation_loss", "test_accuracy", "steps_of_rank_0", "steps_so_far")
 BELOW_FIRST = 0.01  # that the accuracy to reach is below the first strategy's last one, unless it is given
 
 
@@ -126,18 +126,20 @@ def train(arguments, scenario, machine, strategy, seed, scratch):
         f"{case['validate_every']}steps", "--checkpoint-every", "end", *ALL_STRATEGIES[strategy], oversubscribe=True))
     with h5py.File(scratch / name / "results.h5", "r", locking=False) as results:
         times = times_by_step(results, arguments.clock)
-        last = {"test_accuracy": float(results["test"][0]["accuracy"]), "steps_of_rank_0": len(results["ranks/00000/steps"])}
+        own_steps = results["ranks/00000/steps"]["step"]
+        last = {"test_accuracy": float(results["test"][0]["accuracy"]), "steps_of_rank_0": len(own_steps)}
         return [{"machine": machine, "strategy": strategy, "seed": seed, "step": int(row["step"]), "time_s": round(times[int(row["step"])], 6),
-                 "validation_accuracy": float(row["accuracy"]), "validation_loss": float(row["loss"]), **last}
+                 "validation_accuracy": float(row["accuracy"]), "validation_loss": float(row["loss"]), **last, "steps_so_far": int((own_steps <= row["step"]).sum())}
                 for row in results["validations"][:]]
 
 
 def kept_rows(path):
+    """Rows of older programs lack steps_so_far."""
     if not path.exists():
         return []
     with open(path, newline="", encoding="utf-8") as file:
-        return [{key: value if key in ("machine", "strategy") else int(value) if key in ("seed", "step", "steps_of_rank_0") else float(value)
-                 for key, value in row.items()} for row in csv.DictReader(file)]
+        return [{key: value if key in ("machine", "strategy") else int(value) if key in ("seed", "step", "steps_of_rank_0", "steps_so_far") else float(value)
+                 for key, value in row.items() if value} for row in csv.DictReader(file)]
 
 
 def write_rows(path, rows):
@@ -164,9 +166,9 @@ def accuracy_to_reach(arguments, rows):
     return arguments.accuracy or (last_accuracy(first) - BELOW_FIRST if first else None)
 
 
-def time_to(part, accuracy):
-    """The median over the runs of the time at which each first had the accuracy; None where one never had."""
-    reached = [next((row["time_s"] for row in run if row["validation_accuracy"] >= accuracy), None) for run in part]
+def first_with(part, accuracy, key="time_s"):
+    """The median over the runs of a value of the validation that first had the accuracy; None where one run never had."""
+    reached = [next((row.get(key) for row in run if row["validation_accuracy"] >= accuracy), None) for run in part]
     return None if None in reached else statistics.median(reached)
 
 
@@ -188,8 +190,8 @@ def possible_gain(rows, machine, strategy):
 def table(rows, target):
     """Of all parts that are there, in the order of MACHINES and ALL_STRATEGIES."""
     goal = "-" if target is None else f"{target:.4f}"
-    lines = [f"| machine | strategy | seeds | steps of rank 0 | time of all epochs, s | x faster than ddp | of the possible, % | time to {goal}, s | x faster than ddp "
-             "| last validation accuracy: mean | least and most | below ddp, points | test accuracy, mean |", "| --- |" + " --- |" * 12]
+    lines = [f"| machine | strategy | seeds | steps of rank 0 | time of all epochs, s | x faster than ddp | of the possible, % | time to {goal}, s | x faster than ddp | steps of rank 0 to it "
+             "| last validation accuracy: mean | least and most | below ddp, points | test accuracy, mean |", "| --- |" + " --- |" * 13]
     for machine in MACHINES:
         base = by_seed(rows, machine, "ddp")
         for strategy in ALL_STRATEGIES:
@@ -200,11 +202,12 @@ def table(rows, target):
             of_all = [time_of_all(part), time_of_all(base)]
             possible = possible_gain(rows, machine, strategy)
             share = f"{100 * of_all[1] / of_all[0] / possible:.0f}" if possible and base else "-"
-            to_goal = [time_to(runs_of, target) if runs_of and target is not None else None for runs_of in (part, base)]
+            to_goal = [first_with(runs_of, target) if runs_of and target is not None else None for runs_of in (part, base)]
             reached = "-" if target is None else "never" if to_goal[0] is None else f"{to_goal[0]:.2f}"
+            steps = first_with(part, target, "steps_so_far") if target is not None else None
             behind = f"{100 * (last_accuracy(base) - last_accuracy(part)):+.2f}" if base else "-"
             lines.append(f"| {machine} | {strategy} | {len(part)} | {statistics.median(run[-1]['steps_of_rank_0'] for run in part):.0f} | {of_all[0]:.2f} | {ratio(of_all)} | "
-                         f"{share} | {reached} | {ratio(to_goal)} | {statistics.mean(last):.4f} | "
+                         f"{share} | {reached} | {ratio(to_goal)} | {'-' if steps is None else f'{steps:.0f}'} | {statistics.mean(last):.4f} | "
                          f"{min(last):.4f} to {max(last):.4f} | {behind} | {statistics.mean(run[-1]['test_accuracy'] for run in part):.4f} |")
     return "\n".join(lines)
 

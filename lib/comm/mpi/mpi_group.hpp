@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <map>
@@ -130,7 +131,7 @@ class MpiGroup final : public Group {
   std::unique_ptr<Group> on_device_;
   std::uint64_t operations_ = 0;              ///< Collectives: the same on all ranks.
   std::uint64_t compared_until_ = kCompared;  ///< Of operations_.
-  std::uint64_t messages_ = 0;
+  std::atomic<std::uint64_t> messages_ = 0;   ///< A thread that serves sends beside the one that computes.
 };
 
 }  // namespace dtrain::comm

@@ -58,7 +58,7 @@ std::string AdaptiveBatch::end_epoch(std::int64_t batches_in_epoch) {
 }
 
 StateTensor AdaptiveBatch::saved() const {
-  return {.group = std::string(StateTensor::kOptimizer) + "adaptive_batch",
+  return {.group = fmt::format("{}adaptive_batch", StateTensor::kOptimizer),
           .name = "state",
           .value = state_,
           .slice = nullptr,

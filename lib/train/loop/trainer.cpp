@@ -88,8 +88,16 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
                         : config.output.terminal               ? record::ProgressLine::Style::in_place
                                                                : record::ProgressLine::Style::lines),
       stragglers_(job.groups().world()),
-      balancing_(balancing()),
-      stage_balancing_(stage_balancing()),
+      balance_({.config = config,
+                .job = job,
+                .workload = workload,
+                .replica = replica_,
+                .pieces = pieces_,
+                .plan = plan_,
+                .tell =
+                    [this](const std::string& kind, const std::string& words) {
+                      if (job_.rank() == 0) tell(kind, kind, words);
+                    }}),
       recovery_(recording.recovery),
       survival_({config, job, replica_, outputs_, recording.injection, recording.recovery, recording.mpi,
                  recording.library, log}),
@@ -212,11 +220,10 @@ ExitCode Trainer::stop() {
 /// Whether the run goes on with other cuts of the pipeline, after an epoch.
 bool Trainer::moves_layers() {
   const bool goes_on = epoch_ < config_.epochs && step_ < total_steps_ && !is_exhausted();
-  if (!stage_balancing_ || !goes_on) return false;
-  auto decision = stage_balancing_->after_epoch(epoch_);
-  if (!decision) return false;
-  recovery_.move_layers(std::move(decision->move.costs));
-  if (job_.rank() == 0) tell("stages", "stages", decision->words);
+  if (!goes_on) return false;
+  auto costs = balance_.costs_of_new_cuts(epoch_);
+  if (!costs) return false;
+  recovery_.move_layers(std::move(*costs));
   return true;
 }
 
@@ -344,8 +351,7 @@ Trainer::Steps Trainer::train_steps() {
     sums_.add(outcome, phases, plan->learning_rate, counted_hash(*plan));
     outputs_.step(*plan, epoch_, outcome, phases);
     look_after_ranks(phases, *plan, outcome.agreed);
-    if (balancing_) balancing_->step(step_, computed_s(phases), plan->micro_batches.size());
-    if (stage_balancing_) stage_balancing_->step(phases.times.forward_time_s + phases.times.backward_time_s);
+    balance_.step(step_, phases, plan->micro_batches.size());
     if (compares) replica_.strategy().compare_copies(step_);
     if (outcome.agreed) survival_.after_step(step_, [this] { return info_of_last_step(); });
     if (outcome.agreed)
@@ -405,39 +411,6 @@ void Trainer::look_after_ranks(const record::PhaseTotals& phases, const parallel
   for (const auto& finding : stragglers_.step(step_, own, agreed)) {
     if (job_.rank() == 0) outputs_.event("straggler", finding);
   }
-}
-
-/// Empty: each rank keeps its micro-batches.
-std::optional<parallel::Balancing> Trainer::balancing() {
-  if (!balances_data(config_)) return std::nullopt;
-  return parallel::Balancing(
-      {.micro_batches = pieces_.micro_batches,
-       .data_ranks = pieces_.data_ranks,
-       .lead = loader_options(job_).prefetch + 3,  // batches: that are ready, one being read, one taken ahead
-       .gather = [this](double mine) { return replica_.largest_of_copies(mine); },
-       .change =
-           [this](std::int64_t first, const parallel::Ownership& owned, const std::string& words) {
-             plan_.own(first, owned);
-             if (job_.rank() == 0) tell("balance", "balance", words);
-           }});
-}
-
-/// Empty: the layers stay where they are.
-std::optional<parallel::StageBalancing> Trainer::stage_balancing() {
-  if (!balances_stages(config_)) return std::nullopt;
-  return parallel::StageBalancing(
-      {.cuts = workload_.cuts,
-       .layer_costs = workload_.layer_costs,
-       .model = workload_.model->name(),
-       .gather = [this](double mine) { return replica_.largest_of_stages(mine); }});
-}
-
-/// What this rank took for the micro-batches of the step just done, without waits for other ranks.
-double Trainer::computed_s(const record::PhaseTotals& phases) {
-  const auto* const clock = job_.virtual_clock();
-  if (clock == nullptr)
-    return phases.times.data_time_s + phases.times.forward_time_s + phases.times.backward_time_s;
-  return clock->computed_s() - std::exchange(clocked_s_, clock->computed_s());
 }
 
 /// Whether a checkpoint was due after one of the steps since the copies last agreed.

@@ -15,8 +15,6 @@
 #include "data/loader.hpp"
 #include "h5/library.hpp"
 #include "optim/schedule.hpp"
-#include "parallel/pipeline/stage_balancing.hpp"
-#include "parallel/step/balancing.hpp"
 #include "parallel/step/pieces.hpp"
 #include "record/progress_line.hpp"
 #include "record/step_clock.hpp"
@@ -29,6 +27,7 @@
 #include "train/loop/planned_batches.hpp"
 #include "train/loop/replica.hpp"
 #include "train/loop/run_outputs.hpp"
+#include "train/loop/work_balance.hpp"
 #include "train/loop/work_plan.hpp"
 #include "train/recovery/recovery.hpp"
 #include "train/recovery/survival.hpp"
@@ -78,11 +77,8 @@ class Trainer {
   bool validate_within_epoch();
   std::uint64_t counted_hash(const parallel::StepPlan& plan) const;
   parallel::StepRequests requests() const;
-  std::optional<parallel::Balancing> balancing();
-  std::optional<parallel::StageBalancing> stage_balancing();
   bool moves_layers();
   ExitCode move_layers();
-  double computed_s(const record::PhaseTotals& phases);
   void look_after_ranks(const record::PhaseTotals& phases, const parallel::StepPlan& plan, bool agreed);
   bool owes_save() const;
   bool owes_comparison() const;
@@ -120,10 +116,8 @@ class Trainer {
   record::ProgressLine progress_;
   record::StepPace pace_;
   comm::Stragglers stragglers_;
-  std::optional<parallel::Balancing> balancing_;
-  std::optional<parallel::StageBalancing> stage_balancing_;
+  WorkBalance balance_;
   Recovery& recovery_;
-  double clocked_s_ = 0;  // that an emulated machine had computed up to the step before
   Survival survival_;
 
   std::int64_t step_ = 0;                       // updates done

@@ -83,6 +83,14 @@ TEST_P(AsgdServersTest, AWeightThatIsReadFromAFileIsWhatTheServersGoOnFrom) {
   EXPECT_EQ(distance(job.weights(), job.weights() * 0 + 5), 0);
 }
 
+TEST_P(AsgdServersTest, CopiesThatStartUnequalTakeTheFirstOnes) {
+  JobOfServers job(drive(), unequal_model());
+  Asgd strategy(job.parts({.servers = GetParam(), .staleness = 1}, {.name = "sgd"}));
+  job.engine.curvature = 0;
+  job.train(strategy, {.first = 1, .last = 2});
+  EXPECT_EQ(distance(job.weights(), weights_of_rank_0()), 0);
+}
+
 TEST_P(AsgdServersTest, CountersOfRunningStatisticsAreTheSameOnAllRanks) {
   auto network =
       models::find_model("resnet18")

@@ -80,6 +80,14 @@ TEST_P(AsynchronousEasgdServersTest, TheCentreOfManyCopiesLearnsAndIsTheSameOnAl
   EXPECT_LT(distance(job.weights(), job.weights() * 0 + 2), 0.05 * before);
 }
 
+TEST_P(AsynchronousEasgdServersTest, CopiesAndCentreThatStartUnequalTakeTheFirstOnes) {
+  JobOfServers job(drive(), unequal_model());
+  AsynchronousEasgd strategy(job.parts({.sync_period = "2", .servers = GetParam()}, {.name = "sgd"}));
+  job.engine.curvature = 0;
+  job.train(strategy, {.first = 1, .last = 3});
+  EXPECT_LT(distance(job.weights(), weights_of_rank_0()), kClosedForm) << "equal ones pull at each other";
+}
+
 // A short epoch ends before the period does: without an exchange there the centre would learn nothing.
 TEST_P(AsynchronousEasgdServersTest, AnEpochThatIsShorterThanAPeriodReachesTheCentre) {
   JobOfServers job(drive());

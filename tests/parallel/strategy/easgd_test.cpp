@@ -93,6 +93,15 @@ TEST(EasgdTest, WithMomentumTheyFollowItToo) {
   EXPECT_LT(distance(job.weights(), job.engine.target + from * (all[2][0] + all[2][2])), kClosedForm);
 }
 
+TEST(EasgdTest, CopiesAndCentreThatStartUnequalTakeTheFirstOnes) {
+  JobOfRounds job(unequal_model());
+  Easgd strategy(job.parts({.sync_period = "3"}, {.name = "sgd"}));
+  const auto first = weights_of_rank_0();
+  EXPECT_EQ(distance(job.weights(), first), 0);
+  strategy.synchronise();
+  EXPECT_EQ(distance(job.weights(), first), 0) << "the centre";
+}
+
 TEST(EasgdTest, AfterTheCentreWasShownACopyGoesOnFromItsOwn) {
   JobOfRounds shown;
   JobOfRounds usual;

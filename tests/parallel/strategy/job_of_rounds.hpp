@@ -126,6 +126,17 @@ class JobOfRounds {
   double rate = 0.25;
 };
 
+/// The model of a test, with other weights on each rank.
+inline std::unique_ptr<models::Model> unequal_model() {
+  auto model = small_model();
+  const int rank = comm::Communicator::duplicate(MPI_COMM_WORLD).rank();
+  model->initialise(static_cast<std::uint64_t>(7 + rank));
+  return model;
+}
+
+/// What it has on rank 0, which all copies are to begin with, [n] in fp64. Collective.
+inline at::Tensor weights_of_rank_0() { return JobOfRounds().weights().to(at::kFloat).to(at::kDouble); }
+
 /// The largest difference between elements.
 inline double distance(const at::Tensor& a, const at::Tensor& b) {
   return (a - b).abs().max().item<double>();
