@@ -25,16 +25,17 @@ plan::MeshPlan plan_mesh(const train::RunConfig& config, const topology::Cluster
   const auto& shape = config.mesh_shape;
   const topology::Mesh mesh(cluster, shape, config.comm.order);
   models::RankAlone slices(0, shape.tensor);
-  const auto workload =
-      train::make_workload(config, {.tensor = shape.tensor > 1 ? &slices : nullptr}, library);
+  train::WorkloadPlace place;
+  if (shape.tensor > 1) place.tensor = &slices;
+  place.memory = train::memory_facts(cluster, mesh, false);
+  const auto workload = train::make_workload(config, place, library);
   all.parameters = workload.model->parameter_count();
-  const auto footprint = train::footprint_of(config);
   return plan::plan_of({.cluster = cluster,
                         .mesh = mesh,
                         .model = *workload.model,
                         .cuts = workload.cuts,
                         .sample_shape = workload.dataset.info().shape,
-                        .footprint = footprint,
+                        .footprint = workload.footprint,
                         .global_batch = config.batch.global_batch,
                         .limit_bytes = all.limit_bytes});
 }
@@ -45,9 +46,7 @@ double copy_bytes(train::RunConfig config, h5::Library& library) {
   config.resolve(1);
   config.validate();
   const auto workload = train::make_workload(config, {}, library);
-  const auto memory = plan::estimate_memory(train::footprint_of(config), *workload.model, workload.cuts, 0,
-                                            workload.dataset.info().shape, 0);
-  return memory.total() - memory.activations;
+  return workload.memory.parameters + workload.memory.gradients + workload.memory.optimizer;
 }
 
 }  // namespace

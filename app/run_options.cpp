@@ -131,9 +131,9 @@ std::vector<Option> declare() {
   };
   of_strategy(
       "compression", "none|fp16|bf16|int8|powersgd=R|topk=F|auto",
-      "how gradients travel between nodes (ddp, zero1): in 16 or 8 bits, rounded by chance; as factors of "
-      "rank R; "
-      "the share F of them that is largest; auto: as is fastest",
+      "how gradients travel between nodes (ddp, zero1; the first three also zero2, zero3 within nodes): in "
+      "16 or 8 bits, rounded by chance; as factors of rank R; the share F of them that is largest; auto: as "
+      "is fastest",
       "", [](auto& c) -> auto& { return c.strategy_options.compression; });
   // Not written unless it is wanted: a file of a usual run serves with any strategy.
   all.back().toml = [](const RunConfig& c) {
@@ -141,6 +141,11 @@ std::vector<Option> declare() {
     return train::uses_strategy_option(c, "compression") && wanted != "none" ? write_toml(wanted)
                                                                              : std::string();
   };
+  of_strategy(
+      "shard-within", "all|node",
+      "ranks that share the state out: all copies, or those of each node, which then has all of it "
+      "(zero1, zero2, zero3)",
+      "", [](auto& c) -> auto& { return c.strategy_options.shard_within; });
   of_strategy(
       "sync-period", "H|adaptive",
       "steps of a copy's own between two exchanges (local_sgd, easgd); adaptive: fewer as the loss falls", "",
@@ -228,8 +233,10 @@ std::vector<Option> declare() {
       "recompute activations in backward; auto: as far as --memory-limit needs it", "",
       [](auto& c) -> auto& { return c.pipeline.recompute; });
   add(
-      "memory-limit", "SIZE", "most memory for the tensors of a rank, such as 2GiB", "",
-      [](auto& c) -> auto& { return c.pipeline.memory_limit; });
+      "memory-limit", "SIZE",
+      "most memory for the tensors of a rank, such as 2GiB; chooses strategy, recomputation and "
+      "micro-batches where they are not given",
+      "", [](auto& c) -> auto& { return c.pipeline.memory_limit; });
 
   group = "How it is trained";
   add(

@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "comm/mpi/communicator.hpp"
+#include "comm/survey/discover.hpp"
 #include "comm/watch/shared_failure.hpp"
 #include "core/clock.hpp"
 #include "core/log.hpp"
@@ -32,6 +33,7 @@
 #include "train/loop/run.hpp"
 #include "train/loop/run_outputs.hpp"
 #include "train/recovery/recovery_options.hpp"
+#include "train/setup/memory_choice.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -117,17 +119,48 @@ std::optional<state::ResumePoint> find_resume_point(const train::RunConfig& conf
   return is_path ? std::optional(state::resume_point(resume, world)) : std::nullopt;
 }
 
-/// The program of `--model` may be gone: the run has kept what it computes, and the checkpoint has its
-/// weights.
-void use_kept_program(train::RunConfig& config, const state::ResumePoint& resume, const Log& log) {
+/// The model of a run that goes on: the program of `--model` may be gone, but the run has kept what it
+/// computes, and the checkpoint has its weights.
+std::string model_of(const train::RunConfig& config, const state::ResumePoint& resume) {
   std::error_code ignored;
   const std::string& named = config.model.name;
-  if (!models::is_program_file(named) || std::filesystem::exists(named, ignored)) return;
-  const std::string kept = state::kept_program(resume.folder, named);
+  const bool gone = models::is_program_file(named) && !std::filesystem::exists(named, ignored);
+  return gone ? state::kept_program(resume.folder, named) : named;
+}
+
+void use_kept_program(train::RunConfig& config, const state::ResumePoint& resume, const Log& log) {
+  const std::string named = config.model.name;
+  const std::string kept = model_of(config, resume);
   if (kept == named) return;
   log.info(fmt::format("{} is not there; the run goes on with the program that it kept, {}", printable(named),
                        printable(kept)));
   config.model.name = kept;
+}
+
+/// What --memory-limit leaves open rank 0 chooses for all. Collective. Throws Error (exit code 2) where
+/// nothing fits.
+void choose_by_memory(train::RunConfig& config, const std::optional<state::ResumePoint>& resume,
+                      const train::Recovery& recovery, const Environment& environment,
+                      const comm::Communicator& world) {
+  config.pipeline.chosen.clear();
+  const auto open = train::open_options(config, !resume && !recovery.goes_on());
+  if (!open.any()) return;
+  const comm::LongPhase reading(world, config.files_limit_s());
+  const auto found = topology::on_fabric(
+      comm::discover_cluster(world, comm::affinity_mask(), {}, environment.switches), config.fabric);
+  train::MemoryChoice choice;
+  on_first_rank(world, [&] {
+    h5::Library library;
+    const auto [nodes, ranks] = config.cluster.empty() ? std::pair(0, 0) : config.cluster_extents();
+    const auto cluster = config.cluster.empty() ? found : topology::uniform_cluster(nodes, ranks);
+    train::RunConfig here = config;
+    if (resume) here.model.name = model_of(config, *resume);
+    choice = train::choose_within_limit(here, open, cluster, recovery.may_lose_ranks(), library);
+  });
+  config.strategy = world.broadcast(choice.strategy, 0);
+  config.pipeline.recompute = world.broadcast(choice.recompute, 0);
+  config.batch.micro_batches = static_cast<int>(world.max(std::int64_t{choice.micro_batches}));
+  config.pipeline.chosen = world.broadcast(choice.words, 0);
 }
 
 /// What is made anew at each start is known by its seed.
@@ -183,6 +216,7 @@ ExitCode train_part(train::RunConfig& config, train::Recovery& recovery, bool na
   if (!config.emulate.empty() && !config.fabric.exists()) config.fabric = read_fabric(config.emulate);
   config.resolve(nodes * ranks);
   config.validate();
+  choose_by_memory(config, resume, recovery, environment, world);
   train::check_on_failure(config, mpi.can_recover());
   config.output.terminal = environment.terminal;
   config.switches = environment.switches;

@@ -91,6 +91,16 @@ std::vector<Membership> groups_of(const topology::Cluster& cluster, const topolo
           {"node", ranks_where(size, [&](int other) { return node_of(other) == node_of(rank); })}};
 }
 
+/// Those of `ranks` that are on the node of `rank`.
+std::vector<int> on_node_of(const topology::Cluster& cluster, const std::vector<int>& ranks, int rank) {
+  const auto node_of = [&](int of) { return cluster.ranks[static_cast<std::size_t>(of)].node; };
+  std::vector<int> here;
+  for (const int other : ranks) {
+    if (node_of(other) == node_of(rank)) here.push_back(other);
+  }
+  return here;
+}
+
 /// Whether buffers in devices' memory go from one to the other.
 bool goes_between_devices(const topology::Cluster& cluster, const CommConfig& config) {
   const auto* const transport = config.transport;
@@ -132,6 +142,8 @@ struct Groups::State {
   Traffic traffic;
   std::unique_ptr<Group> world;
   std::unique_ptr<Group> data;
+  std::unique_ptr<Group> data_in_node;  ///< Null where data groups are not split.
+  std::unique_ptr<Group> data_across;   ///< Likewise.
   std::unique_ptr<Group> pipe;
   std::unique_ptr<Group> tensor;
   std::unique_ptr<Group> node;
@@ -148,6 +160,8 @@ Groups& Groups::operator=(Groups&&) noexcept = default;
 
 Group& Groups::world() { return *state_->world; }
 Group& Groups::data() { return *state_->data; }
+Group* Groups::data_in_node() { return state_->data_in_node.get(); }
+Group* Groups::data_across() { return state_->data_across.get(); }
 Group& Groups::pipe() { return *state_->pipe; }
 Group& Groups::tensor() { return *state_->tensor; }
 Group& Groups::node() { return *state_->node; }
@@ -155,8 +169,9 @@ bool Groups::is_leader() const { return state_->leaders != nullptr; }
 
 void Groups::use(const AlgorithmTable& table) {
   state_->table = table;
-  for (Group* group : {state_->world.get(), state_->data.get(), state_->pipe.get(), state_->tensor.get(),
-                       state_->node.get(), state_->leaders.get()}) {
+  for (Group* group :
+       {state_->world.get(), state_->data.get(), state_->data_in_node.get(), state_->data_across.get(),
+        state_->pipe.get(), state_->tensor.get(), state_->node.get(), state_->leaders.get()}) {
     if (group != nullptr) static_cast<MpiGroup*>(group)->compare(MpiGroup::Compare::next);
   }
 }
@@ -237,6 +252,17 @@ Groups make_groups(const Communicator& world, const topology::Cluster& cluster, 
   const std::array places = {&state->world, &state->data, &state->pipe, &state->tensor, &state->node};
   const auto mine = groups_of(cluster, mesh, me);
   for (std::size_t i = 0; i < places.size(); ++i) *places[i] = make(mine[i].name, mine[i].ranks);
+  if (config.splits_data && mesh.crosses_nodes(cluster, topology::Axis::data) &&
+      mesh.ranks_on_a_node(cluster, topology::Axis::data) > 1) {
+    const auto members = mesh.group(me, topology::Axis::data);
+    const auto in_node = on_node_of(cluster, members, me);
+    std::vector<int> across;
+    for (const int rank : members) {
+      if (index_of(on_node_of(cluster, members, rank), rank) == index_of(in_node, me)) across.push_back(rank);
+    }
+    state->data_in_node = make("data_node", in_node);
+    state->data_across = make("data_across", across);
+  }
   const auto leaders = cluster.leaders();
   if (place(me).local_rank == 0) {
     state->leaders = make("leaders", leaders);

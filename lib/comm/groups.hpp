@@ -26,6 +26,10 @@ class Groups {
 
   Group& world();
   Group& data();  ///< Ranks that differ along the data axis only.
+  /// Of the data group the ranks on this node, and those on its other nodes in this rank's place. Null unless
+  /// CommConfig::splits_data, and where each data group has several nodes, with as many ranks, more than one.
+  Group* data_in_node();
+  Group* data_across();
   Group& pipe();
   Group& tensor();
   Group& node();  ///< The ranks of this node.

@@ -15,6 +15,16 @@ at::Tensor Parameter::take_gradient_memory(at::MemoryFormat format) {
 
 StepMemory* Parameter::step_memory() const { return place != nullptr ? place->step_memory() : nullptr; }
 
+MixedCost mixed_cost(const Cost& cost, double input_elements, bool takes_half) {
+  constexpr double kHalf = 0.5;  // of what float takes
+  if (cost.products == Cost::Products::none)
+    return {cost.activation_bytes * (takes_half ? kHalf : 1.0), takes_half};
+  const bool converts = cost.products == Cost::Products::of_inputs && !takes_half;
+  return {.activation_bytes = cost.full_bytes + kHalf * (cost.activation_bytes - cost.full_bytes) +
+                              kHalf * cost.parameter_bytes + (converts ? 2.0 * input_elements : 0.0),
+          .gives_half = cost.full_bytes == 0};
+}
+
 Tensors Layer::run(const Tensors& inputs, const Context& context) {
   const ProductScope products(context.half);
   const KernelScope kernels(context.kernels);

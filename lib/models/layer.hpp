@@ -152,7 +152,20 @@ struct Cost {
   double step_bytes = 0.0;        ///< Kept once for all micro-batches of a step.
   double entered_bytes = 0.0;     ///< Of sliced layers: gradients that are summed over the tensor group,
   double left_bytes = 0.0;        ///< and outputs that are.
+
+  /// In mixed precision: products of what comes in, or of what the layer makes of it, take and give 16 bits;
+  /// none: everything is in the type that comes in.
+  enum class Products { none, of_inputs, inside } products = Products::none;
+  double full_bytes = 0.0;  ///< Of activation_bytes, what stays in 32 bits then; the outputs, if any.
 };
+
+/// What a layer keeps for backward in mixed precision.
+struct MixedCost {
+  double activation_bytes = 0.0;  ///< As Cost has it, and its parameters in 16 bits.
+  bool gives_half = false;        ///< What goes out is in 16 bits.
+};
+/// `input_elements`: of all inputs; `takes_half`: they are in 16 bits.
+MixedCost mixed_cost(const Cost& cost, double input_elements, bool takes_half);
 
 /// One place in a model's ordered list. A model can be cut between any two layers.
 class Layer {

@@ -3,11 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
+#include <map>
 #include <numeric>
+#include <set>
 #include <utility>
+#include <vector>
 
 #include "core/error.hpp"
+#include "models/borrowed_parameter.hpp"
+#include "parallel/gradients/bucket_cuts.hpp"
 #include "parallel/gradients/reproducible_sums.hpp"
 #include "parallel/pipeline/simulation.hpp"
 
@@ -31,8 +37,130 @@ double live_micro_batches(const Footprint& footprint, const parallel::StageCuts&
          stages;
 }
 
-std::int64_t longest_stage(const parallel::StageCuts& cuts) {
-  return std::ranges::max(cuts.layers, {}, &Range::size).size();
+/// The parameters of a rank's stages, in elements.
+class HeldParameters {
+ public:
+  HeldParameters(const models::Model& model, const parallel::StageCuts& cuts, int pipe_index)
+      : layers_(model.layers().size()) {
+    for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+      if (cuts.rank_of(cuts.stage_of(layer)) != pipe_index) continue;
+      Layer& here = layers_[layer];
+      here.stage = cuts.stage_of(layer);
+      here.used.insert(layer);
+      for (const auto& parameter : model.layers()[layer]->parameters()) {
+        owners_[&parameter] = layer;
+        const auto count = parameter.value.numel();
+        all_ += static_cast<double>(count);
+        if (parameter.frozen) continue;
+        here.trained += static_cast<double>(count);
+        sizes_.push_back(count);
+      }
+      for (const auto* borrowed : model.layers()[layer]->borrowed()) {
+        const auto owner = owners_.find(&borrowed->parameter());
+        if (owner != owners_.end()) here.used.insert(owner->second);
+      }
+    }
+  }
+
+  double all() const { return all_; }
+  double trained() const {
+    return std::accumulate(layers_.begin(), layers_.end(), 0.0,
+                           [](double sum, const Layer& layer) { return sum + layer.trained; });
+  }
+  double of_largest_layer() const { return std::ranges::max(layers_, {}, &Layer::trained).trained; }
+
+  /// What a layer uses and the next one, where that is most.
+  double of_two_layers() const {
+    double most = 0;
+    for (std::size_t layer = 0; layer < layers_.size(); ++layer) {
+      auto used = layers_[layer].used;
+      if (layer + 1 < layers_.size() && layers_[layer + 1].stage == layers_[layer].stage)
+        used.insert(layers_[layer + 1].used.begin(), layers_[layer + 1].used.end());
+      double sum = 0;
+      for (const auto one : used) sum += layers_[one].trained;
+      most = std::max(most, sum);
+    }
+    return most;
+  }
+
+  double of_largest_bucket(std::int64_t bucket_bytes, double element) const {
+    std::vector<parallel::FlatParameters::Entry> entries;
+    std::int64_t offset = 0;
+    for (auto size = sizes_.rbegin(); size != sizes_.rend(); ++size) {
+      entries.push_back({nullptr, offset, *size});
+      offset = parallel::FlatParameters::end_of(entries.back());
+    }
+    const auto buckets = parallel::cut_buckets(entries, bucket_bytes, static_cast<std::int64_t>(element));
+    return buckets.empty() ? 0 : static_cast<double>(std::ranges::max(buckets, {}, &Range::size).size());
+  }
+
+ private:
+  struct Layer {
+    double trained = 0;
+    int stage = -1;              // of this rank
+    std::set<std::size_t> used;  // layers whose parameters it computes with
+  };
+  std::vector<Layer> layers_;
+  std::vector<std::int64_t> sizes_;  // of the trained ones
+  std::map<const models::Parameter*, std::size_t> owners_;
+  double all_ = 0;
+};
+
+/// The type of what flows from layer to layer.
+class Flowing {
+ public:
+  explicit Flowing(bool mixed) : mixed_(mixed) {}
+  double bytes(double elements, double element) const { return elements * (half_ ? 2.0 : element); }
+  /// Through one layer. Returns what it keeps for backward, in bytes.
+  double through(const models::Cost& cost, double input_elements, double element) {
+    if (!mixed_) return cost.activation_bytes * element / 4;
+    const auto mixed = models::mixed_cost(cost, input_elements, half_);
+    half_ = mixed.gives_half;
+    const bool is_first = !goes_back_ && cost.products == models::Cost::Products::of_inputs;
+    goes_back_ = goes_back_ || cost.parameter_bytes > 0;
+    // Nothing goes back through a first product, which keeps no weight for that.
+    return mixed.activation_bytes - (is_first ? cost.parameter_bytes / 2 : 0);
+  }
+  bool half() const { return half_; }
+
+ private:
+  bool mixed_;
+  bool half_ = false;
+  bool goes_back_ = false;  // what flows has a gradient
+};
+
+double exchanged_elements(const Footprint& footprint, const HeldParameters& held) {
+  double elements = 0;
+  if (footprint.gradient_shards > 1 && !footprint.reproducible) {
+    const double bucket = footprint.gathers_layers
+                              ? held.of_largest_layer()
+                              : held.of_largest_bucket(footprint.bucket_bytes, footprint.element_bytes);
+    elements += 2 * bucket * (1 + 1.0 / footprint.gradient_shards);  // one leaves, one is filled
+  }
+  if (footprint.gathers_layers) elements += held.of_two_layers();
+  return elements;
+}
+
+/// Of what a checkpoint has, this rank's share.
+double saved_elements(const Footprint& footprint, const HeldParameters& held) {
+  const double states = held.trained() * footprint.optimizer_states;
+  const double model = held.all() * footprint.tensor;
+  const bool has_shards = footprint.block_ranks == 1 && footprint.optimizer_shards > 1;
+  if (footprint.gathers_layers) return (states + held.trained()) / footprint.copies;
+  const double shared_out = has_shards ? model : model + states * footprint.tensor;
+  const double shares = std::clamp(
+      std::floor(shared_out * footprint.element_bytes / static_cast<double>(footprint.smallest_share)), 1.0,
+      static_cast<double>(footprint.copies) * footprint.tensor);
+  return shared_out / shares + (has_shards ? states / footprint.copies : 0);
+}
+
+/// Those that all copies have to be laid out in, while the first values are still there.
+double elements_at_the_start(const Footprint& footprint, const HeldParameters& held) {
+  const double trained = held.trained();
+  const double states = 1.0 + footprint.optimizer_states;
+  if (footprint.block_ranks > 1) return held.all() + trained * states / footprint.block_ranks;
+  if (footprint.gathers_layers) return held.all() + trained / footprint.copies + held.of_largest_layer();
+  return held.all() + trained * (footprint.optimizer_shards > 1 ? 1.0 : states);
 }
 
 }  // namespace
@@ -41,47 +169,61 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
                                const parallel::StageCuts& cuts, int pipe_index,
                                const models::Shape& sample_shape, std::int64_t repeated_layers) {
   const double element = footprint.element_bytes;
-  double parameters = 0;
-  double trained = 0;
   double kept = 0;
   double largest_repeated = 0;   // what backward needs of a layer while it runs again
   double largest_gradients = 0;  // of a layer's outputs and inputs
   double once = 0;               // for all micro-batches
+  Flowing flowing(footprint.half);
   auto shapes = model.input_shapes(footprint.largest_piece, sample_shape);
   for (std::size_t layer = 0; layer < model.layers().size(); ++layer) {
     const int stage = cuts.stage_of(layer);
+    const auto cost = model.layers()[layer]->cost(shapes);
     if (cuts.rank_of(stage) == pipe_index) {
       const auto place =
           static_cast<std::int64_t>(layer) - cuts.layers[static_cast<std::size_t>(stage)].begin;
-      const auto cost = model.layers()[layer]->cost(shapes);
-      const double activations = cost.activation_bytes * element / 4;
-      if (place == 0) kept += elements(shapes) * element;  // what comes in
-      largest_gradients =
-          std::max(largest_gradients,
-                   (elements(shapes) + elements(model.layers()[layer]->output_shapes(shapes))) * element);
-      once += cost.step_bytes;
+      const double input_bytes = flowing.bytes(elements(shapes), element);
+      const double activations = flowing.through(cost, elements(shapes), element);
+      const double output_bytes =
+          flowing.bytes(elements(model.layers()[layer]->output_shapes(shapes)), element);
+      if (place == 0) kept += input_bytes;  // what comes in
+      largest_gradients = std::max(largest_gradients, input_bytes + output_bytes);
+      if (!footprint.half) once += cost.step_bytes;  // of dtrain's own kernels
       if (place < repeated_layers) {
-        if (place > 0) kept += elements(shapes) * element;
+        if (place > 0) kept += input_bytes;
         largest_repeated = std::max(largest_repeated, activations);
       } else {
         kept += activations;
       }
-      for (const auto& parameter : model.layers()[layer]->parameters()) {
-        parameters += static_cast<double>(parameter.value.numel());
-        if (!parameter.frozen) trained += static_cast<double>(parameter.value.numel());
-      }
+    } else {
+      flowing.through(cost, elements(shapes), element);
     }
     shapes = model.layers()[layer]->output_shapes(shapes);
   }
+  const bool ends_here = cuts.rank_of(cuts.stages() - 1) == pipe_index;
+  if (ends_here && flowing.half()) kept += elements(shapes) * element;  // a loss is of full numbers
   const int gradients = footprint.reproducible ? parallel::ReproducibleSums::gradients_held(
                                                      footprint.micro_batches, footprint.copies)
                                                : 1;
-  const double frozen = parameters - trained;
-  return {.parameters = (frozen + trained / footprint.parameter_shards) * element,
-          .gradients = trained * element * gradients / footprint.gradient_shards,
-          .optimizer = trained * element * footprint.optimizer_states / footprint.optimizer_shards,
-          .activations = kept * live_micro_batches(footprint, cuts, pipe_index) + largest_repeated +
-                         largest_gradients + once};
+  const HeldParameters held(model, cuts, pipe_index);
+  const double trained = held.trained();
+  const double all_states = trained * (1.0 + footprint.optimizer_states);
+  const double saved = saved_elements(footprint, held);
+  const double undone = footprint.undoes ? all_states / footprint.block_ranks : 0;
+  MemoryEstimate found{
+      .parameters = (held.all() - trained + trained / footprint.parameter_shards) * element,
+      .gradients = trained * element * gradients / footprint.gradient_shards,
+      .optimizer = trained * element * footprint.optimizer_states / footprint.optimizer_shards,
+      .activations = kept * live_micro_batches(footprint, cuts, pipe_index) + largest_repeated +
+                     largest_gradients + once,
+      .exchange = exchanged_elements(footprint, held) * element,
+      .copies = (undone + (footprint.saves ? saved : 0)) * element};
+  found.apart = std::max(elements_at_the_start(footprint, held) * element,
+                         found.held() + (footprint.saves ? 0 : saved * element));
+  return found;
+}
+
+std::int64_t longest_stage(const parallel::StageCuts& cuts) {
+  return std::ranges::max(cuts.layers, {}, &Range::size).size();
 }
 
 double evaluation_bytes(double element, const models::Model& model, const models::Shape& sample_shape) {
@@ -106,7 +248,7 @@ std::int64_t repeated_layers(const Recompute& recompute, const Footprint& footpr
   // All ranks look at all of a pipeline, so that all refuse alike.
   for (int rank = 0; limit > 0 && rank < cuts.ranks; ++rank) {
     const auto estimate = with(rank, 0);
-    const double fixed = estimate.total() - estimate.activations;
+    const double fixed = estimate.parameters + estimate.gradients + estimate.optimizer;
     require(
         fixed <= limit,
         fmt::format("parameters, gradients and optimizer of pipeline rank {} take {:.0f} bytes", rank, fixed),
@@ -118,7 +260,7 @@ std::int64_t repeated_layers(const Recompute& recompute, const Footprint& footpr
   if (recompute.what == "full") return all;
   if (recompute.what == "none" || limit == 0) return 0;
   std::int64_t repeated = 0;
-  while (repeated < all && with(pipe_index, repeated).total() > limit) ++repeated;
+  while (repeated < all && !keeps_within(with(pipe_index, repeated).total(), limit)) ++repeated;
   return repeated;
 }
 

@@ -9,18 +9,29 @@
 
 namespace dtrain::plan {
 
+/// An estimate may be so much too small: what is chosen by it leaves that of a limit.
+inline constexpr double kEstimateError = 0.05;
+
 /// What a run's memory depends on, beside its model.
 struct Footprint {
   double element_bytes = 4;  ///< Of parameters, gradients and activations.
+  bool half = false;         ///< Products give their results in 16 bits.
   int copies = 1;            ///< Of the model: ranks of the data axis.
+  int tensor = 1;            ///< Ranks that hold slices of a layer.
   int micro_batches = 1;     ///< Of all copies together, in a step.
   int largest_piece = 1;     ///< Samples of the largest one.
   parallel::Pipelining pipelining = parallel::Pipelining::layerwise;
-  int optimizer_states = 0;  ///< Tensors of each parameter's size that the optimizer keeps.
-  int optimizer_shards = 1;  ///< Ranks that share them out.
-  int gradient_shards = 1;   ///< Likewise the gradients.
-  int parameter_shards = 1;  ///< Likewise the parameters that are trained.
+  int optimizer_states = 0;       ///< Tensors of each parameter's size that the optimizer keeps.
+  int optimizer_shards = 1;       ///< Ranks that share them out.
+  int gradient_shards = 1;        ///< Likewise the gradients.
+  int parameter_shards = 1;       ///< Likewise the parameters that are trained.
+  bool gathers_layers = false;    ///< A layer's parameters are brought together while it computes.
+  int block_ranks = 1;            ///< Ranks of a node that has parameters and states once, in one block.
+  std::int64_t bucket_bytes = 0;  ///< Of gradients that travel together: parallel::cut_buckets().
   bool reproducible = false;
+  bool undoes = false;              ///< What an update changes is kept until the next one.
+  bool saves = false;               ///< A checkpoint may be written while it trains: a copy of what is saved.
+  std::int64_t smallest_share = 1;  ///< Bytes that a rank saves at least, where several share that out.
 };
 
 /// Memory of one rank, estimated from shapes, in bytes.
@@ -29,7 +40,13 @@ struct MemoryEstimate {
   double gradients = 0;
   double optimizer = 0;
   double activations = 0;  ///< Of all micro-batches that live at once.
-  double total() const { return parameters + gradients + optimizer + activations; }
+  double exchange = 0;     ///< Buckets of gradients, and layers' parameters, on their way.
+  double copies = 0;       ///< Of the state: for a checkpoint, or to roll an update back.
+  double apart = 0;  ///< At once where there are no activations: before the first step, or when it saves.
+
+  /// Beside activations.
+  double held() const { return parameters + gradients + optimizer + exchange + copies; }
+  double total() const { return held() + activations > apart ? held() + activations : apart; }
 };
 
 /// Of rank `pipe_index` of a pipeline when the first `repeated_layers` of each of its stages keep their
@@ -48,6 +65,12 @@ struct Recompute {
   std::int64_t limit_bytes = 0;  ///< Of a rank; 0: none.
   std::string limit;             ///< The same as the user wrote it.
 };
+
+/// Layers of the longest stage.
+std::int64_t longest_stage(const parallel::StageCuts& cuts);
+
+/// Whether an estimate keeps within a limit, with kEstimateError to spare.
+inline bool keeps_within(double bytes, double limit) { return (1 + kEstimateError) * bytes <= limit; }
 
 /// How many first layers of each stage run again in backward; with auto the fewest that keep the estimate
 /// within the limit, or all. Throws Error (exit code 2) when parameters, gradients and optimizer alone pass

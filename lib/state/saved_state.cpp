@@ -18,8 +18,6 @@
 namespace dtrain::state {
 namespace {
 
-constexpr std::int64_t kSmallestShare = std::int64_t{4} << 20;  // bytes: below, another file costs more
-
 at::TensorOptions on_cpu(const at::Tensor& value) {
   return value.options().requires_grad(false).device(at::kCPU);
 }
@@ -119,7 +117,7 @@ void SavedState::take(const std::vector<parallel::StateTensor>& state, checkpoin
   const auto sources = listed(state);
   const auto saver = savers(sources);
   const auto shards =
-      std::ranges::count_if(state, [](const auto& tensor) { return tensor.shard.has_value(); });
+      std::ranges::count_if(state, [](const auto& tensor) { return tensor.shard && tensor.saves_shard; });
   copies_.resize(sources.size() + static_cast<std::size_t>(shards));
   auto copy = copies_.begin();
   for (std::size_t i = 0; i < sources.size(); ++i, ++copy) {
@@ -128,7 +126,7 @@ void SavedState::take(const std::vector<parallel::StateTensor>& state, checkpoin
     put_together(sources[i], saver[i], *copy);
   }
   for (const auto& tensor : state) {
-    if (!tensor.shard) continue;
+    if (!tensor.shard || !tensor.saves_shard) continue;
     const auto& owner = tensor.owner.copy;
     copy->group = owner ? group_of_copy(tensor.group, owner->index) : tensor.group;
     copy->name = tensor.name;

@@ -14,6 +14,9 @@
 
 namespace dtrain::state {
 
+/// Bytes of a state that a rank saves at least, where several share it out: below, another file costs more.
+inline constexpr std::int64_t kSmallestShare = std::int64_t{4} << 20;
+
 /// To be written: `value`, contiguous, is the whole tensor. Borrowed.
 checkpoint::TensorRef reference_to(const std::string& group, const std::string& name,
                                    const at::Tensor& value);

@@ -70,4 +70,17 @@ bool Mesh::crosses_nodes(const Cluster& cluster, Axis axis) const {
   });
 }
 
+int Mesh::ranks_on_a_node(const Cluster& cluster, Axis axis) const {
+  const auto node_of = [&](int rank) { return cluster.ranks[static_cast<std::size_t>(rank)].node; };
+  int found = 0;
+  for (const RankPlace& place : cluster.ranks) {
+    const auto members = group(place.rank, axis);
+    const auto here = static_cast<int>(
+        std::ranges::count_if(members, [&](int rank) { return node_of(rank) == place.node; }));
+    if (found != 0 && found != here) return 0;
+    found = here;
+  }
+  return found;
+}
+
 }  // namespace dtrain::topology

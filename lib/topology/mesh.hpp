@@ -53,6 +53,10 @@ class Mesh {
   /// Whether some group along `axis` has ranks on more than one node.
   bool crosses_nodes(const Cluster& cluster, Axis axis) const;
 
+  /// How many ranks of each group along `axis` are on each of its nodes; 0 where they are not as many
+  /// everywhere.
+  int ranks_on_a_node(const Cluster& cluster, Axis axis) const;
+
  private:
   MeshShape shape_;
   std::vector<int> ordered_;   ///< position on the mesh -> rank

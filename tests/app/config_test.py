@@ -6,7 +6,7 @@ import unittest
 from program import ProgramTest
 
 BUILT = """model model-option golden init-from init-skip loss class-weights label-smoothing freeze dataset data-root staging augment augment-padding mesh rank-order strategy
- compression sync-period sync-optimizer local-after outer-optimizer outer-learning-rate outer-momentum fragments overlap-steps exchange-type easgd-mode elasticity servers staleness staleness-rate
+ compression shard-within sync-period sync-optimizer local-after outer-optimizer outer-learning-rate outer-momentum fragments overlap-steps exchange-type easgd-mode elasticity servers staleness staleness-rate
 pipeline virtual-stages balance recompute memory-limit
 epochs limit-steps global-batch micro-batches optimizer learning-rate momentum nesterov beta1 beta2 epsilon weight-decay decay schedule
 adaptive-batch eval-batch min-learning-rate warmup-steps grad-clip batch-norm precision device device-graphs threads kernels comm-backend all-reduce bucket-mb watchdog on-failure spares replicate verify-every inject emulate seed reproducible output name
@@ -29,6 +29,7 @@ LOCAL = {"strategy": "local_sgd", "sync-period": "adaptive", "sync-optimizer": "
          "outer-learning-rate": 0.5, "outer-momentum": 0.75, "fragments": 3, "overlap-steps": 5, "exchange-type": "int8"}
 ELASTIC = {"strategy": "easgd", "easgd-mode": "asynchronous", "sync-period": "8", "elasticity": 0.125, "servers": 3}
 COMPRESSED = {"strategy": "zero1", "compression": "powersgd=2"}
+SHARDED = {"strategy": "zero3", "shard-within": "node"}
 LATE = {"strategy": "asgd", "servers": 2, "staleness": 7, "staleness-rate": "divided"}
 
 
@@ -76,17 +77,17 @@ class ConfigTest(ProgramTest):
         self.assertEqual((config["epochs"], config["model-option"]), (4, ["a=1", "b=2"]))
 
     def test_printed_file_fed_back_prints_the_same(self):
-        for arguments in ([], ["--model", "cnn", "--name", "x"], flags(OTHER), flags(ADAM), flags(LOCAL), flags(ELASTIC), flags(LATE), flags(COMPRESSED)):
+        for arguments in ([], ["--model", "cnn", "--name", "x"], flags(OTHER), flags(ADAM), flags(LOCAL), flags(ELASTIC), flags(LATE), flags(COMPRESSED), flags(SHARDED)):
             text, _ = self.printed(*arguments)
             again, _ = self.printed("--config", self.write("fed.toml", text))
             self.assertEqual(text, again)
 
     def test_every_option_reaches_the_file_and_comes_back(self):
-        self.assertEqual(sorted({**OTHER, **ADAM, **LOCAL, **ELASTIC, **LATE, **COMPRESSED}), sorted(BUILT), "a value for every option")
+        self.assertEqual(sorted({**OTHER, **ADAM, **LOCAL, **ELASTIC, **LATE, **COMPRESSED, **SHARDED}), sorted(BUILT), "a value for every option")
         self.assertEqual(self.printed(*flags(OTHER))[1], OTHER | {"adaptive-batch": False})
         with_adam = self.printed(*flags(ADAM))[1]
         self.assertEqual({key: with_adam[key] for key in ADAM}, ADAM)
-        for options in (LOCAL, ELASTIC, LATE, COMPRESSED):
+        for options in (LOCAL, ELASTIC, LATE, COMPRESSED, SHARDED):
             printed = self.printed(*flags(options))[1]
             self.assertEqual({key: printed[key] for key in options}, options)
 

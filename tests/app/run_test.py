@@ -277,7 +277,7 @@ class RunTest(ProgramTest):
         self.assertEqual([int(line.split()[0]) for line in rows(every)], list(range(32)))
         across = self.succeed("--dry-run", "--cluster", "2x2", "--mesh", "tensor=4")
         self.assertRegex(across, r"tensor axis: \d+ bytes, between nodes too")
-        self.refuse(2, ["--memory-limit", "pipeline rank"], "--dry-run", "--model", "gpt", "--model-option", "preset=gpt3-175b",
+        self.refuse(2, ["--memory-limit", "the nearest, --strategy zero3"], "--dry-run", "--model", "gpt", "--model-option", "preset=gpt3-175b",
                     "--cluster", "384x8", "--mesh", "data=384,tensor=8", "--global-batch", 1536, "--memory-limit", "80GiB")
 
     def test_topology_shows_every_rank_once(self):

@@ -40,12 +40,16 @@ class UsageTest(ProgramTest):
         self.refuse(2, ["--virtual-stages", "--pipeline interleaved"], "--mesh", "pipe=2", "--virtual-stages", "2", ranks=2)
 
     def test_memory_limit_below_the_parameters(self):
-        self.refuse(2, ["--memory-limit 1MiB", "parameters, gradients and optimizer"], "--memory-limit", "1MiB", ranks=1)
-        self.refuse(2, ["--memory-limit 1MiB", "pipeline rank 0"], "--memory-limit", "1MiB", "--mesh", "pipe=2", ranks=2)
+        given = ["--memory-limit", "1MiB", "--strategy", "ddp", "--recompute", "none", "--micro-batches", 8]
+        self.refuse(2, ["--memory-limit 1MiB", "parameters, gradients and optimizer"], *given, ranks=1)
+        self.refuse(2, ["--memory-limit 1MiB", "pipeline rank 0"], *given, "--mesh", "pipe=2", ranks=2)
+        for options in ["--mesh", "pipe=2"], ["--mesh", "data=2"]:
+            self.refuse(2, ["--memory-limit 1MiB", "the nearest, --strategy", "--micro-batches 64", "bytes of a rank", "allow"],
+                        "--memory-limit", "1MiB", *options, ranks=2)
 
     def test_memory_limit_that_is_passed_while_training(self):
         self.refuse(1, ["--memory-limit", "out of memory", "--recompute full"], "--memory-limit", "7MiB",
-                    "--global-batch", "4096", "--micro-batches", "1", ranks=1)
+                    "--global-batch", "4096", "--micro-batches", "1", "--strategy", "ddp", "--recompute", "none", ranks=1)
 
     def test_schedule_of_a_plan(self):
         self.refuse(2, ["--pipeline", "zigzag"], "plan", "--schedule", "zigzag")

@@ -23,15 +23,66 @@ TEST(MemoryEstimateTest, ParametersGradientsAndOptimizerAreOfTheirElements) {
   const auto sgd_in_double = of({.element_bytes = 8});
   EXPECT_EQ(sgd_in_double.parameters, 371 * 8);
   EXPECT_EQ(sgd_in_double.optimizer, 0);
-  EXPECT_EQ(adam.total(), 371 * 4 * 4 + adam.activations);
+  EXPECT_EQ(adam.held(), 371 * 4 * 4);
+  EXPECT_GE(adam.total(), 371 * 4 * 4 + adam.activations);
 }
 
 TEST(MemoryEstimateTest, WhatTheCopiesShareOutIsDivided) {
   const auto shards =
       of({.optimizer_states = 2, .optimizer_shards = 4, .gradient_shards = 4, .parameter_shards = 4});
-  EXPECT_EQ(shards.total() - shards.activations, 371 * 16 / 4);
+  EXPECT_EQ(shards.parameters + shards.gradients + shards.optimizer, 371 * 16 / 4);
   const auto gradients = of({.optimizer_states = 2, .optimizer_shards = 4, .gradient_shards = 4});
-  EXPECT_EQ(gradients.total() - gradients.activations, 371 * 7);
+  EXPECT_EQ(gradients.parameters + gradients.gradients + gradients.optimizer, 371 * 7);
+}
+
+TEST(MemoryEstimateTest, ShardsTravelInBucketsAndLayersAreBroughtTogether) {
+  // input_fc, the largest layer, has 208 parameters, and the largest two with nothing between them 208 + 0.
+  EXPECT_EQ(of({.copies = 4}).exchange, 0);
+  const auto buckets = of({.copies = 4, .optimizer_shards = 4, .gradient_shards = 4, .bucket_bytes = 1});
+  EXPECT_EQ(buckets.exchange, 2 * (192 + 192 / 4) * 4) << "a weight of 192, one leaves and one is filled";
+  const auto layers = of({.copies = 4,
+                          .optimizer_shards = 4,
+                          .gradient_shards = 4,
+                          .parameter_shards = 4,
+                          .gathers_layers = true});
+  EXPECT_EQ(layers.exchange, (208 + 2 * (208 + 208 / 4)) * 4);
+  EXPECT_EQ(of({.copies = 4, .gradient_shards = 1, .reproducible = true}).exchange, 0);
+}
+
+TEST(MemoryEstimateTest, CopiesOfTheStateAreKeptForCheckpointsAndToRollBack) {
+  EXPECT_EQ(of({.optimizer_states = 2}).copies, 0);
+  EXPECT_EQ(of({.optimizer_states = 2, .undoes = true}).copies, 371 * 12);
+  EXPECT_EQ(of({.copies = 3, .optimizer_states = 2, .block_ranks = 3, .undoes = true}).copies, 371 * 4);
+  EXPECT_EQ(of({.optimizer_states = 2, .saves = true}).copies, 371 * 12);
+  EXPECT_EQ(of({.copies = 4, .optimizer_states = 2, .saves = true}).copies, 371 * 12 / 4);
+  EXPECT_EQ(of({.copies = 4, .optimizer_states = 2, .saves = true, .smallest_share = 1 << 20}).copies,
+            371 * 12)
+      << "so little is written by one rank";
+  const Footprint shards{.copies = 4,
+                         .optimizer_states = 2,
+                         .optimizer_shards = 4,
+                         .gradient_shards = 4,
+                         .parameter_shards = 4,
+                         .gathers_layers = true,
+                         .saves = true,
+                         .smallest_share = 1 << 20};
+  EXPECT_EQ(of(shards).copies, 371 * 12 / 4) << "each rank saves its shard";
+}
+
+TEST(MemoryEstimateTest, TheFirstValuesAreThereWhileTheyAreLaidOut) {
+  const Footprint shards{.copies = 7,
+                         .optimizer_shards = 7,
+                         .gradient_shards = 7,
+                         .parameter_shards = 7,
+                         .gathers_layers = true};
+  EXPECT_GE(of(shards).apart, (371 + 371 / 7 + 208) * 4);
+  EXPECT_GE(of(shards).total(), of(shards).apart);
+}
+
+TEST(MemoryEstimateTest, WhatIsSavedAtTheEndIsBesideWhatIsHeld) {
+  EXPECT_EQ(of({.optimizer_states = 2}).apart, 371 * (16 + 12));
+  EXPECT_EQ(of({.copies = 4, .optimizer_states = 2}).apart, 371 * (16 + 12 / 4));
+  EXPECT_EQ(of({.optimizer_states = 2, .saves = true}).apart, 371 * (16 + 12)) << "its copy stays";
 }
 
 TEST(MemoryEstimateTest, FrozenParametersHaveNoGradientAndNoOptimizerState) {
@@ -118,11 +169,11 @@ TEST_F(RepeatedLayersTest, AreNoneOrAllAsAsked) {
 }
 
 TEST_F(RepeatedLayersTest, AreTheFewestThatKeepWithinTheLimit) {
-  EXPECT_EQ(repeated("auto", total(0)), 0);
+  EXPECT_EQ(repeated("auto", (1 + kEstimateError) * total(0) + 1), 0);
   double least = total(0);
   for (std::int64_t count = 1; count <= all_; ++count) least = std::min(least, total(count));
   ASSERT_LT(least, total(0));
-  const auto found = repeated("auto", least + 1);
+  const auto found = repeated("auto", (1 + kEstimateError) * least + 1);
   EXPECT_GT(found, 0);
   EXPECT_LE(total(found), least + 1);
   for (std::int64_t fewer = 0; fewer < found; ++fewer) EXPECT_GT(total(fewer), least + 1) << fewer;

@@ -15,7 +15,7 @@ from pathlib import Path
 import h5py
 import numpy as np
 
-from dtrain_run import MPIRUN, checkpoint_tensors, ranks_of, refused, run
+from dtrain_run import MPIRUN, checkpoint_tensors, ranks_of, refused, run, step_losses
 
 FULL = "--full" in sys.argv
 BINARY = [argument for argument in sys.argv[1:] if argument != "--full"].pop()
@@ -28,6 +28,7 @@ MODELS = {  # a tied weight and dropout; convolutions with channels last and Bat
 ZERO1 = ["--strategy", "zero1"]
 ZERO2 = ["--strategy", "zero2"]
 ZERO3 = ["--strategy", "zero3"]
+WITHIN = ["--shard-within", "node"]
 
 
 class ShardedRuns(unittest.TestCase):
@@ -42,6 +43,19 @@ class ShardedRuns(unittest.TestCase):
         path = self.folder / f"apart-{ranks}{'-clock' if more else ''}.toml"
         path.write_text(more + "".join(f"[[node]]\nranks = [{rank}]\n" for rank in range(ranks)))
         return ["--emulate", path]
+
+    def nodes(self, *counts):
+        """Options of a machine with so many ranks on each node."""
+        path = self.folder / f"nodes-{'-'.join(map(str, counts))}.toml"
+        first = np.cumsum([0, *counts]).tolist()
+        path.write_text("".join(f"[[node]]\nranks = {list(range(begin, end))}\n" for begin, end in zip(first[:-1], first[1:])))
+        return ["--emulate", path]
+
+    def over_the_link(self, folder, first):
+        """Bytes that the first ranks have sent to the others."""
+        with h5py.File(folder / "results.h5") as file:
+            rows = [file[f"ranks/{rank:05}/traffic"][:] for rank in range(first)]
+        return sum(int(of_rank["bytes_sent"][of_rank["peer"] >= first].sum()) for of_rank in rows)
 
     def train(self, name, ranks, *options, steps=4):
         run(BINARY, ranks, *options, "--epochs", 2, "--name", name, "--limit-steps", steps, cwd=self.folder, limit_s=100)
@@ -101,6 +115,24 @@ class ShardedTest(ShardedRuns):
                 folder = self.train(f"stages-{name}", ranks, *usual, "--mesh", mesh, *options, *self.apart(ranks))
                 self.assert_close(self.state(folder), expected)
 
+    def test_slices_of_layers_are_shared_out_as_well(self):
+        usual = [*MODELS["gpt"], "--threads", 1, "--micro-batches", 6, "--precision", "fp64", "--quiet", "--grad-clip", 0.5, "--bucket-mb", 0.001]
+        expected, later = (self.state(self.train("slices-one", 1, *usual, steps=steps), steps) for steps in (4, 6))
+        for stage in (ZERO1, ZERO2, ZERO3):
+            with self.subTest(stage=stage[1]):
+                folder = self.train(f"slices-{stage[1]}", 4, *usual, *stage, "--mesh", "data=2,tensor=2", *self.nodes(2, 2))
+                self.assert_close(self.state(folder), expected)
+        gone_on = self.train("slices-on", 2, *usual, *ZERO2, *self.apart(2), "--resume", folder / "checkpoints/step-00000004", steps=6)
+        self.assert_close(self.state(gone_on, 6), later)
+        if FULL:
+            images = [*MODELS["resnet18"], "--threads", 1, "--micro-batches", 4, "--precision", "fp64", "--quiet"]
+            expected = self.state(self.train("channels-one", 1, *images))
+            for stage in (ZERO1, ZERO3):
+                folder = self.train(f"channels-{stage[1]}", 4, *images, *stage, "--mesh", "data=2,tensor=2", *self.apart(4))
+                found = self.state(folder)
+                for tensor in expected:
+                    np.testing.assert_allclose(found[tensor], expected[tensor], rtol=0, atol=1e-9, err_msg=tensor)
+
     def test_any_strategy_loads_what_it_has_saved(self):
         model = [*MODELS["mlp"], *STRICT]
         expected = self.state(self.train("whole", 1, *model, steps=8), 8)
@@ -125,9 +157,40 @@ class ShardedTest(ShardedRuns):
         parameters = 6_062_090
         large = ["--model", "mlp", "--model-option", "hidden=1024,1024,1024,1024,1024,1024", "--global-batch", 16, "--threads", 1, "--quiet",
                  "--optimizer", "adam", "--bucket-mb", 1, "--memory-limit", f"{14 * parameters / 2**20:.0f}MiB", *self.apart(4)]
-        refused(BINARY, 4, 2, [f"take {16 * parameters // 1_000_000}"], *large, "--name", "large-ddp", cwd=self.folder)
-        folder = self.train("large-zero1", 4, *large, *ZERO1, steps=3)  # LibTorch's memory is held to the limit
+        given = ["--strategy", "ddp", "--recompute", "none", "--micro-batches", 4]
+        refused(BINARY, 4, 2, [f"take {16 * parameters // 1_000_000}"], *large, *given, "--name", "large-ddp", cwd=self.folder)
+        folder = self.train("large", 4, *large, steps=3)  # LibTorch's memory is held to the limit
         self.assertEqual(sum(value.size for value in checkpoint_tensors(folder / "checkpoints/step-00000003").values()), parameters)
+        self.assertTrue(self.events(folder, "memory_limit")[0].startswith("--strategy zero1 --recompute none --micro-batches 4 fits"))
+
+    def events(self, folder, kind, rank=0):
+        with h5py.File(folder / "results.h5") as file:
+            return [event["detail"].decode() for event in file[f"ranks/{rank:05}/events"][:] if event["kind"].decode() == kind]
+
+    def test_the_estimate_is_what_a_run_takes(self):
+        images = ["--model", "resnet18", "--model-option", "width=16", "--global-batch", 32]
+        text = ["--model", "gpt", "--model-option", "layers=4", "--model-option", "heads=4", "--model-option", "width=128", "--global-batch", 8]
+        wide = ["--model", "mlp", "--model-option", "hidden=512,512,512,512", "--global-batch", 64, "--optimizer", "adam"]
+        cases = {"images": [*images], "images-bf16": [*images, "--precision", "bf16"], "text": text, "text-bf16": [*text, "--precision", "bf16"],
+                 "text-zero3": [*text, *ZERO3], "wide-zero2": [*wide, *ZERO2], "wide": wide, "repeated": [*text, "--recompute", "full"]}
+        for name, options in cases.items() if FULL else [(name, cases[name]) for name in ("text-zero3", "text-bf16")]:
+            with self.subTest(name=name):
+                folder = self.train(f"estimated-{name}", 2, *options, "--threads", 1, "--quiet", *self.apart(2), steps=3)
+                for rank in 0, 1:
+                    words = self.events(folder, "tensor_memory", rank)[0]
+                    taken, estimated = int(words.split("at most ")[1].split()[0]), int(words.split("estimated ")[1])
+                    self.assertAlmostEqual(estimated / taken, 1, delta=0.05, msg=words)
+
+    def test_a_limit_chooses_what_fits_and_holds_it(self):
+        text = ["--model", "gpt", "--model-option", "layers=4", "--model-option", "heads=4", "--model-option", "width=128", "--global-batch", 8,
+                "--threads", 1, *self.apart(2)]
+        said = run(BINARY, 2, *text, "--memory-limit", "1GiB", "--dry-run", cwd=self.folder, limit_s=60)
+        self.assertIn("memory: --strategy ddp --recompute none --micro-batches 2 fits", said.stdout)
+        whole = float(said.stdout.split("memory of a rank, estimated: ")[1].split()[0])
+        for share in (0.9, 0.7) if FULL else (0.7,):
+            with self.subTest(share=share):
+                folder = self.train(f"limited-{share}", 2, *text, "--memory-limit", f"{share * whole:.0f}MiB", steps=3)
+                self.assertNotIn("--strategy ddp --recompute none --micro-batches 2 ", self.events(folder, "memory_limit")[0])
 
     def test_each_stage_takes_the_bytes_of_a_parameter_that_it_promises(self):
         widths = [784, 64, *[256] * 160, 10]  # no tensor is a large part of all
@@ -157,10 +220,72 @@ class ShardedTest(ShardedRuns):
                 for of_rank in sent:  # and the message at the end of each step
                     self.assertAlmostEqual(of_rank / expected, 1, delta=0.01)
 
+    def test_a_node_sends_and_receives_everything_once(self):
+        steps, model = 6, ["--model", "mlp", "--model-option", "hidden=256", "--global-batch", 16, "--threads", 1, "--quiet", *self.nodes(2, 2)]
+        parameters = 784 * 256 + 256 + 256 * 10 + 10
+        for name, options in {"zero1": ZERO1, "zero2": ZERO2}.items():
+            with self.subTest(name=name):
+                folder = self.train(f"once-{name}", 4, *model, *options, steps=steps)
+                # Half of the gradients' sums go to the other node, and half of the parameters.
+                self.assertAlmostEqual(self.over_the_link(folder, 2) / (4 * parameters * steps), 1, delta=0.01)
+        for stage in (ZERO1, ZERO2, ZERO3):  # shards of all gradients, and no parameters
+            with self.subTest(within=stage[1]):
+                folder = self.train(f"within-{stage[1]}", 4, *model, *stage, *WITHIN, steps=steps)
+                self.assertAlmostEqual(self.over_the_link(folder, 2) / (4 * parameters * steps), 1, delta=0.01)
+
+    def test_within_nodes_sums_of_shards_are_compressed(self):
+        steps, model = 6, ["--model", "mlp", "--model-option", "hidden=256", "--global-batch", 16, "--threads", 1, "--quiet", *self.nodes(2, 2)]
+        parameters = 784 * 256 + 256 + 256 * 10 + 10
+        plain = self.losses(self.train("all-bits", 4, *model, *ZERO2, *WITHIN, steps=steps))
+        for stage, form, bytes_of_value in [(ZERO2, "int8", 1 + 1 / 64), (ZERO3, "bf16", 2)]:
+            with self.subTest(stage=stage[1], form=form):
+                folder = self.train(f"in-{form}", 4, *model, *stage, *WITHIN, "--compression", form, "--verify-every", 2, steps=steps)
+                self.assertAlmostEqual(self.over_the_link(folder, 2) / (bytes_of_value * parameters * steps), 1, delta=0.03)
+                np.testing.assert_allclose(self.losses(folder), plain, rtol=0.02)
+
+    def losses(self, folder):
+        with h5py.File(folder / "results.h5") as file:
+            return step_losses(file)
+
+    def test_within_nodes_it_has_the_bits_of_one_rank(self):
+        cases = [("mlp", ZERO1, (2, 2), "data=4"), ("gpt", ZERO3, (2, 2), "data=4")]
+        if FULL:
+            cases += [("mlp", ZERO2, (3, 3), "data=6"), ("gpt", ZERO2, (4, 4), "data=4,pipe=2"), ("resnet18", ZERO3, (2, 2), "data=4"),
+                      ("mlp", ZERO3, (2, 2, 2), "data=6")]
+        for model, stage, nodes, mesh in cases:
+            with self.subTest(model=model, stage=stage[1], mesh=mesh):
+                expected = self.train(f"whole-{model}", 1, *MODELS[model], *STRICT, "--overwrite")
+                folder = self.train(f"within-{model}-{stage[1]}-{len(nodes)}", sum(nodes), *MODELS[model], *STRICT, *stage, *WITHIN, "--mesh", mesh,
+                                    *self.nodes(*nodes))
+                self.assert_same(self.state(folder), self.state(expected))
+
+    def test_within_nodes_it_agrees_with_ddp_and_goes_on_from_any(self):
+        usual = [*MODELS["mlp"], "--threads", 1, "--micro-batches", 6, "--precision", "fp64", "--quiet", "--grad-clip", 0.05, "--bucket-mb", 0.01]
+        expected = self.state(self.train("clipped-ddp", 4, *usual))  # of 6 micro-batches two ranks have 2
+        for stage in (ZERO1, ZERO2, ZERO3):
+            with self.subTest(stage=stage[1]):
+                folder = self.train(f"clipped-within-{stage[1]}", 4, *usual, *stage, *WITHIN, *self.nodes(2, 2), "--verify-every", 2)
+                self.assert_close(self.state(folder), expected)
+        whole = self.state(self.train("clipped-whole", 1, *usual, steps=6), 6)
+        gone_on = self.train("clipped-on", 3, *usual, *ZERO3, *self.apart(3), "--resume", folder / "checkpoints/step-00000004", steps=6)
+        self.assert_close(self.state(gone_on, 6), whole)
+        back = self.train("clipped-back", 4, *usual, *ZERO2, *WITHIN, *self.nodes(2, 2), "--resume", gone_on / "checkpoints/step-00000006", steps=8)
+        self.assert_close(self.state(back, 8), self.state(self.train("clipped-whole", 1, *usual, steps=8), 8))
+
+    def test_where_nothing_can_be_shared_out_within_nodes_that_is_said(self):
+        model = [*MODELS["gpt"], "--name", "refused-within", *ZERO2, *WITHIN]
+        refused(BINARY, 2, 2, ["--shard-within node", "each node has one rank"], *model, *self.apart(2), cwd=self.folder)
+        refused(BINARY, 3, 2, ["--shard-within node", "as many ranks"], *model, *self.nodes(2, 1), cwd=self.folder)
+        refused(BINARY, 1, 2, ["--shard-within node", "one rank"], *model, cwd=self.folder)
+        refused(BINARY, 2, 2, ["--shard-within", "rack", "all, node"], *model[:-1], "rack", cwd=self.folder)
+        named = [*MODELS["gpt"], "--name", "refused-within", *self.nodes(2, 2)]
+        refused(BINARY, 4, 2, ["--shard-within node", "--compression"], *named, *ZERO1, *WITHIN, "--compression", "int8", cwd=self.folder)
+        refused(BINARY, 4, 2, ["--compression int8", "--shard-within node"], *named, *ZERO2, "--compression", "int8", cwd=self.folder)
+        refused(BINARY, 4, 2, ["--compression topk=0.1", "int8"], *named, *ZERO3, *WITHIN, "--compression", "topk=0.1", cwd=self.folder)
+        refused(BINARY, 2, 2, ["--shard-within", "means nothing to the strategy ddp"], *MODELS["gpt"], "--name", "refused-within", *WITHIN, cwd=self.folder)
+
     def test_what_it_cannot_do_is_said(self):
         model = [*MODELS["gpt"], "--name", "refused"]
-        for stage in (ZERO1, ZERO2, ZERO3):
-            refused(BINARY, 2, 2, [f"--strategy {stage[1]}", "slice"], *model, *stage, "--mesh", "tensor=2", cwd=self.folder)
         refused(BINARY, 2, 2, ["--adaptive-batch", "zero2", "gradient of its copy"], *model, *ZERO2, "--adaptive-batch", cwd=self.folder)
         refused(BINARY, 2, 2, ["--replicate", "copies of the model"], *model, *ZERO1, "--replicate", "5", cwd=self.folder)
         refused(BINARY, 2, 2, ["zero9", "zero1", "ddp"], *model, "--strategy", "zero9", cwd=self.folder)
@@ -173,12 +298,13 @@ class LossTest(ShardedRuns):
             self.skipTest("this MPI cannot go on without a rank")
         model = [*MODELS["mlp"], *STRICT]
         expected = self.state(self.train("undisturbed", 1, *model, steps=10), 10)
-        for stage in (ZERO1, ZERO2, ZERO3) if FULL else (ZERO3,):
-            with self.subTest(stage=stage):
-                name = f"lost-{stage[1]}"
-                options = [*model, *stage, "--checkpoint-every", "3steps", "--epochs", "2", "--inject", "kill:rank=1,phase=optimizer,step=8",
+        alone = [(stage, 3, []) for stage in ((ZERO1, ZERO2, ZERO3) if FULL else (ZERO3,))]
+        for stage, ranks, more in [*alone, (ZERO2, 4, [*WITHIN, *self.nodes(2, 2)])]:
+            with self.subTest(stage=stage, more=more):
+                name = f"lost-{stage[1]}-{ranks}"
+                options = [*model, *stage, *more, "--checkpoint-every", "3steps", "--epochs", "2", "--inject", "kill:rank=1,phase=optimizer,step=8",
                            "--name", name, "--limit-steps", "10"]
-                done = subprocess.run([str(MPIRUN), "3", BINARY, *map(str, options)], cwd=self.folder, text=True, timeout=120,
+                done = subprocess.run([str(MPIRUN), str(ranks), BINARY, *map(str, options)], cwd=self.folder, text=True, timeout=120,
                                       env={**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}, stdin=subprocess.DEVNULL,
                                       stdout=subprocess.PIPE, stderr=subprocess.PIPE, check=False)
                 folder = self.folder / "runs" / name

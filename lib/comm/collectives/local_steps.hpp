@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "comm/label.hpp"
 #include "comm/shared_memory/segment.hpp"
@@ -34,10 +36,17 @@ std::unique_ptr<Step> make_local_reduce(Segment& segment, const Descriptor& mine
 std::unique_ptr<Step> make_local_broadcast(Segment& segment, const Descriptor& mine, Buffer values,
                                            int local_root, const Label& where);
 
-/// Elements from `begin` of all ranks' inputs, which `mine` tells of and which lie in buffers from
-/// allocate(), reduced into `output`. No rank reads an input any more when it is done.
-std::unique_ptr<Step> make_local_reduce_scatter(Segment& segment, const Descriptor& mine, std::int64_t begin,
-                                                Buffer output, ReduceOp op, const Label& where);
+/// A part of a buffer that goes somewhere else: `begin` is its first element there.
+struct LocalPart {
+  std::int64_t begin = 0;
+  Buffer to;
+};
+
+/// Parts of all ranks' inputs, which `mine` tells of and which lie in buffers from allocate(), each reduced
+/// to where this rank wants it. No rank reads an input any more when it is done.
+std::unique_ptr<Step> make_local_reduce_scatter(Segment& segment, const Descriptor& mine,
+                                                std::vector<LocalPart> parts, ReduceOp op,
+                                                const Label& where);
 
 /// All ranks' inputs, as above, side by side in `output`, of which each is the rank's part_of.
 std::unique_ptr<Step> make_local_all_gather(Segment& segment, const Descriptor& mine, Buffer output,
@@ -47,6 +56,11 @@ std::unique_ptr<Step> make_local_all_gather(Segment& segment, const Descriptor& 
 /// values any more when it is done.
 std::unique_ptr<Step> make_local_slice_gather(Segment& segment, const Descriptor& mine, Buffer values,
                                               const Label& where);
+
+/// `parts[r]`: of this rank's memory, which may be any, what rank r of `segment` has and the others are to
+/// get. The same sizes on all ranks.
+std::unique_ptr<Step> make_local_part_gather(Segment& segment, const Descriptor& mine,
+                                             std::vector<std::vector<Buffer>> parts, const Label& where);
 
 /// Returns when all ranks of `segment` have come.
 std::unique_ptr<Step> make_local_barrier(Segment& segment, const Descriptor& mine, const Label& where);

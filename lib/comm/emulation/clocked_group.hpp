@@ -11,8 +11,10 @@ namespace dtrain::comm {
 /// Messages are not counted: their sender's time has to travel with them.
 class ClockedGroup final : public PassingGroup {
  public:
-  /// Both are borrowed.
-  ClockedGroup(Group& group, VirtualClock& clock) : PassingGroup(group), clock_(clock) {
+  /// Both are borrowed. `lanes`: groups of other ranks of the same nodes that do the same at once, this one
+  /// included: they share the links.
+  ClockedGroup(Group& group, VirtualClock& clock, int lanes = 1)
+      : PassingGroup(group), clock_(clock), lanes_(lanes) {
     std::vector<int> ranks;
     for (int rank = 0; rank < group.size(); ++rank) ranks.push_back(group.world_rank_of(rank));
     nodes_ = clock.fabric().nodes_of(ranks);
@@ -24,7 +26,7 @@ class ClockedGroup final : public PassingGroup {
     return PassingGroup::all_reduce(values, op, algorithm);
   }
   Handle all_reduce_encoded(Buffer values, Encoding& encoding) override {
-    count(all_reduce_seconds(link_, nodes_, static_cast<double>(encoding.bytes(values.count))));
+    count(all_reduce_seconds(link_, nodes_, lanes_ * static_cast<double>(encoding.bytes(values.count))));
     return PassingGroup::all_reduce_encoded(values, encoding);
   }
   Handle reduce_parts(Buffer values, ReduceOp op, Algorithm algorithm) override {
@@ -53,12 +55,13 @@ class ClockedGroup final : public PassingGroup {
   }
 
  private:
-  static double bytes_of(const Buffer& values) { return static_cast<double>(values.bytes()); }
+  double bytes_of(const Buffer& values) const { return lanes_ * static_cast<double>(values.bytes()); }
   void count(double seconds) {
     if (size() > 1) clock_.count_collective(seconds);
   }
 
   VirtualClock& clock_;
+  double lanes_;
   int nodes_ = 1;
   topology::Fabric::Link link_;
 };

@@ -12,6 +12,7 @@
 #include "comm/collectives/comparison.hpp"
 #include "comm/collectives/hierarchical.hpp"
 #include "comm/collectives/local_steps.hpp"
+#include "comm/collectives/over_nodes.hpp"
 #include "comm/collectives/slicing.hpp"
 #include "comm/group_arguments.hpp"
 #include "comm/group_operation.hpp"
@@ -125,8 +126,9 @@ MpiGroup::MpiGroup(std::string name, Communicator ranks, std::vector<int> world_
             .leads = members[my_node].front() == rank()};
   local_.emplace(ranks_.split(my_node, rank()));
   if (local_->size() < 2) return;
-  for (const auto& [node, group_ranks] : members) {
-    if (nodes_are_alike) lane_.push_back(group_ranks[static_cast<std::size_t>(local_->rank())]);
+  if (nodes_are_alike) lanes_.resize(static_cast<std::size_t>(local_->size()));
+  for (std::size_t place = 0; place < lanes_.size(); ++place) {
+    for (const auto& [node, group_ranks] : members) lanes_[place].push_back(group_ranks[place]);
   }
   std::vector<int> local_world_ranks;
   for (const int group_rank : members[my_node]) local_world_ranks.push_back(world_rank_of(group_rank));
@@ -145,7 +147,7 @@ std::unique_ptr<SharedBuffer> MpiGroup::allocate(std::size_t bytes) {
     }
   }
   // Nodes choose their part in an exchange by where the buffer lies: all of them, or none.
-  const bool all_have = on_one_node() || lane_.empty() || ranks_.min(std::int64_t{shared ? 1 : 0}) == 1;
+  const bool all_have = on_one_node() || lanes_.empty() || ranks_.min(std::int64_t{shared ? 1 : 0}) == 1;
   return std::make_unique<LastingBuffer>(shared && all_have ? std::move(shared) : make_plain_buffer(bytes),
                                          lasting_);
 }
@@ -252,11 +254,15 @@ void MpiGroup::add_all_reduce_among(Steps& steps, const std::vector<int>& ranks,
 }
 
 bool MpiGroup::goes_in_lanes(const Descriptor& mine, const Buffer& values) const {
-  return !lane_.empty() && mine.allocation != 0 && values.bytes() > kLaneBytes;
+  return !lanes_.empty() && mine.allocation != 0 && values.bytes() > kLaneBytes;
+}
+
+bool MpiGroup::goes_over_nodes(const Buffer& values) const {
+  return !lanes_.empty() && !on_one_node() && values.bytes() >= kLeastOverNodes;
 }
 
 Crossing MpiGroup::crossing(const Channel& channel, bool in_lanes) const {
-  const std::vector<int>& ranks = in_lanes ? lane_ : leaders_;
+  const std::vector<int>& ranks = in_lanes ? lane() : leaders_;
   const auto self = std::find(ranks.begin(), ranks.end(), rank());
   if (self == ranks.end()) return {.channel = channel, .ranks = {}};
   return {.channel = channel,
@@ -338,9 +344,14 @@ Handle MpiGroup::reduce_scatter(Buffer input, Buffer output, ReduceOp op) {
   mine.op = static_cast<std::uint8_t>(op);
   if (on_one_node() && mine.allocation != 0) {
     const Range own = part_of(static_cast<std::int64_t>(input.count), rank(), size());
-    return submit(label, make_local_reduce_scatter(*segment_, mine, own.begin, output, op, label));
+    return submit(label, make_local_reduce_scatter(*segment_, mine, {{own.begin, output}}, op, label));
   }
   Steps steps = compared(label, mine);
+  if (goes_over_nodes(input) && mine.allocation != 0) {
+    steps.push_back(make_reduce_scatter_over_nodes(
+        *segment_, mine, {lanes_, party(lane(), channel_of(label))}, input, lasting(output), op, label));
+    return submit(label, std::move(steps));
+  }
   steps.push_back(make_reducing_exchange(party(everyone_, channel_of(label)),
                                          parts_of(lasting(input), size()), lasting(output), op));
   return submit(label, std::move(steps));
@@ -356,6 +367,11 @@ Handle MpiGroup::all_gather(Buffer input, Buffer output) {
     return submit(label, make_local_all_gather(*segment_, mine, output, label));
   }
   Steps steps = compared(label, mine);
+  if (goes_over_nodes(output)) {
+    steps.push_back(make_all_gather_over_nodes(*segment_, mine, {lanes_, party(lane(), channel_of(label))},
+                                               lasting(input), lasting(output), label));
+    return submit(label, std::move(steps));
+  }
   std::vector<Buffer> outgoing(static_cast<std::size_t>(size()), lasting(input));
   steps.push_back(make_exchange(party(everyone_, channel_of(label)), std::move(outgoing),
                                 parts_of(lasting(output), size())));

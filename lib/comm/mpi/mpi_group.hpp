@@ -97,6 +97,9 @@ class MpiGroup final : public Group {
   /// Whether each rank of a node is to carry its own slice of `values`.
   bool goes_in_lanes(const Descriptor& mine, const Buffer& values) const;
   Crossing crossing(const Channel& channel, bool in_lanes) const;
+  const std::vector<int>& lane() const { return lanes_[static_cast<std::size_t>(local_->rank())]; }
+  /// Whether each node is to send and receive the whole of `values` once.
+  bool goes_over_nodes(const Buffer& values) const;
   Party party(const std::vector<int>& ranks, const Channel& channel) const;
   Buffer lasting(Buffer values) const;
   Descriptor describe(OperationKind kind, const Buffer& values) const;
@@ -115,8 +118,8 @@ class MpiGroup final : public Group {
   std::vector<int>
       ring_order_;  ///< Group ranks; placed: node after node, so that a ring crosses each link once.
   std::vector<int> leaders_;  ///< The first group rank of each node, in ring order.
-  std::vector<int>
-      lane_;  ///< This rank and those of the other nodes in its place; empty unless all have as many.
+  std::vector<std::vector<int>>
+      lanes_;  ///< By place in a node, the ranks of all nodes there; empty unless all have as many.
   bool nodes_share_ranks_ =
       false;  ///< Some node holds at least two of the group, and there are several nodes.
   NodePlace place_;

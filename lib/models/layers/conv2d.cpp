@@ -124,7 +124,8 @@ Cost convolution_cost(const Conv2d::Geometry& geometry, Conv2d::Bias bias, const
           .step_bytes = winograd_bytes(parameter.value, geometry),
           .entered_bytes =
               sliced && parameter.slicing == Slicing::channels_out ? element_count(input) * bytes : 0.0,
-          .left_bytes = sliced && parameter.slicing == Slicing::channels_in ? outputs * bytes : 0.0};
+          .left_bytes = sliced && parameter.slicing == Slicing::channels_in ? outputs * bytes : 0.0,
+          .products = Cost::Products::of_inputs};
 }
 
 at::Tensor convolve(const at::Tensor& input, Parameter& weight, Parameter* bias,

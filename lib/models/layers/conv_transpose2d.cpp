@@ -76,7 +76,8 @@ Cost ConvTranspose2d::cost(const std::vector<Shape>& inputs) const {
           .parameter_bytes = (in * fan_out + out) * bytes,
           .activation_bytes = outputs * bytes,
           .entered_bytes = parameters_[1].slice != nullptr ? elements * bytes : 0.0,
-          .left_bytes = group_ != nullptr && parameters_[1].slice == nullptr ? outputs * bytes : 0.0};
+          .left_bytes = group_ != nullptr && parameters_[1].slice == nullptr ? outputs * bytes : 0.0,
+          .products = Cost::Products::of_inputs};
 }
 
 }  // namespace dtrain::models

@@ -81,7 +81,8 @@ Cost Linear::cost(const std::vector<Shape>& inputs) const {
           .parameter_bytes = (in * out + out) * bytes,
           .activation_bytes = rows * out * bytes,
           .entered_bytes = parameters_[1].slice != nullptr ? rows * in * bytes : 0.0,
-          .left_bytes = group_ != nullptr && parameters_[1].slice == nullptr ? rows * out * bytes : 0.0};
+          .left_bytes = group_ != nullptr && parameters_[1].slice == nullptr ? rows * out * bytes : 0.0,
+          .products = Cost::Products::of_inputs};
 }
 
 }  // namespace dtrain::models

@@ -79,7 +79,8 @@ Cost ResidualBlock::cost(const std::vector<Shape>& inputs) const {
   const auto bytes = static_cast<double>(parameters_[0].value.element_size());
   Cost total{.flops = elements * (2.0 * kNormOperations + 3.0),  // with two ReLUs and the sum
              .parameter_bytes = 0.0,
-             .activation_bytes = elements * 2.0 * bytes};  // what the normalisations give
+             .activation_bytes = elements * 2.0 * bytes,  // what the normalisations give
+             .products = Cost::Products::of_inputs};
   const auto add = [&](const Stage& stage, const Shape& input) {
     const Cost one = convolution_cost(stage.geometry, Conv2d::Bias::no, input, parameters_[stage.weight]);
     total.flops += one.flops;

@@ -226,7 +226,9 @@ Cost GptAttention::cost(const std::vector<Shape>& inputs) const {
           .parameter_bytes = ((4.0 * e.width * e.width + 3.0 * e.width) * share + 3.0 * e.width) * e.bytes,
           .activation_bytes = (e.own + (1.0 + 5.0 * share) * e.tokens) * e.width * e.bytes,
           .entered_bytes = summed(e, flow_, 3.0 * e.width),
-          .left_bytes = summed(e, flow_, 0.0)};
+          .left_bytes = summed(e, flow_, 0.0),
+          .products = Cost::Products::inside,
+          .full_bytes = e.own * e.width * e.bytes};
 }
 
 GptMlp::GptMlp(const GptSizes& sizes, std::int64_t index)
@@ -266,7 +268,9 @@ Cost GptMlp::cost(const std::vector<Shape>& inputs) const {
           .parameter_bytes = ((8.0 * e.width * e.width + 4.0 * e.width) * share + 3.0 * e.width) * e.bytes,
           .activation_bytes = (e.own + (1.0 + 8.0 * share) * e.tokens) * e.width * e.bytes,
           .entered_bytes = summed(e, flow_, 3.0 * e.width),
-          .left_bytes = summed(e, flow_, 0.0)};
+          .left_bytes = summed(e, flow_, 0.0),
+          .products = Cost::Products::inside,
+          .full_bytes = e.own * e.width * e.bytes};
 }
 
 Flow GptMlp::slice(TensorGroup& group, const Flow& flow) {
@@ -313,7 +317,8 @@ Cost GptHead::cost(const std::vector<Shape>& inputs) const {
   return {.flops = 2.0 * e.tokens * e.width * held,
           .parameter_bytes = 2.0 * e.width * e.bytes,
           .activation_bytes = e.tokens * (e.width + held) * e.bytes,
-          .entered_bytes = summed(e, flow_, 2.0 * e.width)};
+          .entered_bytes = summed(e, flow_, 2.0 * e.width),
+          .products = Cost::Products::inside};
 }
 
 }  // namespace dtrain::models

@@ -2,11 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/error.hpp"
 #include "parallel/agreement.hpp"
@@ -14,17 +13,6 @@
 #include "parallel/gradients/squares.hpp"
 
 namespace dtrain::parallel {
-
-/// Tells the buckets that one parameter's gradient of this backward pass is complete.
-class GradientBuckets::Hook final : public torch::autograd::PostAccumulateGradHook {
- public:
-  Hook(GradientBuckets& buckets, std::size_t entry) : buckets_(buckets), entry_(entry) {}
-  void operator()(const torch::autograd::Variable&) override { buckets_.on_gradient(entry_); }
-
- private:
-  GradientBuckets& buckets_;
-  std::size_t entry_;
-};
 
 GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group, comm::Queue& queue,
                                  BucketConfig config, const CollectedGradients& collected,
@@ -49,10 +37,9 @@ GradientBuckets::GradientBuckets(FlatParameters& parameters, comm::Group& group,
       group, parameters.layout_hash() ^ static_cast<std::uint64_t>(config.bucket_bytes),
       "the ranks lay out the model's parameters differently",
       {.subject = "gradient buckets", .advice = "start the same binary and options on every rank"});
-  for (std::size_t i = 0; i < views_.size(); ++i) {
-    torch::autograd::impl::set_post_acc_grad_hooks(entries_[i].parameter->value,
-                                                   std::make_unique<Hook>(*this, i));
-  }
+  std::vector<models::Parameter*> parameters_of_entries;
+  for (const auto& entry : entries_) parameters_of_entries.push_back(entry.parameter);
+  hooks_.emplace(std::move(parameters_of_entries), [this](std::size_t entry) { on_gradient(entry); });
 }
 
 void GradientBuckets::make_buckets(std::int64_t bucket_bytes) {
@@ -85,7 +72,12 @@ void GradientBuckets::choose_parts() {
     }
     update_parts_.push_back({bucket.begin + part.begin, bucket.begin + part.end});
   }
-  own_parts_ = update_parts_;
+  for (const Range& part : update_parts_) {
+    const auto own = config_.across == nullptr
+                         ? Range{0, part.size()}
+                         : part_of(part.size(), config_.across->rank(), config_.across->size());
+    own_parts_.push_back({part.begin + own.begin, part.begin + own.end});
+  }
 }
 
 std::vector<Range> GradientBuckets::shared_out() const {
@@ -111,18 +103,10 @@ comm::Handle GradientBuckets::sum(std::size_t bucket) const {
   throw Error("is unknown", {.subject = "the update of gradient buckets"});
 }
 
-GradientBuckets::~GradientBuckets() {
-  for (const auto& entry : entries_) {
-    auto& value = entry.parameter->value;
-    torch::autograd::impl::set_post_acc_grad_hooks(value, nullptr);
-    value.mutable_grad().reset();  // a view into memory that is about to go
-  }
-}
-
 void GradientBuckets::begin_step(int micro_batches) {
   micro_batches_ = micro_batches;
   own_squares_ = 0;
-  next_bucket_ = 0;
+  next_bucket_ = crossed_ = 0;
   std::fill(received_.begin(), received_.end(), 0);
   for (auto& bucket : buckets_) bucket.missing = bucket.parameters;
   // Undefined, not zero: the first gradient is written or copied into place, which spares filling and adding.
@@ -212,7 +196,20 @@ void GradientBuckets::issue_ready_buckets() {
     }
     if (exchanges()) buckets_[bucket].handle = sum(bucket);
   }
+  cross(false);
   queue_.progress();
+}
+
+/// Begins to add up over the other groups what is summed in this one: in order, as on all ranks. `wait`: for
+/// what is not.
+void GradientBuckets::cross(bool wait) {
+  if (config_.across == nullptr || !exchanges()) return;
+  while (crossed_ < next_bucket_ && (wait || buckets_[crossed_].handle.done())) {
+    Bucket& bucket = buckets_[crossed_];
+    bucket.handle.wait();
+    bucket.crossing = config_.across->all_reduce(memory_.place(update_parts_[crossed_]), comm::ReduceOp::sum);
+    ++crossed_;
+  }
 }
 
 void GradientBuckets::finish(const std::function<void()>& exchange_shares) {
@@ -228,8 +225,10 @@ void GradientBuckets::finish(const std::function<void()>& exchange_shares) {
   }
   for (auto& bucket : buckets_) bucket.missing = 0;
   issue_ready_buckets();
+  cross(true);
   for (auto& bucket : buckets_) {
-    if (exchanges()) memory_.take_in(bucket.handle, bucket.range());
+    if (exchanges())
+      memory_.take_in(config_.across != nullptr ? bucket.crossing : bucket.handle, bucket.range());
   }
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <deque>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "comm/group.hpp"
@@ -11,6 +12,7 @@
 #include "models/compute/gradient_place.hpp"
 #include "parallel/gradients/compression/gradient_compression.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
+#include "parallel/gradients/gradient_hooks.hpp"
 #include "parallel/gradients/gradient_sums.hpp"
 #include "parallel/memory/exchange_memory.hpp"
 #include "parallel/memory/memory_meter.hpp"
@@ -25,6 +27,9 @@ struct BucketConfig {
   /// only: where the ranks share the parameters' memory those that are there first, elsewhere shards,
   /// part_of() each bucket.
   enum class Update { everything, parts, shards } update = Update::everything;
+  /// Those that hold the same parts as this rank in other groups, whose sums are added to these; null: no
+  /// rank does. Outlives the buckets.
+  comm::Group* across = nullptr;
   GradientCompression* compression = nullptr;  ///< Between nodes; null: none. Outlives the buckets.
 };
 
@@ -49,7 +54,6 @@ class GradientBuckets final : public GradientSums {
   /// borrowed: what may capture steps; null: nothing does.
   GradientBuckets(FlatParameters& parameters, comm::Group& group, comm::Queue& queue, BucketConfig config,
                   const CollectedGradients& collected = {}, StepCapture* capture = nullptr);
-  ~GradientBuckets() override;
 
   /// Whether the sums are those of all ranks from the next step on, or of this rank's micro-batches alone.
   enum class Exchange { sums, nothing };
@@ -74,13 +78,13 @@ class GradientBuckets final : public GradientSums {
   std::size_t bucket_count() const { return buckets_.size(); }
 
  private:
-  class Hook;
   struct Bucket {
     std::int64_t begin = 0;  // elements of the flat gradient
     std::int64_t end = 0;
     int parameters = 0;
     int missing = 0;  // gradients not yet complete in this step
     comm::Handle handle;
+    comm::Handle crossing;  // of this rank's part, to other groups
     Range range() const { return {begin, end}; }
   };
   void make_buckets(std::int64_t bucket_bytes);
@@ -91,6 +95,7 @@ class GradientBuckets final : public GradientSums {
   std::size_t entry_of(const models::Parameter* parameter) const;
   comm::Handle sum(std::size_t bucket) const;
   void issue_ready_buckets();
+  void cross(bool wait);
   bool exchanges() const { return group_.size() > 1 && exchange_ == Exchange::sums; }
 
   FlatParameters& parameters_;
@@ -112,10 +117,12 @@ class GradientBuckets final : public GradientSums {
   std::vector<Range> update_parts_;
   std::vector<Range> own_parts_;
   std::size_t next_bucket_ = 0;  // the first one not issued
+  std::size_t crossed_ = 0;      // the first one whose crossing has not been issued
   int micro_batches_ = 0;
   bool measures_own_ = false;
   double own_squares_ = 0;  // of the step so far
   Exchange exchange_ = Exchange::sums;
+  std::optional<GradientHooks> hooks_;  // goes before what it calls
 };
 
 }  // namespace dtrain::parallel

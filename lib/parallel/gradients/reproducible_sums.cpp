@@ -27,12 +27,13 @@ at::Tensor ReproducibleSums::Leaf::view(const at::Tensor& sums) const {
 }
 
 ReproducibleSums::ReproducibleSums(FlatParameters& parameters, models::Model& model, comm::Group& group,
-                                   int micro_batches, bool update_parts, std::vector<Range> shared_out)
+                                   int micro_batches, bool update_parts, std::vector<Range> shared_out,
+                                   const comm::Group* sharers)
     : parameters_(parameters),
       group_(group),
       micro_batches_(micro_batches),
       size_(parameters.size()),
-      updates_parts_(update_parts && group.size() > 1),
+      updates_parts_(update_parts && (sharers != nullptr ? *sharers : group).size() > 1),
       shared_out_(std::move(shared_out)) {
   for (const auto& entry : parameters.entries()) {
     auto& place = places_.emplace_back(*entry.parameter);
@@ -41,8 +42,9 @@ ReproducibleSums::ReproducibleSums(FlatParameters& parameters, models::Model& mo
   add_borrowed(model);
   own(even_ownership(micro_batches, group.size()));
   if (shared_out_.empty()) shared_out_ = {{0, parameters.size()}};
+  const comm::Group& all = sharers != nullptr ? *sharers : group;
   for (const Range& range : shared_out_) {
-    const auto part = part_of(range.size(), group.rank(), group.size());
+    const auto part = part_of(range.size(), all.rank(), all.size());
     own_parts_.push_back({range.begin + part.begin, range.begin + part.end});
   }
   update_parts_ = updates_parts_ ? own_parts_ : std::vector<Range>{{0, parameters.size()}};

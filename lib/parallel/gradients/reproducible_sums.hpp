@@ -24,9 +24,10 @@ class ReproducibleSums final : public GradientSums {
  public:
   /// `micro_batches`: of a step, over all ranks; own() says which are this rank's. `update_parts`: this
   /// rank updates its part of the parameters only. `shared_out`: what the ranks then share out, in order;
-  /// empty: everything at once. Collective over `group`.
+  /// empty: everything at once. `sharers`: the ranks that do; null: the group. Collective over `group`.
   ReproducibleSums(FlatParameters& parameters, models::Model& model, comm::Group& group, int micro_batches,
-                   bool update_parts, std::vector<Range> shared_out = {});
+                   bool update_parts, std::vector<Range> shared_out = {},
+                   const comm::Group* sharers = nullptr);
   ~ReproducibleSums() override;
 
   /// Gradients that a rank has memory for, at most, where all own as many micro-batches: log2(M / ranks) + 2,

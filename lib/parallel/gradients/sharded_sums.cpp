@@ -2,11 +2,10 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <torch/csrc/autograd/function_hook.h>
-#include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
 #include <cstring>
+#include <utility>
 
 #include "core/error.hpp"
 #include "parallel/agreement.hpp"
@@ -26,22 +25,13 @@ std::int64_t largest_of(const std::vector<Range>& ranges) {
 
 }  // namespace
 
-/// Hands one parameter's gradient of this backward pass over.
-class ShardedSums::Hook final : public torch::autograd::PostAccumulateGradHook {
- public:
-  Hook(ShardedSums& sums, std::size_t entry) : sums_(sums), entry_(entry) {}
-  void operator()(const torch::autograd::Variable&) override { sums_.on_gradient(entry_); }
-
- private:
-  ShardedSums& sums_;
-  std::size_t entry_;
-};
-
 ShardedSums::ShardedSums(FlatParameters& parameters, comm::Group& group, comm::Queue& queue,
                          const Config& config)
     : parameters_(parameters),
       group_(group),
       queue_(queue),
+      across_(config.across),
+      compression_(config.compression),
       buckets_(config.buckets.empty()
                    ? cut_buckets(parameters.entries(), config.bucket_bytes, element_bytes(parameters))
                    : config.buckets),
@@ -67,32 +57,29 @@ ShardedSums::ShardedSums(FlatParameters& parameters, comm::Group& group, comm::Q
     held += part.size();
   }
   shard_ = at::zeros({held}, parameters.values().options());
+  if (across_ != nullptr && compression_ != nullptr) {  // each rank of the group has chances of its own
+    const auto first = group.rank() * parameters.size();
+    compression_->lay_out(parameters, {{first, first + held}}, *across_);
+  }
   for (Slot& slot : slots_) slot.received = at::empty({largest_of(parts_)}, shard_.options());
-  own(even_ownership(config.micro_batches, group.size()));
+  own(even_ownership(config.micro_batches, all_ranks()));
   require_agreement(
       group,
       parameters.layout_hash() ^ static_cast<std::uint64_t>(config.bucket_bytes) ^
           (static_cast<std::uint64_t>(config.micro_batches) << 32U),
       "the ranks lay out the model's parameters differently",
       {.subject = "gradient shards", .advice = "start the same binary and options on every rank"});
-  for (std::size_t i = 0; i < entries.size(); ++i) {
-    torch::autograd::impl::set_post_acc_grad_hooks(entries[i].parameter->value,
-                                                   std::make_unique<Hook>(*this, i));
-  }
-}
-
-ShardedSums::~ShardedSums() {
-  for (const auto& entry : parameters_.entries()) {
-    auto& value = entry.parameter->value;
-    torch::autograd::impl::set_post_acc_grad_hooks(value, nullptr);
-    value.mutable_grad().reset();
-  }
+  std::vector<models::Parameter*> parameters_of_entries;
+  for (const auto& entry : entries) parameters_of_entries.push_back(entry.parameter);
+  hooks_.emplace(std::move(parameters_of_entries), [this](std::size_t entry) { on_gradient(entry); });
 }
 
 void ShardedSums::own(const Ownership& owned) {
-  require(std::ssize(owned) == group_.size(), "has other ranks than the group", {.subject = "an ownership"});
+  require(std::ssize(owned) == all_ranks(), "has other ranks than the group", {.subject = "an ownership"});
   rounds_ = std::max(1, most_of(owned));
 }
+
+int ShardedSums::all_ranks() const { return group_.size() * (across_ != nullptr ? across_->size() : 1); }
 
 std::size_t ShardedSums::bucket_of(std::int64_t turn) const {
   return static_cast<std::size_t>(turn) % buckets_.size();
@@ -297,6 +284,11 @@ void ShardedSums::finish(const std::function<void()>& exchange_shares) {
   sweep(turns());
   for (Slot& slot : slots_) settle(slot);
   for (auto& place : places_) place.withdraw();  // what has been opened since
+  if (across_ == nullptr) return;
+  const auto shard = buffer_of(shard_);
+  (compression_ != nullptr ? across_->all_reduce_encoded(shard, compression_->of(0))
+                           : across_->all_reduce(shard, comm::ReduceOp::sum))
+      .wait();
 }
 
 }  // namespace dtrain::parallel

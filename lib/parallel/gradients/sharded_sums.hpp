@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <deque>
 #include <map>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -13,7 +14,9 @@
 #include "comm/queue.hpp"
 #include "core/slice.hpp"
 #include "models/compute/gradient_place.hpp"
+#include "parallel/gradients/compression/gradient_compression.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
+#include "parallel/gradients/gradient_hooks.hpp"
 #include "parallel/gradients/gradient_sums.hpp"
 #include "parallel/memory/exchange_memory.hpp"
 #include "parallel/memory/memory_meter.hpp"
@@ -38,10 +41,13 @@ class ShardedSums final : public GradientSums {
     std::int64_t bucket_bytes = 0;    ///< See cut_buckets().
     std::vector<Range> buckets = {};  ///< The buckets, where they are given; empty: as bucket_bytes says.
     std::vector<const models::Parameter*> met_again = {};  ///< See StepEngine::met_again().
+    /// Ranks that hold the same shard in other groups, whose sums are added to these at the end of a step;
+    /// null: no rank does. Outlives the sums.
+    comm::Group* across = nullptr;
+    GradientCompression* compression = nullptr;  ///< Of these sums; null: none. Outlives the sums, too.
   };
   /// On the CPU. Collective over `group`: allocates and compares layouts. Throws Error when ranks disagree.
   ShardedSums(FlatParameters& parameters, comm::Group& group, comm::Queue& queue, const Config& config);
-  ~ShardedSums() override;
 
   void own(const Ownership& owned) override;
   void begin_step(int micro_batches) override;
@@ -59,7 +65,6 @@ class ShardedSums final : public GradientSums {
   const std::vector<Range>& own_parts() const override { return parts_; }
 
  private:
-  class Hook;
   static constexpr std::int64_t kSlots = 2;  // one is filled while the other one travels
 
   /// Memory of one bucket of one round.
@@ -72,6 +77,7 @@ class ShardedSums final : public GradientSums {
   };
   /// Buckets of all rounds are counted in the order in which they leave.
   std::int64_t turns() const { return rounds_ * static_cast<std::int64_t>(buckets_.size()); }
+  int all_ranks() const;  // whose micro-batches are added up
   std::size_t bucket_of(std::int64_t turn) const;
   std::int64_t turn_of(std::int64_t round, std::size_t entry) const;
   bool is_last_round(std::int64_t turn) const;
@@ -93,6 +99,8 @@ class ShardedSums final : public GradientSums {
   FlatParameters& parameters_;
   comm::Group& group_;
   comm::Queue& queue_;
+  comm::Group* across_;
+  GradientCompression* compression_;
   std::vector<Range> buckets_;
   std::vector<std::size_t> bucket_of_;         // by entry of the parameters
   std::vector<std::size_t> first_entry_;       // by bucket, and one more
@@ -110,9 +118,10 @@ class ShardedSums final : public GradientSums {
   std::vector<int> passed_;                   // by entry: gradients that must have come
   std::map<std::int64_t, std::vector<std::pair<std::size_t, at::Tensor>>> waiting_;  // by turn
   std::int64_t rounds_ = 1;                                                          // of a step
-  int micro_batches_ = 0;    // of this rank in this step
-  std::int64_t opened_ = 0;  // the first turn without memory
-  std::int64_t issued_ = 0;  // the first turn that has not left
+  int micro_batches_ = 0;               // of this rank in this step
+  std::int64_t opened_ = 0;             // the first turn without memory
+  std::int64_t issued_ = 0;             // the first turn that has not left
+  std::optional<GradientHooks> hooks_;  // goes before what it calls
 };
 
 }  // namespace dtrain::parallel

@@ -31,4 +31,21 @@ std::vector<Range> counted_parts(const StrategyParts& parts, const FlatParameter
   return counted;
 }
 
+std::vector<Range> counted_in_shard(const StrategyParts& parts, const FlatParameters& parameters,
+                                    std::span<const Range> held) {
+  const auto* const across = parts.data_across;  // whose ranks have the same shard
+  std::vector<Range> counted;
+  std::int64_t before = 0;  // elements of the parts before
+  for (const auto& part : held) {
+    for (const auto& of_part : counted_parts(parts, parameters, {&part, 1})) {
+      const auto own = across == nullptr ? Range{0, of_part.size()}
+                                         : part_of(of_part.size(), across->rank(), across->size());
+      const auto begin = before + of_part.begin - part.begin;
+      counted.push_back({begin + own.begin, begin + own.end});
+    }
+    before += part.size();
+  }
+  return counted;
+}
+
 }  // namespace dtrain::parallel

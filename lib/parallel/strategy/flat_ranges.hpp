@@ -20,4 +20,8 @@ std::vector<optim::ParameterRange> update_ranges(const StrategyParts& parts, con
 std::vector<Range> counted_parts(const StrategyParts& parts, const FlatParameters& parameters,
                                  std::span<const Range> held);
 
+/// The same where gradients are those of `held` alone, one part behind the other: ranges of these.
+std::vector<Range> counted_in_shard(const StrategyParts& parts, const FlatParameters& parameters,
+                                    std::span<const Range> held);
+
 }  // namespace dtrain::parallel

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
 #include <numeric>
 #include <utility>
 
@@ -67,6 +68,33 @@ class Cutter {
 std::vector<Rectangle> rectangles_of(const Range& part, const std::vector<std::int64_t>& shape,
                                      const std::vector<std::int64_t>& strides) {
   return Cutter(shape, strides).cut(part);
+}
+
+std::vector<Rectangle> in_whole(const models::HeldSlice& slice, const Rectangle& held,
+                                const std::vector<std::int64_t>& strides) {
+  // The tensor's own dim that the view's sliced dim belongs to, see models::held_shape().
+  const auto sliced = static_cast<std::size_t>(slice.dim);
+  const auto seen = std::accumulate(slice.view.begin(), slice.view.begin() + slice.dim + 1, std::int64_t{1},
+                                    std::multiplies<>());
+  std::size_t dim = 0;
+  std::int64_t own = slice.whole[0];
+  while (own < seen) own *= slice.whole[++dim];
+  const std::int64_t inner = own / seen;  // indices of that dim for one of the sliced
+  const std::int64_t here = slice.part.size() * inner;
+  const std::int64_t there = slice.view[sliced] * inner;
+  std::vector<Rectangle> pieces;
+  const std::int64_t end = held.offset[dim] + held.extent[dim];
+  for (std::int64_t begin = held.offset[dim]; begin < end;) {
+    const std::int64_t turn = begin / here;
+    const std::int64_t until = std::min(end, (turn + 1) * here);
+    Rectangle piece = held;
+    piece.offset[dim] = turn * there + slice.part.begin * inner + begin - turn * here;
+    piece.extent[dim] = until - begin;
+    piece.place += (begin - held.offset[dim]) * strides[dim];
+    pieces.push_back(std::move(piece));
+    begin = until;
+  }
+  return pieces;
 }
 
 }  // namespace dtrain::parallel

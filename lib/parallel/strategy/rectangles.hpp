@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "core/slice.hpp"
+#include "models/layer.hpp"
 
 namespace dtrain::parallel {
 
@@ -18,5 +19,10 @@ struct Rectangle {
 /// rectangles, each element in one. At most 2 dims - 1 of them.
 std::vector<Rectangle> rectangles_of(const Range& part, const std::vector<std::int64_t>& shape,
                                      const std::vector<std::int64_t>& strides);
+
+/// A rectangle of the slice that a rank holds as rectangles of the whole tensor: their offsets count there,
+/// their places still in what the rank holds, of these strides.
+std::vector<Rectangle> in_whole(const models::HeldSlice& slice, const Rectangle& held,
+                                const std::vector<std::int64_t>& strides);
 
 }  // namespace dtrain::parallel

@@ -22,6 +22,7 @@ struct StrategyEntry {
   int (*blocks)(const StrategyOptions& options) = nullptr;
   /// For estimates of memory: what the copies of the model share out.
   struct Shares {
+    bool node = false;  ///< Where they are on one node, it has parameters and the optimizer's state once.
     bool optimizer = false;
     bool gradients = false;  ///< Unless the run is to be reproducible.
     bool parameters = false;

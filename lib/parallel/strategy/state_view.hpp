@@ -44,6 +44,8 @@ struct StateTensor {
   /// saves. A tensor of which a rank has several rectangles comes as often. Empty: `value` is all of it that
   /// a rank of this stage holds.
   std::optional<Slice> shard = {};
+  /// Of a shard: this rank saves it, and not another one of its tensor group that has the same.
+  bool saves_shard = true;
   /// What happens where a checkpoint lacks it, as a sentence for the user: it stays as it is. Empty: it may
   /// not be missing.
   std::string anew = {};
@@ -58,9 +60,10 @@ class StateView {
   /// `model`: its parameters are views of `parameters`; it has the buffers as well. `held`: what of the
   /// parameters the optimizer has state for, ascending, where other copies of the model have the rest; empty:
   /// everything. Where `parameters` hold values of these parts alone, the model's tensors are shards as well.
-  /// `more`: what else there is, already named.
+  /// `more`: what else there is, already named. `saves_common`: this rank saves shards of what its tensor
+  /// group has in common.
   StateView(FlatParameters& parameters, models::Model& model, optim::Optimizer& optimizer,
-            std::vector<Range> held = {}, std::vector<StateTensor> more = {});
+            std::vector<Range> held = {}, std::vector<StateTensor> more = {}, bool saves_common = true);
 
   /// Values laid out like the flat parameters.
   struct Flat {
@@ -88,6 +91,7 @@ class StateView {
   std::vector<Flat> optimizer_;
   std::vector<Range> held_;  // of which optimizer_ has values, one range behind the other; empty: everything
   std::vector<StateTensor> more_;
+  bool saves_common_ = true;
 };
 
 }  // namespace dtrain::parallel

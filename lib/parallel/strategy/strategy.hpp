@@ -28,8 +28,12 @@ namespace dtrain::parallel {
 /// What a strategy is made of. Everything is borrowed.
 struct StrategyParts {
   Setting setting;
-  comm::Group& world;   ///< All ranks.
-  comm::Group& data;    ///< Those that hold a copy of the same part of the model.
+  comm::Group& world;  ///< All ranks.
+  comm::Group& data;   ///< Those that hold a copy of the same part of the model.
+  /// Of `data`, those on this node, and those of its other nodes in this rank's place: where the state is to
+  /// be shared out within nodes alone. Null: among all.
+  comm::Group* data_in_node = nullptr;
+  comm::Group* data_across = nullptr;
   comm::Group& pipe;    ///< Those that hold the other stages of this copy.
   comm::Group& tensor;  ///< Those that hold the other slices of this stage.
   comm::Queue& queue;

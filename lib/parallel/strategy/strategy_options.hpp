@@ -7,6 +7,7 @@ namespace dtrain::parallel {
 /// What users choose of strategies beyond ddp. Which of them a strategy has, StrategyEntry::options says.
 struct StrategyOptions {
   std::string compression = "none";      ///< Of gradients between nodes: CompressionChoice::parse().
+  std::string shard_within = "all";      ///< What holds the shards together: `all` copies, or a `node`.
   std::string sync_period = "16";        ///< Steps of a copy's own between two exchanges, or `adaptive`.
   std::string sync_optimizer = "keep";   ///< Optimizer state at an exchange: `keep`, `average` or `reset`.
   int local_after = 0;                   ///< Steps in lock-step before the copies make steps of their own.

@@ -31,58 +31,9 @@ class GivenSamples final : public SampleSource {
   std::vector<Samples> all_;
 };
 
-Answer can_replay_graphs(const Setting& setting) {
-  if (!setting.on_device) return {"the CPU computes"};
-  if (!setting.no_device_graphs.empty()) return {setting.no_device_graphs};
-  if (setting.mesh.pipe > 1) return {"ranks of a pipeline wait for each other within a step"};
-  if (setting.mesh.tensor > 1) return {"ranks of the tensor axis wait for each other within a layer"};
-  if (!setting.samples_alike) return {"samples have different shapes"};
-  if (setting.reproducible) return {"the gradients of micro-batches are kept apart"};
-  if (setting.class_weights) return {"a step's weight depends on its samples' classes"};
-  if (setting.injects_faults) return {"faults are injected"};
-  return {};
-}
-
-Answer can_roll_back(const Setting& setting, const Answer& updates_by_rows) {
-  if (!setting.recovers) return {"the run ends where a rank is lost"};
-  if (updates_by_rows) return {"a step changes rows of a table ahead of its update"};
-  if (setting.on_device) return {"the state is in the memory of a device"};
-  if (setting.adapts_batch)
-    return {"a step may take several batches, and the next one's number is not known"};
-  return {};
-}
-
-Answer can_adapt_batch(const Setting& setting) {
-  if (setting.mesh.pipe > 1 || setting.mesh.tensor > 1)
-    return {"each rank must know the whole gradient of its copy"};
-  if (setting.reproducible) return {"the measured noise depends on the number of ranks"};
-  if (setting.on_device) return {"the CPU measures the noise of gradients"};
-  return {};
-}
-
-Answer can_own_by_speed(const Setting& setting) {
-  if (setting.adapts_batch) return {"the batch of a step changes with --adaptive-batch"};
-  if (setting.on_device)
-    return {"what a micro-batch takes on a device is not known when the next step begins"};
-  return {};
-}
-
-/// What shards of the state change in what copies of it can do.
-void restrict_to_shards(const Setting& setting, Shards shards, Abilities& abilities) {
-  if (setting.mesh.tensor > 1)
-    abilities.runs = {"a shard of a slice cannot be saved: use a mesh of data and pipe"};
-  if (setting.on_device) abilities.runs = {"shards are gathered in the CPU's memory"};
-  abilities.updates_by_rows = {"each rank has a shard of the table's state only"};
-  abilities.rolls_back = {"a lost rank takes its shard along"};
-  abilities.copies_parts = {"a rank's part is not the same on all copies of the model"};
-  if (shards >= Shards::gradients && abilities.adapts_batch)
-    abilities.adapts_batch = {"no rank keeps the gradient of its copy"};
-}
-
-/// What changes where gradients leave a rest that each node keeps for itself.
-void restrict_to_kept_error(Abilities& abilities) {
-  abilities.rolls_back = {"a lost rank takes along what its node has not sent yet"};
-  abilities.copies_parts = {"a rank's part is not the same on all nodes"};
+/// The ranks that share out the state.
+comm::Group& sharers(const StrategyParts& parts) {
+  return parts.data_in_node != nullptr ? *parts.data_in_node : parts.data;
 }
 
 /// Room for the parameters and the optimizer's state; where the latter may be cut into shards, only if all
@@ -94,7 +45,12 @@ NodeMemory node_memory(const StrategyParts& parts, Shards shards) {
   const auto own = shards == Shards::nothing                               ? all
                    : shards == Shards::parameters && parts.data.size() > 1 ? 0
                                                                            : size;
-  return {parts.data, all, options, own};
+  NodeMemory memory(sharers(parts), all, options, own);
+  require(memory.shared() || parts.data_in_node == nullptr,
+          "the ranks of a node do not see one another's memory, which is to hold the state for all of them",
+          {.subject = "--shard-within node",
+           .advice = "make room in /dev/shm, or share out among all copies: leave it out"});
+  return memory;
 }
 
 /// Whether this run's ranks hold shards: of memory that they share each updates a part anyway.
@@ -137,15 +93,10 @@ std::unique_ptr<RowUpdates> row_updates(const StrategyParts& parts, Shards shard
                                       copies, table->limits);
 }
 
-/// Ranks that share memory are on one node.
+/// Null also where no gradients cross between nodes: ranks that share memory are on one.
 std::unique_ptr<GradientCompression> compression_of(const StrategyParts& parts, const NodeMemory& memory) {
-  if (memory.shared()) return nullptr;
+  if (memory.shared() && parts.data_across == nullptr) return nullptr;
   return make_compression(CompressionChoice::parse(parts.setting.options.compression), parts.seed);
-}
-
-/// What it keeps of the gradient.
-int blocks_of_compression(const StrategyOptions& options) {
-  return CompressionChoice::parse(options.compression).keeps_error() ? 1 : 0;
 }
 
 std::unique_ptr<GradientSums> gradient_sums(const StrategyParts& parts, Shards shards,
@@ -155,24 +106,28 @@ std::unique_ptr<GradientSums> gradient_sums(const StrategyParts& parts, Shards s
   if (parts.setting.reproducible) {
     return std::make_unique<ReproducibleSums>(
         parameters, parts.model, parts.data, static_cast<int>(parts.setting.micro_batches),
-        memory.shared() || cut, layers != nullptr ? layers->shared_out() : std::vector<Range>());
+        memory.shared() || cut, layers != nullptr ? layers->shared_out() : std::vector<Range>(),
+        parts.data_in_node);
   }
   if (shards >= Shards::gradients && parts.data.size() > 1) {
     return std::make_unique<ShardedSums>(
-        parameters, parts.data, parts.queue,
+        parameters, sharers(parts), parts.queue,
         ShardedSums::Config{.micro_batches = static_cast<int>(parts.setting.micro_batches),
                             .bucket_bytes = parts.buckets.bucket_bytes,
                             .buckets = layers != nullptr ? layers->shared_out() : std::vector<Range>(),
-                            .met_again = parts.engine.met_again()});
+                            .met_again = parts.engine.met_again(),
+                            .across = parts.data_across,
+                            .compression = compression});
   }
   using Update = BucketConfig::Update;
   BucketConfig config = parts.buckets;
   config.update = memory.shared() ? Update::parts : cut ? Update::shards : Update::everything;
+  config.across = parts.data_across;
   config.compression = compression;
   const auto table = table_of(parts, shards);
   const CollectedGradients collected{.left_out = table ? table->weight : nullptr,
                                      .met_again = parts.engine.met_again()};
-  return std::make_unique<GradientBuckets>(parameters, parts.data, parts.queue, config, collected,
+  return std::make_unique<GradientBuckets>(parameters, sharers(parts), parts.queue, config, collected,
                                            parts.capture);
 }
 
@@ -185,68 +140,6 @@ std::unique_ptr<ReproducibleTotals> reproducible_totals(const StrategyParts& par
 }
 
 }  // namespace
-
-StrategyEntry synchronous() {
-  return {.name = "ddp",
-          .rule = "all copies apply the same sum of gradients in each step",
-          .options = {"compression"},
-          .blocks = blocks_of_compression,
-          .can = [](const Setting& setting) { return Synchronous::can(setting); },
-          .make = [](const StrategyParts& parts) -> std::unique_ptr<Strategy> {
-            return std::make_unique<Synchronous>(parts);
-          }};
-}
-
-StrategyEntry zero1() {
-  return {.name = "zero1",
-          .rule = "as ddp, each copy holding and updating a shard of the optimizer's state",
-          .steps_of = "ddp",
-          .options = {"compression"},
-          .blocks = blocks_of_compression,
-          .shares = {.optimizer = true},
-          .can = [](const Setting& setting) { return Synchronous::can(setting, Shards::optimizer); },
-          .make = [](const StrategyParts& parts) -> std::unique_ptr<Strategy> {
-            return std::make_unique<Synchronous>(parts, Shards::optimizer);
-          }};
-}
-
-StrategyEntry zero2() {
-  return {.name = "zero2",
-          .rule = "as zero1, each copy keeping the gradient sums of its shard only",
-          .steps_of = "ddp",
-          .shares = {.optimizer = true, .gradients = true},
-          .can = [](const Setting& setting) { return Synchronous::can(setting, Shards::gradients); },
-          .make = [](const StrategyParts& parts) -> std::unique_ptr<Strategy> {
-            return std::make_unique<Synchronous>(parts, Shards::gradients);
-          }};
-}
-
-StrategyEntry zero3() {
-  return {
-      .name = "zero3",
-      .rule = "as zero2, each copy keeping its shard of the parameters only, but for the layer that computes",
-      .steps_of = "ddp",
-      .shares = {.optimizer = true, .gradients = true, .parameters = true},
-      .can = [](const Setting& setting) { return Synchronous::can(setting, Shards::parameters); },
-      .make = [](const StrategyParts& parts) -> std::unique_ptr<Strategy> {
-        return std::make_unique<Synchronous>(parts, Shards::parameters);
-      }};
-}
-
-Abilities Synchronous::can(const Setting& setting, Shards shards) {
-  const auto updates_by_rows = can_update_by_rows(setting);
-  Abilities abilities{.runs = {},
-                      .replays_graphs = can_replay_graphs(setting),
-                      .updates_by_rows = updates_by_rows,
-                      .rolls_back = can_roll_back(setting, updates_by_rows),
-                      .copies_parts = {},
-                      .same_bits = {},
-                      .adapts_batch = can_adapt_batch(setting),
-                      .owns_by_speed = can_own_by_speed(setting)};
-  if (shards != Shards::nothing) restrict_to_shards(setting, shards, abilities);
-  if (CompressionChoice::parse(setting.options.compression).keeps_error()) restrict_to_kept_error(abilities);
-  return abilities;
-}
 
 Synchronous::Synchronous(const StrategyParts& parts, Shards shards)
     : parts_(parts),
@@ -275,8 +168,9 @@ Synchronous::Synchronous(const StrategyParts& parts, Shards shards)
                 ? std::make_unique<StepUndo>(parts.data, parameters_, *optimizer_, parts.model,
                                              gradients_->update_parts(), memory_.shared())
                 : nullptr),
-      counted_parts_(gradients_->holds_parts() ? std::vector<Range>{{0, gradients_->gradients().numel()}}
-                                               : counted_parts(parts_, parameters_, gradients_->own_parts())),
+      counted_parts_(gradients_->holds_parts()
+                         ? counted_in_shard(parts_, parameters_, gradients_->own_parts())
+                         : counted_parts(parts_, parameters_, gradients_->own_parts())),
       scaler_(parts.setting.half == at::kHalf ? optim::LossScaler::Use::dynamic
                                               : optim::LossScaler::Use::none),
       adaptive_(parts.setting.adapts_batch
@@ -308,11 +202,13 @@ StateView Synchronous::state() {
   std::vector<StateTensor> more;
   if (compression_ != nullptr) more = compression_->state();
   if (adaptive_ != nullptr) more.push_back(adaptive_->saved());
-  return {parameters_, parts_.model, *optimizer_, held_, std::move(more)};
+  return {parameters_, parts_.model, *optimizer_, held_, std::move(more), parts_.counts_common};
 }
 
 void Synchronous::adopt_weights() {
   if (memory_.shared()) {
+    const bool speaks = parts_.data_across != nullptr && parts_.data_in_node->rank() == 0;  // for its node
+    if (speaks) broadcast_parameters(*parts_.data_across, parameters_.values());
     parts_.data.barrier().wait();   // the values are there
   } else if (layers_ == nullptr) {  // else each rank has read the same file, or drawn the same numbers
     broadcast_parameters(parts_.data, parameters_.values());
@@ -400,7 +296,7 @@ StepOutcome Synchronous::step(const StepPlan& plan, SampleSource& samples) {
     const ScopedSpan span(parts_.sink, Phase::optimizer, "gather");
     gather_->gather();
   } else if (gradients_->updates_parts() && layers_ == nullptr) {
-    parts_.data.barrier().wait();  // now all parts are new
+    sharers(parts_).barrier().wait();  // now all parts are new
   }
   tied_.exchange_values();
   if (!std::isfinite(total.loss)) {

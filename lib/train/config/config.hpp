@@ -70,6 +70,7 @@ struct PipelineConfig {
   std::string memory_limit = "none";  ///< What a rank's tensors may take, such as `2GiB`.
 
   parallel::StageCosts measured = {};  ///< Not an option: by an earlier part of the run.
+  std::string chosen;  ///< Not an option: what memory_limit has chosen, for people; mostly empty.
 
   /// 0: no limit. Throws Error (exit code 2) when the text is no size.
   std::int64_t memory_limit_bytes() const;

@@ -62,6 +62,11 @@ void check_overlap(const parallel::StrategyOptions& options, const parallel::Syn
       "--overlap-steps", "use fewer than --sync-period has");
 }
 
+/// Whether each rank has the sums of its shard's gradients only.
+bool sums_are_shards(const RunConfig& config) {
+  return parallel::find_strategy(config.strategy).shares.gradients;
+}
+
 /// Throws Error where the gradients cannot be compressed, whatever the machine is.
 void check_compression(const RunConfig& config) {
   const auto& wanted = config.strategy_options.compression;
@@ -90,9 +95,30 @@ void check_compression(const RunConfig& config) {
             "a virtual clock has no times to choose by", "name a compression, or use clock = \"real\"");
   refuse_if(choice.keeps_error() && config.mesh_shape.tensor > 1, "a node's error of a slice cannot be saved",
             "use a mesh of data and pipe, or another compression");
+  using Kind = parallel::CompressionChoice::Kind;
+  const bool rounds = choice.kind == Kind::fp16 || choice.kind == Kind::bf16 || choice.kind == Kind::int8;
+  refuse_if(sums_are_shards(config) && config.strategy_options.shard_within != "node",
+            "gradients go to the ranks of their shards as they come, in all their bits",
+            "add --shard-within node, whose sums cross to other nodes once in a step, or use ddp or zero1");
+  refuse_if(sums_are_shards(config) && !rounds, "a rank has a shard of each gradient only",
+            "use fp16, bf16 or int8, or ddp or zero1");
   refuse_if(config.comm.all_reduce != comm::Algorithm::automatic &&
                 config.comm.all_reduce != comm::Algorithm::hierarchical,
             "compressed sums go by node", "leave --all-reduce out, or use --all-reduce hierarchical");
+}
+
+/// Throws Error where no node can have the whole state, whatever the machine is.
+void check_shard_within(const RunConfig& config) {
+  const auto& within = config.strategy_options.shard_within;
+  refuse_unless(within == "all" || within == "node", fmt::format("\"{}\" is not a value it takes", within),
+                "--shard-within", "use one of all, node");
+  if (within == "all") return;
+  refuse_unless(config.strategy_options.compression == "none" || sums_are_shards(config),
+                "the sums of a node's ranks cross to other nodes in all their bits", "--shard-within node",
+                "leave --compression out, or use zero2 or zero3");
+  refuse_unless(config.mesh_shape.data > 1 || config.started_ranks != 1,
+                "there is nothing to share out: the data axis has one rank", "--shard-within node",
+                "start several ranks on each node, or leave it out");
 }
 
 constexpr int kMostServers = 1 << 20;  // more than any job has ranks
@@ -105,6 +131,7 @@ bool has_outer(const RunConfig& config) { return config.strategy_options.outer_o
 void validate_strategy_options(const RunConfig& config) {
   check_options_belong(config);
   check_compression(config);
+  check_shard_within(config);
   const auto& options = config.strategy_options;
   const parallel::SyncPeriod period(options.sync_period);
   refuse_unless(options.sync_optimizer == "keep" || options.sync_optimizer == "average" ||
@@ -163,6 +190,15 @@ void require_links_to_compress(const RunConfig& config, Job& job) {
                 "--compression " + wanted, "start ranks on several nodes, or leave it out");
   refuse_unless(job.device().is_cpu(), "the CPU compresses, and gradients stay on their device",
                 "--compression " + wanted, "use --device cpu, or leave it out");
+}
+
+void require_ranks_to_shard_within(const RunConfig& config, Job& job) {
+  if (config.strategy_options.shard_within != "node") return;
+  const auto here = job.mesh().ranks_on_a_node(job.cluster(), topology::Axis::data);
+  refuse_unless(here > 1,
+                here == 1 ? "each node has one rank of each data group, and nothing to share out within it"
+                          : "the nodes do not have as many ranks of each data group",
+                "--shard-within node", "start as many ranks on each node, two or more, or leave it out");
 }
 
 int workers(const RunConfig& config) {

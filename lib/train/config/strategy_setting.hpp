@@ -17,6 +17,10 @@ void validate_strategy_options(const RunConfig& config);
 /// device is not the CPU.
 void require_links_to_compress(const RunConfig& config, Job& job);
 
+/// Throws Error (exit code 2) where the state is to be shared out within nodes, and some have not as many
+/// ranks, or one.
+void require_ranks_to_shard_within(const RunConfig& config, Job& job);
+
 /// Whether the strategy has the option of StrategyOptions called `name`, and it has a use there.
 bool uses_strategy_option(const RunConfig& config, const std::string& name);
 

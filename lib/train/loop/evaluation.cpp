@@ -15,7 +15,7 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "models/compute/precision.hpp"
-#include "train/config/footprint.hpp"
+#include "plan/memory_estimate.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -40,14 +40,13 @@ Scores scores_of(const parallel::StepTotals& sums, std::int64_t samples, Scoring
           .samples = samples};
 }
 
-std::int64_t evaluation_batch(const RunConfig& config, const models::Model& model,
-                              const models::Shape& sample_shape) {
-  const auto limit = config.pipeline.memory_limit_bytes();
-  const double per_sample = plan::evaluation_bytes(element_bytes(config), model, sample_shape);
+std::int64_t evaluation_batch(const RunConfig& config, double sample_bytes, double held_bytes) {
+  const auto limit = static_cast<double>(config.pipeline.memory_limit_bytes());
   if (config.batch.evaluation > 0) {
-    const double wanted = per_sample * config.batch.evaluation;
-    require(limit == 0 || wanted <= static_cast<double>(limit),
-            fmt::format("the activations of {} samples take {:.0f} bytes", config.batch.evaluation, wanted),
+    const double wanted = sample_bytes * config.batch.evaluation;
+    require(limit == 0 || wanted + held_bytes <= limit,
+            fmt::format("the activations of {} samples take {:.0f} bytes, and what training holds {:.0f}",
+                        config.batch.evaluation, wanted, held_bytes),
             {.subject = fmt::format("--eval-batch {}", config.batch.evaluation),
              .advice = fmt::format("use fewer, or allow more with --memory-limit, {} now",
                                    config.pipeline.memory_limit),
@@ -55,8 +54,12 @@ std::int64_t evaluation_batch(const RunConfig& config, const models::Model& mode
     return config.batch.evaluation;
   }
   const auto piece = std::min<std::int64_t>(kMostSamples, samples_of_largest_piece(config.batch));
-  if (limit > 0) return piece;
-  return std::clamp(static_cast<std::int64_t>(kLittleMemory / per_sample), piece, kMostSamples);
+  const auto as_usual =
+      std::clamp(static_cast<std::int64_t>(kLittleMemory / sample_bytes), piece, kMostSamples);
+  if (limit == 0) return as_usual;
+  if (config.mesh_shape.tensor > 1) return piece;  // slices differ, and all ranks take as many
+  const double room = limit / (1 + plan::kEstimateError) - held_bytes;
+  return std::clamp<std::int64_t>(static_cast<std::int64_t>(room / sample_bytes), 1, as_usual);
 }
 
 Evaluation::Evaluation(const Parts& parts, data::Loader loader, std::int64_t samples, std::int64_t batch)

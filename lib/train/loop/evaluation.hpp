@@ -46,11 +46,11 @@ struct BatchOutputs {
 using OutputSink = std::function<void(const BatchOutputs& outputs)>;
 
 /// Samples per forward pass of an evaluation: what `--eval-batch` says, or so many that their activations
-/// take no more memory than a micro-batch's of training, or little; under a memory limit no more than a
-/// micro-batch has. `model`: whole, so that all ranks find the same. Throws Error (exit code 2) when so many
-/// do not fit in the limit.
-std::int64_t evaluation_batch(const RunConfig& config, const models::Model& model,
-                              const models::Shape& sample_shape);
+/// take no more memory than a micro-batch's of training, or little; under a memory limit as many as it has
+/// room for, or with tensor slices as a micro-batch has. `sample_bytes`: of a forward pass; `held_bytes`:
+/// what training holds beside activations; both the same on all ranks. Throws Error (exit code 2) when what
+/// is asked for does not fit in the limit.
+std::int64_t evaluation_batch(const RunConfig& config, double sample_bytes, double held_bytes);
 
 /// The model's loss and accuracy over a split. Data rank r takes samples part_of(n, r, ranks): no padding, no
 /// duplicates, however uneven.

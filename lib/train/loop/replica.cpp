@@ -27,6 +27,16 @@ std::function<bool()> spoils_loss(const comm::Injection* injection) {
   return [injection] { return injection->spoils_loss(); };
 }
 
+std::unique_ptr<comm::ClockedGroup> clocked(comm::Group* group, comm::VirtualClock& clock, int lanes = 1) {
+  return group == nullptr ? nullptr : std::make_unique<comm::ClockedGroup>(*group, clock, lanes);
+}
+
+/// Groups that cross between the same nodes at once.
+int lanes_of(Job& job) {
+  const auto* const in_node = job.groups().data_in_node();
+  return in_node != nullptr ? in_node->size() : 1;
+}
+
 /// Each bucket ends a part of a device's graph and starts an operation there: devices take fewer and larger
 /// ones than a CPU's caches would.
 constexpr double kDeviceBucketMb = 32;
@@ -78,13 +88,20 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::In
                   : nullptr),
       clocked_(job.virtual_clock() == nullptr
                    ? nullptr
-                   : std::make_unique<Clocked>(comm::ClockedGroup(job.groups().world(), *job.virtual_clock()),
-                                               comm::ClockedGroup(data_group(), *job.virtual_clock()),
-                                               parallel::ClockedEngine(engine(), *job.virtual_clock()))),
+                   : std::make_unique<Clocked>(
+                         comm::ClockedGroup(job.groups().world(), *job.virtual_clock()),
+                         comm::ClockedGroup(data_group(), *job.virtual_clock()),
+                         clocked(job.groups().data_in_node(), *job.virtual_clock()),
+                         clocked(job.groups().data_across(), *job.virtual_clock(), lanes_of(job)),
+                         parallel::ClockedEngine(engine(), *job.virtual_clock()))),
       strategy_(parallel::find_strategy(config.strategy)
                     .make({.setting = setting_,
                            .world = clocked_ != nullptr ? clocked_->world : job.groups().world(),
                            .data = clocked_ != nullptr ? clocked_->data : data_group(),
+                           .data_in_node = clocked_ != nullptr ? clocked_->data_in_node.get()
+                                                               : job.groups().data_in_node(),
+                           .data_across =
+                               clocked_ != nullptr ? clocked_->data_across.get() : job.groups().data_across(),
                            .pipe = job.groups().pipe(),
                            .tensor = job.groups().tensor(),
                            .queue = job.groups().queue(),

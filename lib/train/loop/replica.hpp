@@ -93,6 +93,8 @@ class Replica {
   struct Clocked {
     comm::ClockedGroup world;
     comm::ClockedGroup data;
+    std::unique_ptr<comm::ClockedGroup> data_in_node;  // null: data groups are not split
+    std::unique_ptr<comm::ClockedGroup> data_across;   // likewise
     parallel::ClockedEngine engine;
   };
   std::unique_ptr<Clocked> clocked_;  // null: none is

@@ -93,7 +93,10 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
   enter("the ranks find their places and make groups");
   Job job(config, mpi, slow_compute ? static_cast<SpanSink&>(*slow_compute) : sink, !recovery.behind(),
           resume ? resume->info.all_reduce : checkpoint::AllReduceTable());
-  if (!recovery.behind()) require_links_to_compress(config, job);  // after a loss one node may be left
+  if (!recovery.behind()) {  // after a loss one node may be left, or have fewer ranks than others
+    require_links_to_compress(config, job);
+    require_ranks_to_shard_within(config, job);
+  }
   if (const auto table = job.all_reduce_table().to_string(); !table.empty()) {
     log.info(fmt::format("all_reduce by bytes, between nodes: {}", table));
   }
@@ -105,7 +108,7 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
     with_weights.model.init_skip.clear();
   }
   enter("each rank opens the dataset and builds the model");
-  auto workload = make_workload(with_weights, place_of(job), library);
+  auto workload = make_workload(with_weights, place_of(job, recovery.may_lose_ranks()), library);
   if (resume) {
     state::check_same_program(resume->info.program, *workload.model, resume->folder.string());
     workload.transformation = state::transformation_as_trained(

@@ -97,7 +97,7 @@ RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& worklo
       folder_(run_folder(config)),
       start_ns_(start.steady_ns),
       flops_per_sample_(workload.flops_per_sample),
-      estimated_activations_(workload.estimated_activations),
+      estimated_(workload.memory),
       scoring_(workload.scoring),
       extra_columns_(workload.model->extra_columns().columns),
       classes_(workload.dataset.info().classes),
@@ -150,9 +150,10 @@ void RunOutputs::step(const parallel::StepPlan& plan, int epoch, const parallel:
 
 void RunOutputs::memory(int epoch, std::int64_t peak_bytes, std::int64_t held_bytes) {
   recorder_.event("activation_memory", fmt::format("epoch {}: at most {} bytes, estimated {:.0f}", epoch,
-                                                   peak_bytes - held_bytes, estimated_activations_));
+                                                   peak_bytes - held_bytes, estimated_.activations));
   recorder_.event("tensor_memory",
-                  fmt::format("epoch {}: at most {} bytes while it trained", epoch, peak_bytes));
+                  fmt::format("epoch {}: at most {} bytes while it trained, estimated {:.0f}", epoch,
+                              peak_bytes, estimated_.held() + estimated_.activations));
 }
 
 void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<EvaluationResult>& validation) {

@@ -121,7 +121,7 @@ class RunOutputs {
   std::string folder_;
   std::int64_t start_ns_;
   double flops_per_sample_;
-  double estimated_activations_;
+  plan::MemoryEstimate estimated_;  // of this rank
   Scoring scoring_;
   std::vector<models::ExtraColumns::Column> extra_columns_;  // of /epochs, the model's own
   std::vector<std::string> classes_;                         // their names

@@ -108,6 +108,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
   if (config.reproducible) outputs_.event("reproducible", bits_of(config, job.threads()));
   if (!config.inject.empty()) outputs_.event("injected", config.inject);
   if (config.fabric.exists()) outputs_.event("emulated", config.fabric.in_words());
+  if (!config.pipeline.chosen.empty()) outputs_.event("memory_limit", config.pipeline.chosen);
   if (!workload.read_in_place.empty()) outputs_.event("read_in_place", workload.read_in_place);
   if (resume) go_on_from(*resume);
   announce(config, job, workload, replica_.can().replays_graphs.why_not, log);

@@ -97,6 +97,7 @@ void announce(const RunConfig& config, Job& job, const Workload& workload, const
   warn_of_idle_ranks(config, job, log);
   tell_of_uneven_ranks(config, job, log);
   tell_of_compression(config, job, log);
+  if (!config.pipeline.chosen.empty()) log.info("memory     " + config.pipeline.chosen);
   if (!workload.read_in_place.empty()) {
     log.warn(fmt::format("no copy on this node ({}): {}; its ranks read the files in place",
                          job.cluster().ranks.at(static_cast<std::size_t>(job.rank())).hostname,

@@ -64,7 +64,8 @@ std::string describe(const RunConfig& config, const topology::Cluster& cluster, 
       fmt::format("mesh {}\n", mesh.shape().to_string()) + placement_table(cluster, mesh, config.all_ranks);
 
   text += "\n";
-  const auto footprint = footprint_of(config);
+  if (!config.pipeline.chosen.empty()) text += fmt::format("memory: {}\n", config.pipeline.chosen);
+  const auto& footprint = workload.footprint;
   for (int pipe = 0; pipe < workload.cuts.ranks; ++pipe) {
     const auto repeated =
         plan::repeated_layers(recompute_of(config), footprint, *workload.model, workload.cuts, pipe, sample);
@@ -73,9 +74,11 @@ std::string describe(const RunConfig& config, const topology::Cluster& cluster, 
     const auto rank =
         workload.cuts.ranks == 1 ? std::string("a rank") : fmt::format("pipeline rank {}", pipe);
     text += fmt::format(
-        "memory of {}, estimated: {} (parameters {}, gradients {}, optimizer {}, activations {})\n", rank,
-        mebibytes(memory.total()), mebibytes(memory.parameters), mebibytes(memory.gradients),
-        mebibytes(memory.optimizer), mebibytes(memory.activations));
+        "memory of {}, estimated: {} (parameters {}, gradients {}, optimizer {}, activations {}, in exchange "
+        "{}, copies {}; without activations {})\n",
+        rank, mebibytes(memory.total()), mebibytes(memory.parameters), mebibytes(memory.gradients),
+        mebibytes(memory.optimizer), mebibytes(memory.activations), mebibytes(memory.exchange),
+        mebibytes(memory.copies), mebibytes(memory.apart));
   }
 
   text += volumes(config, cluster, mesh, workload);
@@ -101,8 +104,10 @@ std::string describe_invented(const RunConfig& config, h5::Library& library) {
   const auto cluster = topology::uniform_cluster(nodes, ranks);
   const topology::Mesh mesh(cluster, config.mesh_shape, config.comm.order);
   models::RankAlone slices(0, config.mesh_shape.tensor);
-  const auto workload =
-      make_workload(config, {.tensor = config.mesh_shape.tensor > 1 ? &slices : nullptr}, library);
+  WorkloadPlace place;
+  if (config.mesh_shape.tensor > 1) place.tensor = &slices;
+  place.memory = memory_facts(cluster, mesh, false);
+  const auto workload = make_workload(config, place, library);
   return fmt::format("{} parameters\n", workload.model->parameter_count()) +
          describe(config, cluster, mesh, workload);
 }

@@ -69,6 +69,7 @@ comm::CommConfig comm_config(const RunConfig& config, const comm::MpiEnvironment
   all.device = device.index;
   all.stream = device.stream;
   all.recovery = mpi.can_recover();
+  all.splits_data = config.strategy_options.shard_within == "node";
   all.compares_all = config.verify_every > 0;
   all.fabric = config.fabric.delays_messages() ? &config.fabric : nullptr;
   return all;

@@ -150,6 +150,15 @@ std::vector<double> measured_costs(const RunConfig& config, models::Model& model
   return costs;
 }
 
+/// What is held where there are no activations, on the rank of the pipeline that holds most.
+double most_held(const plan::Footprint& footprint, const models::Model& model,
+                 const parallel::StageCuts& cuts, const models::Shape& sample) {
+  double most = 0;
+  for (int pipe = 0; pipe < cuts.ranks; ++pipe)
+    most = std::max(most, plan::estimate_memory(footprint, model, cuts, pipe, sample, 0).apart);
+  return most;
+}
+
 struct CutModel {
   parallel::StageCuts cuts;
   std::vector<double> costs;  // of each layer, in one unit
@@ -201,13 +210,14 @@ std::string freeze(const RunConfig& config, models::Model& model) {
 
 }  // namespace
 
-WorkloadPlace place_of(Job& job) {
+WorkloadPlace place_of(Job& job, bool recovers) {
   return {.team = job.team(),
           .pipe_index = job.mesh().coordinates(job.rank()).pipe,
           .tensor = job.tensor_ranks(),
           .world = &job.world(),
           .host = job.cluster().ranks.at(static_cast<std::size_t>(job.rank())).hostname,
-          .device = job.device()};
+          .device = job.device(),
+          .memory = memory_facts(job.cluster(), job.mesh(), recovers)};
 }
 
 parallel::Pipeline::Parts evaluation_pipeline(Job& job, Workload& workload, SpanSink& sink) {
@@ -264,14 +274,17 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
   const auto frozen = freeze(config, *model);
   auto [cuts, layer_costs] = cut_model(config, *model, info, place);
   const double flops = 3 * model->forward_flops(info.shape);
-  const auto evaluated_at_once = evaluation_batch(config, *model, info.shape);
+  auto facts_of_memory = place.memory;
+  facts_of_memory.samples = info.samples("train");
+  const auto footprint = footprint_of(config, facts_of_memory);
+  const auto evaluated_at_once =
+      evaluation_batch(config, plan::evaluation_bytes(element_bytes(config), *model, info.shape),
+                       config.mesh_shape.tensor > 1 ? 0.0 : most_held(footprint, *model, cuts, info.shape));
   model->hold(cuts.layers_of(place.pipe_index));
   if (place.tensor != nullptr) model->slice(*place.tensor);
-  const auto footprint = footprint_of(config);
   const auto repeated =
       plan::repeated_layers(recompute_of(config), footprint, *model, cuts, place.pipe_index, info.shape);
-  const double activations =
-      plan::estimate_memory(footprint, *model, cuts, place.pipe_index, info.shape, repeated).activations;
+  const auto memory = plan::estimate_memory(footprint, *model, cuts, place.pipe_index, info.shape, repeated);
   // A dry run may be of a model that has no room here.
   const bool moves = full_type(config) == at::kDouble || !place.device.is_cpu();
   if (!config.dry_run && moves) model->to(full_type(config), place.device);
@@ -329,7 +342,8 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
           .sample_shapes = varying ? parallel::StageMessages::SampleShapes::varying
                                    : parallel::StageMessages::SampleShapes::alike,
           .repeated_layers = repeated,
-          .estimated_activations = activations,
+          .footprint = footprint,
+          .memory = memory,
           .cuts = std::move(cuts),
           .layer_costs = std::move(layer_costs),
           .evaluation_batch = evaluated_at_once,

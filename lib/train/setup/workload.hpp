@@ -15,6 +15,7 @@
 #include "parallel/pipeline/stage_messages.hpp"
 #include "state/transformations.hpp"
 #include "train/config/config.hpp"
+#include "train/config/footprint.hpp"
 #include "train/loop/evaluation.hpp"
 #include "train/setup/job.hpp"
 #include "train/setup/preparation.hpp"
@@ -42,7 +43,8 @@ struct Workload {
   /// Whether all samples have one shape, or as many tokens as they have.
   parallel::StageMessages::SampleShapes sample_shapes = parallel::StageMessages::SampleShapes::alike;
   std::int64_t repeated_layers = 0;   ///< Of each stage, first ones that run again in backward.
-  double estimated_activations = 0;   ///< Bytes at once, of this rank.
+  plan::Footprint footprint;          ///< What memory depends on,
+  plan::MemoryEstimate memory;        ///< and how much that is, of this rank.
   parallel::StageCuts cuts;           ///< Which rank of a pipeline holds which layers.
   std::vector<double> layer_costs;    ///< By which they were cut, in any one unit.
   std::int64_t evaluation_batch = 1;  ///< Samples per forward pass of an evaluation.
@@ -57,9 +59,11 @@ struct WorkloadPlace {
   const comm::Communicator* world = nullptr;  ///< All ranks; null: it is alone.
   std::string host = {};                      ///< Its node's name; where there is a world.
   at::Device device = at::kCPU;               ///< Where it computes.
+  MemoryFacts memory = {};                    ///< `samples` is set where the dataset is known.
 };
 
-WorkloadPlace place_of(Job& job);
+/// `recovers`: as MemoryFacts has it.
+WorkloadPlace place_of(Job& job, bool recovers = false);
 
 /// The pipeline that evaluates the workload, without a training beside it. All is borrowed.
 parallel::Pipeline::Parts evaluation_pipeline(Job& job, Workload& workload, SpanSink& sink);

@@ -1,10 +1,15 @@
 #include "parallel/gradients/sharded_sums.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <numeric>
 #include <random>
+#include <string>
+#include <vector>
 
+#include "comm/passing_group.hpp"
 #include "core/error.hpp"
 #include "parallel/gradients/plain_gradient.hpp"
 #include "parallel/job_of_test.hpp"
@@ -151,6 +156,68 @@ TEST(ShardedSumsTest, RanksWithDifferentModelsOrMicroBatchesAreRefused) {
   auto same = small_model();
   FlatParameters flat(*same, at::kFloat);
   EXPECT_THROW(ShardedSums(flat, job.data(), job.queue(), {.micro_batches = 4 + job.rank() % 2}), Error);
+}
+
+/// Is complete once it has been looked at so often.
+class LateOperation final : public comm::Operation {
+ public:
+  explicit LateOperation(int looks) : looks_(looks) {}
+  bool advance() override { return --looks_ <= 0; }
+  std::string_view name() const override { return "late"; }
+
+ private:
+  int looks_;
+};
+
+/// The first of two ranks, without the other one: writes down when sums leave.
+class GroupOnPaper final : public comm::PassingGroup {
+ public:
+  GroupOnPaper(comm::Group& group, comm::Queue& queue, int looks)
+      : PassingGroup(group), queue_(queue), looks_(looks) {}
+  int rank() const override { return 0; }
+  int size() const override { return 2; }
+  comm::Handle all_reduce(comm::Buffer, comm::ReduceOp, comm::Algorithm) override { return {}; }
+  comm::Handle reduce_scatter(comm::Buffer input, comm::Buffer, comm::ReduceOp) override {
+    happened.push_back(fmt::format("{} elements leave", input.count));
+    return queue_.submit(std::make_unique<LateOperation>(looks_));
+  }
+
+  std::vector<std::string> happened;
+
+ private:
+  comm::Queue& queue_;
+  int looks_;
+};
+
+/// What happens in a step whose gradients come in this order in each micro-batch.
+std::vector<std::string> order_of_sums(JobOfTest& job, const std::vector<std::size_t>& order, int looks) {
+  auto model = small_model();
+  FlatParameters parameters(*model, at::kDouble);
+  GroupOnPaper group(job.data(), job.queue(), looks);
+  ShardedSums sums(parameters, group, job.queue(), {.micro_batches = 4, .bucket_bytes = 1});
+  sums.begin_step(2);
+  for (int micro_batch = 0; micro_batch < 2; ++micro_batch) {
+    for (const auto entry : order) {
+      const auto& parameter = *parameters.entries()[entry].parameter;
+      group.happened.push_back("gradient of " + parameter.name);
+      parameter.value.sum().backward();
+    }
+  }
+  sums.finish();
+  return group.happened;
+}
+
+TEST(ShardedSumsTest, SumsLeaveBetweenTheSameGradientsHoweverLateOthersArrive) {
+  JobOfTest job;
+  constexpr int kOnlyWhenAwaited = 1000;
+  auto model = small_model();
+  std::vector<std::size_t> order(FlatParameters(*model, at::kDouble).entries().size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::mt19937 chance(3);
+  for (int trial = 0; trial < 20; ++trial) {  // interleaved stages run backward in other orders than one
+    EXPECT_EQ(order_of_sums(job, order, 1), order_of_sums(job, order, kOnlyWhenAwaited)) << trial;
+    std::ranges::shuffle(order, chance);
+  }
 }
 
 }  // namespace

@@ -6,6 +6,8 @@
 #include <random>
 #include <set>
 
+#include "models/slicing/slices.hpp"
+
 namespace dtrain::parallel {
 namespace {
 
@@ -62,6 +64,40 @@ TEST(RectanglesTest, HaveEachElementOnce) {
                  << tensor.sizes() << " " << tensor.strides() << " [" << begin << ", " << end << ")");
     expect_cover({begin, end}, tensor);
   }
+}
+
+/// What a rank holds of a whole tensor lies there where its rectangles say.
+void expect_in_whole(const models::HeldSlice& slice, at::MemoryFormat format) {
+  const at::Tensor whole = at::arange(c10::multiply_integers(slice.whole)).view(slice.whole).to(at::kFloat);
+  const at::Tensor held = models::part_of_whole(whole, slice, slice.part).contiguous(format).clone();
+  const auto strides = held.strides().vec();
+  std::int64_t elements = 0;
+  for (const Range& part : {Range{0, held.numel() / 3}, Range{held.numel() / 3, held.numel()}}) {
+    for (const auto& rectangle : rectangles_of(part, held.sizes().vec(), strides)) {
+      for (const auto& piece : in_whole(slice, rectangle, strides)) {
+        at::Tensor there = whole;
+        for (std::size_t dim = 0; dim < piece.offset.size(); ++dim)
+          there = there.narrow(static_cast<std::int64_t>(dim), piece.offset[dim], piece.extent[dim]);
+        EXPECT_TRUE(at::equal(held.as_strided(piece.extent, strides, piece.place), there));
+        elements += there.numel();
+      }
+    }
+  }
+  EXPECT_EQ(elements, held.numel());
+}
+
+TEST(RectanglesTest, OfASliceLieInTheWholeTensor) {
+  using at::MemoryFormat;
+  expect_in_whole({.whole = {7}, .view = {7}, .dim = 0, .part = {2, 5}}, MemoryFormat::Contiguous);
+  expect_in_whole({.whole = {7, 5}, .view = {7, 5}, .dim = 1, .part = {3, 5}}, MemoryFormat::Contiguous);
+  // Queries, keys and values of some heads.
+  expect_in_whole({.whole = {24, 5}, .view = {3, 4, 2, 5}, .dim = 1, .part = {1, 3}},
+                  MemoryFormat::Contiguous);
+  expect_in_whole({.whole = {24}, .view = {3, 4, 2}, .dim = 1, .part = {1, 4}}, MemoryFormat::Contiguous);
+  expect_in_whole({.whole = {5, 8}, .view = {5, 4, 2}, .dim = 1, .part = {0, 3}}, MemoryFormat::Contiguous);
+  for (const std::int64_t dim : {0, 1})
+    expect_in_whole({.whole = {6, 4, 3, 3}, .view = {6, 4, 3, 3}, .dim = dim, .part = {1, 3}},
+                    MemoryFormat::ChannelsLast);
 }
 
 }  // namespace

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "plan/memory_estimate.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -19,12 +20,14 @@ TEST(EvaluationTest, MeansComeFromSumsAndNoSamplesGiveNoMeans) {
 }
 
 std::int64_t batch_of(const std::string& name, const models::DatasetFacts& facts, int micro_batch,
-                      int wanted = 0, const std::string& limit = "none") {
+                      int wanted = 0, const std::string& limit = "none", int tensor = 1) {
   RunConfig config;
   config.batch = {.global_batch = 2 * micro_batch, .micro_batches = 2, .evaluation = wanted};
   config.pipeline.memory_limit = limit;
+  config.mesh_shape.tensor = tensor;
   const auto model = models::find_model(name).make(facts, {});
-  return evaluation_batch(config, *model, facts.sample_shape);
+  constexpr double kHeld = 0x1p29;
+  return evaluation_batch(config, plan::evaluation_bytes(4, *model, facts.sample_shape), kHeld);
 }
 
 const models::DatasetFacts kDigits{
@@ -41,9 +44,15 @@ TEST(EvaluationTest, SmallSamplesAreTakenTogetherAndLargeOnesAsInTraining) {
   EXPECT_EQ(batch_of("vgg11", kPhotos, 32), 32);
 }
 
-TEST(EvaluationTest, AMemoryLimitLeavesRoomForAMicroBatch) {
-  EXPECT_EQ(batch_of("mlp", kDigits, 16, 0, "1GiB"), 16);
-  EXPECT_EQ(batch_of("vgg11", kPhotos, 2, 0, "4GiB"), 2);
+TEST(EvaluationTest, AMemoryLimitLeavesRoomForWhatTrainingHolds) {
+  EXPECT_EQ(batch_of("mlp", kDigits, 16, 0, "1GiB"), 256);
+  EXPECT_EQ(batch_of("vgg11", kPhotos, 2, 0, "4GiB"), batch_of("vgg11", kPhotos, 2));
+  EXPECT_EQ(batch_of("vgg11", kPhotos, 200, 0, "64GiB"), 200);
+  const auto few = batch_of("vgg11", kPhotos, 200, 0, "1GiB");
+  EXPECT_LT(few, 100);
+  EXPECT_GT(few, 1);
+  EXPECT_EQ(batch_of("vgg11", kPhotos, 200, 0, "256MiB"), 1);
+  EXPECT_EQ(batch_of("vgg11", kPhotos, 200, 0, "1GiB", 2), 200) << "slices of a layer are not alike";
 }
 
 TEST(EvaluationTest, WhatIsAskedForIsTakenOrRefused) {

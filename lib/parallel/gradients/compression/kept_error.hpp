@@ -2,10 +2,13 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 #include "comm/group.hpp"
-#include "parallel/strategy/state_view.hpp"
+#include "parallel/gradients/compression/gradient_compression.hpp"
+#include "parallel/gradients/flat_parameters.hpp"
 
 namespace dtrain::parallel {
 
@@ -15,16 +18,29 @@ inline constexpr const char* kErrorStartsAnew =
 
 /// What a node has not sent of a parameter's gradient yet, as checkpoints have it: each node's own. On
 /// another number of nodes each takes its share of their sum.
-inline StateTensor kept_error(const std::string& group, const std::string& name, const at::Tensor& error,
-                              const comm::NodePlace& place) {
-  const auto shape = error.sizes().vec();
-  return {
-      .group = StateTensor::kOptimizer + group,
-      .name = name,
-      .value = error,
-      .owner = {.copy = StateTensor::Owner::Copy{.index = place.node, .count = place.nodes, .adds_up = true}},
-      .shard = Slice::whole(name, shape),
-      .anew = kErrorStartsAnew};
-}
+StateTensor kept_error(const std::string& group, const std::string& name, const at::Tensor& error,
+                       const comm::NodePlace& place);
+
+/// A compression that leaves something out of each step's gradient: each node keeps that, on the rank that
+/// carries for it, and adds it to the next step's.
+class ErrorFeedback : public GradientCompression {
+ public:
+  void begin_step(std::int64_t /*number*/) override {}
+  std::vector<StateTensor> state() const override { return state_; }
+
+ protected:
+  /// An error for each element of the parameters, zero. Once. `group`: as of lay_out().
+  void begin_errors(const FlatParameters& parameters, const comm::Group& group);
+  /// From element `offset` of the parameters on; null on ranks that do not carry for their node.
+  float* error_at(std::int64_t offset) const;
+  /// From now on state() has the error of a parameter, under `group`: see kept_error().
+  void save_error(const std::string& group, const FlatParameters::Entry& entry);
+  void save(StateTensor tensor) { state_.push_back(std::move(tensor)); }
+
+ private:
+  comm::NodePlace place_;
+  at::Tensor errors_;  // laid out like the parameters; undefined where this rank does not carry
+  std::vector<StateTensor> state_;
+};
 
 }  // namespace dtrain::parallel

@@ -8,7 +8,6 @@
 #include <utility>
 
 #include "kernels/philox.hpp"
-#include "parallel/gradients/compression/kept_error.hpp"
 #include "parallel/gradients/compression/rounded_sum.hpp"
 
 namespace dtrain::parallel {
@@ -138,14 +137,13 @@ std::unique_ptr<comm::MessageRounds> PowerSgdEncoding::begin(std::span<float> va
 
 void PowerSgdGradients::lay_out(const FlatParameters& parameters, const std::vector<Range>& buckets,
                                 comm::Group& group) {
-  const auto place = group.node_place();
-  if (place.leads) errors_ = at::zeros({parameters.size()}, at::kFloat);
+  begin_errors(parameters, group);
   for (const Range& bucket : buckets) {
     std::vector<LowRankMatrix> matrices;
     std::vector<Range> plain;
     for (const auto& entry : parameters.entries()) {
       if (entry.offset < bucket.begin || entry.offset >= bucket.end) continue;
-      const auto matrix = matrix_of(entry, bucket, place);
+      const auto matrix = matrix_of(entry, bucket);
       const auto begin = entry.offset - bucket.begin;
       if (matrix.size.rank > 0) matrices.push_back(matrix);
       if (matrix.size.rank == 0) plain.push_back({begin, begin + entry.count});
@@ -155,8 +153,7 @@ void PowerSgdGradients::lay_out(const FlatParameters& parameters, const std::vec
 }
 
 /// Of rank 0 where it does not pay.
-LowRankMatrix PowerSgdGradients::matrix_of(const FlatParameters::Entry& entry, const Range& bucket,
-                                           const comm::NodePlace& place) {
+LowRankMatrix PowerSgdGradients::matrix_of(const FlatParameters::Entry& entry, const Range& bucket) {
   const auto& parameter = *entry.parameter;
   const auto& value = parameter.value;
   LowRankMatrix matrix{.begin = static_cast<std::size_t>(entry.offset - bucket.begin)};
@@ -172,17 +169,14 @@ LowRankMatrix PowerSgdGradients::matrix_of(const FlatParameters::Entry& entry, c
       .seed = seed_, .purpose = kernels::Purpose::compression, .stream = kernels::stream_of(parameter.name)};
   for (std::int64_t i = 0; i < factor.numel(); ++i)
     matrix.factor[i] = kernels::to_unit(kernels::philox_block(key, static_cast<std::uint64_t>(i))[0]) - 0.5F;
-  if (place.leads) {
-    matrix.error = errors_.mutable_data_ptr<float>() + entry.offset;
-    state_.push_back(
-        kept_error("powersgd_error", parameter.name, FlatParameters::view(errors_, entry), place));
-  }
+  matrix.error = error_at(entry.offset);
+  save_error("powersgd_error", entry);
   // The same on all nodes: the first copy saves it for all.
-  state_.push_back({.group = fmt::format("{}powersgd_rank_{}", StateTensor::kOptimizer, rank_),
-                    .name = parameter.name,
-                    .value = factor,
-                    .owner = {.copy = StateTensor::Owner::Copy{.index = 0, .count = 1}},
-                    .anew = kErrorStartsAnew});
+  save({.group = fmt::format("{}powersgd_rank_{}", StateTensor::kOptimizer, rank_),
+        .name = parameter.name,
+        .value = factor,
+        .owner = {.copy = StateTensor::Owner::Copy{.index = 0, .count = 1}},
+        .anew = kErrorStartsAnew});
   return matrix;
 }
 

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -12,7 +10,7 @@
 #include "comm/encoding.hpp"
 #include "core/slice.hpp"
 #include "kernels/compression/low_rank.hpp"
-#include "parallel/gradients/compression/gradient_compression.hpp"
+#include "parallel/gradients/compression/kept_error.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
 
 namespace dtrain::parallel {
@@ -55,26 +53,21 @@ class PowerSgdEncoding final : public comm::Encoding {
 };
 
 /// PowerSGD of all buckets, with its state.
-class PowerSgdGradients final : public GradientCompression {
+class PowerSgdGradients final : public ErrorFeedback {
  public:
   PowerSgdGradients(int rank, std::uint64_t seed) : rank_(rank), seed_(seed) {}
 
   void lay_out(const FlatParameters& parameters, const std::vector<Range>& buckets,
                comm::Group& group) override;
-  void begin_step(std::int64_t /*number*/) override {}
   comm::Encoding& of(std::size_t bucket) override { return encodings_.at(bucket); }
-  std::vector<StateTensor> state() const override { return state_; }
 
  private:
-  LowRankMatrix matrix_of(const FlatParameters::Entry& entry, const Range& bucket,
-                          const comm::NodePlace& place);
+  LowRankMatrix matrix_of(const FlatParameters::Entry& entry, const Range& bucket);
 
   int rank_;
   std::uint64_t seed_;
   std::uint32_t matrices_ = 0;
-  at::Tensor errors_;  // laid out like the parameters, on the rank that carries for its node
   std::deque<PowerSgdEncoding> encodings_;
-  std::vector<StateTensor> state_;
 };
 
 }  // namespace dtrain::parallel

@@ -1,7 +1,5 @@
 #include "parallel/gradients/compression/top_k.hpp"
 
-#include <ATen/ATen.h>
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -11,7 +9,6 @@
 #include <utility>
 
 #include "core/error.hpp"
-#include "parallel/gradients/compression/kept_error.hpp"
 #include "parallel/gradients/compression/wire_message.hpp"
 
 namespace dtrain::parallel {
@@ -143,14 +140,11 @@ std::unique_ptr<comm::MessageRounds> TopKEncoding::begin(std::span<float> values
 
 void TopKGradients::lay_out(const FlatParameters& parameters, const std::vector<Range>& buckets,
                             comm::Group& group) {
-  const auto place = group.node_place();
-  if (place.leads) errors_ = at::zeros({parameters.size()}, at::kFloat);
+  begin_errors(parameters, group);
   for (const Range& bucket : buckets) {
-    encodings_.emplace_back(share_, place.leads ? errors_.mutable_data_ptr<float>() + bucket.begin : nullptr);
+    encodings_.emplace_back(share_, error_at(bucket.begin));
     for (const auto& entry : parameters.entries()) {
-      if (!place.leads || entry.offset < bucket.begin || entry.offset >= bucket.end) continue;
-      state_.push_back(
-          kept_error("topk_error", entry.parameter->name, FlatParameters::view(errors_, entry), place));
+      if (entry.offset >= bucket.begin && entry.offset < bucket.end) save_error("topk_error", entry);
     }
   }
 }

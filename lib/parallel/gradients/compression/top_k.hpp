@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ATen/core/Tensor.h>
-
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -10,7 +8,7 @@
 
 #include "comm/encoding.hpp"
 #include "core/slice.hpp"
-#include "parallel/gradients/compression/gradient_compression.hpp"
+#include "parallel/gradients/compression/kept_error.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
 
 namespace dtrain::parallel {
@@ -44,21 +42,17 @@ class TopKEncoding final : public comm::Encoding {
 };
 
 /// The largest values of all buckets, with what is kept.
-class TopKGradients final : public GradientCompression {
+class TopKGradients final : public ErrorFeedback {
  public:
   explicit TopKGradients(double share) : share_(share) {}
 
   void lay_out(const FlatParameters& parameters, const std::vector<Range>& buckets,
                comm::Group& group) override;
-  void begin_step(std::int64_t /*number*/) override {}
   comm::Encoding& of(std::size_t bucket) override { return encodings_.at(bucket); }
-  std::vector<StateTensor> state() const override { return state_; }
 
  private:
   double share_;
-  at::Tensor errors_;  // laid out like the parameters, on the rank that carries for its node
   std::deque<TopKEncoding> encodings_;
-  std::vector<StateTensor> state_;
 };
 
 }  // namespace dtrain::parallel

@@ -1,0 +1,64 @@
+#include "train/config/footprint.hpp"
+
+#include <algorithm>
+
+#include "parallel/strategy/registry.hpp"
+#include "state/saved_state.hpp"
+#include "train/config/precision.hpp"
+#include "train/config/strategy_setting.hpp"
+
+namespace dtrain::train {
+namespace {
+
+/// Whether a checkpoint may be written while steps are made: the best model is saved after each epoch.
+bool saves_beside_training(const RunConfig& config, std::int64_t samples) {
+  using Unit = state::Interval::Unit;
+  const auto unit = config.output.checkpoint_interval().unit;
+  if (unit == Unit::steps || unit == Unit::seconds || config.validation.every_steps() > 0) return true;
+  const std::int64_t batch = config.batch.global_batch;
+  const auto steps = (samples + batch - 1) / batch;
+  auto all = config.epochs * steps;
+  if (config.limit_steps > 0) all = std::min<std::int64_t>(all, config.limit_steps);
+  return samples == 0 ? config.epochs > 1 : all > steps;
+}
+
+}  // namespace
+
+MemoryFacts memory_facts(const topology::Cluster& cluster, const topology::Mesh& mesh, bool recovers) {
+  return {.ranks_of_node = std::max(1, mesh.ranks_on_a_node(cluster, topology::Axis::data)),
+          .one_node = !mesh.crosses_nodes(cluster, topology::Axis::data),
+          .recovers = recovers};
+}
+
+plan::Footprint footprint_of(const RunConfig& config, const MemoryFacts& facts) {
+  const auto& strategy = parallel::find_strategy(config.strategy);
+  const auto& shares = strategy.shares;
+  const auto blocks = strategy.blocks;
+  const int copies = config.mesh_shape.data;
+  const bool within = config.strategy_options.shard_within == "node";
+  const bool one_block = shares.node && (facts.one_node || within) && !config.computes_on_device();
+  const int block_ranks = one_block ? facts.ranks_of_node : 1;
+  const int sharers = block_ranks > 1 ? block_ranks : copies;
+  const bool undoes = facts.recovers && strategy.can(strategy_setting(config)).rolls_back;
+  return {.element_bytes = element_bytes(config),
+          .half = half_type(config).has_value(),
+          .copies = copies,
+          .tensor = config.mesh_shape.tensor,
+          .micro_batches = config.batch.micro_batches,
+          .largest_piece = samples_of_largest_piece(config.batch),
+          .pipelining = parallel::parse_pipelining(config.pipeline.schedule),
+          .optimizer_states =
+              config.update.rule.state_count() + (blocks != nullptr ? blocks(config.strategy_options) : 0),
+          .optimizer_shards = block_ranks > 1 || shares.optimizer ? sharers : 1,
+          .gradient_shards = shares.gradients && !config.reproducible ? sharers : 1,
+          .parameter_shards = block_ranks > 1 || shares.parameters ? sharers : 1,
+          .gathers_layers = shares.parameters && block_ranks == 1 && copies > 1,
+          .block_ranks = block_ranks,
+          .bucket_bytes = static_cast<std::int64_t>(config.bucket_mb * 1024 * 1024),
+          .reproducible = config.reproducible,
+          .undoes = undoes,
+          .saves = saves_beside_training(config, facts.samples),
+          .smallest_share = state::kSmallestShare};
+}
+
+}  // namespace dtrain::train
