@@ -5,6 +5,7 @@
 #include "option.hpp"
 #include "option_value.hpp"
 #include "parallel/strategy/registry.hpp"
+#include "train/config/federated_setting.hpp"
 #include "train/config/limits.hpp"
 #include "train/config/strategy_setting.hpp"
 
@@ -197,6 +198,13 @@ std::vector<Option> declare() {
   add(
       "global-batch", "N", "samples per step, over all ranks", by_model,
       [](auto& c) -> auto& { return c.batch.global_batch; });
+  // A federated run has others in the place of these.
+  const auto not_of_clients = [&all] {
+    all.back().toml = [usual = all.back().toml](const RunConfig& c) {
+      return train::is_federated(c) ? std::string() : usual(c);
+    };
+  };
+  not_of_clients();
   add(
       "micro-batches", "M", "pieces of a step (gradient accumulation); equal M gives equal results",
       "one per data rank; with pipe=P 4 P times as many, with --balance data 4 times",
@@ -205,7 +213,53 @@ std::vector<Option> declare() {
   all.back().toml = [](const RunConfig& c) {
     return c.batch.micro_batches == 0 ? std::string() : write_toml(c.batch.micro_batches);
   };
+  not_of_clients();
 
+  of_strategy(
+      "partition", "iid|sites|dirichlet=A|classes=K|quantity=A",
+      "how clients hold the training samples: by chance, by the dataset's owners, shares of each class, K "
+      "classes each, unequal numbers (fedavg)",
+      "sites where the dataset has them, else iid",
+      [](auto& c) -> auto& { return c.strategy_options.federated.partition; });
+  of_strategy(
+      "clients", "N", "clients that hold the samples (fedavg)", "one for each site, else 10",
+      [](auto& c) -> auto& { return c.strategy_options.federated.clients; });
+  of_strategy(
+      "clients-per-round", "N", "clients that are sampled for a round (fedavg)", "all",
+      [](auto& c) -> auto& { return c.strategy_options.federated.clients_per_round; });
+  of_strategy(
+      "rounds", "N", "rounds of a federated run, in the place of epochs (fedavg)", "",
+      [](auto& c) -> auto& { return c.strategy_options.federated.rounds; });
+  of_strategy(
+      "local-epochs", "N", "passes of a client over its samples in a round (fedavg)", "",
+      [](auto& c) -> auto& { return c.strategy_options.federated.local_epochs; });
+  of_strategy(
+      "local-batch", "N|all", "samples of a client's local step (fedavg)", "the model's batch",
+      [](auto& c) -> auto& { return c.strategy_options.federated.local_batch; });
+  of_strategy(
+      "federated-rule", "fedavg|fednova|scaffold",
+      "fednova: updates divided by their local steps; scaffold: local steps corrected by control variates "
+      "(fedavg)",
+      "", [](auto& c) -> auto& { return c.strategy_options.federated.rule; });
+  of_strategy(
+      "proximal-mu", "MU", "FedProx: how strongly local weights are held to the global ones (fedavg)", "",
+      [](auto& c) -> auto& { return c.strategy_options.federated.proximal_mu; });
+  of_strategy(
+      "server-optimizer", "none|momentum|adam|yogi",
+      "what the server does with the mean update: FedAvg, FedAvgM, FedAdam, FedYogi (fedavg)", "",
+      [](auto& c) -> auto& { return c.strategy_options.federated.server_optimizer; });
+  of_strategy(
+      "server-rate", "R", "learning rate of the server (fedavg)", "1; adam, yogi: 0.01",
+      [](auto& c) -> auto& { return c.strategy_options.federated.server_rate; });
+  of_strategy(
+      "server-momentum", "R", "momentum of the server, beta 1 of adam and yogi (fedavg)", "",
+      [](auto& c) -> auto& { return c.strategy_options.federated.server_momentum; });
+  of_strategy(
+      "drop-rate", "P", "probability that a sampled client hands nothing in (fedavg)", "",
+      [](auto& c) -> auto& { return c.strategy_options.federated.drop_rate; });
+  of_strategy(
+      "round-deadline", "SECONDS", "end a round without clients that are late; 0: wait for all (fedavg)", "",
+      [](auto& c) -> auto& { return c.strategy_options.federated.round_deadline; });
   add(
       "adaptive-batch", "",
       "after each epoch, let a step take as many batches as the noise of its gradient asks for", "",
@@ -241,6 +295,7 @@ std::vector<Option> declare() {
   group = "How it is trained";
   add(
       "epochs", "N", "passes over the training data", by_model, [](auto& c) -> auto& { return c.epochs; });
+  not_of_clients();
   add(
       "limit-steps", "N", "end after N steps in total; 0: no limit", "",
       [](auto& c) -> auto& { return c.limit_steps; });

@@ -33,17 +33,20 @@ bool belongs_to_update(const Option& option, const std::string& optimizer_state)
                                                 "local-after",     "outer-optimizer",   "outer-learning-rate",
                                                 "outer-momentum",  "fragments",         "exchange-type",
                                                 "overlap-steps",   "easgd-mode",        "elasticity",
-                                                "servers",         "staleness",         "staleness-rate"};
+                                                "servers",         "staleness",         "staleness-rate",
+                                                "partition",       "clients",           "clients-per-round",
+                                                "local-epochs",    "local-batch",       "federated-rule",
+                                                "proximal-mu",     "server-optimizer",  "server-rate",
+                                                "server-momentum", "drop-rate"};
   return kUpdate.contains(option.name) || (optimizer_state == "reset" && option.name == "optimizer");
 }
 
 bool may_differ(const Option& option, bool reproducible) {
   static const std::set<std::string> kFree = {
-      "epochs",       "limit-steps",    "exit-after", "mesh",        "rank-order",
-      "pipeline",     "virtual-stages", "balance",    "recompute",   "memory-limit",
-      "inject",       "on-failure",     "emulate",    "spares",      "replicate",
-      "verify-every", "watchdog",       "device",     "staging",     "data-root",
-      "eval-batch",   "early-stopping", "golden",     "compression", "shard-within"};
+      "epochs",    "rounds",         "round-deadline", "limit-steps",  "exit-after",   "mesh",   "rank-order",
+      "pipeline",  "virtual-stages", "balance",        "recompute",    "memory-limit", "inject", "on-failure",
+      "emulate",   "spares",         "replicate",      "verify-every", "watchdog",     "device", "staging",
+      "data-root", "eval-batch",     "early-stopping", "golden",       "compression", "shard-within"};
   // The last bits of sums depend on these.
   static const std::set<std::string> kFreeUnlessReproducible = {"threads", "bucket-mb", "all-reduce"};
   return option.group == kOutputs || kFree.contains(option.name) ||
@@ -79,7 +82,10 @@ bool is_longer(const train::RunConfig& config, const checkpoint::CheckpointInfo&
   const auto wanted = config.validation.early_stopping;
   if (config.given.contains("early-stopping") && patience > 0 && (wanted == 0 || wanted > patience))
     return true;
-  return (config.given.contains("epochs") && config.epochs > number_of(then, "epochs")) ||
+  const auto grows = [&](const std::string& option) {
+    return config.given.contains(option) && config.epochs > number_of(then, option);
+  };
+  return grows("epochs") || grows("rounds") ||
          (config.given.contains("limit-steps") && limit > 0 &&
           (config.limit_steps == 0 || config.limit_steps > limit));
 }

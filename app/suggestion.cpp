@@ -9,7 +9,7 @@
 namespace dtrain::app {
 namespace {
 
-constexpr std::array<std::string_view, 2> kLaterOptions = {"clients",
+constexpr std::array<std::string_view, 2> kLaterOptions = {"secure-aggregation",
                                                            // of stage and topology
                                                            "benchmark"};
 
@@ -65,7 +65,10 @@ std::string nearest(std::string_view word, const std::vector<std::string>& candi
     // A beginning is as good as a letter missing: `--batch` is no typing error but half a name.
     const bool part = word.size() >= 3 && candidate.find(word) != std::string::npos;
     const std::size_t distance = part ? 1 : edit_distance(word, candidate);
-    if (distance >= best_distance) continue;
+    // Of two that are as near the one that begins with the word: `--epoch` is not meant to be local.
+    const bool begins =
+        distance == best_distance && !best.empty() && candidate.starts_with(word) && !best.starts_with(word);
+    if (distance >= best_distance && !begins) continue;
     best = candidate;
     best_distance = distance;
   }

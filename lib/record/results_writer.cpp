@@ -74,6 +74,18 @@ void write_confusion(hid_t file, const ConfusionMatrix& confusion) {
   if (!confusion.classes.empty()) h5::write_strings(file, "test_classes", confusion.classes);
 }
 
+void write_clients(hid_t file, const Clients& clients) {
+  if (clients.rows.empty()) return;
+  write_table(file, "clients", clients.rows);
+  const std::uint64_t count = clients.rows.size();
+  if (!clients.classes.empty()) {
+    h5::write_dataset(file, "client_classes", {count, clients.classes.size() / count},
+                      std::span<const std::int64_t>(clients.classes));
+  }
+  h5::write_dataset(file, "client_of_sample", {clients.owners.size()},
+                    std::span<const std::int64_t>(clients.owners));
+}
+
 // The rows of an earlier part's table that `keeps` lets through. One that an older version left may lack the
 // table, or a column.
 template <class Row, class Keeps>
@@ -186,6 +198,10 @@ void ResultsWriter::take_over(const Kept& kept) {
                                 [&](const EpochRow& row) { return row.epoch <= kept.epoch; });
   validations_ = rows_kept<ValidationRow>(file.id(), "validations", of_any_split(extra_),
                                           [&](const ValidationRow& row) { return row.step <= kept.step; });
+  if (H5Lexists(file.id(), "rounds", H5P_DEFAULT) > 0) {
+    rounds_ = read_rows<RoundRow>(file.id(), "rounds");
+    std::erase_if(rounds_, [&](const RoundRow& row) { return row.round > kept.epoch; });
+  }
   if (H5Lexists(file.id(), "staleness", H5P_DEFAULT) <= 0) return;
   staleness_ = read_rows<StalenessRow>(file.id(), "staleness");
   std::erase_if(staleness_, [&](const StalenessRow& row) { return row.epoch > kept.epoch; });
@@ -219,6 +235,11 @@ void ResultsWriter::staleness(std::int64_t epoch, std::span<const std::int64_t> 
   for (std::size_t late = 0; late < updates.size(); ++late) {
     if (updates[late] > 0) staleness_.push_back({epoch, static_cast<std::int64_t>(late), updates[late]});
   }
+}
+
+void ResultsWriter::clients(Clients clients) {
+  clients_ = std::move(clients);
+  write_if_possible();
 }
 
 void ResultsWriter::validation(const ValidationRow& row, std::span<const double> extra) {
@@ -261,6 +282,10 @@ std::uint64_t ResultsWriter::own_bytes() const {
          (validations_.rows.size() + kRowsPerChunk) * (sizeof(ValidationRow) + extra_bytes) +
          (test_.rows.size() + kRowsPerChunk) * (sizeof(TestRow) + extra_bytes) +
          (staleness_.size() + kRowsPerChunk) * sizeof(StalenessRow) +
+         (rounds_.size() + kRowsPerChunk) * sizeof(RoundRow) +
+         (sites_.size() + kRowsPerChunk) * sizeof(SiteRow) +
+         (clients_.rows.size() + kRowsPerChunk) * sizeof(ClientRow) +
+         (clients_.classes.size() + clients_.owners.size()) * sizeof(std::int64_t) +
          confusion_.counts.size() * sizeof(std::int64_t) + confusion_.classes.size() * kNameBytes +
          static_cast<std::uint64_t>(info_.world_size) * kLinkBytes;
 }
@@ -282,6 +307,9 @@ void ResultsWriter::write(Status status, const std::string& end_time_utc) {
   write_extended(file.id(), "validations", validations_, of_any_split(extra_));
   write_extended(file.id(), "test", test_, of_any_split(extra_));
   if (!staleness_.empty()) write_table(file.id(), "staleness", staleness_);
+  if (!rounds_.empty()) write_table(file.id(), "rounds", rounds_);
+  write_clients(file.id(), clients_);
+  if (!sites_.empty()) write_table(file.id(), "test_sites", sites_);
   write_confusion(file.id(), confusion_);
   if (status == Status::running) {
     for (int rank = 0; rank < info_.world_size; ++rank) link_rank_file(file.id(), rank);

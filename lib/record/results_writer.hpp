@@ -4,6 +4,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "h5/library.hpp"
@@ -49,6 +50,13 @@ struct ConfusionMatrix {
   std::vector<std::int64_t> counts;  ///< [classes, classes]: samples by class and predicted class.
 };
 
+/// The clients of a federated run, and what they hold of the training split.
+struct Clients {
+  std::vector<ClientRow> rows;
+  std::vector<std::int64_t> classes;  ///< [clients, classes]: samples of each; empty: they have no classes.
+  std::vector<std::int64_t> owners;   ///< [samples]: the client of each.
+};
+
 /// Rank 0's results.h5. Every change writes the whole file aside and renames it, so a reader finds a whole
 /// one at every moment.
 class ResultsWriter {
@@ -68,6 +76,15 @@ class ResultsWriter {
   /// Appends rows of /staleness: how many updates of the epoch were as late as their index; written with the
   /// next change.
   void staleness(std::int64_t epoch, std::span<const std::int64_t> updates);
+
+  /// Appends a row of /rounds; written with the next change.
+  void round(const RoundRow& row) { rounds_.push_back(row); }
+
+  /// The rows of /test_sites; written with the next change.
+  void test_sites(std::vector<SiteRow> rows) { sites_ = std::move(rows); }
+
+  /// The rows of /clients, /client_classes and /client_of_sample; writes the file.
+  void clients(Clients clients);
 
   /// Appends a row of /validations, which replaces an earlier one of that step; written with the next change.
   /// `extra` as for epoch().
@@ -106,6 +123,9 @@ class ResultsWriter {
   ExtendedRows<ValidationRow> validations_;
   ExtendedRows<TestRow> test_;
   std::vector<StalenessRow> staleness_;
+  std::vector<RoundRow> rounds_;
+  Clients clients_;
+  std::vector<SiteRow> sites_;
   ConfusionMatrix confusion_;
   std::string problem_;
 };

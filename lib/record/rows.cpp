@@ -194,6 +194,32 @@ std::vector<Column> columns_of<StalenessRow>() {
 }
 
 template <>
+std::vector<Column> columns_of<RoundRow>() {
+  using Row = RoundRow;
+  return {integer("round", "1", offsetof(Row, round)), integer("sampled", "1", offsetof(Row, sampled)),
+          integer("handed_in", "1", offsetof(Row, handed_in)),
+          integer("samples", "samples", offsetof(Row, samples)),
+          real("update_norm", "1", offsetof(Row, update_norm))};
+}
+
+template <>
+std::vector<Column> columns_of<ClientRow>() {
+  using Row = ClientRow;
+  const Row row;
+  return {integer("client", "1", offsetof(Row, client)), text("name", offsetof(Row, name), row.name),
+          integer("samples", "samples", offsetof(Row, samples))};
+}
+
+template <>
+std::vector<Column> columns_of<SiteRow>() {
+  using Row = SiteRow;
+  const Row row;
+  return {text("site", offsetof(Row, site), row.site), integer("samples", "samples", offsetof(Row, samples)),
+          real("loss", "1", offsetof(Row, loss)),      real("accuracy", "1", offsetof(Row, accuracy)),
+          real("f1", "1", offsetof(Row, f1)),          real("auc", "1", offsetof(Row, auc))};
+}
+
+template <>
 std::vector<Column> columns_of<MeasurementRow>() {
   using Row = MeasurementRow;
   const Row row;

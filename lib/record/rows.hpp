@@ -184,6 +184,32 @@ struct StalenessRow {
   std::int64_t updates = 0;    ///< That were so late.
 };
 
+/// A row of /rounds, of federated runs.
+struct RoundRow {
+  std::int64_t round = 0;
+  std::int64_t sampled = 0;       ///< Clients.
+  std::int64_t handed_in = 0;     ///< Updates; the other clients dropped out or were late.
+  std::int64_t samples = 0;       ///< That the clients hold which handed in.
+  double update_norm = kNoValue;  ///< Of the mean update.
+};
+
+/// A row of /clients, of federated runs.
+struct ClientRow {
+  std::int64_t client = 0;
+  FixedText<64> name;        ///< Where the dataset names the owners of its rows; else empty.
+  std::int64_t samples = 0;  ///< Of the training split.
+};
+
+/// A row of /test_sites: the best model on the test samples of one owner, where the dataset names them.
+struct SiteRow {
+  FixedText<64> site;
+  std::int64_t samples = 0;
+  double loss = kNoValue;
+  double accuracy = kNoValue;
+  double f1 = kNoValue;   ///< Of the second of two classes.
+  double auc = kNoValue;  ///< Likewise.
+};
+
 /// A row of /measurements: a collective of `topology --benchmark`.
 struct MeasurementRow {
   FixedText<16> group;
@@ -235,6 +261,12 @@ template <>
 std::vector<Column> columns_of<VirtualTimeRow>();
 template <>
 std::vector<Column> columns_of<StalenessRow>();
+template <>
+std::vector<Column> columns_of<RoundRow>();
+template <>
+std::vector<Column> columns_of<ClientRow>();
+template <>
+std::vector<Column> columns_of<SiteRow>();
 template <>
 std::vector<Column> columns_of<MeasurementRow>();
 

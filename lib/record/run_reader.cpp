@@ -100,6 +100,11 @@ void read_results(const h5::File& file, const std::string& path, RunRecord& run)
   run.topology = read_table(file.id(), "topology");
   run.epochs = read_table(file.id(), "epochs");
   run.test = read_table(file.id(), "test");
+  const auto read_if_there = [&](const char* name) {
+    return H5Lexists(file.id(), name, H5P_DEFAULT) > 0 ? read_table(file.id(), name) : Table();
+  };
+  run.test_sites = read_if_there("test_sites");
+  run.rounds = read_if_there("rounds");
 }
 
 void read_merged_ranks(const h5::File& file, RunRecord& run, Detail detail) {

@@ -43,6 +43,8 @@ struct RunRecord {
   Table topology;
   Table epochs;
   Table test;
+  Table test_sites;                     ///< Empty where the dataset names no owners of its rows.
+  Table rounds;                         ///< Of federated runs; else empty.
   std::vector<RankRecord> ranks;        ///< Ascending; those whose files could be read.
   std::vector<std::string> unreadable;  ///< Rank files that could not, with the reason.
 };

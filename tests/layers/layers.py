@@ -27,7 +27,7 @@ ALLOWED = {  # folder: what it may link, from the design's table of layers
     "checkpoint": "core topology h5 comm",
     "state": "core topology h5 comm data models optim parallel checkpoint",
     "plan": "core topology models parallel",
-    "federated": "core comm data models optim parallel",
+    "federated": "core kernels comm data models optim parallel",
     "train": "core topology h5 kernels models comm record data optim parallel checkpoint state plan federated",
     "inference": "core h5 kernels models comm record data parallel checkpoint state train",
 }

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "models/model.hpp"
@@ -19,6 +20,31 @@ struct MicroBatch {
   std::int64_t samples() const { return static_cast<std::int64_t>(ids.size()); }
 };
 
+/// A client of federated training that a rank simulates: what it does in a round.
+struct ClientWork {
+  int client = 0;
+  std::int64_t samples = 0;  ///< That it holds: its weight.
+  std::size_t first = 0;     ///< Of StepPlan::micro_batches, each of which is a local step.
+  std::size_t steps = 0;     ///< Local steps.
+};
+
+/// A round of federated training.
+struct RoundPlan {
+  std::vector<ClientWork> clients;  ///< Of this rank, by ascending number.
+  int sampled = 0;                  ///< Clients that take part, on all ranks.
+  int dropped = 0;                  ///< More that were sampled, and hand nothing in.
+  std::int64_t samples = 0;         ///< That the clients that take part hold.
+  int of = 0;                       ///< Clients that there are.
+};
+
+/// What came of a round of federated training: the same on all ranks.
+struct RoundOutcome {
+  int handed_in = 0;         ///< Updates.
+  int sampled = 0;           ///< Clients, with those that dropped out or were late.
+  std::int64_t samples = 0;  ///< Of the clients that handed in.
+  double update_norm = 0;    ///< Of the mean of all updates.
+};
+
 /// What a rank's copy of the model does in one step.
 struct StepPlan {
   std::int64_t number = 1;                ///< Counts from 1 over the whole run.
@@ -28,6 +54,7 @@ struct StepPlan {
   double learning_rate = 0;
   double share =
       1;  ///< Of the step's samples, those in micro_batches, where ranks take them at their own pace.
+  std::shared_ptr<const RoundPlan> round = nullptr;  ///< Null: the samples belong to no clients.
   /// Another step follows at once: its first micro-batch may be read while a device computes this step.
   bool another_follows = false;
   /// The run uses the agreed model after this step: the epoch or the run ends, or the model is validated. The
@@ -109,7 +136,8 @@ struct StepOutcome {
   /// Updates by how many others came between the parameters that they were computed on and them, since the
   /// last agreed step; empty where all are computed on the newest.
   std::vector<std::int64_t> staleness = {};
-  bool left_out = false;  ///< Nothing was updated: in fp16 the gradient was not finite.
+  std::optional<RoundOutcome> round = {};  ///< Where StepPlan::round was given.
+  bool left_out = false;                   ///< Nothing was updated: in fp16 the gradient was not finite.
 };
 
 }  // namespace dtrain::parallel

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "comm/emulation/virtual_clock.hpp"
@@ -53,7 +54,11 @@ struct StrategyParts {
   /// Takes what the strategy decides within a step, for the run's events. Empty: nothing does.
   using Tell = std::function<void(std::string_view kind, std::string_view detail)>;
   Tell tell = {};
-  bool counts_common = true;            ///< Whether this rank counts what its tensor group has in common.
+  bool counts_common = true;  ///< Whether this rank counts what its tensor group has in common.
+  /// Where the strategy may keep files of its own, which all ranks see; empty: nowhere.
+  std::string folder = {};
+  /// The step of the oldest checkpoint from which the run can go on; 0: of none. Empty: of none.
+  std::function<std::int64_t()> oldest_kept = {};
   comm::VirtualClock* clock = nullptr;  ///< Of an emulated machine, for messages; null: there is none.
 };
 

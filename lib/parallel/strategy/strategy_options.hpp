@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "parallel/strategy/federated/federated_options.hpp"
+
 namespace dtrain::parallel {
 
 /// What users choose of strategies beyond ddp. Which of them a strategy has, StrategyEntry::options says.
@@ -23,6 +25,7 @@ struct StrategyOptions {
   std::string staleness_rate = "constant";  ///< Learning rate of a late update: `constant`, or `divided`.
   std::string easgd_mode = "rounds";  ///< How copies meet the centre: in `rounds`, or each `asynchronous`.
   double elasticity = 0;  ///< In (0, 1): what moves between a copy and the centre; 0: 0.9 / copies.
+  FederatedOptions federated = {};
 };
 
 }  // namespace dtrain::parallel

@@ -18,6 +18,7 @@
 #include "parallel/device/rank_device.hpp"
 #include "parallel/pipeline/schedule.hpp"
 #include "parallel/strategy/registry.hpp"
+#include "train/config/federated_setting.hpp"
 #include "train/config/limits.hpp"
 #include "train/config/strategy_setting.hpp"
 #include "train/recovery/recovery_options.hpp"
@@ -286,6 +287,7 @@ void RunConfig::resolve(int world_size) {
     batch.micro_batches =
         workers(*this) * (balances_data(*this) ? std::max(per_copy, kPiecesToBalance) : per_copy);
   }
+  resolve_federated(*this);
 }
 
 void RunConfig::validate() const {
@@ -304,6 +306,7 @@ void RunConfig::validate() const {
   check(data.crops() || !given.contains("augment-padding"), "nothing is cropped", "--augment-padding",
         "leave it out, or use --augment crop or crop+flip");
   validate_strategy_options(*this);
+  validate_federated(*this);
   check(!all_ranks || dry_run, "only a dry run lists ranks", "--all-ranks", "add --dry-run");
   check(cluster.empty() || dry_run, "a cluster that is not there cannot train", "--cluster", "add --dry-run");
   check_at_least(epochs, 1, "--epochs");

@@ -225,6 +225,13 @@ bool uses_strategy_option(const RunConfig& config, const std::string& name) {
   if (chosen == entries.end() || std::ranges::count(chosen->options, name) == 0) return false;
   if (name == "servers" && std::ranges::count(chosen->options, "easgd-mode") > 0)
     return config.strategy_options.easgd_mode == "asynchronous";
+  const auto& federated = config.strategy_options.federated;
+  if (name == "server-momentum") return federated.server_optimizer != "none";
+  if (name == "server-rate") return federated.server_rate > 0;
+  if (name == "partition") return !federated.partition.empty();
+  if (name == "local-batch") return !federated.local_batch.empty();
+  if (name == "clients") return federated.clients > 0;
+  if (name == "clients-per-round") return federated.clients_per_round > 0;
   if (name == "outer-learning-rate" || name == "outer-momentum") return has_outer(config);
   return name != "elasticity" || config.given.contains(name);
 }

@@ -9,7 +9,7 @@ data::LoaderOptions loader_options(const Job& job) {
                                         : data::LoaderOptions::Drive::inline_call};
 }
 
-std::optional<EvaluationResult> Evaluations::run(const std::string& split) {
+std::optional<EvaluationResult> Evaluations::run(const std::string& split, const OutputSink& sink) {
   const auto samples = workload_.dataset.info().samples(split);
   if (samples == 0) return std::nullopt;
   if (injection_ != nullptr) injection_->reach(split == "test" ? "test" : "evaluation");
@@ -23,7 +23,7 @@ std::optional<EvaluationResult> Evaluations::run(const std::string& split) {
                 .first;
     job_.world().barrier();
   }
-  return place->second.run();
+  return place->second.run(sink);
 }
 
 }  // namespace dtrain::train

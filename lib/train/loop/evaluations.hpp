@@ -29,8 +29,8 @@ class Evaluations {
         injection_(injection),
         files_limit_s_(files_limit_s) {}
 
-  /// Nothing where the split has no samples. Collective.
-  std::optional<EvaluationResult> run(const std::string& split);
+  /// Nothing where the split has no samples. `sink`: as of Evaluation::run(). Collective.
+  std::optional<EvaluationResult> run(const std::string& split, const OutputSink& sink = {});
 
  private:
   Job& job_;

@@ -4,14 +4,18 @@
 
 #include <algorithm>
 #include <span>
+#include <string_view>
+#include <system_error>
 #include <utility>
 
 #include "checkpoint/reader.hpp"
 #include "comm/watch/flight_recorder.hpp"
+#include "core/parse_number.hpp"
 #include "parallel/strategy/registry.hpp"
 #include "state/initial_weights.hpp"
 #include "train/config/precision.hpp"
 #include "train/config/strategy_setting.hpp"
+#include "train/loop/run_outputs.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -25,6 +29,21 @@ parallel::Pipelining pipelining(const RunConfig& config) {
 std::function<bool()> spoils_loss(const comm::Injection* injection) {
   if (injection == nullptr) return {};
   return [injection] { return injection->spoils_loss(); };
+}
+
+/// The step of the oldest checkpoint that the run has left; 0: it has none.
+std::int64_t oldest_checkpoint(const RunConfig& config) {
+  constexpr std::string_view kPrefix = "step-";
+  std::int64_t oldest = 0;
+  std::error_code error;
+  for (std::filesystem::directory_iterator next(checkpoints_folder(config), error), end;
+       !error && next != end; next.increment(error)) {
+    const auto name = next->path().filename().string();
+    if (!name.starts_with(kPrefix)) continue;
+    const auto step = parse_number<std::int64_t>(name.substr(kPrefix.size()));  // of others: of none
+    if (step) oldest = oldest == 0 ? *step : std::min(oldest, *step);
+  }
+  return oldest;
 }
 
 std::unique_ptr<comm::ClockedGroup> clocked(comm::Group* group, comm::VirtualClock& clock, int lanes = 1) {
@@ -119,6 +138,8 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::In
                            .requests = std::move(requests),
                            .tell = std::move(tell),
                            .counts_common = job.speaks_for_tensor_group(),
+                           .folder = run_folder(config) + "/clients",
+                           .oldest_kept = [&config] { return oldest_checkpoint(config); },
                            .clock = job.virtual_clock()})) {}
 
 comm::Group& Replica::data_group() {

@@ -13,6 +13,7 @@
 #include "parallel/memory/memory_meter.hpp"
 #include "record/run_folder.hpp"
 #include "state/kept_program.hpp"
+#include "train/config/federated_setting.hpp"
 #include "train/config/strategy_setting.hpp"
 #include "train/loop/trainer.hpp"
 #include "train/setup/dry_run.hpp"
@@ -38,7 +39,7 @@ RunStart start_of(const RunConfig& config, bool goes_on, const comm::MpiEnvironm
 /// The options with a warm-up that ends before the run does: the recipe's is shortened, the user's is not.
 /// Throws Error (exit code 2).
 RunConfig with_fitting_warmup(RunConfig config, std::int64_t samples, const Log& log) {
-  const std::int64_t batch = config.batch.global_batch;
+  const auto batch = samples_of_step(config, samples);
   std::int64_t steps = config.epochs * ((samples + batch - 1) / batch);
   if (config.limit_steps > 0) steps = std::min<std::int64_t>(steps, config.limit_steps);
   int& warmup = config.update.schedule.warmup_steps;

@@ -19,6 +19,7 @@
 #include "core/version.hpp"
 #include "record/rank_files.hpp"
 #include "record/run_folder.hpp"
+#include "train/setup/clients.hpp"
 #include "train/setup/topology_rows.hpp"
 
 namespace dtrain::train {
@@ -122,6 +123,10 @@ RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& worklo
   }
 }
 
+void RunOutputs::clients(const federated::Partition& partition, const Workload& workload) {
+  if (results_ != nullptr) results_->clients(described_clients(config_, partition, workload));
+}
+
 void RunOutputs::step(const parallel::StepPlan& plan, int epoch, const parallel::StepOutcome& outcome,
                       const record::PhaseTotals& phases) {
   const auto& own = outcome.own;
@@ -199,6 +204,13 @@ void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<Eva
   if (results_ == nullptr) return;
 
   results_->staleness(epoch, sums.staleness);
+  if (const auto& round = sums.round) {
+    results_->round({.round = epoch,
+                     .sampled = round->sampled,
+                     .handed_in = round->handed_in,
+                     .samples = round->samples,
+                     .update_norm = round->update_norm});
+  }
   const double samples_per_s = static_cast<double>(sums.samples) / train_time_s;
   results_->epoch({.epoch = epoch,
                    .train_loss = total.loss,
@@ -231,6 +243,8 @@ void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<Eva
     line += fmt::format(" accuracy {:.4f}", total_validation.accuracy);
   }
   if (validation) line += own_figures(extra_columns_, extra);
+  if (sums.round && sums.round->handed_in < sums.round->sampled)
+    line += fmt::format("  {} of {} clients", sums.round->handed_in, sums.round->sampled);
   line += fmt::format("  {:.2f} s  {:.0f} samples/s", train_time_s, samples_per_s);
   if (const auto* clock = job_.virtual_clock()) line += fmt::format("  virtual {:.3f} s", clock->now_s());
   log_.info(line);
@@ -285,6 +299,21 @@ void RunOutputs::warn_of_lost_results() {
   if (warned_ || results_->problem().empty()) return;
   warned_ = true;
   log_.warn("results.h5 is not up to date: " + results_->problem());
+}
+
+void RunOutputs::test_sites(const std::vector<std::string>& sites, const std::vector<SiteScore>& scores) {
+  if (results_ == nullptr) return;
+  std::vector<record::SiteRow> rows;
+  for (std::size_t site = 0; site < sites.size(); ++site) {
+    const auto& score = scores.at(site);
+    rows.push_back({.site = sites[site],
+                    .samples = score.samples,
+                    .loss = score.loss,
+                    .accuracy = score.accuracy,
+                    .f1 = score.f1,
+                    .auc = score.auc});
+  }
+  results_->test_sites(std::move(rows));
 }
 
 void RunOutputs::test(const EvaluationResult& result, std::int64_t step, std::int64_t epoch) {

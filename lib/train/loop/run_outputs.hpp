@@ -12,6 +12,7 @@
 #include "comm/traffic.hpp"
 #include "core/error.hpp"
 #include "core/log.hpp"
+#include "federated/partition.hpp"
 #include "h5/library.hpp"
 #include "parallel/step/step.hpp"
 #include "record/rank_recorder.hpp"
@@ -22,6 +23,7 @@
 #include "record/trace_writer.hpp"
 #include "train/config/config.hpp"
 #include "train/loop/evaluation.hpp"
+#include "train/loop/site_scores.hpp"
 #include "train/setup/job.hpp"
 #include "train/setup/workload.hpp"
 
@@ -35,15 +37,16 @@ struct RunStart {
 
 /// What the steps of an epoch add up to.
 struct EpochSums {
-  parallel::StepTotals own;                    ///< This rank's steps.
-  parallel::StepTotals total;                  ///< All ranks'.
-  record::PhaseTotals phases;                  ///< This rank's time.
-  std::uint64_t sample_hash = 0;               ///< Of the samples this rank used.
-  std::int64_t samples = 0;                    ///< Over all ranks.
-  double earlier_s = 0;                        ///< That an earlier part of the run has trained in this epoch.
-  double learning_rate = 0;                    ///< Of the last step.
-  std::vector<std::int64_t> staleness = {};    ///< StepOutcome::staleness of all.
-  std::vector<comm::MovedBytes> traffic = {};  ///< Between this rank and each other, by rank.
+  parallel::StepTotals own;                  ///< This rank's steps.
+  parallel::StepTotals total;                ///< All ranks'.
+  record::PhaseTotals phases;                ///< This rank's time.
+  std::uint64_t sample_hash = 0;             ///< Of the samples this rank used.
+  std::int64_t samples = 0;                  ///< Over all ranks.
+  double earlier_s = 0;                      ///< That an earlier part of the run has trained in this epoch.
+  double learning_rate = 0;                  ///< Of the last step.
+  std::vector<std::int64_t> staleness = {};  ///< StepOutcome::staleness of all.
+  std::optional<parallel::RoundOutcome> round = {};  ///< The epoch is this round of federated training.
+  std::vector<comm::MovedBytes> traffic = {};        ///< Between this rank and each other, by rank.
 
   /// Adds a step. `hash`: data::sample_hash() of the samples that this rank counts.
   void add(const parallel::StepOutcome& outcome, const record::PhaseTotals& step_phases, double rate,
@@ -53,6 +56,7 @@ struct EpochSums {
     phases += step_phases;
     sample_hash += hash;
     learning_rate = rate;
+    if (outcome.round) round = outcome.round;
     staleness.resize(std::max(staleness.size(), outcome.staleness.size()));
     for (std::size_t late = 0; late < outcome.staleness.size(); ++late)
       staleness[late] += outcome.staleness[late];
@@ -74,6 +78,9 @@ class RunOutputs {
   void trace_step(std::int64_t step) {
     if (trace_ != nullptr) trace_->begin_step(step);
   }
+
+  /// The clients of a federated run.
+  void clients(const federated::Partition& partition, const Workload& workload);
 
   /// After each step.
   void step(const parallel::StepPlan& plan, int epoch, const parallel::StepOutcome& outcome,
@@ -102,6 +109,9 @@ class RunOutputs {
 
   /// Where all ranks have been, with those in `lost` gone now.
   std::vector<record::TopologyRow> topology_without(const std::vector<int>& lost) const;
+
+  /// The same by the owners of the rows; before test().
+  void test_sites(const std::vector<std::string>& sites, const std::vector<SiteScore>& scores);
 
   /// Of the checkpoint of `step`, at the end of `epoch`.
   void test(const EvaluationResult& result, std::int64_t step, std::int64_t epoch);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "checkpoint/writer.hpp"
@@ -11,6 +12,7 @@
 #include "data/sampler.hpp"
 #include "parallel/memory/memory_meter.hpp"
 #include "state/interval.hpp"
+#include "train/config/federated_setting.hpp"
 #include "train/loop/checkpoint_info.hpp"
 #include "train/recovery/continuation.hpp"
 #include "train/setup/announcement.hpp"
@@ -28,6 +30,13 @@ std::function<std::optional<parallel::WorkUnit>(const parallel::WorkRange&)> wor
   if (!replica.can().deals_work) return {};
   return [&strategy = replica.strategy()](const parallel::WorkRange& steps) {
     return strategy.take_work(steps);
+  };
+}
+
+std::function<parallel::StepPlan(std::int64_t)> rounds_of(const federated::ClientRounds* rounds, Job& job) {
+  if (rounds == nullptr) return {};
+  return [rounds, rank = job.groups().data().rank(), ranks = job.groups().data().size()](std::int64_t round) {
+    return rounds->plan(round, rank, ranks);
   };
 }
 
@@ -55,8 +64,9 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
       batches_([this] { return loader_.next(); },
                [this](const data::Batch& batch) { return replica_.training_samples(batch); },
                job.groups().recorder()),
+      rounds_(client_rounds(config, workload)),
       pieces_{.samples = workload.dataset.info().samples("train"),
-              .global_batch = config.batch.global_batch,
+              .global_batch = samples_of_step(config, workload.dataset.info().samples("train")),
               .micro_batches = config.batch.micro_batches,
               .data_ranks = job.mesh().shape().data},
       total_steps_(total_steps(config, pieces_)),
@@ -70,7 +80,8 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
              .total_steps = total_steps_,
              .seed = config.seed,
              .pauses_after = [this](std::int64_t step) { return selection_.due_within_epoch(step); },
-             .take = work_of(replica_)}),
+             .take = work_of(replica_),
+             .round = rounds_of(rounds_.get(), job)}),
       evaluations_(job, workload, replica_, recording.injection, config.files_limit_s()),
       outputs_(config, job, workload, recording.library, recording.trace, recording.start,
                rows_kept(resume, recording.recovery.behind(), pieces_.samples), recording.recovery.topology(),
@@ -106,12 +117,14 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
     stop_at_s_ = recording.begun_s + state::parse_interval(config.exit_after, "--exit-after").count;
   }
   if (config.reproducible) outputs_.event("reproducible", bits_of(config, job.threads()));
+  if (rounds_ != nullptr) outputs_.clients(rounds_->partition(), workload);
   if (!config.inject.empty()) outputs_.event("injected", config.inject);
   if (config.fabric.exists()) outputs_.event("emulated", config.fabric.in_words());
   if (!config.pipeline.chosen.empty()) outputs_.event("memory_limit", config.pipeline.chosen);
   if (!workload.read_in_place.empty()) outputs_.event("read_in_place", workload.read_in_place);
   if (resume) go_on_from(*resume);
   announce(config, job, workload, replica_.can().replays_graphs.why_not, log);
+  if (rounds_ != nullptr) log.info("clients    " + in_words(*rounds_));
   if (resume) tell_where_from(*resume);
 }
 
@@ -276,7 +289,8 @@ Trainer::Ending Trainer::train_epoch() {
   outputs_.trace_step(0);
   if (ended == Steps::stop_wanted) return Ending::stopped;
   if (step_ - first_step == pieces_.steps()) adapt_batch();
-  sums_.samples = pieces_.step(step_ - first_step - 1).end;
+  sums_.samples =
+      rounds_ != nullptr ? std::llround(sums_.total.samples) : pieces_.step(step_ - first_step - 1).end;
   outputs_.memory(epoch_, meter.peak(), held_bytes);
 
   replica_.strategy().synchronise();
@@ -429,7 +443,8 @@ bool Trainer::owes_comparison() const {
 void Trainer::show_progress(std::int64_t done_in_epoch, std::int64_t done_here,
                             const parallel::StepTotals& sums, double elapsed_s) {
   if (!progress_.visible()) return;
-  const auto samples = pieces_.step(done_in_epoch - 1).end - pieces_.step(done_in_epoch - done_here).begin;
+  const auto planned = pieces_.step(done_in_epoch - 1).end - pieces_.step(done_in_epoch - done_here).begin;
+  const auto samples = rounds_ != nullptr ? std::llround(sums.samples) : planned;
   pace_.epoch_so_far(done_here, samples, elapsed_s);
   progress_.show({.epoch = epoch_,
                   .epochs = config_.epochs,
@@ -487,8 +502,15 @@ void Trainer::test_best() {
     job_.world().barrier();
   }
   const auto steps = pieces_.steps();
-  if (const auto test = evaluations_.run("test"))
-    outputs_.test(*test, best.step, (best.step + steps - 1) / steps);
+  std::optional<SiteScores> by_site;
+  if (SiteScores::has(workload_)) by_site.emplace(workload_, "test");
+  const auto test = evaluations_.run("test", by_site ? by_site->sink() : OutputSink());
+  if (!test) return;
+  if (by_site) {
+    const auto scores = by_site->agree(job_.groups().world(), job_.speaks_for_tensor_group());
+    outputs_.test_sites(workload_.dataset.info().sites, scores);
+  }
+  outputs_.test(*test, best.step, (best.step + steps - 1) / steps);
 }
 
 }  // namespace dtrain::train

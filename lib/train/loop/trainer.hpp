@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
@@ -31,6 +32,7 @@
 #include "train/loop/work_plan.hpp"
 #include "train/recovery/recovery.hpp"
 #include "train/recovery/survival.hpp"
+#include "train/setup/clients.hpp"
 #include "train/setup/job.hpp"
 #include "train/setup/workload.hpp"
 
@@ -100,7 +102,8 @@ class Trainer {
 
   Replica replica_;
   data::Loader loader_;
-  PlannedBatches batches_;  // of loader_
+  PlannedBatches batches_;                                 // of loader_
+  std::unique_ptr<const federated::ClientRounds> rounds_;  // null: the samples belong to no clients
   parallel::Pieces pieces_;
   std::int64_t total_steps_;
   optim::ScheduleConfig schedule_;

@@ -83,6 +83,12 @@ std::optional<parallel::MicroBatch> WorkPlan::micro_batch(std::int64_t step_of_e
 /// `step_of_epoch`: the last of so many batches.
 parallel::StepPlan WorkPlan::plan_of(std::int64_t step_of_epoch, std::int64_t batches) const {
   auto plan = empty_plan(step_of_epoch);
+  if (facts_.round) {
+    auto round = facts_.round(plan.number);
+    round.number = plan.number;
+    round.learning_rate = plan.learning_rate;
+    return round;
+  }
   plan.owned = owned_in(plan.number);
   const auto mine = plan.owned != nullptr ? plan.owned->at(static_cast<std::size_t>(facts_.data_rank))
                                           : facts_.pieces.owned_by(facts_.data_rank);

@@ -37,6 +37,9 @@ class WorkPlan {
     /// Strategy::take_work(), where ranks take micro-batches at their own pace: plans then have one each, and
     /// a plan without any, which pauses, ends the steps between two pauses. Empty: they are dealt beforehand.
     std::function<std::optional<parallel::WorkUnit>(const parallel::WorkRange& steps)> take = {};
+    /// Where the samples belong to clients: what this rank does in a round, which is a step. Pieces::samples
+    /// is then that of a step. Empty: they belong to none.
+    std::function<parallel::StepPlan(std::int64_t round)> round = {};
   };
   explicit WorkPlan(Facts facts) : facts_(std::move(facts)) {}
 

@@ -7,6 +7,7 @@
 #include "core/counted.hpp"
 #include "core/version.hpp"
 #include "parallel/tensor/tensor_ranks.hpp"
+#include "train/config/federated_setting.hpp"
 #include "train/config/strategy_setting.hpp"
 
 namespace dtrain::train {
@@ -31,6 +32,7 @@ void warn_of_sums_between_nodes(const RunConfig& config, const Job& job, const W
 
 /// A run keeps the pieces that it was begun with: on more ranks some have none.
 void warn_of_idle_ranks(const RunConfig& config, const Job& job, const Log& log) {
+  if (is_federated(config)) return;  // clients are dealt
   const int copies = workers(config);
   const int pieces = config.batch.micro_batches;
   if (job.rank() != 0 || pieces >= copies) return;

@@ -26,6 +26,7 @@
 #include "parallel/step/pieces.hpp"
 #include "state/initial_weights.hpp"
 #include "state/resume_point.hpp"
+#include "train/config/federated_setting.hpp"
 #include "train/config/footprint.hpp"
 #include "train/config/precision.hpp"
 #include "train/setup/target_places.hpp"
@@ -130,7 +131,8 @@ std::optional<Augmentation> augmentation_of(const RunConfig& config, const data:
           {.subject = "--augment-padding",
            .advice = fmt::format("use {} or fewer, or --augment flip", extent - 1),
            .code = ExitCode::usage});
-  const parallel::Pieces epoch{.samples = info.samples("train"), .global_batch = config.batch.global_batch};
+  const auto samples = info.samples("train");
+  const parallel::Pieces epoch{.samples = samples, .global_batch = samples_of_step(config, samples)};
   return Augmentation{.seed = config.seed,
                       .steps_per_epoch = epoch.steps(),
                       .padding = data.crops() ? data.augment_padding : 0,

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -35,14 +36,16 @@ class QuadraticEngine final : public StepEngine {
     sums.begin_step(static_cast<int>(plan.micro_batches.size()));
     std::vector<MicroBatchLoss> losses;
     for (const auto& micro_batch : plan.micro_batches) {
+      const double goal = target_of ? target_of(micro_batch) : target;
+      const double counts = target_of ? static_cast<double>(micro_batch.samples()) : weight;
       at::Tensor loss = at::zeros({}, at::kDouble);
       for (const auto* parameter : model_.parameters()) {
-        loss = loss + (parameter->value - target).square().sum() * (0.5 * curvature * weight * spoils);
+        loss = loss + (parameter->value - goal).square().sum() * (0.5 * curvature * counts * spoils);
       }
       loss.backward();
       sums.taken_back(static_cast<int>(micro_batch.index));
       losses.push_back({micro_batch.index,
-                        {.loss = loss.detach(), .correct = {}, .weight = weight},
+                        {.loss = loss.detach(), .correct = {}, .weight = counts},
                         micro_batch.samples()});
     }
     return losses;
@@ -53,6 +56,9 @@ class QuadraticEngine final : public StepEngine {
   double curvature = 1;
   double weight = 2;
   double spoils = 1;  ///< A factor of the loss.
+  /// Where micro-batches have targets of their own; their weight is then that of their samples. Empty: none
+  /// has.
+  std::function<double(const MicroBatch&)> target_of = {};
 
  private:
   models::Model& model_;

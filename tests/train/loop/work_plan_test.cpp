@@ -51,6 +51,36 @@ TEST(WorkPlanTest, EachSampleOfAnEpochIsHandedOutOnceOverAllRanks) {
   EXPECT_EQ(seen, once);
 }
 
+TEST(WorkPlanTest, AnEpochIsARoundWhereTheSamplesBelongToClients) {
+  auto of_clients = facts();
+  of_clients.pieces.global_batch = kSamples;
+  of_clients.round = [](std::int64_t round) {
+    parallel::StepPlan plan;
+    plan.micro_batches = {{.index = 7, .ids = {round, 2 * round}}, {.index = 8, .ids = {3}}};
+    plan.round = std::make_shared<const parallel::RoundPlan>(parallel::RoundPlan{.sampled = 2});
+    return plan;
+  };
+  WorkPlan plan(of_clients);
+  for (const int epoch : {1, 5}) {
+    plan.begin_epoch(epoch, 0);
+    auto stream = plan.requests();
+    data::PieceRequest request;
+    for (const int index : {7, 8}) {
+      ASSERT_TRUE(stream(request));
+      EXPECT_EQ(request.micro_batch, index);
+      EXPECT_EQ(request.step, epoch - 1);
+    }
+    EXPECT_FALSE(stream(request));
+    const auto steps = all_of(plan);
+    ASSERT_EQ(steps.size(), 1U);
+    EXPECT_EQ(steps[0].number, epoch);
+    EXPECT_TRUE(steps[0].pauses);
+    EXPECT_EQ(steps[0].round->sampled, 2);
+    EXPECT_EQ(steps[0].micro_batches.at(0).ids, (std::vector<std::int64_t>{epoch, 2 * epoch}));
+    EXPECT_DOUBLE_EQ(steps[0].learning_rate, epoch == 1 ? 0.5 : 0.5 * 4 / 8);
+  }
+}
+
 TEST(WorkPlanTest, AStepHasTheSameMicroBatchesOnAnyNumberOfRanks) {
   WorkPlan one(facts());
   one.begin_epoch(1, 0);

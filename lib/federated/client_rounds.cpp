@@ -1,0 +1,114 @@
+#include "federated/client_rounds.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include "core/error.hpp"
+#include "kernels/draws.hpp"
+
+namespace dtrain::federated {
+namespace {
+
+/// The stream called `name` of a round; `minor`: the client it is for.
+kernels::RandomKey round_key(std::string_view name, std::uint64_t seed, std::int64_t round, int minor = 0) {
+  return {.seed = seed,
+          .purpose = kernels::Purpose::sampling,
+          .major = static_cast<std::uint32_t>(round),
+          .minor = static_cast<std::uint32_t>(minor),
+          .stream = kernels::stream_of(name)};
+}
+
+}  // namespace
+
+ClientRounds::ClientRounds(Partition partition, const Facts& facts)
+    : partition_(std::move(partition)), facts_(facts) {
+  require(facts.clients_per_round >= 1 && facts.clients_per_round <= partition_.clients(),
+          fmt::format("there are {} clients to sample from", partition_.clients()),
+          {.subject = fmt::format("--clients-per-round {}", facts.clients_per_round),
+           .advice = fmt::format("use 1 to {}, or more --clients", partition_.clients()),
+           .code = ExitCode::usage});
+}
+
+std::vector<int> ClientRounds::sampled(std::int64_t round) const {
+  const auto order = kernels::permutation(partition_.clients(), round_key("clients", facts_.seed, round));
+  std::vector<int> clients(order.begin(), order.begin() + facts_.clients_per_round);
+  std::ranges::sort(clients);
+  return clients;
+}
+
+std::vector<int> ClientRounds::reporting(std::int64_t round) const {
+  auto clients = sampled(round);
+  if (facts_.drop_rate <= 0) return clients;
+  std::erase_if(clients, [&](int client) {
+    return kernels::Draws(round_key("drop_out", facts_.seed, round, client)).unit() < facts_.drop_rate;
+  });
+  return clients;
+}
+
+std::int64_t ClientRounds::batch_of(int client) const {
+  const auto samples = partition_.samples(client);
+  return facts_.local_batch > 0 ? std::min(facts_.local_batch, samples) : samples;
+}
+
+std::int64_t ClientRounds::local_steps(int client) const {
+  const auto batch = batch_of(client);
+  return (partition_.samples(client) + batch - 1) / batch * facts_.local_epochs;
+}
+
+void ClientRounds::add_steps(std::int64_t round, int client, std::uint32_t first_index,
+                             parallel::StepPlan& plan) const {
+  const auto& ids = partition_.ids(client);
+  const auto count = std::ssize(ids);
+  const auto batch = batch_of(client);
+  for (int epoch = 0; epoch < facts_.local_epochs; ++epoch) {
+    auto key = round_key("local_order", facts_.seed, round, client);
+    key.stream += static_cast<std::uint32_t>(epoch);
+    const auto order = kernels::permutation(count, key);
+    for (std::int64_t begin = 0; begin < count; begin += batch) {
+      parallel::MicroBatch step{.index = first_index++, .ids = {}};
+      for (auto i = begin; i < std::min(begin + batch, count); ++i)
+        step.ids.push_back(ids[static_cast<std::size_t>(order[static_cast<std::size_t>(i)])]);
+      plan.micro_batches.push_back(std::move(step));
+    }
+  }
+}
+
+parallel::StepPlan ClientRounds::plan(std::int64_t round, int rank, int ranks) const {
+  const auto clients = reporting(round);
+  auto largest_first = clients;
+  std::ranges::stable_sort(largest_first, std::ranges::greater(),
+                           [this](int client) { return partition_.samples(client); });
+  std::vector<std::int64_t> load(static_cast<std::size_t>(ranks));
+  std::vector<bool> mine(static_cast<std::size_t>(partition_.clients()), false);
+  for (const int client : largest_first) {
+    const auto least = std::ranges::min_element(load);
+    *least += partition_.samples(client);
+    mine[static_cast<std::size_t>(client)] = least - load.begin() == rank;
+  }
+  parallel::StepPlan plan{.number = round};
+  parallel::RoundPlan facts{.clients = {},
+                            .sampled = static_cast<int>(clients.size()),
+                            .dropped = facts_.clients_per_round - static_cast<int>(clients.size()),
+                            .of = partition_.clients()};
+  std::uint32_t index = 0;
+  for (const int client : clients) {
+    const auto steps = local_steps(client);
+    facts.samples += partition_.samples(client);
+    if (mine[static_cast<std::size_t>(client)]) {
+      facts.clients.push_back({.client = client,
+                               .samples = partition_.samples(client),
+                               .first = plan.micro_batches.size(),
+                               .steps = static_cast<std::size_t>(steps)});
+      add_steps(round, client, index, plan);
+    }
+    index += static_cast<std::uint32_t>(steps);
+  }
+  plan.round = std::make_shared<const parallel::RoundPlan>(std::move(facts));
+  return plan;
+}
+
+}  // namespace dtrain::federated

@@ -1,0 +1,109 @@
+#include "parallel/strategy/federated/client_states.hpp"
+
+#include <ATen/ATen.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "core/parse_number.hpp"
+
+namespace dtrain::parallel {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kPrefix = "round-";
+
+struct StateFile {
+  std::int64_t round = 0;
+  fs::path path;
+};
+
+/// The states in a client's folder, in no order; files that are being written are none.
+std::vector<StateFile> states_in(const fs::path& folder) {
+  std::vector<StateFile> found;
+  std::error_code error;
+  for (fs::directory_iterator next(folder, error), end; !error && next != end; next.increment(error)) {
+    const auto name = next->path().filename().string();
+    if (!name.starts_with(kPrefix)) continue;
+    const auto round = parse_number<std::int64_t>(name.substr(kPrefix.size()));
+    if (round) found.push_back({*round, next->path()});
+  }
+  return found;
+}
+
+std::streamsize bytes_of(const at::Tensor& values) { return static_cast<std::streamsize>(values.nbytes()); }
+
+}  // namespace
+
+ClientStates::ClientStates(fs::path folder) : folder_(std::move(folder)) {
+  std::error_code error;
+  fs::create_directories(folder_, error);
+  require(!error, "cannot be made (" + error.message() + ")",
+          {.subject = folder_.string(), .advice = "check the permissions of its folder"});
+}
+
+fs::path ClientStates::folder_of(int client) const { return folder_ / fmt::format("{:05}", client); }
+
+void ClientStates::load(int client, std::int64_t round, at::Tensor& values) const {
+  std::optional<StateFile> newest;
+  for (auto& file : states_in(folder_of(client))) {
+    if (file.round < round && (!newest || file.round > newest->round)) newest = std::move(file);
+  }
+  values.zero_();
+  if (!newest) return;
+  std::ifstream file(newest->path, std::ios::binary);
+  file.read(static_cast<char*>(values.mutable_data_ptr()), bytes_of(values));
+  const bool whole = file.gcount() == bytes_of(values) && file.peek() == std::ifstream::traits_type::eof();
+  if (!whole) {
+    throw checkpoint_error("is not the whole state of a client", newest->path.parent_path().string(),
+                           "begin the run anew with --overwrite");
+  }
+}
+
+void ClientStates::store(int client, std::int64_t round, const at::Tensor& values,
+                         std::int64_t oldest) const {
+  const auto folder = folder_of(client);
+  std::error_code error;
+  fs::create_directories(folder, error);
+  const auto path = folder / fmt::format("{}{:08}", kPrefix, round);
+  const auto aside = folder / fmt::format("partial-{}", ::getpid());
+  {
+    std::ofstream file(aside, std::ios::binary | std::ios::trunc);
+    file.write(static_cast<const char*>(values.const_data_ptr()), bytes_of(values));
+    file.close();
+    if (!file.fail()) fs::rename(aside, path, error);
+    if (file.fail() || error) {
+      fs::remove(aside, error);
+      throw checkpoint_error("does not take the states of clients", folder_.string(), "free space");
+    }
+  }
+  const auto all = states_in(folder);
+  std::int64_t needed = 0;  // the newest from which a run can go on after `oldest`
+  for (const auto& state : all) {
+    if (state.round <= oldest) needed = std::max(needed, state.round);
+  }
+  for (const auto& state : all) {
+    if (state.round < needed) fs::remove(state.path, error);
+  }
+}
+
+void ClientStates::forget_from(std::int64_t round) const {
+  std::error_code error;
+  for (fs::directory_iterator next(folder_, error), end; !error && next != end; next.increment(error)) {
+    std::error_code ignored;
+    for (const auto& state : states_in(next->path())) {
+      if (state.round >= round) fs::remove(state.path, ignored);
+    }
+  }
+}
+
+}  // namespace dtrain::parallel

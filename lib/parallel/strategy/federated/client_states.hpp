@@ -1,0 +1,36 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+
+namespace dtrain::parallel {
+
+/// What clients keep from round to round, in files: no rank holds what belongs to a client that it does not
+/// simulate. A file has the state of one client after one round in which it handed in, and is written aside
+/// and renamed. All ranks see the folder.
+class ClientStates {
+ public:
+  /// `folder`: made where it is not there. Throws Error where it cannot be made.
+  explicit ClientStates(std::filesystem::path folder);
+
+  /// The client's state after the last round before `round` in which it handed in, into values [n]; zeros
+  /// where there is none. Throws Error (exit code 4) where a file is not as long as the state, or unreadable.
+  void load(int client, std::int64_t round, at::Tensor& values) const;
+
+  /// Keeps its state after `round`, and removes what no run needs that goes on after round `oldest` or a
+  /// later one. Throws Error (exit code 4) where the disk does not take it.
+  void store(int client, std::int64_t round, const at::Tensor& values, std::int64_t oldest) const;
+
+  /// Removes all states of `round` and later ones: they are from a run that had gone further.
+  void forget_from(std::int64_t round) const;
+
+ private:
+  std::filesystem::path folder_of(int client) const;
+
+  std::filesystem::path folder_;
+};
+
+}  // namespace dtrain::parallel

@@ -1,0 +1,323 @@
+#include "parallel/strategy/federated/fed_avg.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <fmt/format.h>
+
+#include <cmath>
+#include <limits>
+#include <memory>
+#include <utility>
+
+#include "core/clock.hpp"
+#include "core/error.hpp"
+#include "optim/schedule.hpp"
+#include "parallel/agreement.hpp"
+#include "parallel/gradients/squares.hpp"
+
+namespace dtrain::parallel {
+namespace {
+
+// Counts of UpdateSum.
+constexpr std::int64_t kSamples = 0;    // of the clients that have handed in
+constexpr std::int64_t kClients = 1;    // these
+constexpr std::int64_t kLocalWork = 2;  // the mean of their normalisers, a number
+
+bool normalises(const FederatedOptions& options) { return options.rule == "fednova"; }
+bool has_controls(const FederatedOptions& options) { return options.rule == "scaffold"; }
+
+Answer can_simulate(const Setting& setting) {
+  const auto& options = setting.options.federated;
+  if (setting.mesh.pipe > 1 || setting.mesh.tensor > 1)
+    return {"a client is simulated by one rank, and the mesh cuts the model"};
+  if (setting.half == at::kHalf) return {"in fp16 each client would scale its loss differently"};
+  if (setting.on_device) return {"clients are simulated on CPUs"};
+  if (normalises(options) && setting.optimizer.adaptive())
+    return {"FedNova knows what local steps of sgd come to, not those of adam"};
+  if (normalises(options) && options.proximal_mu > 0)
+    return {"FedNova knows what local steps of sgd come to, not those with --proximal-mu"};
+  if (has_controls(options) && (setting.optimizer.name != "sgd" || setting.optimizer.momentum > 0))
+    return {"the control variates of SCAFFOLD are gradients of plain sgd: --optimizer sgd --momentum 0"};
+  return {};
+}
+
+ServerUpdate::Config server_config(const FederatedOptions& options) {
+  const bool divides = options.server_optimizer == "adam" || options.server_optimizer == "yogi";
+  return {.optimizer = options.server_optimizer,
+          .rate = options.server_rate > 0 ? options.server_rate
+                  : divides               ? FederatedOptions::kAdaptiveServerRate
+                                          : 1.0,
+          .beta1 = options.server_momentum};
+}
+
+std::vector<models::Buffer*> changing_buffers(models::Model& model) {
+  std::vector<models::Buffer*> all;
+  for (auto* buffer : model.buffers()) {
+    if (buffer->update != models::Buffer::Update::constant) all.push_back(buffer);
+  }
+  return all;
+}
+
+std::int64_t elements_of(const std::vector<models::Buffer*>& buffers) {
+  std::int64_t sum = 0;
+  for (const auto* buffer : buffers) sum += buffer->value.numel();
+  return sum;
+}
+
+void copy_into(at::Tensor& to, const at::Tensor& from) {
+  if (!to.defined()) to = at::empty_like(from);
+  to.copy_(from);
+}
+
+}  // namespace
+
+StrategyEntry fedavg() {
+  return {
+      .name = "fedavg",
+      .rule = "federated: sampled clients make local steps, and the global model takes their weighted mean",
+      .options = {"partition", "clients", "clients-per-round", "rounds", "local-epochs", "local-batch",
+                  "federated-rule", "proximal-mu", "server-optimizer", "server-rate", "server-momentum",
+                  "drop-rate", "round-deadline"},
+      // The global weights, where a lost round began, an update, and a sum of twice the width.
+      .blocks =
+          [](const StrategyOptions& options) {
+            return 5 + (has_controls(options.federated) ? 5 : 0) +
+                   (options.federated.server_optimizer == "none"       ? 0
+                    : options.federated.server_optimizer == "momentum" ? 1
+                                                                       : 2);
+          },
+      .can = FedAvg::can,
+      .make = [](const StrategyParts& parts) -> std::unique_ptr<Strategy> {
+        return std::make_unique<FedAvg>(parts);
+      }};
+}
+
+Abilities FedAvg::can(const Setting& setting) {
+  const bool has_deadline = setting.options.federated.round_deadline > 0;
+  return {.runs = can_simulate(setting),
+          .replays_graphs = {"local steps of a client follow one another within a round"},
+          .updates_by_rows = {"clients hold different tables within a round"},
+          .rolls_back = {},
+          .copies_parts = {"each rank has all of the state already"},
+          .same_bits = {has_deadline ? "which clients miss --round-deadline is up to the machine" : ""},
+          .adapts_batch = {"its clients make local steps of --local-batch"},
+          .owns_by_speed = {"clients are dealt by their samples"}};
+}
+
+FedAvg::FedAvg(const StrategyParts& parts)
+    : parts_(parts),
+      options_(parts.setting.options.federated),
+      copy_(parts),
+      control_(parts.world),
+      buffers_(changing_buffers(parts.model)),
+      sum_(parts.data, copy_.parameters().size() * (has_controls(options_) ? 2 : 1) + elements_of(buffers_)),
+      server_(server_config(options_), copy_.values()),
+      update_(at::zeros_like(copy_.values())) {
+  if (!has_controls(options_)) return;
+  require(!parts.folder.empty(), "has no folder for the states of clients",
+          {.subject = "--federated-rule scaffold", .advice = "report this as a bug"});
+  const auto zeros = [this] { return at::zeros_like(copy_.values()); };
+  controls_ = std::make_unique<Controls>(Controls{ClientStates(parts.folder), zeros(), zeros(), zeros()});
+}
+
+/// What the server keeps from round to round beside the global model.
+std::vector<ServerUpdate::Moments> FedAvg::server_state() const {
+  auto all = server_.state();
+  if (controls_ != nullptr) all.push_back({"control", controls_->server});
+  return all;
+}
+
+/// The first round of this process: states of later rounds are from a run that this one does again.
+void FedAvg::begin_controls(std::int64_t number) {
+  if (controls_ == nullptr || std::exchange(begun_, true)) return;
+  if (parts_.data.rank() == 0) controls_->states.forget_from(number);
+  parts_.data.barrier().wait();
+}
+
+void FedAvg::keep_global(std::int64_t number) {
+  const at::NoGradGuard no_grad;
+  global_.number = number;
+  copy_into(global_.values, copy_.values());
+  global_.buffers.resize(buffers_.size());
+  for (std::size_t i = 0; i < buffers_.size(); ++i) copy_into(global_.buffers[i], buffers_[i]->value);
+  if (!parts_.setting.recovers) return;
+  const auto state = server_state();
+  global_.moments.resize(state.size());
+  for (std::size_t i = 0; i < state.size(); ++i) copy_into(global_.moments[i], state[i].values);
+}
+
+void FedAvg::restore(const Kept& kept) {
+  const at::NoGradGuard no_grad;
+  copy_.values().copy_(kept.values);
+  for (std::size_t i = 0; i < buffers_.size(); ++i) buffers_[i]->value.copy_(kept.buffers[i]);
+  copy_.replaced();
+}
+
+StepOutcome FedAvg::step(const StepPlan& plan, SampleSource& samples) {
+  require(plan.round != nullptr, fmt::format("step {} is planned without clients", plan.number),
+          {.subject = "--strategy fedavg", .advice = "report this as a bug"});
+  begin_controls(plan.number);
+  keep_global(plan.number);
+  sum_.begin();
+  StepOutcome outcome;
+  const double end_s = options_.round_deadline > 0 ? steady_s() + options_.round_deadline
+                                                   : std::numeric_limits<double>::infinity();
+  for (const auto& work : plan.round->clients) {
+    if (!train_client(plan, work, samples, outcome.own, end_s)) break;
+    hand_in(plan, work, outcome.own);
+  }
+  sum_.exchange();
+  const auto agreed = control_.agree(outcome.own, parts_.requests ? parts_.requests() : StepRequests());
+  restore(global_);
+  outcome.total = agreed.totals;
+  outcome.requests = agreed.requests;
+  require(outcome.total.non_finite == 0 && std::isfinite(outcome.total.loss),
+          fmt::format("round {}: an update is not finite, or has numbers above {:g}", plan.number,
+                      UpdateSum::kLargest),
+          {.subject = "--strategy fedavg", .advice = "use a smaller --learning-rate, or --grad-clip"});
+  outcome.round = update_global(plan);
+  outcome.gradient_norm = outcome.round->update_norm;
+  return outcome;
+}
+
+/// Whether the client came to the end of its local steps before the deadline, with the model left where it
+/// came to.
+bool FedAvg::train_client(const StepPlan& plan, const ClientWork& work, SampleSource& samples,
+                          StepTotals& own, double end_s) {
+  restore(global_);
+  copy_.reset_optimizer();
+  if (controls_ != nullptr) {
+    controls_->states.load(work.client, plan.number, controls_->client);
+    at::sub_out(controls_->correction, controls_->server, controls_->client);
+  }
+  for (std::size_t k = 0; k < work.steps; ++k) {
+    if (steady_s() > end_s) return false;
+    local_step(plan, plan.micro_batches.at(work.first + k), static_cast<std::int64_t>(k) + 1, samples, own);
+  }
+  return steady_s() <= end_s;
+}
+
+/// The one place where a client computes: the `number`th of its steps in this round, from 1.
+void FedAvg::local_step(const StepPlan& plan, const MicroBatch& batch, std::int64_t number,
+                        SampleSource& samples, StepTotals& own) {
+  StepPlan local{.number = plan.number, .learning_rate = plan.learning_rate};
+  local.micro_batches.push_back(batch);
+  const auto pass = copy_.compute(local, samples, LocalCopy::Sums::of_copy);
+  own.add_samples(pass.own);
+  if (pass.weight <= 0) return;
+  const double norm = correct_gradient(pass) / pass.weight;
+  copy_.update(optim::clip_coefficient(norm, parts_.grad_clip) / pass.weight, plan.learning_rate, number);
+}
+
+/// Adds what the rule adds to the gradient, a sum over the pass; returns its norm.
+double FedAvg::correct_gradient(const LocalCopy::Pass& pass) {
+  if (options_.proximal_mu <= 0 && controls_ == nullptr) return std::sqrt(pass.squares);
+  const at::NoGradGuard no_grad;
+  at::Tensor gradient = copy_.gradients();
+  if (options_.proximal_mu > 0) {
+    at::sub_out(update_, copy_.values(), global_.values);
+    gradient.add_(update_, options_.proximal_mu * pass.weight);
+  }
+  if (controls_ != nullptr) gradient.add_(controls_->correction, pass.weight);
+  return parts_.grad_clip > 0 ? std::sqrt(squares_of(gradient).sum) : 0.0;
+}
+
+/// How often the gradients of a client's local steps come to act in all.
+double FedAvg::normaliser(std::size_t steps) const {
+  const auto count = static_cast<double>(steps);
+  const double momentum = parts_.setting.optimizer.momentum;
+  if (!normalises(options_)) return 1;
+  return (count - momentum * (1 - std::pow(momentum, count)) / (1 - momentum)) / (1 - momentum);
+}
+
+/// The one place where a client's update leaves it: what the model has changed since the round began is to be
+/// clipped, and noise added, here.
+void FedAvg::hand_in(const StepPlan& plan, const ClientWork& work, StepTotals& own) {
+  const at::NoGradGuard no_grad;
+  const auto& round = *plan.round;
+  at::sub_out(update_, copy_.values(), global_.values);
+  std::vector<at::Tensor> changes;
+  for (std::size_t i = 0; i < buffers_.size(); ++i) {
+    changes.push_back((buffers_[i]->value.to(at::kDouble) - global_.buffers[i].to(at::kDouble)).flatten());
+  }
+  const auto of_buffers = changes.empty() ? at::zeros({0}, at::kDouble) : at::cat(changes);
+  if (!UpdateSum::is_summable(update_) || !UpdateSum::is_summable(of_buffers)) {
+    own.non_finite += 1;
+    return;
+  }
+  const double share = static_cast<double>(work.samples) / static_cast<double>(round.samples);
+  const double steps = normaliser(work.steps);
+  sum_.add(update_, share / steps);
+  sum_.add(of_buffers, share, update_.numel());
+  sum_.add_count(kSamples, work.samples);
+  sum_.add_count(kClients, 1);
+  sum_.add_number(kLocalWork, share * steps);
+  if (controls_ != nullptr) hand_in_control(plan, work, own);
+}
+
+/// After hand_in(): the client's control variate, kept, and what it has changed.
+void FedAvg::hand_in_control(const StepPlan& plan, const ClientWork& work, StepTotals& own) {
+  auto& change = controls_->correction;
+  at::neg_out(change, controls_->server);
+  change.sub_(update_, 1 / (static_cast<double>(work.steps) * plan.learning_rate));
+  if (!UpdateSum::is_summable(change)) {
+    own.non_finite += 1;
+    return;
+  }
+  sum_.add(change, 1.0 / plan.round->of, update_.numel() + elements_of(buffers_));
+  controls_->client.add_(change);
+  controls_->states.store(work.client, plan.number, controls_->client,
+                          parts_.oldest_kept ? parts_.oldest_kept() : 0);
+}
+
+/// The model has the values where the round began.
+RoundOutcome FedAvg::update_global(const StepPlan& plan) {
+  const at::NoGradGuard no_grad;
+  RoundOutcome outcome{.handed_in = static_cast<int>(sum_.count(kClients)),
+                       .sampled = plan.round->sampled + plan.round->dropped,
+                       .samples = sum_.count(kSamples)};
+  if (parts_.setting.recovers) std::swap(before_, global_);
+  applied_ = plan.number;
+  if (outcome.samples == 0) return outcome;
+  const double whole = static_cast<double>(plan.round->samples) / static_cast<double>(outcome.samples);
+  sum_.take(update_, normalises(options_) ? whole * whole * sum_.number(kLocalWork) : whole);
+  outcome.update_norm = std::sqrt(squares_of(update_).sum);
+  server_.apply(copy_.values(), update_);
+  auto first = update_.numel();
+  for (auto* buffer : buffers_) {
+    auto change = at::empty({buffer->value.numel()}, at::kDouble);
+    sum_.take(change, whole, first);
+    first += change.numel();
+    const auto now = buffer->value.to(at::kDouble) + change.reshape(buffer->value.sizes());
+    buffer->value.copy_(buffer->value.is_floating_point() ? now : now.round());
+  }
+  if (controls_ != nullptr) {
+    sum_.take(update_, 1, first);
+    controls_->server.add_(update_);
+  }
+  copy_.replaced();
+  return outcome;
+}
+
+StateView FedAvg::state() {
+  std::vector<StateView::Flat> flat;
+  for (const auto& moments : server_state()) flat.push_back({moments.name, moments.values});
+  return {copy_.parameters(), parts_.model, std::move(flat)};
+}
+
+void FedAvg::roll_back(std::int64_t number) {
+  const bool is_applied = applied_ == number && before_.number == number;
+  const auto& kept = is_applied ? before_ : global_;
+  if (kept.number != number || applied_ > number) return;
+  restore(kept);
+  const at::NoGradGuard no_grad;
+  auto state = server_state();
+  for (std::size_t i = 0; i < kept.moments.size(); ++i) state[i].values.copy_(kept.moments[i]);
+  applied_ = number - 1;
+}
+
+void FedAvg::compare_copies(std::int64_t number) {
+  require_same_copies(parts_.data, parts_.world, parts_.model, copy_.values(), number);
+}
+
+}  // namespace dtrain::parallel

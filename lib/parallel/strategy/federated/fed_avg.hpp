@@ -1,0 +1,101 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "parallel/step/step_control.hpp"
+#include "parallel/strategy/federated/client_states.hpp"
+#include "parallel/strategy/federated/server_update.hpp"
+#include "parallel/strategy/federated/update_sum.hpp"
+#include "parallel/strategy/local_copy.hpp"
+#include "parallel/strategy/registry.hpp"
+#include "parallel/strategy/strategy.hpp"
+
+namespace dtrain::parallel {
+
+/// `fedavg`, federated averaging: a step of the run is a round. Each sampled client begins with the global
+/// model and an optimizer without state, makes local steps with its own samples, and hands in what they have
+/// changed. The server updates the global model, which is evaluated and saved, with the mean of these
+/// updates, weighted by the clients' samples: ServerUpdate. A rank simulates its clients (StepPlan::round)
+/// one after another; results have the same bits on any number of ranks.
+///
+/// SCAFFOLD: each local gradient is corrected by c - c_i, the control variates of the server and the client,
+/// which follow the gradients that the client has had: c_i becomes c_i - c + (global - local) / (steps x
+/// rate), and c moves by the sum of what the c_i have changed, over the number of all clients. c_i is kept in
+/// a file while the client is idle. Weights are averaged by samples, as with the other rules.
+/// FedProx: a local loss has mu / 2 |w - global|^2 besides. FedNova: an update counts divided by its local
+/// steps, and the mean times their mean, so that clients with many steps do not pull more than their share;
+/// with momentum a step counts as often as it comes to act. Buffers are averaged like weights.
+/// Sources: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data",
+/// AISTATS 2017; Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020; Wang et al.,
+/// "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization", NeurIPS 2020;
+/// Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML 2020,
+/// algorithm 1 with option II.
+class FedAvg final : public Strategy {
+ public:
+  static Abilities can(const Setting& setting);
+
+  /// Collective: as LocalCopy.
+  explicit FedAvg(const StrategyParts& parts);
+
+  /// Throws Error naming the round where an update is not finite; no rank has updated then.
+  StepOutcome step(const StepPlan& plan, SampleSource& samples) override;
+  void synchronise() override {}  // the model has the global weights between two rounds
+  StateView state() override;
+  void adopt_weights() override { copy_.adopt_weights(); }
+  void adopt_optimizer() override { parts_.data.barrier().wait(); }
+  void roll_back(std::int64_t number) override;
+  void compare_copies(std::int64_t number) override;
+  optim::LossScaler& scaler() override { return scaler_; }
+
+ private:
+  /// What the global model is made of, copied.
+  struct Kept {
+    std::int64_t number = 0;  // the round it was kept for; 0: none
+    at::Tensor values;
+    std::vector<at::Tensor> buffers;
+    std::vector<at::Tensor> moments;
+  };
+  std::vector<ServerUpdate::Moments> server_state() const;
+  void begin_controls(std::int64_t number);
+  void keep_global(std::int64_t number);
+  void restore(const Kept& kept);
+  bool train_client(const StepPlan& plan, const ClientWork& work, SampleSource& samples, StepTotals& own,
+                    double end_s);
+  void local_step(const StepPlan& plan, const MicroBatch& batch, std::int64_t number, SampleSource& samples,
+                  StepTotals& own);
+  double correct_gradient(const LocalCopy::Pass& pass);
+  void hand_in(const StepPlan& plan, const ClientWork& work, StepTotals& own);
+  void hand_in_control(const StepPlan& plan, const ClientWork& work, StepTotals& own);
+  double normaliser(std::size_t steps) const;
+  RoundOutcome update_global(const StepPlan& plan);
+
+  StrategyParts parts_;
+  FederatedOptions options_;
+  LocalCopy copy_;
+  StepControl control_;
+  std::vector<models::Buffer*> buffers_;  // those that training changes
+  UpdateSum sum_;                         // parameters, then buffers
+  ServerUpdate server_;
+  at::Tensor update_;  // [n], of a client, or their mean
+  /// Of SCAFFOLD, [n] each.
+  struct Controls {
+    ClientStates states;
+    at::Tensor server;      // c
+    at::Tensor client;      // c_i
+    at::Tensor correction;  // c - c_i
+  };
+  std::unique_ptr<Controls> controls_;  // null: the rule is another
+  bool begun_ = false;                  // a round, by this process
+  Kept global_;                         // where the round under way began
+  Kept before_;               // where the round applied last began, if it may have to be rolled back
+  std::int64_t applied_ = 0;  // the round whose update was applied last
+  optim::LossScaler scaler_{optim::LossScaler::Use::none};
+};
+
+StrategyEntry fedavg();
+
+}  // namespace dtrain::parallel

@@ -1,0 +1,131 @@
+#include "federated/client_rounds.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <numeric>
+#include <set>
+#include <string>
+
+#include "core/error.hpp"
+
+namespace dtrain::federated {
+namespace {
+
+ClientRounds rounds(const ClientRounds::Facts& facts, int clients = 20, std::int64_t samples = 500,
+                    const std::string& rule = "quantity=1") {
+  return ClientRounds(Partition::make(PartitionRule::parse(rule), clients, {.samples = samples}, 5), facts);
+}
+
+TEST(ClientRoundsTest, SamplesClientsAnewInEachRoundAndAllOfThemInTheEnd) {
+  const auto all = rounds({.clients_per_round = 5});
+  std::set<int> seen;
+  std::set<std::vector<int>> choices;
+  for (std::int64_t round = 1; round <= 40; ++round) {
+    const auto clients = all.sampled(round);
+    EXPECT_EQ(clients.size(), 5U);
+    EXPECT_TRUE(std::ranges::is_sorted(clients));
+    EXPECT_EQ(std::set<int>(clients.begin(), clients.end()).size(), 5U);
+    EXPECT_EQ(clients, all.sampled(round));
+    seen.insert(clients.begin(), clients.end());
+    choices.insert(clients);
+  }
+  EXPECT_EQ(seen.size(), 20U);
+  EXPECT_GT(choices.size(), 30U);
+}
+
+TEST(ClientRoundsTest, ClientsAndTheirLocalStepsAreTheSameOnAnyNumberOfRanks) {
+  const auto all = rounds({.clients_per_round = 7, .local_epochs = 2, .local_batch = 9, .seed = 4});
+  using Steps = std::map<std::uint32_t, std::vector<std::int64_t>>;
+  Steps expected;
+  for (const int ranks : {1, 2, 3, 5, 9}) {
+    Steps steps;
+    std::vector<int> clients;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const auto plan = all.plan(3, rank, ranks);
+      ASSERT_NE(plan.round, nullptr);
+      EXPECT_EQ(plan.round->sampled, 7);
+      EXPECT_EQ(plan.round->dropped, 0);
+      std::int64_t samples = 0;
+      for (const int client : all.sampled(3)) samples += all.partition().samples(client);
+      EXPECT_EQ(plan.round->samples, samples);
+      std::size_t next = 0;
+      for (const auto& work : plan.round->clients) {
+        clients.push_back(work.client);
+        EXPECT_EQ(work.first, next);
+        EXPECT_EQ(work.samples, all.partition().samples(work.client));
+        next += work.steps;
+        std::map<std::int64_t, int> used;
+        for (std::size_t k = work.first; k < next; ++k) {
+          for (const auto id : plan.micro_batches.at(k).ids) ++used[id];
+        }
+        EXPECT_EQ(std::ssize(used), work.samples);
+        for (const auto& [id, times] : used) EXPECT_EQ(times, 2);  // once in each local epoch
+      }
+      EXPECT_EQ(next, plan.micro_batches.size());
+      for (const auto& batch : plan.micro_batches) {
+        EXPECT_LE(batch.samples(), 9);
+        EXPECT_TRUE(steps.emplace(batch.index, batch.ids).second);
+      }
+    }
+    std::ranges::sort(clients);
+    EXPECT_EQ(clients, all.sampled(3));
+    if (ranks == 1) expected = steps;
+    EXPECT_EQ(steps, expected) << ranks;
+  }
+}
+
+TEST(ClientRoundsTest, DealsClientsByTheirSamples) {
+  const auto all = rounds({.clients_per_round = 20}, 20, 2000, "quantity=3");
+  std::vector<std::int64_t> samples;
+  for (int rank = 0; rank < 4; ++rank) {
+    samples.push_back(0);
+    const auto plan = all.plan(1, rank, 4);
+    for (const auto& work : plan.round->clients) samples.back() += work.samples;
+  }
+  std::int64_t largest = 0;
+  for (int client = 0; client < 20; ++client) largest = std::max(largest, all.partition().samples(client));
+  const auto [least, most] = std::ranges::minmax(samples);
+  EXPECT_EQ(std::accumulate(samples.begin(), samples.end(), std::int64_t{0}), 2000);
+  EXPECT_LE(most - least, largest);
+}
+
+TEST(ClientRoundsTest, ALocalStepHasAllSamplesWhereItIsToHave) {
+  const auto all = rounds({.clients_per_round = 4, .local_epochs = 3});
+  const auto plan = all.plan(1, 0, 1);
+  EXPECT_EQ(plan.micro_batches.size(), 12U);
+  for (const auto& work : plan.round->clients) {
+    EXPECT_EQ(work.steps, 3U);
+    EXPECT_EQ(plan.micro_batches.at(work.first).samples(), work.samples);
+    EXPECT_EQ(all.local_steps(work.client), 3);
+  }
+}
+
+TEST(ClientRoundsTest, ClientsDropOutWithTheirProbability) {
+  const auto all = rounds({.clients_per_round = 20, .drop_rate = 0.3});
+  double reported = 0;
+  for (std::int64_t round = 1; round <= 200; ++round) {
+    const auto clients = all.reporting(round);
+    reported += static_cast<double>(clients.size());
+    const auto plan = all.plan(round, 0, 1);
+    EXPECT_EQ(plan.round->sampled, std::ssize(clients));
+    EXPECT_EQ(plan.round->dropped, 20 - std::ssize(clients));
+  }
+  EXPECT_NEAR(reported / 4000, 0.7, 0.03);
+}
+
+TEST(ClientRoundsTest, RefusesFewerClientsThanAskedForInARound) {
+  for (const int wanted : {0, 21}) {
+    try {
+      rounds({.clients_per_round = wanted});
+      ADD_FAILURE() << wanted;
+    } catch (const Error& error) {
+      EXPECT_EQ(error.code(), ExitCode::usage);
+      EXPECT_NE(std::string(error.what()).find("use 1 to 20"), std::string::npos) << error.what();
+    }
+  }
+}
+
+}  // namespace
+}  // namespace dtrain::federated
