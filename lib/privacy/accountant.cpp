@@ -13,6 +13,7 @@ namespace dtrain::privacy {
 namespace {
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
+constexpr int kResolution = 64;
 constexpr std::int64_t kMostPoints = 1 << 21;  // 32 MiB of complex numbers
 
 std::vector<Repeated> discretised(const Mechanisms& mechanisms, Direction direction, Bound bound,
@@ -101,7 +102,7 @@ double loss_epsilon(const Mechanisms& mechanisms, double delta, Bound bound, int
 
 double epsilon_of(const Mechanisms& mechanisms, double delta, Accounting accounting) {
   if (accounting == Accounting::renyi) return renyi_epsilon(mechanisms, delta);
-  const double epsilon = loss_epsilon(mechanisms, delta, Bound::upper);
+  const double epsilon = loss_epsilon(mechanisms, delta, Bound::upper, kResolution);
   const bool once = std::ranges::any_of(
       mechanisms, [](const auto& one) { return one.sampling == Sampling::once_an_epoch; });
   return once ? std::min(epsilon, renyi_epsilon(mechanisms, delta)) : epsilon;
@@ -114,14 +115,17 @@ double noise_for(double epsilon, double delta, const SampledGaussian& mechanism,
   require(
       std::isfinite(epsilon) && epsilon > 0, fmt::format("{} is no epsilon to reach", epsilon),
       {.subject = "--target-epsilon", .advice = "give a number above 0, such as 3", .code = ExitCode::usage});
-  const auto keeps = [&](double noise) {
+  const auto keeps = [&](double noise, int resolution) {
     auto with_noise = mechanism;
     with_noise.noise_multiplier = noise;
-    return epsilon_of({with_noise}, delta, accounting) <= epsilon;
+    return accounting == Accounting::loss && mechanism.sampling == Sampling::poisson
+               ? loss_epsilon({with_noise}, delta, Bound::upper, resolution) <= epsilon
+               : epsilon_of({with_noise}, delta, accounting) <= epsilon;
   };
   if (mechanism.steps == 0) return 0;
+  constexpr int kCoarse = 8;
   double high = 1;
-  while (!keeps(high)) {
+  while (!keeps(high, kCoarse)) {
     high *= 2;
     require(high <= kMostNoise,
             fmt::format("{} at delta {} cannot be reached: noise of {} times the clip norm is not enough",
@@ -131,14 +135,27 @@ double noise_for(double epsilon, double delta, const SampledGaussian& mechanism,
              .code = ExitCode::usage});
   }
   double low = high / 2;
-  while (low > 1e-3 && keeps(low)) {
+  while (low > 1e-3 && keeps(low, kCoarse)) {
     high = low;
     low /= 2;
   }
-  while (high - low > kAccuracy * high) {
-    const double middle = std::sqrt(low * high);
-    (keeps(middle) ? high : low) = middle;
+  const auto bisect = [&](int resolution, double accuracy) {
+    while (high - low > accuracy * high) {
+      const double middle = std::sqrt(low * high);
+      (keeps(middle, resolution) ? high : low) = middle;
+    }
+  };
+  bisect(kCoarse, 10 * kAccuracy);
+  while (!keeps(high, kResolution)) {  // the finer grid decides
+    low = high;
+    high *= 1 + 10 * kAccuracy;
   }
+  low = std::min(low, high / (1 + 10 * kAccuracy));
+  while (low > 1e-3 && keeps(low, kResolution)) {
+    high = low;
+    low /= 1 + 10 * kAccuracy;
+  }
+  bisect(kResolution, kAccuracy);
   return high;
 }
 

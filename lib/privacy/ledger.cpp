@@ -37,19 +37,7 @@ constexpr const char* kFirstLine = "dtrain.privacy 1";
 
 }  // namespace
 
-void Ledger::add_step(const SampledGaussian& mechanism) {
-  const auto place =
-      std::ranges::find_if(entries_, [&](const auto& entry) { return alike(entry, mechanism); });
-  if (place != entries_.end()) {
-    ++place->steps;
-    return;
-  }
-  require(entries_.size() < kMostEntries,
-          fmt::format("has {} different noises and rates already", kMostEntries),
-          {.subject = "the ledger of privacy", .advice = "begin a new run"});
-  entries_.push_back(mechanism);
-  entries_.back().steps = 1;
-}
+void Ledger::add_step(const SampledGaussian& mechanism) { ++entry_like(mechanism).steps; }
 
 std::int64_t Ledger::steps() const {
   std::int64_t all = 0;
@@ -111,17 +99,34 @@ Ledger Ledger::of_lines(const std::string& text, const std::string& file) {
   throw Error("is cut off", damaged);
 }
 
+SampledGaussian& Ledger::entry_like(const SampledGaussian& mechanism) {
+  const auto place =
+      std::ranges::find_if(entries_, [&](const auto& entry) { return alike(entry, mechanism); });
+  if (place != entries_.end()) return *place;
+  require(entries_.size() < kMostEntries,
+          fmt::format("has {} different noises and rates already", kMostEntries),
+          {.subject = "the ledger of privacy", .advice = "begin a new run"});
+  entries_.push_back(mechanism);
+  entries_.back().steps = 0;
+  return entries_.back();
+}
+
 void Ledger::take_larger(const Ledger& other) {
+  std::vector<SampledGaussian> made_again;
   for (const auto& entry : other.entries_) {
-    const auto place = std::ranges::find_if(entries_, [&](const auto& own) { return alike(own, entry); });
-    if (place != entries_.end()) {
-      place->steps = std::max(place->steps, entry.steps);
+    auto& own = entry_like(entry);
+    const auto more = entry.steps - own.steps;
+    if (more <= 0) continue;
+    if (entry.sampling == Sampling::once_an_epoch && entry.rate < 1) {
+      made_again.push_back(entry);
+      made_again.back().rate = 1;
+      made_again.back().steps = more / entry.steps_per_epoch() + 2;  // epochs that they touch, at most
     } else {
-      require(entries_.size() < kMostEntries, fmt::format("has more than {} different noises", kMostEntries),
-              {.subject = "the ledger of privacy", .advice = "begin a new run"});
-      entries_.push_back(entry);
+      own.steps = entry.steps;
     }
   }
+  for (const auto& entry : made_again) entry_like(entry).steps += entry.steps;
+  std::erase_if(entries_, [](const auto& entry) { return entry.steps == 0; });
 }
 
 }  // namespace dtrain::privacy

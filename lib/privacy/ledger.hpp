@@ -33,11 +33,15 @@ class Ledger {
   std::string lines() const;
   static Ledger of_lines(const std::string& text, const std::string& file);
 
-  /// What either has of each mechanism: after a failure a checkpoint's ledger lacks the steps that were made
-  /// after it, and the file beside the results has them. What is made again adds to them.
+  /// What either has of each Poisson mechanism: after a failure a checkpoint's ledger lacks the steps that
+  /// were made after it, and the file beside the results has them. What is made again adds to them. Where
+  /// each record takes part once an epoch, the steps that are missing here will be made again with the same
+  /// records: they count as steps in which all take part, one for each epoch that they may touch.
   void take_larger(const Ledger& other);
 
  private:
+  SampledGaussian& entry_like(const SampledGaussian& mechanism);
+
   Mechanisms entries_;
 };
 

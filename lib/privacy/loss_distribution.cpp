@@ -119,9 +119,12 @@ double end_of_run(const Pair& pair, double begin, double loss, double grid) {
     high += grid;
     above = gained(high);
   }
-  // Regula falsi; the end that stays counts half (the Illinois rule).
+  // Regula falsi in the square of the distance from the point, of which this is nearly linear; the end that
+  // stays counts half (the Illinois rule).
+  const auto squared = [&](double end) { return (end - loss) * (end - loss); };
   for (int i = 0; i < 60 && above > 0 && high - low > 1e-7 * grid; ++i) {
-    const double middle = std::clamp(low - below * (high - low) / (above - below), low, high);
+    const double square = squared(low) - below * (squared(high) - squared(low)) / (above - below);
+    const double middle = std::clamp(loss + std::sqrt(std::max(square, 0.0)), low, high);
     const double value = gained(middle);
     if (value < 0) {
       low = middle;
@@ -134,6 +137,7 @@ double end_of_run(const Pair& pair, double begin, double loss, double grid) {
       below /= 2;
       if (stays) break;
     }
+    if (std::abs(value) < 1e-9 * wanted && value >= 0) break;  // of what is little already
   }
   return high;  // P over Q is at least the grid point's
 }

@@ -186,6 +186,10 @@ void ResultsWriter::take_over(const Kept& kept) {
                                 [&](const EpochRow& row) { return row.epoch <= kept.epoch; });
   validations_ = rows_kept<ValidationRow>(file.id(), "validations", of_any_split(extra_),
                                           [&](const ValidationRow& row) { return row.step <= kept.step; });
+  if (H5Lexists(file.id(), "privacy", H5P_DEFAULT) > 0) {
+    privacy_ = read_rows<PrivacyRow>(file.id(), "privacy");
+    std::erase_if(privacy_, [&](const PrivacyRow& row) { return row.step > kept.step; });
+  }
   if (H5Lexists(file.id(), "staleness", H5P_DEFAULT) <= 0) return;
   staleness_ = read_rows<StalenessRow>(file.id(), "staleness");
   std::erase_if(staleness_, [&](const StalenessRow& row) { return row.epoch > kept.epoch; });
@@ -261,6 +265,7 @@ std::uint64_t ResultsWriter::own_bytes() const {
          (validations_.rows.size() + kRowsPerChunk) * (sizeof(ValidationRow) + extra_bytes) +
          (test_.rows.size() + kRowsPerChunk) * (sizeof(TestRow) + extra_bytes) +
          (staleness_.size() + kRowsPerChunk) * sizeof(StalenessRow) +
+         (privacy_.size() + kRowsPerChunk) * sizeof(PrivacyRow) +
          confusion_.counts.size() * sizeof(std::int64_t) + confusion_.classes.size() * kNameBytes +
          static_cast<std::uint64_t>(info_.world_size) * kLinkBytes;
 }
@@ -282,6 +287,7 @@ void ResultsWriter::write(Status status, const std::string& end_time_utc) {
   write_extended(file.id(), "validations", validations_, of_any_split(extra_));
   write_extended(file.id(), "test", test_, of_any_split(extra_));
   if (!staleness_.empty()) write_table(file.id(), "staleness", staleness_);
+  if (!privacy_.empty()) write_table(file.id(), "privacy", privacy_);
   write_confusion(file.id(), confusion_);
   if (status == Status::running) {
     for (int rank = 0; rank < info_.world_size; ++rank) link_rank_file(file.id(), rank);

@@ -69,6 +69,9 @@ class ResultsWriter {
   /// next change.
   void staleness(std::int64_t epoch, std::span<const std::int64_t> updates);
 
+  /// Appends a row of /privacy; written with the next change.
+  void privacy(const PrivacyRow& row) { privacy_.push_back(row); }
+
   /// Appends a row of /validations, which replaces an earlier one of that step; written with the next change.
   /// `extra` as for epoch().
   void validation(const ValidationRow& row, std::span<const double> extra = {});
@@ -106,6 +109,7 @@ class ResultsWriter {
   ExtendedRows<ValidationRow> validations_;
   ExtendedRows<TestRow> test_;
   std::vector<StalenessRow> staleness_;
+  std::vector<PrivacyRow> privacy_;
   ConfusionMatrix confusion_;
   std::string problem_;
 };

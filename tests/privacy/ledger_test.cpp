@@ -40,6 +40,18 @@ TEST(LedgerTest, StepsMadeAgainCountTwice) {
   EXPECT_EQ(resumed.steps(), 18);
 }
 
+TEST(LedgerTest, StepsMadeAgainWithTheSameRecordsCountAsStepsOfAll) {
+  auto resumed = ledger_of(0, 10);
+  resumed.take_larger(ledger_of(0, 14));
+  ASSERT_EQ(resumed.mechanisms().size(), 2U);
+  EXPECT_EQ(resumed.mechanisms()[0].steps, 10) << "those that the checkpoint has";
+  EXPECT_EQ(resumed.mechanisms()[1].rate, 1);
+  EXPECT_EQ(resumed.mechanisms()[1].steps, 2) << "four steps of ten may touch two epochs";
+  auto again = ledger_of(0, 10);
+  again.take_larger(resumed);
+  EXPECT_EQ(again.mechanisms()[1].steps, 2) << "what was counted already is kept";
+}
+
 TEST(LedgerTest, DamagedOnesAreRefused) {
   const auto text = ledger_of(3, 2).lines();
   EXPECT_THROW(Ledger::of_lines("", "file"), Error);

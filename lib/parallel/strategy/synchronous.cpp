@@ -13,6 +13,7 @@
 #include "parallel/gradients/squares.hpp"
 #include "parallel/gradients/table_by_rows.hpp"
 #include "parallel/strategy/flat_ranges.hpp"
+#include "parallel/strategy/private/private_steps.hpp"
 
 namespace dtrain::parallel {
 namespace {
@@ -189,10 +190,15 @@ std::unique_ptr<ReproducibleTotals> reproducible_totals(const StrategyParts& par
 StrategyEntry synchronous() {
   return {.name = "ddp",
           .rule = "all copies apply the same sum of gradients in each step",
-          .options = {"compression"},
+          .options = {"compression", "dp-clip", "dp-noise", "target-epsilon", "dp-delta", "dp-sampler",
+                      "dp-accountant", "noise-source"},
           .blocks = blocks_of_compression,
-          .can = [](const Setting& setting) { return Synchronous::can(setting); },
+          .can =
+              [](const Setting& setting) {
+                return setting.options.dp_clip > 0 ? PrivateSteps::can(setting) : Synchronous::can(setting);
+              },
           .make = [](const StrategyParts& parts) -> std::unique_ptr<Strategy> {
+            if (parts.setting.options.dp_clip > 0) return std::make_unique<PrivateSteps>(parts);
             return std::make_unique<Synchronous>(parts);
           }};
 }

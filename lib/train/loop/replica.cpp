@@ -97,7 +97,8 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::In
                            .requests = std::move(requests),
                            .tell = std::move(tell),
                            .counts_common = job.speaks_for_tensor_group(),
-                           .clock = job.virtual_clock()})) {}
+                           .clock = job.virtual_clock(),
+                           .training_loss = workload.training_loss})) {}
 
 comm::Group& Replica::data_group() {
   auto& data = job_.groups().data();

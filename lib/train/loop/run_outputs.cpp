@@ -7,6 +7,7 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "checkpoint/writer.hpp"
@@ -23,6 +24,8 @@
 
 namespace dtrain::train {
 namespace {
+
+std::string ledger_path(const std::string& folder) { return folder + "/privacy.ledger"; }
 
 std::int64_t peak_memory_bytes() {
   rusage usage{};
@@ -122,6 +125,28 @@ void RunOutputs::step(const parallel::StepPlan& plan, int epoch, const parallel:
                   .ended_at_s = static_cast<double>(steady_ns() - start_ns_) * 1e-9});
   if (const auto* clock = job_.virtual_clock())
     recorder_.virtual_time({.step = plan.number, .epoch = epoch, .virtual_time_s = clock->now_s()});
+}
+
+// Aside and renamed: a reader, and a run that was killed, has a whole one.
+void RunOutputs::ledger(const privacy::Ledger& ledger) {
+  if (results_ == nullptr) return;
+  const auto path = ledger_path(folder_);
+  const auto aside = path + ".partial";
+  std::ofstream file(aside, std::ios::trunc);
+  file << ledger.lines();
+  file.close();
+  std::error_code failed;
+  if (file) std::filesystem::rename(aside, path, failed);
+  require(file && !failed, "what was released cannot be kept, and no step may follow",
+          {.subject = path, .advice = "free space, and resume the run", .code = ExitCode::checkpoint});
+}
+
+std::optional<privacy::Ledger> ledger_in(const std::string& folder) {
+  const auto path = ledger_path(folder);
+  std::ifstream file(path);
+  if (!file) return std::nullopt;
+  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  return privacy::Ledger::of_lines(text, path);
 }
 
 void RunOutputs::memory(int epoch, std::int64_t peak_bytes, std::int64_t held_bytes) {
