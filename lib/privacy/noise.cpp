@@ -2,27 +2,40 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <array>
-#include <cmath>
-#include <cstring>
-#include <numbers>
-#include <utility>
 #include <vector>
 
 #include "core/error.hpp"
 #include "kernels/philox.hpp"
 #include "privacy/keystream.hpp"
+#include "privacy/normal_numbers.hpp"
 #include "privacy/purpose.hpp"
 
 namespace dtrain::privacy {
 namespace {
 
-/// Two independent standard normal numbers from 128 uniform bits.
-std::pair<double, double> normal_pair(std::uint64_t one, std::uint64_t other) {
-  const double radius =
-      std::sqrt(-2 * std::log((static_cast<double>(one >> 11) + 1) * 0x1p-53));  // of (0, 1]
-  const double angle = 2 * std::numbers::pi * static_cast<double>(other >> 11) * 0x1p-53;
-  return {radius * std::cos(angle), radius * std::sin(angle)};
+constexpr std::size_t kPairsAtOnce = 2048;
+
+/// Adds numbers in pairs: `fill` gives the words of `pairs` pairs from pair `first` on. `skipped`: 1 where
+/// the first number of the first pair is not wanted.
+template <class Number, class Fill>
+void add_pairs(std::span<Number> values, double deviation, std::size_t skipped, const Fill& fill) {
+  std::vector<std::uint64_t> words(2 * kPairsAtOnce);
+  std::vector<double> numbers(2 * kPairsAtOnce);
+  std::uint64_t pair = 0;
+  for (std::size_t done = 0; done < values.size();) {
+    const auto wanted = values.size() - done + skipped;
+    const auto pairs = std::min(kPairsAtOnce, (wanted + 1) / 2);
+    fill(std::span(words).first(2 * pairs), pair);
+    normal_numbers(words.data(), numbers.data(), pairs);
+    const auto count = std::min(2 * pairs, wanted) - skipped;
+    for (std::size_t i = 0; i < count; ++i)
+      values[done + i] += static_cast<Number>(deviation * numbers[skipped + i]);
+    done += count;
+    pair += pairs;
+    skipped = 0;
+  }
 }
 
 /// Elements 2 b and 2 b + 1 of the whole have the pair of block b: a part of it needs no other part.
@@ -43,14 +56,14 @@ class SeededNoise final : public Noise {
                                  .purpose = kPrivacyPurpose,
                                  .major = static_cast<std::uint32_t>(step),
                                  .minor = static_cast<std::uint32_t>(step >> 32)};
-    for (std::size_t i = 0; i < values.size();) {
-      const auto element = static_cast<std::uint64_t>(first) + i;
-      const auto words = kernels::philox_block(key, element / 2);
-      const auto [even, odd] =
-          normal_pair(std::uint64_t{words[0]} << 32 | words[1], std::uint64_t{words[2]} << 32 | words[3]);
-      if (element % 2 == 0) values[i++] += static_cast<Number>(deviation * even);
-      if (i < values.size()) values[i++] += static_cast<Number>(deviation * odd);
-    }
+    const auto block = static_cast<std::uint64_t>(first) / 2;
+    std::vector<std::uint32_t> halves(4 * kPairsAtOnce);
+    add_pairs(values, deviation, static_cast<std::size_t>(first % 2),
+              [&](std::span<std::uint64_t> words, std::uint64_t pair) {
+                kernels::philox_words(halves.data(), words.size() / 2, key, block + pair);
+                for (std::size_t i = 0; i < words.size(); ++i)
+                  words[i] = std::uint64_t{halves[2 * i]} << 32 | halves[2 * i + 1];
+              });
   }
 
   std::uint64_t seed_;
@@ -70,17 +83,9 @@ class SecureNoise final : public Noise {
  private:
   template <class Number>
   void add_to(std::span<Number> values, double deviation) {
-    constexpr std::size_t kAtOnce = 4096;  // pairs
-    std::vector<std::uint64_t> words(2 * kAtOnce);
-    for (std::size_t i = 0; i < values.size();) {
-      const auto pairs = std::min(kAtOnce, (values.size() - i + 1) / 2);
-      keys_.fill(std::as_writable_bytes(std::span(words).first(2 * pairs)));
-      for (std::size_t pair = 0; pair < pairs; ++pair) {
-        const auto [one, other] = normal_pair(words[2 * pair], words[2 * pair + 1]);
-        values[i++] += static_cast<Number>(deviation * one);
-        if (i < values.size()) values[i++] += static_cast<Number>(deviation * other);
-      }
-    }
+    add_pairs(values, deviation, 0, [this](std::span<std::uint64_t> words, std::uint64_t /*pair*/) {
+      keys_.fill(std::as_writable_bytes(words));
+    });
   }
 
   Keystream keys_;

@@ -21,7 +21,7 @@ except ImportError as missing:
 BINARY = sys.argv[1]
 ORDERS = [1 + x / 10 for x in range(1, 100)] + list(range(12, 64))  # opacus's own
 LARGEST = ORDERS[-1]
-TOLERANCE = 1e-3
+TOLERANCE = 1e-3  # of an epsilon up to 20: beyond, relative to that; none is of use there
 
 
 def said(rate, noise, steps, delta):
@@ -39,7 +39,8 @@ def compare(rate, noise, steps, delta):
     if order < LARGEST:  # dtrain has larger orders, too
         assert abs(own_rdp - epsilon) < TOLERANCE, (rate, noise, steps, delta, own_rdp, epsilon)
     theirs = privacy_loss_distribution.from_gaussian_mechanism(noise, sampling_prob=rate).self_compose(steps).get_epsilon_for_delta(delta)
-    assert abs(upper - theirs) < TOLERANCE and abs(lower - theirs) < TOLERANCE, (rate, noise, steps, delta, lower, upper, theirs)
+    tolerance = TOLERANCE * max(1, theirs / 20)
+    assert abs(upper - theirs) < tolerance and abs(lower - theirs) < tolerance, (rate, noise, steps, delta, lower, upper, theirs)
     assert lower <= upper <= own_rdp + 1e-5, (lower, upper, own_rdp)
 
 

@@ -3,10 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <numbers>
 #include <vector>
 
 #include "core/error.hpp"
 #include "privacy/keystream.hpp"
+#include "privacy/normal_numbers.hpp"
 
 namespace dtrain::privacy {
 namespace {
@@ -38,10 +40,10 @@ TEST(NoiseTest, SecureNoiseIsStandardNormal) { expect_standard_normal(*make_nois
 
 TEST(NoiseTest, SeededNoiseOfAPartIsThatOfTheWhole) {
   const auto noise = make_noise(NoiseSource::seeded, 3);
-  std::vector<float> whole(101, 1.0F);
+  std::vector<float> whole(5101, 1.0F);
   noise->add(std::span(whole), 2, 5, 0);
-  for (const std::int64_t cut : {0, 1, 50, 51, 100}) {
-    std::vector<float> parts(101, 1.0F);
+  for (const std::int64_t cut : {0, 1, 50, 51, 4096, 4097, 5100}) {
+    std::vector<float> parts(5101, 1.0F);
     noise->add(std::span(parts).first(static_cast<std::size_t>(cut)), 2, 5, 0);
     noise->add(std::span(parts).subspan(static_cast<std::size_t>(cut)), 2, 5, cut);
     EXPECT_EQ(parts, whole) << cut;
@@ -72,6 +74,20 @@ TEST(NoiseTest, SecureNoiseNeverRepeats) {
   EXPECT_NE(one, two);
   EXPECT_NE(one, three);
   EXPECT_NE(secret_seed(), secret_seed());
+}
+
+TEST(NormalNumbersTest, AreThoseOfBoxAndMuller) {
+  std::vector<std::uint64_t> words = {0, 0, ~std::uint64_t{0}, ~std::uint64_t{0}, 0, std::uint64_t{1} << 62};
+  for (std::uint64_t i = 1; i < 2000; ++i) words.push_back(i * 0x9E3779B97F4A7C15U);
+  words.resize(words.size() / 2 * 2);
+  std::vector<double> values(words.size());
+  normal_numbers(words.data(), values.data(), words.size() / 2);
+  for (std::size_t i = 0; i < words.size(); i += 2) {
+    const double u = 1 - static_cast<double>(words[i] >> 12) * 0x1p-52;
+    const double angle = 2 * std::numbers::pi * static_cast<double>(words[i + 1] >> 12) * 0x1p-52;
+    EXPECT_NEAR(values[i], std::sqrt(-2 * std::log(u)) * std::cos(angle), 1e-13);
+    EXPECT_NEAR(values[i + 1], std::sqrt(-2 * std::log(u)) * std::sin(angle), 1e-13);
+  }
 }
 
 TEST(NoiseTest, UnknownSourcesAreRefused) { EXPECT_THROW(parse_noise_source("random"), Error); }

@@ -118,6 +118,8 @@ void check_privacy(const RunConfig& config) {
   privacy::parse_sampling(options.dp_sampler);
   privacy::parse_accounting(options.dp_accountant);
   privacy::parse_noise_source(options.noise_source);
+  refuse_unless(!config.fabric.computes_times(), "a virtual clock knows no times of clipped gradients",
+                "--dp-clip", "use clock = \"real\", or leave --emulate out");
   const bool has_noise = config.given.contains("dp-noise");
   refuse_unless(!has_noise || (std::isfinite(options.dp_noise) && options.dp_noise >= 0),
                 fmt::format("{} is no multiple of the clip norm", options.dp_noise), "--dp-noise",

@@ -110,7 +110,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
   if (config.fabric.exists()) outputs_.event("emulated", config.fabric.in_words());
   if (!workload.read_in_place.empty()) outputs_.event("read_in_place", workload.read_in_place);
   if (resume) go_on_from(*resume);
-  if ((resume && resume->own) || recording.recovery.behind()) go_on_with_ledger(resume.has_value());
+  go_on_with_ledger(resume && resume->own);
   if (const auto* privacy = replica_.strategy().privacy()) outputs_.event("privacy", privacy->in_words());
   announce(config, job, workload, replica_.can().replays_graphs.why_not, log);
   if (resume) tell_where_from(*resume);
@@ -145,7 +145,8 @@ void Trainer::go_on_from(const state::ResumePoint& resume) {
                                         job_.world().size(), job_.mesh().shape().to_string()));
 }
 
-/// What was released after the checkpoint that the run goes on from. `expected`: there is one.
+/// What earlier parts of the run have released, after the checkpoint that it goes on from. `expected`: there
+/// were some.
 void Trainer::go_on_with_ledger(bool expected) {
   auto* const privacy = replica_.strategy().privacy();
   if (privacy == nullptr) return;

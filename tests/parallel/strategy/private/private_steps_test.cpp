@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <memory>
 #include <string>
@@ -462,6 +463,87 @@ TEST_F(PrivateStepsTest, DrawsAreThoseThatAreAccounted) {
   drawn = 0;
   for (const auto& step : strategy_->draws(3)) drawn += step.size();
   EXPECT_EQ(drawn, static_cast<std::size_t>(kRecords));
+}
+
+/// The probability that is the least, with 97.5 % confidence, of what happened `count` times in `trials`.
+/// Source: Clopper and Pearson, "The Use of Confidence or Fiducial Limits", 1934.
+double least_probability(int count, int trials) {
+  if (count == 0) return 0;
+  double low = 0;
+  double high = 1;
+  for (int i = 0; i < 60; ++i) {
+    const double p = (low + high) / 2;
+    double as_many = 0;  // the probability of `count` or more
+    for (int k = count; k <= trials; ++k) {
+      as_many += std::exp(std::lgamma(trials + 1) - std::lgamma(k + 1) - std::lgamma(trials - k + 1) +
+                          k * std::log(p) + (trials - k) * std::log1p(-p));
+    }
+    (as_many < 0.025 ? low : high) = p;
+  }
+  return low;
+}
+
+// An observer knows all records but one, which was planted, and looks at the update along the direction of
+// that one's gradient. Source: Nasr et al., "Tight Auditing of Differentially Private Machine Learning",
+// USENIX Security 2023.
+TEST_F(PrivateStepsTest, AnAuditFindsLessThanIsClaimedAndMoreWithoutNoise) {
+  if (job_.data().size() > 1) GTEST_SKIP() << "the same update on any number of ranks";
+  constexpr int kTrials = 600;
+  constexpr double kDelta = 1e-3;
+  const std::vector<std::int64_t> without = {0, 1};
+  const std::vector<std::int64_t> with = {0, 1, 2};  // 2 is planted
+  // What a step does to the weights, which are the same before each.
+  const auto update_of = [&](int number, const std::vector<std::int64_t>& ids) {
+    const auto before = now().clone();
+    step(number, ids);
+    auto update = now() - before;
+    const at::NoGradGuard no_grad;
+    std::int64_t place = 0;
+    for (auto* parameter : model_->parameters()) {
+      parameter->value.copy_(before.narrow(0, place, parameter->value.numel()).view_as(parameter->value));
+      place += parameter->value.numel();
+    }
+    return update;
+  };
+  setting_.options.dp_noise = 0;
+  make();
+  const auto plain = update_of(1, without);
+  auto direction = update_of(2, with) - plain;
+  const double gap = direction.norm().item<double>();
+  direction /= gap;
+  const double base = at::dot(plain, direction).item<double>();
+  EXPECT_LE(gap, 0.5 * 0.5 / 5 * (1 + 1e-5)) << "learning rate times clip norm over batch";
+  const auto bound_of = [&](const std::vector<double>& seen, double threshold) {
+    int wrong = 0;
+    int right = 0;
+    for (int trial = 0; trial < kTrials; ++trial) {
+      wrong += seen[static_cast<std::size_t>(trial)] > threshold;
+      right += seen[static_cast<std::size_t>(kTrials + trial)] > threshold;
+    }
+    const double most_wrong = 1 - least_probability(kTrials - wrong, kTrials);
+    return std::log(std::max((least_probability(right, kTrials) - kDelta) / most_wrong, 1e-9));
+  };
+  const privacy::SampledGaussian one{
+      .sampling = privacy::Sampling::poisson, .noise_multiplier = 1.5, .rate = 1, .steps = 1};
+  const double claimed = privacy::renyi_epsilon({one}, kDelta);
+  std::vector<double> without_noise(2 * kTrials, base);
+  std::fill(without_noise.begin() + kTrials, without_noise.end(), base + gap);
+  EXPECT_GT(bound_of(without_noise, base + gap / 2), claimed) << "nothing hides the record";
+  setting_.options.dp_noise = 1.5;
+  model_ = small_model();
+  make();
+  std::vector<double> with_noise;
+  for (int trial = 0; trial < 2 * kTrials; ++trial) {
+    const auto update = update_of(trial + 1, trial < kTrials ? without : with);
+    with_noise.push_back(at::dot(update, direction).item<double>());
+  }
+  for (const double part : {0.0, 0.5, 1.0, 1.5, 2.0}) {
+    const double found = bound_of(with_noise, base + part * gap);
+    EXPECT_LT(found, claimed) << part;
+    if (part == 1.0) {
+      EXPECT_GT(found, 0.1) << "the audit finds something";
+    }
+  }
 }
 
 TEST_F(PrivateStepsTest, WhatLeaksOrCannotBeClippedIsRefused) {
