@@ -5,6 +5,7 @@ privacy loss. Skipped where jobs/setup.sh --for-tests has not installed them.
 """
 
 import itertools
+import math
 import re
 import subprocess
 import sys
@@ -21,7 +22,8 @@ except ImportError as missing:
 BINARY = sys.argv[1]
 ORDERS = [1 + x / 10 for x in range(1, 100)] + list(range(12, 64))  # opacus's own
 LARGEST = ORDERS[-1]
-TOLERANCE = 1e-3  # of an epsilon up to 20: beyond, relative to that; none is of use there
+TOLERANCE = 1e-3
+OF_USE = 20  # an epsilon above protects nothing: dp-accounting rounds it up, and is compared on one side only
 
 
 def said(rate, noise, steps, delta):
@@ -39,9 +41,9 @@ def compare(rate, noise, steps, delta):
     if order < LARGEST:  # dtrain has larger orders, too
         assert abs(own_rdp - epsilon) < TOLERANCE, (rate, noise, steps, delta, own_rdp, epsilon)
     theirs = privacy_loss_distribution.from_gaussian_mechanism(noise, sampling_prob=rate).self_compose(steps).get_epsilon_for_delta(delta)
-    tolerance = TOLERANCE * max(1, theirs / 20)
-    assert abs(upper - theirs) < tolerance and abs(lower - theirs) < tolerance, (rate, noise, steps, delta, lower, upper, theirs)
-    assert lower <= upper <= own_rdp + 1e-5, (lower, upper, own_rdp)
+    tolerance = TOLERANCE if theirs < OF_USE else math.inf
+    assert lower <= theirs + 1e-5 and abs(upper - theirs) < tolerance and abs(lower - theirs) < tolerance, (rate, noise, steps, delta, lower, upper, theirs)
+    assert lower <= upper + 1e-5 and upper <= own_rdp + 1e-5, (lower, upper, own_rdp)
 
 
 def main():
