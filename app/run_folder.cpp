@@ -7,7 +7,6 @@
 #include <chrono>
 #include <ctime>
 #include <fstream>
-#include <iterator>
 #include <optional>
 #include <system_error>
 
@@ -16,6 +15,7 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/printable.hpp"
+#include "core/regular_file.hpp"
 #include "core/wait_until.hpp"
 #include "h5/library.hpp"
 #include "record/run_folder.hpp"
@@ -100,9 +100,8 @@ std::string plain(std::string text) {
 constexpr const char* kLedger = "privacy.ledger";
 
 std::optional<std::string> text_in(const fs::path& path) {
-  std::ifstream file(path);
-  if (!file) return std::nullopt;
-  return std::string((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (!fs::exists(fs::symlink_status(path))) return std::nullopt;
+  return read_regular_file(path, 1 << 16, ExitCode::checkpoint);
 }
 
 }  // namespace

@@ -105,6 +105,9 @@ class PrivateTest(unittest.TestCase):
                                "--epochs", "3", "--accountant", "rdp"], check=True, text=True, capture_output=True).stdout
         self.assertAlmostEqual(float(re.search(r"noise +([\d.]+)", said).group(1)), rows["noise_multiplier"][-1], places=3)
         self.assertIn("sampler poisson", events(folder, "privacy")[0])
+        with open(self.folder / "data/staged/rows/dataset.json") as file:  # what staging has computed is not free
+            standardised = bool(json.load(file)["mean"])
+        self.assertEqual(any("not covered: mean" in event for event in events(folder, "privacy")), standardised)
 
     def test_the_run_ends_when_the_budget_is_spent(self):
         folder = self.train(2, "spent", "--global-batch", 20, "--epochs", 30, "--dp-clip", 1, "--dp-noise", 0.9, "--target-epsilon", 4, "--dp-delta", 1e-3)

@@ -7,7 +7,6 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
-#include <iterator>
 #include <utility>
 
 #include "checkpoint/writer.hpp"
@@ -16,6 +15,7 @@
 #include "comm/watch/shared_failure.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/regular_file.hpp"
 #include "core/shared_failure.hpp"
 #include "core/version.hpp"
 #include "record/rank_files.hpp"
@@ -24,6 +24,8 @@
 
 namespace dtrain::train {
 namespace {
+
+constexpr std::size_t kMostOfLedger = 1 << 16;  // bytes
 
 std::string ledger_path(const std::string& folder) { return folder + "/privacy.ledger"; }
 
@@ -127,26 +129,15 @@ void RunOutputs::step(const parallel::StepPlan& plan, int epoch, const parallel:
     recorder_.virtual_time({.step = plan.number, .epoch = epoch, .virtual_time_s = clock->now_s()});
 }
 
-// Aside and renamed: a reader, and a run that was killed, has a whole one.
+// Aside and renamed: a reader, and a run that was killed, has a whole one. Without it no step may follow.
 void RunOutputs::ledger(const privacy::Ledger& ledger) {
-  if (results_ == nullptr) return;
-  const auto path = ledger_path(folder_);
-  const auto aside = path + ".partial";
-  std::ofstream file(aside, std::ios::trunc);
-  file << ledger.lines();
-  file.close();
-  std::error_code failed;
-  if (file) std::filesystem::rename(aside, path, failed);
-  require(file && !failed, "what was released cannot be kept, and no step may follow",
-          {.subject = path, .advice = "free space, and resume the run", .code = ExitCode::checkpoint});
+  if (results_ != nullptr) record::replace_file(ledger_path(folder_), ledger.lines());
 }
 
 std::optional<privacy::Ledger> ledger_in(const std::string& folder) {
   const auto path = ledger_path(folder);
-  std::ifstream file(path);
-  if (!file) return std::nullopt;
-  const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  return privacy::Ledger::of_lines(text, path);
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path))) return std::nullopt;
+  return privacy::Ledger::of_lines(read_regular_file(path, kMostOfLedger, ExitCode::checkpoint), path);
 }
 
 void RunOutputs::memory(int epoch, std::int64_t peak_bytes, std::int64_t held_bytes) {

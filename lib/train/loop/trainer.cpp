@@ -111,7 +111,12 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
   if (!workload.read_in_place.empty()) outputs_.event("read_in_place", workload.read_in_place);
   if (resume) go_on_from(*resume);
   go_on_with_ledger(resume && resume->own);
-  if (const auto* privacy = replica_.strategy().privacy()) outputs_.event("privacy", privacy->in_words());
+  if (const auto* privacy = replica_.strategy().privacy()) {
+    outputs_.event("privacy", privacy->in_words());
+    if (!workload.dataset.info().mean.empty())
+      outputs_.event("privacy",
+                     "not covered: mean and deviation of the records, which staging computed without noise");
+  }
   announce(config, job, workload, replica_.can().replays_graphs.why_not, log);
   if (resume) tell_where_from(*resume);
 }

@@ -8,6 +8,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "kernels/bag.hpp"
+#include "models/compute/kernel_scope.hpp"
 #include "models/layers/conv2d.hpp"
 #include "models/layers/embedding_bag.hpp"
 #include "models/layers/linear.hpp"
@@ -78,10 +80,11 @@ class LinearRule final : public LayerRule {
   LinearRule(models::Linear& layer, bool first)
       : weight_(layer.parameters()[0]), bias_(layer.parameters()[1]), first_(first) {}
 
-  models::Tensors forward(const models::Tensors& inputs, const models::Context& /*context*/) override {
+  models::Tensors forward(const models::Tensors& inputs, const models::Context& context) override {
     const at::NoGradGuard no_grad;
+    const models::KernelScope kernels(context.kernels);
     input_ = inputs.at(0);
-    return {at::linear(input_, weight_.value, bias_.value)};
+    return {models::linear_product(input_, weight_, bias_)};
   }
 
   models::Tensors backward(const models::Tensors& gradients, at::Tensor& squares) override {
@@ -139,11 +142,11 @@ class ConvolutionRule final : public LayerRule {
         bias_(layer.parameters().size() > 1 ? &layer.parameters()[1] : nullptr),
         first_(first) {}
 
-  models::Tensors forward(const models::Tensors& inputs, const models::Context& /*context*/) override {
+  models::Tensors forward(const models::Tensors& inputs, const models::Context& context) override {
     const at::NoGradGuard no_grad;
+    const models::KernelScope kernels(context.kernels);
     input_ = inputs.at(0);
-    return {at::conv2d(input_, weight_.value, bias_ != nullptr ? bias_->value : at::Tensor(),
-                       geometry_.stride, geometry_.padding)};
+    return {models::convolve(input_, weight_, bias_, geometry_)};
   }
 
   models::Tensors backward(const models::Tensors& gradients, at::Tensor& squares) override {
@@ -160,13 +163,16 @@ class ConvolutionRule final : public LayerRule {
   void add_to(ClippedSum& sum, const at::Tensor& factors) override {
     const at::NoGradGuard no_grad;
     const auto out = weighted(gradient_, factors);
-    if (auto part = sum.part_of(&weight_); part.defined())
-      part.add_(std::get<1>(convolution_backward(out, {false, true, false})));
+    if (auto part = sum.part_of(&weight_); part.defined()) {
+      part.add_(by_sample_.defined() ? at::matmul(factors, by_sample_).view(weight_.value.sizes())
+                                     : std::get<1>(convolution_backward(out, {false, true, false})));
+    }
     if (bias_ != nullptr) {
       if (auto part = sum.part_of(bias_); part.defined()) part.add_(at::sum(out, {0, 2, 3}));
     }
     input_.reset();
     gradient_.reset();
+    by_sample_.reset();
   }
 
  private:
@@ -178,13 +184,16 @@ class ConvolutionRule final : public LayerRule {
   }
 
   /// A few samples at a time: their patches and gradients take memory.
-  void add_squares_of_weight(const at::Tensor& out, at::Tensor& squares) const {
+  void add_squares_of_weight(const at::Tensor& out, at::Tensor& squares) {
     constexpr std::int64_t kMostElements = 1 << 22;
     const auto positions = out.size(2);
     const auto patch = weight_.value.numel() / weight_.value.size(0);
     const bool by_positions = 2 * positions * positions <= patch * out.size(1);
     const auto each = patch * positions + (by_positions ? 2 * positions * positions : weight_.value.numel());
     const auto at_once = std::max<std::int64_t>(1, kMostElements / each);
+    const auto elements = weight_.value.numel();
+    if (!by_positions && out.size(0) * elements <= kMostElements)
+      by_sample_ = at::empty({out.size(0), elements}, out.options());
     for (std::int64_t begin = 0; begin < out.size(0); begin += at_once) {
       const auto count = std::min(at_once, out.size(0) - begin);
       const auto patches =
@@ -197,7 +206,9 @@ class ConvolutionRule final : public LayerRule {
             at::sum(at::bmm(patches.transpose(1, 2), patches) * at::bmm(of_output.transpose(1, 2), of_output),
                     {1, 2}, false, at::kDouble);
       } else {
-        part += squares_by_sample(at::bmm(of_output, patches.transpose(1, 2)));
+        const auto gradients = at::bmm(of_output, patches.transpose(1, 2)).view({count, elements});
+        part += squares_by_sample(gradients);
+        if (by_sample_.defined()) by_sample_.narrow(0, begin, count).copy_(gradients);
       }
     }
   }
@@ -208,6 +219,7 @@ class ConvolutionRule final : public LayerRule {
   bool first_;
   at::Tensor input_;
   at::Tensor gradient_;
+  at::Tensor by_sample_;  // [n, elements of the weight], where that is little: the gradient of each sample
 };
 
 /// Means of a table's rows. A row's gradient is the mean's, times how often the text has the word.
@@ -231,12 +243,20 @@ class BagRule final : public LayerRule {
   void add_to(ClippedSum& sum, const at::Tensor& factors) override {
     const at::NoGradGuard no_grad;
     if (auto part = sum.part_of(&table_); part.defined()) {
-      const auto real = ids_.ne(0);
-      const auto lengths = real.sum(1).clamp_min(1).to(gradient_.scalar_type());
-      const auto rows = weighted(gradient_, factors / lengths);  // [n, columns]
-      const auto texts =
-          at::arange(ids_.size(0), at::kLong).view({-1, 1}).expand_as(ids_).masked_select(real);
-      part.index_add_(0, ids_.masked_select(real).to(at::kLong), rows.index_select(0, texts));
+      auto scales = factors.clone();
+      scales.div_(lengths_.to(scales.scalar_type()));
+      const kernels::Bags bags{ids_.const_data_ptr<std::int32_t>(), static_cast<std::size_t>(ids_.size(0)),
+                               static_cast<std::size_t>(ids_.size(1)),
+                               static_cast<std::size_t>(ids_.stride(0))};
+      const auto gradient = gradient_.contiguous();
+      const auto columns = static_cast<std::size_t>(part.size(1));
+      if (part.scalar_type() == at::kDouble) {
+        kernels::bag_means_backward(part.mutable_data_ptr<double>(), gradient.const_data_ptr<double>(),
+                                    scales.const_data_ptr<double>(), bags, columns);
+      } else {
+        kernels::bag_means_backward(part.mutable_data_ptr<float>(), gradient.const_data_ptr<float>(),
+                                    scales.const_data_ptr<float>(), bags, columns);
+      }
     }
     ids_.reset();
     gradient_.reset();
@@ -244,8 +264,9 @@ class BagRule final : public LayerRule {
 
  private:
   /// Of each text, the sum over its words of (times it is there / real tokens)^2, double [n].
-  at::Tensor squares_of_shares() const {
+  at::Tensor squares_of_shares() {
     auto all = at::zeros({ids_.size(0)}, at::kDouble);
+    lengths_ = at::zeros({ids_.size(0)}, at::kDouble);
     std::vector<std::int32_t> words;
     for (std::int64_t i = 0; i < ids_.size(0); ++i) {
       const auto* begin = ids_.const_data_ptr<std::int32_t>() + i * ids_.size(1);
@@ -258,7 +279,8 @@ class BagRule final : public LayerRule {
         squares += static_cast<double>((to - from) * (to - from));
       }
       const auto length = static_cast<double>(std::max<std::size_t>(words.size(), 1));
-      all[i] = squares / (length * length);
+      all.mutable_data_ptr<double>()[i] = squares / (length * length);
+      lengths_.mutable_data_ptr<double>()[i] = length;
     }
     return all;
   }
@@ -267,6 +289,7 @@ class BagRule final : public LayerRule {
   models::Parameter& table_;
   at::Tensor ids_;
   at::Tensor gradient_;
+  at::Tensor lengths_;  // double [n], of the texts, at least 1
 };
 
 }  // namespace
