@@ -183,30 +183,33 @@ class ConvolutionRule final : public LayerRule {
                                     {geometry_.padding, geometry_.padding}, {1, 1}, false, {0, 0}, 1, wanted);
   }
 
-  /// A few samples at a time: their patches and gradients take memory.
+  /// A few samples at a time: their patches stay in the cache.
   void add_squares_of_weight(const at::Tensor& out, at::Tensor& squares) {
-    constexpr std::int64_t kMostElements = 1 << 22;
+    constexpr std::int64_t kMostElements = 1 << 18;  // 1 MiB of floats
+    constexpr std::int64_t kMostKept = 1 << 24;
     const auto positions = out.size(2);
     const auto patch = weight_.value.numel() / weight_.value.size(0);
     const bool by_positions = 2 * positions * positions <= patch * out.size(1);
     const auto each = patch * positions + (by_positions ? 2 * positions * positions : weight_.value.numel());
     const auto at_once = std::max<std::int64_t>(1, kMostElements / each);
     const auto elements = weight_.value.numel();
-    if (!by_positions && out.size(0) * elements <= kMostElements)
+    if (!by_positions && out.size(0) * elements <= kMostKept)
       by_sample_ = at::empty({out.size(0), elements}, out.options());
     for (std::int64_t begin = 0; begin < out.size(0); begin += at_once) {
       const auto count = std::min(at_once, out.size(0) - begin);
-      const auto patches =
-          at::im2col(input_.narrow(0, begin, count).contiguous(), {geometry_.kernel, geometry_.kernel},
-                     {1, 1}, {geometry_.padding, geometry_.padding}, {geometry_.stride, geometry_.stride});
+      if (!patches_.defined()) patches_ = at::empty({0}, input_.options());
+      patches_.resize_({count, patch, positions});  // the same memory each time
+      at::im2col_out(patches_, input_.narrow(0, begin, count).contiguous(),
+                     {geometry_.kernel, geometry_.kernel}, {1, 1}, {geometry_.padding, geometry_.padding},
+                     {geometry_.stride, geometry_.stride});
       const auto of_output = out.narrow(0, begin, count);
       auto part = squares.narrow(0, begin, count);
       if (by_positions) {
-        part +=
-            at::sum(at::bmm(patches.transpose(1, 2), patches) * at::bmm(of_output.transpose(1, 2), of_output),
-                    {1, 2}, false, at::kDouble);
+        part += at::sum(
+            at::bmm(patches_.transpose(1, 2), patches_) * at::bmm(of_output.transpose(1, 2), of_output),
+            {1, 2}, false, at::kDouble);
       } else {
-        const auto gradients = at::bmm(of_output, patches.transpose(1, 2)).view({count, elements});
+        const auto gradients = at::bmm(of_output, patches_.transpose(1, 2)).view({count, elements});
         part += squares_by_sample(gradients);
         if (by_sample_.defined()) by_sample_.narrow(0, begin, count).copy_(gradients);
       }
@@ -219,6 +222,7 @@ class ConvolutionRule final : public LayerRule {
   bool first_;
   at::Tensor input_;
   at::Tensor gradient_;
+  at::Tensor patches_;    // [samples, elements of a patch, positions]: memory for the next ones
   at::Tensor by_sample_;  // [n, elements of the weight], where that is little: the gradient of each sample
 };
 
