@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <tuple>
 #include <utility>
 
 #include "kernels/bag.hpp"
@@ -197,11 +198,7 @@ class ConvolutionRule final : public LayerRule {
       by_sample_ = at::empty({out.size(0), elements}, out.options());
     for (std::int64_t begin = 0; begin < out.size(0); begin += at_once) {
       const auto count = std::min(at_once, out.size(0) - begin);
-      if (!patches_.defined()) patches_ = at::empty({0}, input_.options());
-      patches_.resize_({count, patch, positions});  // the same memory each time
-      at::im2col_out(patches_, input_.narrow(0, begin, count).contiguous(),
-                     {geometry_.kernel, geometry_.kernel}, {1, 1}, {geometry_.padding, geometry_.padding},
-                     {geometry_.stride, geometry_.stride});
+      take_patches(input_.narrow(0, begin, count));
       const auto of_output = out.narrow(0, begin, count);
       auto part = squares.narrow(0, begin, count);
       if (by_positions) {
@@ -214,6 +211,21 @@ class ConvolutionRule final : public LayerRule {
         if (by_sample_.defined()) by_sample_.narrow(0, begin, count).copy_(gradients);
       }
     }
+  }
+
+  /// patches_ of [n, channels, H, W]: rows of the image are copied, several times faster than at::im2col.
+  void take_patches(const at::Tensor& images) {
+    const auto [kernel, stride, padding] = std::tuple(geometry_.kernel, geometry_.stride, geometry_.padding);
+    const auto whole =
+        padding > 0 ? at::constant_pad_nd(images, {padding, padding, padding, padding}) : images;
+    const auto windows =
+        whole.unfold(2, kernel, stride).unfold(3, kernel, stride);  // [n, channels, H', W', k, k]
+    if (!patches_.defined()) patches_ = at::empty({0}, images.options());
+    const auto elements = windows.size(1) * kernel * kernel;
+    patches_.resize_(
+        {images.size(0), elements, windows.size(2) * windows.size(3)});  // the same memory each time
+    patches_.view({images.size(0), windows.size(1), kernel, kernel, windows.size(2), windows.size(3)})
+        .copy_(windows.permute({0, 1, 4, 5, 2, 3}));
   }
 
   models::Conv2d::Geometry geometry_;
