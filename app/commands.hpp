@@ -27,6 +27,7 @@ Task generate_command(const Words& words, const Environment& environment);
 Task export_command(const Words& words, const Environment& environment);
 Task report_command(const Words& words, const Environment& environment);
 Task plan_command(const Words& words, const Environment& environment);
+Task privacy_command(const Words& words, const Environment& environment);
 Task topology_command(const Words& words, const Environment& environment);
 Task doctor_command(const Words& words, const Environment& environment);
 

@@ -22,7 +22,9 @@ struct Place {
   std::string_view file;
 };
 
-constexpr std::array<Place, 16> kPlaces = {{{"", "results.h5"},
+constexpr std::array<Place, 18> kPlaces = {{{"", "results.h5"},
+                                            {"", "privacy.ledger"},
+                                            {"", "privacy.ledger.partial"},
                                             {"", "trace.json"},
                                             {"", "config.toml"},
                                             {"", ".seen"},

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <ctime>
 #include <fstream>
+#include <optional>
 #include <system_error>
 
 #include "checkpoint/manifest.hpp"
@@ -14,6 +15,7 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/printable.hpp"
+#include "core/regular_file.hpp"
 #include "core/wait_until.hpp"
 #include "h5/library.hpp"
 #include "record/run_folder.hpp"
@@ -95,6 +97,13 @@ std::string plain(std::string text) {
   return text;
 }
 
+constexpr const char* kLedger = "privacy.ledger";
+
+std::optional<std::string> text_in(const fs::path& path) {
+  if (!fs::exists(fs::symlink_status(path))) return std::nullopt;
+  return read_regular_file(path, 1 << 16, ExitCode::checkpoint);
+}
+
 }  // namespace
 
 std::string default_name(const train::RunConfig& config, const Environment& environment) {
@@ -144,7 +153,10 @@ std::vector<std::string> RunFolder::prepare(Contents contents, const std::string
       throw usage_error("holds files with the names of a run's, but dtrain wrote no state beside them",
                         path_.string(), "take another --name, or move them");
     }
+    // A run that begins again has released what its first attempt had.
+    const auto released = contents == Contents::unsaved ? text_in(path_ / kLedger) : std::nullopt;
     if (contents != Contents::kept) remove_run(path_);
+    if (released) record::replace_file((path_ / kLedger).string(), *released);
     if (contents == Contents::replaced) left = others_in_run(path_);
     fs::create_directories(path_);
   } catch (const fs::filesystem_error& error) {

@@ -148,6 +148,31 @@ std::vector<Option> declare() {
       "(zero1, zero2, zero3)",
       "", [](auto& c) -> auto& { return c.strategy_options.shard_within; });
   of_strategy(
+      "dp-clip", "R",
+      "differential privacy of each sample: the largest norm of its gradient, before noise is added (ddp); "
+      "0: off",
+      "", [](auto& c) -> auto& { return c.strategy_options.dp_clip; });
+  of_strategy(
+      "dp-noise", "R", "standard deviation of the noise, in multiples of --dp-clip",
+      "what --target-epsilon needs", [](auto& c) -> auto& { return c.strategy_options.dp_noise; });
+  of_strategy(
+      "target-epsilon", "R", "choose the noise for this epsilon, and end the run before it releases more",
+      "none", [](auto& c) -> auto& { return c.strategy_options.target_epsilon; });
+  of_strategy(
+      "dp-delta", "R", "probability that epsilon does not hold, in (0, 1)", "",
+      [](auto& c) -> auto& { return c.strategy_options.dp_delta; });
+  of_strategy(
+      "dp-sampler", "poisson|once",
+      "samples of a private step: each by chance, or each once in an epoch in a random step", "",
+      [](auto& c) -> auto& { return c.strategy_options.dp_sampler; });
+  of_strategy(
+      "dp-accountant", "rdp|pld",
+      "what counts epsilon: Renyi divergences, or distributions of the privacy loss", "",
+      [](auto& c) -> auto& { return c.strategy_options.dp_accountant; });
+  of_strategy(
+      "noise-source", "secure|seeded", "of the noise; seeded, for tests: by --seed, which protects nothing",
+      "", [](auto& c) -> auto& { return c.strategy_options.noise_source; });
+  of_strategy(
       "sync-period", "H|adaptive",
       "steps of a copy's own between two exchanges (local_sgd, easgd); adaptive: fewer as the loss falls", "",
       [](auto& c) -> auto& { return c.strategy_options.sync_period; });

@@ -49,6 +49,7 @@ endif()
 find_package(PkgConfig REQUIRED)
 pkg_check_modules(hwloc REQUIRED IMPORTED_TARGET hwloc)
 pkg_check_modules(sentencepiece IMPORTED_TARGET sentencepiece)  # optional: a tokeniser
+pkg_check_modules(sodium IMPORTED_TARGET libsodium)         # optional: secret random numbers
 find_package(PNG)   # optional, as JPEG is: images in files
 find_package(JPEG)
 

@@ -202,6 +202,10 @@ void ResultsWriter::take_over(const Kept& kept) {
     rounds_ = read_rows<RoundRow>(file.id(), "rounds");
     std::erase_if(rounds_, [&](const RoundRow& row) { return row.round > kept.epoch; });
   }
+  if (H5Lexists(file.id(), "privacy", H5P_DEFAULT) > 0) {
+    privacy_ = read_rows<PrivacyRow>(file.id(), "privacy");
+    std::erase_if(privacy_, [&](const PrivacyRow& row) { return row.step > kept.step; });
+  }
   if (H5Lexists(file.id(), "staleness", H5P_DEFAULT) <= 0) return;
   staleness_ = read_rows<StalenessRow>(file.id(), "staleness");
   std::erase_if(staleness_, [&](const StalenessRow& row) { return row.epoch > kept.epoch; });
@@ -286,6 +290,7 @@ std::uint64_t ResultsWriter::own_bytes() const {
          (sites_.size() + kRowsPerChunk) * sizeof(SiteRow) +
          (clients_.rows.size() + kRowsPerChunk) * sizeof(ClientRow) +
          (clients_.classes.size() + clients_.owners.size()) * sizeof(std::int64_t) +
+         (privacy_.size() + kRowsPerChunk) * sizeof(PrivacyRow) +
          confusion_.counts.size() * sizeof(std::int64_t) + confusion_.classes.size() * kNameBytes +
          static_cast<std::uint64_t>(info_.world_size) * kLinkBytes;
 }
@@ -310,6 +315,7 @@ void ResultsWriter::write(Status status, const std::string& end_time_utc) {
   if (!rounds_.empty()) write_table(file.id(), "rounds", rounds_);
   write_clients(file.id(), clients_);
   if (!sites_.empty()) write_table(file.id(), "test_sites", sites_);
+  if (!privacy_.empty()) write_table(file.id(), "privacy", privacy_);
   write_confusion(file.id(), confusion_);
   if (status == Status::running) {
     for (int rank = 0; rank < info_.world_size; ++rank) link_rank_file(file.id(), rank);

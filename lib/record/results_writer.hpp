@@ -86,6 +86,9 @@ class ResultsWriter {
   /// The rows of /clients, /client_classes and /client_of_sample; writes the file.
   void clients(Clients clients);
 
+  /// Appends a row of /privacy; written with the next change.
+  void privacy(const PrivacyRow& row) { privacy_.push_back(row); }
+
   /// Appends a row of /validations, which replaces an earlier one of that step; written with the next change.
   /// `extra` as for epoch().
   void validation(const ValidationRow& row, std::span<const double> extra = {});
@@ -126,6 +129,7 @@ class ResultsWriter {
   std::vector<RoundRow> rounds_;
   Clients clients_;
   std::vector<SiteRow> sites_;
+  std::vector<PrivacyRow> privacy_;
   ConfusionMatrix confusion_;
   std::string problem_;
 };

@@ -220,6 +220,19 @@ std::vector<Column> columns_of<SiteRow>() {
 }
 
 template <>
+std::vector<Column> columns_of<PrivacyRow>() {
+  using Row = PrivacyRow;
+  return {integer("epoch", "1", offsetof(Row, epoch)),
+          integer("step", "1", offsetof(Row, step)),
+          integer("releases", "1", offsetof(Row, releases)),
+          real("epsilon", "1", offsetof(Row, epsilon)),
+          real("delta", "1", offsetof(Row, delta)),
+          real("noise_multiplier", "1", offsetof(Row, noise_multiplier)),
+          real("clip_norm", "1", offsetof(Row, clip_norm)),
+          real("sampling_rate", "1", offsetof(Row, sampling_rate))};
+}
+
+template <>
 std::vector<Column> columns_of<MeasurementRow>() {
   using Row = MeasurementRow;
   const Row row;

@@ -210,6 +210,18 @@ struct SiteRow {
   double auc = kNoValue;  ///< Likewise.
 };
 
+/// A row of /privacy: what a run with differential privacy has released up to a step.
+struct PrivacyRow {
+  std::int64_t epoch = 0;
+  std::int64_t step = 0;
+  std::int64_t releases = 0;  ///< Steps that were made, those made again after a failure included.
+  double epsilon = 0;         ///< Infinity without noise.
+  double delta = 0;
+  double noise_multiplier = 0;  ///< Standard deviation of the noise over the clip norm.
+  double clip_norm = 0;
+  double sampling_rate = 0;  ///< Expected share of the records in a step.
+};
+
 /// A row of /measurements: a collective of `topology --benchmark`.
 struct MeasurementRow {
   FixedText<16> group;
@@ -267,6 +279,8 @@ template <>
 std::vector<Column> columns_of<ClientRow>();
 template <>
 std::vector<Column> columns_of<SiteRow>();
+template <>
+std::vector<Column> columns_of<PrivacyRow>();
 template <>
 std::vector<Column> columns_of<MeasurementRow>();
 

@@ -18,6 +18,7 @@ class Dtrain(CMakePackage):
 
     variant("cuda", default=False, description="Train on GPUs over NCCL")
     variant("images", default=True, description="Read PNG and JPEG images")
+    variant("sodium", default=True, description="Secret random numbers, for training with differential privacy")
     variant("sentencepiece", default=True, description="Read and make vocabularies of sentencepiece")
 
     depends_on("c", type="build")
@@ -40,6 +41,7 @@ class Dtrain(CMakePackage):
     depends_on("libarchive@3.6:")
     depends_on("hwloc@2.9:")
     depends_on("sentencepiece", when="+sentencepiece")
+    depends_on("libsodium", when="+sodium")
     depends_on("libpng", when="+images")
     depends_on("libjpeg-turbo", when="+images")
     depends_on("cuda@13:", when="+cuda")

@@ -7,7 +7,7 @@ import unittest
 
 from program import DTRAIN, LIMIT_S, ProgramTest
 
-COMMANDS = "train stage report evaluate predict generate export plan topology doctor".split()
+COMMANDS = "train stage report evaluate predict generate export plan privacy topology doctor".split()
 
 
 def print_help(form):

@@ -19,7 +19,7 @@ SOURCES = "/opt/dtrain/source"
 # Spack's name of what cmake/DtrainDependencies.cmake finds by CMake's or pkg-config's.
 SPACK_NAMES = {"MPI": "mpi", "HDF5": "hdf5", "LibTorch": "py-torch", "fmt": "fmt", "nlohmann_json": "nlohmann-json", "CLI11": "cli11",
                "OpenSSL": "openssl", "ZLIB": "zlib-api", "LibLZMA": "xz", "LibArchive": "libarchive", "PkgConfig": "pkgconfig",
-               "hwloc": "hwloc", "sentencepiece": "sentencepiece", "PNG": "libpng", "JPEG": "libjpeg-turbo", "CUDAToolkit": "cuda",
+               "hwloc": "hwloc", "sentencepiece": "sentencepiece", "sodium": "libsodium", "PNG": "libpng", "JPEG": "libjpeg-turbo", "CUDAToolkit": "cuda",
                "NCCL": "nccl", "Threads": None}
 
 

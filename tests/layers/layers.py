@@ -17,21 +17,22 @@ ALLOWED = {  # folder: what it may link, from the design's table of layers
     "topology": "core",
     "h5": "core",
     "kernels": "core",
+    "privacy": "core kernels",
     "models": "core kernels",
     "comm": "core topology",
     "doctor": "core topology comm",
     "record": "core h5",
     "data": "core topology h5 comm kernels",
     "optim": "core kernels",
-    "parallel": "core topology comm models optim kernels",
+    "parallel": "core topology comm models optim kernels privacy",
     "checkpoint": "core topology h5 comm",
     "state": "core topology h5 comm data models optim parallel checkpoint",
     "plan": "core topology models parallel",
     "federated": "core kernels comm data models optim parallel",
-    "train": "core topology h5 kernels models comm record data optim parallel checkpoint state plan federated",
+    "train": "core topology h5 kernels models comm record data optim parallel checkpoint state plan federated privacy",
     "inference": "core h5 kernels models comm record data parallel checkpoint state train",
 }
-WITHOUT_TORCH = {"core", "topology", "h5", "comm", "doctor", "record"}
+WITHOUT_TORCH = {"core", "topology", "h5", "comm", "doctor", "record", "privacy"}
 # Only the module that is opened where there is a GPU may be compiled with these.
 CUDA_FOLDERS = {"cuda", "nccl"}
 CUDA_HEADER = re.compile(r"(cuda|cudnn|cublas|nccl|nvml|nvtx3/|cub/|ATen/cuda|c10/cuda|torch/csrc/cuda)")

@@ -42,6 +42,8 @@ class Conv2d final : public Layer {
   Cost cost(const std::vector<Shape>& inputs) const override;
   Flow slice(TensorGroup& group, const Flow& flow) override;
 
+  const Geometry& geometry() const { return geometry_; }
+
  private:
   Geometry geometry_;
   TensorGroup* group_ = nullptr;  // null: not sliced

@@ -32,6 +32,8 @@ struct Setting {
   StrategyOptions options = {};
   std::int64_t global_batch = 1;
   std::int64_t micro_batches = 1;
+  std::int64_t records = 0;        ///< Of the training split; 0: not known yet.
+  std::int64_t total_steps = 0;    ///< Of the run, likewise.
   std::int64_t sample_extent = 0;  ///< The first dim of a sample: of texts the most tokens.
   models::Model* model = nullptr;  ///< Null: it is not made yet.
 };

@@ -29,7 +29,9 @@ Abilities require_strategy(const std::string& name, const Setting& setting) {
   auto abilities = find_strategy(name).can(setting);
   if (!abilities.runs) {
     throw usage_error(abilities.runs.why_not, "--strategy " + name,
-                      "change that, or use --strategy " + strategies().front().name);
+                      name == strategies().front().name
+                          ? std::string("change that")
+                          : "change that, or use --strategy " + strategies().front().name);
   }
   if (setting.reproducible && !abilities.same_bits) {
     throw usage_error(abilities.same_bits.why_not, "--strategy " + name,

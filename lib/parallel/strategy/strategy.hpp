@@ -22,6 +22,7 @@
 #include "parallel/step/step_engine.hpp"
 #include "parallel/strategy/abilities.hpp"
 #include "parallel/strategy/adaptive_batch.hpp"
+#include "parallel/strategy/private_training.hpp"
 #include "parallel/strategy/state_view.hpp"
 
 namespace dtrain::parallel {
@@ -60,6 +61,7 @@ struct StrategyParts {
   /// The step of the oldest checkpoint from which the run can go on; 0: of none. Empty: of none.
   std::function<std::int64_t()> oldest_kept = {};
   comm::VirtualClock* clock = nullptr;  ///< Of an emulated machine, for messages; null: there is none.
+  models::TrainingLoss training_loss = {};  ///< Of what passes through the model without the engine.
 };
 
 /// How the copies of a model agree: what happens with the gradients that a StepEngine computes. It owns
@@ -109,6 +111,9 @@ class Strategy {
 
   /// How many batches a step takes, by the noise of its gradients; null: one. Not collective.
   virtual AdaptiveBatch* adaptive_batch() { return nullptr; }
+
+  /// Of a strategy whose steps are differentially private; null: they are not. Not collective.
+  virtual PrivateTraining* privacy() { return nullptr; }
 
   /// What the loss is multiplied by, and the number of updates. Not collective.
   virtual optim::LossScaler& scaler() = 0;

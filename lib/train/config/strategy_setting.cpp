@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <string_view>
 #include <vector>
@@ -13,6 +14,8 @@
 #include "parallel/strategy/difference_codec.hpp"
 #include "parallel/strategy/registry.hpp"
 #include "parallel/strategy/sync_period.hpp"
+#include "privacy/accountant.hpp"
+#include "privacy/noise.hpp"
 #include "train/config/precision.hpp"
 
 namespace dtrain::train {
@@ -107,6 +110,40 @@ void check_compression(const RunConfig& config) {
             "compressed sums go by node", "leave --all-reduce out, or use --all-reduce hierarchical");
 }
 
+constexpr std::array<const char*, 6> kPrivacyOptions = {"dp-noise",   "target-epsilon", "dp-delta",
+                                                        "dp-sampler", "dp-accountant",  "noise-source"};
+
+/// Throws Error where steps cannot be private, whatever the model and the dataset are.
+void check_privacy(const RunConfig& config) {
+  const auto& options = config.strategy_options;
+  refuse_unless(std::isfinite(options.dp_clip) && options.dp_clip >= 0,
+                fmt::format("{} is no norm to clip to", options.dp_clip), "--dp-clip",
+                "use a positive number, such as 1, or 0 for no differential privacy");
+  if (options.dp_clip == 0) {
+    for (const std::string option : kPrivacyOptions) {
+      refuse_unless(!config.given.contains(option), "no gradient is clipped, so that nothing is private",
+                    "--" + option, "add --dp-clip, such as --dp-clip 1");
+    }
+    return;
+  }
+  privacy::require_delta(options.dp_delta);
+  privacy::parse_sampling(options.dp_sampler);
+  privacy::parse_accounting(options.dp_accountant);
+  privacy::parse_noise_source(options.noise_source);
+  refuse_unless(!config.fabric.computes_times(), "a virtual clock knows no times of clipped gradients",
+                "--dp-clip", "use clock = \"real\", or leave --emulate out");
+  const bool has_noise = config.given.contains("dp-noise");
+  refuse_unless(!has_noise || (std::isfinite(options.dp_noise) && options.dp_noise >= 0),
+                fmt::format("{} is no multiple of the clip norm", options.dp_noise), "--dp-noise",
+                "use a positive number, such as 1.1");
+  refuse_unless(!config.given.contains("target-epsilon") ||
+                    (std::isfinite(options.target_epsilon) && options.target_epsilon > 0),
+                fmt::format("{} is no epsilon to reach", options.target_epsilon), "--target-epsilon",
+                "use a positive number, such as 3");
+  refuse_unless(has_noise || options.target_epsilon > 0, "how much noise there is to be is not known",
+                "--dp-clip", "add --target-epsilon, such as 3, or --dp-noise, such as 1.1");
+}
+
 /// Throws Error where no node can have the whole state, whatever the machine is.
 void check_shard_within(const RunConfig& config) {
   const auto& within = config.strategy_options.shard_within;
@@ -131,6 +168,7 @@ bool has_outer(const RunConfig& config) { return config.strategy_options.outer_o
 void validate_strategy_options(const RunConfig& config) {
   check_options_belong(config);
   check_compression(config);
+  check_privacy(config);
   check_shard_within(config);
   const auto& options = config.strategy_options;
   const parallel::SyncPeriod period(options.sync_period);
@@ -225,6 +263,10 @@ bool uses_strategy_option(const RunConfig& config, const std::string& name) {
   if (chosen == entries.end() || std::ranges::count(chosen->options, name) == 0) return false;
   if (name == "servers" && std::ranges::count(chosen->options, "easgd-mode") > 0)
     return config.strategy_options.easgd_mode == "asynchronous";
+  const auto& options = config.strategy_options;
+  if (name == "dp-noise") return options.dp_clip > 0 && options.dp_noise >= 0;
+  if (name == "target-epsilon") return options.dp_clip > 0 && options.target_epsilon > 0;
+  if (name == "dp-clip" || std::ranges::count(kPrivacyOptions, name) > 0) return options.dp_clip > 0;
   const auto& federated = config.strategy_options.federated;
   if (name == "server-momentum") return federated.server_optimizer != "none";
   if (name == "server-rate") return federated.server_rate > 0;
@@ -262,6 +304,11 @@ parallel::Setting strategy_setting(const RunConfig& config, Job& job, const Work
   setting.samples_alike = workload.sample_shapes == parallel::StageMessages::SampleShapes::alike;
   setting.class_weights = workload.training_loss.class_weights.defined();
   setting.recovers = recovers;
+  setting.records = workload.dataset.info().samples("train");
+  const auto batch = std::max<std::int64_t>(config.batch.global_batch, 1);
+  setting.total_steps = config.epochs * ((setting.records + batch - 1) / batch);
+  if (config.limit_steps > 0)
+    setting.total_steps = std::min<std::int64_t>(setting.total_steps, config.limit_steps);
   const auto& shape = workload.dataset.info().shape;
   setting.sample_extent = shape.empty() ? 0 : shape.front();
   setting.model = workload.model.get();

@@ -140,7 +140,8 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::In
                            .counts_common = job.speaks_for_tensor_group(),
                            .folder = run_folder(config) + "/clients",
                            .oldest_kept = [&config] { return oldest_checkpoint(config); },
-                           .clock = job.virtual_clock()})) {}
+                           .clock = job.virtual_clock(),
+                           .training_loss = workload.training_loss})) {}
 
 comm::Group& Replica::data_group() {
   auto& data = job_.groups().data();

@@ -15,6 +15,7 @@
 #include "comm/watch/shared_failure.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
+#include "core/regular_file.hpp"
 #include "core/shared_failure.hpp"
 #include "core/version.hpp"
 #include "record/rank_files.hpp"
@@ -24,6 +25,10 @@
 
 namespace dtrain::train {
 namespace {
+
+constexpr std::size_t kMostOfLedger = 1 << 16;  // bytes
+
+std::string ledger_path(const std::string& folder) { return folder + "/privacy.ledger"; }
 
 std::int64_t peak_memory_bytes() {
   rusage usage{};
@@ -151,6 +156,17 @@ void RunOutputs::step(const parallel::StepPlan& plan, int epoch, const parallel:
                 .time_s = std::exchange(since_agreed_s_, 0.0),
                 .gradient_norm = outcome.gradient_norm,
                 .learning_rate = plan.learning_rate});
+}
+
+// Aside and renamed: a reader, and a run that was killed, has a whole one. Without it no step may follow.
+void RunOutputs::ledger(const privacy::Ledger& ledger) {
+  if (results_ != nullptr) record::replace_file(ledger_path(folder_), ledger.lines());
+}
+
+std::optional<privacy::Ledger> ledger_in(const std::string& folder) {
+  const auto path = ledger_path(folder);
+  if (!std::filesystem::exists(std::filesystem::symlink_status(path))) return std::nullopt;
+  return privacy::Ledger::of_lines(read_regular_file(path, kMostOfLedger, ExitCode::checkpoint), path);
 }
 
 void RunOutputs::memory(int epoch, std::int64_t peak_bytes, std::int64_t held_bytes) {

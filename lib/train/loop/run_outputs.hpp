@@ -15,6 +15,7 @@
 #include "federated/partition.hpp"
 #include "h5/library.hpp"
 #include "parallel/step/step.hpp"
+#include "privacy/ledger.hpp"
 #include "record/rank_recorder.hpp"
 #include "record/results_writer.hpp"
 #include "record/step_clock.hpp"
@@ -97,6 +98,14 @@ class RunOutputs {
   enum class Line { printed, none };
   void validation(std::int64_t step, int epoch, const EvaluationResult& result, Line line);
 
+  /// Before an epoch's row: what has been released up to here.
+  void privacy(const record::PrivacyRow& row) {
+    if (results_ != nullptr) results_->privacy(row);
+  }
+
+  /// After each private step, and before anything else of it is written: all that was released.
+  void ledger(const privacy::Ledger& ledger);
+
   /// After each epoch and its validation; all ranks' rows are in their files then. Collective.
   void epoch(int epoch, const EpochSums& sums, const std::optional<EvaluationResult>& validation);
 
@@ -143,6 +152,10 @@ class RunOutputs {
   std::optional<record::StepCurves> curves_;                // in it
   double since_agreed_s_ = 0;                               // that steps took
 };
+
+/// The ledger that a part of the run has left in `folder`; nothing where there is none. Throws Error (exit
+/// code 4) where it is damaged.
+std::optional<privacy::Ledger> ledger_in(const std::string& folder);
 
 /// `runs/NAME`, and in it the checkpoints.
 std::string run_folder(const RunConfig& config);

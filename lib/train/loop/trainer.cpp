@@ -9,6 +9,7 @@
 #include "checkpoint/writer.hpp"
 #include "comm/watch/flight_recorder.hpp"
 #include "core/clock.hpp"
+#include "core/counted.hpp"
 #include "data/sampler.hpp"
 #include "parallel/memory/memory_meter.hpp"
 #include "state/interval.hpp"
@@ -38,6 +39,12 @@ std::function<parallel::StepPlan(std::int64_t)> rounds_of(const federated::Clien
   return [rounds, rank = job.groups().data().rank(), ranks = job.groups().data().size()](std::int64_t round) {
     return rounds->plan(round, rank, ranks);
   };
+}
+
+std::function<std::vector<std::vector<std::int64_t>>(int)> draws_of(const Replica& replica) {
+  auto* const privacy = replica.strategy().privacy();
+  if (privacy == nullptr) return {};
+  return [privacy](int epoch) { return privacy->draws(epoch); };
 }
 
 std::int64_t total_steps(const RunConfig& config, const parallel::Pieces& pieces) {
@@ -81,6 +88,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
              .seed = config.seed,
              .pauses_after = [this](std::int64_t step) { return selection_.due_within_epoch(step); },
              .take = work_of(replica_),
+             .draws = draws_of(replica_),
              .round = rounds_of(rounds_.get(), job)}),
       evaluations_(job, workload, replica_, recording.injection, config.files_limit_s()),
       outputs_(config, job, workload, recording.library, recording.trace, recording.start,
@@ -123,6 +131,13 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
   if (!config.pipeline.chosen.empty()) outputs_.event("memory_limit", config.pipeline.chosen);
   if (!workload.read_in_place.empty()) outputs_.event("read_in_place", workload.read_in_place);
   if (resume) go_on_from(*resume);
+  go_on_with_ledger(resume && resume->own);
+  if (const auto* privacy = replica_.strategy().privacy()) {
+    outputs_.event("privacy", privacy->in_words());
+    if (!workload.dataset.info().mean.empty())
+      outputs_.event("privacy",
+                     "not covered: mean and deviation of the records, which staging computed without noise");
+  }
   announce(config, job, workload, replica_.can().replays_graphs.why_not, log);
   if (rounds_ != nullptr) log.info("clients    " + in_words(*rounds_));
   if (resume) tell_where_from(*resume);
@@ -157,6 +172,53 @@ void Trainer::go_on_from(const state::ResumePoint& resume) {
                                         job_.world().size(), job_.mesh().shape().to_string()));
 }
 
+/// What earlier parts of the run have released, after the checkpoint that it goes on from. `expected`: there
+/// were some.
+void Trainer::go_on_with_ledger(bool expected) {
+  auto* const privacy = replica_.strategy().privacy();
+  if (privacy == nullptr) return;
+  const auto folder = run_folder(config_);
+  const auto earlier = ledger_in(folder);
+  require(earlier || !expected, "lacks its ledger of privacy, so that what it has released is not known",
+          {.subject = folder + "/privacy.ledger",
+           .advice = "restore the file, or begin a run with another --name",
+           .code = ExitCode::checkpoint});
+  if (!earlier) return;
+  const auto before = privacy->ledger().steps();
+  privacy->take_ledger(*earlier);
+  const auto more = privacy->ledger().steps() - before;
+  if (more == 0 || job_.rank() != 0) return;
+  outputs_.event("privacy",
+                 fmt::format("{} made after the checkpoint count, and count again when they are made "
+                             "again",
+                             counted(more, "step")));
+}
+
+/// Whether no private step may follow. All ranks decide alike.
+bool Trainer::budget_is_spent() const {
+  auto* const privacy = replica_.strategy().privacy();
+  return privacy != nullptr && privacy->is_spent();
+}
+
+/// After an epoch.
+void Trainer::tell_privacy() {
+  const auto* const privacy = replica_.strategy().privacy();
+  if (privacy == nullptr || job_.rank() != 0) return;
+  const auto terms = privacy->terms();
+  const record::PrivacyRow row{.epoch = epoch_,
+                               .step = step_,
+                               .releases = privacy->ledger().steps(),
+                               .epsilon = privacy->epsilon(),
+                               .delta = terms.delta,
+                               .noise_multiplier = terms.noise,
+                               .clip_norm = terms.clip,
+                               .sampling_rate = terms.rate};
+  outputs_.privacy(row);
+  tell("privacy", "privacy",
+       fmt::format("epsilon {:.4f} at delta {:g} after {}", row.epsilon, row.delta,
+                   counted(row.releases, "step")));
+}
+
 void Trainer::tell_where_from(const state::ResumePoint& resume) const {
   for (const auto& problem : resume.passed_over) log_.info("passed over " + problem);
   if (!resume.forgotten_best.empty()) log_.info("the best is forgotten: " + resume.forgotten_best);
@@ -187,7 +249,8 @@ ExitCode Trainer::train() {
 }
 
 ExitCode Trainer::train_to_the_end() {
-  while (epoch_ < config_.epochs && (step_ < total_steps_ || earlier_) && !is_exhausted()) {
+  while (epoch_ < config_.epochs && (step_ < total_steps_ || earlier_) && !is_exhausted() &&
+         !budget_is_spent()) {
     ++epoch_;
     if (train_epoch() == Ending::stopped) return stop();
     if (moves_layers()) return move_layers();
@@ -198,6 +261,14 @@ ExitCode Trainer::train_to_the_end() {
                     config_.validation.early_stopping, checkpoints_.best().step);
     outputs_.event("early_stopping", why);
     log_.info("stopped    early " + why);
+  }
+  if (step_ < total_steps_ && budget_is_spent()) {
+    const auto terms = replica_.strategy().privacy()->terms();
+    const auto why =
+        fmt::format("after step {}: another one would release more than epsilon {:g} at delta {:g}", step_,
+                    terms.target_epsilon, terms.delta);
+    outputs_.event("privacy_spent", why);
+    log_.info("privacy    spent " + why);
   }
   checkpoints_.wait();
   if (checkpoints_.best().step == 0) {  // none could be written so far: this one would be the best
@@ -289,8 +360,8 @@ Trainer::Ending Trainer::train_epoch() {
   outputs_.trace_step(0);
   if (ended == Steps::stop_wanted) return Ending::stopped;
   if (step_ - first_step == pieces_.steps()) adapt_batch();
-  sums_.samples =
-      rounds_ != nullptr ? std::llround(sums_.total.samples) : pieces_.step(step_ - first_step - 1).end;
+  const bool drawn = replica_.strategy().privacy() != nullptr || rounds_ != nullptr;
+  sums_.samples = drawn ? std::llround(sums_.total.samples) : pieces_.step(step_ - first_step - 1).end;
   outputs_.memory(epoch_, meter.peak(), held_bytes);
 
   replica_.strategy().synchronise();
@@ -298,6 +369,7 @@ Trainer::Ending Trainer::train_epoch() {
   progress_.clear();
   if (validation && ended == Steps::done)
     outputs_.validation(step_, epoch_, *validation, RunOutputs::Line::none);
+  tell_privacy();
   outputs_.epoch(epoch_, sums_, validation);
   last_ = info(sums_.total, true);
   const bool is_best = is_best_so_far(validation);
@@ -340,6 +412,7 @@ Trainer::Steps Trainer::train_steps() {
     stepping_ = plan->number;
     const auto outcome = replica_.step(*plan, batches_);
     step_ = plan->number;
+    if (const auto* privacy = replica_.strategy().privacy()) outputs_.ledger(privacy->ledger());
     if (outcome.left_out && job_.rank() == 0) {
       outputs_.event("step_left_out",
                      fmt::format("step {}: the gradient is not finite; the loss is scaled by {:g} now", step_,
@@ -376,6 +449,7 @@ Trainer::Steps Trainer::train_steps() {
       return Steps::stop_wanted;
     }
     if (validates && is_exhausted()) return Steps::exhausted;
+    if (budget_is_spent()) return Steps::done;
   }
   return Steps::done;
 }

@@ -87,6 +87,9 @@ class Trainer {
   void show_progress(std::int64_t done_in_epoch, std::int64_t done_here, const parallel::StepTotals& sums,
                      double elapsed_s);
   bool is_best_so_far(const std::optional<EvaluationResult>& validation);
+  void go_on_with_ledger(bool expected);
+  bool budget_is_spent() const;
+  void tell_privacy();
   bool is_exhausted() const { return selection_.is_exhausted(step_, checkpoints_.best()); }
   checkpoint::CheckpointInfo info(const parallel::StepTotals& total, bool evaluated) const;
   checkpoint::CheckpointInfo info_of_last_step() const;

@@ -15,7 +15,11 @@ void WorkPlan::begin_epoch(int epoch, std::int64_t done, const StepSize& size) {
   const auto& pieces = facts_.pieces;
   first_step_ = (epoch - 1) * pieces.steps();
   steps_ = std::min(pieces.steps(), facts_.total_steps - first_step_);
-  order_ = data::training_order(pieces.samples, facts_.lengths, pieces.global_batch, facts_.seed, epoch);
+  if (facts_.draws) {
+    draw(epoch);
+  } else {
+    order_ = data::training_order(pieces.samples, facts_.lengths, pieces.global_batch, facts_.seed, epoch);
+  }
   next_step_ = done;
   size_ = size;
   unread_ = std::make_shared<std::deque<Taken>>();
@@ -30,6 +34,27 @@ void WorkPlan::begin_epoch(int epoch, std::int64_t done, const StepSize& size) {
   connect(plans->steps);
   plans_ = std::move(plans);
   next_ = 0;
+}
+
+void WorkPlan::draw(int epoch) {
+  order_.clear();
+  ends_.clear();
+  for (const auto& step : facts_.draws(epoch)) {
+    order_.insert(order_.end(), step.begin(), step.end());
+    ends_.push_back(static_cast<std::int64_t>(order_.size()));
+  }
+  require(static_cast<std::int64_t>(ends_.size()) == facts_.pieces.steps(),
+          "draws for other steps than there are",
+          {.subject = "the plan of an epoch", .advice = "report this as a bug"});
+}
+
+/// Positions in order_ of a micro-batch.
+Range WorkPlan::piece(std::int64_t step_of_epoch, int index) const {
+  if (ends_.empty()) return facts_.pieces.piece(step_of_epoch, index);
+  const auto step = static_cast<std::size_t>(step_of_epoch);
+  const auto begin = step > 0 ? ends_[step - 1] : 0;
+  const auto part = part_of(ends_[step] - begin, index, facts_.pieces.micro_batches);
+  return {begin + part.begin, begin + part.end};
 }
 
 bool WorkPlan::pauses_after(std::int64_t step_of_epoch) const {
@@ -74,10 +99,10 @@ parallel::StepPlan WorkPlan::empty_plan(std::int64_t step_of_epoch) const {
 }
 
 std::optional<parallel::MicroBatch> WorkPlan::micro_batch(std::int64_t step_of_epoch, int index) const {
-  const auto piece = facts_.pieces.piece(step_of_epoch, index);
-  if (piece.size() == 0) return std::nullopt;
+  const auto own = piece(step_of_epoch, index);
+  if (own.size() == 0) return std::nullopt;
   return parallel::MicroBatch{.index = static_cast<std::uint32_t>(index),
-                              .ids = {order_.begin() + piece.begin, order_.begin() + piece.end}};
+                              .ids = {order_.begin() + own.begin, order_.begin() + own.end}};
 }
 
 /// `step_of_epoch`: the last of so many batches.

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -11,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "core/slice.hpp"
 #include "data/loader.hpp"
 #include "optim/schedule.hpp"
 #include "parallel/step/ownership.hpp"
@@ -37,6 +39,9 @@ class WorkPlan {
     /// Strategy::take_work(), where ranks take micro-batches at their own pace: plans then have one each, and
     /// a plan without any, which pauses, ends the steps between two pauses. Empty: they are dealt beforehand.
     std::function<std::optional<parallel::WorkUnit>(const parallel::WorkRange& steps)> take = {};
+    /// PrivateTraining::draws(), where the strategy draws the samples of each step of an epoch itself; a step
+    /// may have any number of them. Empty: an epoch uses each sample once.
+    std::function<std::vector<std::vector<std::int64_t>>(int epoch)> draws = {};
     /// Where the samples belong to clients: what this rank does in a round, which is a step. Pieces::samples
     /// is then that of a step. Empty: they belong to none.
     std::function<parallel::StepPlan(std::int64_t round)> round = {};
@@ -71,10 +76,12 @@ class WorkPlan {
 
   /// The ids of the epoch's first samples, in the order in which all ranks together use them.
   std::span<const std::int64_t> first_samples(std::int64_t count) const {
-    return {order_.data(), static_cast<std::size_t>(count)};
+    return {order_.data(), std::min(static_cast<std::size_t>(count), order_.size())};
   }
 
  private:
+  void draw(int epoch);
+  Range piece(std::int64_t step_of_epoch, int index) const;
   bool pauses_after(std::int64_t step_of_epoch) const;
   parallel::StepPlan plan_of(std::int64_t step_of_epoch, std::int64_t batches) const;
   parallel::StepPlan empty_plan(std::int64_t step_of_epoch) const;
@@ -96,6 +103,7 @@ class WorkPlan {
   std::int64_t first_step_ = 0;      // updates before the epoch
   std::int64_t steps_ = 0;           // of the epoch
   std::vector<std::int64_t> order_;  // of the epoch's samples
+  std::vector<std::int64_t> ends_;   // of the steps in order_, where they are drawn; else empty
   std::shared_ptr<Planned> plans_ = std::make_shared<Planned>();
   std::size_t next_ = 0;                                                      // of plans_
   std::map<std::int64_t, std::shared_ptr<const parallel::Ownership>> owned_;  // by the first step

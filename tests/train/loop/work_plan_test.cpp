@@ -218,6 +218,29 @@ TEST(WorkPlanTest, NothingIsReadAheadAcrossAPauseOrTheEnd) {
   EXPECT_EQ(pauses, (std::vector<bool>{false, true, false, true}));  // also where the epoch ends
 }
 
+TEST(WorkPlanTest, DrawnStepsHaveTheSamplesThatWereDrawnOverAllRanks) {
+  const std::vector<std::vector<std::int64_t>> drawn = {
+      {1, 5, 7, 80, 90}, {}, {2}, {2, 5, 6, 7, 8, 9, 10, 11, 12}};
+  std::vector<std::vector<std::int64_t>> seen(4);
+  for (int rank = 0; rank < 3; ++rank) {
+    auto drawing = facts(rank, 3);
+    drawing.draws = [&](int epoch) {
+      EXPECT_EQ(epoch, 2);
+      return drawn;
+    };
+    WorkPlan plan(std::move(drawing));
+    plan.begin_epoch(2, 0);
+    const auto steps = all_of(plan);
+    ASSERT_EQ(steps.size(), 4U) << "also those that drew nothing";
+    for (std::size_t s = 0; s < steps.size(); ++s) {
+      for (const auto& micro_batch : steps[s].micro_batches)
+        seen[s].insert(seen[s].end(), micro_batch.ids.begin(), micro_batch.ids.end());
+    }
+    EXPECT_LE(plan.first_samples(103).size(), 15U);
+  }
+  EXPECT_EQ(seen, drawn);
+}
+
 TEST(WorkPlanTest, PiecesWithoutSamplesAreLeftOut) {
   WorkPlan plan({.pieces = {.samples = 2, .global_batch = 2, .micro_batches = 4}, .total_steps = 1});
   plan.begin_epoch(1, 0);

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "parallel/gradients/table_by_rows.hpp"
+#include "parallel/strategy/private/private_steps.hpp"
 #include "parallel/strategy/synchronous.hpp"
 
 namespace dtrain::parallel {
@@ -69,11 +70,16 @@ int blocks_of_compression(const StrategyOptions& options) {
 StrategyEntry synchronous() {
   return {.name = "ddp",
           .rule = "all copies apply the same sum of gradients in each step",
-          .options = {"compression"},
+          .options = {"compression", "dp-clip", "dp-noise", "target-epsilon", "dp-delta", "dp-sampler",
+                      "dp-accountant", "noise-source"},
           .blocks = blocks_of_compression,
           .shares = {.node = true},
-          .can = [](const Setting& setting) { return Synchronous::can(setting); },
+          .can =
+              [](const Setting& setting) {
+                return setting.options.dp_clip > 0 ? PrivateSteps::can(setting) : Synchronous::can(setting);
+              },
           .make = [](const StrategyParts& parts) -> std::unique_ptr<Strategy> {
+            if (parts.setting.options.dp_clip > 0) return std::make_unique<PrivateSteps>(parts);
             return std::make_unique<Synchronous>(parts);
           }};
 }

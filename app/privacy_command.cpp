@@ -1,0 +1,137 @@
+#include <fmt/format.h>
+
+#include <cmath>
+#include <cstdio>
+#include <string>
+
+#include "command_line.hpp"
+#include "commands.hpp"
+#include "core/counted.hpp"
+#include "core/error.hpp"
+#include "privacy/accountant.hpp"
+#include "privacy/renyi.hpp"
+
+namespace dtrain::app {
+namespace {
+
+struct PrivacyWords {
+  double epsilon = 0;
+  double delta = 1e-5;
+  double noise = -1;
+  double rate = 0;
+  std::int64_t records = 0;
+  std::int64_t batch = 0;
+  std::int64_t steps = 0;
+  double epochs = 0;
+  std::string sampler = "poisson";
+  std::string accountant = "pld";
+};
+
+void refuse_if(bool bad, const std::string& problem, const std::string& option, const std::string& advice) {
+  if (bad) throw usage_error(problem, option, advice);
+}
+
+/// Without its noise.
+privacy::SampledGaussian mechanism_of(const PrivacyWords& words) {
+  const bool by_counts = words.records != 0 || words.batch != 0;
+  refuse_if(by_counts && words.rate != 0, "says again what --records and --batch say", "--sample-rate",
+            "leave it out, or leave them out");
+  refuse_if(!by_counts && words.rate == 0, "how many records take part in a step is not known",
+            "dtrain privacy", "give --records N --batch B, or --sample-rate Q");
+  refuse_if(by_counts && words.records < 1, fmt::format("{} is no number of records", words.records),
+            "--records", "give 1 or more");
+  refuse_if(by_counts && (words.batch < 1 || words.batch > words.records),
+            fmt::format("{} of {} records cannot be expected in a step", words.batch, words.records),
+            "--batch", "give 1 or more, at most --records");
+  refuse_if((words.steps != 0) == (words.epochs != 0),
+            "how long the training lasts is said twice, or not at all", "dtrain privacy",
+            "give --steps or --epochs");
+  refuse_if(words.steps < 0, fmt::format("{} is no number of steps", words.steps), "--steps",
+            "give 1 or more");
+  refuse_if(!std::isfinite(words.epochs) || words.epochs < 0,
+            fmt::format("{} is no number of epochs", words.epochs), "--epochs", "give a number above 0");
+  privacy::SampledGaussian mechanism{.sampling = privacy::parse_sampling(words.sampler),
+                                     .noise_multiplier = 0};
+  // As a run rounds: an epoch's last step counts as a whole one.
+  const double steps_per_epoch =
+      by_counts ? std::ceil(static_cast<double>(words.records) / static_cast<double>(words.batch))
+                : 1 / words.rate;
+  mechanism.rate =
+      by_counts ? static_cast<double>(words.batch) / static_cast<double>(words.records) : words.rate;
+  if (mechanism.sampling == privacy::Sampling::once_an_epoch)
+    mechanism.rate = 1 / std::ceil(steps_per_epoch - 1e-9);
+  mechanism.steps = words.steps != 0
+                        ? words.steps
+                        : static_cast<std::int64_t>(std::ceil(words.epochs * steps_per_epoch - 1e-9));
+  mechanism.validate();
+  return mechanism;
+}
+
+ExitCode tell(const PrivacyWords& words, privacy::SampledGaussian mechanism) {
+  const auto accounting = privacy::parse_accounting(words.accountant);
+  if (words.noise < 0) {
+    mechanism.noise_multiplier = privacy::noise_for(words.epsilon, words.delta, mechanism, accounting);
+    fmt::print("noise      {:.4f} times the clip norm keeps to epsilon {:g} at delta {:g}\n",
+               mechanism.noise_multiplier, words.epsilon, words.delta);
+  } else {
+    mechanism.noise_multiplier = words.noise;
+  }
+  fmt::print("sampler    {}, {:.6g} of the records in a step, {}\n", words.sampler, mechanism.rate,
+             counted(mechanism.steps, "step"));
+  fmt::print("adjacency  one record more or less\n");
+  const privacy::Mechanisms all = {mechanism};
+  fmt::print("epsilon    {:.5f} at delta {:g} (rdp)\n", privacy::renyi_epsilon(all, words.delta),
+             words.delta);
+  const double upper = privacy::loss_epsilon(all, words.delta, privacy::Bound::upper);
+  if (mechanism.sampling == privacy::Sampling::poisson) {
+    fmt::print("           {:.5f} at delta {:g} (pld); certified, it is at least {:.5f}\n", upper,
+               words.delta, privacy::loss_epsilon(all, words.delta, privacy::Bound::lower));
+  } else {
+    fmt::print("           {:.5f} at delta {:g} (pld, as if all records took part once an epoch)\n", upper,
+               words.delta);
+  }
+  return ExitCode::success;
+}
+
+void bind(PrivacyWords& given, Parser& parser) {
+  parser.add_option("--epsilon", given.epsilon, "print the noise that keeps to it")->option_text("E");
+  parser.add_option("--noise", given.noise, "print the epsilon of this noise, in multiples of the clip norm")
+      ->option_text("S");
+  parser.add_option("--delta", given.delta, "probability that epsilon does not hold, in (0, 1) [1e-5]")
+      ->option_text("D");
+  parser.add_option("--sample-rate", given.rate, "share of the records in a step")->option_text("Q");
+  parser.add_option("--records", given.records, "records in all, with --batch")->option_text("N");
+  parser.add_option("--batch", given.batch, "records expected in a step, with --records")->option_text("B");
+  parser.add_option("--steps", given.steps, "steps of the training")->option_text("K");
+  parser.add_option("--epochs", given.epochs, "or epochs of it")->option_text("E");
+  parser
+      .add_option("--sampler", given.sampler,
+                  "how records are drawn: each in each step by chance, or once in an "
+                  "epoch in a random step [poisson]")
+      ->option_text("poisson|once");
+  parser
+      .add_option("--accountant", given.accountant,
+                  "what finds the noise: Renyi divergences, or distributions "
+                  "of the privacy loss [pld]")
+      ->option_text("rdp|pld");
+}
+
+}  // namespace
+
+Task privacy_command(const Words& words, const Environment&) {
+  PrivacyWords given;
+  Parser parser(
+      "privacy",
+      "Says what noise a training with differential privacy needs, or what its privacy is. One record "
+      "more or less makes a neighbour.");
+  bind(given, parser);
+  if (const auto help = parse(parser, words)) return print_task(*help);
+  refuse_if((given.epsilon != 0) == (given.noise >= 0), "one of them is asked for, the other one given",
+            "--epsilon and --noise", "give either");
+  privacy::require_delta(given.delta);
+  privacy::parse_accounting(given.accountant);
+  const auto mechanism = mechanism_of(given);
+  return {.alone = [given, mechanism] { return tell(given, mechanism); }, .together = {}};
+}
+
+}  // namespace dtrain::app

@@ -1,0 +1,325 @@
+#include "parallel/gradients/per_sample/layer_rules.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/variable.h>
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "kernels/bag.hpp"
+#include "models/compute/kernel_scope.hpp"
+#include "models/layers/conv2d.hpp"
+#include "models/layers/embedding_bag.hpp"
+#include "models/layers/linear.hpp"
+
+namespace dtrain::parallel {
+namespace {
+
+/// Sums over all dims but the first, in double: [n, ...] -> [n].
+at::Tensor squares_by_sample(const at::Tensor& values) {
+  const auto rows = values.reshape({values.size(0), -1});
+  return at::sum(at::square(rows), 1, false, at::kDouble);
+}
+
+at::Tensor weighted(const at::Tensor& values, const at::Tensor& factors) {
+  models::Shape shape(static_cast<std::size_t>(values.dim()), 1);
+  shape[0] = values.size(0);
+  return values * factors.view(shape);
+}
+
+/// No parameters: the graph of the layer alone.
+class PlainRule final : public LayerRule {
+ public:
+  PlainRule(models::Layer& layer, bool first) : layer_(layer), first_(first) {}
+
+  models::Tensors forward(const models::Tensors& inputs, const models::Context& context) override {
+    if (first_) {
+      const at::NoGradGuard no_grad;
+      return layer_.run(inputs, context);
+    }
+    for (const auto& input : inputs)
+      inputs_.push_back(input.is_floating_point() ? input.detach().set_requires_grad(true) : input);
+    outputs_ = layer_.run(inputs_, context);
+    models::Tensors detached;
+    for (const auto& output : outputs_) detached.push_back(output.detach());
+    return detached;
+  }
+
+  models::Tensors backward(const models::Tensors& gradients, at::Tensor& /*squares*/) override {
+    if (first_) return {};
+    std::vector<at::Tensor> outputs;
+    std::vector<at::Tensor> given;
+    for (std::size_t i = 0; i < outputs_.size(); ++i) {
+      if (!outputs_[i].requires_grad() || !gradients.at(i).defined()) continue;
+      outputs.push_back(outputs_[i]);
+      given.push_back(gradients[i]);
+    }
+    if (!outputs.empty()) torch::autograd::backward(outputs, given);
+    models::Tensors of_inputs;
+    for (const auto& input : inputs_)
+      of_inputs.push_back(input.requires_grad() ? input.grad() : at::Tensor());
+    inputs_.clear();
+    outputs_.clear();
+    return of_inputs;
+  }
+
+  void add_to(ClippedSum& /*sum*/, const at::Tensor& /*factors*/) override {}
+
+ private:
+  models::Layer& layer_;
+  bool first_;
+  models::Tensors inputs_;
+  models::Tensors outputs_;
+};
+
+/// [n, in] or [n, T, in].
+class LinearRule final : public LayerRule {
+ public:
+  LinearRule(models::Linear& layer, bool first)
+      : weight_(layer.parameters()[0]), bias_(layer.parameters()[1]), first_(first) {}
+
+  models::Tensors forward(const models::Tensors& inputs, const models::Context& context) override {
+    const at::NoGradGuard no_grad;
+    const models::KernelScope kernels(context.kernels);
+    input_ = inputs.at(0);
+    return {models::linear_product(input_, weight_, bias_)};
+  }
+
+  models::Tensors backward(const models::Tensors& gradients, at::Tensor& squares) override {
+    const at::NoGradGuard no_grad;
+    gradient_ = gradients.at(0);
+    if (input_.dim() == 2) {
+      const auto of_output = squares_by_sample(gradient_);
+      if (!weight_.frozen) squares += squares_by_sample(input_) * of_output;
+      if (!bias_.frozen) squares += of_output;
+    } else {
+      const auto n = input_.size(0);
+      const auto in = input_.reshape({n, -1, input_.size(-1)});
+      const auto out = gradient_.reshape({n, -1, gradient_.size(-1)});
+      if (!weight_.frozen) add_squares_of_products(in, out, squares);
+      if (!bias_.frozen) squares += squares_by_sample(at::sum(out, 1));
+    }
+    return {first_ ? at::Tensor() : at::matmul(gradient_, weight_.value)};
+  }
+
+  void add_to(ClippedSum& sum, const at::Tensor& factors) override {
+    const at::NoGradGuard no_grad;
+    const auto out = weighted(gradient_, factors).reshape({-1, gradient_.size(-1)});
+    if (auto part = sum.part_of(&weight_); part.defined())
+      part.add_(at::matmul(out.t(), input_.reshape({-1, input_.size(-1)})));
+    if (auto part = sum.part_of(&bias_); part.defined()) part.add_(at::sum(out, 0));
+    input_.reset();
+    gradient_.reset();
+  }
+
+ private:
+  /// The norm of sum over t of out_t in_t^T: by it, or by the products of all pairs of rows, whichever is
+  /// less.
+  static void add_squares_of_products(const at::Tensor& in, const at::Tensor& out, at::Tensor& squares) {
+    const auto rows = in.size(1);
+    if (2 * rows * rows <= in.size(2) * out.size(2)) {
+      squares += at::sum(at::bmm(in, in.transpose(1, 2)) * at::bmm(out, out.transpose(1, 2)), {1, 2}, false,
+                         at::kDouble);
+    } else {
+      squares += squares_by_sample(at::bmm(out.transpose(1, 2), in));
+    }
+  }
+
+  models::Parameter& weight_;
+  models::Parameter& bias_;
+  bool first_;
+  at::Tensor input_;
+  at::Tensor gradient_;
+};
+
+class ConvolutionRule final : public LayerRule {
+ public:
+  ConvolutionRule(models::Conv2d& layer, bool first)
+      : geometry_(layer.geometry()),
+        weight_(layer.parameters()[0]),
+        bias_(layer.parameters().size() > 1 ? &layer.parameters()[1] : nullptr),
+        first_(first) {}
+
+  models::Tensors forward(const models::Tensors& inputs, const models::Context& context) override {
+    const at::NoGradGuard no_grad;
+    const models::KernelScope kernels(context.kernels);
+    input_ = inputs.at(0);
+    return {models::convolve(input_, weight_, bias_, geometry_)};
+  }
+
+  models::Tensors backward(const models::Tensors& gradients, at::Tensor& squares) override {
+    const at::NoGradGuard no_grad;
+    gradient_ = gradients.at(0);
+    const auto n = input_.size(0);
+    const auto out = gradient_.reshape({n, gradient_.size(1), -1});  // [n, out, H' W']
+    if (bias_ != nullptr && !bias_->frozen) squares += squares_by_sample(at::sum(out, 2));
+    if (!weight_.frozen) add_squares_of_weight(out, squares);
+    if (first_) return {at::Tensor()};
+    return {std::get<0>(convolution_backward(gradient_, {true, false, false}))};
+  }
+
+  void add_to(ClippedSum& sum, const at::Tensor& factors) override {
+    const at::NoGradGuard no_grad;
+    const auto out = weighted(gradient_, factors);
+    if (auto part = sum.part_of(&weight_); part.defined()) {
+      part.add_(by_sample_.defined() ? at::matmul(factors, by_sample_).view(weight_.value.sizes())
+                                     : std::get<1>(convolution_backward(out, {false, true, false})));
+    }
+    if (bias_ != nullptr) {
+      if (auto part = sum.part_of(bias_); part.defined()) part.add_(at::sum(out, {0, 2, 3}));
+    }
+    input_.reset();
+    gradient_.reset();
+    by_sample_.reset();
+  }
+
+ private:
+  std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(const at::Tensor& gradient,
+                                                                      std::array<bool, 3> wanted) const {
+    return at::convolution_backward(gradient, input_, weight_.value, at::OptionalIntArrayRef(),
+                                    {geometry_.stride, geometry_.stride},
+                                    {geometry_.padding, geometry_.padding}, {1, 1}, false, {0, 0}, 1, wanted);
+  }
+
+  /// A few samples at a time: their patches stay in the cache.
+  void add_squares_of_weight(const at::Tensor& out, at::Tensor& squares) {
+    constexpr std::int64_t kMostElements = 1 << 18;  // 1 MiB of floats
+    constexpr std::int64_t kMostKept = 1 << 24;
+    const auto positions = out.size(2);
+    const auto patch = weight_.value.numel() / weight_.value.size(0);
+    const bool by_positions = 2 * positions * positions <= patch * out.size(1);
+    const auto each = patch * positions + (by_positions ? 2 * positions * positions : weight_.value.numel());
+    const auto at_once = std::max<std::int64_t>(1, kMostElements / each);
+    const auto elements = weight_.value.numel();
+    if (!by_positions && out.size(0) * elements <= kMostKept)
+      by_sample_ = at::empty({out.size(0), elements}, out.options());
+    for (std::int64_t begin = 0; begin < out.size(0); begin += at_once) {
+      const auto count = std::min(at_once, out.size(0) - begin);
+      take_patches(input_.narrow(0, begin, count));
+      const auto of_output = out.narrow(0, begin, count);
+      auto part = squares.narrow(0, begin, count);
+      if (by_positions) {
+        part += at::sum(
+            at::bmm(patches_.transpose(1, 2), patches_) * at::bmm(of_output.transpose(1, 2), of_output),
+            {1, 2}, false, at::kDouble);
+      } else {
+        const auto gradients = at::bmm(of_output, patches_.transpose(1, 2)).view({count, elements});
+        part += squares_by_sample(gradients);
+        if (by_sample_.defined()) by_sample_.narrow(0, begin, count).copy_(gradients);
+      }
+    }
+  }
+
+  /// patches_ of [n, channels, H, W]: rows of the image are copied, several times faster than at::im2col.
+  void take_patches(const at::Tensor& images) {
+    const auto [kernel, stride, padding] = std::tuple(geometry_.kernel, geometry_.stride, geometry_.padding);
+    const auto whole =
+        padding > 0 ? at::constant_pad_nd(images, {padding, padding, padding, padding}) : images;
+    const auto windows =
+        whole.unfold(2, kernel, stride).unfold(3, kernel, stride);  // [n, channels, H', W', k, k]
+    if (!patches_.defined()) patches_ = at::empty({0}, images.options());
+    const auto elements = windows.size(1) * kernel * kernel;
+    patches_.resize_(
+        {images.size(0), elements, windows.size(2) * windows.size(3)});  // the same memory each time
+    patches_.view({images.size(0), windows.size(1), kernel, kernel, windows.size(2), windows.size(3)})
+        .copy_(windows.permute({0, 1, 4, 5, 2, 3}));
+  }
+
+  models::Conv2d::Geometry geometry_;
+  models::Parameter& weight_;
+  models::Parameter* bias_;
+  bool first_;
+  at::Tensor input_;
+  at::Tensor gradient_;
+  at::Tensor patches_;    // [samples, elements of a patch, positions]: memory for the next ones
+  at::Tensor by_sample_;  // [n, elements of the weight], where that is little: the gradient of each sample
+};
+
+/// Means of a table's rows. A row's gradient is the mean's, times how often the text has the word.
+class BagRule final : public LayerRule {
+ public:
+  explicit BagRule(models::EmbeddingBag& layer) : layer_(layer), table_(layer.parameters()[0]) {}
+
+  models::Tensors forward(const models::Tensors& inputs, const models::Context& context) override {
+    const at::NoGradGuard no_grad;
+    ids_ = layer_.ids_read(inputs.at(0));
+    return layer_.run(inputs, context);
+  }
+
+  models::Tensors backward(const models::Tensors& gradients, at::Tensor& squares) override {
+    const at::NoGradGuard no_grad;
+    gradient_ = gradients.at(0);
+    if (!table_.frozen) squares += squares_by_sample(gradient_) * squares_of_shares();
+    return {at::Tensor()};
+  }
+
+  void add_to(ClippedSum& sum, const at::Tensor& factors) override {
+    const at::NoGradGuard no_grad;
+    if (auto part = sum.part_of(&table_); part.defined()) {
+      auto scales = factors.clone();
+      scales.div_(lengths_.to(scales.scalar_type()));
+      const kernels::Bags bags{ids_.const_data_ptr<std::int32_t>(), static_cast<std::size_t>(ids_.size(0)),
+                               static_cast<std::size_t>(ids_.size(1)),
+                               static_cast<std::size_t>(ids_.stride(0))};
+      const auto gradient = gradient_.contiguous();
+      const auto columns = static_cast<std::size_t>(part.size(1));
+      if (part.scalar_type() == at::kDouble) {
+        kernels::bag_means_backward(part.mutable_data_ptr<double>(), gradient.const_data_ptr<double>(),
+                                    scales.const_data_ptr<double>(), bags, columns);
+      } else {
+        kernels::bag_means_backward(part.mutable_data_ptr<float>(), gradient.const_data_ptr<float>(),
+                                    scales.const_data_ptr<float>(), bags, columns);
+      }
+    }
+    ids_.reset();
+    gradient_.reset();
+  }
+
+ private:
+  /// Of each text, the sum over its words of (times it is there / real tokens)^2, double [n].
+  at::Tensor squares_of_shares() {
+    auto all = at::zeros({ids_.size(0)}, at::kDouble);
+    lengths_ = at::zeros({ids_.size(0)}, at::kDouble);
+    std::vector<std::int32_t> words;
+    for (std::int64_t i = 0; i < ids_.size(0); ++i) {
+      const auto* begin = ids_.const_data_ptr<std::int32_t>() + i * ids_.size(1);
+      words.assign(begin, begin + ids_.size(1));
+      std::erase(words, 0);
+      std::ranges::sort(words);
+      double squares = 0;
+      for (std::size_t from = 0, to = 0; from < words.size(); from = to) {
+        while (to < words.size() && words[to] == words[from]) ++to;
+        squares += static_cast<double>((to - from) * (to - from));
+      }
+      const auto length = static_cast<double>(std::max<std::size_t>(words.size(), 1));
+      all.mutable_data_ptr<double>()[i] = squares / (length * length);
+      lengths_.mutable_data_ptr<double>()[i] = length;
+    }
+    return all;
+  }
+
+  models::EmbeddingBag& layer_;
+  models::Parameter& table_;
+  at::Tensor ids_;
+  at::Tensor gradient_;
+  at::Tensor lengths_;  // double [n], of the texts, at least 1
+};
+
+}  // namespace
+
+std::unique_ptr<LayerRule> rule_of(models::Layer& layer, bool first) {
+  if (layer.parameters().empty() && layer.buffers().empty() && layer.borrowed().empty())
+    return std::make_unique<PlainRule>(layer, first);
+  if (auto* linear = dynamic_cast<models::Linear*>(&layer))
+    return std::make_unique<LinearRule>(*linear, first);
+  if (auto* conv = dynamic_cast<models::Conv2d*>(&layer))
+    return std::make_unique<ConvolutionRule>(*conv, first);
+  if (auto* bag = dynamic_cast<models::EmbeddingBag*>(&layer))
+    return first ? std::make_unique<BagRule>(*bag) : nullptr;
+  return nullptr;
+}
+
+}  // namespace dtrain::parallel

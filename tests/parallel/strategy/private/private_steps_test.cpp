@@ -1,0 +1,566 @@
+#include "parallel/strategy/private/private_steps.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "core/error.hpp"
+#include "models/layers/activation.hpp"
+#include "models/layers/conv2d.hpp"
+#include "models/layers/flatten.hpp"
+#include "models/layers/linear.hpp"
+#include "models/layers/max_pool2d.hpp"
+#include "models/networks/classifier.hpp"
+#include "parallel/job_of_test.hpp"
+#include "parallel/small_model.hpp"
+#include "privacy/noise.hpp"
+#include "privacy/renyi.hpp"
+
+namespace dtrain::parallel {
+namespace {
+
+using Layers = std::vector<std::unique_ptr<models::Layer>>;
+
+/// A layer without a rule: its parameter multiplies.
+class Scale final : public models::Layer {
+ public:
+  explicit Scale(std::int64_t width) : Layer("scale") {
+    parameters_.push_back(
+        {"scale.weight", at::empty({width}).requires_grad_(), {models::Initialisation::Kind::uniform, 1.0}});
+  }
+  models::Tensors forward(const models::Tensors& inputs, const models::Context&) override {
+    return {inputs.at(0) * parameters_[0].value};
+  }
+  std::vector<models::Shape> output_shapes(const std::vector<models::Shape>& inputs) const override {
+    return inputs;
+  }
+  models::Cost cost(const std::vector<models::Shape>&) const override { return {}; }
+};
+
+/// Its parameter gets no gradient.
+class Idle final : public models::Layer {
+ public:
+  Idle() : Layer("idle") {
+    parameters_.push_back(
+        {"idle.weight", at::empty({2}).requires_grad_(), {models::Initialisation::Kind::one}});
+  }
+  models::Tensors forward(const models::Tensors& inputs, const models::Context&) override { return inputs; }
+  std::vector<models::Shape> output_shapes(const std::vector<models::Shape>& inputs) const override {
+    return inputs;
+  }
+  models::Cost cost(const std::vector<models::Shape>&) const override { return {}; }
+};
+
+/// [n, T, F] -> [n, F], the mean over T.
+class MeanOverRows final : public models::Layer {
+ public:
+  MeanOverRows() : Layer("mean") {}
+  models::Tensors forward(const models::Tensors& inputs, const models::Context&) override {
+    return {at::mean(inputs.at(0), 1)};
+  }
+  std::vector<models::Shape> output_shapes(const std::vector<models::Shape>& inputs) const override {
+    return {{inputs[0][0], inputs[0][2]}};
+  }
+  models::Cost cost(const std::vector<models::Shape>&) const override { return {}; }
+};
+
+std::unique_ptr<models::Model> classifier_of(Layers layers, std::int64_t classes) {
+  auto model = std::make_unique<models::Classifier>("test", std::move(layers), classes);
+  model->initialise(5);
+  return model;
+}
+
+std::unique_ptr<models::Model> registered(const std::string& name, const models::DatasetFacts& facts) {
+  auto model = models::find_model(name).make(facts, {});
+  model->initialise(5);
+  return model;
+}
+
+std::unique_ptr<models::Model> rows_model(std::int64_t width) {
+  Layers layers;
+  layers.push_back(std::make_unique<models::Linear>("one", 6, width));
+  layers.push_back(
+      std::make_unique<models::Activation>("tanh", models::Function::tanh, models::Overwrite::input));
+  layers.push_back(std::make_unique<models::Linear>("two", width, 4));
+  layers.push_back(std::make_unique<MeanOverRows>());
+  return classifier_of(std::move(layers), 4);
+}
+
+std::unique_ptr<models::Model> odd_convolutions() {
+  Layers layers;
+  layers.push_back(std::make_unique<models::Conv2d>(
+      "one",
+      models::Conv2d::Geometry{.in_channels = 2, .out_channels = 5, .kernel = 3, .stride = 2, .padding = 1},
+      models::Conv2d::Style{.bias = models::Conv2d::Bias::no, .format = models::kChannelsLast}));
+  layers.push_back(
+      std::make_unique<models::Activation>("relu", models::Function::relu, models::Overwrite::input));
+  layers.push_back(std::make_unique<models::Conv2d>(
+      "two",
+      models::Conv2d::Geometry{.in_channels = 5, .out_channels = 3, .kernel = 2, .stride = 1, .padding = 0}));
+  layers.push_back(std::make_unique<models::Flatten>("flatten"));
+  layers.push_back(std::make_unique<models::Linear>("three", 3 * 3 * 4, 3));
+  return classifier_of(std::move(layers), 3);
+}
+
+at::Tensor waves(models::Shape shape) {
+  std::int64_t count = 1;
+  for (const auto extent : shape) count *= extent;
+  return at::sin(at::arange(count, at::kFloat) * 0.7).reshape(shape) * 2;
+}
+
+models::LossSums run_through(models::Model& model, const Samples& samples, const models::Context& context) {
+  auto flowing = samples.inputs;
+  for (const auto& layer : model.layers()) flowing = layer->run(flowing, context);
+  return model.training_loss(flowing, samples.targets, {});
+}
+
+Samples one_of(const Samples& samples, std::int64_t i) {
+  Samples one{.inputs = {}, .targets = samples.targets.narrow(0, i, 1)};
+  for (const auto& input : samples.inputs) one.inputs.push_back(input.narrow(0, i, 1));
+  return one;
+}
+
+/// By one backward pass for each sample, in plain words. Also the least and the greatest norm.
+struct Plain {
+  at::Tensor sum;
+  double least = 1e30;
+  double most = 0;
+};
+Plain plain_sum(models::Model& model, FlatParameters& parameters, const Samples& samples, double clip) {
+  Plain all{.sum = at::zeros_like(parameters.values())};
+  for (std::int64_t i = 0; i < samples.targets.size(0); ++i) {
+    for (const auto& entry : parameters.entries()) entry.parameter->value.mutable_grad().reset();
+    run_through(model, one_of(samples, i), {}).loss.backward();
+    const at::NoGradGuard no_grad;
+    auto flat = at::zeros_like(all.sum);
+    for (const auto& entry : parameters.entries())
+      FlatParameters::view(flat, entry).copy_(entry.parameter->value.grad());
+    const double norm = flat.norm().item<double>();
+    all.sum += flat * std::min(1.0, clip / norm);
+    all.least = std::min(all.least, norm);
+    all.most = std::max(all.most, norm);
+  }
+  return all;
+}
+
+void expect_rules_agree(std::unique_ptr<models::Model> model, const Samples& samples) {
+  FlatParameters parameters(*model, at::kFloat);
+  ASSERT_EQ(SampleWalk::obstacle(*model), std::nullopt);
+  const auto norms = plain_sum(*model, parameters, samples, 1);
+  const double between = std::sqrt(norms.least * norms.most);
+  for (const double clip : {norms.most * 2, between, norms.least / 2}) {
+    const auto expected = plain_sum(*model, parameters, samples, clip).sum;
+    SampleWalk walk(*model);
+    ClippedSum sum(parameters, clip);
+    for (int again = 0; again < 2; ++again) {
+      sum.begin_step();
+      const auto loss = walk.add(samples, {}, {}, sum);
+      EXPECT_NEAR(loss.loss.item<double>(), run_through(*model, samples, {}).loss.item<double>(), 1e-4);
+      const double wrong = (sum.values() - expected).abs().max().item<double>();
+      EXPECT_LT(wrong, 1e-5 * std::max(1.0, expected.abs().max().item<double>()))
+          << model->name() << " clip " << clip;
+    }
+    EXPECT_EQ(sum.not_finite(), 0);
+  }
+}
+
+TEST(SampleWalkTest, LinearLayersAgreeWithAPassForEachSample) {
+  expect_rules_agree(small_model(), {{waves({7, 12})}, at::remainder(at::arange(7, at::kLong), 3)});
+}
+
+TEST(SampleWalkTest, LinearLayersOfSeveralRowsAgree) {
+  for (const std::int64_t width : {3, 40})  // by products, and by pairs of rows
+    expect_rules_agree(rows_model(width), {{waves({5, 4, 6})}, at::remainder(at::arange(5, at::kLong), 4)});
+}
+
+TEST(SampleWalkTest, ConvolutionsAgree) {
+  expect_rules_agree(
+      registered("cnn", {.task = "image_classification", .sample_shape = {3, 20, 18}, .classes = 4}),
+      {{waves({5, 3, 20, 18})}, at::remainder(at::arange(5, at::kLong), 4)});
+  expect_rules_agree(odd_convolutions(), {{waves({6, 2, 7, 9})}, at::remainder(at::arange(6, at::kLong), 3)});
+}
+
+TEST(SampleWalkTest, BagsOfWordsAgree) {
+  const auto ids = at::tensor({3, 5, 3, 0, 1, 0, 0, 0, 2, 2, 2, 2, 9, 8, 7, 6}, at::kInt).reshape({4, 4});
+  auto model = models::find_model("nbow").make(
+      {.task = "text_classification", .sample_shape = {4}, .classes = 2, .vocabulary = 10}, {});
+  model->initialise(5);
+  expect_rules_agree(std::move(model), {{ids}, at::remainder(at::arange(4, at::kLong), 2)});
+}
+
+TEST(SampleWalkTest, ALayerWithoutARuleIsNamed) {
+  Layers layers;
+  layers.push_back(std::make_unique<Scale>(4));
+  const auto model = classifier_of(std::move(layers), 4);
+  EXPECT_EQ(SampleWalk::obstacle(*model), "layer scale has no rule");
+}
+
+TEST(ClippedSumTest, OneRecordChangesTheSumByTheClipAtMost) {
+  const auto model = small_model();
+  FlatParameters parameters(*model, at::kFloat);
+  ClippedSum sum(parameters, 0.3);
+  SampleWalk walk(*model);
+  const auto of = [&](const Samples& samples) {
+    sum.begin_step();
+    walk.add(samples, {}, {}, sum);
+    return sum.values().clone();
+  };
+  auto inputs = waves({8, 12});
+  inputs[7] *= 1e4;  // an outlier
+  const auto targets = at::remainder(at::arange(8, at::kLong), 3);
+  const auto with = of({{inputs}, targets});
+  const auto without = of({{inputs.narrow(0, 0, 7)}, targets.narrow(0, 0, 7)});
+  EXPECT_LE((with - without).norm().item<double>(), 0.3 * (1 + 1e-5));
+}
+
+/// Passes each micro-batch through the whole model.
+class PlainEngine final : public StepEngine {
+ public:
+  explicit PlainEngine(models::Model& model) : model_(model) {}
+  std::vector<MicroBatchLoss> compute(const StepPlan& plan, SampleSource& samples, LocalSums& sums,
+                                      double) override {
+    sums.begin_step(static_cast<int>(plan.micro_batches.size()));
+    std::vector<MicroBatchLoss> losses;
+    for (std::size_t m = 0; m < plan.micro_batches.size(); ++m) {
+      auto loss = run_through(model_, samples.take(plan, m), {});
+      loss.loss.backward();
+      loss.loss = loss.loss.detach();
+      losses.push_back({plan.micro_batches[m].index, loss, plan.micro_batches[m].samples()});
+      sums.taken_back(static_cast<int>(plan.micro_batches[m].index));
+    }
+    return losses;
+  }
+  std::vector<const models::Parameter*> met_again() const override { return {}; }
+
+ private:
+  models::Model& model_;
+};
+
+/// The samples of the plan by their ids.
+class ById final : public SampleSource {
+ public:
+  explicit ById(Samples all) : all_(std::move(all)) {}
+  Samples take(const StepPlan& plan, std::size_t m) override {
+    const auto ids = at::tensor(plan.micro_batches.at(m).ids, at::kLong);
+    return {{all_.inputs[0].index_select(0, ids)}, all_.targets.index_select(0, ids)};
+  }
+  std::vector<Samples> look_ahead(const StepPlan&) override { return {}; }
+  void read_ahead() override {}
+
+ private:
+  Samples all_;
+};
+
+constexpr std::int64_t kRecords = 20;
+
+class PrivateStepsTest : public testing::Test {
+ protected:
+  static Setting setting_of(int ranks) {
+    Setting setting;
+    setting.mesh.data = ranks;
+    setting.optimizer.name = "sgd";
+    setting.micro_batches = ranks;
+    setting.global_batch = 5;
+    setting.records = kRecords;
+    setting.total_steps = 40;
+    setting.options.dp_clip = 0.5;
+    setting.options.dp_noise = 0.7;
+    setting.options.noise_source = "seeded";
+    return setting;
+  }
+
+  void make(Layers layers = {}) {
+    if (!layers.empty()) model_ = classifier_of(std::move(layers), 4);
+    setting_.model = model_.get();
+    cuts_ = cut_stages(std::vector<double>(model_->layers().size(), 1.0), 1, 1, model_->name());
+    engine_ = std::make_unique<PlainEngine>(*model_);
+    start_ = at::cat([&] {
+      std::vector<at::Tensor> all;
+      for (const auto* parameter : model_->parameters())
+        all.push_back(parameter->value.detach().flatten().clone());
+      return all;
+    }());
+    strategy_ = std::make_unique<PrivateSteps>(StrategyParts{.setting = setting_,
+                                                             .world = job_.data(),
+                                                             .data = job_.data(),
+                                                             .pipe = job_.pipe(),
+                                                             .tensor = job_.tensor(),
+                                                             .queue = job_.queue(),
+                                                             .model = *model_,
+                                                             .cuts = cuts_,
+                                                             .engine = *engine_,
+                                                             .sink = job_.sink(),
+                                                             .seed = 11});
+  }
+
+  /// Samples `ids`, dealt to the ranks as evenly as can be.
+  StepOutcome step(std::int64_t number, std::vector<std::int64_t> ids) {
+    StepPlan plan{.number = number, .learning_rate = 0.5};
+    const auto own = part_of(static_cast<std::int64_t>(ids.size()), job_.rank(), job_.data().size());
+    if (own.size() > 0)
+      plan.micro_batches.push_back({.index = static_cast<std::uint32_t>(job_.rank()),
+                                    .ids = {ids.begin() + own.begin, ids.begin() + own.end}});
+    ById source(samples_);
+    return strategy_->step(plan, source);
+  }
+
+  /// What the parameters must be after step 1 with these samples, computed by a single process in plain
+  /// words.
+  at::Tensor expected_after(const std::vector<std::int64_t>& ids,
+                            std::unique_ptr<models::Model> again) const {
+    FlatParameters parameters(*again, at::kFloat);
+    auto sum = at::zeros_like(parameters.values());
+    if (!ids.empty()) {
+      const auto places = at::tensor(ids, at::kLong);
+      sum =
+          plain_sum(*again, parameters,
+                    {{samples_.inputs[0].index_select(0, places)}, samples_.targets.index_select(0, places)},
+                    setting_.options.dp_clip)
+              .sum;
+    }
+    auto noise = at::zeros_like(sum);
+    privacy::make_noise(privacy::NoiseSource::seeded, 11)
+        ->add(std::span(noise.mutable_data_ptr<float>(), static_cast<std::size_t>(noise.numel())),
+              setting_.options.dp_noise * setting_.options.dp_clip, 1, 0);
+    const at::NoGradGuard no_grad;
+    std::vector<at::Tensor> all;
+    for (const auto* parameter : again->parameters()) {
+      for (const auto& entry : parameters.entries()) {
+        if (entry.parameter != parameter) continue;
+        const auto gradient = (FlatParameters::view(sum, entry) + FlatParameters::view(noise, entry)) / 5;
+        all.push_back((parameter->value - 0.5 * gradient).flatten());
+      }
+    }
+    return at::cat(all);
+  }
+
+  at::Tensor now() const {
+    std::vector<at::Tensor> all;
+    for (const auto* parameter : model_->parameters()) all.push_back(parameter->value.detach().flatten());
+    return at::cat(all);
+  }
+
+  JobOfTest job_;
+  Setting setting_ = setting_of(job_.data().size());
+  std::unique_ptr<models::Model> model_ = small_model();
+  StageCuts cuts_;
+  std::unique_ptr<PlainEngine> engine_;
+  Samples samples_{{waves({kRecords, 12})}, at::remainder(at::arange(kRecords, at::kLong), 3)};
+  at::Tensor start_;
+  std::unique_ptr<PrivateSteps> strategy_;
+};
+
+// The same on any number of ranks: one noise, and the public batch of 5 as divisor, not the 7 that were
+// drawn.
+TEST_F(PrivateStepsTest, AStepIsTheClippedSumAndOneNoiseOverTheExpectedBatch) {
+  make();
+  const std::vector<std::int64_t> drawn = {0, 3, 4, 8, 9, 13, 19};
+  const auto outcome = step(1, drawn);
+  EXPECT_LT((now() - expected_after(drawn, small_model())).abs().max().item<double>(), 1e-5);
+  EXPECT_EQ(outcome.total.samples, 7);
+  EXPECT_EQ(outcome.total.weight, 7);
+}
+
+TEST_F(PrivateStepsTest, AStepThatDrawsNothingAddsItsNoise) {
+  make();
+  const auto outcome = step(1, {});
+  EXPECT_LT((now() - expected_after({}, small_model())).abs().max().item<double>(), 1e-5);
+  EXPECT_EQ(outcome.total.samples, 0);
+  EXPECT_EQ(strategy_->ledger().steps(), 1) << "it counts";
+}
+
+TEST_F(PrivateStepsTest, LayersWithoutARuleGoOneByOne) {
+  samples_ = {{waves({kRecords, 4})}, at::remainder(at::arange(kRecords, at::kLong), 4)};
+  const auto layers = [] {
+    Layers all;
+    all.push_back(std::make_unique<Scale>(4));
+    return all;
+  };
+  make(layers());
+  EXPECT_NE(strategy_->in_words().find("one by one"), std::string::npos);
+  const std::vector<std::int64_t> drawn = {1, 2, 5, 17};
+  step(1, drawn);
+  EXPECT_LT((now() - expected_after(drawn, classifier_of(layers(), 4))).abs().max().item<double>(), 1e-5);
+}
+
+TEST_F(PrivateStepsTest, AParameterWithoutAGradientIsFatal) {
+  samples_ = {{waves({kRecords, 4})}, at::remainder(at::arange(kRecords, at::kLong), 4)};
+  Layers layers;
+  layers.push_back(std::make_unique<Scale>(4));
+  layers.push_back(std::make_unique<Idle>());
+  make(std::move(layers));
+  if (job_.data().size() > 1) GTEST_SKIP() << "the error ends a run on all ranks by MPI_Abort";
+  try {
+    step(1, {1, 2});
+    ADD_FAILURE() << "no error";
+  } catch (const Error& error) {
+    EXPECT_EQ(error.subject(), "parameter idle.weight");
+  }
+}
+
+TEST_F(PrivateStepsTest, ASampleThatIsNotFiniteEndsTheRunOnAllRanks) {
+  make();
+  samples_.inputs[0][3][0] = std::nan("");
+  EXPECT_THROW(step(1, {2, 3, 4}), Error);
+}
+
+TEST_F(PrivateStepsTest, TheLedgerIsPartOfTheStateAndSurvivesIt) {
+  make();
+  step(1, {1, 2});
+  step(2, {3});
+  const double epsilon = strategy_->epsilon();
+  const privacy::SampledGaussian two{
+      .sampling = privacy::Sampling::poisson, .noise_multiplier = 0.7, .rate = 0.25, .steps = 2};
+  EXPECT_DOUBLE_EQ(epsilon, privacy::renyi_epsilon({two}, 1e-5));
+  at::Tensor saved;
+  for (const auto& tensor : strategy_->state().tensors())
+    if (tensor.group == "optimizer/privacy") saved = tensor.value.clone();
+  ASSERT_TRUE(saved.defined());
+  make();
+  EXPECT_EQ(strategy_->ledger().steps(), 0);
+  for (const auto& tensor : strategy_->state().tensors()) {
+    auto value = tensor.value;
+    if (tensor.group == "optimizer/privacy") value.copy_(saved);
+  }
+  strategy_->adopt_optimizer();
+  EXPECT_EQ(strategy_->ledger().steps(), 2);
+  EXPECT_DOUBLE_EQ(strategy_->epsilon(), epsilon);
+}
+
+TEST_F(PrivateStepsTest, TheBudgetIsSpentAfterSoManySteps) {
+  setting_.options.dp_noise = -1;
+  setting_.options.target_epsilon = 2;
+  make();
+  int steps = 0;
+  for (; steps < 100 && !strategy_->is_spent(); ++steps) step(steps + 1, {1});
+  EXPECT_GE(steps, 40) << "what the noise was found for";
+  EXPECT_LE(steps, 41);
+  EXPECT_LE(strategy_->epsilon(), 2);
+  privacy::Ledger earlier = strategy_->ledger();
+  make();
+  strategy_->take_ledger(earlier);
+  EXPECT_TRUE(strategy_->is_spent()) << "steps of a part of the run that was lost count";
+}
+
+TEST_F(PrivateStepsTest, DrawsAreThoseThatAreAccounted) {
+  make();
+  std::size_t drawn = 0;
+  for (int epoch = 1; epoch <= 50; ++epoch) {
+    EXPECT_EQ(strategy_->draws(epoch).size(), 4U);
+    for (const auto& step : strategy_->draws(epoch)) drawn += step.size();
+  }
+  EXPECT_NEAR(static_cast<double>(drawn), 50 * 20, 5 * std::sqrt(200 * 20 * 0.25 * 0.75));
+  setting_.options.dp_sampler = "once";
+  make();
+  EXPECT_EQ(strategy_->terms().rate, 0.25);
+  drawn = 0;
+  for (const auto& step : strategy_->draws(3)) drawn += step.size();
+  EXPECT_EQ(drawn, static_cast<std::size_t>(kRecords));
+}
+
+/// The probability that is the least, with 97.5 % confidence, of what happened `count` times in `trials`.
+/// Source: Clopper and Pearson, "The Use of Confidence or Fiducial Limits", 1934.
+double least_probability(int count, int trials) {
+  if (count == 0) return 0;
+  double low = 0;
+  double high = 1;
+  for (int i = 0; i < 60; ++i) {
+    const double p = (low + high) / 2;
+    double as_many = 0;  // the probability of `count` or more
+    for (int k = count; k <= trials; ++k) {
+      as_many += std::exp(std::lgamma(trials + 1) - std::lgamma(k + 1) - std::lgamma(trials - k + 1) +
+                          k * std::log(p) + (trials - k) * std::log1p(-p));
+    }
+    (as_many < 0.025 ? low : high) = p;
+  }
+  return low;
+}
+
+// An observer knows all records but one, which was planted, and looks at the update along the direction of
+// that one's gradient. Source: Nasr et al., "Tight Auditing of Differentially Private Machine Learning",
+// USENIX Security 2023.
+TEST_F(PrivateStepsTest, AnAuditFindsLessThanIsClaimedAndMoreWithoutNoise) {
+  if (job_.data().size() > 1) GTEST_SKIP() << "the same update on any number of ranks";
+  constexpr int kTrials = 600;
+  constexpr double kDelta = 1e-3;
+  const std::vector<std::int64_t> without = {0, 1};
+  const std::vector<std::int64_t> with = {0, 1, 2};  // 2 is planted
+  // What a step does to the weights, which are the same before each.
+  const auto update_of = [&](int number, const std::vector<std::int64_t>& ids) {
+    const auto before = now().clone();
+    step(number, ids);
+    auto update = now() - before;
+    const at::NoGradGuard no_grad;
+    std::int64_t place = 0;
+    for (auto* parameter : model_->parameters()) {
+      parameter->value.copy_(before.narrow(0, place, parameter->value.numel()).view_as(parameter->value));
+      place += parameter->value.numel();
+    }
+    return update;
+  };
+  setting_.options.dp_noise = 0;
+  make();
+  const auto plain = update_of(1, without);
+  auto direction = update_of(2, with) - plain;
+  const double gap = direction.norm().item<double>();
+  direction /= gap;
+  const double base = at::dot(plain, direction).item<double>();
+  EXPECT_LE(gap, 0.5 * 0.5 / 5 * (1 + 1e-5)) << "learning rate times clip norm over batch";
+  const auto bound_of = [&](const std::vector<double>& seen, double threshold) {
+    int wrong = 0;
+    int right = 0;
+    for (int trial = 0; trial < kTrials; ++trial) {
+      wrong += seen[static_cast<std::size_t>(trial)] > threshold;
+      right += seen[static_cast<std::size_t>(kTrials + trial)] > threshold;
+    }
+    const double most_wrong = 1 - least_probability(kTrials - wrong, kTrials);
+    return std::log(std::max((least_probability(right, kTrials) - kDelta) / most_wrong, 1e-9));
+  };
+  const privacy::SampledGaussian one{
+      .sampling = privacy::Sampling::poisson, .noise_multiplier = 1.5, .rate = 1, .steps = 1};
+  const double claimed = privacy::renyi_epsilon({one}, kDelta);
+  std::vector<double> without_noise(2 * kTrials, base);
+  std::fill(without_noise.begin() + kTrials, without_noise.end(), base + gap);
+  EXPECT_GT(bound_of(without_noise, base + gap / 2), claimed) << "nothing hides the record";
+  setting_.options.dp_noise = 1.5;
+  model_ = small_model();
+  make();
+  std::vector<double> with_noise;
+  for (int trial = 0; trial < 2 * kTrials; ++trial) {
+    const auto update = update_of(trial + 1, trial < kTrials ? without : with);
+    with_noise.push_back(at::dot(update, direction).item<double>());
+  }
+  for (const double part : {0.0, 0.5, 1.0, 1.5, 2.0}) {
+    const double found = bound_of(with_noise, base + part * gap);
+    EXPECT_LT(found, claimed) << part;
+    if (part == 1.0) {
+      EXPECT_GT(found, 0.1) << "the audit finds something";
+    }
+  }
+}
+
+TEST_F(PrivateStepsTest, WhatLeaksOrCannotBeClippedIsRefused) {
+  const auto why = [&](auto change) {
+    auto setting = setting_of(1);
+    change(setting);
+    return PrivateSteps::can(setting).runs.why_not;
+  };
+  EXPECT_EQ(why([](Setting&) {}), "");
+  const auto vgg = models::find_model("resnet18")
+                       .make({.task = "image_classification", .sample_shape = {3, 32, 32}, .classes = 2}, {});
+  EXPECT_NE(why([&](Setting& s) { s.model = vgg.get(); }).find("BatchNorm"), std::string::npos);
+  EXPECT_NE(why([](Setting& s) { s.mesh.pipe = 2; }), "");
+  EXPECT_NE(why([](Setting& s) { s.half = at::kBFloat16; }), "");
+  EXPECT_NE(why([](Setting& s) { s.class_weights = true; }), "");
+  EXPECT_NE(why([](Setting& s) { s.options.compression = "int8"; }), "");
+}
+
+}  // namespace
+}  // namespace dtrain::parallel
