@@ -147,12 +147,15 @@ Bytes Client::mask_input(View delivery, std::span<const float> values, std::uint
              mask_sign(client_, other));
   }
   failed_ = false;
-  return encode(settings_, MaskedInput{.client = client_, .words = std::move(encoded.words)});
+  const auto signature = ed25519_sign(identity_, signed_sharers(session_->digest(), sharers_));
+  return encode(settings_,
+                MaskedInput{.client = client_, .signature = signature, .words = std::move(encoded.words)});
 }
 
 Bytes Client::sign_survivors(View survivors) {
   begin(Phase::survivors);
-  survivors_ = decode<Survivors>(settings_, survivors).clients;
+  const auto inputs = decode<Survivors>(settings_, survivors).inputs;
+  for (const auto& input : inputs) survivors_.push_back(input.client);
   const auto refuse = [this](const std::string& problem, const char* advice) {
     fail(settings_.round, Phase::survivors, problem, advice);
   };
@@ -164,14 +167,22 @@ Bytes Client::sign_survivors(View survivors) {
   if (!contains(survivors_, client_) || in_both(survivors_, sharers_) != survivors_) {
     refuse("the server's list of survivors lacks this client or has one that shared no secrets", kDistrust);
   }
+  // A survivor with other sharers would lack masks that this client counts on.
+  const auto message = signed_sharers(session_->digest(), sharers_);
+  for (const auto& input : inputs) {
+    if (!ed25519_verify(settings_.identities[static_cast<std::size_t>(input.client)], message,
+                        input.signature)) {
+      refuse("a survivor was told of other sharing clients than this one", kDistrust);
+    }
+  }
   if (!session_->graph().connects(survivors_)) {
     refuse("the clients that are left fall into groups without common masks, whose sums would show", kRepeat);
   }
   failed_ = false;
-  return encode(settings_, SurvivorsSignature{
-                               .client = client_,
-                               .signature = ed25519_sign(
-                                   identity_, signed_survivors(session_->digest(), sharers_, survivors_))});
+  return encode(settings_,
+                ClientSignature{.client = client_,
+                                .signature = ed25519_sign(
+                                    identity_, signed_survivors(session_->digest(), sharers_, survivors_))});
 }
 
 Bytes Client::reveal_shares(View signatures) {

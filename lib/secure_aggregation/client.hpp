@@ -35,7 +35,8 @@ class Client {
   /// Phase masked inputs. `values`: [settings.length]. `weight`: how often they count. Throws Error for a
   /// share that does not authenticate, and as encode().
   Bytes mask_input(View delivery, std::span<const float> values, std::uint64_t weight);
-  /// Phase survivors. Throws Error where this client is not among them, or they are too few.
+  /// Phase survivors. Throws Error where this client is not among them, they are too few, or one of them was
+  /// told of other sharing clients.
   Bytes sign_survivors(View survivors);
   /// Phase unmasking. Throws Error unless enough clients have signed the same survivors. Gives for each
   /// neighbour a share of one of its secrets: of the self mask's seed for a survivor, of the mask key for a

@@ -39,9 +39,14 @@ void put_shares(Writer& writer, const std::vector<SealedShares>& shares) {
   }
 }
 
-void put_signature(Writer& writer, const SurvivorsSignature& signature) {
+void put_signature(Writer& writer, const ClientSignature& signature) {
   put_client(writer, signature.client);
   writer.bytes(signature.signature);
+}
+
+void put_signatures(Writer& writer, const std::vector<ClientSignature>& signatures) {
+  writer.integer(static_cast<std::uint32_t>(signatures.size()));
+  for (const auto& signature : signatures) put_signature(writer, signature);
 }
 
 /// Reads one message and refuses what is none.
@@ -90,6 +95,16 @@ class Parser {
     for (auto& entry : list) {
       entry.client = last = next_client(last);
       entry.sealed = reader_.block<80>();
+    }
+    return list;
+  }
+
+  std::vector<ClientSignature> signatures() {
+    std::vector<ClientSignature> list(count(68));
+    int last = -1;
+    for (auto& entry : list) {
+      entry.client = last = next_client(last);
+      entry.signature = reader_.block<64>();
     }
     return list;
   }
@@ -158,6 +173,7 @@ Bytes encode(const Settings& settings, const MaskedInput& message) {
   Writer writer;
   put_header(writer, settings, Phase::masked_inputs, Sender::client);
   put_client(writer, message.client);
+  writer.bytes(message.signature);
   writer.bytes(message.words);
   return writer.take();
 }
@@ -165,11 +181,11 @@ Bytes encode(const Settings& settings, const MaskedInput& message) {
 Bytes encode(const Settings& settings, const Survivors& message) {
   Writer writer;
   put_header(writer, settings, Phase::survivors, Sender::server);
-  put_clients(writer, message.clients);
+  put_signatures(writer, message.inputs);
   return writer.take();
 }
 
-Bytes encode(const Settings& settings, const SurvivorsSignature& message) {
+Bytes encode(const Settings& settings, const ClientSignature& message) {
   Writer writer;
   put_header(writer, settings, Phase::survivors, Sender::client);
   put_signature(writer, message);
@@ -179,8 +195,7 @@ Bytes encode(const Settings& settings, const SurvivorsSignature& message) {
 Bytes encode(const Settings& settings, const SignatureList& message) {
   Writer writer;
   put_header(writer, settings, Phase::unmasking, Sender::server);
-  writer.integer(static_cast<std::uint32_t>(message.signatures.size()));
-  for (const auto& signature : message.signatures) put_signature(writer, signature);
+  put_signatures(writer, message.signatures);
   return writer.take();
 }
 
@@ -238,7 +253,7 @@ ShareDelivery decode<ShareDelivery>(const Settings& settings, View bytes) {
 template <>
 MaskedInput decode<MaskedInput>(const Settings& settings, View bytes) {
   Parser parser(settings, bytes, Phase::masked_inputs, Sender::client);
-  MaskedInput input{.client = parser.client()};
+  MaskedInput input{.client = parser.client(), .signature = parser.reader().block<64>()};
   const auto words = (settings.length + 1) * static_cast<std::size_t>(settings.format.ring_bits / 8);
   if (parser.reader().left() != words) parser.refuse("has another number of values than the round");
   const auto from = parser.reader().bytes(words);
@@ -249,15 +264,15 @@ MaskedInput decode<MaskedInput>(const Settings& settings, View bytes) {
 template <>
 Survivors decode<Survivors>(const Settings& settings, View bytes) {
   Parser parser(settings, bytes, Phase::survivors, Sender::server);
-  Survivors survivors{.clients = parser.clients()};
+  Survivors survivors{.inputs = parser.signatures()};
   parser.end();
   return survivors;
 }
 
 template <>
-SurvivorsSignature decode<SurvivorsSignature>(const Settings& settings, View bytes) {
+ClientSignature decode<ClientSignature>(const Settings& settings, View bytes) {
   Parser parser(settings, bytes, Phase::survivors, Sender::client);
-  SurvivorsSignature signature{.client = parser.client(), .signature = parser.reader().block<64>()};
+  ClientSignature signature{.client = parser.client(), .signature = parser.reader().block<64>()};
   parser.end();
   return signature;
 }
@@ -265,13 +280,7 @@ SurvivorsSignature decode<SurvivorsSignature>(const Settings& settings, View byt
 template <>
 SignatureList decode<SignatureList>(const Settings& settings, View bytes) {
   Parser parser(settings, bytes, Phase::unmasking, Sender::server);
-  SignatureList list;
-  list.signatures.resize(parser.count(68));
-  int last = -1;
-  for (auto& signature : list.signatures) {
-    signature.client = last = parser.next_client(last);
-    signature.signature = parser.reader().block<64>();
-  }
+  SignatureList list{.signatures = parser.signatures()};
   parser.end();
   return list;
 }
@@ -299,6 +308,14 @@ Bytes signed_keys(const Digest& settings, const Keys& keys) {
   writer.bytes(keys.mask_key);
   writer.bytes(keys.share_key);
   writer.bytes(keys.self_seed);
+  return writer.take();
+}
+
+Bytes signed_sharers(const Digest& session, const std::vector<int>& sharers) {
+  Writer writer;
+  writer.text("dtrain secure aggregation sharers");
+  writer.bytes(session);
+  put_clients(writer, sharers);
   return writer.take();
 }
 

@@ -44,24 +44,30 @@ struct ShareDelivery {
   std::vector<SealedShares> shares;
 };
 
-/// Phase masked inputs, from a client.
+/// A signature of a client's identity.
+struct ClientSignature {
+  int client = 0;
+  Signature signature = {};
+};
+
+/// Phase masked inputs, from a client. Its signature, over signed_sharers(), says with which clients it
+/// shares masks.
 struct MaskedInput {
   int client = 0;
+  Signature signature = {};
   Bytes words;  ///< [length + 1] elements of the ring.
 };
 
-/// Phase survivors, to all clients: whose masked inputs are in the sum.
+/// Phase survivors, to all clients: whose masked inputs are in the sum, with the signatures that came with
+/// them.
 struct Survivors {
-  std::vector<int> clients;
+  std::vector<ClientSignature> inputs;
 };
 
-/// Phase survivors, from a client; phase unmasking, to all clients: a list of them.
-struct SurvivorsSignature {
-  int client = 0;
-  Signature signature = {};  ///< Over signed_survivors().
-};
+/// Phase unmasking, to all clients: the signatures, over signed_survivors(), that clients sent in phase
+/// survivors.
 struct SignatureList {
-  std::vector<SurvivorsSignature> signatures;
+  std::vector<ClientSignature> signatures;
 };
 
 /// One share as its holder gives it back.
@@ -83,7 +89,7 @@ Bytes encode(const Settings& settings, const ShareBundle& message);
 Bytes encode(const Settings& settings, const ShareDelivery& message);
 Bytes encode(const Settings& settings, const MaskedInput& message);
 Bytes encode(const Settings& settings, const Survivors& message);
-Bytes encode(const Settings& settings, const SurvivorsSignature& message);
+Bytes encode(const Settings& settings, const ClientSignature& message);
 Bytes encode(const Settings& settings, const SignatureList& message);
 Bytes encode(const Settings& settings, const Reveal& message);
 
@@ -103,7 +109,7 @@ MaskedInput decode<MaskedInput>(const Settings& settings, View bytes);
 template <>
 Survivors decode<Survivors>(const Settings& settings, View bytes);
 template <>
-SurvivorsSignature decode<SurvivorsSignature>(const Settings& settings, View bytes);
+ClientSignature decode<ClientSignature>(const Settings& settings, View bytes);
 template <>
 SignatureList decode<SignatureList>(const Settings& settings, View bytes);
 template <>
@@ -111,7 +117,8 @@ Reveal decode<Reveal>(const Settings& settings, View bytes);
 
 /// What a client's identity signs in phase keys.
 Bytes signed_keys(const Digest& settings, const Keys& keys);
-/// What it signs in phase survivors. `session`: SHA-256 of settings and roster.
+/// What it signs in phase masked inputs and in phase survivors. `session`: SHA-256 of settings and roster.
+Bytes signed_sharers(const Digest& session, const std::vector<int>& sharers);
 Bytes signed_survivors(const Digest& session, const std::vector<int>& sharers,
                        const std::vector<int>& survivors);
 

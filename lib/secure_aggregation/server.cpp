@@ -17,6 +17,12 @@ void insert(std::vector<int>& list, int client) {
   list.insert(std::lower_bound(list.begin(), list.end(), client), client);
 }
 
+template <class Entry>
+void sort_by_client(std::vector<Entry>& list) {
+  std::sort(list.begin(), list.end(),
+            [](const Entry& one, const Entry& other) { return one.client < other.client; });
+}
+
 }  // namespace
 
 std::vector<double> Sum::means(const FixedPoint& format) const {
@@ -55,11 +61,16 @@ void Server::take(int client, View message) {
     case Phase::masked_inputs: {
       const auto input = decode<MaskedInput>(settings_, message);
       expect_from(input.client);
+      if (!ed25519_verify(settings_.identities[static_cast<std::size_t>(client)],
+                          signed_sharers(session_->digest(), sharers_), input.signature)) {
+        fail(settings_.round, phase_, "a signature is not for these sharing clients", kLeaveOut);
+      }
+      inputs_.push_back({.client = client, .signature = input.signature});
       add_words(words_, input.words, settings_.format.ring_bits);
       break;
     }
     case Phase::survivors: {
-      const auto signature = decode<SurvivorsSignature>(settings_, message);
+      const auto signature = decode<ClientSignature>(settings_, message);
       expect_from(signature.client);
       if (!ed25519_verify(settings_.identities[static_cast<std::size_t>(client)],
                           signed_survivors(session_->digest(), sharers_, survivors_), signature.signature)) {
@@ -134,19 +145,15 @@ void Server::close_phase() {
     }
     case Phase::shares:
       sharers_ = arrived_;
-      for (auto& [receiver, shares] : sealed_) {
-        std::sort(shares.begin(), shares.end(), [](const SealedShares& one, const SealedShares& other) {
-          return one.client < other.client;
-        });
-      }
+      for (auto& [receiver, shares] : sealed_) sort_by_client(shares);
       break;
     case Phase::masked_inputs:
       survivors_ = arrived_;
+      sort_by_client(inputs_);
       sealed_.clear();
       break;
     case Phase::survivors:
-      std::sort(signatures_.begin(), signatures_.end(),
-                [](const auto& one, const auto& other) { return one.client < other.client; });
+      sort_by_client(signatures_);
       break;
     case Phase::unmasking:
       unmask();
@@ -173,7 +180,7 @@ Bytes Server::message_for(int client) const {
                                                                               : found->second});
     }
     case Phase::survivors:
-      return encode(settings_, Survivors{.clients = survivors_});
+      return encode(settings_, Survivors{.inputs = inputs_});
     case Phase::unmasking:
       return encode(settings_, SignatureList{.signatures = signatures_});
     case Phase::keys:

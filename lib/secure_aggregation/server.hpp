@@ -63,8 +63,9 @@ class Server {
   std::map<int, std::vector<SealedShares>> sealed_;  // by receiver; the client in each is the sender
   std::vector<int> sharers_;
   std::vector<int> survivors_;
-  Bytes words_;  // the sum of masked inputs
-  std::vector<SurvivorsSignature> signatures_;
+  std::vector<ClientSignature> inputs_;  // with the masked inputs
+  Bytes words_;                          // the sum of masked inputs
+  std::vector<ClientSignature> signatures_;
   std::map<int, std::vector<Share>> revealed_;  // by owner
   std::optional<Sum> sum_;
 };

@@ -51,9 +51,9 @@ TEST(MessagesTest, EachKindComesBackAndWrongBytesAreRefused) {
   expect_no_surprise(Roster{{{.client = 1}, {.client = 4}}});
   expect_no_surprise(ShareBundle{.client = 1, .shares = {{.client = 0}, {.client = 3}}});
   expect_no_surprise(ShareDelivery{.sharers = {0, 1, 4}, .shares = {{.client = 0}}});
-  expect_no_surprise(MaskedInput{.client = 1, .words = Bytes(28)});
-  expect_no_surprise(Survivors{.clients = {0, 2, 3}});
-  expect_no_surprise(SurvivorsSignature{.client = 3});
+  expect_no_surprise(MaskedInput{.client = 1, .signature = {}, .words = Bytes(28)});
+  expect_no_surprise(Survivors{{{.client = 0}, {.client = 2}, {.client = 3}}});
+  expect_no_surprise(ClientSignature{.client = 3});
   expect_no_surprise(SignatureList{{{.client = 0}, {.client = 4}}});
   expect_no_surprise(Reveal{.client = 2, .shares = {{.owner = 0}, {.owner = 1, .of_self_seed = true}}});
 }
@@ -65,20 +65,21 @@ TEST(MessagesTest, TheSentenceSaysWhatIsWrongWithIt) {
   };
   auto other_round = settings();
   other_round.round = 76;
-  EXPECT_EQ(refusal<Survivors>(encode(other_round, Survivors{.clients = {0}})),
+  EXPECT_EQ(refusal<Survivors>(encode(other_round, Survivors{{{.client = 0}}})),
             sentence("survivors", "is of another round"));
   EXPECT_EQ(refusal<Survivors>(encode(settings(), SignatureList{})),
             sentence("survivors", "is of another kind"));
   EXPECT_EQ(refusal<Survivors>({}), sentence("survivors", "is of another version of the format"));
-  EXPECT_EQ(refusal<Survivors>(encode(settings(), Survivors{.clients = {5}})),
+  EXPECT_EQ(refusal<Survivors>(encode(settings(), Survivors{{{.client = 5}}})),
             sentence("survivors", "names a client that is not there"));
-  EXPECT_EQ(refusal<Survivors>(encode(settings(), Survivors{.clients = {2, 2}})),
+  EXPECT_EQ(refusal<Survivors>(encode(settings(), Survivors{{{.client = 2}, {.client = 2}}})),
             sentence("survivors", "has a list of clients that does not ascend"));
-  auto bytes = encode(settings(), Survivors{.clients = {1, 2}});
+  auto bytes = encode(settings(), Survivors{{{.client = 1}, {.client = 2}}});
   bytes.pop_back();
   EXPECT_EQ(refusal<Survivors>(bytes), sentence("survivors", "is cut short"));
-  EXPECT_EQ(refusal<MaskedInput>(encode(settings(), MaskedInput{.client = 0, .words = Bytes(24)})),
-            sentence("masked inputs", "has another number of values than the round"));
+  EXPECT_EQ(
+      refusal<MaskedInput>(encode(settings(), MaskedInput{.client = 0, .signature = {}, .words = Bytes(24)})),
+      sentence("masked inputs", "has another number of values than the round"));
   // Both secrets of one client.
   EXPECT_EQ(
       refusal<Reveal>(encode(

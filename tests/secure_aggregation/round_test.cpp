@@ -212,11 +212,11 @@ TEST(RoundTest, AServerThatTellsTwoSetsOfSurvivorsIsCaught) {
   // mask's seed from the others.
   for (const bool signatures_too : {false, true}) {
     Round round(settings_of(4, 8, 5), 8, 3);
-    std::map<int, SurvivorsSignature> signed_by;
+    std::map<int, ClientSignature> signed_by;
     round.to_client = [&](Phase phase, int client, Bytes& bytes) {
       if (phase == Phase::survivors && client < 4) {
         auto survivors = decode<Survivors>(round.settings(), bytes);
-        survivors.clients.pop_back();
+        survivors.inputs.pop_back();
         bytes = encode(round.settings(), survivors);
       }
       if (phase == Phase::unmasking) {
@@ -234,7 +234,7 @@ TEST(RoundTest, AServerThatTellsTwoSetsOfSurvivorsIsCaught) {
       auto message = round.server().message_for(client);
       round.to_client(Phase::survivors, client, message);
       signed_by[client] =
-          decode<SurvivorsSignature>(round.settings(), round.answer(Phase::survivors, client, message));
+          decode<ClientSignature>(round.settings(), round.answer(Phase::survivors, client, message));
     }
     for (int client = 0; client < 8; ++client) {
       Bytes message;
@@ -254,23 +254,35 @@ TEST(RoundTest, AServerThatTellsTwoSetsOfSurvivorsIsCaught) {
   }
 }
 
-TEST(RoundTest, AServerThatTellsTwoSetsOfSharersIsCaught) {
+TEST(RoundTest, AServerThatTellsAClientOfFewerSharersIsCaught) {
+  // Its input then has fewer masks than the others believe. The server asks them to unmask it, as a survivor.
   Round round(settings_of(4, 8, 5), 8, 3);
-  round.to_client = [&](Phase phase, int client, Bytes& bytes) {
-    if (phase != Phase::masked_inputs || client >= 4) return;
-    auto delivery = decode<ShareDelivery>(round.settings(), bytes);
-    delivery.sharers.pop_back();
-    delivery.shares.pop_back();
-    bytes = encode(round.settings(), delivery);
-  };
+  const auto& settings = round.settings();
   round.run_phase();
   round.run_phase();
-  round.run_phase();
-  expect_error(
-      "round 4, survivors: the server's list of survivors lacks this client or has one that shared no "
-      "secrets; check the "
-      "server and the connection; this client takes no part in the round",
-      ExitCode::failure, [&] { round.run_phase(); });
+  Survivors survivors;
+  for (int client = 0; client < 8; ++client) {
+    auto delivery = decode<ShareDelivery>(settings, round.server().message_for(client));
+    if (client == 3) {
+      delivery.sharers.pop_back();
+      delivery.shares.pop_back();
+    }
+    const auto reply = round.answer(Phase::masked_inputs, client, encode(settings, delivery));
+    survivors.inputs.push_back(
+        {.client = client, .signature = decode<MaskedInput>(settings, reply).signature});
+    if (client == 3) {
+      EXPECT_THROW(round.server().take(client, reply), Error) << "an honest server finds it, too";
+    }
+  }
+  for (int client = 0; client < 8; ++client) {
+    const std::string problem =
+        client == 3 ? "the server's list of survivors lacks this client or has one that shared no secrets"
+                    : "a survivor was told of other sharing clients than this one";
+    expect_error("round 4, survivors: " + problem +
+                     "; check the server and the connection; this client takes no part in the round",
+                 ExitCode::failure,
+                 [&] { round.answer(Phase::survivors, client, encode(settings, survivors)); });
+  }
 }
 
 TEST(RoundTest, AClientAnswersEachPhaseOnce) {
@@ -302,7 +314,10 @@ TEST(RoundTest, EachClientRevealsOneSecretOfEachOther) {
 TEST(RoundTest, TooFewSurvivorsAreRefusedByTheClientsThemselves) {
   Round round(settings_of(4, 8, 5), 8, 3);
   round.to_client = [&](Phase phase, int, Bytes& bytes) {
-    if (phase == Phase::survivors) bytes = encode(round.settings(), Survivors{.clients = {0, 1, 2, 3}});
+    if (phase != Phase::survivors) return;
+    auto survivors = decode<Survivors>(round.settings(), bytes);
+    survivors.inputs.resize(4);
+    bytes = encode(round.settings(), survivors);
   };
   expect_error(
       "round 4, survivors: 4 of 8 clients are left, and a sum needs 5; repeat the round with clients that "
