@@ -3,7 +3,7 @@
     python flower_secure_aggregation.py [VALUES NEIGHBOURS THRESHOLD]    defaults: 222360 60 31; needs `pip install flwr`
 
 All messages are passed by hand, so that nothing of Flower's transport counts. The other clients' keys and shares are made by the same
-functions before the clock starts. dtrain's side: build/release/perf/secure_aggregation/dtrain_perf_secure_aggregation.
+functions outside the clock. dtrain's side: build/release/perf/secure_aggregation/dtrain_perf_secure_aggregation.
 """
 
 import importlib
@@ -36,14 +36,16 @@ def main():
         states[-1].nid = number
         answer = timed("keys", mod._setup, states[-1], settings)
         keys[str(number)] = (answer[Key.PUBLIC_KEY_1], answer[Key.PUBLIC_KEY_2])
-    sealed = {}
-    for state in states:
-        answer = timed("shares", mod._share_keys, state, dict(keys))
-        for receiver, text in zip(answer[Key.DESTINATION_LIST], answer[Key.CIPHERTEXT_LIST], strict=True):
-            sealed.setdefault(receiver, []).append((state.nid, text))
-    client = count - 1  # the last of whom the phases above were timed
+    client = count - 1  # the last, whose phase above was timed
+    timed("shares", mod._share_keys, states[client], dict(keys))
+    # Of the others only what they send to this client: a share of its own stands for theirs, which have the same size.
+    share = states[client].sk1_share_dict[client]
+    sealed = []
+    for state in states[:client]:
+        key = mod.generate_shared_key(mod.bytes_to_private_key(state.sk2), mod.bytes_to_public_key(keys[str(client)][1]))
+        sealed.append(mod.encrypt(key, mod.share_keys_plaintext_concat(state.nid, client, share, share)))
     update = np.random.default_rng(1).uniform(-1, 1, values).astype(np.float32)
-    delivery = {Key.CIPHERTEXT_LIST: [text for _, text in sealed[client]], Key.SOURCE_LIST: [sender for sender, _ in sealed[client]]}
+    delivery = {Key.CIPHERTEXT_LIST: sealed, Key.SOURCE_LIST: list(range(client))}
     answer = timed("masked input", mod._collect_masked_vectors, states[client], delivery, 1000, ndarrays_to_parameters([update]))
     timed("unmasking", mod._unmask, states[client], {Key.ACTIVE_NODE_ID_LIST: list(range(count)), Key.DEAD_NODE_ID_LIST: []})
     size = sum(len(piece) for piece in answer[Key.MASKED_PARAMETERS])
