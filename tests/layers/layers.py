@@ -18,6 +18,7 @@ ALLOWED = {  # folder: what it may link, from the design's table of layers
     "h5": "core",
     "kernels": "core",
     "privacy": "core kernels",
+    "secure_aggregation": "core privacy",
     "models": "core kernels",
     "comm": "core topology",
     "doctor": "core topology comm",
@@ -32,7 +33,7 @@ ALLOWED = {  # folder: what it may link, from the design's table of layers
     "train": "core topology h5 kernels models comm record data optim parallel checkpoint state plan federated privacy",
     "inference": "core h5 kernels models comm record data parallel checkpoint state train",
 }
-WITHOUT_TORCH = {"core", "topology", "h5", "comm", "doctor", "record", "privacy"}
+WITHOUT_TORCH = {"core", "topology", "h5", "comm", "doctor", "record", "privacy", "secure_aggregation"}
 # Only the module that is opened where there is a GPU may be compiled with these.
 CUDA_FOLDERS = {"cuda", "nccl"}
 CUDA_HEADER = re.compile(r"(cuda|cudnn|cublas|nccl|nvml|nvtx3/|cub/|ATen/cuda|c10/cuda|torch/csrc/cuda)")
