@@ -60,7 +60,7 @@ struct StrategyParts {
   std::string folder = {};
   /// The step of the oldest checkpoint from which the run can go on; 0: of none. Empty: of none.
   std::function<std::int64_t()> oldest_kept = {};
-  comm::VirtualClock* clock = nullptr;  ///< Of an emulated machine, for messages; null: there is none.
+  comm::VirtualClock* clock = nullptr;      ///< Of an emulated machine, for messages; null: there is none.
   models::TrainingLoss training_loss = {};  ///< Of what passes through the model without the engine.
 };
 
