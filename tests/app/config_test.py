@@ -6,7 +6,8 @@ import unittest
 from program import ProgramTest
 
 BUILT = """model model-option golden init-from init-skip loss class-weights label-smoothing freeze dataset data-root staging augment augment-padding mesh rank-order strategy
- compression shard-within sync-period sync-optimizer local-after outer-optimizer outer-learning-rate outer-momentum fragments overlap-steps exchange-type easgd-mode elasticity servers staleness staleness-rate
+ compression shard-within dp-clip dp-noise target-epsilon dp-delta dp-sampler dp-accountant noise-source
+ sync-period sync-optimizer local-after outer-optimizer outer-learning-rate outer-momentum fragments overlap-steps exchange-type easgd-mode elasticity servers staleness staleness-rate
  partition clients clients-per-round rounds local-epochs local-batch federated-rule proximal-mu server-optimizer server-rate server-momentum drop-rate round-deadline
 pipeline virtual-stages balance recompute memory-limit
 epochs limit-steps global-batch micro-batches optimizer learning-rate momentum nesterov beta1 beta2 epsilon weight-decay decay schedule
@@ -31,6 +32,8 @@ LOCAL = {"strategy": "local_sgd", "sync-period": "adaptive", "sync-optimizer": "
 ELASTIC = {"strategy": "easgd", "easgd-mode": "asynchronous", "sync-period": "8", "elasticity": 0.125, "servers": 3}
 COMPRESSED = {"strategy": "zero1", "compression": "powersgd=2"}
 SHARDED = {"strategy": "zero3", "shard-within": "node"}
+PRIVATE = {"strategy": "ddp", "dp-clip": 0.5, "dp-noise": 1.25, "target-epsilon": 3.5, "dp-delta": 0.0625, "dp-sampler": "once", "dp-accountant": "pld",
+           "noise-source": "seeded"}
 LATE = {"strategy": "asgd", "servers": 2, "staleness": 7, "staleness-rate": "divided"}
 FEDERATED = {"strategy": "fedavg", "partition": "dirichlet=0.5", "clients": 12, "clients-per-round": 3, "rounds": 7, "local-epochs": 2,
              "local-batch": "all", "optimizer": "sgd", "momentum": 0.0, "federated-rule": "scaffold", "proximal-mu": 0.25, "server-optimizer": "yogi", "server-rate": 0.5,
@@ -81,17 +84,17 @@ class ConfigTest(ProgramTest):
         self.assertEqual((config["epochs"], config["model-option"]), (4, ["a=1", "b=2"]))
 
     def test_printed_file_fed_back_prints_the_same(self):
-        for arguments in ([], ["--model", "cnn", "--name", "x"], flags(OTHER), flags(ADAM), flags(LOCAL), flags(ELASTIC), flags(LATE), flags(COMPRESSED), flags(SHARDED), flags(FEDERATED), ["--strategy", "fedavg"]):
+        for arguments in ([], ["--model", "cnn", "--name", "x"], flags(OTHER), flags(ADAM), flags(LOCAL), flags(ELASTIC), flags(LATE), flags(COMPRESSED), flags(SHARDED), flags(PRIVATE), flags(FEDERATED), ["--strategy", "fedavg"]):
             text, _ = self.printed(*arguments)
             again, _ = self.printed("--config", self.write("fed.toml", text))
             self.assertEqual(text, again)
 
     def test_every_option_reaches_the_file_and_comes_back(self):
-        self.assertEqual(sorted({**OTHER, **ADAM, **LOCAL, **ELASTIC, **LATE, **COMPRESSED, **SHARDED, **FEDERATED}), sorted(BUILT), "a value for every option")
+        self.assertEqual(sorted({**OTHER, **ADAM, **LOCAL, **ELASTIC, **LATE, **COMPRESSED, **SHARDED, **PRIVATE, **FEDERATED}), sorted(BUILT), "a value for every option")
         self.assertEqual(self.printed(*flags(OTHER))[1], OTHER | {"adaptive-batch": False})
         with_adam = self.printed(*flags(ADAM))[1]
         self.assertEqual({key: with_adam[key] for key in ADAM}, ADAM)
-        for options in (LOCAL, ELASTIC, LATE, COMPRESSED, SHARDED, FEDERATED):
+        for options in (LOCAL, ELASTIC, LATE, COMPRESSED, SHARDED, PRIVATE, FEDERATED):
             printed = self.printed(*flags(options))[1]
             self.assertEqual({key: printed[key] for key in options}, options)
 
