@@ -31,7 +31,7 @@ env -i "$scratch/moved/bin/dtrain" --version
 "$python" "$source/plugin.py" "$scratch/moved/bin/dtrain" "$scratch/plugin/libmine.so" "$scratch/plugged"
 
 pages=("$scratch"/moved/share/man/man1/dtrain*.1)
-((${#pages[@]} == 10)) || { echo "installed these pages for man: ${pages[*]}" >&2; exit 1; }
+((${#pages[@]} == 11)) || { echo "installed these pages for man: ${pages[*]}" >&2; exit 1; }
 completion=$scratch/moved/share/bash-completion/completions/dtrain
 cmp "$completion" <("$scratch/moved/bin/dtrain" --help=bash)
 cmp "$scratch/moved/share/zsh/site-functions/_dtrain" <("$scratch/moved/bin/dtrain" --help=zsh)
