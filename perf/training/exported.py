@@ -29,7 +29,6 @@ import torch  # noqa: E402
 
 TEXT = ("nbow", "gpt", "seq2seq")
 MODELS = (*networks.RECIPES, *TEXT)
-BATCH = {"nbow": 512, "gpt": 8, "seq2seq": 128}  # of all ranks; as in perf/training.sh
 SIDES = ("own", "exported", "ddp")
 # Half a minute per side on two cores: three epochs of so many samples.
 SAMPLES = {"mlp": 54000, "cnn": 15000, "vgg11": 1024, "resnet18": 512, "conv_autoencoder": 8192, "nbow": 22500, "gpt": 64,
@@ -60,7 +59,7 @@ def parse():
 
 
 def batch_of(model):
-    return BATCH.get(model) or networks.RECIPES[model]["batch"]
+    return random_text.BATCH.get(model) or networks.RECIPES[model]["batch"]
 
 
 def cut_texts(folder):

@@ -5,15 +5,15 @@ Heart disease needs data/fetch.sh heart-disease. Its rows and split are those of
 """
 
 import argparse
-import csv
 import os
 import subprocess
 import tempfile
-from datetime import date
 from pathlib import Path
 
 import h5py
 import numpy as np
+
+import runs
 
 TOP = Path(__file__).resolve().parents[2]
 MPIRUN = TOP / "tests/support/mpirun.sh"
@@ -77,13 +77,9 @@ def main():
             many_clients(Path(scratch), parts["clients"])
         if arguments.only != "clients":
             hospitals(Path(scratch), parts["hospitals"], arguments.seeds, arguments.data_root)
-    arguments.out.mkdir(parents=True, exist_ok=True)
     for name, rows in parts.items():
         if rows:
-            with open(arguments.out / f"{name}-{date.today()}.csv", "w", newline="", encoding="utf-8") as file:
-                writer = csv.DictWriter(file, list(rows[0]), lineterminator="\n")
-                writer.writeheader()
-                writer.writerows(rows)
+            runs.write_rows(arguments.out / f"{name}-{runs.today()}.csv", rows)
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ TASKS = {"nbow": "text_classification", "seq2seq": "translation", "gpt": "langua
 # As many as IMDB has; of the slower models as many as some 30 steps take.
 SAMPLES = {"nbow": {"train": 22500, "validation": 500}, "seq2seq": {"train": 3840, "validation": 128},
            "gpt": {"train": 64, "validation": 8}}
+BATCH = {"nbow": 512, "seq2seq": 128, "gpt": 8}  # of all ranks, in comparisons
 BLOCK = 256
 
 

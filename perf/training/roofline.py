@@ -28,8 +28,7 @@ import networks  # noqa: E402
 
 import torch  # noqa: E402
 
-TEXT_BATCH = {"nbow": 512, "seq2seq": 128, "gpt": 8}  # as in perf/training.sh
-MODELS = (*networks.RECIPES, *TEXT_BATCH)
+MODELS = (*networks.RECIPES, *random_text.BATCH)
 # About half a minute on one core: three epochs of so many samples.
 SAMPLES = {"mlp": 54000, "cnn": 15000, "vgg11": 768, "resnet18": 384, "conv_autoencoder": 4096, "nbow": 22500, "seq2seq": 1280, "gpt": 48}
 WINOGRAD_LEAST_CHANNELS, WINOGRAD_SAVES = 32, 1 - 1 / 2.25  # F(2 x 2, 3 x 3): lib/models/layers/winograd_conv.hpp
@@ -154,9 +153,9 @@ def work_of(model, common, batch):
 
 def stage(model, scratch, quick):
     folder = scratch / "data"
-    batch = TEXT_BATCH.get(model) or networks.RECIPES[model]["batch"]
+    batch = random_text.BATCH.get(model) or networks.RECIPES[model]["batch"]
     samples = 2 * batch if quick else SAMPLES[model]
-    if model in TEXT_BATCH:
+    if model in random_text.BATCH:
         random_text.stage(folder, model, samples)
     else:
         random_images.stage(folder, networks.RECIPES[model]["shape"], train_samples=samples)

@@ -5,7 +5,6 @@ dtrain's ranks are on emulated nodes of their own, so that they share no memory,
 """
 
 import argparse
-import csv
 import pathlib
 import re
 import resource
@@ -19,7 +18,6 @@ import runs
 
 WAYS = {"ddp": ("ddp", []), "zero3": ("fsdp2", ["--strategy", "zero3"]), "powersgd": ("ddp-powersgd", ["--compression", "powersgd=2"]),
         "fp16": ("ddp-fp16", ["--compression", "fp16"])}
-FIELDS = ("pair", "model", "way", "program", "step_s", "run_cpu_s", "peak_bytes")
 
 
 def cpu_of_children():
@@ -80,11 +78,7 @@ def main():
                         print(" ".join(f"{key}={value}" for key, value in rows[-1].items()), flush=True)
     if arguments.quick:
         return
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    with (arguments.output / "peers.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    runs.write_rows(arguments.output / "peers.csv", rows)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,6 @@ really sent to those of the second, in a step.
 """
 
 import argparse
-import csv
 import pathlib
 import sys
 import tempfile
@@ -26,7 +25,6 @@ WIDTHS = [784, *HIDDEN, 10]
 LAYERS = [inputs * outputs + outputs for inputs, outputs in zip(WIDTHS, WIDTHS[1:])]
 PARAMETERS = sum(LAYERS)
 BYTES = 4 * PARAMETERS
-FIELDS = ("name", "bytes_between_nodes", "formula_bytes", "virtual_ms", "formula_ms", "steps")
 
 
 def factors(rank):
@@ -96,11 +94,7 @@ def main():
             print(" ".join(f"{key}={value}" for key, value in rows[-1].items()), flush=True)
     if arguments.quick:
         return
-    arguments.output.mkdir(parents=True, exist_ok=True)
-    with (arguments.output / "two-nodes.csv").open("w", newline="") as file:
-        writer = csv.DictWriter(file, FIELDS, lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(rows)
+    runs.write_rows(arguments.output / "two-nodes.csv", rows)
 
 
 if __name__ == "__main__":
