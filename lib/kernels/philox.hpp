@@ -14,7 +14,8 @@ enum class Purpose : std::uint32_t {
   augmentation,
   sampling,
   synthetic,
-  compression
+  compression,
+  privacy
 };
 
 /// A stream of random numbers: a pure function of its key and an element's index, whatever rank computes it.

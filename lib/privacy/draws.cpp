@@ -5,7 +5,6 @@
 #include <span>
 
 #include "kernels/philox.hpp"
-#include "privacy/purpose.hpp"
 
 namespace dtrain::privacy {
 namespace {
@@ -17,7 +16,7 @@ std::vector<std::uint32_t> words_of(std::int64_t records, std::uint64_t seed, st
   std::vector<std::uint32_t> words(4 * blocks);
   kernels::philox_words(words.data(), blocks,
                         {.seed = seed,
-                         .purpose = kPrivacyPurpose,
+                         .purpose = kernels::Purpose::privacy,
                          .major = static_cast<std::uint32_t>(number),
                          .minor = static_cast<std::uint32_t>(number >> 32),
                          .stream = stream},

@@ -10,7 +10,6 @@
 #include "kernels/philox.hpp"
 #include "privacy/keystream.hpp"
 #include "privacy/normal_numbers.hpp"
-#include "privacy/purpose.hpp"
 
 namespace dtrain::privacy {
 namespace {
@@ -53,7 +52,7 @@ class SeededNoise final : public Noise {
   template <class Number>
   void add_to(std::span<Number> values, double deviation, std::int64_t step, std::int64_t first) const {
     const kernels::RandomKey key{.seed = seed_,
-                                 .purpose = kPrivacyPurpose,
+                                 .purpose = kernels::Purpose::privacy,
                                  .major = static_cast<std::uint32_t>(step),
                                  .minor = static_cast<std::uint32_t>(step >> 32)};
     const auto block = static_cast<std::uint64_t>(first) / 2;

@@ -182,6 +182,20 @@ struct RunConfig {
   /// Whether parameters are to be in another memory than the CPU's.
   bool computes_on_device() const { return device != "auto" && device != "cpu"; }
 
+  /// Of a bucket of gradients; 0: chosen by the size of the model. Each bucket ends a part of a device's
+  /// graph and starts an operation there: devices take fewer and larger ones than a CPU's caches would.
+  std::int64_t bucket_bytes() const {
+    constexpr double kDeviceBucketMb = 32;
+    const double mb = bucket_mb == 0 && computes_on_device() ? kDeviceBucketMb : bucket_mb;
+    return static_cast<std::int64_t>(mb * 1024 * 1024);
+  }
+
+  /// Steps of the whole run, of which an epoch has so many.
+  std::int64_t total_steps(std::int64_t steps_of_epoch) const {
+    const std::int64_t all = epochs * steps_of_epoch;
+    return limit_steps > 0 ? std::min<std::int64_t>(all, limit_steps) : all;
+  }
+
   /// Stages that each rank of a pipeline holds.
   int stages_per_rank() const { return pipeline.schedule == "interleaved" ? pipeline.virtual_stages : 1; }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "parallel/step/pieces.hpp"
 #include "parallel/strategy/registry.hpp"
 #include "state/saved_state.hpp"
 #include "train/config/precision.hpp"
@@ -15,11 +16,8 @@ bool saves_beside_training(const RunConfig& config, std::int64_t samples) {
   using Unit = state::Interval::Unit;
   const auto unit = config.output.checkpoint_interval().unit;
   if (unit == Unit::steps || unit == Unit::seconds || config.validation.every_steps() > 0) return true;
-  const std::int64_t batch = config.batch.global_batch;
-  const auto steps = (samples + batch - 1) / batch;
-  auto all = config.epochs * steps;
-  if (config.limit_steps > 0) all = std::min<std::int64_t>(all, config.limit_steps);
-  return samples == 0 ? config.epochs > 1 : all > steps;
+  const parallel::Pieces epoch{.samples = samples, .global_batch = config.batch.global_batch};
+  return samples == 0 ? config.epochs > 1 : config.total_steps(epoch.steps()) > epoch.steps();
 }
 
 }  // namespace
@@ -54,7 +52,7 @@ plan::Footprint footprint_of(const RunConfig& config, const MemoryFacts& facts) 
           .parameter_shards = block_ranks > 1 || shares.parameters ? sharers : 1,
           .gathers_layers = shares.parameters && block_ranks == 1 && copies > 1,
           .block_ranks = block_ranks,
-          .bucket_bytes = static_cast<std::int64_t>(config.bucket_mb * 1024 * 1024),
+          .bucket_bytes = config.bucket_bytes(),
           .reproducible = config.reproducible,
           .undoes = undoes,
           .saves = saves_beside_training(config, facts.samples),

@@ -11,6 +11,7 @@
 
 #include "core/error.hpp"
 #include "parallel/gradients/compression/gradient_compression.hpp"
+#include "parallel/step/pieces.hpp"
 #include "parallel/strategy/difference_codec.hpp"
 #include "parallel/strategy/registry.hpp"
 #include "parallel/strategy/sync_period.hpp"
@@ -305,10 +306,8 @@ parallel::Setting strategy_setting(const RunConfig& config, Job& job, const Work
   setting.class_weights = workload.training_loss.class_weights.defined();
   setting.recovers = recovers;
   setting.records = workload.dataset.info().samples("train");
-  const auto batch = std::max<std::int64_t>(config.batch.global_batch, 1);
-  setting.total_steps = config.epochs * ((setting.records + batch - 1) / batch);
-  if (config.limit_steps > 0)
-    setting.total_steps = std::min<std::int64_t>(setting.total_steps, config.limit_steps);
+  const parallel::Pieces epoch{.samples = setting.records, .global_batch = config.batch.global_batch};
+  setting.total_steps = config.total_steps(epoch.steps());
   const auto& shape = workload.dataset.info().shape;
   setting.sample_extent = shape.empty() ? 0 : shape.front();
   setting.model = workload.model.get();

@@ -56,16 +56,6 @@ int lanes_of(Job& job) {
   return in_node != nullptr ? in_node->size() : 1;
 }
 
-/// Each bucket ends a part of a device's graph and starts an operation there: devices take fewer and larger
-/// ones than a CPU's caches would.
-constexpr double kDeviceBucketMb = 32;
-
-parallel::BucketConfig buckets_of(const RunConfig& config) {
-  const bool chosen = config.bucket_mb > 0 || !config.computes_on_device();
-  const double mb = chosen ? config.bucket_mb : kDeviceBucketMb;
-  return {.bucket_bytes = static_cast<std::int64_t>(mb * 1024 * 1024), .algorithm = config.comm.all_reduce};
-}
-
 }  // namespace
 
 Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::Injection* injection,
@@ -113,35 +103,36 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::In
                          clocked(job.groups().data_in_node(), *job.virtual_clock()),
                          clocked(job.groups().data_across(), *job.virtual_clock(), lanes_of(job)),
                          parallel::ClockedEngine(engine(), *job.virtual_clock()))),
-      strategy_(parallel::find_strategy(config.strategy)
-                    .make({.setting = setting_,
-                           .world = clocked_ != nullptr ? clocked_->world : job.groups().world(),
-                           .data = clocked_ != nullptr ? clocked_->data : data_group(),
-                           .data_in_node = clocked_ != nullptr ? clocked_->data_in_node.get()
-                                                               : job.groups().data_in_node(),
-                           .data_across =
-                               clocked_ != nullptr ? clocked_->data_across.get() : job.groups().data_across(),
-                           .pipe = job.groups().pipe(),
-                           .tensor = job.groups().tensor(),
-                           .queue = job.groups().queue(),
-                           .model = *workload.model,
-                           .cuts = workload.cuts,
-                           .engine = clocked_ != nullptr ? clocked_->engine : engine(),
-                           .capture = capture_.get(),
-                           .sink = job.groups().recorder(),
-                           .dtype = full_type(config),
-                           .device = workload.device,
-                           .decays_matrices_only = config.update.decay == "matrices",
-                           .grad_clip = config.update.grad_clip,
-                           .buckets = buckets_of(config),
-                           .seed = config.seed,
-                           .requests = std::move(requests),
-                           .tell = std::move(tell),
-                           .counts_common = job.speaks_for_tensor_group(),
-                           .folder = run_folder(config) + "/clients",
-                           .oldest_kept = [&config] { return oldest_checkpoint(config); },
-                           .clock = job.virtual_clock(),
-                           .training_loss = workload.training_loss})) {}
+      strategy_(
+          parallel::find_strategy(config.strategy)
+              .make({.setting = setting_,
+                     .world = clocked_ != nullptr ? clocked_->world : job.groups().world(),
+                     .data = clocked_ != nullptr ? clocked_->data : data_group(),
+                     .data_in_node =
+                         clocked_ != nullptr ? clocked_->data_in_node.get() : job.groups().data_in_node(),
+                     .data_across =
+                         clocked_ != nullptr ? clocked_->data_across.get() : job.groups().data_across(),
+                     .pipe = job.groups().pipe(),
+                     .tensor = job.groups().tensor(),
+                     .queue = job.groups().queue(),
+                     .model = *workload.model,
+                     .cuts = workload.cuts,
+                     .engine = clocked_ != nullptr ? clocked_->engine : engine(),
+                     .capture = capture_.get(),
+                     .sink = job.groups().recorder(),
+                     .dtype = full_type(config),
+                     .device = workload.device,
+                     .decays_matrices_only = config.update.decay == "matrices",
+                     .grad_clip = config.update.grad_clip,
+                     .buckets = {.bucket_bytes = config.bucket_bytes(), .algorithm = config.comm.all_reduce},
+                     .seed = config.seed,
+                     .requests = std::move(requests),
+                     .tell = std::move(tell),
+                     .counts_common = job.speaks_for_tensor_group(),
+                     .folder = run_folder(config) + "/clients",
+                     .oldest_kept = [&config] { return oldest_checkpoint(config); },
+                     .clock = job.virtual_clock(),
+                     .training_loss = workload.training_loss})) {}
 
 comm::Group& Replica::data_group() {
   auto& data = job_.groups().data();

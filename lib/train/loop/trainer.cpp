@@ -47,11 +47,6 @@ std::function<std::vector<std::vector<std::int64_t>>(int)> draws_of(const Replic
   return [privacy](int epoch) { return privacy->draws(epoch); };
 }
 
-std::int64_t total_steps(const RunConfig& config, const parallel::Pieces& pieces) {
-  const auto all = config.epochs * pieces.steps();
-  return config.limit_steps > 0 ? std::min<std::int64_t>(all, config.limit_steps) : all;
-}
-
 }  // namespace
 
 Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Recording& recording,
@@ -76,7 +71,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
               .global_batch = samples_of_step(config, workload.dataset.info().samples("train")),
               .micro_batches = config.batch.micro_batches,
               .data_ranks = job.mesh().shape().data},
-      total_steps_(total_steps(config, pieces_)),
+      total_steps_(config.total_steps(pieces_.steps())),
       schedule_(config.update.schedule),
       selection_(config.validation, pieces_.steps(), workload.scoring,
                  workload.dataset.info().samples("validation")),
@@ -117,6 +112,12 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
                     [this](const std::string& kind, const std::string& words) {
                       if (job_.rank() == 0) tell(kind, kind, words);
                     }}),
+      privacy_(
+          {.training = replica_.strategy().privacy(),
+           .folder = run_folder(config),
+           .speaks = job.rank() == 0,
+           .outputs = outputs_,
+           .tell = [this](const std::string& kind, const std::string& words) { tell(kind, kind, words); }}),
       recovery_(recording.recovery),
       survival_({config, job, replica_, outputs_, recording.injection, recording.recovery, recording.mpi,
                  recording.library, log}),
@@ -131,13 +132,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
   if (!config.pipeline.chosen.empty()) outputs_.event("memory_limit", config.pipeline.chosen);
   if (!workload.read_in_place.empty()) outputs_.event("read_in_place", workload.read_in_place);
   if (resume) go_on_from(*resume);
-  go_on_with_ledger(resume && resume->own);
-  if (const auto* privacy = replica_.strategy().privacy()) {
-    outputs_.event("privacy", privacy->in_words());
-    if (!workload.dataset.info().mean.empty())
-      outputs_.event("privacy",
-                     "not covered: mean and deviation of the records, which staging computed without noise");
-  }
+  privacy_.begin(resume && resume->own, !workload.dataset.info().mean.empty());
   announce(config, job, workload, replica_.can().replays_graphs.why_not, log);
   if (rounds_ != nullptr) log.info("clients    " + in_words(*rounds_));
   if (resume) tell_where_from(*resume);
@@ -172,53 +167,6 @@ void Trainer::go_on_from(const state::ResumePoint& resume) {
                                         job_.world().size(), job_.mesh().shape().to_string()));
 }
 
-/// What earlier parts of the run have released, after the checkpoint that it goes on from. `expected`: there
-/// were some.
-void Trainer::go_on_with_ledger(bool expected) {
-  auto* const privacy = replica_.strategy().privacy();
-  if (privacy == nullptr) return;
-  const auto folder = run_folder(config_);
-  const auto earlier = ledger_in(folder);
-  require(earlier || !expected, "lacks its ledger of privacy, so that what it has released is not known",
-          {.subject = folder + "/privacy.ledger",
-           .advice = "restore the file, or begin a run with another --name",
-           .code = ExitCode::checkpoint});
-  if (!earlier) return;
-  const auto before = privacy->ledger().steps();
-  privacy->take_ledger(*earlier);
-  const auto more = privacy->ledger().steps() - before;
-  if (more == 0 || job_.rank() != 0) return;
-  outputs_.event("privacy",
-                 fmt::format("{} made after the checkpoint count, and count again when they are made "
-                             "again",
-                             counted(more, "step")));
-}
-
-/// Whether no private step may follow. All ranks decide alike.
-bool Trainer::budget_is_spent() const {
-  auto* const privacy = replica_.strategy().privacy();
-  return privacy != nullptr && privacy->is_spent();
-}
-
-/// After an epoch.
-void Trainer::tell_privacy() {
-  const auto* const privacy = replica_.strategy().privacy();
-  if (privacy == nullptr || job_.rank() != 0) return;
-  const auto terms = privacy->terms();
-  const record::PrivacyRow row{.epoch = epoch_,
-                               .step = step_,
-                               .releases = privacy->ledger().steps(),
-                               .epsilon = privacy->epsilon(),
-                               .delta = terms.delta,
-                               .noise_multiplier = terms.noise,
-                               .clip_norm = terms.clip,
-                               .sampling_rate = terms.rate};
-  outputs_.privacy(row);
-  tell("privacy", "privacy",
-       fmt::format("epsilon {:.4f} at delta {:g} after {}", row.epsilon, row.delta,
-                   counted(row.releases, "step")));
-}
-
 void Trainer::tell_where_from(const state::ResumePoint& resume) const {
   for (const auto& problem : resume.passed_over) log_.info("passed over " + problem);
   if (!resume.forgotten_best.empty()) log_.info("the best is forgotten: " + resume.forgotten_best);
@@ -250,7 +198,7 @@ ExitCode Trainer::train() {
 
 ExitCode Trainer::train_to_the_end() {
   while (epoch_ < config_.epochs && (step_ < total_steps_ || earlier_) && !is_exhausted() &&
-         !budget_is_spent()) {
+         !privacy_.is_spent()) {
     ++epoch_;
     if (train_epoch() == Ending::stopped) return stop();
     if (moves_layers()) return move_layers();
@@ -262,11 +210,8 @@ ExitCode Trainer::train_to_the_end() {
     outputs_.event("early_stopping", why);
     log_.info("stopped    early " + why);
   }
-  if (step_ < total_steps_ && budget_is_spent()) {
-    const auto terms = replica_.strategy().privacy()->terms();
-    const auto why =
-        fmt::format("after step {}: another one would release more than epsilon {:g} at delta {:g}", step_,
-                    terms.target_epsilon, terms.delta);
+  if (step_ < total_steps_ && privacy_.is_spent()) {
+    const auto why = privacy_.why_spent(step_);
     outputs_.event("privacy_spent", why);
     log_.info("privacy    spent " + why);
   }
@@ -360,7 +305,7 @@ Trainer::Ending Trainer::train_epoch() {
   outputs_.trace_step(0);
   if (ended == Steps::stop_wanted) return Ending::stopped;
   if (step_ - first_step == pieces_.steps()) adapt_batch();
-  const bool drawn = replica_.strategy().privacy() != nullptr || rounds_ != nullptr;
+  const bool drawn = privacy_.is_private() || rounds_ != nullptr;
   sums_.samples = drawn ? std::llround(sums_.total.samples) : pieces_.step(step_ - first_step - 1).end;
   outputs_.memory(epoch_, meter.peak(), held_bytes);
 
@@ -369,7 +314,7 @@ Trainer::Ending Trainer::train_epoch() {
   progress_.clear();
   if (validation && ended == Steps::done)
     outputs_.validation(step_, epoch_, *validation, RunOutputs::Line::none);
-  tell_privacy();
+  privacy_.after_epoch(epoch_, step_);
   outputs_.epoch(epoch_, sums_, validation);
   last_ = info(sums_.total, true);
   const bool is_best = is_best_so_far(validation);
@@ -412,7 +357,7 @@ Trainer::Steps Trainer::train_steps() {
     stepping_ = plan->number;
     const auto outcome = replica_.step(*plan, batches_);
     step_ = plan->number;
-    if (const auto* privacy = replica_.strategy().privacy()) outputs_.ledger(privacy->ledger());
+    privacy_.after_step();
     if (outcome.left_out && job_.rank() == 0) {
       outputs_.event("step_left_out",
                      fmt::format("step {}: the gradient is not finite; the loss is scaled by {:g} now", step_,
@@ -449,7 +394,7 @@ Trainer::Steps Trainer::train_steps() {
       return Steps::stop_wanted;
     }
     if (validates && is_exhausted()) return Steps::exhausted;
-    if (budget_is_spent()) return Steps::done;
+    if (privacy_.is_spent()) return Steps::done;
   }
   return Steps::done;
 }

@@ -26,6 +26,7 @@
 #include "train/loop/evaluations.hpp"
 #include "train/loop/model_selection.hpp"
 #include "train/loop/planned_batches.hpp"
+#include "train/loop/privacy_account.hpp"
 #include "train/loop/replica.hpp"
 #include "train/loop/run_outputs.hpp"
 #include "train/loop/work_balance.hpp"
@@ -87,9 +88,6 @@ class Trainer {
   void show_progress(std::int64_t done_in_epoch, std::int64_t done_here, const parallel::StepTotals& sums,
                      double elapsed_s);
   bool is_best_so_far(const std::optional<EvaluationResult>& validation);
-  void go_on_with_ledger(bool expected);
-  bool budget_is_spent() const;
-  void tell_privacy();
   bool is_exhausted() const { return selection_.is_exhausted(step_, checkpoints_.best()); }
   checkpoint::CheckpointInfo info(const parallel::StepTotals& total, bool evaluated) const;
   checkpoint::CheckpointInfo info_of_last_step() const;
@@ -123,6 +121,7 @@ class Trainer {
   record::StepPace pace_;
   comm::Stragglers stragglers_;
   WorkBalance balance_;
+  PrivacyAccount privacy_;
   Recovery& recovery_;
   Survival survival_;
 

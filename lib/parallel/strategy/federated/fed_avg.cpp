@@ -117,7 +117,7 @@ FedAvg::FedAvg(const StrategyParts& parts)
   require(!parts.folder.empty(), "has no folder for the states of clients",
           {.subject = "--federated-rule scaffold", .advice = "report this as a bug"});
   const auto zeros = [this] { return at::zeros_like(copy_.values()); };
-  controls_ = std::make_unique<Controls>(Controls{ClientStates(parts.folder), zeros(), zeros(), zeros()});
+  controls_ = std::make_unique<Controls>(Controls{ClientStates(parts.folder), zeros(), zeros(), zeros(), 0});
 }
 
 /// What the server keeps from round to round beside the global model.
@@ -127,9 +127,11 @@ std::vector<ServerUpdate::Moments> FedAvg::server_state() const {
   return all;
 }
 
-/// The first round of this process: states of later rounds are from a run that this one does again.
+/// In the first round of this process, states of later rounds are from a run that this one does again.
 void FedAvg::begin_controls(std::int64_t number) {
-  if (controls_ == nullptr || std::exchange(begun_, true)) return;
+  if (controls_ == nullptr) return;
+  controls_->oldest_kept = parts_.oldest_kept ? parts_.oldest_kept() : 0;
+  if (std::exchange(begun_, true)) return;
   if (parts_.data.rank() == 0) controls_->states.forget_from(number);
   parts_.data.barrier().wait();
 }
@@ -266,8 +268,7 @@ void FedAvg::hand_in_control(const StepPlan& plan, const ClientWork& work, StepT
   }
   sum_.add(change, 1.0 / plan.round->of, update_.numel() + elements_of(buffers_));
   controls_->client.add_(change);
-  controls_->states.store(work.client, plan.number, controls_->client,
-                          parts_.oldest_kept ? parts_.oldest_kept() : 0);
+  controls_->states.store(work.client, plan.number, controls_->client, controls_->oldest_kept);
 }
 
 /// The model has the values where the round began.

@@ -84,9 +84,10 @@ class FedAvg final : public Strategy {
   /// Of SCAFFOLD, [n] each.
   struct Controls {
     ClientStates states;
-    at::Tensor server;      // c
-    at::Tensor client;      // c_i
-    at::Tensor correction;  // c - c_i
+    at::Tensor server;         // c
+    at::Tensor client;         // c_i
+    at::Tensor correction;     // c - c_i
+    std::int64_t oldest_kept;  // StrategyParts::oldest_kept() when the round began
   };
   std::unique_ptr<Controls> controls_;  // null: the rule is another
   bool begun_ = false;                  // a round, by this process
