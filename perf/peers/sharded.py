@@ -17,13 +17,29 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_
 from torch.distributed.fsdp import fully_shard
 from torch.nn.parallel import DistributedDataParallel as DDP
 
+import text_networks
 from networks import RECIPES, loss_of, make_network
+
+LETTERS = 65  # gpt's vocabulary: text read letter by letter, 256 letters a block
+
+
+def task_of(model, samples):
+    """The network on random data, with the loss of its one batch as a function of the wrapped network."""
+    if model == "gpt":
+        torch.manual_seed(1)
+        network = text_networks.Gpt(LETTERS)
+        batch = torch.randint(LETTERS, (samples, 256)), torch.randint(LETTERS, (samples, 256))
+        return network, lambda wrapped: text_networks.loss_of("gpt", wrapped, batch)
+    recipe = RECIPES[model]
+    inputs, targets = torch.randn(samples, *recipe["shape"]), torch.randint(10, (samples,))
+    return make_network(model, seed=1), lambda wrapped: loss_of(recipe, wrapped(inputs), inputs, targets)
 
 
 def wrapped(network, way, rank):
     """The network as PyTorch runs it on several ranks."""
     if way == "fsdp2":
-        for child in network.children():
+        parts = network.transformer["h"] if hasattr(network, "transformer") else network.children()
+        for child in parts:
             if any(True for _ in child.parameters()):
                 fully_shard(child)
         return fully_shard(network)
@@ -38,26 +54,22 @@ def wrapped(network, way, rank):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", choices=RECIPES, default="resnet18")
+    parser.add_argument("--model", choices=[*RECIPES, "gpt"], default="resnet18")
     parser.add_argument("--way", choices=["ddp", "fsdp2", "ddp-powersgd", "ddp-fp16"], default="ddp")
     parser.add_argument("--rank", type=int, default=2, help="of PowerSGD")
-    parser.add_argument("--batch", type=int, default=0, help="over all ranks; default: the recipe's")
+    parser.add_argument("--batch", type=int, default=32, help="over all ranks")
     parser.add_argument("--steps", type=int, default=10)
     arguments = parser.parse_args()
-    recipe = RECIPES[arguments.model]
     torch.set_num_threads(1)
     dist.init_process_group("gloo")
-    samples = (arguments.batch or recipe["batch"]) // dist.get_world_size()
-    network = make_network(arguments.model, seed=1)
-    inputs = torch.randn(samples, *recipe["shape"])
-    targets = torch.randint(10, (samples,))
+    network, loss_of_batch = task_of(arguments.model, arguments.batch // dist.get_world_size())
     model = wrapped(network, arguments.way, arguments.rank)
-    optimizer = optim.Adam(model.parameters(), lr=recipe["learning_rate"])
+    optimizer = optim.Adam(model.parameters(), lr=1e-3)
     wall, cpu = [], []
     for _ in range(arguments.steps):
         dist.barrier()
         start, cpu_start = time.perf_counter(), time.process_time()
-        loss_of(recipe, model(inputs), inputs, targets).backward()
+        loss_of_batch(model).backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
         wall.append(time.perf_counter() - start)

@@ -13,7 +13,7 @@ import sys
 import tempfile
 
 import h5py
-
+import random_text
 import runs
 
 WAYS = {"ddp": ("ddp", []), "zero3": ("fsdp2", ["--strategy", "zero3"]), "powersgd": ("ddp-powersgd", ["--compression", "powersgd=2"]),
@@ -37,6 +37,10 @@ def of_dtrain(model, options, steps, batch, folder):
     command = [str(runs.TOP / "tests/support/mpirun.sh"), "2", runs.program(), "--model", model, "--global-batch", str(batch), "--limit-steps", str(steps),
                "--threads", "1", "--quiet", "--optimizer", "adam", "--schedule", "constant", "--augment", "off", "--emulate", str(machine),
                "--checkpoint-every", "end", "--name", "run", "--overwrite", *options]
+    if model in random_text.BATCH:  # blocks as long as the peer's
+        if not (folder / model).exists():
+            random_text.stage(folder / model, model, steps * batch)
+        command += ["--dataset", str(folder / model)]
     _, cpu_s = timed(command, folder)
     with h5py.File(folder / "runs/run/results.h5") as file:
         ranks = [file[f"ranks/{rank:05}"] for rank in range(2)]
