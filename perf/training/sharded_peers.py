@@ -1,10 +1,13 @@
 """Sharded and compressed training beside PyTorch's: time of a step, CPU time of the whole run, and most memory of a rank, on two ranks of
 one thread each. dtrain's zero3 stands beside FSDP2, its PowerSGD and fp16 beside DDP with these hooks; each pair runs one after the other.
 
+Goes on where it stopped: a pair that peers.csv has is not run again.
+
 dtrain's ranks are on emulated nodes of their own, so that they share no memory, as PyTorch's do not.
 """
 
 import argparse
+import csv
 import pathlib
 import re
 import resource
@@ -66,7 +69,9 @@ def main():
     arguments = parser.parse_args()
     if arguments.quick:
         arguments.models, arguments.pairs, arguments.steps, arguments.batch = ["mlp"], 1, 3, 8
-    rows = []
+    kept = arguments.output / "peers.csv"
+    rows = [] if arguments.quick or not kept.exists() else list(csv.DictReader(kept.open()))
+    measured = {(int(row["pair"]), row["model"], row["program"], row["way"]) for row in rows}
     print(runs.machine(), flush=True)
     with tempfile.TemporaryDirectory() as scratch:
         folder = pathlib.Path(scratch)
@@ -74,15 +79,16 @@ def main():
             for model in arguments.models:
                 for way in arguments.ways:
                     peer, options = WAYS[way]
+                    if (pair, model, "pytorch", peer) in measured:
+                        continue
                     ours = of_dtrain(model, options, arguments.steps, arguments.batch, folder)
                     theirs = of_peer(model, peer, arguments.steps, arguments.batch, folder)
                     for program, (step_s, cpu_s, peak) in (("dtrain", ours), ("pytorch", theirs)):
                         rows.append({"pair": pair, "model": model, "way": way if program == "dtrain" else peer, "program": program,
                                      "step_s": round(step_s, 4), "run_cpu_s": round(cpu_s, 2), "peak_bytes": peak})
                         print(" ".join(f"{key}={value}" for key, value in rows[-1].items()), flush=True)
-    if arguments.quick:
-        return
-    runs.write_rows(arguments.output / "peers.csv", rows)
+                    if not arguments.quick:
+                        runs.write_rows(kept, rows)
 
 
 if __name__ == "__main__":
