@@ -24,14 +24,15 @@ Task export_command(const Words& words, const Environment&) {
       ->required();
   parser.add_option("OUT", out, "the file to write: .h5 or .safetensors")->required();
   if (const auto help = parse(parser, words)) return print_task(*help);
+  const ErrorContext context{.subject = named_checkpoint(folder).string(),
+                             .advice = "take another checkpoint",
+                             .code = ExitCode::checkpoint};
   return {.alone =
-              [folder = named_checkpoint(folder).string(), out] {
+              [context, out] {
                 h5::Library library;
                 require_writable_place(out, ExitCode::usage);
-                const ErrorContext context{
-                    .subject = folder, .advice = "take another checkpoint", .code = ExitCode::checkpoint};
                 const auto checkpoint = understand_from_outside(context, [&] {
-                  auto whole = checkpoint::load(folder, library);
+                  auto whole = checkpoint::load(context.subject, library);
                   checkpoint::export_model(whole, out, library);
                   return whole;
                 });
@@ -39,6 +40,7 @@ Task export_command(const Words& words, const Environment&) {
                            printable(checkpoint.info().model), checkpoint.info().step);
                 return ExitCode::success;
               },
+          .elsewhere = context,
           .together = {}};
 }
 

@@ -15,6 +15,7 @@
 #include "commands.hpp"
 #include "data/placement/own_folder.hpp"
 #include "failure.hpp"
+#include "own_process.hpp"
 #include "thread_waits.hpp"
 
 namespace {
@@ -63,8 +64,15 @@ int fail(const std::exception& error) {
 /// Ends what one process does for all of them.
 int run_alone(const app::Task& task, const app::Environment& environment) {
   if (environment.launcher_rank.value_or(0) != 0) return 0;
+  const auto work = [&task] {
+    try {
+      return static_cast<int>(task.alone());
+    } catch (const std::exception& error) {
+      return fail(error);
+    }
+  };
   try {
-    return static_cast<int>(task.alone());
+    return task.elsewhere ? app::in_own_process(*task.elsewhere, work) : work();
   } catch (const std::exception& error) {
     return fail(error);
   }

@@ -41,16 +41,16 @@ Task report_command(const Words& words, const Environment& environment) {
   if (const auto help = parse(parser, words)) return print_task(*help);
   pictures.python = python_of(environment.python);
   pictures.packages = packages_folder();
+  const ErrorContext context{
+      .subject = options.runs.front(), .advice = "take another copy of the run", .code = ExitCode::data};
   return {.alone =
-              [options, pictures] {
+              [options, pictures, context] {
                 h5::Library library;
-                const ErrorContext context{.subject = options.runs.front(),
-                                           .advice = "take another copy of the run",
-                                           .code = ExitCode::data};
                 if (pictures.wanted()) return draw(library, options, pictures);
                 understand_from_outside(context, [&] { report(library, options, std::cout); });
                 return ExitCode::success;
               },
+          .elsewhere = context,
           .together = {}};
 }
 

@@ -192,6 +192,9 @@ Task stage_command(const Words& words, const Environment& environment) {
   complete(given);
   given.options.validate();
   return {.alone = [given, terminal = environment.terminal] { return stage(given, terminal); },
+          .elsewhere =
+              ErrorContext{
+                  .subject = given.from, .advice = "take another copy of the files", .code = ExitCode::data},
           .together = {}};
 }
 

@@ -15,7 +15,9 @@ namespace dtrain::app {
 
 /// A command line that was understood, ready to be carried out: exactly one of the two is set.
 struct Task {
-  std::function<ExitCode()> alone;                          ///< Needs no MPI; done by one process.
+  std::function<ExitCode()> alone;  ///< Needs no MPI; done by one process.
+  /// What `alone` reads is from elsewhere: it is done by a process of its own, whose fault is this error.
+  std::optional<ErrorContext> elsewhere = {};
   std::function<ExitCode(comm::MpiEnvironment&)> together;  ///< Done by all ranks.
   double start_limit_s = 300;                               ///< For MPI to start.
   std::optional<int> threads;  ///< Compute threads of each rank, 0: by its mask; nothing: it has none.

@@ -108,6 +108,8 @@ ExitCode run_in_folder(const train::RunConfig& config, const std::optional<state
 std::optional<state::ResumePoint> find_resume_point(const train::RunConfig& config, bool goes_on,
                                                     const comm::Communicator& world) {
   const std::string& resume = config.output.resume;
+  if (resume.empty())
+    throw usage_error("nothing is named", "--resume", "use auto, none or a checkpoint's folder");
   const bool is_path = resume != "auto" && resume != "none";
   if (!goes_on && is_path) return state::resume_point(resume, world);
   if (!goes_on && (resume == "none" || config.output.overwrite)) return std::nullopt;

@@ -14,6 +14,7 @@ namespace {
 
 constexpr double kUnbounded = std::numeric_limits<double>::infinity();
 constexpr int kResolution = 64;
+constexpr double kLeastNoise = 0.01;  // one step with less may lose 5,000 and more: that is no privacy
 constexpr std::int64_t kMostPoints = 1 << 21;  // 32 MiB of complex numbers
 
 std::vector<Repeated> discretised(const Mechanisms& mechanisms, Direction direction, Bound bound,
@@ -92,7 +93,9 @@ double loss_epsilon(const Mechanisms& mechanisms, double delta, Bound bound, int
   require_delta(delta);
   const auto all = with_steps(mechanisms);
   if (all.empty()) return 0;
-  if (std::ranges::any_of(all, [](const auto& one) { return one.noise_multiplier == 0; })) return kUnbounded;
+  const double least = std::ranges::min(all, {}, &SampledGaussian::noise_multiplier).noise_multiplier;
+  if (least < kLeastNoise && (bound == Bound::upper || least == 0)) return kUnbounded;
+  if (least < kLeastNoise) return 0;
   const bool once =
       std::ranges::any_of(all, [](const auto& one) { return one.sampling == Sampling::once_an_epoch; });
   if (once && bound == Bound::lower) return 0;

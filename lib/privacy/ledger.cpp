@@ -11,8 +11,6 @@
 namespace dtrain::privacy {
 namespace {
 
-constexpr double kMostCounted = 9.0e15;  // whole numbers below are exact in a double
-
 bool alike(const SampledGaussian& one, const SampledGaussian& other) {
   return one.sampling == other.sampling && one.noise_multiplier == other.noise_multiplier &&
          one.rate == other.rate;
@@ -24,7 +22,7 @@ SampledGaussian entry_of(std::span<const double> fields, const std::string& sour
     return value >= 0 && value <= most && value == std::floor(value);
   };
   require(whole(fields[0], 1) && std::isfinite(fields[1]) && fields[1] >= 0 && fields[2] > 0 &&
-              fields[2] <= 1 && whole(fields[3], kMostCounted),
+              fields[2] <= 1 && fields[3] > 0 && whole(fields[3], static_cast<double>(kMostSteps)),
           "has an entry that is no mechanism",
           {.subject = source, .advice = "take an older checkpoint", .code = ExitCode::checkpoint});
   return {.sampling = static_cast<Sampling>(static_cast<int>(fields[0])),
@@ -93,7 +91,9 @@ Ledger Ledger::of_lines(const std::string& text, const std::string& file) {
     std::istringstream words(line);
     std::vector<double> fields(kFields);
     for (auto& field : fields) words >> field;
-    require(!words.fail() && ledger.entries_.size() < kMostEntries, "is no ledger of privacy", damaged);
+    std::string more;
+    require(!words.fail() && !(words >> more) && ledger.entries_.size() < kMostEntries,
+            "is no ledger of privacy", damaged);
     ledger.entries_.push_back(entry_of(fields, file));
   }
   throw Error("is cut off", damaged);

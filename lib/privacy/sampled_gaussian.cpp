@@ -32,8 +32,9 @@ void SampledGaussian::validate() const {
           {.subject = "the sampling rate",
            .advice = "give records per step over all records, above 0 and at most 1",
            .code = ExitCode::usage});
-  require(steps >= 0, fmt::format("{} is no number of steps", steps),
-          {.subject = "the steps", .advice = "give 0 or more", .code = ExitCode::usage});
+  require(
+      steps >= 0 && steps <= kMostSteps, fmt::format("{} is no number of steps", steps),
+      {.subject = "the steps", .advice = fmt::format("give 0 to {}", kMostSteps), .code = ExitCode::usage});
 }
 
 void require_delta(double delta) {

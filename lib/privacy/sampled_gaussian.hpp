@@ -17,6 +17,9 @@ enum class Sampling {
 Sampling parse_sampling(const std::string& text);
 std::string name_of(Sampling sampling);
 
+/// Of one noise, in a run. Sums over so many steps of the largest grid fit 64 bits.
+inline constexpr std::int64_t kMostSteps = 1'000'000'000'000;
+
 /// Steps that add Gaussian noise to a sum over drawn records, of which each contributes at most the clip
 /// norm.
 ///

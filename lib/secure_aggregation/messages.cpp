@@ -293,7 +293,9 @@ Reveal decode<Reveal>(const Settings& settings, View bytes) {
   int last = -1;
   for (auto& share : reveal.shares) {
     share.owner = last = parser.next_client(last);  // once at most, so never both secrets of one client
-    share.of_self_seed = parser.reader().integer<std::uint8_t>() != 0;
+    const auto kind = parser.reader().integer<std::uint8_t>();
+    if (kind > 1) parser.refuse("has a share of no secret");
+    share.of_self_seed = kind == 1;
     share.bytes = parser.reader().block<32>();
   }
   parser.end();

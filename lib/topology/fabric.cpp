@@ -14,6 +14,10 @@ namespace dtrain::topology {
 namespace {
 
 constexpr double kBytesPerGigabit = 1e9 / 8;
+// A step or a message beyond would look like a run that hangs.
+constexpr double kSlowest = 10'000;  // times as long
+constexpr double kLatest_s = 60;     // of a message on its way
+constexpr double kNarrowest = 1e-6;  // Gb/s
 
 }  // namespace
 
@@ -105,6 +109,9 @@ void Fabric::validate(int world_size) const {
     refuse_unless(std::isfinite(entry.factor) && entry.factor >= 1, entry.where,
                   fmt::format("slow: a factor of {:g} would not be slower", entry.factor),
                   "use 1 or more, such as 4.0");
+    refuse_unless(entry.factor <= kSlowest, entry.where,
+                  fmt::format("slow: a factor of {:g} would stand still", entry.factor),
+                  fmt::format("use {:g} at most", kSlowest));
     refuse_unless(entry.first_step >= 1 && entry.last_step >= entry.first_step, entry.where,
                   fmt::format("slow: there are no steps {} to {}", entry.first_step, entry.last_step),
                   "steps count from 1; to_step is the last one");
@@ -138,9 +145,12 @@ void Fabric::validate(int world_size) const {
                   fmt::format("link: a latency of {:g} ms would be a message from the future",
                               entry.link.latency_s * 1e3),
                   "use 0 or more");
-    refuse_unless(entry.link.bytes_per_s > 0, entry.where,
+    refuse_unless(entry.link.latency_s <= kLatest_s, entry.where,
+                  fmt::format("link: a message would take {:g} s", entry.link.latency_s),
+                  fmt::format("use a latency_ms of {:g} at most", kLatest_s * 1e3));
+    refuse_unless(entry.link.bytes_per_s >= kNarrowest * kBytesPerGigabit, entry.where,
                   fmt::format("link: {:g} Gb/s carry nothing", entry.link.bytes_per_s / kBytesPerGigabit),
-                  "use a positive number, or leave gbit_per_s out");
+                  fmt::format("use {:g} or more, or leave gbit_per_s out", kNarrowest));
   }
 }
 

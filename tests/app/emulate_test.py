@@ -31,6 +31,7 @@ class EmulateTest(ProgramTest):
             slow.format(0, 0.5): "a factor of 0.5",
             slow.format(0, "inf"): "a factor of inf",
             slow.format(0, "nan"): "a factor of nan",
+            slow.format(0, 1e308): "a factor of 1e+308 would stand still",
             slow.format(0, 4) + "from_step = 0\n": "no steps 0 to",
             "[[node]]\nranks = [0, 2]\n": "line 1: node: there is no rank 2",
             "[[node]]\nranks = [0, 0]\n": "rank 0 is on two nodes",

@@ -223,5 +223,32 @@ def exported():
     seed("exported_graph", "plain", records["models/model.json"] + dashes + records["data/weights/model_weights_config.json"])
 
 
-for make in (manifests, safetensors, arrays, images, tables, archives, dataset_json, shards, sentencepiece, results, toml, exported):
+def ledgers():
+    seed("ledger", "poisson", "dtrain.privacy 1\n0 1.1 0.25 12\n0 0.9 0.25 3\nend\n")
+    seed("ledger", "once", "dtrain.privacy 1\n1 0.75 0.125 16\nend\n")
+
+
+def secure_messages():
+    """Of round 1 with four clients and three values; the first byte tells the fuzz target which message to expect."""
+    kinds = ["keys", "roster", "shares", "delivery", "masked", "survivors", "signature", "signatures", "reveal"]
+
+    def message(kind, phase, from_server, body):
+        seed("secure_message", kind, bytes([kinds.index(kind)]) + struct.pack("<BBQ", 1, 2 * phase + from_server, 1) + body)
+
+    def entries(size, *clients):
+        return struct.pack("<I", len(clients)) + b"".join(struct.pack("<I", client) + bytes(range(size)) for client in clients)
+
+    first = struct.pack("<I", 1)
+    message("keys", 0, 0, first + bytes(160))
+    message("roster", 1, 1, entries(160, 0, 2))
+    message("shares", 1, 0, first + entries(80, 0, 3))
+    message("delivery", 2, 1, struct.pack("<III", 2, 0, 1) + entries(80, 0))
+    message("masked", 2, 0, first + bytes(64) + bytes(16))
+    message("survivors", 3, 1, entries(64, 0, 1, 2))
+    message("signature", 3, 0, first + bytes(64))
+    message("signatures", 4, 1, entries(64, 0, 1, 2))
+    message("reveal", 4, 0, first + struct.pack("<I", 1) + struct.pack("<IB", 2, 1) + bytes(32))
+
+
+for make in (manifests, safetensors, arrays, images, tables, archives, dataset_json, shards, sentencepiece, results, toml, exported, ledgers, secure_messages):
     make()

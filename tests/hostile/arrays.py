@@ -87,8 +87,8 @@ VALUES = {
     "a class of 2^62": (INPUTS, spoiled(LABELS, 4, 2**62)), "a class of a milliard": (INPUTS, spoiled(LABELS, 4, 10**9)),
     "one class only": (INPUTS, np.zeros(N, np.int64)), "a target that is not a number": (INPUTS, spoiled(INPUTS[:, 0], 2, np.nan)),
     "an infinite target in float64": (INPUTS, spoiled(INPUTS[:, 0].astype("f8"), 2, np.inf)), "fewer targets": (INPUTS, LABELS[:-1]),
-    "no rows": (INPUTS[:0], LABELS[:0]), "targets of two columns": (INPUTS, np.stack([LABELS, LABELS], 1)), "numbers too large for float32":
-    (spoiled(INPUTS.astype("f8"), (1, 1), 1e300), LABELS), "complex numbers": (INPUTS.astype("c8"), LABELS), "text": (INPUTS.astype("U9"), LABELS),
+    "no rows": (INPUTS[:0], LABELS[:0]),
+    "numbers too large for float32": (spoiled(INPUTS.astype("f8"), (1, 1), 1e300), LABELS), "complex numbers": (INPUTS.astype("c8"), LABELS), "text": (INPUTS.astype("U9"), LABELS),
     "dates": (INPUTS.astype("i8").astype("M8[s]"), LABELS), "images of no height": (np.zeros((N, 1, 0, 4), np.uint8), LABELS),
 }
 SAYS = {"an input that is not a number": ("nan", "sample 3, element 1"), "an infinite input": ("-inf", "sample 3, element 1"),
@@ -100,6 +100,7 @@ for name, (inputs, targets) in VALUES.items():
     NPY.add(name, npy(inputs, targets), *STAGE_NPY, code=3, says=SAYS.get(name, ()), quick=name in ("a class of 2^62", "an input that is not a number"))
 NPY.add("targets in float64", npy(targets=INPUTS[:, 0].astype("f8")), *STAGE_NPY, code=0, check=regression, quick=True)
 NPY.add("targets in float32", npy(targets=INPUTS[:, 0]), *STAGE_NPY, code=0, check=regression)
+NPY.add("targets of two columns", npy(targets=np.stack([LABELS, LABELS], 1)), *STAGE_NPY, code=0, check=regression)
 NPY.add("whole targets in float64", npy(targets=LABELS.astype("f8")), *STAGE_NPY, code=0,
         check=lambda folder, given, output: staged.same_rows(folder, "targets", LABELS) if staged.facts(folder)["classes"] else "no classes")
 for name, kind in {"big-endian inputs": ">f4", "inputs in half precision": "<f2"}.items():

@@ -93,6 +93,7 @@ def make(given, start):
     start(given, "export", "checkpoint", "weights.h5")
     start(given, "export", "checkpoint", "weights.safetensors")
     stage_rows(given, start)
+    start(given, *train, "--dataset", "table", "--dp-clip", "1", "--dp-noise", "1", "--output", given / "private_run", "--name", "out")
     trained(given, start, "of_rows", *small, "--dataset", "rows")
     trained(given, start, "of_images", *small, "--dataset", "images")
     trained(given, start, "of_text", "--model", "nbow", "--dataset", "text")

@@ -62,7 +62,7 @@ ROUNDS = {
     "--staleness": ("asgd", ("-1", "1001", "0.5", "late")),
     "--elasticity": ("easgd", ("0", "1", "-1", "nan", "inf", "1e-999", "much")),
 }
-ALLOWED = {("--exit-after", "1e30h"): {0, 2}, ("--checkpoint-every", "99999999999999999999steps"): {0, 2}, ("--record-steps", "0"): {0, 2},
+ALLOWED = {("--resume", "gone"): 4, ("--resume", "\x1b[2J"): 4, ("--exit-after", "1e30h"): {0, 2}, ("--checkpoint-every", "99999999999999999999steps"): {0, 2}, ("--record-steps", "0"): {0, 2},
            ("--model-option", "hidden=16777216,16777216"): {1, 2}}
 QUICK = {("--threads", "100000"), ("--watchdog", "nan"), ("--mesh", "data=2147483647,pipe=2147483647"), ("--model", "\x1b[2Jmlp\x07")}
 for option, values in VALUES.items():
@@ -127,6 +127,13 @@ FILES = {
 for name, content in FILES.items():
     TOML.add(name, lambda folder, given, c=content: (folder / "c.toml").write_bytes(c), *CONFIGURED, code=2,
              quick=name in ("depth", "control characters in a key", "deep objects"))
+EMULATED = {
+    "2^60 ranks": b"[[node]]\nranks = [0, 1152921504606846976]\n", "a million nodes": b"[[node]]\nranks = [0]\n" * 1_000_000, "a factor of 1e308": b"[[slow]]\nrank = 0\nfactor = 1e308\n",
+    "a link of nan": b"[[node]]\nranks = [0]\n[[link]]\nlatency_ms = nan\n", "a latency below 0": b"[[node]]\nranks = [0]\n[[link]]\nlatency_ms = -5\n",
+    "no bandwidth": b"[[node]]\nranks = [0]\n[[link]]\ngbit_per_s = 0\n", "steps to nowhere": b"[[slow]]\nrank = 0\nfactor = 2\nfrom_step = 99999999999999999999\n",
+}
+for name, content in {**FILES, **EMULATED}.items():
+    TOML.add(f"a machine of {name}", lambda folder, given, c=content: (folder / "c.toml").write_bytes(c), *SMALL, "--emulate", "c.toml", code=2, quick=name == "deep tables")
 TOML.add("nothing", lambda folder, given: (folder / "c.toml").write_bytes(b""), *CONFIGURED, code=0)
 TOML.add("a missing file", nothing, "--config", "gone.toml", code=2)
 TOML.add("a folder", lambda folder, given: (folder / "c.toml").mkdir(), *CONFIGURED, code=2)

@@ -191,7 +191,6 @@ void validate_output(const OutputConfig& output) {
   output.checkpoint_interval();
   output.trace_window();
   check_at_least(output.keep, 1, "--keep");
-  check(!output.resume.empty(), "nothing is named", "--resume", "use auto, none or a checkpoint's folder");
   check_one_of(output.optimizer_state, kOptimizerStates, "--optimizer-state");
   check(output.optimizer_state == "exact" || (output.resume != "auto" && output.resume != "none"),
         "no checkpoint is named whose state it could be", "--optimizer-state",

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <functional>
+
+#include "core/error.hpp"
+
+namespace dtrain::app {
+
+/// Runs `work`, which returns an exit code and throws nothing, in a process of its own, and returns what it
+/// returned.
+///
+/// For files from elsewhere: HDF5 1.10 reads beyond its buffers in some damaged ones (docs/security.md), and
+/// no caller can prevent it. Where a fault ends that process, this throws Error(`damaged`) with the signal;
+/// nothing but the work is lost. The work ends with its caller, and a signal that someone sends it ends the
+/// caller as well. Call it before there are threads.
+int in_own_process(const ErrorContext& damaged, const std::function<int()>& work);
+
+}  // namespace dtrain::app
