@@ -12,7 +12,7 @@ usage: perf/gpu_check.sh PART [--out FOLDER] [--limit-s N]
              beside the same on the CPU
   speed      bandwidth of the kernels, once; then perf/gpu/speed.py, case by case: training beside PyTorch eager and
              torch.compile, gpt's share of the GPU's peak, the study's models on all CPU cores and on the GPU, the loader alone,
-             collectives between GPUs. No case begins after --limit-s seconds [480]; goes on where it was; needs Python with torch
+             collectives between GPUs. No case, and no whole run of correct, begins after --limit-s seconds [480]; goes on where it was; needs Python with torch
              and h5py
   profile    where some steps of a gpt of 12 layers of 768 and of resnet18 go, kernel by kernel, by NVIDIA's profilers where there is one
   ranks      two ranks on what GPUs there are: NCCL's tests, and mlp, resnet18 and gpt with small buckets, replayed and not, their
@@ -20,8 +20,8 @@ usage: perf/gpu_check.sh PART [--out FOLDER] [--limit-s N]
   train      resnet18 for three epochs, of CIFAR-10 where it is staged, else of built-in images, and its accuracy
 Each part leaves PART.txt in FOLDER (perf/results/gpu), with the machine, the GPU and the commit at its head; speed also
 kernels.txt, speed.json and speed.md. A part that was interrupted is begun again, of speed what it has not measured yet; the
-others stay as they are. Exit codes: 2 no GPU, or nothing built; 3 the time of this call is up, and speed has more to measure:
-run it again to go on.
+others stay as they are. Whole runs of correct that passed are not done again. Exit codes: 2 no GPU, or nothing built; 3 the time of
+this call is up, and correct or speed has more to do: run it again to go on.
 EOF
 }
 fail() { printf 'gpu_check: %s\n' "$1" >&2; exit 2; }
@@ -106,6 +106,7 @@ smoke_part() {
     short_run 1 "$model" --device-graphs off
     replayed 1 "$model"
   done
+  replayed 1 gpt --kernels fused --precision bf16
 }
 profile_part() {
   local profiler
@@ -148,8 +149,11 @@ correct_part() {
   else
     echo 'no compute-sanitizer in PATH: memory accesses are not checked'
   fi
-  PYTHONPATH=$top/tests/support DTRAIN_MPIRUN=$(command -v mpirun) timeout 400 \
-    "$python" "$top/tests/train/device_memory.py" "$build/bin/dtrain" cuda
+  local file=$out/correct.done of  # whole runs that passed, below the commit and the GPUs they are of
+  of=$(printf 'commit: %s\n%s' "$(commit)" "$(list_gpus)")
+  [[ -f $file && $(<"$file") == "$of"* ]] || printf '%s\n' "$of" >"$file"
+  PYTHONPATH=$top/tests/support DTRAIN_MPIRUN=$(command -v mpirun) "$python" "$top/tests/train/device_memory.py" "$build/bin/dtrain" \
+    cuda --done "$file" --limit-s "$((limit_s - SECONDS))"
 }
 train_part() {
   local dataset=synthetic

@@ -5,6 +5,7 @@
 
 #include "kernels/dropout.hpp"
 #include "kernels/element.hpp"
+#include "kernels/fused/fused_kernels.hpp"
 #include "kernels/image_batch.hpp"
 #include "kernels/reduce.hpp"
 
@@ -41,6 +42,9 @@ class DeviceKernels {
   /// As its twin, of float32, in one pass; the order of the sum depends on n only, but is another one.
   virtual void sum_of_squares_and_nonfinite(SumOfSquares* result, void* scratch, const float* values,
                                             std::size_t n, Stream stream) const = 0;
+
+  /// Those that join several operations; null: the device has none.
+  virtual const FusedKernels* fused() const { return nullptr; }
 };
 
 /// Those of the module that has been opened; null: there are none.

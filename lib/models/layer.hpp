@@ -108,8 +108,10 @@ struct Parameter {
   Initialisation init;
   Slicing slicing = Slicing::none;
   std::shared_ptr<const HeldSlice> slice = nullptr;  ///< Null: this rank holds the whole.
-  bool frozen = false;   ///< Not trained: no gradient, no update, no place among the flat parameters.
-  bool by_rows = false;  ///< A step uses few rows, and the layer can give their gradient as RowGradients.
+  at::Tensor half = {};      ///< A copy for products, where one is kept (HalfWeights); else undefined.
+  bool frozen = false;       ///< Not trained: no gradient, no update, no place among the flat parameters.
+  bool before_next = false;  ///< Lies in flat memory before the layer's next one, not behind it.
+  bool by_rows = false;      ///< A step uses few rows, and the layer can give their gradient as RowGradients.
 
   /// Set by GradientPlace alone. Null: nothing collects the gradient but .grad.
   GradientPlace* place = nullptr;

@@ -4,13 +4,18 @@
 #include <ATen/ops/_fused_adam.h>
 #include <ATen/ops/_fused_adamw.h>
 #include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <cstring>
 #include <map>
 #include <string>
 #include <utility>
+
+#include "kernels/device_kernels.hpp"
 
 namespace dtrain::optim {
 namespace {
@@ -36,6 +41,7 @@ class FusedOptimizer final : public Optimizer {
   void step(const at::Tensor& parameters, const at::Tensor& gradients, double scale, double learning_rate,
             std::int64_t step, const std::vector<Range>& parts) override {
     const at::NoGradGuard no_grad;
+    if (copy_.defined()) return step_by_own_kernel(parameters, gradients, scale, learning_rate, step, parts);
     // What the fused updates divide by; in float, as they want it.
     const auto number = parameters.options().dtype(at::kFloat).requires_grad(false);
     const at::Tensor divisor = at::full({}, 1.0 / scale, number);
@@ -69,7 +75,48 @@ class FusedOptimizer final : public Optimizer {
     }
   }
 
+  /// By dtrain's own kernel, for adam in float where the device has it.
+  bool write_copy_to(const at::Tensor& copy) override {
+    const auto* const kernels = kernels::device_kernels();
+    const bool half = copy.scalar_type() == at::kBFloat16 || copy.scalar_type() == at::kHalf;
+    if (!half || !config_.adaptive() || kernels == nullptr || kernels->fused() == nullptr) return false;
+    if (state_.front().value.scalar_type() != at::kFloat) return false;
+    copy_ = copy;
+    return true;
+  }
+
  private:
+  void step_by_own_kernel(const at::Tensor& parameters, const at::Tensor& gradients, double scale,
+                          double learning_rate, std::int64_t step, const std::vector<Range>& parts) {
+    const kernels::UpdateDecision decided{.scale = static_cast<float>(scale), .applies = 1, .count = step};
+    at::Tensor here = at::empty({static_cast<std::int64_t>(sizeof decided)}, at::kByte);
+    std::memcpy(here.data_ptr(), &decided, sizeof decided);
+    const auto device = parameters.device();
+    const at::Tensor decision = here.to(device, /*non_blocking=*/true);
+    void* const stream = device.is_cuda()
+                             ? c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle()
+                             : nullptr;
+    const auto type =
+        copy_.scalar_type() == at::kHalf ? kernels::Element::float16 : kernels::Element::bfloat16;
+    for (const auto& [weight_decay, ranges] : ranges_) {
+      const kernels::AdamRule rule{.learning_rate = static_cast<float>(learning_rate),
+                                   .beta1 = static_cast<float>(config_.beta1),
+                                   .beta2 = static_cast<float>(config_.beta2),
+                                   .eps = static_cast<float>(config_.eps),
+                                   .weight_decay = static_cast<float>(weight_decay),
+                                   .decoupled = config_.name == "adamw"};
+      for (const Range& piece : common(ranges, parts)) {
+        const std::int64_t place = held_.place_of(piece);
+        kernels::device_kernels()->fused()->adam(
+            parameters.data_ptr<float>() + piece.begin, state_[0].value.data_ptr<float>() + place,
+            state_[1].value.data_ptr<float>() + place, gradients.const_data_ptr<float>() + piece.begin,
+            static_cast<std::uint16_t*>(copy_.data_ptr()) + piece.begin, type,
+            static_cast<std::size_t>(piece.size()), rule,
+            static_cast<const kernels::UpdateDecision*>(decision.const_data_ptr()), stream);
+      }
+    }
+  }
+
   using Adam = void (*)(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList,
                         at::TensorList, double, double, double, double, double, bool, bool,
                         const std::optional<at::Tensor>&, const std::optional<at::Tensor>&);
@@ -104,6 +151,7 @@ class FusedOptimizer final : public Optimizer {
   const OptimizerConfig config_;
   const HeldRanges held_;
   std::map<double, std::vector<Range>> ranges_;  // by weight decay
+  at::Tensor copy_;                              // undefined: none is written
 };
 
 }  // namespace

@@ -74,8 +74,9 @@ def start_peers(bench, words, peers):
     return errors, facts
 
 
-def against_pytorch(bench, plan, options, words, units):
-    """dtrain and PyTorch in turn. `options` of dtrain, `words` of peer.py; `units`: samples or tokens of a step."""
+def against_pytorch(bench, plan, options, words, units, more=None):
+    """dtrain and PyTorch in turn. `options` of dtrain, `words` of peer.py; `units`: samples or tokens of a step; `more`: further
+    sides of dtrain's, each with its options."""
     place = ["--device", bench.device, "--threads", bench.threads()]
     words = [*words, *place, "--warm-up", plan.warm_up, "--stretches", plan.stretches, "--steps", plan.steps]
     peers = {}
@@ -91,7 +92,7 @@ def against_pytorch(bench, plan, options, words, units):
     try:
         errors, facts = start_peers(bench, words, peers)
         ready = {mode: functools.partial(theirs, mode) for mode in peers if mode not in errors}
-        sides = {"dtrain": functools.partial(ours, "dtrain")}
+        sides = {side: functools.partial(ours, side, *further) for side, further in {"dtrain": [], **(more or {})}.items()}
         if bench.device == "cuda":
             sides["dtrain, no graphs"] = functools.partial(ours, "dtrain, no graphs", "--device-graphs", "off")
         found, failed = in_turn(bench, {**sides, **ready})
@@ -139,7 +140,7 @@ def text(bench, name, precision):
                "--global-batch", batch, "--precision", precision]
     words = ["--model", "gpt", "--sizes", json.dumps(sizes), "--batch", batch, "--precision", precision]
     return {"model": name, "batch": batch, "precision": precision, "sizes": sizes,
-            **against_pytorch(bench, plan, options, words, batch * sizes["block"])}
+            **against_pytorch(bench, plan, options, words, batch * sizes["block"], {"dtrain, fused": ["--kernels", "fused"]})}
 
 
 def layouts(bench, batch):

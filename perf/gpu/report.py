@@ -39,9 +39,10 @@ PYTORCH = ["eager", "torch.compile", "reduce-overhead", "eager, resident", "torc
 
 
 def beside_pytorch(entries, units):
-    heads = ["model", "batch", "precision", f"dtrain, {units}/s", "dtrain, no graphs", *PYTORCH, "dtrain over eager: median (range)", "over torch.compile", "over reduce-overhead"]
+    own = ["dtrain", *(side for side in ("dtrain, fused", "dtrain, no graphs") if any(side in entry["figures"] for entry in entries))]
+    heads = ["model", "batch", "precision", f"dtrain, {units}/s", *own[1:], *PYTORCH, "dtrain over eager: median (range)", "over torch.compile", "over reduce-overhead"]
     return table(heads, [[entry["model"], str(entry["batch"]), entry["precision"],
-                          *(rate(entry, side) for side in ["dtrain", "dtrain, no graphs", *PYTORCH]),
+                          *(rate(entry, side) for side in [*own, *PYTORCH]),
                           faster(entry, "dtrain", "eager"), faster(entry, "dtrain", "torch.compile"),
                           faster(entry, "dtrain", "reduce-overhead")] for entry in entries])
 
@@ -58,7 +59,7 @@ def text(entries, gpu):
         if not figures or not peak:
             return NONE if not figures else ""
         return f"{100 * figures['per_s'] * arithmetic.gpt_flops_per_token(entry['sizes']) / peak:.1f} %"
-    sides = ["dtrain", *PYTORCH[:3]]
+    sides = ["dtrain", "dtrain, fused", *PYTORCH[:3]]
     shares = table(["model", "precision", "parameters", "FLOPs per token", *sides],
                    [[entry["model"], entry["precision"], f"{arithmetic.gpt_parameters(entry['sizes']):,}",
                      f"{arithmetic.gpt_flops_per_token(entry['sizes']):,}", *(share(entry, side) for side in sides)]

@@ -31,6 +31,17 @@ check 2 "nothing is built; run 'perf/gpu_check.sh build' first" env "PATH=$scrat
   "$scratch/checkout/perf/gpu_check.sh" correct --out "$out"
 [[ ! -e $out ]] || { echo "FAILED: $out was made"; failures=1; }
 
+# Whole runs of the part correct: those that passed are left out, and none begins too late.
+python=$root/.deps/venv/bin/python
+[[ -x $python ]] || python=python3
+runs() { PYTHONPATH=$root/tests/support "$python" "$root/tests/train/device_memory.py" "$(command -v true)" guarded "$@"; }
+if "$python" -c 'import h5py, numpy' 2>/dev/null; then
+  printf 'commit: abc\nevaluates\n' >"$scratch/done"
+  check 0 '' runs evaluates --done "$scratch/done"
+  check 3 'the time is up before says_how_messages_go: run it again' runs evaluates says_how_messages_go --done "$scratch/done" --limit-s -1
+  check 1 'there is no part lunch' runs lunch
+fi
+
 # With a stand-in for gpu_check.sh, which notes its parts and ends with the first line of a file.
 session() { env "PATH=$scratch/bin:$PATH" "$scratch/checkout/perf/gpu_session.sh" --out "$out" "$@"; }
 cp "$root/perf/gpu_session.sh" "$scratch/checkout/perf"

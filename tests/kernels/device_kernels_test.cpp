@@ -1,61 +1,9 @@
-#include "kernels/device_kernels.hpp"
-
-#include <cuda_runtime_api.h>
-#include <gtest/gtest.h>
-
 #include <limits>
-#include <memory>
-#include <string>
 
-#include "comm/device/cuda_module.hpp"
+#include "kernels/on_device.hpp"
 
 namespace dtrain::kernels {
 namespace {
-
-/// Why there is no GPU to run kernels on; empty when there is one.
-std::string why_not() {
-  const std::string reason = comm::CudaModule::why_no_driver();
-  if (!reason.empty()) return "no CUDA driver: " + reason;
-  return comm::CudaModule().device_count() > 0 ? std::string() : "no GPU";
-}
-
-/// `values` in the GPU's memory.
-template <class T>
-class OnDevice {
- public:
-  explicit OnDevice(const std::vector<T>& values) : count_(values.size()) {
-    cudaMalloc(&memory_, bytes());
-    cudaMemcpy(memory_, values.data(), bytes(), cudaMemcpyHostToDevice);
-  }
-  explicit OnDevice(std::size_t count) : OnDevice(std::vector<T>(count)) {}
-  ~OnDevice() { cudaFree(memory_); }
-  OnDevice(const OnDevice&) = delete;
-  OnDevice& operator=(const OnDevice&) = delete;
-  T* data() const { return static_cast<T*>(memory_); }
-  std::vector<T> values() const {
-    std::vector<T> back(count_);
-    EXPECT_EQ(cudaMemcpy(back.data(), memory_, bytes(), cudaMemcpyDeviceToHost), cudaSuccess);
-    return back;
-  }
-
- private:
-  std::size_t bytes() const { return count_ * sizeof(T); }
-  std::size_t count_;
-  void* memory_ = nullptr;
-};
-
-class DeviceKernelsTest : public testing::Test {
- protected:
-  void SetUp() override {
-    const std::string reason = why_not();
-    if (!reason.empty()) GTEST_SKIP() << reason;
-    module_ = std::make_unique<comm::CudaModule>();
-    kernels_ = reinterpret_cast<DeviceKernelsEntry>(module_->symbol("dtrain_device_kernels"))();
-  }
-
-  std::unique_ptr<comm::CudaModule> module_;
-  const DeviceKernels* kernels_ = nullptr;
-};
 
 /// Numbers of all sizes; an odd count, so that no block is full.
 std::vector<float> numbers(std::size_t n) {

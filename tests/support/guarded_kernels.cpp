@@ -21,8 +21,98 @@ std::vector<T> read(const void* from, std::size_t count) {
   return values;
 }
 
+/// A part of the device's memory that a twin changes: copied there and back.
+template <class T>
+class Copied {
+ public:
+  Copied(T* on_device, std::size_t count) : on_device_(on_device), values_(read<T>(on_device, count)) {}
+  ~Copied() { guarded_copy(on_device_, values_.data(), values_.size() * sizeof(T)); }
+  Copied(const Copied&) = delete;
+  Copied& operator=(const Copied&) = delete;
+  T* data() { return values_.data(); }
+
+ private:
+  T* on_device_;
+  std::vector<T> values_;
+};
+
+std::size_t bytes_of(Element type) { return type == Element::float32 ? 4 : 2; }
+
+class GuardedFusedKernels final : public kernels::FusedKernels {
+ public:
+  void token_loss(float* losses, float* log_sums, const void* logits, Element type,
+                  const std::int64_t* targets, const kernels::TokenRows& rows, Stream stream) const override {
+    guarded_do([=, this] {
+      Copied losses_here(losses, rows.rows);
+      Copied sums_here(log_sums, rows.rows);
+      cpu_.token_loss(losses_here.data(), sums_here.data(),
+                      read<std::byte>(logits, rows.rows * rows.stride * bytes_of(type)).data(), type,
+                      read<std::int64_t>(targets, rows.rows).data(), rows, stream);
+    });
+  }
+  void token_loss_gradient(void* logits, Element type, const float* log_sums, const std::int64_t* targets,
+                           const float* factor, const kernels::TokenRows& rows,
+                           Stream stream) const override {
+    guarded_do([=, this] {
+      Copied logits_here(static_cast<std::byte*>(logits), rows.rows * rows.stride * bytes_of(type));
+      cpu_.token_loss_gradient(logits_here.data(), type, read<float>(log_sums, rows.rows).data(),
+                               read<std::int64_t>(targets, rows.rows).data(), read<float>(factor, 1).data(),
+                               rows, stream);
+    });
+  }
+  void residual_norm(float* sum, void* normed, Element type, float* means, float* deviations,
+                     const float* input, const void* branch, Element branch_type, const float* weight,
+                     const float* bias, const kernels::NormRows& rows, Stream stream) const override {
+    require(branch == nullptr, "training had no use for it", {.subject = "residual_norm with a branch"});
+    guarded_do([=, this] {
+      Copied normed_here(static_cast<std::byte*>(normed), rows.rows * rows.width * bytes_of(type));
+      Copied means_here(means, rows.rows);
+      Copied deviations_here(deviations, rows.rows);
+      cpu_.residual_norm(sum, normed_here.data(), type, means_here.data(), deviations_here.data(),
+                         read<float>(input, rows.rows * rows.width).data(), branch, branch_type,
+                         read<float>(weight, rows.width).data(), read<float>(bias, rows.width).data(), rows,
+                         stream);
+    });
+  }
+  void residual_norm_gradient(float* gradient, float* partial, const float* passed, const void* of_normed,
+                              Element type, const float* sum, const float* weight, const float* means,
+                              const float* deviations, const kernels::NormRows& rows,
+                              Stream stream) const override {
+    guarded_do([=, this] {
+      const std::size_t count = rows.rows * rows.width;
+      Copied gradient_here(gradient, count);
+      Copied partial_here(partial, kPartialRows * 2 * rows.width);
+      const auto passed_here = passed != nullptr ? read<float>(passed, count) : std::vector<float>();
+      cpu_.residual_norm_gradient(
+          gradient_here.data(), partial_here.data(), passed != nullptr ? passed_here.data() : nullptr,
+          read<std::byte>(of_normed, count * bytes_of(type)).data(), type, read<float>(sum, count).data(),
+          read<float>(weight, rows.width).data(), read<float>(means, rows.rows).data(),
+          read<float>(deviations, rows.rows).data(), rows, stream);
+    });
+  }
+  void decide(kernels::UpdateDecision* /*decision*/, const kernels::SumOfSquares* /*squares*/,
+              double /*clip*/, double /*weight*/, Stream /*stream*/) const override {
+    throw Error("training had no use for it", {.subject = "decide"});
+  }
+  void adam(float* values, float* first, float* second, const float* gradient, void* copy, Element copy_type,
+            std::size_t n, const kernels::AdamRule& rule, const kernels::UpdateDecision* decision,
+            Stream stream) const override {
+    Copied values_here(values, n);
+    Copied first_here(first, n);
+    Copied second_here(second, n);
+    Copied copy_here(static_cast<std::byte*>(copy), n * bytes_of(copy_type));
+    cpu_.adam(values_here.data(), first_here.data(), second_here.data(), read<float>(gradient, n).data(),
+              copy_here.data(), copy_type, n, rule, read<kernels::UpdateDecision>(decision, 1).data(),
+              stream);
+  }
+
+ private:
+  const kernels::FusedKernels& cpu_ = kernels::fused_kernels_of_cpu();
+};
+
 class GuardedKernels final : public kernels::DeviceKernels {
  public:
+  const kernels::FusedKernels* fused() const override { return &fused_; }
   void prepare_images(void* out, Element type, const std::uint8_t* bytes, std::size_t images,
                       const kernels::ImageBatch& batch, Stream /*stream*/) const override {
     require_float(type);
@@ -57,6 +147,7 @@ class GuardedKernels final : public kernels::DeviceKernels {
   }
 
  private:
+  GuardedFusedKernels fused_;
   static void require_float(Element type) {
     require(type == Element::float32, "the guarded device computes in float32", {.subject = "kernels"});
   }

@@ -6,6 +6,8 @@
     device_memory.py BINARY DEVICE PART...
                                        only these functions of main(); trains_as_on_the_cpu:MODEL is one model of it;
                                        drawn: all, but half of the models, which the date draws
+    --done FILE                        leaves out the parts that FILE names, line by line, and adds those that pass
+    --limit-s N                        begins no part after so many seconds, and ends with 3 where some are left
 """
 
 import datetime
@@ -16,6 +18,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from functools import partial
 from pathlib import Path
 
@@ -42,6 +45,20 @@ HALF_ROUNDING = 2e-2  # bf16 has 8 bits; several roundings in a row, over a few 
 # Meshes whose messages are also sent through the CPU's memory.
 THROUGH_THE_CPU = {"mlp": ["data=2,pipe=2"], "gpt": ["tensor=2", "pipe=2"], "resnet18": ["data=2"]}
 
+
+
+def taken(name):
+    """The value behind `name` in the arguments, which then have neither."""
+    if name not in sys.argv[:-1]:
+        return None
+    place = sys.argv.index(name)
+    value = sys.argv[place + 1]
+    del sys.argv[place:place + 2]
+    return value
+
+
+DONE = taken("--done")
+LIMIT_S = float(taken("--limit-s") or "inf")
 DEVICE = sys.argv[2] if len(sys.argv) > 2 else "guarded"
 PARTS = sys.argv[3:]
 
@@ -152,6 +169,26 @@ def does_without_graphs(binary, folder):
     assert gap(losses["auto"], losses["off"]) <= (0 if DEVICE == "guarded" else ROUNDING), losses
 
 
+def joins_operations(binary, folder):
+    """With --kernels fused: the losses of operations one by one, replayed or not, cut or not; a checkpoint has the vocabulary
+    without what pads it in memory, and the run goes on from it. On the CPU also with weights copied in bf16."""
+    options = ["--model", "gpt", *SMALL_GPT, "--micro-batches", 4, "--epochs", 1, "--schedule", "constant", "--warmup-steps", 0]
+    fused = [*options, "--kernels", "fused", "--limit-steps", 6]
+    expected, _ = train(binary, folder, "one-by-one", "data=1", *options, "--limit-steps", 9, "--device", "cpu")
+    for name, mesh, graphs in ("replayed", "data=1", "auto"), ("tensor", "tensor=2", "auto"), ("pipe", "pipe=2", "off"):
+        losses, _ = train(binary, folder, name, mesh, *fused, "--device", DEVICE, "--device-graphs", graphs)
+        assert gap(losses, expected[:6]) < ROUNDING, (name, losses, expected)
+    (told,) = told_of_graphs(folder, "replayed")
+    assert told and all("is replayed in" in line for line in told), told
+    saved, plain = (checkpoint_tensors(folder / f"runs/{name}/checkpoints/best", group=None) for name in ("replayed", "one-by-one"))
+    assert {name: value.shape for name, value in saved.items()} == {name: value.shape for name, value in plain.items()}
+    rest, _ = train(binary, folder, "rest", "data=1", *fused[:-1], 9, "--device", DEVICE, "--resume", "runs/replayed/checkpoints/best")
+    assert gap(rest, expected[6:]) < ROUNDING, (rest, expected)
+    for mesh, *more in ("data=2",), ("tensor=2",), ("data=2", "--strategy", "zero3"):
+        losses, _ = train(binary, folder, f"bf16-{mesh}-{len(more)}", mesh, *fused, *more, "--device", "cpu", "--precision", "bf16")
+        assert gap(losses, expected[:6]) < HALF_ROUNDING, (mesh, more, losses, expected)
+
+
 def waits_of(binary, folder, options, steps):
     """Of each rank, in a run of so many steps: how often it waited for its device."""
     file = folder / f"waits-{steps}"
@@ -168,11 +205,11 @@ def waits_of(binary, folder, options, steps):
 
 
 def waits_for_the_device(binary, folder):
-    """How often in a step: for its losses, and for the gradient's norm, before it is decided whether to update; where
+    """How often in a step: for its losses and the gradient's norm together, before it is decided whether to update; where
     BatchNorm's statistics are of several ranks also for how many samples they are of."""
-    cases = [(2, "data=1", ["mlp", "--micro-batches", 4]), (2, "data=2", ["mlp"]), (2, "data=2", ["mlp", "--device-graphs", "off"]),
-             (2, "data=1", ["gpt", *SMALL_GPT]), (2, "data=1", ["resnet18", *MODELS["resnet18"][:-2]]),
-             (3, "data=2", ["resnet18", *MODELS["resnet18"][:-2]])]
+    cases = [(1, "data=1", ["mlp", "--micro-batches", 4]), (1, "data=2", ["mlp"]), (1, "data=2", ["mlp", "--device-graphs", "off"]),
+             (1, "data=1", ["gpt", *SMALL_GPT]), (1, "data=1", ["resnet18", *MODELS["resnet18"][:-2]]),
+             (2, "data=2", ["resnet18", *MODELS["resnet18"][:-2]])]
     if not DIRECT:
         cases = [case for case in cases if case[1] == "data=1"]
         print("waits of two ranks: not counted, as they share a GPU", flush=True)
@@ -261,7 +298,7 @@ def refuses(binary, folder):
 
 
 def main(binary):
-    parts = [replays_what_it_computes, does_without_graphs, has_the_same_bits_on_every_mesh, goes_on_from_a_checkpoint,
+    parts = [replays_what_it_computes, joins_operations, does_without_graphs, has_the_same_bits_on_every_mesh, goes_on_from_a_checkpoint,
              measures_layers_there, says_how_messages_go, measures_between_devices, evaluates, waits_for_the_device,
              refuses if DEVICE == "guarded" else in_half_precision]
     named = {f"trains_as_on_the_cpu:{model}": partial(trains_as_on_the_cpu, model=model) for model in MODELS}
@@ -274,11 +311,27 @@ def main(binary):
     unknown = [name for name in wanted if name not in named]
     if unknown:
         sys.exit(f"device_memory.py: there is no part {', '.join(unknown)}; there are {', '.join(named)}")
+    done = Path(DONE).read_text().splitlines() if DONE and Path(DONE).exists() else []
+    wanted = [name for name in wanted if name not in done]
+    begin_s = time.monotonic()
+
+    def require_time(name):
+        if time.monotonic() - begin_s > LIMIT_S:
+            print(f"the time is up before {name}: run it again to go on", flush=True)
+            sys.exit(3)
+
+    for name in wanted[:1]:
+        require_time(name)
     with tempfile.TemporaryDirectory() as data:
-        use_small_data(binary, Path(data))
+        if wanted:
+            use_small_data(binary, Path(data))
         for name in wanted:
+            require_time(name)
             with tempfile.TemporaryDirectory() as folder:
                 named[name](binary, Path(folder))
+            if DONE:
+                with open(DONE, "a", encoding="utf-8") as file:
+                    file.write(name + "\n")
 
 
 if __name__ == "__main__":

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "comm/device/device_order.hpp"
 #include "comm/group.hpp"
 #include "comm/mpi/communicator.hpp"
 #include "comm/queue.hpp"
@@ -22,6 +23,7 @@ struct DeviceGroupRequest {
   bool messages = false;        ///< Whether neighbours on the group's ring send each other messages, too.
   bool shares_devices = false;  ///< Some device serves several of the job's ranks.
   double timeout_s = 300;       ///< Longest that making it may take.
+  std::shared_ptr<DeviceOrder> order;  ///< Of all groups on this device; null: the group has one of its own.
   Traffic* traffic =
       nullptr;  ///< Counts messages by rank, as the next does what goes to all; null: none does.
   ByteCount* bytes_with_all = nullptr;  ///< Both outlive the group.

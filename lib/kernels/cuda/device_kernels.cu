@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/error.hpp"
+#include "kernels/cuda/fused_kernels.hpp"
 #include "kernels/philox_rounds.hpp"
 
 namespace dtrain::kernels {
@@ -227,6 +228,8 @@ class CudaKernels final : public DeviceKernels {
     join_squares_kernel<<<1, kThreads, 0, stream_of(stream)>>>(result, of_block, blocks);
     check_launch("sum_of_squares_and_nonfinite");
   }
+
+  const FusedKernels* fused() const override { return &fused_kernels_of_gpu(); }
 };
 
 }  // namespace

@@ -14,6 +14,7 @@ KernelScope::KernelScope(Kernels kernels) : before_(std::exchange(chosen, kernel
 
 KernelScope::~KernelScope() { chosen = before_; }
 
-bool own_kernels_are_on() { return chosen == Kernels::own; }
+bool own_kernels_are_on() { return chosen != Kernels::libtorch; }
+bool fused_kernels_are_on() { return chosen == Kernels::fused; }
 
 }  // namespace dtrain::models

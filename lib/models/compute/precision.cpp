@@ -58,6 +58,10 @@ at::Tensor as_factor(const at::Tensor& tensor) {
   return converts ? tensor.to(at::autocast::get_autocast_dtype(kAny)) : tensor;
 }
 
+at::ScalarType product_type() {
+  return at::autocast::is_autocast_enabled(kAny) ? at::autocast::get_autocast_dtype(kAny) : at::kFloat;
+}
+
 at::Tensor in_full(const at::Tensor& tensor) {
   return tensor.defined() && is_half(tensor) ? tensor.to(at::kFloat) : tensor;
 }

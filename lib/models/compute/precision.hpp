@@ -39,6 +39,9 @@ bool own_products_take(const at::Tensor& tensor, const at::Tensor& weight);
 /// which autocast does not see.
 at::Tensor as_factor(const at::Tensor& tensor);
 
+/// What products take and give here: half precision inside a ProductScope that asks for it, else float.
+at::ScalarType product_type();
+
 /// float where `tensor` is in half precision: for losses, and for values that are kept.
 at::Tensor in_full(const at::Tensor& tensor);
 std::vector<at::Tensor> in_full(const std::vector<at::Tensor>& tensors);

@@ -10,18 +10,12 @@
 #include "kernels/device_kernels.hpp"
 #include "kernels/dropout.hpp"
 #include "models/compute/computing_stream.hpp"
+#include "models/compute/element_type.hpp"
 #include "models/compute/precision.hpp"
 #include "models/shape.hpp"
 
 namespace dtrain::models {
 namespace {
-
-std::optional<kernels::Element> element_of(at::ScalarType type) {
-  if (type == at::kFloat) return kernels::Element::float32;
-  if (type == at::kBFloat16) return kernels::Element::bfloat16;
-  if (type == at::kHalf) return kernels::Element::float16;
-  return std::nullopt;
-}
 
 kernels::LogicalSlice place_of(const at::Tensor& input, const Flow& flow) {
   const auto count = static_cast<std::size_t>(input.numel());

@@ -9,6 +9,7 @@
 
 #include "models/compute/beside.hpp"
 #include "models/layers/vocabulary.hpp"
+#include "models/losses/fused_token_loss.hpp"
 #include "models/shape.hpp"
 #include "models/slicing/tensor_group.hpp"
 
@@ -36,6 +37,14 @@ LossSums token_cross_entropy_sums(const at::Tensor& logits, const at::Tensor& ta
   LossSums sums;
   sums.loss = at::cross_entropy_loss(logits, beside(targets, logits), {}, at::Reduction::Sum, kNoWord,
                                      label_smoothing);
+  sums.weight = static_cast<double>(targets.size(0));
+  return sums;
+}
+
+LossSums fused_token_loss_sums(const at::Tensor& logits, const at::Tensor& targets, std::int64_t words) {
+  check(logits, targets, words);
+  LossSums sums;
+  sums.loss = fused_token_loss(logits, beside(targets, logits), words);
   sums.weight = static_cast<double>(targets.size(0));
   return sums;
 }

@@ -12,6 +12,10 @@ namespace dtrain::models {
 LossSums token_cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets,
                                   double label_smoothing = 0);
 
+/// The same without label smoothing by fused_token_loss(), where that takes the logits [tokens, columns], of
+/// which the first `words` are words.
+LossSums fused_token_loss_sums(const at::Tensor& logits, const at::Tensor& targets, std::int64_t words);
+
 /// The same where each rank of `group` has the logits [tokens, words] of the words `part` only; the sums are
 /// those of all words, alike on all ranks.
 LossSums sliced_token_cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets,

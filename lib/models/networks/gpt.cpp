@@ -6,7 +6,10 @@
 #include <algorithm>
 #include <cmath>
 
+#include "models/compute/kernel_scope.hpp"
+#include "models/compute/precision.hpp"
 #include "models/layers/vocabulary.hpp"
+#include "models/losses/fused_token_loss.hpp"
 #include "models/losses/losses.hpp"
 #include "models/losses/token_loss.hpp"
 #include "models/options.hpp"
@@ -80,9 +83,15 @@ class Gpt final : public Model {
   bool has_cross_entropy() const override { return true; }
   LossSums training_loss(const Tensors& outputs, const at::Tensor& targets,
                          const TrainingLoss& how) const override {
-    return token_loss_sums(outputs.at(0).flatten(0, -2), targets.flatten(), Model::outputs(), group(),
+    const at::Tensor logits = outputs.at(0).flatten(0, -2);  // GptHead: words, then padding
+    const bool sliced = Model::outputs().sliced();
+    if (fused_kernels_are_on() && !sliced && how.label_smoothing == 0 && takes_fused_token_loss(logits))
+      return fused_token_loss_sums(logits, targets.flatten(), vocabulary_);
+    const auto words = sliced ? Model::outputs().part.size() : vocabulary_;
+    return token_loss_sums(in_full(logits.narrow(1, 0, words)), targets.flatten(), Model::outputs(), group(),
                            how.label_smoothing);
   }
+  bool takes_half_outputs() const override { return true; }
   ExtraColumns extra_columns() const override {
     return {{{"validation_perplexity", "1"}, {"validation_token_accuracy", "1", ExtraColumns::Log::no}}, 2};
   }

@@ -23,6 +23,20 @@ std::vector<models::Parameter*> trained(models::Model& model) {
   return parameters;
 }
 
+/// The last comes first, but those that are to lie before their next keep their order.
+std::vector<models::Parameter*> laid_out(models::Model& model) {
+  auto parameters = trained(model);
+  std::ranges::reverse(parameters);
+  auto first = parameters.begin();
+  while (first != parameters.end()) {
+    auto end = first + 1;
+    while (end != parameters.end() && (*end)->before_next) ++end;
+    std::reverse(first, end);
+    first = end;
+  }
+  return parameters;
+}
+
 }  // namespace
 
 std::int64_t FlatParameters::size_of(models::Model& model) {
@@ -36,11 +50,10 @@ FlatParameters::FlatParameters(models::Model& model, at::ScalarType dtype)
 
 FlatParameters::FlatParameters(models::Model& model, at::Tensor block, Values values)
     : values_(std::move(block)), size_(size_of(model)) {
-  const auto parameters = trained(model);
   std::int64_t size = 0;
-  for (auto it = parameters.rbegin(); it != parameters.rend(); ++it) {
-    const std::int64_t count = (*it)->value.numel();
-    entries_.push_back({*it, size, count});
+  for (auto* const parameter : laid_out(model)) {
+    const std::int64_t count = parameter->value.numel();
+    entries_.push_back({parameter, size, count});
     size += aligned(count);
   }
   if (values == Values::elsewhere) return;

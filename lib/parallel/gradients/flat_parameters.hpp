@@ -11,7 +11,8 @@
 namespace dtrain::parallel {
 
 /// All values of a model that are trained in one block of memory, last layer first: the order in which
-/// gradients become ready, so that a gradient bucket and an optimizer's range are plain sub-ranges.
+/// gradients become ready, so that a gradient bucket and an optimizer's range are plain sub-ranges. What a
+/// library wants in another order (Parameter::before_next) becomes ready at once.
 ///
 /// The constructor moves every Parameter's value into the block (its storage becomes a view, strides kept)
 /// and converts it to `dtype`. Each parameter starts at a multiple of kAlignment elements; the gaps hold

@@ -71,7 +71,10 @@ std::vector<MicroBatchLoss> PipelineEngine::give(const StepPlan& plan, const Sam
       .loss =
           [&](int m, const models::Tensors& outputs) {
             if (!one_rank) targets = samples_of(static_cast<std::size_t>(m)).targets;
-            auto loss = parts_.model.training_loss(models::in_full(outputs), targets, parts_.training_loss);
+            const models::KernelScope kernels(parts_.kernels);
+            const bool as_they_are = models::fused_kernels_are_on() && parts_.model.takes_half_outputs();
+            auto loss = parts_.model.training_loss(as_they_are ? outputs : models::in_full(outputs), targets,
+                                                   parts_.training_loss);
             if (parts_.spoils_loss && parts_.spoils_loss()) {
               loss.loss = loss.loss * std::numeric_limits<double>::quiet_NaN();
             }

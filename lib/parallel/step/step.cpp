@@ -12,13 +12,22 @@ void StepEngine::keep_weights(LayerWeights& /*weights*/, int /*micro_batches*/) 
 }
 
 std::vector<MicroBatchLoss> on_cpu(std::vector<MicroBatchLoss> losses) {
+  at::Tensor none;
+  return on_cpu(std::move(losses), none);
+}
+
+std::vector<MicroBatchLoss> on_cpu(std::vector<MicroBatchLoss> losses, at::Tensor& numbers_too) {
   if (losses.empty() || losses[0].sums.loss.is_cpu()) return losses;
   std::vector<at::Tensor> numbers;
   for (const auto& [index, sums, samples] : losses) {
     numbers.push_back(sums.loss.to(at::kDouble));
     if (sums.correct.defined()) numbers.push_back(sums.correct.to(at::kDouble));
   }
-  const at::Tensor here = at::stack(numbers).cpu();
+  const auto count = static_cast<std::int64_t>(numbers.size());
+  at::Tensor there = at::stack(numbers);
+  if (numbers_too.defined()) there = at::cat({there, numbers_too});
+  const at::Tensor here = there.cpu();
+  if (numbers_too.defined()) numbers_too = here.narrow(0, count, numbers_too.numel());
   std::int64_t next = 0;
   for (auto& [index, sums, samples] : losses) {
     sums.loss = here[next++];

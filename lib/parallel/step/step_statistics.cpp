@@ -66,14 +66,35 @@ void StepStatistics::update_averages() {
     memory_->take_in(handle_, {0, all.numel()});
     weights = all.narrow(0, sums_, all.numel() - sums_).cpu();
   }
+  std::vector<at::Tensor> values;
+  std::vector<at::Tensor> sums;
+  std::vector<at::Scalar> kept;
+  std::vector<at::Scalar> shares;
   for (std::size_t i = 0; i < averaged_.size(); ++i) {
     models::Buffer& buffer = *averaged_[i];
     const double weight = weights.defined() ? weights.const_data_ptr<double>()[i] : buffer.step_weight;
     if (weight == 0.0) continue;  // no micro-batch had a variance
     const auto sum = buffer.step_sum[0];
     for (std::int64_t row = 1; row < buffer.step_sum.size(0); ++row) sum.add_(buffer.step_sum[row]);
-    buffer.value.mul_(1.0 - buffer.momentum).add_(sum, buffer.momentum / weight);
+    if (buffer.value.is_cpu()) {
+      buffer.value.mul_(1.0 - buffer.momentum).add_(sum, buffer.momentum / weight);
+      continue;
+    }
+    values.push_back(buffer.value);
+    sums.push_back(sum);
+    kept.emplace_back(1.0 - buffer.momentum);
+    shares.emplace_back(buffer.momentum / weight);
   }
+  if (values.empty()) return;
+  // All at once: a device takes longer to start a kernel than to do it. The sums are begun anew in each step.
+  at::_foreach_mul_(sums, shares);
+  at::_foreach_mul_(values, kept);
+  std::vector<at::Tensor> added;
+  const at::Tensor flat = all.narrow(0, 0, sums_).to(values.front().scalar_type());
+  for (const at::Tensor& sum : sums) {
+    added.push_back(flat.as_strided(sum.sizes(), sum.strides(), sum.storage_offset() - all.storage_offset()));
+  }
+  at::_foreach_add_(values, added);
 }
 
 void broadcast_buffers(comm::Group& group, models::Model& model) {

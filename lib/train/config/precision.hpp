@@ -23,6 +23,7 @@ inline std::optional<c10::ScalarType> half_type(const RunConfig& config) {
 
 /// What layers compute with.
 inline models::Kernels kernels_of(const RunConfig& config) {
+  if (config.kernels == "fused") return models::Kernels::fused;
   return config.kernels == "libtorch" ? models::Kernels::libtorch : models::Kernels::own;
 }
 

@@ -117,6 +117,33 @@ TEST_P(OnDevice, GivesWhatItGivesOnTheCpu) {
   }
 }
 
+/// Loss and gradients of gpt, whose vocabulary fused kernels pad.
+std::pair<double, std::vector<at::Tensor>> train_gpt(at::Device device, Kernels kernels) {
+  auto model = find_model("gpt").make({.task = "language_modelling", .sample_shape = {16}, .vocabulary = 65},
+                                      {{"layers", "2"}, {"heads", "2"}, {"width", "32"}, {"block", "16"}});
+  model->to(at::kFloat, device);
+  model->initialise(5);
+  at::manual_seed(7);
+  Tensors flowing = {at::randint(0, 65, {3, 16}, at::kInt)};
+  const at::Tensor targets = at::randint(0, 65, {3, 16}, at::kLong);
+  const Context context{.mode = Mode::training, .step = 1, .kernels = kernels};
+  for (auto& layer : model->layers()) flowing = layer->run(flowing, context);
+  const KernelScope scope(kernels);
+  const LossSums sums = model->training_loss(flowing, targets, {});
+  EXPECT_EQ(sums.loss.device(), device);
+  sums.loss.backward();
+  std::vector<at::Tensor> gradients;
+  for (const Parameter* parameter : model->parameters()) gradients.push_back(here(parameter->value.grad()));
+  return {sums.loss.item<double>(), gradients};
+}
+
+TEST(FusedOnDevice, GivesWhatTheOperatorsGiveOnTheCpu) {
+  const auto [expected, gradients] = train_gpt(at::kCPU, Kernels::own);
+  const auto [found, own] = train_gpt(kGuarded, Kernels::fused);
+  EXPECT_NEAR(found, expected, kRounding * expected);
+  expect_near(own, gradients);
+}
+
 INSTANTIATE_TEST_SUITE_P(Models, OnDevice, testing::ValuesIn(model_names()),
                          [](const auto& given) { return given.param; });
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "models/layers/lstm_buffer.hpp"
 #include "parallel/small_model.hpp"
 
 namespace dtrain::parallel {
@@ -30,6 +31,25 @@ TEST(FlatParametersTest, AnUpdateOfTheBlockIsAnUpdateOfTheModel) {
   for (const auto* parameter : model->parameters()) {
     EXPECT_TRUE(at::equal(parameter->value, at::full_like(parameter->value, 0.5)));
   }
+}
+
+TEST(FlatParametersTest, WeightsOfAnLstmLieAsCudnnTakesThem) {
+  auto model = models::find_model("seq2seq").make(
+      {.task = "translation", .sample_shape = {20}, .vocabulary = 50, .target_vocabulary = 60},
+      {{"hidden", "16"}, {"embedding", "12"}, {"layers", "2"}});
+  model->initialise(1);
+  FlatParameters parameters(*model, at::kFloat);
+  int lstms = 0;
+  for (auto& layer : model->layers()) {
+    const auto& all = layer->parameters();
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      if (all[i].name.find("weight_ih") == std::string::npos) continue;
+      ++lstms;
+      const models::LstmWeights weights = models::lstm_weights(all, i, 0);
+      EXPECT_EQ(models::lstm_buffer(weights).data_ptr(), weights.input.data_ptr()) << all[i].name;
+    }
+  }
+  EXPECT_EQ(lstms, 4);
 }
 
 TEST(FlatParametersTest, TheLayoutHashTellsModelsApart) {

@@ -149,6 +149,9 @@ bool dtrain_nccl_lets_ranks_share_gpus() { return loaded_version() >= NCCL_VERSI
 dtrain::comm::Group* dtrain_make_nccl_group(const dtrain::comm::DeviceGroupRequest& request) {
   // NCCL reads these when it is used first. Groups of a mesh run beside each other: in one order everywhere.
   if (orders_launches()) setenv("NCCL_LAUNCH_ORDER_IMPLICIT", "1", 0);
+  // The order of calls must not wait for peers: a communicator's connections are made with it, not when an
+  // algorithm is first used.
+  setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   if (request.shares_devices) setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
   return std::make_unique<dtrain::comm::NcclGroup>(request).release();
 }

@@ -26,18 +26,10 @@ NcclChannel::NcclChannel(const Communicator& ranks, int device, double timeout_s
   ranks.broadcast_bytes(std::as_writable_bytes(std::span(&id, 1)), 0);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  Waiting waiting(timeout_s);
-  LossWatch losses(ranks.handle(), "NCCL's set-up");
   try {
     check_nccl(ncclCommInitRankConfig(&comm_, ranks.size(), id, ranks.rank(), &config),
                "ncclCommInitRankConfig");
-    while (!settled()) {
-      losses.look();
-      require(waiting.pause(), fmt::format("not complete after {} s", timeout_s),
-              {.subject = "ncclCommInitRankConfig",
-               .advice = "check that all ranks reach one another, with NCCL_DEBUG=INFO",
-               .code = ExitCode::lost_rank});
-    }
+    await_settled(ranks, timeout_s, "ncclCommInitRankConfig");
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
   } catch (const LibraryError&) {
     abort();
@@ -77,9 +69,34 @@ bool NcclChannel::settled() {
   return state != ncclInProgress;
 }
 
-bool NcclChannel::issue(std::uint64_t ticket,
-                        const std::function<ncclResult_t(ncclComm_t, cudaStream_t)>& call) {
-  if (ticket != issuing_) return false;
+void NcclChannel::await_settled(const Communicator& ranks, double timeout_s, const char* what) {
+  Waiting waiting(timeout_s);
+  LossWatch losses(ranks.handle(), "NCCL's set-up");
+  while (!settled()) {
+    losses.look();
+    require(waiting.pause(), fmt::format("not complete after {} s", timeout_s),
+            {.subject = what,
+             .advice = "check that all ranks reach one another, with NCCL_DEBUG=INFO",
+             .code = ExitCode::lost_rank});
+  }
+}
+
+void NcclChannel::connect(const Communicator& ranks, const Call& call, double timeout_s) {
+  try {
+    check_nccl(call(comm_, stream_), "NCCL's first call");
+    await_settled(ranks, timeout_s, "NCCL's first call");
+  } catch (const LibraryError&) {
+    abort();
+    ranks.check_losses();  // whatever NCCL says
+    throw;
+  } catch (...) {
+    abort();
+    throw;
+  }
+}
+
+bool NcclChannel::issue(DeviceOrder::Place& place, const Call& call) {
+  if (!place.is_turn()) return false;
   require(comm_ != nullptr, "the communicator was aborted",
           {.subject = "NCCL", .advice = "see the earlier message", .code = ExitCode::lost_rank});
   if (!called_) {
@@ -89,7 +106,7 @@ bool NcclChannel::issue(std::uint64_t ticket,
   }
   if (!settled()) return false;
   called_ = false;
-  ++issuing_;
+  place.leave();
   return true;
 }
 

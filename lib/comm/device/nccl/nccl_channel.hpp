@@ -3,17 +3,20 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
-#include <cstdint>
 #include <functional>
 
+#include "comm/device/device_order.hpp"
 #include "comm/mpi/communicator.hpp"
 
 namespace dtrain::comm {
 
-/// One NCCL communicator with the stream its operations run on, in order of their tickets. Non-blocking:
-/// nothing here waits for a peer except the constructor, which has a limit.
+/// One NCCL communicator with the stream its operations run on, in order of their places among all calls for
+/// the device. Non-blocking: nothing here waits for a peer except the constructor and connect(), which have a
+/// limit.
 class NcclChannel {
  public:
+  using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
+
   /// The id is made by rank 0 and travels over MPI. Collective over `ranks`. Throws Error.
   NcclChannel(const Communicator& ranks, int device, double timeout_s);
   /// Finishes in order; aborts after a failure, while an exception unwinds, and where that takes too long.
@@ -21,10 +24,12 @@ class NcclChannel {
   NcclChannel(const NcclChannel&) = delete;
   NcclChannel& operator=(const NcclChannel&) = delete;
 
-  std::uint64_t take_ticket() { return next_ticket_++; }
+  /// The first use, which connects the peers: later calls wait for none of them before they are on the
+  /// stream. Collective over `ranks`, those of the constructor. Throws Error.
+  void connect(const Communicator& ranks, const Call& call, double timeout_s);
 
-  /// Issues `call` once all earlier tickets are issued; true when it is on the stream. Throws Error.
-  bool issue(std::uint64_t ticket, const std::function<ncclResult_t(ncclComm_t, cudaStream_t)>& call);
+  /// Issues `call` in its turn and leaves `place`; true when it is on the stream. Throws Error.
+  bool issue(DeviceOrder::Place& place, const Call& call);
 
   /// Throws Error and aborts the communicator when a peer or a link has failed.
   void check_peers();
@@ -37,14 +42,13 @@ class NcclChannel {
 
  private:
   bool settled();
+  void await_settled(const Communicator& ranks, double timeout_s, const char* what);
   bool finish() noexcept;
 
   int device_;
   ncclComm_t comm_ = nullptr;
   cudaStream_t stream_ = nullptr;
-  std::uint64_t next_ticket_ = 0;
-  std::uint64_t issuing_ = 0;  ///< The ticket whose turn it is.
-  bool called_ = false;        ///< Its call was made and may still be settling.
+  bool called_ = false;  ///< The call whose turn it is was made, and may still be settling.
 };
 
 }  // namespace dtrain::comm

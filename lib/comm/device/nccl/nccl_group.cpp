@@ -84,19 +84,18 @@ ncclResult_t worst(ncclResult_t first, ncclResult_t second) {
   return first == ncclSuccess || first == ncclInProgress ? second : first;
 }
 
-using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
-
 /// Issues its call when its turn has come, then polls an event behind it: never blocks on the stream, where
 /// a dead peer would keep it for ever.
 class NcclOperation final : public Operation {
  public:
-  NcclOperation(const Label& label, NcclChannel& channel, cudaStream_t compute, Call call, std::int64_t sent,
-                std::int64_t received, ByteCount* by_rank)
+  NcclOperation(const Label& label, NcclChannel& channel, std::shared_ptr<DeviceOrder> order,
+                cudaStream_t compute, NcclChannel::Call call, std::int64_t sent, std::int64_t received,
+                ByteCount* by_rank)
       : label_(label),
         channel_(channel),
         compute_(compute),
         call_(std::move(call)),
-        ticket_(channel.take_ticket()),
+        place_(std::move(order), std::string(label.group)),
         by_rank_(by_rank) {
     bytes_sent_ = sent;
     bytes_received_ = received;
@@ -108,12 +107,13 @@ class NcclOperation final : public Operation {
   /// Before its time: the queue has failed, or is not wanted any more. The compute thread may wait for the
   /// GPU, and the GPU for a peer that does not come.
   ~NcclOperation() override {
-    if (issued_ && !complete_) channel_.abort();
+    if (called_ && !complete_) channel_.abort();
   }
 
   bool advance() override {
     if (!issued_) {
-      issued_ = channel_.issue(ticket_, [this](ncclComm_t comm, cudaStream_t stream) {
+      issued_ = channel_.issue(place_, [this](ncclComm_t comm, cudaStream_t stream) {
+        called_ = true;
         ready_.make_wait(stream);
         return call_(comm, stream);
       });
@@ -134,18 +134,22 @@ class NcclOperation final : public Operation {
   }
 
   std::string_view name() const override { return label_.operation; }
-  std::string describe() const override { return label_.text() + " (NCCL)"; }
+  std::string describe() const override {
+    const std::string behind = place_.behind();
+    return label_.text() + (behind.empty() ? " (NCCL)" : " (NCCL, behind a call of " + behind + ")");
+  }
   const Label* label() const override { return &label_; }
 
  private:
   Label label_;
   NcclChannel& channel_;
   cudaStream_t compute_;
-  Call call_;
-  std::uint64_t ticket_;
+  NcclChannel::Call call_;
+  DeviceOrder::Place place_;
   ByteCount* by_rank_;  // null: not counted
   CudaEvent ready_;
   CudaEvent done_;
+  bool called_ = false;
   bool issued_ = false;
   bool complete_ = false;
 };
@@ -158,11 +162,19 @@ NcclGroup::NcclGroup(const DeviceGroupRequest& request)
       world_ranks_(request.world_ranks),
       id_(group_id(name_, world_ranks_)),
       queue_(*request.queue),
+      order_(request.order != nullptr ? request.order : std::make_shared<DeviceOrder>(request.timeout_s)),
       compute_(request.stream != nullptr ? static_cast<cudaStream_t>(request.stream) : cudaStreamLegacy),
       collectives_(*request.ranks, request.device, request.timeout_s),
       token_(std::make_unique<DeviceBuffer>(sizeof(std::int32_t))),
       traffic_(request.traffic),
       bytes_with_all_(request.bytes_with_all) {
+  void* const token = token_->data();
+  collectives_.connect(
+      *request.ranks,
+      [token](ncclComm_t comm, cudaStream_t stream) {
+        return ncclAllReduce(token, token, 1, ncclInt32, ncclMax, comm, stream);
+      },
+      request.timeout_s);
   if (!request.messages) return;
   for (int a = 0; a + 1 < size(); ++a) meet(a, a + 1, request);
   if (size() > 2) meet(size() - 1, 0, request);
@@ -180,6 +192,16 @@ void NcclGroup::meet(int a, int b, const DeviceGroupRequest& request) {
   NcclChannel* const there = make();  // from a to b
   NcclChannel* const back = make();
   const int its_rank = pair.size() - 1 - pair.rank();
+  for (NcclChannel* const channel : {there, back}) {
+    const bool sends = (channel == there) == (rank_ == a);
+    channel->connect(
+        pair,
+        [sends, its_rank, token = token_->data()](ncclComm_t comm, cudaStream_t stream) {
+          return sends ? ncclSend(token, 1, ncclInt32, its_rank, comm, stream)
+                       : ncclRecv(token, 1, ncclInt32, its_rank, comm, stream);
+        },
+        request.timeout_s);
+  }
   neighbours_[rank_ == a ? b : a] =
       rank_ == a ? Neighbour{there, back, its_rank} : Neighbour{back, there, its_rank};
 }
@@ -212,13 +234,13 @@ std::unique_ptr<SharedBuffer> NcclGroup::allocate(std::size_t bytes) {
   return std::make_unique<DeviceBuffer>(bytes);
 }
 
-Handle NcclGroup::submit(const Label& label, NcclChannel& channel, Call call, std::int64_t sent,
+Handle NcclGroup::submit(const Label& label, NcclChannel& channel, NcclChannel::Call call, std::int64_t sent,
                          std::int64_t received) {
   check_cuda(cudaSetDevice(channel.device()), "cudaSetDevice");
   ByteCount* const by_rank =
       label.peer < 0 || traffic_ == nullptr ? bytes_with_all_ : &traffic_->with(label.peer);
-  return queue_.submit(
-      std::make_unique<NcclOperation>(label, channel, compute_, std::move(call), sent, received, by_rank));
+  return queue_.submit(std::make_unique<NcclOperation>(label, channel, order_, compute_, std::move(call),
+                                                       sent, received, by_rank));
 }
 
 Handle NcclGroup::all_reduce(Buffer values, ReduceOp op, Algorithm) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -43,7 +42,6 @@ class NcclGroup final : public Group {
   Handle barrier() override;
 
  private:
-  using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
   /// Of the ring's neighbour `rank`: what this one sends it, and what it sends here.
   struct Neighbour {
     NcclChannel* out = nullptr;
@@ -53,7 +51,7 @@ class NcclGroup final : public Group {
   void meet(int a, int b, const DeviceGroupRequest& request);
   Neighbour& neighbour(int rank);
   Label label(std::string_view operation, const Buffer& values, int peer = -1);
-  Handle submit(const Label& label, NcclChannel& channel, Call call, std::int64_t sent,
+  Handle submit(const Label& label, NcclChannel& channel, NcclChannel::Call call, std::int64_t sent,
                 std::int64_t received);
 
   std::string name_;
@@ -61,6 +59,7 @@ class NcclGroup final : public Group {
   std::vector<int> world_ranks_;
   std::uint64_t id_;
   Queue& queue_;
+  std::shared_ptr<DeviceOrder> order_;  ///< Of all calls for the device, those of other groups too.
   cudaStream_t compute_;
   NcclChannel collectives_;
   std::vector<std::unique_ptr<NcclChannel>> channels_;  ///< To and from neighbours, as they were made.

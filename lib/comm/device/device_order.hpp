@@ -1,0 +1,57 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+
+#include "core/running_time.hpp"
+
+namespace dtrain::comm {
+
+/// One order of all calls that a rank makes for its device, over all communicators there. A device may have
+/// room for one communicator's kernel only: where one rank puts the kernel of A before that of B and another
+/// the kernel of B before that of A, each waits for the other for ever. So a call takes its place when it is
+/// submitted, by the program that all ranks share, and is made in its turn, whichever thread comes to make it
+/// and whenever that thread comes. Thread-safe.
+class DeviceOrder {
+ public:
+  /// `limit_s`: longest that a call may keep the calls behind it; 0: no limit.
+  explicit DeviceOrder(double limit_s);
+
+  /// A call's place in the order. Its destructor lets the next call go, made or not.
+  class Place {
+   public:
+    Place(std::shared_ptr<DeviceOrder> order, std::string communicator);
+    ~Place() { leave(); }
+    Place(const Place&) = delete;
+    Place& operator=(const Place&) = delete;
+
+    /// Whether all calls before this one are with the device. Throws Error (exit code 5), which names both
+    /// communicators, where one of them has kept this call for longer than the limit.
+    bool is_turn();
+    /// The call is with the device, or will never be made: the next may go.
+    void leave() noexcept;
+    /// The communicator whose call is now to be made, if that is another call; empty: this one, or none.
+    std::string behind() const;
+
+   private:
+    std::shared_ptr<DeviceOrder> order_;
+    std::string communicator_;
+    std::uint64_t ticket_;
+    bool left_ = false;
+  };
+
+ private:
+  void begin_turn();
+
+  mutable std::mutex mutex_;
+  double limit_s_;
+  std::uint64_t next_ = 0;
+  std::map<std::uint64_t, std::string> waiting_;  ///< Communicators by ticket; the first has its turn,
+  RunningTime turn_;                              ///< since this began.
+};
+
+}  // namespace dtrain::comm

@@ -1,0 +1,174 @@
+#include "kernels/fused/fused_kernels.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <type_traits>
+#include <vector>
+
+namespace dtrain::kernels {
+namespace {
+
+/// Calls `call` with a null pointer of the element's type.
+template <class Call>
+void with_type(Element type, const Call& call) {
+  switch (type) {
+    case Element::float32:
+      return call(static_cast<float*>(nullptr));
+    case Element::bfloat16:
+      return call(static_cast<Bfloat16*>(nullptr));
+    case Element::float16:
+      return call(static_cast<Float16*>(nullptr));
+  }
+}
+
+template <class T>
+void loss_of_rows(float* losses, float* log_sums, const T* logits, const std::int64_t* targets,
+                  const TokenRows& rows) {
+  for (std::size_t r = 0; r < rows.rows; ++r) {
+    const T* const row = logits + r * rows.stride;
+    LogSum sum;
+    for (std::size_t i = 0; i < rows.words; ++i) sum.add(to_float(row[i]));
+    log_sums[r] = sum.value();
+    losses[r] = log_sums[r] - to_float(row[targets[r]]);
+  }
+}
+
+template <class T>
+void gradient_of_rows(T* logits, const float* log_sums, const std::int64_t* targets, float factor,
+                      const TokenRows& rows) {
+  for (std::size_t r = 0; r < rows.rows; ++r) {
+    T* const row = logits + r * rows.stride;
+    const auto target = static_cast<std::size_t>(targets[r]);
+    for (std::size_t i = 0; i < rows.words; ++i) {
+      row[i] = from_float<T>(token_loss_gradient_of(to_float(row[i]), log_sums[r], i == target, factor));
+    }
+    std::fill(row + rows.words, row + rows.stride, from_float<T>(0.0F));
+  }
+}
+
+template <class T>
+void norm_of_rows(T* normed, float* means, float* deviations, const float* sum, const float* weight,
+                  const float* bias, const NormRows& rows) {
+  const auto width = static_cast<double>(rows.width);
+  for (std::size_t r = 0; r < rows.rows; ++r) {
+    const float* const row = sum + r * rows.width;
+    double total = 0.0;
+    for (std::size_t i = 0; i < rows.width; ++i) total += row[i];
+    const double mean = total / width;
+    double squares = 0.0;
+    for (std::size_t i = 0; i < rows.width; ++i) squares += (row[i] - mean) * (row[i] - mean);
+    means[r] = static_cast<float>(mean);
+    deviations[r] = static_cast<float>(1.0 / std::sqrt(squares / width + static_cast<double>(rows.eps)));
+    for (std::size_t i = 0; i < rows.width; ++i) {
+      normed[r * rows.width + i] =
+          from_float<T>(normed_of(row[i], means[r], deviations[r], weight[i], bias[i]));
+    }
+  }
+}
+
+template <class T>
+void norm_gradient_of_rows(float* gradient, float* partial, const float* passed, const T* of_normed,
+                           const float* sum, const float* weight, const float* means, const float* deviations,
+                           const NormRows& rows) {
+  const std::size_t width = rows.width;
+  std::fill_n(partial, FusedKernels::kPartialRows * 2 * width, 0.0F);
+  for (std::size_t r = 0; r < rows.rows; ++r) {
+    float* const of_weight = partial + r % FusedKernels::kPartialRows * 2 * width;
+    float* const of_bias = of_weight + width;
+    const std::size_t at = r * width;
+    const auto unit = [&](std::size_t i) { return (sum[at + i] - means[r]) * deviations[r]; };
+    double scaled_sum = 0.0;
+    double product_sum = 0.0;
+    for (std::size_t i = 0; i < width; ++i) {
+      const float above = to_float(of_normed[at + i]);
+      of_weight[i] += above * unit(i);
+      of_bias[i] += above;
+      scaled_sum += above * weight[i];
+      product_sum += above * weight[i] * unit(i);
+    }
+    const auto mean_scaled = static_cast<float>(scaled_sum / static_cast<double>(width));
+    const auto mean_product = static_cast<float>(product_sum / static_cast<double>(width));
+    for (std::size_t i = 0; i < width; ++i) {
+      const float through = norm_gradient_of(to_float(of_normed[at + i]) * weight[i], unit(i), mean_scaled,
+                                             mean_product, deviations[r]);
+      gradient[at + i] = passed != nullptr ? passed[at + i] + through : through;
+    }
+  }
+}
+
+class CpuFusedKernels final : public FusedKernels {
+ public:
+  void token_loss(float* losses, float* log_sums, const void* logits, Element type,
+                  const std::int64_t* targets, const TokenRows& rows, Stream /*stream*/) const override {
+    with_type(type, [&](auto* of_type) {
+      using T = std::remove_pointer_t<decltype(of_type)>;
+      loss_of_rows(losses, log_sums, static_cast<const T*>(logits), targets, rows);
+    });
+  }
+
+  void token_loss_gradient(void* logits, Element type, const float* log_sums, const std::int64_t* targets,
+                           const float* factor, const TokenRows& rows, Stream /*stream*/) const override {
+    with_type(type, [&](auto* of_type) {
+      using T = std::remove_pointer_t<decltype(of_type)>;
+      gradient_of_rows(static_cast<T*>(logits), log_sums, targets, *factor, rows);
+    });
+  }
+
+  void residual_norm(float* sum, void* normed, Element type, float* means, float* deviations,
+                     const float* input, const void* branch, Element branch_type, const float* weight,
+                     const float* bias, const NormRows& rows, Stream /*stream*/) const override {
+    if (branch != nullptr) {
+      with_type(branch_type, [&](auto* of_branch) {
+        using T = std::remove_pointer_t<decltype(of_branch)>;
+        const auto* const added = static_cast<const T*>(branch);
+        for (std::size_t i = 0; i < rows.rows * rows.width; ++i) sum[i] = input[i] + to_float(added[i]);
+      });
+    }
+    with_type(type, [&](auto* of_type) {
+      using T = std::remove_pointer_t<decltype(of_type)>;
+      norm_of_rows(static_cast<T*>(normed), means, deviations, branch != nullptr ? sum : input, weight, bias,
+                   rows);
+    });
+  }
+
+  void residual_norm_gradient(float* gradient, float* partial, const float* passed, const void* of_normed,
+                              Element type, const float* sum, const float* weight, const float* means,
+                              const float* deviations, const NormRows& rows,
+                              Stream /*stream*/) const override {
+    with_type(type, [&](auto* of_type) {
+      using T = std::remove_pointer_t<decltype(of_type)>;
+      norm_gradient_of_rows(gradient, partial, passed, static_cast<const T*>(of_normed), sum, weight, means,
+                            deviations, rows);
+    });
+  }
+
+  void decide(UpdateDecision* decision, const SumOfSquares* squares, double clip, double weight,
+              Stream /*stream*/) const override {
+    decide_on(*decision, squares->sum, squares->non_finite, clip, weight);
+  }
+
+  void adam(float* values, float* first, float* second, const float* gradient, void* copy, Element copy_type,
+            std::size_t n, const AdamRule& rule, const UpdateDecision* decision,
+            Stream /*stream*/) const override {
+    if (decision->applies == 0) return;
+    const AdamCorrections corrections = corrections_of(rule, decision->count);
+    for (std::size_t i = 0; i < n; ++i) {
+      values[i] = adam_of(values[i], first[i], second[i], gradient[i] * decision->scale, rule, corrections);
+    }
+    if (copy == nullptr) return;
+    with_type(copy_type, [&](auto* of_copy) {
+      using T = std::remove_pointer_t<decltype(of_copy)>;
+      std::transform(values, values + n, static_cast<T*>(copy),
+                     [](float value) { return from_float<T>(value); });
+    });
+  }
+};
+
+}  // namespace
+
+const FusedKernels& fused_kernels_of_cpu() {
+  static const CpuFusedKernels kernels;
+  return kernels;
+}
+
+}  // namespace dtrain::kernels

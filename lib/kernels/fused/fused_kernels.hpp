@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "kernels/element.hpp"
+#include "kernels/fused/rules.hpp"
+#include "kernels/reduce.hpp"
+
+namespace dtrain::kernels {
+
+/// Logits [rows, stride] of which the first `words` columns are words. The others are padding.
+struct TokenRows {
+  std::size_t rows = 0;
+  std::size_t words = 0;
+  std::size_t stride = 0;  ///< Elements from one row to the next.
+};
+
+/// What a norm over the last dim takes and leaves. Shapes: tensors [rows, width], `weight` and `bias`
+/// [width].
+struct NormRows {
+  std::size_t rows = 0;
+  std::size_t width = 0;
+  float eps = 1e-5F;
+};
+
+/// Several operations in one pass each, for what a GPU spends on memory rather than on arithmetic. There is
+/// one table for the CPU and one for a GPU (DeviceKernels::fused()); both give the same to rounding. Pointers
+/// lead into that device's memory; `stream` as in DeviceKernels. Each call throws Error where CUDA refuses
+/// the launch.
+class FusedKernels {
+ public:
+  using Stream = void*;
+  virtual ~FusedKernels() = default;
+
+  /// losses[r] = log sum exp of row r's words - the logit of targets[r], in float; `log_sums` [rows] keeps
+  /// the former for the gradient.
+  virtual void token_loss(float* losses, float* log_sums, const void* logits, Element type,
+                          const std::int64_t* targets, const TokenRows& rows, Stream stream) const = 0;
+  /// The gradient of factor[0] x the sum of the losses, in place of the logits; 0 in the padding.
+  virtual void token_loss_gradient(void* logits, Element type, const float* log_sums,
+                                   const std::int64_t* targets, const float* factor, const TokenRows& rows,
+                                   Stream stream) const = 0;
+
+  /// Widest row that residual_norm_gradient() takes.
+  static constexpr std::size_t kWidestNorm = 6144;
+  /// sum = input + branch (no branch, null: sum is the input and is not written), then a layer norm of it:
+  /// `normed` of `type`, `means` and `deviations` (1 / standard deviation) [rows] for the gradient.
+  virtual void residual_norm(float* sum, void* normed, Element type, float* means, float* deviations,
+                             const float* input, const void* branch, Element branch_type, const float* weight,
+                             const float* bias, const NormRows& rows, Stream stream) const = 0;
+  /// Rows of `partial` that residual_norm_gradient() fills.
+  static constexpr std::size_t kPartialRows = 256;
+  /// The gradient of the sum: of what follows it directly (`passed`, null: nothing does) and through the
+  /// norm. `partial` [kPartialRows, 2, width]: what adds up to the gradients of weight and bias.
+  virtual void residual_norm_gradient(float* gradient, float* partial, const float* passed,
+                                      const void* of_normed, Element type, const float* sum,
+                                      const float* weight, const float* means, const float* deviations,
+                                      const NormRows& rows, Stream stream) const = 0;
+
+  /// Whether the step is applied and by what its gradient is multiplied, from the gradient's squares; counts
+  /// the steps applied. `clip`: longest that the gradient divided by `weight` may be; 0: any.
+  virtual void decide(UpdateDecision* decision, const SumOfSquares* squares, double clip, double weight,
+                      Stream stream) const = 0;
+  /// Adam's update of n elements, as `decision` says, and a copy of the new values in half precision (null:
+  /// none).
+  virtual void adam(float* values, float* first, float* second, const float* gradient, void* copy,
+                    Element copy_type, std::size_t n, const AdamRule& rule, const UpdateDecision* decision,
+                    Stream stream) const = 0;
+};
+
+/// For the CPU: plain loops.
+const FusedKernels& fused_kernels_of_cpu();
+
+}  // namespace dtrain::kernels

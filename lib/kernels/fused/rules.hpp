@@ -1,0 +1,112 @@
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/element.hpp"
+
+namespace dtrain::kernels {
+
+// What the fused kernels do with one element: the same code on the CPU and on a GPU.
+
+/// The logarithm of a sum of exponentials, one number after the other, in float. Source: Milakov and
+/// Gimelshein, "Online normalizer calculation for softmax", 2018.
+struct LogSum {
+  float largest = -INFINITY;
+  float sum = 0.0F;  ///< Of exp(x - largest).
+
+  DTRAIN_HOST_DEVICE void add(float x) {
+    if (x > largest) {
+      sum = sum * expf(largest - x) + 1.0F;
+      largest = x;
+    } else if (x != -INFINITY) {
+      sum += expf(x - largest);
+    }
+  }
+  DTRAIN_HOST_DEVICE void join(const LogSum& other) {
+    if (other.sum == 0.0F) return;
+    if (sum == 0.0F) {
+      *this = other;
+    } else if (other.largest > largest) {
+      sum = sum * expf(largest - other.largest) + other.sum;
+      largest = other.largest;
+    } else {
+      sum += other.sum * expf(other.largest - largest);
+    }
+  }
+  DTRAIN_HOST_DEVICE float value() const { return largest + logf(sum); }
+};
+
+DTRAIN_HOST_DEVICE inline float token_loss_gradient_of(float logit, float log_sum, bool is_target,
+                                                       float factor) {
+  return (expf(logit - log_sum) - (is_target ? 1.0F : 0.0F)) * factor;
+}
+
+DTRAIN_HOST_DEVICE inline float normed_of(float x, float mean, float deviation, float weight, float bias) {
+  return (x - mean) * deviation * weight + bias;
+}
+
+/// The gradient of x, where `scaled` is that of the normed x (times its weight), and the means are those over
+/// the row of `scaled` and of `scaled` times the normed x.
+DTRAIN_HOST_DEVICE inline float norm_gradient_of(float scaled, float unit, float mean_scaled,
+                                                 float mean_product, float deviation) {
+  return (scaled - mean_scaled - unit * mean_product) * deviation;
+}
+
+/// In a device's memory: what a step's update does. The host reads it when the next step is under way.
+struct UpdateDecision {
+  float scale = 0.0F;        ///< Multiplies the gradient: clip coefficient / weight of the step.
+  std::int32_t applies = 0;  ///< 0: the gradient is not finite, and nothing changes.
+  std::int64_t count = 0;    ///< Steps applied, this one included.
+  double norm = 0.0;         ///< Of the gradient divided by the weight.
+};
+
+/// `squares` and `non_finite` are those of the gradient's sum over the step; `clip` 0: there is no limit. As
+/// torch.nn.utils.clip_grad_norm_.
+DTRAIN_HOST_DEVICE inline void decide_on(UpdateDecision& decision, double squares, std::int64_t non_finite,
+                                         double clip, double weight) {
+  decision.norm = sqrt(squares) / weight;
+  decision.applies = non_finite == 0 ? 1 : 0;
+  decision.count += decision.applies;
+  const double limited = clip > 0 ? clip / (decision.norm + 1e-6) : 1.0;
+  decision.scale = static_cast<float>((limited < 1.0 ? limited : 1.0) / weight);
+}
+
+/// The constants of adam and adamw, as OptimizerConfig has them.
+struct AdamRule {
+  float learning_rate = 0.0F;
+  float beta1 = 0.9F;
+  float beta2 = 0.999F;
+  float eps = 1e-8F;
+  float weight_decay = 0.0F;
+  bool decoupled = false;  ///< adamw.
+};
+
+/// 1 - beta^count, which Adam divides its moments by.
+struct AdamCorrections {
+  float first;
+  float second_root;  ///< Its square root.
+};
+
+DTRAIN_HOST_DEVICE inline AdamCorrections corrections_of(const AdamRule& rule, std::int64_t count) {
+  const auto steps = static_cast<double>(count);
+  return {static_cast<float>(1.0 - pow(static_cast<double>(rule.beta1), steps)),
+          static_cast<float>(sqrt(1.0 - pow(static_cast<double>(rule.beta2), steps)))};
+}
+
+/// Source: Kingma and Ba, "Adam", ICLR 2015; Loshchilov and Hutter, "Decoupled Weight Decay Regularization",
+/// 2019.
+DTRAIN_HOST_DEVICE inline float adam_of(float value, float& first, float& second, float gradient,
+                                        const AdamRule& rule, const AdamCorrections& corrections) {
+  if (rule.decoupled) {
+    value -= rule.learning_rate * rule.weight_decay * value;
+  } else {
+    gradient += rule.weight_decay * value;
+  }
+  first = rule.beta1 * first + (1.0F - rule.beta1) * gradient;
+  second = rule.beta2 * second + (1.0F - rule.beta2) * gradient * gradient;
+  const float deviation = sqrtf(second) / corrections.second_root + rule.eps;
+  return value - rule.learning_rate / corrections.first * first / deviation;
+}
+
+}  // namespace dtrain::kernels

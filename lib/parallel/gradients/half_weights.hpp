@@ -1,0 +1,36 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <optional>
+
+#include "parallel/gradients/flat_parameters.hpp"
+
+namespace dtrain::parallel {
+
+/// A copy of all parameters in half precision, laid out as they are: what products read
+/// (models::product_weight), made once for all micro-batches of a step instead of at each use. While it lives
+/// each Parameter::half is its part.
+class HalfWeights {
+ public:
+  /// `parameters` must be held whole, and outlive this. `type`: kBFloat16 or kHalf.
+  HalfWeights(FlatParameters& parameters, at::ScalarType type);
+  ~HalfWeights();
+  HalfWeights(const HalfWeights&) = delete;
+  HalfWeights& operator=(const HalfWeights&) = delete;
+
+  at::Tensor& values() { return values_; }  ///< [parameters.size()]
+
+  /// Brings the copy up to date, unless written() was called and the parameters are as they were then.
+  void begin_step();
+  /// An optimizer has just written both the parameters and this copy.
+  void written() { written_at_ = parameters_.values()._version(); }
+
+ private:
+  FlatParameters& parameters_;
+  at::Tensor values_;
+  std::optional<std::int64_t> written_at_;  ///< The parameters' version then.
+};
+
+}  // namespace dtrain::parallel

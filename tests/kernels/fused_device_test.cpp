@@ -1,0 +1,156 @@
+// The fused kernels of a GPU beside those of the CPU.
+#include <cmath>
+#include <limits>
+
+#include "kernels/fused/fused_kernels.hpp"
+#include "kernels/on_device.hpp"
+
+namespace dtrain::kernels {
+namespace {
+
+/// Between -2 and 2, without a pattern of a power of two.
+std::vector<float> numbers(std::size_t n, std::size_t seed) {
+  std::vector<float> values(n);
+  for (std::size_t i = 0; i < n; ++i)
+    values[i] = static_cast<float>((i + seed) * 7919 % 20011) / 5003.0F - 2.0F;
+  return values;
+}
+
+std::vector<Bfloat16> halves(const std::vector<float>& values) {
+  std::vector<Bfloat16> to;
+  for (const float value : values) to.push_back(from_float<Bfloat16>(value));
+  return to;
+}
+
+void expect_near(const std::vector<float>& found, const std::vector<float>& wanted, float tolerance) {
+  ASSERT_EQ(found.size(), wanted.size());
+  for (std::size_t i = 0; i < found.size(); ++i) {
+    ASSERT_NEAR(found[i], wanted[i], tolerance * (1.0F + std::abs(wanted[i]))) << i;
+  }
+}
+
+class FusedDeviceTest : public DeviceKernelsTest {
+ protected:
+  const FusedKernels& gpu() const { return *kernels_->fused(); }
+  const FusedKernels& cpu_ = fused_kernels_of_cpu();
+};
+
+TEST_F(FusedDeviceTest, LossOfTokensAndItsGradient) {
+  for (const TokenRows rows : {TokenRows{37, 50257, 50304}, {5, 65, 65}}) {  // aligned, and not
+    const auto logits = halves(numbers(rows.rows * rows.stride, 1));
+    std::vector<std::int64_t> targets;
+    for (std::size_t r = 0; r < rows.rows; ++r) {
+      targets.push_back(static_cast<std::int64_t>(r * 977 % rows.words));
+    }
+    std::vector<float> losses(rows.rows);
+    std::vector<float> log_sums(rows.rows);
+    cpu_.token_loss(losses.data(), log_sums.data(), logits.data(), Element::bfloat16, targets.data(), rows,
+                    nullptr);
+    const OnDevice<Bfloat16> logits_there(logits);
+    const OnDevice<std::int64_t> targets_there(targets);
+    const OnDevice<float> losses_there(rows.rows);
+    const OnDevice<float> sums_there(rows.rows);
+    gpu().token_loss(losses_there.data(), sums_there.data(), logits_there.data(), Element::bfloat16,
+                     targets_there.data(), rows, nullptr);
+    expect_near(losses_there.values(), losses, 1e-5F);
+
+    const float factor = 256.0F;
+    auto wanted = logits;
+    cpu_.token_loss_gradient(wanted.data(), Element::bfloat16, log_sums.data(), targets.data(), &factor, rows,
+                             nullptr);
+    const OnDevice<float> factor_there(std::vector<float>{factor});
+    gpu().token_loss_gradient(logits_there.data(), Element::bfloat16, sums_there.data(), targets_there.data(),
+                              factor_there.data(), rows, nullptr);
+    const auto found = logits_there.values();
+    for (std::size_t i = 0; i < found.size(); ++i) {
+      const float near = to_float(wanted[i]);
+      ASSERT_NEAR(to_float(found[i]), near, 0x1p-7F * std::abs(near) + 1e-6F)
+          << i;  // the last bit may differ
+    }
+  }
+}
+
+TEST_F(FusedDeviceTest, ResidualAndNormAndTheirGradient) {
+  for (const std::size_t width : {std::size_t{768}, std::size_t{33}, std::size_t{6144}}) {
+    const NormRows rows{600, width, 1e-5F};
+    const std::size_t n = rows.rows * width;
+    const auto input = numbers(n, 1);
+    const auto branch = halves(numbers(n, 2));
+    const auto weight = numbers(width, 3);
+    const auto bias = numbers(width, 4);
+    std::vector<float> sum(n);
+    std::vector<float> normed(n);
+    std::vector<float> means(rows.rows);
+    std::vector<float> deviations(rows.rows);
+    cpu_.residual_norm(sum.data(), normed.data(), Element::float32, means.data(), deviations.data(),
+                       input.data(), branch.data(), Element::bfloat16, weight.data(), bias.data(), rows,
+                       nullptr);
+    const OnDevice<float> input_there(input);
+    const OnDevice<Bfloat16> branch_there(branch);
+    const OnDevice<float> weight_there(weight);
+    const OnDevice<float> bias_there(bias);
+    const OnDevice<float> sum_there(n);
+    const OnDevice<float> normed_there(n);
+    const OnDevice<float> means_there(rows.rows);
+    const OnDevice<float> deviations_there(rows.rows);
+    gpu().residual_norm(sum_there.data(), normed_there.data(), Element::float32, means_there.data(),
+                        deviations_there.data(), input_there.data(), branch_there.data(), Element::bfloat16,
+                        weight_there.data(), bias_there.data(), rows, nullptr);
+    EXPECT_EQ(sum_there.values(), sum);
+    expect_near(normed_there.values(), normed, 1e-5F);
+
+    const auto above = numbers(n, 5);
+    const auto passed = numbers(n, 6);
+    std::vector<float> gradient(n);
+    std::vector<float> partial(FusedKernels::kPartialRows * 2 * width);
+    cpu_.residual_norm_gradient(gradient.data(), partial.data(), passed.data(), above.data(),
+                                Element::float32, sum.data(), weight.data(), means.data(), deviations.data(),
+                                rows, nullptr);
+    const OnDevice<float> above_there(above);
+    const OnDevice<float> passed_there(passed);
+    const OnDevice<float> gradient_there(n);
+    const OnDevice<float> partial_there(partial.size());
+    gpu().residual_norm_gradient(gradient_there.data(), partial_there.data(), passed_there.data(),
+                                 above_there.data(), Element::float32, sum_there.data(), weight_there.data(),
+                                 means_there.data(), deviations_there.data(), rows, nullptr);
+    expect_near(gradient_there.values(), gradient, 1e-4F);
+    expect_near(partial_there.values(), partial, 1e-4F);
+  }
+}
+
+TEST_F(FusedDeviceTest, AStepIsDecidedAndApplied) {
+  constexpr std::size_t kCount = 100003;
+  auto values = numbers(kCount, 1);
+  std::vector<float> first(kCount);
+  std::vector<float> second(kCount);
+  std::vector<Bfloat16> copy(kCount);
+  UpdateDecision decision;
+  const OnDevice<float> values_there(values);
+  const OnDevice<float> first_there(first);
+  const OnDevice<float> second_there(second);
+  const OnDevice<Bfloat16> copy_there(copy);
+  const OnDevice<UpdateDecision> decision_there(std::vector{decision});
+  const AdamRule rule{.learning_rate = 0.01F, .weight_decay = 0.1F, .decoupled = true};
+  for (std::size_t step = 1; step <= 4; ++step) {
+    auto gradient = numbers(kCount, 10 + step);
+    if (step == 3) gradient[77] = std::numeric_limits<float>::infinity();
+    const SumOfSquares squares = sum_of_squares_and_nonfinite(gradient.data(), kCount);
+    cpu_.decide(&decision, &squares, 1.0, 64.0, nullptr);
+    cpu_.adam(values.data(), first.data(), second.data(), gradient.data(), copy.data(), Element::bfloat16,
+              kCount, rule, &decision, nullptr);
+    const OnDevice<float> gradient_there(gradient);
+    const OnDevice<SumOfSquares> squares_there(std::vector{squares});
+    gpu().decide(decision_there.data(), squares_there.data(), 1.0, 64.0, nullptr);
+    gpu().adam(values_there.data(), first_there.data(), second_there.data(), gradient_there.data(),
+               copy_there.data(), Element::bfloat16, kCount, rule, decision_there.data(), nullptr);
+    EXPECT_EQ(decision_there.values()[0].applies, step == 3 ? 0 : 1);
+    EXPECT_EQ(decision_there.values()[0].count, decision.count);
+    expect_near(values_there.values(), values, 1e-6F);
+    const auto found = copy_there.values();
+    const auto now = values_there.values();
+    for (std::size_t i = 0; i < kCount; ++i) ASSERT_EQ(found[i].bits, from_float<Bfloat16>(now[i]).bits) << i;
+  }
+}
+
+}  // namespace
+}  // namespace dtrain::kernels

@@ -1,0 +1,234 @@
+// The CPU's side of the fused kernels beside plain formulas in double. kernels_device_test compares a GPU's
+// with it.
+#include "kernels/fused/fused_kernels.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <random>
+#include <vector>
+
+namespace dtrain::kernels {
+namespace {
+
+const FusedKernels& cpu() { return fused_kernels_of_cpu(); }
+
+std::vector<float> drawn(std::size_t n, std::uint32_t seed, float scale = 1.0F) {
+  std::mt19937 bits(seed);
+  std::normal_distribution<float> normal(0.0F, scale);
+  std::vector<float> values(n);
+  for (float& value : values) value = normal(bits);
+  return values;
+}
+
+template <class T>
+std::vector<T> rounded(const std::vector<float>& values) {
+  std::vector<T> to;
+  for (const float value : values) to.push_back(from_float<T>(value));
+  return to;
+}
+
+template <class T>
+void expect_losses_and_gradients(Element type, double tolerance) {
+  for (const TokenRows rows : {TokenRows{5, 50, 64}, {3, 7, 7}, {1, 1, 8}, {0, 4, 4}}) {
+    auto logits = rounded<T>(drawn(rows.rows * rows.stride, 3, 4.0F));
+    const auto before = logits;
+    std::vector<std::int64_t> targets;
+    for (std::size_t r = 0; r < rows.rows; ++r)
+      targets.push_back(static_cast<std::int64_t>(r * 5 % rows.words));
+    std::vector<float> losses(rows.rows);
+    std::vector<float> log_sums(rows.rows);
+    cpu().token_loss(losses.data(), log_sums.data(), logits.data(), type, targets.data(), rows, nullptr);
+    const float factor = 0.25F;
+    cpu().token_loss_gradient(logits.data(), type, log_sums.data(), targets.data(), &factor, rows, nullptr);
+    for (std::size_t r = 0; r < rows.rows; ++r) {
+      const auto at = [&](std::size_t i) {
+        return static_cast<double>(to_float(before[r * rows.stride + i]));
+      };
+      double sum = 0;
+      for (std::size_t i = 0; i < rows.words; ++i) sum += std::exp(at(i));
+      const auto target = static_cast<std::size_t>(targets[r]);
+      EXPECT_NEAR(losses[r], std::log(sum) - at(target), 2e-6 * (1 + std::abs(std::log(sum))));
+      for (std::size_t i = 0; i < rows.stride; ++i) {
+        const double wanted =
+            i >= rows.words ? 0.0 : 0.25 * (std::exp(at(i)) / sum - (i == target ? 1.0 : 0.0));
+        EXPECT_NEAR(to_float(logits[r * rows.stride + i]), wanted, tolerance) << r << " " << i;
+      }
+    }
+  }
+}
+
+TEST(FusedKernelsTest, LossAndGradientOfTokensFollowTheFormulas) {
+  expect_losses_and_gradients<float>(Element::float32, 1e-6);
+  expect_losses_and_gradients<Bfloat16>(Element::bfloat16, 0x1p-10);  // half of the last bit of 0.25
+  expect_losses_and_gradients<Float16>(Element::float16, 0x1p-13);
+}
+
+TEST(FusedKernelsTest, LogitsOfAnySizeNeitherOverflowNorVanish) {
+  const std::vector<float> logits = {1e4F, -1e4F, 9999.0F, -std::numeric_limits<float>::infinity()};
+  float loss = 0;
+  float log_sum = 0;
+  const std::int64_t target = 2;
+  cpu().token_loss(&loss, &log_sum, logits.data(), Element::float32, &target, {1, 4, 4}, nullptr);
+  EXPECT_NEAR(loss, 1.0 + std::log1p(std::exp(-1.0)), 1e-3);  // an ulp of 1e4
+}
+
+TEST(FusedKernelsTest, SumsOfExponentialsAreTheSameJoinedInAnyParts) {
+  const auto values = drawn(1000, 8, 10.0F);
+  LogSum whole;
+  for (const float value : values) whole.add(value);
+  for (const std::size_t parts : {1U, 2U, 7U, 256U}) {
+    std::vector<LogSum> sums(parts);
+    for (std::size_t i = 0; i < values.size(); ++i) sums[i % parts].add(values[i]);
+    LogSum joined;
+    for (const LogSum& sum : sums) joined.join(sum);
+    joined.join(LogSum());
+    EXPECT_NEAR(joined.value(), whole.value(), 1e-5);
+  }
+}
+
+TEST(FusedKernelsTest, ResidualAndNormFollowTheFormulas) {
+  const NormRows rows{300, 48, 1e-5F};  // more rows than partial sums
+  const std::size_t n = rows.rows * rows.width;
+  const auto input = drawn(n, 1);
+  const auto branch = rounded<Bfloat16>(drawn(n, 2));
+  const auto weight = drawn(rows.width, 3);
+  const auto bias = drawn(rows.width, 4);
+  std::vector<float> sum(n);
+  std::vector<float> normed(n);
+  std::vector<float> means(rows.rows);
+  std::vector<float> deviations(rows.rows);
+  cpu().residual_norm(sum.data(), normed.data(), Element::float32, means.data(), deviations.data(),
+                      input.data(), branch.data(), Element::bfloat16, weight.data(), bias.data(), rows,
+                      nullptr);
+  for (std::size_t i = 0; i < n; ++i) EXPECT_EQ(sum[i], input[i] + to_float(branch[i]));
+
+  const auto of_normed = drawn(n, 5);
+  const auto passed = drawn(n, 6);
+  std::vector<float> gradient(n);
+  std::vector<float> partial(FusedKernels::kPartialRows * 2 * rows.width);
+  cpu().residual_norm_gradient(gradient.data(), partial.data(), passed.data(), of_normed.data(),
+                               Element::float32, sum.data(), weight.data(), means.data(), deviations.data(),
+                               rows, nullptr);
+  std::vector<double> of_weight(rows.width);
+  std::vector<double> of_bias(rows.width);
+  const auto width = static_cast<double>(rows.width);
+  for (std::size_t r = 0; r < rows.rows; ++r) {
+    const std::size_t at = r * rows.width;
+    double mean = 0;
+    for (std::size_t i = 0; i < rows.width; ++i) mean += sum[at + i] / width;
+    double variance = 0;
+    for (std::size_t i = 0; i < rows.width; ++i)
+      variance += (sum[at + i] - mean) * (sum[at + i] - mean) / width;
+    const double deviation = 1 / std::sqrt(variance + 1e-5);
+    double scaled = 0;
+    double product = 0;
+    for (std::size_t i = 0; i < rows.width; ++i) {
+      const double unit = (sum[at + i] - mean) * deviation;
+      EXPECT_NEAR(normed[at + i], unit * weight[i] + bias[i], 1e-5);
+      scaled += of_normed[at + i] * weight[i] / width;
+      product += of_normed[at + i] * weight[i] * unit / width;
+      of_weight[i] += of_normed[at + i] * unit;
+      of_bias[i] += of_normed[at + i];
+    }
+    for (std::size_t i = 0; i < rows.width; ++i) {
+      const double unit = (sum[at + i] - mean) * deviation;
+      const double wanted =
+          passed[at + i] + deviation * (of_normed[at + i] * weight[i] - scaled - unit * product);
+      EXPECT_NEAR(gradient[at + i], wanted, 1e-5);
+    }
+  }
+  for (std::size_t i = 0; i < rows.width; ++i) {
+    double weight_sum = 0;
+    double bias_sum = 0;
+    for (std::size_t p = 0; p < FusedKernels::kPartialRows; ++p) {
+      weight_sum += partial[p * 2 * rows.width + i];
+      bias_sum += partial[(p * 2 + 1) * rows.width + i];
+    }
+    EXPECT_NEAR(weight_sum, of_weight[i], 1e-4);
+    EXPECT_NEAR(bias_sum, of_bias[i], 1e-4);
+  }
+}
+
+TEST(FusedKernelsTest, WithoutABranchTheInputItselfIsNormed) {
+  const NormRows rows{4, 9, 1e-5F};
+  const auto input = drawn(36, 1);
+  const std::vector<float> zero(36);
+  const std::vector<float> ones(9, 1.0F);
+  const std::vector<float> no_bias(9);
+  std::vector<float> sum(36);
+  std::vector<float> with(36);
+  std::vector<float> without(36);
+  std::vector<float> means(4);
+  std::vector<float> deviations(4);
+  const auto norm = [&](float* to, std::vector<float>& normed, const float* branch) {
+    cpu().residual_norm(to, normed.data(), Element::float32, means.data(), deviations.data(), input.data(),
+                        branch, Element::float32, ones.data(), no_bias.data(), rows, nullptr);
+  };
+  norm(sum.data(), with, zero.data());
+  norm(nullptr, without, nullptr);
+  EXPECT_EQ(with, without);
+}
+
+TEST(FusedKernelsTest, AStepIsDecidedAndAppliedWithoutTheHost) {
+  const std::size_t n = 100;
+  const double weight = 32;
+  for (const bool decoupled : {false, true}) {
+    const AdamRule rule{
+        .learning_rate = 0.01F, .beta1 = 0.9F, .beta2 = 0.99F, .weight_decay = 0.1F, .decoupled = decoupled};
+    auto values = drawn(n, 1);
+    std::vector<double> wanted(values.begin(), values.end());
+    std::vector<float> first(n);
+    std::vector<float> second(n);
+    std::vector<double> m(n);
+    std::vector<double> v(n);
+    std::vector<Bfloat16> copy(n);
+    UpdateDecision decision;
+    for (int step = 1; step <= 5; ++step) {
+      const auto gradient = drawn(n, 10U + static_cast<std::uint32_t>(step), 20.0F);
+      const SumOfSquares squares = sum_of_squares_and_nonfinite(gradient.data(), n);
+      cpu().decide(&decision, &squares, 1.0, weight, nullptr);
+      cpu().adam(values.data(), first.data(), second.data(), gradient.data(), copy.data(), Element::bfloat16,
+                 n, rule, &decision, nullptr);
+      const double norm = std::sqrt(squares.sum) / weight;
+      EXPECT_GT(norm, 1.0);
+      EXPECT_EQ(decision.count, step);
+      for (std::size_t i = 0; i < n; ++i) {
+        double g = gradient[i] / weight / (norm + 1e-6);
+        if (decoupled) {
+          wanted[i] -= 0.01 * 0.1 * wanted[i];
+        } else {
+          g += 0.1 * wanted[i];
+        }
+        m[i] = 0.9 * m[i] + 0.1 * g;
+        v[i] = 0.99 * v[i] + 0.01 * g * g;
+        wanted[i] -= 0.01 / (1 - std::pow(0.9, step)) * m[i] /
+                     (std::sqrt(v[i]) / std::sqrt(1 - std::pow(0.99, step)) + 1e-8);
+        EXPECT_NEAR(values[i], wanted[i], 2e-6);
+        EXPECT_EQ(copy[i].bits, from_float<Bfloat16>(values[i]).bits);
+      }
+    }
+  }
+}
+
+TEST(FusedKernelsTest, AStepWhoseGradientIsNotFiniteChangesNothing) {
+  std::vector<float> values = {1.0F, 2.0F};
+  std::vector<float> first = {0.5F, 0.5F};
+  std::vector<float> second = {0.25F, 0.25F};
+  std::vector<Float16> copy(2);
+  const std::vector<float> gradient = {std::numeric_limits<float>::quiet_NaN(), 1.0F};
+  const SumOfSquares squares = sum_of_squares_and_nonfinite(gradient.data(), 2);
+  UpdateDecision decision{.count = 7};
+  cpu().decide(&decision, &squares, 0.0, 1.0, nullptr);
+  EXPECT_EQ(decision.applies, 0);
+  EXPECT_EQ(decision.count, 7);
+  cpu().adam(values.data(), first.data(), second.data(), gradient.data(), copy.data(), Element::float16, 2,
+             {.learning_rate = 1.0F}, &decision, nullptr);
+  EXPECT_EQ(values, (std::vector<float>{1.0F, 2.0F}));
+  EXPECT_EQ(first, (std::vector<float>{0.5F, 0.5F}));
+  EXPECT_EQ(copy[1].bits, 0);
+}
+
+}  // namespace
+}  // namespace dtrain::kernels
