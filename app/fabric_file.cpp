@@ -122,6 +122,11 @@ void read_clock(const Section& whole, const toml::table& table, Fabric& fabric) 
     whole.fail(*table.get("compute_us_per_sample"), "a real clock measures what a sample takes",
                "leave it out, or use clock = \"virtual\"");
   fabric.compute_s_per_sample = sample_us.value_or(0) * 1e-6;
+  const auto encode_us = whole.number("encode_us_per_mb");
+  if (encode_us && fabric.clock == Fabric::Clock::real)
+    whole.fail(*table.get("encode_us_per_mb"), "a real clock measures what encoding takes",
+               "leave it out, or use clock = \"virtual\"");
+  fabric.encode_s_per_byte = encode_us.value_or(0) * 1e-12;
 }
 
 Fabric::Between read_link(const Section& section) {
@@ -152,7 +157,7 @@ topology::Fabric parse_fabric(const std::string& text, const std::string& origin
         kPage);
   }
   const Section whole(table, "", origin);
-  whole.only({"clock", "compute_us_per_sample", "slow", "node", "link"});
+  whole.only({"clock", "compute_us_per_sample", "encode_us_per_mb", "slow", "node", "link"});
   Fabric fabric{.file = origin};
   read_clock(whole, table, fabric);
   for (const auto& section : sections(table, "slow", origin)) {

@@ -33,6 +33,7 @@ struct CommConfig {
   std::size_t piece_bytes = kLongestPiece;     ///< Of a message between ranks; the same on all of them.
   const topology::Fabric* fabric = nullptr;  ///< Whose links delay messages; null: none. Outlives the groups.
   bool splits_data = false;                  ///< Groups::data_in_node() and data_across() are wanted.
+  bool gathers_apart = false;                ///< Groups::data_gathers() is wanted.
   bool compares_all = false;  ///< All collectives between nodes, not only the first: MpiGroup::compare().
 
   void validate() const;  ///< Throws Error (exit code 2).

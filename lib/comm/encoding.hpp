@@ -43,6 +43,10 @@ class Encoding {
                                                int nodes) = 0;
   /// A part that this rank carried has crossed, in so many seconds from when it was ready.
   virtual void crossed(double /*seconds*/) {}
+  /// What a buffer takes on a virtual clock, which counts instead of what crossed() has measured.
+  virtual void counted(double /*seconds*/) {}
+  /// Whether values are rounded or else computed for their way, now.
+  virtual bool encodes() const { return true; }
 };
 
 }  // namespace dtrain::comm

@@ -30,6 +30,9 @@ class Groups {
   /// CommConfig::splits_data, and where each data group has several nodes, with as many ranks, more than one.
   Group* data_in_node();
   Group* data_across();
+  /// The ranks of data() once more, with communicators of their own: what is gathered there does not queue
+  /// behind sums in data(). Null unless CommConfig::gathers_apart, and where there are several.
+  Group* data_gathers();
   Group& pipe();
   Group& tensor();
   Group& node();  ///< The ranks of this node.

@@ -81,6 +81,12 @@ void require_memory(const Model& model, const std::vector<Parameter*>& parameter
 
 }  // namespace
 
+at::Tensor first_values(const Parameter& parameter, std::uint64_t seed) {
+  at::Tensor whole = initial_values(parameter, seed);
+  const auto& slice = parameter.slice;
+  return slice != nullptr ? part_of_whole(whole, *slice, slice->part) : whole;
+}
+
 Model::Model(std::string name, std::vector<std::unique_ptr<Layer>> layers)
     : name_(std::move(name)), layers_(std::move(layers)), held_(layers_.size(), true) {
   std::map<std::uint32_t, std::string> streams;
@@ -236,12 +242,30 @@ void Model::initialise(std::uint64_t seed) {
   for (Parameter* parameter : with_memory()) {
     if (!parameter->value.is_meta()) continue;
     require_memory(*this, with_memory());
-    parameter->value = at::empty(parameter->value.sizes()).set_requires_grad(!parameter->frozen);
+    parameter->value = at::empty_like(parameter->value, parameter->value.options().device(at::kCPU))
+                           .set_requires_grad(!parameter->frozen);
   }
+  fill(seed);
+}
+
+void Model::fill(std::uint64_t seed) {
+  const at::NoGradGuard no_grad;
   for (Parameter* parameter : with_memory()) {
-    const at::Tensor whole = initial_values(*parameter, seed);
-    const auto& slice = parameter->slice;
-    parameter->value.copy_(slice != nullptr ? part_of_whole(whole, *slice, slice->part) : whole);
+    if (!parameter->value.is_meta()) parameter->value.copy_(first_values(*parameter, seed));
+  }
+}
+
+void Model::leave_shapes() {
+  const at::NoGradGuard no_grad;
+  const auto own = parameters();
+  for (Parameter* parameter : with_memory()) {
+    const bool is_shape = !parameter->frozen && std::ranges::find(own, parameter) != own.end();
+    const auto options = parameter->value.options().device(is_shape ? at::kMeta : at::kCPU);
+    parameter->value = at::empty_like(parameter->value, options).set_requires_grad(!parameter->frozen);
+  }
+  for (Buffer* buffer : buffers()) {
+    buffer->value = buffer->value.clone();
+    if (buffer->step_sum.defined()) buffer->step_sum = buffer->step_sum.clone();
   }
 }
 

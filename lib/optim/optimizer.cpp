@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "optim/adam.hpp"
+#include "optim/coded_optimizer.hpp"
 #include "optim/fused_optimizer.hpp"
 #include "optim/held_ranges.hpp"
 
@@ -181,6 +182,9 @@ void OptimizerConfig::validate() const {
           usage("--beta1", "use a number from 0 to below 1, such as 0.9"));
   require(beta2 >= 0.0 && beta2 < 1.0, fmt::format("beta2 {} is outside [0, 1)", beta2),
           usage("--beta2", "use a number from 0 to below 1, such as 0.999"));
+  require(state_bits == 32 || state_bits == 8,
+          fmt::format("an optimizer has no state in {} bits", state_bits),
+          usage("--optimizer-state-bits", "use 32 or 8"));
   require(eps > 0.0 && std::isfinite(eps), fmt::format("epsilon {} is not a positive number", eps),
           usage("--epsilon", "use a small positive number, such as 1e-8"));
 }
@@ -188,6 +192,10 @@ void OptimizerConfig::validate() const {
 int OptimizerConfig::state_count() const {
   if (name == "sgd") return momentum != 0.0 ? 1 : 0;
   return 2;
+}
+
+at::Tensor Optimizer::decoded(std::size_t index, const Range& places) const {
+  return state_.at(index).value.narrow(0, places.begin, places.size());
 }
 
 std::int64_t Optimizer::state_bytes() const {
@@ -203,7 +211,8 @@ std::unique_ptr<Optimizer> make_optimizer(const OptimizerConfig& config, std::in
   config.validate();
   check_ranges(ranges, count);
   if (held.empty()) held = {{0, count}};
-  HeldRanges parts(std::move(held), count);
+  HeldRanges parts(held, count);
+  if (config.codes_state()) return make_coded_optimizer(config, count, ranges, options, held);
   if (!options.device().is_cpu())
     return make_fused_optimizer(config, ranges, options, allocate, std::move(parts));
   if (config.name == "sgd")

@@ -67,6 +67,15 @@ class HeldParameters {
     return std::accumulate(layers_.begin(), layers_.end(), 0.0,
                            [](double sum, const Layer& layer) { return sum + layer.trained; });
   }
+  /// Of the trained ones, those in parameters of `least` or more.
+  double in_large_ones(std::int64_t least) const {
+    double sum = 0;
+    for (const auto size : sizes_) sum += size >= least ? static_cast<double>(size) : 0.0;
+    return sum;
+  }
+  double of_largest_tensor() const {
+    return sizes_.empty() ? 0 : static_cast<double>(std::ranges::max(sizes_));
+  }
   double of_largest_layer() const { return std::ranges::max(layers_, {}, &Layer::trained).trained; }
 
   /// What a layer uses and the next one, where that is most.
@@ -141,6 +150,12 @@ double exchanged_elements(const Footprint& footprint, const HeldParameters& held
   return elements;
 }
 
+/// What codes and scales take less than full numbers, of all copies' optimizer state.
+double saved_by_codes(const Footprint& footprint, const HeldParameters& held) {
+  return footprint.coded_states * held.in_large_ones(footprint.least_coded) *
+         (footprint.element_bytes - footprint.coded_bytes);
+}
+
 /// Of what a checkpoint has, this rank's share.
 double saved_elements(const Footprint& footprint, const HeldParameters& held) {
   const double states = held.trained() * footprint.optimizer_states;
@@ -155,12 +170,18 @@ double saved_elements(const Footprint& footprint, const HeldParameters& held) {
 }
 
 /// Those that all copies have to be laid out in, while the first values are still there.
-double elements_at_the_start(const Footprint& footprint, const HeldParameters& held) {
-  const double trained = held.trained();
-  const double states = 1.0 + footprint.optimizer_states;
-  if (footprint.block_ranks > 1) return held.all() + trained * states / footprint.block_ranks;
-  if (footprint.gathers_layers) return held.all() + trained / footprint.copies + held.of_largest_layer();
-  return held.all() + trained * (footprint.optimizer_shards > 1 ? 1.0 : states);
+double bytes_at_the_start(const Footprint& footprint, const HeldParameters& held) {
+  const double element = footprint.element_bytes;
+  const double trained = held.trained() * element;
+  const double all = held.all() * element;
+  // State in 8 bits is taken when the parameters are laid out.
+  const double states = footprint.coded_states > 0 ? 1.0 : 1.0 + footprint.optimizer_states;
+  if (footprint.block_ranks > 1) return all + trained * states / footprint.block_ranks;
+  const double layer = held.of_largest_layer() * element;
+  if (footprint.starts_in_shards)  // a layer, and one of its tensors before it is laid out
+    return all - trained + trained / footprint.copies + layer + held.of_largest_tensor() * element;
+  if (footprint.gathers_layers) return all + trained / footprint.copies + layer;
+  return all + trained * (footprint.optimizer_shards > 1 ? 1.0 : states);
 }
 
 }  // namespace
@@ -212,13 +233,16 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
   MemoryEstimate found{
       .parameters = (held.all() - trained + trained / footprint.parameter_shards) * element,
       .gradients = trained * element * gradients / footprint.gradient_shards,
-      .optimizer = trained * element * footprint.optimizer_states / footprint.optimizer_shards,
+      .optimizer = (trained * element * footprint.optimizer_states - saved_by_codes(footprint, held)) /
+                   footprint.optimizer_shards,
       .activations = kept * live_micro_batches(footprint, cuts, pipe_index) + largest_repeated +
                      largest_gradients + once,
       .exchange = exchanged_elements(footprint, held) * element,
       .copies = (undone + (footprint.saves ? saved : 0)) * element};
-  found.apart = std::max(elements_at_the_start(footprint, held) * element,
-                         found.held() + (footprint.saves ? 0 : saved * element));
+  // What is saved of state in 8 bits is decoded, one tensor after the other.
+  const double decoded = footprint.coded_states > 0 ? held.of_largest_tensor() * element : 0;
+  found.apart = std::max(bytes_at_the_start(footprint, held),
+                         found.held() + decoded + (footprint.saves ? 0 : saved * element));
   return found;
 }
 

@@ -22,10 +22,14 @@ struct Footprint {
   int largest_piece = 1;     ///< Samples of the largest one.
   parallel::Pipelining pipelining = parallel::Pipelining::layerwise;
   int optimizer_states = 0;       ///< Tensors of each parameter's size that the optimizer keeps.
+  int coded_states = 0;           ///< Of these, in 8 bits.
+  double coded_bytes = 0;         ///< Of a value then, scales included.
+  std::int64_t least_coded = 0;   ///< Values of the smallest parameter that has them so.
   int optimizer_shards = 1;       ///< Ranks that share them out.
   int gradient_shards = 1;        ///< Likewise the gradients.
   int parameter_shards = 1;       ///< Likewise the parameters that are trained.
   bool gathers_layers = false;    ///< A layer's parameters are brought together while it computes.
+  bool starts_in_shards = false;  ///< They have no values as a whole before.
   int block_ranks = 1;            ///< Ranks of a node that has parameters and states once, in one block.
   std::int64_t bucket_bytes = 0;  ///< Of gradients that travel together: parallel::cut_buckets().
   bool reproducible = false;

@@ -213,7 +213,7 @@ std::set<std::string> load_optimizer(const checkpoint::CheckpointReader& checkpo
                                      const parallel::StateView& state) {
   const at::NoGradGuard no_grad;
   std::set<std::string> anew;
-  for (const auto& tensor : state.tensors()) {
+  for (const auto& tensor : state.places()) {
     if (!tensor.is_of_optimizer()) continue;
     at::Tensor place = tensor.value;
     const int copies = copies_in(checkpoint, tensor);

@@ -101,12 +101,12 @@ void SavedState::put_together(const parallel::StateTensor& source, int saver, Co
   if (where_.data != saver / count) return;
   const bool mine = where_.tensor == saver % count;
   if (source.slice == nullptr) {
-    if (mine) copy_into(copy.value, source.value);
+    if (mine) copy_into(copy.value, source.read());
     return;
   }
   if (mine && !copy.value.defined()) copy.value = at::empty(source.slice->whole, on_cpu(source.value));
   std::vector<at::Tensor> parts(static_cast<std::size_t>(count));
-  parts[static_cast<std::size_t>(where_.tensor)] = source.value;
+  parts[static_cast<std::size_t>(where_.tensor)] = source.read();
   GroupMessages messages(tensor_, saver % count);
   gather_parts(*source.slice, parts, mine ? &copy.value : nullptr, messages);
 }
@@ -131,7 +131,7 @@ void SavedState::take(const std::vector<parallel::StateTensor>& state, checkpoin
     copy->group = owner ? group_of_copy(tensor.group, owner->index) : tensor.group;
     copy->name = tensor.name;
     copy->shard = tensor.shard;
-    copy_into((copy++)->value, tensor.value);
+    copy_into((copy++)->value, tensor.read());
   }
 }
 

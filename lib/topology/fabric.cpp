@@ -103,6 +103,8 @@ void Fabric::validate(int world_size) const {
   const auto ranks_there = fmt::format("use 0 to {}", world_size - 1);
   refuse_unless(clock == Clock::real || (std::isfinite(compute_s_per_sample) && compute_s_per_sample > 0), "",
                 "a computed clock needs the time of a sample", "add compute_us_per_sample = 20, for example");
+  refuse_unless(std::isfinite(encode_s_per_byte) && encode_s_per_byte >= 0, "",
+                "the time of encoding is no time of at least 0", "use encode_us_per_mb = 500, for example");
   for (const auto& entry : slow) {
     refuse_unless(is_rank(entry.rank), entry.where, fmt::format("slow: there is no rank {}", entry.rank),
                   ranks_there);

@@ -41,7 +41,8 @@ struct Fabric {
 
   std::string file = {};  ///< That describes it; empty: nothing is emulated.
   Clock clock = Clock::real;
-  double compute_s_per_sample = 0;           ///< On a rank that is not slow, for Clock::computed.
+  double compute_s_per_sample = 0;  ///< On a rank that is not slow, for Clock::computed.
+  double encode_s_per_byte = 0;     ///< Of values that are rounded and read back for their way, likewise.
   std::vector<std::vector<int>> nodes = {};  ///< The ranks of each; empty: the nodes that there are.
   std::vector<std::string> where_nodes = {};
   std::vector<Slow> slow = {};

@@ -19,6 +19,7 @@ NODES, RANKS_OF_NODE = 2, 2
 RANKS = NODES * RANKS_OF_NODE
 GBIT_PER_S = 1.0
 COMPUTE_US = 25
+ENCODE_US = 0  # of the table of bytes; what --auto takes is an option
 BATCH = 64
 HIDDEN = [1024, 1024]
 WIDTHS = [784, *HIDDEN, 10]
@@ -51,10 +52,11 @@ CASES = {
 }
 
 
-def machine(folder):
-    path = folder / "machine.toml"
+def machine(folder, gbit_per_s=GBIT_PER_S):
+    path = folder / f"machine-{gbit_per_s}.toml"
     nodes = "".join(f"[[node]]\nranks = {list(range(RANKS_OF_NODE * node, RANKS_OF_NODE * (node + 1)))}\n" for node in range(NODES))
-    path.write_text(f'clock = "virtual"\ncompute_us_per_sample = {COMPUTE_US}\n{nodes}[[link]]\ngbit_per_s = {GBIT_PER_S}\n')
+    link = f"[[link]]\ngbit_per_s = {gbit_per_s}\n" if gbit_per_s else ""
+    path.write_text(f'clock = "virtual"\ncompute_us_per_sample = {COMPUTE_US}\nencode_us_per_mb = {ENCODE_US}\n{nodes}{link}')
     return path
 
 
@@ -69,13 +71,51 @@ def measured(folder):
     return sent / len(times), float(np.median(np.diff(times)))
 
 
+def train(folder, name, steps, machine_file, options):
+    command = [str(runs.TOP / "tests/support/mpirun.sh"), str(RANKS), runs.program(), "--model", "mlp", "--model-option",
+               "hidden=" + ",".join(map(str, HIDDEN)), "--global-batch", str(BATCH), "--threads", "1", "--quiet", "--limit-steps", str(steps),
+               "--emulate", str(machine_file), "--name", name, "--checkpoint-every", "end", *options]
+    runs.run(command, cwd=folder)
+    return folder / "runs" / name
+
+
+def auto_rows(folder, encode_us, steps):
+    """`auto` beside no compression, on links of three kinds: a step after the choice, and all steps with the trials before it."""
+    global ENCODE_US
+    ENCODE_US = encode_us
+    for gbit_per_s in (1, 10, None):
+        taken = {}
+        for form in ("none", "auto"):
+            results = train(folder, f"{gbit_per_s}-{form}", steps, machine(folder, gbit_per_s), ["--compression", form])
+            with h5py.File(results / "results.h5") as file:
+                times = file["ranks/00000/virtual_times"][:]["virtual_time_s"]
+                chosen = [event["detail"].decode() for event in file["ranks/00000/events"][:] if event["kind"] == b"compression"]
+            taken[form] = times
+        last, first = ({form: value(times) for form, times in taken.items()}
+                       for value in (lambda times: float(np.median(np.diff(times)[-4:])), lambda times: float(times[-1])))
+        yield {"gbit_per_s": gbit_per_s or "no limit", "encode_us_per_mb": encode_us, "steps": steps,
+               "ms_of_step_none": round(1000 * last["none"], 3), "ms_of_step_auto": round(1000 * last["auto"], 3),
+               "ratio": round(last["auto"] / last["none"], 4), "s_of_all_none": round(first["none"], 4), "s_of_all_auto": round(first["auto"], 4),
+               "ratio_of_all": round(first["auto"] / first["none"], 4), "chosen": chosen[0] if chosen else ""}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="few steps of three cases, kept nowhere")
     parser.add_argument("--steps", type=int, default=20)
+    parser.add_argument("--auto", action="store_true", help="auto beside no compression on links of 1 and 10 Gb/s and without limit: auto.csv")
+    parser.add_argument("--encode-us", type=float, nargs="+", default=[300, 3000], help="what rounding and reading back a MB of gradients takes")
     parser.add_argument("--cases", nargs="*", default=list(CASES), choices=list(CASES))
     parser.add_argument("--output", type=pathlib.Path, default=runs.TOP / "perf/results/sharding")
     arguments = parser.parse_args()
+    if arguments.auto:
+        rows = []
+        for encode_us in arguments.encode_us:
+            with tempfile.TemporaryDirectory() as scratch:
+                for row in auto_rows(pathlib.Path(scratch), encode_us, arguments.steps):
+                    rows.append(row)
+                    print(" ".join(f"{key}={value}" for key, value in row.items()), flush=True)
+        return runs.write_rows(arguments.output / "auto.csv", rows)
     cases = ["ddp", "zero3", "ddp, int8"] if arguments.quick else arguments.cases
     steps = 4 if arguments.quick else arguments.steps
     rows = []
@@ -83,11 +123,7 @@ def main():
         folder = pathlib.Path(scratch)
         for number, name in enumerate(cases):
             options, expected = CASES[name]
-            command = [str(runs.TOP / "tests/support/mpirun.sh"), str(RANKS), runs.program(), "--model", "mlp", "--model-option",
-                       "hidden=" + ",".join(map(str, HIDDEN)), "--global-batch", str(BATCH), "--threads", "1", "--quiet", "--limit-steps",
-                       str(steps), "--emulate", str(machine(folder)), "--name", str(number), "--checkpoint-every", "end", *options]
-            runs.run(command, cwd=folder)
-            sent, seconds = measured(folder / "runs" / str(number))
+            sent, seconds = measured(train(folder, str(number), steps, machine(folder), options))
             expected_s = BATCH / RANKS * COMPUTE_US * 1e-6 + expected * 8 / (GBIT_PER_S * 1e9)
             rows.append({"name": name, "bytes_between_nodes": round(sent), "formula_bytes": round(expected),
                          "virtual_ms": round(1000 * seconds, 3), "formula_ms": round(1000 * expected_s, 3), "steps": steps})

@@ -39,6 +39,7 @@ class EmulateTest(ProgramTest):
             nodes + "[[link]]\nlatency_ms = 5\n": "there are not two nodes to link",
             'clock = "virtual"\n': "needs the time of a sample",
             'clock = "virtual"\ncompute_us_per_sample = -1\n': "needs the time of a sample",
+            'clock = "virtual"\ncompute_us_per_sample = 1\nencode_us_per_mb = -1\n': "the time of encoding",
             "": "describes nothing",
         }.items():
             with self.subTest(text):
@@ -58,6 +59,7 @@ class EmulateTest(ProgramTest):
             'clock = "sand"\n': 'line 1: there is no clock "sand"',
             "clock = 3\n": "line 1: clock is not text",
             "compute_us_per_sample = 20\n": "line 1: a real clock measures",
+            "encode_us_per_mb = 20\n": "line 1: a real clock measures",
             "[[slow]\n": "line 1",
         }.items():
             with self.subTest(text):

@@ -79,6 +79,26 @@ TEST(MemoryEstimateTest, TheFirstValuesAreThereWhileTheyAreLaidOut) {
   EXPECT_GE(of(shards).total(), of(shards).apart);
 }
 
+TEST(MemoryEstimateTest, ARunThatStartsInShardsHasOneAndALayerAtFirst) {
+  Footprint shards{.copies = 7,
+                   .optimizer_shards = 7,
+                   .gradient_shards = 7,
+                   .parameter_shards = 7,
+                   .gathers_layers = true};
+  const auto whole = of(shards).apart;
+  shards.starts_in_shards = true;
+  EXPECT_LE(of(shards).apart, whole);
+  EXPECT_GE(of(shards).apart, (371 / 7 + 208 + 192) * 4) << "input_fc, and its weight before it is laid out";
+}
+
+TEST(MemoryEstimateTest, StateIn8BitsTakesItsBytesInLargeParametersAlone) {
+  const Footprint coded{
+      .optimizer_states = 2, .coded_states = 2, .coded_bytes = 1 + 4.0 / 256, .least_coded = 150};
+  EXPECT_DOUBLE_EQ(of(coded).optimizer, 2 * (192 * (1 + 4.0 / 256) + (371 - 192) * 4));
+  EXPECT_DOUBLE_EQ(of(coded).apart, of(coded).held() + 192 * 4 + 371 * 12)
+      << "a tensor is decoded to be saved";
+}
+
 TEST(MemoryEstimateTest, WhatIsSavedAtTheEndIsBesideWhatIsHeld) {
   EXPECT_EQ(of({.optimizer_states = 2}).apart, 371 * (16 + 12));
   EXPECT_EQ(of({.copies = 4, .optimizer_states = 2}).apart, 371 * (16 + 12 / 4));

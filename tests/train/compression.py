@@ -114,6 +114,22 @@ class CompressionTest(unittest.TestCase):
                 folder = self.train(f"auto-{gbit_per_s}", [1, 1], "--compression", "auto", "--verify-every", 5, steps=16, link=link)
                 self.assertIn(words, self.events(folder, "compression")[0])
 
+    def test_auto_goes_by_a_virtual_clock_where_there_is_one(self):
+        steps = 16
+        for gbit_per_s, encode_us, words in ((1, 100, "int8 for"), (10, 5000, "none for"), (None, 100, "none for")):
+            with self.subTest(gbit_per_s=gbit_per_s):
+                machine = f'clock = "virtual"\ncompute_us_per_sample = 25\nencode_us_per_mb = {encode_us}\n'
+                path = self.folder / f"clock-{gbit_per_s}.toml"
+                path.write_text(machine + "[[node]]\nranks = [0]\n[[node]]\nranks = [1]\n" + (f"[[link]]\ngbit_per_s = {gbit_per_s}\n" if gbit_per_s else ""))
+                last = {}
+                for form in ("none", "auto"):
+                    name = f"clock-{gbit_per_s}-{form}"
+                    run(BINARY, 2, *MODEL, "--emulate", path, "--name", name, "--limit-steps", steps, "--compression", form, cwd=self.folder, limit_s=100)
+                    with h5py.File(self.folder / "runs" / name / "results.h5") as file:
+                        last[form] = np.diff(file["ranks/00000/virtual_times"]["virtual_time_s"])[-3:]
+                self.assertIn(words, self.events(self.folder / "runs" / name, "compression")[0])
+                self.assertTrue((last["auto"] <= 1.02 * last["none"]).all(), last)
+
     @unittest.skipUnless(FULL, "with --full")
     def test_zero1_and_pipelines_compress_as_well(self):
         plain = self.losses(self.train("plain", [1, 2]))

@@ -26,7 +26,11 @@ class ClockedGroup final : public PassingGroup {
     return PassingGroup::all_reduce(values, op, algorithm);
   }
   Handle all_reduce_encoded(Buffer values, Encoding& encoding) override {
-    count(all_reduce_seconds(link_, nodes_, lanes_ * static_cast<double>(encoding.bytes(values.count))));
+    double seconds =
+        all_reduce_seconds(link_, nodes_, lanes_ * static_cast<double>(encoding.bytes(values.count)));
+    if (nodes_ > 1 && encoding.encodes()) seconds += clock_.fabric().encode_s_per_byte * bytes_of(values);
+    count(seconds);
+    encoding.counted(seconds);
     return PassingGroup::all_reduce_encoded(values, encoding);
   }
   Handle reduce_parts(Buffer values, ReduceOp op, Algorithm algorithm) override {

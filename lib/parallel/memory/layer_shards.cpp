@@ -55,7 +55,8 @@ std::vector<Range> runs_of_layers(models::Model& model, const FlatParameters& pa
   return runs;
 }
 
-LayerShards::LayerShards(models::Model& model, FlatParameters& parameters, comm::Group& group, Passed passed)
+LayerShards::LayerShards(models::Model& model, FlatParameters& parameters, comm::Group& group, Passed passed,
+                         std::uint64_t seed)
     : parameters_(parameters),
       group_(group),
       passed_(std::move(passed)),
@@ -77,7 +78,8 @@ LayerShards::LayerShards(models::Model& model, FlatParameters& parameters, comm:
       if (range_of(ranges_, entry) != i) continue;
       entry.offset -= ranges_[i].begin;
       const auto slot = FlatParameters::view(wholes_[i].values, entry);
-      slot.copy_(entry.parameter->value);
+      const auto& value = entry.parameter->value;
+      slot.copy_(value.is_meta() ? models::first_values(*entry.parameter, seed) : value);
       entry.parameter->value = slot.detach().set_requires_grad(true);
     }
     constexpr std::uint64_t kPrime = 1099511628211ULL;

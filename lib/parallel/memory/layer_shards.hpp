@@ -29,8 +29,11 @@ class LayerShards final : public LayerWeights {
   using Passed = std::function<void(const models::Parameter* parameter)>;
 
   /// Takes over the model's values, layer after layer: `parameters`, laid out without values, has the shard
-  /// from then on. On the CPU. Collective. Throws Error when ranks have other values.
-  LayerShards(models::Model& model, FlatParameters& parameters, comm::Group& group, Passed passed);
+  /// from then on. A parameter that is a shape only gets its first values, of `seed`, when its layer's turn
+  /// comes: no rank ever has more than its shard and a layer then. On the CPU. Collective. Throws Error when
+  /// ranks have other values.
+  LayerShards(models::Model& model, FlatParameters& parameters, comm::Group& group, Passed passed,
+              std::uint64_t seed = 0);
 
   void bring(std::int64_t layer, std::optional<std::int64_t> next) override;
   void drop(std::int64_t layer, Pass pass) override;

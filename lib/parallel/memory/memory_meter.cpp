@@ -68,7 +68,29 @@ class Metered final : public c10::Allocator {
   }
 };
 
+constexpr std::uint8_t kAboveTheDefault = 1;
+
+/// What LibTorch takes without the meter.
+class Unmetered final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    void* const data = c10::alloc_cpu(bytes);
+    return {data, data, &c10::free_cpu, c10::Device(c10::DeviceType::CPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &c10::free_cpu; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    default_copy_data(to, from, bytes);
+  }
+};
+
 }  // namespace
+
+MemoryMeter::Uncounted::Uncounted() : counting_(c10::GetCPUAllocator()) {
+  static Unmetered allocator;
+  c10::SetCPUAllocator(&allocator, kAboveTheDefault);
+}
+
+MemoryMeter::Uncounted::~Uncounted() { c10::SetCPUAllocator(counting_, kAboveTheDefault); }
 
 MemoryMeter& MemoryMeter::process() {
   static MemoryMeter the;
@@ -77,7 +99,6 @@ MemoryMeter& MemoryMeter::process() {
 
 void MemoryMeter::install() {
   static Metered allocator;
-  constexpr std::uint8_t kAboveTheDefault = 1;
   c10::SetCPUAllocator(&allocator, kAboveTheDefault);
 }
 

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <c10/core/Allocator.h>
+
 #include <cstdint>
 
 namespace dtrain::parallel {
@@ -15,6 +17,19 @@ class MemoryMeter {
   void install();
   /// From now on what would pass `bytes` throws Error that names --memory-limit; 0: no limit.
   void limit(std::int64_t bytes);
+
+  /// While it lives, LibTorch's memory is not counted: for tensors that nothing is written to, which take no
+  /// more than addresses. In one thread, and not within another one.
+  class Uncounted {
+   public:
+    Uncounted();
+    ~Uncounted();
+    Uncounted(const Uncounted&) = delete;
+    Uncounted& operator=(const Uncounted&) = delete;
+
+   private:
+    c10::Allocator* counting_;
+  };
 
   std::int64_t live() const;  ///< Bytes.
   std::int64_t peak() const;  ///< Since the last begin_peak().

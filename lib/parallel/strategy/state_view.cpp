@@ -8,18 +8,28 @@
 #include "parallel/strategy/rectangles.hpp"
 
 namespace dtrain::parallel {
+namespace {
 
-StateView::StateView(FlatParameters& parameters, models::Model& model, optim::Optimizer& optimizer,
-                     std::vector<Range> held, std::vector<StateTensor> more, bool saves_common)
-    : parameters_(parameters),
-      model_(model),
-      held_(std::move(held)),
-      more_(std::move(more)),
-      saves_common_(saves_common) {
-  for (const auto& moments : optimizer.state()) optimizer_.push_back({moments.name, moments.value});
+/// The part of a state tensor in codes that `view`, which has no memory, stands for.
+at::Tensor decoded_part(const optim::Optimizer& rule, std::size_t index, const at::Tensor& view) {
+  const auto begin = view.storage_offset();
+  std::int64_t size = 1;
+  for (std::int64_t dim = 0; dim < view.dim(); ++dim) size += (view.size(dim) - 1) * view.stride(dim);
+  return rule.decoded(index, {begin, begin + size}).as_strided(view.sizes(), view.strides(), 0);
 }
 
-std::vector<StateTensor> StateView::tensors() const {
+}  // namespace
+
+StateView::StateView(FlatParameters& parameters, models::Model& model, optim::Optimizer& optimizer,
+                     std::vector<Range> held, std::vector<StateTensor> more, Saves saves)
+    : parameters_(parameters),
+      model_(model),
+      rule_(&optimizer),
+      held_(std::move(held)),
+      more_(std::move(more)),
+      saves_(saves) {}
+
+std::vector<StateTensor> StateView::tensors(Use use) const {
   std::vector<StateTensor> all;
   for (const auto* buffer : model_.buffers()) {
     all.push_back({StateTensor::kModel, buffer->name, buffer->value, buffer->slice});
@@ -32,7 +42,16 @@ std::vector<StateTensor> StateView::tensors() const {
     if (holds_shards() && !parameter->frozen) continue;
     all.push_back({StateTensor::kModel, parameter->name, parameter->value.detach(), parameter->slice});
   }
-  for (const auto& flat : optimizer_) {
+  auto states = optimizer_;
+  const auto coded = rule_ != nullptr && use == Use::read ? rule_->coded_names() : std::vector<std::string>();
+  for (const auto& name : coded)
+    states.push_back({name, at::empty({held_count()}, at::TensorOptions(at::kMeta).dtype(at::kFloat))});
+  if (rule_ != nullptr && coded.empty()) {
+    for (const auto& moments : rule_->state()) states.push_back({moments.name, moments.value});
+  }
+  for (std::size_t index = 0; index < states.size(); ++index) {
+    const auto& flat = states[index];
+    const auto before = all.size();
     for (const auto& entry : parameters_.entries()) {
       if (!held_.empty()) {
         add_shards(StateTensor::kOptimizer + flat.state, flat, entry, all);
@@ -41,9 +60,22 @@ std::vector<StateTensor> StateView::tensors() const {
       all.push_back({StateTensor::kOptimizer + flat.state, entry.parameter->name,
                      FlatParameters::view(flat.values, entry), entry.parameter->slice, flat.owner});
     }
+    if (coded.empty()) continue;
+    for (std::size_t i = before; i < all.size(); ++i)
+      all[i].decoded = [rule = rule_, index, view = all[i].value] {
+        return decoded_part(*rule, index, view);
+      };
   }
   all.insert(all.end(), more_.begin(), more_.end());
   return all;
+}
+
+/// Elements of the optimizer's state.
+std::int64_t StateView::held_count() const {
+  if (held_.empty()) return parameters_.size();
+  std::int64_t count = 0;
+  for (const Range& range : held_) count += range.size();
+  return count;
 }
 
 /// What the held ranges have of a parameter.
@@ -70,7 +102,7 @@ void StateView::add_shards(const std::string& group, const Flat& flat, const Fla
                                         .global_shape = models::whole_shape(value, slice),
                                         .offset = std::move(piece.offset),
                                         .extent = std::move(piece.extent)},
-                         .saves_shard = slice != nullptr || saves_common_});
+                         .saves_shard = saves_.shards && (slice != nullptr || saves_.common)});
         }
       }
     }

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -22,7 +23,8 @@ struct StateTensor {
 
   std::string group;  ///< `model`, or `optimizer/STATE`
   std::string name;
-  at::Tensor value;                                ///< A view: writing to it changes the state.
+  /// A view: writing to it changes the state. Where there is `decoded`, it has shape and strides alone.
+  at::Tensor value;
   std::shared_ptr<const models::HeldSlice> slice;  ///< Which part of the whole it is; null: the whole.
   /// The ranks that vouch for the value: one of them saves it. All ranks name the same owner, but for the
   /// copy's index.
@@ -50,6 +52,10 @@ struct StateTensor {
   /// not be missing.
   std::string anew = {};
 
+  /// Makes the values, where the state is in codes. Empty: they are there.
+  std::function<at::Tensor()> decoded = {};
+
+  at::Tensor read() const { return decoded ? decoded() : value; }
   bool is_of_optimizer() const { return group.starts_with(kOptimizer); }
 };
 
@@ -57,13 +63,21 @@ struct StateTensor {
 /// recovery and evaluation see. Borrowed from the strategy, and valid until its next step.
 class StateView {
  public:
+  /// Which shards this rank saves.
+  struct Saves {
+    bool common = true;  ///< Those of what its tensor group has in common, too.
+    bool shards = true;  ///< Any: no rank of another node, which has the same ones, does.
+  };
+
   /// `model`: its parameters are views of `parameters`; it has the buffers as well. `held`: what of the
   /// parameters the optimizer has state for, ascending, where other copies of the model have the rest; empty:
   /// everything. Where `parameters` hold values of these parts alone, the model's tensors are shards as well.
-  /// `more`: what else there is, already named. `saves_common`: this rank saves shards of what its tensor
-  /// group has in common.
+  /// `more`: what else there is, already named.
   StateView(FlatParameters& parameters, models::Model& model, optim::Optimizer& optimizer,
-            std::vector<Range> held = {}, std::vector<StateTensor> more = {}, bool saves_common = true);
+            std::vector<Range> held, std::vector<StateTensor> more, Saves saves);
+  StateView(FlatParameters& parameters, models::Model& model, optim::Optimizer& optimizer,
+            std::vector<Range> held = {}, std::vector<StateTensor> more = {})
+      : StateView(parameters, model, optimizer, std::move(held), std::move(more), Saves()) {}
 
   /// Values laid out like the flat parameters.
   struct Flat {
@@ -76,22 +90,29 @@ class StateView {
       : parameters_(parameters), model_(model), optimizer_(std::move(optimizer)), more_(std::move(more)) {}
 
   /// All tensors of this rank, in one order on all ranks of a stage.
-  std::vector<StateTensor> tensors() const;
+  std::vector<StateTensor> tensors() const { return tensors(Use::read); }
+  /// The same, to be written to: all have memory. What is written to the optimizer's counts when it is
+  /// adopted.
+  std::vector<StateTensor> places() const { return tensors(Use::write); }
 
   /// All parameters that are trained, flat.
   at::Tensor& flat_parameters() const { return parameters_.values(); }
 
  private:
+  enum class Use { read, write };
+  std::vector<StateTensor> tensors(Use use) const;
+  std::int64_t held_count() const;
   void add_shards(const std::string& group, const Flat& flat, const FlatParameters::Entry& entry,
                   std::vector<StateTensor>& all) const;
   bool holds_shards() const { return parameters_.values().numel() != parameters_.size(); }
 
   FlatParameters& parameters_;
   models::Model& model_;
+  const optim::Optimizer* rule_ = nullptr;  // null: optimizer_ has its state
   std::vector<Flat> optimizer_;
-  std::vector<Range> held_;  // of which optimizer_ has values, one range behind the other; empty: everything
+  std::vector<Range> held_;  // of which the state has values, one range behind the other; empty: everything
   std::vector<StateTensor> more_;
-  bool saves_common_ = true;
+  Saves saves_;
 };
 
 }  // namespace dtrain::parallel

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "optim/coded_optimizer.hpp"
 #include "parallel/step/pieces.hpp"
 #include "parallel/strategy/registry.hpp"
 #include "state/saved_state.hpp"
@@ -37,6 +38,11 @@ plan::Footprint footprint_of(const RunConfig& config, const MemoryFacts& facts) 
   const bool one_block = shares.node && (facts.one_node || within) && !config.computes_on_device();
   const int block_ranks = one_block ? facts.ranks_of_node : 1;
   const int sharers = block_ranks > 1 ? block_ranks : copies;
+  const bool gathers_layers = shares.parameters && block_ranks == 1 && copies > 1;
+  // Values that are drawn come layer after layer; those of a file, or converted ones, as a whole.
+  const bool starts_in_shards = gathers_layers && config.model.init_from.empty() &&
+                                !balances_stages(config) && config.precision != "fp64" &&
+                                !config.computes_on_device();
   const bool undoes = facts.recovers && strategy.can(strategy_setting(config)).rolls_back;
   return {.element_bytes = element_bytes(config),
           .half = half_type(config).has_value(),
@@ -47,10 +53,14 @@ plan::Footprint footprint_of(const RunConfig& config, const MemoryFacts& facts) 
           .pipelining = parallel::parse_pipelining(config.pipeline.schedule),
           .optimizer_states =
               config.update.rule.state_count() + (blocks != nullptr ? blocks(config.strategy_options) : 0),
+          .coded_states = config.update.rule.codes_state() ? config.update.rule.state_count() : 0,
+          .coded_bytes = optim::kCodedBytes,
+          .least_coded = optim::kLeastCoded,
           .optimizer_shards = block_ranks > 1 || shares.optimizer ? sharers : 1,
           .gradient_shards = shares.gradients && !config.reproducible ? sharers : 1,
           .parameter_shards = block_ranks > 1 || shares.parameters ? sharers : 1,
-          .gathers_layers = shares.parameters && block_ranks == 1 && copies > 1,
+          .gathers_layers = gathers_layers,
+          .starts_in_shards = starts_in_shards,
           .block_ranks = block_ranks,
           .bucket_bytes = config.bucket_bytes(),
           .reproducible = config.reproducible,

@@ -102,6 +102,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::In
                          comm::ClockedGroup(data_group(), *job.virtual_clock()),
                          clocked(job.groups().data_in_node(), *job.virtual_clock()),
                          clocked(job.groups().data_across(), *job.virtual_clock(), lanes_of(job)),
+                         clocked(job.groups().data_gathers(), *job.virtual_clock()),
                          parallel::ClockedEngine(engine(), *job.virtual_clock()))),
       strategy_(
           parallel::find_strategy(config.strategy)
@@ -112,6 +113,8 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::In
                          clocked_ != nullptr ? clocked_->data_in_node.get() : job.groups().data_in_node(),
                      .data_across =
                          clocked_ != nullptr ? clocked_->data_across.get() : job.groups().data_across(),
+                     .data_gathers =
+                         clocked_ != nullptr ? clocked_->data_gathers.get() : job.groups().data_gathers(),
                      .pipe = job.groups().pipe(),
                      .tensor = job.groups().tensor(),
                      .queue = job.groups().queue(),

@@ -95,6 +95,7 @@ class Replica {
     comm::ClockedGroup data;
     std::unique_ptr<comm::ClockedGroup> data_in_node;  // null: data groups are not split
     std::unique_ptr<comm::ClockedGroup> data_across;   // likewise
+    std::unique_ptr<comm::ClockedGroup> data_gathers;  // null: gathers have no lane of their own
     parallel::ClockedEngine engine;
   };
   std::unique_ptr<Clocked> clocked_;  // null: none is

@@ -14,6 +14,7 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "core/version.hpp"
+#include "parallel/strategy/registry.hpp"
 #include "train/config/strategy_setting.hpp"
 
 namespace dtrain::train {
@@ -70,6 +71,7 @@ comm::CommConfig comm_config(const RunConfig& config, const comm::MpiEnvironment
   all.stream = device.stream;
   all.recovery = mpi.can_recover();
   all.splits_data = config.strategy_options.shard_within == "node";
+  all.gathers_apart = parallel::find_strategy(config.strategy).shares.parameters && !all.splits_data;
   all.compares_all = config.verify_every > 0;
   all.fabric = config.fabric.delays_messages() ? &config.fabric : nullptr;
   return all;

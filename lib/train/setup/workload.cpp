@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <iostream>
+#include <optional>
 #include <regex>
 #include <span>
 #include <string_view>
@@ -22,6 +23,7 @@
 #include "data/shards/vocabulary_hash.hpp"
 #include "data/synthetic/synthetic.hpp"
 #include "models/exported/golden.hpp"
+#include "parallel/memory/memory_meter.hpp"
 #include "parallel/pipeline/layer_times.hpp"
 #include "parallel/step/pieces.hpp"
 #include "state/initial_weights.hpp"
@@ -270,15 +272,17 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
       {.subject = info.name, .advice = "stage it again from a source with samples", .code = ExitCode::data});
   for (const auto& input : info.inputs)
     facts.inputs.push_back({.name = input.name, .shape = input.shape, .ids = input.ids});
+  auto facts_of_memory = place.memory;
+  facts_of_memory.samples = info.samples("train");
+  const auto footprint = footprint_of(config, facts_of_memory);
+  std::optional<parallel::MemoryMeter::Uncounted> shapes_only;
+  if (footprint.starts_in_shards && !config.dry_run) shapes_only.emplace();
   auto model = models::find_model(config.model.name).make(facts, config.model.options);
   require_same_places(*model, info);
   auto golden = replayed_golden_batch(config, place);
   const auto frozen = freeze(config, *model);
   auto [cuts, layer_costs] = cut_model(config, *model, info, place);
   const double flops = 3 * model->forward_flops(info.shape);
-  auto facts_of_memory = place.memory;
-  facts_of_memory.samples = info.samples("train");
-  const auto footprint = footprint_of(config, facts_of_memory);
   const auto evaluated_at_once =
       evaluation_batch(config, plan::evaluation_bytes(element_bytes(config), *model, info.shape),
                        config.mesh_shape.tensor > 1 ? 0.0 : most_held(footprint, *model, cuts, info.shape));
@@ -290,7 +294,13 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
   // A dry run may be of a model that has no room here.
   const bool moves = full_type(config) == at::kDouble || !place.device.is_cpu();
   if (!config.dry_run && moves) model->to(full_type(config), place.device);
-  if (!config.dry_run) model->initialise(config.seed);
+  if (shapes_only) {
+    shapes_only.reset();
+    model->leave_shapes();
+    model->fill(config.seed);
+  } else if (!config.dry_run) {
+    model->initialise(config.seed);
+  }
   checkpoint::VocabularyHashes vocabulary{.all = data::vocabulary_hash(info),
                                           .source = data::vocabulary_hash(info, data::Side::source),
                                           .target = data::vocabulary_hash(info, data::Side::target)};

@@ -136,5 +136,28 @@ TEST(LayerShardsOfRanksTest, RanksThatStartWithOtherValuesAreRefused) {
   EXPECT_THROW(LayerShards(*model, parameters, job.data(), [](const models::Parameter*) {}), Error);
 }
 
+TEST(LayerShardsStartTest, ShapesGetTheValuesThatAWholeModelStartsWith) {
+  constexpr std::uint64_t kSeed = 7;
+  JobOfTest job;
+  const auto options = at::TensorOptions().dtype(at::kDouble);
+  std::vector<at::Tensor> shards;
+  for (const bool has_values : {true, false}) {
+    const auto model = small_model();
+    if (has_values) {
+      model->initialise(kSeed);
+    } else {
+      model->leave_shapes();
+      model->fill(kSeed);
+      for (const auto* parameter : model->parameters()) EXPECT_TRUE(parameter->value.is_meta());
+    }
+    FlatParameters parameters(*model, at::empty({0}, options), FlatParameters::Values::elsewhere);
+    const LayerShards layers(
+        *model, parameters, job.data(), [](const models::Parameter*) {}, kSeed);
+    shards.push_back(parameters.values().clone());
+  }
+  EXPECT_GT(shards[0].abs().sum().item<double>(), 0);
+  EXPECT_TRUE(at::equal(shards[0], shards[1]));
+}
+
 }  // namespace
 }  // namespace dtrain::parallel

@@ -32,11 +32,12 @@ MeasuredEncoding::MeasuredEncoding(std::uint64_t seed, std::uint64_t first) {
 
 void MeasuredEncoding::begin_step(std::int64_t number, std::size_t form) {
   step_s_ = 0;
+  clock_s_.reset();
   form_ = form;
   if (encodings_[form]) encodings_[form]->begin_step(number);
 }
 
-void MeasuredEncoding::record() { seconds_[form_].push_back(step_s_); }
+void MeasuredEncoding::record() { seconds_[form_].push_back(clock_s_.value_or(step_s_)); }
 
 double MeasuredEncoding::seconds(std::size_t form) const {
   const auto& all = seconds_[form];

@@ -46,12 +46,15 @@ class MeasuredEncoding final : public comm::Encoding {
   std::unique_ptr<comm::MessageRounds> begin(std::span<float> values, std::size_t first, int node,
                                              int nodes) override;
   void crossed(double seconds) override { step_s_ += seconds; }
+  void counted(double seconds) override { clock_s_ = clock_s_.value_or(0) + seconds; }
+  bool encodes() const override { return encodings_[form_].has_value(); }
 
  private:
   std::array<std::optional<RoundedEncoding>, kWireForms.size()> encodings_;
   std::array<std::vector<double>, kWireForms.size()> seconds_;  // by step
   std::size_t form_ = 0;
-  double step_s_ = 0;  // of the step so far
+  double step_s_ = 0;              // of the step so far
+  std::optional<double> clock_s_;  // likewise, on a virtual clock; empty: there is none
 };
 
 /// `auto`: the first steps try each form in turn, and then each bucket stays with the one that was fastest on

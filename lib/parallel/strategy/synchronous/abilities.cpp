@@ -60,6 +60,14 @@ void restrict_to_kept_error(Abilities& abilities) {
   abilities.copies_parts = {"a rank's part is not the same on all nodes"};
 }
 
+/// What changes where each rank has state in 8 bits for itself.
+void restrict_to_codes(const Setting& setting, Abilities& abilities) {
+  if (setting.on_device) abilities.runs = {"the CPU keeps the optimizer's state in 8 bits"};
+  abilities.updates_by_rows = {"values of a table share the scale of their state"};
+  abilities.rolls_back = {"a lost rank takes its state in 8 bits along"};
+  abilities.copies_parts = {"no rank can read another one's state in 8 bits"};
+}
+
 /// What it keeps of the gradient.
 int blocks_of_compression(const StrategyOptions& options) {
   return CompressionChoice::parse(options.compression).keeps_error() ? 1 : 0;
@@ -71,7 +79,7 @@ StrategyEntry synchronous() {
   return {.name = "ddp",
           .rule = "all copies apply the same sum of gradients in each step",
           .options = {"compression", "dp-clip", "dp-noise", "target-epsilon", "dp-delta", "dp-sampler",
-                      "dp-accountant", "noise-source"},
+                      "dp-accountant", "noise-source", "optimizer-state-bits"},
           .blocks = blocks_of_compression,
           .shares = {.node = true},
           .can =
@@ -89,7 +97,7 @@ StrategyEntry zero1() {
       .name = "zero1",
       .rule = "as ddp, each copy holding and updating a shard of the optimizer's state",
       .steps_of = "ddp",
-      .options = {"compression", "shard-within"},
+      .options = {"compression", "shard-within", "optimizer-state-bits"},
       .blocks = blocks_of_compression,
       .shares = {.node = true, .optimizer = true},
       .can = [](const Setting& setting) { return Synchronous::can(setting, Synchronous::Shards::optimizer); },
@@ -103,7 +111,7 @@ StrategyEntry zero2() {
       .name = "zero2",
       .rule = "as zero1, each copy keeping the gradient sums of its shard only",
       .steps_of = "ddp",
-      .options = {"compression", "shard-within"},
+      .options = {"compression", "shard-within", "optimizer-state-bits"},
       .shares = {.node = true, .optimizer = true, .gradients = true},
       .can = [](const Setting& setting) { return Synchronous::can(setting, Synchronous::Shards::gradients); },
       .make = [](const StrategyParts& parts) -> std::unique_ptr<Strategy> {
@@ -116,7 +124,7 @@ StrategyEntry zero3() {
       .name = "zero3",
       .rule = "as zero2, each copy keeping its shard of the parameters only, but for the layer that computes",
       .steps_of = "ddp",
-      .options = {"compression", "shard-within"},
+      .options = {"compression", "shard-within", "optimizer-state-bits"},
       .shares = {.node = true, .optimizer = true, .gradients = true, .parameters = true},
       .can =
           [](const Setting& setting) { return Synchronous::can(setting, Synchronous::Shards::parameters); },
@@ -136,6 +144,7 @@ Abilities Synchronous::can(const Setting& setting, Shards shards) {
                       .adapts_batch = can_adapt_batch(setting),
                       .owns_by_speed = can_own_by_speed(setting)};
   if (shards != Shards::nothing) restrict_to_shards(setting, shards, abilities);
+  if (setting.optimizer.codes_state()) restrict_to_codes(setting, abilities);
   if (CompressionChoice::parse(setting.options.compression).keeps_error()) restrict_to_kept_error(abilities);
   return abilities;
 }

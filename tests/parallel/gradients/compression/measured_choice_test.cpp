@@ -81,5 +81,20 @@ TEST_F(MeasuredGradientsTest, ASlowStepDecidesNothing) {
   EXPECT_EQ(form(1), 0U);
 }
 
+TEST_F(MeasuredGradientsTest, AVirtualClockCountsInsteadOfWhatWasMeasured) {
+  for (int number = 1; number <= kTried + 1; ++number) {
+    gradients_.begin_step(number);
+    for (const std::size_t bucket : {0U, 1U}) {
+      auto& encoding = gradients_.of(bucket);
+      EXPECT_EQ(encoding.encodes(), form(bucket) != 0) << "as it is";
+      encoding.crossed(form(bucket) == 0 ? 1 : 5);
+      encoding.counted(bucket == 0 && form(bucket) == 1 ? 0.25 : 0.5);
+      encoding.counted(0.5);
+    }
+  }
+  EXPECT_EQ(form(0), 1U);
+  EXPECT_EQ(form(1), 0U);
+}
+
 }  // namespace
 }  // namespace dtrain::parallel
