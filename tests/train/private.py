@@ -96,14 +96,14 @@ class PrivateTest(unittest.TestCase):
 
     @unittest.skipUnless(FULL, "takes longer")
     def test_models_without_rules_go_one_by_one(self):
-        for model in ("conv_autoencoder", "seq2seq", "gpt"):
+        for model in ("conv_autoencoder", "seq2seq", "gpt"):  # the last two have rules
             options = ["--model", model, "--dataset", "synthetic", "--threads", 1, "--global-batch", 6, "--micro-batches", 2, "--limit-steps", 2,
                        "--dp-clip", 0.5, "--dp-noise", 0.1, "--quiet", *SEEDED]
             found = []
             for ranks in (1, 2):
                 run(BINARY, ranks, "--name", f"{model}{ranks}", *options, cwd=self.folder)
                 folder = self.folder / "runs" / f"{model}{ranks}"
-                self.assertIn("one by one", events(folder, "privacy")[0])
+                self.assertEqual("one by one" in events(folder, "privacy")[0], model == "conv_autoencoder")
                 found.append(checkpoint_tensors(last_step(folder)))
             for name, value in found[0].items():
                 np.testing.assert_allclose(value, found[1][name], rtol=0, atol=1e-5, err_msg=name)

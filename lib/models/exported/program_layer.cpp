@@ -15,6 +15,7 @@
 #include "models/exported/operator_call.hpp"
 #include "models/exported/operators.hpp"
 #include "models/exported/own_operations.hpp"
+#include "models/exported/samples/sample_rules.hpp"
 
 namespace dtrain::models::exported {
 namespace {
@@ -100,6 +101,7 @@ void ProgramLayer::make_operations() {
     Done done{.copies = step.copies};
     done.operation = own_operation(step, scope, planned_->in_training);
     if (done.operation == nullptr) done.operation = operator_call(step, scope);
+    done.operation = tapped_operation(*planned_, step, scope, std::move(done.operation));
     if (step.relu_follows && !calls(node, "batch_norm")) {
       const auto place = place_of(node.outputs.at(0).values.at(0));
       done.operation = std::make_unique<ThenRelu>(std::move(done.operation), place);

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "models/borrowed_parameter.hpp"
+#include "models/compute/sample_tap.hpp"
 #include "models/exported/operation.hpp"
 #include "models/exported/planning/planned_program.hpp"
 #include "models/exported/slicing/sliced_linear.hpp"
@@ -24,7 +25,7 @@ struct Place;         // models/exported/slicing/node_search.hpp
 /// One run of a program's nodes. Its parameters and buffers have the names of the module's state_dict and
 /// start as the file has them; a parameter that several runs use belongs to the first of them, and the others
 /// borrow it. Between two layers flow all tensors that a later run uses.
-class ProgramLayer final : public Layer, public WordTable {
+class ProgramLayer final : public Layer, public WordTable, public SampleTapped {
  public:
   /// `before`: the layers before this one, which may own what it uses.
   ProgramLayer(std::shared_ptr<const PlannedProgram> planned, std::size_t run,
@@ -47,6 +48,7 @@ class ProgramLayer final : public Layer, public WordTable {
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
   Cost cost(const std::vector<Shape>& inputs) const override;
   std::vector<BorrowedParameter*> borrowed() override;
+  std::string sample_obstacle() const override;
 
   /// Of the program's first run, where it takes the mean of words and nothing else uses their table.
   const Parameter* table() const override;

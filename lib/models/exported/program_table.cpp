@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "models/exported/program_layer.hpp"
+#include "models/exported/samples/sample_rules.hpp"
 
 namespace dtrain::models::exported {
 
@@ -28,5 +29,7 @@ const Parameter* ProgramLayer::table() const {
 at::Tensor ProgramLayer::ids_read(const at::Tensor& input) const { return input.to(at::kInt).contiguous(); }
 
 std::int64_t ProgramLayer::longest() const { return std::numeric_limits<std::int64_t>::max(); }
+
+std::string ProgramLayer::sample_obstacle() const { return sample_obstacle_of(*planned_, run_); }
 
 }  // namespace dtrain::models::exported

@@ -1,6 +1,7 @@
 #include "models/layers/packing.hpp"
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/floor_divide.h>
 #include <ATen/ops/index_select.h>
 
 #include <algorithm>
@@ -40,6 +41,10 @@ std::vector<std::int64_t> lengths_of(const at::Tensor& ids) {
     lengths.push_back(std::find(row, row + width, 0) - row);
   }
   return lengths;
+}
+
+at::Tensor samples_of(const Packing& packing, std::int64_t width) {
+  return at::floor_divide(packing.positions, width);
 }
 
 at::Tensor packed(const at::Tensor& padded, const Packing& packing) {

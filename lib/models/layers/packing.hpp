@@ -22,6 +22,9 @@ Packing pack(const std::vector<std::int64_t>& lengths, std::int64_t width);
 /// The number of ids before the padding (id 0) of each row. `ids`: int32 [n, T].
 std::vector<std::int64_t> lengths_of(const at::Tensor& ids);
 
+/// Of each packed token the sequence that it belongs to, int64 [tokens]. `width`: as pack() was given.
+at::Tensor samples_of(const Packing& packing, std::int64_t width);
+
 /// The elements of `padded` [n, T] in packed order: [tokens].
 at::Tensor packed(const at::Tensor& padded, const Packing& packing);
 

@@ -1,9 +1,9 @@
 #include "models/layers/token_flow.hpp"
 
 #include <ATen/ops/cat.h>
-#include <ATen/ops/linear.h>
 
 #include "models/compute/precision.hpp"
+#include "models/compute/sample_tap.hpp"
 #include "models/slicing/tensor_group.hpp"
 
 namespace dtrain::models {
@@ -11,7 +11,7 @@ namespace dtrain::models {
 at::Tensor TokenFlow::into_slices(const at::Tensor& x, const at::Tensor& weight,
                                   const at::Tensor& bias) const {
   if (shared()) return group_->gather_linear(as_factor(x), tokens_, as_factor(weight), as_factor(bias));
-  return at::linear(group_ != nullptr ? group_->enter(x) : x, weight, bias);
+  return tapped_linear(group_ != nullptr ? group_->enter(x) : x, weight, bias);
 }
 
 at::Tensor TokenFlow::out_of_slices(const at::Tensor& partial) const {

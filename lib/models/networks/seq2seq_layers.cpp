@@ -2,7 +2,6 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/stack.h>
 #include <ATen/ops/zeros.h>
 #include <fmt/format.h>
@@ -11,6 +10,7 @@
 
 #include "kernels/fill.hpp"
 #include "models/compute/beside.hpp"
+#include "models/compute/sample_tap.hpp"
 #include "models/layers/dropout.hpp"
 #include "models/layers/vocabulary.hpp"
 #include "models/shape.hpp"
@@ -111,6 +111,7 @@ Tensors Encoder::forward(const Tensors& inputs, const Context& context) {
   const at::Tensor& source = inputs.at(0);
   check_ids(name(), source, "source ids [n, S]");
   const Packing packing = pack(lengths_of(source), source.size(1));
+  const SampleTap::PackedRows rows(samples_of(packing, source.size(1)));
   const at::Tensor zeros =
       at::zeros({source.size(0), sizes_.hidden}, parameters_[0].value.options().requires_grad(false));
   std::vector<LstmState> state(static_cast<std::size_t>(sizes_.layers), LstmState{zeros, zeros});
@@ -158,8 +159,8 @@ at::Tensor Decoder::step(const at::Tensor& words, std::vector<LstmState>& state)
 }
 
 at::Tensor Decoder::held_logits(const at::Tensor& outputs) const {
-  return at::linear(group_ != nullptr ? group_->enter(outputs) : outputs, output_weight().value,
-                    parameters_.back().value);
+  return tapped_linear(group_ != nullptr ? group_->enter(outputs) : outputs, output_weight().value,
+                       parameters_.back().value);
 }
 
 at::Tensor Decoder::logits(const at::Tensor& words, std::vector<LstmState>& state) const {
@@ -237,6 +238,7 @@ Tensors Decoder::forward(const Tensors& inputs, const Context& context) {
   const at::Tensor wanted =
       target.contiguous().view({-1}).index_select(0, packing.positions + 1).to(at::kLong);
   state = selected(state, packing.order);
+  const SampleTap::PackedRows packed_rows(samples_of(packing, target.size(1)));
   const at::Tensor outputs =
       words_.run(parameters_, packed(fed, packing), packing.batch_sizes, state, context);
   return {held_logits(outputs), wanted};

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "models/compute/sample_tap.hpp"
 #include "models/layer.hpp"
 #include "models/layers/lstm.hpp"
 #include "models/layers/packing.hpp"
@@ -49,7 +50,7 @@ class WordLstm {
 
 /// Source and target ids int32 [n, S], [n, T] -> the state after each source's last word, hidden and cell
 /// [layers, n, hidden], and the target as it came.
-class Encoder final : public Layer {
+class Encoder final : public Layer, public SampleTapped {
  public:
   explicit Encoder(const Seq2SeqSizes& sizes);
   Tensors forward(const Tensors& inputs, const Context& context) override;
@@ -67,7 +68,7 @@ class Encoder final : public Layer {
 /// its own is decided once per sentence, by Philox(seed, step, micro-batch, row): its own words are found
 /// first, step by step, greedily and without dropout, and then all sentences pass through the LSTM's layers
 /// whole. Sliced, a rank gives the logits of its words.
-class Decoder final : public Layer {
+class Decoder final : public Layer, public SampleTapped {
  public:
   explicit Decoder(const Seq2SeqSizes& sizes);
   Tensors forward(const Tensors& inputs, const Context& context) override;

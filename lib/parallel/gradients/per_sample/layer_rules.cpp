@@ -6,6 +6,7 @@
 #include <torch/csrc/autograd/variable.h>
 
 #include <algorithm>
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -14,34 +15,29 @@
 #include "models/layers/conv2d.hpp"
 #include "models/layers/embedding_bag.hpp"
 #include "models/layers/linear.hpp"
+#include "parallel/gradients/per_sample/by_sample.hpp"
+#include "parallel/gradients/per_sample/convolution_gradients.hpp"
 
 namespace dtrain::parallel {
 namespace {
 
-/// Sums over all dims but the first, in double: [n, ...] -> [n].
-at::Tensor squares_by_sample(const at::Tensor& values) {
-  const auto rows = values.reshape({values.size(0), -1});
-  return at::sum(at::square(rows), 1, false, at::kDouble);
-}
-
-at::Tensor weighted(const at::Tensor& values, const at::Tensor& factors) {
-  models::Shape shape(static_cast<std::size_t>(values.dim()), 1);
-  shape[0] = values.size(0);
-  return values * factors.view(shape);
-}
-
-/// No parameters: the graph of the layer alone.
+/// Differentiates the layer alone. `tap`: takes down how it uses its parameters; null: it has none.
 class PlainRule final : public LayerRule {
  public:
-  PlainRule(models::Layer& layer, bool first) : layer_(layer), first_(first) {}
+  PlainRule(models::Layer& layer, bool first, models::SampleTap* tap)
+      : layer_(layer), first_(first), tap_(tap) {}
 
   models::Tensors forward(const models::Tensors& inputs, const models::Context& context) override {
-    if (first_) {
+    if (first_ && tap_ == nullptr) {
       const at::NoGradGuard no_grad;
       return layer_.run(inputs, context);
     }
-    for (const auto& input : inputs)
-      inputs_.push_back(input.is_floating_point() ? input.detach().set_requires_grad(true) : input);
+    for (const auto& input : inputs) {
+      const bool flows = input.is_floating_point() && !first_;
+      inputs_.push_back(flows ? input.detach().set_requires_grad(true) : input);
+    }
+    std::optional<models::SampleTap::Scope> scope;
+    if (tap_ != nullptr) scope.emplace(*tap_);
     outputs_ = layer_.run(inputs_, context);
     models::Tensors detached;
     for (const auto& output : outputs_) detached.push_back(output.detach());
@@ -49,7 +45,7 @@ class PlainRule final : public LayerRule {
   }
 
   models::Tensors backward(const models::Tensors& gradients, at::Tensor& /*squares*/) override {
-    if (first_) return {};
+    if (outputs_.empty()) return {};
     std::vector<at::Tensor> outputs;
     std::vector<at::Tensor> given;
     for (std::size_t i = 0; i < outputs_.size(); ++i) {
@@ -71,6 +67,7 @@ class PlainRule final : public LayerRule {
  private:
   models::Layer& layer_;
   bool first_;
+  models::SampleTap* tap_;
   models::Tensors inputs_;
   models::Tensors outputs_;
 };
@@ -141,7 +138,11 @@ class ConvolutionRule final : public LayerRule {
       : geometry_(layer.geometry()),
         weight_(layer.parameters()[0]),
         bias_(layer.parameters().size() > 1 ? &layer.parameters()[1] : nullptr),
-        first_(first) {}
+        first_(first),
+        gradients_({.stride = {geometry_.stride, geometry_.stride},
+                    .padding = {geometry_.padding, geometry_.padding},
+                    .dilation = {1, 1},
+                    .output_padding = {0, 0}}) {}
 
   models::Tensors forward(const models::Tensors& inputs, const models::Context& context) override {
     const at::NoGradGuard no_grad;
@@ -153,89 +154,33 @@ class ConvolutionRule final : public LayerRule {
   models::Tensors backward(const models::Tensors& gradients, at::Tensor& squares) override {
     const at::NoGradGuard no_grad;
     gradient_ = gradients.at(0);
-    const auto n = input_.size(0);
-    const auto out = gradient_.reshape({n, gradient_.size(1), -1});  // [n, out, H' W']
-    if (bias_ != nullptr && !bias_->frozen) squares += squares_by_sample(at::sum(out, 2));
-    if (!weight_.frozen) add_squares_of_weight(out, squares);
+    if (bias_ != nullptr && !bias_->frozen) squares += squares_by_sample(at::sum(gradient_.flatten(2), 2));
+    if (!weight_.frozen) gradients_.add_squares(input_, gradient_, weight_.value, squares);
     if (first_) return {at::Tensor()};
-    return {std::get<0>(convolution_backward(gradient_, {true, false, false}))};
+    return {std::get<0>(gradients_.backward(input_, gradient_, weight_.value, {true, false, false}))};
   }
 
   void add_to(ClippedSum& sum, const at::Tensor& factors) override {
     const at::NoGradGuard no_grad;
-    const auto out = weighted(gradient_, factors);
-    if (auto part = sum.part_of(&weight_); part.defined()) {
-      part.add_(by_sample_.defined() ? at::matmul(factors, by_sample_).view(weight_.value.sizes())
-                                     : std::get<1>(convolution_backward(out, {false, true, false})));
-    }
+    if (auto part = sum.part_of(&weight_); part.defined())
+      part.add_(gradients_.weighted_sum(input_, gradient_, weight_.value, factors));
     if (bias_ != nullptr) {
-      if (auto part = sum.part_of(bias_); part.defined()) part.add_(at::sum(out, {0, 2, 3}));
+      if (auto part = sum.part_of(bias_); part.defined())
+        part.add_(at::sum(weighted(gradient_, factors), {0, 2, 3}));
     }
     input_.reset();
     gradient_.reset();
-    by_sample_.reset();
+    gradients_.forget();
   }
 
  private:
-  std::tuple<at::Tensor, at::Tensor, at::Tensor> convolution_backward(const at::Tensor& gradient,
-                                                                      std::array<bool, 3> wanted) const {
-    return at::convolution_backward(gradient, input_, weight_.value, at::OptionalIntArrayRef(),
-                                    {geometry_.stride, geometry_.stride},
-                                    {geometry_.padding, geometry_.padding}, {1, 1}, false, {0, 0}, 1, wanted);
-  }
-
-  /// A few samples at a time: their patches stay in the cache.
-  void add_squares_of_weight(const at::Tensor& out, at::Tensor& squares) {
-    constexpr std::int64_t kMostElements = 1 << 18;  // 1 MiB of floats
-    constexpr std::int64_t kMostKept = 1 << 24;
-    const auto positions = out.size(2);
-    const auto patch = weight_.value.numel() / weight_.value.size(0);
-    const bool by_positions = 2 * positions * positions <= patch * out.size(1);
-    const auto each = patch * positions + (by_positions ? 2 * positions * positions : weight_.value.numel());
-    const auto at_once = std::max<std::int64_t>(1, kMostElements / each);
-    const auto elements = weight_.value.numel();
-    if (!by_positions && out.size(0) * elements <= kMostKept)
-      by_sample_ = at::empty({out.size(0), elements}, out.options());
-    for (std::int64_t begin = 0; begin < out.size(0); begin += at_once) {
-      const auto count = std::min(at_once, out.size(0) - begin);
-      take_patches(input_.narrow(0, begin, count));
-      const auto of_output = out.narrow(0, begin, count);
-      auto part = squares.narrow(0, begin, count);
-      if (by_positions) {
-        part += at::sum(
-            at::bmm(patches_.transpose(1, 2), patches_) * at::bmm(of_output.transpose(1, 2), of_output),
-            {1, 2}, false, at::kDouble);
-      } else {
-        const auto gradients = at::bmm(of_output, patches_.transpose(1, 2)).view({count, elements});
-        part += squares_by_sample(gradients);
-        if (by_sample_.defined()) by_sample_.narrow(0, begin, count).copy_(gradients);
-      }
-    }
-  }
-
-  /// patches_ of [n, channels, H, W]: rows of the image are copied, several times faster than at::im2col.
-  void take_patches(const at::Tensor& images) {
-    const auto [kernel, stride, padding] = std::tuple(geometry_.kernel, geometry_.stride, geometry_.padding);
-    const auto whole =
-        padding > 0 ? at::constant_pad_nd(images, {padding, padding, padding, padding}) : images;
-    const auto windows =
-        whole.unfold(2, kernel, stride).unfold(3, kernel, stride);  // [n, channels, H', W', k, k]
-    if (!patches_.defined()) patches_ = at::empty({0}, images.options());
-    const auto elements = windows.size(1) * kernel * kernel;
-    patches_.resize_(
-        {images.size(0), elements, windows.size(2) * windows.size(3)});  // the same memory each time
-    patches_.view({images.size(0), windows.size(1), kernel, kernel, windows.size(2), windows.size(3)})
-        .copy_(windows.permute({0, 1, 4, 5, 2, 3}));
-  }
-
   models::Conv2d::Geometry geometry_;
   models::Parameter& weight_;
   models::Parameter* bias_;
   bool first_;
+  ConvolutionGradients gradients_;
   at::Tensor input_;
   at::Tensor gradient_;
-  at::Tensor patches_;    // [samples, elements of a patch, positions]: memory for the next ones
-  at::Tensor by_sample_;  // [n, elements of the weight], where that is little: the gradient of each sample
 };
 
 /// Means of a table's rows. A row's gradient is the mean's, times how often the text has the word.
@@ -310,9 +255,11 @@ class BagRule final : public LayerRule {
 
 }  // namespace
 
-std::unique_ptr<LayerRule> rule_of(models::Layer& layer, bool first) {
+std::unique_ptr<LayerRule> rule_of(models::Layer& layer, bool first, models::SampleTap& tap) {
+  if (const auto* tapped = dynamic_cast<const models::SampleTapped*>(&layer))
+    return tapped->sample_obstacle().empty() ? std::make_unique<PlainRule>(layer, first, &tap) : nullptr;
   if (layer.parameters().empty() && layer.buffers().empty() && layer.borrowed().empty())
-    return std::make_unique<PlainRule>(layer, first);
+    return std::make_unique<PlainRule>(layer, first, nullptr);
   if (auto* linear = dynamic_cast<models::Linear*>(&layer))
     return std::make_unique<LinearRule>(*linear, first);
   if (auto* conv = dynamic_cast<models::Conv2d*>(&layer))

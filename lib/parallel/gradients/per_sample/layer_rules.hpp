@@ -4,6 +4,7 @@
 
 #include <memory>
 
+#include "models/compute/sample_tap.hpp"
 #include "models/layer.hpp"
 #include "parallel/gradients/per_sample/clipped_sum.hpp"
 
@@ -27,7 +28,9 @@ class LayerRule {
   virtual void add_to(ClippedSum& sum, const at::Tensor& factors) = 0;
 };
 
-/// The rule for a layer; null: there is none. `first`: nothing needs the gradient of its input.
+/// The rule for a layer; null: there is none. `first`: nothing needs the gradient of its input. `tap`: learns
+/// how layers that are SampleTapped use their parameters, whose norms and sums are then ParameterUses' work,
+/// not the rule's; it outlives the rule.
 ///
 /// A layer without parameters is differentiated as ever. A linear layer's gradient for sample i is the
 /// product of what goes in and the gradient that comes back, so that its norm follows without it, and one
@@ -36,6 +39,6 @@ class LayerRule {
 /// Be Strong Differentially Private Learners", ICLR 2022 (ghost norms); one backward pass instead of two: Bu
 /// et al., "Differentially Private Optimization on Large Model at Small Cost", ICML 2023. A convolution is
 /// such a product of patches.
-std::unique_ptr<LayerRule> rule_of(models::Layer& layer, bool first);
+std::unique_ptr<LayerRule> rule_of(models::Layer& layer, bool first, models::SampleTap& tap);
 
 }  // namespace dtrain::parallel

@@ -7,6 +7,7 @@
 #include "models/model.hpp"
 #include "parallel/gradients/per_sample/clipped_sum.hpp"
 #include "parallel/gradients/per_sample/layer_rules.hpp"
+#include "parallel/gradients/per_sample/parameter_uses.hpp"
 #include "parallel/step/step.hpp"
 
 namespace dtrain::parallel {
@@ -25,8 +26,13 @@ class SampleWalk {
                        const models::TrainingLoss& how, ClippedSum& sum);
 
  private:
+  void differentiate(const models::Tensors& outputs, const models::LossSums& loss, at::Tensor& squares);
+  void require_all_taken(const ParameterUses& uses) const;
+
   models::Model& model_;
+  std::unique_ptr<models::SampleTap> tap_;  // the rules refer to it
   std::vector<std::unique_ptr<LayerRule>> rules_;
+  std::vector<models::Parameter*> tapped_;  // trained parameters of layers that go through the tap
 };
 
 }  // namespace dtrain::parallel
