@@ -101,7 +101,7 @@ constexpr const char* kLedger = "privacy.ledger";
 
 std::optional<std::string> text_in(const fs::path& path) {
   if (!fs::exists(fs::symlink_status(path))) return std::nullopt;
-  return read_regular_file(path, 1 << 16, ExitCode::checkpoint);
+  return read_regular_file(path, 1 << 28, ExitCode::checkpoint);
 }
 
 }  // namespace

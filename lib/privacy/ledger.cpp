@@ -35,7 +35,9 @@ constexpr const char* kFirstLine = "dtrain.privacy 1";
 
 }  // namespace
 
-void Ledger::add_step(const SampledGaussian& mechanism) { ++entry_like(mechanism).steps; }
+void Ledger::add_steps(const SampledGaussian& mechanism, std::int64_t count) {
+  if (count > 0) entry_like(mechanism).steps += count;
+}
 
 std::int64_t Ledger::steps() const {
   std::int64_t all = 0;
@@ -69,8 +71,9 @@ Ledger Ledger::of_numbers(std::span<const double> numbers) {
   return ledger;
 }
 
-std::string Ledger::lines() const {
+std::string Ledger::lines(const std::string& unit) const {
   std::string text = fmt::format("{}\n", kFirstLine);
+  if (!unit.empty()) text += fmt::format("unit {}\n", unit);
   for (const auto& entry : entries_) {
     text += fmt::format("{} {} {} {}\n", static_cast<int>(entry.sampling), entry.noise_multiplier, entry.rate,
                         entry.steps);
@@ -78,7 +81,7 @@ std::string Ledger::lines() const {
   return text + "end\n";
 }
 
-Ledger Ledger::of_lines(const std::string& text, const std::string& file) {
+Ledger Ledger::of_lines(const std::string& text, const std::string& file, const std::string& unit) {
   const ErrorContext damaged{.subject = file,
                              .advice = "restore it: without it the run does not know what it has released",
                              .code = ExitCode::checkpoint};
@@ -86,8 +89,24 @@ Ledger Ledger::of_lines(const std::string& text, const std::string& file) {
   std::string line;
   require(std::getline(lines, line) && line == kFirstLine, "is no ledger of privacy", damaged);
   Ledger ledger;
+  std::string found;
+  const auto require_unit = [&] {
+    require(found == unit,
+            fmt::format("counts what each {} has released, and not each {}", found.empty() ? "record" : found,
+                        unit.empty() ? "record" : unit),
+            {.subject = file,
+             .advice = "go on with the --dp-unit that the run began with",
+             .code = ExitCode::checkpoint});
+  };
   while (std::getline(lines, line)) {
-    if (line == "end") return ledger;
+    if (line.starts_with("unit ") && found.empty()) {
+      found = line.substr(5);
+      continue;
+    }
+    if (line == "end") {
+      require_unit();
+      return ledger;
+    }
     std::istringstream words(line);
     std::vector<double> fields(kFields);
     for (auto& field : fields) words >> field;

@@ -19,7 +19,8 @@ class Ledger {
 
   /// One step more, of this mechanism, whose `steps` count nothing. Throws Error where there are kMostEntries
   /// others.
-  void add_step(const SampledGaussian& mechanism);
+  void add_step(const SampledGaussian& mechanism) { add_steps(mechanism, 1); }
+  void add_steps(const SampledGaussian& mechanism, std::int64_t count);
 
   const Mechanisms& mechanisms() const { return entries_; }
   std::int64_t steps() const;  ///< Of all.
@@ -29,9 +30,11 @@ class Ledger {
   std::vector<double> numbers() const;
   static Ledger of_numbers(std::span<const double> numbers);
 
-  /// As lines for a file beside the run's results, and back. Throws Error (exit code 4), naming `file`.
-  std::string lines() const;
-  static Ledger of_lines(const std::string& text, const std::string& file);
+  /// As lines for a file beside the run's results, and back. `unit`: what is one more or less in a
+  /// neighbouring dataset, a word; empty: a record. Throws Error (exit code 4), naming `file`, also where it
+  /// is of another unit.
+  std::string lines(const std::string& unit = "") const;
+  static Ledger of_lines(const std::string& text, const std::string& file, const std::string& unit = "");
 
   /// What either has of each Poisson mechanism: after a failure a checkpoint's ledger lacks the steps that
   /// were made after it, and the file beside the results has them. What is made again adds to them. Where

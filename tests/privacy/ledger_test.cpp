@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <string>
+#include <vector>
+
 #include "core/error.hpp"
+#include "privacy/client_ledgers.hpp"
 
 namespace dtrain::privacy {
 namespace {
@@ -71,6 +75,56 @@ TEST(LedgerTest, HasRoomForSoManyMechanisms) {
     ledger.add_step(mechanism);
   EXPECT_THROW(ledger.add_step(mechanism), Error);
   EXPECT_EQ(Ledger::of_numbers(ledger.numbers()).lines(), ledger.lines());
+}
+
+TEST(LedgerTest, SaysWhatItProtectsAndIsNotTakenForAnother) {
+  const auto ledger = ledger_of(3, 0);
+  EXPECT_EQ(Ledger::of_lines(ledger.lines("client"), "file", "client").steps(), 3);
+  EXPECT_THROW(Ledger::of_lines(ledger.lines("client"), "file"), Error);
+  EXPECT_THROW(Ledger::of_lines(ledger.lines(), "file", "client"), Error);
+}
+
+ClientLedgers of_clients(std::int64_t first, std::int64_t third) {
+  ClientLedgers all(3);
+  all.add_steps(0, kOne, first);
+  all.add_steps(2, kOther, third);
+  return all;
+}
+
+TEST(ClientLedgersTest, CountEachClientAndAreTheSameAfterACheckpointAndAFile) {
+  const auto all = of_clients(5, 20);
+  std::vector<double> numbers(3 * ClientLedgers::kNumbers);
+  all.write_numbers(numbers);
+  for (const auto& again :
+       {ClientLedgers::of_numbers(numbers), ClientLedgers::of_lines(all.lines(), "file", 3)}) {
+    EXPECT_EQ(again.lines(), all.lines());
+    EXPECT_EQ(again.of(0).steps(), 5);
+    EXPECT_EQ(again.of(1).steps(), 0);
+    EXPECT_EQ(again.of(2).steps(), 20);
+  }
+}
+
+TEST(ClientLedgersTest, TakeTheLargerOfEachClient) {
+  auto all = of_clients(5, 0);
+  all.take_larger(of_clients(2, 10));
+  EXPECT_EQ(all.of(0).steps(), 5);
+  auto more = of_clients(0, 0);
+  more.add_steps(1, kOne, 4);
+  all.take_larger(more);
+  EXPECT_EQ(all.of(1).steps(), 4);
+}
+
+TEST(ClientLedgersTest, DamagedOnesAreRefused) {
+  const auto text = of_clients(5, 20).lines();
+  EXPECT_THROW(ClientLedgers::of_lines("", "file", 3), Error);
+  EXPECT_THROW(ClientLedgers::of_lines(text, "file", 2), Error) << "of another client";
+  EXPECT_THROW(ClientLedgers::of_lines(text.substr(0, text.size() - 8), "file", 3), Error) << "cut off";
+  EXPECT_THROW(ClientLedgers::of_lines(ledger_of(1, 0).lines(), "file", 3), Error) << "of one ledger";
+  auto full = of_clients(1, 0);
+  auto mechanism = kOne;
+  for (std::size_t i = 1; i < ClientLedgers::kMostEntries; ++i)
+    full.add_steps(0, mechanism = {.noise_multiplier = 2.0 + static_cast<double>(i), .rate = 0.5}, 1);
+  EXPECT_THROW(full.add_steps(0, {.noise_multiplier = 1, .rate = 0.5}, 1), Error);
 }
 
 }  // namespace

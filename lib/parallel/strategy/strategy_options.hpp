@@ -24,13 +24,15 @@ struct StrategyOptions {
   int staleness = 4;                        ///< Steps that a copy may be ahead of the slowest; 0: lock-step.
   std::string staleness_rate = "constant";  ///< Learning rate of a late update: `constant`, or `divided`.
   std::string easgd_mode = "rounds";  ///< How copies meet the centre: in `rounds`, or each `asynchronous`.
-  double dp_clip = 0;                 ///< Largest norm of a sample's gradient; 0: no differential privacy.
-  double dp_noise = -1;               ///< In multiples of dp_clip; below 0: what target_epsilon needs.
-  double target_epsilon = 0;          ///< The run ends before it has released more; 0: it does not.
+  double dp_clip = 0;         ///< Largest norm of a sample's gradient, or a client's update; 0: no privacy.
+  double dp_noise = -1;       ///< In multiples of dp_clip; below 0: what target_epsilon needs.
+  double target_epsilon = 0;  ///< The run ends before it has released more; 0: it does not.
   double dp_delta = 1e-5;
   std::string dp_sampler = "poisson";   ///< privacy::parse_sampling().
   std::string dp_accountant = "rdp";    ///< privacy::parse_accounting().
   std::string noise_source = "secure";  ///< privacy::parse_noise_source().
+  std::string dp_unit = "record";       ///< What is one more or less: a `record` of a client, or a `client`.
+  double dp_adaptive_clip = 0;          ///< Quantile of the updates' norms that dp_clip follows; 0: it stays.
   double elasticity = 0;  ///< In (0, 1): what moves between a copy and the centre; 0: 0.9 / copies.
   FederatedOptions federated = {};
 };

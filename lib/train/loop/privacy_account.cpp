@@ -2,6 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+#include <vector>
+
 #include "core/counted.hpp"
 #include "core/error.hpp"
 
@@ -23,9 +26,9 @@ void PrivacyAccount::take_ledger(bool expected) {
            .advice = "restore the file, or begin a run with another --name",
            .code = ExitCode::checkpoint});
   if (!earlier) return;
-  const auto before = parts_.training->ledger().steps();
-  parts_.training->take_ledger(*earlier);
-  const auto more = parts_.training->ledger().steps() - before;
+  const auto before = parts_.training->releases();
+  parts_.training->take_ledger(*earlier, parts_.folder + "/privacy.ledger");
+  const auto more = parts_.training->releases() - before;
   if (more == 0 || !parts_.speaks) return;
   parts_.outputs.event("privacy", fmt::format("{} made after the checkpoint count, and count again when they "
                                               "are made again",
@@ -41,15 +44,29 @@ void PrivacyAccount::after_epoch(int epoch, std::int64_t step) {
   const auto terms = parts_.training->terms();
   const record::PrivacyRow row{.epoch = epoch,
                                .step = step,
-                               .releases = parts_.training->ledger().steps(),
+                               .releases = parts_.training->releases(),
                                .epsilon = parts_.training->epsilon(),
                                .delta = terms.delta,
                                .noise_multiplier = terms.noise,
                                .clip_norm = terms.clip,
-                               .sampling_rate = terms.rate};
+                               .sampling_rate = terms.rate,
+                               .unit = terms.unit};
   parts_.outputs.privacy(row);
   parts_.tell("privacy", fmt::format("epsilon {:.4f} at delta {:g} after {}", row.epsilon, row.delta,
                                      counted(row.releases, "step")));
+}
+
+void PrivacyAccount::finish() {
+  if (!is_private() || !parts_.speaks) return;
+  std::vector<record::ClientPrivacyRow> rows;
+  for (const auto& client : parts_.training->by_client()) {
+    rows.push_back({.client = client.client,
+                    .local_steps = client.steps,
+                    .sampling_rate = client.rate,
+                    .epsilon = client.epsilon,
+                    .delta = parts_.training->terms().delta});
+  }
+  parts_.outputs.client_privacy(std::move(rows));
 }
 
 std::string PrivacyAccount::why_spent(std::int64_t step) const {

@@ -37,6 +37,9 @@ class PrivacyAccount {
   /// What has been released up to step `step`, for results and log. May take a second.
   void after_epoch(int epoch, std::int64_t step);
 
+  /// When the run ends: what each client has released, where each has a ledger of its own.
+  void finish();
+
   /// Whether no private step may follow. All ranks decide alike. Collective.
   bool is_spent() { return is_private() && parts_.training->is_spent(); }
 

@@ -171,7 +171,12 @@ data::Loader::RequestStream WorkPlan::requests() const {
   return [plans = plans_, step = std::size_t{0}, m = std::size_t{0}](data::PieceRequest& request) mutable {
     const std::lock_guard lock(plans->mutex);
     const auto& steps = plans->steps;
-    while (step < steps.size() && m == steps[step].micro_batches.size()) {
+    const auto brings_nothing = [&] {  // a local step of a client that draws no record reads none
+      const auto& all = steps[step].micro_batches;
+      while (m < all.size() && all[m].ids.empty()) ++m;
+      return m == all.size();
+    };
+    while (step < steps.size() && brings_nothing()) {
       ++step;
       m = 0;
     }

@@ -15,8 +15,9 @@ namespace dtrain::train {
 std::unique_ptr<const federated::ClientRounds> client_rounds(const RunConfig& config,
                                                              const Workload& workload);
 
-/// `20 hold 12 to 310 samples each, and 5 are sampled for a round`.
-std::string in_words(const federated::ClientRounds& rounds);
+/// `20 hold 12 to 310 samples each, and 5 are sampled for a round`. `drawn`: each by chance, so that the
+/// number varies.
+std::string in_words(const federated::ClientRounds& rounds, bool drawn);
 
 /// How the training samples lie with the clients, for results.h5.
 record::Clients described_clients(const RunConfig& config, const federated::Partition& partition,

@@ -56,7 +56,11 @@ TEST(WorkPlanTest, AnEpochIsARoundWhereTheSamplesBelongToClients) {
   of_clients.pieces.global_batch = kSamples;
   of_clients.round = [](std::int64_t round) {
     parallel::StepPlan plan;
-    plan.micro_batches = {{.index = 7, .ids = {round, 2 * round}}, {.index = 8, .ids = {3}}};
+    plan.micro_batches = {{.index = 7, .ids = {round, 2 * round}},
+                          {.index = 8, .ids = {3}},
+                          {.index = 9, .ids = {}},  // a local step that draws no record reads nothing
+                          {.index = 10, .ids = {4}},
+                          {.index = 11, .ids = {}}};
     plan.round = std::make_shared<const parallel::RoundPlan>(parallel::RoundPlan{.sampled = 2});
     return plan;
   };
@@ -65,7 +69,7 @@ TEST(WorkPlanTest, AnEpochIsARoundWhereTheSamplesBelongToClients) {
     plan.begin_epoch(epoch, 0);
     auto stream = plan.requests();
     data::PieceRequest request;
-    for (const int index : {7, 8}) {
+    for (const int index : {7, 8, 10}) {
       ASSERT_TRUE(stream(request));
       EXPECT_EQ(request.micro_batch, index);
       EXPECT_EQ(request.step, epoch - 1);
@@ -76,6 +80,7 @@ TEST(WorkPlanTest, AnEpochIsARoundWhereTheSamplesBelongToClients) {
     EXPECT_EQ(steps[0].number, epoch);
     EXPECT_TRUE(steps[0].pauses);
     EXPECT_EQ(steps[0].round->sampled, 2);
+    EXPECT_EQ(steps[0].micro_batches.size(), 5U);
     EXPECT_EQ(steps[0].micro_batches.at(0).ids, (std::vector<std::int64_t>{epoch, 2 * epoch}));
     EXPECT_DOUBLE_EQ(steps[0].learning_rate, epoch == 1 ? 0.5 : 0.5 * 4 / 8);
   }

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "core/slice.hpp"
+#include "parallel/gradients/flat_parameters.hpp"
+#include "parallel/strategy/strategy.hpp"
+#include "privacy/accountant.hpp"
+#include "privacy/ledger.hpp"
+#include "privacy/noise.hpp"
+
+namespace dtrain::parallel {
+
+/// Whether the clipped contributions of a run bound what one record or client does to it, whatever the
+/// strategy is.
+Answer can_be_private(const Setting& setting);
+
+privacy::Accounting accounting_of(const Setting& setting);
+std::unique_ptr<privacy::Noise> noise_of(const StrategyParts& parts);
+
+/// A seed for what is drawn in secret, as the noise is: an observer must not know the samples or clients of a
+/// step. The same on all ranks; with a seeded source that of the run. Collective over the data group.
+std::uint64_t agreed_draw_seed(const StrategyParts& parts);
+/// A number that each rank has found, the largest of them: they must not differ by a rounding. Collective.
+double same_on_all_ranks(const StrategyParts& parts, double number);
+
+/// Adds noise to elements `part` of the flat parameters, but not to the gaps between parameters. `values`
+/// [part.size()], float or double. `step`: see privacy::Noise::add().
+void add_noise(privacy::Noise& noise, const FlatParameters& parameters, const Range& part, double deviation,
+               std::int64_t step, at::Tensor values);
+
+/// The ledger of a run all of whose steps are of one mechanism, and how many of them the budget allows.
+class PrivateAccount {
+ public:
+  /// `mechanism`: of one step; its `steps` count nothing. `unit`: what is protected. Collective.
+  PrivateAccount(const StrategyParts& parts, const privacy::SampledGaussian& mechanism, std::string unit);
+
+  const privacy::SampledGaussian& mechanism() const { return mechanism_; }
+  std::uint64_t draw_seed() const { return draw_seed_; }
+  const privacy::Ledger& ledger() const { return ledger_; }
+
+  void add_step();  ///< With the update that it belongs to.
+  void take_ledger(const std::string& lines, const std::string& file);
+  std::string lines() const { return ledger_.lines(unit_); }
+  bool is_spent();  ///< Collective over the data group.
+  double epsilon() const;
+
+  /// What a checkpoint has of it, and what follows when it was read from one.
+  StateTensor state();
+  void adopt();
+
+ private:
+  void save();
+
+  const StrategyParts& parts_;
+  privacy::SampledGaussian mechanism_;
+  std::string unit_;
+  privacy::Ledger ledger_;
+  std::uint64_t draw_seed_ = 0;
+  at::Tensor saved_;                        // the ledger's numbers, and draw_seed_ in two halves
+  std::optional<std::int64_t> steps_left_;  // of the budget; nothing: not known yet
+};
+
+}  // namespace dtrain::parallel
