@@ -12,7 +12,7 @@ TOP = pathlib.Path(__file__).resolve().parents[2]
 PAGES = [TOP / "README.md", *sorted((TOP / "docs").glob("*.md"))]
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 # Pages whose first command needs a network, a compiler, a cluster or an hour, or that have a test of their own.
-NOT_RUN = {"README.md", "developing.md", "installing.md", "options.md", "tutorial.md", "secure-aggregation.md", "speed.md", "study.md"}
+NOT_RUN = {"README.md", "developing.md", "installing.md", "options.md", "tutorial.md", "speed.md", "study.md"}
 
 
 def commands_of(text):

@@ -25,7 +25,7 @@ ALLOWED = {  # folder: what it may link, from the design's table of layers
     "record": "core h5",
     "data": "core topology h5 comm kernels",
     "optim": "core kernels",
-    "parallel": "core topology comm models optim kernels privacy",
+    "parallel": "core topology comm models optim kernels privacy secure_aggregation",
     "checkpoint": "core topology h5 comm",
     "state": "core topology h5 comm data models optim parallel checkpoint",
     "plan": "core topology models parallel",
