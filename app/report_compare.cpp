@@ -9,6 +9,7 @@
 
 #include "core/error.hpp"
 #include "core/printable.hpp"
+#include "report_owners.hpp"
 #include "report_table.hpp"
 #include "report_text.hpp"
 #include "toml_file.hpp"
@@ -154,6 +155,7 @@ void print_comparison(const std::vector<ReportedRun>& runs, std::ostream& out) {
   out << "  ratio: samples/s over the first run's; waiting: exposed communication and idle pipelines;\n"
          "  best loss and acc.: of validation\n\n";
   print_curves(runs, out);
+  compare_owners(runs, out);
   print_differences(runs, out);
 }
 

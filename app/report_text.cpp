@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "core/counted.hpp"
-#include "core/median.hpp"
 #include "record/rows.hpp"
+#include "report_owners.hpp"
 #include "report_table.hpp"
 
 namespace dtrain::app {
@@ -171,43 +171,6 @@ void print_test(const Table& test, std::ostream& out) {
   }
 }
 
-void print_sites(const Table& sites, std::ostream& out) {
-  if (sites.rows == 0 || !sites.texts.contains("site")) return;
-  TextTable table({{"site", Align::left},
-                   {"samples"},
-                   {"loss"},
-                   {"acc.", Align::right, 6},
-                   {"F1", Align::right, 6},
-                   {"AUC", Align::right, 6}});
-  std::vector<double> accuracies;
-  for (std::size_t i = 0; i < sites.rows; ++i) {
-    const auto at = [&](const char* column) { return value_at(sites, column, i); };
-    table.row({clipped(sites.texts.at("site")[i], 40), grouped_text(at("samples")), short_text(at("loss")),
-               fixed_text(at("accuracy"), 4), fixed_text(at("f1"), 4), fixed_text(at("auc"), 4)});
-    if (!std::isnan(at("accuracy"))) accuracies.push_back(at("accuracy"));
-  }
-  table.print(out);
-  if (accuracies.empty()) return;
-  const auto [worst, best] = std::ranges::minmax(accuracies);
-  double mean = 0;
-  for (const double accuracy : accuracies) mean += accuracy / static_cast<double>(accuracies.size());
-  out << fmt::format("sites: accuracy at worst {:.4f}, median {:.4f}, at best {:.4f}, mean {:.4f}\n", worst,
-                     median(accuracies), best, mean);
-}
-
-void print_rounds(const Table& rounds, std::ostream& out) {
-  if (rounds.rows == 0) return;
-  double sampled = 0;
-  double handed_in = 0;
-  for (std::size_t i = 0; i < rounds.rows; ++i) {
-    sampled += value_at(rounds, "sampled", i);
-    handed_in += value_at(rounds, "handed_in", i);
-  }
-  out << fmt::format("rounds {}: {} clients were sampled, and {} handed in\n",
-                     grouped_text(static_cast<double>(rounds.rows)), grouped_text(sampled),
-                     grouped_text(handed_in));
-}
-
 void print_ranks(const ReportedRun& run, std::ostream& out) {
   if (run.summary.by_rank.empty()) return;
   const bool steps = std::any_of(run.summary.by_rank.begin(), run.summary.by_rank.end(),
@@ -316,8 +279,9 @@ void print_run(const ReportedRun& run, std::ostream& out) {
     out << "no epoch has ended\n";
   }
   print_test(run.record.test, out);
-  print_sites(run.record.test_sites, out);
-  print_rounds(run.record.rounds, out);
+  print_owners(run, out);
+  print_rounds(run, out);
+  print_privacy(run.record.privacy, out);
   if (run.summary.train_time_s > 0) {
     out << fmt::format("all   {} samples in {} s of training: {} samples/s, {}FLOP/s\n",
                        grouped_text(run.summary.samples), seconds_text(run.summary.train_time_s),

@@ -23,12 +23,6 @@ void print_epochs(const record::Table& epochs, std::size_t first, std::ostream& 
 /// `step 1,234 of epoch 2: loss 0.1234, 0.012 s`
 void print_step(const NewestStep& step, std::ostream& out);
 void print_test(const record::Table& test, std::ostream& out);
-/// The test by the owners of the rows, and how far these are apart; nothing where there are none.
-void print_sites(const record::Table& sites, std::ostream& out);
-
-/// How many clients have handed in; nothing where there are none.
-void print_rounds(const record::Table& rounds, std::ostream& out);
-
 void print_ranks(const ReportedRun& run, std::ostream& out);
 void print_phases(const ReportedRun& run, std::ostream& out);
 void print_slow_ranks(const ReportedRun& run, std::ostream& out);

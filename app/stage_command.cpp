@@ -115,7 +115,8 @@ data::ImageSize image_size_of(const std::string& text) {
 void complete(StageWords& words) {
   auto& options = words.options;
   options.from = words.from;
-  options.validation = words.validation;
+  options.no_validation = words.validation == "none";
+  if (!options.no_validation) options.validation = words.validation;
   options.test = words.test;
   options.image_size = image_size_of(words.image_size);
   options.data_root = words.data_root;

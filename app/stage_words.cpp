@@ -50,9 +50,11 @@ void bind_table(StageWords& words, Parser& parser) {
                       fmt::join(data::synthetic_tasks(), ", ")))
       ->option_text("NAME");
   parser
-      .add_option("--validation", words.validation,
-                  "table: file of the validation split [a tenth of the rows of --from]")
-      ->option_text("FILE");
+      .add_option(
+          "--validation", words.validation,
+          "table: file of the validation split; none, of any data but running text: train keeps all its "
+          "samples [a tenth of the rows of --from]")
+      ->option_text("FILE|none");
   parser.add_option("--test", words.test, "table: file of the test split [a tenth of the rows of --from]")
       ->option_text("FILE");
   parser

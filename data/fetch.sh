@@ -6,6 +6,8 @@
 #   url FOLDER     where the files are on the network, by https; several are tried in turn
 #   SUM FILE       SHA-256 of a file below that folder
 #   mirror FOLDER  what --mirror calls it (default: NAME); sums that follow are of the files there, if they differ
+#   prepare SCRIPT OPTIONS   a Python script of this folder that makes of the folder of files, its first argument, what is
+#                  to be staged, in its second
 #   stage OPTIONS  how dtrain is to stage them
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
@@ -55,8 +57,8 @@ fi
 
 raw=$raw_root/$name
 mkdir -p "$raw" 2>/dev/null || fail 3 "cannot write to $raw; choose another --raw-root"
-part='' chosen=''
-trap '[[ -z $part ]] || rm -f "$part"; [[ -z $chosen ]] || rm -rf "$chosen"' EXIT
+part='' chosen='' made=''
+trap '[[ -z $part ]] || rm -f "$part"; [[ -z $chosen ]] || rm -rf "$chosen"; [[ -z $made ]] || rm -rf "$made"' EXIT
 
 matches() {  # FILE SUM
   [[ $(sha256sum <"$1" | cut -d' ' -f1) == "$2" ]]
@@ -118,5 +120,11 @@ if [[ -z $from ]]; then
     mkdir -p "$(dirname "$chosen/$file")"
     ln -s "$(cd "$raw" && pwd)/$file" "$chosen/$file"
   done <<<"$files"
+fi
+read -ra script < <(sed -n 's/^prepare //p' "$recipe") || true
+if ((${#script[@]})); then
+  made=$(mktemp -d "$raw_root/.$name.XXXXXX")
+  python3 "$here/${script[0]}" "$from" "$made" "${script[@]:1}" || fail 3 "${script[0]} could not read $from; the line above says why"
+  from=$made
 fi
 "$top/dtrain" stage "$name" --from "$from" --data-root "$data_root" "${options[@]}"

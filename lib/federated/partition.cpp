@@ -173,6 +173,7 @@ Parts parts_of(const PartitionRule& rule, int clients, const SampleFacts& facts,
     case Kind::sites:
       return by_sites(clients, facts);
     case Kind::iid:
+    case Kind::pooled:
       break;
   }
   Parts parts(static_cast<std::size_t>(clients));
@@ -192,6 +193,8 @@ void check(const PartitionRule& rule, int clients, const SampleFacts& facts) {
   refuse_if(clients > facts.samples,
             fmt::format("{} training samples leave clients without data", facts.samples),
             fmt::format("--clients {}", clients), fmt::format("use at most {}", facts.samples));
+  refuse_if(rule.kind == Kind::pooled && clients != 1, "all samples lie with one client",
+            fmt::format("--clients {}", clients), "leave it out, or use another --partition");
   refuse_if(rule.needs_classes() && facts.classes_of.empty(), "the samples have no classes to part them by",
             "--partition", "use iid, quantity=A, or sites where the dataset has them");
   refuse_if(rule.kind == Kind::sites && facts.sites_of.empty(), "the dataset names no owners of its rows",

@@ -24,6 +24,7 @@ constexpr double kMostConcentration = 1e6;  // clients alike
 PartitionRule PartitionRule::parse(const std::string& text) {
   if (text == "iid") return {.kind = Kind::iid};
   if (text == "sites") return {.kind = Kind::sites};
+  if (text == "pooled") return {.kind = Kind::pooled};
   const auto equals = text.find('=');
   const auto name = text.substr(0, equals);
   const auto value = equals == std::string::npos ? std::string() : text.substr(equals + 1);
@@ -40,7 +41,7 @@ PartitionRule PartitionRule::parse(const std::string& text) {
     }
     return {.kind = name == "dirichlet" ? Kind::dirichlet : Kind::quantity, .concentration = *concentration};
   }
-  refuse(text, "there is no such partition", "use iid, dirichlet=A, classes=K, quantity=A or sites");
+  refuse(text, "there is no such partition", "use iid, dirichlet=A, classes=K, quantity=A, sites or pooled");
 }
 
 }  // namespace dtrain::federated

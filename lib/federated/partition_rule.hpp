@@ -13,6 +13,7 @@ struct PartitionRule {
     classes,    ///< K classes each, and of a class equally many as its other owners: `classes=K`.
     quantity,   ///< By chance, the numbers of samples drawn from a Dirichlet distribution: `quantity=A`.
     sites,      ///< To the owners that the dataset names.
+    pooled,     ///< All to one client: training in one place, to compare with.
   };
   Kind kind = Kind::iid;
   double concentration = 0;  ///< A, positive: the smaller, the more clients differ.

@@ -105,6 +105,9 @@ void read_results(const h5::File& file, const std::string& path, RunRecord& run)
   };
   run.test_sites = read_if_there("test_sites");
   run.rounds = read_if_there("rounds");
+  run.clients = read_if_there("clients");
+  run.test_clients = read_if_there("test_clients");
+  run.privacy = read_if_there("privacy");
 }
 
 void read_merged_ranks(const h5::File& file, RunRecord& run, Detail detail) {

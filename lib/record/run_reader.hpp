@@ -45,6 +45,9 @@ struct RunRecord {
   Table test;
   Table test_sites;                     ///< Empty where the dataset names no owners of its rows.
   Table rounds;                         ///< Of federated runs; else empty.
+  Table clients;                        ///< Likewise.
+  Table test_clients;                   ///< Likewise, of classifiers.
+  Table privacy;                        ///< Of runs with differential privacy; else empty.
   std::vector<RankRecord> ranks;        ///< Ascending; those whose files could be read.
   std::vector<std::string> unreadable;  ///< Rank files that could not, with the reason.
 };

@@ -1,19 +1,26 @@
 """Federated training: 1,000 clients on four ranks, with the memory of all ranks; and heart disease at four hospitals, beside
 training on all rows in one place, over several seeds, by site.
 
-Heart disease needs data/fetch.sh heart-disease. Its rows and split are those of dtrain's staging, not FLamby's.
+Heart disease needs data/fetch.sh heart-disease, whose rows and split are those of dtrain's staging. The part `flamby` has FLamby's
+rows and split, and needs data/fetch.sh heart-disease-flamby and heart-disease-flamby-pooled: logistic regression, an exported
+program, alone, together and in one place, 15 rounds of two local epochs (FLamby has 15 of 100 steps).
 """
 
 import argparse
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 
 import h5py
 import numpy as np
+import torch
 
 import runs
+
+sys.path.insert(0, str(runs.TOP / "jobs"))
+from export_model import export_model  # noqa: E402
 
 TOP = Path(__file__).resolve().parents[2]
 MPIRUN = TOP / "tests/support/mpirun.sh"
@@ -28,6 +35,15 @@ HOSPITALS = {
     "scaffold": [*LOCAL, *ROUNDS, "--learning-rate", 0.01, "--federated-rule", "scaffold"],
     "fedadam": [*LOCAL, *ROUNDS, "--learning-rate", 0.01, "--server-optimizer", "adam"],
     "fedyogi": [*LOCAL, *ROUNDS, "--learning-rate", 0.01, "--server-optimizer", "yogi"],
+}
+FLAMBY_ROUNDS = [*LOCAL, "--strategy", "fedavg", "--local-epochs", 2, "--local-batch", 4, "--rounds", 15, "--learning-rate", 0.01]
+FLAMBY = {
+    "pooled": [*FLAMBY_ROUNDS, "--partition", "pooled"],
+    "local": [*FLAMBY_ROUNDS, "--federated-rule", "local"],
+    "fedavg": FLAMBY_ROUNDS,
+    "scaffold": [*FLAMBY_ROUNDS, "--federated-rule", "scaffold"],
+    "fedadam": [*FLAMBY_ROUNDS, "--server-optimizer", "adam"],
+    "fedyogi": [*FLAMBY_ROUNDS, "--server-optimizer", "yogi"],
 }
 
 
@@ -64,19 +80,41 @@ def hospitals(folder, rows, seeds, data_root):
               + f"; mean of sites {mean.mean():.3f}", flush=True)
 
 
+def flamby(folder, rows, seeds, data_root):
+    """FLamby's rows and split; each site counts alike in the mean, as there."""
+    for dataset in ("heart-disease-flamby-pooled", "heart-disease-flamby"):
+        for method, options in FLAMBY.items():
+            found = []
+            for seed in range(1, seeds + 1):
+                torch.manual_seed(seed)  # the initial weights, as PyTorch draws them
+                export_model(torch.nn.Linear(13, 2), torch.randn(4, 13), str(folder / "logistic.pt2"), loss="cross_entropy", golden=False)
+                data = ["--dataset", dataset, "--data-root", data_root, "--model", folder / "logistic.pt2"]
+                with trained(folder, "flamby", 1, *data, "--seed", seed, *options) as file:
+                    sites = file["test_sites" if method == "pooled" else "test_clients"][:]
+                names = [name.decode() for name in sites["site" if method == "pooled" else "name"]]
+                found.append(sites["accuracy"])
+                rows += [{"dataset": dataset, "method": method, "seed": seed, "site": name, "samples": int(row["samples"]),
+                          "accuracy": round(row["accuracy"], 4), "auc": round(row["auc"], 4)} for name, row in zip(names, sites)]
+            mean, weights = np.mean(found, axis=0), sites["samples"] / sites["samples"].sum()
+            print(f"{dataset}, {method}: " + ", ".join(f"{name} {value:.3f}" for name, value in zip(names, mean))
+                  + f"; mean of sites {mean.mean():.3f}, of patients {mean @ weights:.3f}", flush=True)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--data-root", type=Path, default=TOP / "data/staged")
-    parser.add_argument("--only", choices=["clients", "hospitals"])
+    parser.add_argument("--only", choices=["clients", "hospitals", "flamby"])
     parser.add_argument("--out", type=Path, default=TOP / "perf/results/federated")
     arguments = parser.parse_args()
-    parts = {"clients": [], "hospitals": []}
+    parts = {"clients": [], "hospitals": [], "flamby": []}
     with tempfile.TemporaryDirectory() as scratch:
-        if arguments.only != "hospitals":
+        if arguments.only in (None, "clients"):
             many_clients(Path(scratch), parts["clients"])
-        if arguments.only != "clients":
+        if arguments.only in (None, "hospitals"):
             hospitals(Path(scratch), parts["hospitals"], arguments.seeds, arguments.data_root)
+        if arguments.only in (None, "flamby"):
+            flamby(Path(scratch), parts["flamby"], arguments.seeds, arguments.data_root)
     for name, rows in parts.items():
         if rows:
             runs.write_rows(arguments.out / f"{name}-{runs.today()}.csv", rows)

@@ -139,6 +139,18 @@ class FormatsTest(unittest.TestCase):
             with h5py.File(self.folder / f"data/staged/own/{split}-00000-of-00001.h5") as file:
                 self.assertEqual(file["inputs"][:, 0].tolist(), list(numbers))
 
+    def test_without_a_validation_split_train_keeps_its_rows(self):
+        (self.folder / "text.txt").write_text("to be or not to be, " * 200)
+        self.refuse(2, ["--validation none", "running text"], "--validation", "none", "--format", "text", source=self.folder / "text.txt")
+        for name, rows in (("train", 40), ("test", 2), ("validation", 2)):
+            (self.original / f"{name}.csv").write_text("number,odd\n" + "".join(f"{i},{i % 2}\n" for i in range(rows)))
+        self.refuse(2, ["--validation none", "have that split", "move the split's files away"], "--validation", "none")
+        (self.original / "validation.csv").unlink()
+        said = run(BINARY, 1, "stage", "all", "--from", self.original, "--validation", "none", cwd=self.folder).stdout
+        self.assertIn("train 40, validation 0, test 2 samples", said)
+        with h5py.File(self.folder / "data/staged/all/train-00000-of-00001.h5") as file:
+            self.assertEqual(file["targets"].size, 40)
+
     def test_bad_originals_are_refused(self):
         self.write_wards()
         (self.original / "west.csv").write_text("id,pressure,smokes,verdict\n1,2,no,ill\n2,3,no\n")

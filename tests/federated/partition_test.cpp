@@ -141,6 +141,14 @@ TEST(PartitionTest, ASiteIsAClient) {
   EXPECT_EQ(partition.samples(2), 100);
 }
 
+TEST(PartitionTest, PooledOneClientHasAll) {
+  const Samples samples(40);
+  const auto partition = parted("pooled", 1, samples);
+  EXPECT_EQ(partition.clients(), 1);
+  EXPECT_EQ(partition.samples(0), 40);
+  EXPECT_NE(refusal("pooled", 2, samples.facts()).find("all samples lie with one client"), std::string::npos);
+}
+
 TEST(PartitionTest, RefusesWhatLeavesAClientWithoutData) {
   const Samples samples(40);
   EXPECT_NE(refusal("iid", 41, samples.facts()).find("use at most 40"), std::string::npos);

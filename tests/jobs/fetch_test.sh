@@ -77,6 +77,30 @@ rm -r "$scratch/raw/two"
 check 3 "its checksum is not that of data/two.recipe" "${fetch[@]}" two --no-stage
 check 0 "0" sh -c "ls '$scratch/raw/two' | wc -l"
 
+# A script of the folder makes what is staged.
+cp "$root/data/heart_disease_flamby.py" "$root/data/heart-disease-flamby.csv" "$scratch/data"
+mkdir -p "$scratch/mirror/ill"
+printf '63.0,1.0\n' >"$scratch/mirror/ill/processed.cleveland.data"
+{
+  echo "url file://$scratch/nowhere"
+  (cd "$scratch/mirror/ill" && sha256sum processed.cleveland.data | sed 's/  / /')
+  echo "prepare doubled.py --twice"
+  echo "stage --format f"
+} >"$scratch/data/ill.recipe"
+cat >"$scratch/data/doubled.py" <<'EOF'
+import pathlib, sys
+text = pathlib.Path(sys.argv[1], "processed.cleveland.data").read_text()
+pathlib.Path(sys.argv[2], "table.csv").write_text(text * (2 if sys.argv[3] == "--twice" else 1))
+EOF
+# shellcheck disable=SC2016
+printf '#!/bin/sh\ncd "$4" && echo "given: $(cat table.csv | paste -sd" ")."\n' >"$scratch/dtrain"
+chmod +x "$scratch/dtrain"
+check 0 "given: 63.0,1.0 63.0,1.0." "${fetch[@]}" ill --mirror "$scratch/mirror"
+check 0 "0" sh -c "ls -A '$scratch/raw' | grep -c '^\.ill' || true"  # what it made is gone
+sed -i 's/doubled.py --twice/heart_disease_flamby.py/' "$scratch/data/ill.recipe"
+check 3 "is not the record that heart-disease-flamby.csv means" "${fetch[@]}" ill --mirror "$scratch/mirror"
+check 3 "heart_disease_flamby.py could not read" "${fetch[@]}" ill --mirror "$scratch/mirror"
+
 for recipe in "$root"/data/*.recipe; do
   grep -qE '^url https://' "$recipe" || { echo "FAILED: $recipe has no url"; failures=1; }
   ! grep -E '^url ' "$recipe" | grep -v '^url https://' || { echo "FAILED: $recipe has an address that is not https"; failures=1; }

@@ -48,6 +48,16 @@ def main():
         assert text.count("samples/s") == 2 and "efficiency 1.00" in text, text
         assert figures == {"scaling", "phase_shares", "losses"}, figures
 
+        federated = ["--model", "mlp", "--model-option", "hidden=8", "--strategy", "fedavg", "--clients", 4, "--partition", "dirichlet=0.5", "--rounds", 2]
+        for rule in ("fedavg", "local"):
+            run(binary, 1, *federated, "--federated-rule", rule, "--name", f"federated-{rule}", cwd=folder)
+        run(binary, 1, "--model", "mlp", "--model-option", "hidden=8", "--epochs", 2, "--dp-clip", 1, "--dp-noise", 1, "--name", "federated-private", cwd=folder)
+        text, figures = execute(top, "federated", folder, RUNS=f"{folder}/runs/federated-fedavg {folder}/runs/federated-local")
+        assert "4 clients, 2 rounds, completed" in text and text.count("deviation") == 2 and "without differential privacy" in text, text
+        assert figures == {"owners"} and (Path(folder) / "federated/federated-local/rounds.png").exists(), figures
+        text, _ = execute(top, "federated", folder, RUNS=f"{folder}/runs/federated-private")
+        assert "epsilon" in text and "has no scores" in text, text
+
         study = [sys.executable, str(top / "perf/study/runs.py"), "--quick", "--models", "mlp", "--dtrain", binary,
                  "--output", f"{folder}/study", "--mpirun", f"{top}/tests/notebooks/launch.sh"]
         made = [subprocess.run(study, cwd=folder, check=True, timeout=120, text=True, stdout=subprocess.PIPE).stdout

@@ -89,6 +89,8 @@ class ConstructedRun {
 
   std::array<std::int64_t, kRanks> samples = {1000, 1000, 1000, 1000};  ///< Of each rank in an epoch.
 
+  ResultsWriter& results() { return results_; }
+
   void event(int rank, const std::string& kind, const std::string& detail) {
     recorders_[rank]->event(kind, detail);
   }
@@ -330,6 +332,45 @@ TEST_F(ReportTest, CsvHasTheColumnsOfTheFile) {
             "validation_time_s,samples_per_s,model_flops_per_s,learning_rate");
   EXPECT_THAT(row, HasSubstr("run-a,1,0.5,0.75,0.25,0.875,4000,14,1,"));
   EXPECT_FALSE(std::getline(lines, more)) << more;
+}
+
+TEST_F(ReportTest, ClientsAreShownWithHowFarTheyAreApart) {
+  ConstructedRun run(library_, run_);
+  run.results().clients({.rows = {{.client = 0, .name = "", .samples = 5},
+                                  {.client = 1, .name = "", .samples = 7},
+                                  {.client = 2, .name = "", .samples = 9}},
+                         .classes = {},
+                         .owners = {}});
+  run.results().round({.round = 1, .sampled = 3, .handed_in = 2, .samples = 12, .update_norm = 0.5});
+  run.results().test_clients({{.client = 0, .samples = 4, .loss = 0.5, .accuracy = 0.5},
+                              {.client = 1, .samples = 4, .loss = 0.5, .accuracy = 0.75},
+                              {.client = 2, .samples = 4, .loss = 0.5, .accuracy = 1.0}});
+  run.results().privacy({.epoch = 1, .step = 8, .releases = 8, .epsilon = 2.5, .delta = 1e-5});
+  run.epoch(1);
+  run.finish(Status::completed);
+  const std::string text = text_of({.runs = {run_}});
+  EXPECT_THAT(text,
+              HasSubstr("clients: accuracy at worst 0.5000, median 0.7500, at best 1.0000, mean 0.7500, "
+                        "deviation 0.2041"));
+  EXPECT_THAT(text, HasSubstr("rounds 1: 3 clients were sampled, and 2 handed in; there are 3"));
+  EXPECT_THAT(text, HasSubstr("privacy: epsilon 2.5 at delta 1e-05 after step 8"));
+  const std::string compared = text_of({.runs = {run_}, .compare = true});
+  EXPECT_THAT(compared, HasSubstr("test accuracy by owner or client"));
+  EXPECT_THAT(compared, HasSubstr("0.2041"));
+}
+
+TEST_F(ReportTest, OfManyClientsTheReportHasWhatTheyComeToTogether) {
+  ConstructedRun run(library_, run_);
+  std::vector<record::ClientTestRow> rows;
+  for (int client = 0; client < 100; ++client)
+    rows.push_back({.client = client, .samples = 1, .accuracy = client < 50 ? 0.25 : 0.75});
+  run.results().test_clients(std::move(rows));
+  run.epoch(1);
+  run.finish(Status::completed);
+  const std::string text = text_of({.runs = {run_}});
+  EXPECT_THAT(text,
+              HasSubstr("clients: accuracy at worst 0.2500, median 0.5000, at best 0.7500, mean 0.5000"));
+  EXPECT_THAT(text, Not(HasSubstr("client  ")));
 }
 
 TEST_F(ReportTest, RunsAreComparedWithTheFirst) {

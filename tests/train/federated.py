@@ -159,6 +159,54 @@ class FederatedTest(unittest.TestCase):
         self.assertIn("sites: accuracy at worst", report)
         self.assertIn("rounds 4: 12 clients were sampled, and 12 handed in", report)
 
+    def test_clients_that_train_alone_are_plain_loops_of_their_own(self):
+        options = {"--clients": 4, "--partition": "quantity=1", "--local-batch": "all", "--local-epochs": 3, "--rounds": 3, "--momentum": 0.5}
+        folder = self.train("alone", options | {"--federated-rule": "local"}, ranks=2)
+        start = self.weights(self.train("start-alone", {"--clients": 1, "--rounds": 1, "--learning-rate": 1e-300}), 1)
+        first = {name: torch.from_numpy(value) for name, value in start.items()}
+        x, y = batch(self.folder, "train", networks.RECIPES["mlp"])
+        test_x, test_y = batch(self.folder, "test", networks.RECIPES["mlp"])
+        with h5py.File(folder / "results.h5") as file:
+            owners, scores = torch.from_numpy(file["client_of_sample"][:]), file["test_clients"][:]
+        mean, network = {name: 0 for name in first}, networks.make_network("mlp", seed=1).eval()
+        for client in range(4):
+            mine = owners == client
+            own = self.plain_loop(first, x[mine].float(), y[mine], owners[mine], options)
+            network.load_state_dict({name: torch.from_numpy(value) for name, value in own.items()})
+            right = network(test_x.float()).argmax(1) == test_y
+            # All test samples, each class counting as among the client's own.
+            weight = (torch.bincount(y[mine], minlength=10) / torch.bincount(test_y, minlength=10))[test_y]
+            self.assertAlmostEqual(scores["accuracy"][client], float((weight * right).sum() / weight.sum()), places=5)
+            self.assertEqual(scores["samples"][client], (weight > 0).sum())
+            mean = {name: mean[name] + float(mine.sum()) / len(owners) * own[name] for name in own}
+        self.assert_close(self.weights(folder, 3), mean)
+
+    def test_hospitals_alone_together_and_in_one_place(self):
+        options = {"--dataset": "patients", "--rounds": 4, "--local-batch": 8, "--local-epochs": 2}
+        alone = self.train("hospitals-alone", options | {"--federated-rule": "local"}, ranks=2)
+        pooled = self.train("hospitals-pooled", options | {"--partition": "pooled"})
+        together = self.train("hospitals-together", options)
+        self.train("hospitals-parts", options | {"--federated-rule": "local", "--rounds": 2})
+        parts = self.train("hospitals-parts", options | {"--federated-rule": "local"}, ranks=3)
+        with h5py.File(alone / "results.h5") as one, h5py.File(parts / "results.h5") as other, h5py.File(together / "results.h5") as joint:
+            self.assertEqual(one["test_clients"]["name"].tolist(), [name.encode() for name in SITES])
+            self.assertEqual(one["test_clients"]["samples"].tolist(), one["test_sites"]["samples"].tolist())
+            self.assertEqual(one["test_clients"]["auc"].tolist(), other["test_clients"]["auc"].tolist())
+            self.assertEqual(one["test_clients"]["loss"].tolist(), other["test_clients"]["loss"].tolist())
+            self.assertNotEqual(one["test_clients"]["loss"].tolist(), one["test_sites"]["loss"].tolist())
+            for column in ("loss", "accuracy", "f1", "auc"):
+                np.testing.assert_array_equal(joint["test_clients"][column], joint["test_sites"][column])
+        report = run(BINARY, 1, "report", alone, cwd=self.folder).stdout
+        self.assertIn("clients trained alone", report)
+        self.assertIn("rounds 4: 3 clients trained alone", report)
+        self.assertIn("deviation", report)
+        compared = run(BINARY, 1, "report", "--compare", pooled, alone, together, cwd=self.folder).stdout
+        lines = compared[compared.index("test accuracy by owner"):].splitlines()
+        rows = {line.split()[0]: line.split()[1:] for line in lines[2:13]}
+        self.assertEqual([len(rows[name]) for name in ("north", "south", "west", "mean", "worst", "deviation", "rounds")], [3] * 7, compared)
+        self.assertEqual(rows["clients"], ["1", "3", "3"])
+        self.assertEqual(rows["epsilon"], ["-"] * 3)
+
     def test_a_run_in_two_parts_on_other_ranks_has_the_same_bits(self):
         options = CLIENTS | {"--federated-rule": "scaffold", "--server-optimizer": "adam", "--drop-rate": 0.3}
         whole = self.train("whole", options | {"--rounds": 6})
@@ -197,7 +245,11 @@ class FederatedTest(unittest.TestCase):
                  ({"--local-batch": "some"}, ["not a number of samples"]), ({"--rounds": 0}, ["--rounds"]),
                  ({"--proximal-mu": -1}, ["--proximal-mu"]), ({"--server-rate": 0}, ["--server-rate"]),
                  ({"--server-momentum": 0.5}, ["--server-optimizer"]), ({"--drop-rate": 1}, ["[0, 1)"]),
-                 ({"--federated-rule": "mean"}, ["fedavg, fednova, scaffold"]), ({"--precision": "fp16"}, ["fp16"]), ({"--federated-rule": "scaffold", "--momentum": 0.9}, ["plain sgd"]),
+                 ({"--federated-rule": "mean"}, ["fedavg, fednova, scaffold, local"]),
+                 ({"--federated-rule": "local", "--clients-per-round": 3}, ["--clients-per-round", "train alone"]),
+                 ({"--federated-rule": "local", "--drop-rate": 0.5}, ["--drop-rate"]), ({"--federated-rule": "local", "--round-deadline": 9}, ["--round-deadline"]),
+                 ({"--federated-rule": "local", "--server-optimizer": "adam"}, ["no server"]), ({"--federated-rule": "local", "--server-rate": 0.5}, ["no server"]),
+                 ({"--federated-rule": "local", "--proximal-mu": 1}, ["no global weights"]), ({"--partition": "pooled", "--clients": 2}, ["one client", "leave it out"]), ({"--precision": "fp16"}, ["fp16"]), ({"--federated-rule": "scaffold", "--momentum": 0.9}, ["plain sgd"]),
                  ({"--round-deadline": 1, "--reproducible": ""}, ["--round-deadline"]), ({"--strategy": "ddp", "--rounds": 2}, ["fedavg"])]
         for options, words in cases:
             with self.subTest(options=options):

@@ -53,11 +53,13 @@ std::map<std::string, SplitChoice> keep_splits(const std::map<std::string, std::
 }
 
 std::map<std::string, SplitChoice> plan_splits(const std::map<std::string, std::int64_t>& samples,
-                                               const std::vector<std::int64_t>& strata, std::uint64_t seed) {
+                                               const std::vector<std::int64_t>& strata, std::uint64_t seed,
+                                               Validation validation) {
   std::map<std::string, SplitChoice> plan = keep_splits(samples);
   std::vector<std::string> missing;
   for (const char* split : {"validation", "test"})
     if (!samples.contains(split)) missing.emplace_back(split);
+  if (validation == Validation::none) std::erase(missing, "validation");
   if (missing.empty()) return plan;
 
   const std::int64_t count = samples.at("train");

@@ -20,9 +20,11 @@ constexpr std::int64_t tenth_of(std::int64_t n) { return (n + 5) / 10; }
 /// of train, a missing test split another. A pure function of its arguments. `samples`: of each original
 /// split (train among them). `strata`: the class of each sample of train, or empty when there is nothing to
 /// stratify by. Each stratum gives its tenth rounded down, and those with the largest remainders one more, so
-/// that the sum is tenth_of(n).
+/// that the sum is tenth_of(n). Validation::none: a missing validation split stays missing.
+enum class Validation { set_aside, none };
 std::map<std::string, SplitChoice> plan_splits(const std::map<std::string, std::int64_t>& samples,
-                                               const std::vector<std::int64_t>& strata, std::uint64_t seed);
+                                               const std::vector<std::int64_t>& strata, std::uint64_t seed,
+                                               Validation validation = Validation::set_aside);
 
 /// The original splits as they are: the blocks of running text stay together.
 std::map<std::string, SplitChoice> keep_splits(const std::map<std::string, std::int64_t>& samples);

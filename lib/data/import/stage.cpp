@@ -230,8 +230,13 @@ DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::
   if (samples.at("train") < 1)
     throw data_error("holds no training samples", options.from.string(), "give at least one");
   const bool in_order = layout_of_task(originals.task) == SampleLayout::blocks;
-  const auto plan =
-      in_order ? keep_splits(samples) : plan_splits(samples, strata_of(originals), options.seed);
+  if (options.no_validation && samples.contains("validation"))
+    throw usage_error(
+        in_order ? "running text ends with its validation split" : "the original files have that split",
+        "--validation none", in_order ? "leave it out" : "leave it out, or move the split's files away");
+  const auto plan = in_order ? keep_splits(samples)
+                             : plan_splits(samples, strata_of(originals), options.seed,
+                                           options.no_validation ? Validation::none : Validation::set_aside);
   if (originals.complete) originals.complete(originals, plan.at("train").ids);
 
   DatasetInfo info{.name = options.name,

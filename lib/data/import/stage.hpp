@@ -30,6 +30,7 @@ struct StageOptions {
   std::filesystem::path
       validation;              ///< Of a table: a file of its own with the validation split; empty: none.
   std::filesystem::path test;  ///< The same for the test split.
+  bool no_validation = false;  ///< All samples of train are trained on; not of running text.
   std::string na_values;     ///< Of a table: what counts as a gap beside `?`, `NA` and the like, `TEXT,TEXT`.
   ImageSize image_size;      ///< Of images: to what they are resized and cut; not given: as they are.
   bool skip_broken = false;  ///< Of images: leave out those that cannot be decoded.

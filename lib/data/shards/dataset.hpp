@@ -147,8 +147,16 @@ class Dataset {
 };
 
 /// Those for which data/ has a recipe.
-inline constexpr std::array<std::string_view, 8> kPublicDatasets = {
-    "ag-news", "cifar10", "fashion-mnist", "heart-disease", "imdb", "mnist", "multi30k", "tinyshakespeare"};
+inline constexpr std::array<std::string_view, 10> kPublicDatasets = {"ag-news",
+                                                                     "cifar10",
+                                                                     "fashion-mnist",
+                                                                     "heart-disease",
+                                                                     "heart-disease-flamby",
+                                                                     "heart-disease-flamby-pooled",
+                                                                     "imdb",
+                                                                     "mnist",
+                                                                     "multi30k",
+                                                                     "tinyshakespeare"};
 
 /// `--dataset` as the user gave it: a folder, or a name below `data_root`. Throws data_error that lists the
 /// datasets there are, or for a public one says how to get it.

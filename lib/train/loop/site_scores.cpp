@@ -12,12 +12,17 @@ namespace {
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 constexpr std::size_t kNumbers = sizeof(ScoredSample) / sizeof(double);
 
-double f1_of(std::span<const ScoredSample> samples) {
+double weight_of(const ScoredSample& sample, std::span<const double> weights) {
+  return weights.empty() ? 1 : weights[static_cast<std::size_t>(sample.target)];
+}
+
+double f1_of(std::span<const ScoredSample> samples, std::span<const double> weights) {
   double found = 0;
   double wrong = 0;
   for (const auto& sample : samples) {
-    if (sample.target == 1 && sample.predicted == 1) found += 1;
-    if (sample.target != sample.predicted) wrong += 1;
+    const double weight = weight_of(sample, weights);
+    if (sample.target == 1 && sample.predicted == 1) found += weight;
+    if (sample.target != sample.predicted) wrong += weight;
   }
   return found + wrong > 0 ? 2 * found / (2 * found + wrong) : kUnknown;
 }
@@ -41,37 +46,45 @@ double area_under_curve(std::span<const ScoredSample> samples) {
   return (ranks - positive * (positive + 1) / 2) / (positive * negative);
 }
 
-SiteScore score_of(std::span<const ScoredSample> samples, int classes) {
-  if (samples.empty()) return {.loss = kUnknown, .accuracy = kUnknown, .f1 = kUnknown, .auc = kUnknown};
-  const auto count = static_cast<double>(samples.size());
-  SiteScore score{.samples = std::ssize(samples)};
+SiteScore score_of(std::span<const ScoredSample> samples, int classes, std::span<const double> weights) {
+  SiteScore score;
+  double sum = 0;
   for (const auto& sample : samples) {
-    score.loss += sample.loss / count;
-    if (sample.target == sample.predicted) score.accuracy += 1 / count;
+    const double weight = weight_of(sample, weights);
+    sum += weight;
+    score.loss += weight * sample.loss;
+    if (sample.target == sample.predicted) score.accuracy += weight;
+    if (weight > 0) ++score.samples;
   }
-  score.f1 = classes == 2 ? f1_of(samples) : kUnknown;
-  score.auc = classes == 2 ? area_under_curve(samples) : kUnknown;
+  if (sum == 0) return {.loss = kUnknown, .accuracy = kUnknown, .f1 = kUnknown, .auc = kUnknown};
+  score.loss /= sum;
+  score.accuracy /= sum;
+  const bool both = weights.empty() || (classes == 2 && weights[0] > 0 && weights[1] > 0);
+  score.f1 = classes == 2 ? f1_of(samples, weights) : kUnknown;
+  // How much a class counts changes nothing of how it ranks beside the other.
+  score.auc = classes == 2 && both ? area_under_curve(samples) : kUnknown;
   return score;
 }
 
-bool SiteScores::has(const Workload& workload) {
+bool SplitScores::has(const Workload& workload) {
   const auto& info = workload.dataset.info();
   const auto& model = *workload.model;
-  return !info.sites.empty() && !info.classes.empty() && info.target_shape.empty() &&
-         model.goal() == models::Goal::target && model.has_cross_entropy();
+  return !info.classes.empty() && info.target_shape.empty() && model.goal() == models::Goal::target &&
+         model.has_cross_entropy();
 }
 
-SiteScores::SiteScores(const Workload& workload, const std::string& split)
-    : sites_of_(workload.dataset.sites(split)),
-      sites_(static_cast<int>(workload.dataset.info().sites.size())),
+SplitScores::SplitScores(const Workload& workload, const std::string& split)
+    : sites_(static_cast<int>(workload.dataset.info().sites.size())),
       classes_(static_cast<int>(workload.dataset.info().classes.size())),
-      samples_(sites_of_.size()) {}
+      samples_(static_cast<std::size_t>(workload.dataset.info().samples(split))) {
+  if (sites_ > 0) sites_of_ = workload.dataset.sites(split);
+}
 
-OutputSink SiteScores::sink() {
+OutputSink SplitScores::sink() {
   return [this](const BatchOutputs& batch) { add(batch); };
 }
 
-void SiteScores::add(const BatchOutputs& batch) {
+void SplitScores::add(const BatchOutputs& batch) {
   const auto logits = batch.outputs.at(0).to(at::kCPU, at::kDouble);
   const auto targets = batch.targets.to(at::kCPU).contiguous();
   const auto losses = at::cross_entropy_loss(logits, targets, {}, at::Reduction::None).contiguous();
@@ -86,22 +99,36 @@ void SiteScores::add(const BatchOutputs& batch) {
   }
 }
 
-std::vector<SiteScore> SiteScores::agree(comm::Group& world, bool counts) {
-  if (!counts) std::ranges::fill(samples_, ScoredSample{});
-  if (!samples_.empty()) {
-    // Each sample is not zero on one rank.
-    const std::span<double> all(&samples_.front().loss, samples_.size() * kNumbers);
-    world.all_reduce(comm::Buffer::of(all), comm::ReduceOp::sum).wait();
+void SplitScores::agree(comm::Group& world, bool counts) {
+  if (!counts) clear();
+  if (samples_.empty()) return;
+  // Each sample is not zero on one rank.
+  const std::span<double> all(&samples_.front().loss, samples_.size() * kNumbers);
+  world.all_reduce(comm::Buffer::of(all), comm::ReduceOp::sum).wait();
+}
+
+SiteScore SplitScores::of_site(int site) const {
+  std::vector<ScoredSample> own;
+  for (std::size_t id = 0; id < sites_of_.size(); ++id) {
+    if (sites_of_[id] == site) own.push_back(samples_[id]);
   }
+  return score_of(own, classes_);
+}
+
+std::vector<SiteScore> SplitScores::by_site() const {
   std::vector<SiteScore> scores;
-  for (int site = 0; site < sites_; ++site) {
-    std::vector<ScoredSample> own;
-    for (std::size_t id = 0; id < samples_.size(); ++id) {
-      if (sites_of_[id] == site) own.push_back(samples_[id]);
-    }
-    scores.push_back(score_of(own, classes_));
-  }
+  for (int site = 0; site < sites_; ++site) scores.push_back(of_site(site));
   return scores;
 }
+
+SiteScore SplitScores::with_classes(std::span<const std::int64_t> shares) const {
+  std::vector<double> weights(shares.begin(), shares.end());
+  std::vector<double> here(weights.size());
+  for (const auto& sample : samples_) here.at(static_cast<std::size_t>(sample.target)) += 1;
+  for (std::size_t k = 0; k < weights.size(); ++k) weights[k] = here[k] > 0 ? weights[k] / here[k] : 0;
+  return score_of(samples_, classes_, weights);
+}
+
+void SplitScores::clear() { std::ranges::fill(samples_, ScoredSample{}); }
 
 }  // namespace dtrain::train

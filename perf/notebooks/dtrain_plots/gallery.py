@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Callable
 
-from . import comparison, curves, ranks, timeline
+from . import comparison, curves, federated, ranks, timeline
 from .recording import Nothing
 
 
@@ -42,6 +42,17 @@ OF_RUNS = [
     Picture("scaling", "Speed and scaling", "Dotted: the ideal, the speed per rank of the model's run with the fewest "
             "ranks. More ranks than cores cannot keep it.", comparison.scaling),
     Picture("phase_shares", "Where time went, by run", "Warm colours are waiting.", comparison.phase_shares),
+]
+
+OF_FEDERATED = [
+    Picture("rounds", "Rounds", "The loss of the clients' local steps and of the global model's validation; clients that were sampled, and "
+            "that handed an update in; how far the mean update moved the model.", federated.rounds),
+    Picture("clients", "What clients hold", "Training samples of each, and the share of each class among them.", federated.clients),
+    Picture("privacy", "Privacy spent", "What an observer may learn of a record or a client, as far as the ledger goes.", federated.privacy),
+]
+
+OF_FEDERATED_RUNS = [
+    Picture("owners", "Scores by site or client", "On test samples; of clients that train alone each by its own model.", federated.by_owner),
 ]
 
 

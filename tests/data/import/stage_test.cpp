@@ -160,6 +160,16 @@ TEST_F(StageTest, WithoutATestSplitTwentyPerCentAreSetAside) {
   EXPECT_EQ(info.samples("test"), 20);
 }
 
+TEST_F(StageTest, TrainKeepsAllItsSamplesIfNoneAreToValidate) {
+  write_digits(folder / "original");
+  StageOptions given = options();
+  given.no_validation = true;
+  const DatasetInfo info = stage(given, library);
+  EXPECT_EQ(info.samples("train"), 200);
+  EXPECT_FALSE(info.splits.contains("validation"));
+  EXPECT_FALSE(Dataset::open(folder / "staged/digits", library).has_split("validation"));
+}
+
 TEST_F(StageTest, AMissingSourceIsNamed) {
   StageOptions given = options();
   given.from = folder / "nowhere";

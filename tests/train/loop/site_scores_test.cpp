@@ -45,6 +45,25 @@ TEST(SiteScoresTest, LossAccuracyAndF1) {
   EXPECT_TRUE(std::isnan(three.f1) && std::isnan(three.auc));
 }
 
+TEST(SiteScoresTest, ClassesCountAsMuchAsTheirWeights) {
+  // Class 1 is found in one of two, class 0 in one of two; class 1 counts three times as much.
+  const auto samples = scored({1, 1, 0, 0}, {1, -1, 2, -2});
+  const std::vector<double> weights = {1, 3};
+  const auto score = score_of(samples, 2, weights);
+  EXPECT_EQ(score.samples, 4);
+  EXPECT_DOUBLE_EQ(score.loss, (3 * 0 + 3 * 0.5 + 1 * 1 + 1 * 1.5) / 8);
+  EXPECT_DOUBLE_EQ(score.accuracy, 0.5);
+  EXPECT_DOUBLE_EQ(score.f1, 2 * 3.0 / (2 * 3 + 4));
+  EXPECT_DOUBLE_EQ(score.auc, score_of(samples, 2).auc);
+  const std::vector<double> one = {0, 2};
+  const auto alone = score_of(samples, 2, one);
+  EXPECT_EQ(alone.samples, 2);
+  EXPECT_DOUBLE_EQ(alone.loss, 0.25);
+  EXPECT_TRUE(std::isnan(alone.auc));
+  const std::vector<double> none = {0, 0};
+  EXPECT_TRUE(std::isnan(score_of(samples, 2, none).accuracy));
+}
+
 TEST(SiteScoresTest, ASiteWithoutSamplesHasNoScores) {
   const auto score = score_of({}, 2);
   EXPECT_EQ(score.samples, 0);

@@ -312,6 +312,53 @@ TEST(FedAvgTest, ARunOfScaffoldGoesOnFromAnEarlierRoundWhateverClientsHaveLearnt
   EXPECT_TRUE(job.weights().equal(third));
 }
 
+TEST(FedAvgTest, ClientsThatTrainAloneGoOnFromTheirOwnModels) {
+  FederatedJob job;
+  const SharedFolder folder(job.rank());
+  auto parts = job.federated({.rule = "local"}, sgd(0.5));
+  parts.folder = folder.path();
+  const auto start = job.weights();
+  std::vector<at::Tensor> alone(kClients.size(), start);
+  FedAvg strategy(parts);
+  for (std::int64_t number = 1; number <= 3; ++number) {
+    auto mean = at::zeros_like(start);
+    for (std::size_t k = 0; k < kClients.size(); ++k) {
+      alone[k] = trained(alone[k], kClients[k], 0.5);
+      mean = mean + static_cast<double>(kClients[k].samples) / 18 * alone[k];
+    }
+    const auto deal = number == 2 ? FederatedJob::Deal::all_to_first : FederatedJob::Deal::in_turn;
+    job.train(strategy, job.round(number, {0, 1, 2, 3, 4}, deal));
+    EXPECT_LT(distance(job.weights(), mean), kRounding) << number;
+  }
+  ASSERT_NE(strategy.client_models(), nullptr);
+  for (std::size_t k = 0; k < kClients.size(); ++k) {
+    strategy.client_models()->show(static_cast<int>(k));
+    EXPECT_LT(distance(job.weights(), alone[k]), kRounding) << k;
+  }
+}
+
+TEST(FedAvgTest, ARoundOfClientsThatTrainAloneIsRolledBack) {
+  FederatedJob job;
+  const SharedFolder folder(job.rank());
+  auto parts = job.federated({.rule = "local"}, sgd(), true);
+  parts.folder = folder.path();
+  FedAvg strategy(parts);
+  job.train(strategy, job.round(1, {0, 1, 2, 3, 4}));
+  const auto first = job.weights();
+  job.train(strategy, job.round(2, {0, 1, 2, 3, 4}));
+  const auto second = job.weights();
+  strategy.roll_back(2);
+  EXPECT_TRUE(job.weights().equal(first));
+  job.train(strategy, job.round(2, {0, 1, 2, 3, 4}, FederatedJob::Deal::all_to_first));
+  EXPECT_TRUE(job.weights().equal(second));
+}
+
+TEST(FedAvgTest, ClientsThatTrainTogetherHaveNoModelsOfTheirOwn) {
+  FederatedJob job;
+  FedAvg strategy(job.federated({}, sgd()));
+  EXPECT_EQ(strategy.client_models(), nullptr);
+}
+
 TEST(FedAvgTest, TheServerTakesTheMeanUpdateByItsOptimizer) {
   FederatedJob job;
   FedAvg strategy(

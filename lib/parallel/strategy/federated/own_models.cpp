@@ -1,0 +1,71 @@
+#include "parallel/strategy/federated/own_models.hpp"
+
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
+#include <limits>
+#include <utility>
+
+#include "core/error.hpp"
+
+namespace dtrain::parallel {
+namespace {
+
+ClientStates states_in(const StrategyParts& parts) {
+  require(!parts.folder.empty(), "has no folder for the models of clients",
+          {.subject = "--federated-rule local", .advice = "report this as a bug"});
+  return ClientStates(parts.folder);
+}
+
+std::int64_t packed_size(const at::Tensor& values, const std::vector<models::Buffer*>& buffers) {
+  std::int64_t size = 1 + values.numel();
+  for (const auto* buffer : buffers) size += buffer->value.numel();
+  return size;
+}
+
+}  // namespace
+
+OwnModels::OwnModels(const StrategyParts& parts, LocalCopy& copy, std::vector<models::Buffer*> buffers)
+    : parts_(parts),
+      copy_(copy),
+      buffers_(std::move(buffers)),
+      states_(states_in(parts)),
+      packed_(at::zeros({packed_size(copy.values(), buffers_)}, copy.values().options())) {}
+
+void OwnModels::begin(std::int64_t round) {
+  oldest_kept_ = parts_.oldest_kept ? parts_.oldest_kept() : 0;
+  if (std::exchange(begun_, true)) return;
+  if (parts_.data.rank() == 0) states_.forget_from(round);
+  parts_.data.barrier().wait();
+}
+
+void OwnModels::take(int client, std::int64_t round) {
+  const at::NoGradGuard no_grad;
+  states_.load(client, round, packed_);
+  if (packed_[0].item<double>() == 0) return;
+  auto first = 1 + copy_.values().numel();
+  copy_.values().copy_(packed_.slice(0, 1, first));
+  for (auto* buffer : buffers_) {
+    const auto end = first + buffer->value.numel();
+    buffer->value.copy_(packed_.slice(0, first, end).reshape(buffer->value.sizes()));
+    first = end;
+  }
+  copy_.replaced();
+}
+
+void OwnModels::keep(int client, std::int64_t round) {
+  const at::NoGradGuard no_grad;
+  packed_[0].fill_(1);
+  auto first = 1 + copy_.values().numel();
+  packed_.slice(0, 1, first).copy_(copy_.values());
+  for (const auto* buffer : buffers_) {
+    const auto end = first + buffer->value.numel();
+    packed_.slice(0, first, end).copy_(buffer->value.flatten());
+    first = end;
+  }
+  states_.store(client, round, packed_, oldest_kept_);
+}
+
+void OwnModels::show(int client) { take(client, std::numeric_limits<std::int64_t>::max()); }
+
+}  // namespace dtrain::parallel

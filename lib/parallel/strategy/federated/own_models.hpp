@@ -1,0 +1,46 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "models/model.hpp"
+#include "parallel/strategy/federated/client_models.hpp"
+#include "parallel/strategy/federated/client_states.hpp"
+#include "parallel/strategy/local_copy.hpp"
+#include "parallel/strategy/strategy.hpp"
+
+namespace dtrain::parallel {
+
+/// The models of clients that train alone (`--federated-rule local`): weights and buffers, in files while
+/// another client is simulated.
+class OwnModels final : public ClientModels {
+ public:
+  /// Everything is borrowed. `buffers`: those that training changes. Throws Error where the folder of the
+  /// run's files cannot be made.
+  OwnModels(const StrategyParts& parts, LocalCopy& copy, std::vector<models::Buffer*> buffers);
+
+  /// Before the clients of a round. In this process's first, models of later rounds, from a run that this one
+  /// does again, are removed. Collective.
+  void begin(std::int64_t round);
+
+  /// The model becomes the client's after its last round before `round`; where it has none, it stays as it
+  /// is.
+  void take(int client, std::int64_t round);
+  /// Keeps the model as the client's after `round`.
+  void keep(int client, std::int64_t round);
+
+  void show(int client) override;
+
+ private:
+  StrategyParts parts_;
+  LocalCopy& copy_;
+  std::vector<models::Buffer*> buffers_;
+  ClientStates states_;
+  at::Tensor packed_;  // [1 + parameters + buffers]: 1 where there is a model
+  std::int64_t oldest_kept_ = 0;
+  bool begun_ = false;  // a round, by this process
+};
+
+}  // namespace dtrain::parallel
