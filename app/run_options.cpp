@@ -149,8 +149,8 @@ std::vector<Option> declare() {
       "", [](auto& c) -> auto& { return c.strategy_options.shard_within; });
   of_strategy(
       "dp-clip", "R",
-      "differential privacy of each sample: the largest norm of its gradient, before noise is added (ddp); "
-      "0: off",
+      "differential privacy: the largest norm of a sample's gradient (ddp, fedavg) or of a client's update "
+      "(fedavg), before noise is added; 0: off",
       "", [](auto& c) -> auto& { return c.strategy_options.dp_clip; });
   of_strategy(
       "dp-noise", "R", "standard deviation of the noise, in multiples of --dp-clip",
@@ -163,7 +163,7 @@ std::vector<Option> declare() {
       [](auto& c) -> auto& { return c.strategy_options.dp_delta; });
   of_strategy(
       "dp-sampler", "poisson|once",
-      "samples of a private step: each by chance, or each once in an epoch in a random step", "",
+      "samples of a private step: each by chance, or each once in an epoch in a random step (ddp)", "",
       [](auto& c) -> auto& { return c.strategy_options.dp_sampler; });
   of_strategy(
       "dp-accountant", "rdp|pld",
@@ -172,6 +172,15 @@ std::vector<Option> declare() {
   of_strategy(
       "noise-source", "secure|seeded", "of the noise; seeded, for tests: by --seed, which protects nothing",
       "", [](auto& c) -> auto& { return c.strategy_options.noise_source; });
+  of_strategy(
+      "dp-unit", "record|client",
+      "what is protected: each sample of a client, in its local steps, or each client with all its samples "
+      "(fedavg)",
+      "", [](auto& c) -> auto& { return c.strategy_options.dp_unit; });
+  of_strategy(
+      "dp-adaptive-clip", "Q",
+      "let the clip of updates follow this quantile of their norms, such as 0.5 (fedavg); 0: it stays", "",
+      [](auto& c) -> auto& { return c.strategy_options.dp_adaptive_clip; });
   of_strategy(
       "sync-period", "H|adaptive",
       "steps of a copy's own between two exchanges (local_sgd, easgd); adaptive: fewer as the loss falls", "",
@@ -241,9 +250,9 @@ std::vector<Option> declare() {
   not_of_clients();
 
   of_strategy(
-      "partition", "iid|sites|dirichlet=A|classes=K|quantity=A",
+      "partition", "iid|sites|dirichlet=A|classes=K|quantity=A|pooled",
       "how clients hold the training samples: by chance, by the dataset's owners, shares of each class, K "
-      "classes each, unequal numbers (fedavg)",
+      "classes each, unequal numbers, or one has all (fedavg)",
       "sites where the dataset has them, else iid",
       [](auto& c) -> auto& { return c.strategy_options.federated.partition; });
   of_strategy(
@@ -262,9 +271,9 @@ std::vector<Option> declare() {
       "local-batch", "N|all", "samples of a client's local step (fedavg)", "the model's batch",
       [](auto& c) -> auto& { return c.strategy_options.federated.local_batch; });
   of_strategy(
-      "federated-rule", "fedavg|fednova|scaffold",
-      "fednova: updates divided by their local steps; scaffold: local steps corrected by control variates "
-      "(fedavg)",
+      "federated-rule", "fedavg|fednova|scaffold|local",
+      "fednova: updates divided by their local steps; scaffold: local steps corrected by control variates; "
+      "local: clients train alone, to compare with (fedavg)",
       "", [](auto& c) -> auto& { return c.strategy_options.federated.rule; });
   of_strategy(
       "proximal-mu", "MU", "FedProx: how strongly local weights are held to the global ones (fedavg)", "",
@@ -285,6 +294,31 @@ std::vector<Option> declare() {
   of_strategy(
       "round-deadline", "SECONDS", "end a round without clients that are late; 0: wait for all (fedavg)", "",
       [](auto& c) -> auto& { return c.strategy_options.federated.round_deadline; });
+  of_strategy(
+      "secure-aggregation", "off|on|unmasked",
+      "on: the first rank is a server that learns the sum of a round's updates and no update; unmasked: the "
+      "same sum without protection, to compare with (fedavg)",
+      "", [](auto& c) -> auto& { return c.strategy_options.federated.secure.masks; });
+  of_strategy(
+      "secure-threshold", "N",
+      "fewest clients in a secure sum, above half of those of a round, which fails with fewer",
+      "two thirds of the clients of a round",
+      [](auto& c) -> auto& { return c.strategy_options.federated.secure.threshold; });
+  of_strategy(
+      "secure-ring", "32|64", "bits of the whole numbers in which a secure sum is made", "",
+      [](auto& c) -> auto& { return c.strategy_options.federated.secure.ring; });
+  of_strategy(
+      "secure-bits", "N", "bits of a value in a secure sum", "as many as the ring has room for, at most 24",
+      [](auto& c) -> auto& { return c.strategy_options.federated.secure.bits; });
+  of_strategy(
+      "secure-clip", "R",
+      "largest value of an update in a secure sum; larger ones are cut. With --secure-noise its largest norm",
+      "", [](auto& c) -> auto& { return c.strategy_options.federated.secure.clip; });
+  of_strategy(
+      "secure-noise", "R",
+      "standard deviation of the noise that the clients add to a secure sum, in multiples of --secure-clip; "
+      "0: none",
+      "", [](auto& c) -> auto& { return c.strategy_options.federated.secure.noise; });
   add(
       "adaptive-batch", "",
       "after each epoch, let a step take as many batches as the noise of its gradient asks for", "",
@@ -355,6 +389,16 @@ std::vector<Option> declare() {
       "epsilon", "epsilon of adam and adamw, beside the root of the second moment", "",
       [](auto& c) -> auto& { return c.update.rule.eps; });
   add(
+      "optimizer-state-bits", "32|8",
+      "bits of a value of the optimizer's state; 8: of parameters of 4096 values or more, 256 of which share "
+      "a "
+      "scale (ddp, zero1, zero2, zero3)",
+      "", [](auto& c) -> auto& { return c.update.rule.state_bits; });
+  // Not written unless it is wanted: a file of a usual run serves with any strategy.
+  all.back().toml = [](const RunConfig& c) {
+    return c.update.rule.codes_state() ? write_toml(c.update.rule.state_bits) : std::string();
+  };
+  add(
       "weight-decay", "R", "weight decay", by_model,
       [](auto& c) -> auto& { return c.update.rule.weight_decay; });
   add(
@@ -407,7 +451,10 @@ std::vector<Option> declare() {
       "threads", "N", "compute threads per rank; 0: from the affinity mask", "",
       [](auto& c) -> auto& { return c.threads; });
   add(
-      "kernels", "own|libtorch", "kernels of the layers: dtrain's where they are faster, or LibTorch's alone",
+      "kernels", "own|libtorch|fused",
+      "kernels of the layers: dtrain's where they are faster, LibTorch's alone, or dtrain's with those that "
+      "join "
+      "operations for GPUs (gpt; not yet seen on a GPU)",
       "", [](auto& c) -> auto& { return c.kernels; });
   add(
       "comm-backend", "auto|mpi|nccl", "transport between GPUs; mpi: through the CPU's memory", "",

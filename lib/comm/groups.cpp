@@ -131,6 +131,7 @@ struct Groups::State {
         inquiry(inquiry_of(job, cluster, recorder)),
         delays(delays_of(config, cluster.ranks[static_cast<std::size_t>(job.rank())].first_rank)),
         traffic(cluster.ranks[static_cast<std::size_t>(job.rank())].first_rank, ranks_at_the_start(cluster)),
+        device_order(std::make_shared<DeviceOrder>(config.timeout_s)),
         queue(queue_config(cluster, job, config), recorder, health, &recorder, inquiry.get()) {}
 
   Communicator world_comm;
@@ -140,10 +141,12 @@ struct Groups::State {
   std::unique_ptr<Inquiry> inquiry;    ///< Where there are other nodes.
   std::unique_ptr<LinkDelays> delays;  ///< Where links are emulated.
   Traffic traffic;
+  std::shared_ptr<DeviceOrder> device_order;
   std::unique_ptr<Group> world;
   std::unique_ptr<Group> data;
   std::unique_ptr<Group> data_in_node;  ///< Null where data groups are not split.
   std::unique_ptr<Group> data_across;   ///< Likewise.
+  std::unique_ptr<Group> data_gathers;  ///< Null where gathers have no lane of their own.
   std::unique_ptr<Group> pipe;
   std::unique_ptr<Group> tensor;
   std::unique_ptr<Group> node;
@@ -162,6 +165,7 @@ Group& Groups::world() { return *state_->world; }
 Group& Groups::data() { return *state_->data; }
 Group* Groups::data_in_node() { return state_->data_in_node.get(); }
 Group* Groups::data_across() { return state_->data_across.get(); }
+Group* Groups::data_gathers() { return state_->data_gathers.get(); }
 Group& Groups::pipe() { return *state_->pipe; }
 Group& Groups::tensor() { return *state_->tensor; }
 Group& Groups::node() { return *state_->node; }
@@ -169,9 +173,9 @@ bool Groups::is_leader() const { return state_->leaders != nullptr; }
 
 void Groups::use(const AlgorithmTable& table) {
   state_->table = table;
-  for (Group* group :
-       {state_->world.get(), state_->data.get(), state_->data_in_node.get(), state_->data_across.get(),
-        state_->pipe.get(), state_->tensor.get(), state_->node.get(), state_->leaders.get()}) {
+  for (Group* group : {state_->world.get(), state_->data.get(), state_->data_in_node.get(),
+                       state_->data_across.get(), state_->data_gathers.get(), state_->pipe.get(),
+                       state_->tensor.get(), state_->node.get(), state_->leaders.get()}) {
     if (group != nullptr) static_cast<MpiGroup*>(group)->compare(MpiGroup::Compare::next);
   }
 }
@@ -238,6 +242,7 @@ Groups make_groups(const Communicator& world, const topology::Cluster& cluster, 
                                                 .messages = name == "pipe",
                                                 .shares_devices = cluster.shares_gpus(),
                                                 .timeout_s = config.timeout_s,
+                                                .order = state->device_order,
                                                 .traffic = &state->traffic,
                                                 .bytes_with_all = &state->traffic.among(named(ranks))});
     }
@@ -263,6 +268,8 @@ Groups make_groups(const Communicator& world, const topology::Cluster& cluster, 
     state->data_in_node = make("data_node", in_node);
     state->data_across = make("data_across", across);
   }
+  if (config.gathers_apart && mesh.shape().data > 1)
+    state->data_gathers = make("data_gathers", mesh.group(me, topology::Axis::data));
   const auto leaders = cluster.leaders();
   if (place(me).local_rank == 0) {
     state->leaders = make("leaders", leaders);

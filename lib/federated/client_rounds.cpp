@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -41,7 +42,10 @@ std::vector<int> ClientRounds::sampled(std::int64_t round) const {
 }
 
 std::vector<int> ClientRounds::reporting(std::int64_t round) const {
-  auto clients = sampled(round);
+  return without_dropped(round, sampled(round));
+}
+
+std::vector<int> ClientRounds::without_dropped(std::int64_t round, std::vector<int> clients) const {
   if (facts_.drop_rate <= 0) return clients;
   std::erase_if(clients, [&](int client) {
     return kernels::Draws(round_key("drop_out", facts_.seed, round, client)).unit() < facts_.drop_rate;
@@ -59,9 +63,23 @@ std::int64_t ClientRounds::local_steps(int client) const {
   return (partition_.samples(client) + batch - 1) / batch * facts_.local_epochs;
 }
 
+parallel::ClientFacts ClientRounds::facts_of(int client) const {
+  return {
+      .samples = partition_.samples(client), .batch = batch_of(client), .local_steps = local_steps(client)};
+}
+
 void ClientRounds::add_steps(std::int64_t round, int client, std::uint32_t first_index,
-                             parallel::StepPlan& plan) const {
+                             const parallel::PrivateTraining* privacy, parallel::StepPlan& plan) const {
   const auto& ids = partition_.ids(client);
+  if (privacy != nullptr && privacy->drawn_records(round, first_index, client)) {
+    for (std::int64_t step = 0; step < local_steps(client); ++step) {
+      parallel::MicroBatch batch{.index = first_index++, .ids = {}};
+      const auto places = privacy->drawn_records(round, batch.index, client).value();
+      for (const auto place : places) batch.ids.push_back(ids[static_cast<std::size_t>(place)]);
+      plan.micro_batches.push_back(std::move(batch));
+    }
+    return;
+  }
   const auto count = std::ssize(ids);
   const auto batch = batch_of(client);
   for (int epoch = 0; epoch < facts_.local_epochs; ++epoch) {
@@ -77,8 +95,34 @@ void ClientRounds::add_steps(std::int64_t round, int client, std::uint32_t first
   }
 }
 
-parallel::StepPlan ClientRounds::plan(std::int64_t round, int rank, int ranks) const {
-  const auto clients = reporting(round);
+std::int64_t ClientRounds::most_samples() const {
+  std::int64_t most = 0;
+  for (int client = 0; client < partition_.clients(); ++client)
+    most = std::max(most, partition_.samples(client));
+  return most;
+}
+
+/// Those of `asked` that are not among `clients`, dealt in turn, each with the phases that it answers before
+/// it drops out.
+std::vector<parallel::ClientDropout> ClientRounds::dropouts(std::int64_t round, const std::vector<int>& asked,
+                                                            const std::vector<int>& clients, int rank,
+                                                            int ranks) const {
+  constexpr int kPhasesBeforeTheUpdate = 3;
+  std::vector<parallel::ClientDropout> mine;
+  int place = 0;
+  for (const int client : asked) {
+    if (std::ranges::binary_search(clients, client) || place++ % ranks != rank) continue;
+    const double drawn = kernels::Draws(round_key("drop_phase", facts_.seed, round, client)).unit();
+    mine.push_back({.client = client, .answers = static_cast<int>(drawn * kPhasesBeforeTheUpdate)});
+  }
+  return mine;
+}
+
+parallel::StepPlan ClientRounds::plan(std::int64_t round, int rank, int ranks,
+                                      const parallel::PrivateTraining* privacy) const {
+  const auto drawn = privacy != nullptr ? privacy->drawn_clients(round) : std::nullopt;
+  auto asked = drawn ? *drawn : sampled(round);
+  const auto clients = without_dropped(round, asked);
   auto largest_first = clients;
   std::ranges::stable_sort(largest_first, std::ranges::greater(),
                            [this](int client) { return partition_.samples(client); });
@@ -92,8 +136,12 @@ parallel::StepPlan ClientRounds::plan(std::int64_t round, int rank, int ranks) c
   parallel::StepPlan plan{.number = round};
   parallel::RoundPlan facts{.clients = {},
                             .sampled = static_cast<int>(clients.size()),
-                            .dropped = facts_.clients_per_round - static_cast<int>(clients.size()),
-                            .of = partition_.clients()};
+                            .dropped = static_cast<int>(asked.size() - clients.size()),
+                            .of = partition_.clients(),
+                            .everyone = clients,
+                            .dropouts = dropouts(round, asked, clients, rank, ranks),
+                            .most_samples = most_samples()};
+  facts.asked = std::move(asked);
   std::uint32_t index = 0;
   for (const int client : clients) {
     const auto steps = local_steps(client);
@@ -103,7 +151,7 @@ parallel::StepPlan ClientRounds::plan(std::int64_t round, int rank, int ranks) c
                                .samples = partition_.samples(client),
                                .first = plan.micro_batches.size(),
                                .steps = static_cast<std::size_t>(steps)});
-      add_steps(round, client, index, plan);
+      add_steps(round, client, index, privacy, plan);
     }
     index += static_cast<std::uint32_t>(steps);
   }

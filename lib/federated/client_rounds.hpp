@@ -5,6 +5,8 @@
 
 #include "federated/partition.hpp"
 #include "parallel/step/step.hpp"
+#include "parallel/strategy/abilities.hpp"
+#include "parallel/strategy/private_training.hpp"
 
 namespace dtrain::federated {
 
@@ -30,15 +32,24 @@ class ClientRounds {
   /// Those of them that hand in an update, ascending; perhaps none.
   std::vector<int> reporting(std::int64_t round) const;
 
-  /// What a rank does in a round; StepPlan::learning_rate is left open. Clients are dealt by their samples:
-  /// the largest first, each to the rank that has fewest samples by then.
-  parallel::StepPlan plan(std::int64_t round, int rank, int ranks) const;
+  /// What a rank of those that simulate clients does in a round; StepPlan::learning_rate is left open.
+  /// Clients are dealt by their samples: the largest first, each to the rank that has fewest samples by then.
+  /// Rank -1 simulates none. `privacy`: draws the clients, or the records of their local steps; null: nothing
+  /// is drawn in secret.
+  parallel::StepPlan plan(std::int64_t round, int rank, int ranks,
+                          const parallel::PrivateTraining* privacy = nullptr) const;
 
   std::int64_t local_steps(int client) const;
+  std::int64_t most_samples() const;  ///< Of any client.
+  parallel::ClientFacts facts_of(int client) const;
 
  private:
+  std::vector<parallel::ClientDropout> dropouts(std::int64_t round, const std::vector<int>& asked,
+                                                const std::vector<int>& clients, int rank, int ranks) const;
   std::int64_t batch_of(int client) const;
-  void add_steps(std::int64_t round, int client, std::uint32_t first_index, parallel::StepPlan& plan) const;
+  std::vector<int> without_dropped(std::int64_t round, std::vector<int> clients) const;
+  void add_steps(std::int64_t round, int client, std::uint32_t first_index,
+                 const parallel::PrivateTraining* privacy, parallel::StepPlan& plan) const;
 
   Partition partition_;
   Facts facts_;

@@ -37,8 +37,12 @@ void write(hid_t object, const std::string& name, hid_t in_file, hid_t in_memory
 }
 
 Attribute open(hid_t object, const std::string& name) {
-  return Attribute(
+  Attribute attribute(
       check_id(H5Aopen(object, name.c_str(), H5P_DEFAULT), "is missing", object, attribute_name(name)));
+  const Datatype type(check_id(H5Aget_type(attribute.id()), "has no type", object, attribute_name(name)));
+  require(is_sound(type.id()), "is damaged: its numbers lie outside their bytes",
+          {.subject = subject(object, name)});
+  return attribute;
 }
 
 std::size_t count(const Attribute& attribute, const std::string& what) {

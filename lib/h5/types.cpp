@@ -16,6 +16,42 @@ Datatype half_type() {
   return type;
 }
 
+/// Of an enumeration or an array: what it is made of.
+Datatype base_of(hid_t type) {
+  return Datatype(check_id(H5Tget_super(type), "HDF5 cannot tell what a type is made of", ""));
+}
+
+bool has_sound_bits(hid_t type) {
+  const std::size_t bits = 8 * H5Tget_size(type);
+  const std::size_t precision = H5Tget_precision(type);
+  const int offset = H5Tget_offset(type);
+  return precision >= 1 && offset >= 0 && static_cast<std::size_t>(offset) + precision <= bits;
+}
+
+/// HDF5 keeps an exponent and a bias in 64 bits.
+bool has_sound_fields(hid_t type) {
+  std::size_t sign = 0;
+  std::size_t exponent = 0;
+  std::size_t exponent_bits = 0;
+  std::size_t mantissa = 0;
+  std::size_t mantissa_bits = 0;
+  if (H5Tget_fields(type, &sign, &exponent, &exponent_bits, &mantissa, &mantissa_bits) < 0) return false;
+  const std::size_t bits = 8 * H5Tget_size(type);
+  return sign < bits && exponent_bits >= 1 && exponent_bits <= 64 && exponent + exponent_bits <= bits &&
+         mantissa_bits >= 1 && mantissa + mantissa_bits <= bits;
+}
+
+bool has_sound_members(hid_t type) {
+  const int members = H5Tget_nmembers(type);
+  for (int i = 0; i < members; ++i) {
+    const auto index = static_cast<unsigned>(i);
+    const Datatype member(check_id(H5Tget_member_type(type, index), "HDF5 cannot tell a member's type", ""));
+    if (H5Tget_member_offset(type, index) + H5Tget_size(member.id()) > H5Tget_size(type)) return false;
+    if (!is_sound(member.id())) return false;
+  }
+  return members >= 1;
+}
+
 /// In either byte order.
 bool is_float(hid_t type, const Datatype& little_endian) {
   if (H5Tequal(type, little_endian.id()) > 0) return true;
@@ -90,6 +126,25 @@ Datatype string_type(std::size_t bytes) {
   check(H5Tset_cset(type.id(), H5T_CSET_UTF8), "HDF5 refuses UTF-8", "");
   check(H5Tset_strpad(type.id(), H5T_STR_NULLPAD), "HDF5 refuses null padding", "");
   return type;
+}
+
+bool is_sound(hid_t type) {
+  const SilentErrors silent;
+  switch (H5Tget_class(type)) {
+    case H5T_INTEGER:
+    case H5T_BITFIELD:
+      return has_sound_bits(type);
+    case H5T_FLOAT:
+      return has_sound_bits(type) && has_sound_fields(type);
+    case H5T_COMPOUND:
+      return has_sound_members(type);
+    case H5T_ENUM:
+    case H5T_ARRAY:
+    case H5T_VLEN:
+      return is_sound(base_of(type).id());
+    default:
+      return H5Tget_size(type) > 0;
+  }
 }
 
 ElementType element_type(hid_t type) {

@@ -29,6 +29,10 @@ Datatype string_type(std::size_t bytes);
 /// Of an HDF5 type that exists.
 ElementType element_type(hid_t type);
 
+/// Whether the bits of all its numbers lie within their bytes, and all members within their whole. HDF5 1.10
+/// does not look at what a file says of that, and would read and write beyond its buffers.
+bool is_sound(hid_t type);
+
 /// ElementType of a C++ type.
 template <class T>
 constexpr ElementType element_of() {

@@ -75,6 +75,9 @@ enum class Goal {
   own_loss    ///< The target, which the layers take as a second input: their output is the loss.
 };
 
+/// What Model::initialise() fills a parameter with: this rank's part, on the CPU.
+at::Tensor first_values(const Parameter& parameter, std::uint64_t seed);
+
 /// A network as an ordered list of layers, and the loss at its end. Knows nothing of ranks.
 class Model {
  public:
@@ -144,6 +147,8 @@ class Model {
   virtual bool classifies() const { return false; }
   /// Whether its loss is a cross-entropy, over classes or words, so that `--label-smoothing` means something.
   virtual bool has_cross_entropy() const { return classifies(); }
+  /// Whether training_loss() takes outputs in half precision, too, where fused kernels are on (KernelScope).
+  virtual bool takes_half_outputs() const { return false; }
   /// What it is trained with. Throws Error where `how` means nothing to it.
   virtual LossSums training_loss(const Tensors& outputs, const at::Tensor& targets,
                                  const TrainingLoss& how) const;
@@ -168,6 +173,13 @@ class Model {
   /// Fills every parameter from Philox(seed, parameter name, element index): the same on every layout.
   /// Computed in float and cast, so that fp32 and fp64 start alike.
   void initialise(std::uint64_t seed);
+  /// The same, but parameters that are shapes only stay so.
+  void fill(std::uint64_t seed);
+
+  /// Leaves shapes only of the parameters held here that are trained, and gives all others, and the buffers,
+  /// memory of their own again; values of parameters are lost. Before fill(), where first_values() are to
+  /// come one by one.
+  void leave_shapes();
 
  protected:
   TensorGroup* group() const { return group_; }     ///< Null: nothing is sliced.

@@ -22,12 +22,14 @@ struct OptimizerConfig {
   double beta1 = 0.9;
   double beta2 = 0.999;
   double eps = 1e-8;
+  int state_bits = 32;  ///< 8: state of large parameters in 8 bits, of single precision on the CPU.
 
   /// Throws Error (exit code 2), naming the option, at the first value that cannot work.
   void validate() const;
 
   /// Whether it is adam or adamw, which have betas and eps and no momentum.
   bool adaptive() const { return name == "adam" || name == "adamw"; }
+  bool codes_state() const { return state_bits == 8; }
 
   /// State tensors the rule keeps, each as large as the parameters.
   int state_count() const;
@@ -72,13 +74,24 @@ class Optimizer {
          {{0, std::numeric_limits<std::int64_t>::max()}});
   }
 
-  /// Empty for sgd without momentum.
-  const std::vector<OptimizerState>& state() const { return state_; }
-  std::int64_t state_bytes() const;
+  /// From now on step() also writes each new value, rounded to half precision, to `copy` [count]: true. False
+  /// where this optimizer cannot.
+  virtual bool write_copy_to(const at::Tensor& /*copy*/) { return false; }
+
+  /// Empty for sgd without momentum. Of state in 8 bits these are copies, which live until close_state() or
+  /// the next step: what is written to them counts after take_over_state().
+  virtual const std::vector<OptimizerState>& state() const { return state_; }
+  virtual void take_over_state() {}
+  virtual void close_state() {}
+  /// Of state in 8 bits, without such copies: the names, and the numbers at some places of the tensor
+  /// `index`.
+  virtual std::vector<std::string> coded_names() const { return {}; }
+  virtual at::Tensor decoded(std::size_t index, const Range& places) const;
+  virtual std::int64_t state_bytes() const;
 
  protected:
   Optimizer() = default;
-  std::vector<OptimizerState> state_;
+  mutable std::vector<OptimizerState> state_;
 };
 
 /// Gives the memory of a state tensor: [count], zero.

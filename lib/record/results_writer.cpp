@@ -288,9 +288,11 @@ std::uint64_t ResultsWriter::own_bytes() const {
          (staleness_.size() + kRowsPerChunk) * sizeof(StalenessRow) +
          (rounds_.size() + kRowsPerChunk) * sizeof(RoundRow) +
          (sites_.size() + kRowsPerChunk) * sizeof(SiteRow) +
+         (client_tests_.size() + kRowsPerChunk) * sizeof(ClientTestRow) +
          (clients_.rows.size() + kRowsPerChunk) * sizeof(ClientRow) +
          (clients_.classes.size() + clients_.owners.size()) * sizeof(std::int64_t) +
          (privacy_.size() + kRowsPerChunk) * sizeof(PrivacyRow) +
+         (client_privacy_.size() + kRowsPerChunk) * sizeof(ClientPrivacyRow) +
          confusion_.counts.size() * sizeof(std::int64_t) + confusion_.classes.size() * kNameBytes +
          static_cast<std::uint64_t>(info_.world_size) * kLinkBytes;
 }
@@ -315,7 +317,9 @@ void ResultsWriter::write(Status status, const std::string& end_time_utc) {
   if (!rounds_.empty()) write_table(file.id(), "rounds", rounds_);
   write_clients(file.id(), clients_);
   if (!sites_.empty()) write_table(file.id(), "test_sites", sites_);
+  if (!client_tests_.empty()) write_table(file.id(), "test_clients", client_tests_);
   if (!privacy_.empty()) write_table(file.id(), "privacy", privacy_);
+  if (!client_privacy_.empty()) write_table(file.id(), "client_privacy", client_privacy_);
   write_confusion(file.id(), confusion_);
   if (status == Status::running) {
     for (int rank = 0; rank < info_.world_size; ++rank) link_rank_file(file.id(), rank);

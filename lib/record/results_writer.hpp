@@ -55,6 +55,7 @@ struct Clients {
   std::vector<ClientRow> rows;
   std::vector<std::int64_t> classes;  ///< [clients, classes]: samples of each; empty: they have no classes.
   std::vector<std::int64_t> owners;   ///< [samples]: the client of each.
+  bool named = false;                 ///< They are the owners of rows that the dataset names, in their order.
 };
 
 /// Rank 0's results.h5. Every change writes the whole file aside and renames it, so a reader finds a whole
@@ -83,11 +84,17 @@ class ResultsWriter {
   /// The rows of /test_sites; written with the next change.
   void test_sites(std::vector<SiteRow> rows) { sites_ = std::move(rows); }
 
+  /// The rows of /test_clients; written with the next change.
+  void test_clients(std::vector<ClientTestRow> rows) { client_tests_ = std::move(rows); }
+
   /// The rows of /clients, /client_classes and /client_of_sample; writes the file.
   void clients(Clients clients);
 
   /// Appends a row of /privacy; written with the next change.
   void privacy(const PrivacyRow& row) { privacy_.push_back(row); }
+
+  /// The rows of /client_privacy; written with the next change.
+  void client_privacy(std::vector<ClientPrivacyRow> rows) { client_privacy_ = std::move(rows); }
 
   /// Appends a row of /validations, which replaces an earlier one of that step; written with the next change.
   /// `extra` as for epoch().
@@ -129,7 +136,9 @@ class ResultsWriter {
   std::vector<RoundRow> rounds_;
   Clients clients_;
   std::vector<SiteRow> sites_;
+  std::vector<ClientTestRow> client_tests_;
   std::vector<PrivacyRow> privacy_;
+  std::vector<ClientPrivacyRow> client_privacy_;
   ConfusionMatrix confusion_;
   std::string problem_;
 };

@@ -220,8 +220,22 @@ std::vector<Column> columns_of<SiteRow>() {
 }
 
 template <>
+std::vector<Column> columns_of<ClientTestRow>() {
+  using Row = ClientTestRow;
+  const Row row;
+  return {integer("client", "1", offsetof(Row, client)),
+          text("name", offsetof(Row, name), row.name),
+          integer("samples", "samples", offsetof(Row, samples)),
+          real("loss", "1", offsetof(Row, loss)),
+          real("accuracy", "1", offsetof(Row, accuracy)),
+          real("f1", "1", offsetof(Row, f1)),
+          real("auc", "1", offsetof(Row, auc))};
+}
+
+template <>
 std::vector<Column> columns_of<PrivacyRow>() {
   using Row = PrivacyRow;
+  const Row row;
   return {integer("epoch", "1", offsetof(Row, epoch)),
           integer("step", "1", offsetof(Row, step)),
           integer("releases", "1", offsetof(Row, releases)),
@@ -229,7 +243,17 @@ std::vector<Column> columns_of<PrivacyRow>() {
           real("delta", "1", offsetof(Row, delta)),
           real("noise_multiplier", "1", offsetof(Row, noise_multiplier)),
           real("clip_norm", "1", offsetof(Row, clip_norm)),
-          real("sampling_rate", "1", offsetof(Row, sampling_rate))};
+          real("sampling_rate", "1", offsetof(Row, sampling_rate)),
+          text("unit", offsetof(Row, unit), row.unit)};
+}
+
+template <>
+std::vector<Column> columns_of<ClientPrivacyRow>() {
+  using Row = ClientPrivacyRow;
+  return {integer("client", "1", offsetof(Row, client)),
+          integer("local_steps", "1", offsetof(Row, local_steps)),
+          real("sampling_rate", "1", offsetof(Row, sampling_rate)),
+          real("epsilon", "1", offsetof(Row, epsilon)), real("delta", "1", offsetof(Row, delta))};
 }
 
 template <>

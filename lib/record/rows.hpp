@@ -210,6 +210,17 @@ struct SiteRow {
   double auc = kNoValue;  ///< Likewise.
 };
 
+/// A row of /test_clients: the model on the test samples of one client; its own, where clients train alone.
+struct ClientTestRow {
+  std::int64_t client = 0;
+  FixedText<64> name;        ///< As in /clients.
+  std::int64_t samples = 0;  ///< That count for it.
+  double loss = kNoValue;
+  double accuracy = kNoValue;
+  double f1 = kNoValue;   ///< Of the second of two classes.
+  double auc = kNoValue;  ///< Likewise.
+};
+
 /// A row of /privacy: what a run with differential privacy has released up to a step.
 struct PrivacyRow {
   std::int64_t epoch = 0;
@@ -219,7 +230,17 @@ struct PrivacyRow {
   double delta = 0;
   double noise_multiplier = 0;  ///< Standard deviation of the noise over the clip norm.
   double clip_norm = 0;
-  double sampling_rate = 0;  ///< Expected share of the records in a step.
+  double sampling_rate = 0;  ///< Expected share of the records or clients in a step.
+  FixedText<16> unit;        ///< What is one more or less: `record` or `client`.
+};
+
+/// A row of /client_privacy: what the records of one client have released, where each has a ledger.
+struct ClientPrivacyRow {
+  std::int64_t client = 0;
+  std::int64_t local_steps = 0;  ///< In the rounds in which it took part, those made again included.
+  double sampling_rate = 0;      ///< Expected share of its records in a local step.
+  double epsilon = 0;            ///< Infinity without noise.
+  double delta = 0;
 };
 
 /// A row of /measurements: a collective of `topology --benchmark`.
@@ -280,7 +301,11 @@ std::vector<Column> columns_of<ClientRow>();
 template <>
 std::vector<Column> columns_of<SiteRow>();
 template <>
+std::vector<Column> columns_of<ClientTestRow>();
+template <>
 std::vector<Column> columns_of<PrivacyRow>();
+template <>
+std::vector<Column> columns_of<ClientPrivacyRow>();
 template <>
 std::vector<Column> columns_of<MeasurementRow>();
 

@@ -6,14 +6,15 @@ import unittest
 from program import ProgramTest
 
 BUILT = """model model-option golden init-from init-skip loss class-weights label-smoothing freeze dataset data-root staging augment augment-padding mesh rank-order strategy
- compression shard-within dp-clip dp-noise target-epsilon dp-delta dp-sampler dp-accountant noise-source
+ compression shard-within dp-clip dp-noise target-epsilon dp-delta dp-sampler dp-accountant noise-source dp-unit dp-adaptive-clip
  sync-period sync-optimizer local-after outer-optimizer outer-learning-rate outer-momentum fragments overlap-steps exchange-type easgd-mode elasticity servers staleness staleness-rate
  partition clients clients-per-round rounds local-epochs local-batch federated-rule proximal-mu server-optimizer server-rate server-momentum drop-rate round-deadline
+ secure-aggregation secure-threshold secure-ring secure-bits secure-clip secure-noise
 pipeline virtual-stages balance recompute memory-limit
 epochs limit-steps global-batch micro-batches optimizer learning-rate momentum nesterov beta1 beta2 epsilon weight-decay decay schedule
 adaptive-batch eval-batch min-learning-rate warmup-steps grad-clip batch-norm precision device device-graphs threads kernels comm-backend all-reduce bucket-mb watchdog on-failure spares replicate verify-every inject emulate seed reproducible output name
 overwrite record-steps trace trace-steps tensorboard quiet dry-run all-ranks cluster exit-after checkpoint-every keep resume optimizer-state
-validate-every best-by early-stopping""".split()
+validate-every best-by early-stopping optimizer-state-bits""".split()
 # A value that is not the default for every option.
 OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "golden": "off", "init-from": "a.h5", "init-skip": "fc.*", "loss": "mae",
          "class-weights": "balanced", "label-smoothing": 0.125, "freeze": "^fc[12]", "dataset": "a \"quoted\" \\ name", "data-root": "/d",
@@ -30,14 +31,16 @@ ADAM = {"optimizer": "adamw", "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-06, "ad
 LOCAL = {"strategy": "local_sgd", "sync-period": "adaptive", "sync-optimizer": "average", "local-after": 40, "outer-optimizer": "nesterov",
          "outer-learning-rate": 0.5, "outer-momentum": 0.75, "fragments": 3, "overlap-steps": 5, "exchange-type": "int8"}
 ELASTIC = {"strategy": "easgd", "easgd-mode": "asynchronous", "sync-period": "8", "elasticity": 0.125, "servers": 3}
-COMPRESSED = {"strategy": "zero1", "compression": "powersgd=2"}
+COMPRESSED = {"strategy": "zero1", "compression": "powersgd=2", "optimizer-state-bits": 8}
 SHARDED = {"strategy": "zero3", "shard-within": "node"}
 PRIVATE = {"strategy": "ddp", "dp-clip": 0.5, "dp-noise": 1.25, "target-epsilon": 3.5, "dp-delta": 0.0625, "dp-sampler": "once", "dp-accountant": "pld",
            "noise-source": "seeded"}
+CLIENTS = {"strategy": "fedavg", "dp-clip": 0.5, "target-epsilon": 3.5, "dp-unit": "client", "dp-adaptive-clip": 0.25}
 LATE = {"strategy": "asgd", "servers": 2, "staleness": 7, "staleness-rate": "divided"}
 FEDERATED = {"strategy": "fedavg", "partition": "dirichlet=0.5", "clients": 12, "clients-per-round": 3, "rounds": 7, "local-epochs": 2,
              "local-batch": "all", "optimizer": "sgd", "momentum": 0.0, "federated-rule": "scaffold", "proximal-mu": 0.25, "server-optimizer": "yogi", "server-rate": 0.5,
              "server-momentum": 0.75, "drop-rate": 0.125, "round-deadline": 2.5}
+SECURE = {"strategy": "fedavg", "secure-aggregation": "on", "secure-threshold": 3, "secure-ring": 64, "secure-bits": 20, "secure-clip": 0.5, "secure-noise": 1.5}
 
 
 def flags(values):
@@ -84,17 +87,17 @@ class ConfigTest(ProgramTest):
         self.assertEqual((config["epochs"], config["model-option"]), (4, ["a=1", "b=2"]))
 
     def test_printed_file_fed_back_prints_the_same(self):
-        for arguments in ([], ["--model", "cnn", "--name", "x"], flags(OTHER), flags(ADAM), flags(LOCAL), flags(ELASTIC), flags(LATE), flags(COMPRESSED), flags(SHARDED), flags(PRIVATE), flags(FEDERATED), ["--strategy", "fedavg"]):
+        for arguments in ([], ["--model", "cnn", "--name", "x"], flags(OTHER), flags(ADAM), flags(LOCAL), flags(ELASTIC), flags(LATE), flags(COMPRESSED), flags(SHARDED), flags(PRIVATE), flags(CLIENTS), flags(FEDERATED), ["--strategy", "fedavg"]):
             text, _ = self.printed(*arguments)
             again, _ = self.printed("--config", self.write("fed.toml", text))
             self.assertEqual(text, again)
 
     def test_every_option_reaches_the_file_and_comes_back(self):
-        self.assertEqual(sorted({**OTHER, **ADAM, **LOCAL, **ELASTIC, **LATE, **COMPRESSED, **SHARDED, **PRIVATE, **FEDERATED}), sorted(BUILT), "a value for every option")
+        self.assertEqual(sorted({**OTHER, **ADAM, **LOCAL, **ELASTIC, **LATE, **COMPRESSED, **SHARDED, **PRIVATE, **CLIENTS, **FEDERATED, **SECURE}), sorted(BUILT), "a value for every option")
         self.assertEqual(self.printed(*flags(OTHER))[1], OTHER | {"adaptive-batch": False})
         with_adam = self.printed(*flags(ADAM))[1]
         self.assertEqual({key: with_adam[key] for key in ADAM}, ADAM)
-        for options in (LOCAL, ELASTIC, LATE, COMPRESSED, SHARDED, PRIVATE, FEDERATED):
+        for options in (LOCAL, ELASTIC, LATE, COMPRESSED, SHARDED, PRIVATE, CLIENTS, FEDERATED, SECURE):
             printed = self.printed(*flags(options))[1]
             self.assertEqual({key: printed[key] for key in options}, options)
 

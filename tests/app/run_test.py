@@ -278,7 +278,7 @@ class RunTest(ProgramTest):
         across = self.succeed("--dry-run", "--cluster", "2x2", "--mesh", "tensor=4")
         self.assertRegex(across, r"tensor axis: \d+ bytes, between nodes too")
         self.refuse(2, ["--memory-limit", "the nearest, --strategy zero3"], "--dry-run", "--model", "gpt", "--model-option", "preset=gpt3-175b",
-                    "--cluster", "384x8", "--mesh", "data=384,tensor=8", "--global-batch", 1536, "--memory-limit", "80GiB")
+                    "--cluster", "384x8", "--mesh", "data=384,tensor=8", "--global-batch", 1536, "--memory-limit", "4GiB")
 
     def test_topology_shows_every_rank_once(self):
         lines = self.succeed("topology", "--mesh", "data=3", ranks=3).splitlines()

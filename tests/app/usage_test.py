@@ -176,8 +176,8 @@ class UsageTest(ProgramTest):
         self.refuse(2, ["--frobnicate", "--help"], "--frobnicate", "1")
 
     def test_option_of_later_versions(self):
-        self.refuse(2, ["--secure-aggregation is not available in this version"], "--secure-aggregation", "x")
-        self.refuse(2, ["--secure-aggregation is not available in this version"], "--secure-aggregation=x", ranks=2)
+        self.refuse(2, ["--benchmark is not available in this version"], "--benchmark", "x")
+        self.refuse(2, ["--benchmark is not available in this version"], "--benchmark=x", ranks=2)
 
     def test_option_without_its_value(self):
         self.refuse(2, ["--epochs", "has no value"], "--epochs")
@@ -193,8 +193,8 @@ class UsageTest(ProgramTest):
         self.refuse(2, [str(file), "no key epoch", "did you mean epochs?"], "--config", file, ranks=2)
 
     def test_key_of_later_versions_in_the_file(self):
-        file = self.write("bad.toml", "secure-aggregation = \"x\"\n")
-        self.refuse(2, [str(file), "secure-aggregation is not available in this version"], "--config", file)
+        file = self.write("bad.toml", "benchmark = \"x\"\n")
+        self.refuse(2, [str(file), "benchmark is not available in this version"], "--config", file)
 
     def test_file_that_is_no_toml(self):
         file = self.write("bad.toml", "model = \"mlp\"\nepochs 3\n")

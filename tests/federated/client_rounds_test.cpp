@@ -5,8 +5,10 @@
 #include <algorithm>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include "core/error.hpp"
 
@@ -33,6 +35,34 @@ TEST(ClientRoundsTest, SamplesClientsAnewInEachRoundAndAllOfThemInTheEnd) {
   }
   EXPECT_EQ(seen.size(), 20U);
   EXPECT_GT(choices.size(), 30U);
+}
+
+TEST(ClientRoundsTest, EachSampledClientHasOneRankAlsoWhereItDropsOut) {
+  const auto all = rounds({.clients_per_round = 12, .local_batch = 9, .drop_rate = 0.4, .seed = 4});
+  std::set<int> phases;
+  for (const std::int64_t round : {1, 2, 3, 4, 5, 6}) {
+    for (const int ranks : {1, 3}) {
+      std::vector<int> clients;
+      for (int rank = -1; rank < ranks; ++rank) {
+        const auto plan = all.plan(round, rank, ranks);
+        EXPECT_EQ(plan.round->asked, all.sampled(round));
+        EXPECT_EQ(plan.round->most_samples, all.most_samples());
+        if (rank < 0) {  // a server
+          EXPECT_TRUE(plan.micro_batches.empty());
+          EXPECT_TRUE(plan.round->clients.empty());
+          EXPECT_TRUE(plan.round->dropouts.empty());
+        }
+        for (const auto& work : plan.round->clients) clients.push_back(work.client);
+        for (const auto& dropout : plan.round->dropouts) {
+          clients.push_back(dropout.client);
+          phases.insert(dropout.answers);
+        }
+      }
+      std::ranges::sort(clients);
+      EXPECT_EQ(clients, all.sampled(round)) << round;
+    }
+  }
+  EXPECT_EQ(phases, (std::set<int>{0, 1, 2}));
 }
 
 TEST(ClientRoundsTest, ClientsAndTheirLocalStepsAreTheSameOnAnyNumberOfRanks) {
@@ -123,6 +153,60 @@ TEST(ClientRoundsTest, RefusesFewerClientsThanAskedForInARound) {
     } catch (const Error& error) {
       EXPECT_EQ(error.code(), ExitCode::usage);
       EXPECT_NE(std::string(error.what()).find("use 1 to 20"), std::string::npos) << error.what();
+    }
+  }
+}
+
+/// Draws clients 1 and 4, or of the records of any client the first in each second local step.
+class FixedDraws final : public parallel::PrivateTraining {
+ public:
+  enum class Of { clients, records };
+  explicit FixedDraws(Of of) : of_(of) {}
+  std::optional<std::vector<int>> drawn_clients(std::int64_t) const override {
+    return of_ == Of::clients ? std::optional(std::vector<int>{1, 4}) : std::nullopt;
+  }
+  std::optional<std::vector<std::int64_t>> drawn_records(std::int64_t, std::uint32_t index,
+                                                         int) const override {
+    if (of_ == Of::clients) return std::nullopt;
+    return index % 2 == 0 ? std::vector<std::int64_t>{0} : std::vector<std::int64_t>{};
+  }
+  std::string ledger() const override { return {}; }
+  void take_ledger(const std::string&, const std::string&) override {}
+  std::int64_t releases() const override { return 0; }
+  bool is_spent() override { return false; }
+  double epsilon() const override { return 0; }
+  Terms terms() const override { return {}; }
+  std::string in_words() const override { return {}; }
+
+ private:
+  Of of_;
+};
+
+TEST(ClientRoundsTest, TakesTheClientsThatAreDrawnInSecret) {
+  const auto all = rounds({.clients_per_round = 7, .local_batch = 9, .seed = 4});
+  const FixedDraws draws(FixedDraws::Of::clients);
+  const auto plan = all.plan(3, 0, 1, &draws);
+  EXPECT_EQ(plan.round->everyone, (std::vector<int>{1, 4}));
+  EXPECT_EQ(plan.round->sampled, 2);
+  EXPECT_EQ(plan.round->dropped, 0);
+  ASSERT_EQ(plan.round->clients.size(), 2U);
+  EXPECT_EQ(plan.round->clients[1].client, 4);
+}
+
+TEST(ClientRoundsTest, TakesTheRecordsThatAreDrawnInSecretPerhapsNone) {
+  const auto all = rounds({.clients_per_round = 7, .local_epochs = 2, .local_batch = 9, .seed = 4});
+  const FixedDraws draws(FixedDraws::Of::records);
+  for (int rank = 0; rank < 2; ++rank) {
+    const auto plan = all.plan(3, rank, 2, &draws);
+    EXPECT_EQ(plan.round->everyone, all.reporting(3));
+    for (const auto& work : plan.round->clients) {
+      EXPECT_EQ(static_cast<std::int64_t>(work.steps), all.local_steps(work.client));
+      const auto first = all.partition().ids(work.client).front();
+      for (std::size_t k = 0; k < work.steps; ++k) {
+        const auto& batch = plan.micro_batches.at(work.first + k);
+        EXPECT_EQ(batch.ids,
+                  batch.index % 2 == 0 ? std::vector<std::int64_t>{first} : std::vector<std::int64_t>());
+      }
     }
   }
 }

@@ -6,6 +6,8 @@
 #include <fstream>
 #include <numeric>
 
+#include "core/error.hpp"
+#include "h5/attribute.hpp"
 #include "h5/file.hpp"
 #include "h5/library.hpp"
 #include "support/scratch_folder.hpp"
@@ -133,6 +135,44 @@ TEST_F(DatasetTest, EveryElementTypeIsRecognised) {
     EXPECT_EQ(about.element_bytes, element_bytes(type)) << name;
     EXPECT_TRUE(about.little_endian) << name;
   }
+}
+
+/// Replaces `from`, which the file has once or more, by as many bytes.
+void damage(const std::string& path, const std::string& from, const std::string& to) {
+  std::ifstream in(path, std::ios::binary);
+  std::string bytes((std::istreambuf_iterator<char>(in)), {});
+  ASSERT_NE(bytes.find(from), std::string::npos) << "HDF5 writes this type in another way";
+  for (auto at = bytes.find(from); at != std::string::npos; at = bytes.find(from, at + to.size()))
+    bytes.replace(at, from.size(), to);
+  std::ofstream(path, std::ios::binary).write(bytes.data(), static_cast<std::streamsize>(bytes.size()));
+}
+
+// HDF5 1.10.8 writes beyond its stack where an exponent has 255 bits.
+TEST_F(DatasetTest, NumbersWhoseBitsLieOutsideTheirBytesAreRefused) {
+  using namespace std::string_literals;
+  const auto float32 = "\x20\x00\x17\x08\x00\x17"s;  // 32 bits: exponent of 8 from 23, mantissa of 23 from 0
+  const auto int64 = "\x08\x00\x00\x00\x00\x00\x40\x00"s;  // 8 bytes: 64 bits from 0
+  const auto write = [this] {
+    File file = create_file(path_);
+    const std::vector<float> values = {1, 2};
+    write_slab<float>(create_contiguous(file.id(), "x", file_type(ElementType::float32).id(), {2}), {0}, {2},
+                      values);
+    write_attribute(file.id(), "count", std::int64_t{3});
+    file.close();
+  };
+  for (const auto& other :
+       {"\x20\x00\x17\xff\x00\x17"s, "\x20\x00\x17\x08\xf0\x17"s, "\xff\x00\x17\x08\x00\x17"s}) {
+    write();
+    damage(path_, float32, other);
+    const File file = open_file(path_, Access::read);
+    EXPECT_THROW(open_dataset(file.id(), "x"), Error);
+    EXPECT_EQ(read_int_attribute(file.id(), "count"), 3);
+  }
+  write();
+  damage(path_, int64, "\x08\x00\x00\x00\x09\x00\x40\x00"s);
+  const File file = open_file(path_, Access::read);
+  EXPECT_THROW(read_int_attribute(file.id(), "count"), Error);
+  EXPECT_EQ(read_all<float>(open_dataset(file.id(), "x")), (std::vector<float>{1, 2}));
 }
 
 TEST_F(DatasetTest, StringsComeBack) {

@@ -10,6 +10,10 @@ export OMPI_MCA_btl=${OMPI_MCA_btl:-^ofi}  # which sleeps a second at each start
 [[ ${DTRAIN_TEST_GPUS:-} == 1 ]] || export CUDA_VISIBLE_DEVICES=
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 mpirun=${DTRAIN_MPIRUN:-mpirun}
+if [[ $mpirun -ef ${BASH_SOURCE[0]} ]]; then  # it would call itself for ever
+  echo "mpirun.sh: DTRAIN_MPIRUN names this script; name an mpirun, or unset it" >&2
+  exit 2
+fi
 version=$("$mpirun" --version 2>/dev/null || true)
 case $version in
   *'Open MPI) 5'* | *prterun*) oversubscribe=(--map-by :OVERSUBSCRIBE --bind-to none) ;;

@@ -1,8 +1,10 @@
 #include "models/layers/lstm.hpp"
 
+#include <ATen/ops/_cudnn_rnn.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/cudnn_is_acceptable.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/lstm.h>
 #include <ATen/ops/mm.h>
@@ -11,8 +13,13 @@
 #include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <array>
+#include <memory>
+
 #include "kernels/lstm.hpp"
 #include "models/compute/precision.hpp"
+#include "models/compute/sample_tap.hpp"
+#include "models/layers/lstm_buffer.hpp"
 
 namespace dtrain::models {
 namespace {
@@ -50,12 +57,49 @@ at::Tensor before_step(const at::Tensor& values, const at::Tensor& start, std::s
   return t == 0 ? start.narrow(0, 0, sizes[0]) : values.narrow(0, offset - sizes[t - 1], sizes[t]);
 }
 
+/// What a SampleTap learns of the weights: of the products with both of them, the gradient that comes back is
+/// that of the gates' sums. A weight that is not trained has no use.
+struct TappedWeights {
+  std::array<std::shared_ptr<ParameterUse>, 4> uses;  // in the order of LstmWeights
+
+  void take(const at::Tensor& sums, const at::Tensor& inputs, const at::Tensor& hidden_before) const {
+    for (std::size_t i = 0; i < uses.size(); ++i) {
+      if (uses[i] == nullptr) continue;
+      uses[i]->gradient = sums;
+      if (i == 0) uses[i]->input = inputs.detach();
+      if (i == 1) uses[i]->input = hidden_before;
+      if (i < 2) uses[i]->version = uses[i]->input._version();
+    }
+  }
+};
+
+/// Null: none is taken down.
+const TappedWeights* tapped_weights(SampleTap& tap, const LstmWeights& weights) {
+  auto tapped = std::make_shared<TappedWeights>();
+  const std::array<at::Tensor, 4> values = {weights.input, weights.hidden, weights.input_bias,
+                                            weights.hidden_bias};
+  bool any = false;
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    auto* parameter = tap.parameter_of(values[i]);
+    if (parameter == nullptr) continue;
+    using Kind = ParameterUse::Kind;
+    tapped->uses[i] = tap.expect({.kind = i < 2 ? Kind::product : Kind::shift,
+                                  .parameter = parameter,
+                                  .shape = {1, values[i].size(0)}});
+    any = true;
+  }
+  if (!any) return nullptr;
+  tap.keep(tapped);
+  return tapped.get();
+}
+
 class LstmLayer : public torch::autograd::Function<LstmLayer> {
  public:
   static tensor_list forward(AutogradContext* context, const at::Tensor& inputs, const at::Tensor& hidden0,
                              const at::Tensor& cell0, const at::Tensor& input_weight,
                              const at::Tensor& hidden_weight, const at::Tensor& input_bias,
-                             const at::Tensor& hidden_bias, const std::vector<std::int64_t>& sizes) {
+                             const at::Tensor& hidden_bias, const std::vector<std::int64_t>& sizes,
+                             const TappedWeights* tapped) {
     at::Tensor gates = at::addmm(input_bias + hidden_bias, inputs, input_weight.t());
     const auto width = hidden_weight.size(1);
     at::Tensor cells = at::empty({inputs.size(0), width}, gates.options());
@@ -80,6 +124,7 @@ class LstmLayer : public torch::autograd::Function<LstmLayer> {
     context->save_for_backward(
         {inputs, start_hidden, start_cell, input_weight, hidden_weight, gates, cells, outputs});
     context->saved_data["sizes"] = sizes;
+    context->saved_data["tapped"] = reinterpret_cast<std::int64_t>(tapped);
     return {outputs, last_hidden, last_cell};
   }
 
@@ -108,9 +153,15 @@ class LstmLayer : public torch::autograd::Function<LstmLayer> {
       at::mm_out(later, part, hidden_weight);
       hidden_before.narrow(0, offset, sizes[t]).copy_(before_step(outputs, start_hidden, t, offset, sizes));
     }
-    const at::Tensor bias = sums.sum(0);
     const at::Tensor inputs_gradient =
         context->needs_input_grad(0) ? at::mm(sums, input_weight) : at::Tensor();
+    const auto* tapped = reinterpret_cast<const TappedWeights*>(context->saved_data["tapped"].toInt());
+    if (tapped != nullptr) {
+      tapped->take(sums, inputs, hidden_before);
+      return {inputs_gradient, carried,      cell_gradient, at::Tensor(), at::Tensor(),
+              at::Tensor(),    at::Tensor(), at::Tensor(),  at::Tensor()};
+    }
+    const at::Tensor bias = sums.sum(0);
     return {inputs_gradient,
             carried,
             cell_gradient,
@@ -118,9 +169,24 @@ class LstmLayer : public torch::autograd::Function<LstmLayer> {
             at::mm(sums.t(), hidden_before),
             bias,
             bias.clone(),
+            at::Tensor(),
             at::Tensor()};
   }
 };
+
+/// As at::lstm() on a GPU, which looks for the weights at the beginning of a storage: where they are parts of
+/// flat memory it copies them in each call, with a warning.
+std::tuple<at::Tensor, at::Tensor, at::Tensor> cudnn_lstm(const at::Tensor& inputs,
+                                                          const std::vector<std::int64_t>& batch_sizes,
+                                                          const at::Tensor& hidden, const at::Tensor& cell,
+                                                          const std::vector<at::Tensor>& weights,
+                                                          const at::Tensor& buffer) {
+  constexpr std::int64_t kLstm = 2;  // CUDNN_LSTM
+  auto [outputs, last_hidden, last_cell, reserve, used] = at::_cudnn_rnn(
+      inputs, weights, static_cast<std::int64_t>(weights.size()), buffer, hidden.contiguous(),
+      cell.contiguous(), kLstm, hidden.size(2), 0, 1, false, 0.0, true, false, batch_sizes, {});
+  return {outputs, last_hidden, last_cell};
+}
 
 /// By LibTorch's operators: in a device's memory, or where the own kernels are off.
 LstmResult library_lstm(const at::Tensor& inputs, const std::vector<std::int64_t>& batch_sizes,
@@ -128,9 +194,14 @@ LstmResult library_lstm(const at::Tensor& inputs, const std::vector<std::int64_t
   const auto running = batch_sizes.empty() ? 0 : batch_sizes[0];
   if (running == 0) return {at::empty({0, weights.hidden.size(1)}, inputs.options()), start};
   const auto before = [&](const at::Tensor& state) { return state.narrow(0, 0, running).unsqueeze(0); };
-  const auto [outputs, hidden, cell] = at::lstm(
-      inputs, at::tensor(batch_sizes), {before(start.hidden), before(start.cell)},
-      {weights.input, weights.hidden, weights.input_bias, weights.hidden_bias}, true, 1, 0.0, false, false);
+  const std::vector<at::Tensor> parts = {weights.input, weights.hidden, weights.input_bias,
+                                         weights.hidden_bias};
+  const auto [outputs, hidden, cell] =
+      inputs.is_cuda() && at::cudnn_is_acceptable(inputs)
+          ? cudnn_lstm(inputs, batch_sizes, before(start.hidden), before(start.cell), parts,
+                       lstm_buffer(weights))
+          : at::lstm(inputs, at::tensor(batch_sizes), {before(start.hidden), before(start.cell)}, parts, true,
+                     1, 0.0, false, false);
   const auto after = [&](const at::Tensor& last, const at::Tensor& first) {
     return at::cat({last.squeeze(0), first.narrow(0, running, first.size(0) - running)});
   };
@@ -143,10 +214,13 @@ LstmResult lstm(const at::Tensor& inputs, const std::vector<std::int64_t>& batch
                 const LstmState& start, const LstmWeights& weights) {
   const ProductScope in_full_precision(
       std::nullopt);  // a step's errors would be carried through all later ones
-  if (!inputs.is_cpu() || !own_kernels_are_on())
+  auto* tap = SampleTap::open();
+  if (tap == nullptr && (!inputs.is_cpu() || !own_kernels_are_on()))
     return library_lstm(in_full(inputs), batch_sizes, start, weights);
-  const auto results = LstmLayer::apply(in_full(inputs), start.hidden, start.cell, weights.input,
-                                        weights.hidden, weights.input_bias, weights.hidden_bias, batch_sizes);
+  const TappedWeights* tapped = tap != nullptr ? tapped_weights(*tap, weights) : nullptr;
+  const auto results =
+      LstmLayer::apply(in_full(inputs), start.hidden, start.cell, weights.input, weights.hidden,
+                       weights.input_bias, weights.hidden_bias, batch_sizes, tapped);
   return {results[0], {results[1], results[2]}};
 }
 
@@ -157,9 +231,10 @@ std::vector<Parameter> lstm_parameters(const std::string& name, std::int64_t lay
   const auto add = [&](const char* part, std::int64_t layer, const Shape& shape) {
     parameters.push_back({.name = fmt::format("{}.{}_l{}", name, part, layer),
                           .value = at::empty(shape).requires_grad_(),
-                          .init = init});
+                          .init = init,
+                          .before_next = std::string_view(part) != "bias_hh"});
   };
-  for (std::int64_t layer = 0; layer < layers; ++layer) {
+  for (std::int64_t layer = 0; layer < layers; ++layer) {  // in the order of lstm_buffer()
     add("weight_ih", layer, {4 * hidden, layer == 0 ? inputs : hidden});
     add("weight_hh", layer, {4 * hidden, hidden});
     add("bias_ih", layer, {4 * hidden});

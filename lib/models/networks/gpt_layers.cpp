@@ -1,9 +1,9 @@
 #include "models/networks/gpt_layers.hpp"
 
 #include <ATen/ops/cat.h>
+#include <ATen/ops/constant_pad_nd.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/layer_norm.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 #include <fmt/format.h>
@@ -11,7 +11,11 @@
 
 #include <cmath>
 
+#include "models/compute/precision.hpp"
+#include "models/compute/product_weight.hpp"
+#include "models/compute/sample_tap.hpp"
 #include "models/layers/dropout.hpp"
+#include "models/layers/fused_norm.hpp"
 #include "models/layers/vocabulary.hpp"
 #include "models/shape.hpp"
 #include "models/slicing/slices.hpp"
@@ -35,11 +39,21 @@ Parameter parameter(const GptSizes& sizes, const std::string& name, const Shape&
           .slicing = slicing};
 }
 
+/// What ranks of a tensor axis exchange stays in full precision.
+NormedInput normed_input(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+                         const TokenFlow& flow) {
+  return models::normed_input(input, weight, bias, kEps,
+                              flow.group() == nullptr ? product_type() : at::kFloat);
+}
+
+at::Tensor product_weight(const Parameter& weight) { return models::product_weight(weight.value, weight); }
+
 /// x W^T + b, of whose inputs and W's columns this rank may hold a part.
 at::Tensor projected(const at::Tensor& input, const Parameter& weight, const at::Tensor& bias,
                      const TokenFlow& flow) {
-  if (flow.group() == nullptr) return at::linear(input, weight.value, bias);
-  return flow.out_of_slices(at::linear(input, weight.value)) + bias;
+  const at::Tensor factor = product_weight(weight);
+  if (flow.group() == nullptr) return tapped_linear(input, factor, bias);
+  return flow.out_of_slices(at::linear(input, factor)) + bias;
 }
 
 /// What of a layer's elements this rank holds.
@@ -52,10 +66,6 @@ double share_of(const Parameter& parameter) {
 /// What ends a residual branch starts smaller, so that the sum over all branches keeps its size.
 Initialisation residual(const GptSizes& sizes) {
   return {Initialisation::Kind::normal, kDeviation / std::sqrt(2.0 * static_cast<double>(sizes.layers))};
-}
-
-at::Tensor normed(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
-  return at::layer_norm(input, {input.size(-1)}, weight, bias, kEps);
 }
 
 at::Tensor dropped(const at::Tensor& input, const GptSizes& sizes, const TokenFlow& flow,
@@ -122,10 +132,12 @@ Flow GptEmbedding::slice(TensorGroup& group, const Flow& flow) {
 Tensors GptEmbedding::forward(const Tensors& inputs, const Context& context) {
   const at::Tensor& ids = inputs.at(0);
   check(ids.size(-1), ids.sizes().vec());
-  const Range own = flow_.shared() ? flow_.place().part : Range{0, ids.size(1)};
-  const at::Tensor positions = flow_.between_slices({&parameters_[1]})[0].narrow(0, own.begin, own.size());
   const at::Tensor words = flow_.out_of_slices(held_rows(parameters_[0], ids));
-  return {dropped(words + positions, sizes_, flow_, name(), context)};
+  const at::Tensor positions = flow_.between_slices({&parameters_[1]})[0];
+  const Range own = flow_.shared() ? flow_.place().part : Range{0, ids.size(1)};
+  const at::Tensor sum = own.begin == 0 ? tapped_sum(words, positions, own.size())
+                                        : words + positions.narrow(0, own.begin, own.size());
+  return {dropped(sum, sizes_, flow_, name(), context)};
 }
 
 std::vector<Shape> GptEmbedding::output_shapes(const std::vector<Shape>& inputs) const {
@@ -159,10 +171,9 @@ GptAttention::GptAttention(const GptSizes& sizes, std::int64_t index)
   parameters_.push_back(parameter(sizes, name() + ".c_proj.bias", {width}, kZero));
 }
 
-at::Tensor GptAttention::attend(const at::Tensor& input, const TokenFlow& flow, KeysValues* cache) const {
-  const auto used = flow.between_slices({&parameters_[0], &parameters_[1], &parameters_[5]});
-  const at::Tensor joined =
-      flow.into_slices(normed(input, used[0], used[1]), parameters_[2].value, parameters_[3].value);
+at::Tensor GptAttention::attend(const at::Tensor& normed, const at::Tensor& bias, const TokenFlow& flow,
+                                KeysValues* cache) const {
+  const at::Tensor joined = flow.into_slices(normed, product_weight(parameters_[2]), parameters_[3].value);
   const auto n = joined.size(0);
   const auto length = joined.size(1);
   const auto head_width = sizes_.width / sizes_.heads;
@@ -184,7 +195,7 @@ at::Tensor GptAttention::attend(const at::Tensor& input, const TokenFlow& flow, 
     *cache = {keys, values};
   }
   const at::Tensor mixed = at::scaled_dot_product_attention(part(0), keys, values, {}, 0.0, causal);
-  return projected(mixed.transpose(1, 2).reshape({n, length, width}), parameters_[4], used[2], flow);
+  return projected(mixed.transpose(1, 2).reshape({n, length, width}), parameters_[4], bias, flow);
 }
 
 Flow GptAttention::slice(TensorGroup& group, const Flow& flow) {
@@ -209,12 +220,15 @@ Flow GptAttention::slice(TensorGroup& group, const Flow& flow) {
 }
 
 Tensors GptAttention::forward(const Tensors& inputs, const Context& context) {
-  const at::Tensor& input = inputs.at(0);
-  return {input + dropped(attend(input, flow_, nullptr), sizes_, flow_, name(), context)};
+  const auto used = flow_.between_slices({&parameters_[0], &parameters_[1], &parameters_[5]});
+  const auto [input, normed] = normed_input(inputs.at(0), used[0], used[1], flow_);
+  return {input + dropped(attend(normed, used[2], flow_, nullptr), sizes_, flow_, name(), context)};
 }
 
 at::Tensor GptAttention::forward_cached(const at::Tensor& input, KeysValues& cache) const {
-  return input + attend(input, flow_.whole(), &cache);
+  const at::Tensor normed =
+      normed_input(input, parameters_[0].value, parameters_[1].value, flow_.whole()).normed;
+  return input + attend(normed, parameters_[5].value, flow_.whole(), &cache);
 }
 
 Cost GptAttention::cost(const std::vector<Shape>& inputs) const {
@@ -245,20 +259,21 @@ GptMlp::GptMlp(const GptSizes& sizes, std::int64_t index)
   parameters_.push_back(parameter(sizes, name() + ".c_proj.bias", {width}, kZero));
 }
 
-at::Tensor GptMlp::branch(const at::Tensor& input, const TokenFlow& flow) const {
-  const auto used = flow.between_slices({&parameters_[0], &parameters_[1], &parameters_[5]});
-  const at::Tensor inner =
-      flow.into_slices(normed(input, used[0], used[1]), parameters_[2].value, parameters_[3].value);
-  return projected(at::gelu(inner), parameters_[4], used[2], flow);
+at::Tensor GptMlp::branch(const at::Tensor& normed, const at::Tensor& bias, const TokenFlow& flow) const {
+  const at::Tensor inner = flow.into_slices(normed, product_weight(parameters_[2]), parameters_[3].value);
+  return projected(at::gelu(inner), parameters_[4], bias, flow);
 }
 
 Tensors GptMlp::forward(const Tensors& inputs, const Context& context) {
-  const at::Tensor& input = inputs.at(0);
-  return {input + dropped(branch(input, flow_), sizes_, flow_, name(), context)};
+  const auto used = flow_.between_slices({&parameters_[0], &parameters_[1], &parameters_[5]});
+  const auto [input, normed] = normed_input(inputs.at(0), used[0], used[1], flow_);
+  return {input + dropped(branch(normed, used[2], flow_), sizes_, flow_, name(), context)};
 }
 
 at::Tensor GptMlp::forward_whole(const at::Tensor& input) const {
-  return input + branch(input, flow_.whole());
+  const at::Tensor normed =
+      normed_input(input, parameters_[0].value, parameters_[1].value, flow_.whole()).normed;
+  return input + branch(normed, parameters_[5].value, flow_.whole());
 }
 
 Cost GptMlp::cost(const std::vector<Shape>& inputs) const {
@@ -288,17 +303,22 @@ GptHead::GptHead(const GptSizes& sizes, GptEmbedding& embedding)
   parameters_.push_back(parameter(sizes, "transformer.ln_f.bias", {sizes.width}, kZero));
 }
 
-at::Tensor GptHead::logits(const at::Tensor& input, const TokenFlow& flow) const {
+at::Tensor GptHead::logits(const at::Tensor& input, const TokenFlow& flow, Columns columns) const {
   const auto used = flow.between_slices({&parameters_[0], &parameters_[1]});
-  return flow.into_slices(normed(input, used[0], used[1]), words_.value(), {});
+  const at::Tensor normed = normed_input(input, used[0], used[1], flow).normed;
+  const std::int64_t missing = (kColumns - words_.value().size(0) % kColumns) % kColumns;
+  const at::Tensor words = models::product_weight(words_.value(), words_.parameter());
+  if (columns == Columns::words || missing == 0) return flow.into_slices(normed, words, {});
+  return flow.into_slices(normed, at::constant_pad_nd(as_factor(words), {0, 0, 0, missing}), {});
 }
 
-Tensors GptHead::forward(const Tensors& inputs, const Context& /*context*/) {
-  return {logits(inputs.at(0), flow_)};
+Tensors GptHead::forward(const Tensors& inputs, const Context& context) {
+  const bool padded = context.mode == Mode::training && fused_kernels_are_on();
+  return {logits(inputs.at(0), flow_, padded ? Columns::padded : Columns::words)};
 }
 
 at::Tensor GptHead::logits_of_all_words(const at::Tensor& input) const {
-  return of_all_words(logits(input, flow_.whole()), words_.parameter(), flow_.group());
+  return of_all_words(logits(input, flow_.whole(), Columns::words), words_.parameter(), flow_.group());
 }
 
 Flow GptHead::slice(TensorGroup& group, const Flow& /*flow*/) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "models/borrowed_parameter.hpp"
+#include "models/compute/sample_tap.hpp"
 #include "models/layer.hpp"
 #include "models/layers/token_flow.hpp"
 
@@ -29,7 +30,7 @@ struct KeysValues {
 
 /// ids int32 [n, T] -> [n, T, width]: transformer.wte.weight [vocabulary, width] and transformer.wpe.weight
 /// [block, width], both from N(0, 0.02), added and dropped.
-class GptEmbedding final : public Layer {
+class GptEmbedding final : public Layer, public SampleTapped {
  public:
   explicit GptEmbedding(const GptSizes& sizes);
   Tensors forward(const Tensors& inputs, const Context& context) override;
@@ -49,7 +50,7 @@ class GptEmbedding final : public Layer {
 
 /// x + dropout(c_proj(causal attention(c_attn(ln_1(x))))), x [n, T, width]; attention probabilities are not
 /// dropped. Its parameters begin with `transformer.h.INDEX`.
-class GptAttention final : public Layer {
+class GptAttention final : public Layer, public SampleTapped {
  public:
   GptAttention(const GptSizes& sizes, std::int64_t index);
   Tensors forward(const Tensors& inputs, const Context& context) override;
@@ -61,14 +62,15 @@ class GptAttention final : public Layer {
   Flow slice(TensorGroup& group, const Flow& flow) override;
 
  private:
-  at::Tensor attend(const at::Tensor& input, const TokenFlow& flow, KeysValues* cache) const;
+  at::Tensor attend(const at::Tensor& normed, const at::Tensor& bias, const TokenFlow& flow,
+                    KeysValues* cache) const;
   GptSizes sizes_;
   std::int64_t heads_;  // of this rank
   TokenFlow flow_;
 };
 
 /// x + dropout(c_proj(gelu(c_fc(ln_2(x))))), the inner width four times the outer.
-class GptMlp final : public Layer {
+class GptMlp final : public Layer, public SampleTapped {
  public:
   GptMlp(const GptSizes& sizes, std::int64_t index);
   Tensors forward(const Tensors& inputs, const Context& context) override;
@@ -80,15 +82,19 @@ class GptMlp final : public Layer {
   at::Tensor forward_whole(const at::Tensor& input) const;
 
  private:
-  at::Tensor branch(const at::Tensor& input, const TokenFlow& flow) const;
+  at::Tensor branch(const at::Tensor& normed, const at::Tensor& bias, const TokenFlow& flow) const;
   GptSizes sizes_;
   TokenFlow flow_;
 };
 
 /// transformer.ln_f, then the logits: a product with the token embedding's weight, which it shares.
-/// [n, T, width] -> [n, T, vocabulary], sliced as the embedding is.
-class GptHead final : public Layer {
+/// [n, T, width] -> [n, T, vocabulary], sliced as the embedding is. In training with fused kernels
+/// (KernelScope) columns of zeros follow, up to a multiple of kColumns: an odd number of columns keeps a GPU
+/// from its fastest products. What is saved has the words only.
+class GptHead final : public Layer, public SampleTapped {
  public:
+  static constexpr std::int64_t kColumns = 64;
+
   /// `embedding` must outlive the head.
   GptHead(const GptSizes& sizes, GptEmbedding& embedding);
   std::vector<BorrowedParameter*> borrowed() override { return {&words_}; }
@@ -101,7 +107,8 @@ class GptHead final : public Layer {
   at::Tensor logits_of_all_words(const at::Tensor& input) const;
 
  private:
-  at::Tensor logits(const at::Tensor& input, const TokenFlow& flow) const;
+  enum class Columns { words, padded };
+  at::Tensor logits(const at::Tensor& input, const TokenFlow& flow, Columns columns) const;
   GptSizes sizes_;
   BorrowedParameter words_;
   TokenFlow flow_;

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "models/model.hpp"
@@ -15,7 +16,8 @@ namespace dtrain::parallel {
 /// A piece of a step: samples that pass through the model together, forward and back.
 struct MicroBatch {
   std::uint32_t index = 0;        ///< Within the step, over all ranks of the data axis.
-  std::vector<std::int64_t> ids;  ///< Of its samples, in their order; at least one.
+  std::vector<std::int64_t> ids;  ///< Of its samples, in their order; at least one, unless they are drawn
+                                  ///< by chance for a local step of a client.
 
   std::int64_t samples() const { return static_cast<std::int64_t>(ids.size()); }
 };
@@ -26,6 +28,15 @@ struct ClientWork {
   std::int64_t samples = 0;  ///< That it holds: its weight.
   std::size_t first = 0;     ///< Of StepPlan::micro_batches, each of which is a local step.
   std::size_t steps = 0;     ///< Local steps.
+  int answers = kAllPhases;  ///< Phases of a secure sum that it answers: above 2, its update is in the sum.
+
+  static constexpr int kAllPhases = 5;
+};
+
+/// A client that was sampled for a round and drops out before it hands anything in.
+struct ClientDropout {
+  int client = 0;
+  int answers = 0;  ///< Phases of a secure sum that it answers before: 0 to 2.
 };
 
 /// A round of federated training.
@@ -35,6 +46,11 @@ struct RoundPlan {
   int dropped = 0;                  ///< More that were sampled, and hand nothing in.
   std::int64_t samples = 0;         ///< That the clients that take part hold.
   int of = 0;                       ///< Clients that there are.
+  std::vector<int> everyone = {};   ///< Those that take part on all ranks, ascending.
+  // For secure sums, in which those that drop out take part at first:
+  std::vector<int> asked = {};               ///< All that were sampled, ascending, on all ranks.
+  std::vector<ClientDropout> dropouts = {};  ///< Of this rank.
+  std::int64_t most_samples = 0;             ///< Of any client that there is.
 };
 
 /// What came of a round of federated training: the same on all ranks.
@@ -43,6 +59,8 @@ struct RoundOutcome {
   int sampled = 0;           ///< Clients, with those that dropped out or were late.
   std::int64_t samples = 0;  ///< Of the clients that handed in.
   double update_norm = 0;    ///< Of the mean of all updates.
+  std::string problem = {};  ///< On rank 0: why a secure sum has failed; the model is as it was.
+  std::string news = {};     ///< On rank 0, seldom: what a user should hear of it.
 };
 
 /// What a rank's copy of the model does in one step.
@@ -89,6 +107,8 @@ struct MicroBatchLoss {
 
 /// The same with all tensors in the CPU's memory. Waits for a device once.
 std::vector<MicroBatchLoss> on_cpu(std::vector<MicroBatchLoss> losses);
+/// `numbers_too`, double [n] beside the losses, comes along in the same copy. Undefined: nothing does.
+std::vector<MicroBatchLoss> on_cpu(std::vector<MicroBatchLoss> losses, at::Tensor& numbers_too);
 
 /// What one step, or several, came to on one rank, or on all. Every field is a sum.
 struct StepTotals {

@@ -3,8 +3,10 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "models/model.hpp"
 #include "optim/optimizer.hpp"
@@ -13,12 +15,20 @@
 
 namespace dtrain::parallel {
 
+/// What is public of a client of federated training.
+struct ClientFacts {
+  std::int64_t samples = 1;
+  std::int64_t batch = 1;        ///< Samples of a local step; at most all.
+  std::int64_t local_steps = 1;  ///< In a round.
+};
+
 /// The facts of a run that decide what a strategy can do. A strategy is asked twice: with what the options
 /// say, before anything is allocated, and again when model, dataset and device are there.
 struct Setting {
   topology::MeshShape mesh = {};
   bool reproducible = false;                ///< The same bits on every number of data and pipe ranks.
   std::optional<at::ScalarType> half = {};  ///< Mixed precision.
+  bool fused_kernels = false;               ///< Layers also use those that join operations.
   bool own_kernels = true;            ///< Layers compute with our kernels, not with LibTorch's operators.
   bool on_device = false;             ///< Not the CPU computes.
   std::string no_device_graphs = {};  ///< Why the device replays no captured steps; empty: it can.
@@ -35,6 +45,10 @@ struct Setting {
   std::int64_t records = 0;        ///< Of the training split; 0: not known yet.
   std::int64_t total_steps = 0;    ///< Of the run, likewise.
   std::int64_t sample_extent = 0;  ///< The first dim of a sample: of texts the most tokens.
+  /// Of federated training with differential privacy; empty: it is another run, or they are not known yet.
+  std::vector<ClientFacts> clients = {};
+  /// Likewise, the clients that take part in a round (from 1), where they are drawn without secrets.
+  std::function<std::vector<int>(std::int64_t round)> clients_of = {};
   models::Model* model = nullptr;  ///< Null: it is not made yet.
 };
 

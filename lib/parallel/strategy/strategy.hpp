@@ -22,6 +22,7 @@
 #include "parallel/step/step_engine.hpp"
 #include "parallel/strategy/abilities.hpp"
 #include "parallel/strategy/adaptive_batch.hpp"
+#include "parallel/strategy/federated/client_models.hpp"
 #include "parallel/strategy/private_training.hpp"
 #include "parallel/strategy/state_view.hpp"
 
@@ -36,6 +37,8 @@ struct StrategyParts {
   /// be shared out within nodes alone. Null: among all.
   comm::Group* data_in_node = nullptr;
   comm::Group* data_across = nullptr;
+  /// The ranks of `data`, for gathers that are not to wait for its sums. Null: `data` gathers.
+  comm::Group* data_gathers = nullptr;
   comm::Group& pipe;    ///< Those that hold the other stages of this copy.
   comm::Group& tensor;  ///< Those that hold the other slices of this stage.
   comm::Queue& queue;
@@ -114,6 +117,9 @@ class Strategy {
 
   /// Of a strategy whose steps are differentially private; null: they are not. Not collective.
   virtual PrivateTraining* privacy() { return nullptr; }
+
+  /// Of clients that train alone; null: all have the agreed model. Not collective.
+  virtual ClientModels* client_models() { return nullptr; }
 
   /// What the loss is multiplied by, and the number of updates. Not collective.
   virtual optim::LossScaler& scaler() = 0;

@@ -40,7 +40,8 @@ comm::Group& sharers(const StrategyParts& parts) {
 /// ranks share it.
 NodeMemory node_memory(const StrategyParts& parts, Shards shards) {
   const auto size = FlatParameters::size_of(parts.model);
-  const auto all = (1 + parts.setting.optimizer.state_count()) * size;
+  const auto& rule = parts.setting.optimizer;
+  const auto all = (1 + (rule.codes_state() ? 0 : rule.state_count())) * size;
   const auto options = at::TensorOptions().dtype(parts.dtype).device(parts.device);
   const auto own = shards == Shards::nothing                               ? all
                    : shards == Shards::parameters && parts.data.size() > 1 ? 0
@@ -65,6 +66,9 @@ bool cuts_parameters(const StrategyParts& parts, Shards shards, const NodeMemory
 FlatParameters flat_parameters(const StrategyParts& parts, Shards shards, NodeMemory& memory) {
   using Values = FlatParameters::Values;
   if (cuts_parameters(parts, shards, memory)) return {parts.model, memory.take(0), Values::elsewhere};
+  const auto trained = parts.model.parameters();
+  if (std::ranges::any_of(trained, [](const auto* parameter) { return parameter->value.is_meta(); }))
+    parts.model.initialise(parts.seed);  // shards were expected
   return {parts.model, memory.take(FlatParameters::size_of(parts.model)),
           memory.fills() ? Values::put : Values::take};
 }
@@ -91,6 +95,12 @@ std::unique_ptr<RowUpdates> row_updates(const StrategyParts& parts, Shards shard
   const auto copies = memory.shared() ? RowUpdates::Copies::one : RowUpdates::Copies::each;
   return std::make_unique<RowUpdates>(parameters, *entry, parts.data, optimizer, parts.setting.optimizer,
                                       copies, table->limits);
+}
+
+/// Ranks that share memory update a part each. Of state in 8 bits each has its part's for itself, since
+/// blocks of it end where a part ends.
+bool codes_shards(const StrategyParts& parts, const GradientSums& gradients) {
+  return parts.setting.optimizer.codes_state() && gradients.updates_parts();
 }
 
 /// Null also where no gradients cross between nodes: ranks that share memory are on one.
@@ -131,6 +141,14 @@ std::unique_ptr<GradientSums> gradient_sums(const StrategyParts& parts, Shards s
                                            parts.capture);
 }
 
+/// Null where products are in full precision, and where this rank has only shards of the parameters.
+std::unique_ptr<HalfWeights> half_weights(const StrategyParts& parts, Shards shards,
+                                          FlatParameters& parameters, const NodeMemory& memory) {
+  const bool kept =
+      parts.setting.fused_kernels && parts.setting.half && !cuts_parameters(parts, shards, memory);
+  return kept ? std::make_unique<HalfWeights>(parameters, *parts.setting.half) : nullptr;
+}
+
 std::unique_ptr<ReproducibleTotals> reproducible_totals(const StrategyParts& parts,
                                                         const FlatParameters& parameters) {
   if (!parts.setting.reproducible) return nullptr;
@@ -151,13 +169,18 @@ Synchronous::Synchronous(const StrategyParts& parts, Shards shards)
       gather_(cuts_state(parts, shards, memory_) && layers_ == nullptr
                   ? std::make_unique<ShardGather>(parameters_, parts.data, gradients_->shared_out())
                   : nullptr),
-      held_(gather_ != nullptr || layers_ != nullptr ? gradients_->update_parts() : std::vector<Range>()),
+      held_(gather_ != nullptr || layers_ != nullptr || codes_shards(parts, *gradients_)
+                ? gradients_->update_parts()
+                : std::vector<Range>()),
       optimizer_(optim::make_optimizer(
           parts.setting.optimizer, parameters_.size(), parameter_ranges(parts, shards, parameters_),
           parameters_.values().options(),
           !held_.empty() ? optim::StateAllocator()
                          : [this](std::int64_t count) { return memory_.take(count); },
           held_)),
+      halves_(half_weights(parts, shards, parameters_, memory_)),
+      writes_halves_(halves_ != nullptr && gather_ == nullptr && parts.pipe.size() == 1 &&
+                     optimizer_->write_copy_to(halves_->values())),
       rows_(row_updates(parts, shards, parameters_, *optimizer_, memory_)),
       totals_(reproducible_totals(parts, parameters_)),
       control_(parts.world),
@@ -183,8 +206,8 @@ Synchronous::Synchronous(const StrategyParts& parts, Shards shards)
 std::unique_ptr<LayerShards> Synchronous::layer_shards(const StrategyParts& parts, Shards shards) {
   if (!cuts_parameters(parts, shards, memory_)) return nullptr;
   auto layers = std::make_unique<LayerShards>(
-      parts.model, parameters_, parts.data,
-      [this](const models::Parameter* parameter) { gradients_->passed(parameter); });
+      parts.model, parameters_, parts.data_gathers != nullptr ? *parts.data_gathers : parts.data,
+      [this](const models::Parameter* parameter) { gradients_->passed(parameter); }, parts.seed);
   const int micro_batches = static_cast<int>(parts.setting.micro_batches);
   parts.engine.keep_weights(*layers, most_of(even_ownership(micro_batches, parts.data.size())));
   return layers;
@@ -202,7 +225,9 @@ StateView Synchronous::state() {
   std::vector<StateTensor> more;
   if (compression_ != nullptr) more = compression_->state();
   if (adaptive_ != nullptr) more.push_back(adaptive_->saved());
-  return {parameters_, parts_.model, *optimizer_, held_, std::move(more), parts_.counts_common};
+  const StateView::Saves saves{.common = parts_.counts_common,
+                               .shards = parts_.data_across == nullptr || parts_.data_across->rank() == 0};
+  return {parameters_, parts_.model, *optimizer_, held_, std::move(more), saves};
 }
 
 void Synchronous::adopt_weights() {
@@ -217,7 +242,13 @@ void Synchronous::adopt_weights() {
   tied_.exchange_values();
 }
 
+void Synchronous::adopt_optimizer() {
+  optimizer_->take_over_state();
+  parts_.data.barrier().wait();  // where the ranks of a node share it
+}
+
 void Synchronous::begin_step(int micro_batches) {
+  if (halves_ != nullptr) halves_->begin_step();
   gradients_->begin_step(micro_batches);
   statistics_.begin_step();
   tied_.begin_step();
@@ -258,6 +289,7 @@ std::vector<MicroBatchLoss> Synchronous::compute_by_rows(const StepPlan& plan, S
 
 StepOutcome Synchronous::step(const StepPlan& plan, SampleSource& samples) {
   StepOutcome outcome;
+  optimizer_->close_state();
   if (plan.owned != nullptr) {
     gradients_->own(*plan.owned);
     if (layers_ != nullptr) parts_.engine.keep_weights(*layers_, most_of(*plan.owned));
@@ -268,8 +300,10 @@ StepOutcome Synchronous::step(const StepPlan& plan, SampleSource& samples) {
   auto losses = compute(plan, samples);
   gradients_->finish([this] { tied_.exchange_gradients(); });
   statistics_.exchange();
-  add_up(on_cpu(std::move(losses)), outcome.own);
-  measure_gradient(outcome.own);
+  StartedSquares squares;  // of a device: its results come in one copy with the losses
+  if (totals_ == nullptr) squares = start_squares(gradients_->gradients(), counted_parts_);
+  add_up(on_cpu(std::move(losses), squares.numbers), outcome.own);
+  measure_gradient(squares, outcome.own);
   if (measures) measure_copy(outcome.own);
   agree(outcome);
 
@@ -317,7 +351,7 @@ void Synchronous::add_up(const std::vector<MicroBatchLoss>& losses, StepTotals& 
   if (!parts_.counts_common) own.leave_samples_out();
 }
 
-void Synchronous::measure_gradient(StepTotals& own) const {
+void Synchronous::measure_gradient(const StartedSquares& started, StepTotals& own) const {
   const ScopedSpan span(parts_.sink, Phase::optimizer, "norm");
   if (rows_ != nullptr && parts_.counts_common) {
     const auto squares = rows_->squares();
@@ -328,7 +362,9 @@ void Synchronous::measure_gradient(StepTotals& own) const {
     own.non_finite += static_cast<double>(totals_->add_gradients(gradients_->gradients()));
     return;
   }
-  for (const auto& squares : squares_of(gradients_->gradients(), counted_parts_)) {
+  const auto of_parts = started.numbers.defined() ? finish_squares(started)
+                                                  : squares_of(gradients_->gradients(), counted_parts_);
+  for (const auto& squares : of_parts) {
     own.gradient_squares += squares.sum;
     own.non_finite += static_cast<double>(squares.non_finite);
   }
@@ -356,6 +392,7 @@ void Synchronous::update(const StepPlan& plan, double scale) {
     const auto number = scaler_.updates(plan.number);
     optimizer_->step(parameters_.values(), gradients_->gradients(), scale, plan.learning_rate, number,
                      gradients_->update_parts());
+    if (writes_halves_) halves_->written();
     if (rows_ != nullptr) rows_->update(scale, plan.learning_rate, number);
   }
   statistics_.apply();

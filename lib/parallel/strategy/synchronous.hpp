@@ -8,9 +8,11 @@
 #include "parallel/gradients/compression/gradient_compression.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
 #include "parallel/gradients/gradient_sums.hpp"
+#include "parallel/gradients/half_weights.hpp"
 #include "parallel/gradients/reproducible_totals.hpp"
 #include "parallel/gradients/row_updates.hpp"
 #include "parallel/gradients/shard_gather.hpp"
+#include "parallel/gradients/squares.hpp"
 #include "parallel/gradients/tied_parameters.hpp"
 #include "parallel/memory/layer_shards.hpp"
 #include "parallel/memory/node_memory.hpp"
@@ -51,7 +53,7 @@ class Synchronous final : public Strategy, private LocalSums {
   void open_weights(std::size_t layer) override;
   void close_weights(std::size_t layer) override;
   void adopt_weights() override;
-  void adopt_optimizer() override { parts_.data.barrier().wait(); }  // where the ranks of a node share it
+  void adopt_optimizer() override;
   void roll_back(std::int64_t number) override;
   void compare_copies(std::int64_t number) override;
   AdaptiveBatch* adaptive_batch() override { return adaptive_.get(); }
@@ -66,7 +68,7 @@ class Synchronous final : public Strategy, private LocalSums {
   std::vector<MicroBatchLoss> compute(const StepPlan& plan, SampleSource& samples);
   std::vector<MicroBatchLoss> compute_by_rows(const StepPlan& plan, SampleSource& samples);
   void add_up(const std::vector<MicroBatchLoss>& losses, StepTotals& own);
-  void measure_gradient(StepTotals& own) const;
+  void measure_gradient(const StartedSquares& started, StepTotals& own) const;
   void measure_copy(StepTotals& own) const;
   void agree(StepOutcome& outcome);
   void update(const StepPlan& plan, double scale);
@@ -80,7 +82,9 @@ class Synchronous final : public Strategy, private LocalSums {
   std::unique_ptr<ShardGather> gather_;  // null: no rank holds a shard only
   std::vector<Range> held_;  // of the parameters: what this rank has the optimizer's state of; empty: all
   std::unique_ptr<optim::Optimizer> optimizer_;
-  std::unique_ptr<RowUpdates> rows_;  // null: all gradients are dense; the others leave its table out
+  std::unique_ptr<HalfWeights> halves_;  // null: products convert the parameters
+  bool writes_halves_;                   // the optimizer does
+  std::unique_ptr<RowUpdates> rows_;     // null: all gradients are dense; the others leave its table out
   std::unique_ptr<ReproducibleTotals> totals_;  // null: totals are added up as is fastest
   StepControl control_;
   StepStatistics statistics_;

@@ -11,6 +11,7 @@
 #include "core/printable.hpp"
 #include "federated/partition_rule.hpp"
 #include "train/config/limits.hpp"
+#include "train/config/secure_setting.hpp"
 #include "train/config/strategy_setting.hpp"
 
 namespace dtrain::train {
@@ -28,6 +29,22 @@ void require_between(std::int64_t value, std::int64_t least, std::int64_t most, 
   require_option(value >= least && value <= most,
                  fmt::format("{} is too {}", value, value < least ? "small" : "large"), option,
                  fmt::format("use {} to {}", least, most));
+}
+
+/// Where clients train alone nothing leaves them, so that nothing can be chosen of it.
+void require_nothing_shared(const RunConfig& config) {
+  const auto& options = config.strategy_options.federated;
+  const auto refuse_if = [](bool bad, std::string_view option, std::string_view problem) {
+    require_option(!bad, problem, option, "leave it out, or use another --federated-rule");
+  };
+  refuse_if(config.given.contains("clients-per-round"), "--clients-per-round",
+            "clients that train alone all train in each round");
+  refuse_if(options.drop_rate > 0, "--drop-rate", "clients that train alone hand nothing in");
+  refuse_if(options.round_deadline > 0, "--round-deadline", "clients that train alone hand nothing in");
+  refuse_if(options.proximal_mu > 0, "--proximal-mu",
+            "clients that train alone have no global weights to be held to");
+  refuse_if(options.server_optimizer != "none" || options.server_rate > 0, "--server-optimizer",
+            "clients that train alone have no server");
 }
 
 }  // namespace
@@ -79,9 +96,10 @@ void validate_federated(const RunConfig& config) {
   require_between(options.rounds, 1, kMostRounds, "--rounds");
   require_between(options.local_epochs, 1, kMostLocalEpochs, "--local-epochs");
   local_batch(config);
-  require_option(options.rule == "fedavg" || options.rule == "fednova" || options.rule == "scaffold",
+  require_option(options.rule == "fedavg" || options.rule == "fednova" || options.rule == "scaffold" ||
+                     options.rule == "local",
                  fmt::format("\"{}\" is not a value it takes", printable(options.rule)), "--federated-rule",
-                 "use one of fedavg, fednova, scaffold");
+                 "use one of fedavg, fednova, scaffold, local");
   require_option(std::isfinite(options.proximal_mu) && options.proximal_mu >= 0,
                  fmt::format("{} is not a weight of the proximal term", options.proximal_mu), "--proximal-mu",
                  "use 0 (none) or more, such as 0.01");
@@ -105,6 +123,8 @@ void validate_federated(const RunConfig& config) {
   require_option(std::isfinite(options.round_deadline) && options.round_deadline >= 0,
                  fmt::format("{} is not a time", options.round_deadline), "--round-deadline",
                  "use seconds, or 0 for none");
+  if (options.rule == "local") require_nothing_shared(config);
+  validate_secure_sums(config);
 }
 
 }  // namespace dtrain::train

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
+#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -17,7 +18,9 @@
 #include "parallel/strategy/sync_period.hpp"
 #include "privacy/accountant.hpp"
 #include "privacy/noise.hpp"
+#include "train/config/federated_setting.hpp"
 #include "train/config/precision.hpp"
+#include "train/setup/clients.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -95,8 +98,6 @@ void check_compression(const RunConfig& config) {
   refuse_if(choice.keeps_error() && config.precision == "fp16",
             "in fp16 steps are left out, and what their messages took from its error would be lost",
             "use --precision bf16 or fp32, or another compression");
-  refuse_if(choice.kind == parallel::CompressionChoice::Kind::automatic && config.fabric.computes_times(),
-            "a virtual clock has no times to choose by", "name a compression, or use clock = \"real\"");
   refuse_if(choice.keeps_error() && config.mesh_shape.tensor > 1, "a node's error of a slice cannot be saved",
             "use a mesh of data and pipe, or another compression");
   using Kind = parallel::CompressionChoice::Kind;
@@ -111,8 +112,22 @@ void check_compression(const RunConfig& config) {
             "compressed sums go by node", "leave --all-reduce out, or use --all-reduce hierarchical");
 }
 
-constexpr std::array<const char*, 6> kPrivacyOptions = {"dp-noise",   "target-epsilon", "dp-delta",
-                                                        "dp-sampler", "dp-accountant",  "noise-source"};
+constexpr std::array<const char*, 8> kPrivacyOptions = {"dp-noise",   "target-epsilon",  "dp-delta",
+                                                        "dp-sampler", "dp-accountant",   "noise-source",
+                                                        "dp-unit",    "dp-adaptive-clip"};
+
+/// What federated runs have alone.
+void check_privacy_of_clients(const parallel::StrategyOptions& options, bool adapts) {
+  const auto& unit = options.dp_unit;
+  refuse_unless(unit == "record" || unit == "client", fmt::format("\"{}\" is not a value it takes", unit),
+                "--dp-unit", "use one of record, client");
+  const double quantile = options.dp_adaptive_clip;
+  refuse_unless(quantile >= 0 && quantile < 1, fmt::format("{} is no quantile", quantile),
+                "--dp-adaptive-clip",
+                "use a number between 0 and 1, such as 0.5, or 0 for a clip that stays");
+  refuse_unless(!adapts || quantile == 0 || unit == "client", "adapts the clip of updates, not of gradients",
+                "--dp-adaptive-clip", "add --dp-unit client, or leave it out");
+}
 
 /// Throws Error where steps cannot be private, whatever the model and the dataset are.
 void check_privacy(const RunConfig& config) {
@@ -141,6 +156,7 @@ void check_privacy(const RunConfig& config) {
                     (std::isfinite(options.target_epsilon) && options.target_epsilon > 0),
                 fmt::format("{} is no epsilon to reach", options.target_epsilon), "--target-epsilon",
                 "use a positive number, such as 3");
+  check_privacy_of_clients(options, config.given.contains("dp-adaptive-clip"));
   refuse_unless(has_noise || options.target_epsilon > 0, "how much noise there is to be is not known",
                 "--dp-clip", "add --target-epsilon, such as 3, or --dp-noise, such as 1.1");
 }
@@ -159,6 +175,31 @@ void check_shard_within(const RunConfig& config) {
                 "start several ranks on each node, or leave it out");
 }
 
+/// Whether the first rank adds up what the others' clients hand in, and does nothing else.
+bool has_secure_server(const RunConfig& config) { return uses_strategy_option(config, "secure-aggregation"); }
+
+/// Throws Error where the optimizer's state cannot be in 8 bits, whatever the machine is.
+void check_state_bits(const RunConfig& config) {
+  const auto& rule = config.update.rule;
+  if (!rule.codes_state()) return;
+  const auto refuse_if = [](bool bad, std::string_view problem, std::string_view advice) {
+    refuse_unless(!bad, problem, "--optimizer-state-bits 8", advice);
+  };
+  refuse_if(rule.state_count() == 0, "sgd without momentum has no state",
+            "leave it out, or add --momentum 0.9");
+  refuse_if(
+      config.reproducible,
+      "256 values that share a scale end where a rank's share ends, and --reproducible promises the same "
+      "bits on any ranks",
+      "leave one of them out");
+  refuse_if(config.precision == "fp64", "it rounds coarser than fp64 is for",
+            "use --precision fp32, bf16 or fp16, or leave it out");
+  refuse_if(config.computes_on_device(), "the CPU keeps the optimizer's state in 8 bits",
+            "use --device cpu, or leave it out");
+  refuse_if(config.strategy_options.dp_clip > 0, "private steps keep their state in full",
+            "leave --dp-clip or --optimizer-state-bits out");
+}
+
 constexpr int kMostServers = 1 << 20;  // more than any job has ranks
 constexpr int kMostStaleness = 1000;   // steps; what is kept of staleness grows with it
 
@@ -171,6 +212,7 @@ void validate_strategy_options(const RunConfig& config) {
   check_compression(config);
   check_privacy(config);
   check_shard_within(config);
+  check_state_bits(config);
   const auto& options = config.strategy_options;
   const parallel::SyncPeriod period(options.sync_period);
   refuse_unless(options.sync_optimizer == "keep" || options.sync_optimizer == "average" ||
@@ -203,6 +245,9 @@ void validate_strategy_options(const RunConfig& config) {
                 "leave it out, or use --easgd-mode asynchronous");
   refuse_unless(options.servers >= 0, fmt::format("{} ranks cannot keep the parameters", options.servers),
                 "--servers", "use 1 or more, or 0 for all ranks beside their computing");
+  refuse_unless(!has_secure_server(config) || config.mesh_shape.data >= fewest_ranks(config),
+                "the server is a rank without clients, and there is no other rank", "--secure-aggregation",
+                "start at least 2 ranks");
   refuse_unless(config.mesh_shape.data >= fewest_ranks(config),
                 fmt::format("{} of {} data ranks would serve, and none would compute", options.servers,
                             config.mesh_shape.data),
@@ -245,6 +290,7 @@ int workers(const RunConfig& config) {
 }
 
 int fewest_ranks(const RunConfig& config) {
+  if (has_secure_server(config)) return 2;
   return has_servers(config) ? std::clamp(config.strategy_options.servers, 0, kMostServers) + 1 : 1;
 }
 
@@ -265,10 +311,14 @@ bool uses_strategy_option(const RunConfig& config, const std::string& name) {
   if (name == "servers" && std::ranges::count(chosen->options, "easgd-mode") > 0)
     return config.strategy_options.easgd_mode == "asynchronous";
   const auto& options = config.strategy_options;
+  if (name == "dp-adaptive-clip") return options.dp_clip > 0 && options.dp_adaptive_clip > 0;
   if (name == "dp-noise") return options.dp_clip > 0 && options.dp_noise >= 0;
   if (name == "target-epsilon") return options.dp_clip > 0 && options.target_epsilon > 0;
   if (name == "dp-clip" || std::ranges::count(kPrivacyOptions, name) > 0) return options.dp_clip > 0;
   const auto& federated = config.strategy_options.federated;
+  if (name.starts_with("secure-") && !federated.secure.on()) return false;
+  if (name == "secure-threshold") return federated.secure.threshold > 0;
+  if (name == "secure-bits") return federated.secure.bits > 0;
   if (name == "server-momentum") return federated.server_optimizer != "none";
   if (name == "server-rate") return federated.server_rate > 0;
   if (name == "partition") return !federated.partition.empty();
@@ -283,7 +333,8 @@ parallel::Setting strategy_setting(const RunConfig& config) {
   return {.mesh = config.mesh_shape,
           .reproducible = config.reproducible,
           .half = half_type(config),
-          .own_kernels = kernels_of(config) == models::Kernels::own,
+          .fused_kernels = kernels_of(config) == models::Kernels::fused,
+          .own_kernels = kernels_of(config) != models::Kernels::libtorch,
           .on_device = config.computes_on_device(),
           .no_device_graphs = config.device_graphs == "off" ? "--device-graphs off" : "",
           .injects_faults = !config.inject.empty(),
@@ -306,11 +357,17 @@ parallel::Setting strategy_setting(const RunConfig& config, Job& job, const Work
   setting.class_weights = workload.training_loss.class_weights.defined();
   setting.recovers = recovers;
   setting.records = workload.dataset.info().samples("train");
-  const parallel::Pieces epoch{.samples = setting.records, .global_batch = config.batch.global_batch};
+  const parallel::Pieces epoch{.samples = setting.records,
+                               .global_batch = samples_of_step(config, setting.records)};
   setting.total_steps = config.total_steps(epoch.steps());
   const auto& shape = workload.dataset.info().shape;
   setting.sample_extent = shape.empty() ? 0 : shape.front();
   setting.model = workload.model.get();
+  if (!is_federated(config) || config.strategy_options.dp_clip <= 0) return setting;
+  const std::shared_ptr<const federated::ClientRounds> rounds = client_rounds(config, workload);
+  for (int client = 0; client < rounds->partition().clients(); ++client)
+    setting.clients.push_back(rounds->facts_of(client));
+  setting.clients_of = [rounds](std::int64_t round) { return rounds->reporting(round); };
   return setting;
 }
 

@@ -26,7 +26,7 @@
 namespace dtrain::train {
 namespace {
 
-constexpr std::size_t kMostOfLedger = 1 << 16;  // bytes
+constexpr std::size_t kMostOfLedger = 1 << 28;  // bytes
 
 std::string ledger_path(const std::string& folder) { return folder + "/privacy.ledger"; }
 
@@ -159,14 +159,14 @@ void RunOutputs::step(const parallel::StepPlan& plan, int epoch, const parallel:
 }
 
 // Aside and renamed: a reader, and a run that was killed, has a whole one. Without it no step may follow.
-void RunOutputs::ledger(const privacy::Ledger& ledger) {
-  if (results_ != nullptr) record::replace_file(ledger_path(folder_), ledger.lines());
+void RunOutputs::ledger(const std::string& lines) {
+  if (results_ != nullptr) record::replace_file(ledger_path(folder_), lines);
 }
 
-std::optional<privacy::Ledger> ledger_in(const std::string& folder) {
+std::optional<std::string> ledger_in(const std::string& folder) {
   const auto path = ledger_path(folder);
   if (!std::filesystem::exists(std::filesystem::symlink_status(path))) return std::nullopt;
-  return privacy::Ledger::of_lines(read_regular_file(path, kMostOfLedger, ExitCode::checkpoint), path);
+  return read_regular_file(path, kMostOfLedger, ExitCode::checkpoint);
 }
 
 void RunOutputs::memory(int epoch, std::int64_t peak_bytes, std::int64_t held_bytes) {
@@ -330,6 +330,32 @@ void RunOutputs::test_sites(const std::vector<std::string>& sites, const std::ve
                     .auc = score.auc});
   }
   results_->test_sites(std::move(rows));
+}
+
+void RunOutputs::test_clients(const record::Clients& clients, const std::vector<SiteScore>& scores) {
+  if (results_ == nullptr) return;
+  std::vector<record::ClientTestRow> rows;
+  double sum = 0;
+  double worst = 1;
+  std::int64_t counted = 0;
+  for (std::size_t k = 0; k < scores.size(); ++k) {
+    const auto& score = scores[k];
+    rows.push_back({.client = clients.rows.at(k).client,
+                    .name = clients.rows[k].name,
+                    .samples = score.samples,
+                    .loss = score.loss,
+                    .accuracy = score.accuracy,
+                    .f1 = score.f1,
+                    .auc = score.auc});
+    if (score.samples == 0) continue;
+    sum += score.accuracy;
+    worst = std::min(worst, score.accuracy);
+    ++counted;
+  }
+  results_->test_clients(std::move(rows));
+  if (counted > 0)
+    log_.info(fmt::format("clients    test accuracy {:.4f} on average, {:.4f} at worst",
+                          sum / static_cast<double>(counted), worst));
 }
 
 void RunOutputs::test(const EvaluationResult& result, std::int64_t step, std::int64_t epoch) {

@@ -15,7 +15,6 @@
 #include "federated/partition.hpp"
 #include "h5/library.hpp"
 #include "parallel/step/step.hpp"
-#include "privacy/ledger.hpp"
 #include "record/rank_recorder.hpp"
 #include "record/results_writer.hpp"
 #include "record/step_clock.hpp"
@@ -104,7 +103,12 @@ class RunOutputs {
   }
 
   /// After each private step, and before anything else of it is written: all that was released.
-  void ledger(const privacy::Ledger& ledger);
+  void ledger(const std::string& lines);
+
+  /// The rows of /client_privacy, at the end.
+  void client_privacy(std::vector<record::ClientPrivacyRow> rows) {
+    if (results_ != nullptr) results_->client_privacy(std::move(rows));
+  }
 
   /// After each epoch and its validation; all ranks' rows are in their files then. Collective.
   void epoch(int epoch, const EpochSums& sums, const std::optional<EvaluationResult>& validation);
@@ -121,6 +125,9 @@ class RunOutputs {
 
   /// The same by the owners of the rows; before test().
   void test_sites(const std::vector<std::string>& sites, const std::vector<SiteScore>& scores);
+
+  /// The same by client; before test().
+  void test_clients(const record::Clients& clients, const std::vector<SiteScore>& scores);
 
   /// Of the checkpoint of `step`, at the end of `epoch`.
   void test(const EvaluationResult& result, std::int64_t step, std::int64_t epoch);
@@ -155,7 +162,7 @@ class RunOutputs {
 
 /// The ledger that a part of the run has left in `folder`; nothing where there is none. Throws Error (exit
 /// code 4) where it is damaged.
-std::optional<privacy::Ledger> ledger_in(const std::string& folder);
+std::optional<std::string> ledger_in(const std::string& folder);
 
 /// `runs/NAME`, and in it the checkpoints.
 std::string run_folder(const RunConfig& config);

@@ -15,6 +15,7 @@
 #include "state/interval.hpp"
 #include "train/config/federated_setting.hpp"
 #include "train/loop/checkpoint_info.hpp"
+#include "train/loop/client_scores.hpp"
 #include "train/recovery/continuation.hpp"
 #include "train/setup/announcement.hpp"
 
@@ -34,16 +35,23 @@ std::function<std::optional<parallel::WorkUnit>(const parallel::WorkRange&)> wor
   };
 }
 
-std::function<parallel::StepPlan(std::int64_t)> rounds_of(const federated::ClientRounds* rounds, Job& job) {
+/// With secure sums the first rank is the server, and simulates no clients.
+std::function<parallel::StepPlan(std::int64_t)> rounds_of(const federated::ClientRounds* rounds,
+                                                          const RunConfig& config, Job& job,
+                                                          const Replica& replica) {
   if (rounds == nullptr) return {};
-  return [rounds, rank = job.groups().data().rank(), ranks = job.groups().data().size()](std::int64_t round) {
-    return rounds->plan(round, rank, ranks);
+  const int servers = config.strategy_options.federated.secure.on() ? 1 : 0;
+  const auto& data = job.groups().data();
+  return [rounds, rank = data.rank() - servers, ranks = data.size() - servers,
+          privacy = replica.strategy().privacy()](std::int64_t round) {
+    return rounds->plan(round, rank, ranks, privacy);
   };
 }
 
-std::function<std::vector<std::vector<std::int64_t>>(int)> draws_of(const Replica& replica) {
+std::function<std::vector<std::vector<std::int64_t>>(int)> draws_of(const Replica& replica,
+                                                                    const federated::ClientRounds* rounds) {
   auto* const privacy = replica.strategy().privacy();
-  if (privacy == nullptr) return {};
+  if (privacy == nullptr || rounds != nullptr) return {};
   return [privacy](int epoch) { return privacy->draws(epoch); };
 }
 
@@ -83,8 +91,8 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
              .seed = config.seed,
              .pauses_after = [this](std::int64_t step) { return selection_.due_within_epoch(step); },
              .take = work_of(replica_),
-             .draws = draws_of(replica_),
-             .round = rounds_of(rounds_.get(), job)}),
+             .draws = draws_of(replica_, rounds_.get()),
+             .round = rounds_of(rounds_.get(), config, job, replica_)}),
       evaluations_(job, workload, replica_, recording.injection, config.files_limit_s()),
       outputs_(config, job, workload, recording.library, recording.trace, recording.start,
                rows_kept(resume, recording.recovery.behind(), pieces_.samples), recording.recovery.topology(),
@@ -129,12 +137,17 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
   if (rounds_ != nullptr) outputs_.clients(rounds_->partition(), workload);
   if (!config.inject.empty()) outputs_.event("injected", config.inject);
   if (config.fabric.exists()) outputs_.event("emulated", config.fabric.in_words());
+  outputs_.event("start_memory", fmt::format("at most {} bytes of tensors before the first step",
+                                             parallel::MemoryMeter::process().peak()));
   if (!config.pipeline.chosen.empty()) outputs_.event("memory_limit", config.pipeline.chosen);
   if (!workload.read_in_place.empty()) outputs_.event("read_in_place", workload.read_in_place);
   if (resume) go_on_from(*resume);
   privacy_.begin(resume && resume->own, !workload.dataset.info().mean.empty());
   announce(config, job, workload, replica_.can().replays_graphs.why_not, log);
-  if (rounds_ != nullptr) log.info("clients    " + in_words(*rounds_));
+  if (rounds_ != nullptr) {
+    const auto* const privacy = replica_.strategy().privacy();
+    log.info("clients    " + in_words(*rounds_, privacy != nullptr && privacy->drawn_clients(1)));
+  }
   if (resume) tell_where_from(*resume);
 }
 
@@ -229,6 +242,7 @@ ExitCode Trainer::train_to_the_end() {
 /// Throws Error when something that the run was to leave behind is missing.
 void Trainer::finish(record::Status status) {
   if (injection_ != nullptr) injection_->reach("shutdown");
+  privacy_.finish();
   const auto& problem = checkpoints_.problem();
   const auto lost = outputs_.finish(problem.empty() ? status : record::Status::failed);
   require(problem.empty(), problem,
@@ -363,6 +377,10 @@ Trainer::Steps Trainer::train_steps() {
                      fmt::format("step {}: the gradient is not finite; the loss is scaled by {:g} now", step_,
                                  replica_.strategy().scaler().scale()));
     }
+    if (outcome.round && !outcome.round->problem.empty() && job_.rank() == 0)
+      tell("round_failed", "clients", outcome.round->problem + ": the model is as it was");
+    if (outcome.round && !outcome.round->news.empty() && job_.rank() == 0)
+      log_.info("clients    " + outcome.round->news);
     const bool stops = outcome.requests.stop > 0 && step_ < total_steps_;
     const bool due = outcome.agreed && (outcome.requests.save > 0 || owes_save());
     const bool compares = outcome.agreed && owes_comparison();
@@ -521,13 +539,22 @@ void Trainer::test_best() {
     job_.world().barrier();
   }
   const auto steps = pieces_.steps();
-  std::optional<SiteScores> by_site;
-  if (SiteScores::has(workload_)) by_site.emplace(workload_, "test");
-  const auto test = evaluations_.run("test", by_site ? by_site->sink() : OutputSink());
+  const auto& sites = workload_.dataset.info().sites;
+  std::optional<SplitScores> scores;
+  if (SplitScores::has(workload_) && (!sites.empty() || rounds_ != nullptr))
+    scores.emplace(workload_, "test");
+  const auto evaluate = [&] {
+    auto result = evaluations_.run("test", scores ? scores->sink() : OutputSink());
+    if (scores) scores->agree(job_.groups().world(), job_.speaks_for_tensor_group());
+    return result;
+  };
+  const auto test = evaluate();
   if (!test) return;
-  if (by_site) {
-    const auto scores = by_site->agree(job_.groups().world(), job_.speaks_for_tensor_group());
-    outputs_.test_sites(workload_.dataset.info().sites, scores);
+  if (scores && !sites.empty()) outputs_.test_sites(sites, scores->by_site());
+  if (scores && rounds_ != nullptr) {
+    const auto clients = described_clients(config_, rounds_->partition(), workload_);
+    outputs_.test_clients(clients,
+                          scores_of_clients(clients, *scores, replica_.strategy().client_models(), evaluate));
   }
   outputs_.test(*test, best.step, (best.step + steps - 1) / steps);
 }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "parallel/strategy/federated/secure/secure_terms.hpp"
 #include "train/config/federated_setting.hpp"
 
 namespace dtrain::train {
@@ -38,6 +39,19 @@ federated::PartitionRule rule_of(const RunConfig& config, const Workload& worklo
   return {.kind = workload.dataset.info().sites.empty() ? Kind::iid : Kind::sites};
 }
 
+/// Throws Error (exit code 2) where a round's sum would not be one that hides what it is of, or would not
+/// fit.
+void check_secure_sums(const parallel::FederatedOptions& options, const federated::ClientRounds& rounds,
+                       models::Model& model) {
+  if (!options.secure.on()) return;
+  std::int64_t values = 0;
+  for (const auto* parameter : model.parameters()) values += parameter->value.numel();
+  parallel::secure_settings(options.secure, {.clients = static_cast<int>(rounds.sampled(1).size()),
+                                             .most_samples = rounds.most_samples(),
+                                             .values = values,
+                                             .drop_rate = options.drop_rate});
+}
+
 }  // namespace
 
 std::unique_ptr<const federated::ClientRounds> client_rounds(const RunConfig& config,
@@ -51,7 +65,9 @@ std::unique_ptr<const federated::ClientRounds> client_rounds(const RunConfig& co
   std::vector<std::int32_t> sites;
   if (rule.kind == federated::PartitionRule::Kind::sites) sites = workload.dataset.sites("train");
   const auto all_sites = static_cast<int>(info.sites.size());
-  const int usual = sites.empty() ? parallel::FederatedOptions::kUsualClients : all_sites;
+  const int usual = rule.kind == federated::PartitionRule::Kind::pooled ? 1
+                    : sites.empty() ? parallel::FederatedOptions::kUsualClients
+                                    : all_sites;
   auto partition = federated::Partition::make(rule, options.clients > 0 ? options.clients : usual,
                                               {.samples = info.samples("train"),
                                                .classes_of = classes,
@@ -60,7 +76,7 @@ std::unique_ptr<const federated::ClientRounds> client_rounds(const RunConfig& co
                                                .sites = all_sites},
                                               config.seed);
   const int clients = partition.clients();
-  return std::make_unique<const federated::ClientRounds>(
+  auto rounds = std::make_unique<const federated::ClientRounds>(
       std::move(partition),
       federated::ClientRounds::Facts{
           .clients_per_round = options.clients_per_round > 0 ? options.clients_per_round : clients,
@@ -68,9 +84,11 @@ std::unique_ptr<const federated::ClientRounds> client_rounds(const RunConfig& co
           .local_batch = local_batch(config),
           .drop_rate = options.drop_rate,
           .seed = config.seed});
+  check_secure_sums(options, *rounds, *workload.model);
+  return rounds;
 }
 
-std::string in_words(const federated::ClientRounds& rounds) {
+std::string in_words(const federated::ClientRounds& rounds, bool drawn) {
   const auto& partition = rounds.partition();
   auto least = partition.samples(0);
   auto most = least;
@@ -78,8 +96,8 @@ std::string in_words(const federated::ClientRounds& rounds) {
     least = std::min(least, partition.samples(client));
     most = std::max(most, partition.samples(client));
   }
-  return fmt::format("{} hold {} to {} samples each, and {} are sampled for a round", partition.clients(),
-                     least, most, rounds.sampled(1).size());
+  return fmt::format("{} hold {} to {} samples each, and {} are sampled for a round{}", partition.clients(),
+                     least, most, rounds.sampled(1).size(), drawn ? " on average, each by chance" : "");
 }
 
 record::Clients described_clients(const RunConfig& config, const federated::Partition& partition,
@@ -93,6 +111,7 @@ record::Clients described_clients(const RunConfig& config, const federated::Part
                             .name = named ? info.sites[static_cast<std::size_t>(client)] : std::string(),
                             .samples = partition.samples(client)});
   }
+  clients.named = named;
   if (const auto classes = training_classes(workload); !classes.empty())
     clients.classes = partition.histogram(classes, static_cast<int>(info.classes.size()));
   return clients;

@@ -4,6 +4,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -25,6 +26,7 @@ constexpr std::int64_t kLocalWork = 2;  // the mean of their normalisers, a numb
 
 bool normalises(const FederatedOptions& options) { return options.rule == "fednova"; }
 bool has_controls(const FederatedOptions& options) { return options.rule == "scaffold"; }
+bool trains_alone(const FederatedOptions& options) { return options.rule == "local"; }
 
 Answer can_simulate(const Setting& setting) {
   const auto& options = setting.options.federated;
@@ -38,7 +40,10 @@ Answer can_simulate(const Setting& setting) {
     return {"FedNova knows what local steps of sgd come to, not those with --proximal-mu"};
   if (has_controls(options) && (setting.optimizer.name != "sgd" || setting.optimizer.momentum > 0))
     return {"the control variates of SCAFFOLD are gradients of plain sgd: --optimizer sgd --momentum 0"};
-  return {};
+  if (options.secure.on() && setting.options.dp_clip > 0)
+    return {"the noise of --dp-clip is not added in secret: --secure-aggregation has --secure-noise"};
+  if (const auto answer = SecureRounds::can(setting); !answer) return answer;
+  return FederatedPrivacy::can(setting);
 }
 
 ServerUpdate::Config server_config(const FederatedOptions& options) {
@@ -75,13 +80,26 @@ StrategyEntry fedavg() {
   return {
       .name = "fedavg",
       .rule = "federated: sampled clients make local steps, and the global model takes their weighted mean",
-      .options = {"partition", "clients", "clients-per-round", "rounds", "local-epochs", "local-batch",
-                  "federated-rule", "proximal-mu", "server-optimizer", "server-rate", "server-momentum",
-                  "drop-rate", "round-deadline"},
+      .options = {"partition",         "clients",
+                  "clients-per-round", "rounds",
+                  "local-epochs",      "local-batch",
+                  "federated-rule",    "proximal-mu",
+                  "server-optimizer",  "server-rate",
+                  "server-momentum",   "drop-rate",
+                  "round-deadline",    "dp-clip",
+                  "dp-noise",          "target-epsilon",
+                  "dp-delta",          "dp-accountant",
+                  "noise-source",      "dp-unit",
+                  "dp-adaptive-clip",  "secure-aggregation",
+                  "secure-threshold",  "secure-ring",
+                  "secure-bits",       "secure-clip",
+                  "secure-noise"},
       // The global weights, where a lost round began, an update, and a sum of twice the width.
       .blocks =
           [](const StrategyOptions& options) {
-            return 5 + (has_controls(options.federated) ? 5 : 0) +
+            // A secure sum: values, ring elements and their message.
+            return 5 + (options.federated.secure.on() ? 3 : 0) + (has_controls(options.federated) ? 5 : 0) +
+                   (trains_alone(options.federated) ? 1 : 0) + (options.dp_clip > 0 ? 1 : 0) +
                    (options.federated.server_optimizer == "none"       ? 0
                     : options.federated.server_optimizer == "momentum" ? 1
                                                                        : 2);
@@ -99,7 +117,10 @@ Abilities FedAvg::can(const Setting& setting) {
           .updates_by_rows = {"clients hold different tables within a round"},
           .rolls_back = {},
           .copies_parts = {"each rank has all of the state already"},
-          .same_bits = {has_deadline ? "which clients miss --round-deadline is up to the machine" : ""},
+          .same_bits = {setting.options.federated.secure.noise > 0
+                            ? "--secure-noise is drawn from what the system has of randomness"
+                        : has_deadline ? "which clients miss --round-deadline is up to the machine"
+                                       : ""},
           .adapts_batch = {"its clients make local steps of --local-batch"},
           .owns_by_speed = {"clients are dealt by their samples"}};
 }
@@ -110,9 +131,15 @@ FedAvg::FedAvg(const StrategyParts& parts)
       copy_(parts),
       control_(parts.world),
       buffers_(changing_buffers(parts.model)),
-      sum_(parts.data, copy_.parameters().size() * (has_controls(options_) ? 2 : 1) + elements_of(buffers_)),
+      secure_(options_.secure.on() ? std::make_unique<SecureRounds>(parts, copy_.parameters().size())
+                                   : nullptr),
+      sum_(parts.data, secure_ != nullptr ? 0
+                                          : copy_.parameters().size() * (has_controls(options_) ? 2 : 1) +
+                                                elements_of(buffers_)),
       server_(server_config(options_), copy_.values()),
+      privacy_(FederatedPrivacy::make(parts_, copy_)),
       update_(at::zeros_like(copy_.values())) {
+  if (trains_alone(options_)) own_models_ = std::make_unique<OwnModels>(parts, copy_, buffers_);
   if (!has_controls(options_)) return;
   require(!parts.folder.empty(), "has no folder for the states of clients",
           {.subject = "--federated-rule scaffold", .advice = "report this as a bug"});
@@ -143,6 +170,10 @@ void FedAvg::keep_global(std::int64_t number) {
   global_.buffers.resize(buffers_.size());
   for (std::size_t i = 0; i < buffers_.size(); ++i) copy_into(global_.buffers[i], buffers_[i]->value);
   if (!parts_.setting.recovers) return;
+  global_.released.clear();
+  if (privacy_ != nullptr) {
+    for (const auto& tensor : privacy_->state()) global_.released.push_back(tensor.value.clone());
+  }
   const auto state = server_state();
   global_.moments.resize(state.size());
   for (std::size_t i = 0; i < state.size(); ++i) copy_into(global_.moments[i], state[i].values);
@@ -159,27 +190,45 @@ StepOutcome FedAvg::step(const StepPlan& plan, SampleSource& samples) {
   require(plan.round != nullptr, fmt::format("step {} is planned without clients", plan.number),
           {.subject = "--strategy fedavg", .advice = "report this as a bug"});
   begin_controls(plan.number);
+  if (own_models_ != nullptr) own_models_->begin(plan.number);
   keep_global(plan.number);
   sum_.begin();
   StepOutcome outcome;
-  const double end_s = options_.round_deadline > 0 ? steady_s() + options_.round_deadline
-                                                   : std::numeric_limits<double>::infinity();
-  for (const auto& work : plan.round->clients) {
-    if (!train_client(plan, work, samples, outcome.own, end_s)) break;
-    hand_in(plan, work, outcome.own);
+  if (secure_ != nullptr) secure_->begin(plan);
+  train_and_hand_in(plan, samples, outcome.own);
+  SecureRounds::Result secure;
+  if (secure_ != nullptr) {
+    secure = secure_->finish(update_);
+  } else {
+    if (privacy_ != nullptr) privacy_->add_noise(plan.number, sum_);
+    sum_.exchange();
   }
-  sum_.exchange();
   const auto agreed = control_.agree(outcome.own, parts_.requests ? parts_.requests() : StepRequests());
   restore(global_);
   outcome.total = agreed.totals;
+  outcome.total.add_samples(secure.totals);
   outcome.requests = agreed.requests;
   require(outcome.total.non_finite == 0 && std::isfinite(outcome.total.loss),
           fmt::format("round {}: an update is not finite, or has numbers above {:g}", plan.number,
                       UpdateSum::kLargest),
           {.subject = "--strategy fedavg", .advice = "use a smaller --learning-rate, or --grad-clip"});
-  outcome.round = update_global(plan);
+  outcome.round = update_global(plan, secure);
   outcome.gradient_norm = outcome.round->update_norm;
   return outcome;
+}
+
+/// This rank's clients, one after another, until the round's deadline.
+void FedAvg::train_and_hand_in(const StepPlan& plan, SampleSource& samples, StepTotals& own) {
+  const double end_s = options_.round_deadline > 0 ? steady_s() + options_.round_deadline
+                                                   : std::numeric_limits<double>::infinity();
+  for (const auto& work : plan.round->clients) {
+    if (secure_ != nullptr && secure_->has_failed()) return;
+    StepTotals of_client;
+    auto& totals = secure_ != nullptr ? of_client : own;
+    if (!train_client(plan, work, samples, totals, end_s)) return;
+    hand_in(plan, work, totals);
+    own.non_finite += of_client.non_finite;
+  }
 }
 
 /// Whether the client came to the end of its local steps before the deadline, with the model left where it
@@ -187,6 +236,7 @@ StepOutcome FedAvg::step(const StepPlan& plan, SampleSource& samples) {
 bool FedAvg::train_client(const StepPlan& plan, const ClientWork& work, SampleSource& samples,
                           StepTotals& own, double end_s) {
   restore(global_);
+  if (own_models_ != nullptr) own_models_->take(work.client, plan.number);
   copy_.reset_optimizer();
   if (controls_ != nullptr) {
     controls_->states.load(work.client, plan.number, controls_->client);
@@ -194,21 +244,26 @@ bool FedAvg::train_client(const StepPlan& plan, const ClientWork& work, SampleSo
   }
   for (std::size_t k = 0; k < work.steps; ++k) {
     if (steady_s() > end_s) return false;
-    local_step(plan, plan.micro_batches.at(work.first + k), static_cast<std::int64_t>(k) + 1, samples, own);
+    local_step(plan, work, k, samples, own);
   }
   return steady_s() <= end_s;
 }
 
-/// The one place where a client computes: the `number`th of its steps in this round, from 1.
-void FedAvg::local_step(const StepPlan& plan, const MicroBatch& batch, std::int64_t number,
-                        SampleSource& samples, StepTotals& own) {
+/// The one place where a client computes: the `k`th of its steps in this round, from 0.
+void FedAvg::local_step(const StepPlan& plan, const ClientWork& work, std::size_t k, SampleSource& samples,
+                        StepTotals& own) {
   StepPlan local{.number = plan.number, .learning_rate = plan.learning_rate};
-  local.micro_batches.push_back(batch);
-  const auto pass = copy_.compute(local, samples, LocalCopy::Sums::of_copy);
+  local.micro_batches.push_back(plan.micro_batches.at(work.first + k));
+  if (secure_ != nullptr) secure_->show_life();
+  const auto private_pass =
+      privacy_ != nullptr ? privacy_->compute(local, work.client, samples) : std::nullopt;
+  const auto pass = private_pass ? *private_pass : copy_.compute(local, samples, LocalCopy::Sums::of_copy);
   own.add_samples(pass.own);
+  own.non_finite += private_pass ? pass.own.non_finite : 0;
   if (pass.weight <= 0) return;
   const double norm = correct_gradient(pass) / pass.weight;
-  copy_.update(optim::clip_coefficient(norm, parts_.grad_clip) / pass.weight, plan.learning_rate, number);
+  copy_.update(optim::clip_coefficient(norm, parts_.grad_clip) / pass.weight, plan.learning_rate,
+               static_cast<std::int64_t>(k) + 1);
 }
 
 /// Adds what the rule adds to the gradient, a sum over the pass; returns its norm.
@@ -232,22 +287,27 @@ double FedAvg::normaliser(std::size_t steps) const {
   return (count - momentum * (1 - std::pow(momentum, count)) / (1 - momentum)) / (1 - momentum);
 }
 
-/// The one place where a client's update leaves it: what the model has changed since the round began is to be
-/// clipped, and noise added, here.
+/// The one place where a client's update leaves it: what the model has changed since the round began.
 void FedAvg::hand_in(const StepPlan& plan, const ClientWork& work, StepTotals& own) {
   const at::NoGradGuard no_grad;
   const auto& round = *plan.round;
   at::sub_out(update_, copy_.values(), global_.values);
+  const double counts = static_cast<double>(work.samples) / static_cast<double>(round.samples);
+  const double share = privacy_ != nullptr ? privacy_->hand_in(update_, counts, sum_) : counts;
   std::vector<at::Tensor> changes;
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     changes.push_back((buffers_[i]->value.to(at::kDouble) - global_.buffers[i].to(at::kDouble)).flatten());
   }
   const auto of_buffers = changes.empty() ? at::zeros({0}, at::kDouble) : at::cat(changes);
-  if (!UpdateSum::is_summable(update_) || !UpdateSum::is_summable(of_buffers)) {
+  const bool has_loss = secure_ == nullptr || std::isfinite(own.loss);  // it is in the sum
+  if (!UpdateSum::is_summable(update_) || !UpdateSum::is_summable(of_buffers) || !has_loss) {
     own.non_finite += 1;
     return;
   }
-  const double share = static_cast<double>(work.samples) / static_cast<double>(round.samples);
+  if (secure_ != nullptr) {
+    secure_->hand_in(work, update_, own);
+    return;
+  }
   const double steps = normaliser(work.steps);
   sum_.add(update_, share / steps);
   sum_.add(of_buffers, share, update_.numel());
@@ -255,6 +315,7 @@ void FedAvg::hand_in(const StepPlan& plan, const ClientWork& work, StepTotals& o
   sum_.add_count(kClients, 1);
   sum_.add_number(kLocalWork, share * steps);
   if (controls_ != nullptr) hand_in_control(plan, work, own);
+  if (own_models_ != nullptr) own_models_->keep(work.client, plan.number);
 }
 
 /// After hand_in(): the client's control variate, kept, and what it has changed.
@@ -272,16 +333,27 @@ void FedAvg::hand_in_control(const StepPlan& plan, const ClientWork& work, StepT
 }
 
 /// The model has the values where the round began.
-RoundOutcome FedAvg::update_global(const StepPlan& plan) {
+RoundOutcome FedAvg::update_global(const StepPlan& plan, const SecureRounds::Result& secure) {
   const at::NoGradGuard no_grad;
   RoundOutcome outcome{.handed_in = static_cast<int>(sum_.count(kClients)),
                        .sampled = plan.round->sampled + plan.round->dropped,
                        .samples = sum_.count(kSamples)};
+  if (secure_ != nullptr) {
+    outcome.handed_in = secure.clients;
+    outcome.samples = secure.samples;
+    outcome.problem = secure.problem;
+    outcome.news = secure.news;
+  }
   if (parts_.setting.recovers) std::swap(before_, global_);
   applied_ = plan.number;
-  if (outcome.samples == 0) return outcome;
-  const double whole = static_cast<double>(plan.round->samples) / static_cast<double>(outcome.samples);
-  sum_.take(update_, normalises(options_) ? whole * whole * sum_.number(kLocalWork) : whole);
+  if (privacy_ != nullptr) privacy_->commit(plan, sum_);
+  const bool is_mean = privacy_ != nullptr && privacy_->sum_is_mean();
+  if (outcome.handed_in == 0 && !is_mean) return outcome;
+  const double whole = is_mean ? 1
+                               : static_cast<double>(plan.round->samples) /
+                                     static_cast<double>(std::max<std::int64_t>(outcome.samples, 1));
+  if (secure_ == nullptr)
+    sum_.take(update_, normalises(options_) ? whole * whole * sum_.number(kLocalWork) : whole);
   outcome.update_norm = std::sqrt(squares_of(update_).sum);
   server_.apply(copy_.values(), update_);
   auto first = update_.numel();
@@ -303,7 +375,13 @@ RoundOutcome FedAvg::update_global(const StepPlan& plan) {
 StateView FedAvg::state() {
   std::vector<StateView::Flat> flat;
   for (const auto& moments : server_state()) flat.push_back({moments.name, moments.values});
-  return {copy_.parameters(), parts_.model, std::move(flat)};
+  return {copy_.parameters(), parts_.model, std::move(flat),
+          privacy_ != nullptr ? privacy_->state() : std::vector<StateTensor>()};
+}
+
+void FedAvg::adopt_optimizer() {
+  if (privacy_ != nullptr) privacy_->adopt();
+  parts_.data.barrier().wait();
 }
 
 void FedAvg::roll_back(std::int64_t number) {
@@ -314,6 +392,11 @@ void FedAvg::roll_back(std::int64_t number) {
   const at::NoGradGuard no_grad;
   auto state = server_state();
   for (std::size_t i = 0; i < kept.moments.size(); ++i) state[i].values.copy_(kept.moments[i]);
+  if (privacy_ != nullptr) {
+    auto released = privacy_->state();
+    for (std::size_t i = 0; i < kept.released.size(); ++i) released[i].value.copy_(kept.released[i]);
+    privacy_->adopt();
+  }
   applied_ = number - 1;
 }
 

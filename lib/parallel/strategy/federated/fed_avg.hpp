@@ -8,6 +8,9 @@
 
 #include "parallel/step/step_control.hpp"
 #include "parallel/strategy/federated/client_states.hpp"
+#include "parallel/strategy/federated/federated_privacy.hpp"
+#include "parallel/strategy/federated/own_models.hpp"
+#include "parallel/strategy/federated/secure/secure_rounds.hpp"
 #include "parallel/strategy/federated/server_update.hpp"
 #include "parallel/strategy/federated/update_sum.hpp"
 #include "parallel/strategy/local_copy.hpp"
@@ -29,6 +32,9 @@ namespace dtrain::parallel {
 /// FedProx: a local loss has mu / 2 |w - global|^2 besides. FedNova: an update counts divided by its local
 /// steps, and the mean times their mean, so that clients with many steps do not pull more than their share;
 /// with momentum a step counts as often as it comes to act. Buffers are averaged like weights.
+/// Clients that train alone (`local`) begin a round with the model they had after the last one; the global
+/// model, the mean of theirs, does not come back to them.
+/// With `--secure-aggregation` the sum is made by SecureRounds, and the server sees no update.
 /// Sources: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data",
 /// AISTATS 2017; Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020; Wang et al.,
 /// "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization", NeurIPS 2020;
@@ -46,10 +52,12 @@ class FedAvg final : public Strategy {
   void synchronise() override {}  // the model has the global weights between two rounds
   StateView state() override;
   void adopt_weights() override { copy_.adopt_weights(); }
-  void adopt_optimizer() override { parts_.data.barrier().wait(); }
+  void adopt_optimizer() override;
   void roll_back(std::int64_t number) override;
   void compare_copies(std::int64_t number) override;
   optim::LossScaler& scaler() override { return scaler_; }
+  ClientModels* client_models() override { return own_models_.get(); }
+  PrivateTraining* privacy() override { return privacy_.get(); }
 
  private:
   /// What the global model is made of, copied.
@@ -58,6 +66,7 @@ class FedAvg final : public Strategy {
     at::Tensor values;
     std::vector<at::Tensor> buffers;
     std::vector<at::Tensor> moments;
+    std::vector<at::Tensor> released;  // FederatedPrivacy::state()
   };
   std::vector<ServerUpdate::Moments> server_state() const;
   void begin_controls(std::int64_t number);
@@ -65,22 +74,25 @@ class FedAvg final : public Strategy {
   void restore(const Kept& kept);
   bool train_client(const StepPlan& plan, const ClientWork& work, SampleSource& samples, StepTotals& own,
                     double end_s);
-  void local_step(const StepPlan& plan, const MicroBatch& batch, std::int64_t number, SampleSource& samples,
+  void local_step(const StepPlan& plan, const ClientWork& work, std::size_t k, SampleSource& samples,
                   StepTotals& own);
   double correct_gradient(const LocalCopy::Pass& pass);
   void hand_in(const StepPlan& plan, const ClientWork& work, StepTotals& own);
+  void train_and_hand_in(const StepPlan& plan, SampleSource& samples, StepTotals& own);
   void hand_in_control(const StepPlan& plan, const ClientWork& work, StepTotals& own);
   double normaliser(std::size_t steps) const;
-  RoundOutcome update_global(const StepPlan& plan);
+  RoundOutcome update_global(const StepPlan& plan, const SecureRounds::Result& secure);
 
   StrategyParts parts_;
   FederatedOptions options_;
   LocalCopy copy_;
   StepControl control_;
   std::vector<models::Buffer*> buffers_;  // those that training changes
-  UpdateSum sum_;                         // parameters, then buffers
+  std::unique_ptr<SecureRounds> secure_;  // null: sums are plain
+  UpdateSum sum_;                         // parameters, then buffers; of nothing where sums are secure
   ServerUpdate server_;
-  at::Tensor update_;  // [n], of a client, or their mean
+  std::unique_ptr<FederatedPrivacy> privacy_;  // null: nothing is kept from anybody
+  at::Tensor update_;                          // [n], of a client, or their mean
   /// Of SCAFFOLD, [n] each.
   struct Controls {
     ClientStates states;
@@ -89,9 +101,10 @@ class FedAvg final : public Strategy {
     at::Tensor correction;     // c - c_i
     std::int64_t oldest_kept;  // StrategyParts::oldest_kept() when the round began
   };
-  std::unique_ptr<Controls> controls_;  // null: the rule is another
-  bool begun_ = false;                  // a round, by this process
-  Kept global_;                         // where the round under way began
+  std::unique_ptr<Controls> controls_;     // null: the rule is another
+  std::unique_ptr<OwnModels> own_models_;  // null: clients begin with the global model
+  bool begun_ = false;                     // a round, by this process
+  Kept global_;                            // where the round under way began
   Kept before_;               // where the round applied last began, if it may have to be rolled back
   std::int64_t applied_ = 0;  // the round whose update was applied last
   optim::LossScaler scaler_{optim::LossScaler::Use::none};

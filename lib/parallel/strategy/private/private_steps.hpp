@@ -1,18 +1,16 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
 #include "optim/optimizer.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
-#include "parallel/gradients/per_sample/clipped_sum.hpp"
-#include "parallel/gradients/per_sample/sample_walk.hpp"
 #include "parallel/step/step_control.hpp"
+#include "parallel/strategy/private/private_account.hpp"
+#include "parallel/strategy/private/sample_clipper.hpp"
 #include "parallel/strategy/private_training.hpp"
 #include "parallel/strategy/strategy.hpp"
-#include "privacy/ledger.hpp"
 #include "privacy/noise.hpp"
 
 namespace dtrain::parallel {
@@ -35,7 +33,7 @@ class PrivateSteps final : public Strategy, public PrivateTraining, private Loca
   void synchronise() override {}
   StateView state() override;
   void adopt_weights() override;
-  void adopt_optimizer() override;
+  void adopt_optimizer() override { account_.adopt(); }
   void roll_back(std::int64_t /*number*/) override {}
   void compare_copies(std::int64_t number) override;
   optim::LossScaler& scaler() override { return scaler_; }
@@ -43,34 +41,29 @@ class PrivateSteps final : public Strategy, public PrivateTraining, private Loca
   PrivateTraining* privacy() override { return this; }
 
   std::vector<std::vector<std::int64_t>> draws(int epoch) const override;
-  const privacy::Ledger& ledger() const override { return ledger_; }
-  void take_ledger(const privacy::Ledger& earlier) override;
-  bool is_spent() override;
-  double epsilon() const override;
+  std::string ledger() const override { return account_.lines(); }
+  void take_ledger(const std::string& lines, const std::string& file) override {
+    account_.take_ledger(lines, file);
+  }
+  std::int64_t releases() const override { return account_.ledger().steps(); }
+  bool is_spent() override { return account_.is_spent(); }
+  double epsilon() const override { return account_.epsilon(); }
   Terms terms() const override;
   std::string in_words() const override;
 
  private:
   void begin_step(int micro_batches) override;
   void taken_back(int index) override;
-  models::LossSums one_by_one(const StepPlan& plan, std::size_t m, const Samples& samples);
   void add_noise(std::int64_t number);
-  void agree_on_seed();
-  void save_ledger();
 
   StrategyParts parts_;
   FlatParameters parameters_;
   std::unique_ptr<optim::Optimizer> optimizer_;
-  ClippedSum sum_;
-  std::optional<SampleWalk> walk_;  // nothing: samples pass through the engine one by one
+  SampleClipper clipper_;
   StepControl control_;
   optim::LossScaler scaler_{optim::LossScaler::Use::none};
-  privacy::SampledGaussian mechanism_;  // of one step
+  PrivateAccount account_;
   std::unique_ptr<privacy::Noise> noise_;
-  privacy::Ledger ledger_;
-  std::uint64_t draw_seed_ = 0;
-  at::Tensor saved_;                        // the ledger's numbers, and draw_seed_ in two halves
-  std::optional<std::int64_t> steps_left_;  // of the budget; nothing: not known yet
 };
 
 /// One step's mechanism of a run: the noise that was given, or that the target asks for. Throws Error (exit

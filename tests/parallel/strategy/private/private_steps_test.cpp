@@ -12,37 +12,14 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "models/layers/activation.hpp"
-#include "models/layers/conv2d.hpp"
-#include "models/layers/flatten.hpp"
-#include "models/layers/linear.hpp"
-#include "models/layers/max_pool2d.hpp"
-#include "models/networks/classifier.hpp"
 #include "parallel/job_of_test.hpp"
+#include "parallel/plain_sum.hpp"
 #include "parallel/small_model.hpp"
 #include "privacy/noise.hpp"
 #include "privacy/renyi.hpp"
 
 namespace dtrain::parallel {
 namespace {
-
-using Layers = std::vector<std::unique_ptr<models::Layer>>;
-
-/// A layer without a rule: its parameter multiplies.
-class Scale final : public models::Layer {
- public:
-  explicit Scale(std::int64_t width) : Layer("scale") {
-    parameters_.push_back(
-        {"scale.weight", at::empty({width}).requires_grad_(), {models::Initialisation::Kind::uniform, 1.0}});
-  }
-  models::Tensors forward(const models::Tensors& inputs, const models::Context&) override {
-    return {inputs.at(0) * parameters_[0].value};
-  }
-  std::vector<models::Shape> output_shapes(const std::vector<models::Shape>& inputs) const override {
-    return inputs;
-  }
-  models::Cost cost(const std::vector<models::Shape>&) const override { return {}; }
-};
 
 /// Its parameter gets no gradient.
 class Idle final : public models::Layer {
@@ -57,150 +34,6 @@ class Idle final : public models::Layer {
   }
   models::Cost cost(const std::vector<models::Shape>&) const override { return {}; }
 };
-
-/// [n, T, F] -> [n, F], the mean over T.
-class MeanOverRows final : public models::Layer {
- public:
-  MeanOverRows() : Layer("mean") {}
-  models::Tensors forward(const models::Tensors& inputs, const models::Context&) override {
-    return {at::mean(inputs.at(0), 1)};
-  }
-  std::vector<models::Shape> output_shapes(const std::vector<models::Shape>& inputs) const override {
-    return {{inputs[0][0], inputs[0][2]}};
-  }
-  models::Cost cost(const std::vector<models::Shape>&) const override { return {}; }
-};
-
-std::unique_ptr<models::Model> classifier_of(Layers layers, std::int64_t classes) {
-  auto model = std::make_unique<models::Classifier>("test", std::move(layers), classes);
-  model->initialise(5);
-  return model;
-}
-
-std::unique_ptr<models::Model> registered(const std::string& name, const models::DatasetFacts& facts) {
-  auto model = models::find_model(name).make(facts, {});
-  model->initialise(5);
-  return model;
-}
-
-std::unique_ptr<models::Model> rows_model(std::int64_t width) {
-  Layers layers;
-  layers.push_back(std::make_unique<models::Linear>("one", 6, width));
-  layers.push_back(
-      std::make_unique<models::Activation>("tanh", models::Function::tanh, models::Overwrite::input));
-  layers.push_back(std::make_unique<models::Linear>("two", width, 4));
-  layers.push_back(std::make_unique<MeanOverRows>());
-  return classifier_of(std::move(layers), 4);
-}
-
-std::unique_ptr<models::Model> odd_convolutions() {
-  Layers layers;
-  layers.push_back(std::make_unique<models::Conv2d>(
-      "one",
-      models::Conv2d::Geometry{.in_channels = 2, .out_channels = 5, .kernel = 3, .stride = 2, .padding = 1},
-      models::Conv2d::Style{.bias = models::Conv2d::Bias::no, .format = models::kChannelsLast}));
-  layers.push_back(
-      std::make_unique<models::Activation>("relu", models::Function::relu, models::Overwrite::input));
-  layers.push_back(std::make_unique<models::Conv2d>(
-      "two",
-      models::Conv2d::Geometry{.in_channels = 5, .out_channels = 3, .kernel = 2, .stride = 1, .padding = 0}));
-  layers.push_back(std::make_unique<models::Flatten>("flatten"));
-  layers.push_back(std::make_unique<models::Linear>("three", 3 * 3 * 4, 3));
-  return classifier_of(std::move(layers), 3);
-}
-
-at::Tensor waves(models::Shape shape) {
-  std::int64_t count = 1;
-  for (const auto extent : shape) count *= extent;
-  return at::sin(at::arange(count, at::kFloat) * 0.7).reshape(shape) * 2;
-}
-
-models::LossSums run_through(models::Model& model, const Samples& samples, const models::Context& context) {
-  auto flowing = samples.inputs;
-  for (const auto& layer : model.layers()) flowing = layer->run(flowing, context);
-  return model.training_loss(flowing, samples.targets, {});
-}
-
-Samples one_of(const Samples& samples, std::int64_t i) {
-  Samples one{.inputs = {}, .targets = samples.targets.narrow(0, i, 1)};
-  for (const auto& input : samples.inputs) one.inputs.push_back(input.narrow(0, i, 1));
-  return one;
-}
-
-/// By one backward pass for each sample, in plain words. Also the least and the greatest norm.
-struct Plain {
-  at::Tensor sum;
-  double least = 1e30;
-  double most = 0;
-};
-Plain plain_sum(models::Model& model, FlatParameters& parameters, const Samples& samples, double clip) {
-  Plain all{.sum = at::zeros_like(parameters.values())};
-  for (std::int64_t i = 0; i < samples.targets.size(0); ++i) {
-    for (const auto& entry : parameters.entries()) entry.parameter->value.mutable_grad().reset();
-    run_through(model, one_of(samples, i), {}).loss.backward();
-    const at::NoGradGuard no_grad;
-    auto flat = at::zeros_like(all.sum);
-    for (const auto& entry : parameters.entries())
-      FlatParameters::view(flat, entry).copy_(entry.parameter->value.grad());
-    const double norm = flat.norm().item<double>();
-    all.sum += flat * std::min(1.0, clip / norm);
-    all.least = std::min(all.least, norm);
-    all.most = std::max(all.most, norm);
-  }
-  return all;
-}
-
-void expect_rules_agree(std::unique_ptr<models::Model> model, const Samples& samples) {
-  FlatParameters parameters(*model, at::kFloat);
-  ASSERT_EQ(SampleWalk::obstacle(*model), std::nullopt);
-  const auto norms = plain_sum(*model, parameters, samples, 1);
-  const double between = std::sqrt(norms.least * norms.most);
-  for (const double clip : {norms.most * 2, between, norms.least / 2}) {
-    const auto expected = plain_sum(*model, parameters, samples, clip).sum;
-    SampleWalk walk(*model);
-    ClippedSum sum(parameters, clip);
-    for (int again = 0; again < 2; ++again) {
-      sum.begin_step();
-      const auto loss = walk.add(samples, {}, {}, sum);
-      EXPECT_NEAR(loss.loss.item<double>(), run_through(*model, samples, {}).loss.item<double>(), 1e-4);
-      const double wrong = (sum.values() - expected).abs().max().item<double>();
-      EXPECT_LT(wrong, 1e-5 * std::max(1.0, expected.abs().max().item<double>()))
-          << model->name() << " clip " << clip;
-    }
-    EXPECT_EQ(sum.not_finite(), 0);
-  }
-}
-
-TEST(SampleWalkTest, LinearLayersAgreeWithAPassForEachSample) {
-  expect_rules_agree(small_model(), {{waves({7, 12})}, at::remainder(at::arange(7, at::kLong), 3)});
-}
-
-TEST(SampleWalkTest, LinearLayersOfSeveralRowsAgree) {
-  for (const std::int64_t width : {3, 40})  // by products, and by pairs of rows
-    expect_rules_agree(rows_model(width), {{waves({5, 4, 6})}, at::remainder(at::arange(5, at::kLong), 4)});
-}
-
-TEST(SampleWalkTest, ConvolutionsAgree) {
-  expect_rules_agree(
-      registered("cnn", {.task = "image_classification", .sample_shape = {3, 20, 18}, .classes = 4}),
-      {{waves({5, 3, 20, 18})}, at::remainder(at::arange(5, at::kLong), 4)});
-  expect_rules_agree(odd_convolutions(), {{waves({6, 2, 7, 9})}, at::remainder(at::arange(6, at::kLong), 3)});
-}
-
-TEST(SampleWalkTest, BagsOfWordsAgree) {
-  const auto ids = at::tensor({3, 5, 3, 0, 1, 0, 0, 0, 2, 2, 2, 2, 9, 8, 7, 6}, at::kInt).reshape({4, 4});
-  auto model = models::find_model("nbow").make(
-      {.task = "text_classification", .sample_shape = {4}, .classes = 2, .vocabulary = 10}, {});
-  model->initialise(5);
-  expect_rules_agree(std::move(model), {{ids}, at::remainder(at::arange(4, at::kLong), 2)});
-}
-
-TEST(SampleWalkTest, ALayerWithoutARuleIsNamed) {
-  Layers layers;
-  layers.push_back(std::make_unique<Scale>(4));
-  const auto model = classifier_of(std::move(layers), 4);
-  EXPECT_EQ(SampleWalk::obstacle(*model), "layer scale has no rule");
-}
 
 TEST(ClippedSumTest, OneRecordChangesTheSumByTheClipAtMost) {
   const auto model = small_model();
@@ -373,7 +206,7 @@ TEST_F(PrivateStepsTest, AStepThatDrawsNothingAddsItsNoise) {
   const auto outcome = step(1, {});
   EXPECT_LT((now() - expected_after({}, small_model())).abs().max().item<double>(), 1e-5);
   EXPECT_EQ(outcome.total.samples, 0);
-  EXPECT_EQ(strategy_->ledger().steps(), 1) << "it counts";
+  EXPECT_EQ(strategy_->releases(), 1) << "it counts";
 }
 
 TEST_F(PrivateStepsTest, LayersWithoutARuleGoOneByOne) {
@@ -424,13 +257,13 @@ TEST_F(PrivateStepsTest, TheLedgerIsPartOfTheStateAndSurvivesIt) {
     if (tensor.group == "optimizer/privacy") saved = tensor.value.clone();
   ASSERT_TRUE(saved.defined());
   make();
-  EXPECT_EQ(strategy_->ledger().steps(), 0);
+  EXPECT_EQ(strategy_->releases(), 0);
   for (const auto& tensor : strategy_->state().tensors()) {
     auto value = tensor.value;
     if (tensor.group == "optimizer/privacy") value.copy_(saved);
   }
   strategy_->adopt_optimizer();
-  EXPECT_EQ(strategy_->ledger().steps(), 2);
+  EXPECT_EQ(strategy_->releases(), 2);
   EXPECT_DOUBLE_EQ(strategy_->epsilon(), epsilon);
 }
 
@@ -443,9 +276,9 @@ TEST_F(PrivateStepsTest, TheBudgetIsSpentAfterSoManySteps) {
   EXPECT_GE(steps, 40) << "what the noise was found for";
   EXPECT_LE(steps, 41);
   EXPECT_LE(strategy_->epsilon(), 2);
-  privacy::Ledger earlier = strategy_->ledger();
+  const auto earlier = strategy_->ledger();
   make();
-  strategy_->take_ledger(earlier);
+  strategy_->take_ledger(earlier, "its file");
   EXPECT_TRUE(strategy_->is_spent()) << "steps of a part of the run that was lost count";
 }
 
