@@ -9,7 +9,7 @@
 namespace dtrain::app {
 namespace {
 
-constexpr std::array<std::string_view, 1> kLaterOptions = {"benchmark"};  // of stage and train
+constexpr std::array<std::string_view, 1> kLaterOptions = {"benchmark"};  // as topology has
 
 /// What other programs call an option.
 constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kOtherNames = {

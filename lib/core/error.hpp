@@ -48,6 +48,12 @@ inline void require(bool condition, std::string_view problem, const ErrorContext
 /// An Error about an option or the configuration file: exit code 2.
 Error usage_error(std::string_view problem, std::string_view subject, std::string_view advice);
 
+/// Throws it unless `good`.
+inline void require_option(bool good, std::string_view problem, std::string_view option,
+                           std::string_view advice) {
+  if (!good) throw usage_error(problem, option, advice);
+}
+
 /// An Error about a dataset or one of its files: exit code 3.
 Error data_error(std::string_view problem, std::string_view subject, std::string_view advice);
 

@@ -71,12 +71,16 @@ parallel::ClientFacts ClientRounds::facts_of(int client) const {
 void ClientRounds::add_steps(std::int64_t round, int client, std::uint32_t first_index,
                              const parallel::PrivateTraining* privacy, parallel::StepPlan& plan) const {
   const auto& ids = partition_.ids(client);
-  if (privacy != nullptr && privacy->drawn_records(round, first_index, client)) {
-    for (std::int64_t step = 0; step < local_steps(client); ++step) {
-      parallel::MicroBatch batch{.index = first_index++, .ids = {}};
-      const auto places = privacy->drawn_records(round, batch.index, client).value();
-      for (const auto place : places) batch.ids.push_back(ids[static_cast<std::size_t>(place)]);
+  const auto drawn = [&](std::uint32_t index) {
+    return privacy != nullptr ? privacy->drawn_records(round, index, client) : std::nullopt;
+  };
+  if (auto places = drawn(first_index)) {
+    const auto end = first_index + static_cast<std::uint32_t>(local_steps(client));
+    for (auto index = first_index; places;) {
+      parallel::MicroBatch batch{.index = index, .ids = {}};
+      for (const auto place : *places) batch.ids.push_back(ids[static_cast<std::size_t>(place)]);
       plan.micro_batches.push_back(std::move(batch));
+      places = ++index < end ? drawn(index) : std::nullopt;
     }
     return;
   }

@@ -25,6 +25,19 @@ struct Float16 {
   std::uint16_t bits = 0;
 };
 
+/// Calls `call` with a null pointer of the element's type.
+template <class Call>
+void with_element_type(Element type, const Call& call) {
+  switch (type) {
+    case Element::float32:
+      return call(static_cast<float*>(nullptr));
+    case Element::bfloat16:
+      return call(static_cast<Bfloat16*>(nullptr));
+    case Element::float16:
+      return call(static_cast<Float16*>(nullptr));
+  }
+}
+
 DTRAIN_HOST_DEVICE inline std::uint32_t bits_of(float value) {
 #if defined(__CUDA_ARCH__)
   return __float_as_uint(value);

@@ -141,19 +141,6 @@ __global__ void join_squares_kernel(SumOfSquares* result, const SumOfSquares* of
   if (threadIdx.x == 0) *result = sum;
 }
 
-/// Calls `call` with a null pointer of the element's type.
-template <class Call>
-void with_type(Element type, const Call& call) {
-  switch (type) {
-    case Element::float32:
-      return call(static_cast<float*>(nullptr));
-    case Element::bfloat16:
-      return call(static_cast<Bfloat16*>(nullptr));
-    case Element::float16:
-      return call(static_cast<Float16*>(nullptr));
-  }
-}
-
 ImageArguments arguments_of(const ImageBatch& batch) {
   require(batch.shape.channels <= kMostChannels && batch.padding <= 127,
           "images of so many channels or so wide a padding are not prepared on a GPU",
@@ -182,7 +169,7 @@ class CudaKernels final : public DeviceKernels {
         by.how[i] = {static_cast<std::uint8_t>(how.down), static_cast<std::uint8_t>(how.right),
                      static_cast<std::uint8_t>(how.flip ? 1 : 0), 0};
       }
-      with_type(type, [&](auto* of_type) {
+      with_element_type(type, [&](auto* of_type) {
         using T = std::remove_pointer_t<decltype(of_type)>;
         prepare_images_kernel<<<blocks_for(count * plane), kThreads, 0, stream_of(stream)>>>(
             static_cast<T*>(out) + first * image, bytes + first * image, count * plane, by);
@@ -197,7 +184,7 @@ class CudaKernels final : public DeviceKernels {
     const auto [threshold, scale] = dropout_rule(probability);
     const std::size_t blocks_per_row =
         slice.columns / 8 + 2;  // the first and the last may be shared with neighbours
-    with_type(type, [&](auto* of_type) {
+    with_element_type(type, [&](auto* of_type) {
       using T = std::remove_pointer_t<decltype(of_type)>;
       dropout_kernel<<<blocks_for(slice.rows * blocks_per_row), kThreads, 0, stream_of(stream)>>>(
           static_cast<T*>(out), static_cast<const T*>(input), slice, key, major, threshold,
@@ -208,8 +195,8 @@ class CudaKernels final : public DeviceKernels {
 
   void cast_scale(void* out, Element to, const void* in, Element from, std::size_t n, float scale,
                   Stream stream) const override {
-    with_type(to, [&](auto* of_out) {
-      with_type(from, [&](auto* of_in) {
+    with_element_type(to, [&](auto* of_out) {
+      with_element_type(from, [&](auto* of_in) {
         using To = std::remove_pointer_t<decltype(of_out)>;
         using From = std::remove_pointer_t<decltype(of_in)>;
         cast_scale_kernel<<<blocks_for(n), kThreads, 0, stream_of(stream)>>>(

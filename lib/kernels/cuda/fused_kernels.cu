@@ -31,19 +31,6 @@ unsigned blocks_for(std::size_t rows) {
   return static_cast<unsigned>(std::clamp<std::size_t>(rows, 1, kMostBlocks));
 }
 
-/// Calls `call` with a null pointer of the element's type.
-template <class Call>
-void with_type(Element type, const Call& call) {
-  switch (type) {
-    case Element::float32:
-      return call(static_cast<float*>(nullptr));
-    case Element::bfloat16:
-      return call(static_cast<Bfloat16*>(nullptr));
-    case Element::float16:
-      return call(static_cast<Float16*>(nullptr));
-  }
-}
-
 /// 16 bytes at once.
 template <class T>
 struct alignas(16) Vector {
@@ -220,7 +207,7 @@ class CudaFusedKernels final : public FusedKernels {
   void token_loss(float* losses, float* log_sums, const void* logits, Element type,
                   const std::int64_t* targets, const TokenRows& rows, Stream stream) const override {
     if (rows.rows == 0) return;
-    with_type(type, [&](auto* of_type) {
+    with_element_type(type, [&](auto* of_type) {
       using T = std::remove_pointer_t<decltype(of_type)>;
       token_loss_kernel<<<blocks_for(rows.rows), kThreads, 0, stream_of(stream)>>>(
           losses, log_sums, static_cast<const T*>(logits), targets, rows, are_aligned<T>(logits, rows));
@@ -231,7 +218,7 @@ class CudaFusedKernels final : public FusedKernels {
   void token_loss_gradient(void* logits, Element type, const float* log_sums, const std::int64_t* targets,
                            const float* factor, const TokenRows& rows, Stream stream) const override {
     if (rows.rows == 0) return;
-    with_type(type, [&](auto* of_type) {
+    with_element_type(type, [&](auto* of_type) {
       using T = std::remove_pointer_t<decltype(of_type)>;
       token_loss_gradient_kernel<<<blocks_for(rows.rows), kThreads, 0, stream_of(stream)>>>(
           static_cast<T*>(logits), log_sums, targets, factor, rows, are_aligned<T>(logits, rows));
@@ -243,8 +230,8 @@ class CudaFusedKernels final : public FusedKernels {
                      const float* input, const void* branch, Element branch_type, const float* weight,
                      const float* bias, const NormRows& rows, Stream stream) const override {
     if (rows.rows == 0) return;
-    with_type(type, [&](auto* of_type) {
-      with_type(branch_type, [&](auto* of_branch) {
+    with_element_type(type, [&](auto* of_type) {
+      with_element_type(branch_type, [&](auto* of_branch) {
         using T = std::remove_pointer_t<decltype(of_type)>;
         using Branch = std::remove_pointer_t<decltype(of_branch)>;
         residual_norm_kernel<<<blocks_for(rows.rows), kThreads, 0, stream_of(stream)>>>(
@@ -262,7 +249,7 @@ class CudaFusedKernels final : public FusedKernels {
             {.subject = "residual_norm_gradient", .advice = "leave out --kernels fused"});
     const std::size_t bytes = 2 * rows.width * sizeof(float);
     // Of 48 KiB the statistics of join_over_block() take some: more must be asked for.
-    with_type(type, [&](auto* of_type) {
+    with_element_type(type, [&](auto* of_type) {
       using T = std::remove_pointer_t<decltype(of_type)>;
       cudaFuncSetAttribute(residual_norm_gradient_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
                            static_cast<int>(bytes));
@@ -283,7 +270,7 @@ class CudaFusedKernels final : public FusedKernels {
             Stream stream) const override {
     if (n == 0) return;
     const unsigned blocks = blocks_for((n + kThreads - 1) / kThreads);
-    with_type(copy_type, [&](auto* of_copy) {
+    with_element_type(copy_type, [&](auto* of_copy) {
       using Copy = std::remove_pointer_t<decltype(of_copy)>;
       adam_kernel<<<blocks, kThreads, 0, stream_of(stream)>>>(values, first, second, gradient,
                                                               static_cast<Copy*>(copy), n, rule, decision);

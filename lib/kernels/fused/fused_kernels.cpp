@@ -8,19 +8,6 @@
 namespace dtrain::kernels {
 namespace {
 
-/// Calls `call` with a null pointer of the element's type.
-template <class Call>
-void with_type(Element type, const Call& call) {
-  switch (type) {
-    case Element::float32:
-      return call(static_cast<float*>(nullptr));
-    case Element::bfloat16:
-      return call(static_cast<Bfloat16*>(nullptr));
-    case Element::float16:
-      return call(static_cast<Float16*>(nullptr));
-  }
-}
-
 template <class T>
 void loss_of_rows(float* losses, float* log_sums, const T* logits, const std::int64_t* targets,
                   const TokenRows& rows) {
@@ -100,7 +87,7 @@ class CpuFusedKernels final : public FusedKernels {
  public:
   void token_loss(float* losses, float* log_sums, const void* logits, Element type,
                   const std::int64_t* targets, const TokenRows& rows, Stream /*stream*/) const override {
-    with_type(type, [&](auto* of_type) {
+    with_element_type(type, [&](auto* of_type) {
       using T = std::remove_pointer_t<decltype(of_type)>;
       loss_of_rows(losses, log_sums, static_cast<const T*>(logits), targets, rows);
     });
@@ -108,7 +95,7 @@ class CpuFusedKernels final : public FusedKernels {
 
   void token_loss_gradient(void* logits, Element type, const float* log_sums, const std::int64_t* targets,
                            const float* factor, const TokenRows& rows, Stream /*stream*/) const override {
-    with_type(type, [&](auto* of_type) {
+    with_element_type(type, [&](auto* of_type) {
       using T = std::remove_pointer_t<decltype(of_type)>;
       gradient_of_rows(static_cast<T*>(logits), log_sums, targets, *factor, rows);
     });
@@ -118,13 +105,13 @@ class CpuFusedKernels final : public FusedKernels {
                      const float* input, const void* branch, Element branch_type, const float* weight,
                      const float* bias, const NormRows& rows, Stream /*stream*/) const override {
     if (branch != nullptr) {
-      with_type(branch_type, [&](auto* of_branch) {
+      with_element_type(branch_type, [&](auto* of_branch) {
         using T = std::remove_pointer_t<decltype(of_branch)>;
         const auto* const added = static_cast<const T*>(branch);
         for (std::size_t i = 0; i < rows.rows * rows.width; ++i) sum[i] = input[i] + to_float(added[i]);
       });
     }
-    with_type(type, [&](auto* of_type) {
+    with_element_type(type, [&](auto* of_type) {
       using T = std::remove_pointer_t<decltype(of_type)>;
       norm_of_rows(static_cast<T*>(normed), means, deviations, branch != nullptr ? sum : input, weight, bias,
                    rows);
@@ -135,7 +122,7 @@ class CpuFusedKernels final : public FusedKernels {
                               Element type, const float* sum, const float* weight, const float* means,
                               const float* deviations, const NormRows& rows,
                               Stream /*stream*/) const override {
-    with_type(type, [&](auto* of_type) {
+    with_element_type(type, [&](auto* of_type) {
       using T = std::remove_pointer_t<decltype(of_type)>;
       norm_gradient_of_rows(gradient, partial, passed, static_cast<const T*>(of_normed), sum, weight, means,
                             deviations, rows);
@@ -156,7 +143,7 @@ class CpuFusedKernels final : public FusedKernels {
       values[i] = adam_of(values[i], first[i], second[i], gradient[i] * decision->scale, rule, corrections);
     }
     if (copy == nullptr) return;
-    with_type(copy_type, [&](auto* of_copy) {
+    with_element_type(copy_type, [&](auto* of_copy) {
       using T = std::remove_pointer_t<decltype(of_copy)>;
       std::transform(values, values + n, static_cast<T*>(copy),
                      [](float value) { return from_float<T>(value); });

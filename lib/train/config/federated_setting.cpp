@@ -21,10 +21,6 @@ constexpr int kMostClients = 1 << 20;
 constexpr int kMostRounds = 1'000'000;
 constexpr int kMostLocalEpochs = 10'000;
 
-void require_option(bool good, std::string_view problem, std::string_view option, std::string_view advice) {
-  if (!good) throw usage_error(problem, option, advice);
-}
-
 void require_between(std::int64_t value, std::int64_t least, std::int64_t most, std::string_view option) {
   require_option(value >= least && value <= most,
                  fmt::format("{} is too {}", value, value < least ? "small" : "large"), option,

@@ -19,37 +19,33 @@ constexpr int kFewestBits = 2;
 constexpr int kMostBits = 32;
 constexpr int kMostThreshold = 1 << 20;
 
-void require_secure(bool good, std::string_view problem, std::string_view option, std::string_view advice) {
-  if (!good) throw usage_error(problem, option, advice);
-}
-
 }  // namespace
 
 void validate_secure_sums(const RunConfig& config) {
   const auto& options = config.strategy_options.federated.secure;
-  require_secure(options.masks == "off" || options.masks == "on" || options.masks == "unmasked",
+  require_option(options.masks == "off" || options.masks == "on" || options.masks == "unmasked",
                  fmt::format("\"{}\" is not a value it takes", printable(options.masks)),
                  "--secure-aggregation", "use one of off, on, unmasked");
   for (const std::string option : kOfSecureSums) {
-    require_secure(options.on() || !config.given.contains(option), "the sum of the updates is not secure",
+    require_option(options.on() || !config.given.contains(option), "the sum of the updates is not secure",
                    "--" + option, "add --secure-aggregation on, or leave it out");
   }
   if (!options.on()) return;
   const auto given = [&](const char* option) { return config.given.contains(option); };
-  require_secure(
+  require_option(
       !given("secure-threshold") || (options.threshold >= 1 && options.threshold <= kMostThreshold),
       fmt::format("{} is not a number of clients", options.threshold), "--secure-threshold",
       "use more than half of the clients of a round");
-  require_secure(options.ring == 32 || options.ring == 64,
+  require_option(options.ring == 32 || options.ring == 64,
                  fmt::format("a ring of {} bits does not exist", options.ring), "--secure-ring",
                  "use 32 or 64");
-  require_secure(!given("secure-bits") || (options.bits >= kFewestBits && options.bits <= kMostBits),
+  require_option(!given("secure-bits") || (options.bits >= kFewestBits && options.bits <= kMostBits),
                  fmt::format("a value of {} bits cannot be summed", options.bits), "--secure-bits",
                  fmt::format("use {} to {}", kFewestBits, kMostBits));
-  require_secure(std::isfinite(options.clip) && options.clip > 0,
+  require_option(std::isfinite(options.clip) && options.clip > 0,
                  fmt::format("{} is not a largest value", options.clip), "--secure-clip",
                  "use a positive number, such as 1");
-  require_secure(std::isfinite(options.noise) && options.noise >= 0,
+  require_option(std::isfinite(options.noise) && options.noise >= 0,
                  fmt::format("{} is not a multiple of --secure-clip", options.noise), "--secure-noise",
                  "use 0 (none) or more, such as 1.1");
 }

@@ -58,13 +58,14 @@ void PrivacyAccount::after_epoch(int epoch, std::int64_t step) {
 
 void PrivacyAccount::finish() {
   if (!is_private() || !parts_.speaks) return;
+  const double delta = parts_.training->terms().delta;
   std::vector<record::ClientPrivacyRow> rows;
   for (const auto& client : parts_.training->by_client()) {
     rows.push_back({.client = client.client,
                     .local_steps = client.steps,
                     .sampling_rate = client.rate,
                     .epsilon = client.epsilon,
-                    .delta = parts_.training->terms().delta});
+                    .delta = delta});
   }
   parts_.outputs.client_privacy(std::move(rows));
 }

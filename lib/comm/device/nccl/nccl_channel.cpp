@@ -26,19 +26,12 @@ NcclChannel::NcclChannel(const Communicator& ranks, int device, double timeout_s
   ranks.broadcast_bytes(std::as_writable_bytes(std::span(&id, 1)), 0);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
-  try {
+  set_up(ranks, [&] {
     check_nccl(ncclCommInitRankConfig(&comm_, ranks.size(), id, ranks.rank(), &config),
                "ncclCommInitRankConfig");
     await_settled(ranks, timeout_s, "ncclCommInitRankConfig");
     check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
-  } catch (const LibraryError&) {
-    abort();
-    ranks.check_losses();  // whatever NCCL says
-    throw;
-  } catch (...) {
-    abort();
-    throw;
-  }
+  });
 }
 
 NcclChannel::~NcclChannel() {
@@ -69,6 +62,20 @@ bool NcclChannel::settled() {
   return state != ncclInProgress;
 }
 
+/// A step of the set-up; where it fails nothing of the communicator stays.
+void NcclChannel::set_up(const Communicator& ranks, const std::function<void()>& step) {
+  try {
+    step();
+  } catch (const LibraryError&) {
+    abort();
+    ranks.check_losses();  // whatever NCCL says
+    throw;
+  } catch (...) {
+    abort();
+    throw;
+  }
+}
+
 void NcclChannel::await_settled(const Communicator& ranks, double timeout_s, const char* what) {
   Waiting waiting(timeout_s);
   LossWatch losses(ranks.handle(), "NCCL's set-up");
@@ -82,17 +89,10 @@ void NcclChannel::await_settled(const Communicator& ranks, double timeout_s, con
 }
 
 void NcclChannel::connect(const Communicator& ranks, const Call& call, double timeout_s) {
-  try {
+  set_up(ranks, [&] {
     check_nccl(call(comm_, stream_), "NCCL's first call");
     await_settled(ranks, timeout_s, "NCCL's first call");
-  } catch (const LibraryError&) {
-    abort();
-    ranks.check_losses();  // whatever NCCL says
-    throw;
-  } catch (...) {
-    abort();
-    throw;
-  }
+  });
 }
 
 bool NcclChannel::issue(DeviceOrder::Place& place, const Call& call) {

@@ -42,6 +42,7 @@ class NcclChannel {
 
  private:
   bool settled();
+  void set_up(const Communicator& ranks, const std::function<void()>& step);
   void await_settled(const Communicator& ranks, double timeout_s, const char* what);
   bool finish() noexcept;
 

@@ -53,6 +53,13 @@ ClientStates::ClientStates(fs::path folder) : folder_(std::move(folder)) {
 
 fs::path ClientStates::folder_of(int client) const { return folder_ / fmt::format("{:05}", client); }
 
+void ClientStates::begin_round(const StrategyParts& parts, std::int64_t round) {
+  oldest_kept_ = parts.oldest_kept ? parts.oldest_kept() : 0;
+  if (std::exchange(begun_, true)) return;
+  if (parts.data.rank() == 0) forget_from(round);
+  parts.data.barrier().wait();
+}
+
 void ClientStates::load(int client, std::int64_t round, at::Tensor& values) const {
   std::optional<StateFile> newest;
   for (auto& file : states_in(folder_of(client))) {

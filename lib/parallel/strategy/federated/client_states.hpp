@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <string>
 
+#include "parallel/strategy/strategy.hpp"
+
 namespace dtrain::parallel {
 
 /// What clients keep from round to round, in files: no rank holds what belongs to a client that it does not
@@ -15,6 +17,12 @@ class ClientStates {
  public:
   /// `folder`: made where it is not there. Throws Error where it cannot be made.
   explicit ClientStates(std::filesystem::path folder);
+
+  /// Before the clients of a round: what a run that goes on from a checkpoint needs is found out. In this
+  /// process's first, states of later rounds, from a run that this one does again, are removed. Collective.
+  void begin_round(const StrategyParts& parts, std::int64_t round);
+  /// StrategyParts::oldest_kept() when the round began, for store().
+  std::int64_t oldest_kept() const { return oldest_kept_; }
 
   /// The client's state after the last round before `round` in which it handed in, into values [n]; zeros
   /// where there is none. Throws Error (exit code 4) where a file is not as long as the state, or unreadable.
@@ -31,6 +39,8 @@ class ClientStates {
   std::filesystem::path folder_of(int client) const;
 
   std::filesystem::path folder_;
+  std::int64_t oldest_kept_ = 0;
+  bool begun_ = false;  // a round, by this process
 };
 
 }  // namespace dtrain::parallel

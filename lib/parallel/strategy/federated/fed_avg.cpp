@@ -144,7 +144,7 @@ FedAvg::FedAvg(const StrategyParts& parts)
   require(!parts.folder.empty(), "has no folder for the states of clients",
           {.subject = "--federated-rule scaffold", .advice = "report this as a bug"});
   const auto zeros = [this] { return at::zeros_like(copy_.values()); };
-  controls_ = std::make_unique<Controls>(Controls{ClientStates(parts.folder), zeros(), zeros(), zeros(), 0});
+  controls_ = std::make_unique<Controls>(Controls{ClientStates(parts.folder), zeros(), zeros(), zeros()});
 }
 
 /// What the server keeps from round to round beside the global model.
@@ -152,15 +152,6 @@ std::vector<ServerUpdate::Moments> FedAvg::server_state() const {
   auto all = server_.state();
   if (controls_ != nullptr) all.push_back({"control", controls_->server});
   return all;
-}
-
-/// In the first round of this process, states of later rounds are from a run that this one does again.
-void FedAvg::begin_controls(std::int64_t number) {
-  if (controls_ == nullptr) return;
-  controls_->oldest_kept = parts_.oldest_kept ? parts_.oldest_kept() : 0;
-  if (std::exchange(begun_, true)) return;
-  if (parts_.data.rank() == 0) controls_->states.forget_from(number);
-  parts_.data.barrier().wait();
 }
 
 void FedAvg::keep_global(std::int64_t number) {
@@ -189,7 +180,7 @@ void FedAvg::restore(const Kept& kept) {
 StepOutcome FedAvg::step(const StepPlan& plan, SampleSource& samples) {
   require(plan.round != nullptr, fmt::format("step {} is planned without clients", plan.number),
           {.subject = "--strategy fedavg", .advice = "report this as a bug"});
-  begin_controls(plan.number);
+  if (controls_ != nullptr) controls_->states.begin_round(parts_, plan.number);
   if (own_models_ != nullptr) own_models_->begin(plan.number);
   keep_global(plan.number);
   sum_.begin();
@@ -329,7 +320,7 @@ void FedAvg::hand_in_control(const StepPlan& plan, const ClientWork& work, StepT
   }
   sum_.add(change, 1.0 / plan.round->of, update_.numel() + elements_of(buffers_));
   controls_->client.add_(change);
-  controls_->states.store(work.client, plan.number, controls_->client, controls_->oldest_kept);
+  controls_->states.store(work.client, plan.number, controls_->client, controls_->states.oldest_kept());
 }
 
 /// The model has the values where the round began.

@@ -69,7 +69,6 @@ class FedAvg final : public Strategy {
     std::vector<at::Tensor> released;  // FederatedPrivacy::state()
   };
   std::vector<ServerUpdate::Moments> server_state() const;
-  void begin_controls(std::int64_t number);
   void keep_global(std::int64_t number);
   void restore(const Kept& kept);
   bool train_client(const StepPlan& plan, const ClientWork& work, SampleSource& samples, StepTotals& own,
@@ -96,14 +95,12 @@ class FedAvg final : public Strategy {
   /// Of SCAFFOLD, [n] each.
   struct Controls {
     ClientStates states;
-    at::Tensor server;         // c
-    at::Tensor client;         // c_i
-    at::Tensor correction;     // c - c_i
-    std::int64_t oldest_kept;  // StrategyParts::oldest_kept() when the round began
+    at::Tensor server;      // c
+    at::Tensor client;      // c_i
+    at::Tensor correction;  // c - c_i
   };
   std::unique_ptr<Controls> controls_;     // null: the rule is another
   std::unique_ptr<OwnModels> own_models_;  // null: clients begin with the global model
-  bool begun_ = false;                     // a round, by this process
   Kept global_;                            // where the round under way began
   Kept before_;               // where the round applied last began, if it may have to be rolled back
   std::int64_t applied_ = 0;  // the round whose update was applied last

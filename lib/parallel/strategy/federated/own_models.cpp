@@ -32,13 +32,6 @@ OwnModels::OwnModels(const StrategyParts& parts, LocalCopy& copy, std::vector<mo
       states_(states_in(parts)),
       packed_(at::zeros({packed_size(copy.values(), buffers_)}, copy.values().options())) {}
 
-void OwnModels::begin(std::int64_t round) {
-  oldest_kept_ = parts_.oldest_kept ? parts_.oldest_kept() : 0;
-  if (std::exchange(begun_, true)) return;
-  if (parts_.data.rank() == 0) states_.forget_from(round);
-  parts_.data.barrier().wait();
-}
-
 void OwnModels::take(int client, std::int64_t round) {
   const at::NoGradGuard no_grad;
   states_.load(client, round, packed_);
@@ -63,7 +56,7 @@ void OwnModels::keep(int client, std::int64_t round) {
     packed_.slice(0, first, end).copy_(buffer->value.flatten());
     first = end;
   }
-  states_.store(client, round, packed_, oldest_kept_);
+  states_.store(client, round, packed_, states_.oldest_kept());
 }
 
 void OwnModels::show(int client) { take(client, std::numeric_limits<std::int64_t>::max()); }

@@ -21,9 +21,8 @@ class OwnModels final : public ClientModels {
   /// run's files cannot be made.
   OwnModels(const StrategyParts& parts, LocalCopy& copy, std::vector<models::Buffer*> buffers);
 
-  /// Before the clients of a round. In this process's first, models of later rounds, from a run that this one
-  /// does again, are removed. Collective.
-  void begin(std::int64_t round);
+  /// ClientStates::begin_round(). Collective.
+  void begin(std::int64_t round) { states_.begin_round(parts_, round); }
 
   /// The model becomes the client's after its last round before `round`; where it has none, it stays as it
   /// is.
@@ -39,8 +38,6 @@ class OwnModels final : public ClientModels {
   std::vector<models::Buffer*> buffers_;
   ClientStates states_;
   at::Tensor packed_;  // [1 + parameters + buffers]: 1 where there is a model
-  std::int64_t oldest_kept_ = 0;
-  bool begun_ = false;  // a round, by this process
 };
 
 }  // namespace dtrain::parallel

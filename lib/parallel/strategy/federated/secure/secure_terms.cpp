@@ -15,11 +15,6 @@ namespace {
 
 using secure_aggregation::Settings;
 
-void refuse_secure_unless(bool good, const std::string& problem, const std::string& option,
-                          const std::string& advice) {
-  if (!good) throw usage_error(problem, option, advice);
-}
-
 int two_thirds(int clients) { return (2 * clients + 2) / 3; }
 
 int threshold_of(const SecureOptions& options, int clients) {
@@ -28,22 +23,22 @@ int threshold_of(const SecureOptions& options, int clients) {
 
 void check_threshold(const SecureOptions& options, const SecureFacts& facts) {
   const int clients = facts.clients;
-  refuse_secure_unless(
+  require_option(
       clients >= 3,
       fmt::format("a sum of {} clients hides nothing: each could subtract its own update", clients),
       "--secure-aggregation", "sample at least 3 clients for a round: --clients-per-round");
   const int threshold = threshold_of(options, clients);
   const auto subject = fmt::format("--secure-threshold {}", threshold);
-  refuse_secure_unless(threshold <= clients,
-                       fmt::format("a round has {} clients, fewer than the threshold", clients), subject,
-                       fmt::format("use {} to {}", clients / 2 + 1, clients));
-  refuse_secure_unless(
+  require_option(threshold <= clients,
+                 fmt::format("a round has {} clients, fewer than the threshold", clients), subject,
+                 fmt::format("use {} to {}", clients / 2 + 1, clients));
+  require_option(
       2 * threshold > clients,
       fmt::format("the threshold is not above half of the {} clients of a round: a server could get "
                   "two different sums",
                   clients),
       subject, fmt::format("use {} to {}", clients / 2 + 1, clients));
-  refuse_secure_unless(
+  require_option(
       (1 - facts.drop_rate) * clients >= threshold - 1e-9,
       fmt::format("of {} clients {:.3g} hand in on the average with --drop-rate {:g}, fewer than the "
                   "threshold",
@@ -76,9 +71,9 @@ double secure_sensitivity(const Settings& settings) {
 
 Settings secure_settings(const SecureOptions& options, const SecureFacts& facts) {
   check_threshold(options, facts);
-  refuse_secure_unless(options.ring == 32 || options.ring == 64,
-                       fmt::format("a ring of {} bits does not exist", options.ring), "--secure-ring",
-                       "use 32 or 64");
+  require_option(options.ring == 32 || options.ring == 64,
+                 fmt::format("a ring of {} bits does not exist", options.ring), "--secure-ring",
+                 "use 32 or 64");
   Settings settings;
   settings.identities.resize(static_cast<std::size_t>(facts.clients));
   settings.length = static_cast<std::size_t>(facts.values + SecureExtras::kCount);
@@ -93,15 +88,14 @@ Settings secure_settings(const SecureOptions& options, const SecureFacts& facts)
     set_bits(settings, bits, options.noise);
     if (fits(settings)) return settings;
   }
-  refuse_secure_unless(
-      false,
-      fmt::format("values of {} bits, weights of {} (up to {} samples), {} clients{} do not fit "
-                  "its {} bits",
-                  least, weight_bits, facts.most_samples, facts.clients,
-                  options.noise > 0 ? " and noise" : "", options.ring),
-      fmt::format("--secure-ring {}", options.ring),
-      options.ring == 32 ? "use --secure-ring 64, or smaller --secure-bits"
-                         : "use smaller --secure-bits, or less noise");
+  require_option(false,
+                 fmt::format("values of {} bits, weights of {} (up to {} samples), {} clients{} do not fit "
+                             "its {} bits",
+                             least, weight_bits, facts.most_samples, facts.clients,
+                             options.noise > 0 ? " and noise" : "", options.ring),
+                 fmt::format("--secure-ring {}", options.ring),
+                 options.ring == 32 ? "use --secure-ring 64, or smaller --secure-bits"
+                                    : "use smaller --secure-bits, or less noise");
   return settings;
 }
 
