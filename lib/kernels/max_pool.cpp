@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
+#include <type_traits>
 
+#include "kernels/lanes.hpp"
 #include "kernels/simd.hpp"
 
 #if defined(__x86_64__)
@@ -189,9 +192,99 @@ void max_pool_2x2_backward(T* input_gradient, const T* gradient, const std::uint
   }
 }
 
+namespace {
+
+/// The largest of four and its place, for a vector of images from `n` on, by the rule of pool_row.
+template <class T>
+DTRAIN_VECTOR_BODY inline void best_of_four(T* out, std::uint8_t* which, const T* const (&windows)[4],
+                                            std::size_t n) {
+  using Vector = typename Lanes<T>::Vector;
+  using Mask = decltype(Vector{} < Vector{});
+  typedef std::uint8_t Bytes __attribute__((vector_size(Lanes<T>::kWidth)));
+  Vector best;
+  Vector value;
+  load(best, windows[0] + n);
+  Mask place{};
+  for (std::size_t i = 1; i < 4; ++i) {
+    load(value, windows[i] + n);
+    const Mask wins = (best == best) & ~(value <= best);
+    best = wins ? value : best;
+    place = wins ? Mask{} + static_cast<std::remove_cvref_t<decltype(place[0])>>(i) : place;
+  }
+  store(out, best);
+  const Bytes bytes = __builtin_convertvector(place, Bytes);
+  std::memcpy(which, &bytes, sizeof(bytes));
+}
+
+}  // namespace
+
+template <class T>
+void max_pool_2x2_chwn(T* out, std::uint8_t* which, const T* input, const PoolSize& size,
+                       std::size_t images) {
+  const std::size_t rows = size.height / 2;
+  const std::size_t columns = size.width / 2;
+  with_avx2([=]() DTRAIN_VECTOR_BODY {
+    for (std::size_t window = 0; window < size.planes * rows * columns; ++window) {
+      const std::size_t row = window / columns;
+      const T* upper =
+          input + ((row / rows * size.height + row % rows * 2) * size.width + window % columns * 2) * images;
+      const T* lower = upper + size.width * images;
+      T* best_of = out + window * images;
+      std::uint8_t* place_of = which + window * images;
+      const T* const windows[] = {upper, upper + images, lower, lower + images};
+      constexpr std::size_t kWidth = Lanes<T>::kWidth;
+      std::size_t n = 0;
+      for (; n + kWidth <= images; n += kWidth) best_of_four<T>(best_of + n, place_of + n, windows, n);
+      if (n < images) {
+        T padded[4][kWidth] = {};
+        T best[kWidth];
+        std::uint8_t place[kWidth];
+        for (std::size_t i = 0; i < 4; ++i) std::copy_n(windows[i] + n, images - n, padded[i]);
+        const T* const tails[] = {padded[0], padded[1], padded[2], padded[3]};
+        best_of_four<T>(best, place, tails, 0);
+        std::copy_n(best, images - n, best_of + n);
+        std::copy_n(place, images - n, place_of + n);
+      }
+    }
+  });
+}
+
+template <class T>
+void max_pool_2x2_chwn_backward(T* input_gradient, const T* gradient, const std::uint8_t* which,
+                                const PoolSize& size, std::size_t images) {
+  const std::size_t rows = size.height / 2;
+  const std::size_t columns = size.width / 2;
+  if (size.height % 2 == 1 || size.width % 2 == 1) {
+    std::fill(input_gradient, input_gradient + size.planes * size.height * size.width * images, T{0});
+  }
+  with_avx2([=]() DTRAIN_VECTOR_BODY {
+    for (std::size_t window = 0; window < size.planes * rows * columns; ++window) {
+      const std::size_t row = window / columns;
+      T* upper = input_gradient +
+                 ((row / rows * size.height + row % rows * 2) * size.width + window % columns * 2) * images;
+      T* lower = upper + size.width * images;
+      const T* of = gradient + window * images;
+      const std::uint8_t* place = which + window * images;
+#pragma GCC ivdep
+      for (std::size_t n = 0; n < images; ++n) {
+        upper[n] = place[n] == 0 ? of[n] : T{0};
+        upper[n + images] = place[n] == 1 ? of[n] : T{0};
+        lower[n] = place[n] == 2 ? of[n] : T{0};
+        lower[n + images] = place[n] == 3 ? of[n] : T{0};
+      }
+    }
+  });
+}
+
 template void max_pool_2x2<float>(float*, std::uint8_t*, const float*, const PoolSize&);
 template void max_pool_2x2<double>(double*, std::uint8_t*, const double*, const PoolSize&);
 template void max_pool_2x2_backward<float>(float*, const float*, const std::uint8_t*, const PoolSize&);
 template void max_pool_2x2_backward<double>(double*, const double*, const std::uint8_t*, const PoolSize&);
+template void max_pool_2x2_chwn<float>(float*, std::uint8_t*, const float*, const PoolSize&, std::size_t);
+template void max_pool_2x2_chwn<double>(double*, std::uint8_t*, const double*, const PoolSize&, std::size_t);
+template void max_pool_2x2_chwn_backward<float>(float*, const float*, const std::uint8_t*, const PoolSize&,
+                                                std::size_t);
+template void max_pool_2x2_chwn_backward<double>(double*, const double*, const std::uint8_t*, const PoolSize&,
+                                                 std::size_t);
 
 }  // namespace dtrain::kernels

@@ -23,10 +23,26 @@ template <class T>
 void max_pool_2x2_backward(T* input_gradient, const T* gradient, const std::uint8_t* which,
                            const PoolSize& size);
 
+/// The same for images that lie with the image innermost: planes [height, width, images] (CHWN), and so do
+/// `out` and `which`.
+template <class T>
+void max_pool_2x2_chwn(T* out, std::uint8_t* which, const T* input, const PoolSize& size, std::size_t images);
+template <class T>
+void max_pool_2x2_chwn_backward(T* input_gradient, const T* gradient, const std::uint8_t* which,
+                                const PoolSize& size, std::size_t images);
+
 extern template void max_pool_2x2<float>(float*, std::uint8_t*, const float*, const PoolSize&);
 extern template void max_pool_2x2<double>(double*, std::uint8_t*, const double*, const PoolSize&);
 extern template void max_pool_2x2_backward<float>(float*, const float*, const std::uint8_t*, const PoolSize&);
 extern template void max_pool_2x2_backward<double>(double*, const double*, const std::uint8_t*,
                                                    const PoolSize&);
+extern template void max_pool_2x2_chwn<float>(float*, std::uint8_t*, const float*, const PoolSize&,
+                                              std::size_t);
+extern template void max_pool_2x2_chwn<double>(double*, std::uint8_t*, const double*, const PoolSize&,
+                                               std::size_t);
+extern template void max_pool_2x2_chwn_backward<float>(float*, const float*, const std::uint8_t*,
+                                                       const PoolSize&, std::size_t);
+extern template void max_pool_2x2_chwn_backward<double>(double*, const double*, const std::uint8_t*,
+                                                        const PoolSize&, std::size_t);
 
 }  // namespace dtrain::kernels

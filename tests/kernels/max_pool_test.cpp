@@ -39,6 +39,49 @@ TEST(MaxPoolTest, TakesTheLargestOfEachWindowAndSendsItsGradientBack) {
   }
 }
 
+/// [planes, pixels, images] from [images, planes, pixels], or back.
+template <class T>
+std::vector<T> moved(const std::vector<T>& from, std::size_t images, bool innermost) {
+  const std::size_t pixels = from.size() / images;
+  std::vector<T> to(from.size());
+  for (std::size_t i = 0; i < images; ++i) {
+    for (std::size_t p = 0; p < pixels; ++p)
+      (innermost ? to[p * images + i] : to[i * pixels + p]) =
+          innermost ? from[i * pixels + p] : from[p * images + i];
+  }
+  return to;
+}
+
+TEST(MaxPoolTest, WithTheImageInnermostItIsTheSame) {
+  for (const std::size_t images : {1, 3, 8, 21}) {
+    const PoolSize of_one{2, 5, 6};
+    const PoolSize of_all{2 * images, 5, 6};
+    std::vector<float> input(of_all.planes * 30);
+    for (std::size_t i = 0; i < input.size(); ++i)
+      input[i] = i % 41 == 7 ? std::numeric_limits<float>::quiet_NaN()
+                             : std::floor(4.0F * std::sin(static_cast<float>(i * i)));
+    std::vector<float> out(of_all.planes * 6);
+    std::vector<std::uint8_t> which(out.size());
+    max_pool_2x2(out.data(), which.data(), input.data(), of_all);
+    std::vector<float> found(out.size());
+    std::vector<std::uint8_t> places(out.size());
+    max_pool_2x2_chwn(found.data(), places.data(), moved(input, images, true).data(), of_one, images);
+    EXPECT_EQ(moved(places, images, false), which);
+    const auto back = moved(found, images, false);
+    for (std::size_t i = 0; i < out.size(); ++i)
+      EXPECT_TRUE(back[i] == out[i] || (std::isnan(back[i]) && std::isnan(out[i])));
+
+    std::vector<float> gradient(out.size());
+    for (std::size_t i = 0; i < gradient.size(); ++i) gradient[i] = static_cast<float>(i + 1);
+    std::vector<float> expected(input.size(), -1.0F);
+    std::vector<float> given(input.size(), -1.0F);
+    max_pool_2x2_backward(expected.data(), gradient.data(), which.data(), of_all);
+    max_pool_2x2_chwn_backward(given.data(), moved(gradient, images, true).data(), places.data(), of_one,
+                               images);
+    EXPECT_EQ(moved(given, images, false), expected);
+  }
+}
+
 template <class T>
 void expect_nan_wins() {
   for (std::size_t place = 0; place < 4; ++place) {

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <optional>
 
+#include "models/layers/chwn_conv.hpp"
 #include "models/layers/patch_conv.hpp"
 #include "models/layers/winograd_conv.hpp"
 #include "models/shape.hpp"
@@ -29,7 +30,7 @@ bool strays(const at::Tensor& input, const Conv2d::Geometry& geometry) {
 }  // namespace
 
 Conv2d::Conv2d(const std::string& name, const Geometry& geometry, const Style& style)
-    : Layer(name), geometry_(geometry) {
+    : Layer(name), geometry_(geometry), images_(style.images) {
   add_convolution(name, geometry, style, parameters_);
 }
 
@@ -38,12 +39,17 @@ Tensors Conv2d::forward(const Tensors& inputs, const Context& /*context*/) {
   output_shapes({input.sizes().vec()});
   Parameter& weight = parameters_[0];
   Parameter* bias = parameters_.size() > 1 ? &parameters_[1] : nullptr;
-  if (group_ == nullptr) return {convolve(input, weight, bias, geometry_)};
-  if (weight.slicing == Slicing::channels_out) {
-    return {convolve(group_->enter(input), weight, bias, geometry_)};
-  }
-  const at::Tensor sum = group_->leave(convolve(input, weight, nullptr, geometry_));
+  if (group_ == nullptr) return {convolved(input, bias)};
+  if (weight.slicing == Slicing::channels_out) return {convolved(group_->enter(input), bias)};
+  const at::Tensor sum = group_->leave(convolved(input, nullptr));
   return {bias != nullptr ? sum + bias->value.view({1, -1, 1, 1}) : sum};
+}
+
+at::Tensor Conv2d::convolved(const at::Tensor& input, Parameter* bias) {
+  Parameter& weight = parameters_[0];
+  if (images_ != Images::as_they_come && fits_chwn_conv(input, weight.value, geometry_))
+    return chwn_conv(input, weight, bias, geometry_);
+  return convolve(input, weight, bias, geometry_);
 }
 
 Flow Conv2d::slice(TensorGroup& group, const Flow& flow) {
@@ -57,8 +63,12 @@ std::vector<Shape> Conv2d::output_shapes(const std::vector<Shape>& inputs) const
 }
 
 Cost Conv2d::cost(const std::vector<Shape>& inputs) const {
-  return convolution_cost(geometry_, parameters_.size() > 1 ? Bias::yes : Bias::no, inputs.at(0),
-                          parameters_[0]);
+  const Shape& input = inputs.at(0);
+  Cost cost =
+      convolution_cost(geometry_, parameters_.size() > 1 ? Bias::yes : Bias::no, input, parameters_[0]);
+  if (images_ == Images::made_chwn)
+    cost.activation_bytes += element_count(input) * static_cast<double>(parameters_[0].value.element_size());
+  return cost;
 }
 
 std::int64_t Conv2d::Geometry::extent_after(std::int64_t extent) const {

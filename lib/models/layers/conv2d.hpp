@@ -25,12 +25,16 @@ class Conv2d final : public Layer {
     kaiming_fan_out  ///< weight from N(0, 2 / (out k k)), bias 0: torchvision's networks (He et al. 2015).
   };
   enum class Bias { yes, no };
+  /// CHWN (layers/chwn_conv.hpp) is the faster layout for few channels. Images come so from the layer before,
+  /// or the layer brings them to it.
+  enum class Images { as_they_come, chwn, made_chwn };
   struct Style {
     Start start = Start::torch;
     Bias bias = Bias::yes;
     /// Of the weight; it decides the output's. Channels last is the faster one on a CPU in wide layers.
     at::MemoryFormat format = at::MemoryFormat::Contiguous;
     Slicing slicing = Slicing::none;
+    Images images = Images::as_they_come;
   };
 
   Conv2d(const std::string& name, const Geometry& geometry) : Conv2d(name, geometry, Style()) {}
@@ -45,7 +49,10 @@ class Conv2d final : public Layer {
   const Geometry& geometry() const { return geometry_; }
 
  private:
+  at::Tensor convolved(const at::Tensor& input, Parameter* bias);
+
   Geometry geometry_;
+  Images images_;
   TensorGroup* group_ = nullptr;  // null: not sliced
 };
 

@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "models/layers/chwn_conv.hpp"
 #include "models/layers/patch_conv.hpp"
 #include "models/shape.hpp"
 #include "models/slicing/tensor_group.hpp"
@@ -14,16 +15,16 @@
 namespace dtrain::models {
 
 ConvTranspose2d::ConvTranspose2d(const std::string& name, const Conv2d::Geometry& geometry,
-                                 at::MemoryFormat format, Slicing slicing)
-    : Layer(name), geometry_(geometry) {
+                                 const Conv2d::Style& style)
+    : Layer(name), geometry_(geometry), images_(style.images) {
   const auto& g = geometry;
   const auto fan = static_cast<double>(g.out_channels * g.kernel * g.kernel);
   const Initialisation init{Initialisation::Kind::uniform, 1.0 / std::sqrt(fan)};
   const at::Tensor weight =
-      at::empty({g.in_channels, g.out_channels, g.kernel, g.kernel}, at::TensorOptions(), format);
-  parameters_.push_back({name + ".weight", weight.requires_grad_(), init, slicing});
+      at::empty({g.in_channels, g.out_channels, g.kernel, g.kernel}, at::TensorOptions(), style.format);
+  parameters_.push_back({name + ".weight", weight.requires_grad_(), init, style.slicing});
   parameters_.push_back({name + ".bias", at::empty({g.out_channels}).requires_grad_(), init,
-                         slicing == Slicing::channels_out ? slicing : Slicing::none});
+                         style.slicing == Slicing::channels_out ? style.slicing : Slicing::none});
 }
 
 Flow ConvTranspose2d::slice(TensorGroup& group, const Flow& flow) {
@@ -43,6 +44,8 @@ Tensors ConvTranspose2d::forward(const Tensors& inputs, const Context& /*context
 }
 
 at::Tensor ConvTranspose2d::convolved(const at::Tensor& input, Parameter& bias) {
+  if (images_ != Conv2d::Images::as_they_come && fits_chwn_conv(input, parameters_[0].value, geometry_))
+    return chwn_conv_transpose(input, parameters_[0], bias, geometry_);
   return convolve_transposed(input, parameters_[0], bias, geometry_);
 }
 

@@ -10,8 +10,10 @@ namespace dtrain::models {
 /// default.
 class ConvTranspose2d final : public Layer {
  public:
-  ConvTranspose2d(const std::string& name, const Conv2d::Geometry& geometry,
-                  at::MemoryFormat format = at::MemoryFormat::Contiguous, Slicing slicing = Slicing::none);
+  ConvTranspose2d(const std::string& name, const Conv2d::Geometry& geometry)
+      : ConvTranspose2d(name, geometry, Conv2d::Style()) {}
+  /// Of `style`, where images and weights lie and how they are sliced.
+  ConvTranspose2d(const std::string& name, const Conv2d::Geometry& geometry, const Conv2d::Style& style);
 
   /// [N, in, H, W] -> [N, out, (H - 1) stride - 2 padding + kernel, ...]. Throws Error (exit code 2) for
   /// another shape.
@@ -24,6 +26,7 @@ class ConvTranspose2d final : public Layer {
   std::int64_t extent_after(std::int64_t extent) const;
   at::Tensor convolved(const at::Tensor& input, Parameter& bias);
   Conv2d::Geometry geometry_;
+  Conv2d::Images images_;
   TensorGroup* group_ = nullptr;  // null: not sliced
   Parameter no_bias_;             // of a product that is added to others before the bias is
 };

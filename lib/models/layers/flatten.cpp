@@ -1,5 +1,6 @@
 #include "models/layers/flatten.hpp"
 
+#include "models/layers/chwn_conv.hpp"
 #include "models/shape.hpp"
 
 namespace dtrain::models {
@@ -7,7 +8,7 @@ namespace dtrain::models {
 Tensors Flatten::forward(const Tensors& inputs, const Context& /*context*/) {
   const at::Tensor& input = inputs.at(0);
   if (input.dim() == 2) return {input};
-  return {input.reshape(output_shapes({input.sizes().vec()})[0])};
+  return {(is_chwn(input) ? as_nchw(input) : input).reshape(output_shapes({input.sizes().vec()})[0])};
 }
 
 std::vector<Shape> Flatten::output_shapes(const std::vector<Shape>& inputs) const {

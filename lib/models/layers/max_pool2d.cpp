@@ -7,49 +7,73 @@
 
 #include "kernels/max_pool.hpp"
 #include "models/compute/precision.hpp"
+#include "models/layers/chwn_conv.hpp"
 #include "models/shape.hpp"
 
 namespace dtrain::models {
 namespace {
 
+/// What is pooled: planes of all channels and images, or with Chwn of all channels, the image innermost.
+template <bool Chwn>
 kernels::PoolSize pool_size(at::IntArrayRef shape) {
-  return {static_cast<std::size_t>(shape[0] * shape[1]), static_cast<std::size_t>(shape[2]),
+  return {static_cast<std::size_t>(Chwn ? shape[1] : shape[0] * shape[1]), static_cast<std::size_t>(shape[2]),
           static_cast<std::size_t>(shape[3])};
 }
 
-template <class T>
+template <bool Chwn>
+at::Tensor empty_images(at::IntArrayRef shape, const at::TensorOptions& options) {
+  return Chwn ? empty_chwn(shape, options) : at::empty(shape, options);
+}
+
+template <bool Chwn, class T>
 at::Tensor pool(const at::Tensor& input, const at::Tensor& which) {
-  at::Tensor output = at::empty(which.sizes(), input.options());
-  kernels::max_pool_2x2(output.data_ptr<T>(), which.data_ptr<std::uint8_t>(), input.const_data_ptr<T>(),
-                        pool_size(input.sizes()));
+  at::Tensor output = empty_images<Chwn>(which.sizes(), input.options());
+  const auto size = pool_size<Chwn>(input.sizes());
+  T* const out = output.data_ptr<T>();
+  auto* const places = which.data_ptr<std::uint8_t>();
+  if constexpr (Chwn) {
+    kernels::max_pool_2x2_chwn(out, places, input.const_data_ptr<T>(), size,
+                               static_cast<std::size_t>(input.size(0)));
+  } else {
+    kernels::max_pool_2x2(out, places, input.const_data_ptr<T>(), size);
+  }
   return output;
 }
 
-template <class T>
+template <bool Chwn, class T>
 at::Tensor unpool(const at::Tensor& gradient, const at::Tensor& which, at::IntArrayRef shape) {
-  at::Tensor result = at::empty(shape, gradient.options());
-  kernels::max_pool_2x2_backward(result.data_ptr<T>(), gradient.const_data_ptr<T>(),
-                                 which.const_data_ptr<std::uint8_t>(), pool_size(shape));
+  at::Tensor result = empty_images<Chwn>(shape, gradient.options());
+  const auto size = pool_size<Chwn>(shape);
+  T* const out = result.data_ptr<T>();
+  const auto* const places = which.const_data_ptr<std::uint8_t>();
+  if constexpr (Chwn) {
+    kernels::max_pool_2x2_chwn_backward(out, gradient.const_data_ptr<T>(), places, size,
+                                        static_cast<std::size_t>(shape[0]));
+  } else {
+    kernels::max_pool_2x2_backward(out, gradient.const_data_ptr<T>(), places, size);
+  }
   return result;
 }
 
-class MaxPool2x2 : public torch::autograd::Function<MaxPool2x2> {
+template <bool Chwn>
+class MaxPool2x2 : public torch::autograd::Function<MaxPool2x2<Chwn>> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input) {
     const at::Tensor which =
-        at::empty({input.size(0), input.size(1), input.size(2) / 2, input.size(3) / 2}, at::kByte);
+        empty_images<Chwn>({input.size(0), input.size(1), input.size(2) / 2, input.size(3) / 2}, at::kByte);
     context->saved_data["which"] = which;
     context->saved_data["shape"] = input.sizes().vec();
-    return input.scalar_type() == at::kDouble ? pool<double>(input, which) : pool<float>(input, which);
+    return input.scalar_type() == at::kDouble ? pool<Chwn, double>(input, which)
+                                              : pool<Chwn, float>(input, which);
   }
 
   static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
                                                const torch::autograd::tensor_list& gradients) {
-    const at::Tensor gradient = gradients[0].contiguous();
+    const at::Tensor gradient = Chwn ? as_chwn(gradients[0]) : gradients[0].contiguous();
     const at::Tensor which = context->saved_data["which"].toTensor();
     const auto shape = context->saved_data["shape"].toIntVector();
-    return {gradient.scalar_type() == at::kDouble ? unpool<double>(gradient, which, shape)
-                                                  : unpool<float>(gradient, which, shape)};
+    return {gradient.scalar_type() == at::kDouble ? unpool<Chwn, double>(gradient, which, shape)
+                                                  : unpool<Chwn, float>(gradient, which, shape)};
   }
 };
 
@@ -58,7 +82,10 @@ class MaxPool2x2 : public torch::autograd::Function<MaxPool2x2> {
 Tensors MaxPool2d::forward(const Tensors& inputs, const Context& /*context*/) {
   const at::Tensor& input = inputs.at(0);
   output_shapes({input.sizes().vec()});
-  if (halves() && input.is_contiguous() && own_kernels_take(input)) return {MaxPool2x2::apply(input)};
+  if (halves() && own_kernels_take(input)) {
+    if (input.is_contiguous()) return {MaxPool2x2<false>::apply(input)};
+    if (is_chwn(input)) return {MaxPool2x2<true>::apply(input)};
+  }
   return {at::max_pool2d(input, extent_, stride_, padding_)};
 }
 

@@ -24,10 +24,10 @@ std::int64_t extent_after_stage(std::int64_t extent) { return (extent - kKernel 
 /// ReLU does not change which element of a window is largest, so it comes after the pool, on a quarter of
 /// them.
 void add_stage(std::vector<std::unique_ptr<Layer>>& layers, const std::string& number, std::int64_t in,
-               std::int64_t out, Slicing slicing) {
+               std::int64_t out, Slicing slicing, Conv2d::Images images) {
   layers.push_back(std::make_unique<Conv2d>(
       "conv" + number, Conv2d::Geometry{.in_channels = in, .out_channels = out, .kernel = kKernel},
-      Conv2d::Style{.slicing = slicing}));
+      Conv2d::Style{.slicing = slicing, .images = images}));
   layers.push_back(std::make_unique<MaxPool2d>("pool" + number, kPool));
   layers.push_back(
       std::make_unique<Activation>("conv" + number + "_activation", Function::relu, Overwrite::input));
@@ -46,8 +46,8 @@ std::unique_ptr<Model> make_cnn(const DatasetFacts& facts, const ModelOptions& o
   }
   loss_of(facts, "cnn", {Loss::cross_entropy});
   std::vector<std::unique_ptr<Layer>> layers;
-  add_stage(layers, "1", sample[0], 6, Slicing::channels_out);
-  add_stage(layers, "2", 6, 16, Slicing::channels_in);
+  add_stage(layers, "1", sample[0], 6, Slicing::channels_out, Conv2d::Images::made_chwn);
+  add_stage(layers, "2", 6, 16, Slicing::channels_in, Conv2d::Images::chwn);
   layers.push_back(std::make_unique<Flatten>("flatten"));
   const std::int64_t height = extent_after_stage(extent_after_stage(sample[1]));
   const std::int64_t width = extent_after_stage(extent_after_stage(sample[2]));

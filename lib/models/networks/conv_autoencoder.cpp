@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "models/layers/activation.hpp"
+#include "models/layers/chwn_conv.hpp"
 #include "models/layers/conv_transpose2d.hpp"
 #include "models/losses/losses.hpp"
 #include "models/networks/image_facts.hpp"
@@ -18,7 +19,7 @@ class ConvAutoencoder final : public Model {
       : Model("conv_autoencoder", std::move(layers)), code_layer_(code_layer), loss_(loss) {}
   Goal goal() const override { return Goal::own_input; }
   LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
-    return regression_sums(loss_, outputs.at(0), targets);
+    return regression_sums(loss_, as_nchw(outputs.at(0)), targets);
   }
   std::optional<std::size_t> code_layer() const override { return code_layer_; }
 
@@ -41,11 +42,16 @@ Slicing channel_slicing(std::size_t index, std::size_t count) {
   return index + 1 < count ? Slicing::channels_out : Slicing::none;
 }
 
+Conv2d::Style style_of(Slicing slicing, Conv2d::Images images = Conv2d::Images::chwn) {
+  return {.format = kChannelsLast, .slicing = slicing, .images = images};
+}
+
 void add_encoder(Layers& layers, const std::vector<std::int64_t>& sizes) {
   for (std::size_t i = 0; i + 1 < sizes.size(); ++i) {
-    layers.push_back(std::make_unique<Conv2d>(
-        fmt::format("encoder.{}", 2 * i), halving(sizes[i], sizes[i + 1]),
-        Conv2d::Style{.format = kChannelsLast, .slicing = channel_slicing(i, sizes.size() - 1)}));
+    layers.push_back(
+        std::make_unique<Conv2d>(fmt::format("encoder.{}", 2 * i), halving(sizes[i], sizes[i + 1]),
+                                 style_of(channel_slicing(i, sizes.size() - 1),
+                                          i == 0 ? Conv2d::Images::made_chwn : Conv2d::Images::chwn)));
     layers.push_back(
         std::make_unique<Activation>(fmt::format("encoder.{}", 2 * i + 1), Function::relu, Overwrite::input));
   }
@@ -56,8 +62,8 @@ void add_decoder(Layers& layers, const std::vector<std::int64_t>& sizes) {
   for (std::size_t i = 0; i < count; ++i) {
     const std::size_t from = count - i;
     layers.push_back(std::make_unique<ConvTranspose2d>(fmt::format("decoder.{}", 2 * i),
-                                                       halving(sizes[from], sizes[from - 1]), kChannelsLast,
-                                                       channel_slicing(i, count)));
+                                                       halving(sizes[from], sizes[from - 1]),
+                                                       style_of(channel_slicing(i, count))));
     layers.push_back(std::make_unique<Activation>(fmt::format("decoder.{}", 2 * i + 1),
                                                   i + 1 < count ? Function::relu : Function::sigmoid,
                                                   Overwrite::input));
