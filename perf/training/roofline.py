@@ -31,7 +31,7 @@ import torch  # noqa: E402
 MODELS = (*networks.RECIPES, *random_text.BATCH)
 # About half a minute on one core: three epochs of so many samples.
 SAMPLES = {"mlp": 54000, "cnn": 15000, "vgg11": 768, "resnet18": 384, "conv_autoencoder": 4096, "nbow": 22500, "seq2seq": 1280, "gpt": 48}
-WINOGRAD_LEAST_CHANNELS, WINOGRAD_SAVES = 32, 1 - 1 / 2.25  # F(2 x 2, 3 x 3): lib/models/layers/winograd_conv.hpp
+WINOGRAD_LEAST_CHANNELS, WINOGRAD_SAVES = 32, 1 - 1 / 2.25  # F(2 x 2, 3 x 3): lib/models/layers/convolution/winograd_conv.hpp
 PHASES = ("data", "forward", "backward", "exposed_communication", "optimizer", "other")
 PRODUCT, COPY_BYTES = 1024, 1 << 28
 

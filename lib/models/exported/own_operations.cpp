@@ -14,11 +14,11 @@
 #include "models/exported/operators.hpp"
 #include "models/exported/recurrent.hpp"
 #include "models/layers/activation.hpp"
-#include "models/layers/conv2d.hpp"
-#include "models/layers/conv_transpose2d.hpp"
+#include "models/layers/convolution/conv2d.hpp"
+#include "models/layers/convolution/conv_transpose2d.hpp"
+#include "models/layers/convolution/max_pool2d.hpp"
 #include "models/layers/embedding_bag.hpp"
 #include "models/layers/linear.hpp"
-#include "models/layers/max_pool2d.hpp"
 
 namespace dtrain::models::exported {
 namespace {

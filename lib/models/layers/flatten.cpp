@@ -1,6 +1,6 @@
 #include "models/layers/flatten.hpp"
 
-#include "models/layers/chwn_conv.hpp"
+#include "models/layers/convolution/chwn_conv.hpp"
 #include "models/shape.hpp"
 
 namespace dtrain::models {

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "models/layers/batch_norm.hpp"
-#include "models/layers/conv2d.hpp"
+#include "models/layers/convolution/conv2d.hpp"
 
 namespace dtrain::models {
 

@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include "models/layers/activation.hpp"
-#include "models/layers/conv2d.hpp"
+#include "models/layers/convolution/conv2d.hpp"
+#include "models/layers/convolution/max_pool2d.hpp"
 #include "models/layers/flatten.hpp"
 #include "models/layers/linear.hpp"
-#include "models/layers/max_pool2d.hpp"
 #include "models/losses/losses.hpp"
 #include "models/networks/classifier.hpp"
 #include "models/options.hpp"

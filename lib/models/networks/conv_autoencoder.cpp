@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include "models/layers/activation.hpp"
-#include "models/layers/chwn_conv.hpp"
-#include "models/layers/conv_transpose2d.hpp"
+#include "models/layers/convolution/chwn_conv.hpp"
+#include "models/layers/convolution/conv_transpose2d.hpp"
 #include "models/losses/losses.hpp"
 #include "models/networks/image_facts.hpp"
 #include "models/options.hpp"

@@ -4,10 +4,10 @@
 
 #include "models/layers/average_pool2d.hpp"
 #include "models/layers/batch_norm2d.hpp"
-#include "models/layers/conv2d.hpp"
+#include "models/layers/convolution/conv2d.hpp"
+#include "models/layers/convolution/max_pool2d.hpp"
 #include "models/layers/flatten.hpp"
 #include "models/layers/linear.hpp"
-#include "models/layers/max_pool2d.hpp"
 #include "models/layers/residual_block.hpp"
 #include "models/losses/losses.hpp"
 #include "models/networks/classifier.hpp"

@@ -4,12 +4,12 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "models/layers/batch_norm2d.hpp"
-#include "models/layers/conv_transpose2d.hpp"
+#include "models/layers/convolution/conv_transpose2d.hpp"
+#include "models/layers/convolution/max_pool2d.hpp"
 #include "models/layers/dropout.hpp"
 #include "models/layers/embedding_bag.hpp"
 #include "models/layers/linear.hpp"
 #include "models/layers/lstm.hpp"
-#include "models/layers/max_pool2d.hpp"
 #include "models/support.hpp"
 
 namespace dtrain::models {
@@ -68,7 +68,8 @@ TEST(KernelScope, LayersGiveTheSameByLibTorchAlone) {
   expect_both_alike(std::make_unique<Linear>("small", 20, 30), doubles({7, 20}));
   expect_both_alike(std::make_unique<Conv2d>("winograd", wide, last), doubles({2, 32, 7, 6}));
   expect_both_alike(std::make_unique<Conv2d>("patches", few, last), doubles({3, 3, 8, 6}));
-  expect_both_alike(std::make_unique<ConvTranspose2d>("patches_back", back, Conv2d::Style{.format = kLast}), doubles({3, 12, 4, 5}));
+  expect_both_alike(std::make_unique<ConvTranspose2d>("patches_back", back, Conv2d::Style{.format = kLast}),
+                    doubles({3, 12, 4, 5}));
   expect_both_alike(std::make_unique<MaxPool2d>("pool", 2), doubles({3, 4, 6, 7}));
   expect_both_alike(std::make_unique<BatchNorm2d>("norm", 5, kernels::Then::nothing), doubles({3, 5, 4, 4}));
   expect_both_alike(std::make_unique<Dropout>("dropout", 0.3), doubles({4, 50}));

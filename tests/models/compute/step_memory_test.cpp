@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "models/compute/gradient_place.hpp"
-#include "models/layers/conv2d.hpp"
+#include "models/layers/convolution/conv2d.hpp"
 #include "models/layers/linear.hpp"
 #include "models/support.hpp"
 

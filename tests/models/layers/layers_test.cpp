@@ -1,9 +1,9 @@
 #include "core/error.hpp"
 #include "models/layers/activation.hpp"
-#include "models/layers/conv2d.hpp"
+#include "models/layers/convolution/conv2d.hpp"
+#include "models/layers/convolution/max_pool2d.hpp"
 #include "models/layers/dropout.hpp"
 #include "models/layers/linear.hpp"
-#include "models/layers/max_pool2d.hpp"
 #include "models/support.hpp"
 
 namespace dtrain::models {

@@ -1,5 +1,5 @@
 #include "core/error.hpp"
-#include "models/layers/conv_transpose2d.hpp"
+#include "models/layers/convolution/conv_transpose2d.hpp"
 #include "models/support.hpp"
 
 namespace dtrain::models {

@@ -12,7 +12,7 @@
 
 #include "kernels/bag.hpp"
 #include "models/compute/kernel_scope.hpp"
-#include "models/layers/conv2d.hpp"
+#include "models/layers/convolution/conv2d.hpp"
 #include "models/layers/embedding_bag.hpp"
 #include "models/layers/linear.hpp"
 #include "parallel/gradients/per_sample/by_sample.hpp"

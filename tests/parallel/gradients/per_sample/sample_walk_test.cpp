@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "models/layers/activation.hpp"
-#include "models/layers/conv2d.hpp"
+#include "models/layers/convolution/conv2d.hpp"
+#include "models/layers/convolution/max_pool2d.hpp"
 #include "models/layers/flatten.hpp"
 #include "models/layers/linear.hpp"
-#include "models/layers/max_pool2d.hpp"
 #include "parallel/gradients/per_sample/sample_walk.hpp"
 #include "parallel/plain_sum.hpp"
 #include "parallel/small_model.hpp"

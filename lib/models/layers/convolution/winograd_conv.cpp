@@ -1,4 +1,4 @@
-#include "models/layers/winograd_conv.hpp"
+#include "models/layers/convolution/winograd_conv.hpp"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/addmm.h>
@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/winograd.hpp"
+#include "kernels/convolution/winograd.hpp"
 #include "models/compute/precision.hpp"
 #include "models/compute/step_memory.hpp"
 

@@ -2,13 +2,13 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "models/layers/conv2d.hpp"
+#include "models/layers/convolution/conv2d.hpp"
 
 namespace dtrain::models {
 
 /// Images [N, C, H, W] that lie in memory as [C, H, W, N] (CHWN), the image innermost: the layout of layers
-/// with few channels (kernels/chwn_conv.hpp). It is one of strides only: all layers take such images, and
-/// these here give them.
+/// with few channels (kernels/convolution/chwn_conv.hpp). It is one of strides only: all layers take such
+/// images, and these here give them.
 bool is_chwn(const at::Tensor& images);
 
 at::Tensor empty_chwn(at::IntArrayRef shape, const at::TensorOptions& options);

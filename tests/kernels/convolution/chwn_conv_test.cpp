@@ -1,4 +1,4 @@
-#include "kernels/chwn_conv.hpp"
+#include "kernels/convolution/chwn_conv.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "kernels/transpose.hpp"
+#include "kernels/convolution/transpose.hpp"
 
 namespace dtrain::kernels {
 namespace {

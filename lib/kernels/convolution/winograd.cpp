@@ -1,4 +1,4 @@
-#include "kernels/winograd.hpp"
+#include "kernels/convolution/winograd.hpp"
 
 #include <array>
 #include <vector>

@@ -1,4 +1,4 @@
-#include "models/layers/winograd_conv.hpp"
+#include "models/layers/convolution/winograd_conv.hpp"
 
 #include "models/compute/gradient_place.hpp"
 #include "models/support.hpp"

@@ -1,4 +1,4 @@
-#include "models/layers/conv_transpose2d.hpp"
+#include "models/layers/convolution/conv_transpose2d.hpp"
 
 #include <ATen/ops/conv_transpose2d.h>
 #include <ATen/ops/empty.h>
@@ -7,8 +7,8 @@
 
 #include <cmath>
 
-#include "models/layers/chwn_conv.hpp"
-#include "models/layers/patch_conv.hpp"
+#include "models/layers/convolution/chwn_conv.hpp"
+#include "models/layers/convolution/patch_conv.hpp"
 #include "models/shape.hpp"
 #include "models/slicing/tensor_group.hpp"
 

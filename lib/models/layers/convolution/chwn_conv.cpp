@@ -1,4 +1,4 @@
-#include "models/layers/chwn_conv.hpp"
+#include "models/layers/convolution/chwn_conv.hpp"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
@@ -9,8 +9,8 @@
 #include <optional>
 #include <utility>
 
-#include "kernels/chwn_conv.hpp"
-#include "kernels/transpose.hpp"
+#include "kernels/convolution/chwn_conv.hpp"
+#include "kernels/convolution/transpose.hpp"
 #include "models/compute/precision.hpp"
 
 namespace dtrain::models {
@@ -18,7 +18,7 @@ namespace {
 
 constexpr std::int64_t kFewestImages = 8;  // of a convolution with a stride: its vectors hold no neighbours
 
-std::size_t extent(const at::Tensor& tensor, std::int64_t dim) {
+std::size_t extent_of(const at::Tensor& tensor, std::int64_t dim) {
   return static_cast<std::size_t>(tensor.size(dim));
 }
 
@@ -91,13 +91,13 @@ class Sides {
       : large_(large),
         small_(small),
         weight_(weight.detach()),
-        size_{.images = extent(large, 0),
-              .large_channels = extent(large, 1),
-              .height = extent(large, 2),
-              .width = extent(large, 3),
-              .small_channels = extent(small, 1),
-              .rows = extent(small, 2),
-              .columns = extent(small, 3),
+        size_{.images = extent_of(large, 0),
+              .large_channels = extent_of(large, 1),
+              .height = extent_of(large, 2),
+              .width = extent_of(large, 3),
+              .small_channels = extent_of(small, 1),
+              .rows = extent_of(small, 2),
+              .columns = extent_of(small, 3),
               .kernel = static_cast<std::size_t>(geometry.kernel),
               .stride = static_cast<std::size_t>(geometry.stride),
               .padding = static_cast<std::size_t>(geometry.padding)} {}

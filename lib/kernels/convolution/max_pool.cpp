@@ -1,4 +1,4 @@
-#include "kernels/max_pool.hpp"
+#include "kernels/convolution/max_pool.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,6 +1,6 @@
-#include "models/layers/patch_conv.hpp"
+#include "models/layers/convolution/patch_conv.hpp"
 
-#include "models/layers/conv_transpose2d.hpp"
+#include "models/layers/convolution/conv_transpose2d.hpp"
 #include "models/support.hpp"
 
 namespace dtrain::models {
@@ -71,7 +71,8 @@ TEST(PatchConvTest, TransposedConvolutionsAndTheirGradientsAreTorchs) {
                                       .kernel = c.kernel,
                                       .stride = c.stride,
                                       .padding = c.padding};
-      const auto model = model_of(std::make_unique<ConvTranspose2d>("up", geometry, Conv2d::Style{.format = kLast}), type);
+      const auto model =
+          model_of(std::make_unique<ConvTranspose2d>("up", geometry, Conv2d::Style{.format = kLast}), type);
       expect_torchs(*model, {c.images, c.channels, c.height / 2, c.width / 2}, type,
                     [&](const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
                       return at::conv_transpose2d(x, weight, bias, c.stride, c.padding);

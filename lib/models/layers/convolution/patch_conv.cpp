@@ -1,4 +1,4 @@
-#include "models/layers/patch_conv.hpp"
+#include "models/layers/convolution/patch_conv.hpp"
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/addmm.h>
@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "kernels/patches.hpp"
+#include "kernels/convolution/patches.hpp"
 #include "models/compute/precision.hpp"
 
 namespace dtrain::models {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "models/layers/conv2d.hpp"
+#include "models/layers/convolution/conv2d.hpp"
 
 namespace dtrain::models {
 

@@ -1,4 +1,4 @@
-#include "models/layers/conv2d.hpp"
+#include "models/layers/convolution/conv2d.hpp"
 
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/conv2d.h>
@@ -9,9 +9,9 @@
 #include <cmath>
 #include <optional>
 
-#include "models/layers/chwn_conv.hpp"
-#include "models/layers/patch_conv.hpp"
-#include "models/layers/winograd_conv.hpp"
+#include "models/layers/convolution/chwn_conv.hpp"
+#include "models/layers/convolution/patch_conv.hpp"
+#include "models/layers/convolution/winograd_conv.hpp"
 #include "models/shape.hpp"
 #include "models/slicing/slices.hpp"
 #include "models/slicing/tensor_group.hpp"

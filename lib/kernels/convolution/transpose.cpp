@@ -1,4 +1,4 @@
-#include "kernels/transpose.hpp"
+#include "kernels/convolution/transpose.hpp"
 
 #include <algorithm>
 
@@ -11,7 +11,7 @@
 namespace dtrain::kernels {
 namespace {
 
-constexpr std::size_t kTile = 8;  // rows and columns: a register's, of float
+constexpr std::size_t kTransposed = 8;  // rows and columns at once: a register of float
 
 template <class T>
 void transpose_part(T* out, const T* in, std::size_t rows, std::size_t columns, std::size_t in_row,
@@ -23,21 +23,21 @@ void transpose_part(T* out, const T* in, std::size_t rows, std::size_t columns, 
 
 template <class T>
 void transpose_tile(T* out, const T* in, std::size_t in_row, std::size_t out_row) {
-  transpose_part(out, in, kTile, kTile, in_row, out_row);
+  transpose_part(out, in, kTransposed, kTransposed, in_row, out_row);
 }
 
 #if defined(__x86_64__)
 __attribute__((target("avx2"))) void transpose_tile_avx2(float* out, const float* in, std::size_t in_row,
                                                          std::size_t out_row) {
-  __m256 pairs[kTile];
-  __m256 quads[kTile];
-  for (std::size_t r = 0; r < kTile; r += 2) {
+  __m256 pairs[kTransposed];
+  __m256 quads[kTransposed];
+  for (std::size_t r = 0; r < kTransposed; r += 2) {
     const __m256 a = _mm256_loadu_ps(in + r * in_row);
     const __m256 b = _mm256_loadu_ps(in + (r + 1) * in_row);
     pairs[r] = _mm256_unpacklo_ps(a, b);      // columns 0 1 | 4 5 of two rows
     pairs[r + 1] = _mm256_unpackhi_ps(a, b);  // columns 2 3 | 6 7
   }
-  for (std::size_t half = 0; half < kTile; half += 4) {
+  for (std::size_t half = 0; half < kTransposed; half += 4) {
     for (std::size_t i = 0; i < 2; ++i) {
       quads[half + 2 * i] = _mm256_shuffle_ps(pairs[half + i], pairs[half + 2 + i], 0x44);
       quads[half + 2 * i + 1] = _mm256_shuffle_ps(pairs[half + i], pairs[half + 2 + i], 0xEE);
@@ -58,10 +58,10 @@ void transpose_tile(float* out, const float* in, std::size_t in_row, std::size_t
 
 template <class T>
 void transpose(T* out, const T* in, std::size_t rows, std::size_t columns) {
-  const std::size_t whole_rows = rows / kTile * kTile;
-  const std::size_t whole_columns = columns / kTile * kTile;
-  for (std::size_t c = 0; c < whole_columns; c += kTile) {
-    for (std::size_t r = 0; r < whole_rows; r += kTile) {
+  const std::size_t whole_rows = rows / kTransposed * kTransposed;
+  const std::size_t whole_columns = columns / kTransposed * kTransposed;
+  for (std::size_t c = 0; c < whole_columns; c += kTransposed) {
+    for (std::size_t r = 0; r < whole_rows; r += kTransposed) {
       transpose_tile(out + c * rows + r, in + r * columns + c, columns, rows);
     }
   }

@@ -2,7 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "models/layers/conv2d.hpp"
+#include "models/layers/convolution/conv2d.hpp"
 
 namespace dtrain::models {
 
@@ -11,11 +11,11 @@ namespace dtrain::models {
 bool fits_winograd(const at::Tensor& input, const at::Tensor& weight, const Conv2d::Geometry& geometry);
 
 /// The convolution as one node of the graph by Winograd's F(2 x 2, 3 x 3), forward and backward: 2.25 times
-/// fewer multiplications than the definition (kernels/winograd.hpp), in sixteen matrix products per block of
-/// tiles that stays in the caches. The weight's gradient is written into its slot where it has one.
-/// Shapes: `input` [N, C, H, W], `weight` [K, C, 3, 3], `bias` [K] or null; the result [N, K, H, W] has its
-/// channels last. Not differentiable twice. Both parameters must outlive the graph.
-/// Bytes that the transformed weights take; 0 where a convolution of this geometry is computed otherwise.
+/// fewer multiplications than the definition (kernels/convolution/winograd.hpp), in sixteen matrix products
+/// per block of tiles that stays in the caches. The weight's gradient is written into its slot where it has
+/// one. Shapes: `input` [N, C, H, W], `weight` [K, C, 3, 3], `bias` [K] or null; the result [N, K, H, W] has
+/// its channels last. Not differentiable twice. Both parameters must outlive the graph. Bytes that the
+/// transformed weights take; 0 where a convolution of this geometry is computed otherwise.
 double winograd_bytes(const at::Tensor& weight, const Conv2d::Geometry& geometry);
 
 at::Tensor winograd_conv(const at::Tensor& input, Parameter& weight, Parameter* bias);

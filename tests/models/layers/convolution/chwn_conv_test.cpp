@@ -1,12 +1,12 @@
-#include "models/layers/chwn_conv.hpp"
+#include "models/layers/convolution/chwn_conv.hpp"
 
 #include <ATen/Parallel.h>
 
 #include "models/compute/gradient_place.hpp"
 #include "models/layers/activation.hpp"
-#include "models/layers/conv_transpose2d.hpp"
+#include "models/layers/convolution/conv_transpose2d.hpp"
+#include "models/layers/convolution/max_pool2d.hpp"
 #include "models/layers/flatten.hpp"
-#include "models/layers/max_pool2d.hpp"
 #include "models/support.hpp"
 
 namespace dtrain::models {

@@ -1,4 +1,4 @@
-#include "models/layers/conv2d.hpp"
+#include "models/layers/convolution/conv2d.hpp"
 
 #include <ATen/Parallel.h>
 

@@ -1,4 +1,4 @@
-#include "kernels/patches.hpp"
+#include "kernels/convolution/patches.hpp"
 
 #include <algorithm>
 

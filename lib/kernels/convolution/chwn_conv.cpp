@@ -1,4 +1,4 @@
-#include "kernels/chwn_conv.hpp"
+#include "kernels/convolution/chwn_conv.hpp"
 
 #include <algorithm>
 #include <atomic>

@@ -25,8 +25,8 @@ class Conv2d final : public Layer {
     kaiming_fan_out  ///< weight from N(0, 2 / (out k k)), bias 0: torchvision's networks (He et al. 2015).
   };
   enum class Bias { yes, no };
-  /// CHWN (layers/chwn_conv.hpp) is the faster layout for few channels. Images come so from the layer before,
-  /// or the layer brings them to it.
+  /// CHWN (layers/convolution/chwn_conv.hpp) is the faster layout for few channels. Images come so from the
+  /// layer before, or the layer brings them to it.
   enum class Images { as_they_come, chwn, made_chwn };
   struct Style {
     Start start = Start::torch;

@@ -1,13 +1,13 @@
-#include "models/layers/max_pool2d.hpp"
+#include "models/layers/convolution/max_pool2d.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/max_pool2d.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "kernels/max_pool.hpp"
+#include "kernels/convolution/max_pool.hpp"
 #include "models/compute/precision.hpp"
-#include "models/layers/chwn_conv.hpp"
+#include "models/layers/convolution/chwn_conv.hpp"
 #include "models/shape.hpp"
 
 namespace dtrain::models {
