@@ -226,6 +226,11 @@ TEST(FusedBatchNorm, IsTheLayersOwnInHalfPrecision) {
         std::vector<Parameter> parameters;
         std::vector<Buffer> buffers;
         const BatchNorm place = BatchNorm::add("bn", 24, parameters, buffers, Slicing::none);
+        {
+          const at::NoGradGuard no_grad;
+          parameters[0].value.copy_(at::linspace(0.5, 1.5, 24));
+          parameters[1].value.copy_(at::linspace(-0.5, 0.5, 24));
+        }
         const at::Tensor x = data.detach().to(of, false, true).requires_grad_();
         const at::Tensor residual = beside.detach().to(of, false, true).requires_grad_();
         const at::Tensor y = batch_norm(
