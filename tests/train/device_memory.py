@@ -182,9 +182,14 @@ def joins_operations(binary, folder):
     assert told and all("is replayed in" in line for line in told), told
     saved, plain = (checkpoint_tensors(folder / f"runs/{name}/checkpoints/best", group=None) for name in ("replayed", "one-by-one"))
     assert {name: value.shape for name, value in saved.items()} == {name: value.shape for name, value in plain.items()}
+    residuals = ["--model", "resnet18", "--epochs", 1, *MODELS["resnet18"]]
+    norms, validated = train(binary, folder, "norms", "data=1", *residuals, "--device", "cpu")
+    for graphs in "auto", "off":
+        found = train(binary, folder, f"fused-norms-{graphs}", "data=1", *residuals, "--device", DEVICE, "--kernels", "fused", "--device-graphs", graphs)
+        assert gap(found[0], norms) < ROUNDING and gap(found[1], validated) < 10 * ROUNDING, (graphs, found, norms, validated)
     rest, _ = train(binary, folder, "rest", "data=1", *fused[:-1], 9, "--device", DEVICE, "--resume", "runs/replayed/checkpoints/best")
     assert gap(rest, expected[6:]) < ROUNDING, (rest, expected)
-    for mesh, *more in ("data=2",), ("tensor=2",), ("data=2", "--strategy", "zero3"):
+    for mesh, *more in ("data=1", "--checkpoint-every", "2steps"), ("data=2",), ("tensor=2",), ("data=2", "--strategy", "zero3"):
         losses, _ = train(binary, folder, f"bf16-{mesh}-{len(more)}", mesh, *fused, *more, "--device", "cpu", "--precision", "bf16")
         assert gap(losses, expected[:6]) < HALF_ROUNDING, (mesh, more, losses, expected)
 

@@ -15,7 +15,7 @@
 
 #include "core/error.hpp"
 #include "models/compute/precision.hpp"
-#include "models/layers/fused_batch_norm.hpp"
+#include "models/layers/fused/fused_batch_norm.hpp"
 #include "models/slicing/slices.hpp"
 
 namespace dtrain::models {

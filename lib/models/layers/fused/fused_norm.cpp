@@ -1,4 +1,4 @@
-#include "models/layers/fused_norm.hpp"
+#include "models/layers/fused/fused_norm.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>

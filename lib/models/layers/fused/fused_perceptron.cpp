@@ -1,4 +1,4 @@
-#include "models/layers/fused_perceptron.hpp"
+#include "models/layers/fused/fused_perceptron.hpp"
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/addmm.h>

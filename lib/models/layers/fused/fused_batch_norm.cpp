@@ -1,4 +1,4 @@
-#include "models/layers/fused_batch_norm.hpp"
+#include "models/layers/fused/fused_batch_norm.hpp"
 
 #include <ATen/ops/empty.h>
 #include <torch/csrc/autograd/custom_function.h>
