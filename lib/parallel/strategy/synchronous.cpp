@@ -205,17 +205,13 @@ Synchronous::Synchronous(const StrategyParts& parts, Shards shards)
   adopt_weights();
 }
 
-/// Each rank must hold the whole gradient, and what a step changes must be the optimizer's alone.
+/// Each rank must hold the whole gradient, and nothing may have to be taken back.
 bool Synchronous::decides_late() const {
-  const auto changes = [](const models::Buffer* buffer) {
-    return buffer->update != models::Buffer::Update::constant;
-  };
   const bool alone = parts_.pipe.size() == 1 && parts_.tensor.size() == 1;
   const bool whole = !gradients_->updates_parts() && gather_ == nullptr && layers_ == nullptr;
   return parts_.setting.fused_kernels && alone && whole && rows_ == nullptr && totals_ == nullptr &&
          undo_ == nullptr && adaptive_ == nullptr && optimizer_->takes_decisions() &&
-         LateDecision::takes(gradients_->gradients()) &&
-         std::ranges::none_of(parts_.model.buffers(), changes);
+         LateDecision::takes(gradients_->gradients());
 }
 
 /// Where the parameters are in shards, the engine has them brought from here on.
@@ -316,11 +312,11 @@ StepOutcome Synchronous::step(const StepPlan& plan, SampleSource& samples) {
   const double loss_scale = scaler_.scale();
   auto losses = compute(plan, samples);
   gradients_->finish([this] { tied_.exchange_gradients(); });
+  statistics_.exchange();
   if (late_ != nullptr) {
     step_late(plan, std::move(losses), loss_scale, outcome);
     return outcome;
   }
-  statistics_.exchange();
   StartedSquares squares;  // of a device: its results come in one copy with the losses
   if (totals_ == nullptr) squares = start_squares(gradients_->gradients(), counted_parts_);
   add_up(on_cpu(std::move(losses), squares.numbers), outcome.own);
@@ -378,6 +374,7 @@ void Synchronous::step_late(const StepPlan& plan, std::vector<MicroBatchLoss> lo
   optimizer_->step_as_decided(parameters_.values(), gradients_->gradients(), decision, plan.learning_rate,
                               gradients_->update_parts());
   if (writes_halves_) halves_->written();
+  statistics_.apply_as_decided(decision);
 }
 
 /// What the last step came to on this rank; nothing where that is known.
