@@ -106,7 +106,10 @@ smoke_part() {
     short_run 1 "$model" --device-graphs off
     replayed 1 "$model"
   done
-  replayed 1 gpt --kernels fused --precision bf16
+  replayed 1 gpt --kernels fused --precision bf16   # epilogues, logits in pieces, a device that decides
+  replayed 1 gpt --kernels fused --precision fp16   # all logits, and the loss's scale one step late
+  replayed 1 gpt --kernels fused --precision fp32 --grad-clip 0.5
+  replayed 1 resnet18 --kernels fused --precision bf16
 }
 profile_part() {
   local profiler

@@ -6,6 +6,7 @@
 #include "kernels/dropout.hpp"
 #include "kernels/element.hpp"
 #include "kernels/fused/fused_kernels.hpp"
+#include "kernels/fused/product_kernels.hpp"
 #include "kernels/image_batch.hpp"
 #include "kernels/reduce.hpp"
 
@@ -45,6 +46,8 @@ class DeviceKernels {
 
   /// Those that join several operations; null: the device has none.
   virtual const FusedKernels* fused() const { return nullptr; }
+  /// Products that do more with their results; null: the device has none.
+  virtual const ProductKernels* products() const { return nullptr; }
 };
 
 /// Those of the module that has been opened; null: there are none.

@@ -55,6 +55,10 @@ struct Context {
   /// over it have the same bits on any number of ranks.
   bool as_sent = false;
 
+  /// The next layer runs at once, in the same graph, and Layer::takes_pairs(): a layer whose output is a sum
+  /// may hand on both terms, which the next one adds up in its own first pass over them.
+  bool joins_next = false;
+
   /// Where the forward pass is captured, to be replayed in later steps: what `step` is then, int32 [1] on the
   /// device. Else undefined.
   at::Tensor replayed_step = {};
@@ -181,6 +185,9 @@ class Layer {
   virtual Tensors forward(const Tensors& inputs, const Context& context) = 0;
   /// forward() in the precision and with the kernels that the context asks for.
   Tensors run(const Tensors& inputs, const Context& context);
+
+  /// Whether forward() also takes two tensors of one shape in place of its input, and adds them up.
+  virtual bool takes_pairs() const { return false; }
 
   /// Shapes after this layer for the given input shapes (dim 0 is the batch), without computing.
   virtual std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const = 0;

@@ -10,6 +10,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <cstring>
 #include <map>
 #include <string>
@@ -26,7 +27,9 @@ class FusedOptimizer final : public Optimizer {
  public:
   FusedOptimizer(OptimizerConfig config, const std::vector<ParameterRange>& ranges,
                  const at::TensorOptions& options, const StateAllocator& allocate, HeldRanges held)
-      : config_(std::move(config)), held_(std::move(held)) {
+      : config_(std::move(config)),
+        held_(std::move(held)),
+        type_(c10::typeMetaToScalarType(options.dtype())) {
     for (const ParameterRange& range : ranges) add(ranges_[range.weight_decay], {range.begin, range.end});
     const std::vector<std::string> names = config_.name == "sgd"
                                                ? std::vector<std::string>{"momentum_buffer"}
@@ -41,11 +44,59 @@ class FusedOptimizer final : public Optimizer {
   void step(const at::Tensor& parameters, const at::Tensor& gradients, double scale, double learning_rate,
             std::int64_t step, const std::vector<Range>& parts) override {
     const at::NoGradGuard no_grad;
-    if (copy_.defined()) return step_by_own_kernel(parameters, gradients, scale, learning_rate, step, parts);
-    // What the fused updates divide by; in float, as they want it.
+    if (copy_.defined()) {
+      const kernels::UpdateDecision decided{.scale = static_cast<float>(scale), .applies = 1, .count = step};
+      at::Tensor here = at::empty({static_cast<std::int64_t>(sizeof decided)}, at::kByte);
+      std::memcpy(here.data_ptr(), &decided, sizeof decided);
+      const at::Tensor decision = here.to(parameters.device(), /*non_blocking=*/true);
+      return step_by_own_kernel(parameters, gradients, decision, learning_rate, parts);
+    }
     const auto number = parameters.options().dtype(at::kFloat).requires_grad(false);
-    const at::Tensor divisor = at::full({}, 1.0 / scale, number);
-    const at::Tensor count = at::full({}, static_cast<double>(step), number);
+    const Numbers numbers{.divisor = at::full({}, 1.0 / scale, number),
+                          .count = at::full({}, static_cast<double>(step), number)};
+    step_by_library(parameters, gradients, numbers, learning_rate, parts);
+  }
+
+  bool takes_decisions() const override {
+    return type_ == at::kFloat && kernels::device_kernels() != nullptr &&
+           kernels::device_kernels()->fused() != nullptr;
+  }
+
+  void step_as_decided(const at::Tensor& parameters, const at::Tensor& gradients, const at::Tensor& decision,
+                       double learning_rate, const std::vector<Range>& parts) override {
+    const at::NoGradGuard no_grad;
+    if (config_.adaptive()) return step_by_own_kernel(parameters, gradients, decision, learning_rate, parts);
+    using kernels::UpdateDecision;
+    const auto field = [&](std::size_t offset, at::ScalarType type) {
+      const auto bytes = static_cast<std::int64_t>(c10::elementSize(type));
+      return decision.narrow(0, static_cast<std::int64_t>(offset), bytes).view(type).squeeze(0);
+    };
+    const Numbers numbers{.divisor = field(offsetof(UpdateDecision, scale), at::kFloat).reciprocal(),
+                          .skips = field(offsetof(UpdateDecision, applies), at::kInt).eq(0).to(at::kFloat)};
+    step_by_library(parameters, gradients, numbers, learning_rate, parts);
+  }
+
+  /// By dtrain's own kernel, for adam in float where the device has it.
+  bool write_copy_to(const at::Tensor& copy) override {
+    const auto* const kernels = kernels::device_kernels();
+    const bool half = copy.scalar_type() == at::kBFloat16 || copy.scalar_type() == at::kHalf;
+    if (!half || !config_.adaptive() || kernels == nullptr || kernels->fused() == nullptr) return false;
+    if (state_.front().value.scalar_type() != at::kFloat) return false;
+    copy_ = copy;
+    return true;
+  }
+
+ private:
+  /// What LibTorch's fused updates take, in float, as they want it.
+  struct Numbers {
+    at::Tensor divisor;     // of the gradients
+    at::Tensor count = {};  // of updates, with this one; adam alone reads it
+    at::Tensor skips = {};  // 1: nothing changes; undefined: 0
+  };
+  void step_by_library(const at::Tensor& parameters, const at::Tensor& gradients, const Numbers& numbers,
+                       double learning_rate, const std::vector<Range>& parts) {
+    const std::optional<at::Tensor> skips =
+        numbers.skips.defined() ? std::optional(numbers.skips) : std::nullopt;
     for (const auto& [weight_decay, ranges] : ranges_) {
       const auto pieces = common(ranges, parts);
       if (pieces.empty()) continue;
@@ -65,39 +116,26 @@ class FusedOptimizer final : public Optimizer {
       if (config_.name == "sgd") {
         const Tensors momentum = state_.empty() ? Tensors() : state_of(0);
         at::_fused_sgd_(values, sums, momentum, weight_decay, config_.momentum, learning_rate, 0.0,
-                        config_.nesterov, false, false, divisor);
+                        config_.nesterov, false, false, numbers.divisor, skips);
         continue;
       }
-      const Tensors counts(pieces.size(), count);
+      const Tensors counts(pieces.size(), numbers.count);
       const auto update = config_.name == "adamw" ? kAdamW : kAdam;
       update(values, sums, state_of(0), state_of(1), {}, counts, learning_rate, config_.beta1, config_.beta2,
-             weight_decay, config_.eps, false, false, divisor, {});
+             weight_decay, config_.eps, false, false, numbers.divisor, skips);
     }
   }
 
-  /// By dtrain's own kernel, for adam in float where the device has it.
-  bool write_copy_to(const at::Tensor& copy) override {
-    const auto* const kernels = kernels::device_kernels();
-    const bool half = copy.scalar_type() == at::kBFloat16 || copy.scalar_type() == at::kHalf;
-    if (!half || !config_.adaptive() || kernels == nullptr || kernels->fused() == nullptr) return false;
-    if (state_.front().value.scalar_type() != at::kFloat) return false;
-    copy_ = copy;
-    return true;
-  }
-
- private:
-  void step_by_own_kernel(const at::Tensor& parameters, const at::Tensor& gradients, double scale,
-                          double learning_rate, std::int64_t step, const std::vector<Range>& parts) {
-    const kernels::UpdateDecision decided{.scale = static_cast<float>(scale), .applies = 1, .count = step};
-    at::Tensor here = at::empty({static_cast<std::int64_t>(sizeof decided)}, at::kByte);
-    std::memcpy(here.data_ptr(), &decided, sizeof decided);
+  /// `decision`: bytes of a kernels::UpdateDecision on the device.
+  void step_by_own_kernel(const at::Tensor& parameters, const at::Tensor& gradients,
+                          const at::Tensor& decision, double learning_rate, const std::vector<Range>& parts) {
     const auto device = parameters.device();
-    const at::Tensor decision = here.to(device, /*non_blocking=*/true);
     void* const stream = device.is_cuda()
                              ? c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle()
                              : nullptr;
-    const auto type =
-        copy_.scalar_type() == at::kHalf ? kernels::Element::float16 : kernels::Element::bfloat16;
+    const auto type = copy_.defined() && copy_.scalar_type() == at::kHalf ? kernels::Element::float16
+                                                                          : kernels::Element::bfloat16;
+    auto* const copy = copy_.defined() ? static_cast<std::uint16_t*>(copy_.data_ptr()) : nullptr;
     for (const auto& [weight_decay, ranges] : ranges_) {
       const kernels::AdamRule rule{.learning_rate = static_cast<float>(learning_rate),
                                    .beta1 = static_cast<float>(config_.beta1),
@@ -110,9 +148,8 @@ class FusedOptimizer final : public Optimizer {
         kernels::device_kernels()->fused()->adam(
             parameters.data_ptr<float>() + piece.begin, state_[0].value.data_ptr<float>() + place,
             state_[1].value.data_ptr<float>() + place, gradients.const_data_ptr<float>() + piece.begin,
-            static_cast<std::uint16_t*>(copy_.data_ptr()) + piece.begin, type,
-            static_cast<std::size_t>(piece.size()), rule,
-            static_cast<const kernels::UpdateDecision*>(decision.const_data_ptr()), stream);
+            copy != nullptr ? copy + piece.begin : nullptr, type, static_cast<std::size_t>(piece.size()),
+            rule, static_cast<const kernels::UpdateDecision*>(decision.const_data_ptr()), stream);
       }
     }
   }
@@ -150,6 +187,7 @@ class FusedOptimizer final : public Optimizer {
 
   const OptimizerConfig config_;
   const HeldRanges held_;
+  const at::ScalarType type_;
   std::map<double, std::vector<Range>> ranges_;  // by weight decay
   at::Tensor copy_;                              // undefined: none is written
 };

@@ -5,8 +5,10 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 
 #include "core/error.hpp"
+#include "kernels/fused/rules.hpp"
 #include "optim/adam.hpp"
 #include "optim/coded_optimizer.hpp"
 #include "optim/fused_optimizer.hpp"
@@ -29,6 +31,7 @@ class FlatOptimizer : public Optimizer {
     require(type_ == at::kFloat || type_ == at::kDouble, "optimizers update float or double parameters only",
             {.subject = "--precision"});
   }
+  bool takes_decisions() const override { return type_ == at::kFloat; }
 
  protected:
   void add_state(const std::string& name, const at::TensorOptions& options) {
@@ -192,6 +195,15 @@ void OptimizerConfig::validate() const {
 int OptimizerConfig::state_count() const {
   if (name == "sgd") return momentum != 0.0 ? 1 : 0;
   return 2;
+}
+
+void Optimizer::step_as_decided(const at::Tensor& parameters, const at::Tensor& gradients,
+                                const at::Tensor& decision, double learning_rate,
+                                const std::vector<Range>& parts) {
+  kernels::UpdateDecision decided;
+  std::memcpy(&decided, decision.const_data_ptr(), sizeof decided);
+  if (decided.applies == 0) return;
+  step(parameters, gradients, decided.scale, learning_rate, decided.count, parts);
 }
 
 at::Tensor Optimizer::decoded(std::size_t index, const Range& places) const {

@@ -13,6 +13,8 @@
 
 #include "core/error.hpp"
 #include "models/borrowed_parameter.hpp"
+#include "models/compute/kernel_scope.hpp"
+#include "models/compute/loss_scope.hpp"
 #include "parallel/gradients/bucket_cuts.hpp"
 #include "parallel/gradients/reproducible_sums.hpp"
 #include "parallel/pipeline/simulation.hpp"
@@ -195,6 +197,8 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
   double largest_gradients = 0;  // of a layer's outputs and inputs
   double once = 0;               // for all micro-batches
   Flowing flowing(footprint.half);
+  const models::KernelScope kernels(footprint.kernels);
+  const models::LossScope loss(footprint.loss_takes_factors);
   auto shapes = model.input_shapes(footprint.largest_piece, sample_shape);
   for (std::size_t layer = 0; layer < model.layers().size(); ++layer) {
     const int stage = cuts.stage_of(layer);
@@ -221,7 +225,9 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
     shapes = model.layers()[layer]->output_shapes(shapes);
   }
   const bool ends_here = cuts.rank_of(cuts.stages() - 1) == pipe_index;
-  if (ends_here && flowing.half()) kept += elements(shapes) * element;  // a loss is of full numbers
+  const bool as_it_is = models::fused_kernels_are_on() && model.takes_half_outputs();
+  if (ends_here && flowing.half() && !as_it_is)
+    kept += elements(shapes) * element;  // a loss is of full numbers
   const int gradients = footprint.reproducible ? parallel::ReproducibleSums::gradients_held(
                                                      footprint.micro_batches, footprint.copies)
                                                : 1;

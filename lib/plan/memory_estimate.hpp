@@ -16,10 +16,12 @@ inline constexpr double kEstimateError = 0.05;
 struct Footprint {
   double element_bytes = 4;  ///< Of parameters, gradients and activations.
   bool half = false;         ///< Products give their results in 16 bits.
-  int copies = 1;            ///< Of the model: ranks of the data axis.
-  int tensor = 1;            ///< Ranks that hold slices of a layer.
-  int micro_batches = 1;     ///< Of all copies together, in a step.
-  int largest_piece = 1;     ///< Samples of the largest one.
+  models::Kernels kernels = models::Kernels::own;
+  bool loss_takes_factors = false;  ///< See models::LossScope.
+  int copies = 1;                   ///< Of the model: ranks of the data axis.
+  int tensor = 1;                   ///< Ranks that hold slices of a layer.
+  int micro_batches = 1;            ///< Of all copies together, in a step.
+  int largest_piece = 1;            ///< Samples of the largest one.
   parallel::Pipelining pipelining = parallel::Pipelining::layerwise;
   int optimizer_states = 0;       ///< Tensors of each parameter's size that the optimizer keeps.
   int coded_states = 0;           ///< Of these, in 8 bits.

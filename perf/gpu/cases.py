@@ -115,7 +115,8 @@ def images(bench, model, batch, precision):
     options = [*dtrain_steps.options_of(model, sizes), "--dataset", bench.data.images((3, 32, 32)), "--global-batch", batch,
                "--precision", precision]
     words = ["--model", model, "--sizes", json.dumps(sizes), "--batch", batch, "--precision", precision]
-    return {"model": model, "batch": batch, "precision": precision, **against_pytorch(bench, plan, options, words, batch)}
+    fused = {"dtrain, fused": ["--kernels", "fused"]} if model == "resnet18" else {}  # what has BatchNorm
+    return {"model": model, "batch": batch, "precision": precision, **against_pytorch(bench, plan, options, words, batch, fused)}
 
 
 # dtrain's presets char and gpt2; the vocabularies are Tiny Shakespeare's and GPT-2's, the batch is in blocks.

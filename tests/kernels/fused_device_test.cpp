@@ -1,6 +1,9 @@
 // The fused kernels of a GPU beside those of the CPU.
 #include <cmath>
 #include <limits>
+#include <memory>
+#include <utility>
+#include <vector>
 
 #include "kernels/fused/fused_kernels.hpp"
 #include "kernels/on_device.hpp"
@@ -115,6 +118,154 @@ TEST_F(FusedDeviceTest, ResidualAndNormAndTheirGradient) {
                                  means_there.data(), deviations_there.data(), rows, nullptr);
     expect_near(gradient_there.values(), gradient, 1e-4F);
     expect_near(partial_there.values(), partial, 1e-4F);
+  }
+}
+
+/// On one side; the other has memory of its own.
+template <class Memory>
+ChannelNorm norm_in(const ChannelNorm& of, Memory& floats, std::vector<double*> doubles) {
+  ChannelNorm norm = of;
+  norm.weight = floats[0];
+  norm.bias = floats[1];
+  norm.scale = floats[2];
+  norm.shift = floats[3];
+  norm.mean = doubles[0];
+  norm.inverse_deviation = doubles[1];
+  norm.partial = doubles[2];
+  return norm;
+}
+
+TEST_F(FusedDeviceTest, BatchNormWithResidualAndReluAndItsGradient) {
+  for (const auto& [rows, channels] : {std::pair<std::size_t, std::size_t>{1000, 64}, {333, 37}}) {
+    const std::size_t n = rows * channels;
+    const ChannelNorm of{.rows = rows, .channels = channels, .relu = true, .type = Element::bfloat16};
+    const auto x = halves(numbers(n, 1));
+    const auto residual = halves(numbers(n, 2));
+    const auto above = halves(numbers(n, 5));
+    std::vector<std::vector<float>> floats = {numbers(channels, 3), numbers(channels, 4),
+                                              std::vector<float>(channels), std::vector<float>(channels)};
+    std::vector<std::vector<double>> doubles(2, std::vector<double>(channels));
+    doubles.emplace_back(FusedKernels::kStatisticParts * 2 * channels);
+    std::vector<float*> here;
+    std::vector<double*> doubles_here;
+    std::vector<std::unique_ptr<OnDevice<float>>> float_memory;
+    std::vector<std::unique_ptr<OnDevice<double>>> double_memory;
+    std::vector<float*> there;
+    std::vector<double*> doubles_there;
+    for (auto& values : floats) {
+      here.push_back(values.data());
+      there.push_back(float_memory.emplace_back(std::make_unique<OnDevice<float>>(values))->data());
+    }
+    for (auto& values : doubles) {
+      doubles_here.push_back(values.data());
+      doubles_there.push_back(double_memory.emplace_back(std::make_unique<OnDevice<double>>(values))->data());
+    }
+    std::vector<Bfloat16> y(n);
+    std::vector<double> sums(2 * channels, 1.0);
+    cpu_.batch_norm(y.data(), x.data(), residual.data(), norm_in(of, here, doubles_here),
+                    {sums.data(), sums.data() + channels, 8}, nullptr);
+    const OnDevice<Bfloat16> x_there(x);
+    const OnDevice<Bfloat16> residual_there(residual);
+    const OnDevice<Bfloat16> y_there(n);
+    const OnDevice<double> sums_there(std::vector<double>(2 * channels, 1.0));
+    gpu().batch_norm(y_there.data(), x_there.data(), residual_there.data(), norm_in(of, there, doubles_there),
+                     {sums_there.data(), sums_there.data() + channels, 8}, nullptr);
+    const auto sums_found = sums_there.values();
+    for (std::size_t i = 0; i < sums.size(); ++i)
+      ASSERT_NEAR(sums_found[i], sums[i], 1e-9 * (1 + std::abs(sums[i])));
+    const auto near_halves = [](const std::vector<Bfloat16>& found, const std::vector<Bfloat16>& wanted) {
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        const float near = to_float(wanted[i]);
+        ASSERT_NEAR(to_float(found[i]), near, 0x1p-7F * std::abs(near) + 1e-5F) << i;
+      }
+    };
+    near_halves(y_there.values(), y);
+
+    std::vector<Bfloat16> of_x(n);
+    std::vector<Bfloat16> of_residual(n);
+    std::vector<float> of_channels(5 * channels);
+    const auto gradient = [&](Bfloat16* x_to, Bfloat16* residual_to, float* channels_to,
+                              const Bfloat16* above_from, const Bfloat16* x_from, const Bfloat16* y_from) {
+      return ChannelNormGradient{.of_x = x_to,
+                                 .of_residual = residual_to,
+                                 .of_weight = channels_to,
+                                 .of_bias = channels_to + channels,
+                                 .factors = channels_to + 2 * channels,
+                                 .of_output = above_from,
+                                 .x = x_from,
+                                 .output = y_from};
+    };
+    cpu_.batch_norm_gradient(
+        gradient(of_x.data(), of_residual.data(), of_channels.data(), above.data(), x.data(), y.data()),
+        norm_in(of, here, doubles_here), nullptr);
+    const OnDevice<Bfloat16> above_there(above);
+    const OnDevice<Bfloat16> y_read(y);  // both see the same zeros
+    const OnDevice<Bfloat16> of_x_there(n);
+    const OnDevice<Bfloat16> of_residual_there(n);
+    const OnDevice<float> of_channels_there(5 * channels);
+    gpu().batch_norm_gradient(gradient(of_x_there.data(), of_residual_there.data(), of_channels_there.data(),
+                                       above_there.data(), x_there.data(), y_read.data()),
+                              norm_in(of, there, doubles_there), nullptr);
+    auto found = of_channels_there.values();
+    found.resize(2 * channels);
+    of_channels.resize(2 * channels);
+    expect_near(found, of_channels, 1e-4F);
+    near_halves(of_x_there.values(), of_x);
+    near_halves(of_residual_there.values(), of_residual);
+  }
+}
+
+/// cublasLt's products, where it is there, beside plain sums.
+TEST_F(FusedDeviceTest, ProductsWithGelu) {
+  constexpr InnerProduct kOf{64, 128, 256};
+  const auto x = halves(numbers(kOf.rows * kOf.width, 1));
+  auto scaled = numbers(kOf.inner * kOf.width, 2);
+  for (float& value : scaled) value *= 0.05F;
+  const auto weight = halves(scaled);
+  const auto bias = halves(numbers(kOf.inner, 3));
+  const auto of_output = halves(numbers(kOf.rows * kOf.width, 4));
+  const OnDevice<Bfloat16> x_there(x);
+  const OnDevice<Bfloat16> weight_there(weight);  // also the outer one, as [width, inner]
+  const OnDevice<Bfloat16> bias_there(bias);
+  const OnDevice<Bfloat16> of_output_there(of_output);
+  const OnDevice<Bfloat16> before_there(kOf.rows * kOf.inner);
+  const OnDevice<Bfloat16> out_there(kOf.rows * kOf.inner);
+  const OnDevice<Bfloat16> gradient_there(kOf.rows * kOf.inner);
+  const OnDevice<Bfloat16> of_bias_there(kOf.inner);
+  const OnDevice<unsigned char> workspace(ProductKernels::kWorkspaceBytes);
+  const ProductKernels& products = *kernels_->products();
+  if (!products.gelu(out_there.data(), before_there.data(), x_there.data(), weight_there.data(),
+                     bias_there.data(), Element::bfloat16, kOf, workspace.data(), nullptr))
+    GTEST_SKIP() << "cublasLt is not there, or has no such product";
+  ASSERT_TRUE(products.gelu_gradient(gradient_there.data(), of_bias_there.data(), of_output_there.data(),
+                                     weight_there.data(), before_there.data(), Element::bfloat16, kOf,
+                                     workspace.data(), nullptr));
+  const auto before = before_there.values();
+  const auto out = out_there.values();
+  const auto gradient = gradient_there.values();
+  const auto of_bias = of_bias_there.values();
+  for (std::size_t i = 0; i < kOf.inner; ++i) {
+    double bias_sum = 0;
+    for (std::size_t r = 0; r < kOf.rows; ++r) {
+      double sum = to_float(bias[i]);
+      double back = 0;
+      for (std::size_t c = 0; c < kOf.width; ++c) {
+        sum += static_cast<double>(to_float(x[r * kOf.width + c])) * to_float(weight[i * kOf.width + c]);
+        back +=
+            static_cast<double>(to_float(of_output[r * kOf.width + c])) * to_float(weight[c * kOf.inner + i]);
+      }
+      const std::size_t at = r * kOf.inner + i;
+      ASSERT_NEAR(to_float(before[at]), sum, 0x1p-7 * std::abs(sum) + 1e-3);
+      const double z = to_float(before[at]);
+      const double inside = 0.7978845608028654 * (z + 0.044715 * z * z * z);
+      const double slope = 0.7978845608028654 * (1 + 3 * 0.044715 * z * z);
+      const double tanh = std::tanh(inside);
+      ASSERT_NEAR(to_float(out[at]), 0.5 * z * (1 + tanh), 0x1p-6 * std::abs(z) + 2e-3);
+      const double wanted = back * (0.5 * (1 + tanh) + 0.5 * z * (1 - tanh * tanh) * slope);
+      ASSERT_NEAR(to_float(gradient[at]), wanted, 0x1p-6 * std::abs(wanted) + 2e-2);
+      bias_sum += wanted;
+    }
+    ASSERT_NEAR(to_float(of_bias[i]), bias_sum, 0x1p-6 * std::abs(bias_sum) + 0.5);
   }
 }
 

@@ -9,6 +9,8 @@
 #include <random>
 #include <vector>
 
+#include "kernels/batch_norm.hpp"
+
 namespace dtrain::kernels {
 namespace {
 
@@ -169,6 +171,120 @@ TEST(FusedKernelsTest, WithoutABranchTheInputItselfIsNormed) {
   norm(sum.data(), with, zero.data());
   norm(nullptr, without, nullptr);
   EXPECT_EQ(with, without);
+}
+
+struct BatchNormTensors {
+  explicit BatchNormTensors(const ChannelNorm& of) : norm(of) {
+    norm.weight = weight.data();
+    norm.bias = bias.data();
+    norm.mean = mean.data();
+    norm.inverse_deviation = inverse_deviation.data();
+    norm.scale = scale.data();
+    norm.shift = shift.data();
+    norm.partial = partial.data();
+  }
+  ChannelNorm norm;
+  std::vector<float> weight = drawn(norm.channels, 3);
+  std::vector<float> bias = drawn(norm.channels, 4);
+  std::vector<double> mean = std::vector<double>(norm.channels);
+  std::vector<double> inverse_deviation = mean;
+  std::vector<float> scale = std::vector<float>(norm.channels);
+  std::vector<float> shift = scale;
+  std::vector<double> partial = std::vector<double>(FusedKernels::kStatisticParts * 2 * norm.channels);
+};
+
+/// Beside the CPU's own kernels (kernels/batch_norm.hpp), which have tests of their own.
+TEST(FusedKernelsTest, BatchNormIsThatOfTheCpusOwnKernels) {
+  for (const ChannelRows size : {ChannelRows{50, 9}, {7, 40}, {1, 3}}) {
+    for (const bool relu : {false, true}) {
+      for (const bool has_residual : {false, true}) {
+        const std::size_t n = size.rows * size.channels;
+        BatchNormTensors of({.rows = size.rows, .channels = size.channels, .relu = relu});
+        auto x = drawn(n, 1, 2.0F);
+        for (float& value : x) value += 100.0F;  // a mean far above the deviation
+        const auto residual = drawn(n, 2);
+        std::vector<float> y(n);
+        std::vector<double> step_mean(size.channels, 1.0);
+        std::vector<double> step_variance(size.channels, 1.0);
+        const StepMoments step =
+            size.rows > 1 ? StepMoments{step_mean.data(), step_variance.data(), 4} : StepMoments{};
+        cpu().batch_norm(y.data(), x.data(), has_residual ? residual.data() : nullptr, of.norm, step,
+                         nullptr);
+
+        std::vector<double> mean(size.channels);
+        std::vector<double> variance(size.channels);
+        channel_moments(mean.data(), variance.data(), x.data(), size, {0, size.channels});
+        const auto rows = static_cast<double>(size.rows);
+        for (std::size_t c = 0; c < size.channels; ++c) {
+          EXPECT_NEAR(of.mean[c], mean[c], 1e-5);
+          EXPECT_NEAR(of.inverse_deviation[c] * std::sqrt(variance[c] + 1e-5), 1, 1e-5);
+          if (size.rows == 1) continue;
+          EXPECT_NEAR(step_mean[c], 1 + 4 * mean[c], 1e-4);
+          EXPECT_NEAR(step_variance[c], 1 + 4 * variance[c] * rows / (rows - 1), 1e-4);
+        }
+        std::vector<float> wanted(n);
+        const Then then = relu ? Then::relu : Then::nothing;
+        scale_channels<float>({.y = wanted.data(),
+                               .x = x.data(),
+                               .residual = has_residual ? residual.data() : nullptr,
+                               .scale = of.scale.data(),
+                               .shift = of.shift.data(),
+                               .then = then},
+                              size);
+        EXPECT_EQ(y, wanted);
+
+        const auto above = drawn(n, 5);
+        std::vector<float> of_x(n);
+        std::vector<float> of_residual(n);
+        std::vector<float> of_weight(size.channels);
+        std::vector<float> of_bias(size.channels);
+        std::vector<float> factors(3 * size.channels);
+        const bool by_output = has_residual && relu;
+        cpu().batch_norm_gradient({.of_x = of_x.data(),
+                                   .of_residual = has_residual ? of_residual.data() : nullptr,
+                                   .of_weight = of_weight.data(),
+                                   .of_bias = of_bias.data(),
+                                   .factors = factors.data(),
+                                   .of_output = above.data(),
+                                   .x = x.data(),
+                                   .output = by_output ? y.data() : nullptr},
+                                  of.norm, nullptr);
+        const MaskedGradient<float> masked{.gradient = above.data(),
+                                           .x = x.data(),
+                                           .output = by_output ? y.data() : nullptr,
+                                           .scale = of.scale.data(),
+                                           .shift = of.shift.data(),
+                                           .then = then};
+        std::vector<double> sum(size.channels);
+        std::vector<double> product(size.channels);
+        std::vector<float> centre(mean.begin(), mean.end());
+        channel_gradient_sums(sum.data(), product.data(), masked, centre.data(), size, {0, size.channels});
+        std::vector<float> a(size.channels);
+        std::vector<float> b(size.channels);
+        std::vector<float> constant(size.channels);
+        for (std::size_t c = 0; c < size.channels; ++c) {
+          EXPECT_NEAR(of_bias[c], sum[c], 1e-4);
+          EXPECT_NEAR(of_weight[c], product[c] * of.inverse_deviation[c],
+                      1e-3 * (1 + std::abs(product[c] * of.inverse_deviation[c])));
+          const auto [a_c, b_c, c_c] =
+              channel_factors_of(sum[c], product[c], rows, of.weight[c], of.mean[c], of.inverse_deviation[c]);
+          a[c] = a_c;
+          b[c] = b_c;
+          constant[c] = c_c;
+        }
+        std::vector<float> wanted_x(n);
+        std::vector<float> wanted_residual(n);
+        channel_gradient(wanted_x.data(), wanted_residual.data(), masked, a.data(), b.data(), constant.data(),
+                         size);
+        for (std::size_t i = 0; i < n; ++i)
+          EXPECT_NEAR(of_x[i], wanted_x[i],
+                      1e-3 * (1 + std::abs(wanted_x[i])) *
+                          (size.rows == 1 ? of.inverse_deviation[i % size.channels] : 1));
+        if (!has_residual) wanted_residual.assign(n, 0.0F);
+        EXPECT_EQ(of_residual, wanted_residual);
+      }
+    }
+  }
 }
 
 TEST(FusedKernelsTest, AStepIsDecidedAndAppliedWithoutTheHost) {

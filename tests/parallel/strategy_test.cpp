@@ -62,19 +62,21 @@ class SynchronousTest : public testing::Test {
  protected:
   explicit SynchronousTest(std::optional<at::ScalarType> half = {}, double grad_clip = 0,
                            bool recovers = false, bool adapts_batch = false,
-                           Synchronous::Shards shards = Synchronous::Shards::nothing)
+                           Synchronous::Shards shards = Synchronous::Shards::nothing,
+                           const std::string& optimizer = "sgd", bool fused_kernels = false)
       : cuts_(cut_stages(std::vector<double>(model_->layers().size(), 1.0), 1, 1, model_->name())),
         engine_(*model_),
-        strategy_(parts(half, grad_clip, recovers, adapts_batch), shards) {}
+        strategy_(parts(half, grad_clip, recovers, adapts_batch, optimizer, fused_kernels), shards) {}
 
-  StrategyParts parts(std::optional<at::ScalarType> half, double grad_clip, bool recovers,
-                      bool adapts_batch) {
+  StrategyParts parts(std::optional<at::ScalarType> half, double grad_clip, bool recovers, bool adapts_batch,
+                      const std::string& optimizer, bool fused_kernels) {
     Setting setting;
+    setting.fused_kernels = fused_kernels;
     setting.mesh.data = job_.data().size();
     setting.half = half;
     setting.recovers = recovers;
     setting.adapts_batch = adapts_batch;
-    setting.optimizer.name = "sgd";
+    setting.optimizer.name = optimizer;
     setting.micro_batches = job_.data().size();
     setting.model = model_.get();
     return {.setting = std::move(setting),
@@ -289,6 +291,103 @@ TEST_F(RecoveringTest, AnUpdateIsRolledBackWithItsScale) {
   EXPECT_EQ(strategy_.scaler().state().good_steps, scale);
   strategy_.roll_back(2 + 1);  // no rank has begun it
   expect_moved(before, 0);
+}
+
+/// A run that is compared with another one.
+struct Compared final : SynchronousTest {
+  Compared(std::optional<at::ScalarType> half, double grad_clip, const std::string& optimizer,
+           bool fused_kernels, bool recovers = false)
+      : SynchronousTest(half, grad_clip, recovers, false, Synchronous::Shards::nothing, optimizer,
+                        fused_kernels) {}
+  void TestBody() override {}
+
+  /// What each step came to, in their order; `gradients`: of each. Checkpoints are saved after the second.
+  std::vector<StepOutcome> run(const std::vector<double>& gradients) {
+    std::vector<StepOutcome> outcomes;
+    std::int64_t number = 0;
+    for (const double gradient : gradients) {
+      engine_.gradient = gradient;
+      engine_.loss = 3 + gradient;
+      const auto outcome = step(++number);
+      if (!outcome.late || outcome.total.samples > 0) outcomes.push_back(outcome);
+      if (number == 2 || number == std::ssize(gradients)) settle(outcomes);
+    }
+    EXPECT_EQ(strategy_.settle().has_value(), false) << "all is told";
+    return outcomes;
+  }
+  void settle(std::vector<StepOutcome>& outcomes) {
+    if (auto rest = strategy_.settle()) outcomes.push_back(*rest);
+  }
+  using SynchronousTest::engine_;
+  using SynchronousTest::job_;
+  using SynchronousTest::step;
+  using SynchronousTest::strategy_;
+  using SynchronousTest::weights;
+};
+
+constexpr double kInfinite = std::numeric_limits<double>::infinity();
+
+TEST(LateDecisionTest, StepsThatTheDeviceDecidesAreThoseOfTheCpu) {
+  for (const char* optimizer : {"sgd", "adam", "adamw"}) {
+    for (const double clip : {0.0, 0.01}) {
+      Compared usual({}, clip, optimizer, false);
+      Compared late({}, clip, optimizer, true);
+      const std::vector<double> gradients = {1, 0.25, 3, -2, 1e-3};
+      const auto expected = usual.run(gradients);
+      const auto found = late.run(gradients);
+      ASSERT_EQ(found.size(), expected.size());
+      for (std::size_t i = 0; i < found.size(); ++i) {
+        EXPECT_EQ(found[i].late, late.job_.data().size() == 1) << "memory that ranks share is in parts";
+        EXPECT_EQ(found[i].total.loss, expected[i].total.loss) << i;
+        EXPECT_EQ(found[i].total.weight, expected[i].total.weight);
+        EXPECT_EQ(found[i].total.samples, expected[i].total.samples);
+        EXPECT_NEAR(found[i].gradient_norm / expected[i].gradient_norm, 1, 1e-12) << "the sum's order";
+      }
+      const auto weights = usual.weights();
+      const auto same = late.weights();
+      for (std::size_t i = 0; i < weights.size(); ++i)
+        EXPECT_TRUE(same[i].equal(weights[i])) << optimizer << " " << clip;
+    }
+  }
+}
+
+TEST(LateDecisionTest, TheLossScaleFallsOneStepLater) {
+  Compared usual(at::kHalf, 0.5, "adam", false);
+  Compared late(at::kHalf, 0.5, "adam", true);
+  const std::vector<double> gradients = {1, 2, kInfinite, 0.5, kInfinite, 1};
+  const auto expected = usual.run(gradients);
+  const auto found = late.run(gradients);
+  ASSERT_EQ(found.size(), expected.size());
+  for (std::size_t i = 0; i < found.size(); ++i) EXPECT_EQ(found[i].left_out, expected[i].left_out) << i;
+  EXPECT_EQ(late.strategy_.scaler().scale(), usual.strategy_.scaler().scale());
+  EXPECT_EQ(late.strategy_.scaler().updates(7), usual.strategy_.scaler().updates(7)) << "4 were made";
+  const auto weights = usual.weights();
+  const auto same = late.weights();
+  for (std::size_t i = 0; i < weights.size(); ++i) EXPECT_TRUE(same[i].equal(weights[i])) << i;
+}
+
+TEST(LateDecisionTest, AGradientThatIsNotFiniteChangesNothingAndEndsTheRun) {
+  for (const bool at_the_end : {false, true}) {
+    Compared late({}, 0, "adam", true);
+    late.step(1);
+    const auto before = late.weights();
+    late.engine_.gradient = kInfinite;
+    try {
+      late.step(2);
+      at_the_end ? static_cast<void>(late.strategy_.settle()) : static_cast<void>(late.step(3));
+      ADD_FAILURE() << "the step was applied";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.problem(), "the gradient is not finite");
+      EXPECT_NE(error.subject().find("step 2, output_fc"), std::string::npos) << error.subject();
+    }
+    const auto now = late.weights();
+    for (std::size_t i = 0; i < now.size(); ++i) EXPECT_TRUE(now[i].equal(before[i])) << i;
+  }
+}
+
+TEST(LateDecisionTest, ARunThatMayHaveToTakeAStepBackIsDecidedByTheCpu) {
+  Compared recovers({}, 0, "adam", true, true);
+  EXPECT_FALSE(recovers.step(1).late);
 }
 
 TEST(AbilitiesTest, SayWhereStepsCannotBeCutBySpeedOrNoise) {

@@ -127,6 +127,26 @@ TEST(MemoryEstimateTest, ActivationsAreInputsOutputsAndTheLargestGradients) {
   EXPECT_EQ(of({.element_bytes = 8, .largest_piece = 10}).activations, 10 * (12 + 27 + 32) * 8);
 }
 
+TEST(MemoryEstimateTest, ALossThatTakesFactorsHasAPieceOfTheLogits) {
+  const auto gpt = models::find_model("gpt").make(
+      {.task = "language_modelling", .sample_shape = {1024}, .vocabulary = 50257},
+      {{"preset", "gpt2"}, {"layers", "1"}});
+  const auto cuts = parallel::cut_stages(std::vector<double>(gpt->layers().size(), 1.0), 1, 1, "gpt");
+  const auto activations = [&](models::Kernels kernels, bool takes_factors) {
+    const Footprint footprint{
+        .half = true, .kernels = kernels, .loss_takes_factors = takes_factors, .largest_piece = 16};
+    return estimate_memory(footprint, *gpt, cuts, 0, {1024}, 0).activations;
+  };
+  const double own = activations(models::Kernels::own, false);
+  const double fused = activations(models::Kernels::fused, false);
+  const double in_pieces = activations(models::Kernels::fused, true);
+  const double tokens = 16 * 1024;
+  const double logits = tokens * 50304 * 2;  // in bf16, padded
+  EXPECT_NEAR(own - fused, tokens * 50257 * 4 - tokens * 47 * 2, 1) << "no copy in full, padded columns";
+  EXPECT_GT(fused - in_pieces, 1.5 * logits) << "neither logits nor their gradient";
+  EXPECT_LT(in_pieces, own / 4);
+}
+
 TEST(MemoryEstimateTest, RepeatedLayersKeepTheirInputsOnly) {
   // All six keep what comes in, 12 + 12 + 16 + 16 + 8 + 8, and one of them has its outputs too: 16.
   EXPECT_EQ(of({.largest_piece = 10}, 6).activations, 10 * (72 + 16 + 32) * 4);

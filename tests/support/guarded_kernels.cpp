@@ -38,6 +38,32 @@ class Copied {
 
 std::size_t bytes_of(Element type) { return type == Element::float32 ? 4 : 2; }
 
+/// What a batch norm has for each channel, copied there and back.
+struct NormHere {
+  explicit NormHere(const kernels::ChannelNorm& there)
+      : norm(there),
+        weight(read<float>(there.weight, there.channels)),
+        bias(read<float>(there.bias, there.channels)),
+        mean(there.mean, there.channels),
+        inverse_deviation(there.inverse_deviation, there.channels),
+        scale(there.scale, there.channels),
+        shift(there.shift, there.channels),
+        partial(there.partial, kernels::FusedKernels::kStatisticParts * 2 * there.channels) {
+    norm.weight = weight.data();
+    norm.bias = bias.data();
+    norm.mean = mean.data();
+    norm.inverse_deviation = inverse_deviation.data();
+    norm.scale = scale.data();
+    norm.shift = shift.data();
+    norm.partial = partial.data();
+  }
+  kernels::ChannelNorm norm;
+  std::vector<float> weight, bias;
+  Copied<double> mean, inverse_deviation;
+  Copied<float> scale, shift;
+  Copied<double> partial;
+};
+
 class GuardedFusedKernels final : public kernels::FusedKernels {
  public:
   void token_loss(float* losses, float* log_sums, const void* logits, Element type,
@@ -63,15 +89,18 @@ class GuardedFusedKernels final : public kernels::FusedKernels {
   void residual_norm(float* sum, void* normed, Element type, float* means, float* deviations,
                      const float* input, const void* branch, Element branch_type, const float* weight,
                      const float* bias, const kernels::NormRows& rows, Stream stream) const override {
-    require(branch == nullptr, "training had no use for it", {.subject = "residual_norm with a branch"});
     guarded_do([=, this] {
+      const std::size_t count = rows.rows * rows.width;
+      const auto branch_here = branch != nullptr ? read<std::byte>(branch, count * bytes_of(branch_type))
+                                                 : std::vector<std::byte>();
+      Copied sum_here(sum, branch != nullptr ? count : 0);
       Copied normed_here(static_cast<std::byte*>(normed), rows.rows * rows.width * bytes_of(type));
       Copied means_here(means, rows.rows);
       Copied deviations_here(deviations, rows.rows);
-      cpu_.residual_norm(sum, normed_here.data(), type, means_here.data(), deviations_here.data(),
-                         read<float>(input, rows.rows * rows.width).data(), branch, branch_type,
-                         read<float>(weight, rows.width).data(), read<float>(bias, rows.width).data(), rows,
-                         stream);
+      cpu_.residual_norm(sum_here.data(), normed_here.data(), type, means_here.data(), deviations_here.data(),
+                         read<float>(input, count).data(), branch != nullptr ? branch_here.data() : nullptr,
+                         branch_type, read<float>(weight, rows.width).data(),
+                         read<float>(bias, rows.width).data(), rows, stream);
     });
   }
   void residual_norm_gradient(float* gradient, float* partial, const float* passed, const void* of_normed,
@@ -90,9 +119,54 @@ class GuardedFusedKernels final : public kernels::FusedKernels {
           read<float>(deviations, rows.rows).data(), rows, stream);
     });
   }
-  void decide(kernels::UpdateDecision* /*decision*/, const kernels::SumOfSquares* /*squares*/,
-              double /*clip*/, double /*weight*/, Stream /*stream*/) const override {
-    throw Error("training had no use for it", {.subject = "decide"});
+  void batch_norm(void* output, const void* x, const void* residual, const kernels::ChannelNorm& norm,
+                  const kernels::StepMoments& step, Stream stream) const override {
+    guarded_do([=, this] {
+      const std::size_t bytes = norm.rows * norm.channels * bytes_of(norm.type);
+      NormHere here(norm);
+      Copied output_here(static_cast<std::byte*>(output), bytes);
+      Copied mean_here(step.mean, step.mean != nullptr ? norm.channels : 0);
+      Copied variance_here(step.variance, step.mean != nullptr ? norm.channels : 0);
+      const auto beside = residual != nullptr ? read<std::byte>(residual, bytes) : std::vector<std::byte>();
+      auto step_here = step;
+      if (step.mean != nullptr) {
+        step_here.mean = mean_here.data();
+        step_here.variance = variance_here.data();
+      }
+      cpu_.batch_norm(output_here.data(), read<std::byte>(x, bytes).data(),
+                      residual != nullptr ? beside.data() : nullptr, here.norm, step_here, stream);
+    });
+  }
+  void batch_norm_gradient(const kernels::ChannelNormGradient& gradient, const kernels::ChannelNorm& norm,
+                           Stream stream) const override {
+    guarded_do([=, this] {
+      const std::size_t bytes = norm.rows * norm.channels * bytes_of(norm.type);
+      NormHere here(norm);
+      Copied of_x(static_cast<std::byte*>(gradient.of_x), bytes);
+      Copied of_residual(static_cast<std::byte*>(gradient.of_residual),
+                         gradient.of_residual != nullptr ? bytes : 0);
+      Copied of_weight(gradient.of_weight, norm.channels);
+      Copied of_bias(gradient.of_bias, norm.channels);
+      Copied factors(gradient.factors, 3 * norm.channels);
+      const auto seen =
+          gradient.output != nullptr ? read<std::byte>(gradient.output, bytes) : std::vector<std::byte>();
+      cpu_.batch_norm_gradient({.of_x = of_x.data(),
+                                .of_residual = gradient.of_residual != nullptr ? of_residual.data() : nullptr,
+                                .of_weight = of_weight.data(),
+                                .of_bias = of_bias.data(),
+                                .factors = factors.data(),
+                                .of_output = read<std::byte>(gradient.of_output, bytes).data(),
+                                .x = read<std::byte>(gradient.x, bytes).data(),
+                                .output = gradient.output != nullptr ? seen.data() : nullptr},
+                               here.norm, stream);
+    });
+  }
+  void decide(kernels::UpdateDecision* decision, const kernels::SumOfSquares* squares, double clip,
+              double weight, Stream stream) const override {
+    guarded_do([=, this] {
+      Copied decision_here(decision, 1);
+      cpu_.decide(decision_here.data(), read<kernels::SumOfSquares>(squares, 1).data(), clip, weight, stream);
+    });
   }
   void adam(float* values, float* first, float* second, const float* gradient, void* copy, Element copy_type,
             std::size_t n, const kernels::AdamRule& rule, const kernels::UpdateDecision* decision,
@@ -100,10 +174,10 @@ class GuardedFusedKernels final : public kernels::FusedKernels {
     Copied values_here(values, n);
     Copied first_here(first, n);
     Copied second_here(second, n);
-    Copied copy_here(static_cast<std::byte*>(copy), n * bytes_of(copy_type));
+    Copied copy_here(static_cast<std::byte*>(copy), copy != nullptr ? n * bytes_of(copy_type) : 0);
     cpu_.adam(values_here.data(), first_here.data(), second_here.data(), read<float>(gradient, n).data(),
-              copy_here.data(), copy_type, n, rule, read<kernels::UpdateDecision>(decision, 1).data(),
-              stream);
+              copy != nullptr ? copy_here.data() : nullptr, copy_type, n, rule,
+              read<kernels::UpdateDecision>(decision, 1).data(), stream);
   }
 
  private:

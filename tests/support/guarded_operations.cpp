@@ -98,7 +98,8 @@ at::Tensor empty_strided(at::IntArrayRef sizes, at::IntArrayRef strides, std::op
 }
 
 at::Tensor copy_from(const at::Tensor& from, const at::Tensor& to, bool non_blocking) {
-  if (to.is_cpu() || (from.is_cpu() && (!non_blocking || guarded_captured() != nullptr))) waits().add();
+  const bool crosses = to.is_cpu() || from.is_cpu();  // page-locked memory, where the caller does not wait
+  if (crosses && (!non_blocking || guarded_captured() != nullptr)) waits().add();
   if (captures()) {
     guarded_captured()->emplace_back([from, to] { copy_from(from, to, true); });
     return to;

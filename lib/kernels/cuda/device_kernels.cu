@@ -8,6 +8,7 @@
 
 #include "core/error.hpp"
 #include "kernels/cuda/fused_kernels.hpp"
+#include "kernels/cuda/product_kernels.hpp"
 #include "kernels/philox_rounds.hpp"
 
 namespace dtrain::kernels {
@@ -217,6 +218,7 @@ class CudaKernels final : public DeviceKernels {
   }
 
   const FusedKernels* fused() const override { return &fused_kernels_of_gpu(); }
+  const ProductKernels* products() const override { return &product_kernels_of_gpu(); }
 };
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 namespace dtrain::kernels {
@@ -83,6 +84,81 @@ void norm_gradient_of_rows(float* gradient, float* partial, const float* passed,
   }
 }
 
+/// Two sums over the rows of `term`, which gives a pair for a place.
+template <class Term>
+void sum_rows(double* sums, const ChannelNorm& norm, const Term& term) {
+  std::fill_n(sums, 2 * norm.channels, 0.0);
+  for (std::size_t r = 0; r < norm.rows; ++r) {
+    for (std::size_t c = 0; c < norm.channels; ++c) {
+      const auto [first, second] = term(r * norm.channels + c, c);
+      sums[c] += first;
+      sums[norm.channels + c] += second;
+    }
+  }
+}
+
+template <class T>
+void normalise(T* output, const T* x, const T* residual, const ChannelNorm& norm, const StepMoments& step) {
+  const auto rows = static_cast<double>(norm.rows);
+  std::vector<double> centres(norm.channels);
+  for (std::size_t c = 0; c < norm.channels; ++c)
+    centres[c] = channel_centre(x + c, norm.rows, norm.channels);
+  sum_rows(norm.partial, norm, [&](std::size_t i, std::size_t c) {
+    const double deviation = static_cast<double>(to_float(x[i])) - centres[c];
+    return std::pair(deviation, deviation * deviation);
+  });
+  for (std::size_t c = 0; c < norm.channels; ++c) {
+    const double offset = norm.partial[c] / rows;
+    const double variance = std::max(norm.partial[norm.channels + c] / rows - offset * offset, 0.0);
+    norm.mean[c] = centres[c] + offset;
+    const auto of = channel_scale_of(norm.mean[c], variance, norm.epsilon, norm.weight[c], norm.bias[c]);
+    norm.inverse_deviation[c] = of.inverse_deviation;
+    norm.scale[c] = of.scale;
+    norm.shift[c] = of.shift;
+    if (step.mean == nullptr) continue;
+    step.mean[c] += step.samples * norm.mean[c];
+    step.variance[c] += step.samples * variance * rows / (rows - 1.0);
+  }
+  for (std::size_t i = 0; i < norm.rows * norm.channels; ++i) {
+    const std::size_t c = i % norm.channels;
+    const float beside = residual != nullptr ? to_float(residual[i]) : 0.0F;
+    output[i] = from_float<T>(scaled_of(to_float(x[i]), norm.scale[c], norm.shift[c], beside, norm.relu));
+  }
+}
+
+template <class T>
+void normalise_back(const ChannelNormGradient& of, const ChannelNorm& norm) {
+  const T* const x = static_cast<const T*>(of.x);
+  const T* const output = static_cast<const T*>(of.output);
+  const T* const of_output = static_cast<const T*>(of.of_output);
+  const auto masked = [&](std::size_t i, std::size_t c) {
+    const float y = output != nullptr ? to_float(output[i])
+                                      : scaled_of(to_float(x[i]), norm.scale[c], norm.shift[c], 0.0F, false);
+    return masked_of(to_float(of_output[i]), y, norm.relu);
+  };
+  sum_rows(norm.partial, norm, [&](std::size_t i, std::size_t c) {
+    const auto g = static_cast<double>(masked(i, c));
+    return std::pair(g, g * (static_cast<double>(to_float(x[i])) - norm.mean[c]));
+  });
+  std::vector<ChannelFactors> factors(norm.channels);
+  for (std::size_t c = 0; c < norm.channels; ++c) {
+    const double sum = norm.partial[c];
+    const double product_sum = norm.partial[norm.channels + c];
+    of.of_weight[c] = static_cast<float>(product_sum * norm.inverse_deviation[c]);
+    of.of_bias[c] = static_cast<float>(sum);
+    factors[c] = channel_factors_of(sum, product_sum, static_cast<double>(norm.rows), norm.weight[c],
+                                    norm.mean[c], norm.inverse_deviation[c]);
+  }
+  auto* const of_x = static_cast<T*>(of.of_x);
+  auto* const of_residual = static_cast<T*>(of.of_residual);
+  for (std::size_t i = 0; i < norm.rows * norm.channels; ++i) {
+    const auto& [a, b, constant] = factors[i % norm.channels];
+    const float g = masked(i, i % norm.channels);
+    if (of_residual != nullptr) of_residual[i] = from_float<T>(g);
+    of_x[i] = from_float<T>(g * a + (to_float(x[i]) * b + constant));
+  }
+}
+
 class CpuFusedKernels final : public FusedKernels {
  public:
   void token_loss(float* losses, float* log_sums, const void* logits, Element type,
@@ -126,6 +202,22 @@ class CpuFusedKernels final : public FusedKernels {
       using T = std::remove_pointer_t<decltype(of_type)>;
       norm_gradient_of_rows(gradient, partial, passed, static_cast<const T*>(of_normed), sum, weight, means,
                             deviations, rows);
+    });
+  }
+
+  void batch_norm(void* output, const void* x, const void* residual, const ChannelNorm& norm,
+                  const StepMoments& step, Stream /*stream*/) const override {
+    with_element_type(norm.type, [&](auto* of_type) {
+      using T = std::remove_pointer_t<decltype(of_type)>;
+      normalise(static_cast<T*>(output), static_cast<const T*>(x), static_cast<const T*>(residual), norm,
+                step);
+    });
+  }
+
+  void batch_norm_gradient(const ChannelNormGradient& gradient, const ChannelNorm& norm,
+                           Stream /*stream*/) const override {
+    with_element_type(norm.type, [&](auto* of_type) {
+      normalise_back<std::remove_pointer_t<decltype(of_type)>>(gradient, norm);
     });
   }
 

@@ -24,6 +24,43 @@ struct NormRows {
   float eps = 1e-5F;
 };
 
+/// A batch normalisation of [rows, channels], images with their channels last, with the statistics of these
+/// rows, at least one; then a residual and the ReLU. Per channel: [channels].
+struct ChannelNorm {
+  std::size_t rows = 0;
+  std::size_t channels = 0;
+  double epsilon = 1e-5;
+  bool relu = false;
+  Element type = Element::float32;  ///< Of all tensors [rows, channels].
+  const float* weight = nullptr;
+  const float* bias = nullptr;
+  // Per channel, written by forward and read by backward.
+  double* mean = nullptr;
+  double* inverse_deviation = nullptr;
+  float* scale = nullptr;
+  float* shift = nullptr;
+  double* partial = nullptr;  ///< [FusedKernels::kStatisticParts, 2, channels], for the kernels' own use.
+};
+
+/// Where a forward pass adds its moments, the variance as that of rows - 1: both [channels], or null.
+struct StepMoments {
+  double* mean = nullptr;
+  double* variance = nullptr;
+  double samples = 0;  ///< What the moments are multiplied by.
+};
+
+/// What reaches a normalisation, and what it gives back.
+struct ChannelNormGradient {
+  void* of_x = nullptr;
+  void* of_residual = nullptr;  ///< Null: it had none.
+  float* of_weight = nullptr;
+  float* of_bias = nullptr;
+  float* factors = nullptr;  ///< [3, channels], for the kernels' own use.
+  const void* of_output = nullptr;
+  const void* x = nullptr;
+  const void* output = nullptr;  ///< By which zeros of the ReLU are known; null: without a residual, by x.
+};
+
 /// Several operations in one pass each, for what a GPU spends on memory rather than on arithmetic. There is
 /// one table for the CPU and one for a GPU (DeviceKernels::fused()); both give the same to rounding. Pointers
 /// lead into that device's memory; `stream` as in DeviceKernels. Each call throws Error where CUDA refuses
@@ -57,6 +94,14 @@ class FusedKernels {
                                       const void* of_normed, Element type, const float* sum,
                                       const float* weight, const float* means, const float* deviations,
                                       const NormRows& rows, Stream stream) const = 0;
+
+  /// Partial sums over rows that batch norm has room for.
+  static constexpr std::size_t kStatisticParts = 64;
+  /// `output` = the normalised `x`, plus `residual` unless null, then the ReLU.
+  virtual void batch_norm(void* output, const void* x, const void* residual, const ChannelNorm& norm,
+                          const StepMoments& step, Stream stream) const = 0;
+  virtual void batch_norm_gradient(const ChannelNormGradient& gradient, const ChannelNorm& norm,
+                                   Stream stream) const = 0;
 
   /// Whether the step is applied and by what its gradient is multiplied, from the gradient's squares; counts
   /// the steps applied. `clip`: longest that the gradient divided by `weight` may be; 0: any.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/element.hpp"
@@ -51,6 +52,59 @@ DTRAIN_HOST_DEVICE inline float normed_of(float x, float mean, float deviation, 
 DTRAIN_HOST_DEVICE inline float norm_gradient_of(float scaled, float unit, float mean_scaled,
                                                  float mean_product, float deviation) {
   return (scaled - mean_scaled - unit * mean_product) * deviation;
+}
+
+/// A channel's batch normalisation as y = x scale + shift. Source: Ioffe and Szegedy, "Batch Normalization",
+/// ICML 2015.
+struct ChannelScale {
+  double inverse_deviation;
+  float scale;
+  float shift;
+};
+
+DTRAIN_HOST_DEVICE inline ChannelScale channel_scale_of(double mean, double variance, double epsilon,
+                                                        float weight, float bias) {
+  const double inverse = 1.0 / sqrt(variance + epsilon);
+  const double scale = static_cast<double>(weight) * inverse;
+  return {inverse, static_cast<float>(scale), static_cast<float>(static_cast<double>(bias) - mean * scale)};
+}
+
+/// Through the normalisation, the residual (0: none) and, where wanted, the ReLU; a NaN stays one.
+DTRAIN_HOST_DEVICE inline float scaled_of(float x, float scale, float shift, float residual, bool relu) {
+  const float y = x * scale + shift + residual;
+  return relu && y < 0.0F ? 0.0F : y;
+}
+
+/// The gradient behind a ReLU that gave `y`.
+DTRAIN_HOST_DEVICE inline float masked_of(float gradient, float y, bool relu) {
+  return relu && y <= 0.0F ? 0.0F : gradient;
+}
+
+/// The gradient of x is g a + x b + c, g being the masked gradient.
+struct ChannelFactors {
+  float a;
+  float b;
+  float c;
+};
+
+/// `sum` and `product_sum`: over the rows, of g and of g (x - mean).
+DTRAIN_HOST_DEVICE inline ChannelFactors channel_factors_of(double sum, double product_sum, double rows,
+                                                            float weight, double mean,
+                                                            double inverse_deviation) {
+  const double a = static_cast<double>(weight) * inverse_deviation;
+  const double b = -a * inverse_deviation * inverse_deviation * product_sum / rows;
+  return {static_cast<float>(a), static_cast<float>(b), static_cast<float>(-a * sum / rows - b * mean)};
+}
+
+/// Near the mean of a channel, so that squares of a large mean do not drown the variance: of some rows,
+/// spread over all. `x`: the channel's first element.
+template <class T>
+DTRAIN_HOST_DEVICE double channel_centre(const T* x, std::size_t rows, std::size_t channels) {
+  const std::size_t probes = rows < 16 ? rows : 16;
+  double sum = 0.0;
+  for (std::size_t p = 0; p < probes; ++p)
+    sum += static_cast<double>(to_float(x[p * rows / probes * channels]));
+  return sum / static_cast<double>(probes);
 }
 
 /// In a device's memory: what a step's update does. The host reads it when the next step is under way.

@@ -15,6 +15,7 @@
 
 #include "core/error.hpp"
 #include "models/compute/precision.hpp"
+#include "models/layers/fused/fused_batch_norm.hpp"
 #include "models/slicing/slices.hpp"
 
 namespace dtrain::models {
@@ -270,10 +271,14 @@ at::Tensor batch_norm(const BatchNormInput& what, const BatchNorm& place,
       what.residual.defined() ? what.residual.contiguous(kChannelsLast) : what.residual;
   Buffer& mean = buffers.at(place.buffer);
   Buffer& variance = buffers.at(place.buffer + 1);
+  const Parameter& weight = parameters.at(place.parameter);
+  const Parameter& bias = parameters.at(place.parameter + 1);
+  if (context.mode == Mode::training && takes_fused_batch_norm(x, weight)) {
+    const at::Tensor beside = residual.defined() ? residual.to(x.scalar_type()) : residual;
+    return fused_batch_norm(x, beside, what.then, weight, bias, mean, variance, place.epsilon, context);
+  }
   if (!own_kernels_take(x)) {
-    const at::Tensor y =
-        library_batch_norm(x, parameters.at(place.parameter), parameters.at(place.parameter + 1), mean,
-                           variance, place.epsilon, context);
+    const at::Tensor y = library_batch_norm(x, weight, bias, mean, variance, place.epsilon, context);
     const at::Tensor sum = residual.defined() ? y + residual : y;
     return what.then == kernels::Then::relu ? sum.relu() : sum;
   }
@@ -284,8 +289,7 @@ at::Tensor batch_norm(const BatchNormInput& what, const BatchNorm& place,
   } else {
     statistics = {mean.value.to(at::kDouble), variance.value.to(at::kDouble)};
   }
-  return BatchNormFunction::apply(x, parameters.at(place.parameter).value,
-                                  parameters.at(place.parameter + 1).value,
+  return BatchNormFunction::apply(x, weight.value, bias.value,
                                   residual.defined() ? std::optional(residual) : std::nullopt, statistics,
                                   place.epsilon, what.then, context.mode);
 }

@@ -9,6 +9,7 @@
 
 #include "models/compute/beside.hpp"
 #include "models/layers/vocabulary.hpp"
+#include "models/losses/chunked_token_loss.hpp"
 #include "models/losses/fused_token_loss.hpp"
 #include "models/shape.hpp"
 #include "models/slicing/tensor_group.hpp"
@@ -45,6 +46,17 @@ LossSums fused_token_loss_sums(const at::Tensor& logits, const at::Tensor& targe
   check(logits, targets, words);
   LossSums sums;
   sums.loss = fused_token_loss(logits, beside(targets, logits), words);
+  sums.weight = static_cast<double>(targets.size(0));
+  return sums;
+}
+
+LossSums chunked_token_loss_sums(const at::Tensor& input, const at::Tensor& words,
+                                 const at::Tensor& targets) {
+  check(input, targets, words.size(0));
+  const at::Tensor rows = input.contiguous();
+  const auto at_once = rows_at_once(padded_columns(words.size(0)), rows.element_size());
+  LossSums sums;
+  sums.loss = chunked_token_loss(rows, words.contiguous(), beside(targets, input).contiguous(), at_once);
   sums.weight = static_cast<double>(targets.size(0));
   return sums;
 }

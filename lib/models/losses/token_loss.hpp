@@ -16,6 +16,10 @@ LossSums token_cross_entropy_sums(const at::Tensor& logits, const at::Tensor& ta
 /// which the first `words` are words.
 LossSums fused_token_loss_sums(const at::Tensor& logits, const at::Tensor& targets, std::int64_t words);
 
+/// The same by chunked_token_loss(), of the factors of the logits: `input` [tokens, width] and `words`
+/// [words, width].
+LossSums chunked_token_loss_sums(const at::Tensor& input, const at::Tensor& words, const at::Tensor& targets);
+
 /// The same where each rank of `group` has the logits [tokens, words] of the words `part` only; the sums are
 /// those of all words, alike on all ranks.
 LossSums sliced_token_cross_entropy_sums(const at::Tensor& logits, const at::Tensor& targets,

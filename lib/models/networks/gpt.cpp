@@ -83,6 +83,8 @@ class Gpt final : public Model {
   bool has_cross_entropy() const override { return true; }
   LossSums training_loss(const Tensors& outputs, const at::Tensor& targets,
                          const TrainingLoss& how) const override {
+    if (outputs.size() == 2)  // GptHead gave the factors of the logits
+      return chunked_token_loss_sums(outputs[0].flatten(0, -2), outputs[1], targets.flatten());
     const at::Tensor logits = outputs.at(0).flatten(0, -2);  // GptHead: words, then padding
     const bool sliced = Model::outputs().sliced();
     if (fused_kernels_are_on() && !sliced && how.label_smoothing == 0 && takes_fused_token_loss(logits))

@@ -9,14 +9,19 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "models/compute/element_type.hpp"
+#include "models/compute/loss_scope.hpp"
 #include "models/compute/precision.hpp"
 #include "models/compute/product_weight.hpp"
 #include "models/compute/sample_tap.hpp"
 #include "models/layers/dropout.hpp"
-#include "models/layers/fused_norm.hpp"
+#include "models/layers/fused/fused_norm.hpp"
+#include "models/layers/fused/fused_perceptron.hpp"
 #include "models/layers/vocabulary.hpp"
+#include "models/losses/chunked_token_loss.hpp"
 #include "models/shape.hpp"
 #include "models/slicing/slices.hpp"
 #include "models/slicing/tensor_group.hpp"
@@ -40,10 +45,18 @@ Parameter parameter(const GptSizes& sizes, const std::string& name, const Shape&
 }
 
 /// What ranks of a tensor axis exchange stays in full precision.
-NormedInput normed_input(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias,
+NormedInput normed_input(const Tensors& inputs, const at::Tensor& weight, const at::Tensor& bias,
                          const TokenFlow& flow) {
-  return models::normed_input(input, weight, bias, kEps,
+  return models::normed_input(inputs, weight, bias, kEps,
                               flow.group() == nullptr ? product_type() : at::kFloat);
+}
+
+/// The sum of both, or, for a layer that begins with it, the two of them. What ranks of a tensor axis
+/// exchange is whole.
+Tensors residual_sum(const at::Tensor& input, const at::Tensor& branch, const TokenFlow& flow,
+                     const Context& context) {
+  if (context.joins_next && fused_kernels_are_on() && flow.group() == nullptr) return {input, branch};
+  return {input + branch};
 }
 
 at::Tensor product_weight(const Parameter& weight) { return models::product_weight(weight.value, weight); }
@@ -221,13 +234,14 @@ Flow GptAttention::slice(TensorGroup& group, const Flow& flow) {
 
 Tensors GptAttention::forward(const Tensors& inputs, const Context& context) {
   const auto used = flow_.between_slices({&parameters_[0], &parameters_[1], &parameters_[5]});
-  const auto [input, normed] = normed_input(inputs.at(0), used[0], used[1], flow_);
-  return {input + dropped(attend(normed, used[2], flow_, nullptr), sizes_, flow_, name(), context)};
+  const auto [input, normed] = normed_input(inputs, used[0], used[1], flow_);
+  const at::Tensor branch = attend(normed, used[2], flow_, nullptr);
+  return residual_sum(input, dropped(branch, sizes_, flow_, name(), context), flow_, context);
 }
 
 at::Tensor GptAttention::forward_cached(const at::Tensor& input, KeysValues& cache) const {
   const at::Tensor normed =
-      normed_input(input, parameters_[0].value, parameters_[1].value, flow_.whole()).normed;
+      normed_input({input}, parameters_[0].value, parameters_[1].value, flow_.whole()).normed;
   return input + attend(normed, parameters_[5].value, flow_.whole(), &cache);
 }
 
@@ -260,19 +274,24 @@ GptMlp::GptMlp(const GptSizes& sizes, std::int64_t index)
 }
 
 at::Tensor GptMlp::branch(const at::Tensor& normed, const at::Tensor& bias, const TokenFlow& flow) const {
+  if (flow.group() == nullptr && takes_fused_perceptron(normed)) {
+    return fused_perceptron(
+        normed, {product_weight(parameters_[2]), parameters_[3].value, product_weight(parameters_[4]), bias});
+  }
   const at::Tensor inner = flow.into_slices(normed, product_weight(parameters_[2]), parameters_[3].value);
   return projected(at::gelu(inner), parameters_[4], bias, flow);
 }
 
 Tensors GptMlp::forward(const Tensors& inputs, const Context& context) {
   const auto used = flow_.between_slices({&parameters_[0], &parameters_[1], &parameters_[5]});
-  const auto [input, normed] = normed_input(inputs.at(0), used[0], used[1], flow_);
-  return {input + dropped(branch(normed, used[2], flow_), sizes_, flow_, name(), context)};
+  const auto [input, normed] = normed_input(inputs, used[0], used[1], flow_);
+  const at::Tensor added = dropped(branch(normed, used[2], flow_), sizes_, flow_, name(), context);
+  return residual_sum(input, added, flow_, context);
 }
 
 at::Tensor GptMlp::forward_whole(const at::Tensor& input) const {
   const at::Tensor normed =
-      normed_input(input, parameters_[0].value, parameters_[1].value, flow_.whole()).normed;
+      normed_input({input}, parameters_[0].value, parameters_[1].value, flow_.whole()).normed;
   return input + branch(normed, parameters_[5].value, flow_.whole());
 }
 
@@ -303,22 +322,32 @@ GptHead::GptHead(const GptSizes& sizes, GptEmbedding& embedding)
   parameters_.push_back(parameter(sizes, "transformer.ln_f.bias", {sizes.width}, kZero));
 }
 
-at::Tensor GptHead::logits(const at::Tensor& input, const TokenFlow& flow, Columns columns) const {
+at::Tensor GptHead::logits(const Tensors& inputs, const TokenFlow& flow, Columns columns) const {
   const auto used = flow.between_slices({&parameters_[0], &parameters_[1]});
-  const at::Tensor normed = normed_input(input, used[0], used[1], flow).normed;
-  const std::int64_t missing = (kColumns - words_.value().size(0) % kColumns) % kColumns;
+  const at::Tensor normed = normed_input(inputs, used[0], used[1], flow).normed;
+  const std::int64_t missing = padded_columns(words_.value().size(0)) - words_.value().size(0);
   const at::Tensor words = models::product_weight(words_.value(), words_.parameter());
   if (columns == Columns::words || missing == 0) return flow.into_slices(normed, words, {});
   return flow.into_slices(normed, at::constant_pad_nd(as_factor(words), {0, 0, 0, missing}), {});
 }
 
+bool GptHead::gives_factors() const {
+  return flow_.group() == nullptr && loss_takes_factors() && words_.value().scalar_type() == at::kFloat;
+}
+
 Tensors GptHead::forward(const Tensors& inputs, const Context& context) {
+  if (context.mode == Mode::training && gives_factors() && fused_kernels_for(words_.value()) != nullptr) {
+    const auto used = flow_.between_slices({&parameters_[0], &parameters_[1]});
+    const at::Tensor normed = normed_input(inputs, used[0], used[1], flow_).normed;
+    const at::Tensor words = models::product_weight(words_.value(), words_.parameter());
+    return {as_factor(normed), as_factor(words).view(words.sizes())};
+  }
   const bool padded = context.mode == Mode::training && fused_kernels_are_on();
-  return {logits(inputs.at(0), flow_, padded ? Columns::padded : Columns::words)};
+  return {logits(inputs, flow_, padded ? Columns::padded : Columns::words)};
 }
 
 at::Tensor GptHead::logits_of_all_words(const at::Tensor& input) const {
-  return of_all_words(logits(input, flow_.whole(), Columns::words), words_.parameter(), flow_.group());
+  return of_all_words(logits({input}, flow_.whole(), Columns::words), words_.parameter(), flow_.group());
 }
 
 Flow GptHead::slice(TensorGroup& group, const Flow& /*flow*/) {
@@ -328,12 +357,25 @@ Flow GptHead::slice(TensorGroup& group, const Flow& /*flow*/) {
 
 std::vector<Shape> GptHead::output_shapes(const std::vector<Shape>& inputs) const {
   const Shape& shape = inputs.at(0);
+  if (gives_factors()) return {shape, words_.value().sizes().vec()};
   return {{shape.at(0), flow_.all_tokens(shape.at(1)), words_.value().size(0)}};
 }
 
 Cost GptHead::cost(const std::vector<Shape>& inputs) const {
   const auto e = extents_of(inputs.at(0), sizes_, flow_);
-  const auto held = static_cast<double>(words_.value().size(0));
+  const std::int64_t words = words_.value().size(0);
+  if (gives_factors()) {  // the loss has the gradients of both, the words' in full, and a piece of the logits
+    const auto columns = static_cast<double>(padded_columns(words));
+    const auto at_once = static_cast<double>(rows_at_once(padded_columns(words), 2));
+    const double of_words = columns * e.width * e.bytes;
+    return {.flops = 2.0 * e.tokens * e.width * columns,
+            .parameter_bytes = 2.0 * e.width * e.bytes,
+            .activation_bytes =
+                of_words + (2.0 * e.tokens * e.width + std::min(e.tokens, at_once) * columns) * e.bytes,
+            .products = Cost::Products::inside,
+            .full_bytes = of_words};
+  }
+  const auto held = static_cast<double>(fused_kernels_are_on() ? padded_columns(words) : words);
   return {.flops = 2.0 * e.tokens * e.width * held,
           .parameter_bytes = 2.0 * e.width * e.bytes,
           .activation_bytes = e.tokens * (e.width + held) * e.bytes,

@@ -54,6 +54,7 @@ class GptAttention final : public Layer, public SampleTapped {
  public:
   GptAttention(const GptSizes& sizes, std::int64_t index);
   Tensors forward(const Tensors& inputs, const Context& context) override;
+  bool takes_pairs() const override { return true; }
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override { return inputs; }
   Cost cost(const std::vector<Shape>& inputs) const override;
 
@@ -74,6 +75,7 @@ class GptMlp final : public Layer, public SampleTapped {
  public:
   GptMlp(const GptSizes& sizes, std::int64_t index);
   Tensors forward(const Tensors& inputs, const Context& context) override;
+  bool takes_pairs() const override { return true; }
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override { return inputs; }
   Cost cost(const std::vector<Shape>& inputs) const override;
   Flow slice(TensorGroup& group, const Flow& flow) override;
@@ -89,16 +91,16 @@ class GptMlp final : public Layer, public SampleTapped {
 
 /// transformer.ln_f, then the logits: a product with the token embedding's weight, which it shares.
 /// [n, T, width] -> [n, T, vocabulary], sliced as the embedding is. In training with fused kernels
-/// (KernelScope) columns of zeros follow, up to a multiple of kColumns: an odd number of columns keeps a GPU
-/// from its fastest products. What is saved has the words only.
+/// (KernelScope) columns of zeros follow, up to padded_columns() (models/losses/chunked_token_loss.hpp);
+/// where the loss takes factors (LossScope), the normed input and the weight themselves are given. What is
+/// saved has the words only.
 class GptHead final : public Layer, public SampleTapped {
  public:
-  static constexpr std::int64_t kColumns = 64;
-
   /// `embedding` must outlive the head.
   GptHead(const GptSizes& sizes, GptEmbedding& embedding);
   std::vector<BorrowedParameter*> borrowed() override { return {&words_}; }
   Tensors forward(const Tensors& inputs, const Context& context) override;
+  bool takes_pairs() const override { return true; }
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
   Cost cost(const std::vector<Shape>& inputs) const override;
   Flow slice(TensorGroup& group, const Flow& flow) override;
@@ -108,7 +110,8 @@ class GptHead final : public Layer, public SampleTapped {
 
  private:
   enum class Columns { words, padded };
-  at::Tensor logits(const at::Tensor& input, const TokenFlow& flow, Columns columns) const;
+  bool gives_factors() const;
+  at::Tensor logits(const Tensors& inputs, const TokenFlow& flow, Columns columns) const;
   GptSizes sizes_;
   BorrowedParameter words_;
   TokenFlow flow_;

@@ -89,8 +89,11 @@ void SegmentWalk::idle_back() const {
 
 models::Tensors SegmentWalk::run(std::size_t segment, models::Tensors flowing,
                                  const models::Context& context) const {
+  const auto& layers = model_.layers();
+  models::Context of_layer = context;
   for (std::size_t layer = begins_[segment]; layer < end_of(segment); ++layer) {
-    flowing = model_.layers()[layer]->run(flowing, context);
+    of_layer.joins_next = layer + 1 < end_of(segment) && layers[layer + 1]->takes_pairs();
+    flowing = layers[layer]->run(flowing, of_layer);
   }
   return flowing;
 }

@@ -6,6 +6,7 @@
 #include <limits>
 #include <utility>
 
+#include "models/compute/loss_scope.hpp"
 #include "models/compute/precision.hpp"
 #include "parallel/pipeline/simulation.hpp"
 
@@ -84,6 +85,9 @@ std::vector<MicroBatchLoss> PipelineEngine::give(const StepPlan& plan, const Sam
             return replayed.loss_scale.defined() ? loss.loss * replayed.loss_scale : loss.loss * loss_scale;
           },
       .taken_back = [&](int m) { sums.taken_back(static_cast<int>(index_of(m))); }};
+  const models::LossScope loss(
+      parts_.model.takes_half_outputs() &&
+      models::loss_may_take_factors(parts_.kernels, parts_.half, parts_.training_loss));
   parts_.pipeline.train(schedule_for(std::max(plan.micro_batches.size(), fewest_)), samples, work);
   return losses;
 }

@@ -158,6 +158,9 @@ struct StepOutcome {
   std::vector<std::int64_t> staleness = {};
   std::optional<RoundOutcome> round = {};  ///< Where StepPlan::round was given.
   bool left_out = false;                   ///< Nothing was updated: in fp16 the gradient was not finite.
+  /// `own`, `total`, `gradient_norm` and `left_out` are those of the step before; empty: they are known
+  /// already, or there was none. Strategy::settle() gives those of the last step. `requests` are of now.
+  bool late = false;
 };
 
 }  // namespace dtrain::parallel

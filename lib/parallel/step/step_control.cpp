@@ -7,7 +7,8 @@ namespace dtrain::parallel {
 StepControl::StepControl(comm::Group& group)
     : group_(group), memory_(group.allocate(kFields * sizeof(double))) {}
 
-StepControl::Agreed StepControl::agree(const StepTotals& own, const StepRequests& requests) {
+StepControl::Agreed StepControl::agree(const StepTotals& own, const StepRequests& requests,
+                                       double next_weight) {
   const std::span<double> message(static_cast<double*>(memory_->data()), kFields);
   message[0] = own.loss;
   message[1] = own.weight;
@@ -22,6 +23,7 @@ StepControl::Agreed StepControl::agree(const StepTotals& own, const StepRequests
   message[10] = own.copies;
   message[11] = requests.stop;
   message[12] = requests.save;
+  message[13] = next_weight;
   group_.all_reduce(comm::Buffer::of(message), comm::ReduceOp::sum).wait();
   return {.totals = {.loss = message[0],
                      .weight = message[1],
@@ -34,7 +36,8 @@ StepControl::Agreed StepControl::agree(const StepTotals& own, const StepRequests
                      .copy_squares = message[8],
                      .copy_inverse = message[9],
                      .copies = message[10]},
-          .requests = {.stop = message[11], .save = message[12]}};
+          .requests = {.stop = message[11], .save = message[12]},
+          .next_weight = message[13]};
 }
 
 }  // namespace dtrain::parallel

@@ -17,12 +17,14 @@ class StepControl {
   struct Agreed {
     StepTotals totals;
     StepRequests requests;
+    double next_weight = 0;
   };
-  /// The sums over all ranks. Collective and blocking; every rank gets the same bits.
-  Agreed agree(const StepTotals& own, const StepRequests& requests = {});
+  /// The sums over all ranks. `next_weight`: of samples whose other totals are not known yet. Collective and
+  /// blocking; every rank gets the same bits.
+  Agreed agree(const StepTotals& own, const StepRequests& requests = {}, double next_weight = 0);
 
  private:
-  static constexpr std::size_t kFields = 13;
+  static constexpr std::size_t kFields = 14;
   comm::Group& group_;
   std::unique_ptr<comm::SharedBuffer> memory_;
 };

@@ -3,11 +3,51 @@
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <span>
 #include <vector>
 
+#include "kernels/fused/rules.hpp"
 #include "parallel/agreement.hpp"
 
 namespace dtrain::parallel {
+namespace {
+
+/// The values of some buffers of one type as they were: of all at once, since a device takes longer to start
+/// a kernel than to do it.
+class KeptValues {
+ public:
+  explicit KeptValues(const std::vector<models::Buffer*>& buffers) {
+    for (const models::Buffer* buffer : buffers) values_.push_back(buffer->value);
+    if (!values_.empty()) flat_ = flattened();
+  }
+
+  /// `new_ones_count`: bool [1], where the values are.
+  void put_back_unless(const at::Tensor& new_ones_count) const {
+    if (values_.empty()) return;
+    const at::Tensor chosen = at::where(new_ones_count, flattened(), flat_);
+    std::vector<at::Tensor> parts;
+    std::int64_t next = 0;
+    for (const at::Tensor& value : values_) {
+      parts.push_back(chosen.narrow(0, next, value.numel()).view(value.sizes()));
+      next += value.numel();
+    }
+    at::_foreach_copy_(values_, parts);
+  }
+
+ private:
+  at::Tensor flattened() const {
+    std::vector<at::Tensor> flat;
+    for (const at::Tensor& value : values_) flat.push_back(value.reshape({-1}));
+    return at::cat(flat);
+  }
+  std::vector<at::Tensor> values_;
+  at::Tensor flat_;
+};
+
+}  // namespace
 
 StepStatistics::StepStatistics(models::Model& model, comm::Group& group, int rows) : group_(group) {
   for (models::Buffer* buffer : model.buffers()) {
@@ -19,6 +59,7 @@ StepStatistics::StepStatistics(models::Model& model, comm::Group& group, int row
   if (averaged_.empty()) return;  // alike on all ranks: they have the same model
   const auto options = averaged_.front()->value.options().dtype(at::kDouble);
   memory_.emplace(group, sums_ + static_cast<std::int64_t>(averaged_.size()), options);
+  if (on_device()) weights_ = group.allocate(averaged_.size() * sizeof(double));
   std::int64_t next = 0;
   for (models::Buffer* buffer : averaged_) {
     auto shape = buffer->value.sizes().vec();
@@ -35,6 +76,7 @@ StepStatistics::~StepStatistics() {
 
 void StepStatistics::begin_step() {
   handle_.wait();  // of a step that was not applied
+  weighed_.wait();
   exchanged_ = false;
   if (averaged_.empty()) return;
   memory_->values()
@@ -48,8 +90,15 @@ void StepStatistics::exchange() {
   exchanged_ = true;
   std::vector<double> weights;
   for (const models::Buffer* buffer : averaged_) weights.push_back(buffer->step_weight);
-  const Range all{0, memory_->values().numel()};
-  memory_->values().narrow(0, sums_, all.end - sums_).copy_(at::tensor(weights), /*non_blocking=*/true);
+  Range all{0, memory_->values().numel()};
+  if (on_device()) {  // the CPU would wait for what comes back with the sums
+    all.end = sums_;
+    std::ranges::copy(weights, static_cast<double*>(weights_->data()));
+    const std::span<double> message(static_cast<double*>(weights_->data()), weights.size());
+    weighed_ = group_.all_reduce(comm::Buffer::of(message), comm::ReduceOp::sum);
+  } else {
+    memory_->values().narrow(0, sums_, all.end - sums_).copy_(at::tensor(weights));
+  }
   handle_ = memory_->group().all_reduce(memory_->outgoing(all), comm::ReduceOp::sum);
 }
 
@@ -59,12 +108,37 @@ void StepStatistics::apply() {
   for (models::Buffer* buffer : counters_) buffer->value.add_(1);
 }
 
+bool StepStatistics::on_device() const { return !averaged_.empty() && !averaged_.front()->value.is_cpu(); }
+
+// On a device the buffers are updated as ever, and are then those from before unless the step counts: the
+// same bits, and a sum that is not a number leaves no trace.
+void StepStatistics::apply_as_decided(const at::Tensor& decision) {
+  if (averaged_.empty() && counters_.empty()) return;
+  using kernels::UpdateDecision;
+  if (decision.is_cpu()) {
+    UpdateDecision decided;
+    std::memcpy(&decided, decision.const_data_ptr(), sizeof decided);
+    if (decided.applies != 0) apply();
+    return;
+  }
+  const at::NoGradGuard no_grad;
+  const KeptValues averages(averaged_);
+  const KeptValues counts(counters_);
+  apply();
+  const at::Tensor applies =
+      decision.narrow(0, offsetof(UpdateDecision, applies), sizeof(UpdateDecision::applies)).view(at::kInt);
+  averages.put_back_unless(applies.ne(0));
+  counts.put_back_unless(applies.ne(0));
+}
+
 void StepStatistics::update_averages() {
   const auto& all = memory_->values();
-  at::Tensor weights;  // of all ranks
+  const double* weights = nullptr;  // of all ranks
   if (exchanged_) {
-    memory_->take_in(handle_, {0, all.numel()});
-    weights = all.narrow(0, sums_, all.numel() - sums_).cpu();
+    memory_->take_in(handle_, {0, on_device() ? sums_ : all.numel()});
+    weighed_.wait();
+    weights =
+        on_device() ? static_cast<const double*>(weights_->data()) : all.const_data_ptr<double>() + sums_;
   }
   std::vector<at::Tensor> values;
   std::vector<at::Tensor> sums;
@@ -72,7 +146,7 @@ void StepStatistics::update_averages() {
   std::vector<at::Scalar> shares;
   for (std::size_t i = 0; i < averaged_.size(); ++i) {
     models::Buffer& buffer = *averaged_[i];
-    const double weight = weights.defined() ? weights.const_data_ptr<double>()[i] : buffer.step_weight;
+    const double weight = weights != nullptr ? weights[i] : buffer.step_weight;
     if (weight == 0.0) continue;  // no micro-batch had a variance
     const auto sum = buffer.step_sum[0];
     for (std::int64_t row = 1; row < buffer.step_sum.size(0); ++row) sum.add_(buffer.step_sum[row]);

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -33,9 +34,13 @@ class StepStatistics {
   /// Waits for the sums and changes the buffers; to be called only once the step is agreed upon. Without a
   /// call the buffers stay as they were: a step is applied by all or by none.
   void apply();
+  /// The same if `decision`, bytes of a kernels::UpdateDecision beside the buffers, says that the step is
+  /// applied: read where it lies, so that nothing waits for a device.
+  void apply_as_decided(const at::Tensor& decision);
 
  private:
   void update_averages();
+  bool on_device() const;
 
   comm::Group& group_;
   std::vector<models::Buffer*> averaged_;  // those with sums, in the model's order
@@ -43,6 +48,8 @@ class StepStatistics {
   std::optional<ExchangeMemory> memory_;  // doubles: all sums, then each buffer's weight
   std::int64_t sums_ = 0;                 // elements
   comm::Handle handle_;
+  std::unique_ptr<comm::SharedBuffer> weights_;  // of a device's buffers, where the CPU reads them
+  comm::Handle weighed_;
   bool exchanged_ = false;  // in this step
 };
 

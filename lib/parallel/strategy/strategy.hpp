@@ -83,6 +83,10 @@ class Strategy {
   /// the loss or a gradient is not finite. No rank has updated then.
   virtual StepOutcome step(const StepPlan& plan, SampleSource& samples) = 0;
 
+  /// After a step with StepOutcome::late: what the last step came to, which no outcome has told yet. Nothing
+  /// where all is told. Throws as step() does. Collective, and waits for the device.
+  virtual std::optional<StepOutcome> settle() { return std::nullopt; }
+
   /// Where Abilities::deals_work: the next micro-batch of `steps` for this rank, each to one rank; empty
   /// where there is none for it any more. Not collective: it may wait for other ranks. A plan that pauses
   /// follows the last one, without micro-batches, with which all ranks come to agree.

@@ -16,6 +16,7 @@
 #include "parallel/gradients/tied_parameters.hpp"
 #include "parallel/memory/layer_shards.hpp"
 #include "parallel/memory/node_memory.hpp"
+#include "parallel/step/late_decision.hpp"
 #include "parallel/step/step_control.hpp"
 #include "parallel/step/step_statistics.hpp"
 #include "parallel/step/step_undo.hpp"
@@ -38,6 +39,12 @@ namespace dtrain::parallel {
 /// Training Trillion Parameter Models", SC 2020.
 ///
 /// A step ends with one control message. It is applied by all ranks or by none.
+///
+/// With fused kernels (Setting::fused_kernels), where each rank holds all gradients and can say on its own
+/// what the update will be, the device decides (LateDecision), and a step's message has losses and decision
+/// of the step before. A gradient that is not finite is left out by all ranks at once, and reported, or
+/// followed by a smaller scale, one step later; the step that was computed in between has the same
+/// parameters.
 class Synchronous final : public Strategy, private LocalSums {
  public:
   /// What of the state each copy of the model holds a shard of only.
@@ -48,6 +55,7 @@ class Synchronous final : public Strategy, private LocalSums {
   explicit Synchronous(const StrategyParts& parts, Shards shards = Shards::nothing);
 
   StepOutcome step(const StepPlan& plan, SampleSource& samples) override;
+  std::optional<StepOutcome> settle() override;
   void synchronise() override;
   StateView state() override;
   void open_weights(std::size_t layer) override;
@@ -72,6 +80,11 @@ class Synchronous final : public Strategy, private LocalSums {
   void measure_copy(StepTotals& own) const;
   void agree(StepOutcome& outcome);
   void update(const StepPlan& plan, double scale);
+  bool decides_late() const;
+  void step_late(const StepPlan& plan, std::vector<MicroBatchLoss> losses, double loss_scale,
+                 StepOutcome& outcome);
+  void take_late(StepOutcome& outcome);
+  void close_late(const StepTotals& total, StepOutcome& outcome);
 
   StrategyParts parts_;
   NodeMemory memory_;
@@ -93,6 +106,8 @@ class Synchronous final : public Strategy, private LocalSums {
   std::vector<Range> counted_parts_;  // of the flat gradient, in norms
   optim::LossScaler scaler_;
   std::unique_ptr<AdaptiveBatch> adaptive_;  // null: a step takes one batch
+  std::unique_ptr<LateDecision> late_;       // null: the CPU decides, in the same step
+  LateDecision::Outcome taken_ = {};         // what take_late() took
 };
 
 StrategyEntry synchronous();

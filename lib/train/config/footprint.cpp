@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "models/compute/loss_scope.hpp"
+#include "models/model.hpp"
 #include "optim/coded_optimizer.hpp"
 #include "parallel/step/pieces.hpp"
 #include "parallel/strategy/registry.hpp"
@@ -44,29 +46,34 @@ plan::Footprint footprint_of(const RunConfig& config, const MemoryFacts& facts) 
                                 !balances_stages(config) && config.precision != "fp64" &&
                                 !config.computes_on_device();
   const bool undoes = facts.recovers && strategy.can(strategy_setting(config)).rolls_back;
-  return {.element_bytes = element_bytes(config),
-          .half = half_type(config).has_value(),
-          .copies = copies,
-          .tensor = config.mesh_shape.tensor,
-          .micro_batches = config.batch.micro_batches,
-          .largest_piece = samples_of_largest_piece(config.batch),
-          .pipelining = parallel::parse_pipelining(config.pipeline.schedule),
-          .optimizer_states =
-              config.update.rule.state_count() + (blocks != nullptr ? blocks(config.strategy_options) : 0),
-          .coded_states = config.update.rule.codes_state() ? config.update.rule.state_count() : 0,
-          .coded_bytes = optim::kCodedBytes,
-          .least_coded = optim::kLeastCoded,
-          .optimizer_shards = block_ranks > 1 || shares.optimizer ? sharers : 1,
-          .gradient_shards = shares.gradients && !config.reproducible ? sharers : 1,
-          .parameter_shards = block_ranks > 1 || shares.parameters ? sharers : 1,
-          .gathers_layers = gathers_layers,
-          .starts_in_shards = starts_in_shards,
-          .block_ranks = block_ranks,
-          .bucket_bytes = config.bucket_bytes(),
-          .reproducible = config.reproducible,
-          .undoes = undoes,
-          .saves = saves_beside_training(config, facts.samples),
-          .smallest_share = state::kSmallestShare};
+  return {
+      .element_bytes = element_bytes(config),
+      .half = half_type(config).has_value(),
+      .kernels = kernels_of(config),
+      .loss_takes_factors = config.model.class_weights == "none" &&
+                            models::loss_may_take_factors(kernels_of(config), half_type(config),
+                                                          {.label_smoothing = config.model.label_smoothing}),
+      .copies = copies,
+      .tensor = config.mesh_shape.tensor,
+      .micro_batches = config.batch.micro_batches,
+      .largest_piece = samples_of_largest_piece(config.batch),
+      .pipelining = parallel::parse_pipelining(config.pipeline.schedule),
+      .optimizer_states =
+          config.update.rule.state_count() + (blocks != nullptr ? blocks(config.strategy_options) : 0),
+      .coded_states = config.update.rule.codes_state() ? config.update.rule.state_count() : 0,
+      .coded_bytes = optim::kCodedBytes,
+      .least_coded = optim::kLeastCoded,
+      .optimizer_shards = block_ranks > 1 || shares.optimizer ? sharers : 1,
+      .gradient_shards = shares.gradients && !config.reproducible ? sharers : 1,
+      .parameter_shards = block_ranks > 1 || shares.parameters ? sharers : 1,
+      .gathers_layers = gathers_layers,
+      .starts_in_shards = starts_in_shards,
+      .block_ranks = block_ranks,
+      .bucket_bytes = config.bucket_bytes(),
+      .reproducible = config.reproducible,
+      .undoes = undoes,
+      .saves = saves_beside_training(config, facts.samples),
+      .smallest_share = state::kSmallestShare};
 }
 
 }  // namespace dtrain::train

@@ -134,28 +134,43 @@ void RunOutputs::clients(const federated::Partition& partition, const Workload& 
 
 void RunOutputs::step(const parallel::StepPlan& plan, int epoch, const parallel::StepOutcome& outcome,
                       const record::PhaseTotals& phases) {
+  const StepMade made{.number = plan.number,
+                      .epoch = epoch,
+                      .learning_rate = plan.learning_rate,
+                      .phases = phases,
+                      .ended_ns = steady_ns()};
+  if (!outcome.late) return write(made, outcome);
+  settled(outcome);
+  late_ = made;
+}
+
+void RunOutputs::settled(const parallel::StepOutcome& outcome) {
+  if (late_) write(*std::exchange(late_, std::nullopt), outcome);
+}
+
+void RunOutputs::write(const StepMade& made, const parallel::StepOutcome& outcome) {
   const auto& own = outcome.own;
-  recorder_.step({.step = plan.number,
-                  .epoch = epoch,
+  recorder_.step({.step = made.number,
+                  .epoch = made.epoch,
                   .loss = own.weight > 0 ? own.loss / own.weight : record::kNoValue,
                   .weight = own.weight,
                   .gradient_norm = outcome.gradient_norm,
-                  .learning_rate = plan.learning_rate,
-                  .time_s = phases.wall_s,
-                  .phases = phases.times,
-                  .ended_at_s = static_cast<double>(steady_ns() - start_ns_) * 1e-9});
+                  .learning_rate = made.learning_rate,
+                  .time_s = made.phases.wall_s,
+                  .phases = made.phases.times,
+                  .ended_at_s = static_cast<double>(made.ended_ns - start_ns_) * 1e-9});
   if (const auto* clock = job_.virtual_clock())
-    recorder_.virtual_time({.step = plan.number, .epoch = epoch, .virtual_time_s = clock->now_s()});
+    recorder_.virtual_time({.step = made.number, .epoch = made.epoch, .virtual_time_s = clock->now_s()});
   if (!curves_) return;
-  since_agreed_s_ += phases.wall_s;
+  since_agreed_s_ += made.phases.wall_s;
   if (!outcome.agreed) return;
-  curves_->add({.number = plan.number,
+  curves_->add({.number = made.number,
                 .loss = outcome.total.loss,
                 .weight = outcome.total.weight,
                 .samples = outcome.total.samples,
                 .time_s = std::exchange(since_agreed_s_, 0.0),
                 .gradient_norm = outcome.gradient_norm,
-                .learning_rate = plan.learning_rate});
+                .learning_rate = made.learning_rate});
 }
 
 // Aside and renamed: a reader, and a run that was killed, has a whole one. Without it no step may follow.

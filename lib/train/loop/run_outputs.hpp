@@ -48,11 +48,16 @@ struct EpochSums {
   std::optional<parallel::RoundOutcome> round = {};  ///< The epoch is this round of federated training.
   std::vector<comm::MovedBytes> traffic = {};        ///< Between this rank and each other, by rank.
 
+  /// Adds what steps came to.
+  void add(const parallel::StepOutcome& outcome) {
+    own.add_samples(outcome.own);
+    total.add_samples(outcome.total);
+  }
+
   /// Adds a step. `hash`: data::sample_hash() of the samples that this rank counts.
   void add(const parallel::StepOutcome& outcome, const record::PhaseTotals& step_phases, double rate,
            std::uint64_t hash) {
-    own.add_samples(outcome.own);
-    total.add_samples(outcome.total);
+    add(outcome);
     phases += step_phases;
     sample_hash += hash;
     learning_rate = rate;
@@ -82,9 +87,12 @@ class RunOutputs {
   /// The clients of a federated run.
   void clients(const federated::Partition& partition, const Workload& workload);
 
-  /// After each step.
+  /// After each step. With StepOutcome::late its row is written when the next call brings what it came to, or
+  /// settled() does.
   void step(const parallel::StepPlan& plan, int epoch, const parallel::StepOutcome& outcome,
             const record::PhaseTotals& phases);
+  /// What Strategy::settle() says of the last step.
+  void settled(const parallel::StepOutcome& outcome);
 
   /// What the tensors of an epoch's training took at most, of which `held_bytes` were there before it: events
   /// of this rank, of all of them and of the rest.
@@ -139,6 +147,16 @@ class RunOutputs {
  private:
   void warn_of_lost_results();  // rank 0: once, when the disk is full
 
+  /// What is known of a step whatever it comes to.
+  struct StepMade {
+    std::int64_t number = 0;
+    int epoch = 0;
+    double learning_rate = 0;
+    record::PhaseTotals phases;
+    std::int64_t ended_ns = 0;
+  };
+  void write(const StepMade& made, const parallel::StepOutcome& outcome);
+
   const RunConfig& config_;
   Job& job_;
   h5::Library& library_;
@@ -158,6 +176,7 @@ class RunOutputs {
   std::unique_ptr<record::TensorBoardWriter> tensorboard_;  // rank 0, when asked for
   std::optional<record::StepCurves> curves_;                // in it
   double since_agreed_s_ = 0;                               // that steps took
+  std::optional<StepMade> late_;                            // whose outcome is not known yet
 };
 
 /// The ledger that a part of the run has left in `folder`; nothing where there is none. Throws Error (exit

@@ -372,11 +372,7 @@ Trainer::Steps Trainer::train_steps() {
     const auto outcome = replica_.step(*plan, batches_);
     step_ = plan->number;
     privacy_.after_step();
-    if (outcome.left_out && job_.rank() == 0) {
-      outputs_.event("step_left_out",
-                     fmt::format("step {}: the gradient is not finite; the loss is scaled by {:g} now", step_,
-                                 replica_.strategy().scaler().scale()));
-    }
+    if (outcome.left_out) tell_left_out(outcome.late ? step_ - 1 : step_);
     if (outcome.round && !outcome.round->problem.empty() && job_.rank() == 0)
       tell("round_failed", "clients", outcome.round->problem + ": the model is as it was");
     if (outcome.round && !outcome.round->news.empty() && job_.rank() == 0)
@@ -389,9 +385,13 @@ Trainer::Steps Trainer::train_steps() {
     save_with_epoch_ = due && ends_epoch && !stops;  // once: its evaluation belongs to it
     const bool saves = due && !ends_epoch;
     const bool validates = outcome.agreed && !stops && !ends_epoch && selection_.due_within_epoch(step_);
+    std::optional<parallel::StepOutcome> rest;
+    if (stops || saves || validates || ends_epoch) rest = replica_.strategy().settle();
+    if (rest && rest->left_out) tell_left_out(step_);
     if (stops || saves || validates) {
       auto total = sums_.total;
       total.add_samples(outcome.total);
+      if (rest) total.add_samples(rest->total);
       last_ = info(total, false);
       outputs_.flush();
     }
@@ -401,11 +401,15 @@ Trainer::Steps Trainer::train_steps() {
     phases += take();
     sums_.add(outcome, phases, plan->learning_rate, counted_hash(*plan));
     outputs_.step(*plan, epoch_, outcome, phases);
+    if (rest) {
+      sums_.add(*rest);
+      outputs_.settled(*rest);
+    }
     look_after_ranks(phases, *plan, outcome.agreed);
     balance_.step(step_, phases, plan->micro_batches.size());
     if (compares) replica_.strategy().compare_copies(step_);
     if (outcome.agreed) survival_.after_step(step_, [this] { return info_of_last_step(); });
-    if (outcome.agreed)
+    if (outcome.agreed && sums_.total.weight > 0)
       show_progress(step_ - first_step, step_ - first_step - done, sums_.total, steady_s() - steps_begun_s_);
     if (stops) {
       progress_.clear();
@@ -415,6 +419,14 @@ Trainer::Steps Trainer::train_steps() {
     if (privacy_.is_spent()) return Steps::done;
   }
   return Steps::done;
+}
+
+/// In fp16, for the user to see why a step changed nothing.
+void Trainer::tell_left_out(std::int64_t step) {
+  if (job_.rank() != 0) return;
+  outputs_.event("step_left_out",
+                 fmt::format("step {}: the gradient is not finite; the loss is scaled by {:g} now", step,
+                             replica_.strategy().scaler().scale()));
 }
 
 /// Of the samples of a step. A copy's samples are counted once, where their loss is.

@@ -82,6 +82,7 @@ class Trainer {
   parallel::StepRequests requests() const;
   bool moves_layers();
   ExitCode move_layers();
+  void tell_left_out(std::int64_t step);
   void look_after_ranks(const record::PhaseTotals& phases, const parallel::StepPlan& plan, bool agreed);
   bool owes_save() const;
   bool owes_comparison() const;

@@ -1,8 +1,12 @@
 // What --kernels fused joins, beside LibTorch's operators one by one.
 #include <cmath>
 
+#include "models/compute/loss_scope.hpp"
 #include "models/compute/precision.hpp"
-#include "models/layers/fused_norm.hpp"
+#include "models/layers/batch_norm2d.hpp"
+#include "models/layers/fused/fused_norm.hpp"
+#include "models/layers/fused/fused_perceptron.hpp"
+#include "models/losses/chunked_token_loss.hpp"
 #include "models/losses/fused_token_loss.hpp"
 #include "models/losses/token_loss.hpp"
 #include "models/networks/gpt_layers.hpp"
@@ -67,6 +71,41 @@ TEST(FusedTokenLoss, LeavesWhatItDoesNotTake) {
   EXPECT_EQ(fused_token_loss(at::zeros({0, 8}), at::zeros({0}, at::kLong), 5).item<float>(), 0.0F);
 }
 
+TEST(ChunkedTokenLoss, HasTheGradientsOfAllLogitsAtOnce) {
+  at::manual_seed(7);
+  constexpr std::int64_t kWords = 50;
+  const std::array values = {at::randn({33, 16}), at::randn({kWords, 16})};
+  const at::Tensor targets = at::randint(0, kWords, {33}, at::kLong);
+  for (const auto type : {at::kFloat, at::kBFloat16}) {
+    const auto train = [&](std::int64_t rows, at::ScalarType of) {
+      const at::Tensor input = values[0].detach().to(of, false, true).requires_grad_();
+      const at::Tensor words = values[1].detach().to(of, false, true).requires_grad_();
+      const at::Tensor loss = rows == 0 ? token_cross_entropy_sums(at::linear(input, words), targets).loss
+                                        : chunked_token_loss(input, words, targets, rows);
+      (loss * 0.5).backward();
+      return std::vector{loss.detach(), input.grad(), words.grad()};
+    };
+    const auto full = train(0, at::kFloat);
+    const auto whole = train(0, type);
+    for (const std::int64_t rows : {1, 7, 33, 100}) {
+      const auto pieces = train(rows, type);
+      EXPECT_EQ(pieces[1].scalar_type(), type);
+      for (std::size_t i = 0; i < whole.size(); ++i) {
+        EXPECT_EQ(pieces[i].sizes(), whole[i].sizes());
+        EXPECT_LT(distance(pieces[i], full[i]), 2 * distance(whole[i], full[i]) + 1e-5) << i << " " << rows;
+      }
+    }
+  }
+}
+
+TEST(ChunkedTokenLoss, TakesAsManyRowsAsItsMemoryHolds) {
+  EXPECT_EQ(padded_columns(50257), 50304);
+  EXPECT_EQ(padded_columns(64), 64);
+  EXPECT_EQ(rows_at_once(50304, 2), 2560) << "of 2668, whole tiles";
+  EXPECT_EQ(rows_at_once(1000, 4, 40000), 10);
+  EXPECT_EQ(rows_at_once(1000, 4, 10), 1);
+}
+
 TEST(FusedNorm, EqualsTheNormAndAddsUpBothGradients) {
   at::manual_seed(3);
   const std::array values = {at::randn({3, 7, 48}), at::randn({48}), at::randn({48})};
@@ -76,7 +115,7 @@ TEST(FusedNorm, EqualsTheNormAndAddsUpBothGradients) {
     const ProductScope products(half);
     std::vector<at::Tensor> leaves;
     for (const auto& value : values) leaves.push_back(value.clone().requires_grad_());
-    const auto [input, normed] = normed_input(leaves[0], leaves[1], leaves[2], 1e-5, product_type());
+    const auto [input, normed] = normed_input({leaves[0]}, leaves[1], leaves[2], 1e-5, product_type());
     EXPECT_EQ(normed.scalar_type(), kernels == Kernels::fused && half ? *half : at::kFloat);
     ((input + normed.to(at::kFloat)) * factor).sum().backward();
     return std::vector{normed.detach(), leaves[0].grad(), leaves[1].grad(), leaves[2].grad()};
@@ -94,11 +133,127 @@ TEST(FusedNorm, AResultThatIsNotUsedNeedsNoGradient) {
   const KernelScope scope(Kernels::fused);
   const at::Tensor ones = at::ones({4});
   const at::Tensor first = at::randn({2, 4}).requires_grad_();
-  normed_input(first, ones, ones, 1e-5, product_type()).input.sum().backward();
+  normed_input({first}, ones, ones, 1e-5, product_type()).input.sum().backward();
   EXPECT_TRUE(first.grad().equal(at::ones({2, 4})));
   const at::Tensor second = at::randn({2, 4}).requires_grad_();
-  normed_input(second, ones, ones, 1e-5, product_type()).normed.square().sum().backward();
+  normed_input({second}, ones, ones, 1e-5, product_type()).normed.square().sum().backward();
   EXPECT_LT(second.grad().sum().abs().item<float>(), 1e-4F);  // a norm ignores what all have in common
+}
+
+TEST(FusedNorm, AddsUpTwoTermsAsTheirSumDoes) {
+  at::manual_seed(5);
+  for (const auto type : {at::kFloat, at::kBFloat16, at::kHalf}) {
+    const std::array values = {at::randn({3, 7, 48}), at::randn({3, 7, 48}).to(type), at::randn({48}),
+                               at::randn({48})};
+    const at::Tensor factor = at::randn({3, 7, 48});
+    const auto train = [&](bool joined) {
+      const KernelScope scope(Kernels::fused);
+      std::vector<at::Tensor> leaves;
+      for (const auto& value : values) leaves.push_back(value.clone().requires_grad_());
+      const Tensors inputs = joined ? Tensors{leaves[0], leaves[1]} : Tensors{leaves[0] + leaves[1]};
+      const auto [input, normed] = normed_input(inputs, leaves[2], leaves[3], 1e-5, at::kFloat);
+      ((input + normed) * factor).sum().backward();
+      std::vector found = {input.detach(), normed.detach()};
+      for (const auto& leaf : leaves) found.push_back(leaf.grad());
+      return found;
+    };
+    const auto wanted = train(false);
+    const auto joined = train(true);
+    for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_TRUE(joined[i].equal(wanted[i])) << i;
+  }
+}
+
+TEST(FusedPerceptron, IsThePerceptronWithGeluInItsTanhForm) {
+  at::manual_seed(6);
+  for (const auto half : {at::kBFloat16, at::kHalf}) {
+    const std::array values = {at::randn({3, 5, 16}), at::randn({64, 16}) * 0.3, at::randn({64}),
+                               at::randn({16, 64}) * 0.2, at::randn({16})};
+    const at::Tensor factor = at::randn({3, 5, 16});
+    const auto train = [&](bool fused, bool full) {
+      const KernelScope scope(fused ? Kernels::fused : Kernels::own);
+      const ProductScope products(full ? std::nullopt : std::optional(half));
+      std::vector<at::Tensor> leaves;
+      for (const auto& value : values) leaves.push_back(value.clone().requires_grad_());
+      EXPECT_EQ(takes_fused_perceptron(leaves[0]), fused);
+      const at::Tensor y =
+          fused ? fused_perceptron(leaves[0], {leaves[1], leaves[2], leaves[3], leaves[4]})
+                : at::linear(at::gelu(at::linear(leaves[0], leaves[1], leaves[2])), leaves[3], leaves[4]);
+      (y.to(at::kFloat) * factor).sum().backward();
+      std::vector<at::Tensor> found = {y.detach()};
+      for (const auto& leaf : leaves) found.push_back(leaf.grad());
+      return found;
+    };
+    const auto exact = train(false, true);
+    const auto plain = train(false, false);
+    const auto fused = train(true, false);
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      EXPECT_EQ(fused[i].sizes(), exact[i].sizes());
+      EXPECT_EQ(fused[i].scalar_type(), plain[i].scalar_type()) << i;
+      EXPECT_LT(distance(fused[i], exact[i]), 2 * distance(plain[i], exact[i]) + 5e-4) << i;
+    }
+  }
+}
+
+TEST(FusedPerceptron, TheTanhFormDiffersByLessThanHalfPrecisionRounds) {
+  const at::Tensor x = at::linspace(-8, 8, 100001, at::kDouble);
+  const at::Tensor exact = at::gelu(x);
+  const at::Tensor gap = (at::gelu(x, "tanh") - exact).abs();
+  EXPECT_LT(gap.max().item<double>(), 5e-4);
+  EXPECT_TRUE(gap.le(0x1p-9 * exact.abs().clamp_min(0.25)).all().item<bool>()) << "half a unit of bf16";
+}
+
+TEST(FusedPerceptron, IsForTrainingInHalfPrecision) {
+  const at::Tensor x = at::zeros({2, 8});
+  EXPECT_FALSE(takes_fused_perceptron(x));
+  const KernelScope scope(Kernels::fused);
+  EXPECT_FALSE(takes_fused_perceptron(x)) << "in full precision";
+  const ProductScope products(at::kBFloat16);
+  EXPECT_TRUE(takes_fused_perceptron(x));
+  const at::NoGradGuard no_grad;
+  EXPECT_FALSE(takes_fused_perceptron(x)) << "evaluation has the form of the checkpoint's users";
+}
+
+/// Images in half precision on the CPU, which its own kernels do not take.
+TEST(FusedBatchNorm, IsTheLayersOwnInHalfPrecision) {
+  at::manual_seed(8);
+  for (const auto type : {at::kBFloat16, at::kHalf}) {
+    for (const bool has_residual : {false, true}) {
+      const at::Tensor data = at::randn({4, 24, 5, 6}) * 2 + 1;
+      const at::Tensor beside = at::randn({4, 24, 5, 6});
+      const at::Tensor above = at::randn({4, 24, 5, 6});
+      const auto train = [&](Kernels kernels, at::ScalarType of) {
+        const KernelScope scope(kernels);
+        std::vector<Parameter> parameters;
+        std::vector<Buffer> buffers;
+        const BatchNorm place = BatchNorm::add("bn", 24, parameters, buffers, Slicing::none);
+        {
+          const at::NoGradGuard no_grad;
+          parameters[0].value.copy_(at::linspace(0.5, 1.5, 24));
+          parameters[1].value.copy_(at::linspace(-0.5, 0.5, 24));
+        }
+        const at::Tensor x = data.detach().to(of, false, true).requires_grad_();
+        const at::Tensor residual = beside.detach().to(of, false, true).requires_grad_();
+        const at::Tensor y = batch_norm(
+            {.input = x, .residual = has_residual ? residual : at::Tensor(), .then = kernels::Then::relu},
+            place, parameters, buffers, Context{.mode = Mode::training});
+        (y.to(at::kFloat) * above).sum().backward();
+        std::vector found = {
+            y.detach(),          x.grad(),           parameters[0].value.grad(), parameters[1].value.grad(),
+            buffers[0].step_sum, buffers[1].step_sum};
+        if (has_residual) found.push_back(residual.grad());
+        EXPECT_EQ(buffers[0].step_weight, 4);
+        return found;
+      };
+      const auto exact = train(Kernels::own, at::kFloat);
+      const auto plain = train(Kernels::own, type);
+      const auto fused = train(Kernels::fused, type);
+      for (std::size_t i = 0; i < exact.size(); ++i) {
+        EXPECT_EQ(fused[i].scalar_type(), plain[i].scalar_type()) << i;
+        EXPECT_LT(distance(fused[i], exact[i]), 1.5 * distance(plain[i], exact[i]) + 1e-6)
+            << i << " residual " << has_residual;
+      }
+    }
+  }
 }
 
 struct Trained {
@@ -108,17 +263,24 @@ struct Trained {
 };
 
 /// One step of gpt with an odd vocabulary; fused kernels see it padded.
-Trained train_gpt(Kernels kernels, std::optional<at::ScalarType> half, double label_smoothing = 0) {
+/// `joined`: the residual additions, too, where the layers join them.
+Trained train_gpt(Kernels kernels, std::optional<at::ScalarType> half, double label_smoothing = 0,
+                  bool joined = false) {
   auto model = find_model("gpt").make(
       {.task = "language_modelling", .sample_shape = {16}, .vocabulary = 65},
-      {{"layers", "2"}, {"heads", "2"}, {"width", "32"}, {"block", "16"}, {"dropout", "0"}});
+      {{"layers", "2"}, {"heads", "2"}, {"width", "32"}, {"block", "16"}, {"dropout", "0.1"}});
   model->initialise(1);
   at::manual_seed(4);
   const at::Tensor ids = at::randint(0, 65, {3, 16}, at::kInt);
   const at::Tensor targets = at::randint(0, 65, {3, 16}, at::kLong);
-  const Context context{.mode = Mode::training, .half = half, .kernels = kernels};
+  Context context{.mode = Mode::training, .half = half, .kernels = kernels};
   Tensors flowing = {ids};
-  for (auto& layer : model->layers()) flowing = layer->run(flowing, context);
+  for (const auto& layer : model->layers()) {
+    context.joins_next = joined && &layer != &model->layers().back();
+    flowing = layer->run(flowing, context);
+    const bool sums = &layer != &model->layers().front() && context.joins_next;
+    EXPECT_EQ(flowing.size(), sums && kernels == Kernels::fused ? 2U : 1U) << layer->name();
+  }
   EXPECT_EQ(flowing[0].size(2), kernels == Kernels::fused ? 128 : 65);
   const KernelScope scope(kernels);
   const auto sums = model->training_loss(kernels == Kernels::fused ? flowing : in_full(flowing), targets,
@@ -153,6 +315,59 @@ TEST(FusedGpt, IsAsNearInHalfPrecision) {
     const double bound = 3 * distance(plain.gradients[i], full.gradients[i]) + 1e-3;
     EXPECT_LT(distance(fused.gradients[i], full.gradients[i]), bound) << i;
   }
+}
+
+TEST(FusedGpt, ResidualAdditionsJoinTheNextNormWithoutAnotherResult) {
+  for (const auto half : {std::optional<at::ScalarType>(), std::optional(at::kBFloat16)}) {
+    const Trained apart = train_gpt(Kernels::fused, half);
+    const Trained joined = train_gpt(Kernels::fused, half, 0, true);
+    EXPECT_TRUE(joined.loss.equal(apart.loss));
+    for (std::size_t i = 0; i < apart.gradients.size(); ++i)
+      EXPECT_TRUE(joined.gradients[i].equal(apart.gradients[i])) << i;
+  }
+  const Trained plain = train_gpt(Kernels::own, std::nullopt, 0, true);  // hands on sums all the same
+  EXPECT_TRUE(plain.loss.equal(train_gpt(Kernels::own, std::nullopt).loss));
+}
+
+TEST(FusedGpt, TheLossTakesTheFactorsOfTheLogits) {
+  auto model = find_model("gpt").make(
+      {.task = "language_modelling", .sample_shape = {16}, .vocabulary = 65},
+      {{"layers", "1"}, {"heads", "2"}, {"width", "32"}, {"block", "16"}, {"dropout", "0"}});
+  model->initialise(1);
+  at::manual_seed(4);
+  const at::Tensor ids = at::randint(0, 65, {3, 16}, at::kInt);
+  const at::Tensor targets = at::randint(0, 65, {3, 16}, at::kLong);
+  const auto train = [&](bool factors) {
+    const Context context{.mode = Mode::training, .kernels = Kernels::fused};
+    const LossScope loss_scope(factors);
+    Tensors flowing = {ids};
+    std::vector<Shape> shapes = {{3, 16}};
+    for (const auto& layer : model->layers()) {
+      flowing = layer->run(flowing, context);
+      const KernelScope kernels(Kernels::fused);
+      shapes = layer->output_shapes(shapes);
+    }
+    if (factors) {
+      EXPECT_EQ(flowing.size(), 2U);
+      for (std::size_t i = 0; i < flowing.size(); ++i) EXPECT_EQ(shapes.at(i), flowing[i].sizes().vec());
+    }
+    const KernelScope scope(Kernels::fused);
+    const auto sums = model->training_loss(flowing, targets, {});
+    sums.loss.backward();
+    std::vector<at::Tensor> found = {sums.loss.detach()};
+    for (Parameter* parameter : model->parameters()) {
+      found.push_back(parameter->value.grad());
+      parameter->value.mutable_grad().reset();
+    }
+    return found;
+  };
+  const auto wanted = train(false);
+  const auto found = train(true);
+  for (std::size_t i = 0; i < wanted.size(); ++i) EXPECT_LT(distance(found[i], wanted[i]), 1e-5) << i;
+  EXPECT_FALSE(loss_may_take_factors(Kernels::own, {}, {}));
+  EXPECT_FALSE(loss_may_take_factors(Kernels::fused, at::kHalf, {}));
+  EXPECT_FALSE(loss_may_take_factors(Kernels::fused, {}, {.label_smoothing = 0.1}));
+  EXPECT_TRUE(loss_may_take_factors(Kernels::fused, at::kBFloat16, {}));
 }
 
 TEST(FusedGpt, EvaluationHasTheWordsAlone) {

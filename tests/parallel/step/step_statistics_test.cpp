@@ -4,6 +4,10 @@
 #include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
+#include <limits>
+
+#include "kernels/fused/rules.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/job_of_test.hpp"
 
@@ -83,6 +87,27 @@ TEST(StepStatisticsTest, AStepThatIsNotAppliedLeavesNoTrace) {
   }
   EXPECT_TRUE(at::allclose(model->buffers()[0]->value, expected_mean(*model), 1e-12, 1e-14));
   EXPECT_EQ(model->buffers()[2]->value.item<std::int64_t>(), 1);
+}
+
+TEST(StepStatisticsTest, AStepIsAppliedIfItsDecisionSaysSo) {
+  JobOfTest job;
+  const at::NoGradGuard no_grad;
+  const auto model = small_resnet();
+  StepStatistics statistics(*model, job.data());
+  for (const int applies : {0, 1}) {
+    statistics.begin_step();
+    if (job.rank() == 0) {
+      for (int k = 0; k < kPieces; ++k) forward(*model, k);
+      if (applies == 0) model->buffers()[0]->step_sum.fill_(std::numeric_limits<double>::quiet_NaN());
+    }
+    statistics.exchange();
+    const kernels::UpdateDecision decided{.applies = applies};
+    at::Tensor decision = at::empty({sizeof decided}, at::kByte);
+    std::memcpy(decision.data_ptr(), &decided, sizeof decided);
+    statistics.apply_as_decided(decision);
+    EXPECT_EQ(model->buffers()[2]->value.item<std::int64_t>(), applies);
+  }
+  EXPECT_TRUE(at::allclose(model->buffers()[0]->value, expected_mean(*model), 1e-12, 1e-14));
 }
 
 TEST(StepStatisticsTest, EveryRankGetsTheFirstRanksBuffers) {

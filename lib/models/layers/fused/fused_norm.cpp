@@ -1,0 +1,105 @@
+#include "models/layers/fused/fused_norm.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include <optional>
+
+#include "models/compute/computing_stream.hpp"
+#include "models/compute/element_type.hpp"
+#include "models/compute/kernel_scope.hpp"
+#include "models/compute/sample_tap.hpp"
+
+namespace dtrain::models {
+namespace {
+
+using kernels::FusedKernels;
+using torch::autograd::AutogradContext;
+using torch::autograd::tensor_list;
+
+kernels::NormRows rows_of(const at::Tensor& input, double eps) {
+  const auto width = input.size(-1);
+  return {static_cast<std::size_t>(width == 0 ? 0 : input.numel() / width), static_cast<std::size_t>(width),
+          static_cast<float>(eps)};
+}
+
+class FusedNorm : public torch::autograd::Function<FusedNorm> {
+ public:
+  static tensor_list forward(AutogradContext* context, const at::Tensor& input,
+                             const std::optional<at::Tensor>& branch, const at::Tensor& weight,
+                             const at::Tensor& bias, double eps, at::ScalarType type) {
+    const auto rows = rows_of(input, eps);
+    const auto options = input.options().requires_grad(false);
+    const at::Tensor normed = at::empty(input.sizes(), options.dtype(type));
+    const at::Tensor means = at::empty({static_cast<std::int64_t>(rows.rows)}, options);
+    const at::Tensor deviations = at::empty_like(means);
+    const at::Tensor sum = branch ? at::empty(input.sizes(), options) : input;
+    const auto branch_type = branch ? branch->scalar_type() : at::kFloat;
+    fused_kernels_for(input)->residual_norm(
+        branch ? sum.data_ptr<float>() : nullptr, normed.data_ptr(), *element_of(type),
+        means.data_ptr<float>(), deviations.data_ptr<float>(), input.const_data_ptr<float>(),
+        branch ? branch->const_data_ptr() : nullptr, *element_of(branch_type), weight.const_data_ptr<float>(),
+        bias.const_data_ptr<float>(), rows, computing_stream(input.device()));
+    context->save_for_backward({sum, weight, means, deviations});
+    context->saved_data["eps"] = eps;
+    context->saved_data["branch"] = branch.has_value();
+    context->saved_data["branch_type"] = branch_type;
+    context->set_materialize_grads(false);
+    return {sum, normed};
+  }
+
+  static tensor_list backward(AutogradContext* context, const tensor_list& gradients) {
+    const auto saved = context->get_saved_variables();
+    const at::Tensor &sum = saved[0], &weight = saved[1], &means = saved[2], &deviations = saved[3];
+    const auto given = [&](const at::Tensor& of_sum, const at::Tensor& of_weight, const at::Tensor& of_bias) {
+      const bool branch = context->saved_data["branch"].toBool();
+      const at::Tensor of_branch =
+          branch ? of_sum.to(context->saved_data["branch_type"].toScalarType()) : at::Tensor();
+      return tensor_list{of_sum, of_branch, of_weight, of_bias, at::Tensor(), at::Tensor()};
+    };
+    if (!gradients[1].defined()) return given(gradients[0], {}, {});
+    const at::Tensor passed = gradients[0].defined() ? gradients[0].contiguous() : at::Tensor();
+    const at::Tensor of_normed = gradients[1].contiguous();
+    const at::Tensor gradient = at::empty(sum.sizes(), means.options());
+    const at::Tensor partial =
+        at::empty({static_cast<std::int64_t>(FusedKernels::kPartialRows), 2, sum.size(-1)}, means.options());
+    fused_kernels_for(sum)->residual_norm_gradient(
+        gradient.data_ptr<float>(), partial.data_ptr<float>(),
+        passed.defined() ? passed.const_data_ptr<float>() : nullptr, of_normed.const_data_ptr(),
+        *element_of(of_normed.scalar_type()), sum.const_data_ptr<float>(), weight.const_data_ptr<float>(),
+        means.const_data_ptr<float>(), deviations.const_data_ptr<float>(),
+        rows_of(sum, context->saved_data["eps"].toDouble()), computing_stream(sum.device()));
+    const at::Tensor sums = partial.sum(0);
+    return given(gradient, sums[0], sums[1]);
+  }
+};
+
+bool takes_fused_norm(const Tensors& inputs, const at::Tensor& weight, const at::Tensor& bias) {
+  const auto fits = [](const at::Tensor& tensor) {
+    return tensor.scalar_type() == at::kFloat && tensor.is_contiguous();
+  };
+  const at::Tensor& input = inputs.at(0);
+  const bool branch_fits =
+      inputs.size() == 1 || (inputs[1].is_contiguous() && inputs[1].sizes() == input.sizes() &&
+                             element_of(inputs[1].scalar_type()).has_value());
+  return fused_kernels_are_on() && fits(input) && branch_fits && fits(weight) && fits(bias) &&
+         input.numel() > 0 && input.size(-1) <= static_cast<std::int64_t>(FusedKernels::kWidestNorm) &&
+         fused_kernels_for(input) != nullptr;
+}
+
+}  // namespace
+
+NormedInput normed_input(const Tensors& inputs, const at::Tensor& weight, const at::Tensor& bias, double eps,
+                         at::ScalarType type) {
+  const bool pair = inputs.size() > 1;
+  if (!takes_fused_norm(inputs, weight, bias)) {
+    const at::Tensor input = pair ? inputs[0] + inputs[1] : inputs.at(0);
+    return {input, tapped_layer_norm(input, {input.size(-1)}, weight, bias, eps)};
+  }
+  const auto results =
+      FusedNorm::apply(inputs[0], pair ? std::optional(inputs[1]) : std::nullopt, weight, bias, eps, type);
+  return {results[0], results[1]};
+}
+
+}  // namespace dtrain::models

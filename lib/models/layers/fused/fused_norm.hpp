@@ -1,0 +1,23 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "models/layer.hpp"
+
+namespace dtrain::models {
+
+/// What a residual branch begins with.
+struct NormedInput {
+  at::Tensor input;  ///< As it came, or its two terms' sum: the branch is added to it.
+  at::Tensor normed;
+};
+
+/// A layer norm over the last dim of the input, fp32 [..., width]; `weight` and `bias` [width]. `inputs`: the
+/// input, or two terms of it, of which the second may be in half precision (Layer::takes_pairs()). Where
+/// fused kernels are on (KernelScope) and take it, the result is of `type`, fp32 or half precision, the terms
+/// are added up in the same pass, and backward adds up the gradients of both uses of the input in one; else
+/// LibTorch's operators do it, and the norm gives its own type.
+NormedInput normed_input(const Tensors& inputs, const at::Tensor& weight, const at::Tensor& bias, double eps,
+                         at::ScalarType type);
+
+}  // namespace dtrain::models
