@@ -143,6 +143,11 @@ std::vector<Option> declare() {
                                                                              : std::string();
   };
   of_strategy(
+      "compression-after", "STEPS",
+      "first steps of the training in which gradients travel in all their bits (with --compression, but "
+      "auto)",
+      "", [](auto& c) -> auto& { return c.strategy_options.compression_after; });
+  of_strategy(
       "shard-within", "all|node",
       "ranks that share the state out: all copies, or those of each node, which then has all of it "
       "(zero1, zero2, zero3)",

@@ -6,7 +6,7 @@ import unittest
 from program import ProgramTest
 
 BUILT = """model model-option golden init-from init-skip loss class-weights label-smoothing freeze dataset data-root staging augment augment-padding mesh rank-order strategy
- compression shard-within dp-clip dp-noise target-epsilon dp-delta dp-sampler dp-accountant noise-source dp-unit dp-adaptive-clip
+ compression compression-after shard-within dp-clip dp-noise target-epsilon dp-delta dp-sampler dp-accountant noise-source dp-unit dp-adaptive-clip
  sync-period sync-optimizer local-after outer-optimizer outer-learning-rate outer-momentum fragments overlap-steps exchange-type easgd-mode elasticity servers staleness staleness-rate
  partition clients clients-per-round rounds local-epochs local-batch federated-rule proximal-mu server-optimizer server-rate server-momentum drop-rate round-deadline
  secure-aggregation secure-threshold secure-ring secure-bits secure-clip secure-noise
@@ -31,7 +31,7 @@ ADAM = {"optimizer": "adamw", "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-06, "ad
 LOCAL = {"strategy": "local_sgd", "sync-period": "adaptive", "sync-optimizer": "average", "local-after": 40, "outer-optimizer": "nesterov",
          "outer-learning-rate": 0.5, "outer-momentum": 0.75, "fragments": 3, "overlap-steps": 5, "exchange-type": "int8"}
 ELASTIC = {"strategy": "easgd", "easgd-mode": "asynchronous", "sync-period": "8", "elasticity": 0.125, "servers": 3}
-COMPRESSED = {"strategy": "zero1", "compression": "powersgd=2", "optimizer-state-bits": 8}
+COMPRESSED = {"strategy": "zero1", "compression": "powersgd=2", "compression-after": 7, "optimizer-state-bits": 8}
 SHARDED = {"strategy": "zero3", "shard-within": "node"}
 PRIVATE = {"strategy": "ddp", "dp-clip": 0.5, "dp-noise": 1.25, "target-epsilon": 3.5, "dp-delta": 0.0625, "dp-sampler": "once", "dp-accountant": "pld",
            "noise-source": "seeded"}

@@ -106,7 +106,9 @@ bool codes_shards(const StrategyParts& parts, const GradientSums& gradients) {
 /// Null also where no gradients cross between nodes: ranks that share memory are on one.
 std::unique_ptr<GradientCompression> compression_of(const StrategyParts& parts, const NodeMemory& memory) {
   if (memory.shared() && parts.data_across == nullptr) return nullptr;
-  return make_compression(CompressionChoice::parse(parts.setting.options.compression), parts.seed);
+  const auto& options = parts.setting.options;
+  return make_compression(CompressionChoice::parse(options.compression), parts.seed,
+                          options.compression_after);
 }
 
 std::unique_ptr<GradientSums> gradient_sums(const StrategyParts& parts, Shards shards,

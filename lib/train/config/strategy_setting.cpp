@@ -74,10 +74,22 @@ bool sums_are_shards(const RunConfig& config) {
   return parallel::find_strategy(config.strategy).shares.gradients;
 }
 
+void check_compression_after(const RunConfig& config, const parallel::CompressionChoice& choice) {
+  const int after = config.strategy_options.compression_after;
+  refuse_unless(after >= 0, fmt::format("{} is no number of steps", after), "--compression-after",
+                "use 0 (compress from the first step on) or more");
+  refuse_unless(after == 0 || choice, "nothing is compressed after them", "--compression-after",
+                "add --compression, such as powersgd=2, or leave it out");
+  refuse_unless(after == 0 || choice.kind != parallel::CompressionChoice::Kind::automatic,
+                "auto begins when it has measured enough steps in all bits", "--compression-after",
+                "leave it out, or use another --compression");
+}
+
 /// Throws Error where the gradients cannot be compressed, whatever the machine is.
 void check_compression(const RunConfig& config) {
   const auto& wanted = config.strategy_options.compression;
   const auto choice = parallel::CompressionChoice::parse(wanted);
+  check_compression_after(config, choice);
   if (!choice) return;
   const auto refuse_if = [&](bool bad, std::string_view problem, std::string_view advice) {
     refuse_unless(!bad, problem, "--compression " + wanted, advice);
@@ -311,6 +323,7 @@ bool uses_strategy_option(const RunConfig& config, const std::string& name) {
   if (name == "servers" && std::ranges::count(chosen->options, "easgd-mode") > 0)
     return config.strategy_options.easgd_mode == "asynchronous";
   const auto& options = config.strategy_options;
+  if (name == "compression-after") return options.compression_after > 0;
   if (name == "dp-adaptive-clip") return options.dp_clip > 0 && options.dp_adaptive_clip > 0;
   if (name == "dp-noise") return options.dp_clip > 0 && options.dp_noise >= 0;
   if (name == "target-epsilon") return options.dp_clip > 0 && options.target_epsilon > 0;
