@@ -404,6 +404,13 @@ std::vector<Option> declare() {
     return c.update.rule.codes_state() ? write_toml(c.update.rule.state_bits) : std::string();
   };
   add(
+      "offload", "none|optimizer",
+      "keep the optimizer's state in the host's memory, and bring it to the device for each update (ddp)", "",
+      [](auto& c) -> auto& { return c.update.rule.offload; });
+  all.back().toml = [](const RunConfig& c) {
+    return c.update.rule.state_on_host() ? write_toml(c.update.rule.offload) : std::string();
+  };
+  add(
       "weight-decay", "R", "weight decay", by_model,
       [](auto& c) -> auto& { return c.update.rule.weight_decay; });
   add(

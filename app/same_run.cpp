@@ -105,7 +105,8 @@ bool may_differ(const Option& option, bool reproducible) {
                                               "compression",
                                               "compression-after",
                                               "shard-within",
-                                              "optimizer-state-bits"};
+                                              "optimizer-state-bits",
+                                              "offload"};
   // The last bits of sums depend on these.
   static const std::set<std::string> kFreeUnlessReproducible = {"threads", "bucket-mb", "all-reduce"};
   return option.group == kOutputs || kFree.contains(option.name) ||

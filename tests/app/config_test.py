@@ -14,7 +14,7 @@ pipeline virtual-stages balance recompute memory-limit
 epochs limit-steps global-batch micro-batches optimizer learning-rate momentum nesterov beta1 beta2 epsilon weight-decay decay schedule
 adaptive-batch eval-batch min-learning-rate warmup-steps grad-clip batch-norm precision device device-graphs threads kernels comm-backend all-reduce bucket-mb watchdog on-failure spares replicate verify-every inject emulate seed reproducible output name
 overwrite record-steps trace trace-steps tensorboard quiet dry-run all-ranks cluster exit-after checkpoint-every keep resume optimizer-state
-validate-every best-by early-stopping optimizer-state-bits""".split()
+validate-every best-by early-stopping optimizer-state-bits offload""".split()
 # A value that is not the default for every option.
 OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "golden": "off", "init-from": "a.h5", "init-skip": "fc.*", "loss": "mae",
          "class-weights": "balanced", "label-smoothing": 0.125, "freeze": "^fc[12]", "dataset": "a \"quoted\" \\ name", "data-root": "/d",
@@ -32,6 +32,7 @@ LOCAL = {"strategy": "local_sgd", "sync-period": "adaptive", "sync-optimizer": "
          "outer-learning-rate": 0.5, "outer-momentum": 0.75, "fragments": 3, "overlap-steps": 5, "exchange-type": "int8"}
 ELASTIC = {"strategy": "easgd", "easgd-mode": "asynchronous", "sync-period": "8", "elasticity": 0.125, "servers": 3}
 COMPRESSED = {"strategy": "zero1", "compression": "powersgd=2", "compression-after": 7, "optimizer-state-bits": 8}
+OFFLOADED = {"strategy": "ddp", "offload": "optimizer", "device": "auto"}
 SHARDED = {"strategy": "zero3", "shard-within": "node"}
 PRIVATE = {"strategy": "ddp", "dp-clip": 0.5, "dp-noise": 1.25, "target-epsilon": 3.5, "dp-delta": 0.0625, "dp-sampler": "once", "dp-accountant": "pld",
            "noise-source": "seeded"}
@@ -87,17 +88,17 @@ class ConfigTest(ProgramTest):
         self.assertEqual((config["epochs"], config["model-option"]), (4, ["a=1", "b=2"]))
 
     def test_printed_file_fed_back_prints_the_same(self):
-        for arguments in ([], ["--model", "cnn", "--name", "x"], flags(OTHER), flags(ADAM), flags(LOCAL), flags(ELASTIC), flags(LATE), flags(COMPRESSED), flags(SHARDED), flags(PRIVATE), flags(CLIENTS), flags(FEDERATED), ["--strategy", "fedavg"]):
+        for arguments in ([], ["--model", "cnn", "--name", "x"], flags(OTHER), flags(ADAM), flags(LOCAL), flags(ELASTIC), flags(LATE), flags(COMPRESSED), flags(OFFLOADED), flags(SHARDED), flags(PRIVATE), flags(CLIENTS), flags(FEDERATED), ["--strategy", "fedavg"]):
             text, _ = self.printed(*arguments)
             again, _ = self.printed("--config", self.write("fed.toml", text))
             self.assertEqual(text, again)
 
     def test_every_option_reaches_the_file_and_comes_back(self):
-        self.assertEqual(sorted({**OTHER, **ADAM, **LOCAL, **ELASTIC, **LATE, **COMPRESSED, **SHARDED, **PRIVATE, **CLIENTS, **FEDERATED, **SECURE}), sorted(BUILT), "a value for every option")
+        self.assertEqual(sorted({**OTHER, **ADAM, **LOCAL, **ELASTIC, **LATE, **COMPRESSED, **OFFLOADED, **SHARDED, **PRIVATE, **CLIENTS, **FEDERATED, **SECURE}), sorted(BUILT), "a value for every option")
         self.assertEqual(self.printed(*flags(OTHER))[1], OTHER | {"adaptive-batch": False})
         with_adam = self.printed(*flags(ADAM))[1]
         self.assertEqual({key: with_adam[key] for key in ADAM}, ADAM)
-        for options in (LOCAL, ELASTIC, LATE, COMPRESSED, SHARDED, PRIVATE, CLIENTS, FEDERATED, SECURE):
+        for options in (LOCAL, ELASTIC, LATE, COMPRESSED, OFFLOADED, SHARDED, PRIVATE, CLIENTS, FEDERATED, SECURE):
             printed = self.printed(*flags(options))[1]
             self.assertEqual({key: printed[key] for key in options}, options)
 

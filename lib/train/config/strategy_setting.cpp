@@ -212,6 +212,25 @@ void check_state_bits(const RunConfig& config) {
             "leave --dp-clip or --optimizer-state-bits out");
 }
 
+constexpr const char* kNoDeviceToRelieve =
+    "the CPU computes, and its memory has the optimizer's state anyway";
+
+/// Throws Error where the optimizer's state cannot leave a device, whatever the machine is.
+void check_offload(const RunConfig& config) {
+  const auto& rule = config.update.rule;
+  if (!rule.state_on_host()) return;
+  const auto refuse_if = [](bool bad, std::string_view problem, std::string_view advice) {
+    refuse_unless(!bad, problem, "--offload optimizer", advice);
+  };
+  refuse_if(config.device == "cpu", kNoDeviceToRelieve,
+            "leave it out, or use --device cuda; to save memory of CPU ranks use --strategy zero1");
+  refuse_if(rule.state_count() == 0, "sgd without momentum has no state",
+            "leave it out, or add --momentum 0.9");
+  refuse_if(rule.codes_state(), "state in 8 bits is the CPU's", "leave one of them out");
+  refuse_if(config.strategy_options.dp_clip > 0, "private steps keep their state with the parameters",
+            "leave --dp-clip or --offload out");
+}
+
 constexpr int kMostServers = 1 << 20;  // more than any job has ranks
 constexpr int kMostStaleness = 1000;   // steps; what is kept of staleness grows with it
 
@@ -225,6 +244,7 @@ void validate_strategy_options(const RunConfig& config) {
   check_privacy(config);
   check_shard_within(config);
   check_state_bits(config);
+  check_offload(config);
   const auto& options = config.strategy_options;
   const parallel::SyncPeriod period(options.sync_period);
   refuse_unless(options.sync_optimizer == "keep" || options.sync_optimizer == "average" ||
@@ -286,6 +306,12 @@ void require_links_to_compress(const RunConfig& config, Job& job) {
                 "--compression " + wanted, "start ranks on several nodes, or leave it out");
   refuse_unless(job.device().is_cpu(), "the CPU compresses, and gradients stay on their device",
                 "--compression " + wanted, "use --device cpu, or leave it out");
+}
+
+void require_device_to_offload(const RunConfig& config, const at::Device& device) {
+  refuse_unless(!config.update.rule.state_on_host() || !device.is_cpu(), kNoDeviceToRelieve,
+                "--offload optimizer",
+                "leave it out, or start ranks on GPUs; to save memory of CPU ranks use --strategy zero1");
 }
 
 void require_ranks_to_shard_within(const RunConfig& config, Job& job) {

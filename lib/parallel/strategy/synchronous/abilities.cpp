@@ -79,7 +79,7 @@ StrategyEntry synchronous() {
   return {.name = "ddp",
           .rule = "all copies apply the same sum of gradients in each step",
           .options = {"compression", "compression-after", "dp-clip", "dp-noise", "target-epsilon", "dp-delta",
-                      "dp-sampler", "dp-accountant", "noise-source", "optimizer-state-bits"},
+                      "dp-sampler", "dp-accountant", "noise-source", "optimizer-state-bits", "offload"},
           .blocks = blocks_of_compression,
           .shares = {.node = true},
           .can =
