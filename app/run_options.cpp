@@ -143,6 +143,11 @@ std::vector<Option> declare() {
                                                                              : std::string();
   };
   of_strategy(
+      "compression-after", "STEPS",
+      "first steps of the training in which gradients travel in all their bits (with --compression, but "
+      "auto)",
+      "", [](auto& c) -> auto& { return c.strategy_options.compression_after; });
+  of_strategy(
       "shard-within", "all|node",
       "ranks that share the state out: all copies, or those of each node, which then has all of it "
       "(zero1, zero2, zero3)",
@@ -397,6 +402,13 @@ std::vector<Option> declare() {
   // Not written unless it is wanted: a file of a usual run serves with any strategy.
   all.back().toml = [](const RunConfig& c) {
     return c.update.rule.codes_state() ? write_toml(c.update.rule.state_bits) : std::string();
+  };
+  add(
+      "offload", "none|optimizer",
+      "keep the optimizer's state in the host's memory, and bring it to the device for each update (ddp)", "",
+      [](auto& c) -> auto& { return c.update.rule.offload; });
+  all.back().toml = [](const RunConfig& c) {
+    return c.update.rule.state_on_host() ? write_toml(c.update.rule.offload) : std::string();
   };
   add(
       "weight-decay", "R", "weight decay", by_model,

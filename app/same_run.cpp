@@ -77,14 +77,36 @@ bool belongs_to_update(const Option& option, const std::string& optimizer_state)
 }
 
 bool may_differ(const Option& option, bool reproducible) {
-  static const std::set<std::string> kFree = {
-      "epochs",         "rounds",       "round-deadline", "limit-steps",
-      "exit-after",     "mesh",         "rank-order",     "pipeline",
-      "virtual-stages", "balance",      "recompute",      "memory-limit",
-      "inject",         "on-failure",   "emulate",        "spares",
-      "replicate",      "verify-every", "watchdog",       "device",
-      "staging",        "data-root",    "eval-batch",     "early-stopping",
-      "golden",         "compression",  "shard-within",   "optimizer-state-bits"};
+  static const std::set<std::string> kFree = {"epochs",
+                                              "rounds",
+                                              "round-deadline",
+                                              "limit-steps",
+                                              "exit-after",
+                                              "mesh",
+                                              "rank-order",
+                                              "pipeline",
+                                              "virtual-stages",
+                                              "balance",
+                                              "recompute",
+                                              "memory-limit",
+                                              "inject",
+                                              "on-failure",
+                                              "emulate",
+                                              "spares",
+                                              "replicate",
+                                              "verify-every",
+                                              "watchdog",
+                                              "device",
+                                              "staging",
+                                              "data-root",
+                                              "eval-batch",
+                                              "early-stopping",
+                                              "golden",
+                                              "compression",
+                                              "compression-after",
+                                              "shard-within",
+                                              "optimizer-state-bits",
+                                              "offload"};
   // The last bits of sums depend on these.
   static const std::set<std::string> kFreeUnlessReproducible = {"threads", "bucket-mb", "all-reduce"};
   return option.group == kOutputs || kFree.contains(option.name) ||

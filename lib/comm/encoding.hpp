@@ -44,7 +44,8 @@ class Encoding {
   /// A part that this rank carried has crossed, in so many seconds from when it was ready.
   virtual void crossed(double /*seconds*/) {}
   /// What a buffer takes on a virtual clock, which counts instead of what crossed() has measured.
-  virtual void counted(double /*seconds*/) {}
+  /// `rounding_s`: what rounding and reading back takes, or would take where it does not encode now.
+  virtual void counted(double /*seconds*/, double /*rounding_s*/) {}
   /// Whether values are rounded or else computed for their way, now.
   virtual bool encodes() const { return true; }
 };

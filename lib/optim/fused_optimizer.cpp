@@ -29,15 +29,17 @@ class FusedOptimizer final : public Optimizer {
                  const at::TensorOptions& options, const StateAllocator& allocate, HeldRanges held)
       : config_(std::move(config)),
         held_(std::move(held)),
-        type_(c10::typeMetaToScalarType(options.dtype())) {
+        type_(c10::typeMetaToScalarType(options.dtype())),
+        on_host_(config_.state_on_host() && !options.device().is_cpu()) {
     for (const ParameterRange& range : ranges) add(ranges_[range.weight_decay], {range.begin, range.end});
     const std::vector<std::string> names = config_.name == "sgd"
                                                ? std::vector<std::string>{"momentum_buffer"}
                                                : std::vector<std::string>{"exp_avg", "exp_avg_sq"};
+    const auto own = on_host_ ? at::TensorOptions(options.dtype()).pinned_memory(options.device().is_cuda())
+                              : options.requires_grad(false);
     for (int i = 0; i < config_.state_count(); ++i) {
-      state_.push_back(
-          {names[static_cast<std::size_t>(i)],
-           allocate ? allocate(held_.count()) : at::zeros({held_.count()}, options.requires_grad(false))});
+      state_.push_back({names[static_cast<std::size_t>(i)],
+                        allocate && !on_host_ ? allocate(held_.count()) : at::zeros({held_.count()}, own)});
     }
   }
 
@@ -58,7 +60,7 @@ class FusedOptimizer final : public Optimizer {
   }
 
   bool takes_decisions() const override {
-    return type_ == at::kFloat && kernels::device_kernels() != nullptr &&
+    return !on_host_ && type_ == at::kFloat && kernels::device_kernels() != nullptr &&
            kernels::device_kernels()->fused() != nullptr;
   }
 
@@ -80,10 +82,17 @@ class FusedOptimizer final : public Optimizer {
   bool write_copy_to(const at::Tensor& copy) override {
     const auto* const kernels = kernels::device_kernels();
     const bool half = copy.scalar_type() == at::kBFloat16 || copy.scalar_type() == at::kHalf;
-    if (!half || !config_.adaptive() || kernels == nullptr || kernels->fused() == nullptr) return false;
+    if (on_host_ || !half || !config_.adaptive() || kernels == nullptr || kernels->fused() == nullptr)
+      return false;
     if (state_.front().value.scalar_type() != at::kFloat) return false;
     copy_ = copy;
     return true;
+  }
+
+  /// Waits until state that lies in the host's memory is back there.
+  const std::vector<OptimizerState>& state() const override {
+    if (last_.defined()) std::exchange(last_, {}).cpu();
+    return state_;
   }
 
  private:
@@ -98,32 +107,29 @@ class FusedOptimizer final : public Optimizer {
     const std::optional<at::Tensor> skips =
         numbers.skips.defined() ? std::optional(numbers.skips) : std::nullopt;
     for (const auto& [weight_decay, ranges] : ranges_) {
+      const auto update = [&](const std::vector<Range>& pieces, const std::vector<Tensors>& states) {
+        const Tensors values = views(parameters, pieces);
+        const Tensors sums = views(gradients, pieces);
+        if (config_.name == "sgd") {
+          at::_fused_sgd_(values, sums, states.empty() ? Tensors() : states[0], weight_decay,
+                          config_.momentum, learning_rate, 0.0, config_.nesterov, false, false,
+                          numbers.divisor, skips);
+          return;
+        }
+        const Tensors counts(pieces.size(), numbers.count);
+        const auto adam = config_.name == "adamw" ? kAdamW : kAdam;
+        adam(values, sums, states[0], states[1], {}, counts, learning_rate, config_.beta1, config_.beta2,
+             weight_decay, config_.eps, false, false, numbers.divisor, skips);
+      };
       const auto pieces = common(ranges, parts);
       if (pieces.empty()) continue;
-      const auto of = [&](const at::Tensor& flat) {
-        Tensors views;
-        for (const Range& piece : pieces) views.push_back(flat.narrow(0, piece.begin, piece.size()));
-        return views;
-      };
-      const auto state_of = [&](std::size_t index) {
-        Tensors views;
-        for (const Range& piece : pieces)
-          views.push_back(state_[index].value.narrow(0, held_.place_of(piece), piece.size()));
-        return views;
-      };
-      const Tensors values = of(parameters);
-      const Tensors sums = of(gradients);
-      if (config_.name == "sgd") {
-        const Tensors momentum = state_.empty() ? Tensors() : state_of(0);
-        at::_fused_sgd_(values, sums, momentum, weight_decay, config_.momentum, learning_rate, 0.0,
-                        config_.nesterov, false, false, numbers.divisor, skips);
-        continue;
+      if (on_host_) {
+        for (const Range& chunk : chunks_of(pieces)) update_from_host(chunk, parameters.device(), update);
+      } else {
+        update(pieces, states_of(pieces));
       }
-      const Tensors counts(pieces.size(), numbers.count);
-      const auto update = config_.name == "adamw" ? kAdamW : kAdam;
-      update(values, sums, state_of(0), state_of(1), {}, counts, learning_rate, config_.beta1, config_.beta2,
-             weight_decay, config_.eps, false, false, numbers.divisor, skips);
     }
+    if (on_host_) last_ = numbers.divisor;
   }
 
   /// `decision`: bytes of a kernels::UpdateDecision on the device.
@@ -152,6 +158,43 @@ class FusedOptimizer final : public Optimizer {
             rule, static_cast<const kernels::UpdateDecision*>(decision.const_data_ptr()), stream);
       }
     }
+  }
+
+  static Tensors views(const at::Tensor& flat, const std::vector<Range>& pieces) {
+    Tensors all;
+    for (const Range& piece : pieces) all.push_back(flat.narrow(0, piece.begin, piece.size()));
+    return all;
+  }
+
+  /// By state tensor.
+  std::vector<Tensors> states_of(const std::vector<Range>& pieces) const {
+    std::vector<Range> places;
+    for (const Range& piece : pieces) {
+      const auto begin = held_.place_of(piece);
+      places.push_back({begin, begin + piece.size()});
+    }
+    std::vector<Tensors> all;
+    for (const auto& state : state_) all.push_back(views(state.value, places));
+    return all;
+  }
+
+  static std::vector<Range> chunks_of(const std::vector<Range>& pieces) {
+    std::vector<Range> chunks;
+    for (const Range& piece : pieces) {
+      for (auto begin = piece.begin; begin < piece.end; begin += kOffloadedChunk)
+        chunks.push_back({begin, std::min(begin + kOffloadedChunk, piece.end)});
+    }
+    return chunks;
+  }
+
+  /// The device does one after the other, so that a chunk's memory serves the next one.
+  template <class Update>
+  void update_from_host(const Range& chunk, const at::Device& device, const Update& update) const {
+    const auto here = states_of({chunk});
+    std::vector<Tensors> there;
+    for (const auto& state : here) there.push_back({state.front().to(device, /*non_blocking=*/true)});
+    update({chunk}, there);
+    for (std::size_t i = 0; i < here.size(); ++i) here[i].front().copy_(there[i].front(), true);
   }
 
   using Adam = void (*)(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList,
@@ -188,6 +231,8 @@ class FusedOptimizer final : public Optimizer {
   const OptimizerConfig config_;
   const HeldRanges held_;
   const at::ScalarType type_;
+  const bool on_host_;       // the state, while the parameters are a device's
+  mutable at::Tensor last_;  // of the device: reading it waits for the state; undefined: that is here
   std::map<double, std::vector<Range>> ranges_;  // by weight decay
   at::Tensor copy_;                              // undefined: none is written
 };

@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "core/error.hpp"
+#include "core/printable.hpp"
 #include "kernels/fused/rules.hpp"
 #include "optim/adam.hpp"
 #include "optim/coded_optimizer.hpp"
@@ -188,6 +189,9 @@ void OptimizerConfig::validate() const {
   require(state_bits == 32 || state_bits == 8,
           fmt::format("an optimizer has no state in {} bits", state_bits),
           usage("--optimizer-state-bits", "use 32 or 8"));
+  require(offload == "none" || offload == "optimizer",
+          fmt::format("\"{}\" is not a value it takes", printable(offload)),
+          usage("--offload", "use one of none, optimizer"));
   require(eps > 0.0 && std::isfinite(eps), fmt::format("epsilon {} is not a positive number", eps),
           usage("--epsilon", "use a small positive number, such as 1e-8"));
 }

@@ -23,6 +23,8 @@ struct OptimizerConfig {
   double beta2 = 0.999;
   double eps = 1e-8;
   int state_bits = 32;  ///< 8: state of large parameters in 8 bits, of single precision on the CPU.
+  std::string offload =
+      "none";  ///< `optimizer`: a device's parameters have their state in the host's memory.
 
   /// Throws Error (exit code 2), naming the option, at the first value that cannot work.
   void validate() const;
@@ -30,9 +32,12 @@ struct OptimizerConfig {
   /// Whether it is adam or adamw, which have betas and eps and no momentum.
   bool adaptive() const { return name == "adam" || name == "adamw"; }
   bool codes_state() const { return state_bits == 8; }
+  bool state_on_host() const { return offload == "optimizer"; }
 
   /// State tensors the rule keeps, each as large as the parameters.
   int state_count() const;
+  /// Of them, those that lie beside the parameters, in full.
+  int states_beside() const { return codes_state() || state_on_host() ? 0 : state_count(); }
 };
 
 /// Elements [begin, end) of the flat buffer and the weight decay they get.

@@ -149,7 +149,8 @@ double exchanged_elements(const Footprint& footprint, const HeldParameters& held
     elements += 2 * bucket * (1 + 1.0 / footprint.gradient_shards);  // one leaves, one is filled
   }
   if (footprint.gathers_layers) elements += held.of_two_layers();
-  return elements;
+  return elements + footprint.offloaded_states *
+                        std::min(static_cast<double>(footprint.offloaded_chunk), held.trained());
 }
 
 /// What codes and scales take less than full numbers, of all copies' optimizer state.
@@ -177,7 +178,8 @@ double bytes_at_the_start(const Footprint& footprint, const HeldParameters& held
   const double trained = held.trained() * element;
   const double all = held.all() * element;
   // State in 8 bits is taken when the parameters are laid out.
-  const double states = footprint.coded_states > 0 ? 1.0 : 1.0 + footprint.optimizer_states;
+  const double states =
+      footprint.coded_states > 0 ? 1.0 : 1.0 + footprint.optimizer_states - footprint.offloaded_states;
   if (footprint.block_ranks > 1) return all + trained * states / footprint.block_ranks;
   const double layer = held.of_largest_layer() * element;
   if (footprint.starts_in_shards)  // a layer, and one of its tensors before it is laid out
@@ -239,7 +241,8 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
   MemoryEstimate found{
       .parameters = (held.all() - trained + trained / footprint.parameter_shards) * element,
       .gradients = trained * element * gradients / footprint.gradient_shards,
-      .optimizer = (trained * element * footprint.optimizer_states - saved_by_codes(footprint, held)) /
+      .optimizer = (trained * element * (footprint.optimizer_states - footprint.offloaded_states) -
+                    saved_by_codes(footprint, held)) /
                    footprint.optimizer_shards,
       .activations = kept * live_micro_batches(footprint, cuts, pipe_index) + largest_repeated +
                      largest_gradients + once,

@@ -18,6 +18,7 @@ import runs
 def parse():
     parser = argparse.ArgumentParser(prog="perf/compressed_accuracy.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--compression", default="powersgd=2")
+    parser.add_argument("--after", type=int, default=0, help="steps in all bits before the compression begins")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--width", type=int, default=64, help="channels of the first convolution; 64 is the usual resnet18")
     parser.add_argument("--epochs", type=int, default=2)
@@ -31,6 +32,8 @@ def parse():
 
 
 def command(arguments, compression, seed, name, *more):
+    if compression != "none" and arguments.after:
+        more = (*more, "--compression-after", str(arguments.after))
     machine = arguments.scratch / "two-nodes.toml"
     machine.parent.mkdir(parents=True, exist_ok=True)
     machine.write_text("[[node]]\nranks = [0]\n[[node]]\nranks = [1]\n")
@@ -56,7 +59,7 @@ def rows_of(path):
 
 
 def key(row):
-    return tuple(str(row[name]) for name in ("width", "epochs", "steps", "batch", "seed", "compression"))
+    return tuple(str(row[name]) for name in ("width", "epochs", "steps", "batch", "seed", "compression", "after"))
 
 
 def show_bytes(arguments):
@@ -73,10 +76,11 @@ def main():
     rows = rows_of(arguments.output)
     for seed in range(1, arguments.seeds + 1):
         for compression in ("none", arguments.compression):
-            facts = {"width": arguments.width, "epochs": arguments.epochs, "steps": arguments.steps, "batch": arguments.batch, "seed": seed, "compression": compression}
+            facts = {"width": arguments.width, "epochs": arguments.epochs, "steps": arguments.steps, "batch": arguments.batch, "seed": seed, "compression": compression,
+                     "after": arguments.after if compression != "none" else 0}
             if key(facts) in map(key, rows):
                 continue
-            name = f"{arguments.width}-{arguments.epochs}-{arguments.steps}-{arguments.batch}-{seed}-{compression}"
+            name = f"{arguments.width}-{arguments.epochs}-{arguments.steps}-{arguments.batch}-{seed}-{compression}-{facts['after']}"
             runs.run(command(arguments, compression, seed, name, "--checkpoint-every", "50steps", "--keep", "1", "--limit-steps", str(arguments.steps)), limit_s=6 * 3600)
             folder = arguments.scratch / name
             epochs = runs.epochs_table(folder)
@@ -87,9 +91,9 @@ def main():
             runs.write_rows(arguments.output, rows)
             print(" ".join(f"{name}={value}" for name, value in rows[-1].items()), flush=True)
     of = {row_key: float(row["test_accuracy"]) for row_key, row in zip(map(key, rows), rows)}
-    differences = [100 * (accuracy - of[(*row_key[:-1], "none")]) for row_key, accuracy in of.items()
+    differences = [100 * (accuracy - of[(*row_key[:-2], "none", "0")]) for row_key, accuracy in of.items()
                    if row_key[:4] == tuple(map(str, (arguments.width, arguments.epochs, arguments.steps, arguments.batch)))
-                   and row_key[-1] == arguments.compression]
+                   and row_key[-2:] == (arguments.compression, str(arguments.after))]
     print(f"points of accuracy, {arguments.compression} less none: {', '.join(f'{value:+.2f}' for value in differences)}; "
           f"mean {statistics.mean(differences):+.2f}")
 

@@ -6,7 +6,7 @@ import unittest
 from program import ProgramTest
 
 BUILT = """model model-option golden init-from init-skip loss class-weights label-smoothing freeze dataset data-root staging augment augment-padding mesh rank-order strategy
- compression shard-within dp-clip dp-noise target-epsilon dp-delta dp-sampler dp-accountant noise-source dp-unit dp-adaptive-clip
+ compression compression-after shard-within dp-clip dp-noise target-epsilon dp-delta dp-sampler dp-accountant noise-source dp-unit dp-adaptive-clip
  sync-period sync-optimizer local-after outer-optimizer outer-learning-rate outer-momentum fragments overlap-steps exchange-type easgd-mode elasticity servers staleness staleness-rate
  partition clients clients-per-round rounds local-epochs local-batch federated-rule proximal-mu server-optimizer server-rate server-momentum drop-rate round-deadline
  secure-aggregation secure-threshold secure-ring secure-bits secure-clip secure-noise
@@ -14,7 +14,7 @@ pipeline virtual-stages balance recompute memory-limit
 epochs limit-steps global-batch micro-batches optimizer learning-rate momentum nesterov beta1 beta2 epsilon weight-decay decay schedule
 adaptive-batch eval-batch min-learning-rate warmup-steps grad-clip batch-norm precision device device-graphs threads kernels comm-backend all-reduce bucket-mb watchdog on-failure spares replicate verify-every inject emulate seed reproducible output name
 overwrite record-steps trace trace-steps tensorboard quiet dry-run all-ranks cluster exit-after checkpoint-every keep resume optimizer-state
-validate-every best-by early-stopping optimizer-state-bits""".split()
+validate-every best-by early-stopping optimizer-state-bits offload""".split()
 # A value that is not the default for every option.
 OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "golden": "off", "init-from": "a.h5", "init-skip": "fc.*", "loss": "mae",
          "class-weights": "balanced", "label-smoothing": 0.125, "freeze": "^fc[12]", "dataset": "a \"quoted\" \\ name", "data-root": "/d",
@@ -31,7 +31,8 @@ ADAM = {"optimizer": "adamw", "beta1": 0.8, "beta2": 0.95, "epsilon": 1e-06, "ad
 LOCAL = {"strategy": "local_sgd", "sync-period": "adaptive", "sync-optimizer": "average", "local-after": 40, "outer-optimizer": "nesterov",
          "outer-learning-rate": 0.5, "outer-momentum": 0.75, "fragments": 3, "overlap-steps": 5, "exchange-type": "int8"}
 ELASTIC = {"strategy": "easgd", "easgd-mode": "asynchronous", "sync-period": "8", "elasticity": 0.125, "servers": 3}
-COMPRESSED = {"strategy": "zero1", "compression": "powersgd=2", "optimizer-state-bits": 8}
+COMPRESSED = {"strategy": "zero1", "compression": "powersgd=2", "compression-after": 7, "optimizer-state-bits": 8}
+OFFLOADED = {"strategy": "ddp", "offload": "optimizer", "device": "auto"}
 SHARDED = {"strategy": "zero3", "shard-within": "node"}
 PRIVATE = {"strategy": "ddp", "dp-clip": 0.5, "dp-noise": 1.25, "target-epsilon": 3.5, "dp-delta": 0.0625, "dp-sampler": "once", "dp-accountant": "pld",
            "noise-source": "seeded"}
@@ -87,17 +88,17 @@ class ConfigTest(ProgramTest):
         self.assertEqual((config["epochs"], config["model-option"]), (4, ["a=1", "b=2"]))
 
     def test_printed_file_fed_back_prints_the_same(self):
-        for arguments in ([], ["--model", "cnn", "--name", "x"], flags(OTHER), flags(ADAM), flags(LOCAL), flags(ELASTIC), flags(LATE), flags(COMPRESSED), flags(SHARDED), flags(PRIVATE), flags(CLIENTS), flags(FEDERATED), ["--strategy", "fedavg"]):
+        for arguments in ([], ["--model", "cnn", "--name", "x"], flags(OTHER), flags(ADAM), flags(LOCAL), flags(ELASTIC), flags(LATE), flags(COMPRESSED), flags(OFFLOADED), flags(SHARDED), flags(PRIVATE), flags(CLIENTS), flags(FEDERATED), ["--strategy", "fedavg"]):
             text, _ = self.printed(*arguments)
             again, _ = self.printed("--config", self.write("fed.toml", text))
             self.assertEqual(text, again)
 
     def test_every_option_reaches_the_file_and_comes_back(self):
-        self.assertEqual(sorted({**OTHER, **ADAM, **LOCAL, **ELASTIC, **LATE, **COMPRESSED, **SHARDED, **PRIVATE, **CLIENTS, **FEDERATED, **SECURE}), sorted(BUILT), "a value for every option")
+        self.assertEqual(sorted({**OTHER, **ADAM, **LOCAL, **ELASTIC, **LATE, **COMPRESSED, **OFFLOADED, **SHARDED, **PRIVATE, **CLIENTS, **FEDERATED, **SECURE}), sorted(BUILT), "a value for every option")
         self.assertEqual(self.printed(*flags(OTHER))[1], OTHER | {"adaptive-batch": False})
         with_adam = self.printed(*flags(ADAM))[1]
         self.assertEqual({key: with_adam[key] for key in ADAM}, ADAM)
-        for options in (LOCAL, ELASTIC, LATE, COMPRESSED, SHARDED, PRIVATE, CLIENTS, FEDERATED, SECURE):
+        for options in (LOCAL, ELASTIC, LATE, COMPRESSED, OFFLOADED, SHARDED, PRIVATE, CLIENTS, FEDERATED, SECURE):
             printed = self.printed(*flags(options))[1]
             self.assertEqual({key: printed[key] for key in options}, options)
 

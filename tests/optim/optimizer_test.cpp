@@ -148,6 +148,7 @@ TEST(OptimizerTest, RefusesWhatCannotWork) {
   EXPECT_EQ(code({.beta1 = 1.0}), ExitCode::usage);
   EXPECT_EQ(code({.beta2 = std::nan("")}), ExitCode::usage);
   EXPECT_EQ(code({.eps = 0.0}), ExitCode::usage);
+  EXPECT_EQ(code({.offload = "parameters"}), ExitCode::usage);
   EXPECT_THROW(make_optimizer({}, 10, {{0, 6, 0.0}, {5, 10, 0.0}}, at::kFloat), Error);
   EXPECT_THROW(make_optimizer({}, 10, {{0, 11, 0.0}}, at::kFloat), Error);
   const auto optimizer = make_optimizer({}, 10, at::kFloat);

@@ -99,6 +99,14 @@ TEST(MemoryEstimateTest, StateIn8BitsTakesItsBytesInLargeParametersAlone) {
       << "a tensor is decoded to be saved";
 }
 
+TEST(MemoryEstimateTest, OfStateInTheHostsMemoryAChunkIsOnTheDevice) {
+  const auto few = of({.optimizer_states = 2, .offloaded_states = 2, .offloaded_chunk = 100});
+  EXPECT_EQ(few.optimizer, 0);
+  EXPECT_EQ(few.exchange, 2 * 100 * 4);
+  const auto all = of({.optimizer_states = 2, .offloaded_states = 2, .offloaded_chunk = 1 << 20});
+  EXPECT_EQ(all.exchange, 2 * 371 * 4) << "all in one chunk";
+}
+
 TEST(MemoryEstimateTest, WhatIsSavedAtTheEndIsBesideWhatIsHeld) {
   EXPECT_EQ(of({.optimizer_states = 2}).apart, 371 * (16 + 12));
   EXPECT_EQ(of({.copies = 4, .optimizer_states = 2}).apart, 371 * (16 + 12 / 4));

@@ -99,6 +99,18 @@ class CompressionTest(unittest.TestCase):
                 self.train(f"plain-{name}", [1, 2], "--resume", middle, steps=8)
                 self.train(f"three-{name}", [1, 1, 1], *options, "--resume", middle, steps=8)
 
+    def test_the_first_steps_may_travel_in_all_bits(self):
+        options = ["--compression", "powersgd=2", "--compression-after", 3, "--checkpoint-every", "2steps", "--keep", 9]
+        later = self.train("later", [1, 1], *options)
+        plain = self.train("plain-first", [1, 1], steps=4)
+        np.testing.assert_array_equal(self.losses(later)[:4], self.losses(plain), "what step 4 leaves out is seen in step 5")
+        sent, first = self.over_the_link(later, [1, 1]), self.over_the_link(plain, [1, 1]) * 3 / 4
+        self.assertAlmostEqual(sent / (first + 3 * BYTES["powersgd=2"]), 1, delta=0.01)
+        gone_on = self.train("later-gone-on", [1, 1], *options, "--resume", later / "checkpoints/step-00000002")
+        self.assert_same(later, gone_on, STEPS)
+        for folder in (later, gone_on):
+            self.assertIn("from step 4 on", ", ".join(self.events(folder, "compression")))
+
     def test_what_is_left_out_of_another_compression_starts_anew(self):
         saved = self.train("saved", [1, 1], "--compression", "topk=0.05", steps=2)
         errors = {name: value for name, value in checkpoint_tensors(saved / "checkpoints/step-00000002", group=None).items() if "topk_error" in name}
@@ -170,8 +182,11 @@ class CompressionTest(unittest.TestCase):
             (2, [*wanted, "--adaptive-batch"], ["--compression int8", "noise"]),
             (2, [*wanted, "--all-reduce", "ring"], ["--compression int8", "--all-reduce"]),
             (2, [*wanted, "--strategy", "local_sgd"], ["--compression", "local_sgd", "ddp or zero1"]),
+            (2, ["--compression-after", "3"], ["--compression-after", "nothing is compressed", "powersgd=2"]),
+            (2, [*wanted, "--compression-after", "-1"], ["--compression-after", "-1", "use 0"]),
+            (2, ["--compression", "auto", "--compression-after", "3"], ["--compression-after", "auto begins"]),
             (2, ["--compression", "int9"], ["--compression", "int9", "fp16, bf16, int8"])]
-        for ranks, options, words in cases if FULL else cases[:4]:
+        for ranks, options, words in cases if FULL else [*cases[:4], cases[-2]]:
             with self.subTest(options=options, ranks=ranks):
                 refused(BINARY, ranks, 2, words, *MODEL, *options, "--name", "refused", cwd=self.folder)
 

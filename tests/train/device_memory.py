@@ -253,6 +253,32 @@ def goes_on_from_a_checkpoint(binary, folder):
     assert any(name.startswith("optimizer/momentum_buffer/") for name in saved)
 
 
+def keeps_state_on_the_host(binary, folder):
+    """The optimizer's state comes for each update and goes back: the same bits as of state that stays, less memory, and checkpoints
+    that either reads."""
+    peaks = {}
+    for name, options in (("adam", ["--optimizer", "adamw", "--weight-decay", 0.01]), ("sgd", ["--optimizer", "sgd", "--momentum", 0.9])):
+        options = ["--model", "mlp", "--epochs", 1, "--model-option", "hidden=512", "--device", DEVICE, *options]
+        there, _ = train(binary, folder, f"{name}-there", "data=2", *options, "--limit-steps", 8)
+        here, _ = train(binary, folder, f"{name}-here", "data=2", *options, "--limit-steps", 8, "--offload", "optimizer")
+        np.testing.assert_array_equal(here, there)
+        for place in ("here", "there"):
+            with h5py.File(folder / f"runs/{name}-{place}/results.h5") as file:
+                peaks[name, place] = int(file["ranks/00000/epochs"]["device_peak_memory_bytes"][-1])
+        saved = [checkpoint_tensors(folder / f"runs/{name}-{place}/checkpoints/best", group=None) for place in ("here", "there")]
+        assert saved[0].keys() == saved[1].keys() and any(key.startswith("optimizer/") for key in saved[0])
+        assert all(np.array_equal(saved[0][key], saved[1][key]) for key in saved[0])
+        for goes_on, place in (([], "here"), (["--offload", "optimizer"], "there")):
+            train(binary, folder, f"{name}-{place}-on", "data=2", *options, "--limit-steps", 12, *goes_on, "--resume", f"runs/{name}-{place}/checkpoints/best")
+        ends = [checkpoint_tensors(folder / f"runs/{name}-{place}-on/checkpoints/best", group=None) for place in ("here", "there")]
+        assert all(np.array_equal(ends[0][key], ends[1][key]) for key in ends[0])
+    print("peaks of the device's memory:", peaks, flush=True)
+    assert peaks["adam", "here"] < peaks["adam", "there"], peaks
+    refused(binary, 1, 2, ["--offload optimizer", "the CPU computes", "zero1"], "--model", "mlp", "--device", "cpu", "--offload", "optimizer", cwd=folder)
+    for options, words in ((["--optimizer", "sgd", "--momentum", 0], "no state"), (["--strategy", "zero1"], "--strategy ddp"), (["--optimizer-state-bits", 8], "8")):
+        refused(binary, 1, 2, ["--offload", words] if words != "8" else ["8 bits"], "--model", "mlp", "--device", DEVICE, "--offload", "optimizer", *options, cwd=folder)
+
+
 def measures_layers_there(binary, folder):
     """With --balance dynamic, before the stages are cut."""
     options = ["--model", "mlp", "--epochs", 1, "--limit-steps", 4, "--balance", "dynamic"]
@@ -306,7 +332,7 @@ def refuses(binary, folder):
 
 
 def main(binary):
-    parts = [replays_what_it_computes, joins_operations, does_without_graphs, has_the_same_bits_on_every_mesh, goes_on_from_a_checkpoint,
+    parts = [replays_what_it_computes, joins_operations, does_without_graphs, has_the_same_bits_on_every_mesh, goes_on_from_a_checkpoint, keeps_state_on_the_host,
              measures_layers_there, says_how_messages_go, measures_between_devices, evaluates, waits_for_the_device,
              refuses if DEVICE == "guarded" else in_half_precision]
     named = {f"trains_as_on_the_cpu:{model}": partial(trains_as_on_the_cpu, model=model) for model in MODELS}

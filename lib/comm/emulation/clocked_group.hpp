@@ -28,9 +28,10 @@ class ClockedGroup final : public PassingGroup {
   Handle all_reduce_encoded(Buffer values, Encoding& encoding) override {
     double seconds =
         all_reduce_seconds(link_, nodes_, lanes_ * static_cast<double>(encoding.bytes(values.count)));
-    if (nodes_ > 1 && encoding.encodes()) seconds += clock_.fabric().encode_s_per_byte * bytes_of(values);
+    const double rounding = nodes_ > 1 ? clock_.fabric().encode_s_per_byte * bytes_of(values) : 0;
+    if (encoding.encodes()) seconds += rounding;
     count(seconds);
-    encoding.counted(seconds);
+    encoding.counted(seconds, rounding);
     return PassingGroup::all_reduce_encoded(values, encoding);
   }
   Handle reduce_parts(Buffer values, ReduceOp op, Algorithm algorithm) override {

@@ -9,6 +9,7 @@ namespace dtrain::parallel {
 /// What users choose of strategies beyond ddp. Which of them a strategy has, StrategyEntry::options says.
 struct StrategyOptions {
   std::string compression = "none";      ///< Of gradients between nodes: CompressionChoice::parse().
+  int compression_after = 0;             ///< Steps of the training before it begins.
   std::string shard_within = "all";      ///< What holds the shards together: `all` copies, or a `node`.
   std::string sync_period = "16";        ///< Steps of a copy's own between two exchanges, or `adaptive`.
   std::string sync_optimizer = "keep";   ///< Optimizer state at an exchange: `keep`, `average` or `reset`.

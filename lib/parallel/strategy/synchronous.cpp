@@ -43,7 +43,7 @@ comm::Group& sharers(const StrategyParts& parts) {
 NodeMemory node_memory(const StrategyParts& parts, Shards shards) {
   const auto size = FlatParameters::size_of(parts.model);
   const auto& rule = parts.setting.optimizer;
-  const auto all = (1 + (rule.codes_state() ? 0 : rule.state_count())) * size;
+  const auto all = (1 + rule.states_beside()) * size;
   const auto options = at::TensorOptions().dtype(parts.dtype).device(parts.device);
   const auto own = shards == Shards::nothing                               ? all
                    : shards == Shards::parameters && parts.data.size() > 1 ? 0
@@ -108,7 +108,9 @@ bool codes_shards(const StrategyParts& parts, const GradientSums& gradients) {
 /// Null also where no gradients cross between nodes: ranks that share memory are on one.
 std::unique_ptr<GradientCompression> compression_of(const StrategyParts& parts, const NodeMemory& memory) {
   if (memory.shared() && parts.data_across == nullptr) return nullptr;
-  return make_compression(CompressionChoice::parse(parts.setting.options.compression), parts.seed);
+  const auto& options = parts.setting.options;
+  return make_compression(CompressionChoice::parse(options.compression), parts.seed,
+                          options.compression_after);
 }
 
 std::unique_ptr<GradientSums> gradient_sums(const StrategyParts& parts, Shards shards,
@@ -177,8 +179,9 @@ Synchronous::Synchronous(const StrategyParts& parts, Shards shards)
       optimizer_(optim::make_optimizer(
           parts.setting.optimizer, parameters_.size(), parameter_ranges(parts, shards, parameters_),
           parameters_.values().options(),
-          !held_.empty() ? optim::StateAllocator()
-                         : [this](std::int64_t count) { return memory_.take(count); },
+          !held_.empty() || parts.setting.optimizer.states_beside() == 0
+              ? optim::StateAllocator()
+              : [this](std::int64_t count) { return memory_.take(count); },
           held_)),
       halves_(half_weights(parts, shards, parameters_, memory_)),
       writes_halves_(halves_ != nullptr && gather_ == nullptr && parts.pipe.size() == 1 &&

@@ -5,6 +5,7 @@
 #include "models/compute/loss_scope.hpp"
 #include "models/model.hpp"
 #include "optim/coded_optimizer.hpp"
+#include "optim/fused_optimizer.hpp"
 #include "parallel/step/pieces.hpp"
 #include "parallel/strategy/registry.hpp"
 #include "state/saved_state.hpp"
@@ -63,6 +64,8 @@ plan::Footprint footprint_of(const RunConfig& config, const MemoryFacts& facts) 
       .coded_states = config.update.rule.codes_state() ? config.update.rule.state_count() : 0,
       .coded_bytes = optim::kCodedBytes,
       .least_coded = optim::kLeastCoded,
+      .offloaded_states = config.update.rule.state_on_host() ? config.update.rule.state_count() : 0,
+      .offloaded_chunk = optim::kOffloadedChunk,
       .optimizer_shards = block_ranks > 1 || shares.optimizer ? sharers : 1,
       .gradient_shards = shares.gradients && !config.reproducible ? sharers : 1,
       .parameter_shards = block_ranks > 1 || shares.parameters ? sharers : 1,

@@ -74,10 +74,22 @@ bool sums_are_shards(const RunConfig& config) {
   return parallel::find_strategy(config.strategy).shares.gradients;
 }
 
+void check_compression_after(const RunConfig& config, const parallel::CompressionChoice& choice) {
+  const int after = config.strategy_options.compression_after;
+  refuse_unless(after >= 0, fmt::format("{} is no number of steps", after), "--compression-after",
+                "use 0 (compress from the first step on) or more");
+  refuse_unless(after == 0 || choice, "nothing is compressed after them", "--compression-after",
+                "add --compression, such as powersgd=2, or leave it out");
+  refuse_unless(after == 0 || choice.kind != parallel::CompressionChoice::Kind::automatic,
+                "auto begins when it has measured enough steps in all bits", "--compression-after",
+                "leave it out, or use another --compression");
+}
+
 /// Throws Error where the gradients cannot be compressed, whatever the machine is.
 void check_compression(const RunConfig& config) {
   const auto& wanted = config.strategy_options.compression;
   const auto choice = parallel::CompressionChoice::parse(wanted);
+  check_compression_after(config, choice);
   if (!choice) return;
   const auto refuse_if = [&](bool bad, std::string_view problem, std::string_view advice) {
     refuse_unless(!bad, problem, "--compression " + wanted, advice);
@@ -200,6 +212,25 @@ void check_state_bits(const RunConfig& config) {
             "leave --dp-clip or --optimizer-state-bits out");
 }
 
+constexpr const char* kNoDeviceToRelieve =
+    "the CPU computes, and its memory has the optimizer's state anyway";
+
+/// Throws Error where the optimizer's state cannot leave a device, whatever the machine is.
+void check_offload(const RunConfig& config) {
+  const auto& rule = config.update.rule;
+  if (!rule.state_on_host()) return;
+  const auto refuse_if = [](bool bad, std::string_view problem, std::string_view advice) {
+    refuse_unless(!bad, problem, "--offload optimizer", advice);
+  };
+  refuse_if(config.device == "cpu", kNoDeviceToRelieve,
+            "leave it out, or use --device cuda; to save memory of CPU ranks use --strategy zero1");
+  refuse_if(rule.state_count() == 0, "sgd without momentum has no state",
+            "leave it out, or add --momentum 0.9");
+  refuse_if(rule.codes_state(), "state in 8 bits is the CPU's", "leave one of them out");
+  refuse_if(config.strategy_options.dp_clip > 0, "private steps keep their state with the parameters",
+            "leave --dp-clip or --offload out");
+}
+
 constexpr int kMostServers = 1 << 20;  // more than any job has ranks
 constexpr int kMostStaleness = 1000;   // steps; what is kept of staleness grows with it
 
@@ -213,6 +244,7 @@ void validate_strategy_options(const RunConfig& config) {
   check_privacy(config);
   check_shard_within(config);
   check_state_bits(config);
+  check_offload(config);
   const auto& options = config.strategy_options;
   const parallel::SyncPeriod period(options.sync_period);
   refuse_unless(options.sync_optimizer == "keep" || options.sync_optimizer == "average" ||
@@ -276,6 +308,12 @@ void require_links_to_compress(const RunConfig& config, Job& job) {
                 "--compression " + wanted, "use --device cpu, or leave it out");
 }
 
+void require_device_to_offload(const RunConfig& config, const at::Device& device) {
+  refuse_unless(!config.update.rule.state_on_host() || !device.is_cpu(), kNoDeviceToRelieve,
+                "--offload optimizer",
+                "leave it out, or start ranks on GPUs; to save memory of CPU ranks use --strategy zero1");
+}
+
 void require_ranks_to_shard_within(const RunConfig& config, Job& job) {
   if (config.strategy_options.shard_within != "node") return;
   const auto here = job.mesh().ranks_on_a_node(job.cluster(), topology::Axis::data);
@@ -311,6 +349,7 @@ bool uses_strategy_option(const RunConfig& config, const std::string& name) {
   if (name == "servers" && std::ranges::count(chosen->options, "easgd-mode") > 0)
     return config.strategy_options.easgd_mode == "asynchronous";
   const auto& options = config.strategy_options;
+  if (name == "compression-after") return options.compression_after > 0;
   if (name == "dp-adaptive-clip") return options.dp_clip > 0 && options.dp_adaptive_clip > 0;
   if (name == "dp-noise") return options.dp_clip > 0 && options.dp_noise >= 0;
   if (name == "target-epsilon") return options.dp_clip > 0 && options.target_epsilon > 0;

@@ -60,7 +60,9 @@ void tell_of_compression(const RunConfig& config, const Job& job, const Log& log
   const auto& wanted = config.strategy_options.compression;
   if (wanted == "none") return;
   const bool travels = job.mesh().crosses_nodes(job.cluster(), topology::Axis::data);
-  log.info(travels ? fmt::format("compressed gradients between nodes: {}", wanted)
+  const int after = config.strategy_options.compression_after;
+  const auto from = after > 0 ? fmt::format(", from step {} on", after + 1) : std::string();
+  log.info(travels ? fmt::format("compressed gradients between nodes: {}{}", wanted, from)
                    : fmt::format("compressed nothing: --compression {} is between nodes, and one is left",
                                  wanted));
 }

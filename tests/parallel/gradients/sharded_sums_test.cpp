@@ -13,6 +13,7 @@
 #include "core/error.hpp"
 #include "parallel/gradients/plain_gradient.hpp"
 #include "parallel/job_of_test.hpp"
+#include "parallel/late_operation.hpp"
 #include "parallel/small_model.hpp"
 
 namespace dtrain::parallel {
@@ -157,17 +158,6 @@ TEST(ShardedSumsTest, RanksWithDifferentModelsOrMicroBatchesAreRefused) {
   FlatParameters flat(*same, at::kFloat);
   EXPECT_THROW(ShardedSums(flat, job.data(), job.queue(), {.micro_batches = 4 + job.rank() % 2}), Error);
 }
-
-/// Is complete once it has been looked at so often.
-class LateOperation final : public comm::Operation {
- public:
-  explicit LateOperation(int looks) : looks_(looks) {}
-  bool advance() override { return --looks_ <= 0; }
-  std::string_view name() const override { return "late"; }
-
- private:
-  int looks_;
-};
 
 /// The first of two ranks, without the other one: writes down when sums leave.
 class GroupOnPaper final : public comm::PassingGroup {

@@ -7,6 +7,7 @@
 #include "core/error.hpp"
 #include "core/parse_number.hpp"
 #include "core/printable.hpp"
+#include "parallel/gradients/compression/later_compression.hpp"
 #include "parallel/gradients/compression/measured_choice.hpp"
 #include "parallel/gradients/compression/power_sgd.hpp"
 #include "parallel/gradients/compression/rounded_sum.hpp"
@@ -72,8 +73,10 @@ CompressionChoice CompressionChoice::parse(std::string_view text) {
                     "use one of none, fp16, bf16, int8, powersgd=R, topk=F, auto");
 }
 
-std::unique_ptr<GradientCompression> make_compression(const CompressionChoice& choice, std::uint64_t seed) {
+std::unique_ptr<GradientCompression> make_compression(const CompressionChoice& choice, std::uint64_t seed,
+                                                      std::int64_t after) {
   if (!choice) return nullptr;
+  if (after > 0) return std::make_unique<LaterCompression>(make_compression(choice, seed), after);
   if (choice.kind == Kind::automatic) return std::make_unique<MeasuredGradients>(seed);
   if (choice.kind == Kind::topk) return std::make_unique<TopKGradients>(choice.share);
   if (choice.kind == Kind::powersgd) return std::make_unique<PowerSgdGradients>(choice.rank, seed);

@@ -50,7 +50,9 @@ class GradientCompression {
   virtual std::vector<StateTensor> state() const { return {}; }
 };
 
-/// Null where nothing is to be compressed. `seed`: of the run.
-std::unique_ptr<GradientCompression> make_compression(const CompressionChoice& choice, std::uint64_t seed);
+/// Null where nothing is to be compressed. `seed`: of the run. `after`: so many steps of the training in all
+/// their bits.
+std::unique_ptr<GradientCompression> make_compression(const CompressionChoice& choice, std::uint64_t seed,
+                                                      std::int64_t after = 0);
 
 }  // namespace dtrain::parallel

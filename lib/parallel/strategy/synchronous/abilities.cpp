@@ -78,8 +78,8 @@ int blocks_of_compression(const StrategyOptions& options) {
 StrategyEntry synchronous() {
   return {.name = "ddp",
           .rule = "all copies apply the same sum of gradients in each step",
-          .options = {"compression", "dp-clip", "dp-noise", "target-epsilon", "dp-delta", "dp-sampler",
-                      "dp-accountant", "noise-source", "optimizer-state-bits"},
+          .options = {"compression", "compression-after", "dp-clip", "dp-noise", "target-epsilon", "dp-delta",
+                      "dp-sampler", "dp-accountant", "noise-source", "optimizer-state-bits", "offload"},
           .blocks = blocks_of_compression,
           .shares = {.node = true},
           .can =
@@ -97,7 +97,7 @@ StrategyEntry zero1() {
       .name = "zero1",
       .rule = "as ddp, each copy holding and updating a shard of the optimizer's state",
       .steps_of = "ddp",
-      .options = {"compression", "shard-within", "optimizer-state-bits"},
+      .options = {"compression", "compression-after", "shard-within", "optimizer-state-bits"},
       .blocks = blocks_of_compression,
       .shares = {.node = true, .optimizer = true},
       .can = [](const Setting& setting) { return Synchronous::can(setting, Synchronous::Shards::optimizer); },
@@ -111,7 +111,7 @@ StrategyEntry zero2() {
       .name = "zero2",
       .rule = "as zero1, each copy keeping the gradient sums of its shard only",
       .steps_of = "ddp",
-      .options = {"compression", "shard-within", "optimizer-state-bits"},
+      .options = {"compression", "compression-after", "shard-within", "optimizer-state-bits"},
       .shares = {.node = true, .optimizer = true, .gradients = true},
       .can = [](const Setting& setting) { return Synchronous::can(setting, Synchronous::Shards::gradients); },
       .make = [](const StrategyParts& parts) -> std::unique_ptr<Strategy> {
@@ -124,7 +124,7 @@ StrategyEntry zero3() {
       .name = "zero3",
       .rule = "as zero2, each copy keeping its shard of the parameters only, but for the layer that computes",
       .steps_of = "ddp",
-      .options = {"compression", "shard-within", "optimizer-state-bits"},
+      .options = {"compression", "compression-after", "shard-within", "optimizer-state-bits"},
       .shares = {.node = true, .optimizer = true, .gradients = true, .parameters = true},
       .can =
           [](const Setting& setting) { return Synchronous::can(setting, Synchronous::Shards::parameters); },

@@ -10,7 +10,7 @@
 namespace dtrain::parallel {
 
 /// A rank at a place among nodes, without the others: what it sums is what it has.
-class PlacedGroup final : public comm::Group {
+class PlacedGroup : public comm::Group {
  public:
   explicit PlacedGroup(const comm::NodePlace& place) : place_(place) {}
 
