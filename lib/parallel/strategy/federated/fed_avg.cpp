@@ -15,6 +15,8 @@
 #include "optim/schedule.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/gradients/squares.hpp"
+#include "parallel/strategy/federated/control_variates.hpp"
+#include "parallel/strategy/federated/own_models.hpp"
 #include "parallel/strategy/federated/plain_sum.hpp"
 #include "parallel/strategy/federated/secure/secure_privacy.hpp"
 #include "parallel/strategy/federated/secure/secure_rounds.hpp"
@@ -131,13 +133,13 @@ FedAvg::FedAvg(const StrategyParts& parts)
       server_(server_config(options_), copy_.values()),
       privacy_(FederatedPrivacy::make(parts_, copy_)),
       sum_(make_sum()),
-      update_(at::zeros_like(copy_.values())) {
-  if (trains_alone(options_)) own_models_ = std::make_unique<OwnModels>(parts, copy_, buffers_);
-  if (!has_controls(options_)) return;
-  require(!parts.folder.empty(), "has no folder for the states of clients",
-          {.subject = "--federated-rule scaffold", .advice = "report this as a bug"});
-  const auto zeros = [this] { return at::zeros_like(copy_.values()); };
-  controls_ = std::make_unique<Controls>(Controls{ClientStates(parts.folder), zeros(), zeros(), zeros()});
+      update_(at::zeros_like(copy_.values())),
+      keeping_(make_keeping()) {}
+
+std::unique_ptr<ClientKeeping> FedAvg::make_keeping() {
+  if (trains_alone(options_)) return std::make_unique<OwnModels>(parts_, copy_, buffers_);
+  if (has_controls(options_)) return std::make_unique<ControlVariates>(parts_, copy_.values());
+  return std::make_unique<ClientKeeping>();
 }
 
 std::unique_ptr<RoundSum> FedAvg::make_sum() {
@@ -151,7 +153,7 @@ std::unique_ptr<RoundSum> FedAvg::make_sum() {
 /// What the server keeps from round to round beside the global model.
 std::vector<ServerUpdate::Moments> FedAvg::server_state() const {
   auto all = server_.state();
-  if (controls_ != nullptr) all.push_back({"control", controls_->server});
+  for (const auto& moments : keeping_->server_state()) all.push_back(moments);
   return all;
 }
 
@@ -181,8 +183,7 @@ void FedAvg::restore(const Kept& kept) {
 StepOutcome FedAvg::step(const StepPlan& plan, SampleSource& samples) {
   require(plan.round != nullptr, fmt::format("step {} is planned without clients", plan.number),
           {.subject = "--strategy fedavg", .advice = "report this as a bug"});
-  if (controls_ != nullptr) controls_->states.begin_round(parts_, plan.number);
-  if (own_models_ != nullptr) own_models_->begin(plan.number);
+  keeping_->begin_round(plan.number);
   keep_global(plan.number);
   StepOutcome outcome;
   sum_->begin(plan);
@@ -221,12 +222,8 @@ void FedAvg::train_and_hand_in(const StepPlan& plan, SampleSource& samples, Step
 bool FedAvg::train_client(const StepPlan& plan, const ClientWork& work, SampleSource& samples,
                           StepTotals& totals, double end_s) {
   restore(global_);
-  if (own_models_ != nullptr) own_models_->take(work.client, plan.number);
+  keeping_->begin_client(work.client, plan.number);
   copy_.reset_optimizer();
-  if (controls_ != nullptr) {
-    controls_->states.load(work.client, plan.number, controls_->client);
-    at::sub_out(controls_->correction, controls_->server, controls_->client);
-  }
   for (std::size_t k = 0; k < work.steps; ++k) {
     if (steady_s() > end_s) return false;
     local_step(plan, work, k, samples, totals);
@@ -253,14 +250,14 @@ void FedAvg::local_step(const StepPlan& plan, const ClientWork& work, std::size_
 
 /// Adds what the rule adds to the gradient, a sum over the pass; returns its norm.
 double FedAvg::correct_gradient(const LocalCopy::Pass& pass) {
-  if (options_.proximal_mu <= 0 && controls_ == nullptr) return std::sqrt(pass.squares);
+  if (options_.proximal_mu <= 0 && !keeping_->corrects()) return std::sqrt(pass.squares);
   const at::NoGradGuard no_grad;
   at::Tensor gradient = copy_.gradients();
   if (options_.proximal_mu > 0) {
     at::sub_out(update_, copy_.values(), global_.values);
     gradient.add_(update_, options_.proximal_mu * pass.weight);
   }
-  if (controls_ != nullptr) gradient.add_(controls_->correction, pass.weight);
+  keeping_->correct(gradient, pass.weight);
   return parts_.grad_clip > 0 ? std::sqrt(squares_of(gradient).sum) : 0.0;
 }
 
@@ -281,27 +278,18 @@ void FedAvg::hand_in(const StepPlan& plan, const ClientWork& work, const StepTot
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     changes.push_back((buffers_[i]->value.to(at::kDouble) - global_.buffers[i].to(at::kDouble)).flatten());
   }
-  at::Tensor control;
-  if (controls_ != nullptr) {
-    control = controls_->correction;
-    at::neg_out(control, controls_->server);
-    control.sub_(update_, 1 / (static_cast<double>(work.steps) * plan.learning_rate));
-  }
-  const ClientUpdate update{.work = work,
-                            .totals = totals,
-                            .parameters = update_,
-                            .buffers = at::cat(changes),
-                            .control = control,
-                            .local_work = normaliser(work.steps)};
-  if (!sum_->hand_in(update, own)) {
+  const ClientUpdate update{
+      .work = work,
+      .totals = totals,
+      .parameters = update_,
+      .buffers = at::cat(changes),
+      .control = keeping_->change(update_, static_cast<double>(work.steps) * plan.learning_rate),
+      .local_work = normaliser(work.steps)};
+  if (sum_->hand_in(update, own)) {
+    keeping_->end_client(work.client, plan.number);
+  } else {
     own.non_finite += 1;
-    return;
   }
-  if (controls_ != nullptr) {
-    controls_->client.add_(control);
-    controls_->states.store(work.client, plan.number, controls_->client, controls_->states.oldest_kept());
-  }
-  if (own_models_ != nullptr) own_models_->keep(work.client, plan.number);
 }
 
 /// The model has the values where the round began, and update_ the mean.
@@ -327,10 +315,7 @@ RoundOutcome FedAvg::update_global(const StepPlan& plan, const RoundSum::Result&
     const auto now = buffer->value.to(at::kDouble) + change.reshape(buffer->value.sizes());
     buffer->value.copy_(buffer->value.is_floating_point() ? now : now.round());
   }
-  if (controls_ != nullptr) {
-    sum_->take_control(update_);
-    controls_->server.add_(update_);
-  }
+  keeping_->update_server(*sum_);
   copy_.replaced();
   return outcome;
 }
