@@ -321,8 +321,8 @@ std::vector<Option> declare() {
       "", [](auto& c) -> auto& { return c.strategy_options.federated.secure.clip; });
   of_strategy(
       "secure-noise", "R",
-      "standard deviation of the noise that the clients add to a secure sum, in multiples of --secure-clip; "
-      "0: none",
+      "--secure-noise R --secure-clip C is --dp-unit client --dp-noise R --dp-clip C: noise that the clients "
+      "add to a secure sum; 0: none",
       "", [](auto& c) -> auto& { return c.strategy_options.federated.secure.noise; });
   add(
       "adaptive-batch", "",

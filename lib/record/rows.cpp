@@ -196,10 +196,12 @@ std::vector<Column> columns_of<StalenessRow>() {
 template <>
 std::vector<Column> columns_of<RoundRow>() {
   using Row = RoundRow;
-  return {integer("round", "1", offsetof(Row, round)), integer("sampled", "1", offsetof(Row, sampled)),
+  return {integer("round", "1", offsetof(Row, round)),
+          integer("sampled", "1", offsetof(Row, sampled)),
           integer("handed_in", "1", offsetof(Row, handed_in)),
           integer("samples", "samples", offsetof(Row, samples)),
-          real("update_norm", "1", offsetof(Row, update_norm))};
+          real("update_norm", "1", offsetof(Row, update_norm)),
+          real("epsilon", "1", offsetof(Row, epsilon))};
 }
 
 template <>

@@ -191,6 +191,7 @@ struct RoundRow {
   std::int64_t handed_in = 0;     ///< Updates; the other clients dropped out or were late.
   std::int64_t samples = 0;       ///< That the clients hold which handed in.
   double update_norm = kNoValue;  ///< Of the mean update.
+  double epsilon = kNoValue;      ///< Released up to here; of a run that is not private, none.
 };
 
 /// A row of /clients, of federated runs.

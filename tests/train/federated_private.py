@@ -145,6 +145,7 @@ class FederatedPrivacyTest(unittest.TestCase):
         folder = self.train("client-epsilon", "--clients", 8, "--clients-per-round", 2, "--rounds", 5, *CLIENT, "--dp-noise", 1.2, "--dp-delta", 1e-3, ranks=2)
         rows = privacy(folder)
         self.assertEqual(rows["releases"].tolist(), [1, 2, 3, 4, 5])
+        self.assertEqual(read(folder, "rounds")["epsilon"].tolist(), rows["epsilon"].tolist())
         self.assertEqual(set(rows["unit"].tolist()), {b"client"})
         self.assertAlmostEqual(rows["epsilon"][-1], self.epsilon(1.2, 1e-3, 0.25, 5), places=4)
         self.assertIn("each client, one more or less", events(folder, "privacy")[0])

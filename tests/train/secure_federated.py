@@ -4,7 +4,6 @@ that drop out, after a resume and without ranks that were killed; what cannot wo
     secure_federated.py BINARY
 """
 
-import math
 import os
 import re
 import subprocess
@@ -25,6 +24,9 @@ SAMPLES = 70
 SECURE = {"--model": "mlp", "--strategy": "fedavg", "--optimizer": "sgd", "--momentum": 0, "--learning-rate": 0.05, "--schedule": "constant", "--threads": 1,
           "--quiet": "", "--clients": 9, "--clients-per-round": 7, "--partition": "quantity=2", "--local-batch": 8, "--rounds": 3,
           "--secure-aggregation": "on", "--secure-threshold": 4}
+# All nine clients in each round, and their privacy.
+NOISY = {"--clients-per-round": 9, "--secure-threshold": 6, "--secure-ring": 64}
+PRIVATE = {"--dp-unit": "client", "--dp-clip": 0.5}
 
 
 def words_of(options):
@@ -67,7 +69,7 @@ class SecureFederatedTest(unittest.TestCase):
                 folder = self.train(f"masked-{ranks}", options, ranks=ranks)
                 self.assert_same(self.weights(folder, 3), expected)
                 with h5py.File(folder / "results.h5") as one, h5py.File(plain / "results.h5") as other:
-                    self.assertEqual(one["rounds"][:].tolist(), other["rounds"][:].tolist())
+                    self.assertEqual(one["rounds"][:].tobytes(), other["rounds"][:].tobytes())
                     self.assertLess(one["rounds"]["handed_in"].sum(), one["rounds"]["sampled"].sum())
                     for column in ("train_loss", "train_accuracy"):
                         self.assertEqual(one["epochs"][column].tolist(), other["epochs"][column].tolist(), column)
@@ -131,20 +133,58 @@ class SecureFederatedTest(unittest.TestCase):
                 self.assertEqual(state, "completed", done.stderr)
                 self.assert_same(self.weights(self.folder / f"runs/killed-{rank}", 4), expected)
 
-    def test_noise_is_accounted_for_with_every_sum_that_was_released(self):
-        options = {"--secure-noise": 1, "--secure-clip": 0.5, "--rounds": 2, "--clients-per-round": 9, "--secure-threshold": 6, "--secure-ring": 64}
-        self.train("noise", options, ranks=3)
-        folder = self.train("noise", options | {"--rounds": 4})
-        said = self.events(folder, "privacy")
-        self.assertEqual(len(said), 4)
-        for rounds, line in enumerate(said, start=1):
-            epsilon, told, rho = re.search(r"epsilon ([\d.]+) at delta 1e-05 .* after (\d+) rounds .*rho ([\d.e-]+) ", line).groups()
-            self.assertEqual(int(told), rounds)
-            self.assertAlmostEqual(float(rho), 0.5, places=4)  # of a Gaussian with a deviation of one sensitivity
-            # The plain conversion bounds it from above.
-            self.assertLess(float(epsilon), rounds * float(rho) + 2 * math.sqrt(rounds * float(rho) * math.log(1e5)))
-            self.assertGreater(float(epsilon), 3)
-        self.assertEqual((folder / "clients/released_sums").read_text().split(), ["1", "2", "3", "4"])
+    def privacy(self, folder):
+        with h5py.File(folder / "results.h5") as file:
+            return file["privacy"][:]
+
+    def epsilon(self, noise, steps, delta=1e-5):
+        said = subprocess.run([BINARY, "privacy", "--noise", str(noise), "--delta", str(delta), "--sample-rate", "1", "--steps", str(steps)], check=True,
+                              text=True, capture_output=True).stdout
+        return float(re.search(r"epsilon +([\d.]+) .*rdp", said).group(1))
+
+    def test_noise_has_a_ledger_whichever_way_it_was_asked_for(self):
+        for name, way in {"secure-noise": {"--secure-noise": 1, "--secure-clip": 0.5}, "dp-unit": PRIVATE | {"--dp-noise": 1}}.items():
+            self.train(name, NOISY | way | {"--rounds": 2}, ranks=3)
+            folder = self.train(name, NOISY | way | {"--rounds": 4})
+            rows = self.privacy(folder)
+            self.assertEqual(rows["releases"].tolist(), [1, 2, 3, 4])
+            self.assertEqual((set(rows["unit"].tolist()), set(rows["sampling_rate"].tolist()), set(rows["clip_norm"].tolist())), ({b"client"}, {1.0}, {0.5}))
+            for row in rows:  # of a Gaussian with a deviation of one sensitivity
+                self.assertAlmostEqual(row["epsilon"], self.epsilon(1, row["releases"]), places=3)
+            self.assertRegex((folder / "privacy.ledger").read_text(), r"unit client\n0 \S+ 1 4\n")
+            self.assertIn("each client, whose updates become zeros; clip of updates 0.5", self.events(folder, "privacy")[0])
+
+    def test_a_sum_that_was_learnt_counts_though_its_round_is_made_again(self):
+        # A model that stays is never better than the first: no checkpoint before the end.
+        options = NOISY | PRIVATE | {"--dp-noise": 1, "--checkpoint-every": "end", "--server-rate": 1e-30, "--rounds": 6}
+        self.train("again", options | {"--limit-steps": 2})
+        faulty = SECURE | {"--dataset": self.folder / "images", "--name": "again", "--inject": "kill:rank=0,phase=evaluation,step=4"} | options
+        run(BINARY, 2, *words_of(faulty), cwd=self.folder, check=False)
+        folder = self.train("again", options)
+        self.assertEqual(self.privacy(folder)["releases"][-1], 6 + 2)  # 3 and 4
+        (folder / "privacy.ledger").unlink()
+        refused(BINARY, 2, 4, ["privacy.ledger", "lacks its ledger"], *words_of(SECURE | {"--dataset": self.folder / "images", "--name": "again"} | options
+                                                                               | {"--rounds": 7}), cwd=self.folder)
+
+    def test_the_run_ends_when_the_budget_is_spent_and_a_target_finds_its_noise(self):
+        folder = self.train("spent", NOISY | PRIVATE | {"--dp-noise": 2, "--target-epsilon": 4, "--rounds": 50, "--dp-delta": 1e-3})
+        rows = self.privacy(folder)
+        self.assertTrue(3 < rows["epsilon"][-1] <= 4 < self.epsilon(2, len(rows) + 1, 1e-3), rows)
+        self.assertIn("would release more than epsilon 4", self.events(folder, "privacy_spent")[0])
+        folder = self.train("target", NOISY | PRIVATE | {"--target-epsilon": 4, "--rounds": 3})
+        rows = self.privacy(folder)
+        self.assertEqual(len(rows), 3)
+        self.assertTrue(3.98 < rows["epsilon"][-1] <= 4, rows)
+
+    def test_records_that_are_private_are_so_in_secure_sums_too(self):
+        records = {"--dp-clip": 0.4, "--dp-noise": 0.8, "--noise-source": "seeded", "--rounds": 2}
+        bare = {key: value for key, value in SECURE.items() if not key.startswith("--secure")} | records
+        run(BINARY, 1, *words_of(bare | {"--dataset": self.folder / "images", "--name": "records"}), cwd=self.folder)
+        folder = self.train("secure-records", records | {"--secure-ring": 64, "--secure-clip": 4})
+        expected, found = self.weights(self.folder / "runs/records", 2, "model"), self.weights(folder, 2, "model")
+        for name in expected:
+            np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=3 * 4 * 2.0**-23, err_msg=name)
+        self.assertEqual(self.privacy(folder)["epsilon"].tolist(), self.privacy(self.folder / "runs/records")["epsilon"].tolist())
 
     def test_refuses_what_cannot_work(self):
         cases = [({"--secure-threshold": 8}, ["--secure-threshold 8", "a round has 7 clients"]),
@@ -153,6 +193,11 @@ class SecureFederatedTest(unittest.TestCase):
                  ({"--secure-ring": 16}, ["--secure-ring", "use 32 or 64"]), ({"--secure-clip": 0}, ["--secure-clip"]),
                  ({"--secure-aggregation": "off"}, ["add --secure-aggregation on"]),
                  ({"--secure-aggregation": "unmasked", "--secure-noise": 1}, ["without masks"]),
+                 (PRIVATE | {"--dp-noise": 1, "--secure-clip": 1}, ["--secure-clip", "--dp-clip"]),
+                 (PRIVATE | {"--dp-noise": 1, "--secure-noise": 1}, ["--secure-noise", "--dp-noise"]),
+                 (PRIVATE | {"--dp-noise": 1, "--dp-accountant": "pld"}, ["--dp-accountant rdp"]),
+                 (PRIVATE | {"--target-epsilon": 1e-6, "--secure-ring": 64}, ["cannot be reached"]),
+                 ({"--secure-noise": 1, "--dp-noise": 1}, ["--dp-noise", "add --dp-clip"]),
                  ({"--federated-rule": "scaffold"}, ["--federated-rule scaffold"]),
                  ({"--secure-noise": 1, "--reproducible": ""}, ["--secure-noise"]),
                  ({"--model": "resnet18", "--model-option": "width=4"}, ["running statistics"]),

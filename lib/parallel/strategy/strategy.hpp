@@ -58,6 +58,10 @@ struct StrategyParts {
   /// Takes what the strategy decides within a step, for the run's events. Empty: nothing does.
   using Tell = std::function<void(std::string_view kind, std::string_view detail)>;
   Tell tell = {};
+  /// Keeps the ledger of a private run, as PrivateTraining::ledger() has it, where a run that was killed
+  /// finds it; on rank 0, before others learn what is new in it. Empty: the caller of step() keeps it
+  /// afterwards.
+  std::function<void(const std::string& lines)> keep_ledger = {};
   bool counts_common = true;  ///< Whether this rank counts what its tensor group has in common.
   /// Where the strategy may keep files of its own, which all ranks see; empty: nowhere.
   std::string folder = {};

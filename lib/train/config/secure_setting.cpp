@@ -48,6 +48,26 @@ void validate_secure_sums(const RunConfig& config) {
   require_option(std::isfinite(options.noise) && options.noise >= 0,
                  fmt::format("{} is not a multiple of --secure-clip", options.noise), "--secure-noise",
                  "use 0 (none) or more, such as 1.1");
+  const auto& all = config.strategy_options;
+  require_option(options.noise == 0 || all.dp_clip == 0, "--dp-clip asks for noise already", "--secure-noise",
+                 "leave it out, and use --dp-unit client with --dp-noise");
+  require_option(all.dp_clip == 0 || all.dp_unit != "client" || !given("secure-clip"),
+                 "the largest norm of an update is --dp-clip", "--secure-clip", "leave it out");
+}
+
+bool is_private(const RunConfig& config) {
+  const auto& options = config.strategy_options;
+  return options.dp_clip > 0 || (options.federated.secure.on() && options.federated.secure.noise > 0);
+}
+
+parallel::StrategyOptions with_noise_in_one_way(parallel::StrategyOptions options) {
+  auto& secure = options.federated.secure;
+  if (!secure.on() || secure.noise <= 0 || options.dp_clip > 0) return options;
+  options.dp_unit = "client";
+  options.dp_clip = secure.clip;
+  options.dp_noise = secure.noise;
+  secure.noise = 0;
+  return options;
 }
 
 }  // namespace dtrain::train

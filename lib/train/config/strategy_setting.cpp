@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <memory>
 #include <string_view>
 #include <vector>
 
@@ -20,7 +19,7 @@
 #include "privacy/noise.hpp"
 #include "train/config/federated_setting.hpp"
 #include "train/config/precision.hpp"
-#include "train/setup/clients.hpp"
+#include "train/config/secure_setting.hpp"
 
 namespace dtrain::train {
 namespace {
@@ -127,6 +126,8 @@ void check_compression(const RunConfig& config) {
 constexpr std::array<const char*, 8> kPrivacyOptions = {"dp-noise",   "target-epsilon",  "dp-delta",
                                                         "dp-sampler", "dp-accountant",   "noise-source",
                                                         "dp-unit",    "dp-adaptive-clip"};
+/// Which --secure-noise has as well: the others it stands for.
+constexpr std::array<const char*, 3> kOptionsOfAccount = {"target-epsilon", "dp-delta", "dp-accountant"};
 
 /// What federated runs have alone.
 void check_privacy_of_clients(const parallel::StrategyOptions& options, bool adapts) {
@@ -149,11 +150,13 @@ void check_privacy(const RunConfig& config) {
                 "use a positive number, such as 1, or 0 for no differential privacy");
   if (options.dp_clip == 0) {
     for (const std::string option : kPrivacyOptions) {
-      refuse_unless(!config.given.contains(option), "no gradient is clipped, so that nothing is private",
-                    "--" + option, "add --dp-clip, such as --dp-clip 1");
+      const bool belongs = is_private(config) && std::ranges::count(kOptionsOfAccount, option) > 0;
+      refuse_unless(belongs || !config.given.contains(option),
+                    "no gradient is clipped, so that nothing is private", "--" + option,
+                    "add --dp-clip, such as --dp-clip 1");
     }
-    return;
   }
+  if (!is_private(config)) return;
   privacy::require_delta(options.dp_delta);
   privacy::parse_sampling(options.dp_sampler);
   privacy::parse_accounting(options.dp_accountant);
@@ -169,8 +172,9 @@ void check_privacy(const RunConfig& config) {
                 fmt::format("{} is no epsilon to reach", options.target_epsilon), "--target-epsilon",
                 "use a positive number, such as 3");
   check_privacy_of_clients(options, config.given.contains("dp-adaptive-clip"));
-  refuse_unless(has_noise || options.target_epsilon > 0, "how much noise there is to be is not known",
-                "--dp-clip", "add --target-epsilon, such as 3, or --dp-noise, such as 1.1");
+  refuse_unless(has_noise || options.dp_clip == 0 || options.target_epsilon > 0,
+                "how much noise there is to be is not known", "--dp-clip",
+                "add --target-epsilon, such as 3, or --dp-noise, such as 1.1");
 }
 
 /// Throws Error where no node can have the whole state, whatever the machine is.
@@ -352,7 +356,8 @@ bool uses_strategy_option(const RunConfig& config, const std::string& name) {
   if (name == "compression-after") return options.compression_after > 0;
   if (name == "dp-adaptive-clip") return options.dp_clip > 0 && options.dp_adaptive_clip > 0;
   if (name == "dp-noise") return options.dp_clip > 0 && options.dp_noise >= 0;
-  if (name == "target-epsilon") return options.dp_clip > 0 && options.target_epsilon > 0;
+  if (name == "target-epsilon") return is_private(config) && options.target_epsilon > 0;
+  if (std::ranges::count(kOptionsOfAccount, name) > 0) return is_private(config);
   if (name == "dp-clip" || std::ranges::count(kPrivacyOptions, name) > 0) return options.dp_clip > 0;
   const auto& federated = config.strategy_options.federated;
   if (name.starts_with("secure-") && !federated.secure.on()) return false;
@@ -381,13 +386,13 @@ parallel::Setting strategy_setting(const RunConfig& config) {
           .adapts_batch = config.batch.adaptive,
           .owns_by_speed = balances_data(config),
           .optimizer = config.update.rule,
-          .options = config.strategy_options,
+          .options = with_noise_in_one_way(config.strategy_options),
           .global_batch = config.batch.global_batch,
           .micro_batches = config.batch.micro_batches};
 }
 
 parallel::Setting strategy_setting(const RunConfig& config, Job& job, const Workload& workload,
-                                   bool recovers) {
+                                   const federated::ClientRounds* rounds, bool recovers) {
   auto setting = strategy_setting(config);
   setting.on_device = !workload.device.is_cpu();
   if (setting.no_device_graphs.empty() && job.rank_device().graphs == nullptr)
@@ -402,8 +407,7 @@ parallel::Setting strategy_setting(const RunConfig& config, Job& job, const Work
   const auto& shape = workload.dataset.info().shape;
   setting.sample_extent = shape.empty() ? 0 : shape.front();
   setting.model = workload.model.get();
-  if (!is_federated(config) || config.strategy_options.dp_clip <= 0) return setting;
-  const std::shared_ptr<const federated::ClientRounds> rounds = client_rounds(config, workload);
+  if (rounds == nullptr) return setting;
   for (int client = 0; client < rounds->partition().clients(); ++client)
     setting.clients.push_back(rounds->facts_of(client));
   setting.clients_of = [rounds](std::int64_t round) { return rounds->reporting(round); };

@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include "federated/client_rounds.hpp"
 #include "parallel/strategy/abilities.hpp"
 #include "train/config/config.hpp"
 #include "train/setup/job.hpp"
@@ -40,8 +41,9 @@ int fewest_ranks(const RunConfig& config);
 /// What a strategy is asked about: as far as the options say.
 parallel::Setting strategy_setting(const RunConfig& config);
 
-/// The whole: with device, dataset and model. `recovers`: whether the run goes on after a rank was lost.
+/// The whole: with device, dataset, model and clients. `rounds` is borrowed; null: the samples belong to no
+/// clients. `recovers`: whether the run goes on after a rank was lost.
 parallel::Setting strategy_setting(const RunConfig& config, Job& job, const Workload& workload,
-                                   bool recovers);
+                                   const federated::ClientRounds* rounds, bool recovers);
 
 }  // namespace dtrain::train

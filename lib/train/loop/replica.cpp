@@ -58,14 +58,13 @@ int lanes_of(Job& job) {
 
 }  // namespace
 
-Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::Injection* injection,
-                 bool recovers, Requests requests, parallel::GraphEngine::Tell tell_graphs,
-                 parallel::StrategyParts::Tell tell)
+Replica::Replica(const RunConfig& config, Job& job, Workload& workload, const federated::ClientRounds* rounds,
+                 comm::Injection* injection, bool recovers, Requests requests, Takes takes)
     : config_(config),
       job_(job),
       workload_(workload),
       injection_(injection),
-      setting_(strategy_setting(config, job, workload, recovers)),
+      setting_(strategy_setting(config, job, workload, rounds, recovers)),
       can_(parallel::require_strategy(config.strategy, setting_)),
       preparation_(workload.dataset.info(), workload.transformation, full_type(config),
                    workload.model->goal(), workload.augmentation, workload.device, job.device_clock()),
@@ -93,7 +92,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::In
                .spoils_loss = spoils_loss(injection)}),
       graphs_(capture_ != nullptr
                   ? std::make_unique<parallel::GraphEngine>(engine_, *capture_, *workload.model,
-                                                            workload.device, std::move(tell_graphs))
+                                                            workload.device, std::move(takes.graphs))
                   : nullptr),
       clocked_(job.virtual_clock() == nullptr
                    ? nullptr
@@ -130,7 +129,8 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, comm::In
                      .buckets = {.bucket_bytes = config.bucket_bytes(), .algorithm = config.comm.all_reduce},
                      .seed = config.seed,
                      .requests = std::move(requests),
-                     .tell = std::move(tell),
+                     .tell = std::move(takes.tell),
+                     .keep_ledger = std::move(takes.ledger),
                      .counts_common = job.speaks_for_tensor_group(),
                      .folder = run_folder(config) + "/clients",
                      .oldest_kept = [&config] { return oldest_checkpoint(config); },

@@ -11,6 +11,7 @@
 #include "comm/emulation/clocked_group.hpp"
 #include "comm/faults/injection.hpp"
 #include "data/loader.hpp"
+#include "federated/client_rounds.hpp"
 #include "h5/library.hpp"
 #include "parallel/pipeline/pipeline.hpp"
 #include "parallel/step/clocked_engine.hpp"
@@ -30,12 +31,17 @@ class Replica {
   /// What this rank asks of all ranks at the end of a step.
   using Requests = std::function<parallel::StepRequests()>;
 
-  /// Everything is borrowed; `injection` may be null. `recovers`: whether the run goes on after a rank was
-  /// lost. `tell_graphs` gets what comes of capturing steps, `tell` what the strategy decides within a step.
-  /// Collective over the job. Throws Error (exit code
-  /// 2) where the strategy cannot train this model.
-  Replica(const RunConfig& config, Job& job, Workload& workload, comm::Injection* injection, bool recovers,
-          Requests requests, parallel::GraphEngine::Tell tell_graphs, parallel::StrategyParts::Tell tell);
+  /// What the run takes from the strategy within a step.
+  struct Takes {
+    parallel::GraphEngine::Tell graphs;                         ///< What comes of capturing steps.
+    parallel::StrategyParts::Tell tell;                         ///< What it decides.
+    std::function<void(const std::string& lines)> ledger = {};  ///< StrategyParts::keep_ledger
+  };
+  /// Everything is borrowed; `rounds` (null: the samples belong to no clients) and `injection` may be null.
+  /// `recovers`: whether the run goes on after a rank was lost. Collective over the job. Throws Error (exit
+  /// code 2) where the strategy cannot train this model.
+  Replica(const RunConfig& config, Job& job, Workload& workload, const federated::ClientRounds* rounds,
+          comm::Injection* injection, bool recovers, Requests requests, Takes takes);
 
   /// What the strategy can do in this run.
   const parallel::Abilities& can() const { return can_; }

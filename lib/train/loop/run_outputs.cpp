@@ -184,6 +184,11 @@ std::optional<std::string> ledger_in(const std::string& folder) {
   return read_regular_file(path, kMostOfLedger, ExitCode::checkpoint);
 }
 
+void RunOutputs::privacy(const record::PrivacyRow& row) {
+  epsilon_ = row.epsilon;
+  if (results_ != nullptr) results_->privacy(row);
+}
+
 void RunOutputs::memory(int epoch, std::int64_t peak_bytes, std::int64_t held_bytes) {
   recorder_.event("activation_memory", fmt::format("epoch {}: at most {} bytes, estimated {:.0f}", epoch,
                                                    peak_bytes - held_bytes, estimated_.activations));
@@ -240,7 +245,8 @@ void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<Eva
                      .sampled = round->sampled,
                      .handed_in = round->handed_in,
                      .samples = round->samples,
-                     .update_norm = round->update_norm});
+                     .update_norm = round->update_norm,
+                     .epsilon = epsilon_});
   }
   const double samples_per_s = static_cast<double>(sums.samples) / train_time_s;
   results_->epoch({.epoch = epoch,

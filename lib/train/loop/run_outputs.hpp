@@ -106,9 +106,7 @@ class RunOutputs {
   void validation(std::int64_t step, int epoch, const EvaluationResult& result, Line line);
 
   /// Before an epoch's row: what has been released up to here.
-  void privacy(const record::PrivacyRow& row) {
-    if (results_ != nullptr) results_->privacy(row);
-  }
+  void privacy(const record::PrivacyRow& row);
 
   /// After each private step, and before anything else of it is written: all that was released.
   void ledger(const std::string& lines);
@@ -177,6 +175,7 @@ class RunOutputs {
   std::optional<record::StepCurves> curves_;                // in it
   double since_agreed_s_ = 0;                               // that steps took
   std::optional<StepMade> late_;                            // whose outcome is not known yet
+  double epsilon_ = record::kNoValue;                       // of the newest row of /privacy
 };
 
 /// The ledger that a part of the run has left in `folder`; nothing where there is none. Throws Error (exit

@@ -64,17 +64,19 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
       workload_(workload),
       clock_(recording.clock),
       log_(log),
-      replica_(
-          config, job, workload, recording.injection, recording.recovery.may_lose_ranks(),
-          [this] { return requests(); }, [this](const std::string& what) { tell_graphs(what); },
-          [this](auto kind, auto detail) {
-            if (job_.rank() == 0) outputs_.event(kind, detail);
-          }),
+      rounds_(client_rounds(config, workload)),
+      replica_(config, job, workload, rounds_.get(), recording.injection, recording.recovery.may_lose_ranks(),
+               [this] { return requests(); },
+               {.graphs = [this](const std::string& what) { tell_graphs(what); },
+                .tell =
+                    [this](auto kind, auto detail) {
+                      if (job_.rank() == 0) outputs_.event(kind, detail);
+                    },
+                .ledger = [this](const std::string& lines) { outputs_.ledger(lines); }}),
       loader_(workload.dataset, "train", training_loader(job, replica_), workload.read),
       batches_([this] { return loader_.next(); },
                [this](const data::Batch& batch) { return replica_.training_samples(batch); },
                job.groups().recorder()),
-      rounds_(client_rounds(config, workload)),
       pieces_{.samples = workload.dataset.info().samples("train"),
               .global_batch = samples_of_step(config, workload.dataset.info().samples("train")),
               .micro_batches = config.batch.micro_batches,

@@ -102,10 +102,10 @@ class Trainer {
   record::StepClock& clock_;
   const Log& log_;
 
+  std::unique_ptr<const federated::ClientRounds> rounds_;  // null: the samples belong to no clients
   Replica replica_;
   data::Loader loader_;
-  PlannedBatches batches_;                                 // of loader_
-  std::unique_ptr<const federated::ClientRounds> rounds_;  // null: the samples belong to no clients
+  PlannedBatches batches_;  // of loader_
   parallel::Pieces pieces_;
   std::int64_t total_steps_;
   optim::ScheduleConfig schedule_;

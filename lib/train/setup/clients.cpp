@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "core/error.hpp"
-#include "parallel/strategy/federated/secure/secure_terms.hpp"
 #include "train/config/federated_setting.hpp"
 
 namespace dtrain::train {
@@ -39,19 +38,6 @@ federated::PartitionRule rule_of(const RunConfig& config, const Workload& worklo
   return {.kind = workload.dataset.info().sites.empty() ? Kind::iid : Kind::sites};
 }
 
-/// Throws Error (exit code 2) where a round's sum would not be one that hides what it is of, or would not
-/// fit.
-void check_secure_sums(const parallel::FederatedOptions& options, const federated::ClientRounds& rounds,
-                       models::Model& model) {
-  if (!options.secure.on()) return;
-  std::int64_t values = 0;
-  for (const auto* parameter : model.parameters()) values += parameter->value.numel();
-  parallel::secure_settings(options.secure, {.clients = static_cast<int>(rounds.sampled(1).size()),
-                                             .most_samples = rounds.most_samples(),
-                                             .values = values,
-                                             .drop_rate = options.drop_rate});
-}
-
 }  // namespace
 
 std::unique_ptr<const federated::ClientRounds> client_rounds(const RunConfig& config,
@@ -76,7 +62,7 @@ std::unique_ptr<const federated::ClientRounds> client_rounds(const RunConfig& co
                                                .sites = all_sites},
                                               config.seed);
   const int clients = partition.clients();
-  auto rounds = std::make_unique<const federated::ClientRounds>(
+  return std::make_unique<const federated::ClientRounds>(
       std::move(partition),
       federated::ClientRounds::Facts{
           .clients_per_round = options.clients_per_round > 0 ? options.clients_per_round : clients,
@@ -84,8 +70,6 @@ std::unique_ptr<const federated::ClientRounds> client_rounds(const RunConfig& co
           .local_batch = local_batch(config),
           .drop_rate = options.drop_rate,
           .seed = config.seed});
-  check_secure_sums(options, *rounds, *workload.model);
-  return rounds;
 }
 
 std::string in_words(const federated::ClientRounds& rounds, bool drawn) {

@@ -22,6 +22,8 @@ class ConvTranspose2d final : public Layer {
   Cost cost(const std::vector<Shape>& inputs) const override;
   Flow slice(TensorGroup& group, const Flow& flow) override;
 
+  const Conv2d::Geometry& geometry() const { return geometry_; }
+
  private:
   std::int64_t extent_after(std::int64_t extent) const;
   at::Tensor convolved(const at::Tensor& input, Parameter& bias);

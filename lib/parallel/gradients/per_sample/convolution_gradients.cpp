@@ -23,8 +23,8 @@ std::int64_t at_dim(const std::vector<std::int64_t>& values, std::size_t dim) {
 
 }  // namespace
 
-bool ConvolutionGradients::is_plain(const at::Tensor& weight) const {
-  return weight.dim() == 4 && !how_.transposed && how_.groups == 1 && all_are(how_.dilation, 1);
+bool ConvolutionGradients::has_patches(const at::Tensor& weight) const {
+  return weight.dim() == 4 && how_.groups == 1 && all_are(how_.dilation, 1);
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor> ConvolutionGradients::backward(
@@ -38,8 +38,10 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> ConvolutionGradients::backward(
 void ConvolutionGradients::add_squares(const at::Tensor& input, const at::Tensor& gradient,
                                        const at::Tensor& weight, at::Tensor& squares) {
   const auto n = input.size(0);
-  if (is_plain(weight)) {
-    add_by_patches(input, gradient.reshape({n, gradient.size(1), -1}), weight, squares);
+  if (has_patches(weight)) {
+    const auto& images = how_.transposed ? gradient : input;
+    const auto& out = how_.transposed ? input : gradient;
+    add_by_patches(images, out.reshape({n, out.size(1), -1}), weight, squares);
     return;
   }
   if (n * weight.numel() <= kMostKept) by_sample_ = at::empty({n, weight.numel()}, gradient.options());

@@ -11,8 +11,10 @@
 namespace dtrain::parallel {
 
 /// The gradients of each sample of a convolution's weight. A plain convolution of images is a product of
-/// their patches with the weight, so that norms are found as those of linear layers; any other one (groups,
-/// dilation, transposed, of one or three dims) is differentiated sample by sample.
+/// their patches with the weight, so that norms are found as those of linear layers. A transposed one is the
+/// gradient of a plain one with respect to its input: its weight has the gradient of that convolution, with
+/// input and output in each other's place. Any other one (groups, dilation, of one or three dims) is
+/// differentiated sample by sample.
 class ConvolutionGradients {
  public:
   explicit ConvolutionGradients(models::ParameterUse::Convolution how) : how_(std::move(how)) {}
@@ -32,7 +34,7 @@ class ConvolutionGradients {
                                                           std::array<bool, 3> wanted) const;
 
  private:
-  bool is_plain(const at::Tensor& weight) const;
+  bool has_patches(const at::Tensor& weight) const;
   void add_by_patches(const at::Tensor& input, const at::Tensor& out, const at::Tensor& weight,
                       at::Tensor& squares);
   void take_patches(const at::Tensor& images, const at::Tensor& weight);

@@ -13,6 +13,7 @@
 #include "kernels/bag.hpp"
 #include "models/compute/kernel_scope.hpp"
 #include "models/layers/convolution/conv2d.hpp"
+#include "models/layers/convolution/conv_transpose2d.hpp"
 #include "models/layers/embedding_bag.hpp"
 #include "models/layers/linear.hpp"
 #include "parallel/gradients/per_sample/by_sample.hpp"
@@ -134,21 +135,25 @@ class LinearRule final : public LayerRule {
 
 class ConvolutionRule final : public LayerRule {
  public:
-  ConvolutionRule(models::Conv2d& layer, bool first)
-      : geometry_(layer.geometry()),
+  enum class Kind { plain, transposed };
+  ConvolutionRule(models::Layer& layer, const models::Conv2d::Geometry& geometry, Kind kind, bool first)
+      : geometry_(geometry),
+        kind_(kind),
         weight_(layer.parameters()[0]),
         bias_(layer.parameters().size() > 1 ? &layer.parameters()[1] : nullptr),
         first_(first),
         gradients_({.stride = {geometry_.stride, geometry_.stride},
                     .padding = {geometry_.padding, geometry_.padding},
                     .dilation = {1, 1},
-                    .output_padding = {0, 0}}) {}
+                    .output_padding = {0, 0},
+                    .transposed = kind == Kind::transposed}) {}
 
   models::Tensors forward(const models::Tensors& inputs, const models::Context& context) override {
     const at::NoGradGuard no_grad;
     const models::KernelScope kernels(context.kernels);
     input_ = inputs.at(0);
-    return {models::convolve(input_, weight_, bias_, geometry_)};
+    return {kind_ == Kind::transposed ? models::convolve_transposed(input_, weight_, *bias_, geometry_)
+                                      : models::convolve(input_, weight_, bias_, geometry_)};
   }
 
   models::Tensors backward(const models::Tensors& gradients, at::Tensor& squares) override {
@@ -175,6 +180,7 @@ class ConvolutionRule final : public LayerRule {
 
  private:
   models::Conv2d::Geometry geometry_;
+  Kind kind_;
   models::Parameter& weight_;
   models::Parameter* bias_;
   bool first_;
@@ -263,7 +269,10 @@ std::unique_ptr<LayerRule> rule_of(models::Layer& layer, bool first, models::Sam
   if (auto* linear = dynamic_cast<models::Linear*>(&layer))
     return std::make_unique<LinearRule>(*linear, first);
   if (auto* conv = dynamic_cast<models::Conv2d*>(&layer))
-    return std::make_unique<ConvolutionRule>(*conv, first);
+    return std::make_unique<ConvolutionRule>(layer, conv->geometry(), ConvolutionRule::Kind::plain, first);
+  if (auto* conv = dynamic_cast<models::ConvTranspose2d*>(&layer))
+    return std::make_unique<ConvolutionRule>(layer, conv->geometry(), ConvolutionRule::Kind::transposed,
+                                             first);
   if (auto* bag = dynamic_cast<models::EmbeddingBag*>(&layer))
     return first ? std::make_unique<BagRule>(*bag) : nullptr;
   return nullptr;

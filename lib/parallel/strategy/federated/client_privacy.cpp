@@ -1,7 +1,6 @@
 #include "parallel/strategy/federated/client_privacy.hpp"
 
 #include <ATen/ATen.h>
-#include <ATen/core/grad_mode.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,12 +12,6 @@
 
 namespace dtrain::parallel {
 namespace {
-
-std::int64_t clients_of_round(const Setting& setting) {
-  const auto all = static_cast<std::int64_t>(setting.clients.size());
-  const auto wanted = setting.options.federated.clients_per_round;
-  return wanted > 0 ? std::min<std::int64_t>(wanted, all) : all;
-}
 
 /// A round of the run: the noise that was given, or that the target asks for.
 privacy::SampledGaussian mechanism_of_round(const Setting& setting) {
@@ -32,7 +25,7 @@ privacy::SampledGaussian mechanism_of_round(const Setting& setting) {
   mechanism.noise_multiplier =
       options.dp_noise >= 0
           ? options.dp_noise
-          : privacy::noise_for(options.target_epsilon, options.dp_delta, mechanism, accounting_of(setting));
+          : privacy::noise_for(options.target_epsilon, options.dp_delta, mechanism, accounting_of(options));
   mechanism.validate();
   return mechanism;
 }
@@ -50,9 +43,9 @@ Answer ClientPrivacy::can(const Setting& setting) {
 }
 
 ClientPrivacy::ClientPrivacy(const StrategyParts& parts, const FlatParameters& parameters)
-    : parts_(parts),
+    : PrivateAccount(parts, mechanism_of_round(parts.setting), "client"),
+      parts_(parts),
       parameters_(parameters),
-      account_(parts, mechanism_of_round(parts.setting), "client"),
       noise_(noise_of(parts)),
       clip_(at::full({1}, parts.setting.options.dp_clip, at::kDouble)) {
   require(clip() <= largest_clip(),
@@ -71,12 +64,12 @@ double ClientPrivacy::expected() const { return static_cast<double>(clients_of_r
 
 double ClientPrivacy::noise_of_bits() const {
   constexpr double kShareOfClients = 0.05;  // the paper's choice; but the bits may not cost more than half
-  const double noise = account_.mechanism().noise_multiplier;
+  const double noise = mechanism().noise_multiplier;
   return noise > 0 ? std::max(kShareOfClients * expected(), noise) : 0;
 }
 
 double ClientPrivacy::noise_of_update() const {
-  const double noise = account_.mechanism().noise_multiplier;
+  const double noise = mechanism().noise_multiplier;
   if (!adapts() || noise == 0) return noise;
   const double bits = 2 * noise_of_bits();
   return 1 / std::sqrt(1 / (noise * noise) - 1 / (bits * bits));
@@ -100,15 +93,13 @@ double ClientPrivacy::smallest_clip() const {
 double ClientPrivacy::limit() const { return clip() * (1 - 0x1p-20) - smallest_clip() / 8; }
 
 double ClientPrivacy::hand_in(at::Tensor& update, double /*share*/, UpdateSum& sum) {
-  const at::NoGradGuard no_grad;
-  const double norm = std::sqrt(at::sum(at::square(update.to(at::kDouble))).item<double>());
-  if (!(norm <= limit())) update.mul_(limit() / norm);  // what is not a number stays so, and ends the run
+  const double norm = clip_to(update, limit());
   if (adapts()) sum.add_number(kBits, norm <= clip() ? 0.5 : -0.5);
   return 1 / expected();
 }
 
 void ClientPrivacy::add_noise(std::int64_t round, UpdateSum& sum) {
-  if (account_.mechanism().noise_multiplier == 0) return;
+  if (mechanism().noise_multiplier == 0) return;
   const auto own = part_of(parameters_.size(), parts_.data.rank(), parts_.data.size());
   auto values = at::zeros({own.size()}, at::kDouble);
   parallel::add_noise(*noise_, parameters_, own, noise_of_update() * clip(), round, values);
@@ -119,16 +110,17 @@ void ClientPrivacy::add_noise(std::int64_t round, UpdateSum& sum) {
   sum.add_number(kBits, bits);
 }
 
-void ClientPrivacy::commit(const StepPlan& /*plan*/, const UpdateSum& sum) {
-  account_.add_step();
+void ClientPrivacy::take_sum(const UpdateSum& sum) { within_ = 0.5 + sum.number(kBits) / expected(); }
+
+void ClientPrivacy::commit(const StepPlan& /*plan*/, bool /*released*/) {
+  add_step();
   if (!adapts()) return;
-  const double share = 0.5 + sum.number(kBits) / expected();
-  const double moved = clip() * std::exp(-kClipRate * (share - parts_.setting.options.dp_adaptive_clip));
+  const double moved = clip() * std::exp(-kClipRate * (within_ - parts_.setting.options.dp_adaptive_clip));
   clip_.mutable_data_ptr<double>()[0] = std::clamp(moved, smallest_clip(), largest_clip());
 }
 
 std::vector<StateTensor> ClientPrivacy::state() {
-  return {account_.state(),
+  return {ledger_state(),
           {.group = std::string(StateTensor::kOptimizer) + "privacy",
            .name = "clip",
            .value = clip_,
@@ -138,18 +130,8 @@ std::vector<StateTensor> ClientPrivacy::state() {
 
 std::optional<std::vector<int>> ClientPrivacy::drawn_clients(std::int64_t round) const {
   const auto drawn = privacy::poisson_draw(static_cast<std::int64_t>(parts_.setting.clients.size()),
-                                           account_.mechanism().rate, account_.draw_seed(), round);
+                                           mechanism().rate, draw_seed(), round);
   return std::vector<int>(drawn.begin(), drawn.end());
-}
-
-PrivateTraining::Terms ClientPrivacy::terms() const {
-  const auto& options = parts_.setting.options;
-  return {.delta = options.dp_delta,
-          .clip = clip(),
-          .noise = account_.mechanism().noise_multiplier,
-          .rate = account_.mechanism().rate,
-          .target_epsilon = options.target_epsilon,
-          .unit = "client"};
 }
 
 std::string ClientPrivacy::in_words() const {
@@ -163,8 +145,8 @@ std::string ClientPrivacy::in_words() const {
   return fmt::format(
       "each client, one more or less; clip of updates {:g}{}, noise {:.4f} x clip ({}), clients drawn by "
       "poisson with rate {:.6g}, their sum divided by {:g}, accountant {}",
-      clip(), adapted, account_.mechanism().noise_multiplier, options.noise_source, account_.mechanism().rate,
-      expected(), options.dp_accountant);
+      clip(), adapted, mechanism().noise_multiplier, options.noise_source, mechanism().rate, expected(),
+      options.dp_accountant);
 }
 
 }  // namespace dtrain::parallel

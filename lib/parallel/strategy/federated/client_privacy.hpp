@@ -27,7 +27,7 @@ namespace dtrain::parallel {
 /// 1/2 at most; with noise s_b it has the noise multiplier 2 s_b, and the update has z_u = (z^-2 -
 /// (2 s_b)^-2)^(-1/2): both together have the multiplier z, which the ledger counts. Source: Andrew et al.,
 /// "Differentially Private Learning with Adaptive Clipping", NeurIPS 2021, theorem 1 and section 3.
-class ClientPrivacy final : public FederatedPrivacy {
+class ClientPrivacy final : public FederatedPrivacy, public PrivateAccount {
  public:
   static constexpr double kClipRate = 0.2;
   /// The place of UpdateSum for the bits.
@@ -39,26 +39,21 @@ class ClientPrivacy final : public FederatedPrivacy {
   /// the target, or sums of clipped updates would not fit UpdateSum.
   ClientPrivacy(const StrategyParts& parts, const FlatParameters& parameters);
 
+  PrivateTraining& training() override { return *this; }
   double hand_in(at::Tensor& update, double share, UpdateSum& sum) override;
   void add_noise(std::int64_t round, UpdateSum& sum) override;
+  void take_sum(const UpdateSum& sum) override;
   bool sum_is_mean() const override { return true; }
-  void commit(const StepPlan& plan, const UpdateSum& sum) override;
+  void commit(const StepPlan& plan, bool released) override;
+  std::string ledger_after(const RoundPlan& /*round*/) const override { return ledger_after_step(); }
   std::vector<StateTensor> state() override;
-  void adopt() override { account_.adopt(); }
+  void adopt() override { adopt_ledger(); }
 
   std::optional<std::vector<int>> drawn_clients(std::int64_t round) const override;
-  std::string ledger() const override { return account_.lines(); }
-  void take_ledger(const std::string& lines, const std::string& file) override {
-    account_.take_ledger(lines, file);
-  }
-  std::int64_t releases() const override { return account_.ledger().steps(); }
-  bool is_spent() override { return account_.is_spent(); }
-  double epsilon() const override { return account_.epsilon(); }
-  Terms terms() const override;
   std::string in_words() const override;
 
  private:
-  double clip() const { return clip_.const_data_ptr<double>()[0]; }
+  double clip() const override { return clip_.const_data_ptr<double>()[0]; }
   double expected() const;  // clients of a round
   bool adapts() const { return parts_.setting.options.dp_adaptive_clip > 0; }
   double noise_of_bits() const;    // its deviation
@@ -69,9 +64,9 @@ class ClientPrivacy final : public FederatedPrivacy {
 
   const StrategyParts& parts_;
   const FlatParameters& parameters_;
-  PrivateAccount account_;
   std::unique_ptr<privacy::Noise> noise_;
-  at::Tensor clip_;  // [1], double
+  at::Tensor clip_;    // [1], double
+  double within_ = 0;  // of the sum taken last: the noisy share of clients whose updates were within the clip
 };
 
 }  // namespace dtrain::parallel

@@ -45,6 +45,8 @@ std::streamsize bytes_of(const at::Tensor& values) { return static_cast<std::str
 }  // namespace
 
 ClientStates::ClientStates(fs::path folder) : folder_(std::move(folder)) {
+  require(!folder_.empty(), "has no folder for what clients keep",
+          {.subject = "--strategy fedavg", .advice = "report this as a bug"});
   std::error_code error;
   fs::create_directories(folder_, error);
   require(!error, "cannot be made (" + error.message() + ")",

@@ -15,14 +15,14 @@
 #include "optim/schedule.hpp"
 #include "parallel/agreement.hpp"
 #include "parallel/gradients/squares.hpp"
+#include "parallel/strategy/federated/control_variates.hpp"
+#include "parallel/strategy/federated/own_models.hpp"
+#include "parallel/strategy/federated/plain_sum.hpp"
+#include "parallel/strategy/federated/secure/secure_privacy.hpp"
+#include "parallel/strategy/federated/secure/secure_rounds.hpp"
 
 namespace dtrain::parallel {
 namespace {
-
-// Counts of UpdateSum.
-constexpr std::int64_t kSamples = 0;    // of the clients that have handed in
-constexpr std::int64_t kClients = 1;    // these
-constexpr std::int64_t kLocalWork = 2;  // the mean of their normalisers, a number
 
 bool normalises(const FederatedOptions& options) { return options.rule == "fednova"; }
 bool has_controls(const FederatedOptions& options) { return options.rule == "scaffold"; }
@@ -40,8 +40,6 @@ Answer can_simulate(const Setting& setting) {
     return {"FedNova knows what local steps of sgd come to, not those with --proximal-mu"};
   if (has_controls(options) && (setting.optimizer.name != "sgd" || setting.optimizer.momentum > 0))
     return {"the control variates of SCAFFOLD are gradients of plain sgd: --optimizer sgd --momentum 0"};
-  if (options.secure.on() && setting.options.dp_clip > 0)
-    return {"the noise of --dp-clip is not added in secret: --secure-aggregation has --secure-noise"};
   if (const auto answer = SecureRounds::can(setting); !answer) return answer;
   return FederatedPrivacy::can(setting);
 }
@@ -112,17 +110,18 @@ StrategyEntry fedavg() {
 
 Abilities FedAvg::can(const Setting& setting) {
   const bool has_deadline = setting.options.federated.round_deadline > 0;
-  return {.runs = can_simulate(setting),
-          .replays_graphs = {"local steps of a client follow one another within a round"},
-          .updates_by_rows = {"clients hold different tables within a round"},
-          .rolls_back = {},
-          .copies_parts = {"each rank has all of the state already"},
-          .same_bits = {setting.options.federated.secure.noise > 0
-                            ? "--secure-noise is drawn from what the system has of randomness"
-                        : has_deadline ? "which clients miss --round-deadline is up to the machine"
-                                       : ""},
-          .adapts_batch = {"its clients make local steps of --local-batch"},
-          .owns_by_speed = {"clients are dealt by their samples"}};
+  return {
+      .runs = can_simulate(setting),
+      .replays_graphs = {"local steps of a client follow one another within a round"},
+      .updates_by_rows = {"clients hold different tables within a round"},
+      .rolls_back = {},
+      .copies_parts = {"each rank has all of the state already"},
+      .same_bits = {hides_clients(setting)
+                        ? "noise of secure sums, as of --secure-noise, is drawn from the system's randomness"
+                    : has_deadline ? "which clients miss --round-deadline is up to the machine"
+                                   : ""},
+      .adapts_batch = {"its clients make local steps of --local-batch"},
+      .owns_by_speed = {"clients are dealt by their samples"}};
 }
 
 FedAvg::FedAvg(const StrategyParts& parts)
@@ -131,26 +130,30 @@ FedAvg::FedAvg(const StrategyParts& parts)
       copy_(parts),
       control_(parts.world),
       buffers_(changing_buffers(parts.model)),
-      secure_(options_.secure.on() ? std::make_unique<SecureRounds>(parts, copy_.parameters().size())
-                                   : nullptr),
-      sum_(parts.data, secure_ != nullptr ? 0
-                                          : copy_.parameters().size() * (has_controls(options_) ? 2 : 1) +
-                                                elements_of(buffers_)),
       server_(server_config(options_), copy_.values()),
       privacy_(FederatedPrivacy::make(parts_, copy_)),
-      update_(at::zeros_like(copy_.values())) {
-  if (trains_alone(options_)) own_models_ = std::make_unique<OwnModels>(parts, copy_, buffers_);
-  if (!has_controls(options_)) return;
-  require(!parts.folder.empty(), "has no folder for the states of clients",
-          {.subject = "--federated-rule scaffold", .advice = "report this as a bug"});
-  const auto zeros = [this] { return at::zeros_like(copy_.values()); };
-  controls_ = std::make_unique<Controls>(Controls{ClientStates(parts.folder), zeros(), zeros(), zeros()});
+      sum_(make_sum()),
+      update_(at::zeros_like(copy_.values())),
+      keeping_(make_keeping()) {}
+
+std::unique_ptr<ClientKeeping> FedAvg::make_keeping() {
+  if (trains_alone(options_)) return std::make_unique<OwnModels>(parts_, copy_, buffers_);
+  if (has_controls(options_)) return std::make_unique<ControlVariates>(parts_, copy_.values());
+  return std::make_unique<ClientKeeping>();
+}
+
+std::unique_ptr<RoundSum> FedAvg::make_sum() {
+  const auto values = copy_.parameters().size();
+  if (options_.secure.on()) return std::make_unique<SecureRounds>(parts_, values, privacy_.get());
+  const PlainSum::Sizes sizes{
+      .parameters = values, .buffers = elements_of(buffers_), .control = has_controls(options_) ? values : 0};
+  return std::make_unique<PlainSum>(parts_, sizes, privacy_.get());
 }
 
 /// What the server keeps from round to round beside the global model.
 std::vector<ServerUpdate::Moments> FedAvg::server_state() const {
   auto all = server_.state();
-  if (controls_ != nullptr) all.push_back({"control", controls_->server});
+  for (const auto& moments : keeping_->server_state()) all.push_back(moments);
   return all;
 }
 
@@ -180,30 +183,22 @@ void FedAvg::restore(const Kept& kept) {
 StepOutcome FedAvg::step(const StepPlan& plan, SampleSource& samples) {
   require(plan.round != nullptr, fmt::format("step {} is planned without clients", plan.number),
           {.subject = "--strategy fedavg", .advice = "report this as a bug"});
-  if (controls_ != nullptr) controls_->states.begin_round(parts_, plan.number);
-  if (own_models_ != nullptr) own_models_->begin(plan.number);
+  keeping_->begin_round(plan.number);
   keep_global(plan.number);
-  sum_.begin();
   StepOutcome outcome;
-  if (secure_ != nullptr) secure_->begin(plan);
+  sum_->begin(plan);
   train_and_hand_in(plan, samples, outcome.own);
-  SecureRounds::Result secure;
-  if (secure_ != nullptr) {
-    secure = secure_->finish(update_);
-  } else {
-    if (privacy_ != nullptr) privacy_->add_noise(plan.number, sum_);
-    sum_.exchange();
-  }
+  const auto sum = sum_->finish(update_);
   const auto agreed = control_.agree(outcome.own, parts_.requests ? parts_.requests() : StepRequests());
   restore(global_);
   outcome.total = agreed.totals;
-  outcome.total.add_samples(secure.totals);
+  outcome.total.add_samples(sum.totals);
   outcome.requests = agreed.requests;
   require(outcome.total.non_finite == 0 && std::isfinite(outcome.total.loss),
           fmt::format("round {}: an update is not finite, or has numbers above {:g}", plan.number,
                       UpdateSum::kLargest),
           {.subject = "--strategy fedavg", .advice = "use a smaller --learning-rate, or --grad-clip"});
-  outcome.round = update_global(plan, secure);
+  outcome.round = update_global(plan, sum);
   outcome.gradient_norm = outcome.round->update_norm;
   return outcome;
 }
@@ -213,44 +208,40 @@ void FedAvg::train_and_hand_in(const StepPlan& plan, SampleSource& samples, Step
   const double end_s = options_.round_deadline > 0 ? steady_s() + options_.round_deadline
                                                    : std::numeric_limits<double>::infinity();
   for (const auto& work : plan.round->clients) {
-    if (secure_ != nullptr && secure_->has_failed()) return;
-    StepTotals of_client;
-    auto& totals = secure_ != nullptr ? of_client : own;
-    if (!train_client(plan, work, samples, totals, end_s)) return;
-    hand_in(plan, work, totals);
-    own.non_finite += of_client.non_finite;
+    if (sum_->has_failed()) return;
+    StepTotals totals;
+    const bool is_done = train_client(plan, work, samples, totals, end_s);
+    own.non_finite += totals.non_finite;
+    if (!is_done) return;
+    hand_in(plan, work, totals, own);
   }
 }
 
 /// Whether the client came to the end of its local steps before the deadline, with the model left where it
 /// came to.
 bool FedAvg::train_client(const StepPlan& plan, const ClientWork& work, SampleSource& samples,
-                          StepTotals& own, double end_s) {
+                          StepTotals& totals, double end_s) {
   restore(global_);
-  if (own_models_ != nullptr) own_models_->take(work.client, plan.number);
+  keeping_->begin_client(work.client, plan.number);
   copy_.reset_optimizer();
-  if (controls_ != nullptr) {
-    controls_->states.load(work.client, plan.number, controls_->client);
-    at::sub_out(controls_->correction, controls_->server, controls_->client);
-  }
   for (std::size_t k = 0; k < work.steps; ++k) {
     if (steady_s() > end_s) return false;
-    local_step(plan, work, k, samples, own);
+    local_step(plan, work, k, samples, totals);
   }
   return steady_s() <= end_s;
 }
 
 /// The one place where a client computes: the `k`th of its steps in this round, from 0.
 void FedAvg::local_step(const StepPlan& plan, const ClientWork& work, std::size_t k, SampleSource& samples,
-                        StepTotals& own) {
+                        StepTotals& totals) {
   StepPlan local{.number = plan.number, .learning_rate = plan.learning_rate};
   local.micro_batches.push_back(plan.micro_batches.at(work.first + k));
-  if (secure_ != nullptr) secure_->show_life();
+  sum_->show_life();
   const auto private_pass =
       privacy_ != nullptr ? privacy_->compute(local, work.client, samples) : std::nullopt;
   const auto pass = private_pass ? *private_pass : copy_.compute(local, samples, LocalCopy::Sums::of_copy);
-  own.add_samples(pass.own);
-  own.non_finite += private_pass ? pass.own.non_finite : 0;
+  totals.add_samples(pass.own);
+  totals.non_finite += private_pass ? pass.own.non_finite : 0;
   if (pass.weight <= 0) return;
   const double norm = correct_gradient(pass) / pass.weight;
   copy_.update(optim::clip_coefficient(norm, parts_.grad_clip) / pass.weight, plan.learning_rate,
@@ -259,14 +250,14 @@ void FedAvg::local_step(const StepPlan& plan, const ClientWork& work, std::size_
 
 /// Adds what the rule adds to the gradient, a sum over the pass; returns its norm.
 double FedAvg::correct_gradient(const LocalCopy::Pass& pass) {
-  if (options_.proximal_mu <= 0 && controls_ == nullptr) return std::sqrt(pass.squares);
+  if (options_.proximal_mu <= 0 && !keeping_->corrects()) return std::sqrt(pass.squares);
   const at::NoGradGuard no_grad;
   at::Tensor gradient = copy_.gradients();
   if (options_.proximal_mu > 0) {
     at::sub_out(update_, copy_.values(), global_.values);
     gradient.add_(update_, options_.proximal_mu * pass.weight);
   }
-  if (controls_ != nullptr) gradient.add_(controls_->correction, pass.weight);
+  keeping_->correct(gradient, pass.weight);
   return parts_.grad_clip > 0 ? std::sqrt(squares_of(gradient).sum) : 0.0;
 }
 
@@ -279,86 +270,52 @@ double FedAvg::normaliser(std::size_t steps) const {
 }
 
 /// The one place where a client's update leaves it: what the model has changed since the round began.
-void FedAvg::hand_in(const StepPlan& plan, const ClientWork& work, StepTotals& own) {
+void FedAvg::hand_in(const StepPlan& plan, const ClientWork& work, const StepTotals& totals,
+                     StepTotals& own) {
   const at::NoGradGuard no_grad;
-  const auto& round = *plan.round;
   at::sub_out(update_, copy_.values(), global_.values);
-  const double counts = static_cast<double>(work.samples) / static_cast<double>(round.samples);
-  const double share = privacy_ != nullptr ? privacy_->hand_in(update_, counts, sum_) : counts;
-  std::vector<at::Tensor> changes;
+  std::vector<at::Tensor> changes = {at::zeros({0}, at::kDouble)};
   for (std::size_t i = 0; i < buffers_.size(); ++i) {
     changes.push_back((buffers_[i]->value.to(at::kDouble) - global_.buffers[i].to(at::kDouble)).flatten());
   }
-  const auto of_buffers = changes.empty() ? at::zeros({0}, at::kDouble) : at::cat(changes);
-  const bool has_loss = secure_ == nullptr || std::isfinite(own.loss);  // it is in the sum
-  if (!UpdateSum::is_summable(update_) || !UpdateSum::is_summable(of_buffers) || !has_loss) {
+  const ClientUpdate update{
+      .work = work,
+      .totals = totals,
+      .parameters = update_,
+      .buffers = at::cat(changes),
+      .control = keeping_->change(update_, static_cast<double>(work.steps) * plan.learning_rate),
+      .local_work = normaliser(work.steps)};
+  if (sum_->hand_in(update, own)) {
+    keeping_->end_client(work.client, plan.number);
+  } else {
     own.non_finite += 1;
-    return;
   }
-  if (secure_ != nullptr) {
-    secure_->hand_in(work, update_, own);
-    return;
-  }
-  const double steps = normaliser(work.steps);
-  sum_.add(update_, share / steps);
-  sum_.add(of_buffers, share, update_.numel());
-  sum_.add_count(kSamples, work.samples);
-  sum_.add_count(kClients, 1);
-  sum_.add_number(kLocalWork, share * steps);
-  if (controls_ != nullptr) hand_in_control(plan, work, own);
-  if (own_models_ != nullptr) own_models_->keep(work.client, plan.number);
 }
 
-/// After hand_in(): the client's control variate, kept, and what it has changed.
-void FedAvg::hand_in_control(const StepPlan& plan, const ClientWork& work, StepTotals& own) {
-  auto& change = controls_->correction;
-  at::neg_out(change, controls_->server);
-  change.sub_(update_, 1 / (static_cast<double>(work.steps) * plan.learning_rate));
-  if (!UpdateSum::is_summable(change)) {
-    own.non_finite += 1;
-    return;
-  }
-  sum_.add(change, 1.0 / plan.round->of, update_.numel() + elements_of(buffers_));
-  controls_->client.add_(change);
-  controls_->states.store(work.client, plan.number, controls_->client, controls_->states.oldest_kept());
-}
-
-/// The model has the values where the round began.
-RoundOutcome FedAvg::update_global(const StepPlan& plan, const SecureRounds::Result& secure) {
+/// The model has the values where the round began, and update_ the mean.
+RoundOutcome FedAvg::update_global(const StepPlan& plan, const RoundSum::Result& sum) {
   const at::NoGradGuard no_grad;
-  RoundOutcome outcome{.handed_in = static_cast<int>(sum_.count(kClients)),
+  RoundOutcome outcome{.handed_in = sum.clients,
                        .sampled = plan.round->sampled + plan.round->dropped,
-                       .samples = sum_.count(kSamples)};
-  if (secure_ != nullptr) {
-    outcome.handed_in = secure.clients;
-    outcome.samples = secure.samples;
-    outcome.problem = secure.problem;
-    outcome.news = secure.news;
-  }
+                       .samples = sum.samples,
+                       .problem = sum.problem,
+                       .news = sum.news};
   if (parts_.setting.recovers) std::swap(before_, global_);
   applied_ = plan.number;
-  if (privacy_ != nullptr) privacy_->commit(plan, sum_);
-  const bool is_mean = privacy_ != nullptr && privacy_->sum_is_mean();
-  if (outcome.handed_in == 0 && !is_mean) return outcome;
-  const double whole = is_mean ? 1
-                               : static_cast<double>(plan.round->samples) /
-                                     static_cast<double>(std::max<std::int64_t>(outcome.samples, 1));
-  if (secure_ == nullptr)
-    sum_.take(update_, normalises(options_) ? whole * whole * sum_.number(kLocalWork) : whole);
+  if (privacy_ != nullptr) privacy_->commit(plan, sum.is_update);
+  if (!sum.is_update) return outcome;
   outcome.update_norm = std::sqrt(squares_of(update_).sum);
   server_.apply(copy_.values(), update_);
-  auto first = update_.numel();
+  auto changes = at::zeros({elements_of(buffers_)}, at::kDouble);
+  sum_->take_buffers(changes);
+  std::int64_t first = 0;
   for (auto* buffer : buffers_) {
-    auto change = at::empty({buffer->value.numel()}, at::kDouble);
-    sum_.take(change, whole, first);
+    const auto change = changes.narrow(0, first, buffer->value.numel());
     first += change.numel();
     const auto now = buffer->value.to(at::kDouble) + change.reshape(buffer->value.sizes());
     buffer->value.copy_(buffer->value.is_floating_point() ? now : now.round());
   }
-  if (controls_ != nullptr) {
-    sum_.take(update_, 1, first);
-    controls_->server.add_(update_);
-  }
+  keeping_->update_server(*sum_);
   copy_.replaced();
   return outcome;
 }

@@ -7,12 +7,10 @@
 #include <vector>
 
 #include "parallel/step/step_control.hpp"
-#include "parallel/strategy/federated/client_states.hpp"
+#include "parallel/strategy/federated/client_keeping.hpp"
 #include "parallel/strategy/federated/federated_privacy.hpp"
-#include "parallel/strategy/federated/own_models.hpp"
-#include "parallel/strategy/federated/secure/secure_rounds.hpp"
+#include "parallel/strategy/federated/round_sum.hpp"
 #include "parallel/strategy/federated/server_update.hpp"
-#include "parallel/strategy/federated/update_sum.hpp"
 #include "parallel/strategy/local_copy.hpp"
 #include "parallel/strategy/registry.hpp"
 #include "parallel/strategy/strategy.hpp"
@@ -25,21 +23,16 @@ namespace dtrain::parallel {
 /// updates, weighted by the clients' samples: ServerUpdate. A rank simulates its clients (StepPlan::round)
 /// one after another; results have the same bits on any number of ranks.
 ///
-/// SCAFFOLD: each local gradient is corrected by c - c_i, the control variates of the server and the client,
-/// which follow the gradients that the client has had: c_i becomes c_i - c + (global - local) / (steps x
-/// rate), and c moves by the sum of what the c_i have changed, over the number of all clients. c_i is kept in
-/// a file while the client is idle. Weights are averaged by samples, as with the other rules.
-/// FedProx: a local loss has mu / 2 |w - global|^2 besides. FedNova: an update counts divided by its local
-/// steps, and the mean times their mean, so that clients with many steps do not pull more than their share;
-/// with momentum a step counts as often as it comes to act. Buffers are averaged like weights.
-/// Clients that train alone (`local`) begin a round with the model they had after the last one; the global
-/// model, the mean of theirs, does not come back to them.
-/// With `--secure-aggregation` the sum is made by SecureRounds, and the server sees no update.
-/// Sources: McMahan et al., "Communication-Efficient Learning of Deep Networks from Decentralized Data",
-/// AISTATS 2017; Li et al., "Federated Optimization in Heterogeneous Networks", MLSys 2020; Wang et al.,
-/// "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization", NeurIPS 2020;
-/// Karimireddy et al., "SCAFFOLD: Stochastic Controlled Averaging for Federated Learning", ICML 2020,
-/// algorithm 1 with option II.
+/// SCAFFOLD corrects local gradients by ControlVariates; weights are averaged by samples, as with the other
+/// rules. FedProx: a local loss has mu / 2 |w - global|^2 besides. FedNova: an update counts divided by its
+/// local steps, and the mean times their mean, so that clients with many steps do not pull more than their
+/// share; with momentum a step counts as often as it comes to act. Buffers are averaged like weights. Clients
+/// that train alone (`local`) begin a round with the model they had after the last one; the global model, the
+/// mean of theirs, does not come back to them. With `--secure-aggregation` the RoundSum is one of which the
+/// server sees no update. Sources: McMahan et al., "Communication-Efficient Learning of Deep Networks from
+/// Decentralized Data", AISTATS 2017; Li et al., "Federated Optimization in Heterogeneous Networks", MLSys
+/// 2020; Wang et al., "Tackling the Objective Inconsistency Problem in Heterogeneous Federated Optimization",
+/// NeurIPS 2020.
 class FedAvg final : public Strategy {
  public:
   static Abilities can(const Setting& setting);
@@ -56,8 +49,8 @@ class FedAvg final : public Strategy {
   void roll_back(std::int64_t number) override;
   void compare_copies(std::int64_t number) override;
   optim::LossScaler& scaler() override { return scaler_; }
-  ClientModels* client_models() override { return own_models_.get(); }
-  PrivateTraining* privacy() override { return privacy_.get(); }
+  ClientModels* client_models() override { return keeping_->models(); }
+  PrivateTraining* privacy() override { return privacy_ != nullptr ? &privacy_->training() : nullptr; }
 
  private:
   /// What the global model is made of, copied.
@@ -71,37 +64,29 @@ class FedAvg final : public Strategy {
   std::vector<ServerUpdate::Moments> server_state() const;
   void keep_global(std::int64_t number);
   void restore(const Kept& kept);
-  bool train_client(const StepPlan& plan, const ClientWork& work, SampleSource& samples, StepTotals& own,
+  std::unique_ptr<RoundSum> make_sum();
+  std::unique_ptr<ClientKeeping> make_keeping();
+  bool train_client(const StepPlan& plan, const ClientWork& work, SampleSource& samples, StepTotals& totals,
                     double end_s);
   void local_step(const StepPlan& plan, const ClientWork& work, std::size_t k, SampleSource& samples,
-                  StepTotals& own);
+                  StepTotals& totals);
   double correct_gradient(const LocalCopy::Pass& pass);
-  void hand_in(const StepPlan& plan, const ClientWork& work, StepTotals& own);
+  void hand_in(const StepPlan& plan, const ClientWork& work, const StepTotals& totals, StepTotals& own);
   void train_and_hand_in(const StepPlan& plan, SampleSource& samples, StepTotals& own);
-  void hand_in_control(const StepPlan& plan, const ClientWork& work, StepTotals& own);
   double normaliser(std::size_t steps) const;
-  RoundOutcome update_global(const StepPlan& plan, const SecureRounds::Result& secure);
+  RoundOutcome update_global(const StepPlan& plan, const RoundSum::Result& sum);
 
   StrategyParts parts_;
   FederatedOptions options_;
   LocalCopy copy_;
   StepControl control_;
   std::vector<models::Buffer*> buffers_;  // those that training changes
-  std::unique_ptr<SecureRounds> secure_;  // null: sums are plain
-  UpdateSum sum_;                         // parameters, then buffers; of nothing where sums are secure
   ServerUpdate server_;
   std::unique_ptr<FederatedPrivacy> privacy_;  // null: nothing is kept from anybody
-  at::Tensor update_;                          // [n], of a client, or their mean
-  /// Of SCAFFOLD, [n] each.
-  struct Controls {
-    ClientStates states;
-    at::Tensor server;      // c
-    at::Tensor client;      // c_i
-    at::Tensor correction;  // c - c_i
-  };
-  std::unique_ptr<Controls> controls_;     // null: the rule is another
-  std::unique_ptr<OwnModels> own_models_;  // null: clients begin with the global model
-  Kept global_;                            // where the round under way began
+  std::unique_ptr<RoundSum> sum_;
+  at::Tensor update_;  // [n], of a client, or their mean
+  std::unique_ptr<ClientKeeping> keeping_;
+  Kept global_;               // where the round under way began
   Kept before_;               // where the round applied last began, if it may have to be rolled back
   std::int64_t applied_ = 0;  // the round whose update was applied last
   optim::LossScaler scaler_{optim::LossScaler::Use::none};

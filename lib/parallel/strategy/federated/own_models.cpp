@@ -6,16 +6,8 @@
 #include <limits>
 #include <utility>
 
-#include "core/error.hpp"
-
 namespace dtrain::parallel {
 namespace {
-
-ClientStates states_in(const StrategyParts& parts) {
-  require(!parts.folder.empty(), "has no folder for the models of clients",
-          {.subject = "--federated-rule local", .advice = "report this as a bug"});
-  return ClientStates(parts.folder);
-}
 
 std::int64_t packed_size(const at::Tensor& values, const std::vector<models::Buffer*>& buffers) {
   std::int64_t size = 1 + values.numel();
@@ -29,10 +21,10 @@ OwnModels::OwnModels(const StrategyParts& parts, LocalCopy& copy, std::vector<mo
     : parts_(parts),
       copy_(copy),
       buffers_(std::move(buffers)),
-      states_(states_in(parts)),
+      states_(parts.folder),
       packed_(at::zeros({packed_size(copy.values(), buffers_)}, copy.values().options())) {}
 
-void OwnModels::take(int client, std::int64_t round) {
+void OwnModels::begin_client(int client, std::int64_t round) {
   const at::NoGradGuard no_grad;
   states_.load(client, round, packed_);
   if (packed_[0].item<double>() == 0) return;
@@ -46,7 +38,7 @@ void OwnModels::take(int client, std::int64_t round) {
   copy_.replaced();
 }
 
-void OwnModels::keep(int client, std::int64_t round) {
+void OwnModels::end_client(int client, std::int64_t round) {
   const at::NoGradGuard no_grad;
   packed_[0].fill_(1);
   auto first = 1 + copy_.values().numel();
@@ -59,6 +51,6 @@ void OwnModels::keep(int client, std::int64_t round) {
   states_.store(client, round, packed_, states_.oldest_kept());
 }
 
-void OwnModels::show(int client) { take(client, std::numeric_limits<std::int64_t>::max()); }
+void OwnModels::show(int client) { begin_client(client, std::numeric_limits<std::int64_t>::max()); }
 
 }  // namespace dtrain::parallel

@@ -107,7 +107,7 @@ RecordPrivacy::RecordPrivacy(const StrategyParts& parts, LocalCopy& copy)
 /// With which every client keeps to the target to the end of the run.
 double RecordPrivacy::noise_for_all() const {
   const auto& options = parts_.setting.options;
-  const auto accounting = accounting_of(parts_.setting);
+  const auto accounting = accounting_of(options);
   const auto ledgers = planned(parts_.setting);
   double noise = 0;
   for (const auto client : worst_among(ledgers)) {
@@ -156,12 +156,19 @@ std::optional<LocalCopy::Pass> RecordPrivacy::compute(const StepPlan& plan, int 
   return pass;
 }
 
-void RecordPrivacy::commit(const StepPlan& plan, const UpdateSum& /*sum*/) {
-  for (const int number : plan.round->everyone) {
+/// The ledgers with the local steps of another round.
+privacy::ClientLedgers RecordPrivacy::with(const RoundPlan& round) const {
+  auto ledgers = ledgers_;
+  for (const int number : round.everyone) {
     const auto client = static_cast<std::size_t>(number);
     const auto mechanism = mechanism_of(client);
-    ledgers_.add_steps(client, mechanism, mechanism.steps);
+    ledgers.add_steps(client, mechanism, mechanism.steps);
   }
+  return ledgers;
+}
+
+void RecordPrivacy::commit(const StepPlan& plan, bool released) {
+  if (released) ledgers_ = with(*plan.round);
   round_ = plan.number;
   changed();
 }
@@ -200,7 +207,8 @@ std::optional<std::vector<std::int64_t>> RecordPrivacy::drawn_records(std::int64
 }
 
 double RecordPrivacy::epsilon_of(const privacy::Mechanisms& mechanisms) const {
-  return privacy::epsilon_of(mechanisms, parts_.setting.options.dp_delta, accounting_of(parts_.setting));
+  return privacy::epsilon_of(mechanisms, parts_.setting.options.dp_delta,
+                             accounting_of(parts_.setting.options));
 }
 
 const RecordPrivacy::Worst& RecordPrivacy::worst() const {

@@ -26,14 +26,16 @@ namespace dtrain::parallel {
 /// epsilon of all clients is the run's. The run ends when a client of the next round would release more than
 /// the budget. Sources: Abadi et al., CCS 2016; Noble, Bellet and Dieuleveut, "Differentially Private
 /// Federated Learning on Heterogeneous Data", AISTATS 2022, for clients each with a record-level guarantee.
-class RecordPrivacy final : public FederatedPrivacy {
+class RecordPrivacy final : public FederatedPrivacy, public PrivateTraining {
  public:
   /// `parts` and `copy` are borrowed. Collective. Throws Error (exit code 2) where no noise keeps to the
   /// target.
   RecordPrivacy(const StrategyParts& parts, LocalCopy& copy);
 
+  PrivateTraining& training() override { return *this; }
   std::optional<LocalCopy::Pass> compute(const StepPlan& plan, int client, SampleSource& samples) override;
-  void commit(const StepPlan& plan, const UpdateSum& sum) override;
+  void commit(const StepPlan& plan, bool released) override;
+  std::string ledger_after(const RoundPlan& round) const override { return with(round).lines(); }
   std::vector<StateTensor> state() override;
   void adopt() override;
 
@@ -57,6 +59,7 @@ class RecordPrivacy final : public FederatedPrivacy {
   double epsilon_of(const privacy::Mechanisms& mechanisms) const;
   const Worst& worst() const;
   double noise_for_all() const;
+  privacy::ClientLedgers with(const RoundPlan& round) const;
   void changed();
 
   const StrategyParts& parts_;

@@ -39,8 +39,8 @@ Answer can_be_private(const Setting& setting) {
   return {};
 }
 
-privacy::Accounting accounting_of(const Setting& setting) {
-  return privacy::parse_accounting(setting.options.dp_accountant);
+privacy::Accounting accounting_of(const StrategyOptions& options) {
+  return privacy::parse_accounting(options.dp_accountant);
 }
 
 std::unique_ptr<privacy::Noise> noise_of(const StrategyParts& parts) {
@@ -80,10 +80,12 @@ void add_noise(privacy::Noise& noise, const FlatParameters& parameters, const Ra
 }
 
 PrivateAccount::PrivateAccount(const StrategyParts& parts, const privacy::SampledGaussian& mechanism,
-                               std::string unit)
-    : parts_(parts),
+                               const std::string& unit)
+    : data_(parts.data),
+      options_(parts.setting.options),
+      total_steps_(parts.setting.total_steps),
       mechanism_(mechanism),
-      unit_(std::move(unit)),
+      unit_(unit),
       draw_seed_(agreed_draw_seed(parts)),
       saved_(at::zeros({kSavedNumbers}, at::kDouble)) {
   mechanism_.noise_multiplier = same_on_all_ranks(parts, mechanism.noise_multiplier);
@@ -100,7 +102,7 @@ void PrivateAccount::save() {
 
 /// Poisson draws of a resumed run are new ones: a step that is made again is a step of other records, as the
 /// accountant takes it. Within an epoch in which each record takes part once the draws stay.
-void PrivateAccount::adopt() {
+void PrivateAccount::adopt_ledger() {
   const auto numbers = std::span(saved_.const_data_ptr<double>(), static_cast<std::size_t>(saved_.numel()));
   ledger_ = privacy::Ledger::of_numbers(numbers.first(kLedgerNumbers));
   if (mechanism_.sampling == privacy::Sampling::once_an_epoch) {
@@ -117,13 +119,19 @@ void PrivateAccount::add_step() {
   if (steps_left_) --*steps_left_;
 }
 
+std::string PrivateAccount::ledger_after_step() const {
+  auto after = ledger_;
+  after.add_step(mechanism_);
+  return after.lines(unit_);
+}
+
 void PrivateAccount::take_ledger(const std::string& lines, const std::string& file) {
   ledger_.take_larger(privacy::Ledger::of_lines(lines, file, unit_));
   save();
   steps_left_.reset();
 }
 
-StateTensor PrivateAccount::state() {
+StateTensor PrivateAccount::ledger_state() {
   return {.group = std::string(StateTensor::kOptimizer) + "privacy",
           .name = unit_.empty() ? "ledger" : "ledger_of_" + unit_ + "s",
           .value = saved_,
@@ -132,22 +140,29 @@ StateTensor PrivateAccount::state() {
 }
 
 bool PrivateAccount::is_spent() {
-  const auto& options = parts_.setting.options;
   if (!steps_left_) {
-    const auto most = 2 * parts_.setting.total_steps + 1000;
-    steps_left_ = options.target_epsilon > 0
-                      ? privacy::steps_within(options.target_epsilon, options.dp_delta, ledger_.mechanisms(),
-                                              mechanism_, accounting_of(parts_.setting), most)
+    const auto most = 2 * total_steps_ + 1000;
+    steps_left_ = options_.target_epsilon > 0
+                      ? privacy::steps_within(options_.target_epsilon, options_.dp_delta,
+                                              ledger_.mechanisms(), mechanism_, accounting_of(options_), most)
                       : kEndlessSteps;
     // Computed by each rank: they must not differ by a rounding.
-    parts_.data.all_reduce(comm::Buffer::of(std::span(&*steps_left_, 1)), comm::ReduceOp::min).wait();
+    data_.all_reduce(comm::Buffer::of(std::span(&*steps_left_, 1)), comm::ReduceOp::min).wait();
   }
   return *steps_left_ <= 0;
 }
 
 double PrivateAccount::epsilon() const {
-  return privacy::epsilon_of(ledger_.mechanisms(), parts_.setting.options.dp_delta,
-                             accounting_of(parts_.setting));
+  return privacy::epsilon_of(ledger_.mechanisms(), options_.dp_delta, accounting_of(options_));
+}
+
+PrivateTraining::Terms PrivateAccount::terms() const {
+  return {.delta = options_.dp_delta,
+          .clip = clip(),
+          .noise = mechanism_.noise_multiplier,
+          .rate = mechanism_.rate,
+          .target_epsilon = options_.target_epsilon,
+          .unit = unit_.empty() ? "record" : unit_};
 }
 
 }  // namespace dtrain::parallel

@@ -9,6 +9,7 @@
 
 #include "core/slice.hpp"
 #include "parallel/gradients/flat_parameters.hpp"
+#include "parallel/strategy/private_training.hpp"
 #include "parallel/strategy/strategy.hpp"
 #include "privacy/accountant.hpp"
 #include "privacy/ledger.hpp"
@@ -20,7 +21,7 @@ namespace dtrain::parallel {
 /// strategy is.
 Answer can_be_private(const Setting& setting);
 
-privacy::Accounting accounting_of(const Setting& setting);
+privacy::Accounting accounting_of(const StrategyOptions& options);
 std::unique_ptr<privacy::Noise> noise_of(const StrategyParts& parts);
 
 /// A seed for what is drawn in secret, as the noise is: an observer must not know the samples or clients of a
@@ -34,30 +35,41 @@ double same_on_all_ranks(const StrategyParts& parts, double number);
 void add_noise(privacy::Noise& noise, const FlatParameters& parameters, const Range& part, double deviation,
                std::int64_t step, at::Tensor values);
 
-/// The ledger of a run all of whose steps are of one mechanism, and how many of them the budget allows.
-class PrivateAccount {
+/// A private run all of whose steps are of one mechanism: its ledger, and how many of them the budget allows.
+class PrivateAccount : public PrivateTraining {
  public:
-  /// `mechanism`: of one step; its `steps` count nothing. `unit`: what is protected. Collective.
-  PrivateAccount(const StrategyParts& parts, const privacy::SampledGaussian& mechanism, std::string unit);
+  std::string ledger() const final { return ledger_.lines(unit_); }
+  void take_ledger(const std::string& lines, const std::string& file) final;
+  std::int64_t releases() const final { return ledger_.steps(); }
+  bool is_spent() final;
+  double epsilon() const final;
+  Terms terms() const final;
+
+ protected:
+  /// `mechanism`: of one step; its `steps` count nothing. `unit`: what is protected; empty: a record. `data`
+  /// of `parts` is borrowed. Collective.
+  PrivateAccount(const StrategyParts& parts, const privacy::SampledGaussian& mechanism,
+                 const std::string& unit);
 
   const privacy::SampledGaussian& mechanism() const { return mechanism_; }
   std::uint64_t draw_seed() const { return draw_seed_; }
-  const privacy::Ledger& ledger() const { return ledger_; }
+  /// To which a contribution is clipped at present.
+  virtual double clip() const { return options_.dp_clip; }
 
   void add_step();  ///< With the update that it belongs to.
-  void take_ledger(const std::string& lines, const std::string& file);
-  std::string lines() const { return ledger_.lines(unit_); }
-  bool is_spent();  ///< Collective over the data group.
-  double epsilon() const;
+  /// ledger(), as it will be after another step.
+  std::string ledger_after_step() const;
 
   /// What a checkpoint has of it, and what follows when it was read from one.
-  StateTensor state();
-  void adopt();
+  StateTensor ledger_state();
+  void adopt_ledger();
 
  private:
   void save();
 
-  const StrategyParts& parts_;
+  comm::Group& data_;
+  StrategyOptions options_;
+  std::int64_t total_steps_;
   privacy::SampledGaussian mechanism_;
   std::string unit_;
   privacy::Ledger ledger_;

@@ -44,7 +44,7 @@ privacy::SampledGaussian mechanism_of(const Setting& setting) {
   mechanism.noise_multiplier =
       options.dp_noise >= 0
           ? options.dp_noise
-          : privacy::noise_for(options.target_epsilon, options.dp_delta, mechanism, accounting_of(setting));
+          : privacy::noise_for(options.target_epsilon, options.dp_delta, mechanism, accounting_of(options));
   mechanism.validate();
   return mechanism;
 }
@@ -61,7 +61,8 @@ Abilities PrivateSteps::can(const Setting& setting) {
 }
 
 PrivateSteps::PrivateSteps(const StrategyParts& parts)
-    : parts_(parts),
+    : PrivateAccount(parts, mechanism_of(parts.setting), ""),
+      parts_(parts),
       parameters_(parts.model, parts.dtype),
       optimizer_(optim::make_optimizer(parts.setting.optimizer, parameters_.size(),
                                        update_ranges(parts, parameters_), parameters_.values().options())),
@@ -70,7 +71,6 @@ PrivateSteps::PrivateSteps(const StrategyParts& parts)
                  return parts_.engine.compute(one, source, *this, 1.0);
                }),
       control_(parts.world),
-      account_(parts_, mechanism_of(parts.setting), ""),
       noise_(noise_of(parts)) {
   adopt_weights();
 }
@@ -84,25 +84,16 @@ std::vector<std::vector<std::int64_t>> PrivateSteps::draws(int epoch) const {
   const auto records = parts_.setting.records;
   const auto batch = parts_.setting.global_batch;
   const auto steps = (records + batch - 1) / batch;
-  if (account_.mechanism().sampling == privacy::Sampling::once_an_epoch)
-    return privacy::once_an_epoch_draws(records, steps, account_.draw_seed(), epoch);
+  if (mechanism().sampling == privacy::Sampling::once_an_epoch)
+    return privacy::once_an_epoch_draws(records, steps, draw_seed(), epoch);
   std::vector<std::vector<std::int64_t>> all;
   for (std::int64_t step = 0; step < steps; ++step)
-    all.push_back(privacy::poisson_draw(records, account_.mechanism().rate, account_.draw_seed(),
-                                        (epoch - 1) * steps + step + 1));
+    all.push_back(
+        privacy::poisson_draw(records, mechanism().rate, draw_seed(), (epoch - 1) * steps + step + 1));
   return all;
 }
 
-PrivateTraining::Terms PrivateSteps::terms() const {
-  const auto& options = parts_.setting.options;
-  return {.delta = options.dp_delta,
-          .clip = options.dp_clip,
-          .noise = account_.mechanism().noise_multiplier,
-          .rate = account_.mechanism().rate,
-          .target_epsilon = options.target_epsilon};
-}
-
-StateView PrivateSteps::state() { return {parameters_, parts_.model, *optimizer_, {}, {account_.state()}}; }
+StateView PrivateSteps::state() { return {parameters_, parts_.model, *optimizer_, {}, {ledger_state()}}; }
 
 void PrivateSteps::begin_step(int /*micro_batches*/) {
   for (const auto& entry : parameters_.entries()) entry.parameter->value.mutable_grad().reset();
@@ -112,7 +103,7 @@ void PrivateSteps::taken_back(int /*index*/) { clipper_.sum().take_sample(); }
 
 /// To this rank's share of the elements.
 void PrivateSteps::add_noise(std::int64_t number) {
-  const double deviation = account_.mechanism().noise_multiplier * parts_.setting.options.dp_clip;
+  const double deviation = mechanism().noise_multiplier * parts_.setting.options.dp_clip;
   const auto own = part_of(parameters_.size(), parts_.data.rank(), parts_.data.size());
   parallel::add_noise(*noise_, parameters_, own, deviation, number,
                       clipper_.sum().values().narrow(0, own.begin, own.size()));
@@ -143,12 +134,12 @@ StepOutcome PrivateSteps::step(const StepPlan& plan, SampleSource& samples) {
           {.subject = "training", .advice = "use a smaller --learning-rate, or look at the data"});
   double squares = 0;
   for (const auto& part : squares_of(sum, std::vector<Range>{{0, parameters_.size()}})) squares += part.sum;
-  const double batch = account_.mechanism().rate * static_cast<double>(parts_.setting.records);
+  const double batch = mechanism().rate * static_cast<double>(parts_.setting.records);
   outcome.gradient_norm = std::sqrt(squares) / batch;
   const double clip = optim::clip_coefficient(outcome.gradient_norm, parts_.grad_clip);
   {
     const ScopedSpan span(parts_.sink, Phase::optimizer, "update");
-    account_.add_step();
+    add_step();
     optimizer_->step(parameters_.values(), sum, clip / batch, plan.learning_rate, plan.number);
   }
   return outcome;
@@ -163,8 +154,8 @@ std::string PrivateSteps::in_words() const {
   return fmt::format(
       "each record, one more or less; clip {:g}, noise {:.4f} x clip ({}), sampler {} with rate {:.6g}, "
       "accountant {}{}",
-      options.dp_clip, account_.mechanism().noise_multiplier, options.noise_source, options.dp_sampler,
-      account_.mechanism().rate, options.dp_accountant,
+      options.dp_clip, mechanism().noise_multiplier, options.noise_source, options.dp_sampler,
+      mechanism().rate, options.dp_accountant,
       clipper_.obstacle().empty() ? ""
                                   : "; samples pass through the model one by one: " + clipper_.obstacle());
 }

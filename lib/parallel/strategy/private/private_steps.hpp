@@ -9,7 +9,6 @@
 #include "parallel/step/step_control.hpp"
 #include "parallel/strategy/private/private_account.hpp"
 #include "parallel/strategy/private/sample_clipper.hpp"
-#include "parallel/strategy/private_training.hpp"
 #include "parallel/strategy/strategy.hpp"
 #include "privacy/noise.hpp"
 
@@ -22,7 +21,7 @@ namespace dtrain::parallel {
 ///
 /// Each rank draws the noise of its part of the parameters, so that each element has noise once, and of a
 /// seeded source the same on any number of ranks. Sums agree to rounding.
-class PrivateSteps final : public Strategy, public PrivateTraining, private LocalSums {
+class PrivateSteps final : public Strategy, public PrivateAccount, private LocalSums {
  public:
   static Abilities can(const Setting& setting);
 
@@ -33,7 +32,7 @@ class PrivateSteps final : public Strategy, public PrivateTraining, private Loca
   void synchronise() override {}
   StateView state() override;
   void adopt_weights() override;
-  void adopt_optimizer() override { account_.adopt(); }
+  void adopt_optimizer() override { adopt_ledger(); }
   void roll_back(std::int64_t /*number*/) override {}
   void compare_copies(std::int64_t number) override;
   optim::LossScaler& scaler() override { return scaler_; }
@@ -41,14 +40,6 @@ class PrivateSteps final : public Strategy, public PrivateTraining, private Loca
   PrivateTraining* privacy() override { return this; }
 
   std::vector<std::vector<std::int64_t>> draws(int epoch) const override;
-  std::string ledger() const override { return account_.lines(); }
-  void take_ledger(const std::string& lines, const std::string& file) override {
-    account_.take_ledger(lines, file);
-  }
-  std::int64_t releases() const override { return account_.ledger().steps(); }
-  bool is_spent() override { return account_.is_spent(); }
-  double epsilon() const override { return account_.epsilon(); }
-  Terms terms() const override;
   std::string in_words() const override;
 
  private:
@@ -62,7 +53,6 @@ class PrivateSteps final : public Strategy, public PrivateTraining, private Loca
   SampleClipper clipper_;
   StepControl control_;
   optim::LossScaler scaler_{optim::LossScaler::Use::none};
-  PrivateAccount account_;
   std::unique_ptr<privacy::Noise> noise_;
 };
 

@@ -107,6 +107,17 @@ TEST(SampleWalkTest, ConvolutionsAgree) {
   expect_rules_agree(odd_convolutions(), {{waves({6, 2, 7, 9})}, at::remainder(at::arange(6, at::kLong), 3)});
 }
 
+TEST(SampleWalkTest, TransposedConvolutionsAgree) {
+  for (const std::int64_t extent : {8, 16}) {  // by pairs of positions, and by the gradient of each sample
+    auto model =
+        registered("conv_autoencoder",
+                   {.task = "image_classification", .sample_shape = {3, extent, extent}, .classes = 2},
+                   {{"channels", "4,6"}});
+    expect_rules_agree(std::move(model),
+                       {{waves({5, 3, extent, extent})}, at::sigmoid(waves({5, 3, extent, extent}).flip(0))});
+  }
+}
+
 TEST(SampleWalkTest, BagsOfWordsAgree) {
   const auto ids = at::tensor({3, 5, 3, 0, 1, 0, 0, 0, 2, 2, 2, 2, 9, 8, 7, 6}, at::kInt).reshape({4, 4});
   auto model = models::find_model("nbow").make(

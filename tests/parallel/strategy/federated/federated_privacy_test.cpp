@@ -308,6 +308,8 @@ class ById final : public SampleSource {
   std::vector<Samples> look_ahead(const StepPlan&) override { return {}; }
   void read_ahead() override {}
   const SmallBatch& all() const { return all_; }
+  /// Makes the gradient of a record so long that it is clipped.
+  void plant(std::int64_t id) { all_.inputs.narrow(0, id, 1).mul_(20); }
 
  private:
   SmallBatch all_ = small_batch(12);
@@ -411,6 +413,56 @@ TEST(RecordPrivacyTest, AStepWithoutRecordsAddsItsNoise) {
   }
   const double claimed = kRate * 1.5 * kClip / 2 * std::sqrt(2.0);
   EXPECT_NEAR(std::sqrt(squares / count) / claimed, 1, 4 / std::sqrt(2 * count));
+}
+
+// An observer knows the weights before a round, all records but one, and the draws of the local steps.
+// Source: as for records of ddp, see PrivateStepsTest.
+TEST(RecordPrivacyTest, AnAuditOfAPlantedRecordFindsLessThanIsClaimedAndMoreWithoutNoise) {
+  RecordJob job;
+  if (job.copies() > 1) GTEST_SKIP() << "the same local steps on any number of ranks";
+  constexpr int kTrials = 400;
+  constexpr double kNoise = 2;
+  constexpr std::int64_t kPlanted = 10;
+  job.source.plant(kPlanted);
+  const auto start = job.weights();
+  const auto model = small_model();
+  FlatParameters parameters(*model, at::kDouble);
+  const auto end_of = [&](const std::vector<std::int64_t>& ids) {
+    put(*model, start);
+    return after_local_step(*model, job.source.all(), ids);
+  };
+  const auto direction = end_of({9, kPlanted}) - end_of({9});
+  ASSERT_NEAR(direction.norm().item<double>(), kRate * kClip / 2, 1e-6) << "it is clipped";
+  // How far a round of two local steps goes that way. They are short, so that the second begins where the
+  // first did.
+  const auto seen = [&](FedAvg& strategy, std::int64_t number, const std::vector<std::int64_t>& ids) {
+    auto plan = job.round(number, 1, {ids, ids});
+    plan.learning_rate = 1e-3;
+    put(job.model(), start);
+    strategy.step(plan, job.source);
+    return at::dot(job.weights() - start, direction).item<double>();
+  };
+  auto open = std::make_unique<FedAvg>(job.private_parts(0));
+  const double threshold = (seen(*open, 1, {9}) + seen(*open, 2, {9, kPlanted})) / 2;
+  // A bound from below by Hoeffding, with 97.5 % confidence for each of the two frequencies.
+  const auto bound_of = [&](FedAvg& strategy) {
+    double right = 0;
+    double wrong = 0;
+    for (int trial = 0; trial < kTrials; ++trial) {
+      wrong += seen(strategy, 2 * trial + 1, {9}) > threshold ? 1 : 0;
+      right += seen(strategy, 2 * trial + 2, {9, kPlanted}) > threshold ? 1 : 0;
+    }
+    const double apart = std::sqrt(std::log(1 / 0.025) / (2 * kTrials));
+    return std::log(std::max(right / kTrials - apart, 1e-9) / (wrong / kTrials + apart));
+  };
+  const double claimed = privacy::renyi_epsilon(
+      {{.sampling = privacy::Sampling::poisson, .noise_multiplier = kNoise, .rate = 1, .steps = 2}}, 1e-2);
+  EXPECT_GT(bound_of(*open), claimed) << "nothing hides the record";
+  open.reset();
+  FedAvg strategy(job.private_parts(kNoise));
+  const double found = bound_of(strategy);
+  EXPECT_LT(found, claimed);
+  EXPECT_GT(found, 0.05) << "the audit finds something";
 }
 
 TEST(RecordPrivacyTest, EachClientHasALedgerAndTheWorstCounts) {

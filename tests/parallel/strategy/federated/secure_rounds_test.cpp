@@ -12,118 +12,14 @@
 #include <string>
 #include <vector>
 
-#include "comm/passing_group.hpp"
 #include "core/error.hpp"
-#include "parallel/strategy/federated/fed_avg.hpp"
-#include "parallel/strategy/job_of_rounds.hpp"
+#include "parallel/strategy/federated/secure/secure_terms.hpp"
+#include "parallel/strategy/federated/secure_job.hpp"
 
 namespace dtrain::parallel {
 namespace {
 
 namespace sums = secure_aggregation;
-
-/// A client pulls the weights to its target, in one local step.
-struct Puller {
-  double target = 0;
-  std::int64_t samples = 1;
-};
-const std::vector<Puller> kPullers = {{1, 3}, {-2, 5}, {0.5, 2}, {3, 7}, {-1, 1}, {2, 4}, {-0.25, 6}};
-constexpr int kClients = 7;
-constexpr double kPull = 0.25;
-constexpr double kLargest = 4;
-
-/// Keeps all that comes to this rank: messages, and results of collectives.
-class WatchedGroup final : public comm::PassingGroup {
- public:
-  using PassingGroup::PassingGroup;
-  comm::Handle receive(comm::Buffer values, int from) override {
-    return kept(passed_on().receive(values, from), values);
-  }
-  comm::Handle broadcast(comm::Buffer values, int root) override {
-    return kept(passed_on().broadcast(values, root), values);
-  }
-  comm::Handle all_reduce(comm::Buffer values, comm::ReduceOp op, comm::Algorithm algorithm) override {
-    return kept(passed_on().all_reduce(values, op, algorithm), values);
-  }
-  std::string seen;  // bytes
-
- private:
-  comm::Handle kept(const comm::Handle& operation, const comm::Buffer& values) {
-    operation.wait();
-    seen.append(static_cast<const char*>(values.data), values.bytes());
-    return {};
-  }
-};
-
-/// Which of a round's clients drop out, after how many answers.
-using Losses = std::map<int, int>;
-
-class SecureJob : public JobOfRounds {
- public:
-  SecureJob() : watched_(parts({}, {}).data) {
-    engine.target_of = [](const MicroBatch& batch) {
-      return kPullers.at(static_cast<std::size_t>(batch.ids.at(0))).target;
-    };
-  }
-  std::unique_ptr<FedAvg> strategy(const std::string& masks, FederatedOptions options = {}) {
-    options.secure.masks = masks;
-    options.secure.clip = kLargest;
-    options.secure.threshold = options.secure.threshold > 0 ? options.secure.threshold : 4;
-    StrategyOptions all;
-    all.federated = options;
-    auto own = parts(all, {.name = "sgd"});
-    return std::make_unique<FedAvg>(StrategyParts{.setting = own.setting,
-                                                  .world = own.world,
-                                                  .data = watched_,
-                                                  .pipe = own.pipe,
-                                                  .tensor = own.tensor,
-                                                  .queue = own.queue,
-                                                  .model = own.model,
-                                                  .cuts = own.cuts,
-                                                  .engine = own.engine,
-                                                  .sink = own.sink,
-                                                  .dtype = own.dtype,
-                                                  .requests = own.requests,
-                                                  .tell = own.tell});
-  }
-
-  /// A round of all clients, dealt to the ranks but the first.
-  StepPlan round(std::int64_t number, const Losses& losses = {}) {
-    StepPlan plan{.number = number, .learning_rate = kPull, .pauses = true};
-    RoundPlan facts{.of = kClients, .most_samples = 7};
-    for (int client = 0; client < kClients; ++client) {
-      facts.asked.push_back(client);
-      const auto lost = losses.find(client);
-      const int answers = lost == losses.end() ? ClientWork::kAllPhases : lost->second;
-      const bool hands_in = answers > 2;
-      facts.sampled += hands_in ? 1 : 0;
-      facts.dropped += hands_in ? 0 : 1;
-      const auto samples = kPullers[static_cast<std::size_t>(client)].samples;
-      if (hands_in) facts.samples += samples;
-      if (1 + client % (copies() - 1) != rank()) continue;
-      if (!hands_in) {
-        facts.dropouts.push_back({.client = client, .answers = answers});
-        continue;
-      }
-      facts.clients.push_back({.client = client,
-                               .samples = samples,
-                               .first = plan.micro_batches.size(),
-                               .steps = 1,
-                               .answers = answers});
-      plan.micro_batches.push_back(
-          {.index = static_cast<std::uint32_t>(client),
-           .ids = std::vector<std::int64_t>(static_cast<std::size_t>(samples), client)});
-    }
-    plan.round = std::make_shared<const RoundPlan>(std::move(facts));
-    return plan;
-  }
-  StepOutcome train(FedAvg& strategy, const StepPlan& plan) { return strategy.step(plan, nothing_); }
-  const std::string& seen() const { return watched_.seen; }
-
- private:
-  WatchedGroup watched_;
-  NoSamples nothing_;
-};
 
 sums::Settings settings_of(const at::Tensor& weights, int threshold = 4) {
   SecureOptions options{.masks = "on", .threshold = threshold, .clip = kLargest};
@@ -300,36 +196,6 @@ TEST(SecureRoundsTest, ClientsThatAreLateAreDropouts) {
       EXPECT_NE(outcome.round->problem.find("masked inputs: 0 of 7"), std::string::npos)
           << outcome.round->problem;
     }
-  }
-}
-
-TEST(SecureRoundsTest, NoiseMovesTheMeanAsMuchAsItSays) {
-  FederatedOptions options;
-  options.secure.noise = 0.5;
-  options.secure.ring = 64;
-  SecureJob job;
-  const auto strategy = job.strategy("on", options);
-  const auto before = job.weights();
-  const int rounds = 12;
-  double squares = 0;
-  for (int number = 1; number <= rounds; ++number) {
-    const auto weights = job.weights();
-    at::Tensor mean = at::zeros_like(weights);
-    for (const auto& client : kPullers) {
-      const auto update = kPull * (client.target - weights);
-      mean += update * std::min(1.0, kLargest / update.norm().item<double>()) / kClients;
-    }
-    const auto outcome = job.train(*strategy, job.round(number));
-    EXPECT_EQ(outcome.total.samples, 0);  // weights and losses are not in the sum
-    squares += (job.weights() - weights - mean).square().sum().item<double>();
-  }
-  const double count = static_cast<double>(before.numel()) * rounds;
-  // All seven add what is enough with four of them.
-  const double expected = 0.5 * kLargest / kClients * std::sqrt(7.0 / 4);
-  EXPECT_NEAR(std::sqrt(squares / count), expected, 5 * expected / std::sqrt(2 * count));
-  if (job.rank() == 0) {
-    EXPECT_NE(job.told.back().find("after 12 rounds"), std::string::npos) << job.told.back();
-    EXPECT_NE(job.told.back().find("epsilon"), std::string::npos);
   }
 }
 

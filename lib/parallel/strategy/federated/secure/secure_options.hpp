@@ -12,10 +12,16 @@ struct SecureOptions {
   int ring = 32;      ///< Bits of the integers in which masks cancel: 32 or 64.
   int bits = 0;       ///< Of a value; 0: as many as fit, at most kMostUsualBits.
   double clip = 1;    ///< Largest value of an update; with noise its largest norm, too.
-  double noise = 0;   ///< Deviation of the sum's noise, in multiples of `clip`; 0: none.
+  /// Deviation of the sum's noise, in multiples of `clip`; 0: none. Comes with StrategyOptions::dp_clip:
+  /// secure_options().
+  double noise = 0;
 
   static constexpr int kMostUsualBits = 24;   ///< What a float has.
   static constexpr int kFewestUsualBits = 8;  ///< With fewer, updates are noise.
+
+  /// With noise, what an update is clipped to: roundings of its elements to floats may make it that much
+  /// longer.
+  double largest_norm() const { return clip * (1 - 0x1p-20); }
 
   bool on() const { return masks != "off"; }
   bool masked() const { return masks == "on"; }

@@ -14,7 +14,6 @@
 #include "core/clock.hpp"
 #include "core/error.hpp"
 #include "parallel/data_types.hpp"
-#include "parallel/gradients/squares.hpp"
 #include "secure_aggregation/masks.hpp"
 
 namespace dtrain::parallel {
@@ -42,18 +41,17 @@ Answer SecureRounds::can(const Setting& setting) {
             " has to know besides"};
   if (setting.model != nullptr && has_statistics(*setting.model))
     return {"--secure-aggregation sums values up to --secure-clip, and running statistics have no bound"};
-  if (options.secure.noise > 0 && !options.secure.masked())
-    return {"--secure-noise is added in shares that protect nothing without masks"};
   return {};
 }
 
-SecureRounds::SecureRounds(const StrategyParts& parts, std::int64_t values)
+SecureRounds::SecureRounds(const StrategyParts& parts, std::int64_t values, const FederatedPrivacy* privacy)
     : parts_(parts),
-      options_(parts.setting.options.federated.secure),
+      options_(secure_options(parts.setting, values)),
       values_(values),
       local_epochs_(parts.setting.options.federated.local_epochs),
+      privacy_(privacy),
       letters_(parts_.data, parts_.queue),
-      releases_(parts.folder),
+      settings_(secure_settings(parts.setting, values)),
       random_(options_.masked() ? std::make_unique<privacy::Keystream>() : nullptr) {
   require(parts.clock == nullptr, "a virtual clock knows no times of masks",
           {.subject = "--secure-aggregation",
@@ -209,13 +207,8 @@ void SecureRounds::show_life() {
 }
 
 /// [length] What is summed.
-std::vector<float> SecureRounds::values_of(at::Tensor& update, const StepTotals& own) const {
-  const at::NoGradGuard no_grad;
+std::vector<float> SecureRounds::values_of(const at::Tensor& update, const StepTotals& totals) const {
   const double largest = options_.clip;
-  if (options_.noise > 0) {
-    const double norm = std::sqrt(squares_of(update).sum);
-    if (norm > largest) update.mul_(largest / norm);
-  }
   const auto narrow = update.to(at::kFloat).contiguous();
   const auto* const from = narrow.const_data_ptr<float>();
   std::vector<float> values(from, from + values_);
@@ -226,10 +219,10 @@ std::vector<float> SecureRounds::values_of(at::Tensor& update, const StepTotals&
   const auto set = [&](std::int64_t extra, double part) {
     values[static_cast<std::size_t>(values_ + extra)] = static_cast<float>(part * largest);
   };
-  const double loss = own.weight > 0 ? own.loss / own.weight / SecureExtras::kMostLoss : 0;
+  const double loss = totals.weight > 0 ? totals.loss / totals.weight / SecureExtras::kMostLoss : 0;
   set(SecureExtras::kLoss, std::clamp(loss, -1.0, 1.0));
   set(SecureExtras::kLossCut, std::abs(loss) > 1 ? 1 : 0);
-  set(SecureExtras::kAccuracy, own.counted > 0 ? own.correct / own.counted : -1);
+  set(SecureExtras::kAccuracy, totals.counted > 0 ? totals.correct / totals.counted : -1);
   // No cut value goes unseen.
   const double least = 1.0 / static_cast<double>(settings_.format.largest_integer());
   set(SecureExtras::kCut,
@@ -237,16 +230,19 @@ std::vector<float> SecureRounds::values_of(at::Tensor& update, const StepTotals&
   return values;
 }
 
-void SecureRounds::hand_in(const ClientWork& work, at::Tensor& update, const StepTotals& own) {
-  const int place = place_of(work.client);
+bool SecureRounds::hand_in(const ClientUpdate& update, StepTotals& /*own*/) {
+  if (options_.noise > 0) clip_to(update.parameters, options_.largest_norm());
+  if (!UpdateSum::is_summable(update.parameters) || !std::isfinite(update.totals.loss)) return false;
+  const int place = place_of(update.work.client);
   const auto found = std::ranges::find(own_, place, &Own::place);
-  const auto values = values_of(update, own);
+  const auto values = values_of(update.parameters, update.totals);
   const auto weight =
-      settings_.format.weight_bits == 0 ? std::uint64_t{1} : static_cast<std::uint64_t>(work.samples);
+      settings_.format.weight_bits == 0 ? std::uint64_t{1} : static_cast<std::uint64_t>(update.work.samples);
   answer(*found, Phase::masked_inputs, [&](Own& client) {
     return options_.masked() ? client.client->mask_input(client.received, values, weight)
                              : sums::encode(settings_.format, values, weight, "--secure-aggregation").words;
   });
+  return true;
 }
 
 void SecureRounds::add_plain(int place, sums::View words) {
@@ -267,7 +263,7 @@ sums::Sum SecureRounds::sum() const {
   return sum;
 }
 
-SecureRounds::Result SecureRounds::finish(at::Tensor& mean) {
+RoundSum::Result SecureRounds::finish(at::Tensor& mean) {
   if (!options_.masked()) {
     if (is_server()) {
       letters_.receive_all(1, [this](int, int place, sums::View words) { add_plain(place, words); });
@@ -309,11 +305,12 @@ void SecureRounds::give_mean(at::Tensor& mean, Result& result) {
              part(SecureExtras::kAccuracy),
              part(SecureExtras::kCut),
              part(SecureExtras::kLossCut)};
-    if (options_.noise > 0) released_ = releases_.add(static_cast<std::int64_t>(settings_.round));
+    if (privacy_ != nullptr && parts_.keep_ledger) parts_.keep_ledger(privacy_->ledger_after(*round_));
     mean.copy_(at::from_blob(const_cast<double*>(means.data()), {values_}, at::kDouble));
   }
   parts_.data.broadcast(comm::Buffer::of(std::span<double>(facts)), 0).wait();
   result.clients = static_cast<int>(std::lround(facts[kClients]));
+  result.is_update = result.clients > 0;
   result.problem = problem_;
   if (result.clients > 0) parts_.data.broadcast(buffer_of(mean), 0).wait();
   if (options_.noise == 0 && result.clients > 0) {
@@ -343,8 +340,6 @@ void SecureRounds::tell_of(Result& result, double cut) {
     parts_.tell("secure_clip", words);
     if (!std::exchange(has_cut_, true)) result.news = words;
   }
-  if (options_.noise > 0 && result.clients > 0)
-    parts_.tell("privacy", secure_privacy(settings_, released_, parts_.setting.options.dp_delta));
 }
 
 }  // namespace dtrain::parallel

@@ -11,8 +11,9 @@
 #include <vector>
 
 #include "parallel/step/step.hpp"
+#include "parallel/strategy/federated/federated_privacy.hpp"
+#include "parallel/strategy/federated/round_sum.hpp"
 #include "parallel/strategy/federated/secure/letters.hpp"
-#include "parallel/strategy/federated/secure/secure_releases.hpp"
 #include "parallel/strategy/federated/secure/secure_terms.hpp"
 #include "parallel/strategy/strategy.hpp"
 #include "privacy/keystream.hpp"
@@ -34,38 +35,28 @@ namespace dtrain::parallel {
 ///
 /// A client that drops out (RoundPlan::dropouts), or is late, sends no more messages: its masks are taken off
 /// by the others' shares. With fewer clients than the threshold the round fails: the global model stays. A
-/// rank that dies ends the round: the others repeat it with its clients, where the run recovers.
-class SecureRounds {
+/// rank that dies ends the round: the others repeat it with its clients, where the run recovers. What a
+/// private run's ledger counts of a round is in its file before the server tells any rank of the sum.
+class SecureRounds final : public RoundSum {
  public:
   static Answer can(const Setting& setting);
 
-  /// For updates of `values` numbers. Collective: nothing is sent. Throws Error (exit code 2) without
-  /// libsodium; (exit code 5) where the server's place is taken by a rank that was another one before.
-  SecureRounds(const StrategyParts& parts, std::int64_t values);
-  ~SecureRounds();
+  /// For updates of `values` numbers. `privacy`, which may be null, is borrowed. Collective: nothing is sent.
+  /// Throws Error (exit code 2) without libsodium, or where a sum would hide nothing or not fit; (exit code
+  /// 5) where the server's place is taken by a rank that was another one before.
+  SecureRounds(const StrategyParts& parts, std::int64_t values, const FederatedPrivacy* privacy);
+  ~SecureRounds() override;
 
-  /// Exchanges keys and shares of the round's clients. Collective.
-  void begin(const StepPlan& plan);
-  /// Too few clients are left, after begin(): no client need train. Not collective.
-  bool has_failed() const { return has_failed_; }
-  /// A client of this rank still trains. Sends at most one message in kLifeSignS.
-  void show_life();
-
-  /// The update [n] of a client of this rank, all finite, float or double; it is changed where noise demands
-  /// a smaller norm. `own`: what its local steps came to, and nothing else.
-  void hand_in(const ClientWork& work, at::Tensor& update, const StepTotals& own);
-
-  /// What the server has found; the same on all ranks.
-  struct Result {
-    std::string problem;       ///< On rank 0: why the round has failed; empty where it has not.
-    std::string news;          ///< On rank 0, in the first round in which values were cut: how many.
-    int clients = 0;           ///< In the sum; 0: the round has failed.
-    std::int64_t samples = 0;  ///< Of these; 0 with noise, where weights are equal.
-    StepTotals totals;         ///< Of their local steps, to the rounding of the sum; nothing with noise.
-  };
-  /// `mean` [n] becomes the mean update, weighted by samples, with noise without weights; as it was where the
-  /// round has failed. Collective.
-  Result finish(at::Tensor& mean);
+  /// Exchanges keys and shares of the round's clients.
+  void begin(const StepPlan& plan) override;
+  bool has_failed() const override { return has_failed_; }
+  /// Sends at most one message in kLifeSignS.
+  void show_life() override;
+  /// Where noise demands it, clips the update's norm. What its local steps came to is in the sum alone.
+  bool hand_in(const ClientUpdate& update, StepTotals& own) override;
+  /// With noise clients count alike, and samples and totals are not summed; otherwise totals are there to the
+  /// rounding of the sum.
+  Result finish(at::Tensor& mean) override;
 
   static constexpr double kLifeSignS = 1;
 
@@ -92,7 +83,7 @@ class SecureRounds {
   void deliver();
   void take(int rank, int place, secure_aggregation::View bytes);
   void add_plain(int place, secure_aggregation::View words);
-  std::vector<float> values_of(at::Tensor& update, const StepTotals& own) const;
+  std::vector<float> values_of(const at::Tensor& update, const StepTotals& totals) const;
   secure_aggregation::Sum sum() const;
   void give_mean(at::Tensor& mean, Result& result);
   void tell_of(Result& result, double cut);
@@ -101,17 +92,16 @@ class SecureRounds {
   SecureOptions options_;
   std::int64_t values_;
   int local_epochs_;
+  const FederatedPrivacy* privacy_;  // null: the run is not private
   Letters letters_;
-  SecureReleases releases_;
-  std::unique_ptr<privacy::Keystream> random_;  // of all clients of this rank; null without masks
   secure_aggregation::Settings settings_;
+  std::unique_ptr<privacy::Keystream> random_;  // of all clients of this rank; null without masks
   std::shared_ptr<const RoundPlan> round_;
   std::vector<Own> own_;
   std::optional<secure_aggregation::Server> server_;  // on rank 0, with masks
   secure_aggregation::Bytes plain_;                   // [length + 1] on rank 0 without masks, their sum
   std::vector<int> in_plain_;                         // places of the clients in it
   std::map<int, int> rank_of_;  // on rank 0, by place: where its first message came from
-  std::int64_t released_ = 0;   // sums with noise, on rank 0
   int refused_ = 0;             // messages, on rank 0
   std::string problem_;         // on rank 0
   bool has_failed_ = false;

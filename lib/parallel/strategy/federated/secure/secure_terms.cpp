@@ -7,7 +7,8 @@
 #include <cmath>
 
 #include "core/error.hpp"
-#include "privacy/renyi.hpp"
+#include "parallel/strategy/federated/secure/secure_privacy.hpp"
+#include "privacy/accountant.hpp"
 #include "secure_aggregation/noise_account.hpp"
 
 namespace dtrain::parallel {
@@ -57,6 +58,31 @@ bool fits(const Settings& settings) {
   }
 }
 
+SecureFacts secure_facts(const Setting& setting, std::int64_t values) {
+  SecureFacts facts{.clients = static_cast<int>(clients_of_round(setting)),
+                    .values = values,
+                    .drop_rate = setting.options.federated.drop_rate};
+  for (const auto& client : setting.clients)
+    facts.most_samples = std::max(facts.most_samples, client.samples);
+  return facts;
+}
+
+/// The deviation, in multiples of the clip, with which the sums of all rounds keep to the target: that of
+/// Gaussians, or a little more where the sum of the clients' noise differs from a Gaussian.
+double noise_for_target(SecureOptions options, const SecureFacts& facts, const StrategyOptions& wanted,
+                        std::int64_t rounds) {
+  constexpr double kLittle = 1e-6;
+  const double needed = privacy::noise_for(
+      wanted.target_epsilon, wanted.dp_delta,
+      {.sampling = privacy::Sampling::poisson, .rate = 1, .steps = rounds}, privacy::Accounting::renyi);
+  options.noise = needed;
+  for (;;) {
+    const double has = mechanism_of_sum(secure_settings(options, facts)).noise_multiplier;
+    if (has >= needed) return options.noise;
+    options.noise *= std::max(needed / has, 1 + kLittle);
+  }
+}
+
 void set_bits(Settings& settings, int bits, double noise) {
   settings.format.value_bits = bits;
   settings.noise_deviation = noise > 0 ? noise * secure_sensitivity(settings) : 0;
@@ -99,6 +125,24 @@ Settings secure_settings(const SecureOptions& options, const SecureFacts& facts)
   return settings;
 }
 
+Settings secure_settings(const Setting& setting, std::int64_t values) {
+  return secure_settings(secure_options(setting, values), secure_facts(setting, values));
+}
+
+SecureOptions secure_options(const Setting& setting, std::int64_t values) {
+  constexpr double kSmallestClip = 1e-30;  // below it the last bit of a float would count
+  const auto& wanted = setting.options;
+  auto options = wanted.federated.secure;
+  if (!hides_clients(setting)) return options;
+  require_option(wanted.dp_clip >= kSmallestClip, "is as small as what updates are rounded to",
+                 fmt::format("--dp-clip {:g}", wanted.dp_clip), "use a larger one, such as 1");
+  options.clip = wanted.dp_clip;
+  options.noise = wanted.dp_noise >= 0
+                      ? wanted.dp_noise
+                      : noise_for_target(options, secure_facts(setting, values), wanted, setting.total_steps);
+  return options;
+}
+
 std::string in_words(const SecureOptions& options, const Settings& settings) {
   const auto& format = settings.format;
   auto words = fmt::format(
@@ -118,15 +162,9 @@ std::string in_words(const SecureOptions& options, const Settings& settings) {
   return words;
 }
 
-std::string secure_privacy(const Settings& settings, std::int64_t rounds, double delta) {
+privacy::SampledGaussian mechanism_of_sum(const Settings& settings) {
   const double rho = secure_aggregation::concentration_of_sum(settings, secure_sensitivity(settings));
-  // Concentrated differential privacy is the Renyi divergence of a Gaussian with this noise multiplier.
-  const privacy::SampledGaussian same{.noise_multiplier = std::sqrt(0.5 / rho), .rate = 1, .steps = rounds};
-  return fmt::format(
-      "epsilon {:.4f} at delta {:g} for a client whose updates become zeros, after {} rounds with all "
-      "clients in each "
-      "(rho {:.6g} of a round, by Renyi divergence)",
-      privacy::renyi_epsilon({same}, delta), delta, rounds, rho);
+  return {.sampling = privacy::Sampling::poisson, .noise_multiplier = std::sqrt(0.5 / rho), .rate = 1};
 }
 
 }  // namespace dtrain::parallel

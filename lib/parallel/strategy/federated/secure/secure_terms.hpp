@@ -3,7 +3,9 @@
 #include <cstdint>
 #include <string>
 
+#include "parallel/strategy/abilities.hpp"
 #include "parallel/strategy/federated/secure/secure_options.hpp"
+#include "privacy/sampled_gaussian.hpp"
 #include "secure_aggregation/settings.hpp"
 
 namespace dtrain::parallel {
@@ -34,6 +36,13 @@ struct SecureExtras {
 /// for what cannot work.
 secure_aggregation::Settings secure_settings(const SecureOptions& options, const SecureFacts& facts);
 
+/// The same of a run, with the options of secure_options(). `values`: of an update.
+secure_aggregation::Settings secure_settings(const Setting& setting, std::int64_t values);
+
+/// What the options of a run come to. Where clients are protected (hides_clients()), `clip` is --dp-clip, and
+/// `noise` is --dp-noise, or what --target-epsilon needs. Throws Error (exit code 2) where no noise will do.
+SecureOptions secure_options(const Setting& setting, std::int64_t values);
+
 /// By how much one client's integers may change their sum, as a norm: those of a vector whose norm is `clip`,
 /// each rounded by at most 1/2.
 double secure_sensitivity(const secure_aggregation::Settings& settings);
@@ -41,8 +50,8 @@ double secure_sensitivity(const secure_aggregation::Settings& settings);
 /// `of 10 clients at least 7, in a ring of 32 bits with values of 22 ...`: for the record of a run.
 std::string in_words(const SecureOptions& options, const secure_aggregation::Settings& settings);
 
-/// What noise promises after `rounds` rounds, each counted as if all clients took part: `epsilon 3.1 at delta
-/// 1e-05 ...`.
-std::string secure_privacy(const secure_aggregation::Settings& settings, std::int64_t rounds, double delta);
+/// What one sum with noise counts in a ledger: a Gaussian whose Renyi divergences bound those of the sum.
+/// Without noise its noise multiplier is 0.
+privacy::SampledGaussian mechanism_of_sum(const secure_aggregation::Settings& settings);
 
 }  // namespace dtrain::parallel

@@ -1,0 +1,150 @@
+"""Cells of NIID-Bench (Li et al., ICDE 2022) on a short schedule: MNIST, 10 clients that all take part, FedAvg, FedProx, SCAFFOLD and
+FedNova where the clients' classes are drawn from a Dirichlet distribution (0.5) or are two each; the same rounds as a loop in
+PyTorch from the same weights on the same partition. 5,000 training samples, the 10,000 of the test split, mlp, 5 rounds of 5 local epochs in
+batches of 32, plain sgd. NIID-Bench itself has 50 rounds of 10 epochs, all samples, and a network of convolutions: its
+figures are others.
+
+The part `clients`: processor seconds of a client's round, 100 clients, beside Flower's simulation on the same partition. It needs
+--flower PYTHON, an interpreter with `flwr[simulation]`, PyTorch and h5py; times on the clock would be of what else runs on the machine.
+
+A run that is there already is not made again.
+"""
+
+import argparse
+import csv
+import os
+import re
+import resource
+import subprocess
+import sys
+from pathlib import Path
+
+import h5py
+import numpy as np
+
+import runs
+
+sys.path.insert(0, str(runs.PEERS))
+import networks  # noqa: E402
+
+TRAIN, CLIENTS, ROUNDS = 5000, 10, 5
+PARTITIONS = ("dirichlet=0.5", "classes=2")
+METHODS = {"fedavg": [], "fedprox": ["--proximal-mu", 0.01], "scaffold": ["--federated-rule", "scaffold"], "fednova": ["--federated-rule", "fednova"]}
+LOCAL = ["--model", "mlp", "--augment", "off", "--strategy", "fedavg", "--optimizer", "sgd", "--momentum", 0, "--schedule", "constant", "--threads", 1,
+         "--quiet", "--overwrite"]
+FEW_CLIENTS = ["--clients", CLIENTS, "--rounds", ROUNDS, "--local-epochs", 5, "--local-batch", 32, "--learning-rate", 0.05]
+MANY, MANY_ROUNDS = 100, 11
+MANY_CLIENTS = ["--clients", MANY, "--partition", "iid", "--local-epochs", 3, "--local-batch", "all"]
+
+
+def stage(data_root, folder):
+    """The first training samples; the test split stands for validation, too."""
+    if (folder / "staged/niid/dataset.json").exists():
+        return
+    arrays = {}
+    for name, source, most in (("train", "train", TRAIN), ("val", "test", None), ("test", "test", None)):
+        with h5py.File(data_root / "mnist" / f"{source}-00000-of-00001.h5") as file:
+            arrays |= {f"x_{name}": file["inputs"][:most], f"y_{name}": file["targets"][:most]}
+    np.savez(folder / "niid.npz", **arrays)
+    runs.run([runs.program(), "stage", "niid", "--from", folder / "niid.npz", "--inputs", "x", "--targets", "y", "--data-root", folder / "staged"])
+    (folder / "niid.npz").unlink()
+
+
+def start(folder, seed):
+    path = folder / f"start-{seed}.h5"
+    with h5py.File(path, "w") as file:
+        for name, value in networks.make_network("mlp", seed=seed).state_dict().items():
+            file[f"model/{name}"] = value.numpy()
+    return path
+
+
+def trained(folder, name, *options):
+    """The run's folder, and the processor seconds of making it."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    data = ["--dataset", "niid", "--data-root", folder / "staged"]
+    runs.run([str(word) for word in (runs.program(), *LOCAL, *data, "--output", folder / "runs", "--name", name, *options)])
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return folder / "runs" / name, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
+def cell(folder, partition, method, seed):
+    """Accuracy after each round of both."""
+    weights = start(folder, seed)
+    name = f"{partition}-{method}-{seed}"
+    run, _ = trained(folder, name, *FEW_CLIENTS, "--partition", partition, "--seed", seed, "--init-from", weights, *METHODS[method])
+    with h5py.File(run / "results.h5") as file:
+        ours = file["epochs"]["validation_accuracy"][:]
+    mu = ["--proximal-mu", "0.01"] if method == "fedprox" else []
+    said, _ = runs.run([sys.executable, str(runs.PEERS / "niid_rounds.py"), str(run), str(weights), method, *mu])
+    theirs = [float(line.split()[1]) for line in said.splitlines()]
+    return [{"partition": partition, "method": method, "seed": seed, "round": k, "dtrain": round(float(a), 4), "pytorch": b}
+            for k, (a, b) in enumerate(zip(ours, theirs), 1)]
+
+
+def known_rows(path):
+    if not path.exists():
+        return []
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(line for line in file if not line.startswith("#")))
+
+
+def cells(folder, out, seeds):
+    path = out / "niid.csv"
+    rows = known_rows(path)
+    for seed in range(1, seeds + 1):
+        for partition in PARTITIONS:
+            for method in METHODS:
+                if any((row["partition"], row["method"], int(row["seed"])) == (partition, method, seed) for row in rows):
+                    continue
+                rows += cell(folder, partition, method, seed)
+                runs.write_rows(path, rows, [runs.machine(), "perf/niid.sh"])
+    for partition in PARTITIONS:
+        for method in METHODS:
+            last = [row for row in rows if (row["partition"], row["method"], int(row["round"])) == (partition, method, ROUNDS)]
+            ours, theirs = (np.array([float(row[who]) for row in last]) for who in ("dtrain", "pytorch"))
+            print(f"{partition} {method}: dtrain {ours.mean():.4f}, pytorch {theirs.mean():.4f}, difference {100 * (ours - theirs).mean():+.2f} points "
+                  f"({len(last)} seeds, single ones {100 * np.abs(ours - theirs).max():.2f} at most)", flush=True)
+
+
+def clients(folder, out, flower, repeats):
+    rows = []
+    for repeat in range(1, repeats + 1):
+        for precision in ("fp64", "fp32"):
+            options = [*MANY_CLIENTS, "--precision", precision]
+            first, one_s = trained(folder, "first", *options, "--rounds", 1, "--learning-rate", 1e-300)
+            run, all_s = trained(folder, "run", *options, "--rounds", MANY_ROUNDS, "--learning-rate", 0.05)
+            step = next((first / "checkpoints").glob("step-*"))
+            done = subprocess.run([flower, str(runs.PEERS / "flower_rounds.py"), str(run), str(step)], text=True, capture_output=True, check=False,
+                                  timeout=1200, env=runs.environment())
+            found = re.search(r"flower: cpu_s_per_client=([\d.]+)", done.stdout)
+            if not found:
+                sys.exit(f"perf: Flower said\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
+            rows.append({"repeat": repeat, "precision": precision, "clients": MANY, "rounds": MANY_ROUNDS - 1,
+                         "dtrain_cpu_s_per_client": round((all_s - one_s) / MANY / (MANY_ROUNDS - 1), 6), "flower_cpu_s_per_client": float(found.group(1))})
+            print(rows[-1], flush=True)
+    runs.write_rows(out / f"flower-clients-{runs.today()}.csv", rows, [runs.machine(), "perf/niid.sh --only clients --flower PYTHON"])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=["cells", "clients"], help="one part")
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--repeats", type=int, default=3, help="of the part clients")
+    parser.add_argument("--flower", help="an interpreter with Flower")
+    parser.add_argument("--data-root", type=Path, default=runs.TOP / "data/staged", help="where data/fetch.sh has staged mnist")
+    parser.add_argument("--work", type=Path, default=runs.TOP / "runs/niid", help="runs lie here")
+    parser.add_argument("--out", type=Path, default=runs.TOP / "perf/results/federated")
+    arguments = parser.parse_args()
+    folder, out = arguments.work.resolve(), arguments.out.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    stage(arguments.data_root.resolve(), folder)
+    if arguments.only != "clients":
+        cells(folder, out, arguments.seeds)
+    if arguments.only == "clients" or (arguments.only is None and arguments.flower):
+        if not arguments.flower or not os.access(arguments.flower, os.X_OK):
+            parser.error("the part clients needs --flower PYTHON, an interpreter with Flower")
+        clients(folder, out, arguments.flower, arguments.repeats)
+
+
+if __name__ == "__main__":
+    main()
