@@ -5,8 +5,8 @@
 namespace dtrain::kernels {
 
 /// Matrix products for layers of small models, whose matrices fit the second-level cache: no packing, no
-/// threads, and each row's bits depend on nothing but that row. Row-major, dense, float or double. Only where
-/// has_small_gemm(): AVX2 with FMA.
+/// threads, and each row's bits depend on nothing but that row. Row-major, dense, float or double. For where
+/// has_small_gemm(): AVX2 with FMA, or AVX-512; elsewhere a library's products are faster.
 bool has_small_gemm() noexcept;
 
 /// Extents of a product: out [rows, columns], summed over `depth`.

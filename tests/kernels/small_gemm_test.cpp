@@ -5,6 +5,8 @@
 #include <cmath>
 #include <vector>
 
+#include "kernels/products.hpp"
+
 namespace dtrain::kernels {
 namespace {
 
@@ -15,21 +17,38 @@ std::vector<T> wave(std::size_t n, double pitch) {
   return values;
 }
 
-template <class T>
+/// A type, and how wide the vectors are.
+template <class T, std::size_t Bytes>
+struct Way {
+  using Type = T;
+  static constexpr std::size_t kBytes = Bytes;
+};
+
+template <class W>
 class SmallGemmTest : public testing::Test {
  protected:
   void SetUp() override {
-    if (!has_small_gemm()) GTEST_SKIP() << "this processor has no AVX2 with FMA";
+    limit_product_vectors(W::kBytes);
+    if (product_vector_bytes() != W::kBytes) GTEST_SKIP() << "this processor has no such vectors";
   }
+  void TearDown() override { limit_product_vectors(64); }
 };
-using Types = testing::Types<float, double>;
-TYPED_TEST_SUITE(SmallGemmTest, Types);
+using Ways = testing::Types<Way<float, 16>, Way<double, 16>, Way<float, 32>, Way<double, 32>, Way<float, 64>,
+                            Way<double, 64>>;
+TYPED_TEST_SUITE(SmallGemmTest, Ways);
 
 TYPED_TEST(SmallGemmTest, ProductsOfRaggedExtentsEqualTheDefinition) {
-  using T = TypeParam;
+  using T = typename TypeParam::Type;
   const double tolerance = sizeof(T) == 4 ? 1e-5 : 1e-13;
-  for (const GemmSize& size :
-       {GemmSize{1, 1, 1}, {4, 3, 8}, {5, 7, 13}, {33, 25, 50}, {8, 24, 16}, {7, 10, 0}}) {
+  for (const GemmSize& size : {GemmSize{1, 1, 1},
+                               {4, 3, 8},
+                               {5, 7, 13},
+                               {33, 25, 50},
+                               {8, 24, 16},
+                               {7, 10, 0},
+                               {6, 100, 33},
+                               {3, 113, 130},
+                               {9, 131, 15}}) {
     const auto left = wave<T>(size.rows * size.depth, 0.7);
     const auto right = wave<T>(size.columns * size.depth, 1.3);
     const auto bias = wave<T>(size.columns, 2.1);
@@ -55,7 +74,7 @@ TYPED_TEST(SmallGemmTest, ProductsOfRaggedExtentsEqualTheDefinition) {
 }
 
 TYPED_TEST(SmallGemmTest, ARowsBitsDoNotDependOnTheOthers) {
-  using T = TypeParam;
+  using T = typename TypeParam::Type;
   const GemmSize all{11, 10, 37};
   const auto left = wave<T>(all.rows * all.depth, 0.7);
   const auto right = wave<T>(all.columns * all.depth, 1.3);
@@ -70,10 +89,11 @@ TYPED_TEST(SmallGemmTest, ARowsBitsDoNotDependOnTheOthers) {
 }
 
 TYPED_TEST(SmallGemmTest, ColumnSumsAddTheRows) {
-  const std::vector<TypeParam> matrix = {1, 2, 3, 10, 20, 30};
-  std::vector<TypeParam> sums(3, TypeParam{-1});
+  using T = typename TypeParam::Type;
+  const std::vector<T> matrix = {1, 2, 3, 10, 20, 30};
+  std::vector<T> sums(3, T{-1});
   column_sums(sums.data(), matrix.data(), 2, 3);
-  EXPECT_EQ(sums, (std::vector<TypeParam>{11, 22, 33}));
+  EXPECT_EQ(sums, (std::vector<T>{11, 22, 33}));
 }
 
 }  // namespace

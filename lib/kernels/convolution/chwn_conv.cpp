@@ -1,101 +1,23 @@
 #include "kernels/convolution/chwn_conv.hpp"
 
 #include <algorithm>
-#include <atomic>
-#include <cstring>
 #include <vector>
 
-#include "kernels/lanes.hpp"
-#include "kernels/simd.hpp"
+#include "kernels/products.hpp"
 
 namespace dtrain::kernels {
 namespace {
 
 using Offset = std::ptrdiff_t;
 
-/// What one instruction set takes at once: accumulators of kChannels x kVectors fill its registers, but for
-/// those of the factors.
-struct Avx512 {
-  static constexpr std::size_t kBytes = 64;
-  static constexpr std::size_t kVectors = 4;
-};
-struct Avx2 {
-  static constexpr std::size_t kBytes = 32;
-  static constexpr std::size_t kVectors = 2;
-};
-struct Plain {
-  static constexpr std::size_t kBytes = 16;
-  static constexpr std::size_t kVectors = 2;
-};
 constexpr std::size_t kChannels = 6;  // in a block
+
+/// Accumulators of kChannels x this many vectors fill the registers, but for those of the factors.
+template <class Set>
+constexpr std::size_t kVectors = Set::kBytes == Avx512::kBytes ? 4 : 2;
 
 /// How many of the channels that are left the next block has.
 std::size_t block_of(std::size_t left) { return left >= kChannels ? kChannels : left == 5 ? 3 : left; }
-
-/// Calls work.operator()<Channels>() for a block of so many.
-template <class Work>
-DTRAIN_VECTOR_BODY inline void with_channels(std::size_t channels, const Work& work) {
-  switch (channels) {
-    case kChannels:
-      return work.template operator()<kChannels>();
-    case 4:
-      return work.template operator()<4>();
-    case 3:
-      return work.template operator()<3>();
-    case 2:
-      return work.template operator()<2>();
-    default:
-      return work.template operator()<1>();
-  }
-}
-
-#if defined(__x86_64__)
-template <class Body>
-__attribute__((target("avx512f,avx512vl,avx512dq,avx512bw,avx2,fma"))) void call_with_avx512(
-    const Body& body) {
-  body(Avx512());
-}
-template <class Body>
-__attribute__((target("avx2,fma"))) void call_with_fma(const Body& body) {
-  body(Avx2());
-}
-#endif
-
-std::size_t widest_vectors() {
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") &&
-      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512bw")) {
-    return Avx512::kBytes;
-  }
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) return Avx2::kBytes;
-#endif
-  return Plain::kBytes;
-}
-
-std::atomic<std::size_t>& vector_limit() {
-  static std::atomic<std::size_t> limit = widest_vectors();
-  return limit;
-}
-
-/// Runs `body(set)`, a lambda marked DTRAIN_VECTOR_BODY, in code of the best instruction set there is.
-template <class Body>
-void with_products(const Body& body) {
-#if defined(__x86_64__)
-  const std::size_t bytes = product_vector_bytes();
-  if (bytes == Avx512::kBytes) return call_with_avx512(body);
-  if (bytes == Avx2::kBytes) return call_with_fma(body);
-#endif
-  body(Plain());
-}
-
-template <class T, std::size_t Bytes>
-struct VectorOf {
-  typedef T Type __attribute__((vector_size(Bytes)));
-};
-template <class T>
-struct VectorOf<T, 0> {
-  using Type = T;
-};
 
 /// The taps of a kernel that reach inside the other side, along one dimension, for one place of the side that
 /// is written: `count` of them, of which the first reads the other side at `from` with the kernel's `weight`.
@@ -195,8 +117,8 @@ DTRAIN_VECTOR_BODY inline void sum_run(T* to, std::size_t to_channel, const Walk
   using Half = typename VectorOf<T, Set::kBytes / 2>::Type;
   constexpr std::size_t kWidth = sizeof(V) / sizeof(T);
   std::size_t at = 0;
-  for (; at + Set::kVectors * kWidth <= length; at += Set::kVectors * kWidth)
-    sum_vectors<Channels, Set::kVectors, V>(to + at, to_channel, walk, static_cast<Offset>(at), bias);
+  for (; at + kVectors<Set> * kWidth <= length; at += kVectors<Set> * kWidth)
+    sum_vectors<Channels, kVectors<Set>, V>(to + at, to_channel, walk, static_cast<Offset>(at), bias);
   for (; at + kWidth <= length; at += kWidth)
     sum_vectors<Channels, 1, V>(to + at, to_channel, walk, static_cast<Offset>(at), bias);
   if (at < length && length >= kWidth) {  // the last vector once more, as far as it reaches
@@ -291,7 +213,7 @@ void sum_side(const Side<T>& to, const Side<const T>& from, const T* weight, std
     if (bias != nullptr) std::copy_n(bias + first, block.channels, block.bias.begin());
     with_products([&](auto set) DTRAIN_VECTOR_BODY {
       using Set = decltype(set);
-      with_channels(block.channels, [&]<std::size_t Channels>() DTRAIN_VECTOR_BODY {
+      with_count(block.channels, [&]<std::size_t Channels>() DTRAIN_VECTOR_BODY {
         sum_rows<Channels, Direction, Set>(to, from, block, size, part);
       });
     });
@@ -378,9 +300,9 @@ DTRAIN_VECTOR_BODY inline void outer_columns(T* sums, const Pixels<T>& pixels, s
   using V = typename VectorOf<T, Set::kBytes>::Type;
   std::size_t column = first;
   while (column < end) {
-    const std::size_t blocks = (end - column + Set::kVectors - 1) / Set::kVectors;
+    const std::size_t blocks = (end - column + kVectors<Set> - 1) / kVectors<Set>;
     const std::size_t columns = (end - column + blocks - 1) / blocks;
-    if constexpr (Set::kVectors == 4) {
+    if constexpr (kVectors<Set> == 4) {
       if (columns == 4) outer_pixels<Channels, 4, V>(sums, pixels, column, size);
       if (columns == 3) outer_pixels<Channels, 3, V>(sums, pixels, column, size);
     }
@@ -438,9 +360,6 @@ DTRAIN_VECTOR_BODY inline void outer_rows(T* sums, const T* small, const T* plan
 
 }  // namespace
 
-std::size_t product_vector_bytes() { return vector_limit().load(std::memory_order_relaxed); }
-void limit_product_vectors(std::size_t bytes) { vector_limit() = std::min(bytes, widest_vectors()); }
-
 template <class T>
 void chwn_to_small(T* small, const T* large, const T* weight, const WeightStrides& strides, const T* bias,
                    const ChwnConv& size, const Span& part) {
@@ -473,7 +392,7 @@ void chwn_weight_gradient(T* dweight, const WeightStrides& strides, const T* sma
         const std::size_t of_row = std::max<std::size_t>(1, channels * size.columns * n);
         const std::size_t at_once = std::max<std::size_t>(1, kSmallElements / of_row);
         const T* block = small + c * size.rows * size.columns * n;
-        with_channels(channels, [&]<std::size_t Channels>() DTRAIN_VECTOR_BODY {
+        with_count(channels, [&]<std::size_t Channels>() DTRAIN_VECTOR_BODY {
           for (std::size_t row = 0; row < size.rows; row += at_once) {
             outer_rows<Channels, Set>(sums.data() + c * kWidth, block, plane,
                                       {row, std::min(row + at_once, size.rows)}, size);

@@ -26,11 +26,6 @@ struct ChwnConv {
   std::size_t padding = 0;
 };
 
-/// Bytes of the vectors that these products are made of: 64 (AVX-512), 32 (AVX2 with FMA) or 16.
-std::size_t product_vector_bytes();
-/// At most so many from now on: what other processors compute, for tests.
-void limit_product_vectors(std::size_t bytes);
-
 /// Elements from one weight [small channel, large channel, row, column] to the next of each kind.
 struct WeightStrides {
   std::size_t small = 0;

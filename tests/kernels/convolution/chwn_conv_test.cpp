@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/convolution/transpose.hpp"
+#include "kernels/products.hpp"
 
 namespace dtrain::kernels {
 namespace {
