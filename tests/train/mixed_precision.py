@@ -100,10 +100,21 @@ def leaves_out_what_overflows(binary, folder):
                 "--name", f"ends-{precision}", "--inject", "nan:rank=0,step=5", cwd=folder)
 
 
+def says_what_it_is_good_for(binary, folder):
+    """Half precision is for speed on a processor with units for it, and for memory elsewhere."""
+    flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    expected = {"bf16": "has units of its own" if "amx_bf16" in flags else "saves memory",
+                "fp16": "has units of its own" if "amx_fp16" in flags else "saves memory"}
+    for precision, words in expected.items():
+        done = run(binary, 1, "--model", "mlp", "--precision", precision, "--threads", 1, "--limit-steps", 1, "--name", f"says-{precision}", cwd=folder)
+        assert f"precision  {precision} {words}" in done.stdout + done.stderr, (done.stdout, done.stderr)
+
+
 def main():
     binary = sys.argv[1]
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)
+        says_what_it_is_good_for(binary, folder)
         leaves_out_what_overflows(binary, folder)
         is_reproducible(binary, folder)
         data = stage_small(binary, folder, ["gpt", "resnet18"])

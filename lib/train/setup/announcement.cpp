@@ -1,6 +1,7 @@
 #include "train/setup/announcement.hpp"
 
 #include <ATen/Version.h>
+#include <ATen/cpu/Utils.h>
 #include <fmt/format.h>
 #include <torch/headeronly/version.h>
 
@@ -8,6 +9,7 @@
 #include "core/version.hpp"
 #include "parallel/tensor/tensor_ranks.hpp"
 #include "train/config/federated_setting.hpp"
+#include "train/config/precision.hpp"
 #include "train/config/strategy_setting.hpp"
 
 namespace dtrain::train {
@@ -67,6 +69,18 @@ void tell_of_compression(const RunConfig& config, const Job& job, const Log& log
                                  wanted));
 }
 
+/// Half precision is for speed as well where the processor multiplies it in tiles.
+void tell_of_precision(const RunConfig& config, const Job& job, const Log& log) {
+  const auto half = half_type(config);
+  if (!half || !job.device().is_cpu()) return;
+  const auto found = at::cpu::get_cpu_capabilities();
+  const auto tiles = found.find(half == c10::kHalf ? "amx_fp16" : "amx_bf16");
+  const bool in_tiles = tiles != found.end() && tiles->second.isBool() && tiles->second.toBool();
+  log.info(fmt::format("precision  {} {}", config.precision,
+                       in_tiles ? "has units of its own on this processor (AMX)"
+                                : "saves memory on this processor, which has no AMX for it, and no time"));
+}
+
 /// A loss of 0.2 may be an error of thousands.
 void tell_of_scaled_targets(const Workload& workload, const Log& log) {
   const auto& targets = workload.transformation.targets;
@@ -101,6 +115,7 @@ void announce(const RunConfig& config, Job& job, const Workload& workload, const
   warn_of_idle_ranks(config, job, log);
   tell_of_uneven_ranks(config, job, log);
   tell_of_compression(config, job, log);
+  tell_of_precision(config, job, log);
   if (!config.pipeline.chosen.empty()) log.info("memory     " + config.pipeline.chosen);
   if (!workload.read_in_place.empty()) {
     log.warn(fmt::format("no copy on this node ({}): {}; its ranks read the files in place",
