@@ -2,6 +2,7 @@
 
 #include <cuda_runtime.h>
 
+#include <string>
 #include <type_traits>
 
 #include "core/error.hpp"
@@ -272,6 +273,16 @@ class CudaFusedKernels final : public FusedKernels {
 };
 
 }  // namespace
+
+void check_launch(const char* kernel) {
+  const cudaError_t code = cudaGetLastError();
+  if (code == cudaSuccess) return;
+  throw Error(
+      cudaGetErrorString(code),
+      {.subject = std::string("kernel ") + kernel,
+       .advice =
+           "look at nvidia-smi and the kernel log for errors of the GPU, or leave out --kernels fused"});
+}
 
 const FusedKernels& fused_kernels_of_gpu() {
   static const CudaFusedKernels kernels;
