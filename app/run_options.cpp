@@ -465,8 +465,7 @@ std::vector<Option> declare() {
   add(
       "kernels", "own|libtorch|fused",
       "kernels of the layers: dtrain's where they are faster, LibTorch's alone, or dtrain's with those that "
-      "join "
-      "operations for GPUs (gpt; not yet seen on a GPU)",
+      "join operations for GPUs (gpt, BatchNorm; not yet seen on a GPU)",
       "", [](auto& c) -> auto& { return c.kernels; });
   add(
       "comm-backend", "auto|mpi|nccl", "transport between GPUs; mpi: through the CPU's memory", "",

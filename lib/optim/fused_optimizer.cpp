@@ -67,13 +67,14 @@ class FusedOptimizer final : public Optimizer {
   void step_as_decided(const at::Tensor& parameters, const at::Tensor& gradients, const at::Tensor& decision,
                        double learning_rate, const std::vector<Range>& parts) override {
     const at::NoGradGuard no_grad;
-    if (config_.adaptive()) return step_by_own_kernel(parameters, gradients, decision, learning_rate, parts);
+    if (copy_.defined()) return step_by_own_kernel(parameters, gradients, decision, learning_rate, parts);
     using kernels::UpdateDecision;
     const auto field = [&](std::size_t offset, at::ScalarType type) {
       const auto bytes = static_cast<std::int64_t>(c10::elementSize(type));
       return decision.narrow(0, static_cast<std::int64_t>(offset), bytes).view(type).squeeze(0);
     };
     const Numbers numbers{.divisor = field(offsetof(UpdateDecision, scale), at::kFloat).reciprocal(),
+                          .count = field(offsetof(UpdateDecision, count), at::kLong).to(at::kFloat),
                           .skips = field(offsetof(UpdateDecision, applies), at::kInt).eq(0).to(at::kFloat)};
     step_by_library(parameters, gradients, numbers, learning_rate, parts);
   }

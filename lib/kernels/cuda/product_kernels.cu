@@ -83,8 +83,9 @@ class Held {
 /// What is the same each time a product of these sizes is computed.
 class Plan {
  public:
+  /// `bias` and `aux`: as of run(); known before an algorithm is chosen.
   Plan(const Library& library, cublasLtHandle_t handle, const ColumnProduct& of, cudaDataType_t type,
-       cublasLtEpilogue_t epilogue)
+       cublasLtEpilogue_t epilogue, void* bias, void* aux)
       : library_(library),
         handle_(handle),
         product_(description(library), library.forget_description),
@@ -97,6 +98,8 @@ class Plan {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
     set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, of.ldd);
     set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type);
+    set(CUBLASLT_MATMUL_DESC_BIAS_POINTER, bias);
+    set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
     choose();
   }
 
@@ -137,10 +140,16 @@ class Plan {
     cublasLtMatmulPreference_t made = nullptr;
     check(library_.prefer(&made), "cublasLtMatmulPreferenceCreate");
     const Held<cublasLtMatmulPreference_t> preference(made, library_.forget_preference);
-    const std::size_t bytes = ProductKernels::kWorkspaceBytes;
-    check(library_.set_preference(preference.get(), CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &bytes,
-                                  sizeof bytes),
-          "cublasLtMatmulPreferenceSetAttribute");
+    const auto prefer = [&](cublasLtMatmulPreferenceAttributes_t attribute, const auto& value) {
+      check(library_.set_preference(preference.get(), attribute, &value, sizeof value),
+            "cublasLtMatmulPreferenceSetAttribute");
+    };
+    prefer(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, ProductKernels::kWorkspaceBytes);
+    // 256 where nothing is said; weights are parts of a flat block.
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t{16});
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, std::uint32_t{16});
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, std::uint32_t{16});
+    prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, std::uint32_t{16});
     cublasLtMatmulHeuristicResult_t best{};
     int found = 0;
     const auto status = library_.choose(handle_, product_.get(), a_.get(), b_.get(), d_.get(), d_.get(),
@@ -190,7 +199,8 @@ class CudaProductKernels final : public ProductKernels {
     if (handle_ == nullptr) check(library_->create(&handle_), "cublasLtCreate");
     const cudaDataType_t data = type == Element::float16 ? CUDA_R_16F : CUDA_R_16BF;
     auto& plan = plans_[{of.m, of.n, of.k, data, epilogue}];
-    if (plan == nullptr) plan = std::make_unique<Plan>(*library_, handle_, of, data, epilogue);
+    if (plan == nullptr)
+      plan = std::make_unique<Plan>(*library_, handle_, of, data, epilogue, on.bias, on.aux);
     if (!plan->there_is_one()) return false;
     plan->run(on.d, on.a, on.b, on.bias, on.aux, workspace, static_cast<cudaStream_t>(stream));
     return true;

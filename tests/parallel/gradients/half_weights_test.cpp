@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
 
+#include "models/compute/gradient_place.hpp"
 #include "models/compute/kernel_scope.hpp"
 #include "models/compute/precision.hpp"
 #include "models/compute/product_weight.hpp"
@@ -74,6 +75,19 @@ TEST(HalfWeightsTest, ProductsReadTheCopyAndTheGradientGoesToTheParameter) {
   copied.sum().backward();
   EXPECT_EQ(parameter.value.grad().scalar_type(), at::kFloat);
   EXPECT_TRUE(parameter.value.grad().equal(wanted));
+  {  // where a collector offers memory, the gradient is written there; another leaf's is not
+    models::GradientPlace place(parameter);
+    const at::Tensor memory = at::zeros({4, 3});
+    place.offer(memory.alias());
+    parameter.value.mutable_grad().reset();
+    const at::Tensor leaf = parameter.value.detach().requires_grad_();
+    at::linear(x, models::product_weight(leaf, parameter)).sum().backward();
+    EXPECT_TRUE(leaf.grad().equal(wanted));
+    EXPECT_EQ(memory.abs().max().item<float>(), 0.0F);
+    product().sum().backward();
+    EXPECT_EQ(parameter.value.grad().data_ptr(), memory.data_ptr());
+    EXPECT_TRUE(memory.equal(wanted));
+  }
   {
     const at::NoGradGuard evaluation;
     EXPECT_TRUE(models::product_weight(parameter.value, parameter).is_same(parameter.value));
