@@ -57,7 +57,7 @@ ROUNDS = {
     "--overlap-steps": ("local_sgd", ("-1", "16", "2147483648", "1.5", "late")),
     "--exchange-type": ("local_sgd", ("", "int4", "\x1b[2J")),
     "--compression": ("ddp", ("", "fp8", "powersgd", "powersgd=0", "powersgd=2147483648", "topk", "topk=nan", "topk=1e-999", "topk=0.51", "\x1b[2J")),
-    "--offload": ("ddp", ("", "state", "optimizer", "\x1b[2J")),
+    "--offload": ("ddp", ("", "state", "\x1b[2J")),
     "--compression-after": ("ddp", ("-1", "1", "2147483648", "1.5", "soon")),
     "--easgd-mode": ("easgd", ("", "round", "\x1b[2J")),
     "--servers": ("asgd", ("-1", "2", "2147483647", "2147483648", "all")),

@@ -226,7 +226,7 @@ void check_offload(const RunConfig& config) {
   const auto refuse_if = [](bool bad, std::string_view problem, std::string_view advice) {
     refuse_unless(!bad, problem, "--offload optimizer", advice);
   };
-  refuse_if(config.device == "cpu", kNoDeviceToRelieve,
+  refuse_if(config.device == "cpu", "the CPU computes, and its memory has the optimizer's state anyway",
             "leave it out, or use --device cuda; to save memory of CPU ranks use --strategy zero1");
   refuse_if(rule.state_count() == 0, "sgd without momentum has no state",
             "leave it out, or add --momentum 0.9");
@@ -310,12 +310,6 @@ void require_links_to_compress(const RunConfig& config, Job& job) {
                 "--compression " + wanted, "start ranks on several nodes, or leave it out");
   refuse_unless(job.device().is_cpu(), "the CPU compresses, and gradients stay on their device",
                 "--compression " + wanted, "use --device cpu, or leave it out");
-}
-
-void require_device_to_offload(const RunConfig& config, const at::Device& device) {
-  refuse_unless(!config.update.rule.state_on_host() || !device.is_cpu(), kNoDeviceToRelieve,
-                "--offload optimizer",
-                "leave it out, or start ranks on GPUs; to save memory of CPU ranks use --strategy zero1");
 }
 
 void require_ranks_to_shard_within(const RunConfig& config, Job& job) {

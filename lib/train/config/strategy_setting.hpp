@@ -18,9 +18,6 @@ void validate_strategy_options(const RunConfig& config);
 /// device is not the CPU.
 void require_links_to_compress(const RunConfig& config, Job& job);
 
-/// Throws Error (exit code 2) where the optimizer's state is to leave a device, and there is none.
-void require_device_to_offload(const RunConfig& config, const at::Device& device);
-
 /// Throws Error (exit code 2) where the state is to be shared out within nodes, and some have not as many
 /// ranks, or one.
 void require_ranks_to_shard_within(const RunConfig& config, Job& job);

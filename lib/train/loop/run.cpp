@@ -97,7 +97,6 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
   if (!recovery.behind()) {  // after a loss one node may be left, or have fewer ranks than others
     require_links_to_compress(config, job);
     require_ranks_to_shard_within(config, job);
-    require_device_to_offload(config, job.device());
   }
   if (const auto table = job.all_reduce_table().to_string(); !table.empty()) {
     log.info(fmt::format("all_reduce by bytes, between nodes: {}", table));
