@@ -123,7 +123,7 @@ def clients(folder, out, flower, repeats):
             rows.append({"repeat": repeat, "precision": precision, "clients": MANY, "rounds": MANY_ROUNDS - 1,
                          "dtrain_cpu_s_per_client": round((all_s - one_s) / MANY / (MANY_ROUNDS - 1), 6), "flower_cpu_s_per_client": float(found.group(1))})
             print(rows[-1], flush=True)
-    runs.write_rows(out / f"flower-clients-{runs.today()}.csv", rows, [runs.machine(), "perf/niid.sh --only clients --flower PYTHON"])
+            runs.write_rows(out / f"flower-clients-{runs.today()}.csv", rows, [runs.machine(), "perf/niid.sh --only clients --flower PYTHON"])
 
 
 def main():

@@ -186,6 +186,13 @@ class SecureFederatedTest(unittest.TestCase):
             np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=3 * 4 * 2.0**-23, err_msg=name)
         self.assertEqual(self.privacy(folder)["epsilon"].tolist(), self.privacy(self.folder / "runs/records")["epsilon"].tolist())
 
+    def test_an_effective_configuration_can_be_fed_back(self):
+        for way in ({"--secure-noise": 1, "--secure-clip": 0.5, "--dp-delta": 1e-3}, PRIVATE | {"--target-epsilon": 3}, {"--dp-clip": 1, "--dp-noise": 1}):
+            options = SECURE | NOISY | {"--dataset": self.folder / "images", "--mesh": "data=2"} | way
+            text = run(BINARY, 1, *words_of(options), "--print-config", cwd=self.folder).stdout
+            (self.folder / "printed.toml").write_text(text)
+            self.assertEqual(text, run(BINARY, 1, "--config", self.folder / "printed.toml", "--print-config", cwd=self.folder).stdout)
+
     def test_refuses_what_cannot_work(self):
         cases = [({"--secure-threshold": 8}, ["--secure-threshold 8", "a round has 7 clients"]),
                  ({"--secure-bits": 28}, ["do not fit its 32 bits", "--secure-ring 64"]),

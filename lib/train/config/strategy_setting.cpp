@@ -324,6 +324,7 @@ bool uses_strategy_option(const RunConfig& config, const std::string& name) {
   if (name.starts_with("secure-") && !federated.secure.on()) return false;
   if (name == "secure-threshold") return federated.secure.threshold > 0;
   if (name == "secure-bits") return federated.secure.bits > 0;
+  if (name == "secure-clip") return options.dp_clip == 0 || options.dp_unit != "client";
   if (name == "server-momentum") return federated.server_optimizer != "none";
   if (name == "server-rate") return federated.server_rate > 0;
   if (name == "partition") return !federated.partition.empty();
