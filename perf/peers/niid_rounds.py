@@ -3,7 +3,7 @@
     python niid_rounds.py RUN START METHOD [--proximal-mu MU] [--order N]
 
 RUN is the folder of a run of `--strategy fedavg`, mlp on a staged dataset of images, all clients in each round, plain sgd. START is the
-.h5 file with the weights it began with (`--init-from`). The order of a client's samples is this program's own, by N or the run's seed; with
+.h5 file with the weights it began with (`--init-from`). The order of a client's samples is this program's own, another one for each N; with
 `--local-batch all` none matters. Prints a line for each round: `round accuracy`.
 """
 
@@ -88,7 +88,6 @@ def main():
     with h5py.File(arguments.run / "results.h5", "r", locking=False) as file:
         options = tomllib.loads(bytes(file.attrs["config"]).decode())
         owners, count = torch.from_numpy(file["client_of_sample"][:]), len(file["clients"])
-    torch.manual_seed(options["seed"] if arguments.order is None else arguments.order)
     folder = Path(options["data-root"]) / options["dataset"]
     facts = json.loads((folder / "dataset.json").read_text())
     x, y = split(folder, facts, "train")
@@ -97,6 +96,8 @@ def main():
     with h5py.File(arguments.start, "r") as file:
         network.load_state_dict({name: torch.from_numpy(file[f"model/{name}"][:]) for name in network.state_dict()})
     weights = flat(network)
+    if arguments.order is not None:
+        torch.manual_seed(arguments.order)
     clients = [Client(x[owners == k], y[owners == k], options, arguments.proximal_mu) for k in range(count)]
     control = torch.zeros_like(weights) if arguments.method == "scaffold" else None
     for client in clients:
