@@ -133,6 +133,18 @@ class SecureFederatedTest(unittest.TestCase):
                 self.assertEqual(state, "completed", done.stderr)
                 self.assert_same(self.weights(self.folder / f"runs/killed-{rank}", 4), expected)
 
+    @unittest.skipUnless(has_ulfm(), "this MPI has no ULFM")
+    def test_a_round_whose_sum_was_known_when_a_rank_died_counts_again_where_it_is_repeated(self):
+        options = SECURE | NOISY | PRIVATE | {"--dp-noise": 1, "--dataset": self.folder / "images", "--rounds": 4, "--watchdog": 60, "--name": "twice",
+                                              "--inject": "kill:rank=1,phase=evaluation,step=3"}
+        done = subprocess.run([str(MPIRUN), "3", str(BINARY), *words_of(options)], cwd=self.folder, text=True, timeout=120, capture_output=True,
+                              env={**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}, stdin=subprocess.DEVNULL)
+        folder = self.folder / "runs/twice"
+        self.assertEqual((folder / "state").read_text().strip(), "completed", done.stderr)
+        [resumed] = self.events(folder, "resumed")
+        repeated = "step-00000002" in resumed  # else the survivors had the third round as a whole
+        self.assertEqual(self.privacy(folder)["releases"].tolist(), [1, 2, 4, 5] if repeated else [1, 2, 3, 4], resumed)
+
     def privacy(self, folder):
         with h5py.File(folder / "results.h5") as file:
             return file["privacy"][:]
