@@ -369,7 +369,8 @@ parallel::Setting strategy_setting(const RunConfig& config, Job& job, const Work
   const auto& shape = workload.dataset.info().shape;
   setting.sample_extent = shape.empty() ? 0 : shape.front();
   setting.model = workload.model.get();
-  if (rounds == nullptr) return setting;
+  const bool asks_for_clients = setting.options.dp_clip > 0 || setting.options.federated.secure.on();
+  if (rounds == nullptr || !asks_for_clients) return setting;
   for (int client = 0; client < rounds->partition().clients(); ++client)
     setting.clients.push_back(rounds->facts_of(client));
   setting.clients_of = [rounds](std::int64_t round) { return rounds->reporting(round); };
