@@ -1,10 +1,10 @@
 """FedAvg, FedProx, SCAFFOLD and FedNova as loops in PyTorch, on the partition of a dtrain run: accuracy on the test split after each round.
 
-    python niid_rounds.py RUN START METHOD [--proximal-mu MU]
+    python niid_rounds.py RUN START METHOD [--proximal-mu MU] [--order N]
 
 RUN is the folder of a run of `--strategy fedavg`, mlp on a staged dataset of images, all clients in each round, plain sgd. START is the
-.h5 file with the weights it began with (`--init-from`). The order of a client's samples is this program's own. Prints a line for
-each round: `round accuracy`.
+.h5 file with the weights it began with (`--init-from`). The order of a client's samples is this program's own, another one for each N; with
+`--local-batch all` none matters. Prints a line for each round: `round accuracy`.
 """
 
 import argparse
@@ -40,7 +40,7 @@ class Client:
 
     def steps(self):
         """The samples of each local step."""
-        batch = int(self.options["local-batch"])
+        batch = len(self.y) if self.options["local-batch"] == "all" else int(self.options["local-batch"])
         for _ in range(self.options["local-epochs"]):
             yield from torch.randperm(len(self.y)).split(batch)
 
@@ -82,12 +82,12 @@ def main():
     parser.add_argument("start", type=Path)
     parser.add_argument("method", choices=["fedavg", "fedprox", "scaffold", "fednova"])
     parser.add_argument("--proximal-mu", type=float, default=0.0)
+    parser.add_argument("--order", type=int)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     with h5py.File(arguments.run / "results.h5", "r", locking=False) as file:
         options = tomllib.loads(bytes(file.attrs["config"]).decode())
         owners, count = torch.from_numpy(file["client_of_sample"][:]), len(file["clients"])
-    torch.manual_seed(options["seed"])
     folder = Path(options["data-root"]) / options["dataset"]
     facts = json.loads((folder / "dataset.json").read_text())
     x, y = split(folder, facts, "train")
@@ -96,6 +96,8 @@ def main():
     with h5py.File(arguments.start, "r") as file:
         network.load_state_dict({name: torch.from_numpy(file[f"model/{name}"][:]) for name in network.state_dict()})
     weights = flat(network)
+    if arguments.order is not None:
+        torch.manual_seed(arguments.order)
     clients = [Client(x[owners == k], y[owners == k], options, arguments.proximal_mu) for k in range(count)]
     control = torch.zeros_like(weights) if arguments.method == "scaffold" else None
     for client in clients:

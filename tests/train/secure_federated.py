@@ -133,6 +133,18 @@ class SecureFederatedTest(unittest.TestCase):
                 self.assertEqual(state, "completed", done.stderr)
                 self.assert_same(self.weights(self.folder / f"runs/killed-{rank}", 4), expected)
 
+    @unittest.skipUnless(has_ulfm(), "this MPI has no ULFM")
+    def test_a_round_whose_sum_was_known_when_a_rank_died_counts_again_where_it_is_repeated(self):
+        options = SECURE | NOISY | PRIVATE | {"--dp-noise": 1, "--dataset": self.folder / "images", "--rounds": 4, "--watchdog": 60, "--name": "twice",
+                                              "--inject": "kill:rank=1,phase=evaluation,step=3"}
+        done = subprocess.run([str(MPIRUN), "3", str(BINARY), *words_of(options)], cwd=self.folder, text=True, timeout=120, capture_output=True,
+                              env={**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}, stdin=subprocess.DEVNULL)
+        folder = self.folder / "runs/twice"
+        self.assertEqual((folder / "state").read_text().strip(), "completed", done.stderr)
+        [resumed] = self.events(folder, "resumed")
+        repeated = "step-00000002" in resumed  # else the survivors had the third round as a whole
+        self.assertEqual(self.privacy(folder)["releases"].tolist(), [1, 2, 4, 5] if repeated else [1, 2, 3, 4], resumed)
+
     def privacy(self, folder):
         with h5py.File(folder / "results.h5") as file:
             return file["privacy"][:]
@@ -185,6 +197,13 @@ class SecureFederatedTest(unittest.TestCase):
         for name in expected:
             np.testing.assert_allclose(found[name], expected[name], rtol=0, atol=3 * 4 * 2.0**-23, err_msg=name)
         self.assertEqual(self.privacy(folder)["epsilon"].tolist(), self.privacy(self.folder / "runs/records")["epsilon"].tolist())
+
+    def test_an_effective_configuration_can_be_fed_back(self):
+        for way in ({"--secure-noise": 1, "--secure-clip": 0.5, "--dp-delta": 1e-3}, PRIVATE | {"--target-epsilon": 3}, {"--dp-clip": 1, "--dp-noise": 1}):
+            options = SECURE | NOISY | {"--dataset": self.folder / "images", "--mesh": "data=2"} | way
+            text = run(BINARY, 1, *words_of(options), "--print-config", cwd=self.folder).stdout
+            (self.folder / "printed.toml").write_text(text)
+            self.assertEqual(text, run(BINARY, 1, "--config", self.folder / "printed.toml", "--print-config", cwd=self.folder).stdout)
 
     def test_refuses_what_cannot_work(self):
         cases = [({"--secure-threshold": 8}, ["--secure-threshold 8", "a round has 7 clients"]),

@@ -45,7 +45,7 @@ struct Setting {
   std::int64_t records = 0;        ///< Of the training split; 0: not known yet.
   std::int64_t total_steps = 0;    ///< Of the run, likewise.
   std::int64_t sample_extent = 0;  ///< The first dim of a sample: of texts the most tokens.
-  /// Of federated training; empty: it is another run, or they are not known yet.
+  /// Of federated training that is private or sums in secret; empty: another run, or not known yet.
   std::vector<ClientFacts> clients = {};
   /// Likewise, the clients that take part in a round (from 1), where they are drawn without secrets.
   std::function<std::vector<int>(std::int64_t round)> clients_of = {};

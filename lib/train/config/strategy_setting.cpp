@@ -357,6 +357,7 @@ bool uses_strategy_option(const RunConfig& config, const std::string& name) {
   if (name.starts_with("secure-") && !federated.secure.on()) return false;
   if (name == "secure-threshold") return federated.secure.threshold > 0;
   if (name == "secure-bits") return federated.secure.bits > 0;
+  if (name == "secure-clip") return options.dp_clip == 0 || options.dp_unit != "client";
   if (name == "server-momentum") return federated.server_optimizer != "none";
   if (name == "server-rate") return federated.server_rate > 0;
   if (name == "partition") return !federated.partition.empty();
@@ -401,7 +402,8 @@ parallel::Setting strategy_setting(const RunConfig& config, Job& job, const Work
   const auto& shape = workload.dataset.info().shape;
   setting.sample_extent = shape.empty() ? 0 : shape.front();
   setting.model = workload.model.get();
-  if (rounds == nullptr) return setting;
+  const bool asks_for_clients = setting.options.dp_clip > 0 || setting.options.federated.secure.on();
+  if (rounds == nullptr || !asks_for_clients) return setting;
   for (int client = 0; client < rounds->partition().clients(); ++client)
     setting.clients.push_back(rounds->facts_of(client));
   setting.clients_of = [rounds](std::int64_t round) { return rounds->reporting(round); };

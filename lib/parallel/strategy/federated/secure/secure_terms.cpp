@@ -135,7 +135,8 @@ SecureOptions secure_options(const Setting& setting, std::int64_t values) {
   auto options = wanted.federated.secure;
   if (!hides_clients(setting)) return options;
   require_option(wanted.dp_clip >= kSmallestClip, "is as small as what updates are rounded to",
-                 fmt::format("--dp-clip {:g}", wanted.dp_clip), "use a larger one, such as 1");
+                 fmt::format("--dp-clip or --secure-clip {:g}", wanted.dp_clip),
+                 "use a larger one, such as 1");
   options.clip = wanted.dp_clip;
   options.noise = wanted.dp_noise >= 0
                       ? wanted.dp_noise
