@@ -30,7 +30,8 @@ def completes(cluster, launcher):
 
 def go_back_to_the_queue_when_warned(cluster, samples):
     """Slurm's signal comes to the script alone; the script hands it on, and the second attempt uses no sample again."""
-    jobs = [cluster.submit("multinode_vgg11.sh", *SMALL, "--epochs", 5, DTRAIN_LAUNCHER=launcher)
+    epochs = 15  # both jobs train at once, and the second one is not to be done when the first has been signalled
+    jobs = [cluster.submit("multinode_vgg11.sh", *SMALL, "--epochs", epochs, DTRAIN_LAUNCHER=launcher)
             for launcher in LAUNCHERS]
     for job in jobs:
         cluster.wait_for_steps(job, f"vgg11-{job}", 15)
@@ -41,7 +42,7 @@ def go_back_to_the_queue_when_warned(cluster, samples):
         said = cluster.said(job)
         assert facts["JobState"] == "COMPLETED", said
         assert "the run's state is preempted" in said and "attempt 2 of 10" in said, said
-        assert cluster.results(f"vgg11-{job}", epochs=5) == samples
+        assert cluster.results(f"vgg11-{job}", epochs=epochs) == samples
 
 
 def are_warned_before_their_time_is_up(cluster):
