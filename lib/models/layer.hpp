@@ -162,7 +162,8 @@ struct Cost {
   /// In mixed precision: products of what comes in, or of what the layer makes of it, take and give 16 bits;
   /// none: everything is in the type that comes in.
   enum class Products { none, of_inputs, inside } products = Products::none;
-  double full_bytes = 0.0;  ///< Of activation_bytes, what stays in 32 bits then; the outputs, if any.
+  double full_bytes = 0.0;    ///< Of activation_bytes, what stays in 32 bits then; the outputs, if any.
+  double layout_bytes = 0.0;  ///< Of activation_bytes, inputs in another layout: then there are none.
 };
 
 /// What a layer keeps for backward in mixed precision.

@@ -66,8 +66,10 @@ Cost Conv2d::cost(const std::vector<Shape>& inputs) const {
   const Shape& input = inputs.at(0);
   Cost cost =
       convolution_cost(geometry_, parameters_.size() > 1 ? Bias::yes : Bias::no, input, parameters_[0]);
-  if (images_ == Images::made_chwn)
-    cost.activation_bytes += element_count(input) * static_cast<double>(parameters_[0].value.element_size());
+  if (images_ == Images::made_chwn) {
+    cost.layout_bytes = element_count(input) * static_cast<double>(parameters_[0].value.element_size());
+    cost.activation_bytes += cost.layout_bytes;
+  }
   return cost;
 }
 

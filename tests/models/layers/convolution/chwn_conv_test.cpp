@@ -160,6 +160,10 @@ TEST(ChwnConvLayerTest, NoImagesGiveNoneAndAGradientOfZero) {
 TEST(ChwnConvLayerTest, FewImagesWithAStrideAndHalfPrecisionGoTheUsualWay) {
   const Conv2d::Geometry strided{.in_channels = 2, .out_channels = 3, .kernel = 4, .stride = 2};
   Conv2d layer("conv", strided, Conv2d::Style{.images = Conv2d::Images::chwn});
+  {
+    const at::NoGradGuard no_grad;
+    for (auto& parameter : layer.parameters()) parameter.value.normal_();
+  }
   const at::Tensor images = at::randn({7, 2, 8, 8});
   EXPECT_FALSE(fits_chwn_conv(images, layer.parameters()[0].value, strided));
   EXPECT_TRUE(fits_chwn_conv(at::randn({8, 2, 8, 8}), layer.parameters()[0].value, strided));
