@@ -113,7 +113,7 @@ def finds_a_straggler(binary, folder):
 def outlives_a_suspension(binary, folder):
     """All ranks are suspended for longer than a collective may take, as a batch system does, and continue."""
     watchdog_s = 1
-    command = [str(MPIRUN), "2", str(binary), "--model", "cnn", "--threads", "1", "--epochs", "1000", "--limit-steps", "800", "--quiet",
+    command = [str(MPIRUN), "2", str(binary), "--model", "cnn", "--threads", "1", "--epochs", "1000", "--limit-steps", "4000", "--quiet",
                "--watchdog", str(watchdog_s), "--name", "suspended"]
     job = subprocess.Popen(command, cwd=folder, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     results = folder / "runs/suspended/results.h5"

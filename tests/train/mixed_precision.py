@@ -102,12 +102,14 @@ def leaves_out_what_overflows(binary, folder):
 
 def says_what_it_is_good_for(binary, folder):
     """Half precision is for speed on a processor with units for it, and for memory elsewhere."""
-    flags = Path("/proc/cpuinfo").read_text(encoding="utf-8")
-    expected = {"bf16": "has units of its own" if "amx_bf16" in flags else "saves memory",
-                "fp16": "has units of its own" if "amx_fp16" in flags else "saves memory"}
+    faster, smaller = "has units of its own", "saves memory"
+    has_tiles = "amx_bf16" in Path("/proc/cpuinfo").read_text(encoding="utf-8")
+    # The kernel does not list the units for fp16.
+    expected = {"bf16": [faster if has_tiles else smaller], "fp16": [faster, smaller] if has_tiles else [smaller]}
     for precision, words in expected.items():
         done = run(binary, 1, "--model", "mlp", "--precision", precision, "--threads", 1, "--limit-steps", 1, "--name", f"says-{precision}", cwd=folder)
-        assert f"precision  {precision} {words}" in done.stdout + done.stderr, (done.stdout, done.stderr)
+        said = done.stdout + done.stderr
+        assert any(f"precision  {precision} {word}" in said for word in words), said
 
 
 def main():

@@ -133,7 +133,7 @@ def keeps_what_it_should(binary, folder):
     assert len([name for name in left if name.startswith("step-")]) <= 3 and best in left and "step-00000180" in left, left
     run(binary, 2, *CNN, "--checkpoint-every", "1epoch", "--name", "epochs", "--quiet", cwd=folder)
     assert (folder / "runs/epochs/checkpoints/step-00000128").exists()
-    run(binary, 2, *CNN, "--checkpoint-every", "0.2s", "--keep", 99, "--name", "clock", "--quiet", cwd=folder)
+    run(binary, 2, *CNN, "--checkpoint-every", "0.03s", "--keep", 99, "--name", "clock", "--quiet", cwd=folder)
     assert len(list((folder / "runs/clock/checkpoints").glob("step-*"))) > 2
 
 
