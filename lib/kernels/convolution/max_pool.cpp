@@ -166,6 +166,28 @@ void unpool_row_best(T* upper, T* lower, const T* gradient, const std::uint8_t* 
   unpool_row(upper, lower, gradient, which, columns);
 }
 
+/// The largest of four and its place, for a vector of images from `n` on, by the rule of pool_row.
+template <class T>
+DTRAIN_VECTOR_BODY inline void best_of_four(T* out, std::uint8_t* which, const T* const (&windows)[4],
+                                            std::size_t n) {
+  using Vector = typename Lanes<T>::Vector;
+  using Mask = decltype(Vector{} < Vector{});
+  typedef std::uint8_t Bytes __attribute__((vector_size(Lanes<T>::kWidth)));
+  Vector best;
+  Vector value;
+  load(best, windows[0] + n);
+  Mask place{};
+  for (std::size_t i = 1; i < 4; ++i) {
+    load(value, windows[i] + n);
+    const Mask wins = (best == best) & ~(value <= best);
+    best = wins ? value : best;
+    place = wins ? Mask{} + static_cast<std::remove_cvref_t<decltype(place[0])>>(i) : place;
+  }
+  store(out, best);
+  const Bytes bytes = __builtin_convertvector(place, Bytes);
+  std::memcpy(which, &bytes, sizeof(bytes));
+}
+
 }  // namespace
 
 template <class T>
@@ -191,32 +213,6 @@ void max_pool_2x2_backward(T* input_gradient, const T* gradient, const std::uint
     unpool_row_best(upper, upper + size.width, gradient + row * columns, which + row * columns, columns);
   }
 }
-
-namespace {
-
-/// The largest of four and its place, for a vector of images from `n` on, by the rule of pool_row.
-template <class T>
-DTRAIN_VECTOR_BODY inline void best_of_four(T* out, std::uint8_t* which, const T* const (&windows)[4],
-                                            std::size_t n) {
-  using Vector = typename Lanes<T>::Vector;
-  using Mask = decltype(Vector{} < Vector{});
-  typedef std::uint8_t Bytes __attribute__((vector_size(Lanes<T>::kWidth)));
-  Vector best;
-  Vector value;
-  load(best, windows[0] + n);
-  Mask place{};
-  for (std::size_t i = 1; i < 4; ++i) {
-    load(value, windows[i] + n);
-    const Mask wins = (best == best) & ~(value <= best);
-    best = wins ? value : best;
-    place = wins ? Mask{} + static_cast<std::remove_cvref_t<decltype(place[0])>>(i) : place;
-  }
-  store(out, best);
-  const Bytes bytes = __builtin_convertvector(place, Bytes);
-  std::memcpy(which, &bytes, sizeof(bytes));
-}
-
-}  // namespace
 
 template <class T>
 void max_pool_2x2_chwn(T* out, std::uint8_t* which, const T* input, const PoolSize& size,

@@ -28,10 +28,6 @@ namespace {
 
 constexpr double kMostInventedRanks = 1e6;
 
-void check(bool good, std::string_view problem, std::string_view option, std::string_view advice) {
-  if (!good) throw usage_error(problem, option, advice);
-}
-
 void check_at_least(std::int64_t value, std::int64_t least, std::string_view option) {
   if (value < least)
     throw usage_error(fmt::format("{} is too small", value), option, fmt::format("use {} or more", least));
@@ -43,13 +39,13 @@ void check_at_most(std::int64_t value, std::int64_t most, std::string_view optio
 }
 
 void check_finite(double value, std::string_view option) {
-  check(std::isfinite(value), fmt::format("{} is not a number to work with", value), option,
-        "use a finite one");
+  require_option(std::isfinite(value), fmt::format("{} is not a number to work with", value), option,
+                 "use a finite one");
 }
 
 void check_not_negative(double value, std::string_view option) {
   check_finite(value, option);
-  check(value >= 0.0, fmt::format("{} is negative", value), option, "use 0 or more");
+  require_option(value >= 0.0, fmt::format("{} is negative", value), option, "use 0 or more");
 }
 
 template <std::size_t N>
@@ -102,14 +98,14 @@ void validate_balance(const RunConfig& config) {
   check_one_of(config.pipeline.balance, kBalances, "--balance");
   if (config.pipeline.balance != "data") return;
   const auto can = parallel::find_strategy(config.strategy).can(strategy_setting(config));
-  check(static_cast<bool>(can.owns_by_speed),
-        fmt::format("--strategy {} cannot: {}", config.strategy, can.owns_by_speed.why_not), "--balance data",
-        "use --balance none");
+  require_option(static_cast<bool>(can.owns_by_speed),
+                 fmt::format("--strategy {} cannot: {}", config.strategy, can.owns_by_speed.why_not),
+                 "--balance data", "use --balance none");
   const int wanted = kPiecesToBalance * config.mesh_shape.data;
-  check(!balances_data(config) || config.batch.micro_batches >= wanted,
-        fmt::format("{} micro-batches for {} data ranks are too few to deal them by speed",
-                    config.batch.micro_batches, config.mesh_shape.data),
-        "--balance data", fmt::format("use --micro-batches {} or more, or --balance none", wanted));
+  require_option(!balances_data(config) || config.batch.micro_batches >= wanted,
+                 fmt::format("{} micro-batches for {} data ranks are too few to deal them by speed",
+                             config.batch.micro_batches, config.mesh_shape.data),
+                 "--balance data", fmt::format("use --micro-batches {} or more, or --balance none", wanted));
 }
 
 /// Whether the noise of gradients can be measured. One copy shows none: a run that has lost the others keeps
@@ -117,11 +113,12 @@ void validate_balance(const RunConfig& config) {
 void validate_adaptive_batch(const RunConfig& config) {
   if (!config.batch.adaptive) return;
   const auto can = parallel::find_strategy(config.strategy).can(strategy_setting(config));
-  check(static_cast<bool>(can.adapts_batch),
-        fmt::format("--strategy {} cannot: {}", config.strategy, can.adapts_batch.why_not),
-        "--adaptive-batch", "leave it out");
-  check(config.mesh_shape.data > 1 || config.started_ranks != 1, "the gradient of one copy shows no noise",
-        "--adaptive-batch", "start two ranks or more, or leave it out");
+  require_option(static_cast<bool>(can.adapts_batch),
+                 fmt::format("--strategy {} cannot: {}", config.strategy, can.adapts_batch.why_not),
+                 "--adaptive-batch", "leave it out");
+  require_option(config.mesh_shape.data > 1 || config.started_ranks != 1,
+                 "the gradient of one copy shows no noise", "--adaptive-batch",
+                 "start two ranks or more, or leave it out");
 }
 
 void validate_pipeline(const RunConfig& config) {
@@ -132,29 +129,31 @@ void validate_pipeline(const RunConfig& config) {
   check_at_least(pipeline.virtual_stages, 1, "--virtual-stages");
   check_at_most(pipeline.virtual_stages, kMostStagesOfARank, "--virtual-stages");
   const auto limit = pipeline.memory_limit_bytes();
-  check(pipeline.recompute != "auto" || limit > 0,
-        "auto recomputes as much as a limit asks for, and there is none", "--recompute auto",
-        "add --memory-limit, or use none or full");
-  check(pipeline.schedule == "interleaved" || !config.given.contains("virtual-stages"),
-        fmt::format("the schedule {} has one stage per rank", pipeline.schedule), "--virtual-stages",
-        "use it with --pipeline interleaved");
-  check(!config.reproducible || shape.pipe == 1 || pipeline.schedule != "interleaved",
-        "a rank's stages take a micro-batch back at different times, and its gradient is added up as a whole",
-        "--pipeline interleaved", "use 1f1b, gpipe or layerwise with --reproducible");
+  require_option(pipeline.recompute != "auto" || limit > 0,
+                 "auto recomputes as much as a limit asks for, and there is none", "--recompute auto",
+                 "add --memory-limit, or use none or full");
+  require_option(pipeline.schedule == "interleaved" || !config.given.contains("virtual-stages"),
+                 fmt::format("the schedule {} has one stage per rank", pipeline.schedule), "--virtual-stages",
+                 "use it with --pipeline interleaved");
+  require_option(
+      !config.reproducible || shape.pipe == 1 || pipeline.schedule != "interleaved",
+      "a rank's stages take a micro-batch back at different times, and its gradient is added up as a whole",
+      "--pipeline interleaved", "use 1f1b, gpipe or layerwise with --reproducible");
   if (shape.pipe == 1 || pipeline.schedule == "layerwise") return;
   const int owned = config.batch.micro_batches / shape.data;
-  check(owned >= shape.pipe,
-        fmt::format("{} micro-batches for {} data ranks leave {} for a pipeline of {} stages, some of which "
-                    "would never work",
-                    config.batch.micro_batches, shape.data, owned, shape.pipe),
-        "--micro-batches", fmt::format("use {} or more, or --pipeline layerwise", shape.data * shape.pipe));
+  require_option(
+      owned >= shape.pipe,
+      fmt::format("{} micro-batches for {} data ranks leave {} for a pipeline of {} stages, some of which "
+                  "would never work",
+                  config.batch.micro_batches, shape.data, owned, shape.pipe),
+      "--micro-batches", fmt::format("use {} or more, or --pipeline layerwise", shape.data * shape.pipe));
 }
 
 /// What an optimizer would pass over in silence.
 void check_belongs(const RunConfig& config, const char* option, bool used, std::string_view optimizers) {
-  check(used || !config.given.contains(option),
-        fmt::format("the optimizer {} has none", config.update.rule.name), fmt::format("--{}", option),
-        fmt::format("leave it out, or use --optimizer {}", optimizers));
+  require_option(used || !config.given.contains(option),
+                 fmt::format("the optimizer {} has none", config.update.rule.name),
+                 fmt::format("--{}", option), fmt::format("leave it out, or use --optimizer {}", optimizers));
 }
 
 void validate_update(const RunConfig& config) {
@@ -171,30 +170,32 @@ void validate_update(const RunConfig& config) {
 
 void validate_comm(const RunConfig& config) {
   check_not_negative(config.bucket_mb, "--bucket-mb");
-  check(config.bucket_mb <= 4096.0, fmt::format("{} MiB is too large", config.bucket_mb), "--bucket-mb",
-        "use 4096 or less");
+  require_option(config.bucket_mb <= 4096.0, fmt::format("{} MiB is too large", config.bucket_mb),
+                 "--bucket-mb", "use 4096 or less");
   check_finite(config.comm.timeout_s, "--watchdog");
   config.comm.validate();
-  check(config.comm.timeout_s <= kNoLimit_s, fmt::format("{} seconds are too many", config.comm.timeout_s),
-        "--watchdog", "use inf for no limit");
+  require_option(config.comm.timeout_s <= kNoLimit_s,
+                 fmt::format("{} seconds are too many", config.comm.timeout_s), "--watchdog",
+                 "use inf for no limit");
 }
 
 void validate_output(const OutputConfig& output) {
-  check(!output.folder.empty(), "the folder for runs has no name", "--output", "give one, such as runs");
-  check(output.name.find('/') == std::string::npos && output.name != "." && output.name != "..",
-        fmt::format("\"{}\" is not the name of a folder", output.name), "--name",
-        "leave out slashes; --output says where it lies");
-  check(output.name.size() <= kLongestName && printable(output.name) == output.name,
-        "has control characters or is too long", "--name " + output.name,
-        fmt::format("use at most {} bytes of plain text", kLongestName));
+  require_option(!output.folder.empty(), "the folder for runs has no name", "--output",
+                 "give one, such as runs");
+  require_option(output.name.find('/') == std::string::npos && output.name != "." && output.name != "..",
+                 fmt::format("\"{}\" is not the name of a folder", output.name), "--name",
+                 "leave out slashes; --output says where it lies");
+  require_option(output.name.size() <= kLongestName && printable(output.name) == output.name,
+                 "has control characters or is too long", "--name " + output.name,
+                 fmt::format("use at most {} bytes of plain text", kLongestName));
   check_at_least(output.record_steps, 0, "--record-steps");
   output.checkpoint_interval();
   output.trace_window();
   check_at_least(output.keep, 1, "--keep");
   check_one_of(output.optimizer_state, kOptimizerStates, "--optimizer-state");
-  check(output.optimizer_state == "exact" || (output.resume != "auto" && output.resume != "none"),
-        "no checkpoint is named whose state it could be", "--optimizer-state",
-        "name one with --resume CHECKPOINT, or leave it out");
+  require_option(output.optimizer_state == "exact" || (output.resume != "auto" && output.resume != "none"),
+                 "no checkpoint is named whose state it could be", "--optimizer-state",
+                 "name one with --resume CHECKPOINT, or leave it out");
 }
 
 /// Whether the run can be what it emulates.
@@ -203,22 +204,23 @@ void validate_emulation(const RunConfig& config) {
   if (!fabric.exists()) return;
   const std::string subject = "--emulate " + config.emulate;
   fabric.validate(std::max(config.started_ranks, config.mesh_shape.size()));
-  check(!config.computes_on_device(), "delays are between CPU ranks", subject, "use --device cpu");
-  check(!fabric.delays_messages() || config.comm.all_reduce != comm::Algorithm::mpi,
-        "MPI's own sums cannot be delayed", subject, "leave --all-reduce mpi out");
+  require_option(!config.computes_on_device(), "delays are between CPU ranks", subject, "use --device cpu");
+  require_option(!fabric.delays_messages() || config.comm.all_reduce != comm::Algorithm::mpi,
+                 "MPI's own sums cannot be delayed", subject, "leave --all-reduce mpi out");
   const auto& shape = config.mesh_shape;
-  check(!fabric.computes_times() || (shape.pipe == 1 && shape.tensor == 1),
-        "a virtual clock knows no times of pipelines and tensor slices", subject,
-        "use clock = \"real\", or a mesh of data alone");
-  check(!fabric.computes_times() || !has_servers(config) || config.strategy_options.servers == 1,
-        "a virtual clock puts the messages of one server in order, and not of several", subject,
-        "use --servers 1, or clock = \"real\"");
+  require_option(!fabric.computes_times() || (shape.pipe == 1 && shape.tensor == 1),
+                 "a virtual clock knows no times of pipelines and tensor slices", subject,
+                 "use clock = \"real\", or a mesh of data alone");
+  require_option(!fabric.computes_times() || !has_servers(config) || config.strategy_options.servers == 1,
+                 "a virtual clock puts the messages of one server in order, and not of several", subject,
+                 "use --servers 1, or clock = \"real\"");
 }
 
 void validate_staging(const std::string& staging) {
   const bool local = staging.starts_with("local=") && staging.size() > std::string_view("local=").size();
-  check(staging == "none" || staging == "memory" || local,
-        fmt::format("\"{}\" is not a value it takes", staging), "--staging", "use none, memory or local=DIR");
+  require_option(staging == "none" || staging == "memory" || local,
+                 fmt::format("\"{}\" is not a value it takes", staging), "--staging",
+                 "use none, memory or local=DIR");
 }
 
 }  // namespace
@@ -226,8 +228,8 @@ void validate_staging(const std::string& staging) {
 std::int64_t PipelineConfig::memory_limit_bytes() const {
   if (memory_limit == "none") return 0;
   const auto bytes = parse_size(memory_limit);
-  check(bytes.has_value(), fmt::format("\"{}\" is not a size", memory_limit), "--memory-limit",
-        "write one such as 512MiB or 2GiB, or none");
+  require_option(bytes.has_value(), fmt::format("\"{}\" is not a size", memory_limit), "--memory-limit",
+                 "write one such as 512MiB or 2GiB, or none");
   return *bytes;
 }
 
@@ -237,9 +239,9 @@ record::TraceWindow OutputConfig::trace_window() const {
   const std::string_view text = trace_steps;
   const auto first = parse_number<std::int64_t>(text.substr(0, dash));
   const auto last = dash == text.size() ? first : parse_number<std::int64_t>(text.substr(dash + 1));
-  check(first && last && *first >= 1 && *last >= *first,
-        fmt::format("\"{}\" names no steps", printable(trace_steps)), "--trace-steps",
-        "write one, or the first and the last, such as 100-110; steps count from 1");
+  require_option(first && last && *first >= 1 && *last >= *first,
+                 fmt::format("\"{}\" names no steps", printable(trace_steps)), "--trace-steps",
+                 "write one, or the first and the last, such as 100-110; steps count from 1");
   return {.first = *first, .last = *last};
 }
 
@@ -251,27 +253,27 @@ state::Interval OutputConfig::checkpoint_interval() const {
 std::int64_t ValidationConfig::every_steps() const {
   const auto interval = state::parse_interval(every, "--validate-every");
   if (interval.unit == state::Interval::Unit::steps) return static_cast<std::int64_t>(interval.count);
-  check(interval.unit == state::Interval::Unit::epochs && interval.count == 1,
-        fmt::format("{} is not a number of steps", every), "--validate-every",
-        "write one such as 500steps, or 1epoch");
+  require_option(interval.unit == state::Interval::Unit::epochs && interval.count == 1,
+                 fmt::format("{} is not a number of steps", every), "--validate-every",
+                 "write one such as 500steps, or 1epoch");
   return 0;
 }
 
 std::pair<int, int> RunConfig::cluster_extents() const {
   const auto nodes = leading_number<int>(cluster);
   const auto ranks = parse_number<int>(nodes.rest.substr(nodes.rest.starts_with('x') ? 1 : 0));
-  check(nodes && nodes.rest.starts_with('x') && ranks && nodes.value > 0 && *ranks > 0 &&
-            static_cast<double>(nodes.value) * *ranks <= kMostInventedRanks,
-        fmt::format("\"{}\" is not a number of nodes and of ranks on each", cluster), "--cluster",
-        "write one such as 384x8");
+  require_option(nodes && nodes.rest.starts_with('x') && ranks && nodes.value > 0 && *ranks > 0 &&
+                     static_cast<double>(nodes.value) * *ranks <= kMostInventedRanks,
+                 fmt::format("\"{}\" is not a number of nodes and of ranks on each", cluster), "--cluster",
+                 "write one such as 384x8");
   return {nodes.value, *ranks};
 }
 
 std::int64_t RunConfig::replicate_every() const {
   if (replicate == "off") return 0;
   const auto steps = parse_number<std::int64_t>(replicate);
-  check(steps && *steps >= 1, fmt::format("\"{}\" is not a number of steps", replicate), "--replicate",
-        "use off, or 1 or more");
+  require_option(steps && *steps >= 1, fmt::format("\"{}\" is not a number of steps", replicate),
+                 "--replicate", "use off, or 1 or more");
   return *steps;
 }
 
@@ -290,29 +292,31 @@ void RunConfig::resolve(int world_size) {
 }
 
 void RunConfig::validate() const {
-  check(!model.name.empty(), "no model is named", "--model", "name one, such as mlp");
+  require_option(!model.name.empty(), "no model is named", "--model", "name one, such as mlp");
   if (!model.loss.empty() && !models::is_added_loss(model.loss)) check_one_of(model.loss, kLosses, "--loss");
   check_one_of(model.golden, kSwitches, "--golden");
   check_one_of(model.class_weights, kClassWeights, "--class-weights");
   check_not_negative(model.label_smoothing, "--label-smoothing");
-  check(model.label_smoothing < 1.0,
-        fmt::format("{} would leave nothing of the targets", model.label_smoothing), "--label-smoothing",
-        "use a value below 1, such as 0.1");
-  check(!data.dataset.empty(), "no dataset is named", "--dataset", "name one, such as synthetic");
+  require_option(model.label_smoothing < 1.0,
+                 fmt::format("{} would leave nothing of the targets", model.label_smoothing),
+                 "--label-smoothing", "use a value below 1, such as 0.1");
+  require_option(!data.dataset.empty(), "no dataset is named", "--dataset", "name one, such as synthetic");
   validate_staging(data.staging);
   check_one_of(data.augment, kAugments, "--augment");
   check_at_least(data.augment_padding, 1, "--augment-padding");
-  check(data.crops() || !given.contains("augment-padding"), "nothing is cropped", "--augment-padding",
-        "leave it out, or use --augment crop or crop+flip");
+  require_option(data.crops() || !given.contains("augment-padding"), "nothing is cropped",
+                 "--augment-padding", "leave it out, or use --augment crop or crop+flip");
   validate_strategy_options(*this);
   validate_federated(*this);
-  check(!all_ranks || dry_run, "only a dry run lists ranks", "--all-ranks", "add --dry-run");
-  check(cluster.empty() || dry_run, "a cluster that is not there cannot train", "--cluster", "add --dry-run");
+  require_option(!all_ranks || dry_run, "only a dry run lists ranks", "--all-ranks", "add --dry-run");
+  require_option(cluster.empty() || dry_run, "a cluster that is not there cannot train", "--cluster",
+                 "add --dry-run");
   check_at_least(epochs, 1, "--epochs");
   check_at_least(limit_steps, 0, "--limit-steps");
-  check(exit_after == "none" ||
-            state::parse_interval(exit_after, "--exit-after").unit == state::Interval::Unit::seconds,
-        fmt::format("\"{}\" is not a time", exit_after), "--exit-after", "write one such as 55min or 2h");
+  require_option(exit_after == "none" ||
+                     state::parse_interval(exit_after, "--exit-after").unit == state::Interval::Unit::seconds,
+                 fmt::format("\"{}\" is not a time", exit_after), "--exit-after",
+                 "write one such as 55min or 2h");
   validate_batch(*this);
   validate_pipeline(*this);
   validate_balance(*this);
@@ -321,22 +325,24 @@ void RunConfig::validate() const {
   validation.every_steps();
   check_one_of(validation.best_by, kBestBy, "--best-by");
   check_at_least(validation.early_stopping, 0, "--early-stopping");
-  check(batch_norm != "sync", "statistics over the pieces of all ranks are not available in this version",
-        "--batch-norm", "use local: the statistics of each micro-batch");
+  require_option(batch_norm != "sync",
+                 "statistics over the pieces of all ranks are not available in this version", "--batch-norm",
+                 "use local: the statistics of each micro-batch");
   check_one_of(batch_norm, kBatchNorms, "--batch-norm");
   check_one_of(precision, kPrecisions, "--precision");
-  check(device_graphs == "auto" || device_graphs == "off",
-        fmt::format("there is no choice {}", device_graphs), "--device-graphs", "use auto or off");
-  check(parallel::is_device_name(device), fmt::format("there is no device {}", device), "--device",
-        "use auto, cpu or cuda");
-  check(!computes_on_device() || device == "cuda" || precision == "fp32" || precision == "fp64",
-        fmt::format("products in half precision are for CPUs and GPUs, not for the device {}", device),
-        "--precision", "use fp32");
+  require_option(device_graphs == "auto" || device_graphs == "off",
+                 fmt::format("there is no choice {}", device_graphs), "--device-graphs", "use auto or off");
+  require_option(parallel::is_device_name(device), fmt::format("there is no device {}", device), "--device",
+                 "use auto, cpu or cuda");
+  require_option(
+      !computes_on_device() || device == "cuda" || precision == "fp32" || precision == "fp64",
+      fmt::format("products in half precision are for CPUs and GPUs, not for the device {}", device),
+      "--precision", "use fp32");
   check_one_of(kernels, kKernels, "--kernels");
   check_at_least(threads, 0, "--threads");
   check_at_most(threads, kMostThreads, "--threads");
-  check(seed <= kLargestSeed, fmt::format("{} is too large", seed), "--seed",
-        fmt::format("use {} or less, the largest integer of TOML", kLargestSeed));
+  require_option(seed <= kLargestSeed, fmt::format("{} is too large", seed), "--seed",
+                 fmt::format("use {} or less, the largest integer of TOML", kLargestSeed));
   validate_comm(*this);
   validate_output(output);
   check_at_least(verify_every, 0, "--verify-every");

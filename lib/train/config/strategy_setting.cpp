@@ -24,10 +24,6 @@
 namespace dtrain::train {
 namespace {
 
-void refuse_unless(bool good, std::string_view problem, std::string_view option, std::string_view advice) {
-  if (!good) throw usage_error(problem, option, advice);
-}
-
 /// Throws Error where the user gave an option that belongs to other strategies.
 void check_options_belong(const RunConfig& config) {
   const auto& chosen = parallel::find_strategy(config.strategy);
@@ -47,10 +43,10 @@ void check_options_belong(const RunConfig& config) {
 constexpr int kMostFragments = 1000;
 
 void check_fragments(const parallel::StrategyOptions& options, const parallel::SyncPeriod& period) {
-  refuse_unless(options.fragments >= 1 && options.fragments <= kMostFragments,
-                fmt::format("{} is not a number of parts", options.fragments), "--fragments",
-                fmt::format("use 1 to {}", kMostFragments));
-  refuse_unless(
+  require_option(options.fragments >= 1 && options.fragments <= kMostFragments,
+                 fmt::format("{} is not a number of parts", options.fragments), "--fragments",
+                 fmt::format("use 1 to {}", kMostFragments));
+  require_option(
       period.adapts() || options.fragments <= period.steps(),
       fmt::format("a round has {} steps for the exchanges of {} parts", period.steps(), options.fragments),
       "--fragments", "use at most as many as --sync-period has steps");
@@ -60,9 +56,9 @@ constexpr int kMostOverlap = 1'000'000;  // steps, as of a round
 
 void check_overlap(const parallel::StrategyOptions& options, const parallel::SyncPeriod& period) {
   const auto steps = options.overlap_steps;
-  refuse_unless(steps >= 0 && steps <= kMostOverlap, fmt::format("{} is not a number of steps", steps),
-                "--overlap-steps", "use 0 (the copies wait) or more");
-  refuse_unless(
+  require_option(steps >= 0 && steps <= kMostOverlap, fmt::format("{} is not a number of steps", steps),
+                 "--overlap-steps", "use 0 (the copies wait) or more");
+  require_option(
       period.adapts() || steps < period.steps(),
       fmt::format("a part is sent again after {} steps, and has not arrived before", period.steps()),
       "--overlap-steps", "use fewer than --sync-period has");
@@ -75,13 +71,13 @@ bool sums_are_shards(const RunConfig& config) {
 
 void check_compression_after(const RunConfig& config, const parallel::CompressionChoice& choice) {
   const int after = config.strategy_options.compression_after;
-  refuse_unless(after >= 0, fmt::format("{} is no number of steps", after), "--compression-after",
-                "use 0 (compress from the first step on) or more");
-  refuse_unless(after == 0 || choice, "nothing is compressed after them", "--compression-after",
-                "add --compression, such as powersgd=2, or leave it out");
-  refuse_unless(after == 0 || choice.kind != parallel::CompressionChoice::Kind::automatic,
-                "auto begins when it has measured enough steps in all bits", "--compression-after",
-                "leave it out, or use another --compression");
+  require_option(after >= 0, fmt::format("{} is no number of steps", after), "--compression-after",
+                 "use 0 (compress from the first step on) or more");
+  require_option(after == 0 || choice, "nothing is compressed after them", "--compression-after",
+                 "add --compression, such as powersgd=2, or leave it out");
+  require_option(after == 0 || choice.kind != parallel::CompressionChoice::Kind::automatic,
+                 "auto begins when it has measured enough steps in all bits", "--compression-after",
+                 "leave it out, or use another --compression");
 }
 
 /// Throws Error where the gradients cannot be compressed, whatever the machine is.
@@ -91,7 +87,7 @@ void check_compression(const RunConfig& config) {
   check_compression_after(config, choice);
   if (!choice) return;
   const auto refuse_if = [&](bool bad, std::string_view problem, std::string_view advice) {
-    refuse_unless(!bad, problem, "--compression " + wanted, advice);
+    require_option(!bad, problem, "--compression " + wanted, advice);
   };
   refuse_if(config.mesh_shape.data == 1 && config.started_ranks == 1,
             "there is nothing to compress: the data axis has one rank",
@@ -132,28 +128,28 @@ constexpr std::array<const char*, 3> kOptionsOfAccount = {"target-epsilon", "dp-
 /// What federated runs have alone.
 void check_privacy_of_clients(const parallel::StrategyOptions& options, bool adapts) {
   const auto& unit = options.dp_unit;
-  refuse_unless(unit == "record" || unit == "client", fmt::format("\"{}\" is not a value it takes", unit),
-                "--dp-unit", "use one of record, client");
+  require_option(unit == "record" || unit == "client", fmt::format("\"{}\" is not a value it takes", unit),
+                 "--dp-unit", "use one of record, client");
   const double quantile = options.dp_adaptive_clip;
-  refuse_unless(quantile >= 0 && quantile < 1, fmt::format("{} is no quantile", quantile),
-                "--dp-adaptive-clip",
-                "use a number between 0 and 1, such as 0.5, or 0 for a clip that stays");
-  refuse_unless(!adapts || quantile == 0 || unit == "client", "adapts the clip of updates, not of gradients",
-                "--dp-adaptive-clip", "add --dp-unit client, or leave it out");
+  require_option(quantile >= 0 && quantile < 1, fmt::format("{} is no quantile", quantile),
+                 "--dp-adaptive-clip",
+                 "use a number between 0 and 1, such as 0.5, or 0 for a clip that stays");
+  require_option(!adapts || quantile == 0 || unit == "client", "adapts the clip of updates, not of gradients",
+                 "--dp-adaptive-clip", "add --dp-unit client, or leave it out");
 }
 
 /// Throws Error where steps cannot be private, whatever the model and the dataset are.
 void check_privacy(const RunConfig& config) {
   const auto& options = config.strategy_options;
-  refuse_unless(std::isfinite(options.dp_clip) && options.dp_clip >= 0,
-                fmt::format("{} is no norm to clip to", options.dp_clip), "--dp-clip",
-                "use a positive number, such as 1, or 0 for no differential privacy");
+  require_option(std::isfinite(options.dp_clip) && options.dp_clip >= 0,
+                 fmt::format("{} is no norm to clip to", options.dp_clip), "--dp-clip",
+                 "use a positive number, such as 1, or 0 for no differential privacy");
   if (options.dp_clip == 0) {
     for (const std::string option : kPrivacyOptions) {
       const bool belongs = is_private(config) && std::ranges::count(kOptionsOfAccount, option) > 0;
-      refuse_unless(belongs || !config.given.contains(option),
-                    "no gradient is clipped, so that nothing is private", "--" + option,
-                    "add --dp-clip, such as --dp-clip 1");
+      require_option(belongs || !config.given.contains(option),
+                     "no gradient is clipped, so that nothing is private", "--" + option,
+                     "add --dp-clip, such as --dp-clip 1");
     }
   }
   if (!is_private(config)) return;
@@ -161,34 +157,34 @@ void check_privacy(const RunConfig& config) {
   privacy::parse_sampling(options.dp_sampler);
   privacy::parse_accounting(options.dp_accountant);
   privacy::parse_noise_source(options.noise_source);
-  refuse_unless(!config.fabric.computes_times(), "a virtual clock knows no times of clipped gradients",
-                "--dp-clip", "use clock = \"real\", or leave --emulate out");
+  require_option(!config.fabric.computes_times(), "a virtual clock knows no times of clipped gradients",
+                 "--dp-clip", "use clock = \"real\", or leave --emulate out");
   const bool has_noise = config.given.contains("dp-noise");
-  refuse_unless(!has_noise || (std::isfinite(options.dp_noise) && options.dp_noise >= 0),
-                fmt::format("{} is no multiple of the clip norm", options.dp_noise), "--dp-noise",
-                "use a positive number, such as 1.1");
-  refuse_unless(!config.given.contains("target-epsilon") ||
-                    (std::isfinite(options.target_epsilon) && options.target_epsilon > 0),
-                fmt::format("{} is no epsilon to reach", options.target_epsilon), "--target-epsilon",
-                "use a positive number, such as 3");
+  require_option(!has_noise || (std::isfinite(options.dp_noise) && options.dp_noise >= 0),
+                 fmt::format("{} is no multiple of the clip norm", options.dp_noise), "--dp-noise",
+                 "use a positive number, such as 1.1");
+  require_option(!config.given.contains("target-epsilon") ||
+                     (std::isfinite(options.target_epsilon) && options.target_epsilon > 0),
+                 fmt::format("{} is no epsilon to reach", options.target_epsilon), "--target-epsilon",
+                 "use a positive number, such as 3");
   check_privacy_of_clients(options, config.given.contains("dp-adaptive-clip"));
-  refuse_unless(has_noise || options.dp_clip == 0 || options.target_epsilon > 0,
-                "how much noise there is to be is not known", "--dp-clip",
-                "add --target-epsilon, such as 3, or --dp-noise, such as 1.1");
+  require_option(has_noise || options.dp_clip == 0 || options.target_epsilon > 0,
+                 "how much noise there is to be is not known", "--dp-clip",
+                 "add --target-epsilon, such as 3, or --dp-noise, such as 1.1");
 }
 
 /// Throws Error where no node can have the whole state, whatever the machine is.
 void check_shard_within(const RunConfig& config) {
   const auto& within = config.strategy_options.shard_within;
-  refuse_unless(within == "all" || within == "node", fmt::format("\"{}\" is not a value it takes", within),
-                "--shard-within", "use one of all, node");
+  require_option(within == "all" || within == "node", fmt::format("\"{}\" is not a value it takes", within),
+                 "--shard-within", "use one of all, node");
   if (within == "all") return;
-  refuse_unless(config.strategy_options.compression == "none" || sums_are_shards(config),
-                "the sums of a node's ranks cross to other nodes in all their bits", "--shard-within node",
-                "leave --compression out, or use zero2 or zero3");
-  refuse_unless(config.mesh_shape.data > 1 || config.started_ranks != 1,
-                "there is nothing to share out: the data axis has one rank", "--shard-within node",
-                "start several ranks on each node, or leave it out");
+  require_option(config.strategy_options.compression == "none" || sums_are_shards(config),
+                 "the sums of a node's ranks cross to other nodes in all their bits", "--shard-within node",
+                 "leave --compression out, or use zero2 or zero3");
+  require_option(config.mesh_shape.data > 1 || config.started_ranks != 1,
+                 "there is nothing to share out: the data axis has one rank", "--shard-within node",
+                 "start several ranks on each node, or leave it out");
 }
 
 /// Whether the first rank adds up what the others' clients hand in, and does nothing else.
@@ -199,7 +195,7 @@ void check_state_bits(const RunConfig& config) {
   const auto& rule = config.update.rule;
   if (!rule.codes_state()) return;
   const auto refuse_if = [](bool bad, std::string_view problem, std::string_view advice) {
-    refuse_unless(!bad, problem, "--optimizer-state-bits 8", advice);
+    require_option(!bad, problem, "--optimizer-state-bits 8", advice);
   };
   refuse_if(rule.state_count() == 0, "sgd without momentum has no state",
             "leave it out, or add --momentum 0.9");
@@ -224,7 +220,7 @@ void check_offload(const RunConfig& config) {
   const auto& rule = config.update.rule;
   if (!rule.state_on_host()) return;
   const auto refuse_if = [](bool bad, std::string_view problem, std::string_view advice) {
-    refuse_unless(!bad, problem, "--offload optimizer", advice);
+    require_option(!bad, problem, "--offload optimizer", advice);
   };
   refuse_if(config.device == "cpu", "the CPU computes, and its memory has the optimizer's state anyway",
             "leave it out, or use --device cuda; to save memory of CPU ranks use --strategy zero1");
@@ -251,74 +247,74 @@ void validate_strategy_options(const RunConfig& config) {
   check_offload(config);
   const auto& options = config.strategy_options;
   const parallel::SyncPeriod period(options.sync_period);
-  refuse_unless(options.sync_optimizer == "keep" || options.sync_optimizer == "average" ||
-                    options.sync_optimizer == "reset",
-                fmt::format("\"{}\" is not a value it takes", options.sync_optimizer), "--sync-optimizer",
-                "use one of keep, average, reset");
-  refuse_unless(options.local_after >= 0, fmt::format("{} is too small", options.local_after),
-                "--local-after", "use 0 or more");
-  refuse_unless(options.outer_optimizer == "none" || options.outer_optimizer == "nesterov",
-                fmt::format("\"{}\" is not a value it takes", options.outer_optimizer), "--outer-optimizer",
-                "use one of none, nesterov");
+  require_option(options.sync_optimizer == "keep" || options.sync_optimizer == "average" ||
+                     options.sync_optimizer == "reset",
+                 fmt::format("\"{}\" is not a value it takes", options.sync_optimizer), "--sync-optimizer",
+                 "use one of keep, average, reset");
+  require_option(options.local_after >= 0, fmt::format("{} is too small", options.local_after),
+                 "--local-after", "use 0 or more");
+  require_option(options.outer_optimizer == "none" || options.outer_optimizer == "nesterov",
+                 fmt::format("\"{}\" is not a value it takes", options.outer_optimizer), "--outer-optimizer",
+                 "use one of none, nesterov");
   for (const std::string option : {"outer-learning-rate", "outer-momentum"}) {
-    refuse_unless(has_outer(config) || !config.given.contains(option), "there is no outer update",
-                  "--" + option, "leave it out, or use --outer-optimizer nesterov");
+    require_option(has_outer(config) || !config.given.contains(option), "there is no outer update",
+                   "--" + option, "leave it out, or use --outer-optimizer nesterov");
   }
-  refuse_unless(std::isfinite(options.outer_learning_rate) && options.outer_learning_rate > 0,
-                fmt::format("{} is not a rate to work with", options.outer_learning_rate),
-                "--outer-learning-rate", "use a positive number, such as 0.7");
-  refuse_unless(options.outer_momentum >= 0 && options.outer_momentum < 1,
-                fmt::format("momentum {} is outside [0, 1)", options.outer_momentum), "--outer-momentum",
-                "use 0.9");
+  require_option(std::isfinite(options.outer_learning_rate) && options.outer_learning_rate > 0,
+                 fmt::format("{} is not a rate to work with", options.outer_learning_rate),
+                 "--outer-learning-rate", "use a positive number, such as 0.7");
+  require_option(options.outer_momentum >= 0 && options.outer_momentum < 1,
+                 fmt::format("momentum {} is outside [0, 1)", options.outer_momentum), "--outer-momentum",
+                 "use 0.9");
   check_fragments(options, period);
   check_overlap(options, period);
   parallel::parse_exchange_type(options.exchange_type);
-  refuse_unless(options.easgd_mode == "rounds" || options.easgd_mode == "asynchronous",
-                fmt::format("\"{}\" is not a value it takes", options.easgd_mode), "--easgd-mode",
-                "use one of rounds, asynchronous");
-  refuse_unless(!config.given.contains("servers") || uses_strategy_option(config, "servers"),
-                "copies that meet in rounds have no servers", "--servers",
-                "leave it out, or use --easgd-mode asynchronous");
-  refuse_unless(options.servers >= 0, fmt::format("{} ranks cannot keep the parameters", options.servers),
-                "--servers", "use 1 or more, or 0 for all ranks beside their computing");
-  refuse_unless(!has_secure_server(config) || config.mesh_shape.data >= fewest_ranks(config),
-                "the server is a rank without clients, and there is no other rank", "--secure-aggregation",
-                "start at least 2 ranks");
-  refuse_unless(config.mesh_shape.data >= fewest_ranks(config),
-                fmt::format("{} of {} data ranks would serve, and none would compute", options.servers,
-                            config.mesh_shape.data),
-                "--servers",
-                fmt::format("start at least {} ranks, or use --servers 0", fewest_ranks(config)));
-  refuse_unless(options.staleness >= 0, fmt::format("{} is too small", options.staleness), "--staleness",
-                "use 0 (lock-step) or more");
-  refuse_unless(options.staleness <= kMostStaleness, fmt::format("{} is too large", options.staleness),
-                "--staleness", fmt::format("use at most {}", kMostStaleness));
-  refuse_unless(options.staleness_rate == "constant" || options.staleness_rate == "divided",
-                fmt::format("\"{}\" is not a value it takes", options.staleness_rate), "--staleness-rate",
-                "use one of constant, divided");
-  refuse_unless(!config.given.contains("elasticity") || (options.elasticity > 0 && options.elasticity < 1),
-                fmt::format("{} is outside (0, 1)", options.elasticity), "--elasticity",
-                "use 0.9 over the number of copies, its default");
+  require_option(options.easgd_mode == "rounds" || options.easgd_mode == "asynchronous",
+                 fmt::format("\"{}\" is not a value it takes", options.easgd_mode), "--easgd-mode",
+                 "use one of rounds, asynchronous");
+  require_option(!config.given.contains("servers") || uses_strategy_option(config, "servers"),
+                 "copies that meet in rounds have no servers", "--servers",
+                 "leave it out, or use --easgd-mode asynchronous");
+  require_option(options.servers >= 0, fmt::format("{} ranks cannot keep the parameters", options.servers),
+                 "--servers", "use 1 or more, or 0 for all ranks beside their computing");
+  require_option(!has_secure_server(config) || config.mesh_shape.data >= fewest_ranks(config),
+                 "the server is a rank without clients, and there is no other rank", "--secure-aggregation",
+                 "start at least 2 ranks");
+  require_option(config.mesh_shape.data >= fewest_ranks(config),
+                 fmt::format("{} of {} data ranks would serve, and none would compute", options.servers,
+                             config.mesh_shape.data),
+                 "--servers",
+                 fmt::format("start at least {} ranks, or use --servers 0", fewest_ranks(config)));
+  require_option(options.staleness >= 0, fmt::format("{} is too small", options.staleness), "--staleness",
+                 "use 0 (lock-step) or more");
+  require_option(options.staleness <= kMostStaleness, fmt::format("{} is too large", options.staleness),
+                 "--staleness", fmt::format("use at most {}", kMostStaleness));
+  require_option(options.staleness_rate == "constant" || options.staleness_rate == "divided",
+                 fmt::format("\"{}\" is not a value it takes", options.staleness_rate), "--staleness-rate",
+                 "use one of constant, divided");
+  require_option(!config.given.contains("elasticity") || (options.elasticity > 0 && options.elasticity < 1),
+                 fmt::format("{} is outside (0, 1)", options.elasticity), "--elasticity",
+                 "use 0.9 over the number of copies, its default");
 }
 
 void require_links_to_compress(const RunConfig& config, Job& job) {
   const auto& wanted = config.strategy_options.compression;
   if (!parallel::CompressionChoice::parse(wanted)) return;
-  refuse_unless(job.mesh().crosses_nodes(job.cluster(), topology::Axis::data),
-                "there is nothing to compress: the ranks of each data group are on one node, and gradients "
-                "are compressed between nodes",
-                "--compression " + wanted, "start ranks on several nodes, or leave it out");
-  refuse_unless(job.device().is_cpu(), "the CPU compresses, and gradients stay on their device",
-                "--compression " + wanted, "use --device cpu, or leave it out");
+  require_option(job.mesh().crosses_nodes(job.cluster(), topology::Axis::data),
+                 "there is nothing to compress: the ranks of each data group are on one node, and gradients "
+                 "are compressed between nodes",
+                 "--compression " + wanted, "start ranks on several nodes, or leave it out");
+  require_option(job.device().is_cpu(), "the CPU compresses, and gradients stay on their device",
+                 "--compression " + wanted, "use --device cpu, or leave it out");
 }
 
 void require_ranks_to_shard_within(const RunConfig& config, Job& job) {
   if (config.strategy_options.shard_within != "node") return;
   const auto here = job.mesh().ranks_on_a_node(job.cluster(), topology::Axis::data);
-  refuse_unless(here > 1,
-                here == 1 ? "each node has one rank of each data group, and nothing to share out within it"
-                          : "the nodes do not have as many ranks of each data group",
-                "--shard-within node", "start as many ranks on each node, two or more, or leave it out");
+  require_option(here > 1,
+                 here == 1 ? "each node has one rank of each data group, and nothing to share out within it"
+                           : "the nodes do not have as many ranks of each data group",
+                 "--shard-within node", "start as many ranks on each node, two or more, or leave it out");
 }
 
 int workers(const RunConfig& config) {

@@ -4,7 +4,6 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/sum.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <optional>
 #include <utility>
@@ -12,6 +11,7 @@
 #include "kernels/convolution/chwn_conv.hpp"
 #include "kernels/convolution/transpose.hpp"
 #include "models/compute/precision.hpp"
+#include "models/layers/convolution/kept_convolution.hpp"
 
 namespace dtrain::models {
 namespace {
@@ -35,17 +35,6 @@ void transpose(const at::Tensor& to, const at::Tensor& from, std::int64_t rows) 
   transpose_as<float>(to, from, rows);
 }
 
-at::Tensor to_chwn(const at::Tensor& images) {
-  if (is_chwn(images)) return images;
-  const at::Tensor result = empty_chwn(images.sizes(), images.options());
-  if (!is_full_on_cpu(images)) {
-    result.copy_(images);
-    return result;
-  }
-  transpose(result, images.contiguous(), images.size(0));
-  return result;
-}
-
 at::Tensor to_nchw(const at::Tensor& images) {
   if (images.is_contiguous()) return images;
   if (!is_chwn(images) || !is_full_on_cpu(images)) return images.contiguous();
@@ -54,33 +43,14 @@ at::Tensor to_nchw(const at::Tensor& images) {
   return result;
 }
 
-struct AsChwn : torch::autograd::Function<AsChwn> {
-  static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& images) {
-    return to_chwn(images);
-  }
-  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* /*context*/,
-                                               const torch::autograd::tensor_list& gradients) {
-    return {to_nchw(gradients[0])};
-  }
-};
-
 struct AsNchw : torch::autograd::Function<AsNchw> {
   static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& images) {
     return to_nchw(images);
   }
   static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* /*context*/,
                                                const torch::autograd::tensor_list& gradients) {
-    return {to_chwn(gradients[0])};
+    return {as_chwn(gradients[0])};
   }
-};
-
-/// What a node of the graph keeps of its layer. The layer outlives the graph of each step.
-struct KeptOfLayer : torch::CustomClassHolder {
-  Parameter* weight = nullptr;
-  Parameter* bias = nullptr;
-  Conv2d::Geometry geometry;
-  KeptOfLayer(Parameter* weight_of, Parameter* bias_of, const Conv2d::Geometry& by)
-      : weight(weight_of), bias(bias_of), geometry(by) {}
 };
 
 /// The operations of one convolution between its two sides, on all threads.
@@ -154,11 +124,11 @@ class ChwnConv : public torch::autograd::Function<ChwnConv<Transposed>> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& given,
                             const at::Tensor& weight, const std::optional<at::Tensor>& bias,
-                            c10::intrusive_ptr<KeptOfLayer> kept) {
+                            c10::intrusive_ptr<KeptConvolution> kept) {
     const auto& g = kept->geometry;
-    const at::Tensor input = to_chwn(given);
+    const at::Tensor input = as_chwn(given);
     const auto after = [&](std::int64_t from) {
-      return Transposed ? (from - 1) * g.stride - 2 * g.padding + g.kernel : g.extent_after(from);
+      return Transposed ? g.extent_before(from) : g.extent_after(from);
     };
     const at::Tensor output = empty_chwn(
         {input.size(0), weight.size(Transposed ? 1 : 0), after(input.size(2)), after(input.size(3))},
@@ -169,15 +139,15 @@ class ChwnConv : public torch::autograd::Function<ChwnConv<Transposed>> {
       Sides(input, output, weight, g).write_small(bias);
     }
     context->save_for_backward({input});
-    context->saved_data["kept"] = c10::IValue::make_capsule(kept);
+    KeptConvolution::keep(context, kept);
     return output;
   }
 
   static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
                                                const torch::autograd::tensor_list& gradients) {
-    const auto& kept = static_cast<KeptOfLayer&>(*context->saved_data["kept"].toCapsule());
+    const auto& kept = KeptConvolution::of(context);
     const at::Tensor x = context->get_saved_variables()[0];
-    const at::Tensor dy = to_chwn(gradients[0]);
+    const at::Tensor dy = as_chwn(gradients[0]);
     const at::Tensor& weight = kept.weight->value;
     const at::Tensor dweight = kept.weight->take_gradient_memory(weight.suggest_memory_format());
     at::Tensor dx;
@@ -206,7 +176,16 @@ at::Tensor empty_chwn(at::IntArrayRef shape, const at::TensorOptions& options) {
   return at::empty_strided(shape, {1, shape[2] * shape[3] * n, shape[3] * n, n}, options);
 }
 
-at::Tensor as_chwn(const at::Tensor& images) { return is_chwn(images) ? images : AsChwn::apply(images); }
+at::Tensor as_chwn(const at::Tensor& images) {
+  if (is_chwn(images)) return images;
+  const at::Tensor result = empty_chwn(images.sizes(), images.options());
+  if (!is_full_on_cpu(images)) {
+    result.copy_(images);
+    return result;
+  }
+  transpose(result, images.contiguous(), images.size(0));
+  return result;
+}
 
 at::Tensor as_nchw(const at::Tensor& images) {
   return images.is_contiguous() ? images : AsNchw::apply(images);
@@ -220,13 +199,13 @@ at::Tensor chwn_conv(const at::Tensor& input, Parameter& weight, Parameter* bias
                      const Conv2d::Geometry& geometry) {
   return ChwnConv<false>::apply(input, weight.value,
                                 bias != nullptr ? std::optional(bias->value) : std::nullopt,
-                                c10::make_intrusive<KeptOfLayer>(&weight, bias, geometry));
+                                c10::make_intrusive<KeptConvolution>(&weight, bias, geometry));
 }
 
 at::Tensor chwn_conv_transpose(const at::Tensor& input, Parameter& weight, Parameter& bias,
                                const Conv2d::Geometry& geometry) {
   return ChwnConv<true>::apply(input, weight.value, std::optional(bias.value),
-                               c10::make_intrusive<KeptOfLayer>(&weight, &bias, geometry));
+                               c10::make_intrusive<KeptConvolution>(&weight, &bias, geometry));
 }
 
 }  // namespace dtrain::models

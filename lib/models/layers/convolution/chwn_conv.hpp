@@ -13,9 +13,9 @@ bool is_chwn(const at::Tensor& images);
 
 at::Tensor empty_chwn(at::IntArrayRef shape, const at::TensorOptions& options);
 
-/// The same values in that layout, or in the usual one, image after image; `images` itself where it lies so.
-/// Differentiable.
+/// The same values in that layout; `images` itself where it lies so. Not recorded for backward.
 at::Tensor as_chwn(const at::Tensor& images);
+/// The same values in the usual layout, image after image; `images` itself where it lies so. Differentiable.
 at::Tensor as_nchw(const at::Tensor& images);
 
 /// Whether the two below take this: float or double on the CPU, and with a stride enough images to fill a

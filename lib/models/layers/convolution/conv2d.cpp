@@ -77,6 +77,10 @@ std::int64_t Conv2d::Geometry::extent_after(std::int64_t extent) const {
   return (extent + 2 * padding - kernel) / stride + 1;
 }
 
+std::int64_t Conv2d::Geometry::extent_before(std::int64_t extent) const {
+  return (extent - 1) * stride - 2 * padding + kernel;
+}
+
 void add_convolution(const std::string& name, const Conv2d::Geometry& geometry, const Conv2d::Style& style,
                      std::vector<Parameter>& parameters) {
   using Kind = Initialisation::Kind;

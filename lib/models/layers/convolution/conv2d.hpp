@@ -17,7 +17,8 @@ class Conv2d final : public Layer {
     std::int64_t stride = 1;
     std::int64_t padding = 0;
 
-    std::int64_t extent_after(std::int64_t extent) const;  ///< Height or width of the output.
+    std::int64_t extent_after(std::int64_t extent) const;   ///< Height or width of the output.
+    std::int64_t extent_before(std::int64_t extent) const;  ///< Of the transposed convolution's output.
   };
 
   enum class Start {

@@ -55,17 +55,14 @@ at::Tensor convolve_transposed(const at::Tensor& input, Parameter& weight, Param
   return at::conv_transpose2d(input, weight.value, bias.value, geometry.stride, geometry.padding);
 }
 
-std::int64_t ConvTranspose2d::extent_after(std::int64_t extent) const {
-  return (extent - 1) * geometry_.stride - 2 * geometry_.padding + geometry_.kernel;
-}
-
 std::vector<Shape> ConvTranspose2d::output_shapes(const std::vector<Shape>& inputs) const {
   const Shape& shape = inputs.at(0);
-  if (shape.size() != 4 || shape[1] != geometry_.in_channels || extent_after(shape[2]) < 1 ||
-      extent_after(shape[3]) < 1) {
+  if (shape.size() != 4 || shape[1] != geometry_.in_channels || geometry_.extent_before(shape[2]) < 1 ||
+      geometry_.extent_before(shape[3]) < 1) {
     throw input_error(name(), fmt::format("[N, {}, H, W]", geometry_.in_channels), shape);
   }
-  return {{shape[0], geometry_.out_channels, extent_after(shape[2]), extent_after(shape[3])}};
+  return {{shape[0], geometry_.out_channels, geometry_.extent_before(shape[2]),
+           geometry_.extent_before(shape[3])}};
 }
 
 Cost ConvTranspose2d::cost(const std::vector<Shape>& inputs) const {

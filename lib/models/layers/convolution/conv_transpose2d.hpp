@@ -25,7 +25,6 @@ class ConvTranspose2d final : public Layer {
   const Conv2d::Geometry& geometry() const { return geometry_; }
 
  private:
-  std::int64_t extent_after(std::int64_t extent) const;
   at::Tensor convolved(const at::Tensor& input, Parameter& bias);
   Conv2d::Geometry geometry_;
   Conv2d::Images images_;

@@ -6,13 +6,13 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/sum.h>
-#include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 #include <optional>
 
 #include "kernels/convolution/patches.hpp"
 #include "models/compute/precision.hpp"
+#include "models/layers/convolution/kept_convolution.hpp"
 
 namespace dtrain::models {
 namespace {
@@ -20,19 +20,6 @@ namespace {
 constexpr std::int64_t kFewChannels = 32;
 /// Of gathered windows: half of a second-level cache.
 constexpr std::size_t kPatchElements = std::size_t{1} << 17;
-
-/// What a node of the graph keeps of its layer. The layer outlives the graph of each step.
-struct KeptOfPatches : torch::CustomClassHolder {
-  Parameter* weight = nullptr;
-  Parameter* bias = nullptr;
-  Conv2d::Geometry geometry;
-  KeptOfPatches(Parameter* weight_of, Parameter* bias_of, const Conv2d::Geometry& by)
-      : weight(weight_of), bias(bias_of), geometry(by) {}
-};
-
-KeptOfPatches& kept_of(torch::autograd::AutogradContext* context) {
-  return static_cast<KeptOfPatches&>(*context->saved_data["kept"].toCapsule());
-}
 
 /// The larger side of a convolution, whose windows are gathered, and the smaller one, a pixel per window.
 kernels::PatchSize patches_of(const at::Tensor& large, const at::Tensor& small,
@@ -145,16 +132,16 @@ class PatchConv : public torch::autograd::Function<PatchConv> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& weight, const std::optional<at::Tensor>& bias,
-                            c10::intrusive_ptr<KeptOfPatches> kept) {
+                            c10::intrusive_ptr<KeptConvolution> kept) {
     const auto& g = kept->geometry;
     context->save_for_backward({input});
-    context->saved_data["kept"] = c10::IValue::make_capsule(kept);
+    KeptConvolution::keep(context, kept);
     return at::conv2d(input, weight, bias, g.stride, g.padding);
   }
 
   static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
                                                const torch::autograd::tensor_list& gradients) {
-    KeptOfPatches& kept = kept_of(context);
+    KeptConvolution& kept = KeptConvolution::of(context);
     const at::Tensor x = context->get_saved_variables()[0];
     const at::Tensor dy = gradients[0].contiguous(kChannelsLast);
     const at::Tensor small = pixels(dy);
@@ -181,10 +168,10 @@ class PatchConvTranspose : public torch::autograd::Function<PatchConvTranspose> 
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
                             const at::Tensor& weight, const at::Tensor& bias,
-                            c10::intrusive_ptr<KeptOfPatches> kept) {
+                            c10::intrusive_ptr<KeptConvolution> kept) {
     const auto& g = kept->geometry;
-    const auto extent = [&](std::int64_t from) { return (from - 1) * g.stride - 2 * g.padding + g.kernel; };
-    const at::Tensor y = empty_images(input, weight.size(1), extent(input.size(2)), extent(input.size(3)));
+    const at::Tensor y =
+        empty_images(input, weight.size(1), g.extent_before(input.size(2)), g.extent_before(input.size(3)));
     pixels(y).copy_(bias.expand({y.size(0) * y.size(2) * y.size(3), y.size(1)}));
     const at::Tensor small = pixels(input);
     const at::Tensor matrix = as_matrix(weight);
@@ -194,13 +181,13 @@ class PatchConvTranspose : public torch::autograd::Function<PatchConvTranspose> 
       scatter(block, y);
     });
     context->save_for_backward({input});
-    context->saved_data["kept"] = c10::IValue::make_capsule(kept);
+    KeptConvolution::keep(context, kept);
     return y;
   }
 
   static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
                                                const torch::autograd::tensor_list& gradients) {
-    KeptOfPatches& kept = kept_of(context);
+    KeptConvolution& kept = KeptConvolution::of(context);
     const at::Tensor x = context->get_saved_variables()[0];
     const at::Tensor dy = gradients[0].contiguous(kChannelsLast);
     const at::Tensor small = pixels(x);
@@ -237,13 +224,13 @@ at::Tensor patch_conv(const at::Tensor& input, Parameter& weight, Parameter* bia
                       const Conv2d::Geometry& geometry) {
   return PatchConv::apply(input.contiguous(kChannelsLast), weight.value,
                           bias != nullptr ? std::optional(bias->value) : std::nullopt,
-                          c10::make_intrusive<KeptOfPatches>(&weight, bias, geometry));
+                          c10::make_intrusive<KeptConvolution>(&weight, bias, geometry));
 }
 
 at::Tensor patch_conv_transpose(const at::Tensor& input, Parameter& weight, Parameter& bias,
                                 const Conv2d::Geometry& geometry) {
   return PatchConvTranspose::apply(input.contiguous(kChannelsLast), weight.value, bias.value,
-                                   c10::make_intrusive<KeptOfPatches>(&weight, &bias, geometry));
+                                   c10::make_intrusive<KeptConvolution>(&weight, &bias, geometry));
 }
 
 }  // namespace dtrain::models

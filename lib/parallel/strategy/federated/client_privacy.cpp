@@ -18,16 +18,11 @@ privacy::SampledGaussian mechanism_of_round(const Setting& setting) {
   const auto& options = setting.options;
   require(!setting.clients.empty(), "does not know how many clients there are",
           {.subject = "--dp-unit client", .advice = "report this as a bug"});
-  privacy::SampledGaussian mechanism{
+  const privacy::SampledGaussian mechanism{
       .sampling = privacy::Sampling::poisson,
       .rate = static_cast<double>(clients_of_round(setting)) / static_cast<double>(setting.clients.size()),
       .steps = setting.total_steps};
-  mechanism.noise_multiplier =
-      options.dp_noise >= 0
-          ? options.dp_noise
-          : privacy::noise_for(options.target_epsilon, options.dp_delta, mechanism, accounting_of(options));
-  mechanism.validate();
-  return mechanism;
+  return with_noise(mechanism, options);
 }
 
 }  // namespace

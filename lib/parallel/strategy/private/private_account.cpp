@@ -43,6 +43,15 @@ privacy::Accounting accounting_of(const StrategyOptions& options) {
   return privacy::parse_accounting(options.dp_accountant);
 }
 
+privacy::SampledGaussian with_noise(privacy::SampledGaussian mechanism, const StrategyOptions& options) {
+  mechanism.noise_multiplier =
+      options.dp_noise >= 0
+          ? options.dp_noise
+          : privacy::noise_for(options.target_epsilon, options.dp_delta, mechanism, accounting_of(options));
+  mechanism.validate();
+  return mechanism;
+}
+
 std::unique_ptr<privacy::Noise> noise_of(const StrategyParts& parts) {
   return privacy::make_noise(privacy::parse_noise_source(parts.setting.options.noise_source), parts.seed);
 }

@@ -22,6 +22,10 @@ namespace dtrain::parallel {
 Answer can_be_private(const Setting& setting);
 
 privacy::Accounting accounting_of(const StrategyOptions& options);
+
+/// `mechanism` with the noise that was given, or that the target asks for. Throws Error (exit code 2) where
+/// no noise reaches it.
+privacy::SampledGaussian with_noise(privacy::SampledGaussian mechanism, const StrategyOptions& options);
 std::unique_ptr<privacy::Noise> noise_of(const StrategyParts& parts);
 
 /// A seed for what is drawn in secret, as the noise is: an observer must not know the samples or clients of a

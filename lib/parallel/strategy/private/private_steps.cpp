@@ -41,12 +41,7 @@ privacy::SampledGaussian mechanism_of(const Setting& setting) {
   mechanism.rate =
       mechanism.sampling == privacy::Sampling::poisson ? batch / records : 1 / std::ceil(records / batch);
   mechanism.steps = setting.total_steps;
-  mechanism.noise_multiplier =
-      options.dp_noise >= 0
-          ? options.dp_noise
-          : privacy::noise_for(options.target_epsilon, options.dp_delta, mechanism, accounting_of(options));
-  mechanism.validate();
-  return mechanism;
+  return with_noise(mechanism, options);
 }
 
 Abilities PrivateSteps::can(const Setting& setting) {

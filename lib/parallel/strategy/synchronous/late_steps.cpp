@@ -10,7 +10,7 @@
 
 namespace dtrain::parallel {
 
-/// Each rank must hold the whole gradient, and nothing may have to be taken back.
+/// Each rank must hold the whole gradient, by which its device decides, and the run never rolls a step back.
 bool Synchronous::decides_late() const {
   const bool alone = parts_.pipe.size() == 1 && parts_.tensor.size() == 1;
   const bool whole = !gradients_->updates_parts() && gather_ == nullptr && layers_ == nullptr;
