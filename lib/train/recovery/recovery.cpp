@@ -53,6 +53,15 @@ bool Recovery::leave_lost_behind(bool holds_state, const Save& save) {
   return has_left();
 }
 
+void Recovery::leave_behind(LostRanks lost) {
+  if (behind_ && !has_recovered_) {
+    lost.ranks.insert(lost.ranks.begin(), behind_->ranks.begin(), behind_->ranks.end());
+    lost.noticed_s = behind_->noticed_s;
+  }
+  behind_ = std::move(lost);
+  has_recovered_ = false;
+}
+
 bool Recovery::regroup(int wanted) {
   bool meets = !has_left();
   auto lost = std::exchange(left_, std::nullopt).value_or(LostRanks{.ranks = {}, .noticed_s = steady_s()});
@@ -61,7 +70,7 @@ bool Recovery::regroup(int wanted) {
       bool all_hold_state = false;
       if (meets && !meet(false, lost, all_hold_state)) return false;
       ranks_.call_spares(wanted, limit_s_);
-      behind_ = std::move(lost);
+      leave_behind(std::move(lost));
       stage_costs_ = {};  // of other ranks
       moves_.reset();
       return true;

@@ -36,6 +36,9 @@ class Recovery {
 
   /// The loss that the part that trains now goes on after; empty where there was none before it.
   const std::optional<LostRanks>& behind() const { return behind_; }
+  /// The first step after that loss is done on this rank. Where another loss comes before, the next part goes
+  /// on after both.
+  void recovered() { has_recovered_ = true; }
   /// Whether an earlier part of this process trained before this one.
   bool goes_on() const { return behind_.has_value() || has_moved_; }
 
@@ -72,12 +75,14 @@ class Recovery {
 
  private:
   bool meet(bool holds_state, LostRanks& lost, bool& all_hold_state);
+  void leave_behind(LostRanks lost);
 
   JobRanks& ranks_;
   bool is_on_;
   double limit_s_;  // for all to come
   std::optional<LostRanks> left_;
   std::optional<LostRanks> behind_;
+  bool has_recovered_ = false;  // from what is behind
   std::vector<record::TopologyRow> topology_;
   std::optional<parallel::StageCosts> moves_;
   parallel::StageCosts stage_costs_;

@@ -85,6 +85,7 @@ void Survival::record_recovery(std::int64_t step) {
                               behind_->in_words(), done_s, parts_.job.world().size(),
                               parts_.job.mesh().shape().to_string(), step));
   behind_.reset();
+  parts_.recovery.recovered();
 }
 
 }  // namespace dtrain::train

@@ -143,7 +143,21 @@ TEST_F(RecoveryTest, EachPartKnowsTheLossBeforeItAndWhereAllPartsRan) {
     EXPECT_TRUE(recovery_.regroup(4));
     EXPECT_THAT(recovery_.behind()->ranks, ElementsAre(rank));
     EXPECT_EQ(recovery_.topology().size(), 2);
+    recovery_.recovered();
   }
+}
+
+TEST_F(RecoveryTest, ALossBeforeTheFirstStepAfterAnotherIsLeftBehindWithIt) {
+  ranks_.lose({1});
+  EXPECT_TRUE(leave());
+  EXPECT_TRUE(recovery_.regroup(4));
+  const auto noticed_s = recovery_.behind()->noticed_s;
+  ranks_.lose({3});
+  EXPECT_TRUE(leave());
+  EXPECT_TRUE(recovery_.regroup(4));
+  EXPECT_THAT(saved_, ElementsAre("rank 1, all hold state", "rank 3, all hold state"));
+  EXPECT_THAT(recovery_.behind()->ranks, ElementsAre(1, 3));
+  EXPECT_EQ(recovery_.behind()->noticed_s, noticed_s);
 }
 
 }  // namespace
