@@ -1,4 +1,4 @@
-"""The training split of a staged dataset folder (dataset.json and its shards), or a synthetic stand-in of the same size."""
+"""A split of a staged dataset folder (dataset.json and its shards), or a synthetic stand-in of the same size."""
 
 import json
 import pathlib
@@ -7,12 +7,12 @@ import h5py
 import numpy
 
 
-def read_training_split(folder):
+def read_split(folder, name):
     """uint8 or float32 images [N, C, H, W], int64 targets [N], and the dataset's mean and std per channel."""
     folder = pathlib.Path(folder)
     facts = json.loads((folder / "dataset.json").read_text())
     inputs, targets = [], []
-    for shard in facts["splits"]["train"]["shards"]:
+    for shard in facts["splits"][name]["shards"]:
         with h5py.File(folder / shard["file"], "r") as file:
             inputs.append(file["inputs"][:])
             targets.append(file["targets"][:])
@@ -28,4 +28,4 @@ def synthetic_training_split(shape, samples, seed=1):
 
 def training_split(folder, shape, samples):
     """`folder` may be None: then random bytes, since speed does not depend on what the images show."""
-    return read_training_split(folder) if folder else synthetic_training_split(shape, samples)
+    return read_split(folder, "train") if folder else synthetic_training_split(shape, samples)

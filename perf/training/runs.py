@@ -9,6 +9,8 @@ import shutil
 import statistics
 import subprocess
 import sys
+import tempfile
+import threading
 import time
 
 import h5py
@@ -45,16 +47,30 @@ def program():
     return str(path)
 
 
-def run(command, cwd=TOP, limit_s=RUN_LIMIT_S):
-    """Standard output and wall seconds. Ends this program, showing the other's last words, when it failed."""
+def run_measured(command, cwd=TOP, limit_s=RUN_LIMIT_S):
+    """Standard output, wall seconds, and the most memory in bytes that one of its processes has had. Ends this program, showing the
+    other's last words, when it failed."""
     start = time.perf_counter()
-    done = subprocess.run(command, cwd=cwd, env=environment(), text=True, timeout=limit_s,
-                          stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    wall_s = time.perf_counter() - start
-    if done.returncode != 0:
-        sys.exit(f"perf: {' '.join(map(str, command))}\nended with {done.returncode}\n{done.stdout[-2000:]}\n"
-                 f"{done.stderr[-2000:]}")
-    return done.stdout, wall_s
+    with tempfile.TemporaryFile("w+") as said, tempfile.TemporaryFile("w+") as complained:
+        process = subprocess.Popen(command, cwd=cwd, env=environment(), stdin=subprocess.DEVNULL, stdout=said, stderr=complained)
+        limit = threading.Timer(limit_s, process.kill)
+        limit.start()
+        _, status, used = os.wait4(process.pid, 0)  # of it and of those that it has waited for
+        limit.cancel()
+        process.returncode = os.waitstatus_to_exitcode(status)
+        wall_s = time.perf_counter() - start
+        texts = []
+        for file in (said, complained):
+            file.seek(0)
+            texts.append(file.read())
+    if process.returncode != 0:
+        sys.exit(f"perf: {' '.join(map(str, command))}\nended with {process.returncode}\n{texts[0][-2000:]}\n{texts[1][-2000:]}")
+    return texts[0], wall_s, used.ru_maxrss * 1024
+
+
+def run(command, cwd=TOP, limit_s=RUN_LIMIT_S):
+    """As run_measured(), without the memory."""
+    return run_measured(command, cwd, limit_s)[:2]
 
 
 def run_side_by_side(commands, cwd=TOP, limit_s=RUN_LIMIT_S):

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Callable
 
-from . import comparison, curves, federated, ranks, timeline
+from . import comparison, curves, federated, growth, peers, ranks, timeline
 from .recording import Nothing
 
 
@@ -53,6 +53,16 @@ OF_FEDERATED = [
 
 OF_FEDERATED_RUNS = [
     Picture("owners", "Scores by site or client", "On test samples; of clients that train alone each by its own model.", federated.by_owner),
+]
+
+OF_PEERS = [
+    Picture("peers", "Beside PyTorch", "Medians of the pairs, and their range, on two ranks of one thread.", peers.speeds),
+]
+
+OF_GROWTH = [
+    Picture("growth", "What a step costs as it grows", "Medians of the rounds.", growth.growth),
+    Picture("checked", "Predicted and measured", "On the line a prediction is right. More ranks than cores share them.", growth.checked),
+    Picture("ahead", "Up to 1,024 ranks", "Predicted from the cost of a sample on one rank, the exchange of two ranks and the link.", growth.ahead),
 ]
 
 
