@@ -20,8 +20,10 @@ MixedCost mixed_cost(const Cost& cost, double input_elements, bool takes_half) {
   if (cost.products == Cost::Products::none)
     return {cost.activation_bytes * (takes_half ? kHalf : 1.0), takes_half};
   const bool converts = cost.products == Cost::Products::of_inputs && !takes_half;
-  const double halved = cost.activation_bytes - cost.full_bytes - cost.layout_bytes;
-  return {.activation_bytes = cost.full_bytes + kHalf * halved + kHalf * cost.parameter_bytes +
+  const double full = cost.full_bytes + cost.inside_bytes;
+  const double halved = cost.activation_bytes - full - cost.layout_bytes;
+  return {.activation_bytes = full + kHalf * halved +
+                              kHalf * (cost.parameter_bytes - cost.inside_parameter_bytes) +
                               (converts ? 2.0 * input_elements : 0.0),
           .gives_half = cost.full_bytes == 0};
 }

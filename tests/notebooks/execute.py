@@ -48,6 +48,10 @@ def main():
         assert text.count("samples/s") == 2 and "efficiency 1.00" in text, text
         assert figures == {"scaling", "phase_shares", "losses"}, figures
 
+        text, figures = execute(top, "performance", folder)  # what lies in perf/results
+        assert "tutorial, 2 ranks" in text and " ms predicted" in text and "1024 ranks" in text, text
+        assert figures == {"peers", "growth", "checked", "ahead"}, figures
+
         federated = ["--model", "mlp", "--model-option", "hidden=8", "--strategy", "fedavg", "--clients", 4, "--partition", "dirichlet=0.5", "--rounds", 2]
         for rule in ("fedavg", "local"):
             run(binary, 1, *federated, "--federated-rule", rule, "--name", f"federated-{rule}", cwd=folder)

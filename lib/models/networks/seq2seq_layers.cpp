@@ -255,6 +255,9 @@ Cost Decoder::cost(const std::vector<Shape>& inputs) const {
   const auto words = static_cast<double>(output_weight().value.size(0));
   const auto hidden = static_cast<double>(sizes_.hidden);
   Cost cost = words_.cost(parameters_, tokens);
+  cost.products = Cost::Products::inside;  // the last one alone
+  cost.inside_bytes = cost.activation_bytes;
+  cost.inside_parameter_bytes = cost.parameter_bytes;
   cost.flops += tokens * words * (2.0 * hidden + 1.0);
   cost.parameter_bytes += words * (hidden + 1.0) * 4.0;
   cost.activation_bytes += tokens * words * 4.0;
