@@ -19,7 +19,7 @@
 namespace dtrain::models {
 namespace {
 
-constexpr std::int64_t kGrain = 1 << 15;  // elements that are worth a thread
+constexpr std::int64_t kPoolGrain = 1 << 15;  // elements that are worth a thread
 
 /// How images lie: row-major, with their channels innermost, or with the images innermost.
 enum class Lie { rows, channels_last, chwn };
@@ -44,7 +44,7 @@ struct Pooled {
   template <class Call>
   void over_planes(const Call& call) const {
     const auto grain = std::max<std::int64_t>(
-        1, kGrain / static_cast<std::int64_t>(std::max<std::size_t>(1, input_plane())));
+        1, kPoolGrain / static_cast<std::int64_t>(std::max<std::size_t>(1, input_plane())));
     at::parallel_for(0, static_cast<std::int64_t>(size.planes), grain,
                      [&](std::int64_t begin, std::int64_t end) {
                        call(kernels::PoolSize{static_cast<std::size_t>(end - begin), size.height, size.width},
