@@ -86,10 +86,10 @@ void sum_channels(double* first, double* second, const Term& term, const Channel
 
 /// x - centre and its square. The centre is near the mean, so that squares of a large mean do not drown the
 /// variance.
-template <class T>
+template <class S>
 struct Deviation {
-  const T* x;
-  const T* centre;
+  const S* x;
+  const Computed<S>* centre;
   std::size_t channels;
   template <class V>
   DTRAIN_VECTOR_BODY void at(V& u, V& v, std::size_t r, std::size_t c) const {
@@ -103,15 +103,15 @@ struct Deviation {
 /// Which zeros the ReLU leaves in a gradient.
 enum class Mask { none, by_output, by_input };
 
-template <class T>
-Mask mask_of(const MaskedGradient<T>& g) {
+template <class S>
+Mask mask_of(const MaskedGradient<S>& g) {
   if (g.then == Then::nothing) return Mask::none;
   return g.output != nullptr ? Mask::by_output : Mask::by_input;
 }
 
 /// g at one place, lane by lane.
-template <Mask kMask, class V, class T>
-DTRAIN_VECTOR_BODY inline void load_masked(V& value, const MaskedGradient<T>& g, const V& x, std::size_t i,
+template <Mask kMask, class V, class S>
+DTRAIN_VECTOR_BODY inline void load_masked(V& value, const MaskedGradient<S>& g, const V& x, std::size_t i,
                                            std::size_t c) {
   load(value, g.gradient + i);
   if constexpr (kMask == Mask::by_output) {
@@ -128,10 +128,10 @@ DTRAIN_VECTOR_BODY inline void load_masked(V& value, const MaskedGradient<T>& g,
 }
 
 /// g and g (x - mean).
-template <class T, Mask kMask>
+template <class S, Mask kMask>
 struct GradientTerm {
-  MaskedGradient<T> g;
-  const T* mean;
+  MaskedGradient<S> g;
+  const Computed<S>* mean;
   std::size_t channels;
   template <class V>
   DTRAIN_VECTOR_BODY void at(V& u, V& v, std::size_t r, std::size_t c) const {
@@ -144,38 +144,45 @@ struct GradientTerm {
   }
 };
 
-template <Mask kMask, class T>
-void write_gradient(T* dx, T* masked, const MaskedGradient<T>& g, const T* a, const T* b, const T* c,
-                    const ChannelRows& size) {
-  using Vector = typename Lanes<T>::Vector;
-  const auto at = [=, &g]<class V>(std::size_t row, std::size_t channel, const V*) DTRAIN_VECTOR_BODY {
-    const std::size_t i = row * size.channels + channel;
-    V x, value, by_gradient, by_x, constant;
-    load(x, g.x + i);
-    load(by_gradient, a + channel);
-    load(by_x, b + channel);
-    load(constant, c + channel);
-    load_masked<kMask>(value, g, x, i, channel);
-    if (masked != nullptr) store(masked + i, value);
-    store(dx + i, value * by_gradient + (x * by_x + constant));
-  };
+/// Calls `at(row, channel, lanes)` for all places, as many neighbours at a time as a vector has lanes, and
+/// those that are left of a row one by one; `lanes`: a null pointer of the type that holds them.
+template <class T, class At>
+void over_places(const ChannelRows& size, const At& at) {
   with_avx2([=]() DTRAIN_VECTOR_BODY {
     constexpr std::size_t kWidth = Lanes<T>::kWidth;
     for (std::size_t row = 0; row < size.rows; ++row) {
       std::size_t channel = 0;
       for (; channel + kWidth <= size.channels; channel += kWidth) {
-        at(row, channel, static_cast<const Vector*>(nullptr));
+        at(row, channel, static_cast<const typename Lanes<T>::Vector*>(nullptr));
       }
       for (; channel < size.channels; ++channel) at(row, channel, static_cast<const T*>(nullptr));
     }
   });
 }
 
+template <Mask kMask, class S>
+void write_gradient(S* dx, S* masked, const MaskedGradient<S>& g, const Computed<S>* a, const Computed<S>* b,
+                    const Computed<S>* c, const ChannelRows& size) {
+  over_places<Computed<S>>(size,
+                           [=]<class V>(std::size_t row, std::size_t channel, const V*) DTRAIN_VECTOR_BODY {
+                             const std::size_t i = row * size.channels + channel;
+                             V x, value, by_gradient, by_x, constant;
+                             load(x, g.x + i);
+                             load(by_gradient, a + channel);
+                             load(by_x, b + channel);
+                             load(constant, c + channel);
+                             load_masked<kMask>(value, g, x, i, channel);
+                             if (masked != nullptr) store(masked + i, value);
+                             store(dx + i, value * by_gradient + (x * by_x + constant));
+                           });
+}
+
 }  // namespace
 
-template <class T>
-void channel_moments(double* mean, double* variance, const T* x, const ChannelRows& size,
+template <class S>
+void channel_moments(double* mean, double* variance, const S* x, const ChannelRows& size,
                      const ChannelRange& range) {
+  using T = Computed<S>;
   std::fill(mean + range.begin, mean + range.end, 0.0);
   std::fill(variance + range.begin, variance + range.end, 0.0);
   if (size.rows == 0) return;
@@ -186,10 +193,14 @@ void channel_moments(double* mean, double* variance, const T* x, const ChannelRo
     const std::size_t probes = std::min<std::size_t>(16, size.rows);
     for (std::size_t c = begin; c < end; ++c) {
       double sum = 0.0;
-      for (std::size_t p = 0; p < probes; ++p) sum += double{x[p * size.rows / probes * size.channels + c]};
+      for (std::size_t p = 0; p < probes; ++p) {
+        T value;
+        load(value, x + p * size.rows / probes * size.channels + c);
+        sum += double{value};
+      }
       centre_of_some[c - begin] = static_cast<T>(sum / static_cast<double>(probes));
     }
-    const Deviation<T> term{x + begin, centre_of_some.data(), size.channels};
+    const Deviation<S> term{x + begin, centre_of_some.data(), size.channels};
     sum_channels<T>(mean + begin, variance + begin, term, size, {0, end - begin});
     const auto rows = static_cast<double>(size.rows);
     for (std::size_t c = begin; c < end; ++c) {
@@ -200,56 +211,47 @@ void channel_moments(double* mean, double* variance, const T* x, const ChannelRo
   }
 }
 
-template <class T>
-void scale_channels(const ChannelScaling<T>& what, const ChannelRows& size) {
-  T* const y = what.y;  // clang before 16 lets no lambda take structured bindings
-  const T* const x = what.x;
-  const T* const residual = what.residual;
-  const T* const scale = what.scale;
-  const T* const shift = what.shift;
-  const Then then = what.then;
-  const std::size_t channels = size.channels;
-  const auto rectified = [](T value) DTRAIN_VECTOR_BODY { return value < T{0} ? T{0} : value; };
-  with_avx2([=]() DTRAIN_VECTOR_BODY {
-    for (std::size_t row = 0; row < size.rows; ++row) {
-      const T* from = x + row * channels;
-      T* to = y + row * channels;
-      if (residual == nullptr && then == Then::relu) {
-        for (std::size_t c = 0; c < channels; ++c) to[c] = rectified(from[c] * scale[c] + shift[c]);
-      } else if (residual == nullptr) {
-        for (std::size_t c = 0; c < channels; ++c) to[c] = from[c] * scale[c] + shift[c];
-      } else {
-        const T* beside = residual + row * channels;
-        for (std::size_t c = 0; c < channels; ++c) {
-          const T value = from[c] * scale[c] + shift[c] + beside[c];
-          to[c] = then == Then::relu ? rectified(value) : value;
-        }
-      }
-    }
-  });
+template <class S>
+void scale_channels(const ChannelScaling<S>& what, const ChannelRows& size) {
+  over_places<Computed<S>>(size,
+                           [=]<class V>(std::size_t row, std::size_t channel, const V*) DTRAIN_VECTOR_BODY {
+                             const std::size_t i = row * size.channels + channel;
+                             V value, scale, added;
+                             load(value, what.x + i);
+                             load(scale, what.scale + channel);
+                             load(added, what.shift + channel);
+                             value = value * scale + added;
+                             if (what.residual != nullptr) {
+                               load(added, what.residual + i);
+                               value += added;
+                             }
+                             if (what.then == Then::relu) value = value < V{} ? V{} : value;
+                             store(what.y + i, value);
+                           });
 }
 
-template <class T>
-void channel_gradient_sums(double* sum, double* product_sum, const MaskedGradient<T>& g, const T* mean,
-                           const ChannelRows& size, const ChannelRange& range) {
+template <class S>
+void channel_gradient_sums(double* sum, double* product_sum, const MaskedGradient<S>& g,
+                           const Computed<S>* mean, const ChannelRows& size, const ChannelRange& range) {
+  using T = Computed<S>;
   std::fill(sum + range.begin, sum + range.end, 0.0);
   std::fill(product_sum + range.begin, product_sum + range.end, 0.0);
   const std::size_t channels = size.channels;
   switch (mask_of(g)) {
     case Mask::none:
-      return sum_channels<T>(sum, product_sum, GradientTerm<T, Mask::none>{g, mean, channels}, size, range);
+      return sum_channels<T>(sum, product_sum, GradientTerm<S, Mask::none>{g, mean, channels}, size, range);
     case Mask::by_output:
-      return sum_channels<T>(sum, product_sum, GradientTerm<T, Mask::by_output>{g, mean, channels}, size,
+      return sum_channels<T>(sum, product_sum, GradientTerm<S, Mask::by_output>{g, mean, channels}, size,
                              range);
     case Mask::by_input:
-      return sum_channels<T>(sum, product_sum, GradientTerm<T, Mask::by_input>{g, mean, channels}, size,
+      return sum_channels<T>(sum, product_sum, GradientTerm<S, Mask::by_input>{g, mean, channels}, size,
                              range);
   }
 }
 
-template <class T>
-void channel_gradient(T* dx, T* masked, const MaskedGradient<T>& g, const T* a, const T* b, const T* c,
-                      const ChannelRows& size) {
+template <class S>
+void channel_gradient(S* dx, S* masked, const MaskedGradient<S>& g, const Computed<S>* a,
+                      const Computed<S>* b, const Computed<S>* c, const ChannelRows& size) {
   switch (mask_of(g)) {
     case Mask::none:
       return write_gradient<Mask::none>(dx, masked, g, a, b, c, size);
@@ -260,15 +262,16 @@ void channel_gradient(T* dx, T* masked, const MaskedGradient<T>& g, const T* a, 
   }
 }
 
-#define DTRAIN_DEFINE_BATCH_NORM(T)                                                                      \
-  template void channel_moments<T>(double*, double*, const T*, const ChannelRows&, const ChannelRange&); \
-  template void scale_channels<T>(const ChannelScaling<T>&, const ChannelRows&);                         \
-  template void channel_gradient_sums<T>(double*, double*, const MaskedGradient<T>&, const T*,           \
+#define DTRAIN_DEFINE_BATCH_NORM(S)                                                                      \
+  template void channel_moments<S>(double*, double*, const S*, const ChannelRows&, const ChannelRange&); \
+  template void scale_channels<S>(const ChannelScaling<S>&, const ChannelRows&);                         \
+  template void channel_gradient_sums<S>(double*, double*, const MaskedGradient<S>&, const Computed<S>*, \
                                          const ChannelRows&, const ChannelRange&);                       \
-  template void channel_gradient<T>(T*, T*, const MaskedGradient<T>&, const T*, const T*, const T*,      \
-                                    const ChannelRows&);
+  template void channel_gradient<S>(S*, S*, const MaskedGradient<S>&, const Computed<S>*,                \
+                                    const Computed<S>*, const Computed<S>*, const ChannelRows&);
 DTRAIN_DEFINE_BATCH_NORM(float)
 DTRAIN_DEFINE_BATCH_NORM(double)
+DTRAIN_DEFINE_BATCH_NORM(Bfloat16)
 #undef DTRAIN_DEFINE_BATCH_NORM
 
 }  // namespace dtrain::kernels

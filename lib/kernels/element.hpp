@@ -3,6 +3,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <type_traits>
 
 /// In front of a function that a GPU's code calls too.
 #if defined(__CUDACC__)
@@ -24,6 +25,10 @@ struct Bfloat16 {
 struct Float16 {
   std::uint16_t bits = 0;
 };
+
+/// What numbers that lie in memory as S are computed in on the CPU.
+template <class S>
+using Computed = std::conditional_t<std::is_same_v<S, Bfloat16>, float, S>;
 
 /// Calls `call` with a null pointer of the element's type.
 template <class Call>

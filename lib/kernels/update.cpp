@@ -2,6 +2,7 @@
 
 #include <cmath>
 
+#include "kernels/lanes.hpp"
 #include "kernels/simd.hpp"
 
 namespace dtrain::kernels {
@@ -66,6 +67,18 @@ void adam_update(T* parameters, const T* gradients, T* exp_avg, T* exp_avg_sq, s
       exp_avg_sq[i] = second;
       parameters[i] = parameter - step_size * first / (std::sqrt(second) * root_factor + eps);
     }
+  });
+}
+
+void round_to_bfloat16(Bfloat16* out, const float* values, std::size_t n) {
+  with_avx2([=]() DTRAIN_VECTOR_BODY {
+    typename Lanes<float>::Vector some;
+    std::size_t i = 0;
+    for (; i + Lanes<float>::kWidth <= n; i += Lanes<float>::kWidth) {
+      load(some, values + i);
+      store(out + i, some);
+    }
+    for (; i < n; ++i) store(out + i, values[i]);
   });
 }
 

@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <span>
 
+#include "kernels/element.hpp"
+
 namespace dtrain::kernels {
 
 /// SGD with momentum as PyTorch defines it (dampening 0): g = scale x gradient + weight_decay x p;
@@ -56,6 +58,9 @@ void sgd_update(T* parameters, const T* gradients, T* momentum, std::size_t n, c
 template <class T>
 void adam_update(T* parameters, const T* gradients, T* exp_avg, T* exp_avg_sq, std::size_t n,
                  const AdamUpdate& update);
+
+/// out = values, rounded to the nearest, ties to even: a copy of updated parameters for products. [n] each.
+void round_to_bfloat16(Bfloat16* out, const float* values, std::size_t n);
 
 extern template void sgd_update<float>(float*, const float*, float*, std::size_t, const SgdUpdate&);
 extern template void sgd_update<double>(double*, const double*, double*, std::size_t, const SgdUpdate&);

@@ -34,6 +34,12 @@ class FlatOptimizer : public Optimizer {
   }
   bool takes_decisions() const override { return type_ == at::kFloat; }
 
+  bool write_copy_to(const at::Tensor& copy) override {
+    if (type_ != at::kFloat || copy.scalar_type() != at::kBFloat16 || copy.numel() != count_) return false;
+    copy_ = copy;
+    return true;
+  }
+
  protected:
   void add_state(const std::string& name, const at::TensorOptions& options) {
     const auto count = held_.count();
@@ -67,9 +73,10 @@ class FlatOptimizer : public Optimizer {
               static_cast<const double*>(gradients.const_data_ptr()) + (of_parts ? moved : 0) + range.begin,
               range);
         } else {
-          update(static_cast<float*>(parameters.data_ptr()) + (holds_parts ? moved : 0) + range.begin,
-                 static_cast<const float*>(gradients.const_data_ptr()) + (of_parts ? moved : 0) + range.begin,
-                 range);
+          update_floats(
+              static_cast<float*>(parameters.data_ptr()) + (holds_parts ? moved : 0) + range.begin,
+              static_cast<const float*>(gradients.const_data_ptr()) + (of_parts ? moved : 0) + range.begin,
+              range, update);
         }
       }
     }
@@ -83,6 +90,25 @@ class FlatOptimizer : public Optimizer {
   const OptimizerConfig config_;
 
  private:
+  static constexpr std::int64_t kRounded =
+      2048;  // elements: with gradient and state in the first-level cache
+
+  /// The same, and the copy where one is written: piece by piece, while the new values are in the cache.
+  template <class Update>
+  void update_floats(float* values, const float* sums, const ParameterRange& range,
+                     const Update& update) const {
+    if (!copy_.defined()) return update(values, sums, range);
+    auto* const copy = static_cast<kernels::Bfloat16*>(copy_.data_ptr());
+    ParameterRange piece = range;
+    for (piece.begin = range.begin; piece.begin < range.end; piece.begin = piece.end) {
+      piece.end = std::min(piece.begin + kRounded, range.end);
+      const auto from = piece.begin - range.begin;
+      update(values + from, sums + from, piece);
+      kernels::round_to_bfloat16(copy + piece.begin, values + from,
+                                 static_cast<std::size_t>(piece.end - piece.begin));
+    }
+  }
+
   void check(const at::Tensor& flat, const char* what, std::int64_t count) const {
     require(flat.scalar_type() == type_ && flat.is_contiguous() && flat.numel() == count && flat.is_cpu(),
             fmt::format("the flat {} do not match what the optimizer was made for", what),
@@ -95,6 +121,7 @@ class FlatOptimizer : public Optimizer {
   const std::int64_t count_;
   const std::vector<ParameterRange> ranges_;
   const at::ScalarType type_;
+  at::Tensor copy_;  // undefined: none is written
 };
 
 class Sgd final : public FlatOptimizer {

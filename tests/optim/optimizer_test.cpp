@@ -64,6 +64,33 @@ TEST(OptimizerTest, TwentyStepsOnSummedGradientsEqualTorchsOnMeans) {
   }
 }
 
+TEST(OptimizerTest, ACopyInHalfPrecisionIsOfTheNewValues) {
+  constexpr std::int64_t kMany = 5003;  // more than one piece
+  for (const OptimizerConfig& config : {OptimizerConfig{.name = "sgd", .momentum = 0.9, .weight_decay = 5e-4},
+                                        OptimizerConfig{.name = "adam"}}) {
+    const at::Tensor values = at::randn({kMany});
+    const at::Tensor plain = values.clone();
+    const auto optimizer = make_optimizer(config, kMany, values.options());
+    const auto reference = make_optimizer(config, kMany, values.options());
+    const at::Tensor copy = at::full({kMany}, 7.0, at::kBFloat16);
+    EXPECT_FALSE(optimizer->write_copy_to(at::empty({kMany}, at::kHalf)));
+    EXPECT_FALSE(optimizer->write_copy_to(at::empty({kMany - 1}, at::kBFloat16)));
+    ASSERT_TRUE(optimizer->write_copy_to(copy));
+    const at::Tensor sums = at::randn({kMany});
+    const std::vector<Range> parts = {{3, 2500}, {2600, kMany}};
+    optimizer->step(values, sums, 1.0, kRate, 1, parts);
+    reference->step(plain, sums, 1.0, kRate, 1, parts);
+    EXPECT_TRUE(values.equal(plain));
+    for (const Range& part : parts) {
+      const auto of = [&](const at::Tensor& flat) { return flat.narrow(0, part.begin, part.size()); };
+      EXPECT_TRUE(of(copy).equal(of(values).to(at::kBFloat16))) << config.name;
+    }
+    EXPECT_TRUE(copy.narrow(0, 2500, 100).eq(7.0).all().item<bool>()) << "another rank's part was written";
+  }
+  EXPECT_FALSE(make_optimizer({.name = "sgd"}, 3, at::TensorOptions(at::kDouble))
+                   ->write_copy_to(at::empty({3}, at::kBFloat16)));
+}
+
 TEST(OptimizerTest, LibTorchsFusedKernelGivesTheSame) {
   const at::Tensor ours = at::randn({kCount}, at::kDouble);
   const at::Tensor theirs = ours.clone();

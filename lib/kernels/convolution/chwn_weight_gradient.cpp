@@ -147,44 +147,62 @@ DTRAIN_VECTOR_BODY inline void outer_rows(T* sums, const T* small, const T* plan
   }
 }
 
+/// All of it, by vectors as Set has them.
+template <class Set, class T>
+DTRAIN_VECTOR_BODY inline void outer_side(T* dweight, const WeightStrides& strides, const T* small,
+                                          const T* large, const ChwnConv& size, const Span& part) {
+  constexpr std::size_t kWidth = Set::kBytes / sizeof(T);
+  const std::size_t n = size.images;
+  std::vector<T> sums(size.kernel * size.kernel * size.small_channels * kWidth);
+  for (std::size_t channel = part.begin; channel < part.end; ++channel) {
+    std::fill(sums.begin(), sums.end(), T{0});
+    const T* plane = large + channel * size.height * size.width * n;
+    for (std::size_t c = 0; c < size.small_channels;) {
+      const std::size_t channels = block_of(size.small_channels - c);
+      const std::size_t of_row = std::max<std::size_t>(1, channels * size.columns * n);
+      const std::size_t at_once = std::max<std::size_t>(1, kSmallElements / of_row);
+      const T* block = small + c * size.rows * size.columns * n;
+      with_count(channels, [&]<std::size_t Channels>() DTRAIN_VECTOR_BODY {
+        for (std::size_t row = 0; row < size.rows; row += at_once) {
+          outer_rows<Channels, Set>(sums.data() + c * kWidth, block, plane,
+                                    {row, std::min(row + at_once, size.rows)}, size);
+        }
+      });
+      c += channels;
+    }
+    const T* partial = sums.data();
+    for (std::size_t row = 0; row < size.kernel; ++row) {
+      for (std::size_t column = 0; column < size.kernel; ++column) {
+        for (std::size_t c = 0; c < size.small_channels; ++c, partial += kWidth) {
+          T total = T{0};
+          for (std::size_t lane = 0; lane < kWidth; ++lane) total += partial[lane];
+          dweight[c * strides.small + channel * strides.large + row * strides.row + column * strides.column] =
+              total;
+        }
+      }
+    }
+  }
+}
+
+/// Whether pixels of so many images, which are no neighbours, leave no remainder of half a vector, but of a
+/// whole one.
+template <class Set, class T>
+constexpr bool fills_halves(const ChwnConv& size) {
+  constexpr std::size_t kWidth = Set::kBytes / sizeof(T);
+  return size.stride > 1 && size.images % kWidth != 0 && size.images % (kWidth / 2) == 0;
+}
+
 }  // namespace
 
 template <class T>
 void chwn_weight_gradient(T* dweight, const WeightStrides& strides, const T* small, const T* large,
                           const ChwnConv& size, const Span& part) {
-  const std::size_t n = size.images;
   with_products([&](auto set) DTRAIN_VECTOR_BODY {
     using Set = decltype(set);
-    constexpr std::size_t kWidth = Set::kBytes / sizeof(T);
-    std::vector<T> sums(size.kernel * size.kernel * size.small_channels * kWidth);
-    for (std::size_t channel = part.begin; channel < part.end; ++channel) {
-      std::fill(sums.begin(), sums.end(), T{0});
-      const T* plane = large + channel * size.height * size.width * n;
-      for (std::size_t c = 0; c < size.small_channels;) {
-        const std::size_t channels = block_of(size.small_channels - c);
-        const std::size_t of_row = std::max<std::size_t>(1, channels * size.columns * n);
-        const std::size_t at_once = std::max<std::size_t>(1, kSmallElements / of_row);
-        const T* block = small + c * size.rows * size.columns * n;
-        with_count(channels, [&]<std::size_t Channels>() DTRAIN_VECTOR_BODY {
-          for (std::size_t row = 0; row < size.rows; row += at_once) {
-            outer_rows<Channels, Set>(sums.data() + c * kWidth, block, plane,
-                                      {row, std::min(row + at_once, size.rows)}, size);
-          }
-        });
-        c += channels;
-      }
-      const T* partial = sums.data();
-      for (std::size_t row = 0; row < size.kernel; ++row) {
-        for (std::size_t column = 0; column < size.kernel; ++column) {
-          for (std::size_t c = 0; c < size.small_channels; ++c, partial += kWidth) {
-            T total = T{0};
-            for (std::size_t lane = 0; lane < kWidth; ++lane) total += partial[lane];
-            dweight[c * strides.small + channel * strides.large + row * strides.row +
-                    column * strides.column] = total;
-          }
-        }
-      }
+    if constexpr (Set::kBytes == Avx512::kBytes) {
+      if (fills_halves<Set, T>(size)) return outer_side<Avx2>(dweight, strides, small, large, size, part);
     }
+    outer_side<Set>(dweight, strides, small, large, size, part);
   });
 }
 

@@ -166,10 +166,11 @@ void unpool_row_best(T* upper, T* lower, const T* gradient, const std::uint8_t* 
   unpool_row(upper, lower, gradient, which, columns);
 }
 
-/// The largest of four and its place, for a vector of images from `n` on, by the rule of pool_row.
-template <class T>
-DTRAIN_VECTOR_BODY inline void best_of_four(T* out, std::uint8_t* which, const T* const (&windows)[4],
+/// The largest of four and its place, for a vector of what is innermost from `n` on, by the rule of pool_row.
+template <class S>
+DTRAIN_VECTOR_BODY inline void best_of_four(S* out, std::uint8_t* which, const S* const (&windows)[4],
                                             std::size_t n) {
+  using T = Computed<S>;
   using Vector = typename Lanes<T>::Vector;
   using Mask = decltype(Vector{} < Vector{});
   typedef std::uint8_t Bytes __attribute__((vector_size(Lanes<T>::kWidth)));
@@ -186,6 +187,41 @@ DTRAIN_VECTOR_BODY inline void best_of_four(T* out, std::uint8_t* which, const T
   store(out, best);
   const Bytes bytes = __builtin_convertvector(place, Bytes);
   std::memcpy(which, &bytes, sizeof(bytes));
+}
+
+/// Numbers that are moved only, which compilers do by vectors of plain numbers.
+template <class T>
+T* moved_as(T* at) {
+  return at;
+}
+std::uint16_t* moved_as(Bfloat16* at) { return &at->bits; }
+const std::uint16_t* moved_as(const Bfloat16* at) { return &at->bits; }
+
+template <class T>
+void unpool_inner(T* input_gradient, const T* gradient, const std::uint8_t* which, const PoolSize& size,
+                  std::size_t inner) {
+  const std::size_t rows = size.height / 2;
+  const std::size_t columns = size.width / 2;
+  if (size.height % 2 == 1 || size.width % 2 == 1) {
+    std::fill(input_gradient, input_gradient + size.planes * size.height * size.width * inner, T{0});
+  }
+  with_avx2([=]() DTRAIN_VECTOR_BODY {
+    for (std::size_t window = 0; window < size.planes * rows * columns; ++window) {
+      const std::size_t row = window / columns;
+      T* upper = input_gradient +
+                 ((row / rows * size.height + row % rows * 2) * size.width + window % columns * 2) * inner;
+      T* lower = upper + size.width * inner;
+      const T* of = gradient + window * inner;
+      const std::uint8_t* place = which + window * inner;
+#pragma GCC ivdep
+      for (std::size_t n = 0; n < inner; ++n) {
+        upper[n] = place[n] == 0 ? of[n] : T{0};
+        upper[n + inner] = place[n] == 1 ? of[n] : T{0};
+        lower[n] = place[n] == 2 ? of[n] : T{0};
+        lower[n + inner] = place[n] == 3 ? of[n] : T{0};
+      }
+    }
+  });
 }
 
 }  // namespace
@@ -214,73 +250,55 @@ void max_pool_2x2_backward(T* input_gradient, const T* gradient, const std::uint
   }
 }
 
-template <class T>
-void max_pool_2x2_chwn(T* out, std::uint8_t* which, const T* input, const PoolSize& size,
-                       std::size_t images) {
+template <class S>
+void max_pool_2x2_inner(S* out, std::uint8_t* which, const S* input, const PoolSize& size,
+                        std::size_t inner) {
   const std::size_t rows = size.height / 2;
   const std::size_t columns = size.width / 2;
   with_avx2([=]() DTRAIN_VECTOR_BODY {
     for (std::size_t window = 0; window < size.planes * rows * columns; ++window) {
       const std::size_t row = window / columns;
-      const T* upper =
-          input + ((row / rows * size.height + row % rows * 2) * size.width + window % columns * 2) * images;
-      const T* lower = upper + size.width * images;
-      T* best_of = out + window * images;
-      std::uint8_t* place_of = which + window * images;
-      const T* const windows[] = {upper, upper + images, lower, lower + images};
-      constexpr std::size_t kWidth = Lanes<T>::kWidth;
+      const S* upper =
+          input + ((row / rows * size.height + row % rows * 2) * size.width + window % columns * 2) * inner;
+      const S* lower = upper + size.width * inner;
+      S* best_of = out + window * inner;
+      std::uint8_t* place_of = which + window * inner;
+      const S* const windows[] = {upper, upper + inner, lower, lower + inner};
+      constexpr std::size_t kWidth = Lanes<Computed<S>>::kWidth;
       std::size_t n = 0;
-      for (; n + kWidth <= images; n += kWidth) best_of_four<T>(best_of + n, place_of + n, windows, n);
-      if (n < images) {
-        T padded[4][kWidth] = {};
-        T best[kWidth];
+      for (; n + kWidth <= inner; n += kWidth) best_of_four<S>(best_of + n, place_of + n, windows, n);
+      if (n < inner) {
+        S padded[4][kWidth] = {};
+        S best[kWidth];
         std::uint8_t place[kWidth];
-        for (std::size_t i = 0; i < 4; ++i) std::copy_n(windows[i] + n, images - n, padded[i]);
-        const T* const tails[] = {padded[0], padded[1], padded[2], padded[3]};
-        best_of_four<T>(best, place, tails, 0);
-        std::copy_n(best, images - n, best_of + n);
-        std::copy_n(place, images - n, place_of + n);
+        for (std::size_t i = 0; i < 4; ++i) std::copy_n(windows[i] + n, inner - n, padded[i]);
+        const S* const tails[] = {padded[0], padded[1], padded[2], padded[3]};
+        best_of_four<S>(best, place, tails, 0);
+        std::copy_n(best, inner - n, best_of + n);
+        std::copy_n(place, inner - n, place_of + n);
       }
     }
   });
 }
 
-template <class T>
-void max_pool_2x2_chwn_backward(T* input_gradient, const T* gradient, const std::uint8_t* which,
-                                const PoolSize& size, std::size_t images) {
-  const std::size_t rows = size.height / 2;
-  const std::size_t columns = size.width / 2;
-  if (size.height % 2 == 1 || size.width % 2 == 1) {
-    std::fill(input_gradient, input_gradient + size.planes * size.height * size.width * images, T{0});
-  }
-  with_avx2([=]() DTRAIN_VECTOR_BODY {
-    for (std::size_t window = 0; window < size.planes * rows * columns; ++window) {
-      const std::size_t row = window / columns;
-      T* upper = input_gradient +
-                 ((row / rows * size.height + row % rows * 2) * size.width + window % columns * 2) * images;
-      T* lower = upper + size.width * images;
-      const T* of = gradient + window * images;
-      const std::uint8_t* place = which + window * images;
-#pragma GCC ivdep
-      for (std::size_t n = 0; n < images; ++n) {
-        upper[n] = place[n] == 0 ? of[n] : T{0};
-        upper[n + images] = place[n] == 1 ? of[n] : T{0};
-        lower[n] = place[n] == 2 ? of[n] : T{0};
-        lower[n + images] = place[n] == 3 ? of[n] : T{0};
-      }
-    }
-  });
+template <class S>
+void max_pool_2x2_inner_backward(S* input_gradient, const S* gradient, const std::uint8_t* which,
+                                 const PoolSize& size, std::size_t inner) {
+  unpool_inner(moved_as(input_gradient), moved_as(gradient), which, size, inner);
 }
 
 template void max_pool_2x2<float>(float*, std::uint8_t*, const float*, const PoolSize&);
 template void max_pool_2x2<double>(double*, std::uint8_t*, const double*, const PoolSize&);
 template void max_pool_2x2_backward<float>(float*, const float*, const std::uint8_t*, const PoolSize&);
 template void max_pool_2x2_backward<double>(double*, const double*, const std::uint8_t*, const PoolSize&);
-template void max_pool_2x2_chwn<float>(float*, std::uint8_t*, const float*, const PoolSize&, std::size_t);
-template void max_pool_2x2_chwn<double>(double*, std::uint8_t*, const double*, const PoolSize&, std::size_t);
-template void max_pool_2x2_chwn_backward<float>(float*, const float*, const std::uint8_t*, const PoolSize&,
-                                                std::size_t);
-template void max_pool_2x2_chwn_backward<double>(double*, const double*, const std::uint8_t*, const PoolSize&,
-                                                 std::size_t);
+
+#define DTRAIN_DEFINE_INNER_POOL(S)                                                                \
+  template void max_pool_2x2_inner<S>(S*, std::uint8_t*, const S*, const PoolSize&, std::size_t);  \
+  template void max_pool_2x2_inner_backward<S>(S*, const S*, const std::uint8_t*, const PoolSize&, \
+                                               std::size_t);
+DTRAIN_DEFINE_INNER_POOL(float)
+DTRAIN_DEFINE_INNER_POOL(double)
+DTRAIN_DEFINE_INNER_POOL(Bfloat16)
+#undef DTRAIN_DEFINE_INNER_POOL
 
 }  // namespace dtrain::kernels

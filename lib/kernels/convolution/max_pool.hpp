@@ -3,6 +3,8 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/element.hpp"
+
 namespace dtrain::kernels {
 
 /// Extents of images to pool, all planes [height, width] one after another.
@@ -23,26 +25,28 @@ template <class T>
 void max_pool_2x2_backward(T* input_gradient, const T* gradient, const std::uint8_t* which,
                            const PoolSize& size);
 
-/// The same for images that lie with the image innermost: planes [height, width, images] (CHWN), and so do
-/// `out` and `which`.
-template <class T>
-void max_pool_2x2_chwn(T* out, std::uint8_t* which, const T* input, const PoolSize& size, std::size_t images);
-template <class T>
-void max_pool_2x2_chwn_backward(T* input_gradient, const T* gradient, const std::uint8_t* which,
-                                const PoolSize& size, std::size_t images);
+/// The same where `inner` values of a pixel lie side by side, planes [height, width, inner], and so do `out`
+/// and `which`: a plane for each image and the channels innermost, or a plane for each channel and the images
+/// innermost (CHWN). S: float, double or Bfloat16.
+template <class S>
+void max_pool_2x2_inner(S* out, std::uint8_t* which, const S* input, const PoolSize& size, std::size_t inner);
+template <class S>
+void max_pool_2x2_inner_backward(S* input_gradient, const S* gradient, const std::uint8_t* which,
+                                 const PoolSize& size, std::size_t inner);
 
 extern template void max_pool_2x2<float>(float*, std::uint8_t*, const float*, const PoolSize&);
 extern template void max_pool_2x2<double>(double*, std::uint8_t*, const double*, const PoolSize&);
 extern template void max_pool_2x2_backward<float>(float*, const float*, const std::uint8_t*, const PoolSize&);
 extern template void max_pool_2x2_backward<double>(double*, const double*, const std::uint8_t*,
                                                    const PoolSize&);
-extern template void max_pool_2x2_chwn<float>(float*, std::uint8_t*, const float*, const PoolSize&,
-                                              std::size_t);
-extern template void max_pool_2x2_chwn<double>(double*, std::uint8_t*, const double*, const PoolSize&,
-                                               std::size_t);
-extern template void max_pool_2x2_chwn_backward<float>(float*, const float*, const std::uint8_t*,
-                                                       const PoolSize&, std::size_t);
-extern template void max_pool_2x2_chwn_backward<double>(double*, const double*, const std::uint8_t*,
-                                                        const PoolSize&, std::size_t);
+
+#define DTRAIN_DECLARE_INNER_POOL(S)                                                                      \
+  extern template void max_pool_2x2_inner<S>(S*, std::uint8_t*, const S*, const PoolSize&, std::size_t);  \
+  extern template void max_pool_2x2_inner_backward<S>(S*, const S*, const std::uint8_t*, const PoolSize&, \
+                                                      std::size_t);
+DTRAIN_DECLARE_INNER_POOL(float)
+DTRAIN_DECLARE_INNER_POOL(double)
+DTRAIN_DECLARE_INNER_POOL(Bfloat16)
+#undef DTRAIN_DECLARE_INNER_POOL
 
 }  // namespace dtrain::kernels

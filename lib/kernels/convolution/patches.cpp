@@ -1,7 +1,9 @@
 #include "kernels/convolution/patches.hpp"
 
 #include <algorithm>
+#include <cstring>
 
+#include "kernels/lanes.hpp"
 #include "kernels/simd.hpp"
 
 namespace dtrain::kernels {
@@ -56,21 +58,31 @@ void gather_patches(T* patches, const T* images, const PatchSize& size) {
     walk(
         size,
         [=](std::size_t to, std::size_t from, std::size_t count) DTRAIN_VECTOR_BODY {
-          for (std::size_t k = 0; k < count; ++k) patches[to + k] = images[from + k];
+          std::memcpy(static_cast<void*>(patches + to), images + from, count * sizeof(T));
         },
-        [=](std::size_t to, std::size_t count) DTRAIN_VECTOR_BODY {
-          for (std::size_t k = 0; k < count; ++k) patches[to + k] = T{0};
-        });
+        [=](std::size_t to, std::size_t count)
+            DTRAIN_VECTOR_BODY { std::memset(static_cast<void*>(patches + to), 0, count * sizeof(T)); });
   });
 }
 
-template <class T>
-void scatter_patches(T* images, const T* patches, const PatchSize& size) {
+template <class T, class S>
+void scatter_patches(T* images, const S* patches, const PatchSize& size) {
   with_avx2([=, &size]() DTRAIN_VECTOR_BODY {
     walk(
         size,
         [=](std::size_t from, std::size_t to, std::size_t count) DTRAIN_VECTOR_BODY {
-          for (std::size_t k = 0; k < count; ++k) images[to + k] += patches[from + k];
+          constexpr std::size_t kWidth = Lanes<T>::kWidth;
+          typename Lanes<T>::Vector sum, added;
+          std::size_t k = 0;
+          for (; k + kWidth <= count; k += kWidth) {
+            load(sum, images + to + k);
+            load(added, patches + from + k);
+            store(images + to + k, sum + added);
+          }
+          for (T one; k < count; ++k) {
+            load(one, patches + from + k);
+            images[to + k] += one;
+          }
         },
         [](std::size_t, std::size_t) DTRAIN_VECTOR_BODY {});
   });
@@ -78,7 +90,9 @@ void scatter_patches(T* images, const T* patches, const PatchSize& size) {
 
 template void gather_patches<float>(float*, const float*, const PatchSize&);
 template void gather_patches<double>(double*, const double*, const PatchSize&);
+template void gather_patches<Bfloat16>(Bfloat16*, const Bfloat16*, const PatchSize&);
 template void scatter_patches<float>(float*, const float*, const PatchSize&);
 template void scatter_patches<double>(double*, const double*, const PatchSize&);
+template void scatter_patches<float>(float*, const Bfloat16*, const PatchSize&);
 
 }  // namespace dtrain::kernels

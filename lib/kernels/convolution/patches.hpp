@@ -2,6 +2,8 @@
 
 #include <cstddef>
 
+#include "kernels/element.hpp"
+
 namespace dtrain::kernels {
 
 /// Windows of `kernel` x `kernel` pixels over images [images, height, width, channels], moved by `stride`,
@@ -25,13 +27,16 @@ struct PatchSize {
 template <class T>
 void gather_patches(T* patches, const T* images, const PatchSize& size);
 
-/// The adjoint: adds each row of `patches` to the pixels it was gathered from.
-template <class T>
-void scatter_patches(T* images, const T* patches, const PatchSize& size);
+/// The adjoint: adds each row of `patches` to the pixels it was gathered from. Those of half precision are
+/// added to floats.
+template <class T, class S>
+void scatter_patches(T* images, const S* patches, const PatchSize& size);
 
 extern template void gather_patches<float>(float*, const float*, const PatchSize&);
 extern template void gather_patches<double>(double*, const double*, const PatchSize&);
+extern template void gather_patches<Bfloat16>(Bfloat16*, const Bfloat16*, const PatchSize&);
 extern template void scatter_patches<float>(float*, const float*, const PatchSize&);
 extern template void scatter_patches<double>(double*, const double*, const PatchSize&);
+extern template void scatter_patches<float>(float*, const Bfloat16*, const PatchSize&);
 
 }  // namespace dtrain::kernels

@@ -1,6 +1,7 @@
 #include "models/compute/precision.hpp"
 
 #include <ATen/autocast_mode.h>
+#include <ATen/cpu/Utils.h>
 
 #include <array>
 
@@ -48,6 +49,11 @@ bool is_full_on_cpu(const at::Tensor& tensor) {
 
 bool own_kernels_take(const at::Tensor& tensor) { return own_kernels_are_on() && is_full_on_cpu(tensor); }
 
+bool own_passes_take(const at::Tensor& tensor) {
+  return own_kernels_take(tensor) ||
+         (own_kernels_are_on() && tensor.is_cpu() && tensor.scalar_type() == at::kBFloat16);
+}
+
 bool own_products_take(const at::Tensor& tensor, const at::Tensor& weight) {
   return own_kernels_take(tensor) && weight.scalar_type() == tensor.scalar_type() &&
          !at::autocast::is_autocast_enabled(kAny);
@@ -60,6 +66,17 @@ at::Tensor as_factor(const at::Tensor& tensor) {
 
 at::ScalarType product_type() {
   return at::autocast::is_autocast_enabled(kAny) ? at::autocast::get_autocast_dtype(kAny) : at::kFloat;
+}
+
+bool multiplies_in_tiles(at::ScalarType half) {
+  const auto has = [](const char* name) {
+    const auto found = at::cpu::get_cpu_capabilities();
+    const auto unit = found.find(name);
+    return unit != found.end() && unit->second.isBool() && unit->second.toBool();
+  };
+  static const bool bfloat16 = has("amx_bf16");
+  static const bool float16 = has("amx_fp16");
+  return half == at::kBFloat16 ? bfloat16 : half == at::kHalf && float16;
 }
 
 at::Tensor in_full(const at::Tensor& tensor) {

@@ -31,6 +31,9 @@ bool is_full_on_cpu(const at::Tensor& tensor);
 /// Whether dtrain's own kernels take `tensor`: as is_full_on_cpu(), where they are on (KernelScope).
 bool own_kernels_take(const at::Tensor& tensor);
 
+/// The same of those that pass over memory once, which also take bfloat16.
+bool own_passes_take(const at::Tensor& tensor);
+
 /// Whether they may also multiply it with `weight`: the same type, and products are not wanted in half
 /// precision.
 bool own_products_take(const at::Tensor& tensor, const at::Tensor& weight);
@@ -41,6 +44,9 @@ at::Tensor as_factor(const at::Tensor& tensor);
 
 /// What products take and give here: half precision inside a ProductScope that asks for it, else float.
 at::ScalarType product_type();
+
+/// Whether the processor multiplies matrices of `half` in tiles (AMX), many times as fast as floats.
+bool multiplies_in_tiles(at::ScalarType half);
 
 /// float where `tensor` is in half precision: for losses, and for values that are kept.
 at::Tensor in_full(const at::Tensor& tensor);

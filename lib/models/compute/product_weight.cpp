@@ -36,10 +36,17 @@ class CopyOfWeight : public torch::autograd::Function<CopyOfWeight> {
 
 }  // namespace
 
+bool copy_counts(const Parameter& parameter) {
+  return parameter.half.defined() && own_kernels_are_on() && at::GradMode::is_enabled() &&
+         parameter.half.scalar_type() == product_type();
+}
+
 at::Tensor product_weight(const at::Tensor& value, const Parameter& parameter) {
-  const bool copied = parameter.half.defined() && fused_kernels_are_on() && at::GradMode::is_enabled() &&
-                      parameter.half.scalar_type() == product_type();
-  return copied ? CopyOfWeight::apply(value, &parameter) : value;
+  return copy_counts(parameter) ? CopyOfWeight::apply(value, &parameter) : value;
+}
+
+at::Tensor product_factor(const Parameter& parameter) {
+  return copy_counts(parameter) ? parameter.half : as_factor(parameter.value.detach());
 }
 
 }  // namespace dtrain::models

@@ -14,6 +14,7 @@
 #include <optional>
 
 #include "core/error.hpp"
+#include "models/compute/element_type.hpp"
 #include "models/compute/precision.hpp"
 #include "models/layers/fused/fused_batch_norm.hpp"
 #include "models/slicing/slices.hpp"
@@ -30,7 +31,7 @@ struct Statistics {
   at::Tensor variance;
 };
 
-/// Factors of y = x scale + shift, in the images' type.
+/// Factors of y = x scale + shift, in the parameters' type.
 struct Scaling {
   at::Tensor scale;
   at::Tensor shift;
@@ -64,14 +65,15 @@ void over_channels(const kernels::ChannelRows& size, const Call& call) {
       });
 }
 
-template <class T>
 Statistics moments(const at::Tensor& x) {
   const auto size = rows_of(x);
   Statistics found{doubles(size.channels), doubles(size.channels)};
   auto* mean = found.mean.data_ptr<double>();
   auto* variance = found.variance.data_ptr<double>();
-  over_channels(size, [&](const kernels::ChannelRange& range) {
-    kernels::channel_moments(mean, variance, x.const_data_ptr<T>(), size, range);
+  with_stored_type(x, [&](auto type) {
+    over_channels(size, [&](const kernels::ChannelRange& range) {
+      kernels::channel_moments<decltype(type)>(mean, variance, stored<decltype(type)>(x), size, range);
+    });
   });
   return found;
 }
@@ -86,21 +88,16 @@ Scaling scaling_of(const Statistics& statistics, double epsilon, const at::Tenso
   return made;
 }
 
-template <class T>
-const T* pointer(const at::Tensor& tensor, std::int64_t offset = 0) {
-  return tensor.defined() ? tensor.const_data_ptr<T>() + offset : nullptr;
-}
-
-template <class T>
+template <class S>
 at::Tensor scaled(const at::Tensor& x, const at::Tensor& residual, const Scaling& by, kernels::Then then) {
+  using T = kernels::Computed<S>;
   at::Tensor y = at::empty(x.sizes(), x.options().memory_format(kChannelsLast));
-  T* out = y.data_ptr<T>();
   over_rows(rows_of(x), [&](std::int64_t offset, const kernels::ChannelRows& part) {
-    kernels::scale_channels<T>({.y = out + offset,
-                                .x = pointer<T>(x, offset),
-                                .residual = pointer<T>(residual, offset),
-                                .scale = pointer<T>(by.scale),
-                                .shift = pointer<T>(by.shift),
+    kernels::scale_channels<S>({.y = stored<S>(y, offset),
+                                .x = stored<const S>(x, offset),
+                                .residual = stored<const S>(residual, offset),
+                                .scale = stored<const T>(by.scale),
+                                .shift = stored<const T>(by.shift),
                                 .then = then},
                                part);
   });
@@ -112,17 +109,18 @@ struct Gradients {
   at::Tensor input, weight, bias, residual;
 };
 
-template <class T>
-Gradients gradients_of(const kernels::MaskedGradient<T>& g, const at::Tensor& x, const at::Tensor& weight,
+template <class S>
+Gradients gradients_of(const kernels::MaskedGradient<S>& g, const at::Tensor& x, const at::Tensor& weight,
                        const at::Tensor& mean, const at::Tensor& inverse_deviation, Mode mode,
                        bool has_residual) {
+  using T = kernels::Computed<S>;
   const auto size = rows_of(x);
   const at::Tensor sum = doubles(size.channels);
   const at::Tensor product_sum = doubles(size.channels);
-  const at::Tensor centre = mean.to(x.scalar_type());
+  const at::Tensor centre = mean.to(weight.scalar_type());
   over_channels(size, [&](const kernels::ChannelRange& range) {
     kernels::channel_gradient_sums(sum.data_ptr<double>(), product_sum.data_ptr<double>(), g,
-                                   centre.const_data_ptr<T>(), size, range);
+                                   stored<const T>(centre), size, range);
   });
   Gradients found;
   found.weight = (product_sum * inverse_deviation).to(weight.scalar_type());
@@ -137,7 +135,8 @@ Gradients gradients_of(const kernels::MaskedGradient<T>& g, const at::Tensor& x,
     b = -a * inverse_deviation.square() * product_sum / rows;
     c = -a * sum / rows - b * mean;
   }
-  const at::Tensor factors[3] = {a.to(x.scalar_type()), b.to(x.scalar_type()), c.to(x.scalar_type())};
+  const auto type = weight.scalar_type();
+  const at::Tensor factors[3] = {a.to(type), b.to(type), c.to(type)};
   found.input = at::empty(x.sizes(), x.options().memory_format(kChannelsLast));
   if (has_residual) found.residual = at::empty(x.sizes(), x.options().memory_format(kChannelsLast));
   over_rows(size, [&](std::int64_t offset, const kernels::ChannelRows& part) {
@@ -145,9 +144,9 @@ Gradients gradients_of(const kernels::MaskedGradient<T>& g, const at::Tensor& x,
     from.gradient += offset;
     from.x += offset;
     if (from.output != nullptr) from.output += offset;
-    kernels::channel_gradient(found.input.data_ptr<T>() + offset,
-                              has_residual ? found.residual.data_ptr<T>() + offset : nullptr, from,
-                              pointer<T>(factors[0]), pointer<T>(factors[1]), pointer<T>(factors[2]), part);
+    kernels::channel_gradient<S>(stored<S>(found.input, offset), stored<S>(found.residual, offset), from,
+                                 stored<const T>(factors[0]), stored<const T>(factors[1]),
+                                 stored<const T>(factors[2]), part);
   });
   return found;
 }
@@ -160,8 +159,8 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
                             double epsilon, kernels::Then then, Mode mode) {
     const at::Tensor residual = beside.value_or(at::Tensor());
     const auto by = scaling_of(statistics, epsilon, weight, bias);
-    const at::Tensor y = input.scalar_type() == at::kDouble ? scaled<double>(input, residual, by, then)
-                                                            : scaled<float>(input, residual, by, then);
+    const at::Tensor y =
+        with_stored_type(input, [&](auto type) { return scaled<decltype(type)>(input, residual, by, then); });
     // Without a residual the ReLU's zeros follow from the input, which is kept anyway.
     const bool keeps_output = residual.defined() && then == kernels::Then::relu;
     context->save_for_backward({input, weight, keeps_output ? y : at::Tensor()});
@@ -178,27 +177,28 @@ class BatchNormFunction : public torch::autograd::Function<BatchNormFunction> {
   static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
                                                const torch::autograd::tensor_list& gradients) {
     const at::Tensor gradient = gradients[0].contiguous(kChannelsLast);
-    const auto found = gradient.scalar_type() == at::kDouble ? backward_as<double>(context, gradient)
-                                                             : backward_as<float>(context, gradient);
+    const auto found =
+        with_stored_type(gradient, [&](auto type) { return backward_as<decltype(type)>(context, gradient); });
     return {found.input,  found.weight, found.bias,   found.residual,
             at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
   }
 
  private:
-  template <class T>
+  template <class S>
   static Gradients backward_as(torch::autograd::AutogradContext* context, const at::Tensor& gradient) {
+    using T = kernels::Computed<S>;
     const auto saved = context->get_saved_variables();
     const auto kept = [&](const char* name) { return context->saved_data[name].toTensor(); };
     const at::Tensor scale = kept("scale");
     const at::Tensor shift = kept("shift");
-    const kernels::MaskedGradient<T> g{
-        .gradient = gradient.const_data_ptr<T>(),
-        .x = saved[0].const_data_ptr<T>(),
-        .output = pointer<T>(saved[2]),
-        .scale = scale.const_data_ptr<T>(),
-        .shift = shift.const_data_ptr<T>(),
+    const kernels::MaskedGradient<S> g{
+        .gradient = stored<const S>(gradient),
+        .x = stored<const S>(saved[0]),
+        .output = stored<const S>(saved[2]),
+        .scale = stored<const T>(scale),
+        .shift = stored<const T>(shift),
         .then = static_cast<kernels::Then>(context->saved_data["then"].toInt())};
-    return gradients_of<T>(g, saved[0], saved[1], kept("mean"), kept("inverse_deviation"),
+    return gradients_of<S>(g, saved[0], saved[1], kept("mean"), kept("inverse_deviation"),
                            static_cast<Mode>(context->saved_data["mode"].toInt()),
                            context->saved_data["residual"].toBool());
   }
@@ -219,8 +219,8 @@ void add_to_step(const Statistics& statistics, const at::Tensor& x, std::uint32_
   variance.step_weight += samples;
 }
 
-/// By LibTorch's operators, for what the own kernels do not take: images in half precision, or in a device's
-/// memory; and where they are off.
+/// By LibTorch's operators, for what the own kernels do not take: images in fp16, or in a device's memory;
+/// and where they are off.
 at::Tensor library_batch_norm(const at::Tensor& x, const Parameter& weight, const Parameter& bias,
                               Buffer& mean, Buffer& variance, double epsilon, const Context& context) {
   const bool training = context.mode == Mode::training;
@@ -268,23 +268,22 @@ at::Tensor batch_norm(const BatchNormInput& what, const BatchNorm& place,
                       const Context& context) {
   const at::Tensor x = what.input.contiguous(kChannelsLast);
   const at::Tensor residual =
-      what.residual.defined() ? what.residual.contiguous(kChannelsLast) : what.residual;
+      what.residual.defined() ? what.residual.to(x.scalar_type()).contiguous(kChannelsLast) : what.residual;
   Buffer& mean = buffers.at(place.buffer);
   Buffer& variance = buffers.at(place.buffer + 1);
   const Parameter& weight = parameters.at(place.parameter);
   const Parameter& bias = parameters.at(place.parameter + 1);
   if (context.mode == Mode::training && takes_fused_batch_norm(x, weight)) {
-    const at::Tensor beside = residual.defined() ? residual.to(x.scalar_type()) : residual;
-    return fused_batch_norm(x, beside, what.then, weight, bias, mean, variance, place.epsilon, context);
+    return fused_batch_norm(x, residual, what.then, weight, bias, mean, variance, place.epsilon, context);
   }
-  if (!own_kernels_take(x)) {
+  if (!own_passes_take(x)) {
     const at::Tensor y = library_batch_norm(x, weight, bias, mean, variance, place.epsilon, context);
     const at::Tensor sum = residual.defined() ? y + residual : y;
     return what.then == kernels::Then::relu ? sum.relu() : sum;
   }
   Statistics statistics;
   if (context.mode == Mode::training) {
-    statistics = x.scalar_type() == at::kDouble ? moments<double>(x) : moments<float>(x);
+    statistics = moments(x);
     if (context.pass == Pass::first) add_to_step(statistics, x, context.micro_batch, mean, variance);
   } else {
     statistics = {mean.value.to(at::kDouble), variance.value.to(at::kDouble)};

@@ -7,6 +7,8 @@
 #include <cmath>
 
 #include "core/error.hpp"
+#include "models/compute/product_weight.hpp"
+#include "models/layers/half_linear.hpp"
 #include "models/layers/large_linear.hpp"
 #include "models/layers/small_linear.hpp"
 #include "models/shape.hpp"
@@ -48,7 +50,8 @@ Flow Linear::slice(TensorGroup& group, const Flow& flow) {
 at::Tensor linear_product(const at::Tensor& input, Parameter& weight, Parameter& bias) {
   if (fits_large_linear(input, weight)) return large_linear(input, weight, bias);
   if (fits_small_linear(input, weight.value)) return small_linear(input, weight, bias);
-  return at::linear(input, weight.value, bias.value);
+  if (fits_half_linear(input, weight)) return half_linear(input, weight, bias);
+  return at::linear(input, product_weight(weight.value, weight), bias.value);
 }
 
 Tensors Linear::forward(const Tensors& inputs, const Context& /*context*/) {
@@ -60,7 +63,7 @@ Tensors Linear::forward(const Tensors& inputs, const Context& /*context*/) {
   Parameter& bias = parameters_[1];
   if (group_ == nullptr) return {linear_product(input, weight, bias)};
   if (weight.slicing == Slicing::column) return {linear_product(group_->enter(input), weight, bias)};
-  return {group_->leave(at::linear(input, weight.value)) + bias.value};
+  return {group_->leave(at::linear(input, product_weight(weight.value, weight))) + bias.value};
 }
 
 std::vector<Shape> Linear::output_shapes(const std::vector<Shape>& inputs) const {

@@ -32,7 +32,7 @@ void add_stem(Layers& layers, std::int64_t channels, std::int64_t width, bool im
       Conv2d::Style{
           .start = Conv2d::Start::kaiming_fan_out, .bias = Conv2d::Bias::no, .format = kChannelsLast}));
   layers.push_back(std::make_unique<BatchNorm2d>("bn1", width, kernels::Then::relu));
-  if (imagenet) layers.push_back(std::make_unique<MaxPool2d>("maxpool", 3, 2, 1, kChannelsLast));
+  if (imagenet) layers.push_back(std::make_unique<MaxPool2d>("maxpool", 3, 2, 1));
 }
 
 std::unique_ptr<Model> make_resnet18(const DatasetFacts& facts, const ModelOptions& options) {

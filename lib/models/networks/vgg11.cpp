@@ -35,7 +35,7 @@ std::int64_t add_features(Layers& layers, std::int64_t channels, std::int64_t wi
   const auto name = [](int i) { return fmt::format("features.{}", i); };
   for (const std::int64_t times : kFeatures) {
     if (times == 0) {
-      layers.push_back(std::make_unique<MaxPool2d>(name(index++), 2, kChannelsLast));
+      layers.push_back(std::make_unique<MaxPool2d>(name(index++), 2));
       continue;
     }
     const Conv2d::Geometry geometry{

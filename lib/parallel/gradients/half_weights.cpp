@@ -1,7 +1,6 @@
 #include "parallel/gradients/half_weights.hpp"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/zeros.h>
 
 #include <utility>
 
@@ -9,10 +8,8 @@
 
 namespace dtrain::parallel {
 
-HalfWeights::HalfWeights(FlatParameters& parameters, at::ScalarType type)
-    : parameters_(parameters),
-      values_(
-          at::zeros({parameters.size()}, parameters.values().options().dtype(type).requires_grad(false))) {
+HalfWeights::HalfWeights(FlatParameters& parameters, at::Tensor values)
+    : parameters_(parameters), values_(std::move(values)) {
   require(parameters.values().numel() == parameters.size(), "parameters in shards have no whole copy",
           {.subject = "HalfWeights"});
   for (const auto& entry : parameters_.entries()) {

@@ -14,8 +14,9 @@ namespace dtrain::parallel {
 /// each Parameter::half is its part.
 class HalfWeights {
  public:
-  /// `parameters` must be held whole, and outlive this. `type`: kBFloat16 or kHalf.
-  HalfWeights(FlatParameters& parameters, at::ScalarType type);
+  /// `parameters` must be held whole, and outlive this. `values`: [parameters.size()] of kBFloat16 or kHalf,
+  /// which may be memory that ranks with the same parameters share.
+  HalfWeights(FlatParameters& parameters, at::Tensor values);
   ~HalfWeights();
   HalfWeights(const HalfWeights&) = delete;
   HalfWeights& operator=(const HalfWeights&) = delete;
@@ -24,6 +25,8 @@ class HalfWeights {
 
   /// Brings the copy up to date, unless written() was called and the parameters are as they were then.
   void begin_step();
+  /// Something else has written the parameters: what written() said holds no longer.
+  void forget() { written_at_.reset(); }
   /// An optimizer has just written both the parameters and this copy.
   void written() { written_at_ = parameters_.values()._version(); }
 

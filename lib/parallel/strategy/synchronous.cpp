@@ -36,16 +36,25 @@ comm::Group& sharers(const StrategyParts& parts) {
   return parts.data_in_node != nullptr ? *parts.data_in_node : parts.data;
 }
 
-/// Room for the parameters and the optimizer's state; where the latter may be cut into shards, only if all
-/// ranks share it.
+/// Whether a copy of the parameters in half precision is kept where they are whole.
+bool keeps_halves(const Setting& setting) {
+  return setting.half && (setting.fused_kernels || (setting.own_kernels && !setting.on_device));
+}
+
+/// Elements of the parameters' type in the room of `size` of them in half precision.
+std::int64_t room_for_halves(std::int64_t size) { return (size + 1) / 2; }
+
+/// Room for the parameters, a copy of them in half precision and the optimizer's state; where the latter may
+/// be cut into shards, only if all ranks share it.
 NodeMemory node_memory(const StrategyParts& parts, Shards shards) {
   const auto size = FlatParameters::size_of(parts.model);
   const auto& rule = parts.setting.optimizer;
-  const auto all = (1 + rule.states_beside()) * size;
+  const auto weights = size + (keeps_halves(parts.setting) ? room_for_halves(size) : 0);
+  const auto all = weights + rule.states_beside() * size;
   const auto options = at::TensorOptions().dtype(parts.dtype).device(parts.device);
   const auto own = shards == Shards::nothing                               ? all
                    : shards == Shards::parameters && parts.data.size() > 1 ? 0
-                                                                           : size;
+                                                                           : weights;
   NodeMemory memory(sharers(parts), all, options, own);
   require(memory.shared() || parts.data_in_node == nullptr,
           "the ranks of a node do not see one another's memory, which is to hold the state for all of them",
@@ -145,10 +154,11 @@ std::unique_ptr<GradientSums> gradient_sums(const StrategyParts& parts, Shards s
 
 /// Null where products are in full precision, and where this rank has only shards of the parameters.
 std::unique_ptr<HalfWeights> half_weights(const StrategyParts& parts, Shards shards,
-                                          FlatParameters& parameters, const NodeMemory& memory) {
-  const bool kept =
-      parts.setting.fused_kernels && parts.setting.half && !cuts_parameters(parts, shards, memory);
-  return kept ? std::make_unique<HalfWeights>(parameters, *parts.setting.half) : nullptr;
+                                          FlatParameters& parameters, NodeMemory& memory) {
+  if (!keeps_halves(parts.setting) || cuts_parameters(parts, shards, memory)) return nullptr;
+  const at::Tensor room = memory.take(room_for_halves(parameters.size()));
+  return std::make_unique<HalfWeights>(parameters,
+                                       room.view(*parts.setting.half).narrow(0, 0, parameters.size()));
 }
 
 std::unique_ptr<ReproducibleTotals> reproducible_totals(const StrategyParts& parts,
@@ -235,6 +245,7 @@ StateView Synchronous::state() {
 }
 
 void Synchronous::adopt_weights() {
+  if (halves_ != nullptr) halves_->forget();
   if (memory_.shared()) {
     const bool speaks = parts_.data_across != nullptr && parts_.data_in_node->rank() == 0;  // for its node
     if (speaks) broadcast_parameters(*parts_.data_across, parameters_.values());
@@ -411,6 +422,7 @@ void Synchronous::synchronise() {
 }
 
 void Synchronous::roll_back(std::int64_t number) {
+  if (halves_ != nullptr) halves_->forget();
   undo_->take_back(number);
   scaler_.take_back(number);
 }

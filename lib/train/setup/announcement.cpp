@@ -1,12 +1,12 @@
 #include "train/setup/announcement.hpp"
 
 #include <ATen/Version.h>
-#include <ATen/cpu/Utils.h>
 #include <fmt/format.h>
 #include <torch/headeronly/version.h>
 
 #include "core/counted.hpp"
 #include "core/version.hpp"
+#include "models/compute/precision.hpp"
 #include "parallel/tensor/tensor_ranks.hpp"
 #include "train/config/federated_setting.hpp"
 #include "train/config/precision.hpp"
@@ -73,12 +73,10 @@ void tell_of_compression(const RunConfig& config, const Job& job, const Log& log
 void tell_of_precision(const RunConfig& config, const Job& job, const Log& log) {
   const auto half = half_type(config);
   if (!half || !job.device().is_cpu()) return;
-  const auto found = at::cpu::get_cpu_capabilities();
-  const auto tiles = found.find(half == c10::kHalf ? "amx_fp16" : "amx_bf16");
-  const bool in_tiles = tiles != found.end() && tiles->second.isBool() && tiles->second.toBool();
   log.info(fmt::format("precision  {} {}", config.precision,
-                       in_tiles ? "has units of its own on this processor (AMX)"
-                                : "saves memory on this processor, which has no AMX for it, and no time"));
+                       models::multiplies_in_tiles(*half)
+                           ? "has units of its own on this processor (AMX)"
+                           : "saves memory on this processor, which has no AMX for it, and no time"));
 }
 
 /// A loss of 0.2 may be an error of thousands.

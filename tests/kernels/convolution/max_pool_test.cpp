@@ -65,7 +65,7 @@ TEST(MaxPoolTest, WithTheImageInnermostItIsTheSame) {
     max_pool_2x2(out.data(), which.data(), input.data(), of_all);
     std::vector<float> found(out.size());
     std::vector<std::uint8_t> places(out.size());
-    max_pool_2x2_chwn(found.data(), places.data(), moved(input, images, true).data(), of_one, images);
+    max_pool_2x2_inner(found.data(), places.data(), moved(input, images, true).data(), of_one, images);
     EXPECT_EQ(moved(places, images, false), which);
     const auto back = moved(found, images, false);
     for (std::size_t i = 0; i < out.size(); ++i)
@@ -76,9 +76,35 @@ TEST(MaxPoolTest, WithTheImageInnermostItIsTheSame) {
     std::vector<float> expected(input.size(), -1.0F);
     std::vector<float> given(input.size(), -1.0F);
     max_pool_2x2_backward(expected.data(), gradient.data(), which.data(), of_all);
-    max_pool_2x2_chwn_backward(given.data(), moved(gradient, images, true).data(), places.data(), of_one,
-                               images);
+    max_pool_2x2_inner_backward(given.data(), moved(gradient, images, true).data(), places.data(), of_one,
+                                images);
     EXPECT_EQ(moved(given, images, false), expected);
+  }
+}
+
+TEST(MaxPoolTest, InBfloat16ItIsTheSame) {
+  const PoolSize size{3, 5, 7};
+  for (const std::size_t inner : {1, 8, 21, 64}) {
+    std::vector<Bfloat16> input;
+    std::vector<float> wide;
+    for (std::size_t i = 0; i < size.planes * size.height * size.width * inner; ++i) {
+      const auto value =
+          static_cast<float>(std::sin(static_cast<double>(i * i))) * (i % 7 == 0 ? 1e-39F : 4.0F);
+      input.push_back(from_float<Bfloat16>(i % 41 == 7 ? std::numeric_limits<float>::quiet_NaN() : value));
+      wide.push_back(to_float(input.back()));
+    }
+    const std::size_t outputs = size.planes * 2 * 3 * inner;
+    std::vector<Bfloat16> out(outputs), back(input.size());
+    std::vector<float> wide_out(outputs), wide_back(input.size());
+    std::vector<std::uint8_t> which(outputs), wide_which(outputs);
+    max_pool_2x2_inner(out.data(), which.data(), input.data(), size, inner);
+    max_pool_2x2_inner(wide_out.data(), wide_which.data(), wide.data(), size, inner);
+    EXPECT_EQ(which, wide_which);
+    for (std::size_t i = 0; i < outputs; ++i) EXPECT_EQ(out[i].bits, from_float<Bfloat16>(wide_out[i]).bits);
+    max_pool_2x2_inner_backward(back.data(), out.data(), which.data(), size, inner);
+    max_pool_2x2_inner_backward(wide_back.data(), wide_out.data(), wide_which.data(), size, inner);
+    for (std::size_t i = 0; i < back.size(); ++i)
+      EXPECT_EQ(back[i].bits, from_float<Bfloat16>(wide_back[i]).bits);
   }
 }
 

@@ -55,6 +55,31 @@ TEST(BatchNormTest, TrainingOutputsAndGradientsAreTorchs) {
   }
 }
 
+// Sums are of the whole tensor in any case: in bfloat16 only what goes in and out is rounded.
+TEST(BatchNormTest, InBfloat16ItIsTheSameToRounding) {
+  at::manual_seed(6);
+  for (const auto mode : {Mode::training, Mode::evaluation}) {
+    const auto full = model_of(std::make_unique<BatchNorm2d>("bn", 37, kernels::Then::relu), at::kFloat);
+    const auto half = model_of(std::make_unique<BatchNorm2d>("bn", 37, kernels::Then::relu), at::kFloat);
+    const at::Tensor data = (at::randn({4, 37, 5, 6}) * 0.1 + 40).to(at::kBFloat16);  // a large mean
+    const auto pass = [&](Model& model, const at::Tensor& input) {
+      const at::Tensor out = run(model, input, {.mode = mode})[0];
+      EXPECT_EQ(out.scalar_type(), input.scalar_type());
+      at::manual_seed(8);
+      out.backward(at::randn(out.sizes()).to(at::kBFloat16).to(out.scalar_type()));
+      return out.detach().to(at::kFloat);
+    };
+    const at::Tensor narrow = data.clone().requires_grad_();
+    const at::Tensor wide = data.to(at::kFloat).requires_grad_();
+    EXPECT_TRUE(pass(*half, narrow).equal(pass(*full, wide).to(at::kBFloat16).to(at::kFloat)));
+    EXPECT_TRUE(narrow.grad().equal(wide.grad().to(at::kBFloat16)));
+    for (std::size_t i = 0; i < 2; ++i) {
+      EXPECT_TRUE(half->parameters()[i]->value.grad().equal(full->parameters()[i]->value.grad()));
+      EXPECT_TRUE(half->buffers()[i]->step_sum.equal(full->buffers()[i]->step_sum));
+    }
+  }
+}
+
 TEST(BatchNormTest, EvaluationUsesTheRunningStatisticsAndIsDifferentiable) {
   const auto model = norm_model(8, kernels::Then::relu);
   Layer& layer = *model->layers()[0];

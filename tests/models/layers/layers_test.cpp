@@ -54,17 +54,22 @@ TEST(LayersTest, EveryActivationIsTorchs) {
 }
 
 TEST(LayersTest, PoolingOfOddImagesIsTorchs) {
-  for (const std::int64_t extent : {2, 3}) {
-    MaxPool2d layer("pool", extent);
-    const at::Tensor ours = at::randn({2, 3, 11, 13}).requires_grad_();
-    const at::Tensor theirs = ours.detach().clone().requires_grad_();
-    const at::Tensor expected = at::max_pool2d(theirs, extent, extent);
-    const at::Tensor out = layer.forward({ours}, {})[0];
-    EXPECT_TRUE(at::equal(out, expected));
-    const at::Tensor gradient = at::randn_like(out);
-    out.backward(gradient);
-    expected.backward(gradient);
-    EXPECT_TRUE(at::equal(ours.grad(), theirs.grad()));
+  for (const auto type : {at::kFloat, at::kDouble, at::kBFloat16}) {
+    for (const auto format : {at::MemoryFormat::Contiguous, kChannelsLast}) {
+      for (const std::int64_t extent : {2, 3}) {
+        MaxPool2d layer("pool", extent);
+        const at::Tensor images = at::randn({2, 19, 11, 13}).to(type).contiguous(format);
+        const at::Tensor ours = images.clone().requires_grad_();
+        const at::Tensor theirs = images.clone().requires_grad_();
+        const at::Tensor expected = at::max_pool2d(theirs, extent, extent);
+        const at::Tensor out = layer.forward({ours}, {})[0];
+        EXPECT_TRUE(at::equal(out, expected));
+        const at::Tensor gradient = at::randn(out.sizes()).to(type);
+        out.backward(gradient);
+        expected.backward(gradient);
+        EXPECT_TRUE(at::equal(ours.grad(), theirs.grad()));
+      }
+    }
   }
 }
 

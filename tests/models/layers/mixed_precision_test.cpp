@@ -4,6 +4,7 @@
 #include <tuple>
 
 #include "models/compute/precision.hpp"
+#include "models/layers/linear.hpp"
 #include "models/support.hpp"
 
 namespace dtrain::models {
@@ -96,6 +97,29 @@ TEST(ProductScope, AnInnerOneCanAskForFullPrecision) {
   }
   EXPECT_EQ(a.mm(a).scalar_type(), at::kBFloat16);
   EXPECT_EQ(as_factor(a).scalar_type(), at::kBFloat16);
+}
+
+// The gradient of a weight of which there is a copy is in full precision, however many rows there are.
+TEST(HalfLinear, ItsGradientsAreThoseOfTheRoundedNumbers) {
+  for (const std::int64_t rows : {0, 3, 100}) {
+    Linear layer("linear", 70, 41);
+    const at::NoGradGuard by_hand;
+    for (Parameter& parameter : layer.parameters()) parameter.value.normal_();
+    Parameter& weight = layer.parameters()[0];
+    weight.half = weight.value.to(at::kBFloat16);
+    const at::AutoGradMode recorded(true);
+    const at::Tensor x = at::randn({rows, 70}).to(at::kBFloat16).requires_grad_();
+    const at::Tensor y = layer.run({x}, {.half = at::kBFloat16})[0];
+    EXPECT_EQ(y.scalar_type(), at::kBFloat16);
+    const at::Tensor gradient = at::randn({rows, 41}).to(at::kBFloat16);
+    y.backward(gradient);
+    const auto wide = [](const at::Tensor& value) { return value.detach().to(at::kFloat); };
+    EXPECT_LE(distance(wide(y), at::linear(wide(x), wide(weight.half), layer.parameters()[1].value.detach())),
+              0x1p-8);
+    EXPECT_LE(distance(wide(x.grad()), at::mm(wide(gradient), wide(weight.half))), 0x1p-8);
+    EXPECT_LE(distance(weight.value.grad(), at::mm(wide(gradient).t(), wide(x))), rows > 64 ? 0x1p-8 : 1e-6);
+    EXPECT_LE(distance(layer.parameters()[1].value.grad(), wide(gradient).sum(0)), 1e-6);
+  }
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 #include <cmath>
 #include <optional>
 
+#include "models/compute/product_weight.hpp"
 #include "models/layers/convolution/chwn_conv.hpp"
 #include "models/layers/convolution/patch_conv.hpp"
 #include "models/layers/convolution/winograd_conv.hpp"
@@ -148,13 +149,15 @@ at::Tensor convolve(const at::Tensor& input, Parameter& weight, Parameter* bias,
                     const Conv2d::Geometry& geometry) {
   if (fits_winograd(input, weight.value, geometry)) return winograd_conv(input, weight, bias);
   if (fits_patch_conv(input, weight.value)) return patch_conv(input, weight, bias, geometry);
+  if (fits_half_patch_conv(input, weight.value)) return half_patch_conv(input, weight, bias, geometry);
+  const at::Tensor factor = product_weight(weight.value, weight);
   const auto biases = bias != nullptr ? std::optional(bias->value) : std::nullopt;
   if (strays(input, geometry)) {  // a kernel of one pixel sees each stride-th: it is given those alone
     const at::Tensor seen =
         input.slice(2, 0, std::nullopt, geometry.stride).slice(3, 0, std::nullopt, geometry.stride);
-    return at::conv2d(seen, weight.value, biases);
+    return at::conv2d(seen, factor, biases);
   }
-  return at::conv2d(input, weight.value, biases, geometry.stride, geometry.padding);
+  return at::conv2d(input, factor, biases, geometry.stride, geometry.padding);
 }
 
 }  // namespace dtrain::models

@@ -7,6 +7,7 @@
 
 #include <cmath>
 
+#include "models/compute/product_weight.hpp"
 #include "models/layers/convolution/chwn_conv.hpp"
 #include "models/layers/convolution/patch_conv.hpp"
 #include "models/shape.hpp"
@@ -52,7 +53,8 @@ at::Tensor ConvTranspose2d::convolved(const at::Tensor& input, Parameter& bias) 
 at::Tensor convolve_transposed(const at::Tensor& input, Parameter& weight, Parameter& bias,
                                const Conv2d::Geometry& geometry) {
   if (fits_patch_conv(input, weight.value)) return patch_conv_transpose(input, weight, bias, geometry);
-  return at::conv_transpose2d(input, weight.value, bias.value, geometry.stride, geometry.padding);
+  return at::conv_transpose2d(input, product_weight(weight.value, weight), bias.value, geometry.stride,
+                              geometry.padding);
 }
 
 std::vector<Shape> ConvTranspose2d::output_shapes(const std::vector<Shape>& inputs) const {

@@ -11,6 +11,7 @@ struct KeptConvolution : torch::CustomClassHolder {
   Parameter* weight = nullptr;
   Parameter* bias = nullptr;  ///< Null: it has none.
   Conv2d::Geometry geometry;
+  at::Tensor factor = {};  ///< The weight in half precision, where products are.
   KeptConvolution(Parameter* weight_of, Parameter* bias_of, const Conv2d::Geometry& by)
       : weight(weight_of), bias(bias_of), geometry(by) {}
 

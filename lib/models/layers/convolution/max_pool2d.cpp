@@ -1,11 +1,17 @@
 #include "models/layers/convolution/max_pool2d.hpp"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/max_pool2d.h>
 #include <fmt/format.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
+#include <optional>
+#include <type_traits>
+
 #include "kernels/convolution/max_pool.hpp"
+#include "models/compute/element_type.hpp"
 #include "models/compute/precision.hpp"
 #include "models/layers/convolution/chwn_conv.hpp"
 #include "models/shape.hpp"
@@ -13,80 +19,117 @@
 namespace dtrain::models {
 namespace {
 
-/// What is pooled: planes of all channels and images, or with Chwn of all channels, the image innermost.
-template <bool Chwn>
-kernels::PoolSize pool_size(at::IntArrayRef shape) {
-  return {static_cast<std::size_t>(Chwn ? shape[1] : shape[0] * shape[1]), static_cast<std::size_t>(shape[2]),
-          static_cast<std::size_t>(shape[3])};
-}
+constexpr std::int64_t kPoolGrain = 1 << 15;  // elements that are worth a thread
 
-template <bool Chwn>
-at::Tensor empty_images(at::IntArrayRef shape, const at::TensorOptions& options) {
-  return Chwn ? empty_chwn(shape, options) : at::empty(shape, options);
-}
+/// How images lie: row-major, with their channels innermost, or with the images innermost.
+enum class Lie { rows, channels_last, chwn };
 
-template <bool Chwn, class T>
-at::Tensor pool(const at::Tensor& input, const at::Tensor& which) {
-  at::Tensor output = empty_images<Chwn>(which.sizes(), input.options());
-  const auto size = pool_size<Chwn>(input.sizes());
-  T* const out = output.data_ptr<T>();
-  auto* const places = which.data_ptr<std::uint8_t>();
-  if constexpr (Chwn) {
-    kernels::max_pool_2x2_chwn(out, places, input.const_data_ptr<T>(), size,
-                               static_cast<std::size_t>(input.size(0)));
-  } else {
-    kernels::max_pool_2x2(out, places, input.const_data_ptr<T>(), size);
+/// What is pooled: `inner` values of each pixel side by side.
+struct Pooled {
+  kernels::PoolSize size;
+  std::size_t inner = 1;
+
+  Pooled(Lie lie, at::IntArrayRef shape) {
+    const auto extent = [&](std::size_t dim) { return static_cast<std::size_t>(shape[dim]); };
+    size = {lie == Lie::rows            ? extent(0) * extent(1)
+            : lie == Lie::channels_last ? extent(0)
+                                        : extent(1),
+            extent(2), extent(3)};
+    if (lie != Lie::rows) inner = extent(lie == Lie::chwn ? 0 : 1);
   }
-  return output;
-}
+  std::size_t input_plane() const { return size.height * size.width * inner; }
+  std::size_t output_plane() const { return (size.height / 2) * (size.width / 2) * inner; }
 
-template <bool Chwn, class T>
-at::Tensor unpool(const at::Tensor& gradient, const at::Tensor& which, at::IntArrayRef shape) {
-  at::Tensor result = empty_images<Chwn>(shape, gradient.options());
-  const auto size = pool_size<Chwn>(shape);
-  T* const out = result.data_ptr<T>();
-  const auto* const places = which.const_data_ptr<std::uint8_t>();
-  if constexpr (Chwn) {
-    kernels::max_pool_2x2_chwn_backward(out, gradient.const_data_ptr<T>(), places, size,
-                                        static_cast<std::size_t>(shape[0]));
-  } else {
-    kernels::max_pool_2x2_backward(out, gradient.const_data_ptr<T>(), places, size);
+  /// Calls `call(planes, first plane)` for the parts that threads take.
+  template <class Call>
+  void over_planes(const Call& call) const {
+    const auto grain = std::max<std::int64_t>(
+        1, kPoolGrain / static_cast<std::int64_t>(std::max<std::size_t>(1, input_plane())));
+    at::parallel_for(0, static_cast<std::int64_t>(size.planes), grain,
+                     [&](std::int64_t begin, std::int64_t end) {
+                       call(kernels::PoolSize{static_cast<std::size_t>(end - begin), size.height, size.width},
+                            static_cast<std::size_t>(begin));
+                     });
   }
-  return result;
+};
+
+at::Tensor empty_images(Lie lie, at::IntArrayRef shape, const at::TensorOptions& options) {
+  if (lie == Lie::chwn) return empty_chwn(shape, options);
+  return at::empty(shape,
+                   options.memory_format(lie == Lie::rows ? at::MemoryFormat::Contiguous : kChannelsLast));
 }
 
-template <bool Chwn>
-class MaxPool2x2 : public torch::autograd::Function<MaxPool2x2<Chwn>> {
+at::Tensor lying(Lie lie, const at::Tensor& images) {
+  if (lie == Lie::chwn) return as_chwn(images);
+  return images.contiguous(lie == Lie::rows ? at::MemoryFormat::Contiguous : kChannelsLast);
+}
+
+class MaxPool2x2 : public torch::autograd::Function<MaxPool2x2> {
  public:
-  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input) {
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input, Lie lie) {
+    const Pooled pooled(lie, input.sizes());
     const at::Tensor which =
-        empty_images<Chwn>({input.size(0), input.size(1), input.size(2) / 2, input.size(3) / 2}, at::kByte);
+        empty_images(lie, {input.size(0), input.size(1), input.size(2) / 2, input.size(3) / 2}, at::kByte);
+    const at::Tensor output = empty_images(lie, which.sizes(), input.options());
+    auto* const places = which.data_ptr<std::uint8_t>();
+    with_stored_type(input, [&](auto type) {
+      using S = decltype(type);
+      pooled.over_planes([&](const kernels::PoolSize& part, std::size_t first) {
+        const S* const from = stored<const S>(input) + first * pooled.input_plane();
+        S* const to = stored<S>(output) + first * pooled.output_plane();
+        auto* const of_part = places + first * pooled.output_plane();
+        if constexpr (!std::is_same_v<S, kernels::Bfloat16>) {
+          if (lie == Lie::rows) return kernels::max_pool_2x2(to, of_part, from, part);
+        }
+        kernels::max_pool_2x2_inner(to, of_part, from, part, pooled.inner);
+      });
+    });
     context->saved_data["which"] = which;
     context->saved_data["shape"] = input.sizes().vec();
-    return input.scalar_type() == at::kDouble ? pool<Chwn, double>(input, which)
-                                              : pool<Chwn, float>(input, which);
+    context->saved_data["lie"] = static_cast<std::int64_t>(lie);
+    return output;
   }
 
   static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
                                                const torch::autograd::tensor_list& gradients) {
-    const at::Tensor gradient = Chwn ? as_chwn(gradients[0]) : gradients[0].contiguous();
+    const auto lie = static_cast<Lie>(context->saved_data["lie"].toInt());
+    const at::Tensor gradient = lying(lie, gradients[0]);
     const at::Tensor which = context->saved_data["which"].toTensor();
+    const auto* const places = which.const_data_ptr<std::uint8_t>();
     const auto shape = context->saved_data["shape"].toIntVector();
-    return {gradient.scalar_type() == at::kDouble ? unpool<Chwn, double>(gradient, which, shape)
-                                                  : unpool<Chwn, float>(gradient, which, shape)};
+    const at::Tensor result = empty_images(lie, shape, gradient.options());
+    const Pooled pooled(lie, shape);
+    with_stored_type(gradient, [&](auto type) {
+      using S = decltype(type);
+      pooled.over_planes([&](const kernels::PoolSize& part, std::size_t first) {
+        S* const to = stored<S>(result) + first * pooled.input_plane();
+        const S* const from = stored<const S>(gradient) + first * pooled.output_plane();
+        const auto* const of_part = places + first * pooled.output_plane();
+        if constexpr (!std::is_same_v<S, kernels::Bfloat16>) {
+          if (lie == Lie::rows) return kernels::max_pool_2x2_backward(to, from, of_part, part);
+        }
+        kernels::max_pool_2x2_inner_backward(to, from, of_part, part, pooled.inner);
+      });
+    });
+    return {result, at::Tensor()};
   }
 };
+
+/// How images lie that the kernels take; nothing: LibTorch pools them.
+std::optional<Lie> lie_of(const at::Tensor& images) {
+  if (!own_passes_take(images)) return std::nullopt;
+  if (own_kernels_take(images) && images.is_contiguous()) return Lie::rows;
+  if (images.is_contiguous(kChannelsLast)) return Lie::channels_last;
+  return is_chwn(images) ? std::optional(Lie::chwn) : std::nullopt;
+}
 
 }  // namespace
 
 Tensors MaxPool2d::forward(const Tensors& inputs, const Context& /*context*/) {
   const at::Tensor& input = inputs.at(0);
   output_shapes({input.sizes().vec()});
-  if (halves() && own_kernels_take(input)) {
-    if (input.is_contiguous()) return {MaxPool2x2<false>::apply(input)};
-    if (is_chwn(input)) return {MaxPool2x2<true>::apply(input)};
-  }
-  return {at::max_pool2d(input, extent_, stride_, padding_)};
+  const auto lie = halves() ? lie_of(input) : std::nullopt;
+  return {lie ? MaxPool2x2::apply(input, *lie) : at::max_pool2d(input, extent_, stride_, padding_)};
 }
 
 std::vector<Shape> MaxPool2d::output_shapes(const std::vector<Shape>& inputs) const {
@@ -101,8 +144,7 @@ std::vector<Shape> MaxPool2d::output_shapes(const std::vector<Shape>& inputs) co
 Cost MaxPool2d::cost(const std::vector<Shape>& inputs) const {
   const double elements = element_count(inputs.at(0));
   const double outputs = element_count(output_shapes(inputs)[0]);
-  const bool own_kernel = halves() && format_ == at::MemoryFormat::Contiguous;
-  const double index_bytes = own_kernel ? 1.0 : 8.0;  // where each maximum was
+  const double index_bytes = halves() ? 1.0 : 8.0;  // where each maximum was
   const double kept = outputs * (4.0 + index_bytes);
   return {.flops = elements, .parameter_bytes = 0.0, .activation_bytes = kept};
 }

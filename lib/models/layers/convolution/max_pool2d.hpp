@@ -1,24 +1,18 @@
 #pragma once
 
-#include <c10/core/MemoryFormat.h>
-
 #include "models/layer.hpp"
 
 namespace dtrain::models {
 
 /// Maximum over windows of `extent` x `extent`, moved by `stride`; a remainder is left out, and `padding`
-/// rows and columns around the image never win. [N, C, H, W] -> [N, C, H', W']. Windows of 2 x 2 of row-major
-/// images on the CPU run on dtrain's own kernel, which keeps a byte per output for backward where LibTorch
-/// keeps the input and an int64.
+/// rows and columns around the image never win. [N, C, H, W] -> [N, C, H', W']. Windows of 2 x 2 on the CPU
+/// run on dtrain's own kernel, which keeps a byte per output for backward where LibTorch keeps the input and
+/// an int64.
 class MaxPool2d final : public Layer {
  public:
-  /// `format`: in which the images come, which decides what the layer costs.
-  explicit MaxPool2d(const std::string& name, std::int64_t extent,
-                     at::MemoryFormat format = at::MemoryFormat::Contiguous)
-      : MaxPool2d(name, extent, extent, 0, format) {}
-  MaxPool2d(const std::string& name, std::int64_t extent, std::int64_t stride, std::int64_t padding,
-            at::MemoryFormat format)
-      : Layer(name), extent_(extent), stride_(stride), padding_(padding), format_(format) {}
+  MaxPool2d(const std::string& name, std::int64_t extent) : MaxPool2d(name, extent, extent, 0) {}
+  MaxPool2d(const std::string& name, std::int64_t extent, std::int64_t stride, std::int64_t padding)
+      : Layer(name), extent_(extent), stride_(stride), padding_(padding) {}
   Tensors forward(const Tensors& inputs, const Context& context) override;
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
   Cost cost(const std::vector<Shape>& inputs) const override;
@@ -28,7 +22,6 @@ class MaxPool2d final : public Layer {
   std::int64_t extent_;
   std::int64_t stride_;
   std::int64_t padding_;
-  at::MemoryFormat format_;
 };
 
 }  // namespace dtrain::models

@@ -11,7 +11,10 @@
 #include <optional>
 
 #include "kernels/convolution/patches.hpp"
+#include "models/compute/element_type.hpp"
+#include "models/compute/kernel_scope.hpp"
 #include "models/compute/precision.hpp"
+#include "models/compute/product_weight.hpp"
 #include "models/layers/convolution/kept_convolution.hpp"
 
 namespace dtrain::models {
@@ -20,6 +23,11 @@ namespace {
 constexpr std::int64_t kFewChannels = 32;
 /// Of gathered windows: half of a second-level cache.
 constexpr std::size_t kPatchElements = std::size_t{1} << 17;
+/// In half precision products by tiles are so fast that they want more rows at a time.
+constexpr std::size_t kHalfPatchElements = std::size_t{1} << 21;
+/// Of a weight; below, oneDNN's convolutions are faster. Above, those of AMX pass over the weight's gradient
+/// for each image: for 512 channels of 2 x 2 pixels at a fiftieth of the speed of products.
+constexpr std::int64_t kLargeWeight = 1 << 19;
 
 /// The larger side of a convolution, whose windows are gathered, and the smaller one, a pixel per window.
 kernels::PatchSize patches_of(const at::Tensor& large, const at::Tensor& small,
@@ -58,8 +66,9 @@ struct PatchBlock {
 template <class Work>
 void over_blocks(const kernels::PatchSize& whole, const at::TensorOptions& options, const Work& work) {
   const std::size_t per_image = whole.rows * whole.columns;
-  const std::size_t images =
-      std::max<std::size_t>(1, kPatchElements / std::max<std::size_t>(1, per_image * whole.patch()));
+  const bool half = c10::isReducedFloatingType(c10::typeMetaToScalarType(options.dtype()));
+  const std::size_t images = std::max<std::size_t>(
+      1, (half ? kHalfPatchElements : kPatchElements) / std::max<std::size_t>(1, per_image * whole.patch()));
   at::Tensor memory = at::empty({static_cast<std::int64_t>(std::min(images, whole.images) * per_image),
                                  static_cast<std::int64_t>(whole.patch())},
                                 options);
@@ -86,26 +95,22 @@ void over_images(const PatchBlock& block, const Call& call) {
 }
 
 void gather(const PatchBlock& block, const at::Tensor& images) {
-  over_images(block, [&](std::size_t image, const kernels::PatchSize& size, std::size_t window) {
-    if (images.scalar_type() == at::kDouble) {
-      kernels::gather_patches(block.windows.data_ptr<double>() + window,
-                              images.const_data_ptr<double>() + image, size);
-    } else {
-      kernels::gather_patches(block.windows.data_ptr<float>() + window,
-                              images.const_data_ptr<float>() + image, size);
-    }
+  with_stored_type(images, [&](auto type) {
+    using S = decltype(type);
+    over_images(block, [&](std::size_t image, const kernels::PatchSize& size, std::size_t window) {
+      kernels::gather_patches(stored<S>(block.windows) + window, stored<const S>(images) + image, size);
+    });
   });
 }
 
+/// Windows in half precision are added to floats.
 void scatter(const PatchBlock& block, const at::Tensor& images) {
-  over_images(block, [&](std::size_t image, const kernels::PatchSize& size, std::size_t window) {
-    if (images.scalar_type() == at::kDouble) {
-      kernels::scatter_patches(images.data_ptr<double>() + image,
-                               block.windows.const_data_ptr<double>() + window, size);
-    } else {
-      kernels::scatter_patches(images.data_ptr<float>() + image,
-                               block.windows.const_data_ptr<float>() + window, size);
-    }
+  with_stored_type(block.windows, [&](auto type) {
+    using S = decltype(type);
+    using T = kernels::Computed<S>;
+    over_images(block, [&](std::size_t image, const kernels::PatchSize& size, std::size_t window) {
+      kernels::scatter_patches(stored<T>(images) + image, stored<const S>(block.windows) + window, size);
+    });
   });
 }
 
@@ -164,6 +169,64 @@ class PatchConv : public torch::autograd::Function<PatchConv> {
   }
 };
 
+/// In half precision: products of windows by tiles, whose sums over blocks and over windows are of floats.
+class HalfPatchConv : public torch::autograd::Function<HalfPatchConv> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& x,
+                            const at::Tensor& /*weight*/, const std::optional<at::Tensor>& bias,
+                            c10::intrusive_ptr<KeptConvolution> kept) {
+    const auto& g = kept->geometry;
+    const at::Tensor y =
+        empty_images(x, kept->factor.size(0), g.extent_after(x.size(2)), g.extent_after(x.size(3)));
+    const at::Tensor small = pixels(y);
+    const at::Tensor matrix = as_matrix(kept->factor).t();
+    const at::Tensor shift = bias ? bias->to(x.scalar_type()) : at::Tensor();
+    over_blocks(patches_of(x, y, g), x.options(), [&](const PatchBlock& block) {
+      gather(block, x);
+      at::Tensor rows = rows_of(small, block);
+      if (shift.defined()) {
+        at::addmm_out(rows, shift, block.windows, matrix);
+      } else {
+        at::mm_out(rows, block.windows, matrix);
+      }
+    });
+    context->save_for_backward({x});
+    KeptConvolution::keep(context, kept);
+    return y;
+  }
+
+  static torch::autograd::tensor_list backward(torch::autograd::AutogradContext* context,
+                                               const torch::autograd::tensor_list& gradients) {
+    KeptConvolution& kept = KeptConvolution::of(context);
+    const at::Tensor x = context->get_saved_variables()[0];
+    const at::Tensor dy = gradients[0].contiguous(kChannelsLast);
+    const at::Tensor small = pixels(dy);
+    const at::Tensor matrix = as_matrix(kept.factor);
+    const at::Tensor dx = context->needs_input_grad(0)
+                              ? at::empty(x.sizes(), x.options().memory_format(kChannelsLast))
+                              : at::Tensor();
+    const at::Tensor dweight = kept.weight->take_gradient_memory(kChannelsLast);
+    if (x.size(0) == 0) dweight.zero_();
+    const at::Tensor sum = as_matrix(dweight);
+    over_blocks(patches_of(x, dy, kept.geometry), x.options(), [&](const PatchBlock& block) {
+      gather(block, x);
+      const at::Tensor left = rows_of(small, block);
+      const at::Tensor product = at::mm(left.t(), block.windows);
+      block.image == 0 ? sum.copy_(product) : sum.add_(product);
+      if (!dx.defined()) return;
+      at::Tensor windows = block.windows;  // used up: their gradient takes their place
+      at::mm_out(windows, left, matrix);
+      const at::Tensor part = dx.narrow(0, block.image, static_cast<std::int64_t>(block.size.images));
+      const at::Tensor wide =
+          at::empty(part.sizes(), part.options().dtype(at::kFloat).memory_format(kChannelsLast)).zero_();
+      scatter({.size = block.size, .image = 0, .pixel = 0, .windows = windows}, wide);
+      part.copy_(wide);
+    });
+    const at::Tensor dbias = kept.bias != nullptr ? small.sum(0, false, at::kFloat) : at::Tensor();
+    return {dx, dweight, dbias, at::Tensor()};
+  }
+};
+
 class PatchConvTranspose : public torch::autograd::Function<PatchConvTranspose> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
@@ -218,6 +281,22 @@ class PatchConvTranspose : public torch::autograd::Function<PatchConvTranspose> 
 bool fits_patch_conv(const at::Tensor& input, const at::Tensor& weight) {
   return std::min(weight.size(0), weight.size(1)) < kFewChannels && weight.is_contiguous(kChannelsLast) &&
          own_products_take(input, weight);
+}
+
+bool fits_half_patch_conv(const at::Tensor& input, const at::Tensor& weight) {
+  const auto half = product_type();
+  return half == at::kBFloat16 && own_kernels_are_on() && multiplies_in_tiles(half) && input.is_cpu() &&
+         (input.scalar_type() == half || input.scalar_type() == at::kFloat) &&
+         weight.scalar_type() == at::kFloat && weight.numel() >= kLargeWeight &&
+         weight.is_contiguous(kChannelsLast);
+}
+
+at::Tensor half_patch_conv(const at::Tensor& input, Parameter& weight, Parameter* bias,
+                           const Conv2d::Geometry& geometry) {
+  auto kept = c10::make_intrusive<KeptConvolution>(&weight, bias, geometry);
+  kept->factor = product_factor(weight);
+  return HalfPatchConv::apply(as_factor(input).contiguous(kChannelsLast), weight.value,
+                              bias != nullptr ? std::optional(bias->value) : std::nullopt, kept);
 }
 
 at::Tensor patch_conv(const at::Tensor& input, Parameter& weight, Parameter* bias,

@@ -6,7 +6,8 @@
 
 namespace dtrain::models {
 
-/// Whether the two below are the faster way: few channels, channels last, float or double on the CPU.
+/// Whether patch_conv() and patch_conv_transpose() are the faster way: few channels, channels last, float or
+/// double on the CPU.
 bool fits_patch_conv(const at::Tensor& input, const at::Tensor& weight);
 
 /// A convolution whose gradients are products of matrices over gathered windows (im2col), which pays for few
@@ -15,6 +16,15 @@ bool fits_patch_conv(const at::Tensor& input, const at::Tensor& weight);
 /// last. Not differentiable twice. Both parameters must outlive the graph.
 at::Tensor patch_conv(const at::Tensor& input, Parameter& weight, Parameter* bias,
                       const Conv2d::Geometry& geometry);
+
+/// Whether the next one is the faster way: products in half precision that the processor multiplies in tiles,
+/// channels last, and a large weight.
+bool fits_half_patch_conv(const at::Tensor& input, const at::Tensor& weight);
+
+/// The same in half precision, forward too, which pays for large weights on processors with AMX. The weight's
+/// gradient is in full precision. Shapes as of patch_conv().
+at::Tensor half_patch_conv(const at::Tensor& input, Parameter& weight, Parameter* bias,
+                           const Conv2d::Geometry& geometry);
 
 /// The transposed convolution, forward and backward in the same manner. Shapes: `input` [N, C, H, W],
 /// `weight` [C, K, k, k], `bias` [K].

@@ -1,5 +1,6 @@
 #include "models/layers/convolution/patch_conv.hpp"
 
+#include "models/compute/precision.hpp"
 #include "models/layers/convolution/conv_transpose2d.hpp"
 #include "models/support.hpp"
 
@@ -77,6 +78,60 @@ TEST(PatchConvTest, TransposedConvolutionsAndTheirGradientsAreTorchs) {
                     [&](const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
                       return at::conv_transpose2d(x, weight, bias, c.stride, c.padding);
                     });
+    }
+  }
+}
+
+double apart(const at::Tensor& found, const at::Tensor& wanted) {
+  const at::Tensor wide = wanted.to(at::kDouble);
+  return ((found.to(at::kDouble) - wide).norm() / wide.norm()).item<double>();
+}
+
+// Beside LibTorch's convolution of the same rounded numbers in double: what is rounded once more is a result,
+// or a window's part of the input's gradient.
+TEST(HalfPatchConvTest, ALargeWeightInHalfPrecisionIsTorchsToRounding) {
+  if (!multiplies_in_tiles(at::kBFloat16)) GTEST_SKIP() << "this processor has no AMX for bfloat16";
+  constexpr double kRounding = 0x1p-8;
+  at::manual_seed(5);
+  for (const bool biased : {false, true}) {
+    for (const std::int64_t stride : {1, 2}) {
+      for (const std::int64_t images : {0, 1, 37}) {  // 37: more than one block
+        const Conv2d::Geometry geometry{
+            .in_channels = 256, .out_channels = 256, .kernel = 3, .stride = stride, .padding = 1};
+        Parameter weight{
+            .name = "weight",
+            .value = (at::randn({256, 256, 3, 3}) * 0.02 + 0.01).contiguous(kChannelsLast).requires_grad_()};
+        Parameter bias{.name = "bias", .value = at::randn({256}).requires_grad_()};
+        const at::Tensor x =
+            (at::randn({images, 256, 5, 7}) + 3).to(at::kBFloat16).contiguous(kChannelsLast).requires_grad_();
+        const at::Tensor wide = x.detach().to(at::kDouble).requires_grad_();
+        const auto rounded = [](const at::Tensor& value) {
+          return value.detach().to(at::kBFloat16).to(at::kDouble).requires_grad_();
+        };
+        const at::Tensor wide_weight = rounded(weight.value);
+        const at::Tensor wide_bias = rounded(bias.value);
+        const ProductScope products(at::kBFloat16);
+        ASSERT_TRUE(fits_half_patch_conv(x, weight.value));
+        const at::Tensor y = half_patch_conv(x, weight, biased ? &bias : nullptr, geometry);
+        const at::Tensor wanted =
+            at::conv2d(wide, wide_weight, biased ? std::optional(wide_bias) : std::nullopt, stride, 1);
+        ASSERT_EQ(y.sizes(), wanted.sizes());
+        EXPECT_EQ(y.scalar_type(), at::kBFloat16);
+        const at::Tensor gradient = at::randn(y.sizes()).to(at::kBFloat16);
+        y.backward(gradient);
+        EXPECT_EQ(weight.value.grad().scalar_type(), at::kFloat);
+        if (images == 0) {
+          EXPECT_EQ(weight.value.grad().abs().max().item<float>(), 0.0F);
+          continue;
+        }
+        wanted.backward(gradient.to(at::kDouble));
+        EXPECT_LT(apart(y.detach(), wanted.detach()), kRounding);
+        EXPECT_LT(apart(x.grad(), wide.grad()), kRounding);
+        EXPECT_LT(apart(weight.value.grad(), wide_weight.grad()), kRounding);
+        if (biased) {
+          EXPECT_LT(apart(bias.value.grad(), wide_bias.grad()), 1e-5);
+        }
+      }
     }
   }
 }

@@ -1,0 +1,19 @@
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "models/layer.hpp"
+
+namespace dtrain::models {
+
+/// Whether half_linear() takes this: a matrix, products in half precision on the CPU, and a weight of which
+/// there is a copy in it (Parameter::half).
+bool fits_half_linear(const at::Tensor& input, const Parameter& weight);
+
+/// x W^T + b in half precision as one node of the graph, whose gradients of weight and bias are in full
+/// precision, in their slots where they have one. Of few rows the weight's is a product of floats: to write
+/// it twice, in half precision and converted, would take longer. Shapes: `input` [N, in], `weight` [out, in],
+/// `bias` [out]. Not differentiable twice. Both parameters must outlive the graph.
+at::Tensor half_linear(const at::Tensor& input, Parameter& weight, Parameter& bias);
+
+}  // namespace dtrain::models
