@@ -435,6 +435,11 @@ std::vector<Option> declare() {
       "precision", "fp32|fp64|bf16|fp16", "numbers; bf16, fp16: mixed precision with fp32 weights", "",
       [](auto& c) -> auto& { return c.precision; });
   add(
+      "tf32", "", "GPUs multiply and convolve fp32 with 10 bits of each factor's 23: faster, and not exact",
+      "", [](auto& c) -> auto& { return c.tf32; });
+  // Not written unless it is wanted: the file of a run on CPUs says nothing of GPUs.
+  all.back().toml = [](const RunConfig& c) { return c.tf32 ? write_toml(c.tf32) : std::string(); };
+  add(
       "seed", "N", "seed of all random numbers", "", [](auto& c) -> auto& { return c.seed; });
   add(
       "reproducible", "",
@@ -470,6 +475,14 @@ std::vector<Option> declare() {
   add(
       "comm-backend", "auto|mpi|nccl", "transport between GPUs; mpi: through the CPU's memory", "",
       [](auto& c) -> auto& { return c.comm.backend; });
+  add(
+      "nccl-shared", "",
+      "set NCCL up once for all groups: communicators split from one, buffers registered with it (not yet "
+      "seen on a GPU)",
+      "", [](auto& c) -> auto& { return c.comm.common_set_up; });
+  all.back().toml = [](const RunConfig& c) {  // likewise
+    return c.comm.common_set_up ? write_toml(c.comm.common_set_up) : std::string();
+  };
   add(
       "all-reduce", "auto|mpi|ring|tree|hierarchical", "algorithm of sums over ranks", "",
       [](auto& c) -> auto& { return c.comm.all_reduce; });

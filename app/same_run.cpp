@@ -97,6 +97,8 @@ bool may_differ(const Option& option, bool reproducible) {
                                               "verify-every",
                                               "watchdog",
                                               "device",
+                                              "tf32",
+                                              "nccl-shared",
                                               "staging",
                                               "data-root",
                                               "eval-batch",

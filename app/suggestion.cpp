@@ -12,7 +12,7 @@ namespace {
 constexpr std::array<std::string_view, 1> kLaterOptions = {"benchmark"};  // as topology has
 
 /// What other programs call an option.
-constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kOtherNames = {
+constexpr std::array<std::pair<std::string_view, std::string_view>, 23> kOtherNames = {
     {{"lr", "learning-rate"},
      {"rate", "learning-rate"},
      {"batch-size", "global-batch"},
@@ -32,6 +32,7 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 22> kOtherNa
      {"out", "output"},
      {"amp", "precision"},
      {"dtype", "precision"},
+     {"allow-tf32", "tf32"},
      {"gpu", "device"},
      {"gpus", "device"},
      {"workers", "threads"}}};

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# perf/gpu_bundle.sh [--out FILE]: packs what perf/gpu_check.sh needs into one file, for a machine with a GPU that has Python with the
+# perf/gpu_bundle.sh [--out FILE]: packs what perf/gpu_session.sh needs into one file, for a machine with a GPU that has Python with the
 # LibTorch and CUDA that dtrain was built with, and else nothing of what dtrain is made from. There:
-#   tar xf dtrain-gpu.tar.xz && cd dtrain-gpu && perf/gpu_check.sh correct
+#   tar xf dtrain-gpu.tar.xz && cd dtrain-gpu && perf/gpu_session.sh
 # It travels compiled; the part build then only says what came along. Run jobs/build.sh here first.
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
@@ -19,7 +19,7 @@ done
 build=build/release
 programs=(bin/dtrain lib/libdtrain_cuda.so lib/libdtrain_cuda_graphs.so tests/kernels/kernels_device_test tests/comm/comm_nccl_test
   perf/kernels/dtrain_perf_device_kernels perf/data/dtrain_perf_data tests/support/counted_waits.so)
-scripts=(perf/gpu_check.sh tests/support/mpirun.sh tests/support/dtrain_run.py tests/support/small_data.py
+scripts=(perf/gpu_check.sh perf/gpu_session.sh tests/support/mpirun.sh tests/support/dtrain_run.py tests/support/small_data.py
   tests/train/device_memory.py)
 for script in "$top"/perf/{gpu,peers,training}/*.py; do scripts+=("${script#"$top"/}"); done
 scratch=$(mktemp -d)

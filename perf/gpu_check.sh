@@ -7,21 +7,23 @@ usage() {
   cat <<'EOF'
 usage: perf/gpu_check.sh PART [--out FOLDER] [--limit-s N]
   build      compiles the program, its module for GPUs, their tests and benchmarks
-  smoke      the doctor, the kernels, NCCL on one rank, and eight steps of mlp, resnet18 and gpt, replayed and not
+  smoke      the doctor, the kernels, NCCL on one rank, eight steps of mlp, resnet18 and gpt, replayed and not, and of each switch
+             that is for GPUs: --kernels fused, --tf32, --offload
   correct    the tests with the label gpu, also under compute-sanitizer where there is one; then whole runs of the models
              beside the same on the CPU
   speed      bandwidth of the kernels, once; then perf/gpu/speed.py, case by case: training beside PyTorch eager and
              torch.compile, gpt's share of the GPU's peak, the study's models on all CPU cores and on the GPU, the loader alone,
-             collectives between GPUs. No case, and no whole run of correct, begins after --limit-s seconds [480]; goes on where it was; needs Python with torch
-             and h5py
+             collectives between GPUs. --limit-s is 480 unless given. Needs Python with torch and h5py
   profile    where some steps of a gpt of 12 layers of 768 and of resnet18 go, kernel by kernel, by NVIDIA's profilers where there is one
   ranks      two ranks on what GPUs there are: NCCL's tests, and mlp, resnet18 and gpt with small buckets, replayed and not, their
-             weights compared every third step. Two ranks share a GPU only with NCCL 2.30 or newer
+             weights compared every third step; then --kernels fused and --nccl-shared. Two ranks share a GPU only with NCCL 2.30
+             or newer
   train      resnet18 for three epochs, of CIFAR-10 where it is staged, else of built-in images, and its accuracy
 Each part leaves PART.txt in FOLDER (perf/results/gpu), with the machine, the GPU and the commit at its head; speed also
-kernels.txt, speed.json and speed.md. A part that was interrupted is begun again, of speed what it has not measured yet; the
-others stay as they are. Whole runs of correct that passed are not done again. Exit codes: 2 no GPU, or nothing built; 3 the time of
-this call is up, and correct or speed has more to do: run it again to go on.
+kernels.txt, speed.json and speed.md. A case that fails stops no other one. What passed, or was measured, of this commit and these
+GPUs is not done again (FOLDER/*.done). No case begins after --limit-s seconds, and none but those of speed takes more than 200.
+Exit codes: 1 a case failed; 2 no GPU, or nothing built; 3 the time of this call is up, and the part has more to do: run it again to
+go on.
 EOF
 }
 fail() { printf 'gpu_check: %s\n' "$1" >&2; exit 2; }
@@ -75,110 +77,169 @@ build_part() {
   "$top/jobs/build.sh" dtrain_app dtrain_cuda kernels_device_test comm_nccl_test dtrain_perf_device_kernels dtrain_perf_data
   cuobjdump --list-elf "$build/lib/libdtrain_cuda.so" 2>/dev/null || true  # the architectures in it
 }
-passes_or_skips() {  # a test that skips with its reason ends with 77
-  local status=0
+# begin_done FILE: what is done of this commit and these GPUs is in it, line by line below them; of others nothing counts.
+this=
+begin_done() {
+  this=${this:-$(printf 'commit: %s\n%s' "$(commit)" "$(list_gpus)")}
+  [[ -f $1 && $(<"$1") == "$this"* ]] || printf '%s\n' "$this" >"$1"
+}
+failed=()
+left=()  # for which there was no time
+# attempt NAME COMMAND...: a case of this part, unless it has passed before. A test that skips with its reason ends with 77.
+attempt() {
+  local name="$part: $1" status=0 begin=$SECONDS
+  shift
+  begin_done "$out/cases.done"
+  if grep -Fqx "$name" "$out/cases.done"; then
+    printf '\n== %s passed before\n' "$name"
+    return 0
+  fi
+  if ((SECONDS >= limit_s)); then
+    left+=("$name")
+    return 0
+  fi
+  printf '\n== %s\n' "$name"
   "$@" || status=$?
-  ((status != 77)) || { echo "skipped: ${*: -2}"; status=0; }
-  return "$status"
+  case $status in
+    0) echo "$name" >>"$out/cases.done"; printf '== %s: passed in %s s\n' "$name" "$((SECONDS - begin))" ;;
+    77) printf '== %s: skipped\n' "$name" ;;
+    *) failed+=("$name"); printf '== %s: FAILED (%s) after %s s\n' "$name" "$status" "$((SECONDS - begin))" ;;
+  esac
+}
+# After all cases of a part.
+sum_up() {
+  local name
+  printf '\n'
+  for name in "${failed[@]}"; do echo "FAILED: $name"; done
+  for name in "${left[@]}"; do echo "no time was left for $name"; done
+  ((${#failed[@]} == 0)) || return 1
+  ((${#left[@]} == 0)) || return 3
+}
+on_ranks() {  # N COMMAND...
+  local ranks=$1
+  shift
+  env "DTRAIN_MPIRUN=$(command -v mpirun)" timeout 100 "$top/tests/support/mpirun.sh" "$ranks" "$@"
 }
 # short_run RANKS MODEL OPTIONS...: some steps, whose log it prints.
 short_run() {
   local ranks=$1 model=$2
   shift 2
-  runs=${runs:-$(mktemp -d)}
-  trap 'rm -rf "$runs"' EXIT
-  printf '\n%s on %s: %s\n' "$model" "$ranks" "$*"
-  env "DTRAIN_MPIRUN=$(command -v mpirun)" timeout 120 "$top/tests/support/mpirun.sh" "$ranks" "$build/bin/dtrain" --model "$model" \
-    --dataset synthetic --device cuda --limit-steps 8 --output "$runs" --name "$model" --overwrite "$@" 2>&1
+  on_ranks "$ranks" "$build/bin/dtrain" --model "$model" --dataset synthetic --device cuda --limit-steps 8 --output "$runs" --name "$model" \
+    --overwrite "$@" 2>&1
 }
-# replayed RANKS MODEL OPTIONS...: fails where the log does not say that steps were captured.
-replayed() {
-  local log
-  log=$(short_run "$@") || { printf '%s\n' "$log"; return 1; }
+# says WORDS RANKS MODEL OPTIONS...: fails where the run's log does not have these words.
+says() {
+  local words=$1 log status=0
+  shift
+  log=$(short_run "$@") || status=$?
   printf '%s\n' "$log"
-  [[ $log == *'is replayed in'* ]] || { echo "FAILED: $2's steps were not replayed"; return 1; }
+  ((status == 0)) || return "$status"
+  [[ $log == *"$words"* ]] || { echo "the log does not say: $words"; return 1; }
 }
+# runs_of SAYS RANKS MODEL OPTIONS...: such a run as a case, which is called by its model and options.
+runs_of() {
+  local words=$1 ranks=$2
+  shift 2
+  attempt "$*$([[ $ranks == 1 ]] || echo " on $ranks ranks")" says "$words" "$ranks" "$@"
+}
+looked_at_by_the_doctor() { timeout 60 "$build/bin/dtrain" doctor || echo 'the doctor has found something'; }
 smoke_part() {
-  timeout 60 "$build/bin/dtrain" doctor || echo 'the doctor has found something'
-  passes_or_skips timeout 120 "$build/tests/kernels/kernels_device_test"
-  passes_or_skips env "DTRAIN_MPIRUN=$(command -v mpirun)" timeout 60 "$top/tests/support/mpirun.sh" 1 "$build/tests/comm/comm_nccl_test"
+  local steps='a step of' update='the update is replayed in'
+  attempt doctor looked_at_by_the_doctor
+  attempt 'the kernels' timeout 120 "$build/tests/kernels/kernels_device_test"
+  attempt 'NCCL on one rank' on_ranks 1 "$build/tests/comm/comm_nccl_test"
   for model in mlp resnet18 gpt; do
-    short_run 1 "$model" --device-graphs off
-    replayed 1 "$model"
+    runs_of '' 1 "$model" --device-graphs off
+    runs_of "$steps" 1 "$model"
   done
-  replayed 1 gpt --kernels fused --precision bf16   # epilogues, logits in pieces, a device that decides
-  replayed 1 gpt --kernels fused --precision fp16   # all logits, and the loss's scale one step late
-  replayed 1 gpt --kernels fused --precision fp32 --grad-clip 0.5
-  replayed 1 resnet18 --kernels fused --precision bf16
+  runs_of "$update" 1 gpt --kernels fused --precision bf16  # epilogues, logits in pieces, an update that the device decides
+  runs_of "$update" 1 resnet18 --kernels fused --precision bf16
+  runs_of "$update" 1 gpt --kernels fused --precision fp16  # all logits, and the loss's scale one step late
+  runs_of "$update" 1 gpt --kernels fused --precision fp32 --grad-clip 0.5
+  runs_of 'round their factors' 1 resnet18 --tf32
+  runs_of "$steps" 1 mlp --offload optimizer
+  sum_up
+}
+# Where the steps of a command go, by the profiler that there is.
+profiled() {
+  local profiler name=$1
+  shift
+  for profiler in ncu nsys none; do ! command -v "$profiler" >/dev/null || break; done
+  echo "by $profiler"
+  case $profiler in
+    ncu) timeout 200 ncu --csv --metrics gpu__time_duration.sum --launch-skip 2000 --launch-count 6000 "$@" |
+      "$python" "$top/perf/gpu/kernel_times.py" ;;
+    nsys) timeout 200 nsys profile --force-overwrite true --output "$runs/$name" "$@" &&
+      nsys stats --report cuda_gpu_kern_sum --format csv "$runs/$name.nsys-rep" | head -40 ;;
+    none) echo "neither ncu nor nsys is there; the run's own account instead"
+      timeout 200 "$@" && "$build/bin/dtrain" report "$runs/$name" ;;
+  esac
 }
 profile_part() {
-  local profiler
+  local model kernels
   for model in gpt resnet18; do
-    local options=(--precision bf16 --device-graphs off)
-    [[ $model == resnet18 ]] || options+=(--model-option layers=12 --model-option heads=12 --model-option width=768 --global-batch 16)
-    runs=${runs:-$(mktemp -d)}
-    local command=("$build/bin/dtrain" --model "$model" --dataset synthetic --device cuda --limit-steps 8 --output "$runs"
-      --name "$model" --overwrite --quiet "${options[@]}")
-    for profiler in ncu nsys none; do ! command -v "$profiler" >/dev/null || break; done
-    printf '\n%s, by %s\n' "$model" "$profiler"
-    case $profiler in
-      ncu) timeout 200 ncu --csv --metrics gpu__time_duration.sum --launch-skip 2000 --launch-count 6000 "${command[@]}" |
-        "$python" "$top/perf/gpu/kernel_times.py" ;;
-      nsys) timeout 200 nsys profile --force-overwrite true --output "$runs/$model" "${command[@]}"
-        nsys stats --report cuda_gpu_kern_sum --format csv "$runs/$model.nsys-rep" | head -40 ;;
-      none) echo "neither ncu nor nsys is there; the run's own account instead"
-        "${command[@]}"
-        "$build/bin/dtrain" report "$runs/$model" ;;
-    esac
+    for kernels in own fused; do
+      local options=(--precision bf16 --device-graphs off --kernels "$kernels")
+      [[ $model == resnet18 ]] || options+=(--model-option layers=12 --model-option heads=12 --model-option width=768 --global-batch 16)
+      attempt "$model --kernels $kernels" profiled "$model" "$build/bin/dtrain" --model "$model" --dataset synthetic --device cuda \
+        --limit-steps 8 --output "$runs" --name "$model" --overwrite --quiet "${options[@]}"
+    done
   done
+  sum_up
 }
 ranks_part() {
-  passes_or_skips env "DTRAIN_MPIRUN=$(command -v mpirun)" timeout 100 "$top/tests/support/mpirun.sh" 2 "$build/tests/comm/comm_nccl_test"
+  attempt 'NCCL on two ranks' on_ranks 2 "$build/tests/comm/comm_nccl_test"
   for model in mlp resnet18 gpt; do
-    for graphs in auto off; do short_run 2 "$model" --device-graphs "$graphs" --bucket-mb 1 --verify-every 3; done
+    for graphs in auto off; do runs_of '' 2 "$model" --device-graphs "$graphs" --bucket-mb 1 --verify-every 3; done
   done
+  for model in resnet18 gpt; do
+    runs_of 'the update is replayed in' 2 "$model" --kernels fused --precision bf16 --bucket-mb 1 --verify-every 3
+  done
+  runs_of '' 2 mlp --nccl-shared --bucket-mb 1 --verify-every 3
+  runs_of '' 2 gpt --nccl-shared --mesh pipe=2
+  sum_up
 }
 correct_part() {
-  local ranks
-  passes_or_skips timeout 200 "$build/tests/kernels/kernels_device_test"
+  local ranks tool status=0
+  attempt 'the kernels' timeout 200 "$build/tests/kernels/kernels_device_test"
   for ranks in 1 2 4; do  # several on a GPU where there are too few and NCCL lets them
-    passes_or_skips env "DTRAIN_MPIRUN=$(command -v mpirun)" timeout 100 "$top/tests/support/mpirun.sh" "$ranks" \
-      "$build/tests/comm/comm_nccl_test"
+    attempt "NCCL on $ranks" on_ranks "$ranks" "$build/tests/comm/comm_nccl_test"
   done
-  if command -v compute-sanitizer >/dev/null; then
-    for tool in memcheck racecheck; do
-      compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/tests/kernels/kernels_device_test"
-    done
-  else
-    echo 'no compute-sanitizer in PATH: memory accesses are not checked'
-  fi
-  local file=$out/correct.done of  # whole runs that passed, below the commit and the GPUs they are of
-  of=$(printf 'commit: %s\n%s' "$(commit)" "$(list_gpus)")
-  [[ -f $file && $(<"$file") == "$of"* ]] || printf '%s\n' "$of" >"$file"
+  for tool in memcheck racecheck; do
+    if command -v compute-sanitizer >/dev/null; then
+      attempt "$tool" timeout 200 compute-sanitizer --tool "$tool" --error-exitcode 1 "$build/tests/kernels/kernels_device_test"
+    else
+      echo "no compute-sanitizer in PATH: $tool is not done"
+    fi
+  done
+  begin_done "$out/correct.done"
+  printf '\n== %s: whole runs\n' "$part"
   PYTHONPATH=$top/tests/support DTRAIN_MPIRUN=$(command -v mpirun) "$python" "$top/tests/train/device_memory.py" "$build/bin/dtrain" \
-    cuda --done "$file" --limit-s "$((limit_s - SECONDS))"
+    cuda --done "$out/correct.done" --limit-s "$((limit_s - SECONDS))" || status=$?
+  ((status == 0 || status == 3)) || failed+=("$part: whole runs")
+  sum_up || return
+  return "$status"
 }
 train_part() {
   local dataset=synthetic
   [[ ! -d $top/data/staged/cifar10 ]] || dataset=cifar10
-  runs=$(mktemp -d)
-  trap 'rm -rf "$runs"' EXIT
   "$build/bin/dtrain" --model resnet18 --dataset "$dataset" --data-root "$top/data/staged" --epochs 3 --device cuda --output "$runs" \
     --name gpu_check
   "$build/bin/dtrain" report "$runs/gpu_check"
 }
 # Into kernels.txt, below the commit and the GPUs they are of; what is there of the same ones is not measured again.
 kernels() {
-  local file=$out/kernels.txt of
-  of=$(printf 'commit: %s\n%s' "$(commit)" "$(list_gpus)")
-  if [[ ! -f $file || $(<"$file") != "$of"$'\n'* ]]; then
-    printf '%s\n' "$of" >"$file.part"
+  local file=$out/kernels.txt
+  begin_done "$file.part"
+  if [[ ! -f $file || $(<"$file") != "$this"$'\n'* ]]; then
+    printf '%s\n' "$this" >"$file.part"
     if ! timeout 60 "$build/perf/kernels/dtrain_perf_device_kernels" >>"$file.part"; then
       echo 'the benchmark of the kernels failed'
       return 1
     fi
     mv "$file.part" "$file"
   fi
+  rm -f "$file.part"
   cat "$file"
 }
 speed_part() {
@@ -192,5 +253,7 @@ speed_part() {
 
 [[ $part == build ]] || needs_gpu
 mkdir -p "$out"
+runs=$(mktemp -d)
+trap 'rm -rf "$runs"' EXIT
 { head_of_file; "${part}_part"; } 2>&1 | sed "s#$top/##g" | tee "$out/$part.txt.part"
 mv "$out/$part.txt.part" "$out/$part.txt"

@@ -7,9 +7,10 @@ usage() {
   cat <<'EOF'
 usage: perf/gpu_session.sh [--limit-s N] [--out FOLDER]
 Does the parts of perf/gpu_check.sh one after the other: smoke, correct, speed, profile, ranks, train. What is done of this commit
-and GPU is not done again, and the same command goes on where the last one stopped. A part that fails ends the call; the next
-call begins it again. Build first (perf/gpu_check.sh build, or the bundle of perf/gpu_bundle.sh).
-  --limit-s N    seconds of this call [570]; no part begins that may not end in time
+and GPU is not done again, and the same command goes on where the last one stopped. A part that fails stops no other one; later calls
+try it again, after those that were not tried. Build first (perf/gpu_check.sh build, or the bundle of perf/gpu_bundle.sh).
+  --limit-s N    seconds that this call takes at most [570, less than 10 minutes]; no part begins that has less than it needs at
+                 least: smoke 240, correct 400, speed 300, profile 240, ranks 240, train 300. A call says at its end what it took
   --out FOLDER   where the parts leave their files [perf/results/gpu]
 Exit codes: 0 all done; 1 a part failed; 2 no GPU, or nothing built; 3 the time is up: run it again.
 EOF
@@ -31,25 +32,50 @@ nvidia-smi --list-gpus >/dev/null 2>&1 || fail "no GPU: nvidia-smi is missing or
 # What a part's file begins with, but for its date.
 commit() { cat "$top/commit" 2>/dev/null || git -C "$top" describe --always --dirty 2>/dev/null || echo unknown; }
 of="commit: $(commit), $(nvidia-smi --query-gpu=name,driver_version --format=csv,noheader 2>/dev/null | tr '\n' ';')"
-done_file=$out/session.done  # PART and what it was done of
-is_done() { grep -Fqx "$1 $of" "$done_file" 2>/dev/null; }
+# What is known of a part in one of these files is true of this commit and these GPUs.
+done_file=$out/session.done
+failed_file=$out/session.failed
+is_in() { grep -Fqx "$2 $of" "$1" 2>/dev/null; }
+end_call() {
+  echo "this call took $SECONDS of $limit_s s"
+  exit "$1"
+}
 
 mkdir -p "$out"
-# The seconds that a part needs at least to be begun; speed ends by itself, and goes on in the next call.
-declare -A needs_s=([smoke]=120 [correct]=400 [speed]=300 [profile]=240 [ranks]=240 [train]=300)
+# The seconds that a part needs at least to be begun; all but train end by themselves, and go on in the next call.
+declare -A needs_s=([smoke]=240 [correct]=400 [speed]=300 [profile]=240 [ranks]=240 [train]=300)
+tried=()
+again=()
 for part in smoke correct speed profile ranks train; do
-  ! is_done "$part" || { echo "$part: done"; continue; }
+  if is_in "$done_file" "$part"; then
+    echo "$part: done"
+  elif is_in "$failed_file" "$part"; then
+    again+=("$part")
+  else
+    tried+=("$part")
+  fi
+done
+failures=0
+for part in "${tried[@]}" "${again[@]}"; do
   left_s=$((limit_s - SECONDS))
   if ((left_s < needs_s[$part])); then
     echo "$part needs ${needs_s[$part]} s, and ${left_s} s are left: run it again to go on"
-    exit 3
+    end_call 3
   fi
   status=0
-  timeout --kill-after 20 "$left_s" "$top/perf/gpu_check.sh" "$part" --out "$out" --limit-s "$((left_s - 60))" || status=$?
+  # A case that has begun by then has time to end, most often; one that was cut is begun again.
+  ends_s=120
+  [[ $part != speed && $part != correct ]] || ends_s=60
+  timeout --kill-after 20 "$left_s" "$top/perf/gpu_check.sh" "$part" --out "$out" --limit-s "$((left_s - ends_s))" || status=$?
   case $status in
     0) echo "$part $of" >>"$done_file" ;;
     2) exit 2 ;;
-    3 | 124 | 137) echo "$part: the time is up: run it again to go on"; exit 3 ;;
-    *) echo "$part failed ($status): see $out/$part.txt.part" | sed "s#$top/##g"; exit 1 ;;
+    3 | 124 | 137) echo "$part: the time is up: run it again to go on"; end_call 3 ;;
+    *)
+      failures=1
+      is_in "$failed_file" "$part" || echo "$part $of" >>"$failed_file"
+      echo "$part failed ($status): see $out/$part.txt.part; the next part goes on" | sed "s#$top/##g"
+      ;;
   esac
 done
+end_call "$failures"

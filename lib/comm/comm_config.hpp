@@ -29,6 +29,7 @@ struct CommConfig {
   const DeviceTransport* transport = nullptr;  ///< Between the ranks' devices; null: there is none.
   int device = 0;                              ///< Of this rank; see DeviceGroupRequest.
   void* stream = nullptr;                      ///< Likewise.
+  bool common_set_up = false;                  ///< CommonSetUp of the groups on devices.
   bool recovery = false;                       ///< MpiEnvironment::can_recover().
   std::size_t piece_bytes = kLongestPiece;     ///< Of a message between ranks; the same on all of them.
   const topology::Fabric* fabric = nullptr;  ///< Whose links delay messages; null: none. Outlives the groups.

@@ -142,6 +142,7 @@ struct Groups::State {
   std::unique_ptr<LinkDelays> delays;  ///< Where links are emulated.
   Traffic traffic;
   std::shared_ptr<DeviceOrder> device_order;
+  std::shared_ptr<DeviceRoot> device_root;  ///< Null: groups on devices have nothing in common.
   std::unique_ptr<Group> world;
   std::unique_ptr<Group> data;
   std::unique_ptr<Group> data_in_node;  ///< Null where data groups are not split.
@@ -233,6 +234,7 @@ Groups make_groups(const Communicator& world, const topology::Cluster& cluster, 
     for (const int rank : ranks) nodes.push_back(place(rank).node);
     std::unique_ptr<Group> on_device;
     if (between_devices && ranks.size() > 1 && (name == "data" || name == "pipe" || name == "tensor")) {
+      CommonSetUp common{.job = world, .color = ranks.front(), .root = state->device_root};
       on_device = config.transport->make_group({.name = name,
                                                 .ranks = &comm,
                                                 .world_ranks = named(ranks),
@@ -242,6 +244,7 @@ Groups make_groups(const Communicator& world, const topology::Cluster& cluster, 
                                                 .messages = name == "pipe",
                                                 .shares_devices = cluster.shares_gpus(),
                                                 .timeout_s = config.timeout_s,
+                                                .common = config.common_set_up ? &common : nullptr,
                                                 .order = state->device_order,
                                                 .traffic = &state->traffic,
                                                 .bytes_with_all = &state->traffic.among(named(ranks))});

@@ -44,6 +44,12 @@ class DeviceKernels {
   virtual void sum_of_squares_and_nonfinite(SumOfSquares* result, void* scratch, const float* values,
                                             std::size_t n, Stream stream) const = 0;
 
+  /// Fixes memory of the host in its place, from and to which the device then copies without a copy of the
+  /// driver's in between. False where the system does not let it, as for want of lockable memory: all goes as
+  /// before. unpin() must come before the memory's end.
+  virtual bool pin(void* /*memory*/, std::size_t /*bytes*/) const { return false; }
+  virtual void unpin(void* /*memory*/) const noexcept {}
+
   /// Those that join several operations; null: the device has none.
   virtual const FusedKernels* fused() const { return nullptr; }
   /// Products that do more with their results; null: the device has none.

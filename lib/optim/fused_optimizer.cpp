@@ -15,6 +15,7 @@
 #include <map>
 #include <string>
 #include <utility>
+#include <variant>
 
 #include "kernels/device_kernels.hpp"
 
@@ -47,16 +48,18 @@ class FusedOptimizer final : public Optimizer {
             std::int64_t step, const std::vector<Range>& parts) override {
     const at::NoGradGuard no_grad;
     if (copy_.defined()) {
-      const kernels::UpdateDecision decided{.scale = static_cast<float>(scale), .applies = 1, .count = step};
-      at::Tensor here = at::empty({static_cast<std::int64_t>(sizeof decided)}, at::kByte);
-      std::memcpy(here.data_ptr(), &decided, sizeof decided);
-      const at::Tensor decision = here.to(parameters.device(), /*non_blocking=*/true);
-      return step_by_own_kernel(parameters, gradients, decision, learning_rate, parts);
+      kernels::UpdateDecision decided{
+          .scale = static_cast<float>(scale), .applies = 1, .count = step, .learning_rate = learning_rate};
+      kernels::round_for_devices(decided);
+      const auto decision = bytes_on(parameters.device(), &decided, sizeof decided);
+      return step_by_own_kernel(parameters, gradients, decision, parts);
     }
     const auto number = parameters.options().dtype(at::kFloat).requires_grad(false);
+    // Rounded as where a device reads it.
     const Numbers numbers{.divisor = at::full({}, 1.0 / scale, number),
-                          .count = at::full({}, static_cast<double>(step), number)};
-    step_by_library(parameters, gradients, numbers, learning_rate, parts);
+                          .count = at::full({}, static_cast<double>(step), number),
+                          .rate = static_cast<double>(static_cast<float>(learning_rate))};
+    step_by_library(parameters, gradients, numbers, parts);
   }
 
   bool takes_decisions() const override {
@@ -65,18 +68,18 @@ class FusedOptimizer final : public Optimizer {
   }
 
   void step_as_decided(const at::Tensor& parameters, const at::Tensor& gradients, const at::Tensor& decision,
-                       double learning_rate, const std::vector<Range>& parts) override {
+                       const std::vector<Range>& parts) override {
     const at::NoGradGuard no_grad;
-    if (copy_.defined()) return step_by_own_kernel(parameters, gradients, decision, learning_rate, parts);
-    using kernels::UpdateDecision;
-    const auto field = [&](std::size_t offset, at::ScalarType type) {
-      const auto bytes = static_cast<std::int64_t>(c10::elementSize(type));
-      return decision.narrow(0, static_cast<std::int64_t>(offset), bytes).view(type).squeeze(0);
+    if (copy_.defined()) return step_by_own_kernel(parameters, gradients, decision, parts);
+    const auto field = [&](std::size_t offset) {
+      return decision.narrow(0, static_cast<std::int64_t>(offset), sizeof(float)).view(at::kFloat).squeeze(0);
     };
-    const Numbers numbers{.divisor = field(offsetof(UpdateDecision, scale), at::kFloat).reciprocal(),
-                          .count = field(offsetof(UpdateDecision, count), at::kLong).to(at::kFloat),
-                          .skips = field(offsetof(UpdateDecision, applies), at::kInt).eq(0).to(at::kFloat)};
-    step_by_library(parameters, gradients, numbers, learning_rate, parts);
+    using kernels::UpdateDecision;
+    const Numbers numbers{.divisor = field(offsetof(UpdateDecision, divisor)),
+                          .count = field(offsetof(UpdateDecision, updates)),
+                          .rate = field(offsetof(UpdateDecision, rate)),
+                          .skips = field(offsetof(UpdateDecision, skips))};
+    step_by_library(parameters, gradients, numbers, parts);
   }
 
   /// By dtrain's own kernel, for adam in float where the device has it.
@@ -99,33 +102,40 @@ class FusedOptimizer final : public Optimizer {
  private:
   /// What LibTorch's fused updates take, in float, as they want it.
   struct Numbers {
-    at::Tensor divisor;     // of the gradients
-    at::Tensor count = {};  // of updates, with this one; adam alone reads it
-    at::Tensor skips = {};  // 1: nothing changes; undefined: 0
+    at::Tensor divisor;                     // of the gradients
+    at::Tensor count;                       // of updates, with this one; adam alone reads it
+    std::variant<double, at::Tensor> rate;  // of learning
+    at::Tensor skips = {};                  // 1: nothing changes; undefined: 0
   };
   void step_by_library(const at::Tensor& parameters, const at::Tensor& gradients, const Numbers& numbers,
-                       double learning_rate, const std::vector<Range>& parts) {
+                       const std::vector<Range>& parts) {
     const std::optional<at::Tensor> skips =
         numbers.skips.defined() ? std::optional(numbers.skips) : std::nullopt;
     for (const auto& [weight_decay, ranges] : ranges_) {
       const auto update = [&](const std::vector<Range>& pieces, const std::vector<Tensors>& states) {
         const Tensors values = views(parameters, pieces);
         const Tensors sums = views(gradients, pieces);
-        if (config_.name == "sgd") {
-          at::_fused_sgd_(values, sums, states.empty() ? Tensors() : states[0], weight_decay,
-                          config_.momentum, learning_rate, 0.0, config_.nesterov, false, false,
-                          numbers.divisor, skips);
-          return;
-        }
         const Tensors counts(pieces.size(), numbers.count);
-        const auto adam = config_.name == "adamw" ? kAdamW : kAdam;
-        adam(values, sums, states[0], states[1], {}, counts, learning_rate, config_.beta1, config_.beta2,
-             weight_decay, config_.eps, false, false, numbers.divisor, skips);
+        const auto by = [&](const auto& rate) {
+          if (config_.name == "sgd") {
+            at::_fused_sgd_(values, sums, states.empty() ? Tensors() : states[0], weight_decay,
+                            config_.momentum, rate, 0.0, config_.nesterov, false, false, numbers.divisor,
+                            skips);
+          } else if (config_.name == "adamw") {
+            at::_fused_adamw_(values, sums, states[0], states[1], {}, counts, rate, config_.beta1,
+                              config_.beta2, weight_decay, config_.eps, false, false, numbers.divisor, skips);
+          } else {
+            at::_fused_adam_(values, sums, states[0], states[1], {}, counts, rate, config_.beta1,
+                             config_.beta2, weight_decay, config_.eps, false, false, numbers.divisor, skips);
+          }
+        };
+        std::visit(by, numbers.rate);
       };
       const auto pieces = common(ranges, parts);
       if (pieces.empty()) continue;
       if (on_host_) {
-        for (const Range& chunk : chunks_of(pieces)) update_from_host(chunk, parameters.device(), update);
+        for (const Range& chunk : chunks_of(pieces, kOffloadedChunk))
+          update_from_host(chunk, parameters.device(), update);
       } else {
         update(pieces, states_of(pieces));
       }
@@ -135,30 +145,53 @@ class FusedOptimizer final : public Optimizer {
 
   /// `decision`: bytes of a kernels::UpdateDecision on the device.
   void step_by_own_kernel(const at::Tensor& parameters, const at::Tensor& gradients,
-                          const at::Tensor& decision, double learning_rate, const std::vector<Range>& parts) {
+                          const at::Tensor& decision, const std::vector<Range>& parts) {
     const auto device = parameters.device();
     void* const stream = device.is_cuda()
                              ? c10::impl::VirtualGuardImpl(device.type()).getStream(device).native_handle()
                              : nullptr;
-    const auto type = copy_.defined() && copy_.scalar_type() == at::kHalf ? kernels::Element::float16
-                                                                          : kernels::Element::bfloat16;
-    auto* const copy = copy_.defined() ? static_cast<std::uint16_t*>(copy_.data_ptr()) : nullptr;
+    const at::Tensor& chunks = chunks_there(parts, device);
+    const kernels::AdamRule rule{.beta1 = static_cast<float>(config_.beta1),
+                                 .beta2 = static_cast<float>(config_.beta2),
+                                 .eps = static_cast<float>(config_.eps),
+                                 .decoupled = config_.name == "adamw"};
+    const kernels::AdamMemory memory{
+        .values = parameters.data_ptr<float>(),
+        .first = state_[0].value.data_ptr<float>(),
+        .second = state_[1].value.data_ptr<float>(),
+        .gradient = gradients.const_data_ptr<float>(),
+        .copy = copy_.data_ptr(),
+        .copy_type =
+            copy_.scalar_type() == at::kHalf ? kernels::Element::float16 : kernels::Element::bfloat16,
+        .chunks = static_cast<const kernels::UpdateChunk*>(chunks.const_data_ptr()),
+        .chunk_count = chunks.nbytes() / sizeof(kernels::UpdateChunk)};
+    kernels::device_kernels()->fused()->adam(
+        memory, rule, static_cast<const kernels::UpdateDecision*>(decision.const_data_ptr()), stream);
+  }
+
+  /// The table of what one kernel updates, of whatever weight decay: on the device, made when the parts are
+  /// others than before.
+  const at::Tensor& chunks_there(const std::vector<Range>& parts, const at::Device& device) {
+    const auto same = [](const Range& a, const Range& b) { return a.begin == b.begin && a.end == b.end; };
+    if (chunks_.defined() && std::ranges::equal(chunked_parts_, parts, same)) return chunks_;
+    std::vector<kernels::UpdateChunk> all;
     for (const auto& [weight_decay, ranges] : ranges_) {
-      const kernels::AdamRule rule{.learning_rate = static_cast<float>(learning_rate),
-                                   .beta1 = static_cast<float>(config_.beta1),
-                                   .beta2 = static_cast<float>(config_.beta2),
-                                   .eps = static_cast<float>(config_.eps),
-                                   .weight_decay = static_cast<float>(weight_decay),
-                                   .decoupled = config_.name == "adamw"};
-      for (const Range& piece : common(ranges, parts)) {
-        const std::int64_t place = held_.place_of(piece);
-        kernels::device_kernels()->fused()->adam(
-            parameters.data_ptr<float>() + piece.begin, state_[0].value.data_ptr<float>() + place,
-            state_[1].value.data_ptr<float>() + place, gradients.const_data_ptr<float>() + piece.begin,
-            copy != nullptr ? copy + piece.begin : nullptr, type, static_cast<std::size_t>(piece.size()),
-            rule, static_cast<const kernels::UpdateDecision*>(decision.const_data_ptr()), stream);
+      for (const Range& chunk : chunks_of(common(ranges, parts), kernels::FusedKernels::kUpdateChunk)) {
+        all.push_back({.begin = chunk.begin,
+                       .place = held_.place_of(chunk),
+                       .size = static_cast<std::int32_t>(chunk.size()),
+                       .weight_decay = static_cast<float>(weight_decay)});
       }
     }
+    chunks_ = bytes_on(device, all.data(), all.size() * sizeof(kernels::UpdateChunk));
+    chunked_parts_ = parts;
+    return chunks_;
+  }
+
+  static at::Tensor bytes_on(const at::Device& device, const void* from, std::size_t bytes) {
+    at::Tensor here = at::empty({static_cast<std::int64_t>(bytes)}, at::kByte);
+    if (bytes > 0) std::memcpy(here.data_ptr(), from, bytes);
+    return here.to(device, /*non_blocking=*/true);
   }
 
   static Tensors views(const at::Tensor& flat, const std::vector<Range>& pieces) {
@@ -179,11 +212,11 @@ class FusedOptimizer final : public Optimizer {
     return all;
   }
 
-  static std::vector<Range> chunks_of(const std::vector<Range>& pieces) {
+  static std::vector<Range> chunks_of(const std::vector<Range>& pieces, std::int64_t longest) {
     std::vector<Range> chunks;
     for (const Range& piece : pieces) {
-      for (auto begin = piece.begin; begin < piece.end; begin += kOffloadedChunk)
-        chunks.push_back({begin, std::min(begin + kOffloadedChunk, piece.end)});
+      for (auto begin = piece.begin; begin < piece.end; begin += longest)
+        chunks.push_back({begin, std::min(begin + longest, piece.end)});
     }
     return chunks;
   }
@@ -197,12 +230,6 @@ class FusedOptimizer final : public Optimizer {
     update({chunk}, there);
     for (std::size_t i = 0; i < here.size(); ++i) here[i].front().copy_(there[i].front(), true);
   }
-
-  using Adam = void (*)(at::TensorList, at::TensorList, at::TensorList, at::TensorList, at::TensorList,
-                        at::TensorList, double, double, double, double, double, bool, bool,
-                        const std::optional<at::Tensor>&, const std::optional<at::Tensor>&);
-  static constexpr Adam kAdam = &at::_fused_adam_;
-  static constexpr Adam kAdamW = &at::_fused_adamw_;
 
   /// Neighbours are one range: each one costs a view of every tensor in every step. Parameters begin at 64
   /// bytes; what lies between is zero in all tensors and stays so.
@@ -236,6 +263,8 @@ class FusedOptimizer final : public Optimizer {
   mutable at::Tensor last_;  // of the device: reading it waits for the state; undefined: that is here
   std::map<double, std::vector<Range>> ranges_;  // by weight decay
   at::Tensor copy_;                              // undefined: none is written
+  at::Tensor chunks_;                            // bytes of kernels::UpdateChunk, of
+  std::vector<Range> chunked_parts_;             // these; undefined: not made yet
 };
 
 }  // namespace

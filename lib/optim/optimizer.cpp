@@ -229,12 +229,11 @@ int OptimizerConfig::state_count() const {
 }
 
 void Optimizer::step_as_decided(const at::Tensor& parameters, const at::Tensor& gradients,
-                                const at::Tensor& decision, double learning_rate,
-                                const std::vector<Range>& parts) {
+                                const at::Tensor& decision, const std::vector<Range>& parts) {
   kernels::UpdateDecision decided;
   std::memcpy(&decided, decision.const_data_ptr(), sizeof decided);
   if (decided.applies == 0) return;
-  step(parameters, gradients, decided.scale, learning_rate, decided.count, parts);
+  step(parameters, gradients, decided.scale, decided.learning_rate, decided.count, parts);
 }
 
 at::Tensor Optimizer::decoded(std::size_t index, const Range& places) const {

@@ -81,12 +81,12 @@ class Optimizer {
 
   /// Whether step_as_decided() may be called: the state is in single precision, and not in 8 bits.
   virtual bool takes_decisions() const { return false; }
-  /// The same with what `decision` says: its scale, the number of the update, and whether there is one at
-  /// all. It lies where the parameters do, bytes of a kernels::UpdateDecision, and is read when the device
-  /// comes to it: nothing waits.
+  /// The same with what `decision` says: its scale, the learning rate, the number of the update, and whether
+  /// there is one at all. It lies where the parameters do, bytes of a kernels::UpdateDecision, and is read
+  /// when the device comes to it: nothing waits, and where what a device is given is captured, a replay reads
+  /// it again.
   virtual void step_as_decided(const at::Tensor& parameters, const at::Tensor& gradients,
-                               const at::Tensor& decision, double learning_rate,
-                               const std::vector<Range>& parts);
+                               const at::Tensor& decision, const std::vector<Range>& parts);
 
   /// From now on step() also writes each new value, rounded to half precision, to `copy` [count]: true. False
   /// where this optimizer cannot.

@@ -119,6 +119,7 @@ void write_attributes(hid_t file, const RunInfo& info) {
   h5::write_attribute(file, "command_line", info.command_line);
   h5::write_attribute(file, "config", info.config);
   if (!info.emulated.empty()) h5::write_attribute(file, "emulated", info.emulated);
+  if (!info.tf32.empty()) h5::write_attribute(file, "tf32", info.tf32);
 }
 
 void write_status(hid_t file, Status status, const std::string& end_time_utc) {

@@ -29,6 +29,7 @@ struct RunInfo {
   std::string command_line;
   std::string config;         ///< The effective configuration, TOML.
   std::string emulated = {};  ///< The machine that was emulated, in words; empty: none, and no attribute.
+  std::string tf32 = {};      ///< Of devices that compute in fp32: `on` or `off`; empty: no attribute.
 };
 
 /// A column that a model adds to /epochs, and without `validation_` in its name to /validations and /test.

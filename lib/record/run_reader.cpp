@@ -28,10 +28,10 @@ constexpr std::chrono::seconds kSilence{60};  // a recorder touches its file eve
 
 constexpr std::size_t kMostOfAnAttribute = 10'000;
 
-constexpr std::array<const char*, 13> kTextAttributes = {
+constexpr std::array<const char*, 14> kTextAttributes = {
     "name",           "model",        "dataset",        "strategy",     "mesh",   "status",
     "start_time_utc", "end_time_utc", "dtrain_version", "command_line", "config", "unreadable_ranks",
-    "emulated"};
+    "emulated",       "tf32"};
 
 bool touched_lately(const std::string& path) {
   std::error_code error;

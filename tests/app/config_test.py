@@ -14,7 +14,7 @@ pipeline virtual-stages balance recompute memory-limit
 epochs limit-steps global-batch micro-batches optimizer learning-rate momentum nesterov beta1 beta2 epsilon weight-decay decay schedule
 adaptive-batch eval-batch min-learning-rate warmup-steps grad-clip batch-norm precision device device-graphs threads kernels comm-backend all-reduce bucket-mb watchdog on-failure spares replicate verify-every inject emulate seed reproducible output name
 overwrite record-steps trace trace-steps tensorboard quiet dry-run all-ranks cluster exit-after checkpoint-every keep resume optimizer-state
-validate-every best-by early-stopping optimizer-state-bits offload""".split()
+validate-every best-by early-stopping optimizer-state-bits offload tf32 nccl-shared""".split()
 # A value that is not the default for every option.
 OTHER = {"model": "cnn", "model-option": ["activation=tanh"], "golden": "off", "init-from": "a.h5", "init-skip": "fc.*", "loss": "mae",
          "class-weights": "balanced", "label-smoothing": 0.125, "freeze": "^fc[12]", "dataset": "a \"quoted\" \\ name", "data-root": "/d",
@@ -32,7 +32,7 @@ LOCAL = {"strategy": "local_sgd", "sync-period": "adaptive", "sync-optimizer": "
          "outer-learning-rate": 0.5, "outer-momentum": 0.75, "fragments": 3, "overlap-steps": 5, "exchange-type": "int8"}
 ELASTIC = {"strategy": "easgd", "easgd-mode": "asynchronous", "sync-period": "8", "elasticity": 0.125, "servers": 3}
 COMPRESSED = {"strategy": "zero1", "compression": "powersgd=2", "compression-after": 7, "optimizer-state-bits": 8}
-OFFLOADED = {"strategy": "ddp", "offload": "optimizer", "device": "auto"}
+OFFLOADED = {"strategy": "ddp", "offload": "optimizer", "device": "auto", "tf32": True, "nccl-shared": True}
 SHARDED = {"strategy": "zero3", "shard-within": "node"}
 PRIVATE = {"strategy": "ddp", "dp-clip": 0.5, "dp-noise": 1.25, "target-epsilon": 3.5, "dp-delta": 0.0625, "dp-sampler": "once", "dp-accountant": "pld",
            "noise-source": "seeded"}

@@ -101,6 +101,14 @@ class UsageTest(ProgramTest):
         self.refuse(2, ["--beta2", "the optimizer sgd has none", "adam or adamw"], "--model", "cnn", "--beta2", "0.9")
         self.succeed("--model", "cnn", "--optimizer", "adam", "--print-config")  # its recipe's momentum is not the user's
 
+    def test_tf32_where_no_gpu_multiplies_fp32(self):
+        self.refuse(2, ["--tf32", "the CPU computes", "--device cuda"], "--tf32", "--device", "cpu", ranks=2)
+        self.refuse(2, ["--tf32", "these are in bf16", "--precision fp32"], "--tf32", "--precision", "bf16")
+
+    def test_nccl_set_up_where_there_is_none(self):
+        self.refuse(2, ["--nccl-shared", "CPUs", "leave it out"], "--nccl-shared", "--device", "cpu", ranks=2)
+        self.refuse(2, ["--nccl-shared", "through the CPU's memory"], "--nccl-shared", "--comm-backend", "mpi")
+
     def test_padding_without_a_crop(self):
         self.refuse(2, ["--augment-padding", "nothing is cropped"], "--model", "cnn", "--augment", "flip", "--augment-padding", "2")
 

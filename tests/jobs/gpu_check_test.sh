@@ -49,20 +49,90 @@ echo abc >"$scratch/checkout/commit"
 cat >"$scratch/checkout/perf/gpu_check.sh" <<END
 #!/bin/sh
 echo "\$1" >>$scratch/parts
-exit \$(cat $scratch/status)
+exit \$(cat $scratch/status.\$1 2>/dev/null || cat $scratch/status)
 END
+# parts_were WORDS: since the last call.
+parts_were() {
+  [[ $(tr '\n' ' ' <"$scratch/parts") == "$1 " ]] || { echo "FAILED: the parts were $(tr '\n' ' ' <"$scratch/parts"), not $1"; failures=1; }
+  : >"$scratch/parts"
+}
 echo 0 >"$scratch/status"
-check 3 'smoke needs 120 s, and 60 s are left: run it again to go on' session --limit-s 60
+check 3 'smoke needs 240 s, and 60 s are left: run it again to go on' session --limit-s 60
 check 3 'correct needs 400 s' session --limit-s 300
-echo 1 >"$scratch/status"
-check 1 'correct failed (1)' session
-echo 3 >"$scratch/status"
+parts_were 'smoke'
+echo 1 >"$scratch/status.correct"
+check 1 'correct failed (1): see' session
+parts_were 'correct speed profile ranks train'  # one that fails stops no other
+echo 3 >"$scratch/status.correct"
 check 3 'correct: the time is up' session
-echo 0 >"$scratch/status"
-check 0 'smoke: done' session
+parts_were 'correct'
+rm "$scratch/status.correct"
 check 0 'train: done' session
-[[ $(tr '\n' ' ' <"$scratch/parts") == 'smoke correct correct correct speed profile ranks train ' ]] ||
-  { echo "FAILED: the parts were $(tr '\n' ' ' <"$scratch/parts")"; failures=1; }
+check 0 'this call took' session
+parts_were 'correct'
 echo def >"$scratch/checkout/commit"
-check 3 'smoke needs 120 s' session --limit-s 60
+check 3 'smoke needs 240 s' session --limit-s 60
+echo 1 >"$scratch/status.smoke"
+echo 3 >"$scratch/status.speed"
+check 3 'speed: the time is up' session
+parts_were 'smoke correct speed'
+rm "$scratch/status.speed"
+check 1 'smoke failed (1)' session
+parts_were 'speed profile ranks train smoke'  # one that has failed comes after those that were not tried
+
+# Every case of every part, with stand-ins for all programs.
+tree=$scratch/tree out=$scratch/cases
+stand_in() {
+  mkdir -p "$(dirname "$1")"
+  cat >"$1"
+  chmod +x "$1"
+}
+mkdir -p "$tree/perf"
+cp "$script" "$tree/perf"
+echo abc >"$tree/commit"
+stand_in "$tree/build/release/bin/dtrain" <<END
+#!/bin/sh
+echo "\$*" >>$scratch/calls
+case "\$*" in *"\$(cat $scratch/breaks)"*) exit 1 ;; esac
+echo 'a step of 1 micro-batch is replayed in 3 parts'
+echo 'the update is replayed in 1 part'
+echo 'fp32 whose products and convolutions round their factors to 10 bits'
+END
+for program in "$tree/build/release/tests/kernels/kernels_device_test" "$tree/build/release/tests/comm/comm_nccl_test" \
+  "$tree/build/release/perf/kernels/dtrain_perf_device_kernels" "$scratch/bin/ncu" "$scratch/bin/compute-sanitizer"; do
+  stand_in "$program" <<<'#!/bin/sh'
+done
+stand_in "$tree/tests/support/mpirun.sh" <<'END'
+#!/bin/sh
+shift
+exec "$@"
+END
+part() { env "PATH=$scratch/bin:$PATH" "DTRAIN_PYTHON=$(command -v true)" "$tree/perf/gpu_check.sh" "$@" --out "$out"; }
+# called N WORDS: so many runs had these words since the last `: >calls`.
+called() {
+  local found
+  found=$(grep -cF -- "$2" "$scratch/calls" || true)
+  [[ $found == "$1" ]] || { echo "FAILED: $found runs with $2, not $1"; failures=1; }
+}
+echo none >"$scratch/breaks"
+: >"$scratch/calls"
+for name in smoke correct speed profile ranks train; do check 0 '' part "$name"; done
+called 1 '--tf32'
+called 1 '--offload optimizer'
+called 2 '--kernels fused --precision fp'
+called 4 '--kernels fused --precision bf16'  # gpt and resnet18, on one rank and on two
+called 2 '--nccl-shared'
+called 1 '--epochs 3'
+check 0 'smoke: resnet18 --tf32 passed before' part smoke
+check 0 'ranks: mlp --nccl-shared --bucket-mb 1 --verify-every 3 on 2 ranks passed before' part ranks
+: >"$scratch/calls"
+echo def >"$tree/commit"
+echo '--model resnet18 --dataset synthetic --device cuda' >"$scratch/breaks"
+check 1 'FAILED: smoke: resnet18 --tf32' part smoke
+called 1 '--offload optimizer'  # the last one: a case that fails stops no other
+echo none >"$scratch/breaks"
+: >"$scratch/calls"
+check 0 'smoke: gpt passed before' part smoke
+called 4 '--model resnet18'
+called 0 '--model gpt'
 finish

@@ -1,4 +1,5 @@
 // The fused kernels of a GPU beside those of the CPU.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -281,19 +282,44 @@ TEST_F(FusedDeviceTest, AStepIsDecidedAndApplied) {
   const OnDevice<float> second_there(second);
   const OnDevice<Bfloat16> copy_there(copy);
   const OnDevice<UpdateDecision> decision_there(std::vector{decision});
-  const AdamRule rule{.learning_rate = 0.01F, .weight_decay = 0.1F, .decoupled = true};
+  const AdamRule rule{.decoupled = true};
+  const UpdateInputs inputs{.weight = 64.0, .learning_rate = 0.01};
+  std::vector<UpdateChunk> chunks;  // every third one without decay
+  for (std::int64_t begin = 0; begin < static_cast<std::int64_t>(kCount);
+       begin += FusedKernels::kUpdateChunk) {
+    const auto size =
+        std::min<std::int64_t>(FusedKernels::kUpdateChunk, static_cast<std::int64_t>(kCount) - begin);
+    chunks.push_back({.begin = begin,
+                      .place = begin,
+                      .size = static_cast<std::int32_t>(size),
+                      .weight_decay = chunks.size() % 3 == 0 ? 0.0F : 0.1F});
+  }
+  const OnDevice<UpdateChunk> chunks_there(chunks);
+  const OnDevice<UpdateInputs> inputs_there(std::vector{inputs});
   for (std::size_t step = 1; step <= 4; ++step) {
     auto gradient = numbers(kCount, 10 + step);
     if (step == 3) gradient[77] = std::numeric_limits<float>::infinity();
     const SumOfSquares squares = sum_of_squares_and_nonfinite(gradient.data(), kCount);
-    cpu_.decide(&decision, &squares, 1.0, 64.0, nullptr);
-    cpu_.adam(values.data(), first.data(), second.data(), gradient.data(), copy.data(), Element::bfloat16,
-              kCount, rule, &decision, nullptr);
+    cpu_.decide(&decision, &squares, 1.0, &inputs, nullptr);
+    cpu_.adam({.values = values.data(),
+               .first = first.data(),
+               .second = second.data(),
+               .gradient = gradient.data(),
+               .copy = copy.data(),
+               .chunks = chunks.data(),
+               .chunk_count = chunks.size()},
+              rule, &decision, nullptr);
     const OnDevice<float> gradient_there(gradient);
     const OnDevice<SumOfSquares> squares_there(std::vector{squares});
-    gpu().decide(decision_there.data(), squares_there.data(), 1.0, 64.0, nullptr);
-    gpu().adam(values_there.data(), first_there.data(), second_there.data(), gradient_there.data(),
-               copy_there.data(), Element::bfloat16, kCount, rule, decision_there.data(), nullptr);
+    gpu().decide(decision_there.data(), squares_there.data(), 1.0, inputs_there.data(), nullptr);
+    gpu().adam({.values = values_there.data(),
+                .first = first_there.data(),
+                .second = second_there.data(),
+                .gradient = gradient_there.data(),
+                .copy = copy_there.data(),
+                .chunks = chunks_there.data(),
+                .chunk_count = chunks.size()},
+               rule, decision_there.data(), nullptr);
     EXPECT_EQ(decision_there.values()[0].applies, step == 3 ? 0 : 1);
     EXPECT_EQ(decision_there.values()[0].count, decision.count);
     expect_near(values_there.values(), values, 1e-6F);

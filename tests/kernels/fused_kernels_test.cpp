@@ -7,6 +7,7 @@
 #include <cmath>
 #include <limits>
 #include <random>
+#include <span>
 #include <vector>
 
 #include "kernels/batch_norm.hpp"
@@ -291,8 +292,10 @@ TEST(FusedKernelsTest, AStepIsDecidedAndAppliedWithoutTheHost) {
   const std::size_t n = 100;
   const double weight = 32;
   for (const bool decoupled : {false, true}) {
-    const AdamRule rule{
-        .learning_rate = 0.01F, .beta1 = 0.9F, .beta2 = 0.99F, .weight_decay = 0.1F, .decoupled = decoupled};
+    const AdamRule rule{.beta1 = 0.9F, .beta2 = 0.99F, .decoupled = decoupled};
+    const std::vector<UpdateChunk> chunks = {{.begin = 0, .place = 0, .size = 30, .weight_decay = 0.1F},
+                                             {.begin = 30, .place = 30, .size = 70, .weight_decay = 0.1F}};
+    const UpdateInputs inputs{.weight = weight, .learning_rate = 0.01};
     auto values = drawn(n, 1);
     std::vector<double> wanted(values.begin(), values.end());
     std::vector<float> first(n);
@@ -304,9 +307,15 @@ TEST(FusedKernelsTest, AStepIsDecidedAndAppliedWithoutTheHost) {
     for (int step = 1; step <= 5; ++step) {
       const auto gradient = drawn(n, 10U + static_cast<std::uint32_t>(step), 20.0F);
       const SumOfSquares squares = sum_of_squares_and_nonfinite(gradient.data(), n);
-      cpu().decide(&decision, &squares, 1.0, weight, nullptr);
-      cpu().adam(values.data(), first.data(), second.data(), gradient.data(), copy.data(), Element::bfloat16,
-                 n, rule, &decision, nullptr);
+      cpu().decide(&decision, &squares, 1.0, &inputs, nullptr);
+      cpu().adam({.values = values.data(),
+                  .first = first.data(),
+                  .second = second.data(),
+                  .gradient = gradient.data(),
+                  .copy = copy.data(),
+                  .chunks = chunks.data(),
+                  .chunk_count = chunks.size()},
+                 rule, &decision, nullptr);
       const double norm = std::sqrt(squares.sum) / weight;
       EXPECT_GT(norm, 1.0);
       EXPECT_EQ(decision.count, step);
@@ -328,6 +337,45 @@ TEST(FusedKernelsTest, AStepIsDecidedAndAppliedWithoutTheHost) {
   }
 }
 
+// Runs of parameters with decay and without it, their state packed: by one call what a call for each gives.
+TEST(FusedKernelsTest, RunsOfDifferentDecayAreUpdatedByOneCall) {
+  const std::size_t n = 64;
+  const UpdateDecision decision{
+      .scale = 0.5F, .applies = 1, .count = 3, .learning_rate = 0.01, .rate = 0.01F};
+  const auto gradient = drawn(n, 5);
+  const std::vector<UpdateChunk> chunks = {{.begin = 40, .place = 10, .size = 7},
+                                           {.begin = 0, .place = 0, .size = 10, .weight_decay = 0.1F},
+                                           {.begin = 16, .place = 17, .size = 9, .weight_decay = 0.3F}};
+  struct Memory {
+    std::vector<float> values, first, second;
+    std::vector<Bfloat16> copy;
+  };
+  const Memory begun{drawn(n, 1), drawn(n, 2), std::vector<float>(n, 0.25F), std::vector<Bfloat16>(n)};
+  const auto update = [&](Memory& memory, std::span<const UpdateChunk> given) {
+    cpu().adam({.values = memory.values.data(),
+                .first = memory.first.data(),
+                .second = memory.second.data(),
+                .gradient = gradient.data(),
+                .copy = memory.copy.data(),
+                .chunks = given.data(),
+                .chunk_count = given.size()},
+               {.decoupled = true}, &decision, nullptr);
+  };
+  Memory at_once = begun;
+  Memory one_by_one = begun;
+  update(at_once, chunks);
+  for (const UpdateChunk& chunk : chunks) update(one_by_one, {&chunk, 1});
+  EXPECT_EQ(at_once.values, one_by_one.values);
+  EXPECT_EQ(at_once.first, one_by_one.first);
+  EXPECT_EQ(at_once.second, one_by_one.second);
+  for (std::size_t i = 0; i < n; ++i) {
+    const bool updated = i < 10 || (i >= 16 && i < 25) || (i >= 40 && i < 47);
+    EXPECT_EQ(at_once.values[i] != begun.values[i], updated) << i;
+    EXPECT_EQ(at_once.copy[i].bits, updated ? from_float<Bfloat16>(at_once.values[i]).bits : 0) << i;
+    EXPECT_EQ(at_once.first[i] != begun.first[i], i < 26) << i << ": the state lies one behind the other";
+  }
+}
+
 TEST(FusedKernelsTest, AStepWhoseGradientIsNotFiniteChangesNothing) {
   std::vector<float> values = {1.0F, 2.0F};
   std::vector<float> first = {0.5F, 0.5F};
@@ -336,11 +384,21 @@ TEST(FusedKernelsTest, AStepWhoseGradientIsNotFiniteChangesNothing) {
   const std::vector<float> gradient = {std::numeric_limits<float>::quiet_NaN(), 1.0F};
   const SumOfSquares squares = sum_of_squares_and_nonfinite(gradient.data(), 2);
   UpdateDecision decision{.count = 7};
-  cpu().decide(&decision, &squares, 0.0, 1.0, nullptr);
+  const UpdateInputs inputs{.weight = 1.0, .learning_rate = 1.0};
+  cpu().decide(&decision, &squares, 0.0, &inputs, nullptr);
   EXPECT_EQ(decision.applies, 0);
+  EXPECT_EQ(decision.skips, 1.0F);
   EXPECT_EQ(decision.count, 7);
-  cpu().adam(values.data(), first.data(), second.data(), gradient.data(), copy.data(), Element::float16, 2,
-             {.learning_rate = 1.0F}, &decision, nullptr);
+  const UpdateChunk all{.size = 2};
+  cpu().adam({.values = values.data(),
+              .first = first.data(),
+              .second = second.data(),
+              .gradient = gradient.data(),
+              .copy = copy.data(),
+              .copy_type = Element::float16,
+              .chunks = &all,
+              .chunk_count = 1},
+             {}, &decision, nullptr);
   EXPECT_EQ(values, (std::vector<float>{1.0F, 2.0F}));
   EXPECT_EQ(first, (std::vector<float>{0.5F, 0.5F}));
   EXPECT_EQ(copy[1].bits, 0);

@@ -34,7 +34,8 @@ class ResultsWriterTest : public testing::Test {
             .start_time_utc = "2026-11-21T06:00:00.000Z",
             .dtrain_version = "0.1.0",
             .command_line = "dtrain --epochs 2",
-            .config = "epochs = 2\n"};
+            .config = "epochs = 2\n",
+            .tf32 = "off"};
   }
 
   std::unique_ptr<RankRecorder> recorder(int rank) {
@@ -82,6 +83,8 @@ TEST_F(ResultsWriterTest, ARunIsReadableFromItsFirstMomentToItsEnd) {
   EXPECT_EQ(done.ranks[1].steps.column("loss"), std::vector<double>{0.5});
   EXPECT_EQ(done.test.texts.at("split"), std::vector<std::string>{"test"});
   EXPECT_EQ(done.attributes.at("config"), "epochs = 2\n");
+  EXPECT_EQ(done.attributes.at("tf32"), "off");
+  EXPECT_FALSE(done.attributes.contains("emulated")) << "nothing was";
   EXPECT_FALSE(done.attributes.at("end_time_utc").empty());
 }
 

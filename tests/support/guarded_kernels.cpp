@@ -162,22 +162,39 @@ class GuardedFusedKernels final : public kernels::FusedKernels {
     });
   }
   void decide(kernels::UpdateDecision* decision, const kernels::SumOfSquares* squares, double clip,
-              double weight, Stream stream) const override {
+              const kernels::UpdateInputs* inputs, Stream stream) const override {
     guarded_do([=, this] {
       Copied decision_here(decision, 1);
-      cpu_.decide(decision_here.data(), read<kernels::SumOfSquares>(squares, 1).data(), clip, weight, stream);
+      cpu_.decide(decision_here.data(), read<kernels::SumOfSquares>(squares, 1).data(), clip,
+                  read<kernels::UpdateInputs>(inputs, 1).data(), stream);
     });
   }
-  void adam(float* values, float* first, float* second, const float* gradient, void* copy, Element copy_type,
-            std::size_t n, const kernels::AdamRule& rule, const kernels::UpdateDecision* decision,
-            Stream stream) const override {
-    Copied values_here(values, n);
-    Copied first_here(first, n);
-    Copied second_here(second, n);
-    Copied copy_here(static_cast<std::byte*>(copy), copy != nullptr ? n * bytes_of(copy_type) : 0);
-    cpu_.adam(values_here.data(), first_here.data(), second_here.data(), read<float>(gradient, n).data(),
-              copy != nullptr ? copy_here.data() : nullptr, copy_type, n, rule,
-              read<kernels::UpdateDecision>(decision, 1).data(), stream);
+  void adam(const kernels::AdamMemory& memory, const kernels::AdamRule& rule,
+            const kernels::UpdateDecision* decision, Stream stream) const override {
+    guarded_do([=, this] {
+      const auto decided = read<kernels::UpdateDecision>(decision, 1);
+      for (const auto& chunk : read<kernels::UpdateChunk>(memory.chunks, memory.chunk_count)) {
+        const auto n = static_cast<std::size_t>(chunk.size);
+        const std::size_t half = bytes_of(memory.copy_type);
+        Copied values(memory.values + chunk.begin, n);
+        Copied first(memory.first + chunk.place, n);
+        Copied second(memory.second + chunk.place, n);
+        auto* const copy_there = static_cast<std::byte*>(memory.copy);
+        Copied copy(
+            copy_there != nullptr ? copy_there + chunk.begin * static_cast<std::int64_t>(half) : nullptr,
+            copy_there != nullptr ? n * half : 0);
+        const kernels::UpdateChunk here{.size = chunk.size, .weight_decay = chunk.weight_decay};
+        cpu_.adam({.values = values.data(),
+                   .first = first.data(),
+                   .second = second.data(),
+                   .gradient = read<float>(memory.gradient + chunk.begin, n).data(),
+                   .copy = copy_there != nullptr ? copy.data() : nullptr,
+                   .copy_type = memory.copy_type,
+                   .chunks = &here,
+                   .chunk_count = 1},
+                  rule, decided.data(), stream);
+      }
+    });
   }
 
  private:
@@ -214,10 +231,12 @@ class GuardedKernels final : public kernels::DeviceKernels {
   }
   void sum_of_squares_and_nonfinite(kernels::SumOfSquares* result, void* scratch, const float* values,
                                     std::size_t n, Stream /*stream*/) const override {
-    const auto sum = kernels::sum_of_squares_and_nonfinite(read<float>(values, n).data(), n);
-    const std::vector<std::byte> used(kScratchBytes);
-    guarded_copy(scratch, used.data(), used.size());
-    guarded_copy(result, &sum, sizeof sum);
+    guarded_do([=] {
+      const auto sum = kernels::sum_of_squares_and_nonfinite(read<float>(values, n).data(), n);
+      const std::vector<std::byte> used(kScratchBytes);
+      guarded_copy(scratch, used.data(), used.size());
+      guarded_copy(result, &sum, sizeof sum);
+    });
   }
 
  private:

@@ -169,9 +169,25 @@ def does_without_graphs(binary, folder):
     assert gap(losses["auto"], losses["off"]) <= (0 if DEVICE == "guarded" else ROUNDING), losses
 
 
+UPDATE_REPLAYED = "the update is replayed in 1 part"
+
+
+def assert_same_state(folder, *names):
+    """The last checkpoints of two runs are the same to the bit: weights, statistics and the optimizer's state."""
+    one, other = (checkpoint_tensors(newest(folder / f"runs/{name}/checkpoints"), group=None) for name in names)
+    assert one.keys() == other.keys() and any(name.startswith("optimizer/") for name in one), (names, one.keys() ^ other.keys())
+    differ = [name for name in one if one[name].tobytes() != other[name].tobytes()]
+    assert not differ or DEVICE != "guarded", (names, differ[:5])  # a GPU's sums have their own order
+
+
+def newest(checkpoints):
+    return max(checkpoints.glob("step-*"), key=lambda folder: int(folder.name.split("-")[1]))
+
+
 def joins_operations(binary, folder):
-    """With --kernels fused: the losses of operations one by one, replayed or not, cut or not; a checkpoint has the vocabulary
-    without what pads it in memory, and the run goes on from it. On the CPU also with weights copied in bf16."""
+    """With --kernels fused: the losses of operations one by one, replayed or not, cut or not, and the same bits with updates that
+    are replayed; a checkpoint has the vocabulary without what pads it in memory, and the run goes on from it. On the CPU also with
+    weights copied in bf16."""
     options = ["--model", "gpt", *SMALL_GPT, "--micro-batches", 4, "--epochs", 1, "--schedule", "constant", "--warmup-steps", 0]
     fused = [*options, "--kernels", "fused", "--limit-steps", 6]
     expected, _ = train(binary, folder, "one-by-one", "data=1", *options, "--limit-steps", 9, "--device", "cpu")
@@ -179,14 +195,18 @@ def joins_operations(binary, folder):
         losses, _ = train(binary, folder, name, mesh, *fused, "--device", DEVICE, "--device-graphs", graphs)
         assert gap(losses, expected[:6]) < ROUNDING, (name, losses, expected)
     (told,) = told_of_graphs(folder, "replayed")
-    assert told and all("is replayed in" in line for line in told), told
+    assert UPDATE_REPLAYED in told and all("is replayed in" in line for line in told), told
+    train(binary, folder, "given", "data=1", *fused, "--device", DEVICE, "--device-graphs", "off")
+    assert_same_state(folder, "replayed", "given")
     saved, plain = (checkpoint_tensors(folder / f"runs/{name}/checkpoints/best", group=None) for name in ("replayed", "one-by-one"))
     assert {name: value.shape for name, value in saved.items()} == {name: value.shape for name, value in plain.items()}
-    residuals = ["--model", "resnet18", "--epochs", 1, "--micro-batches", 2, *MODELS["resnet18"]]
+    residuals = ["--model", "resnet18", "--epochs", 1, "--micro-batches", 2, *MODELS["resnet18"][:-1], 6]
     norms, validated = train(binary, folder, "norms", "data=1", *residuals, "--device", "cpu")
-    for mesh, graphs in ("data=1", "auto"), ("data=2", "off"):
-        found = train(binary, folder, f"fused-norms-{mesh}", mesh, *residuals, "--device", DEVICE, "--kernels", "fused", "--device-graphs", graphs)
+    for mesh, graphs in ("data=1", "auto"), ("data=2", "auto"), ("data=2", "off"):
+        found = train(binary, folder, f"norms-{mesh}-{graphs}", mesh, *residuals, "--device", DEVICE, "--kernels", "fused", "--device-graphs", graphs)
         assert gap(found[0], norms) < ROUNDING and gap(found[1], validated) < 10 * ROUNDING, (mesh, found, norms, validated)
+    assert all(UPDATE_REPLAYED in told for told in told_of_graphs(folder, "norms-data=2-auto"))
+    assert_same_state(folder, "norms-data=2-auto", "norms-data=2-off")
     rest, _ = train(binary, folder, "rest", "data=1", *fused[:-1], 9, "--device", DEVICE, "--resume", "runs/replayed/checkpoints/best")
     assert gap(rest, expected[6:]) < ROUNDING, (rest, expected)
     for mesh, *more in ("data=1", "--checkpoint-every", "2steps"), ("data=2",), ("tensor=2",), ("data=2", "--strategy", "zero3"):
@@ -295,6 +315,9 @@ def says_how_messages_go(binary, folder):
         said = run(binary, 2, "--model", "mlp", "--limit-steps", 2, "--threads", 1, "--device", DEVICE, "--comm-backend", backend,
                    "--trace", "--name", f"trace-{backend}", cwd=folder).stdout
         assert any(word in said for word in words) and f"device     {DEVICE}" in said, said
+        assert "fp32 in all its bits; with --tf32" in said, said
+        with h5py.File(folder / f"runs/trace-{backend}/results.h5") as file:
+            assert file.attrs["tf32"] in ("off", b"off")
     spans = json.loads((folder / "runs/trace-auto/trace.json").read_text())["traceEvents"]
     spans = [span for span in spans if span["ph"] == "X"]
     assert {"forward", "backward", "optimizer"} <= {span["cat"] for span in spans if span["tid"] == 3}
@@ -313,7 +336,9 @@ def measures_between_devices(binary, folder):
 
 
 def evaluates(binary, folder):
-    train(binary, folder, "trained", "data=1", "--model", "mlp", "--epochs", 1, "--limit-steps", 2, "--device", DEVICE)
+    train(binary, folder, "trained", "data=1", "--model", "mlp", "--epochs", 1, "--limit-steps", 2, "--device", DEVICE, "--tf32")
+    with h5py.File(folder / "runs/trained/results.h5") as file:
+        assert file.attrs["tf32"] in ("on", b"on")
     out = run(binary, 2, "evaluate", "runs/trained/checkpoints/best", "--device", DEVICE, "--threads", 1,
               "--predictions", "predictions.h5", cwd=folder).stdout
     assert "loss" in out, out

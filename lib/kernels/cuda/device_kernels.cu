@@ -217,6 +217,13 @@ class CudaKernels final : public DeviceKernels {
     check_launch("sum_of_squares_and_nonfinite");
   }
 
+  bool pin(void* memory, std::size_t bytes) const override {
+    if (cudaHostRegister(memory, bytes, cudaHostRegisterPortable) == cudaSuccess) return true;
+    cudaGetLastError();  // it is not the next call's error
+    return false;
+  }
+  void unpin(void* memory) const noexcept override { cudaHostUnregister(memory); }
+
   const FusedKernels* fused() const override { return &fused_kernels_of_gpu(); }
   const ProductKernels* products() const override { return &product_kernels_of_gpu(); }
 };

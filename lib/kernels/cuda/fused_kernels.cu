@@ -158,23 +158,31 @@ __global__ void residual_norm_gradient_kernel(float* gradient, float* partial, c
 }
 
 __global__ void decide_kernel(UpdateDecision* decision, const SumOfSquares* squares, double clip,
-                              double weight) {
-  decide_on(*decision, squares->sum, squares->non_finite, clip, weight);
+                              const UpdateInputs* inputs) {
+  decide_on(*decision, squares->sum, squares->non_finite, clip, *inputs);
 }
 
+/// A block has a chunk; it takes further ones where the blocks do not suffice.
 template <class Copy>
-__global__ void adam_kernel(float* values, float* first, float* second, const float* gradient, Copy* copy,
-                            std::size_t n, AdamRule rule, const UpdateDecision* decision) {
+__global__ void adam_kernel(AdamMemory memory, AdamRule rule, const UpdateDecision* decision) {
   if (decision->applies == 0) return;
   const float scale = decision->scale;
-  __shared__ AdamCorrections corrections;  // powers in double: one thread's work
-  if (threadIdx.x == 0) corrections = corrections_of(rule, decision->count);
+  __shared__ AdamStep step;  // powers in double: one thread's work
+  if (threadIdx.x == 0) step = adam_step_of(rule, *decision);
   __syncthreads();
-  const std::size_t step = std::size_t{gridDim.x} * blockDim.x;
-  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < n; i += step) {
-    const float value = adam_of(values[i], first[i], second[i], gradient[i] * scale, rule, corrections);
-    values[i] = value;
-    if (copy != nullptr) copy[i] = from_float<Copy>(value);
+  auto* const copy = static_cast<Copy*>(memory.copy);
+  for (std::size_t c = blockIdx.x; c < memory.chunk_count; c += gridDim.x) {
+    const UpdateChunk chunk = memory.chunks[c];
+    float* const values = memory.values + chunk.begin;
+    float* const first = memory.first + chunk.place;
+    float* const second = memory.second + chunk.place;
+    const float* const gradient = memory.gradient + chunk.begin;
+    for (std::int32_t i = static_cast<std::int32_t>(threadIdx.x); i < chunk.size; i += kThreads) {
+      const float value =
+          adam_of(values[i], first[i], second[i], gradient[i] * scale, rule, step, chunk.weight_decay);
+      values[i] = value;
+      if (copy != nullptr) copy[chunk.begin + i] = from_float<Copy>(value);
+    }
   }
 }
 
@@ -245,21 +253,19 @@ class CudaFusedKernels final : public FusedKernels {
     batch_norm_gradient_on_gpu(gradient, norm, stream_of(stream));
   }
 
-  void decide(UpdateDecision* decision, const SumOfSquares* squares, double clip, double weight,
+  void decide(UpdateDecision* decision, const SumOfSquares* squares, double clip, const UpdateInputs* inputs,
               Stream stream) const override {
-    decide_kernel<<<1, 1, 0, stream_of(stream)>>>(decision, squares, clip, weight);
+    decide_kernel<<<1, 1, 0, stream_of(stream)>>>(decision, squares, clip, inputs);
     check_launch("decide");
   }
 
-  void adam(float* values, float* first, float* second, const float* gradient, void* copy, Element copy_type,
-            std::size_t n, const AdamRule& rule, const UpdateDecision* decision,
+  void adam(const AdamMemory& memory, const AdamRule& rule, const UpdateDecision* decision,
             Stream stream) const override {
-    if (n == 0) return;
-    const unsigned blocks = blocks_for((n + kThreads - 1) / kThreads);
-    with_element_type(copy_type, [&](auto* of_copy) {
+    if (memory.chunk_count == 0) return;
+    with_element_type(memory.copy_type, [&](auto* of_copy) {
       using Copy = std::remove_pointer_t<decltype(of_copy)>;
-      adam_kernel<<<blocks, kThreads, 0, stream_of(stream)>>>(values, first, second, gradient,
-                                                              static_cast<Copy*>(copy), n, rule, decision);
+      adam_kernel<Copy>
+          <<<blocks_for(memory.chunk_count), kThreads, 0, stream_of(stream)>>>(memory, rule, decision);
     });
     check_launch("adam");
   }

@@ -159,6 +159,19 @@ void normalise_back(const ChannelNormGradient& of, const ChannelNorm& norm) {
   }
 }
 
+template <class T>
+void adam_of_chunk(const AdamMemory& memory, T* copy, const UpdateChunk& chunk, const AdamRule& rule,
+                   const UpdateDecision& decision) {
+  const AdamStep step = adam_step_of(rule, decision);
+  for (std::int32_t i = 0; i < chunk.size; ++i) {
+    const std::int64_t at = chunk.begin + i;
+    const std::int64_t place = chunk.place + i;
+    memory.values[at] = adam_of(memory.values[at], memory.first[place], memory.second[place],
+                                memory.gradient[at] * decision.scale, rule, step, chunk.weight_decay);
+    if (copy != nullptr) copy[at] = from_float<T>(memory.values[at]);
+  }
+}
+
 class CpuFusedKernels final : public FusedKernels {
  public:
   void token_loss(float* losses, float* log_sums, const void* logits, Element type,
@@ -221,24 +234,18 @@ class CpuFusedKernels final : public FusedKernels {
     });
   }
 
-  void decide(UpdateDecision* decision, const SumOfSquares* squares, double clip, double weight,
+  void decide(UpdateDecision* decision, const SumOfSquares* squares, double clip, const UpdateInputs* inputs,
               Stream /*stream*/) const override {
-    decide_on(*decision, squares->sum, squares->non_finite, clip, weight);
+    decide_on(*decision, squares->sum, squares->non_finite, clip, *inputs);
   }
 
-  void adam(float* values, float* first, float* second, const float* gradient, void* copy, Element copy_type,
-            std::size_t n, const AdamRule& rule, const UpdateDecision* decision,
+  void adam(const AdamMemory& memory, const AdamRule& rule, const UpdateDecision* decision,
             Stream /*stream*/) const override {
     if (decision->applies == 0) return;
-    const AdamCorrections corrections = corrections_of(rule, decision->count);
-    for (std::size_t i = 0; i < n; ++i) {
-      values[i] = adam_of(values[i], first[i], second[i], gradient[i] * decision->scale, rule, corrections);
-    }
-    if (copy == nullptr) return;
-    with_element_type(copy_type, [&](auto* of_copy) {
+    with_element_type(memory.copy_type, [&](auto* of_copy) {
       using T = std::remove_pointer_t<decltype(of_copy)>;
-      std::transform(values, values + n, static_cast<T*>(copy),
-                     [](float value) { return from_float<T>(value); });
+      for (std::size_t i = 0; i < memory.chunk_count; ++i)
+        adam_of_chunk(memory, static_cast<T*>(memory.copy), memory.chunks[i], rule, *decision);
     });
   }
 };

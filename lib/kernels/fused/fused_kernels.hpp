@@ -61,6 +61,18 @@ struct ChannelNormGradient {
   const void* output = nullptr;  ///< By which zeros of the ReLU are known; null: without a residual, by x.
 };
 
+/// What adam() works on: flat buffers in the device's memory, and the runs of them that it updates.
+struct AdamMemory {
+  float* values = nullptr;
+  float* first = nullptr;  ///< The state.
+  float* second = nullptr;
+  const float* gradient = nullptr;
+  void* copy = nullptr;  ///< Of the new values in half precision, laid out as they are; null: none is made.
+  Element copy_type = Element::bfloat16;
+  const UpdateChunk* chunks = nullptr;  ///< In the device's memory, too; they do not overlap.
+  std::size_t chunk_count = 0;
+};
+
 /// Several operations in one pass each, for what a GPU spends on memory rather than on arithmetic. There is
 /// one table for the CPU and one for a GPU (DeviceKernels::fused()); both give the same to rounding. Pointers
 /// lead into that device's memory; `stream` as in DeviceKernels. Each call throws Error where CUDA refuses
@@ -104,13 +116,13 @@ class FusedKernels {
                                    Stream stream) const = 0;
 
   /// Whether the step is applied and by what its gradient is multiplied, from the gradient's squares; counts
-  /// the steps applied. `clip`: longest that the gradient divided by `weight` may be; 0: any.
-  virtual void decide(UpdateDecision* decision, const SumOfSquares* squares, double clip, double weight,
-                      Stream stream) const = 0;
-  /// Adam's update of n elements, as `decision` says, and a copy of the new values in half precision (null:
-  /// none).
-  virtual void adam(float* values, float* first, float* second, const float* gradient, void* copy,
-                    Element copy_type, std::size_t n, const AdamRule& rule, const UpdateDecision* decision,
+  /// the steps applied. `clip`: longest that the gradient divided by the step's weight may be; 0: any.
+  virtual void decide(UpdateDecision* decision, const SumOfSquares* squares, double clip,
+                      const UpdateInputs* inputs, Stream stream) const = 0;
+  /// Elements of a chunk at most: a block of a GPU's has one.
+  static constexpr std::int32_t kUpdateChunk = 1 << 14;
+  /// Adam's update of all chunks, by one kernel, as `decision` says.
+  virtual void adam(const AdamMemory& memory, const AdamRule& rule, const UpdateDecision* decision,
                     Stream stream) const = 0;
 };
 

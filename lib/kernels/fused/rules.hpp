@@ -107,60 +107,91 @@ DTRAIN_HOST_DEVICE double channel_centre(const T* x, std::size_t rows, std::size
   return sum / static_cast<double>(probes);
 }
 
+/// In a device's memory: what the host knows of a step before its update.
+struct UpdateInputs {
+  double weight = 1.0;  ///< Of the step: the gradient's sum is divided by it.
+  double learning_rate = 0.0;
+};
+
 /// In a device's memory: what a step's update does. The host reads it when the next step is under way.
 struct UpdateDecision {
   float scale = 0.0F;        ///< Multiplies the gradient: clip coefficient / weight of the step.
   std::int32_t applies = 0;  ///< 0: the gradient is not finite, and nothing changes.
   std::int64_t count = 0;    ///< Steps applied, this one included.
   double norm = 0.0;         ///< Of the gradient divided by the weight.
+  double learning_rate = 0.0;
+  // The same in float, as the updates on devices read it.
+  float divisor = 1.0F;  ///< 1 / scale.
+  float updates = 0.0F;  ///< count.
+  float skips = 0.0F;    ///< 1: nothing changes.
+  float rate = 0.0F;     ///< learning_rate.
 };
+
+/// The members in float from the others.
+DTRAIN_HOST_DEVICE inline void round_for_devices(UpdateDecision& decision) {
+  decision.divisor = 1.0F / decision.scale;
+  decision.updates = static_cast<float>(decision.count);
+  decision.skips = decision.applies == 0 ? 1.0F : 0.0F;
+  decision.rate = static_cast<float>(decision.learning_rate);
+}
 
 /// `squares` and `non_finite` are those of the gradient's sum over the step; `clip` 0: there is no limit. As
 /// torch.nn.utils.clip_grad_norm_.
 DTRAIN_HOST_DEVICE inline void decide_on(UpdateDecision& decision, double squares, std::int64_t non_finite,
-                                         double clip, double weight) {
-  decision.norm = sqrt(squares) / weight;
+                                         double clip, const UpdateInputs& inputs) {
+  decision.norm = sqrt(squares) / inputs.weight;
   decision.applies = non_finite == 0 ? 1 : 0;
   decision.count += decision.applies;
+  decision.learning_rate = inputs.learning_rate;
   const double limited = clip > 0 ? clip / (decision.norm + 1e-6) : 1.0;
-  decision.scale = static_cast<float>((limited < 1.0 ? limited : 1.0) / weight);
+  decision.scale = static_cast<float>((limited < 1.0 ? limited : 1.0) / inputs.weight);
+  round_for_devices(decision);
 }
+
+/// A run of elements with one weight decay that adam() updates: of the parameters from `begin` on, and of the
+/// state from `place` on.
+struct UpdateChunk {
+  std::int64_t begin = 0;
+  std::int64_t place = 0;
+  std::int32_t size = 0;
+  float weight_decay = 0.0F;
+};
 
 /// The constants of adam and adamw, as OptimizerConfig has them.
 struct AdamRule {
-  float learning_rate = 0.0F;
   float beta1 = 0.9F;
   float beta2 = 0.999F;
   float eps = 1e-8F;
-  float weight_decay = 0.0F;
   bool decoupled = false;  ///< adamw.
 };
 
-/// 1 - beta^count, which Adam divides its moments by.
-struct AdamCorrections {
+/// What is the same for all elements of a step.
+struct AdamStep {
+  float learning_rate;
+  // 1 - beta^count, which Adam divides its moments by.
   float first;
   float second_root;  ///< Its square root.
 };
 
-DTRAIN_HOST_DEVICE inline AdamCorrections corrections_of(const AdamRule& rule, std::int64_t count) {
-  const auto steps = static_cast<double>(count);
-  return {static_cast<float>(1.0 - pow(static_cast<double>(rule.beta1), steps)),
+DTRAIN_HOST_DEVICE inline AdamStep adam_step_of(const AdamRule& rule, const UpdateDecision& decision) {
+  const auto steps = static_cast<double>(decision.count);
+  return {decision.rate, static_cast<float>(1.0 - pow(static_cast<double>(rule.beta1), steps)),
           static_cast<float>(sqrt(1.0 - pow(static_cast<double>(rule.beta2), steps)))};
 }
 
 /// Source: Kingma and Ba, "Adam", ICLR 2015; Loshchilov and Hutter, "Decoupled Weight Decay Regularization",
 /// 2019.
 DTRAIN_HOST_DEVICE inline float adam_of(float value, float& first, float& second, float gradient,
-                                        const AdamRule& rule, const AdamCorrections& corrections) {
+                                        const AdamRule& rule, const AdamStep& step, float weight_decay) {
   if (rule.decoupled) {
-    value -= rule.learning_rate * rule.weight_decay * value;
+    value -= step.learning_rate * weight_decay * value;
   } else {
-    gradient += rule.weight_decay * value;
+    gradient += weight_decay * value;
   }
   first = rule.beta1 * first + (1.0F - rule.beta1) * gradient;
   second = rule.beta2 * second + (1.0F - rule.beta2) * gradient * gradient;
-  const float deviation = sqrtf(second) / corrections.second_root + rule.eps;
-  return value - rule.learning_rate / corrections.first * first / deviation;
+  const float deviation = sqrtf(second) / step.second_root + rule.eps;
+  return value - step.learning_rate / step.first * first / deviation;
 }
 
 }  // namespace dtrain::kernels

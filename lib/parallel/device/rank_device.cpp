@@ -102,8 +102,8 @@ RankDevice open_cuda(const comm::Communicator& world) {
           {.subject = "--device cuda",
            .advice = "look at nvidia-smi: its driver may be too old, or use --device cpu",
            .code = ExitCode::usage});
-  at::globalContext().setBenchmarkCuDNN(true);   // an algorithm per shape, tried once
-  at::globalContext().setAllowTF32CuDNN(false);  // fp32 is fp32, as on the CPU
+  at::globalContext().setBenchmarkCuDNN(true);  // an algorithm per shape, tried once
+  use_tf32(false);                              // fp32 is fp32, as on the CPU
   const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(index));
   c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device);
   const auto entry = reinterpret_cast<kernels::DeviceKernelsEntry>(module.symbol("dtrain_device_kernels"));
@@ -135,6 +135,11 @@ void load_libtorch_cuda() {
   const char* const why = dlerror();
   throw usage_error(fmt::format("LibTorch's part for CUDA cannot be loaded: {}", why != nullptr ? why : file),
                     "--device cuda", "install a LibTorch with CUDA (jobs/setup.sh), or use --device cpu");
+}
+
+void use_tf32(bool wanted) {
+  at::globalContext().setAllowTF32CuBLAS(wanted);
+  at::globalContext().setAllowTF32CuDNN(wanted);
 }
 
 void compute_deterministically() {

@@ -47,6 +47,11 @@ std::string settled_device(const std::string& name, const comm::Communicator& wo
 /// missing.
 RankDevice open_device(const std::string& name, const comm::Communicator& world);
 
+/// Whether LibTorch's products and convolutions of fp32 on GPUs round their factors to TF32, which has 10 of
+/// fp32's 23 bits and its exponents; sums stay in fp32. open_device() leaves them exact, whatever LibTorch's
+/// own default or environment says. Source: NVIDIA, "A100 Tensor Core GPU Architecture", 2020.
+void use_tf32(bool wanted);
+
 /// From here on what LibTorch computes on GPUs has the same bits each time: cuDNN's and cuBLAS's algorithms
 /// are chosen by shapes alone, and an operation that LibTorch cannot promise it of is named in a warning. (Of
 /// max_pool2d it does not, whose atomic additions meet where windows overlap; those of dtrain's models do

@@ -33,6 +33,7 @@ class ExchangeMemory {
  private:
   comm::Group& group_;
   std::unique_ptr<comm::SharedBuffer> memory_;
+  std::unique_ptr<void, void (*)(void*)> pinned_;  // memory_'s, where a device copies from and to it
   at::Tensor values_;
   at::Tensor exchanged_;  // what the group sees: the same on the CPU, and where it reaches the device
 };

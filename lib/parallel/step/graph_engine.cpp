@@ -13,15 +13,6 @@
 namespace dtrain::parallel {
 namespace {
 
-/// Steps done without a graph before one is captured: libraries choose their algorithms in the first ones,
-/// and take memory that is not the graph's.
-constexpr int kWarmUp = 3;
-/// Sizes of steps that are captured. An epoch has two: the last step may be smaller.
-constexpr std::size_t kMost = 4;
-
-/// The sentence of an error of LibTorch's; a backtrace follows it.
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 /// What was cached for operations is not for graphs, whose memory is their own.
 void free_unused_memory(at::Device device) {
   auto* const allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
@@ -44,7 +35,8 @@ GraphEngine::GraphEngine(PipelineEngine& direct, StepCapture& capture, models::M
       device_(device),
       tell_(std::move(tell)),
       replayed_{.step = at::zeros({1}, at::TensorOptions().dtype(at::kInt).device(device)),
-                .loss_scale = at::ones({}, at::TensorOptions().device(device))} {}
+                .loss_scale = at::ones({}, at::TensorOptions().device(device))},
+      captures_("sizes of steps", tell_) {}
 
 std::vector<MicroBatchLoss> GraphEngine::compute(const StepPlan& plan, SampleSource& samples, LocalSums& sums,
                                                  double loss_scale) {
@@ -61,31 +53,12 @@ std::vector<MicroBatchLoss> GraphEngine::compute(const StepPlan& plan, SampleSou
 }
 
 /// Null: the step is to be done without a graph.
-GraphEngine::Captured* GraphEngine::captured_for(const Running& running, LocalSums& sums) {
+const GraphEngine::Captured* GraphEngine::captured_for(const Running& running, LocalSums& sums) {
   if (running.plan.micro_batches.empty()) return nullptr;
   Sizes sizes;
   for (const auto& micro_batch : running.plan.micro_batches)
     sizes.emplace_back(micro_batch.index, micro_batch.samples());
-  Known& known = known_[sizes];
-  if (known.refused || known.captured != nullptr) return known.captured.get();
-  if (known.done++ < kWarmUp) return nullptr;
-  if (known_.size() > kMost) {
-    refuse(known, fmt::format("there are more than {} sizes of steps", kMost));
-    return nullptr;
-  }
-  try {
-    known.captured = capture(running, sums);
-  } catch (const c10::Error& error) {
-    refuse(known, first_line(error.what_without_backtrace()));
-  } catch (const Error& error) {
-    refuse(known, error.what());
-  }
-  return known.captured.get();
-}
-
-void GraphEngine::refuse(Known& known, const std::string& why) {
-  known.refused = true;
-  tell_(fmt::format("not captured: {}", why));
+  return captures_.find(sizes, [&] { return capture(running, sums); });
 }
 
 /// With the samples in it: operations after a capture that failed run on them, and ids out of range would end

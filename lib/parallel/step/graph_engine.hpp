@@ -4,13 +4,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <map>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "models/model.hpp"
+#include "parallel/step/captures.hpp"
 #include "parallel/step/pipeline_engine.hpp"
 #include "parallel/step/step_capture.hpp"
 #include "parallel/step/step_engine.hpp"
@@ -25,7 +25,7 @@ namespace dtrain::parallel {
 class GraphEngine final : public StepEngine {
  public:
   /// Gets a sentence for the log: that steps are captured, or why they are not.
-  using Tell = std::function<void(const std::string&)>;
+  using Tell = CaptureNews;
 
   /// Everything is borrowed. `device`: the model's.
   GraphEngine(PipelineEngine& direct, StepCapture& capture, models::Model& model, at::Device device,
@@ -41,20 +41,14 @@ class GraphEngine final : public StepEngine {
     std::vector<MicroBatchLoss> losses;
     CapturedStep step;
   };
-  struct Known {
-    int done = 0;  // without a graph
-    std::unique_ptr<Captured> captured;
-    bool refused = false;
-  };
   /// The step that is replayed now.
   struct Running {
     const StepPlan& plan;
     SampleSource& samples;
   };
-  Captured* captured_for(const Running& running, LocalSums& sums);
+  const Captured* captured_for(const Running& running, LocalSums& sums);
   std::unique_ptr<Captured> capture(const Running& running, LocalSums& sums);
   Samples memory_for(const Samples& samples) const;
-  void refuse(Known& known, const std::string& why);
 
   PipelineEngine& direct_;
   StepCapture& capture_;
@@ -63,7 +57,7 @@ class GraphEngine final : public StepEngine {
   Tell tell_;
   PipelineEngine::Replayed replayed_;
   using Sizes = std::vector<std::pair<std::uint32_t, std::int64_t>>;  // index and samples of each micro-batch
-  std::map<Sizes, Known> known_;
+  Captures<Sizes, Captured> captures_;
   const Running* running_ = nullptr;
 };
 

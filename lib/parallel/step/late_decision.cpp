@@ -17,6 +17,7 @@ namespace {
 
 using kernels::SumOfSquares;
 using kernels::UpdateDecision;
+using kernels::UpdateInputs;
 
 constexpr std::int64_t kBytes = sizeof(UpdateDecision);
 static_assert(kBytes % sizeof(double) == 0);
@@ -32,11 +33,22 @@ at::Tensor squares_there(const at::Tensor& gradients) {
   return here;
 }
 
-at::Tensor begun_with(std::int64_t updates, at::Device device) {
-  const UpdateDecision decision{.count = updates};
-  at::Tensor here = at::empty({kBytes}, at::kByte);
-  std::memcpy(here.data_ptr(), &decision, sizeof decision);
-  return here.to(device);
+/// Bytes that a device can fetch while the CPU goes on.
+at::Tensor bytes_for(at::Device device, const void* from, std::size_t bytes) {
+  at::Tensor here = at::empty({static_cast<std::int64_t>(bytes)},
+                              at::TensorOptions().dtype(at::kByte).pinned_memory(device.is_cuda()));
+  std::memcpy(here.data_ptr(), from, bytes);
+  return here;
+}
+
+/// All losses of the step and its counts of correct answers, as take() reads them.
+at::Tensor joined(const std::vector<MicroBatchLoss>& losses) {
+  std::vector<at::Tensor> all;
+  for (const auto& loss : losses) {
+    all.push_back(loss.sums.loss.to(at::kDouble).reshape({1}));
+    if (loss.sums.correct.defined()) all.push_back(loss.sums.correct.to(at::kDouble).reshape({1}));
+  }
+  return all.empty() ? at::Tensor() : at::cat(all);
 }
 
 }  // namespace
@@ -45,34 +57,48 @@ bool LateDecision::takes(const at::Tensor& values) {
   return values.scalar_type() == at::kFloat && models::fused_kernels_for(values) != nullptr;
 }
 
-const at::Tensor& LateDecision::decide(const Step& step, const at::Tensor& gradients, double clip,
-                                       std::int64_t updates, std::vector<MicroBatchLoss> losses) {
-  const auto device = gradients.device();
-  if (!decision_.defined()) decision_ = begun_with(updates, device);
+void LateDecision::begin(const Step& step, std::int64_t updates, std::vector<MicroBatchLoss> losses,
+                         at::Device device) {
+  if (!decision_.defined()) {
+    const UpdateDecision first{.count = updates};
+    decision_ = bytes_for(device, &first, sizeof first).to(device);
+    inputs_ = at::empty({sizeof(UpdateInputs)}, decision_.options());
+  }
+  // A device has fetched what lies there from the step before: that was waited for.
+  const UpdateInputs inputs{.weight = step.weight, .learning_rate = step.learning_rate};
+  inputs_here_ = bytes_for(device, &inputs, sizeof inputs);
+  inputs_.copy_(inputs_here_, /*non_blocking=*/true);
+  under_way_.emplace(UnderWay{.step = step, .losses = std::move(losses)});
+  // Before anything captured runs, which may use the memory of what was captured with them.
+  if (!device.is_cpu()) under_way_->losses_there = joined(under_way_->losses);
+}
+
+const at::Tensor& LateDecision::decide(const at::Tensor& gradients, double clip) {
   const at::Tensor squares = squares_there(gradients);
   models::fused_kernels_for(gradients)->decide(static_cast<UpdateDecision*>(decision_.data_ptr()),
                                                static_cast<const SumOfSquares*>(squares.const_data_ptr()),
-                                               clip, step.weight, models::computing_stream(device));
-  under_way_.emplace(UnderWay{.step = step, .losses = std::move(losses), .numbers = {}, .there = {}});
-  auto& [of, given, numbers, there] = *under_way_;
-  if (device.is_cpu()) {
-    numbers = decision_.clone();
-    return decision_;
-  }
-  std::vector<at::Tensor> all = {decision_.view(at::kDouble)};
-  for (const auto& loss : given) {
-    all.push_back(loss.sums.loss.to(at::kDouble).reshape({1}));
-    if (loss.sums.correct.defined()) all.push_back(loss.sums.correct.to(at::kDouble).reshape({1}));
-  }
-  const at::Tensor joined = at::cat(all);
-  numbers = at::empty(joined.sizes(), at::TensorOptions().dtype(at::kDouble).pinned_memory(device.is_cuda()));
-  numbers.copy_(joined, /*non_blocking=*/true);
-  there.emplace(moment_of(c10::impl::VirtualGuardImpl(device.type()).getStream(device)));
+                                               clip,
+                                               static_cast<const UpdateInputs*>(inputs_.const_data_ptr()),
+                                               models::computing_stream(gradients.device()));
   return decision_;
 }
 
+void LateDecision::end() {
+  const auto device = decision_.device();
+  auto& [step, losses, losses_there, numbers, there] = *under_way_;
+  if (device.is_cpu()) {
+    numbers = decision_.clone();
+    return;
+  }
+  at::Tensor all = decision_.view(at::kDouble);
+  if (losses_there.defined()) all = at::cat({all, losses_there});
+  numbers = at::empty(all.sizes(), at::TensorOptions().dtype(at::kDouble).pinned_memory(device.is_cuda()));
+  numbers.copy_(all, /*non_blocking=*/true);
+  there.emplace(moment_of(c10::impl::VirtualGuardImpl(device.type()).getStream(device)));
+}
+
 LateDecision::Outcome LateDecision::take() {
-  auto [step, losses, numbers, there] = std::move(*under_way_);
+  auto [step, losses, losses_there, numbers, there] = std::move(*under_way_);
   under_way_.reset();
   Outcome outcome{.step = step, .losses = std::move(losses), .decision = {}};
   if (there) there->synchronize();

@@ -25,6 +25,19 @@ CapturedStep StepCapture::capture(const std::function<void()>& work) {
   return std::exchange(step_, {});
 }
 
+std::unique_ptr<DeviceGraph> StepCapture::graph_of(const std::function<void()>& work) const {
+  auto graph = graphs_.make();
+  try {
+    graph->begin();
+    work();
+    graph->end();
+  } catch (...) {
+    graph->abandon();
+    throw;
+  }
+  return graph;
+}
+
 void StepCapture::give_up() noexcept {
   if (graph_ != nullptr) graph_->abandon();
   graph_.reset();

@@ -39,6 +39,10 @@ class StepCapture final : public PassingSpanSink {
   CapturedStep capture(const std::function<void()>& work);
   bool capturing() const { return capturing_; }
 
+  /// What `work` gives the device, as one graph, whatever spans there are. While nothing else is captured.
+  /// Throws as capture() does.
+  std::unique_ptr<DeviceGraph> graph_of(const std::function<void()>& work) const;
+
   /// While capturing(): `action` is to be done in each replay, when the device has been given what came
   /// before it, and perhaps more. May be called in backward's thread.
   void repeat(std::function<void()> action);

@@ -77,7 +77,7 @@ StepStatistics::~StepStatistics() {
 void StepStatistics::begin_step() {
   handle_.wait();  // of a step that was not applied
   weighed_.wait();
-  exchanged_ = false;
+  exchanged_ = taken_in_ = false;
   if (averaged_.empty()) return;
   memory_->values()
       .narrow(0, 0, sums_)
@@ -102,7 +102,22 @@ void StepStatistics::exchange() {
   handle_ = memory_->group().all_reduce(memory_->outgoing(all), comm::ReduceOp::sum);
 }
 
+void StepStatistics::take_in() {
+  if (averaged_.empty() || taken_in_) return;
+  taken_in_ = true;
+  step_weights_.clear();
+  for (const models::Buffer* buffer : averaged_) step_weights_.push_back(buffer->step_weight);
+  if (!exchanged_) return;
+  const auto& all = memory_->values();
+  memory_->take_in(handle_, {0, on_device() ? sums_ : all.numel()});
+  weighed_.wait();
+  const auto* const of_all_ranks =
+      on_device() ? static_cast<const double*>(weights_->data()) : all.const_data_ptr<double>() + sums_;
+  std::copy_n(of_all_ranks, averaged_.size(), step_weights_.begin());
+}
+
 void StepStatistics::apply() {
+  take_in();
   const at::NoGradGuard no_grad;
   if (!averaged_.empty()) update_averages();
   for (models::Buffer* buffer : counters_) buffer->value.add_(1);
@@ -133,20 +148,13 @@ void StepStatistics::apply_as_decided(const at::Tensor& decision) {
 
 void StepStatistics::update_averages() {
   const auto& all = memory_->values();
-  const double* weights = nullptr;  // of all ranks
-  if (exchanged_) {
-    memory_->take_in(handle_, {0, on_device() ? sums_ : all.numel()});
-    weighed_.wait();
-    weights =
-        on_device() ? static_cast<const double*>(weights_->data()) : all.const_data_ptr<double>() + sums_;
-  }
   std::vector<at::Tensor> values;
   std::vector<at::Tensor> sums;
   std::vector<at::Scalar> kept;
   std::vector<at::Scalar> shares;
   for (std::size_t i = 0; i < averaged_.size(); ++i) {
     models::Buffer& buffer = *averaged_[i];
-    const double weight = weights != nullptr ? weights[i] : buffer.step_weight;
+    const double weight = step_weights_[i];
     if (weight == 0.0) continue;  // no micro-batch had a variance
     const auto sum = buffer.step_sum[0];
     for (std::int64_t row = 1; row < buffer.step_sum.size(0); ++row) sum.add_(buffer.step_sum[row]);

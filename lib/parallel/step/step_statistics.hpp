@@ -31,8 +31,14 @@ class StepStatistics {
   /// without a call has the sums of this rank alone.
   void exchange();
 
-  /// Waits for the sums and changes the buffers; to be called only once the step is agreed upon. Without a
-  /// call the buffers stay as they were: a step is applied by all or by none.
+  /// Waits for the sums. apply() does it, too.
+  void take_in();
+  /// After take_in(): the weight of each sum over all ranks, which apply() gives a device along with what it
+  /// is to compute. The rest it gives is the same in each step.
+  const std::vector<double>& weights() const { return step_weights_; }
+
+  /// Changes the buffers; to be called only once the step is agreed upon. Without a call the buffers stay as
+  /// they were: a step is applied by all or by none.
   void apply();
   /// The same if `decision`, bytes of a kernels::UpdateDecision beside the buffers, says that the step is
   /// applied: read where it lies, so that nothing waits for a device.
@@ -51,6 +57,8 @@ class StepStatistics {
   std::unique_ptr<comm::SharedBuffer> weights_;  // of a device's buffers, where the CPU reads them
   comm::Handle weighed_;
   bool exchanged_ = false;  // in this step
+  bool taken_in_ = false;   // likewise
+  std::vector<double> step_weights_;
 };
 
 /// Gives every rank the buffers of the group's rank 0 and verifies by hash that all hold the same. Collective

@@ -16,6 +16,7 @@
 #include "optim/loss_scaler.hpp"
 #include "parallel/gradients/gradient_buckets.hpp"
 #include "parallel/pipeline/stage_cuts.hpp"
+#include "parallel/step/captures.hpp"
 #include "parallel/step/sample_source.hpp"
 #include "parallel/step/step.hpp"
 #include "parallel/step/step_capture.hpp"
@@ -46,6 +47,7 @@ struct StrategyParts {
   const StageCuts& cuts;
   StepEngine& engine;
   StepCapture* capture = nullptr;  ///< Null: no step is captured.
+  CaptureNews capture_news = {};   ///< Of what the strategy captures; needed with `capture`.
   SpanSink& sink;
   at::ScalarType dtype = at::kFloat;  ///< Of parameters, gradients and the optimizer's state.
   at::Device device = at::kCPU;

@@ -212,7 +212,8 @@ Synchronous::Synchronous(const StrategyParts& parts, Shards shards)
       adaptive_(parts.setting.adapts_batch
                     ? std::make_unique<AdaptiveBatch>(parts.setting.global_batch, parts.setting.optimizer)
                     : nullptr),
-      late_(decides_late() ? std::make_unique<LateDecision>() : nullptr) {
+      late_(decides_late() ? std::make_unique<LateDecision>() : nullptr),
+      late_update_(late_update()) {
   adopt_weights();
 }
 

@@ -17,6 +17,7 @@
 #include "parallel/memory/layer_shards.hpp"
 #include "parallel/memory/node_memory.hpp"
 #include "parallel/step/late_decision.hpp"
+#include "parallel/step/repeated_work.hpp"
 #include "parallel/step/step_control.hpp"
 #include "parallel/step/step_statistics.hpp"
 #include "parallel/step/step_undo.hpp"
@@ -81,6 +82,7 @@ class Synchronous final : public Strategy, private LocalSums {
   void agree(StepOutcome& outcome);
   void update(const StepPlan& plan, double scale);
   bool decides_late() const;
+  std::unique_ptr<RepeatedWork> late_update() const;
   void step_late(const StepPlan& plan, std::vector<MicroBatchLoss> losses, double loss_scale,
                  StepOutcome& outcome);
   void take_late(StepOutcome& outcome);
@@ -105,9 +107,10 @@ class Synchronous final : public Strategy, private LocalSums {
   std::unique_ptr<StepUndo> undo_;    // null: no step will have to be rolled back
   std::vector<Range> counted_parts_;  // of the flat gradient, in norms
   optim::LossScaler scaler_;
-  std::unique_ptr<AdaptiveBatch> adaptive_;  // null: a step takes one batch
-  std::unique_ptr<LateDecision> late_;       // null: the CPU decides, in the same step
-  LateDecision::Outcome taken_ = {};         // what take_late() took
+  std::unique_ptr<AdaptiveBatch> adaptive_;    // null: a step takes one batch
+  std::unique_ptr<LateDecision> late_;         // null: the CPU decides, in the same step
+  std::unique_ptr<RepeatedWork> late_update_;  // null: no update is captured
+  LateDecision::Outcome taken_ = {};           // what take_late() took
 };
 
 StrategyEntry synchronous();

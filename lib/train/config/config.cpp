@@ -172,6 +172,12 @@ void validate_comm(const RunConfig& config) {
   check_not_negative(config.bucket_mb, "--bucket-mb");
   require_option(config.bucket_mb <= 4096.0, fmt::format("{} MiB is too large", config.bucket_mb),
                  "--bucket-mb", "use 4096 or less");
+  require_option(!config.comm.common_set_up || config.device != "cpu",
+                 "the ranks compute on CPUs, between which there is no NCCL", "--nccl-shared",
+                 "leave it out, or use --device cuda");
+  require_option(!config.comm.common_set_up || config.comm.backend != comm::Backend::mpi,
+                 "with --comm-backend mpi what ranks exchange goes through the CPU's memory", "--nccl-shared",
+                 "leave one of them out");
   check_finite(config.comm.timeout_s, "--watchdog");
   config.comm.validate();
   require_option(config.comm.timeout_s <= kNoLimit_s,
@@ -338,6 +344,11 @@ void RunConfig::validate() const {
       !computes_on_device() || device == "cuda" || precision == "fp32" || precision == "fp64",
       fmt::format("products in half precision are for CPUs and GPUs, not for the device {}", device),
       "--precision", "use fp32");
+  require_option(!tf32 || precision == "fp32",
+                 fmt::format("TF32 is how a GPU multiplies numbers in fp32, and these are in {}", precision),
+                 "--tf32", "leave it out, or use --precision fp32");
+  require_option(!tf32 || device != "cpu", "the CPU computes, which multiplies fp32 exactly", "--tf32",
+                 "leave it out, or use --device cuda");
   check_one_of(kernels, kKernels, "--kernels");
   check_at_least(threads, 0, "--threads");
   check_at_most(threads, kMostThreads, "--threads");

@@ -143,6 +143,7 @@ struct RunConfig {
       "none";  ///< Time after which the run is to stop and can be resumed, such as `55min`.
   std::string batch_norm = "local";    ///< Statistics of each micro-batch.
   std::string precision = "fp32";      ///< `fp32`, `fp64`, or mixed: `bf16`, `fp16`.
+  bool tf32 = false;                   ///< Devices multiply fp32 as parallel::use_tf32() says.
   std::string device = "auto";         ///< See parallel::is_device_name().
   std::string device_graphs = "auto";  ///< `auto` or `off`: whether steps are captured and replayed there.
   std::string kernels = "own";         ///< What layers compute with: `own` kernels or `libtorch`'s operators.

@@ -3,6 +3,7 @@
 #include <c10/core/ScalarType.h>
 
 #include <optional>
+#include <string>
 
 #include "models/compute/kernel_scope.hpp"
 #include "train/config/config.hpp"
@@ -19,6 +20,12 @@ inline std::optional<c10::ScalarType> half_type(const RunConfig& config) {
   if (config.precision == "bf16") return c10::kBFloat16;
   if (config.precision == "fp16") return c10::kHalf;
   return std::nullopt;
+}
+
+/// Whether a device multiplies fp32 by TF32: `on` or `off`; empty: no device multiplies fp32.
+inline std::string tf32_of(const RunConfig& config) {
+  if (!config.computes_on_device() || config.precision != "fp32") return {};
+  return config.tf32 ? "on" : "off";
 }
 
 /// What layers compute with.

@@ -90,10 +90,9 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, const fe
                .reproducible = config.reproducible,
                .device = workload.device,
                .spoils_loss = spoils_loss(injection)}),
-      graphs_(capture_ != nullptr
-                  ? std::make_unique<parallel::GraphEngine>(engine_, *capture_, *workload.model,
-                                                            workload.device, std::move(takes.graphs))
-                  : nullptr),
+      graphs_(capture_ != nullptr ? std::make_unique<parallel::GraphEngine>(
+                                        engine_, *capture_, *workload.model, workload.device, takes.graphs)
+                                  : nullptr),
       clocked_(job.virtual_clock() == nullptr
                    ? nullptr
                    : std::make_unique<Clocked>(
@@ -121,6 +120,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, const fe
                      .cuts = workload.cuts,
                      .engine = clocked_ != nullptr ? clocked_->engine : engine(),
                      .capture = capture_.get(),
+                     .capture_news = std::move(takes.graphs),
                      .sink = job.groups().recorder(),
                      .dtype = full_type(config),
                      .device = workload.device,

@@ -20,6 +20,7 @@
 #include "core/version.hpp"
 #include "record/rank_files.hpp"
 #include "record/run_folder.hpp"
+#include "train/config/precision.hpp"
 #include "train/setup/clients.hpp"
 #include "train/setup/topology_rows.hpp"
 
@@ -47,7 +48,8 @@ record::RunInfo run_info(const RunConfig& config, Job& job, const Workload& work
           .dtrain_version = std::string(version()),
           .command_line = config.command_line,
           .config = config.text,
-          .emulated = config.fabric.exists() ? config.fabric.in_words() : std::string()};
+          .emulated = config.fabric.exists() ? config.fabric.in_words() : std::string(),
+          .tf32 = tf32_of(config)};
 }
 
 std::vector<record::ExtraColumn> for_files(const std::vector<models::ExtraColumns::Column>& columns) {

@@ -71,6 +71,12 @@ void tell_of_compression(const RunConfig& config, const Job& job, const Log& log
 
 /// Half precision is for speed as well where the processor multiplies it in tiles.
 void tell_of_precision(const RunConfig& config, const Job& job, const Log& log) {
+  if (const auto tf32 = tf32_of(config); !tf32.empty()) {
+    log.info(tf32 == "on"
+                 ? "precision  fp32 whose products and convolutions round their factors to 10 bits (TF32)"
+                 : "precision  fp32 in all its bits; with --tf32 products and convolutions would be "
+                   "faster, and round their factors to 10 of 23 bits");
+  }
   const auto half = half_type(config);
   if (!half || !job.device().is_cpu()) return;
   log.info(fmt::format("precision  {} {}", config.precision,

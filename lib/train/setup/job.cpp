@@ -46,6 +46,7 @@ int threads_for(const RunConfig& config, const topology::Cluster& cluster, int r
 parallel::RankDevice opened_device(const RunConfig& config, const comm::Communicator& world) {
   auto device = parallel::open_device(config.device, world);
   if (config.reproducible && config.computes_on_device()) parallel::compute_deterministically();
+  if (config.tf32) parallel::use_tf32(true);
   return device;
 }
 

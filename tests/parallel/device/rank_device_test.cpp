@@ -1,6 +1,7 @@
 #include "parallel/device/rank_device.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/Context.h>
 #include <ATen/detail/CUDAHooksInterface.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
@@ -27,6 +28,21 @@ TEST(Device, AGpuThatOthersFillIsRefused) {
     EXPECT_NE(std::string(error.what()).find("GPU-1 has 0.5 of its 140.0 GiB left: other processes"),
               std::string::npos)
         << error.what();
+  }
+}
+
+TEST(Device, Tf32IsOnForAllProductsOrForNone) {
+  const auto& context = at::globalContext();
+  for (const bool wanted : {true, false, true, false}) {
+    use_tf32(wanted);
+    EXPECT_EQ(context.allowTF32CuBLAS(), wanted);
+    EXPECT_EQ(context.allowTF32CuDNN(), wanted);
+    EXPECT_EQ(context.allowTF32CuDNN(at::Float32Op::CONV), wanted);
+    EXPECT_EQ(context.allowTF32CuDNN(at::Float32Op::RNN), wanted);
+    // The CPU's products stay as they are.
+    EXPECT_FALSE(context.allowTF32OneDNN());
+    const at::Tensor factor = at::full({4, 4}, 1.0 + 0x1p-20);
+    EXPECT_TRUE(factor.mm(at::eye(4)).equal(factor));
   }
 }
 

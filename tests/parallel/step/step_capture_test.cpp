@@ -9,6 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "core/error.hpp"
+#include "parallel/step/repeated_work.hpp"
+
 namespace dtrain::parallel {
 namespace {
 
@@ -120,6 +123,54 @@ TEST_F(StepCaptureTest, SpansOfOtherPhasesHaveNoGraph) {
   EXPECT_EQ(step.graphs(), 0U);
   step.replay();
   EXPECT_THAT(device_.done, ElementsAre("<wait", ">"));
+}
+
+TEST_F(StepCaptureTest, AGraphOfItsOwnHasAllThatIsGivenWhateverSpansThereAre) {
+  const auto graph = capture_.graph_of([&] {
+    const ScopedSpan span(capture_, Phase::optimizer, "update");
+    device_.give("a");
+    device_.give("b");
+  });
+  EXPECT_THAT(device_.done, ElementsAre("<update", ">")) << "spans are those of the capture";
+  device_.done.clear();
+  graph->replay();
+  EXPECT_THAT(device_.done, ElementsAre("a", "b"));
+  EXPECT_THROW(capture_.graph_of([] { throw std::runtime_error("waits for the device"); }),
+               std::runtime_error);
+  EXPECT_EQ(device_.abandoned, 1);
+  EXPECT_EQ(device_.capturing, nullptr);
+}
+
+TEST_F(StepCaptureTest, RepeatedWorkIsReplayedForNumbersThatItWasCapturedFor) {
+  std::vector<std::string> news;
+  RepeatedWork work(capture_, "the update", [&](const std::string& line) { news.push_back(line); });
+  int given = 0;  // operation by operation
+  for (int step = 0; step < 6; ++step) {
+    work.run({1.0}, [&] {
+      ++given;
+      device_.give("a");
+    });
+  }
+  EXPECT_EQ(device_.done, std::vector<std::string>(6, "a"));
+  EXPECT_EQ(given, 4) << "three steps, and the capture";
+  work.run({2.0}, [&] { device_.give("b"); });
+  work.run({1.0}, [&] { device_.give("c"); });
+  EXPECT_EQ(device_.done.at(6), "b") << "other numbers were not captured";
+  EXPECT_EQ(device_.done.at(7), "a");
+  EXPECT_THAT(news, ElementsAre("the update is replayed in 1 part"));
+}
+
+TEST_F(StepCaptureTest, RepeatedWorkThatCannotBeCapturedIsGivenAsBefore) {
+  std::vector<std::string> news;
+  RepeatedWork work(capture_, "the update", [&](const std::string& line) { news.push_back(line); });
+  for (int step = 0; step < 6; ++step) {
+    work.run({}, [&] {
+      if (device_.capturing != nullptr) throw Error("it waits for the device", {.subject = "norm"});
+      device_.give("a");
+    });
+  }
+  EXPECT_EQ(device_.done, std::vector<std::string>(6, "a"));
+  EXPECT_THAT(news, ElementsAre(testing::HasSubstr("not captured: ")));
 }
 
 TEST_F(StepCaptureTest, WhatFailsLeavesNothingAndTheNextStepIsAsBefore) {

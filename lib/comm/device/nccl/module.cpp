@@ -49,6 +49,18 @@ bool orders_launches() {
   return CUDART_VERSION >= 12030 && cudaDriverGetVersion(&driver) == cudaSuccess && driver >= 12030;
 }
 
+/// Of the libnccl that is loaded, whatever the one was that this was compiled with.
+dtrain::comm::NcclExtras loaded_extras() {
+  Dl_info where{};
+  const bool known = dladdr(reinterpret_cast<void*>(&ncclGetVersion), &where) != 0;
+  void* const library = known ? dlopen(where.dli_fname, RTLD_LAZY | RTLD_NOLOAD) : nullptr;
+  if (library == nullptr) return {};
+  auto found =
+      dtrain::comm::NcclExtras::found_by([library](const char* name) { return dlsym(library, name); });
+  dlclose(library);  // it stays: this module needs it
+  return found;
+}
+
 }  // namespace
 
 extern "C" {
@@ -152,8 +164,12 @@ dtrain::comm::Group* dtrain_make_nccl_group(const dtrain::comm::DeviceGroupReque
   // The order of calls must not wait for peers: a communicator's connections are made with it, not when an
   // algorithm is first used.
   setenv("NCCL_RUNTIME_CONNECT", "0", 0);
-  if (request.shares_devices) setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
-  return std::make_unique<dtrain::comm::NcclGroup>(request).release();
+  if (request.shares_devices) {
+    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
+    setenv("NCCL_MAX_CTAS", "4",
+           0);  // the kernels of all ranks there must run at once: each waits for others
+  }
+  return std::make_unique<dtrain::comm::NcclGroup>(request, loaded_extras()).release();
 }
 
 }  // extern "C"

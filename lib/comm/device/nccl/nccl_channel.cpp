@@ -19,19 +19,58 @@ constexpr double kLongestFinish_s = 10;
 
 }  // namespace
 
-NcclChannel::NcclChannel(const Communicator& ranks, int device, double timeout_s) : device_(device) {
+NcclChannel::NcclChannel(const Communicator& ranks, int device, double timeout_s, Splits splits)
+    : device_(device) {
   check_cuda(cudaSetDevice(device), fmt::format("cudaSetDevice({})", device));
   ncclUniqueId id{};
   if (ranks.rank() == 0) check_nccl(ncclGetUniqueId(&id), "ncclGetUniqueId");
   ranks.broadcast_bytes(std::as_writable_bytes(std::span(&id, 1)), 0);
   ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
   config.blocking = 0;
+  if (splits == Splits::shared) config.splitShare = 1;
   set_up(ranks, [&] {
     check_nccl(ncclCommInitRankConfig(&comm_, ranks.size(), id, ranks.rank(), &config),
                "ncclCommInitRankConfig");
     await_settled(ranks, timeout_s, "ncclCommInitRankConfig");
-    check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+    make_stream();
   });
+}
+
+NcclChannel::NcclChannel(ncclComm_t comm, int device) : device_(device), comm_(comm) {
+  try {
+    make_stream();
+  } catch (...) {
+    abort();
+    throw;
+  }
+}
+
+void NcclChannel::make_stream() {
+  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+}
+
+std::unique_ptr<NcclChannel> NcclChannel::split(NcclExtras::Split call, const Communicator& ranks, int color,
+                                                int key, double timeout_s) {
+  check_cuda(cudaSetDevice(device_), "cudaSetDevice");
+  ncclComm_t child = nullptr;
+  set_up(ranks, [&] {
+    check_nccl(call(comm_, color, key, &child, nullptr), "ncclCommSplit");  // null: with the config of this
+    await_settled(ranks, timeout_s, "ncclCommSplit");  // the child is there when this one has settled
+    require(child != nullptr || color == NCCL_SPLIT_NOCOLOR, "gave no communicator",
+            {.subject = "ncclCommSplit", .advice = "leave out --nccl-shared"});
+  });
+  return child != nullptr ? std::unique_ptr<NcclChannel>(new NcclChannel(child, device_)) : nullptr;
+}
+
+void* NcclChannel::register_memory(const NcclExtras& extras, void* memory, std::size_t bytes) {
+  void* registered = nullptr;
+  check_nccl(extras.register_memory(comm_, memory, bytes, &registered),
+             fmt::format("ncclCommRegister of {} bytes", bytes));
+  return registered;
+}
+
+void NcclChannel::deregister_memory(const NcclExtras& extras, void* registered) noexcept {
+  if (comm_ != nullptr && registered != nullptr) extras.deregister_memory(comm_, registered);
 }
 
 NcclChannel::~NcclChannel() {

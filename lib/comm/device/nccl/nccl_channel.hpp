@@ -3,9 +3,12 @@
 #include <cuda_runtime_api.h>
 #include <nccl.h>
 
+#include <cstddef>
 #include <functional>
+#include <memory>
 
 #include "comm/device/device_order.hpp"
+#include "comm/device/nccl/nccl_extras.hpp"
 #include "comm/mpi/communicator.hpp"
 
 namespace dtrain::comm {
@@ -17,12 +20,25 @@ class NcclChannel {
  public:
   using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
 
+  /// Whether what is split from it uses its connections and threads as well.
+  enum class Splits { apart, shared };
   /// The id is made by rank 0 and travels over MPI. Collective over `ranks`. Throws Error.
-  NcclChannel(const Communicator& ranks, int device, double timeout_s);
+  NcclChannel(const Communicator& ranks, int device, double timeout_s, Splits splits = Splits::apart);
   /// Finishes in order; aborts after a failure, while an exception unwinds, and where that takes too long.
   ~NcclChannel();
   NcclChannel(const NcclChannel&) = delete;
   NcclChannel& operator=(const NcclChannel&) = delete;
+
+  /// One of the ranks with the same `color`, in the order of `key`; null where it is NCCL_SPLIT_NOCOLOR.
+  /// Collective over `ranks`, those of the constructor, while nothing else is under way here. Throws Error.
+  std::unique_ptr<NcclChannel> split(NcclExtras::Split call, const Communicator& ranks, int color, int key,
+                                     double timeout_s);
+
+  /// Lets NCCL move what lies in `memory`, of NcclExtras::allocate(), without copies of its own, where links
+  /// allow that. Returns what deregister_memory() takes, which must come before the memory's end. Throws
+  /// Error.
+  void* register_memory(const NcclExtras& extras, void* memory, std::size_t bytes);
+  void deregister_memory(const NcclExtras& extras, void* registered) noexcept;
 
   /// The first use, which connects the peers: later calls wait for none of them before they are on the
   /// stream. Collective over `ranks`, those of the constructor. Throws Error.
@@ -41,6 +57,8 @@ class NcclChannel {
   int device() const { return device_; }
 
  private:
+  NcclChannel(ncclComm_t comm, int device);  ///< Takes ownership.
+  void make_stream();
   bool settled();
   void set_up(const Communicator& ranks, const std::function<void()>& step);
   void await_settled(const Communicator& ranks, double timeout_s, const char* what);

@@ -2,6 +2,7 @@
 
 #include <fmt/core.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "comm/device/nccl/cuda_check.hpp"
@@ -55,6 +56,60 @@ class DeviceBuffer final : public SharedBuffer {
   std::size_t bytes_;
   void* data_ = nullptr;
 };
+
+/// Memory that NCCL moves without copies of its own.
+class RegisteredBuffer final : public SharedBuffer {
+ public:
+  RegisteredBuffer(std::size_t bytes, const NcclExtras& extras, const std::shared_ptr<NcclChannel>& channel)
+      : bytes_(bytes), extras_(extras), channel_(channel), memory_(allocate(extras, bytes), extras.free) {
+    if (bytes == 0) return;
+    check_cuda(cudaMemset(data(), 0, bytes), "cudaMemset");
+    check_cuda(cudaStreamSynchronize(cudaStreamLegacy), "cudaMemset");  // other streams do not wait for it
+    registered_ = channel->register_memory(extras, data(), bytes);
+  }
+  ~RegisteredBuffer() override {
+    if (const auto channel = channel_.lock()) channel->deregister_memory(extras_, registered_);
+  }
+  RegisteredBuffer(const RegisteredBuffer&) = delete;
+  RegisteredBuffer& operator=(const RegisteredBuffer&) = delete;
+  void* data() override { return memory_.get(); }
+  std::size_t bytes() const override { return bytes_; }
+
+ private:
+  static void* allocate(const NcclExtras& extras, std::size_t bytes) {
+    void* memory = nullptr;
+    if (bytes > 0)
+      check_nccl(extras.allocate(&memory, bytes), fmt::format("ncclMemAlloc of {} bytes", bytes));
+    return memory;
+  }
+
+  std::size_t bytes_;
+  NcclExtras extras_;
+  std::weak_ptr<NcclChannel> channel_;  // which may be gone before: then nothing is registered any more
+  std::unique_ptr<void, NcclExtras::Free> memory_;
+  void* registered_ = nullptr;
+};
+
+/// A communicator of all ranks of a job, of which those of its groups are parts.
+class NcclRoot final : public DeviceRoot {
+ public:
+  explicit NcclRoot(const DeviceGroupRequest& request)
+      : channel(request.common->job, request.device, request.timeout_s, NcclChannel::Splits::shared) {}
+  NcclChannel channel;
+};
+
+/// Of a ring of so many ranks the pairs of neighbours, in rounds: in each a rank is in one pair at most, so
+/// that all pairs of a round meet at once.
+std::vector<std::vector<std::pair<int, int>>> rounds_of_neighbours(int size) {
+  std::vector<std::vector<std::pair<int, int>>> rounds(2);
+  for (int a = 0; a + 1 < size; ++a) rounds[static_cast<std::size_t>(a % 2)].emplace_back(a, a + 1);
+  if (size > 2) {
+    if (size % 2 != 0) rounds.emplace_back();  // the last one is with its other neighbour in the second round
+    rounds.back().emplace_back(size - 1, 0);
+  }
+  std::erase_if(rounds, [](const auto& pairs) { return pairs.empty(); });
+  return rounds;
+}
 
 ncclDataType_t nccl_type(DataType type) {
   switch (type) {
@@ -156,7 +211,7 @@ class NcclOperation final : public Operation {
 
 }  // namespace
 
-NcclGroup::NcclGroup(const DeviceGroupRequest& request)
+NcclGroup::NcclGroup(const DeviceGroupRequest& request, const NcclExtras& extras)
     : name_(request.name + " on GPUs"),
       rank_(request.ranks->rank()),
       world_ranks_(request.world_ranks),
@@ -164,36 +219,60 @@ NcclGroup::NcclGroup(const DeviceGroupRequest& request)
       queue_(*request.queue),
       order_(request.order != nullptr ? request.order : std::make_shared<DeviceOrder>(request.timeout_s)),
       compute_(request.stream != nullptr ? static_cast<cudaStream_t>(request.stream) : cudaStreamLegacy),
-      collectives_(*request.ranks, request.device, request.timeout_s),
+      extras_(request.common != nullptr ? extras : NcclExtras()),
+      collectives_(make_collectives(request)),
       token_(std::make_unique<DeviceBuffer>(sizeof(std::int32_t))),
       traffic_(request.traffic),
       bytes_with_all_(request.bytes_with_all) {
   void* const token = token_->data();
-  collectives_.connect(
+  collectives_->connect(
       *request.ranks,
       [token](ncclComm_t comm, cudaStream_t stream) {
         return ncclAllReduce(token, token, 1, ncclInt32, ncclMax, comm, stream);
       },
       request.timeout_s);
   if (!request.messages) return;
-  for (int a = 0; a + 1 < size(); ++a) meet(a, a + 1, request);
-  if (size() > 2) meet(size() - 1, 0, request);
+  for (const auto& pairs : rounds_of_neighbours(size())) meet(pairs, request);
 }
 
-/// The two make what they send each other through; the others look on, for the set-up is collective.
-void NcclGroup::meet(int a, int b, const DeviceGroupRequest& request) {
-  const bool takes_part = rank_ == a || rank_ == b;
-  const Communicator pair = request.ranks->split(takes_part ? 0 : 1, rank_);
+/// Of all ranks of the group one communicator, or a part of the job's.
+std::shared_ptr<NcclChannel> NcclGroup::make_collectives(const DeviceGroupRequest& request) const {
+  const auto splits = extras_.split != nullptr ? NcclChannel::Splits::shared : NcclChannel::Splits::apart;
+  if (extras_.split == nullptr || request.common->job.size() == size())
+    return std::make_shared<NcclChannel>(*request.ranks, request.device, request.timeout_s, splits);
+  auto& root = request.common->root;
+  if (root == nullptr) root = std::make_shared<NcclRoot>(request);
+  return static_cast<NcclRoot&>(*root).channel.split(extras_.split, request.common->job,
+                                                     request.common->color, rank_, request.timeout_s);
+}
+
+/// Of a pair, null where this rank is in none; else of the ranks with this color. The same call on all ranks.
+std::unique_ptr<NcclChannel> NcclGroup::make_pair_channel(const Communicator* pair, int color,
+                                                          const DeviceGroupRequest& request) {
+  if (extras_.split != nullptr)
+    return collectives_->split(extras_.split, *request.ranks, pair != nullptr ? color : NCCL_SPLIT_NOCOLOR,
+                               rank_, request.timeout_s);
+  if (pair == nullptr) return nullptr;
+  return std::make_unique<NcclChannel>(*pair, request.device, request.timeout_s);
+}
+
+/// The ranks of each pair make what they send each other through; the set-up is collective.
+void NcclGroup::meet(const std::vector<Pair>& pairs, const DeviceGroupRequest& request) {
+  const auto own = std::ranges::find_if(
+      pairs, [this](const Pair& pair) { return pair.first == rank_ || pair.second == rank_; });
+  const bool takes_part = own != pairs.end();
+  const int color = takes_part ? own->first : size() + rank_;
+  const Communicator pair = request.ranks->split(color, rank_);
+  auto made_there = make_pair_channel(takes_part ? &pair : nullptr, color, request);
+  auto made_back = make_pair_channel(takes_part ? &pair : nullptr, color, request);
   if (!takes_part) return;
-  const auto make = [&] {
-    channels_.push_back(std::make_unique<NcclChannel>(pair, request.device, request.timeout_s));
-    return channels_.back().get();
-  };
-  NcclChannel* const there = make();  // from a to b
-  NcclChannel* const back = make();
+  const auto [a, b] = *own;
+  NcclChannel* const there = channels_.emplace_back(std::move(made_there)).get();  // from a to b
+  NcclChannel* const back = channels_.emplace_back(std::move(made_back)).get();
   const int its_rank = pair.size() - 1 - pair.rank();
+  const bool is_a = rank_ == a;
   for (NcclChannel* const channel : {there, back}) {
-    const bool sends = (channel == there) == (rank_ == a);
+    const bool sends = (channel == there) == is_a;
     channel->connect(
         pair,
         [sends, its_rank, token = token_->data()](ncclComm_t comm, cudaStream_t stream) {
@@ -202,8 +281,7 @@ void NcclGroup::meet(int a, int b, const DeviceGroupRequest& request) {
         },
         request.timeout_s);
   }
-  neighbours_[rank_ == a ? b : a] =
-      rank_ == a ? Neighbour{there, back, its_rank} : Neighbour{back, there, its_rank};
+  neighbours_[is_a ? b : a] = is_a ? Neighbour{there, back, its_rank} : Neighbour{back, there, its_rank};
 }
 
 /// A communicator's end may wait for the peer's: all ranks end theirs in one order, against that of making.
@@ -231,6 +309,7 @@ Label NcclGroup::label(std::string_view operation, const Buffer& values, int pee
 }
 
 std::unique_ptr<SharedBuffer> NcclGroup::allocate(std::size_t bytes) {
+  if (extras_.registers()) return std::make_unique<RegisteredBuffer>(bytes, extras_, collectives_);
   return std::make_unique<DeviceBuffer>(bytes);
 }
 
@@ -247,7 +326,7 @@ Handle NcclGroup::all_reduce(Buffer values, ReduceOp op, Algorithm) {
   check_arguments(*this, "all_reduce", values);
   const std::int64_t moved = 2 * static_cast<std::int64_t>(values.bytes()) * (size() - 1) / size();
   return submit(
-      label("all_reduce", values), collectives_,
+      label("all_reduce", values), *collectives_,
       [values, op](ncclComm_t comm, cudaStream_t stream) {
         return ncclAllReduce(values.data, values.data, values.count, nccl_type(values.type), nccl_op(op),
                              comm, stream);
@@ -261,7 +340,7 @@ Handle NcclGroup::reduce_scatter(Buffer input, Buffer output, ReduceOp op) {
   const auto moved = static_cast<std::int64_t>(input.bytes() - output.bytes());
   const bool even = input.count % static_cast<std::size_t>(size()) == 0;
   return submit(
-      label("reduce_scatter", input), collectives_,
+      label("reduce_scatter", input), *collectives_,
       [this, input, output, op, even](ncclComm_t comm, cudaStream_t stream) {
         const ncclDataType_t type = nccl_type(input.type);
         if (even)
@@ -284,7 +363,7 @@ Handle NcclGroup::all_gather(Buffer input, Buffer output) {
   const auto received = static_cast<std::int64_t>(output.bytes() - input.bytes());
   const bool even = output.count % static_cast<std::size_t>(size()) == 0;
   return submit(
-      label("all_gather", output), collectives_,
+      label("all_gather", output), *collectives_,
       [this, input, output, even](ncclComm_t comm, cudaStream_t stream) {
         const ncclDataType_t type = nccl_type(input.type);
         if (even) return ncclAllGather(input.data, output.data, input.count, type, comm, stream);
@@ -305,7 +384,7 @@ Handle NcclGroup::all_to_all(Buffer input, Buffer output) {
   require_blocks(*this, input, output);
   const std::int64_t moved = static_cast<std::int64_t>(input.bytes()) * (size() - 1) / size();
   return submit(
-      label("all_to_all", input), collectives_,
+      label("all_to_all", input), *collectives_,
       [this, input, output](ncclComm_t comm, cudaStream_t stream) {
         const std::vector<Buffer> out = parts_of(input, size());
         const std::vector<Buffer> in = parts_of(output, size());
@@ -327,7 +406,7 @@ Handle NcclGroup::broadcast(Buffer values, int root) {
   require_peer(*this, "broadcast", root);
   const auto bytes = static_cast<std::int64_t>(values.bytes());
   return submit(
-      label("broadcast", values), collectives_,
+      label("broadcast", values), *collectives_,
       [values, root](ncclComm_t comm, cudaStream_t stream) {
         return ncclBroadcast(values.data, values.data, values.count, nccl_type(values.type), root, comm,
                              stream);
@@ -362,7 +441,7 @@ Handle NcclGroup::receive(Buffer values, int from) {
 Handle NcclGroup::barrier() {
   void* const token = token_->data();
   return submit(
-      label("barrier", {}), collectives_,
+      label("barrier", {}), *collectives_,
       [token](ncclComm_t comm, cudaStream_t stream) {
         return ncclAllReduce(token, token, 1, ncclInt32, ncclMax, comm, stream);
       },

@@ -4,10 +4,12 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "comm/device/cuda_module.hpp"
 #include "comm/device/nccl/nccl_channel.hpp"
+#include "comm/device/nccl/nccl_extras.hpp"
 #include "comm/group.hpp"
 #include "comm/label.hpp"
 
@@ -19,7 +21,8 @@ namespace dtrain::comm {
 /// posted long before its message comes keeps none but later ones from there waiting.
 class NcclGroup final : public Group {
  public:
-  explicit NcclGroup(const DeviceGroupRequest& request);
+  /// `extras`: what the loaded NCCL has of them; used where the request has something in common with others.
+  explicit NcclGroup(const DeviceGroupRequest& request, const NcclExtras& extras = {});
   ~NcclGroup() override;
 
   const std::string& name() const override { return name_; }
@@ -29,7 +32,7 @@ class NcclGroup final : public Group {
     return world_ranks_.at(static_cast<std::size_t>(group_rank));
   }
 
-  /// Device memory, zero-filled.
+  /// Device memory, zero-filled; registered with NCCL, where the request had something in common.
   std::unique_ptr<SharedBuffer> allocate(std::size_t bytes) override;
   /// NCCL chooses the algorithm itself: `algorithm` is not used.
   Handle all_reduce(Buffer values, ReduceOp op, Algorithm algorithm) override;
@@ -48,7 +51,11 @@ class NcclGroup final : public Group {
     NcclChannel* in = nullptr;
     int rank_in_pair = 0;  // the neighbour's
   };
-  void meet(int a, int b, const DeviceGroupRequest& request);
+  using Pair = std::pair<int, int>;
+  std::shared_ptr<NcclChannel> make_collectives(const DeviceGroupRequest& request) const;
+  std::unique_ptr<NcclChannel> make_pair_channel(const Communicator* pair, int color,
+                                                 const DeviceGroupRequest& request);
+  void meet(const std::vector<Pair>& pairs, const DeviceGroupRequest& request);
   Neighbour& neighbour(int rank);
   Label label(std::string_view operation, const Buffer& values, int peer = -1);
   Handle submit(const Label& label, NcclChannel& channel, NcclChannel::Call call, std::int64_t sent,
@@ -61,7 +68,8 @@ class NcclGroup final : public Group {
   Queue& queue_;
   std::shared_ptr<DeviceOrder> order_;  ///< Of all calls for the device, those of other groups too.
   cudaStream_t compute_;
-  NcclChannel collectives_;
+  NcclExtras extras_;
+  std::shared_ptr<NcclChannel> collectives_;
   std::vector<std::unique_ptr<NcclChannel>> channels_;  ///< To and from neighbours, as they were made.
   std::map<int, Neighbour> neighbours_;                 ///< By rank; empty where no messages are wanted.
   std::unique_ptr<SharedBuffer> token_;                 ///< What a barrier reduces.

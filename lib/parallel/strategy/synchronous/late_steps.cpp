@@ -19,6 +19,12 @@ bool Synchronous::decides_late() const {
          LateDecision::takes(gradients_->gradients());
 }
 
+/// Null where nothing is captured, or the CPU decides on the update.
+std::unique_ptr<RepeatedWork> Synchronous::late_update() const {
+  if (late_ == nullptr || parts_.capture == nullptr) return nullptr;
+  return std::make_unique<RepeatedWork>(*parts_.capture, "the update", parts_.capture_news);
+}
+
 // The message has the weight of this step, which the CPU knows, and all that came of the last one.
 void Synchronous::step_late(const StepPlan& plan, std::vector<MicroBatchLoss> losses, double loss_scale,
                             StepOutcome& outcome) {
@@ -31,13 +37,19 @@ void Synchronous::step_late(const StepPlan& plan, std::vector<MicroBatchLoss> lo
   outcome.requests = agreed.requests;
   close_late(agreed.totals, outcome);
   const ScopedSpan span(parts_.sink, Phase::optimizer, "update");
-  const at::Tensor& decision = late_->decide(
-      {.number = plan.number, .weight = agreed.next_weight * loss_scale}, gradients_->gradients(),
-      parts_.grad_clip, scaler_.updates(plan.number) - 1, std::move(losses));
-  optimizer_->step_as_decided(parameters_.values(), gradients_->gradients(), decision, plan.learning_rate,
-                              gradients_->update_parts());
+  const auto& gradients = gradients_->gradients();
+  late_->begin(
+      {.number = plan.number, .weight = agreed.next_weight * loss_scale, .learning_rate = plan.learning_rate},
+      scaler_.updates(plan.number) - 1, std::move(losses), gradients.device());
+  statistics_.take_in();
+  const auto update = [&] {
+    const at::Tensor& decision = late_->decide(gradients, parts_.grad_clip);
+    optimizer_->step_as_decided(parameters_.values(), gradients, decision, gradients_->update_parts());
+    statistics_.apply_as_decided(decision);
+  };
+  late_update_ != nullptr ? late_update_->run(statistics_.weights(), update) : update();
   if (writes_halves_) halves_->written();
-  statistics_.apply_as_decided(decision);
+  late_->end();
 }
 
 /// What the last step came to on this rank; nothing where that is known.
