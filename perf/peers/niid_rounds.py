@@ -2,7 +2,7 @@
 
     python niid_rounds.py RUN START METHOD [--proximal-mu MU] [--order N]
 
-RUN is the folder of a run of `--strategy fedavg`, mlp on a staged dataset of images, all clients in each round, plain sgd. START is the
+RUN is the folder of a run of `--strategy fedavg`, mlp or cnn on a staged dataset of images, all clients in each round, plain sgd. START is the
 .h5 file with the weights it began with (`--init-from`). The order of a client's samples is this program's own, another one for each N; with
 `--local-batch all` none matters. Prints a line for each round: `round accuracy`.
 """
@@ -92,7 +92,7 @@ def main():
     facts = json.loads((folder / "dataset.json").read_text())
     x, y = split(folder, facts, "train")
     test_x, test_y = split(folder, facts, "test")
-    network = networks.make_network("mlp", seed=1)
+    network = networks.make_network(options["model"], seed=1)
     with h5py.File(arguments.start, "r") as file:
         network.load_state_dict({name: torch.from_numpy(file[f"model/{name}"][:]) for name in network.state_dict()})
     weights = flat(network)

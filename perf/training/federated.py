@@ -44,6 +44,7 @@ FLAMBY = {
     "scaffold": [*FLAMBY_ROUNDS, "--federated-rule", "scaffold"],
     "fedadam": [*FLAMBY_ROUNDS, "--server-optimizer", "adam"],
     "fedyogi": [*FLAMBY_ROUNDS, "--server-optimizer", "yogi"],
+    "fedavg, masked": [*FLAMBY_ROUNDS, "--secure-aggregation", "on", "--secure-ring", 64],
 }
 
 
@@ -89,7 +90,8 @@ def flamby(folder, rows, seeds, data_root):
                 torch.manual_seed(seed)  # the initial weights, as PyTorch draws them
                 export_model(torch.nn.Linear(13, 2), torch.randn(4, 13), str(folder / "logistic.pt2"), loss="cross_entropy", golden=False)
                 data = ["--dataset", dataset, "--data-root", data_root, "--model", folder / "logistic.pt2"]
-                with trained(folder, "flamby", 1, *data, "--seed", seed, *options) as file:
+                ranks = 2 if "--secure-aggregation" in options else 1  # one is the server
+                with trained(folder, "flamby", ranks, *data, "--seed", seed, *options) as file:
                     sites = file["test_sites" if method == "pooled" else "test_clients"][:]
                 names = [name.decode() for name in sites["site" if method == "pooled" else "name"]]
                 found.append(sites["accuracy"])

@@ -1,9 +1,9 @@
-"""Cells of NIID-Bench (Li et al., ICDE 2022) on a short schedule: MNIST, 10 clients that all take part, FedAvg, FedProx, SCAFFOLD and
-FedNova where the clients' classes are drawn from a Dirichlet distribution (0.5) or are two each; the same rounds as a loop in
-PyTorch from the same weights on the same partition. 5,000 training samples, the 10,000 of the test split, mlp, 5 rounds of 5 local epochs in
-batches of 32, plain sgd. NIID-Bench itself has 50 rounds of 10 epochs, all samples, and a network of convolutions: its
-figures are others. After so few rounds the order of samples, which is each side's own, moves the accuracy by some points; so the cells are
-there with all samples in each local step as well, ten in a round, where no order matters.
+"""Cells of NIID-Bench (Li et al., ICDE 2022) on a short schedule: MNIST or CIFAR-10, 10 clients that all take part, FedAvg, FedProx,
+SCAFFOLD and FedNova where the clients' classes are drawn from a Dirichlet distribution (0.5) or are two each; the same rounds as a loop in
+PyTorch from the same weights on the same partition. 5,000 training samples, the 10,000 of the test split, 5 rounds of 5 local epochs in
+batches of 32, plain sgd; mlp for MNIST, cnn for CIFAR-10. NIID-Bench itself has 50 rounds of 10 epochs and all samples, and a network
+of convolutions for MNIST, too: its figures are others. After so few rounds the order of samples, which is each side's own, moves the
+accuracy by some points; so MNIST's cells are there with all samples in each local step as well, ten in a round, where no order matters.
 
 The part `clients`: processor seconds of a client's round, 100 clients, beside Flower's simulation on the same partition. It needs
 --flower PYTHON, an interpreter with `flwr[simulation]`, PyTorch and h5py; times on the clock would be of what else runs on the machine.
@@ -31,7 +31,8 @@ import networks  # noqa: E402
 TRAIN, CLIENTS, ROUNDS = 5000, 10, 5
 PARTITIONS = ("dirichlet=0.5", "classes=2")
 METHODS = {"fedavg": [], "fedprox": ["--proximal-mu", 0.01], "scaffold": ["--federated-rule", "scaffold"], "fednova": ["--federated-rule", "fednova"]}
-LOCAL = ["--model", "mlp", "--augment", "off", "--strategy", "fedavg", "--optimizer", "sgd", "--momentum", 0, "--schedule", "constant", "--threads", 1,
+MODELS = {"mnist": "mlp", "cifar10": "cnn"}
+LOCAL = ["--augment", "off", "--strategy", "fedavg", "--optimizer", "sgd", "--momentum", 0, "--schedule", "constant", "--threads", 1,
          "--quiet", "--overwrite"]
 FEW_CLIENTS = ["--clients", CLIENTS, "--rounds", ROUNDS, "--learning-rate", 0.05]
 BATCHES = {"32": ["--local-batch", 32, "--local-epochs", 5], "all": ["--local-batch", "all", "--local-epochs", 10]}
@@ -39,41 +40,46 @@ MANY, MANY_ROUNDS = 100, 11
 MANY_CLIENTS = ["--clients", MANY, "--partition", "iid", "--local-epochs", 3, "--local-batch", "all"]
 
 
-def stage(data_root, folder):
+def staged_name(dataset):
+    return "niid" if dataset == "mnist" else f"niid-{dataset}"
+
+
+def stage(data_root, folder, dataset):
     """The first training samples; the test split stands for validation, too."""
-    if (folder / "staged/niid/dataset.json").exists():
+    name_here = staged_name(dataset)
+    if (folder / "staged" / name_here / "dataset.json").exists():
         return
     arrays = {}
     for name, source, most in (("train", "train", TRAIN), ("val", "test", None), ("test", "test", None)):
-        with h5py.File(data_root / "mnist" / f"{source}-00000-of-00001.h5") as file:
+        with h5py.File(data_root / dataset / f"{source}-00000-of-00001.h5") as file:
             arrays |= {f"x_{name}": file["inputs"][:most], f"y_{name}": file["targets"][:most]}
     np.savez(folder / "niid.npz", **arrays)
-    runs.run([runs.program(), "stage", "niid", "--from", folder / "niid.npz", "--inputs", "x", "--targets", "y", "--data-root", folder / "staged"])
+    runs.run([runs.program(), "stage", name_here, "--from", folder / "niid.npz", "--inputs", "x", "--targets", "y", "--data-root", folder / "staged"])
     (folder / "niid.npz").unlink()
 
 
-def start(folder, seed):
-    path = folder / f"start-{seed}.h5"
+def start(folder, model, seed):
+    path = folder / f"start-{model}-{seed}.h5"
     with h5py.File(path, "w") as file:
-        for name, value in networks.make_network("mlp", seed=seed).state_dict().items():
+        for name, value in networks.make_network(model, seed=seed).state_dict().items():
             file[f"model/{name}"] = value.numpy()
     return path
 
 
-def trained(folder, name, *options):
+def trained(folder, dataset, name, *options):
     """The run's folder, and the processor seconds of making it."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    data = ["--dataset", "niid", "--data-root", folder / "staged"]
+    data = ["--model", MODELS[dataset], "--dataset", staged_name(dataset), "--data-root", folder / "staged"]
     runs.run([str(word) for word in (runs.program(), *LOCAL, *data, "--output", folder / "runs", "--name", name, *options)])
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return folder / "runs" / name, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
-def cell(folder, batch, partition, method, seed):
+def cell(folder, dataset, batch, partition, method, seed):
     """Accuracy after each round of both."""
-    weights = start(folder, seed)
-    name = f"{partition}-{method}-{batch}-{seed}"
-    run, _ = trained(folder, name, *FEW_CLIENTS, *BATCHES[batch], "--partition", partition, "--seed", seed, "--init-from", weights, *METHODS[method])
+    weights = start(folder, MODELS[dataset], seed)
+    name = f"{dataset}-{partition}-{method}-{batch}-{seed}"
+    run, _ = trained(folder, dataset, name, *FEW_CLIENTS, *BATCHES[batch], "--partition", partition, "--seed", seed, "--init-from", weights, *METHODS[method])
     with h5py.File(run / "results.h5") as file:
         ours = file["epochs"]["validation_accuracy"][:]
     mu = ["--proximal-mu", "0.01"] if method == "fedprox" else []
@@ -90,21 +96,25 @@ def known_rows(path):
         return list(csv.DictReader(line for line in file if not line.startswith("#")))
 
 
-def cells(folder, out, seeds):
-    path = out / "niid.csv"
+def cells(folder, out, dataset, seeds, only):
+    path = out / ("niid.csv" if dataset == "mnist" else f"niid-{dataset}.csv")
     rows = known_rows(path)
-    wanted = [(batch, partition, method) for batch in BATCHES for partition in PARTITIONS for method in METHODS]
+    batches = BATCHES if dataset == "mnist" else ["32"]
+    wanted = [(batch, partition, method) for batch in batches for partition in PARTITIONS for method in METHODS]
+    wanted = [what for what in wanted if only in (None, ",".join(what))]
     for batch, partition, method in wanted:
         for seed in range(1, (seeds if batch == "32" else 1) + 1):
             if any((row["local_batch"], row["partition"], row["method"], int(row["seed"])) == (batch, partition, method, seed) for row in rows):
                 continue
-            rows += cell(folder, batch, partition, method, seed)
-            runs.write_rows(path, rows, [runs.machine(), "perf/niid.sh"])
+            rows += cell(folder, dataset, batch, partition, method, seed)
+            runs.write_rows(path, rows, [runs.machine(), "perf/niid.sh" + ("" if dataset == "mnist" else f" --only cells --dataset {dataset}")])
     for what in wanted:
         last = [row for row in rows if (row["local_batch"], row["partition"], row["method"]) == what and int(row["round"]) == ROUNDS]
         ours, theirs = (np.array([float(row[who]) for row in last]) for who in ("dtrain", "pytorch"))
-        print(f"local batch {', '.join(what)}: dtrain {ours.mean():.4f}, pytorch {theirs.mean():.4f}, difference {100 * (ours - theirs).mean():+.2f} points "
-              f"({len(last)} seeds, single ones {100 * np.abs(ours - theirs).max():.2f} at most)", flush=True)
+        difference = 100 * (ours - theirs)
+        error = difference.std(ddof=1) / np.sqrt(len(last)) if len(last) > 1 else np.nan
+        print(f"{dataset}, local batch {', '.join(what)}: dtrain {ours.mean():.4f}, pytorch {theirs.mean():.4f}, difference {difference.mean():+.2f} "
+              f"+- {error:.2f} points ({len(last)} seeds, single ones {np.abs(difference).max():.2f} at most)", flush=True)
 
 
 def clients(folder, out, flower, repeats):
@@ -112,8 +122,8 @@ def clients(folder, out, flower, repeats):
     for repeat in range(1, repeats + 1):
         for precision in ("fp64", "fp32"):
             options = [*MANY_CLIENTS, "--precision", precision]
-            first, one_s = trained(folder, "first", *options, "--rounds", 1, "--learning-rate", 1e-300)
-            run, all_s = trained(folder, "run", *options, "--rounds", MANY_ROUNDS, "--learning-rate", 0.05)
+            first, one_s = trained(folder, "mnist", "first", *options, "--rounds", 1, "--learning-rate", 1e-300)
+            run, all_s = trained(folder, "mnist", "run", *options, "--rounds", MANY_ROUNDS, "--learning-rate", 0.05)
             step = next((first / "checkpoints").glob("step-*"))
             done = subprocess.run([flower, str(runs.PEERS / "flower_rounds.py"), str(run), str(step)], text=True, capture_output=True, check=False,
                                   timeout=1200, env=runs.environment())
@@ -129,21 +139,24 @@ def clients(folder, out, flower, repeats):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", choices=["cells", "clients"], help="one part")
+    parser.add_argument("--dataset", choices=MODELS, default="mnist", help="of the part cells")
+    parser.add_argument("--cell", metavar="BATCH,PARTITION,METHOD", help="this cell alone, for example 32,classes=2,scaffold")
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--repeats", type=int, default=3, help="of the part clients")
     parser.add_argument("--flower", help="an interpreter with Flower")
-    parser.add_argument("--data-root", type=Path, default=runs.TOP / "data/staged", help="where data/fetch.sh has staged mnist")
+    parser.add_argument("--data-root", type=Path, default=runs.TOP / "data/staged", help="where data/fetch.sh has staged them")
     parser.add_argument("--work", type=Path, default=runs.TOP / "runs/niid", help="runs lie here")
     parser.add_argument("--out", type=Path, default=runs.TOP / "perf/results/federated")
     arguments = parser.parse_args()
     folder, out = arguments.work.resolve(), arguments.out.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    stage(arguments.data_root.resolve(), folder)
     if arguments.only != "clients":
-        cells(folder, out, arguments.seeds)
+        stage(arguments.data_root.resolve(), folder, arguments.dataset)
+        cells(folder, out, arguments.dataset, arguments.seeds, arguments.cell)
     if arguments.only == "clients" or (arguments.only is None and arguments.flower):
         if not arguments.flower or not os.access(arguments.flower, os.X_OK):
             parser.error("the part clients needs --flower PYTHON, an interpreter with Flower")
+        stage(arguments.data_root.resolve(), folder, "mnist")
         clients(folder, out, arguments.flower, arguments.repeats)
 
 
