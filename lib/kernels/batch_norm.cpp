@@ -160,6 +160,31 @@ void over_places(const ChannelRows& size, const At& at) {
   });
 }
 
+template <bool kAdds, bool kRectifies, class S>
+void write_scaled(const ChannelScaling<S>& what, const ChannelRows& size) {
+  S* const y = what.y;
+  const S* const x = what.x;
+  const S* const residual = what.residual;
+  const Computed<S>* const scales = what.scale;
+  const Computed<S>* const shifts = what.shift;
+  const std::size_t channels = size.channels;
+  over_places<Computed<S>>(size,
+                           [=]<class V>(std::size_t row, std::size_t channel, const V*) DTRAIN_VECTOR_BODY {
+                             const std::size_t i = row * channels + channel;
+                             V value, scale, added;
+                             load(value, x + i);
+                             load(scale, scales + channel);
+                             load(added, shifts + channel);
+                             value = value * scale + added;
+                             if constexpr (kAdds) {
+                               load(added, residual + i);
+                               value += added;
+                             }
+                             if constexpr (kRectifies) value = value < V{} ? V{} : value;
+                             store(y + i, value);
+                           });
+}
+
 template <Mask kMask, class S>
 void write_gradient(S* dx, S* masked, const MaskedGradient<S>& g, const Computed<S>* a, const Computed<S>* b,
                     const Computed<S>* c, const ChannelRows& size) {
@@ -213,21 +238,11 @@ void channel_moments(double* mean, double* variance, const S* x, const ChannelRo
 
 template <class S>
 void scale_channels(const ChannelScaling<S>& what, const ChannelRows& size) {
-  over_places<Computed<S>>(size,
-                           [=]<class V>(std::size_t row, std::size_t channel, const V*) DTRAIN_VECTOR_BODY {
-                             const std::size_t i = row * size.channels + channel;
-                             V value, scale, added;
-                             load(value, what.x + i);
-                             load(scale, what.scale + channel);
-                             load(added, what.shift + channel);
-                             value = value * scale + added;
-                             if (what.residual != nullptr) {
-                               load(added, what.residual + i);
-                               value += added;
-                             }
-                             if (what.then == Then::relu) value = value < V{} ? V{} : value;
-                             store(what.y + i, value);
-                           });
+  const bool rectifies = what.then == Then::relu;
+  if (what.residual != nullptr) {
+    return rectifies ? write_scaled<true, true>(what, size) : write_scaled<true, false>(what, size);
+  }
+  return rectifies ? write_scaled<false, true>(what, size) : write_scaled<false, false>(what, size);
 }
 
 template <class S>

@@ -24,7 +24,7 @@ constexpr std::int64_t kFewChannels = 32;
 /// Of gathered windows: half of a second-level cache.
 constexpr std::size_t kPatchElements = std::size_t{1} << 17;
 /// In half precision products by tiles are so fast that they want more rows at a time.
-constexpr std::size_t kHalfPatchElements = std::size_t{1} << 21;
+constexpr std::size_t kHalfPatchElements = std::size_t{1} << 22;
 /// Of a weight; below, oneDNN's convolutions are faster. Above, those of AMX pass over the weight's gradient
 /// for each image: for 512 channels of 2 x 2 pixels at a fiftieth of the speed of products.
 constexpr std::int64_t kLargeWeight = 1 << 19;
@@ -62,13 +62,20 @@ struct PatchBlock {
   at::Tensor windows;
 };
 
-/// Calls `work(block)` for all images, as many at a time as fit the cache.
+/// Images of a block: as many as fit the cache, in blocks of nearly the same size.
+std::size_t images_at_once(const kernels::PatchSize& whole, const at::TensorOptions& options) {
+  const bool half = c10::isReducedFloatingType(c10::typeMetaToScalarType(options.dtype()));
+  const std::size_t of_image = std::max<std::size_t>(1, whole.rows * whole.columns * whole.patch());
+  const std::size_t most = std::max<std::size_t>(1, (half ? kHalfPatchElements : kPatchElements) / of_image);
+  const std::size_t blocks = std::max<std::size_t>(1, (whole.images + most - 1) / most);
+  return std::max<std::size_t>(1, (whole.images + blocks - 1) / blocks);
+}
+
+/// Calls `work(block)` for all images.
 template <class Work>
 void over_blocks(const kernels::PatchSize& whole, const at::TensorOptions& options, const Work& work) {
   const std::size_t per_image = whole.rows * whole.columns;
-  const bool half = c10::isReducedFloatingType(c10::typeMetaToScalarType(options.dtype()));
-  const std::size_t images = std::max<std::size_t>(
-      1, (half ? kHalfPatchElements : kPatchElements) / std::max<std::size_t>(1, per_image * whole.patch()));
+  const std::size_t images = images_at_once(whole, options);
   at::Tensor memory = at::empty({static_cast<std::int64_t>(std::min(images, whole.images) * per_image),
                                  static_cast<std::int64_t>(whole.patch())},
                                 options);
