@@ -172,12 +172,12 @@ void validate_comm(const RunConfig& config) {
   check_not_negative(config.bucket_mb, "--bucket-mb");
   require_option(config.bucket_mb <= 4096.0, fmt::format("{} MiB is too large", config.bucket_mb),
                  "--bucket-mb", "use 4096 or less");
-  require_option(!config.comm.common_set_up || config.device != "cpu",
-                 "the ranks compute on CPUs, between which there is no NCCL", "--nccl-shared",
-                 "leave it out, or use --device cuda");
   require_option(!config.comm.common_set_up || config.comm.backend != comm::Backend::mpi,
                  "with --comm-backend mpi what ranks exchange goes through the CPU's memory", "--nccl-shared",
                  "leave one of them out");
+  require_option(!config.comm.common_set_up || config.device != "cpu",
+                 "the ranks compute on CPUs, between which there is no NCCL", "--nccl-shared",
+                 "leave it out, or use --device cuda");
   check_finite(config.comm.timeout_s, "--watchdog");
   config.comm.validate();
   require_option(config.comm.timeout_s <= kNoLimit_s,

@@ -48,7 +48,7 @@ class ExchangeMemoryTest : public testing::Test {
     memory.take_in(memory.group().all_reduce(memory.outgoing(part), comm::ReduceOp::sum), part);
     const int n = job_.data().size();
     const at::Tensor here = values.cpu();
-    EXPECT_EQ(here[9].item<float>(), job_.rank() + 1.0F) << "not exchanged";
+    EXPECT_EQ(here[9].item<float>(), static_cast<float>(job_.rank() + 1)) << "not exchanged";
     EXPECT_EQ(here[19].item<float>(), static_cast<float>(n * (n + 1)) / 2);
   }
 

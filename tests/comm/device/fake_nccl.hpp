@@ -1,0 +1,29 @@
+#pragma once
+
+#include <mpi.h>
+
+#include "comm/device/nccl/nccl_extras.hpp"
+
+namespace dtrain::comm {
+
+/// What this rank has called of an NCCL that is none: its communicators are MPI's, the memory of its GPUs is
+/// the CPU's, and each of its operations is done when its call returns, all but its set-up, which takes some
+/// looks as a non-blocking communicator's does. Linking fake_nccl.cpp defines NCCL's and CUDA's functions.
+struct FakeNccl {
+  int ids = 0;
+  int made = 0;      ///< Communicators, by an id.
+  int split = 0;     ///< Calls, of which some gave this rank a communicator.
+  int children = 0;  ///< These.
+  int destroyed = 0;
+  int allocated = 0;  ///< Blocks by ncclMemAlloc.
+  int freed = 0;
+  int registered = 0;
+  int deregistered = 0;
+  bool shares = false;  ///< What the last id's communicator was to share with its children.
+
+  static FakeNccl& of_this_rank();
+  /// As of a library that has all of them.
+  static NcclExtras extras();
+};
+
+}  // namespace dtrain::comm
