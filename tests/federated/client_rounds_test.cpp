@@ -191,7 +191,7 @@ TEST(ClientRoundsTest, TakesTheClientsThatAreDrawnInSecret) {
   EXPECT_EQ(plan.round->dropped, 0);
   ASSERT_EQ(plan.round->clients.size(), 2U);
   EXPECT_EQ(plan.round->clients[1].client, 4);
-  // What layers draw in its steps follows from their indices, whoever else is there.
+  // What layers draw in its steps follows from their indices, whichever others are there.
   const auto everyone = rounds({.clients_per_round = 20, .local_batch = 9, .seed = 4}).plan(3, 0, 1);
   const auto& same = everyone.round->clients.at(4);
   const auto& work = plan.round->clients[1];

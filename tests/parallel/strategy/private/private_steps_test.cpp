@@ -225,7 +225,7 @@ TEST_F(PrivateStepsTest, LayersWithoutARuleGoOneByOne) {
   EXPECT_LT((now() - expected_after(drawn, classifier_of(layers(), 4))).abs().max().item<double>(), 1e-5);
 }
 
-// A record more moves others to other places, and so to other masks, which tells of it whoever knows these.
+// A record more moves others to other places, and so to other masks, which would tell of it.
 TEST_F(PrivateStepsTest, WhatLayersDrawIsASecretUnlessATestAsksOtherwise) {
   samples_ = {{waves({kRecords, 4})}, at::remainder(at::arange(kRecords, at::kLong), 4)};
   setting_.options.dp_noise = 0;
