@@ -146,18 +146,19 @@ parallel::StepPlan ClientRounds::plan(std::int64_t round, int rank, int ranks,
                             .dropouts = dropouts(round, asked, clients, rank, ranks),
                             .most_samples = most_samples()};
   facts.asked = std::move(asked);
-  std::uint32_t index = 0;
-  for (const int client : clients) {
+  std::uint32_t index = 0;  // of a client's first step: the same whichever other clients are there
+  for (int client = 0; client < partition_.clients(); ++client) {
     const auto steps = local_steps(client);
+    const auto first = std::exchange(index, index + static_cast<std::uint32_t>(steps));
+    if (!std::ranges::binary_search(clients, client)) continue;
     facts.samples += partition_.samples(client);
     if (mine[static_cast<std::size_t>(client)]) {
       facts.clients.push_back({.client = client,
                                .samples = partition_.samples(client),
                                .first = plan.micro_batches.size(),
                                .steps = static_cast<std::size_t>(steps)});
-      add_steps(round, client, index, privacy, plan);
+      add_steps(round, client, first, privacy, plan);
     }
-    index += static_cast<std::uint32_t>(steps);
   }
   plan.round = std::make_shared<const parallel::RoundPlan>(std::move(facts));
   return plan;

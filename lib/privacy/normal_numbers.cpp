@@ -71,7 +71,7 @@ inline double from_one(std::uint64_t word) { return std::bit_cast<double>((word 
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(__SANITIZE_THREAD__)
-__attribute__((target_clones("avx2","default")))
+__attribute__((target_clones("avx512f","avx2","default")))
 #endif
 void normal_numbers(const std::uint64_t* words, double* values, std::size_t pairs) {
   for (std::size_t i = 0; i < pairs; ++i) {

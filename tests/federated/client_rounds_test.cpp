@@ -191,6 +191,15 @@ TEST(ClientRoundsTest, TakesTheClientsThatAreDrawnInSecret) {
   EXPECT_EQ(plan.round->dropped, 0);
   ASSERT_EQ(plan.round->clients.size(), 2U);
   EXPECT_EQ(plan.round->clients[1].client, 4);
+  // What layers draw in its steps follows from their indices, whichever others are there.
+  const auto everyone = rounds({.clients_per_round = 20, .local_batch = 9, .seed = 4}).plan(3, 0, 1);
+  const auto& same = everyone.round->clients.at(4);
+  const auto& work = plan.round->clients[1];
+  ASSERT_EQ(same.client, 4);
+  for (std::size_t k = 0; k < work.steps; ++k) {
+    EXPECT_EQ(plan.micro_batches.at(work.first + k).index, everyone.micro_batches.at(same.first + k).index);
+    EXPECT_EQ(plan.micro_batches[work.first + k].ids, everyone.micro_batches[same.first + k].ids);
+  }
 }
 
 TEST(ClientRoundsTest, TakesTheRecordsThatAreDrawnInSecretPerhapsNone) {

@@ -53,6 +53,7 @@ for option, values in NOISES.items():
     for value in values:
         PRIVACY.add(f"{option} {ascii(value)[1:-1]}", nothing, *STEPS, *chosen, option, value, code=2, quick=(option, value) == ("--dp-delta", "nan"))
 for name, words in {"noise without a clip": ("--dp-noise", "1"), "an epsilon without a clip": ("--target-epsilon", "3"), "a clip alone": ("--dp-clip", "1"),
+                    "a sensitivity of one's own": ("--dp-clip", "1", "--dp-noise", "1", "--sensitivity", "1"),
                     "noise and an epsilon": ("--dp-clip", "1", "--dp-noise", "1", "--target-epsilon", "3")}.items():
     PRIVACY.add(name, nothing, *STEPS, *words, code={0, 2} if name == "noise and an epsilon" else 2)
 

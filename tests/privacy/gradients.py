@@ -100,6 +100,69 @@ class Odd(torch.nn.Module):
         return self.last(torch.cat([tied, signal], 1))
 
 
+class Recurrent(torch.nn.Module):
+    """Rows of 9 words: LSTM, GRU and RNN in both orders of dims, of several layers and directions, and one that starts where another ends."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(11, 6)
+        self.lstm = torch.nn.LSTM(6, 4, 2, batch_first=True, bidirectional=True)
+        self.after = torch.nn.LSTM(6, 4, 4, bias=False)
+        self.gru = torch.nn.GRU(8, 5)
+        self.both = torch.nn.GRU(6, 3, bias=False, bidirectional=True, batch_first=True)
+        self.plain = torch.nn.RNN(6, 4, nonlinearity="relu", batch_first=True)
+        self.last = torch.nn.Linear(4 + 4 + 5 + 6 + 4, 3)
+
+    def forward(self, rows):
+        words = self.words(rows.long())
+        outputs, state = self.lstm(words)
+        after, _ = self.after(words.transpose(0, 1), state)
+        _, hidden = self.gru(torch.tanh(outputs.permute(1, 0, 2)))
+        both, _ = self.both(words)
+        _, plain = self.plain(words)
+        return self.last(torch.cat([state[0][-1], after[-1], hidden.squeeze(0), both.mean(1), plain[0]], 1))
+
+
+class Encoder(torch.nn.Module):
+    """Rows of 9 words: PyTorch's transformer, which puts time before samples, for samples first and for time first."""
+
+    def __init__(self):
+        super().__init__()
+        self.words = torch.nn.Embedding(11, 8)
+        self.first = torch.nn.TransformerEncoderLayer(8, 2, 12, dropout=0, batch_first=True)
+        self.second = torch.nn.TransformerEncoderLayer(8, 4, 12, dropout=0, activation="gelu", norm_first=True)
+        self.third = torch.nn.MultiheadAttention(8, 2, bias=False)
+        self.last = torch.nn.Linear(8, 3)
+
+    def forward(self, rows):
+        inner = self.second(self.first(self.words(rows.long())).transpose(0, 1))
+        return self.last(self.third(inner, inner, inner)[0].mean(0))
+
+
+class OfWords(torch.nn.Module):
+    """Opacus's twin of an LSTM beside PyTorch's, whose parameters have the same names."""
+
+    def __init__(self, recurrent):
+        super().__init__()
+        self.words = torch.nn.Embedding(11, 6)
+        self.recurrent = recurrent(6, 5, num_layers=2, batch_first=True, bidirectional=True)
+        self.last = torch.nn.Linear(10, 3)
+
+    def forward(self, rows):
+        return self.last(self.recurrent(self.words(rows.long()))[0].mean(1))
+
+
+class SequenceOfSamples(torch.nn.Module):
+    """A recurrent network that takes the rows of a batch for the steps of one sequence."""
+
+    def __init__(self, batch_first):
+        super().__init__()
+        self.recurrent = torch.nn.GRU(4, 3, batch_first=batch_first)
+
+    def forward(self, rows):
+        return self.recurrent(rows)[0]
+
+
 class Of(torch.nn.Module):
     """A linear layer, and before it a function of the rows, or of the rows and a parameter."""
 
@@ -116,8 +179,12 @@ class Of(torch.nn.Module):
 # Samples that meet, and a parameter that is used in a way without a rule: each sample must pass by itself.
 WITHOUT_RULES = {"the mean of the batch": lambda rows, own: rows - rows.mean(dim=0),
                  "the number of samples": lambda rows, own: rows / rows.shape[0],
-                 "a product with a transform of a parameter": lambda rows, own: rows @ torch.softmax(own, 1)}
-MORE_WITHOUT_RULES = {"another order": lambda rows, own: rows.flip(0),
+                 "a product with a transform of a parameter": lambda rows, own: rows @ torch.softmax(own, 1),
+                 "softmax over samples behind another dim": lambda rows, own: torch.softmax(rows.t(), 1).t()}
+MORE_WITHOUT_RULES = {"another order behind another dim": lambda rows, own: rows.t().flip(1).t(),
+                      "samples torn apart": lambda rows, own: rows.reshape(4, -1).t(),
+                      "a sum over samples behind another dim": lambda rows, own: rows.view(-1, 2, 2).transpose(0, 1).cumsum(1).transpose(0, 1).flatten(1),
+                      "another order": lambda rows, own: rows.flip(0),
                       "a sum over samples": lambda rows, own: rows.cumsum(0),
                       "softmax over samples": lambda rows, own: torch.softmax(rows, 0),
                       "products of samples": lambda rows, own: torch.softmax(rows @ rows.T, 1) @ rows,
@@ -211,20 +278,39 @@ class GradientsTest(unittest.TestCase):
         self.compare_program(Images(), rows, by_opacus_of_rows)
 
     def test_embeddings_and_attention(self):
-        rows = np.random.default_rng(2).integers(0, 11, (RECORDS + 3, 9)).astype(np.float32)
-        self.compare_program(Texts(), rows, by_opacus_of_rows)
+        self.compare_program(Texts(), self.words(2), by_opacus_of_rows)
 
     def test_what_opacus_has_no_rule_for(self):
-        rows = np.random.default_rng(2).integers(0, 11, (RECORDS + 3, 9)).astype(np.float32)
-        self.compare_program(Odd(), rows, one_by_one)
+        self.compare_program(Odd(), self.words(2), one_by_one)
+
+    def words(self, seed):
+        return np.random.default_rng(seed).integers(0, 11, (RECORDS + 3, 9)).astype(np.float32)
+
+    def test_recurrent_networks(self):
+        self.compare_program(Recurrent(), self.words(6), one_by_one)
+
+    def test_transformer_layers(self):
+        self.compare_program(Encoder(), self.words(7), one_by_one)
+
+    def test_an_exported_lstm(self):
+        def of_twin(net, inputs, targets):
+            twin = OfWords(DPLSTM)
+            with torch.no_grad():
+                for name, value in twin.named_parameters():
+                    value.copy_(net.get_parameter(name))
+            return by_opacus_of_rows(twin, inputs, targets)
+
+        self.compare_program(OfWords(torch.nn.LSTM), self.words(8), of_twin)
 
     def test_what_has_no_rule_passes_by_itself(self):
         rows = np.random.default_rng(4).normal(0, 1, (RECORDS + 3, 4)).astype(np.float32)
         np.savez(self.folder / "rows.npz", x=rows, y=np.arange(RECORDS + 3) % 3)
         run(BINARY, 1, "stage", "rows", "--from", "rows.npz", "--inputs", "x", "--targets", "y", cwd=self.folder)
-        for name, function in (WITHOUT_RULES | MORE_WITHOUT_RULES if FULL else WITHOUT_RULES).items():
+        nets = {name: Of(function) for name, function in (WITHOUT_RULES | MORE_WITHOUT_RULES if FULL else WITHOUT_RULES).items()}
+        nets |= {"a sequence of samples": SequenceOfSamples(False)} | ({"another one": SequenceOfSamples(True)} if FULL else {})
+        for name, net in nets.items():
             with self.subTest(name):
-                export_model(Of(function), torch.from_numpy(rows[:3]), str(self.folder / "net.pt2"), golden=False)
+                export_model(net, torch.from_numpy(rows[:3]), str(self.folder / "net.pt2"), golden=False)
                 _, said = self.step("--overwrite", "--model", "net.pt2", "--dataset", "rows", "--global-batch", 5, "--dp-clip", 1)
                 self.assertIn("one by one", said)
 

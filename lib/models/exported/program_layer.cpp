@@ -101,7 +101,7 @@ void ProgramLayer::make_operations() {
     Done done{.copies = step.copies};
     done.operation = own_operation(step, scope, planned_->in_training);
     if (done.operation == nullptr) done.operation = operator_call(step, scope);
-    done.operation = tapped_operation(*planned_, step, scope, std::move(done.operation));
+    done.operation = tapped_operation(*planned_, run_, step, scope, std::move(done.operation));
     if (step.relu_follows && !calls(node, "batch_norm")) {
       const auto place = place_of(node.outputs.at(0).values.at(0));
       done.operation = std::make_unique<ThenRelu>(std::move(done.operation), place);

@@ -10,4 +10,12 @@ namespace dtrain::models::exported {
 /// where there is no dropout. Throws Error (exit code 2) for packed sequences with dropout.
 std::unique_ptr<Operation> recurrent_operation(const Node& node, const Scope& scope);
 
+/// Whether a node is an LSTM, a GRU or a plain recurrent network.
+bool is_recurrent(const Node& node);
+/// Whether it has padded sequences, and for each layer and direction two weights with or without two biases.
+bool has_known_parameters(const Node& node);
+
+/// The same node layer by layer, for passes that an open SampleTap follows. `node` has known parameters.
+std::unique_ptr<Operation> tapped_recurrence(const Node& node, const Scope& scope);
+
 }  // namespace dtrain::models::exported

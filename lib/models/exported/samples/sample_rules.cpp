@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <array>
+#include <map>
 #include <optional>
 #include <string_view>
 #include <vector>
 
-#include "core/error.hpp"
 #include "models/exported/operators.hpp"
+#include "models/exported/recurrent.hpp"
 #include "models/exported/samples/parameter_uses.hpp"
 
 namespace dtrain::models::exported {
@@ -32,10 +33,9 @@ constexpr auto kByElement = std::to_array<std::string_view>(
 constexpr auto kAlongDims = std::to_array<std::string_view>(
     {"softmax", "log_softmax", "_softmax", "_log_softmax", "sum", "mean", "amax", "amin", "cumsum", "flip",
      "cat", "stack", "split", "chunk", "split_with_sizes", "select", "slice", "narrow", "unbind"});
-/// Rows stay in their order, and those of a sample together, as long as dim 0 counts samples before and
-/// after.
+/// Elements stay in their order.
 constexpr auto kInOtherShape = std::to_array<std::string_view>(
-    {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "expand", "unsqueeze", "squeeze", "view_as"});
+    {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze", "view_as"});
 /// Images, [n, channels, ...]: with so many dims dim 0 counts samples.
 struct OfImages {
   std::string_view name;
@@ -61,84 +61,91 @@ bool is_one_of(const Node& node, const std::array<std::string_view, N>& names) {
   return std::ranges::any_of(names, [&](std::string_view name) { return calls(node, name); });
 }
 
-/// Looks at one node after the other.
+/// Looks at one node after the other of a run, and follows where the samples of each value lie.
 class Inspection {
  public:
-  Inspection(const PlannedProgram& planned, std::size_t run, std::string samples)
-      : planned_(planned),
-        run_(planned.plan.runs[run]),
-        graph_(planned.program.graph()),
-        samples_(std::move(samples)) {}
+  Inspection(const PlannedProgram& planned, std::size_t run, const std::string& samples)
+      : planned_(planned), run_(run), graph_(planned.program.graph()), sizes_(graph_, samples) {}
 
   /// Empty: no objection.
-  std::string objection(const Step& step) const {
+  std::string objection(const Step& step) {
     const Node& node = graph_.nodes[step.node];
     if (turns_parameter(planned_, node)) return {};
     const auto used = parameters_of(planned_, node);
-    std::vector<ValueId> of_samples;
-    for (const ValueId value : tensors_read(step, graph_)) {
-      if (counts_samples(value)) of_samples.push_back(value);
-    }
     if (step.texts) return "takes the mean of words, and has no rule";
-    if (of_samples.empty()) {
-      if (!used.empty() && is_added_to_samples(node)) return {};
-      if (!used.empty() && !calls(node, "expand")) return "makes of a parameter what all samples share";
+    const auto read = tensors_read(step, graph_);
+    if (std::ranges::none_of(read, [&](ValueId value) { return sizes_.depends(value); })) {
       if (used.empty()) return names_samples_elsewhere(node) ? "depends on the number of samples" : "";
+      if (is_added_to_samples(node)) return {};
+      if (!calls(node, "expand")) return "makes of a parameter what all samples share";
+      const bool leads = has_one_result(node) && place(result_of(node)) && place(result_of(node))->leads();
+      return leads ? "" : "gives what does not count samples along its first dim";
     }
-    if (auto why = results(node); !why.empty()) return why;
-    if (!used.empty()) {
-      const bool known = std::ranges::all_of(used, [&](const auto& one) { return has_rule(node, one); });
-      if (!known) return "uses a parameter in a way without a rule";
+    for (const ValueId value : read) {
+      if (sizes_.depends(value) && !place(value)) return "has samples along several dims, or parts of them";
     }
-    if (!is_one_of(node, kInOtherShape) && names_samples(node)) return "depends on the number of samples";
-    return keeps_apart(node, of_samples) ? "" : "is not known to keep samples apart";
+    const bool known = std::ranges::all_of(used, [&](const auto& one) { return has_rule(node, one); });
+    if (!known) return "uses a parameter in a way without a rule";
+    if (!is_one_of(node, kInOtherShape) && !calls(node, "expand") && names_samples(node))
+      return "depends on the number of samples";
+    return follow(node) ? "" : "is not known to keep samples apart";
+  }
+
+  /// Of what the run hands on; empty: no objection. After its steps.
+  std::string objection_to_outputs() const {
+    const auto& runs = planned_.plan.runs;
+    if (run_ + 1 == runs.size()) {
+      const auto found = place(planned_.plan.output);
+      return found && found->leads() ? "" : "the program's output does not count samples along its first dim";
+    }
+    for (const auto& flowing : runs[run_ + 1].inputs) {
+      if (flowing.value && places_.contains(*flowing.value))
+        return "samples lie among one another between two modules";
+    }
+    return {};
+  }
+
+  /// Of a value of the run or before it; nothing where it has no samples, or where that is not clear.
+  std::optional<SamplePlace> place(ValueId value) const {
+    const auto noted = places_.find(value);
+    return noted != places_.end() ? noted->second : sizes_.place(value);
   }
 
  private:
-  const std::vector<SizeExpression>& sizes(ValueId value) const { return graph_[value].tensor->sizes; }
+  using Found = std::optional<SamplePlace>;
 
-  bool depends(const SizeExpression& size) const { return size.symbols().contains(samples_); }
+  std::size_t rank(ValueId value) const { return sizes_.of(value).size(); }
+  bool has_samples(ValueId value) const { return graph_[value].tensor && sizes_.depends(value); }
 
-  /// Rows of a sample, of what has as many for each; nothing where it has not.
-  std::optional<std::int64_t> rows_each(const SizeExpression& size) const {
-    Symbols symbols;
-    for (const auto& symbol : size.symbols()) symbols[symbol] = 7;
-    std::array<std::int64_t, 3> rows{};
-    try {
-      for (std::size_t n = 1; n <= rows.size(); ++n) {
-        symbols[samples_] = static_cast<std::int64_t>(n) + 1;
-        rows[n - 1] = size.evaluate(symbols);
+  std::vector<ValueId> with_samples(const Node& node) const {
+    std::vector<ValueId> found;
+    for (const auto& [name, argument] : node.inputs) {
+      for (const auto& value : argument.values) {
+        if (value && has_samples(*value)) found.push_back(*value);
       }
-    } catch (const Error&) {  // no whole number
-      return std::nullopt;
     }
-    if (rows[0] % 2 != 0 || rows[0] / 2 * 3 != rows[1] || rows[0] / 2 * 4 != rows[2]) return std::nullopt;
-    return rows[0] / 2;
+    return found;
   }
 
-  bool counts_samples(ValueId value) const {
-    if (!graph_[value].tensor || sizes(value).empty()) return false;
-    return depends(sizes(value)[0]) && rows_each(sizes(value)[0]);
-  }
-
-  std::string results(const Node& node) const {
+  /// Notes where the samples of a node's results lie. False: that is not known.
+  bool follow(const Node& node) {
+    std::size_t index = 0;
     for (const auto& output : node.outputs) {
       if (output.kind == Output::Kind::none || output.kind == Output::Kind::number) continue;
       for (const ValueId value : output.values) {
-        if (!counts_samples(value)) return "gives what does not count samples along its first dim";
-        for (std::size_t dim = 1; dim < sizes(value).size(); ++dim) {
-          if (depends(sizes(value)[dim])) return "has samples along another dim than the first";
-        }
+        const auto made = place_made(node, value, index++);
+        if (!made || !sizes_.fits(value, *made)) return false;
+        if (sizes_.place(value) != made) places_[value] = *made;
       }
     }
-    return {};
+    return true;
   }
 
   /// A number among the arguments that depends on the number of samples.
   bool names_samples(const Node& node) const {
     return std::ranges::any_of(node.inputs, [&](const auto& given) {
       return std::ranges::any_of(given.second.sizes, [&](const Size& size) {
-        return size.value && graph_[*size.value].number && depends(*graph_[*size.value].number);
+        return size.value && graph_[*size.value].number && sizes_.depends(*graph_[*size.value].number);
       });
     });
   }
@@ -150,8 +157,17 @@ class Inspection {
 
   bool has_rule(const Node& node, const UsedParameter& used) const {
     const auto is = [&](std::string_view argument) { return used.argument == argument; };
-    const auto dims = sizes(used.parameter).size();
-    if (calls(node, "linear")) return !used.turned && (is("bias") || (is("weight") && dims == 2));
+    const auto dims = rank(used.parameter);
+    if (is_recurrent(node)) return is("params") && !used.turned && has_known_parameters(node);
+    const auto given = with_samples(node);
+    const bool leads = std::ranges::all_of(given, [&](ValueId value) { return place(value)->leads(); });
+    if (leads || is_of_known_rows(given)) {
+      if (calls(node, "linear")) return !used.turned && (is("bias") || (is("weight") && dims == 2));
+      if (calls(node, "embedding"))
+        return is("weight") && !node.find("scale_grad_by_freq") && !node.find("sparse");
+      if (calls(node, "layer_norm")) return is("weight") || is("bias");
+    }
+    if (!leads) return false;
     if (calls(node, "addmm")) {
       const auto* beta = node.find("beta");
       const auto* alpha = node.find("alpha");
@@ -159,128 +175,199 @@ class Inspection {
     }
     if (calls(node, "mm")) return is("mat2");
     if (calls(node, "matmul")) return is("other") && dims == 2;
-    if (calls(node, "embedding"))
-      return is("weight") && !node.find("scale_grad_by_freq") && !node.find("sparse");
-    if (calls(node, "layer_norm") || calls(node, "group_norm")) return is("weight") || is("bias");
-    if (calls(node, "expand")) return is("self");
+    if (calls(node, "group_norm")) return is("weight") || is("bias");
     if (calls(node, "add") || calls(node, "mul"))
-      return !used.turned && node.find("alpha") == nullptr && is_broadcast(node, used.parameter);
+      return !used.turned && node.find("alpha") == nullptr && is_broadcast(node, used.parameter, 0);
     const bool convolves = node.target.find("conv") != std::string::npos && is_image_operator(node);
     return convolves && !node.target.ends_with(".padding") && (is("weight") || is("bias"));
   }
 
-  /// Beside rows of samples: it has no dim for them.
-  bool is_broadcast(const Node& node, ValueId value) const {
-    const auto& out = sizes(result_of(node));
-    const auto& own = sizes(value);
-    return own.size() < out.size() || (own.size() == out.size() && own[0].constant() == 1);
+  /// Whether the sample of each row follows from its index and sizes behind: SampleOrder in
+  /// tapped_operation.cpp.
+  bool is_of_known_rows(const std::vector<ValueId>& given) const {
+    return given.size() == 1 && place(given[0])->after[0] == place(given[0])->after[1];
+  }
+
+  /// Beside samples along `dim` of the result: it has no rows for them.
+  bool is_broadcast(const Node& node, ValueId value, std::size_t dim) const {
+    const auto missing = rank(result_of(node)) - rank(value);
+    return rank(value) <= rank(result_of(node)) &&
+           (dim < missing || sizes_.of(value)[dim - missing].constant() == 1);
   }
 
   bool is_image_operator(const Node& node) const {
     return std::ranges::any_of(kOfImages, [&](const OfImages& one) { return calls(node, one.name); });
   }
 
-  bool keeps_apart(const Node& node, const std::vector<ValueId>& of_samples) const {
-    if (is_one_of(node, kByElement)) return by_element(node);
-    if (is_one_of(node, kAlongDims)) return along_other_dims(node, of_samples);
-    if (is_one_of(node, kInOtherShape)) return true;
-    if (calls(node, "transpose") || calls(node, "permute")) return leaves_first_dim(node);
-    if (calls(node, "linear") || calls(node, "embedding")) return of_samples.size() == 1;
-    if (calls(node, "addmm") || calls(node, "mm")) {
-      const auto first = tensor_of(node, calls(node, "mm") ? "self" : "mat1");
-      return of_samples.size() == 1 && first && of_samples[0] == *first;
-    }
-    if (calls(node, "matmul")) return multiplies(node, "self", "other");
-    if (calls(node, "bmm")) return multiplies(node, "self", "mat2");
-    if (calls(node, "scaled_dot_product_attention")) return attends(node);
+  /// Where the samples of result `index` lie; nothing: samples may meet.
+  Found place_made(const Node& node, ValueId result, std::size_t index) const {
+    const auto given = with_samples(node);
+    if (given.empty()) return std::nullopt;
+    if (is_recurrent(node)) return of_recurrence(node, index);
+    if (is_one_of(node, kByElement)) return by_element(node, given);
+    if (is_one_of(node, kAlongDims)) return along_other_dims(node, given);
+    const ValueId first = given[0];
+    const auto at = *place(first);
+    if (is_one_of(node, kInOtherShape))
+      return given.size() == 1 || calls(node, "view_as") ? sizes_.reshaped(first, at, result) : std::nullopt;
+    if (calls(node, "expand")) return moved(at, rank(result) - rank(first));
+    if (calls(node, "transpose") || calls(node, "permute") || calls(node, "t"))
+      return in_other_order(node, first);
+    if (calls(node, "addmm") || calls(node, "mm"))
+      return only(given, tensor_of(node, calls(node, "mm") ? "self" : "mat1"), at.dim == 0);
+    if (calls(node, "linear")) return only(given, tensor_of(node, "input"), at.dim + 1 < rank(first));
+    if (calls(node, "embedding")) return only(given, tensor_of(node, "indices"), true);
+    if (calls(node, "matmul")) return multiplied(node, "self", "other");
+    if (calls(node, "bmm")) return multiplied(node, "self", "mat2");
+    if (calls(node, "scaled_dot_product_attention")) return attended(node);
     if (calls(node, "layer_norm")) {
       const auto* shape = node.find("normalized_shape");
-      return shape != nullptr && shape->sizes.size() < sizes(of_samples[0]).size();
+      return only(given, first, shape != nullptr && shape->sizes.size() + at.dim < rank(first));
     }
-    if (calls(node, "group_norm")) return sizes(of_samples[0]).size() >= 2 && of_samples.size() == 1;
+    if (calls(node, "group_norm")) return only(given, first, at.dim == 0 && rank(first) >= 2);
     if (calls(node, "pad") || calls(node, "constant_pad_nd")) {
       const auto* pad = node.find("pad");
-      return pad != nullptr && pad->sizes.size() / 2 < sizes(of_samples[0]).size();
+      return only(given, first, pad != nullptr && pad->sizes.size() / 2 + at.dim < rank(first));
     }
-    return std::ranges::any_of(kOfImages, [&](const OfImages& one) {
-      return calls(node, one.name) && of_samples.size() == 1 && sizes(of_samples[0]).size() == one.dims &&
-             rows_each(sizes(of_samples[0])[0]) == 1;
-    });
+    const bool of_images = std::ranges::any_of(
+        kOfImages, [&](const OfImages& one) { return calls(node, one.name) && rank(first) == one.dims; });
+    return only(given, first, of_images && at == SamplePlace{});
   }
 
-  /// What has rows for samples has as many dims as the result, and as many rows; all else has no such dim.
-  bool by_element(const Node& node) const {
-    if (!has_one_result(node)) return false;
-    const auto& out = sizes(result_of(node));
+  /// The place of the only value with samples, where it is `wanted` and `may` be.
+  Found only(const std::vector<ValueId>& given, std::optional<ValueId> wanted, bool may) const {
+    return may && given.size() == 1 && wanted == given[0] ? place(given[0]) : std::nullopt;
+  }
+
+  static SamplePlace moved(SamplePlace place, std::size_t dims) {
+    place.dim += dims;
+    return place;
+  }
+
+  /// All with samples have them at the same place of the result, and all else has no such dim.
+  Found by_element(const Node& node, const std::vector<ValueId>& given) const {
+    if (!has_one_result(node)) return std::nullopt;
+    const auto dims = rank(result_of(node));
+    Found found;
+    for (const ValueId value : given) {
+      if (rank(value) > dims) return std::nullopt;
+      const auto here = moved(*place(value), dims - rank(value));
+      if (found && *found != here) return std::nullopt;
+      found = here;
+    }
     for (const auto& [name, argument] : node.inputs) {
       for (const auto& value : argument.values) {
-        if (!value || !graph_[*value].tensor) continue;
-        const bool fits = counts_samples(*value) ? sizes(*value).size() == out.size() &&
-                                                       rows_each(sizes(*value)[0]) == rows_each(out[0])
-                                                 : sizes(*value).empty() || is_broadcast(node, *value);
-        if (!fits) return false;
+        if (!value || !graph_[*value].tensor || has_samples(*value)) continue;
+        if (rank(*value) > 0 && !is_broadcast(node, *value, found->dim)) return std::nullopt;
       }
     }
-    return true;
+    return found;
   }
 
-  bool along_other_dims(const Node& node, const std::vector<ValueId>& of_samples) const {
-    const auto rank = static_cast<std::int64_t>(sizes(of_samples[0]).size());
-    const bool stacks = calls(node, "stack");
-    const auto* tensors = node.find("tensors");
-    if (tensors != nullptr) {  // each has rows for samples
+  /// The dims that an argument names, from 0; nothing where one is not known, or where none is named.
+  static std::optional<std::vector<std::size_t>> dims_named(const Node& node, std::size_t dims) {
+    const auto* named = node.find("dim");
+    if (named == nullptr) named = node.find("dims");
+    if (named == nullptr || named->sizes.empty()) return std::nullopt;
+    std::vector<std::size_t> found;
+    for (const Size& dim : named->sizes) {
+      const auto number = dim.number < 0 ? dim.number + static_cast<std::int64_t>(dims) : dim.number;
+      if (dim.value || number < 0 || number >= static_cast<std::int64_t>(dims)) return std::nullopt;
+      found.push_back(static_cast<std::size_t>(number));
+    }
+    return found;
+  }
+
+  Found along_other_dims(const Node& node, const std::vector<ValueId>& given) const {
+    auto made = *place(given[0]);
+    if (const auto* tensors = node.find("tensors")) {  // each has samples, at the same place
       for (const auto& value : tensors->values) {
-        if (!value || !counts_samples(*value) ||
-            rows_each(sizes(*value)[0]) != rows_each(sizes(of_samples[0])[0]))
-          return false;
+        if (!value || !has_samples(*value) || rank(*value) != rank(given[0]) || place(*value) != made)
+          return std::nullopt;
       }
+    } else if (given.size() != 1) {
+      return std::nullopt;
     }
-    const auto* dims = node.find("dim");
-    if (dims == nullptr) dims = node.find("dims");
-    if (dims == nullptr || dims->sizes.empty()) return false;  // all, or the first
-    return std::ranges::all_of(dims->sizes, [&](const Size& dim) {
-      return !dim.value && dim.number != 0 && dim.number != -(rank + (stacks ? 1 : 0));
-    });
+    const bool stacks = calls(node, "stack");
+    const auto named = dims_named(node, rank(given[0]) + (stacks ? 1 : 0));
+    if (!named) return std::nullopt;
+    if (stacks) return moved(made, named->at(0) <= made.dim ? 1 : 0);
+    if (std::ranges::find(*named, made.dim) != named->end()) return std::nullopt;
+    const auto* keeps = node.find("keepdim");
+    const bool reduces = is_one_of(node, std::to_array<std::string_view>({"sum", "mean", "amax", "amin"})) &&
+                         (keeps == nullptr || keeps->booleans.empty() || !keeps->booleans[0]);
+    if (reduces || calls(node, "select") || calls(node, "unbind"))
+      made.dim -= static_cast<std::size_t>(
+          std::ranges::count_if(*named, [&](std::size_t dim) { return dim < made.dim; }));
+    return made;
   }
 
-  bool leaves_first_dim(const Node& node) const {
-    const auto rank = static_cast<std::int64_t>(sizes(result_of(node)).size());
-    if (const auto* dims = node.find("dims")) {
-      return !dims->sizes.empty() && !dims->sizes[0].value &&
-             (dims->sizes[0].number == 0 || dims->sizes[0].number == -rank);
+  Found in_other_order(const Node& node, ValueId given) const {
+    auto made = *place(given);
+    const auto dims = rank(given);
+    if (calls(node, "permute")) {
+      const auto order = dims_named(node, dims);
+      if (!order || order->size() != dims) return std::nullopt;
+      made.dim = static_cast<std::size_t>(std::ranges::find(*order, made.dim) - order->begin());
+      return made.dim < dims ? Found(made) : std::nullopt;
     }
-    for (const char* name : {"dim0", "dim1"}) {
-      const auto dim = number_of(node, name);
-      if (!dim || *dim == 0 || *dim == -rank) return false;
+    std::array<std::int64_t, 2> swapped = {0, 1};
+    if (calls(node, "transpose")) {
+      const auto one = number_of(node, "dim0");
+      const auto other = number_of(node, "dim1");
+      if (!one || !other) return std::nullopt;
+      swapped = {*one, *other};
     }
-    return true;
+    for (auto& dim : swapped) dim += dim < 0 ? static_cast<std::int64_t>(dims) : 0;
+    const auto now = static_cast<std::int64_t>(made.dim);
+    if (now == swapped[0]) {
+      made.dim = static_cast<std::size_t>(swapped[1]);
+    } else if (now == swapped[1]) {
+      made.dim = static_cast<std::size_t>(swapped[0]);
+    }
+    return made;
   }
 
   /// Matrix by matrix, of the same samples, or rows by something fixed.
-  bool multiplies(const Node& node, const char* one, const char* other) const {
+  Found multiplied(const Node& node, const char* one, const char* other) const {
     const auto left = tensor_of(node, one);
     const auto right = tensor_of(node, other);
-    if (!left || !right || !counts_samples(*left)) return false;
-    if (!counts_samples(*right)) return sizes(*right).size() <= 2 && sizes(*left).size() >= 2;
-    return sizes(*left).size() >= 3 && sizes(*left).size() == sizes(*right).size() &&
-           rows_each(sizes(*left)[0]) == rows_each(sizes(*right)[0]);
+    if (!left || !right || !has_samples(*left)) return std::nullopt;
+    const auto at = *place(*left);
+    if (!has_samples(*right)) return rank(*right) <= 2 && at.dim + 1 < rank(*left) ? Found(at) : std::nullopt;
+    return rank(*left) == rank(*right) && at.dim + 2 < rank(*left) && place(*right) == at ? Found(at)
+                                                                                          : std::nullopt;
   }
 
-  bool attends(const Node& node) const {
+  Found attended(const Node& node) const {
     const auto query = tensor_of(node, "query");
-    if (!query || !counts_samples(*query) || sizes(*query).size() < 3) return false;
+    if (!query || !has_samples(*query)) return std::nullopt;
+    const auto at = *place(*query);
+    if (at.dim + 2 >= rank(*query)) return std::nullopt;
     for (const char* name : {"key", "value"}) {
       const auto given = tensor_of(node, name);
-      if (!given || !counts_samples(*given) || sizes(*given).size() != sizes(*query).size() ||
-          rows_each(sizes(*given)[0]) != rows_each(sizes(*query)[0]))
-        return false;
+      if (!given || !has_samples(*given) || rank(*given) != rank(*query) || place(*given) != at)
+        return std::nullopt;
     }
     const auto mask = tensor_of(node, "attn_mask");
-    if (!mask) return true;
-    if (counts_samples(*mask))
-      return sizes(*mask).size() == sizes(*query).size() &&
-             rows_each(sizes(*mask)[0]) == rows_each(sizes(*query)[0]);
-    return is_broadcast(node, *mask);
+    if (!mask) return at;
+    if (!has_samples(*mask)) return is_broadcast(node, *mask, at.dim) ? Found(at) : std::nullopt;
+    return rank(*mask) == rank(*query) && place(*mask) == at ? Found(at) : std::nullopt;
+  }
+
+  /// Sequences [n, T, ...] or [T, n, ...]; states [layers, n, hidden].
+  Found of_recurrence(const Node& node, std::size_t index) const {
+    const auto* batch_first = node.find("batch_first");
+    if (batch_first == nullptr || batch_first->booleans.size() != 1) return std::nullopt;
+    const SamplePlace of_states{.dim = 1};
+    const SamplePlace of_rows{.dim = batch_first->booleans[0] ? 0U : 1U};
+    const auto rows = tensor_of(node, "input");
+    const auto* states = node.find("hx");
+    if (!rows || rank(*rows) != 3 || place(*rows) != of_rows || states == nullptr) return std::nullopt;
+    for (const auto& value : states->values) {
+      if (!value || rank(*value) != 3 || place(*value) != of_states) return std::nullopt;
+    }
+    return index == 0 ? of_rows : of_states;
   }
 
   /// Of an embedding of positions, alike for all samples: it is only added to what counts samples, in the
@@ -288,8 +375,8 @@ class Inspection {
   bool is_added_to_samples(const Node& node) const {
     if (!calls(node, "embedding") || !has_one_result(node)) return false;
     const ValueId result = result_of(node);
-    const auto dims = sizes(result).size();
-    if (dims > 3 || (dims == 3 && sizes(result)[0].constant() != 1)) return false;
+    const auto dims = rank(result);
+    if (dims > 3 || (dims == 3 && sizes_.of(result)[0].constant() != 1)) return false;
     const auto uses = [&](const Node& other) {
       return std::ranges::any_of(other.inputs, [&](const auto& given) {
         return std::ranges::find(given.second.values, std::optional(result)) != given.second.values.end();
@@ -298,12 +385,12 @@ class Inspection {
     const auto is_sum = [&](const Node& other) {
       const auto one = tensor_of(other, "self");
       const auto second = tensor_of(other, "other");
-      const bool of_samples = one && second && counts_samples(*one == result ? *second : *one);
-      return calls(other, "add") && other.find("alpha") == nullptr && of_samples &&
-             sizes(result_of(other)).size() == 3;
+      if (!calls(other, "add") || other.find("alpha") != nullptr || !one || !second) return false;
+      const auto at = place(*one == result ? *second : *one);
+      return at == SamplePlace{} && rank(result_of(other)) == 3;
     };
     std::size_t here = 0;
-    for (const Step& step : run_.steps) here += uses(graph_.nodes[step.node]) ? 1 : 0;
+    for (const Step& step : planned_.plan.runs[run_].steps) here += uses(graph_.nodes[step.node]) ? 1 : 0;
     std::size_t all = 0;
     for (const Node& other : graph_.nodes) {
       if (!uses(other)) continue;
@@ -314,9 +401,10 @@ class Inspection {
   }
 
   const PlannedProgram& planned_;
-  const Run& run_;
+  std::size_t run_;
   const Graph& graph_;
-  std::string samples_;  // the symbol
+  SampleSizes sizes_;
+  std::map<ValueId, SamplePlace> places_;  // those that do not follow from sizes
 };
 
 }  // namespace
@@ -325,12 +413,20 @@ std::string sample_obstacle_of(const PlannedProgram& planned, std::size_t run) {
   const auto& graph = planned.program.graph();
   const auto samples = symbol_of_samples(planned);
   if (!samples) return "its inputs do not count samples alike";
-  const Inspection inspection(planned, run, *samples);
+  Inspection inspection(planned, run, *samples);
   for (const Step& step : planned.plan.runs[run].steps) {
     if (auto why = inspection.objection(step); !why.empty())
       return fmt::format("{} {}", graph.nodes[step.node].where(), why);
   }
-  return {};
+  return inspection.objection_to_outputs();
+}
+
+std::optional<SamplePlace> place_of_samples(const PlannedProgram& planned, std::size_t run, ValueId value) {
+  const auto samples = symbol_of_samples(planned);
+  if (!samples) return std::nullopt;
+  Inspection inspection(planned, run, *samples);
+  for (const Step& step : planned.plan.runs[run].steps) inspection.objection(step);
+  return inspection.place(value);
 }
 
 }  // namespace dtrain::models::exported

@@ -1,5 +1,8 @@
+#include <ATen/ops/arange.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/accumulate.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -11,6 +14,7 @@
 #include "models/compute/sample_tap.hpp"
 #include "models/exported/given.hpp"
 #include "models/exported/operators.hpp"
+#include "models/exported/recurrent.hpp"
 #include "models/exported/samples/parameter_uses.hpp"
 #include "models/exported/samples/sample_rules.hpp"
 
@@ -21,20 +25,56 @@ using Compute = std::function<at::Tensor(const Workspace&)>;
 
 class TappedOperation final : public Operation {
  public:
-  TappedOperation(std::unique_ptr<Operation> operation, std::size_t to, Compute compute)
-      : operation_(std::move(operation)), to_(to), compute_(std::move(compute)) {}
-  void run(Workspace& work) override {
-    if (SampleTap::open() == nullptr) {
-      operation_->run(work);
-    } else {
-      work.tensors[to_] = compute_(work);
-    }
+  TappedOperation(std::unique_ptr<Operation> plain, std::unique_ptr<Operation> tapped)
+      : plain_(std::move(plain)), tapped_(std::move(tapped)) {}
+  void run(Workspace& work) override { (SampleTap::open() == nullptr ? plain_ : tapped_)->run(work); }
+
+ private:
+  std::unique_ptr<Operation> plain_, tapped_;
+};
+
+class Computation final : public Operation {
+ public:
+  Computation(std::size_t to, Compute compute) : to_(to), compute_(std::move(compute)) {}
+  void run(Workspace& work) override { work.tensors[to_] = compute_(work); }
+
+ private:
+  std::size_t to_;
+  Compute compute_;
+};
+
+/// The order in which samples come in a tensor.
+class SampleOrder {
+ public:
+  SampleOrder(const PlannedProgram& planned, std::size_t run, std::optional<ValueId> value)
+      : planned_(&planned), run_(run), value_(value) {}
+
+  /// function(values), whose last `own` dims are the function's and all others count rows. Where the rows of
+  /// samples do not come one behind the other, the tap learns whose each is.
+  template <class Function>
+  at::Tensor apply(const Workspace& work, const at::Tensor& values, std::size_t own,
+                   const Function& function) const {
+    if (!place_) place_ = value_ ? place_of_samples(*planned_, run_, *value_) : std::nullopt;
+    if (!place_ || place_->leads()) return function(values);
+    const auto sizes = values.sizes();
+    const auto counting = sizes.slice(0, sizes.size() - own);
+    std::int64_t stride = place_->after[0];
+    for (std::size_t dim = place_->dim + 1; dim < counting.size(); ++dim) stride *= counting[dim];
+    std::vector<std::int64_t> flat = {c10::multiply_integers(counting)};
+    const auto n = work.symbols.at(*symbol_of_samples(*planned_));
+    const SampleTap::PackedRows packed(at::arange(flat[0], at::kLong).floor_divide(stride).remainder(n));
+    for (const auto size : sizes.slice(counting.size())) flat.push_back(size);
+    const auto output = function(values.reshape(flat));
+    auto shape = counting.vec();
+    for (const auto size : output.sizes().slice(1)) shape.push_back(size);
+    return output.view(shape);
   }
 
  private:
-  std::unique_ptr<Operation> operation_;
-  std::size_t to_;
-  Compute compute_;
+  const PlannedProgram* planned_;
+  std::size_t run_;
+  std::optional<ValueId> value_;
+  mutable std::optional<SamplePlace> place_;  // found when it is needed: only private runs do
 };
 
 /// A tensor of the workspace; none: undefined.
@@ -87,7 +127,7 @@ Compute product_of(const Given& given, const char* first, const char* second, co
   };
 }
 
-Compute norm_of(const Given& given) {
+Compute norm_of(const Given& given, SampleOrder order) {
   const Node& node = given.node;
   const Held input(given.place("input"));
   const Held weight(given.place("weight"));
@@ -101,7 +141,9 @@ Compute norm_of(const Given& given) {
   std::vector<std::int64_t> shape;
   for (const Size& size : node.find("normalized_shape")->sizes) shape.push_back(size.number);
   return [=](const Workspace& work) {
-    return tapped_layer_norm(input.in(work), shape, weight.in(work), bias.in(work), eps);
+    return order.apply(work, input.in(work), shape.size(), [&](const at::Tensor& rows) {
+      return tapped_layer_norm(rows, shape, weight.in(work), bias.in(work), eps);
+    });
   };
 }
 
@@ -137,9 +179,10 @@ Compute positions_of(const Given& given, const std::string& samples) {
 }
 
 /// Null: no rule.
-Compute compute_of(const PlannedProgram& planned, const Given& given, const Scope& scope,
+Compute compute_of(const PlannedProgram& planned, std::size_t run, const Given& given, const Scope& scope,
                    const std::vector<UsedParameter>& used) {
   const Node& node = given.node;
+  const auto order_of = [&](const char* name) { return SampleOrder(planned, run, tensor_of(node, name)); };
   const auto weight_in = [&](const char* argument) -> const UsedParameter* {
     for (const auto& one : used) {
       if (one.argument == argument) return &one;
@@ -147,9 +190,11 @@ Compute compute_of(const PlannedProgram& planned, const Given& given, const Scop
     return nullptr;
   };
   if (calls(node, "linear")) {
-    return [input = Held(given.place("input")), weight = Held(given.place("weight")),
-            bias = Held(given.place("bias"))](const Workspace& work) {
-      return tapped_linear(input.in(work), weight.in(work), bias.in(work));
+    return [order = order_of("input"), input = Held(given.place("input")),
+            weight = Held(given.place("weight")), bias = Held(given.place("bias"))](const Workspace& work) {
+      return order.apply(work, input.in(work), 1, [&](const at::Tensor& rows) {
+        return tapped_linear(rows, weight.in(work), bias.in(work));
+      });
     };
   }
   for (const auto& [name, first, second] :
@@ -164,13 +209,18 @@ Compute compute_of(const PlannedProgram& planned, const Given& given, const Scop
     const auto samples = symbol_of_samples(planned);
     if (!indices || !samples) return nullptr;
     const auto& sizes = scope.graph[*indices].tensor->sizes;
-    if (sizes.empty() || !sizes[0].symbols().contains(*samples)) return positions_of(given, *samples);
-    return [ids = Held(given.place("indices")), table = Held(given.place("weight")),
-            padding = number_of(node, "padding_idx").value_or(-1)](const Workspace& work) {
-      return tapped_embedding(table.in(work), ids.in(work), padding);
-    };
+    const bool of_samples = std::ranges::any_of(
+        sizes, [&](const SizeExpression& size) { return size.symbols().contains(*samples); });
+    if (!of_samples) return positions_of(given, *samples);
+    return
+        [order = order_of("indices"), ids = Held(given.place("indices")), table = Held(given.place("weight")),
+         padding = number_of(node, "padding_idx").value_or(-1)](const Workspace& work) {
+          return order.apply(work, ids.in(work), 0, [&](const at::Tensor& rows) {
+            return tapped_embedding(table.in(work), rows, padding);
+          });
+        };
   }
-  if (calls(node, "layer_norm") || calls(node, "group_norm")) return norm_of(given);
+  if (calls(node, "layer_norm") || calls(node, "group_norm")) return norm_of(given, order_of("input"));
   for (std::size_t dims = 1; dims <= 3; ++dims) {
     if (calls(node, "conv" + std::to_string(dims) + "d") ||
         calls(node, "conv_transpose" + std::to_string(dims) + "d"))
@@ -185,14 +235,20 @@ Compute compute_of(const PlannedProgram& planned, const Given& given, const Scop
 
 }  // namespace
 
-std::unique_ptr<Operation> tapped_operation(const PlannedProgram& planned, const Step& step,
+std::unique_ptr<Operation> tapped_operation(const PlannedProgram& planned, std::size_t run, const Step& step,
                                             const Scope& scope, std::unique_ptr<Operation> operation) {
   const Given given(step, scope);
   const auto used = parameters_of(planned, given.node);
-  if (used.empty() || step.texts || !has_one_result(given.node)) return operation;
-  auto compute = compute_of(planned, given, scope, used);
-  if (compute == nullptr) return operation;
-  return std::make_unique<TappedOperation>(std::move(operation), given.result(), std::move(compute));
+  if (used.empty() || step.texts) return operation;
+  std::unique_ptr<Operation> tapped;
+  if (is_recurrent(given.node)) {
+    if (has_known_parameters(given.node)) tapped = tapped_recurrence(given.node, scope);
+  } else if (has_one_result(given.node)) {
+    if (auto compute = compute_of(planned, run, given, scope, used); compute != nullptr)
+      tapped = std::make_unique<Computation>(given.result(), std::move(compute));
+  }
+  if (tapped == nullptr) return operation;
+  return std::make_unique<TappedOperation>(std::move(operation), std::move(tapped));
 }
 
 }  // namespace dtrain::models::exported

@@ -1,15 +1,52 @@
 #include "parallel/gradients/per_sample/by_sample.hpp"
 
 #include <ATen/ATen.h>
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 namespace dtrain::parallel {
 
+namespace {
+
+/// In partial sums, so that the loop becomes one over vectors.
+template <class T>
+double sum_of_squares(const T* values, std::int64_t count) {
+  constexpr std::int64_t kPartialSums = 8;
+  std::array<double, kPartialSums> sums = {};
+  const auto whole = count - count % kPartialSums;
+  for (std::int64_t i = 0; i < whole; i += kPartialSums) {
+    for (std::int64_t k = 0; k < kPartialSums; ++k) {
+      const auto value = static_cast<double>(values[i + k]);
+      sums[static_cast<std::size_t>(k)] += value * value;
+    }
+  }
+  double sum = 0;
+  for (std::int64_t i = whole; i < count; ++i)
+    sum += static_cast<double>(values[i]) * static_cast<double>(values[i]);
+  for (const double part : sums) sum += part;
+  return sum;
+}
+
+}  // namespace
+
 at::Tensor squares_by_sample(const at::Tensor& values) {
-  const auto rows = values.reshape({values.size(0), -1});
-  return at::sum(at::square(rows), 1, false, at::kDouble);
+  constexpr std::int64_t kElementsOfATask = 1 << 15;
+  const auto all = values.contiguous();
+  auto sums = at::zeros({all.size(0)}, at::kDouble);
+  const auto each = all.numel() / std::max<std::int64_t>(all.size(0), 1);
+  const auto rows_of_a_task = std::max<std::int64_t>(1, kElementsOfATask / std::max<std::int64_t>(each, 1));
+  AT_DISPATCH_FLOATING_TYPES(all.scalar_type(), "squares_by_sample", [&] {
+    const auto* from = all.const_data_ptr<scalar_t>();
+    auto* to = sums.mutable_data_ptr<double>();
+    at::parallel_for(0, all.size(0), rows_of_a_task, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) to[i] = sum_of_squares(from + i * each, each);
+    });
+  });
+  return sums;
 }
 
 at::Tensor weighted(const at::Tensor& values, const at::Tensor& factors) {

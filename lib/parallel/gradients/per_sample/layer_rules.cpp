@@ -107,7 +107,7 @@ class LinearRule final : public LayerRule {
     const at::NoGradGuard no_grad;
     const auto out = weighted(gradient_, factors).reshape({-1, gradient_.size(-1)});
     if (auto part = sum.part_of(&weight_); part.defined())
-      part.add_(at::matmul(out.t(), input_.reshape({-1, input_.size(-1)})));
+      part.addmm_(out.t(), input_.reshape({-1, input_.size(-1)}));
     if (auto part = sum.part_of(&bias_); part.defined()) part.add_(at::sum(out, 0));
     input_.reset();
     gradient_.reset();

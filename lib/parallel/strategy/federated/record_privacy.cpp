@@ -137,7 +137,7 @@ std::optional<LocalCopy::Pass> RecordPrivacy::compute(const StepPlan& plan, int 
     const auto read = samples.take(plan, 0);
     const ScopedSpan span(parts_.sink, Phase::backward, "clip samples");
     const at::AutoGradMode gradients(true);
-    pass.own.add(clipper_.add(plan, 0, read), batch.samples());
+    pass.own.add(clipper_.add(plan, 0, read, draw_seed_), batch.samples());
     pass.own.micro_batches += 1;
   }
   auto& sum = clipper_.sum().values();

@@ -111,7 +111,7 @@ StepOutcome PrivateSteps::step(const StepPlan& plan, SampleSource& samples) {
   for (std::size_t m = 0; m < plan.micro_batches.size(); ++m) {
     const auto read = samples.take(plan, m);
     const ScopedSpan span(parts_.sink, Phase::backward, "clip samples");
-    outcome.own.add(clipper_.add(plan, m, read), plan.micro_batches[m].samples());
+    outcome.own.add(clipper_.add(plan, m, read, draw_seed()), plan.micro_batches[m].samples());
     outcome.own.micro_batches += 1;
   }
   {

@@ -30,11 +30,12 @@ SampleClipper::SampleClipper(const StrategyParts& parts, FlatParameters& paramet
   if (obstacle_.empty()) walk_.emplace(parts.model);
 }
 
-models::LossSums SampleClipper::add(const StepPlan& plan, std::size_t m, const Samples& read) {
+models::LossSums SampleClipper::add(const StepPlan& plan, std::size_t m, const Samples& read,
+                                    std::uint64_t secret) {
   if (!walk_) return one_by_one(plan, m, read);
   const models::Context context{
       .mode = models::Mode::training,
-      .seed = parts_.seed,
+      .seed = secret,
       .step = static_cast<std::uint32_t>(plan.number),
       .micro_batch = plan.micro_batches[m].index,
       .kernels = parts_.setting.own_kernels ? models::Kernels::own : models::Kernels::libtorch};
@@ -47,9 +48,8 @@ models::LossSums SampleClipper::one_by_one(const StepPlan& plan, std::size_t m, 
   models::LossSums all;
   for (std::int64_t i = 0; i < micro_batch.samples(); ++i) {
     StepPlan one{.number = plan.number};
-    // Masks depend on the index: one that no other sample of the step has.
-    const auto index = micro_batch.index + static_cast<std::uint32_t>(i * parts_.setting.micro_batches);
-    one.micro_batches.push_back({.index = index, .ids = {micro_batch.ids[static_cast<std::size_t>(i)]}});
+    const auto id = micro_batch.ids[static_cast<std::size_t>(i)];
+    one.micro_batches.push_back({.index = static_cast<std::uint32_t>(id), .ids = {id}});
     OneSample source(samples, i);
     for (const auto& loss : pass_one_(one, source, sum_)) {
       all.loss = all.loss.defined() ? all.loss + loss.sums.loss : loss.sums.loss;

@@ -12,6 +12,8 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "models/layers/dropout.hpp"
+#include "models/layers/linear.hpp"
 #include "parallel/job_of_test.hpp"
 #include "parallel/plain_sum.hpp"
 #include "parallel/small_model.hpp"
@@ -221,6 +223,23 @@ TEST_F(PrivateStepsTest, LayersWithoutARuleGoOneByOne) {
   const std::vector<std::int64_t> drawn = {1, 2, 5, 17};
   step(1, drawn);
   EXPECT_LT((now() - expected_after(drawn, classifier_of(layers(), 4))).abs().max().item<double>(), 1e-5);
+}
+
+// A record more moves others to other places, and so to other masks, which would tell of it.
+TEST_F(PrivateStepsTest, WhatLayersDrawIsASecretUnlessATestAsksOtherwise) {
+  samples_ = {{waves({kRecords, 4})}, at::remainder(at::arange(kRecords, at::kLong), 4)};
+  setting_.options.dp_noise = 0;
+  const auto after_a_step = [&](const char* source) {
+    setting_.options.noise_source = source;
+    Layers layers;
+    layers.push_back(std::make_unique<models::Dropout>("dropout", 0.5));
+    layers.push_back(std::make_unique<models::Linear>("linear", 4, 4));
+    make(std::move(layers));
+    step(1, {1, 2, 5, 17});
+    return now().clone();
+  };
+  EXPECT_TRUE(after_a_step("seeded").equal(after_a_step("seeded")));
+  EXPECT_FALSE(after_a_step("secure").equal(after_a_step("secure")));
 }
 
 TEST_F(PrivateStepsTest, AParameterWithoutAGradientIsFatal) {
