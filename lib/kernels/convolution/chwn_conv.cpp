@@ -12,9 +12,6 @@ namespace {
 /// How taps follow each other in one direction of the convolution.
 struct ToSmall {
   static constexpr Offset kStep = 1;
-  /// Places of `to`, and of `from`, from one with the same weights to the next.
-  static std::size_t place_step(const ChwnConv& /*size*/) { return 1; }
-  static std::size_t from_step(const ChwnConv& size) { return size.stride; }
   static Taps taps(std::size_t place, std::size_t extent, const ChwnConv& size) {
     return taps_on_large(place, extent, size);
   }
@@ -22,20 +19,15 @@ struct ToSmall {
 };
 struct ToLarge {
   static constexpr Offset kStep = -1;
-  static std::size_t place_step(const ChwnConv& size) { return size.stride; }
-  static std::size_t from_step(const ChwnConv& /*size*/) { return 1; }
   static Taps taps(std::size_t place, std::size_t extent, const ChwnConv& size) {
     return taps_on_small(place, extent, size);
   }
   static std::size_t weight_step(const ChwnConv& size) { return size.stride; }
 };
 
-/// Where the sums of a run of pixels, all with the same taps, come from and go to.
+/// Where the sums of a run of pixels, all with the same taps, come from.
 template <class T>
 struct Walk {
-  std::size_t to_channel = 0;  // elements from one channel of the results to the next
-  std::size_t to_pixel = 0;    // and from one pixel of the run to the next
-  std::size_t from_pixel = 0;
   const T* from = nullptr;  // at the first tap of the first channel
   Offset channel = 0;       // elements from one to the next
   Offset row = 0;
@@ -49,11 +41,9 @@ struct Walk {
   std::size_t weight_column = 0;
 };
 
-/// Sums of some channels at some vectors: those of `to`, `to_vector` elements apart, come from places
-/// `from_vector` elements apart.
 template <std::size_t Channels, std::size_t Vectors, class V, class T>
-DTRAIN_VECTOR_BODY inline void sum_vectors(T* to, std::size_t to_vector, const Walk<T>& walk, const T* from,
-                                           std::size_t from_vector, const T* bias) {
+DTRAIN_VECTOR_BODY inline void sum_vectors(T* to, std::size_t to_channel, const Walk<T>& walk, Offset shift,
+                                           const T* bias) {
   V sums[Channels][Vectors];
 #pragma GCC unroll 8
   for (std::size_t c = 0; c < Channels; ++c) {
@@ -61,7 +51,7 @@ DTRAIN_VECTOR_BODY inline void sum_vectors(T* to, std::size_t to_vector, const W
     for (std::size_t v = 0; v < Vectors; ++v) sums[c][v] = V{} + bias[c];
   }
   for (std::size_t channel = 0; channel < walk.channels; ++channel) {
-    const T* plane = from + static_cast<Offset>(channel) * walk.channel;
+    const T* plane = walk.from + static_cast<Offset>(channel) * walk.channel + shift;
     const T* plane_weights = walk.weights + channel * walk.weight_channel;
     for (std::size_t row = 0; row < walk.rows; ++row) {
       const T* x = plane + static_cast<Offset>(row) * walk.row;
@@ -69,7 +59,7 @@ DTRAIN_VECTOR_BODY inline void sum_vectors(T* to, std::size_t to_vector, const W
       for (std::size_t column = 0; column < walk.columns; ++column) {
         V values[Vectors];
 #pragma GCC unroll 8
-        for (std::size_t v = 0; v < Vectors; ++v) load(values[v], x + v * from_vector);
+        for (std::size_t v = 0; v < Vectors; ++v) load(values[v], x + v * (sizeof(V) / sizeof(T)));
 #pragma GCC unroll 8
         for (std::size_t c = 0; c < Channels; ++c) {
           const T factor = weight[c];
@@ -84,57 +74,32 @@ DTRAIN_VECTOR_BODY inline void sum_vectors(T* to, std::size_t to_vector, const W
 #pragma GCC unroll 8
   for (std::size_t c = 0; c < Channels; ++c) {
 #pragma GCC unroll 8
-    for (std::size_t v = 0; v < Vectors; ++v) store(to + c * walk.to_channel + v * to_vector, sums[c][v]);
+    for (std::size_t v = 0; v < Vectors; ++v)
+      store(to + c * to_channel + v * (sizeof(V) / sizeof(T)), sums[c][v]);
   }
 }
 
-/// Calls `sum(V, at)` for vectors that cover `length` neighbours, from the element `at` of each on: of full
-/// width, of which the last may cover some once more, or, where there are too few for one, narrower ones.
-template <class Set, class T, class Sum>
-DTRAIN_VECTOR_BODY inline void cover(std::size_t at, std::size_t length, const Sum& sum) {
+/// `length` elements of each of the block's channels.
+template <std::size_t Channels, class Set, class T>
+DTRAIN_VECTOR_BODY inline void sum_run(T* to, std::size_t to_channel, const Walk<T>& walk, const T* bias,
+                                       std::size_t length) {
   using V = typename VectorOf<T, Set::kBytes>::Type;
   using Half = typename VectorOf<T, Set::kBytes / 2>::Type;
   constexpr std::size_t kWidth = sizeof(V) / sizeof(T);
-  for (; at + kWidth <= length; at += kWidth) sum(static_cast<const V*>(nullptr), at);
-  if (at < length && length >= kWidth) return sum(static_cast<const V*>(nullptr), length - kWidth);
-  for (; at + kWidth / 2 <= length; at += kWidth / 2) sum(static_cast<const Half*>(nullptr), at);
-  for (; at < length; ++at) sum(static_cast<const T*>(nullptr), at);
-}
-
-/// `length` neighbours of each of the block's channels.
-template <std::size_t Channels, class Set, class T>
-DTRAIN_VECTOR_BODY inline void sum_run(T* to, const Walk<T>& walk, const T* bias, std::size_t length) {
-  using V = typename VectorOf<T, Set::kBytes>::Type;
-  constexpr std::size_t kWidth = sizeof(V) / sizeof(T);
   std::size_t at = 0;
   for (; at + kChwnVectors<Set> * kWidth <= length; at += kChwnVectors<Set> * kWidth)
-    sum_vectors<Channels, kChwnVectors<Set>, V>(to + at, kWidth, walk, walk.from + at, kWidth, bias);
-  cover<Set, T>(at, length, [&]<class Some>(const Some*, std::size_t one) DTRAIN_VECTOR_BODY {
-    sum_vectors<Channels, 1, Some>(to + one, 0, walk, walk.from + one, 0, bias);
-  });
-}
-
-/// `count` pixels that are no neighbours on one side, of `images` neighbours each: the same images of several
-/// pixels at once.
-template <std::size_t Channels, class Set, class T>
-DTRAIN_VECTOR_BODY inline void sum_pixels(T* to, const Walk<T>& walk, const T* bias, std::size_t images,
-                                          std::size_t count) {
-  constexpr std::size_t kAtOnce = kChwnVectors<Set>;
-  cover<Set, T>(0, images, [&]<class Some>(const Some*, std::size_t at) DTRAIN_VECTOR_BODY {
-    T* start = to + at;
-    const T* from = walk.from + at;
-    std::size_t left = count;
-    for (; left >= kAtOnce; left -= kAtOnce) {
-      sum_vectors<Channels, kAtOnce, Some>(start, walk.to_pixel, walk, from, walk.from_pixel, bias);
-      start += kAtOnce * walk.to_pixel;
-      from += kAtOnce * walk.from_pixel;
-    }
-    for (; left > 0; --left) {
-      sum_vectors<Channels, 1, Some>(start, 0, walk, from, 0, bias);
-      start += walk.to_pixel;
-      from += walk.from_pixel;
-    }
-  });
+    sum_vectors<Channels, kChwnVectors<Set>, V>(to + at, to_channel, walk, static_cast<Offset>(at), bias);
+  for (; at + kWidth <= length; at += kWidth)
+    sum_vectors<Channels, 1, V>(to + at, to_channel, walk, static_cast<Offset>(at), bias);
+  if (at < length && length >= kWidth) {  // the last vector once more, as far as it reaches
+    at = length - kWidth;
+    sum_vectors<Channels, 1, V>(to + at, to_channel, walk, static_cast<Offset>(at), bias);
+    return;
+  }
+  for (; at + kWidth / 2 <= length; at += kWidth / 2)
+    sum_vectors<Channels, 1, Half>(to + at, to_channel, walk, static_cast<Offset>(at), bias);
+  for (; at < length; ++at)
+    sum_vectors<Channels, 1, T>(to + at, to_channel, walk, static_cast<Offset>(at), bias);
 }
 
 /// One side of a convolution.
@@ -164,10 +129,6 @@ DTRAIN_VECTOR_BODY inline void sum_rows(const Side<T>& to, const Side<const T>& 
   const std::size_t n = size.images;
   const std::size_t step = Direction::weight_step(size);
   Walk<T> walk;
-  const std::size_t place_step = Direction::place_step(size);
-  walk.to_channel = to.plane(n);
-  walk.to_pixel = place_step * n;
-  walk.from_pixel = Direction::from_step(size) * n;
   walk.channel = static_cast<Offset>(from.plane(n));
   walk.row = Direction::kStep * static_cast<Offset>(from.row(n));
   walk.column = Direction::kStep * static_cast<Offset>(n);
@@ -175,31 +136,26 @@ DTRAIN_VECTOR_BODY inline void sum_rows(const Side<T>& to, const Side<const T>& 
   walk.weight_channel = size.kernel * size.kernel * Channels;
   walk.weight_row = step * size.kernel * Channels;
   walk.weight_column = step * Channels;
-  const auto sum_places = [&](std::size_t row, const Taps& rows, std::size_t first) DTRAIN_VECTOR_BODY {
-    for (std::size_t column = first; column < to.columns;) {
+  for (std::size_t row = part.begin; row < part.end; ++row) {
+    const Taps rows = Direction::taps(row, from.rows, size);
+    walk.rows = rows.count;
+    std::size_t column = 0;
+    while (column < to.columns) {
       const Taps columns = Direction::taps(column, from.columns, size);
-      std::size_t count = 1;  // of those that follow with the same taps
-      std::size_t next = column + place_step;
-      for (; next < to.columns; next += place_step, ++count) {
-        if (!Direction::taps(next, from.columns, size).same_weights(columns)) break;
+      std::size_t end = column + 1;
+      while (size.stride == 1 && end < to.columns) {  // neighbours with the same taps are one run
+        const Taps next = Direction::taps(end, from.columns, size);
+        if (!next.same_weights(columns)) break;
+        ++end;
       }
-      walk.rows = rows.count;
       walk.columns = columns.count;
       walk.from =
           from.data + rows.from * static_cast<Offset>(from.row(n)) + columns.from * static_cast<Offset>(n);
       walk.weights = block.weights.data() + (rows.weight * size.kernel + columns.weight) * Channels;
       T* start = to.data + block.first * to.plane(n) + row * to.row(n) + column * n;
-      if (size.stride == 1) {
-        sum_run<Channels, Set>(start, walk, block.bias.data(), count * n);
-      } else {
-        sum_pixels<Channels, Set>(start, walk, block.bias.data(), n, count);
-      }
-      column = next;
+      sum_run<Channels, Set>(start, to.plane(n), walk, block.bias.data(), (end - column) * n);
+      column = end;
     }
-  };
-  for (std::size_t row = part.begin; row < part.end; ++row) {
-    const Taps rows = Direction::taps(row, from.rows, size);
-    for (std::size_t first = 0; first < place_step; ++first) sum_places(row, rows, first);
   }
 }
 
