@@ -182,7 +182,6 @@ WITHOUT_RULES = {"the mean of the batch": lambda rows, own: rows - rows.mean(dim
                  "a product with a transform of a parameter": lambda rows, own: rows @ torch.softmax(own, 1),
                  "softmax over samples behind another dim": lambda rows, own: torch.softmax(rows.t(), 1).t()}
 MORE_WITHOUT_RULES = {"another order behind another dim": lambda rows, own: rows.t().flip(1).t(),
-                      "samples torn apart": lambda rows, own: rows.reshape(4, -1).t(),
                       "a sum over samples behind another dim": lambda rows, own: rows.view(-1, 2, 2).transpose(0, 1).cumsum(1).transpose(0, 1).flatten(1),
                       "another order": lambda rows, own: rows.flip(0),
                       "a sum over samples": lambda rows, own: rows.cumsum(0),
