@@ -4,7 +4,7 @@ The prediction is three numbers of the machine and two of the model. A rank comp
 s bytes takes what is measured within a node, and between m nodes the faster of a ring and a tree over links of latency l and
 bandwidth w: 2 (m - 1) l + 2 (m - 1) / m s / w, or 2 ceil(log2 m) (l + s / w) (Thakur, Rabenseifner and Gropp, "Optimization of
 Collective Communication Operations in MPICH", 2005). The sums hide behind the backward pass, two thirds of computing, but for the
-last bucket.
+last bucket. A short message about losses and norms at the end of each step hides behind nothing.
 """
 
 import csv
@@ -19,6 +19,7 @@ from .style import RUN_COLOURS, figure
 
 BACKWARD = 2 / 3
 BUCKETS = 4  # of equal size: the last one hides behind nothing
+CLOSING_BYTES = 128
 TEXT = {"series", "model"}
 
 
@@ -84,19 +85,20 @@ def within_node_s(rows, size):
     return float(np.interp(size, sizes, seconds)) if size <= sizes[-1] else seconds[-1] * size / sizes[-1]
 
 
-def step_s(compute_s, within_s, between_s):
-    """Of computing, and of sums that hide behind two thirds of it, but for the last bucket."""
-    sums = within_s + between_s
-    return compute_s + max(sums / BUCKETS, sums - BACKWARD * compute_s)
+def step_s(rows, compute_s, size, ranks_in_node, nodes, link):
+    """Of computing, of sums of so many bytes that hide behind two thirds of it but for the last bucket, and of the last message."""
+    def sum_s(of):
+        within = within_node_s(rows, of) * math.log2(ranks_in_node) if ranks_in_node > 1 else 0.0
+        return within + (link.all_reduce_s(of, nodes) if nodes > 1 else 0.0)
+    sums = sum_s(size)
+    return compute_s + max(sums / BUCKETS, sums - BACKWARD * compute_s) + sum_s(CLOSING_BYTES)
 
 
 def predicted(rows, row):
     """Seconds of the step that a row has measured, from what other rows have: those of one rank, and of exchanges."""
     each = computing(rows, row["model"]).of(row["batch"] / row["ranks"]) * max(1.0, row["ranks"] / row["cores"])
-    size = 4 * row["parameters"]
     link = Link(row["latency_ms"] * 1e-3, row["gbit_per_s"] * 1e9 / 8) if row["nodes"] > 1 else None
-    within = within_node_s(rows, size) if row["ranks"] > row["nodes"] else 0.0
-    return step_s(each, within, link.all_reduce_s(size, int(row["nodes"])) if link else 0.0)
+    return step_s(rows, each, 4 * row["parameters"], row["ranks"] / row["nodes"], int(row["nodes"]), link)
 
 
 def comparisons(rows):
@@ -127,9 +129,10 @@ def growth(rows):
         line(ranks, medians(rows, "ranks", model=model), "ranks", "step_s", f"{model}, batch 512", RUN_COLOURS[number], 1e3)
     for axes, x in ((left, "parameters"), (memory, "parameters"), (batch, "batch of all ranks"), (ranks, "ranks on two cores")):
         axes.set(xscale="log", yscale="log", xlabel=x, ylabel="ms of a step")
-        axes.legend()
+        axes.legend(handlelength=3)
     memory.set_ylabel("MiB")
-    ranks.set_xscale("log", base=2)
+    ranks.set_xticks(counts := sorted({row["ranks"] for row in medians(rows, "ranks")}), [f"{count:.0f}" for count in counts])
+    ranks.minorticks_off()
     return new
 
 
@@ -157,9 +160,7 @@ def weak(rows, model, batch, link, ranks_per_node, most=1024):
     counts = [2 ** power for power in range(int(math.log2(most)) + 1)]
     made = []
     for count in counts:
-        nodes = -(-count // ranks_per_node)
-        within = within_node_s(rows, size) * math.log2(min(count, ranks_per_node)) if count > 1 else 0.0
-        seconds = step_s(one, within, link.all_reduce_s(size, nodes))
+        seconds = step_s(rows, one, size, min(count, ranks_per_node), -(-count // ranks_per_node), link)
         made.append((count, seconds, one / seconds))
     return made
 
@@ -173,5 +174,6 @@ def ahead(rows, ranks_per_node=8, batch=64):
             axes.plot([count for count, _, _ in made], [efficiency for _, _, efficiency in made], ls=style, color=RUN_COLOURS[number], label=f"{model}, {name}")
     axes.set(xlabel=f"ranks, {ranks_per_node} on a node, batch {batch} each", ylabel="efficiency, predicted", ylim=(0, 1.05))
     axes.set_xscale("log", base=2)
-    axes.legend()
+    axes.xaxis.set_major_formatter("{x:.0f}")
+    axes.legend(handlelength=3)
     return new
