@@ -17,8 +17,10 @@ StepMemory* Parameter::step_memory() const { return place != nullptr ? place->st
 
 MixedCost mixed_cost(const Cost& cost, double input_elements, bool takes_half) {
   constexpr double kHalf = 0.5;  // of what float takes
-  if (cost.products == Cost::Products::none)
-    return {cost.activation_bytes * (takes_half ? kHalf : 1.0), takes_half};
+  if (cost.products == Cost::Products::none) {
+    const double flowing = cost.activation_bytes - cost.inside_bytes;
+    return {cost.inside_bytes + flowing * (takes_half ? kHalf : 1.0), takes_half};
+  }
   const bool converts = cost.products == Cost::Products::of_inputs && !takes_half;
   const double full = cost.full_bytes + cost.inside_bytes;
   const double halved = cost.activation_bytes - full - cost.layout_bytes;

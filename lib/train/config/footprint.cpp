@@ -37,20 +37,22 @@ plan::Footprint footprint_of(const RunConfig& config, const MemoryFacts& facts) 
   const auto& shares = strategy.shares;
   const auto blocks = strategy.blocks;
   const int copies = config.mesh_shape.data;
+  const bool on_device = config.computes_on_device();
   const bool within = config.strategy_options.shard_within == "node";
-  const bool one_block = shares.node && (facts.one_node || within) && !config.computes_on_device();
+  const bool one_block = shares.node && (facts.one_node || within) && !on_device;
   const int block_ranks = one_block ? facts.ranks_of_node : 1;
   const int sharers = block_ranks > 1 ? block_ranks : copies;
   const bool gathers_layers = shares.parameters && block_ranks == 1 && copies > 1;
   // Values that are drawn come layer after layer; those of a file, or converted ones, as a whole.
   const bool starts_in_shards = gathers_layers && config.model.init_from.empty() &&
-                                !balances_stages(config) && config.precision != "fp64" &&
-                                !config.computes_on_device();
+                                !balances_stages(config) && config.precision != "fp64" && !on_device;
   const bool undoes = facts.recovers && strategy.can(strategy_setting(config)).rolls_back;
   return {
       .element_bytes = element_bytes(config),
       .half = half_type(config).has_value(),
-      .kernels = kernels_of(config),
+      .kernels = on_device && kernels_of(config) == models::Kernels::own
+                     ? models::Kernels::libtorch
+                     : kernels_of(config),  // own: of CPUs
       .loss_takes_factors = config.model.class_weights == "none" &&
                             models::loss_may_take_factors(kernels_of(config), half_type(config),
                                                           {.label_smoothing = config.model.label_smoothing}),

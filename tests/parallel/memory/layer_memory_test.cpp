@@ -100,7 +100,8 @@ TEST(LayerMemoryTest, ALayersCostSaysWhatItKeepsForBackward) {
 TEST(LayerMemoryTest, AndInMixedPrecision) {
   // Not of the others: LibTorch's pooling keeps indices that costs leave out, and a first product keeps no
   // weight.
-  const std::set<std::string> compared = {"vgg11", "resnet18", "conv_autoencoder", "nbow", "gpt", "seq2seq"};
+  const std::set<std::string> compared = {"vgg11",   "resnet18", "conv_autoencoder", "nbow", "gpt",
+                                          "seq2seq", "cnn"};
   for (const auto& registration : models::registry()) {
     if (!compared.contains(registration.name)) continue;
     const auto [kept, said] = of_model(registration, at::kBFloat16, 1.7);

@@ -12,6 +12,7 @@
 
 #include "kernels/convolution/max_pool.hpp"
 #include "models/compute/element_type.hpp"
+#include "models/compute/kernel_scope.hpp"
 #include "models/compute/precision.hpp"
 #include "models/layers/convolution/chwn_conv.hpp"
 #include "models/shape.hpp"
@@ -118,7 +119,7 @@ class MaxPool2x2 : public torch::autograd::Function<MaxPool2x2> {
 /// How images lie that the kernels take; nothing: LibTorch pools them.
 std::optional<Lie> lie_of(const at::Tensor& images) {
   if (!own_passes_take(images)) return std::nullopt;
-  if (own_kernels_take(images) && images.is_contiguous()) return Lie::rows;
+  if (images.is_contiguous()) return Lie::rows;
   if (images.is_contiguous(kChannelsLast)) return Lie::channels_last;
   return is_chwn(images) ? std::optional(Lie::chwn) : std::nullopt;
 }
@@ -144,9 +145,11 @@ std::vector<Shape> MaxPool2d::output_shapes(const std::vector<Shape>& inputs) co
 Cost MaxPool2d::cost(const std::vector<Shape>& inputs) const {
   const double elements = element_count(inputs.at(0));
   const double outputs = element_count(output_shapes(inputs)[0]);
-  const double index_bytes = halves() ? 1.0 : 8.0;  // where each maximum was
-  const double kept = outputs * (4.0 + index_bytes);
-  return {.flops = elements, .parameter_bytes = 0.0, .activation_bytes = kept};
+  const double places = outputs * (halves() && own_kernels_are_on() ? 1.0 : 8.0);  // where each maximum was
+  return {.flops = elements,
+          .parameter_bytes = 0.0,
+          .activation_bytes = outputs * 4.0 + places,
+          .inside_bytes = places};
 }
 
 }  // namespace dtrain::models
