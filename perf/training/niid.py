@@ -32,7 +32,7 @@ TRAIN, CLIENTS, ROUNDS = 5000, 10, 5
 PARTITIONS = ("dirichlet=0.5", "classes=2")
 METHODS = {"fedavg": [], "fedprox": ["--proximal-mu", 0.01], "scaffold": ["--federated-rule", "scaffold"], "fednova": ["--federated-rule", "fednova"]}
 MODELS = {"mnist": "mlp", "cifar10": "cnn"}
-LOCAL = ["--augment", "off", "--strategy", "fedavg", "--optimizer", "sgd", "--momentum", 0, "--schedule", "constant", "--threads", 1,
+LOCAL = ["--augment", "off", "--strategy", "fedavg", "--optimizer", "sgd", "--momentum", 0, "--weight-decay", 0, "--schedule", "constant", "--threads", 1,
          "--quiet", "--overwrite"]
 FEW_CLIENTS = ["--clients", CLIENTS, "--rounds", ROUNDS, "--learning-rate", 0.05]
 BATCHES = {"32": ["--local-batch", 32, "--local-epochs", 5], "all": ["--local-batch", "all", "--local-epochs", 10]}
