@@ -5,7 +5,6 @@ A run that has ended is a row of the file, and is not made again; one that was s
 """
 
 import argparse
-import csv
 import pathlib
 import re
 import statistics
@@ -79,13 +78,6 @@ def crossed_bytes(folder):
     return int(rows["bytes_sent"][rows["peer"] == 1].sum()) / steps
 
 
-def rows_of(path):
-    if not path.exists():
-        return []
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(line for line in file if not line.startswith("#")))
-
-
 def key(row):
     return tuple(str(row[name]) for name in (*SCHEDULE, "seed", "compression", "after"))
 
@@ -101,7 +93,7 @@ def main():
     arguments = parse()
     if arguments.bytes_only:
         return show_bytes(arguments)
-    rows = rows_of(arguments.output)
+    rows = runs.read_rows(arguments.output)
     for seed in range(1, arguments.seeds + 1):
         for compression in ("none", arguments.compression):
             facts = {name: getattr(arguments, name) for name in SCHEDULE}

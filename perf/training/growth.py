@@ -7,7 +7,6 @@ from it what more ranks would take.
 """
 
 import argparse
-import csv
 import os
 import pathlib
 import statistics
@@ -87,13 +86,6 @@ def parse():
     return parser.parse_args()
 
 
-def rows_of(path):
-    if not path.exists():
-        return []
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(line for line in file if not line.startswith("#")))
-
-
 def measured(case, data, scratch):
     if not (data / case.model).exists():
         random_images.stage(data / case.model, networks.RECIPES[case.model]["shape"], train_samples=8192)
@@ -107,11 +99,8 @@ def measured(case, data, scratch):
 
 def exchanges(scratch):
     """Rows of all_reduces between two ranks of one node."""
-    file = scratch / "topology.h5"
-    runs.run(["mpirun", "-np", "2", runs.program(), "topology", "--benchmark", "--sizes", ",".join(map(str, EXCHANGED)), "--output", file])
-    with h5py.File(file) as found:
-        return [{"series": "exchange", "ranks": 2, "nodes": 1, "bytes": int(row["bytes"]), "step_s": f"{float(row['median_s']):.6g}"}
-                for row in found["measurements"][:] if row["operation"] == b"all_reduce"]
+    return [{"series": "exchange", "ranks": 2, "nodes": 1, "bytes": size, "step_s": f"{seconds:.6g}"}
+            for size, seconds in runs.exchange_s(scratch, EXCHANGED).items()]
 
 
 def facts_of(case):
@@ -123,7 +112,7 @@ def facts_of(case):
 def main():
     arguments = parse()
     wanted = [case for case in cases() if case.series in arguments.series]
-    rows = [] if arguments.quick else rows_of(arguments.output)
+    rows = [] if arguments.quick else runs.read_rows(arguments.output)
     if arguments.quick:
         first = {case.series: case for case in reversed(wanted)}
         wanted = [Case(**{**vars(case), "steps": 5}) for case in first.values()]

@@ -12,7 +12,6 @@ A run that is there already is not made again.
 """
 
 import argparse
-import csv
 import os
 import re
 import resource
@@ -89,16 +88,9 @@ def cell(folder, dataset, batch, partition, method, seed):
             for k, (a, b) in enumerate(zip(ours, theirs), 1)]
 
 
-def known_rows(path):
-    if not path.exists():
-        return []
-    with open(path, newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(line for line in file if not line.startswith("#")))
-
-
 def cells(folder, out, dataset, seeds, only):
     path = out / ("niid.csv" if dataset == "mnist" else f"niid-{dataset}.csv")
-    rows = known_rows(path)
+    rows = runs.read_rows(path)
     batches = BATCHES if dataset == "mnist" else ["32"]
     wanted = [(batch, partition, method) for batch in batches for partition in PARTITIONS for method in METHODS]
     wanted = [what for what in wanted if only in (None, ",".join(what))]

@@ -87,15 +87,6 @@ def rates_of(cores, seconds):
     return {"flops": sum(rate for is_copy, rate in found if not is_copy), "bytes": sum(rate for is_copy, rate in found if is_copy)}
 
 
-def exchange_s(scratch, sizes):
-    """Seconds of an all_reduce of two ranks by its bytes; of 8 bytes it is little more than their meeting."""
-    file = scratch / "topology.h5"
-    runs.run(["mpirun", "-np", "2", runs.program(), "topology", "--benchmark", "--sizes", ",".join(map(str, sizes)), "--output", file])
-    with h5py.File(file) as measured:
-        rows = measured["measurements"][:]
-    return {int(row["bytes"]): float(row["median_s"]) for row in rows if row["operation"] == b"all_reduce"}
-
-
 # ---- the models ------------------------------------------------------------------------------------------------------
 @dataclass
 class Work:
@@ -215,7 +206,7 @@ def main():
     machine = {cores: rates_of(cores, seconds) for cores in (1, 2)}
     rows = []
     with tempfile.TemporaryDirectory(prefix="dtrain-roofline-") as scratch:
-        exchange = exchange_s(pathlib.Path(scratch), [8, 4096] if given.quick else [8, 4096, 1 << 20, 1 << 25])
+        exchange = runs.exchange_s(pathlib.Path(scratch), [8, 4096] if given.quick else [8, 4096, 1 << 20, 1 << 25])
     for model in given.models:
         with tempfile.TemporaryDirectory(prefix="dtrain-roofline-") as scratch:
             rows += measure(model, given, pathlib.Path(scratch), machine)

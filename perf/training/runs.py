@@ -55,8 +55,13 @@ def run_measured(command, cwd=TOP, limit_s=RUN_LIMIT_S):
         process = subprocess.Popen(command, cwd=cwd, env=environment(), stdin=subprocess.DEVNULL, stdout=said, stderr=complained)
         limit = threading.Timer(limit_s, process.kill)
         limit.start()
-        _, status, used = os.wait4(process.pid, 0)  # of it and of those that it has waited for
-        limit.cancel()
+        try:
+            _, status, used = os.wait4(process.pid, 0)  # of it and of those that it has waited for
+        except BaseException:
+            process.kill()
+            raise
+        finally:
+            limit.cancel()
         process.returncode = os.waitstatus_to_exitcode(status)
         wall_s = time.perf_counter() - start
         texts = []
@@ -64,7 +69,8 @@ def run_measured(command, cwd=TOP, limit_s=RUN_LIMIT_S):
             file.seek(0)
             texts.append(file.read())
     if process.returncode != 0:
-        sys.exit(f"perf: {' '.join(map(str, command))}\nended with {process.returncode}\n{texts[0][-2000:]}\n{texts[1][-2000:]}")
+        late = f", after its limit of {limit_s} s" if wall_s >= limit_s else ""
+        sys.exit(f"perf: {' '.join(map(str, command))}\nended with {process.returncode}{late}\n{texts[0][-2000:]}\n{texts[1][-2000:]}")
     return texts[0], wall_s, used.ru_maxrss * 1024
 
 
@@ -131,8 +137,25 @@ def relative(command):
     return text.replace(os.environ.get("DTRAIN", "./dtrain"), "./dtrain")
 
 
+def exchange_s(scratch, sizes):
+    """Seconds of an all_reduce of two ranks by its bytes; of 8 bytes it is little more than their meeting."""
+    file = scratch / "topology.h5"
+    run(["mpirun", "-np", "2", program(), "topology", "--benchmark", "--sizes", ",".join(map(str, sizes)), "--output", file])
+    with h5py.File(file) as measured:
+        rows = measured["measurements"][:]
+    return {int(row["bytes"]): float(row["median_s"]) for row in rows if row["operation"] == b"all_reduce"}
+
+
 def median_and_range(values, digits=2):
     return f"{statistics.median(values):.{digits}f} ({min(values):.{digits}f} to {max(values):.{digits}f})"
+
+
+def read_rows(path):
+    """The rows of a CSV file, without its lines of comment; none where there is no file."""
+    if not path.exists():
+        return []
+    with open(path, newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(line for line in file if not line.startswith("#")))
 
 
 def write_rows(path, rows, comments=()):
