@@ -163,7 +163,7 @@ struct Cost {
   /// none: everything is in the type that comes in.
   enum class Products { none, of_inputs, inside } products = Products::none;
   double full_bytes = 0.0;    ///< Of activation_bytes, what stays in 32 bits then; the outputs, if any.
-  double inside_bytes = 0.0;  ///< Of activation_bytes, what stays in 32 bits then and does not go out,
+  double inside_bytes = 0.0;  ///< Of activation_bytes, what stays as it is then and does not go out,
   double inside_parameter_bytes = 0.0;  ///< and of parameter_bytes, what it is computed with.
   double layout_bytes = 0.0;  ///< Of activation_bytes, inputs in another layout: then there are none.
 };

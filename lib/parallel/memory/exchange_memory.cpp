@@ -8,21 +8,10 @@
 
 namespace dtrain::parallel {
 
-namespace {
-
-using Pinned = std::unique_ptr<void, void (*)(void*)>;
-
-/// Null where it is not to be had.
-Pinned pinned(void* memory, std::size_t bytes) {
-  const auto* const kernels = kernels::device_kernels();
-  if (bytes == 0 || kernels == nullptr || !kernels->pin(memory, bytes)) return {nullptr, [](void*) {}};
-  return {memory, [](void* place) { kernels::device_kernels()->unpin(place); }};
-}
-
-}  // namespace
+void ExchangeMemory::Unpin::operator()(void* memory) const { kernels::device_kernels()->unpin(memory); }
 
 ExchangeMemory::ExchangeMemory(comm::Group& group, std::int64_t elements, const at::TensorOptions& options)
-    : group_(carrier_of(group, options.device()).group), pinned_(nullptr, [](void*) {}) {
+    : group_(carrier_of(group, options.device()).group) {
   if (&group_ != &group) {
     values_ = exchanged_ = at::zeros({elements}, options);
     return;
@@ -31,7 +20,9 @@ ExchangeMemory::ExchangeMemory(comm::Group& group, std::int64_t elements, const 
   memory_ = group.allocate(static_cast<std::size_t>(elements) * c10::elementSize(type));
   exchanged_ = at::from_blob(memory_->data(), {elements}, at::TensorOptions().dtype(type));
   values_ = options.device().is_cpu() ? exchanged_ : at::zeros({elements}, options);
-  if (!options.device().is_cpu()) pinned_ = pinned(memory_->data(), memory_->bytes());
+  const auto* const kernels = kernels::device_kernels();
+  if (options.device().is_cpu() || kernels == nullptr || memory_->bytes() == 0) return;
+  if (kernels->pin(memory_->data(), memory_->bytes())) pinned_.reset(memory_->data());
 }
 
 comm::Buffer ExchangeMemory::place(const Range& part) const {

@@ -33,7 +33,10 @@ class ExchangeMemory {
  private:
   comm::Group& group_;
   std::unique_ptr<comm::SharedBuffer> memory_;
-  std::unique_ptr<void, void (*)(void*)> pinned_;  // memory_'s, where a device copies from and to it
+  struct Unpin {
+    void operator()(void* memory) const;
+  };
+  std::unique_ptr<void, Unpin> pinned_;  // memory_'s, where a device copies from and to it
   at::Tensor values_;
   at::Tensor exchanged_;  // what the group sees: the same on the CPU, and where it reaches the device
 };

@@ -140,6 +140,13 @@ at::Tensor empty_images(const at::Tensor& like, std::int64_t channels, std::int6
   return at::empty({like.size(0), channels, height, width}, like.options().memory_format(kChannelsLast));
 }
 
+/// To which each block of images `x` adds its part; the first one writes it.
+at::Tensor memory_of_weight_gradient(const KeptConvolution& kept, const at::Tensor& x) {
+  const at::Tensor memory = kept.weight->take_gradient_memory(kChannelsLast);
+  if (x.size(0) == 0) memory.zero_();
+  return memory;
+}
+
 class PatchConv : public torch::autograd::Function<PatchConv> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input,
@@ -161,8 +168,7 @@ class PatchConv : public torch::autograd::Function<PatchConv> {
     const bool needs_input = context->needs_input_grad(0);
     at::Tensor dx;
     if (needs_input) dx = at::empty(x.sizes(), x.options().memory_format(kChannelsLast)).zero_();
-    const at::Tensor dweight = kept.weight->take_gradient_memory(kChannelsLast);
-    if (x.size(0) == 0) dweight.zero_();
+    const at::Tensor dweight = memory_of_weight_gradient(kept, x);
     at::Tensor sum = as_matrix(dweight);
     over_blocks(patches_of(x, dy, kept.geometry), x.options(), [&](const PatchBlock& block) {
       gather(block, x);
@@ -212,8 +218,7 @@ class HalfPatchConv : public torch::autograd::Function<HalfPatchConv> {
     const at::Tensor dx = context->needs_input_grad(0)
                               ? at::empty(x.sizes(), x.options().memory_format(kChannelsLast))
                               : at::Tensor();
-    const at::Tensor dweight = kept.weight->take_gradient_memory(kChannelsLast);
-    if (x.size(0) == 0) dweight.zero_();
+    const at::Tensor dweight = memory_of_weight_gradient(kept, x);
     const at::Tensor sum = as_matrix(dweight);
     over_blocks(patches_of(x, dy, kept.geometry), x.options(), [&](const PatchBlock& block) {
       gather(block, x);
@@ -269,8 +274,7 @@ class PatchConvTranspose : public torch::autograd::Function<PatchConvTranspose> 
       dx = at::empty(x.sizes(), x.options().memory_format(kChannelsLast));
       dsmall = pixels(dx);
     }
-    const at::Tensor dweight = kept.weight->take_gradient_memory(kChannelsLast);
-    if (x.size(0) == 0) dweight.zero_();
+    const at::Tensor dweight = memory_of_weight_gradient(kept, x);
     at::Tensor sum = as_matrix(dweight);
     over_blocks(patches_of(dy, x, kept.geometry), x.options(), [&](const PatchBlock& block) {
       gather(block, dy);
