@@ -20,9 +20,18 @@ class Data:
     write: object
     staged_by: tuple
     samples: int  # to train on, about
-    elements: int = 0  # of a sample
-    height: int = 0  # of images, the smaller side
+    shape: tuple = ()  # of a sample, but of texts
     kind: str = ""
+    classes: int = 0  # of targets, where they are that
+
+    @property
+    def elements(self):
+        return int(np.prod(self.shape)) if self.shape else 0
+
+    @property
+    def height(self):
+        """Of images, the smaller side."""
+        return min(self.shape[1:])
 
 
 def arrays(inputs, targets):
@@ -84,18 +93,18 @@ def write_book(folder, numbers):
 
 ARRAYS = ("--from", "arrays.h5", "--inputs", "/x", "--targets", "/y")
 DATASETS = {
-    "bytes_12": Data(arrays(bytes_of(437, 1, 12, 12), classes(5)), (*ARRAYS, "--shards", 3), 349, 144, 12, "images"),
-    "bytes_16": Data(arrays(bytes_of(233, 3, 16, 16), classes(4)), ARRAYS, 186, 768, 16, "images"),
-    "bytes_33": Data(arrays(bytes_of(151, 3, 33, 35), classes(3)), ARRAYS, 120, 3465, 33, "images"),
-    "floats_16": Data(arrays(floats_of(205, 3, 16, 16), classes(6)), ARRAYS, 164, 768, 16, "images"),
-    "floats_32": Data(arrays(floats_of(131, 1, 32, 36), classes(2)), (*ARRAYS, "--shards", 2), 104, 1152, 32, "images"),
-    "table": Data(write_table, ("--from", "table.csv", "--standardize"), 338, 8, kind="table"),
-    "narrow": Data(arrays(floats_of(613, 9), values), ARRAYS, 490, 9, kind="values"),
-    "broad": Data(arrays(floats_of(1201, 200), classes(10)), (*ARRAYS, "--shards", 2), 960, 200, kind="table"),
-    "wide": Data(arrays(floats_of(907, 784), classes(10)), ARRAYS, 725, 784, kind="table"),
-    "byte_rows": Data(arrays(bytes_of(347, 60, below=4), classes(3)), ARRAYS, 277, 60, kind="table"),
-    "series": Data(arrays(floats_of(311, 7, 5), classes(4)), ARRAYS, 248, 35, kind="table"),
-    "documents": Data(write_documents, ("--from", "."), 298, kind="documents"),
+    "bytes_12": Data(arrays(bytes_of(437, 1, 12, 12), classes(5)), (*ARRAYS, "--shards", 3), 349, (1, 12, 12), "images", classes=5),
+    "bytes_16": Data(arrays(bytes_of(233, 3, 16, 16), classes(4)), ARRAYS, 186, (3, 16, 16), "images", classes=4),
+    "bytes_33": Data(arrays(bytes_of(151, 3, 33, 35), classes(3)), ARRAYS, 120, (3, 33, 35), "images", classes=3),
+    "floats_16": Data(arrays(floats_of(205, 3, 16, 16), classes(6)), ARRAYS, 164, (3, 16, 16), "images", classes=6),
+    "floats_32": Data(arrays(floats_of(131, 1, 32, 36), classes(2)), (*ARRAYS, "--shards", 2), 104, (1, 32, 36), "images", classes=2),
+    "table": Data(write_table, ("--from", "table.csv", "--standardize"), 338, (8,), kind="table", classes=2),
+    "narrow": Data(arrays(floats_of(613, 9), values), ARRAYS, 490, (9,), kind="values"),
+    "broad": Data(arrays(floats_of(1201, 200), classes(10)), (*ARRAYS, "--shards", 2), 960, (200,), kind="table", classes=10),
+    "wide": Data(arrays(floats_of(907, 784), classes(10)), ARRAYS, 725, (784,), kind="table", classes=10),
+    "byte_rows": Data(arrays(bytes_of(347, 60, below=4), classes(3)), ARRAYS, 277, (60,), kind="table", classes=3),
+    "series": Data(arrays(floats_of(311, 7, 5), classes(4)), ARRAYS, 248, (7, 5), kind="table", classes=4),
+    "documents": Data(write_documents, ("--from", "."), 298, kind="documents", classes=3),
     "pairs": Data(write_pairs, ("--from", "."), 213, kind="pairs"),
     "book": Data(write_book, ("--from", "book.txt", "--max-length", 16), 261, kind="book"),
 }
@@ -119,8 +128,8 @@ class Case:
     """A run: options that say what is computed, and those that say how, which must change nothing but rounding.
 
     Values are as on the command line, without dashes in front of names; `model-option` is a dictionary. Keys in capitals are
-    not options of dtrain: RANKS started, ONE_CORE for all of them, what happens on the way (CRASH, STOP, KILL), and the MESH
-    of those that go on afterwards.
+    not options of dtrain: RANKS started, ONE_CORE for all of them, what happens on the way (CRASH, STOP, KILL), the MESH of
+    those that go on afterwards; and of what is computed the NETWORK that is to be exported, and whether it HAS_BATCH_NORM.
     """
     what: dict
     how: dict
@@ -136,7 +145,15 @@ class Case:
         return found
 
 
+def has_batch_norm(case):
+    return case.what["model"] in BATCH_NORM or "HAS_BATCH_NORM" in case.what
+
+
 PLAIN = {"precision": "fp64", "kernels": "libtorch", "threads": 1}
+
+
+def ranks_in(mesh):
+    return int(np.prod([int(part.split("=")[1]) for part in mesh.split(",")]))
 
 
 def mesh_words(data, pipe, tensor):
@@ -189,7 +206,7 @@ def draw_model(chance, model):
     return dataset, options
 
 
-def draw_batch(chance, model, data, least_pieces, most_per_piece):
+def draw_batch(chance, data, least_pieces, least_per_piece, most_per_piece):
     """Samples of a step and its pieces: often one sample off what divides, or pieces on both sides of a kernel's limit."""
     pieces = least_pieces * chance.choice([1, 1, 1, 2, 3]) + chance.choice([0, 0, 1, 2])
     if data.elements and chance.random() < 0.4:
@@ -198,7 +215,7 @@ def draw_batch(chance, model, data, least_pieces, most_per_piece):
         if batch <= min(data.samples, most_per_piece * pieces):
             return batch, pieces
     most = min(data.samples, 24 * pieces, most_per_piece * pieces)
-    least = pieces * (4 if model in BATCH_NORM else 1)
+    least = pieces * least_per_piece
     return chance.randint(least, max(least, most)), pieces
 
 
@@ -206,23 +223,34 @@ MESHES = {(1, 1, 1): 6, (2, 1, 1): 5, (3, 1, 1): 3, (4, 1, 1): 2, (1, 2, 1): 3, 
           (2, 1, 2): 2, (1, 2, 2): 2}
 
 
-def fits(mesh, model, options, virtual=1):
-    _, pipe, tensor = mesh
-    return pipe * (virtual if pipe > 1 else 1) <= layers_of(model, options) and options.get("heads", tensor) % tensor == 0
+def meshes_of(model, options):
+    """Which of MESHES the model's layers and heads have room for, as a function of the stages that a rank of a pipeline has."""
+    def fitting(virtual=1):
+        return [(data, pipe, tensor) for data, pipe, tensor in MESHES if pipe * (virtual if pipe > 1 else 1) <= layers_of(model, options)
+                and options.get("heads", tensor) % tensor == 0]
+    return fitting
 
 
-def draw_mesh(chance, model, options, pieces=99, virtual=1):
-    meshes = [mesh for mesh in MESHES if fits(mesh, model, options, virtual) and mesh[0] * mesh[1] <= pieces]
-    return chance.choices(meshes, [MESHES[mesh] for mesh in meshes])[0]
+def draw_mesh(chance, meshes, pieces=99):
+    fitting = [mesh for mesh in meshes if mesh[0] * mesh[1] <= pieces]
+    return chance.choices(fitting, [MESHES[mesh] for mesh in fitting])[0]
 
 
-def draw_how(chance, model, options, mesh, precision, pieces, steps, ulfm):
+def update_rule(chance, rules=("sgd", "sgd", "adam", "adamw")):
+    optimizer = chance.choice(rules)
+    momentum = {"momentum": chance.choice([0, 0.9])} if optimizer == "sgd" else {}
+    return {"optimizer": optimizer, "weight-decay": chance.choice([0, 0.01]), "grad-clip": chance.choice([0, 0, 0.5]),
+            "learning-rate": chance.choice([0.02, 0.003] if optimizer == "sgd" else [1e-3, 2e-4]), **momentum}
+
+
+def draw_how(chance, meshes, mesh, precision, pieces, steps, ulfm):
+    """`meshes`: as of meshes_of()."""
     data, pipe, tensor = mesh
     ranks = data * pipe * tensor
     how = {"RANKS": ranks, "mesh": mesh_words(*mesh), "precision": precision, "threads": chance.choice([1, 1, 2])}
     sometimes = lambda share: chance.random() < share
     if pipe > 1:
-        schedules = ["1f1b", "gpipe", "layerwise"] + (["interleaved"] if fits(mesh, model, options, 2) else [])
+        schedules = ["1f1b", "gpipe", "layerwise"] + (["interleaved"] if mesh in meshes(2) else [])
         how["pipeline"] = chance.choice(schedules)
         if sometimes(0.2):
             how["balance"] = "dynamic"
@@ -252,7 +280,7 @@ def draw_how(chance, model, options, mesh, precision, pieces, steps, ulfm):
                 "checkpoint-every": f"{chance.randint(1, 3)}steps", "watchdog": 20}
     elif steps > 1 and sometimes(0.25):
         virtual = 2 if how.get("pipeline") == "interleaved" else 1
-        then = draw_mesh(chance, model, options, pieces, virtual)
+        then = draw_mesh(chance, meshes(virtual), pieces)
         how |= {"checkpoint-every": f"{chance.randint(1, 2)}steps", "MESH": mesh_words(*then)}
         if sometimes(0.6):
             how["CRASH"] = f"fail:rank={chance.randrange(ranks)},step={chance.randint(2, steps)}"
@@ -268,10 +296,11 @@ def draw(seed, ulfm):
     model = chance.choices(list(MODELS), list(MODELS.values()))[0]
     dataset, options = draw_model(chance, model)
     data = DATASETS[dataset]
-    mesh = draw_mesh(chance, model, options)
+    meshes = meshes_of(model, options)
+    mesh = draw_mesh(chance, meshes())
     precision = chance.choices(["fp64", "fp32", "bf16", "fp16"], [8, 7, 1, 1])[0]
     most_per_piece = {"mlp": 400, "conv_autoencoder": 90}.get(model, 24)
-    batch, pieces = draw_batch(chance, model, data, mesh[0] * mesh[1], most_per_piece)
+    batch, pieces = draw_batch(chance, data, mesh[0] * mesh[1], 4 if model in BATCH_NORM else 1, most_per_piece)
     epochs = pick([1, 1, 2, 3])
     steps = min(epochs * -(-data.samples // batch), pick([1, 2, 3, 4, 6]))
     if model in BATCH_NORM:  # two values have hardly a deviation: a smaller last step would make noise of rounding
@@ -293,7 +322,7 @@ def draw(seed, ulfm):
         what["class-weights"] = "balanced"
     if data.kind == "images":
         what["augment"] = pick(["on", "off"])
-    case = Case(what, draw_how(chance, model, options, mesh, precision, pieces, steps, ulfm))
+    case = Case(what, draw_how(chance, meshes, mesh, precision, pieces, steps, ulfm))
     draw_refinements(chance, case, data)
     return case
 
@@ -325,10 +354,10 @@ def draw_refinements(chance, case, data):
 def valid(case):
     """Whether dtrain must take a case that was made smaller."""
     what, how = case.what, case.how
-    pieces, steps = what["micro-batches"], what["limit-steps"]
+    steps = what["limit-steps"] if "limit-steps" in what else what["rounds"]
     for words in (how.get("mesh", mesh_words(1, 1, 1)), how.get("MESH", mesh_words(1, 1, 1))):
         data, pipe, _ = (int(part.split("=")[1]) for part in words.split(","))
-        if pieces > what["global-batch"] or pieces < data * pipe:
+        if "micro-batches" in what and not data * pipe <= what["micro-batches"] <= what["global-batch"]:
             return False
     numbers = [int(word.split("=")[1]) for word in how.get("KILL", how.get("CRASH", "")).replace(":", ",").split(",")
                if word.startswith(("rank=", "step="))]
@@ -372,8 +401,8 @@ def without(case, key):
 
 def halves(case):
     """The case with fewer pieces, samples or steps, one thing at a time."""
-    for key, least in (("micro-batches", 1), ("global-batch", 1), ("limit-steps", 1)):
-        now = case.what[key]
+    for key, least in (("micro-batches", 1), ("global-batch", 1), ("limit-steps", 1), ("rounds", 1)):
+        now = case.what.get(key, least)
         for smaller in sorted({least, now // 2, now - 1} - {0}):
             if least <= smaller < now:
                 yield Case({**case.what, key: smaller}, dict(case.how))

@@ -30,11 +30,13 @@ import h5py
 import numpy as np
 
 from dtrain_run import MPIRUN, checkpoint_tensors
-from random_cases import BATCH_NORM, PLAIN, Case, draw, halves, stage, valid, without
+from random_cases import Case, halves, has_batch_norm, ranks_in, stage, valid, without
+from random_networks import export
+from random_strategies import FAMILIES, plain_of, same_bits_of
 from recovery import has_ulfm
 
 LIMIT_S = 100  # of a run that takes a second or two
-SHRINKING_S = 240  # and of making one case smaller
+SHRINKING_S = 20  # and of making one case smaller
 FIRST_DATED, DATED_DAYS = 1000, 200  # which seeds the days have
 # Largest differences, relative, of losses, gradient norms and weights. fp64: what sums in another order leave, and what some
 # steps of training make of that: a unit in the last place is 1e-16, and normalising by a deviation near 0 multiplies it by
@@ -104,8 +106,13 @@ class Bench:
         stopped = self.command(case, name, ranks, ["--exit-after", "0.001s"])
         return [(stopped, (0, 75))] * how["STOP"] + [last]
 
-    def outcome(self, case, name):
+    def prepare(self, case):
+        """The dataset, and the program that is to be trained."""
         stage(self.binary, environment(), self.folder, case.what["dataset"])
+        if "NETWORK" in case.what:
+            export(case, self.folder)
+
+    def outcome(self, case, name):
         shutil.rmtree(self.folder / "runs" / name, ignore_errors=True)
         for command, codes in self.starts(case, name):
             code, output = launch(command, self.folder, "--with-ft ulfm" if "KILL" in case.how else "")
@@ -119,7 +126,7 @@ class Bench:
     def plain(self, how, what):
         key = json.dumps([how, what])
         if key not in self.plain_runs:
-            case = Case(what, {"RANKS": 1, **how})
+            case = Case(what, how)
             try:
                 self.plain_runs[key] = self.outcome(case, "plain")
             except Failed as failure:
@@ -131,8 +138,8 @@ class Bench:
     def gaps(self, found, case):
         """A plain run is rounded, too, at times more than the drawn one: in half precision against fp64, in fp32 where a ReLU's
         input lies at 0. What agrees with LibTorch's operators in either precision is right."""
-        first = plain_how(case)
-        other = PLAIN if first != PLAIN else {**PLAIN, "precision": case.how["precision"]}
+        first = plain_of(case)
+        other = {**first, "precision": "fp64" if first["precision"] != "fp64" else case.how["precision"]}
         try:
             return differences(found, self.plain(first, case.what), case)
         except Failed as failure:
@@ -145,30 +152,20 @@ class Bench:
 
     def compare(self, case):
         """The largest differences of losses, norms and weights, over what is allowed. Throws Failed."""
-        stage(self.binary, environment(), self.folder, case.what["dataset"])
+        self.prepare(case)
         with ThreadPoolExecutor(1) as beside:  # nearly all of a run is its start, which keeps one core per rank busy
-            plain = beside.submit(self.plain, plain_how(case), case.what)
+            plain = beside.submit(self.plain, plain_of(case), case.what)
             found = self.outcome(case, "drawn")
             plain.exception()
         gaps = self.gaps(found, case)
-        if "reproducible" in case.how and "tensor=2" not in case.how["mesh"] + case.how.get("MESH", ""):
-            same = {key: case.how[key] for key in ("precision", "threads")}
-            same_bits(found, self.plain({**same, "reproducible": True}, case.what))
+        alike = same_bits_of(case)
+        if alike is not None:
+            same_bits(found, self.plain(alike, case.what))
         return gaps
 
 
 def first_core():
     return str(min(os.sched_getaffinity(0)))
-
-
-def ranks_in(mesh):
-    return int(np.prod([int(number) for number in re.findall(r"\d+", mesh)]))
-
-
-def plain_how(case):
-    """In half precision the plain run is rounded alike: whether a gradient overflows decides which steps are left out."""
-    precision = case.how["precision"]
-    return {**PLAIN, "precision": precision if precision in ("bf16", "fp16") else "fp64"}
 
 
 def read(folder):
@@ -203,9 +200,9 @@ def differences(found, plain, case):
     """The largest difference of each kind, over what its precision allows. Throws Failed for those above 1."""
     precision = case.how["precision"]
     loss_limit, norm_limit, weight_limit = (
-        limit * (ROUGHER[precision] if case.what["model"] in BATCH_NORM else 1) for limit in TOLERANCES[precision])
+        limit * (ROUGHER[precision] if has_batch_norm(case) else 1) for limit in TOLERANCES[precision])
     first_loss, first_norm = (
-        limit * (ROUGHER[precision] if case.what["model"] in BATCH_NORM else 1) for limit in FIRST_STEP[precision])
+        limit * (ROUGHER[precision] if has_batch_norm(case) else 1) for limit in FIRST_STEP[precision])
     if found["hashes"] != plain["hashes"]:
         raise Failed("other samples", f"{found['hashes']} instead of {plain['hashes']}")
     gaps = {"loss": 0.0, "norm": 0.0}
@@ -292,8 +289,8 @@ def report(bench, seed, case, failure):
     case, failure = shrunk(bench, case, failure)
     flags = "DTRAIN_MPIRUN_FLAGS='--with-ft ulfm' " if "KILL" in case.how else ""
     lines = [flags + shlex.join(command) for command, _ in bench.starts(case, "drawn")]
-    plain = Case(case.what, {"RANKS": 1, **plain_how(case)})
-    lines += [shlex.join(bench.command(plain, "plain", 1))]
+    plain = Case(case.what, plain_of(case))
+    lines += [shlex.join(bench.command(plain, "plain", plain.how["RANKS"]))]
     print(f"  smallest, after its data is staged ({case.what['dataset']}): {failure}", *lines, sep="\n  ", flush=True)
 
 
@@ -306,7 +303,7 @@ def described(case):
             yield f"{name.lower()}"
         elif name == "KILL":
             yield f"kill {value.split('phase=')[1].split(',')[0]}"
-        elif name not in numbers and name != "model-option":
+        elif name not in numbers and name not in ("model-option", "NETWORK"):
             yield f"{name} {value}".lower()
 
 
@@ -317,6 +314,7 @@ def first_seed(text, runs):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("binary")
+    parser.add_argument("--family", choices=list(FAMILIES), default="lock_step", help="of strategies")
     parser.add_argument("--runs", type=int, default=60)
     parser.add_argument("--seed", default="1", help="a number, or dated")
     parser.add_argument("--also", type=int, nargs="*", default=[], help="more seeds: those that have found a fault")
@@ -334,7 +332,7 @@ def main():
         for seed in [*arguments.also, *range(first, first + arguments.runs)]:
             if time.monotonic() > begun + arguments.limit_s:
                 break
-            case, start_s = draw(seed, bench.ulfm), time.monotonic()
+            case, start_s = FAMILIES[arguments.family](seed, bench.ulfm), time.monotonic()
             seen.update(described(case))
             row = {"seed": seed, "model": case.what["model"], "dataset": case.what["dataset"], "mesh": case.how["mesh"],
                    "precision": case.how["precision"], "outcome": "agrees"}

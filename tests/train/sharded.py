@@ -88,6 +88,19 @@ class ShardedTest(ShardedRuns):
                                         *self.apart(ranks))
                     self.assert_same(self.state(folder), expected)
 
+    def test_of_one_rank_there_is_nothing_to_share_out(self):
+        """Alone, with a pipeline, in half precision, and going on from several ranks."""
+        for name, options in {"adam": [*STRICT], "bf16": [*STRICT, "--precision", "bf16"], "pipe": [*STRICT, "--mesh", "pipe=2"]}.items():
+            model, ranks = [*MODELS["mlp"], *options], 2 if name == "pipe" else 1
+            expected = self.state(self.train(f"alone-ddp-{name}", ranks, *model))
+            for stage in ("zero1", "zero2", "zero3"):
+                with self.subTest(name=name, stage=stage):
+                    self.assert_same(self.state(self.train(f"alone-{stage}-{name}", ranks, *model, "--strategy", stage)), expected)
+        model = [*MODELS["mlp"], *STRICT, *ZERO3]
+        expected = self.state(self.train("alone-longer", 1, *model, steps=6), 6)
+        self.train("alone-later", 2, *model, *self.apart(2))
+        self.assert_same(self.state(self.train("alone-later", 1, *model, steps=6), 6), expected)
+
     def assert_close(self, found, expected):
         self.assertEqual(found.keys(), expected.keys())
         for tensor in expected:
@@ -302,7 +315,7 @@ class LossTest(ShardedRuns):
         model = [*MODELS["mlp"], *STRICT]
         expected = self.state(self.train("undisturbed", 1, *model, steps=10), 10)
         alone = [(stage, 3, []) for stage in ((ZERO1, ZERO2, ZERO3) if FULL else (ZERO3,))]
-        for stage, ranks, more in [*alone, (ZERO2, 4, [*WITHIN, *self.nodes(2, 2)])]:
+        for stage, ranks, more in [*alone, (ZERO1, 2, []), (ZERO2, 4, [*WITHIN, *self.nodes(2, 2)])]:
             with self.subTest(stage=stage, more=more):
                 name = f"lost-{stage[1]}-{ranks}"
                 options = [*model, *stage, *more, "--checkpoint-every", "3steps", "--epochs", "2", "--inject", "kill:rank=1,phase=optimizer,step=8",

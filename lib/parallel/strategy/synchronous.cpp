@@ -52,9 +52,8 @@ NodeMemory node_memory(const StrategyParts& parts, Shards shards) {
   const auto weights = size + (keeps_halves(parts.setting) ? room_for_halves(size) : 0);
   const auto all = weights + rule.states_beside() * size;
   const auto options = at::TensorOptions().dtype(parts.dtype).device(parts.device);
-  const auto own = shards == Shards::nothing                               ? all
-                   : shards == Shards::parameters && parts.data.size() > 1 ? 0
-                                                                           : weights;
+  const bool alone = parts.data.size() == 1;  // there is nothing to share out
+  const auto own = shards == Shards::nothing || alone ? all : shards == Shards::parameters ? 0 : weights;
   NodeMemory memory(sharers(parts), all, options, own);
   require(memory.shared() || parts.data_in_node == nullptr,
           "the ranks of a node do not see one another's memory, which is to hold the state for all of them",

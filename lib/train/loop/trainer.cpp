@@ -35,17 +35,22 @@ std::function<std::optional<parallel::WorkUnit>(const parallel::WorkRange&)> wor
   };
 }
 
-/// With secure sums the first rank is the server, and simulates no clients.
-std::function<parallel::StepPlan(std::int64_t)> rounds_of(const federated::ClientRounds* rounds,
-                                                          const RunConfig& config, Job& job,
-                                                          const Replica& replica) {
+/// What a rank of those that simulate clients does in a round, as ClientRounds::plan().
+using RoundsOfRank = std::function<parallel::StepPlan(std::int64_t)>;
+
+RoundsOfRank rounds_of(const federated::ClientRounds* rounds, const Replica& replica, int rank, int ranks) {
   if (rounds == nullptr) return {};
-  const int servers = config.strategy_options.federated.secure.on() ? 1 : 0;
-  const auto& data = job.groups().data();
-  return [rounds, rank = data.rank() - servers, ranks = data.size() - servers,
-          privacy = replica.strategy().privacy()](std::int64_t round) {
+  return [rounds, rank, ranks, privacy = replica.strategy().privacy()](std::int64_t round) {
     return rounds->plan(round, rank, ranks, privacy);
   };
+}
+
+/// With secure sums the first rank is the server, and simulates no clients.
+RoundsOfRank own_rounds(const federated::ClientRounds* rounds, const RunConfig& config, Job& job,
+                        const Replica& replica) {
+  const int servers = config.strategy_options.federated.secure.on() ? 1 : 0;
+  const auto& data = job.groups().data();
+  return rounds_of(rounds, replica, data.rank() - servers, data.size() - servers);
 }
 
 std::function<std::vector<std::vector<std::int64_t>>(int)> draws_of(const Replica& replica,
@@ -94,7 +99,8 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
              .pauses_after = [this](std::int64_t step) { return selection_.due_within_epoch(step); },
              .take = work_of(replica_),
              .draws = draws_of(replica_, rounds_.get()),
-             .round = rounds_of(rounds_.get(), config, job, replica_)}),
+             .round = own_rounds(rounds_.get(), config, job, replica_),
+             .whole_round = rounds_of(rounds_.get(), replica_, 0, 1)}),
       evaluations_(job, workload, replica_, recording.injection, config.files_limit_s()),
       outputs_(config, job, workload, recording.library, recording.trace, recording.start,
                rows_kept(resume, recording.recovery.behind(), pieces_.samples), recording.recovery.topology(),
@@ -510,18 +516,18 @@ void Trainer::show_progress(std::int64_t done_in_epoch, std::int64_t done_here,
 
 checkpoint::CheckpointInfo Trainer::info(const parallel::StepTotals& total, bool evaluated) const {
   const double here_s = evaluated ? sums_.phases.wall_s : steady_s() - steps_begun_s_;
-  const auto position = pieces_.step((step_ - 1) % pieces_.steps()).end;
+  const auto last_step = (step_ - 1) % pieces_.steps();  // of its epoch
   auto info = info_of_run(config_, workload_, job_);
   info.step = step_;
   info.epoch = epoch_;
-  info.position_samples = position;
+  info.position_samples = pieces_.step(last_step).end;
   info.total_steps = total_steps_;
   info.so_far = {.loss = total.loss,
                  .weight = total.weight,
                  .correct = total.correct,
                  .counted = total.counted,
                  .train_time_s = sums_.earlier_s + here_s,
-                 .sample_hash = data::sample_hash(plan_.first_samples(position)),
+                 .sample_hash = plan_.hash_of_first(last_step + 1),
                  .evaluated = evaluated};
   info.best = checkpoints_.best();
   info.loss_scale = for_checkpoint(replica_.strategy().scaler().state());

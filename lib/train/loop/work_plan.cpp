@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <span>
 #include <utility>
 
 #include "core/error.hpp"
@@ -55,6 +56,21 @@ Range WorkPlan::piece(std::int64_t step_of_epoch, int index) const {
   const auto begin = step > 0 ? ends_[step - 1] : 0;
   const auto part = part_of(ends_[step] - begin, index, facts_.pieces.micro_batches);
   return {begin + part.begin, begin + part.end};
+}
+
+std::uint64_t WorkPlan::hash_of_first(std::int64_t steps) const {
+  std::uint64_t hash = 0;
+  if (steps == 0) return hash;
+  if (facts_.whole_round) {
+    for (std::int64_t step = 0; step < steps; ++step) {
+      const auto plan = facts_.whole_round(first_step_ + step + 1);
+      for (const auto& local : plan.micro_batches) hash += data::sample_hash(local.ids);
+    }
+    return hash;
+  }
+  const auto end =
+      ends_.empty() ? facts_.pieces.step(steps - 1).end : ends_[static_cast<std::size_t>(steps - 1)];
+  return data::sample_hash(std::span(order_).first(static_cast<std::size_t>(end)));
 }
 
 bool WorkPlan::pauses_after(std::int64_t step_of_epoch) const {

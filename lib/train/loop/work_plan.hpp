@@ -1,6 +1,5 @@
 #pragma once
 
-#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
@@ -9,7 +8,6 @@
 #include <memory>
 #include <mutex>
 #include <optional>
-#include <span>
 #include <vector>
 
 #include "core/slice.hpp"
@@ -45,6 +43,8 @@ class WorkPlan {
     /// Where the samples belong to clients: what this rank does in a round, which is a step. Pieces::samples
     /// is then that of a step. Empty: they belong to none.
     std::function<parallel::StepPlan(std::int64_t round)> round = {};
+    /// And what all ranks together do in it. Empty where `round` is.
+    std::function<parallel::StepPlan(std::int64_t round)> whole_round = {};
   };
   explicit WorkPlan(Facts facts) : facts_(std::move(facts)) {}
 
@@ -74,10 +74,9 @@ class WorkPlan {
   /// taken, those that next() has returned by then.
   data::Loader::RequestStream requests() const;
 
-  /// The ids of the epoch's first samples, in the order in which all ranks together use them.
-  std::span<const std::int64_t> first_samples(std::int64_t count) const {
-    return {order_.data(), std::min(static_cast<std::size_t>(count), order_.size())};
-  }
+  /// data::sample_hash() of the samples that all ranks together use in the epoch's first `steps` steps, as
+  /// often as they do.
+  std::uint64_t hash_of_first(std::int64_t steps) const;
 
  private:
   void draw(int epoch);

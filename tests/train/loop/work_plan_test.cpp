@@ -241,9 +241,37 @@ TEST(WorkPlanTest, DrawnStepsHaveTheSamplesThatWereDrawnOverAllRanks) {
       for (const auto& micro_batch : steps[s].micro_batches)
         seen[s].insert(seen[s].end(), micro_batch.ids.begin(), micro_batch.ids.end());
     }
-    EXPECT_LE(plan.first_samples(103).size(), 15U);
+    std::uint64_t expected = 0;
+    for (std::int64_t done = 0; done <= 4; ++done) {
+      EXPECT_EQ(plan.hash_of_first(done), expected) << done;
+      if (done < 4) expected += data::sample_hash(drawn[static_cast<std::size_t>(done)]);
+    }
   }
   EXPECT_EQ(seen, drawn);
+}
+
+TEST(WorkPlanTest, ARoundsHashIsOfAllRanksClients) {
+  const auto local = [](std::vector<std::int64_t> ids) {
+    return parallel::MicroBatch{.index = 0, .ids = std::move(ids)};
+  };
+  WorkPlan plan(
+      {.pieces = {.samples = 9, .global_batch = 9, .micro_batches = 1},
+       .total_steps = 3,
+       .round =
+           [&](std::int64_t round) {
+             parallel::StepPlan own{.number = round};
+             own.micro_batches = {local({round})};
+             return own;
+           },
+       .whole_round =
+           [&](std::int64_t round) {
+             parallel::StepPlan all{.number = round};
+             all.micro_batches = {local({round}), local({7, 8}), local({7, 8})};  // two local epochs
+             return all;
+           }});
+  plan.begin_epoch(2, 0);
+  EXPECT_EQ(plan.hash_of_first(0), 0U);
+  EXPECT_EQ(plan.hash_of_first(1), data::sample_hash(std::vector<std::int64_t>{2, 7, 8, 7, 8}));
 }
 
 TEST(WorkPlanTest, PiecesWithoutSamplesAreLeftOut) {
