@@ -98,7 +98,7 @@ DATASETS = {
     "bytes_33": Data(arrays(bytes_of(151, 3, 33, 35), classes(3)), ARRAYS, 120, (3, 33, 35), "images", classes=3),
     "floats_16": Data(arrays(floats_of(205, 3, 16, 16), classes(6)), ARRAYS, 164, (3, 16, 16), "images", classes=6),
     "floats_32": Data(arrays(floats_of(131, 1, 32, 36), classes(2)), (*ARRAYS, "--shards", 2), 104, (1, 32, 36), "images", classes=2),
-    "table": Data(write_table, ("--from", "table.csv", "--standardize"), 338, (8,), kind="table", classes=2),
+    "table": Data(write_table, ("--from", "table.csv", "--standardize"), 338, (7,), kind="table", classes=2),
     "narrow": Data(arrays(floats_of(613, 9), values), ARRAYS, 490, (9,), kind="values"),
     "broad": Data(arrays(floats_of(1201, 200), classes(10)), (*ARRAYS, "--shards", 2), 960, (200,), kind="table", classes=10),
     "wide": Data(arrays(floats_of(907, 784), classes(10)), ARRAYS, 725, (784,), kind="table", classes=10),

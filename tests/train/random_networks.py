@@ -69,32 +69,26 @@ class First(nn.Module):
 
 
 class Attention(nn.Module):
-    def __init__(self, width, heads, causal):
+    def __init__(self, width, heads):
         super().__init__()
-        self.qkv, self.out, self.heads, self.causal = nn.Linear(width, 3 * width), nn.Linear(width, width), heads, causal
+        self.qkv, self.out, self.heads = nn.Linear(width, 3 * width), nn.Linear(width, width), heads
 
     def forward(self, x):
         q, k, v = (part.unflatten(2, (self.heads, -1)).transpose(1, 2) for part in self.qkv(x).chunk(3, -1))
-        seen = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        seen = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         return self.out(seen.transpose(1, 2).flatten(2))
 
 
 class MeanOfWords(nn.Module):
-    """Of a text's words, [N, T, width] to [N, width]."""
+    """Scores of a text, from the mean over its words, padding left out: how far others of its batch are padded changes nothing."""
 
-    def forward(self, x):
-        return x.mean(1)
-
-
-class Transposed(nn.Module):
-    """Layers of [N, width, T] on [N, T, width]."""
-
-    def __init__(self, *layers):
+    def __init__(self, embedding, layers, head):
         super().__init__()
-        self.layers = nn.Sequential(*layers)
+        self.embedding, self.layers, self.head = embedding, layers, head
 
-    def forward(self, x):
-        return self.layers(x.transpose(1, 2)).transpose(1, 2)
+    def forward(self, ids):
+        seen = (ids != 0).to(self.embedding.weight.dtype).unsqueeze(2)
+        return self.head((self.layers(self.embedding(ids)) * seen).sum(1) / seen.sum(1))
 
 
 class Draw:
@@ -195,15 +189,15 @@ class Draw:
         pooled = self.pick(1, 2)
         return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(pooled), nn.Flatten(), self.rows(channels * pooled * pooled, outputs))
 
-    def words(self, vocabulary, outputs, causal):
-        """Of ids [N, T]: [N, T, outputs] where `causal`, else [N, outputs]."""
-        width = self.pick(8, 12, 16)
-        layers = [self.count(nn.Embedding(vocabulary, width, padding_idx=None if causal else self.pick(0, None)))]
+    def words(self, vocabulary, outputs):
+        """Layers of [N, T, width] that see no later word, between an embedding and a layer to `outputs`."""
+        width, layers = self.pick(8, 12, 16), []
+        embedding = self.count(nn.Embedding(vocabulary, width, padding_idx=self.pick(0, None)))
         for _ in range(self.chance.randint(1, 3)):
-            kind = self.pick("attention", "attention", "lstm", "gru", "pair", "norm", "dropout", "conv", "encoder")
+            kind = self.pick("attention", "attention", "lstm", "gru", "pair", "norm", "dropout", "gated")
             if kind == "attention":
                 heads = self.pick(1, 2, 4)
-                layers += [Added(nn.LayerNorm(width), self.count(Attention(width, heads, causal)))]
+                layers += [Added(nn.LayerNorm(width), self.count(Attention(width, heads)))]
                 self.pairs = self.pairs or heads > 1
             elif kind in ("lstm", "gru"):
                 layer = {"lstm": nn.LSTM, "gru": nn.GRU}[kind]
@@ -212,18 +206,22 @@ class Draw:
                 layers += [Added(nn.LayerNorm(width), self.pair(width))]
             elif kind == "dropout":
                 layers += [nn.Dropout(0.2)]
-            elif kind == "conv" and not causal:
-                layers += [Transposed(self.count(nn.Conv1d(width, width, 3, padding=1)), self.activation())]
-            elif kind == "encoder" and not causal:
-                layers += [self.count(nn.TransformerEncoderLayer(width, self.pick(1, 2), 20, dropout=self.pick(0.0, 0.1), batch_first=True,
-                                                                 norm_first=self.sometimes(0.5)))]
+            elif kind == "gated":
+                layers += [Gated(self.count(nn.Linear(width, width)), self.count(nn.Linear(width, width)))]
             else:
                 layers += [nn.LayerNorm(width)]
-        layers += [] if causal else [MeanOfWords()]
-        head = nn.Linear(width, outputs, bias=self.sometimes(0.5))
-        if causal and self.sometimes(0.4):
-            head.weight = layers[0].weight
-        return nn.Sequential(*layers, self.count(head))
+        return embedding, nn.Sequential(*layers), self.count(nn.Linear(width, outputs, bias=self.sometimes(0.5)))
+
+    def text(self, vocabulary, outputs):
+        """Of ids [N, T], padded with 0."""
+        return MeanOfWords(*self.words(vocabulary, outputs))
+
+    def running_text(self, vocabulary):
+        """Of ids [N, T], to the word after each."""
+        embedding, layers, head = self.words(vocabulary, vocabulary)
+        if self.sometimes(0.4):
+            head.weight = embedding.weight
+        return nn.Sequential(embedding, layers, head)
 
 
 def build(seed, dataset, vocabulary):
@@ -232,9 +230,9 @@ def build(seed, dataset, vocabulary):
     torch.manual_seed(seed)
     outputs = data.classes or 1
     if data.kind == "book":
-        return drawn.words(vocabulary, vocabulary, True), drawn
+        return drawn.running_text(vocabulary), drawn
     if data.kind == "documents":
-        return drawn.words(vocabulary, outputs, False), drawn
+        return drawn.text(vocabulary, outputs), drawn
     if data.kind == "images":
         return drawn.images(data.shape, outputs), drawn
     rows = drawn.rows(data.elements, outputs)

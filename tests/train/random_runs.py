@@ -303,7 +303,7 @@ def described(case):
             yield f"{name.lower()}"
         elif name == "KILL":
             yield f"kill {value.split('phase=')[1].split(',')[0]}"
-        elif name not in numbers and name not in ("model-option", "NETWORK"):
+        elif name not in numbers and name not in ("model-option", "NETWORK") and not str(value).endswith(".pt2"):
             yield f"{name} {value}".lower()
 
 
