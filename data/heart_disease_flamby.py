@@ -57,28 +57,32 @@ def scales(found, of):
     return [(statistics.fmean(column), statistics.stdev(column) or 1.0) for column in zip(*training)]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("source", type=Path, metavar="FROM")
-    parser.add_argument("target", type=Path, metavar="TO")
-    parser.add_argument("--standardize", choices=["site", "pooled", "off"], default="site")
-    arguments = parser.parse_args()
-    found = list(records(arguments.source))
+def write_tables(found, target, standardize):
+    """train.csv and test.csv in the folder `target`, of (hospital, split, inputs, disease)."""
     hospitals = sorted({hospital for hospital, *_ in found})
     scale = {name: [(0.0, 1.0)] * len(COLUMNS) for name in hospitals}
-    if arguments.standardize == "site":
+    if standardize == "site":
         scale = {name: scales(found, lambda other, name=name: other == name) for name in hospitals}
-    elif arguments.standardize == "pooled":
+    elif standardize == "pooled":
         scale = dict.fromkeys(hospitals, scales(found, lambda _: True))
-    arguments.target.mkdir(parents=True, exist_ok=True)
+    target.mkdir(parents=True, exist_ok=True)
     for split in ("train", "test"):
-        with open(arguments.target / f"{split}.csv", "w", newline="", encoding="utf-8") as file:
+        with open(target / f"{split}.csv", "w", newline="", encoding="utf-8") as file:
             writer = csv.writer(file, lineterminator="\n")
             writer.writerow([*COLUMNS, "hospital", "disease"])
             for hospital, of, inputs, disease in found:
                 if of == split:
                     scaled = [(x - mean) / deviation for x, (mean, deviation) in zip(inputs, scale[hospital])]
                     writer.writerow([*(f"{x:.9g}" for x in scaled), hospital, disease])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("source", type=Path, metavar="FROM")
+    parser.add_argument("target", type=Path, metavar="TO")
+    parser.add_argument("--standardize", choices=["site", "pooled", "off"], default="site")
+    arguments = parser.parse_args()
+    write_tables(list(records(arguments.source)), arguments.target, arguments.standardize)
 
 
 if __name__ == "__main__":

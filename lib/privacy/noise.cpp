@@ -9,6 +9,7 @@
 #include "core/error.hpp"
 #include "kernels/philox.hpp"
 #include "privacy/keystream.hpp"
+#include "privacy/normal_floats.hpp"
 #include "privacy/normal_numbers.hpp"
 
 namespace dtrain::privacy {
@@ -72,21 +73,28 @@ class SecureNoise final : public Noise {
  public:
   void add(std::span<float> values, double deviation, std::int64_t /*step*/,
            std::int64_t /*first*/) override {
-    add_to(values, deviation);
+    while (values.size() > 1) {
+      const auto pairs = std::min(kPairsAtOnce, values.size() / 2);
+      keys_.fill(std::as_writable_bytes(std::span(lengths_).first(pairs)));
+      keys_.fill(std::as_writable_bytes(std::span(turns_).first(pairs)));
+      add_normal_floats(lengths_.data(), turns_.data(), static_cast<float>(deviation), values.data(), pairs);
+      values = values.subspan(2 * pairs);
+    }
+    if (values.empty()) return;
+    std::array<float, 2> two = {values[0], 0};
+    add(two, deviation, 0, 0);
+    values[0] = two[0];
   }
   void add(std::span<double> values, double deviation, std::int64_t /*step*/,
            std::int64_t /*first*/) override {
-    add_to(values, deviation);
-  }
-
- private:
-  template <class Number>
-  void add_to(std::span<Number> values, double deviation) {
     add_pairs(values, deviation, 0, [this](std::span<std::uint64_t> words, std::uint64_t /*pair*/) {
       keys_.fill(std::as_writable_bytes(words));
     });
   }
 
+ private:
+  std::vector<std::uint64_t> lengths_ = std::vector<std::uint64_t>(kPairsAtOnce);
+  std::vector<std::uint32_t> turns_ = std::vector<std::uint32_t>(kPairsAtOnce);
   Keystream keys_;
 };
 

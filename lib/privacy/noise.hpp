@@ -18,7 +18,8 @@ enum class NoiseSource {
 NoiseSource parse_noise_source(const std::string& text);
 std::string name_of(NoiseSource source);
 
-/// Gaussian noise for the elements of a flat tensor. By Box and Muller, in double.
+/// Gaussian noise for the elements of a flat tensor. By Box and Muller: in double, but for that of a secure
+/// source for floats, which add_normal_floats() makes.
 class Noise {
  public:
   virtual ~Noise() = default;

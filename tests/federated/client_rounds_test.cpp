@@ -37,6 +37,26 @@ TEST(ClientRoundsTest, SamplesClientsAnewInEachRoundAndAllOfThemInTheEnd) {
   EXPECT_GT(choices.size(), 30U);
 }
 
+TEST(ClientRoundsTest, ClientsOfARoundAndTheirOrdersAreFunctionsOfTheWholeSeed) {
+  const auto steps = [](std::uint64_t seed) {
+    const auto all = rounds({.clients_per_round = 20, .local_batch = 9, .seed = seed});
+    std::vector<std::vector<std::int64_t>> ids;
+    for (const auto& batch : all.plan(1, 0, 1).micro_batches) ids.push_back(batch.ids);
+    return ids;
+  };
+  const auto clients = [](std::uint64_t seed) {
+    const auto all = rounds({.clients_per_round = 5, .seed = seed});
+    std::vector<std::vector<int>> drawn;
+    for (std::int64_t round = 1; round <= 5; ++round) drawn.push_back(all.sampled(round));
+    return drawn;
+  };
+  const std::uint64_t high = std::uint64_t{1} << 32;
+  EXPECT_NE(steps(4), steps(4 + high)) << "another high half";
+  EXPECT_NE(steps(4 + high), steps(5 + high)) << "another low half";
+  EXPECT_NE(clients(4), clients(4 + high));
+  EXPECT_NE(clients(4 + high), clients(5 + high));
+}
+
 TEST(ClientRoundsTest, EachSampledClientHasOneRankAlsoWhereItDropsOut) {
   const auto all = rounds({.clients_per_round = 12, .local_batch = 9, .drop_rate = 0.4, .seed = 4});
   std::set<int> phases;

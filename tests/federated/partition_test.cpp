@@ -86,11 +86,16 @@ TEST(PartitionTest, EachSampleHasOneClientAndEachClientASampleWhateverTheRule) {
   }
 }
 
-TEST(PartitionTest, IsAFunctionOfTheSeed) {
+TEST(PartitionTest, IsAFunctionOfTheSeedAllOfIt) {
+  constexpr std::uint64_t kHigh = std::uint64_t{1} << 32;
   const Samples samples(500);
   for (const std::string rule : {"iid", "dirichlet=0.3", "quantity=1", "classes=2"}) {
     EXPECT_EQ(parted(rule, 10, samples, 3).owners(), parted(rule, 10, samples, 3).owners()) << rule;
     EXPECT_NE(parted(rule, 10, samples, 3).owners(), parted(rule, 10, samples, 4).owners()) << rule;
+    EXPECT_NE(parted(rule, 10, samples, 3).owners(), parted(rule, 10, samples, 3 + kHigh).owners())
+        << rule << ", another high half of the seed";
+    EXPECT_NE(parted(rule, 10, samples, 3 + kHigh).owners(), parted(rule, 10, samples, 4 + kHigh).owners())
+        << rule << ", another low half of the seed";
   }
 }
 

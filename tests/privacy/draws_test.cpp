@@ -55,5 +55,13 @@ TEST(DrawsTest, ArePureFunctions) {
   EXPECT_EQ(once_an_epoch_draws(500, 7, 3, 8), once_an_epoch_draws(500, 7, 3, 8));
 }
 
+TEST(DrawsTest, EachHalfOfASeedCounts) {
+  const std::uint64_t high = std::uint64_t{1} << 32;
+  EXPECT_NE(poisson_draw(500, 0.2, 3, 8), poisson_draw(500, 0.2, 3 + high, 8));
+  EXPECT_NE(poisson_draw(500, 0.2, 3 + high, 8), poisson_draw(500, 0.2, 4 + high, 8));
+  EXPECT_NE(once_an_epoch_draws(500, 7, 3, 8), once_an_epoch_draws(500, 7, 3 + high, 8));
+  EXPECT_NE(once_an_epoch_draws(500, 7, 3 + high, 8), once_an_epoch_draws(500, 7, 4 + high, 8));
+}
+
 }  // namespace
 }  // namespace dtrain::privacy

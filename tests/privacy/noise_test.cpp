@@ -8,16 +8,19 @@
 
 #include "core/error.hpp"
 #include "privacy/keystream.hpp"
+#include "privacy/normal_floats.hpp"
 #include "privacy/normal_numbers.hpp"
 
 namespace dtrain::privacy {
 namespace {
 
-/// Mean, variance, and share beyond 3 of many numbers.
+/// Mean, variance, and share beyond 3 of many numbers; `Number`: their type.
+template <class Number>
 void expect_standard_normal(Noise& noise) {
-  constexpr std::size_t kCount = 1 << 18;
-  std::vector<double> values(kCount, 0.0);
-  noise.add(values, 1, 1, 0);
+  constexpr std::size_t kCount = (1 << 18) + 1;
+  std::vector<Number> numbers(kCount, 0);
+  noise.add(std::span(numbers), 1, 1, 0);
+  const std::vector<double> values(numbers.begin(), numbers.end());
   double mean = 0;
   double squares = 0;
   double beyond = 0;
@@ -35,8 +38,14 @@ void expect_standard_normal(Noise& noise) {
   EXPECT_NEAR(neighbours, 0, 5 / std::sqrt(kCount));
 }
 
-TEST(NoiseTest, SeededNoiseIsStandardNormal) { expect_standard_normal(*make_noise(NoiseSource::seeded, 7)); }
-TEST(NoiseTest, SecureNoiseIsStandardNormal) { expect_standard_normal(*make_noise(NoiseSource::secure, 7)); }
+TEST(NoiseTest, SeededNoiseIsStandardNormal) {
+  expect_standard_normal<float>(*make_noise(NoiseSource::seeded, 7));
+  expect_standard_normal<double>(*make_noise(NoiseSource::seeded, 7));
+}
+TEST(NoiseTest, SecureNoiseIsStandardNormal) {
+  expect_standard_normal<float>(*make_noise(NoiseSource::secure, 7));
+  expect_standard_normal<double>(*make_noise(NoiseSource::secure, 7));
+}
 
 TEST(NoiseTest, SeededNoiseOfAPartIsThatOfTheWhole) {
   const auto noise = make_noise(NoiseSource::seeded, 3);
@@ -59,6 +68,7 @@ TEST(NoiseTest, StepsAndSeedsHaveNumbersOfTheirOwn) {
   EXPECT_NE(of(1, 1), of(1, 2));
   EXPECT_NE(of(1, 1), of(2, 1));
   EXPECT_NE(of(1, 1), of(1 + (std::uint64_t{1} << 32), 1)) << "a seed has 64 bits";
+  EXPECT_NE(of(1 + (std::uint64_t{1} << 32), 1), of(2 + (std::uint64_t{1} << 32), 1));
   EXPECT_NE(of(1, 1), of(1, 1 + (std::int64_t{1} << 32)));
 }
 
@@ -87,6 +97,35 @@ TEST(NormalNumbersTest, AreThoseOfBoxAndMuller) {
     const double angle = 2 * std::numbers::pi * static_cast<double>(words[i + 1] >> 12) * 0x1p-52;
     EXPECT_NEAR(values[i], std::sqrt(-2 * std::log(u)) * std::cos(angle), 1e-13);
     EXPECT_NEAR(values[i + 1], std::sqrt(-2 * std::log(u)) * std::sin(angle), 1e-13);
+  }
+}
+
+TEST(NormalFloatsTest, AreThoseOfBoxAndMuller) {
+  std::vector<std::uint64_t> lengths = {0, ~std::uint64_t{0}, std::uint64_t{1} << 12};
+  std::vector<std::uint32_t> turns = {0, 1U << 31, ~std::uint32_t{0}};
+  for (std::uint64_t i = 1; i < 3000; ++i) {
+    lengths.push_back(i * 0x9E3779B97F4A7C15U);
+    turns.push_back(static_cast<std::uint32_t>(i * 0x9E3779B9U));
+  }
+  const auto pairs = lengths.size();
+  std::vector<float> values(2 * pairs, 0.0F);
+  add_normal_floats(lengths.data(), turns.data(), 1, values.data(), pairs);
+  for (std::size_t i = 0; i < pairs; ++i) {
+    const double u = 1 - static_cast<double>(lengths[i] >> 12) * 0x1p-52;
+    const double angle = 2 * std::numbers::pi * static_cast<double>(turns[i]) * 0x1p-32;
+    EXPECT_NEAR(values[i], std::sqrt(-2 * std::log(u)) * std::cos(angle), 1e-6) << i;
+    EXPECT_NEAR(values[pairs + i], std::sqrt(-2 * std::log(u)) * std::sin(angle), 1e-6) << i;
+  }
+}
+
+TEST(NoiseTest, SecureNoiseOfAnyLengthReachesEachElementOnce) {
+  const auto noise = make_noise(NoiseSource::secure, 1);
+  for (const std::size_t count : {0, 1, 2, 3, 4095, 4096, 4097, 4099}) {
+    std::vector<float> values(count + 1, 0.0F);
+    noise->add(std::span(values).first(count), 2, 1, 0);
+    // A number is 0 where the turn is a whole number of quarters: by chance in one of 10^5 runs.
+    for (std::size_t i = 0; i < count; ++i) EXPECT_NE(values[i], 0.0F) << i << " of " << count;
+    EXPECT_EQ(values[count], 0.0F) << "behind " << count;
   }
 }
 

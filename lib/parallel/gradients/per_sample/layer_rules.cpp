@@ -7,8 +7,10 @@
 
 #include <algorithm>
 #include <optional>
+#include <span>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "kernels/bag.hpp"
 #include "models/compute/kernel_scope.hpp"
@@ -232,22 +234,23 @@ class BagRule final : public LayerRule {
  private:
   /// Of each text, the sum over its words of (times it is there / real tokens)^2, double [n].
   at::Tensor squares_of_shares() {
-    auto all = at::zeros({ids_.size(0)}, at::kDouble);
-    lengths_ = at::zeros({ids_.size(0)}, at::kDouble);
-    std::vector<std::int32_t> words;
+    auto all = at::empty({ids_.size(0)}, at::kDouble);
+    lengths_ = at::empty({ids_.size(0)}, at::kDouble);
+    met_.resize(static_cast<std::size_t>(table_.value.size(0)), 0);
     for (std::int64_t i = 0; i < ids_.size(0); ++i) {
-      const auto* begin = ids_.const_data_ptr<std::int32_t>() + i * ids_.size(1);
-      words.assign(begin, begin + ids_.size(1));
-      std::erase(words, 0);
-      std::ranges::sort(words);
-      double squares = 0;
-      for (std::size_t from = 0, to = 0; from < words.size(); from = to) {
-        while (to < words.size() && words[to] == words[from]) ++to;
-        squares += static_cast<double>((to - from) * (to - from));
+      const std::span words(ids_.const_data_ptr<std::int32_t>() + i * ids_.size(1),
+                            static_cast<std::size_t>(ids_.size(1)));
+      std::int64_t squares = 0;
+      std::int64_t length = 0;
+      for (const auto word : words) {
+        if (word == 0) continue;
+        squares += 2 * met_[static_cast<std::size_t>(word)]++ + 1;  // (k + 1)^2 - k^2
+        ++length;
       }
-      const auto length = static_cast<double>(std::max<std::size_t>(words.size(), 1));
-      all.mutable_data_ptr<double>()[i] = squares / (length * length);
-      lengths_.mutable_data_ptr<double>()[i] = length;
+      for (const auto word : words) met_[static_cast<std::size_t>(word)] = 0;
+      const auto real = static_cast<double>(std::max<std::int64_t>(length, 1));
+      all.mutable_data_ptr<double>()[i] = static_cast<double>(squares) / (real * real);
+      lengths_.mutable_data_ptr<double>()[i] = real;
     }
     return all;
   }
@@ -256,7 +259,8 @@ class BagRule final : public LayerRule {
   models::Parameter& table_;
   at::Tensor ids_;
   at::Tensor gradient_;
-  at::Tensor lengths_;  // double [n], of the texts, at least 1
+  at::Tensor lengths_;             // double [n], of the texts, at least 1
+  std::vector<std::int32_t> met_;  // by word, how often a text has it: zeros between texts
 };
 
 }  // namespace

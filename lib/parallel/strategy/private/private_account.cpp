@@ -60,8 +60,9 @@ std::uint64_t agreed_draw_seed(const StrategyParts& parts) {
   const bool secret =
       privacy::parse_noise_source(parts.setting.options.noise_source) == privacy::NoiseSource::secure;
   std::int64_t seed = 0;
+  // A run's seed is below 2^63; the largest of the ranks' numbers is to be that of rank 0.
   if (parts.data.rank() == 0)
-    seed = static_cast<std::int64_t>((secret ? privacy::secret_seed() : parts.seed) >> 1);
+    seed = static_cast<std::int64_t>(secret ? privacy::secret_seed() >> 1 : parts.seed);
   parts.data.all_reduce(comm::Buffer::of(std::span(&seed, 1)), comm::ReduceOp::max).wait();
   return static_cast<std::uint64_t>(seed);
 }

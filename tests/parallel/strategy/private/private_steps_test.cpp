@@ -132,7 +132,7 @@ class PrivateStepsTest : public testing::Test {
                                                              .cuts = cuts_,
                                                              .engine = *engine_,
                                                              .sink = job_.sink(),
-                                                             .seed = 11});
+                                                             .seed = seed_});
   }
 
   /// Samples `ids`, dealt to the ranks as evenly as can be.
@@ -161,7 +161,7 @@ class PrivateStepsTest : public testing::Test {
               .sum;
     }
     auto noise = at::zeros_like(sum);
-    privacy::make_noise(privacy::NoiseSource::seeded, 11)
+    privacy::make_noise(privacy::NoiseSource::seeded, seed_)
         ->add(std::span(noise.mutable_data_ptr<float>(), static_cast<std::size_t>(noise.numel())),
               setting_.options.dp_noise * setting_.options.dp_clip, 1, 0);
     const at::NoGradGuard no_grad;
@@ -189,6 +189,7 @@ class PrivateStepsTest : public testing::Test {
   std::unique_ptr<PlainEngine> engine_;
   Samples samples_{{waves({kRecords, 12})}, at::remainder(at::arange(kRecords, at::kLong), 3)};
   at::Tensor start_;
+  std::uint64_t seed_ = 11;
   std::unique_ptr<PrivateSteps> strategy_;
 };
 
@@ -240,6 +241,21 @@ TEST_F(PrivateStepsTest, WhatLayersDrawIsASecretUnlessATestAsksOtherwise) {
   };
   EXPECT_TRUE(after_a_step("seeded").equal(after_a_step("seeded")));
   EXPECT_FALSE(after_a_step("secure").equal(after_a_step("secure")));
+}
+
+TEST_F(PrivateStepsTest, DrawsOfASeededRunAreOfItsWholeSeed) {
+  samples_ = {{waves({kRecords, 4})}, at::remainder(at::arange(kRecords, at::kLong), 4)};
+  const auto draws_of = [&](std::uint64_t seed) {
+    seed_ = seed;
+    Layers layers;
+    layers.push_back(std::make_unique<Scale>(4));
+    make(std::move(layers));
+    return strategy_->draws(1);
+  };
+  const auto draws = draws_of(10);
+  EXPECT_EQ(draws, draws_of(10));
+  EXPECT_NE(draws, draws_of(11)) << "the lowest bit";
+  EXPECT_NE(draws, draws_of(10 + (std::uint64_t{1} << 32))) << "the high half";
 }
 
 TEST_F(PrivateStepsTest, AParameterWithoutAGradientIsFatal) {
