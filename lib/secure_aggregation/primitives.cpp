@@ -5,7 +5,6 @@
 #include <algorithm>
 
 #include "core/error.hpp"
-#include "privacy/chacha20.hpp"
 
 namespace dtrain::secure_aggregation {
 namespace {
@@ -115,7 +114,10 @@ std::optional<Bytes> open(const Secret& key, const Nonce& nonce, View sealed, Vi
 }
 
 void chacha20(const Secret& key, const Nonce& nonce, std::uint32_t block, std::span<std::byte> bytes) {
-  privacy::chacha20(key.bytes(), nonce, block, bytes);
+  start_sodium();
+  std::fill(bytes.begin(), bytes.end(), std::byte{0});
+  crypto_stream_chacha20_ietf_xor_ic(raw(bytes.data()), raw(bytes.data()), bytes.size(), raw(nonce.data()),
+                                     block, raw(key.bytes().data()));
 }
 
 bool equal(const Block<32>& one, const Block<32>& other) {

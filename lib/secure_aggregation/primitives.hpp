@@ -33,8 +33,8 @@ class Secret {
   Block<32> bytes_ = {};
 };
 
-// The functions of this file are those of libsodium, and chacha20() has the same bytes. Where dtrain was
-// built without it, each throws Error (exit code 2).
+// The functions of this file are those of libsodium. Where dtrain was built without it, each throws Error
+// (exit code 2).
 
 /// Source: FIPS 180-4.
 Digest sha256(View bytes);

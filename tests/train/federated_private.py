@@ -174,6 +174,11 @@ class FederatedPrivacyTest(unittest.TestCase):
             self.assertEqual(len(rows), 4)
             self.assertTrue(2.98 < rows["epsilon"][-1] <= 3, rows["epsilon"])
 
+    def test_a_budget_without_room_for_a_round_is_refused(self):
+        for options, words in (([*CLIENT, "--clients-per-round", 2], "first step"), (RECORD, "nothing was trained")):
+            refused(BINARY, 2, 2, ["--target-epsilon", words, "--dp-noise"], *COMMON, "--name", "no-room", "--clients", 4, "--rounds", 3, *options,
+                    "--dp-noise", 0.3, "--target-epsilon", 0.01, cwd=self.folder)
+
     def test_the_run_ends_when_the_budget_is_spent(self):
         for name, options in {"client": CLIENT, "record": RECORD}.items():
             folder = self.train(f"spent-{name}", "--clients", 4, "--clients-per-round", 2, "--rounds", 200, *options, "--dp-noise", 1, "--target-epsilon", 8,

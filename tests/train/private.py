@@ -123,6 +123,12 @@ class PrivateTest(unittest.TestCase):
             standardised = bool(json.load(file)["mean"])
         self.assertEqual(any("not covered: mean" in event for event in events(folder, "privacy")), standardised)
 
+    def test_a_budget_without_room_for_a_step_is_refused(self):
+        for noise, epsilon in ((0, 5), (0.3, 0.01)):
+            refused(BINARY, 2, 2, [f"--target-epsilon {epsilon}", "first step", "--dp-noise"], *SMALL, "--name", "no-room", "--dp-clip", 1, "--dp-noise", noise,
+                    "--target-epsilon", epsilon, cwd=self.folder)
+        self.assertFalse((self.folder / "runs/no-room/results.h5").exists())
+
     def test_the_run_ends_when_the_budget_is_spent(self):
         folder = self.train(2, "spent", "--global-batch", 20, "--epochs", 30, "--dp-clip", 1, "--dp-noise", 0.9, "--target-epsilon", 4, "--dp-delta", 1e-3)
         rows = privacy(folder)

@@ -121,6 +121,8 @@ class Trials:
             if not named:
                 raise Failed("is refused with nothing left to leave out", said)
             del chosen[chance.choice(named)]
+            if "strategy" not in chosen and chosen.pop("rounds", None):
+                chosen["limit-steps"] = 3
         return refusals
 
 

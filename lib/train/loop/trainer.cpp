@@ -233,6 +233,8 @@ ExitCode Trainer::train_to_the_end() {
   }
   if (step_ < total_steps_ && privacy_.is_spent()) {
     const auto why = privacy_.why_spent(step_);
+    require_option(step_ > 0, "nothing was trained: " + why, "--target-epsilon",
+                   "use more --dp-noise, or a larger epsilon");
     outputs_.event("privacy_spent", why);
     log_.info("privacy    spent " + why);
   }

@@ -8,6 +8,8 @@
 #include <span>
 #include <utility>
 
+#include "core/error.hpp"
+
 namespace dtrain::parallel {
 namespace {
 
@@ -43,12 +45,29 @@ privacy::Accounting accounting_of(const StrategyOptions& options) {
   return privacy::parse_accounting(options.dp_accountant);
 }
 
+namespace {
+
+/// Throws Error where not even one step with the noise that the user has chosen keeps to the epsilon.
+void require_a_step(const privacy::SampledGaussian& mechanism, const StrategyOptions& options) {
+  if (options.dp_noise < 0 || options.target_epsilon <= 0) return;
+  const auto steps = privacy::steps_within(options.target_epsilon, options.dp_delta, {}, mechanism,
+                                           accounting_of(options), 1);
+  require_option(steps > 0,
+                 fmt::format("the first step with a noise of {:g} releases more at delta {:g}",
+                             options.dp_noise, options.dp_delta),
+                 fmt::format("--target-epsilon {:g}", options.target_epsilon),
+                 "use more --dp-noise, or leave it out: the noise is then as much as it takes");
+}
+
+}  // namespace
+
 privacy::SampledGaussian with_noise(privacy::SampledGaussian mechanism, const StrategyOptions& options) {
   mechanism.noise_multiplier =
       options.dp_noise >= 0
           ? options.dp_noise
           : privacy::noise_for(options.target_epsilon, options.dp_delta, mechanism, accounting_of(options));
   mechanism.validate();
+  require_a_step(mechanism, options);
   return mechanism;
 }
 
