@@ -15,6 +15,8 @@ at::Tensor Parameter::take_gradient_memory(at::MemoryFormat format) {
 
 StepMemory* Parameter::step_memory() const { return place != nullptr ? place->step_memory() : nullptr; }
 
+ProductFactors* Parameter::factors() const { return place != nullptr ? place->factors() : nullptr; }
+
 MixedCost mixed_cost(const Cost& cost, double input_elements, bool takes_half) {
   constexpr double kHalf = 0.5;  // of what float takes
   if (cost.products == Cost::Products::none) {

@@ -102,6 +102,7 @@ struct Flow {
 class BorrowedParameter;  // models/borrowed_parameter.hpp
 class GradientPlace;      // models/compute/gradient_place.hpp
 class StepMemory;         // models/compute/step_memory.hpp
+struct ProductFactors;    // models/compute/product_factors.hpp
 class TensorGroup;        // models/slicing/tensor_group.hpp
 
 /// A trainable tensor. `value` is a leaf that requires gradients; parallel replaces its storage by a view
@@ -125,6 +126,8 @@ struct Parameter {
   at::Tensor take_gradient_memory(at::MemoryFormat format = at::MemoryFormat::Contiguous);
   /// Null: no step of several micro-batches runs.
   StepMemory* step_memory() const;
+  /// Null: the gradient is wanted, not what it is made from.
+  ProductFactors* factors() const;
 };
 
 /// State that is saved and agreed upon but not trained (BatchNorm's running statistics). It changes once per

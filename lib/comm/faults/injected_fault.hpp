@@ -30,6 +30,11 @@ struct InjectedFault {
   double factor = 10;  ///< Of slow.
   double seconds = 0;  ///< Of link_down; 0: for good.
 
+  /// Whether it is of a sum over the data group.
+  bool is_of_sum() const {
+    return kind == Kind::skip || kind == Kind::count || kind == Kind::dtype || kind == Kind::order;
+  }
+
   /// forward, backward, all_reduce, optimizer, evaluation, checkpoint; test: the evaluation at the end;
   /// shutdown: behind it, before results.h5 is put together; recovery: after another rank was lost, whatever
   /// the step.

@@ -93,9 +93,8 @@ void Injection::begin_step(std::int64_t step) {
     }
     if (fault.kind == Kind::disk_full && fault.step == step) fill_disk();
     if (fault.kind == Kind::link_down && fault.step == step) take_links_down(fault.seconds);
-    const bool of_sums = fault.kind == Kind::skip || fault.kind == Kind::count || fault.kind == Kind::dtype ||
-                         fault.kind == Kind::order;
-    if (of_sums && fault.step == step && tampered_ != nullptr) tampered_->tamper_with_next(fault.kind);
+    if (fault.is_of_sum() && fault.step == step && tampered_ != nullptr)
+      tampered_->tamper_with_next(fault.kind);
   }
 }
 

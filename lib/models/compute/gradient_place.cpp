@@ -5,7 +5,8 @@
 
 namespace dtrain::models {
 
-GradientPlace::GradientPlace(Parameter& parameter, RowGradients* rows) : parameter_(parameter), rows_(rows) {
+GradientPlace::GradientPlace(Parameter& parameter, RowGradients* rows, ProductFactors* factors)
+    : parameter_(parameter), rows_(rows), factors_(factors) {
   require(parameter.place == nullptr, "its gradient is collected already",
           {.subject = parameter.name, .advice = "end one collector of gradients before the next begins"});
   require(rows == nullptr || parameter.by_rows, "its layer does not give its gradient by rows",

@@ -5,6 +5,7 @@
 #include <optional>
 #include <utility>
 
+#include "models/compute/product_factors.hpp"
 #include "models/compute/row_gradients.hpp"
 #include "models/compute/step_memory.hpp"
 
@@ -21,10 +22,13 @@ struct Parameter;  // models/layer.hpp
 class GradientPlace {
  public:
   /// `parameter` must outlive the place, and stay where it is. Throws Error where it has a place already.
-  explicit GradientPlace(Parameter& parameter) : GradientPlace(parameter, nullptr) {}
+  explicit GradientPlace(Parameter& parameter) : GradientPlace(parameter, nullptr, nullptr) {}
   /// For a gradient that comes by rows: backward appends each micro-batch's to `rows`, borrowed, and leaves
   /// .grad alone. Throws Error also where the layer cannot give it so (Parameter::by_rows).
-  GradientPlace(Parameter& parameter, RowGradients& rows) : GradientPlace(parameter, &rows) {}
+  GradientPlace(Parameter& parameter, RowGradients& rows) : GradientPlace(parameter, &rows, nullptr) {}
+  /// For the weight of a linear layer: backward leaves each micro-batch's `factors`, borrowed, and neither
+  /// the weight's gradient nor the bias's.
+  GradientPlace(Parameter& weight, ProductFactors& factors) : GradientPlace(weight, nullptr, &factors) {}
   ~GradientPlace();
   GradientPlace(const GradientPlace&) = delete;
   GradientPlace& operator=(const GradientPlace&) = delete;
@@ -47,12 +51,15 @@ class GradientPlace {
   StepMemory* step_memory() { return memory_ ? &*memory_ : nullptr; }
   /// Null: the gradient is wanted dense.
   RowGradients* rows() const { return rows_; }
+  /// Null: the gradient is wanted, not what it is made from.
+  ProductFactors* factors() const { return factors_; }
 
  private:
-  GradientPlace(Parameter& parameter, RowGradients* rows);
+  GradientPlace(Parameter& parameter, RowGradients* rows, ProductFactors* factors);
 
   Parameter& parameter_;
   RowGradients* rows_;
+  ProductFactors* factors_;
   at::Tensor offered_;
   std::optional<StepMemory> memory_;
 };

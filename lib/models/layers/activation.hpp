@@ -28,6 +28,7 @@ class Activation final : public Layer {
   Tensors forward(const Tensors& inputs, const Context& context) override;
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override { return inputs; }
   Cost cost(const std::vector<Shape>& inputs) const override;
+  Function function() const { return function_; }
 
  private:
   Function function_;

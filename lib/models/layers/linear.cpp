@@ -48,6 +48,7 @@ Flow Linear::slice(TensorGroup& group, const Flow& flow) {
 }
 
 at::Tensor linear_product(const at::Tensor& input, Parameter& weight, Parameter& bias) {
+  if (gives_factors(input, weight)) return small_linear(input.contiguous(), weight, bias);
   if (fits_large_linear(input, weight)) return large_linear(input, weight, bias);
   if (fits_small_linear(input, weight.value)) return small_linear(input, weight, bias);
   if (fits_half_linear(input, weight)) return half_linear(input, weight, bias);

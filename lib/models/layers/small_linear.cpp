@@ -1,12 +1,14 @@
 #include "models/layers/small_linear.hpp"
 
 #include <ATen/Parallel.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "kernels/small_gemm.hpp"
 #include "models/compute/precision.hpp"
+#include "models/compute/product_factors.hpp"
 
 namespace dtrain::models {
 namespace {
@@ -85,9 +87,12 @@ class SmallLinear : public torch::autograd::Function<SmallLinear> {
     const auto saved = context->get_saved_variables();
     torch::autograd::tensor_list results(4);
     if (context->needs_input_grad(0)) results[0] = input_gradient<T>(gradient, saved[1]);
-    if (context->needs_input_grad(1)) {
-      results[1] = weight_gradient<T>(gradient, saved[0], parameter(context, "weight"));
+    Parameter& weight = parameter(context, "weight");
+    if (ProductFactors* factors = weight.factors()) {
+      *factors = {saved[0], gradient};
+      return results;
     }
+    if (context->needs_input_grad(1)) results[1] = weight_gradient<T>(gradient, saved[0], weight);
     if (context->needs_input_grad(2)) results[2] = bias_gradient<T>(gradient, parameter(context, "bias"));
     return results;
   }
@@ -103,6 +108,10 @@ bool fits_small_linear(const at::Tensor& input, const at::Tensor& weight) {
   return kernels::has_small_gemm() && at::get_num_threads() == 1 && input.dim() == 2 &&
          own_products_take(input, weight) && input.is_contiguous() && weight.is_contiguous() &&
          input.numel() <= kLargestInput && weight.numel() <= kLargestWeight;
+}
+
+bool gives_factors(const at::Tensor& input, const Parameter& weight) {
+  return weight.factors() != nullptr && at::GradMode::is_enabled() && input.dim() == 2;
 }
 
 at::Tensor small_linear(const at::Tensor& input, Parameter& weight, Parameter& bias) {

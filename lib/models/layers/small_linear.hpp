@@ -8,6 +8,9 @@ namespace dtrain::models {
 /// small enough to stay in its caches, and a processor with FMA.
 bool fits_small_linear(const at::Tensor& input, const at::Tensor& weight);
 
+/// Whether backward is to leave factors in place of gradients (ProductFactors), which small_linear does.
+bool gives_factors(const at::Tensor& input, const Parameter& weight);
+
 /// input W^T + bias as one node of the graph, on dtrain's own kernels: for matrices of a few hundred columns
 /// LibTorch spends as long on the way to its kernels and in packing as on the product.
 /// Shapes: `input` [n, in], `weight` [out, in], `bias` [out]. Not differentiable twice. Gradients are written

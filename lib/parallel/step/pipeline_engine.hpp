@@ -38,6 +38,7 @@ class PipelineEngine final : public StepEngine {
   std::vector<MicroBatchLoss> compute(const StepPlan& plan, SampleSource& samples, LocalSums& sums,
                                       double loss_scale) override;
   std::vector<const models::Parameter*> met_again() const override { return parts_.pipeline.met_again(); }
+  bool runs_layers() const override { return true; }
   void keep_weights(LayerWeights& weights, int micro_batches) override;
 
   /// What differs between the replays of a captured step, in the device's memory. Undefined tensors: nothing

@@ -38,6 +38,11 @@ class StepEngine {
   /// The parameters that get more than one gradient in a micro-batch, once for each gradient after the first.
   virtual std::vector<const models::Parameter*> met_again() const = 0;
 
+  /// Whether gradients come from backward passes of the model's own layers, each followed by
+  /// LocalSums::taken_back(): then layers may leave something else in their place
+  /// (models::GradientPlace).
+  virtual bool runs_layers() const { return false; }
+
   /// From now on `weights`, borrowed, brings the weights of each layer while it computes, in each step for
   /// `micro_batches`, whether this copy has as many or fewer. Throws Error where the engine cannot.
   virtual void keep_weights(LayerWeights& weights, int micro_batches);

@@ -35,6 +35,7 @@ struct Setting {
   bool samples_alike = true;          ///< All samples have one shape.
   bool class_weights = false;         ///< A step's weight depends on the classes of its samples.
   bool injects_faults = false;
+  bool sums_each_step = false;  ///< Gradients are to be sums over the ranks: faults of sums are injected.
   bool recovers = false;       ///< The run is to go on after a rank was lost.
   bool adapts_batch = false;   ///< A step takes as many batches as the noise of its gradient asks for.
   bool owns_by_speed = false;  ///< Micro-batches are dealt by the ranks' measured speed.

@@ -13,6 +13,7 @@
 #include "parallel/gradients/squares.hpp"
 #include "parallel/gradients/table_by_rows.hpp"
 #include "parallel/strategy/flat_ranges.hpp"
+#include "parallel/strategy/synchronous/products.hpp"
 
 namespace dtrain::parallel {
 namespace {
@@ -139,6 +140,7 @@ std::unique_ptr<GradientSums> gradient_sums(const StrategyParts& parts, Shards s
                             .across = parts.data_across,
                             .compression = compression});
   }
+  if (auto products = product_sums(parts, parameters, memory.shared())) return products;
   using Update = BucketConfig::Update;
   BucketConfig config = parts.buckets;
   config.update = memory.shared() ? Update::parts : cut ? Update::shards : Update::everything;

@@ -9,6 +9,7 @@
 #include <string_view>
 #include <vector>
 
+#include "comm/faults/injected_fault.hpp"
 #include "core/error.hpp"
 #include "parallel/gradients/compression/gradient_compression.hpp"
 #include "parallel/step/pieces.hpp"
@@ -364,6 +365,16 @@ bool uses_strategy_option(const RunConfig& config, const std::string& name) {
   return name != "elasticity" || config.given.contains(name);
 }
 
+namespace {
+
+bool injects_faults_of_sums(const RunConfig& config) {
+  if (config.inject.empty()) return false;
+  const auto ranks = std::max(config.started_ranks, config.mesh_shape.size());
+  return std::ranges::any_of(comm::parse_faults(config.inject, ranks), &comm::InjectedFault::is_of_sum);
+}
+
+}  // namespace
+
 parallel::Setting strategy_setting(const RunConfig& config) {
   return {.mesh = config.mesh_shape,
           .reproducible = config.reproducible,
@@ -373,6 +384,7 @@ parallel::Setting strategy_setting(const RunConfig& config) {
           .on_device = config.computes_on_device(),
           .no_device_graphs = config.device_graphs == "off" ? "--device-graphs off" : "",
           .injects_faults = !config.inject.empty(),
+          .sums_each_step = injects_faults_of_sums(config),
           .recovers = config.on_failure != "abort",
           .adapts_batch = config.batch.adaptive,
           .owns_by_speed = balances_data(config),

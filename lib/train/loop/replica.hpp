@@ -16,6 +16,7 @@
 #include "parallel/pipeline/pipeline.hpp"
 #include "parallel/step/clocked_engine.hpp"
 #include "parallel/step/graph_engine.hpp"
+#include "parallel/step/perceptron_engine.hpp"
 #include "parallel/step/pipeline_engine.hpp"
 #include "parallel/strategy/strategy.hpp"
 #include "train/loop/evaluation.hpp"
@@ -80,6 +81,7 @@ class Replica {
 
  private:
   comm::Group& data_group();
+  std::unique_ptr<parallel::PerceptronEngine> perceptron_engine();
   parallel::StepEngine& engine();
   void settle_clock();
   std::vector<double> largest(double mine, int extent, int topology::MeshCoordinates::*axis);
@@ -94,7 +96,8 @@ class Replica {
   std::unique_ptr<parallel::StepCapture> capture_;  // null: no step is captured
   parallel::Pipeline pipeline_;
   parallel::PipelineEngine engine_;
-  std::unique_ptr<parallel::GraphEngine> graphs_;  // null: engine_ does all steps
+  std::unique_ptr<parallel::GraphEngine> graphs_;           // null: engine_ does all steps,
+  std::unique_ptr<parallel::PerceptronEngine> perceptron_;  // unless this one does
   /// Of an emulated machine: what passes through here takes time on its clock.
   struct Clocked {
     comm::ClockedGroup world;

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <initializer_list>
 #include <map>
 #include <memory>
 #include <optional>
@@ -10,8 +11,10 @@
 #include <vector>
 
 #include "parallel/gradients/flat_parameters.hpp"
+#include "parallel/gradients/product_sums.hpp"
 #include "parallel/job_of_test.hpp"
 #include "parallel/small_model.hpp"
+#include "parallel/step/perceptron_engine.hpp"
 #include "parallel/step/pipeline_engine.hpp"
 
 namespace dtrain::parallel {
@@ -58,6 +61,17 @@ class FakeSums final : public LocalSums {
   void begin_step(int micro_batches) override { said.push_back("begin " + std::to_string(micro_batches)); }
   void taken_back(int index) override { said.push_back("back " + std::to_string(index)); }
   std::vector<std::string> said;
+};
+
+/// What a strategy does with the sums of products.
+class LocalProducts final : public LocalSums {
+ public:
+  explicit LocalProducts(ProductSums& sums) : sums_(sums) {}
+  void begin_step(int micro_batches) override { sums_.begin_step(micro_batches); }
+  void taken_back(int index) override { sums_.taken_back(index); }
+
+ private:
+  ProductSums& sums_;
 };
 
 class StepEngineTest : public testing::Test {
@@ -113,6 +127,38 @@ TEST_F(StepEngineTest, GradientsAndLossesAreThoseOfTheWholeBatch) {
   for (const auto* parameter : model_->parameters()) {
     ASSERT_TRUE(parameter->value.grad().defined()) << parameter->name;
     EXPECT_TRUE(at::allclose(parameter->value.grad(), gradients.at(parameter->name), 1e-10, 1e-13));
+  }
+}
+
+TEST_F(StepEngineTest, APerceptronNeedsNoGraphWhereFactorsAreWanted) {
+  if (job_.pipe().size() > 1) GTEST_SKIP() << "one rank computes it as a whole";
+  auto behind = engine();
+  PerceptronEngine run(behind, models::DirectPerceptron::of(*model_), job_.sink());
+  const auto expected = run.compute(plan_of(1), source_, sums_, 1.0);  // gradients are wanted
+  std::map<std::string, at::Tensor> gradients;
+  for (const auto* parameter : model_->parameters()) {
+    ASSERT_TRUE(parameter->value.grad().defined()) << parameter->name;
+    gradients[parameter->name] = parameter->value.grad().clone();
+    parameter->value.mutable_grad().reset();
+  }
+  const auto products = ProductSums::make(*parameters_, trained_products(*model_), job_.data(),
+                                          {.samples = 24, .micro_batches = 8}, job_.sink(), true);
+  ASSERT_NE(products, nullptr);
+  for (StepEngine* const with : std::initializer_list<StepEngine*>{&behind, &run}) {
+    LocalProducts sums(*products);
+    const auto losses = with->compute(plan_of(1), source_, sums, 1.0);
+    products->finish();
+    ASSERT_EQ(losses.size(), expected.size());
+    for (std::size_t i = 0; i < losses.size(); ++i) {
+      EXPECT_EQ(losses[i].micro_batch, expected[i].micro_batch);
+      EXPECT_EQ(losses[i].samples, expected[i].samples);
+      EXPECT_FALSE(losses[i].sums.loss.requires_grad());
+      EXPECT_NEAR(losses[i].sums.loss.item<double>(), expected[i].sums.loss.item<double>(), 1e-12);
+    }
+    for (const auto& entry : parameters_->entries()) {
+      const auto found = FlatParameters::view(products->gradients(), entry);
+      EXPECT_TRUE(at::allclose(found, gradients.at(entry.parameter->name), 1e-10, 1e-13));
+    }
   }
 }
 
