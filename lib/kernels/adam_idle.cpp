@@ -13,8 +13,8 @@ constexpr std::size_t kBytesAtOnce =
 
 /// `Count` elements through all steps without leaving the registers.
 template <class T, std::size_t Count>
-inline DTRAIN_VECTOR_BODY void idle_block(T* parameters, T* exp_avg, T* exp_avg_sq,
-                                          std::span<const AdamIdleStep> steps, T eps, T keep1, T keep2) {
+inline DTRAIN_VECTOR_BODY void idle_block(T* parameters, const T* exp_avg, const T* exp_avg_sq,
+                                          std::span<const AdamIdleStep> steps, T eps) {
   T values[Count];
   T firsts[Count];
   T roots[Count];
@@ -31,36 +31,42 @@ inline DTRAIN_VECTOR_BODY void idle_block(T* parameters, T* exp_avg, T* exp_avg_
       values[i] = values[i] * shrink - moved * firsts[i] / (roots[i] * spread + eps);
     }
   }
-  for (std::size_t i = 0; i < Count; ++i) {
-    parameters[i] = values[i];
-    exp_avg[i] = firsts[i] * keep1;
-    exp_avg_sq[i] *= keep2;
-  }
+  for (std::size_t i = 0; i < Count; ++i) parameters[i] = values[i];
 }
 
 }  // namespace
 
 template <class T>
-void adam_idle(T* parameters, T* exp_avg, T* exp_avg_sq, std::size_t n, std::span<const AdamIdleStep> steps,
-               double eps, double keep1, double keep2) {
+void adam_idle(T* parameters, const T* exp_avg, const T* exp_avg_sq, std::size_t n,
+               std::span<const AdamIdleStep> steps, double eps) {
   constexpr std::size_t kCount = kBytesAtOnce / sizeof(T);
   with_avx2([=]() DTRAIN_VECTOR_BODY {
     const auto small = static_cast<T>(eps);
-    const auto first = static_cast<T>(keep1);
-    const auto second = static_cast<T>(keep2);
     std::size_t i = 0;
-    for (; i + kCount <= n; i += kCount) {
-      idle_block<T, kCount>(parameters + i, exp_avg + i, exp_avg_sq + i, steps, small, first, second);
-    }
-    for (; i < n; ++i) {
-      idle_block<T, 1>(parameters + i, exp_avg + i, exp_avg_sq + i, steps, small, first, second);
+    for (; i + kCount <= n; i += kCount)
+      idle_block<T, kCount>(parameters + i, exp_avg + i, exp_avg_sq + i, steps, small);
+    for (; i < n; ++i) idle_block<T, 1>(parameters + i, exp_avg + i, exp_avg_sq + i, steps, small);
+  });
+}
+
+template <class T>
+void adam_fade(T* exp_avg, T* exp_avg_sq, std::size_t n, double idle1, double idle2) {
+  with_avx2([=]() DTRAIN_VECTOR_BODY {
+    const auto first = static_cast<T>(idle1);
+    const auto second = static_cast<T>(idle2);
+#pragma GCC ivdep
+    for (std::size_t i = 0; i < n; ++i) {
+      exp_avg[i] *= first;
+      exp_avg_sq[i] *= second;
     }
   });
 }
 
-template void adam_idle<float>(float*, float*, float*, std::size_t, std::span<const AdamIdleStep>, double,
-                               double, double);
-template void adam_idle<double>(double*, double*, double*, std::size_t, std::span<const AdamIdleStep>, double,
-                                double, double);
+template void adam_idle<float>(float*, const float*, const float*, std::size_t, std::span<const AdamIdleStep>,
+                               double);
+template void adam_idle<double>(double*, const double*, const double*, std::size_t,
+                                std::span<const AdamIdleStep>, double);
+template void adam_fade<float>(float*, float*, std::size_t, double, double);
+template void adam_fade<double>(double*, double*, std::size_t, double, double);
 
 }  // namespace dtrain::kernels

@@ -121,8 +121,11 @@ struct LeftStrides {
   std::size_t depth = 0;
 };
 
+/// Whether a product replaces what it is written to, or is added to it.
+enum class Result { written, added };
+
 /// Rows x Vectors vectors of left x right, by adding up outer products.
-template <std::size_t Rows, std::size_t Vectors, class V, class T>
+template <std::size_t Rows, std::size_t Vectors, Result Kind, class V, class T>
 DTRAIN_VECTOR_BODY inline void outer_block(T* out, const T* left, const LeftStrides& strides, const T* right,
                                            const GemmSize& size) {
   constexpr std::size_t kWidth = sizeof(V) / sizeof(T);
@@ -130,7 +133,10 @@ DTRAIN_VECTOR_BODY inline void outer_block(T* out, const T* left, const LeftStri
 #pragma GCC unroll 8
   for (std::size_t r = 0; r < Rows; ++r) {
 #pragma GCC unroll 8
-    for (std::size_t v = 0; v < Vectors; ++v) sums[r][v] = V{};
+    for (std::size_t v = 0; v < Vectors; ++v) {
+      sums[r][v] = V{};
+      if constexpr (Kind == Result::added) load(sums[r][v], out + r * size.columns + v * kWidth);
+    }
   }
   for (std::size_t d = 0; d < size.depth; ++d) {
     const T* from = right + d * size.columns;
@@ -158,6 +164,38 @@ DTRAIN_VECTOR_BODY inline void over_rows(std::size_t rows, const Block& block) {
   std::size_t r = 0;
   for (; r + Rows <= rows; r += Rows) block.template operator()<Rows>(r);
   for (; r < rows; ++r) block.template operator()<1>(r);
+}
+
+template <Result Kind, class T>
+void outer_product(T* out, const T* left, const LeftStrides& strides, const T* right, const GemmSize& size) {
+  with_products([&](auto set) DTRAIN_VECTOR_BODY {
+    using Set = std::remove_cv_t<decltype(set)>;
+    using V = typename VectorOf<T, Set::kBytes>::Type;
+    constexpr std::size_t kRows = Blocking<Set>::kRows;
+    constexpr std::size_t kVectors = Blocking<Set>::kVectors;
+    constexpr std::size_t kWidth = sizeof(V) / sizeof(T);
+    const auto panel = [&]<class Vector, std::size_t Vectors>(std::size_t c) DTRAIN_VECTOR_BODY {
+      over_rows<kRows>(size.rows, [&]<std::size_t Rows>(std::size_t r) DTRAIN_VECTOR_BODY {
+        outer_block<Rows, Vectors, Kind, Vector>(out + r * size.columns + c, left + r * strides.row, strides,
+                                                 right + c, size);
+      });
+    };
+    if (size.columns < kWidth || (Kind == Result::added && size.columns % kWidth != 0)) {
+      for (std::size_t c = 0; c < size.columns; ++c) panel.template operator()<T, 1>(c);
+      return;
+    }
+    // A panel of `right` stays in the first-level cache while all of `left` passes by. The last one begins
+    // where it ends with the row: some columns are computed twice, with the same bits.
+    for (std::size_t c = 0; c < size.columns;) {
+      const std::size_t whole = std::min((size.columns - c) / kWidth, kVectors);
+      const std::size_t vectors = std::max<std::size_t>(whole, 1);
+      const std::size_t begin = std::min(c, size.columns - vectors * kWidth);
+      with_count(vectors, [&]<std::size_t Vectors>() DTRAIN_VECTOR_BODY {
+        if constexpr (Vectors <= kVectors) panel.template operator()<V, Vectors>(begin);
+      });
+      c = begin + vectors * kWidth;
+    }
+  });
 }
 
 }  // namespace
@@ -196,35 +234,13 @@ void multiply_transposed(T* out, const T* left, const T* right, const T* bias, c
 template <class T>
 void multiply(T* out, const T* left, std::size_t row_stride, std::size_t depth_stride, const T* right,
               const GemmSize& size) {
-  const LeftStrides strides{row_stride, depth_stride};
-  with_products([&](auto set) DTRAIN_VECTOR_BODY {
-    using Set = std::remove_cv_t<decltype(set)>;
-    using V = typename VectorOf<T, Set::kBytes>::Type;
-    constexpr std::size_t kRows = Blocking<Set>::kRows;
-    constexpr std::size_t kVectors = Blocking<Set>::kVectors;
-    constexpr std::size_t kWidth = sizeof(V) / sizeof(T);
-    const auto panel = [&]<class Vector, std::size_t Vectors>(std::size_t c) DTRAIN_VECTOR_BODY {
-      over_rows<kRows>(size.rows, [&]<std::size_t Rows>(std::size_t r) DTRAIN_VECTOR_BODY {
-        outer_block<Rows, Vectors, Vector>(out + r * size.columns + c, left + r * row_stride, strides,
-                                           right + c, size);
-      });
-    };
-    if (size.columns < kWidth) {
-      for (std::size_t c = 0; c < size.columns; ++c) panel.template operator()<T, 1>(c);
-      return;
-    }
-    // A panel of `right` stays in the first-level cache while all of `left` passes by. The last one begins
-    // where it ends with the row: some columns are computed twice, with the same bits.
-    for (std::size_t c = 0; c < size.columns;) {
-      const std::size_t whole = std::min((size.columns - c) / kWidth, kVectors);
-      const std::size_t vectors = std::max<std::size_t>(whole, 1);
-      const std::size_t begin = std::min(c, size.columns - vectors * kWidth);
-      with_count(vectors, [&]<std::size_t Vectors>() DTRAIN_VECTOR_BODY {
-        if constexpr (Vectors <= kVectors) panel.template operator()<V, Vectors>(begin);
-      });
-      c = begin + vectors * kWidth;
-    }
-  });
+  outer_product<Result::written>(out, left, {row_stride, depth_stride}, right, size);
+}
+
+template <class T>
+void multiply_onto(T* out, const T* left, std::size_t row_stride, std::size_t depth_stride, const T* right,
+                   const GemmSize& size) {
+  outer_product<Result::added>(out, left, {row_stride, depth_stride}, right, size);
 }
 
 template <class T>
@@ -244,6 +260,10 @@ template void multiply_transposed<double>(double*, const double*, const double*,
 template void multiply<float>(float*, const float*, std::size_t, std::size_t, const float*, const GemmSize&);
 template void multiply<double>(double*, const double*, std::size_t, std::size_t, const double*,
                                const GemmSize&);
+template void multiply_onto<float>(float*, const float*, std::size_t, std::size_t, const float*,
+                                   const GemmSize&);
+template void multiply_onto<double>(double*, const double*, std::size_t, std::size_t, const double*,
+                                    const GemmSize&);
 template void column_sums<float>(float*, const float*, std::size_t, std::size_t);
 template void column_sums<double>(double*, const double*, std::size_t, std::size_t);
 

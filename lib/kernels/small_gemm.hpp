@@ -28,6 +28,11 @@ template <class T>
 void multiply(T* out, const T* left, std::size_t row_stride, std::size_t depth_stride, const T* right,
               const GemmSize& size);
 
+/// The same, added to `out`. Slow unless rows of `out` are whole vectors of the processor.
+template <class T>
+void multiply_onto(T* out, const T* left, std::size_t row_stride, std::size_t depth_stride, const T* right,
+                   const GemmSize& size);
+
 /// out[c] = sum over rows of matrix[r, c].
 template <class T>
 void column_sums(T* out, const T* matrix, std::size_t rows, std::size_t columns);
@@ -40,6 +45,10 @@ extern template void multiply<float>(float*, const float*, std::size_t, std::siz
                                      const GemmSize&);
 extern template void multiply<double>(double*, const double*, std::size_t, std::size_t, const double*,
                                       const GemmSize&);
+extern template void multiply_onto<float>(float*, const float*, std::size_t, std::size_t, const float*,
+                                          const GemmSize&);
+extern template void multiply_onto<double>(double*, const double*, std::size_t, std::size_t, const double*,
+                                           const GemmSize&);
 extern template void column_sums<float>(float*, const float*, std::size_t, std::size_t);
 extern template void column_sums<double>(double*, const double*, std::size_t, std::size_t);
 

@@ -56,13 +56,16 @@ void adam_update(T* parameters, const T* gradients, T* exp_avg, T* exp_avg_sq, s
   const auto step_size = static_cast<T>(update.learning_rate / update.bias1);
   const auto root_factor = static_cast<T>(1.0 / std::sqrt(update.bias2));
   const auto eps = static_cast<T>(update.eps);
+  const auto idle1 = static_cast<T>(update.idle1);
+  const auto idle2 = static_cast<T>(update.idle2);
   with_avx2([=]() DTRAIN_VECTOR_BODY {
 #pragma GCC ivdep
     for (std::size_t i = 0; i < n; ++i) {
       const T parameter = parameters[i] * shrink;
       const T gradient = gradients[i] * scale + l2 * parameters[i];
-      const T first = exp_avg[i] + new1 * (gradient - exp_avg[i]);
-      const T second = keep2 * exp_avg_sq[i] + new2 * gradient * gradient;
+      const T faded = exp_avg[i] * idle1;
+      const T first = faded + new1 * (gradient - faded);
+      const T second = keep2 * (exp_avg_sq[i] * idle2) + new2 * gradient * gradient;
       exp_avg[i] = first;
       exp_avg_sq[i] = second;
       parameters[i] = parameter - step_size * first / (std::sqrt(second) * root_factor + eps);

@@ -30,6 +30,9 @@ struct AdamUpdate {
   Decay decay = Decay::coupled;
   double bias1 = 1.0;  ///< 1 - beta1^step
   double bias2 = 1.0;  ///< 1 - beta2^step
+  /// What the moments are multiplied by before: beta^steps of idle steps that they have not been through.
+  double idle1 = 1.0;
+  double idle2 = 1.0;
 };
 
 /// What Adam does to an element in a step in which its gradient is zero, counted from the last one in which
@@ -41,15 +44,20 @@ struct AdamIdleStep {
 };
 
 /// All idle steps in one pass: the parameters as if adam_update had run with zero gradients for each, to
-/// rounding. `keep1`, `keep2`: what the moments are multiplied by in the end, beta^steps. Arrays [n].
+/// rounding. The moments stay as they are, for AdamUpdate::idle1 and idle2 or for adam_fade(). Arrays [n].
 template <class T>
-void adam_idle(T* parameters, T* exp_avg, T* exp_avg_sq, std::size_t n, std::span<const AdamIdleStep> steps,
-               double eps, double keep1, double keep2);
+void adam_idle(T* parameters, const T* exp_avg, const T* exp_avg_sq, std::size_t n,
+               std::span<const AdamIdleStep> steps, double eps);
+/// The moments [n] after idle steps, multiplied by beta^steps.
+template <class T>
+void adam_fade(T* exp_avg, T* exp_avg_sq, std::size_t n, double idle1, double idle2);
 
-extern template void adam_idle<float>(float*, float*, float*, std::size_t, std::span<const AdamIdleStep>,
-                                      double, double, double);
-extern template void adam_idle<double>(double*, double*, double*, std::size_t, std::span<const AdamIdleStep>,
-                                       double, double, double);
+extern template void adam_idle<float>(float*, const float*, const float*, std::size_t,
+                                      std::span<const AdamIdleStep>, double);
+extern template void adam_idle<double>(double*, const double*, const double*, std::size_t,
+                                       std::span<const AdamIdleStep>, double);
+extern template void adam_fade<float>(float*, float*, std::size_t, double, double);
+extern template void adam_fade<double>(double*, double*, std::size_t, double, double);
 
 /// One pass over memory, gradients only read. All arrays [n], none overlapping; `momentum` may be null when
 /// update.momentum is 0.

@@ -2,7 +2,7 @@
 
 Measures, for one core and for two at once, the rate of fp32 matrix products and of copies in memory, and what two ranks pay to meet
 and to exchange a model's gradients. For each model it states the least time of a step from that: the operations as dtrain counts
-them (`--dry-run`; convolutions that Winograd's way takes with 2.25 times fewer, no gradient of the inputs), the bytes that must
+them (`--dry-run`; convolutions that Winograd's way takes with 2.25 to 4 times fewer, no gradient of the inputs), the bytes that must
 move (weights read forward and back, gradients, the optimizer's pass, activations written and read), whichever takes longer. Then it
 trains on one and on two ranks, in turn, and says which share of that the step reached and where its time went.
 Written to perf/results/roofline: every run as CSV, the tables as Markdown.
@@ -31,7 +31,7 @@ import torch  # noqa: E402
 MODELS = (*networks.RECIPES, *random_text.BATCH)
 # About half a minute on one core: three epochs of so many samples.
 SAMPLES = {"mlp": 54000, "cnn": 15000, "vgg11": 768, "resnet18": 384, "conv_autoencoder": 4096, "nbow": 22500, "seq2seq": 1280, "gpt": 48}
-WINOGRAD_LEAST_CHANNELS, WINOGRAD_SAVES = 32, 1 - 1 / 2.25  # F(2 x 2, 3 x 3): lib/models/layers/convolution/winograd_conv.hpp
+WINOGRAD_LEAST_CHANNELS = 32  # lib/models/layers/convolution/winograd_conv.cpp
 PHASES = ("data", "forward", "backward", "exposed_communication", "optimizer", "other")
 PRODUCT, COPY_BYTES = 1024, 1 << 28
 
@@ -108,6 +108,11 @@ class Work:
         return (self.flops - self.spared_flops) / rates["flops"], self.bytes_of_ranks(ranks) / rates["bytes"]
 
 
+def winograd_saves(height, width):
+    """The share of a convolution's multiplications that tiles of 2 x 2 or 4 x 4 outputs save, whichever need fewer."""
+    return 1 - min((-(-height // m)) * (-(-width // m)) * (m + 2) ** 2 for m in (2, 4)) / (9 * height * width)
+
+
 def spared_by_winograd(model):
     """FLOPs of a sample's forward pass that need not be done."""
     if model not in networks.RECIPES:
@@ -117,7 +122,7 @@ def spared_by_winograd(model):
     def look(module, inputs, output):
         fits = (module.kernel_size == (3, 3) and module.stride == (1, 1) and module.padding == (1, 1)
                 and min(module.in_channels, module.out_channels) >= WINOGRAD_LEAST_CHANNELS)
-        spared.append(2 * 9 * module.in_channels * output[0].numel() * WINOGRAD_SAVES if fits else 0)
+        spared.append(2 * 9 * module.in_channels * output[0].numel() * winograd_saves(*output.shape[2:]) if fits else 0)
 
     network = recipe["network"]().eval()
     for module in network.modules():

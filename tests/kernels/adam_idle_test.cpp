@@ -37,14 +37,29 @@ void expect_same(AdamUpdate::Decay decay, double weight_decay, double tolerance)
                      .spread = std::sqrt(std::pow(update.beta2, k) / update.bias2),
                      .shrink = 1.0 - update.learning_rate * weight_decay});
   }
-  adam_idle<T>(idle_values.data(), idle_first.data(), idle_second.data(), kCount, steps, 1e-8,
-               std::pow(0.9, kIdle), std::pow(0.99, kIdle));
+  adam_idle<T>(idle_values.data(), idle_first.data(), idle_second.data(), kCount, steps, 1e-8);
+  // The moments may fade now, or in the next update.
+  auto later_values = idle_values;
+  auto later_first = idle_first;
+  auto later_second = idle_second;
+  const double idle1 = std::pow(0.9, kIdle);
+  const double idle2 = std::pow(0.99, kIdle);
+  adam_fade<T>(idle_first.data(), idle_second.data(), kCount, idle1, idle2);
   for (std::size_t i = 0; i < kCount; ++i) {
     EXPECT_NEAR(idle_values[i], values[i], tolerance) << i;
     EXPECT_NEAR(idle_first[i], first[i], tolerance * 1e-7) << i;
     EXPECT_NEAR(idle_second[i], second[i], tolerance * 1e-13) << i;
   }
   EXPECT_GT(std::abs(values[1] - std::sin(1.0)), 1e-3) << "nothing moved";
+  const std::vector<T> gradient(kCount, static_cast<T>(1e-7));
+  AdamUpdate next{.learning_rate = 1e-3, .beta2 = 0.99, .bias1 = 0.9, .bias2 = 0.8};
+  adam_update(idle_values.data(), gradient.data(), idle_first.data(), idle_second.data(), kCount, next);
+  next.idle1 = idle1;
+  next.idle2 = idle2;
+  adam_update(later_values.data(), gradient.data(), later_first.data(), later_second.data(), kCount, next);
+  EXPECT_EQ(later_values, idle_values);
+  EXPECT_EQ(later_first, idle_first);
+  EXPECT_EQ(later_second, idle_second);
 }
 
 TEST(AdamIdleTest, EqualsZeroGradientsStepByStep) {

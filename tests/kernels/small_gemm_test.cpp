@@ -48,7 +48,8 @@ TYPED_TEST(SmallGemmTest, ProductsOfRaggedExtentsEqualTheDefinition) {
                                {7, 10, 0},
                                {6, 100, 33},
                                {3, 113, 130},
-                               {9, 131, 15}}) {
+                               {9, 131, 15},
+                               {6, 160, 20}}) {
     const auto left = wave<T>(size.rows * size.depth, 0.7);
     const auto right = wave<T>(size.columns * size.depth, 1.3);
     const auto bias = wave<T>(size.columns, 2.1);
@@ -56,6 +57,10 @@ TYPED_TEST(SmallGemmTest, ProductsOfRaggedExtentsEqualTheDefinition) {
     multiply_transposed(out.data(), left.data(), right.data(), bias.data(), size);
     std::vector<T> transposed(size.rows * size.columns + 1, T{99});
     multiply(transposed.data(), left.data(), 1, size.rows, right.data(), size);
+    const auto before = wave<T>(size.rows * size.columns, 0.4);
+    std::vector<T> added(before);
+    added.push_back(T{99});
+    multiply_onto(added.data(), left.data(), 1, size.rows, right.data(), size);
     for (std::size_t r = 0; r < size.rows; ++r) {
       for (std::size_t c = 0; c < size.columns; ++c) {
         double dot = static_cast<double>(bias[c]);
@@ -66,10 +71,12 @@ TYPED_TEST(SmallGemmTest, ProductsOfRaggedExtentsEqualTheDefinition) {
         }
         EXPECT_NEAR(out[r * size.columns + c], dot, tolerance);
         EXPECT_NEAR(transposed[r * size.columns + c], outer, tolerance);
+        EXPECT_NEAR(added[r * size.columns + c], double{before[r * size.columns + c]} + outer, tolerance);
       }
     }
     EXPECT_EQ(out.back(), T{99});  // nothing written behind the end
     EXPECT_EQ(transposed.back(), T{99});
+    EXPECT_EQ(added.back(), T{99});
   }
 }
 

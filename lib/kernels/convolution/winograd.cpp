@@ -3,8 +3,8 @@
 #include <array>
 #include <vector>
 
-#include "kernels/lanes.hpp"
-#include "kernels/simd.hpp"
+#include "kernels/convolution/winograd_tile.hpp"
+#include "kernels/products.hpp"
 
 namespace dtrain::kernels {
 namespace {
@@ -16,22 +16,24 @@ struct Place {
   std::size_t column = 0;
 };
 
+template <std::size_t M>
 Place place_of(std::size_t tile, const WinogradImages& size) {
   const std::size_t per_image = size.tile_rows() * size.tile_columns();
   const std::size_t within = tile % per_image;
-  return {tile / per_image, within / size.tile_columns() * 2, within % size.tile_columns() * 2};
+  return {tile / per_image, within / size.tile_columns() * M, within % size.tile_columns() * M};
 }
 
-/// Addresses of the 4 x 4 pixels of a tile's window, `outside` for those beyond the image.
-template <class T>
-std::array<T*, 16> window(T* images, T* outside, const Place& place, const WinogradImages& size) {
-  std::array<T*, 16> at{};
-  for (std::size_t i = 0; i < 4; ++i) {
-    for (std::size_t j = 0; j < 4; ++j) {
+/// Addresses of the pixels of a tile's window, `outside` for those beyond the image.
+template <std::size_t M, class T>
+std::array<T*, (M + 2) * (M + 2)> window(T* images, T* outside, const Place& place,
+                                         const WinogradImages& size) {
+  std::array<T*, (M + 2) * (M + 2)> at{};
+  for (std::size_t i = 0; i < M + 2; ++i) {
+    for (std::size_t j = 0; j < M + 2; ++j) {
       const std::size_t row = place.row + i;  // one more than the pixel's
       const std::size_t column = place.column + j;
       const bool inside = row >= 1 && row <= size.height && column >= 1 && column <= size.width;
-      at[i * 4 + j] =
+      at[i * (M + 2) + j] =
           inside ? images + ((place.image * size.height + row - 1) * size.width + column - 1) * size.channels
                  : outside;
     }
@@ -39,16 +41,16 @@ std::array<T*, 16> window(T* images, T* outside, const Place& place, const Winog
   return at;
 }
 
-/// Addresses of the 2 x 2 output pixels of a tile.
-template <class T>
-std::array<T*, 4> outputs(T* images, T* outside, const Place& place, const WinogradImages& size) {
-  std::array<T*, 4> at{};
-  for (std::size_t i = 0; i < 2; ++i) {
-    for (std::size_t j = 0; j < 2; ++j) {
+/// Addresses of the output pixels of a tile.
+template <std::size_t M, class T>
+std::array<T*, M * M> outputs(T* images, T* outside, const Place& place, const WinogradImages& size) {
+  std::array<T*, M * M> at{};
+  for (std::size_t i = 0; i < M; ++i) {
+    for (std::size_t j = 0; j < M; ++j) {
       const std::size_t row = place.row + i;
       const std::size_t column = place.column + j;
       const bool inside = row < size.height && column < size.width;
-      at[i * 2 + j] = inside
+      at[i * M + j] = inside
                           ? images + ((place.image * size.height + row) * size.width + column) * size.channels
                           : outside;
     }
@@ -56,200 +58,222 @@ std::array<T*, 4> outputs(T* images, T* outside, const Place& place, const Winog
   return at;
 }
 
-// One dimension of each transform; `s` is the distance between the elements.
+template <std::size_t M>
+struct Outputs {
+  static constexpr std::size_t kOutputs = M;
+  static constexpr std::size_t kInputs = M + 2;
+};
 
-/// B^T: four to four.
-template <class V>
-DTRAIN_VECTOR_BODY inline void input_1d(V* d, std::size_t s) {
-  const V d0 = d[0], d1 = d[s], d2 = d[2 * s], d3 = d[3 * s];
-  d[0] = d0 - d2;
-  d[s] = d1 + d2;
-  d[2 * s] = d2 - d1;
-  d[3 * s] = d1 - d3;
+/// Calls `body(set, outputs)` in code for the processor and the tiles.
+template <class Body>
+void with_tiles(std::size_t outputs, const Body& body) {
+  with_products([&](auto set) DTRAIN_VECTOR_BODY {
+    if (outputs == 4) {
+      body(set, Outputs<4>());
+    } else {
+      body(set, Outputs<2>());
+    }
+  });
 }
 
-/// B: its adjoint.
-template <class V>
-DTRAIN_VECTOR_BODY inline void input_gradient_1d(V* d, std::size_t s) {
-  const V d0 = d[0], d1 = d[s], d2 = d[2 * s], d3 = d[3 * s];
-  d[0] = d0;
-  d[s] = d1 - d2 + d3;
-  d[2 * s] = d1 + d2 - d0;
-  d[3 * s] = V{} - d3;
-}
-
-/// A^T: four to two.
-template <class V>
-DTRAIN_VECTOR_BODY inline void output_1d(V* m, std::size_t s) {
-  const V m0 = m[0], m1 = m[s], m2 = m[2 * s], m3 = m[3 * s];
-  m[0] = m0 + m1 + m2;
-  m[s] = m1 - m2 - m3;
-}
-
-/// A: two to four.
-template <class V>
-DTRAIN_VECTOR_BODY inline void output_gradient_1d(V* m, std::size_t s) {
-  const V y0 = m[0], y1 = m[s];
-  m[s] = y0 + y1;
-  m[2 * s] = y0 - y1;
-  m[3 * s] = V{} - y1;
-}
-
-/// G: three to four.
-template <class V>
-DTRAIN_VECTOR_BODY inline void weight_1d(V* g, std::size_t s) {
-  const V g0 = g[0], g1 = g[s], g2 = g[2 * s];
-  const V outer = (g0 + g2) / 2;
-  const V inner = g1 / 2;
-  g[s] = outer + inner;
-  g[2 * s] = outer - inner;
-  g[3 * s] = g2;
-}
-
-/// G^T: four to three.
-template <class V>
-DTRAIN_VECTOR_BODY inline void weight_gradient_1d(V* g, std::size_t s) {
-  const V u0 = g[0], u1 = g[s], u2 = g[2 * s], u3 = g[3 * s];
-  const V sum = (u1 + u2) / 2;
-  g[0] = u0 + sum;
-  g[s] = (u1 - u2) / 2;
-  g[2 * s] = sum + u3;
+/// Calls work.operator()<vector>(first channel) for all channels, by narrower vectors for a remainder.
+template <class T, class Set, class Work>
+DTRAIN_VECTOR_BODY inline void over_channels(std::size_t channels, const Work& work) {
+  using Wide = typename VectorOf<T, Set::kBytes>::Type;
+  constexpr std::size_t kWide = sizeof(Wide) / sizeof(T);
+  std::size_t c = 0;
+  for (; c + kWide <= channels; c += kWide) work.template operator()<Wide>(c);
+  for (; c < channels; c += Lanes<T>::kWidth) work.template operator()<typename Lanes<T>::Vector>(c);
 }
 
 }  // namespace
 
 template <class T>
 void winograd_input(T* v, const T* x, const WinogradImages& size, const TileRange& tiles) {
-  using V = typename Lanes<T>::Vector;
   const std::vector<T> zeros(size.channels);
   const T* outside = zeros.data();
-  with_avx2([=, &size, &tiles]() DTRAIN_VECTOR_BODY {
+  with_tiles(size.outputs, [&](auto set, auto of) DTRAIN_VECTOR_BODY {
+    constexpr std::size_t kM = decltype(of)::kOutputs;
+    constexpr std::size_t kIn = decltype(of)::kInputs;
     const std::size_t plane = winograd_plane(tiles.block, size.channels);
     for (std::size_t tile = tiles.begin; tile < tiles.end; ++tile) {
-      const auto from = window(x, outside, place_of(tile, size), size);
+      const auto from = window<kM>(x, outside, place_of<kM>(tile, size), size);
       T* to = v + (tile - tiles.first) * size.channels;
-      for (std::size_t c = 0; c < size.channels; c += Lanes<T>::kWidth) {
-        V d[16];
-        for (std::size_t i = 0; i < 16; ++i) load(d[i], from[i] + c);
-        for (std::size_t j = 0; j < 4; ++j) input_1d(d + j, 4);
-        for (std::size_t i = 0; i < 4; ++i) input_1d(d + 4 * i, 1);
-        for (std::size_t i = 0; i < 16; ++i) store(to + i * plane + c, d[i]);
-      }
+      over_channels<T, decltype(set)>(size.channels, [&]<class V>(std::size_t c) DTRAIN_VECTOR_BODY {
+        using Tile = WinogradTile<V, T, kM>;
+        V d[kIn * kIn];
+#pragma GCC unroll 6
+        for (std::size_t j = 0; j < kIn; ++j) {
+#pragma GCC unroll 6
+          for (std::size_t i = 0; i < kIn; ++i) load(d[kIn * i + j], from[kIn * i + j] + c);
+          Tile::input(d + j, kIn);
+        }
+#pragma GCC unroll 6
+        for (std::size_t i = 0; i < kIn; ++i) {
+          Tile::input(d + kIn * i, 1);
+#pragma GCC unroll 6
+          for (std::size_t j = 0; j < kIn; ++j) store(to + (kIn * i + j) * plane + c, d[kIn * i + j]);
+        }
+      });
     }
   });
 }
 
 template <class T>
 void winograd_output(T* y, const T* m, const T* bias, const WinogradImages& size, const TileRange& tiles) {
-  using V = typename Lanes<T>::Vector;
   std::vector<T> beyond(size.channels);
   const std::vector<T> zeros(size.channels);
   T* outside = beyond.data();
   const T* shift = bias != nullptr ? bias : zeros.data();
-  with_avx2([=, &size, &tiles]() DTRAIN_VECTOR_BODY {
+  with_tiles(size.outputs, [&](auto set, auto of) DTRAIN_VECTOR_BODY {
+    constexpr std::size_t kM = decltype(of)::kOutputs;
+    constexpr std::size_t kIn = decltype(of)::kInputs;
     const std::size_t plane = winograd_plane(tiles.block, size.channels);
     for (std::size_t tile = tiles.begin; tile < tiles.end; ++tile) {
-      const auto to = outputs(y, outside, place_of(tile, size), size);
+      const auto to = outputs<kM>(y, outside, place_of<kM>(tile, size), size);
       const T* from = m + (tile - tiles.first) * size.channels;
-      for (std::size_t c = 0; c < size.channels; c += Lanes<T>::kWidth) {
-        V d[16];
-        for (std::size_t i = 0; i < 16; ++i) load(d[i], from + i * plane + c);
-        for (std::size_t j = 0; j < 4; ++j) output_1d(d + j, 4);
-        for (std::size_t i = 0; i < 2; ++i) output_1d(d + 4 * i, 1);
+      over_channels<T, decltype(set)>(size.channels, [&]<class V>(std::size_t c) DTRAIN_VECTOR_BODY {
+        using Tile = WinogradTile<V, T, kM>;
+        V d[kIn * kIn];
+#pragma GCC unroll 6
+        for (std::size_t j = 0; j < kIn; ++j) {
+#pragma GCC unroll 6
+          for (std::size_t i = 0; i < kIn; ++i) load(d[kIn * i + j], from + (kIn * i + j) * plane + c);
+          Tile::output(d + j, kIn);
+        }
         V b;
         load(b, shift + c);
-        store(to[0] + c, d[0] + b);
-        store(to[1] + c, d[1] + b);
-        store(to[2] + c, d[4] + b);
-        store(to[3] + c, d[5] + b);
-      }
+#pragma GCC unroll 4
+        for (std::size_t i = 0; i < kM; ++i) {
+          Tile::output(d + kIn * i, 1);
+#pragma GCC unroll 4
+          for (std::size_t j = 0; j < kM; ++j) store(to[kM * i + j] + c, d[kIn * i + j] + b);
+        }
+      });
     }
   });
 }
 
 template <class T>
 void winograd_output_gradient(T* dm, const T* dy, const WinogradImages& size, const TileRange& tiles) {
-  using V = typename Lanes<T>::Vector;
   const std::vector<T> zeros(size.channels);
   const T* outside = zeros.data();
-  with_avx2([=, &size, &tiles]() DTRAIN_VECTOR_BODY {
+  with_tiles(size.outputs, [&](auto set, auto of) DTRAIN_VECTOR_BODY {
+    constexpr std::size_t kM = decltype(of)::kOutputs;
+    constexpr std::size_t kIn = decltype(of)::kInputs;
     const std::size_t plane = winograd_plane(tiles.block, size.channels);
     for (std::size_t tile = tiles.begin; tile < tiles.end; ++tile) {
-      const auto from = outputs(dy, outside, place_of(tile, size), size);
+      const auto from = outputs<kM>(dy, outside, place_of<kM>(tile, size), size);
       T* to = dm + (tile - tiles.first) * size.channels;
-      for (std::size_t c = 0; c < size.channels; c += Lanes<T>::kWidth) {
-        V d[16];
-        load(d[0], from[0] + c);
-        load(d[1], from[1] + c);
-        load(d[4], from[2] + c);
-        load(d[5], from[3] + c);
-        for (std::size_t j = 0; j < 2; ++j) output_gradient_1d(d + j, 4);
-        for (std::size_t i = 0; i < 4; ++i) output_gradient_1d(d + 4 * i, 1);
-        for (std::size_t i = 0; i < 16; ++i) store(to + i * plane + c, d[i]);
-      }
+      over_channels<T, decltype(set)>(size.channels, [&]<class V>(std::size_t c) DTRAIN_VECTOR_BODY {
+        using Tile = WinogradTile<V, T, kM>;
+        V d[kIn * kIn];
+#pragma GCC unroll 4
+        for (std::size_t j = 0; j < kM; ++j) {
+#pragma GCC unroll 4
+          for (std::size_t i = 0; i < kM; ++i) load(d[kIn * i + j], from[kM * i + j] + c);
+          Tile::output_gradient(d + j, kIn);
+        }
+#pragma GCC unroll 6
+        for (std::size_t i = 0; i < kIn; ++i) {
+          Tile::output_gradient(d + kIn * i, 1);
+#pragma GCC unroll 6
+          for (std::size_t j = 0; j < kIn; ++j) store(to + (kIn * i + j) * plane + c, d[kIn * i + j]);
+        }
+      });
     }
   });
 }
 
 template <class T>
 void winograd_input_gradient(T* dx, const T* dv, const WinogradImages& size, const TileRange& tiles) {
-  using V = typename Lanes<T>::Vector;
   std::vector<T> beyond(size.channels);
   T* outside = beyond.data();
-  with_avx2([=, &size, &tiles]() DTRAIN_VECTOR_BODY {
+  with_tiles(size.outputs, [&](auto set, auto of) DTRAIN_VECTOR_BODY {
+    constexpr std::size_t kM = decltype(of)::kOutputs;
+    constexpr std::size_t kIn = decltype(of)::kInputs;
     const std::size_t plane = winograd_plane(tiles.block, size.channels);
     for (std::size_t tile = tiles.begin; tile < tiles.end; ++tile) {
-      const auto to = window(dx, outside, place_of(tile, size), size);
+      const auto to = window<kM>(dx, outside, place_of<kM>(tile, size), size);
       const T* from = dv + (tile - tiles.first) * size.channels;
-      for (std::size_t c = 0; c < size.channels; c += Lanes<T>::kWidth) {
-        V d[16];
-        for (std::size_t i = 0; i < 16; ++i) load(d[i], from + i * plane + c);
-        for (std::size_t j = 0; j < 4; ++j) input_gradient_1d(d + j, 4);
-        for (std::size_t i = 0; i < 4; ++i) input_gradient_1d(d + 4 * i, 1);
-        for (std::size_t i = 0; i < 16; ++i) {
-          V sum;
-          load(sum, to[i] + c);
-          store(to[i] + c, sum + d[i]);
+      over_channels<T, decltype(set)>(size.channels, [&]<class V>(std::size_t c) DTRAIN_VECTOR_BODY {
+        using Tile = WinogradTile<V, T, kM>;
+        V d[kIn * kIn];
+#pragma GCC unroll 6
+        for (std::size_t j = 0; j < kIn; ++j) {
+#pragma GCC unroll 6
+          for (std::size_t i = 0; i < kIn; ++i) load(d[kIn * i + j], from + (kIn * i + j) * plane + c);
+          Tile::input_gradient(d + j, kIn);
         }
-      }
+#pragma GCC unroll 6
+        for (std::size_t i = 0; i < kIn; ++i) {
+          Tile::input_gradient(d + kIn * i, 1);
+#pragma GCC unroll 6
+          for (std::size_t j = 0; j < kIn; ++j) {
+            V sum;
+            load(sum, to[kIn * i + j] + c);
+            store(to[kIn * i + j] + c, sum + d[kIn * i + j]);
+          }
+        }
+      });
     }
   });
 }
 
 template <class T>
-void winograd_weight(T* u, const T* weight, std::size_t out, std::size_t in) {
-  using V = typename Lanes<T>::Vector;
-  with_avx2([=]() DTRAIN_VECTOR_BODY {
-    const std::size_t plane = winograd_plane(out, in);
-    for (std::size_t k = 0; k < out; ++k) {
-      for (std::size_t c = 0; c < in; c += Lanes<T>::kWidth) {
-        V g[16];
-        for (std::size_t i = 0; i < 3; ++i) {
-          for (std::size_t j = 0; j < 3; ++j) load(g[4 * i + j], weight + (k * 9 + 3 * i + j) * in + c);
+void winograd_weight(T* u, const T* weight, const WinogradWeights& size) {
+  with_tiles(size.outputs, [&](auto set, auto of) DTRAIN_VECTOR_BODY {
+    constexpr std::size_t kM = decltype(of)::kOutputs;
+    constexpr std::size_t kIn = decltype(of)::kInputs;
+    const std::size_t plane = winograd_plane(size.out, size.in);
+    for (std::size_t k = 0; k < size.out; ++k) {
+      over_channels<T, decltype(set)>(size.in, [&]<class V>(std::size_t c) DTRAIN_VECTOR_BODY {
+        using Tile = WinogradTile<V, T, kM>;
+        V g[kIn * kIn];
+#pragma GCC unroll 3
+        for (std::size_t j = 0; j < 3; ++j) {
+#pragma GCC unroll 3
+          for (std::size_t i = 0; i < 3; ++i)
+            load(g[kIn * i + j], weight + (k * 9 + 3 * i + j) * size.in + c);
+          Tile::weight(g + j, kIn);
         }
-        for (std::size_t j = 0; j < 3; ++j) weight_1d(g + j, 4);
-        for (std::size_t i = 0; i < 4; ++i) weight_1d(g + 4 * i, 1);
-        for (std::size_t i = 0; i < 16; ++i) store(u + i * plane + k * in + c, g[i]);
-      }
+#pragma GCC unroll 6
+        for (std::size_t i = 0; i < kIn; ++i) {
+          Tile::weight(g + kIn * i, 1);
+#pragma GCC unroll 6
+          for (std::size_t j = 0; j < kIn; ++j)
+            store(u + (kIn * i + j) * plane + k * size.in + c, g[kIn * i + j]);
+        }
+      });
     }
   });
 }
 
 template <class T>
-void winograd_weight_gradient(T* dweight, const T* du, std::size_t out, std::size_t in) {
-  using V = typename Lanes<T>::Vector;
-  with_avx2([=]() DTRAIN_VECTOR_BODY {
-    const std::size_t plane = winograd_plane(out, in);
-    for (std::size_t k = 0; k < out; ++k) {
-      for (std::size_t c = 0; c < in; c += Lanes<T>::kWidth) {
-        V g[16];
-        for (std::size_t i = 0; i < 16; ++i) load(g[i], du + i * plane + k * in + c);
-        for (std::size_t j = 0; j < 4; ++j) weight_gradient_1d(g + j, 4);
-        for (std::size_t i = 0; i < 3; ++i) weight_gradient_1d(g + 4 * i, 1);
-        for (std::size_t i = 0; i < 3; ++i) {
-          for (std::size_t j = 0; j < 3; ++j) store(dweight + (k * 9 + 3 * i + j) * in + c, g[4 * i + j]);
+void winograd_weight_gradient(T* dweight, const T* du, const WinogradWeights& size) {
+  with_tiles(size.outputs, [&](auto set, auto of) DTRAIN_VECTOR_BODY {
+    constexpr std::size_t kM = decltype(of)::kOutputs;
+    constexpr std::size_t kIn = decltype(of)::kInputs;
+    const std::size_t plane = winograd_plane(size.out, size.in);
+    for (std::size_t k = 0; k < size.out; ++k) {
+      over_channels<T, decltype(set)>(size.in, [&]<class V>(std::size_t c) DTRAIN_VECTOR_BODY {
+        using Tile = WinogradTile<V, T, kM>;
+        V g[kIn * kIn];
+#pragma GCC unroll 6
+        for (std::size_t j = 0; j < kIn; ++j) {
+#pragma GCC unroll 6
+          for (std::size_t i = 0; i < kIn; ++i)
+            load(g[kIn * i + j], du + (kIn * i + j) * plane + k * size.in + c);
+          Tile::weight_gradient(g + j, kIn);
         }
-      }
+#pragma GCC unroll 3
+        for (std::size_t i = 0; i < 3; ++i) {
+          Tile::weight_gradient(g + kIn * i, 1);
+#pragma GCC unroll 3
+          for (std::size_t j = 0; j < 3; ++j)
+            store(dweight + (k * 9 + 3 * i + j) * size.in + c, g[kIn * i + j]);
+        }
+      });
     }
   });
 }
@@ -259,8 +283,8 @@ void winograd_weight_gradient(T* dweight, const T* du, std::size_t out, std::siz
   template void winograd_output<T>(T*, const T*, const T*, const WinogradImages&, const TileRange&); \
   template void winograd_output_gradient<T>(T*, const T*, const WinogradImages&, const TileRange&);  \
   template void winograd_input_gradient<T>(T*, const T*, const WinogradImages&, const TileRange&);   \
-  template void winograd_weight<T>(T*, const T*, std::size_t, std::size_t);                          \
-  template void winograd_weight_gradient<T>(T*, const T*, std::size_t, std::size_t);
+  template void winograd_weight<T>(T*, const T*, const WinogradWeights&);                            \
+  template void winograd_weight_gradient<T>(T*, const T*, const WinogradWeights&);
 DTRAIN_DEFINE_WINOGRAD(float)
 DTRAIN_DEFINE_WINOGRAD(double)
 #undef DTRAIN_DEFINE_WINOGRAD

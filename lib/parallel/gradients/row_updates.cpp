@@ -50,6 +50,7 @@ RowUpdates::RowUpdates(const FlatParameters& parameters, const FlatParameters::E
       slots_(static_cast<std::size_t>(rows_), kNowhere),
       is_used_(static_cast<std::size_t>(rows_), 0),
       current_(static_cast<std::size_t>(rows_), 0),
+      faded_(static_cast<std::size_t>(rows_), 0),
       touched_(static_cast<std::size_t>(rows_), 0),
       longest_idle_(steps_to_fade(config, parameters.dtype())),
       powers1_(static_cast<std::size_t>(longest_idle_) + 1, 1.0),
@@ -118,7 +119,7 @@ void RowUpdates::list_idle_steps(std::int32_t row) {
   if (touched_[at] == 0 && config_.name == "adam") return;  // no moments yet: nothing moves it
   for (std::int64_t step = current_[at] + 1; step <= last; ++step) {
     const Done& done = done_[static_cast<std::size_t>(step - before_first_ - 1)];
-    const auto since = static_cast<std::size_t>(step - current_[at]);
+    const auto since = static_cast<std::size_t>(step - faded_[at]);
     const bool faded = step - touched_[at] > longest_idle_;
     if (faded && config_.name == "adam") break;
     idle_.push_back({.moved = faded ? 0.0 : done.moved * powers1_[since],
@@ -135,10 +136,32 @@ void RowUpdates::make_current(const std::vector<std::int32_t>& rows) {
     const auto missed = last - current_[static_cast<std::size_t>(r)];
     if (missed == 0) continue;
     list_idle_steps(r);
-    const auto steps = static_cast<double>(missed);
-    kernels::adam_idle(row_at<T>(values_, r), row_at<T>(moments_[0], r), row_at<T>(moments_[1], r),
-                       static_cast<std::size_t>(columns_), idle_, config_.eps, std::pow(config_.beta1, steps),
-                       std::pow(config_.beta2, steps));
+    kernels::adam_idle(row_at<T>(values_, r), row_at<const T>(moments_[0], r),
+                       row_at<const T>(moments_[1], r), static_cast<std::size_t>(columns_), idle_,
+                       config_.eps);
+  }
+}
+
+RowUpdates::Fading RowUpdates::fading_of(std::int32_t row) const {
+  const auto last = before_first_ + static_cast<std::int64_t>(done_.size());
+  const auto steps = last - faded_[static_cast<std::size_t>(row)];
+  if (steps == 0) return {};
+  if (steps <= longest_idle_) {
+    const auto k = static_cast<std::size_t>(steps);
+    return {powers1_[k], powers2_[k] * powers2_[k]};
+  }
+  const auto exponent = static_cast<double>(steps);
+  return {std::pow(config_.beta1, exponent), std::pow(config_.beta2, exponent)};
+}
+
+template <class T>
+void RowUpdates::fade(const std::vector<std::int32_t>& rows) {
+  if (moments_.empty()) return;
+  for (const std::int32_t r : rows) {
+    const auto [first, second] = fading_of(r);
+    if (first == 1.0 && second == 1.0) continue;
+    kernels::adam_fade(row_at<T>(moments_[0], r), row_at<T>(moments_[1], r),
+                       static_cast<std::size_t>(columns_), first, second);
   }
 }
 
@@ -202,10 +225,11 @@ void RowUpdates::update(double scale, double learning_rate, std::int64_t step) {
   if (done_.empty()) {
     before_first_ = step - 1;
     std::ranges::fill(current_, before_first_);
+    std::ranges::fill(faded_, before_first_);
     // Restored moments, if any, are those of the step before: no row may count as untouched.
     if (before_first_ > 0) std::ranges::fill(touched_, before_first_);
   }
-  const auto adam = optim::adam_update_of(config_, scale, learning_rate, step, config_.weight_decay);
+  auto adam = optim::adam_update_of(config_, scale, learning_rate, step, config_.weight_decay);
   const auto update_all = [&]<class T>(T* sums) {
     const auto n = static_cast<std::size_t>(columns_);
     for (const std::int32_t r : mine_) {
@@ -213,6 +237,9 @@ void RowUpdates::update(double scale, double learning_rate, std::int64_t step) {
         kernels::sgd_update(row_at<T>(values_, r), sums, static_cast<T*>(nullptr), n,
                             {.scale = scale, .learning_rate = learning_rate});
       } else {
+        const auto [first, second] = fading_of(r);
+        adam.idle1 = first;
+        adam.idle2 = second;
         kernels::adam_update(row_at<T>(values_, r), sums, row_at<T>(moments_[0], r),
                              row_at<T>(moments_[1], r), n, adam);
       }
@@ -223,6 +250,7 @@ void RowUpdates::update(double scale, double learning_rate, std::int64_t step) {
   if (!mine_.empty() && !as_double()) update_all(gradient_.data_ptr<float>());
   for (const std::int32_t row : used_) {
     current_[static_cast<std::size_t>(row)] = step;
+    faded_[static_cast<std::size_t>(row)] = step;
     touched_[static_cast<std::size_t>(row)] = step;
   }
   const bool decoupled = adam.decay == kernels::AdamUpdate::Decay::decoupled;
@@ -234,12 +262,15 @@ void RowUpdates::update(double scale, double learning_rate, std::int64_t step) {
 void RowUpdates::flush() {
   std::vector<std::int32_t> all(static_cast<std::size_t>(rows_));
   std::iota(all.begin(), all.end(), 0);
-  if (as_double()) {
-    make_current<double>(share_of(all));
-  } else {
-    make_current<float>(share_of(all));
-  }
-  std::ranges::fill(current_, before_first_ + static_cast<std::int64_t>(done_.size()));
+  const auto mine = share_of(std::move(all));
+  const auto flush_rows = [&]<class T>(T /*type*/) {
+    make_current<T>(mine);
+    fade<T>(mine);
+  };
+  as_double() ? flush_rows(double()) : flush_rows(float());
+  const auto last = before_first_ + static_cast<std::int64_t>(done_.size());
+  std::ranges::fill(current_, last);
+  std::ranges::fill(faded_, last);
   wait_for_all();
 }
 

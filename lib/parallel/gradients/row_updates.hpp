@@ -23,7 +23,7 @@ namespace dtrain::parallel {
 /// number of ranks. A row that a step does not use moves all the same under Adam, whose moments fade; the
 /// steps it has missed are made up for before it is used again, in one pass over the row
 /// (kernels::adam_idle). Adam's eps leaves no closed form, but after 200 to 500 steps what still moves is
-/// below rounding.
+/// below rounding. The moments of such a row fade in its next update, which writes them anyway.
 class RowUpdates {
  public:
   /// Whether the ranks hold one copy of the parameters and of the optimizer's state, each updating a share of
@@ -72,7 +72,15 @@ class RowUpdates {
   template <class T>
   void add_up();
   template <class T>
-  void make_current(const std::vector<std::int32_t>& rows);
+  void make_current(const std::vector<std::int32_t>& rows);  // but for the moments
+  /// What the moments of a row must be multiplied by to be those of the last step.
+  struct Fading {
+    double first = 1.0;
+    double second = 1.0;
+  };
+  Fading fading_of(std::int32_t row) const;
+  template <class T>
+  void fade(const std::vector<std::int32_t>& rows);
   void list_idle_steps(std::int32_t row);
   std::vector<std::int32_t> share_of(std::vector<std::int32_t> rows) const;
   template <class T>
@@ -98,6 +106,7 @@ class RowUpdates {
   std::vector<std::int32_t> slots_;    // per row: its place in mine_, or -1
   std::vector<std::uint8_t> is_used_;  // per row
   std::vector<std::int64_t> current_;  // per row: the step whose end its values are of
+  std::vector<std::int64_t> faded_;    // per row: the step whose end its moments are of
   std::vector<std::int64_t> touched_;  // per row: the last step that used it, 0 for none
   std::vector<Done> done_;             // all steps since the first of this object
   std::int64_t before_first_ = 0;      // the number of the step before done_[0]

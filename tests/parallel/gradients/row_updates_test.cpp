@@ -129,6 +129,7 @@ void expect_same(const optim::OptimizerConfig& config, RowUpdates::Copies wanted
     }
     buckets.begin_step(static_cast<int>(mine.size()));
     rows.begin_step(ids);
+    if (step == 7) rows.begin_step(ids);  // as after a step that was left out
     for (const Batch& piece : pieces) forward_and_back(*model, walk, piece.ids, piece.targets);
     rows.finish();
     buckets.finish();

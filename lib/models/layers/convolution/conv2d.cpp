@@ -138,7 +138,7 @@ Cost convolution_cost(const Conv2d::Geometry& geometry, Conv2d::Bias bias, const
   return {.flops = outputs * (2.0 * fan_in + biased),
           .parameter_bytes = channels * (fan_in + biased) * bytes,
           .activation_bytes = outputs * bytes,
-          .step_bytes = winograd_bytes(parameter.value, geometry),
+          .step_bytes = winograd_bytes(parameter.value, geometry, input.at(2), input.at(3)),
           .entered_bytes =
               sliced && parameter.slicing == Slicing::channels_out ? element_count(input) * bytes : 0.0,
           .left_bytes = sliced && parameter.slicing == Slicing::channels_in ? outputs * bytes : 0.0,

@@ -10,14 +10,17 @@ namespace dtrain::models {
 /// channels, channels last, float or double on the CPU.
 bool fits_winograd(const at::Tensor& input, const at::Tensor& weight, const Conv2d::Geometry& geometry);
 
-/// The convolution as one node of the graph by Winograd's F(2 x 2, 3 x 3), forward and backward: 2.25 times
-/// fewer multiplications than the definition (kernels/convolution/winograd.hpp), in sixteen matrix products
-/// per block of tiles that stays in the caches. The weight's gradient is written into its slot where it has
-/// one. Shapes: `input` [N, C, H, W], `weight` [K, C, 3, 3], `bias` [K] or null; the result [N, K, H, W] has
-/// its channels last. Not differentiable twice. Both parameters must outlive the graph. Bytes that the
-/// transformed weights take; 0 where a convolution of this geometry is computed otherwise.
-double winograd_bytes(const at::Tensor& weight, const Conv2d::Geometry& geometry);
+/// Bytes that the transformed weights take for images of this size; 0 where a convolution of this geometry is
+/// computed otherwise.
+double winograd_bytes(const at::Tensor& weight, const Conv2d::Geometry& geometry, std::int64_t height,
+                      std::int64_t width);
 
+/// The convolution as one node of the graph by Winograd's F(4 x 4, 3 x 3), or F(2 x 2, 3 x 3) for images that
+/// need fewer multiplications with it, forward and backward: 4 or 2.25 times fewer multiplications than the
+/// definition (kernels/convolution/winograd.hpp), in matrix products per block of tiles that stays in the
+/// caches. The weight's gradient is written into its slot where it has one. Shapes: `input` [N, C, H, W],
+/// `weight` [K, C, 3, 3], `bias` [K] or null; the result [N, K, H, W] has its channels last. Not
+/// differentiable twice. Both parameters must outlive the graph.
 at::Tensor winograd_conv(const at::Tensor& input, Parameter& weight, Parameter* bias);
 
 }  // namespace dtrain::models

@@ -11,9 +11,12 @@ constexpr auto kLast = at::MemoryFormat::ChannelsLast;
 struct Case {
   std::int64_t images, channels, out, height, width;
 };
-// Odd sides, one pixel, more than a block of tiles, an image larger than a block, blocks of several images.
-const std::vector<Case> kCases = {
-    {2, 32, 40, 7, 9}, {3, 48, 32, 1, 1}, {9, 32, 32, 16, 16}, {1, 32, 32, 35, 70}, {70, 64, 32, 4, 6}};
+// Tiles of four and of two outputs; odd sides, one pixel, more than a block of tiles, an image larger than a
+// block, blocks of several images; products of the library for many channels and for rows of no whole
+// vectors.
+const std::vector<Case> kCases = {{2, 32, 40, 7, 9},   {3, 48, 32, 1, 1},    {9, 32, 32, 16, 16},
+                                  {1, 32, 32, 35, 70}, {70, 64, 32, 4, 6},   {5, 32, 48, 2, 6},
+                                  {70, 48, 64, 6, 6},  {3, 144, 160, 9, 12}, {300, 32, 136, 1, 2}};
 
 std::unique_ptr<Model> model_for(const Case& c, at::ScalarType type, Conv2d::Bias bias) {
   const Conv2d::Geometry geometry{
@@ -53,6 +56,56 @@ TEST(WinogradConvTest, OutputsAndGradientsAreTorchs) {
         if (shift.defined()) expect_close(p[1].value.grad(), shift.grad());
       }
     }
+  }
+}
+
+/// Input and output gradient that floats lose much of: numbers far from zero, and of all sizes beside one
+/// another.
+std::vector<std::pair<at::Tensor, at::Tensor>> hard_inputs(const Case& c) {
+  const Shape in = {c.images, c.channels, c.height, c.width};
+  const auto normal = [](at::IntArrayRef shape) { return at::randn(shape, at::kDouble); };
+  const at::Tensor dy = normal({c.images, c.out, c.height, c.width});
+  const auto sizes = [&](at::IntArrayRef shape) { return at::pow(10.0, normal(shape)) * normal(shape); };
+  return {{normal(in), dy},
+          {at::relu(normal(in)), dy},
+          {normal(in) + 30.0, dy + 30.0},
+          {sizes(in), sizes(dy.sizes())},
+          {at::where(at::rand(in, at::kDouble) < 0.01, normal(in) * 1e4, normal(in)), dy}};
+}
+
+TEST(WinogradConvTest, FloatsAreWithinAHundredThousandthOfDoublesOnHardInputs) {
+  at::manual_seed(3);
+  const Case c{16, 64, 96, 12, 16};
+  for (const auto& [input, gradient] : hard_inputs(c)) {
+    const auto model = model_for(c, at::kFloat, Conv2d::Bias::no);
+    auto& p = model->layers()[0]->parameters();
+    const at::Tensor x = input.to(at::kFloat).requires_grad_();
+    const at::Tensor out = model->layers()[0]->forward({x}, {})[0];
+    const at::Tensor dy = gradient.to(at::kFloat);
+    out.backward(dy);
+    const at::Tensor exact_x = x.detach().to(at::kDouble).requires_grad_();
+    const at::Tensor exact_weight = p[0].value.detach().to(at::kDouble).requires_grad_();
+    const at::Tensor exact = at::conv2d(exact_x, exact_weight, {}, 1, 1);
+    exact.backward(dy.to(at::kDouble));
+    const auto expect_near = [](const at::Tensor& a, const at::Tensor& b) {
+      EXPECT_LE((a - b).abs().max().item<double>(), 1e-5 * b.abs().max().item<double>());
+    };
+    expect_near(out, exact);
+    expect_near(x.grad(), exact_x.grad());
+    expect_near(p[0].value.grad(), exact_weight.grad());
+  }
+}
+
+TEST(WinogradConvTest, AWeightMaySeeImagesOfTwoSizesInAStep) {
+  at::manual_seed(4);
+  const auto model = model_for({2, 32, 32, 2, 2}, at::kDouble, Conv2d::Bias::no);
+  auto& weight = model->layers()[0]->parameters()[0];
+  GradientPlace place(weight);
+  place.begin_step(2);
+  for (const std::int64_t extent : {2, 8, 2}) {
+    const at::Tensor input = at::randn({2, 32, extent, extent}, at::kDouble);
+    const at::Tensor expected = at::conv2d(input, weight.value.detach(), {}, 1, 1);
+    EXPECT_TRUE(at::allclose(model->layers()[0]->forward({input}, {})[0], expected, 1e-12, 1e-12));
   }
 }
 
