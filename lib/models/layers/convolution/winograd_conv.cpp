@@ -26,9 +26,9 @@ namespace {
 // products, small enough for the caches.
 constexpr std::int64_t kFewestTiles = 64;
 constexpr std::int64_t kMostTiles = 256;
-constexpr std::int64_t kMostOwn = 256;   // channels up to which products are our own
-constexpr std::int64_t kFewest = 32;     // channels; below, the transforms cost more than they spare
-constexpr std::int64_t kTileGrain = 16;  // tiles worth a thread
+constexpr std::int64_t kMostOwn = 256;  // channels up to which products are our own
+constexpr std::int64_t kFewest = 32;    // channels; below, the transforms cost more than they spare
+constexpr std::int64_t kTileGrain = 4;  // tiles worth a thread
 
 /// Matrices [rows, columns] in one piece of memory, as the kernels lay them out for tiles of `outputs` x
 /// `outputs` pixels.

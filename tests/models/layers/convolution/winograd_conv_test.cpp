@@ -1,5 +1,6 @@
 #include "models/layers/convolution/winograd_conv.hpp"
 
+#include "kernels/products.hpp"
 #include "models/compute/gradient_place.hpp"
 #include "models/support.hpp"
 
@@ -25,7 +26,18 @@ std::unique_ptr<Model> model_for(const Case& c, at::ScalarType type, Conv2d::Bia
                   type);
 }
 
-TEST(WinogradConvTest, OutputsAndGradientsAreTorchs) {
+/// By vectors of so many bytes, as other processors have them.
+class WinogradVectorsTest : public testing::TestWithParam<std::size_t> {
+ protected:
+  void SetUp() override {
+    kernels::limit_product_vectors(GetParam());
+    if (kernels::product_vector_bytes() != GetParam()) GTEST_SKIP() << "this processor has no such vectors";
+  }
+  void TearDown() override { kernels::limit_product_vectors(64); }
+};
+INSTANTIATE_TEST_SUITE_P(Widths, WinogradVectorsTest, testing::Values(16, 32, 64));
+
+TEST_P(WinogradVectorsTest, OutputsAndGradientsAreTorchs) {
   at::manual_seed(1);
   for (const auto type : {at::kDouble, at::kFloat}) {
     const double tolerance = type == at::kDouble ? 1e-12 : 2e-5;
