@@ -76,6 +76,26 @@ def run_round(method, network, weights, clients, control, rate):
     return weights + sum(p * update for p, (update, _) in zip(share, updates))
 
 
+def read(run, start):
+    """What a dtrain run has trained: its options, its network with the weights of START, each client's samples, and those of the test split."""
+    with h5py.File(run / "results.h5", "r", locking=False) as file:
+        options = tomllib.loads(bytes(file.attrs["config"]).decode())
+        owners, count = torch.from_numpy(file["client_of_sample"][:]), len(file["clients"])
+    folder = Path(options["data-root"]) / options["dataset"]
+    facts = json.loads((folder / "dataset.json").read_text())
+    x, y = split(folder, facts, "train")
+    network = networks.make_network(options["model"], seed=1)
+    with h5py.File(start, "r") as file:
+        network.load_state_dict({name: torch.from_numpy(file[f"model/{name}"][:]) for name in network.state_dict()})
+    return options, network, [(x[owners == k], y[owners == k]) for k in range(count)], split(folder, facts, "test")
+
+
+def accuracy(network, weights, test):
+    torch.nn.utils.vector_to_parameters(weights, network.parameters())
+    with torch.no_grad():
+        return (network(test[0]).argmax(1) == test[1]).double().mean().item()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("run", type=Path)
@@ -85,29 +105,17 @@ def main():
     parser.add_argument("--order", type=int)
     arguments = parser.parse_args()
     torch.set_num_threads(1)
-    with h5py.File(arguments.run / "results.h5", "r", locking=False) as file:
-        options = tomllib.loads(bytes(file.attrs["config"]).decode())
-        owners, count = torch.from_numpy(file["client_of_sample"][:]), len(file["clients"])
-    folder = Path(options["data-root"]) / options["dataset"]
-    facts = json.loads((folder / "dataset.json").read_text())
-    x, y = split(folder, facts, "train")
-    test_x, test_y = split(folder, facts, "test")
-    network = networks.make_network(options["model"], seed=1)
-    with h5py.File(arguments.start, "r") as file:
-        network.load_state_dict({name: torch.from_numpy(file[f"model/{name}"][:]) for name in network.state_dict()})
+    options, network, samples, test = read(arguments.run, arguments.start)
     weights = flat(network)
     if arguments.order is not None:
         torch.manual_seed(arguments.order)
-    clients = [Client(x[owners == k], y[owners == k], options, arguments.proximal_mu) for k in range(count)]
+    clients = [Client(x, y, options, arguments.proximal_mu) for x, y in samples]
     control = torch.zeros_like(weights) if arguments.method == "scaffold" else None
     for client in clients:
         client.control = None if control is None else torch.zeros_like(weights)
     for number in range(1, options["rounds"] + 1):
         weights = run_round(arguments.method, network, weights, clients, control, options["learning-rate"])
-        torch.nn.utils.vector_to_parameters(weights, network.parameters())
-        with torch.no_grad():
-            accuracy = (network(test_x).argmax(1) == test_y).double().mean().item()
-        print(number, f"{accuracy:.4f}", flush=True)
+        print(number, f"{accuracy(network, weights, test):.4f}", flush=True)
 
 
 if __name__ == "__main__":

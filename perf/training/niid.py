@@ -5,13 +5,17 @@ batches of 32, plain sgd; mlp for MNIST, cnn for CIFAR-10. NIID-Bench itself has
 of convolutions for MNIST, too: its figures are others. After so few rounds the order of samples, which is each side's own, moves the
 accuracy by some points; so MNIST's cells are there with all samples in each local step as well, ten in a round, where no order matters.
 
-The part `clients`: processor seconds of a client's round, 100 clients, beside Flower's simulation on the same partition. It needs
---flower PYTHON, an interpreter with `flwr[simulation]`, PyTorch and h5py; times on the clock would be of what else runs on the machine.
+The part `flower`: the cells of MNIST with FedAvg and FedProx again, in Flower's simulation from the same weights on the same
+partition. It needs the rows of the part `cells`, to which it adds a column.
+
+The part `clients`: processor seconds of a client's round, 100 clients, beside Flower's simulation on the same partition. Times on the
+clock would be of what else runs on the machine. Both need --flower PYTHON, an interpreter with `flwr[simulation]`, PyTorch and h5py.
 
 A run that is there already is not made again.
 """
 
 import argparse
+import itertools
 import os
 import re
 import resource
@@ -35,6 +39,7 @@ LOCAL = ["--augment", "off", "--strategy", "fedavg", "--optimizer", "sgd", "--mo
          "--quiet", "--overwrite"]
 FEW_CLIENTS = ["--clients", CLIENTS, "--rounds", ROUNDS, "--learning-rate", 0.05]
 BATCHES = {"32": ["--local-batch", 32, "--local-epochs", 5], "all": ["--local-batch", "all", "--local-epochs", 10]}
+FLOWER_ORDERS = 3
 MANY, MANY_ROUNDS = 100, 11
 MANY_CLIENTS = ["--clients", MANY, "--partition", "iid", "--local-epochs", 3, "--local-batch", "all"]
 
@@ -74,18 +79,68 @@ def trained(folder, dataset, name, *options):
     return folder / "runs" / name, after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
 
 
-def cell(folder, dataset, batch, partition, method, seed):
-    """Accuracy after each round of both."""
+def cell_run(folder, dataset, batch, partition, method, seed):
+    """The run's folder, the weights that it began with, and its accuracy after each round."""
     weights = start(folder, MODELS[dataset], seed)
     name = f"{dataset}-{partition}-{method}-{batch}-{seed}"
     run, _ = trained(folder, dataset, name, *FEW_CLIENTS, *BATCHES[batch], "--partition", partition, "--seed", seed, "--init-from", weights, *METHODS[method])
     with h5py.File(run / "results.h5") as file:
-        ours = file["epochs"]["validation_accuracy"][:]
+        return run, weights, file["epochs"]["validation_accuracy"][:]
+
+
+def peer_accuracies(python, script, run, weights, method, *options):
+    """The peer's, after each round, on the run's partition."""
     mu = ["--proximal-mu", "0.01"] if method == "fedprox" else []
-    said, _ = runs.run([sys.executable, str(runs.PEERS / "niid_rounds.py"), str(run), str(weights), method, *mu])
-    theirs = [float(line.split()[1]) for line in said.splitlines()]
+    said, _ = runs.run([python, str(runs.PEERS / script), str(run), str(weights), method, *mu, *map(str, options)])
+    found = re.findall(r"^\d+ (0\.\d+)$", said, re.MULTILINE)
+    if len(found) != ROUNDS:
+        sys.exit(f"perf: {script} said\n{said[-2000:]}")
+    return found
+
+
+def cell(folder, dataset, batch, partition, method, seed):
+    """Accuracy after each round of both."""
+    run, weights, ours = cell_run(folder, dataset, batch, partition, method, seed)
+    theirs = peer_accuracies(sys.executable, "niid_rounds.py", run, weights, method)
     return [{"local_batch": batch, "partition": partition, "method": method, "seed": seed, "round": k, "dtrain": round(float(a), 4), "pytorch": b}
             for k, (a, b) in enumerate(zip(ours, theirs), 1)]
+
+
+def flower_column(order):
+    return "flower" if order == 1 else f"flower_{order}"
+
+
+def add_flower(folder, flower, cell_of, rows, order):
+    """Adds what Flower comes to with this order of samples to the rows of one cell and seed."""
+    run, weights, ours = cell_run(folder, "mnist", *cell_of)
+    theirs = peer_accuracies(flower, "flower_niid.py", run, weights, cell_of[2], "--order", order)
+    for row, now, theirs_now in zip(rows, ours, theirs):
+        if float(row["dtrain"]) != float(f"{now:.4f}"):
+            print(f"{', '.join(map(str, cell_of))}, round {row['round']}: dtrain had {row['dtrain']}, and has {now:.4f} now", flush=True)
+        row |= {"dtrain": f"{now:.4f}", flower_column(order): theirs_now}
+
+
+def flower_cells(folder, out, flower, seeds):
+    """The cells that Flower has strategies for, beside the rows of niid.csv; in batches of 32 with several orders of the samples."""
+    path = out / "niid.csv"
+    rows = runs.read_rows(path)
+    comments = [line[2:].rstrip() for line in path.read_text().splitlines() if line.startswith("# ")] if rows else []
+    for batch, partition, method in itertools.product(BATCHES, PARTITIONS, ("fedavg", "fedprox")):
+        last = []
+        columns = [flower_column(order) for order in range(1, (FLOWER_ORDERS if batch == "32" else 1) + 1)]
+        for seed in range(1, (seeds if batch == "32" else 1) + 1):
+            cell_of = (batch, partition, method, seed)
+            mine = [row for row in rows if (row["local_batch"], row["partition"], row["method"], int(row["seed"])) == cell_of]
+            if len(mine) != ROUNDS:
+                sys.exit(f"perf: {path} lacks {', '.join(map(str, cell_of))}: run the part cells first")
+            for order, column in enumerate(columns, 1):
+                if not all(row.get(column) for row in mine):
+                    add_flower(folder, flower, cell_of, mine, order)
+                    runs.write_rows(path, rows, comments)
+            last.append((float(mine[-1]["dtrain"]), np.mean([float(mine[-1][column]) for column in columns])))
+        difference = 100 * (np.array(last)[:, 0] - np.array(last)[:, 1])
+        print(f"local batch {batch}, {partition}, {method}: dtrain {np.mean(last, axis=0)[0]:.4f}, flower {np.mean(last, axis=0)[1]:.4f}, difference "
+              f"{difference.mean():+.2f} points ({len(last)} seeds, {len(columns)} orders, single seeds {np.abs(difference).max():.2f} at most)", flush=True)
 
 
 def cells(folder, out, dataset, seeds, only):
@@ -130,7 +185,7 @@ def clients(folder, out, flower, repeats):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=["cells", "clients"], help="one part")
+    parser.add_argument("--only", choices=["cells", "flower", "clients"], help="one part")
     parser.add_argument("--dataset", choices=MODELS, default="mnist", help="of the part cells")
     parser.add_argument("--cell", metavar="BATCH,PARTITION,METHOD", help="this cell alone, for example 32,classes=2,scaffold")
     parser.add_argument("--seeds", type=int, default=3)
@@ -142,12 +197,16 @@ def main():
     arguments = parser.parse_args()
     folder, out = arguments.work.resolve(), arguments.out.resolve()
     folder.mkdir(parents=True, exist_ok=True)
-    if arguments.only != "clients":
-        stage(arguments.data_root.resolve(), folder, arguments.dataset)
+    if arguments.flower is not None and not os.access(arguments.flower, os.X_OK):
+        parser.error(f"--flower {arguments.flower}: no such program")
+    if arguments.only in ("flower", "clients") and arguments.flower is None:
+        parser.error(f"the part {arguments.only} needs --flower PYTHON, an interpreter with Flower")
+    stage(arguments.data_root.resolve(), folder, arguments.dataset)
+    if arguments.only in (None, "cells"):
         cells(folder, out, arguments.dataset, arguments.seeds, arguments.cell)
+    if arguments.only == "flower" or (arguments.only is None and arguments.flower and arguments.dataset == "mnist"):
+        flower_cells(folder, out, arguments.flower, arguments.seeds)
     if arguments.only == "clients" or (arguments.only is None and arguments.flower):
-        if not arguments.flower or not os.access(arguments.flower, os.X_OK):
-            parser.error("the part clients needs --flower PYTHON, an interpreter with Flower")
         stage(arguments.data_root.resolve(), folder, "mnist")
         clients(folder, out, arguments.flower, arguments.repeats)
 

@@ -16,7 +16,7 @@ import runs
 
 WARM_UP = 10
 # Samples of a step, micro-batches that it is cut into, steps of a run, options.
-MODELS = {"mlp": (512, 1, 60, []), "cnn": (512, 1, 60, []), "nbow": (512, 1, 60, []), "gpt": (32, 1, 4, []), "seq2seq": (32, 1, 16, [])}
+MODELS = {"mlp": (512, 1, 300, []), "cnn": (512, 1, 60, []), "nbow": (512, 1, 300, []), "gpt": (32, 1, 4, []), "seq2seq": (32, 1, 16, [])}
 PRIVATE = ["--dp-clip", 1, "--dp-noise", 1.1]
 SHORT = 2  # steps of the shorter run
 
