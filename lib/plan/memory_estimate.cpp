@@ -16,6 +16,7 @@
 #include "models/compute/kernel_scope.hpp"
 #include "models/compute/loss_scope.hpp"
 #include "parallel/gradients/bucket_cuts.hpp"
+#include "parallel/gradients/product_sums.hpp"
 #include "parallel/gradients/reproducible_sums.hpp"
 #include "parallel/pipeline/simulation.hpp"
 
@@ -153,6 +154,15 @@ double exchanged_elements(const Footprint& footprint, const HeldParameters& held
                         std::min(static_cast<double>(footprint.offloaded_chunk), held.trained());
 }
 
+/// What ranks that make gradients together read of each other, of which each is charged its share.
+double factor_elements(const Footprint& footprint, const models::Model& model) {
+  if (!footprint.makes_products) return 0;
+  const parallel::LargestStep step{std::int64_t{footprint.micro_batches} * footprint.largest_piece,
+                                   footprint.micro_batches};
+  const auto products = parallel::trained_products(model);
+  return static_cast<double>(parallel::ProductSums::factor_elements(products, step)) / footprint.copies;
+}
+
 /// What codes and scales take less than full numbers, of all copies' optimizer state.
 double saved_by_codes(const Footprint& footprint, const HeldParameters& held) {
   return footprint.coded_states * held.in_large_ones(footprint.least_coded) *
@@ -246,7 +256,7 @@ MemoryEstimate estimate_memory(const Footprint& footprint, const models::Model& 
                    footprint.optimizer_shards,
       .activations = kept * live_micro_batches(footprint, cuts, pipe_index) + largest_repeated +
                      largest_gradients + once,
-      .exchange = exchanged_elements(footprint, held) * element,
+      .exchange = (exchanged_elements(footprint, held) + factor_elements(footprint, model)) * element,
       .copies = (undone + (footprint.saves ? saved : 0)) * element};
   // What is saved of state in 8 bits is decoded, one tensor after the other.
   const double decoded = footprint.coded_states > 0 ? held.of_largest_tensor() * element : 0;

@@ -36,6 +36,7 @@ struct Footprint {
   bool starts_in_shards = false;     ///< They have no values as a whole before.
   int block_ranks = 1;               ///< Ranks of a node that has parameters and states once, in one block.
   std::int64_t bucket_bytes = 0;     ///< Of gradients that travel together: parallel::cut_buckets().
+  bool makes_products = false;       ///< parallel::ProductSums, where they pay.
   bool reproducible = false;
   bool undoes = false;              ///< What an update changes is kept until the next one.
   bool saves = false;               ///< A checkpoint may be written while it trains: a copy of what is saved.

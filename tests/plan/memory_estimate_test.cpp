@@ -49,6 +49,14 @@ TEST(MemoryEstimateTest, ShardsTravelInBucketsAndLayersAreBroughtTogether) {
   EXPECT_EQ(of({.copies = 4, .gradient_shards = 1, .reproducible = true}).exchange, 0);
 }
 
+TEST(MemoryEstimateTest, RanksThatMakeGradientsTogetherExchangeFactorsWhereThesePay) {
+  // The layers of 12-16-8-3, so that a sample has 28 + 24 + 11 factors, beside 344 weights.
+  EXPECT_EQ(of({.copies = 2, .micro_batches = 2, .largest_piece = 2, .makes_products = true}).exchange,
+            2 * 2 * 63 * 4 / 2);
+  EXPECT_EQ(of({.copies = 2, .micro_batches = 2, .largest_piece = 3, .makes_products = true}).exchange, 0);
+  EXPECT_EQ(of({.copies = 2, .micro_batches = 2, .largest_piece = 2}).exchange, 0);
+}
+
 TEST(MemoryEstimateTest, CopiesOfTheStateAreKeptForCheckpointsAndToRollBack) {
   EXPECT_EQ(of({.optimizer_states = 2}).copies, 0);
   EXPECT_EQ(of({.optimizer_states = 2, .undoes = true}).copies, 371 * 12);

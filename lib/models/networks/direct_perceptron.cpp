@@ -22,7 +22,7 @@
 namespace dtrain::models {
 namespace {
 
-std::size_t extent(const at::Tensor& tensor, std::int64_t dim) {
+std::size_t size_along(const at::Tensor& tensor, std::int64_t dim) {
   return static_cast<std::size_t>(tensor.size(dim));
 }
 
@@ -76,14 +76,15 @@ LossSums DirectPerceptron::forward_as(const at::Tensor& targets) {
     at::Tensor y = at::empty({x.size(0), weight.size(0)}, x.options());
     T* const out = y.data_ptr<T>();
     kernels::multiply_transposed(out, x.const_data_ptr<T>(), weight.const_data_ptr<T>(),
-                                 bias.const_data_ptr<T>(), {extent(x, 0), extent(y, 1), extent(x, 1)});
+                                 bias.const_data_ptr<T>(),
+                                 {size_along(x, 0), size_along(y, 1), size_along(x, 1)});
     if (product.rectified) kernels::rectify(out, static_cast<std::size_t>(y.numel()));
     inputs_.push_back(std::move(y));
   }
   at::Tensor& logits = inputs_.back();
   const auto* const wanted = targets.const_data_ptr<std::int64_t>();
   const auto sums =
-      kernels::cross_entropy(logits.data_ptr<T>(), wanted, extent(logits, 0), extent(logits, 1));
+      kernels::cross_entropy(logits.data_ptr<T>(), wanted, size_along(logits, 0), size_along(logits, 1));
   if (sums.unknown) {
     throw data_error(
         fmt::format("the target {} is none of {} classes", wanted[*sums.unknown], logits.size(1)), "targets",
@@ -111,8 +112,8 @@ void DirectPerceptron::backward_as() {
     if (i == 0) break;
     at::Tensor of_input = at::empty(x.sizes(), x.options());
     T* const out = of_input.data_ptr<T>();
-    kernels::multiply(out, gradient.const_data_ptr<T>(), extent(weight, 0), 1, weight.const_data_ptr<T>(),
-                      {extent(gradient, 0), extent(weight, 1), extent(weight, 0)});
+    kernels::multiply(out, gradient.const_data_ptr<T>(), size_along(weight, 0), 1, weight.const_data_ptr<T>(),
+                      {size_along(gradient, 0), size_along(weight, 1), size_along(weight, 0)});
     if (products_[i - 1].rectified)
       kernels::rectify_gradient(out, x.const_data_ptr<T>(), static_cast<std::size_t>(x.numel()));
     gradient = std::move(of_input);

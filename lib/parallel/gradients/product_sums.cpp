@@ -63,7 +63,7 @@ std::int64_t offset_of(const FlatParameters& parameters, const models::Parameter
 
 }  // namespace
 
-std::vector<TrainedProduct> trained_products(models::Model& model) {
+std::vector<TrainedProduct> trained_products(const models::Model& model) {
   std::vector<TrainedProduct> products;
   const auto& layers = model.layers();
   // It gives one row per sample, and the others keep that.
@@ -81,14 +81,19 @@ std::vector<TrainedProduct> trained_products(models::Model& model) {
   return products;
 }
 
-bool ProductSums::pays(const std::vector<TrainedProduct>& products, const LargestStep& step) {
+std::int64_t ProductSums::factor_elements(const std::vector<TrainedProduct>& products,
+                                          const LargestStep& step) {
   std::int64_t factors = 0;
   std::int64_t weights = 0;
   for (const auto& product : products) {
     factors += places_of(step) * width_of(product);
     weights += product.weight->value.numel();
   }
-  return kernels::has_small_gemm() && at::get_num_threads() == 1 && factors > 0 && factors <= weights;
+  return factors <= weights ? factors : 0;
+}
+
+bool ProductSums::pays(const std::vector<TrainedProduct>& products, const LargestStep& step) {
+  return kernels::has_small_gemm() && at::get_num_threads() == 1 && factor_elements(products, step) > 0;
 }
 
 std::size_t ProductSums::bytes_for(const std::vector<TrainedProduct>& products, const LargestStep& step,
@@ -236,7 +241,6 @@ std::vector<std::int64_t> ProductSums::samples_told() const {
 
 /// The samples' rows side by side: where the places have no gaps, the places themselves.
 at::Tensor ProductSums::rows(const at::Tensor& places, const std::vector<std::int64_t>& samples) const {
-  std::vector<at::Tensor> pieces;
   std::int64_t end = 0;
   bool has_gaps = false;
   for (std::size_t m = 0; m < samples.size(); ++m) {
@@ -244,9 +248,12 @@ at::Tensor ProductSums::rows(const at::Tensor& places, const std::vector<std::in
     const std::int64_t begin = static_cast<std::int64_t>(m) * most_;
     has_gaps = has_gaps || begin != end;
     end = begin + samples[m];
-    pieces.push_back(places.narrow(0, begin, samples[m]));
   }
-  return has_gaps ? at::cat(pieces) : places.narrow(0, 0, end);
+  if (!has_gaps) return end == places.size(0) ? places : places.narrow(0, 0, end);
+  std::vector<at::Tensor> pieces;
+  for (std::size_t m = 0; m < samples.size(); ++m)
+    pieces.push_back(places.narrow(0, static_cast<std::int64_t>(m) * most_, samples[m]));
+  return at::cat(pieces);
 }
 
 template <class T>

@@ -25,7 +25,7 @@ struct TrainedProduct {
 };
 
 /// The products of a model of which nothing else is trained; empty: something else is, or nothing.
-std::vector<TrainedProduct> trained_products(models::Model& model);
+std::vector<TrainedProduct> trained_products(const models::Model& model);
 
 /// What a step has at most.
 struct LargestStep {
@@ -43,7 +43,10 @@ struct LargestStep {
 /// It pays where the factors are smaller than the weights.
 class ProductSums final : public GradientSums {
  public:
-  /// Whether `products` have smaller factors in such a step than weights, and this processor has the kernels.
+  /// Elements of the factors of such a step, of all ranks together; 0 where that is more than the weights
+  /// have.
+  static std::int64_t factor_elements(const std::vector<TrainedProduct>& products, const LargestStep& step);
+  /// Whether the factors are smaller than the weights, and this rank has the kernels, which use one thread.
   static bool pays(const std::vector<TrainedProduct>& products, const LargestStep& step);
 
   /// Null on all ranks where they share no memory, or not all of them can. `products`: all that `parameters`

@@ -36,9 +36,9 @@ struct Setting {
   bool class_weights = false;         ///< A step's weight depends on the classes of its samples.
   bool injects_faults = false;
   bool sums_each_step = false;  ///< Gradients are to be sums over the ranks: faults of sums are injected.
-  bool recovers = false;       ///< The run is to go on after a rank was lost.
-  bool adapts_batch = false;   ///< A step takes as many batches as the noise of its gradient asks for.
-  bool owns_by_speed = false;  ///< Micro-batches are dealt by the ranks' measured speed.
+  bool recovers = false;        ///< The run is to go on after a rank was lost.
+  bool adapts_batch = false;    ///< A step takes as many batches as the noise of its gradient asks for.
+  bool owns_by_speed = false;   ///< Micro-batches are dealt by the ranks' measured speed.
   optim::OptimizerConfig optimizer = {};
   StrategyOptions options = {};
   std::int64_t global_batch = 1;

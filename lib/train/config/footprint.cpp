@@ -24,6 +24,19 @@ bool saves_beside_training(const RunConfig& config, std::int64_t samples) {
   return samples == 0 ? config.epochs > 1 : config.total_steps(epoch.steps()) > epoch.steps();
 }
 
+/// Whether the strategy makes a model's gradients together, where they are of linear layers alone.
+bool makes_products(const RunConfig& config, bool one_node) {
+  const auto& shares = parallel::find_strategy(config.strategy).shares;
+  const auto& mesh = config.mesh_shape;
+  const bool one_copy = shares.node && !shares.gradients && (one_node || mesh.data == 1) &&
+                        config.strategy_options.shard_within != "node";
+  const bool as_they_are = !half_type(config) && kernels_of(config) != models::Kernels::libtorch &&
+                           !config.computes_on_device() && config.threads <= 1;
+  const bool sums = config.reproducible || config.bucket_bytes() > 0 || config.batch.adaptive ||
+                    config.update.rule.codes_state() || config.strategy_options.dp_clip > 0;
+  return one_copy && mesh.pipe == 1 && mesh.tensor == 1 && as_they_are && !sums;
+}
+
 }  // namespace
 
 MemoryFacts memory_facts(const topology::Cluster& cluster, const topology::Mesh& mesh, bool recovers) {
@@ -75,6 +88,7 @@ plan::Footprint footprint_of(const RunConfig& config, const MemoryFacts& facts) 
       .starts_in_shards = starts_in_shards,
       .block_ranks = block_ranks,
       .bucket_bytes = config.bucket_bytes(),
+      .makes_products = makes_products(config, facts.one_node),
       .reproducible = config.reproducible,
       .undoes = undoes,
       .saves = saves_beside_training(config, facts.samples),
