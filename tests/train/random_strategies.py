@@ -98,7 +98,7 @@ def draw_copies(seed, ulfm):
     how = draw_how(chance, fitting, mesh, precision, pieces, steps, ulfm=False)
     how.pop("reproducible", None)
     if "MESH" in how:  # copies are not created from nothing
-        then = [other for other in meshes if other[0] == mesh[0]]
+        then = [other for other in meshes if other[0] == mesh[0] and other[0] * other[1] <= pieces]
         how["MESH"] = mesh_words(*pick(then))
     return Case(what, how)
 
