@@ -298,10 +298,16 @@ std::vector<MicroBatchLoss> Synchronous::compute_by_rows(const StepPlan& plan, S
     rows_->begin_step(ids);
   }
   GivenSamples given(std::move(all));
-  auto losses = parts_.engine.compute(plan, given, *this, scaler_.scale());
+  return parts_.engine.compute(plan, given, *this, scaler_.scale());
+}
+
+/// Of tables that are updated by rows after the others: a rank without micro-batches has passed no gradient
+/// before finish(), and all ranks must make their calls in one order.
+void Synchronous::finish_gradients() {
+  gradients_->finish([this] { tied_.exchange_gradients(); });
+  if (rows_ == nullptr) return;
   const ScopedSpan span(parts_.sink, Phase::optimizer, "add rows up");
   rows_->finish();
-  return losses;
 }
 
 StepOutcome Synchronous::step(const StepPlan& plan, SampleSource& samples) {
@@ -316,7 +322,7 @@ StepOutcome Synchronous::step(const StepPlan& plan, SampleSource& samples) {
   gradients_->measure_own(measures);
   const double loss_scale = scaler_.scale();
   auto losses = compute(plan, samples);
-  gradients_->finish([this] { tied_.exchange_gradients(); });
+  finish_gradients();
   statistics_.exchange();
   if (late_ != nullptr) {
     step_late(plan, std::move(losses), loss_scale, outcome);

@@ -76,6 +76,7 @@ class Synchronous final : public Strategy, private LocalSums {
   void begin_compression(std::int64_t number);
   std::vector<MicroBatchLoss> compute(const StepPlan& plan, SampleSource& samples);
   std::vector<MicroBatchLoss> compute_by_rows(const StepPlan& plan, SampleSource& samples);
+  void finish_gradients();
   void add_up(const std::vector<MicroBatchLoss>& losses, StepTotals& own);
   void measure_gradient(const StartedSquares& started, StepTotals& own) const;
   void measure_copy(StepTotals& own) const;
