@@ -83,7 +83,7 @@ def draw_copies(seed, ulfm):
     if data.kind == "images":
         what["augment"] = pick(["on", "off"])
     if chance.random() < 0.35:
-        what |= {"strategy": "easgd", **({"elasticity": pick([0.2, 0.5])} if chance.random() < 0.5 else {})}
+        what |= {"strategy": "easgd", **({"elasticity": pick([0.1, 0.9 / mesh[0]])} if chance.random() < 0.5 else {})}
     else:
         what |= {"strategy": "local_sgd", "sync-optimizer": pick(["keep", "average", "reset"])}
         if chance.random() < 0.3:
