@@ -117,7 +117,7 @@ class Trials:
             refusals += 1
             named = [name for name in chosen if name not in NOT_LEFT_OUT and re.search(rf"--{name}(?![a-z-])", said)]
             if not named:
-                named = [name for name in chosen if name not in (*NOT_LEFT_OUT, "mesh", "strategy")]
+                named = [name for name in chosen if name not in NOT_LEFT_OUT]
             if not named:
                 raise Failed("is refused with nothing left to leave out", said)
             del chosen[chance.choice(named)]

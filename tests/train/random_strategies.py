@@ -50,7 +50,7 @@ def draw_shards(seed, ulfm):
         case = draw(seed, ulfm)
     how = case.how
     how["strategy"] = chance.choice(["zero1", "zero2", "zero3"])
-    if chance.random() < 0.3:
+    if chance.random() < 0.3 and "MESH" not in how and "KILL" not in how:  # one rank has nothing to share out
         how["shard-within"] = "node"
     if case.how["mesh"].endswith("pipe=1,tensor=1") and chance.random() < 0.2:
         how["strategy"] = "asgd"
