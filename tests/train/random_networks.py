@@ -1,4 +1,4 @@
-"""Networks of PyTorch drawn by chance, and exported, so that dtrain trains what nobody has written down."""
+"""Networks of PyTorch drawn by chance, and exported, so that dtrain trains what no test has written down."""
 
 import json
 import random

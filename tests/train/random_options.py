@@ -1,4 +1,4 @@
-"""Options drawn by chance, a few at a time, which nobody has tried together: a run ends well, or is refused in one sentence.
+"""Options drawn by chance, a few at a time, in combinations that no other test has: a run ends well, or is refused in one sentence.
 
     random_options.py BINARY [--runs K] [--seed N|dated] [--limit-s S] [--folder FOLDER]     seeds N, N + 1, ...
 
