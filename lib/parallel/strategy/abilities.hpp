@@ -35,10 +35,11 @@ struct Setting {
   bool samples_alike = true;          ///< All samples have one shape.
   bool class_weights = false;         ///< A step's weight depends on the classes of its samples.
   bool injects_faults = false;
-  bool sums_each_step = false;  ///< Gradients are to be sums over the ranks: faults of sums are injected.
-  bool recovers = false;        ///< The run is to go on after a rank was lost.
-  bool adapts_batch = false;    ///< A step takes as many batches as the noise of its gradient asks for.
-  bool owns_by_speed = false;   ///< Micro-batches are dealt by the ranks' measured speed.
+  bool says_how_to_sum =
+      false;                   ///< Buckets or an algorithm are given for gradients, or faults of their sums.
+  bool recovers = false;       ///< The run is to go on after a rank was lost.
+  bool adapts_batch = false;   ///< A step takes as many batches as the noise of its gradient asks for.
+  bool owns_by_speed = false;  ///< Micro-batches are dealt by the ranks' measured speed.
   optim::OptimizerConfig optimizer = {};
   StrategyOptions options = {};
   std::int64_t global_batch = 1;
@@ -69,6 +70,8 @@ struct Abilities {
   Answer same_bits;        ///< The same bits on every number of data and pipe ranks.
   bool deals_work = false;  ///< Ranks take micro-batches at their own pace, by Strategy::take_work().
   Answer spares = {};       ///< A rank that waited may take the place of a lost one (`--spares`).
+  /// Ranks that share the parameters' memory make the gradients of linear layers together (ProductSums).
+  Answer makes_products = {"its copies do not sum their gradients in each step"};
   /// A step may take several batches, by the noise of its gradient (`--adaptive-batch`).
   Answer adapts_batch = {"its copies do not sum their gradients in each step"};
   /// The ranks may own micro-batches by their measured speed (`--balance data`): StepPlan::owned.

@@ -140,7 +140,9 @@ std::unique_ptr<GradientSums> gradient_sums(const StrategyParts& parts, Shards s
                             .across = parts.data_across,
                             .compression = compression});
   }
-  if (auto products = product_sums(parts, parameters, memory.shared())) return products;
+  if (Synchronous::can(parts.setting, shards).makes_products) {
+    if (auto products = product_sums(parts, parameters, memory.shared())) return products;
+  }
   using Update = BucketConfig::Update;
   BucketConfig config = parts.buckets;
   config.update = memory.shared() ? Update::parts : cut ? Update::shards : Update::everything;

@@ -24,19 +24,6 @@ bool saves_beside_training(const RunConfig& config, std::int64_t samples) {
   return samples == 0 ? config.epochs > 1 : config.total_steps(epoch.steps()) > epoch.steps();
 }
 
-/// Whether the strategy makes a model's gradients together, where they are of linear layers alone.
-bool makes_products(const RunConfig& config, bool one_node) {
-  const auto& shares = parallel::find_strategy(config.strategy).shares;
-  const auto& mesh = config.mesh_shape;
-  const bool one_copy = shares.node && !shares.gradients && (one_node || mesh.data == 1) &&
-                        config.strategy_options.shard_within != "node";
-  const bool as_they_are = !half_type(config) && kernels_of(config) != models::Kernels::libtorch &&
-                           !config.computes_on_device() && config.threads <= 1;
-  const bool sums = config.reproducible || config.bucket_bytes() > 0 || config.batch.adaptive ||
-                    config.update.rule.codes_state() || config.strategy_options.dp_clip > 0;
-  return one_copy && mesh.pipe == 1 && mesh.tensor == 1 && as_they_are && !sums;
-}
-
 }  // namespace
 
 MemoryFacts memory_facts(const topology::Cluster& cluster, const topology::Mesh& mesh, bool recovers) {
@@ -59,7 +46,8 @@ plan::Footprint footprint_of(const RunConfig& config, const MemoryFacts& facts) 
   // Values that are drawn come layer after layer; those of a file, or converted ones, as a whole.
   const bool starts_in_shards = gathers_layers && config.model.init_from.empty() &&
                                 !balances_stages(config) && config.precision != "fp64" && !on_device;
-  const bool undoes = facts.recovers && strategy.can(strategy_setting(config)).rolls_back;
+  const auto can = strategy.can(strategy_setting(config));
+  const bool one_copy = (facts.one_node || copies == 1) && !within;
   return {
       .element_bytes = element_bytes(config),
       .half = half_type(config).has_value(),
@@ -88,9 +76,9 @@ plan::Footprint footprint_of(const RunConfig& config, const MemoryFacts& facts) 
       .starts_in_shards = starts_in_shards,
       .block_ranks = block_ranks,
       .bucket_bytes = config.bucket_bytes(),
-      .makes_products = makes_products(config, facts.one_node),
+      .makes_products = can.makes_products && one_copy && config.threads <= 1,
       .reproducible = config.reproducible,
-      .undoes = undoes,
+      .undoes = facts.recovers && can.rolls_back,
       .saves = saves_beside_training(config, facts.samples),
       .smallest_share = state::kSmallestShare};
 }

@@ -235,6 +235,17 @@ void check_offload(const RunConfig& config) {
 constexpr int kMostServers = 1 << 20;  // more than any job has ranks
 constexpr int kMostStaleness = 1000;   // steps; what is kept of staleness grows with it
 
+bool injects_faults_of_sums(const RunConfig& config) {
+  if (config.inject.empty()) return false;
+  const auto ranks = std::max(config.started_ranks, config.mesh_shape.size());
+  return std::ranges::any_of(comm::parse_faults(config.inject, ranks), &comm::InjectedFault::is_of_sum);
+}
+
+bool says_how_to_sum(const RunConfig& config) {
+  return config.bucket_bytes() > 0 || config.comm.all_reduce != comm::Algorithm::automatic ||
+         injects_faults_of_sums(config);
+}
+
 bool has_outer(const RunConfig& config) { return config.strategy_options.outer_optimizer != "none"; }
 
 }  // namespace
@@ -365,16 +376,6 @@ bool uses_strategy_option(const RunConfig& config, const std::string& name) {
   return name != "elasticity" || config.given.contains(name);
 }
 
-namespace {
-
-bool injects_faults_of_sums(const RunConfig& config) {
-  if (config.inject.empty()) return false;
-  const auto ranks = std::max(config.started_ranks, config.mesh_shape.size());
-  return std::ranges::any_of(comm::parse_faults(config.inject, ranks), &comm::InjectedFault::is_of_sum);
-}
-
-}  // namespace
-
 parallel::Setting strategy_setting(const RunConfig& config) {
   return {.mesh = config.mesh_shape,
           .reproducible = config.reproducible,
@@ -384,7 +385,7 @@ parallel::Setting strategy_setting(const RunConfig& config) {
           .on_device = config.computes_on_device(),
           .no_device_graphs = config.device_graphs == "off" ? "--device-graphs off" : "",
           .injects_faults = !config.inject.empty(),
-          .sums_each_step = injects_faults_of_sums(config),
+          .says_how_to_sum = says_how_to_sum(config),
           .recovers = config.on_failure != "abort",
           .adapts_batch = config.batch.adaptive,
           .owns_by_speed = balances_data(config),

@@ -44,14 +44,25 @@ Answer can_own_by_speed(const Setting& setting) {
   return {};
 }
 
+Answer can_make_products(const Setting& setting) {
+  if (setting.mesh.pipe > 1 || setting.mesh.tensor > 1) return {"a rank has a part of the layers"};
+  if (setting.half || !setting.own_kernels || setting.on_device)
+    return {"dtrain's kernels for small products are the CPU's, in full precision"};
+  if (setting.reproducible) return {"the gradients of micro-batches are kept apart"};
+  if (setting.adapts_batch) return {"the noise of each copy's gradient is measured"};
+  if (setting.says_how_to_sum) return {"the user says how gradients are summed"};
+  return {};
+}
+
 /// What shards of the state change in what copies of it can do.
 void restrict_to_shards(const Setting& setting, Synchronous::Shards shards, Abilities& abilities) {
   if (setting.on_device) abilities.runs = {"shards are gathered in the CPU's memory"};
   abilities.updates_by_rows = {"each rank has a shard of the table's state only"};
   abilities.rolls_back = {"a lost rank takes its shard along"};
   abilities.copies_parts = {"a rank's part is not the same on all copies of the model"};
-  if (shards >= Synchronous::Shards::gradients && abilities.adapts_batch)
-    abilities.adapts_batch = {"no rank keeps the gradient of its copy"};
+  if (shards < Synchronous::Shards::gradients) return;
+  abilities.makes_products = {"gradients go to the ranks of their shards"};
+  if (abilities.adapts_batch) abilities.adapts_batch = {"no rank keeps the gradient of its copy"};
 }
 
 /// What changes where gradients leave a rest that each node keeps for itself.
@@ -64,6 +75,7 @@ void restrict_to_kept_error(Abilities& abilities) {
 void restrict_to_codes(const Setting& setting, Abilities& abilities) {
   if (setting.on_device) abilities.runs = {"the CPU keeps the optimizer's state in 8 bits"};
   abilities.updates_by_rows = {"values of a table share the scale of their state"};
+  abilities.makes_products = {"values of a weight share the scale of their state"};
   abilities.rolls_back = {"a lost rank takes its state in 8 bits along"};
   abilities.copies_parts = {"no rank can read another one's state in 8 bits"};
 }
@@ -141,6 +153,7 @@ Abilities Synchronous::can(const Setting& setting, Shards shards) {
                       .rolls_back = can_roll_back(setting, updates_by_rows),
                       .copies_parts = {},
                       .same_bits = {},
+                      .makes_products = can_make_products(setting),
                       .adapts_batch = can_adapt_batch(setting),
                       .owns_by_speed = can_own_by_speed(setting)};
   if (shards != Shards::nothing) restrict_to_shards(setting, shards, abilities);
