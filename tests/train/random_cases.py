@@ -4,7 +4,6 @@ import csv
 import random
 import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 
 import h5py
 import numpy as np

@@ -15,7 +15,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-from random_cases import DATASETS, MODELS, draw_model, mesh_words, ranks_in, stage
+from random_cases import MODELS, draw_model, mesh_words, ranks_in, stage
 from random_runs import Failed, environment, first_seed, launch
 
 MESHES = [(1, 1, 1), (1, 1, 1), (2, 1, 1), (2, 1, 1), (3, 1, 1), (1, 2, 1), (1, 1, 2), (2, 2, 1), (2, 1, 2)]

@@ -14,7 +14,6 @@ import argparse
 import csv
 import json
 import os
-import re
 import shlex
 import shutil
 import signal
@@ -297,13 +296,13 @@ def report(bench, seed, case, failure):
 def described(case):
     """Options and values to count, those of text and small choice."""
     chosen = {**case.what, **case.how}
-    numbers = ("global-batch", "micro-batches", "limit-steps", "seed", "learning-rate", "RANKS")
+    one_run_s = ("global-batch", "micro-batches", "limit-steps", "seed", "learning-rate", "RANKS", "model-option", "NETWORK")
     for name, value in chosen.items():
         if name in ("CRASH", "MESH"):
             yield f"{name.lower()}"
         elif name == "KILL":
             yield f"kill {value.split('phase=')[1].split(',')[0]}"
-        elif name not in numbers and name not in ("model-option", "NETWORK") and not str(value).endswith(".pt2"):
+        elif name not in one_run_s and not str(value).endswith(".pt2"):
             yield f"{name} {value}".lower()
 
 

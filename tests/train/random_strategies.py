@@ -2,7 +2,7 @@
 
 import random
 
-from random_cases import (BATCH_NORM, DATASETS, PLAIN, Case, draw, draw_batch, draw_how, draw_model, mesh_words, meshes_of, update_rule)
+from random_cases import (DATASETS, PLAIN, Case, draw, draw_batch, draw_how, draw_model, mesh_words, meshes_of, update_rule)
 from random_networks import draw_networks
 
 CLASSIFIERS = {"mlp": 5, "cnn": 2, "nbow": 3, "vgg11": 1}
