@@ -86,6 +86,26 @@ DTRAIN_VECTOR_BODY inline void over_channels(std::size_t channels, const Work& w
   for (; c < channels; c += Lanes<T>::kWidth) work.template operator()<typename Lanes<T>::Vector>(c);
 }
 
+/// A transform in both dimensions, first of columns: `from(number, i, j)` gives the `Given` x `Given`
+/// numbers, `to(number, i, j)` takes the `Left` x `Left` that are left.
+template <class V, auto Transform, std::size_t Given, std::size_t Left, class From, class To>
+DTRAIN_VECTOR_BODY inline void in_both_dims(const From& from, const To& to) {
+  constexpr std::size_t kMost = Given > Left ? Given : Left;
+  V d[kMost * kMost];
+#pragma GCC unroll 6
+  for (std::size_t j = 0; j < Given; ++j) {
+#pragma GCC unroll 6
+    for (std::size_t i = 0; i < Given; ++i) from(d[kMost * i + j], i, j);
+    Transform(d + j, kMost);
+  }
+#pragma GCC unroll 6
+  for (std::size_t i = 0; i < Left; ++i) {
+    Transform(d + kMost * i, 1);
+#pragma GCC unroll 6
+    for (std::size_t j = 0; j < Left; ++j) to(d[kMost * i + j], i, j);
+  }
+}
+
 }  // namespace
 
 template <class T>
@@ -101,19 +121,10 @@ void winograd_input(T* v, const T* x, const WinogradImages& size, const TileRang
       T* to = v + (tile - tiles.first) * size.channels;
       over_channels<T, decltype(set)>(size.channels, [&]<class V>(std::size_t c) DTRAIN_VECTOR_BODY {
         using Tile = WinogradTile<V, T, kM>;
-        V d[kIn * kIn];
-#pragma GCC unroll 6
-        for (std::size_t j = 0; j < kIn; ++j) {
-#pragma GCC unroll 6
-          for (std::size_t i = 0; i < kIn; ++i) load(d[kIn * i + j], from[kIn * i + j] + c);
-          Tile::input(d + j, kIn);
-        }
-#pragma GCC unroll 6
-        for (std::size_t i = 0; i < kIn; ++i) {
-          Tile::input(d + kIn * i, 1);
-#pragma GCC unroll 6
-          for (std::size_t j = 0; j < kIn; ++j) store(to + (kIn * i + j) * plane + c, d[kIn * i + j]);
-        }
+        in_both_dims<V, Tile::input, kIn, kIn>(
+            [&](V& d, std::size_t i, std::size_t j) DTRAIN_VECTOR_BODY { load(d, from[kIn * i + j] + c); },
+            [&](const V& d, std::size_t i, std::size_t j)
+                DTRAIN_VECTOR_BODY { store(to + (kIn * i + j) * plane + c, d); });
       });
     }
   });
@@ -134,21 +145,13 @@ void winograd_output(T* y, const T* m, const T* bias, const WinogradImages& size
       const T* from = m + (tile - tiles.first) * size.channels;
       over_channels<T, decltype(set)>(size.channels, [&]<class V>(std::size_t c) DTRAIN_VECTOR_BODY {
         using Tile = WinogradTile<V, T, kM>;
-        V d[kIn * kIn];
-#pragma GCC unroll 6
-        for (std::size_t j = 0; j < kIn; ++j) {
-#pragma GCC unroll 6
-          for (std::size_t i = 0; i < kIn; ++i) load(d[kIn * i + j], from + (kIn * i + j) * plane + c);
-          Tile::output(d + j, kIn);
-        }
         V b;
         load(b, shift + c);
-#pragma GCC unroll 4
-        for (std::size_t i = 0; i < kM; ++i) {
-          Tile::output(d + kIn * i, 1);
-#pragma GCC unroll 4
-          for (std::size_t j = 0; j < kM; ++j) store(to[kM * i + j] + c, d[kIn * i + j] + b);
-        }
+        in_both_dims<V, Tile::output, kIn, kM>(
+            [&](V& d, std::size_t i, std::size_t j)
+                DTRAIN_VECTOR_BODY { load(d, from + (kIn * i + j) * plane + c); },
+            [&](const V& d, std::size_t i, std::size_t j)
+                DTRAIN_VECTOR_BODY { store(to[kM * i + j] + c, d + b); });
       });
     }
   });
@@ -167,19 +170,10 @@ void winograd_output_gradient(T* dm, const T* dy, const WinogradImages& size, co
       T* to = dm + (tile - tiles.first) * size.channels;
       over_channels<T, decltype(set)>(size.channels, [&]<class V>(std::size_t c) DTRAIN_VECTOR_BODY {
         using Tile = WinogradTile<V, T, kM>;
-        V d[kIn * kIn];
-#pragma GCC unroll 4
-        for (std::size_t j = 0; j < kM; ++j) {
-#pragma GCC unroll 4
-          for (std::size_t i = 0; i < kM; ++i) load(d[kIn * i + j], from[kM * i + j] + c);
-          Tile::output_gradient(d + j, kIn);
-        }
-#pragma GCC unroll 6
-        for (std::size_t i = 0; i < kIn; ++i) {
-          Tile::output_gradient(d + kIn * i, 1);
-#pragma GCC unroll 6
-          for (std::size_t j = 0; j < kIn; ++j) store(to + (kIn * i + j) * plane + c, d[kIn * i + j]);
-        }
+        in_both_dims<V, Tile::output_gradient, kM, kIn>(
+            [&](V& d, std::size_t i, std::size_t j) DTRAIN_VECTOR_BODY { load(d, from[kM * i + j] + c); },
+            [&](const V& d, std::size_t i, std::size_t j)
+                DTRAIN_VECTOR_BODY { store(to + (kIn * i + j) * plane + c, d); });
       });
     }
   });
@@ -198,23 +192,14 @@ void winograd_input_gradient(T* dx, const T* dv, const WinogradImages& size, con
       const T* from = dv + (tile - tiles.first) * size.channels;
       over_channels<T, decltype(set)>(size.channels, [&]<class V>(std::size_t c) DTRAIN_VECTOR_BODY {
         using Tile = WinogradTile<V, T, kM>;
-        V d[kIn * kIn];
-#pragma GCC unroll 6
-        for (std::size_t j = 0; j < kIn; ++j) {
-#pragma GCC unroll 6
-          for (std::size_t i = 0; i < kIn; ++i) load(d[kIn * i + j], from + (kIn * i + j) * plane + c);
-          Tile::input_gradient(d + j, kIn);
-        }
-#pragma GCC unroll 6
-        for (std::size_t i = 0; i < kIn; ++i) {
-          Tile::input_gradient(d + kIn * i, 1);
-#pragma GCC unroll 6
-          for (std::size_t j = 0; j < kIn; ++j) {
-            V sum;
-            load(sum, to[kIn * i + j] + c);
-            store(to[kIn * i + j] + c, sum + d[kIn * i + j]);
-          }
-        }
+        in_both_dims<V, Tile::input_gradient, kIn, kIn>(
+            [&](V& d, std::size_t i, std::size_t j)
+                DTRAIN_VECTOR_BODY { load(d, from + (kIn * i + j) * plane + c); },
+            [&](const V& d, std::size_t i, std::size_t j) DTRAIN_VECTOR_BODY {
+              V sum;
+              load(sum, to[kIn * i + j] + c);
+              store(to[kIn * i + j] + c, sum + d);
+            });
       });
     }
   });
@@ -229,21 +214,11 @@ void winograd_weight(T* u, const T* weight, const WinogradWeights& size) {
     for (std::size_t k = 0; k < size.out; ++k) {
       over_channels<T, decltype(set)>(size.in, [&]<class V>(std::size_t c) DTRAIN_VECTOR_BODY {
         using Tile = WinogradTile<V, T, kM>;
-        V g[kIn * kIn];
-#pragma GCC unroll 3
-        for (std::size_t j = 0; j < 3; ++j) {
-#pragma GCC unroll 3
-          for (std::size_t i = 0; i < 3; ++i)
-            load(g[kIn * i + j], weight + (k * 9 + 3 * i + j) * size.in + c);
-          Tile::weight(g + j, kIn);
-        }
-#pragma GCC unroll 6
-        for (std::size_t i = 0; i < kIn; ++i) {
-          Tile::weight(g + kIn * i, 1);
-#pragma GCC unroll 6
-          for (std::size_t j = 0; j < kIn; ++j)
-            store(u + (kIn * i + j) * plane + k * size.in + c, g[kIn * i + j]);
-        }
+        in_both_dims<V, Tile::weight, 3, kIn>(
+            [&](V& d, std::size_t i, std::size_t j)
+                DTRAIN_VECTOR_BODY { load(d, weight + (k * 9 + 3 * i + j) * size.in + c); },
+            [&](const V& d, std::size_t i, std::size_t j)
+                DTRAIN_VECTOR_BODY { store(u + (kIn * i + j) * plane + k * size.in + c, d); });
       });
     }
   });
@@ -258,21 +233,11 @@ void winograd_weight_gradient(T* dweight, const T* du, const WinogradWeights& si
     for (std::size_t k = 0; k < size.out; ++k) {
       over_channels<T, decltype(set)>(size.in, [&]<class V>(std::size_t c) DTRAIN_VECTOR_BODY {
         using Tile = WinogradTile<V, T, kM>;
-        V g[kIn * kIn];
-#pragma GCC unroll 6
-        for (std::size_t j = 0; j < kIn; ++j) {
-#pragma GCC unroll 6
-          for (std::size_t i = 0; i < kIn; ++i)
-            load(g[kIn * i + j], du + (kIn * i + j) * plane + k * size.in + c);
-          Tile::weight_gradient(g + j, kIn);
-        }
-#pragma GCC unroll 3
-        for (std::size_t i = 0; i < 3; ++i) {
-          Tile::weight_gradient(g + kIn * i, 1);
-#pragma GCC unroll 3
-          for (std::size_t j = 0; j < 3; ++j)
-            store(dweight + (k * 9 + 3 * i + j) * size.in + c, g[kIn * i + j]);
-        }
+        in_both_dims<V, Tile::weight_gradient, kIn, 3>(
+            [&](V& d, std::size_t i, std::size_t j)
+                DTRAIN_VECTOR_BODY { load(d, du + (kIn * i + j) * plane + k * size.in + c); },
+            [&](const V& d, std::size_t i, std::size_t j)
+                DTRAIN_VECTOR_BODY { store(dweight + (k * 9 + 3 * i + j) * size.in + c, d); });
       });
     }
   });
