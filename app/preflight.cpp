@@ -27,14 +27,15 @@ std::string loaded_libtorch() {
 }  // namespace
 
 std::vector<doctor::Finding> judge_launch_of(const comm::Communicator& world,
-                                             const topology::Cluster& cluster,
-                                             const Environment& environment) {
+                                             const topology::Cluster& cluster, const Environment& environment,
+                                             int spares) {
   doctor::LaunchFacts facts{.world_size = cluster.world_size(),
                             .nodes = cluster.node_count(),
                             .launcher = environment.launcher,
                             .slurm_tasks = environment.slurm_tasks,
                             .slurm_nodes = environment.slurm_nodes};
-  if (!environment.launcher.empty()) facts.announced = environment.launcher_size;
+  if (facts.slurm_tasks) *facts.slurm_tasks -= spares;
+  if (!environment.launcher.empty()) facts.announced = environment.launcher_size - spares;
   return doctor::from_text(world.broadcast(doctor::to_text(doctor::judge_launch(facts)), 0));
 }
 
@@ -60,7 +61,7 @@ std::vector<doctor::Finding> judge_libraries() {
 void look_before_run(const comm::Communicator& world, const Environment& environment,
                      const train::RunConfig& config, const Log& log) {
   const auto cluster = comm::discover_cluster(world, comm::affinity_mask());
-  const auto launch = judge_launch_of(world, cluster, environment).front();
+  const auto launch = judge_launch_of(world, cluster, environment, config.spares).front();
   if (launch.level == doctor::Level::problem && world.size() == 1)
     throw usage_error(launch.text, "launch", launch.remedy);
   const doctor::ThreadRequest request{.threads = config.threads, .source = "--threads "};

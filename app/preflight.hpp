@@ -14,11 +14,11 @@ namespace dtrain::app {
 
 // What `doctor` and every training run look at alike.
 
-/// As rank 0's environment has it: what mpirun starts on other nodes sees less of the Slurm job. Collective
-/// over `world`; the same value on every rank.
+/// As rank 0's environment has it: what mpirun starts on other nodes sees less of the Slurm job. `spares`:
+/// ranks that were started and wait outside `world`. Collective over `world`; the same value on every rank.
 std::vector<doctor::Finding> judge_launch_of(const comm::Communicator& world,
-                                             const topology::Cluster& cluster,
-                                             const Environment& environment);
+                                             const topology::Cluster& cluster, const Environment& environment,
+                                             int spares = 0);
 
 /// Collective over `world`; the same value on every rank.
 std::vector<doctor::Finding> judge_cores_of(const comm::Communicator& world, const topology::Cluster& cluster,

@@ -22,7 +22,7 @@ struct Place {
   std::string_view file;
 };
 
-constexpr std::array<Place, 18> kPlaces = {{{"", "results.h5"},
+constexpr std::array<Place, 20> kPlaces = {{{"", "results.h5"},
                                             {"", "privacy.ledger"},
                                             {"", "privacy.ledger.partial"},
                                             {"", "trace.json"},
@@ -39,6 +39,8 @@ constexpr std::array<Place, 18> kPlaces = {{{"", "results.h5"},
                                             {"checkpoints/step-*", "manifest.json"},
                                             {"checkpoints/step-*", "manifest.sha256"},
                                             {"checkpoints/step-*", "part-*"},
+                                            {"clients/*", "round-*"},
+                                            {"clients/*", "partial-*"},
                                             {"", "state"}}};
 
 bool matches(std::string_view name, std::string_view pattern) {
@@ -66,7 +68,7 @@ bool is_file_of_run(const fs::path& relative) {
 bool is_folder_of_run(const fs::path& relative) {
   const std::string folder = relative.generic_string();
   return folder == "ranks" || folder == "tensorboard" || folder == "program" || folder == "vocabulary" ||
-         folder == "checkpoints" ||
+         folder == "checkpoints" || folder == "clients" || relative.parent_path() == "clients" ||
          (relative.parent_path() == "checkpoints" && matches(folder, "checkpoints/step-*"));
 }
 

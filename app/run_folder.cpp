@@ -97,6 +97,17 @@ std::string plain(std::string text) {
   return text;
 }
 
+void check_is_folder(const fs::path& path) {
+  if (fs::exists(path) && !fs::is_directory(path)) refuse_to_write(path, "it is a file");
+}
+
+/// Before what lies there is removed.
+void check_is_runs(const fs::path& path) {
+  if (is_run_folder(path) || !has_names_of_run(path)) return;
+  throw usage_error("holds files with the names of a run's, but dtrain wrote no state beside them",
+                    path.string(), "take another --name, or move them");
+}
+
 constexpr const char* kLedger = "privacy.ledger";
 
 std::optional<std::string> text_in(const fs::path& path) {
@@ -142,16 +153,24 @@ bool RunFolder::can_go_on(const train::RunConfig& config) const {
 
 bool RunFolder::has_checkpoints() const { return !checkpoint::list(path_ / "checkpoints").empty(); }
 
+bool RunFolder::is_of_run() const { return is_run_folder(path_); }
+
+void RunFolder::check_replaceable() const {
+  try {
+    check_is_folder(path_);
+    check_is_runs(path_);
+    fs::create_directories(path_);
+  } catch (const fs::filesystem_error& error) {
+    refuse_to_write(error.path1().empty() ? path_ : error.path1(), error.code().message());
+  }
+}
+
 std::vector<std::string> RunFolder::prepare(Contents contents, const std::string& config_toml) const {
   std::vector<std::string> left;
   try {
-    if (fs::exists(path_) && !fs::is_directory(path_)) refuse_to_write(path_, "it is a file");
+    check_is_folder(path_);
     if (contents == Contents::none || contents == Contents::unsaved) {
       check_free(path_, contents == Contents::unsaved);
-    }
-    if (contents == Contents::replaced && !is_run_folder(path_) && has_names_of_run(path_)) {
-      throw usage_error("holds files with the names of a run's, but dtrain wrote no state beside them",
-                        path_.string(), "take another --name, or move them");
     }
     // A run that begins again has released what its first attempt had.
     const auto released = contents == Contents::unsaved ? text_in(path_ / kLedger) : std::nullopt;

@@ -31,6 +31,13 @@ class RunFolder {
 
   bool has_checkpoints() const;
 
+  /// Whether a run has left something there: a state or results.
+  bool is_of_run() const;
+
+  /// Before a run is replaced: makes the folder where it is not there, and looks whether what is there is a
+  /// run's. Throws as prepare().
+  void check_replaceable() const;
+
   /// What prepare() does with what lies there.
   enum class Contents {
     none,      ///< There must be nothing.

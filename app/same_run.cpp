@@ -15,6 +15,7 @@
 #include "recipe.hpp"
 #include "state/kept_program.hpp"
 #include "toml_file.hpp"
+#include "train/config/federated_setting.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -74,6 +75,14 @@ bool belongs_to_update(const Option& option, const std::string& optimizer_state)
                                                 "secure-clip",
                                                 "secure-noise"};
   return kUpdate.contains(option.name) || (optimizer_state == "reset" && option.name == "optimizer");
+}
+
+/// Whether something is kept for each client by its number, which other clients would take for theirs: a
+/// ledger of what its records have released, control variates, or a model.
+bool keeps_by_client(const train::RunConfig& config, const std::string& optimizer_state) {
+  const auto& options = config.strategy_options;
+  const bool has_ledgers = train::is_federated(config) && options.dp_clip > 0 && options.dp_unit == "record";
+  return has_ledgers || (optimizer_state != "reset" && train::clients_keep_states(config));
 }
 
 bool may_differ(const Option& option, bool reproducible) {
@@ -171,11 +180,13 @@ void check_same_run(const train::RunConfig& config, const checkpoint::Checkpoint
     }
     return std::string("nothing");
   };
+  const bool same_clients = value(then, "strategy") == config.strategy && keeps_by_client(config, state);
   std::vector<std::string> others;
   for (const Option& option : run_options()) {
     const std::string before = value(then, option.name);
     const std::string after = value(now, option.name);
-    if (other_update && belongs_to_update(option, state)) continue;
+    const bool of_clients = option.name == "partition" || option.name == "clients";
+    if (other_update && belongs_to_update(option, state) && !(of_clients && same_clients)) continue;
     // A file may have moved: what it computes is compared with the checkpoint's when it has been read.
     if (option.name == "model" && models::is_program_file(before) && models::is_program_file(after)) continue;
     if (option.name == "strategy" && parallel::makes_same_steps(before, after)) continue;
@@ -184,10 +195,11 @@ void check_same_run(const train::RunConfig& config, const checkpoint::Checkpoint
     }
   }
   if (others.empty()) return;
-  throw usage_error(fmt::format("the run was begun with other settings: {}", fmt::join(others, ", ")),
-                    checkpoint,
-                    "give them again, or start another run with another --name, from this checkpoint with "
-                    "--resume and --optimizer-state keep, or from its weights with --init-from");
+  throw usage_error(
+      fmt::format("the run was begun with other settings: {}", fmt::join(others, ", ")), checkpoint,
+      other_update ? "give them again, or begin from its weights with --init-from"
+                   : "give them again, or start another run with another --name, from this checkpoint "
+                     "with --resume and --optimizer-state keep, or from its weights with --init-from");
 }
 
 }  // namespace dtrain::app

@@ -29,9 +29,6 @@ ExitCode train_on(train::RunConfig config, const Environment& environment, comm:
   const auto train_here = [&](train::RunConfig& settled, train::Recovery& recovery) {
     return train_part(settled, recovery, named, environment, mpi, recovery.goes_on() ? nullptr : starting);
   };
-  const auto mark_failed = [](const train::RunConfig& settled) {
-    RunFolder(train::run_folder(settled)).mark_failed();
-  };
   return train::run_in_parts(config, {.train = train_here, .mark_failed = mark_failed}, mpi);
 }
 

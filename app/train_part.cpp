@@ -75,31 +75,40 @@ void check_seen_by_all(const RunFolder& folder, const comm::Communicator& world)
 }
 
 /// The run's folder from its first state to its last. Only rank 0 writes the state of a run that went well.
-ExitCode run_in_folder(const train::RunConfig& config, const std::optional<state::ResumePoint>& resume,
+ExitCode run_in_folder(train::RunConfig& config, const std::optional<state::ResumePoint>& resume,
                        train::Recovery& recovery, comm::MpiEnvironment& mpi, const comm::Communicator& world,
                        const Log& log, StartNotice* starting) {
   const RunFolder folder(train::run_folder(config));
-  const auto contents = config.output.overwrite          ? RunFolder::Contents::replaced
+  const bool replaces = config.output.overwrite;
+  const auto contents = replaces                         ? RunFolder::Contents::replaced
                         : resume && resume->own          ? RunFolder::Contents::kept
                         : recovery.goes_on()             ? RunFolder::Contents::kept
                         : config.output.resume == "none" ? RunFolder::Contents::none
                                                          : RunFolder::Contents::unsaved;
-  {
+  const auto prepare = [&] {
     const comm::LongPhase removing(world, config.files_limit_s());  // of what an earlier run has left
     on_first_rank(world, [&] {
       for (const std::string& name : folder.prepare(contents, config.text))
         std::cerr << "dtrain: " << printable((folder.path() / name).string())
                   << " is left: dtrain did not write it" << std::endl;
     });
+    config.output.overwrite = false;  // from here on it is this run that lies there
+  };
+  train::Starting starts{.notice = starting};
+  if (replaces) {
+    on_first_rank(world, [&] { folder.check_replaceable(); });
+    starts.before_files = prepare;
+  } else {
+    prepare();
   }
   try {
     check_seen_by_all(folder, world);
-    const ExitCode code = train::run(config, resume, recovery, mpi, log, starting);
+    const ExitCode code = train::run(config, resume, recovery, mpi, log, starts);
     on_first_rank(world, [&] { record::write_state(folder.path().string(), status_of(code)); });
     return code;
   } catch (...) {
     // Whichever rank it was: the others may not come so far. Where ranks were left behind the run goes on.
-    if (!recovery.has_left()) folder.mark_failed();
+    if (!recovery.has_left()) mark_failed(config);
     throw;
   }
 }
@@ -111,8 +120,9 @@ std::optional<state::ResumePoint> find_resume_point(const train::RunConfig& conf
   if (resume.empty())
     throw usage_error("nothing is named", "--resume", "use auto, none or a checkpoint's folder");
   const bool is_path = resume != "auto" && resume != "none";
-  if (!goes_on && is_path) return state::resume_point(resume, world);
-  if (!goes_on && (resume == "none" || config.output.overwrite)) return std::nullopt;
+  const bool from_start = !goes_on || config.output.overwrite;  // what lies there is not this run's
+  if (from_start && is_path) return state::resume_point(resume, world);
+  if (config.output.overwrite || (!goes_on && resume == "none")) return std::nullopt;
   const RunFolder folder(train::run_folder(config));
   bool can_go_on = false;
   on_first_rank(world, [&] { can_go_on = goes_on ? folder.has_checkpoints() : folder.can_go_on(config); });
@@ -165,6 +175,29 @@ void choose_by_memory(train::RunConfig& config, const std::optional<state::Resum
   config.pipeline.chosen = world.broadcast(choice.words, 0);
 }
 
+/// What the run reads may not lie in the run that it replaces. Throws Error (exit code 2).
+void check_not_replaced(const train::RunConfig& config) {
+  if (!config.output.overwrite || config.dry_run) return;
+  const auto whole = [](const std::string& path) {
+    std::error_code ignored;
+    return std::filesystem::weakly_canonical(path, ignored);
+  };
+  const auto run = whole(train::run_folder(config));
+  const auto check = [&](const char* option, const std::string& path) {
+    std::error_code ignored;
+    if (path.empty() || !std::filesystem::exists(path, ignored)) return;
+    const auto inside = whole(path);
+    if (std::ranges::mismatch(run, inside).in1 != run.end()) return;
+    throw usage_error(fmt::format("{} is in the run that --overwrite is to replace", option), path,
+                      "take another --name");
+  };
+  check("--init-from", config.model.init_from);
+  check("--resume", config.output.resume);
+  check("--model", config.model.name);
+  check("--dataset", config.data.dataset);
+  check("--data-root", config.data.root);
+}
+
 /// What is made anew at each start is known by its seed.
 void check_same_dataset(const train::RunConfig& config, const state::ResumePoint& resume) {
   if (config.data.dataset == "synthetic") return;
@@ -187,6 +220,11 @@ std::string settle_name(const train::RunConfig& config, const Environment& envir
 
 }  // namespace
 
+void mark_failed(const train::RunConfig& config) noexcept {
+  const RunFolder folder(train::run_folder(config));
+  if (!config.output.overwrite || !folder.is_of_run()) folder.mark_failed();
+}
+
 double start_limit_s(const train::RunConfig& config) {
   constexpr double kShortest = 60;  // however short the watchdog's is
   return std::max(kShortest, config.comm.timeout_s);
@@ -200,7 +238,10 @@ ExitCode train_part(train::RunConfig& config, train::Recovery& recovery, bool na
   Log log(mpi.world_rank(), config.output.quiet ? Log::Verbosity::quiet : Log::Verbosity::normal);
   log.call_rank(mpi.first_rank());
   config.output.name = settle_name(config, environment, world);  // one that was a spare does not know it yet
-  std::optional<record::RunHolder> holder;                       // rank 0's
+  // Where one of the ranks has seen the earlier run go, it is gone.
+  config.output.overwrite = world.max(std::int64_t{config.output.overwrite ? 0 : 1}) == 0;
+  on_first_rank(world, [&] { check_not_replaced(config); });
+  std::optional<record::RunHolder> holder;  // rank 0's
   std::optional<state::ResumePoint> resume;
   if (!config.dry_run) {
     const comm::LongPhase reading(world, config.files_limit_s());
@@ -230,7 +271,7 @@ ExitCode train_part(train::RunConfig& config, train::Recovery& recovery, bool na
     on_first_rank(world, [&] { check_same_dataset(config, *resume); });
   }
   if (resume) use_kept_program(config, *resume, log);
-  if (config.dry_run) return train::run(config, resume, recovery, mpi, log, starting);
+  if (config.dry_run) return train::run(config, resume, recovery, mpi, log, {.notice = starting});
   if (!goes_on) look_before_run(world, environment, config, log);
   if (!goes_on && mpi.world_size() > 1) log.info(train::recovery_in_words(config, mpi.can_recover()));
   return run_in_folder(config, resume, recovery, mpi, world, log, starting);

@@ -9,6 +9,10 @@
 
 namespace dtrain::app {
 
+/// After a run that failed, see RunFolder::mark_failed(); a run that it was to replace, and has not, stays as
+/// it is.
+void mark_failed(const train::RunConfig& config) noexcept;
+
 /// Seconds that ranks wait for one another while a run starts.
 double start_limit_s(const train::RunConfig& config);
 

@@ -37,13 +37,23 @@ Json to_json(const TensorEntry& tensor) {
 }
 
 Json to_json(const EpochProgress& so_far) {
-  return {{"loss", so_far.loss},
-          {"weight", so_far.weight},
-          {"correct", so_far.correct},
-          {"counted", so_far.counted},
-          {"train_time_s", so_far.train_time_s},
-          {"sample_hash", so_far.sample_hash},
-          {"evaluated", so_far.evaluated}};
+  Json json = {{"loss", so_far.loss},
+               {"weight", so_far.weight},
+               {"correct", so_far.correct},
+               {"counted", so_far.counted},
+               {"train_time_s", so_far.train_time_s},
+               {"sample_hash", so_far.sample_hash},
+               {"evaluated", so_far.evaluated},
+               {"samples", so_far.samples},
+               {"learning_rate", so_far.learning_rate}};
+  if (!so_far.staleness.empty()) json["staleness"] = so_far.staleness;
+  if (const auto& round = so_far.round) {
+    json["round"] = {{"sampled", round->sampled},
+                     {"handed_in", round->handed_in},
+                     {"samples", round->samples},
+                     {"update_norm", round->update_norm}};
+  }
+  return json;
 }
 
 /// A number that was not finite has become null.
@@ -75,13 +85,24 @@ std::uint64_t not_negative(const Json& json) {
 }
 
 EpochProgress progress_from(const Json& json) {
-  return {.loss = number(json.at("loss")),
-          .weight = json.at("weight").get<double>(),
-          .correct = json.at("correct").get<double>(),
-          .counted = json.at("counted").get<double>(),
-          .train_time_s = json.at("train_time_s").get<double>(),
-          .sample_hash = not_negative(json.at("sample_hash")),
-          .evaluated = json.at("evaluated").get<bool>()};
+  EpochProgress so_far{.loss = number(json.at("loss")),
+                       .weight = json.at("weight").get<double>(),
+                       .correct = json.at("correct").get<double>(),
+                       .counted = json.at("counted").get<double>(),
+                       .train_time_s = json.at("train_time_s").get<double>(),
+                       .sample_hash = not_negative(json.at("sample_hash")),
+                       .evaluated = json.at("evaluated").get<bool>(),
+                       .samples = json.value("samples", 0.0),
+                       .learning_rate = json.value("learning_rate", 0.0)};
+  if (json.contains("staleness")) so_far.staleness = whole_numbers(json.at("staleness"));
+  if (json.contains("round")) {
+    const auto& round = json.at("round");
+    so_far.round = {.sampled = whole(round.at("sampled")),
+                    .handed_in = whole(round.at("handed_in")),
+                    .samples = whole(round.at("samples")),
+                    .update_norm = number(round.at("update_norm"))};
+  }
+  return so_far;
 }
 
 Json to_json(const Transformations& transformations) {

@@ -70,6 +70,14 @@ struct DatasetIdentity {
 
 /// What an epoch had come to when a checkpoint was taken, over all ranks: a run that goes on adds to it.
 struct EpochProgress {
+  /// Of federated training: what the epoch's only step has done.
+  struct Round {
+    std::int64_t sampled = 0;  ///< Clients.
+    std::int64_t handed_in = 0;
+    std::int64_t samples = 0;  ///< Of those that handed in.
+    double update_norm = 0;
+  };
+
   double loss = 0;     ///< Sum over the samples used.
   double weight = 0;   ///< Samples, target tokens or class weights in it.
   double correct = 0;  ///< Rightly classified,
@@ -77,6 +85,10 @@ struct EpochProgress {
   double train_time_s = 0;
   std::uint64_t sample_hash = 0;  ///< Of the samples used: data::sample_hash.
   bool evaluated = false;         ///< Its validation is done: an epoch that is complete is not begun again.
+  double samples = 0;             ///< Used; 0 as well where an older dtrain wrote it.
+  double learning_rate = 0;       ///< Of its last step.
+  std::vector<std::int64_t> staleness = {};  ///< How many gradients were 0, 1, ... updates old.
+  std::optional<Round> round = {};
 };
 
 /// The best validation up to a checkpoint.

@@ -48,7 +48,7 @@ class ClientRounds {
                                                 const std::vector<int>& clients, int rank, int ranks) const;
   std::int64_t batch_of(int client) const;
   std::vector<int> without_dropped(std::int64_t round, std::vector<int> clients) const;
-  void add_steps(std::int64_t round, int client, std::uint32_t first_index,
+  void add_steps(std::int64_t round, int client, std::uint32_t first_draw,
                  const parallel::PrivateTraining* privacy, parallel::StepPlan& plan) const;
 
   Partition partition_;

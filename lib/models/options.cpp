@@ -61,14 +61,17 @@ std::int64_t size_option(const ModelOptions& options, const std::string& key, st
   return sizes[0];
 }
 
-double probability_option(const ModelOptions& options, const std::string& key, double fallback) {
+double probability_option(const ModelOptions& options, const std::string& key, double fallback,
+                          Certainty certainty) {
   const auto place = options.find(key);
   if (place == options.end()) return fallback;
   const std::string& text = place->second;
   const auto value = parse_number<double>(text);
-  if (!value || !(*value >= 0.0 && *value < 1.0)) {
+  const bool may_be_one = certainty == Certainty::allowed;
+  if (!value || !(*value >= 0.0 && (*value < 1.0 || (may_be_one && *value == 1.0)))) {
     throw usage_error(fmt::format("\"{}\" is not a probability", text),
-                      fmt::format("--model-option {}={}", key, text), "use a number from 0 to below 1");
+                      fmt::format("--model-option {}={}", key, text),
+                      may_be_one ? "use a number from 0 to 1" : "use a number from 0 to below 1");
   }
   return *value;
 }

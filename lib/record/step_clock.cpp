@@ -21,7 +21,7 @@ PhaseTotals& PhaseTotals::operator+=(const PhaseTotals& other) {
   return *this;
 }
 
-StepClock::StepClock(TraceWriter* trace) : trace_(trace), mark_ns_(steady_ns()) {}
+StepClock::StepClock() : mark_ns_(steady_ns()) {}
 
 void StepClock::charge(std::int64_t now_ns) {
   const Phase phase = depth_ == 0 ? Phase::other : open_[(depth_ < kDepth ? depth_ : kDepth) - 1].phase;
@@ -47,9 +47,10 @@ void StepClock::leave() {
   charge(now_ns);
   if (depth_ == 0) return;
   --depth_;
-  if (trace_ != nullptr && depth_ < kDepth) {
+  auto* const trace = trace_.load(std::memory_order_acquire);
+  if (trace != nullptr && depth_ < kDepth) {
     const Open& span = open_[depth_];
-    trace_->span(span.phase, span.name, span.start_ns, now_ns);
+    trace->span(span.phase, span.name, span.start_ns, now_ns);
   }
 }
 
@@ -57,12 +58,13 @@ void StepClock::overlapped(Phase phase, std::string_view name, std::int64_t star
   if (phase == Phase::communication)
     communication_ns_.fetch_add(end_ns - start_ns, std::memory_order_relaxed);
   if (phase == Phase::transfer) transfer_ns_.fetch_add(end_ns - start_ns, std::memory_order_relaxed);
-  if (trace_ != nullptr) trace_->span(phase, name, start_ns, end_ns);
+  if (auto* const trace = trace_.load(std::memory_order_acquire)) trace->span(phase, name, start_ns, end_ns);
 }
 
 void StepClock::on_device(Phase phase, std::string_view name, std::int64_t start_ns, std::int64_t end_ns) {
   device_ns_.at(static_cast<std::size_t>(phase)) += end_ns - start_ns;
-  if (trace_ != nullptr) trace_->device_span(phase, name, start_ns, end_ns);
+  if (auto* const trace = trace_.load(std::memory_order_acquire))
+    trace->device_span(phase, name, start_ns, end_ns);
 }
 
 void StepClock::moved(std::int64_t bytes_sent, std::int64_t bytes_received) {

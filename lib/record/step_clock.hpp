@@ -29,8 +29,11 @@ struct PhaseTotals {
 /// span, or `other`. No allocation, one clock reading per enter and per leave.
 class StepClock final : public SpanSink {
  public:
-  /// Time counts from here. Spans also go to `trace` unless it is null; it must outlive the clock.
-  explicit StepClock(TraceWriter* trace = nullptr);
+  /// Time counts from here.
+  StepClock();
+
+  /// From now on spans also go to `trace`, which must outlive the clock; null: to none.
+  void trace_to(TraceWriter* trace) { trace_.store(trace, std::memory_order_release); }
 
   void enter(Phase phase, std::string_view name) override;
   void leave() override;
@@ -50,7 +53,7 @@ class StepClock final : public SpanSink {
   };
   void charge(std::int64_t now_ns);  // the time since mark_ns_ to the innermost phase
 
-  TraceWriter* trace_;
+  std::atomic<TraceWriter*> trace_ = nullptr;
   std::array<std::int64_t, kExclusivePhases> exclusive_ns_{};
   std::array<std::int64_t, kExclusivePhases> device_ns_{};
   std::array<Open, kDepth> open_{};

@@ -5,6 +5,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <functional>
 #include <numeric>
 #include <optional>
@@ -231,6 +232,27 @@ std::set<std::string> load_optimizer(const checkpoint::CheckpointReader& checkpo
     }
   }
   return anew;
+}
+
+bool load_what_outlives_reset(const checkpoint::CheckpointReader& checkpoint,
+                              const parallel::StateView& state) {
+  const at::NoGradGuard no_grad;
+  bool found = false;
+  for (const auto& tensor : state.places()) {
+    if (!tensor.outlives_reset) continue;
+    const auto& stored = checkpoint.manifest().tensors;
+    const auto is_of_group = [&](const auto& entry) { return entry.name.starts_with(tensor.group + "/"); };
+    if (std::ranges::none_of(stored, is_of_group)) continue;
+    require(checkpoint.manifest().find(tensor.group + "/" + tensor.name) != nullptr,
+            "the checkpoint accounts otherwise for what was released",
+            {.subject = checkpoint.folder().string(),
+             .advice = "give --strategy and --dp-unit as they were",
+             .code = ExitCode::checkpoint});
+    at::Tensor place = tensor.value;
+    place.copy_(read_tensor(checkpoint, tensor.group, tensor));
+    found = true;
+  }
+  return found;
 }
 
 Unmatched load_weights(const checkpoint::Weights& weights, const Destination& destination,

@@ -46,4 +46,10 @@ Unmatched load_weights(const checkpoint::Weights& weights, const Destination& de
 std::set<std::string> load_optimizer(const checkpoint::CheckpointReader& checkpoint,
                                      const parallel::StateView& state);
 
+/// Where the optimizer's state begins anew: only what outlives that (StateTensor::outlives_reset), of which
+/// the checkpoint may lack all. Throws as load_optimizer(), also where the checkpoint has it in another form.
+/// Returns whether there was any.
+bool load_what_outlives_reset(const checkpoint::CheckpointReader& checkpoint,
+                              const parallel::StateView& state);
+
 }  // namespace dtrain::state

@@ -37,7 +37,8 @@ void span_with_trace(benchmark::State& state) {
   const std::string path = scratch("dtrain-benchmark-trace.json");
   {
     TraceWriter trace(path, 0, steady_ns());
-    StepClock clock(&trace);
+    StepClock clock;
+    clock.trace_to(&trace);
     for (auto _ : state) const ScopedSpan one(clock, Phase::forward, "forward");
   }
   std::filesystem::remove(path);

@@ -8,8 +8,8 @@ accuracy by some points; so MNIST's cells are there with all samples in each loc
 The part `flower`: the cells of MNIST with FedAvg and FedProx again, in Flower's simulation from the same weights on the same
 partition. It needs the rows of the part `cells`, to which it adds a column.
 
-The part `clients`: processor seconds of a client's round, 100 clients, beside Flower's simulation on the same partition. Times on the
-clock would be of what else runs on the machine. Both need --flower PYTHON, an interpreter with `flwr[simulation]`, PyTorch and h5py.
+The part `clients`: processor seconds of a client's round and clients per second on the clock, 100 clients, one process that computes on
+each side, beside Flower's simulation on the same partition. The clock's rates are for a quiet machine. Both need --flower PYTHON, an interpreter with `flwr[simulation]`, PyTorch and h5py.
 
 A run that is there already is not made again.
 """
@@ -175,10 +175,12 @@ def clients(folder, out, flower, repeats):
             done = subprocess.run([flower, str(runs.PEERS / "flower_rounds.py"), str(run), str(step)], text=True, capture_output=True, check=False,
                                   timeout=1200, env=runs.environment())
             found = re.search(r"flower: cpu_s_per_client=([\d.]+)", done.stdout)
-            if not found:
+            rates = dict(re.findall(r"^(flower|dtrain): clients_per_s=([\d.]+)", done.stdout, re.MULTILINE))
+            if not found or len(rates) != 2:
                 sys.exit(f"perf: Flower said\n{done.stdout[-2000:]}\n{done.stderr[-2000:]}")
             rows.append({"repeat": repeat, "precision": precision, "clients": MANY, "rounds": MANY_ROUNDS - 1,
-                         "dtrain_cpu_s_per_client": round((all_s - one_s) / MANY / (MANY_ROUNDS - 1), 6), "flower_cpu_s_per_client": float(found.group(1))})
+                         "dtrain_cpu_s_per_client": round((all_s - one_s) / MANY / (MANY_ROUNDS - 1), 6), "flower_cpu_s_per_client": float(found.group(1)),
+                         "dtrain_clients_per_s": float(rates["dtrain"]), "flower_clients_per_s": float(rates["flower"])})
             print(rows[-1], flush=True)
             runs.write_rows(out / f"flower-clients-{runs.today()}.csv", rows, [runs.machine(), "perf/niid.sh --only clients --flower PYTHON"])
 

@@ -91,6 +91,38 @@ class OutsideTest(ProgramTest):
         self.assertEqual((run / "state").read_text(), "completed\n")
         self.assertIn("seed = 2", (run / "config.toml").read_text())
 
+    def test_overwrite_removes_nothing_for_a_run_that_is_refused(self):
+        self.succeed(*TABLE)
+        self.succeed(*TRAIN, "--name", "mine")
+        run = self.folder / "runs/mine"
+        before = contents(run)
+        best = "runs/mine/checkpoints/best"
+        for words, options in ((["tabel"], ["--dataset", "tabel"]), (["--model-option"], ["--model-option", "hiden=8"]),
+                               (["nowhere"], ["--init-from", "nowhere"]), (["warm-up"], ["--warmup-steps", 1000]),
+                               (["--staging"], ["--staging", "moon"]), (["--loss"], ["--loss", "mse"]),
+                               (["cannot be reached"], ["--dp-clip", 1, "--target-epsilon", 1e-9]),
+                               (["--init-from", "another --name"], ["--init-from", best]), (["--resume", "another --name"], ["--resume", best])):
+            for ranks in 1, 2:
+                with self.subTest(f"{options} on {ranks}"):
+                    done = self.run_program(*TRAIN, "--name", "mine", "--overwrite", *map(str, options), ranks=ranks)
+                    self.assertIn(done.returncode, (2, 3, 4), done.stderr)
+                    for word in words:
+                        self.assertIn(word, done.stderr)
+                    self.assertEqual(contents(run), before)
+        self.refuse(2, ["--loss"], *TRAIN, "--name", "never", "--overwrite", "--loss", "mse", ranks=1)
+        self.assertFalse((self.folder / "runs/never").exists())
+
+    def test_overwrite_removes_what_clients_keep(self):
+        clients = ["--model", "mlp", "--model-option", "hidden=8", "--dataset", "table", "--threads", "1", "--strategy", "fedavg", "--clients", "3",
+                   "--rounds", "2", "--optimizer", "sgd", "--momentum", "0", "--federated-rule", "scaffold"]
+        self.succeed(*TABLE)
+        self.succeed("--name", "mine", *clients)
+        self.assertTrue(list((self.folder / "runs/mine/clients").glob("*/round-*")))
+        done = self.run_program(*TRAIN, "--name", "mine", "--overwrite")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        self.assertNotIn("is left", done.stderr)
+        self.assertFalse((self.folder / "runs/mine/clients").exists())
+
     def test_overwrite_takes_nothing_that_only_looks_like_a_runs(self):
         self.succeed(*TABLE)
         run = self.folder / "runs/mine"

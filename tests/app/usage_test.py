@@ -128,7 +128,7 @@ class UsageTest(ProgramTest):
     def test_values_out_of_range(self):
         for option, value in [("--momentum", "1"), ("--momentum", "-0.1"), ("--weight-decay", "inf"),
                               ("--grad-clip", "-1"), ("--grad-clip", "nan"), ("--warmup-steps", "-1"), ("--learning-rate", "-0.1"),
-                              ("--learning-rate", "inf"), ("--beta1", "1"), ("--beta2", "-0.1"), ("--beta2", "nan"), ("--epsilon", "0"),
+                              ("--learning-rate", "inf"), ("--beta1", "1"), ("--beta2", "-0.1"), ("--beta2", "nan"), ("--epsilon", "0"), ("--epsilon", "1e-50"),
                               ("--min-learning-rate", "-1"), ("--min-learning-rate", "nan"), ("--decay", "biases"), ("--augment", "rotate"),
                               ("--augment-padding", "0"), ("--label-smoothing", "-0.1"), ("--label-smoothing", "1"), ("--label-smoothing", "nan"), ("--eval-batch", "-1"), ("--limit-steps", "-2"),
                               ("--threads", "-1"), ("--watchdog", "0"), ("--bucket-mb", "-1"),

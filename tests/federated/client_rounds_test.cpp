@@ -222,6 +222,31 @@ TEST(ClientRoundsTest, TakesTheClientsThatAreDrawnInSecret) {
   }
 }
 
+TEST(ClientRoundsTest, WhatLayersDrawForAClientFollowsFromTheClientAlone) {
+  const auto indices = [](const std::vector<std::size_t>& samples) {
+    std::vector<std::int32_t> sites;
+    for (std::size_t client = 0; client < samples.size(); ++client)
+      sites.insert(sites.end(), samples[client], static_cast<std::int32_t>(client));
+    const int clients = static_cast<int>(samples.size());
+    const SampleFacts facts{
+        .samples = std::ssize(sites), .classes_of = {}, .sites_of = sites, .sites = clients};
+    const ClientRounds all(Partition::make(PartitionRule::parse("site"), clients, facts, 1),
+                           {.clients_per_round = clients, .local_batch = 2});
+    const auto plan = all.plan(1, 0, 1);
+    std::map<int, std::vector<std::uint32_t>> found;
+    for (const auto& work : plan.round->clients) {
+      for (std::size_t k = work.first; k < work.first + work.steps; ++k)
+        found[work.client].push_back(plan.micro_batches[k].index);
+    }
+    return found;
+  };
+  const auto few = indices({2, 4, 6});
+  const auto many = indices({200, 4, 6});
+  EXPECT_EQ(few.at(0).front(), many.at(0).front());
+  EXPECT_EQ(few.at(1), many.at(1)) << "another client has more samples";
+  EXPECT_EQ(few.at(2), many.at(2));
+}
+
 TEST(ClientRoundsTest, TakesTheRecordsThatAreDrawnInSecretPerhapsNone) {
   const auto all = rounds({.clients_per_round = 7, .local_epochs = 2, .local_batch = 9, .seed = 4});
   const FixedDraws draws(FixedDraws::Of::records);

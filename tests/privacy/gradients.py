@@ -180,6 +180,7 @@ class Of(torch.nn.Module):
 WITHOUT_RULES = {"the mean of the batch": lambda rows, own: rows - rows.mean(dim=0),
                  "the number of samples": lambda rows, own: rows / rows.shape[0],
                  "a product with a transform of a parameter": lambda rows, own: rows @ torch.softmax(own, 1),
+                 "filled with the number of samples": lambda rows, own: rows / torch.full((rows.shape[0], 1), rows.shape[0]),
                  "softmax over samples behind another dim": lambda rows, own: torch.softmax(rows.t(), 1).t()}
 MORE_WITHOUT_RULES = {"another order behind another dim": lambda rows, own: rows.t().flip(1).t(),
                       "a sum over samples behind another dim": lambda rows, own: rows.view(-1, 2, 2).transpose(0, 1).cumsum(1).transpose(0, 1).flatten(1),

@@ -71,7 +71,8 @@ TEST(TraceWriterTest, TheClockForwardsItsSpansNested) {
   create_run_folder(folder.path());
   {
     TraceWriter trace(trace_part_path(folder.path(), 0), 0, steady_ns());
-    StepClock clock(&trace);
+    StepClock clock;
+    clock.trace_to(&trace);
     {
       const ScopedSpan backward(clock, Phase::backward, "outer");
       const ScopedSpan wait(clock, Phase::exposed_communication, "inner");

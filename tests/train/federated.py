@@ -6,6 +6,7 @@ any number of ranks, after a resume and without ranks that were killed; clients 
 
 import csv
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -217,6 +218,32 @@ class FederatedTest(unittest.TestCase):
             self.assertEqual(one["rounds"]["handed_in"].tolist(), other["rounds"]["handed_in"].tolist())
             self.assertLess(one["rounds"]["handed_in"].sum(), one["rounds"]["sampled"].sum())
             self.assertEqual(one["client_of_sample"][:].tolist(), other["client_of_sample"][:].tolist())
+
+    def test_a_run_that_goes_on_under_another_name_has_what_clients_keep(self):
+        for rule in ("scaffold", "local"):
+            with self.subTest(rule):
+                options = {option: value for option, value in CLIENTS.items() if rule != "local" or option != "--clients-per-round"}
+                options["--federated-rule"] = rule
+                whole = self.train(f"whole-{rule}", options | {"--rounds": 6})
+                first = self.train(f"first-{rule}", options)
+                rest = self.train(f"rest-{rule}", options | {"--rounds": 6, "--resume": "runs/first-" + rule}, ranks=2)
+                self.assert_same(self.weights(whole, 6, group=None), self.weights(rest, 6, group=None))
+                shutil.rmtree(first / "clients")
+                words = words_of(FEDAVG | {"--dataset": self.folder / "images", "--name": "lost"} | options | {"--rounds": 6, "--resume": "runs/first-" + rule})
+                refused(BINARY, 2, 4, [f"first-{rule}/clients", "in the folder of its run"], *words, cwd=self.folder)
+
+    def test_a_run_that_stops_after_each_round_records_what_one_that_does_not_does(self):
+        options = CLIENTS | {"--drop-rate": 0.3}
+        whole = self.train("unstopped", options)
+        words = words_of(FEDAVG | {"--dataset": self.folder / "images", "--name": "stopped"} | options)
+        for _ in range(2):
+            self.assertEqual(run(BINARY, 2, *words, "--exit-after", "0.001s", cwd=self.folder, check=False).returncode, 75)
+        stopped = self.train("stopped", options)
+        with h5py.File(whole / "results.h5") as one, h5py.File(stopped / "results.h5") as other:
+            for column in ("round", "sampled", "handed_in", "samples"):
+                self.assertEqual(one["rounds"][column].tolist(), other["rounds"][column].tolist(), column)
+            for column in ("epoch", "samples", "learning_rate"):
+                self.assertEqual(one["epochs"][column].tolist(), other["epochs"][column].tolist(), column)
 
     @unittest.skipUnless(has_ulfm(), "this MPI has no ULFM")
     def test_clients_of_a_killed_rank_are_simulated_by_the_others(self):

@@ -67,6 +67,20 @@ class FederatedPrivacyTest(unittest.TestCase):
         run(BINARY, ranks, "--name", name, *COMMON, *options, cwd=self.folder)
         return self.folder / "runs" / name
 
+    def test_ledgers_of_clients_go_with_their_records(self):
+        options = [*RECORD, "--clients", 5, "--dp-noise", 1]
+        self.train("dealt", *options, "--rounds", 2)
+        more = [*options, "--rounds", 4, "--resume", "runs/dealt", "--optimizer-state"]
+        for state in ("keep", "reset"):
+            refused(BINARY, 1, 2, ["--partition was quantity=1 and is iid"], "--name", "again", *COMMON, *more, state, "--partition", "iid", cwd=self.folder)
+        whole = self.train("dealt-whole", *options, "--rounds", 4)
+        again = self.train("dealt-again", *more, "reset")
+        self.assertAlmostEqual(privacy(again)["epsilon"][-1], privacy(whole)["epsilon"][-1], places=9)
+        one = [word for word in COMMON if word not in ("--strategy", "fedavg", "--partition", "quantity=1")]
+        run(BINARY, 1, "--name", "together", *one, "--global-batch", 20, "--epochs", 1, "--dp-clip", 0.4, "--dp-noise", 1, cwd=self.folder)
+        refused(BINARY, 1, 2, ["--dp-unit was nothing and is record"], "--name", "other", *COMMON, *options, "--rounds", 4, "--resume", "runs/together",
+                "--optimizer-state", "reset", cwd=self.folder)
+
     def weights(self, folder):
         found = checkpoint_tensors(last_step(folder))
         return np.concatenate([found[name].flatten() for name in NAMES])

@@ -86,6 +86,20 @@ class ModelSelectionTest(unittest.TestCase):
             np.testing.assert_array_equal(self.table(stopped, "validations")[column], self.table(whole, "validations")[column])
         self.assertEqual(self.best(whole), self.best(stopped))
 
+    def test_early_stopping_does_not_count_a_validation_that_a_stop_prevents(self):
+        # An epoch is one step, so that each stop prevents the validation after it.
+        options = [*MLP, "--global-batch", 8192, "--learning-rate", 0.001, "--epochs", 4, "--early-stopping", 1, "--keep", 99]
+        whole = self.train("patient", *options)
+        self.assertEqual(list(self.table(whole, "validations")["step"]), [1, 2, 3, 4], "each epoch is to be better than the last")
+        for _ in range(3):
+            done = run(BINARY, 1, "--name", "patient-stopped", *options, "--exit-after", "0.001s", cwd=self.folder, check=False)
+            self.assertEqual(done.returncode, 75, done.stderr)
+        stopped = self.train("patient-stopped", *options)
+        for table in ("validations", "epochs"):
+            for column in ("epoch", "samples", *(("validation_loss", "train_loss", "learning_rate") if table == "epochs" else ("loss",))):
+                np.testing.assert_array_equal(self.table(stopped, table)[column], self.table(whole, table)[column], err_msg=f"{table}/{column}")
+        self.assertEqual(self.best(whole), self.best(stopped))
+
     def test_early_stopping_ends_a_run_that_gets_no_better(self):
         # A rate at which nothing gets better after the first validations.
         options = [*MLP, "--learning-rate", 1, "--epochs", 30, "--keep", 99]
@@ -156,6 +170,21 @@ class ModelSelectionTest(unittest.TestCase):
                 "--learning-rate", 0.01, cwd=self.folder)
         rate = self.train("rate", *again, "--resume", start, "--optimizer-state", "keep", "--learning-rate", 0.01)
         self.assertEqual(self.events(rate, "schedule"), [])
+
+    def test_strategies_beyond_lock_step_count_updates_alike(self):
+        # One rank, whose every micro-batch is a step: all of them make ddp's updates.
+        options = ["--model", "mlp", "--model-option", "hidden=20", "--threads", 1, "--micro-batches", 1, "--kernels", "libtorch", "--optimizer", "adam"]
+        start = self.train("counted", *options, "--global-batch", 512, "--epochs", 1) / "checkpoints/step-00000016"
+        for state, batch in (("reset", 512), ("keep", 1024)):
+            expected = None
+            for strategy in (["ddp"], ["local_sgd", "--sync-period", 4], ["asgd", "--servers", 0]):
+                name = f"counted-{state}-{strategy[0]}"
+                folder = self.train(name, *options, "--global-batch", batch, "--epochs", 2, "--resume", start, "--optimizer-state", state, "--strategy", *strategy)
+                found = checkpoint_tensors((folder / "checkpoints/last").resolve(), group="model")
+                expected = expected or found
+                with self.subTest(name):
+                    for tensor in expected:
+                        np.testing.assert_allclose(found[tensor], expected[tensor], rtol=0, atol=1e-6, err_msg=tensor)
 
     def test_other_batches_count_their_own_steps_and_adams_updates_go_on(self):
         first = self.train("batches", *MLP, "--epochs", 1)

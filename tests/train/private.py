@@ -59,6 +59,26 @@ class PrivateTest(unittest.TestCase):
         run(BINARY, ranks, "--name", name, *SMALL, *options, cwd=self.folder, **how)
         return self.folder / "runs" / name
 
+    def test_what_was_released_stays_released_where_the_optimizer_begins_anew(self):
+        options = ["--global-batch", 20, "--dp-clip", 1, "--dp-noise", 1]
+        self.train(1, "released", *options, "--limit-steps", 8)
+        epsilons = {}
+        for state in ("keep", "reset"):
+            folder = self.train(2, f"released-{state}", *options, "--limit-steps", 16, "--resume", "runs/released", "--optimizer-state", state)
+            epsilons[state] = privacy(folder)["epsilon"][-1]
+        whole = self.train(1, "released-whole", *options, "--limit-steps", 16)
+        self.assertEqual(epsilons["keep"], privacy(whole)["epsilon"][-1])
+        self.assertEqual(epsilons["reset"], epsilons["keep"])
+
+    def test_updates_are_counted_anew_where_the_optimizer_begins_anew(self):
+        options = ["--dataset", "rows", "--threads", 1, "--optimizer", "adam", "--learning-rate", 0.01, "--schedule", "constant", "--weight-decay", 0, "--quiet",
+                   "--model-option", "hidden=8", "--global-batch", 20, "--dp-clip", 1, "--dp-noise", 1]
+        for name, more in (("counted", ["--limit-steps", 20]), ("counted-on", ["--limit-steps", 21, "--resume", "runs/counted", "--optimizer-state", "reset"])):
+            run(BINARY, 1, "--name", name, *options, *more, cwd=self.folder)
+        before, after = (checkpoint_tensors(last_step(self.folder / "runs" / name)) for name in ("counted", "counted-on"))
+        moved = np.concatenate([np.abs(after[name] - value).flatten() for name, value in before.items()])
+        np.testing.assert_allclose(np.median(moved), 0.01, rtol=1e-3, err_msg="the first update of Adam moves each weight by the rate")
+
     def test_all_records_without_noise_are_a_loop_in_pytorch(self):
         net = torch.nn.Sequential(torch.nn.Linear(5, 8), torch.nn.ReLU(), torch.nn.Linear(8, 3))
         names = ["input_fc.weight", "input_fc.bias", "output_fc.weight", "output_fc.bias"]

@@ -220,6 +220,9 @@ def differences(found, plain, case):
         gaps["loss"] = max(gaps["loss"], relative(row["loss"], expected["loss"]) / (first_loss if first else loss_limit))
         gaps["norm"] = max(gaps["norm"], relative(row["norm"], expected["norm"]) / (first_norm if first else norm_limit))
     for one, other in zip(found["epochs"], plain["epochs"], strict=True):
+        for name, limit in (("samples", 0), ("learning_rate", 1e-9)):
+            if not relative(one[name], other[name]) <= limit:
+                raise Failed("other epochs", f"epoch {other['epoch']} has {name} {one[name]} instead of {other[name]}")
         for name in ("train_loss", "validation_loss"):
             if not np.isnan(other[name]):
                 gaps[name] = max(gaps.get(name, 0), relative(one[name], other[name]) / loss_limit)

@@ -130,7 +130,11 @@ std::optional<Dismissal> MpiEnvironment::wait_for_call() const {
     }
     int revoked = 0;
     if (ulfm::is_revoked(everyone_, &revoked) == MPI_SUCCESS && revoked != 0) return std::nullopt;
-    if (std::ssize(ulfm::gone(everyone_)) >= size_) {  // as many as work: no rank is left to call
+    const auto gone = ulfm::gone(everyone_);
+    const bool all_gone = std::ranges::all_of(members_, [&gone](const Member& member) {
+      return member.spare != 0 || std::ranges::find(gone, member.first_rank) != gone.end();
+    });
+    if (all_gone) {  // no rank is left to call
       return Dismissal{static_cast<int>(ExitCode::lost_rank), "all ranks that worked are gone"};
     }
     std::this_thread::sleep_for(kSpareLooks);

@@ -65,7 +65,7 @@ void remember_closing(int /*signal*/, siginfo_t* info, void* /*context*/) {
 
 StopSignals::StopSignals(Voice voice) {
   asked_to_stop = 0;
-  speaks = voice == Voice::speaks ? 1 : 0;
+  speak_as(voice);
   struct sigaction action = {};
   action.sa_handler = &remember;
   // mpirun's processes are not in the terminal's foreground: with `stty tostop` this would stop one that
@@ -80,6 +80,8 @@ StopSignals::StopSignals(Voice voice) {
   action.sa_flags = SA_RESTART | SA_SIGINFO;
   sigaction(SIGCONT, &action, &before_continuing);
 }
+
+void StopSignals::speak_as(Voice voice) { speaks = voice == Voice::speaks ? 1 : 0; }
 
 StopSignals::~StopSignals() {
   for (std::size_t i = 0; i < kSignals.size(); ++i) sigaction(kSignals[i], &before[i], nullptr);

@@ -19,6 +19,8 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
+  void speak_as(Voice voice);  ///< From now on.
+
   /// Whether one has come since this was made. Called at each step, it also sees where the input ends by
   /// itself.
   bool asked() const;

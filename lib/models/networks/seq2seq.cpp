@@ -69,9 +69,8 @@ std::unique_ptr<Model> make_seq2seq(const DatasetFacts& facts, const ModelOption
   sizes.hidden = size_option(options, "hidden", sizes.hidden);
   sizes.layers = size_option(options, "layers", sizes.layers);
   sizes.dropout = probability_option(options, "dropout", sizes.dropout);
-  sizes.teacher_forcing = option_or(options, "teacher-forcing", "") == "1"
-                              ? 1.0
-                              : probability_option(options, "teacher-forcing", sizes.teacher_forcing);
+  sizes.teacher_forcing =
+      probability_option(options, "teacher-forcing", sizes.teacher_forcing, Certainty::allowed);
   std::vector<std::unique_ptr<Layer>> layers;
   layers.push_back(std::make_unique<Encoder>(sizes));
   layers.push_back(std::make_unique<Decoder>(sizes));

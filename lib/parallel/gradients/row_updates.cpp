@@ -18,19 +18,21 @@ namespace {
 
 constexpr std::int32_t kNowhere = -1;
 
-/// Steps until beta1^steps is far below the precision of `type`.
+/// How much less an idle row moves in each further step: the first moment over the second's root.
+double fading(const optim::OptimizerConfig& config) { return config.beta1 / std::sqrt(config.beta2); }
+
+/// Steps until an idle row's movement is far below the precision of `type`.
 std::int64_t steps_to_fade(const optim::OptimizerConfig& config, at::ScalarType type) {
   const double left = type == at::kDouble ? 0x1.0p-70 : 0x1.0p-30;
   if (config.beta1 == 0.0) return 1;
-  return static_cast<std::int64_t>(std::ceil(std::log(left) / std::log(config.beta1)));
+  return static_cast<std::int64_t>(std::ceil(std::log(left) / std::log(fading(config))));
 }
 
 }  // namespace
 
 bool RowUpdates::supports(const optim::OptimizerConfig& config) {
   if (config.name == "sgd") return config.momentum == 0.0 && config.weight_decay == 0.0;
-  // Moments must fade no slower than the second's root, or the steps missed would grow.
-  const bool fades = config.beta1 < 0.99 && config.beta1 * config.beta1 < config.beta2;
+  const bool fades = config.beta1 < 0.99 && fading(config) < 0.99;  // else there were too much to make up for
   return fades && (config.name == "adamw" || config.weight_decay == 0.0);
 }
 

@@ -79,7 +79,7 @@ std::optional<WorkUnit> AsynchronousEasgd::draw() {
 void AsynchronousEasgd::use(const StepPlan& plan, const LocalCopy::Pass& pass, double norm, bool usable) {
   if (!usable) return;
   const double scale = optim::clip_coefficient(norm, parts().grad_clip) / pass.weight;
-  copy().update(scale, plan.learning_rate * plan.share * roles().copies(), plan.number);
+  copy().update(scale, plan.learning_rate * plan.share * roles().copies(), scaler().updates(plan.number));
   if (++steps_ >= period_) exchange();
 }
 

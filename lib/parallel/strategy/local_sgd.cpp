@@ -112,7 +112,7 @@ void LocalSgd::begin_own_step(bool first) {
 }
 
 std::int64_t LocalSgd::update_number(std::int64_t step) {
-  return policy_ == OptimizerState::reset ? ++updates_ : step;
+  return policy_ == OptimizerState::reset ? ++updates_ : Rounds::update_number(step);
 }
 
 void LocalSgd::exchange_within(std::int64_t step, std::int64_t steps, double weight) {

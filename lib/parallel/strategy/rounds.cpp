@@ -37,7 +37,7 @@ void Rounds::step_together(const StepPlan& plan, SampleSource& samples, StepOutc
     spoiled_.report(parts_, copy_, total);
   }
   outcome.gradient_norm = std::sqrt(total.gradient_squares) / total.weight;
-  update(outcome.gradient_norm, total.weight, plan, plan.number);
+  update(outcome.gradient_norm, total.weight, plan, scaler_.updates(plan.number));
 }
 
 void Rounds::step_alone(const StepPlan& plan, SampleSource& samples, StepOutcome& outcome) {

@@ -32,8 +32,9 @@ class Rounds : public Strategy {
   virtual void begin_common_step() {}
   /// Before a step of a copy's own. `first`: the step before it, if there was one, was in lock-step.
   virtual void begin_own_step(bool first) = 0;
-  /// The number of the update that follows, from 1, for the optimizer.
-  virtual std::int64_t update_number(std::int64_t step) { return step; }
+  /// The number of the update in step `step`, from 1, for the optimizer: steps may count those of another
+  /// run, whose optimizer's state this one has not.
+  virtual std::int64_t update_number(std::int64_t step) { return scaler_.updates(step); }
   /// After a step that does not end its round: the `step`th, from 1, of `steps`. `weight`: of the samples
   /// that this copy has used in the round. Collective over the data axis, and over the copy.
   virtual void exchange_within(std::int64_t /*step*/, std::int64_t /*steps*/, double /*weight*/) {}

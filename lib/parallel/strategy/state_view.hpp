@@ -51,6 +51,9 @@ struct StateTensor {
   /// What happens where a checkpoint lacks it, as a sentence for the user: it stays as it is. Empty: it may
   /// not be missing.
   std::string anew = {};
+  /// Taken from a checkpoint that has it even where the optimizer's state begins anew: what a private run has
+  /// released stays released.
+  bool outlives_reset = false;
 
   /// Makes the values, where the state is in codes. Empty: they are there.
   std::function<at::Tensor()> decoded = {};

@@ -166,6 +166,10 @@ void validate_update(const RunConfig& config) {
   for (const char* option : {"beta1", "beta2", "epsilon"}) {
     check_belongs(config, option, update.rule.adaptive(), "adam or adamw");
   }
+  require_option(!update.rule.adaptive() || config.precision == "fp64" ||
+                     update.rule.eps >= std::numeric_limits<float>::min(),
+                 fmt::format("{} is zero in fp32, in which the update is computed", update.rule.eps),
+                 "--epsilon", "use 1e-37 or more, or --precision fp64");
 }
 
 void validate_comm(const RunConfig& config) {

@@ -47,6 +47,11 @@ void require_nothing_shared(const RunConfig& config) {
 
 bool is_federated(const RunConfig& config) { return uses_strategy_option(config, "rounds"); }
 
+bool clients_keep_states(const RunConfig& config) {
+  const auto& rule = config.strategy_options.federated.rule;
+  return is_federated(config) && (rule == "scaffold" || rule == "local");
+}
+
 std::int64_t samples_of_step(const RunConfig& config, std::int64_t samples) {
   return is_federated(config) ? samples : config.batch.global_batch;
 }

@@ -9,6 +9,9 @@ namespace dtrain::train {
 /// Whether the samples belong to clients, and a step of the run is a round of them.
 bool is_federated(const RunConfig& config);
 
+/// Whether each client has something of its own from round to round: control variates, or a model.
+bool clients_keep_states(const RunConfig& config);
+
 /// Training samples, of so many, that a step of the run uses: an epoch of a federated run is a round.
 std::int64_t samples_of_step(const RunConfig& config, std::int64_t samples);
 

@@ -230,4 +230,11 @@ std::set<std::string> Replica::load_optimizer(const std::filesystem::path& folde
   return anew;
 }
 
+void Replica::load_what_outlives_reset(const std::filesystem::path& folder, h5::Library& library) {
+  if (strategy_->privacy() == nullptr) return;
+  if (state::load_what_outlives_reset(checkpoint::load(folder, library, checkpoint::Verify::manifest),
+                                      strategy_->state()))
+    strategy_->adopt_optimizer();
+}
+
 }  // namespace dtrain::train

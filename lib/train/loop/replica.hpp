@@ -69,6 +69,8 @@ class Replica {
   /// Error (exit code 4).
   void load_weights(const std::filesystem::path& folder, h5::Library& library);
   std::set<std::string> load_optimizer(const std::filesystem::path& folder, h5::Library& library);
+  /// Where that begins anew: what outlives it alone, see state::load_what_outlives_reset().
+  void load_what_outlives_reset(const std::filesystem::path& folder, h5::Library& library);
 
   Evaluation::Parts evaluation_parts() {
     return train::evaluation_parts(job_, workload_, pipeline_, preparation_);

@@ -58,29 +58,25 @@ RunConfig with_fitting_warmup(RunConfig config, std::int64_t samples, const Log&
 }  // namespace
 
 ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& resume, Recovery& recovery,
-             comm::MpiEnvironment& mpi, const Log& log, StartNotice* starting) {
-  const auto enter = [starting](const char* stage) {
-    if (starting != nullptr) starting->at(stage);
+             comm::MpiEnvironment& mpi, const Log& log, const Starting& starting) {
+  const auto enter = [&starting](const char* stage) {
+    if (starting.notice != nullptr) starting.notice->at(stage);
   };
   using Voice = comm::StopSignals::Voice;
-  const comm::StopSignals signals(mpi.world_rank() == 0 ? Voice::speaks : Voice::silent);
+  const auto& signals = recovery.signals(mpi.world_rank() == 0 ? Voice::speaks : Voice::silent);
   h5::Library library;
   if (!config.cluster.empty()) {
     log.info(describe_invented(config, library));
     return ExitCode::success;
   }
-  const bool goes_on = recovery.goes_on() || (resume && resume->own);
+  // What lies in the folder until it is replaced is another run's.
+  const bool goes_on = (recovery.goes_on() && !config.output.overwrite) || (resume && resume->own);
   const RunStart start = start_of(config, goes_on, mpi, library);
   if (!config.dry_run) record::create_run_folder(run_folder(config));
-  std::unique_ptr<record::TraceWriter> trace;
-  if (config.output.traces() && !config.dry_run) {
-    trace = std::make_unique<record::TraceWriter>(
-        record::trace_part_path(run_folder(config), mpi.first_rank()), mpi.first_rank(), start.steady_ns,
-        goes_on ? record::TraceBegin::continued : record::TraceBegin::anew, config.output.trace_window());
-  }
   parallel::MemoryMeter::process().install();
   parallel::MemoryMeter::process().limit(config.pipeline.memory_limit_bytes());
-  record::StepClock clock(trace.get());
+  std::unique_ptr<record::TraceWriter> trace;
+  record::StepClock clock;
   std::unique_ptr<comm::Injection> injection;
   if (!config.inject.empty()) {
     injection = std::make_unique<comm::Injection>(comm::parse_faults(config.inject, mpi.first_size()),
@@ -120,17 +116,26 @@ ExitCode run(const RunConfig& config, const std::optional<state::ResumePoint>& r
     log.info(describe(config, job.cluster(), job.mesh(), workload));
     return ExitCode::success;
   }
+  const auto begin_files = [&]() -> record::TraceWriter* {
+    if (starting.before_files) starting.before_files();
+    if (!config.output.traces()) return nullptr;
+    trace = std::make_unique<record::TraceWriter>(
+        record::trace_part_path(run_folder(config), mpi.first_rank()), mpi.first_rank(), start.steady_ns,
+        goes_on ? record::TraceBegin::continued : record::TraceBegin::anew, config.output.trace_window());
+    clock.trace_to(trace.get());
+    return trace.get();
+  };
+  enter("the ranks agree on weights and files");
+  Trainer trainer(fitting, job, workload,
+                  {library, clock, begin_files, start, recovery.begun_s(), signals, injection.get(),
+                   slow_compute.get(), recovery, mpi},
+                  resume, log);
   if (mpi.world_rank() == 0) {
     state::keep_program(run_folder(config), config.model.name, *workload.model);
     if (config.data.dataset != "synthetic") keep_vocabulary(run_folder(config), workload.dataset.info());
   }
-  enter("the ranks agree on weights and files");
-  Trainer trainer(fitting, job, workload,
-                  {library, clock, trace.get(), start, recovery.begun_s(), signals, injection.get(),
-                   slow_compute.get(), recovery, mpi},
-                  resume, log);
   job.end_preparation();
-  if (starting != nullptr) starting->done();
+  if (starting.notice != nullptr) starting.notice->done();
   return trainer.train();
 }
 

@@ -16,6 +16,7 @@
 #include "train/config/federated_setting.hpp"
 #include "train/loop/checkpoint_info.hpp"
 #include "train/loop/client_scores.hpp"
+#include "train/loop/planned_work.hpp"
 #include "train/recovery/continuation.hpp"
 #include "train/setup/announcement.hpp"
 
@@ -26,38 +27,6 @@ namespace {
 data::LoaderOptions training_loader(const Job& job, const Replica& replica) {
   if (!replica.can().deals_work) return loader_options(job);
   return {.drive = data::LoaderOptions::Drive::inline_call};
-}
-
-std::function<std::optional<parallel::WorkUnit>(const parallel::WorkRange&)> work_of(const Replica& replica) {
-  if (!replica.can().deals_work) return {};
-  return [&strategy = replica.strategy()](const parallel::WorkRange& steps) {
-    return strategy.take_work(steps);
-  };
-}
-
-/// What a rank of those that simulate clients does in a round, as ClientRounds::plan().
-using RoundsOfRank = std::function<parallel::StepPlan(std::int64_t)>;
-
-RoundsOfRank rounds_of(const federated::ClientRounds* rounds, const Replica& replica, int rank, int ranks) {
-  if (rounds == nullptr) return {};
-  return [rounds, rank, ranks, privacy = replica.strategy().privacy()](std::int64_t round) {
-    return rounds->plan(round, rank, ranks, privacy);
-  };
-}
-
-/// With secure sums the first rank is the server, and simulates no clients.
-RoundsOfRank own_rounds(const federated::ClientRounds* rounds, const RunConfig& config, Job& job,
-                        const Replica& replica) {
-  const int servers = config.strategy_options.federated.secure.on() ? 1 : 0;
-  const auto& data = job.groups().data();
-  return rounds_of(rounds, replica, data.rank() - servers, data.size() - servers);
-}
-
-std::function<std::vector<std::vector<std::int64_t>>(int)> draws_of(const Replica& replica,
-                                                                    const federated::ClientRounds* rounds) {
-  auto* const privacy = replica.strategy().privacy();
-  if (privacy == nullptr || rounds != nullptr) return {};
-  return [privacy](int epoch) { return privacy->draws(epoch); };
 }
 
 }  // namespace
@@ -90,19 +59,10 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
       schedule_(config.update.schedule),
       selection_(config.validation, pieces_.steps(), workload.scoring,
                  workload.dataset.info().samples("validation")),
-      plan_({.pieces = pieces_,
-             .data_rank = job.groups().data().rank(),
-             .lengths = workload.dataset.source("train", workload.read)->lengths(),
-             .schedule = schedule_,
-             .total_steps = total_steps_,
-             .seed = config.seed,
-             .pauses_after = [this](std::int64_t step) { return selection_.due_within_epoch(step); },
-             .take = work_of(replica_),
-             .draws = draws_of(replica_, rounds_.get()),
-             .round = own_rounds(rounds_.get(), config, job, replica_),
-             .whole_round = rounds_of(rounds_.get(), replica_, 0, 1)}),
+      plan_(planned_work(config, job, workload, replica_, rounds_.get(), pieces_,
+                         [this](std::int64_t step) { return selection_.due_within_epoch(step); })),
       evaluations_(job, workload, replica_, recording.injection, config.files_limit_s()),
-      outputs_(config, job, workload, recording.library, recording.trace, recording.start,
+      outputs_(config, job, workload, recording.library, recording.begin_files(), recording.start,
                rows_kept(resume, recording.recovery.behind(), pieces_.samples), recording.recovery.topology(),
                log),
       checkpoints_({.folder = checkpoints_folder(config),
@@ -168,8 +128,12 @@ void Trainer::go_on_from(const state::ResumePoint& resume) {
           {.subject = resume.folder.string(),
            .advice = "raise --limit-steps or --epochs",
            .code = ExitCode::usage});
-  if (resume.own || config_.output.optimizer_state != "reset")
+  if (resume.own || config_.output.optimizer_state != "reset") {
     anew_ = replica_.load_optimizer(resume.folder, library_);
+  } else {
+    replica_.load_what_outlives_reset(resume.folder, library_);
+  }
+  if (!resume.own) take_over_client_states(config_, resume, run_folder(config_) + "/clients", job_.world());
   step_ = last_.step;
   agreed_step_ = step_;
   epoch_ = static_cast<int>(last_.epoch);
@@ -314,11 +278,7 @@ Trainer::Ending Trainer::train_epoch() {
   plan_.begin_epoch(epoch_, step_ - first_step, size);
   sums_ = {};
   if (earlier_) {
-    sums_.total = {.loss = earlier_->loss,
-                   .weight = earlier_->weight,
-                   .correct = earlier_->correct,
-                   .counted = earlier_->counted};
-    sums_.earlier_s = earlier_->train_time_s;
+    sums_ = sums_of(*earlier_);
     if (job_.rank() == 0) sums_.sample_hash = earlier_->sample_hash;
     earlier_.reset();
   }
@@ -340,7 +300,7 @@ Trainer::Ending Trainer::train_epoch() {
     outputs_.validation(step_, epoch_, *validation, RunOutputs::Line::none);
   privacy_.after_epoch(epoch_, step_);
   outputs_.epoch(epoch_, sums_, validation);
-  last_ = info(sums_.total, true);
+  last_ = info(sums_, true);
   const bool is_best = is_best_so_far(validation);
   if (is_best || save_with_epoch_ || checkpoints_.due_after_epoch(epoch_))
     checkpoints_.save(replica_.state(), last_);
@@ -369,7 +329,7 @@ Trainer::Steps Trainer::train_steps() {
   const bool owes =
       done > 0 && done < plan_.steps() && selection_.due_within_epoch(step_) && !last_.so_far.evaluated;
   if (owes) {
-    last_ = info(sums_.total, false);
+    last_ = info(sums_, false);
     if (validate_within_epoch()) checkpoints_.save(replica_.state(), last_);
     if (is_exhausted()) return Steps::exhausted;
   }
@@ -399,10 +359,10 @@ Trainer::Steps Trainer::train_steps() {
     if (stops || saves || validates || ends_epoch) rest = replica_.strategy().settle();
     if (rest && rest->left_out) tell_left_out(step_);
     if (stops || saves || validates) {
-      auto total = sums_.total;
-      total.add_samples(outcome.total);
-      if (rest) total.add_samples(rest->total);
-      last_ = info(total, false);
+      auto sums = sums_;
+      sums.add(outcome, {}, plan->learning_rate, 0);
+      if (rest) sums.add(*rest);
+      last_ = info(sums, false);
       outputs_.flush();
     }
     auto phases = take();
@@ -516,7 +476,7 @@ void Trainer::show_progress(std::int64_t done_in_epoch, std::int64_t done_here,
                   .seconds_left = pace_.step_s() * static_cast<double>(total_steps_ - step_)});
 }
 
-checkpoint::CheckpointInfo Trainer::info(const parallel::StepTotals& total, bool evaluated) const {
+checkpoint::CheckpointInfo Trainer::info(const EpochSums& sums, bool evaluated) const {
   const double here_s = evaluated ? sums_.phases.wall_s : steady_s() - steps_begun_s_;
   const auto last_step = (step_ - 1) % pieces_.steps();  // of its epoch
   auto info = info_of_run(config_, workload_, job_);
@@ -524,20 +484,23 @@ checkpoint::CheckpointInfo Trainer::info(const parallel::StepTotals& total, bool
   info.epoch = epoch_;
   info.position_samples = pieces_.step(last_step).end;
   info.total_steps = total_steps_;
-  info.so_far = {.loss = total.loss,
-                 .weight = total.weight,
-                 .correct = total.correct,
-                 .counted = total.counted,
-                 .train_time_s = sums_.earlier_s + here_s,
-                 .sample_hash = plan_.hash_of_first(last_step + 1),
-                 .evaluated = evaluated};
+  info.so_far = progress_of(sums);
+  info.so_far.train_time_s = sums_.earlier_s + here_s;
+  info.so_far.sample_hash = plan_.hash_of_first(last_step + 1);
+  info.so_far.evaluated = evaluated;
   info.best = checkpoints_.best();
   info.loss_scale = for_checkpoint(replica_.strategy().scaler().state());
   return info;
 }
 
 checkpoint::CheckpointInfo Trainer::info_of_last_step() const {
-  return last_.step == step_ ? last_ : info(sums_.total, false);
+  return last_.step == step_ ? last_ : info(sums_, false);
+}
+
+/// A validation that an earlier part of the run owes has not found anything yet.
+bool Trainer::is_exhausted() const {
+  const bool owes = earlier_ && !earlier_->evaluated;
+  return selection_.is_exhausted(owes ? step_ - 1 : step_, checkpoints_.best());
 }
 
 // Without a validation split every epoch is the best so far. All ranks decide alike: the loss is agreed.

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <optional>
@@ -47,7 +48,9 @@ class Trainer {
   struct Recording {
     h5::Library& library;
     record::StepClock& clock;
-    record::TraceWriter* trace;  // null: none
+    /// Called once, when nothing speaks against the run any more, before its first file; returns where to
+    /// trace to (null: nowhere). Collective.
+    std::function<record::TraceWriter*()> begin_files;
     RunStart start;
     double begun_s;  // when this process was, which may go on with an earlier one's run
     const comm::StopSignals& signals;
@@ -89,8 +92,8 @@ class Trainer {
   void show_progress(std::int64_t done_in_epoch, std::int64_t done_here, const parallel::StepTotals& sums,
                      double elapsed_s);
   bool is_best_so_far(const std::optional<EvaluationResult>& validation);
-  bool is_exhausted() const { return selection_.is_exhausted(step_, checkpoints_.best()); }
-  checkpoint::CheckpointInfo info(const parallel::StepTotals& total, bool evaluated) const;
+  bool is_exhausted() const;
+  checkpoint::CheckpointInfo info(const EpochSums& sums, bool evaluated) const;
   checkpoint::CheckpointInfo info_of_last_step() const;
   ExitCode stop();
   void finish(record::Status status);

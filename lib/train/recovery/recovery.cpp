@@ -19,6 +19,12 @@ Recovery::Recovery(const RunConfig& config, JobRanks& ranks)
       limit_s_(config.comm.timeout_s),
       begun_s_(steady_s()) {}
 
+const comm::StopSignals& Recovery::signals(comm::StopSignals::Voice voice) {
+  if (!signals_) signals_.emplace(voice);
+  signals_->speak_as(voice);  // it may be the first rank now
+  return *signals_;
+}
+
 bool Recovery::begin_moved() {
   if (!moves_) return false;
   stage_costs_ = *std::exchange(moves_, std::nullopt);

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "comm/watch/stop_signals.hpp"
 #include "parallel/pipeline/stage_moves.hpp"
 #include "record/rows.hpp"
 #include "train/config/config.hpp"
@@ -50,6 +51,10 @@ class Recovery {
   /// What move_layers() was last given; empty: nothing yet.
   const parallel::StageCosts& stage_costs() const { return stage_costs_; }
 
+  /// Listens for requests to stop, from the first call to the end of the run: one that comes while ranks meet
+  /// after a loss is kept for the next part.
+  const comm::StopSignals& signals(comm::StopSignals::Voice voice);
+
   double begun_s() const { return begun_s_; }  ///< When the first part did; steady_s().
 
   /// Of all parts so far, where their ranks were; on some ranks perhaps nothing.
@@ -87,6 +92,7 @@ class Recovery {
   std::optional<parallel::StageCosts> moves_;
   parallel::StageCosts stage_costs_;
   bool has_moved_ = false;
+  std::optional<comm::StopSignals> signals_;
   double begun_s_;
 };
 

@@ -62,7 +62,6 @@ RunConfig without_lost_ranks(RunConfig config, int ranks) {
   config.mesh = fits ? fmt::format("data={},pipe={},tensor={}", ranks / of_a_copy, config.mesh_shape.pipe,
                                    config.mesh_shape.tensor)
                      : fmt::format("data={}", ranks);
-  config.output.overwrite = false;
   return config;
 }
 
@@ -73,7 +72,6 @@ ExitCode run_through_losses(RunConfig config, const RunPart& part, JobRanks& ran
     const auto end = ranks.is_spare() ? wait_for_place(config, ranks) : train_part(config, part, recovery);
     if (const auto* code = std::get_if<ExitCode>(&end)) {
       if (!recovery.begin_moved()) return *code;
-      config.output.overwrite = false;
       continue;
     }
     if (!recovery.regroup(at_work)) {  // all are there, and one of them does not come

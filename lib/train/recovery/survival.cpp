@@ -30,7 +30,8 @@ Survival::Survival(const Parts& parts) : parts_(parts), behind_(parts.recovery.b
 }
 
 void Survival::after_step(std::int64_t step, const Info& info) {
-  if (copies_ && step % parts_.config.replicate_every() == 0)
+  const auto every = parts_.config.replicate_every();
+  if (copies_ && step / every > std::exchange(copied_, step) / every)  // a step may count for several
     copies_->take(parts_.replica.state().tensors(), info());
   if (behind_) record_recovery(step);
 }

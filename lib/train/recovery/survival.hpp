@@ -62,6 +62,7 @@ class Survival {
 
   Parts parts_;
   std::unique_ptr<state::PartCopies> copies_;  // null: none are wanted
+  std::int64_t copied_ = 0;                    // the step that was last looked at
   std::optional<LostRanks> behind_;            // until the first step after them is done
   double rebuilt_s_;                           // when all was there for that
   bool all_is_saved_ = false;

@@ -7,7 +7,10 @@
 #include <string>
 #include <vector>
 
+#include "comm/watch/shared_failure.hpp"
 #include "core/error.hpp"
+#include "core/shared_failure.hpp"
+#include "parallel/strategy/federated/client_states.hpp"
 #include "train/config/federated_setting.hpp"
 
 namespace dtrain::train {
@@ -99,6 +102,18 @@ record::Clients described_clients(const RunConfig& config, const federated::Part
   if (const auto classes = training_classes(workload); !classes.empty())
     clients.classes = partition.histogram(classes, static_cast<int>(info.classes.size()));
   return clients;
+}
+
+void take_over_client_states(const RunConfig& config, const state::ResumePoint& resume,
+                             const std::filesystem::path& folder, const comm::Communicator& world) {
+  const bool models = config.strategy_options.federated.rule == "local";  // which are no optimizer's state
+  if (!clients_keep_states(config) || (config.output.optimizer_state == "reset" && !models)) return;
+  const auto failure = failure_of([&] {
+    if (world.rank() != 0) return;
+    const auto run = std::filesystem::canonical(resume.folder).parent_path().parent_path();
+    parallel::copy_client_states(run / "clients", folder, resume.info.step);
+  });
+  if (const auto shared = comm::first_failure(failure, world)) throw Error(*shared);
 }
 
 }  // namespace dtrain::train

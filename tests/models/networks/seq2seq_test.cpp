@@ -202,6 +202,7 @@ TEST(Seq2SeqTest, RefusesWhatDoesNotFit) {
   EXPECT_THROW(make(images({3, 32, 32}), {}), Error);
   EXPECT_THROW(make(pairs(), {{"heads", "3"}}), Error);
   EXPECT_THROW(make(pairs(), {{"teacher-forcing", "2"}}), Error);
+  EXPECT_NO_THROW(make(pairs(), {{"teacher-forcing", "1.0"}}));
   const auto model = small_model();
   model->initialise(1);
   Pairs batch = some_pairs();

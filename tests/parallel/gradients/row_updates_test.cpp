@@ -160,6 +160,8 @@ TEST(RowUpdatesTest, EqualTheDenseExchangeAndUpdateOver20Steps) {
   for (const auto copies : {RowUpdates::Copies::one, RowUpdates::Copies::each}) {
     expect_same({.name = "adam"}, copies);
     expect_same({.name = "adamw", .weight_decay = 0.1, .beta2 = 0.99}, copies);
+    // The first moment fades at once, and half as fast as that what it is divided by: rows still move.
+    expect_same({.name = "adam", .beta1 = 0.01, .beta2 = 0.0004}, copies);
     expect_same({.name = "sgd"}, copies);
   }
 }
@@ -169,6 +171,7 @@ TEST(RowUpdatesTest, RulesWhoseIdleRowsCannotBeMadeUpForAreNotTaken) {
   EXPECT_FALSE(RowUpdates::supports({.name = "adam", .weight_decay = 0.1}));
   EXPECT_FALSE(RowUpdates::supports({.name = "sgd", .momentum = 0.9}));
   EXPECT_FALSE(RowUpdates::supports({.name = "adamw", .beta1 = 0.95, .beta2 = 0.9}));
+  EXPECT_FALSE(RowUpdates::supports({.name = "adamw", .beta1 = 0.9, .beta2 = 0.8101}));
 }
 
 }  // namespace

@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <csignal>
+
 #include "core/error.hpp"
 #include "train/recovery/fake_ranks.hpp"
 
@@ -47,6 +49,16 @@ TEST(RecoveryWantedTest, ARankAloneLeavesNoneBehind) {
   EXPECT_TRUE(recovery.is_on()) << "a spare may take its place";
   EXPECT_FALSE(recovery.leave_lost_behind(true, [](const auto&, bool) { FAIL() << "nothing is lost"; }));
   EXPECT_THAT(ranks.done, IsEmpty());
+}
+
+TEST_F(RecoveryTest, ARequestToStopOutlivesThePartThatItCameIn) {
+  using Voice = comm::StopSignals::Voice;
+  EXPECT_FALSE(recovery_.signals(Voice::silent).asked());
+  ranks_.lose({1});
+  EXPECT_TRUE(leave());
+  ASSERT_EQ(std::raise(SIGUSR1), 0);
+  EXPECT_TRUE(recovery_.regroup(4));
+  EXPECT_TRUE(recovery_.signals(Voice::silent).asked());
 }
 
 TEST_F(RecoveryTest, SurvivorsSaveWhatTheyHoldAndThenTakeTheirPlaces) {

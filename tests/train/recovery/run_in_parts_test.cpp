@@ -41,6 +41,7 @@ class ScriptedRun {
                                (settled.output.overwrite ? " overwrites" : "") +
                                (recovery.behind() ? " after " + recovery.behind()->in_words() : ""));
                settled.output.name = "settled";
+               if (replaces) settled.output.overwrite = false;
                return actions_.at(parts.size() - 1)(recovery);
              },
          .mark_failed = [this](const RunConfig& settled) { failed.push_back(settled.output.name); }},
@@ -49,6 +50,7 @@ class ScriptedRun {
 
   std::vector<std::string> parts;   // mesh, name and loss of each
   std::vector<std::string> failed;  // names of runs that were given up
+  bool replaces = true;             // whether a part comes so far as to remove the earlier run
 
  private:
   FakeRanks& ranks_;
@@ -110,6 +112,15 @@ TEST(RunInPartsTest, TheSurvivorsGoOnWithTheSameRunOnASmallerMesh) {
   EXPECT_THAT(run.parts, ElementsAre("data=4,pipe=1,tensor=1  overwrites",
                                      "data=3,pipe=1,tensor=1 settled after rank 1"));
   EXPECT_THAT(run.failed, IsEmpty());
+}
+
+TEST(RunInPartsTest, ALossBeforeTheEarlierRunIsRemovedLeavesThatToTheNextPart) {
+  FakeRanks ranks(4);
+  ScriptedRun run(ranks, {loses(ranks, {1}), ends(ExitCode::success)});
+  run.replaces = false;
+  EXPECT_EQ(run(on_mesh("data=4")), ExitCode::success);
+  EXPECT_THAT(run.parts, ElementsAre("data=4,pipe=1,tensor=1  overwrites",
+                                     "data=3,pipe=1,tensor=1 settled overwrites after rank 1"));
 }
 
 TEST(RunInPartsTest, WhereLayersMoveTheSameRanksGoOnWithTheirCosts) {

@@ -141,18 +141,19 @@ class Inspection {
     return true;
   }
 
-  /// A number among the arguments that depends on the number of samples.
-  bool names_samples(const Node& node) const {
+  /// A number among the arguments that depends on the number of samples; `but`: an argument that may.
+  bool names_samples(const Node& node, std::string_view but = {}) const {
     return std::ranges::any_of(node.inputs, [&](const auto& given) {
-      return std::ranges::any_of(given.second.sizes, [&](const Size& size) {
-        return size.value && graph_[*size.value].number && sizes_.depends(*graph_[*size.value].number);
-      });
+      return given.first != but && std::ranges::any_of(given.second.sizes, [&](const Size& size) {
+               return size.value && graph_[*size.value].number && sizes_.depends(*graph_[*size.value].number);
+             });
     });
   }
-  /// Of what is made without samples: constants with a row for each are none of these.
+  /// Of what is made without samples: constants with a row for each are none of these, unless what fills them
+  /// is the number of samples.
   bool names_samples_elsewhere(const Node& node) const {
     constexpr std::array<std::string_view, 5> kFilled = {"zeros", "ones", "full", "new_zeros", "expand"};
-    return names_samples(node) && !is_one_of(node, kFilled);
+    return names_samples(node, is_one_of(node, kFilled) ? "size" : "");
   }
 
   bool has_rule(const Node& node, const UsedParameter& used) const {

@@ -105,6 +105,30 @@ void ClientStates::store(int client, std::int64_t round, const at::Tensor& value
   }
 }
 
+void copy_client_states(const fs::path& from, const fs::path& to, std::int64_t round) {
+  std::error_code error;
+  require(fs::is_directory(from, error), "is not there, and has what the clients of that run keep",
+          {.subject = from.string(),
+           .advice = "name the checkpoint in the folder of its run",
+           .code = ExitCode::checkpoint});
+  for (fs::directory_iterator client(from, error), end; !error && client != end; client.increment(error)) {
+    const StateFile* newest = nullptr;
+    const auto states = states_in(client->path());
+    for (const auto& state : states) {
+      if (state.round <= round && (newest == nullptr || state.round > newest->round)) newest = &state;
+    }
+    if (newest == nullptr) continue;
+    const auto folder = to / client->path().filename();
+    fs::create_directories(folder, error);
+    if (!error)
+      fs::copy_file(newest->path, folder / newest->path.filename(), fs::copy_options::overwrite_existing,
+                    error);
+    if (error) break;
+  }
+  require(!error, "does not take the states of clients (" + error.message() + ")",
+          {.subject = to.string(), .advice = "free space", .code = ExitCode::checkpoint});
+}
+
 void ClientStates::forget_from(std::int64_t round) const {
   std::error_code error;
   for (fs::directory_iterator next(folder_, error), end; !error && next != end; next.increment(error)) {

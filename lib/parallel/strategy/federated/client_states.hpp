@@ -43,4 +43,10 @@ class ClientStates {
   bool begun_ = false;  // a round, by this process
 };
 
+/// Copies what the clients of another run keep in `from` to `to`: of each the newest state up to `round`,
+/// which a run needs that goes on from that run's checkpoint. By one rank. Throws Error (exit code 4) where
+/// `from` is not there or cannot be copied.
+void copy_client_states(const std::filesystem::path& from, const std::filesystem::path& to,
+                        std::int64_t round);
+
 }  // namespace dtrain::parallel

@@ -266,7 +266,8 @@ double FedAvg::normaliser(std::size_t steps) const {
   const auto count = static_cast<double>(steps);
   const double momentum = parts_.setting.optimizer.momentum;
   if (!normalises(options_)) return 1;
-  return (count - momentum * (1 - std::pow(momentum, count)) / (1 - momentum)) / (1 - momentum);
+  const double acts = (count - momentum * (1 - std::pow(momentum, count)) / (1 - momentum)) / (1 - momentum);
+  return parts_.setting.optimizer.nesterov ? count + momentum * acts : acts;
 }
 
 /// The one place where a client's update leaves it: what the model has changed since the round began.

@@ -185,7 +185,8 @@ std::vector<StateTensor> RecordPrivacy::state() {
            .name = "ledgers_of_records",
            .value = saved_,
            .slice = nullptr,
-           .owner = {.pipe = 0}}};
+           .owner = {.pipe = 0},
+           .outlives_reset = true}};
 }
 
 void RecordPrivacy::adopt() {

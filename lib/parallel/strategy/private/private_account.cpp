@@ -165,7 +165,8 @@ StateTensor PrivateAccount::ledger_state() {
           .name = unit_.empty() ? "ledger" : "ledger_of_" + unit_ + "s",
           .value = saved_,
           .slice = nullptr,
-          .owner = {.pipe = 0}};
+          .owner = {.pipe = 0},
+          .outlives_reset = true};
 }
 
 bool PrivateAccount::is_spent() {

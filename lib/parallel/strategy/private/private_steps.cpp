@@ -135,7 +135,8 @@ StepOutcome PrivateSteps::step(const StepPlan& plan, SampleSource& samples) {
   {
     const ScopedSpan span(parts_.sink, Phase::optimizer, "update");
     add_step();
-    optimizer_->step(parameters_.values(), sum, clip / batch, plan.learning_rate, plan.number);
+    optimizer_->step(parameters_.values(), sum, clip / batch, plan.learning_rate,
+                     scaler_.updates(plan.number));
   }
   return outcome;
 }

@@ -25,7 +25,7 @@ ServedCopies::ServedCopies(const StrategyParts& parts, Serving::Rule rule)
 std::optional<WorkUnit> ServedCopies::take_work(const WorkRange& steps) {
   // Each micro-batch is one update: the number of those before is the same whichever copy computed them.
   serving_.begin(steps, staleness(steps.last - steps.first + 1),
-                 (steps.first - 1) * parts_.setting.micro_batches);
+                 (scaler_.updates(steps.first) - 1) * parts_.setting.micro_batches);
   if (!roles_.computes(parts_.data.rank())) return std::nullopt;
   unit_ = draw();
   return unit_;

@@ -110,12 +110,14 @@ class FederatedJob : public JobOfRounds {
 optim::OptimizerConfig sgd(double momentum = 0) { return {.name = "sgd", .momentum = momentum}; }
 
 /// What a client's local steps make of weights x: plain loops over the formulas.
-at::Tensor trained(const at::Tensor& x, const Client& client, double momentum = 0, double mu = 0) {
+at::Tensor trained(const at::Tensor& x, const Client& client, double momentum = 0, double mu = 0,
+                   bool nesterov = false) {
   auto y = x.clone();
   auto velocity = at::zeros_like(x);
   for (std::size_t step = 0; step < client.steps; ++step) {
-    velocity = momentum * velocity + (y - client.target) + mu * (y - x);
-    y = y - kRate * velocity;
+    const auto gradient = (y - client.target) + mu * (y - x);
+    velocity = momentum * velocity + gradient;
+    y = y - kRate * (nesterov ? gradient + momentum * velocity : velocity);
   }
   return y;
 }
@@ -224,26 +226,35 @@ TEST(FedAvgTest, ClippingLimitsTheGradientOfALocalStepWithWhatTheRuleAdds) {
 }
 
 TEST(FedAvgTest, FedNovaDividesUpdatesByTheirLocalSteps) {
-  for (const double momentum : {0.0, 0.5}) {
+  struct Rule {
+    double momentum;
+    bool nesterov;
+  };
+  for (const auto& [momentum, nesterov] : {Rule{0.0, false}, Rule{0.5, false}, Rule{0.5, true}}) {
     FederatedJob job;
-    FedAvg strategy(job.federated({.rule = "fednova"}, sgd(momentum)));
+    auto config = sgd(momentum);
+    config.nesterov = nesterov;
+    FedAvg strategy(job.federated({.rule = "fednova"}, config));
     const auto start = job.weights();
     auto mean = at::zeros_like(start);
     double work = 0;
     for (const int k : {0, 1, 2, 3}) {
       const auto& client = kClients[static_cast<std::size_t>(k)];
       const double share = static_cast<double>(client.samples) / 17;
-      // A gradient acts once, and again in each later step, momentum times as much as in the one before.
+      // A gradient acts once, and again in each later step, momentum times as much as in the one before;
+      // Nesterov's form is a momentum ahead.
       double acts = 0;
       for (std::size_t step = 0; step < client.steps; ++step) {
-        for (std::size_t later = step; later < client.steps; ++later)
-          acts += std::pow(momentum, static_cast<double>(later - step));
+        for (std::size_t later = step; later < client.steps; ++later) {
+          acts += std::pow(momentum, static_cast<double>(later - step + (nesterov ? 1 : 0)));
+        }
+        if (nesterov) acts += 1;
       }
-      mean = mean + share * (trained(start, client, momentum) - start) / acts;
+      mean = mean + share * (trained(start, client, momentum, 0, nesterov) - start) / acts;
       work += share * acts;
     }
     job.train(strategy, job.round(1, {0, 1, 2, 3}));
-    EXPECT_LT(distance(job.weights(), start + work * mean), kRounding) << momentum;
+    EXPECT_LT(distance(job.weights(), start + work * mean), kRounding) << momentum << nesterov;
   }
 }
 
