@@ -379,7 +379,7 @@ def golden_batch(module, inputs, loss, target):
     inputs = [_rounded(value[:GOLDEN_SAMPLES]) for value in inputs]
     try:
         with _NoDropout(), _quiet():
-            outputs = double(*inputs)
+            outputs = double(*(value.clone() for value in inputs))  # forward may write to them
             if loss == "model":
                 target = None
             else:
