@@ -40,13 +40,16 @@ class GradientSums {
   /// `parameter`: a gradient that has not come is zero.
   virtual void passed(const models::Parameter* /*parameter*/) {}
 
+  /// Whether each layer's use of a parameter that another layer owns has a sum of its own: the gradient lies
+  /// in the leaf of that use, and comes to the owner as a share of its own.
+  virtual bool keeps_uses_apart() const { return false; }
   /// From now on each step's gradient of `parameter` has a share from another rank.
   virtual void expect_share(const models::Parameter* parameter) = 0;
   /// That share, in the parameter's shape; once per step, from within finish().
   virtual void add_share(const models::Parameter* parameter, const at::Tensor& gradient) = 0;
 
   /// Completes the sums. Calls `exchange_shares`, where there is one, when ranks may hand shares over: a
-  /// borrowed parameter's .grad is then what its owner is to get. Collective over the data group.
+  /// borrowed value's .grad is then what its owner is to get. Collective over the data group.
   virtual void finish(const std::function<void()>& exchange_shares = {}) = 0;
 
   /// [FlatParameters::size()]: the sums, after finish(), at least in update_parts(). Where updates_parts(),

@@ -56,11 +56,16 @@ ReproducibleSums::ReproducibleSums(FlatParameters& parameters, models::Model& mo
 
 void ReproducibleSums::add_borrowed(models::Model& model) {
   for (const auto& borrowed : model.borrowed()) {
-    if (!model.holds(borrowed.borrower) || borrowed.parameter->frozen) continue;
+    if (borrowed.parameter->frozen) continue;
     auto& parameter = *borrowed.parameter;
-    const bool owned = model.holds(borrowed.owner);
-    if (owned) borrowed.use->keep_apart();
-    leaves_.push_back({.parameter = &parameter, .offset = size_, .use = owned ? borrowed.use : nullptr});
+    const bool here = model.holds(borrowed.borrower);
+    if (model.holds(borrowed.owner)) {
+      shares_.push_back(
+          {.parameter = &parameter, .leaf = here ? std::optional(leaves_.size()) : std::nullopt});
+    }
+    if (!here) continue;
+    borrowed.use->keep_apart();
+    leaves_.push_back({.parameter = &parameter, .offset = size_, .use = borrowed.use});
     size_ += rounded_up(parameter.value.numel(), FlatParameters::kAlignment);
   }
 }
@@ -135,18 +140,28 @@ void ReproducibleSums::finish(const std::function<void()>& exchange_shares) {
   bring_together();
   gradients_ = total_.narrow(0, 0, parameters_.size());
   for (const Leaf& leaf : leaves_) {
-    auto sum = leaf.view(total_);
-    if (leaf.from_far()) leaf.parameter->value.mutable_grad() = sum;
-    if (leaf.use != nullptr) add_share(leaf.parameter, sum);
+    if (leaf.use != nullptr) leaf.tensor().mutable_grad() = leaf.view(total_);
   }
   if (exchange_shares) exchange_shares();
+  add_shares();
 }
 
+/// Other ranks hand over their shares of a parameter in the order of the layers.
 void ReproducibleSums::add_share(const models::Parameter* parameter, const at::Tensor& gradient) {
-  const at::NoGradGuard no_grad;
-  const auto leaf = std::ranges::find(leaves_, parameter, &Leaf::parameter);  // the owner's comes first
-  require(leaf != leaves_.end(), "has no gradient of its own here", {.subject = parameter->name});
-  leaf->view(total_).add_(gradient.to(total_.device()));
+  const auto share = std::ranges::find_if(shares_, [&](const Share& one) {
+    return one.parameter == parameter && !one.leaf && !one.sum.defined();
+  });
+  require(share != shares_.end(), "has no gradient of its own here", {.subject = parameter->name});
+  share->sum = gradient;
+}
+
+void ReproducibleSums::add_shares() {
+  for (Share& share : shares_) {
+    const auto sum = share.leaf ? leaves_[*share.leaf].view(total_) : std::exchange(share.sum, {});
+    require(sum.defined(), "has a share that did not come", {.subject = share.parameter->name});
+    const auto owner = std::ranges::find(leaves_, share.parameter, &Leaf::parameter);  // the first of them
+    owner->view(total_).add_(sum.to(total_.device()));
+  }
 }
 
 void ReproducibleSums::bring_together() {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <vector>
 
 #include "comm/group.hpp"
@@ -15,8 +16,8 @@ namespace dtrain::parallel {
 /// Gradient sums whose bits depend on the cut of a step into micro-batches, and on nothing else: not on how
 /// many ranks share them, nor on how a pipeline cuts the model. Each micro-batch's gradient is kept apart and
 /// added up along a PieceTree; when the step's last one is done, each rank adds up a slice of all ranks'
-/// nodes and hands the result to all. A parameter that two layers use has two sums, added last, as a pipeline
-/// with the layers on different ranks must.
+/// nodes and hands the result to all. A parameter has a sum for each layer that uses it. These are added
+/// last, in the order of the layers, as a pipeline with the layers on different ranks must.
 ///
 /// Costs beside GradientBuckets: memory for gradients_held() gradients instead of one, an addition per
 /// micro-batch through memory, and an exchange that nothing hides.
@@ -37,6 +38,7 @@ class ReproducibleSums final : public GradientSums {
   void own(const Ownership& owned) override;
   void begin_step(int micro_batches) override;
   void taken_back(int index) override;
+  bool keeps_uses_apart() const override { return true; }
   void expect_share(const models::Parameter*) override {}
   void add_share(const models::Parameter* parameter, const at::Tensor& gradient) override;
   void finish(const std::function<void()>& exchange_shares = {}) override;
@@ -52,14 +54,19 @@ class ReproducibleSums final : public GradientSums {
     models::Parameter* parameter = nullptr;
     std::int64_t offset = 0;                 // of its gradient in the sums
     models::GradientPlace* place = nullptr;  // of a parameter that a layer of this rank owns; else null
-    // Another use of such a parameter, by a layer of this rank, whose gradient is kept apart; else null.
+    // Another use of a parameter, by a layer of this rank, whose gradient is kept apart; else null.
     models::BorrowedParameter* use = nullptr;
-    // Neither: a layer of another rank of the pipeline owns the parameter.
-    bool from_far() const { return place == nullptr && use == nullptr; }
     const at::Tensor& tensor() const { return use != nullptr ? use->value() : parameter->value; }
     at::Tensor view(const at::Tensor& sums) const;
   };
+  /// What another layer than the owner adds to the sum of a parameter that a layer of this rank owns.
+  struct Share {
+    const models::Parameter* parameter = nullptr;
+    std::optional<std::size_t> leaf;  // of this rank; nothing: another rank of the pipeline hands it over
+    at::Tensor sum = {};
+  };
   void add_borrowed(models::Model& model);
+  void add_shares();
   void offer_memory();
   void collect(const Leaf& leaf);
   void bring_together();
@@ -75,7 +82,8 @@ class ReproducibleSums final : public GradientSums {
   std::int64_t done_ = 0;                     // of them in this step
   std::deque<models::GradientPlace> places_;  // by entry of the parameters
   std::vector<Leaf> leaves_;
-  std::int64_t size_ = 0;  // of the sums: the parameters' and, behind them, those of borrowed uses
+  std::vector<Share> shares_;  // in the order of the layers
+  std::int64_t size_ = 0;      // of the sums: the parameters' and, behind them, those of borrowed uses
   PieceTree tree_;
   at::Tensor piece_;  // [size_]: of the micro-batch whose backward pass comes next
   at::Tensor total_;  // [at least size_]

@@ -2,6 +2,8 @@
 
 #include <ATen/ATen.h>
 
+#include <algorithm>
+
 namespace dtrain::parallel {
 TiedParameters::TiedParameters(models::Model& model, const StageCuts& cuts, comm::Group& pipe,
                                GradientSums& gradients, LayerShards* layers)
@@ -10,16 +12,26 @@ TiedParameters::TiedParameters(models::Model& model, const StageCuts& cuts, comm
     const int owner = cuts.rank_of(cuts.stage_of(borrowed.owner));
     const int borrower = cuts.rank_of(cuts.stage_of(borrowed.borrower));
     if (owner == borrower || (pipe.rank() != owner && pipe.rank() != borrower)) continue;
-    Tied tied{.parameter = borrowed.parameter, .layer = borrowed.owner, .owned = pipe.rank() == owner};
+    Tied tied{.parameter = borrowed.parameter,
+              .use = borrowed.use,
+              .layer = borrowed.owner,
+              .owned = pipe.rank() == owner};
     tied.peer = tied.owned ? borrower : owner;
+    // The layers of one rank leave one gradient, unless the sums keep their uses apart.
+    if (!gradients.keeps_uses_apart() && is_known(tied)) continue;
     if (tied.owned) {
       const auto& value = tied.parameter->value;
-      tied.memory = at::empty_like(value, carrier(*tied.parameter).place).detach();
+      tied.memory = at::empty(value.sizes(), value.options().device(carrier(*tied.parameter).place));
       if (!tied.parameter->frozen) gradients.expect_share(tied.parameter);
     }
     tied_.push_back(std::move(tied));
   }
   exchange_values();
+}
+
+bool TiedParameters::is_known(const Tied& tied) const {
+  return std::ranges::any_of(
+      tied_, [&](const Tied& known) { return known.parameter == tied.parameter && known.peer == tied.peer; });
 }
 
 Carrier TiedParameters::carrier(const models::Parameter& parameter) const {
@@ -41,9 +53,10 @@ void TiedParameters::exchange_gradients() {
       gradients_.add_share(tied.parameter, tied.memory);
       continue;
     }
-    const auto& gradient = tied.parameter->value.grad();
-    const auto whole =
-        gradient.defined() ? gradient.contiguous() : at::zeros_like(tied.parameter->value).detach();
+    const auto& value = tied.use->value();
+    const auto& gradient = value.grad();
+    // Row by row, whatever the layout: a weight's may differ from its gradient's.
+    const auto whole = gradient.defined() ? gradient.contiguous() : at::zeros(value.sizes(), value.options());
     const auto out = whole.to(place);
     group.send(buffer_of(out), tied.peer).follow();
   }
@@ -55,7 +68,7 @@ void TiedParameters::exchange_values() {
     const bool gathers = tied.owned && layers_ != nullptr && !tied.parameter->frozen;
     if (gathers) layers_->open(tied.layer);
     const auto values = tied.parameter->value.detach();
-    const auto here = values.to(place);
+    const auto here = values.to(place).contiguous();  // whatever the layout on either rank
     (tied.owned ? group.send(buffer_of(here), tied.peer) : group.receive(buffer_of(here), tied.peer))
         .follow();
     if (!tied.owned && !here.is_same(values)) values.copy_(here);

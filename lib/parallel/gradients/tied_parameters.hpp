@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "comm/group.hpp"
+#include "models/borrowed_parameter.hpp"
 #include "models/model.hpp"
 #include "parallel/data_types.hpp"
 #include "parallel/gradients/gradient_sums.hpp"
@@ -32,13 +33,16 @@ class TiedParameters {
   void exchange_values();
 
  private:
+  /// All uses of a parameter by the layers of one borrower, or one of them where the sums keep them apart.
   struct Tied {
     models::Parameter* parameter = nullptr;
+    const models::BorrowedParameter* use = nullptr;
     int peer = 0;           // the other rank
     std::size_t layer = 0;  // that owns it
     bool owned = false;
-    at::Tensor memory;  // of the owner: room for the borrower's gradient
+    at::Tensor memory;  // of the owner: room for the borrower's gradient, as it is sent
   };
+  bool is_known(const Tied& tied) const;
   Carrier carrier(const models::Parameter& parameter) const;
 
   comm::Group& pipe_;
