@@ -378,7 +378,7 @@ def fused_projections_are_cut(binary, folder):
     cut_agrees(binary, folder, "fused", "blocks", ("tensor=2", "data=2,tensor=2", "pipe=2,tensor=2"),
                "3 attentions are cut by heads over the tensor axis: module, ... c_proj; 1 pair of linear layers is cut over the tensor axis: "
                "c_fc and c_out; 1 attention stays whole, since it is not linear layers, view and transpose(1, 2) alone that lie around "
-               "scaled_dot_product_attention: crossed; the rest is on each rank")
+               "scaled_dot_product_attention, or a number or mask there is trained: crossed; the rest is on each rank")
 
 
 def words_by_rows_agree(binary, folder):

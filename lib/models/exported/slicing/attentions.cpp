@@ -61,10 +61,11 @@ class Tracing {
   void cut(ValueId value, std::size_t dim) { made_.between.push_back({value, dim}); }
   void cut_last(ValueId value) { cut(value, search_.dims(value) - 1); }
 
-  /// Whether what all ranks have whole is the same for each head.
+  /// Whether what all ranks have whole is the same for each head, and has no gradient from each.
   bool is_alike(ValueId value) const {
     const auto dims = search_.dims(value);
-    return dims < 3 || (dims <= 4 && search_.size(value, -3) == 1);
+    const bool alike = dims < 3 || (dims <= 4 && search_.size(value, -3) == 1);
+    return alike && !search_.may_be_trained(value);
   }
 
   bool of_operator(const Place& place, const Node& node) {
@@ -139,7 +140,7 @@ class Tracing {
     if (copies(node)) return true;
     if (!calls_one(node, {"mul", "div"})) return false;
     const auto other = tensor_of(node, "other");
-    return !other || search_.dims(*other) == 0;
+    return !other || (search_.dims(*other) == 0 && !search_.may_be_trained(*other));
   }
 
   /// From queries, keys or values [n, heads, T, width] to the linear layer.

@@ -40,7 +40,8 @@ struct CutAttention {
 /// scaled_dot_product_attention, or matmul, sums and products with what all heads have alike, softmax,
 /// dropout and matmul; the way back, and a linear layer. nn.MultiheadAttention of one sequence, which puts
 /// the heads beside the samples, is one of these as well. A weight that others use too, or a value between
-/// that others use, makes none.
+/// that others use, makes none, nor does a scale or mask that is trained: each rank would have a part of its
+/// gradient.
 std::vector<CutAttention> find_attentions(const NodeSearch& search);
 
 }  // namespace dtrain::models::exported

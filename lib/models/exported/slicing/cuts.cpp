@@ -56,7 +56,7 @@ std::string cuts_in_words(const Cuts& cuts) {
   if (!cuts.whole.empty())
     text += fmt::format(
         "{} {} whole, since it is not linear layers, view and transpose(1, 2) alone that lie "
-        "around scaled_dot_product_attention: {}{}; ",
+        "around scaled_dot_product_attention, or a number or mask there is trained: {}{}; ",
         counted(static_cast<std::int64_t>(cuts.whole.size()), "attention"),
         cuts.whole.size() == 1 ? "stays" : "stay", cuts.whole.front(),
         cuts.whole.size() > 1 ? ", ... " + cuts.whole.back() : "");

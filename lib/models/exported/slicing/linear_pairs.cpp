@@ -73,7 +73,9 @@ class Following {
     }
     for (const auto& [name, argument] : node.inputs) {
       for (const auto& given : argument.values) {
-        if (!given || (!values_.contains(*given) && search_.dims(*given) == 0)) continue;
+        if (!given) continue;
+        const bool is_number = !values_.contains(*given) && search_.dims(*given) == 0;
+        if (is_number && !search_.may_be_trained(*given)) continue;
         const bool alike = search_.dims(*given) == search_.dims(result_of(node)) || is_reshape(node);
         if (!values_.contains(*given) || !alike) return false;
       }

@@ -22,7 +22,7 @@ struct LinearPair {
 };
 
 /// Those of a program. A weight that others use too, or a value between the two that others use, makes no
-/// pair.
+/// pair, nor does a number between them that is trained: each rank would have a part of its gradient.
 std::vector<LinearPair> find_linear_pairs(const NodeSearch& search);
 
 }  // namespace dtrain::models::exported

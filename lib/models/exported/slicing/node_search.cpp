@@ -37,19 +37,53 @@ std::optional<ValueId> linear_bias(const Node& linear) {
   return tensor_of(linear, is_turned(linear) ? "self" : "bias");
 }
 
-NodeSearch::NodeSearch(const PlannedProgram& planned) : planned_(planned) {
+NodeSearch::NodeSearch(const PlannedProgram& planned)
+    : planned_(planned), memory_(planned.program.graph().values.size()) {
+  for (const GraphInput& input : graph().inputs) {
+    if (input.kind != GraphInput::Kind::parameter) untrained_.insert(root_of(input.value));
+  }
   const auto& runs = planned.plan.runs;
   for (std::size_t run = 0; run < runs.size(); ++run) {
     for (std::size_t step = 0; step < runs[run].steps.size(); ++step) {
       const Place place{run, step};
       places_.push_back(place);
-      for (const ValueId value : tensors_read(runs[run].steps[step], graph())) users_[value].push_back(place);
+      const auto read = tensors_read(runs[run].steps[step], graph());
+      for (const ValueId value : read) users_[value].push_back(place);
       for (const auto& output : node_at(place).outputs) {
         if (output.kind == Output::Kind::number) continue;
         for (const ValueId value : output.values) producers_.emplace(value, place);
       }
+      follow_training(runs[run].steps[step], read);
     }
   }
+}
+
+ValueId NodeSearch::root_of(ValueId value) const { return memory_.root(planned_.plan.same[value]); }
+
+/// A step of trained values trains what it gives, and all that shares the memory which it writes to.
+void NodeSearch::follow_training(const Step& step, const std::vector<ValueId>& read) {
+  const Node& node = graph().nodes[step.node];
+  const bool detaches = calls(node, "detach");
+  const bool trained =
+      !detaches && std::ranges::any_of(read, [this](ValueId value) { return may_be_trained(value); });
+  for (const auto& output : node.outputs) {
+    if (output.kind == Output::Kind::number) continue;
+    for (const ValueId value : output.values) untrained_.insert(root_of(value));
+  }
+  if (detaches) return;
+  for (const auto& shared : shared_memory(node, step.handle.schema()))
+    memory_.join(planned_.plan.same[shared.output], planned_.plan.same[shared.input]);
+  if (!trained) return;
+  for (const auto& output : node.outputs) {
+    if (output.kind == Output::Kind::number) continue;
+    for (const ValueId value : output.values) untrained_.erase(root_of(value));
+  }
+}
+
+bool NodeSearch::may_be_trained(ValueId value) const {
+  const auto& facts = graph()[value].tensor;
+  if (!facts || !at::isFloatingType(facts->type)) return false;
+  return !untrained_.contains(root_of(value));  // also where fusion has left no step that makes it
 }
 
 std::optional<Place> NodeSearch::producer(ValueId value) const {

@@ -5,9 +5,11 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
+#include "models/exported/planning/memory.hpp"
 #include "models/exported/planning/planned_program.hpp"
 
 namespace dtrain::models::exported {
@@ -51,6 +53,10 @@ class NodeSearch {
   /// Whether the program returns a value.
   bool is_returned(ValueId value) const;
 
+  /// Whether a value may have a gradient: a parameter, or what is computed of one. A rank that computes with
+  /// a part of what the value meets has a part of its gradient only.
+  bool may_be_trained(ValueId value) const;
+
   /// A linear layer whose parameters it alone uses: aten.linear, or aten.addmm of rows as Hugging Face's
   /// Conv1D has it, whose weight is [inputs, outputs].
   bool is_linear(const Node& node) const;
@@ -67,12 +73,16 @@ class NodeSearch {
   static std::string title(const Node& node);
 
  private:
+  ValueId root_of(ValueId value) const;
+  void follow_training(const Step& step, const std::vector<ValueId>& read);
   bool is_own_parameter(const std::optional<ValueId>& value) const;
 
   const PlannedProgram& planned_;
   std::vector<Place> places_;
   std::map<ValueId, std::vector<Place>> users_;
   std::map<ValueId, Place> producers_;
+  Memory memory_;
+  std::set<ValueId> untrained_;  // by root_of()
 };
 
 }  // namespace dtrain::models::exported

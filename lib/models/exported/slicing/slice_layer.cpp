@@ -25,7 +25,8 @@ Flow ProgramLayer::slice(TensorGroup& group, const Flow& flow) {
   if (cuts.empty()) {
     throw usage_error(
         "there are no two linear layers with only an element-wise function between, and no attention between "
-        "linear layers, which the ranks of a tensor axis could share",
+        "linear layers, which the ranks of a tensor axis could share; a trained number or mask between keeps "
+        "them whole",
         "--model " + planned_->program.file(), "use data and pipe, such as --mesh data=2,pipe=2");
   }
   for (const LinearPair& pair : cuts.pairs) slice_pair(pair, group);
