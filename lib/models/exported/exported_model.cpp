@@ -20,13 +20,29 @@
 namespace dtrain::models::exported {
 namespace {
 
-/// What the layers take for `n` samples.
-std::vector<Shape> shapes_of_inputs(const DatasetFacts& facts, std::int64_t n, const Shape& sample) {
+/// What the program takes as targets of `n` samples, the last of its inputs: their shape is the program's.
+Shape shape_of_targets(const PlannedProgram& planned, std::int64_t n) {
+  Shape targets = {n};
+  const auto& inputs = planned.plan.user_inputs;
+  if (inputs.size() < 2) return targets;
+  const auto& sizes = planned.program.graph()[inputs.back()].tensor->sizes;
+  for (std::size_t dim = 1; dim < sizes.size(); ++dim) {
+    const auto size = sizes[dim].constant();
+    if (!size) return {n};
+    targets.push_back(*size);
+  }
+  return targets;
+}
+
+/// What the layers take for `n` samples. Those of the dataset may have other targets, see
+/// train/setup/target_places.hpp.
+std::vector<Shape> shapes_of_inputs(const PlannedProgram& planned, const DatasetFacts& facts, std::int64_t n,
+                                    const Shape& sample) {
   Shape batch = {n};
   batch.insert(batch.end(), sample.begin(), sample.end());
   if (facts.task == "translation") return {batch, batch};
   if (!is_own_loss(facts)) return {batch};
-  return {batch, facts.task == "language_modelling" ? batch : Shape{n}};
+  return {batch, facts.task == "language_modelling" ? batch : shape_of_targets(planned, n)};
 }
 
 class ExportedModel final : public Model {
@@ -59,7 +75,7 @@ class ExportedModel final : public Model {
     return objective_->extra_values(sums, loss);
   }
   std::vector<Shape> input_shapes(std::int64_t n, const Shape& sample) const override {
-    return shapes_of_inputs(facts_, n, sample);
+    return shapes_of_inputs(*planned_, facts_, n, sample);
   }
   std::string remark() const override {
     if (group() == nullptr) return remark_;
@@ -139,7 +155,7 @@ void check_words(const PlannedProgram& planned, const DatasetFacts& facts) {
 
 /// What the program's inputs are for two samples of the dataset.
 std::vector<Shape> given_shapes(const PlannedProgram& planned, const DatasetFacts& facts) {
-  auto shapes = shapes_of_inputs(facts, 2, facts.sample_shape);
+  auto shapes = shapes_of_inputs(planned, facts, 2, facts.sample_shape);
   const auto order = named_inputs(planned, facts);
   if (order.empty()) return shapes;
   shapes.erase(shapes.begin());
@@ -183,7 +199,7 @@ void check_inputs(const PlannedProgram& planned, const DatasetFacts& facts) {
           "export it with dynamic_shapes and Dim(\"batch\", min=2) for dim 0, as jobs/export_model.py does");
     }
     const bool texts = facts.task == "text_classification" || facts.task == "translation";
-    if (texts && wanted.sizes.size() == 2 && i < 2) {
+    if (texts && wanted.sizes.size() == 2 && shapes[i].size() == 2 && i < 2) {
       const auto length = wanted.sizes[1].constant().value_or(shapes[i][1]);  // shorter ones are padded
       if (length >= shapes[i][1]) continue;
       throw usage_error(
@@ -241,7 +257,7 @@ std::unique_ptr<Model> make(const std::string& file, const DatasetFacts& facts, 
     auto [layers, unused] = make_layers(planned);
     if (const auto named = named_inputs(*planned, facts); !named.empty())
       layers.insert(layers.begin(), unpack_inputs(facts.inputs, named));
-    const auto inputs = shapes_of_inputs(facts, 2, facts.sample_shape);
+    const auto inputs = shapes_of_inputs(*planned, facts, 2, facts.sample_shape);
     auto shapes = inputs;
     for (const auto& layer : layers) {
       layer->cost(shapes);  // every size can be computed

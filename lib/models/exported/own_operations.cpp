@@ -131,6 +131,35 @@ class ReshapeOperation final : public Operation {
   std::vector<SizeExpression> sizes_;
 };
 
+class SqueezeOperation final : public Operation {
+ public:
+  SqueezeOperation(const Given& given, Shape dims)
+      : from_(given.needed_place("self")), to_(given.result()), dims_(std::move(dims)) {}
+  void run(Workspace& work) override { work.tensors[to_] = work.tensors[from_].squeeze(dims_); }
+
+ private:
+  std::size_t from_, to_;
+  Shape dims_;
+};
+
+/// Squeezes what has one element in any batch. A micro-batch of one sample keeps its batch dim, as batches of
+/// more do.
+std::unique_ptr<Operation> squeeze(const Given& given, const Scope& scope) {
+  const auto self = given.tensor("self");
+  if (!self) return nullptr;
+  const auto& sizes = scope.graph[*self].tensor->sizes;
+  const auto* named = given.node.find("dim");
+  const auto rank = std::ssize(sizes);
+  Shape dims;
+  for (std::int64_t dim = 0; dim < rank; ++dim) {
+    const bool wanted = named == nullptr || std::ranges::any_of(named->sizes, [&](const Size& one) {
+                          return !one.value && (one.number == dim || one.number + rank == dim);
+                        });
+    if (wanted && sizes[static_cast<std::size_t>(dim)].constant() == 1) dims.push_back(dim);
+  }
+  return std::make_unique<SqueezeOperation>(given, std::move(dims));
+}
+
 std::vector<SizeExpression> sizes_of(const Node& view, const Scope& scope) {
   std::vector<SizeExpression> sizes;
   for (const Size& size : view.find("size")->sizes)
@@ -257,6 +286,7 @@ std::unique_ptr<Operation> own_operation(const Step& step, const Scope& scope, b
                                                 : Function::sigmoid;
     return std::make_unique<FunctionOperation>(given, function);
   }
+  if (calls(node, "squeeze")) return squeeze(given, scope);
   if (calls(node, "max_pool2d") && halves(given)) return std::make_unique<PoolOperation>(given);
   // Both take an image that lies otherwise than in PyTorch.
   if (calls(node, "view_as") && !step.is_written_later)

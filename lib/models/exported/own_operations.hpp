@@ -27,7 +27,8 @@ std::unique_ptr<Operation> reshape_operation(const Given& given, std::vector<Siz
 /// - linear, conv2d, conv_transpose2d and max_pool2d, where dtrain's kernels may take them;
 /// - an embedding whose words' mean is taken, and functions that may write over their input
 /// (planning/fusion.hpp);
-/// - view, which becomes reshape: dtrain's kernels lay images out otherwise than PyTorch's.
+/// - view, which becomes reshape: dtrain's kernels lay images out otherwise than PyTorch's;
+/// - squeeze, which does not depend on how many samples a micro-batch has.
 /// Throws Error (exit code 2) for what dtrain cannot do so.
 std::unique_ptr<Operation> own_operation(const Step& step, const Scope& scope, bool in_training);
 

@@ -91,10 +91,9 @@ Parameter ProgramLayer::make_parameter(const GraphInput& input) const {
                                      last ? kChannelsLast : at::MemoryFormat::Contiguous);
   const Initialisation init{.kind = Initialisation::Kind::given,
                             .values = [planned = planned_, &input] { return planned->program.read(input); }};
-  return {.name = planned_->program.first_name(input.name),
-          .value = value.set_requires_grad(stored.requires_grad),
-          .init = init,
-          .frozen = !stored.requires_grad};
+  const std::string& name = planned_->program.first_name(input.name);
+  const bool trained = stored.requires_grad && planned_->is_trained(name);
+  return {.name = name, .value = value.set_requires_grad(trained), .init = init, .frozen = !trained};
 }
 
 Buffer ProgramLayer::make_buffer(const GraphInput& input, Buffer::Update update) const {
@@ -106,10 +105,7 @@ Buffer ProgramLayer::make_buffer(const GraphInput& input, Buffer::Update update)
 }
 
 void ProgramLayer::add_unused_parameter(const GraphInput& input) {
-  Parameter made = make_parameter(input);
-  made.frozen = true;
-  made.value.set_requires_grad(false);
-  parameters_.push_back(std::move(made));
+  parameters_.push_back(make_parameter(input));  // no step uses it: it is not trained
 }
 
 void ProgramLayer::add_unused_buffer(const GraphInput& input) {

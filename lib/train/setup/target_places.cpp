@@ -9,11 +9,28 @@
 #include "models/shape.hpp"
 
 namespace dtrain::train {
+namespace {
+
+constexpr std::int64_t kSamples = 2;  // stands for any number of them
+
+void require_same_targets(const models::Model& model, const data::DatasetInfo& info) {
+  if (info.task == "language_modelling" || info.task == "translation") return;  // words behind the samples
+  const auto wanted = model.input_shapes(kSamples, info.shape).back();
+  models::Shape targets = {kSamples};
+  for (const auto size : info.stored_target()) targets.push_back(size);
+  if (targets == wanted) return;
+  throw usage_error(fmt::format("takes targets {} for two samples, and those of the dataset are {}",
+                                models::shape_text(wanted), models::shape_text(targets)),
+                    "--model " + model.name(),
+                    "export it with an example of such targets, or choose another --dataset");
+}
+
+}  // namespace
 
 void require_same_places(const models::Model& model, const data::DatasetInfo& info) {
+  if (model.goal() == models::Goal::own_loss) return require_same_targets(model, info);
   const bool classifies = model.goal() == models::Goal::target && model.has_cross_entropy();
   if (info.classes.empty() || !classifies) return;
-  constexpr std::int64_t kSamples = 2;  // stands for any number of them
   auto shapes = model.input_shapes(kSamples, info.shape);
   for (const auto& layer : model.layers()) shapes = layer->output_shapes(shapes);
   models::Shape targets = {kSamples};

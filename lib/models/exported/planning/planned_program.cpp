@@ -30,7 +30,9 @@ void PlannedProgram::count_uses() {
           const auto* input = value ? input_of(*value) : nullptr;
           if (input == nullptr) continue;
           const bool parameter = input->kind == GraphInput::Kind::parameter;
-          ++uses_[parameter ? program.first_name(input->name) : input->name];
+          const auto& known_as = parameter ? program.first_name(input->name) : input->name;
+          ++uses_[known_as];
+          if (parameter && !calls(node, "detach")) trained_.insert(known_as);
           if (name == "weight" && (enlarges || calls(node, "conv2d"))) of_convolutions.insert(*value);
         }
       }

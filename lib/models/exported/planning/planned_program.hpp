@@ -25,6 +25,8 @@ struct PlannedProgram {
   const GraphInput* input_of(ValueId value) const;
   /// How often the steps use a parameter or buffer of this name, tied parameters together.
   std::size_t uses_of(const std::string& name) const;
+  /// Whether a step uses a parameter of this name otherwise than by detach(), which gives it no gradient.
+  bool is_trained(const std::string& name) const { return trained_.contains(name); }
   /// Weights of images' convolutions, beside BatchNorm or transposed ones, lie with the channels innermost:
   /// it is faster.
   bool is_channels_last(ValueId value) const { return channels_last_.contains(value); }
@@ -33,6 +35,7 @@ struct PlannedProgram {
   void count_uses();
   std::map<ValueId, const GraphInput*> inputs_;
   std::map<std::string, std::size_t> uses_;
+  std::set<std::string> trained_;
   std::set<ValueId> channels_last_;
 };
 

@@ -1,0 +1,306 @@
+"""Programs that use their parameters in unusual ways train as a loop in PyTorch does: shared by several modules over the stages of a
+pipeline, as numbers between layers that a tensor axis would cut, detached; and those whose samples or targets have unusual shapes.
+
+    unusual_programs.py BINARY [--only CHECK]
+"""
+
+import argparse
+import json
+import sys
+import tempfile
+from pathlib import Path
+
+import h5py
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "jobs"))
+from dtrain_run import checkpoint_tensors, ranks_of, refused, run, step_losses  # noqa: E402
+from export_model import export_model, mean_loss  # noqa: E402
+
+SAMPLES, CLASSES, STEPS = 30, 3, 3
+RATE, MOMENTUM, DECAY = 0.05, 0.9, 0.1
+RNG = np.random.default_rng(0)
+NORMAL = {"rows": (6,), "sequences": (5, 8), "images": (2, 6, 6)}  # shape of a sample
+
+
+def stage(binary, folder):
+    """Each kind of sample with classes; rows also with several labels, and images with a class for each pixel."""
+    classes = np.arange(SAMPLES) % CLASSES
+    for name, shape in NORMAL.items():
+        stage_arrays(binary, folder, name, RNG.standard_normal((SAMPLES, *shape)).astype(np.float32), classes)
+    rows = RNG.standard_normal((SAMPLES, 6)).astype(np.float32)
+    stage_arrays(binary, folder, "labels", rows, RNG.integers(0, 2, (SAMPLES, 4)).astype(np.float32))
+    pictures = RNG.integers(0, 256, (SAMPLES, 1, 6, 6), np.uint8)
+    stage_arrays(binary, folder, "masks", pictures, RNG.integers(0, CLASSES, (SAMPLES, 6, 6)))
+
+
+def stage_arrays(binary, folder, name, inputs, targets):
+    np.savez(folder / f"{name}.npz", x=inputs, y=targets)
+    run(binary, 1, "stage", name, "--from", f"{name}.npz", "--inputs", "x=x", "--targets", "y", cwd=folder)
+
+
+def samples(folder, dataset):
+    """The training split in float64, and its targets."""
+    (shard,) = json.loads((folder / "data/staged" / dataset / "dataset.json").read_text())["splits"]["train"]["shards"]
+    with h5py.File(folder / "data/staged" / dataset / shard["file"]) as file:
+        inputs, targets = torch.from_numpy(file["inputs"][:]).double(), torch.from_numpy(file["targets"][:])
+    return inputs.view(-1, *NORMAL.get(dataset, inputs.shape[1:])), targets.double() if targets.is_floating_point() else targets.long()
+
+
+def in_pytorch(module, folder, dataset, loss):
+    """Losses of the steps on the whole split, and the state after them."""
+    inputs, targets = samples(folder, dataset)
+    module = module.double().train()
+    rule = torch.optim.SGD(module.parameters(), lr=RATE, momentum=MOMENTUM, weight_decay=DECAY)
+    losses = []
+    for _ in range(STEPS):
+        rule.zero_grad()
+        given = (inputs.clone(), targets) if loss == "model" else (inputs.clone(),)
+        value = mean_loss(loss, module(*given), targets)
+        value.backward()
+        rule.step()
+        losses.append(value.item())
+    return losses, {name: value.detach().numpy() for name, value in module.state_dict().items()}
+
+
+def options_of(name, dataset, loss, samples_of_step):
+    return ["--model", f"{name}.pt2", "--dataset", dataset, "--loss", loss, "--precision", "fp64", "--global-batch", samples_of_step,
+            "--epochs", STEPS, "--limit-steps", STEPS, "--optimizer", "sgd", "--momentum", MOMENTUM, "--weight-decay", DECAY, "--schedule",
+            "constant", "--learning-rate", RATE, "--grad-clip", 0, "--warmup-steps", 0, "--threads", 1, "--quiet"]
+
+
+def trained(binary, folder, run_name, mesh, *options):
+    """Losses and weights of a run, and what it said."""
+    said = run(binary, ranks_of(mesh), "--mesh", mesh, "--name", run_name, *options, cwd=folder, limit_s=60)
+    with h5py.File(folder / "runs" / run_name / "results.h5") as results:
+        losses = step_losses(results)
+    return losses, checkpoint_tensors(folder / f"runs/{run_name}/checkpoints/step-{STEPS:08}"), said.stdout + said.stderr
+
+
+def agrees(binary, folder, name, module, dataset, *ways, loss="cross_entropy"):
+    """A module trains in each way, (mesh, options...), as in PyTorch. Weights of the ways, and what they said."""
+    inputs, targets = samples(folder, dataset)
+    examples = (inputs[:4].float().clone(), *((targets[:4].float() if targets.is_floating_point() else targets[:4],) if loss == "model" else ()))
+    export_model(module, examples, folder / f"{name}.pt2", loss=loss)
+    losses, state = in_pytorch(module, folder, dataset, loss)
+    found = []
+    for number, (mesh, *more) in enumerate(ways):
+        theirs, tensors, said = trained(binary, folder, f"{name}-{number}", mesh, *options_of(name, dataset, loss, len(inputs)), *more)
+        assert np.allclose(theirs, losses, rtol=1e-10), (name, mesh, more, theirs, losses)
+        assert tensors.keys() == state.keys(), (name, tensors.keys() ^ state.keys())
+        for key, value in state.items():
+            assert np.allclose(tensors[key], value, rtol=1e-6, atol=1e-9), (name, mesh, more, key, np.max(np.abs(tensors[key] - value)))
+        found.append((tensors, said))
+    return found
+
+
+class Tempered(nn.Module):
+    """A trained number or mask between the layers of each attention and pair but the last, whose number is detached."""
+
+    def __init__(self, width=8, heads=4):
+        super().__init__()
+        torch.manual_seed(1)
+        self.heads = heads
+        self.parts = nn.ModuleList(nn.ModuleList(nn.Linear(width, width) for _ in range(4)) for _ in range(4))
+        self.temperature, self.scale = nn.Parameter(torch.tensor(0.5)), nn.Parameter(torch.tensor(0.7))
+        self.bias, self.shift = nn.Parameter(torch.randn(1, 1, 5, 5)), nn.Parameter(torch.tensor(0.2))
+        self.ups, self.downs = (nn.ModuleList(nn.Linear(width, width) for _ in range(4)) for _ in range(2))
+        self.head = nn.Linear(width, CLASSES)
+
+    def attention(self, number, x):
+        q, k, v, out = self.parts[number]
+        q, k, v = (layer(x).view(x.shape[0], 5, self.heads, -1).transpose(1, 2) for layer in (q, k, v))
+        if number == 0:
+            q = q * self.temperature
+        if number < 2:
+            y = F.scaled_dot_product_attention(q, k, v, attn_mask=self.bias if number else None)
+        else:
+            scores = torch.matmul(q, k.transpose(2, 3))
+            scores = scores * self.temperature if number == 2 else scores + self.written()
+            y = torch.matmul(torch.softmax(scores, -1), v)
+        return out(y.transpose(1, 2).reshape(x.shape[0], 5, -1))
+
+    def written(self):
+        """Trained, although nothing but memory shows it."""
+        mask = torch.zeros(5, 5, dtype=self.bias.dtype)
+        mask[1:, 2].copy_(self.bias[0, 0, 1:, 2])
+        return mask
+
+    def forward(self, x):
+        for number in range(4):
+            x = x + self.attention(number, x)
+        numbers = (lambda h: h * self.scale, lambda h: h * torch.sigmoid(self.scale), lambda h: F.softplus(h) - self.shift,
+                   lambda h: h * self.scale.detach())
+        for number, up, down in zip(numbers, self.ups, self.downs):
+            x = x + down(number(torch.tanh(up(x))))
+        return self.head(x.mean(1))
+
+
+def trained_numbers_keep_layers_whole(binary, folder):
+    ((_, said),) = agrees(binary, folder, "tempered", Tempered(), "sequences", ("tensor=2",))
+    assert "1 pair of linear layers is cut over the tensor axis: ups.3 and downs.3" in said, said
+    assert "attentions are cut" not in said and "attention is cut" not in said, said
+    export_model(Scaled(), torch.randn(4, 6), folder / "scaled.pt2")
+    refused(binary, 2, 2, ["a trained number or mask", "tensor axis", "data=2,pipe=2"], "--mesh", "tensor=2",
+            *options_of("scaled", "rows", "cross_entropy", 24), cwd=folder)
+
+
+class Scaled(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.up, self.scale, self.down = nn.Linear(6, 8), nn.Parameter(torch.tensor(0.5)), nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        return self.down(torch.tanh(self.up(x)) * self.scale)
+
+
+class Thrice(nn.Module):
+    """A module called three times: twice on one rank of a pipeline, in different layers there."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.shared, self.layers, self.out = nn.Linear(6, 6), nn.ModuleList(nn.Linear(6, 6) for _ in range(4)), nn.Linear(6, CLASSES)
+
+    def forward(self, x):
+        x = torch.tanh(self.shared(x))
+        for layer in self.layers[:3]:
+            x = torch.tanh(layer(x))
+        x = torch.tanh(self.layers[3](torch.tanh(self.shared(x))))
+        return self.out(torch.tanh(self.shared(x)))
+
+
+def a_module_called_three_times(binary, folder):
+    pieces, bits = ("--micro-batches", 4), ("--micro-batches", 4, "--reproducible")
+    found = agrees(binary, folder, "thrice", Thrice(), "rows", ("pipe=2", *pieces), ("pipe=2", *pieces, "--recompute", "full"),
+                   ("data=2,pipe=2", *pieces, "--strategy", "zero2"), ("pipe=2", *pieces, "--pipeline", "interleaved", "--strategy", "zero3"),
+                   ("data=1", *bits), ("pipe=2", *bits), ("pipe=3", *bits), ("pipe=2", *bits, "--pipeline", "interleaved"))
+    one = found[4][0]
+    for tensors, _ in found[5:]:
+        assert all(np.array_equal(value, one[key]) for key, value in tensors.items())
+
+
+class SharedConvolution(nn.Module):
+    """Behind BatchNorm weights of convolutions lie with the channels innermost, and their gradients may not."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.shared, self.conv, self.out = nn.Conv2d(2, 2, 3, padding=1), nn.Conv2d(2, 2, 3, padding=1), nn.Linear(2, CLASSES)
+        self.norms = nn.ModuleList(nn.BatchNorm2d(2) for _ in range(3))
+
+    def forward(self, x):
+        first = self.shared(x)
+        x = self.norms[0](self.conv(x)) + first
+        x = self.norms[2](torch.sigmoid(self.norms[1](x)))
+        return self.out(torch.relu(self.shared(x)).flatten(2).sum(2))
+
+
+def a_convolution_shared_over_stages(binary, folder):
+    whole = ("--micro-batches", 1, "--pipeline", "layerwise")
+    agrees(binary, folder, "shared_convolution", SharedConvolution(), "images", ("pipe=2", *whole), ("pipe=2", *whole, "--reproducible"))
+
+
+class Detached(nn.Module):
+    """A parameter without gradient, which weight decay leaves as it is, and one that is used both ways."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.up, self.down, self.other = nn.Linear(6, 8), nn.Linear(8, CLASSES), nn.Linear(6, 8)
+        self.alone, self.both = nn.Parameter(torch.randn(8)), nn.Parameter(torch.randn(8))
+
+    def forward(self, x):
+        hidden = torch.tanh(self.up(x)) * self.alone.detach() + F.linear(x, self.other.weight.detach())
+        return self.down(hidden * self.both.detach() + self.both)
+
+
+def detached_parameters_stay(binary, folder):
+    agrees(binary, folder, "detached", Detached(), "rows", ("data=1",), ("data=2", "--micro-batches", 4, "--strategy", "zero3"),
+           ("pipe=2", "--micro-batches", 4))
+
+
+class Squeezed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.conv, self.out = nn.Conv2d(2, 4, 3), nn.Linear(4, CLASSES)
+
+    def forward(self, x):
+        return self.out(F.adaptive_avg_pool2d(torch.relu(self.conv(x)), 1).squeeze())
+
+
+def a_micro_batch_of_one_sample_is_squeezed_like_others(binary, folder):
+    agrees(binary, folder, "squeezed", Squeezed(), "images", ("data=1",), ("data=1", "--micro-batches", 24), ("pipe=2", "--micro-batches", 24))
+    last = "runs/squeezed-0/checkpoints/last"
+    losses = [run(binary, ranks, "evaluate", last, "--mesh", f"data={ranks}", cwd=folder).stdout.split("loss ")[1].split()[0] for ranks in (1, 2)]
+    assert losses[0] == losses[1], losses
+
+
+class WritesItsInput(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.up, self.down = nn.Linear(6, 8), nn.Linear(8, CLASSES)
+
+    def forward(self, x):
+        x.mul_(0.5)
+        return self.down(torch.tanh(self.up(x)))
+
+
+def an_input_is_written_in_place(binary, folder):
+    """The golden batch, which is on, has what the module was given."""
+    agrees(binary, folder, "writes_its_input", WritesItsInput(), "rows", ("data=1",))
+
+
+class Labels(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.up, self.down = nn.Linear(6, 8), nn.Linear(8, 4)
+
+    def forward(self, x, labels):
+        return F.binary_cross_entropy_with_logits(self.down(torch.relu(self.up(x))), labels)
+
+
+class Masks(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.conv = nn.Conv2d(1, CLASSES, 3, padding=1)
+
+    def forward(self, x, masks):
+        return F.cross_entropy(self.conv(x), masks)
+
+
+def own_loss_of_several_targets(binary, folder):
+    agrees(binary, folder, "labels", Labels(), "labels", ("data=1",), ("data=2", "--micro-batches", 3), ("pipe=2", "--micro-batches", 3),
+           ("tensor=2",), loss="model")
+    refused(binary, 2, 2, ["takes targets [2, 4] for two samples, and those of the dataset are [2]"], "--mesh", "data=2",
+            *options_of("labels", "rows", "model", 24), cwd=folder)
+    export_model(Masks(), (torch.rand(4, 1, 6, 6), torch.randint(CLASSES, (4, 6, 6))), folder / "masks.pt2", loss="model")
+    run(binary, 2, "--mesh", "data=2", "--name", "masks", *options_of("masks", "masks", "model", 24), cwd=folder)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("binary", type=Path)
+    parser.add_argument("--only", action="append", help="a check by the name that it prints")
+    given = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch)
+        stage(given.binary.resolve(), folder)
+        for check in (trained_numbers_keep_layers_whole, a_module_called_three_times, a_convolution_shared_over_stages,
+                      detached_parameters_stay, a_micro_batch_of_one_sample_is_squeezed_like_others, an_input_is_written_in_place,
+                      own_loss_of_several_targets):
+            if not given.only or check.__name__ in given.only:
+                check(given.binary.resolve(), folder)
+                print(check.__name__, flush=True)
+
+
+if __name__ == "__main__":
+    main()
