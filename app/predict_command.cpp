@@ -1,4 +1,6 @@
+#include <filesystem>
 #include <string>
+#include <system_error>
 
 #include "checkpoint_run.hpp"
 #include "command_line.hpp"
@@ -47,6 +49,9 @@ Task predict_command(const Words& words, const Environment& environment) {
     throw usage_error("ends neither in .csv nor in .h5", "--output " + request.output,
                       "say which kind of file it is to be by its ending");
   require_writable_place(request.output, ExitCode::usage);
+  std::error_code absent;
+  if (std::filesystem::equivalent(from, request.output, absent))
+    throw usage_error("is the file of the new data", "--output " + request.output, "name another file");
   request.data.from = from;
   return run.task(environment, [request, as_trained = run.dataset.empty()](
                                    train::RunConfig config, comm::MpiEnvironment& mpi, const Log& log) {

@@ -43,11 +43,10 @@ void bind_table(StageWords& words, Parser& parser) {
           "COL>VALUE makes two classes [the last]")
       ->option_text("COL");
   parser
-      .add_option(
-          "--task", words.task,
-          fmt::format("synthetic set: {}; table: "
-                      "table_classification or regression [image_classification; of a table by its target]",
-                      fmt::join(data::synthetic_tasks(), ", ")))
+      .add_option("--task", words.task,
+                  fmt::format("synthetic set: {}; table or arrays: "
+                              "table_classification or regression [image_classification; else by the target]",
+                              fmt::join(data::synthetic_tasks(), ", ")))
       ->option_text("NAME");
   parser
       .add_option(

@@ -118,6 +118,7 @@ Json to_json(const Transformations& transformations) {
     if (!column.part.empty()) json["columns"].back()["part"] = column.part;
   }
   if (!transformations.ignored_columns.empty()) json["ignored_columns"] = transformations.ignored_columns;
+  if (!transformations.na_values.empty()) json["na_values"] = transformations.na_values;
   for (const auto& target : transformations.targets)
     json["targets"].push_back({{"shift", target.shift}, {"scale", target.scale}});
   return json;
@@ -138,6 +139,7 @@ Transformations transformations_from(const Json& json) {
                              .scale = column.at("scale").get<double>()});
   }
   if (json.contains("ignored_columns")) json.at("ignored_columns").get_to(found.ignored_columns);
+  if (json.contains("na_values")) json.at("na_values").get_to(found.na_values);
   if (json.contains("targets")) {
     for (const auto& target : json.at("targets"))
       found.targets.push_back(

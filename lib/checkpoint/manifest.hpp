@@ -46,6 +46,7 @@ struct Transformations {
   std::vector<double> std_dev = {};
   std::vector<InputColumn> columns = {};          ///< Of a table made from text; else empty.
   std::vector<std::string> ignored_columns = {};  ///< Of such a table: its columns that are no inputs.
+  std::vector<std::string> na_values = {};        ///< Of such a table: what else counted as a gap in it.
   std::vector<TargetScale> targets = {};  ///< Of a regression; empty: the model says the values themselves.
 };
 

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <array>
 #include <span>
 #include <utility>
 #include <vector>
@@ -14,6 +15,7 @@ namespace dtrain::inference {
 namespace {
 
 constexpr std::int64_t kLargestRow = 1 << 20;
+constexpr std::int64_t kMostDims = 8;  // of a row
 
 template <class T>
 void append(std::vector<T>& rows, std::vector<std::int64_t>& shape, const at::Tensor& values) {
@@ -23,14 +25,24 @@ void append(std::vector<T>& rows, std::vector<std::int64_t>& shape, const at::Te
   rows.insert(rows.end(), first, first + dense.numel());
 }
 
+/// The shape that a row has on the ranks that have some; false where none has.
+bool share_shape(comm::Group& group, bool has_rows, std::vector<std::int64_t>& shape) {
+  std::array<std::int64_t, kMostDims + 1> said{};  // 1 + dims, and the dims
+  if (has_rows) {
+    said[0] = 1 + std::ssize(shape);
+    std::ranges::copy(shape, said.begin() + 1);
+  }
+  group.all_reduce(comm::Buffer::of(std::span<std::int64_t>(said)), comm::ReduceOp::max).wait();
+  if (said[0] == 0) return false;
+  shape.assign(said.begin() + 1, said.begin() + said[0]);
+  return true;
+}
+
 template <class T>
-void join(comm::Group& group, std::vector<T>& rows, const std::vector<std::int64_t>& shape,
-          std::int64_t samples) {
+void join(comm::Group& group, std::vector<T>& rows, std::vector<std::int64_t>& shape, std::int64_t samples) {
+  if (!share_shape(group, !rows.empty(), shape)) return;
   std::int64_t width = 1;
   for (const auto extent : shape) width *= extent;
-  if (rows.empty()) width = 0;
-  group.all_reduce(comm::Buffer::of(std::span(&width, 1)), comm::ReduceOp::max).wait();
-  if (width == 0) return;
   if (group.rank() != 0) {
     group.send(comm::Buffer::of(std::span(rows)), 0).wait();
     return;
@@ -49,7 +61,8 @@ void join(comm::Group& group, std::vector<T>& rows, const std::vector<std::int64
 void OutputRows::take(const train::BatchOutputs& batch) {
   const at::Tensor& outputs = batch.outputs.at(0);
   require(outputs.size(0) == static_cast<std::int64_t>(batch.batch.samples.size()) &&
-              outputs.numel() / std::max<std::int64_t>(outputs.size(0), 1) <= kLargestRow,
+              outputs.numel() / std::max<std::int64_t>(outputs.size(0), 1) <= kLargestRow &&
+              outputs.dim() <= kMostDims,
           "this model gives no output of one size per sample",
           {.subject = option_, .advice = "leave it out", .code = ExitCode::usage});
   append(own_.outputs, own_.output_shape, outputs);

@@ -74,6 +74,24 @@ void compare_columns(const checkpoint::Transformations& trained, const data::Dat
   }
 }
 
+/// Bytes become values in [0, 1]; floats may lie in 0 to 255, and mean nothing to a model of the others.
+void compare_scales(const checkpoint::Transformations& trained, const data::DatasetInfo& info,
+                    const std::string& checkpoint) {
+  constexpr double kMost = 16;
+  if (trained.std_dev.size() != info.std_dev.size()) return;
+  for (std::size_t channel = 0; channel < info.std_dev.size(); ++channel) {
+    const double then = trained.std_dev[channel];
+    const double now = info.std_dev[channel];
+    if (then == 1 || now == 1 || (now <= kMost * then && then <= kMost * now)) continue;  // 1: it is constant
+    throw checkpoint_error(
+        fmt::format("was trained on images of another scale than the dataset {} has: a deviation of {:.4g} "
+                    "against {:.4g}",
+                    info.name, then, now),
+        checkpoint,
+        "stage images of the same scale, both as bytes or both as floats, and name them with --dataset");
+  }
+}
+
 /// From values made with the dataset's columns to values made with the checkpoint's.
 void change_columns(InputTransformation& how, const checkpoint::Transformations& trained,
                     const data::DatasetInfo& info) {
@@ -109,6 +127,7 @@ checkpoint::Transformations transformations_of(const data::DatasetInfo& info) {
   }
   found.columns = converted<checkpoint::InputColumn>(info.columns);
   found.ignored_columns = info.ignored_columns;
+  found.na_values = info.na_values;
   found.targets = scales<checkpoint::TargetScale>(info.target_scales);
   return found;
 }
@@ -129,6 +148,7 @@ data::DatasetInfo samples_of_training(const checkpoint::DatasetIdentity& identit
           .std_dev = transformations.std_dev,
           .columns = converted<data::InputColumn>(transformations.columns),
           .ignored_columns = transformations.ignored_columns,
+          .na_values = transformations.na_values,
           .inputs = std::move(inputs)};
 }
 
@@ -185,6 +205,7 @@ InputTransformation transformation_as_trained(const std::optional<checkpoint::Tr
     how.targets.clear();
     return how;
   }
+  if (has_images(info)) compare_scales(*trained, info, checkpoint);
   how.targets = trained->targets;
   how.mean = trained->mean;
   how.std_dev = trained->std_dev;

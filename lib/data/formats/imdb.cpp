@@ -9,6 +9,7 @@
 #include "data/formats/text_files.hpp"
 #include "data/import/source_list.hpp"
 #include "data/import/text_originals.hpp"
+#include "data/text/blanks.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -50,26 +51,8 @@ std::optional<Place> place_of(std::string_view name) {
   return place;
 }
 
-/// The review with a space for each line break of its page.
-std::string without_breaks(std::string text) {
-  constexpr std::string_view kBreak = "<br />";
-  std::size_t from = text.find(kBreak);
-  if (from == std::string::npos) return text;
-  std::size_t to = from;
-  while (from < text.size()) {
-    const std::size_t next = std::min(text.find(kBreak, from), text.size());
-    std::copy(text.begin() + static_cast<std::ptrdiff_t>(from),
-              text.begin() + static_cast<std::ptrdiff_t>(next),
-              text.begin() + static_cast<std::ptrdiff_t>(to));
-    to += next - from;
-    from = next;
-    if (from == text.size()) break;
-    text[to++] = ' ';
-    from += kBreak.size();
-  }
-  text.resize(to);
-  return text;
-}
+/// Line breaks of a page: a space stands for each.
+const std::vector<std::string> kPageBreaks = {"<br />"};
 
 struct Review {
   std::int64_t target = 0;
@@ -91,7 +74,7 @@ Originals read_imdb(const std::filesystem::path& from, const TextOptions& option
       from,
       [&](OriginalFile& file) {
         const Place place = *place_of(file.name);
-        std::string text = without_breaks(std::move(file.content));
+        std::string text = with_spaces(std::move(file.content), kPageBreaks);
         require_text(text, file.origin);
         reviews[std::string(place.split)].push_back(
             {.target = place.folder == "pos" ? 1 : 0, .id = place.id, .text = std::move(text)});
@@ -112,6 +95,7 @@ Originals read_imdb(const std::filesystem::path& from, const TextOptions& option
     }
   }
   Originals found = classified_originals(splits, {"neg", "pos"}, options, seed);
+  found.tokenizer.value().blanks = kPageBreaks;
   found.sources = source_list(from);
   return found;
 }

@@ -192,7 +192,9 @@ std::shared_ptr<const Column> converted(const File& file, const Stored& stored,
       fractions && accepted.front() == ElementType::int64 ? ElementType::float32 : accepted.front();
   HostArray array;
   array.reset(wanted, stored.header.shape);
-  if (wanted == ElementType::int64) {
+  if (wanted == ElementType::float64) {
+    convert_to<double>(stored.type, bytes, array);
+  } else if (wanted == ElementType::int64) {
     convert_to<std::int64_t>(stored.type, bytes, array);
   } else {
     convert_to<float>(stored.type, bytes, array);

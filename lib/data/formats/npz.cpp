@@ -77,12 +77,12 @@ Originals read_pair(const StageOptions& options, const Arrays& arrays, const std
     for (const auto& [name, array] : named) names.push_back(array);
     const auto columns = columns_of(arrays, options.from, names, packed_types());
     const auto y = read_npy(arrays.at(targets), where(targets), {ElementType::int64, ElementType::float32});
-    return from_packed(named, columns, y, options.from.string(), where(targets));
+    return from_packed(named, columns, y, options.from.string(), where(targets), options.task);
   }
   const auto x = read_npy(arrays.at(inputs), where(inputs), {ElementType::float32, ElementType::uint8});
   const auto y = read_npy(arrays.at(targets), where(targets), {ElementType::int64, ElementType::float32});
   require_same_count(*x, *y, where(inputs), targets);
-  return from_arrays(x, y, where(inputs), where(targets));
+  return from_arrays(x, y, where(inputs), where(targets), options.task);
 }
 
 }  // namespace

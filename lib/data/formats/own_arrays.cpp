@@ -34,7 +34,8 @@ Originals read_named_npy(const StageOptions& options,
   }
   files.push_back(options.from / options.targets);
   const auto targets = open_npy(files.back(), kTargetTypes);
-  Originals found = from_packed(named, columns, targets, options.from.string(), files.back().string());
+  Originals found =
+      from_packed(named, columns, targets, options.from.string(), files.back().string(), options.task);
   for (const fs::path& file : files)
     found.sources.push_back({file.filename().string(), sha256_of_file(file, ExitCode::data)});
   return found;
@@ -71,7 +72,7 @@ Originals read_hdf5(const StageOptions& options, h5::Library& library) {
     const auto targets = std::move(arrays.back());
     arrays.pop_back();
     Originals found = from_packed(named, arrays, targets, options.from.string(),
-                                  options.from.string() + ":" + options.targets);
+                                  options.from.string() + ":" + options.targets, options.task);
     found.sources.push_back({options.from.filename().string(), sha256_of_file(options.from, ExitCode::data)});
     return found;
   }
@@ -79,8 +80,8 @@ Originals read_hdf5(const StageOptions& options, h5::Library& library) {
       options.from, {{options.inputs, kInputTypes}, {options.targets, kTargetTypes}}, library, {});
   const std::string inputs_name = options.from.string() + ":" + options.inputs;
   require_same_count(*columns[0], *columns[1], inputs_name, options.targets);
-  Originals found =
-      from_arrays(columns[0], columns[1], inputs_name, options.from.string() + ":" + options.targets);
+  Originals found = from_arrays(columns[0], columns[1], inputs_name,
+                                options.from.string() + ":" + options.targets, options.task);
   found.sources.push_back({options.from.filename().string(), sha256_of_file(options.from, ExitCode::data)});
   return found;
 }
@@ -97,7 +98,7 @@ Originals read_npy(StageOptions options) {
   const auto inputs = open_npy(inputs_file, kInputTypes);
   const auto targets = open_npy(targets_file, kTargetTypes);
   require_same_count(*inputs, *targets, inputs_file.string(), targets_file.filename().string());
-  Originals found = from_arrays(inputs, targets, inputs_file.string(), targets_file.string());
+  Originals found = from_arrays(inputs, targets, inputs_file.string(), targets_file.string(), options.task);
   for (const fs::path& file : {inputs_file, targets_file})
     found.sources.push_back({file.filename().string(), sha256_of_file(file, ExitCode::data)});
   return found;

@@ -106,11 +106,11 @@ PackedRows pack_inputs(const std::vector<std::pair<std::string, std::string>>& n
 Originals from_packed(const std::vector<std::pair<std::string, std::string>>& named,
                       const std::vector<std::shared_ptr<const Column>>& columns,
                       std::shared_ptr<const Column> targets, const std::string& subject,
-                      const std::string& targets_subject) {
+                      const std::string& targets_subject, const std::string& task) {
   for (std::size_t i = 0; i < columns.size(); ++i)
     require_same_count(*columns[i], *targets, subject + ":" + named[i].second, targets_subject);
   PackedRows packed = pack_inputs(named, columns, subject);
-  Originals found = from_arrays(std::move(packed.rows), std::move(targets), subject, targets_subject);
+  Originals found = from_arrays(std::move(packed.rows), std::move(targets), subject, targets_subject, task);
   found.inputs = std::move(packed.inputs);
   return found;
 }

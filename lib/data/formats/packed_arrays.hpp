@@ -33,6 +33,6 @@ PackedRows pack_inputs(const std::vector<std::pair<std::string, std::string>>& n
 Originals from_packed(const std::vector<std::pair<std::string, std::string>>& named,
                       const std::vector<std::shared_ptr<const Column>>& columns,
                       std::shared_ptr<const Column> targets, const std::string& subject,
-                      const std::string& targets_subject);
+                      const std::string& targets_subject, const std::string& task);
 
 }  // namespace dtrain::data

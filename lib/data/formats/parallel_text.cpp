@@ -1,10 +1,13 @@
 #include "data/formats/parallel_text.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <array>
 #include <set>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "core/error.hpp"
 #include "data/formats/text_files.hpp"
@@ -89,9 +92,14 @@ Originals read_parallel_text(const std::filesystem::path& from, const TextOption
   const auto [source, target] = choose(options.languages, there, from.string());
 
   std::map<std::string, TextPairs> splits;
+  std::vector<std::string> left_out;  // stems
   for (const auto& [stem, languages] : stems) {
     const std::string split = *split_of_name(stem);
-    if (splits.contains(split) || (!languages.contains(source) && !languages.contains(target))) continue;
+    if (!languages.contains(source) && !languages.contains(target)) continue;
+    if (splits.contains(split)) {
+      left_out.push_back(stem);
+      continue;
+    }
     for (const std::string& language : {source, target})
       if (!languages.contains(language))
         throw data_error("has no " + stem + "." + language + " beside the other language's " + stem,
@@ -106,6 +114,11 @@ Originals read_parallel_text(const std::filesystem::path& from, const TextOption
                        from_file.origin, "give files whose lines are each other's translations");
   }
   Originals found = translation_originals(splits, options, seed);
+  for (const std::string& stem : left_out)
+    found.remarks.push_back(
+        fmt::format("left out: {}.{} and {}.{}, since another pair of files is the split {} already: "
+                    "append their lines to its files, or move them away",
+                    stem, source, stem, target, *split_of_name(stem)));
   found.sources = source_list(from);
   return found;
 }

@@ -54,9 +54,7 @@ void note_date(TableColumn& column, std::string_view cell) {
 }
 
 TableColumn scan(std::span<const TableText> files, std::size_t index) {
-  const auto& header = files.front().header();
-  TableColumn column{.name = header.empty() || header[index].empty() ? std::to_string(index) : header[index],
-                     .index = index};
+  TableColumn column{.name = files.front().column_names()[index], .index = index};
   double number = 0;
   column.dates = true;
   for (const TableText& file : files)
@@ -145,9 +143,20 @@ std::vector<TableColumn> columns_of(std::span<const TableText> files) {
     if (file.width() != first.width() || file.header() != first.header())
       throw data_error(fmt::format("has other columns than {}", first.origin()), file.origin(),
                        "give files that belong together, all with the same header or all without");
+  const auto names = first.column_names();
+  for (auto name = names.begin(); name != names.end(); ++name)
+    if (std::find(names.begin(), name, *name) != name)
+      throw data_error(fmt::format("has two columns {}", printable(*name, 100)), first.origin(),
+                       "give each column a name of its own");
   std::vector<TableColumn> columns;
   for (std::size_t index = 0; index < first.width(); ++index) columns.push_back(scan(files, index));
   return columns;
+}
+
+std::vector<std::string> names_of(const std::vector<TableColumn>& columns) {
+  std::vector<std::string> names;
+  for (const TableColumn& column : columns) names.push_back(column.name);
+  return names;
 }
 
 const TableColumn& find_column(const std::vector<TableColumn>& columns, const std::string& name,
@@ -156,10 +165,8 @@ const TableColumn& find_column(const std::vector<TableColumn>& columns, const st
   if (named != columns.end()) return *named;
   const auto index = parse_number<std::size_t>(name);
   if (index && *index < columns.size()) return columns[*index];
-  std::vector<std::string> names;
-  for (const TableColumn& column : columns) names.push_back(column.name);
   throw usage_error("there is no such column", option + " " + name,
-                    fmt::format("use one of {}", fmt::join(names, ", ")));
+                    fmt::format("use one of {}", fmt::join(names_of(columns), ", ")));
 }
 
 ColumnValues::ColumnValues(std::span<const TableText> files, const TableColumn& column)
@@ -282,13 +289,13 @@ std::vector<InputColumn> inputs_of(std::span<const TableText> files, const Table
   return inputs;
 }
 
-float input_value(const InputColumn& input, const TableColumn& column, std::string_view cell) {
+double input_value(const InputColumn& input, const TableColumn& column, std::string_view cell) {
   const bool gap = is_missing(cell);
-  if (input.marks_gaps) return gap ? 1.0F : 0.0F;
-  if (gap) return std::numeric_limits<float>::quiet_NaN();
-  if (column.numeric) return static_cast<float>(number_of(cell));
-  if (column.dates) return static_cast<float>(date_part(input.part, read_date(cell).value().days));
-  return cell == input.label ? 1.0F : 0.0F;
+  if (input.marks_gaps) return gap ? 1.0 : 0.0;
+  if (gap) return std::numeric_limits<double>::quiet_NaN();
+  if (column.numeric) return number_of(cell);
+  if (column.dates) return date_part(input.part, read_date(cell).value().days);
+  return cell == input.label ? 1.0 : 0.0;
 }
 
 }  // namespace dtrain::data

@@ -27,8 +27,10 @@ struct TableColumn {
 };
 
 /// The columns of `files`, whose rows count as one table. Throws data_error when the files have other columns
-/// than one another.
+/// than one another, and for two columns of one name.
 std::vector<TableColumn> columns_of(std::span<const TableText> files);
+
+std::vector<std::string> names_of(const std::vector<TableColumn>& columns);
 
 /// The column that a user means: by its name, or else by its number from 0. `option` names the option in the
 /// error (exit code 2) that lists the columns there are.
@@ -72,6 +74,6 @@ ColumnReport report_of(std::span<const TableText> files, const TableColumn& colu
 std::vector<InputColumn> inputs_of(std::span<const TableText> files, const TableColumn& column);
 
 /// The value of one input in a row of a file; NaN in a gap that is yet to be filled.
-float input_value(const InputColumn& input, const TableColumn& column, std::string_view cell);
+double input_value(const InputColumn& input, const TableColumn& column, std::string_view cell);
 
 }  // namespace dtrain::data

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <sstream>
 
 #include "core/error.hpp"
 #include "data/import/originals.hpp"
@@ -15,15 +14,17 @@ namespace {
 // More whole numbers than this are counts or amounts, not names of classes.
 constexpr std::size_t kMostNumberedClasses = 20;
 
-/// The columns that --target names: one whose name has commas itself, or several. Nothing: the last.
+bool is_column(const std::vector<TableColumn>& columns, const std::string& name) {
+  return std::ranges::find(columns, name, &TableColumn::name) != columns.end();
+}
+
+/// The columns that --target names. Nothing: the last.
 std::vector<std::string> target_names(const std::vector<TableColumn>& columns, const std::string& text) {
-  if (std::ranges::find(columns, text, &TableColumn::name) != columns.end() ||
-      text.find(',') == std::string::npos)
-    return {text};
-  std::vector<std::string> names;
-  std::istringstream words(text);
-  for (std::string word; std::getline(words, word, ',');)
-    if (!word.empty()) names.push_back(word);
+  if (text.empty()) return {text};
+  // Of COL>VALUE the name may have commas, too.
+  const std::size_t sign = text.rfind('>');
+  if (sign != std::string::npos && is_column(columns, text.substr(0, sign))) return {text};
+  const auto names = listed_columns(text, names_of(columns));
   if (names.empty())
     throw usage_error("names no column", "--target " + text, "write it like --target COL or COL,COL");
   return names;
@@ -36,7 +37,8 @@ TableTarget::TableTarget(std::span<const TableText> files, const std::vector<Tab
     : column_(&columns.back()), task_(task) {
   const std::string subject = "--target " + wanted;
   std::string name = wanted;
-  if (const std::size_t sign = name.rfind('>'); sign != std::string::npos) {
+  const std::size_t sign = name.rfind('>');
+  if (sign != std::string::npos && !is_column(columns, name)) {
     double bound = 0;
     if (!read_number(std::string_view(name).substr(sign + 1), bound))
       throw usage_error("has no number behind >", subject, "write it like --target COL>0");
@@ -99,7 +101,7 @@ TableTargets::TableTargets(std::span<const TableText> files, const std::vector<T
     throw usage_error("names several columns, and a classification has one target", subject,
                       "name one column, or use --task regression");
   for (const std::string& name : wanted) {
-    if (name.find('>') != std::string::npos)
+    if (name.find('>') != std::string::npos && !is_column(columns, name))
       throw usage_error("makes classes of one of several targets", subject,
                         "name one target, or columns of numbers");
     TableTarget target(files, columns, name, "regression");

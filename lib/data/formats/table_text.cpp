@@ -78,7 +78,7 @@ TableText::TableText(std::string content, std::string origin, std::size_t least_
   if (begins_.empty()) throw data_error("holds no rows", origin_, "give at least ten");
   if (width_ < least_width)
     throw data_error("has one column only", origin_, "give inputs and a target, separated by commas");
-  if (first_row_is_header()) {
+  if (first_row_is_header(gaps)) {
     drop_first_row();
     return;
   }
@@ -129,18 +129,80 @@ std::int64_t TableText::line(std::int64_t row) const {
   return 1 + std::count(content_->begin(), end, '\n');
 }
 
-bool TableText::first_row_is_header() const {
+/// Whether a cell of the first row stands in its column once more.
+bool TableText::occurs_below(std::size_t column) const {
+  const std::string_view first = cell(0, column);
+  for (std::int64_t row = 1; row < rows(); ++row)
+    if (cell(row, column) == first) return true;
+  return false;
+}
+
+/// Whether a column has numbers alone below the first row, and some.
+bool TableText::has_numbers_below(std::size_t column) const {
+  bool found = false;
   double number = 0;
-  bool words = false;
+  for (std::int64_t row = 1; row < rows(); ++row) {
+    const std::string_view below = cell(row, column);
+    if (is_missing(below)) continue;
+    if (!read_number(below, number)) return false;
+    found = true;
+  }
+  return found;
+}
+
+bool TableText::first_row_is_header(const std::vector<std::string>& gaps) const {
+  std::vector<std::size_t> words;
+  std::vector<std::size_t> numbered;
+  std::vector<double> numbers;
+  bool gap = false;
   for (std::size_t column = 0; column < width_; ++column) {
     const std::string_view first = cell(0, column);
+    double number = 0;
     if (first.empty()) continue;
-    words = true;
-    if (is_missing(first) || read_number(first, number) || read_date(first)) return false;
-    for (std::int64_t row = 1; row < rows(); ++row)
-      if (cell(row, column) == first) return false;
+    if (is_missing(first) || read_date(first)) return false;
+    if (read_number(first, number)) {
+      numbered.push_back(column);
+      numbers.push_back(number);
+    } else if (occurs_below(column)) {
+      return false;
+    } else if (std::ranges::find(gaps, first) != gaps.end()) {
+      gap = true;
+    } else {
+      words.push_back(column);
+    }
   }
-  return words;
+  if (numbers.empty()) return gap || !words.empty();
+  if (rows() == 1) return false;
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    if (numbers[i] != std::floor(numbers[0]) + static_cast<double>(i)) return false;
+  constexpr std::size_t kFewestNumbered = 3;  // fewer may well be a row of values
+  if (words.empty()) return numbers.size() == width_ && width_ >= kFewestNumbered && numbers[0] == 0;
+  const bool counted = numbers.size() > 1;
+  return (counted && std::ranges::none_of(numbered, [this](auto column) { return occurs_below(column); })) ||
+         std::ranges::any_of(words, [this](auto column) { return has_numbers_below(column); });
+}
+
+std::vector<std::string> TableText::column_names() const {
+  std::vector<std::string> names = header_;
+  names.resize(width_);
+  for (std::size_t i = 0; i < names.size(); ++i)
+    if (names[i].empty()) names[i] = std::to_string(i);
+  return names;
+}
+
+std::vector<std::string> listed_columns(const std::string& text, const std::vector<std::string>& columns) {
+  std::vector<std::string> names;
+  for (std::size_t begin = 0; begin < text.size();) {
+    const auto is_column = [&](std::size_t end) {
+      return std::ranges::find(columns, text.substr(begin, end - begin)) != columns.end();
+    };
+    std::size_t end = text.size();
+    while (end != std::string::npos && end > begin && !is_column(end)) end = text.rfind(',', end - 1);
+    if (end == std::string::npos || end <= begin) end = std::min(text.find(',', begin), text.size());
+    if (end > begin) names.push_back(text.substr(begin, end - begin));
+    begin = end + 1;
+  }
+  return names;
 }
 
 }  // namespace dtrain::data

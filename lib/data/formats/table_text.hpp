@@ -17,14 +17,17 @@ namespace dtrain::data {
 class TableText {
  public:
   /// A first row of words, none of which occurs again in its column, is a header; some of its cells may be
-  /// empty. Throws data_error naming file and line for a row of another length than the first, and for fewer
-  /// than `least_width` cells in a row.
-  /// `gaps`: cells that count as empty.
+  /// empty. So is one with whole numbers among the words where they count on, such as 0,1,2,target, and occur
+  /// no more or stand beside a word above numbers; and one that numbers three columns or more from 0. Throws
+  /// data_error naming file and line for a row of another length than the first, and for fewer than
+  /// `least_width` cells in a row. `gaps`: cells that count as empty.
   TableText(std::string content, std::string origin, std::size_t least_width = 2,
             const std::vector<std::string>& gaps = {});
 
   const std::string& origin() const { return origin_; }
   const std::vector<std::string>& header() const { return header_; }  ///< Empty without one.
+  /// The header's, and where it has nothing the column's number from 0.
+  std::vector<std::string> column_names() const;
   std::size_t width() const { return width_; }
   std::int64_t rows() const { return static_cast<std::int64_t>(begins_.size()); }
   std::string_view cell(std::int64_t row, std::size_t column) const;
@@ -38,7 +41,9 @@ class TableText {
 
   void add_row(const std::vector<std::string_view>& cells);
   void drop_first_row();
-  bool first_row_is_header() const;
+  bool occurs_below(std::size_t column) const;
+  bool has_numbers_below(std::size_t column) const;
+  bool first_row_is_header(const std::vector<std::string>& gaps) const;
 
   std::unique_ptr<const std::string> content_;  // apart, so that a move leaves the cells where they are
   std::unique_ptr<CsvReader> reader_;           // owns cells whose quotes were undone
@@ -56,6 +61,10 @@ bool is_missing(std::string_view cell);
 
 /// The cells that `--na-values` names, as `TEXT,TEXT`.
 std::vector<std::string> parse_na_values(const std::string& text);
+
+/// The columns that `COL,COL` names. A name of `columns` may have commas itself: the longest one counts. What
+/// names none is handed out as it is written.
+std::vector<std::string> listed_columns(const std::string& text, const std::vector<std::string>& columns);
 
 /// The whole cell as a finite number. False where it is none.
 bool read_number(std::string_view cell, double& number);

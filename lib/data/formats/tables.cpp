@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
-#include <sstream>
 
 #include "core/error.hpp"
 #include "data/formats/table_columns.hpp"
@@ -91,8 +91,7 @@ std::vector<const TableColumn*> input_columns(const std::vector<TableColumn>& co
   std::vector<bool> taken(columns.size(), true);
   for (const TableColumn& column : columns)
     if (targets.contains(column)) taken[column.index] = false;
-  std::istringstream ignored(options.ignore);
-  for (std::string name; std::getline(ignored, name, ',');)
+  for (const std::string& name : listed_columns(options.ignore, names_of(columns)))
     taken[find_column(columns, name, "--ignore").index] = false;
   if (!options.site.empty()) taken[find_column(columns, options.site, "--site").index] = false;
   std::vector<const TableColumn*> inputs;
@@ -162,6 +161,18 @@ void report_columns(const Files& files, const std::vector<TableColumn>& columns,
   }
 }
 
+/// A shard has targets as float32, of seven digits.
+void remark_on_coarse_targets(Originals& originals) {
+  constexpr double kFewest = 1e-5;
+  for (const TargetScale& target : originals.target_scales) {
+    if (target.scale >= kFewest * std::abs(target.shift)) continue;
+    originals.remarks.push_back(
+        fmt::format("a target lies around {:.10g} with a deviation of {:.3g}: a float32 keeps seven digits, "
+                    "so subtract a number from the column before it is staged",
+                    target.shift, target.scale));
+  }
+}
+
 }  // namespace
 
 bool is_table_file(const OriginalFile& start) {
@@ -186,12 +197,13 @@ Originals read_tables(const StageOptions& options) {
   report_columns(files, columns, options, targets, origins, found);
   const auto width = static_cast<std::int64_t>(found.columns.size());
   found.shape = {width};
+  found.na_values = parse_na_values(options.na_values);
 
   for (const char* split : {"train", "validation", "test"}) {
     std::int64_t rows = 0;
     for (std::size_t file = 0; file < files.texts.size(); ++file)
       rows += files.splits[file] == split ? files.texts[file].rows() : 0;
-    std::vector<float> inputs;
+    std::vector<double> inputs;  // exact until they are scaled
     inputs.reserve(static_cast<std::size_t>(rows * width));
     TableTargets::Rows wanted(targets, rows);
     std::vector<std::int32_t> owners;
@@ -216,7 +228,9 @@ Originals read_tables(const StageOptions& options) {
   const Scaling scaling = options.standardize == "off" ? Scaling::none : Scaling::standardize;
   found.complete = [scaling](Originals& originals, std::span<const std::int64_t> train) {
     fill_gaps(originals, train, scaling);
-    if (scaling == Scaling::standardize && originals.task == "regression") scale_targets(originals, train);
+    if (scaling != Scaling::standardize || originals.task != "regression") return;
+    scale_targets(originals, train);
+    remark_on_coarse_targets(originals);
   };
   return found;
 }

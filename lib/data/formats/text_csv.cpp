@@ -12,12 +12,14 @@
 #include "data/formats/text_files.hpp"
 #include "data/import/source_list.hpp"
 #include "data/import/text_originals.hpp"
+#include "data/text/blanks.hpp"
 #include "data/text/unicode.hpp"
 
 namespace dtrain::data {
 namespace {
 
 constexpr std::string_view kClassNames = "classes.txt";
+const std::vector<std::string> kBackslash = {"\\"};  // a space stands for each
 
 bool is_csv(std::string_view name) { return name.ends_with(".csv"); }
 
@@ -32,8 +34,7 @@ struct Rows {
 std::string text_of(const std::vector<std::string_view>& cells) {
   std::string text;
   for (std::size_t i = 1; i < cells.size(); ++i) text.append(i > 1 ? " " : "").append(cells[i]);
-  std::replace(text.begin(), text.end(), '\\', ' ');
-  return text;
+  return with_spaces(std::move(text), kBackslash);
 }
 
 Rows read_rows(const OriginalFile& file) {
@@ -143,6 +144,7 @@ Originals read_text_csv(const std::filesystem::path& from, const TextOptions& op
   std::map<std::string, ClassifiedTexts> splits;
   for (auto& [split, rows] : files) splits[split] = with_targets(std::move(rows), classes);
   Originals found = classified_originals(splits, classes.names, options, seed);
+  found.tokenizer.value().blanks = kBackslash;
   found.sources = source_list(from);
   return found;
 }

@@ -15,16 +15,27 @@ bool is_scaled(const InputColumn& column) {
   return column.label.empty() && !column.marks_gaps && (column.part.empty() || column.part == "years");
 }
 
-/// Hands the rows `ids` of float32 [n, width] to `take`, one after another.
+/// Rows of float32 or float64.
+void gather(const Column& rows, std::span<const std::int64_t> ids, std::vector<double>& values) {
+  if (rows.type() == ElementType::float64) {
+    rows.gather(ids, reinterpret_cast<std::byte*>(values.data()));
+    return;
+  }
+  std::vector<float> stored(values.size());
+  rows.gather(ids, reinterpret_cast<std::byte*>(stored.data()));
+  std::ranges::copy(stored, values.begin());
+}
+
+/// Hands the rows `ids` of [n, width] to `take`, one after another.
 template <typename Take>
 void for_each_row(const Column& rows, std::span<const std::int64_t> ids, std::size_t width,
                   const Take& take) {
   constexpr std::size_t kBurst = 4096;  // rows
-  std::vector<float> values;
+  std::vector<double> values;
   for (std::size_t first = 0; first < ids.size(); first += kBurst) {
     const auto some = ids.subspan(first, std::min(kBurst, ids.size() - first));
     values.resize(some.size() * width);
-    rows.gather(some, reinterpret_cast<std::byte*>(values.data()));
+    gather(rows, some, values);
     for (std::size_t row = 0; row < some.size(); ++row) take(values.data() + row * width);
   }
 }
@@ -35,11 +46,11 @@ std::vector<double> means_of(const Column& rows, std::span<const std::int64_t> i
   std::vector<double> firsts(width);
   std::vector<double> sums(width);
   std::vector<double> counts(width);
-  for_each_row(rows, ids, width, [&](const float* row) {
+  for_each_row(rows, ids, width, [&](const double* row) {
     for (std::size_t i = 0; i < width; ++i) {
       if (std::isnan(row[i])) continue;
-      if (counts[i] == 0) firsts[i] = double{row[i]};
-      sums[i] += double{row[i]} - firsts[i];
+      if (counts[i] == 0) firsts[i] = row[i];
+      sums[i] += row[i] - firsts[i];
       ++counts[i];
     }
   });
@@ -51,9 +62,9 @@ std::vector<double> means_of(const Column& rows, std::span<const std::int64_t> i
 std::vector<double> deviations_of(const Column& rows, std::span<const std::int64_t> ids,
                                   const std::vector<double>& means) {
   std::vector<double> squares(means.size());
-  for_each_row(rows, ids, means.size(), [&](const float* row) {
+  for_each_row(rows, ids, means.size(), [&](const double* row) {
     for (std::size_t i = 0; i < means.size(); ++i) {
-      const double distance = std::isnan(row[i]) ? 0.0 : double{row[i]} - means[i];
+      const double distance = std::isnan(row[i]) ? 0.0 : row[i] - means[i];
       squares[i] += distance * distance;
     }
   });
@@ -82,13 +93,14 @@ void fill_gaps(Originals& originals, std::span<const std::int64_t> train, Scalin
   const std::size_t width = originals.columns.size();
   measure(originals.columns, *originals.splits.at("train").front(), train, scaling);
   for (auto& [split, arrays] : originals.splits) {
-    auto rows = read_whole<float>(*arrays.front());
+    const auto rows = read_whole<double>(*arrays.front());
+    std::vector<float> scaled(rows.size());
     for (std::size_t k = 0; k < rows.size(); ++k) {
       const InputColumn& column = originals.columns[k % width];
-      const double value = std::isnan(rows[k]) ? column.filled_with : double{rows[k]};
-      rows[k] = static_cast<float>((value - column.shift) / column.scale);
+      const double value = std::isnan(rows[k]) ? column.filled_with : rows[k];
+      scaled[k] = static_cast<float>((value - column.shift) / column.scale);
     }
-    arrays.front() = column_over(std::move(rows), {static_cast<std::int64_t>(width)});
+    arrays.front() = column_over(std::move(scaled), {static_cast<std::int64_t>(width)});
   }
 }
 

@@ -9,7 +9,8 @@ namespace dtrain::data {
 
 enum class Scaling { none, standardize };
 
-/// Completes the inputs of a table, float32 [n, F] with NaN in the gaps, by what train's rows say: gaps get
+/// Completes the inputs of a table, float64 [n, F] with NaN in the gaps, by what train's rows say, and makes
+/// them float32: gaps get
 /// their column's mean over `train` (rows of splits["train"]; 0 where train has no value), and with
 /// Scaling::standardize numbers become (x - mean) / std; inputs of labels and gaps stay 0 and 1. Notes in
 /// originals.columns what was done.

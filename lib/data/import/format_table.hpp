@@ -23,7 +23,9 @@ struct Format {
   bool (*recognises_file)(const OriginalFile& start) = nullptr;
   /// Reads options.from. Null for a format without original files.
   Originals (*read)(const StageOptions& options, h5::Library& library) = nullptr;
-  bool takes_table_options = false;  ///< --target, --ignore, --site, --task and --standardize mean something.
+  bool takes_table_options =
+      false;                ///< --target, --ignore, --site and --standardize mean something, and --task.
+  bool takes_task = false;  ///< Of the others: --task means something.
   bool takes_image_options = false;  ///< --image-size and --skip-broken mean something.
 };
 

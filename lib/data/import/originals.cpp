@@ -25,18 +25,19 @@ std::shared_ptr<const Column> as_float(const Column& bytes) {
   return MemoryColumn::of(std::move(floats));
 }
 
-/// Several targets as float32. Throws data_error for one-hot classes, which mean something else.
+/// Targets as float32. Throws data_error for one-hot classes, which mean something else unless a regression
+/// was `said`.
 std::shared_ptr<const Column> numbers_of(const std::shared_ptr<const Column>& targets,
-                                         const std::string& subject) {
+                                         const std::string& subject, bool said) {
   if (targets->type() == ElementType::float32) return targets;
   const auto values = read_whole<std::int64_t>(*targets);
   const auto width = element_count(targets->row_shape());
-  bool one_hot = !values.empty();
+  bool one_hot = !values.empty() && !said;
   for (auto row = values.begin(); one_hot && row != values.end(); row += width)
     one_hot = std::count(row, row + width, 1) == 1 && std::count(row, row + width, 0) == width - 1;
   if (one_hot)
     throw data_error(fmt::format("has a 1 among {} targets of each sample, like a class", width), subject,
-                     "give the class's number, such as y.argmax(1)");
+                     "give the class's number, such as y.argmax(1), or say --task regression");
   return column_from(std::vector<float>(values.begin(), values.end()), targets->row_shape());
 }
 
@@ -50,7 +51,7 @@ std::vector<std::string> classes_of(const std::vector<std::int64_t>& targets, co
   if (odd != targets.end())
     throw data_error(fmt::format("has the class {} as the target of sample {}, outside 0 to {}", *odd,
                                  (odd - targets.begin()) / per_sample, kMostClasses - 1),
-                     subject, "number classes from 0, or give floats for a regression");
+                     subject, "number classes from 0, or say --task regression");
   const std::int64_t most = std::ranges::max(targets);
   std::vector<std::string> names;
   for (std::int64_t name = 0; name <= most; ++name) names.push_back(std::to_string(name));
@@ -66,7 +67,8 @@ void require_same_count(const Column& inputs, const Column& targets, const std::
 }
 
 Originals from_arrays(std::shared_ptr<const Column> inputs, std::shared_ptr<const Column> targets,
-                      const std::string& subject, const std::string& targets_subject) {
+                      const std::string& subject, const std::string& targets_subject,
+                      const std::string& task) {
   Originals found;
   const std::vector<std::int64_t> shape = inputs->row_shape();
   const bool bytes = inputs->type() == ElementType::uint8;
@@ -87,14 +89,26 @@ Originals from_arrays(std::shared_ptr<const Column> inputs, std::shared_ptr<cons
     throw data_error("has targets of shape " + text_of(target_shape), targets_subject,
                      "give one target per sample, several numbers of a regression as [n, K], or a class for "
                      "each pixel as [n, H, W]");
+  const auto several = element_count(target_shape);
+  const bool classes = targets->type() == ElementType::int64;
+  const bool regression = task == "regression";
+  if (regression && places)
+    throw usage_error(
+        "is for a number or several of each sample, and the targets have the shape " + text_of(target_shape),
+        "--task regression", "leave it out, or give targets [n] or [n, K]");
+  if (task == "table_classification" && (images || !classes || (several > 1 && !places)))
+    throw usage_error(images     ? "is no task of images"
+                      : !classes ? "is for whole numbers as targets, and these have fractions"
+                                 : "is for one target of each sample, and these have several",
+                      "--task " + task, "leave it out");
   if (places && targets->type() != ElementType::int64)
     throw data_error(
         "has targets of shape " + text_of(target_shape) + " that are no whole numbers", targets_subject,
         "give the class of each pixel as whole numbers from 0, or several numbers of a regression "
         "as [n, K]");
   if (places) found.target_shape = target_shape;
-  if (const auto several = element_count(target_shape); several > 1 && !places) {
-    targets = numbers_of(targets, targets_subject);
+  if (regression || (several > 1 && !places)) targets = numbers_of(targets, targets_subject, regression);
+  if (several > 1 && !places) {
     for (std::int64_t name = 0; name < several; ++name) found.targets.push_back(std::to_string(name));
   }
   if (targets->type() == ElementType::int64) {

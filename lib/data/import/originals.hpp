@@ -28,6 +28,7 @@ struct Originals {
   std::map<std::string, std::vector<std::shared_ptr<const Column>>> splits;
   std::vector<InputColumn> columns;               ///< Of a table made from text.
   std::vector<std::string> ignored_columns = {};  ///< Of it: those that are no inputs; see DatasetInfo.
+  std::vector<std::string> na_values = {};        ///< Of it: what else counted as a gap; see DatasetInfo.
   std::vector<InputInfo> inputs;                  ///< Of several inputs in a row.
   std::vector<std::string> sites;  ///< Names of the owners of rows; then a split's last column is their
                                    ///< number, int32 [n], behind the task's arrays.
@@ -42,10 +43,12 @@ struct Originals {
 /// Makes sense of one's own arrays: uint8 [n, C, H, W] or [n, H, W] and float32 [n, C, H, W] are images;
 /// float32 [n, F] and [n, T, F] and uint8 [n, F] (converted) are tables. int64 targets are classes, of the
 /// sample, [n], or of its places, [n, H, W]; float32 and several per sample, [n, K], a regression's values.
-/// Fills task, classes, target_shape, shape and splits["train"].
-/// Throws data_error naming `subject`, of which the inputs are, or `targets_subject`.
+/// `task`: table_classification or regression, where the user says it; else empty.
+/// Fills task, classes, target_shape, shape and splits["train"]. Throws usage_error for a task that the
+/// arrays do not fit, data_error naming `subject`, of which the inputs are, or `targets_subject`.
 Originals from_arrays(std::shared_ptr<const Column> inputs, std::shared_ptr<const Column> targets,
-                      const std::string& subject, const std::string& targets_subject);
+                      const std::string& subject, const std::string& targets_subject,
+                      const std::string& task = {});
 
 /// Class names "0", "1", ... up to the largest target, of which each sample has so many. Throws data_error,
 /// naming the sample, for a negative one or a million and more.

@@ -32,7 +32,7 @@ void refuse_table_options(const StageOptions& options, const Format& format) {
                                       {"--validation", !options.validation.empty()},
                                       {"--test", !options.test.empty()},
                                       {"--na-values", !options.na_values.empty()},
-                                      {"--task", !options.task.empty()},
+                                      {"--task", !options.task.empty() && !format.takes_task},
                                       {"--standardize", !options.standardize.empty()}})
     if (given)
       throw usage_error(std::string("is for tables of text, and the format here is ") + format.name, option,

@@ -188,6 +188,7 @@ void require_text(const DatasetInfo& info, const std::string& origin) {
     check("label", column.label);
     check("label", column.other);
   }
+  for (const std::string& value : info.na_values) check("value of --na-values", value);
   for (const InputInfo& input : info.inputs) check("input", input.name);
   for (const std::string& name : info.sites) check("site", name);
   for (const SourceInfo& source : info.sources) check("file's name", source.file);
@@ -249,6 +250,7 @@ DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::
                    .tokenizer = originals.tokenizer,
                    .columns = originals.columns,
                    .ignored_columns = originals.ignored_columns,
+                   .na_values = originals.na_values,
                    .inputs = originals.inputs,
                    .sites = originals.sites,
                    .seed = options.seed,

@@ -15,9 +15,10 @@ namespace dtrain::data {
 template <typename T>
 std::shared_ptr<const Column> column_over(std::vector<T>&& values,
                                           const std::vector<std::int64_t>& row_shape) {
-  static_assert(std::is_same_v<T, float> || std::is_same_v<T, std::int64_t> ||
+  static_assert(std::is_same_v<T, float> || std::is_same_v<T, double> || std::is_same_v<T, std::int64_t> ||
                 std::is_same_v<T, std::uint8_t>);
   constexpr ElementType kType = std::is_same_v<T, float>          ? ElementType::float32
+                                : std::is_same_v<T, double>       ? ElementType::float64
                                 : std::is_same_v<T, std::int64_t> ? ElementType::int64
                                                                   : ElementType::uint8;
   const auto owner = std::make_shared<const std::vector<T>>(std::move(values));

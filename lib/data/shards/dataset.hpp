@@ -45,6 +45,8 @@ struct TokenizerInfo {
       target_vocabulary;     ///< Of the target language; empty unless the samples are pairs.
   std::string model;         ///< SentencePiece: the serialised model (base64 in the file); otherwise empty.
   std::string target_model;  ///< The same of the target language.
+  /// What staging made a space of before it took words, such as `<br />`.
+  std::vector<std::string> blanks = {};
 };
 
 /// What one input of a table is made of: (value - shift) / scale, a gap counting as `filled_with`. The value
@@ -89,6 +91,7 @@ struct DatasetInfo {
   std::optional<TokenizerInfo> tokenizer;
   std::vector<InputColumn> columns;  ///< Of a table made from text: what each input is; else empty.
   std::vector<std::string> ignored_columns = {};  ///< Of such a table: its columns that are no inputs.
+  std::vector<std::string> na_values = {};        ///< Of such a table: what else counted as a gap in it.
   std::vector<InputInfo> inputs;                  ///< Of samples with several inputs, [F] in all; else empty.
   std::vector<std::string> sites;  ///< Names of the owners of rows, numbered as in /sites; else empty.
   std::uint64_t seed = 1;          ///< Of the split into train, validation and test.

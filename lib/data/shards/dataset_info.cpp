@@ -110,6 +110,7 @@ TokenizerInfo read_tokenizer(const Json& json, const std::string& file) {
                           .vocabulary = fields.get<std::vector<std::string>>("vocabulary")};
   if (fields.has("target_vocabulary"))
     tokenizer.target_vocabulary = fields.get<std::vector<std::string>>("target_vocabulary");
+  if (fields.has("blanks")) tokenizer.blanks = fields.get<std::vector<std::string>>("blanks");
   for (const auto& [key, model] :
        {std::pair{"model", &tokenizer.model}, {"target_model", &tokenizer.target_model}}) {
     if (!fields.has(key)) continue;
@@ -253,6 +254,7 @@ Json to_json(const DatasetInfo& info) {
     tokenizer = {{"kind", info.tokenizer->kind}, {"vocabulary", info.tokenizer->vocabulary}};
     if (!info.tokenizer->target_vocabulary.empty())
       tokenizer["target_vocabulary"] = info.tokenizer->target_vocabulary;
+    if (!info.tokenizer->blanks.empty()) tokenizer["blanks"] = info.tokenizer->blanks;
     if (!info.tokenizer->model.empty()) tokenizer["model"] = to_base64(info.tokenizer->model);
     if (!info.tokenizer->target_model.empty())
       tokenizer["target_model"] = to_base64(info.tokenizer->target_model);
@@ -263,6 +265,7 @@ Json to_json(const DatasetInfo& info) {
   // Only some tables have these.
   for (const InputColumn& column : info.columns) json["columns"].push_back(to_json(column));
   if (!info.ignored_columns.empty()) json["ignored_columns"] = info.ignored_columns;
+  if (!info.na_values.empty()) json["na_values"] = info.na_values;
   for (const InputInfo& input : info.inputs)
     json["inputs"].push_back({{"name", input.name}, {"shape", input.shape}, {"ids", input.ids}});
   if (!info.targets.empty()) json["targets"] = info.targets;
@@ -310,6 +313,7 @@ DatasetInfo read_checked(const std::filesystem::path& folder) {
     for (const Json& column : fields.json("columns")) info.columns.push_back(read_column(column, file));
   if (fields.has("ignored_columns"))
     info.ignored_columns = fields.get<std::vector<std::string>>("ignored_columns");
+  if (fields.has("na_values")) info.na_values = fields.get<std::vector<std::string>>("na_values");
   if (fields.has("inputs"))
     for (const Json& input : fields.json("inputs")) info.inputs.push_back(read_input(input, file));
   if (fields.has("sites")) info.sites = fields.get<std::vector<std::string>>("sites");

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cmath>
 #include <optional>
-#include <sstream>
 #include <string_view>
 
 #include "core/error.hpp"
@@ -51,21 +50,16 @@ std::string listed(const std::vector<std::string>& names, const char* between = 
   return printable(fmt::format("{}", fmt::join(names, between)));
 }
 
-TableText read_table(const UnlabelledOptions& options) {
+TableText read_table(const UnlabelledOptions& options, const std::vector<std::string>& gaps_of_training) {
   std::optional<TableText> table;
+  auto gaps = parse_na_values(options.na_values);
+  gaps.insert(gaps.end(), gaps_of_training.begin(), gaps_of_training.end());
   visit_files(options.from, [&](OriginalFile& file) {
     if (table) throw data_error("is a second file", file.origin, "give one table at a time");
-    table.emplace(std::move(file.content), file.origin, 1, parse_na_values(options.na_values));
+    table.emplace(std::move(file.content), file.origin, 1, gaps);
     return true;
   });
   return std::move(*table);
-}
-
-std::vector<std::string> column_names(const TableText& table) {
-  if (!table.header().empty()) return table.header();
-  std::vector<std::string> names;
-  for (std::size_t i = 0; i < table.width(); ++i) names.push_back(std::to_string(i));
-  return names;
 }
 
 /// Columns that are no inputs.
@@ -79,8 +73,7 @@ struct Ignored {
 std::vector<bool> left_out(const std::vector<std::string>& names, const Ignored& ignored,
                            std::vector<std::string>& remarks) {
   std::vector<bool> out(names.size(), false);
-  std::istringstream by_user(ignored.by_user);
-  for (std::string name; std::getline(by_user, name, ',');) {
+  for (const std::string& name : listed_columns(ignored.by_user, names)) {
     const auto found = std::ranges::find(names, name);
     if (found == names.end())
       throw usage_error("there is no such column", "--ignore " + name,
@@ -101,7 +94,7 @@ std::vector<bool> left_out(const std::vector<std::string>& names, const Ignored&
 /// Where each trained column stands in the new table. Throws data_error.
 std::vector<std::size_t> places_of(const std::vector<TrainedColumn>& columns, const TableText& table,
                                    const Ignored& ignored, std::vector<std::string>& remarks) {
-  const auto names = column_names(table);
+  const auto names = table.column_names();
   std::vector<bool> known = left_out(names, ignored, remarks);
   std::vector<std::size_t> places;
   std::vector<std::string> missing;
@@ -164,7 +157,7 @@ bool read_cell(const TrainedColumn& column, std::string_view cell, double& numbe
   return date.has_value();
 }
 
-/// The inputs that a column becomes, of one cell, in the precision in which staging computed them.
+/// The inputs that a column becomes, of one cell, computed as staging did.
 void fill_inputs(const std::vector<InputColumn>& inputs, const TrainedColumn& column, bool gap, double number,
                  std::string_view cell, float* row) {
   for (const std::size_t i : column.inputs) {
@@ -175,21 +168,21 @@ void fill_inputs(const std::vector<InputColumn>& inputs, const TrainedColumn& co
     }
     const double value = gap                    ? input.filled_with
                          : !input.label.empty() ? static_cast<double>(cell == input.label)
-                         : !input.part.empty()  ? double{static_cast<float>(date_part(input.part, number))}
-                                                : double{static_cast<float>(number)};
+                         : !input.part.empty()  ? date_part(input.part, number)
+                                                : number;
     row[i] = static_cast<float>((value - input.shift) / input.scale);
   }
 }
 
 }  // namespace
 
-std::shared_ptr<const Column> read_new_table(const std::vector<InputColumn>& inputs,
-                                             const std::vector<std::string>& ignored,
-                                             const UnlabelledOptions& options,
+std::shared_ptr<const Column> read_new_table(const DatasetInfo& trained, const UnlabelledOptions& options,
                                              std::vector<std::string>& remarks) {
-  const TableText table = read_table(options);
+  const auto& inputs = trained.columns;
+  const TableText table = read_table(options, trained.na_values);
   const auto columns = columns_behind(inputs);
-  const auto places = places_of(columns, table, {.by_training = ignored, .by_user = options.ignore}, remarks);
+  const auto places =
+      places_of(columns, table, {.by_training = trained.ignored_columns, .by_user = options.ignore}, remarks);
   if (table.rows() == 0) throw data_error("holds no rows", table.origin(), "give at least one");
   std::vector<float> rows(static_cast<std::size_t>(table.rows()) * inputs.size());
   for (std::size_t k = 0; k < columns.size(); ++k) {

@@ -10,12 +10,10 @@
 
 namespace dtrain::data {
 
-/// Rows of a CSV file as inputs like those that `columns` describes: float32 [n, columns]. What the training
-/// left out, `ignored`, is left out where it is there. `remarks`: such columns, and gaps in columns that had
-/// none in the training. Throws data_error, see read_unlabelled.
-std::shared_ptr<const Column> read_new_table(const std::vector<InputColumn>& columns,
-                                             const std::vector<std::string>& ignored,
-                                             const UnlabelledOptions& options,
+/// Rows of a CSV file as inputs like those that `trained.columns` describes: float32 [n, columns]. What the
+/// training left out is left out where it is there, and what was a gap in it is one. `remarks`: such columns,
+/// and gaps in columns that had none in the training. Throws data_error, see read_unlabelled.
+std::shared_ptr<const Column> read_new_table(const DatasetInfo& trained, const UnlabelledOptions& options,
                                              std::vector<std::string>& remarks);
 
 }  // namespace dtrain::data

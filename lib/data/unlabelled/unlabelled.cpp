@@ -15,10 +15,12 @@
 #include "data/formats/npy.hpp"
 #include "data/import/check_values.hpp"
 #include "data/sample_sources.hpp"
+#include "data/text/blanks.hpp"
 #include "data/text/tokenizer.hpp"
 #include "data/text/unicode.hpp"
 #include "data/unlabelled/new_inputs.hpp"
 #include "data/unlabelled/new_table.hpp"
+#include "data/unlabelled/pixel_scale.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -55,14 +57,15 @@ void require_plain_inputs(const DatasetInfo& trained, const fs::path& from) {
                    from.string(), "give a CSV file with the training's columns");
 }
 
-/// (x - shift) / scale of each column.
+/// (x - shift) / scale of each column of float64 rows.
 std::shared_ptr<const Column> scaled(const Column& rows, const std::vector<InputColumn>& columns) {
-  auto values = read_whole<float>(rows);
+  const auto values = read_whole<double>(rows);
+  std::vector<float> inputs(values.size());
   for (std::size_t i = 0; i < values.size(); ++i) {
     const InputColumn& column = columns[i % columns.size()];
-    values[i] = static_cast<float>((double{values[i]} - column.shift) / column.scale);
+    inputs[i] = static_cast<float>((values[i] - column.shift) / column.scale);
   }
-  return column_from(values, rows.row_shape());
+  return column_from(inputs, rows.row_shape());
 }
 
 /// Grey images [n, H, W] as [n, 1, H, W].
@@ -77,29 +80,38 @@ std::shared_ptr<const Column> with_channel(const Column& rows, const std::vector
 
 std::shared_ptr<const Column> read_array(const DatasetInfo& trained, const fs::path& from) {
   const bool images = trained.task == "image_classification";
-  std::vector<ElementType> accepted = {ElementType::float32};
-  if (images) accepted.push_back(ElementType::uint8);
+  const bool named = !trained.columns.empty();
+  std::vector<ElementType> accepted = {named ? ElementType::float64 : ElementType::float32};
+  const bool pixels = trained.shape.size() == 3 && !named;
+  if (pixels) accepted.push_back(ElementType::uint8);
   auto rows = open_npy(from, accepted);
   auto shape = rows->row_shape();
-  if (images && shape.size() == 2) shape.insert(shape.begin(), 1);
+  if (pixels && shape.size() == 2) shape.insert(shape.begin(), 1);
+  if (pixels && !images && rows->type() == ElementType::uint8)
+    throw data_error(
+        "is an array of bytes, and the checkpoint does not say what a training on images of a "
+        "regression made of bytes",
+        from.string(), "give float32 numbers: of a training on bytes those divided by 255");
   if (shape != trained.shape)
     throw data_error(fmt::format("has samples of shape {}, and the training's had {}",
                                  shape_in_words(rows->row_shape()), shape_in_words(trained.shape)),
                      from.string(), "give samples like those of the training");
   if (rows->rows() == 0) throw data_error("holds no samples", from.string(), "give at least one");
   if (!images) require_plain_inputs(trained, from);
+  if (named) rows = scaled(*rows, trained.columns);
   const Columns both = {rows, no_targets(trained, rows->rows())};
   value_check(trained)(both, from.string());
-  if (images) return rows->row_shape() == shape ? rows : with_channel(*rows, shape);
-  return trained.columns.empty() ? rows : scaled(*rows, trained.columns);
+  if (images) require_scale_of_training(trained, *rows, from.string());
+  return pixels && rows->row_shape() != shape ? with_channel(*rows, shape) : rows;
 }
 
 /// Each line's tokens: the arrays of a text's samples, without targets.
-Columns read_lines(const DatasetInfo& trained, const fs::path& from) {
+Columns read_lines(const DatasetInfo& trained, const fs::path& from, std::vector<std::string>& remarks) {
   const std::string text = read_regular_file(from, kLargestText, ExitCode::data);
   const auto tokenizer = make_tokenizer(trained.tokenizer.value());
   std::vector<std::int32_t> tokens;
   std::vector<std::int64_t> offsets = {0};
+  std::int64_t cut = 0;
   std::string_view rest = text;
   for (std::int64_t line = 1; !rest.empty(); ++line) {
     const auto end = std::min(rest.find('\n'), rest.size());
@@ -108,12 +120,18 @@ Columns read_lines(const DatasetInfo& trained, const fs::path& from) {
     if (sentence.ends_with('\r')) sentence.remove_suffix(1);
     const std::string where = fmt::format("{}, line {}", from.string(), line);
     require_utf8(sentence, where);
-    const auto ids = tokenizer->encode(sentence);
+    const auto ids = tokenizer->encode(with_spaces(std::string(sentence), trained.tokenizer->blanks));
     if (ids.empty()) throw data_error("has no word", where, "remove the line");
+    cut += std::ssize(ids) > trained.shape[0] ? 1 : 0;
     tokens.insert(tokens.end(), ids.begin(), ids.end());
     offsets.push_back(static_cast<std::int64_t>(tokens.size()));
   }
   if (offsets.size() == 1) throw data_error("holds no line", from.string(), "give at least one");
+  if (cut > 0)
+    remarks.push_back(
+        fmt::format("{} of {} texts have more tokens than the training's longest, {}: what is behind those "
+                    "is left out",
+                    cut, std::ssize(offsets) - 1, trained.shape[0]));
   return {column_from(tokens, {}), column_from(offsets, {})};
 }
 
@@ -135,6 +153,7 @@ Unlabelled of_files(const DatasetInfo& trained, const fs::path& from) {
     throw data_error(fmt::format("is no array, and the training's images had {} channels", trained.shape[0]),
                      from.string(), "write the images with numpy.save as " + shape_in_words(trained.shape));
   ImageFiles images = read_images(from, trained.shape);
+  require_scale_of_training(trained, *images.pixels, from.string());
   auto found = in_memory(trained, {images.pixels}, images.pixels->rows());
   found.names = std::move(images.names);
   return found;
@@ -164,9 +183,12 @@ Unlabelled read_unlabelled(const DatasetInfo& trained, const UnlabelledOptions& 
     throw usage_error("is for networks of several inputs, and this one was trained on one",
                       "--inputs " + options.inputs, "leave it out");
   if (text) {
-    Columns columns = read_lines(trained, from);
+    std::vector<std::string> remarks;
+    Columns columns = read_lines(trained, from, remarks);
     const auto samples = columns[1]->rows() - 1;
-    return in_memory(trained, std::move(columns), samples);
+    auto found = in_memory(trained, std::move(columns), samples);
+    found.remarks = std::move(remarks);
+    return found;
   }
   const bool array = !fs::is_directory(from, ignored) && is_npy(from);
   if (array && !(options.ignore + options.na_values).empty())
@@ -177,8 +199,7 @@ Unlabelled read_unlabelled(const DatasetInfo& trained, const UnlabelledOptions& 
     throw data_error("is no array, and the training's columns had no names", from.string(),
                      "write the rows with numpy.save as float32 " + shape_in_words(trained.shape));
   std::vector<std::string> remarks;
-  const auto rows = array ? read_array(trained, from)
-                          : read_new_table(trained.columns, trained.ignored_columns, options, remarks);
+  const auto rows = array ? read_array(trained, from) : read_new_table(trained, options, remarks);
   auto found = in_memory(trained, {rows}, rows->rows());
   found.remarks = std::move(remarks);
   return found;

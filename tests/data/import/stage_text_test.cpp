@@ -203,6 +203,18 @@ TEST_F(StageTextTest, LanguagesCanBeTurnedRound) {
   EXPECT_THAT(error.what(), HasSubstr("de, en"));
 }
 
+TEST_F(StageTextTest, ASecondPairOfFilesOfASplitIsNamed) {
+  write_pairs();
+  write("train2.de", "Ein Baum.\n");
+  write("train2.en", "A tree.\n");
+  StageReport report;
+  stage(options(), library, {}, &report);
+  ASSERT_EQ(report.remarks.size(), 2);
+  EXPECT_THAT(report.remarks[0], HasSubstr("left out: test_2017_flickr.de and test_2017_flickr.en"));
+  EXPECT_THAT(report.remarks[1], HasSubstr("left out: train2.de and train2.en"));
+  EXPECT_THAT(report.remarks[1], HasSubstr("the split train"));
+}
+
 TEST_F(StageTextTest, NewsAreRecognisedAndTheirFieldsJoined) {
   write("train.csv", news(40));
   write("test.csv", news(4));
