@@ -53,8 +53,8 @@ void note_date(TableColumn& column, std::string_view cell) {
   note(column, date->days);
 }
 
-TableColumn scan(std::span<const TableText> files, std::size_t index) {
-  TableColumn column{.name = files.front().column_names()[index], .index = index};
+TableColumn scan(std::span<const TableText> files, std::size_t index, const std::string& name) {
+  TableColumn column{.name = name, .index = index};
   double number = 0;
   column.dates = true;
   for (const TableText& file : files)
@@ -144,12 +144,14 @@ std::vector<TableColumn> columns_of(std::span<const TableText> files) {
       throw data_error(fmt::format("has other columns than {}", first.origin()), file.origin(),
                        "give files that belong together, all with the same header or all without");
   const auto names = first.column_names();
-  for (auto name = names.begin(); name != names.end(); ++name)
-    if (std::find(names.begin(), name, *name) != name)
-      throw data_error(fmt::format("has two columns {}", printable(*name, 100)), first.origin(),
+  std::set<std::string_view> known;
+  for (const std::string& name : names)
+    if (!known.insert(name).second)
+      throw data_error(fmt::format("has two columns {}", printable(name, 100)), first.origin(),
                        "give each column a name of its own");
   std::vector<TableColumn> columns;
-  for (std::size_t index = 0; index < first.width(); ++index) columns.push_back(scan(files, index));
+  for (std::size_t index = 0; index < first.width(); ++index)
+    columns.push_back(scan(files, index, names[index]));
   return columns;
 }
 
