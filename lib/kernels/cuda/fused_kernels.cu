@@ -153,6 +153,7 @@ __global__ void residual_norm_gradient_kernel(float* gradient, float* partial, c
       gradient[at + i] = passed != nullptr ? passed[at + i] + through : through;
     }
   }
+  __syncthreads();  // below a thread has other columns, and a block without rows has waited nowhere
   float* const of_block = partial + std::size_t{blockIdx.x} * 2 * rows.width;
   for (std::size_t i = threadIdx.x; i < 2 * rows.width; i += kThreads) of_block[i] = own_partial[i];
 }
