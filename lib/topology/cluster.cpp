@@ -66,11 +66,14 @@ std::vector<std::vector<int>> Cluster::parted_machines() const {
 bool Cluster::shares_gpus() const { return !shared_gpus().empty(); }
 
 std::vector<std::string> Cluster::shared_gpus() const {
-  // A launcher may show each rank other GPUs: the same number need not be the same one.
+  // A launcher may show each rank other GPUs: the same number need not be the same one. To NCCL slices of one
+  // card (MIG) are one GPU.
   std::map<std::pair<int, std::string>, std::vector<const RankPlace*>> users;
   for (const RankPlace& place : ranks) {
     if (place.gpu < 0) continue;
-    const auto name = place.device_uuid.empty() ? std::to_string(place.gpu) : place.device_uuid;
+    const auto name = !place.device_bus.empty()    ? place.device_bus
+                      : !place.device_uuid.empty() ? place.device_uuid
+                                                   : std::to_string(place.gpu);
     users[{machine_of(place), name}].push_back(&place);
   }
   std::vector<std::string> sentences;

@@ -18,6 +18,7 @@ struct RankPlace {
   std::vector<int> cpus;    ///< Cores this rank may use (its affinity mask), ascending.
   int gpu = -1;             ///< Index on its node of the GPU it uses; -1 for the CPU.
   std::string device_uuid;  ///< Of that GPU; empty for the CPU.
+  std::string device_bus;   ///< Of its card, whose MIG slices each have a UUID; empty: not known.
   int island = -1;          ///< Of the node's GPUs that NVLink joins, the island of that GPU; -1 for the CPU.
 };
 

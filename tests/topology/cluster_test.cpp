@@ -56,6 +56,17 @@ TEST(ClusterTest, NamesTheRanksThatShareAGpu) {
   EXPECT_EQ(cluster.shared_gpus(), std::vector<std::string>{"ranks 6, 7 share GPU 0 of node1"});
 }
 
+TEST(ClusterTest, SlicesOfOneCardAreOneGpu) {
+  Cluster cluster = invent_cluster(1, 3, block_order(3));
+  for (RankPlace& place : cluster.ranks) {
+    place.first_rank = place.rank;
+    place.gpu = place.rank;
+    place.device_uuid = "MIG-" + std::to_string(place.rank);
+    place.device_bus = place.rank < 2 ? "0000:3b:00.0" : "0000:86:00.0";
+  }
+  EXPECT_EQ(cluster.shared_gpus(), std::vector<std::string>{"ranks 0, 1 share GPU 0 of node0"});
+}
+
 TEST(ClusterTest, RefusesGapsAndWrongOrder) {
   Cluster gap = invent_cluster(2, 2, block_order(4));
   gap.ranks[2].node = gap.ranks[3].node = 2;

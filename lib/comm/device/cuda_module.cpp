@@ -130,6 +130,12 @@ std::vector<std::string> CudaModule::device_uuids() const {
   return uuids;
 }
 
+std::string CudaModule::device_bus(int device) const {
+  using Bus = const char* (*)(int);
+  const char* const bus = reinterpret_cast<Bus>(symbol("dtrain_cuda_device_bus"))(device);
+  return bus != nullptr ? bus : "";
+}
+
 std::unique_ptr<Group> CudaModule::make_group(const DeviceGroupRequest& request) const {
   using Make = Group* (*)(const DeviceGroupRequest&);
   return std::unique_ptr<Group>(reinterpret_cast<Make>(symbol("dtrain_make_nccl_group"))(request));

@@ -53,6 +53,7 @@ class CudaModule final : public DeviceTransport {
   DeviceMemory memory(int device) const;  ///< Makes it the current one.
   /// Theirs, as NVML has them (`GPU-5f...`), in CUDA's order. Throws Error where CUDA cannot tell.
   std::vector<std::string> device_uuids() const;
+  std::string device_bus(int device) const;  ///< Of its card on the PCI bus; empty where CUDA cannot tell.
 
   /// The address of one of the module's functions, such as `dtrain_device_kernels`.
   /// Throws Error (exit code 2) where it has none of that name.

@@ -26,18 +26,19 @@ std::string hostname() {
 /// A place travels as one line of text; of nodes and machines it names the lowest world rank there.
 std::string encode(const topology::RankPlace& place) {
   const auto word = [](const std::string& text) { return text.empty() ? std::string("-") : text; };
-  return fmt::format("{} {} {} {} {} {} {} {} {} {}", place.machine, place.node, place.local_rank,
-                     place.numa_node, place.gpu, place.island, word(place.device_uuid), word(place.switches),
-                     place.hostname, fmt::join(place.cpus, " "));
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {}", place.machine, place.node, place.local_rank,
+                     place.numa_node, place.gpu, place.island, word(place.device_uuid),
+                     word(place.device_bus), word(place.switches), place.hostname,
+                     fmt::join(place.cpus, " "));
 }
 
 topology::RankPlace decode(const std::string& line) {
   topology::RankPlace place;
   std::istringstream stream(line);
   stream >> place.machine >> place.node >> place.local_rank;
-  stream >> place.numa_node >> place.gpu >> place.island >> place.device_uuid >> place.switches >>
-      place.hostname;
-  for (std::string* const word : {&place.device_uuid, &place.switches}) {
+  stream >> place.numa_node >> place.gpu >> place.island >> place.device_uuid >> place.device_bus >>
+      place.switches >> place.hostname;
+  for (std::string* const word : {&place.device_uuid, &place.device_bus, &place.switches}) {
     if (*word == "-") word->clear();
   }
   for (int cpu = 0; stream >> cpu;) place.cpus.push_back(cpu);
@@ -83,6 +84,7 @@ topology::Cluster discover_cluster(const Communicator& world, const std::vector<
   mine.numa_node = read_hardware(false).numa_node_of(cpus);
   mine.gpu = device.gpu;
   mine.device_uuid = device.uuid;
+  mine.device_bus = device.bus;
   mine.island = device.island;
   mine.switches = switches;
   find_node(world, mine);

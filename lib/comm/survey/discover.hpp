@@ -14,6 +14,7 @@ namespace dtrain::comm {
 struct LocalDevice {
   int gpu = -1;      ///< Index on the node; -1 for the CPU.
   std::string uuid;  ///< Of that GPU.
+  std::string bus;   ///< Of its card, `0000:3b:00.0`; empty: not known.
   int island = -1;   ///< Of the node's GPUs that NVLink joins.
 };
 

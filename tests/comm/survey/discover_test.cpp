@@ -31,6 +31,17 @@ TEST(DiscoverTest, TellsWhichRanksShareAGpu) {
   EXPECT_EQ(cluster.shares_gpus(), world.size() > 1);
 }
 
+TEST(DiscoverTest, TellsWhichRanksShareACard) {
+  const auto world = Communicator::duplicate(MPI_COMM_WORLD);
+  const auto slice = "MIG-" + std::to_string(world.rank());
+  for (const std::string card : {"0000:3b:00.0", ""}) {
+    const auto cluster = discover_cluster(world, {0}, {.gpu = world.rank(), .uuid = slice, .bus = card});
+    EXPECT_EQ(cluster.ranks[0].device_uuid, "MIG-0");
+    EXPECT_EQ(cluster.ranks[0].device_bus, card);
+    EXPECT_EQ(cluster.shares_gpus(), world.size() > 1 && !card.empty());
+  }
+}
+
 TEST(DiscoverTest, ReadsTheMaskThatTheSystemEnforces) {
   cpu_set_t before;
   CPU_ZERO(&before);

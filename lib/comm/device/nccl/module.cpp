@@ -151,6 +151,14 @@ const char* dtrain_cuda_device_uuid(int device) {
   return text.c_str();
 }
 
+/// As NCCL compares them: slices of one card (MIG) have one. Valid until the next call; nullptr: not known.
+const char* dtrain_cuda_device_bus(int device) {
+  static std::array<char, 32> text{};
+  return cudaDeviceGetPCIBusId(text.data(), static_cast<int>(text.size()), device) == cudaSuccess
+             ? text.data()
+             : nullptr;
+}
+
 const dtrain::ProfilerRanges* dtrain_profiler_ranges() {
   static const dtrain::ProfilerRanges ranges = {&nvtxRangePushA, &nvtxRangePop};
   return &ranges;
