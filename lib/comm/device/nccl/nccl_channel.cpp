@@ -45,8 +45,14 @@ NcclChannel::NcclChannel(ncclComm_t comm, int device) : device_(device), comm_(c
   }
 }
 
+/// Of the highest priority: NCCL's few blocks get the next free multiprocessors, before what backward still
+/// has to begin, and the stream has none of the compute stream's hardware queues.
 void NcclChannel::make_stream() {
-  check_cuda(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags");
+  int lowest = 0;
+  int highest = 0;
+  check_cuda(cudaDeviceGetStreamPriorityRange(&lowest, &highest), "cudaDeviceGetStreamPriorityRange");
+  check_cuda(cudaStreamCreateWithPriority(&stream_, cudaStreamNonBlocking, highest),
+             "cudaStreamCreateWithPriority");
 }
 
 std::unique_ptr<NcclChannel> NcclChannel::split(NcclExtras::Split call, const Communicator& ranks, int color,
