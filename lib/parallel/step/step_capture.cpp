@@ -21,7 +21,10 @@ CapturedStep StepCapture::capture(const std::function<void()>& work) {
     throw;
   }
   capturing_ = false;
-  if (failure_) std::rethrow_exception(failure_);
+  if (failure_) {
+    give_up();
+    std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
   return std::exchange(step_, {});
 }
 
@@ -42,6 +45,7 @@ void StepCapture::give_up() noexcept {
   if (graph_ != nullptr) graph_->abandon();
   graph_.reset();
   meanwhile_.clear();
+  step_ = {};  // graphs hold the memory of what they compute
   depth_ = 0;
   capturing_ = false;
 }

@@ -24,13 +24,17 @@ struct FakeDevice {
   std::vector<std::string>* capturing = nullptr;
   bool fails_at_end = false;
   int abandoned = 0;
+  int graphs = 0;  // that are alive
 
   void give(const std::string& word) { (capturing != nullptr ? *capturing : done).push_back(word); }
 };
 
 class FakeGraph final : public DeviceGraph {
  public:
-  explicit FakeGraph(FakeDevice& device) : device_(device) {}
+  explicit FakeGraph(FakeDevice& device) : device_(device) { ++device_.graphs; }
+  ~FakeGraph() override { --device_.graphs; }
+  FakeGraph(const FakeGraph&) = delete;
+  FakeGraph& operator=(const FakeGraph&) = delete;
   void begin() override { device_.capturing = &words_; }
   void end() override {
     device_.capturing = nullptr;
@@ -175,13 +179,16 @@ TEST_F(StepCaptureTest, RepeatedWorkThatCannotBeCapturedIsGivenAsBefore) {
 
 TEST_F(StepCaptureTest, WhatFailsLeavesNothingAndTheNextStepIsAsBefore) {
   EXPECT_THROW(capture_.capture([&] {
-    const ScopedSpan span(capture_, Phase::forward, "forward");
+    { const ScopedSpan span(capture_, Phase::forward, "forward"); }
+    EXPECT_EQ(device_.graphs, 1);
+    const ScopedSpan span(capture_, Phase::backward, "backward");
     device_.give("a");
     capture_.repeat(tell("count"));
     throw std::runtime_error("an operation that waits for the device");
   }),
                std::runtime_error);
   EXPECT_FALSE(capture_.capturing());
+  EXPECT_EQ(device_.graphs, 0) << "they hold memory";
   EXPECT_THAT(device_.done, IsEmpty());
   EXPECT_EQ(device_.capturing, nullptr);
   { const ScopedSpan span(capture_, Phase::forward, "forward"); }
@@ -189,18 +196,25 @@ TEST_F(StepCaptureTest, WhatFailsLeavesNothingAndTheNextStepIsAsBefore) {
 }
 
 TEST_F(StepCaptureTest, AGraphThatCannotBeReplayedIsToldWhenTheStepIsThrough) {
-  device_.fails_at_end = true;
   EXPECT_THROW(capture_.capture([&] {
+    { const ScopedSpan span(capture_, Phase::forward, "forward"); }
+    device_.fails_at_end = true;
     {
       const ScopedSpan span(capture_, Phase::forward, "forward");
       device_.give("a");
+      capture_.repeat(tell("count"));
     }
     const ScopedSpan span(capture_, Phase::backward, "backward");  // no other graph is begun
     EXPECT_EQ(device_.capturing, nullptr);
   }),
                std::runtime_error);
   EXPECT_EQ(device_.abandoned, 1);
+  EXPECT_EQ(device_.graphs, 0) << "they hold memory";
   EXPECT_FALSE(capture_.capturing());
+  device_.fails_at_end = false;
+  const auto step = capture_.capture([&] { const ScopedSpan span(capture_, Phase::forward, "forward"); });
+  step.replay();
+  EXPECT_THAT(device_.done, ElementsAre("<forward", ">")) << "nothing of the capture that failed";
 }
 
 }  // namespace
