@@ -2,6 +2,7 @@
 
 #include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/Exception.h>
 
 #include <cmath>
 #include <utility>
@@ -50,7 +51,12 @@ void DeviceClock::enter(Phase phase, std::string_view name) {
 
 void DeviceClock::leave() {
   if (open_ && open_->depth == depth_) {
-    under_way_.push_back({open_->phase, open_->name, std::move(open_->begin), now()});
+    std::optional<c10::Event> end;
+    try {
+      end = now();
+    } catch (const c10::Error&) {  // the device has failed: the call that found it, or the next one, says so
+    }
+    if (end) under_way_.push_back({open_->phase, open_->name, std::move(open_->begin), std::move(*end)});
     open_.reset();
   }
   --depth_;

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
+#include <exception>
 #include <span>
 #include <vector>
 
@@ -71,7 +72,13 @@ StepStatistics::StepStatistics(models::Model& model, comm::Group& group, int row
 }
 
 StepStatistics::~StepStatistics() {
-  for (models::Buffer* buffer : averaged_) buffer->step_sum = buffer->step_sum.clone();
+  for (models::Buffer* buffer : averaged_) {
+    try {
+      buffer->step_sum = buffer->step_sum.clone();
+    } catch (const std::exception&) {  // a device that has failed, or no memory left
+      buffer->step_sum.reset();        // its own ends here
+    }
+  }
 }
 
 void StepStatistics::begin_step() {

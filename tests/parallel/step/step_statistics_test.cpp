@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
+#include <c10/core/CPUAllocator.h>
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -108,6 +109,29 @@ TEST(StepStatisticsTest, AStepIsAppliedIfItsDecisionSaysSo) {
     EXPECT_EQ(model->buffers()[2]->value.item<std::int64_t>(), applies);
   }
   EXPECT_TRUE(at::allclose(model->buffers()[0]->value, expected_mean(*model), 1e-12, 1e-14));
+}
+
+/// Without memory, as a device that has failed is.
+struct NoMemory final : c10::Allocator {
+  c10::DataPtr allocate(std::size_t bytes) override {
+    TORCH_CHECK(bytes == 0, "no memory");
+    return {};
+  }
+  void copy_data(void*, const void*, std::size_t) const override {}
+};
+
+TEST(StepStatisticsTest, TheyEndWhereTheirSumsCannotBeCopied) {
+  JobOfTest job;
+  const auto model = small_resnet();
+  NoMemory none;
+  c10::Allocator* const usual = c10::GetCPUAllocator();
+  {
+    const StepStatistics statistics(*model, job.data());
+    EXPECT_TRUE(model->buffers()[0]->step_sum.defined());
+    c10::SetCPUAllocator(&none);
+  }
+  c10::SetCPUAllocator(usual);
+  EXPECT_FALSE(model->buffers()[0]->step_sum.defined()) << "their memory is gone";
 }
 
 TEST(StepStatisticsTest, EveryRankGetsTheFirstRanksBuffers) {
