@@ -1,6 +1,7 @@
 #include "parallel/device/rank_device.hpp"
 
 #include <ATen/Context.h>
+#include <c10/core/CachingDeviceAllocator.h>
 #include <c10/core/DeviceType.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
@@ -10,6 +11,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <filesystem>
+#include <map>
 #include <vector>
 
 #include "comm/survey/nvml.hpp"
@@ -76,15 +78,6 @@ void open_graphs(const comm::CudaModule& module, RankDevice& device) {
   device.graphs = reinterpret_cast<DeviceGraphsEntry>(entry)();
 }
 
-/// From here on this thread puts into a stream of its own what the device is to compute: graphs cannot be
-/// captured from the default one. Returns CUDA's handle.
-void* use_compute_stream(at::Device device) {
-  const c10::impl::VirtualGuardImpl streams(device.type());
-  const c10::Stream stream = streams.getStreamFromGlobalPool(device);
-  streams.exchangeStream(stream);
-  return stream.native_handle();
-}
-
 RankDevice open_cuda(const comm::Communicator& world) {
   const auto& module = cuda_module();
   load_libtorch_cuda();
@@ -97,6 +90,8 @@ RankDevice open_cuda(const comm::Communicator& world) {
   const auto gpus = gpus_of_node(visible);
   const auto index = own_gpu(visible, gpus, world);
   const auto number = std::ranges::find(gpus, visible[index], &topology::Gpu::uuid) - gpus.begin();
+  free_unused_memory(
+      at::Device(at::kCUDA, static_cast<at::DeviceIndex>(index)));  // of an earlier part of the run
   require_free_memory(visible[index], module.memory(static_cast<int>(index)));
   require(at::hasCUDA(), "LibTorch finds no GPU",
           {.subject = "--device cuda",
@@ -106,6 +101,8 @@ RankDevice open_cuda(const comm::Communicator& world) {
   use_tf32(false);                              // fp32 is fp32, as on the CPU
   const at::Device device(at::kCUDA, static_cast<at::DeviceIndex>(index));
   c10::impl::VirtualGuardImpl(at::kCUDA).setDevice(device);
+  const c10::Stream stream = compute_stream(device);
+  c10::impl::VirtualGuardImpl(at::kCUDA).exchangeStream(stream);
   const auto entry = reinterpret_cast<kernels::DeviceKernelsEntry>(module.symbol("dtrain_device_kernels"));
   kernels::use_device_kernels(entry());
   using Ranges = const ProfilerRanges* (*)();
@@ -113,10 +110,11 @@ RankDevice open_cuda(const comm::Communicator& world) {
                     .index = device.index(),
                     .place = {.gpu = static_cast<int>(number),
                               .uuid = visible[index],
+                              .bus = module.device_bus(static_cast<int>(index)),
                               .island = topology::islands(gpus)[static_cast<std::size_t>(number)]},
                     .transport = &module,
                     .ranges = reinterpret_cast<Ranges>(module.symbol("dtrain_profiler_ranges"))(),
-                    .stream = use_compute_stream(device)};
+                    .stream = stream.native_handle()};
   open_graphs(module, opened);
   return opened;
 }
@@ -157,6 +155,19 @@ void require_free_memory(const std::string& gpu, const comm::DeviceMemory& memor
                       gib(memory.free_bytes), gib(memory.total_bytes)),
           {.subject = "--device cuda",
            .advice = "look at nvidia-smi for whose they are, or name another with CUDA_VISIBLE_DEVICES"});
+}
+
+void free_unused_memory(at::Device device) {
+  auto* const allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
+  if (allocator != nullptr) allocator->emptyCache();
+}
+
+c10::Stream compute_stream(at::Device device) {
+  static std::map<std::string, c10::Stream> streams;  // as CUDA's own pool of them, the process's
+  const auto known = streams.find(device.str());
+  if (known != streams.end()) return known->second;
+  const c10::Stream stream = c10::impl::VirtualGuardImpl(device.type()).getStreamFromGlobalPool(device);
+  return streams.emplace(device.str(), stream).first->second;
 }
 
 void use_extension_transport(const comm::DeviceTransport* transport) { extension_transport = transport; }

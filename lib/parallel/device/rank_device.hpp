@@ -1,5 +1,8 @@
 #pragma once
 
+#include <c10/core/Device.h>
+#include <c10/core/Stream.h>
+
 #include <cstdint>
 #include <string>
 
@@ -57,6 +60,14 @@ void use_tf32(bool wanted);
 /// max_pool2d it does not, whose atomic additions meet where windows overlap; those of dtrain's models do
 /// not.) To be called before the first operation.
 void compute_deterministically();
+
+/// Gives back to the device what LibTorch keeps of its memory for later tensors: graphs take memory of their
+/// own, and to those who ask the device it is not free.
+void free_unused_memory(c10::Device device);
+
+/// The stream of this process's compute thread on a device, not the default one: graphs cannot be captured
+/// from that. The same each time, because memory that LibTorch keeps is for the stream that it was taken for.
+c10::Stream compute_stream(c10::Device device);
 
 /// Throws Error where of a GPU's memory next to nothing is left: other processes have it.
 void require_free_memory(const std::string& gpu, const comm::DeviceMemory& memory);

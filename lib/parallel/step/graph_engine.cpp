@@ -2,22 +2,16 @@
 
 #include <ATen/ATen.h>
 #include <ATen/core/grad_mode.h>
-#include <c10/core/CachingDeviceAllocator.h>
 #include <fmt/format.h>
 
 #include <utility>
 
 #include "core/counted.hpp"
 #include "core/error.hpp"
+#include "parallel/device/rank_device.hpp"
 
 namespace dtrain::parallel {
 namespace {
-
-/// What was cached for operations is not for graphs, whose memory is their own.
-void free_unused_memory(at::Device device) {
-  auto* const allocator = dynamic_cast<c10::DeviceAllocator*>(c10::GetAllocator(device.type()));
-  if (allocator != nullptr) allocator->emptyCache();
-}
 
 void put(const at::Tensor& to, const at::Tensor& from) {
   require(to.sizes() == from.sizes(), "samples of another shape than those of the captured step",
