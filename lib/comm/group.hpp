@@ -49,6 +49,9 @@ class Group {
 
   /// `bytes` of memory fit for this group's fastest all_reduce. Collective over the group, and blocking.
   virtual std::unique_ptr<SharedBuffer> allocate(std::size_t bytes) = 0;
+  /// Of a group on devices, whether what allocate() gives travels with fewer copies than other memory of the
+  /// device.
+  virtual bool registers_memory() const { return false; }
 
   /// One block of `bytes`, zero-filled, that all ranks of the group map: what each would otherwise hold a
   /// copy of. Empty on all ranks where they do not share a node's memory, or it has no room. Not for buffers

@@ -20,6 +20,7 @@ class PassingGroup : public Group {
   int world_rank_of(int group_rank) const override { return group_.world_rank_of(group_rank); }
   NodePlace node_place() const override { return group_.node_place(); }
   std::unique_ptr<SharedBuffer> allocate(std::size_t bytes) override { return group_.allocate(bytes); }
+  bool registers_memory() const override { return group_.registers_memory(); }
   std::unique_ptr<SharedBuffer> allocate_common(std::size_t bytes) override {
     return group_.allocate_common(bytes);
   }

@@ -88,6 +88,7 @@ class GuardedGroup final : public comm::Group {
       : name_(request.name + " on guarded devices"),
         world_ranks_(request.world_ranks),
         messages_(request.messages),
+        registers_(request.common != nullptr),
         ranks_(comm::Communicator::duplicate(request.ranks->handle())),
         queue_(*request.queue) {}
 
@@ -98,6 +99,7 @@ class GuardedGroup final : public comm::Group {
   std::unique_ptr<comm::SharedBuffer> allocate(std::size_t bytes) override {
     return std::make_unique<GuardedBuffer>(bytes);
   }
+  bool registers_memory() const override { return registers_; }  // as NCCL does with --nccl-shared
 
   Handle all_reduce(Buffer values, comm::ReduceOp op, comm::Algorithm /*algorithm*/) override {
     const auto how = op == comm::ReduceOp::sum ? MPI_SUM : op == comm::ReduceOp::max ? MPI_MAX : MPI_MIN;
@@ -168,6 +170,7 @@ class GuardedGroup final : public comm::Group {
   std::string name_;
   std::vector<int> world_ranks_;
   bool messages_;
+  bool registers_;
   comm::Communicator ranks_;
   comm::Queue& queue_;
   std::vector<int> counts_;  // of the collective under way

@@ -2,6 +2,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 
@@ -11,8 +12,9 @@
 namespace dtrain::parallel {
 
 /// Flat memory that a rank computes in and a group's collectives read and write. On the CPU both see the same
-/// memory, which the ranks of a node share; on a device, too, where the group reaches it. Where it does not,
-/// collectives see a copy on the CPU, which is updated before each collective and copied back after it.
+/// memory, which the ranks of a node share; on a device, too, where the group reaches it, and the memory is
+/// the group's own where it registers that. Where it does not reach it, collectives see a copy on the CPU,
+/// which is updated before each collective and copied back after it.
 class ExchangeMemory {
  public:
   /// `elements` of zeros, of the options' type and device. Collective over `group`, and blocking.
@@ -31,6 +33,8 @@ class ExchangeMemory {
   void take_in(const comm::Handle& collective, const Range& part) const;
 
  private:
+  at::Tensor registered(std::size_t bytes, at::IntArrayRef shape, const at::TensorOptions& options) const;
+
   comm::Group& group_;
   std::unique_ptr<comm::SharedBuffer> memory_;
   struct Unpin {

@@ -194,8 +194,15 @@ ncclResult_t ncclBroadcast(const void*, void*, size_t, ncclDataType_t, int, nccl
 
 const char* cudaGetErrorString(cudaError_t /*code*/) { return "fake error"; }
 cudaError_t cudaSetDevice(int /*device*/) { return cudaSuccess; }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned /*flags*/) {
+cudaError_t cudaDeviceGetStreamPriorityRange(int* lowest, int* highest) {
+  *lowest = 0;
+  *highest = -5;  // as CUDA's: a smaller number comes before
+  return cudaSuccess;
+}
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int priority) {
   *stream = nullptr;
+  auto& of_rank = dtrain::comm::FakeNccl::of_this_rank();
+  if (flags == cudaStreamNonBlocking && priority == -5) ++of_rank.urgent_streams;
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t /*stream*/) { return cudaSuccess; }
@@ -209,7 +216,12 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned /*flags*/) {
 }
 cudaError_t cudaEventDestroy(cudaEvent_t /*event*/) { return cudaSuccess; }
 cudaError_t cudaEventRecord(cudaEvent_t /*event*/, cudaStream_t /*stream*/) { return cudaSuccess; }
-cudaError_t cudaEventQuery(cudaEvent_t /*event*/) { return cudaSuccess; }
+cudaError_t cudaEventQuery(cudaEvent_t /*event*/) {
+  auto& looks = dtrain::comm::FakeNccl::of_this_rank().busy_looks;
+  if (looks == 0) return cudaSuccess;
+  --looks;
+  return cudaErrorNotReady;
+}
 cudaError_t cudaMalloc(void** memory, size_t bytes) {
   *memory = std::malloc(bytes);
   return cudaSuccess;

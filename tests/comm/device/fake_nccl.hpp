@@ -19,7 +19,9 @@ struct FakeNccl {
   int freed = 0;
   int registered = 0;
   int deregistered = 0;
-  bool shares = false;  ///< What the last id's communicator was to share with its children.
+  int urgent_streams = 0;  ///< Of the highest priority.
+  int busy_looks = 0;      ///< So many times an event has not passed yet, from now on.
+  bool shares = false;     ///< What the last id's communicator was to share with its children.
 
   static FakeNccl& of_this_rank();
   /// As of a library that has all of them.

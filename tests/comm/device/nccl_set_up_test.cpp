@@ -73,7 +73,9 @@ TEST_F(NcclSetUpTest, AGroupByItselfHasAnIdForEachCommunicator) {
     const auto all = group(job_.world, FakeNccl::extras(), nullptr, true);
     exchanges(*all, true);
     EXPECT_EQ(calls().made, 1 + channels_of(job_.size()));
+    EXPECT_EQ(calls().urgent_streams, calls().made) << "one each, before the compute stream's";
     EXPECT_EQ(calls().split, 0);
+    EXPECT_FALSE(all->registers_memory());
     EXPECT_EQ(calls().registered + calls().allocated, 0) << "its memory is plain";
     EXPECT_FALSE(calls().shares);
   }
@@ -92,6 +94,8 @@ TEST_F(NcclSetUpTest, WithACommonSetUpTheWaysToNeighboursAreSplitFromTheGroup) {
     EXPECT_EQ(calls().split, 2 * rounds) << "in rounds of pairs, not one pair after another";
     EXPECT_EQ(calls().children, channels_of(job_.size()));
     EXPECT_TRUE(calls().shares);
+    EXPECT_EQ(calls().urgent_streams, calls().made + calls().children);
+    EXPECT_TRUE(all->registers_memory());
     EXPECT_GT(calls().registered, 0);
     EXPECT_EQ(calls().registered, calls().allocated);
   }
@@ -135,6 +139,18 @@ TEST_F(NcclSetUpTest, ALibraryWithoutTheseFunctionsDoesAsBefore) {
     EXPECT_EQ(calls().made, splits ? 1 : 1 + channels_of(job_.size()));
     EXPECT_EQ(calls().registered > 0, !splits);
   }
+}
+
+TEST_F(NcclSetUpTest, MemoryIsFreedWhenTheGpuHasDoneWhatUsesIt) {
+  std::shared_ptr<DeviceRoot> root;
+  CommonSetUp common{.job = job_.world, .color = 0, .root = root};
+  const auto all = group(job_.world, FakeNccl::extras(), &common, false);
+  auto memory = all->allocate(64);
+  calls().busy_looks = 3;
+  memory.reset();
+  EXPECT_EQ(calls().busy_looks, 0);
+  EXPECT_EQ(calls().deregistered, 1);
+  EXPECT_EQ(calls().freed, 1);
 }
 
 TEST_F(NcclSetUpTest, MemoryMayOutliveItsGroup) {

@@ -1,5 +1,5 @@
-// Memory of a device that the group does not reach: what it exchanges passes through memory of the CPU, which
-// the device's driver pins.
+// Memory of a device. Where the group does not reach it, what it exchanges passes through memory of the CPU,
+// which the device's driver pins; where the group registers memory, it is the group's.
 #include "parallel/memory/exchange_memory.hpp"
 
 #include <ATen/ATen.h>
@@ -8,7 +8,9 @@
 #include <cstddef>
 #include <map>
 
+#include "comm/passing_group.hpp"
 #include "kernels/device_kernels.hpp"
+#include "parallel/device/rank_device.hpp"
 #include "parallel/job_of_test.hpp"
 #include "support/guarded_device.hpp"
 
@@ -41,14 +43,16 @@ class ExchangeMemoryTest : public testing::Test {
   ExchangeMemoryTest() { kernels::use_device_kernels(&kernels_); }
   ~ExchangeMemoryTest() override { kernels::use_device_kernels(nullptr); }
 
-  void exchange(ExchangeMemory& memory) {
+  static void exchange(const ExchangeMemory& memory) {
     const at::Tensor& values = memory.values();
-    values.fill_(job_.rank() + 1.0);
+    EXPECT_TRUE(values.cpu().eq(0).all().item<bool>());
+    const int rank = memory.group().rank();
+    values.fill_(rank + 1.0);
     const Range part{10, 20};
     memory.take_in(memory.group().all_reduce(memory.outgoing(part), comm::ReduceOp::sum), part);
-    const int n = job_.data().size();
+    const int n = memory.group().size();
     const at::Tensor here = values.cpu();
-    EXPECT_EQ(here[9].item<float>(), static_cast<float>(job_.rank() + 1)) << "not exchanged";
+    EXPECT_EQ(here[9].item<float>(), static_cast<float>(rank + 1)) << "not exchanged";
     EXPECT_EQ(here[19].item<float>(), static_cast<float>(n * (n + 1)) / 2);
   }
 
@@ -72,6 +76,46 @@ TEST_F(ExchangeMemoryTest, MemoryThatCannotBePinnedIsExchangedAllTheSame) {
   ExchangeMemory memory(job_.data(), 100, at::TensorOptions().dtype(at::kFloat).device(kGuarded));
   EXPECT_TRUE(kernels_.pinned.empty());
   exchange(memory);
+}
+
+/// A group, and its devices' side, of which it says how often that was asked for memory.
+class Watched final : public comm::PassingGroup {
+ public:
+  explicit Watched(comm::Group& group) : PassingGroup(group), there_(*group.on_device()) {}
+  comm::Group* on_device() override { return &there_; }
+  int asked() const { return there_.asked; }
+
+ private:
+  struct There final : comm::PassingGroup {
+    using PassingGroup::PassingGroup;
+    std::unique_ptr<comm::SharedBuffer> allocate(std::size_t bytes) override {
+      ++asked;
+      return PassingGroup::allocate(bytes);
+    }
+    int asked = 0;
+  };
+  There there_;
+};
+
+TEST_F(ExchangeMemoryTest, OnADeviceThatTheGroupReachesItIsTheGroupsWhereThatRegistersMemory) {
+  if (job_.data().size() == 1) GTEST_SKIP() << "one rank exchanges nothing";
+  NullSpanSink sink;
+  const auto world = comm::Communicator::duplicate(MPI_COMM_WORLD);
+  const auto cluster = comm::discover_cluster(world, comm::affinity_mask());
+  const topology::Mesh mesh(cluster, {.data = world.size()});
+  const auto* const transport = open_device("guarded", world).transport;
+  ASSERT_NE(transport, nullptr);
+  for (const bool registers : {false, true}) {
+    auto groups = comm::make_groups(
+        world, cluster, mesh, {.timeout_s = 20, .transport = transport, .common_set_up = registers}, sink);
+    Watched data(groups.data());
+    const ExchangeMemory memory(data, 100, at::TensorOptions().dtype(at::kFloat).device(kGuarded));
+    EXPECT_EQ(data.asked(), registers ? 1 : 0);
+    EXPECT_EQ(memory.values().device(), kGuarded);
+    EXPECT_EQ(memory.place({0, 100}).data, memory.values().data_ptr()) << "it is not copied";
+    exchange(memory);
+  }
+  EXPECT_TRUE(kernels_.pinned.empty());
 }
 
 TEST_F(ExchangeMemoryTest, NothingOfTheCpusIsPinned) {

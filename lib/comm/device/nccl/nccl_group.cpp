@@ -6,89 +6,14 @@
 #include <utility>
 
 #include "comm/device/nccl/cuda_check.hpp"
+#include "comm/device/nccl/cuda_event.hpp"
+#include "comm/device/nccl/nccl_memory.hpp"
 #include "comm/group_arguments.hpp"
 #include "comm/operation.hpp"
 #include "core/error.hpp"
 
 namespace dtrain::comm {
 namespace {
-
-/// A point on a stream. Owns its event; without timing, which would cost.
-class CudaEvent {
- public:
-  CudaEvent() {
-    check_cuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming), "cudaEventCreateWithFlags");
-  }
-  ~CudaEvent() { cudaEventDestroy(event_); }
-  CudaEvent(const CudaEvent&) = delete;
-  CudaEvent& operator=(const CudaEvent&) = delete;
-
-  void record(cudaStream_t stream) { check_cuda(cudaEventRecord(event_, stream), "cudaEventRecord"); }
-  void make_wait(cudaStream_t stream) const {
-    check_cuda(cudaStreamWaitEvent(stream, event_, 0), "cudaStreamWaitEvent");
-  }
-  bool passed() const {
-    const cudaError_t state = cudaEventQuery(event_);
-    if (state == cudaErrorNotReady) return false;
-    check_cuda(state, "cudaEventQuery");
-    return true;
-  }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
-class DeviceBuffer final : public SharedBuffer {
- public:
-  explicit DeviceBuffer(std::size_t bytes) : bytes_(bytes) {
-    if (bytes == 0) return;
-    check_cuda(cudaMalloc(&data_, bytes), fmt::format("cudaMalloc of {} bytes", bytes));
-    check_cuda(cudaMemset(data_, 0, bytes), "cudaMemset");
-    check_cuda(cudaStreamSynchronize(cudaStreamLegacy), "cudaMemset");  // other streams do not wait for it
-  }
-  ~DeviceBuffer() override { cudaFree(data_); }
-  DeviceBuffer(const DeviceBuffer&) = delete;
-  DeviceBuffer& operator=(const DeviceBuffer&) = delete;
-  void* data() override { return data_; }
-  std::size_t bytes() const override { return bytes_; }
-
- private:
-  std::size_t bytes_;
-  void* data_ = nullptr;
-};
-
-/// Memory that NCCL moves without copies of its own.
-class RegisteredBuffer final : public SharedBuffer {
- public:
-  RegisteredBuffer(std::size_t bytes, const NcclExtras& extras, const std::shared_ptr<NcclChannel>& channel)
-      : bytes_(bytes), extras_(extras), channel_(channel), memory_(allocate(extras, bytes), extras.free) {
-    if (bytes == 0) return;
-    check_cuda(cudaMemset(data(), 0, bytes), "cudaMemset");
-    check_cuda(cudaStreamSynchronize(cudaStreamLegacy), "cudaMemset");  // other streams do not wait for it
-    registered_ = channel->register_memory(extras, data(), bytes);
-  }
-  ~RegisteredBuffer() override {
-    if (const auto channel = channel_.lock()) channel->deregister_memory(extras_, registered_);
-  }
-  RegisteredBuffer(const RegisteredBuffer&) = delete;
-  RegisteredBuffer& operator=(const RegisteredBuffer&) = delete;
-  void* data() override { return memory_.get(); }
-  std::size_t bytes() const override { return bytes_; }
-
- private:
-  static void* allocate(const NcclExtras& extras, std::size_t bytes) {
-    void* memory = nullptr;
-    if (bytes > 0)
-      check_nccl(extras.allocate(&memory, bytes), fmt::format("ncclMemAlloc of {} bytes", bytes));
-    return memory;
-  }
-
-  std::size_t bytes_;
-  NcclExtras extras_;
-  std::weak_ptr<NcclChannel> channel_;  // which may be gone before: then nothing is registered any more
-  std::unique_ptr<void, NcclExtras::Free> memory_;
-  void* registered_ = nullptr;
-};
 
 /// A communicator of all ranks of a job, of which those of its groups are parts.
 class NcclRoot final : public DeviceRoot {
@@ -221,7 +146,7 @@ NcclGroup::NcclGroup(const DeviceGroupRequest& request, const NcclExtras& extras
       compute_(request.stream != nullptr ? static_cast<cudaStream_t>(request.stream) : cudaStreamLegacy),
       extras_(request.common != nullptr ? extras : NcclExtras()),
       collectives_(make_collectives(request)),
-      token_(std::make_unique<DeviceBuffer>(sizeof(std::int32_t))),
+      token_(device_memory(sizeof(std::int32_t))),
       traffic_(request.traffic),
       bytes_with_all_(request.bytes_with_all) {
   void* const token = token_->data();
@@ -309,8 +234,8 @@ Label NcclGroup::label(std::string_view operation, const Buffer& values, int pee
 }
 
 std::unique_ptr<SharedBuffer> NcclGroup::allocate(std::size_t bytes) {
-  if (extras_.registers()) return std::make_unique<RegisteredBuffer>(bytes, extras_, collectives_);
-  return std::make_unique<DeviceBuffer>(bytes);
+  return extras_.registers() ? registered_memory(bytes, extras_, collectives_, compute_)
+                             : device_memory(bytes);
 }
 
 Handle NcclGroup::submit(const Label& label, NcclChannel& channel, NcclChannel::Call call, std::int64_t sent,

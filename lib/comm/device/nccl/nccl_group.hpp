@@ -34,6 +34,7 @@ class NcclGroup final : public Group {
 
   /// Device memory, zero-filled; registered with NCCL, where the request had something in common.
   std::unique_ptr<SharedBuffer> allocate(std::size_t bytes) override;
+  bool registers_memory() const override { return extras_.registers(); }
   /// NCCL chooses the algorithm itself: `algorithm` is not used.
   Handle all_reduce(Buffer values, ReduceOp op, Algorithm algorithm) override;
   Handle reduce_scatter(Buffer input, Buffer output, ReduceOp op) override;
