@@ -61,8 +61,8 @@ void use_tf32(bool wanted);
 /// not.) To be called before the first operation.
 void compute_deterministically();
 
-/// Gives back to the device what LibTorch keeps of its memory for later tensors: graphs take memory of their
-/// own, and to those who ask the device it is not free.
+/// Gives back to the device what LibTorch keeps of its memory for later tensors. Graphs take memory of their
+/// own, and the driver does not count as free what LibTorch keeps.
 void free_unused_memory(c10::Device device);
 
 /// The stream of this process's compute thread on a device, not the default one: graphs cannot be captured
