@@ -38,7 +38,10 @@ HeldPart part_at(int pipe, int tensor, std::int64_t step, bool informed = true) 
                             {"optimizer/momentum", "common" + stage, at::full({2}, static_cast<double>(step)),
                              nullptr}}};
   if (informed)
-    part.info = checkpoint::CheckpointInfo{.step = step, .epoch = 1, .model = "mlp", .micro_batches = 1};
+    part.info.step = step;
+    part.info.epoch = 1;
+    part.info.model = "mlp";
+    part.info.micro_batches = 1;
   return part;
 }
 

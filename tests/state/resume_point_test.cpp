@@ -47,7 +47,13 @@ class ResumePointTest : public testing::Test {
                                            .data = values.data()};
         parts.push_back(saving.write_part(writer, std::span(&tensor, 1), library));
       }
-      saving.commit({.step = step, .epoch = 1, .best = best, .model = "mlp", .micro_batches = 1}, parts);
+      checkpoint::CheckpointInfo info;
+      info.step = step;
+      info.epoch = 1;
+      info.best = best;
+      info.model = "mlp";
+      info.micro_batches = 1;
+      saving.commit(info, parts);
       if (best.step == step) checkpoint::mark(folder, checkpoint::kBest, step);
     }
     world.barrier();
