@@ -37,11 +37,13 @@ HeldPart part_at(int pipe, int tensor, std::int64_t step, bool informed = true) 
                 .tensors = {{"model", "sliced" + stage, held, std::make_shared<models::HeldSlice>(slice)},
                             {"optimizer/momentum", "common" + stage, at::full({2}, static_cast<double>(step)),
                              nullptr}}};
-  if (informed)
-    part.info.step = step;
-    part.info.epoch = 1;
-    part.info.model = "mlp";
-    part.info.micro_batches = 1;
+  if (informed) {
+    part.info.emplace();
+    part.info->step = step;
+    part.info->epoch = 1;
+    part.info->model = "mlp";
+    part.info->micro_batches = 1;
+  }
   return part;
 }
 

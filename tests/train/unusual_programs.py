@@ -69,7 +69,7 @@ def in_pytorch(module, folder, dataset, loss):
 def options_of(name, dataset, loss, samples_of_step):
     return ["--model", f"{name}.pt2", "--dataset", dataset, "--loss", loss, "--precision", "fp64", "--global-batch", samples_of_step,
             "--epochs", STEPS, "--limit-steps", STEPS, "--optimizer", "sgd", "--momentum", MOMENTUM, "--weight-decay", DECAY, "--schedule",
-            "constant", "--learning-rate", RATE, "--grad-clip", 0, "--warmup-steps", 0, "--threads", 1, "--quiet"]
+            "constant", "--learning-rate", RATE, "--grad-clip", 0, "--warmup-steps", 0, "--threads", 1]
 
 
 def trained(binary, folder, run_name, mesh, *options):
