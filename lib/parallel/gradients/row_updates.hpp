@@ -22,9 +22,9 @@ namespace dtrain::parallel {
 /// grow with the table. Each rank adds up the rows it updates, in the order of the samples whatever the
 /// number of ranks. A row that a step does not use moves all the same under Adam, whose moments fade; the
 /// steps it has missed are made up for before it is used again, in one pass over the row
-/// (kernels::adam_idle). Adam's eps leaves no closed form, but after some 200 steps (500 in fp64) with the usual
-/// betas what still moves is below rounding. The moments of such a row fade in its next update, which writes
-/// them anyway.
+/// (kernels::adam_idle). Adam's eps leaves no closed form, but after some 200 steps (500 in fp64) with the
+/// usual betas what still moves is below rounding. The moments of such a row fade in its next update, which
+/// writes them anyway.
 class RowUpdates {
  public:
   /// Whether the ranks hold one copy of the parameters and of the optimizer's state, each updating a share of
