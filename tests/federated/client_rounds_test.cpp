@@ -230,7 +230,7 @@ TEST(ClientRoundsTest, WhatLayersDrawForAClientFollowsFromTheClientAlone) {
     const int clients = static_cast<int>(samples.size());
     const SampleFacts facts{
         .samples = std::ssize(sites), .classes_of = {}, .sites_of = sites, .sites = clients};
-    const ClientRounds all(Partition::make(PartitionRule::parse("site"), clients, facts, 1),
+    const ClientRounds all(Partition::make(PartitionRule::parse("sites"), clients, facts, 1),
                            {.clients_per_round = clients, .local_batch = 2});
     const auto plan = all.plan(1, 0, 1);
     std::map<int, std::vector<std::uint32_t>> found;
