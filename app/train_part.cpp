@@ -175,9 +175,8 @@ void choose_by_memory(train::RunConfig& config, const std::optional<state::Resum
   config.pipeline.chosen = world.broadcast(choice.words, 0);
 }
 
-/// What the run reads may not lie in the run that it replaces. Throws Error (exit code 2).
+/// Of a run that replaces another: what it reads may not lie there. Throws Error (exit code 2).
 void check_not_replaced(const train::RunConfig& config) {
-  if (!config.output.overwrite || config.dry_run) return;
   const auto whole = [](const std::string& path) {
     std::error_code ignored;
     return std::filesystem::weakly_canonical(path, ignored);
@@ -240,7 +239,7 @@ ExitCode train_part(train::RunConfig& config, train::Recovery& recovery, bool na
   config.output.name = settle_name(config, environment, world);  // one that was a spare does not know it yet
   // Where one of the ranks has seen the earlier run go, it is gone.
   config.output.overwrite = world.max(std::int64_t{config.output.overwrite ? 0 : 1}) == 0;
-  on_first_rank(world, [&] { check_not_replaced(config); });
+  if (config.output.overwrite && !config.dry_run) on_first_rank(world, [&] { check_not_replaced(config); });
   std::optional<record::RunHolder> holder;  // rank 0's
   std::optional<state::ResumePoint> resume;
   if (!config.dry_run) {

@@ -188,7 +188,9 @@ void require_text(const DatasetInfo& info, const std::string& origin) {
     check("label", column.label);
     check("label", column.other);
   }
-  for (const std::string& value : info.na_values) check("value of --na-values", value);
+  for (const std::string& value : info.na_values)
+    if (!is_utf8(value))
+      throw usage_error("is not UTF-8", "--na-values " + printable(value, 60), "give UTF-8 text");
   for (const InputInfo& input : info.inputs) check("input", input.name);
   for (const std::string& name : info.sites) check("site", name);
   for (const SourceInfo& source : info.sources) check("file's name", source.file);
