@@ -5,7 +5,7 @@ top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
 usage() {
   cat <<'EOF'
-usage: perf/gpu_check.sh PART [--out FOLDER] [--limit-s N]
+usage: perf/gpu_check.sh PART [--out FOLDER] [--limit-s N] [--at-once N]
   build      compiles the program, its module for GPUs, their tests and benchmarks
   smoke      the doctor, the kernels, NCCL on one rank, eight steps of mlp, resnet18 and gpt, replayed and not, and of each switch
              that is for GPUs: --kernels fused, --tf32, --offload
@@ -22,6 +22,7 @@ usage: perf/gpu_check.sh PART [--out FOLDER] [--limit-s N]
 Each part leaves PART.txt in FOLDER (perf/results/gpu), with the machine, the GPU and the commit at its head; speed also
 kernels.txt, speed.json and speed.md. A case that fails stops no other one. What passed, or was measured, of this commit and these
 GPUs is not done again (FOLDER/*.done). No case begins after --limit-s seconds, and none but those of speed takes more than 200.
+So many cases of smoke, correct and ranks run beside each other as --at-once says [a third of the cores, at most 6].
 Exit codes: 1 a case failed; 2 no GPU, or nothing built; 3 the time of this call is up, and the part has more to do: run it again to
 go on.
 EOF
@@ -31,11 +32,15 @@ fail() { printf 'gpu_check: %s\n' "$1" >&2; exit 2; }
 part=${1:---help}
 out=$top/perf/results/gpu
 limit_s=480
+at_once=$(($(nproc) / 3))
+((at_once >= 1)) || at_once=1
+((at_once <= 6)) || at_once=6
 shift || true
 while (($#)); do
   case $1 in
     --out) [[ -n ${2:-} ]] || fail '--out needs a folder'; out=$2; shift 2 ;;
     --limit-s) [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || fail '--limit-s needs whole seconds'; limit_s=$2; shift 2 ;;
+    --at-once) [[ ${2:-} =~ ^[1-9][0-9]*$ ]] || fail '--at-once needs a whole number'; at_once=$2; shift 2 ;;
     *) fail "unknown argument '$1'; see perf/gpu_check.sh --help" ;;
   esac
 done
@@ -74,7 +79,7 @@ build_part() {
     "$build/bin/dtrain" --version  # compiled elsewhere; this shows that it finds its libraries
     return 0
   fi
-  "$top/jobs/build.sh" dtrain_app dtrain_cuda kernels_device_test comm_nccl_test dtrain_perf_device_kernels dtrain_perf_data
+  "$top/jobs/build.sh" dtrain_app dtrain_cuda kernels_device_test comm_nccl_test dtrain_perf_device_kernels dtrain_perf_data counted_waits
   cuobjdump --list-elf "$build/lib/libdtrain_cuda.so" 2>/dev/null || true  # the architectures in it
 }
 # begin_done FILE: what is done of this commit and these GPUs is in it, line by line below them; of others nothing counts.
@@ -85,9 +90,11 @@ begin_done() {
 }
 failed=()
 left=()  # for which there was no time
-# attempt NAME COMMAND...: a case of this part, unless it has passed before. A test that skips with its reason ends with 77.
+started=()  # cases in their order; the log of number K is $runs/K.log, and K.status has its exit status and its seconds
+told=0  # of these, whose logs were printed
+# attempt NAME COMMAND...: a case of this part, unless it has passed before, beside at most at_once - 1 others.
 attempt() {
-  local name="$part: $1" status=0 begin=$SECONDS
+  local name="$part: $1" place=${#started[@]}
   shift
   begin_done "$out/cases.done"
   if grep -Fqx "$name" "$out/cases.done"; then
@@ -98,17 +105,42 @@ attempt() {
     left+=("$name")
     return 0
   fi
-  printf '\n== %s\n' "$name"
-  "$@" || status=$?
-  case $status in
-    0) echo "$name" >>"$out/cases.done"; printf '== %s: passed in %s s\n' "$name" "$((SECONDS - begin))" ;;
-    77) printf '== %s: skipped\n' "$name" ;;
-    *) failed+=("$name"); printf '== %s: FAILED (%s) after %s s\n' "$name" "$status" "$((SECONDS - begin))" ;;
-  esac
+  started+=("$name")
+  mkdir "$runs/$place"
+  {
+    local status=0 begin=$SECONDS
+    (runs=$runs/$place && "$@") || status=$?
+    echo "$status $((SECONDS - begin))" >"$runs/$place.status.part" && mv "$runs/$place.status.part" "$runs/$place.status"
+  } >"$runs/$place.log" 2>&1 </dev/null &
+  while (($(jobs -pr | wc -l) >= at_once)); do
+    wait -n || true
+    tell_ended
+  done
+}
+# Prints the logs of cases that have ended, in the cases' order. A test that skips with its reason ends with 77.
+tell_ended() {
+  local name status seconds
+  while ((told < ${#started[@]})) && [[ -e $runs/$told.status ]]; do
+    name=${started[told]}
+    read -r status seconds <"$runs/$told.status"
+    printf '\n== %s\n' "$name"
+    cat "$runs/$told.log"
+    case $status in
+      0) echo "$name" >>"$out/cases.done"; printf '== %s: passed in %s s\n' "$name" "$seconds" ;;
+      77) printf '== %s: skipped\n' "$name" ;;
+      *) failed+=("$name"); printf '== %s: FAILED (%s) after %s s\n' "$name" "$status" "$seconds" ;;
+    esac
+    told=$((told + 1))
+  done
+}
+wait_for_cases() {
+  wait
+  tell_ended
 }
 # After all cases of a part.
 sum_up() {
   local name
+  wait_for_cases
   printf '\n'
   for name in "${failed[@]}"; do echo "FAILED: $name"; done
   for name in "${left[@]}"; do echo "no time was left for $name"; done
@@ -176,6 +208,7 @@ profiled() {
   esac
 }
 profile_part() {
+  at_once=1  # a profiler wants the device to itself
   local model kernels
   for model in gpt resnet18; do
     for kernels in own fused; do
@@ -212,10 +245,11 @@ correct_part() {
       echo "no compute-sanitizer in PATH: $tool is not done"
     fi
   done
+  wait_for_cases
   begin_done "$out/correct.done"
   printf '\n== %s: whole runs\n' "$part"
   PYTHONPATH=$top/tests/support DTRAIN_MPIRUN=$(command -v mpirun) "$python" "$top/tests/train/device_memory.py" "$build/bin/dtrain" \
-    cuda --done "$out/correct.done" --limit-s "$((limit_s - SECONDS))" || status=$?
+    cuda --done "$out/correct.done" --at-once "$at_once" --limit-s "$((limit_s - SECONDS))" || status=$?
   ((status == 0 || status == 3)) || failed+=("$part: whole runs")
   sum_up || return
   return "$status"

@@ -8,8 +8,10 @@
                                        drawn: all, but half of the models, which the date draws
     --done FILE                        leaves out the parts that FILE names, line by line, and adds those that pass
     --limit-s N                        begins no part after so many seconds, and ends with 3 where some are left
+    --at-once N                        so many parts beside each other [1]. A part that fails stops no other one
 """
 
+import concurrent.futures
 import datetime
 import json
 import os
@@ -19,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import traceback
 from functools import partial
 from pathlib import Path
 
@@ -59,6 +62,7 @@ def taken(name):
 
 DONE = taken("--done")
 LIMIT_S = float(taken("--limit-s") or "inf")
+AT_ONCE = int(taken("--at-once") or 1)
 DEVICE = sys.argv[2] if len(sys.argv) > 2 else "guarded"
 PARTS = sys.argv[3:]
 
@@ -372,25 +376,44 @@ def main(binary):
         sys.exit(f"device_memory.py: there is no part {', '.join(unknown)}; there are {', '.join(named)}")
     done = Path(DONE).read_text().splitlines() if DONE and Path(DONE).exists() else []
     wanted = [name for name in wanted if name not in done]
-    begin_s = time.monotonic()
-
-    def require_time(name):
-        if time.monotonic() - begin_s > LIMIT_S:
-            print(f"the time is up before {name}: run it again to go on", flush=True)
-            sys.exit(3)
-
-    for name in wanted[:1]:
-        require_time(name)
     with tempfile.TemporaryDirectory() as data:
-        if wanted:
+        if wanted and LIMIT_S >= 0:
             use_small_data(binary, Path(data))
-        for name in wanted:
-            require_time(name)
-            with tempfile.TemporaryDirectory() as folder:
-                named[name](binary, Path(folder))
-            if DONE:
-                with open(DONE, "a", encoding="utf-8") as file:
-                    file.write(name + "\n")
+        sys.exit(go_through({name: partial(named[name], binary) for name in wanted}))
+
+
+def in_a_folder(part):
+    """In a process of its own, as parts set variables of the environment."""
+    begin = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        part(Path(folder))
+    return time.monotonic() - begin
+
+
+def go_through(parts):
+    """Runs them by name, AT_ONCE beside each other. The exit code: 1 where one failed, 3 where the time was up before the last."""
+    last_start = time.monotonic() + LIMIT_S
+    waiting, running, failed = list(parts), {}, []
+    with concurrent.futures.ProcessPoolExecutor(AT_ONCE) as pool:
+        while running or (waiting and time.monotonic() < last_start):
+            while waiting and len(running) < AT_ONCE and time.monotonic() < last_start:
+                name = waiting.pop(0)
+                running[pool.submit(in_a_folder, parts[name])] = name
+            for ended in concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED).done:
+                name = running.pop(ended)
+                if ended.exception():
+                    failed.append(name)
+                    print(f"{name} FAILED:", *traceback.format_exception(ended.exception()), flush=True)
+                    continue
+                print(f"{name}: passed in {ended.result():.0f} s", flush=True)
+                if DONE:
+                    with open(DONE, "a", encoding="utf-8") as file:
+                        file.write(name + "\n")
+    if failed:
+        print("FAILED:", *failed)
+    if waiting:
+        print(f"the time is up before {waiting[0]}: run it again to go on")
+    return 1 if failed else 3 if waiting else 0
 
 
 if __name__ == "__main__":
