@@ -14,7 +14,7 @@ usage: perf/gpu_check.sh PART [--out FOLDER] [--limit-s N] [--at-once N]
   speed      bandwidth of the kernels, once; then perf/gpu/speed.py, case by case: training beside PyTorch eager and
              torch.compile, gpt's share of the GPU's peak, the study's models on all CPU cores and on the GPU, the loader alone,
              collectives between GPUs. --limit-s is 480 unless given. Needs Python with torch and h5py
-  profile    where some steps of a gpt of 12 layers of 768 and of resnet18 go, kernel by kernel, by NVIDIA's profilers where there is one
+  profile    where a step of gpt2-124M and of resnet18 goes, kernel by kernel. Needs Python with torch and h5py
   ranks      two ranks on what GPUs there are: NCCL's tests, and mlp, resnet18 and gpt with small buckets, replayed and not, their
              weights compared every third step; then --kernels fused and --nccl-shared. Two ranks share a GPU only with NCCL 2.30
              or newer
@@ -79,7 +79,7 @@ build_part() {
     "$build/bin/dtrain" --version  # compiled elsewhere; this shows that it finds its libraries
     return 0
   fi
-  "$top/jobs/build.sh" dtrain_app dtrain_cuda kernels_device_test comm_nccl_test dtrain_perf_device_kernels dtrain_perf_data counted_waits
+  "$top/jobs/build.sh" dtrain_app dtrain_cuda kernels_device_test comm_nccl_test dtrain_perf_device_kernels dtrain_perf_data counted_waits device_times
   cuobjdump --list-elf "$build/lib/libdtrain_cuda.so" 2>/dev/null || true  # the architectures in it
 }
 # begin_done FILE: what is done of this commit and these GPUs is in it, line by line below them; of others nothing counts.
@@ -192,33 +192,8 @@ smoke_part() {
   runs_of "$steps" 1 mlp --offload optimizer
   sum_up
 }
-# Where the steps of a command go, by the profiler that there is.
-profiled() {
-  local profiler name=$1
-  shift
-  for profiler in ncu nsys none; do ! command -v "$profiler" >/dev/null || break; done
-  echo "by $profiler"
-  case $profiler in
-    ncu) timeout 200 ncu --csv --metrics gpu__time_duration.sum --launch-skip 2000 --launch-count 6000 "$@" |
-      "$python" "$top/perf/gpu/kernel_times.py" ;;
-    nsys) timeout 200 nsys profile --force-overwrite true --output "$runs/$name" "$@" &&
-      nsys stats --report cuda_gpu_kern_sum --format csv "$runs/$name.nsys-rep" | head -40 ;;
-    none) echo "neither ncu nor nsys is there; the run's own account instead"
-      timeout 200 "$@" && "$build/bin/dtrain" report "$runs/$name" ;;
-  esac
-}
 profile_part() {
-  at_once=1  # a profiler wants the device to itself
-  local model kernels
-  for model in gpt resnet18; do
-    for kernels in own fused; do
-      local options=(--precision bf16 --device-graphs off --kernels "$kernels")
-      [[ $model == resnet18 ]] || options+=(--model-option layers=12 --model-option heads=12 --model-option width=768 --global-batch 16)
-      attempt "$model --kernels $kernels" profiled "$model" "$build/bin/dtrain" --model "$model" --dataset synthetic --device cuda \
-        --limit-steps 8 --output "$runs" --name "$model" --overwrite --quiet "${options[@]}"
-    done
-  done
-  sum_up
+  "$python" "$top/perf/gpu/step_profile.py" --dtrain "$build/bin/dtrain" --limit-s "$((limit_s - SECONDS))"
 }
 ranks_part() {
   attempt 'NCCL on two ranks' on_ranks 2 "$build/tests/comm/comm_nccl_test"

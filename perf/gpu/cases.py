@@ -107,13 +107,21 @@ def figures_of(found, units):
     return {side: {"step_s": seconds, "per_s": units / statistics.median(seconds)} for side, seconds in found.items()}
 
 
-def images(bench, model, batch, precision):
-    plan = Plan(20, 5, 10) if batch < 2048 else Plan(12, 5, 5)
+def of_images(bench, model, batch, precision):
+    """dtrain's options of a case, and the sizes of its network that are not the model's own."""
     sizes = {}
     if bench.quick:
-        plan, sizes = Plan(2, 2, 2), {"width": 4, **({"hidden": 16} if model == "vgg11" else {})}
+        sizes = {"width": 4, **({"hidden": 16} if model == "vgg11" else {})}
     options = [*dtrain_steps.options_of(model, sizes), "--dataset", bench.data.images((3, 32, 32)), "--global-batch", batch,
                "--precision", precision]
+    return options, sizes
+
+
+def images(bench, model, batch, precision):
+    plan = Plan(20, 5, 10) if batch < 2048 else Plan(12, 5, 5)
+    if bench.quick:
+        plan = Plan(2, 2, 2)
+    options, sizes = of_images(bench, model, batch, precision)
     words = ["--model", model, "--sizes", json.dumps(sizes), "--batch", batch, "--precision", precision]
     fused = {"dtrain, fused": ["--kernels", "fused"]} if model == "resnet18" else {}  # what has BatchNorm
     return {"model": model, "batch": batch, "precision": precision, **against_pytorch(bench, plan, options, words, batch, fused)}
@@ -130,15 +138,22 @@ FIRST_TEXT = "gpt2-124M"
 FIRST_IMAGES = (("resnet18", 128), ("resnet18", 2048), ("vgg11", 512))
 
 
-def text(bench, name, precision):
+def of_text(bench, name, precision):
+    """dtrain's options of a case, the sizes of its network and its batch."""
     batch, sizes = GPT[name]["batch"], GPT[name]["sizes"]
-    plan = Plan(20, 5, 10) if name == "gpt-char" else Plan(6, 5, 4)
     if bench.quick:
-        plan, batch = Plan(2, 2, 2), 2
-        sizes = {**sizes, "layers": 1, "heads": 2, "width": 16, "block": 16, "vocabulary": 65}
+        batch, sizes = 2, {**sizes, "layers": 1, "heads": 2, "width": 16, "block": 16, "vocabulary": 65}
     ours = {key: value for key, value in sizes.items() if key != "vocabulary"}  # which is the dataset's
     options = [*dtrain_steps.options_of("gpt", ours), "--dataset", bench.data.blocks(sizes["vocabulary"], sizes["block"]),
                "--global-batch", batch, "--precision", precision]
+    return options, sizes, batch
+
+
+def text(bench, name, precision):
+    plan = Plan(20, 5, 10) if name == "gpt-char" else Plan(6, 5, 4)
+    if bench.quick:
+        plan = Plan(2, 2, 2)
+    options, sizes, batch = of_text(bench, name, precision)
     words = ["--model", "gpt", "--sizes", json.dumps(sizes), "--batch", batch, "--precision", precision]
     return {"model": name, "batch": batch, "precision": precision, "sizes": sizes,
             **against_pytorch(bench, plan, options, words, batch * sizes["block"], {"dtrain, fused": ["--kernels", "fused"]})}
@@ -197,15 +212,15 @@ def all_cases(quick):
     """Those of the most interest first: a call may end before the last."""
     batches = [8] if quick else [128, 512, 2048]
 
-    def of_images(precision):
+    def all_images(precision):
         return [Case(f"{model}-{batch}-{precision}", "images", functools.partial(images, model=model, batch=batch, precision=precision))
                 for model in ("vgg11", "resnet18") for batch in batches]
 
-    def of_text(precision):
+    def all_text(precision):
         return [Case(f"{name}-{precision}", "text", functools.partial(text, name=name, precision=precision)) for name in GPT]
 
     of_study = [Case(f"study-{model}", "study", functools.partial(study, model=model)) for model in arithmetic.STUDY]
     others = [Case("loader", "loader", loader), Case("links", "links", links.measure)]
-    found = [*of_images("bf16"), *of_text("bf16"), *of_study, *others, *of_images("fp32"), *of_text("fp32")]
+    found = [*all_images("bf16"), *all_text("bf16"), *of_study, *others, *all_images("fp32"), *all_text("fp32")]
     first = [f"{FIRST_TEXT}-bf16", *(f"{model}-{batch}-bf16" for model, batch in FIRST_IMAGES)]
     return sorted(found, key=lambda case: first.index(case.name) if case.name in first else len(first))

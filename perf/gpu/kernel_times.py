@@ -1,39 +1,50 @@
-"""Sums the time of each kernel in what `ncu --csv --metrics gpu__time_duration.sum` prints, read from standard input: the kernels that
-take most, with their share, launches and mean. Exit code 2 where there is no kernel in it.
+"""Where a step of a program goes on its GPU: the difference of two of its runs, of which one has more steps.
+
+    kernel_times.py SHORT LONG STEPS
+
+SHORT and LONG are what device_times.so wrote of the two; the longer one has STEPS steps more. What a run does once, such as trying
+algorithms and validating, is in both and so in neither. Prints the time of each kernel in a step, with its share, launches and mean.
+Exit code 2 where the longer one has no more work than the other.
 """
 
-import collections
-import csv
 import sys
+from pathlib import Path
 
-SHOWN = 30
-TO_US = {"second": 1e6, "msecond": 1e3, "usecond": 1.0, "nsecond": 1e-3, "s": 1e6, "ms": 1e3, "us": 1.0, "ns": 1e-3}
+SHOWN = 40
 
 
-def times_of(lines):
-    """Microseconds of each launch by kernel. ncu says other things before its table."""
-    found = collections.defaultdict(list)
-    start = next((number for number, line in enumerate(lines) if line.startswith('"ID"')), len(lines))
-    for row in csv.DictReader(lines[start:]):
-        value = (row.get("Metric Value") or "").replace(",", "")
-        if row.get("Metric Name") == "gpu__time_duration.sum" and value:
-            found[row["Kernel Name"]].append(float(value) * TO_US[row["Metric Unit"]])
+def times_of(path):
+    """(launches, nanoseconds) by kernel."""
+    found = {}
+    for line in Path(path).read_text(encoding="utf-8").splitlines():
+        launches, ns, name = line.split(",", 2)
+        found[name] = int(launches), int(ns)
     return found
 
 
+def of_a_step(short, long, steps):
+    """(launches, microseconds) of a step by kernel."""
+    found = {}
+    for name, (launches, ns) in long.items():
+        before = short.get(name, (0, 0))
+        found[name] = (launches - before[0]) / steps, (ns - before[1]) / steps / 1e3
+    return {name: times for name, times in found.items() if times[0] > 0}
+
+
 def table(found):
-    whole = sum(map(sum, found.values()))
-    lines = [f"{whole / 1e3:.2f} ms in {sum(map(len, found.values()))} launches of {len(found)} kernels",
-             "share    ms       launches  mean us  kernel"]
-    for name, times in sorted(found.items(), key=lambda item: -sum(item[1]))[:SHOWN]:
-        lines.append(f"{sum(times) / whole:5.1%} {sum(times) / 1e3:8.3f} {len(times):9d} {sum(times) / len(times):8.1f}  {name[:120]}")
+    whole = sum(us for _, us in found.values())
+    lines = [f"{whole / 1e3:.3f} ms of a step in {sum(launches for launches, _ in found.values()):.0f} launches of {len(found)} kernels",
+             "share    us        launches  mean us  kernel"]
+    for name, (launches, us) in sorted(found.items(), key=lambda item: -item[1][1])[:SHOWN]:
+        lines.append(f"{us / whole:5.1%} {us:10.1f} {launches:8.1f} {us / launches:8.1f}  {name[:150]}")
     return "\n".join(lines)
 
 
 def main():
-    found = times_of(sys.stdin.read().splitlines())
-    if not found:
-        print("kernel_times: there is no gpu__time_duration.sum of a kernel in the input", file=sys.stderr)
+    short, long, steps = sys.argv[1:]
+    found = of_a_step(times_of(short), times_of(long), int(steps))
+    if sum(us for _, us in found.values()) <= 0:
+        print("kernel_times: the longer run gave the GPU no more work than the other", file=sys.stderr)
         return 2
     print(table(found))
     return 0
