@@ -9,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "comm/changes.hpp"
 #include "comm/in_flight.hpp"
 #include "core/clock.hpp"
 #include "core/error.hpp"
@@ -45,14 +46,10 @@ struct Queue::State {
     --waiting;
     return held;
   }
-  void announce_change() {
-    ++changes;
-    changes.notify_all();
-  }
   /// Lets go of the lock until something changes. No condition variable: a woken thread must ask for the lock
   /// in turn, as all do, or the driver takes it first again and again.
-  void await_change(std::unique_lock<std::mutex>& held) const {
-    const std::uint32_t seen = changes;
+  void await_change(std::unique_lock<std::mutex>& held) {
+    const std::uint32_t seen = changes.seen();
     held.unlock();
     changes.wait(seen);
     held = lock();
@@ -66,8 +63,8 @@ struct Queue::State {
   mutable std::mutex mutex;  ///< Of what follows, where a thread drives.
   InFlight in_flight;
   bool stop = false;
-  mutable std::atomic<int> waiting = 0;    ///< Threads for the lock, which the driver holds nearly always.
-  std::atomic<std::uint32_t> changes = 0;  ///< Counts what a thread may wait for.
+  mutable std::atomic<int> waiting = 0;  ///< Threads for the lock, which the driver holds nearly always.
+  Changes changes;                       ///< What a thread may wait for.
   std::thread driver;
 };
 
@@ -108,12 +105,12 @@ void Queue::State::run_thread() {
     try {
       moved = in_flight.advance_all();
       if (moved) {
-        announce_change();
+        changes.announce();
       } else {
         in_flight.check_limits();
       }
     } catch (const Error&) {  // kept; the waiting threads throw it
-      announce_change();
+      changes.announce();
       continue;
     }
     held.unlock();
@@ -136,7 +133,7 @@ Queue::~Queue() {
   {
     const std::unique_lock held = state_->lock();
     state_->stop = true;
-    state_->announce_change();
+    state_->changes.announce();
   }
   if (state_->driver.joinable()) state_->driver.join();
 }
@@ -147,7 +144,7 @@ Handle Queue::submit(std::unique_ptr<Operation> operation) {
   state.in_flight.throw_if_failed();
   const Handle handle(this, state.in_flight.add(std::move(operation)));
   if (state.config.drive == Drive::thread) {
-    state.announce_change();
+    state.changes.announce();
   } else {
     state.in_flight.start_newest();
   }
@@ -223,13 +220,13 @@ bool Queue::failed() const {
 void Queue::fail(std::string_view reason) {
   const std::unique_lock held = state_->lock();
   state_->in_flight.fail(given_up(reason));
-  state_->announce_change();
+  state_->changes.announce();
 }
 
 void Queue::drop(std::string_view reason) {
   const std::unique_lock held = state_->lock();
   state_->in_flight.drop(given_up(reason));
-  state_->announce_change();
+  state_->changes.announce();
 }
 
 bool Queue::done(std::uint64_t sequence) const {

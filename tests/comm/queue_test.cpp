@@ -1,11 +1,14 @@
 #include "comm/queue.hpp"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "comm/mpi/communicator.hpp"
@@ -228,6 +231,27 @@ TEST(QueueSpanTest, TheComputeThreadIsChargedOnlyForRealWork) {
   EXPECT_EQ(spans.exposed, 1);
   handle.wait();
   EXPECT_EQ(spans.exposed, 1);
+  world.barrier();
+}
+
+// As a module for GPUs does. The driver sleeps by then: nothing else would wake it.
+TEST(QueueModuleTest, AnOperationOfAModuleWakesTheProgramsDriver) {
+  const auto world = Communicator::duplicate(MPI_COMM_WORLD);
+  Health health(world, world, ranks_of(world), false);
+  Spans spans;
+  Queue queue({.drive = Drive::thread}, spans, health);
+  void* const module = dlopen(DTRAIN_QUEUE_ELSEWHERE, RTLD_NOW | RTLD_LOCAL);
+  ASSERT_NE(module, nullptr) << dlerror();
+  using Submit = void (*)(Queue&, Handle&);
+  const auto submit = reinterpret_cast<Submit>(dlsym(module, "dtrain_test_submit"));
+  for (int i = 0; i < 3; ++i) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    Handle handle;
+    submit(queue, handle);
+    const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (!handle.done() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+    ASSERT_TRUE(handle.done());
+  }
   world.barrier();
 }
 
