@@ -470,7 +470,7 @@ std::vector<Option> declare() {
   add(
       "kernels", "own|libtorch|fused",
       "kernels of the layers: dtrain's where they are faster, LibTorch's alone, or dtrain's with those that "
-      "join operations for GPUs (gpt, BatchNorm; not yet seen on a GPU)",
+      "join operations for GPUs (gpt, BatchNorm; on an H200 gpt gains, resnet18 does not)",
       "", [](auto& c) -> auto& { return c.kernels; });
   add(
       "comm-backend", "auto|mpi|nccl", "transport between GPUs; mpi: through the CPU's memory", "",
@@ -478,7 +478,7 @@ std::vector<Option> declare() {
   add(
       "nccl-shared", "",
       "set NCCL up once for all groups: communicators split from one, buffers registered with it (not yet "
-      "seen on a GPU)",
+      "seen with several GPUs)",
       "", [](auto& c) -> auto& { return c.comm.common_set_up; });
   all.back().toml = [](const RunConfig& c) {  // likewise
     return c.comm.common_set_up ? write_toml(c.comm.common_set_up) : std::string();

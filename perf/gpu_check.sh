@@ -92,6 +92,7 @@ failed=()
 left=()  # for which there was no time
 started=()  # cases in their order; the log of number K is $runs/K.log, and K.status has its exit status and its seconds
 told=0  # of these, whose logs were printed
+folder=  # of the case that is started, which has a copy of this name
 # attempt NAME COMMAND...: a case of this part, unless it has passed before, beside at most at_once - 1 others.
 attempt() {
   local name="$part: $1" place=${#started[@]}
@@ -106,10 +107,11 @@ attempt() {
     return 0
   fi
   started+=("$name")
-  mkdir "$runs/$place"
+  folder=$runs/$place
+  mkdir "$folder"
   {
     local status=0 begin=$SECONDS
-    (runs=$runs/$place && "$@") || status=$?
+    "$@" || status=$?
     echo "$status $((SECONDS - begin))" >"$runs/$place.status.part" && mv "$runs/$place.status.part" "$runs/$place.status"
   } >"$runs/$place.log" 2>&1 </dev/null &
   while (($(jobs -pr | wc -l) >= at_once)); do
@@ -156,7 +158,7 @@ on_ranks() {  # N COMMAND...
 short_run() {
   local ranks=$1 model=$2
   shift 2
-  on_ranks "$ranks" "$build/bin/dtrain" --model "$model" --dataset synthetic --device cuda --limit-steps 8 --output "$runs" --name "$model" \
+  on_ranks "$ranks" "$build/bin/dtrain" --model "$model" --dataset synthetic --device cuda --limit-steps 8 --output "$folder" --name "$model" \
     --overwrite "$@" 2>&1
 }
 # says WORDS RANKS MODEL OPTIONS...: fails where the run's log does not have these words.
@@ -264,5 +266,5 @@ speed_part() {
 mkdir -p "$out"
 runs=$(mktemp -d)
 trap 'rm -rf "$runs"' EXIT
-{ head_of_file; "${part}_part"; } 2>&1 | sed "s#$top/##g" | tee "$out/$part.txt.part"
+{ head_of_file; "${part}_part"; } 2>&1 | sed --unbuffered "s#$top/##g" | tee "$out/$part.txt.part"
 mv "$out/$part.txt.part" "$out/$part.txt"

@@ -19,7 +19,7 @@ void futex(std::atomic<std::uint32_t>& number, int operation, std::uint32_t valu
 
 void Changes::announce() noexcept {
   ++count_;
-  // Who enters wait() after this look finds the new number there.
+  // A thread that enters wait() after this look finds the new number there.
   if (waiting_ > 0) futex(count_, FUTEX_WAKE_PRIVATE, INT_MAX);
 }
 

@@ -4,7 +4,7 @@ namespace dtrain::models {
 
 /// What layers compute with: dtrain's own kernels wherever these take the tensors, or LibTorch's operators
 /// throughout. Both give the same numbers to rounding, so each is a check of the other. fused: own, and those
-/// that join several operations for a GPU, of which none has run on one yet; they have twins for the CPU.
+/// that join several operations for a GPU; they have twins for the CPU.
 enum class Kernels { own, libtorch, fused };
 
 /// While it lives, the forward passes of this thread take `kernels`, and so do their backward passes.
