@@ -1,16 +1,23 @@
 #!/usr/bin/env bash
-# perf/gpu_bundle.sh [--out FILE]: packs what perf/gpu_session.sh needs into one file, for a machine with a GPU that has Python with the
+# perf/gpu_bundle.sh [--out FILE] [--nccl LIBNCCL ARCHITECTURE]: packs what perf/gpu_session.sh needs into one file, for a machine with a GPU that has Python with the
 # LibTorch and CUDA that dtrain was built with, and else nothing of what dtrain is made from. There:
 #   tar xf dtrain-gpu.tar.xz && cd dtrain-gpu && perf/gpu_session.sh
 # It travels compiled; the part build then only says what came along. Run jobs/build.sh here first.
+# --nccl: another libnccl.so.2, of which the code for one kind of GPU travels (90: H100, H200). The part ranks uses it: from 2.30 on
+# several ranks may share a GPU.
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 out=$top/dtrain-gpu.tar.xz
+nccl='' architecture=''
 most_bytes=60000000
 while (($#)); do
   case $1 in
     --out) [[ -n ${2:-} ]] || { echo 'gpu_bundle: --out needs a file' >&2; exit 2; }; out=$2; shift 2 ;;
-    *) echo "gpu_bundle: unknown argument '$1'; the only one is --out FILE" >&2; exit 2 ;;
+    --nccl)
+      [[ -r ${2:-} && ${3:-} =~ ^[0-9]+$ ]] || { echo 'gpu_bundle: --nccl needs a libnccl.so.2 and an architecture, such as 90' >&2; exit 2; }
+      nccl=$2 architecture=$3
+      shift 3 ;;
+    *) echo "gpu_bundle: unknown argument '$1'; there are --out FILE and --nccl LIBNCCL ARCHITECTURE" >&2; exit 2 ;;
   esac
 done
 # shellcheck source=jobs/env.sh
@@ -44,6 +51,12 @@ for part in bin/{mpirun,ompirun_wrapper,prterun,prte,prted} lib/{openmpi,pmix,pr
   cp -a "$mpi/$part" "$tree/travelled/$part"
 done
 find "$tree" -type f \( -path '*/build/*' -o -name '*.so*' \) -exec strip --strip-debug {} + 2>/dev/null || true
+
+if [[ -n $nccl ]]; then
+  mkdir "$tree/travelled/nccl"
+  python3 "$top/perf/gpu/slim_nccl.py" "$nccl" "$tree/travelled/nccl/libnccl.so.2" "$architecture"
+  strip --strip-unneeded "$tree/travelled/nccl/libnccl.so.2"
+fi
 
 cat >"$tree/travelled/env" <<'END'
 # To be sourced: the launcher that travelled along, and where this machine has LibTorch and CUDA.

@@ -198,6 +198,8 @@ profile_part() {
   "$python" "$top/perf/gpu/step_profile.py" --dtrain "$build/bin/dtrain" --limit-s "$((limit_s - SECONDS))"
 }
 ranks_part() {
+  local newer=$top/travelled/nccl/libnccl.so.2  # perf/gpu_bundle.sh --nccl
+  [[ ! -f $newer ]] || export LD_PRELOAD=$newer
   attempt 'NCCL on two ranks' on_ranks 2 "$build/tests/comm/comm_nccl_test"
   for model in mlp resnet18 gpt; do
     for graphs in auto off; do runs_of '' 2 "$model" --device-graphs "$graphs" --bucket-mb 1 --verify-every 3; done

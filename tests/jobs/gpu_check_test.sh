@@ -16,6 +16,7 @@ check 2 "unknown argument '--foo'" "$script" speed --foo
 check 2 '--out needs a folder' "$script" speed --out
 check 2 "unknown argument '--foo'" "$root/perf/gpu_bundle.sh" --foo
 check 2 '--out needs a file' "$root/perf/gpu_bundle.sh" --out
+check 2 '--nccl needs a libnccl.so.2 and an architecture' "$root/perf/gpu_bundle.sh" --nccl "$root/README.md" soon
 check 2 '--limit-s needs whole seconds' "$script" speed --limit-s soon
 check 0 'usage: perf/gpu_session.sh' "$root/perf/gpu_session.sh" --help
 check 2 '--limit-s needs whole seconds' "$root/perf/gpu_session.sh" --limit-s 0
