@@ -45,10 +45,10 @@ double idle_share(const MeshCase& one) {
   const auto schedule = parallel::make_schedule(one.footprint.pipelining, mesh.pipe,
                                                 one.cuts.stages() / one.cuts.ranks, pieces);
   const auto inputs = one.model.input_shapes(one.footprint.largest_piece, one.sample_shape);
-  const auto flops = parallel::flops_of_layers(one.model, inputs);
+  const auto work = parallel::work_of_layers(one.model, inputs);
   std::vector<double> of_rank(static_cast<std::size_t>(mesh.pipe));
-  for (std::size_t layer = 0; layer < flops.size(); ++layer)
-    of_rank[static_cast<std::size_t>(one.cuts.rank_of(one.cuts.stage_of(layer)))] += flops[layer];
+  for (std::size_t layer = 0; layer < work.size(); ++layer)
+    of_rank[static_cast<std::size_t>(one.cuts.rank_of(one.cuts.stage_of(layer)))] += work[layer];
   const double mean = std::accumulate(of_rank.begin(), of_rank.end(), 0.0) / mesh.pipe;
   const double balance = mean / std::ranges::max(of_rank);
   return 1 - balance * (1 - parallel::simulate(schedule).idle_share);

@@ -82,10 +82,14 @@ def idle(arguments, rows):
 
 
 def speed(arguments, folder, rows):
-    cases = {"one rank, whole": (1, "--micro-batches", 1), "one rank, 16 micro-batches": (1, "--micro-batches", 16),
-             "1f1b on 2 ranks, 16 micro-batches": (2, "--mesh", "pipe=2", "--micro-batches", 16),
-             "the same, stages by measured time": (2, "--mesh", "pipe=2", "--micro-batches", 16, "--balance", "dynamic"),
-             "gpipe on 2 ranks, 16 micro-batches": (2, "--mesh", "pipe=2", "--pipeline", "gpipe", "--micro-batches", 16)}
+    def pipeline(micro_batches, *options):
+        return (2, "--mesh", "pipe=2", "--micro-batches", micro_batches, *options)
+
+    cases = {"one rank, whole": (1, "--micro-batches", 1), "one rank, 16 micro-batches": (1, "--micro-batches", 16)}
+    for micro_batches in (4, 8, 16):
+        cases[f"1f1b on 2 ranks, {micro_batches} micro-batches"] = pipeline(micro_batches)
+        cases[f"1f1b on 2 ranks, {micro_batches} micro-batches, stages by measured time"] = pipeline(micro_batches, "--balance", "dynamic")
+    cases["gpipe on 2 ranks, 16 micro-batches"] = pipeline(16, "--pipeline", "gpipe")
     common = ["--model", "vgg11", "--global-batch", 256, "--epochs", 1, "--limit-steps", arguments.steps]
     rates, shares = {case: [] for case in cases}, {}
     for pair in range(arguments.pairs):

@@ -9,6 +9,12 @@
 #include "core/error.hpp"
 
 namespace dtrain::parallel {
+namespace {
+
+constexpr double kFlopsPerByte = 50;
+constexpr double kMostBytesPerFlop = 4;
+
+}  // namespace
 
 int StageCuts::stage_of(std::size_t layer) const {
   const auto index = static_cast<std::int64_t>(layer);
@@ -64,14 +70,16 @@ StageCuts cut_stages(const std::vector<double>& costs, int ranks, int stages_per
   return cuts;
 }
 
-std::vector<double> flops_of_layers(const models::Model& model, const std::vector<models::Shape>& inputs) {
-  std::vector<double> flops;
+std::vector<double> work_of_layers(const models::Model& model, const std::vector<models::Shape>& inputs) {
+  std::vector<double> work;
   auto shapes = inputs;
   for (const auto& layer : model.layers()) {
-    flops.push_back(layer->cost(shapes).flops);
+    const auto cost = layer->cost(shapes);
+    const double read = std::min(cost.parameter_bytes, kMostBytesPerFlop * cost.flops);
+    work.push_back(cost.flops + kFlopsPerByte * (read + cost.activation_bytes));
     shapes = layer->output_shapes(shapes);
   }
-  return flops;
+  return work;
 }
 
 }  // namespace dtrain::parallel

@@ -173,7 +173,7 @@ CutModel cut_model(const RunConfig& config, models::Model& model, const data::Da
   const int pipe = config.mesh_shape.pipe;
   const int stages = pipe > 1 ? config.stages_per_rank() : 1;
   const auto inputs = model.input_shapes(samples_of_largest_piece(config.batch), info.shape);
-  auto costs = parallel::flops_of_layers(model, inputs);
+  auto costs = parallel::work_of_layers(model, inputs);
   auto cuts = parallel::cut_stages(costs, pipe, stages, model.name());  // refuses before it measures
   if (!balances_stages(config) || config.dry_run || place.world == nullptr)
     return {std::move(cuts), std::move(costs)};

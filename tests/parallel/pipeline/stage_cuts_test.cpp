@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "core/error.hpp"
+#include "models/model.hpp"
 
 namespace dtrain::parallel {
 namespace {
@@ -64,6 +65,26 @@ TEST(StageCutsTest, MoreStagesThanLayersAreRefusedWithTheNumbers) {
     EXPECT_NE(std::string(error.what()).find("4 stages are more than the 3 layers of the model nbow"),
               std::string::npos);
   }
+}
+
+TEST(WorkOfLayersTest, WeightsAndActivationsCountBesideFlops) {
+  const models::DatasetFacts images{
+      .task = "image_classification", .sample_shape = {3, 32, 32}, .classes = 10};
+  const auto vgg = models::find_model("vgg11").make(images, {{"width", "8"}, {"hidden", "64"}});
+  const auto inputs = vgg->input_shapes(16, images.sample_shape);
+  const auto work = work_of_layers(*vgg, inputs);
+  ASSERT_EQ(work.size(), vgg->layers().size());
+  const auto first = vgg->layers().front()->cost(inputs);
+  EXPECT_EQ(work.front(), first.flops + 50 * (first.parameter_bytes + first.activation_bytes));
+}
+
+TEST(WorkOfLayersTest, OfATableOnlyTheWordsThatCome) {
+  const models::DatasetFacts text{.task = "language_modelling", .sample_shape = {8}, .vocabulary = 50257};
+  const auto gpt = models::find_model("gpt").make(
+      text, {{"layers", "2"}, {"width", "64"}, {"heads", "2"}, {"block", "8"}});
+  const auto work = work_of_layers(*gpt, gpt->input_shapes(4, text.sample_shape));
+  EXPECT_LT(work[0], work[1]);           // the table of all words beside an attention
+  EXPECT_GT(work.back(), 10 * work[1]);  // the output layer multiplies by all of them
 }
 
 }  // namespace
