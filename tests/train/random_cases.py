@@ -329,6 +329,8 @@ def draw(seed, ulfm):
 FREEZABLE = {"mlp": "input_fc", "cnn": "conv1", "vgg11": r"features\.", "resnet18": "layer1|^bn1", "nbow": "embedding",
              "seq2seq": "encoder", "conv_autoencoder": "encoder", "gpt": "wte|ln_"}
 
+WIDER = {"mlp": {"hidden": "1024"}, "vgg11": {"width": 32, "hidden": 200}, "nbow": {"embedding": 200}}
+
 
 def draw_refinements(chance, case, data):
     """Options that few runs have. Drawn last, so that a seed's other options stay when there are more of these."""
@@ -348,6 +350,10 @@ def draw_refinements(chance, case, data):
         how["eval-batch"] = chance.choice([1, 7])
     if sometimes(0.15):
         how["validate-every"] = f"{chance.randint(1, 2)}steps"
+    if sometimes(0.25) and what["optimizer"] != "sgd":
+        what |= {"beta1": chance.choice([0, 0.5, 0.95]), "beta2": chance.choice([0.9, 0.9999]), "epsilon": chance.choice([1e-4, 1e-6])}
+    if sometimes(0.1) and what["model"] in WIDER:
+        what["model-option"] |= WIDER[what["model"]]
 
 
 def valid(case):
@@ -374,8 +380,9 @@ def without(case, key):
         what[key] = plain[key]
         if key in ("optimizer", "momentum"):
             what["momentum"] = 0
-            what.pop("nesterov", None)
-    elif key in ("loss", "class-weights", "freeze", "label-smoothing", "nesterov", "decay") and key in what:
+            for name in ("nesterov", "beta1", "beta2", "epsilon"):
+                what.pop(name, None)
+    elif key in ("beta1", "beta2", "epsilon", "loss", "class-weights", "freeze", "label-smoothing", "nesterov", "decay") and key in what:
         del what[key]
     elif key == "mesh":
         if how["RANKS"] == 1:
