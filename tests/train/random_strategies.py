@@ -149,8 +149,8 @@ def draw_federated(seed, ulfm):
         how["staging"] = pick(["memory", "local=copies"])
     if sometimes(0.15):
         how["ONE_CORE"] = True
-    if ulfm and how["RANKS"] > 1 and sometimes(0.2):
-        killed = chance.randrange(1 if secure and ranks > 2 else 0, ranks)
+    if ulfm and how["RANKS"] > (2 if secure else 1) and sometimes(0.2):  # the server of secure sums needs another rank
+        killed = chance.randrange(1 if secure else 0, ranks)
         how |= {"KILL": f"kill:rank={killed},phase={pick(['forward', 'backward', 'all_reduce'])},step={chance.randint(1, rounds)}",
                 "checkpoint-every": "1steps", "watchdog": 20}
     elif rounds > 1 and sometimes(0.4):

@@ -50,8 +50,9 @@ PartEnd train_part(RunConfig& config, const RunPart& part, Recovery& recovery) {
   try {
     return part.train(config, recovery);
   } catch (const Error& error) {
-    if (error.code() != ExitCode::lost_rank || !recovery.is_on()) throw;
-    return error;
+    if (error.code() == ExitCode::lost_rank && recovery.is_on()) return error;
+    if (recovery.goes_on()) part.mark_failed(config);  // what was begun does not fit those that are left
+    throw;
   }
 }
 

@@ -114,6 +114,22 @@ TEST(RunInPartsTest, TheSurvivorsGoOnWithTheSameRunOnASmallerMesh) {
   EXPECT_THAT(run.failed, IsEmpty());
 }
 
+// As a server without clients, of two ranks: it needs another rank.
+TEST(RunInPartsTest, ARunThatTooFewSurvivorsCannotGoOnWithHasFailed) {
+  FakeRanks ranks(2);
+  const Error refusal("there is no other rank", {.code = ExitCode::usage});
+  ScriptedRun run(ranks, {loses(ranks, {1}), fails(refusal)});
+  EXPECT_EQ(code_of([&] { run(on_mesh("data=2")); }, "there is no other rank"), ExitCode::usage);
+  EXPECT_THAT(run.failed, ElementsAre("settled"));
+}
+
+TEST(RunInPartsTest, ARefusalWithoutALossMarksNothing) {
+  FakeRanks ranks(2);
+  ScriptedRun run(ranks, {fails(Error("no such option", {.code = ExitCode::usage}))});
+  EXPECT_EQ(code_of([&] { run(on_mesh("data=2")); }, "no such option"), ExitCode::usage);
+  EXPECT_THAT(run.failed, IsEmpty());
+}
+
 TEST(RunInPartsTest, ALossBeforeTheEarlierRunIsRemovedLeavesThatToTheNextPart) {
   FakeRanks ranks(4);
   ScriptedRun run(ranks, {loses(ranks, {1}), ends(ExitCode::success)});
