@@ -4,7 +4,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <initializer_list>
+#include <type_traits>
 
 namespace dtrain::kernels {
 
@@ -25,9 +27,19 @@ template <std::size_t kCount, class T>
 __device__ Elements<T, kCount> loaded(const T* from) {
   return *reinterpret_cast<const Elements<T, kCount>*>(from);
 }
+/// `to`: in the GPU's own memory.
 template <class T, std::size_t kCount>
 __device__ void store(T* to, const Elements<T, kCount>& values) {
-  *reinterpret_cast<Elements<T, kCount>*>(to) = values;
+  constexpr bool kIsVectorOfHalves = sizeof(T) < sizeof(std::uint32_t) && sizeof(values) == sizeof(uint4);
+  using Whole = std::conditional_t<kIsVectorOfHalves, uint4, Elements<T, kCount>>;
+  Whole whole;
+  std::memcpy(&whole, &values, sizeof whole);
+  if constexpr (kIsVectorOfHalves) {
+    __stwb(reinterpret_cast<Whole*>(to),
+           whole);  // nvcc 13.0 makes of an assignment stores of one and two halves
+  } else {
+    *reinterpret_cast<Whole*>(to) = whole;
+  }
 }
 
 /// Whether whole vectors can be read from all `pointers`; null is one that is not read.

@@ -78,7 +78,7 @@ __global__ void token_loss_gradient_kernel(T* logits, const float* log_sums, con
     for (std::size_t v = threadIdx.x; v < whole; v += kThreads) {
       Vector<T> values = vectors[v];
       for (std::size_t k = 0; k < kAtOnce; ++k) values.of[k] = gradient(v * kAtOnce + k, values.of[k]);
-      vectors[v] = values;
+      store(row + v * kAtOnce, values);
     }
     for (std::size_t i = whole * kAtOnce + threadIdx.x; i < rows.stride; i += kThreads) {
       row[i] = gradient(i, row[i]);

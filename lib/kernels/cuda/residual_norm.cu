@@ -1,5 +1,7 @@
 // Layer norms of sums. A row stays in the registers of one warp, or of a few: memory is read once, all of a
-// row's loads are under way together, and a row that one warp has needs no barrier.
+// row's loads are under way together, and a row that one warp has needs no barrier. A block for each row,
+// with trees over its threads, took 96 us forward and 212 us back for 16,384 rows of 768 in bf16 (H200,
+// 2026-11-26). Bytes alone, 151 and 176 MB, predict 35 and 41 us there.
 #include "kernels/cuda/residual_norm.hpp"
 
 #include <type_traits>
@@ -59,7 +61,7 @@ class RowSums {
   __device__ Sum of(const Sum& own) {
     Sum sum = over_warp(own);
     if constexpr (Shape::kWarps > 1) {
-      // Taken in turns: whoever writes again has passed the barrier behind which all have read.
+      // Taken in turns: a thread that writes again has passed the barrier behind which all have read.
       Sum* const of_warps = shared_memory<Memory>().sums[turn_];
       turn_ = 1 - turn_;
       if (threadIdx.x % kWarp == 0) of_warps[threadIdx.x / kWarp] = sum;
@@ -194,13 +196,15 @@ __global__ void __launch_bounds__(kThreads)
       }
     });
     const TwoSums row = sums.of(own);
+    const float mean_scaled = row.first / width;
+    const float mean_product = row.second / width;
     Shape::over_chunks(columns, [&](std::size_t k, std::size_t i) {
       const auto scale = loaded<kAtOnce>(weight + i);
       Values made{};
       if (passed != nullptr) made = loaded<kAtOnce>(passed + at + i);
       for (std::size_t e = 0; e < kAtOnce; ++e)
-        made.of[e] += norm_gradient_of(to_float(above[k].of[e]) * scale.of[e], units[k].of[e],
-                                       row.first / width, row.second / width, deviation);
+        made.of[e] += norm_gradient_of(to_float(above[k].of[e]) * scale.of[e], units[k].of[e], mean_scaled,
+                                       mean_product, deviation);
       store(gradient + at + i, made);
     });
   }

@@ -71,6 +71,10 @@ T __shfl_xor_sync(unsigned /*mask*/, T value, unsigned mask,
   return value;
 }
 
+struct alignas(16) uint4 {
+  unsigned x, y, z, w;
+};
+inline void __stwb(uint4* to, const uint4& value) { std::memcpy(to, &value, sizeof value); }
 inline float __expf(float x) { return expf(x); }
 inline float __fdividef(float x, float y) { return x / y; }
 
