@@ -1,8 +1,8 @@
 // The norms of a device beside those of the CPU: sizes that fill no block, no vector or more than all blocks;
 // memory that begins in the middle of a vector.
 #include <cmath>
-#include <memory>
-#include <optional>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "kernels/on_device.hpp"

@@ -5,7 +5,7 @@
 // together (H200, 2026-11-26); these are predicted to take 35.
 #include "kernels/cuda/batch_norm.hpp"
 
-#include <type_traits>
+#include <algorithm>
 
 #include "kernels/cuda/elements.hpp"
 #include "kernels/cuda/launch.hpp"

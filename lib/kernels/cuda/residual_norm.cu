@@ -4,8 +4,6 @@
 // 2026-11-26). Bytes alone, 151 and 176 MB, predict 35 and 41 us there.
 #include "kernels/cuda/residual_norm.hpp"
 
-#include <type_traits>
-
 #include "core/error.hpp"
 #include "kernels/cuda/elements.hpp"
 #include "kernels/cuda/launch.hpp"

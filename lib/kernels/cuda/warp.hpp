@@ -4,7 +4,7 @@
 
 namespace dtrain::kernels {
 
-inline constexpr unsigned kWarp = 32;  ///< Threads that compute in step.
+inline constexpr unsigned kWarp = 32;  ///< Threads that hand values to one another.
 
 /// The sum over the lanes whose numbers are the same modulo `apart`, a power of two; each of them gets it, to
 /// the bit. All lanes of the warp call it.

@@ -2,10 +2,11 @@
 // header instead is the code that nvcc compiles for a GPU. It has what those kernels use and nothing else.
 //
 // The threads of a block are fibers, one block runs after the other. A fiber runs until it waits: at a
-// barrier of the block or for its warp's other lanes. So no thread is in step with another one by chance, and
-// a missing barrier shows: memory that a block shares is filled with NaN before each block, and in every
-// second block the last thread is the first to run. A launch throws dtrain::Error where threads of a block
-// wait at different barriers, or for a thread that has ended.
+// barrier of the block or for its warp's other lanes. A warp runs until all its lanes are at a barrier of the
+// block. So no thread is in step with another one by chance, and a missing barrier shows: memory that a block
+// shares is filled with NaN before each block, and in every second block the last thread is the first to run.
+// A launch throws dtrain::Error where threads of a block wait at different barriers, or for a thread that has
+// ended.
 #pragma once
 
 #include <math.h>
