@@ -63,6 +63,11 @@ DTRAIN_HOST_DEVICE inline float to_float(float value) { return value; }
 DTRAIN_HOST_DEVICE inline float to_float(Bfloat16 value) { return float_of(std::uint32_t{value.bits} << 16); }
 
 DTRAIN_HOST_DEVICE inline float to_float(Float16 value) {
+#if defined(__CUDA_ARCH__)
+  float widened;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(widened) : "h"(value.bits));
+  return widened;
+#else
   const std::uint32_t sign = std::uint32_t{value.bits} >> 15 << 31;
   const std::uint32_t exponent = (value.bits >> 10) & 0x1FU;
   const std::uint32_t fraction = value.bits & 0x3FFU;
@@ -72,6 +77,7 @@ DTRAIN_HOST_DEVICE inline float to_float(Float16 value) {
   }
   if (exponent == 31) return float_of(sign | 0x7F800000U | fraction << 13);
   return float_of(sign | (exponent + 112) << 23 | fraction << 13);
+#endif
 }
 
 /// The upper bits of a number whose lower `dropped` ones are rounded away; a carry moves on into the
@@ -89,15 +95,27 @@ DTRAIN_HOST_DEVICE inline float from_float<float>(float value) {
   return value;
 }
 
+// A GPU rounds by one instruction: the same bits, but of NaN.
 template <>
 DTRAIN_HOST_DEVICE inline Bfloat16 from_float<Bfloat16>(float value) {
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
+  Bfloat16 half;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(half.bits) : "f"(value));
+  return half;
+#else
   const std::uint32_t bits = bits_of(value);
   if ((bits & 0x7FFFFFFFU) > 0x7F800000U) return {static_cast<std::uint16_t>(bits >> 16 | 0x40U)};  // NaN
   return {static_cast<std::uint16_t>(rounded_off(bits, 16))};
+#endif
 }
 
 template <>
 DTRAIN_HOST_DEVICE inline Float16 from_float<Float16>(float value) {
+#if defined(__CUDA_ARCH__)
+  Float16 half;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(half.bits) : "f"(value));
+  return half;
+#else
   const std::uint32_t bits = bits_of(value);
   const std::uint32_t sign = bits >> 31 << 15;
   const std::uint32_t size = bits & 0x7FFFFFFFU;
@@ -113,6 +131,7 @@ DTRAIN_HOST_DEVICE inline Float16 from_float<Float16>(float value) {
     half = rounded_off((size & 0x7FFFFFU) | 0x800000U, shift);
   }
   return {static_cast<std::uint16_t>(sign | half)};
+#endif
 }
 
 }  // namespace dtrain::kernels

@@ -6,18 +6,12 @@ namespace dtrain::kernels {
 namespace {
 
 /// Numbers of all sizes; an odd count, so that no block is full.
-std::vector<float> numbers(std::size_t n) {
+std::vector<float> large_numbers(std::size_t n) {
   std::vector<float> values(n);
   for (std::size_t i = 0; i < n; ++i) {
     values[i] = static_cast<float>(static_cast<int>(i * 7919 % 20011) - 10005) * 0.37F;
   }
   return values;
-}
-
-std::vector<std::uint16_t> bits_of_all(const std::vector<Bfloat16>& values) {
-  std::vector<std::uint16_t> bits;
-  for (const auto value : values) bits.push_back(value.bits);
-  return bits;
 }
 
 TEST_F(DeviceKernelsTest, PreparesTheSamePixels) {
@@ -50,7 +44,7 @@ TEST_F(DeviceKernelsTest, DropsTheSameElements) {
   for (const LogicalSlice slice :
        {LogicalSlice{.columns = 100003},
         LogicalSlice{.first_index = 13, .rows = 57, .columns = 101, .row_stride = 1003}}) {
-    const auto input = numbers(slice.rows * slice.columns);
+    const auto input = large_numbers(slice.rows * slice.columns);
     std::vector<float> expected(input.size());
     dropout(expected.data(), input.data(), slice, key, 0.3);
     const OnDevice<float> in(input);
@@ -61,7 +55,7 @@ TEST_F(DeviceKernelsTest, DropsTheSameElements) {
 }
 
 TEST_F(DeviceKernelsTest, ScalesAndRoundsOnce) {
-  const auto input = numbers(100003);
+  const auto input = large_numbers(100003);
   const OnDevice<float> in(input);
   const OnDevice<Bfloat16> half(input.size());
   kernels_->cast_scale(half.data(), Element::bfloat16, in.data(), Element::float32, input.size(), 0.125F,
@@ -81,7 +75,7 @@ TEST_F(DeviceKernelsTest, SumsSquaresAndCountsWhatIsNotFinite) {
   const OnDevice<SumOfSquares> result(1);
   const OnDevice<SumOfSquares> scratch(DeviceKernels::kScratchBytes / sizeof(SumOfSquares));
   for (const std::size_t n : {std::size_t{1}, std::size_t{257}, std::size_t{5000003}}) {
-    auto input = numbers(n);
+    auto input = large_numbers(n);
     const auto expected = sum_of_squares_and_nonfinite(input.data(), n);
     const OnDevice<float> in(input);
     kernels_->sum_of_squares_and_nonfinite(result.data(), scratch.data(), in.data(), n, nullptr);

@@ -2,8 +2,6 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <memory>
-#include <utility>
 #include <vector>
 
 #include "kernels/fused/fused_kernels.hpp"
@@ -12,36 +10,12 @@
 namespace dtrain::kernels {
 namespace {
 
-/// Between -2 and 2, without a pattern of a power of two.
-std::vector<float> numbers(std::size_t n, std::size_t seed) {
-  std::vector<float> values(n);
-  for (std::size_t i = 0; i < n; ++i)
-    values[i] = static_cast<float>((i + seed) * 7919 % 20011) / 5003.0F - 2.0F;
-  return values;
-}
-
-std::vector<Bfloat16> halves(const std::vector<float>& values) {
-  std::vector<Bfloat16> to;
-  for (const float value : values) to.push_back(from_float<Bfloat16>(value));
-  return to;
-}
-
-void expect_near(const std::vector<float>& found, const std::vector<float>& wanted, float tolerance) {
-  ASSERT_EQ(found.size(), wanted.size());
-  for (std::size_t i = 0; i < found.size(); ++i) {
-    ASSERT_NEAR(found[i], wanted[i], tolerance * (1.0F + std::abs(wanted[i]))) << i;
-  }
-}
-
-class FusedDeviceTest : public DeviceKernelsTest {
- protected:
-  const FusedKernels& gpu() const { return *kernels_->fused(); }
-  const FusedKernels& cpu_ = fused_kernels_of_cpu();
-};
+using FusedDeviceTest = DeviceKernelsTest;
 
 TEST_F(FusedDeviceTest, LossOfTokensAndItsGradient) {
-  for (const TokenRows rows : {TokenRows{37, 50257, 50304}, {5, 65, 65}}) {  // aligned, and not
-    const auto logits = halves(numbers(rows.rows * rows.stride, 1));
+  // Aligned, and not; more rows than blocks.
+  for (const TokenRows rows : {TokenRows{37, 50257, 50304}, {5, 65, 65}, {4200, 3, 8}}) {
+    const auto logits = rounded<Bfloat16>(numbers(rows.rows * rows.stride, 1));
     std::vector<std::int64_t> targets;
     for (std::size_t r = 0; r < rows.rows; ++r) {
       targets.push_back(static_cast<std::int64_t>(r * 977 % rows.words));
@@ -65,202 +39,52 @@ TEST_F(FusedDeviceTest, LossOfTokensAndItsGradient) {
     const OnDevice<float> factor_there(std::vector<float>{factor});
     gpu().token_loss_gradient(logits_there.data(), Element::bfloat16, sums_there.data(), targets_there.data(),
                               factor_there.data(), rows, nullptr);
-    const auto found = logits_there.values();
-    for (std::size_t i = 0; i < found.size(); ++i) {
-      const float near = to_float(wanted[i]);
-      ASSERT_NEAR(to_float(found[i]), near, 0x1p-7F * std::abs(near) + 1e-6F)
-          << i;  // the last bit may differ
-    }
-  }
-}
-
-TEST_F(FusedDeviceTest, ResidualAndNormAndTheirGradient) {
-  // Of the last two, blocks have no row, and the threads' columns of the two gradients differ.
-  for (const NormRows rows : {NormRows{600, 768, 1e-5F},
-                              {600, 33, 1e-5F},
-                              {600, 6144, 1e-5F},
-                              {37, 33, 1e-5F},
-                              {200, 384, 1e-5F}}) {
-    const std::size_t width = rows.width;
-    const std::size_t n = rows.rows * width;
-    const auto input = numbers(n, 1);
-    const auto branch = halves(numbers(n, 2));
-    const auto weight = numbers(width, 3);
-    const auto bias = numbers(width, 4);
-    std::vector<float> sum(n);
-    std::vector<float> normed(n);
-    std::vector<float> means(rows.rows);
-    std::vector<float> deviations(rows.rows);
-    cpu_.residual_norm(sum.data(), normed.data(), Element::float32, means.data(), deviations.data(),
-                       input.data(), branch.data(), Element::bfloat16, weight.data(), bias.data(), rows,
-                       nullptr);
-    const OnDevice<float> input_there(input);
-    const OnDevice<Bfloat16> branch_there(branch);
-    const OnDevice<float> weight_there(weight);
-    const OnDevice<float> bias_there(bias);
-    const OnDevice<float> sum_there(n);
-    const OnDevice<float> normed_there(n);
-    const OnDevice<float> means_there(rows.rows);
-    const OnDevice<float> deviations_there(rows.rows);
-    gpu().residual_norm(sum_there.data(), normed_there.data(), Element::float32, means_there.data(),
-                        deviations_there.data(), input_there.data(), branch_there.data(), Element::bfloat16,
-                        weight_there.data(), bias_there.data(), rows, nullptr);
-    EXPECT_EQ(sum_there.values(), sum);
-    expect_near(normed_there.values(), normed, 1e-5F);
-
-    const auto above = numbers(n, 5);
-    const auto passed = numbers(n, 6);
-    std::vector<float> gradient(n);
-    std::vector<float> partial(FusedKernels::kPartialRows * 2 * width);
-    cpu_.residual_norm_gradient(gradient.data(), partial.data(), passed.data(), above.data(),
-                                Element::float32, sum.data(), weight.data(), means.data(), deviations.data(),
-                                rows, nullptr);
-    const OnDevice<float> above_there(above);
-    const OnDevice<float> passed_there(passed);
-    const OnDevice<float> gradient_there(n);
-    const OnDevice<float> partial_there(partial.size());
-    gpu().residual_norm_gradient(gradient_there.data(), partial_there.data(), passed_there.data(),
-                                 above_there.data(), Element::float32, sum_there.data(), weight_there.data(),
-                                 means_there.data(), deviations_there.data(), rows, nullptr);
-    expect_near(gradient_there.values(), gradient, 1e-4F);
-    expect_near(partial_there.values(), partial, 1e-4F);
-  }
-}
-
-/// On one side; the other has memory of its own.
-template <class Memory>
-ChannelNorm norm_in(const ChannelNorm& of, Memory& floats, std::vector<double*> doubles) {
-  ChannelNorm norm = of;
-  norm.weight = floats[0];
-  norm.bias = floats[1];
-  norm.scale = floats[2];
-  norm.shift = floats[3];
-  norm.mean = doubles[0];
-  norm.inverse_deviation = doubles[1];
-  norm.partial = doubles[2];
-  return norm;
-}
-
-TEST_F(FusedDeviceTest, BatchNormWithResidualAndReluAndItsGradient) {
-  for (const auto& [rows, channels] : {std::pair<std::size_t, std::size_t>{1000, 64}, {333, 37}}) {
-    const std::size_t n = rows * channels;
-    const ChannelNorm of{.rows = rows, .channels = channels, .relu = true, .type = Element::bfloat16};
-    const auto x = halves(numbers(n, 1));
-    const auto residual = halves(numbers(n, 2));
-    const auto above = halves(numbers(n, 5));
-    std::vector<std::vector<float>> floats = {numbers(channels, 3), numbers(channels, 4),
-                                              std::vector<float>(channels), std::vector<float>(channels)};
-    std::vector<std::vector<double>> doubles(2, std::vector<double>(channels));
-    doubles.emplace_back(FusedKernels::kStatisticParts * 2 * channels);
-    std::vector<float*> here;
-    std::vector<double*> doubles_here;
-    std::vector<std::unique_ptr<OnDevice<float>>> float_memory;
-    std::vector<std::unique_ptr<OnDevice<double>>> double_memory;
-    std::vector<float*> there;
-    std::vector<double*> doubles_there;
-    for (auto& values : floats) {
-      here.push_back(values.data());
-      there.push_back(float_memory.emplace_back(std::make_unique<OnDevice<float>>(values))->data());
-    }
-    for (auto& values : doubles) {
-      doubles_here.push_back(values.data());
-      doubles_there.push_back(double_memory.emplace_back(std::make_unique<OnDevice<double>>(values))->data());
-    }
-    std::vector<Bfloat16> y(n);
-    std::vector<double> sums(2 * channels, 1.0);
-    cpu_.batch_norm(y.data(), x.data(), residual.data(), norm_in(of, here, doubles_here),
-                    {sums.data(), sums.data() + channels, 8}, nullptr);
-    const OnDevice<Bfloat16> x_there(x);
-    const OnDevice<Bfloat16> residual_there(residual);
-    const OnDevice<Bfloat16> y_there(n);
-    const OnDevice<double> sums_there(std::vector<double>(2 * channels, 1.0));
-    gpu().batch_norm(y_there.data(), x_there.data(), residual_there.data(), norm_in(of, there, doubles_there),
-                     {sums_there.data(), sums_there.data() + channels, 8}, nullptr);
-    const auto sums_found = sums_there.values();
-    for (std::size_t i = 0; i < sums.size(); ++i)
-      ASSERT_NEAR(sums_found[i], sums[i], 1e-9 * (1 + std::abs(sums[i])));
-    const auto near_halves = [](const std::vector<Bfloat16>& found, const std::vector<Bfloat16>& wanted) {
-      for (std::size_t i = 0; i < found.size(); ++i) {
-        const float near = to_float(wanted[i]);
-        ASSERT_NEAR(to_float(found[i]), near, 0x1p-7F * std::abs(near) + 1e-5F) << i;
-      }
-    };
-    near_halves(y_there.values(), y);
-
-    std::vector<Bfloat16> of_x(n);
-    std::vector<Bfloat16> of_residual(n);
-    std::vector<float> of_channels(5 * channels);
-    const auto gradient = [&](Bfloat16* x_to, Bfloat16* residual_to, float* channels_to,
-                              const Bfloat16* above_from, const Bfloat16* x_from, const Bfloat16* y_from) {
-      return ChannelNormGradient{.of_x = x_to,
-                                 .of_residual = residual_to,
-                                 .of_weight = channels_to,
-                                 .of_bias = channels_to + channels,
-                                 .factors = channels_to + 2 * channels,
-                                 .of_output = above_from,
-                                 .x = x_from,
-                                 .output = y_from};
-    };
-    cpu_.batch_norm_gradient(
-        gradient(of_x.data(), of_residual.data(), of_channels.data(), above.data(), x.data(), y.data()),
-        norm_in(of, here, doubles_here), nullptr);
-    const OnDevice<Bfloat16> above_there(above);
-    const OnDevice<Bfloat16> y_read(y);  // both see the same zeros
-    const OnDevice<Bfloat16> of_x_there(n);
-    const OnDevice<Bfloat16> of_residual_there(n);
-    const OnDevice<float> of_channels_there(5 * channels);
-    gpu().batch_norm_gradient(gradient(of_x_there.data(), of_residual_there.data(), of_channels_there.data(),
-                                       above_there.data(), x_there.data(), y_read.data()),
-                              norm_in(of, there, doubles_there), nullptr);
-    auto found = of_channels_there.values();
-    found.resize(2 * channels);
-    of_channels.resize(2 * channels);
-    expect_near(found, of_channels, 1e-4F);
-    near_halves(of_x_there.values(), of_x);
-    near_halves(of_residual_there.values(), of_residual);
+    expect_near(logits_there.values(), wanted, 1e-6F);
   }
 }
 
 /// cublasLt's products, where it is there, beside plain sums.
-TEST_F(FusedDeviceTest, ProductsWithGelu) {
-  constexpr InnerProduct kOf{64, 128, 256};
-  const auto x = halves(numbers(kOf.rows * kOf.width, 1));
-  auto scaled = numbers(kOf.inner * kOf.width, 2);
+class GeluTest : public FusedDeviceTest, public testing::WithParamInterface<InnerProduct> {};
+
+TEST_P(GeluTest, ProductsWithGelu) {
+  const InnerProduct of = GetParam();
+  const auto x = rounded<Bfloat16>(numbers(of.rows * of.width, 1));
+  auto scaled = numbers(of.inner * of.width, 2);
   for (float& value : scaled) value *= 0.05F;
-  const auto weight = halves(scaled);
-  const auto bias = halves(numbers(kOf.inner, 3));
-  const auto of_output = halves(numbers(kOf.rows * kOf.width, 4));
+  const auto weight = rounded<Bfloat16>(scaled);
+  const auto bias = rounded<Bfloat16>(numbers(of.inner, 3));
+  const auto of_output = rounded<Bfloat16>(numbers(of.rows * of.width, 4));
   const OnDevice<Bfloat16> x_there(x);
   const OnDevice<Bfloat16> weight_there(weight);  // also the outer one, as [width, inner]
   const OnDevice<Bfloat16> bias_there(bias);
   const OnDevice<Bfloat16> of_output_there(of_output);
-  const OnDevice<Bfloat16> before_there(kOf.rows * kOf.inner);
-  const OnDevice<Bfloat16> out_there(kOf.rows * kOf.inner);
-  const OnDevice<Bfloat16> gradient_there(kOf.rows * kOf.inner);
-  const OnDevice<Bfloat16> of_bias_there(kOf.inner);
+  const OnDevice<Bfloat16> before_there(of.rows * of.inner);
+  const OnDevice<Bfloat16> out_there(of.rows * of.inner);
+  const OnDevice<Bfloat16> gradient_there(of.rows * of.inner);
+  const OnDevice<Bfloat16> of_bias_there(of.inner);
   const OnDevice<unsigned char> workspace(ProductKernels::kWorkspaceBytes);
   const ProductKernels& products = *kernels_->products();
   if (!products.gelu(out_there.data(), before_there.data(), x_there.data(), weight_there.data(),
-                     bias_there.data(), Element::bfloat16, kOf, workspace.data(), nullptr))
+                     bias_there.data(), Element::bfloat16, of, workspace.data(), nullptr))
     GTEST_SKIP() << "cublasLt is not there, or has no such product";
   ASSERT_TRUE(products.gelu_gradient(gradient_there.data(), of_bias_there.data(), of_output_there.data(),
-                                     weight_there.data(), before_there.data(), Element::bfloat16, kOf,
+                                     weight_there.data(), before_there.data(), Element::bfloat16, of,
                                      workspace.data(), nullptr));
   const auto before = before_there.values();
   const auto out = out_there.values();
   const auto gradient = gradient_there.values();
   const auto of_bias = of_bias_there.values();
-  for (std::size_t i = 0; i < kOf.inner; ++i) {
+  for (std::size_t i = 0; i < of.inner; ++i) {
     double bias_sum = 0;
-    for (std::size_t r = 0; r < kOf.rows; ++r) {
+    for (std::size_t r = 0; r < of.rows; ++r) {
       double sum = to_float(bias[i]);
       double back = 0;
-      for (std::size_t c = 0; c < kOf.width; ++c) {
-        sum += static_cast<double>(to_float(x[r * kOf.width + c])) * to_float(weight[i * kOf.width + c]);
+      for (std::size_t c = 0; c < of.width; ++c) {
+        sum += static_cast<double>(to_float(x[r * of.width + c])) * to_float(weight[i * of.width + c]);
         back +=
-            static_cast<double>(to_float(of_output[r * kOf.width + c])) * to_float(weight[c * kOf.inner + i]);
+            static_cast<double>(to_float(of_output[r * of.width + c])) * to_float(weight[c * of.inner + i]);
       }
-      const std::size_t at = r * kOf.inner + i;
+      const std::size_t at = r * of.inner + i;
       ASSERT_NEAR(to_float(before[at]), sum, 0x1p-7 * std::abs(sum) + 1e-3);
       const double z = to_float(before[at]);
       const double inside = 0.7978845608028654 * (z + 0.044715 * z * z * z);
@@ -274,6 +98,10 @@ TEST_F(FusedDeviceTest, ProductsWithGelu) {
     ASSERT_NEAR(to_float(of_bias[i]), bias_sum, 0x1p-6 * std::abs(bias_sum) + 0.5);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(Sizes, GeluTest,
+                         testing::Values(InnerProduct{64, 128, 256}, InnerProduct{67, 16, 264},
+                                         InnerProduct{1, 8, 8}, InnerProduct{700, 8, 40}));
 
 TEST_F(FusedDeviceTest, AStepIsDecidedAndApplied) {
   constexpr std::size_t kCount = 100003;

@@ -8,29 +8,22 @@
 
 #include "core/error.hpp"
 #include "kernels/cuda/fused_kernels.hpp"
+#include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/product_kernels.hpp"
+#include "kernels/cuda/shared_memory.hpp"
 #include "kernels/philox_rounds.hpp"
 
 namespace dtrain::kernels {
 namespace {
 
-constexpr int kThreads = 256;
 constexpr std::size_t kMostBlocks = 1024;
 constexpr std::size_t kMostChannels = DeviceKernels::kMostChannels;
 constexpr std::size_t kMostImages = 512;  // of one launch: their crops are arguments, of 4 KiB at most
 
 cudaStream_t stream_of(DeviceKernels::Stream stream) { return static_cast<cudaStream_t>(stream); }
 
-void check_launch(const char* kernel) {
-  const cudaError_t code = cudaGetLastError();
-  if (code == cudaSuccess) return;
-  throw Error(cudaGetErrorString(code),
-              {.subject = std::string("kernel ") + kernel,
-               .advice = "look at nvidia-smi and the kernel log for errors of the GPU"});
-}
-
 /// Blocks for `n` threads' work; a thread takes further elements where they do not suffice.
-unsigned blocks_for(std::size_t n) {
+unsigned blocks_of(std::size_t n) {
   return static_cast<unsigned>(std::clamp<std::size_t>((n + kThreads - 1) / kThreads, 1, kMostBlocks));
 }
 
@@ -105,8 +98,11 @@ __global__ void cast_scale_kernel(To* out, const From* in, std::size_t n, float 
 
 /// The sum over the block's threads, in an order that is always the same; whole in thread 0.
 __device__ SumOfSquares sum_over_block(const SumOfSquares& own) {
-  __shared__ double sums[kThreads];
-  __shared__ long long counts[kThreads];
+  struct Memory {
+    double sums[kThreads];
+    long long counts[kThreads];
+  };
+  auto& [sums, counts] = shared_memory<Memory>();
   sums[threadIdx.x] = own.sum;
   counts[threadIdx.x] = own.non_finite;
   for (unsigned half = kThreads / 2; half > 0; half /= 2) {
@@ -172,8 +168,8 @@ class CudaKernels final : public DeviceKernels {
       }
       with_element_type(type, [&](auto* of_type) {
         using T = std::remove_pointer_t<decltype(of_type)>;
-        prepare_images_kernel<<<blocks_for(count * plane), kThreads, 0, stream_of(stream)>>>(
-            static_cast<T*>(out) + first * image, bytes + first * image, count * plane, by);
+        launch(prepare_images_kernel<T>, blocks_of(count * plane), kThreads, stream_of(stream),
+               static_cast<T*>(out) + first * image, bytes + first * image, count * plane, by);
       });
       check_launch("prepare_images");
     }
@@ -187,9 +183,9 @@ class CudaKernels final : public DeviceKernels {
         slice.columns / 8 + 2;  // the first and the last may be shared with neighbours
     with_element_type(type, [&](auto* of_type) {
       using T = std::remove_pointer_t<decltype(of_type)>;
-      dropout_kernel<<<blocks_for(slice.rows * blocks_per_row), kThreads, 0, stream_of(stream)>>>(
-          static_cast<T*>(out), static_cast<const T*>(input), slice, key, major, threshold,
-          static_cast<float>(scale), blocks_per_row);
+      launch(dropout_kernel<T>, blocks_of(slice.rows * blocks_per_row), kThreads, stream_of(stream),
+             static_cast<T*>(out), static_cast<const T*>(input), slice, key, major, threshold,
+             static_cast<float>(scale), blocks_per_row);
     });
     check_launch("dropout");
   }
@@ -200,8 +196,8 @@ class CudaKernels final : public DeviceKernels {
       with_element_type(from, [&](auto* of_in) {
         using To = std::remove_pointer_t<decltype(of_out)>;
         using From = std::remove_pointer_t<decltype(of_in)>;
-        cast_scale_kernel<<<blocks_for(n), kThreads, 0, stream_of(stream)>>>(
-            static_cast<To*>(out), static_cast<const From*>(in), n, scale);
+        launch(cast_scale_kernel<To, From>, blocks_of(n), kThreads, stream_of(stream), static_cast<To*>(out),
+               static_cast<const From*>(in), n, scale);
       });
     });
     check_launch("cast_scale");
@@ -211,9 +207,9 @@ class CudaKernels final : public DeviceKernels {
                                     Stream stream) const override {
     static_assert(kMostBlocks * sizeof(SumOfSquares) <= kScratchBytes);
     auto* const of_block = static_cast<SumOfSquares*>(scratch);
-    const unsigned blocks = blocks_for(n);
-    squares_kernel<<<blocks, kThreads, 0, stream_of(stream)>>>(of_block, values, n);
-    join_squares_kernel<<<1, kThreads, 0, stream_of(stream)>>>(result, of_block, blocks);
+    const unsigned blocks = blocks_of(n);
+    launch(squares_kernel, blocks, kThreads, stream_of(stream), of_block, values, n);
+    launch(join_squares_kernel, 1, kThreads, stream_of(stream), result, of_block, blocks);
     check_launch("sum_of_squares_and_nonfinite");
   }
 

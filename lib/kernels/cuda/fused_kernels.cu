@@ -7,7 +7,10 @@
 
 #include "core/error.hpp"
 #include "kernels/cuda/batch_norm.hpp"
+#include "kernels/cuda/elements.hpp"
 #include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/residual_norm.hpp"
+#include "kernels/cuda/shared_memory.hpp"
 
 namespace dtrain::kernels {
 namespace {
@@ -17,8 +20,10 @@ cudaStream_t stream_of(FusedKernels::Stream stream) { return static_cast<cudaStr
 /// What all threads of the block have, joined in an order that is always the same; every thread gets it.
 template <class Sum>
 __device__ Sum join_over_block(const Sum& own) {
-  __shared__ alignas(Sum) unsigned char memory[kThreads * sizeof(Sum)];  // bytes: it may not initialise
-  auto* const sums = reinterpret_cast<Sum*>(memory);
+  struct Memory {
+    Sum of[kThreads];
+  };
+  auto* const sums = shared_memory<Memory>().of;
   __syncthreads();  // an earlier result has been read
   sums[threadIdx.x] = own;
   for (unsigned half = kThreads / 2; half > 0; half /= 2) {
@@ -28,15 +33,6 @@ __device__ Sum join_over_block(const Sum& own) {
   __syncthreads();
   return sums[0];
 }
-
-struct TwoSums {
-  float first;
-  float second;
-  __device__ void join(const TwoSums& other) {
-    first += other.first;
-    second += other.second;
-  }
-};
 
 template <class T>
 __device__ LogSum log_sum_of(const T* row, std::size_t words, bool aligned) {
@@ -82,80 +78,12 @@ __global__ void token_loss_gradient_kernel(T* logits, const float* log_sums, con
     for (std::size_t v = threadIdx.x; v < whole; v += kThreads) {
       Vector<T> values = vectors[v];
       for (std::size_t k = 0; k < kAtOnce; ++k) values.of[k] = gradient(v * kAtOnce + k, values.of[k]);
-      vectors[v] = values;
+      store(row + v * kAtOnce, values);
     }
     for (std::size_t i = whole * kAtOnce + threadIdx.x; i < rows.stride; i += kThreads) {
       row[i] = gradient(i, row[i]);
     }
   }
-}
-
-/// `branch` null: `sum` is not written, and the input is what is normed.
-template <class T, class Branch>
-__global__ void residual_norm_kernel(float* sum, T* normed, float* means, float* deviations,
-                                     const float* input, const Branch* branch, const float* weight,
-                                     const float* bias, NormRows rows) {
-  const auto width = static_cast<float>(rows.width);
-  for (std::size_t r = blockIdx.x; r < rows.rows; r += gridDim.x) {
-    const std::size_t at = r * rows.width;
-    const float* const row = branch != nullptr ? sum + at : input + at;
-    TwoSums own{0.0F, 0.0F};
-    for (std::size_t i = threadIdx.x; i < rows.width; i += kThreads) {
-      const float value = branch != nullptr ? input[at + i] + to_float(branch[at + i]) : input[at + i];
-      if (branch != nullptr) sum[at + i] = value;  // which this thread alone reads again
-      own.first += value;
-    }
-    const float mean = join_over_block(own).first / width;
-    TwoSums squares{0.0F, 0.0F};
-    for (std::size_t i = threadIdx.x; i < rows.width; i += kThreads) {
-      squares.first += (row[i] - mean) * (row[i] - mean);
-    }
-    const float deviation = 1.0F / sqrtf(join_over_block(squares).first / width + rows.eps);
-    for (std::size_t i = threadIdx.x; i < rows.width; i += kThreads) {
-      normed[at + i] = from_float<T>(normed_of(row[i], mean, deviation, weight[i], bias[i]));
-    }
-    if (threadIdx.x != 0) continue;
-    means[r] = mean;
-    deviations[r] = deviation;
-  }
-}
-
-/// A block adds up the gradients of weight and bias of its rows in shared memory [2, width]; a thread has the
-/// same columns in each row.
-template <class T>
-__global__ void residual_norm_gradient_kernel(float* gradient, float* partial, const float* passed,
-                                              const T* of_normed, const float* sum, const float* weight,
-                                              const float* means, const float* deviations, NormRows rows) {
-  extern __shared__ float own_partial[];
-  const auto width = static_cast<float>(rows.width);
-  for (std::size_t i = threadIdx.x; i < rows.width; i += kThreads) {
-    own_partial[i] = 0.0F;
-    own_partial[rows.width + i] = 0.0F;
-  }
-  for (std::size_t r = blockIdx.x; r < rows.rows; r += gridDim.x) {
-    const std::size_t at = r * rows.width;
-    const float mean = means[r];
-    const float deviation = deviations[r];
-    TwoSums own{0.0F, 0.0F};
-    for (std::size_t i = threadIdx.x; i < rows.width; i += kThreads) {
-      const float above = to_float(of_normed[at + i]);
-      const float unit = (sum[at + i] - mean) * deviation;
-      own_partial[i] += above * unit;
-      own_partial[rows.width + i] += above;
-      own.first += above * weight[i];
-      own.second += above * weight[i] * unit;
-    }
-    const TwoSums row = join_over_block(own);
-    for (std::size_t i = threadIdx.x; i < rows.width; i += kThreads) {
-      const float unit = (sum[at + i] - mean) * deviation;
-      const float through = norm_gradient_of(to_float(of_normed[at + i]) * weight[i], unit, row.first / width,
-                                             row.second / width, deviation);
-      gradient[at + i] = passed != nullptr ? passed[at + i] + through : through;
-    }
-  }
-  __syncthreads();  // below a thread has other columns, and a block without rows has waited nowhere
-  float* const of_block = partial + std::size_t{blockIdx.x} * 2 * rows.width;
-  for (std::size_t i = threadIdx.x; i < 2 * rows.width; i += kThreads) of_block[i] = own_partial[i];
 }
 
 __global__ void decide_kernel(UpdateDecision* decision, const SumOfSquares* squares, double clip,
@@ -168,7 +96,7 @@ template <class Copy>
 __global__ void adam_kernel(AdamMemory memory, AdamRule rule, const UpdateDecision* decision) {
   if (decision->applies == 0) return;
   const float scale = decision->scale;
-  __shared__ AdamStep step;  // powers in double: one thread's work
+  AdamStep& step = shared_memory<AdamStep>();  // powers in double: one thread's work
   if (threadIdx.x == 0) step = adam_step_of(rule, *decision);
   __syncthreads();
   auto* const copy = static_cast<Copy*>(memory.copy);
@@ -194,8 +122,8 @@ class CudaFusedKernels final : public FusedKernels {
     if (rows.rows == 0) return;
     with_element_type(type, [&](auto* of_type) {
       using T = std::remove_pointer_t<decltype(of_type)>;
-      token_loss_kernel<<<blocks_for(rows.rows), kThreads, 0, stream_of(stream)>>>(
-          losses, log_sums, static_cast<const T*>(logits), targets, rows, are_aligned<T>(logits, rows));
+      launch(token_loss_kernel<T>, blocks_for(rows.rows), kThreads, stream_of(stream), losses, log_sums,
+             static_cast<const T*>(logits), targets, rows, has_whole_vectors<T>(logits, rows));
     });
     check_launch("token_loss");
   }
@@ -205,8 +133,8 @@ class CudaFusedKernels final : public FusedKernels {
     if (rows.rows == 0) return;
     with_element_type(type, [&](auto* of_type) {
       using T = std::remove_pointer_t<decltype(of_type)>;
-      token_loss_gradient_kernel<<<blocks_for(rows.rows), kThreads, 0, stream_of(stream)>>>(
-          static_cast<T*>(logits), log_sums, targets, factor, rows, are_aligned<T>(logits, rows));
+      launch(token_loss_gradient_kernel<T>, blocks_for(rows.rows), kThreads, stream_of(stream),
+             static_cast<T*>(logits), log_sums, targets, factor, rows, has_whole_vectors<T>(logits, rows));
     });
     check_launch("token_loss_gradient");
   }
@@ -214,34 +142,15 @@ class CudaFusedKernels final : public FusedKernels {
   void residual_norm(float* sum, void* normed, Element type, float* means, float* deviations,
                      const float* input, const void* branch, Element branch_type, const float* weight,
                      const float* bias, const NormRows& rows, Stream stream) const override {
-    if (rows.rows == 0) return;
-    with_element_type(type, [&](auto* of_type) {
-      with_element_type(branch_type, [&](auto* of_branch) {
-        using T = std::remove_pointer_t<decltype(of_type)>;
-        using Branch = std::remove_pointer_t<decltype(of_branch)>;
-        residual_norm_kernel<<<blocks_for(rows.rows), kThreads, 0, stream_of(stream)>>>(
-            sum, static_cast<T*>(normed), means, deviations, input, static_cast<const Branch*>(branch),
-            weight, bias, rows);
-      });
-    });
-    check_launch("residual_norm");
+    residual_norm_on_gpu(sum, normed, type, means, deviations, input, branch, branch_type, weight, bias, rows,
+                         stream_of(stream));
   }
 
   void residual_norm_gradient(float* gradient, float* partial, const float* passed, const void* of_normed,
                               Element type, const float* sum, const float* weight, const float* means,
                               const float* deviations, const NormRows& rows, Stream stream) const override {
-    require(rows.width <= kWidestNorm, "so wide a row is not normed by a fused kernel",
-            {.subject = "residual_norm_gradient", .advice = "leave out --kernels fused"});
-    const std::size_t bytes = 2 * rows.width * sizeof(float);
-    // Of 48 KiB the statistics of join_over_block() take some: more must be asked for.
-    with_element_type(type, [&](auto* of_type) {
-      using T = std::remove_pointer_t<decltype(of_type)>;
-      cudaFuncSetAttribute(residual_norm_gradient_kernel<T>, cudaFuncAttributeMaxDynamicSharedMemorySize,
-                           static_cast<int>(bytes));
-      residual_norm_gradient_kernel<<<kPartialRows, kThreads, bytes, stream_of(stream)>>>(
-          gradient, partial, passed, static_cast<const T*>(of_normed), sum, weight, means, deviations, rows);
-    });
-    check_launch("residual_norm_gradient");
+    residual_norm_gradient_on_gpu(gradient, partial, passed, of_normed, type, sum, weight, means, deviations,
+                                  rows, stream_of(stream));
   }
 
   void batch_norm(void* output, const void* x, const void* residual, const ChannelNorm& norm,
@@ -256,7 +165,7 @@ class CudaFusedKernels final : public FusedKernels {
 
   void decide(UpdateDecision* decision, const SumOfSquares* squares, double clip, const UpdateInputs* inputs,
               Stream stream) const override {
-    decide_kernel<<<1, 1, 0, stream_of(stream)>>>(decision, squares, clip, inputs);
+    launch(decide_kernel, 1, 1, stream_of(stream), decision, squares, clip, inputs);
     check_launch("decide");
   }
 
@@ -265,17 +174,16 @@ class CudaFusedKernels final : public FusedKernels {
     if (memory.chunk_count == 0) return;
     with_element_type(memory.copy_type, [&](auto* of_copy) {
       using Copy = std::remove_pointer_t<decltype(of_copy)>;
-      adam_kernel<Copy>
-          <<<blocks_for(memory.chunk_count), kThreads, 0, stream_of(stream)>>>(memory, rule, decision);
+      launch(adam_kernel<Copy>, blocks_for(memory.chunk_count), kThreads, stream_of(stream), memory, rule,
+             decision);
     });
     check_launch("adam");
   }
 
  private:
   template <class T>
-  static bool are_aligned(const void* logits, const TokenRows& rows) {
-    return reinterpret_cast<std::uintptr_t>(logits) % sizeof(Vector<T>) == 0 &&
-           rows.stride % Vector<T>::kElements == 0;
+  static bool has_whole_vectors(const void* logits, const TokenRows& rows) {
+    return are_aligned({logits}) && rows.stride % Vector<T>::kElements == 0;
   }
 };
 

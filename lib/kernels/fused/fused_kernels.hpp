@@ -91,7 +91,7 @@ class FusedKernels {
                                    const std::int64_t* targets, const float* factor, const TokenRows& rows,
                                    Stream stream) const = 0;
 
-  /// Widest row that residual_norm_gradient() takes.
+  /// Widest row that the next two take on a GPU.
   static constexpr std::size_t kWidestNorm = 6144;
   /// sum = input + branch (no branch, null: sum is the input and is not written), then a layer norm of it:
   /// `normed` of `type`, `means` and `deviations` (1 / standard deviation) [rows] for the gradient.
@@ -108,7 +108,7 @@ class FusedKernels {
                                       const NormRows& rows, Stream stream) const = 0;
 
   /// Partial sums over rows that batch norm has room for.
-  static constexpr std::size_t kStatisticParts = 64;
+  static constexpr std::size_t kStatisticParts = 256;
   /// `output` = the normalised `x`, plus `residual` unless null, then the ReLU.
   virtual void batch_norm(void* output, const void* x, const void* residual, const ChannelNorm& norm,
                           const StepMoments& step, Stream stream) const = 0;

@@ -1,0 +1,15 @@
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include "kernels/fused/product_kernels.hpp"
+
+namespace dtrain::kernels {
+
+/// `gradient` [rows, inner], that behind the GELU, becomes that before it: times gelu'(before). `of_bias`
+/// [inner]: its sum over the rows. Types and memory as ProductKernels::gelu_gradient(), for sizes and
+/// pointers that takes_epilogue().
+void gelu_gradient_on_gpu(void* gradient, void* of_bias, const void* before, Element type,
+                          const InnerProduct& of, void* workspace, cudaStream_t stream);
+
+}  // namespace dtrain::kernels
