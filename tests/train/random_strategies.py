@@ -94,11 +94,14 @@ def draw_copies(seed, ulfm):
             what["fragments"] = chance.randint(1, period)
         if chance.random() < 0.3:
             what["overlap-steps"] = chance.randint(0, period - 1)
+        if mesh[1] > 1:  # each stage cuts its own weights
+            what.pop("fragments", None)
     precision = weighted(chance, {"fp64": 8, "fp32": 6, "bf16": 1})
     how = draw_how(chance, fitting, mesh, precision, pieces, steps, ulfm=False)
     how.pop("reproducible", None)
     if "MESH" in how:  # copies are not created from nothing
-        then = [other for other in meshes if other[0] == mesh[0] and other[0] * other[1] <= pieces]
+        then = [other for other in meshes if other[0] == mesh[0] and other[0] * other[1] <= pieces and
+                ("fragments" not in what or other[1] == 1)]
         how["MESH"] = mesh_words(*pick(then))
     return Case(what, how)
 
