@@ -10,7 +10,7 @@ Does the parts of perf/gpu_check.sh one after the other: smoke, correct, speed, 
 and GPU is not done again, and the same command goes on where the last one stopped. A part that fails stops no other one; later calls
 try it again, after those that were not tried. Build first (perf/gpu_check.sh build, or the bundle of perf/gpu_bundle.sh).
   --limit-s N    seconds that this call takes at most [570, less than 10 minutes]; no part begins that has less than it needs at
-                 least: smoke 240, correct 400, speed 300, profile 240, ranks 240, train 300. A call says at its end what it took
+                 least: smoke 100, correct 160, speed 200, profile 120, ranks 100, train 120. A call says at its end what it took
   --out FOLDER   where the parts leave their files [perf/results/gpu]
 Exit codes: 0 all done; 1 a part failed; 2 no GPU, or nothing built; 3 the time is up: run it again.
 EOF
@@ -43,7 +43,8 @@ end_call() {
 
 mkdir -p "$out"
 # The seconds that a part needs at least to be begun; all but train end by themselves, and go on in the next call.
-declare -A needs_s=([smoke]=240 [correct]=400 [speed]=300 [profile]=240 [ranks]=240 [train]=300)
+# Measured with 16 cores: smoke 30, correct 100, a case of speed 60 to 120, profile 72.
+declare -A needs_s=([smoke]=100 [correct]=160 [speed]=200 [profile]=120 [ranks]=100 [train]=120)
 tried=()
 again=()
 for part in smoke correct speed profile ranks train; do
@@ -64,8 +65,8 @@ for part in "${tried[@]}" "${again[@]}"; do
   fi
   status=0
   # A case that has begun by then has time to end, most often; one that was cut is begun again.
-  ends_s=120
-  [[ $part != speed && $part != correct ]] || ends_s=60
+  ends_s=40
+  [[ $part != speed ]] || ends_s=60
   timeout --kill-after 20 "$left_s" "$top/perf/gpu_check.sh" "$part" --out "$out" --limit-s "$((left_s - ends_s))" || status=$?
   case $status in
     0) echo "$part $of" >>"$done_file" ;;

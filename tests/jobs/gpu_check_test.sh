@@ -58,8 +58,8 @@ parts_were() {
   : >"$scratch/parts"
 }
 echo 0 >"$scratch/status"
-check 3 'smoke needs 240 s, and 60 s are left: run it again to go on' session --limit-s 60
-check 3 'correct needs 400 s' session --limit-s 300
+check 3 'smoke needs 100 s, and 60 s are left: run it again to go on' session --limit-s 60
+check 3 'correct needs 160 s' session --limit-s 150
 parts_were 'smoke'
 echo 1 >"$scratch/status.correct"
 check 1 'correct failed (1): see' session
@@ -72,7 +72,7 @@ check 0 'train: done' session
 check 0 'this call took' session
 parts_were 'correct'
 echo def >"$scratch/checkout/commit"
-check 3 'smoke needs 240 s' session --limit-s 60
+check 3 'smoke needs 100 s' session --limit-s 60
 echo 1 >"$scratch/status.smoke"
 echo 3 >"$scratch/status.speed"
 check 3 'speed: the time is up' session
