@@ -2,14 +2,20 @@
 # perf/all_reduce.sh [BUILD_DIR] [ROUNDS]: every all_reduce of dtrain beside MPI_Allreduce and gloo, on 2 and 4
 # ranks and on 2 x 2 invented nodes. Writes perf/results/all_reduce/*.csv and table.md. For a quiet machine.
 set -euo pipefail
+case ${1:-} in --help | -h)
+  echo 'usage: perf/all_reduce.sh [BUILD_DIR] [ROUNDS]'
+  echo 'Every all_reduce of dtrain beside MPI_Allreduce and gloo, on 2 and 4 ranks, into perf/results/all_reduce. ROUNDS: 7'
+  exit 0 ;;
+esac
 here=$(cd "$(dirname "$0")" && pwd)
 build=${1:-$here/../build/release}
+[[ -d $build ]] || { echo "all_reduce: $build is not a folder; see perf/all_reduce.sh --help" >&2; exit 2; }
 rounds=${2:-7}
 out=$here/results/all_reduce
 python=${DTRAIN_PYTHON:-${DTRAIN_DEPS:-$here/../.deps}/venv/bin/python}
 export DTRAIN_MPIRUN=${DTRAIN_MPIRUN:-$(dirname "$python")/mpirun}
 bench=$(find "$build" -name all_reduce_bench -type f -perm -u+x | head -n 1)
-[ -n "$bench" ] || { echo "no all_reduce_bench below $build: build it first" >&2; exit 2; }
+[[ -n $bench ]] || { echo "no all_reduce_bench below $build: build it first" >&2; exit 2; }
 mkdir -p "$out"
 run() { "$here/../tests/support/mpirun.sh" "$1" "$bench" --rounds "$rounds" --nodes "$2"; }
 run 2 1 >"$out/ranks-2.csv"

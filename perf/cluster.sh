@@ -3,6 +3,12 @@
 # is written to perf/results/cluster, are those of perf/comm/cluster.py. As root, on a quiet machine, with Slurm installed.
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+case ${1:-} in --help | -h)
+  . "$top/jobs/env.sh"
+  echo 'usage: perf/cluster.sh [OPTIONS], those of perf/comm/cluster.py:'
+  python3 "$top/perf/comm/cluster.py" --help
+  exit 0 ;;
+esac
 build=$top/build/release
 for program in "$build/bin/dtrain" "$build/perf/comm/all_reduce_bench"; do
   [[ -x $program ]] || { echo "no $program: run jobs/build.sh all first" >&2; exit 2; }

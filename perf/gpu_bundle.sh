@@ -12,6 +12,7 @@ nccl='' architecture=''
 most_bytes=60000000
 while (($#)); do
   case $1 in
+    --help | -h) echo 'usage: perf/gpu_bundle.sh [--out FILE] [--nccl LIBNCCL ARCHITECTURE]'; exit 0 ;;
     --out) [[ -n ${2:-} ]] || { echo 'gpu_bundle: --out needs a file' >&2; exit 2; }; out=$2; shift 2 ;;
     --nccl)
       [[ -r ${2:-} && ${3:-} =~ ^[0-9]+$ ]] || { echo 'gpu_bundle: --nccl needs a libnccl.so.2 and an architecture, such as 90' >&2; exit 2; }

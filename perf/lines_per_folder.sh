@@ -3,6 +3,7 @@
 # a column for each commit.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+[[ ${1:-} != --help && ${1:-} != -h ]] || { echo "usage: perf/lines_per_folder.sh COMMIT..."; exit 0; }
 (($# >= 1)) || { echo "usage: perf/lines_per_folder.sh COMMIT..." >&2; exit 2; }
 
 columns=()
