@@ -344,8 +344,7 @@ std::vector<Option> declare() {
   add(
       "balance", "none|dynamic|data",
       "dynamic: stages with equal measured time, not with equal work as counted, and again after an epoch; "
-      "data: "
-      "micro-batches dealt by the ranks' measured speed",
+      "data: micro-batches dealt by the ranks' measured speed",
       "", [](auto& c) -> auto& { return c.pipeline.balance; });
   add(
       "recompute", "none|full|auto",

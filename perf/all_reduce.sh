@@ -25,5 +25,5 @@ for ranks in 2 4; do
   OMP_NUM_THREADS=1 "$python" -m torch.distributed.run --standalone --nproc-per-node "$ranks" \
     "$here/peers/gloo_all_reduce.py" --rounds "$rounds" >"$out/gloo-$ranks.csv"
 done
-"$python" "$here/all_reduce_table.py" "$out/table.md" "$out"/*.csv
+"$python" "$here/all_reduce_table.py" "$out/table.md" "$out"/{gloo,ranks}-*.csv
 echo "$out/table.md"

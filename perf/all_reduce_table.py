@@ -3,6 +3,7 @@
     all_reduce_table.py OUT.md FILE.csv...
 """
 import csv
+import itertools
 import statistics
 import sys
 
@@ -13,7 +14,7 @@ def read(paths):
     for path in paths:
         with open(path) as file:
             lines = file.readlines()
-        machines += [line[2:].strip() for line in lines if line.startswith("#")]
+        machines += [line[2:].strip() for line in itertools.takewhile(lambda line: line.startswith("#"), lines)]
         for row in csv.DictReader(line for line in lines if not line.startswith("#")):
             key = (int(row["ranks"]), int(row["nodes"]), row["mode"], int(row["bytes"]), row["contender"])
             times.setdefault(key, []).append(float(row["microseconds"]))

@@ -23,7 +23,8 @@ constexpr int kPollsPerClockRead = 16;
 constexpr std::chrono::microseconds kRest{20};
 constexpr double kLongestSleepS = 2e-3;  // how late a wait may look for dead peers
 // Looks, each after others have had the core, before a wait sleeps: peers that share the cores have often
-// come by then. An all_reduce of 4 KiB by 4 ranks on 2 cores takes 8 us so, and 43 to 82 us asleep.
+// come by then. An all_reduce of 4 KiB by 4 ranks on 2 cores takes 13 to 29 us so, and 77 to 100 us asleep
+// (perf/results/all_reduce/looks-2026-11-26.csv).
 constexpr int kLooksBeforeSleep = 16;
 
 Error given_up(std::string_view reason) {

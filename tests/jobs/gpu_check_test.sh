@@ -100,7 +100,7 @@ echo 'the update is replayed in 1 part'
 echo 'fp32 whose products and convolutions round their factors to 10 bits'
 END
 for program in "$tree/build/release/tests/kernels/kernels_device_test" "$tree/build/release/tests/comm/comm_nccl_test" \
-  "$tree/build/release/perf/kernels/dtrain_perf_device_kernels" "$scratch/bin/ncu" "$scratch/bin/compute-sanitizer"; do
+  "$tree/build/release/perf/kernels/dtrain_perf_device_kernels" "$scratch/bin/compute-sanitizer"; do
   stand_in "$program" <<<'#!/bin/sh'
 done
 stand_in "$tree/tests/support/mpirun.sh" <<'END'

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/batch_norm.hpp"
+#include "kernels/rounded.hpp"
 
 namespace dtrain::kernels {
 namespace {
@@ -23,13 +24,6 @@ std::vector<float> drawn(std::size_t n, std::uint32_t seed, float scale = 1.0F) 
   std::vector<float> values(n);
   for (float& value : values) value = normal(bits);
   return values;
-}
-
-template <class T>
-std::vector<T> rounded(const std::vector<float>& values) {
-  std::vector<T> to;
-  for (const float value : values) to.push_back(from_float<T>(value));
-  return to;
 }
 
 template <class T>

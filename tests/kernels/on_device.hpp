@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/device_kernels.hpp"
+#include "kernels/rounded.hpp"
 
 namespace dtrain::kernels {
 
@@ -54,13 +55,6 @@ inline std::vector<float> numbers(std::size_t n, std::size_t seed) {
   for (std::size_t i = 0; i < n; ++i)
     values[i] = static_cast<float>((i + seed) * 7919 % 20011) / 5003.0F - 2.0F;
   return values;
-}
-
-template <class T>
-std::vector<T> rounded(const std::vector<float>& values) {
-  std::vector<T> to;
-  for (const float value : values) to.push_back(from_float<T>(value));
-  return to;
 }
 
 /// Relative to what is wanted, and to 1 where that is small; of half precision the last bit may differ, too.

@@ -30,9 +30,10 @@ StageCuts cut_stages(const std::vector<double>& costs, int ranks, int stages_per
 /// each byte of its parameters and of its activations, which pass through memory several times. A layer reads
 /// four bytes per FLOP at most: of a table only the words that come.
 ///
-/// On two cores of a Xeon 50 per byte give the cuts that measured times give for vgg11 in micro-batches of 16
-/// to 64, where cuts by FLOPs alone leave the slowest of two stages 6 to 17 % of a step's work more;
-/// resnet18, gpt, cnn and conv_autoencoder are cut as by FLOPs (perf/parallel/layer_costs.cpp).
+/// On a Xeon 50 per byte cut vgg11, in micro-batches of 16 to 64, in two as measured times do, where FLOPs
+/// alone give the slower stage .06 to .17 of a step's time more; resnet18, gpt and conv_autoencoder are cut
+/// as well as by FLOPs, to .005, and cnn, whose layers take under a millisecond, up to .08 worse
+/// (perf/parallel/layer_costs.cpp, perf/results/pipeline/layer-costs-2026-11-26.txt).
 std::vector<double> work_of_layers(const models::Model& model, const std::vector<models::Shape>& inputs);
 
 }  // namespace dtrain::parallel
