@@ -23,12 +23,13 @@ bool is_non_finite(T value) {
   }
 }
 
-/// The sum of a whole block: lanes, then a tree over the lanes.
+/// The sum of a block or what there is of one, n a multiple of kPartialSums: lanes, then a tree over the
+/// lanes.
 template <class T>
-double block_sum(const T* values) {
+double block_sum(const T* values, std::size_t n) {
   std::array<double, kPartialSums> lanes{};
   with_avx2([&]() DTRAIN_VECTOR_BODY {
-    for (std::size_t i = 0; i < kBlock; i += kPartialSums) {
+    for (std::size_t i = 0; i < n; i += kPartialSums) {
       for (std::size_t lane = 0; lane < kPartialSums; ++lane) {
         const auto value = static_cast<double>(values[i + lane]);
         lanes[lane] += value * value;
@@ -54,11 +55,11 @@ template <class T>
 SumOfSquares sum_of_squares_and_nonfinite(const T* values, std::size_t n) {
   SumOfSquares result;
   std::size_t done = 0;
-  for (; done + kBlock <= n; done += kBlock) result.sum += block_sum(values + done);
+  for (; done + kBlock <= n; done += kBlock) result.sum += block_sum(values + done, kBlock);
   if (done < n) {
     std::array<T, kBlock> rest{};
     std::copy(values + done, values + n, rest.begin());
-    result.sum += block_sum(rest.data());
+    result.sum += block_sum(rest.data(), (n - done + kPartialSums - 1) / kPartialSums * kPartialSums);
   }
   // A finite sum has no other terms. Squares of huge doubles may overflow alone; the count then says 0.
   if (is_non_finite(result.sum)) result.non_finite = count_non_finite(values, n);

@@ -11,12 +11,14 @@
 #include "core/slice.hpp"
 #include "kernels/bag.hpp"
 #include "optim/adam.hpp"
-#include "parallel/gradients/squares.hpp"
 
 namespace dtrain::parallel {
 namespace {
 
 constexpr std::int32_t kNowhere = -1;
+constexpr std::size_t kRowsOfBlock = 32;       // neighbours that one rank updates: enough to read ahead
+constexpr std::int64_t kBlocksOfRank = 64;     // at least, where few rows have most uses
+constexpr std::size_t kElementsAtOnce = 4096;  // added up before their squares are: what stays in a cache
 
 /// How much less an idle row moves in each further step: the first moment over the second's root.
 double fading(const optim::OptimizerConfig& config) { return config.beta1 / std::sqrt(config.beta2); }
@@ -50,7 +52,7 @@ RowUpdates::RowUpdates(const FlatParameters& parameters, const FlatParameters::E
       values_(parameters.values()),
       exchange_(group, limits, columns_, parameters.dtype()),
       slots_(static_cast<std::size_t>(rows_), kNowhere),
-      is_used_(static_cast<std::size_t>(rows_), 0),
+      uses_(static_cast<std::size_t>(rows_), 0),
       current_(static_cast<std::size_t>(rows_), 0),
       faded_(static_cast<std::size_t>(rows_), 0),
       touched_(static_cast<std::size_t>(rows_), 0),
@@ -71,10 +73,26 @@ T* RowUpdates::row_at(const at::Tensor& flat, std::int32_t row) const {
   return static_cast<T*>(flat.data_ptr()) + offset_ + row * columns_;
 }
 
-std::vector<std::int32_t> RowUpdates::share_of(std::vector<std::int32_t> rows) const {
+/// Blocks of `rows`, which are ascending, each to the rank that has least to add up so far. Vocabularies are
+/// ordered by frequency: of two halves one would have most to add up, the other most to make current.
+std::vector<std::int32_t> RowUpdates::share_of(const std::vector<std::int32_t>& rows) const {
   if (copies_ == Copies::each) return rows;
-  const Range part = part_of(static_cast<std::int64_t>(rows.size()), group_.rank(), group_.size());
-  return {rows.begin() + part.begin, rows.begin() + part.end};
+  const auto load_of = [this](std::int32_t row) { return 1 + uses_[static_cast<std::size_t>(row)]; };
+  std::int64_t total = 0;
+  for (const std::int32_t row : rows) total += load_of(row);
+  const std::int64_t largest = total / (kBlocksOfRank * group_.size());
+  std::vector<std::int64_t> loads(static_cast<std::size_t>(group_.size()), 0);
+  std::vector<std::int32_t> share;
+  for (std::size_t begin = 0, end = 0; begin < rows.size(); begin = end) {
+    std::int64_t load = 0;
+    for (; end < rows.size() && end - begin < kRowsOfBlock && load <= largest; ++end)
+      load += load_of(rows[end]);
+    const auto least = std::ranges::min_element(loads);
+    *least += load;
+    if (least - loads.begin() == group_.rank())
+      share.insert(share.end(), &rows[begin], &rows[begin] + (end - begin));
+  }
+  return share;
 }
 
 void RowUpdates::wait_for_all() {
@@ -86,37 +104,35 @@ void RowUpdates::begin_step(const std::vector<at::Tensor>& ids) {
   exchange_.share_ids(ids);
   find_used_rows();
   mine_ = share_of(used_);
-  if (as_double()) {
-    make_current<double>(mine_);
-  } else {
-    make_current<float>(mine_);
-  }
-  const auto now = before_first_ + static_cast<std::int64_t>(done_.size());
+  as_double() ? make_current<double>(mine_) : make_current<float>(mine_);
+  const auto now = steps_done();
   for (const std::int32_t row : used_) current_[static_cast<std::size_t>(row)] = now;
   wait_for_all();
 }
 
 void RowUpdates::find_used_rows() {
-  for (const std::int32_t row : used_) is_used_[static_cast<std::size_t>(row)] = 0;
+  for (const std::int32_t row : used_) uses_[static_cast<std::size_t>(row)] = 0;
   for (int rank = 0; rank < group_.size(); ++rank) {
     for (std::int64_t sample = 0; sample < exchange_.samples(rank); ++sample) {
       for (const std::int32_t id : exchange_.ids(rank, sample)) {
-        require(id > 0 && id < rows_, "a token's id is outside the vocabulary",
-                {.subject = parameter_.name, .advice = "stage the dataset again", .code = ExitCode::data});
-        is_used_[static_cast<std::size_t>(id)] = 1;
+        if (id <= 0 || id >= rows_) {
+          throw data_error("a token's id is outside the vocabulary", parameter_.name,
+                           "stage the dataset again");
+        }
+        ++uses_[static_cast<std::size_t>(id)];
       }
     }
   }
   used_.clear();
   for (std::int32_t row = 0; row < static_cast<std::int32_t>(rows_); ++row) {
-    if (is_used_[static_cast<std::size_t>(row)] != 0) used_.push_back(row);
+    if (uses_[static_cast<std::size_t>(row)] != 0) used_.push_back(row);
   }
 }
 
 /// Of the steps after the one `row` is current with.
 void RowUpdates::list_idle_steps(std::int32_t row) {
   const auto at = static_cast<std::size_t>(row);
-  const auto last = before_first_ + static_cast<std::int64_t>(done_.size());
+  const auto last = steps_done();
   idle_.clear();
   if (touched_[at] == 0 && config_.name == "adam") return;  // no moments yet: nothing moves it
   for (std::int64_t step = current_[at] + 1; step <= last; ++step) {
@@ -133,7 +149,7 @@ void RowUpdates::list_idle_steps(std::int32_t row) {
 template <class T>
 void RowUpdates::make_current(const std::vector<std::int32_t>& rows) {
   if (moments_.empty()) return;  // sgd leaves idle rows alone
-  const auto last = before_first_ + static_cast<std::int64_t>(done_.size());
+  const auto last = steps_done();
   for (const std::int32_t r : rows) {
     const auto missed = last - current_[static_cast<std::size_t>(r)];
     if (missed == 0) continue;
@@ -145,7 +161,7 @@ void RowUpdates::make_current(const std::vector<std::int32_t>& rows) {
 }
 
 RowUpdates::Fading RowUpdates::fading_of(std::int32_t row) const {
-  const auto last = before_first_ + static_cast<std::int64_t>(done_.size());
+  const auto last = steps_done();
   const auto steps = last - faded_[static_cast<std::size_t>(row)];
   if (steps == 0) return {};
   if (steps <= longest_idle_) {
@@ -181,46 +197,51 @@ void RowUpdates::finish() {
 template <class T>
 void RowUpdates::add_up() {
   const auto count = mine_.size();
-  for (std::size_t i = 0; i < count; ++i) {
-    slots_[static_cast<std::size_t>(mine_[i])] = static_cast<std::int32_t>(i);
-  }
   std::vector<std::size_t> ends(count + 1, 0);
-  const auto for_each_use = [&](const auto& use) {
-    for (int rank = 0; rank < group_.size(); ++rank) {
-      for (std::int64_t sample = 0; sample < exchange_.samples(rank); ++sample) {
-        for (const std::int32_t id : exchange_.ids(rank, sample)) {
-          const std::int32_t slot = slots_[static_cast<std::size_t>(id)];
-          if (slot != kNowhere) use(static_cast<std::size_t>(slot), rank, sample);
-        }
-      }
-    }
-  };
-  for_each_use([&](std::size_t slot, int, std::int64_t) { ++ends[slot + 1]; });
-  std::partial_sum(ends.begin(), ends.end(), ends.begin());
+  for (std::size_t i = 0; i < count; ++i) {
+    const auto row = static_cast<std::size_t>(mine_[i]);
+    slots_[row] = static_cast<std::int32_t>(i);
+    ends[i + 1] = ends[i] + static_cast<std::size_t>(uses_[row]);
+  }
   std::vector<const T*> uses(ends.back());
   std::vector<std::size_t> next(ends.begin(), ends.end() - 1);
-  for_each_use([&](std::size_t slot, int rank, std::int64_t sample) {
-    uses[next[slot]++] = exchange_.gradient<T>(rank, sample);
-  });
+  for (int rank = 0; rank < group_.size(); ++rank) {
+    for (std::int64_t sample = 0; sample < exchange_.samples(rank); ++sample) {
+      const T* const gradient = exchange_.gradient<T>(rank, sample);
+      for (const std::int32_t id : exchange_.ids(rank, sample)) {
+        const std::int32_t slot = slots_[static_cast<std::size_t>(id)];
+        if (slot != kNowhere) uses[next[static_cast<std::size_t>(slot)]++] = gradient;
+      }
+    }
+  }
   const auto needed = static_cast<std::int64_t>(count);
   if (!gradient_.defined() || gradient_.size(0) < needed) {
     gradient_ = at::empty({needed, columns_}, values_.scalar_type());
   }
-  T* sums = gradient_.data_ptr<T>();
-  for (std::size_t i = 0; i < count; ++i) {
-    kernels::sum_rows(sums + i * static_cast<std::size_t>(columns_),
-                      std::span<const T* const>(uses.data() + ends[i], ends[i + 1] - ends[i]),
-                      static_cast<std::size_t>(columns_));
-    slots_[static_cast<std::size_t>(mine_[i])] = kNowhere;
+  T* const sums = gradient_.data_ptr<T>();
+  const auto columns = static_cast<std::size_t>(columns_);
+  const auto add_up_rows = [&](std::size_t begin, std::size_t end) {
+    for (std::size_t i = begin; i < end; ++i) {
+      kernels::sum_rows(sums + i * columns, {uses.data() + ends[i], ends[i + 1] - ends[i]}, columns);
+      slots_[static_cast<std::size_t>(mine_[i])] = kNowhere;
+    }
+  };
+  // With a copy on each rank all add up all rows: each vouches for some. Squares are read from the cache.
+  const Range vouched =
+      copies_ == Copies::one ? Range{0, needed} : part_of(needed, group_.rank(), group_.size());
+  const auto begin = static_cast<std::size_t>(vouched.begin);
+  const auto end = static_cast<std::size_t>(vouched.end);
+  const std::size_t at_once = std::max<std::size_t>(1, kElementsAtOnce / columns);
+  squares_ = {};
+  add_up_rows(0, begin);
+  for (std::size_t i = begin; i < end; i += at_once) {
+    const std::size_t some = std::min(at_once, end - i);
+    add_up_rows(i, i + some);
+    const auto [sum, non_finite] = kernels::sum_of_squares_and_nonfinite(sums + i * columns, some * columns);
+    squares_.sum += sum;
+    squares_.non_finite += non_finite;
   }
-}
-
-kernels::SumOfSquares RowUpdates::squares() const {
-  const auto count = static_cast<std::int64_t>(mine_.size());
-  if (count == 0) return {};
-  // With a copy on each rank all have added up all rows: each vouches for some.
-  const Range part = copies_ == Copies::one ? Range{0, count} : part_of(count, group_.rank(), group_.size());
-  return squares_of(gradient_.view({-1}).narrow(0, part.begin * columns_, part.size() * columns_));
+  add_up_rows(end, count);
 }
 
 void RowUpdates::update(double scale, double learning_rate, std::int64_t step) {
@@ -264,13 +285,13 @@ void RowUpdates::update(double scale, double learning_rate, std::int64_t step) {
 void RowUpdates::flush() {
   std::vector<std::int32_t> all(static_cast<std::size_t>(rows_));
   std::iota(all.begin(), all.end(), 0);
-  const auto mine = share_of(std::move(all));
+  const auto mine = share_of(all);
   const auto flush_rows = [&]<class T>(T /*type*/) {
     make_current<T>(mine);
     fade<T>(mine);
   };
   as_double() ? flush_rows(double()) : flush_rows(float());
-  const auto last = before_first_ + static_cast<std::int64_t>(done_.size());
+  const auto last = steps_done();
   std::ranges::fill(current_, last);
   std::ranges::fill(faded_, last);
   wait_for_all();

@@ -53,7 +53,7 @@ class RowUpdates {
   void finish();
 
   /// Of the rows this rank vouches for: disjoint over the group.
-  kernels::SumOfSquares squares() const;
+  kernels::SumOfSquares squares() const { return squares_; }
 
   /// Applies the step, numbered without gaps. With Copies::one no rank may use the table before all ranks
   /// have returned from here: the caller waits for them.
@@ -83,7 +83,8 @@ class RowUpdates {
   template <class T>
   void fade(const std::vector<std::int32_t>& rows);
   void list_idle_steps(std::int32_t row);
-  std::vector<std::int32_t> share_of(std::vector<std::int32_t> rows) const;
+  std::vector<std::int32_t> share_of(const std::vector<std::int32_t>& rows) const;
+  std::int64_t steps_done() const { return before_first_ + static_cast<std::int64_t>(done_.size()); }
   template <class T>
   T* row_at(const at::Tensor& flat, std::int32_t row) const;
   void wait_for_all();
@@ -104,8 +105,9 @@ class RowUpdates {
   std::vector<std::int32_t> used_;     // rows of this step, ascending, the same on every rank
   std::vector<std::int32_t> mine_;     // those of them that this rank updates
   at::Tensor gradient_;                // [mine_, columns]
+  kernels::SumOfSquares squares_;      // of its rows that this rank vouches for
   std::vector<std::int32_t> slots_;    // per row: its place in mine_, or -1
-  std::vector<std::uint8_t> is_used_;  // per row
+  std::vector<std::int32_t> uses_;     // per row: how often the step uses it
   std::vector<std::int64_t> current_;  // per row: the step whose end its values are of
   std::vector<std::int64_t> faded_;    // per row: the step whose end its moments are of
   std::vector<std::int64_t> touched_;  // per row: the last step that used it, 0 for none
