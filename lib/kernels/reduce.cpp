@@ -23,19 +23,27 @@ bool is_non_finite(T value) {
   }
 }
 
-/// The sum of a block or what there is of one, n a multiple of kPartialSums: lanes, then a tree over the
-/// lanes.
+template <class T>
+inline DTRAIN_VECTOR_BODY void add_squares(std::array<double, kPartialSums>& lanes, const T* values) {
+  for (std::size_t lane = 0; lane < kPartialSums; ++lane) {
+    const auto value = static_cast<double>(values[lane]);
+    lanes[lane] += value * value;
+  }
+}
+
+/// The sum of a block, or of what there is of one: lanes, then a tree over the lanes.
 template <class T>
 double block_sum(const T* values, std::size_t n) {
   std::array<double, kPartialSums> lanes{};
+  const std::size_t whole = n / kPartialSums * kPartialSums;
   with_avx2([&]() DTRAIN_VECTOR_BODY {
-    for (std::size_t i = 0; i < n; i += kPartialSums) {
-      for (std::size_t lane = 0; lane < kPartialSums; ++lane) {
-        const auto value = static_cast<double>(values[i + lane]);
-        lanes[lane] += value * value;
-      }
-    }
+    for (std::size_t i = 0; i < whole; i += kPartialSums) add_squares(lanes, values + i);
   });
+  if (whole < n) {
+    std::array<T, kPartialSums> rest{};
+    std::copy(values + whole, values + n, rest.begin());
+    add_squares(lanes, rest.data());
+  }
   for (std::size_t width = kPartialSums / 2; width > 0; width /= 2) {
     for (std::size_t lane = 0; lane < width; ++lane) lanes[lane] += lanes[lane + width];
   }
@@ -54,13 +62,7 @@ std::int64_t count_non_finite(const T* values, std::size_t n) {
 template <class T>
 SumOfSquares sum_of_squares_and_nonfinite(const T* values, std::size_t n) {
   SumOfSquares result;
-  std::size_t done = 0;
-  for (; done + kBlock <= n; done += kBlock) result.sum += block_sum(values + done, kBlock);
-  if (done < n) {
-    std::array<T, kBlock> rest{};
-    std::copy(values + done, values + n, rest.begin());
-    result.sum += block_sum(rest.data(), (n - done + kPartialSums - 1) / kPartialSums * kPartialSums);
-  }
+  for (std::size_t i = 0; i < n; i += kBlock) result.sum += block_sum(values + i, std::min(kBlock, n - i));
   // A finite sum has no other terms. Squares of huge doubles may overflow alone; the count then says 0.
   if (is_non_finite(result.sum)) result.non_finite = count_non_finite(values, n);
   return result;

@@ -16,9 +16,8 @@ namespace dtrain::parallel {
 namespace {
 
 constexpr std::int32_t kNowhere = -1;
-constexpr std::size_t kRowsOfBlock = 32;       // neighbours that one rank updates: enough to read ahead
-constexpr std::int64_t kBlocksOfRank = 64;     // at least, where few rows have most uses
-constexpr std::size_t kElementsAtOnce = 4096;  // added up before their squares are: what stays in a cache
+constexpr std::size_t kRowsOfBlock = 32;    // neighbours that one rank updates: enough to read ahead
+constexpr std::int64_t kBlocksOfRank = 64;  // at least, where few rows have most uses
 
 /// How much less an idle row moves in each further step: the first moment over the second's root.
 double fading(const optim::OptimizerConfig& config) { return config.beta1 / std::sqrt(config.beta2); }
@@ -214,34 +213,32 @@ void RowUpdates::add_up() {
       }
     }
   }
-  const auto needed = static_cast<std::int64_t>(count);
-  if (!gradient_.defined() || gradient_.size(0) < needed) {
-    gradient_ = at::empty({needed, columns_}, values_.scalar_type());
+  const auto added_up =
+      std::ranges::count_if(mine_, [this](auto row) { return uses_[static_cast<std::size_t>(row)] > 1; });
+  if (!gradient_.defined() || gradient_.size(0) < added_up) {
+    gradient_ = at::empty({added_up, columns_}, values_.scalar_type());
   }
-  T* const sums = gradient_.data_ptr<T>();
+  // With a copy on each rank all add up all rows: each vouches for some.
+  const auto all = static_cast<std::int64_t>(count);
+  const Range vouched = copies_ == Copies::one ? Range{0, all} : part_of(all, group_.rank(), group_.size());
   const auto columns = static_cast<std::size_t>(columns_);
-  const auto add_up_rows = [&](std::size_t begin, std::size_t end) {
-    for (std::size_t i = begin; i < end; ++i) {
-      kernels::sum_rows(sums + i * columns, {uses.data() + ends[i], ends[i + 1] - ends[i]}, columns);
-      slots_[static_cast<std::size_t>(mine_[i])] = kNowhere;
-    }
-  };
-  // With a copy on each rank all add up all rows: each vouches for some. Squares are read from the cache.
-  const Range vouched =
-      copies_ == Copies::one ? Range{0, needed} : part_of(needed, group_.rank(), group_.size());
-  const auto begin = static_cast<std::size_t>(vouched.begin);
-  const auto end = static_cast<std::size_t>(vouched.end);
-  const std::size_t at_once = std::max<std::size_t>(1, kElementsAtOnce / columns);
+  T* sum = gradient_.data_ptr<T>();
+  sums_.resize(count);
   squares_ = {};
-  add_up_rows(0, begin);
-  for (std::size_t i = begin; i < end; i += at_once) {
-    const std::size_t some = std::min(at_once, end - i);
-    add_up_rows(i, i + some);
-    const auto [sum, non_finite] = kernels::sum_of_squares_and_nonfinite(sums + i * columns, some * columns);
-    squares_.sum += sum;
-    squares_.non_finite += non_finite;
+  for (std::size_t i = 0; i < count; ++i) {
+    slots_[static_cast<std::size_t>(mine_[i])] = kNowhere;
+    sums_[i] = uses[ends[i]];
+    if (ends[i + 1] - ends[i] > 1) {
+      kernels::sum_rows(sum, {uses.data() + ends[i], ends[i + 1] - ends[i]}, columns);
+      sums_[i] = sum;
+      sum += columns;
+    }
+    const auto place = static_cast<std::int64_t>(i);
+    if (place < vouched.begin || place >= vouched.end) continue;
+    const auto squares = kernels::sum_of_squares_and_nonfinite(static_cast<const T*>(sums_[i]), columns);
+    squares_.sum += squares.sum;
+    squares_.non_finite += squares.non_finite;
   }
-  add_up_rows(end, count);
 }
 
 void RowUpdates::update(double scale, double learning_rate, std::int64_t step) {
@@ -253,9 +250,11 @@ void RowUpdates::update(double scale, double learning_rate, std::int64_t step) {
     if (before_first_ > 0) std::ranges::fill(touched_, before_first_);
   }
   auto adam = optim::adam_update_of(config_, scale, learning_rate, step, config_.weight_decay);
-  const auto update_all = [&]<class T>(T* sums) {
+  const auto update_all = [&]<class T>(T /*type*/) {
     const auto n = static_cast<std::size_t>(columns_);
-    for (const std::int32_t r : mine_) {
+    for (std::size_t i = 0; i < mine_.size(); ++i) {
+      const std::int32_t r = mine_[i];
+      const auto* const sums = static_cast<const T*>(sums_[i]);
       if (moments_.empty()) {
         kernels::sgd_update(row_at<T>(values_, r), sums, static_cast<T*>(nullptr), n,
                             {.scale = scale, .learning_rate = learning_rate});
@@ -266,11 +265,9 @@ void RowUpdates::update(double scale, double learning_rate, std::int64_t step) {
         kernels::adam_update(row_at<T>(values_, r), sums, row_at<T>(moments_[0], r),
                              row_at<T>(moments_[1], r), n, adam);
       }
-      sums += n;
     }
   };
-  if (!mine_.empty() && as_double()) update_all(gradient_.data_ptr<double>());
-  if (!mine_.empty() && !as_double()) update_all(gradient_.data_ptr<float>());
+  as_double() ? update_all(double()) : update_all(float());
   for (const std::int32_t row : used_) {
     current_[static_cast<std::size_t>(row)] = step;
     faded_[static_cast<std::size_t>(row)] = step;

@@ -104,7 +104,8 @@ class RowUpdates {
   RowExchange exchange_;
   std::vector<std::int32_t> used_;     // rows of this step, ascending, the same on every rank
   std::vector<std::int32_t> mine_;     // those of them that this rank updates
-  at::Tensor gradient_;                // [mine_, columns]
+  at::Tensor gradient_;                // [rows of mine_ used more than once, columns]
+  std::vector<const void*> sums_;      // per row of mine_: in gradient_, or its one sample's gradient
   kernels::SumOfSquares squares_;      // of its rows that this rank vouches for
   std::vector<std::int32_t> slots_;    // per row: its place in mine_, or -1
   std::vector<std::int32_t> uses_;     // per row: how often the step uses it
