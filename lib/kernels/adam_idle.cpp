@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "kernels/simd.hpp"
+#include "kernels/tiny_as_zero.hpp"
 #include "kernels/update.hpp"
 
 namespace dtrain::kernels {
@@ -40,6 +41,7 @@ template <class T>
 void adam_idle(T* parameters, const T* exp_avg, const T* exp_avg_sq, std::size_t n,
                std::span<const AdamIdleStep> steps, double eps) {
   constexpr std::size_t kCount = kBytesAtOnce / sizeof(T);
+  const TinyAsZero tiny;
   with_avx2([=]() DTRAIN_VECTOR_BODY {
     const auto small = static_cast<T>(eps);
     std::size_t i = 0;
@@ -51,6 +53,7 @@ void adam_idle(T* parameters, const T* exp_avg, const T* exp_avg_sq, std::size_t
 
 template <class T>
 void adam_fade(T* exp_avg, T* exp_avg_sq, std::size_t n, double idle1, double idle2) {
+  const TinyAsZero tiny;
   with_avx2([=]() DTRAIN_VECTOR_BODY {
     const auto first = static_cast<T>(idle1);
     const auto second = static_cast<T>(idle2);

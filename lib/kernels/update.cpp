@@ -4,6 +4,7 @@
 
 #include "kernels/lanes.hpp"
 #include "kernels/simd.hpp"
+#include "kernels/tiny_as_zero.hpp"
 
 namespace dtrain::kernels {
 
@@ -13,6 +14,7 @@ void sgd_update(T* parameters, const T* gradients, T* momentum, std::size_t n, c
   const auto rate = static_cast<T>(update.learning_rate);
   const auto keep = static_cast<T>(update.momentum);
   const auto decay = static_cast<T>(update.weight_decay);
+  const TinyAsZero tiny;
   if (update.momentum == 0.0) {
     with_avx2([=]() DTRAIN_VECTOR_BODY {
       for (std::size_t i = 0; i < n; ++i) {
@@ -58,6 +60,7 @@ void adam_update(T* parameters, const T* gradients, T* exp_avg, T* exp_avg_sq, s
   const auto eps = static_cast<T>(update.eps);
   const auto idle1 = static_cast<T>(update.idle1);
   const auto idle2 = static_cast<T>(update.idle2);
+  const TinyAsZero tiny;
   with_avx2([=]() DTRAIN_VECTOR_BODY {
 #pragma GCC ivdep
     for (std::size_t i = 0; i < n; ++i) {

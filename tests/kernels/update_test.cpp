@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <limits>
 #include <vector>
 
 namespace dtrain::kernels {
@@ -50,6 +51,37 @@ TEST(UpdateTest, AdamsFirstStepMovesByTheLearningRate) {
     EXPECT_NEAR(first[i], -0.15, 1e-15);
     EXPECT_NEAR(second[i], 0.00225, 1e-15);
   }
+}
+
+/// The smallest float times 0.9 rounds to itself: each later step would be slow.
+TEST(UpdateTest, MomentsOfAParameterWhoseGradientStaysZeroBecomeNoTinyNumbers) {
+  constexpr std::size_t kCount = 11;
+  constexpr int kSteps = 1100;  // 0.9^1100 = 5e-51
+  const std::vector<float> zero(kCount, 0.0F);
+  std::vector<float> parameters(kCount, 1.0F);
+  std::vector<float> momentum(kCount, 1.0F);
+  std::vector<float> first(kCount, 1.0F);
+  std::vector<float> second(kCount, 1e-37F);
+  for (int step = 0; step < kSteps; ++step) {
+    sgd_update(parameters.data(), zero.data(), momentum.data(), kCount,
+               {.learning_rate = 0.01, .momentum = 0.9});
+    adam_update(parameters.data(), zero.data(), first.data(), second.data(), kCount,
+                {.learning_rate = 0.01, .beta2 = 0.99, .eps = 1.0, .bias1 = 1.0, .bias2 = 1.0});
+  }
+  for (std::size_t i = 0; i < kCount; ++i) {
+    EXPECT_EQ(momentum[i], 0.0F);
+    EXPECT_EQ(second[i], 0.0F);
+    EXPECT_TRUE(std::isnormal(first[i])) << first[i];  // stays where a tenth of it is too small
+    EXPECT_LT(first[i], 20 * std::numeric_limits<float>::min());
+  }
+}
+
+TEST(UpdateTest, LeavesTinyNumbersToOthers) {
+  volatile float tiny = std::numeric_limits<float>::denorm_min();
+  std::vector<float> parameters = {1.0F};
+  const std::vector<float> gradients = {1.0F};
+  sgd_update<float>(parameters.data(), gradients.data(), nullptr, 1, {.learning_rate = 0.5});
+  EXPECT_GT(tiny * 2.0F, 0.0F);
 }
 
 }  // namespace

@@ -197,6 +197,24 @@ T* moved_as(T* at) {
 std::uint16_t* moved_as(Bfloat16* at) { return &at->bits; }
 const std::uint16_t* moved_as(const Bfloat16* at) { return &at->bits; }
 
+/// A vector of each of a window's four pixels: the gradient where the maximum was, else 0.
+template <class T>
+DTRAIN_VECTOR_BODY inline void unpool_lanes(T* const (&pixels)[4], const T* gradient,
+                                            const std::uint8_t* which) {
+  using Vector = typename Lanes<T>::Vector;
+  using Mask = decltype(Vector{} == Vector{});
+  typedef std::uint8_t Bytes __attribute__((vector_size(Lanes<T>::kWidth)));
+  Vector value;
+  load(value, gradient);
+  Bytes bytes;
+  std::memcpy(&bytes, which, sizeof(bytes));
+  const auto place = __builtin_convertvector(bytes, Mask);
+  for (std::size_t i = 0; i < 4; ++i) {
+    const Mask here = place == static_cast<std::remove_cvref_t<decltype(place[0])>>(i);
+    store(pixels[i], here ? value : Vector{});
+  }
+}
+
 template <class T>
 void unpool_inner(T* input_gradient, const T* gradient, const std::uint8_t* which, const PoolSize& size,
                   std::size_t inner) {
@@ -213,12 +231,13 @@ void unpool_inner(T* input_gradient, const T* gradient, const std::uint8_t* whic
       T* lower = upper + size.width * inner;
       const T* of = gradient + window * inner;
       const std::uint8_t* place = which + window * inner;
-#pragma GCC ivdep
-      for (std::size_t n = 0; n < inner; ++n) {
-        upper[n] = place[n] == 0 ? of[n] : T{0};
-        upper[n + inner] = place[n] == 1 ? of[n] : T{0};
-        lower[n] = place[n] == 2 ? of[n] : T{0};
-        lower[n + inner] = place[n] == 3 ? of[n] : T{0};
+      T* const pixels[4] = {upper, upper + inner, lower, lower + inner};
+      std::size_t n = 0;
+      for (; n + Lanes<T>::kWidth <= inner; n += Lanes<T>::kWidth) {
+        unpool_lanes({pixels[0] + n, pixels[1] + n, pixels[2] + n, pixels[3] + n}, of + n, place + n);
+      }
+      for (; n < inner; ++n) {
+        for (std::size_t i = 0; i < 4; ++i) pixels[i][n] = place[n] == i ? of[n] : T{0};
       }
     }
   });

@@ -21,20 +21,31 @@ std::size_t extent(const at::Tensor& tensor, std::int64_t dim) {
 }
 
 template <class T>
-at::Tensor forward_as(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
-  at::Tensor output = at::empty({input.size(0), weight.size(0)}, input.options());
+void multiply_with_weight(const at::Tensor& output, const at::Tensor& input, const at::Tensor& weight,
+                          const at::Tensor& bias) {
   kernels::multiply_transposed(output.data_ptr<T>(), input.const_data_ptr<T>(), weight.const_data_ptr<T>(),
                                bias.const_data_ptr<T>(),
                                {extent(input, 0), extent(weight, 0), extent(weight, 1)});
+}
+
+template <class T>
+at::Tensor forward_as(const at::Tensor& input, const at::Tensor& weight, const at::Tensor& bias) {
+  at::Tensor output = at::empty({input.size(0), weight.size(0)}, input.options());
+  multiply_with_weight<T>(output, input, weight, bias);
   return output;
 }
 
 /// dX = dY W
 template <class T>
-at::Tensor input_gradient(const at::Tensor& gradient, const at::Tensor& weight) {
-  at::Tensor result = at::empty({gradient.size(0), weight.size(1)}, gradient.options());
+void write_input_gradient(const at::Tensor& result, const at::Tensor& gradient, const at::Tensor& weight) {
   kernels::multiply(result.data_ptr<T>(), gradient.const_data_ptr<T>(), extent(weight, 0), 1,
                     weight.const_data_ptr<T>(), {extent(gradient, 0), extent(weight, 1), extent(weight, 0)});
+}
+
+template <class T>
+at::Tensor input_gradient(const at::Tensor& gradient, const at::Tensor& weight) {
+  at::Tensor result = at::empty({gradient.size(0), weight.size(1)}, gradient.options());
+  write_input_gradient<T>(result, gradient, weight);
   return result;
 }
 
@@ -102,6 +113,58 @@ class SmallLinear : public torch::autograd::Function<SmallLinear> {
   }
 };
 
+class DirectSmallLinear final : public DirectPass {
+ public:
+  DirectSmallLinear(Parameter& weight, Parameter& bias) : weight_(weight), bias_(bias) {}
+
+  bool fits(std::int64_t samples, std::size_t micro_batches) const override {
+    if (weight_.factors() != nullptr) return true;
+    const at::Tensor& weight = weight_.value;
+    // Of several micro-batches the layer may make one product (StepMemory).
+    return micro_batches == 1 && weight.is_contiguous() && samples * weight.size(1) <= kLargestInput &&
+           weight.numel() <= kLargestWeight;
+  }
+
+  at::Tensor forward(const at::Tensor& input) override {
+    input_ = input.contiguous();
+    return is_double() ? forward_of<double>() : forward_of<float>();
+  }
+
+  at::Tensor backward(const at::Tensor& gradient, bool wanted) override {
+    return is_double() ? backward_of<double>(gradient, wanted) : backward_of<float>(gradient, wanted);
+  }
+
+ private:
+  bool is_double() const { return input_.scalar_type() == at::kDouble; }
+
+  template <class T>
+  at::Tensor forward_of() {
+    kept_memory(output_, {input_.size(0), weight_.value.size(0)}, input_.options());
+    multiply_with_weight<T>(output_, input_, weight_.value, bias_.value);
+    return output_;
+  }
+
+  template <class T>
+  at::Tensor backward_of(const at::Tensor& gradient, bool wanted) {
+    if (auto* const factors = weight_.factors()) {
+      *factors = {input_, gradient};
+    } else {
+      leave_gradient(weight_, weight_gradient<T>(gradient, input_, weight_));
+      leave_gradient(bias_, bias_gradient<T>(gradient, bias_));
+    }
+    if (!wanted) return {};
+    kept_memory(input_gradient_, input_.sizes(), input_.options());
+    write_input_gradient<T>(input_gradient_, gradient, weight_.value);
+    return input_gradient_;
+  }
+
+  Parameter& weight_;
+  Parameter& bias_;
+  at::Tensor input_;
+  at::Tensor output_;
+  at::Tensor input_gradient_;
+};
+
 }  // namespace
 
 bool fits_small_linear(const at::Tensor& input, const at::Tensor& weight) {
@@ -112,6 +175,10 @@ bool fits_small_linear(const at::Tensor& input, const at::Tensor& weight) {
 
 bool gives_factors(const at::Tensor& input, const Parameter& weight) {
   return weight.factors() != nullptr && at::GradMode::is_enabled() && input.dim() == 2;
+}
+
+std::unique_ptr<DirectPass> direct_small_linear(Parameter& weight, Parameter& bias) {
+  return std::make_unique<DirectSmallLinear>(weight, bias);
 }
 
 at::Tensor small_linear(const at::Tensor& input, Parameter& weight, Parameter& bias) {

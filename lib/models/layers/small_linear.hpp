@@ -1,5 +1,8 @@
 #pragma once
 
+#include <memory>
+
+#include "models/compute/direct_pass.hpp"
 #include "models/layer.hpp"
 
 namespace dtrain::models {
@@ -16,5 +19,9 @@ bool gives_factors(const at::Tensor& input, const Parameter& weight);
 /// Shapes: `input` [n, in], `weight` [out, in], `bias` [out]. Not differentiable twice. Gradients are written
 /// into the parameters' gradient slots; both must outlive the graph.
 at::Tensor small_linear(const at::Tensor& input, Parameter& weight, Parameter& bias);
+
+/// small_linear() without a graph, for where the processor has the kernels. It leaves factors where they are
+/// wanted, and fits without them only where small_linear() is the faster way.
+std::unique_ptr<DirectPass> direct_small_linear(Parameter& weight, Parameter& bias);
 
 }  // namespace dtrain::models

@@ -93,7 +93,7 @@ Replica::Replica(const RunConfig& config, Job& job, Workload& workload, const fe
       graphs_(capture_ != nullptr ? std::make_unique<parallel::GraphEngine>(
                                         engine_, *capture_, *workload.model, workload.device, takes.graphs)
                                   : nullptr),
-      perceptron_(perceptron_engine()),
+      direct_(direct_engine()),
       clocked_(job.virtual_clock() == nullptr
                    ? nullptr
                    : std::make_unique<Clocked>(
@@ -144,19 +144,20 @@ comm::Group& Replica::data_group() {
 }
 
 /// Null: steps are not what it computes.
-std::unique_ptr<parallel::PerceptronEngine> Replica::perceptron_engine() {
+std::unique_ptr<parallel::DirectEngine> Replica::direct_engine() {
   const auto& mesh = job_.mesh().shape();
-  const bool as_it_computes = !workload_.half && workload_.kernels == models::Kernels::own &&
-                              workload_.training_loss.plain() && workload_.repeated_layers == 0;
+  const bool as_it_computes = !workload_.half && !config_.reproducible &&
+                              workload_.kernels == models::Kernels::own && workload_.training_loss.plain() &&
+                              workload_.repeated_layers == 0;
   if (mesh.pipe > 1 || mesh.tensor > 1 || !as_it_computes) return nullptr;
-  auto model = models::DirectPerceptron::of(*workload_.model);
+  auto model = models::DirectNetwork::of(*workload_.model);
   if (model == nullptr) return nullptr;
-  return std::make_unique<parallel::PerceptronEngine>(engine_, std::move(model), job_.groups().recorder(),
-                                                      spoils_loss(injection_));
+  return std::make_unique<parallel::DirectEngine>(engine_, std::move(model), job_.groups().recorder(),
+                                                  spoils_loss(injection_));
 }
 
 parallel::StepEngine& Replica::engine() {
-  if (perceptron_ != nullptr) return *perceptron_;
+  if (direct_ != nullptr) return *direct_;
   return graphs_ != nullptr ? static_cast<parallel::StepEngine&>(*graphs_) : engine_;
 }
 

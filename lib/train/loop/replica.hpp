@@ -15,8 +15,8 @@
 #include "h5/library.hpp"
 #include "parallel/pipeline/pipeline.hpp"
 #include "parallel/step/clocked_engine.hpp"
+#include "parallel/step/direct_engine.hpp"
 #include "parallel/step/graph_engine.hpp"
-#include "parallel/step/perceptron_engine.hpp"
 #include "parallel/step/pipeline_engine.hpp"
 #include "parallel/strategy/strategy.hpp"
 #include "train/loop/evaluation.hpp"
@@ -83,7 +83,7 @@ class Replica {
 
  private:
   comm::Group& data_group();
-  std::unique_ptr<parallel::PerceptronEngine> perceptron_engine();
+  std::unique_ptr<parallel::DirectEngine> direct_engine();
   parallel::StepEngine& engine();
   void settle_clock();
   std::vector<double> largest(double mine, int extent, int topology::MeshCoordinates::*axis);
@@ -98,8 +98,8 @@ class Replica {
   std::unique_ptr<parallel::StepCapture> capture_;  // null: no step is captured
   parallel::Pipeline pipeline_;
   parallel::PipelineEngine engine_;
-  std::unique_ptr<parallel::GraphEngine> graphs_;           // null: engine_ does all steps,
-  std::unique_ptr<parallel::PerceptronEngine> perceptron_;  // unless this one does
+  std::unique_ptr<parallel::GraphEngine> graphs_;   // null: engine_ does all steps,
+  std::unique_ptr<parallel::DirectEngine> direct_;  // unless this one does
   /// Of an emulated machine: what passes through here takes time on its clock.
   struct Clocked {
     comm::ClockedGroup world;

@@ -1,4 +1,5 @@
 #include <ATen/ATen.h>
+#include <ATen/Parallel.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -14,7 +15,7 @@
 #include "parallel/gradients/product_sums.hpp"
 #include "parallel/job_of_test.hpp"
 #include "parallel/small_model.hpp"
-#include "parallel/step/perceptron_engine.hpp"
+#include "parallel/step/direct_engine.hpp"
 #include "parallel/step/pipeline_engine.hpp"
 
 namespace dtrain::parallel {
@@ -133,7 +134,7 @@ TEST_F(StepEngineTest, GradientsAndLossesAreThoseOfTheWholeBatch) {
 TEST_F(StepEngineTest, APerceptronNeedsNoGraphWhereFactorsAreWanted) {
   if (job_.pipe().size() > 1) GTEST_SKIP() << "one rank computes it as a whole";
   auto behind = engine();
-  PerceptronEngine run(behind, models::DirectPerceptron::of(*model_), job_.sink());
+  DirectEngine run(behind, models::DirectNetwork::of(*model_), job_.sink());
   const auto expected = run.compute(plan_of(1), source_, sums_, 1.0);  // gradients are wanted
   std::map<std::string, at::Tensor> gradients;
   for (const auto* parameter : model_->parameters()) {
@@ -160,6 +161,56 @@ TEST_F(StepEngineTest, APerceptronNeedsNoGraphWhereFactorsAreWanted) {
       EXPECT_TRUE(at::allclose(found, gradients.at(entry.parameter->name), 1e-10, 1e-13));
     }
   }
+}
+
+/// Counts the steps that reach the engine it stands for.
+class CountedEngine final : public StepEngine {
+ public:
+  explicit CountedEngine(StepEngine& engine) : engine_(engine) {}
+  std::vector<MicroBatchLoss> compute(const StepPlan& plan, SampleSource& samples, LocalSums& sums,
+                                      double loss_scale) override {
+    ++steps;
+    return engine_.compute(plan, samples, sums, loss_scale);
+  }
+  std::vector<const models::Parameter*> met_again() const override { return engine_.met_again(); }
+  void keep_weights(LayerWeights& /*weights*/, int /*micro_batches*/) override {}
+  int steps = 0;
+
+ private:
+  StepEngine& engine_;
+};
+
+TEST_F(StepEngineTest, ANetworkOfOneMicroBatchNeedsNoGraph) {
+  if (job_.pipe().size() > 1) GTEST_SKIP() << "one rank computes it as a whole";
+  at::set_num_threads(1);
+  auto whole = engine();
+  CountedEngine behind(whole);
+  DirectEngine run(behind, models::DirectNetwork::of(*model_), job_.sink());
+  auto plan = plan_of(1);
+  plan.micro_batches.resize(1);
+  std::map<std::string, at::Tensor> gradients;
+  for (StepEngine* const with : std::initializer_list<StepEngine*>{&whole, &run}) {
+    for (auto* const parameter : model_->parameters()) parameter->value.mutable_grad().reset();
+    ASSERT_EQ(with->compute(plan, source_, sums_, 1.0).size(), 1U);
+    for (const auto* const parameter : model_->parameters()) {
+      ASSERT_TRUE(parameter->value.grad().defined()) << parameter->name;
+      auto& expected = gradients[parameter->name];
+      if (!expected.defined()) expected = parameter->value.grad().clone();
+      EXPECT_TRUE(at::allclose(parameter->value.grad(), expected, 1e-10, 1e-13)) << parameter->name;
+    }
+  }
+  EXPECT_EQ(behind.steps, 0);
+  run.compute(plan, source_, sums_, 2.0);
+  EXPECT_EQ(behind.steps, 1) << "a scaled loss";
+  run.compute(plan_of(1), source_, sums_, 1.0);
+  EXPECT_EQ(behind.steps, 2) << "several micro-batches";
+  struct Weights final : LayerWeights {
+    void bring(std::int64_t /*layer*/, std::optional<std::int64_t> /*next*/) override {}
+    void drop(std::int64_t /*layer*/, Pass /*pass*/) override {}
+  } weights;
+  run.keep_weights(weights, 1);
+  run.compute(plan, source_, sums_, 1.0);
+  EXPECT_EQ(behind.steps, 3) << "weights come layer by layer";
 }
 
 TEST_F(StepEngineTest, TakesEachMicroBatchOnceAndReportsEachOneThatIsDone) {

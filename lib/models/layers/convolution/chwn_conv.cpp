@@ -35,6 +35,10 @@ void transpose(const at::Tensor& to, const at::Tensor& from, std::int64_t rows) 
   transpose_as<float>(to, from, rows);
 }
 
+at::Tensor bias_gradient(const at::Tensor& output_gradient) {
+  return output_gradient.permute({1, 2, 3, 0}).flatten(1).sum(1);
+}
+
 at::Tensor to_nchw(const at::Tensor& images) {
   if (images.is_contiguous()) return images;
   if (!is_chwn(images) || !is_full_on_cpu(images)) return images.contiguous();
@@ -160,9 +164,60 @@ class ChwnConv : public torch::autograd::Function<ChwnConv<Transposed>> {
       if (dx.defined()) Sides(dx, dy, weight, kept.geometry).write_large(std::nullopt);
     }
     at::Tensor dbias;
-    if (kept.bias != nullptr) dbias = dy.permute({1, 2, 3, 0}).flatten(1).sum(1);
+    if (kept.bias != nullptr) dbias = bias_gradient(dy);
     return {dx, dweight, dbias, at::Tensor()};
   }
+};
+
+/// The calls of ChwnConv.
+template <bool Transposed>
+class DirectChwnConv final : public DirectPass {
+ public:
+  DirectChwnConv(Parameter& weight, Parameter* bias, const Conv2d::Geometry& geometry)
+      : weight_(weight), bias_(bias), geometry_(geometry) {}
+
+  bool fits(std::int64_t samples, std::size_t /*micro_batches*/) const override {
+    return geometry_.stride == 1 || samples >= kFewestImages;
+  }
+
+  at::Tensor forward(const at::Tensor& input) override {
+    input_ = as_chwn(input);
+    const auto after = [&](std::int64_t from) {
+      return Transposed ? geometry_.extent_before(from) : geometry_.extent_after(from);
+    };
+    const Shape shape{input.size(0), geometry_.out_channels, after(input.size(2)), after(input.size(3))};
+    const auto bias = bias_ != nullptr ? std::optional(bias_->value) : std::nullopt;
+    kept_chwn(output_, shape, input.options());
+    const Sides sides = between(input_, output_);
+    Transposed ? sides.write_large(bias) : sides.write_small(bias);
+    return output_;
+  }
+
+  at::Tensor backward(const at::Tensor& given, bool wanted) override {
+    const at::Tensor gradient = as_chwn(given);
+    const at::Tensor of_weight = weight_.take_gradient_memory(weight_.value.suggest_memory_format());
+    between(input_, gradient).write_weight_gradient(of_weight);
+    leave_gradient(weight_, of_weight);
+    if (bias_ != nullptr) leave_gradient(*bias_, bias_gradient(gradient));
+    if (!wanted) return {};
+    kept_chwn(input_gradient_, input_.sizes(), input_.options());
+    const Sides sides = between(input_gradient_, gradient);
+    Transposed ? sides.write_small(std::nullopt) : sides.write_large(std::nullopt);
+    return input_gradient_;
+  }
+
+ private:
+  Sides between(const at::Tensor& before, const at::Tensor& after) const {
+    return Transposed ? Sides(after, before, weight_.value, geometry_)
+                      : Sides(before, after, weight_.value, geometry_);
+  }
+
+  Parameter& weight_;
+  Parameter* bias_;
+  Conv2d::Geometry geometry_;
+  at::Tensor input_;
+  at::Tensor output_;
+  at::Tensor input_gradient_;
 };
 
 }  // namespace
@@ -174,6 +229,13 @@ bool is_chwn(const at::Tensor& images) {
 at::Tensor empty_chwn(at::IntArrayRef shape, const at::TensorOptions& options) {
   const auto n = shape[0];
   return at::empty_strided(shape, {1, shape[2] * shape[3] * n, shape[3] * n, n}, options);
+}
+
+at::Tensor& kept_chwn(at::Tensor& kept, at::IntArrayRef shape, const at::TensorOptions& options) {
+  const auto type = c10::typeMetaToScalarType(options.dtype());
+  if (!kept.defined() || kept.sizes() != shape || kept.scalar_type() != type)
+    kept = empty_chwn(shape, options);
+  return kept;
 }
 
 at::Tensor as_chwn(const at::Tensor& images) {
@@ -200,6 +262,16 @@ at::Tensor chwn_conv(const at::Tensor& input, Parameter& weight, Parameter* bias
   return ChwnConv<false>::apply(input, weight.value,
                                 bias != nullptr ? std::optional(bias->value) : std::nullopt,
                                 c10::make_intrusive<KeptConvolution>(&weight, bias, geometry));
+}
+
+std::unique_ptr<DirectPass> direct_chwn_conv(Parameter& weight, Parameter* bias,
+                                             const Conv2d::Geometry& geometry) {
+  return std::make_unique<DirectChwnConv<false>>(weight, bias, geometry);
+}
+
+std::unique_ptr<DirectPass> direct_chwn_conv_transpose(Parameter& weight, Parameter& bias,
+                                                       const Conv2d::Geometry& geometry) {
+  return std::make_unique<DirectChwnConv<true>>(weight, &bias, geometry);
 }
 
 at::Tensor chwn_conv_transpose(const at::Tensor& input, Parameter& weight, Parameter& bias,

@@ -2,6 +2,9 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <memory>
+
+#include "models/compute/direct_pass.hpp"
 #include "models/layers/convolution/conv2d.hpp"
 
 namespace dtrain::models {
@@ -12,6 +15,8 @@ namespace dtrain::models {
 bool is_chwn(const at::Tensor& images);
 
 at::Tensor empty_chwn(at::IntArrayRef shape, const at::TensorOptions& options);
+/// `kept`, made anew where it has another shape or type: memory that is written to in each micro-batch.
+at::Tensor& kept_chwn(at::Tensor& kept, at::IntArrayRef shape, const at::TensorOptions& options);
 
 /// The same values in that layout; `images` itself where it lies so. Not recorded for backward.
 at::Tensor as_chwn(const at::Tensor& images);
@@ -32,5 +37,11 @@ at::Tensor chwn_conv(const at::Tensor& input, Parameter& weight, Parameter* bias
 /// [K].
 at::Tensor chwn_conv_transpose(const at::Tensor& input, Parameter& weight, Parameter& bias,
                                const Conv2d::Geometry& geometry);
+
+/// Both without a graph; they fit where fits_chwn_conv() does.
+std::unique_ptr<DirectPass> direct_chwn_conv(Parameter& weight, Parameter* bias,
+                                             const Conv2d::Geometry& geometry);
+std::unique_ptr<DirectPass> direct_chwn_conv_transpose(Parameter& weight, Parameter& bias,
+                                                       const Conv2d::Geometry& geometry);
 
 }  // namespace dtrain::models

@@ -48,6 +48,7 @@ class Conv2d final : public Layer {
   Flow slice(TensorGroup& group, const Flow& flow) override;
 
   const Geometry& geometry() const { return geometry_; }
+  Images images() const { return images_; }
 
  private:
   at::Tensor convolved(const at::Tensor& input, Parameter* bias);

@@ -23,6 +23,7 @@ class ConvTranspose2d final : public Layer {
   Flow slice(TensorGroup& group, const Flow& flow) override;
 
   const Conv2d::Geometry& geometry() const { return geometry_; }
+  Conv2d::Images images() const { return images_; }
 
  private:
   at::Tensor convolved(const at::Tensor& input, Parameter& bias);

@@ -65,26 +65,49 @@ at::Tensor lying(Lie lie, const at::Tensor& images) {
   return images.contiguous(lie == Lie::rows ? at::MemoryFormat::Contiguous : kChannelsLast);
 }
 
+/// `output` and `which`, where in each window the maximum was, both lying as `input` does.
+void pool(const at::Tensor& output, const at::Tensor& which, const at::Tensor& input, Lie lie) {
+  const Pooled pooled(lie, input.sizes());
+  auto* const places = which.data_ptr<std::uint8_t>();
+  with_stored_type(input, [&](auto type) {
+    using S = decltype(type);
+    pooled.over_planes([&](const kernels::PoolSize& part, std::size_t first) {
+      const S* const from = stored<const S>(input) + first * pooled.input_plane();
+      S* const to = stored<S>(output) + first * pooled.output_plane();
+      auto* const of_part = places + first * pooled.output_plane();
+      if constexpr (!std::is_same_v<S, kernels::Bfloat16>) {
+        if (lie == Lie::rows) return kernels::max_pool_2x2(to, of_part, from, part);
+      }
+      kernels::max_pool_2x2_inner(to, of_part, from, part, pooled.inner);
+    });
+  });
+}
+
+void unpool(const at::Tensor& result, const at::Tensor& gradient, const at::Tensor& which, Lie lie) {
+  const Pooled pooled(lie, result.sizes());
+  const auto* const places = which.const_data_ptr<std::uint8_t>();
+  with_stored_type(gradient, [&](auto type) {
+    using S = decltype(type);
+    pooled.over_planes([&](const kernels::PoolSize& part, std::size_t first) {
+      S* const to = stored<S>(result) + first * pooled.input_plane();
+      const S* const from = stored<const S>(gradient) + first * pooled.output_plane();
+      const auto* const of_part = places + first * pooled.output_plane();
+      if constexpr (!std::is_same_v<S, kernels::Bfloat16>) {
+        if (lie == Lie::rows) return kernels::max_pool_2x2_backward(to, from, of_part, part);
+      }
+      kernels::max_pool_2x2_inner_backward(to, from, of_part, part, pooled.inner);
+    });
+  });
+}
+
+Shape halved(at::IntArrayRef shape) { return {shape[0], shape[1], shape[2] / 2, shape[3] / 2}; }
+
 class MaxPool2x2 : public torch::autograd::Function<MaxPool2x2> {
  public:
   static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& input, Lie lie) {
-    const Pooled pooled(lie, input.sizes());
-    const at::Tensor which =
-        empty_images(lie, {input.size(0), input.size(1), input.size(2) / 2, input.size(3) / 2}, at::kByte);
+    const at::Tensor which = empty_images(lie, halved(input.sizes()), at::kByte);
     const at::Tensor output = empty_images(lie, which.sizes(), input.options());
-    auto* const places = which.data_ptr<std::uint8_t>();
-    with_stored_type(input, [&](auto type) {
-      using S = decltype(type);
-      pooled.over_planes([&](const kernels::PoolSize& part, std::size_t first) {
-        const S* const from = stored<const S>(input) + first * pooled.input_plane();
-        S* const to = stored<S>(output) + first * pooled.output_plane();
-        auto* const of_part = places + first * pooled.output_plane();
-        if constexpr (!std::is_same_v<S, kernels::Bfloat16>) {
-          if (lie == Lie::rows) return kernels::max_pool_2x2(to, of_part, from, part);
-        }
-        kernels::max_pool_2x2_inner(to, of_part, from, part, pooled.inner);
-      });
-    });
+    pool(output, which, input, lie);
     context->saved_data["which"] = which;
     context->saved_data["shape"] = input.sizes().vec();
     context->saved_data["lie"] = static_cast<std::int64_t>(lie);
@@ -95,25 +118,35 @@ class MaxPool2x2 : public torch::autograd::Function<MaxPool2x2> {
                                                const torch::autograd::tensor_list& gradients) {
     const auto lie = static_cast<Lie>(context->saved_data["lie"].toInt());
     const at::Tensor gradient = lying(lie, gradients[0]);
-    const at::Tensor which = context->saved_data["which"].toTensor();
-    const auto* const places = which.const_data_ptr<std::uint8_t>();
-    const auto shape = context->saved_data["shape"].toIntVector();
-    const at::Tensor result = empty_images(lie, shape, gradient.options());
-    const Pooled pooled(lie, shape);
-    with_stored_type(gradient, [&](auto type) {
-      using S = decltype(type);
-      pooled.over_planes([&](const kernels::PoolSize& part, std::size_t first) {
-        S* const to = stored<S>(result) + first * pooled.input_plane();
-        const S* const from = stored<const S>(gradient) + first * pooled.output_plane();
-        const auto* const of_part = places + first * pooled.output_plane();
-        if constexpr (!std::is_same_v<S, kernels::Bfloat16>) {
-          if (lie == Lie::rows) return kernels::max_pool_2x2_backward(to, from, of_part, part);
-        }
-        kernels::max_pool_2x2_inner_backward(to, from, of_part, part, pooled.inner);
-      });
-    });
+    const at::Tensor result =
+        empty_images(lie, context->saved_data["shape"].toIntVector(), gradient.options());
+    unpool(result, gradient, context->saved_data["which"].toTensor(), lie);
     return {result, at::Tensor()};
   }
+};
+
+class DirectMaxPool final : public DirectPass {
+ public:
+  at::Tensor forward(const at::Tensor& given) override {
+    const at::Tensor input = as_chwn(given);
+    const Shape shape = halved(input.sizes());
+    input_shape_ = input.sizes().vec();
+    kept_chwn(which_, shape, at::kByte);
+    pool(kept_chwn(output_, shape, input.options()), which_, input, Lie::chwn);
+    return output_;
+  }
+  at::Tensor backward(const at::Tensor& given, bool wanted) override {
+    if (!wanted) return {};
+    const at::Tensor gradient = as_chwn(given);
+    unpool(kept_chwn(input_gradient_, input_shape_, gradient.options()), gradient, which_, Lie::chwn);
+    return input_gradient_;
+  }
+
+ private:
+  Shape input_shape_;
+  at::Tensor which_;
+  at::Tensor output_;
+  at::Tensor input_gradient_;
 };
 
 /// How images lie that the kernels take; nothing: LibTorch pools them.
@@ -131,6 +164,10 @@ Tensors MaxPool2d::forward(const Tensors& inputs, const Context& /*context*/) {
   output_shapes({input.sizes().vec()});
   const auto lie = halves() ? lie_of(input) : std::nullopt;
   return {lie ? MaxPool2x2::apply(input, *lie) : at::max_pool2d(input, extent_, stride_, padding_)};
+}
+
+std::unique_ptr<DirectPass> MaxPool2d::direct_pass() const {
+  return halves() ? std::make_unique<DirectMaxPool>() : nullptr;
 }
 
 std::vector<Shape> MaxPool2d::output_shapes(const std::vector<Shape>& inputs) const {

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <memory>
+
+#include "models/compute/direct_pass.hpp"
 #include "models/layer.hpp"
 
 namespace dtrain::models {
@@ -16,6 +19,9 @@ class MaxPool2d final : public Layer {
   Tensors forward(const Tensors& inputs, const Context& context) override;
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
   Cost cost(const std::vector<Shape>& inputs) const override;
+
+  /// Without a graph, of images that lie as CHWN; null: for other windows than 2 x 2.
+  std::unique_ptr<DirectPass> direct_pass() const;
 
  private:
   bool halves() const { return extent_ == 2 && stride_ == 2 && padding_ == 0; }

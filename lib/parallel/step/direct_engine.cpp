@@ -1,16 +1,24 @@
-#include "parallel/step/perceptron_engine.hpp"
+#include "parallel/step/direct_engine.hpp"
 
 #include <ATen/core/grad_mode.h>
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 
 namespace dtrain::parallel {
 
-std::vector<MicroBatchLoss> PerceptronEngine::compute(const StepPlan& plan, SampleSource& samples,
-                                                      LocalSums& sums, double loss_scale) {
+bool DirectEngine::fits(const StepPlan& plan) const {
+  if (brings_weights_) return false;
+  const auto& pieces = plan.micro_batches;
+  return std::ranges::all_of(
+      pieces, [&](const MicroBatch& piece) { return model_->fits(piece.samples(), pieces.size()); });
+}
+
+std::vector<MicroBatchLoss> DirectEngine::compute(const StepPlan& plan, SampleSource& samples,
+                                                  LocalSums& sums, double loss_scale) {
   const bool differs = loss_scale != 1 || (spoils_loss_ && spoils_loss_());
-  if (!model_->fits() || differs) return engine_.compute(plan, samples, sums, loss_scale);
+  if (differs || !fits(plan)) return engine_.compute(plan, samples, sums, loss_scale);
   const at::NoGradGuard no_graph;
   sums.begin_step(static_cast<int>(plan.micro_batches.size()));
   std::vector<MicroBatchLoss> losses;
