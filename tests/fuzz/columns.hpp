@@ -11,10 +11,10 @@ namespace dtrain::fuzz {
 inline void read_some(const data::Column& column) {
   constexpr std::int64_t kRows = 16;
   const std::int64_t rows = std::min(kRows, column.rows());
-  std::vector<std::byte> bytes(static_cast<std::size_t>(std::max<std::int64_t>(rows, 1)) *
-                               column.row_bytes());
+  if (rows == 0) return;  // whatever its rows would be
+  std::vector<std::byte> bytes(static_cast<std::size_t>(rows) * column.row_bytes());
   column.read(0, rows, bytes.data());
-  if (rows > 0) column.read(column.rows() - 1, 1, bytes.data());
+  column.read(column.rows() - 1, 1, bytes.data());
 }
 
 }  // namespace dtrain::fuzz

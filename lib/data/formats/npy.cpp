@@ -181,6 +181,15 @@ Stored read_stored(const File& file) {
   return stored;
 }
 
+/// The first of `accepted` that any number can become.
+ElementType wide_type_of(const std::vector<ElementType>& accepted, const std::string& name) {
+  constexpr std::array kWide = {ElementType::float32, ElementType::float64, ElementType::int64};
+  const auto wide = std::ranges::find_if(
+      accepted, [&](ElementType type) { return std::ranges::find(kWide, type) != kWide.end(); });
+  if (wide == accepted.end()) throw npy_error("holds numbers of another type than belong there", name);
+  return *wide;
+}
+
 template <typename File>
 std::shared_ptr<const Column> converted(const File& file, const Stored& stored,
                                         const std::vector<ElementType>& accepted) {
@@ -188,8 +197,8 @@ std::shared_ptr<const Column> converted(const File& file, const Stored& stored,
   file.read(stored.header.data_offset, bytes.size(), bytes.data());
   const bool fractions = (stored.type == ElementType::float64 && !all_whole<double>(bytes)) ||
                          (stored.type == ElementType::float32 && !all_whole<float>(bytes));
-  const ElementType wanted =
-      fractions && accepted.front() == ElementType::int64 ? ElementType::float32 : accepted.front();
+  const ElementType wide = wide_type_of(accepted, file.name());
+  const ElementType wanted = fractions && wide == ElementType::int64 ? ElementType::float32 : wide;
   HostArray array;
   array.reset(wanted, stored.header.shape);
   if (wanted == ElementType::float64) {

@@ -82,8 +82,8 @@ std::shared_ptr<const Column> read_converted(const h5::Dataset& dataset, const h
         "cannot be read in place and is too large to be read whole", subject,
         "write it uncompressed, little-endian, as uint8, int64 or float32, with chunks of whole rows");
   array.reset(type, shape);
-  const std::size_t row_bytes =
-      shape[0] == 0 ? 1 : std::max<std::size_t>(1, bytes / static_cast<std::size_t>(shape[0]));
+  if (array.count() == 0) return MemoryColumn::of(std::move(array));
+  const std::size_t row_bytes = bytes / static_cast<std::size_t>(shape[0]);
   std::uint64_t burst = std::max<std::uint64_t>(1, kBurstBytes / row_bytes);
   if (!info.chunk.empty()) burst = std::max(burst / info.chunk[0], std::uint64_t{1}) * info.chunk[0];
   for (std::uint64_t row = 0; row < info.shape[0]; row += burst) {
