@@ -14,9 +14,10 @@ namespace dtrain::data {
 bool is_npy(const std::filesystem::path& file);
 
 /// The array of a .npy file (format versions 1 to 3, C order), as one of `accepted` types: read in place
-/// where the file has one of them, otherwise converted; see conversion_for. Source: NumPy's format
-/// specification (numpy.lib.format). Throws data_error naming the file: not .npy, truncated, Fortran order,
-/// unknown type.
+/// where the file has one of them, otherwise converted to the first of them that holds any number, float32,
+/// float64 or int64; fractions to float32 in place of int64. Source: NumPy's format specification
+/// (numpy.lib.format). Throws data_error naming the file: not .npy, truncated, Fortran order, unknown type,
+/// or none of `accepted` holds any number.
 std::shared_ptr<const Column> open_npy(const std::filesystem::path& file,
                                        const std::vector<ElementType>& accepted);
 

@@ -21,10 +21,13 @@ void leave_gradient(Parameter& parameter, at::Tensor gradient) {
   if (waits != nullptr) (*waits)(parameter.value);
 }
 
+bool serves(const at::Tensor& kept, at::IntArrayRef shape, const at::TensorOptions& options) {
+  return kept.defined() && kept.sizes() == shape &&
+         kept.scalar_type() == c10::typeMetaToScalarType(options.dtype());
+}
+
 at::Tensor& kept_memory(at::Tensor& kept, at::IntArrayRef shape, const at::TensorOptions& options) {
-  const bool serves = kept.defined() && kept.sizes() == shape &&
-                      kept.scalar_type() == c10::typeMetaToScalarType(options.dtype());
-  if (!serves) kept = at::empty(shape, options);
+  if (!serves(kept, shape, options)) kept = at::empty(shape, options);
   return kept;
 }
 

@@ -35,7 +35,10 @@ class DirectPass {
 /// to the parameter's .grad and tells the collector that it is there, as LibTorch's graph does.
 void leave_gradient(Parameter& parameter, at::Tensor gradient);
 
-/// Memory for what is written anew in each micro-batch: `kept`, made anew where it has another shape or type.
+/// Whether `kept`, memory for what is written anew in each micro-batch, has that shape and type.
+bool serves(const at::Tensor& kept, at::IntArrayRef shape, const at::TensorOptions& options);
+
+/// `kept`, made anew where it does not serve.
 at::Tensor& kept_memory(at::Tensor& kept, at::IntArrayRef shape, const at::TensorOptions& options);
 
 }  // namespace dtrain::models

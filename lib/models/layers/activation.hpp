@@ -29,6 +29,7 @@ class Activation final : public Layer {
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override { return inputs; }
   Cost cost(const std::vector<Shape>& inputs) const override;
   Function function() const { return function_; }
+  Overwrite overwrite() const { return overwrite_; }
 
  private:
   Function function_;

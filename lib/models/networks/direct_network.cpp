@@ -88,16 +88,23 @@ bool is_trained_on_cpu(const Layer& layer) {
   });
 }
 
-/// Null where there is none. `in_own_memory`: what comes in is no sample, and may be written to.
-std::unique_ptr<DirectPass> pass_of(Layer& layer, bool in_own_memory) {
+/// What came before a layer.
+struct Before {
+  bool trained = false;  // what comes in is no sample, and may be written to
+  bool flat = false;     // one row per sample
+};
+
+/// Null where there is none.
+std::unique_ptr<DirectPass> pass_of(Layer& layer, const Before& before) {
   auto& parameters = layer.parameters();
   if (!is_trained_on_cpu(layer)) return nullptr;
   if (dynamic_cast<const Flatten*>(&layer) != nullptr) return std::make_unique<DirectFlatten>();
   if (dynamic_cast<const Linear*>(&layer) != nullptr)
-    return direct_small_linear(parameters.at(0), parameters.at(1));
+    return before.flat ? direct_small_linear(parameters.at(0), parameters.at(1)) : nullptr;
   if (const auto* pool = dynamic_cast<const MaxPool2d*>(&layer)) return pool->direct_pass();
   if (const auto* activation = dynamic_cast<const Activation*>(&layer)) {
-    if (!in_own_memory) return nullptr;
+    // Another activation before it would need what it overwrites.
+    if (!before.trained || activation->overwrite() == Overwrite::never) return nullptr;
     if (activation->function() == Function::relu) return std::make_unique<DirectRelu>();
     return activation->function() == Function::sigmoid ? std::make_unique<DirectSigmoid>() : nullptr;
   }
@@ -127,23 +134,24 @@ std::unique_ptr<DirectNetwork> DirectNetwork::of(const Model& model) {
   std::unique_ptr<DirectNetwork> network(new DirectNetwork(model));
   auto& passes = network->passes_;
   const auto& layers = model.layers();
-  std::size_t untrained = 0;  // layers before the first that is trained
+  Before before;
   for (const auto& layer : layers) {
-    auto pass = pass_of(*layer, untrained < passes.size());
+    auto pass = pass_of(*layer, before);
     if (pass == nullptr) return nullptr;
-    if (untrained == passes.size() && layer->parameters().empty()) ++untrained;
+    before.flat = before.flat || dynamic_cast<const Flatten*>(layer.get()) != nullptr;
+    before.trained = before.trained || !layer->parameters().empty();
+    if (!before.trained) ++network->first_trained_;
     passes.push_back(std::move(pass));
   }
-  if (untrained == layers.size()) return nullptr;
-  network->first_trained_ = untrained;
+  if (!before.trained) return nullptr;
   network->classifies_ = dynamic_cast<const Classifier*>(&model) != nullptr;
   if (network->classifies_ && dynamic_cast<const Linear*>(layers.back().get()) == nullptr) return nullptr;
   return network;
 }
 
 bool DirectNetwork::fits(std::int64_t samples, std::size_t micro_batches) const {
-  if (at::get_num_threads() != 1 || SampleTap::open() != nullptr)
-    return false;  // which wants to see the layers
+  const bool are_watched = SampleTap::open() != nullptr;  // the layers
+  if (are_watched || at::get_num_threads() != 1) return false;
   return std::ranges::all_of(passes_, [&](const auto& pass) { return pass->fits(samples, micro_batches); });
 }
 

@@ -19,8 +19,8 @@ namespace dtrain::models {
 class DirectNetwork {
  public:
   /// Null unless `model`, borrowed, is on the CPU, all of it trained, of layers that have a DirectPass:
-  /// Flatten, Linear, ReLU, sigmoid, maxima of 2 x 2, and convolutions and transposed ones of few channels;
-  /// and the processor has the kernels.
+  /// Flatten and after it Linear, ReLU and sigmoid that overwrite their input, maxima of 2 x 2, and
+  /// convolutions and transposed ones of few channels; and the processor has the kernels.
   static std::unique_ptr<DirectNetwork> of(const Model& model);
 
   /// Whether it is as good as the layers in a step of so many micro-batches, with so many samples each.

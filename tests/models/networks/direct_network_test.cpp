@@ -16,6 +16,9 @@
 #include "kernels/small_gemm.hpp"
 #include "models/compute/gradient_place.hpp"
 #include "models/compute/sample_tap.hpp"
+#include "models/layers/activation.hpp"
+#include "models/layers/flatten.hpp"
+#include "models/layers/linear.hpp"
 #include "models/losses/losses.hpp"
 
 namespace dtrain::models {
@@ -256,6 +259,40 @@ TEST_P(DirectNetworkTest, IsMadeOnlyOfModelsOfSuchLayers) {
   auto frozen = perceptron(GetParam());
   frozen->parameters().front()->frozen = true;
   EXPECT_EQ(DirectNetwork::of(*frozen), nullptr);
+}
+
+/// A model of somebody else's, with the layers of this library.
+class OtherModel final : public Model {
+ public:
+  explicit OtherModel(std::vector<std::unique_ptr<Layer>> layers) : Model("other", std::move(layers)) {}
+  LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
+    return regression_sums(Loss::mse, outputs.at(0), targets);
+  }
+};
+
+template <class... Layers>
+std::unique_ptr<Model> model_of(Layers... given) {
+  std::vector<std::unique_ptr<Layer>> layers;
+  (layers.push_back(std::move(given)), ...);
+  return std::make_unique<OtherModel>(std::move(layers));
+}
+
+TEST_P(DirectNetworkTest, IsNotMadeWhereALayerWouldSpoilWhatAnotherOneNeeds) {
+  const auto flatten = [] { return std::make_unique<Flatten>("flatten"); };
+  const auto linear = [] { return std::make_unique<Linear>("fc", 4, 4); };
+  const auto activation = [](Function function, Overwrite overwrite) {
+    return std::make_unique<Activation>("activation", function, overwrite);
+  };
+  const auto relu = [&](Overwrite overwrite) { return activation(Function::relu, overwrite); };
+  EXPECT_NE(DirectNetwork::of(*model_of(flatten(), linear(), relu(Overwrite::input))), nullptr);
+  EXPECT_EQ(DirectNetwork::of(*model_of(flatten(), linear(), relu(Overwrite::input),
+                                        activation(Function::sigmoid, Overwrite::never))),
+            nullptr)
+      << "the ReLU needs its output";
+  EXPECT_EQ(DirectNetwork::of(*model_of(flatten(), relu(Overwrite::input), linear())), nullptr)
+      << "the samples are somebody else's";
+  EXPECT_EQ(DirectNetwork::of(*model_of(linear(), relu(Overwrite::input))), nullptr)
+      << "a sample may have several rows";
 }
 
 }  // namespace

@@ -232,9 +232,7 @@ at::Tensor empty_chwn(at::IntArrayRef shape, const at::TensorOptions& options) {
 }
 
 at::Tensor& kept_chwn(at::Tensor& kept, at::IntArrayRef shape, const at::TensorOptions& options) {
-  const auto type = c10::typeMetaToScalarType(options.dtype());
-  if (!kept.defined() || kept.sizes() != shape || kept.scalar_type() != type)
-    kept = empty_chwn(shape, options);
+  if (!serves(kept, shape, options)) kept = empty_chwn(shape, options);
   return kept;
 }
 

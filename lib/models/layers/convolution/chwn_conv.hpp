@@ -15,7 +15,7 @@ namespace dtrain::models {
 bool is_chwn(const at::Tensor& images);
 
 at::Tensor empty_chwn(at::IntArrayRef shape, const at::TensorOptions& options);
-/// `kept`, made anew where it has another shape or type: memory that is written to in each micro-batch.
+/// kept_memory() in that layout.
 at::Tensor& kept_chwn(at::Tensor& kept, at::IntArrayRef shape, const at::TensorOptions& options);
 
 /// The same values in that layout; `images` itself where it lies so. Not recorded for backward.
