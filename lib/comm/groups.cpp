@@ -113,7 +113,9 @@ bool goes_between_devices(const topology::Cluster& cluster, const CommConfig& co
     if (cluster.shares_gpus() && !transport->lets_ranks_share_devices()) {
       throw usage_error(
           fmt::format("several ranks share a GPU, and {} does not let them", transport->description()),
-          kOption, "start a rank per GPU, use NCCL 2.30 or newer, or use --comm-backend mpi");
+          kOption,
+          "start a rank per GPU, use NCCL 2.30 or newer under CUDA's multi-process service "
+          "(nvidia-cuda-mps-control -d), or use --comm-backend mpi");
     }
   }
   return transport != nullptr && config.backend != Backend::mpi &&
@@ -218,7 +220,9 @@ Groups make_groups(const Communicator& world, const topology::Cluster& cluster, 
           {.subject = "make_groups", .advice = "discover the cluster with this communicator"});
   const auto place = [&cluster](int rank) { return cluster.ranks[static_cast<std::size_t>(rank)]; };
   const int me = world.rank();
-  const bool between_devices = goes_between_devices(cluster, config);
+  bool between_devices = goes_between_devices(cluster, config);
+  // Each node says for itself whether its ranks may share a GPU.
+  if (cluster.shares_gpus()) between_devices = world.min(between_devices ? 1 : 0) == 1;
   auto state = std::make_unique<Groups::State>(world, cluster, config, sink);
   if (between_devices) state->backend_name = config.transport->description();
   if (!between_devices && config.transport != nullptr) state->backend_name = "mpi, through the CPU's memory";

@@ -7,7 +7,7 @@
 
 namespace dtrain::models {
 
-at::Tensor Parameter::take_gradient_memory(at::MemoryFormat format) {
+at::Tensor Parameter::take_gradient_memory(at::MemoryFormat format) const {
   at::Tensor offered = place != nullptr ? place->take() : at::Tensor();
   if (offered.defined() && offered.is_contiguous(format)) return offered;
   return at::empty(value.sizes(), value.options().memory_format(format));

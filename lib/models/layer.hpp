@@ -123,7 +123,7 @@ struct Parameter {
 
   /// Memory for one gradient, laid out in `format`: what its place offers where it is laid out so, else
   /// memory of its own.
-  at::Tensor take_gradient_memory(at::MemoryFormat format = at::MemoryFormat::Contiguous);
+  at::Tensor take_gradient_memory(at::MemoryFormat format = at::MemoryFormat::Contiguous) const;
   /// Null: no step of several micro-batches runs.
   StepMemory* step_memory() const;
   /// Null: the gradient is wanted, not what it is made from.

@@ -123,8 +123,8 @@ def images(bench, model, batch, precision):
         plan = Plan(2, 2, 2)
     options, sizes = of_images(bench, model, batch, precision)
     words = ["--model", model, "--sizes", json.dumps(sizes), "--batch", batch, "--precision", precision]
-    fused = {"dtrain, fused": ["--kernels", "fused"]} if model == "resnet18" else {}  # what has BatchNorm
-    return {"model": model, "batch": batch, "precision": precision, **against_pytorch(bench, plan, options, words, batch, fused)}
+    return {"model": model, "batch": batch, "precision": precision,
+            **against_pytorch(bench, plan, options, words, batch, {"dtrain, fused": ["--kernels", "fused"]})}
 
 
 # dtrain's presets char and gpt2; the vocabularies are Tiny Shakespeare's and GPT-2's, the batch is in blocks.

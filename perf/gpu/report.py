@@ -40,11 +40,10 @@ PYTORCH = ["eager", "torch.compile", "reduce-overhead", "eager, resident", "torc
 
 def beside_pytorch(entries, units):
     own = ["dtrain", *(side for side in ("dtrain, fused", "dtrain, no graphs") if any(side in entry["figures"] for entry in entries))]
-    heads = ["model", "batch", "precision", f"dtrain, {units}/s", *own[1:], *PYTORCH, "dtrain over eager: median (range)", "over torch.compile", "over reduce-overhead"]
+    heads = ["model", "batch", "precision", f"dtrain, {units}/s", *own[1:], *PYTORCH, "fused over eager: median (range)", "over torch.compile", "over reduce-overhead"]
     return table(heads, [[entry["model"], str(entry["batch"]), entry["precision"],
                           *(rate(entry, side) for side in [*own, *PYTORCH]),
-                          faster(entry, "dtrain", "eager"), faster(entry, "dtrain", "torch.compile"),
-                          faster(entry, "dtrain", "reduce-overhead")] for entry in entries])
+                          *(faster(entry, "dtrain, fused", than) for than in PYTORCH[:3])] for entry in entries])
 
 
 def images(entries, _):

@@ -74,10 +74,14 @@ TEST_F(DeviceKernelsTest, ScalesAndRoundsOnce) {
 TEST_F(DeviceKernelsTest, SumsSquaresAndCountsWhatIsNotFinite) {
   const OnDevice<SumOfSquares> result(1);
   const OnDevice<SumOfSquares> scratch(DeviceKernels::kScratchBytes / sizeof(SumOfSquares));
-  for (const std::size_t n : {std::size_t{1}, std::size_t{257}, std::size_t{5000003}}) {
+  struct Case {
+    std::size_t n;
+    std::size_t offset = 0;  ///< Elements behind a whole vector.
+  };
+  for (const auto [n, offset] : {Case{1}, {3}, {257}, {5000003}, {2, 3}, {5, 1}, {4, 2}, {1003, 3}}) {
     auto input = large_numbers(n);
     const auto expected = sum_of_squares_and_nonfinite(input.data(), n);
-    const OnDevice<float> in(input);
+    const OnDevice<float> in(input, offset);
     kernels_->sum_of_squares_and_nonfinite(result.data(), scratch.data(), in.data(), n, nullptr);
     const auto found = result.values()[0];
     EXPECT_NEAR(found.sum, expected.sum, 1e-12 * expected.sum);  // the same terms in another order
@@ -87,9 +91,9 @@ TEST_F(DeviceKernelsTest, SumsSquaresAndCountsWhatIsNotFinite) {
 
     input[n / 2] = std::numeric_limits<float>::quiet_NaN();
     input[n - 1] = std::numeric_limits<float>::infinity();
-    const OnDevice<float> spoilt(input);
+    const OnDevice<float> spoilt(input, offset);
     kernels_->sum_of_squares_and_nonfinite(result.data(), scratch.data(), spoilt.data(), n, nullptr);
-    EXPECT_EQ(result.values()[0].non_finite, n == 1 ? 1 : 2);
+    EXPECT_EQ(result.values()[0].non_finite, n / 2 == n - 1 ? 1 : 2);
   }
 }
 

@@ -62,6 +62,34 @@ TEST(FusedKernelsTest, LossAndGradientOfTokensFollowTheFormulas) {
   expect_losses_and_gradients<Float16>(Element::float16, 0x1p-13);
 }
 
+TEST(FusedKernelsTest, LossAndGradientAtOnceAreThoseOfTwoCalls) {
+  const TokenRows rows{5, 50, 64};
+  auto apart = drawn(rows.rows * rows.stride, 3, 4.0F);
+  auto at_once = apart;
+  const std::vector<std::int64_t> targets = {0, 5, 49, 7, 3};
+  std::vector<float> losses(rows.rows);
+  std::vector<float> found(rows.rows);
+  std::vector<float> log_sums(rows.rows);
+  const float one = 1.0F;
+  cpu().token_loss(losses.data(), log_sums.data(), apart.data(), Element::float32, targets.data(), rows,
+                   nullptr);
+  cpu().token_loss_gradient(apart.data(), Element::float32, log_sums.data(), targets.data(), &one, rows,
+                            nullptr);
+  cpu().token_loss_with_gradient(found.data(), at_once.data(), Element::float32, targets.data(), rows,
+                                 nullptr);
+  EXPECT_EQ(found, losses);
+  EXPECT_EQ(at_once, apart);
+}
+
+TEST(FusedKernelsTest, ColumnsAreSummedOverTheirRows) {
+  const std::vector<float> values = {1, 2, 3, 10, 20, 30};
+  std::vector<float> sums(3);
+  cpu().column_sums(sums.data(), nullptr, values.data(), Element::float32, 2, 3, nullptr);
+  EXPECT_EQ(sums, (std::vector<float>{11, 22, 33}));
+  cpu().column_sums(sums.data(), nullptr, values.data(), Element::float32, 0, 3, nullptr);
+  EXPECT_EQ(sums, (std::vector<float>{0, 0, 0}));
+}
+
 TEST(FusedKernelsTest, LogitsOfAnySizeNeitherOverflowNorVanish) {
   const std::vector<float> logits = {1e4F, -1e4F, 9999.0F, -std::numeric_limits<float>::infinity()};
   float loss = 0;
@@ -105,9 +133,10 @@ TEST(FusedKernelsTest, ResidualAndNormFollowTheFormulas) {
   const auto passed = drawn(n, 6);
   std::vector<float> gradient(n);
   std::vector<float> partial(FusedKernels::kPartialRows * 2 * rows.width);
-  cpu().residual_norm_gradient(gradient.data(), partial.data(), passed.data(), of_normed.data(),
-                               Element::float32, sum.data(), weight.data(), means.data(), deviations.data(),
-                               rows, nullptr);
+  std::vector<float> of_branch(n);
+  cpu().residual_norm_gradient(gradient.data(), of_branch.data(), partial.data(), passed.data(),
+                               of_normed.data(), Element::float32, sum.data(), weight.data(), means.data(),
+                               deviations.data(), rows, nullptr);
   std::vector<double> of_weight(rows.width);
   std::vector<double> of_bias(rows.width);
   const auto width = static_cast<double>(rows.width);
@@ -134,6 +163,7 @@ TEST(FusedKernelsTest, ResidualAndNormFollowTheFormulas) {
       const double wanted =
           passed[at + i] + deviation * (of_normed[at + i] * weight[i] - scaled - unit * product);
       EXPECT_NEAR(gradient[at + i], wanted, 1e-5);
+      EXPECT_EQ(of_branch[at + i], gradient[at + i]);
     }
   }
   for (std::size_t i = 0; i < rows.width; ++i) {

@@ -26,8 +26,15 @@ struct NormCase {
 };
 
 struct NormResult {
-  std::vector<float> sum, normed, means, deviations, gradient, partial;
+  std::vector<float> sum, normed, means, deviations, gradient, of_branch, partial;
 };
+
+template <class T>
+std::vector<float> in_float(const std::vector<T>& values) {
+  std::vector<float> widened;
+  for (const T value : values) widened.push_back(to_float(value));
+  return widened;
+}
 
 /// Both directions; the gradient has `of` from the CPU, so that each is compared by itself.
 template <class T, class Branch>
@@ -53,12 +60,13 @@ NormResult norm_on_device(const FusedKernels& gpu, const NormCase& how, const No
   const OnDevice<float> gradient(n, how.offset);
   const std::vector<float> nothing(FusedKernels::kPartialRows * 2 * rows.width, NAN);
   const OnDevice<float> partial(nothing, how.offset);
-  gpu.residual_norm_gradient(gradient.data(), partial.data(), how.has_passed ? passed.data() : nullptr,
-                             above.data(), kElement<T>, summed.data(), weight.data(), means_read.data(),
-                             deviations_read.data(), rows, nullptr);
-  std::vector<float> widened;
-  for (const T value : normed.values()) widened.push_back(to_float(value));
-  return {sum.values(), widened, means.values(), deviations.values(), gradient.values(), partial.values()};
+  const OnDevice<T> of_branch(n, how.offset);
+  gpu.residual_norm_gradient(gradient.data(), how.has_branch ? of_branch.data() : nullptr, partial.data(),
+                             how.has_passed ? passed.data() : nullptr, above.data(), kElement<T>,
+                             summed.data(), weight.data(), means_read.data(), deviations_read.data(), rows,
+                             nullptr);
+  return {sum.values(),      in_float(normed.values()),    means.values(),  deviations.values(),
+          gradient.values(), in_float(of_branch.values()), partial.values()};
 }
 
 template <class T, class Branch>
@@ -75,17 +83,20 @@ NormResult norm_on_cpu(const FusedKernels& cpu, const NormCase& how) {
                   .means = std::vector<float>(rows.rows),
                   .deviations = std::vector<float>(rows.rows),
                   .gradient = std::vector<float>(n),
+                  .of_branch = {},
                   .partial = std::vector<float>(FusedKernels::kPartialRows * 2 * rows.width)};
   cpu.residual_norm(made.sum.data(), normed.data(), kElement<T>, made.means.data(), made.deviations.data(),
                     input.data(), how.has_branch ? branch.data() : nullptr, kElement<Branch>, weight.data(),
                     bias.data(), rows, nullptr);
   const auto above = rounded<T>(numbers(n, 5));
   const auto passed = numbers(n, 6);
-  cpu.residual_norm_gradient(made.gradient.data(), made.partial.data(),
-                             how.has_passed ? passed.data() : nullptr, above.data(), kElement<T>,
-                             how.has_branch ? made.sum.data() : input.data(), weight.data(),
+  std::vector<T> of_branch(n);
+  cpu.residual_norm_gradient(made.gradient.data(), how.has_branch ? of_branch.data() : nullptr,
+                             made.partial.data(), how.has_passed ? passed.data() : nullptr, above.data(),
+                             kElement<T>, how.has_branch ? made.sum.data() : input.data(), weight.data(),
                              made.means.data(), made.deviations.data(), rows, nullptr);
-  for (const T value : normed) made.normed.push_back(to_float(value));
+  made.normed = in_float(normed);
+  made.of_branch = in_float(of_branch);
   return made;
 }
 
@@ -108,6 +119,12 @@ void compare_norms(const FusedKernels& gpu, const FusedKernels& cpu, const NormC
   expect_near(found.normed, wanted.normed, 1e-5F + last_bit);
   expect_near(found.means, wanted.means, 1e-5F);
   expect_near(found.gradient, wanted.gradient, 1e-4F);
+  std::vector<T> branch_wanted;  // of the same kernel's gradient, to the bit
+  if (how.has_branch)
+    branch_wanted = rounded<T>(found.gradient);
+  else
+    branch_wanted.resize(found.gradient.size());
+  EXPECT_EQ(found.of_branch, in_float(branch_wanted));
   expect_near(totals(found.partial), totals(wanted.partial), 1e-4F);
 }
 
@@ -139,6 +156,7 @@ TEST_F(NormsDeviceTest, NormsAreTheSameInAnyOrderOfBlocks) {
   const auto again = norm_on_device<Bfloat16, Bfloat16>(gpu(), how, of);
   EXPECT_EQ(once.normed, again.normed);
   EXPECT_EQ(once.gradient, again.gradient);
+  EXPECT_EQ(once.of_branch, again.of_branch);
   EXPECT_EQ(once.partial, again.partial);
 }
 

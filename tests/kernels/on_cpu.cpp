@@ -1,7 +1,7 @@
 // The kernels of lib/kernels/cuda, compiled for the CPU: support/cuda_on_cpu.
 #include <cuda_runtime.h>
 
-#include "kernels/cuda/gelu_gradient.hpp"
+#include "kernels/cuda/bias_gradient.hpp"
 #include "kernels/cuda/product_kernels.hpp"
 #include "kernels/on_device.hpp"
 
@@ -29,7 +29,7 @@ class PlainProducts final : public ProductKernels {
     return true;
   }
 
-  bool gelu_gradient(void* gradient, void* of_bias, const void* of_output, const void* outer,
+  bool gelu_gradient(void* gradient, float* of_bias, const void* of_output, const void* outer,
                      const void* before, Element type, const InnerProduct& of, void* workspace,
                      Stream stream) const override {
     with_element_type(type, [&]<class T>(T*) {

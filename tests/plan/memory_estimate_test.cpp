@@ -150,13 +150,13 @@ TEST(MemoryEstimateTest, ALossThatTakesFactorsHasAPieceOfTheLogits) {
   const auto cuts = parallel::cut_stages(std::vector<double>(gpt->layers().size(), 1.0), 1, 1, "gpt");
   const auto activations = [&](models::Kernels kernels, bool takes_factors) {
     const Footprint footprint{
-        .half = true, .kernels = kernels, .loss_takes_factors = takes_factors, .largest_piece = 16};
+        .half = true, .kernels = kernels, .loss_takes_factors = takes_factors, .largest_piece = 64};
     return estimate_memory(footprint, *gpt, cuts, 0, {1024}, 0).activations;
   };
   const double own = activations(models::Kernels::own, false);
   const double fused = activations(models::Kernels::fused, false);
   const double in_pieces = activations(models::Kernels::fused, true);
-  const double tokens = 16 * 1024;
+  const double tokens = 64 * 1024;
   const double logits = tokens * 50304 * 2;  // in bf16, padded
   EXPECT_NEAR(own - fused, tokens * 50257 * 4 - tokens * 47 * 2, 1) << "no copy in full, padded columns";
   EXPECT_GT(fused - in_pieces, 1.5 * logits) << "neither logits nor their gradient";

@@ -86,6 +86,24 @@ class GuardedFusedKernels final : public kernels::FusedKernels {
                                rows, stream);
     });
   }
+  void token_loss_with_gradient(float* losses, void* logits, Element type, const std::int64_t* targets,
+                                const kernels::TokenRows& rows, Stream stream) const override {
+    guarded_do([=, this] {
+      Copied losses_here(losses, rows.rows);
+      Copied logits_here(static_cast<std::byte*>(logits), rows.rows * rows.stride * bytes_of(type));
+      cpu_.token_loss_with_gradient(losses_here.data(), logits_here.data(), type,
+                                    read<std::int64_t>(targets, rows.rows).data(), rows, stream);
+    });
+  }
+  void column_sums(float* sums, float* /*partial*/, const void* values, Element type, std::size_t rows,
+                   std::size_t columns, Stream stream) const override {
+    guarded_do([=, this] {
+      Copied sums_here(sums, columns);
+      cpu_.column_sums(sums_here.data(), nullptr,
+                       read<std::byte>(values, rows * columns * bytes_of(type)).data(), type, rows, columns,
+                       stream);
+    });
+  }
   void residual_norm(float* sum, void* normed, Element type, float* means, float* deviations,
                      const float* input, const void* branch, Element branch_type, const float* weight,
                      const float* bias, const kernels::NormRows& rows, Stream stream) const override {
@@ -103,20 +121,44 @@ class GuardedFusedKernels final : public kernels::FusedKernels {
                          read<float>(bias, rows.width).data(), rows, stream);
     });
   }
-  void residual_norm_gradient(float* gradient, float* partial, const float* passed, const void* of_normed,
-                              Element type, const float* sum, const float* weight, const float* means,
-                              const float* deviations, const kernels::NormRows& rows,
+  void residual_norm_gradient(float* gradient, void* of_branch, float* partial, const float* passed,
+                              const void* of_normed, Element type, const float* sum, const float* weight,
+                              const float* means, const float* deviations, const kernels::NormRows& rows,
                               Stream stream) const override {
     guarded_do([=, this] {
       const std::size_t count = rows.rows * rows.width;
       Copied gradient_here(gradient, count);
+      Copied branch_here(static_cast<std::byte*>(of_branch),
+                         of_branch != nullptr ? count * bytes_of(type) : 0);
       Copied partial_here(partial, kPartialRows * 2 * rows.width);
       const auto passed_here = passed != nullptr ? read<float>(passed, count) : std::vector<float>();
-      cpu_.residual_norm_gradient(
-          gradient_here.data(), partial_here.data(), passed != nullptr ? passed_here.data() : nullptr,
-          read<std::byte>(of_normed, count * bytes_of(type)).data(), type, read<float>(sum, count).data(),
-          read<float>(weight, rows.width).data(), read<float>(means, rows.rows).data(),
-          read<float>(deviations, rows.rows).data(), rows, stream);
+      cpu_.residual_norm_gradient(gradient_here.data(), of_branch != nullptr ? branch_here.data() : nullptr,
+                                  partial_here.data(), passed != nullptr ? passed_here.data() : nullptr,
+                                  read<std::byte>(of_normed, count * bytes_of(type)).data(), type,
+                                  read<float>(sum, count).data(), read<float>(weight, rows.width).data(),
+                                  read<float>(means, rows.rows).data(),
+                                  read<float>(deviations, rows.rows).data(), rows, stream);
+    });
+  }
+  void max_pool(void* out, std::uint8_t* which, const void* input, Element type,
+                const kernels::PoolSize& size, std::size_t inner, Stream stream) const override {
+    guarded_do([=, this] {
+      const std::size_t windows = size.planes * (size.height / 2) * (size.width / 2) * inner;
+      Copied out_here(static_cast<std::byte*>(out), windows * bytes_of(type));
+      Copied which_here(which, windows);
+      const auto images =
+          read<std::byte>(input, size.planes * size.height * size.width * inner * bytes_of(type));
+      cpu_.max_pool(out_here.data(), which_here.data(), images.data(), type, size, inner, stream);
+    });
+  }
+  void max_pool_gradient(void* input_gradient, const void* gradient, const std::uint8_t* which, Element type,
+                         const kernels::PoolSize& size, std::size_t inner, Stream stream) const override {
+    guarded_do([=, this] {
+      const std::size_t windows = size.planes * (size.height / 2) * (size.width / 2) * inner;
+      Copied images(static_cast<std::byte*>(input_gradient),
+                    size.planes * size.height * size.width * inner * bytes_of(type));
+      cpu_.max_pool_gradient(images.data(), read<std::byte>(gradient, windows * bytes_of(type)).data(),
+                             read<std::uint8_t>(which, windows).data(), type, size, inner, stream);
     });
   }
   void batch_norm(void* output, const void* x, const void* residual, const kernels::ChannelNorm& norm,

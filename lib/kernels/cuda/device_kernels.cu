@@ -7,6 +7,7 @@
 #include <string>
 
 #include "core/error.hpp"
+#include "kernels/cuda/elements.hpp"
 #include "kernels/cuda/fused_kernels.hpp"
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/product_kernels.hpp"
@@ -118,12 +119,22 @@ __device__ SumOfSquares sum_over_block(const SumOfSquares& own) {
 }
 
 __global__ void squares_kernel(SumOfSquares* of_block, const float* values, std::size_t n) {
+  constexpr std::size_t kAtOnce = Vector<float>::kElements;
   SumOfSquares own;
-  for (std::size_t i = first_index(); i < n; i += index_step()) {
-    const double value = values[i];
+  const auto add = [&](float x) {
+    const double value = x;
     own.sum += value * value;
-    own.non_finite += isfinite(values[i]) ? 0 : 1;
-  }
+    own.non_finite += isfinite(x) ? 0 : 1;
+  };
+  // What lies before the first whole vector and behind the last one is read one by one.
+  const std::size_t before =
+      n < kAtOnce ? n : -(reinterpret_cast<std::uintptr_t>(values) / sizeof(float)) % kAtOnce;
+  const std::size_t vectors = (n - before) / kAtOnce;
+  for (std::size_t v = first_index(); v < vectors; v += index_step())
+    for (const float x : loaded<kAtOnce>(values + before + v * kAtOnce).of) add(x);
+  const std::size_t behind = before + vectors * kAtOnce;
+  for (std::size_t i = first_index(); i < before + n - behind; i += index_step())
+    add(values[i < before ? i : behind + i - before]);
   const SumOfSquares sum = sum_over_block(own);
   if (threadIdx.x == 0) of_block[blockIdx.x] = sum;
 }

@@ -7,111 +7,75 @@
 
 #include "core/error.hpp"
 #include "kernels/cuda/batch_norm.hpp"
+#include "kernels/cuda/bias_gradient.hpp"
 #include "kernels/cuda/elements.hpp"
 #include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/max_pool.hpp"
 #include "kernels/cuda/residual_norm.hpp"
 #include "kernels/cuda/shared_memory.hpp"
+#include "kernels/cuda/token_loss.hpp"
 
 namespace dtrain::kernels {
 namespace {
 
 cudaStream_t stream_of(FusedKernels::Stream stream) { return static_cast<cudaStream_t>(stream); }
 
-/// What all threads of the block have, joined in an order that is always the same; every thread gets it.
-template <class Sum>
-__device__ Sum join_over_block(const Sum& own) {
-  struct Memory {
-    Sum of[kThreads];
-  };
-  auto* const sums = shared_memory<Memory>().of;
-  __syncthreads();  // an earlier result has been read
-  sums[threadIdx.x] = own;
-  for (unsigned half = kThreads / 2; half > 0; half /= 2) {
-    __syncthreads();
-    if (threadIdx.x < half) sums[threadIdx.x].join(sums[threadIdx.x + half]);
-  }
-  __syncthreads();
-  return sums[0];
-}
-
-template <class T>
-__device__ LogSum log_sum_of(const T* row, std::size_t words, bool aligned) {
-  constexpr std::size_t kAtOnce = Vector<T>::kElements;
-  LogSum own;
-  const std::size_t whole = aligned ? words / kAtOnce : 0;
-  const auto* const vectors = reinterpret_cast<const Vector<T>*>(row);
-  for (std::size_t v = threadIdx.x; v < whole; v += kThreads) {
-    const Vector<T> loaded = vectors[v];
-    for (std::size_t k = 0; k < kAtOnce; ++k) own.add(to_float(loaded.of[k]));
-  }
-  for (std::size_t i = whole * kAtOnce + threadIdx.x; i < words; i += kThreads) own.add(to_float(row[i]));
-  return own;
-}
-
-template <class T>
-__global__ void token_loss_kernel(float* losses, float* log_sums, const T* logits,
-                                  const std::int64_t* targets, TokenRows rows, bool aligned) {
-  for (std::size_t r = blockIdx.x; r < rows.rows; r += gridDim.x) {
-    const T* const row = logits + r * rows.stride;
-    const LogSum sum = join_over_block(log_sum_of(row, rows.words, aligned));
-    if (threadIdx.x != 0) continue;
-    log_sums[r] = sum.value();
-    losses[r] = sum.value() - to_float(row[targets[r]]);
-  }
-}
-
-template <class T>
-__global__ void token_loss_gradient_kernel(T* logits, const float* log_sums, const std::int64_t* targets,
-                                           const float* factor, TokenRows rows, bool aligned) {
-  constexpr std::size_t kAtOnce = Vector<T>::kElements;
-  const std::size_t whole = aligned ? rows.stride / kAtOnce : 0;
-  const float scale = *factor;
-  for (std::size_t r = blockIdx.x; r < rows.rows; r += gridDim.x) {
-    T* const row = logits + r * rows.stride;
-    const auto target = static_cast<std::size_t>(targets[r]);
-    const float log_sum = log_sums[r];
-    const auto gradient = [&](std::size_t i, T logit) {
-      if (i >= rows.words) return from_float<T>(0.0F);
-      return from_float<T>(token_loss_gradient_of(to_float(logit), log_sum, i == target, scale));
-    };
-    auto* const vectors = reinterpret_cast<Vector<T>*>(row);
-    for (std::size_t v = threadIdx.x; v < whole; v += kThreads) {
-      Vector<T> values = vectors[v];
-      for (std::size_t k = 0; k < kAtOnce; ++k) values.of[k] = gradient(v * kAtOnce + k, values.of[k]);
-      store(row + v * kAtOnce, values);
-    }
-    for (std::size_t i = whole * kAtOnce + threadIdx.x; i < rows.stride; i += kThreads) {
-      row[i] = gradient(i, row[i]);
-    }
-  }
-}
-
 __global__ void decide_kernel(UpdateDecision* decision, const SumOfSquares* squares, double clip,
                               const UpdateInputs* inputs) {
   decide_on(*decision, squares->sum, squares->non_finite, clip, *inputs);
 }
 
-/// A block has a chunk; it takes further ones where the blocks do not suffice.
+/// Where the runs of a chunk begin.
+struct AdamPlaces {
+  float* values;
+  float* first;
+  float* second;
+  const float* gradient;
+};
+
+/// Updates `n` neighbours from `i` on, read and written together.
+template <std::size_t n, class Copy>
+__device__ void update(const AdamPlaces& at, Copy* copy, std::int32_t i, float scale, const AdamRule& rule,
+                       const AdamStep& step, float weight_decay) {
+  auto values = loaded<n>(at.values + i);
+  auto first = loaded<n>(at.first + i);
+  auto second = loaded<n>(at.second + i);
+  const auto gradient = loaded<n>(at.gradient + i);
+  Elements<Copy, n> copied;
+  for (std::size_t e = 0; e < n; ++e) {
+    values.of[e] =
+        adam_of(values.of[e], first.of[e], second.of[e], gradient.of[e] * scale, rule, step, weight_decay);
+    copied.of[e] = from_float<Copy>(values.of[e]);
+  }
+  store(at.values + i, values);
+  store(at.first + i, first);
+  store(at.second + i, second);
+  if (copy != nullptr) store(copy + i, copied);
+}
+
+/// A block has a chunk; it takes further ones where the blocks do not suffice. `aligned`: all memory begins
+/// at a whole vector.
 template <class Copy>
-__global__ void adam_kernel(AdamMemory memory, AdamRule rule, const UpdateDecision* decision) {
+__global__ void __launch_bounds__(kThreads)
+    adam_kernel(AdamMemory memory, AdamRule rule, const UpdateDecision* decision, bool aligned) {
+  constexpr std::int32_t kAtOnce = Vector<float>::kElements;
   if (decision->applies == 0) return;
   const float scale = decision->scale;
   AdamStep& step = shared_memory<AdamStep>();  // powers in double: one thread's work
   if (threadIdx.x == 0) step = adam_step_of(rule, *decision);
   __syncthreads();
-  auto* const copy = static_cast<Copy*>(memory.copy);
   for (std::size_t c = blockIdx.x; c < memory.chunk_count; c += gridDim.x) {
     const UpdateChunk chunk = memory.chunks[c];
-    float* const values = memory.values + chunk.begin;
-    float* const first = memory.first + chunk.place;
-    float* const second = memory.second + chunk.place;
-    const float* const gradient = memory.gradient + chunk.begin;
-    for (std::int32_t i = static_cast<std::int32_t>(threadIdx.x); i < chunk.size; i += kThreads) {
-      const float value =
-          adam_of(values[i], first[i], second[i], gradient[i] * scale, rule, step, chunk.weight_decay);
-      values[i] = value;
-      if (copy != nullptr) copy[chunk.begin + i] = from_float<Copy>(value);
-    }
+    const AdamPlaces at{memory.values + chunk.begin, memory.first + chunk.place, memory.second + chunk.place,
+                        memory.gradient + chunk.begin};
+    auto* const copy = memory.copy != nullptr ? static_cast<Copy*>(memory.copy) + chunk.begin : nullptr;
+    const bool whole = aligned && chunk.begin % kAtOnce == 0 && chunk.place % kAtOnce == 0;
+    const std::int32_t in_vectors = whole ? chunk.size / kAtOnce * kAtOnce : 0;
+    const auto thread = static_cast<std::int32_t>(threadIdx.x);
+    for (std::int32_t i = thread * kAtOnce; i < in_vectors; i += kThreads * kAtOnce)
+      update<kAtOnce>(at, copy, i, scale, rule, step, chunk.weight_decay);
+    for (std::int32_t i = in_vectors + thread; i < chunk.size; i += kThreads)
+      update<1>(at, copy, i, scale, rule, step, chunk.weight_decay);
   }
 }
 
@@ -119,24 +83,22 @@ class CudaFusedKernels final : public FusedKernels {
  public:
   void token_loss(float* losses, float* log_sums, const void* logits, Element type,
                   const std::int64_t* targets, const TokenRows& rows, Stream stream) const override {
-    if (rows.rows == 0) return;
-    with_element_type(type, [&](auto* of_type) {
-      using T = std::remove_pointer_t<decltype(of_type)>;
-      launch(token_loss_kernel<T>, blocks_for(rows.rows), kThreads, stream_of(stream), losses, log_sums,
-             static_cast<const T*>(logits), targets, rows, has_whole_vectors<T>(logits, rows));
-    });
-    check_launch("token_loss");
+    token_loss_on_gpu(losses, log_sums, logits, type, targets, rows, stream_of(stream));
   }
 
   void token_loss_gradient(void* logits, Element type, const float* log_sums, const std::int64_t* targets,
                            const float* factor, const TokenRows& rows, Stream stream) const override {
-    if (rows.rows == 0) return;
-    with_element_type(type, [&](auto* of_type) {
-      using T = std::remove_pointer_t<decltype(of_type)>;
-      launch(token_loss_gradient_kernel<T>, blocks_for(rows.rows), kThreads, stream_of(stream),
-             static_cast<T*>(logits), log_sums, targets, factor, rows, has_whole_vectors<T>(logits, rows));
-    });
-    check_launch("token_loss_gradient");
+    token_loss_gradient_on_gpu(logits, type, log_sums, targets, factor, rows, stream_of(stream));
+  }
+
+  void token_loss_with_gradient(float* losses, void* logits, Element type, const std::int64_t* targets,
+                                const TokenRows& rows, Stream stream) const override {
+    token_loss_with_gradient_on_gpu(losses, logits, type, targets, rows, stream_of(stream));
+  }
+
+  void column_sums(float* sums, float* partial, const void* values, Element type, std::size_t rows,
+                   std::size_t columns, Stream stream) const override {
+    column_sums_on_gpu(sums, partial, values, type, rows, columns, stream_of(stream));
   }
 
   void residual_norm(float* sum, void* normed, Element type, float* means, float* deviations,
@@ -146,11 +108,12 @@ class CudaFusedKernels final : public FusedKernels {
                          stream_of(stream));
   }
 
-  void residual_norm_gradient(float* gradient, float* partial, const float* passed, const void* of_normed,
-                              Element type, const float* sum, const float* weight, const float* means,
-                              const float* deviations, const NormRows& rows, Stream stream) const override {
-    residual_norm_gradient_on_gpu(gradient, partial, passed, of_normed, type, sum, weight, means, deviations,
-                                  rows, stream_of(stream));
+  void residual_norm_gradient(float* gradient, void* of_branch, float* partial, const float* passed,
+                              const void* of_normed, Element type, const float* sum, const float* weight,
+                              const float* means, const float* deviations, const NormRows& rows,
+                              Stream stream) const override {
+    residual_norm_gradient_on_gpu(gradient, of_branch, partial, passed, of_normed, type, sum, weight, means,
+                                  deviations, rows, stream_of(stream));
   }
 
   void batch_norm(void* output, const void* x, const void* residual, const ChannelNorm& norm,
@@ -161,6 +124,16 @@ class CudaFusedKernels final : public FusedKernels {
   void batch_norm_gradient(const ChannelNormGradient& gradient, const ChannelNorm& norm,
                            Stream stream) const override {
     batch_norm_gradient_on_gpu(gradient, norm, stream_of(stream));
+  }
+
+  void max_pool(void* out, std::uint8_t* which, const void* input, Element type, const PoolSize& size,
+                std::size_t inner, Stream stream) const override {
+    max_pool_on_gpu(out, which, input, type, size, inner, stream_of(stream));
+  }
+
+  void max_pool_gradient(void* input_gradient, const void* gradient, const std::uint8_t* which, Element type,
+                         const PoolSize& size, std::size_t inner, Stream stream) const override {
+    max_pool_gradient_on_gpu(input_gradient, gradient, which, type, size, inner, stream_of(stream));
   }
 
   void decide(UpdateDecision* decision, const SumOfSquares* squares, double clip, const UpdateInputs* inputs,
@@ -175,15 +148,10 @@ class CudaFusedKernels final : public FusedKernels {
     with_element_type(memory.copy_type, [&](auto* of_copy) {
       using Copy = std::remove_pointer_t<decltype(of_copy)>;
       launch(adam_kernel<Copy>, blocks_for(memory.chunk_count), kThreads, stream_of(stream), memory, rule,
-             decision);
+             decision,
+             are_aligned({memory.values, memory.first, memory.second, memory.gradient, memory.copy}));
     });
     check_launch("adam");
-  }
-
- private:
-  template <class T>
-  static bool has_whole_vectors(const void* logits, const TokenRows& rows) {
-    return are_aligned({logits}) && rows.stride % Vector<T>::kElements == 0;
   }
 };
 

@@ -13,7 +13,7 @@
 #include <tuple>
 
 #include "core/error.hpp"
-#include "kernels/cuda/gelu_gradient.hpp"
+#include "kernels/cuda/bias_gradient.hpp"
 
 namespace dtrain::kernels {
 namespace {
@@ -181,10 +181,10 @@ class CudaProductKernels final : public ProductKernels {
                CUBLASLT_EPILOGUE_GELU_AUX_BIAS, workspace, stream);
   }
 
-  bool gelu_gradient(void* gradient, void* of_bias, const void* of_output, const void* outer,
+  bool gelu_gradient(void* gradient, float* of_bias, const void* of_output, const void* outer,
                      const void* before, Element type, const InnerProduct& of, void* workspace,
                      Stream stream) const override {
-    if (!takes_epilogue(of, type, {gradient, of_bias, of_output, outer, before, workspace})) return false;
+    if (!takes_epilogue(of, type, {gradient, of_output, outer, before, workspace})) return false;
     // Not DGELU_BGRAD: cublasLt computes that behind the product, in 321 us for 16,384 x 3,072 elements of
     // bf16 on an H200, 2026-11-26. This pass moves 302 MB, which that GPU does in 70 us: a prediction.
     if (!run({.d = gradient, .a = outer, .b = of_output}, product_with_outer(of), type,

@@ -158,9 +158,9 @@ __device__ void store_partial(float* partial, std::size_t width, const Values (&
 /// A thread adds up the gradients of weight and bias in registers: it has the same columns in each row.
 template <class Shape, class T>
 __global__ void __launch_bounds__(kThreads)
-    residual_norm_gradient_kernel(float* gradient, float* partial, const float* passed, const T* of_normed,
-                                  const float* sum, const float* weight, const float* means,
-                                  const float* deviations, NormRows rows) {
+    residual_norm_gradient_kernel(float* gradient, T* of_branch, float* partial, const float* passed,
+                                  const T* of_normed, const float* sum, const float* weight,
+                                  const float* means, const float* deviations, NormRows rows) {
   constexpr std::size_t kAtOnce = Shape::kAtOnce;
   using Values = Elements<float, kAtOnce>;
   const auto width = static_cast<float>(rows.width);
@@ -204,6 +204,10 @@ __global__ void __launch_bounds__(kThreads)
         made.of[e] += norm_gradient_of(to_float(above[k].of[e]) * scale.of[e], units[k].of[e], mean_scaled,
                                        mean_product, deviation);
       store(gradient + at + i, made);
+      if (of_branch == nullptr) return;
+      Elements<T, kAtOnce> rounded;
+      for (std::size_t e = 0; e < kAtOnce; ++e) rounded.of[e] = from_float<T>(made.of[e]);
+      store(of_branch + at + i, rounded);
     });
   }
   float* const of_block = partial + std::size_t{blockIdx.x} * 2 * rows.width;
@@ -251,17 +255,18 @@ void residual_norm_on_gpu(float* sum, void* normed, Element type, float* means, 
   check_launch("residual_norm");
 }
 
-void residual_norm_gradient_on_gpu(float* gradient, float* partial, const float* passed,
+void residual_norm_gradient_on_gpu(float* gradient, void* of_branch, float* partial, const float* passed,
                                    const void* of_normed, Element type, const float* sum, const float* weight,
                                    const float* means, const float* deviations, const NormRows& rows,
                                    cudaStream_t stream) {
   if (rows.width == 0) return;
-  const bool aligned = has_whole_vectors(rows, {gradient, partial, passed, of_normed, sum, weight});
+  const bool aligned =
+      has_whole_vectors(rows, {gradient, of_branch, partial, passed, of_normed, sum, weight});
   with_row_shape(rows.width, aligned, [&]<class Shape>(Shape) {
     with_element_type(type, [&]<class T>(T*) {
       launch(residual_norm_gradient_kernel<Shape, T>, static_cast<unsigned>(FusedKernels::kPartialRows),
-             kThreads, stream, gradient, partial, passed, static_cast<const T*>(of_normed), sum, weight,
-             means, deviations, rows);
+             kThreads, stream, gradient, static_cast<T*>(of_branch), partial, passed,
+             static_cast<const T*>(of_normed), sum, weight, means, deviations, rows);
     });
   });
   check_launch("residual_norm_gradient");

@@ -55,9 +55,18 @@ void norm_of_rows(T* normed, float* means, float* deviations, const float* sum, 
 }
 
 template <class T>
-void norm_gradient_of_rows(float* gradient, float* partial, const float* passed, const T* of_normed,
-                           const float* sum, const float* weight, const float* means, const float* deviations,
-                           const NormRows& rows) {
+void sum_columns(float* sums, const T* values, std::size_t rows, std::size_t columns) {
+  std::vector<double> own(columns);
+  for (std::size_t r = 0; r < rows; ++r)
+    for (std::size_t c = 0; c < columns; ++c)
+      own[c] += static_cast<double>(to_float(values[r * columns + c]));
+  for (std::size_t c = 0; c < columns; ++c) sums[c] = static_cast<float>(own[c]);
+}
+
+template <class T>
+void norm_gradient_of_rows(float* gradient, T* of_branch, float* partial, const float* passed,
+                           const T* of_normed, const float* sum, const float* weight, const float* means,
+                           const float* deviations, const NormRows& rows) {
   const std::size_t width = rows.width;
   std::fill_n(partial, FusedKernels::kPartialRows * 2 * width, 0.0F);
   for (std::size_t r = 0; r < rows.rows; ++r) {
@@ -80,6 +89,7 @@ void norm_gradient_of_rows(float* gradient, float* partial, const float* passed,
       const float through = norm_gradient_of(to_float(of_normed[at + i]) * weight[i], unit(i), mean_scaled,
                                              mean_product, deviations[r]);
       gradient[at + i] = passed != nullptr ? passed[at + i] + through : through;
+      if (of_branch != nullptr) of_branch[at + i] = from_float<T>(gradient[at + i]);
     }
   }
 }
@@ -159,6 +169,23 @@ void normalise_back(const ChannelNormGradient& of, const ChannelNorm& norm) {
   }
 }
 
+/// Calls `work(window, place, element)` for each place of each window: `window` in what is pooled, `element`
+/// in the images, both counted over their inner values.
+template <class Work>
+void over_windows(const PoolSize& size, std::size_t inner, const Work& work) {
+  const std::size_t rows = size.height / 2;
+  const std::size_t columns = size.width / 2;
+  for (std::size_t w = 0; w < size.planes * rows * columns; ++w) {
+    const std::size_t upper = (w / columns / rows * size.height + 2 * (w / columns % rows)) * size.width;
+    for (std::size_t i = 0; i < inner; ++i) {
+      const auto element = [&](std::size_t place) {
+        return (upper + place / 2 * size.width + 2 * (w % columns) + place % 2) * inner + i;
+      };
+      work(w * inner + i, element);
+    }
+  }
+}
+
 template <class T>
 void adam_of_chunk(const AdamMemory& memory, T* copy, const UpdateChunk& chunk, const AdamRule& rule,
                    const UpdateDecision& decision) {
@@ -190,6 +217,22 @@ class CpuFusedKernels final : public FusedKernels {
     });
   }
 
+  void token_loss_with_gradient(float* losses, void* logits, Element type, const std::int64_t* targets,
+                                const TokenRows& rows, Stream stream) const override {
+    std::vector<float> log_sums(rows.rows);
+    const float factor = 1.0F;
+    token_loss(losses, log_sums.data(), logits, type, targets, rows, stream);
+    token_loss_gradient(logits, type, log_sums.data(), targets, &factor, rows, stream);
+  }
+
+  void column_sums(float* sums, float* /*partial*/, const void* values, Element type, std::size_t rows,
+                   std::size_t columns, Stream /*stream*/) const override {
+    with_element_type(type, [&](auto* of_type) {
+      using T = std::remove_pointer_t<decltype(of_type)>;
+      sum_columns(sums, static_cast<const T*>(values), rows, columns);
+    });
+  }
+
   void residual_norm(float* sum, void* normed, Element type, float* means, float* deviations,
                      const float* input, const void* branch, Element branch_type, const float* weight,
                      const float* bias, const NormRows& rows, Stream /*stream*/) const override {
@@ -207,14 +250,14 @@ class CpuFusedKernels final : public FusedKernels {
     });
   }
 
-  void residual_norm_gradient(float* gradient, float* partial, const float* passed, const void* of_normed,
-                              Element type, const float* sum, const float* weight, const float* means,
-                              const float* deviations, const NormRows& rows,
+  void residual_norm_gradient(float* gradient, void* of_branch, float* partial, const float* passed,
+                              const void* of_normed, Element type, const float* sum, const float* weight,
+                              const float* means, const float* deviations, const NormRows& rows,
                               Stream /*stream*/) const override {
     with_element_type(type, [&](auto* of_type) {
       using T = std::remove_pointer_t<decltype(of_type)>;
-      norm_gradient_of_rows(gradient, partial, passed, static_cast<const T*>(of_normed), sum, weight, means,
-                            deviations, rows);
+      norm_gradient_of_rows(gradient, static_cast<T*>(of_branch), partial, passed,
+                            static_cast<const T*>(of_normed), sum, weight, means, deviations, rows);
     });
   }
 
@@ -231,6 +274,31 @@ class CpuFusedKernels final : public FusedKernels {
                            Stream /*stream*/) const override {
     with_element_type(norm.type, [&](auto* of_type) {
       normalise_back<std::remove_pointer_t<decltype(of_type)>>(gradient, norm);
+    });
+  }
+
+  void max_pool(void* out, std::uint8_t* which, const void* input, Element type, const PoolSize& size,
+                std::size_t inner, Stream /*stream*/) const override {
+    with_element_type(type, [&](auto* of_type) {
+      using T = std::remove_pointer_t<decltype(of_type)>;
+      const T* const from = static_cast<const T*>(input);
+      over_windows(size, inner, [&](std::size_t window, const auto& element) {
+        const auto value = [&](std::size_t place) { return to_float(from[element(place)]); };
+        which[window] = place_of_largest(value(0), value(1), value(2), value(3));
+        static_cast<T*>(out)[window] = from[element(which[window])];
+      });
+    });
+  }
+
+  void max_pool_gradient(void* input_gradient, const void* gradient, const std::uint8_t* which, Element type,
+                         const PoolSize& size, std::size_t inner, Stream /*stream*/) const override {
+    with_element_type(type, [&](auto* of_type) {
+      using T = std::remove_pointer_t<decltype(of_type)>;
+      T* const to = static_cast<T*>(input_gradient);
+      std::fill_n(to, size.planes * size.height * size.width * inner, from_float<T>(0.0F));
+      over_windows(size, inner, [&](std::size_t window, const auto& element) {
+        to[element(which[window])] = static_cast<const T*>(gradient)[window];
+      });
     });
   }
 

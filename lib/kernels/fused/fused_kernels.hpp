@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "kernels/convolution/max_pool.hpp"
 #include "kernels/element.hpp"
 #include "kernels/fused/rules.hpp"
 #include "kernels/reduce.hpp"
@@ -90,6 +91,17 @@ class FusedKernels {
   virtual void token_loss_gradient(void* logits, Element type, const float* log_sums,
                                    const std::int64_t* targets, const float* factor, const TokenRows& rows,
                                    Stream stream) const = 0;
+  /// Both at once for a factor of 1: the logits are read from memory once.
+  virtual void token_loss_with_gradient(float* losses, void* logits, Element type,
+                                        const std::int64_t* targets, const TokenRows& rows,
+                                        Stream stream) const = 0;
+
+  /// Rows of the partial sums that column_sums() and residual_norm_gradient() need room for.
+  static constexpr std::size_t kPartialRows = 256;
+  /// sums[c] = the sum over the rows of `values` [rows, columns], in float. `partial` [kPartialRows,
+  /// columns]: for the kernels' own use.
+  virtual void column_sums(float* sums, float* partial, const void* values, Element type, std::size_t rows,
+                           std::size_t columns, Stream stream) const = 0;
 
   /// Widest row that the next two take on a GPU.
   static constexpr std::size_t kWidestNorm = 6144;
@@ -98,11 +110,10 @@ class FusedKernels {
   virtual void residual_norm(float* sum, void* normed, Element type, float* means, float* deviations,
                              const float* input, const void* branch, Element branch_type, const float* weight,
                              const float* bias, const NormRows& rows, Stream stream) const = 0;
-  /// Rows of `partial` that residual_norm_gradient() fills.
-  static constexpr std::size_t kPartialRows = 256;
   /// The gradient of the sum: of what follows it directly (`passed`, null: nothing does) and through the
-  /// norm. `partial` [kPartialRows, 2, width]: what adds up to the gradients of weight and bias.
-  virtual void residual_norm_gradient(float* gradient, float* partial, const float* passed,
+  /// norm. `of_branch`: the same, rounded to `type`; null: it is not wanted. `partial` [kPartialRows, 2,
+  /// width]: what adds up to the gradients of weight and bias.
+  virtual void residual_norm_gradient(float* gradient, void* of_branch, float* partial, const float* passed,
                                       const void* of_normed, Element type, const float* sum,
                                       const float* weight, const float* means, const float* deviations,
                                       const NormRows& rows, Stream stream) const = 0;
@@ -114,6 +125,14 @@ class FusedKernels {
                           const StepMoments& step, Stream stream) const = 0;
   virtual void batch_norm_gradient(const ChannelNormGradient& gradient, const ChannelNorm& norm,
                                    Stream stream) const = 0;
+
+  /// As max_pool_2x2_inner(): planes [height, width, inner] of `type`; `which` has a byte for each maximum.
+  virtual void max_pool(void* out, std::uint8_t* which, const void* input, Element type, const PoolSize& size,
+                        std::size_t inner, Stream stream) const = 0;
+  /// As max_pool_2x2_inner_backward(): writes every element of `input_gradient`.
+  virtual void max_pool_gradient(void* input_gradient, const void* gradient, const std::uint8_t* which,
+                                 Element type, const PoolSize& size, std::size_t inner,
+                                 Stream stream) const = 0;
 
   /// Whether the step is applied and by what its gradient is multiplied, from the gradient's squares; counts
   /// the steps applied. `clip`: longest that the gradient divided by the step's weight may be; 0: any.

@@ -75,8 +75,9 @@ class ProductKernels {
   /// `before` = x W^T + b, which backward reads, and `out` = gelu(before).
   virtual bool gelu(void* out, void* before, const void* x, const void* weight, const void* bias,
                     Element type, const InnerProduct& of, void* workspace, Stream stream) const = 0;
-  /// `gradient` = (of_output V) * gelu'(before), and its sum over the rows: the bias's gradient [inner].
-  virtual bool gelu_gradient(void* gradient, void* of_bias, const void* of_output, const void* outer,
+  /// `gradient` = (of_output V) * gelu'(before), and its sum over the rows in float: the bias's gradient
+  /// [inner].
+  virtual bool gelu_gradient(void* gradient, float* of_bias, const void* of_output, const void* outer,
                              const void* before, Element type, const InnerProduct& of, void* workspace,
                              Stream stream) const = 0;
 };

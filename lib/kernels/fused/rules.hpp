@@ -96,6 +96,17 @@ DTRAIN_HOST_DEVICE inline ChannelFactors channel_factors_of(double sum, double p
   return {static_cast<float>(a), static_cast<float>(b), static_cast<float>(-a * sum / rows - b * mean)};
 }
 
+/// Of a window's upper (a, b) and lower (x, y) pixels, 0 to 3: the first of equals; a NaN wins.
+DTRAIN_HOST_DEVICE inline std::uint8_t place_of_largest(float a, float b, float x, float y) {
+  // !(value <= best) also holds for a NaN value; a NaN that is the best so far stays.
+  const bool right = a == a && !(b <= a);
+  const float above = right ? b : a;
+  const bool below_right = x == x && !(y <= x);
+  const float below = below_right ? y : x;
+  const bool down = above == above && !(below <= above);
+  return static_cast<std::uint8_t>(down ? 2 + (below_right ? 1 : 0) : (right ? 1 : 0));
+}
+
 /// Near the mean of a channel, so that squares of a large mean do not drown the variance: of some rows,
 /// spread over all. `x`: the channel's first element.
 template <class T>

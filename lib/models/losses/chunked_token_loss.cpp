@@ -4,17 +4,18 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
-#include <ATen/ops/ones.h>
-#include <ATen/ops/zeros.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 
 #include "models/compute/computing_stream.hpp"
 #include "models/compute/element_type.hpp"
+#include "models/compute/full_product.hpp"
 
 namespace dtrain::models {
 namespace {
+
+constexpr std::int64_t kTile = 128;  // rows that a GPU's products take together
 
 using torch::autograd::AutogradContext;
 using torch::autograd::tensor_list;
@@ -29,11 +30,11 @@ class ChunkedTokenLoss : public torch::autograd::Function<ChunkedTokenLoss> {
                                   : at::constant_pad_nd(words, {0, 0, 0, padded_columns(count) - count});
     const auto full = input.options().dtype(at::kFloat).requires_grad(false);
     const at::Tensor losses = at::empty({input.size(0)}, full);
-    const at::Tensor log_sums = at::empty({std::min(rows, input.size(0))}, full);
-    const at::Tensor one = at::ones({}, full);
     const at::Tensor of_input = at::empty_like(input);
-    at::Tensor of_words = at::zeros(padded.sizes(), full);
-    at::Tensor logits = at::empty({log_sums.size(0), padded.size(0)}, input.options().requires_grad(false));
+    at::Tensor of_words = at::empty(padded.sizes(), full);
+    if (input.size(0) == 0) of_words.zero_();
+    at::Tensor logits =
+        at::empty({std::min(rows, input.size(0)), padded.size(0)}, input.options().requires_grad(false));
     const auto* const kernels = fused_kernels_for(input);
     const auto type = *element_of(input.scalar_type());
     void* const stream = computing_stream(input.device());
@@ -44,18 +45,11 @@ class ChunkedTokenLoss : public torch::autograd::Function<ChunkedTokenLoss> {
       at::mm_out(piece, of_rows, padded.t());
       const kernels::TokenRows size{static_cast<std::size_t>(here), static_cast<std::size_t>(count),
                                     static_cast<std::size_t>(padded.size(0))};
-      const auto* const wanted = targets.const_data_ptr<std::int64_t>() + first;
-      kernels->token_loss(losses.data_ptr<float>() + first, log_sums.data_ptr<float>(),
-                          piece.const_data_ptr(), type, wanted, size, stream);
-      kernels->token_loss_gradient(piece.data_ptr(), type, log_sums.const_data_ptr<float>(), wanted,
-                                   one.const_data_ptr<float>(), size, stream);
+      kernels->token_loss_with_gradient(losses.data_ptr<float>() + first, piece.data_ptr(), type,
+                                        targets.const_data_ptr<std::int64_t>() + first, size, stream);
       at::Tensor of_rows_gradient = of_input.narrow(0, first, here);
       at::mm_out(of_rows_gradient, piece, padded);
-      if (input.scalar_type() == at::kFloat) {
-        of_words.addmm_(piece.t(), of_rows);
-      } else {
-        of_words.add_(at::mm(piece.t(), of_rows));
-      }
+      full_product(of_words, piece.t(), of_rows, first > 0);
     }
     context->save_for_backward({of_input, of_words.narrow(0, 0, count)});
     context->saved_data["type"] = words.scalar_type();
@@ -73,9 +67,14 @@ class ChunkedTokenLoss : public torch::autograd::Function<ChunkedTokenLoss> {
 }  // namespace
 
 std::int64_t rows_at_once(std::int64_t columns, std::int64_t element_bytes, std::int64_t bytes) {
-  constexpr std::int64_t kWhole = 128;  // a GPU's products come in tiles of so many rows
   const std::int64_t rows = std::max<std::int64_t>(1, bytes / (columns * element_bytes));
-  return rows > kWhole ? rows / kWhole * kWhole : rows;
+  return rows > kTile ? rows / kTile * kTile : rows;
+}
+
+std::int64_t rows_of_piece(std::int64_t rows, std::int64_t most) {
+  const std::int64_t pieces = std::max<std::int64_t>(1, (rows + most - 1) / most);
+  const std::int64_t even = (rows + pieces - 1) / pieces;
+  return std::clamp<std::int64_t>((even + kTile - 1) / kTile * kTile, 1, most);
 }
 
 at::Tensor chunked_token_loss(const at::Tensor& input, const at::Tensor& words, const at::Tensor& targets,

@@ -7,12 +7,14 @@
 namespace dtrain::models {
 
 /// Bytes of logits that chunked_token_loss() has at once.
-inline constexpr std::int64_t kLogitBytes = std::int64_t{256} << 20;
+inline constexpr std::int64_t kLogitBytes = std::int64_t{1} << 30;
 /// Columns that its logits are padded to a multiple of: an odd number keeps a GPU from its fastest products.
 inline constexpr std::int64_t kLogitColumns = 64;
 
 /// Rows whose logits, of `columns` columns and `element_bytes` each, take at most `bytes`; at least 1.
 std::int64_t rows_at_once(std::int64_t columns, std::int64_t element_bytes, std::int64_t bytes = kLogitBytes);
+/// Rows of a piece, where `rows` are cut into as few as have at most `most` each: pieces of nearly one size.
+std::int64_t rows_of_piece(std::int64_t rows, std::int64_t most);
 
 /// What columns are padded to.
 constexpr std::int64_t padded_columns(std::int64_t words) {
@@ -22,8 +24,9 @@ constexpr std::int64_t padded_columns(std::int64_t words) {
 /// As fused_token_loss() of the logits input W^T, `input` [n, width] and `words` W [words, width] of one
 /// type, fp32 or bf16: `rows` rows at a time, each piece's logits taking the memory of the last one's. The
 /// gradients of both are computed at once, in the forward pass; backward multiplies them by that of the loss.
-/// The words' are summed in float. Shape: `targets` [n] int64, each below words, beside the input. Returns a
-/// scalar in float. Source: Hsu et al., "Liger Kernel", arXiv:2410.10989, section 3.2.
+/// The words' are summed in float: a GPU's without rounding before. Shape: `targets` [n] int64, each below
+/// words, beside the input. Returns a scalar in float. Source: Hsu et al., "Liger Kernel", arXiv:2410.10989,
+/// section 3.2.
 at::Tensor chunked_token_loss(const at::Tensor& input, const at::Tensor& words, const at::Tensor& targets,
                               std::int64_t rows);
 

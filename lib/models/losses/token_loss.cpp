@@ -54,7 +54,8 @@ LossSums chunked_token_loss_sums(const at::Tensor& input, const at::Tensor& word
                                  const at::Tensor& targets) {
   check(input, targets, words.size(0));
   const at::Tensor rows = input.contiguous();
-  const auto at_once = rows_at_once(padded_columns(words.size(0)), rows.element_size());
+  const auto at_once =
+      rows_of_piece(rows.size(0), rows_at_once(padded_columns(words.size(0)), rows.element_size()));
   LossSums sums;
   sums.loss = chunked_token_loss(rows, words.contiguous(), beside(targets, input).contiguous(), at_once);
   sums.weight = static_cast<double>(targets.size(0));

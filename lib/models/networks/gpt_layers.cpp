@@ -18,8 +18,10 @@
 #include "models/compute/product_weight.hpp"
 #include "models/compute/sample_tap.hpp"
 #include "models/layers/dropout.hpp"
+#include "models/layers/fused/fused_linear.hpp"
 #include "models/layers/fused/fused_norm.hpp"
 #include "models/layers/fused/fused_perceptron.hpp"
+#include "models/layers/fused/product_gradients.hpp"
 #include "models/layers/vocabulary.hpp"
 #include "models/losses/chunked_token_loss.hpp"
 #include "models/shape.hpp"
@@ -186,7 +188,10 @@ GptAttention::GptAttention(const GptSizes& sizes, std::int64_t index)
 
 at::Tensor GptAttention::attend(const at::Tensor& normed, const at::Tensor& bias, const TokenFlow& flow,
                                 KeysValues* cache) const {
-  const at::Tensor joined = flow.into_slices(normed, product_weight(parameters_[2]), parameters_[3].value);
+  const bool joins = flow.group() == nullptr && takes_product_gradients(normed, parameters_[2]);
+  const at::Tensor joined =
+      joins ? fused_linear(normed, parameters_[2], parameters_[3])
+            : flow.into_slices(normed, product_weight(parameters_[2]), parameters_[3].value);
   const auto n = joined.size(0);
   const auto length = joined.size(1);
   const auto head_width = sizes_.width / sizes_.heads;
@@ -208,7 +213,9 @@ at::Tensor GptAttention::attend(const at::Tensor& normed, const at::Tensor& bias
     *cache = {keys, values};
   }
   const at::Tensor mixed = at::scaled_dot_product_attention(part(0), keys, values, {}, 0.0, causal);
-  return projected(mixed.transpose(1, 2).reshape({n, length, width}), parameters_[4], bias, flow);
+  const at::Tensor rows = mixed.transpose(1, 2).reshape({n, length, width});
+  if (joins) return fused_linear(rows, parameters_[4], parameters_[5]);
+  return projected(rows, parameters_[4], bias, flow);
 }
 
 Flow GptAttention::slice(TensorGroup& group, const Flow& flow) {
@@ -274,9 +281,8 @@ GptMlp::GptMlp(const GptSizes& sizes, std::int64_t index)
 }
 
 at::Tensor GptMlp::branch(const at::Tensor& normed, const at::Tensor& bias, const TokenFlow& flow) const {
-  if (flow.group() == nullptr && takes_fused_perceptron(normed)) {
-    return fused_perceptron(
-        normed, {product_weight(parameters_[2]), parameters_[3].value, product_weight(parameters_[4]), bias});
+  if (flow.group() == nullptr && takes_product_gradients(normed, parameters_[2])) {
+    return fused_perceptron(normed, {parameters_[2], parameters_[3], parameters_[4], parameters_[5]});
   }
   const at::Tensor inner = flow.into_slices(normed, product_weight(parameters_[2]), parameters_[3].value);
   return projected(at::gelu(inner), parameters_[4], bias, flow);
@@ -366,7 +372,8 @@ Cost GptHead::cost(const std::vector<Shape>& inputs) const {
   const std::int64_t words = words_.value().size(0);
   if (gives_factors()) {  // the loss has the gradients of both, the words' in full, and a piece of the logits
     const auto columns = static_cast<double>(padded_columns(words));
-    const auto at_once = static_cast<double>(rows_at_once(padded_columns(words), 2));
+    const auto at_once = static_cast<double>(
+        rows_of_piece(static_cast<std::int64_t>(e.tokens), rows_at_once(padded_columns(words), 2)));
     const double of_words = columns * e.width * e.bytes;
     return {.flops = 2.0 * e.tokens * e.width * columns,
             .parameter_bytes = 2.0 * e.width * e.bytes,

@@ -1,11 +1,18 @@
 // What --kernels fused joins, beside LibTorch's operators one by one.
 #include <cmath>
+#include <deque>
 
+#include "models/compute/gradient_place.hpp"
 #include "models/compute/loss_scope.hpp"
 #include "models/compute/precision.hpp"
+#include "models/compute/sample_tap.hpp"
 #include "models/layers/batch_norm2d.hpp"
+#include "models/layers/fused/fused_conv.hpp"
+#include "models/layers/fused/fused_linear.hpp"
+#include "models/layers/fused/fused_max_pool.hpp"
 #include "models/layers/fused/fused_norm.hpp"
 #include "models/layers/fused/fused_perceptron.hpp"
+#include "models/layers/fused/product_gradients.hpp"
 #include "models/losses/chunked_token_loss.hpp"
 #include "models/losses/fused_token_loss.hpp"
 #include "models/losses/token_loss.hpp"
@@ -101,7 +108,11 @@ TEST(ChunkedTokenLoss, HasTheGradientsOfAllLogitsAtOnce) {
 TEST(ChunkedTokenLoss, TakesAsManyRowsAsItsMemoryHolds) {
   EXPECT_EQ(padded_columns(50257), 50304);
   EXPECT_EQ(padded_columns(64), 64);
-  EXPECT_EQ(rows_at_once(50304, 2), 2560) << "of 2668, whole tiles";
+  EXPECT_EQ(rows_at_once(50304, 2), 10624) << "of 10672, whole tiles";
+  EXPECT_EQ(rows_of_piece(16384, 10624), 8192);
+  EXPECT_EQ(rows_of_piece(10000, 10624), 10000 / 128 * 128 + 128);
+  EXPECT_EQ(rows_of_piece(33, 10), 10);
+  EXPECT_EQ(rows_of_piece(0, 10), 1);
   EXPECT_EQ(rows_at_once(1000, 4, 40000), 10);
   EXPECT_EQ(rows_at_once(1000, 4, 10), 1);
 }
@@ -163,24 +174,96 @@ TEST(FusedNorm, AddsUpTwoTermsAsTheirSumDoes) {
   }
 }
 
+/// Leaves with copies of `values`.
+std::deque<Parameter> parameters_of(const std::vector<at::Tensor>& values) {
+  std::deque<Parameter> made;
+  for (const at::Tensor& value : values)
+    made.push_back({.name = "p", .value = value.clone().requires_grad_(), .init = {}});
+  return made;
+}
+
+TEST(FusedLinear, IsTheLinearLayerInHalfPrecisionWithGradientsInFloat) {
+  at::manual_seed(9);
+  for (const auto half : {at::kBFloat16, at::kHalf}) {
+    const std::vector values = {at::randn({3, 5, 16}), at::randn({24, 16}) * 0.3, at::randn({24})};
+    const at::Tensor factor = at::randn({3, 5, 24});
+    const auto train = [&](bool fused, bool full) {
+      const KernelScope scope(fused ? Kernels::fused : Kernels::own);
+      const ProductScope products(full ? std::nullopt : std::optional(half));
+      auto leaves = parameters_of(values);
+      EXPECT_EQ(takes_product_gradients(leaves[0].value, leaves[1]), fused);
+      const at::Tensor y = fused ? fused_linear(leaves[0].value, leaves[1], leaves[2])
+                                 : at::linear(leaves[0].value, leaves[1].value, leaves[2].value);
+      (y.to(at::kFloat) * factor).sum().backward();
+      std::vector<at::Tensor> found = {y.detach()};
+      for (const auto& leaf : leaves) found.push_back(leaf.value.grad());
+      return found;
+    };
+    const auto exact = train(false, true);
+    const auto plain = train(false, false);
+    const auto fused = train(true, false);
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      EXPECT_EQ(fused[i].sizes(), exact[i].sizes());
+      EXPECT_EQ(fused[i].scalar_type(), plain[i].scalar_type()) << i;
+      EXPECT_LT(distance(fused[i], exact[i]), 1.5 * distance(plain[i], exact[i]) + 1e-6) << i;
+    }
+  }
+}
+
+TEST(FusedLinear, LeavesGradientsWhereTheyAreCollected) {
+  at::manual_seed(10);
+  const KernelScope scope(Kernels::fused);
+  const ProductScope products(at::kBFloat16);
+  auto leaves = parameters_of({at::randn({4, 16}), at::randn({8, 16}), at::randn({8})});
+  const at::Tensor flat = at::full({8 * 16 + 8}, NAN);
+  const at::Tensor of_weight = flat.narrow(0, 0, 8 * 16).view({8, 16});
+  const at::Tensor of_bias = flat.narrow(0, 8 * 16, 8);
+  GradientPlace weight_place(leaves[1]);
+  GradientPlace bias_place(leaves[2]);
+  weight_place.offer(of_weight.alias());
+  bias_place.offer(of_bias.alias());
+  const auto train = [&] {
+    fused_linear(leaves[0].value, leaves[1], leaves[2]).to(at::kFloat).square().sum().backward();
+  };
+  train();
+  EXPECT_EQ(leaves[1].value.grad().data_ptr(), of_weight.data_ptr());
+  EXPECT_EQ(leaves[2].value.grad().data_ptr(), of_bias.data_ptr());
+  const at::Tensor once = flat.clone();
+  EXPECT_TRUE(once.isfinite().all().item<bool>());
+  train();  // nothing is offered any more: added to what is there
+  EXPECT_LT(distance(leaves[1].value.grad(), 2 * once.narrow(0, 0, 8 * 16).view({8, 16})), 1e-6);
+  EXPECT_LT(distance(leaves[2].value.grad(), 2 * once.narrow(0, 8 * 16, 8)), 1e-6);
+}
+
+TEST(FusedLinear, AFrozenParameterHasNoGradient) {
+  const KernelScope scope(Kernels::fused);
+  const ProductScope products(at::kBFloat16);
+  auto leaves = parameters_of({at::ones({2, 8}), at::ones({8, 8}), at::ones({8})});
+  leaves[1].value.requires_grad_(false);
+  fused_linear(leaves[0].value, leaves[1], leaves[2]).sum().backward();
+  EXPECT_FALSE(leaves[1].value.grad().defined());
+  EXPECT_TRUE(leaves[2].value.grad().equal(at::full({8}, 2.0)));
+  EXPECT_TRUE(leaves[0].value.grad().equal(at::full({2, 8}, 8.0)));
+}
+
 TEST(FusedPerceptron, IsThePerceptronWithGeluInItsTanhForm) {
   at::manual_seed(6);
   for (const auto half : {at::kBFloat16, at::kHalf}) {
-    const std::array values = {at::randn({3, 5, 16}), at::randn({64, 16}) * 0.3, at::randn({64}),
-                               at::randn({16, 64}) * 0.2, at::randn({16})};
+    const std::vector values = {at::randn({3, 5, 16}), at::randn({64, 16}) * 0.3, at::randn({64}),
+                                at::randn({16, 64}) * 0.2, at::randn({16})};
     const at::Tensor factor = at::randn({3, 5, 16});
     const auto train = [&](bool fused, bool full) {
       const KernelScope scope(fused ? Kernels::fused : Kernels::own);
       const ProductScope products(full ? std::nullopt : std::optional(half));
-      std::vector<at::Tensor> leaves;
-      for (const auto& value : values) leaves.push_back(value.clone().requires_grad_());
-      EXPECT_EQ(takes_fused_perceptron(leaves[0]), fused);
+      auto leaves = parameters_of(values);
+      EXPECT_EQ(takes_product_gradients(leaves[0].value, leaves[1]), fused);
+      const auto value = [&](std::size_t i) { return leaves[i].value; };
       const at::Tensor y =
-          fused ? fused_perceptron(leaves[0], {leaves[1], leaves[2], leaves[3], leaves[4]})
-                : at::linear(at::gelu(at::linear(leaves[0], leaves[1], leaves[2])), leaves[3], leaves[4]);
+          fused ? fused_perceptron(value(0), {leaves[1], leaves[2], leaves[3], leaves[4]})
+                : at::linear(at::gelu(at::linear(value(0), value(1), value(2))), value(3), value(4));
       (y.to(at::kFloat) * factor).sum().backward();
       std::vector<at::Tensor> found = {y.detach()};
-      for (const auto& leaf : leaves) found.push_back(leaf.grad());
+      for (const auto& leaf : leaves) found.push_back(leaf.value.grad());
       return found;
     };
     const auto exact = train(false, true);
@@ -202,15 +285,22 @@ TEST(FusedPerceptron, TheTanhFormDiffersByLessThanHalfPrecisionRounds) {
   EXPECT_TRUE(gap.le(0x1p-9 * exact.abs().clamp_min(0.25)).all().item<bool>()) << "half a unit of bf16";
 }
 
-TEST(FusedPerceptron, IsForTrainingInHalfPrecision) {
+TEST(ProductGradients, AreForTrainingInHalfPrecision) {
   const at::Tensor x = at::zeros({2, 8});
-  EXPECT_FALSE(takes_fused_perceptron(x));
+  const auto leaves = parameters_of({at::zeros({8, 8}), at::zeros({8, 8}, at::kDouble)});
+  EXPECT_FALSE(takes_product_gradients(x, leaves[0]));
   const KernelScope scope(Kernels::fused);
-  EXPECT_FALSE(takes_fused_perceptron(x)) << "in full precision";
+  EXPECT_FALSE(takes_product_gradients(x, leaves[0])) << "in full precision";
   const ProductScope products(at::kBFloat16);
-  EXPECT_TRUE(takes_fused_perceptron(x));
+  EXPECT_TRUE(takes_product_gradients(x, leaves[0]));
+  EXPECT_FALSE(takes_product_gradients(x, leaves[1])) << "a parameter in double";
+  {
+    SampleTap tap({});
+    const SampleTap::Scope taken(tap);
+    EXPECT_FALSE(takes_product_gradients(x, leaves[0])) << "of each sample";
+  }
   const at::NoGradGuard no_grad;
-  EXPECT_FALSE(takes_fused_perceptron(x)) << "evaluation has the form of the checkpoint's users";
+  EXPECT_FALSE(takes_product_gradients(x, leaves[0])) << "evaluation has the form of the checkpoint's users";
 }
 
 /// Images in half precision on the CPU, which its own kernels do not take.
@@ -254,6 +344,60 @@ TEST(FusedBatchNorm, IsTheLayersOwnInHalfPrecision) {
       }
     }
   }
+}
+
+TEST(FusedConv, IsTheConvolutionInHalfPrecision) {
+  at::manual_seed(11);
+  const std::vector values = {at::randn({3, 4, 7, 6}), at::randn({8, 4, 3, 3}) * 0.2, at::randn({8})};
+  for (const Conv2d::Geometry geometry : {Conv2d::Geometry{4, 8, 3, 1, 1}, {4, 8, 3, 2, 0}}) {
+    const auto train = [&](bool fused, std::optional<at::ScalarType> half) {
+      const KernelScope scope(fused ? Kernels::fused : Kernels::libtorch);
+      const ProductScope products(half);
+      auto leaves = parameters_of(values);
+      EXPECT_EQ(takes_product_gradients(leaves[0].value, leaves[1]), fused);
+      const at::Tensor y = fused ? fused_conv(leaves[0].value, leaves[1], leaves[2], geometry)
+                                 : at::conv2d(leaves[0].value, leaves[1].value, leaves[2].value,
+                                              geometry.stride, geometry.padding);
+      y.to(at::kFloat).square().sum().backward();
+      std::vector<at::Tensor> found = {y.detach()};
+      for (const auto& leaf : leaves) found.push_back(leaf.value.grad());
+      return found;
+    };
+    const auto exact = train(false, std::nullopt);
+    const auto plain = train(false, at::kBFloat16);
+    const auto fused = train(true, at::kBFloat16);
+    for (std::size_t i = 0; i < exact.size(); ++i) {
+      EXPECT_EQ(fused[i].sizes(), exact[i].sizes());
+      EXPECT_EQ(fused[i].scalar_type(), plain[i].scalar_type()) << i;
+      EXPECT_LT(distance(fused[i], exact[i]), 1.5 * distance(plain[i], exact[i]) + 1e-6) << i;
+    }
+  }
+}
+
+TEST(FusedMaxPool, HasLibTorchsMaximaAndGradients) {
+  at::manual_seed(12);
+  for (const auto type : {at::kHalf, at::kBFloat16}) {
+    for (const Shape& shape : {Shape{2, 16, 8, 6}, {3, 5, 7, 9}, {1, 8, 2, 3}}) {
+      const at::Tensor images =
+          (at::randn(shape) * 2).round().to(type).contiguous(kChannelsLast);  // with equals
+      const auto train = [&](bool fused) {
+        const KernelScope scope(fused ? Kernels::fused : Kernels::libtorch);
+        const at::Tensor leaf = images.clone().requires_grad_();
+        EXPECT_EQ(takes_fused_max_pool(leaf), fused);
+        const at::Tensor y = fused ? fused_max_pool(leaf) : at::max_pool2d(leaf, 2, 2);
+        (y.to(at::kFloat) * at::arange(y.numel()).view(y.sizes()).remainder(7)).sum().backward();
+        return std::vector{y.detach(), leaf.grad()};
+      };
+      const auto wanted = train(false);
+      const auto found = train(true);
+      EXPECT_TRUE(found[0].equal(wanted[0]));
+      EXPECT_TRUE(found[1].equal(wanted[1]));
+      EXPECT_TRUE(found[1].is_contiguous(kChannelsLast));
+    }
+  }
+  const KernelScope scope(Kernels::fused);
+  EXPECT_FALSE(takes_fused_max_pool(at::zeros({1, 2, 2, 2}))) << "the CPU's own kernels take it";
+  EXPECT_FALSE(takes_fused_max_pool(at::zeros({1, 2, 4, 4}, at::kHalf))) << "channels first";
 }
 
 struct Trained {

@@ -13,6 +13,8 @@
 #include "models/layers/convolution/chwn_conv.hpp"
 #include "models/layers/convolution/patch_conv.hpp"
 #include "models/layers/convolution/winograd_conv.hpp"
+#include "models/layers/fused/fused_conv.hpp"
+#include "models/layers/fused/product_gradients.hpp"
 #include "models/shape.hpp"
 #include "models/slicing/slices.hpp"
 #include "models/slicing/tensor_group.hpp"
@@ -150,6 +152,8 @@ at::Tensor convolve(const at::Tensor& input, Parameter& weight, Parameter* bias,
   if (fits_winograd(input, weight.value, geometry)) return winograd_conv(input, weight, bias);
   if (fits_patch_conv(input, weight.value)) return patch_conv(input, weight, bias, geometry);
   if (fits_half_patch_conv(input, weight.value)) return half_patch_conv(input, weight, bias, geometry);
+  if (bias != nullptr && !strays(input, geometry) && takes_product_gradients(input, weight))
+    return fused_conv(input, weight, *bias, geometry);
   const at::Tensor factor = product_weight(weight.value, weight);
   const auto biases = bias != nullptr ? std::optional(bias->value) : std::nullopt;
   if (strays(input, geometry)) {  // a kernel of one pixel sees each stride-th: it is given those alone

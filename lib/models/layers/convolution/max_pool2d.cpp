@@ -15,6 +15,7 @@
 #include "models/compute/kernel_scope.hpp"
 #include "models/compute/precision.hpp"
 #include "models/layers/convolution/chwn_conv.hpp"
+#include "models/layers/fused/fused_max_pool.hpp"
 #include "models/shape.hpp"
 
 namespace dtrain::models {
@@ -162,8 +163,9 @@ std::optional<Lie> lie_of(const at::Tensor& images) {
 Tensors MaxPool2d::forward(const Tensors& inputs, const Context& /*context*/) {
   const at::Tensor& input = inputs.at(0);
   output_shapes({input.sizes().vec()});
-  const auto lie = halves() ? lie_of(input) : std::nullopt;
-  return {lie ? MaxPool2x2::apply(input, *lie) : at::max_pool2d(input, extent_, stride_, padding_)};
+  if (const auto lie = halves() ? lie_of(input) : std::nullopt) return {MaxPool2x2::apply(input, *lie)};
+  if (halves() && takes_fused_max_pool(input)) return {fused_max_pool(input)};
+  return {at::max_pool2d(input, extent_, stride_, padding_)};
 }
 
 std::unique_ptr<DirectPass> MaxPool2d::direct_pass() const {

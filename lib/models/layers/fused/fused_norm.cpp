@@ -52,26 +52,29 @@ class FusedNorm : public torch::autograd::Function<FusedNorm> {
   static tensor_list backward(AutogradContext* context, const tensor_list& gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor &sum = saved[0], &weight = saved[1], &means = saved[2], &deviations = saved[3];
-    const auto given = [&](const at::Tensor& of_sum, const at::Tensor& of_weight, const at::Tensor& of_bias) {
-      const bool branch = context->saved_data["branch"].toBool();
-      const at::Tensor of_branch =
-          branch ? of_sum.to(context->saved_data["branch_type"].toScalarType()) : at::Tensor();
-      return tensor_list{of_sum, of_branch, of_weight, of_bias, at::Tensor(), at::Tensor()};
-    };
-    if (!gradients[1].defined()) return given(gradients[0], {}, {});
+    const bool branch = context->saved_data["branch"].toBool();
+    const auto branch_type = context->saved_data["branch_type"].toScalarType();
+    if (!gradients[1].defined()) {
+      const at::Tensor of_branch = branch ? gradients[0].to(branch_type) : at::Tensor();
+      return {gradients[0], of_branch, at::Tensor(), at::Tensor(), at::Tensor(), at::Tensor()};
+    }
     const at::Tensor passed = gradients[0].defined() ? gradients[0].contiguous() : at::Tensor();
     const at::Tensor of_normed = gradients[1].contiguous();
     const at::Tensor gradient = at::empty(sum.sizes(), means.options());
     const at::Tensor partial =
         at::empty({static_cast<std::int64_t>(FusedKernels::kPartialRows), 2, sum.size(-1)}, means.options());
+    at::Tensor of_branch;  // made on the way where it has the norm's type
+    if (branch && branch_type == of_normed.scalar_type())
+      of_branch = at::empty(sum.sizes(), of_normed.options());
     fused_kernels_for(sum)->residual_norm_gradient(
-        gradient.data_ptr<float>(), partial.data_ptr<float>(),
-        passed.defined() ? passed.const_data_ptr<float>() : nullptr, of_normed.const_data_ptr(),
-        *element_of(of_normed.scalar_type()), sum.const_data_ptr<float>(), weight.const_data_ptr<float>(),
-        means.const_data_ptr<float>(), deviations.const_data_ptr<float>(),
+        gradient.data_ptr<float>(), of_branch.defined() ? of_branch.data_ptr() : nullptr,
+        partial.data_ptr<float>(), passed.defined() ? passed.const_data_ptr<float>() : nullptr,
+        of_normed.const_data_ptr(), *element_of(of_normed.scalar_type()), sum.const_data_ptr<float>(),
+        weight.const_data_ptr<float>(), means.const_data_ptr<float>(), deviations.const_data_ptr<float>(),
         rows_of(sum, context->saved_data["eps"].toDouble()), computing_stream(sum.device()));
     const at::Tensor sums = partial.sum(0);
-    return given(gradient, sums[0], sums[1]);
+    if (branch && !of_branch.defined()) of_branch = gradient.to(branch_type);
+    return {gradient, of_branch, sums[0], sums[1], at::Tensor(), at::Tensor()};
   }
 };
 
