@@ -91,7 +91,7 @@ begin_done() {
 failed=()
 left=()  # for which there was no time
 started=()  # cases in their order; the log of number K is $runs/K.log, and K.status has its exit status and its seconds
-told=0  # of these, whose logs were printed
+told=()  # of these, whose logs were printed
 folder=  # of the case that is started, which has a copy of this name
 # attempt NAME COMMAND...: a case of this part, unless it has passed before, beside at most at_once - 1 others.
 attempt() {
@@ -119,20 +119,21 @@ attempt() {
     tell_ended
   done
 }
-# Prints the logs of cases that have ended, in the cases' order. A test that skips with its reason ends with 77.
+# Prints the logs of cases that have ended since the last call. A test that skips with its reason ends with 77.
 tell_ended() {
-  local name status seconds
-  while ((told < ${#started[@]})) && [[ -e $runs/$told.status ]]; do
-    name=${started[told]}
-    read -r status seconds <"$runs/$told.status"
+  local place name status seconds
+  for place in "${!started[@]}"; do
+    [[ -z ${told[place]:-} && -e $runs/$place.status ]] || continue
+    told[place]=1
+    name=${started[place]}
+    read -r status seconds <"$runs/$place.status"
     printf '\n== %s\n' "$name"
-    cat "$runs/$told.log"
+    cat "$runs/$place.log"
     case $status in
       0) echo "$name" >>"$out/cases.done"; printf '== %s: passed in %s s\n' "$name" "$seconds" ;;
       77) printf '== %s: skipped\n' "$name" ;;
       *) failed+=("$name"); printf '== %s: FAILED (%s) after %s s\n' "$name" "$status" "$seconds" ;;
     esac
-    told=$((told + 1))
   done
 }
 wait_for_cases() {

@@ -113,9 +113,7 @@ bool goes_between_devices(const topology::Cluster& cluster, const CommConfig& co
     if (cluster.shares_gpus() && !transport->lets_ranks_share_devices()) {
       throw usage_error(
           fmt::format("several ranks share a GPU, and {} does not let them", transport->description()),
-          kOption,
-          "start a rank per GPU, use NCCL 2.30 or newer under CUDA's multi-process service "
-          "(nvidia-cuda-mps-control -d), or use --comm-backend mpi");
+          kOption, "start a rank per GPU, use NCCL 2.30 or newer, or use --comm-backend mpi");
     }
   }
   return transport != nullptr && config.backend != Backend::mpi &&

@@ -53,8 +53,8 @@ Finding judge_driver(const GpuFacts& facts, bool wanted) {
 
 std::vector<Finding> judge_gpus(const topology::Cluster& cluster, bool wanted) {
   constexpr const char* kRemedy =
-      "start one rank per GPU: those that share one compute in turn, and exchange through the CPU's memory, "
-      "but for NCCL 2.30 under CUDA's multi-process service";
+      "start one rank per GPU: those that share one compute in turn, and without NCCL 2.30 exchange through "
+      "the CPU's memory";
   std::vector<Finding> findings;
   for (const auto& sentence : cluster.shared_gpus()) {
     findings.push_back(note("GPUs", wanted ? sentence : sentence + " with --device cuda", kRemedy));

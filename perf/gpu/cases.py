@@ -74,9 +74,9 @@ def start_peers(bench, words, peers):
     return errors, facts
 
 
-def against_pytorch(bench, plan, options, words, units, more=None):
-    """dtrain and PyTorch in turn. `options` of dtrain, `words` of peer.py; `units`: samples or tokens of a step; `more`: further
-    sides of dtrain's, each with its options."""
+def against_pytorch(bench, plan, options, words, units):
+    """dtrain, with its kernels that join operations and with its others, and PyTorch in turn. `options` of dtrain, `words` of
+    peer.py; `units`: samples or tokens of a step."""
     place = ["--device", bench.device, "--threads", bench.threads()]
     words = [*words, *place, "--warm-up", plan.warm_up, "--stretches", plan.stretches, "--steps", plan.steps]
     peers = {}
@@ -92,9 +92,9 @@ def against_pytorch(bench, plan, options, words, units, more=None):
     try:
         errors, facts = start_peers(bench, words, peers)
         ready = {mode: functools.partial(theirs, mode) for mode in peers if mode not in errors}
-        sides = {side: functools.partial(ours, side, *further) for side, further in {"dtrain": [], **(more or {})}.items()}
+        sides = {f"dtrain, {kernels}": functools.partial(ours, f"dtrain, {kernels}", "--kernels", kernels) for kernels in ("fused", "own")}
         if bench.device == "cuda":
-            sides["dtrain, no graphs"] = functools.partial(ours, "dtrain, no graphs", "--device-graphs", "off")
+            sides["dtrain, own, no graphs"] = functools.partial(ours, "dtrain, own, no graphs", "--kernels", "own", "--device-graphs", "off")
         found, failed = in_turn(bench, {**sides, **ready})
     finally:
         for peer in peers.values():
@@ -124,7 +124,7 @@ def images(bench, model, batch, precision):
     options, sizes = of_images(bench, model, batch, precision)
     words = ["--model", model, "--sizes", json.dumps(sizes), "--batch", batch, "--precision", precision]
     return {"model": model, "batch": batch, "precision": precision,
-            **against_pytorch(bench, plan, options, words, batch, {"dtrain, fused": ["--kernels", "fused"]})}
+            **against_pytorch(bench, plan, options, words, batch)}
 
 
 # dtrain's presets char and gpt2; the vocabularies are Tiny Shakespeare's and GPT-2's, the batch is in blocks.
@@ -156,7 +156,7 @@ def text(bench, name, precision):
     options, sizes, batch = of_text(bench, name, precision)
     words = ["--model", "gpt", "--sizes", json.dumps(sizes), "--batch", batch, "--precision", precision]
     return {"model": name, "batch": batch, "precision": precision, "sizes": sizes,
-            **against_pytorch(bench, plan, options, words, batch * sizes["block"], {"dtrain, fused": ["--kernels", "fused"]})}
+            **against_pytorch(bench, plan, options, words, batch * sizes["block"])}
 
 
 def layouts(bench, batch):

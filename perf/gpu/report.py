@@ -39,8 +39,8 @@ PYTORCH = ["eager", "torch.compile", "reduce-overhead", "eager, resident", "torc
 
 
 def beside_pytorch(entries, units):
-    own = ["dtrain", *(side for side in ("dtrain, fused", "dtrain, no graphs") if any(side in entry["figures"] for entry in entries))]
-    heads = ["model", "batch", "precision", f"dtrain, {units}/s", *own[1:], *PYTORCH, "fused over eager: median (range)", "over torch.compile", "over reduce-overhead"]
+    own = [side for side in ("dtrain, fused", "dtrain, own", "dtrain, own, no graphs") if any(side in entry["figures"] for entry in entries)]
+    heads = ["model", "batch", "precision", *(f"{side}, {units}/s" for side in own), *PYTORCH, "fused over eager: median (range)", "over torch.compile", "over reduce-overhead"]
     return table(heads, [[entry["model"], str(entry["batch"]), entry["precision"],
                           *(rate(entry, side) for side in [*own, *PYTORCH]),
                           *(faster(entry, "dtrain, fused", than) for than in PYTORCH[:3])] for entry in entries])
@@ -58,7 +58,7 @@ def text(entries, gpu):
         if not figures or not peak:
             return NONE if not figures else ""
         return f"{100 * figures['per_s'] * arithmetic.gpt_flops_per_token(entry['sizes']) / peak:.1f} %"
-    sides = ["dtrain", "dtrain, fused", *PYTORCH[:3]]
+    sides = ["dtrain, fused", "dtrain, own", *PYTORCH[:3]]
     shares = table(["model", "precision", "parameters", "FLOPs per token", *sides],
                    [[entry["model"], entry["precision"], f"{arithmetic.gpt_parameters(entry['sizes']):,}",
                      f"{arithmetic.gpt_flops_per_token(entry['sizes']):,}", *(share(entry, side) for side in sides)]

@@ -61,7 +61,7 @@ def measures_and_does_not_measure_again(binary, out):
     first = kept(out)
     for name in ("study-mlp", "resnet18-8-fp32"):
         fits_together(first[name])
-    assert set(first["resnet18-8-fp32"]["figures"]) == {"dtrain", "dtrain, fused", "eager", "eager, resident"}, first["resnet18-8-fp32"]
+    assert set(first["resnet18-8-fp32"]["figures"]) == {"dtrain, fused", "dtrain, own", "eager", "eager, resident"}, first["resnet18-8-fp32"]
     study = first["study-mlp"]
     assert "device" in study["figures"] and study["bytes"]["targets"] == 16 * 8 and study["steps_per_epoch"] == 54000 / 16, study
     said = call(0, *chosen, out=out, program=binary)

@@ -45,7 +45,7 @@ class CudaModule final : public DeviceTransport {
   static CudaLibraries libraries(const std::string& path = {});
 
   std::string description() const override;
-  bool lets_ranks_share_devices() const override;  ///< NCCL 2.30 does under MPS.
+  bool lets_ranks_share_devices() const override;  ///< NCCL does from 2.30 on.
   std::unique_ptr<Group> make_group(const DeviceGroupRequest& request) const override;
 
   int device_count() const;               ///< GPUs that this process sees.

@@ -50,4 +50,38 @@ std::string DeviceOrder::Place::behind() const {
   return order_->waiting_.begin()->second;
 }
 
+DeviceCall::DeviceCall(std::shared_ptr<DeviceOrder> order, std::string communicator)
+    : order_(std::move(order)), communicator_(std::move(communicator)) {
+  among_all_.emplace(order_, communicator_);
+}
+
+DeviceCall::DeviceCall(std::shared_ptr<DeviceOrder> order, std::string communicator,
+                       std::shared_ptr<DeviceOrder> way)
+    : order_(std::move(order)), communicator_(std::move(communicator)) {
+  on_way_.emplace(std::move(way), communicator_);
+}
+
+bool DeviceCall::is_turn() {
+  const std::lock_guard held(mutex_);
+  if (!among_all_) {
+    if (!on_way_->is_turn()) return false;
+    among_all_.emplace(order_, communicator_);
+  }
+  return among_all_->is_turn();
+}
+
+void DeviceCall::given() noexcept {
+  const std::lock_guard held(mutex_);
+  if (among_all_) among_all_->leave();
+}
+
+void DeviceCall::ended() noexcept {
+  if (on_way_) on_way_->leave();
+}
+
+std::string DeviceCall::behind() const {
+  const std::lock_guard held(mutex_);
+  return among_all_ ? among_all_->behind() : on_way_->behind();
+}
+
 }  // namespace dtrain::comm

@@ -4,6 +4,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -52,6 +53,41 @@ class DeviceOrder {
   std::uint64_t next_ = 0;
   std::map<std::uint64_t, std::string> waiting_;  ///< Communicators by ticket; the first has its turn,
   RunningTime turn_;                              ///< since this began.
+};
+
+/// When a call may be given to the device. NCCL lets a kernel start when all kernels that were given to the
+/// device before it have started, whatever their communicators (NCCL_LAUNCH_ORDER_IMPLICIT), and a kernel
+/// starts when the one before it in its stream has ended. So a call that waits in its stream keeps all later
+/// calls of the device from starting: where a rank has asked for the next messages long before they come,
+/// also the answer that the peer waits for before it sends them. Collectives are given in the order in which
+/// all ranks submit them. A message is given when the one before it on its way has ended; its place among the
+/// calls of the device is where it is then. Thread-safe.
+class DeviceCall {
+ public:
+  /// A collective.
+  DeviceCall(std::shared_ptr<DeviceOrder> order, std::string communicator);
+  /// A message on `way`, an order of its own for each communicator that carries messages.
+  DeviceCall(std::shared_ptr<DeviceOrder> order, std::string communicator, std::shared_ptr<DeviceOrder> way);
+  ~DeviceCall() = default;
+  DeviceCall(const DeviceCall&) = delete;
+  DeviceCall& operator=(const DeviceCall&) = delete;
+
+  /// Whether it may be given now. Throws Error as DeviceOrder::Place::is_turn().
+  bool is_turn();
+  /// The device has it, or it will never be made: the next call may go.
+  void given() noexcept;
+  /// It has ended there: the next message on its way may go.
+  void ended() noexcept;
+  /// What it waits for: the communicator whose call is now to be made, or the message before it; empty:
+  /// nothing.
+  std::string behind() const;
+
+ private:
+  std::shared_ptr<DeviceOrder> order_;
+  std::string communicator_;
+  std::optional<DeviceOrder::Place> on_way_;
+  mutable std::mutex mutex_;
+  std::optional<DeviceOrder::Place> among_all_;  ///< Nothing: it waits on its way.
 };
 
 }  // namespace dtrain::comm

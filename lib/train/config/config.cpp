@@ -59,7 +59,7 @@ void check_one_of(const std::string& value, const std::array<std::string_view, N
 constexpr std::uint64_t kLargestSeed = std::numeric_limits<std::int64_t>::max();
 constexpr std::array<std::string_view, 1> kBatchNorms = {"local"};
 constexpr std::array<std::string_view, 4> kPrecisions = {"fp32", "fp64", "bf16", "fp16"};
-constexpr std::array<std::string_view, 3> kKernels = {"own", "libtorch", "fused"};
+constexpr std::array<std::string_view, 4> kKernels = {"auto", "own", "libtorch", "fused"};
 constexpr std::array<std::string_view, 4> kLosses = {"cross_entropy", "mse", "mae", "model"};
 constexpr std::array<std::string_view, 2> kSwitches = {"on", "off"};
 constexpr std::array<std::string_view, 2> kClassWeights = {"none", "balanced"};

@@ -28,9 +28,11 @@ inline std::string tf32_of(const RunConfig& config) {
   return config.tf32 ? "on" : "off";
 }
 
-/// What layers compute with.
+/// What layers compute with. `auto`: on a GPU in half precision the kernels that join operations, which are
+/// not `--reproducible`'s; else dtrain's own.
 inline models::Kernels kernels_of(const RunConfig& config) {
-  if (config.kernels == "fused") return models::Kernels::fused;
+  const bool gains = config.device == "cuda" && half_type(config).has_value() && !config.reproducible;
+  if (config.kernels == "fused" || (config.kernels == "auto" && gains)) return models::Kernels::fused;
   return config.kernels == "libtorch" ? models::Kernels::libtorch : models::Kernels::own;
 }
 

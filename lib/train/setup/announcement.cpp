@@ -78,6 +78,8 @@ void tell_of_precision(const RunConfig& config, const Job& job, const Log& log) 
                    "faster, and round their factors to 10 of 23 bits");
   }
   const auto half = half_type(config);
+  if (half && config.kernels == "auto" && kernels_of(config) == models::Kernels::fused)
+    log.info("kernels    those that join operations for GPUs; with --kernels own dtrain's others");
   if (!half || !job.device().is_cpu()) return;
   log.info(fmt::format("precision  {} {}", config.precision,
                        models::multiplies_in_tiles(*half)

@@ -30,15 +30,6 @@ TEST(CudaModuleTest, LoadsWithTheNcclItWasBuiltWith) {
   EXPECT_THAT(description(), HasSubstr("libnccl.so"));
 }
 
-TEST(CudaModuleTest, RanksShareAGpuOnlyWhereTheirKernelsRunBesideEachOther) {
-  void* const module = dlopen(DTRAIN_CUDA_MODULE, RTLD_NOW | RTLD_LOCAL);
-  ASSERT_NE(module, nullptr) << dlerror();
-  const auto shares = reinterpret_cast<bool (*)()>(dlsym(module, "dtrain_nccl_lets_ranks_share_gpus"));
-  ASSERT_NE(shares, nullptr);
-  unsetenv("NCCL_MULTI_RANK_GPU_ENABLE");
-  EXPECT_FALSE(shares()) << "nothing here runs CUDA's multi-process service";
-}
-
 TEST(CudaModuleTest, SaysWhichLibrariesItHasLoaded) {
   const auto found = CudaModule::libraries(DTRAIN_CUDA_MODULE);
   EXPECT_EQ(found.problem, "");

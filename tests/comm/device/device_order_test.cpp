@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <deque>
 #include <memory>
@@ -145,6 +146,138 @@ TEST(DeviceOrderTest, WithoutAnOrderTheSameThreadsDeadlock) {
   transport.launch(0, 1);
   transport.launch(1, 0);
   EXPECT_EQ(transport.left(), 4U);  // the two orders that threads without tickets may come in
+}
+
+/// Two ranks with a device each, and two ways between them, on which NCCL's kernels start as it lets them: a
+/// kernel starts when all that were given to its device before have started and the one before it on its way
+/// has ended there; it ends when its peer's has started.
+class FakePipeline {
+ public:
+  static constexpr std::size_t kWays = 2;  ///< From rank 0 to rank 1, and back.
+  /// A message on the way `way`, from this rank or to it.
+  struct Call {
+    std::size_t way;
+    std::unique_ptr<DeviceCall> turn;
+    bool given = false, started = false, ended = false;
+  };
+
+  explicit FakePipeline(bool one_at_a_time) : one_at_a_time_(one_at_a_time) {}
+
+  Call& submit(std::size_t rank, std::size_t way) {
+    Rank& of = ranks_[rank];
+    auto turn = one_at_a_time_ ? std::make_unique<DeviceCall>(of.order, "pipe on GPUs", of.ways[way])
+                               : std::make_unique<DeviceCall>(of.order, "pipe on GPUs");
+    of.calls.push_back(std::make_unique<Call>(way, std::move(turn)));
+    return *of.calls.back();
+  }
+
+  /// Until nothing changes any more.
+  void run() {
+    while (step()) {
+    }
+  }
+
+ private:
+  struct Rank {
+    std::shared_ptr<DeviceOrder> order = std::make_shared<DeviceOrder>(0.0);
+    std::array<std::shared_ptr<DeviceOrder>, kWays> ways = {std::make_shared<DeviceOrder>(0.0),
+                                                            std::make_shared<DeviceOrder>(0.0)};
+    std::vector<std::unique_ptr<Call>> calls;  ///< As they were submitted.
+    std::vector<Call*> given;                  ///< As the device has them.
+  };
+
+  static bool may_start(const Rank& rank, const Call& call) {
+    for (const Call* before : rank.given) {
+      if (before == &call) return true;
+      if (!before->started || (before->way == call.way && !before->ended)) return false;
+    }
+    return false;
+  }
+
+  bool step() {
+    bool moved = false;
+    for (Rank& rank : ranks_) {
+      for (const auto& call : rank.calls) {
+        if (call->given || !call->turn->is_turn()) continue;
+        call->turn->given();
+        rank.given.push_back(call.get());
+        call->given = moved = true;
+      }
+      for (Call* call : rank.given)
+        if (!call->started && may_start(rank, *call)) call->started = moved = true;
+    }
+    for (std::size_t way = 0; way < kWays; ++way) {
+      Call* const here = running(ranks_[0], way);
+      Call* const there = running(ranks_[1], way);
+      if (here == nullptr || there == nullptr) continue;
+      for (Call* call : {here, there}) {
+        call->ended = true;
+        call->turn->ended();
+      }
+      moved = true;
+    }
+    return moved;
+  }
+
+  static Call* running(Rank& rank, std::size_t way) {
+    for (Call* call : rank.given)
+      if (call->way == way && call->started && !call->ended) return call;
+    return nullptr;
+  }
+
+  bool one_at_a_time_;
+  std::array<Rank, 2> ranks_;
+};
+
+/// Rank 1 asks for all messages of rank 0 at once, and answers each; rank 0 sends the next one after the
+/// answer. Returns how many answers came.
+int answered(bool one_at_a_time, int messages) {
+  FakePipeline pipeline(one_at_a_time);
+  std::vector<FakePipeline::Call*> asked;
+  for (int m = 0; m < messages; ++m) asked.push_back(&pipeline.submit(1, 0));
+  for (int m = 0; m < messages; ++m) {
+    pipeline.submit(0, 0);
+    const auto& answer = pipeline.submit(0, 1);
+    pipeline.run();
+    if (!asked[static_cast<std::size_t>(m)]->ended) return m;
+    pipeline.submit(1, 1);
+    pipeline.run();
+    if (!answer.ended) return m;
+  }
+  return messages;
+}
+
+TEST(DeviceCallTest, AReceiveThatWaitsInItsStreamKeepsNoAnswerFromStarting) {
+  EXPECT_EQ(answered(true, 4), 4);
+  EXPECT_EQ(answered(false, 4), 0) << "all receives were given to the device at once";
+}
+
+TEST(DeviceCallTest, MessagesOfAWayGoOneAfterTheOtherAndOthersBetweenThem) {
+  const auto order = std::make_shared<DeviceOrder>(30.0);
+  const auto way = std::make_shared<DeviceOrder>(0.0);
+  DeviceCall first(order, "pipe on GPUs", way);
+  DeviceCall second(order, "pipe on GPUs", way);
+  DeviceCall collective(order, "data on GPUs");
+  EXPECT_FALSE(second.is_turn());
+  EXPECT_EQ(second.behind(), "pipe on GPUs");
+  EXPECT_TRUE(collective.is_turn()) << "no message has asked for its place yet";
+  collective.given();
+  EXPECT_TRUE(first.is_turn());
+  first.given();
+  EXPECT_FALSE(second.is_turn()) << "it has not ended";
+  first.ended();
+  EXPECT_TRUE(second.is_turn());
+}
+
+TEST(DeviceCallTest, AMessageThatIsNeverSentKeepsNoneWaiting) {
+  const auto order = std::make_shared<DeviceOrder>(30.0);
+  const auto way = std::make_shared<DeviceOrder>(0.0);
+  auto dropped = std::make_unique<DeviceCall>(order, "pipe on GPUs", way);
+  DeviceCall next(order, "pipe on GPUs", way);
+  EXPECT_TRUE(dropped->is_turn());
+  EXPECT_FALSE(next.is_turn());
+  dropped.reset();
+  EXPECT_TRUE(next.is_turn());
 }
 
 TEST(DeviceOrderTest, TurnsGoByPlaceNotByWhoAsksFirst) {

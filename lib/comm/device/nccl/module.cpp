@@ -7,7 +7,6 @@
 #include <cstdlib>
 #include <memory>
 #include <string>
-#include <string_view>
 
 #include "comm/device/cuda_module.hpp"
 #include "comm/device/nccl/cuda_check.hpp"
@@ -17,9 +16,6 @@
 extern "C" int dtrain_oldest_architecture();  // of kernels/cuda, in the same module
 
 namespace {
-
-/// NCCL's variable for several ranks on a GPU.
-constexpr const char* kSharesGpus = "NCCL_MULTI_RANK_GPU_ENABLE";
 
 std::string version_text(int code) {
   return fmt::format("{}.{}.{}", code / 10000, code / 100 % 100, code % 100);
@@ -168,17 +164,7 @@ const dtrain::ProfilerRanges* dtrain_profiler_ranges() {
   return &ranges;
 }
 
-/// From 2.30 on, where the ranks' kernels run beside each other: under CUDA's multi-process service. Without
-/// it processes take turns on a GPU, and two ranks on an H200 waited for ever (NCCL 2.32, 2026-11-26).
-/// NCCL's own variable decides where it is set.
-bool dtrain_nccl_lets_ranks_share_gpus() {
-  if (loaded_version() < NCCL_VERSION(2, 30, 0)) return false;
-  if (const char* const said = std::getenv(kSharesGpus)) return std::string_view(said) == "1";
-  int device = 0;
-  int enabled = 0;
-  return cudaGetDevice(&device) == cudaSuccess &&
-         cudaDeviceGetAttribute(&enabled, cudaDevAttrMpsEnabled, device) == cudaSuccess && enabled != 0;
-}
+bool dtrain_nccl_lets_ranks_share_gpus() { return loaded_version() >= NCCL_VERSION(2, 30, 0); }
 
 dtrain::comm::Group* dtrain_make_nccl_group(const dtrain::comm::DeviceGroupRequest& request) {
   // NCCL reads these when it is used first. Groups of a mesh run beside each other: in one order everywhere.
@@ -187,7 +173,7 @@ dtrain::comm::Group* dtrain_make_nccl_group(const dtrain::comm::DeviceGroupReque
   // algorithm is first used.
   setenv("NCCL_RUNTIME_CONNECT", "0", 0);
   if (request.shares_devices) {
-    setenv(kSharesGpus, "1", 0);
+    setenv("NCCL_MULTI_RANK_GPU_ENABLE", "1", 0);
     setenv("NCCL_MAX_CTAS", "4",
            0);  // the kernels of all ranks there must run at once: each waits for others
   }

@@ -140,8 +140,8 @@ void NcclChannel::connect(const Communicator& ranks, const Call& call, double ti
   });
 }
 
-bool NcclChannel::issue(DeviceOrder::Place& place, const Call& call) {
-  if (!place.is_turn()) return false;
+bool NcclChannel::issue(DeviceCall& turn, const Call& call) {
+  if (!turn.is_turn()) return false;
   require(comm_ != nullptr, "the communicator was aborted",
           {.subject = "NCCL", .advice = "see the earlier message", .code = ExitCode::lost_rank});
   if (!called_) {
@@ -151,7 +151,7 @@ bool NcclChannel::issue(DeviceOrder::Place& place, const Call& call) {
   }
   if (!settled()) return false;
   called_ = false;
-  place.leave();
+  turn.given();
   return true;
 }
 

@@ -44,8 +44,8 @@ class NcclChannel {
   /// stream. Collective over `ranks`, those of the constructor. Throws Error.
   void connect(const Communicator& ranks, const Call& call, double timeout_s);
 
-  /// Issues `call` in its turn and leaves `place`; true when it is on the stream. Throws Error.
-  bool issue(DeviceOrder::Place& place, const Call& call);
+  /// Issues `call` in its `turn`, which is over then; true when it is on the stream. Throws Error.
+  bool issue(DeviceCall& turn, const Call& call);
 
   /// Throws Error and aborts the communicator when a peer or a link has failed.
   void check_peers();
@@ -53,6 +53,8 @@ class NcclChannel {
   /// Ends what the GPU waits for here: no rank will ever send it.
   void abort() noexcept;
 
+  /// Of the messages on it, where it carries messages.
+  const std::shared_ptr<DeviceOrder>& way() const { return way_; }
   cudaStream_t stream() const { return stream_; }
   int device() const { return device_; }
 
@@ -67,6 +69,7 @@ class NcclChannel {
   int device_;
   ncclComm_t comm_ = nullptr;
   cudaStream_t stream_ = nullptr;
+  std::shared_ptr<DeviceOrder> way_ = std::make_shared<DeviceOrder>(0.0);
   bool called_ = false;  ///< The call whose turn it is was made, and may still be settling.
 };
 

@@ -68,14 +68,14 @@ ncclResult_t worst(ncclResult_t first, ncclResult_t second) {
 /// a dead peer would keep it for ever.
 class NcclOperation final : public Operation {
  public:
-  NcclOperation(const Label& label, NcclChannel& channel, std::shared_ptr<DeviceOrder> order,
+  NcclOperation(const Label& label, NcclChannel& channel, std::unique_ptr<DeviceCall> turn,
                 cudaStream_t compute, NcclChannel::Call call, std::int64_t sent, std::int64_t received,
                 ByteCount* by_rank)
       : label_(label),
         channel_(channel),
         compute_(compute),
         call_(std::move(call)),
-        place_(std::move(order), std::string(label.group)),
+        turn_(std::move(turn)),
         by_rank_(by_rank) {
     bytes_sent_ = sent;
     bytes_received_ = received;
@@ -92,7 +92,7 @@ class NcclOperation final : public Operation {
 
   bool advance() override {
     if (!issued_) {
-      issued_ = channel_.issue(place_, [this](ncclComm_t comm, cudaStream_t stream) {
+      issued_ = channel_.issue(*turn_, [this](ncclComm_t comm, cudaStream_t stream) {
         called_ = true;
         ready_.make_wait(stream);
         return call_(comm, stream);
@@ -101,8 +101,11 @@ class NcclOperation final : public Operation {
       done_.record(channel_.stream());
     }
     complete_ = done_.passed();
-    if (complete_ && by_rank_ != nullptr) by_rank_->add(bytes_sent_, bytes_received_);
-    if (complete_) return true;
+    if (complete_) {
+      turn_->ended();
+      if (by_rank_ != nullptr) by_rank_->add(bytes_sent_, bytes_received_);
+      return true;
+    }
     channel_.check_peers();
     return false;
   }
@@ -115,7 +118,7 @@ class NcclOperation final : public Operation {
 
   std::string_view name() const override { return label_.operation; }
   std::string describe() const override {
-    const std::string behind = place_.behind();
+    const std::string behind = turn_->behind();
     return label_.text() + (behind.empty() ? " (NCCL)" : " (NCCL, behind a call of " + behind + ")");
   }
   const Label* label() const override { return &label_; }
@@ -125,7 +128,7 @@ class NcclOperation final : public Operation {
   NcclChannel& channel_;
   cudaStream_t compute_;
   NcclChannel::Call call_;
-  DeviceOrder::Place place_;
+  std::unique_ptr<DeviceCall> turn_;
   ByteCount* by_rank_;  // null: not counted
   CudaEvent ready_;
   CudaEvent done_;
@@ -243,8 +246,10 @@ Handle NcclGroup::submit(const Label& label, NcclChannel& channel, NcclChannel::
   check_cuda(cudaSetDevice(channel.device()), "cudaSetDevice");
   ByteCount* const by_rank =
       label.peer < 0 || traffic_ == nullptr ? bytes_with_all_ : &traffic_->with(label.peer);
-  return queue_.submit(std::make_unique<NcclOperation>(label, channel, order_, compute_, std::move(call),
-                                                       sent, received, by_rank));
+  auto turn = label.peer < 0 ? std::make_unique<DeviceCall>(order_, std::string(label.group))
+                             : std::make_unique<DeviceCall>(order_, std::string(label.group), channel.way());
+  return queue_.submit(std::make_unique<NcclOperation>(label, channel, std::move(turn), compute_,
+                                                       std::move(call), sent, received, by_rank));
 }
 
 Handle NcclGroup::all_reduce(Buffer values, ReduceOp op, Algorithm) {

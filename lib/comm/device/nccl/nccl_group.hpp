@@ -17,8 +17,9 @@ namespace dtrain::comm {
 
 /// The collectives over NCCL, on buffers in the GPU's memory. An operation waits, on the GPU, for what the
 /// compute stream held when it was submitted, and a follower of its handle lets that stream wait for it.
-/// Messages to and from each neighbour have a communicator and a stream of their own: a receive that has been
-/// posted long before its message comes keeps none but later ones from there waiting.
+/// Messages to and from each neighbour have a communicator and a stream of their own, and are given to NCCL
+/// one at a time (DeviceCall): a receive that has been posted long before its message comes keeps none but
+/// later ones from there waiting.
 class NcclGroup final : public Group {
  public:
   /// `extras`: what the loaded NCCL has of them; used where the request has something in common with others.
