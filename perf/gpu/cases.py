@@ -1,6 +1,7 @@
 """What perf/gpu/speed.py measures: a list of cases, each of which gives the figures that speed.json keeps of it."""
 
 import dataclasses
+import fnmatch
 import functools
 import json
 import os
@@ -29,10 +30,14 @@ class Bench:
     gpus: int
     quick: bool
     compiled: bool  # also torch.compile
+    sides: list[str]  # beside PyTorch, these; * stands for anything
     rounds: int
     scratch: pathlib.Path
     data: RandomData
     limits: programs.Limits
+
+    def measures(self, side):
+        return any(fnmatch.fnmatch(side, pattern) for pattern in self.sides)
 
     def threads(self):
         """Of one process; 0: as many as it takes by itself. A quick run is short however busy the cores are."""
@@ -66,6 +71,8 @@ def start_peers(bench, words, peers):
     errors, facts = {}, {}
     compiled = {"torch.compile": ["--compile", "default"], "reduce-overhead": ["--compile", "reduce-overhead"]}
     for mode, flags in {"eager": [], **(compiled if bench.compiled else {})}.items():
+        if not bench.measures(mode):
+            continue
         peers[mode] = programs.Peer([sys.executable, HERE / "peer.py", *words, *flags], bench.scratch / f"{mode}.log")
         try:
             facts = peers[mode].answer(bench.limits)
@@ -95,6 +102,7 @@ def against_pytorch(bench, plan, options, words, units):
         sides = {f"dtrain, {kernels}": functools.partial(ours, f"dtrain, {kernels}", "--kernels", kernels) for kernels in ("fused", "own")}
         if bench.device == "cuda":
             sides["dtrain, own, no graphs"] = functools.partial(ours, "dtrain, own, no graphs", "--kernels", "own", "--device-graphs", "off")
+        sides = {side: measure for side, measure in sides.items() if bench.measures(side)}
         found, failed = in_turn(bench, {**sides, **ready})
     finally:
         for peer in peers.values():

@@ -42,6 +42,8 @@ def parse():
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: to see that all of it runs")
     parser.add_argument("--quick", action="store_true", help="tiny networks and few steps: does it run? The figures mean nothing")
     parser.add_argument("--compile", choices=["on", "off"], help="measure torch.compile too [on; with --quick off]")
+    parser.add_argument("--sides", nargs="+", metavar="NAME", default=["*"], help="beside PyTorch only these, such as 'dtrain, fused' eager "
+                        "torch.compile; * stands for anything. Others take no time")
     parser.add_argument("--again", action="store_true", help="measure also what is there already")
     parser.add_argument("--dtrain", type=pathlib.Path, default=os.environ.get("DTRAIN", runs.TOP / "build/release/bin/dtrain"))
     arguments = parser.parse_args()
@@ -130,13 +132,15 @@ def main():
     gpu = found_gpus[0][0] if found_gpus else "cpu"
     settings = {"commit": commit(), "gpu": gpu, "gpus": len(found_gpus), "driver": found_gpus[0][1] if found_gpus else "",
                 "quick": arguments.quick, "torch_compile": arguments.compiled, "rounds": arguments.rounds}
+    if arguments.sides != ["*"]:
+        settings["sides"] = arguments.sides
     arguments.out.mkdir(parents=True, exist_ok=True)
     results, machine = Results(arguments.out / "speed.json", settings), runs.machine()
     todo = arguments.chosen if arguments.again else results.left(arguments.chosen)
     with tempfile.TemporaryDirectory(prefix="dtrain-gpu-speed-") as scratch:
         scratch = pathlib.Path(scratch)
         bench = cases.Bench(program=arguments.dtrain.absolute(), device=arguments.device, gpus=len(found_gpus), quick=arguments.quick,
-                            compiled=arguments.compiled, rounds=arguments.rounds, scratch=scratch,
+                            compiled=arguments.compiled, sides=arguments.sides, rounds=arguments.rounds, scratch=scratch,
                             data=RandomData(scratch, arguments.quick), limits=programs.Limits(arguments.limit_s, GRACE_S, CASE_S))
         whole = go_through(bench, results, machine, todo)
     head = (f"# Speed on {gpu}\n\n`{' '.join(['perf/gpu/speed.py', *sys.argv[1:]])}`, commit {settings['commit']}, {arguments.rounds} "

@@ -65,7 +65,7 @@ def main():
     failed = False
     with tempfile.TemporaryDirectory(prefix="dtrain-gpu-profile-") as scratch:
         scratch = pathlib.Path(scratch)
-        bench = cases.Bench(program=arguments.dtrain.absolute(), device="cuda", gpus=1, quick=False, compiled=False, rounds=1, scratch=scratch,
+        bench = cases.Bench(program=arguments.dtrain.absolute(), device="cuda", gpus=1, quick=False, compiled=False, sides=["*"], rounds=1, scratch=scratch,
                             data=RandomData(scratch, False), limits=programs.Limits(arguments.limit_s, GRACE_S, CASE_S))
         for name in arguments.cases:
             for kernels in arguments.kernels:

@@ -67,6 +67,8 @@ def measures_and_does_not_measure_again(binary, out):
     said = call(0, *chosen, out=out, program=binary)
     assert kept(out) == first, "what was there was measured again"
     assert "| resnet18 | 8 | fp32 | " in said and "| mlp | 16 | " in (out / "speed.md").read_text(), said
+    call(0, "--cases", "resnet18-8-fp32", "--sides", "dtrain, o*", out=out, program=binary)
+    assert set(kept(out)["resnet18-8-fp32"]["figures"]) == {"dtrain, own"}, "only the sides that were asked for"
 
 
 def write_program(file, text):
