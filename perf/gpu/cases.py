@@ -30,7 +30,7 @@ class Bench:
     gpus: int
     quick: bool
     compiled: bool  # also torch.compile
-    sides: list[str]  # beside PyTorch, these; * stands for anything
+    sides: list[str]  # of SIDES, these; * stands for anything
     rounds: int
     scratch: pathlib.Path
     data: RandomData
@@ -42,6 +42,10 @@ class Bench:
     def threads(self):
         """Of one process; 0: as many as it takes by itself. A quick run is short however busy the cores are."""
         return 1 if self.quick else 0
+
+
+# Of the cases beside PyTorch.
+SIDES = ("dtrain, fused", "dtrain, own", "dtrain, own, no graphs", "eager", "torch.compile", "reduce-overhead")
 
 
 class Case(NamedTuple):

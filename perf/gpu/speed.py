@@ -42,8 +42,8 @@ def parse():
     parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda", help="cpu: to see that all of it runs")
     parser.add_argument("--quick", action="store_true", help="tiny networks and few steps: does it run? The figures mean nothing")
     parser.add_argument("--compile", choices=["on", "off"], help="measure torch.compile too [on; with --quick off]")
-    parser.add_argument("--sides", nargs="+", metavar="NAME", default=["*"], help="beside PyTorch only these, such as 'dtrain, fused' eager "
-                        "torch.compile; * stands for anything. Others take no time")
+    parser.add_argument("--sides", nargs="+", metavar="NAME", default=["*"], help="of the cases beside PyTorch only these, such as "
+                        "'dtrain, fused' eager torch.compile; * stands for anything")
     parser.add_argument("--again", action="store_true", help="measure also what is there already")
     parser.add_argument("--dtrain", type=pathlib.Path, default=os.environ.get("DTRAIN", runs.TOP / "build/release/bin/dtrain"))
     arguments = parser.parse_args()
@@ -53,6 +53,9 @@ def parse():
         parser.error("at least one round is needed")
     if not arguments.list and not os.access(arguments.dtrain, os.X_OK):
         parser.error(f"{arguments.dtrain} is not there; run jobs/build.sh, or name a binary with --dtrain")
+    for pattern in arguments.sides:
+        if not any(fnmatch.fnmatch(side, pattern) for side in cases.SIDES):
+            parser.error(f"there is no side '{pattern}'; use some of {'; '.join(cases.SIDES)}")
     arguments.compiled = arguments.compile == "on" or (arguments.compile is None and not arguments.quick)
     arguments.chosen = chosen(parser, arguments)
     return arguments

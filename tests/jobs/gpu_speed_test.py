@@ -69,6 +69,7 @@ def measures_and_does_not_measure_again(binary, out):
     assert "| resnet18 | 8 | fp32 | " in said and "| mlp | 16 | " in (out / "speed.md").read_text(), said
     call(0, "--cases", "resnet18-8-fp32", "--sides", "dtrain, o*", out=out, program=binary)
     assert set(kept(out)["resnet18-8-fp32"]["figures"]) == {"dtrain, own"}, "only the sides that were asked for"
+    assert "there is no side 'fussed'; use some of dtrain, fused" in call(2, "--sides", "fussed", out=out, program=binary)
 
 
 def write_program(file, text):

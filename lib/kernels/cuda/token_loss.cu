@@ -99,7 +99,7 @@ __device__ void write_gradient(T* row, const TokenRows& rows, float log_sum, std
   const auto share_of = [&](T logit) { return exponential<T>(to_float(logit) - log_sum); };
   const auto gradient = [&](std::size_t i, T logit) {
     if (i >= rows.words) return from_float<T>(0.0F);
-    return from_float<T>((share_of(logit) - (i == target ? 1.0F : 0.0F)) * factor);
+    return from_float<T>(token_loss_gradient_of(share_of(logit), i == target, factor));
   };
   over_row(
       row, aligned ? rows.stride / Vector<T>::kElements : 0, rows.stride,
@@ -108,7 +108,7 @@ __device__ void write_gradient(T* row, const TokenRows& rows, float log_sum, std
         const bool plain = i + kAtOnce <= rows.words && target - i >= kAtOnce;
         if (plain) {
           for (std::size_t e = 0; e < kAtOnce; ++e)
-            values.of[e] = from_float<T>(share_of(values.of[e]) * factor);
+            values.of[e] = from_float<T>(token_loss_gradient_of(share_of(values.of[e]), false, factor));
         } else {
           for (std::size_t e = 0; e < kAtOnce; ++e) values.of[e] = gradient(i + e, values.of[e]);
         }

@@ -28,7 +28,8 @@ void gradient_of_rows(T* logits, const float* log_sums, const std::int64_t* targ
     T* const row = logits + r * rows.stride;
     const auto target = static_cast<std::size_t>(targets[r]);
     for (std::size_t i = 0; i < rows.words; ++i) {
-      row[i] = from_float<T>(token_loss_gradient_of(to_float(row[i]), log_sums[r], i == target, factor));
+      row[i] =
+          from_float<T>(token_loss_gradient_of(expf(to_float(row[i]) - log_sums[r]), i == target, factor));
     }
     std::fill(row + rows.words, row + rows.stride, from_float<T>(0.0F));
   }

@@ -38,9 +38,9 @@ struct LogSum {
   DTRAIN_HOST_DEVICE float value() const { return largest + logf(sum); }
 };
 
-DTRAIN_HOST_DEVICE inline float token_loss_gradient_of(float logit, float log_sum, bool is_target,
-                                                       float factor) {
-  return (expf(logit - log_sum) - (is_target ? 1.0F : 0.0F)) * factor;
+/// `share`: the word's part of the softmax, exp(logit - log sum exp).
+DTRAIN_HOST_DEVICE inline float token_loss_gradient_of(float share, bool is_target, float factor) {
+  return (share - (is_target ? 1.0F : 0.0F)) * factor;
 }
 
 DTRAIN_HOST_DEVICE inline float normed_of(float x, float mean, float deviation, float weight, float bias) {

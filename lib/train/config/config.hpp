@@ -146,7 +146,7 @@ struct RunConfig {
   bool tf32 = false;                   ///< Devices multiply fp32 as parallel::use_tf32() says.
   std::string device = "auto";         ///< See parallel::is_device_name().
   std::string device_graphs = "auto";  ///< `auto` or `off`: whether steps are captured and replayed there.
-  std::string kernels = "auto";        ///< What layers compute with: `own`, `libtorch` or `fused`.
+  std::string kernels = "auto";        ///< What layers compute with: see kernels_of().
   int threads = 0;                     ///< Per rank; 0: from the affinity mask.
   std::uint64_t seed = 1;
   bool reproducible = false;        ///< The same bits on every number of ranks, of data and pipe.

@@ -1,6 +1,7 @@
 // What --kernels fused joins, beside LibTorch's operators one by one.
 #include <cmath>
 #include <deque>
+#include <functional>
 
 #include "models/compute/gradient_place.hpp"
 #include "models/compute/loss_scope.hpp"
@@ -182,31 +183,51 @@ std::deque<Parameter> parameters_of(const std::vector<at::Tensor>& values) {
   return made;
 }
 
+using Leaves = std::deque<Parameter>;
+
+/// A layer's form that joins operations, and LibTorch's operators: `leaves` are the input and the parameters.
+struct TwoForms {
+  std::function<at::Tensor(const Leaves& leaves)> joined;
+  std::function<at::Tensor(const Leaves& leaves)> by_operators;
+  std::function<at::Tensor(const at::Tensor& y)> loss;
+  Kernels of_operators = Kernels::own;
+};
+
+/// In `half` the joined form's result and gradients may be so many `times` as far from those of operators in
+/// full precision as these are in `half`, and a little `more`.
+void expect_as_near(const std::vector<at::Tensor>& values, at::ScalarType half, const TwoForms& forms,
+                    double times, double more) {
+  const auto train = [&](bool joined, std::optional<at::ScalarType> precision) {
+    const KernelScope scope(joined ? Kernels::fused : forms.of_operators);
+    const ProductScope products(precision);
+    const Leaves leaves = parameters_of(values);
+    EXPECT_EQ(takes_product_gradients(leaves[0].value, leaves[1]), joined);
+    const at::Tensor y = joined ? forms.joined(leaves) : forms.by_operators(leaves);
+    forms.loss(y.to(at::kFloat)).backward();
+    std::vector<at::Tensor> found = {y.detach()};
+    for (const auto& leaf : leaves) found.push_back(leaf.value.grad());
+    return found;
+  };
+  const auto exact = train(false, std::nullopt);
+  const auto plain = train(false, half);
+  const auto joined = train(true, half);
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    EXPECT_EQ(joined[i].sizes(), exact[i].sizes());
+    EXPECT_EQ(joined[i].scalar_type(), plain[i].scalar_type()) << i;
+    EXPECT_LT(distance(joined[i], exact[i]), times * distance(plain[i], exact[i]) + more) << i;
+  }
+}
+
 TEST(FusedLinear, IsTheLinearLayerInHalfPrecisionWithGradientsInFloat) {
   at::manual_seed(9);
   for (const auto half : {at::kBFloat16, at::kHalf}) {
     const std::vector values = {at::randn({3, 5, 16}), at::randn({24, 16}) * 0.3, at::randn({24})};
     const at::Tensor factor = at::randn({3, 5, 24});
-    const auto train = [&](bool fused, bool full) {
-      const KernelScope scope(fused ? Kernels::fused : Kernels::own);
-      const ProductScope products(full ? std::nullopt : std::optional(half));
-      auto leaves = parameters_of(values);
-      EXPECT_EQ(takes_product_gradients(leaves[0].value, leaves[1]), fused);
-      const at::Tensor y = fused ? fused_linear(leaves[0].value, leaves[1], leaves[2])
-                                 : at::linear(leaves[0].value, leaves[1].value, leaves[2].value);
-      (y.to(at::kFloat) * factor).sum().backward();
-      std::vector<at::Tensor> found = {y.detach()};
-      for (const auto& leaf : leaves) found.push_back(leaf.value.grad());
-      return found;
-    };
-    const auto exact = train(false, true);
-    const auto plain = train(false, false);
-    const auto fused = train(true, false);
-    for (std::size_t i = 0; i < exact.size(); ++i) {
-      EXPECT_EQ(fused[i].sizes(), exact[i].sizes());
-      EXPECT_EQ(fused[i].scalar_type(), plain[i].scalar_type()) << i;
-      EXPECT_LT(distance(fused[i], exact[i]), 1.5 * distance(plain[i], exact[i]) + 1e-6) << i;
-    }
+    const TwoForms forms{
+        .joined = [](const Leaves& of) { return fused_linear(of[0].value, of[1], of[2]); },
+        .by_operators = [](const Leaves& of) { return at::linear(of[0].value, of[1].value, of[2].value); },
+        .loss = [&](const at::Tensor& y) { return (y * factor).sum(); }};
+    expect_as_near(values, half, forms, 1.5, 1e-6);
   }
 }
 
@@ -252,28 +273,17 @@ TEST(FusedPerceptron, IsThePerceptronWithGeluInItsTanhForm) {
     const std::vector values = {at::randn({3, 5, 16}), at::randn({64, 16}) * 0.3, at::randn({64}),
                                 at::randn({16, 64}) * 0.2, at::randn({16})};
     const at::Tensor factor = at::randn({3, 5, 16});
-    const auto train = [&](bool fused, bool full) {
-      const KernelScope scope(fused ? Kernels::fused : Kernels::own);
-      const ProductScope products(full ? std::nullopt : std::optional(half));
-      auto leaves = parameters_of(values);
-      EXPECT_EQ(takes_product_gradients(leaves[0].value, leaves[1]), fused);
-      const auto value = [&](std::size_t i) { return leaves[i].value; };
-      const at::Tensor y =
-          fused ? fused_perceptron(value(0), {leaves[1], leaves[2], leaves[3], leaves[4]})
-                : at::linear(at::gelu(at::linear(value(0), value(1), value(2))), value(3), value(4));
-      (y.to(at::kFloat) * factor).sum().backward();
-      std::vector<at::Tensor> found = {y.detach()};
-      for (const auto& leaf : leaves) found.push_back(leaf.value.grad());
-      return found;
-    };
-    const auto exact = train(false, true);
-    const auto plain = train(false, false);
-    const auto fused = train(true, false);
-    for (std::size_t i = 0; i < exact.size(); ++i) {
-      EXPECT_EQ(fused[i].sizes(), exact[i].sizes());
-      EXPECT_EQ(fused[i].scalar_type(), plain[i].scalar_type()) << i;
-      EXPECT_LT(distance(fused[i], exact[i]), 2 * distance(plain[i], exact[i]) + 5e-4) << i;
-    }
+    const TwoForms forms{.joined =
+                             [](const Leaves& of) {
+                               return fused_perceptron(of[0].value, {of[1], of[2], of[3], of[4]});
+                             },
+                         .by_operators =
+                             [](const Leaves& of) {
+                               const at::Tensor inner = at::linear(of[0].value, of[1].value, of[2].value);
+                               return at::linear(at::gelu(inner), of[3].value, of[4].value);
+                             },
+                         .loss = [&](const at::Tensor& y) { return (y * factor).sum(); }};
+    expect_as_near(values, half, forms, 2, 5e-4);
   }
 }
 
@@ -350,27 +360,15 @@ TEST(FusedConv, IsTheConvolutionInHalfPrecision) {
   at::manual_seed(11);
   const std::vector values = {at::randn({3, 4, 7, 6}), at::randn({8, 4, 3, 3}) * 0.2, at::randn({8})};
   for (const Conv2d::Geometry geometry : {Conv2d::Geometry{4, 8, 3, 1, 1}, {4, 8, 3, 2, 0}}) {
-    const auto train = [&](bool fused, std::optional<at::ScalarType> half) {
-      const KernelScope scope(fused ? Kernels::fused : Kernels::libtorch);
-      const ProductScope products(half);
-      auto leaves = parameters_of(values);
-      EXPECT_EQ(takes_product_gradients(leaves[0].value, leaves[1]), fused);
-      const at::Tensor y = fused ? fused_conv(leaves[0].value, leaves[1], leaves[2], geometry)
-                                 : at::conv2d(leaves[0].value, leaves[1].value, leaves[2].value,
-                                              geometry.stride, geometry.padding);
-      y.to(at::kFloat).square().sum().backward();
-      std::vector<at::Tensor> found = {y.detach()};
-      for (const auto& leaf : leaves) found.push_back(leaf.value.grad());
-      return found;
-    };
-    const auto exact = train(false, std::nullopt);
-    const auto plain = train(false, at::kBFloat16);
-    const auto fused = train(true, at::kBFloat16);
-    for (std::size_t i = 0; i < exact.size(); ++i) {
-      EXPECT_EQ(fused[i].sizes(), exact[i].sizes());
-      EXPECT_EQ(fused[i].scalar_type(), plain[i].scalar_type()) << i;
-      EXPECT_LT(distance(fused[i], exact[i]), 1.5 * distance(plain[i], exact[i]) + 1e-6) << i;
-    }
+    const TwoForms forms{
+        .joined = [&](const Leaves& of) { return fused_conv(of[0].value, of[1], of[2], geometry); },
+        .by_operators =
+            [&](const Leaves& of) {
+              return at::conv2d(of[0].value, of[1].value, of[2].value, geometry.stride, geometry.padding);
+            },
+        .loss = [](const at::Tensor& y) { return y.square().sum(); },
+        .of_operators = Kernels::libtorch};
+    expect_as_near(values, at::kBFloat16, forms, 1.5, 1e-6);
   }
 }
 
