@@ -125,7 +125,7 @@ void bind(PlanWords& given, Parser& parser) {
       ->option_text("fp32|fp64|bf16|fp16");
   parser.add_flag("--all", given.all, "list every mesh that fits, not the first ten");
   parser.add_option("--schedule", given.schedule, "order of a pipeline's work [1f1b]")
-      ->option_text("1f1b|gpipe|interleaved|layerwise");
+      ->option_text("1f1b|eager-1f1b|gpipe|interleaved|layerwise");
   parser.add_option("--pipe", given.pipe, "without --cluster: draw a pipeline of so many ranks [2]")
       ->option_text("P");
   parser

@@ -332,7 +332,7 @@ std::vector<Option> declare() {
       "eval-batch", "N", "samples that a rank evaluates at once; 0: as memory allows", "",
       [](auto& c) -> auto& { return c.batch.evaluation; });
   add(
-      "pipeline", "1f1b|gpipe|interleaved|layerwise", "schedule of a pipeline", "",
+      "pipeline", "1f1b|eager-1f1b|gpipe|interleaved|layerwise", "schedule of a pipeline", "",
       [](auto& c) -> auto& { return c.pipeline.schedule; });
   add(
       "virtual-stages", "V", "stages per rank, with --pipeline interleaved", "",

@@ -2,6 +2,7 @@
 
 #include <ATen/ops/empty.h>
 
+#include "core/error.hpp"
 #include "models/compute/gradient_place.hpp"
 #include "models/compute/precision.hpp"
 
@@ -36,6 +37,11 @@ Tensors Layer::run(const Tensors& inputs, const Context& context) {
   const ProductScope products(context.half);
   const KernelScope kernels(context.kernels);
   return forward(inputs, context);
+}
+
+std::unique_ptr<Layer> Layer::cut_outputs(std::int64_t /*kept*/) {
+  throw Error("has no outputs with weights of their own",
+              {.subject = name_, .advice = "cut the model between two layers"});
 }
 
 Flow Layer::slice(TensorGroup& /*group*/, const Flow& flow) { return flow; }

@@ -89,6 +89,10 @@ struct HeldSlice {
   Shape view;
   std::int64_t dim = 0;
   Range part;
+  /// Who has the rest: the other ranks of the tensor group, or another layer (Layer::cut_outputs()).
+  enum class Rest { on_tensor_group, in_another_layer } rest = Rest::on_tensor_group;
+
+  bool is_shared() const { return rest == Rest::on_tensor_group; }
 };
 
 /// What each rank of a tensor group has of what flows from one layer to the next: all of it, or a part of its
@@ -207,9 +211,16 @@ class Layer {
   /// Parameters of other layers that this one uses too: tied weights.
   virtual std::vector<BorrowedParameter*> borrowed() { return {}; }
 
-  std::vector<Parameter>& parameters() { return parameters_; }
+  /// Outputs along dim 1 (channels, features), of which each is made with weights of its own from one tensor;
+  /// 0: they are not, or the layer is sliced.
+  virtual std::int64_t own_outputs() const { return 0; }
+  /// Leaves this layer its first `kept` own_outputs(), and returns one that gives the others. The parameters
+  /// of both are parts of the whole ones, and lose their values.
+  virtual std::unique_ptr<Layer> cut_outputs(std::int64_t kept);
+
+  virtual std::vector<Parameter>& parameters() { return parameters_; }
   std::vector<Buffer>& buffers() { return buffers_; }
-  const std::vector<Parameter>& parameters() const { return parameters_; }
+  virtual const std::vector<Parameter>& parameters() const { return parameters_; }
   const std::vector<Buffer>& buffers() const { return buffers_; }
 
  protected:

@@ -12,6 +12,7 @@
 #include "core/error.hpp"
 #include "kernels/fill.hpp"
 #include "models/borrowed_parameter.hpp"
+#include "models/layers/outputs_in_two.hpp"
 #include "models/slicing/slices.hpp"
 #include "models/slicing/tensor_group.hpp"
 
@@ -100,6 +101,13 @@ Model::Model(std::string name, std::vector<std::unique_ptr<Layer>> layers)
   }
 }
 
+void Model::cut_layer(std::size_t layer, std::int64_t kept) {
+  auto others = std::make_unique<OtherOutputs>(layers_.at(layer)->cut_outputs(kept));
+  layers_[layer] = std::make_unique<FirstOutputs>(std::move(layers_[layer]));
+  layers_.insert(layers_.begin() + static_cast<std::ptrdiff_t>(layer) + 1, std::move(others));
+  held_.assign(layers_.size(), true);
+}
+
 void Model::hold(const std::vector<std::size_t>& layers) {
   held_.assign(layers_.size(), false);
   for (const std::size_t layer : layers) held_.at(layer) = true;
@@ -179,9 +187,7 @@ std::int64_t Model::parameter_count() const {
   std::int64_t count = 0;
   for (const auto& layer : layers_) {
     for (const auto& parameter : layer->parameters()) {
-      std::int64_t elements = 1;
-      for (const auto extent : whole_shape(parameter.value, parameter.slice)) elements *= extent;
-      count += elements;
+      count += static_cast<std::int64_t>(whole_elements(parameter));
     }
   }
   return count;

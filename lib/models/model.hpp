@@ -89,6 +89,10 @@ class Model {
   std::vector<std::unique_ptr<Layer>>& layers() { return layers_; }
   const std::vector<std::unique_ptr<Layer>>& layers() const { return layers_; }
 
+  /// Puts two layers in the place of one: the first gives its first `kept` own_outputs(), the second, behind
+  /// it, all of them (models/layers/outputs_in_two.hpp). Before hold() and initialise().
+  void cut_layer(std::size_t layer, std::int64_t kept);
+
   /// Leaves memory to these layers only (indices, ascending), as a stage of a pipeline needs it: the others'
   /// parameters and buffers become shapes, except those that one of these layers borrows. Layers of which
   /// nothing is held must not run.

@@ -1,6 +1,7 @@
 #include "plan/volumes.hpp"
 
 #include "models/shape.hpp"
+#include "models/slicing/slices.hpp"
 #include "models/slicing/tensor_group.hpp"
 #include "parallel/tensor/tensor_ranks.hpp"
 
@@ -13,9 +14,7 @@ double gradient_bytes(const models::Model& model, int tensor, double element) {
   for (const auto& layer : model.layers()) {
     for (const auto& parameter : layer->parameters()) {
       if (parameter.frozen) continue;
-      const bool sliced = parameter.slice != nullptr;
-      elements += sliced ? static_cast<double>(models::element_count(parameter.slice->whole))
-                         : static_cast<double>(parameter.value.numel()) * tensor;
+      elements += models::whole_elements(parameter) * (parameter.slice != nullptr ? 1 : tensor);
     }
   }
   return elements * element;

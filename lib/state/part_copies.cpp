@@ -60,7 +60,8 @@ std::string PartCopies::text_of(const Layout& layout) {
       entry["slice"] = {{"whole", slice.whole},
                         {"view", slice.view},
                         {"dim", slice.dim},
-                        {"part", {slice.part.begin, slice.part.end}}};
+                        {"part", {slice.part.begin, slice.part.end}},
+                        {"rest", static_cast<int>(slice.rest)}};
     }
     tensors.push_back(std::move(entry));
   }
@@ -85,7 +86,8 @@ PartCopies::Layout PartCopies::parse(const std::string& text) {
           models::HeldSlice{.whole = slice["whole"].get<models::Shape>(),
                             .view = slice["view"].get<models::Shape>(),
                             .dim = slice["dim"],
-                            .part = {slice["part"][0], slice["part"][1]}});
+                            .part = {slice["part"][0], slice["part"][1]},
+                            .rest = static_cast<models::HeldSlice::Rest>(slice["rest"].get<int>())});
     }
     tensors.push_back(std::move(tensor));
   }

@@ -89,7 +89,7 @@ std::vector<parallel::StateTensor> gather_stage(const std::vector<HeldPart>& hel
   SurvivorMessages messages(world, holders);
   for (std::size_t i = 0; i < (*mine)->tensors.size(); ++i) {
     auto tensor = (*mine)->tensors[i];
-    if (tensor.slice == nullptr) {
+    if (tensor.slice == nullptr || !tensor.slice->is_shared()) {
       tensor.value = tensor.value.contiguous();
     } else {
       std::vector<at::Tensor> values;
@@ -121,7 +121,7 @@ Written write_parts(const checkpoint::Saving& saving, const std::vector<HeldPart
     const auto whole = gather_stage(held, number, pipe, holders, world);
     std::vector<checkpoint::TensorRef> references;
     for (const auto& tensor : whole)
-      references.push_back(reference_to(tensor.group, tensor.name, tensor.value));
+      references.push_back(reference_to(tensor.group, tensor.name, tensor.value, rectangle_of_stage(tensor)));
     std::string text;
     const auto mine = failure_of([&] {
       if (holders.front() == world.rank()) text = saving.write_part(pipe, references, library);

@@ -47,12 +47,17 @@ class GroupMessages : public PartMessages {
 
 }  // namespace
 
-checkpoint::TensorRef reference_to(const std::string& group, const std::string& name,
-                                   const at::Tensor& value) {
-  return {.slice = Slice::whole(name, value.sizes().vec()),
+checkpoint::TensorRef reference_to(const std::string& group, const std::string& name, const at::Tensor& value,
+                                   const std::optional<Slice>& rectangle) {
+  return {.slice = rectangle ? *rectangle : Slice::whole(name, value.sizes().vec()),
           .group = group,
           .dtype = dtype_name(value.scalar_type()),
           .data = value.const_data_ptr()};
+}
+
+std::optional<Slice> rectangle_of_stage(const parallel::StateTensor& tensor) {
+  if (tensor.slice == nullptr || tensor.slice->is_shared()) return std::nullopt;
+  return models::rectangle_of(tensor.name, *tensor.slice);
 }
 
 std::string group_of_copy(const std::string& group, int index) {
@@ -100,7 +105,7 @@ void SavedState::put_together(const parallel::StateTensor& source, int saver, Co
   const int count = mesh_.tensor;
   if (where_.data != saver / count) return;
   const bool mine = where_.tensor == saver % count;
-  if (source.slice == nullptr) {
+  if (source.slice == nullptr || !source.slice->is_shared()) {
     if (mine) copy_into(copy.value, source.read());
     return;
   }
@@ -123,6 +128,7 @@ void SavedState::take(const std::vector<parallel::StateTensor>& state, checkpoin
   for (std::size_t i = 0; i < sources.size(); ++i, ++copy) {
     copy->group = sources[i].group;
     copy->name = sources[i].name;
+    copy->rectangle = rectangle_of_stage(sources[i]);
     put_together(sources[i], saver[i], *copy);
   }
   for (const auto& tensor : state) {
@@ -130,7 +136,7 @@ void SavedState::take(const std::vector<parallel::StateTensor>& state, checkpoin
     const auto& owner = tensor.owner.copy;
     copy->group = owner ? group_of_copy(tensor.group, owner->index) : tensor.group;
     copy->name = tensor.name;
-    copy->shard = tensor.shard;
+    copy->rectangle = tensor.shard;
     copy_into((copy++)->value, tensor.read());
   }
 }
@@ -145,8 +151,7 @@ std::vector<checkpoint::TensorRef> SavedState::references() const {
   std::vector<checkpoint::TensorRef> references;
   for (const auto& copy : copies_) {
     if (!copy.value.defined()) continue;
-    references.push_back(reference_to(copy.group, copy.name, copy.value));
-    if (copy.shard) references.back().slice = *copy.shard;
+    references.push_back(reference_to(copy.group, copy.name, copy.value, copy.rectangle));
   }
   return references;
 }

@@ -17,9 +17,12 @@ namespace dtrain::state {
 /// Bytes of a state that a rank saves at least, where several share it out: below, another file costs more.
 inline constexpr std::int64_t kSmallestShare = std::int64_t{4} << 20;
 
-/// To be written: `value`, contiguous, is the whole tensor. Borrowed.
-checkpoint::TensorRef reference_to(const std::string& group, const std::string& name,
-                                   const at::Tensor& value);
+/// To be written: `value`, contiguous, is `rectangle` of the tensor; empty: the whole. Borrowed.
+checkpoint::TensorRef reference_to(const std::string& group, const std::string& name, const at::Tensor& value,
+                                   const std::optional<Slice>& rectangle);
+
+/// What of the tensor the ranks of a stage hold together, where it is not the whole one.
+std::optional<Slice> rectangle_of_stage(const parallel::StateTensor& tensor);
 
 /// Where a checkpoint has what copy `index` of the model holds of `group`: `optimizer/exp_avg.copy-00001`.
 std::string group_of_copy(const std::string& group, int index);
@@ -50,8 +53,8 @@ class SavedState {
   struct Copy {
     std::string group;
     std::string name;
-    at::Tensor value;                 // contiguous; undefined where another rank has it
-    std::optional<Slice> shard = {};  // what of the tensor it is; empty: the whole
+    at::Tensor value;                     // contiguous; undefined where another rank has it
+    std::optional<Slice> rectangle = {};  // what of the tensor it is; empty: the whole
   };
   std::vector<parallel::StateTensor> listed(const std::vector<parallel::StateTensor>& state) const;
   std::vector<int> savers(const std::vector<parallel::StateTensor>& state) const;

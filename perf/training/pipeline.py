@@ -89,6 +89,7 @@ def speed(arguments, folder, rows):
     for micro_batches in (4, 8, 16):
         cases[f"1f1b on 2 ranks, {micro_batches} micro-batches"] = pipeline(micro_batches)
         cases[f"1f1b on 2 ranks, {micro_batches} micro-batches, stages by measured time"] = pipeline(micro_batches, "--balance", "dynamic")
+        cases[f"eager-1f1b on 2 ranks, {micro_batches} micro-batches"] = pipeline(micro_batches, "--pipeline", "eager-1f1b")
     cases["gpipe on 2 ranks, 16 micro-batches"] = pipeline(16, "--pipeline", "gpipe")
     common = ["--model", "vgg11", "--global-batch", 256, "--epochs", 1, "--limit-steps", arguments.steps]
     rates, shares = {case: [] for case in cases}, {}

@@ -21,6 +21,7 @@ std::vector<parallel::StateTensor> part_at(const topology::MeshCoordinates& wher
   const auto value = static_cast<double>(100 * step + 10 * where.pipe + where.tensor);
   models::HeldSlice slice{
       .whole = {8, 2}, .view = {4, 2, 2}, .dim = 1, .part = {where.tensor, where.tensor + 1}};
+  if (where.pipe == 1) slice.rest = models::HeldSlice::Rest::in_another_layer;
   return {{.group = parallel::StateTensor::kModel,
            .name = "weight" + std::to_string(where.pipe),
            .value = at::full({3 + where.pipe}, value, at::kFloat),
@@ -96,6 +97,7 @@ class Copying {
       EXPECT_EQ(found[i].slice->dim, expected[i].slice->dim);
       EXPECT_EQ(found[i].slice->part.begin, expected[i].slice->part.begin);
       EXPECT_EQ(found[i].slice->part.end, expected[i].slice->part.end);
+      EXPECT_EQ(found[i].slice->rest, expected[i].slice->rest);
     }
   }
 

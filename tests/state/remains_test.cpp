@@ -26,17 +26,30 @@ at::Tensor whole_at(int pipe, std::int64_t step) {
   return at::arange(15, at::kFloat).reshape({5, 3}).add_(static_cast<double>(100 * step + 50 * pipe));
 }
 
-/// The part at a place of the mesh: a slice of the rows, and what both ranks of a tensor group have.
+/// Of a layer in two: each stage has two of the four rows, on both ranks of its tensor group.
+at::Tensor parted_at(std::int64_t step) {
+  return at::arange(12, at::kFloat).reshape({4, 3}).add_(static_cast<double>(-100 * step));
+}
+
+/// The part at a place of the mesh: a slice of the rows, what both ranks of a tensor group have, and a part
+/// of a layer in two.
 HeldPart part_at(int pipe, int tensor, std::int64_t step, bool informed = true) {
   models::HeldSlice slice{
       .whole = {5, 3}, .view = {5, 3}, .dim = 0, .part = part_of(5, tensor, kShape.tensor)};
   const auto held = models::part_of_whole(whole_at(pipe, step), slice, slice.part);
+  models::HeldSlice rows{.whole = {4, 3},
+                         .view = {4, 3},
+                         .dim = 0,
+                         .part = part_of(4, pipe, kShape.pipe),
+                         .rest = models::HeldSlice::Rest::in_another_layer};
+  const auto parted = models::part_of_whole(parted_at(step), rows, rows.part);
   const auto stage = std::to_string(pipe);
-  HeldPart part{.step = step,
-                .where = {.data = 0, .pipe = pipe, .tensor = tensor},
-                .tensors = {{"model", "sliced" + stage, held, std::make_shared<models::HeldSlice>(slice)},
-                            {"optimizer/momentum", "common" + stage, at::full({2}, static_cast<double>(step)),
-                             nullptr}}};
+  HeldPart part{
+      .step = step,
+      .where = {.data = 0, .pipe = pipe, .tensor = tensor},
+      .tensors = {{"model", "sliced" + stage, held, std::make_shared<models::HeldSlice>(slice)},
+                  {"optimizer/momentum", "common" + stage, at::full({2}, static_cast<double>(step)), nullptr},
+                  {"model", "parted", parted, std::make_shared<models::HeldSlice>(rows)}}};
   if (informed) {
     part.info.emplace();
     part.info->step = step;
@@ -78,6 +91,9 @@ class RemainsTest : public testing::Test {
     const auto reader = checkpoint::load(folder_ / "checkpoints" / checkpoint::step_folder(step), library_);
     EXPECT_EQ(reader.info().step, step);
     EXPECT_EQ(reader.info().model, "mlp");
+    auto parted = at::empty({4, 3}, at::kFloat);
+    reader.read("model/parted", "float32", bytes_of(parted));
+    EXPECT_TRUE(at::equal(parted, parted_at(step))) << parted;
     for (int pipe = 0; pipe < kShape.pipe; ++pipe) {
       const auto stage = std::to_string(pipe);
       auto sliced = at::empty({5, 3}, at::kFloat);

@@ -108,6 +108,30 @@ TEST(SavedStateTest, CopiesShareOutWhatIsLarge) {
   EXPECT_EQ(states.messages(), 0) << "each copy has all of it";
 }
 
+TEST(SavedStateTest, TwoStagesWriteTheirPartsOfALayerInTwo) {
+  SavedStates states({.data = 2, .pipe = 2});
+  const auto whole = values(20, 0).reshape({5, 4});
+  states.take([&](const auto& where) {
+    auto part = slice_of("weight", whole, where.pipe, 2);
+    auto slice = *part.slice;
+    slice.rest = models::HeldSlice::Rest::in_another_layer;
+    part.slice = std::make_shared<models::HeldSlice>(slice);
+    return std::vector{part};
+  });
+  EXPECT_THAT(states.writers(), UnorderedElementsAre(0, -1, 2, -1));
+  auto found = at::zeros({5, 4});
+  for (int rank = 0; rank < 4; ++rank) {
+    for (const auto& reference : states.of(rank).references()) {
+      const auto& slice = reference.slice;
+      EXPECT_EQ(slice.global_shape, (models::Shape{5, 4}));
+      const auto part = at::from_blob(const_cast<void*>(reference.data), slice.extent, at::kFloat);
+      found.narrow(0, slice.offset[0], slice.extent[0]).add_(part);
+    }
+  }
+  EXPECT_TRUE(at::equal(found, whole)) << "each element once";
+  EXPECT_EQ(states.messages(), 0);
+}
+
 TEST(SavedStateTest, OneRankOfAStageWritesWhatIsSmall) {
   SavedStates states({.data = 2, .pipe = 2});
   states.take([&](const auto& where) {

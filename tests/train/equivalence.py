@@ -52,6 +52,8 @@ COLUMNS = {
     "gpipe 2": (2, ["--mesh", "pipe=2", "--pipeline", "gpipe", *AGAIN]),
     "1f1b 2": (2, ["--mesh", "pipe=2", "--pipeline", "1f1b", *AGAIN]),
     "1f1b 4": (4, ["--mesh", "pipe=4", "--pipeline", "1f1b", *AGAIN]),
+    "eager 2": (2, ["--mesh", "pipe=2", "--pipeline", "eager-1f1b", *AGAIN]),
+    "eager 4": (4, ["--mesh", "pipe=4", "--pipeline", "eager-1f1b"]),
     "interleaved 2x2": (2, ["--mesh", "pipe=2", "--pipeline", "interleaved", "--virtual-stages", 2, *AGAIN]),
     "data 2 x pipe 2": (4, ["--mesh", "data=2,pipe=2", *AGAIN]),
     "tensor 2": (2, ["--mesh", "tensor=2"]),
@@ -61,14 +63,14 @@ COLUMNS = {
     "data 2 x pipe 2 x tensor 2": (8, ["--mesh", "data=2,pipe=2,tensor=2", *AGAIN]),
 }
 # Every row and every column at least twice.
-SAMPLE = {"mlp": ("layerwise 4", "interleaved 2x2", "ddp 4", "tensor 4"),
+SAMPLE = {"mlp": ("layerwise 4", "interleaved 2x2", "eager 2", "eager 4", "ddp 4", "tensor 4"),
           "cnn": ("gpipe 2", "data 2 x pipe 2", "tensor 4"),
-          "vgg11": ("1f1b 4", "interleaved 2x2", "pipe 2 x tensor 2"),
+          "vgg11": ("1f1b 4", "eager 4", "interleaved 2x2", "pipe 2 x tensor 2"),
           "resnet18": ("data 2 x pipe 2", "ddp 2", "tensor 2"),
           "nbow": ("1f1b 2", "ddp 4", "layerwise 4", "data 2 x tensor 2"),
           "seq2seq": ("gpipe 2", "layerwise 2", "data 2 x pipe 2 x tensor 2"),
           "conv_autoencoder": ("layerwise 2", "1f1b 4", "data 2 x tensor 2"),
-          "gpt": ("1f1b 2", "data 2 x pipe 2", "ddp 2", "tensor 2", "pipe 2 x tensor 2", "data 2 x pipe 2 x tensor 2")}
+          "gpt": ("1f1b 2", "eager 2", "data 2 x pipe 2", "ddp 2", "tensor 2", "pipe 2 x tensor 2", "data 2 x pipe 2 x tensor 2")}
 TOLERANCES = {"fp64": 1e-9, "fp32": 1e-3}
 SMALLEST = 1e-3  # a tensor that is nearly zero throughout, such as a bias before BatchNorm, has no size of its own
 
@@ -116,7 +118,7 @@ def compare(one, other):
 def cell(binary, folder, data, model, precision, column, one):
     ranks, options = COLUMNS[column]
     layers = {"nbow": 2, "seq2seq": 2}.get(model, 99)
-    stages = {"layerwise 4": 4, "1f1b 4": 4, "interleaved 2x2": 4}.get(column, 2)
+    stages = {"layerwise 4": 4, "1f1b 4": 4, "eager 4": 4, "interleaved 2x2": 4}.get(column, 2)
     if stages > layers and "ddp" not in column:
         refused(binary, ranks, 2, [f"{stages} stages are more than the {layers} layers of the model {model}"],
                 "--model", model, *COMMON, *MODELS[model], *options, "--limit-steps", STEPS, cwd=folder)

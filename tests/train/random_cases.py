@@ -249,7 +249,7 @@ def draw_how(chance, meshes, mesh, precision, pieces, steps, ulfm):
     how = {"RANKS": ranks, "mesh": mesh_words(*mesh), "precision": precision, "threads": chance.choice([1, 1, 2])}
     sometimes = lambda share: chance.random() < share
     if pipe > 1:
-        schedules = ["1f1b", "gpipe", "layerwise"] + (["interleaved"] if mesh in meshes(2) else [])
+        schedules = ["1f1b", "eager-1f1b", "gpipe", "layerwise"] + (["interleaved"] if mesh in meshes(2) else [])
         how["pipeline"] = chance.choice(schedules)
         if sometimes(0.2):
             how["balance"] = "dynamic"

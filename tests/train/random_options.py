@@ -22,7 +22,7 @@ MESHES = [(1, 1, 1), (1, 1, 1), (2, 1, 1), (2, 1, 1), (3, 1, 1), (1, 2, 1), (1, 
 COMMON = {
     "class-weights": ["balanced"], "label-smoothing": [0.1], "freeze": ["bias$"], "staging": ["memory", "local=copies"],
     "augment": ["on", "off", "flip", "crop"], "augment-padding": [1], "rank-order": ["launched"], "adaptive-batch": [True],
-    "eval-batch": [1, 5], "pipeline": ["gpipe", "interleaved", "layerwise"], "virtual-stages": [2, 3], "balance": ["dynamic", "data"],
+    "eval-batch": [1, 5], "pipeline": ["eager-1f1b", "gpipe", "interleaved", "layerwise"], "virtual-stages": [2, 3], "balance": ["dynamic", "data"],
     "recompute": ["full", "auto"], "memory-limit": ["3GiB", "900MiB"], "exit-after": ["0.001s"], "optimizer": ["sgd", "adam", "adamw"],
     "momentum": [0, 0.5], "nesterov": [True], "weight-decay": [0.1], "decay": ["matrices"], "optimizer-state-bits": [8],
     "schedule": ["constant", "step", "cosine", "one_cycle", "linear", "wsd"], "warmup-steps": [0, 2], "min-learning-rate": [1e-5],

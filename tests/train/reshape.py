@@ -9,6 +9,7 @@ to the bit on the same mesh, to 1e-9 (fp64) elsewhere.
 
 import argparse
 import itertools
+import json
 import sys
 import tempfile
 from pathlib import Path
@@ -19,23 +20,34 @@ import numpy as np
 from dtrain_run import checkpoint_tensors, run, step_losses, write_rows
 from small_data import stage_small
 
+IN_PARTS = "pipe 2, in parts"  # two stages share a layer where the model has a large one
 MESHES = {"1": (1, []), "data 2": (2, ["--mesh", "data=2"]), "pipe 2": (2, ["--mesh", "pipe=2"]),
           "tensor 2": (2, ["--mesh", "tensor=2"]), "data 4": (4, ["--mesh", "data=4"]),
           "data 2 x pipe 2": (4, ["--mesh", "data=2,pipe=2"]), "data 2 x tensor 2": (4, ["--mesh", "data=2,tensor=2"]),
-          "pipe 2 x tensor 2": (4, ["--mesh", "pipe=2,tensor=2"])}
+          "pipe 2 x tensor 2": (4, ["--mesh", "pipe=2,tensor=2"]),
+          IN_PARTS: (2, ["--mesh", "pipe=2", "--pipeline", "eager-1f1b"]),
+          "data 2 x pipe 2, in parts": (4, ["--mesh", "data=2,pipe=2", "--pipeline", "eager-1f1b"])}
 COMMON = ["--epochs", 2, "--threads", 1, "--quiet", "--micro-batches", 8, "--schedule", "constant", "--precision", "fp64",
           "--warmup-steps", 0]
 MODELS = {  # slices of heads and words, a tied weight, dropout; BatchNorm's buffers and convolutions
     "gpt": ["--model", "gpt", "--global-batch", 50, "--model-option", "layers=2", "--model-option", "heads=4",
             "--model-option", "width=16", "--model-option", "dropout=0.1"],
-    "resnet18": ["--model", "resnet18", "--global-batch", 60, "--model-option", "width=4", "--learning-rate", 0.05]}
+    "resnet18": ["--model", "resnet18", "--global-batch", 60, "--model-option", "width=4", "--learning-rate", 0.05],
+    "vgg11": ["--model", "vgg11", "--global-batch", 60, "--model-option", "width=32", "--model-option", "hidden=64",
+              "--learning-rate", 0.05]}
 SAMPLE = {"gpt": [("data 2 x tensor 2", "pipe 2"), ("pipe 2 x tensor 2", "1"), ("1", "tensor 2"), ("tensor 2", "tensor 2")],
-          "resnet18": [("tensor 2", "data 4"), ("data 2 x pipe 2", "data 2"), ("data 2", "pipe 2 x tensor 2")]}
+          "resnet18": [("tensor 2", "data 4"), ("data 2 x pipe 2", "data 2"), ("data 2", "pipe 2 x tensor 2")],
+          "vgg11": [(IN_PARTS, "pipe 2"), ("pipe 2", IN_PARTS), (IN_PARTS, IN_PARTS), (IN_PARTS, "data 2 x pipe 2, in parts")]}
 SAVED, LAST = 10, 15
 
 
 def all_tensors(run_folder):
     return checkpoint_tensors(run_folder / "checkpoints" / f"step-{SAVED:08}", group=None)
+
+
+def has_parts(run_folder):
+    manifest = json.loads((run_folder / "checkpoints" / f"step-{SAVED:08}" / "manifest.json").read_text())
+    return any(len(tensor["slices"]) > 1 for tensor in manifest["tensors"])
 
 
 def losses(run_folder):
@@ -62,6 +74,8 @@ def cell(binary, folder, data, model, saved_by, loaded_by):
         run(binary, ranks, *again, "--limit-steps", LAST, "--name", "gone-on", cwd=other)
         one, two = all_tensors(begun), all_tensors(Path(other) / "runs/loaded")
         found = losses(Path(other) / "runs/gone-on")
+    if saved_by == IN_PARTS and model == "vgg11":
+        assert has_parts(begun), "no layer was cut"
     different = [name for name in one if one.keys() != two.keys() or not np.array_equal(one[name], two[name])]
     expected = losses(begun)[SAVED:]
     assert len(found) == LAST - SAVED, found

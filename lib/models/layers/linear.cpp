@@ -47,6 +47,13 @@ Flow Linear::slice(TensorGroup& group, const Flow& flow) {
   return {};
 }
 
+std::unique_ptr<Layer> Linear::cut_outputs(std::int64_t kept) {
+  auto others = std::make_unique<Linear>(name(), in_features_, out_features_ - kept);
+  out_features_ = kept;
+  others->parameters_ = cut_parameters(parameters_, kept);
+  return others;
+}
+
 at::Tensor linear_product(const at::Tensor& input, Parameter& weight, Parameter& bias) {
   if (gives_factors(input, weight)) return small_linear(input.contiguous(), weight, bias);
   if (fits_large_linear(input, weight)) return large_linear(input, weight, bias);
@@ -84,7 +91,7 @@ Cost Linear::cost(const std::vector<Shape>& inputs) const {
   return {.flops = rows * (2.0 * in * out + out),
           .parameter_bytes = (in * out + out) * bytes,
           .activation_bytes = rows * out * bytes,
-          .entered_bytes = parameters_[1].slice != nullptr ? rows * in * bytes : 0.0,
+          .entered_bytes = group_ != nullptr && parameters_[1].slice != nullptr ? rows * in * bytes : 0.0,
           .left_bytes = group_ != nullptr && parameters_[1].slice == nullptr ? rows * out * bytes : 0.0,
           .products = Cost::Products::of_inputs};
 }

@@ -17,6 +17,8 @@ class Linear final : public Layer {
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
   Cost cost(const std::vector<Shape>& inputs) const override;
   Flow slice(TensorGroup& group, const Flow& flow) override;
+  std::int64_t own_outputs() const override { return group_ == nullptr ? out_features_ : 0; }
+  std::unique_ptr<Layer> cut_outputs(std::int64_t kept) override;
 
  private:
   std::int64_t in_features_;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "core/error.hpp"
+#include "models/shape.hpp"
 
 namespace dtrain::models {
 namespace {
@@ -38,6 +39,14 @@ Shape held_shape(const HeldSlice& slice, Range part) {
   return shape;
 }
 
+Slice rectangle_of(const std::string& name, const HeldSlice& slice) {
+  Slice rectangle = Slice::whole(name, slice.whole);
+  const auto dim = static_cast<std::size_t>(slice.dim);
+  rectangle.offset.at(dim) = slice.part.begin;
+  rectangle.extent.at(dim) = slice.part.size();
+  return rectangle;
+}
+
 void hold_slice(Parameter& parameter, std::int64_t dim, Range part, const Shape& view) {
   const Shape whole = parameter.value.sizes().vec();
   parameter.slice = slice_of(parameter.name,
@@ -46,6 +55,23 @@ void hold_slice(Parameter& parameter, std::int64_t dim, Range part, const Shape&
   const auto format = parameter.value.suggest_memory_format();
   parameter.value = at::empty(held_shape(*parameter.slice, part), options.memory_format(format))
                         .set_requires_grad(!parameter.frozen);
+}
+
+std::vector<Parameter> cut_parameters(std::vector<Parameter>& parameters, std::int64_t kept) {
+  auto others = parameters;
+  const auto leave = [](Parameter& parameter, Range part) {
+    hold_slice(parameter, 0, part);
+    HeldSlice slice = *parameter.slice;
+    slice.rest = HeldSlice::Rest::in_another_layer;
+    parameter.slice = std::make_shared<const HeldSlice>(std::move(slice));
+    parameter.slicing = Slicing::none;
+  };
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const auto all = parameters[i].value.size(0);
+    leave(parameters[i], {0, kept});
+    leave(others[i], {kept, all});
+  }
+  return others;
 }
 
 void hold_slice(Buffer& buffer, Range part) {
@@ -57,6 +83,12 @@ void hold_slice(Buffer& buffer, Range part) {
 
 Shape whole_shape(const at::Tensor& value, const std::shared_ptr<const HeldSlice>& slice) {
   return slice != nullptr ? slice->whole : value.sizes().vec();
+}
+
+double whole_elements(const Parameter& parameter) {
+  const auto& slice = parameter.slice;
+  const bool shared = slice != nullptr && slice->is_shared();
+  return shared ? element_count(slice->whole) : static_cast<double>(parameter.value.numel());
 }
 
 at::Tensor part_of_whole(const at::Tensor& whole, const HeldSlice& slice, Range part) {

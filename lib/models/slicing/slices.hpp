@@ -1,5 +1,9 @@
 #pragma once
 
+#include <string>
+#include <vector>
+
+#include "core/slice.hpp"
 #include "models/layer.hpp"
 
 namespace dtrain::models {
@@ -9,16 +13,25 @@ namespace dtrain::models {
 /// size. Every rank's part is part_of() the dim. Throws Error (exit code 2) for an empty part: more ranks
 /// than elements.
 void hold_slice(Parameter& parameter, std::int64_t dim, Range part, const Shape& view = {});
+/// Shares out dim 0 of the parameters of a layer, which are whole, between it and another one: these become
+/// the first `kept` elements, and those that are returned the others.
+std::vector<Parameter> cut_parameters(std::vector<Parameter>& parameters, std::int64_t kept);
 /// The same of a buffer of one dim.
 void hold_slice(Buffer& buffer, Range part);
 
 /// The whole tensor's shape of what may be sliced.
 Shape whole_shape(const at::Tensor& value, const std::shared_ptr<const HeldSlice>& slice);
 
+/// Elements of the parameter that all ranks of a tensor group hold together.
+double whole_elements(const Parameter& parameter);
+
 /// Elements `part` of `whole`, which has the shape slice.whole: contiguous, in the shape that a rank holds.
 at::Tensor part_of_whole(const at::Tensor& whole, const HeldSlice& slice, Range part);
 /// Writes them back: `held` is what the rank of `part` holds. `whole` must be contiguous.
 void put_part(at::Tensor& whole, const HeldSlice& slice, Range part, const at::Tensor& held);
+
+/// What a parameter of a layer in two (cut_parameters()) is of the tensor called `name`.
+Slice rectangle_of(const std::string& name, const HeldSlice& slice);
 
 /// Elements along the sliced dim of the whole tensor.
 std::int64_t sliced_extent(const HeldSlice& slice);

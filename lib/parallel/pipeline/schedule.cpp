@@ -11,7 +11,8 @@
 namespace dtrain::parallel {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNames = {"layerwise", "gpipe", "1f1b", "interleaved"};
+constexpr std::array<std::string_view, 5> kNames = {"layerwise", "gpipe", "1f1b", "eager-1f1b",
+                                                    "interleaved"};
 
 /// The micro-batches go through a rank's stages in groups: as many groups as each can have one micro-batch
 /// for every rank, and as even as can be. (With a short last group an interleaved schedule can stand still.)
@@ -53,6 +54,7 @@ std::size_t warm_up_of(Pipelining pipelining, const Schedule& schedule, int rank
   const int after = schedule.ranks - 1 - rank;  // ranks that a micro-batch has yet to pass
   if (pipelining == Pipelining::layerwise) return 0;
   if (pipelining == Pipelining::gpipe) return static_cast<std::size_t>(schedule.micro_batches);
+  if (pipelining == Pipelining::eager) return static_cast<std::size_t>(2 * after);
   if (schedule.stages_per_rank == 1) return static_cast<std::size_t>(after);
   std::int64_t largest = 0;
   for (const Range& group : groups_of(schedule)) largest = std::max(largest, group.size());
@@ -65,7 +67,7 @@ Pipelining parse_pipelining(std::string_view name) {
   const auto place = std::ranges::find(kNames, name);
   if (place != kNames.end()) return static_cast<Pipelining>(place - kNames.begin());
   throw usage_error(fmt::format("there is no pipeline schedule \"{}\"", name), "--pipeline",
-                    "use one of 1f1b, gpipe, interleaved, layerwise");
+                    "use one of 1f1b, eager-1f1b, gpipe, interleaved, layerwise");
 }
 
 std::string_view name_of(Pipelining pipelining) { return kNames[static_cast<std::size_t>(pipelining)]; }

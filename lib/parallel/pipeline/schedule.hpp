@@ -12,11 +12,13 @@ enum class Pipelining {
   layerwise,    ///< One stage at work at a time: the baseline.
   gpipe,        ///< All forward, then all backward. Huang et al. 2019.
   one_f_one_b,  ///< Backward as soon as it can be, so that few activations live. Narayanan et al. 2019.
-  interleaved,  ///< The same with several stages per rank, which shortens the idle time. Narayanan et al.
+  eager,        ///< The same with a micro-batch to spare between two ranks: they need not be as fast as each
+                ///< other at every moment, and more activations live. Zhuang et al. 2023.
+  interleaved,  ///< As 1f1b with several stages per rank, which shortens the idle time. Narayanan et al.
                 ///< 2021.
 };
 
-/// `1f1b`, `gpipe`, `interleaved` or `layerwise`. Throws Error (exit code 2).
+/// `1f1b`, `eager-1f1b`, `gpipe`, `interleaved` or `layerwise`. Throws Error (exit code 2).
 Pipelining parse_pipelining(std::string_view name);
 std::string_view name_of(Pipelining pipelining);
 

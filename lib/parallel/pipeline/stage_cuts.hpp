@@ -36,4 +36,9 @@ StageCuts cut_stages(const std::vector<double>& costs, int ranks, int stages_per
 /// (perf/parallel/layer_costs.cpp, perf/results/pipeline/layer-costs-2026-11-26.txt).
 std::vector<double> work_of_layers(const models::Model& model, const std::vector<models::Shape>& inputs);
 
+/// Cuts the model for one stage per rank by work_of_layers(), and layers of it in two (Model::cut_layer())
+/// where a stage would end within one: as far as each such cut makes the greatest stage lighter by more than
+/// a fiftieth. Throws as cut_stages().
+StageCuts cut_within_layers(models::Model& model, const std::vector<models::Shape>& inputs, int ranks);
+
 }  // namespace dtrain::parallel

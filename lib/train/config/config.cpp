@@ -138,7 +138,7 @@ void validate_pipeline(const RunConfig& config) {
   require_option(
       !config.reproducible || shape.pipe == 1 || pipeline.schedule != "interleaved",
       "a rank's stages take a micro-batch back at different times, and its gradient is added up as a whole",
-      "--pipeline interleaved", "use 1f1b, gpipe or layerwise with --reproducible");
+      "--pipeline interleaved", "use 1f1b, eager-1f1b, gpipe or layerwise with --reproducible");
   if (shape.pipe == 1 || pipeline.schedule == "layerwise") return;
   const int owned = config.batch.micro_batches / shape.data;
   require_option(

@@ -62,7 +62,7 @@ inline int samples_of_largest_piece(const BatchConfig& batch) {
 
 /// How one copy of the model is executed where the mesh has a pipe axis.
 struct PipelineConfig {
-  std::string schedule = "1f1b";  ///< `1f1b`, `gpipe`, `interleaved` or `layerwise`.
+  std::string schedule = "1f1b";  ///< Of parallel::parse_pipelining().
   int virtual_stages = 2;         ///< Stages per rank of interleaved.
   /// `none`: stages of like FLOPs; `dynamic`: of like measured time; `data`: micro-batches by measured speed.
   std::string balance = "none";

@@ -168,6 +168,16 @@ struct CutModel {
   std::vector<double> costs;  // of each layer, in one unit
 };
 
+/// Whether two stages may share a layer. Not where layers move later, or tensor ranks share them already, or
+/// sums have the same bits on any ranks, or layers are counted. And where no micro-batch is to spare, even
+/// stages are slower: each waits whenever the other takes a little longer.
+bool cuts_within_layers(const RunConfig& config, const models::Model& model, const WorkloadPlace& place) {
+  const auto pipelining = parallel::parse_pipelining(config.pipeline.schedule);
+  const bool spares = pipelining == parallel::Pipelining::eager || pipelining == parallel::Pipelining::gpipe;
+  return spares && config.mesh_shape.pipe > 1 && config.mesh_shape.tensor == 1 && !balances_stages(config) &&
+         !config.reproducible && !model.code_layer() && place.device.is_cpu();
+}
+
 CutModel cut_model(const RunConfig& config, models::Model& model, const data::DatasetInfo& info,
                    const WorkloadPlace& place) {
   const int pipe = config.mesh_shape.pipe;
@@ -175,6 +185,10 @@ CutModel cut_model(const RunConfig& config, models::Model& model, const data::Da
   const auto inputs = model.input_shapes(samples_of_largest_piece(config.batch), info.shape);
   auto costs = parallel::work_of_layers(model, inputs);
   auto cuts = parallel::cut_stages(costs, pipe, stages, model.name());  // refuses before it measures
+  if (cuts_within_layers(config, model, place)) {
+    cuts = parallel::cut_within_layers(model, inputs, pipe);
+    return {std::move(cuts), parallel::work_of_layers(model, inputs)};
+  }
   if (!balances_stages(config) || config.dry_run || place.world == nullptr)
     return {std::move(cuts), std::move(costs)};
   const auto& earlier = config.pipeline.measured;

@@ -15,8 +15,9 @@ struct Layout {
   int stages_per_rank;
 };
 constexpr Layout kLayouts[] = {{Pipelining::layerwise, 1},   {Pipelining::gpipe, 1},
-                               {Pipelining::one_f_one_b, 1}, {Pipelining::interleaved, 2},
-                               {Pipelining::interleaved, 3}, {Pipelining::interleaved, 4}};
+                               {Pipelining::one_f_one_b, 1}, {Pipelining::eager, 1},
+                               {Pipelining::interleaved, 2}, {Pipelining::interleaved, 3},
+                               {Pipelining::interleaved, 4}};
 
 TEST(ScheduleTest, EveryScheduleComesToItsEndWhateverTheNumberOfMicroBatches) {
   for (const auto& [pipelining, stages] : kLayouts) {
@@ -53,6 +54,19 @@ TEST(ScheduleTest, OneFOneBKeepsFewActivationsAndGpipeAll) {
     EXPECT_EQ(few.peak_live[static_cast<std::size_t>(rank)], 4 - rank);
     EXPECT_EQ(all.peak_live[static_cast<std::size_t>(rank)], 16);
   }
+}
+
+TEST(ScheduleTest, AnEagerPipelineKeepsOneMoreForEachRankBehindAndHidesTransfers) {
+  const auto eager = make_schedule(Pipelining::eager, 4, 1, 16);
+  const auto strict = make_schedule(Pipelining::one_f_one_b, 4, 1, 16);
+  const auto run = simulate(eager);
+  for (int rank = 0; rank < 4; ++rank)
+    EXPECT_EQ(run.peak_live[static_cast<std::size_t>(rank)], 2 * (3 - rank) + 1);
+  const ActionCosts costs{.forward = 1, .backward = 2, .transfer = 0.5};
+  const double hidden = simulate(eager, costs).duration;
+  EXPECT_LT(hidden, simulate(strict, costs).duration);
+  EXPECT_DOUBLE_EQ(hidden, simulate(make_schedule(Pipelining::gpipe, 4, 1, 16), costs).duration)
+      << "only the way in and out is left";
 }
 
 TEST(ScheduleTest, EveryStageTakesMicroBatchesBackInAscendingOrder) {
@@ -96,6 +110,7 @@ TEST(SimulationTest, DrawsASchedule) {
 
 TEST(ScheduleTest, UnknownNamesAndImpossibleNumbersAreRefused) {
   EXPECT_EQ(parse_pipelining("1f1b"), Pipelining::one_f_one_b);
+  EXPECT_EQ(parse_pipelining("eager-1f1b"), Pipelining::eager);
   EXPECT_THROW(parse_pipelining("zigzag"), Error);
   EXPECT_THROW(make_schedule(Pipelining::gpipe, 2, 2, 4), Error);
   EXPECT_THROW(make_schedule(Pipelining::gpipe, 0, 1, 4), Error);

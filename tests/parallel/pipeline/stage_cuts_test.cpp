@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
+#include <string>
 
 #include "core/error.hpp"
 #include "models/model.hpp"
@@ -85,6 +87,48 @@ TEST(WorkOfLayersTest, OfATableOnlyTheWordsThatCome) {
   const auto work = work_of_layers(*gpt, gpt->input_shapes(4, text.sample_shape));
   EXPECT_LT(work[0], work[1]);           // the table of all words beside an attention
   EXPECT_GT(work.back(), 10 * work[1]);  // the output layer multiplies by all of them
+}
+
+std::unique_ptr<models::Model> mlp(const std::string& hidden) {
+  const models::DatasetFacts images{
+      .task = "image_classification", .sample_shape = {1, 28, 28}, .classes = 10};
+  return models::find_model("mlp").make(images, {{"hidden", hidden}});
+}
+
+double greatest_work(const models::Model& model, const StageCuts& cuts) {
+  return greatest(cuts, work_of_layers(model, model.input_shapes(64, {1, 28, 28})));
+}
+
+TEST(CutWithinLayersTest, AStageEndsWithinALayerThatIsLargerThanAStage) {
+  for (const int ranks : {2, 3}) {
+    const auto model = mlp("512");
+    const auto inputs = model->input_shapes(64, {1, 28, 28});
+    const auto count = model->parameter_count();
+    const auto before = greatest_work(*model, cut_stages(work_of_layers(*model, inputs), ranks, 1, "mlp"));
+    const auto cuts = cut_within_layers(*model, inputs, ranks);
+    ASSERT_EQ(cuts.stages(), ranks);
+    EXPECT_EQ(cuts.layers.back().end, std::ssize(model->layers()));
+    EXPECT_LT(greatest_work(*model, cuts), 0.75 * before) << ranks << " ranks";
+    EXPECT_EQ(model->parameter_count(), count);
+    int parts = 0;
+    for (std::size_t layer = 0; layer < model->layers().size(); ++layer) {
+      if (!model->layers()[layer]->name().ends_with(", first")) continue;
+      ++parts;
+      EXPECT_EQ(cuts.stage_of(layer) + 1, cuts.stage_of(layer + 1)) << "both parts in one stage";
+    }
+    EXPECT_EQ(parts, 1);
+  }
+}
+
+TEST(CutWithinLayersTest, AModelStaysWholeWhereLittleIsWon) {
+  const auto alone = mlp("512");
+  EXPECT_EQ(cut_within_layers(*alone, alone->input_shapes(64, {1, 28, 28}), 1).stages(), 1);
+  EXPECT_EQ(alone->layers().size(), mlp("512")->layers().size());
+  const auto narrow = mlp("40");  // of 40 outputs no two parts are large enough
+  const auto layers = narrow->layers().size();
+  cut_within_layers(*narrow, narrow->input_shapes(64, {1, 28, 28}), 2);
+  EXPECT_EQ(narrow->layers().size(), layers);
+  EXPECT_THROW(cut_within_layers(*narrow, narrow->input_shapes(64, {1, 28, 28}), 9), Error);
 }
 
 }  // namespace

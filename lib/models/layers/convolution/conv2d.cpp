@@ -61,6 +61,18 @@ Flow Conv2d::slice(TensorGroup& group, const Flow& flow) {
                            group, flow);
 }
 
+std::int64_t Conv2d::own_outputs() const {
+  return images_ == Images::as_they_come && group_ == nullptr ? geometry_.out_channels : 0;
+}
+
+std::unique_ptr<Layer> Conv2d::cut_outputs(std::int64_t kept) {
+  auto others = std::make_unique<Conv2d>(name(), geometry_);
+  others->geometry_.out_channels -= kept;
+  geometry_.out_channels = kept;
+  others->parameters_ = cut_parameters(parameters_, kept);
+  return others;
+}
+
 std::vector<Shape> Conv2d::output_shapes(const std::vector<Shape>& inputs) const {
   return {convolved_shape(name(), geometry_, inputs.at(0))};
 }
@@ -136,7 +148,7 @@ Cost convolution_cost(const Conv2d::Geometry& geometry, Conv2d::Bias bias, const
   const auto bytes = static_cast<double>(parameter.value.element_size());
   const auto channels = static_cast<double>(geometry.out_channels);
   const double biased = bias == Conv2d::Bias::yes ? 1.0 : 0.0;
-  const bool sliced = parameter.slice != nullptr;
+  const bool sliced = parameter.slicing != Slicing::none && parameter.slice != nullptr;
   return {.flops = outputs * (2.0 * fan_in + biased),
           .parameter_bytes = channels * (fan_in + biased) * bytes,
           .activation_bytes = outputs * bytes,

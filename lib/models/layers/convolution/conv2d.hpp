@@ -46,6 +46,8 @@ class Conv2d final : public Layer {
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
   Cost cost(const std::vector<Shape>& inputs) const override;
   Flow slice(TensorGroup& group, const Flow& flow) override;
+  std::int64_t own_outputs() const override;
+  std::unique_ptr<Layer> cut_outputs(std::int64_t kept) override;
 
   const Geometry& geometry() const { return geometry_; }
   Images images() const { return images_; }
