@@ -27,7 +27,8 @@ LIMIT_S = 240  # a rank that dies while MPI starts is given up after 60 s
 LEFT_S = 60  # for processes and names to go; ranks whose launcher is gone look for it each second
 OPTIONS = ["--model", "mlp", "--global-batch", 500, "--epochs", 2, "--checkpoint-every", "7steps", "--quiet", "--watchdog", 60,
            "--overwrite", "--threads", 1]
-MESHES = ["data=4", "data=2,pipe=2", "data=2,tensor=2"]
+EAGER = "--pipeline eager-1f1b"  # two stages share a layer
+MESHES = ["data=4", "data=2,pipe=2", "data=2,tensor=2", f"data=2,pipe=2 {EAGER}", f"pipe=4 {EAGER}"]
 
 
 def alive(pid):
@@ -36,7 +37,7 @@ def alive(pid):
 
 def started(binary, folder, mesh):
     environment = {**os.environ, "DTRAIN_MPIRUN_FLAGS": "--with-ft ulfm"}
-    command = [str(MPIRUN), str(RANKS), str(binary), *map(str, OPTIONS), "--mesh", mesh, "--name", "killed"]
+    command = [str(MPIRUN), str(RANKS), str(binary), *map(str, OPTIONS), "--mesh", *mesh.split(), "--name", "killed"]
     return subprocess.Popen(command, cwd=folder, env=environment, text=True, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE)
 
