@@ -89,7 +89,7 @@ struct HeldSlice {
   Shape view;
   std::int64_t dim = 0;
   Range part;
-  /// Who has the rest: the other ranks of the tensor group, or another layer (Layer::cut_outputs()).
+  /// Where the rest is: on the other ranks of the tensor group, or in another layer (Layer::cut_outputs()).
   enum class Rest { on_tensor_group, in_another_layer } rest = Rest::on_tensor_group;
 
   bool is_shared() const { return rest == Rest::on_tensor_group; }
@@ -162,6 +162,7 @@ struct Cost {
   double flops = 0.0;  ///< Multiply and add count as two.
   double parameter_bytes = 0.0;
   double activation_bytes = 0.0;  ///< Kept for backward: its outputs and what else, not its inputs.
+  double spared_flops = 0.0;      ///< Of flops, those that the CPU does without (Winograd's convolution).
   double step_bytes = 0.0;        ///< Kept once for all micro-batches of a step.
   double entered_bytes = 0.0;     ///< Of sliced layers: gradients that are summed over the tensor group,
   double left_bytes = 0.0;        ///< and outputs that are.

@@ -11,7 +11,8 @@
 namespace dtrain::parallel {
 namespace {
 
-constexpr double kFlopsPerByte = 50;
+constexpr double kFlopsPerByte = 22;       // of activations
+constexpr double kFlopsPerWeightByte = 9;  // in the form that the layer computes with
 constexpr double kMostBytesPerFlop = 4;
 constexpr double kLeastGain = 0.02;   // of the greatest stage, for a cut within a layer
 constexpr int kParts = 8;             // a layer is cut at about these parts of its outputs, so that
@@ -31,8 +32,9 @@ std::vector<Work> works_of(const models::Model& model, const std::vector<models:
   auto shapes = inputs;
   for (const auto& layer : model.layers()) {
     const auto cost = layer->cost(shapes);
-    const double read = std::min(cost.parameter_bytes, kMostBytesPerFlop * cost.flops);
-    works.push_back({.sum = cost.flops + kFlopsPerByte * (read + cost.activation_bytes),
+    const double done = cost.flops - cost.spared_flops;
+    const double read = std::min(std::max(cost.parameter_bytes, cost.step_bytes), kMostBytesPerFlop * done);
+    works.push_back({.sum = done + kFlopsPerWeightByte * read + kFlopsPerByte * cost.activation_bytes,
                      .of_copy = kFlopsPerByte * cost.activation_bytes,
                      .outputs = layer->own_outputs()});
     shapes = layer->output_shapes(shapes);

@@ -26,14 +26,15 @@ struct StageCuts {
 StageCuts cut_stages(const std::vector<double>& costs, int ranks, int stages_per_rank,
                      const std::string& model, const std::vector<double>& slowness = {});
 
-/// What each layer costs for `inputs`, forward and back, in FLOPs of its forward pass: these, and so many for
-/// each byte of its parameters and of its activations, which pass through memory several times. A layer reads
-/// four bytes per FLOP at most: of a table only the words that come.
+/// What each layer costs for `inputs`, forward and back, in FLOPs of its forward pass as they are done
+/// (Cost::spared_flops): these, 9 for each byte of its weights in the form that it computes with, and 22 for
+/// each byte of its activations, which pass through memory several times. A layer reads four bytes per FLOP
+/// at most: of a table only the words that come.
 ///
-/// On a Xeon 50 per byte cut vgg11, in micro-batches of 16 to 64, in two as measured times do, where FLOPs
-/// alone give the slower stage .06 to .17 of a step's time more; resnet18, gpt and conv_autoencoder are cut
-/// as well as by FLOPs, to .005, and cnn, whose layers take under a millisecond, up to .08 worse
-/// (perf/parallel/layer_costs.cpp, perf/results/pipeline/layer-costs-2026-11-26.txt).
+/// The numbers are fitted to the layers of vgg11 in micro-batches of 16 to 64 on a Xeon. By them it is cut in
+/// two as by measured times, where FLOPs as counted give the slower stage .08 to .18 of a step's time more;
+/// resnet18, gpt and conv_autoencoder are cut as well as by FLOPs, to .006, and cnn as well or better
+/// (perf/parallel/layer_costs.cpp, perf/results/pipeline/layer-costs-2026-11-26-b.txt).
 std::vector<double> work_of_layers(const models::Model& model, const std::vector<models::Shape>& inputs);
 
 /// Cuts the model for one stage per rank by work_of_layers(), and layers of it in two (Model::cut_layer())

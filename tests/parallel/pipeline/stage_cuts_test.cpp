@@ -77,7 +77,20 @@ TEST(WorkOfLayersTest, WeightsAndActivationsCountBesideFlops) {
   const auto work = work_of_layers(*vgg, inputs);
   ASSERT_EQ(work.size(), vgg->layers().size());
   const auto first = vgg->layers().front()->cost(inputs);
-  EXPECT_EQ(work.front(), first.flops + 50 * (first.parameter_bytes + first.activation_bytes));
+  EXPECT_EQ(work.front(), first.flops + 9 * first.parameter_bytes + 22 * first.activation_bytes);
+}
+
+TEST(WorkOfLayersTest, OfAConvolutionWhatIsLeftToMultiply) {
+  const models::DatasetFacts images{
+      .task = "image_classification", .sample_shape = {3, 32, 32}, .classes = 10};
+  const auto vgg = models::find_model("vgg11").make(images, {{"width", "64"}, {"hidden", "64"}});
+  const models::Layer& layer = *vgg->layers()[3];  // 64 to 128 channels on 16 x 16 pixels
+  const auto cost = layer.cost({{2, 64, 16, 16}});
+  EXPECT_NEAR(cost.spared_flops, 0.75 * cost.flops, 1e-3 * cost.flops)
+      << "36 products for 16 outputs, not 144";
+  EXPECT_EQ(layer.cost({{2, 64, 2, 2}}).spared_flops, layer.cost({{2, 64, 2, 2}}).flops * (1 - 16.0 / 36));
+  EXPECT_LT(layer.cost({{2, 64, 5, 5}}).spared_flops, 0.75 * layer.cost({{2, 64, 5, 5}}).flops)
+      << "tiles hang over the edge";
 }
 
 TEST(WorkOfLayersTest, OfATableOnlyTheWordsThatCome) {

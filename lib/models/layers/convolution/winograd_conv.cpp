@@ -359,6 +359,16 @@ bool fits_winograd(const at::Tensor& input, const at::Tensor& weight, const Conv
          own_products_take(input, weight);
 }
 
+double winograd_share(std::int64_t height, std::int64_t width) {
+  const auto side = static_cast<std::int64_t>(
+      kernels::winograd_outputs(static_cast<std::size_t>(height), static_cast<std::size_t>(width)));
+  const auto tiles = ((height + side - 1) / side) * ((width + side - 1) / side);
+  const auto planes = kernels::winograd_planes(static_cast<std::size_t>(side));
+  constexpr double kWindow = 9;
+  return static_cast<double>(tiles) * static_cast<double>(planes) /
+         (kWindow * static_cast<double>(height * width));
+}
+
 double winograd_bytes(const at::Tensor& weight, const Conv2d::Geometry& geometry, std::int64_t height,
                       std::int64_t width) {
   const auto type = weight.scalar_type();

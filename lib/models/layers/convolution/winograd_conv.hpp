@@ -10,6 +10,9 @@ namespace dtrain::models {
 /// channels, channels last, float or double on the CPU.
 bool fits_winograd(const at::Tensor& input, const at::Tensor& weight, const Conv2d::Geometry& geometry);
 
+/// Of the multiplications of a convolution over images of this size, the share that is left.
+double winograd_share(std::int64_t height, std::int64_t width);
+
 /// Bytes that the transformed weights take for images of this size; 0 where a convolution of this geometry is
 /// computed otherwise.
 double winograd_bytes(const at::Tensor& weight, const Conv2d::Geometry& geometry, std::int64_t height,
