@@ -162,10 +162,11 @@ struct Cost {
   double flops = 0.0;  ///< Multiply and add count as two.
   double parameter_bytes = 0.0;
   double activation_bytes = 0.0;  ///< Kept for backward: its outputs and what else, not its inputs.
-  double spared_flops = 0.0;      ///< Of flops, those that the CPU does without (Winograd's convolution).
-  double step_bytes = 0.0;        ///< Kept once for all micro-batches of a step.
-  double entered_bytes = 0.0;     ///< Of sliced layers: gradients that are summed over the tensor group,
-  double left_bytes = 0.0;        ///< and outputs that are.
+  double spared_flops = 0.0;  ///< Of flops, those that own kernels do without (Winograd's convolution), and
+  double transformed_bytes = 0.0;  ///< what they read in the place of parameter_bytes; 0: the same.
+  double step_bytes = 0.0;         ///< Kept once for all micro-batches of a step.
+  double entered_bytes = 0.0;      ///< Of sliced layers: gradients that are summed over the tensor group,
+  double left_bytes = 0.0;         ///< and outputs that are.
 
   /// In mixed precision: products of what comes in, or of what the layer makes of it, take and give 16 bits;
   /// none: everything is in the type that comes in.
@@ -212,8 +213,8 @@ class Layer {
   /// Parameters of other layers that this one uses too: tied weights.
   virtual std::vector<BorrowedParameter*> borrowed() { return {}; }
 
-  /// Outputs along dim 1 (channels, features), of which each is made with weights of its own from one tensor;
-  /// 0: they are not, or the layer is sliced.
+  /// Outputs along dim 1 of inputs with 2 or 4 dims (features, channels), of which each is made with weights
+  /// of its own from one tensor; 0: they are not, or the layer is sliced.
   virtual std::int64_t own_outputs() const { return 0; }
   /// Leaves this layer its first `kept` own_outputs(), and returns one that gives the others. The parameters
   /// of both are parts of the whole ones, and lose their values.

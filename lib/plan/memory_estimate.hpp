@@ -41,6 +41,11 @@ struct Footprint {
   bool undoes = false;              ///< What an update changes is kept until the next one.
   bool saves = false;               ///< A checkpoint may be written while it trains: a copy of what is saved.
   std::int64_t smallest_share = 1;  ///< Bytes that a rank saves at least, where several share that out.
+
+  parallel::Computed computed() const {
+    return half || kernels == models::Kernels::libtorch ? parallel::Computed::by_a_library
+                                                        : parallel::Computed::by_own_kernels;
+  }
 };
 
 /// Memory of one rank, estimated from shapes, in bytes.

@@ -45,7 +45,7 @@ double idle_share(const MeshCase& one) {
   const auto schedule = parallel::make_schedule(one.footprint.pipelining, mesh.pipe,
                                                 one.cuts.stages() / one.cuts.ranks, pieces);
   const auto inputs = one.model.input_shapes(one.footprint.largest_piece, one.sample_shape);
-  const auto work = parallel::work_of_layers(one.model, inputs);
+  const auto work = parallel::work_of_layers(one.model, inputs, one.footprint.computed());
   std::vector<double> of_rank(static_cast<std::size_t>(mesh.pipe));
   for (std::size_t layer = 0; layer < work.size(); ++layer)
     of_rank[static_cast<std::size_t>(one.cuts.rank_of(one.cuts.stage_of(layer)))] += work[layer];

@@ -60,6 +60,11 @@ bool differs(const checkpoint::VocabularyHashes& a, const checkpoint::Vocabulary
   return of_a.empty() || of_a != of_b;
 }
 
+/// Two stages may have parts of one tensor.
+void add_once(std::vector<std::string>& names, const std::string& name) {
+  if (std::ranges::find(names, name) == names.end()) names.push_back(name);
+}
+
 class Loading {
  public:
   Loading(const checkpoint::Weights& weights, const std::string& skip, const std::string& subject)
@@ -93,12 +98,12 @@ class Loading {
             const std::shared_ptr<const models::HeldSlice>& slice) {
     const auto* entry = weights_.find(name);
     if (skips(name)) {
-      skipped_.push_back(name);
+      add_once(skipped_, name);
       if (entry != nullptr) used_.insert(name);
       return;
     }
     if (entry == nullptr) {
-      missing_.push_back(name);
+      add_once(missing_, name);
       return;
     }
     used_.insert(name);

@@ -142,6 +142,13 @@ class CompressionTest(unittest.TestCase):
                 self.assertIn(words, self.events(self.folder / "runs" / name, "compression")[0])
                 self.assertTrue((last["auto"] <= 1.02 * last["none"]).all(), last)
 
+    def test_an_eager_pipeline_saves_whole_tensors_and_their_errors(self):
+        for name in ("topk=0.05", "powersgd=2"):
+            with self.subTest(compression=name):
+                options = ["--mesh", "data=2,pipe=2", "--pipeline", "eager-1f1b", "--compression", name]
+                saved = self.train(f"eager-{name}", [2, 2], *options, steps=4)
+                self.train(f"from-eager-{name}", [1], "--resume", saved / "checkpoints/step-00000004", steps=6)
+
     @unittest.skipUnless(FULL, "with --full")
     def test_zero1_and_pipelines_compress_as_well(self):
         plain = self.losses(self.train("plain", [1, 2]))

@@ -88,6 +88,7 @@ Cost ResidualBlock::cost(const std::vector<Shape>& inputs) const {
         one.parameter_bytes + 2.0 * static_cast<double>(stage.geometry.out_channels) * bytes;
     total.activation_bytes += one.activation_bytes;
     total.spared_flops += one.spared_flops;
+    total.transformed_bytes += one.transformed_bytes;
     total.step_bytes += one.step_bytes;
     total.entered_bytes += one.entered_bytes;
     total.left_bytes += one.left_bytes;

@@ -11,10 +11,14 @@
 namespace dtrain::parallel {
 namespace {
 
-constexpr double kFlopsPerByte = 22;       // of activations
-constexpr double kFlopsPerWeightByte = 9;  // in the form that the layer computes with
+/// FLOPs that take as long as a byte.
+struct BytePrices {
+  double of_weights = 50;
+  double of_activations = 50;
+};
+constexpr BytePrices kOwnKernels = {.of_weights = 9, .of_activations = 22};
 constexpr double kMostBytesPerFlop = 4;
-constexpr double kLeastGain = 0.02;   // of the greatest stage, for a cut within a layer
+constexpr double kWorthACut = 0.02;   // of the greatest stage, for a cut within a layer
 constexpr int kParts = 8;             // a layer is cut at about these parts of its outputs, so that
 constexpr std::int64_t kVector = 16;  // the first has whole vectors for kernels, and
 constexpr std::int64_t kFewest = 32;  // both have so many
@@ -22,22 +26,45 @@ constexpr std::int64_t kFewest = 32;  // both have so many
 /// What a layer costs, in FLOPs, or a part of one.
 struct Work {
   double sum = 0;
-  double of_copy = 0;        // what it takes to copy the outputs
-  std::int64_t outputs = 0;  // that a cut can part
-  bool is_first = false;     // the next one is the other part of the layer
+  double of_copy = 0;            // what it takes to copy the outputs, where a cut makes them from two parts
+  double of_input_gradient = 0;  // and to make that of the inputs, which no layer before has a use for
+  std::int64_t outputs = 0;      // that a cut can part
+  bool is_first = false;         // the next one is the other part of the layer
 };
 
-std::vector<Work> works_of(const models::Model& model, const std::vector<models::Shape>& inputs) {
+double work_of(const models::Cost& cost, Computed computed) {
+  const bool own = computed == Computed::by_own_kernels;
+  const auto prices = own ? kOwnKernels : BytePrices();
+  const double done = cost.flops - (own ? cost.spared_flops : 0.0);
+  const double weights = own ? std::max(cost.parameter_bytes, cost.transformed_bytes) : cost.parameter_bytes;
+  return done + prices.of_weights * std::min(weights, kMostBytesPerFlop * done) +
+         prices.of_activations * cost.activation_bytes;
+}
+
+/// Of a layer whose outputs lie along dim 1, and whose weights no other layer uses.
+std::int64_t outputs_to_cut(models::Model& model, std::size_t layer, const models::Shape& outputs) {
+  const bool lent =
+      std::ranges::any_of(model.borrowed(), [layer](const auto& one) { return one.owner == layer; });
+  return lent || (outputs.size() != 2 && outputs.size() != 4) ? 0 : model.layers()[layer]->own_outputs();
+}
+
+std::vector<Work> works_of(models::Model& model, const std::vector<models::Shape>& inputs,
+                           Computed computed) {
   std::vector<Work> works;
   auto shapes = inputs;
-  for (const auto& layer : model.layers()) {
+  bool trained_before = false;
+  for (std::size_t i = 0; i < model.layers().size(); ++i) {
+    const auto& layer = model.layers()[i];
     const auto cost = layer->cost(shapes);
-    const double done = cost.flops - cost.spared_flops;
-    const double read = std::min(std::max(cost.parameter_bytes, cost.step_bytes), kMostBytesPerFlop * done);
-    works.push_back({.sum = done + kFlopsPerWeightByte * read + kFlopsPerByte * cost.activation_bytes,
-                     .of_copy = kFlopsPerByte * cost.activation_bytes,
-                     .outputs = layer->own_outputs()});
     shapes = layer->output_shapes(shapes);
+    const auto outputs = outputs_to_cut(model, i, shapes.at(0));
+    const double sum = work_of(cost, computed);
+    const double copied = work_of({.activation_bytes = cost.activation_bytes}, computed);
+    works.push_back({.sum = sum,
+                     .of_copy = copied,
+                     .of_input_gradient = trained_before ? 0.0 : sum / 2,
+                     .outputs = outputs});
+    trained_before = trained_before || !layer->parameters().empty();
   }
   return works;
 }
@@ -54,7 +81,7 @@ std::vector<Work> cut_in_two(std::vector<Work> works, std::size_t layer, std::in
   const double share = static_cast<double>(kept) / static_cast<double>(whole.outputs);
   works[layer] = {.sum = share * whole.sum, .is_first = true};
   works.insert(works.begin() + static_cast<std::ptrdiff_t>(layer) + 1,
-               {.sum = (1 - share) * whole.sum + whole.of_copy});
+               {.sum = (1 - share) * (whole.sum + whole.of_input_gradient) + whole.of_copy});
   return works;
 }
 
@@ -135,15 +162,23 @@ StageCuts cut_stages(const std::vector<double>& costs, int ranks, int stages_per
   return cuts;
 }
 
-std::vector<double> work_of_layers(const models::Model& model, const std::vector<models::Shape>& inputs) {
-  return sums_of(works_of(model, inputs));
+std::vector<double> work_of_layers(const models::Model& model, const std::vector<models::Shape>& inputs,
+                                   Computed computed) {
+  std::vector<double> work;
+  auto shapes = inputs;
+  for (const auto& layer : model.layers()) {
+    work.push_back(work_of(layer->cost(shapes), computed));
+    shapes = layer->output_shapes(shapes);
+  }
+  return work;
 }
 
-StageCuts cut_within_layers(models::Model& model, const std::vector<models::Shape>& inputs, int ranks) {
-  auto works = works_of(model, inputs);
+StageCuts cut_within_layers(models::Model& model, const std::vector<models::Shape>& inputs, int ranks,
+                            Computed computed) {
+  auto works = works_of(model, inputs, computed);
   auto cuts = cut_stages(sums_of(works), ranks, 1, model.name());
   for (int cut = 1; cut < ranks; ++cut) {
-    double least = (1 - kLeastGain) * greatest_stage(works, cuts);
+    double least = (1 - kWorthACut) * greatest_stage(works, cuts);
     std::size_t layer = works.size();  // none
     std::int64_t kept = 0;
     for (std::size_t one = 0; one < works.size(); ++one) {

@@ -64,7 +64,7 @@ inline int samples_of_largest_piece(const BatchConfig& batch) {
 struct PipelineConfig {
   std::string schedule = "1f1b";  ///< Of parallel::parse_pipelining().
   int virtual_stages = 2;         ///< Stages per rank of interleaved.
-  /// `none`: stages of like FLOPs; `dynamic`: of like measured time; `data`: micro-batches by measured speed.
+  /// `none`: stages of like work; `dynamic`: of like measured time; `data`: micro-batches by measured speed.
   std::string balance = "none";
   std::string recompute = "none";     ///< Layers run again in backward: `none`, `full`, or `auto`.
   std::string memory_limit = "none";  ///< What a rank's tensors may take, such as `2GiB`.

@@ -23,6 +23,7 @@
 #include "data/shards/vocabulary_hash.hpp"
 #include "data/synthetic/synthetic.hpp"
 #include "models/exported/golden.hpp"
+#include "parallel/gradients/compression/gradient_compression.hpp"
 #include "parallel/memory/memory_meter.hpp"
 #include "parallel/pipeline/layer_times.hpp"
 #include "parallel/step/pieces.hpp"
@@ -169,25 +170,27 @@ struct CutModel {
 };
 
 /// Whether two stages may share a layer. Not where layers move later, or tensor ranks share them already, or
-/// sums have the same bits on any ranks, or layers are counted. And where no micro-batch is to spare, even
-/// stages are slower: each waits whenever the other takes a little longer.
-bool cuts_within_layers(const RunConfig& config, const models::Model& model, const WorkloadPlace& place) {
+/// sums have the same bits on any ranks, or layers are counted, or what compression left out of a gradient is
+/// kept for a whole tensor. And where no micro-batch is to spare, even stages are slower: each waits whenever
+/// the other takes a little longer.
+bool cuts_within_layers(const RunConfig& config, const models::Model& model) {
   const auto pipelining = parallel::parse_pipelining(config.pipeline.schedule);
   const bool spares = pipelining == parallel::Pipelining::eager || pipelining == parallel::Pipelining::gpipe;
   return spares && config.mesh_shape.pipe > 1 && config.mesh_shape.tensor == 1 && !balances_stages(config) &&
-         !config.reproducible && !model.code_layer() && place.device.is_cpu();
+         !config.reproducible && !model.code_layer() && !config.computes_on_device() &&
+         !parallel::CompressionChoice::parse(config.strategy_options.compression).keeps_error();
 }
 
 CutModel cut_model(const RunConfig& config, models::Model& model, const data::DatasetInfo& info,
-                   const WorkloadPlace& place) {
+                   parallel::Computed computed, const WorkloadPlace& place) {
   const int pipe = config.mesh_shape.pipe;
   const int stages = pipe > 1 ? config.stages_per_rank() : 1;
   const auto inputs = model.input_shapes(samples_of_largest_piece(config.batch), info.shape);
-  auto costs = parallel::work_of_layers(model, inputs);
+  auto costs = parallel::work_of_layers(model, inputs, computed);
   auto cuts = parallel::cut_stages(costs, pipe, stages, model.name());  // refuses before it measures
-  if (cuts_within_layers(config, model, place)) {
-    cuts = parallel::cut_within_layers(model, inputs, pipe);
-    return {std::move(cuts), parallel::work_of_layers(model, inputs)};
+  if (cuts_within_layers(config, model)) {
+    cuts = parallel::cut_within_layers(model, inputs, pipe, computed);
+    return {std::move(cuts), parallel::work_of_layers(model, inputs, computed)};
   }
   if (!balances_stages(config) || config.dry_run || place.world == nullptr)
     return {std::move(cuts), std::move(costs)};
@@ -295,7 +298,7 @@ Workload make_workload(const RunConfig& config, const WorkloadPlace& place, h5::
   require_same_places(*model, info);
   auto golden = replayed_golden_batch(config, place);
   const auto frozen = freeze(config, *model);
-  auto [cuts, layer_costs] = cut_model(config, *model, info, place);
+  auto [cuts, layer_costs] = cut_model(config, *model, info, footprint.computed(), place);
   const double flops = 3 * model->forward_flops(info.shape);
   const auto evaluated_at_once =
       evaluation_batch(config, plan::evaluation_bytes(element_bytes(config), *model, info.shape),

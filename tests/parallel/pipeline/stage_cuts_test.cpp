@@ -8,6 +8,8 @@
 #include <string>
 
 #include "core/error.hpp"
+#include "models/borrowed_parameter.hpp"
+#include "models/layers/linear.hpp"
 #include "models/model.hpp"
 
 namespace dtrain::parallel {
@@ -78,6 +80,8 @@ TEST(WorkOfLayersTest, WeightsAndActivationsCountBesideFlops) {
   ASSERT_EQ(work.size(), vgg->layers().size());
   const auto first = vgg->layers().front()->cost(inputs);
   EXPECT_EQ(work.front(), first.flops + 9 * first.parameter_bytes + 22 * first.activation_bytes);
+  EXPECT_EQ(work_of_layers(*vgg, inputs, Computed::by_a_library).front(),
+            first.flops + 50 * (first.parameter_bytes + first.activation_bytes));
 }
 
 TEST(WorkOfLayersTest, OfAConvolutionWhatIsLeftToMultiply) {
@@ -91,6 +95,9 @@ TEST(WorkOfLayersTest, OfAConvolutionWhatIsLeftToMultiply) {
   EXPECT_EQ(layer.cost({{2, 64, 2, 2}}).spared_flops, layer.cost({{2, 64, 2, 2}}).flops * (1 - 16.0 / 36));
   EXPECT_LT(layer.cost({{2, 64, 5, 5}}).spared_flops, 0.75 * layer.cost({{2, 64, 5, 5}}).flops)
       << "tiles hang over the edge";
+  EXPECT_EQ(cost.transformed_bytes, 36.0 * 64 * 128 * 4) << "whatever the machine's vectors are";
+  const auto work = work_of_layers(*vgg, vgg->input_shapes(2, {3, 32, 32}), Computed::by_a_library);
+  EXPECT_EQ(work[3], cost.flops + 50 * (cost.parameter_bytes + cost.activation_bytes));
 }
 
 TEST(WorkOfLayersTest, OfATableOnlyTheWordsThatCome) {
@@ -131,6 +138,59 @@ TEST(CutWithinLayersTest, AStageEndsWithinALayerThatIsLargerThanAStage) {
     }
     EXPECT_EQ(parts, 1);
   }
+}
+
+/// Uses the weight of a layer before.
+class Borrower final : public models::Layer {
+ public:
+  explicit Borrower(models::Layer& owner) : Layer("borrower"), use_(owner.parameters().at(0)) {}
+  std::vector<models::BorrowedParameter*> borrowed() override { return {&use_}; }
+  models::Tensors forward(const models::Tensors& inputs, const models::Context&) override { return inputs; }
+  std::vector<models::Shape> output_shapes(const std::vector<models::Shape>& inputs) const override {
+    return inputs;
+  }
+  models::Cost cost(const std::vector<models::Shape>&) const override { return {.flops = 1}; }
+
+ private:
+  models::BorrowedParameter use_;
+};
+
+class Layers final : public models::Model {
+ public:
+  using Model::Model;
+  models::LossSums loss(const models::Tensors&, const at::Tensor&) const override { return {}; }
+};
+
+/// Three linear layers of 64, and what borrows the second one's weight.
+std::unique_ptr<models::Model> linear_layers(bool borrows) {
+  std::vector<std::unique_ptr<models::Layer>> layers;
+  for (const char* name : {"a", "b", "c"}) layers.push_back(std::make_unique<models::Linear>(name, 64, 64));
+  if (borrows) layers.push_back(std::make_unique<Borrower>(*layers[1]));
+  return std::make_unique<Layers>("linear", std::move(layers));
+}
+
+TEST(CutWithinLayersTest, ALayerStaysWholeWhoseOutputsLieElsewhereOrWhoseWeightIsBorrowed) {
+  const auto rows = linear_layers(false);
+  cut_within_layers(*rows, {{8, 64}}, 2);
+  EXPECT_EQ(rows->layers().size(), 4U) << "the second of three is cut";
+  const auto texts = linear_layers(false);
+  cut_within_layers(*texts, {{8, 5, 64}}, 2);
+  EXPECT_EQ(texts->layers().size(), 3U) << "of [n, tokens, features] dim 1 is not the outputs";
+  const auto tied = linear_layers(true);
+  cut_within_layers(*tied, {{8, 64}}, 2);
+  EXPECT_NE(tied->layers()[1]->name(), "b, first");
+  EXPECT_EQ(tied->borrowed().front().parameter->value.size(0), 64) << "as the borrower knows it";
+}
+
+// The second part makes a gradient of its inputs, which before the first weights no layer has a use for.
+TEST(CutWithinLayersTest, OfTheFirstWeightsTheFirstStageHasMore) {
+  const auto model = mlp("512");
+  const auto inputs = model->input_shapes(64, {1, 28, 28});
+  cut_within_layers(*model, inputs, 2);
+  const auto parts = std::ranges::find_if(
+      model->layers(), [](const auto& layer) { return layer->name().ends_with(", first"); });
+  ASSERT_NE(parts, model->layers().end());
+  EXPECT_GT((*parts)->parameters().at(0).value.size(0), 256);
 }
 
 TEST(CutWithinLayersTest, AModelStaysWholeWhereLittleIsWon) {

@@ -149,14 +149,15 @@ Cost convolution_cost(const Conv2d::Geometry& geometry, Conv2d::Bias bias, const
   const auto channels = static_cast<double>(geometry.out_channels);
   const double biased = bias == Conv2d::Bias::yes ? 1.0 : 0.0;
   const double flops = outputs * (2.0 * fan_in + biased);
-  const double transformed = winograd_bytes(parameter.value, geometry, input.at(2), input.at(3));
+  const double transformed = winograd_weight_bytes(parameter.value, geometry, input.at(2), input.at(3));
   const double spared = transformed > 0 ? flops * (1.0 - winograd_share(input.at(2), input.at(3))) : 0.0;
   const bool sliced = parameter.slicing != Slicing::none && parameter.slice != nullptr;
   return {.flops = flops,
           .parameter_bytes = channels * (fan_in + biased) * bytes,
           .activation_bytes = outputs * bytes,
           .spared_flops = spared,
-          .step_bytes = transformed,
+          .transformed_bytes = transformed,
+          .step_bytes = winograd_bytes(parameter.value, geometry, input.at(2), input.at(3)),
           .entered_bytes =
               sliced && parameter.slicing == Slicing::channels_out ? element_count(input) * bytes : 0.0,
           .left_bytes = sliced && parameter.slicing == Slicing::channels_in ? outputs * bytes : 0.0,

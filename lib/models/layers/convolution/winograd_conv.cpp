@@ -369,18 +369,22 @@ double winograd_share(std::int64_t height, std::int64_t width) {
          (kWindow * static_cast<double>(height * width));
 }
 
-double winograd_bytes(const at::Tensor& weight, const Conv2d::Geometry& geometry, std::int64_t height,
-                      std::int64_t width) {
+double winograd_weight_bytes(const at::Tensor& weight, const Conv2d::Geometry& geometry, std::int64_t height,
+                             std::int64_t width) {
   const auto type = weight.scalar_type();
   const auto channels = static_cast<std::int64_t>(kernels::kWinogradChannels);
   const bool fits = geometry.kernel == 3 && geometry.stride == 1 && geometry.padding == 1 &&
                     std::min(weight.size(0), weight.size(1)) >= kFewest && weight.size(0) % channels == 0 &&
                     weight.size(1) % channels == 0 && (type == at::kFloat || type == at::kDouble) &&
                     weight.is_contiguous(kChannelsLast);
-  const auto planes = static_cast<double>(kernels::winograd_planes(kernels::winograd_outputs(
-                          static_cast<std::size_t>(height), static_cast<std::size_t>(width)))) *
-                      (multiplies_itself(weight) ? 2.0 : 1.0);
+  const auto planes = static_cast<double>(kernels::winograd_planes(
+      kernels::winograd_outputs(static_cast<std::size_t>(height), static_cast<std::size_t>(width))));
   return fits ? planes * static_cast<double>(weight.size(0) * weight.size(1) * weight.element_size()) : 0.0;
+}
+
+double winograd_bytes(const at::Tensor& weight, const Conv2d::Geometry& geometry, std::int64_t height,
+                      std::int64_t width) {
+  return winograd_weight_bytes(weight, geometry, height, width) * (multiplies_itself(weight) ? 2.0 : 1.0);
 }
 
 at::Tensor winograd_conv(const at::Tensor& input, Parameter& weight, Parameter* bias) {

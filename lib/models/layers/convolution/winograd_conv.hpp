@@ -13,6 +13,10 @@ bool fits_winograd(const at::Tensor& input, const at::Tensor& weight, const Conv
 /// Of the multiplications of a convolution over images of this size, the share that is left.
 double winograd_share(std::int64_t height, std::int64_t width);
 
+/// Bytes of the weights in the form that the products take, whatever the machine; 0 as winograd_bytes().
+double winograd_weight_bytes(const at::Tensor& weight, const Conv2d::Geometry& geometry, std::int64_t height,
+                             std::int64_t width);
+
 /// Bytes that the transformed weights take for images of this size; 0 where a convolution of this geometry is
 /// computed otherwise.
 double winograd_bytes(const at::Tensor& weight, const Conv2d::Geometry& geometry, std::int64_t height,
