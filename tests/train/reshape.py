@@ -33,7 +33,7 @@ MODELS = {  # slices of heads and words, a tied weight, dropout; BatchNorm's buf
     "gpt": ["--model", "gpt", "--global-batch", 50, "--model-option", "layers=2", "--model-option", "heads=4",
             "--model-option", "width=16", "--model-option", "dropout=0.1"],
     "resnet18": ["--model", "resnet18", "--global-batch", 60, "--model-option", "width=4", "--learning-rate", 0.05],
-    "vgg11": ["--model", "vgg11", "--global-batch", 60, "--model-option", "width=16", "--model-option", "hidden=256",
+    "vgg11": ["--model", "vgg11", "--global-batch", 60, "--model-option", "width=32", "--model-option", "hidden=128",
               "--learning-rate", 0.05]}
 SAMPLE = {"gpt": [("data 2 x tensor 2", "pipe 2"), ("pipe 2 x tensor 2", "1"), ("1", "tensor 2"), ("tensor 2", "tensor 2")],
           "resnet18": [("tensor 2", "data 4"), ("data 2 x pipe 2", "data 2"), ("data 2", "pipe 2 x tensor 2")],
