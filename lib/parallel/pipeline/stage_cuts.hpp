@@ -36,7 +36,7 @@ enum class Computed { by_own_kernels, by_a_library };
 /// FLOP at most: of a table only the words that come.
 ///
 /// 9 and 22 are fitted to the layers of vgg11 in micro-batches of 16 to 64 on a Xeon. By them it is cut in
-/// two as by measured times, where FLOPs as counted give the slower stage .08 to .18 of a step's time more;
+/// two as by measured times, where FLOPs as counted give the slower stage .06 to .14 of a step's time more;
 /// resnet18, gpt and conv_autoencoder are cut as well as by FLOPs, to .006, and cnn as well or better
 /// (perf/parallel/layer_costs.cpp, perf/results/pipeline/layer-costs-2026-11-26-b.txt).
 std::vector<double> work_of_layers(const models::Model& model, const std::vector<models::Shape>& inputs,
