@@ -292,6 +292,8 @@ Manifest from_json(const Json& json) {
 }
 
 /// As sha256sum writes and checks it.
+constexpr std::uint64_t kLongestSum = 4096;
+
 std::string checksum_line(const std::string& text) { return sha256_of(text) + "  manifest.json\n"; }
 
 void check_format(const Json& json, const std::string& file) {
@@ -342,6 +344,7 @@ Manifest parse_manifest(const std::string& text, const std::string& file) {
 }
 
 void write_manifest(const std::filesystem::path& folder, const Manifest& manifest) {
+  check_sense(manifest, (folder / "manifest.json").string());
   const std::string text = manifest_text(manifest);
   write_text(folder / "manifest.json", text);
   write_text(folder / "manifest.sha256", checksum_line(text));
@@ -357,7 +360,7 @@ Manifest read_manifest(const std::filesystem::path& folder) {
                            folder.string(), "name a folder such as runs/NAME/checkpoints/best");
   }
   const std::string text = read_text(file);
-  const std::string sum = read_text(folder / "manifest.sha256");
+  const std::string sum = read_text(folder / "manifest.sha256", kLongestSum);
   if (sum != checksum_line(text)) {
     throw checkpoint_error("is damaged: its SHA-256 is not that of manifest.sha256", file.string(),
                            kTakeAnother);

@@ -188,7 +188,8 @@ std::string step_folder(std::int64_t step);
 std::string manifest_text(const Manifest& manifest);
 Manifest parse_manifest(const std::string& text, const std::string& file);
 
-/// Writes manifest.json and then manifest.sha256 into `folder`, both synced. Throws Error (exit code 4).
+/// Writes manifest.json and then manifest.sha256 into `folder`, both synced. Throws Error (exit code 4), also
+/// for what read_manifest() would refuse.
 void write_manifest(const std::filesystem::path& folder, const Manifest& manifest);
 
 /// Checks manifest.sha256 first, then reads. Throws Error (exit code 4) naming the file at fault.

@@ -23,6 +23,7 @@ constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
 constexpr std::size_t kMostSlices = 4096;
 constexpr std::size_t kMostDims = 64;
 constexpr std::size_t kLongestName = 1000;
+constexpr std::size_t kLongestGivenName = 8192;
 
 class Check {
  public:
@@ -91,6 +92,11 @@ bool is_name(std::string_view name) {
   return !name.empty() && name.size() <= kLongestName && std::ranges::all_of(name, good);
 }
 
+/// What the user has named: a model by its file, a tensor by its place in a module.
+bool is_given_name(std::string_view name) {
+  return !name.empty() && name.size() <= kLongestGivenName && name.find('\0') == std::string_view::npos;
+}
+
 void check_files(const Manifest& manifest, const Check& check) {
   std::set<std::string_view> names;
   for (const FileEntry& file : manifest.files) {
@@ -129,7 +135,7 @@ void check_slices(const TensorEntry& tensor, const std::set<std::string_view>& f
     }
     covered += *checked_bytes(slice.shape, item);  // at most kMostSlices times the tensor
     check(covered <= *bytes, odd);
-    check(slice.dataset.empty() || is_name(slice.dataset),
+    check(slice.dataset.empty() || is_given_name(slice.dataset),
           fmt::format("has a slice of {} under a name that cannot be one", tensor.name));
     check(files.contains(slice.file),
           fmt::format("has a slice of {} in a file that it does not list", tensor.name));
@@ -149,7 +155,7 @@ void check_tensors(const Manifest& manifest, const Check& check) {
   }
   std::set<std::string_view> names;
   for (const TensorEntry& tensor : manifest.tensors) {
-    check(is_name(tensor.name) && names.insert(tensor.name).second,
+    check(is_given_name(tensor.name) && names.insert(tensor.name).second,
           "has two tensors of one name, or one under a name that cannot be one");
     check_slices(tensor, files, most_bytes, check);
   }
@@ -159,7 +165,8 @@ void check_tensors(const Manifest& manifest, const Check& check) {
 
 void check_sense(const Manifest& manifest, const std::string& file) {
   const Check check(file);
-  check(is_name(manifest.info.model) && manifest.info.model.find('/') == std::string::npos, "names no model");
+  check(is_given_name(manifest.info.model) && manifest.info.model.find('/') == std::string::npos,
+        "names no model");
   check_position(manifest.info, check);
   check_sums(manifest.info, check);
   if (manifest.info.transformations) check_transformations(*manifest.info.transformations, check);

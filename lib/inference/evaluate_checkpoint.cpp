@@ -67,6 +67,13 @@ train::EvaluationResult evaluate_checkpoint(const train::RunConfig& config, cons
            .advice = fmt::format("use --split {}", fmt::join(splits_with_samples(info), " or ")),
            .code = ExitCode::data});
 
+  const bool keeps = !request.predictions.empty();
+  const bool words = info.task == "language_modelling" || info.task == "translation";
+  require(!keeps || !words || config.mesh_shape.tensor == 1,
+          "each rank of the tensor axis has a part of the words",
+          {.subject = "--predictions",
+           .advice = "use a --mesh without tensor, or leave it out",
+           .code = ExitCode::usage});
   const auto trained = checkpoint::read_manifest(config.model.init_from).info;
   state::check_same_program(trained.program, *workload.model, config.model.init_from);
   state::check_same_classes(trained.identity, info, config.model.init_from);
@@ -88,7 +95,6 @@ train::EvaluationResult evaluate_checkpoint(const train::RunConfig& config, cons
                                workload.evaluation_batch);
   job.end_preparation();
   OutputRows rows("--predictions");
-  const bool keeps = !request.predictions.empty();
   const auto result =
       evaluation.run(keeps ? train::OutputSink([&](const train::BatchOutputs& batch) { rows.take(batch); })
                            : train::OutputSink());

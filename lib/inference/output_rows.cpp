@@ -60,11 +60,12 @@ void join(comm::Group& group, std::vector<T>& rows, std::vector<std::int64_t>& s
 
 void OutputRows::take(const train::BatchOutputs& batch) {
   const at::Tensor& outputs = batch.outputs.at(0);
-  require(outputs.size(0) == static_cast<std::int64_t>(batch.batch.samples.size()) &&
-              outputs.numel() / std::max<std::int64_t>(outputs.size(0), 1) <= kLargestRow &&
-              outputs.dim() <= kMostDims,
-          "this model gives no output of one size per sample",
-          {.subject = option_, .advice = "leave it out", .code = ExitCode::usage});
+  require(
+      outputs.dim() > 0 && outputs.size(0) == static_cast<std::int64_t>(batch.batch.samples.size()) &&
+          outputs.numel() / std::max<std::int64_t>(outputs.size(0), 1) <= kLargestRow &&
+          outputs.dim() <= kMostDims,
+      "this model gives no output of one size per sample, as one does not whose output is its loss",
+      {.subject = option_, .advice = "use dtrain evaluate without --predictions", .code = ExitCode::usage});
   append(own_.outputs, own_.output_shape, outputs);
   append(own_.targets, own_.target_shape, batch.targets);
   if (batch.codes.defined()) append(own_.codes, own_.code_shape, batch.codes);

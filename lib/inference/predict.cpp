@@ -1,5 +1,6 @@
 #include "inference/predict.hpp"
 
+#include <ATen/ATen.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -148,7 +149,14 @@ void predict(const train::RunConfig& config, const PredictRequest& request, comm
   job.end_preparation();
   OutputRows rows("predict");
   const double start_s = steady_s();
-  evaluation.run([&](const train::BatchOutputs& batch) { rows.take(batch); });
+  std::int64_t odd = 0;  // batches
+  evaluation.run([&](const train::BatchOutputs& batch) {
+    rows.take(batch);
+    odd += at::isfinite(batch.outputs.at(0)).all().item<bool>() ? 0 : 1;
+  });
+  require(
+      job.world().max(odd) == 0, "gives outputs that are no numbers",
+      {.subject = config.model.init_from, .advice = "take a checkpoint from before its training diverged"});
   log.info(fmt::format("{} samples in {:.2f} s", data.samples, steady_s() - start_s));
 
   const comm::LongPhase writing(job.world(), config.files_limit_s());

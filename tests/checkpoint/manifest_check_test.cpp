@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <functional>
 
 #include "core/error.hpp"
@@ -43,6 +44,31 @@ std::string refused(const std::function<void(Manifest&)>& spoil) {
 TEST(ManifestCheckTest, AGoodManifestPasses) {
   EXPECT_EQ(refused([](Manifest&) {}), "");
   EXPECT_EQ(refused([](Manifest& m) { m.info.total_steps = 0; }), "") << "not known";
+}
+
+TEST(ManifestCheckTest, UsersNameModelsAndTensorsAsTheyLike) {
+  const auto named = [](const std::string& model, const std::string& tensor) {
+    return refused([&](Manifest& m) {
+      m.info.model = model;
+      m.tensors[0].name = tensor;
+      for (auto& slice : m.tensors[0].slices) slice.dataset = tensor;
+    });
+  };
+  EXPECT_EQ(named("my net", "model/heads.my head.weight"), "");
+  EXPECT_EQ(named("r\xc3\xa9seau", "model/heads.\t.weight"), "");
+  EXPECT_EQ(named("mlp", "model/" + std::string(5000, 'a')), "");
+  EXPECT_NE(named("mlp", "model/" + std::string(9000, 'a')), "");
+  EXPECT_NE(named("mlp", std::string("model/a\0b", 9)), "");
+  EXPECT_NE(named("", "model/fc.weight"), "");
+  EXPECT_NE(named("../mlp", "model/fc.weight"), "");
+}
+
+TEST(ManifestCheckTest, WhatCouldNotBeReadIsNotWritten) {
+  Manifest manifest = good();
+  manifest.tensors[0].name.assign(9000, 'a');
+  const std::filesystem::path nowhere = "there";  // nothing is written before the check
+  EXPECT_THROW(write_manifest(nowhere, manifest), Error);
+  EXPECT_FALSE(std::filesystem::exists(nowhere));
 }
 
 TEST(ManifestCheckTest, PlacesThatContradictEachOtherAreRefused) {
@@ -114,7 +140,7 @@ TEST(ManifestCheckTest, SlicesCoverEachElementOnce) {
   EXPECT_NE(slices([](Slices& s) { s[0].offset = {0}; }), "");
   EXPECT_NE(slices([](Slices& s) { s[0].file = "part-00001.h5"; }), "") << "not listed";
   EXPECT_NE(slices([](Slices& s) { s.clear(); }), "");
-  EXPECT_NE(slices([](Slices& s) { s[0].dataset = "two words"; }), "");
+  EXPECT_NE(slices([](Slices& s) { s[0].dataset = std::string("a\0b", 3); }), "");
 }
 
 TEST(ManifestCheckTest, FilesAndTensorsHaveOneNameEachAndAHash) {

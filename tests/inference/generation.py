@@ -41,6 +41,9 @@ def main():
         refused(binary, 1, 2, ["--top-p"], "generate", gpt, "--prompt", "w5", "--top-p", 2, cwd=folder)
         refused(binary, 1, 4, ["nowhere"], "generate", "nowhere", "--prompt", "w5", cwd=folder)
 
+        run(binary, 1, "evaluate", gpt, "--predictions", "words.h5", cwd=folder)
+        refused(binary, 2, 2, ["--predictions", "tensor"], "evaluate", gpt, "--predictions", "part.h5", "--mesh", "tensor=2", cwd=folder)
+
         # A vocabulary of the same size that means other words: its dataset.json says so.
         run(binary, 1, "stage", "chain", "--format", "synthetic", "--task", "language_modelling", "--samples", 100, cwd=folder)
         facts = folder / "data/staged/chain/dataset.json"

@@ -165,6 +165,30 @@ def own_loss_trains(binary, folder):
         with h5py.File(folder / f"runs/{program}/results.h5") as results:
             losses[program] = step_losses(results)
     assert np.allclose(losses["row_loss"], losses["row_logits"], rtol=1e-12), losses
+    run(binary, 1, "evaluate", "runs/row_loss", cwd=folder)
+    refused(binary, 1, 2, ["--predictions", "its loss"], "evaluate", "runs/row_loss", "--predictions", "rows.h5", cwd=folder)
+
+
+def names_of_any_kind(binary, folder):
+    """A file and a part of a network with blanks in their names: what is written can be read."""
+    facts = json.loads((folder / "data/staged/rows/dataset.json").read_text())
+    features, classes = facts["shape"][0], len(facts["classes"])
+
+    class Heads(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.heads = torch.nn.ModuleDict({name: torch.nn.Linear(features, classes) for name in ("my head", "t\tb", "l" * 900)})
+
+        def forward(self, x):
+            return sum(head(x) for head in self.heads.values())
+
+    make_programs.write(folder, "my net", Heads(), (torch.randn(4, features),))
+    command = ["--model", "my net.pt2", "--dataset", "rows", "--name", "named", *COMMON]
+    stopped = run(binary, 2, *command, "--exit-after", "0.001s", cwd=folder, check=False)
+    assert stopped.returncode == 75, stopped.stderr
+    run(binary, 1, *command, cwd=folder)
+    said = run(binary, 1, "evaluate", "runs/named", cwd=folder).stdout
+    assert "loss" in said, said
 
 
 def dry_run_shows_layers(binary, folder):
@@ -425,7 +449,7 @@ def main():
         make_programs.main(folder)
         stage(given.binary, folder)
         make_row_programs(folder)
-        for check in (refuses, dry_run_shows_layers, meshes_agree, bits_agree, learns_in_half_precision, own_loss_trains, goes_on,
+        for check in (refuses, dry_run_shows_layers, meshes_agree, bits_agree, learns_in_half_precision, own_loss_trains, names_of_any_kind, goes_on,
                       evaluates_and_exports, tensor_axis_agrees, attentions_are_cut_by_heads, fused_projections_are_cut,
                       words_by_rows_agree):
             if not given.only or check.__name__ in given.only:

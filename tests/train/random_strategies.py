@@ -3,7 +3,7 @@
 import random
 
 from random_cases import (DATASETS, PLAIN, Case, draw, draw_batch, draw_how, draw_model, mesh_words, meshes_of, update_rule)
-from random_networks import draw_networks
+from random_networks import build, draw_networks
 
 CLASSIFIERS = {"mlp": 5, "cnn": 2, "nbow": 3, "vgg11": 1}
 NO_BATCH_NORM = {"mlp": 5, "cnn": 2, "nbow": 3, "seq2seq": 2, "gpt": 2, "conv_autoencoder": 2}
@@ -171,20 +171,27 @@ def draw_private(seed, ulfm):
     """Private steps of `ddp`, with noise of the run's seed: compared with one rank."""
     chance = random.Random(f"private {seed}")
     pick = chance.choice
-    model = weighted(chance, NO_BATCH_NORM)
-    dataset, options = draw_model(chance, model)
+    network = chance.random() < 0.35
+    if network:
+        dataset = pick([name for name, data in DATASETS.items() if data.kind != "pairs"])
+        while build(seed, dataset, 9)[1].batch_norm:
+            seed += 1_000_000
+        model, options = f"network-{seed}.pt2", None
+    else:
+        model = weighted(chance, NO_BATCH_NORM)
+        dataset, options = draw_model(chance, model)
     data = DATASETS[dataset]
     ranks = pick([1, 2, 3, 4])
     batch, pieces = draw_batch(chance, data, ranks, 1, {"mlp": 200}.get(model, 24))
     epochs = pick([1, 2])
     steps = min(epochs * -(-data.samples // batch), pick([1, 2, 3, 4]))
-    what = {"model": model, "model-option": options, "dataset": dataset, "global-batch": batch, "micro-batches": pieces, "epochs": epochs,
-            "limit-steps": steps, "seed": chance.randint(1, 10**6), **update_rule(chance), "dp-clip": pick([0.05, 1, 20]),
+    what = {"model": model, **({"NETWORK": seed} if network else {"model-option": options}), "dataset": dataset, "global-batch": batch,
+            "micro-batches": pieces, "epochs": epochs, "limit-steps": steps, "seed": chance.randint(1, 10**6), **update_rule(chance), "dp-clip": pick([0.05, 1, 20]),
             "dp-noise": pick([0, 0.7, 2]), "noise-source": "seeded", "dp-sampler": pick(["poisson", "once"]), "dp-delta": 1e-4}
     what["grad-clip"] = 0
     if data.kind == "values" or model == "conv_autoencoder":
-        what["loss"] = pick(["mse", "mae"])
-    if data.kind == "images":
+        what["loss"] = "mse" if network else pick(["mse", "mae"])
+    if data.kind == "images" and not network:
         what["augment"] = pick(["on", "off"])
     how = draw_how(chance, lambda virtual=1: [(ranks, 1, 1) for ranks in (1, 2, 3)], (ranks, 1, 1), pick(["fp64", "fp64", "fp32"]), pieces, steps, ulfm)
     how.pop("reproducible", None)  # private sums agree to rounding only

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 
 #include <algorithm>
+#include <cmath>
 #include <limits>
 #include <string>
 
@@ -30,6 +31,8 @@ double f1_of(std::span<const ScoredSample> samples, std::span<const double> weig
 }  // namespace
 
 double area_under_curve(std::span<const ScoredSample> samples) {
+  if (std::ranges::any_of(samples, [](const auto& sample) { return std::isnan(sample.score); }))
+    return kUnknown;  // they have no order
   std::vector<ScoredSample> ordered(samples.begin(), samples.end());
   std::ranges::sort(ordered, {}, &ScoredSample::score);
   double ranks = 0;  // of class 1, from 1; equal scores share theirs

@@ -64,6 +64,13 @@ TEST(SiteScoresTest, ClassesCountAsMuchAsTheirWeights) {
   EXPECT_TRUE(std::isnan(score_of(samples, 2, none).accuracy));
 }
 
+TEST(SiteScoresTest, ScoresThatAreNoNumbersHaveNoCurve) {
+  constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_TRUE(std::isnan(area_under_curve(scored({0, 1, 1}, {kNone, 1, 2}))));
+  EXPECT_TRUE(std::isnan(area_under_curve(scored({0, 1}, {kNone, kNone}))));
+  EXPECT_EQ(area_under_curve(scored({0, 1}, {-std::numeric_limits<double>::infinity(), 1})), 1);
+}
+
 TEST(SiteScoresTest, ASiteWithoutSamplesHasNoScores) {
   const auto score = score_of({}, 2);
   EXPECT_EQ(score.samples, 0);

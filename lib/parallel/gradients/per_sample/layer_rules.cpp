@@ -35,6 +35,7 @@ class PlainRule final : public LayerRule {
       const at::NoGradGuard no_grad;
       return layer_.run(inputs, context);
     }
+    forget();  // below the first layer with parameters nothing is differentiated
     for (const auto& input : inputs) {
       const bool flows = input.is_floating_point() && !first_;
       inputs_.push_back(flows ? input.detach().set_requires_grad(true) : input);
@@ -60,14 +61,18 @@ class PlainRule final : public LayerRule {
     models::Tensors of_inputs;
     for (const auto& input : inputs_)
       of_inputs.push_back(input.requires_grad() ? input.grad() : at::Tensor());
-    inputs_.clear();
-    outputs_.clear();
+    forget();
     return of_inputs;
   }
 
-  void add_to(ClippedSum& /*sum*/, const at::Tensor& /*factors*/) override {}
+  void add_to(ClippedSum& /*sum*/, const at::Tensor& /*factors*/) override { forget(); }
 
  private:
+  void forget() {
+    inputs_.clear();
+    outputs_.clear();
+  }
+
   models::Layer& layer_;
   bool first_;
   models::SampleTap* tap_;

@@ -36,6 +36,19 @@ class MeanOverRows final : public models::Layer {
   models::Cost cost(const std::vector<models::Shape>&) const override { return {}; }
 };
 
+/// As those of exported programs that stand before the first parameter.
+class TappedFlatten final : public models::Layer, public models::SampleTapped {
+ public:
+  TappedFlatten() : Layer("front") {}
+  models::Tensors forward(const models::Tensors& inputs, const models::Context&) override {
+    return {inputs.at(0).flatten(1)};
+  }
+  std::vector<models::Shape> output_shapes(const std::vector<models::Shape>& inputs) const override {
+    return {{inputs[0][0], inputs[0][1] * inputs[0][2]}};
+  }
+  models::Cost cost(const std::vector<models::Shape>&) const override { return {}; }
+};
+
 std::unique_ptr<models::Model> registered(const std::string& name, const models::DatasetFacts& facts,
                                           const models::ModelOptions& options = {}) {
   auto model = models::find_model(name).make(facts, options);
@@ -93,6 +106,26 @@ void expect_rules_agree(std::unique_ptr<models::Model> model, const Samples& sam
 
 TEST(SampleWalkTest, LinearLayersAgreeWithAPassForEachSample) {
   expect_rules_agree(small_model(), {{waves({7, 12})}, at::remainder(at::arange(7, at::kLong), 3)});
+}
+
+TEST(SampleWalkTest, NothingOfOneMicroBatchIsLeftForTheNext) {
+  Layers layers;
+  layers.push_back(std::make_unique<TappedFlatten>());
+  layers.push_back(std::make_unique<models::Linear>("one", 6, 4));
+  const auto model = classifier_of(std::move(layers), 4);
+  FlatParameters parameters(*model, at::kFloat);
+  ASSERT_EQ(SampleWalk::obstacle(*model), std::nullopt);
+  SampleWalk walk(*model);
+  for (const std::int64_t n : {5, 5, 3, 7}) {  // each time other samples
+    const Samples samples = {{waves({n, 2, 3}) * static_cast<double>(n) + 0.1 * static_cast<double>(n)},
+                             at::remainder(at::arange(n, at::kLong), 4)};
+    const auto expected = plain_sum(*model, parameters, samples, 0.5).sum;
+    ClippedSum sum(parameters, 0.5);
+    sum.begin_step();
+    walk.add(samples, {}, {}, sum);
+    EXPECT_LT((sum.values() - expected).abs().max().item<double>(), 1e-5) << n;
+    parameters.values().add_(0.01);
+  }
 }
 
 TEST(SampleWalkTest, LinearLayersOfSeveralRowsAgree) {
