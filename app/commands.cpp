@@ -34,7 +34,7 @@ const std::vector<Command>& commands() {
       {"predict", "say what new data are, with a trained model", predict_command},
       {"generate", "continue a text, or translate, with a trained model", generate_command},
       {"export", "write a checkpoint's weights as .h5 or .safetensors", export_command},
-      {"plan", "draw the schedule of a pipeline and its idle time", plan_command},
+      {"plan", "rank the meshes of a cluster, or draw the schedule of a pipeline", plan_command},
       {"privacy", "say what noise a private training needs, or how private it is", privacy_command},
       {"topology", "show where each rank runs and its place on the mesh", topology_command},
       {"doctor", "check what can be wrong before a job", doctor_command},

@@ -9,8 +9,8 @@
 #include "checkpoint_run.hpp"
 #include "command_line.hpp"
 #include "commands.hpp"
-#include "core/regular_file.hpp"
 #include "inference/evaluate_checkpoint.hpp"
+#include "run_contents.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -38,7 +38,7 @@ Task evaluate_command(const Words& words, const Environment& environment) {
     throw usage_error(fmt::format("there is no split {}", request.split), "--split",
                       fmt::format("use one of {}", fmt::join(kSplits, ", ")));
   }
-  if (!request.predictions.empty()) require_writable_place(request.predictions, ExitCode::usage);
+  if (!request.predictions.empty()) require_not_kept("--predictions", request.predictions);
   return run.task(environment,
                   [request](const train::RunConfig& config, comm::MpiEnvironment& mpi, const Log& log) {
                     inference::evaluate_checkpoint(config, request, mpi, log);

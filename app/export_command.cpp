@@ -10,8 +10,8 @@
 #include "commands.hpp"
 #include "core/outside.hpp"
 #include "core/printable.hpp"
-#include "core/regular_file.hpp"
 #include "h5/library.hpp"
+#include "run_contents.hpp"
 
 namespace dtrain::app {
 
@@ -30,7 +30,7 @@ Task export_command(const Words& words, const Environment&) {
   return {.alone =
               [context, out] {
                 h5::Library library;
-                require_writable_place(out, ExitCode::usage);
+                require_not_kept("OUT", out);
                 const auto checkpoint = understand_from_outside(context, [&] {
                   auto whole = checkpoint::load(context.subject, library);
                   checkpoint::export_model(whole, out, library);

@@ -141,7 +141,7 @@ void leave(int code) {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const int code = run(argc, argv);
+  const int code = app::after_output(run(argc, argv));
   leave(code);
   return code;
 }

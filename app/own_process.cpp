@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -21,10 +22,7 @@ bool is_fault(int signal) {
 [[noreturn]] void work_and_leave(pid_t caller, const std::function<int()>& work) {
   ::prctl(PR_SET_PDEATHSIG, SIGTERM);
   if (::getppid() != caller) std::_Exit(1);  // it has ended already
-  const int code = work();
-  std::cout.flush();
-  std::fflush(nullptr);
-  std::_Exit(code);
+  std::_Exit(after_output(work()));
 }
 
 }  // namespace
@@ -46,6 +44,17 @@ int in_own_process(const ErrorContext& damaged, const std::function<int()>& work
   std::signal(signal, SIG_DFL);
   ::raise(signal);
   return 128 + signal;  // a signal that is blocked or does not end a process
+}
+
+int after_output(int code) {
+  std::cout.flush();
+  const bool written = std::fflush(nullptr) == 0 && std::ferror(stdout) == 0 && std::cout.good();
+  struct stat facts = {};
+  const bool to_file =
+      ::fstat(STDOUT_FILENO, &facts) == 0 && (S_ISREG(facts.st_mode) || S_ISCHR(facts.st_mode));
+  if (written || !to_file) return code;  // the reader of a pipe may have read enough
+  std::cerr << "dtrain: standard output: cannot be written; check the space where it leads" << std::endl;
+  return code == 0 ? static_cast<int>(ExitCode::failure) : code;
 }
 
 }  // namespace dtrain::app

@@ -15,4 +15,8 @@ namespace dtrain::app {
 /// caller as well. Call it before there are threads.
 int in_own_process(const ErrorContext& damaged, const std::function<int()>& work);
 
+/// The exit code of a process that would end with `code`, once all that it has printed is written: where that
+/// goes to a file and fails, as on a full disk, this says so, and success becomes failure.
+int after_output(int code);
+
 }  // namespace dtrain::app

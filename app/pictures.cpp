@@ -13,6 +13,7 @@
 
 #include "core/outside.hpp"
 #include "record/run_reader.hpp"
+#include "run_contents.hpp"
 
 namespace dtrain::app {
 namespace {
@@ -41,6 +42,7 @@ void check_places(const PictureOptions& options) {
     require_parent(options.html, "--html");
     if (fs::is_directory(options.html, ignored))
       throw usage_error("is a folder", "--html " + options.html, "name a file, such as page.html");
+    require_not_kept("--html", options.html);
   }
   if (!options.plots.empty()) {
     const auto folder = fs::path(options.plots).lexically_normal();

@@ -5,8 +5,8 @@
 #include "checkpoint_run.hpp"
 #include "command_line.hpp"
 #include "commands.hpp"
-#include "core/regular_file.hpp"
 #include "inference/predict.hpp"
+#include "run_contents.hpp"
 #include "train/setup/kept_vocabulary.hpp"
 
 namespace dtrain::app {
@@ -48,7 +48,7 @@ Task predict_command(const Words& words, const Environment& environment) {
   if (!request.output.ends_with(".csv") && !request.output.ends_with(".h5"))
     throw usage_error("ends neither in .csv nor in .h5", "--output " + request.output,
                       "say which kind of file it is to be by its ending");
-  require_writable_place(request.output, ExitCode::usage);
+  require_not_kept("--output", request.output);
   std::error_code absent;
   if (std::filesystem::equivalent(from, request.output, absent))
     throw usage_error("is the file of the new data", "--output " + request.output, "name another file");

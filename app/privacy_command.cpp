@@ -24,7 +24,7 @@ struct PrivacyWords {
   std::int64_t steps = 0;
   double epochs = 0;
   std::string sampler = "poisson";
-  std::string accountant = "pld";
+  std::string accountant = "rdp";  // as in a training
 };
 
 void refuse_if(bool bad, const std::string& problem, const std::string& option, const std::string& advice) {
@@ -80,8 +80,9 @@ ExitCode tell(const PrivacyWords& words, privacy::SampledGaussian mechanism) {
              counted(mechanism.steps, "step"));
   fmt::print("adjacency  one record more or less\n");
   const privacy::Mechanisms all = {mechanism};
-  fmt::print("epsilon    {:.5f} at delta {:g} (rdp)\n", privacy::renyi_epsilon(all, words.delta),
-             words.delta);
+  const double renyi = privacy::renyi_epsilon(all, words.delta);
+  fmt::print("epsilon    {:.5f} at delta {:g} (rdp)\n", renyi, words.delta);
+  if (!(renyi <= privacy::kMostEpsilon)) return ExitCode::success;  // it protects nothing
   const double upper = privacy::loss_epsilon(all, words.delta, privacy::Bound::upper);
   if (mechanism.sampling == privacy::Sampling::poisson) {
     fmt::print("           {:.5f} at delta {:g} (pld); certified, it is at least {:.5f}\n", upper,
@@ -112,7 +113,7 @@ void bind(PrivacyWords& given, Parser& parser) {
   parser
       .add_option("--accountant", given.accountant,
                   "what finds the noise: Renyi divergences, or distributions "
-                  "of the privacy loss [pld]")
+                  "of the privacy loss [rdp]")
       ->option_text("rdp|pld");
 }
 

@@ -67,20 +67,30 @@ RankSummary summarize_rank(const RankRecord& rank, const Table& topology) {
   return summary;
 }
 
+/// One that came later, or was lost, has fewer epochs than others.
+void mark_those_throughout(const RunRecord& run, RunSummary& summary) {
+  std::size_t most = 0;
+  for (const RankRecord& rank : run.ranks) most = std::max(most, rank.epochs.rows);
+  for (std::size_t i = 0; i < run.ranks.size(); ++i)
+    summary.by_rank[i].throughout = run.ranks[i].epochs.rows == most;
+}
+
 void compare_ranks(RunSummary& summary) {
   std::vector<double> own;
   std::vector<double> per_sample;
   for (const RankSummary& rank : summary.by_rank) {
+    if (!rank.throughout) continue;
     own.push_back(rank.own_time_s());
     if (rank.samples > 0) per_sample.push_back(rank.own_time_s() / rank.samples);
     for (std::size_t i = 0; i < kPhases; ++i) summary.mean_phase_s[i] += rank.phase_s[i];
     summary.mean_train_time_s += rank.train_time_s;
   }
-  const auto n = static_cast<double>(std::max<std::size_t>(summary.by_rank.size(), 1));
+  const auto n = static_cast<double>(std::max<std::size_t>(own.size(), 1));
   for (double& phase : summary.mean_phase_s) phase /= n;
   summary.mean_train_time_s /= n;
   summary.median_own_time_s = median(own);
   for (const RankSummary& rank : summary.by_rank) {
+    if (!rank.throughout) continue;
     double usual_s = summary.median_own_time_s;
     if (rank.samples > 0) usual_s = std::max(usual_s, median(per_sample) * rank.samples);
     const double over = rank.own_time_s() / usual_s - 1;
@@ -166,6 +176,7 @@ RunSummary summarize(const RunRecord& run) {
   summary.test_loss = first_of(run.test, "loss");
   summary.test_accuracy = first_of(run.test, "accuracy");
   for (const RankRecord& rank : run.ranks) summary.by_rank.push_back(summarize_rank(rank, run.topology));
+  mark_those_throughout(run, summary);
   compare_ranks(summary);
   return summary;
 }

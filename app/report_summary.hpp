@@ -26,6 +26,8 @@ struct RankSummary {
   double peak_memory_bytes = 0;
   double last_step = 0;  ///< 0 when steps were not recorded or not read.
   double last_loss = 0;
+  /// Whether it was there in each epoch that any rank has recorded: only such ranks are compared.
+  bool throughout = true;
 
   double of(Phase phase) const { return phase_s[static_cast<std::size_t>(phase)]; }
   /// Without waiting for others: what this rank itself took.
@@ -71,7 +73,7 @@ struct RunSummary {
   double test_loss = 0;
   double test_accuracy = 0;
   std::vector<RankSummary> by_rank;
-  std::array<double, kPhases> mean_phase_s{};  ///< Over the ranks.
+  std::array<double, kPhases> mean_phase_s{};  ///< Over the ranks that were there throughout.
   double mean_train_time_s = 0;
   double median_own_time_s = 0;
   std::vector<SlowRank> slow;  ///< Slowest first.

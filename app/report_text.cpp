@@ -204,23 +204,32 @@ void print_phases(const ReportedRun& run, std::ostream& out) {
   for (std::size_t i = 0; i < kPhases; ++i) {
     const double mean_s = summary.mean_phase_s[i];
     if (mean_s <= 0) continue;
-    const auto [least, most] = std::minmax_element(
-        summary.by_rank.begin(), summary.by_rank.end(),
-        [i](const RankSummary& a, const RankSummary& b) { return a.phase_s[i] < b.phase_s[i]; });
+    double least_s = std::numeric_limits<double>::infinity();
+    double most_s = 0;
+    for (const RankSummary& rank : summary.by_rank) {
+      if (!rank.throughout) continue;
+      least_s = std::min(least_s, rank.phase_s[i]);
+      most_s = std::max(most_s, rank.phase_s[i]);
+    }
     const double share = mean_s / summary.mean_train_time_s;
     std::string name(phase_name(static_cast<Phase>(i)));
     std::replace(name.begin(), name.end(), '_', ' ');
-    table.row({name, seconds_text(mean_s), seconds_text(least->phase_s[i]), seconds_text(most->phase_s[i]),
-               percent_text(share), i < kExclusivePhases ? bar(share, 40) : "(beside the others)"});
+    table.row({name, seconds_text(mean_s), seconds_text(least_s), seconds_text(most_s), percent_text(share),
+               i < kExclusivePhases ? bar(share, 40) : "(beside the others)"});
   }
-  out << fmt::format("where time went (mean over ranks, {} s of training)\n",
+  const auto all = std::ssize(summary.by_rank);
+  const auto throughout = std::ranges::count(summary.by_rank, true, &RankSummary::throughout);
+  out << fmt::format("where time went (mean over {}, {} s of training)\n",
+                     throughout == all
+                         ? std::string("ranks")
+                         : fmt::format("the {} of {} ranks that were there in all epochs", throughout, all),
                      seconds_text(summary.mean_train_time_s));
   table.print(out);
 }
 
 void print_slow_ranks(const ReportedRun& run, std::ostream& out) {
   const RunSummary& summary = run.summary;
-  if (summary.by_rank.size() < 2) return;
+  if (std::ranges::count(summary.by_rank, true, &RankSummary::throughout) < 2) return;
   for (const SlowRank& rank : summary.slow) {
     const std::string where = rank.hostname.empty() ? "" : " (" + rank.hostname + ")";
     out << clipped(

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <system_error>
 
+#include "core/error.hpp"
+#include "core/regular_file.hpp"
 #include "record/run_folder.hpp"
 #include "record/run_holder.hpp"
 
@@ -139,6 +141,22 @@ void remove_run(const fs::path& folder) {
     }
   });
   fs::remove(folder / "state");
+}
+
+void require_not_kept(const std::string& option, const fs::path& path) {
+  require_writable_place(path, ExitCode::usage);
+  std::error_code ignored;
+  const fs::path whole = fs::weakly_canonical(path, ignored);
+  const auto refuse_if = [&](bool kept, const char* of) {
+    if (kept)
+      throw usage_error(fmt::format("is a file of a {}", of), option + " " + path.string(),
+                        "name another file");
+  };
+  const auto beside = [&](const char* name) { return fs::exists(whole.parent_path() / name, ignored); };
+  refuse_if(fs::exists(whole, ignored) && beside("manifest.json"), "checkpoint");
+  refuse_if(fs::exists(whole, ignored) && beside("dataset.json"), "staged dataset");
+  for (fs::path folder = whole.parent_path(); folder.has_relative_path(); folder = folder.parent_path())
+    refuse_if(is_run_folder(folder) && is_file_of_run(whole.lexically_relative(folder)), "run");
 }
 
 bool has_names_of_run(const fs::path& folder) {

@@ -18,6 +18,11 @@ std::vector<std::string> others_in_run(const std::filesystem::path& folder);
 /// link is followed. Throws std::filesystem::filesystem_error.
 void remove_run(const std::filesystem::path& folder);
 
+/// Throws Error (exit code 2), naming `option`, where `path` is a file of a run, or lies there already in the
+/// folder of a checkpoint or of a staged dataset: an output may not take its place. Nothing but a regular
+/// file may be there.
+void require_not_kept(const std::string& option, const std::filesystem::path& path);
+
 /// Whether names that a run gives its files are taken there.
 bool has_names_of_run(const std::filesystem::path& folder);
 

@@ -4,8 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <cstdint>
+#include <filesystem>
 #include <map>
 #include <set>
+#include <system_error>
 #include <vector>
 
 #include "core/error.hpp"
@@ -138,6 +140,15 @@ std::int64_t number_of(const std::map<std::string, std::string>& values, const s
   return place == values.end() ? 0 : parse_number<std::int64_t>(place->second).value_or(0);
 }
 
+/// How to give all options of the run whose checkpoint this is at once; empty where its file is not there.
+std::string all_of_run(const std::filesystem::path& checkpoint) {
+  const auto file = std::filesystem::absolute(checkpoint).parent_path().parent_path() / "config.toml";
+  std::error_code ignored;
+  if (!std::filesystem::exists(file, ignored)) return {};
+  return fmt::format(", all of them by --config {}",
+                     file.lexically_relative(std::filesystem::current_path()).string());
+}
+
 }  // namespace
 
 std::int64_t global_batch_of(const checkpoint::CheckpointInfo& info, const std::string& checkpoint) {
@@ -197,9 +208,11 @@ void check_same_run(const train::RunConfig& config, const checkpoint::Checkpoint
   if (others.empty()) return;
   throw usage_error(
       fmt::format("the run was begun with other settings: {}", fmt::join(others, ", ")), checkpoint,
-      other_update ? "give them again, or begin from its weights with --init-from"
-                   : "give them again, or start another run with another --name, from this checkpoint "
-                     "with --resume and --optimizer-state keep, or from its weights with --init-from");
+      fmt::format("give them again{}", all_of_run(checkpoint)) +
+          (other_update
+               ? ", or begin from its weights with --init-from"
+               : ", or start another run with another --name, from this checkpoint with --resume and "
+                 "--optimizer-state keep, or from its weights with --init-from"));
 }
 
 }  // namespace dtrain::app

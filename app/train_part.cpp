@@ -11,6 +11,7 @@
 #include <system_error>
 #include <utility>
 
+#include "checkpoint_config.hpp"
 #include "comm/mpi/communicator.hpp"
 #include "comm/survey/discover.hpp"
 #include "comm/watch/shared_failure.hpp"
@@ -239,6 +240,8 @@ ExitCode train_part(train::RunConfig& config, train::Recovery& recovery, bool na
   config.output.name = settle_name(config, environment, world);  // one that was a spare does not know it yet
   // Where one of the ranks has seen the earlier run go, it is gone.
   config.output.overwrite = world.max(std::int64_t{config.output.overwrite ? 0 : 1}) == 0;
+  if (!config.model.init_from.empty())
+    config.model.init_from = world.broadcast(named_checkpoint(config.model.init_from).string(), 0);
   if (config.output.overwrite && !config.dry_run) on_first_rank(world, [&] { check_not_replaced(config); });
   std::optional<record::RunHolder> holder;  // rank 0's
   std::optional<state::ResumePoint> resume;

@@ -1,6 +1,7 @@
 #include "checkpoint/file_io.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -87,8 +88,11 @@ void sync_folder(const std::filesystem::path& folder) {
     fail("cannot be synced", folder, errno);  // EINVAL: a file system without it
 }
 
-std::string read_text(const std::filesystem::path& path) {
+std::string read_text(const std::filesystem::path& path, std::uint64_t most_bytes) {
   const RawFile file(path, RawFile::Access::read);
+  if (static_cast<std::uint64_t>(file.bytes()) > most_bytes)
+    throw checkpoint_error(fmt::format("has {} bytes, more than such a file can have", file.bytes()),
+                           path.string(), "take another checkpoint");
   std::string text(static_cast<std::size_t>(file.bytes()), '\0');
   file.read_at(0, std::as_writable_bytes(std::span(text)));
   return text;

@@ -33,7 +33,7 @@ class RawFile {
 void sync_folder(const std::filesystem::path& folder);
 
 /// All of a file. Throws Error (exit code 4).
-std::string read_text(const std::filesystem::path& path);
+std::string read_text(const std::filesystem::path& path, std::uint64_t most_bytes = std::uint64_t{1} << 30);
 
 /// Creates `path` with `text` and syncs it. Throws Error (exit code 4).
 void write_text(const std::filesystem::path& path, std::string_view text);

@@ -257,6 +257,16 @@ std::vector<fs::path> listed(const fs::path& checkpoints, std::string_view endin
   return folders;
 }
 
+/// Removes the files that a checkpoint has, and its folder if nothing of others is in it.
+void remove_checkpoint(const fs::path& folder) {
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with("manifest.") || name.starts_with("part-")) fs::remove(entry.path());
+  }
+  std::error_code left;
+  fs::remove(folder, left);
+}
+
 }  // namespace
 
 std::vector<fs::path> list(const fs::path& checkpoints) { return listed(checkpoints, ""); }
@@ -267,14 +277,13 @@ void remove_old(const fs::path& checkpoints, int keep) {
   try {
     std::error_code ignored;
     const fs::path best = fs::read_symlink(checkpoints / "best", ignored);
-    const auto remove_behind = [&](const std::vector<fs::path>& folders, std::size_t kept) {
-      for (std::size_t i = kept; i < folders.size(); ++i) {
-        if (folders[i].filename() != best) fs::remove_all(folders[i]);
-      }
-    };
-    remove_behind(list(checkpoints), static_cast<std::size_t>(keep));
-    remove_behind(listed(checkpoints, ".damaged"), 1);
-    remove_behind(listed(checkpoints, ".partial"), 0);
+    const auto whole = list(checkpoints);
+    for (std::size_t i = static_cast<std::size_t>(keep); i < whole.size(); ++i) {
+      if (whole[i].filename() != best) remove_checkpoint(whole[i]);
+    }
+    const auto damaged = listed(checkpoints, ".damaged");
+    for (std::size_t i = 1; i < damaged.size(); ++i) fs::remove_all(damaged[i]);
+    for (const auto& partial : listed(checkpoints, ".partial")) fs::remove_all(partial);
   } catch (const fs::filesystem_error& error) {
     fail(error, checkpoints);
   }
@@ -282,6 +291,10 @@ void remove_old(const fs::path& checkpoints, int keep) {
 
 void mark(const fs::path& checkpoints, std::string_view link, std::int64_t step) {
   const fs::path place = checkpoints / link;
+  if (fs::is_directory(fs::symlink_status(place)))
+    throw checkpoint_error(
+        "is a folder where a link to a checkpoint should be, as in a copy that followed links",
+        place.string(), "remove it, and copy runs with their links, as cp -a does");
   try {
     const fs::path aside = place.string() + ".partial";
     fs::remove(aside);

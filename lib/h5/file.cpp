@@ -122,6 +122,22 @@ void link_external(hid_t location, const std::string& path, const std::string& f
       "link cannot be created", location, path);
 }
 
+std::string file_of_link(hid_t location, const std::string& path) {
+  const SilentErrors silent;
+  H5L_info_t facts{};
+  check(H5Lget_info(location, path.c_str(), &facts, H5P_DEFAULT), "link is missing", location, path);
+  if (facts.type != H5L_TYPE_EXTERNAL) return {};
+  std::string value(facts.u.val_size, '\0');
+  check(H5Lget_val(location, path.c_str(), value.data(), value.size(), H5P_DEFAULT), "link cannot be read",
+        location, path);
+  unsigned flags = 0;
+  const char* file = nullptr;
+  const char* target = nullptr;
+  check(H5Lunpack_elink_val(value.data(), value.size(), &flags, &file, &target), "link cannot be read",
+        location, path);
+  return file;
+}
+
 void remove_link(hid_t location, const std::string& path) {
   const SilentErrors silent;
   check(H5Ldelete(location, path.c_str(), H5P_DEFAULT), "link cannot be removed", location, path);

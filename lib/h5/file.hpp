@@ -47,6 +47,9 @@ void copy_object(hid_t from, const std::string& from_path, hid_t to, const std::
 void link_external(hid_t location, const std::string& path, const std::string& file_name,
                    const std::string& target);
 
+/// The file that the external link `path` names; empty for another kind of link.
+std::string file_of_link(hid_t location, const std::string& path);
+
 /// Removes the link `path`; the object behind it goes with its last link.
 void remove_link(hid_t location, const std::string& path);
 

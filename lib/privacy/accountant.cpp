@@ -115,9 +115,11 @@ double noise_for(double epsilon, double delta, const SampledGaussian& mechanism,
   constexpr double kMostNoise = 1e4;
   constexpr double kAccuracy = 1e-4;  // relative
   require_delta(delta);
-  require(
-      std::isfinite(epsilon) && epsilon > 0, fmt::format("{} is no epsilon to reach", epsilon),
-      {.subject = "--target-epsilon", .advice = "give a number above 0, such as 3", .code = ExitCode::usage});
+  require(epsilon > 0 && epsilon <= kMostEpsilon, fmt::format("{} is no epsilon to reach", epsilon),
+          {.subject = "--target-epsilon",
+           .advice = fmt::format("give a number above 0, such as 3, and at most {}, which protects nothing",
+                                 kMostEpsilon),
+           .code = ExitCode::usage});
   const auto keeps = [&](double noise, int resolution) {
     auto with_noise = mechanism;
     with_noise.noise_multiplier = noise;

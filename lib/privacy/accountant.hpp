@@ -29,6 +29,9 @@ double epsilon_of(const Mechanisms& mechanisms, double delta, Accounting account
 /// `resolution`: points of the grid in a standard deviation of one step's loss.
 double loss_epsilon(const Mechanisms& mechanisms, double delta, Bound bound, int resolution = 64);
 
+/// Above it nothing is protected, and the grid of a privacy loss would take the memory.
+inline constexpr double kMostEpsilon = 500;
+
 /// The least noise multiplier with which `mechanism` keeps to `epsilon` at `delta`, up to 1e-4 of it. Throws
 /// Error (exit code 2) where none does.
 double noise_for(double epsilon, double delta, const SampledGaussian& mechanism, Accounting accounting);

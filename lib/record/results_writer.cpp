@@ -192,7 +192,7 @@ ResultsWriter::ResultsWriter(h5::Library& library, std::string folder, RunInfo i
   write(Status::running, "");
 }
 
-void ResultsWriter::take_over(const Kept& kept) {
+void ResultsWriter::take_over(const Kept& kept) try {
   const auto lock = library_.lock();
   const h5::File file = h5::open_file(results_path(folder_), h5::Access::read);
   epochs_ = rows_kept<EpochRow>(file.id(), "epochs", extra_,
@@ -210,6 +210,9 @@ void ResultsWriter::take_over(const Kept& kept) {
   if (H5Lexists(file.id(), "staleness", H5P_DEFAULT) <= 0) return;
   staleness_ = read_rows<StalenessRow>(file.id(), "staleness");
   std::erase_if(staleness_, [&](const StalenessRow& row) { return row.epoch > kept.epoch; });
+} catch (const Error& error) {
+  throw data_error(error.problem(), error.subject().empty() ? results_path(folder_) : error.subject(),
+                   "take another copy of the file, or begin the run anew with --overwrite");
 }
 
 template <class Row>

@@ -1,5 +1,6 @@
 #include "record/run_reader.hpp"
 
+#include <fmt/format.h>
 #include <hdf5.h>
 
 #include <array>
@@ -116,6 +117,9 @@ void read_merged_ranks(const h5::File& file, RunRecord& run, Detail detail) {
     const auto rank = parse_number<int>(name);
     if (!rank) continue;
     try {
+      const auto other = h5::file_of_link(file.id(), rank_group(*rank));
+      require(other.empty() || other == fmt::format("ranks/rank-{:05}.h5", *rank),
+              "is linked to a file that is not of this run", {.subject = rank_group(*rank)});
       const h5::Group group = h5::open_group(file.id(), rank_group(*rank));
       run.ranks.push_back(read_rank(group.id(), *rank, detail));
     } catch (const Error& error) {

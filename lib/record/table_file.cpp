@@ -134,6 +134,7 @@ void read_rows_into(hid_t location, const std::string& path, const std::vector<C
 Table read_table(hid_t location, const std::string& path) {
   const h5::SilentErrors silent;
   const h5::Dataset dataset = h5::open_dataset(location, path);
+  h5::require_own_bytes(location, dataset);
   const ReadPlan plan = plan_reading(dataset);
   const h5::Shape shape = h5::info(dataset).shape;
   if (shape.size() != 1) throw Error("is not a list of rows", {.subject = h5::describe(dataset.id())});

@@ -5,13 +5,17 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <optional>
 #include <string_view>
 
 #include "core/error.hpp"
 
 namespace dtrain::state {
 
-Interval parse_interval(const std::string& text, const std::string& option) {
+namespace {
+
+/// Nothing where the text is none.
+std::optional<Interval> interval_of(const std::string& text) {
   using Unit = Interval::Unit;
   struct Meaning {
     Unit unit;
@@ -29,10 +33,24 @@ Interval parse_interval(const std::string& text, const std::string& option) {
   const bool counts = place != kUnits.end() && place->second.unit != Unit::seconds;
   if (place == kUnits.end() || !std::isfinite(count) || !(count > 0) ||
       (counts && (count < 1 || count != std::floor(count)))) {
-    throw usage_error(fmt::format("\"{}\" is no stretch of training or time", text), option,
-                      "write one such as 500steps, 1epoch, 10min or 2h");
+    return std::nullopt;
   }
-  return {.unit = place->second.unit, .count = count * place->second.factor};
+  return Interval{.unit = place->second.unit, .count = count * place->second.factor};
+}
+
+}  // namespace
+
+Interval parse_interval(const std::string& text, const std::string& option) {
+  const auto interval = interval_of(text);
+  if (interval) return *interval;
+  throw usage_error(fmt::format("\"{}\" is no stretch of training or time", text), option,
+                    "write one such as 500steps, 1epoch, 10min or 2h");
+}
+
+double parse_time_s(const std::string& text, const std::string& option) {
+  const auto interval = interval_of(text);
+  if (interval && interval->unit == Interval::Unit::seconds) return interval->count;
+  throw usage_error(fmt::format("\"{}\" is not a time", text), option, "write one such as 30s, 55min or 2h");
 }
 
 }  // namespace dtrain::state

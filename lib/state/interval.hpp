@@ -13,5 +13,7 @@ struct Interval {
 
 /// Throws Error (exit code 2), naming the option, for anything else, and for numbers below 1.
 Interval parse_interval(const std::string& text, const std::string& option);
+/// The seconds of a stretch of time. Throws likewise, also for steps and epochs.
+double parse_time_s(const std::string& text, const std::string& option);
 
 }  // namespace dtrain::state

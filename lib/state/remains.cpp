@@ -15,6 +15,7 @@
 #include "comm/watch/shared_failure.hpp"
 #include "core/error.hpp"
 #include "core/shared_failure.hpp"
+#include "models/slicing/slices.hpp"
 #include "state/gather.hpp"
 
 namespace dtrain::state {
@@ -89,13 +90,14 @@ std::vector<parallel::StateTensor> gather_stage(const std::vector<HeldPart>& hel
   SurvivorMessages messages(world, holders);
   for (std::size_t i = 0; i < (*mine)->tensors.size(); ++i) {
     auto tensor = (*mine)->tensors[i];
-    if (tensor.slice == nullptr || !tensor.slice->is_shared()) {
+    const models::HeldSlice* slice = models::group_slice(tensor.slice);
+    if (slice == nullptr) {
       tensor.value = tensor.value.contiguous();
     } else {
       std::vector<at::Tensor> values;
       for (const HeldPart* part : parts) values.push_back(part ? part->tensors[i].value : at::Tensor());
-      if (writes) tensor.value = at::empty(tensor.slice->whole, tensor.value.options());
-      gather_parts(*tensor.slice, values, writes ? &tensor.value : nullptr, messages);
+      if (writes) tensor.value = at::empty(slice->whole, tensor.value.options());
+      gather_parts(*slice, values, writes ? &tensor.value : nullptr, messages);
     }
     if (writes) whole.push_back(std::move(tensor));
   }

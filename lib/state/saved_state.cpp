@@ -56,7 +56,7 @@ checkpoint::TensorRef reference_to(const std::string& group, const std::string& 
 }
 
 std::optional<Slice> rectangle_of_stage(const parallel::StateTensor& tensor) {
-  if (tensor.slice == nullptr || tensor.slice->is_shared()) return std::nullopt;
+  if (tensor.slice == nullptr || models::group_slice(tensor.slice) != nullptr) return std::nullopt;
   return models::rectangle_of(tensor.name, *tensor.slice);
 }
 
@@ -105,15 +105,16 @@ void SavedState::put_together(const parallel::StateTensor& source, int saver, Co
   const int count = mesh_.tensor;
   if (where_.data != saver / count) return;
   const bool mine = where_.tensor == saver % count;
-  if (source.slice == nullptr || !source.slice->is_shared()) {
+  const models::HeldSlice* slice = models::group_slice(source.slice);
+  if (slice == nullptr) {
     if (mine) copy_into(copy.value, source.read());
     return;
   }
-  if (mine && !copy.value.defined()) copy.value = at::empty(source.slice->whole, on_cpu(source.value));
+  if (mine && !copy.value.defined()) copy.value = at::empty(slice->whole, on_cpu(source.value));
   std::vector<at::Tensor> parts(static_cast<std::size_t>(count));
   parts[static_cast<std::size_t>(where_.tensor)] = source.read();
   GroupMessages messages(tensor_, saver % count);
-  gather_parts(*source.slice, parts, mine ? &copy.value : nullptr, messages);
+  gather_parts(*slice, parts, mine ? &copy.value : nullptr, messages);
 }
 
 void SavedState::take(const std::vector<parallel::StateTensor>& state, checkpoint::CheckpointInfo info) {

@@ -54,7 +54,7 @@ void print_costs(const std::string& name, std::int64_t samples, const models::Mo
   model->initialise(1);
   const auto inputs = model->input_shapes(samples, facts.sample_shape);
   const auto flops = flops_of(*model, inputs);
-  const auto work = parallel::work_of_layers(*model, inputs);
+  const auto work = parallel::work_of_layers(*model, inputs, parallel::Computed::by_own_kernels);
   const auto times = parallel::measure_layers(*model, inputs, facts.vocabulary > 0);
   fmt::print("layer,seconds,flops,work\n");
   for (std::size_t i = 0; i < times.size(); ++i)

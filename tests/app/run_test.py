@@ -32,6 +32,15 @@ class RunTest(ProgramTest):
     def checkpoint(self):
         return self.folder / "runs/mine/checkpoints/best"
 
+    def test_says_when_its_output_cannot_be_written(self):
+        self.train(ranks=1)
+        self.assertEqual(self.run_program("report", "runs/mine").returncode, 0)
+        for words in (["report", "runs/mine"], ["export", "runs/mine", "mine.h5"], ["--print-config"]):
+            with open("/dev/full", "w") as full:
+                done = subprocess.run([DTRAIN, *words], cwd=self.folder, stdout=full, stderr=subprocess.PIPE, text=True, timeout=60, check=False)
+            self.assertEqual(done.returncode, 1, done.stderr)
+            self.assertEqual(done.stderr.count("standard output: cannot be written"), 1, done.stderr)
+
     def test_leaves_a_completed_run_whose_name_is_taken(self):
         self.train()
         run = self.folder / "runs/mine"

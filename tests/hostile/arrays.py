@@ -67,7 +67,7 @@ HEADERS = {
     "empty": b"", "only a signature": b"\x93NUMPY", "a header beyond the file": header("{}", length=60_000), "no header": header(""),
     "a header of noise": header("\x1b[2J\x07" * 20), "no shape": header("{'descr': '<f4', 'fortran_order': False}"),
     "a type that never ends": header("{'descr': '<f4, 'fortran_order': False, 'shape': (30, 4)}"),
-    "a type that is empty": described("''"), "an unknown type": described("'<q9'"), "a type of zero bytes": described("'<f0'"),
+    "a type that is empty": described("''"), "two types": header("{'descr': '<i4', 'descr': '<f4', 'fortran_order': False, 'shape': (30, 4)}\n", INPUTS.tobytes()), "an unknown type": described("'<q9'"), "a type of zero bytes": described("'<f0'"),
     "a type of control characters": described("'\x1b[2J'"), "records": described("[('a', '<f4')]"), "objects": described("'|O'"),
     "Fortran order": described(order="True"), "a shape beyond 64 bits": described(shape="(99999999999999999999999, 4)"),
     "a shape that wraps": described(shape="(4611686018427387904, 4)"), "a shape that wraps to its size": described(shape="(4611686018427387934, 4)"),

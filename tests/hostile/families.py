@@ -6,6 +6,7 @@ import dataset_json
 import manifests
 import new_data
 import options
+import outputs
 import packed_arrays
 import pictures
 import private
@@ -19,4 +20,4 @@ import weights
 
 ALL = [manifests.FAMILY, weights.SAFE, weights.H5, shards.FAMILY, dataset_json.FAMILY, arrays.NPY, packed_arrays.FAMILY, arrays.IDX, arrays.CIFAR,
        arrays.H5, pictures.FAMILY, tables.FAMILY, texts.FAMILY, archives.FAMILY, results.FAMILY, new_data.FAMILY, programs.FAMILY,
-       special_files.FAMILY, private.FEDERATED, private.PRIVACY, options.OPTIONS, options.TOML, options.NAMES]
+       special_files.FAMILY, outputs.FAMILY, private.FEDERATED, private.PRIVACY, options.OPTIONS, options.TOML, options.NAMES]

@@ -1,6 +1,7 @@
 """Manifests of checkpoints that wrap, contradict themselves, or order what is the user's to decide."""
 
 import json
+import os
 
 import h5py
 import numpy as np
@@ -260,6 +261,7 @@ FAMILY.add("no checksum", unsealed(lambda c: (c / "manifest.sha256").unlink()), 
 FAMILY.add("another checksum", unsealed(lambda c: (c / "manifest.sha256").write_text("0" * 64 + "  manifest.json\n")),
            *EVALUATE, code=4)
 FAMILY.add("an empty checksum", unsealed(lambda c: (c / "manifest.sha256").write_text("")), *EVALUATE, code=4)
+FAMILY.add("a checksum of 3 GiB", unsealed(lambda c: os.truncate(c / "manifest.sha256", 3 << 30)), *EVALUATE, code=4, says=("manifest.sha256",), quick=True)
 FAMILY.add("no manifest", unsealed(lambda c: (c / "manifest.json").unlink()), *RESUME, code=4)
 
 

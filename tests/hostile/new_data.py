@@ -57,6 +57,9 @@ def unread(name):
     return lambda folder, given, output: f"{name} is there" if (folder / name).exists() else ""
 
 
+FAMILY.add("an archive of nothing", written("new.csv", b"PK\x03\x04w/,PK\x05\x06" + bytes(18)), *ROWS, code=3, says=("new.csv", "no file"), check=unread("out.csv"), quick=True)
+
+
 # ---- rows -----------------------------------------------------------------------------------------------------------
 ACCEPTED = {"as it should be": table(), "columns in another order": table(header=COLUMNS[::-1]), "CR LF line ends": table(end="\r\n"), "semicolons": table(separator=";"),
             "a gap": table({"width": ""}), "NA": table({"place": "NA"})}

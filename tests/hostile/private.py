@@ -70,6 +70,9 @@ COMMAND = {
 }
 for name, words in COMMAND.items():
     PRIVACY.add(f"dtrain privacy of {name}", nothing, "privacy", *words, code={0, 2} if name == "no noise" else 2, quick=name == "a rate that is no number")
+for epsilon in ("1e3", "1e6", "1e308", "inf"):  # the grid of their privacy loss would take the memory
+    PRIVACY.add(f"dtrain privacy of epsilon {epsilon}", nothing, "privacy", "--epsilon", epsilon, "--sample-rate", "0.5", "--steps", "10", "--accountant", "pld", code=2,
+                quick=epsilon == "1e6")
 EXTREMES = {"a billion steps": ("--noise", "1", "--sample-rate", "0.01", "--steps", "1000000000"), "next to no noise": ("--noise", "1e-8", "--sample-rate", "0.5", "--steps", "100"),
             "a tiny rate": ("--noise", "1", "--sample-rate", "1e-12", "--steps", "1000"), "huge noise": ("--noise", "1e12", "--sample-rate", "0.5", "--steps", "100"),
             "an epsilon that is nearly none": ("--epsilon", "1e-9", "--sample-rate", "0.5", "--steps", "100000"), "a tiny delta": ("--noise", "1", "--delta", "1e-300", "--sample-rate", "0.1", "--steps", "10")}

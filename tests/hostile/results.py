@@ -140,6 +140,19 @@ def bomb(file):
     file.create_dataset("epochs", (2**28,), np.dtype([("epoch", "i8"), ("train_loss", "f8")]), chunks=(2**22,), compression="gzip")
 
 
+def of_another_run(folder, given):
+    """A report shows nothing of a file that is not the run's."""
+    other, run = (fixtures.copy(given, folder, "run", name) / "results.h5" for name in ("other", "run"))
+    with h5py.File(other, "r+") as file:
+        rows = file["epochs"][()]
+        rows["train_loss"] = 77.5
+        file["epochs"][...] = rows
+    with h5py.File(run, "r+") as file:
+        del file["epochs"]
+        file["epochs"] = h5py.ExternalLink("../other/results.h5", "/epochs")
+
+
+FAMILY.add("epochs of another run", of_another_run, *REPORT, code=3, says=("another file",), quick=True)
 LINKS = {"epochs in another file": lambda file: file.__setitem__("epochs", h5py.ExternalLink("other.h5", "/epochs")),
          "epochs that link to themselves": lambda file: file.__setitem__("epochs", h5py.SoftLink("/epochs")), "2^40 epochs": declared,
          "texts of a megabyte": wide, "epochs that unpack to gigabytes": bomb,

@@ -54,6 +54,10 @@ ACCEPTED = {
 for name, (content, check) in ACCEPTED.items():
     FAMILY.add(name, text(content), *STAGE_CSV, code=0, check=check, quick=name in ("as it should be", "CR line ends", "NA for a gap"))
 
+# However few they are, none of them is a label.
+FAMILY.add("a few decimal commas", text(rows([f"{i % 7},5" for i in range(N)], separator=";")), *STAGE_CSV, code=3, says=("line 2", "column width"), quick=True)
+FAMILY.add("two signs", text(rows(replaced(WIDTHS, 3, "+-1.5"))), *STAGE_CSV, code=3, says=("line 5", "column width"))
+
 # What may be read or refused, but never become an input per value.
 LATIN = tuple("länge" if name == "length" else name for name in HEADER)
 EITHER = {

@@ -318,6 +318,12 @@ class PredictTest(unittest.TestCase):
             expected.append(torch.softmax(weights["fc.weight"] @ mean + weights["fc.bias"], 0).numpy())
         found = np.array([[float(row[f"p({name})"]) for name in facts["classes"]] for row in self.said("said.csv")])
         np.testing.assert_allclose(found, expected, rtol=0, atol=TOLERANCE)
+        # Rows as the training's file has them: their classes are no words.
+        (self.folder / "rows.csv").write_text("".join(f'"1","{line} the the"\n' for line in lines))
+        (self.folder / "longer.txt").write_text("".join(f"{line} the the\n" for line in lines))
+        self.predict(1, best, "rows.csv", "of_rows.csv")
+        self.predict(1, best, "longer.txt", "of_lines.csv")
+        self.assertEqual((self.folder / "of_rows.csv").read_bytes(), (self.folder / "of_lines.csv").read_bytes())
         # Neither a dataset of that name with other words nor none is in the way: the run keeps its own.
         before = (self.folder / "said.csv").read_bytes()
         staged, moved = self.folder / "data/staged/texts", self.folder / "data/staged/moved"

@@ -63,7 +63,7 @@ class ConstructedRun {
   }
 
   void epoch(std::int64_t epoch) {
-    for (int rank = 0; rank < kRanks; ++rank) {
+    for (int rank = 0; rank < there; ++rank) {
       recorders_[rank]->epoch({.epoch = epoch,
                                .train_loss = 0.5,
                                .samples = samples[static_cast<std::size_t>(rank)],
@@ -88,6 +88,8 @@ class ConstructedRun {
   }
 
   std::array<std::int64_t, kRanks> samples = {1000, 1000, 1000, 1000};  ///< Of each rank in an epoch.
+
+  int there = kRanks;  ///< Ranks that have not been lost.
 
   ResultsWriter& results() { return results_; }
 
@@ -228,6 +230,27 @@ TEST_F(ReportTest, ARankThatHasMoreSamplesIsNotSlow) {
   run.epoch(1);
   run.finish(Status::completed);
   EXPECT_THAT(text_of({.runs = {run_}}), HasSubstr("no rank is slower than the median"));
+}
+
+TEST_F(ReportTest, ARankThatWasLostIsNotComparedWithThoseThatWentOn) {
+  ConstructedRun run(library_, run_);
+  run.epoch(1);
+  run.there = 2;
+  run.epoch(2);
+  run.finish(Status::completed);
+  const std::string text = text_of({.runs = {run_}});
+  EXPECT_THAT(text,
+              HasSubstr("where time went (mean over the 2 of 4 ranks that were there in all epochs, 28"));
+  EXPECT_THAT(text, HasSubstr("no rank is slower than the median"));  // the slow one was lost
+}
+
+TEST_F(ReportTest, ARankAloneIsComparedWithNone) {
+  ConstructedRun run(library_, run_);
+  run.epoch(1);
+  run.there = 1;
+  run.epoch(2);
+  run.finish(Status::completed);
+  EXPECT_THAT(text_of({.runs = {run_}}), Not(HasSubstr("slower than the median")));
 }
 
 TEST_F(ReportTest, ARunningRunIsReportedWhileItIsWritten) {

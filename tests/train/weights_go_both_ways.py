@@ -101,6 +101,14 @@ def main():
                 for name, value in fresh.items():
                     assert np.array_equal(file["model"][name][:], value), (source, name)
 
+        # A run's folder stands for its best checkpoint.
+        run(binary, 2, *small, *data, "--init-from", "runs/loaded", "--limit-steps", 1, "--learning-rate", 1e-300, "--name", "again",
+            "--overwrite", cwd=folder)
+        run(binary, 1, "export", "runs/again", "again.h5", cwd=folder)
+        with h5py.File(folder / "again.h5") as file:
+            for name, value in fresh.items():
+                assert np.array_equal(file["model"][name][:], value), name
+
         # Another number of classes: the last layer is left out by name.
         wide = dict(fresh, **{"output_fc.weight": np.zeros((3, 12), np.float32), "output_fc.bias": np.zeros(3, np.float32)})
         write_h5(folder / "wide.h5", wide)

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstring>
 #include <fstream>
+#include <limits>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -35,6 +36,8 @@ Error npy_error(std::string_view problem, const std::string& name) {
 std::string after(const std::string& text, const std::string& key, const std::string& name) {
   const std::size_t at = text.find("'" + key + "':");
   if (at == std::string::npos) throw npy_error("has no " + key + " in its header", name);
+  if (text.find("'" + key + "':", at + 1) != std::string::npos)
+    throw npy_error("has " + key + " twice in its header", name);
   return text.substr(std::min(text.find_first_not_of(' ', at + key.size() + 3), text.size()));
 }
 
@@ -108,6 +111,16 @@ bool all_whole(const std::vector<std::byte>& bytes) {
     if (!(std::abs(value) <= kMost) || value != std::floor(value)) return false;
   }
   return true;
+}
+
+/// Throws data_error for a uint64 that an int64 does not hold.
+void require_signed(const std::vector<std::byte>& bytes, const std::string& name) {
+  for (std::size_t at = 0; at < bytes.size(); at += sizeof(std::uint64_t)) {
+    std::uint64_t value = 0;
+    std::memcpy(&value, bytes.data() + at, sizeof value);
+    if (value > std::numeric_limits<std::int64_t>::max())
+      throw npy_error("has the whole number " + std::to_string(value) + ", which is above 2^63", name);
+  }
 }
 
 template <typename To, typename From>
@@ -204,6 +217,7 @@ std::shared_ptr<const Column> converted(const File& file, const Stored& stored,
   if (wanted == ElementType::float64) {
     convert_to<double>(stored.type, bytes, array);
   } else if (wanted == ElementType::int64) {
+    if (stored.type == ElementType::uint64) require_signed(bytes, file.name());
     convert_to<std::int64_t>(stored.type, bytes, array);
   } else {
     convert_to<float>(stored.type, bytes, array);

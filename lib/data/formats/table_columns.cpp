@@ -39,6 +39,19 @@ bool is_odd_number(std::string_view cell) {
   return cell.size() - unit <= 3;  // %, kg, EUR
 }
 
+/// A number with a decimal comma: 3,5 or -1.000,5. No label looks so.
+bool has_decimal_comma(std::string_view cell) {
+  if (cell.starts_with('+') || cell.starts_with('-')) cell.remove_prefix(1);
+  const auto comma = cell.find(',');
+  const auto digits = [](std::string_view part) {
+    return !part.empty() && part.find_first_not_of("0123456789") == std::string_view::npos;
+  };
+  if (comma == std::string_view::npos || !digits(cell.substr(comma + 1))) return false;
+  std::string whole(cell.substr(0, comma));
+  std::erase(whole, '.');
+  return digits(whole);
+}
+
 void note(TableColumn& column, double value) {
   column.least = column.empty ? value : std::min(column.least, value);
   column.most = column.empty ? value : std::max(column.most, value);
@@ -102,15 +115,18 @@ struct MeantKind {
   std::string_view like;  ///< How to write one.
   bool (*reads)(std::string_view cell);
   bool (*was_meant)(std::string_view cell);  ///< Of a cell that cannot be read.
+  bool (*is_sure)(std::string_view cell);    ///< Of such a cell: that it is no label, however few there are.
 };
 
-/// Refuses a column most of whose cells are of the kind, or were meant to be.
+/// Refuses a column most of whose cells are of the kind, or were meant to be. A few different values may be
+/// labels, unless each that cannot be read is sure to be none.
 void require_plain(const MeantKind& kind, std::span<const TableText> files, const TableColumn& column) {
   if (column.numeric || column.dates || column.empty) return;
   std::set<std::string_view> values;
   std::int64_t read = 0;
   std::int64_t meant = 0;  // those among them
-  std::string odd;         // the first that cannot be read
+  bool sure = true;
+  std::string odd;  // the first that cannot be read
   std::string place;
   for (const TableText& file : files)
     for (std::int64_t row = 0; row < file.rows(); ++row) {
@@ -120,11 +136,12 @@ void require_plain(const MeantKind& kind, std::span<const TableText> files, cons
       read += plain ? 1 : 0;
       meant += plain || kind.was_meant(cell) ? 1 : 0;
       values.insert(cell);
+      sure = sure && (plain || kind.is_sure(cell));
       if (plain || !odd.empty()) continue;
       odd = printable(cell, 40);
       place = fmt::format("line {} of {}", file.line(row), file.origin());
     }
-  if (values.size() <= kMostWordsOfNumbers || 2 * meant < column.values) return;
+  if ((values.size() <= kMostWordsOfNumbers && !sure) || 2 * meant < column.values) return;
   const std::string remedy =
       2 * read < column.values
           ? fmt::format("write {} like {}, or leave the column out with --ignore {}", kind.plural, kind.like,
@@ -139,6 +156,8 @@ void require_plain(const MeantKind& kind, std::span<const TableText> files, cons
 
 std::vector<TableColumn> columns_of(std::span<const TableText> files) {
   const TableText& first = files.front();
+  if (std::ranges::all_of(files, [](const TableText& file) { return file.rows() == 0; }))
+    throw data_error("has no rows below its header", first.origin(), "give at least one");
   for (const TableText& file : files)
     if (file.width() != first.width() || file.header() != first.header())
       throw data_error(fmt::format("has other columns than {}", first.origin()), file.origin(),
@@ -205,7 +224,8 @@ void require_plain_numbers(std::span<const TableText> files, const TableColumn& 
                        double number = 0;
                        return read_number(cell, number);
                      },
-                 .was_meant = is_odd_number},
+                 .was_meant = is_odd_number,
+                 .is_sure = has_decimal_comma},
                 files, column);
 }
 
@@ -213,7 +233,8 @@ void require_plain_dates(std::span<const TableText> files, const TableColumn& co
   require_plain({.plural = "dates",
                  .like = "2024-12-31 or 2024-12-31T18:30",
                  .reads = [](std::string_view cell) { return read_date(cell).has_value(); },
-                 .was_meant = looks_like_date},
+                 .was_meant = looks_like_date,
+                 .is_sure = [](std::string_view) { return false; }},
                 files, column);
 }
 

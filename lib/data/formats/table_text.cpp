@@ -17,7 +17,7 @@ namespace dtrain::data {
 namespace {
 
 bool read_any_number(std::string_view cell, double& number) {
-  if (cell.starts_with('+')) cell.remove_prefix(1);
+  if (cell.starts_with('+') && !cell.starts_with("+-")) cell.remove_prefix(1);
   const auto read = parse_number<double>(cell);
   number = read.value_or(number);
   return read.has_value();

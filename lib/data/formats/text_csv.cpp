@@ -118,6 +118,8 @@ bool is_text_csv_file(const OriginalFile& file) {
   return text;
 }
 
+std::vector<std::string> texts_of_csv(const OriginalFile& file) { return read_rows(file).texts; }
+
 Originals read_text_csv(const std::filesystem::path& from, const TextOptions& options, std::uint64_t seed) {
   std::map<std::string, Rows> files;
   std::vector<std::string> names;

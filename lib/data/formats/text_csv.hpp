@@ -2,6 +2,8 @@
 
 #include <cstdint>
 #include <filesystem>
+#include <string>
+#include <vector>
 
 #include "data/import/archive.hpp"
 #include "data/import/originals.hpp"
@@ -12,6 +14,9 @@ namespace dtrain::data {
 /// Whether a file is CSV whose first row is a class number and then text, as AG News has it: a field of
 /// several words among the others, and no other number.
 bool is_text_csv_file(const OriginalFile& file);
+
+/// The texts of such a file, one per row, without its classes. Throws data_error as read_text_csv().
+std::vector<std::string> texts_of_csv(const OriginalFile& file);
 
 /// Rows `class,text...` without a header, in `train*.csv`, `val*.csv`, `test*.csv`, or in one file of any
 /// name. The text is the fields after the class, with a space between them; a backslash counts as a space

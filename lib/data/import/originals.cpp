@@ -25,19 +25,29 @@ std::shared_ptr<const Column> as_float(const Column& bytes) {
   return MemoryColumn::of(std::move(floats));
 }
 
+/// Throws data_error where each row has a 1 among zeros.
+template <typename Value>
+void refuse_one_hot(const std::vector<Value>& values, const Column& targets, const std::string& subject) {
+  const auto width = element_count(targets.row_shape());
+  if (values.empty() || width < 2) return;
+  for (auto row = values.begin(); row != values.end(); row += width) {
+    if (std::count(row, row + width, Value{1}) != 1 || std::count(row, row + width, Value{0}) != width - 1)
+      return;
+  }
+  throw data_error(fmt::format("has a 1 among {} targets of each sample, like a class", width), subject,
+                   "give the class's number, such as y.argmax(1), or say --task regression");
+}
+
 /// Targets as float32. Throws data_error for one-hot classes, which mean something else unless a regression
 /// was `said`.
 std::shared_ptr<const Column> numbers_of(const std::shared_ptr<const Column>& targets,
                                          const std::string& subject, bool said) {
-  if (targets->type() == ElementType::float32) return targets;
+  if (targets->type() == ElementType::float32) {
+    if (!said) refuse_one_hot(read_whole<float>(*targets), *targets, subject);
+    return targets;
+  }
   const auto values = read_whole<std::int64_t>(*targets);
-  const auto width = element_count(targets->row_shape());
-  bool one_hot = !values.empty() && !said;
-  for (auto row = values.begin(); one_hot && row != values.end(); row += width)
-    one_hot = std::count(row, row + width, 1) == 1 && std::count(row, row + width, 0) == width - 1;
-  if (one_hot)
-    throw data_error(fmt::format("has a 1 among {} targets of each sample, like a class", width), subject,
-                     "give the class's number, such as y.argmax(1), or say --task regression");
+  if (!said) refuse_one_hot(values, *targets, subject);
   return column_from(std::vector<float>(values.begin(), values.end()), targets->row_shape());
 }
 

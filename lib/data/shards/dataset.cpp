@@ -1,5 +1,7 @@
 #include "data/shards/dataset.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <system_error>
 
@@ -105,6 +107,12 @@ std::vector<std::int32_t> Dataset::sites(const std::string& split) const {
     const auto column =
         open_columns(folder_ / shard.file, {{"/sites", {ElementType::int32}}}, *library_, {}).front();
     const auto part = read_whole<std::int32_t>(*column);
+    const auto odd = std::ranges::find_if_not(
+        part, [&](std::int32_t site) { return site >= 0 && site < std::ssize(info_.sites); });
+    if (odd != part.end())
+      throw data_error(fmt::format("says that sample {} is of site {}, and there are {}", odd - part.begin(),
+                                   *odd, info_.sites.size()),
+                       (folder_ / shard.file).string(), "stage the dataset again");
     all.insert(all.end(), part.begin(), part.end());
   }
   if (static_cast<std::int64_t>(all.size()) != described->second.samples)
@@ -120,19 +128,20 @@ std::filesystem::path find_dataset(const std::string& name_or_folder,
   const std::filesystem::path below_root = data_root / name_or_folder;
   if (std::filesystem::is_directory(below_root, ignored)) return below_root;
   if (std::filesystem::is_directory(name_or_folder, ignored)) return name_or_folder;
+  const std::string where = std::filesystem::absolute(data_root, ignored).string();
   std::vector<std::string> there;
   for (const auto& entry : std::filesystem::directory_iterator(data_root, ignored))
     if (std::filesystem::exists(entry.path() / "dataset.json", ignored))
       there.push_back(entry.path().filename());
   std::sort(there.begin(), there.end());
   if (std::ranges::find(kPublicDatasets, name_or_folder) != kPublicDatasets.end())
-    throw data_error("there is no such dataset in " + data_root.string() + " yet",
-                     "--dataset " + name_or_folder,
+    throw data_error("there is no such dataset in " + where + " yet", "--dataset " + name_or_folder,
                      "download and stage it with 'data/fetch.sh " + name_or_folder + "'");
   std::string list;
   for (const std::string& name : there) list += (list.empty() ? "" : ", ") + name;
-  throw data_error("there is no such dataset in " + data_root.string(), "--dataset " + name_or_folder,
-                   list.empty() ? "stage it with 'dtrain stage " + name_or_folder + " --from PATH'"
+  throw data_error("there is no such dataset in " + where, "--dataset " + name_or_folder,
+                   list.empty() ? "stage it with 'dtrain stage " + name_or_folder +
+                                      " --from PATH', or name the folder of staged datasets with --data-root"
                                 : "stage it, or choose one of: " + list);
 }
 

@@ -225,8 +225,9 @@ void check_values(const DatasetInfo& info, const Fields& fields) {
     throw fields.error("scales another number of targets than its samples have");
   check_places(info, fields);
   if (info.mean.size() != info.std_dev.size()) throw fields.error("has mean and std of different lengths");
-  if (std::any_of(info.std_dev.begin(), info.std_dev.end(), [](double s) { return !(s > 0); }))
-    throw fields.error("has a std that is not above 0");
+  if (std::any_of(info.std_dev.begin(), info.std_dev.end(),
+                  [](double s) { return !(s > 0) || !std::isfinite(static_cast<float>(1 / s)); }))
+    throw fields.error("has a std that cannot be divided by");
   const bool images = info.task == "image_classification";
   if (images && (info.shape.size() != 3 || info.classes.empty()))
     throw fields.error("needs a shape [C, H, W] and classes for images");

@@ -59,6 +59,7 @@ TableText read_table(const UnlabelledOptions& options, const std::vector<std::st
     table.emplace(std::move(file.content), file.origin, 1, gaps);
     return true;
   });
+  if (!table) throw data_error("holds no file", options.from.string(), "give a table");
   return std::move(*table);
 }
 

@@ -13,6 +13,7 @@
 #include "core/regular_file.hpp"
 #include "data/formats/image_folder.hpp"
 #include "data/formats/npy.hpp"
+#include "data/formats/text_csv.hpp"
 #include "data/import/check_values.hpp"
 #include "data/sample_sources.hpp"
 #include "data/text/blanks.hpp"
@@ -105,23 +106,37 @@ std::shared_ptr<const Column> read_array(const DatasetInfo& trained, const fs::p
   return pixels && rows->row_shape() != shape ? with_channel(*rows, shape) : rows;
 }
 
-/// Each line's tokens: the arrays of a text's samples, without targets.
-Columns read_lines(const DatasetInfo& trained, const fs::path& from, std::vector<std::string>& remarks) {
-  const std::string text = read_regular_file(from, kLargestText, ExitCode::data);
+std::vector<std::string> lines_of_text(std::string_view rest, const fs::path& from) {
+  std::vector<std::string> lines;
+  while (!rest.empty()) {
+    const auto end = std::min(rest.find('\n'), rest.size());
+    std::string_view line = rest.substr(0, end);
+    rest.remove_prefix(std::min(end + 1, rest.size()));
+    if (line.ends_with('\r')) line.remove_suffix(1);
+    lines.emplace_back(line);
+    require_utf8(line, fmt::format("{}, line {}", from.string(), lines.size()));
+  }
+  return lines;
+}
+
+/// The tokens of each line, or of each row of a CSV file that a training could have been staged from: the
+/// arrays of a text's samples, without targets.
+Columns read_texts(const DatasetInfo& trained, const fs::path& from, std::vector<std::string>& remarks) {
+  const OriginalFile file{.name = from.filename().string(),
+                          .origin = from.string(),
+                          .content = read_regular_file(from, kLargestText, ExitCode::data)};
+  const bool rows = is_text_csv_file(file);
+  if (rows) remarks.emplace_back("the first column has classes, as in a training's file: it is left out");
   const auto tokenizer = make_tokenizer(trained.tokenizer.value());
   std::vector<std::int32_t> tokens;
   std::vector<std::int64_t> offsets = {0};
   std::int64_t cut = 0;
-  std::string_view rest = text;
-  for (std::int64_t line = 1; !rest.empty(); ++line) {
-    const auto end = std::min(rest.find('\n'), rest.size());
-    std::string_view sentence = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (sentence.ends_with('\r')) sentence.remove_suffix(1);
-    const std::string where = fmt::format("{}, line {}", from.string(), line);
-    require_utf8(sentence, where);
-    const auto ids = tokenizer->encode(with_spaces(std::string(sentence), trained.tokenizer->blanks));
-    if (ids.empty()) throw data_error("has no word", where, "remove the line");
+  for (const std::string& text : rows ? texts_of_csv(file) : lines_of_text(file.content, from)) {
+    const auto ids = tokenizer->encode(with_spaces(text, trained.tokenizer->blanks));
+    if (ids.empty())
+      throw data_error("has no word",
+                       fmt::format("{}, {} {}", from.string(), rows ? "row" : "line", offsets.size()),
+                       "remove the line");
     cut += std::ssize(ids) > trained.shape[0] ? 1 : 0;
     tokens.insert(tokens.end(), ids.begin(), ids.end());
     offsets.push_back(static_cast<std::int64_t>(tokens.size()));
@@ -184,7 +199,7 @@ Unlabelled read_unlabelled(const DatasetInfo& trained, const UnlabelledOptions& 
                       "--inputs " + options.inputs, "leave it out");
   if (text) {
     std::vector<std::string> remarks;
-    Columns columns = read_lines(trained, from, remarks);
+    Columns columns = read_texts(trained, from, remarks);
     const auto samples = columns[1]->rows() - 1;
     auto found = in_memory(trained, std::move(columns), samples);
     found.remarks = std::move(remarks);
@@ -196,7 +211,7 @@ Unlabelled read_unlabelled(const DatasetInfo& trained, const UnlabelledOptions& 
                       options.ignore.empty() ? "--na-values" : "--ignore", "leave it out");
   if (!array && !table) return of_files(trained, from);
   if (!array && trained.columns.empty())
-    throw data_error("is no array, and the training's columns had no names", from.string(),
+    throw data_error("is no .npy array, and the training's columns had no names", from.string(),
                      "write the rows with numpy.save as float32 " + shape_in_words(trained.shape));
   std::vector<std::string> remarks;
   const auto rows = array ? read_array(trained, from) : read_new_table(trained, options, remarks);

@@ -11,7 +11,8 @@ namespace dtrain::data {
 
 /// Where new samples without targets lie.
 struct UnlabelledOptions {
-  /// A CSV file, a .npy array, images, or a text with one sample in each line; of samples with several inputs
+  /// A CSV file, a .npy array, images, or a text with one sample in each line, or rows class,text whose
+  /// classes are left out; of samples with several inputs
   /// an HDF5 or .npz file, or a folder of .npy files.
   std::filesystem::path from;
   std::string ignore = {};     ///< Of a table: columns to leave out, `NAME,NAME`.

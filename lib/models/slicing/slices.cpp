@@ -85,10 +85,13 @@ Shape whole_shape(const at::Tensor& value, const std::shared_ptr<const HeldSlice
   return slice != nullptr ? slice->whole : value.sizes().vec();
 }
 
+const HeldSlice* group_slice(const std::shared_ptr<const HeldSlice>& slice) {
+  return slice != nullptr && slice->is_shared() ? slice.get() : nullptr;
+}
+
 double whole_elements(const Parameter& parameter) {
-  const auto& slice = parameter.slice;
-  const bool shared = slice != nullptr && slice->is_shared();
-  return shared ? element_count(slice->whole) : static_cast<double>(parameter.value.numel());
+  const HeldSlice* slice = group_slice(parameter.slice);
+  return slice != nullptr ? element_count(slice->whole) : static_cast<double>(parameter.value.numel());
 }
 
 at::Tensor part_of_whole(const at::Tensor& whole, const HeldSlice& slice, Range part) {

@@ -22,6 +22,10 @@ void hold_slice(Buffer& buffer, Range part);
 /// The whole tensor's shape of what may be sliced.
 Shape whole_shape(const at::Tensor& value, const std::shared_ptr<const HeldSlice>& slice);
 
+/// What a tensor group has put together of `slice`: nullptr where this rank holds all of its layer's tensor,
+/// whole or with the rest in another layer.
+const HeldSlice* group_slice(const std::shared_ptr<const HeldSlice>& slice);
+
 /// Elements of the parameter that all ranks of a tensor group hold together.
 double whole_elements(const Parameter& parameter);
 

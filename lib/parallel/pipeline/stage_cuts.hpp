@@ -40,12 +40,12 @@ enum class Computed { by_own_kernels, by_a_library };
 /// resnet18, gpt and conv_autoencoder are cut as well as by FLOPs, to .006, and cnn as well or better
 /// (perf/parallel/layer_costs.cpp, perf/results/pipeline/layer-costs-2026-11-26-b.txt).
 std::vector<double> work_of_layers(const models::Model& model, const std::vector<models::Shape>& inputs,
-                                   Computed computed = Computed::by_own_kernels);
+                                   Computed computed);
 
 /// Cuts the model for one stage per rank by work_of_layers(), and layers of it in two (Model::cut_layer())
 /// where a stage would end within one: as far as each such cut makes the greatest stage lighter by more than
 /// a fiftieth. Throws as cut_stages().
 StageCuts cut_within_layers(models::Model& model, const std::vector<models::Shape>& inputs, int ranks,
-                            Computed computed = Computed::by_own_kernels);
+                            Computed computed);
 
 }  // namespace dtrain::parallel

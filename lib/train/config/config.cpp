@@ -323,10 +323,7 @@ void RunConfig::validate() const {
                  "add --dry-run");
   check_at_least(epochs, 1, "--epochs");
   check_at_least(limit_steps, 0, "--limit-steps");
-  require_option(exit_after == "none" ||
-                     state::parse_interval(exit_after, "--exit-after").unit == state::Interval::Unit::seconds,
-                 fmt::format("\"{}\" is not a time", exit_after), "--exit-after",
-                 "write one such as 55min or 2h");
+  if (exit_after != "none") state::parse_time_s(exit_after, "--exit-after");
   validate_batch(*this);
   validate_pipeline(*this);
   validate_balance(*this);

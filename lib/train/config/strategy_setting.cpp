@@ -292,7 +292,8 @@ void validate_strategy_options(const RunConfig& config) {
   require_option(!has_secure_server(config) || config.mesh_shape.data >= fewest_ranks(config),
                  "the server is a rank without clients, and there is no other rank", "--secure-aggregation",
                  "start at least 2 ranks");
-  require_option(config.mesh_shape.data >= fewest_ranks(config),
+  // Where copies are cut, the strategy itself is refused.
+  require_option(config.mesh_shape.data >= fewest_ranks(config) || config.mesh_shape.model_ranks() > 1,
                  fmt::format("{} of {} data ranks would serve, and none would compute", options.servers,
                              config.mesh_shape.data),
                  "--servers",

@@ -99,7 +99,7 @@ Trainer::Trainer(const RunConfig& config, Job& job, Workload& workload, const Re
                  recording.library, log}),
       library_(recording.library) {
   if (config.exit_after != "none") {
-    stop_at_s_ = recording.begun_s + state::parse_interval(config.exit_after, "--exit-after").count;
+    stop_at_s_ = recording.begun_s + state::parse_time_s(config.exit_after, "--exit-after");
   }
   if (config.reproducible) outputs_.event("reproducible", bits_of(config, job.threads()));
   if (rounds_ != nullptr) outputs_.clients(rounds_->partition(), workload);

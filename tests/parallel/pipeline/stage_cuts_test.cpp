@@ -15,6 +15,8 @@
 namespace dtrain::parallel {
 namespace {
 
+using enum Computed;
+
 double greatest(const StageCuts& cuts, const std::vector<double>& costs) {
   double most = 0;
   for (const Range& range : cuts.layers) {
@@ -76,11 +78,11 @@ TEST(WorkOfLayersTest, WeightsAndActivationsCountBesideFlops) {
       .task = "image_classification", .sample_shape = {3, 32, 32}, .classes = 10};
   const auto vgg = models::find_model("vgg11").make(images, {{"width", "8"}, {"hidden", "64"}});
   const auto inputs = vgg->input_shapes(16, images.sample_shape);
-  const auto work = work_of_layers(*vgg, inputs);
+  const auto work = work_of_layers(*vgg, inputs, by_own_kernels);
   ASSERT_EQ(work.size(), vgg->layers().size());
   const auto first = vgg->layers().front()->cost(inputs);
   EXPECT_EQ(work.front(), first.flops + 9 * first.parameter_bytes + 22 * first.activation_bytes);
-  EXPECT_EQ(work_of_layers(*vgg, inputs, Computed::by_a_library).front(),
+  EXPECT_EQ(work_of_layers(*vgg, inputs, by_a_library).front(),
             first.flops + 50 * (first.parameter_bytes + first.activation_bytes));
 }
 
@@ -96,7 +98,7 @@ TEST(WorkOfLayersTest, OfAConvolutionWhatIsLeftToMultiply) {
   EXPECT_LT(layer.cost({{2, 64, 5, 5}}).spared_flops, 0.75 * layer.cost({{2, 64, 5, 5}}).flops)
       << "tiles hang over the edge";
   EXPECT_EQ(cost.transformed_bytes, 36.0 * 64 * 128 * 4) << "whatever the machine's vectors are";
-  const auto work = work_of_layers(*vgg, vgg->input_shapes(2, {3, 32, 32}), Computed::by_a_library);
+  const auto work = work_of_layers(*vgg, vgg->input_shapes(2, {3, 32, 32}), by_a_library);
   EXPECT_EQ(work[3], cost.flops + 50 * (cost.parameter_bytes + cost.activation_bytes));
 }
 
@@ -104,7 +106,7 @@ TEST(WorkOfLayersTest, OfATableOnlyTheWordsThatCome) {
   const models::DatasetFacts text{.task = "language_modelling", .sample_shape = {8}, .vocabulary = 50257};
   const auto gpt = models::find_model("gpt").make(
       text, {{"layers", "2"}, {"width", "64"}, {"heads", "2"}, {"block", "8"}});
-  const auto work = work_of_layers(*gpt, gpt->input_shapes(4, text.sample_shape));
+  const auto work = work_of_layers(*gpt, gpt->input_shapes(4, text.sample_shape), by_own_kernels);
   EXPECT_LT(work[0], work[1]);           // the table of all words beside an attention
   EXPECT_GT(work.back(), 10 * work[1]);  // the output layer multiplies by all of them
 }
@@ -116,7 +118,7 @@ std::unique_ptr<models::Model> mlp(const std::string& hidden) {
 }
 
 double greatest_work(const models::Model& model, const StageCuts& cuts) {
-  return greatest(cuts, work_of_layers(model, model.input_shapes(64, {1, 28, 28})));
+  return greatest(cuts, work_of_layers(model, model.input_shapes(64, {1, 28, 28}), by_own_kernels));
 }
 
 TEST(CutWithinLayersTest, AStageEndsWithinALayerThatIsLargerThanAStage) {
@@ -124,8 +126,9 @@ TEST(CutWithinLayersTest, AStageEndsWithinALayerThatIsLargerThanAStage) {
     const auto model = mlp("512");
     const auto inputs = model->input_shapes(64, {1, 28, 28});
     const auto count = model->parameter_count();
-    const auto before = greatest_work(*model, cut_stages(work_of_layers(*model, inputs), ranks, 1, "mlp"));
-    const auto cuts = cut_within_layers(*model, inputs, ranks);
+    const auto before =
+        greatest_work(*model, cut_stages(work_of_layers(*model, inputs, by_own_kernels), ranks, 1, "mlp"));
+    const auto cuts = cut_within_layers(*model, inputs, ranks, by_own_kernels);
     ASSERT_EQ(cuts.stages(), ranks);
     EXPECT_EQ(cuts.layers.back().end, std::ssize(model->layers()));
     EXPECT_LT(greatest_work(*model, cuts), 0.75 * before) << ranks << " ranks";
@@ -171,13 +174,13 @@ std::unique_ptr<models::Model> linear_layers(bool borrows) {
 
 TEST(CutWithinLayersTest, ALayerStaysWholeWhoseOutputsLieElsewhereOrWhoseWeightIsBorrowed) {
   const auto rows = linear_layers(false);
-  cut_within_layers(*rows, {{8, 64}}, 2);
+  cut_within_layers(*rows, {{8, 64}}, 2, by_own_kernels);
   EXPECT_EQ(rows->layers().size(), 4U) << "the second of three is cut";
   const auto texts = linear_layers(false);
-  cut_within_layers(*texts, {{8, 5, 64}}, 2);
+  cut_within_layers(*texts, {{8, 5, 64}}, 2, by_own_kernels);
   EXPECT_EQ(texts->layers().size(), 3U) << "of [n, tokens, features] dim 1 is not the outputs";
   const auto tied = linear_layers(true);
-  cut_within_layers(*tied, {{8, 64}}, 2);
+  cut_within_layers(*tied, {{8, 64}}, 2, by_own_kernels);
   EXPECT_NE(tied->layers()[1]->name(), "b, first");
   EXPECT_EQ(tied->borrowed().front().parameter->value.size(0), 64) << "as the borrower knows it";
 }
@@ -186,7 +189,7 @@ TEST(CutWithinLayersTest, ALayerStaysWholeWhoseOutputsLieElsewhereOrWhoseWeightI
 TEST(CutWithinLayersTest, OfTheFirstWeightsTheFirstStageHasMore) {
   const auto model = mlp("512");
   const auto inputs = model->input_shapes(64, {1, 28, 28});
-  cut_within_layers(*model, inputs, 2);
+  cut_within_layers(*model, inputs, 2, by_own_kernels);
   const auto parts = std::ranges::find_if(
       model->layers(), [](const auto& layer) { return layer->name().ends_with(", first"); });
   ASSERT_NE(parts, model->layers().end());
@@ -195,13 +198,13 @@ TEST(CutWithinLayersTest, OfTheFirstWeightsTheFirstStageHasMore) {
 
 TEST(CutWithinLayersTest, AModelStaysWholeWhereLittleIsWon) {
   const auto alone = mlp("512");
-  EXPECT_EQ(cut_within_layers(*alone, alone->input_shapes(64, {1, 28, 28}), 1).stages(), 1);
+  EXPECT_EQ(cut_within_layers(*alone, alone->input_shapes(64, {1, 28, 28}), 1, by_own_kernels).stages(), 1);
   EXPECT_EQ(alone->layers().size(), mlp("512")->layers().size());
   const auto narrow = mlp("40");  // of 40 outputs no two parts are large enough
   const auto layers = narrow->layers().size();
-  cut_within_layers(*narrow, narrow->input_shapes(64, {1, 28, 28}), 2);
+  cut_within_layers(*narrow, narrow->input_shapes(64, {1, 28, 28}), 2, by_own_kernels);
   EXPECT_EQ(narrow->layers().size(), layers);
-  EXPECT_THROW(cut_within_layers(*narrow, narrow->input_shapes(64, {1, 28, 28}), 9), Error);
+  EXPECT_THROW(cut_within_layers(*narrow, narrow->input_shapes(64, {1, 28, 28}), 9, by_own_kernels), Error);
 }
 
 }  // namespace
