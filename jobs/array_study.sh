@@ -17,7 +17,8 @@ top=${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
 . "$top/jobs/launch.sh"
 
 mapfile -t models < <(tail -n +2 "$top/perf/study/cases.csv" | cut -d, -f1 | uniq)
-number=${SLURM_ARRAY_TASK_ID:?submit it with sbatch}
+[[ -n ${SLURM_ARRAY_TASK_ID:-} ]] || fail "no array of jobs: submit it with sbatch jobs/array_study.sh"
+number=$SLURM_ARRAY_TASK_ID
 ((number < ${#models[@]})) || fail "--array: the study has ${#models[@]} models, numbered from 0: ${models[*]}"
 say "model ${models[number]}"
 "$top/jobs/study.sh" --models "${models[number]}" --dtrain "$dtrain" --output "$output/study" \

@@ -276,6 +276,9 @@ def _check_operators(program, operators):
         if isinstance(value, (torch.SymInt, torch.SymFloat, torch.SymBool)) and _from_data(value):
             raise NotExportable(f"{target} reads a value of a tensor{place_of(node)}: leave it a tensor of one element, without "
                                 ".item(), int() and float()")
+        if isinstance(value, torch.Tensor) and value.is_complex():
+            raise NotExportable(f"{target} gives complex numbers{place_of(node)}, which dtrain does not train: compute with real "
+                                "ones, such as products with tables of cosines and sines")
         if isinstance(value, torch.Tensor) and any(_from_data(size) for size in value.shape):
             raise NotExportable(f"the size of what {target} returns depends on values{place_of(node)}: use masks and "
                                 "torch.where in place of boolean indices and nonzero()")
@@ -362,7 +365,8 @@ def random_targets(loss, output):
     if loss != "cross_entropy":
         return torch.randn(output.shape, generator=generator, dtype=output.dtype)
     if output.dim() < 2:
-        raise NotExportable(f"cross_entropy needs an output with a dim of classes; here its shape is {_shape(output)}")
+        raise NotExportable(f"cross_entropy needs an output with a dim of classes; here its shape is {_shape(output)}; "
+                            "of a regression the loss is mse, here by --loss mse")
     classes = output.shape[2] if output.dim() == 3 else output.shape[1]
     shape = output.shape[:2] if output.dim() == 3 else (output.shape[0], *output.shape[2:])
     return torch.randint(classes, shape, generator=generator)
@@ -390,6 +394,9 @@ def golden_batch(module, inputs, loss, target):
     except NotExportable:
         raise
     except Exception as error:
+        if "'indices'" in str(error):
+            raise NotExportable(f"{type(module).__name__} takes ids{_place_of_error(error, '')}, and an example input has real "
+                                "numbers: give whole ones, here by --dtype int64 --below N, N ids being known") from error
         raise NotExportable(f"{type(module).__name__} does not run in float64 with {loss}{_place_of_error(error, '')}: "
                             f"{_first_line(str(error))}; use x.dtype in place of torch.float32, or leave the golden batch out "
                             "with golden=False") from error
@@ -440,7 +447,13 @@ def _load(source):
         made = getattr(loaded, name)
     except (ImportError, OSError, AttributeError) as error:
         raise NotExportable(f"cannot load {source}: {error}") from error
-    made = made if isinstance(made, torch.nn.Module) else made()
+    if isinstance(made, torch.nn.Module):
+        return made
+    try:
+        inspect.signature(made).bind()
+    except (TypeError, ValueError) as error:
+        raise NotExportable(f"{source} cannot be called without arguments ({error}): name a function that returns the module") from error
+    made = made()
     if not isinstance(made, torch.nn.Module):
         raise NotExportable(f"{source} returns a {type(made).__name__}, and must return a torch.nn.Module")
     return made
@@ -485,7 +498,8 @@ def main(arguments=None):
         return 2
     numbers = sum(value.numel() for value in program.parameters())
     nodes = sum(node.op == "call_function" for node in program.graph.nodes)
-    print(f"{given.out}: {numbers:,} parameters, {nodes} operations; next: ./dtrain --model {given.out}")
+    print(f"{given.out}: {numbers:,} parameters, {nodes} operations; next: ./dtrain --model {given.out}"
+          f"{' --loss model' if given.loss == 'model' else ''}")
     return 0
 
 

@@ -12,6 +12,13 @@
 #   ATTEMPTS           how often a run is started at most [10]
 #   PAUSE_S            without Slurm: seconds before it is started once more [10]
 
+if [[ ${1:-} == --help || ${1:-} == -h ]]; then
+  sed -n '2,/^[^#]/{/^#SBATCH/d;s/^# \{0,1\}//p}' "$0"
+  echo 'From the environment, beside NAME, the name of the run where there is one:'
+  sed -n '2,/^[^#]/s/^#   /  /p' "${top:?the checkout}/jobs/launch.sh"
+  exit
+fi
+
 me=${SLURM_JOB_NAME:-${0##*/}}  # a script in the queue runs under another file name
 fail() { printf '%s: %s\n' "$me" "$1" >&2; exit "${2:-2}"; }
 counted() { if (($1 == 1)); then echo "1 $2"; else echo "$1 ${2}s"; fi; }
@@ -190,8 +197,12 @@ again() {  # STATE
 }
 
 train() {  # NAME OPTIONS
-  local name=$1 folder=$output/$1 before state code attempt=$((${SLURM_RESTART_COUNT:-0} + 1))
+  local name=$1 folder=$output/$1 word before state code attempt=$((${SLURM_RESTART_COUNT:-0} + 1))
   shift
+  for word in "$@"; do
+    [[ $word != --name && $word != --name=* && $word != --output && $word != --output=* ]] ||
+      fail "${word%%=*}: this script follows the folder of the run: say NAME=... or OUTPUT=... before the command instead"
+  done
   trap ask_to_stop USR1
   while true; do
     ((attempt <= attempts)) ||

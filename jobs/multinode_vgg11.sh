@@ -19,6 +19,6 @@ top=${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
 . "$top/jobs/launch.sh"
 
 check_node_local
-train "vgg11-${SLURM_JOB_ID:-$(date +%F-%H%M%S)}" --config "$top/jobs/configs/vgg11_cifar10.toml" \
+train "${NAME:-vgg11-${SLURM_JOB_ID:-$(date +%F-%H%M%S)}}" --config "$top/jobs/configs/vgg11_cifar10.toml" \
   --dataset "${DATASET:-cifar10}" --data-root "${DATA_ROOT:-$top/data/staged}" --staging "local=$node_local" \
   --mesh "${MESH:-data=$nodes,pipe=$ranks_per_node}" --checkpoint-every "${CHECKPOINT_EVERY:-10min}" "$@"

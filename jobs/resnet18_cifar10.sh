@@ -9,6 +9,7 @@
 #   jobs/resnet18_cifar10.sh --quick     a narrow network on built-in images, about a minute
 # Further options go to dtrain. OUTPUT=FOLDER: another place; DTRAIN=PATH: another binary.
 set -euo pipefail
+case ${1:-} in --help | -h) sed -n '2,/^[^#]/{/^#SBATCH/d;s/^# \{0,1\}//p}' "$0"; exit ;; esac
 top=${SLURM_SUBMIT_DIR:-$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)}
 # shellcheck source=jobs/env.sh
 . "$top/jobs/env.sh"

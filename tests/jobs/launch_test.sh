@@ -51,6 +51,18 @@ check 2 "8 ranks per node would share 4 GPUs" job nodes.sh SLURM_NTASKS_PER_NODE
 check 2 "5 tasks on 2 nodes" job singlenode.sh SLURM_NTASKS=5
 check 2 "ask for --gpus-per-node" job nodes.sh SLURM_NTASKS_PER_NODE=4 SLURM_GPUS_ON_NODE=4 SLURM_GPUS_PER_TASK=1
 
+# The scripts follow the run that they name, and say how they are used without starting one.
+for said in --name --name=x --output; do
+  check 2 "${said%%=*}: this script follows the folder of the run: say NAME=" env -i HOME="$HOME" PATH="$scratch/bin:/usr/bin:/bin" DTRAIN_DEPS="$deps" \
+    DTRAIN=/bin/true OUTPUT="$scratch/runs" NODE_LOCAL="$scratch/node" SLURM_JOB_ID=7 bash "$root/jobs/singlenode.sh" "$said" x
+done
+for script in nodes singlenode multinode_vgg11 scaling array_study mpirun_hosts resnet18_cifar10 doctor; do
+  check 0 "from" bash "$root/jobs/$script.sh" --help
+done
+check 0 "RANKS_PER_NODE" bash "$root/jobs/nodes.sh" --help
+check 0 "takes no options" bash "$root/jobs/quickstart.sh" --help
+check 0 "jobs/build.sh [TARGET...]" bash "$root/jobs/build.sh" --help
+
 # Variables that cannot be.
 for wrong in 0 -1 two 1.5 9999999; do
   check 2 "RANKS_PER_NODE=$wrong: it can be a whole number from 1 on" job singlenode.sh RANKS_PER_NODE="$wrong"

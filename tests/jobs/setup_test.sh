@@ -34,8 +34,11 @@ check 0 "install --progress-bar off" cat "$scratch/asked"
 check 0 "--require-hashes -r $DTRAIN_DEPS/packages.txt" cat "$scratch/asked"
 check 0 "torch==2" grep -E '^torch==[^ ]* --hash=sha256:[0-9a-f]{64}$' "$DTRAIN_DEPS/packages.txt"
 check 1 "" grep -E '^(nvidia-cudnn|jupyterlab)' "$DTRAIN_DEPS/packages.txt"
-check 0 "installing the Python packages to run on GPUs" "$setup"
+check 0 "installing the Python packages of GPUs, exports and results" "$setup"
 check 0 "nvidia-cudnn" grep '^nvidia-cudnn' "$DTRAIN_DEPS/packages.txt"
+for package in typing-extensions sympy networkx numpy h5py; do
+  check 0 "$package==" grep "^$package==" "$DTRAIN_DEPS/packages.txt"
+done
 check 1 "" grep '^jupyterlab' "$DTRAIN_DEPS/packages.txt"
 check 0 "installing the Python packages of notebooks and tests" "$setup" --with-tools
 check 0 "jupyterlab==" grep '^jupyterlab' "$DTRAIN_DEPS/packages.txt"
