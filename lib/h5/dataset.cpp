@@ -186,6 +186,11 @@ DatasetInfo info(const Dataset& dataset) {
   return result;
 }
 
+std::uint64_t stored_bytes(const Dataset& dataset) {
+  const SilentErrors silent;
+  return H5Dget_storage_size(dataset.id());
+}
+
 void require_own_bytes(hid_t location, const Dataset& dataset) {
   const SilentErrors silent;
   const auto require_own = [&](bool own, const char* how) {

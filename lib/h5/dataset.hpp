@@ -62,6 +62,9 @@ DatasetInfo info(const Dataset& dataset);
 /// link, in external storage, or in another file's datasets that it is made of.
 void require_own_bytes(hid_t location, const Dataset& dataset);
 
+/// Bytes that its chunks, or its one piece, take in the file.
+std::uint64_t stored_bytes(const Dataset& dataset);
+
 /// Where a contiguous dataset's bytes begin in the file. Throws Error for other layouts or an empty dataset.
 std::uint64_t file_offset(const Dataset& dataset);
 

@@ -282,6 +282,7 @@ REFUSED = {
     "nothing": lambda file, folder: None, "a group": lambda file, folder: file.create_group("x"),
     "a width of 2^40": lambda file, folder: file.create_dataset("x", (N, 2**40), "f4", chunks=(1, 2**10)),
     "zeros that unpack to 8 GiB": lambda file, folder: file.create_dataset("x", (N, 2**26), "f4", chunks=(1, 2**26), compression="gzip"),
+    "2^28 rows that were never written": lambda file, folder: file.create_dataset("x", (2**28, 4), "f4", chunks=(1024, 4)),
     "a chunk that unpacks to less": packed(lambda plain: zlib.compress(plain[:60]), compression="gzip"),
     "a chunk that unpacks to nothing": packed(lambda plain: zlib.compress(b""), compression="gzip"),
     "a chunk that unpacks to 256 MiB": packed(lambda plain: packed_zeros(), compression="gzip"),

@@ -56,6 +56,8 @@ for name, (content, check) in ACCEPTED.items():
 
 # However few they are, none of them is a label.
 FAMILY.add("a few decimal commas", text(rows([f"{i % 7},5" for i in range(N)], separator=";")), *STAGE_CSV, code=3, says=("line 2", "column width"), quick=True)
+FAMILY.add("a thousand columns of a hundred labels", text(",".join(f"c{i}" for i in range(1000)) + ",y\n" + "".join(
+    ",".join(f"w{(i + k) % 97}" for i in range(1000)) + f",{'ab'[k % 2]}\n" for k in range(120))), *STAGE_CSV, code=3, says=("--ignore",))
 FAMILY.add("two signs", text(rows(replaced(WIDTHS, 3, "+-1.5"))), *STAGE_CSV, code=3, says=("line 5", "column width"))
 
 # What may be read or refused, but never become an input per value.

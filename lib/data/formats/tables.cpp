@@ -196,6 +196,10 @@ Originals read_tables(const StageOptions& options) {
     }
   report_columns(files, columns, options, targets, origins, found);
   const auto width = static_cast<std::int64_t>(found.columns.size());
+  constexpr std::int64_t kManyInputs = 50'000;  // but a table of numbers may have as many columns
+  if (width > kManyInputs && width > 2 * std::ssize(columns))
+    throw data_error(fmt::format("has {} columns, whose labels would make {} inputs", columns.size(), width),
+                     options.from.string(), "leave columns of many labels out with --ignore");
   found.shape = {width};
   found.na_values = parse_na_values(options.na_values);
 

@@ -69,6 +69,9 @@ bool has_many_small_chunks(const h5::DatasetInfo& info, std::size_t row_bytes) {
   return info.shape[0] / info.chunk[0] > kMany && info.chunk[0] * row_bytes < kSmallBytes;
 }
 
+constexpr std::uint64_t kAlwaysRead = 64 << 20;
+constexpr std::uint64_t kMostPacked = 1100;
+
 /// Through HDF5, which converts and decompresses, in bursts.
 std::shared_ptr<const Column> read_converted(const h5::Dataset& dataset, const h5::DatasetInfo& info,
                                              ElementType type, const std::string& subject,
@@ -81,6 +84,10 @@ std::shared_ptr<const Column> read_converted(const h5::Dataset& dataset, const h
     throw data_error(
         "cannot be read in place and is too large to be read whole", subject,
         "write it uncompressed, little-endian, as uint8, int64 or float32, with chunks of whole rows");
+  // deflate packs 1032 bytes into one at best: a chunk that was never written takes none.
+  require(info.chunk.empty() || bytes <= std::max(kAlwaysRead, kMostPacked * h5::stored_bytes(dataset)),
+          "says that it has more rows than its file holds",
+          {.subject = subject, .advice = kRestoreShard, .code = ExitCode::data});
   array.reset(type, shape);
   if (array.count() == 0) return MemoryColumn::of(std::move(array));
   const std::size_t row_bytes = bytes / static_cast<std::size_t>(shape[0]);
