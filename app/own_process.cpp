@@ -50,9 +50,9 @@ int after_output(int code) {
   std::cout.flush();
   const bool written = std::fflush(nullptr) == 0 && std::ferror(stdout) == 0 && std::cout.good();
   struct stat facts = {};
-  const bool to_file =
-      ::fstat(STDOUT_FILENO, &facts) == 0 && (S_ISREG(facts.st_mode) || S_ISCHR(facts.st_mode));
-  if (written || !to_file) return code;  // the reader of a pipe may have read enough
+  const bool to_file = ::fstat(STDOUT_FILENO, &facts) == 0 &&
+                       (S_ISREG(facts.st_mode) || (S_ISCHR(facts.st_mode) && ::isatty(STDOUT_FILENO) == 0));
+  if (written || !to_file) return code;  // of a pipe the reader may have enough, a terminal may be gone
   std::cerr << "dtrain: standard output: cannot be written; check the space where it leads" << std::endl;
   return code == 0 ? static_cast<int>(ExitCode::failure) : code;
 }

@@ -82,7 +82,10 @@ ExitCode tell(const PrivacyWords& words, privacy::SampledGaussian mechanism) {
   const privacy::Mechanisms all = {mechanism};
   const double renyi = privacy::renyi_epsilon(all, words.delta);
   fmt::print("epsilon    {:.5f} at delta {:g} (rdp)\n", renyi, words.delta);
-  if (!(renyi <= privacy::kMostEpsilon)) return ExitCode::success;  // it protects nothing
+  if (!(renyi <= privacy::kMostEpsilon)) {
+    fmt::print("           (not counted by pld: above {:g} nothing is protected)\n", privacy::kMostEpsilon);
+    return ExitCode::success;
+  }
   const double upper = privacy::loss_epsilon(all, words.delta, privacy::Bound::upper);
   if (mechanism.sampling == privacy::Sampling::poisson) {
     fmt::print("           {:.5f} at delta {:g} (pld); certified, it is at least {:.5f}\n", upper,

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <deque>
+#include <filesystem>
 
 #include "command_line.hpp"
 #include "commands.hpp"
@@ -11,6 +12,7 @@
 #include "option.hpp"
 #include "plugin_option.hpp"
 #include "recipe.hpp"
+#include "run_contents.hpp"
 #include "suggestion.hpp"
 #include "toml_file.hpp"
 
@@ -121,7 +123,13 @@ RunArguments read_run_arguments(const Words& words) {
     return arguments;
   }
   models::load_plugins(plugins);
-  if (parser.count("--config") > 0) apply_entries(read_toml(file), file, arguments.config);
+  if (parser.count("--config") > 0) {
+    auto entries = read_toml(file);
+    // Earlier versions kept it in a run's own file, by which the run would replace itself.
+    if (is_run_folder(std::filesystem::path(file).parent_path()))
+      std::erase_if(entries, [](const FileEntry& entry) { return entry.key == "overwrite"; });
+    apply_entries(entries, file, arguments.config);
+  }
   apply_flags(all, arguments.config);
   apply_recipe(arguments.config);
   return arguments;

@@ -143,20 +143,39 @@ void remove_run(const fs::path& folder) {
   fs::remove(folder / "state");
 }
 
+namespace {
+
+/// Whether a dataset.json is that of a staged dataset.
+bool is_of_dataset(const fs::path& file) {
+  constexpr std::size_t kMost = std::size_t{64} << 20;
+  try {
+    return read_regular_file(file, kMost, ExitCode::usage).find("dtrain.dataset") != std::string::npos;
+  } catch (const Error&) {
+    return false;
+  }
+}
+
+}  // namespace
+
 void require_not_kept(const std::string& option, const fs::path& path) {
   require_writable_place(path, ExitCode::usage);
   std::error_code ignored;
-  const fs::path whole = fs::weakly_canonical(path, ignored);
+  const fs::path whole = fs::weakly_canonical(fs::absolute(path, ignored), ignored);
+  const fs::path beside = whole.parent_path();
   const auto refuse_if = [&](bool kept, const char* of) {
     if (kept)
       throw usage_error(fmt::format("is a file of a {}", of), option + " " + path.string(),
                         "name another file");
   };
-  const auto beside = [&](const char* name) { return fs::exists(whole.parent_path() / name, ignored); };
-  refuse_if(fs::exists(whole, ignored) && beside("manifest.json"), "checkpoint");
-  refuse_if(fs::exists(whole, ignored) && beside("dataset.json"), "staged dataset");
-  for (fs::path folder = whole.parent_path(); folder.has_relative_path(); folder = folder.parent_path())
-    refuse_if(is_run_folder(folder) && is_file_of_run(whole.lexically_relative(folder)), "run");
+  const bool there = fs::exists(whole, ignored);
+  refuse_if(there && fs::exists(beside / "manifest.json", ignored) &&
+                fs::exists(beside / "manifest.sha256", ignored),
+            "checkpoint");
+  refuse_if(there && is_of_dataset(beside / "dataset.json"), "staged dataset");
+  for (fs::path folder = beside; folder.has_relative_path(); folder = folder.parent_path()) {
+    const bool is_run = record::read_state(folder.string()) || fs::exists(folder / "config.toml", ignored);
+    refuse_if(is_run && is_run_folder(folder) && is_file_of_run(whole.lexically_relative(folder)), "run");
+  }
 }
 
 bool has_names_of_run(const fs::path& folder) {

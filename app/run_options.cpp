@@ -67,7 +67,7 @@ std::vector<Option> declare() {
       "golden", "on|off", "compute the golden batch that a NET.pt2 may hold, and compare, before training",
       "", [](auto& c) -> auto& { return c.model.golden; });
   add(
-      "init-from", "PATH", "initial weights: a checkpoint, an .h5 or a .safetensors", "",
+      "init-from", "PATH", "initial weights: a checkpoint, a run's folder, an .h5 or a .safetensors", "",
       [](auto& c) -> auto& { return c.model.init_from; });
   add(
       "init-skip", "REGEX", "names of weights that --init-from does not load", "",

@@ -145,8 +145,9 @@ std::string all_of_run(const std::filesystem::path& checkpoint) {
   const auto file = std::filesystem::absolute(checkpoint).parent_path().parent_path() / "config.toml";
   std::error_code ignored;
   if (!std::filesystem::exists(file, ignored)) return {};
-  return fmt::format(", all of them by --config {}",
-                     file.lexically_relative(std::filesystem::current_path()).string());
+  return fmt::format(", all of them by --config {} --name {}",
+                     file.lexically_relative(std::filesystem::current_path()).string(),
+                     file.parent_path().filename().string());
 }
 
 }  // namespace
@@ -200,6 +201,8 @@ void check_same_run(const train::RunConfig& config, const checkpoint::Checkpoint
     if (other_update && belongs_to_update(option, state) && !(of_clients && same_clients)) continue;
     // A file may have moved: what it computes is compared with the checkpoint's when it has been read.
     if (option.name == "model" && models::is_program_file(before) && models::is_program_file(after)) continue;
+    // Which weights the run was begun with no longer matters: the folder that named them may have moved.
+    if (option.name == "init-from" && before != "nothing" && after != "nothing") continue;
     if (option.name == "strategy" && parallel::makes_same_steps(before, after)) continue;
     if (before != after && !may_differ(option, config.reproducible)) {
       others.push_back(fmt::format("--{} was {} and is {}", option.name, before, after));

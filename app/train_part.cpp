@@ -55,6 +55,7 @@ void on_first_rank(const comm::Communicator& world, Action action) {
 
 std::string to_toml_without_name(train::RunConfig config, bool named) {
   if (!named) config.output.name.clear();
+  config.output.overwrite = false;  // said of the run before
   return to_toml(config);
 }
 

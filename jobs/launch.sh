@@ -201,7 +201,7 @@ train() {  # NAME OPTIONS
   shift
   for word in "$@"; do
     [[ $word != --name && $word != --name=* && $word != --output && $word != --output=* ]] ||
-      fail "${word%%=*}: this script follows the folder of the run: say NAME=... or OUTPUT=... before the command instead"
+      fail "${word%%=*}: this script follows the folder of the run: leave it out, or say NAME=... or OUTPUT=... before the command"
   done
   trap ask_to_stop USR1
   while true; do

@@ -291,9 +291,9 @@ Manifest from_json(const Json& json) {
   return manifest;
 }
 
-/// As sha256sum writes and checks it.
 constexpr std::uint64_t kLongestSum = 4096;
 
+/// As sha256sum writes and checks it.
 std::string checksum_line(const std::string& text) { return sha256_of(text) + "  manifest.json\n"; }
 
 void check_format(const Json& json, const std::string& file) {
@@ -344,7 +344,12 @@ Manifest parse_manifest(const std::string& text, const std::string& file) {
 }
 
 void write_manifest(const std::filesystem::path& folder, const Manifest& manifest) {
-  check_sense(manifest, (folder / "manifest.json").string());
+  try {
+    check_sense(manifest, (folder / "manifest.json").string());
+  } catch (const Error& error) {
+    throw checkpoint_error("could not be read again: it " + error.problem(), error.subject(),
+                           "give the parts of the network shorter names");
+  }
   const std::string text = manifest_text(manifest);
   write_text(folder / "manifest.json", text);
   write_text(folder / "manifest.sha256", checksum_line(text));

@@ -261,7 +261,8 @@ std::vector<fs::path> listed(const fs::path& checkpoints, std::string_view endin
 void remove_checkpoint(const fs::path& folder) {
   for (const auto& entry : fs::directory_iterator(folder)) {
     const std::string name = entry.path().filename().string();
-    if (name.starts_with("manifest.") || name.starts_with("part-")) fs::remove(entry.path());
+    const bool ours = name.starts_with("manifest.") || name.starts_with("part-");
+    if (ours && entry.is_regular_file()) fs::remove(entry.path());
   }
   std::error_code left;
   fs::remove(folder, left);

@@ -69,7 +69,8 @@ train::EvaluationResult evaluate_checkpoint(const train::RunConfig& config, cons
 
   const bool keeps = !request.predictions.empty();
   const bool words = info.task == "language_modelling" || info.task == "translation";
-  require(!keeps || !words || config.mesh_shape.tensor == 1,
+  const bool shares_words = words && !models::is_program_file(config.model.name);
+  require(!keeps || !shares_words || config.mesh_shape.tensor == 1,
           "each rank of the tensor axis has a part of the words",
           {.subject = "--predictions",
            .advice = "use a --mesh without tensor, or leave it out",

@@ -152,7 +152,9 @@ void predict(const train::RunConfig& config, const PredictRequest& request, comm
   std::int64_t odd = 0;  // batches
   evaluation.run([&](const train::BatchOutputs& batch) {
     rows.take(batch);
-    odd += at::isfinite(batch.outputs.at(0)).all().item<bool>() ? 0 : 1;
+    const at::Tensor& outputs = batch.outputs.at(0);
+    const auto said = info.classes.empty() ? outputs : at::softmax(outputs, 1);  // -inf: never this class
+    odd += at::isfinite(said).all().item<bool>() ? 0 : 1;
   });
   require(
       job.world().max(odd) == 0, "gives outputs that are no numbers",

@@ -32,6 +32,18 @@ class RunTest(ProgramTest):
     def checkpoint(self):
         return self.folder / "runs/mine/checkpoints/best"
 
+    def test_its_own_file_resumes_it_and_never_replaces_it(self):
+        self.train("--overwrite", "--learning-rate", 0.01, "--limit-steps", 4)
+        own = self.folder / "runs/mine/config.toml"
+        self.assertNotIn("overwrite", own.read_text())
+        marked = self.folder / "runs/mine/checkpoints/step-00000004/manifest.json"
+        before = marked.read_bytes()
+        self.refuse(2, ["learning-rate", "--config runs/mine/config.toml --name mine"], *SHORT, "--name", "mine", "--learning-rate", 0.02,
+                               "--limit-steps", 6, ranks=2)
+        own.write_text(own.read_text() + "\noverwrite = true\n")  # as earlier versions wrote it
+        self.succeed("--config", "runs/mine/config.toml", "--name", "mine", "--limit-steps", 6, ranks=2)
+        self.assertEqual(marked.read_bytes(), before, "the run was begun anew")
+
     def test_says_when_its_output_cannot_be_written(self):
         self.train(ranks=1)
         self.assertEqual(self.run_program("report", "runs/mine").returncode, 0)

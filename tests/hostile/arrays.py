@@ -273,6 +273,8 @@ def many_rows(folder, given, output):
 H5.add("60,000 chunks of one row", original(put(MANY, chunks=(1, 4)), np.arange(len(MANY)) % 3), *STAGE_H5, code=0, check=many_rows)
 H5.add("60,000 packed chunks of one row", original(put(MANY, chunks=(1, 4), compression="gzip", compression_opts=1), np.arange(len(MANY)) % 3), *STAGE_H5, code=0, check=many_rows)
 H5.add("a virtual dataset of the same file", original(own_virtual(None)), *STAGE_H5, code=0, check=whole_inputs)
+H5.add("bytes that pack well", original(put(np.repeat((np.arange(N) % 3).astype(np.int8)[:, None], 600_000, 1), compression="gzip", chunks=(N, 100_000))),
+       *STAGE_H5, code=0)
 H5.add("a chunk that is packed as it should be", original(packed(zlib.compress, compression="gzip")), *STAGE_H5, code=0, check=whole_inputs)
 REFUSED = {
     "an external link": external_link, "a foreign virtual dataset": foreign_virtual, "external storage": external_storage,

@@ -44,6 +44,17 @@ OVER = {
 for name, (fixture, words, kept) in OVER.items():
     FAMILY.add(name, copies(fixture), *words, code=2, says=(kept, "name another file"), check=unchanged(kept),
                quick=name in ("export over the part that it reads", "pictures over a run's results"))
+
+
+def others(folder, given):
+    """Files of the same names that are none of dtrain's."""
+    for name in ("manifest.json", "dataset.json"):
+        (folder / name).write_text("{}")
+    (folder / "results.h5").write_bytes(b"answers of yesterday")
+
+
+FAMILY.add("answers over those of yesterday", others, "predict", "{given}/of_rows", "--from", "{given}/rows.csv", "--ignore", "kind", "--output", "results.h5", *THREADS,
+           code=0, quick=True)
 FAMILY.add("pictures in place of a FIFO", lambda folder, given: (fixtures.copy(given, folder, "run"), os.mkfifo(folder / "page.html")), "report", "run",
            "--html", "page.html", code=2, quick=True)
 

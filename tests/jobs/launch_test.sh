@@ -53,7 +53,7 @@ check 2 "ask for --gpus-per-node" job nodes.sh SLURM_NTASKS_PER_NODE=4 SLURM_GPU
 
 # The scripts follow the run that they name, and say how they are used without starting one.
 for said in --name --name=x --output; do
-  check 2 "${said%%=*}: this script follows the folder of the run: say NAME=" env -i HOME="$HOME" PATH="$scratch/bin:/usr/bin:/bin" DTRAIN_DEPS="$deps" \
+  check 2 "${said%%=*}: this script follows the folder of the run: leave it out, or say NAME=" env -i HOME="$HOME" PATH="$scratch/bin:/usr/bin:/bin" DTRAIN_DEPS="$deps" \
     DTRAIN=/bin/true OUTPUT="$scratch/runs" NODE_LOCAL="$scratch/node" SLURM_JOB_ID=7 bash "$root/jobs/singlenode.sh" "$said" x
 done
 for script in nodes singlenode multinode_vgg11 scaling array_study mpirun_hosts resnet18_cifar10 doctor; do

@@ -39,7 +39,7 @@ bool is_odd_number(std::string_view cell) {
   return cell.size() - unit <= 3;  // %, kg, EUR
 }
 
-/// A number with a decimal comma: 3,5 or -1.000,5. No label looks so.
+/// A number with a decimal comma: 3,5 or -1.000,5.
 bool has_decimal_comma(std::string_view cell) {
   if (cell.starts_with('+') || cell.starts_with('-')) cell.remove_prefix(1);
   const auto comma = cell.find(',');
@@ -143,7 +143,9 @@ void require_plain(const MeantKind& kind, std::span<const TableText> files, cons
     }
   if ((values.size() <= kMostWordsOfNumbers && !sure) || 2 * meant < column.values) return;
   const std::string remedy =
-      2 * read < column.values
+      sure && values.size() <= kMostWordsOfNumbers
+          ? "write numbers like -1234.5, and labels without a comma, such as 1+2"
+      : 2 * read < column.values
           ? fmt::format("write {} like {}, or leave the column out with --ignore {}", kind.plural, kind.like,
                         column.name)
           : fmt::format("correct it, or say that it stands for a gap with --na-values '{}'", odd);

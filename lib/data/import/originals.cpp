@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 
 #include "core/error.hpp"
 
@@ -25,17 +26,28 @@ std::shared_ptr<const Column> as_float(const Column& bytes) {
   return MemoryColumn::of(std::move(floats));
 }
 
+template <typename Value>
+bool is_one_hot(std::span<const Value> row) {
+  return row.size() > 1 && std::ranges::count(row, Value{1}) == 1 &&
+         std::ranges::count(row, Value{0}) == std::ssize(row) - 1;
+}
+
 /// Throws data_error where each row has a 1 among zeros.
 template <typename Value>
 void refuse_one_hot(const std::vector<Value>& values, const Column& targets, const std::string& subject) {
-  const auto width = element_count(targets.row_shape());
-  if (values.empty() || width < 2) return;
-  for (auto row = values.begin(); row != values.end(); row += width) {
-    if (std::count(row, row + width, Value{1}) != 1 || std::count(row, row + width, Value{0}) != width - 1)
-      return;
+  const auto width = static_cast<std::size_t>(element_count(targets.row_shape()));
+  if (values.empty()) return;
+  for (std::size_t at = 0; at < values.size(); at += width) {
+    if (!is_one_hot(std::span(values).subspan(at, width))) return;
   }
   throw data_error(fmt::format("has a 1 among {} targets of each sample, like a class", width), subject,
                    "give the class's number, such as y.argmax(1), or say --task regression");
+}
+
+bool begins_one_hot(const Column& targets) {
+  std::vector<float> row(static_cast<std::size_t>(element_count(targets.row_shape())));
+  targets.read(0, 1, reinterpret_cast<std::byte*>(row.data()));
+  return is_one_hot(std::span<const float>(row));
 }
 
 /// Targets as float32. Throws data_error for one-hot classes, which mean something else unless a regression
@@ -43,7 +55,8 @@ void refuse_one_hot(const std::vector<Value>& values, const Column& targets, con
 std::shared_ptr<const Column> numbers_of(const std::shared_ptr<const Column>& targets,
                                          const std::string& subject, bool said) {
   if (targets->type() == ElementType::float32) {
-    if (!said) refuse_one_hot(read_whole<float>(*targets), *targets, subject);
+    if (!said && targets->rows() > 0 && begins_one_hot(*targets))
+      refuse_one_hot(read_whole<float>(*targets), *targets, subject);
     return targets;
   }
   const auto values = read_whole<std::int64_t>(*targets);

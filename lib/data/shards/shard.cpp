@@ -84,8 +84,9 @@ std::shared_ptr<const Column> read_converted(const h5::Dataset& dataset, const h
     throw data_error(
         "cannot be read in place and is too large to be read whole", subject,
         "write it uncompressed, little-endian, as uint8, int64 or float32, with chunks of whole rows");
+  const std::uint64_t stored = static_cast<std::uint64_t>(element_count(shape)) * info.element_bytes;
   // deflate packs 1032 bytes into one at best: a chunk that was never written takes none.
-  require(info.chunk.empty() || bytes <= std::max(kAlwaysRead, kMostPacked * h5::stored_bytes(dataset)),
+  require(info.chunk.empty() || stored <= std::max(kAlwaysRead, kMostPacked * h5::stored_bytes(dataset)),
           "says that it has more rows than its file holds",
           {.subject = subject, .advice = kRestoreShard, .code = ExitCode::data});
   array.reset(type, shape);
