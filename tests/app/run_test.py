@@ -35,12 +35,12 @@ class RunTest(ProgramTest):
     def test_its_own_file_resumes_it_and_never_replaces_it(self):
         self.train("--overwrite", "--learning-rate", 0.01, "--limit-steps", 4)
         own = self.folder / "runs/mine/config.toml"
-        self.assertNotIn("overwrite", own.read_text())
+        self.assertIn("\noverwrite = false\n", own.read_text())
         marked = self.folder / "runs/mine/checkpoints/step-00000004/manifest.json"
         before = marked.read_bytes()
         self.refuse(2, ["learning-rate", "--config runs/mine/config.toml --name mine"], *SHORT, "--name", "mine", "--learning-rate", 0.02,
                                "--limit-steps", 6, ranks=2)
-        own.write_text(own.read_text() + "\noverwrite = true\n")  # as earlier versions wrote it
+        own.write_text(own.read_text().replace("overwrite = false", "overwrite = true"))  # as earlier versions wrote it
         self.succeed("--config", "runs/mine/config.toml", "--name", "mine", "--limit-steps", 6, ranks=2)
         self.assertEqual(marked.read_bytes(), before, "the run was begun anew")
 
