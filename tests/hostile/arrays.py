@@ -63,6 +63,8 @@ def whole_inputs(folder, given, output):
 
 
 NPY.add("as it should be", npy(), *STAGE_NPY, code=0, check=whole_inputs, quick=True)
+NPY.add("one-hot targets of floats", npy(targets=np.eye(3, dtype="f4")[np.arange(N) % 3]), *STAGE_NPY, code=3, says=("like a class", "argmax"))
+NPY.add("a regression of numbers above 2^63", npy(targets=spoiled(np.arange(N, dtype="u8"), 1, 2**63 + 2**40)), *STAGE_NPY, "--task", "regression", code=3, says=("2^63",))
 HEADERS = {
     "empty": b"", "only a signature": b"\x93NUMPY", "a header beyond the file": header("{}", length=60_000), "no header": header(""),
     "a header of noise": header("\x1b[2J\x07" * 20), "no shape": header("{'descr': '<f4', 'fortran_order': False}"),
