@@ -241,8 +241,9 @@ ExitCode train_part(train::RunConfig& config, train::Recovery& recovery, bool na
   config.output.name = settle_name(config, environment, world);  // one that was a spare does not know it yet
   // Where one of the ranks has seen the earlier run go, it is gone.
   config.output.overwrite = world.max(std::int64_t{config.output.overwrite ? 0 : 1}) == 0;
+  // Each rank finds the same: where one does not, the job says that their options differ.
   if (!config.model.init_from.empty())
-    config.model.init_from = world.broadcast(named_checkpoint(config.model.init_from).string(), 0);
+    config.model.init_from = named_checkpoint(config.model.init_from).string();
   if (config.output.overwrite && !config.dry_run) on_first_rank(world, [&] { check_not_replaced(config); });
   std::optional<record::RunHolder> holder;  // rank 0's
   std::optional<state::ResumePoint> resume;
