@@ -46,7 +46,9 @@ class RowUpdates {
   const models::Parameter& parameter() const { return parameter_; }
 
   /// Before a step's first forward pass: makes the rows current that any rank is about to use. `ids`: int32
-  /// [n, T] of each of this rank's pieces. Collective.
+  /// [n, T] of each of this rank's pieces. Collective. The ranks of a node read each other's ids until
+  /// finish() returns: a step that was begun is finished, updated or not, and the caller has all ranks agree
+  /// before the next begins.
   void begin_step(const std::vector<at::Tensor>& ids);
 
   /// After the last backward pass: exchanges the factors and adds up this rank's rows. Collective.
