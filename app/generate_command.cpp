@@ -3,7 +3,6 @@
 #include <cstdio>
 #include <iostream>
 #include <iterator>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -12,6 +11,7 @@
 #include "commands.hpp"
 #include "core/regular_file.hpp"
 #include "core/span_sink.hpp"
+#include "data/formats/text_files.hpp"
 #include "h5/library.hpp"
 #include "inference/text_model.hpp"
 #include "option_value.hpp"
@@ -84,13 +84,6 @@ std::string text_of(const std::string& file) {
   return read_regular_file(file, kMostBytes, ExitCode::data);
 }
 
-std::vector<std::string> lines_of(const std::string& text) {
-  std::istringstream source(text);
-  std::vector<std::string> lines;
-  for (std::string line; std::getline(source, line);) lines.push_back(std::move(line));
-  return lines;
-}
-
 train::RunConfig config_for(const GenerateWords& words) {
   train::RunConfig config = config_of_checkpoint(words.folder);
   if (!words.data_root.empty()) config.data.root = words.data_root;
@@ -108,9 +101,13 @@ ExitCode generate(const GenerateWords& words, train::RunConfig config, const Env
   inference::TextModel model(config, job, library);
   if (!words.translate.empty()) {
     const std::string subject = words.translate == "-" ? "standard input" : words.translate;
-    const auto lines = job.world().broadcast(mpi.world_rank() == 0 ? text_of(words.translate) : "", 0);
+    const data::OriginalFile file{
+        .name = subject,
+        .origin = subject,
+        .content = job.world().broadcast(mpi.world_rank() == 0 ? text_of(words.translate) : "", 0)};
     job.end_preparation();
-    const auto translations = model.translate(lines_of(lines), words.beam, subject);
+    const auto lines = data::lines_of(file, data::BlankLines::taken);
+    const auto translations = model.translate(lines, words.beam, subject);
     if (!model.speaks()) return ExitCode::success;
     for (const std::string& line : translations) fmt::print("{}\n", line);
     return ExitCode::success;

@@ -79,14 +79,14 @@ void follow(h5::Library& library, const std::string& folder, const ReportOptions
   double said_s = steady_s();
   for (;; run = load(library, folder)) {
     if (run.record.epochs.rows > printed) {
-      print_epochs(run.record.epochs, printed, out);
+      print_epochs(run, printed, out);
       printed = run.record.epochs.rows;
       out.flush();
       said_s = steady_s();
     }
     const auto step = newest_step(run.record);
     if (step && step->step > said_step && steady_s() - said_s >= options.step_interval_s) {
-      print_step(*step, out);
+      print_step(run, *step, out);
       out.flush();
       said_step = step->step;
       said_s = steady_s();

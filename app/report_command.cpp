@@ -34,8 +34,8 @@ Task report_command(const Words& words, const Environment& environment) {
                   "wait for the run, and print its epochs and steps until it has ended");
   parser
       .add_option("--html", pictures.html, "write a page with pictures of the runs; it needs no other file")
-      ->type_name("FILE");
-  parser.add_option("--plots", pictures.plots, "write the same pictures as PNG files")->type_name("FOLDER");
+      ->option_text("FILE");
+  parser.add_option("--plots", pictures.plots, "write the same pictures as PNG files")->option_text("FOLDER");
   parser.add_flag("--gather", options.gather,
                   "copy what the ranks of a run that died have left into its results.h5");
   if (const auto help = parse(parser, words)) return print_task(*help);

@@ -24,10 +24,6 @@ using Align = TextTable::Align;
 constexpr std::size_t kMostClients = 12;  // in a table; of more only what they come to together
 constexpr std::size_t kMostRuns = 6;      // side by side
 
-double number_at(const Table& table, const std::string& column, std::size_t row) {
-  return table.has(column) ? table.column(column)[row] : std::nan("");
-}
-
 /// Whether clients are owners that the dataset names.
 bool has_names(const Table& clients) {
   return clients.rows > 0 && clients.texts.contains("name") && !clients.texts.at("name")[0].empty();
@@ -39,7 +35,7 @@ std::vector<std::string> names_of(const Table& table) {
   }
   std::vector<std::string> numbers;
   for (std::size_t row = 0; row < table.rows; ++row)
-    numbers.push_back(fmt::format("{}", number_at(table, "client", row)));
+    numbers.push_back(fmt::format("{}", table.value("client", row)));
   return numbers;
 }
 
@@ -56,7 +52,7 @@ struct Spread {
 Spread spread_of(const Table& table) {
   Spread spread;
   for (std::size_t row = 0; row < table.rows; ++row) {
-    const double accuracy = number_at(table, "accuracy", row);
+    const double accuracy = table.value("accuracy", row);
     if (!std::isnan(accuracy)) spread.accuracies.push_back(accuracy);
   }
   if (spread.accuracies.empty()) return spread;
@@ -82,7 +78,7 @@ void print_table(const Table& owners, std::string_view word, std::ostream& out) 
                      {"AUC", Align::right, 6}});
     const auto names = names_of(owners);
     for (std::size_t i = 0; i < owners.rows; ++i) {
-      const auto at = [&](const char* column) { return number_at(owners, column, i); };
+      const auto at = [&](const char* column) { return owners.value(column, i); };
       table.row({clipped(names[i], 40), grouped_text(at("samples")), short_text(at("loss")),
                  fixed_text(at("accuracy"), 4), fixed_text(at("f1"), 4), fixed_text(at("auc"), 4)});
     }
@@ -133,8 +129,8 @@ void print_rounds(const ReportedRun& run, std::ostream& out) {
   double sampled = 0;
   double handed_in = 0;
   for (std::size_t i = 0; i < rounds.rows; ++i) {
-    sampled += number_at(rounds, "sampled", i);
-    handed_in += number_at(rounds, "handed_in", i);
+    sampled += rounds.value("sampled", i);
+    handed_in += rounds.value("handed_in", i);
   }
   const auto of = run.record.clients.rows;
   if (setting_of(run, "federated-rule") == "local") {
@@ -151,9 +147,8 @@ void print_rounds(const ReportedRun& run, std::ostream& out) {
 void print_privacy(const Table& privacy, std::ostream& out) {
   if (privacy.rows == 0) return;
   const auto last = privacy.rows - 1;
-  out << fmt::format("privacy: epsilon {:.4g} at delta {:g} after step {}\n",
-                     number_at(privacy, "epsilon", last), number_at(privacy, "delta", last),
-                     grouped_text(number_at(privacy, "step", last)));
+  out << fmt::format("privacy: epsilon {:.4g} at delta {:g} after step {}\n", privacy.value("epsilon", last),
+                     privacy.value("delta", last), grouped_text(privacy.value("step", last)));
 }
 
 void compare_owners(const std::vector<ReportedRun>& runs, std::ostream& out) {
@@ -172,7 +167,7 @@ void compare_owners(const std::vector<ReportedRun>& runs, std::ostream& out) {
     const auto names = names_of(table);
     for (std::size_t row = 0; row < table.rows; ++row) {
       if (std::ranges::find(order, names[row]) == order.end()) order.push_back(names[row]);
-      found[i][names[row]] = number_at(table, "accuracy", row);
+      found[i][names[row]] = table.value("accuracy", row);
     }
   }
   if (!any) return;
@@ -204,9 +199,9 @@ void compare_owners(const std::vector<ReportedRun>& runs, std::ostream& out) {
     };
     rounds.push_back(count(record.rounds.rows));
     clients.push_back(count(record.clients.rows));
-    epsilon.push_back(record.privacy.rows > 0 ? fmt::format("{:.3g}", number_at(record.privacy, "epsilon",
-                                                                                record.privacy.rows - 1))
-                                              : "-");
+    epsilon.push_back(record.privacy.rows > 0
+                          ? fmt::format("{:.3g}", record.privacy.value("epsilon", record.privacy.rows - 1))
+                          : "-");
   }
   table.row(std::move(rounds));
   table.row(std::move(clients));

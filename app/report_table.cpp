@@ -97,6 +97,22 @@ std::string clipped(std::string_view text, std::size_t width) {
   return std::string(text.substr(0, end)) + "...";
 }
 
+std::string wrapped(std::string_view text, std::size_t width, std::size_t indent) {
+  constexpr int kMostLines = 4;
+  std::string lines;
+  for (int line = 1; line < kMostLines && text_width(text) > width; ++line) {
+    // The last blank that leaves a line of `width`: a character has a byte at least.
+    std::size_t end = text.rfind(' ', width);
+    while (end != std::string_view::npos && text_width(text.substr(0, end)) > width)
+      end = end == 0 ? std::string_view::npos : text.rfind(' ', end - 1);
+    if (end == std::string_view::npos || text.find_first_not_of(' ') >= end) break;  // one long word
+    lines += std::string(text.substr(0, end)) + "\n" + std::string(indent, ' ');
+    text.remove_prefix(end + 1);
+    if (line == 1) width -= indent;
+  }
+  return lines + clipped(text, width);
+}
+
 std::size_t text_width(std::string_view text) {
   return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char byte) {
     return (static_cast<unsigned char>(byte) & 0xC0U) != 0x80U;

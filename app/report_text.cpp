@@ -27,10 +27,6 @@ std::string attribute(const ReportedRun& run, const std::string& name) {
   return found == run.record.attributes.end() || found->second.empty() ? "-" : found->second;
 }
 
-double value_at(const Table& table, const std::string& column, std::size_t row) {
-  return table.has(column) ? table.column(column)[row] : std::nan("");
-}
-
 std::string status_line(const ReportedRun& run) {
   switch (run.record.status) {
     case Status::running:
@@ -47,21 +43,25 @@ std::string status_line(const ReportedRun& run) {
   return "incomplete: it ended without saying so; rows up to its last flush are shown";
 }
 
+/// A row of /epochs is a round in a federated run.
+const char* period_of(const ReportedRun& run) { return run.record.rounds.rows > 0 ? "round" : "epoch"; }
+
 TextTable::Headings headings_for(std::size_t first) {
   return first == 0 ? TextTable::Headings::shown : TextTable::Headings::hidden;
 }
 
 // Columns that the model added to those every run has.
-void print_own_columns(const Table& epochs, std::size_t first, std::ostream& out) {
+void print_own_columns(const ReportedRun& run, std::size_t first, std::ostream& out) {
+  const Table& epochs = run.record.epochs;
   const auto last_common = std::find(epochs.order.begin(), epochs.order.end(), "learning_rate");
   if (last_common == epochs.order.end() || last_common + 1 == epochs.order.end()) return;
   const std::vector<std::string> own(last_common + 1, epochs.order.end());
-  std::vector<TextTable::Heading> headings = {{"epoch"}};
+  std::vector<TextTable::Heading> headings = {{period_of(run)}};
   for (const std::string& name : own) headings.push_back({clipped(name, 40)});
   TextTable table(std::move(headings));
   for (std::size_t i = first; i < epochs.rows; ++i) {
-    std::vector<std::string> cells = {grouped_text(value_at(epochs, "epoch", i))};
-    for (const std::string& name : own) cells.push_back(short_text(value_at(epochs, name, i)));
+    std::vector<std::string> cells = {grouped_text(epochs.value("epoch", i))};
+    for (const std::string& name : own) cells.push_back(short_text(epochs.value(name, i)));
     table.row(std::move(cells));
   }
   table.print(out, headings_for(first));
@@ -94,7 +94,7 @@ bool keep_newest(std::vector<Event>& events, std::size_t count) {
 
 void print_event(const Event& event, std::ostream& out) {
   const auto line = fmt::format("  {:>8} s  rank {}  {}", seconds_text(event.time_s), event.rank, event.text);
-  out << clipped(line, kReportWidth) << '\n';
+  out << wrapped(line, kReportWidth, 21) << '\n';  // below the text
 }
 
 std::string bar(double share, std::size_t width) {
@@ -107,7 +107,7 @@ std::string bar(double share, std::size_t width) {
 void print_heading(const ReportedRun& run, std::ostream& out) {
   out << clipped(run.summary.name, kReportWidth) << '\n';
   const auto line = [&out](const char* what, const std::string& text) {
-    out << fmt::format("  {:<10}{}\n", what, clipped(text, kReportWidth - 12));
+    out << wrapped(fmt::format("  {:<10}{}", what, text), kReportWidth, 12) << '\n';
   };
   line("status", status_line(run));
   const Status status = run.record.status;
@@ -125,14 +125,15 @@ void print_heading(const ReportedRun& run, std::ostream& out) {
   if (attribute(run, "unreadable_ranks") != "-") line("left out", attribute(run, "unreadable_ranks"));
 }
 
-void print_step(const NewestStep& step, std::ostream& out) {
-  out << fmt::format("  step {} of epoch {}: loss {}, {:.3f} s\n",
-                     grouped_text(static_cast<double>(step.step)),
-                     grouped_text(static_cast<double>(step.epoch)), short_text(step.loss), step.time_s);
+void print_step(const ReportedRun& run, const NewestStep& step, std::ostream& out) {
+  out << fmt::format("  step {} of {} {}: loss {}, {:.3f} s\n", grouped_text(static_cast<double>(step.step)),
+                     period_of(run), grouped_text(static_cast<double>(step.epoch)), short_text(step.loss),
+                     step.time_s);
 }
 
-void print_epochs(const Table& epochs, std::size_t first, std::ostream& out) {
-  TextTable table({{"epoch"},
+void print_epochs(const ReportedRun& run, std::size_t first, std::ostream& out) {
+  const Table& epochs = run.record.epochs;
+  TextTable table({{period_of(run)},
                    {"train loss"},
                    {"acc.", Align::right, 6},
                    {"valid. loss"},
@@ -143,29 +144,29 @@ void print_epochs(const Table& epochs, std::size_t first, std::ostream& out) {
                    {"FLOP/s"},
                    {"rate", Align::right, 7}});
   for (std::size_t i = first; i < epochs.rows; ++i) {
-    const auto at = [&](const char* column) { return value_at(epochs, column, i); };
+    const auto at = [&](const char* column) { return epochs.value(column, i); };
     table.row({grouped_text(at("epoch")), short_text(at("train_loss")), fixed_text(at("train_accuracy"), 4),
                short_text(at("validation_loss")), fixed_text(at("validation_accuracy"), 4),
                grouped_text(at("samples")), seconds_text(at("train_time_s")), speed_text(at("samples_per_s")),
                si_text(at("model_flops_per_s")), rate_text(at("learning_rate"))});
   }
   table.print(out, headings_for(first));
-  print_own_columns(epochs, first, out);
+  print_own_columns(run, first, out);
 }
 
 void print_test(const Table& test, std::ostream& out) {
   static const std::set<std::string> kOfEachTest = {"loss", "accuracy", "samples", "time_s"};
   for (std::size_t i = 0; i < test.rows; ++i) {
-    std::string line = fmt::format("test  loss {}", short_text(value_at(test, "loss", i)));
-    const double accuracy = value_at(test, "accuracy", i);
+    std::string line = fmt::format("test  loss {}", short_text(test.value("loss", i)));
+    const double accuracy = test.value("accuracy", i);
     if (!std::isnan(accuracy)) line += fmt::format(", accuracy {:.4f}", accuracy);
     // What stands for the accuracy where there is none, such as r2.
     for (const std::string& name : test.order) {
       if (std::isnan(accuracy) && !kOfEachTest.contains(name) && test.numbers.contains(name))
-        line += fmt::format(", {} {}", name, short_text(value_at(test, name, i)));
+        line += fmt::format(", {} {}", name, short_text(test.value(name, i)));
     }
-    line += fmt::format(", {} samples in {} s", grouped_text(value_at(test, "samples", i)),
-                        seconds_text(value_at(test, "time_s", i)));
+    line += fmt::format(", {} samples in {} s", grouped_text(test.value("samples", i)),
+                        seconds_text(test.value("time_s", i)));
     if (test.has("checkpoint")) line += ", " + test.texts.at("checkpoint")[i];
     out << clipped(line, kReportWidth) << '\n';
   }
@@ -220,9 +221,9 @@ void print_phases(const ReportedRun& run, std::ostream& out) {
   const auto all = std::ssize(summary.by_rank);
   const auto throughout = std::ranges::count(summary.by_rank, true, &RankSummary::throughout);
   out << fmt::format("where time went (mean over {}, {} s of training)\n",
-                     throughout == all
-                         ? std::string("ranks")
-                         : fmt::format("the {} of {} ranks that were there in all epochs", throughout, all),
+                     throughout == all ? std::string("ranks")
+                                       : fmt::format("the {} of {} ranks that were there in all {}s",
+                                                     throughout, all, period_of(run)),
                      seconds_text(summary.mean_train_time_s));
   table.print(out);
 }
@@ -283,9 +284,9 @@ void print_run(const ReportedRun& run, std::ostream& out) {
   print_heading(run, out);
   out << '\n';
   if (run.record.epochs.rows > 0) {
-    print_epochs(run.record.epochs, 0, out);
+    print_epochs(run, 0, out);
   } else {
-    out << "no epoch has ended\n";
+    out << fmt::format("no {} has ended\n", period_of(run));
   }
   print_test(run.record.test, out);
   print_owners(run, out);

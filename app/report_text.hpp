@@ -19,9 +19,9 @@ struct ReportedRun {
 void print_heading(const ReportedRun& run, std::ostream& out);
 /// Rows of /epochs from `first` on; headings above the first row only, so that a followed run gives one
 /// table.
-void print_epochs(const record::Table& epochs, std::size_t first, std::ostream& out);
-/// `step 1,234 of epoch 2: loss 0.1234, 0.012 s`
-void print_step(const NewestStep& step, std::ostream& out);
+void print_epochs(const ReportedRun& run, std::size_t first, std::ostream& out);
+/// `step 1,234 of epoch 2: loss 0.1234, 0.012 s`, the newest of `run`
+void print_step(const ReportedRun& run, const NewestStep& step, std::ostream& out);
 void print_test(const record::Table& test, std::ostream& out);
 void print_ranks(const ReportedRun& run, std::ostream& out);
 void print_phases(const ReportedRun& run, std::ostream& out);

@@ -96,7 +96,8 @@ std::vector<Option> declare() {
   add(
       "data-root", "FOLDER", "folder of staged datasets", "", [](auto& c) -> auto& { return c.data.root; });
   add(
-      "staging", "none|memory|local=DIR", "copy the shards to each node first, into memory or into DIR", "",
+      "staging", "none|memory|local=DIR",
+      "copy the shards to each node first, into memory or into DIR: where the shared file system is slow", "",
       [](auto& c) -> auto& { return c.data.staging; });
 
   add(
@@ -116,7 +117,7 @@ std::vector<Option> declare() {
       [](auto& c) -> auto& { return c.mesh; });
   add(
       "rank-order", "placed|launched",
-      "order of ranks on the mesh: by placement, or as the launcher numbered them", "",
+      "order of ranks on the mesh: by placement, or as the launcher numbered them, to compare with", "",
       [](auto& c) -> auto& { return c.comm.order; });
   add(
       "strategy", strategy_argument(),
@@ -150,7 +151,7 @@ std::vector<Option> declare() {
   of_strategy(
       "shard-within", "all|node",
       "ranks that share the state out: all copies, or those of each node, which then has all of it "
-      "(zero1, zero2, zero3)",
+      "(zero1, zero2, zero3): node where links between nodes are slow",
       "", [](auto& c) -> auto& { return c.strategy_options.shard_within; });
   of_strategy(
       "dp-clip", "R",
@@ -172,8 +173,9 @@ std::vector<Option> declare() {
       [](auto& c) -> auto& { return c.strategy_options.dp_sampler; });
   of_strategy(
       "dp-accountant", "rdp|pld",
-      "what counts epsilon: Renyi divergences, or distributions of the privacy loss", "",
-      [](auto& c) -> auto& { return c.strategy_options.dp_accountant; });
+      "what counts epsilon: Renyi divergences, which is quick, or distributions of the privacy loss, whose "
+      "epsilon is smaller",
+      "", [](auto& c) -> auto& { return c.strategy_options.dp_accountant; });
   of_strategy(
       "noise-source", "secure|seeded", "of the noise; seeded, for tests: by --seed, which protects nothing",
       "", [](auto& c) -> auto& { return c.strategy_options.noise_source; });
@@ -332,7 +334,8 @@ std::vector<Option> declare() {
       "eval-batch", "N", "samples that a rank evaluates at once; 0: as memory allows", "",
       [](auto& c) -> auto& { return c.batch.evaluation; });
   add(
-      "pipeline", "1f1b|eager-1f1b|gpipe|interleaved|layerwise", "schedule of a pipeline", "",
+      "pipeline", "1f1b|eager-1f1b|gpipe|interleaved|layerwise",
+      "schedule of a pipeline; eager-1f1b is the fastest where its activations have room", "",
       [](auto& c) -> auto& { return c.pipeline.schedule; });
   add(
       "virtual-stages", "V", "stages per rank, with --pipeline interleaved", "",
@@ -391,8 +394,9 @@ std::vector<Option> declare() {
       "beta2", "decay rate of the second moment of adam and adamw", by_model,
       [](auto& c) -> auto& { return c.update.rule.beta2; });
   of_adam(
-      "epsilon", "epsilon of adam and adamw, beside the root of the second moment", "",
-      [](auto& c) -> auto& { return c.update.rule.eps; });
+      "epsilon",
+      "constant of adam and adamw beside the root of the second moment; of privacy it is --target-epsilon",
+      "", [](auto& c) -> auto& { return c.update.rule.eps; });
   add(
       "optimizer-state-bits", "32|8",
       "bits of a value of the optimizer's state; 8: of parameters of 4096 values or more, 256 of which share "
@@ -474,7 +478,8 @@ std::vector<Option> declare() {
       "auto: these on GPUs in half precision without --reproducible, else own",
       "", [](auto& c) -> auto& { return c.kernels; });
   add(
-      "comm-backend", "auto|mpi|nccl", "transport between GPUs; mpi: through the CPU's memory", "",
+      "comm-backend", "auto|mpi|nccl",
+      "transport between GPUs; mpi: through the CPU's memory, to tell a fault of NCCL from another", "",
       [](auto& c) -> auto& { return c.comm.backend; });
   add(
       "nccl-shared", "",
@@ -485,11 +490,12 @@ std::vector<Option> declare() {
     return c.comm.common_set_up ? write_toml(c.comm.common_set_up) : std::string();
   };
   add(
-      "all-reduce", "auto|mpi|ring|tree|hierarchical", "algorithm of sums over ranks", "",
+      "all-reduce", "auto|mpi|ring|tree|hierarchical",
+      "algorithm of sums over ranks; auto: what is the fastest when measured once; others to compare", "",
       [](auto& c) -> auto& { return c.comm.all_reduce; });
   add(
-      "bucket-mb", "X", "MiB of gradients per bucket; 0: chosen automatically", "",
-      [](auto& c) -> auto& { return c.bucket_mb; });
+      "bucket-mb", "X", "MiB of gradients per bucket; 0: chosen automatically; less saves memory with zero2",
+      "", [](auto& c) -> auto& { return c.bucket_mb; });
   add(
       "watchdog", "S", "most seconds for a collective; inf: no limit", "",
       [](auto& c) -> auto& { return c.comm.timeout_s; });
@@ -507,12 +513,15 @@ std::vector<Option> declare() {
   add(
       "spares", "N", "ranks that wait to replace lost ones", "", [](auto& c) -> auto& { return c.spares; });
   add(
-      "replicate", "off|K", "steps between copies of each rank's part in another rank's memory", "",
-      [](auto& c) -> auto& { return c.replicate; });
+      "replicate", "off|K",
+      "steps between copies of each rank's part in another rank's memory: for stages and slices, which one "
+      "rank alone holds",
+      "", [](auto& c) -> auto& { return c.replicate; });
   add(
       "verify-every", "N",
-      "steps between comparisons of the ranks' weights; also compares all calls between nodes; 0: never", "",
-      [](auto& c) -> auto& { return c.verify_every; });
+      "steps between comparisons of the ranks' weights; also compares all calls between nodes; 0: never: "
+      "where memory or a GPU is suspected",
+      "", [](auto& c) -> auto& { return c.verify_every; });
   add(
       "inject", "FAULT", "inject a fault, such as kill:rank=1,phase=backward,step=7", "none",
       [](auto& c) -> auto& { return c.inject; });

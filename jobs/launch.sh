@@ -9,7 +9,7 @@
 #   OUTPUT             folder of runs, which all nodes see [runs of the checkout]
 #   RESULTS            a folder that gets a copy of the run without its checkpoints [none]
 #   NODE_LOCAL         folder of each node's own storage [TMPDIR, else /tmp]
-#   ATTEMPTS           how often a run is started at most [10]
+#   ATTEMPTS           how often a run is started at most, starts after a time limit or a stop on request not counted [10]
 #   PAUSE_S            without Slurm: seconds before it is started once more [10]
 
 if [[ ${1:-} == --help || ${1:-} == -h ]]; then
@@ -182,11 +182,17 @@ bury() {  # FOLDER: of an attempt that was killed
   done
 }
 
+# How many attempts of this job were lost. Slurm starts the script anew after each: a file keeps the number.
+lost_file() { echo "$output/.lost-$SLURM_JOB_ID"; }
+lost_so_far() { if [[ -n ${SLURM_JOB_ID:-} ]]; then cat "$(lost_file)" 2>/dev/null || echo 0; else echo 0; fi; }
+keep_lost() { [[ -z ${SLURM_JOB_ID:-} ]] || echo "$1" >"$(lost_file)"; }
+forget_lost() { [[ -z ${SLURM_JOB_ID:-} ]] || rm -f "$(lost_file)"; }
+
 # Gives the job back to Slurm, which starts it under its number once more. Without Slurm it returns, for another attempt in
 # place, unless the run was asked to stop.
 again() {  # STATE
   if [[ -n ${SLURM_JOB_ID:-} ]]; then
-    scontrol show job "$SLURM_JOB_ID" | grep -q 'JobState=CANCELLED' && exit 75
+    scontrol show job "$SLURM_JOB_ID" | grep -q 'JobState=CANCELLED' && { forget_lost; exit 75; }
     say "back to the queue, to go on from the newest checkpoint"
     scontrol requeue "$SLURM_JOB_ID" || say "the queue does not take it: submit the same command again"
     exit 75
@@ -197,18 +203,22 @@ again() {  # STATE
 }
 
 train() {  # NAME OPTIONS
-  local name=$1 folder=$output/$1 word before state code attempt=$((${SLURM_RESTART_COUNT:-0} + 1))
+  local name=$1 folder=$output/$1 word before state code lost started=${SLURM_RESTART_COUNT:-0}
   shift
   for word in "$@"; do
     [[ $word != --name && $word != --name=* && $word != --output && $word != --output=* ]] ||
       fail "${word%%=*}: this script follows the folder of the run: leave it out, or say NAME=... or OUTPUT=... before the command"
   done
   trap ask_to_stop USR1
+  lost=$(lost_so_far)
   while true; do
-    ((attempt <= attempts)) ||
+    if ((lost >= attempts)); then
+      forget_lost
       fail "$folder: given up after $attempts attempts; see the messages above, or raise ATTEMPTS" 5
-    ((attempt == 1)) || bury "$folder"
-    say "attempt $attempt of $attempts: $(counted "$nodes" node) x $(counted "$ranks_per_node" rank) by $launcher"
+    fi
+    ((started == 0)) || bury "$folder"
+    say "attempt $((lost + 1)) of $attempts: $(counted "$nodes" node) x $(counted "$ranks_per_node" rank) by $launcher"
+    keep_lost $((lost + 1))  # should the script's own node die meanwhile
     before=$(mark_of "$folder")
     code=0
     start_ranks --output "$output" --name "$name" "$@" || code=$?
@@ -218,9 +228,11 @@ train() {  # NAME OPTIONS
     say "the launcher ended with $code, the run's state is ${state:-not written}"
     code=$(outcome "$state" "$code")
     ((code == 75)) || break
+    if [[ $state == preempted ]]; then keep_lost "$lost"; else lost=$((lost + 1)); fi
     again "$state"
-    attempt=$((attempt + 1))
+    started=$((started + 1))
   done
+  forget_lost
   copy_results "$folder"
   return "$code"
 }

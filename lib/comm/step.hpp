@@ -26,6 +26,13 @@ class Step {
   }
 
  protected:
+  /// Adds up what a part of this one, which is complete, has sent and received.
+  void count(const Step& part) {
+    bytes_sent_ += part.bytes_sent();
+    bytes_received_ += part.bytes_received();
+    part.count_by_rank();
+  }
+
   std::int64_t bytes_sent_ = 0;
   std::int64_t bytes_received_ = 0;
   ByteCount* by_rank_ = nullptr;  ///< Of a step without messages; null: not counted.

@@ -22,6 +22,8 @@ struct Table {
   bool has(const std::string& column) const { return numbers.contains(column) || texts.contains(column); }
   /// The numbers of a column. Throws Error when it is missing.
   const std::vector<double>& column(const std::string& name) const;
+  /// NaN where the column is missing.
+  double value(const std::string& name, std::size_t row) const;
 };
 
 /// One rank's rows.

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <limits>
 
 #include "core/error.hpp"
 #include "core/printable.hpp"
@@ -175,6 +176,10 @@ const std::vector<double>& Table::column(const std::string& name) const {
   const auto found = numbers.find(name);
   if (found == numbers.end()) throw Error("has no column " + name, {.subject = "results.h5"});
   return found->second;
+}
+
+double Table::value(const std::string& name, std::size_t row) const {
+  return has(name) ? column(name)[row] : std::numeric_limits<double>::quiet_NaN();
 }
 
 }  // namespace dtrain::record

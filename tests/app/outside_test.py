@@ -101,6 +101,7 @@ class OutsideTest(ProgramTest):
                                (["nowhere"], ["--init-from", "nowhere"]), (["warm-up"], ["--warmup-steps", 1000]),
                                (["--staging"], ["--staging", "moon"]), (["--loss"], ["--loss", "mse"]),
                                (["cannot be reached"], ["--dp-clip", 1, "--target-epsilon", 1e-9]),
+                               (["--epsilon", "--target-epsilon"], ["--dp-clip", 1, "--dp-noise", 1, "--optimizer", "adam", "--epsilon", 3]),
                                (["--init-from", "another --name"], ["--init-from", best]), (["--resume", "another --name"], ["--resume", best])):
             for ranks in 1, 2:
                 with self.subTest(f"{options} on {ranks}"):

@@ -204,6 +204,14 @@ class PicturesTest(ProgramTest):
         whole = (self.folder / "runs/one/results.h5").read_bytes()
         (self.folder / "runs/broken/results.h5").write_bytes(whole[: len(whole) // 2])
         self.refuse(3, ["runs/broken"], "report", "runs/broken", "--html", "page.html")
+        # Steps that were never written would fill the memory: the rank is left out.
+        sparse = self.folder / "runs/sparse"
+        shutil.copytree(self.folder / "runs/one", sparse)
+        with h5py.File(sparse / "results.h5", "r+") as file:
+            kind = file["ranks/00000/steps"].dtype
+            del file["ranks/00000/steps"]
+            file["ranks/00000"].create_dataset("steps", (2**26,), kind, chunks=(1024,))
+        self.says(self.page_of("runs/sparse", pictures=()), "/steps: says that it has more rows than its file holds")
         # Nothing is written through a link.
         kept = self.write("kept", "kept")
         os.symlink(kept, self.folder / "linked.html")

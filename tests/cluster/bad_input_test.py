@@ -127,6 +127,8 @@ def main():
         job_refused(cluster, 2, ["DTRAIN_LAUNCHER=ssh"], launcher="ssh")
         hosts_refused(cluster, 2, ["the host 'node7' is unknown here"], "node1\nnode7  # no such host\n")
         hosts_refused(cluster, 2, ["names no host"], "# none\n")
+        hosts_refused(cluster, 2, ["node2 and node1", "slots", "RANKS_PER_NODE"], "node1 slots=2\nnode2 slots=3\n")
+        hosts_refused(cluster, 2, ["slots of node1", "two"], "node1 slots=two\nnode2 slots=two\n")
         done = cluster.run("head", "jobs/mpirun_hosts.sh", nowhere, check=False)
         assert done.returncode == 2 and "no such host file" in done.stderr, done
         what_one_node_lacks(cluster)

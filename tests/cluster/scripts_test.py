@@ -46,11 +46,11 @@ def a_study_as_an_array(cluster):
 def hosts_without_slurm(cluster):
     """To the end; a signal to the script ends it with a checkpoint, and the same command goes on; a lost rank too."""
     hosts = cluster.folder / "hosts.txt"
-    hosts.write_text("node1\n\nnode2  # the other one\n")
+    hosts.write_text("node1 slots=2\n\nnode2:2  # the other one\n")
     options = [*SMALL, "--model", "vgg11", "--dataset", cluster.folder / "staged/tiny", "--mesh", "data=2,pipe=2",
                "--epochs", 5, "--checkpoint-every", "5steps"]
     command = [SCRIPT, "run", cluster.folder, "head", "jobs/mpirun_hosts.sh", hosts, *options]
-    environment = {**cluster.environment, "NAME": "hosts", "RANKS_PER_NODE": "2", "PAUSE_S": "1"}
+    environment = {**cluster.environment, "NAME": "hosts", "PAUSE_S": "1"}
     started = dict(cwd=TOP, env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     with subprocess.Popen([str(word) for word in command], **started) as process:
         cluster.wait(lambda: cluster.steps("hosts") >= 15, 60, lambda: f"no step 15: {process.poll()}")

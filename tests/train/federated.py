@@ -158,6 +158,8 @@ class FederatedTest(unittest.TestCase):
             self.assertAlmostEqual(np.average(sites["accuracy"], weights=sites["samples"]), file["test"]["accuracy"][0], places=6)
         report = run(BINARY, 1, "report", folder, cwd=self.folder).stdout
         self.assertIn("sites: accuracy at worst", report)
+        self.assertRegex(report, r"(?m)^ *round +train loss")
+        self.assertNotIn("epoch", report)
         self.assertIn("rounds 4: 12 clients were sampled, and 12 handed in", report)
 
     def test_clients_that_train_alone_are_plain_loops_of_their_own(self):

@@ -156,12 +156,6 @@ class HierarchicalAllReduce final : public Step {
                         [this](const Chunk& chunk) { return under_way(chunk); });
   }
 
-  void count(const Step& step) {
-    bytes_sent_ += step.bytes_sent();
-    bytes_received_ += step.bytes_received();
-    step.count_by_rank();
-  }
-
   Encoding* encoding_;  // null: values cross as they are
   std::vector<Chunk> chunks_;
   std::vector<LocalStep> local_;

@@ -36,11 +36,7 @@ class TwoSteps : public Step {
 
  private:
   Step& current() const { return first_is_over_ ? *second_ : *first_; }
-  void count(const Step& step) {
-    bytes_sent_ += step.bytes_sent();
-    bytes_received_ += step.bytes_received();
-    step.count_by_rank();
-  }
+
   bool first_is_over_ = false;
 };
 

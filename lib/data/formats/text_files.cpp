@@ -1,5 +1,7 @@
 #include "data/formats/text_files.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 #include "core/error.hpp"
@@ -33,8 +35,7 @@ void require_text(std::string_view text, const std::string& origin) {
   if (is_blank(text)) throw data_error("is an empty document", origin, "remove it, or give it its text");
 }
 
-std::vector<std::string> lines_of(const OriginalFile& file) {
-  require_text(file.content, file.origin);
+std::vector<std::string> lines_of(const OriginalFile& file, BlankLines blank) {
   std::vector<std::string> lines;
   std::string_view rest = file.content;
   while (!rest.empty()) {
@@ -42,11 +43,13 @@ std::vector<std::string> lines_of(const OriginalFile& file) {
     std::string_view line = rest.substr(0, end);
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (is_blank(line))
-      throw data_error("has nothing in line " + std::to_string(lines.size() + 1), file.origin,
-                       "remove the line, and its translation in the other file");
     lines.emplace_back(line);
+    require_utf8(line, fmt::format("{}, line {}", file.origin, lines.size()));
+    if (blank == BlankLines::refused && is_blank(line))
+      throw data_error(fmt::format("has nothing in line {}", lines.size()), file.origin,
+                       "remove the line, and what belongs to it in other files");
   }
+  if (lines.empty()) throw data_error("holds no line", file.origin, "give at least one");
   return lines;
 }
 

@@ -19,9 +19,11 @@ std::optional<std::string> split_of_name(std::string_view base);
 /// Throws data_error naming the file, and the line where there is one: not UTF-8, or nothing but white space.
 void require_text(std::string_view text, const std::string& origin);
 
-/// The lines of a file without their ends (LF or CRLF). Throws data_error for a file that is not UTF-8 or
-/// has a blank line.
-std::vector<std::string> lines_of(const OriginalFile& file);
+enum class BlankLines { refused, taken };
+
+/// The lines of a file without their ends (LF or CRLF). Throws data_error, naming the line, for text that is
+/// not UTF-8 and blank lines that are refused; and for a file without lines.
+std::vector<std::string> lines_of(const OriginalFile& file, BlankLines blank = BlankLines::refused);
 
 /// Whether nothing of `text` shows.
 bool is_blank(std::string_view text);

@@ -19,6 +19,7 @@
 #include "data/shards/dataset_folder.hpp"
 #include "data/synthetic/synthetic.hpp"
 #include "data/text/base64.hpp"
+#include "data/text/sentencepiece_model.hpp"
 
 namespace dtrain::data {
 namespace {
@@ -117,6 +118,11 @@ TokenizerInfo read_tokenizer(const Json& json, const std::string& file) {
     const auto bytes = from_base64(fields.get<std::string>(key));
     if (!bytes) throw fields.error(std::string("has a field tokenizer.") + key + " that is not base64");
     *model = *bytes;
+  }
+  if (tokenizer.kind == "sentencepiece") {  // here, so that no training begins whose model reads no text
+    require_pieces(tokenizer.model, tokenizer.vocabulary);
+    if (!tokenizer.target_vocabulary.empty())
+      require_pieces(tokenizer.target_model, tokenizer.target_vocabulary);
   }
   return tokenizer;
 }

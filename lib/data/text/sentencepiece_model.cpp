@@ -196,4 +196,9 @@ std::vector<std::string> check_sentencepiece_model(std::string_view model) {
   return pieces;
 }
 
+void require_pieces(std::string_view model, const std::vector<std::string>& vocabulary) {
+  if (check_sentencepiece_model(model) != vocabulary)
+    throw data_error("has other pieces than the vocabulary beside it", kSubject, "stage the dataset again");
+}
+
 }  // namespace dtrain::data

@@ -12,4 +12,7 @@ namespace dtrain::data {
 /// would not have trained. Source: sentencepiece_model.proto and darts.h of SentencePiece 0.1.97.
 std::vector<std::string> check_sentencepiece_model(std::string_view model);
 
+/// Throws data_error also where the model's pieces are not `vocabulary`.
+void require_pieces(std::string_view model, const std::vector<std::string>& vocabulary);
+
 }  // namespace dtrain::data

@@ -15,6 +15,26 @@ namespace {
 /// The trainer passes over longer sentences; a text is fed to it in stretches up to this, cut at spaces.
 constexpr std::size_t kStretchBytes = 4000;
 
+/// The library takes some 150 bytes for each byte that it is given at once.
+constexpr std::size_t kMostBytesAtOnce = std::size_t{1} << 20;
+
+bool begins_character(char byte) { return (static_cast<unsigned char>(byte) & 0xC0) != 0x80; }
+
+/// What of a line is encoded at once: all, or up to the last space before a letter or digit, where no piece
+/// crosses and the library's own leading space stands for this one; without such a space up to a character,
+/// with which a new word begins then.
+std::size_t bytes_at_once(std::string_view line) {
+  if (line.size() <= kMostBytesAtOnce) return line.size();
+  const auto plain = [](char c) {
+    return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z');
+  };
+  for (std::size_t at = kMostBytesAtOnce; at > 0; --at)
+    if (line[at - 1] == ' ' && plain(line[at])) return at;
+  std::size_t at = kMostBytesAtOnce;
+  while (at > 1 && !begins_character(line[at])) --at;
+  return at;
+}
+
 /// Hands the texts to the trainer, stretch by stretch.
 class Stretches final : public sentencepiece::SentenceIterator {
  public:
@@ -36,7 +56,7 @@ class Stretches final : public sentencepiece::SentenceIterator {
     if (bytes > kStretchBytes) {
       const std::size_t space = rest.rfind(' ', kStretchBytes);
       bytes = space == std::string_view::npos || space == 0 ? kStretchBytes : space;
-      while (bytes < rest.size() && (static_cast<unsigned char>(rest[bytes]) & 0xC0) == 0x80) ++bytes;
+      while (bytes < rest.size() && !begins_character(rest[bytes])) ++bytes;
     }
     value_ = rest.substr(0, bytes);
     at_ += bytes;
@@ -82,10 +102,10 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   std::vector<std::int32_t> encode(std::string_view text) const override {
     std::vector<std::int32_t> ids;
-    std::vector<int> line_ids;
-    for_each_line(text, [&](std::string_view line) {
-      check(processor_.Encode(line, &line_ids));
-      ids.insert(ids.end(), line_ids.begin(), line_ids.end());
+    std::vector<int> stretch_ids;
+    for_each_stretch(text, [&](std::string_view stretch) {
+      check(processor_.Encode(stretch, &stretch_ids));
+      ids.insert(ids.end(), stretch_ids.begin(), stretch_ids.end());
     });
     return ids;
   }
@@ -104,9 +124,9 @@ class SentencePieceTokenizer final : public Tokenizer {
 
   std::optional<std::string> first_unknown(std::string_view text) const override {
     std::optional<std::string> unknown;
-    for_each_line(text, [&](std::string_view line) {
+    for_each_stretch(text, [&](std::string_view stretch) {
       std::vector<std::string> pieces;
-      check(processor_.Encode(line, &pieces));
+      check(processor_.Encode(stretch, &pieces));
       for (const std::string& piece : pieces)
         if (!unknown && processor_.PieceToId(piece) == kUnknownId) unknown = piece;
     });
@@ -114,12 +134,16 @@ class SentencePieceTokenizer final : public Tokenizer {
   }
 
  private:
-  /// A long text at once would need a lattice of its size.
+  /// Its lines, and long ones in parts.
   template <typename Take>
-  static void for_each_line(std::string_view text, Take take) {
+  static void for_each_stretch(std::string_view text, Take take) {
     for (std::size_t at = 0; at < text.size();) {
       const std::size_t end = std::min(text.find('\n', at), text.size());
-      if (end > at) take(text.substr(at, end - at));
+      while (at < end) {
+        const std::size_t bytes = bytes_at_once(text.substr(at, end - at));
+        take(text.substr(at, bytes));
+        at += bytes;
+      }
       at = end + 1;
     }
   }

@@ -22,12 +22,9 @@ std::unique_ptr<const Tokenizer> make_tokenizer(const TokenizerInfo& info, Side 
   const bool target = side == Side::target;
   if (info.kind == "sentencepiece") {
     const std::string& model = target ? info.target_model : info.model;
-    auto tokenizer = make_sentencepiece(model);
     // A checkpoint keeps the hash of the vocabulary: so the pieces are those of its training.
-    if (check_sentencepiece_model(model) != (target ? info.target_vocabulary : info.vocabulary))
-      throw data_error("has other pieces than the vocabulary beside it", "the dataset's SentencePiece model",
-                       "stage the dataset again");
-    return tokenizer;
+    require_pieces(model, target ? info.target_vocabulary : info.vocabulary);
+    return make_sentencepiece(model);
   }
   auto rule = rule_of_kind(info.kind);
   if (!rule)

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <memory>
-#include <string_view>
 #include <utility>
 
 #include "core/error.hpp"
@@ -14,11 +13,11 @@
 #include "data/formats/image_folder.hpp"
 #include "data/formats/npy.hpp"
 #include "data/formats/text_csv.hpp"
+#include "data/formats/text_files.hpp"
 #include "data/import/check_values.hpp"
 #include "data/sample_sources.hpp"
 #include "data/text/blanks.hpp"
 #include "data/text/tokenizer.hpp"
-#include "data/text/unicode.hpp"
 #include "data/unlabelled/new_inputs.hpp"
 #include "data/unlabelled/new_table.hpp"
 #include "data/unlabelled/pixel_scale.hpp"
@@ -106,19 +105,6 @@ std::shared_ptr<const Column> read_array(const DatasetInfo& trained, const fs::p
   return pixels && rows->row_shape() != shape ? with_channel(*rows, shape) : rows;
 }
 
-std::vector<std::string> lines_of_text(std::string_view rest, const fs::path& from) {
-  std::vector<std::string> lines;
-  while (!rest.empty()) {
-    const auto end = std::min(rest.find('\n'), rest.size());
-    std::string_view line = rest.substr(0, end);
-    rest.remove_prefix(std::min(end + 1, rest.size()));
-    if (line.ends_with('\r')) line.remove_suffix(1);
-    lines.emplace_back(line);
-    require_utf8(line, fmt::format("{}, line {}", from.string(), lines.size()));
-  }
-  return lines;
-}
-
 /// The tokens of each line, or of each row of a CSV file that a training could have been staged from: the
 /// arrays of a text's samples, without targets.
 Columns read_texts(const DatasetInfo& trained, const fs::path& from, std::vector<std::string>& remarks) {
@@ -131,7 +117,7 @@ Columns read_texts(const DatasetInfo& trained, const fs::path& from, std::vector
   std::vector<std::int32_t> tokens;
   std::vector<std::int64_t> offsets = {0};
   std::int64_t cut = 0;
-  for (const std::string& text : rows ? texts_of_csv(file) : lines_of_text(file.content, from)) {
+  for (const std::string& text : rows ? texts_of_csv(file) : lines_of(file, BlankLines::taken)) {
     const auto ids = tokenizer->encode(with_spaces(text, trained.tokenizer->blanks));
     if (ids.empty())
       throw data_error("has no word",

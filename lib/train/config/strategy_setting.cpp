@@ -168,6 +168,10 @@ void check_privacy(const RunConfig& config) {
                      (std::isfinite(options.target_epsilon) && options.target_epsilon > 0),
                  fmt::format("{} is no epsilon to reach", options.target_epsilon), "--target-epsilon",
                  "use a positive number, such as 3");
+  constexpr double kLargestOfAdam = 0.01;
+  require_option(!config.given.contains("epsilon") || config.update.rule.eps < kLargestOfAdam,
+                 "is Adam's constant, for which it is large", "--epsilon",
+                 "use --target-epsilon for what may be released, or a constant below 0.01");
   check_privacy_of_clients(options, config.given.contains("dp-adaptive-clip"));
   require_option(has_noise || options.dp_clip == 0 || options.target_epsilon > 0,
                  "how much noise there is to be is not known", "--dp-clip",

@@ -20,6 +20,7 @@
 #include "core/version.hpp"
 #include "record/rank_files.hpp"
 #include "record/run_folder.hpp"
+#include "train/config/federated_setting.hpp"
 #include "train/config/precision.hpp"
 #include "train/setup/clients.hpp"
 #include "train/setup/topology_rows.hpp"
@@ -98,6 +99,7 @@ RunOutputs::RunOutputs(const RunConfig& config, Job& job, const Workload& worklo
                        const std::optional<record::Kept>& kept, std::vector<record::TopologyRow> earlier,
                        const Log& log)
     : config_(config),
+      period_(is_federated(config) ? "round" : "epoch"),
       job_(job),
       library_(library),
       trace_(trace),
@@ -275,7 +277,8 @@ void RunOutputs::epoch(int epoch, const EpochSums& sums, const std::optional<Eva
     tensorboard_->scalar("train/learning_rate", epoch, sums.learning_rate);
     tensorboard_->flush();
   }
-  std::string line = fmt::format("epoch {:>3}/{}  train loss {:.4f}", epoch, config_.epochs, total.loss);
+  std::string line =
+      fmt::format("{} {:>3}/{}  train loss {:.4f}", period_, epoch, config_.epochs, total.loss);
   if (scoring_ == Scoring::loss_and_accuracy) line += fmt::format(" accuracy {:.4f}", total.accuracy);
   if (validation) line += fmt::format("  validation loss {:.4f}", total_validation.loss);
   if (validation && scoring_ == Scoring::loss_and_accuracy) {
@@ -394,7 +397,7 @@ void RunOutputs::test(const EvaluationResult& result, std::int64_t step, std::in
   std::string line = fmt::format("test       loss {:.4f}", result.total.loss);
   if (scoring_ == Scoring::loss_and_accuracy) line += fmt::format(" accuracy {:.4f}", result.total.accuracy);
   line += own_figures(extra_columns_, result.extra);
-  log_.info(line + fmt::format("  (epoch {}, {})", epoch, folder));
+  log_.info(line + fmt::format("  ({} {}, {})", period_, epoch, folder));
 }
 
 std::optional<Error> RunOutputs::finish(record::Status status) {

@@ -156,6 +156,7 @@ class RunOutputs {
   void write(const StepMade& made, const parallel::StepOutcome& outcome);
 
   const RunConfig& config_;
+  const char* period_;  // what a row of /epochs is: an epoch or a round
   Job& job_;
   h5::Library& library_;
   record::TraceWriter* trace_;

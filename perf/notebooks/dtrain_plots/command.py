@@ -31,11 +31,13 @@ def replace(path, content):
             raise
 
 
-def save_figures(figures, folder):
+def save_figures(figures, folder, of=""):
+    """PNG files; `of`, the name of a run, stands in each title."""
     folder.mkdir(exist_ok=True)
     count = 0
     for picture, figure, _ in figures:
         if figure is not None:
+            figure.suptitle(f"{picture.title}: {of}" if of else picture.title, x=0.01, ha="left", parse_math=False)
             png = io.BytesIO()
             figure.savefig(png, format="png", dpi=130, facecolor="white")
             replace(folder / f"{picture.name}.png", png.getvalue())
@@ -45,11 +47,11 @@ def save_figures(figures, folder):
 
 def plots(runs, folder, gallery):
     if len(runs) == 1:
-        return save_figures(gallery.drawn(gallery.OF_RUN, runs[0]), folder)
+        return save_figures(gallery.drawn(gallery.OF_RUN, runs[0]), folder, runs[0].name)
     count = save_figures(gallery.drawn(gallery.OF_RUNS, runs), folder)
     for number, run in enumerate(runs):
         name = "".join(c if c.isalnum() or c in "-_." else "-" for c in run.folder.name)
-        count += save_figures(gallery.drawn(gallery.OF_RUN, run), folder / f"{number}-{name}")
+        count += save_figures(gallery.drawn(gallery.OF_RUN, run), folder / f"{number}-{name}", run.name)
     return count
 
 

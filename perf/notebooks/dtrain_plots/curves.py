@@ -71,7 +71,7 @@ def loss(run):
         x, y = run.epochs["epoch"], run.epochs["validation_loss"]
     if draw_known(axes, x, y, color=VALIDATION, marker="o", ms=4, lw=1.2, zorder=4, label="validation"):
         shown.append(y)
-    axes.set(xlabel="step" if by_step else "epoch", ylabel="loss")
+    axes.set(xlabel="step" if by_step else run.period, ylabel="loss")
     log_if_positive(axes, np.concatenate([np.asarray(values, float) for values in shown]))
     whole_numbers(axes.xaxis)
     axes.legend(loc="upper right")
@@ -115,7 +115,7 @@ def metrics(run):
         test = run.test[metric][0] if len(run.test) and metric in run.test.dtype.names else np.nan
         if np.isfinite(test):
             axes.axhline(test, color="#8a8f98", lw=1.0, ls=":", label=f"test: {test:.4g}")
-        axes.set(xlabel="epoch", ylabel=words)
+        axes.set(xlabel=run.period, ylabel=words)
         whole_numbers(axes.xaxis)
         axes.margins(x=0.04)
         axes.legend(loc="best")

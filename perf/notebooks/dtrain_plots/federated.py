@@ -4,7 +4,7 @@ import h5py
 import numpy as np
 
 from . import style
-from .recording import Nothing
+from .recording import Nothing, rows_of
 
 MOST_CLIENTS = 40  # with a name or number of their own along an axis
 SCORES = [("accuracy", "accuracy"), ("f1", "F1"), ("auc", "AUC")]
@@ -13,7 +13,7 @@ SCORES = [("accuracy", "accuracy"), ("f1", "F1"), ("auc", "AUC")]
 def table(run, name):
     """A table of results.h5; None where the run has none."""
     with h5py.File(run.folder / "results.h5", "r", locking=False) as file:
-        return file[name][:] if name in file else None
+        return rows_of(file[name]) if name in file else None
 
 
 def needed(run, name, what):

@@ -108,7 +108,7 @@ def memory(run):
     left.set(xlabel="rank", ylabel="peak memory")
     rank_ticks(left.xaxis, [rank.rank for rank in ranks])
     left.grid(axis="x", visible=False)
-    right.set(xlabel="epoch", ylabel="peak up to then")
+    right.set(xlabel=run.period, ylabel="peak up to then")
     whole_numbers(right.xaxis)
     most = max(rank.epochs[column].max() for rank in ranks for column in used)
     for axes in (left, right):

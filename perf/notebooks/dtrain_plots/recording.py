@@ -19,6 +19,9 @@ MEASUREMENTS = {"activation_memory", "tensor_memory", "device_time", "gpu"}
 SAME_EVENT_S = 5.0  # ranks that record one event record it within this time
 
 
+ALWAYS_READ = 16 << 20  # bytes of a table
+
+
 class Nothing(Exception):
     """A figure for which the run has recorded nothing; says why, and what to do."""
 
@@ -62,6 +65,11 @@ class Run:
     @property
     def world_size(self):
         return int(self.about["world_size"])
+
+    @property
+    def period(self):
+        """What a row of /epochs is."""
+        return "round" if "rounds" in self.options else "epoch"
 
     @cached_property
     def options(self):
@@ -169,15 +177,22 @@ def text(value):
     return value.decode("utf-8", "replace") if isinstance(value, bytes) else str(value)
 
 
+def rows_of(table):
+    """All rows. dtrain writes them uncompressed: a table larger than its file is none of its, and would fill the memory."""
+    if table.size * table.dtype.itemsize > max(ALWAYS_READ, Path(table.file.filename).stat().st_size):
+        raise ValueError(f"{table.name}: says that it has more rows than its file holds")
+    return table[:]
+
+
 def whole_rows(table, counter):
     """Without the zeros at the end of a burst that a kill has cut: steps and epochs count from 1."""
-    rows = table[:]
+    rows = rows_of(table)
     used = np.flatnonzero(rows[counter] != 0)
     return rows[:used[-1] + 1] if len(used) else rows[:0]
 
 
 def read_rank(group, rank):
-    events = [(float(row["time_s"]), text(row["kind"]), text(row["detail"])) for row in group["events"][:]]
+    events = [(float(row["time_s"]), text(row["kind"]), text(row["detail"])) for row in rows_of(group["events"])]
     return Rank(rank, whole_rows(group["epochs"], "epoch"), whole_rows(group["steps"], "step"),
                 [event for event in events if event[1]],
                 whole_rows(group["traffic"], "epoch") if "traffic" in group else None)
@@ -214,7 +229,7 @@ def read(folder, status=None):
     with h5py.File(folder / "results.h5", "r", locking=False) as file:
         about = {name: value if isinstance(value, (int, np.integer)) else text(value)
                  for name, value in file.attrs.items()}
-        run = Run(folder, about, status or about["status"], file["epochs"][:],
-                  file["validations"][:] if "validations" in file else None, file["test"][:], file["topology"][:])
+        run = Run(folder, about, status or about["status"], rows_of(file["epochs"]),
+                  rows_of(file["validations"]) if "validations" in file else None, rows_of(file["test"]), rows_of(file["topology"]))
         read_ranks(run, file)
     return run

@@ -195,6 +195,25 @@ TEST(SentencePieceTest, AModelTravelsAsBytesAndKeepsOurSpecialIds) {
   EXPECT_THAT(error.what(), HasSubstr("\xE4\xB8\xAD"));
 }
 
+TEST(SentencePieceTest, ALineThatIsEncodedInPartsHasTheIdsOfItsSentences) {
+  if (!has_sentencepiece()) GTEST_SKIP() << "built without SentencePiece";
+  const auto made = sentences();
+  const std::vector<std::string_view> texts(made.begin(), made.end());
+  const auto tokenizer = make_sentencepiece(train_sentencepiece(texts, 34));
+  std::string line;
+  std::vector<std::int32_t> ids;
+  for (std::size_t i = 0; line.size() < 3'000'000; ++i) {
+    const std::string& sentence = made[i % made.size()];
+    if (i != 0) line += ' ';
+    line += sentence;
+    for (const std::int32_t id : tokenizer->encode(sentence)) ids.push_back(id);
+  }
+  EXPECT_TRUE(tokenizer->encode(line) == ids);
+  std::erase(line, ' ');
+  EXPECT_FALSE(tokenizer->encode(line).empty());
+  EXPECT_FALSE(tokenizer->first_unknown(line).has_value());
+}
+
 TEST(SentencePieceTest, AVocabularyThatTheTextCannotFillIsRefusedWithTheLargestThatItCan) {
   if (!has_sentencepiece()) GTEST_SKIP() << "built without SentencePiece";
   const auto made = sentences();
