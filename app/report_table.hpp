@@ -48,8 +48,8 @@ std::string short_text(double value);                ///< Four significant digit
 /// Cut to `width` characters, with `...` at the end when it was longer.
 std::string clipped(std::string_view text, std::size_t width);
 
-/// In lines of at most `width` characters, of which all but the first begin with `indent` blanks; cut where more
-/// than four would be needed.
+/// In lines of at most `width` characters, of which all but the first begin with `indent` blanks; cut where
+/// more than four would be needed.
 std::string wrapped(std::string_view text, std::size_t width, std::size_t indent);
 
 /// Characters of UTF-8 text: bytes that do not continue one.

@@ -34,10 +34,12 @@ from torch.utils import _pytree as pytree
 
 LOSSES = ("cross_entropy", "mse", "mae", "model")
 GOLDEN_FILE = "dtrain_golden.json"
+TRAINING_FILE = "dtrain_in_training"  # a part that is in evaluation mode all the same stays so
 GOLDEN_SAMPLES = 8  # most samples of the golden batch
 TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 # Operators that draw random numbers and that dtrain replaces by its own, whose masks do not depend on the ranks.
 OWN_RANDOM = ("aten.dropout.default", "aten.dropout_.default", "aten.scaled_dot_product_attention.default", "aten.lstm.input")
+SAME_VALUES = ("aten.contiguous.default", "aten.clone.default", "aten.alias.default", "aten.detach.default")
 # Of modules that wrap a part of the forward pass: what to write instead.
 WRAPPED = {"set_grad_enabled": "use x.detach() in place of torch.no_grad() or torch.set_grad_enabled()",
            "autocast": "leave autocast out and use dtrain's --precision bf16",
@@ -75,7 +77,11 @@ def export_model(module, example_inputs, path, *, loss="cross_entropy", target=N
     with _training(module):
         program = _exported(module, inputs, sequence_dim)
         check_program(program, loss, operators)
-        extra = {GOLDEN_FILE: json.dumps(golden_batch(module, inputs, loss, target))} if golden else {}
+        extra = {TRAINING_FILE: "1"}
+        if golden:
+            extra[GOLDEN_FILE] = json.dumps(golden_batch(module, inputs, loss, target))
+        if loss != "model":
+            _warn_of_other_branches(module, inputs, sequence_dim, program)
     # The file appears at once and whole. The folder in the archive has the file's name, therefore another folder for it.
     with tempfile.TemporaryDirectory(prefix=".export-", dir=path.parent) as folder:
         torch.export.save(program, str(Path(folder, path.name)), extra_files=extra)
@@ -153,6 +159,38 @@ def _exported(module, inputs, sequence_dim):
             return torch.export.export(module, inputs, dynamic_shapes=tuple(dict(dims) for _ in inputs))
     except Exception as error:  # PyTorch's own kinds of errors, of the module's, or of Python's
         raise NotExportable(_why_not(module, error, inputs[0].shape[0])) from error
+
+
+def _warn_of_other_branches(module, inputs, sequence_dim, program):
+    """Warns where the module would compute something else in evaluation mode, which it is in afterwards."""
+    module.eval()
+    try:
+        other = _exported(module, inputs, sequence_dim)
+    except NotExportable:
+        return
+    trained, evaluated = _computed(program), _computed(other)
+    if [call for call, _ in trained] == [call for call, _ in evaluated]:
+        return
+    place = next((node for (call, node), (theirs, _) in zip(trained, evaluated) if call != theirs), None)
+    warnings.warn(f"{type(module).__name__} computes something else in evaluation mode{place_of(place) if place else ''}: dtrain "
+                  "evaluates and predicts as it trains, so leave 'if self.training' out of forward", stacklevel=3)
+
+
+def _computed(program):
+    """The operators that the first output depends on, each with its plain numbers, and their nodes. What differs between the modes
+    anyway, and is dtrain's own, is left out."""
+    reached, todo = set(), [next(value for value in program.graph.output_node().args[0] if isinstance(value, torch.fx.Node))]
+    while todo:
+        node = todo.pop()
+        if node not in reached:
+            reached.add(node)
+            todo.extend(node.all_input_nodes)
+    found = []
+    for node in program.graph.nodes:
+        if node.op == "call_function" and node in reached and str(node.target) not in SAME_VALUES:
+            own = str(node.target) in OWN_RANDOM or "norm" in str(node.target)
+            found.append(((str(node.target), () if own else tuple(repr(arg) for arg in node.args if type(arg) in (float, int))), node))
+    return found
 
 
 def _why_not(module, error, samples):

@@ -225,6 +225,22 @@ for name, change in GRAPHS.items():
                quick=name in ("an operator that reads files", "a view of a weight beyond its end"))
 
 
+# Operators that a forward pass has no use for, with all their arguments as they should be.
+BIAS, TRUE = {"as_tensor": {"name": "p_conv_bias"}}, {"as_bool": True}
+REFUSED = {
+    "a file that is opened": ("aten.from_file", {"filename": {"as_string": "opened"}, "shared": TRUE, "size": INT(2)}),
+    "memory seen otherwise": ("inductor._reinterpret_tensor", {"self": BIAS, "size": {"as_ints": [2]}, "stride": {"as_ints": [1]}, "offset_increment": INT(2**30)}),
+    "a view of a buffer": ("aten._nested_view_from_buffer", {"self": BIAS, "nested_size": BIAS, "nested_strides": BIAS, "offsets": BIAS}),
+    "packed weights": ("aten.fbgemm_linear_fp16_weight", {"input": BIAS, "packed_weight": BIAS, "bias": BIAS}),
+    "sparse without checks": ("aten._sparse_coo_tensor_unsafe", {"indices": BIAS, "values": BIAS, "size": {"as_ints": [2]}}),
+    "another's operators": ("mkldnn._is_mkldnn_bf16_supported", {}), "a backward pass": ("aten.embedding_dense_backward", {
+        "grad_output": BIAS, "indices": BIAS, "num_weights": INT(2), "padding_idx": INT(-1), "scale_grad_by_freq": TRUE}),
+}
+for name, (target, inputs) in REFUSED.items():
+    FAMILY.add(f"the graph: {name}", net(with_model(added(f"torch.ops.{target}.default", inputs))), *TRAIN_NET, code=2, says=(target.split(".")[1],),
+               check=lambda folder, given, output: "the file was made" if (folder / "opened").exists() else "", quick=name == "a file that is opened")
+
+
 # A program is a computation: its operators may take any memory. --memory-limit bounds it.
 BOUNDED = (*TRAIN_NET, "--memory-limit", "256MiB")
 LARGE = {

@@ -223,6 +223,17 @@ class LocalSgdTest(StrategyTest):
         with h5py.File(rest / "results.h5") as file:
             self.assertLess(file["epochs"]["validation_loss"][-1], 0.5 * file["ranks/00000/steps"]["loss"][0])
 
+    def test_late_parts_of_stages_with_a_tied_weight(self):
+        """Stages hold different numbers of late parts, and after a resumption others than before."""
+        network = {"--model": "gpt", "--model-option": ["layers=2", "heads=4", "width=40"], "--global-batch": 8, "--micro-batches": 4,
+                   "--mesh": "data=2,pipe=2", "--learning-rate": 0.001}
+        for fragments in (1, 8):
+            late = network | LOCAL | {"--sync-period": 8, "--fragments": fragments, "--overlap-steps": 2, "--verify-every": 4}
+            usual = self.state(self.train(f"tied-late-{fragments}", late | {"--checkpoint-every": "8steps", "--keep": 9}, ranks=4, steps=16), 16)
+            begun = self.folder / f"runs/tied-late-{fragments}/checkpoints/step-00000008"
+            rest = self.train(f"tied-rest-{fragments}", late | {"--resume": begun}, ranks=4, steps=16)
+            self.assert_same(self.state(rest, 16), usual)
+
     def test_parts_of_the_parameters_on_other_axes(self):
         options = SGD | LOCAL | OUTER | {"--fragments": 2, "--precision": "fp64", "--micro-batches": 4, "--verify-every": 1}
         usual = self.state(self.train("cut-whole", options | {"--mesh": "data=2"}, ranks=2, steps=8), 8)

@@ -223,6 +223,61 @@ def detached_parameters_stay(binary, folder):
            ("pipe=2", "--micro-batches", 4))
 
 
+class DetachedResults(nn.Module):
+    """Layers whose results are detached, or only compared, have no gradient; one is written into what is used."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.up, self.down, self.teacher, self.gate, self.late = nn.Linear(6, 8), nn.Linear(8, CLASSES), nn.Linear(6, 8), nn.Linear(6, 8), nn.Linear(6, 4)
+
+    def forward(self, x):
+        hidden = torch.tanh(self.up(x)) + self.teacher(x).detach()
+        hidden = hidden * (self.gate(x) > 0)
+        hidden[:, 4:].mul_(self.late(x))
+        return self.down(hidden)
+
+
+def detached_results_leave_their_layers(binary, folder):
+    agrees(binary, folder, "detached_results", DetachedResults(), "rows", ("data=1",), ("data=2", "--micro-batches", 4), ("pipe=2", "--micro-batches", 4))
+
+
+class KeptInEvaluation(nn.Module):
+    """The usual way to train a head alone: the rest drops nothing and keeps its statistics."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(1)
+        self.back = nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5))
+        self.head = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, CLASSES))
+        with torch.no_grad():
+            self.back[1].running_mean.fill_(0.3)
+
+    def train(self, mode=True):
+        super().train(mode)
+        self.back.eval()
+        return self
+
+    def forward(self, x):
+        return self.head(self.back(x))
+
+
+class KeptAlone(KeptInEvaluation):
+    """Nothing else has a mode."""
+
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, CLASSES)
+
+
+def a_part_kept_in_evaluation_stays_so(binary, folder):
+    for name, module in (("kept", KeptInEvaluation()), ("kept_alone", KeptAlone())):
+        agrees(binary, folder, name, module, "rows", ("data=1",))
+    # A run's own copy of the program says so as well.
+    (folder / "kept_alone.pt2").unlink()
+    run(binary, 1, "evaluate", f"runs/kept_alone-0/checkpoints/step-{STEPS:08}", cwd=folder)
+
+
 class Squeezed(nn.Module):
     def __init__(self):
         super().__init__()
@@ -295,7 +350,7 @@ def main():
         folder = Path(scratch)
         stage(given.binary.resolve(), folder)
         for check in (trained_numbers_keep_layers_whole, a_module_called_three_times, a_convolution_shared_over_stages,
-                      detached_parameters_stay, a_micro_batch_of_one_sample_is_squeezed_like_others, an_input_is_written_in_place,
+                      detached_parameters_stay, detached_results_leave_their_layers, a_part_kept_in_evaluation_stays_so, a_micro_batch_of_one_sample_is_squeezed_like_others, an_input_is_written_in_place,
                       own_loss_of_several_targets):
             if not given.only or check.__name__ in given.only:
                 check(given.binary.resolve(), folder)

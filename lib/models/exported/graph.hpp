@@ -20,7 +20,7 @@ using ValueId = std::size_t;
 struct TensorFacts {
   at::ScalarType type = at::kFloat;
   std::vector<SizeExpression> sizes;
-  bool lies_in_order = true;  ///< In PyTorch: each dim behind the one before. Known of images alone.
+  bool lies_in_order = true;  ///< In PyTorch: each dim behind the one before. Known of three and more.
 };
 
 /// What a name of the program stands for: a tensor, or a number that follows from the inputs' sizes.

@@ -68,11 +68,11 @@ SizeExpression expression_of(const Json& given, const char* plain) {
   return SizeExpression::parse(value->at("expr_str").get_ref<const std::string&>());
 }
 
-/// Of [N, C, H, W] with known C, H and W; others count as in order.
+/// Of known sizes but the first, such as [N, C, H, W]; others count as in order.
 bool lies_in_order(const Json& meta) {
   const Json& strides = meta.at("strides");
   std::int64_t wanted = 1;
-  for (std::size_t dim = 4; dim-- > 1;) {
+  for (std::size_t dim = strides.size(); dim-- > 1;) {
     const auto [size_kind, size] = alternative(meta.at("sizes").at(dim));
     const auto [stride_kind, stride] = alternative(strides.at(dim));
     if (size_kind != "as_int" || stride_kind != "as_int") return true;
@@ -115,7 +115,8 @@ class Reading {
     TensorFacts facts{.type = scalar_type_of(meta.at("dtype").get<std::int64_t>())};
     for (const Json& size : meta.at("sizes")) facts.sizes.push_back(expression_of(size, "as_int"));
     if (facts.sizes.size() > 16) throw damaged("has a tensor of more than 16 dims");
-    if (facts.sizes.size() == 4) facts.lies_in_order = lies_in_order(meta);
+    if (facts.sizes.size() >= 3 && meta.at("strides").size() == facts.sizes.size())
+      facts.lies_in_order = lies_in_order(meta);
     add({.name = name, .tensor = std::move(facts)});
   }
 

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "core/printable.hpp"
+#include "models/exported/callable.hpp"
 
 namespace dtrain::models::exported {
 namespace {
@@ -61,6 +62,21 @@ bool sees_memory(const Target& target) {
   return target.space == "aten" && std::ranges::find(kNames, target.name) != kNames.end();
 }
 
+/// Operators after which a tensor is what it was, but of another shape or without its gradient.
+bool turns_in_place(const Target& target) {
+  constexpr std::array<std::string_view, 7> kNames = {"unsqueeze_", "squeeze_",  "t_",     "transpose_",
+                                                      "swapaxes_",  "swapdims_", "detach_"};
+  return target.space == "aten" && std::ranges::find(kNames, target.name) != kNames.end();
+}
+
+/// Whether an argument is written to, or tensors of a list that it is.
+bool is_written(const c10::Argument& argument) {
+  const auto* info = argument.alias_info();
+  return info != nullptr &&
+         (info->isWrite() ||
+          std::ranges::any_of(info->containedTypes(), [](const auto& inner) { return inner.isWrite(); }));
+}
+
 /// The Error for a higher-order operator.
 Error control_flow(const Node& node) {
   const auto& target = node.target;
@@ -87,8 +103,10 @@ bool is_about_sizes(const Node& node) {
   for (const auto& output : node.outputs) {
     if (output.kind == Output::Kind::tensor || output.kind == Output::Kind::tensors) return false;
   }
-  // What writes in place returns what it writes to.
-  return true;
+  const auto found = find_operator(node);
+  // One that this process does not know may write to what it is given, as one that returns nothing does.
+  if (!found) return !node.target.starts_with(kPrefix);
+  return std::ranges::none_of(found->schema().arguments(), is_written);
 }
 
 bool calls(const Node& node, std::string_view name) {
@@ -127,12 +145,19 @@ void check_operator(const Node& node) {
     throw refused(node, "is an operator that this LibTorch does not have",
                   "give --plugin with the library that registers it, or use operators of torch and torch.nn");
   }
-  if (sees_memory(*parts_of(node.target))) {
+  const auto target = *parts_of(node.target);
+  if (sees_memory(target)) {
     throw refused(node,
                   "reads a tensor's memory by strides, and dtrain lays tensors out otherwise than PyTorch",
                   "use view, reshape, transpose, narrow or unfold");
   }
-  if (is_random(*found) && !is_drawn_by_dtrain(*parts_of(node.target)) && !is_plain_recurrence(node)) {
+  if (const auto why = why_not_callable(target.space, target.name))
+    throw refused(node, *why, "use operators of torch and torch.nn, or give --plugin with your own");
+  if (turns_in_place(target)) {
+    throw refused(node, "changes a tensor's shape or its gradient in place",
+                  "call it without the underscore, such as y = y.unsqueeze(1)");
+  }
+  if (is_random(*found) && !is_drawn_by_dtrain(target) && !is_plain_recurrence(node)) {
     throw refused(node, "draws random numbers, which would depend on the number of ranks",
                   "use nn.Dropout or F.dropout, whose masks dtrain draws, or make them part of the dataset");
   }
@@ -205,7 +230,7 @@ std::vector<Sharing> shared_memory(const Node& node, const c10::FunctionSchema& 
 std::vector<ValueId> written(const Node& node, const c10::FunctionSchema& schema) {
   std::vector<ValueId> found;
   for (const auto& argument : schema.arguments()) {
-    if (argument.alias_info() == nullptr || !argument.alias_info()->isWrite()) continue;
+    if (!is_written(argument)) continue;
     const auto given = tensors_of(node, argument.name());
     found.insert(found.end(), given.begin(), given.end());
   }

@@ -27,6 +27,7 @@ constexpr const char* kWeightsConfig = "data/weights/model_weights_config.json";
 constexpr const char* kConstants = "data/constants/";
 constexpr const char* kConstantsConfig = "data/constants/model_constants_config.json";
 constexpr const char* kNoWeights = "extra/dtrain_without_weights";
+constexpr const char* kInTraining = "extra/dtrain_in_training";  // by jobs/export_model.py
 
 std::vector<std::int64_t> whole_numbers(const Json& list) {
   std::vector<std::int64_t> found;
@@ -87,6 +88,7 @@ Program::Program(const std::string& file) : archive_(file) {
     }
     graph_ = parse_graph(archive_.read(kModel, kLargestJson).text());
     has_weights_ = !archive_.has(kNoWeights);
+    was_in_training_ = archive_.has(kInTraining);
     read_tensors(kWeightsConfig, weights_);
     read_tensors(kConstantsConfig, constants_);
     check_tensors();
@@ -216,6 +218,7 @@ void Program::save_without_weights(const std::string& file) const {
     writer.add(name, archive_.read(name).text());
   }
   writer.add(kNoWeights, "1");
+  if (was_in_training_) writer.add(kInTraining, "1");
   writer.finish();
 }
 

@@ -36,6 +36,8 @@ class Program {
   const std::string& file() const { return archive_.file(); }
   const Archive& archive() const { return archive_; }
   const Graph& graph() const { return graph_; }
+  /// Whether the file says that it was exported in training mode: parts that are not stay as they are.
+  bool was_in_training() const { return was_in_training_; }
   /// The floating type of its parameters: a run computes in its own type instead.
   at::ScalarType type() const { return type_; }
 
@@ -62,6 +64,7 @@ class Program {
   Graph graph_;
   at::ScalarType type_ = at::kFloat;
   bool has_weights_ = true;
+  bool was_in_training_ = false;
   std::map<std::string, StoredTensor> weights_;
   std::map<std::string, StoredTensor> constants_;
   std::map<std::string, std::string> first_names_;

@@ -12,9 +12,9 @@
 
 #include "core/error.hpp"
 #include "core/printable.hpp"
-#include "models/exported/operator_call.hpp"
+#include "models/exported/operations/operator_call.hpp"
+#include "models/exported/operations/own_operations.hpp"
 #include "models/exported/operators.hpp"
-#include "models/exported/own_operations.hpp"
 #include "models/exported/samples/sample_rules.hpp"
 
 namespace dtrain::models::exported {
@@ -153,7 +153,7 @@ void ProgramLayer::enter(Workspace& work, const Tensors& inputs) {
     if (tensor.device() != work.device) tensor = tensor.to(work.device);
     if (work.context.as_sent && run_ > 0 && tensor.is_floating_point()) tensor = as_sent(tensor);
     if (std::ranges::find(run.cloned, value) != run.cloned.end()) {
-      const bool in_order = tensor.dim() == 4 && graph()[value].tensor->lies_in_order;
+      const bool in_order = tensor.dim() >= 3 && graph()[value].tensor->lies_in_order;
       tensor = tensor.clone(in_order ? at::MemoryFormat::Contiguous : at::MemoryFormat::Preserve);
     }
     work.tensors[places_.at(value)] = tensor;

@@ -10,7 +10,7 @@
 
 #include "models/borrowed_parameter.hpp"
 #include "models/compute/sample_tap.hpp"
-#include "models/exported/operation.hpp"
+#include "models/exported/operations/operation.hpp"
 #include "models/exported/planning/planned_program.hpp"
 #include "models/exported/slicing/sliced_linear.hpp"
 #include "models/layer.hpp"

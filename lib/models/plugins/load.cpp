@@ -1,12 +1,16 @@
 #include "models/plugins/load.hpp"
 
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <dlfcn.h>
 #include <elf.h>
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <iterator>
+#include <set>
 #include <system_error>
 
 #include "core/error.hpp"
@@ -63,10 +67,24 @@ void check_stamp(const std::string& file, const std::string& path) {
           {.subject = "--plugin " + file, .advice = "build it again", .code = ExitCode::usage});
 }
 
+/// Of all operators that are registered.
+std::set<std::string> all_spaces() {
+  std::set<std::string> found;
+  for (const auto& name : c10::Dispatcher::singleton().getAllOpNames())
+    found.insert(name.name.substr(0, name.name.find("::")));
+  return found;
+}
+
+std::set<std::string>& spaces_of_plugins() {
+  static std::set<std::string> spaces;
+  return spaces;
+}
+
 void load(const std::string& file) {
   const std::string path = path_of(file);
   check_stamp(file, path);
   const ErrorContext context{.subject = "--plugin " + file, .advice = kBuild, .code = ExitCode::usage};
+  const auto before = all_spaces();
   void* const library = ::dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);  // never closed: operators stay
   if (library == nullptr)
     throw Error(fmt::format("cannot be opened: {}", printable(::dlerror(), 300)), context);
@@ -80,6 +98,8 @@ void load(const std::string& file) {
     throw Error(fmt::format("failed: {}", printable(error.what(), 300)), context);
   }
   add_from_plugin(file, more);
+  std::ranges::set_difference(all_spaces(), before,
+                              std::inserter(spaces_of_plugins(), spaces_of_plugins().end()));
 }
 
 }  // namespace
@@ -97,6 +117,8 @@ std::optional<std::string> stamp_in(std::string_view bytes) {
 void load_plugins(const std::vector<std::string>& files) {
   for (const std::string& file : files) load(file);
 }
+
+bool is_space_of_plugin(const std::string& space) { return spaces_of_plugins().contains(space); }
 
 bool is_added_loss(const std::string& name) { return find_added_loss(name) != nullptr; }
 

@@ -16,6 +16,9 @@ std::optional<std::string> stamp_in(std::string_view bytes);
 /// before anything of it runs.
 void load_plugins(const std::vector<std::string>& files);
 
+/// Whether the first operators of this namespace came with a plug-in.
+bool is_space_of_plugin(const std::string& space);
+
 /// Whether a plug-in has brought a loss of that name.
 bool is_added_loss(const std::string& name);
 

@@ -79,7 +79,10 @@ std::optional<WorkUnit> AsynchronousEasgd::draw() {
 void AsynchronousEasgd::use(const StepPlan& plan, const LocalCopy::Pass& pass, double norm, bool usable) {
   if (!usable) return;
   const double scale = optim::clip_coefficient(norm, parts().grad_clip) / pass.weight;
-  copy().update(scale, plan.learning_rate * plan.share * roles().copies(), scaler().updates(plan.number));
+  // Moments count the updates of the copy: one for each of its micro-batches, of which a step has several.
+  if (updates_ == 0)
+    updates_ = (scaler().updates(plan.number) - 1) * parts().setting.micro_batches / roles().copies();
+  copy().update(scale, plan.learning_rate * plan.share * roles().copies(), ++updates_);
   if (++steps_ >= period_) exchange();
 }
 

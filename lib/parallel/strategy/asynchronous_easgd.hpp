@@ -49,6 +49,7 @@ class AsynchronousEasgd final : public ServedCopies {
   at::Tensor own_;             // [n], this copy's parameters while the model has the centre's
   bool shows_centre_ = false;  // the model's parameters are the centre's
   std::int64_t steps_ = 0;     // since the last exchange
+  std::int64_t updates_ = 0;   // of this copy, over the whole run; 0: not known yet
 };
 
 }  // namespace dtrain::parallel

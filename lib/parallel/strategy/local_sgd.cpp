@@ -121,8 +121,8 @@ void LocalSgd::exchange_within(std::int64_t step, std::int64_t steps, double wei
 
 /// Those from next_ to `end`, which all copies have come to, after those that were sent earlier and are due.
 void LocalSgd::exchange_fragments(int end, PartExchange::Weight weight) {
+  if (late_ == nullptr && next_ >= end) return;
   while (late_ != nullptr && late_->is_due()) take_first();
-  if (next_ >= end) return;
   for (; next_ < end; ++next_) {
     const auto& part = fragments_.part(next_);
     if (late_ != nullptr) {
@@ -133,7 +133,8 @@ void LocalSgd::exchange_fragments(int end, PartExchange::Weight weight) {
       outer_->apply(copy().values(), part);
     }
   }
-  if (late_ == nullptr) copy().replaced();
+  // Stages hold different numbers of late parts, and may have none of a fragment: each tells the others once.
+  copy().replaced();
 }
 
 /// The late part that was sent first arrives.
@@ -144,11 +145,12 @@ void LocalSgd::take_first() {
   auto own = copy().values().narrow(0, part.begin, part.size());
   const auto agreed = mean.narrow(0, part.begin, part.size());
   steps > 0 ? own.lerp_(agreed, kOfAgreed) : own.copy_(agreed);
-  copy().replaced();
 }
 
 void LocalSgd::arrive() {
-  while (late_ != nullptr && !late_->empty()) take_first();
+  if (late_ == nullptr) return;
+  while (!late_->empty()) take_first();
+  copy().replaced();
 }
 
 void LocalSgd::exchange(double share) {

@@ -36,6 +36,7 @@ void Rounds::step_together(const StepPlan& plan, SampleSource& samples, StepOutc
     spoiled_.keep(plan.number, copy_.gradients());
     spoiled_.report(parts_, copy_, total);
   }
+  if (!(total.weight > 0)) return;  // no sample counted
   outcome.gradient_norm = std::sqrt(total.gradient_squares) / total.weight;
   update(outcome.gradient_norm, total.weight, plan, scaler_.updates(plan.number));
 }

@@ -194,10 +194,10 @@ void RunOutputs::privacy(const record::PrivacyRow& row) {
 }
 
 void RunOutputs::memory(int epoch, std::int64_t peak_bytes, std::int64_t held_bytes) {
-  recorder_.event("activation_memory", fmt::format("epoch {}: at most {} bytes, estimated {:.0f}", epoch,
-                                                   peak_bytes - held_bytes, estimated_.activations));
+  recorder_.event("activation_memory", fmt::format("{} {}: at most {} bytes, estimated {:.0f}", period_,
+                                                   epoch, peak_bytes - held_bytes, estimated_.activations));
   recorder_.event("tensor_memory",
-                  fmt::format("epoch {}: at most {} bytes while it trained, estimated {:.0f}", epoch,
+                  fmt::format("{} {}: at most {} bytes while it trained, estimated {:.0f}", period_, epoch,
                               peak_bytes, estimated_.held() + estimated_.activations));
 }
 

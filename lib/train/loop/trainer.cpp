@@ -183,7 +183,7 @@ ExitCode Trainer::train() {
 
 ExitCode Trainer::train_to_the_end() {
   while (epoch_ < config_.epochs && (step_ < total_steps_ || earlier_) && !is_exhausted() &&
-         !privacy_.is_spent()) {
+         (earlier_ || !privacy_.is_spent())) {
     ++epoch_;
     if (train_epoch() == Ending::stopped) return stop();
     if (moves_layers()) return move_layers();
@@ -333,6 +333,7 @@ Trainer::Steps Trainer::train_steps() {
     if (validate_within_epoch()) checkpoints_.save(replica_.state(), last_);
     if (is_exhausted()) return Steps::exhausted;
   }
+  if (done > 0 && privacy_.is_spent()) return Steps::done;  // by an earlier part of the run
   while (const auto* plan = plan_.next()) {
     job_.groups().recorder().begin_step(plan->number);
     outputs_.trace_step(plan->number);

@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import unittest
+import warnings
 from pathlib import Path
 
 import torch
@@ -58,6 +59,16 @@ class AddsOfFixedBatch(Linear):
 class Noise(Linear):
     def forward(self, x):
         return self.linear(x) + torch.randn_like(x)  # here
+
+
+class Modes(Linear):
+    def __init__(self, other):
+        super().__init__()
+        self.other = other
+
+    def forward(self, x):
+        y = self.linear(x)
+        return y * 2 if self.training else self.other(y)  # here
 
 
 class Channels(Linear):
@@ -324,6 +335,16 @@ class ExportModelTest(unittest.TestCase):
         loaded = torch.export.load(self.path)
         self.assertEqual(loaded.module()(torch.randn(9, 8)).shape, (9, 8))
         self.assertTrue(any(node.args[5:6] == (True,) for node in loaded.graph.nodes if "batch_norm" in str(node.target)))
+
+    def test_another_branch_in_evaluation_is_warned_of(self):
+        for module in (Modes(lambda y: y * 100), Modes(lambda y: y + 1)):
+            with self.assertWarnsRegex(UserWarning, rf"evaluation mode .*line {line_of(Modes)}\)?: dtrain evaluates"):
+                export_model(module, self.x, self.path)
+        usual = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.5), nn.Unflatten(1, (2, 4)),
+                              nn.TransformerEncoderLayer(4, 2, 8, batch_first=True), nn.Flatten())
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            export_model(usual, self.x, self.path)
 
     def test_what_reads_values_is_refused(self):
         self.refused(["Branch", "torch.where", f"export_model_test.py, line {line_of(Branch)}"], Branch())

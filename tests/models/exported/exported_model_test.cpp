@@ -131,8 +131,12 @@ const std::vector<std::pair<const char*, DatasetFacts>>& odd_programs() {
                                                                         {"counting", rows()},
                                                                         {"multiplied_behind", rows()},
                                                                         {"dropped_in_place", rows()},
+                                                                        {"written_rows", rows()},
+                                                                        {"numbers_of_sizes", rows()},
+                                                                        {"negative_scale", rows()},
                                                                         {"padded_elsewhere", texts(5)},
-                                                                        {"bags", texts(5)}};
+                                                                        {"bags", texts(5)},
+                                                                        {"bag_of_one", texts(5)}};
   return all;
 }
 
@@ -322,6 +326,15 @@ TEST(ExportedModelTest, RefusesWhatCannotBeTrainedByNameModuleAndLine) {
   expect("branch", "control flow", "torch.where");
   expect("no_grad", "torch.no_grad()", "detach()");
   expect("counts", "writes to the buffer seen", "BatchNorm");
+  expect("no_grad_write", "torch.no_grad()", "detach()");
+  expect("own_counter", "writes to the buffer steps", "BatchNorm");
+  expect("lists", "aten._foreach_mul_", "torch.nn");
+  expect("turned", "changes a tensor's shape or its gradient in place", "without the underscore");
+  expect("opens_files", "aten.from_file.default", "torch.nn");
+  expect("internal", "is one of LibTorch's internal operators", "torch.nn");
+  expect("of_backward", "of backward passes", "torch.nn");
+  expect("other_space", "neither of PyTorch's own operators nor of a plug-in's", "--plugin");
+  expect("without_outputs", "is an operator that this LibTorch does not have", "--plugin");
   expect("strided", "aten.as_strided.default", "narrow");
   expect("running_instances", "keeps running statistics", "track_running_stats=False");
   expect("complex", "complex numbers", "float32");

@@ -168,6 +168,7 @@ class Small(nn.Module):
         super().__init__()
         self.fc = nn.Linear(6, 3)
         self.register_buffer("seen", torch.zeros(3))
+        self.register_buffer("steps", torch.tensor(0))
         self.register_buffer("one", torch.zeros(1), persistent=False)
         self.register_buffer("two", torch.ones(1), persistent=False)
         self.then = then
@@ -179,6 +180,23 @@ class Small(nn.Module):
 def count(module, y):
     module.seen.add_(y.sum(0).detach())
     return y + module.seen
+
+
+def count_alone(module, y):
+    module.steps.add_(1)
+    return y * (module.steps / 100).clamp(max=1)
+
+
+def write_without_gradient(module, y):
+    with torch.no_grad():
+        module.fc.weight[:, :2].clamp_(min=0)
+    return y + module.fc.weight[:, 0]
+
+
+def multiply_lists(_, y):
+    z = y + 0
+    torch._foreach_mul_([z], 3.0)
+    return z
 
 
 def branch(_, y):
@@ -277,6 +295,10 @@ def main(folder):
     write(folder, "branch", Small(branch), (rows,))
     write(folder, "no_grad", Small(without_gradient), (rows,))
     write(folder, "counts", Small(count), (rows,))
+    write(folder, "no_grad_write", Small(write_without_gradient), (rows,))
+    write(folder, "own_counter", Small(count_alone), (rows,))
+    write(folder, "lists", Small(multiply_lists), (rows,))
+    write(folder, "turned", Small(lambda _, y: y.unsqueeze_(1).sum(1)), (rows,))
     write(folder, "running_instances", Small(lambda module, y: F.instance_norm(y.unsqueeze(1), module.one, module.two).squeeze(1)), (rows,))
     write(folder, "complex", Small(lambda _, y: torch.fft.fft(y).abs()), (rows,))
     write(folder, "strided", Small(lambda module, y: y + module.fc.weight.as_strided((3,), (2,))), (rows,))
@@ -287,6 +309,29 @@ def main(folder):
     def unknown(model):
         for node in model["graph_module"]["graph"]["nodes"]:
             node["target"] = node["target"].replace("aten.sigmoid", "mine.sigmoid")
+
+    def called(target, *arguments, outputs=True):
+        """The sigmoid is a call of another operator, with all the arguments that it needs."""
+        def change(model):
+            for node in model["graph_module"]["graph"]["nodes"]:
+                if "aten.sigmoid" in node["target"]:
+                    given = [{"name": name, "arg": arg, "kind": 1} for name, arg in arguments]
+                    node.update(target=f"torch.ops.{target}", inputs=[one for one in node["inputs"] if one["name"] == "self"] + given)
+                    if not outputs:  # what follows reads what the sigmoid was given
+                        node["outputs"], made = [], node["outputs"][0]["as_tensor"]["name"]
+                        read = node["inputs"][0]["arg"]["as_tensor"]["name"]
+                        model["graph_module"]["graph"]["outputs"][0]["as_tensor"]["name"] = read
+                        model["graph_module"]["signature"]["output_specs"][0]["user_output"]["arg"]["as_tensor"]["name"] = read
+                        del model["graph_module"]["graph"]["tensor_values"][made]
+        return in_json(change)
+
+    sizes = {"as_ints": [4, 3]}
+    changed(folder, "plain", "opens_files", called("aten.from_file.default", ("filename", {"as_string": str(folder / "opened")}), ("shared", {"as_bool": True}),
+                                                   ("size", {"as_int": 12})))
+    changed(folder, "plain", "internal", called("aten._nested_view_from_buffer.default", ("offsets", sizes)))
+    changed(folder, "plain", "of_backward", called("aten.sigmoid_backward.default"))
+    changed(folder, "plain", "other_space", called("inductor._reinterpret_tensor.default", ("size", sizes), ("stride", sizes)))
+    changed(folder, "plain", "without_outputs", called("mine.scale_.default", outputs=False))
 
     def early(model):
         model["graph_module"]["graph"]["nodes"].reverse()

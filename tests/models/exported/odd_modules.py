@@ -124,6 +124,59 @@ class DroppedInPlace(nn.Module):
         return self.last(x[:, ::2] * x[:, 1::2])
 
 
+class WrittenThroughRows(nn.Module):
+    """A write through a view of what BatchNorm gives for [N, C, L]."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.bn, self.last = nn.Linear(6, 12), nn.BatchNorm1d(3), nn.Linear(12, 3)
+
+    def forward(self, x):
+        y = self.bn(self.first(x).view(-1, 3, 4))
+        z = y.flatten(1)
+        z[:, :2].mul_(0.5)
+        return self.last((y * y).flatten(1))
+
+
+class NumbersOfSizes(nn.Module):
+    """A number that follows from sizes beside a tensor, memory that is filled later, and a pool of what has no channels."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 24), nn.Linear(6, 3)
+
+    def forward(self, x):
+        y = self.first(x) / x.shape[0] ** 0.5
+        y = F.max_pool2d(y.view(-1, 4, 6), 2).flatten(1)
+        zeros = torch.empty_like(y)
+        zeros.copy_(y.detach() * 0 + 1)
+        return self.last(y * zeros)
+
+
+class NegativeScale(nn.Module):
+    """Attention with dropout whose scale is below zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.last = nn.Linear(6, 12), nn.Linear(4, 3)
+
+    def forward(self, x):
+        q, k, v = self.first(x).view(-1, 3, 4).chunk(3, 1)
+        y = F.scaled_dot_product_attention(q, torch.cat([k, q], 1), torch.cat([v, k], 1), dropout_p=0.2 if self.training else 0.0, scale=-0.7)
+        return self.last(y.squeeze(1))
+
+
+class BagOfOne(nn.Module):
+    """nn.EmbeddingBag of one id for each sample."""
+
+    def __init__(self):
+        super().__init__()
+        self.bag, self.fc = nn.EmbeddingBag(11, 4, mode="mean", padding_idx=0), nn.Linear(4, 5)
+
+    def forward(self, ids):
+        return self.fc(self.bag(ids[:, :1]))
+
+
 def flat(y):
     return y.flatten(1)
 
@@ -138,5 +191,6 @@ def unflattened(y):
 
 IMAGES = {"own_statistics": OwnStatistics(), "written_flat": WrittenThroughAView(flat), "written_contiguous": WrittenThroughAView(contiguous),
           "written_unflattened": WrittenThroughAView(unflattened), "viewed_as": ViewedAs()}
-ROWS = {"turned_in_place": TurnedInPlace(), "counting": Counting(), "multiplied_behind": MultipliedBehindAWrite(), "dropped_in_place": DroppedInPlace()}
-TEXTS = {"padded_elsewhere": PaddedElsewhere(), "bags": Bags()}
+ROWS = {"turned_in_place": TurnedInPlace(), "counting": Counting(), "multiplied_behind": MultipliedBehindAWrite(), "dropped_in_place": DroppedInPlace(),
+        "written_rows": WrittenThroughRows(), "numbers_of_sizes": NumbersOfSizes(), "negative_scale": NegativeScale()}
+TEXTS = {"padded_elsewhere": PaddedElsewhere(), "bags": Bags(), "bag_of_one": BagOfOne()}

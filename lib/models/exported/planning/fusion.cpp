@@ -256,8 +256,11 @@ class Fusion {
     return true;
   }
 
-  SizeExpression size_of(const Node& node, const char* name) const {
-    const Size& size = node.find(name)->sizes.at(0);
+  /// Nothing where the node is not given that number.
+  std::optional<SizeExpression> size_of(const Node& node, const char* name) const {
+    const auto* argument = node.find(name);
+    if (argument == nullptr || argument->kind != Argument::Kind::size) return std::nullopt;
+    const Size& size = argument->sizes.at(0);
     return size.value ? *graph_[*size.value].number : SizeExpression(size.number);
   }
 
@@ -282,11 +285,14 @@ class Fusion {
         uses(result_of(*flat)) != 1 || uses(result_of(*begins)) != 1)
       return std::nullopt;
     const auto texts = tensor_of(*flat, "self");
+    const auto end = size_of(*begins, "end");
+    if (!texts || !end) return std::nullopt;
+    const auto step = size_of(*begins, "step").value_or(SizeExpression(1));
     const auto& facts = graph_[*texts].tensor;
     const bool fits = facts->sizes.size() == 2 && !at::isFloatingType(facts->type) &&
                       graph_[result_of(*flat)].tensor->sizes.size() == 1 &&
-                      are_alike(size_of(*begins, "step"), facts->sizes[1]) &&
-                      are_alike(size_of(*begins, "end"), graph_[result_of(*flat)].tensor->sizes[0]);
+                      are_alike(step, facts->sizes[1]) &&
+                      are_alike(*end, graph_[result_of(*flat)].tensor->sizes[0]);
     return fits ? std::optional(Bag{*texts, flat, begins}) : std::nullopt;
   }
 

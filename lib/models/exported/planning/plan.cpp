@@ -37,6 +37,11 @@ std::vector<ValueId> tensors_made(const Node& node) {
   return found;
 }
 
+bool is_counter_of_batches(std::string_view buffer) {
+  constexpr std::string_view kName = "num_batches_tracked";
+  return buffer == kName || buffer.ends_with(fmt::format(".{}", kName));
+}
+
 class Planning {
  public:
   explicit Planning(const Graph& graph) : graph_(graph), memory_(graph.values.size()) {
@@ -55,6 +60,7 @@ class Planning {
     plan_.output = same(plan_.output);
     fuse_steps(graph_, steps_, plan_, memory_);
     plan_.output = same(plan_.output);
+    find_trained();
     count_uses();
     find_writes();
     cut();
@@ -83,7 +89,8 @@ class Planning {
   bool counts_batches(const Node& one) {
     if (!calls(one, "add_") || one.inputs.empty() || one.inputs[0].second.values.empty()) return false;
     const auto* buffer = input(one.inputs[0].second.values[0].value_or(kNever));
-    if (buffer == nullptr || buffer->kind != GraphInput::Kind::buffer) return false;
+    if (buffer == nullptr || buffer->kind != GraphInput::Kind::buffer || !is_counter_of_batches(buffer->name))
+      return false;
     const auto* other = one.find("other");
     const bool by_one = other != nullptr && other->kind == Argument::Kind::size && !other->sizes[0].value &&
                         other->sizes[0].number == 1;
@@ -102,8 +109,9 @@ class Planning {
     std::vector<Step> kept;
     for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
       const Node& one = node(*step);
-      const auto made = tensors_made(one);
-      if (std::ranges::none_of(made, [&](ValueId value) { return needed.contains(memory_.root(value)); }))
+      auto changed = tensors_made(one);
+      if (changed.empty()) changed = written(one, step->handle.schema());
+      if (std::ranges::none_of(changed, [&](ValueId value) { return needed.contains(memory_.root(value)); }))
         continue;
       for (const ValueId value : tensors_used(one)) needed.insert(memory_.root(value));
       kept.push_back(*step);
@@ -111,8 +119,10 @@ class Planning {
     std::ranges::reverse(kept);
     steps_ = std::move(kept);
     for (const auto& problem : problems_) {
-      const auto made = tensors_made(graph_.nodes[problem.first]);
-      if (std::ranges::any_of(made, [&](ValueId value) { return needed.contains(memory_.root(value)); }))
+      auto changed = tensors_made(graph_.nodes[problem.first]);
+      // What returns nothing is there for what it does to its inputs.
+      if (changed.empty()) changed = tensors_used(graph_.nodes[problem.first]);
+      if (std::ranges::any_of(changed, [&](ValueId value) { return needed.contains(memory_.root(value)); }))
         throw Error(problem.second);
     }
   }
@@ -134,6 +144,30 @@ class Planning {
       }
       steps_.push_back({.node = i, .handle = *handle});
     }
+  }
+
+  /// Which parameters a gradient of the output reaches. What is written to through a view counts whole.
+  void find_trained() {
+    std::set<ValueId> reached = {plan_.output};
+    std::set<ValueId> roots = {memory_.root(plan_.output)};
+    for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
+      const Node& one = node(*step);
+      if (calls(one, "detach")) continue;
+      const auto made = tensors_made(one);
+      const bool gives = std::ranges::any_of(made, [&](ValueId value) {
+        return reached.contains(same(value)) && at::isFloatingType(graph_[value].tensor->type);
+      });
+      const auto changed = written(one, step->handle.schema());
+      const bool writes =
+          std::ranges::any_of(changed, [&](ValueId value) { return roots.contains(memory_.root(value)); });
+      if (!gives && !writes) continue;
+      for (const ValueId value : tensors_read(*step, graph_)) {
+        reached.insert(same(value));
+        roots.insert(memory_.root(value));
+      }
+    }
+    for (const auto* parameter : graph_.inputs_of(GraphInput::Kind::parameter))
+      if (reached.contains(parameter->value)) plan_.trained.insert(parameter->value);
   }
 
   void count_uses() {
@@ -173,7 +207,7 @@ class Planning {
         if (input(root) != nullptr && input(root)->kind != GraphInput::Kind::user)
           throw refused(node(steps_[i]), "writes to a view of a constant", "write to a clone() of it");
         if (made_at_[root] != kNever && graph_[root].tensor->lies_in_order)
-          steps_[made_at_[root]].lies_in_order = graph_[root].tensor->sizes.size() == 4;
+          steps_[made_at_[root]].lies_in_order = graph_[root].tensor->sizes.size() >= 3;
         std::size_t first = i;
         for (const ValueId other : sharing) {
           if (other != root && made_at_[other] != kNever) first = std::min(first, made_at_[other]);

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,8 @@ struct Plan {
   std::vector<Run> runs;
   std::vector<ValueId> user_inputs;
   ValueId output = 0;
+
+  std::set<ValueId> trained;  ///< Parameters that a gradient of the output reaches.
 
   /// Counters of BatchNorm, whose `add_` is left out.
   std::vector<ValueId> counters;

@@ -2,15 +2,15 @@
 
 #include <utility>
 
+#include "models/exported/operations/own_operations.hpp"
 #include "models/exported/operators.hpp"
-#include "models/exported/own_operations.hpp"
 
 namespace dtrain::models::exported {
 
 PlannedProgram::PlannedProgram(const std::string& file, Dropout how) : program(file), dropout(how) {
   program.understand([this] {
     plan = make_plan(program.graph());
-    in_training = exported_in_training(program.graph());
+    in_training = program.was_in_training() || exported_in_training(program.graph());
     count_uses();
   });
 }
@@ -32,7 +32,7 @@ void PlannedProgram::count_uses() {
           const bool parameter = input->kind == GraphInput::Kind::parameter;
           const auto& known_as = parameter ? program.first_name(input->name) : input->name;
           ++uses_[known_as];
-          if (parameter && !calls(node, "detach")) trained_.insert(known_as);
+          if (plan.trained.contains(*value)) trained_.insert(known_as);
           if (name == "weight" && (enlarges || calls(node, "conv2d"))) of_convolutions.insert(*value);
         }
       }

@@ -9,8 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "models/exported/operations/recurrent.hpp"
 #include "models/exported/operators.hpp"
-#include "models/exported/recurrent.hpp"
 #include "models/exported/samples/parameter_uses.hpp"
 
 namespace dtrain::models::exported {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "models/exported/operation.hpp"
+#include "models/exported/operations/operation.hpp"
 #include "models/exported/planning/planned_program.hpp"
 #include "models/exported/samples/sample_place.hpp"
 

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "models/compute/sample_tap.hpp"
-#include "models/exported/given.hpp"
+#include "models/exported/operations/given.hpp"
+#include "models/exported/operations/recurrent.hpp"
 #include "models/exported/operators.hpp"
-#include "models/exported/recurrent.hpp"
 #include "models/exported/samples/parameter_uses.hpp"
 #include "models/exported/samples/sample_rules.hpp"
 

@@ -1,8 +1,8 @@
 #include <fmt/format.h>
 
 #include "core/error.hpp"
+#include "models/exported/operations/own_operations.hpp"
 #include "models/exported/operators.hpp"
-#include "models/exported/own_operations.hpp"
 #include "models/exported/program_layer.hpp"
 #include "models/exported/slicing/cuts.hpp"
 #include "models/exported/slicing/node_search.hpp"

@@ -7,10 +7,10 @@
 #include <utility>
 #include <vector>
 
-#include "models/exported/attention.hpp"
-#include "models/exported/given.hpp"
-#include "models/exported/masks.hpp"
-#include "models/exported/own_operations.hpp"
+#include "models/exported/operations/attention.hpp"
+#include "models/exported/operations/given.hpp"
+#include "models/exported/operations/masks.hpp"
+#include "models/exported/operations/own_operations.hpp"
 #include "models/exported/slicing/node_search.hpp"
 #include "models/layers/dropout.hpp"
 #include "models/layers/linear.hpp"

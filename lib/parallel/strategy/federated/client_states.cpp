@@ -1,10 +1,12 @@
 #include "parallel/strategy/federated/client_states.hpp"
 
 #include <ATen/ATen.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <fstream>
 #include <optional>
 #include <string_view>
@@ -13,6 +15,7 @@
 #include <vector>
 
 #include "core/error.hpp"
+#include "core/file_descriptor.hpp"
 #include "core/parse_number.hpp"
 
 namespace dtrain::parallel {
@@ -27,7 +30,8 @@ struct StateFile {
   fs::path path;
 };
 
-/// The states in a client's folder, in no order; files that are being written are none.
+/// The states in a client's folder, in no order; files that are being written are none. Throws Error where
+/// there is a folder that cannot be read: a client without a state would begin anew.
 std::vector<StateFile> states_in(const fs::path& folder) {
   std::vector<StateFile> found;
   std::error_code error;
@@ -37,7 +41,16 @@ std::vector<StateFile> states_in(const fs::path& folder) {
     const auto round = parse_number<std::int64_t>(name.substr(kPrefix.size()));
     if (round) found.push_back({*round, next->path()});
   }
+  if (error && error != std::errc::no_such_file_or_directory)
+    throw checkpoint_error("cannot be read (" + error.message() + ")", folder.string(),
+                           "check the file system, and run the same command again");
   return found;
+}
+
+/// Until the disk has it: the checkpoint of the round, which needs it, is synced as well.
+bool sync(const fs::path& path) {
+  const FileDescriptor opened(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  return opened.is_open() && (::fsync(opened.get()) == 0 || errno == EINVAL);
 }
 
 std::streamsize bytes_of(const at::Tensor& values) { return static_cast<std::streamsize>(values.nbytes()); }
@@ -73,8 +86,10 @@ void ClientStates::load(int client, std::int64_t round, at::Tensor& values) cons
   file.read(static_cast<char*>(values.mutable_data_ptr()), bytes_of(values));
   const bool whole = file.gcount() == bytes_of(values) && file.peek() == std::ifstream::traits_type::eof();
   if (!whole) {
-    throw checkpoint_error("is not the whole state of a client", newest->path.parent_path().string(),
-                           "begin the run anew with --overwrite");
+    throw checkpoint_error(
+        "is not the whole state of a client", newest->path.parent_path().string(),
+        "go on from an older checkpoint with --resume PATH under another name, or begin the "
+        "run anew with --overwrite");
   }
 }
 
@@ -89,8 +104,9 @@ void ClientStates::store(int client, std::int64_t round, const at::Tensor& value
     std::ofstream file(aside, std::ios::binary | std::ios::trunc);
     file.write(static_cast<const char*>(values.const_data_ptr()), bytes_of(values));
     file.close();
-    if (!file.fail()) fs::rename(aside, path, error);
-    if (file.fail() || error) {
+    const bool written = !file.fail() && sync(aside);
+    if (written) fs::rename(aside, path, error);
+    if (!written || error || !sync(folder)) {
       fs::remove(aside, error);
       throw checkpoint_error("does not take the states of clients", folder_.string(), "free space");
     }

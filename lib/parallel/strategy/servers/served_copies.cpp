@@ -50,8 +50,9 @@ void ServedCopies::step_alone(const StepPlan& plan, SampleSource& samples, StepO
   own_weight_ += pass.weight;
   if (pass.weight > 0) outcome.gradient_norm = std::sqrt(pass.squares) / pass.weight;
   const bool finite = pass.non_finite == 0 && std::isfinite(pass.loss);
-  if (!finite) spoiled_.keep(plan.number, copy_.gradients().clone());
-  use(plan, pass, outcome.gradient_norm, finite && pass.weight > 0);
+  if (!finite && !spoiled_.found()) spoiled_.keep(plan.number, copy_.gradients().clone());
+  // A copy that has found such a gradient changes nothing more: the run ends where the ranks meet.
+  use(plan, pass, outcome.gradient_norm, !spoiled_.found() && pass.weight > 0);
   unit_.reset();
 }
 

@@ -1,4 +1,4 @@
-#include "models/exported/operator_call.hpp"
+#include "models/exported/operations/operator_call.hpp"
 
 #include <ATen/ScalarOps.h>
 #include <ATen/core/List.h>
@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
+#include <string_view>
 #include <utility>
 
 #include "core/printable.hpp"
@@ -73,6 +75,11 @@ class ArgumentFiller {
       case Kind::sizes:
         return sizes(given, type);
       case Kind::number:
+        if (type->kind() == c10::TypeKind::TensorType) {
+          return [source = SizeSource(given.sizes.at(0), scope_.graph)](const Workspace& work) {
+            return c10::IValue(scalar_tensor(source.real_at(work)));
+          };
+        }
         return [source = SizeSource(given.sizes.at(0), scope_.graph)](const Workspace& work) {
           return c10::IValue(source.real_at(work));
         };
@@ -185,6 +192,7 @@ class OperatorCall final : public Operation {
   OperatorCall(const Step& step, const Scope& scope) : handle_(step.handle) {
     const Node& node = scope.graph.nodes[step.node];
     where_ = node.where();
+    leaves_memory_as_it_was_ = is_empty(node);
     const ArgumentFiller filler(node, scope);
     const auto& wanted = handle_.schema().arguments();
     for (const auto& [name, argument] : node.inputs) {
@@ -220,6 +228,8 @@ class OperatorCall final : public Operation {
     stack.reserve(fills_.size());
     for (const auto& fill : fills_) stack.push_back(fill(work));
     handle_.callBoxed(stack);
+    // Else what a program forgets to fill would differ from run to run, or be other data of this process.
+    if (leaves_memory_as_it_was_ && !stack.empty() && stack[0].isTensor()) stack[0].toTensor().zero_();
     for (std::size_t i = 0; i < results_.size() && i < stack.size(); ++i) take(results_[i], stack[i], work);
   }
 
@@ -241,8 +251,15 @@ class OperatorCall final : public Operation {
     for (std::size_t i = 0; i < list.size(); ++i) work.tensors[result.places[i]] = list[i];
   }
 
+  static bool is_empty(const Node& node) {
+    constexpr std::array<std::string_view, 6> kNames = {"empty",     "empty_like",        "empty_strided",
+                                                        "new_empty", "new_empty_strided", "empty_permuted"};
+    return std::ranges::any_of(kNames, [&](std::string_view name) { return calls(node, name); });
+  }
+
   c10::OperatorHandle handle_;
   std::string where_;
+  bool leaves_memory_as_it_was_ = false;
   std::vector<Fill> fills_;
   std::vector<Result> results_;
 };

@@ -1,4 +1,4 @@
-#include "models/exported/masks.hpp"
+#include "models/exported/operations/masks.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>

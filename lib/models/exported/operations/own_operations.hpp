@@ -3,8 +3,8 @@
 #include <memory>
 #include <vector>
 
-#include "models/exported/given.hpp"
-#include "models/exported/operation.hpp"
+#include "models/exported/operations/given.hpp"
+#include "models/exported/operations/operation.hpp"
 #include "models/exported/planning/plan.hpp"
 
 namespace dtrain::models::exported {

@@ -6,8 +6,8 @@
 #include <memory>
 #include <string>
 
-#include "models/exported/given.hpp"
 #include "models/exported/graph.hpp"
+#include "models/exported/operations/given.hpp"
 #include "models/layer.hpp"
 
 namespace dtrain::models::exported {

@@ -1,4 +1,4 @@
-#include "models/exported/own_operations.hpp"
+#include "models/exported/operations/own_operations.hpp"
 
 #include <ATen/ATen.h>
 #include <fmt/format.h>
@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "models/compute/gradient_place.hpp"
-#include "models/exported/attention.hpp"
-#include "models/exported/batch_norm_operation.hpp"
-#include "models/exported/given.hpp"
-#include "models/exported/masks.hpp"
+#include "models/exported/operations/attention.hpp"
+#include "models/exported/operations/batch_norm_operation.hpp"
+#include "models/exported/operations/given.hpp"
+#include "models/exported/operations/masks.hpp"
+#include "models/exported/operations/recurrent.hpp"
 #include "models/exported/operators.hpp"
-#include "models/exported/recurrent.hpp"
 #include "models/layers/activation.hpp"
 #include "models/layers/convolution/conv2d.hpp"
 #include "models/layers/convolution/conv_transpose2d.hpp"
@@ -222,6 +222,12 @@ std::unique_ptr<Operation> linear(const Given& given, const Scope& scope) {
   return std::make_unique<LinearOperation>(given, *own_weight, *own_bias);
 }
 
+/// Whether an image comes with a dim of samples: LibTorch's convolutions and pools take one without, too.
+bool takes_images(const Given& given, const char* argument, const Scope& scope) {
+  const auto value = given.tensor(argument);
+  return value && scope.graph[*value].tensor->sizes.size() == 4;
+}
+
 bool halves(const Given& given) {
   const auto kernel = given.alike("kernel_size", 0);
   return kernel == 2 && given.alike("stride", 2) == 2 && given.alike("padding", 0) == 0 &&
@@ -230,6 +236,7 @@ bool halves(const Given& given) {
 
 }  // namespace
 
+// A guess for files that do not say it.
 bool exported_in_training(const Graph& graph) {
   bool has_flags = false;
   for (const Node& node : graph.nodes) {
@@ -274,8 +281,8 @@ std::unique_ptr<Operation> own_operation(const Step& step, const Scope& scope, b
     return attention_operation(given);
   if (calls(node, "lstm") || calls(node, "gru")) return recurrent_operation(node, scope);
   if (calls(node, "linear")) return linear(given, scope);
-  if (calls(node, "conv2d")) return convolution(given, scope);
-  if (calls(node, "conv_transpose2d")) return transposed(given, scope);
+  if (calls(node, "conv2d") && takes_images(given, "input", scope)) return convolution(given, scope);
+  if (calls(node, "conv_transpose2d") && takes_images(given, "input", scope)) return transposed(given, scope);
   if (step.texts) {
     return std::make_unique<WordsOperation>(given, scope.place_of(*step.texts),
                                             scope.own_parameter(*given.tensor("weight")));
@@ -287,7 +294,8 @@ std::unique_ptr<Operation> own_operation(const Step& step, const Scope& scope, b
     return std::make_unique<FunctionOperation>(given, function);
   }
   if (calls(node, "squeeze")) return squeeze(given, scope);
-  if (calls(node, "max_pool2d") && halves(given)) return std::make_unique<PoolOperation>(given);
+  if (calls(node, "max_pool2d") && takes_images(given, "self", scope) && halves(given))
+    return std::make_unique<PoolOperation>(given);
   // Both take an image that lies otherwise than in PyTorch.
   if (calls(node, "view_as") && !step.is_written_later)
     return reshape_operation(given, scope.graph[result_of(node)].tensor->sizes);

@@ -1,4 +1,4 @@
-#include "models/exported/batch_norm_operation.hpp"
+#include "models/exported/operations/batch_norm_operation.hpp"
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/ones.h>

@@ -1,4 +1,4 @@
-#include "models/exported/attention.hpp"
+#include "models/exported/operations/attention.hpp"
 
 #include <ATen/ATen.h>
 
@@ -6,7 +6,7 @@
 #include <limits>
 #include <optional>
 
-#include "models/exported/masks.hpp"
+#include "models/exported/operations/masks.hpp"
 
 namespace dtrain::models::exported {
 namespace {
@@ -24,8 +24,8 @@ class AttentionOperation final : public Operation {
         grouped_(given.flag("enable_gqa", false)),
         stream_(stream_of(given.node)),
         heads_(heads) {
-    const double scale = given.real("scale", -1.0);
-    if (scale >= 0) scale_ = scale;
+    constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
+    if (const double scale = given.real("scale", kNone); !std::isnan(scale)) scale_ = scale;
   }
 
   void run(Workspace& work) override {

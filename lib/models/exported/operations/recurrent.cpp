@@ -1,4 +1,4 @@
-#include "models/exported/recurrent.hpp"
+#include "models/exported/operations/recurrent.hpp"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/gru.h>
@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "models/compute/sample_tap.hpp"
-#include "models/exported/masks.hpp"
+#include "models/exported/operations/masks.hpp"
 #include "models/exported/operators.hpp"
 #include "models/exported/samples/tapped_recurrent.hpp"
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <optional>
 
-#include "models/exported/operation.hpp"
+#include "models/exported/operations/operation.hpp"
 #include "models/exported/operators.hpp"
 #include "models/exported/planning/plan.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "models/exported/operation.hpp"
+#include "models/exported/operations/operation.hpp"
 #include "models/exported/planning/plan.hpp"
 
 namespace dtrain::models::exported {

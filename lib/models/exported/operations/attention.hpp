@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "models/exported/given.hpp"
+#include "models/exported/operations/given.hpp"
 
 namespace dtrain::models::exported {
 
