@@ -5,8 +5,8 @@
 
 #include <cstdio>
 
-#include "help_forms.hpp"
-#include "suggestion.hpp"
+#include "help/help_forms.hpp"
+#include "options/suggestion.hpp"
 
 namespace dtrain::app {
 namespace {

@@ -15,7 +15,6 @@
 #include "comm/survey/discover.hpp"
 #include "comm/survey/link_speeds.hpp"
 #include "comm/watch/deadline.hpp"
-#include "command_line.hpp"
 #include "commands.hpp"
 #include "core/version.hpp"
 #include "doctor/cores.hpp"
@@ -26,6 +25,7 @@
 #include "doctor/memory.hpp"
 #include "doctor/network.hpp"
 #include "doctor_report.hpp"
+#include "options/command_line.hpp"
 #include "preflight.hpp"
 
 namespace dtrain::app {

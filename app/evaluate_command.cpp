@@ -6,11 +6,11 @@
 #include <string>
 #include <string_view>
 
-#include "checkpoint_run.hpp"
-#include "command_line.hpp"
 #include "commands.hpp"
 #include "inference/evaluate_checkpoint.hpp"
-#include "run_contents.hpp"
+#include "options/command_line.hpp"
+#include "run/checkpoint_run.hpp"
+#include "run/run_contents.hpp"
 
 namespace dtrain::app {
 namespace {

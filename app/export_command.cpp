@@ -5,13 +5,13 @@
 
 #include "checkpoint/export.hpp"
 #include "checkpoint/reader.hpp"
-#include "checkpoint_config.hpp"
-#include "command_line.hpp"
 #include "commands.hpp"
 #include "core/outside.hpp"
 #include "core/printable.hpp"
 #include "h5/library.hpp"
-#include "run_contents.hpp"
+#include "options/command_line.hpp"
+#include "run/checkpoint_config.hpp"
+#include "run/run_contents.hpp"
 
 namespace dtrain::app {
 

@@ -6,16 +6,16 @@
 #include <string>
 #include <vector>
 
-#include "checkpoint_config.hpp"
-#include "command_line.hpp"
 #include "commands.hpp"
 #include "core/regular_file.hpp"
 #include "core/span_sink.hpp"
 #include "data/formats/text_files.hpp"
 #include "h5/library.hpp"
 #include "inference/text_model.hpp"
-#include "option_value.hpp"
-#include "plugin_option.hpp"
+#include "options/command_line.hpp"
+#include "options/option_value.hpp"
+#include "options/plugin_option.hpp"
+#include "run/checkpoint_config.hpp"
 #include "train/setup/job.hpp"
 #include "train/setup/kept_vocabulary.hpp"
 

@@ -5,17 +5,17 @@
 #include <string>
 #include <vector>
 
-#include "command_line.hpp"
 #include "commands.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
 #include "h5/library.hpp"
-#include "option.hpp"
+#include "options/command_line.hpp"
+#include "options/option.hpp"
+#include "options/plugin_option.hpp"
+#include "options/recipe.hpp"
 #include "parallel/pipeline/simulation.hpp"
 #include "plan_meshes.hpp"
 #include "plan_text.hpp"
-#include "plugin_option.hpp"
-#include "recipe.hpp"
 
 namespace dtrain::app {
 namespace {

@@ -2,11 +2,11 @@
 #include <string>
 #include <system_error>
 
-#include "checkpoint_run.hpp"
-#include "command_line.hpp"
 #include "commands.hpp"
 #include "inference/predict.hpp"
-#include "run_contents.hpp"
+#include "options/command_line.hpp"
+#include "run/checkpoint_run.hpp"
+#include "run/run_contents.hpp"
 #include "train/setup/kept_vocabulary.hpp"
 
 namespace dtrain::app {

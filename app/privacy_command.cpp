@@ -4,10 +4,10 @@
 #include <cstdio>
 #include <string>
 
-#include "command_line.hpp"
 #include "commands.hpp"
 #include "core/counted.hpp"
 #include "core/error.hpp"
+#include "options/command_line.hpp"
 #include "privacy/accountant.hpp"
 #include "privacy/renyi.hpp"
 

@@ -1,11 +1,11 @@
 #include <iostream>
 
-#include "command_line.hpp"
 #include "commands.hpp"
 #include "core/outside.hpp"
 #include "h5/library.hpp"
-#include "pictures.hpp"
-#include "report.hpp"
+#include "options/command_line.hpp"
+#include "report/pictures.hpp"
+#include "report/report.hpp"
 
 namespace dtrain::app {
 namespace {

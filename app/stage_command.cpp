@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "command_line.hpp"
 #include "commands.hpp"
 #include "core/parse_number.hpp"
 #include "core/printable.hpp"
@@ -16,10 +15,11 @@
 #include "data/import/stage.hpp"
 #include "data/shards/dataset_folder.hpp"
 #include "h5/library.hpp"
-#include "option_value.hpp"
-#include "stage_progress.hpp"
-#include "stage_summary.hpp"
-#include "stage_words.hpp"
+#include "options/command_line.hpp"
+#include "options/option_value.hpp"
+#include "stage/stage_progress.hpp"
+#include "stage/stage_summary.hpp"
+#include "stage/stage_words.hpp"
 
 namespace dtrain::app {
 namespace {

@@ -11,7 +11,6 @@
 #include <system_error>
 #include <utility>
 
-#include "checkpoint_config.hpp"
 #include "comm/mpi/communicator.hpp"
 #include "comm/survey/discover.hpp"
 #include "comm/watch/shared_failure.hpp"
@@ -19,15 +18,16 @@
 #include "core/log.hpp"
 #include "core/printable.hpp"
 #include "data/shards/dataset.hpp"
-#include "fabric_file.hpp"
 #include "failure.hpp"
-#include "option.hpp"
+#include "options/fabric_file.hpp"
+#include "options/option.hpp"
 #include "parallel/device/rank_device.hpp"
 #include "preflight.hpp"
 #include "record/run_folder.hpp"
 #include "record/run_holder.hpp"
-#include "run_folder.hpp"
-#include "same_run.hpp"
+#include "run/checkpoint_config.hpp"
+#include "run/run_folder.hpp"
+#include "run/same_run.hpp"
 #include "state/kept_program.hpp"
 #include "state/resume_point.hpp"
 #include "state/transformations.hpp"

@@ -1,4 +1,4 @@
-#include "recipe.hpp"
+#include "options/recipe.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "stage_progress.hpp"
+#include "stage/stage_progress.hpp"
 
 #include <gtest/gtest.h>
 

@@ -16,7 +16,7 @@ FILES = {
     "idx": ("data/formats/idx",), "image": ("data/images/",), "ledger": ("privacy/ledger",), "manifest": ("checkpoint/manifest",), "new_table": ("data/unlabelled/new_table", "data/formats/table_text"),
     "npy": ("data/formats/npy",), "results": ("record/run_reader", "record/table_file"), "safetensors": ("checkpoint/safetensors",),
     "secure_message": ("secure_aggregation/messages", "secure_aggregation/byte_io"),
-    "sentencepiece": ("data/text/sentencepiece_model",), "shard": ("data/shards/shard.", "data/shards/file_column"), "toml": ("app/toml_file", "core/nesting"),
+    "sentencepiece": ("data/text/sentencepiece_model",), "shard": ("data/shards/shard.", "data/shards/file_column"), "toml": ("app/options/toml_file", "core/nesting"),
 }
 FUNCTION = re.compile(r"^(?:UN)?COVERED_FUNC: hits: \d+ edges: (\d+)/(\d+) .* (\S+):\d+$", re.MULTILINE)
 

@@ -1,6 +1,6 @@
 // A configuration file.
+#include "options/toml_file.hpp"
 #include "target.hpp"
-#include "toml_file.hpp"
 
 int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   using namespace dtrain;

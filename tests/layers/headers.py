@@ -40,7 +40,7 @@ class Tree:
         """What a file of the tree includes, in order: our own headers as paths below the root; LibTorch's as <...>."""
         found = []
         for own, other in INCLUDE.findall((self.root / file).read_text()):
-            places = [f"lib/{own}", str(Path(file).parent / own), own] if own else []
+            places = [f"lib/{own}", f"app/{own}", str(Path(file).parent / own), own] if own else []
             found.append(next((place for place in places if (self.root / place).is_file()), f"<{own or other}>"))
         return found
 

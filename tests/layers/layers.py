@@ -37,7 +37,7 @@ WITHOUT_TORCH = {"core", "topology", "h5", "comm", "doctor", "record", "privacy"
 # Only the module that is opened where there is a GPU may be compiled with these.
 CUDA_FOLDERS = {"cuda", "nccl"}
 CUDA_HEADER = re.compile(r"(cuda|cudnn|cublas|nccl|nvml|nvtx3/|cub/|ATen/cuda|c10/cuda|torch/csrc/cuda)")
-MOST_FILES = 45  # in one folder of lib/
+MOST_FILES = 45  # in one folder of lib/ or app/
 HEADERS = {".hpp", ".h", ".cuh"}
 SOURCES = {".cpp", ".cu", ".c"}
 
@@ -124,7 +124,8 @@ def check_cuda(root):
 
 def check_sizes(root):
     """What is in a folder can be seen at a glance."""
-    for folder in sorted({file.parent for file in (root / "lib").rglob("*") if file.is_file()}):
+    files = (file for top in ("lib", "app") for file in (root / top).rglob("*") if file.is_file())
+    for folder in sorted({file.parent for file in files}):
         files = sum(file.is_file() for file in folder.iterdir())
         if files > MOST_FILES:
             yield f"{folder.relative_to(root)}: {files} files; make sub-folders that say what they hold (at most {MOST_FILES})"

@@ -1,4 +1,4 @@
-#include "report.hpp"
+#include "report/report.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -17,7 +17,7 @@
 #include "h5/file.hpp"
 #include "record/rank_recorder.hpp"
 #include "record/results_writer.hpp"
-#include "report_table.hpp"
+#include "report/report_table.hpp"
 #include "support/scratch_folder.hpp"
 
 namespace dtrain::app {
