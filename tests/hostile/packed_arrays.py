@@ -64,6 +64,7 @@ def zeros():
 
 
 FAMILY.add("as it should be", npz(("x.npy", X), ("y.npy", Y)), *STAGE_NPZ, code=0, check=whole, quick=True)
+FAMILY.add("inputs without numbers", npz(("x.npy", npy_bytes(INPUTS[:, :0])), ("y.npy", Y)), *STAGE_NPZ, code=3, says=("[n, 0]", "at least one number"))
 FAMILY.add("stored as they are", npz(("x.npy", X), ("y.npy", Y), packing=zipfile.ZIP_STORED), *STAGE_NPZ, code=0, check=whole)
 FAMILY.add("a third array of objects", npz(("x.npy", X), ("y.npy", Y), ("z.npy", described("'|O'"))), *STAGE_NPZ, code={0, 3}, check=whole)
 REFUSED = {

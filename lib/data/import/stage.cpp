@@ -225,6 +225,17 @@ void remark_on_empty_classes(const DatasetInfo& info, StageReport& report) {
                     names.size() == 1 ? "" : "es", fmt::join(names, ", "), more ? ", ..." : ""));
 }
 
+void require_some_inputs(const Originals& originals, const std::string& from) {
+  const auto check = [&from](const std::vector<std::int64_t>& shape, const std::string& what) {
+    if (std::ranges::count(shape, 0) > 0)
+      throw data_error(
+          fmt::format("has {} of shape [n, {}], in which there is no number", what, fmt::join(shape, ", ")),
+          from, "give inputs of at least one number");
+  };
+  check(originals.shape, "inputs");
+  for (const auto& input : originals.inputs) check(input.shape, "an array " + printable(input.name, 40));
+}
+
 DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::Library& library,
                           const StageProgress& progress, StageReport* report) {
   std::map<std::string, std::int64_t> samples;
@@ -232,6 +243,7 @@ DatasetInfo write_dataset(const StageOptions& options, Originals originals, h5::
     samples[split] = sample_count(originals.task, columns, originals.shape);
   if (samples.at("train") < 1)
     throw data_error("holds no training samples", options.from.string(), "give at least one");
+  require_some_inputs(originals, options.from.string());
   const bool in_order = layout_of_task(originals.task) == SampleLayout::blocks;
   if (options.no_validation && samples.contains("validation"))
     throw usage_error(

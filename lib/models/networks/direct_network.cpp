@@ -172,7 +172,8 @@ LossSums DirectNetwork::forward(const at::Tensor& inputs, const at::Tensor& targ
 /// Logits become their own gradient.
 LossSums DirectNetwork::classified(const at::Tensor& logits, const at::Tensor& targets) {
   require(targets.dim() == 1 && targets.size(0) == logits.size(0) && targets.scalar_type() == at::kLong,
-          "are not one class per sample", {.subject = "targets", .code = ExitCode::data});
+          "are not one class per sample",
+          {.subject = "targets", .advice = "stage the dataset again", .code = ExitCode::data});
   const auto sums = logits.scalar_type() == at::kDouble ? cross_entropy<double>(logits, targets)
                                                         : cross_entropy<float>(logits, targets);
   if (sums.unknown) {
