@@ -39,7 +39,7 @@ GOLDEN_SAMPLES = 8  # most samples of the golden batch
 TORCH_FOLDER = os.path.dirname(torch.__file__) + os.sep
 # Operators that draw random numbers and that dtrain replaces by its own, whose masks do not depend on the ranks.
 OWN_RANDOM = ("aten.dropout.default", "aten.dropout_.default", "aten.scaled_dot_product_attention.default", "aten.lstm.input")
-SAME_VALUES = ("aten.contiguous.default", "aten.clone.default", "aten.alias.default", "aten.detach.default")
+SAME_VALUES = ("aten.dropout.default", "aten.dropout_.default", "aten.contiguous.default", "aten.clone.default", "aten.alias.default", "aten.detach.default")
 # Of modules that wrap a part of the forward pass: what to write instead.
 WRAPPED = {"set_grad_enabled": "use x.detach() in place of torch.no_grad() or torch.set_grad_enabled()",
            "autocast": "leave autocast out and use dtrain's --precision bf16",
@@ -162,11 +162,10 @@ def _exported(module, inputs, sequence_dim):
 
 
 def _warn_of_other_branches(module, inputs, sequence_dim, program):
-    """Warns where the module would compute something else in evaluation mode, which it is in afterwards."""
-    module.eval()
+    """Warns where the module would compute something else in evaluation mode. Of a copy: eval() of some modules changes their weights."""
     try:
-        other = _exported(module, inputs, sequence_dim)
-    except NotExportable:
+        other = _exported(copy.deepcopy(module).eval(), inputs, sequence_dim)
+    except Exception:  # what cannot be copied or exported so has no other branch that dtrain could know of
         return
     trained, evaluated = _computed(program), _computed(other)
     if [call for call, _ in trained] == [call for call, _ in evaluated]:
@@ -179,7 +178,7 @@ def _warn_of_other_branches(module, inputs, sequence_dim, program):
 def _computed(program):
     """The operators that the first output depends on, each with its plain numbers, and their nodes. What differs between the modes
     anyway, and is dtrain's own, is left out."""
-    reached, todo = set(), [next(value for value in program.graph.output_node().args[0] if isinstance(value, torch.fx.Node))]
+    reached, todo = set(), [value for value in program.graph.output_node().args[0] if isinstance(value, torch.fx.Node)][:1]
     while todo:
         node = todo.pop()
         if node not in reached:

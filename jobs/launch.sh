@@ -183,9 +183,11 @@ bury() {  # FOLDER: of an attempt that was killed
 }
 
 # How many attempts of this job were lost. Slurm starts the script anew after each: a file keeps the number.
-lost_file() { echo "$output/.lost-$SLURM_JOB_ID"; }
+lost_file() { echo "$output/.lost-$SLURM_JOB_ID-$run_name"; }
 lost_so_far() { if [[ -n ${SLURM_JOB_ID:-} ]]; then cat "$(lost_file)" 2>/dev/null || echo 0; else echo 0; fi; }
-keep_lost() { [[ -z ${SLURM_JOB_ID:-} ]] || echo "$1" >"$(lost_file)"; }
+keep_lost() {
+  [[ -z ${SLURM_JOB_ID:-} ]] || { mkdir -p "$output" && echo "$1" >"$(lost_file)"; } || say "$output takes no count of attempts"
+}
 forget_lost() { [[ -z ${SLURM_JOB_ID:-} ]] || rm -f "$(lost_file)"; }
 
 # Gives the job back to Slurm, which starts it under its number once more. Without Slurm it returns, for another attempt in
@@ -203,7 +205,7 @@ again() {  # STATE
 }
 
 train() {  # NAME OPTIONS
-  local name=$1 folder=$output/$1 word before state code lost started=${SLURM_RESTART_COUNT:-0}
+  local name=$1 folder=$output/$1 run_name=$1 word before state code lost started=${SLURM_RESTART_COUNT:-0}
   shift
   for word in "$@"; do
     [[ $word != --name && $word != --name=* && $word != --output && $word != --output=* ]] ||
@@ -228,7 +230,7 @@ train() {  # NAME OPTIONS
     say "the launcher ended with $code, the run's state is ${state:-not written}"
     code=$(outcome "$state" "$code")
     ((code == 75)) || break
-    if [[ $state == preempted ]]; then keep_lost "$lost"; else lost=$((lost + 1)); fi
+    if [[ $state == preempted || -n $stop_asked ]]; then keep_lost "$lost"; else lost=$((lost + 1)); fi
     again "$state"
     started=$((started + 1))
   done

@@ -247,7 +247,8 @@ std::vector<Option> declare() {
   };
   not_of_clients();
   add(
-      "micro-batches", "M", "pieces of a step (gradient accumulation); equal M gives equal results",
+      "micro-batches", "M",
+      "micro-batches of a step (gradient accumulation); equal M gives equal results, to rounding",
       "one per data rank; with pipe=P 4 P times as many, with --balance data 4 times",
       [](auto& c) -> auto& { return c.batch.micro_batches; });
   // Not written while it is open, so that a file made for any number of ranks can be fed back.

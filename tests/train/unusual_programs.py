@@ -232,7 +232,7 @@ class DetachedResults(nn.Module):
         self.up, self.down, self.teacher, self.gate, self.late = nn.Linear(6, 8), nn.Linear(8, CLASSES), nn.Linear(6, 8), nn.Linear(6, 8), nn.Linear(6, 4)
 
     def forward(self, x):
-        hidden = torch.tanh(self.up(x)) + self.teacher(x).detach()
+        hidden = torch.tanh(self.up(x)) + F.relu(self.teacher(x), inplace=True).detach()
         hidden = hidden * (self.gate(x) > 0)
         hidden[:, 4:].mul_(self.late(x))
         return self.down(hidden)

@@ -36,6 +36,7 @@ void require_text(std::string_view text, const std::string& origin) {
 }
 
 std::vector<std::string> lines_of(const OriginalFile& file, BlankLines blank) {
+  require_utf8(file.content, file.origin);
   std::vector<std::string> lines;
   std::string_view rest = file.content;
   while (!rest.empty()) {
@@ -44,7 +45,6 @@ std::vector<std::string> lines_of(const OriginalFile& file, BlankLines blank) {
     rest.remove_prefix(std::min(end + 1, rest.size()));
     if (line.ends_with('\r')) line.remove_suffix(1);
     lines.emplace_back(line);
-    require_utf8(line, fmt::format("{}, line {}", file.origin, lines.size()));
     if (blank == BlankLines::refused && is_blank(line))
       throw data_error(fmt::format("has nothing in line {}", lines.size()), file.origin,
                        "remove the line, and what belongs to it in other files");

@@ -62,10 +62,10 @@ bool sees_memory(const Target& target) {
   return target.space == "aten" && std::ranges::find(kNames, target.name) != kNames.end();
 }
 
-/// Operators after which a tensor is what it was, but of another shape or without its gradient.
+/// Operators after which a tensor is what it was, but of another shape.
 bool turns_in_place(const Target& target) {
-  constexpr std::array<std::string_view, 7> kNames = {"unsqueeze_", "squeeze_",  "t_",     "transpose_",
-                                                      "swapaxes_",  "swapdims_", "detach_"};
+  constexpr std::array<std::string_view, 6> kNames = {"unsqueeze_", "squeeze_",  "t_",
+                                                      "transpose_", "swapaxes_", "swapdims_"};
   return target.space == "aten" && std::ranges::find(kNames, target.name) != kNames.end();
 }
 
@@ -154,7 +154,7 @@ void check_operator(const Node& node) {
   if (const auto why = why_not_callable(target.space, target.name))
     throw refused(node, *why, "use operators of torch and torch.nn, or give --plugin with your own");
   if (turns_in_place(target)) {
-    throw refused(node, "changes a tensor's shape or its gradient in place",
+    throw refused(node, "changes a tensor's shape in place",
                   "call it without the underscore, such as y = y.unsqueeze(1)");
   }
   if (is_random(*found) && !is_drawn_by_dtrain(target) && !is_plain_recurrence(node)) {

@@ -19,6 +19,12 @@ int copies_in(const Setting& setting) {
   return ServerRoles(setting.mesh.data, setting.options.servers).copies();
 }
 
+bool has_no_moments(optim::Optimizer& optimizer) {
+  return std::ranges::all_of(optimizer.state(), [](const auto& state) {
+    return state.value.count_nonzero().template item<std::int64_t>() == 0;
+  });
+}
+
 Answer can_exchange(const Setting& setting) {
   if (auto served = can_be_served(setting); !served) return served;
   if (SyncPeriod(setting.options.sync_period).adapts())
@@ -80,7 +86,7 @@ void AsynchronousEasgd::use(const StepPlan& plan, const LocalCopy::Pass& pass, d
   if (!usable) return;
   const double scale = optim::clip_coefficient(norm, parts().grad_clip) / pass.weight;
   // Moments count the updates of the copy: one for each of its micro-batches, of which a step has several.
-  if (updates_ == 0)
+  if (updates_ == 0 && !has_no_moments(copy().optimizer()))  // after a resumption
     updates_ = (scaler().updates(plan.number) - 1) * parts().setting.micro_batches / roles().copies();
   copy().update(scale, plan.learning_rate * plan.share * roles().copies(), ++updates_);
   if (++steps_ >= period_) exchange();

@@ -71,6 +71,25 @@ class Modes(Linear):
         return y * 2 if self.training else self.other(y)  # here
 
 
+class Merging(Linear):
+    """Low-rank additions that evaluation mode adds to the weights."""
+
+    def __init__(self):
+        super().__init__()
+        self.down, self.up, self.merged = nn.Linear(8, 2, bias=False), nn.Linear(2, 8, bias=False), False
+
+    def train(self, mode=True):
+        super().train(mode)
+        if mode == self.merged:
+            with torch.no_grad():
+                self.linear.weight.add_(self.up.weight @ self.down.weight, alpha=-1 if mode else 1)
+            self.merged = not mode
+        return self
+
+    def forward(self, x):
+        return self.linear(x) if self.merged else self.linear(x) + self.up(self.down(x))
+
+
 class Channels(Linear):
     def forward(self, x):
         return F.dropout2d(self.linear(x).view(-1, 2, 2, 2)).flatten(1)  # here
@@ -345,6 +364,10 @@ class ExportModelTest(unittest.TestCase):
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             export_model(usual, self.x, self.path)
+        merging = Merging()
+        export_model(merging, self.x, self.path)
+        self.assertFalse(merging.merged, "the module and its weights are left as they were")
+        self.agree(self.path)
 
     def test_what_reads_values_is_refused(self):
         self.refused(["Branch", "torch.where", f"export_model_test.py, line {line_of(Branch)}"], Branch())

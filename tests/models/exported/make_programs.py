@@ -187,6 +187,12 @@ def count_alone(module, y):
     return y * (module.steps / 100).clamp(max=1)
 
 
+def count_behind(module, y):
+    z = y / (module.steps + 1)
+    module.steps.add_(1)
+    return z
+
+
 def write_without_gradient(module, y):
     with torch.no_grad():
         module.fc.weight[:, :2].clamp_(min=0)
@@ -297,6 +303,7 @@ def main(folder):
     write(folder, "counts", Small(count), (rows,))
     write(folder, "no_grad_write", Small(write_without_gradient), (rows,))
     write(folder, "own_counter", Small(count_alone), (rows,))
+    write(folder, "counted_behind", Small(count_behind), (rows,))
     write(folder, "lists", Small(multiply_lists), (rows,))
     write(folder, "turned", Small(lambda _, y: y.unsqueeze_(1).sum(1)), (rows,))
     write(folder, "running_instances", Small(lambda module, y: F.instance_norm(y.unsqueeze(1), module.one, module.two).squeeze(1)), (rows,))

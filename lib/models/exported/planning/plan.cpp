@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <numeric>
 #include <set>
@@ -107,17 +108,27 @@ class Planning {
   void drop_unused() {
     std::set<ValueId> needed = {memory_.root(plan_.output)};
     std::vector<Step> kept;
+    std::vector<Step> dropped;
     for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
       const Node& one = node(*step);
       auto changed = tensors_made(one);
-      if (changed.empty()) changed = written(one, step->handle.schema());
-      if (std::ranges::none_of(changed, [&](ValueId value) { return needed.contains(memory_.root(value)); }))
+      std::ranges::copy(written(one, step->handle.schema()), std::back_inserter(changed));
+      if (std::ranges::none_of(changed,
+                               [&](ValueId value) { return needed.contains(memory_.root(value)); })) {
+        dropped.push_back(*step);
         continue;
+      }
       for (const ValueId value : tensors_used(one)) needed.insert(memory_.root(value));
       kept.push_back(*step);
     }
     std::ranges::reverse(kept);
     steps_ = std::move(kept);
+    // Written behind its last use: the next step would begin with it.
+    for (const Step& step : dropped) {
+      for (const ValueId value : written(node(step), step.handle.schema())) {
+        if (needed.contains(memory_.root(value))) refuse_state(node(step), memory_.root(value));
+      }
+    }
     for (const auto& problem : problems_) {
       auto changed = tensors_made(graph_.nodes[problem.first]);
       // What returns nothing is there for what it does to its inputs.
@@ -148,8 +159,15 @@ class Planning {
 
   /// Which parameters a gradient of the output reaches. What is written to through a view counts whole.
   void find_trained() {
+    Memory memory(graph_.values.size());  // what detach gives has no gradient, though it is the same memory
+    for (const Step& step : steps_) {
+      if (calls(node(step), "detach")) continue;
+      for (const auto& sharing : shared_memory(node(step), step.handle.schema()))
+        memory.join(same(sharing.output), same(sharing.input));
+    }
+    const auto root = [&](ValueId value) { return memory.root(same(value)); };
     std::set<ValueId> reached = {plan_.output};
-    std::set<ValueId> roots = {memory_.root(plan_.output)};
+    std::set<ValueId> roots = {root(plan_.output)};
     for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
       const Node& one = node(*step);
       if (calls(one, "detach")) continue;
@@ -159,11 +177,11 @@ class Planning {
       });
       const auto changed = written(one, step->handle.schema());
       const bool writes =
-          std::ranges::any_of(changed, [&](ValueId value) { return roots.contains(memory_.root(value)); });
+          std::ranges::any_of(changed, [&](ValueId value) { return roots.contains(root(value)); });
       if (!gives && !writes) continue;
       for (const ValueId value : tensors_read(*step, graph_)) {
         reached.insert(same(value));
-        roots.insert(memory_.root(value));
+        roots.insert(root(value));
       }
     }
     for (const auto* parameter : graph_.inputs_of(GraphInput::Kind::parameter))

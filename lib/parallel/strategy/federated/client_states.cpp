@@ -106,7 +106,7 @@ void ClientStates::store(int client, std::int64_t round, const at::Tensor& value
     file.close();
     const bool written = !file.fail() && sync(aside);
     if (written) fs::rename(aside, path, error);
-    if (!written || error || !sync(folder)) {
+    if (!written || error || !sync(folder) || !sync(folder_)) {
       fs::remove(aside, error);
       throw checkpoint_error("does not take the states of clients", folder_.string(), "free space");
     }
@@ -153,6 +153,9 @@ void ClientStates::forget_from(std::int64_t round) const {
       if (state.round >= round) fs::remove(state.path, ignored);
     }
   }
+  if (error)
+    throw checkpoint_error("cannot be read (" + error.message() + ")", folder_.string(),
+                           "check the file system, and run the same command again");
 }
 
 }  // namespace dtrain::parallel
