@@ -182,8 +182,8 @@ bury() {  # FOLDER: of an attempt that was killed
   done
 }
 
-# How many attempts of this job were lost. Slurm starts the script anew after each: a file keeps the number.
-lost_file() { echo "$output/.lost-$SLURM_JOB_ID-$run_name"; }
+# How many attempts of this job at the run `name` were lost. Slurm starts the script anew after each: a file keeps the number.
+lost_file() { echo "$output/.lost-$SLURM_JOB_ID-$name"; }
 lost_so_far() { if [[ -n ${SLURM_JOB_ID:-} ]]; then cat "$(lost_file)" 2>/dev/null || echo 0; else echo 0; fi; }
 keep_lost() {
   [[ -z ${SLURM_JOB_ID:-} ]] || { mkdir -p "$output" && echo "$1" >"$(lost_file)"; } || say "$output takes no count of attempts"
@@ -205,7 +205,7 @@ again() {  # STATE
 }
 
 train() {  # NAME OPTIONS
-  local name=$1 folder=$output/$1 run_name=$1 word before state code lost started=${SLURM_RESTART_COUNT:-0}
+  local name=$1 folder=$output/$1 word before state code lost started=${SLURM_RESTART_COUNT:-0}
   shift
   for word in "$@"; do
     [[ $word != --name && $word != --name=* && $word != --output && $word != --output=* ]] ||

@@ -1,10 +1,11 @@
 #!/usr/bin/env bash
 # jobs/mpirun_hosts.sh HOSTFILE [OPTIONS]: trains on the hosts of a file, where there is no Slurm. Options go to dtrain.
 #   RANKS_PER_NODE=2 NAME=mine jobs/mpirun_hosts.sh hosts.txt --model vgg11 --dataset cifar10 --checkpoint-every 10min
-# The file has a host per line, with slots=N (Open MPI) or HOST:N (MPICH) for N ranks there; RANKS_PER_NODE wins. mpirun starts its daemons there by ssh, which must ask for no password, and the checkout
-# and OUTPUT must be the same folders on all of them. When a rank is lost the run is started once more, from its newest
-# checkpoint, ATTEMPTS times at most; SIGUSR1, SIGTERM and Ctrl-C end it with a checkpoint (75), and the same command with
-# the same NAME goes on. jobs/launch.sh has the other variables.
+# The file has a host per line, with slots=N (Open MPI) or HOST:N (MPICH) for N ranks there; RANKS_PER_NODE wins. mpirun
+# starts its daemons there by ssh, which must ask for no password, and the checkout and OUTPUT must be the same folders
+# on all of them. When a rank is lost the run is started once more, from its newest checkpoint, ATTEMPTS times at most;
+# SIGUSR1, SIGTERM and Ctrl-C end it with a checkpoint (75), and the same command with the same NAME goes on.
+# jobs/launch.sh has the other variables.
 set -euo pipefail
 top=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 DTRAIN_LAUNCHER=mpirun

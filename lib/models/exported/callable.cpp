@@ -39,9 +39,9 @@ constexpr std::array<std::string_view, 27> kInternals = {
     "_dim_arange",
 };
 
-constexpr std::array<std::string_view, 14> kNamesBegin = {
-    "from_file",  "from_blob", "fbgemm_",   "mkldnn_",   "cudnn_",  "miopen_", "quantize_",
-    "quantized_", "sparse_",   "to_sparse", "to_mkldnn", "nested_", "resize",  "record_stream"};
+constexpr std::array<std::string_view, 13> kNamesBegin = {
+    "from_file", "fbgemm_",   "mkldnn_",   "cudnn_",  "miopen_", "quantize_",    "quantized_",
+    "sparse_",   "to_sparse", "to_mkldnn", "nested_", "resize",  "record_stream"};
 
 bool begins_with_one_of(std::string_view name, const auto& beginnings) {
   return std::ranges::any_of(beginnings, [&](std::string_view one) { return name.starts_with(one); });

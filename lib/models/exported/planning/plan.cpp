@@ -107,14 +107,14 @@ class Planning {
   /// writers.
   void drop_unused() {
     std::set<ValueId> needed = {memory_.root(plan_.output)};
+    const auto is_needed = [&](ValueId value) { return needed.contains(memory_.root(value)); };
     std::vector<Step> kept;
     std::vector<Step> dropped;
     for (auto step = steps_.rbegin(); step != steps_.rend(); ++step) {
       const Node& one = node(*step);
       auto changed = tensors_made(one);
       std::ranges::copy(written(one, step->handle.schema()), std::back_inserter(changed));
-      if (std::ranges::none_of(changed,
-                               [&](ValueId value) { return needed.contains(memory_.root(value)); })) {
+      if (std::ranges::none_of(changed, is_needed)) {
         dropped.push_back(*step);
         continue;
       }
@@ -126,15 +126,14 @@ class Planning {
     // Written behind its last use: the next step would begin with it.
     for (const Step& step : dropped) {
       for (const ValueId value : written(node(step), step.handle.schema())) {
-        if (needed.contains(memory_.root(value))) refuse_state(node(step), memory_.root(value));
+        if (is_needed(value)) refuse_state(node(step), memory_.root(value));
       }
     }
     for (const auto& problem : problems_) {
       auto changed = tensors_made(graph_.nodes[problem.first]);
       // What returns nothing is there for what it does to its inputs.
       if (changed.empty()) changed = tensors_used(graph_.nodes[problem.first]);
-      if (std::ranges::any_of(changed, [&](ValueId value) { return needed.contains(memory_.root(value)); }))
-        throw Error(problem.second);
+      if (std::ranges::any_of(changed, is_needed)) throw Error(problem.second);
     }
   }
 

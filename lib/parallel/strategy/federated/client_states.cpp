@@ -97,7 +97,7 @@ void ClientStates::store(int client, std::int64_t round, const at::Tensor& value
                          std::int64_t oldest) const {
   const auto folder = folder_of(client);
   std::error_code error;
-  fs::create_directories(folder, error);
+  const bool is_new = fs::create_directories(folder, error);
   const auto path = folder / fmt::format("{}{:08}", kPrefix, round);
   const auto aside = folder / fmt::format("partial-{}", ::getpid());
   {
@@ -106,7 +106,7 @@ void ClientStates::store(int client, std::int64_t round, const at::Tensor& value
     file.close();
     const bool written = !file.fail() && sync(aside);
     if (written) fs::rename(aside, path, error);
-    if (!written || error || !sync(folder) || !sync(folder_)) {
+    if (!written || error || !sync(folder) || (is_new && !sync(folder_))) {
       fs::remove(aside, error);
       throw checkpoint_error("does not take the states of clients", folder_.string(), "free space");
     }
