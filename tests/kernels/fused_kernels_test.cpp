@@ -134,9 +134,15 @@ TEST(FusedKernelsTest, ResidualAndNormFollowTheFormulas) {
   std::vector<float> gradient(n);
   std::vector<float> partial(FusedKernels::kPartialRows * 2 * rows.width);
   std::vector<float> of_branch(n);
-  cpu().residual_norm_gradient(gradient.data(), of_branch.data(), partial.data(), passed.data(),
-                               of_normed.data(), Element::float32, sum.data(), weight.data(), means.data(),
-                               deviations.data(), rows, nullptr);
+  std::vector<float> weight_sums(rows.width);
+  std::vector<float> bias_sums(rows.width);
+  cpu().residual_norm_gradient({.of_sum = gradient.data(),
+                                .of_branch = of_branch.data(),
+                                .of_weight = weight_sums.data(),
+                                .of_bias = bias_sums.data(),
+                                .partial = partial.data()},
+                               passed.data(), of_normed.data(), Element::float32, sum.data(), weight.data(),
+                               means.data(), deviations.data(), rows, nullptr);
   std::vector<double> of_weight(rows.width);
   std::vector<double> of_bias(rows.width);
   const auto width = static_cast<double>(rows.width);
@@ -167,14 +173,8 @@ TEST(FusedKernelsTest, ResidualAndNormFollowTheFormulas) {
     }
   }
   for (std::size_t i = 0; i < rows.width; ++i) {
-    double weight_sum = 0;
-    double bias_sum = 0;
-    for (std::size_t p = 0; p < FusedKernels::kPartialRows; ++p) {
-      weight_sum += partial[p * 2 * rows.width + i];
-      bias_sum += partial[(p * 2 + 1) * rows.width + i];
-    }
-    EXPECT_NEAR(weight_sum, of_weight[i], 1e-4);
-    EXPECT_NEAR(bias_sum, of_bias[i], 1e-4);
+    EXPECT_NEAR(weight_sums[i], of_weight[i], 1e-4);
+    EXPECT_NEAR(bias_sums[i], of_bias[i], 1e-4);
   }
 }
 

@@ -26,7 +26,7 @@ struct NormCase {
 };
 
 struct NormResult {
-  std::vector<float> sum, normed, means, deviations, gradient, of_branch, partial;
+  std::vector<float> sum, normed, means, deviations, gradient, of_branch, of_weight, of_bias;
 };
 
 template <class T>
@@ -61,12 +61,18 @@ NormResult norm_on_device(const FusedKernels& gpu, const NormCase& how, const No
   const std::vector<float> nothing(FusedKernels::kPartialRows * 2 * rows.width, NAN);
   const OnDevice<float> partial(nothing, how.offset);
   const OnDevice<T> of_branch(n, how.offset);
-  gpu.residual_norm_gradient(gradient.data(), how.has_branch ? of_branch.data() : nullptr, partial.data(),
+  const OnDevice<float> of_weight(rows.width, how.offset);
+  const OnDevice<float> of_bias(rows.width, how.offset);
+  gpu.residual_norm_gradient({.of_sum = gradient.data(),
+                              .of_branch = how.has_branch ? of_branch.data() : nullptr,
+                              .of_weight = of_weight.data(),
+                              .of_bias = of_bias.data(),
+                              .partial = partial.data()},
                              how.has_passed ? passed.data() : nullptr, above.data(), kElement<T>,
                              summed.data(), weight.data(), means_read.data(), deviations_read.data(), rows,
                              nullptr);
-  return {sum.values(),      in_float(normed.values()),    means.values(),  deviations.values(),
-          gradient.values(), in_float(of_branch.values()), partial.values()};
+  return {sum.values(),      in_float(normed.values()),    means.values(),     deviations.values(),
+          gradient.values(), in_float(of_branch.values()), of_weight.values(), of_bias.values()};
 }
 
 template <class T, class Branch>
@@ -84,29 +90,26 @@ NormResult norm_on_cpu(const FusedKernels& cpu, const NormCase& how) {
                   .deviations = std::vector<float>(rows.rows),
                   .gradient = std::vector<float>(n),
                   .of_branch = {},
-                  .partial = std::vector<float>(FusedKernels::kPartialRows * 2 * rows.width)};
+                  .of_weight = std::vector<float>(rows.width),
+                  .of_bias = std::vector<float>(rows.width)};
   cpu.residual_norm(made.sum.data(), normed.data(), kElement<T>, made.means.data(), made.deviations.data(),
                     input.data(), how.has_branch ? branch.data() : nullptr, kElement<Branch>, weight.data(),
                     bias.data(), rows, nullptr);
   const auto above = rounded<T>(numbers(n, 5));
   const auto passed = numbers(n, 6);
   std::vector<T> of_branch(n);
-  cpu.residual_norm_gradient(made.gradient.data(), how.has_branch ? of_branch.data() : nullptr,
-                             made.partial.data(), how.has_passed ? passed.data() : nullptr, above.data(),
-                             kElement<T>, how.has_branch ? made.sum.data() : input.data(), weight.data(),
+  std::vector<float> partial(FusedKernels::kPartialRows * 2 * rows.width);
+  cpu.residual_norm_gradient({.of_sum = made.gradient.data(),
+                              .of_branch = how.has_branch ? of_branch.data() : nullptr,
+                              .of_weight = made.of_weight.data(),
+                              .of_bias = made.of_bias.data(),
+                              .partial = partial.data()},
+                             how.has_passed ? passed.data() : nullptr, above.data(), kElement<T>,
+                             how.has_branch ? made.sum.data() : input.data(), weight.data(),
                              made.means.data(), made.deviations.data(), rows, nullptr);
   made.normed = in_float(normed);
   made.of_branch = in_float(of_branch);
   return made;
-}
-
-/// What the rows of a partial sum add up to. Devices deal the rows of the tensor to them in ways of their
-/// own.
-std::vector<float> totals(const std::vector<float>& partial) {
-  const std::size_t columns = partial.size() / FusedKernels::kPartialRows;
-  std::vector<double> sums(columns);
-  for (std::size_t i = 0; i < partial.size(); ++i) sums[i % columns] += static_cast<double>(partial[i]);
-  return {sums.begin(), sums.end()};
 }
 
 template <class T, class Branch>
@@ -125,7 +128,8 @@ void compare_norms(const FusedKernels& gpu, const FusedKernels& cpu, const NormC
   else
     branch_wanted.resize(found.gradient.size());
   EXPECT_EQ(found.of_branch, in_float(branch_wanted));
-  expect_near(totals(found.partial), totals(wanted.partial), 1e-4F);
+  expect_near(found.of_weight, wanted.of_weight, 1e-4F);
+  expect_near(found.of_bias, wanted.of_bias, 1e-4F);
 }
 
 TEST_F(NormsDeviceTest, ResidualAndNormAndTheirGradient) {
@@ -157,7 +161,8 @@ TEST_F(NormsDeviceTest, NormsAreTheSameInAnyOrderOfBlocks) {
   EXPECT_EQ(once.normed, again.normed);
   EXPECT_EQ(once.gradient, again.gradient);
   EXPECT_EQ(once.of_branch, again.of_branch);
-  EXPECT_EQ(once.partial, again.partial);
+  EXPECT_EQ(once.of_weight, again.of_weight);
+  EXPECT_EQ(once.of_bias, again.of_bias);
 }
 
 struct ChannelCase {

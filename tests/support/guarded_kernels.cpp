@@ -121,19 +121,25 @@ class GuardedFusedKernels final : public kernels::FusedKernels {
                          read<float>(bias, rows.width).data(), rows, stream);
     });
   }
-  void residual_norm_gradient(float* gradient, void* of_branch, float* partial, const float* passed,
-                              const void* of_normed, Element type, const float* sum, const float* weight,
-                              const float* means, const float* deviations, const kernels::NormRows& rows,
+  void residual_norm_gradient(const kernels::NormGradients& to, const float* passed, const void* of_normed,
+                              Element type, const float* sum, const float* weight, const float* means,
+                              const float* deviations, const kernels::NormRows& rows,
                               Stream stream) const override {
     guarded_do([=, this] {
       const std::size_t count = rows.rows * rows.width;
-      Copied gradient_here(gradient, count);
-      Copied branch_here(static_cast<std::byte*>(of_branch),
-                         of_branch != nullptr ? count * bytes_of(type) : 0);
-      Copied partial_here(partial, kPartialRows * 2 * rows.width);
+      Copied gradient_here(to.of_sum, count);
+      Copied branch_here(static_cast<std::byte*>(to.of_branch),
+                         to.of_branch != nullptr ? count * bytes_of(type) : 0);
+      Copied weight_here(to.of_weight, rows.width);
+      Copied bias_here(to.of_bias, rows.width);
+      Copied partial_here(to.partial, kPartialRows * 2 * rows.width);
       const auto passed_here = passed != nullptr ? read<float>(passed, count) : std::vector<float>();
-      cpu_.residual_norm_gradient(gradient_here.data(), of_branch != nullptr ? branch_here.data() : nullptr,
-                                  partial_here.data(), passed != nullptr ? passed_here.data() : nullptr,
+      cpu_.residual_norm_gradient({.of_sum = gradient_here.data(),
+                                   .of_branch = to.of_branch != nullptr ? branch_here.data() : nullptr,
+                                   .of_weight = weight_here.data(),
+                                   .of_bias = bias_here.data(),
+                                   .partial = partial_here.data()},
+                                  passed != nullptr ? passed_here.data() : nullptr,
                                   read<std::byte>(of_normed, count * bytes_of(type)).data(), type,
                                   read<float>(sum, count).data(), read<float>(weight, rows.width).data(),
                                   read<float>(means, rows.rows).data(),

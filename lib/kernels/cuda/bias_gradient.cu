@@ -82,9 +82,11 @@ __global__ void __launch_bounds__(kThreads)
   store(partial + blockIdx.y * columns + column, own);
 }
 
-/// A block has 32 columns; of each, kRows threads add up every kRows-th part.
+/// A block has 32 columns; of each, kRows threads add up every kRows-th part. Columns from `width` on go to
+/// `rest`.
 __global__ void __launch_bounds__(kThreads)
-    join_parts_kernel(float* sums, const float* partial, std::size_t parts, std::size_t columns) {
+    join_parts_kernel(float* sums, float* rest, std::size_t width, const float* partial, std::size_t parts,
+                      std::size_t columns) {
   const std::size_t column = std::size_t{blockIdx.x} * kColumns + threadIdx.x;
   float sum = 0.0F;
   for (std::size_t part = threadIdx.y; column < columns && part < parts; part += kRows)
@@ -97,7 +99,13 @@ __global__ void __launch_bounds__(kThreads)
   __syncthreads();
   if (threadIdx.y != 0 || column >= columns) return;
   for (unsigned row = 1; row < kRows; ++row) sum += of_rows[row][threadIdx.x];
-  sums[column] = sum;
+  (column < width ? sums + column : rest + (column - width))[0] = sum;
+}
+
+void join_parts(float* sums, float* rest, std::size_t width, const float* partial, std::size_t parts,
+                std::size_t columns, cudaStream_t stream) {
+  launch(join_parts_kernel, static_cast<unsigned>((columns + kColumns - 1) / kColumns), dim3(kColumns, kRows),
+         stream, sums, rest, width, partial, parts, columns);
 }
 
 /// `room`: rows of `partial`.
@@ -111,11 +119,15 @@ void sum_columns(float* sums, float* partial, std::size_t room, const T* values,
   launch(column_sums_kernel<T, kAtOnce, kHasGelu>,
          dim3(static_cast<unsigned>(tiles), static_cast<unsigned>(parts)), dim3(kColumns, kRows), stream,
          partial, values, gelu, rows, columns);
-  launch(join_parts_kernel, static_cast<unsigned>((columns + kColumns - 1) / kColumns), dim3(kColumns, kRows),
-         stream, sums, partial, parts, columns);
+  join_parts(sums, nullptr, columns, partial, parts, columns, stream);
 }
 
 }  // namespace
+
+void join_parts_on_gpu(const std::array<float*, 2>& sums, const float* partial, std::size_t parts,
+                       std::size_t width, cudaStream_t stream) {
+  if (width > 0) join_parts(sums[0], sums[1], width, partial, parts, 2 * width, stream);
+}
 
 void column_sums_on_gpu(float* sums, float* partial, const void* values, Element type, std::size_t rows,
                         std::size_t columns, cudaStream_t stream) {

@@ -2,10 +2,17 @@
 
 #include <cuda_runtime_api.h>
 
+#include <array>
+#include <cstddef>
+
 #include "kernels/fused/fused_kernels.hpp"
 #include "kernels/fused/product_kernels.hpp"
 
 namespace dtrain::kernels {
+
+/// What `partial` [parts, 2, width] adds up to over its parts: `sums[0]` and `sums[1]` [width] each.
+void join_parts_on_gpu(const std::array<float*, 2>& sums, const float* partial, std::size_t parts,
+                       std::size_t width, cudaStream_t stream);
 
 /// FusedKernels::column_sums() of a GPU.
 void column_sums_on_gpu(float* sums, float* partial, const void* values, Element type, std::size_t rows,

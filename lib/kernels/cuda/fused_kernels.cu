@@ -108,12 +108,11 @@ class CudaFusedKernels final : public FusedKernels {
                          stream_of(stream));
   }
 
-  void residual_norm_gradient(float* gradient, void* of_branch, float* partial, const float* passed,
-                              const void* of_normed, Element type, const float* sum, const float* weight,
-                              const float* means, const float* deviations, const NormRows& rows,
-                              Stream stream) const override {
-    residual_norm_gradient_on_gpu(gradient, of_branch, partial, passed, of_normed, type, sum, weight, means,
-                                  deviations, rows, stream_of(stream));
+  void residual_norm_gradient(const NormGradients& to, const float* passed, const void* of_normed,
+                              Element type, const float* sum, const float* weight, const float* means,
+                              const float* deviations, const NormRows& rows, Stream stream) const override {
+    residual_norm_gradient_on_gpu(to, passed, of_normed, type, sum, weight, means, deviations, rows,
+                                  stream_of(stream));
   }
 
   void batch_norm(void* output, const void* x, const void* residual, const ChannelNorm& norm,

@@ -5,6 +5,7 @@
 #include "kernels/cuda/residual_norm.hpp"
 
 #include "core/error.hpp"
+#include "kernels/cuda/bias_gradient.hpp"
 #include "kernels/cuda/elements.hpp"
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/shared_memory.hpp"
@@ -176,9 +177,11 @@ __global__ void __launch_bounds__(kThreads)
     const float deviation = columns > 0 ? deviations[r] : 0.0F;
     Values units[Shape::kChunks];
     Elements<T, kAtOnce> above[Shape::kChunks];
+    Values made[Shape::kChunks]{};  // asked for now: by the second pass they are here
     Shape::over_chunks(columns, [&](std::size_t k, std::size_t i) {
       units[k] = loaded<kAtOnce>(sum + at + i);
       above[k] = loaded<kAtOnce>(of_normed + at + i);
+      if (passed != nullptr) made[k] = loaded<kAtOnce>(passed + at + i);
     });
     TwoSums own{0.0F, 0.0F};
     Shape::over_chunks(columns, [&](std::size_t k, std::size_t i) {
@@ -198,15 +201,13 @@ __global__ void __launch_bounds__(kThreads)
     const float mean_product = row.second / width;
     Shape::over_chunks(columns, [&](std::size_t k, std::size_t i) {
       const auto scale = loaded<kAtOnce>(weight + i);
-      Values made{};
-      if (passed != nullptr) made = loaded<kAtOnce>(passed + at + i);
       for (std::size_t e = 0; e < kAtOnce; ++e)
-        made.of[e] += norm_gradient_of(to_float(above[k].of[e]) * scale.of[e], units[k].of[e], mean_scaled,
-                                       mean_product, deviation);
-      store(gradient + at + i, made);
+        made[k].of[e] += norm_gradient_of(to_float(above[k].of[e]) * scale.of[e], units[k].of[e], mean_scaled,
+                                          mean_product, deviation);
+      store(gradient + at + i, made[k]);
       if (of_branch == nullptr) return;
       Elements<T, kAtOnce> rounded;
-      for (std::size_t e = 0; e < kAtOnce; ++e) rounded.of[e] = from_float<T>(made.of[e]);
+      for (std::size_t e = 0; e < kAtOnce; ++e) rounded.of[e] = from_float<T>(made[k].of[e]);
       store(of_branch + at + i, rounded);
     });
   }
@@ -255,20 +256,20 @@ void residual_norm_on_gpu(float* sum, void* normed, Element type, float* means, 
   check_launch("residual_norm");
 }
 
-void residual_norm_gradient_on_gpu(float* gradient, void* of_branch, float* partial, const float* passed,
-                                   const void* of_normed, Element type, const float* sum, const float* weight,
-                                   const float* means, const float* deviations, const NormRows& rows,
-                                   cudaStream_t stream) {
+void residual_norm_gradient_on_gpu(const NormGradients& to, const float* passed, const void* of_normed,
+                                   Element type, const float* sum, const float* weight, const float* means,
+                                   const float* deviations, const NormRows& rows, cudaStream_t stream) {
   if (rows.width == 0) return;
   const bool aligned =
-      has_whole_vectors(rows, {gradient, of_branch, partial, passed, of_normed, sum, weight});
+      has_whole_vectors(rows, {to.of_sum, to.of_branch, to.partial, passed, of_normed, sum, weight});
   with_row_shape(rows.width, aligned, [&]<class Shape>(Shape) {
     with_element_type(type, [&]<class T>(T*) {
       launch(residual_norm_gradient_kernel<Shape, T>, static_cast<unsigned>(FusedKernels::kPartialRows),
-             kThreads, stream, gradient, static_cast<T*>(of_branch), partial, passed,
+             kThreads, stream, to.of_sum, static_cast<T*>(to.of_branch), to.partial, passed,
              static_cast<const T*>(of_normed), sum, weight, means, deviations, rows);
     });
   });
+  join_parts_on_gpu({to.of_weight, to.of_bias}, to.partial, FusedKernels::kPartialRows, rows.width, stream);
   check_launch("residual_norm_gradient");
 }
 

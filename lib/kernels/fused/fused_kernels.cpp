@@ -65,13 +65,15 @@ void sum_columns(float* sums, const T* values, std::size_t rows, std::size_t col
 }
 
 template <class T>
-void norm_gradient_of_rows(float* gradient, T* of_branch, float* partial, const float* passed,
-                           const T* of_normed, const float* sum, const float* weight, const float* means,
-                           const float* deviations, const NormRows& rows) {
+void norm_gradient_of_rows(const NormGradients& to, const float* passed, const T* of_normed, const float* sum,
+                           const float* weight, const float* means, const float* deviations,
+                           const NormRows& rows) {
   const std::size_t width = rows.width;
-  std::fill_n(partial, FusedKernels::kPartialRows * 2 * width, 0.0F);
+  float* const gradient = to.of_sum;
+  auto* const of_branch = static_cast<T*>(to.of_branch);
+  std::fill_n(to.partial, FusedKernels::kPartialRows * 2 * width, 0.0F);
   for (std::size_t r = 0; r < rows.rows; ++r) {
-    float* const of_weight = partial + r % FusedKernels::kPartialRows * 2 * width;
+    float* const of_weight = to.partial + r % FusedKernels::kPartialRows * 2 * width;
     float* const of_bias = of_weight + width;
     const std::size_t at = r * width;
     const auto unit = [&](std::size_t i) { return (sum[at + i] - means[r]) * deviations[r]; };
@@ -91,6 +93,13 @@ void norm_gradient_of_rows(float* gradient, T* of_branch, float* partial, const 
                                              mean_product, deviations[r]);
       gradient[at + i] = passed != nullptr ? passed[at + i] + through : through;
       if (of_branch != nullptr) of_branch[at + i] = from_float<T>(gradient[at + i]);
+    }
+  }
+  for (std::size_t i = 0; i < width; ++i) {
+    to.of_weight[i] = to.of_bias[i] = 0.0F;
+    for (std::size_t row = 0; row < FusedKernels::kPartialRows; ++row) {
+      to.of_weight[i] += to.partial[row * 2 * width + i];
+      to.of_bias[i] += to.partial[(row * 2 + 1) * width + i];
     }
   }
 }
@@ -251,14 +260,14 @@ class CpuFusedKernels final : public FusedKernels {
     });
   }
 
-  void residual_norm_gradient(float* gradient, void* of_branch, float* partial, const float* passed,
-                              const void* of_normed, Element type, const float* sum, const float* weight,
-                              const float* means, const float* deviations, const NormRows& rows,
+  void residual_norm_gradient(const NormGradients& to, const float* passed, const void* of_normed,
+                              Element type, const float* sum, const float* weight, const float* means,
+                              const float* deviations, const NormRows& rows,
                               Stream /*stream*/) const override {
     with_element_type(type, [&](auto* of_type) {
       using T = std::remove_pointer_t<decltype(of_type)>;
-      norm_gradient_of_rows(gradient, static_cast<T*>(of_branch), partial, passed,
-                            static_cast<const T*>(of_normed), sum, weight, means, deviations, rows);
+      norm_gradient_of_rows(to, passed, static_cast<const T*>(of_normed), sum, weight, means, deviations,
+                            rows);
     });
   }
 

@@ -25,6 +25,15 @@ struct NormRows {
   float eps = 1e-5F;
 };
 
+/// Where a norm's gradients go.
+struct NormGradients {
+  float* of_sum = nullptr;
+  void* of_branch = nullptr;  ///< The same, rounded to the type of the norm's result; null: it is not wanted.
+  float* of_weight = nullptr;  ///< [width].
+  float* of_bias = nullptr;    ///< [width].
+  float* partial = nullptr;    ///< [kPartialRows, 2, width]: for the kernels' own use.
+};
+
 /// A batch normalisation of [rows, channels], images with their channels last, with the statistics of these
 /// rows, at least one; then a residual and the ReLU. Per channel: [channels].
 struct ChannelNorm {
@@ -111,12 +120,10 @@ class FusedKernels {
                              const float* input, const void* branch, Element branch_type, const float* weight,
                              const float* bias, const NormRows& rows, Stream stream) const = 0;
   /// The gradient of the sum: of what follows it directly (`passed`, null: nothing does) and through the
-  /// norm. `of_branch`: the same, rounded to `type`; null: it is not wanted. `partial` [kPartialRows, 2,
-  /// width]: what adds up to the gradients of weight and bias.
-  virtual void residual_norm_gradient(float* gradient, void* of_branch, float* partial, const float* passed,
-                                      const void* of_normed, Element type, const float* sum,
-                                      const float* weight, const float* means, const float* deviations,
-                                      const NormRows& rows, Stream stream) const = 0;
+  /// norm.
+  virtual void residual_norm_gradient(const NormGradients& to, const float* passed, const void* of_normed,
+                                      Element type, const float* sum, const float* weight, const float* means,
+                                      const float* deviations, const NormRows& rows, Stream stream) const = 0;
 
   /// Partial sums over rows that batch norm has room for.
   static constexpr std::size_t kStatisticParts = 256;

@@ -16,4 +16,9 @@ GradientPlace::GradientPlace(Parameter& parameter, RowGradients* rows, ProductFa
 
 GradientPlace::~GradientPlace() { parameter_.place = nullptr; }
 
+at::Tensor GradientPlace::take() {
+  if (offered_.defined()) left_ = offered_.alias();
+  return std::exchange(offered_, {});
+}
+
 }  // namespace dtrain::models

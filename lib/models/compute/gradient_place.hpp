@@ -36,8 +36,14 @@ class GradientPlace {
   // For the collector.
 
   /// Memory in the parameter's shape that the next gradient may be written to, instead of memory of its own.
-  void offer(at::Tensor memory) { offered_ = std::move(memory); }
-  void withdraw() { offered_.reset(); }
+  void offer(at::Tensor memory) {
+    withdraw();
+    offered_ = std::move(memory);
+  }
+  void withdraw() {
+    offered_.reset();
+    left_.reset();
+  }
   /// So many micro-batches follow, between which the parameter's value stays as it is.
   void begin_step(int micro_batches) { memory_.emplace(micro_batches); }
   void end_step() { memory_.reset(); }
@@ -46,7 +52,11 @@ class GradientPlace {
 
   /// What was offered, for one gradient: the tensor to write to and to return as the gradient, or an
   /// undefined one.
-  at::Tensor take() { return std::exchange(offered_, {}); }
+  at::Tensor take();
+  /// Of a parameter with several uses: the gradient that one of them has written to what it took and has
+  /// returned, until the collector has it. A use whose backward comes behind that one's may add its own
+  /// gradient there and return none. Undefined: there is none.
+  const at::Tensor& left() const { return left_; }
   /// Null: no step of several micro-batches runs.
   StepMemory* step_memory() { return memory_ ? &*memory_ : nullptr; }
   /// Null: the gradient is wanted dense.
@@ -61,6 +71,7 @@ class GradientPlace {
   RowGradients* rows_;
   ProductFactors* factors_;
   at::Tensor offered_;
+  at::Tensor left_;  // the same memory by another name: autograd takes over what has no other references
   std::optional<StepMemory> memory_;
 };
 

@@ -13,6 +13,7 @@
 #include "core/error.hpp"
 #include "models/compute/beside.hpp"
 #include "models/compute/sample_tap.hpp"
+#include "models/layers/fused/fused_lookup.hpp"
 #include "models/slicing/slices.hpp"
 #include "models/slicing/tensor_group.hpp"
 
@@ -27,6 +28,7 @@ void require_known(const at::Tensor& ids, std::int64_t words, const std::string&
 
 at::Tensor held_rows(const Parameter& table, const at::Tensor& ids) {
   const at::Tensor here = beside(ids, table.value);
+  if (takes_fused_lookup(table)) return fused_lookup(table, here);
   if (table.slice == nullptr) return tapped_embedding(table.value, here);
   const at::Tensor rows = here - table.slice->part.begin;
   const at::Tensor elsewhere = rows.lt(0).logical_or(rows.ge(table.slice->part.size()));

@@ -4,11 +4,13 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
+#include <ATen/ops/mul.h>
 #include <torch/csrc/autograd/custom_function.h>
 
 #include <algorithm>
 
 #include "models/compute/computing_stream.hpp"
+#include "models/compute/device_product.hpp"
 #include "models/compute/element_type.hpp"
 #include "models/compute/full_product.hpp"
 
@@ -22,8 +24,9 @@ using torch::autograd::tensor_list;
 
 class ChunkedTokenLoss : public torch::autograd::Function<ChunkedTokenLoss> {
  public:
-  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& words,
-                            const at::Tensor& targets, std::int64_t rows) {
+  static at::Tensor forward(AutogradContext* context, const at::Tensor& input, const at::Tensor& value,
+                            const at::Tensor& words, const at::Tensor& targets, std::int64_t rows,
+                            const Parameter* parameter) {
     const std::int64_t count = words.size(0);
     const at::Tensor padded = padded_columns(count) == count
                                   ? words
@@ -42,25 +45,35 @@ class ChunkedTokenLoss : public torch::autograd::Function<ChunkedTokenLoss> {
       const std::int64_t here = std::min(rows, input.size(0) - first);
       const at::Tensor of_rows = input.narrow(0, first, here);
       at::Tensor piece = logits.narrow(0, 0, here);
-      at::mm_out(piece, of_rows, padded.t());
+      if (!device_product(piece, of_rows, padded.t())) at::mm_out(piece, of_rows, padded.t());
       const kernels::TokenRows size{static_cast<std::size_t>(here), static_cast<std::size_t>(count),
                                     static_cast<std::size_t>(padded.size(0))};
       kernels->token_loss_with_gradient(losses.data_ptr<float>() + first, piece.data_ptr(), type,
                                         targets.const_data_ptr<std::int64_t>() + first, size, stream);
       at::Tensor of_rows_gradient = of_input.narrow(0, first, here);
-      at::mm_out(of_rows_gradient, piece, padded);
+      if (!device_product(of_rows_gradient, piece, padded)) at::mm_out(of_rows_gradient, piece, padded);
       full_product(of_words, piece.t(), of_rows, first > 0);
     }
     context->save_for_backward({of_input, of_words.narrow(0, 0, count)});
-    context->saved_data["type"] = words.scalar_type();
+    context->saved_data["type"] = value.scalar_type();
+    context->saved_data["parameter"] = reinterpret_cast<std::int64_t>(parameter);
     return losses.sum();
   }
 
   static tensor_list backward(AutogradContext* context, const tensor_list& gradients) {
     const auto saved = context->get_saved_variables();
     const at::Tensor factor = gradients[0].to(at::kFloat);
-    return {saved[0] * factor.to(saved[0].scalar_type()),
-            (saved[1] * factor).to(context->saved_data["type"].toScalarType()), at::Tensor(), at::Tensor()};
+    tensor_list results(6);
+    results[0] = saved[0] * factor.to(saved[0].scalar_type());
+    const auto* const parameter =
+        reinterpret_cast<const Parameter*>(context->saved_data["parameter"].toInt());
+    if (parameter != nullptr) {
+      results[1] = parameter->take_gradient_memory();
+      at::mul_out(results[1], saved[1], factor);
+    } else {
+      results[1] = (saved[1] * factor).to(context->saved_data["type"].toScalarType());
+    }
+    return results;
   }
 };
 
@@ -77,9 +90,9 @@ std::int64_t rows_of_piece(std::int64_t rows, std::int64_t most) {
   return std::clamp<std::int64_t>((even + kTile - 1) / kTile * kTile, 1, most);
 }
 
-at::Tensor chunked_token_loss(const at::Tensor& input, const at::Tensor& words, const at::Tensor& targets,
+at::Tensor chunked_token_loss(const at::Tensor& input, const OutputWords& words, const at::Tensor& targets,
                               std::int64_t rows) {
-  return ChunkedTokenLoss::apply(input, words, targets, rows);
+  return ChunkedTokenLoss::apply(input, words.value, words.factor.detach(), targets, rows, words.parameter);
 }
 
 }  // namespace dtrain::models

@@ -4,6 +4,8 @@
 
 #include <cstdint>
 
+#include "models/layer.hpp"
+
 namespace dtrain::models {
 
 /// Bytes of logits that chunked_token_loss() has at once.
@@ -21,13 +23,21 @@ constexpr std::int64_t padded_columns(std::int64_t words) {
   return (words + kLogitColumns - 1) / kLogitColumns * kLogitColumns;
 }
 
-/// As fused_token_loss() of the logits input W^T, `input` [n, width] and `words` W [words, width] of one
-/// type, fp32 or bf16: `rows` rows at a time, each piece's logits taking the memory of the last one's. The
+/// The weight W [words, width] of a layer whose output is logits.
+struct OutputWords {
+  at::Tensor value;   ///< In the graph.
+  at::Tensor factor;  ///< What products take: the value itself, or a copy in half precision.
+  /// Whose value it is: backward writes where its gradient is collected. Null: it does not know.
+  const Parameter* parameter = nullptr;
+};
+
+/// As fused_token_loss() of the logits input W^T, `input` [n, width] and W's factor of one type, fp32 or
+/// bf16: `rows` rows at a time, each piece's logits taking the memory of the last one's. The
 /// gradients of both are computed at once, in the forward pass; backward multiplies them by that of the loss.
-/// The words' are summed in float: a GPU's without rounding before. Shape: `targets` [n] int64, each below
-/// words, beside the input. Returns a scalar in float. Source: Hsu et al., "Liger Kernel", arXiv:2410.10989,
-/// section 3.2.
-at::Tensor chunked_token_loss(const at::Tensor& input, const at::Tensor& words, const at::Tensor& targets,
+/// The words' are summed in float, a GPU's without rounding before, and given in the type of W's value.
+/// Shape: `targets` [n] int64, each below words, beside the input. Returns a scalar in float. Source: Hsu et
+/// al., "Liger Kernel", arXiv:2410.10989, section 3.2.
+at::Tensor chunked_token_loss(const at::Tensor& input, const OutputWords& words, const at::Tensor& targets,
                               std::int64_t rows);
 
 }  // namespace dtrain::models

@@ -9,7 +9,6 @@
 
 #include "models/compute/beside.hpp"
 #include "models/layers/vocabulary.hpp"
-#include "models/losses/chunked_token_loss.hpp"
 #include "models/losses/fused_token_loss.hpp"
 #include "models/shape.hpp"
 #include "models/slicing/tensor_group.hpp"
@@ -50,14 +49,14 @@ LossSums fused_token_loss_sums(const at::Tensor& logits, const at::Tensor& targe
   return sums;
 }
 
-LossSums chunked_token_loss_sums(const at::Tensor& input, const at::Tensor& words,
+LossSums chunked_token_loss_sums(const at::Tensor& input, const OutputWords& words,
                                  const at::Tensor& targets) {
-  check(input, targets, words.size(0));
+  const std::int64_t count = words.value.size(0);
+  check(input, targets, count);
   const at::Tensor rows = input.contiguous();
-  const auto at_once =
-      rows_of_piece(rows.size(0), rows_at_once(padded_columns(words.size(0)), rows.element_size()));
+  const auto at_once = rows_of_piece(rows.size(0), rows_at_once(padded_columns(count), rows.element_size()));
   LossSums sums;
-  sums.loss = chunked_token_loss(rows, words.contiguous(), beside(targets, input).contiguous(), at_once);
+  sums.loss = chunked_token_loss(rows, words, beside(targets, input).contiguous(), at_once);
   sums.weight = static_cast<double>(targets.size(0));
   return sums;
 }

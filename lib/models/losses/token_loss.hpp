@@ -1,5 +1,6 @@
 #pragma once
 
+#include "models/losses/chunked_token_loss.hpp"
 #include "models/model.hpp"
 
 namespace dtrain::models {
@@ -16,9 +17,9 @@ LossSums token_cross_entropy_sums(const at::Tensor& logits, const at::Tensor& ta
 /// which the first `words` are words.
 LossSums fused_token_loss_sums(const at::Tensor& logits, const at::Tensor& targets, std::int64_t words);
 
-/// The same by chunked_token_loss(), of the factors of the logits: `input` [tokens, width] and `words`
-/// [words, width].
-LossSums chunked_token_loss_sums(const at::Tensor& input, const at::Tensor& words, const at::Tensor& targets);
+/// The same by chunked_token_loss(), of the factors of the logits: `input` [tokens, width] and `words`.
+LossSums chunked_token_loss_sums(const at::Tensor& input, const OutputWords& words,
+                                 const at::Tensor& targets);
 
 /// The same where each rank of `group` has the logits [tokens, words] of the words `part` only; the sums are
 /// those of all words, alike on all ranks.

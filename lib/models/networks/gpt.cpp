@@ -75,8 +75,9 @@ GptSizes sizes_of(const DatasetFacts& facts, const ModelOptions& options) {
 
 class Gpt final : public Model {
  public:
-  Gpt(std::vector<std::unique_ptr<Layer>> layers, std::int64_t vocabulary)
-      : Model("gpt", std::move(layers)), vocabulary_(vocabulary) {}
+  /// `head`: the last of the layers.
+  Gpt(std::vector<std::unique_ptr<Layer>> layers, const GptHead& head, std::int64_t vocabulary)
+      : Model("gpt", std::move(layers)), head_(head), vocabulary_(vocabulary) {}
   LossSums loss(const Tensors& outputs, const at::Tensor& targets) const override {
     return training_loss(outputs, targets, {});
   }
@@ -84,7 +85,7 @@ class Gpt final : public Model {
   LossSums training_loss(const Tensors& outputs, const at::Tensor& targets,
                          const TrainingLoss& how) const override {
     if (outputs.size() == 2)  // GptHead gave the factors of the logits
-      return chunked_token_loss_sums(outputs[0].flatten(0, -2), outputs[1], targets.flatten());
+      return chunked_token_loss_sums(outputs[0].flatten(0, -2), head_.words_of(outputs), targets.flatten());
     const at::Tensor logits = outputs.at(0).flatten(0, -2);  // GptHead: words, then padding
     const bool sliced = Model::outputs().sliced();
     if (fused_kernels_are_on() && !sliced && how.label_smoothing == 0 && takes_fused_token_loss(logits))
@@ -112,6 +113,7 @@ class Gpt final : public Model {
   }
 
  private:
+  const GptHead& head_;
   std::int64_t vocabulary_;
 };
 
@@ -139,8 +141,9 @@ std::unique_ptr<Model> make_gpt(const DatasetFacts& facts, const ModelOptions& o
     layers.push_back(std::make_unique<GptAttention>(sizes, i));
     layers.push_back(std::make_unique<GptMlp>(sizes, i));
   }
+  const GptHead& last = *head;
   layers.push_back(std::move(head));
-  return std::make_unique<Gpt>(std::move(layers), facts.vocabulary);
+  return std::make_unique<Gpt>(std::move(layers), last, facts.vocabulary);
 }
 
 const GptEmbedding& embedding_of(const Model& gpt) {

@@ -23,7 +23,6 @@
 #include "models/layers/fused/fused_perceptron.hpp"
 #include "models/layers/fused/product_gradients.hpp"
 #include "models/layers/vocabulary.hpp"
-#include "models/losses/chunked_token_loss.hpp"
 #include "models/shape.hpp"
 #include "models/slicing/slices.hpp"
 #include "models/slicing/tensor_group.hpp"
@@ -46,11 +45,19 @@ Parameter parameter(const GptSizes& sizes, const std::string& name, const Shape&
           .slicing = slicing};
 }
 
-/// What ranks of a tensor axis exchange stays in full precision.
-NormedInput normed_input(const Tensors& inputs, const at::Tensor& weight, const at::Tensor& bias,
+/// By the layer's first two parameters, with `used` instead of their values. What ranks of a tensor axis
+/// exchange stays in full precision.
+NormedInput normed_input(const Tensors& inputs, const std::vector<Parameter>& parameters, const Tensors& used,
                          const TokenFlow& flow) {
-  return models::normed_input(inputs, weight, bias, kEps,
+  const auto own = [&](std::size_t i) {
+    return used[i].is_same(parameters[i].value) ? &parameters[i] : nullptr;
+  };
+  return models::normed_input(inputs, {used[0], used[1], own(0), own(1)}, kEps,
                               flow.group() == nullptr ? product_type() : at::kFloat);
+}
+
+Tensors values_of_norm(const std::vector<Parameter>& parameters) {
+  return {parameters[0].value, parameters[1].value};
 }
 
 /// The sum of both, or, for a layer that begins with it, the two of them. What ranks of a tensor axis
@@ -241,14 +248,14 @@ Flow GptAttention::slice(TensorGroup& group, const Flow& flow) {
 
 Tensors GptAttention::forward(const Tensors& inputs, const Context& context) {
   const auto used = flow_.between_slices({&parameters_[0], &parameters_[1], &parameters_[5]});
-  const auto [input, normed] = normed_input(inputs, used[0], used[1], flow_);
+  const auto [input, normed] = normed_input(inputs, parameters_, used, flow_);
   const at::Tensor branch = attend(normed, used[2], flow_, nullptr);
   return residual_sum(input, dropped(branch, sizes_, flow_, name(), context), flow_, context);
 }
 
 at::Tensor GptAttention::forward_cached(const at::Tensor& input, KeysValues& cache) const {
   const at::Tensor normed =
-      normed_input({input}, parameters_[0].value, parameters_[1].value, flow_.whole()).normed;
+      normed_input({input}, parameters_, values_of_norm(parameters_), flow_.whole()).normed;
   return input + attend(normed, parameters_[5].value, flow_.whole(), &cache);
 }
 
@@ -290,14 +297,14 @@ at::Tensor GptMlp::branch(const at::Tensor& normed, const at::Tensor& bias, cons
 
 Tensors GptMlp::forward(const Tensors& inputs, const Context& context) {
   const auto used = flow_.between_slices({&parameters_[0], &parameters_[1], &parameters_[5]});
-  const auto [input, normed] = normed_input(inputs, used[0], used[1], flow_);
+  const auto [input, normed] = normed_input(inputs, parameters_, used, flow_);
   const at::Tensor added = dropped(branch(normed, used[2], flow_), sizes_, flow_, name(), context);
   return residual_sum(input, added, flow_, context);
 }
 
 at::Tensor GptMlp::forward_whole(const at::Tensor& input) const {
   const at::Tensor normed =
-      normed_input({input}, parameters_[0].value, parameters_[1].value, flow_.whole()).normed;
+      normed_input({input}, parameters_, values_of_norm(parameters_), flow_.whole()).normed;
   return input + branch(normed, parameters_[5].value, flow_.whole());
 }
 
@@ -330,7 +337,7 @@ GptHead::GptHead(const GptSizes& sizes, GptEmbedding& embedding)
 
 at::Tensor GptHead::logits(const Tensors& inputs, const TokenFlow& flow, Columns columns) const {
   const auto used = flow.between_slices({&parameters_[0], &parameters_[1]});
-  const at::Tensor normed = normed_input(inputs, used[0], used[1], flow).normed;
+  const at::Tensor normed = normed_input(inputs, parameters_, used, flow).normed;
   const std::int64_t missing = padded_columns(words_.value().size(0)) - words_.value().size(0);
   const at::Tensor words = models::product_weight(words_.value(), words_.parameter());
   if (columns == Columns::words || missing == 0) return flow.into_slices(normed, words, {});
@@ -344,12 +351,21 @@ bool GptHead::gives_factors() const {
 Tensors GptHead::forward(const Tensors& inputs, const Context& context) {
   if (context.mode == Mode::training && gives_factors() && fused_kernels_for(words_.value()) != nullptr) {
     const auto used = flow_.between_slices({&parameters_[0], &parameters_[1]});
-    const at::Tensor normed = normed_input(inputs, used[0], used[1], flow_).normed;
-    const at::Tensor words = models::product_weight(words_.value(), words_.parameter());
-    return {as_factor(normed), as_factor(words).view(words.sizes())};
+    const at::Tensor normed = normed_input(inputs, parameters_, used, flow_).normed;
+    return {as_factor(normed), words_.value()};
   }
   const bool padded = context.mode == Mode::training && fused_kernels_are_on();
   return {logits(inputs, flow_, padded ? Columns::padded : Columns::words)};
+}
+
+OutputWords GptHead::words_of(const Tensors& factors) const {
+  const Parameter& parameter = words_.parameter();
+  const at::Tensor& value = factors.at(1);
+  const auto type = factors[0].scalar_type();
+  const bool has_copy = parameter.half.defined() && parameter.half.scalar_type() == type;
+  const bool own = value.is_same(parameter.value);  // else its gradient is kept apart
+  return {value, (has_copy ? parameter.half : value.detach().to(type)).contiguous(),
+          own ? &parameter : nullptr};
 }
 
 at::Tensor GptHead::logits_of_all_words(const at::Tensor& input) const {

@@ -6,6 +6,7 @@
 #include "models/compute/sample_tap.hpp"
 #include "models/layer.hpp"
 #include "models/layers/token_flow.hpp"
+#include "models/losses/chunked_token_loss.hpp"
 
 namespace dtrain::models {
 
@@ -92,8 +93,8 @@ class GptMlp final : public Layer, public SampleTapped {
 /// transformer.ln_f, then the logits: a product with the token embedding's weight, which it shares.
 /// [n, T, width] -> [n, T, vocabulary], sliced as the embedding is. In training with fused kernels
 /// (KernelScope) columns of zeros follow, up to padded_columns() (models/losses/chunked_token_loss.hpp);
-/// where the loss takes factors (LossScope), the normed input and the weight themselves are given. What is
-/// saved has the words only.
+/// where the loss takes factors (LossScope), the normed input and the weight's value itself are given. What
+/// is saved has the words only.
 class GptHead final : public Layer, public SampleTapped {
  public:
   /// `embedding` must outlive the head.
@@ -104,6 +105,9 @@ class GptHead final : public Layer, public SampleTapped {
   std::vector<Shape> output_shapes(const std::vector<Shape>& inputs) const override;
   Cost cost(const std::vector<Shape>& inputs) const override;
   Flow slice(TensorGroup& group, const Flow& flow) override;
+
+  /// Of the two factors that forward() gave.
+  OutputWords words_of(const Tensors& factors) const;
 
   /// For generation: [n, T, width] of every rank -> [n, T, vocabulary] of all words on every rank.
   at::Tensor logits_of_all_words(const at::Tensor& input) const;

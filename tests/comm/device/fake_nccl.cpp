@@ -11,7 +11,8 @@
 
 struct ncclComm {
   MPI_Comm ranks = MPI_COMM_NULL;
-  int looks = 3;  // until the last call on it has settled
+  int looks = 3;        // until the last call on it has settled
+  bool shares = false;  // with others: kernels of these run one after another
   // A split that has not settled.
   ncclComm* child = nullptr;
   ncclComm** child_at = nullptr;
@@ -67,7 +68,7 @@ ncclResult_t split_comm(ncclComm_t parent, int color, int key, ncclComm_t* child
   MPI_Comm_split(parent->ranks, color == NCCL_SPLIT_NOCOLOR ? MPI_UNDEFINED : color, key, &ranks);
   parent->looks = 3;
   parent->child_at = child;
-  parent->child = ranks != MPI_COMM_NULL ? new ncclComm{.ranks = ranks} : nullptr;
+  parent->child = ranks != MPI_COMM_NULL ? new ncclComm{.ranks = ranks, .shares = parent->shares} : nullptr;
   calls.children += ranks != MPI_COMM_NULL ? 1 : 0;
   return ncclInProgress;
 }
@@ -127,9 +128,9 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank,
                                     ncclConfig_t* config) {
-  *comm = new ncclComm{.ranks = dtrain::comm::meet(id, size, rank)};
+  *comm = new ncclComm{.ranks = dtrain::comm::meet(id, size, rank), .shares = config->splitShare == 1};
   ++calls.made;
-  calls.shares = config->splitShare == 1;
+  calls.sharing += (*comm)->shares ? 1 : 0;
   return config->blocking == 0 ? ncclInProgress : ncclInvalidUsage;
 }
 
@@ -166,6 +167,7 @@ ncclResult_t ncclAllReduce(const void* from, void* to, size_t count, ncclDataTyp
 ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t /*stream*/) {
   MPI_Send(from, static_cast<int>(count), dtrain::comm::mpi_type(type), peer, 0, comm->ranks);
+  calls.messages_behind_others += comm->shares ? 1 : 0;
   return ncclSuccess;
 }
 

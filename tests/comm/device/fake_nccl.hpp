@@ -21,7 +21,9 @@ struct FakeNccl {
   int deregistered = 0;
   int urgent_streams = 0;  ///< Of the highest priority.
   int busy_looks = 0;      ///< So many times an event has not passed yet, from now on.
-  bool shares = false;     ///< What the last id's communicator was to share with its children.
+  int sharing = 0;         ///< Communicators, by an id, that share what they have with those split from them.
+  /// Sent on such a communicator: one waits until all that was given to any of them before has ended.
+  int messages_behind_others = 0;
 
   static FakeNccl& of_this_rank();
   /// As of a library that has all of them.

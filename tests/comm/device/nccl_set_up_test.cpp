@@ -77,29 +77,28 @@ TEST_F(NcclSetUpTest, AGroupByItselfHasAnIdForEachCommunicator) {
     EXPECT_EQ(calls().split, 0);
     EXPECT_FALSE(all->registers_memory());
     EXPECT_EQ(calls().registered + calls().allocated, 0) << "its memory is plain";
-    EXPECT_FALSE(calls().shares);
+    EXPECT_EQ(calls().sharing, 0);
   }
   EXPECT_EQ(calls().destroyed, calls().made);
 }
 
-TEST_F(NcclSetUpTest, WithACommonSetUpTheWaysToNeighboursAreSplitFromTheGroup) {
+TEST_F(NcclSetUpTest, WithACommonSetUpTheWaysToNeighboursShareNothing) {
   {
     std::shared_ptr<DeviceRoot> root;
     CommonSetUp common{.job = job_.world, .color = 0, .root = root};
     const auto all = group(job_.world, FakeNccl::extras(), &common, true);
     EXPECT_EQ(root, nullptr) << "the group has all ranks";
     exchanges(*all, true);
-    const int rounds = job_.size() == 4 ? 2 : job_.size() == 1 ? 0 : job_.size() == 2 ? 1 : 3;
-    EXPECT_EQ(calls().made, 1);
-    EXPECT_EQ(calls().split, 2 * rounds) << "in rounds of pairs, not one pair after another";
-    EXPECT_EQ(calls().children, channels_of(job_.size()));
-    EXPECT_TRUE(calls().shares);
-    EXPECT_EQ(calls().urgent_streams, calls().made + calls().children);
+    EXPECT_EQ(calls().made, 1 + channels_of(job_.size()));
+    EXPECT_EQ(calls().split, 0);
+    EXPECT_EQ(calls().sharing, 0) << "the group has no other to share with";
+    EXPECT_EQ(calls().messages_behind_others, 0) << "an answer would wait for what its asker has not sent";
+    EXPECT_EQ(calls().urgent_streams, calls().made);
     EXPECT_TRUE(all->registers_memory());
     EXPECT_GT(calls().registered, 0);
     EXPECT_EQ(calls().registered, calls().allocated);
   }
-  EXPECT_EQ(calls().destroyed, calls().made + calls().children);
+  EXPECT_EQ(calls().destroyed, calls().made);
   EXPECT_EQ(calls().deregistered, calls().registered);
   EXPECT_EQ(calls().freed, calls().allocated);
 }
@@ -114,10 +113,12 @@ TEST_F(NcclSetUpTest, GroupsOfAMeshAreSplitFromOneCommunicatorOfAllRanks) {
     CommonSetUp common{.job = job_.world, .color = color, .root = root};
     groups.push_back(group(ranks, FakeNccl::extras(), &common, stride == 2));
   }
-  EXPECT_EQ(calls().made, 1) << "one id for the job";
-  EXPECT_EQ(calls().children, 2 + 2) << "two groups, and to a neighbour and back";
+  EXPECT_EQ(calls().sharing, 1) << "one id for the groups of the job";
+  EXPECT_EQ(calls().children, 2);
+  EXPECT_EQ(calls().made, 1 + 2) << "and one to a neighbour, and one back";
   exchanges(*groups[0], false);
   exchanges(*groups[1], true);
+  EXPECT_EQ(calls().messages_behind_others, 0);
   while (!groups.empty()) groups.pop_back();
   root.reset();
   EXPECT_EQ(calls().destroyed, 5);
@@ -136,7 +137,7 @@ TEST_F(NcclSetUpTest, ALibraryWithoutTheseFunctionsDoesAsBefore) {
     CommonSetUp common{.job = job_.world, .color = 0, .root = root};
     const auto all = group(job_.world, extras, &common, true);
     exchanges(*all, true);
-    EXPECT_EQ(calls().made, splits ? 1 : 1 + channels_of(job_.size()));
+    EXPECT_EQ(calls().made, 1 + channels_of(job_.size()));
     EXPECT_EQ(calls().registered > 0, !splits);
   }
 }

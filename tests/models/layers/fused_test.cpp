@@ -10,6 +10,7 @@
 #include "models/layers/batch_norm2d.hpp"
 #include "models/layers/fused/fused_conv.hpp"
 #include "models/layers/fused/fused_linear.hpp"
+#include "models/layers/fused/fused_lookup.hpp"
 #include "models/layers/fused/fused_max_pool.hpp"
 #include "models/layers/fused/fused_norm.hpp"
 #include "models/layers/fused/fused_perceptron.hpp"
@@ -89,7 +90,7 @@ TEST(ChunkedTokenLoss, HasTheGradientsOfAllLogitsAtOnce) {
       const at::Tensor input = values[0].detach().to(of, false, true).requires_grad_();
       const at::Tensor words = values[1].detach().to(of, false, true).requires_grad_();
       const at::Tensor loss = rows == 0 ? token_cross_entropy_sums(at::linear(input, words), targets).loss
-                                        : chunked_token_loss(input, words, targets, rows);
+                                        : chunked_token_loss(input, {words, words}, targets, rows);
       (loss * 0.5).backward();
       return std::vector{loss.detach(), input.grad(), words.grad()};
     };
@@ -127,7 +128,7 @@ TEST(FusedNorm, EqualsTheNormAndAddsUpBothGradients) {
     const ProductScope products(half);
     std::vector<at::Tensor> leaves;
     for (const auto& value : values) leaves.push_back(value.clone().requires_grad_());
-    const auto [input, normed] = normed_input({leaves[0]}, leaves[1], leaves[2], 1e-5, product_type());
+    const auto [input, normed] = normed_input({leaves[0]}, {leaves[1], leaves[2]}, 1e-5, product_type());
     EXPECT_EQ(normed.scalar_type(), kernels == Kernels::fused && half ? *half : at::kFloat);
     ((input + normed.to(at::kFloat)) * factor).sum().backward();
     return std::vector{normed.detach(), leaves[0].grad(), leaves[1].grad(), leaves[2].grad()};
@@ -145,10 +146,10 @@ TEST(FusedNorm, AResultThatIsNotUsedNeedsNoGradient) {
   const KernelScope scope(Kernels::fused);
   const at::Tensor ones = at::ones({4});
   const at::Tensor first = at::randn({2, 4}).requires_grad_();
-  normed_input({first}, ones, ones, 1e-5, product_type()).input.sum().backward();
+  normed_input({first}, {ones, ones}, 1e-5, product_type()).input.sum().backward();
   EXPECT_TRUE(first.grad().equal(at::ones({2, 4})));
   const at::Tensor second = at::randn({2, 4}).requires_grad_();
-  normed_input({second}, ones, ones, 1e-5, product_type()).normed.square().sum().backward();
+  normed_input({second}, {ones, ones}, 1e-5, product_type()).normed.square().sum().backward();
   EXPECT_LT(second.grad().sum().abs().item<float>(), 1e-4F);  // a norm ignores what all have in common
 }
 
@@ -163,7 +164,7 @@ TEST(FusedNorm, AddsUpTwoTermsAsTheirSumDoes) {
       std::vector<at::Tensor> leaves;
       for (const auto& value : values) leaves.push_back(value.clone().requires_grad_());
       const Tensors inputs = joined ? Tensors{leaves[0], leaves[1]} : Tensors{leaves[0] + leaves[1]};
-      const auto [input, normed] = normed_input(inputs, leaves[2], leaves[3], 1e-5, at::kFloat);
+      const auto [input, normed] = normed_input(inputs, {leaves[2], leaves[3]}, 1e-5, at::kFloat);
       ((input + normed) * factor).sum().backward();
       std::vector found = {input.detach(), normed.detach()};
       for (const auto& leaf : leaves) found.push_back(leaf.grad());
@@ -256,6 +257,26 @@ TEST(FusedLinear, LeavesGradientsWhereTheyAreCollected) {
   EXPECT_LT(distance(leaves[2].value.grad(), 2 * once.narrow(0, 8 * 16, 8)), 1e-6);
 }
 
+TEST(FusedNorm, LeavesGradientsWhereTheyAreCollected) {
+  const KernelScope scope(Kernels::fused);
+  auto leaves = parameters_of({at::rand({4, 16}), at::rand({16}), at::rand({16})});
+  const at::Tensor flat = at::full({2, 16}, NAN);
+  GradientPlace weight_place(leaves[1]);
+  GradientPlace bias_place(leaves[2]);
+  weight_place.offer(flat[0].alias());
+  bias_place.offer(flat[1].alias());
+  const auto train = [&](const Parameter* weight, const Parameter* bias) {
+    const NormWeights weights{leaves[1].value, leaves[2].value, weight, bias};
+    normed_input({leaves[0].value}, weights, 1e-5, at::kFloat).normed.square().sum().backward();
+    return at::stack({leaves[1].value.grad(), leaves[2].value.grad()});
+  };
+  const at::Tensor placed = train(&leaves[1], &leaves[2]);
+  EXPECT_TRUE(flat.equal(placed));
+  EXPECT_EQ(leaves[1].value.grad().data_ptr(), flat.data_ptr());
+  for (auto& leaf : leaves) leaf.value.mutable_grad().reset();
+  EXPECT_TRUE(train(nullptr, nullptr).equal(placed));
+}
+
 TEST(FusedLinear, AFrozenParameterHasNoGradient) {
   const KernelScope scope(Kernels::fused);
   const ProductScope products(at::kBFloat16);
@@ -265,6 +286,64 @@ TEST(FusedLinear, AFrozenParameterHasNoGradient) {
   EXPECT_FALSE(leaves[1].value.grad().defined());
   EXPECT_TRUE(leaves[2].value.grad().equal(at::full({8}, 2.0)));
   EXPECT_TRUE(leaves[0].value.grad().equal(at::full({2, 8}, 8.0)));
+}
+
+/// A table of words whose rows go in and whose product comes out.
+struct TiedWords {
+  TiedWords(const at::Tensor& values, at::Tensor read, at::Tensor wanted)
+      : leaves(parameters_of({values})), ids(std::move(read)), targets(std::move(wanted)) {}
+  Parameter& table() { return leaves[0]; }
+  at::Tensor joined_loss() {
+    const at::Tensor rows = fused_lookup(table(), ids).flatten(0, 1).sin();
+    const OutputWords words{table().value, table().value.detach(), &table()};
+    return chunked_token_loss(rows, words, targets, 7) * 0.5;
+  }
+  at::Tensor plain_loss() {
+    const at::Tensor rows = at::embedding(table().value, ids).flatten(0, 1).sin();
+    return token_cross_entropy_sums(at::linear(rows, table().value), targets).loss * 0.5;
+  }
+  std::decay_t<decltype(parameters_of({}))> leaves;
+  at::Tensor ids, targets;
+};
+
+TEST(FusedLookup, AddsItsRowsToWhatTheOutputLayerHasLeft) {
+  at::manual_seed(11);
+  const KernelScope scope(Kernels::fused);
+  const at::Tensor ids = at::randint(0, 20, {3, 11}, at::kLong);  // of 50 words, and some of them often
+  const at::Tensor targets = at::randint(0, 50, {33}, at::kLong);
+  const at::Tensor values = at::randn({50, 16});
+  TiedWords plain(values, ids, targets);
+  const at::Tensor wanted = gradient_of(plain.plain_loss(), plain.table().value);
+
+  TiedWords alone(values, ids, targets);
+  EXPECT_TRUE(takes_fused_lookup(alone.table()));
+  EXPECT_LT(distance(gradient_of(alone.joined_loss(), alone.table().value), wanted), 1e-5) << "no place";
+
+  TiedWords placed(values, ids, targets);
+  GradientPlace place(placed.table());
+  const at::Tensor memory = at::full({50, 16}, NAN);
+  place.offer(memory.alias());
+  placed.joined_loss().backward();
+  EXPECT_EQ(placed.table().value.grad().data_ptr(), memory.data_ptr()) << "and no gradient of its own";
+  EXPECT_LT(distance(memory, wanted), 1e-5);
+  place.withdraw();
+  placed.joined_loss().backward();  // a second micro-batch: added to what is there
+  EXPECT_EQ(placed.table().value.grad().data_ptr(), memory.data_ptr());
+  EXPECT_LT(distance(memory, 2 * wanted), 1e-5);
+}
+
+TEST(FusedLookup, IsNotForOneSampleAtATimeNorForATableThatStays) {
+  auto leaves = parameters_of({at::zeros({5, 4})});
+  EXPECT_FALSE(takes_fused_lookup(leaves[0])) << "no fused kernels";
+  const KernelScope scope(Kernels::fused);
+  EXPECT_TRUE(takes_fused_lookup(leaves[0]));
+  {
+    SampleTap tap({});
+    const SampleTap::Scope taken(tap);
+    EXPECT_FALSE(takes_fused_lookup(leaves[0]));
+  }
+  leaves[0].value.requires_grad_(false);
+  EXPECT_FALSE(takes_fused_lookup(leaves[0]));
 }
 
 TEST(FusedPerceptron, IsThePerceptronWithGeluInItsTanhForm) {

@@ -62,10 +62,10 @@ std::unique_ptr<NcclChannel> NcclChannel::split(NcclExtras::Split call, const Co
   set_up(ranks, [&] {
     check_nccl(call(comm_, color, key, &child, nullptr), "ncclCommSplit");  // null: with the config of this
     await_settled(ranks, timeout_s, "ncclCommSplit");  // the child is there when this one has settled
-    require(child != nullptr || color == NCCL_SPLIT_NOCOLOR, "gave no communicator",
+    require(child != nullptr, "gave no communicator",
             {.subject = "ncclCommSplit", .advice = "leave out --nccl-shared"});
   });
-  return child != nullptr ? std::unique_ptr<NcclChannel>(new NcclChannel(child, device_)) : nullptr;
+  return std::unique_ptr<NcclChannel>(new NcclChannel(child, device_));
 }
 
 void* NcclChannel::register_memory(const NcclExtras& extras, void* memory, std::size_t bytes) {

@@ -20,7 +20,8 @@ class NcclChannel {
  public:
   using Call = std::function<ncclResult_t(ncclComm_t, cudaStream_t)>;
 
-  /// Whether what is split from it uses its connections and threads as well.
+  /// Whether what is split from it uses its connections and threads as well. Kernels of communicators that
+  /// share these run one after another: for collectives, which all ranks submit in one order.
   enum class Splits { apart, shared };
   /// The id is made by rank 0 and travels over MPI. Collective over `ranks`. Throws Error.
   NcclChannel(const Communicator& ranks, int device, double timeout_s, Splits splits = Splits::apart);
@@ -29,7 +30,7 @@ class NcclChannel {
   NcclChannel(const NcclChannel&) = delete;
   NcclChannel& operator=(const NcclChannel&) = delete;
 
-  /// One of the ranks with the same `color`, in the order of `key`; null where it is NCCL_SPLIT_NOCOLOR.
+  /// One of the ranks with the same `color`, in the order of `key`.
   /// Collective over `ranks`, those of the constructor, while nothing else is under way here. Throws Error.
   std::unique_ptr<NcclChannel> split(NcclExtras::Split call, const Communicator& ranks, int color, int key,
                                      double timeout_s);

@@ -165,38 +165,32 @@ NcclGroup::NcclGroup(const DeviceGroupRequest& request, const NcclExtras& extras
 
 /// Of all ranks of the group one communicator, or a part of the job's.
 std::shared_ptr<NcclChannel> NcclGroup::make_collectives(const DeviceGroupRequest& request) const {
-  const auto splits = extras_.split != nullptr ? NcclChannel::Splits::shared : NcclChannel::Splits::apart;
   if (extras_.split == nullptr || request.common->job.size() == size())
-    return std::make_shared<NcclChannel>(*request.ranks, request.device, request.timeout_s, splits);
+    return std::make_shared<NcclChannel>(*request.ranks, request.device, request.timeout_s);
   auto& root = request.common->root;
   if (root == nullptr) root = std::make_shared<NcclRoot>(request);
   return static_cast<NcclRoot&>(*root).channel.split(extras_.split, request.common->job,
                                                      request.common->color, rank_, request.timeout_s);
 }
 
-/// Of a pair, null where this rank is in none; else of the ranks with this color. The same call on all ranks.
-std::unique_ptr<NcclChannel> NcclGroup::make_pair_channel(const Communicator* pair, int color,
-                                                          const DeviceGroupRequest& request) {
-  if (extras_.split != nullptr)
-    return collectives_->split(extras_.split, *request.ranks, pair != nullptr ? color : NCCL_SPLIT_NOCOLOR,
-                               rank_, request.timeout_s);
-  if (pair == nullptr) return nullptr;
-  return std::make_unique<NcclChannel>(*pair, request.device, request.timeout_s);
-}
-
-/// The ranks of each pair make what they send each other through; the set-up is collective.
+/// The ranks of each pair make what they send each other through; the set-up is collective. Never split from
+/// another communicator: those that share what they have run their kernels one after another
+/// (ncclLaunchPrepare of NCCL's enqueue.cc), and a receive that waits would keep the answer that the peer
+/// waits for.
 void NcclGroup::meet(const std::vector<Pair>& pairs, const DeviceGroupRequest& request) {
   const auto own = std::ranges::find_if(
       pairs, [this](const Pair& pair) { return pair.first == rank_ || pair.second == rank_; });
   const bool takes_part = own != pairs.end();
   const int color = takes_part ? own->first : size() + rank_;
   const Communicator pair = request.ranks->split(color, rank_);
-  auto made_there = make_pair_channel(takes_part ? &pair : nullptr, color, request);
-  auto made_back = make_pair_channel(takes_part ? &pair : nullptr, color, request);
   if (!takes_part) return;
   const auto [a, b] = *own;
-  NcclChannel* const there = channels_.emplace_back(std::move(made_there)).get();  // from a to b
-  NcclChannel* const back = channels_.emplace_back(std::move(made_back)).get();
+  const auto make = [&] {
+    return channels_.emplace_back(std::make_unique<NcclChannel>(pair, request.device, request.timeout_s))
+        .get();
+  };
+  NcclChannel* const there = make();  // from a to b
+  NcclChannel* const back = make();
   const int its_rank = pair.size() - 1 - pair.rank();
   const bool is_a = rank_ == a;
   for (NcclChannel* const channel : {there, back}) {

@@ -55,8 +55,6 @@ class NcclGroup final : public Group {
   };
   using Pair = std::pair<int, int>;
   std::shared_ptr<NcclChannel> make_collectives(const DeviceGroupRequest& request) const;
-  std::unique_ptr<NcclChannel> make_pair_channel(const Communicator* pair, int color,
-                                                 const DeviceGroupRequest& request);
   void meet(const std::vector<Pair>& pairs, const DeviceGroupRequest& request);
   Neighbour& neighbour(int rank);
   Label label(std::string_view operation, const Buffer& values, int peer = -1);

@@ -14,4 +14,9 @@ T& shared_memory() {
   return *reinterpret_cast<T*>(memory);
 }
 
+template <class T>
+T* launched_memory() {
+  return static_cast<T*>(cuda_on_cpu::launched_memory());
+}
+
 }  // namespace dtrain::kernels
