@@ -61,6 +61,11 @@ DeviceCall::DeviceCall(std::shared_ptr<DeviceOrder> order, std::string communica
   on_way_.emplace(std::move(way), communicator_);
 }
 
+bool DeviceCall::is_next() {
+  const std::lock_guard held(mutex_);
+  return among_all_ || on_way_->is_turn();
+}
+
 bool DeviceCall::is_turn() {
   const std::lock_guard held(mutex_);
   if (!among_all_) {

@@ -61,7 +61,12 @@ class DeviceOrder {
 /// calls of the device from starting: where a rank has asked for the next messages long before they come,
 /// also the answer that the peer waits for before it sends them. Collectives are given in the order in which
 /// all ranks submit them. A message is given when the one before it on its way has ended; its place among the
-/// calls of the device is where it is then. Thread-safe.
+/// calls of the device is where it is then.
+///
+/// Nor may a receive be with the device long before its message: CUDA loads a kernel when it is first used,
+/// waits for all that runs until then, and keeps the process's other calls waiting. A rank whose receive
+/// waits for a peer then never sends what the peer waits for. So the one that makes the calls asks is_next(),
+/// learns from the peer that the message is with its device, and asks is_turn() behind that. Thread-safe.
 class DeviceCall {
  public:
   /// A collective.
@@ -72,6 +77,8 @@ class DeviceCall {
   DeviceCall(const DeviceCall&) = delete;
   DeviceCall& operator=(const DeviceCall&) = delete;
 
+  /// Whether none before it on its way is left: of a collective, always.
+  bool is_next();
   /// Whether it may be given now. Throws Error as DeviceOrder::Place::is_turn().
   bool is_turn();
   /// The device has it, or it will never be made: the next call may go.

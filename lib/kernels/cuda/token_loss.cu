@@ -101,7 +101,7 @@ __device__ LogSum log_sum_keeping(T* kept, const T* row, const TokenRows& rows) 
   over_row(
       row, rows.stride / kAtOnce, 0,
       [&](std::size_t i, const Vector<T>& values) {
-        store(kept + i, values);
+        *reinterpret_cast<Vector<T>*>(kept + i) = values;
         if (i + kAtOnce <= rows.words) {
           add<T>(own, values);
         } else {

@@ -24,6 +24,9 @@ struct FakeNccl {
   int sharing = 0;         ///< Communicators, by an id, that share what they have with those split from them.
   /// Sent on such a communicator: one waits until all that was given to any of them before has ended.
   int messages_behind_others = 0;
+  /// Given to the GPU a tenth of a second or more before their senders': CUDA waits for them where it loads a
+  /// kernel, and keeps the rank from sending what its peer waits for.
+  int receives_that_wait = 0;
 
   static FakeNccl& of_this_rank();
   /// As of a library that has all of them.

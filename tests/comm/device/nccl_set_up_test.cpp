@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <numeric>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -140,6 +142,39 @@ TEST_F(NcclSetUpTest, ALibraryWithoutTheseFunctionsDoesAsBefore) {
     EXPECT_EQ(calls().made, 1 + channels_of(job_.size()));
     EXPECT_EQ(calls().registered > 0, !splits);
   }
+}
+
+TEST_F(NcclSetUpTest, AReceiveIsGivenToTheGpuWhenItsMessageIsSent) {
+  if (job_.size() != 2) GTEST_SKIP() << "for two ranks";
+  const auto pair = group(job_.world, FakeNccl::extras(), nullptr, true);
+  const auto memory = pair->allocate(4 * sizeof(float));
+  auto* const values = static_cast<float*>(memory->data());
+  const auto element = [&](std::size_t i) { return Buffer{values + i, 1, DataType::float32}; };
+  calls().receives_that_wait = 0;
+  std::fill_n(values, 4, 0.0F);
+  if (job_.rank() == 0) {
+    const Handle answer = pair->receive(element(2), 1);  // long before it comes
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    values[0] = 1.5F;
+    values[1] = 2.5F;
+    const Handle first = pair->send(element(0), 1);
+    std::this_thread::sleep_for(std::chrono::milliseconds(300));
+    calls().busy_looks = 40;  // what is to be sent is not made yet
+    const Handle second = pair->send(element(1), 1);
+    for (const Handle& handle : {first, second, answer}) handle.wait();
+    EXPECT_EQ(values[2], 7.0F);
+  } else {
+    const Handle first = pair->receive(element(0), 0);
+    const Handle second = pair->receive(element(1), 0);
+    first.wait();
+    second.wait();
+    EXPECT_EQ(values[0], 1.5F);
+    EXPECT_EQ(values[1], 2.5F);
+    values[2] = 7.0F;
+    pair->send(element(2), 0).wait();
+  }
+  EXPECT_EQ(calls().receives_that_wait, 0);
+  job_.world.barrier();
 }
 
 TEST_F(NcclSetUpTest, MemoryIsFreedWhenTheGpuHasDoneWhatUsesIt) {

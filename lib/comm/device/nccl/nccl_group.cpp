@@ -3,11 +3,13 @@
 #include <fmt/core.h>
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "comm/device/nccl/cuda_check.hpp"
 #include "comm/device/nccl/cuda_event.hpp"
 #include "comm/device/nccl/nccl_memory.hpp"
+#include "comm/device/nccl/notice.hpp"
 #include "comm/group_arguments.hpp"
 #include "comm/operation.hpp"
 #include "core/error.hpp"
@@ -64,15 +66,25 @@ ncclResult_t worst(ncclResult_t first, ncclResult_t second) {
   return first == ncclSuccess || first == ncclInProgress ? second : first;
 }
 
+/// Whom a message comes from, or goes to.
+struct Peer {
+  const Communicator* pair;
+  int rank;  ///< In the pair.
+  bool receives;
+};
+
 /// Issues its call when its turn has come, then polls an event behind it: never blocks on the stream, where
-/// a dead peer would keep it for ever.
+/// a dead peer would keep it for ever. What is sent is given to the GPU when it has been computed, and then
+/// the peer is told, which gives its receive to its own: see DeviceCall.
 class NcclOperation final : public Operation {
  public:
+  /// `peer`: nothing for a collective.
   NcclOperation(const Label& label, NcclChannel& channel, std::unique_ptr<DeviceCall> turn,
-                cudaStream_t compute, NcclChannel::Call call, std::int64_t sent, std::int64_t received,
-                ByteCount* by_rank)
+                const std::optional<Peer>& peer, cudaStream_t compute, NcclChannel::Call call,
+                std::int64_t sent, std::int64_t received, ByteCount* by_rank)
       : label_(label),
         channel_(channel),
+        peer_(peer),
         compute_(compute),
         call_(std::move(call)),
         turn_(std::move(turn)),
@@ -92,6 +104,10 @@ class NcclOperation final : public Operation {
 
   bool advance() override {
     if (!issued_) {
+      if (!may_go()) {
+        channel_.check_peers();
+        return false;
+      }
       issued_ = channel_.issue(*turn_, [this](ncclComm_t comm, cudaStream_t stream) {
         called_ = true;
         ready_.make_wait(stream);
@@ -99,8 +115,9 @@ class NcclOperation final : public Operation {
       });
       if (!issued_) return false;
       done_.record(channel_.stream());
+      if (peer_ && !peer_->receives) notice_ = Notice::to(*peer_->pair, peer_->rank);
     }
-    complete_ = done_.passed();
+    complete_ = notice_.test() && done_.passed();
     if (complete_) {
       turn_->ended();
       if (by_rank_ != nullptr) by_rank_->add(bytes_sent_, bytes_received_);
@@ -124,8 +141,24 @@ class NcclOperation final : public Operation {
   const Label* label() const override { return &label_; }
 
  private:
+  /// Whether a message is there to be sent, or is with the peer's GPU.
+  bool may_go() {
+    if (!peer_ || may_go_) return true;
+    if (!turn_->is_next()) return false;
+    if (peer_->receives && !awaits_notice_) {
+      notice_ = Notice::from(*peer_->pair, peer_->rank);
+      awaits_notice_ = true;
+    }
+    may_go_ = peer_->receives ? notice_.test() : ready_.passed();
+    return may_go_;
+  }
+
   Label label_;
   NcclChannel& channel_;
+  std::optional<Peer> peer_;
+  Notice notice_;
+  bool awaits_notice_ = false;
+  bool may_go_ = false;
   cudaStream_t compute_;
   NcclChannel::Call call_;
   std::unique_ptr<DeviceCall> turn_;
@@ -182,8 +215,9 @@ void NcclGroup::meet(const std::vector<Pair>& pairs, const DeviceGroupRequest& r
       pairs, [this](const Pair& pair) { return pair.first == rank_ || pair.second == rank_; });
   const bool takes_part = own != pairs.end();
   const int color = takes_part ? own->first : size() + rank_;
-  const Communicator pair = request.ranks->split(color, rank_);
+  Communicator with_peer = request.ranks->split(color, rank_);
   if (!takes_part) return;
+  const Communicator& pair = *pairs_.emplace_back(std::make_unique<Communicator>(std::move(with_peer)));
   const auto [a, b] = *own;
   const auto make = [&] {
     return channels_.emplace_back(std::make_unique<NcclChannel>(pair, request.device, request.timeout_s))
@@ -203,7 +237,8 @@ void NcclGroup::meet(const std::vector<Pair>& pairs, const DeviceGroupRequest& r
         },
         request.timeout_s);
   }
-  neighbours_[is_a ? b : a] = is_a ? Neighbour{there, back, its_rank} : Neighbour{back, there, its_rank};
+  neighbours_[is_a ? b : a] =
+      is_a ? Neighbour{there, back, &pair, its_rank} : Neighbour{back, there, &pair, its_rank};
 }
 
 /// A communicator's end may wait for the peer's: all ranks end theirs in one order, against that of making.
@@ -236,13 +271,15 @@ std::unique_ptr<SharedBuffer> NcclGroup::allocate(std::size_t bytes) {
 }
 
 Handle NcclGroup::submit(const Label& label, NcclChannel& channel, NcclChannel::Call call, std::int64_t sent,
-                         std::int64_t received) {
+                         std::int64_t received, const Neighbour* neighbour) {
   check_cuda(cudaSetDevice(channel.device()), "cudaSetDevice");
   ByteCount* const by_rank =
       label.peer < 0 || traffic_ == nullptr ? bytes_with_all_ : &traffic_->with(label.peer);
   auto turn = label.peer < 0 ? std::make_unique<DeviceCall>(order_, std::string(label.group))
                              : std::make_unique<DeviceCall>(order_, std::string(label.group), channel.way());
-  return queue_.submit(std::make_unique<NcclOperation>(label, channel, std::move(turn), compute_,
+  std::optional<Peer> peer;
+  if (neighbour != nullptr) peer = Peer{neighbour->pair, neighbour->rank_in_pair, &channel == neighbour->in};
+  return queue_.submit(std::make_unique<NcclOperation>(label, channel, std::move(turn), peer, compute_,
                                                        std::move(call), sent, received, by_rank));
 }
 
@@ -347,7 +384,7 @@ Handle NcclGroup::send(Buffer values, int to) {
       [values, to = peer.rank_in_pair](ncclComm_t comm, cudaStream_t stream) {
         return ncclSend(values.data, values.count, nccl_type(values.type), to, comm, stream);
       },
-      static_cast<std::int64_t>(values.bytes()), 0);
+      static_cast<std::int64_t>(values.bytes()), 0, &peer);
 }
 
 Handle NcclGroup::receive(Buffer values, int from) {
@@ -359,7 +396,7 @@ Handle NcclGroup::receive(Buffer values, int from) {
       [values, from = peer.rank_in_pair](ncclComm_t comm, cudaStream_t stream) {
         return ncclRecv(values.data, values.count, nccl_type(values.type), from, comm, stream);
       },
-      0, static_cast<std::int64_t>(values.bytes()));
+      0, static_cast<std::int64_t>(values.bytes()), &peer);
 }
 
 Handle NcclGroup::barrier() {

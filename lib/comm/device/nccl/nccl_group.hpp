@@ -18,8 +18,8 @@ namespace dtrain::comm {
 /// The collectives over NCCL, on buffers in the GPU's memory. An operation waits, on the GPU, for what the
 /// compute stream held when it was submitted, and a follower of its handle lets that stream wait for it.
 /// Messages to and from each neighbour have a communicator and a stream of their own, and are given to NCCL
-/// one at a time (DeviceCall): a receive that has been posted long before its message comes keeps none but
-/// later ones from there waiting.
+/// one at a time, a receive when its message is with the peer's GPU (DeviceCall): one that has been posted
+/// long before its message comes keeps none but later ones from there waiting.
 class NcclGroup final : public Group {
  public:
   /// `extras`: what the loaded NCCL has of them; used where the request has something in common with others.
@@ -51,6 +51,7 @@ class NcclGroup final : public Group {
   struct Neighbour {
     NcclChannel* out = nullptr;
     NcclChannel* in = nullptr;
+    const Communicator* pair = nullptr;
     int rank_in_pair = 0;  // the neighbour's
   };
   using Pair = std::pair<int, int>;
@@ -59,7 +60,7 @@ class NcclGroup final : public Group {
   Neighbour& neighbour(int rank);
   Label label(std::string_view operation, const Buffer& values, int peer = -1);
   Handle submit(const Label& label, NcclChannel& channel, NcclChannel::Call call, std::int64_t sent,
-                std::int64_t received);
+                std::int64_t received, const Neighbour* neighbour = nullptr);
 
   std::string name_;
   int rank_;
@@ -70,6 +71,7 @@ class NcclGroup final : public Group {
   cudaStream_t compute_;
   NcclExtras extras_;
   std::shared_ptr<NcclChannel> collectives_;
+  std::vector<std::unique_ptr<Communicator>> pairs_;    ///< Of this rank and a neighbour each.
   std::vector<std::unique_ptr<NcclChannel>> channels_;  ///< To and from neighbours, as they were made.
   std::map<int, Neighbour> neighbours_;                 ///< By rank; empty where no messages are wanted.
   std::unique_ptr<SharedBuffer> token_;                 ///< What a barrier reduces.

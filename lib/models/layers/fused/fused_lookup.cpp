@@ -1,6 +1,7 @@
 #include "models/layers/fused/fused_lookup.hpp"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/_index_put_impl.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/embedding_dense_backward.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -20,7 +21,8 @@ void add_rows(at::Tensor& sums, const at::Tensor& ids, const at::Tensor& rows) {
   if (sums.is_cpu()) {
     sums.index_add_(0, ids, rows);
   } else {
-    sums.index_put_({ids}, rows, /*accumulate=*/true);
+    at::_index_put_impl_(sums, {ids}, rows, /*accumulate=*/true,
+                         /*unsafe=*/true);  // else it looks at the ids on the CPU
   }
 }
 
