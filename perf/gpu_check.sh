@@ -209,7 +209,9 @@ ranks_part() {
     runs_of 'the update is replayed in' 2 "$model" --kernels fused --precision bf16 --bucket-mb 1 --verify-every 3
   done
   runs_of '' 2 mlp --nccl-shared --bucket-mb 1 --verify-every 3
-  runs_of '' 2 gpt --nccl-shared --mesh pipe=2
+  for more in '' --nccl-shared; do runs_of '' 2 gpt --mesh pipe=2 $more; done
+  runs_of '' 2 resnet18 --mesh pipe=2 --micro-batches 4
+  runs_of '' 2 gpt --mesh tensor=2
   sum_up
 }
 correct_part() {

@@ -124,6 +124,7 @@ called 1 '--offload optimizer'
 called 2 '--kernels fused --precision fp'
 called 4 '--kernels fused --precision bf16'  # gpt and resnet18, on one rank and on two
 called 2 '--nccl-shared'
+called 3 '--mesh pipe=2'
 called 1 '--epochs 3'
 check 0 'smoke: resnet18 --tf32 passed before' part smoke
 check 0 'ranks: mlp --nccl-shared --bucket-mb 1 --verify-every 3 on 2 ranks passed before' part ranks

@@ -221,49 +221,6 @@ INSTANTIATE_TEST_SUITE_P(Sizes, GeluTest,
                          testing::Values(InnerProduct{64, 128, 256}, InnerProduct{67, 16, 264},
                                          InnerProduct{1, 8, 8}, InnerProduct{700, 8, 40}));
 
-TEST_F(FusedDeviceTest, ProductsOfEitherLayoutAndResult) {
-  struct Case {
-    MatrixProduct of;
-    bool has_bias;
-  };
-  for (const Case& one : {Case{{64, 128, 256, false, true}, true}, Case{{64, 128, 256, false, true}, false},
-                          Case{{64, 256, 128}, false}, Case{{64, 128, 8, true, false, true}, false},
-                          Case{{40, 24, 16, true, true}, true}, Case{{7, 8, 8, false, true}, true}}) {
-    const MatrixProduct& of = one.of;
-    const auto a = rounded<Bfloat16>(numbers(of.rows * of.depth, 1));
-    const auto b = rounded<Bfloat16>(numbers(of.depth * of.columns, 2));
-    const auto bias = rounded<Bfloat16>(numbers(of.columns, 3));
-    const OnDevice<Bfloat16> a_there(a);
-    const OnDevice<Bfloat16> b_there(b);
-    const OnDevice<Bfloat16> bias_there(bias);
-    const OnDevice<Bfloat16> half(of.rows * of.columns);
-    const OnDevice<float> full(of.rows * of.columns);
-    const OnDevice<std::uint8_t> workspace(ProductKernels::kWorkspaceBytes);
-    void* const result = of.in_float ? static_cast<void*>(full.data()) : half.data();
-    for (const bool again : {false, true}) {  // the first time an algorithm is chosen
-      if (!kernels_->products()->multiply(result, a_there.data(), b_there.data(),
-                                          one.has_bias ? bias_there.data() : nullptr, Element::bfloat16, of,
-                                          workspace.data(), nullptr))
-        GTEST_SKIP() << "cublasLt is not there, or has no such product" << again;
-      const auto found = of.in_float ? full.values() : std::vector<float>();
-      const auto rounded_there = of.in_float ? std::vector<Bfloat16>() : half.values();
-      for (std::size_t i = 0; i < of.rows * of.columns; ++i) {
-        const std::size_t r = i / of.columns;
-        const std::size_t c = i % of.columns;
-        double sum = one.has_bias ? to_float(bias[c]) : 0.0;
-        for (std::size_t k = 0; k < of.depth; ++k)
-          sum += static_cast<double>(to_float(a[of.transposes_a ? k * of.rows + r : r * of.depth + k])) *
-                 to_float(b[of.transposes_b ? c * of.depth + k : k * of.columns + c]);
-        if (of.in_float) {
-          ASSERT_NEAR(found[i], sum, 1e-4);
-        } else {
-          ASSERT_NEAR(to_float(rounded_there[i]), sum, 0x1p-8 * std::abs(sum) + 1e-4);
-        }
-      }
-    }
-  }
-}
-
 TEST_F(FusedDeviceTest, AStepIsDecidedAndApplied) {
   constexpr std::size_t kCount = 100003;
   auto values = numbers(kCount, 1);

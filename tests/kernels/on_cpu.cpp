@@ -13,29 +13,6 @@ namespace {
 /// cublasLt's part by plain loops.
 class PlainProducts final : public ProductKernels {
  public:
-  bool multiply(void* result, const void* a, const void* b, const void* bias, Element type,
-                const MatrixProduct& of, void* /*workspace*/, Stream /*stream*/) const override {
-    with_element_type(type, [&]<class T>(T*) {
-      const auto* const of_a = static_cast<const T*>(a);
-      const auto* const of_b = static_cast<const T*>(b);
-      for (std::size_t r = 0; r < of.rows; ++r) {
-        for (std::size_t c = 0; c < of.columns; ++c) {
-          double sum = bias != nullptr ? to_float(static_cast<const T*>(bias)[c]) : 0.0;
-          for (std::size_t k = 0; k < of.depth; ++k)
-            sum += product(of_a[of.transposes_a ? k * of.rows + r : r * of.depth + k],
-                           of_b[of.transposes_b ? c * of.depth + k : k * of.columns + c]);
-          const std::size_t at = r * of.columns + c;
-          if (of.in_float) {
-            static_cast<float*>(result)[at] = static_cast<float>(sum);
-          } else {
-            static_cast<T*>(result)[at] = from_float<T>(static_cast<float>(sum));
-          }
-        }
-      }
-    });
-    return true;
-  }
-
   bool gelu(void* out, void* before, const void* x, const void* weight, const void* bias, Element type,
             const InnerProduct& of, void* /*workspace*/, Stream /*stream*/) const override {
     with_element_type(type, [&]<class T>(T*) {

@@ -5,7 +5,6 @@
 #include <cublasLt.h>
 #include <dlfcn.h>
 
-#include <cmath>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -82,89 +81,41 @@ class Held {
   Free free_;
 };
 
-/// What a product reads and writes. `bias` and `aux`: what the epilogue does beside `d`; null without one.
-struct Operands {
-  void* d;
-  const void* a;
-  const void* b;
-  void* bias = nullptr;
-  void* aux = nullptr;
-};
-
-/// The types of a product's factors and of its result.
-struct Types {
-  cudaDataType_t factors;
-  cudaDataType_t result;
-};
-
-/// Two events of the GPU, and what it did between them.
-class Stopwatch {
- public:
-  Stopwatch() {
-    check_cuda(cudaEventCreate(&begin_));
-    check_cuda(cudaEventCreate(&end_));
-  }
-  ~Stopwatch() {
-    if (begin_ != nullptr) cudaEventDestroy(begin_);
-    if (end_ != nullptr) cudaEventDestroy(end_);
-  }
-  Stopwatch(const Stopwatch&) = delete;
-  Stopwatch& operator=(const Stopwatch&) = delete;
-
-  /// Waits for the GPU.
-  template <class Work>
-  float ms_of(const Work& work, cudaStream_t stream) {
-    check_cuda(cudaEventRecord(begin_, stream));
-    work();
-    check_cuda(cudaEventRecord(end_, stream));
-    check_cuda(cudaEventSynchronize(end_));
-    float ms = 0.0F;
-    check_cuda(cudaEventElapsedTime(&ms, begin_, end_));
-    return ms;
-  }
-
- private:
-  static void check_cuda(cudaError_t error) {
-    require(error == cudaSuccess, cudaGetErrorString(error),
-            {.subject = "timing a product", .advice = kAdvice});
-  }
-  cudaEvent_t begin_ = nullptr;
-  cudaEvent_t end_ = nullptr;
-};
-
 /// What is the same each time a product of these sizes is computed.
 class Plan {
  public:
   /// `bias` and `aux`: as of run(); known before an algorithm is chosen.
-  Plan(const Library& library, cublasLtHandle_t handle, const ColumnProduct& of, Types types,
+  Plan(const Library& library, cublasLtHandle_t handle, const ColumnProduct& of, cudaDataType_t type,
        cublasLtEpilogue_t epilogue, void* bias, void* aux)
       : library_(library),
         handle_(handle),
         product_(description(library), library.forget_description),
-        a_(layout(library, types.factors, of.transposes_a ? of.k : of.m, of.transposes_a ? of.m : of.k,
-                  of.lda),
+        a_(layout(library, type, of.transposes_a ? of.k : of.m, of.transposes_a ? of.m : of.k, of.lda),
            library.forget_layout),
-        b_(layout(library, types.factors, of.transposes_b ? of.n : of.k, of.transposes_b ? of.k : of.n,
-                  of.ldb),
-           library.forget_layout),
-        d_(layout(library, types.result, of.m, of.n, of.ldd), library.forget_layout) {
+        b_(layout(library, type, of.k, of.n, of.ldb), library.forget_layout),
+        d_(layout(library, type, of.m, of.n, of.ldd), library.forget_layout) {
     set(CUBLASLT_MATMUL_DESC_TRANSA, of.transposes_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-    set(CUBLASLT_MATMUL_DESC_TRANSB, of.transposes_b ? CUBLAS_OP_T : CUBLAS_OP_N);
+    set(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N);
     if (epilogue != CUBLASLT_EPILOGUE_DEFAULT) {
       set(CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
       set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD, of.ldd);
-      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, types.factors);
+      set(CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, type);
     }
     set_pointers(bias, aux);
-    ask_for_proposals();
+    choose();
   }
 
-  bool there_is_one() const { return proposed_ > 0; }
+  bool there_is_one() const { return chosen_; }
 
-  void run(const Operands& on, void* workspace, cudaStream_t stream) {
-    set_pointers(on.bias, on.aux);
-    if (proposed_ > 1) choose(on, workspace, stream);
-    check(multiply(on, chosen_, workspace, stream), "cublasLtMatmul");
+  /// `bias` and `aux`: what the epilogue reads and writes beside `d`; null without one.
+  void run(void* d, const void* a, const void* b, void* bias, void* aux, void* workspace,
+           cudaStream_t stream) const {
+    set_pointers(bias, aux);
+    const float one = 1.0F;
+    const float zero = 0.0F;
+    check(library_.multiply(handle_, product_.get(), &one, a, a_.get(), b, b_.get(), &zero, d, d_.get(), d,
+                            d_.get(), &algorithm_, workspace, ProductKernels::kWorkspaceBytes, stream),
+          "cublasLtMatmul");
   }
 
  private:
@@ -191,41 +142,7 @@ class Plan {
     if (aux != nullptr) set(CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER, aux);
   }
 
-  static constexpr int kProposals = 8;
-  static constexpr int kRounds = 3;
-  static constexpr float kGain = 0.98F;  // of the library's first proposal's time, for another to be chosen
-
-  cublasStatus_t multiply(const Operands& on, int proposal, void* workspace, cudaStream_t stream) const {
-    const float one = 1.0F;
-    const float zero = 0.0F;
-    return library_.multiply(handle_, product_.get(), &one, on.a, a_.get(), on.b, b_.get(), &zero, on.d,
-                             d_.get(), on.d, d_.get(), &proposals_[proposal].algo, workspace,
-                             ProductKernels::kWorkspaceBytes, stream);
-  }
-
-  /// The fastest proposal, once: nothing can be timed while the stream is captured.
-  void choose(const Operands& on, void* workspace, cudaStream_t stream) {
-    cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    if (cudaStreamIsCapturing(stream, &capture) != cudaSuccess || capture != cudaStreamCaptureStatusNone)
-      return;
-    Stopwatch watch;
-    float shortest[kProposals];
-    for (float& ms : shortest) ms = INFINITY;
-    for (int round = 0; round <= kRounds; ++round) {  // the first one is not counted
-      for (int p = 0; p < proposed_; ++p) {
-        cublasStatus_t status = CUBLAS_STATUS_SUCCESS;
-        const float ms = watch.ms_of([&] { status = multiply(on, p, workspace, stream); }, stream);
-        if (round > 0 && status == CUBLAS_STATUS_SUCCESS && ms < shortest[p]) shortest[p] = ms;
-      }
-    }
-    for (int p = 1; p < proposed_; ++p)
-      if (shortest[p] < shortest[chosen_] * (chosen_ == 0 ? kGain : 1.0F)) chosen_ = p;
-    proposals_[0] = proposals_[chosen_];
-    chosen_ = 0;
-    proposed_ = 1;
-  }
-
-  void ask_for_proposals() {
+  void choose() {
     cublasLtMatmulPreference_t made = nullptr;
     check(library_.prefer(&made), "cublasLtMatmulPreferenceCreate");
     const Held<cublasLtMatmulPreference_t> preference(made, library_.forget_preference);
@@ -239,32 +156,24 @@ class Plan {
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, std::uint32_t{16});
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, std::uint32_t{16});
     prefer(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, std::uint32_t{16});
+    cublasLtMatmulHeuristicResult_t best{};
+    int found = 0;
     const auto status = library_.choose(handle_, product_.get(), a_.get(), b_.get(), d_.get(), d_.get(),
-                                        preference.get(), kProposals, proposals_, &proposed_);
-    if (status != CUBLAS_STATUS_SUCCESS) proposed_ = 0;
-    for (int p = 0; p < proposed_; ++p)
-      if (proposals_[p].state != CUBLAS_STATUS_SUCCESS) proposed_ = p;
+                                        preference.get(), 1, &best, &found);
+    chosen_ = status == CUBLAS_STATUS_SUCCESS && found == 1 && best.state == CUBLAS_STATUS_SUCCESS;
+    algorithm_ = best.algo;
   }
 
   const Library& library_;
   cublasLtHandle_t handle_;
   Held<cublasLtMatmulDesc_t> product_;
   Held<cublasLtMatrixLayout_t> a_, b_, d_;
-  cublasLtMatmulHeuristicResult_t proposals_[kProposals]{};  // the first `proposed_`, best first by its rules
-  int proposed_ = 0;
-  int chosen_ = 0;
+  cublasLtMatmulAlgo_t algorithm_{};
+  bool chosen_ = false;
 };
 
 class CudaProductKernels final : public ProductKernels {
  public:
-  bool multiply(void* result, const void* a, const void* b, const void* bias, Element type,
-                const MatrixProduct& of, void* workspace, Stream stream) const override {
-    if (!takes_product(of, type, {result, a, b, bias, workspace})) return false;
-    const auto epilogue = bias != nullptr ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-    return run({.d = result, .a = b, .b = a, .bias = const_cast<void*>(bias)}, product_in_columns(of), type,
-               epilogue, workspace, stream, of.in_float);
-  }
-
   bool gelu(void* out, void* before, const void* x, const void* weight, const void* bias, Element type,
             const InnerProduct& of, void* workspace, Stream stream) const override {
     if (!takes_epilogue(of, type, {out, before, x, weight, bias, workspace})) return false;
@@ -286,25 +195,29 @@ class CudaProductKernels final : public ProductKernels {
   }
 
  private:
+  struct Operands {
+    void* d;
+    const void* a;
+    const void* b;
+    void* bias = nullptr;
+    void* aux = nullptr;
+  };
   // Forward and backward run in different threads, and a plan's pointers are the last call's.
   bool run(const Operands& on, const ColumnProduct& of, Element type, cublasLtEpilogue_t epilogue,
-           void* workspace, Stream stream, bool in_float = false) const {
+           void* workspace, Stream stream) const {
     const std::lock_guard lock(mutex_);
     if (!library_) return false;
     if (handle_ == nullptr) check(library_->create(&handle_), "cublasLtCreate");
-    const cudaDataType_t half = type == Element::float16 ? CUDA_R_16F : CUDA_R_16BF;
-    const Types types{half, in_float ? CUDA_R_32F : half};
-    auto& plan =
-        plans_[{of.m, of.n, of.k, of.transposes_a, of.transposes_b, types.factors, types.result, epilogue}];
+    const cudaDataType_t data = type == Element::float16 ? CUDA_R_16F : CUDA_R_16BF;
+    auto& plan = plans_[{of.m, of.n, of.k, data, epilogue}];
     if (plan == nullptr)
-      plan = std::make_unique<Plan>(*library_, handle_, of, types, epilogue, on.bias, on.aux);
+      plan = std::make_unique<Plan>(*library_, handle_, of, data, epilogue, on.bias, on.aux);
     if (!plan->there_is_one()) return false;
-    plan->run(on, workspace, static_cast<cudaStream_t>(stream));
+    plan->run(on.d, on.a, on.b, on.bias, on.aux, workspace, static_cast<cudaStream_t>(stream));
     return true;
   }
 
-  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, bool, bool, cudaDataType_t, cudaDataType_t,
-                         cublasLtEpilogue_t>;
+  using Key = std::tuple<std::int64_t, std::int64_t, std::int64_t, cudaDataType_t, cublasLtEpilogue_t>;
   mutable std::mutex mutex_;
   const std::optional<Library> library_ = Library::open();
   mutable cublasLtHandle_t handle_ = nullptr;  // of the rank's one GPU; lives as long as the process

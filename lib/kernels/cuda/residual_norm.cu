@@ -177,11 +177,9 @@ __global__ void __launch_bounds__(kThreads)
     const float deviation = columns > 0 ? deviations[r] : 0.0F;
     Values units[Shape::kChunks];
     Elements<T, kAtOnce> above[Shape::kChunks];
-    Values made[Shape::kChunks]{};  // asked for now: by the second pass they are here
     Shape::over_chunks(columns, [&](std::size_t k, std::size_t i) {
       units[k] = loaded<kAtOnce>(sum + at + i);
       above[k] = loaded<kAtOnce>(of_normed + at + i);
-      if (passed != nullptr) made[k] = loaded<kAtOnce>(passed + at + i);
     });
     TwoSums own{0.0F, 0.0F};
     Shape::over_chunks(columns, [&](std::size_t k, std::size_t i) {
@@ -201,13 +199,15 @@ __global__ void __launch_bounds__(kThreads)
     const float mean_product = row.second / width;
     Shape::over_chunks(columns, [&](std::size_t k, std::size_t i) {
       const auto scale = loaded<kAtOnce>(weight + i);
+      Values made{};
+      if (passed != nullptr) made = loaded<kAtOnce>(passed + at + i);
       for (std::size_t e = 0; e < kAtOnce; ++e)
-        made[k].of[e] += norm_gradient_of(to_float(above[k].of[e]) * scale.of[e], units[k].of[e], mean_scaled,
-                                          mean_product, deviation);
-      store(gradient + at + i, made[k]);
+        made.of[e] += norm_gradient_of(to_float(above[k].of[e]) * scale.of[e], units[k].of[e], mean_scaled,
+                                       mean_product, deviation);
+      store(gradient + at + i, made);
       if (of_branch == nullptr) return;
       Elements<T, kAtOnce> rounded;
-      for (std::size_t e = 0; e < kAtOnce; ++e) rounded.of[e] = from_float<T>(made[k].of[e]);
+      for (std::size_t e = 0; e < kAtOnce; ++e) rounded.of[e] = from_float<T>(made.of[e]);
       store(of_branch + at + i, rounded);
     });
   }

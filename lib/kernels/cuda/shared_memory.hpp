@@ -12,11 +12,4 @@ __device__ T& shared_memory() {
   return *reinterpret_cast<T*>(memory);
 }
 
-/// The block's memory besides, as much as its launch asked for: the same in each call.
-template <class T>
-__device__ T* launched_memory() {
-  extern __shared__ uint4 of_launch[];
-  return reinterpret_cast<T*>(of_launch);
-}
-
 }  // namespace dtrain::kernels

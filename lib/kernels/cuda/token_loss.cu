@@ -1,8 +1,9 @@
 // The loss of a classifier of words, a row of logits for each token. A block has a row. Where the loss and
-// its gradient come at once, 3.3 GB travel for 16,384 tokens of gpt2 in bf16, and not 5, if the second pass
-// over a row finds it near: in the multiprocessor's memory, where two rows fit there, else in the cache.
-// On an H200 both took 0.91 and 0.93 ms apart, and as one with the cache 1.53, at ten instructions for a
-// logit; the bytes predict 0.79.
+// its gradient come at once, the second pass over a row finds it in the cache: 3.3 GB travel for 16,384
+// tokens of gpt2 in bf16, and not 5. Apart they took 0.91 and 0.93 ms there (H200, 2026-11-26), and as one,
+// 2.17: the instructions of a logit, more than 22 by the disassembly, counted for more than its bytes, which
+// predict 0.77. With ten of them it takes 1.53 (2026-11-27). A row kept in the multiprocessor's memory
+// instead took 2.17, as nvcc 13.0 stored it there by halves.
 #include "kernels/cuda/token_loss.hpp"
 
 #include <algorithm>
@@ -17,7 +18,6 @@ namespace {
 
 constexpr unsigned kRowThreads = 512;       // of a block
 constexpr std::size_t kVectorsAtOnce = 4;   // that a thread reads before it uses the first
-constexpr int kRowsAtOnce = 2;              // that a multiprocessor keeps: one is read while one is written
 constexpr std::size_t kCached = 28U << 20;  // bytes of rows that stay in the cache between two passes
 
 /// What all threads of the block have, joined in an order that is always the same; every thread gets it.
@@ -93,29 +93,9 @@ __device__ LogSum log_sum_of(const T* row, std::size_t words, bool aligned) {
   return join_over_block(own);
 }
 
-/// The same, of a row of whole vectors, each of which its thread leaves in `kept`.
-template <class T>
-__device__ LogSum log_sum_keeping(T* kept, const T* row, const TokenRows& rows) {
-  constexpr std::size_t kAtOnce = Vector<T>::kElements;
-  LogSum own;
-  over_row(
-      row, rows.stride / kAtOnce, 0,
-      [&](std::size_t i, const Vector<T>& values) {
-        *reinterpret_cast<Vector<T>*>(kept + i) = values;
-        if (i + kAtOnce <= rows.words) {
-          add<T>(own, values);
-        } else {
-          for (std::size_t e = 0; i + e < rows.words; ++e) own.add(to_float(values.of[e]));
-        }
-      },
-      [](std::size_t) {});
-  return join_over_block(own);
-}
-
-/// `from`: the logits, `row` itself or what log_sum_keeping() has left.
 template <class T>
 __device__ void write_gradient(T* row, const TokenRows& rows, float log_sum, std::size_t target, float factor,
-                               const T* from, bool aligned) {
+                               bool aligned) {
   constexpr std::size_t kAtOnce = Vector<T>::kElements;
   const auto share_of = [&](T logit) { return exponential<T>(to_float(logit) - log_sum); };
   const auto gradient = [&](std::size_t i, T logit) {
@@ -123,7 +103,7 @@ __device__ void write_gradient(T* row, const TokenRows& rows, float log_sum, std
     return from_float<T>(token_loss_gradient_of(share_of(logit), i == target, factor));
   };
   over_row(
-      from, aligned ? rows.stride / kAtOnce : 0, rows.stride,
+      row, aligned ? rows.stride / Vector<T>::kElements : 0, rows.stride,
       [&](std::size_t i, Vector<T> values) {
         // All but two of a row have words alone, and not the wanted one.
         const bool plain = i + kAtOnce <= rows.words && target - i >= kAtOnce;
@@ -135,7 +115,7 @@ __device__ void write_gradient(T* row, const TokenRows& rows, float log_sum, std
         }
         store(row + i, values);
       },
-      [&](std::size_t i) { row[i] = gradient(i, from[i]); });
+      [&](std::size_t i) { row[i] = gradient(i, row[i]); });
 }
 
 template <class T>
@@ -156,8 +136,8 @@ __global__ void __launch_bounds__(kRowThreads)
     token_loss_gradient_kernel(T* logits, const float* log_sums, const std::int64_t* targets,
                                const float* factor, TokenRows rows, bool aligned) {
   for (std::size_t r = blockIdx.x; r < rows.rows; r += gridDim.x) {
-    T* const row = logits + r * rows.stride;
-    write_gradient(row, rows, log_sums[r], static_cast<std::size_t>(targets[r]), *factor, row, aligned);
+    write_gradient(logits + r * rows.stride, rows, log_sums[r], static_cast<std::size_t>(targets[r]), *factor,
+                   aligned);
   }
 }
 
@@ -171,22 +151,7 @@ __global__ void __launch_bounds__(kRowThreads)
     const float wanted = to_float(row[target]);  // all threads have read it at the barriers of the sum
     const float log_sum = log_sum_of(row, rows.words, aligned).value();
     if (threadIdx.x == 0) losses[r] = log_sum - wanted;
-    write_gradient(row, rows, log_sum, target, 1.0F, row, aligned);
-  }
-}
-
-/// The same with a row in the block's memory between both passes: `rows.stride` elements, whole vectors.
-template <class T>
-__global__ void __launch_bounds__(kRowThreads)
-    token_loss_in_memory_kernel(float* losses, T* logits, const std::int64_t* targets, TokenRows rows) {
-  T* const kept = launched_memory<T>();
-  for (std::size_t r = blockIdx.x; r < rows.rows; r += gridDim.x) {
-    T* const row = logits + r * rows.stride;
-    const auto target = static_cast<std::size_t>(targets[r]);
-    const float wanted = to_float(row[target]);  // as above
-    const float log_sum = log_sum_keeping(kept, row, rows).value();
-    if (threadIdx.x == 0) losses[r] = log_sum - wanted;
-    write_gradient(row, rows, log_sum, target, 1.0F, kept, true);
+    write_gradient(row, rows, log_sum, target, 1.0F, aligned);
   }
 }
 
@@ -228,16 +193,8 @@ void token_loss_with_gradient_on_gpu(float* losses, void* logits, Element type, 
                                      const TokenRows& rows, cudaStream_t stream) {
   if (rows.rows == 0) return;
   with_element_type(type, [&]<class T>(T*) {
-    auto* const of_type = static_cast<T*>(logits);
-    const bool whole = has_whole_vectors<T>(logits, rows);
-    const std::size_t bytes = rows.stride * sizeof(T);
-    if (whole && holds_with_memory(token_loss_in_memory_kernel<T>, kRowsAtOnce, kRowThreads, bytes)) {
-      launch_with_memory(token_loss_in_memory_kernel<T>, blocks_for(rows.rows), kRowThreads, bytes, stream,
-                         losses, of_type, targets, rows);
-    } else {
-      launch(token_loss_with_gradient_kernel<T>, blocks_in_cache(rows, sizeof(T)), kRowThreads, stream,
-             losses, of_type, targets, rows, whole);
-    }
+    launch(token_loss_with_gradient_kernel<T>, blocks_in_cache(rows, sizeof(T)), kRowThreads, stream, losses,
+           static_cast<T*>(logits), targets, rows, has_whole_vectors<T>(logits, rows));
   });
   check_launch("token_loss_with_gradient");
 }

@@ -3,8 +3,6 @@
 #include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
 
-#include "models/compute/device_product.hpp"
-
 namespace dtrain::models {
 
 void full_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, bool adds) {
@@ -13,7 +11,6 @@ void full_product(at::Tensor& result, const at::Tensor& a, const at::Tensor& b, 
     const at::Tensor rounded = at::mm(a, b);
     adds ? result.add_(rounded) : result.copy_(rounded);
   } else if (half) {
-    if (!adds && device_product(result, a, b)) return;
     adds ? at::addmm_out(result, result, a, b, at::kFloat) : at::mm_out(result, a, b, at::kFloat);
   } else {
     adds ? result.addmm_(a, b) : at::mm_out(result, a, b);

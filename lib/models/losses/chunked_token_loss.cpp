@@ -10,7 +10,6 @@
 #include <algorithm>
 
 #include "models/compute/computing_stream.hpp"
-#include "models/compute/device_product.hpp"
 #include "models/compute/element_type.hpp"
 #include "models/compute/full_product.hpp"
 
@@ -45,13 +44,13 @@ class ChunkedTokenLoss : public torch::autograd::Function<ChunkedTokenLoss> {
       const std::int64_t here = std::min(rows, input.size(0) - first);
       const at::Tensor of_rows = input.narrow(0, first, here);
       at::Tensor piece = logits.narrow(0, 0, here);
-      if (!device_product(piece, of_rows, padded.t())) at::mm_out(piece, of_rows, padded.t());
+      at::mm_out(piece, of_rows, padded.t());
       const kernels::TokenRows size{static_cast<std::size_t>(here), static_cast<std::size_t>(count),
                                     static_cast<std::size_t>(padded.size(0))};
       kernels->token_loss_with_gradient(losses.data_ptr<float>() + first, piece.data_ptr(), type,
                                         targets.const_data_ptr<std::int64_t>() + first, size, stream);
       at::Tensor of_rows_gradient = of_input.narrow(0, first, here);
-      if (!device_product(of_rows_gradient, piece, padded)) at::mm_out(of_rows_gradient, piece, padded);
+      at::mm_out(of_rows_gradient, piece, padded);
       full_product(of_words, piece.t(), of_rows, first > 0);
     }
     context->save_for_backward({of_input, of_words.narrow(0, 0, count)});

@@ -138,7 +138,8 @@ TEST_F(NcclTest, ReceivesThatWaitKeepNoSendWaiting) {
 TEST_F(NcclTest, AFailureOfTheQueueFreesTheGpu) {
   if (size() != 2) GTEST_SKIP() << "for two ranks";
   const auto in = on_device(std::vector<float>(kMany, -1));
-  group_->receive(whole(*in), 1 - rank()).follow();
+  group_->receive(whole(*in), 1 - rank());
+  if (rank() == 0) group_->all_reduce(whole(*in), ReduceOp::sum).follow();  // waits on the GPU
   job_.world.barrier();
   job_.groups.queue().fail("nobody sends");
   EXPECT_EQ(cudaStreamSynchronize(cudaStreamLegacy), cudaSuccess);

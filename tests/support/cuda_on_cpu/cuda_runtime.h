@@ -43,10 +43,8 @@ namespace dtrain::cuda_on_cpu {
 
 inline constexpr std::size_t kMostBytes = 16;  ///< That a lane gives to another one at once.
 
-/// Calls `thread` as every thread of every block, each of which has so many bytes as launched_memory().
-void run(const dim3& blocks, const dim3& threads, std::size_t bytes, const std::function<void()>& thread);
-/// In a thread.
-void* launched_memory();
+/// Calls `thread` as every thread of every block.
+void run(const dim3& blocks, const dim3& threads, const std::function<void()>& thread);
 /// In a thread: returns when all threads of its block are here.
 void meet_block(const std::source_location& where);
 /// In a thread: `own` replaced by what lane `from(lane)` of its warp brought. All 32 lanes must be here.
@@ -103,27 +101,13 @@ inline cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cud
 struct cudaLaunchConfig_t {
   dim3 gridDim;
   dim3 blockDim;
-  std::size_t dynamicSmemBytes;
   cudaStream_t stream;
 };
-
-enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize };
-template <class Kernel>
-cudaError_t cudaFuncSetAttribute(Kernel*, cudaFuncAttribute, int) {
-  return cudaSuccess;
-}
-/// As many as there is memory for on an H100.
-template <class Kernel>
-cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, Kernel*, int, std::size_t bytes) {
-  *blocks = static_cast<int>((std::size_t{228} << 10) / (bytes + (std::size_t{1} << 10)));
-  return cudaSuccess;
-}
 
 template <class... Parameters, class... Arguments>
 cudaError_t cudaLaunchKernelEx(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                                const Arguments&... arguments) {
   const std::tuple<Parameters...> copied(arguments...);
-  dtrain::cuda_on_cpu::run(config->gridDim, config->blockDim, config->dynamicSmemBytes,
-                           [&] { std::apply(kernel, copied); });
+  dtrain::cuda_on_cpu::run(config->gridDim, config->blockDim, [&] { std::apply(kernel, copied); });
   return cudaSuccess;
 }

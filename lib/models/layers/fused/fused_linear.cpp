@@ -1,8 +1,9 @@
 #include "models/layers/fused/fused_linear.hpp"
 
+#include <ATen/ops/addmm.h>
+#include <ATen/ops/mm.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include "models/compute/device_product.hpp"
 #include "models/compute/precision.hpp"
 #include "models/compute/product_weight.hpp"
 #include "models/layers/fused/product_gradients.hpp"
@@ -22,7 +23,7 @@ class FusedLinear : public torch::autograd::Function<FusedLinear> {
     context->save_for_backward({x, factor});
     context->saved_data["weight"] = reinterpret_cast<std::int64_t>(weight_of);
     context->saved_data["bias"] = reinterpret_cast<std::int64_t>(bias_of);
-    return half_product(x, factor.t(), shift);
+    return at::addmm(shift, x, factor.t());
   }
 
   static tensor_list backward(AutogradContext* context, const tensor_list& gradients) {
@@ -31,7 +32,7 @@ class FusedLinear : public torch::autograd::Function<FusedLinear> {
     const auto& weight = *reinterpret_cast<const Parameter*>(context->saved_data["weight"].toInt());
     const auto& bias = *reinterpret_cast<const Parameter*>(context->saved_data["bias"].toInt());
     tensor_list results(7);
-    if (context->needs_input_grad(0)) results[0] = half_product(of_output, saved[1]);
+    if (context->needs_input_grad(0)) results[0] = at::mm(of_output, saved[1]);
     if (context->needs_input_grad(1)) results[1] = weight_gradient(of_output, saved[0], weight);
     if (context->needs_input_grad(2)) results[2] = bias_gradient(of_output, bias);
     return results;

@@ -8,7 +8,6 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "models/compute/computing_stream.hpp"
-#include "models/compute/device_product.hpp"
 #include "models/compute/element_type.hpp"
 #include "models/compute/precision.hpp"
 #include "models/compute/product_weight.hpp"
@@ -99,7 +98,7 @@ class FusedPerceptron : public torch::autograd::Function<FusedPerceptron> {
     keep("inner_bias", weights.inner_bias);
     keep("outer", weights.outer);
     keep("outer_bias", weights.outer_bias);
-    return half_product(out, factors.outer.t(), factors.outer_bias);
+    return at::addmm(factors.outer_bias, out, factors.outer.t());
   }
 
   static tensor_list backward(AutogradContext* context, const tensor_list& gradients) {
@@ -110,7 +109,7 @@ class FusedPerceptron : public torch::autograd::Function<FusedPerceptron> {
     };
     const at::Tensor of_output = gradients[0].contiguous();
     const auto [of_before, of_bias] = inner_gradient(of_output, outer, before, parameter("inner_bias"));
-    return {half_product(of_before, inner),
+    return {at::mm(of_before, inner),
             weight_gradient(of_before, x, parameter("inner")),
             of_bias,
             weight_gradient(of_output, out, parameter("outer")),

@@ -14,9 +14,4 @@ T& shared_memory() {
   return *reinterpret_cast<T*>(memory);
 }
 
-template <class T>
-T* launched_memory() {
-  return static_cast<T*>(cuda_on_cpu::launched_memory());
-}
-
 }  // namespace dtrain::kernels
