@@ -66,7 +66,7 @@ ncclResult_t worst(ncclResult_t first, ncclResult_t second) {
   return first == ncclSuccess || first == ncclInProgress ? second : first;
 }
 
-/// Whom a message comes from, or goes to.
+/// The rank that a message comes from, or goes to.
 struct Peer {
   const Communicator* pair;
   int rank;  ///< In the pair.
