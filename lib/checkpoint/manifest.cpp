@@ -16,6 +16,7 @@
 #include "core/nesting.hpp"
 #include "core/outside.hpp"
 #include "core/sha256.hpp"
+#include "core/whole_number.hpp"
 
 namespace dtrain::checkpoint {
 namespace {
@@ -61,14 +62,9 @@ double number(const Json& json) {
   return json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
 }
 
-/// A whole number: the library would cut a fraction off, and wrap what is too large.
 std::int64_t whole(const Json& json) {
-  const bool fits = json.is_number_integer() &&
-                    (!json.is_number_unsigned() ||
-                     json.get<std::uint64_t>() <= std::uint64_t{std::numeric_limits<std::int64_t>::max()});
-  if (!fits)
-    throw checkpoint_error("has something else where a whole number belongs", "manifest.json", kTakeAnother);
-  return json.get<std::int64_t>();
+  if (const auto number = whole_number(json)) return *number;
+  throw checkpoint_error("has something else where a whole number belongs", "manifest.json", kTakeAnother);
 }
 
 std::vector<std::int64_t> whole_numbers(const Json& json) {
@@ -299,7 +295,7 @@ std::string checksum_line(const std::string& text) { return sha256_of(text) + " 
 void check_format(const Json& json, const std::string& file) {
   if (json.at("format") != kFormat)
     throw checkpoint_error("is not a checkpoint's manifest", file, kTakeAnother);
-  const auto version = json.at("version").get<int>();
+  const std::int64_t version = whole(json.at("version"));
   if (version == kVersion) return;
   throw checkpoint_error(fmt::format("has version {}, this dtrain reads {}", version, kVersion), file,
                          "use the dtrain that wrote it");

@@ -243,7 +243,8 @@ TEXTS = {
     "of zeros": lambda text: b"\0" * 4096,
     "of another format": lambda text: text.replace("dtrain.checkpoint", "other.checkpoint"),
     "of version 2": lambda text: text.replace('"version": 1', '"version": 2'),
-    "of a fractional version": lambda text: text.replace('"version": 1', '"version": 1e30'),
+    "of a fractional version": lambda text: text.replace('"version": 1', '"version": 1.5'),
+    "of version 1e30": lambda text: text.replace('"version": 1', '"version": 1e30'),
     "with the key epoch missing": lambda text: text.replace('"epoch"', '"epock"', 1),
     "40 MB of zeros": lambda text: text.rstrip().rstrip("}") + ', "more": [' + "0," * 20_000_000 + "0]}",
 }

@@ -14,6 +14,7 @@
 #include "core/error.hpp"
 #include "core/nesting.hpp"
 #include "core/printable.hpp"
+#include "core/whole_number.hpp"
 #include "models/exported/program_layers.hpp"
 #include "models/model.hpp"
 
@@ -34,15 +35,25 @@ class Replayed final : public Model {
   LossSums loss(const Tensors& /*outputs*/, const at::Tensor& /*targets*/) const override { return {}; }
 };
 
+std::vector<std::int64_t> whole_numbers(const Json& list) {
+  std::vector<std::int64_t> numbers;
+  for (const Json& one : list) {
+    const auto number = whole_number(one);
+    if (!number) throw Error("has a golden batch with something else where a whole number belongs", {});
+    numbers.push_back(*number);
+  }
+  return numbers;
+}
+
 at::Tensor tensor_of(const Json& given) {
-  const auto shape = given.at("shape").get<std::vector<std::int64_t>>();
+  const auto shape = whole_numbers(given.at("shape"));
   const bool real = given.at("dtype").get<std::string>() == "float64";
   const Json& values = given.at("values");
   const auto bytes = checked_bytes(shape, 1);
   if (!bytes || static_cast<std::size_t>(*bytes) != values.size())
     throw Error("has a golden batch whose shape does not fit its values", {});
   if (real) return at::tensor(values.get<std::vector<double>>(), at::kDouble).reshape(shape);
-  return at::tensor(values.get<std::vector<std::int64_t>>(), at::kLong).reshape(shape);
+  return at::tensor(whole_numbers(values), at::kLong).reshape(shape);
 }
 
 at::Tensor mean_loss(const std::string& loss, const at::Tensor& outputs, const at::Tensor& targets) {
@@ -114,7 +125,7 @@ class Comparison {
 };
 
 std::string replay(const std::shared_ptr<const PlannedProgram>& planned, const Json& golden) {
-  if (golden.at("version").get<int>() != 1 || golden.value("dropout", std::string("off")) != "off")
+  if (whole_number(golden.at("version")) != 1 || golden.value("dropout", std::string("off")) != "off")
     throw Error("has a golden batch of another version", {.advice = "export it again, or use --golden off"});
   auto [layers, unused] = make_layers(planned);
   Replayed model(std::move(layers));

@@ -12,6 +12,7 @@
 #include "core/nesting.hpp"
 #include "core/printable.hpp"
 #include "core/sha256.hpp"
+#include "core/whole_number.hpp"
 #include "models/exported/node_origin.hpp"
 
 namespace dtrain::models::exported {
@@ -22,6 +23,11 @@ using Json = nlohmann::json;
 constexpr std::int64_t kSchemaMajor = 8;
 
 Error damaged(const std::string& problem) { return {problem, {}}; }
+
+std::int64_t whole(const Json& json) {
+  if (const auto number = whole_number(json)) return *number;
+  throw damaged("has something else where a whole number belongs");
+}
 
 Error refused(const std::string& problem, const std::string& advice) {
   return {problem, {.advice = advice, .code = ExitCode::usage}};
@@ -62,8 +68,7 @@ int memory_format_of(std::int64_t code) {
 SizeExpression expression_of(const Json& given, const char* plain) {
   const auto [kind, value] = alternative(given);
   if (kind == plain)
-    return value->is_boolean() ? SizeExpression(value->get<bool>() ? 1 : 0)
-                               : SizeExpression(value->get<std::int64_t>());
+    return value->is_boolean() ? SizeExpression(value->get<bool>() ? 1 : 0) : SizeExpression(whole(*value));
   if (kind != "as_expr") throw damaged("has a size that is neither a number nor an expression");
   return SizeExpression::parse(value->at("expr_str").get_ref<const std::string&>());
 }
@@ -76,8 +81,8 @@ bool lies_in_order(const Json& meta) {
     const auto [size_kind, size] = alternative(meta.at("sizes").at(dim));
     const auto [stride_kind, stride] = alternative(strides.at(dim));
     if (size_kind != "as_int" || stride_kind != "as_int") return true;
-    const auto length = size->get<std::int64_t>();
-    if (length != 1 && stride->get<std::int64_t>() != wanted) return false;
+    const auto length = whole(*size);
+    if (length != 1 && whole(*stride) != wanted) return false;
     if (__builtin_mul_overflow(wanted, length, &wanted)) return true;
   }
   return true;
@@ -112,7 +117,7 @@ class Reading {
   }
 
   void add_tensor(const std::string& name, const Json& meta) {
-    TensorFacts facts{.type = scalar_type_of(meta.at("dtype").get<std::int64_t>())};
+    TensorFacts facts{.type = scalar_type_of(whole(meta.at("dtype")))};
     for (const Json& size : meta.at("sizes")) facts.sizes.push_back(expression_of(size, "as_int"));
     if (facts.sizes.size() > 16) throw damaged("has a tensor of more than 16 dims");
     if (facts.sizes.size() >= 3 && meta.at("strides").size() == facts.sizes.size())
@@ -172,9 +177,9 @@ class Reading {
   }
 
   Size size_of(const Json& given) const {
-    if (given.is_number_integer()) return {.number = given.get<std::int64_t>()};
+    if (given.is_number_integer()) return {.number = whole(given)};
     const auto [kind, value] = alternative(given);
-    if (kind == "as_int") return {.number = value->get<std::int64_t>()};
+    if (kind == "as_int") return {.number = whole(*value)};
     if (kind == "as_name") return {.value = used_number(*value)};
     throw damaged("has a size of kind " + printable(kind, 50));
   }
@@ -232,10 +237,10 @@ class Reading {
       made.text = v.get<std::string>();
     } else if (kind == "as_scalar_type") {
       made.kind = Kind::type;
-      made.code = static_cast<int>(scalar_type_of(v.get<std::int64_t>()));
+      made.code = static_cast<int>(scalar_type_of(whole(v)));
     } else if (kind == "as_memory_format") {
       made.kind = Kind::format;
-      made.code = memory_format_of(v.get<std::int64_t>());
+      made.code = memory_format_of(whole(v));
     } else if (kind == "as_layout") {
       made.kind = Kind::layout;
     } else if (kind == "as_device") {
@@ -359,8 +364,8 @@ Graph parse_graph(std::string_view text) {
   if (const auto problem = refused_json(text); !problem.empty()) throw damaged("has a graph that " + problem);
   const Json model = Json::parse(text);
   const auto& version = model.at("schema_version");
-  const auto major = version.at("major").get<std::int64_t>();
-  const auto minor = version.at("minor").get<std::int64_t>();
+  const auto major = whole(version.at("major"));
+  const auto minor = whole(version.at("minor"));
   if (major != kSchemaMajor) {
     throw refused(fmt::format("is of schema {}.{}, and dtrain reads schema {}", major, minor, kSchemaMajor),
                   "export it with PyTorch 2.11");
