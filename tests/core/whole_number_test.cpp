@@ -24,5 +24,10 @@ TEST(WholeNumberTest, NothingElseIsOne) {
     EXPECT_EQ(read(text), std::nullopt) << text;
 }
 
+TEST(WholeNumberTest, OneThatIsNeededIsAskedFor) {
+  EXPECT_EQ(required_whole_number(nlohmann::json(5)), 5);
+  EXPECT_THROW(required_whole_number(nlohmann::json(5.5)), Error);
+}
+
 }  // namespace
 }  // namespace dtrain

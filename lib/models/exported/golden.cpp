@@ -35,25 +35,21 @@ class Replayed final : public Model {
   LossSums loss(const Tensors& /*outputs*/, const at::Tensor& /*targets*/) const override { return {}; }
 };
 
-std::vector<std::int64_t> whole_numbers(const Json& list) {
+std::vector<std::int64_t> numbers_of(const Json& list) {
   std::vector<std::int64_t> numbers;
-  for (const Json& one : list) {
-    const auto number = whole_number(one);
-    if (!number) throw Error("has a golden batch with something else where a whole number belongs", {});
-    numbers.push_back(*number);
-  }
+  for (const Json& one : list) numbers.push_back(required_whole_number(one));
   return numbers;
 }
 
 at::Tensor tensor_of(const Json& given) {
-  const auto shape = whole_numbers(given.at("shape"));
+  const auto shape = numbers_of(given.at("shape"));
   const bool real = given.at("dtype").get<std::string>() == "float64";
   const Json& values = given.at("values");
   const auto bytes = checked_bytes(shape, 1);
   if (!bytes || static_cast<std::size_t>(*bytes) != values.size())
     throw Error("has a golden batch whose shape does not fit its values", {});
   if (real) return at::tensor(values.get<std::vector<double>>(), at::kDouble).reshape(shape);
-  return at::tensor(whole_numbers(values), at::kLong).reshape(shape);
+  return at::tensor(numbers_of(values), at::kLong).reshape(shape);
 }
 
 at::Tensor mean_loss(const std::string& loss, const at::Tensor& outputs, const at::Tensor& targets) {

@@ -24,11 +24,6 @@ constexpr std::int64_t kSchemaMajor = 8;
 
 Error damaged(const std::string& problem) { return {problem, {}}; }
 
-std::int64_t whole(const Json& json) {
-  if (const auto number = whole_number(json)) return *number;
-  throw damaged("has something else where a whole number belongs");
-}
-
 Error refused(const std::string& problem, const std::string& advice) {
   return {problem, {.advice = advice, .code = ExitCode::usage}};
 }
@@ -68,7 +63,8 @@ int memory_format_of(std::int64_t code) {
 SizeExpression expression_of(const Json& given, const char* plain) {
   const auto [kind, value] = alternative(given);
   if (kind == plain)
-    return value->is_boolean() ? SizeExpression(value->get<bool>() ? 1 : 0) : SizeExpression(whole(*value));
+    return value->is_boolean() ? SizeExpression(value->get<bool>() ? 1 : 0)
+                               : SizeExpression(required_whole_number(*value));
   if (kind != "as_expr") throw damaged("has a size that is neither a number nor an expression");
   return SizeExpression::parse(value->at("expr_str").get_ref<const std::string&>());
 }
@@ -81,8 +77,8 @@ bool lies_in_order(const Json& meta) {
     const auto [size_kind, size] = alternative(meta.at("sizes").at(dim));
     const auto [stride_kind, stride] = alternative(strides.at(dim));
     if (size_kind != "as_int" || stride_kind != "as_int") return true;
-    const auto length = whole(*size);
-    if (length != 1 && whole(*stride) != wanted) return false;
+    const auto length = required_whole_number(*size);
+    if (length != 1 && required_whole_number(*stride) != wanted) return false;
     if (__builtin_mul_overflow(wanted, length, &wanted)) return true;
   }
   return true;
@@ -117,7 +113,7 @@ class Reading {
   }
 
   void add_tensor(const std::string& name, const Json& meta) {
-    TensorFacts facts{.type = scalar_type_of(whole(meta.at("dtype")))};
+    TensorFacts facts{.type = scalar_type_of(required_whole_number(meta.at("dtype")))};
     for (const Json& size : meta.at("sizes")) facts.sizes.push_back(expression_of(size, "as_int"));
     if (facts.sizes.size() > 16) throw damaged("has a tensor of more than 16 dims");
     if (facts.sizes.size() >= 3 && meta.at("strides").size() == facts.sizes.size())
@@ -177,9 +173,9 @@ class Reading {
   }
 
   Size size_of(const Json& given) const {
-    if (given.is_number_integer()) return {.number = whole(given)};
+    if (given.is_number_integer()) return {.number = required_whole_number(given)};
     const auto [kind, value] = alternative(given);
-    if (kind == "as_int") return {.number = whole(*value)};
+    if (kind == "as_int") return {.number = required_whole_number(*value)};
     if (kind == "as_name") return {.value = used_number(*value)};
     throw damaged("has a size of kind " + printable(kind, 50));
   }
@@ -237,10 +233,10 @@ class Reading {
       made.text = v.get<std::string>();
     } else if (kind == "as_scalar_type") {
       made.kind = Kind::type;
-      made.code = static_cast<int>(scalar_type_of(whole(v)));
+      made.code = static_cast<int>(scalar_type_of(required_whole_number(v)));
     } else if (kind == "as_memory_format") {
       made.kind = Kind::format;
-      made.code = memory_format_of(whole(v));
+      made.code = memory_format_of(required_whole_number(v));
     } else if (kind == "as_layout") {
       made.kind = Kind::layout;
     } else if (kind == "as_device") {
@@ -364,8 +360,8 @@ Graph parse_graph(std::string_view text) {
   if (const auto problem = refused_json(text); !problem.empty()) throw damaged("has a graph that " + problem);
   const Json model = Json::parse(text);
   const auto& version = model.at("schema_version");
-  const auto major = whole(version.at("major"));
-  const auto minor = whole(version.at("minor"));
+  const auto major = required_whole_number(version.at("major"));
+  const auto minor = required_whole_number(version.at("minor"));
   if (major != kSchemaMajor) {
     throw refused(fmt::format("is of schema {}.{}, and dtrain reads schema {}", major, minor, kSchemaMajor),
                   "export it with PyTorch 2.11");

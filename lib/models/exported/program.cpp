@@ -30,14 +30,9 @@ constexpr const char* kConstantsConfig = "data/constants/model_constants_config.
 constexpr const char* kNoWeights = "extra/dtrain_without_weights";
 constexpr const char* kInTraining = "extra/dtrain_in_training";  // by jobs/export_model.py
 
-std::int64_t whole(const Json& json) {
-  if (const auto number = whole_number(json)) return *number;
-  throw Error("has something else where a whole number belongs", {});
-}
-
 std::vector<std::int64_t> whole_numbers(const Json& list) {
   std::vector<std::int64_t> found;
-  for (const Json& one : list) found.push_back(whole(one.at("as_int")));
+  for (const Json& one : list) found.push_back(required_whole_number(one.at("as_int")));
   return found;
 }
 
@@ -48,10 +43,10 @@ StoredTensor stored_tensor(const std::string& name, const Json& given, const std
   }
   const Json& meta = given.at("tensor_meta");
   return {.record = folder + given.at("path_name").get<std::string>(),
-          .type = scalar_type_of(whole(meta.at("dtype"))),
+          .type = scalar_type_of(required_whole_number(meta.at("dtype"))),
           .sizes = whole_numbers(meta.at("sizes")),
           .strides = whole_numbers(meta.at("strides")),
-          .offset = whole(meta.at("storage_offset").at("as_int")),
+          .offset = required_whole_number(meta.at("storage_offset").at("as_int")),
           .requires_grad = meta.value("requires_grad", false)};
 }
 
