@@ -3,7 +3,7 @@
 // tokens of gpt2 in bf16, and not 5. Apart they took 0.91 and 0.93 ms there (H200, 2026-11-26), and as one,
 // 2.17: the instructions of a logit, more than 22 by the disassembly, counted for more than its bytes, which
 // predict 0.77. With ten of them it takes 1.53 (2026-11-27). A row kept in the multiprocessor's memory
-// instead took 2.17, as nvcc 13.0 stored it there by halves.
+// instead took 2.17; why is not known.
 #include "kernels/cuda/token_loss.hpp"
 
 #include <algorithm>

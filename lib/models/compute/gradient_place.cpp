@@ -17,7 +17,8 @@ GradientPlace::GradientPlace(Parameter& parameter, RowGradients* rows, ProductFa
 GradientPlace::~GradientPlace() { parameter_.place = nullptr; }
 
 at::Tensor GradientPlace::take() {
-  if (offered_.defined()) left_ = offered_.alias();
+  left_ =
+      offered_.defined() ? offered_.alias() : at::Tensor();  // a further use's gradient is added elsewhere
   return std::exchange(offered_, {});
 }
 

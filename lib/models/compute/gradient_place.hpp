@@ -53,7 +53,7 @@ class GradientPlace {
   /// What was offered, for one gradient: the tensor to write to and to return as the gradient, or an
   /// undefined one.
   at::Tensor take();
-  /// Of a parameter with several uses: the gradient that one of them has written to what it took and has
+  /// Of a parameter with two uses: the gradient that one of them has written to what it took and has
   /// returned, until the collector has it. A use whose backward comes behind that one's may add its own
   /// gradient there and return none. Undefined: there is none.
   const at::Tensor& left() const { return left_; }

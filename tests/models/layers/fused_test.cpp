@@ -332,6 +332,13 @@ TEST(FusedLookup, AddsItsRowsToWhatTheOutputLayerHasLeft) {
   EXPECT_LT(distance(memory, 2 * wanted), 1e-5);
 }
 
+TEST(FusedLookup, OfNoIdsHasNoGradient) {
+  const KernelScope scope(Kernels::fused);
+  auto leaves = parameters_of({at::ones({5, 4})});
+  fused_lookup(leaves[0], at::zeros({0, 3}, at::kLong)).sum().backward();
+  EXPECT_TRUE(leaves[0].value.grad().equal(at::zeros({5, 4})));
+}
+
 TEST(FusedLookup, IsNotForOneSampleAtATimeNorForATableThatStays) {
   auto leaves = parameters_of({at::zeros({5, 4})});
   EXPECT_FALSE(takes_fused_lookup(leaves[0])) << "no fused kernels";

@@ -38,7 +38,7 @@ class FusedLookup : public torch::autograd::Function<FusedLookup> {
   static tensor_list backward(AutogradContext* context, const tensor_list& gradients) {
     const auto& table = *reinterpret_cast<const Parameter*>(context->saved_data["table"].toInt());
     const at::Tensor ids = context->get_saved_variables()[0].flatten();
-    const at::Tensor rows = gradients[0].reshape({ids.size(0), -1});
+    const at::Tensor rows = gradients[0].reshape({ids.size(0), table.value.size(1)});
     at::Tensor left = table.place != nullptr ? table.place->left() : at::Tensor();
     if (!left.defined() || left.scalar_type() != rows.scalar_type())
       return {at::embedding_dense_backward(rows, ids, table.value.size(0), -1, false), at::Tensor(),
