@@ -57,6 +57,11 @@ def values(numbers, n):
     return (3 * numbers.standard_normal(n) + 1).astype(np.float32)
 
 
+def far_values(numbers, n):
+    """Above all that a network at its start comes to: the mean absolute error then has the same slope everywhere."""
+    return (1000 + numbers.standard_normal(n)).astype(np.float32)
+
+
 def write_table(folder, numbers):
     with open(folder / "table.csv", "w", newline="", encoding="utf-8") as file:
         rows = csv.writer(file)
@@ -99,6 +104,7 @@ DATASETS = {
     "floats_32": Data(arrays(floats_of(131, 1, 32, 36), classes(2)), (*ARRAYS, "--shards", 2), 104, (1, 32, 36), "images", classes=2),
     "table": Data(write_table, ("--from", "table.csv", "--standardize"), 338, (7,), kind="table", classes=2),
     "narrow": Data(arrays(floats_of(613, 9), values), ARRAYS, 490, (9,), kind="values"),
+    "far": Data(arrays(lambda numbers: floats_of(613, 9)(numbers) + 1, far_values), ARRAYS, 490, (9,), kind="far"),
     "broad": Data(arrays(floats_of(1201, 200), classes(10)), (*ARRAYS, "--shards", 2), 960, (200,), kind="table", classes=10),
     "wide": Data(arrays(floats_of(907, 784), classes(10)), ARRAYS, 725, (784,), kind="table", classes=10),
     "byte_rows": Data(arrays(bytes_of(347, 60, below=4), classes(3)), ARRAYS, 277, (60,), kind="table", classes=3),
@@ -128,7 +134,8 @@ class Case:
 
     Values are as on the command line, without dashes in front of names; `model-option` is a dictionary. Keys in capitals are
     not options of dtrain: RANKS started, ONE_CORE for all of them, what happens on the way (CRASH, STOP, KILL), the MESH of
-    those that go on afterwards; and of what is computed the NETWORK that is to be exported, and whether it HAS_BATCH_NORM.
+    those that go on afterwards, whether updates come IN_ANY_ORDER; and of what is computed the NETWORK that is to be exported,
+    and whether it HAS_BATCH_NORM.
     """
     what: dict
     how: dict

@@ -91,6 +91,18 @@ class MeanOfWords(nn.Module):
         return self.head((self.layers(self.embedding(ids)) * seen).sum(1) / seen.sum(1))
 
 
+class Slopes(nn.Module):
+    """Sums of rows [N, width] by several layers, so that the gradient of an error with the same slope everywhere does not depend
+    on the parameters: updates may then come late and in any order, and lead to the same place."""
+
+    def __init__(self, width, extents):
+        super().__init__()
+        self.layers = nn.ModuleList(nn.Linear(width, extent) for extent in extents)
+
+    def forward(self, x):
+        return sum((layer(x) if number % 2 else layer(torch.tanh(x))).sum(1, keepdim=True) for number, layer in enumerate(self.layers))
+
+
 class Draw:
     """Makes a network; `pairs`: whether it has two linear layers that tensor ranks share."""
 
@@ -229,6 +241,8 @@ def build(seed, dataset, vocabulary):
     data, drawn = DATASETS[dataset], Draw(random.Random(f"network {seed}"))
     torch.manual_seed(seed)
     outputs = data.classes or 1
+    if data.kind == "far":
+        return Slopes(data.elements, [drawn.pick(1, 3, 8, 13) for _ in range(drawn.pick(1, 2, 3))]), drawn
     if data.kind == "book":
         return drawn.running_text(vocabulary), drawn
     if data.kind == "documents":
@@ -251,7 +265,7 @@ def export(case, folder):
     example = torch.randn(4, *data.shape) if data.shape else torch.randint(1, vocabulary, (4, 16))
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        export_model(network, example, path, loss="mse" if data.kind == "values" else "cross_entropy",
+        export_model(network, example, path, loss={"values": "mse", "far": "mae"}.get(data.kind, "cross_entropy"),
                      sequence_dim=1 if data.kind == "documents" else None)
 
 
@@ -259,7 +273,7 @@ def draw_networks(seed, ulfm):
     """A drawn network in lock-step, at times with its state in shards."""
     chance = random.Random(f"networks {seed}")
     pick = chance.choice
-    dataset = pick([name for name, data in DATASETS.items() if data.kind != "pairs"])
+    dataset = pick([name for name, data in DATASETS.items() if data.kind not in ("pairs", "far")])
     data = DATASETS[dataset]
     _, drawn = build(seed, dataset, 9)
     meshes = [mesh for mesh in MESHES if mesh[1] <= max(1, drawn.layers // 3) and mesh[2] <= (2 if drawn.pairs else 1)]

@@ -173,7 +173,7 @@ def draw_private(seed, ulfm):
     pick = chance.choice
     network = chance.random() < 0.35
     if network:
-        dataset = pick([name for name, data in DATASETS.items() if data.kind != "pairs"])
+        dataset = pick([name for name, data in DATASETS.items() if data.kind not in ("pairs", "far")])
         while build(seed, dataset, 9)[1].batch_norm:
             seed += 1_000_000
         model, options = f"network-{seed}.pt2", None
@@ -198,10 +198,57 @@ def draw_private(seed, ulfm):
     return Case(what, how)
 
 
+# ---- copies that wait for no other --------------------------------------------------------------------------------------
+def draw_late(seed, ulfm):
+    """`asgd` whose updates come late, or `easgd` through servers, of a network whose gradients are the same wherever its parameters
+    are: compared with `ddp` on one rank. So an update that is lost, done twice, or by another rate is seen."""
+    chance = random.Random(f"late {seed}")
+    pick = chance.choice
+    sometimes = lambda share: chance.random() < share
+    ranks, elastic = pick([2, 2, 3, 3, 4]), sometimes(0.35)
+    servers = chance.randrange(0, ranks)
+    batch, pieces = draw_batch(chance, DATASETS["far"], ranks, 1, 60)
+    epochs = pick([1, 2, 3])
+    steps = min(epochs * -(-DATASETS["far"].samples // batch), pick([2, 5, 9, 20]))
+    what = {"model": f"network-{seed}.pt2", "NETWORK": seed, "dataset": "far", "loss": "mae", "global-batch": batch, "micro-batches": pieces,
+            "epochs": epochs, "limit-steps": steps, "seed": chance.randint(1, 10**6), "optimizer": "sgd", "momentum": 0, "weight-decay": 0,
+            "grad-clip": pick([0, 0, 1e6]), "learning-rate": pick([0.02, 0.003]), "schedule": pick(["constant", "cosine", "linear"])}
+    how = {"RANKS": ranks, "mesh": mesh_words(ranks, 1, 1), "precision": weighted(chance, {"fp64": 5, "fp32": 3, "bf16": 1}), "threads": pick([1, 1, 2]),
+           "IN_ANY_ORDER": True, "servers": servers}
+    if elastic:
+        how |= {"strategy": "easgd", "easgd-mode": "asynchronous", "sync-period": pick([1, 2, 3, 7])}
+        if sometimes(0.5):
+            how["elasticity"] = pick([0.1, 0.9 / (ranks - servers)])
+    else:
+        how |= {"strategy": "asgd", "staleness": pick([1, 2, 5])}
+    if sometimes(0.4):
+        how["validate-every"] = f"{chance.randint(1, 4)}steps"
+    if sometimes(0.3):
+        how["staging"] = pick(["memory", "local=copies"])
+    if sometimes(0.2):
+        how["verify-every"] = chance.randint(1, 4)
+    if sometimes(0.15):
+        how["ONE_CORE"] = True
+    if sometimes(0.2):
+        how["rank-order"] = "launched"
+    if ulfm and not elastic and ranks - max(servers, 1) >= 2 and sometimes(0.3):
+        phase = pick(["forward", "backward", "optimizer"])
+        how |= {"KILL": f"kill:rank={chance.randrange(ranks)},phase={phase},step={chance.randint(1, steps)}",
+                "checkpoint-every": f"{chance.randint(1, 3)}steps", "watchdog": 20}
+    elif steps > 1 and sometimes(0.35):
+        then = ranks if elastic else chance.randint(servers + 1, 4)
+        how |= {"checkpoint-every": f"{chance.randint(1, 3)}steps", "MESH": mesh_words(min(then, pieces), 1, 1)}
+        if sometimes(0.6):
+            how["CRASH"] = f"fail:rank={chance.randrange(ranks)},step={chance.randint(2, steps)}"
+        else:
+            how["STOP"] = chance.randint(1, 2)
+    return Case(what, how)
+
+
 def draw_any(seed, ulfm):
     """One of the others in turn."""
     return list(FAMILIES.values())[2 + seed % (len(FAMILIES) - 2)](seed, ulfm)
 
 
 FAMILIES = {"lock_step": draw, "any_other": draw_any, "shards": draw_shards, "copies": draw_copies, "federated": draw_federated,
-            "private": draw_private, "networks": draw_networks}
+            "private": draw_private, "networks": draw_networks, "late": draw_late}
